@@ -1,0 +1,209 @@
+"""Attention itself: the one place in this project where queries meet keys.
+
+Shapes are written with h heads, n_kv key/value heads, L queries, S keys; batch axes come first.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from mha_core import masks
+from mha_core.errors import MhaError
+from mha_core.rule import ScoreRule
+from mha_core.spec import AttentionSpec
+
+# Scores are computed for so many cells at a time that they stay in the processor's cache.
+CELLS_AT_ONCE = 1 << 20
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, rule: ScoreRule = ScoreRule()) -> Tensor:
+    """Scaled dot-product attention: ``softmax(rule(q kᵀ)) v``.
+
+    q (…, h, L, d_k), k (…, n_kv, S, d_k), v (…, n_kv, S, d_v) → (…, h, L, d_v), where h is a
+    multiple of n_kv: query head i uses key/value head ``i // (h / n_kv)``, which is not copied.
+    Works in fp32, fp64, and in bf16 and fp16 with the softmax in fp32. Nothing is remembered.
+    The rows are computed in blocks, so the L × S matrix of all heads never exists at once.
+
+    Raises `MhaError` when the shapes do not fit. Source: Vaswani et al. 2017, equation 1.
+    """
+    _check(q, k, v)
+    n_query, n_key = q.shape[-2], k.shape[-2]
+    step = max(1, CELLS_AT_ONCE // (q.shape[:-2].numel() * n_key))
+    if n_query <= step or rule.softmax == "matrix":
+        return _attend(q, k, v, rule.at(slice(None), slice(None), n_query=n_query, n_key=n_key))
+    blocks = [slice(start, start + step) for start in range(0, n_query, step)]
+    return torch.cat(
+        [
+            _attend(q[..., rows, :], k, v, rule.at(slice(None), rows, n_query=n_query, n_key=n_key))
+            for rows in blocks
+        ],
+        dim=-2,
+    )
+
+
+def _attend(q: Tensor, k: Tensor, v: Tensor, rule: ScoreRule) -> Tensor:
+    _, masked = rule.logits(raw_scores(q, k), q.shape[-1])
+    return mix(rule.weights(masked).to(v.dtype), v)
+
+
+def raw_scores(q: Tensor, k: Tensor) -> Tensor:
+    """``q kᵀ``: element [m, n] is query m · key n. (…, h, L, d_k), (…, n_kv, S, d_k) → (…, h, L, S)"""
+    return _shared(q, k.mT)
+
+
+def mix(weights: Tensor, v: Tensor) -> Tensor:
+    """``weights v``: each row a mixture of values. (…, h, L, S), (…, n_kv, S, d_v) → (…, h, L, d_v)"""
+    return _shared(weights, v)
+
+
+def _shared(rows: Tensor, matrix: Tensor) -> Tensor:
+    """Multiply each head's rows with the matrix of its key/value head.
+
+    The heads that share a matrix are stacked into one tall block of rows, instead of repeating
+    the matrix for each of them.
+    """
+    h, n_kv = rows.shape[-3], matrix.shape[-3]
+    if h == n_kv:
+        return rows @ matrix
+    stacked = rows.unflatten(-3, (n_kv, h // n_kv)).flatten(-3, -2)
+    return (stacked @ matrix).unflatten(-2, (h // n_kv, -1)).flatten(-4, -3)
+
+
+def _check(q: Tensor, k: Tensor, v: Tensor) -> None:
+    fits = (
+        min(q.dim(), k.dim(), v.dim()) >= 3
+        and q.shape[-1] == k.shape[-1]
+        and k.shape[-3:-1] == v.shape[-3:-1]
+        and q.shape[-3] % k.shape[-3] == 0
+    )
+    if not fits:
+        raise MhaError(
+            f"q {tuple(q.shape)}, k {tuple(k.shape)} and v {tuple(v.shape)} do not fit; expected "
+            f"q (…, h, L, d_k), k (…, n_kv, S, d_k), v (…, n_kv, S, d_v) with h a multiple of n_kv."
+        )
+
+
+class Projections(NamedTuple):
+    """The learned matrices of one layer and their biases; None where a layer has none.
+
+    w_q (d_model, h·d_k), w_k (d_model, n_kv·d_k), w_v (d_model, n_kv·d_v), w_o (h·d_v, d_model).
+    """
+
+    w_q: Tensor | None = None
+    w_k: Tensor | None = None
+    w_v: Tensor | None = None
+    w_o: Tensor | None = None
+    b_q: Tensor | None = None
+    b_k: Tensor | None = None
+    b_v: Tensor | None = None
+    b_o: Tensor | None = None
+
+
+class Attended(NamedTuple):
+    """What one layer computed: its output and everything needed to compute each matrix again."""
+
+    output: Tensor  # (batch, L, d_model)
+    q: Tensor  # (batch, h, L, d_k)
+    k: Tensor  # (batch, n_kv, S, d_k)
+    v: Tensor  # (batch, n_kv, S, d_v)
+    rule: ScoreRule
+
+
+class MultiHeadAttention(nn.Module):
+    """``concat(head_1 … head_h) W^O`` with ``head_i = attend(X W_i^Q, X W_i^K, X W_i^V)``.
+
+    MHA, GQA and MQA by `spec.n_kv_heads`; self-attention, or cross-attention when a context is
+    given. The parameters are those of four `nn.Linear`: q, k, v and o.
+
+    Source: Vaswani et al. 2017, section 3.2.2.
+    """
+
+    def __init__(self, spec: AttentionSpec):
+        super().__init__()
+        self.spec = spec
+        self.q = nn.Linear(spec.d_model, spec.n_heads * spec.d_k, spec.bias)
+        self.k = nn.Linear(spec.d_model, spec.n_kv_heads * spec.d_k, spec.bias)
+        self.v = nn.Linear(spec.d_model, spec.n_kv_heads * spec.d_v, spec.bias)
+        self.o = nn.Linear(spec.n_heads * spec.d_v, spec.d_model, spec.bias)
+
+    def forward(
+        self,
+        x: Tensor,
+        context: Tensor | None = None,
+        *,
+        mask: Tensor | None = None,
+        key_padding: Tensor | None = None,
+        rule: ScoreRule = ScoreRule(),
+    ) -> Attended:
+        """x (batch, L, d_model), context (batch, S, d_model) or None → output (batch, L, d_model).
+
+        `mask` takes every shape of `masks.combine`, `key_padding` is (batch, S); both are True
+        where a query may look, and narrow the mask that `rule` may hold.
+        Raises `MhaError` for a wrong width or a mask of the wrong shape.
+        """
+        q, k, v = self.project(x, context)
+        allowed = masks.combine(
+            mask,
+            key_padding,
+            batch=q.shape[0],
+            n_heads=q.shape[1],
+            n_query=q.shape[2],
+            n_key=k.shape[2],
+        )
+        rule = rule.hiding(allowed)
+        return Attended(self.join(attend(q, k, v, rule)), q, k, v, rule)
+
+    def project(self, x: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """One product for all heads, then cut: (batch, L, h·d_k) → (batch, h, L, d_k)."""
+        context = x if context is None else context
+        self._check_width(x, context)
+        n_heads, n_kv = self.spec.n_heads, self.spec.n_kv_heads
+        return (
+            _heads(_project(x, self.q), n_heads),
+            _heads(_project(context, self.k), n_kv),
+            _heads(_project(context, self.v), n_kv),
+        )
+
+    def join(self, heads: Tensor) -> Tensor:
+        """``concat · W^O + b_o``: (batch, h, L, d_v) → (batch, L, d_model)."""
+        return self.o(heads.transpose(-3, -2).flatten(-2))
+
+    def projections(self) -> Projections:
+        """The layer's own matrices, turned to stand as in the formula; views, not copies."""
+        layers = (self.q, self.k, self.v, self.o)
+        matrices = [layer.weight.detach().mT for layer in layers]
+        biases = [None if layer.bias is None else layer.bias.detach() for layer in layers]
+        return Projections(*matrices, *biases)
+
+    def _check_width(self, *inputs: Tensor) -> None:
+        for x in inputs:
+            if x.dim() != 3 or x.shape[-1] != self.spec.d_model:
+                raise MhaError(
+                    f"The input has shape {tuple(x.shape)}; expected (batch, tokens, {self.spec.d_model})."
+                )
+
+
+def project_per_head(x: Tensor, weight: Tensor, bias: Tensor | None, n_heads: int) -> Tensor:
+    """The same projection seen head by head: W reshaped to (d_model, h, d_k), contracted with X.
+
+    ``Q[h, m, c] = Σ_d X[m, d] · W[d, h, c] + b[h, c]``: (batch, L, d_model) → (batch, h, L, d_k),
+    the identical tensor that one product with the packed matrix gives after it is cut.
+    """
+    projected = torch.einsum("bld,dhc->blhc", x, weight.unflatten(-1, (n_heads, -1)))
+    if bias is not None:
+        projected = projected + bias.unflatten(-1, (n_heads, -1))
+    return projected.transpose(1, 2)
+
+
+def _heads(packed: Tensor, n_heads: int) -> Tensor:
+    return packed.unflatten(-1, (n_heads, -1)).transpose(-3, -2)
+
+
+def _project(x: Tensor, layer: nn.Linear) -> Tensor:
+    """``x W + b`` with the bias added after the product, not fused into it.
+
+    The fused product rounds differently, and the two views of the split would differ in the last bit.
+    """
+    product = nn.functional.linear(x, layer.weight)
+    return product if layer.bias is None else product.add_(layer.bias)

@@ -1,0 +1,55 @@
+"""Is what is shown what torch computes? Asked again, on the same tensors, whenever it is shown."""
+
+from dataclasses import dataclass
+
+import torch
+from torch.nn import functional as F
+
+from mha_core.layer import LayerTrace
+
+# What rounding can explain in float32, given that torch may add in another order.
+TOLERANCE = 1e-5
+
+
+@dataclass(frozen=True)
+class Check:
+    """The largest absolute difference to torch, or the reason why torch cannot be asked."""
+
+    difference: float | None
+    reason: str = ""
+
+    @property
+    def passed(self) -> bool:
+        return self.difference is not None and self.difference <= TOLERANCE
+
+
+def against_torch(layer: LayerTrace) -> Check:
+    """Compare weights and outputs of all heads with `scaled_dot_product_attention`.
+
+    Torch's function returns outputs only; given the unit matrix as values, its output is the
+    weights. Rows with every key hidden are left out, since torch does not define them.
+    """
+    rule = layer.rule
+    if rule.soft_cap is not None or rule.sinks is not None or rule.softmax != "row":
+        return Check(None, "torch's function knows no soft cap, no sinks and no softmax over the matrix")
+    q, k, v = layer.tensors["q"], layer.tensors["k"], layer.tensors["v"]
+    group = layer.n_heads // layer.n_kv_heads
+    k, v = (t.repeat_interleave(group, dim=0) for t in (k, v))
+    unit = torch.eye(layer.n_key, dtype=v.dtype).expand(layer.n_heads, -1, -1)
+    laid_out = rule.at(slice(None), slice(None), n_query=layer.n_query, n_key=layer.n_key)
+    extra = torch.zeros(1, layer.n_query, layer.n_key, dtype=q.dtype)
+    if laid_out.bias is not None:
+        extra = extra + laid_out.bias.to(q.dtype)
+    extra = extra / rule.temperature
+    if laid_out.mask is not None:
+        extra = extra.masked_fill(~laid_out.mask, float("-inf"))
+    visible = (extra > float("-inf")).any(-1).expand(layer.n_heads, -1)
+    scale = layer.scale / rule.temperature
+    difference = 0.0
+    for shown, values in ((layer.weights(), unit), (layer.output(), v)):
+        asked = F.scaled_dot_product_attention(
+            q[None], k[None], values[None].contiguous(), attn_mask=extra[None], scale=scale
+        )[0]
+        gap = (torch.from_numpy(shown.copy()) - asked).abs()[visible]
+        difference = max(difference, gap.max().item() if gap.numel() else 0.0)
+    return Check(difference)

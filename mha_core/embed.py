@@ -1,0 +1,96 @@
+"""Vectors for words and for positions; all drawn or computed, none trained.
+
+A new position code is a line in `POSITIONS` and the function that the line names.
+"""
+
+import hashlib
+import unicodedata
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mha_core.errors import MhaError
+
+# Where each position code enters: added to X, turned into Q and K, or added to the scores.
+POSITIONS = {
+    "none": None,
+    "sinusoidal": "x",
+    "learned": "x",
+    "rotary": "qk",
+    "alibi": "scores",
+}
+
+
+def draw(shape: tuple[int, ...], *, seed: int, name: str, std: float = 1.0) -> Tensor:
+    """Normal numbers that depend on nothing but the seed, the name and the shape. float32
+
+    NumPy's counter-based Philox generator is used because torch's own draws differ in the last
+    bits between processors with and without wide vector units.
+    """
+    key = hashlib.sha256(f"{seed}\0{name}".encode()).digest()
+    generator = np.random.Generator(np.random.Philox(int.from_bytes(key[:16])))
+    return torch.from_numpy(generator.standard_normal(shape, np.float32)).mul_(std)
+
+
+def word_vectors(pieces: tuple[str, ...], d_model: int, *, seed: int) -> Tensor:
+    """One vector for each word, the same for the same word wherever it stands. (token, d_model)
+
+    Capital letters and the two ways of writing an accented letter do not make another word.
+    """
+    canonical = [unicodedata.normalize("NFC", piece).casefold() for piece in pieces]
+    table = {word: draw((d_model,), seed=seed, name=f"word {word}") for word in set(canonical)}
+    return torch.stack([table[word] for word in canonical])
+
+
+def sinusoidal(n_tokens: int, d_model: int) -> Tensor:
+    """``PE[p, 2i] = sin(p / 10000^(2i/d_model))``, ``PE[p, 2i+1] = cos(…)``. (token, d_model)
+
+    Source: Vaswani et al. 2017, section 3.5.
+    """
+    code = torch.empty(n_tokens, d_model)
+    angle = _angles(n_tokens, d_model)
+    code[:, 0::2] = angle.sin()
+    code[:, 1::2] = angle.cos()[:, : d_model // 2]
+    return code
+
+
+def rotate(x: Tensor) -> Tensor:
+    """Turn each pair of dimensions by an angle that grows with the position. (…, token, d_k)
+
+    Dimension i is paired with i + d_k/2 and turned by ``p / 10000^(2i/d_k)``, so that a query and
+    a key meet at an angle that depends on their distance alone.
+    Raises `MhaError` when d_k is odd. Source: Su et al. 2021 (RoFormer), equation 34.
+    """
+    *_, n_tokens, d_k = x.shape
+    if d_k % 2:
+        raise MhaError(
+            f"Rotary positions turn pairs of dimensions, so d_k must be even; got {d_k}, "
+            f"{d_k + 1 if d_k == 1 else f'{d_k - 1} or {d_k + 1}'} would work."
+        )
+    angle = _angles(n_tokens, d_k).to(x.dtype).to(x.device)
+    first, second = x.chunk(2, dim=-1)
+    cos, sin = angle.cos(), angle.sin()
+    return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
+
+
+def alibi(n_heads: int, n_query: int, n_key: int) -> Tensor:
+    """``bias = −slope · |key − query|`` as a table over distances. (head, n_query + n_key − 1)
+
+    Entry ``[h, n − m + n_query − 1]`` is what head h adds to the score of query m and key n. The
+    slopes are ``2^(−8/n), 2^(−16/n), …, 2^(−8)`` for a power of two n; other counts take the
+    slopes of the power below and fill up with every second slope of the power above.
+    Source: Press et al. 2022 (Train Short, Test Long), section 3 and its published code.
+    """
+    power = 1 << (n_heads.bit_length() - 1)
+    exponents = [8 / power * i for i in range(1, power + 1)]
+    exponents += [4 / power * i for i in range(1, 2 * power, 2)][: n_heads - power]
+    slopes = 2.0 ** -torch.tensor(exponents)
+    distance = torch.arange(1 - n_query, n_key).abs()
+    return -slopes[:, None] * distance
+
+
+def _angles(n_tokens: int, width: int) -> Tensor:
+    """``p / 10000^(2i/width)``, computed in double precision. (token, ⌈width / 2⌉)"""
+    rate = 10000.0 ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
+    return torch.arange(n_tokens, dtype=torch.float64)[:, None] * rate

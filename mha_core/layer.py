@@ -1,0 +1,230 @@
+"""What one attention layer leaves behind: q, k, v and its score rule. All else is a view of them.
+
+A trace has no batch axis, lives on the CPU and never changes, so threads can share it. It holds
+O(tokens · d_model) numbers; each matrix is computed when somebody looks, by the same functions
+that `attend` is made of. Heads and positions count from 0.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mha_core.attention import Attended, Projections, mix, raw_scores
+from mha_core.errors import MhaError
+from mha_core.rule import ScoreRule
+
+Rows = slice | list[int] | None
+
+
+@dataclass(frozen=True, eq=False)
+class LayerTrace:
+    """One attention layer's queries, keys, values and score rule, and every matrix they imply.
+
+    Arrays come back read-only, in float32 (float64 for a float64 trace). ``head=None`` gives all
+    heads with a leading head axis; `rows` picks queries, `keys` picks keys. Positions count from 0.
+    Every method raises `MhaError` for a head that the layer does not have.
+    """
+
+    tensors: Mapping[str, Tensor] = field(repr=False)  # q, k, v and, where known, x
+    rule: ScoreRule = field(repr=False)
+    projections: Projections = field(default=Projections(), repr=False)
+
+    @classmethod
+    def of(
+        cls,
+        attended: Attended,
+        *,
+        x: Tensor | None = None,
+        projections: Projections = Projections(),
+        item: int = 0,
+    ) -> "LayerTrace":
+        """Keep one item of a batch: the batch axis ends here, and so do the GPU and autograd."""
+
+        tensors = {"q": attended.q, "k": attended.k, "v": attended.v}
+        if x is not None:
+            tensors["x"] = x
+        return cls(
+            MappingProxyType({name: _kept(tensor[item]) for name, tensor in tensors.items()}),
+            attended.rule.item(item).mapped(_kept),
+            Projections(*(None if matrix is None else _kept(matrix) for matrix in projections)),
+        )
+
+    def check(self, n_tokens: int) -> None:
+        """Raise `ValueError` unless the tensors fit each other and a text of so many tokens."""
+        h, length, d_k = self.tensors["q"].shape
+        n_kv, n_key, _ = self.tensors["v"].shape
+        if self.tensors["k"].shape != (n_kv, n_key, d_k) or h % n_kv or length != n_tokens:
+            raise ValueError(
+                f"{n_tokens} tokens, but " + str({n: tuple(t.shape) for n, t in self.tensors.items()})
+            )
+
+    # Sizes
+
+    @property
+    def n_heads(self) -> int:
+        return self.tensors["q"].shape[0]
+
+    @property
+    def n_kv_heads(self) -> int:
+        return self.tensors["k"].shape[0]
+
+    @property
+    def n_query(self) -> int:
+        return self.tensors["q"].shape[1]
+
+    @property
+    def n_key(self) -> int:
+        return self.tensors["k"].shape[1]
+
+    @property
+    def d_k(self) -> int:
+        return self.tensors["q"].shape[2]
+
+    @property
+    def d_v(self) -> int:
+        return self.tensors["v"].shape[2]
+
+    @property
+    def scale(self) -> float:
+        """What raw scores are multiplied with, ``1/√d_k`` unless the rule says otherwise."""
+        return self.d_k**-0.5 if self.rule.scale is None else self.rule.scale
+
+    # What flowed
+
+    @cached_property
+    def q(self) -> np.ndarray:
+        """Queries. (head, query, d_k)"""
+        return _array(self.tensors["q"])
+
+    @cached_property
+    def k(self) -> np.ndarray:
+        """Keys. (kv_head, key, d_k)"""
+        return _array(self.tensors["k"])
+
+    @cached_property
+    def v(self) -> np.ndarray:
+        """Values. (kv_head, key, d_v)"""
+        return _array(self.tensors["v"])
+
+    @cached_property
+    def x(self) -> np.ndarray | None:
+        """The layer's input, None where it is not known. (query, d_model)"""
+        return _array(self.tensors["x"]) if "x" in self.tensors else None
+
+    # What follows from it
+
+    def scores(self, head: int | None = None, *, rows: Rows = None, keys: Rows = None) -> np.ndarray:
+        """Raw scores ``q kᵀ``. ([head,] query, key)"""
+        return self._shown(self._raw(head, rows), head, keys)
+
+    def scaled(self, head: int | None = None, *, rows: Rows = None, keys: Rows = None) -> np.ndarray:
+        """Scores times `scale`. ([head,] query, key)"""
+        return self._shown(self._logits(head, rows)[0], head, keys)
+
+    def masked(self, head: int | None = None, *, rows: Rows = None, keys: Rows = None) -> np.ndarray:
+        """What the softmax gets: capped, biased, and −∞ where hidden. ([head,] query, key)"""
+        return self._shown(self._logits(head, rows)[1], head, keys)
+
+    def weights(self, head: int | None = None, *, rows: Rows = None, keys: Rows = None) -> np.ndarray:
+        """How much each query takes from each key; a row sums to 1. ([head,] query, key)
+
+        A row whose keys are all hidden is zero everywhere; with sinks a row sums to less than 1.
+        """
+        return self._shown(self._weights(head, rows), head, keys)
+
+    def allowed(self, head: int | None = None, *, rows: Rows = None, keys: Rows = None) -> np.ndarray:
+        """True where the query may look at the key. ([head,] query, key)"""
+        return self._shown(self._logits(head, rows)[1] != float("-inf"), head, keys)
+
+    def output(self, head: int | None = None, *, rows: Rows = None) -> np.ndarray:
+        """Each head's output, the mixture ``weights v``. ([head,] query, d_v)"""
+        return self._shown(self._output(head, rows), head)
+
+    def concat(self) -> np.ndarray:
+        """The heads' outputs side by side. (query, h · d_v)"""
+        return _array(self._output(None, None).transpose(0, 1).flatten(1))
+
+    def contribution(self, head: int | None = None, *, rows: Rows = None) -> np.ndarray:
+        """What a head adds to the layer's output, ``head_i W_i^O``. ([head,] query, d_model)
+
+        The contributions of all heads and the bias of W^O sum to `result`.
+        """
+        w_o = self._w_o().unflatten(0, (self.n_heads, self.d_v))[self._heads(head)]
+        return self._shown(self._output(head, rows) @ w_o, head)
+
+    def result(self) -> np.ndarray:
+        """The layer's output ``concat W^O + b^O``. (query, d_model)"""
+        concat = self._output(None, None).transpose(0, 1).flatten(1)
+        product = concat @ self._w_o()
+        bias = self.projections.b_o
+        return _array(product if bias is None else product + bias)
+
+    # How
+
+    def kv_head(self, head: int) -> int:
+        """The key/value head that query head `head` uses: neighbours share one."""
+        return self.checked(head) // (self.n_heads // self.n_kv_heads)
+
+    def checked(self, head: int) -> int:
+        """`head` itself, if the layer has it."""
+        if not 0 <= head < self.n_heads:
+            raise MhaError(
+                f"This layer has heads 0 to {self.n_heads - 1}; head {head} was asked for.",
+                fixes=({"head": min(max(head, 0), self.n_heads - 1)},),
+            )
+        return head
+
+    def _heads(self, head: int | None) -> slice:
+        return slice(None) if head is None else slice(self.checked(head), head + 1)
+
+    def _kv(self, name: str, head: int | None) -> Tensor:
+        tensor = self.tensors[name]
+        return tensor if head is None else tensor[self.kv_head(head)][None]
+
+    def _raw(self, head: int | None, rows: Rows) -> Tensor:
+        q = self.tensors["q"][self._heads(head)]
+        return raw_scores(q if rows is None else q[:, rows], self._kv("k", head))
+
+    def _rule(self, head: int | None, rows: Rows) -> ScoreRule:
+        rows = slice(None) if rows is None else rows
+        return self.rule.at(self._heads(head), rows, n_query=self.n_query, n_key=self.n_key)
+
+    def _logits(self, head: int | None, rows: Rows) -> tuple[Tensor, Tensor]:
+        return self._rule(head, rows).logits(self._raw(head, rows), self.d_k)
+
+    def _weights(self, head: int | None, rows: Rows) -> Tensor:
+        if self.rule.softmax == "matrix" and rows is not None:
+            return self._weights(head, None)[:, rows]  # a cell depends on the whole matrix
+        weights = self._rule(head, rows).weights(self._logits(head, rows)[1])
+        return weights.to(self.tensors["v"].dtype)
+
+    def _output(self, head: int | None, rows: Rows) -> Tensor:
+        return mix(self._weights(head, rows), self._kv("v", head))
+
+    def _w_o(self) -> Tensor:
+        if self.projections.w_o is None:
+            raise MhaError("The output matrix W^O of this layer is not known; look at `output` instead.")
+        return self.projections.w_o
+
+    @staticmethod
+    def _shown(tensor: Tensor, head: int | None, keys: Rows = None) -> np.ndarray:
+        tensor = tensor if keys is None else tensor[..., keys]
+        return _array(tensor if head is None else tensor[0])
+
+
+def _kept(tensor: Tensor) -> Tensor:
+    return tensor.detach().to("cpu")
+
+
+def _array(tensor: Tensor) -> np.ndarray:
+    """A read-only array; half precision, which numpy only half knows, becomes float32 exactly."""
+    if tensor.dtype in (torch.float16, torch.bfloat16):
+        tensor = tensor.float()
+    array = tensor.numpy().view()
+    array.setflags(write=False)
+    return array

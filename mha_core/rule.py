@@ -1,0 +1,145 @@
+"""Everything that happens between q·k and the attention weights, as one frozen description."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from mha_core.errors import MhaError
+
+HIDDEN = float("-inf")
+SOFTMAX = ("row", "matrix")
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreRule:
+    """How raw scores become weights, in this order:
+
+    1. scale: ``s = scale · q·k``; None stands for ``1/√d_k``.
+    2. soft cap: ``s = cap · tanh(s / cap)`` (Gemma 2).
+    3. bias: ``s = s + bias``, additive, (…, head or 1, query, key); and a bias that depends on the
+       distance alone, such as ALiBi or T5's, kept as a table (head, n_query + n_key − 1) whose
+       entry ``[h, n − m + n_query − 1]`` belongs to query m and key n.
+    4. mask: hidden cells become −∞. Boolean, True where a query may look at a key,
+       (…, head or 1, query, key) or (query, key).
+    5. sinks: one further score for each head that takes weight and gives no value (gpt-oss). (head,)
+    6. softmax over the keys of each row; ``softmax="matrix"`` normalises over the whole matrix
+       instead, the wrong variant that shows why rows matter. Scores are divided by `temperature`.
+
+    A row with every key hidden gets weight zero everywhere, never NaN.
+    A bias of −∞ is a mask and is kept as one. Raises `MhaError` for values that make no sense.
+    """
+
+    scale: float | None = None
+    soft_cap: float | None = None
+    bias: Tensor | None = None
+    distance_bias: Tensor | None = None
+    mask: Tensor | None = None
+    sinks: Tensor | None = None
+    softmax: Literal["row", "matrix"] = "row"
+    temperature: float = 1.0
+
+    def __post_init__(self):
+        if not self.temperature > 0:
+            raise MhaError(f"temperature {self.temperature} is out of range; any number above 0 works.")
+        if self.soft_cap is not None and not self.soft_cap > 0:
+            raise MhaError(f"soft_cap {self.soft_cap} is out of range; any number above 0 works.")
+        if self.softmax not in SOFTMAX:
+            raise MhaError(f"softmax {self.softmax!r} is unknown; 'row' or 'matrix' can be used.")
+        if self.softmax == "matrix" and self.sinks is not None:
+            raise MhaError("Sinks belong to a row; they cannot be combined with softmax='matrix'.")
+        if self.mask is not None and self.mask.dtype != torch.bool:
+            raise MhaError(
+                f"The mask has dtype {self.mask.dtype}; a mask is boolean, True where a query may "
+                f"look at a key. Numbers that are added to scores belong in bias."
+            )
+        if self.bias is not None and (hidden := self.bias == HIDDEN).any():
+            allowed = ~hidden if self.mask is None else self.mask & ~hidden
+            object.__setattr__(self, "mask", allowed)
+            object.__setattr__(self, "bias", self.bias.masked_fill(hidden, 0.0))
+
+    def at(self, heads: slice, rows: slice | Tensor, *, n_query: int, n_key: int) -> "ScoreRule":
+        """The same rule for some heads and some of `n_query` rows; tables of distances are laid out."""
+        if not self.tensors():
+            return self
+        bias = self._crop(self.bias, heads, rows)
+        if self.distance_bias is not None:
+            table = self.distance_bias[heads]
+            positions = torch.arange(n_query, device=table.device)[rows]
+            keys = torch.arange(n_key, device=table.device)
+            laid_out = table[:, keys - positions[:, None] + n_query - 1]
+            bias = laid_out if bias is None else bias + laid_out
+        return replace(
+            self,
+            bias=bias,
+            distance_bias=None,
+            mask=self._crop(self.mask, heads, rows),
+            sinks=None if self.sinks is None else self.sinks[heads],
+        )
+
+    def hiding(self, allowed: Tensor | None) -> "ScoreRule":
+        """The same rule with a mask that lets through only what both masks let through."""
+        if allowed is None:
+            return self
+        return replace(self, mask=allowed if self.mask is None else self.mask & allowed)
+
+    def item(self, index: int) -> "ScoreRule":
+        """The rule of one item of a batch, without the batch axis."""
+        return self.mapped(lambda t: t[index if t.shape[0] > 1 else 0] if t.dim() == 4 else t)
+
+    def mapped(self, change: Callable[[Tensor], Tensor]) -> "ScoreRule":
+        """The same rule with `change` applied to each tensor that it holds."""
+        return replace(self, **{name: change(tensor) for name, tensor in self.tensors().items()})
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The fields that hold tensors, by name; what is absent is left out."""
+        held = {name: getattr(self, name) for name in ("bias", "distance_bias", "mask", "sinks")}
+        return {name: tensor for name, tensor in held.items() if tensor is not None}
+
+    @staticmethod
+    def _crop(table: Tensor | None, heads: slice, rows: slice | Tensor) -> Tensor | None:
+        if table is None:
+            return None
+        if table.dim() > 2 and table.shape[-3] > 1:
+            table = table[..., heads, :, :]
+        return table if table.shape[-2] == 1 else table[..., rows, :]
+
+    def logits(self, raw: Tensor, d_k: int) -> tuple[Tensor, Tensor]:
+        """Scaled scores, and the same after soft cap, bias and mask; both (…, head, query, key).
+
+        The rule must have been laid out for these rows by `at`. Half precision is left behind here:
+        scores of bf16 and fp16 tensors are handled in fp32 from the scale on.
+        """
+        if raw.dtype in (torch.float16, torch.bfloat16):
+            raw = raw.float()
+        scaled = raw * (d_k**-0.5 if self.scale is None else self.scale)
+        masked = scaled
+        if self.soft_cap is not None:
+            masked = self.soft_cap * torch.tanh(masked / self.soft_cap)
+        if self.bias is not None:
+            masked = masked + self.bias
+        if self.mask is not None:
+            masked = masked.masked_fill(~self.mask, HIDDEN)
+        return scaled, masked
+
+    def weights(self, masked: Tensor) -> Tensor:
+        """``softmax(masked / temperature)``, rows with every key hidden at zero. (…, head, query, key)"""
+        n_key = masked.shape[-1]
+        if self.temperature != 1.0:
+            masked = masked / self.temperature
+        if self.softmax == "matrix":
+            masked = masked.flatten(-2)
+        if self.sinks is not None:
+            sink = (self.sinks / self.temperature).to(masked)[:, None, None]
+            masked = torch.cat([masked, sink.expand(*masked.shape[:-1], 1)], dim=-1)
+        empty = None
+        if self.mask is not None and self.sinks is None:
+            # Softmax over nothing is 0/0. Such a row is given any finite scores and then weight zero.
+            empty = (masked == HIDDEN).all(-1, keepdim=True)
+            masked = masked.masked_fill(empty, 0.0)
+        weights = torch.softmax(masked, dim=-1)
+        if empty is not None:
+            weights = weights.masked_fill(empty, 0.0)
+        return weights.unflatten(-1, (-1, n_key)) if self.softmax == "matrix" else weights[..., :n_key]

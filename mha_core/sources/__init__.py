@@ -1,0 +1,25 @@
+"""Where traces come from. A source is a function from a text to an `AttentionTrace`.
+
+A new source is a file here with such a function, and a line in `SOURCES`.
+"""
+
+from collections.abc import Callable
+
+from mha_core.sources import toy
+from mha_core.spec import known
+from mha_core.trace import AttentionTrace
+
+SOURCES: dict[str, Callable[..., AttentionTrace]] = {"random": toy.trace}
+
+
+def trace(text: str, *, source: str = "random", **settings) -> AttentionTrace:
+    """Send a text through multi-head attention and keep everything that flowed.
+
+    ``trace("How are you?", h=4, d_model=64)``; `source` names where the weights come from, and
+    `settings` are that source's own: for "random" those of `mha_core.sources.toy.trace`.
+
+    Raises `MhaError` for an unknown source and for settings that do not fit together.
+    """
+    if source not in SOURCES:
+        raise MhaError(f"There is no source called {source!r}; {listed(list(SOURCES), 'or')} can be used.")
+    return SOURCES[source](text, **settings)

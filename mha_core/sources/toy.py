@@ -1,0 +1,102 @@
+"""Random weights for any words, any number of heads and any width: true numbers without meaning."""
+
+from types import MappingProxyType
+
+import torch
+from torch import Tensor
+
+from mha_core import device as devices
+from mha_core import embed, masks
+from mha_core.attention import Attended, MultiHeadAttention, attend
+from mha_core.layer import LayerTrace
+from mha_core.rule import ScoreRule
+from mha_core.spec import AttentionSpec, known, whole
+from mha_core.tokens import MAX_TOKENS, words
+from mha_core.trace import AttentionTrace
+
+MAX_LAYERS = 128
+MAX_SEED = 2**31 - 1
+BIAS_STD = 0.1
+
+
+def trace(
+    text: str,
+    *,
+    h: int = 8,
+    d_model: int = 512,
+    seed: int = 0,
+    layers: int = 1,
+    d_k: int | None = None,
+    d_v: int | None = None,
+    n_kv_heads: int | None = None,
+    position: str = "sinusoidal",
+    mask: str | Tensor | None = "full",
+    bias: bool = True,
+    limit: int = MAX_TOKENS,
+    device: str | None = None,
+) -> AttentionTrace:
+    """Trace a text through `layers` attention layers whose weights are drawn from the seed.
+
+    A word's vector depends on the word and the seed alone, each weight matrix on its layer, its
+    name, its shape and the seed. With ``layers > 1`` the output Z of one layer is the X of the
+    next, directly; a transformer block would add residual, norm and MLP.
+    `position` is one of `embed.POSITIONS`, `mask` a name that `masks.build` knows or a boolean
+    (query, key) tensor. The base setting h 8, d_model 512 is that of Vaswani et al. 2017.
+
+    Raises `MhaError` for sizes that do not fit, unknown names, and texts that are empty or longer
+    than `limit` tokens.
+    """
+    spec = AttentionSpec(d_model, h, n_kv_heads, d_k, d_v, bias)
+    whole("seed", seed, 0, MAX_SEED)
+    whole("layers", layers, 1, MAX_LAYERS)
+    known("position", position, embed.POSITIONS)
+    tokens = words(text, limit=limit)
+    n_tokens = len(tokens)
+    place = devices.pick(device)
+
+    x = embed.word_vectors(tokens.pieces, d_model, seed=seed)
+    if position == "sinusoidal":
+        x = x + embed.sinusoidal(n_tokens, d_model)
+    if position == "learned":
+        x = x + embed.draw((n_tokens, d_model), seed=seed, name="positions")
+    rule = ScoreRule(
+        mask=masks.build(mask, n_tokens, n_tokens),
+        distance_bias=embed.alibi(h, n_tokens, n_tokens) if position == "alibi" else None,
+    )
+    x, on_device = x.unsqueeze(0).to(place.name), rule.mapped(lambda t: t.to(place.name))
+
+    recorded = []
+    with torch.inference_mode():
+        for index in range(layers):
+            module = drawn(spec, seed=seed, layer=index).to(place.name)
+            q, k, v = module.project(x)
+            if position == "rotary":
+                q, k = embed.rotate(q), embed.rotate(k)
+            z = module.join(attend(q, k, v, on_device))
+            attended = Attended(z, q, k, v, on_device)
+            recorded.append(LayerTrace.of(attended, x=x, projections=module.projections()))
+            x = z
+    source = {
+        "name": "random",
+        "seed": seed,
+        "position": position,
+        "mask": mask if isinstance(mask, str) else "drawn",
+        "device": place.name,
+        "torch": torch.__version__,
+    }
+    return AttentionTrace(tokens, tuple(recorded), MappingProxyType(source))
+
+
+def drawn(spec: AttentionSpec, *, seed: int, layer: int) -> MultiHeadAttention:
+    """An attention layer with weights N(0, 1/fan_in) and biases N(0, 0.1²) drawn from the seed."""
+    with torch.device("meta"):  # sizes only: the numbers come from the seed
+        module = MultiHeadAttention(spec)
+    state = {}
+    for name, parameter in module.named_parameters():
+        # Drawn as it stands in the formula, (in, out): the same W^Q for every h that divides d_model.
+        shape = tuple(reversed(parameter.shape))
+        std = shape[0] ** -0.5 if len(shape) == 2 else BIAS_STD
+        numbers = embed.draw(shape, seed=seed, name=f"layer {layer} {name}", std=std)
+        state[name] = numbers.mT if len(shape) == 2 else numbers
+    module.load_state_dict(state, assign=True)
+    return module.requires_grad_(False).eval()

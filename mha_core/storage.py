@@ -1,0 +1,94 @@
+"""Traces on disk: one safetensors file with a JSON header. No pickles, nothing is executed."""
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from types import MappingProxyType
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from mha_core.attention import Projections
+from mha_core.errors import MhaError
+from mha_core.layer import LayerTrace
+from mha_core.rule import ScoreRule
+from mha_core.tokens import Tokens
+
+HEADER = "headscope_trace"
+VERSION = 1
+PLAIN = ("scale", "soft_cap", "softmax", "temperature")  # the fields of a rule that are no tensors
+
+
+def write(path: str | PathLike, tokens: Tokens, layers: tuple[LayerTrace, ...], source: Mapping) -> None:
+    """Write to a temporary file beside `path` and rename it: a reader sees the old file or the new."""
+    path = Path(path)
+    tensors, described, stored = {}, [], {}
+    for index, layer in enumerate(layers):
+        held = {
+            **layer.tensors,
+            **{f"rule.{name}": tensor for name, tensor in layer.rule.tensors().items()},
+            **{n: t for n, t in layer.projections._asdict().items() if t is not None},
+        }
+        names = {}
+        for name, tensor in held.items():
+            # Layers that share a tensor, a mask above all, share it in the file too.
+            names[name] = stored.setdefault(id(tensor), f"{index}.{name}")
+            tensors[names[name]] = tensor.contiguous()
+        described.append({"tensors": names, "rule": {field: getattr(layer.rule, field) for field in PLAIN}})
+    header = {
+        "version": VERSION,
+        "text": tokens.text,
+        "pieces": tokens.pieces,
+        "spans": tokens.spans,
+        "layers": described,
+        "source": dict(source),
+    }
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+        temporary = Path(file.name)
+    try:
+        save_file(tensors, temporary, metadata={HEADER: json.dumps(header)})
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def read(path: str | PathLike) -> tuple[Tokens, tuple[LayerTrace, ...], Mapping]:
+    """The parts of a trace, in the order that `AttentionTrace` takes them."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = json.loads((file.metadata() or {}).get(HEADER, "null"))
+            if header is None:
+                raise MhaError(f"{path} is a safetensors file but no saved trace.")
+            if header["version"] != VERSION:
+                raise MhaError(
+                    f"{path} has format version {header['version']}; this release reads version {VERSION}."
+                )
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
+        pieces = tuple(header["pieces"])
+        tokens = Tokens(header["text"], pieces, tuple((a, b) for a, b in header["spans"]))
+        layers = tuple(_layer(part, tensors) for part in header["layers"])
+        for layer in layers:
+            layer.check(len(tokens))
+        return tokens, layers, MappingProxyType(header["source"])
+    except FileNotFoundError:
+        raise MhaError(f"There is no file {path}.") from None
+    except MhaError:
+        raise
+    except (SafetensorError, OSError) as error:
+        raise MhaError(f"{path} cannot be read as a saved trace: {error}.") from None
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise MhaError(f"{path} is damaged: its header does not fit its content ({error!r}).") from None
+
+
+def _layer(part: dict, tensors: dict) -> LayerTrace:
+    held = {name: tensors[key] for name, key in part["tensors"].items()}
+    rule = {name.removeprefix("rule."): t for name, t in held.items() if name.startswith("rule.")}
+    projections = {name: held[name] for name in Projections._fields if name in held}
+    return LayerTrace(
+        MappingProxyType({name: held[name] for name in ("q", "k", "v", "x") if name in held}),
+        ScoreRule(**part["rule"], **rule),
+        Projections(**projections),
+    )

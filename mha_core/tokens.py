@@ -1,0 +1,95 @@
+"""Typed text to tokens: words in any language, one unique label per position."""
+
+import unicodedata
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import count
+
+import regex
+
+from mha_core.errors import MhaError
+
+MAX_TOKENS = 4096
+
+# Characters of scripts that put no spaces between words: each becomes a token of its own.
+UNSPACED = r"[\p{Han}\p{Hiragana}\p{Katakana}ー\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"
+LETTER = rf"(?!{UNSPACED})[\p{{L}}\p{{M}}\p{{N}}_\u200c\u200d]"
+PIECE = regex.compile(
+    rf"""
+      (?={UNSPACED})\X                            # 动 物: one character, its marks kept
+    | <[^\s<>]{{1,20}}> | \[[A-Z]{{2,12}}\]       # <s> [MASK]: the special tokens of other tokenizers
+    | \p{{N}}+(?:[.,:]\p{{N}}+)+                  # 3.14  1,000  12:30
+    | (?={UNSPACED}|[\p{{L}}\p{{N}}_]){LETTER}+(?:['’\-‑]{LETTER}+)*   # didn't  l’eau  well-known
+    | ([.!?…-])\1+                                # ... !! --
+    | \X                                          # punctuation, emoji with all their joiners
+    """,
+    regex.VERBOSE,
+)
+# White space, control characters and the marks that only steer direction or line breaks.
+SEPARATOR = regex.compile(r"[\s\p{Cc}\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]+")
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """A text and the pieces it was cut into, in reading order.
+
+    ``text[start:end]`` for each of `spans` is the piece as it was typed.
+    """
+
+    text: str
+    pieces: tuple[str, ...]
+    spans: tuple[tuple[int, int], ...]
+
+    def __len__(self) -> int:
+        return len(self.pieces)
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """A label for each position, no two alike: the n-th repetition of a piece gets a small n.
+
+        The thin space before the n keeps labels apart from anything typed: no piece holds a space.
+        """
+        looks = [unicodedata.normalize("NFC", piece) for piece in self.pieces]
+        total = Counter(looks)
+        nth = {look: count(1) for look in total}
+        return tuple(
+            f"{look}\u2009{_subscript(next(nth[look]))}" if total[look] > 1 else look for look in looks
+        )
+
+
+def words(text: str, *, limit: int = MAX_TOKENS) -> Tokens:
+    """Cut typed text into words, numbers and punctuation marks.
+
+    Contractions and hyphenated words stay whole ("didn't"); scripts written without spaces are
+    cut by character; emoji and letters with combining marks are never broken.
+
+    Raises `MhaError` for text without a single token and for more than `limit` tokens.
+    """
+    pieces, spans = [], []
+    for chunk, offset in _between_separators(text):
+        for match in PIECE.finditer(chunk):
+            pieces.append(match[0])
+            spans.append((offset + match.start(), offset + match.end()))
+    if not pieces:
+        raise MhaError("There is no text to look at; type at least one word.")
+    if len(pieces) > limit:
+        cut = text[: spans[limit - 1][1]]
+        raise MhaError(
+            f"The text has {len(pieces):,} tokens and the limit is {limit:,}; "
+            f"remove {len(pieces) - limit:,} or keep the first {limit:,}.",
+            fixes=({"text": cut},),
+        )
+    return Tokens(text, tuple(pieces), tuple(spans))
+
+
+def _between_separators(text: str):
+    start = 0
+    for gap in SEPARATOR.finditer(text):
+        yield text[start : gap.start()], start
+        start = gap.end()
+    yield text[start:], start
+
+
+def _subscript(number: int) -> str:
+    return str(number).translate(str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉"))

@@ -1,0 +1,87 @@
+"""One sentence through attention: its tokens and what each layer left behind.
+
+Layers and heads count from 0 here; the app, like the papers, counts them from 1.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from os import PathLike
+
+from mha_core import storage
+from mha_core.errors import MhaError
+from mha_core.layer import LayerTrace
+from mha_core.spec import known
+from mha_core.tokens import Tokens
+
+# Each matrix by name, and the axes it has for one head (or for the layer: then `head` is not asked).
+MATRICES = {
+    "x": ("query", "d_model"),
+    "q": ("query", "d_k"),
+    "k": ("key", "d_k"),
+    "v": ("key", "d_v"),
+    "scores": ("query", "key"),
+    "scaled": ("query", "key"),
+    "masked": ("query", "key"),
+    "weights": ("query", "key"),
+    "output": ("query", "d_v"),
+    "concat": ("query", "h·d_v"),
+    "contribution": ("query", "d_model"),
+    "result": ("query", "d_model"),
+}
+OF_THE_LAYER = ("x", "concat", "result")
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionTrace:
+    """One sentence through one or more attention layers; immutable, without batch or device.
+
+    `source` tells in plain values where the numbers came from: its name, the seed, the device.
+    """
+
+    tokens: Tokens
+    layers: tuple[LayerTrace, ...]
+    source: Mapping[str, object]
+
+    def frame(self, name: str, *, layer: int = 0, head: int | None = None):
+        """One matrix as a pandas DataFrame, token labels on its token axes, read as (row, column).
+
+        `name` is one of `MATRICES`. All but x, concat and result are matrices of one `head`.
+        Raises `MhaError` for an unknown name or layer, and for a head that is missing or unknown.
+        """
+        import pandas as pd  # half a second that a computation without tables should not pay
+
+        known("matrix", name, MATRICES)
+        if not 0 <= layer < len(self.layers):
+            raise MhaError(f"This trace has layers 0 to {len(self.layers) - 1}; layer {layer} was asked for.")
+        if name not in OF_THE_LAYER and head is None:
+            raise MhaError(f"{name} is a matrix of one head; say which, as in head=0.")
+        values = matrix(self.layers[layer], name, head)
+        if values is None:
+            raise MhaError("The input X of this layer is not known.")
+        rows, columns = (
+            pd.Index(self.tokens.labels if axis in ("query", "key") else range(size), name=axis)
+            for axis, size in zip(MATRICES[name], values.shape, strict=True)
+        )
+        return pd.DataFrame(values, index=rows, columns=columns)
+
+    def save(self, path: str | PathLike) -> None:
+        """Write the trace as one safetensors file; an existing file is replaced in one step."""
+        storage.write(path, self.tokens, self.layers, self.source)
+
+
+def load(path: str | PathLike) -> AttentionTrace:
+    """Read a trace that `AttentionTrace.save` wrote, the same to the last bit.
+
+    Raises `MhaError` when the file is missing, truncated, damaged, or something else.
+    """
+    return AttentionTrace(*storage.read(path))
+
+
+def matrix(layer: LayerTrace, name: str, head: int | None):
+    """The matrix of that name as an array, for one head or for the layer; None for an unknown X."""
+    if name in ("x", "q", "k", "v"):
+        values = getattr(layer, name)
+        if name == "x":
+            return values
+        return values[layer.kv_head(head) if name != "q" else layer.checked(head)]
+    return getattr(layer, name)() if name in OF_THE_LAYER else getattr(layer, name)(head)
