@@ -79,9 +79,10 @@ def load(path: str | PathLike) -> AttentionTrace:
 
 def matrix(layer: LayerTrace, name: str, head: int | None):
     """The matrix of that name as an array, for one head or for the layer; None for an unknown X."""
-    if name in ("x", "q", "k", "v"):
-        values = getattr(layer, name)
-        if name == "x":
-            return values
-        return values[layer.kv_head(head) if name != "q" else layer.checked(head)]
+    if name == "x":
+        return layer.x
+    if name == "q":
+        return layer.q[layer.checked(head)]
+    if name in ("k", "v"):
+        return getattr(layer, name)[layer.kv_head(head)]
     return getattr(layer, name)() if name in OF_THE_LAYER else getattr(layer, name)(head)

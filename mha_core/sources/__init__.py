@@ -20,6 +20,4 @@ def trace(text: str, *, source: str = "random", **settings) -> AttentionTrace:
 
     Raises `MhaError` for an unknown source and for settings that do not fit together.
     """
-    if source not in SOURCES:
-        raise MhaError(f"There is no source called {source!r}; {listed(list(SOURCES), 'or')} can be used.")
-    return SOURCES[source](text, **settings)
+    return SOURCES[known("source", source, SOURCES)](text, **settings)
