@@ -155,14 +155,14 @@ class MultiHeadAttention(nn.Module):
         return Attended(self.join(attend(q, k, v, rule)), q, k, v, rule)
 
     def project(self, x: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
-        """One product for all heads, then cut: (batch, L, h·d_k) → (batch, h, L, d_k)."""
+        """Q (batch, h, L, d_k), K (batch, n_kv, S, d_k) and V (batch, n_kv, S, d_v) of an input."""
         context = x if context is None else context
         self._check_width(x, context)
         n_heads, n_kv = self.spec.n_heads, self.spec.n_kv_heads
         return (
-            _heads(_project(x, self.q), n_heads),
-            _heads(_project(context, self.k), n_kv),
-            _heads(_project(context, self.v), n_kv),
+            project_packed(x, self.q.weight.mT, self.q.bias, n_heads),
+            project_packed(context, self.k.weight.mT, self.k.bias, n_kv),
+            project_packed(context, self.v.weight.mT, self.v.bias, n_kv),
         )
 
     def join(self, heads: Tensor) -> Tensor:
@@ -184,26 +184,25 @@ class MultiHeadAttention(nn.Module):
                 )
 
 
+def project_packed(x: Tensor, weight: Tensor, bias: Tensor | None, n_heads: int) -> Tensor:
+    """One product for all heads, then a cut: (batch, L, d_model) → (batch, L, h·d_k) → (batch, h, L, d_k).
+
+    ``Q = X W + b``. The bias is added after the product and not fused into it: the fused product
+    rounds differently, and the two views of the split would differ in the last bit.
+    """
+    projected = nn.functional.linear(x, weight.mT)
+    if bias is not None:
+        projected = projected.add_(bias)
+    return projected.unflatten(-1, (n_heads, -1)).transpose(1, 2)
+
+
 def project_per_head(x: Tensor, weight: Tensor, bias: Tensor | None, n_heads: int) -> Tensor:
     """The same projection seen head by head: W reshaped to (d_model, h, d_k), contracted with X.
 
     ``Q[h, m, c] = Σ_d X[m, d] · W[d, h, c] + b[h, c]``: (batch, L, d_model) → (batch, h, L, d_k),
-    the identical tensor that one product with the packed matrix gives after it is cut.
+    the identical tensor that `project_packed` gives.
     """
     projected = torch.einsum("bld,dhc->blhc", x, weight.unflatten(-1, (n_heads, -1)))
     if bias is not None:
         projected = projected + bias.unflatten(-1, (n_heads, -1))
     return projected.transpose(1, 2)
-
-
-def _heads(packed: Tensor, n_heads: int) -> Tensor:
-    return packed.unflatten(-1, (n_heads, -1)).transpose(-3, -2)
-
-
-def _project(x: Tensor, layer: nn.Linear) -> Tensor:
-    """``x W + b`` with the bias added after the product, not fused into it.
-
-    The fused product rounds differently, and the two views of the split would differ in the last bit.
-    """
-    product = nn.functional.linear(x, layer.weight)
-    return product if layer.bias is None else product.add_(layer.bias)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional as F
 
+from mha_core.attention import project_packed, project_per_head
 from mha_core.layer import LayerTrace
 
 # What rounding can explain in float32, given that torch may add in another order.
@@ -53,3 +54,23 @@ def against_torch(layer: LayerTrace) -> Check:
         gap = (torch.from_numpy(shown.copy()) - asked).abs()[visible]
         difference = max(difference, gap.max().item() if gap.numel() else 0.0)
     return Check(difference)
+
+
+def split_difference(layer: LayerTrace) -> float | None:
+    """The largest difference between the two views of the split; exactly 0 when they agree.
+
+    One product with the packed W^Q, W^K and W^V and a cut into heads, against X contracted with
+    each matrix reshaped to (d_model, head, d). None where X or the matrices are not known.
+    """
+    p = layer.projections
+    if "x" not in layer.tensors or p.w_q is None:
+        return None
+    x = layer.tensors["x"][None]
+    parts = (
+        (p.w_q, p.b_q, layer.n_heads),
+        (p.w_k, p.b_k, layer.n_kv_heads),
+        (p.w_v, p.b_v, layer.n_kv_heads),
+    )
+    return max(
+        (project_packed(x, w, b, n) - project_per_head(x, w, b, n)).abs().max().item() for w, b, n in parts
+    )

@@ -90,6 +90,13 @@ class LayerTrace:
         return self.tensors["v"].shape[2]
 
     @property
+    def d_model(self) -> int | None:
+        """The width of X and Z, None where neither X nor W^O is known."""
+        if "x" in self.tensors:
+            return self.tensors["x"].shape[1]
+        return None if self.projections.w_o is None else self.projections.w_o.shape[1]
+
+    @property
     def scale(self) -> float:
         """What raw scores are multiplied with, ``1/√d_k`` unless the rule says otherwise."""
         return self.d_k**-0.5 if self.rule.scale is None else self.rule.scale

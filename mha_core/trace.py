@@ -43,7 +43,7 @@ class AttentionTrace:
     source: Mapping[str, object]
 
     def frame(self, name: str, *, layer: int = 0, head: int | None = None):
-        """One matrix as a pandas DataFrame, token labels on its token axes, read as (row, column).
+        """One matrix as a pandas DataFrame: token labels on its token axes, dimensions from 1 on.
 
         `name` is one of `MATRICES`. All but x, concat and result are matrices of one `head`.
         Raises `MhaError` for an unknown name or layer, and for a head that is missing or unknown.
@@ -59,7 +59,7 @@ class AttentionTrace:
         if values is None:
             raise MhaError("The input X of this layer is not known.")
         rows, columns = (
-            pd.Index(self.tokens.labels if axis in ("query", "key") else range(size), name=axis)
+            pd.Index(self.tokens.labels if axis in ("query", "key") else range(1, size + 1), name=axis)
             for axis, size in zip(MATRICES[name], values.shape, strict=True)
         )
         return pd.DataFrame(values, index=rows, columns=columns)

@@ -1,0 +1,38 @@
+// The sentence as its tokens. The chosen token is the query; every token is shaded by the weight
+// that the query gives it, with the number below. Choosing another token is a button press.
+// Data: { title, tokens, weights (null where hidden), limit, chosen, hints }.
+
+function button({ tokens, weights, limit, chosen, hints }, index, colours) {
+  const element = document.createElement("button");
+  const word = document.createElement("bdi");
+  const number = document.createElement("span");
+  const weight = weights[index];
+  word.textContent = tokens[index];
+  if (weight === null) {
+    element.className = "hidden";
+    number.textContent = "×";
+  } else {
+    const colour = shade(colours, weight / limit);
+    word.style.backgroundColor = `rgb(${colour})`;
+    word.style.color = ink(colour);
+    number.textContent = weight.toFixed(2);
+  }
+  element.type = "button";
+  element.title = hints[index];
+  element.setAttribute("aria-pressed", index === chosen);
+  element.append(word, number);
+  return element;
+}
+
+export default function ({ data, parentElement, setTriggerValue }) {
+  const strip = parentElement.querySelector(".strip");
+  const colours = themeColours(strip);
+  strip.setAttribute("aria-label", data.title);
+  strip.replaceChildren(
+    ...data.tokens.map((_, index) => {
+      const element = button(data, index, colours);
+      element.onclick = () => setTriggerValue("picked", index);
+      return element;
+    }),
+  );
+}

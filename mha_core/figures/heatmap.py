@@ -1,0 +1,127 @@
+"""One matrix as a heatmap: token names on its axes, the value under the finger."""
+
+import html
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+ROW_HEIGHT, LEAST, MOST = 20, 190, 620  # pixels
+LONGEST_LABEL = 14  # characters
+MOST_MARKS = 400
+HIDDEN_COLOUR = "rgba(128, 128, 128, 0.28)"
+MARK_COLOUR = "rgba(128, 128, 128, 0.75)"
+FRAME_COLOUR = "rgba(214, 118, 30, 0.95)"
+
+
+def heatmap(
+    frame: pd.DataFrame,
+    *,
+    kind: Literal["weights", "signed"],
+    rows: str,
+    columns: str,
+    hidden: np.ndarray | None = None,
+    hidden_text: str = "hidden by the mask",
+    limit: float | None = None,
+    framed: tuple[int, int] | None = None,
+) -> go.Figure:
+    """Draw a matrix; `rows` and `columns` say in words what its axes are.
+
+    `kind` "weights" colours from 0 to `limit` (1 unless given), "signed" from −limit to limit
+    around 0 (the largest absolute value unless given). No colour is named here: the two scales are
+    those of the template in use, so that a page can change them with its theme.
+    `hidden` cells are grey with a cross and have no colour of the scale. `framed` draws a frame
+    around the columns from the first to before the second.
+    """
+    values = frame.to_numpy(dtype=np.float32)
+    blank = ~np.isfinite(values) if hidden is None else hidden | ~np.isfinite(values)
+    shown = np.where(blank, np.nan, values)
+    if limit is None:
+        limit = 1.0 if kind == "weights" else float(np.nanmax(np.abs(shown), initial=0.0)) or 1.0
+    row_names, column_names = _labels(frame.index), _labels(frame.columns)
+    figure = go.Figure(
+        go.Heatmap(
+            z=shown,
+            x=column_names,
+            y=row_names,
+            zmin=0.0 if kind == "weights" else -limit,
+            zmax=limit,
+            autocolorscale=True,
+            hoverongaps=False,
+            hovertemplate=f"{html.escape(rows)} <b>%{{y}}</b><br>{html.escape(columns)} <b>%{{x}}</b>"
+            "<br><b>%{z:.4~g}</b><extra></extra>",
+            colorbar={"thickness": 8, "outlinewidth": 0, "len": 1, "nticks": 5, "xpad": 4},
+        )
+    )
+    if blank.any():
+        _add_hidden(figure, blank, row_names, column_names, hidden_text)
+    if framed is not None:
+        figure.add_shape(
+            type="rect",
+            x0=framed[0] - 0.5,
+            x1=framed[1] - 0.5,
+            y0=-0.5,
+            y1=len(row_names) - 0.5,
+            line={"color": FRAME_COLOUR, "width": 2},
+        )
+    figure.update_layout(
+        margin={"l": 0, "r": 0, "t": 6, "b": 0},
+        height=int(np.clip(ROW_HEIGHT * len(row_names) + 84, LEAST, MOST)),
+    )
+    figure.update_xaxes(**_axis(column_names, columns), tickangle=-50 if _named(column_names) else 0)
+    figure.update_yaxes(**_axis(row_names, rows), autorange="reversed")
+    return figure
+
+
+def _axis(names: Sequence, words: str) -> dict:
+    return {
+        "type": "category" if _named(names) else "linear",
+        "title": {"text": html.escape(words), "standoff": 14, "font": {"size": 12}},
+        "tickfont": {"size": 11},
+        "showgrid": False,
+        "zeroline": False,
+        "automargin": True,
+        "ticks": "",
+    }
+
+
+def _named(names: Sequence) -> bool:
+    return len(names) > 0 and isinstance(names[0], str)
+
+
+def _labels(index: pd.Index) -> list:
+    """Axis names, shortened and still one for each position; numbers stay numbers.
+
+    Plotly reads tags in labels, so they are escaped; it merges equal names, so there are none.
+    """
+    if index.dtype.kind in "iu":
+        return index.tolist()
+    short = [label if len(label) <= LONGEST_LABEL else label[: LONGEST_LABEL - 1] + "…" for label in index]
+    unique = [s if short.count(s) == 1 else f"{s}\u2009{i + 1}" for i, s in enumerate(short)]
+    return [html.escape(label) for label in unique]
+
+
+def _add_hidden(figure: go.Figure, blank: np.ndarray, rows: list, columns: list, text: str) -> None:
+    grey = [[0, HIDDEN_COLOUR], [1, HIDDEN_COLOUR]]
+    hover = f"<b>%{{y}}</b> → <b>%{{x}}</b><br>{html.escape(text)}<extra></extra>"
+    figure.add_heatmap(
+        z=np.where(blank, 0.0, np.nan).astype(np.float32),
+        x=columns,
+        y=rows,
+        colorscale=grey,
+        showscale=False,
+        hoverongaps=False,
+        hovertemplate=hover,
+    )
+    if blank.sum() <= MOST_MARKS:
+        at_rows, at_columns = np.nonzero(blank)
+        figure.add_scatter(
+            x=[columns[i] for i in at_columns],
+            y=[rows[i] for i in at_rows],
+            mode="markers",
+            marker={"symbol": "x-thin", "size": 6, "line": {"width": 1, "color": MARK_COLOUR}},
+            hoverinfo="skip",
+            showlegend=False,
+        )

@@ -1,0 +1,174 @@
+"""The nine steps from X to Z for one head, with the sizes and numbers of one trace.
+
+A new step is a function of a `Scene` and a line each in `STEPS` and `FORMULAS`.
+"""
+
+import re
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pandas as pd
+
+from mha_core.check import split_difference
+from mha_core.layer import LayerTrace
+from mha_core.trace import MATRICES, AttentionTrace
+from mha_core.views import Picture, picture
+
+# LaTeX, in which `X[L, d_model]` is a symbol with its shape under it, filled in with numbers, and
+# `_i` the chosen head, `_j` its key/value head.
+FORMULAS = {
+    "project": r"""\begin{gathered}
+        X[L, d_model] \; W^Q[d_model, h·d_k] = Q[L, h·d_k] \\
+        X[L, d_model] \; W^K[d_model, n_kv·d_k] = K[L, n_kv·d_k] \\
+        X[L, d_model] \; W^V[d_model, n_kv·d_v] = V[L, n_kv·d_v]
+        \end{gathered}""",
+    "split": r"Q[L, h·d_k] \;\to\; Q_1[L, d_k] \; … \; Q_i[L, d_k] \; … \; Q_{h}[L, d_k]",
+    "scores": r"Q_i[L, d_k] \; K_j^{\top}[d_k, L] = S_i[L, L]",
+    "scale": r"S_i[L, L] \cdot \tfrac{1}{\sqrt{d_k}} = S_i \cdot {scale}",
+    "mask": r"s_{mn} \;\to\; \begin{cases} s_{mn} & \text{if } m \text{ may look at } n \\"
+    r" -\infty & \text{if not} \end{cases}",
+    "softmax": r"a_{mn} = \frac{e^{s_{mn}}}{e^{s_{m1}} + … + e^{s_{mL}}} \qquad A_i[L, L]",
+    "mix": r"A_i[L, L] \; V_j[L, d_v] = \text{head}_i[L, d_v]",
+    "concat": r"\text{head}_1 \,\Vert\, … \,\Vert\, \text{head}_{h} = \text{concat}[L, h·d_v]",
+    "output": r"\text{concat}[L, h·d_v] \; W^O[h·d_v, d_model] = Z[L, d_model]",
+}
+SHAPED = re.compile(r"(?P<symbol>\S+)\[(?P<rows>[^],]+), (?P<columns>[^]]+)]")
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One step: its formula in LaTeX, sizes filled in, and the matrices before and after."""
+
+    name: str
+    formula: str
+    before: tuple[Picture, ...]
+    after: tuple[Picture, ...]
+    facts: dict = field(default_factory=dict)  # numbers for the explaining sentence
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """One head of one layer of a trace; heads and layers count from 0."""
+
+    trace: AttentionTrace
+    layer: int
+    head: int
+
+    @property
+    def recorded(self) -> LayerTrace:
+        return self.trace.layers[self.layer]
+
+    @property
+    def sizes(self) -> dict:
+        """The sizes under the names that formulas and sentences use; i and kv count from 1."""
+        layer = self.recorded
+        return {
+            "i": self.head + 1,
+            "kv": layer.kv_head(self.head) + 1,
+            "L": layer.n_query,
+            "d_model": layer.d_model,
+            "h": layer.n_heads,
+            "n_kv": layer.n_kv_heads,
+            "d_k": layer.d_k,
+            "d_v": layer.d_v,
+            "scale": f"{layer.scale:.4g}",
+        }
+
+    def step(self, name: str, before: str, *after: Picture, **facts) -> Step:
+        """A step whose matrices before are named by the words of `before`."""
+        pictures = tuple(self.picture(matrix) for matrix in before.split())
+        return Step(name, formula(name, self.sizes), pictures, after, self.sizes | facts)
+
+    def picture(self, name: str) -> Picture:
+        return picture(self.trace, name, layer=self.layer, head=self.head)
+
+    def packed(self, name: str) -> Picture:
+        """Q, K or V of all heads side by side, the chosen head's columns framed."""
+        array = getattr(self.recorded, name)  # (head, token, d)
+        n_heads, n_tokens, width = array.shape
+        own = self.head if name == "q" else self.recorded.kv_head(self.head)
+        frame = pd.DataFrame(
+            array.transpose(1, 0, 2).reshape(n_tokens, n_heads * width),
+            index=pd.Index(self.trace.tokens.labels, name=MATRICES[name][0]),
+            columns=pd.RangeIndex(1, n_heads * width + 1),
+        )
+        return Picture(name, name.upper(), frame, "signed", framed=(own * width, (own + 1) * width))
+
+
+def steps(trace: AttentionTrace, *, layer: int, head: int) -> list[Step]:
+    """The steps of `STEPS` in order. Raises `MhaError` for a head that is not there."""
+    trace.layers[layer].checked(head)
+    return [make(Scene(trace, layer, head)) for make in STEPS]
+
+
+def project(scene: Scene) -> Step:
+    return scene.step("project", "x", *(scene.packed(name) for name in "qkv"))
+
+
+def split(scene: Scene) -> Step:
+    after = (scene.picture(name) for name in "qkv")
+    return scene.step("split", "", *after, difference=split_difference(scene.recorded))
+
+
+def scores(scene: Scene) -> Step:
+    made = scene.picture("scores")
+    largest = made.frame.stack().idxmax()
+    facts = {"query": largest[0], "key": largest[1], "score": made.frame.loc[largest]}
+    return scene.step("scores", "q k", made, **facts)
+
+
+def scale(scene: Scene) -> Step:
+    before, after = scene.picture("scores").frame, scene.picture("scaled")
+    spread = {"spread_before": before.to_numpy().std(), "spread_after": after.frame.to_numpy().std()}
+    return scene.step("scale", "scores", after, **spread)
+
+
+def mask(scene: Scene) -> Step:
+    after = scene.picture("masked")
+    hidden = 0 if after.hidden is None else int(after.hidden.sum())
+    biased = scene.recorded.rule.distance_bias is not None
+    return scene.step("mask", "scaled", after, hidden=hidden, cells=after.frame.size, biased=biased)
+
+
+def softmax(scene: Scene) -> Step:
+    after = scene.picture("weights")
+    sums = after.frame.to_numpy().sum(axis=1)
+    off = np.abs(sums[sums > 0] - 1).max(initial=0.0)
+    return scene.step("softmax", "masked", after, empty=int((sums == 0).sum()), off=off)
+
+
+def mix(scene: Scene) -> Step:
+    return scene.step("mix", "weights v", scene.picture("output"))
+
+
+def concat(scene: Scene) -> Step:
+    d_v = scene.recorded.d_v
+    framed = (scene.head * d_v, (scene.head + 1) * d_v)
+    return scene.step("concat", "output", replace(scene.picture("concat"), framed=framed))
+
+
+def output(scene: Scene) -> Step:
+    layer = scene.recorded
+    bias = 0.0 if layer.projections.b_o is None else layer.projections.b_o.numpy()
+    gap = np.abs(layer.contribution().sum(axis=0) + bias - layer.result()).max()
+    after = (scene.picture("contribution"), scene.picture("result"))
+    return scene.step("output", "concat", *after, difference=gap)
+
+
+STEPS = (project, split, scores, scale, mask, softmax, mix, concat, output)
+
+
+def formula(name: str, sizes: dict) -> str:
+    """The formula of a step with the sizes written in."""
+
+    def shaped(match: re.Match) -> str:
+        rows, columns = (
+            re.sub(r"[A-Za-z_]+", lambda word: str(sizes[word[0]]), match[axis]).replace("·", r"{\cdot}")
+            for axis in ("rows", "columns")
+        )
+        return rf"\underset{{{rows} \times {columns}}}{{{match['symbol']}}}"
+
+    latex = SHAPED.sub(shaped, FORMULAS[name])
+    for word in ("h", "scale"):
+        latex = latex.replace(f"{{{word}}}", f"{{{sizes[word]}}}")
+    return latex.replace("_i", f"_{{{sizes['i']}}}").replace("_j", f"_{{{sizes['kv']}}}")

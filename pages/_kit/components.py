@@ -1,0 +1,81 @@
+"""Our two components: the sentence as tokens, and all heads at a glance.
+
+Inline scripts without a build step. Data reaches the page by `textContent` and canvas alone.
+"""
+
+import json
+import struct
+from collections.abc import Sequence
+
+import numpy as np
+import streamlit as st
+
+from mha_core import LayerTrace
+from pages._kit.paths import ASSETS
+from pages._kit.text import number, t
+
+FOLDER = ASSETS / "components"
+HIDDEN = 255
+
+
+def _component(name: str, html: str):
+    script = "\n".join((FOLDER / f"{part}.js").read_text(encoding="utf-8") for part in ("colour", name))
+    style = (FOLDER / f"{name}.css").read_text(encoding="utf-8")
+    return st.components.v2.component(f"headscope_{name}", html=html, js=script, css=style)
+
+
+_grid = _component("head_grid", '<div class="grid" role="group"></div>')
+_strip = _component("token_strip", '<div class="strip" role="group"></div>')
+
+
+def head_grid(
+    layer: LayerTrace, labels: Sequence[str], *, chosen: int, limits: Sequence[float], on_pick
+) -> None:
+    """Every head's weights as a small picture; `limits` is where each one's colours end.
+
+    `on_pick` gets the number of the head that was chosen, counted from 0.
+    """
+    weights, allowed = layer.weights(), layer.allowed()
+    share = np.clip(weights / np.asarray(limits)[:, None, None], 0, 1)
+    cells = np.where(allowed, np.rint(share * (HIDDEN - 1)), HIDDEN).astype(np.uint8)
+    header = {
+        "title": t("heads.grid_label"),
+        "rows": layer.n_query,
+        "columns": layer.n_key,
+        "chosen": chosen,
+        "width": 128 if layer.n_heads <= 8 else 92,
+        "names": [t("heads.grid_name", head=head + 1) for head in range(layer.n_heads)],
+        "hints": [_hint(head, weights[head], labels) for head in range(layer.n_heads)],
+    }
+    packed = json.dumps(header).encode()
+    data = struct.pack("<I", len(packed)) + packed + cells.tobytes()
+    _grid(key="head_grid", data=data, on_picked_change=lambda: on_pick(st.session_state.head_grid.picked))
+
+
+def token_strip(
+    row: np.ndarray, allowed: np.ndarray, labels: Sequence[str], *, chosen: int, limit: float, on_pick
+):
+    """The sentence, shaded by the weights that the chosen token gives; all positions from 0."""
+    query = labels[chosen]
+    data = {
+        "title": t("token.strip"),
+        "tokens": list(labels),
+        "weights": [float(weight) if may else None for weight, may in zip(row, allowed, strict=True)],
+        "limit": float(limit),
+        "chosen": chosen,
+        "hints": [
+            t("token.hint", query=query, key=key, weight=number(weight))
+            if may
+            else t("token.hint_hidden", query=query, key=key)
+            for key, weight, may in zip(labels, row, allowed, strict=True)
+        ],
+    }
+    _strip(
+        key="token_strip", data=data, on_picked_change=lambda: on_pick(st.session_state.token_strip.picked)
+    )
+
+
+def _hint(head: int, weights: np.ndarray, labels: Sequence[str]) -> str:
+    row, column = np.unravel_index(weights.argmax(), weights.shape)
+    largest = number(weights[row, column])
+    return t("heads.grid_hint", head=head + 1, weight=largest, query=labels[row], key=labels[column])

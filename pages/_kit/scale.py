@@ -1,0 +1,38 @@
+"""Where the colours of weights end: at 1, at the largest weight of all heads, or of each head."""
+
+import numpy as np
+import streamlit as st
+
+from mha_core import LayerTrace
+from pages._kit.text import number, t
+
+ENDS = ("shared", "own", "one")
+
+
+def control() -> None:
+    st.segmented_control(
+        t("heads.scale"),
+        ENDS,
+        default="shared",
+        required=True,
+        key="scale",
+        format_func=lambda end: t(f"heads.scale_{end}"),
+        help=t("heads.scale_help"),
+        bind="query-params",
+    )
+
+
+def limits(layer: LayerTrace) -> np.ndarray:
+    """The weight at which each head's colours end. (head,)"""
+    end = st.session_state.get("scale", "shared")
+    largest = layer.weights().max(axis=(1, 2))
+    shared = {"shared": largest.max(), "one": 1.0}
+    ends = largest if end == "own" else np.full_like(largest, shared[end])
+    return np.where(ends > 0, ends, 1.0)  # a layer that is hidden altogether has no largest weight
+
+
+def note(ends: np.ndarray) -> str:
+    """The scale in words, so that nobody compares what cannot be compared."""
+    if st.session_state.get("scale") == "own":
+        return t("heads.scale_each")
+    return t("heads.scale_now", limit=number(ends[0]))

@@ -1,0 +1,117 @@
+"""Matrices on a page: drawn, described for those who do not see them, and taken home as CSV."""
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from mha_core import AttentionTrace, LayerTrace, against_torch
+from mha_core.check import TOLERANCE
+from mha_core.figures.heatmap import heatmap
+from mha_core.trace import MATRICES, OF_THE_LAYER
+from mha_core.views import Picture, long_table, picture, symbol
+from pages._kit.text import literal, number, t
+
+CONFIG = {
+    "displaylogo": False,
+    "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"],
+    "toImageButtonOptions": {"format": "png", "scale": 2},
+}
+MOST_NAMED = 4
+OF_ONE_HEAD = [name for name in MATRICES if name not in OF_THE_LAYER]
+FORMULA_START = ("=", "+", "-", "@", "\t", "\r")
+
+
+def matrix(picture: Picture, *, key: str, limit: float, made: bool = False) -> None:
+    """One matrix as a heatmap with its meaning above it; `key` keeps it in place between runs.
+
+    Weights are coloured up to `limit`; `made` says that this is what a step makes of the others.
+    """
+    frame = picture.frame
+    st.caption(f"{'→ ' if made else ''}**{literal(picture.symbol)}** {t(f'matrix.{picture.name}')}")
+    figure = heatmap(
+        frame,
+        kind=picture.kind,
+        rows=_axis(frame.index),
+        columns=_axis(frame.columns),
+        hidden=picture.hidden,
+        hidden_text=t("matrix.hidden"),
+        limit=limit if picture.kind == "weights" else None,
+        framed=picture.framed,
+    )
+    config = CONFIG | {"toImageButtonOptions": CONFIG["toImageButtonOptions"] | {"filename": file_name(key)}}
+    st.plotly_chart(figure, key=key, config=config, alt=_alt(picture))
+
+
+def _axis(index: pd.Index) -> str:
+    return t(f"axis.{index.name or 'packed'}")
+
+
+def _alt(picture: Picture) -> str:
+    values = picture.frame.to_numpy()
+    seen = values[np.isfinite(values)]
+    low, high = (number(edge) for edge in ((seen.min(), seen.max()) if seen.size else (0, 0)))
+    rows, columns = values.shape
+    what = t(f"matrix.{picture.name}")
+    return t("matrix.alt", symbol=picture.symbol, what=what, rows=rows, columns=columns, low=low, high=high)
+
+
+def looks_at(row: np.ndarray, labels: Sequence[str], *, query: int, head: int) -> None:
+    """The chosen row as a sentence: whom the token looks at most, with the weights."""
+    name = literal(labels[query])
+    if not row.any():
+        st.markdown(t("token.looks_nowhere", head=head + 1, query=name))
+        return
+    order = np.argsort(-row, kind="stable")[:MOST_NAMED]
+    items = [t("token.looks_item", key=literal(labels[i]), weight=number(row[i])) for i in order if row[i]]
+    st.markdown(t("token.looks", head=head + 1, query=name, list=", ".join(items)))
+
+
+def check_badge(layer: LayerTrace) -> None:
+    """Whether what is shown equals what torch computes, found out now."""
+    check = against_torch(layer)
+    hint = t("check.help", tolerance=number(TOLERANCE))
+    if check.difference is None:
+        st.badge(t("check.impossible", reason=check.reason), color="gray", help=hint)
+    elif check.passed:
+        difference = literal(number(check.difference))
+        st.badge(t("check.passed", difference=difference), icon=":material/check:", color="green", help=hint)
+    else:
+        difference = literal(number(check.difference))
+        st.badge(t("check.failed", difference=difference), icon=":material/error:", color="red", help=hint)
+
+
+def numbers(trace: AttentionTrace, *, layer: int, head: int) -> None:
+    """One matrix of the chosen head as a table, and a CSV of the same matrix for every head."""
+    name = st.selectbox(
+        t("heads.matrix"),
+        OF_ONE_HEAD,
+        index=OF_ONE_HEAD.index("weights"),
+        key="table",
+        format_func=lambda matrix: f"{symbol(matrix, head)}  {t(f'matrix.{matrix}')}",
+    )
+    st.dataframe(picture(trace, name, layer=layer, head=head).frame)
+    st.download_button(
+        t("heads.download"),
+        lambda: csv(long_table(trace, name, layer=layer, heads=range(trace.layers[layer].n_heads))),
+        file_name=f"{file_name(name, 'layer', layer + 1, trace.tokens.text[:40])}.csv",
+        mime="text/csv",
+        help=t("heads.download_help"),
+        on_click="ignore",
+    )
+
+
+def csv(table: pd.DataFrame) -> bytes:
+    """A table for spreadsheets: UTF-8 with its mark, and words that look like formulas made harmless."""
+    safe = table.copy()
+    for column in safe.select_dtypes(exclude="number"):
+        risky = safe[column].astype(str).str.startswith(FORMULA_START)
+        safe[column] = safe[column].mask(risky, "'" + safe[column].astype(str))
+    return safe.to_csv(index=False).encode("utf-8-sig")
+
+
+def file_name(*parts: object) -> str:
+    """Words joined into a name that every file system takes."""
+    return "-".join(re.sub(r"[^\w]+", "-", str(part)).strip("-") for part in ("headscope", *parts))

@@ -1,0 +1,196 @@
+"""What the app is looking at: every key of its state, with its default and limits, and the controls.
+
+Keys are URL parameters too (``?text=…&h=4``), so a copied link shows the same picture.
+Heads, layers and tokens count from 1 here, as on screen.
+"""
+
+import json
+from dataclasses import dataclass, fields
+
+import streamlit as st
+
+from mha_core import AttentionTrace, MhaError, words
+from mha_core.embed import POSITIONS
+from mha_core.masks import MASKS
+from mha_core.spec import AttentionSpec
+from pages._kit.paths import ASSETS
+from pages._kit.text import literal, t
+
+MAX_TOKENS = 256
+MAX_CHARACTERS = 8000
+MAX_HEADS, MAX_D_MODEL, MAX_LAYERS = 64, 1024, 6
+MAX_SEED = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Everything that decides what is on screen."""
+
+    text: str = "The animal didn't cross the street because it was too tired."
+    h: int = 4
+    d_model: int = 64
+    seed: int = 0
+    layers: int = 1
+    d_k: int | None = None
+    d_v: int | None = None
+    n_kv_heads: int | None = None
+    position: str = "sinusoidal"
+    mask: str = "full"
+    bias: bool = True
+    layer: int = 1
+    head: int = 1
+    token: int = 8
+
+    def settings(self) -> dict:
+        """The arguments of `mha_core.trace`: all but what is merely looked at."""
+        looked_at = ("layer", "head", "token")
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in looked_at}
+
+
+DEFAULTS = Scene()
+
+
+def current() -> Scene:
+    """The scene that the controls describe, also where a page runs without its frame."""
+    chosen = {f.name: st.session_state.get(f.name, f.default) for f in fields(Scene)}
+    optional = ("d_k", "d_v", "n_kv_heads")
+    return Scene(
+        **{k: f if k in optional or f is not None else getattr(DEFAULTS, k) for k, f in chosen.items()}
+    )
+
+
+def indices(trace: AttentionTrace, scene: Scene) -> tuple[int, int, int]:
+    """Layer, head and token of the scene as positions from 0 that the trace has."""
+    layer = min(scene.layer, len(trace.layers)) - 1
+    return layer, min(scene.head, trace.layers[layer].n_heads) - 1, min(scene.token, len(trace.tokens)) - 1
+
+
+def go(**values: object) -> None:
+    """Move to another scene; for callbacks, since a widget's state is set before it is drawn."""
+    st.session_state.update(values)
+
+
+def controls() -> None:
+    """The shared controls, drawn once by the frame and meaning the same on every page."""
+    with st.sidebar:
+        _sentence()
+        left, right = st.columns(2)
+        with left:
+            _number("h", 1, MAX_HEADS)
+        with right:
+            _number("d_model", 1, MAX_D_MODEL)
+        _sizes()
+        _looked_at()
+        with st.expander(t("control.advanced")):
+            _advanced()
+
+
+def _sentence() -> None:
+    st.text_area(
+        t("control.text"),
+        DEFAULTS.text,
+        key="text",
+        height=110,
+        max_chars=MAX_CHARACTERS,
+        help=t("control.text_help", limit=MAX_TOKENS),
+        bind="query-params",
+    )
+    examples = json.loads((ASSETS / "examples.json").read_text(encoding="utf-8"))
+    st.selectbox(
+        t("control.example"),
+        examples,
+        index=None,
+        key="example",
+        placeholder=t("control.example_empty"),
+        label_visibility="collapsed",
+        on_change=_take_example,
+    )
+
+
+def _take_example() -> None:
+    if st.session_state.example:
+        go(text=st.session_state.example, example=None)
+
+
+def _sizes() -> None:
+    scene = current()
+    try:
+        spec = AttentionSpec(scene.d_model, scene.h, scene.n_kv_heads, scene.d_k, scene.d_v)
+    except MhaError:
+        return  # the page says what does not fit
+    st.caption(t("control.sizes", d_k=spec.d_k, d_v=spec.d_v))
+
+
+def _looked_at() -> None:
+    """Layer, head and token; a choice that the new sizes no longer offer moves to the nearest."""
+    scene = current()
+    try:
+        labels = words(scene.text, limit=MAX_TOKENS).labels
+    except MhaError:
+        labels = ()
+    if scene.layers > 1:
+        _number("layer", 1, scene.layers)
+    _number("head", 1, scene.h)
+    if labels:
+        _clamp("token", len(labels))
+        st.selectbox(
+            t("control.token"),
+            range(1, len(labels) + 1),
+            index=min(DEFAULTS.token, len(labels)) - 1,
+            format_func=lambda position: f"{position}  {labels[position - 1]}",
+            key="token",
+            bind="query-params",
+        )
+
+
+def _advanced() -> None:
+    _number("layers", 1, MAX_LAYERS, help=t("control.layers_help"))
+    _number("seed", 0, MAX_SEED, help=t("control.seed_help"))
+    _choice("mask", list(MASKS))
+    _choice("position", list(POSITIONS))
+    _number("d_k", 1, MAX_D_MODEL, placeholder=t("control.auto_d_k"))
+    _number("d_v", 1, MAX_D_MODEL, placeholder=t("control.auto_d_v"))
+    _number(
+        "n_kv_heads",
+        1,
+        MAX_HEADS,
+        placeholder=t("control.auto_n_kv_heads"),
+        help=t("control.n_kv_heads_help"),
+    )
+    st.toggle(t("control.bias"), DEFAULTS.bias, key="bias", bind="query-params")
+
+
+def _number(key: str, low: int, high: int, **options) -> None:
+    _clamp(key, high)
+    if "help" not in options and key in ("h", "d_model"):
+        options["help"] = t(f"control.{key}_help")
+    default = getattr(DEFAULTS, key)
+    value = None if default is None else min(default, high)
+    st.number_input(t(f"control.{key}"), low, high, value, key=key, bind="query-params", **options)
+
+
+def _choice(key: str, options: list[str]) -> None:
+    st.selectbox(
+        t(f"control.{key}"),
+        options,
+        index=options.index(getattr(DEFAULTS, key)),
+        format_func=lambda name: t(f"{key}.{name}"),
+        key=key,
+        bind="query-params",
+    )
+
+
+def _clamp(key: str, high: int) -> None:
+    value = st.session_state.get(key)
+    if value is not None and value > high:
+        st.session_state[key] = high
+
+
+def show_error(error: MhaError) -> None:
+    """Say what does not fit, and offer the nearest values that do as buttons."""
+    st.error(literal(error), title=t("error.title"), icon=":material/straighten:")
+    with st.container(horizontal=True):
+        for index, fix in enumerate(error.fixes):
+            [(name, value)] = fix.items()
+            label = t("error.text") if name == "text" else t("error.use", name=name, value=value)
+            st.button(literal(label), key=f"fix_{index}", on_click=go, kwargs=fix)

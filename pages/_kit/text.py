@@ -1,0 +1,47 @@
+"""Every word on screen, in the reader's language, and user text that stays what it is."""
+
+import json
+import re
+from functools import cache
+
+import streamlit as st
+
+from pages._kit.paths import ASSETS
+
+LANGUAGES = ASSETS / "languages"
+DEFAULT = "en"
+# Everything that Markdown, its math, or Streamlit's own directives could read as more than a character.
+SPECIAL = re.compile(r"([!-/:-@\[-`{-~])")
+
+
+@cache
+def catalogue(language: str) -> dict[str, str]:
+    return json.loads((LANGUAGES / f"{language}.json").read_text(encoding="utf-8"))
+
+
+@cache
+def languages() -> tuple[str, ...]:
+    """The languages there is a file for."""
+    return tuple(sorted(path.stem for path in LANGUAGES.glob("*.json")))
+
+
+def language() -> str:
+    """``?lang=`` if there is such a file, else the browser's language, else English."""
+    wanted = (st.query_params.get("lang"), (st.context.locale or "").split("-")[0])
+    return next((name for name in wanted if name in languages()), DEFAULT)
+
+
+def t(key: str, /, **values: object) -> str:
+    """The text for a key, its {placeholders} filled in; English where a language lacks it."""
+    words = catalogue(language()).get(key) or catalogue(DEFAULT)[key]
+    return words.format(**values)
+
+
+def literal(text: object) -> str:
+    """Text for a place that reads Markdown, such that every character shows as typed."""
+    return SPECIAL.sub(r"\\\1", str(text))
+
+
+def number(value: float) -> str:
+    """A number to four digits, small differences in powers of ten."""
+    return f"{value:.4g}"

@@ -1,0 +1,20 @@
+"""The frame of every page: its settings, the navigation, the shared controls."""
+
+import streamlit as st
+
+from pages._kit import state, work
+from pages._kit.paths import ASSETS, PAGES
+from pages._kit.text import t
+
+st.set_page_config(page_title="Headscope", page_icon=str(ASSETS / "icon.svg"), layout="wide")
+st.logo(ASSETS / "logo.svg", size="large", icon_image=ASSETS / "icon.svg")
+page = st.navigation(
+    [
+        st.Page(PAGES / "see" / "heads.py", title=t("heads.title"), default=True),
+        st.Page(PAGES / "understand" / "steps.py", title=t("steps.title")),
+    ],
+    position="top",
+)
+state.controls()
+st.sidebar.caption(work.device().reason)
+page.run()

@@ -1,0 +1,44 @@
+"""What does each head look at? The sentence, all heads of a layer, and one head's six matrices."""
+
+import streamlit as st
+
+from mha_core.views import picture
+from pages._kit import components, scale, show, state, work
+from pages._kit.text import t
+
+scene = state.current()
+trace = work.trace(scene)
+layer_index, head, query = state.indices(trace, scene)
+layer, labels = trace.layers[layer_index], trace.tokens.labels
+limits = scale.limits(layer)
+row, allowed = layer.weights(head, rows=[query])[0], layer.allowed(head, rows=[query])[0]
+
+components.token_strip(
+    row, allowed, labels, chosen=query, limit=limits[head], on_pick=lambda token: state.go(token=token + 1)
+)
+show.looks_at(row, labels, query=query, head=head)
+st.caption(t("heads.random"))
+
+with st.container(horizontal=True, vertical_alignment="bottom", horizontal_alignment="distribute"):
+    st.subheader(t("heads.all", layer=layer_index + 1), help=t("heads.all_help"))
+    scale.control()
+components.head_grid(
+    layer, labels, chosen=head, limits=limits, on_pick=lambda picked: state.go(head=picked + 1)
+)
+st.caption(scale.note(limits))
+
+with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+    st.subheader(t("heads.one_layer", head=head + 1, layer=layer_index + 1))
+    show.check_badge(layer)
+if layer.n_kv_heads < layer.n_heads:
+    st.caption(t("heads.shares", head=head + 1, kv=layer.kv_head(head) + 1))
+if layer_index:
+    st.caption(t("heads.stacked", layer=layer_index + 1, layers=scene.layers, before=layer_index))
+cells = st.grid(3, min_column_width=300)
+for name in ("q", "k", "v", "scores", "weights", "output"):
+    with cells.container():
+        drawn = picture(trace, name, layer=layer_index, head=head)
+        show.matrix(drawn, key=f"matrix-{name}", limit=limits[head])
+
+with st.expander(t("heads.numbers")):
+    show.numbers(trace, layer=layer_index, head=head)

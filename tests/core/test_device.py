@@ -1,0 +1,66 @@
+"""The fastest device that is here is picked, the reason is told, and all devices agree."""
+
+import numpy as np
+import pytest
+import torch
+
+import mha_core as mha
+from mha_core import device
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """Pretend to be a machine with these accelerators."""
+
+    def has(*, cuda, mps):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
+        monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "Imaginary 7000")
+        monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
+
+    return has
+
+
+@pytest.mark.parametrize(
+    ("cuda", "mps", "found", "reason"),
+    [
+        (True, True, ["cuda", "mps", "cpu"], "GPU: Imaginary 7000"),
+        (True, False, ["cuda", "cpu"], "GPU: Imaginary 7000"),
+        (False, True, ["mps", "cpu"], "GPU: Apple Metal"),
+        (False, False, ["cpu"], "CPU: no GPU found"),
+    ],
+)
+def test_the_fastest_device_is_picked_and_says_why(cuda, mps, found, reason, machine):
+    machine(cuda=cuda, mps=mps)
+    assert device.available() == found
+    assert device.pick() == device.Device(found[0], reason)
+
+
+def test_a_device_that_was_asked_for_is_taken(machine):
+    machine(cuda=True, mps=False)
+    assert device.pick("cpu") == device.Device("cpu", "cpu was asked for")
+    assert device.pick("cuda") == device.Device("cuda", "cuda was asked for")
+
+
+def test_a_device_that_is_not_here_is_refused(machine, refused):
+    machine(cuda=True, mps=False)
+    error = refused(device.pick, "mps")
+    assert str(error) == "Device 'mps' is not available here; cuda, cpu can be used."
+    assert error.fixes == ({"device": "cuda"}, {"device": "cpu"})
+    assert [device.pick(**{"wanted": fix["device"]}).name for fix in error.fixes] == ["cuda", "cpu"]
+
+
+def test_a_trace_takes_the_device_it_is_told(refused):
+    assert mha.trace("How are you?", device="cpu").source["device"] == "cpu"
+    message = str(refused(mha.trace, "How are you?", device="abacus"))
+    assert message.startswith("Device 'abacus' is not available here; ")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here, CPU and GPU not compared")
+def test_the_gpu_gives_what_the_cpu_gives(setting):
+    on_gpu, on_cpu = mha.trace(**setting, device="cuda"), mha.trace(**setting, device="cpu")
+    for ours, theirs in zip(on_gpu.layers, on_cpu.layers, strict=True):
+        assert {t.device.type for t in ours.tensors.values()} == {"cpu"}
+        for name in ("q", "k", "v", "x"):
+            np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), rtol=0, atol=1e-4)
+        np.testing.assert_allclose(ours.weights(), theirs.weights(), rtol=0, atol=1e-4)
+        np.testing.assert_allclose(ours.result(), theirs.result(), rtol=0, atol=1e-4)

@@ -1,0 +1,315 @@
+"""A score rule does scale, soft cap, bias, mask, sinks and softmax, in this order and without NaN."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mha_core import ScoreRule, attend
+
+H, QUERIES, KEYS = 3, 5, 7
+D_K = 11
+EVERYTHING = slice(None)
+
+
+def reference(raw, *, scale, cap, bias, table, mask, sinks, temperature, matrix):
+    """The rule in plain loops over double precision numbers. (head, query, key)"""
+    h, queries, keys = raw.shape
+    s = np.empty(raw.shape)
+    for i in range(h):
+        for m in range(queries):
+            for n in range(keys):
+                cell = scale * float(raw[i, m, n])
+                if cap is not None:
+                    cell = cap * math.tanh(cell / cap)
+                if bias is not None:
+                    cell += float(bias[i, m, n])
+                if table is not None:
+                    cell += float(table[i, n - m + queries - 1])
+                if mask is not None and not mask[m, n]:
+                    cell = -math.inf
+                s[i, m, n] = cell
+    weights = np.empty(raw.shape)
+    for i in range(h):
+        for m in range(queries):
+            pool = s[i].ravel() if matrix else s[i, m]
+            total = sum(math.exp(cell / temperature) for cell in pool)
+            if sinks is not None:
+                total += math.exp(float(sinks[i]) / temperature)
+            for n in range(keys):
+                weights[i, m, n] = math.exp(s[i, m, n] / temperature) / total if total else 0.0
+    return s, weights
+
+
+def laid_out(rule):
+    return rule.at(EVERYTHING, EVERYTHING, n_query=QUERIES, n_key=KEYS)
+
+
+def weights_of(rule, raw):
+    rule = laid_out(rule)
+    return rule.weights(rule.logits(raw, D_K)[1])
+
+
+# Invariants
+
+
+@given(
+    scale=st.sampled_from([None, 0.2, 1.5]),
+    cap=st.sampled_from([None, 0.7, 3.0]),
+    with_bias=st.booleans(),
+    with_table=st.booleans(),
+    with_mask=st.booleans(),
+    last=st.sampled_from(["row", "sinks", "matrix"]),
+    temperature=st.sampled_from([1.0, 0.5, 2.3]),
+    seed=st.integers(0, 999),
+)
+def test_the_steps_come_in_the_order_that_the_docstring_gives(
+    scale, cap, with_bias, with_table, with_mask, last, temperature, seed, normal
+):
+    raw = normal(H, QUERIES, KEYS, seed=seed, dtype=torch.float64) * 2
+    bias = normal(H, QUERIES, KEYS, seed=seed + 1, dtype=torch.float64) if with_bias else None
+    table = normal(H, QUERIES + KEYS - 1, seed=seed + 2, dtype=torch.float64) if with_table else None
+    mask = normal(QUERIES, KEYS, seed=seed + 3) > 0 if with_mask else None
+    sinks = normal(H, seed=seed + 4, dtype=torch.float64) if last == "sinks" else None
+    rule = ScoreRule(
+        scale=scale,
+        soft_cap=cap,
+        bias=bias,
+        distance_bias=table,
+        mask=mask,
+        sinks=sinks,
+        softmax="matrix" if last == "matrix" else "row",
+        temperature=temperature,
+    )
+    factor = D_K**-0.5 if scale is None else scale
+    s, weights = reference(
+        raw,
+        scale=factor,
+        cap=cap,
+        bias=bias,
+        table=table,
+        mask=mask,
+        sinks=sinks,
+        temperature=temperature,
+        matrix=last == "matrix",
+    )
+    scaled, masked = laid_out(rule).logits(raw, D_K)
+    np.testing.assert_allclose(scaled, raw * factor, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(masked, s, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(laid_out(rule).weights(masked), weights, rtol=0, atol=1e-12)
+
+
+@given(seed=st.integers(0, 999), temperature=st.sampled_from([1.0, 0.3, 4.0]))
+def test_a_row_sums_to_one_or_to_zero_when_nothing_is_left(seed, temperature, normal):
+    mask = normal(H, QUERIES, KEYS, seed=seed) > 0.9
+    weights = weights_of(ScoreRule(mask=mask, temperature=temperature), normal(H, QUERIES, KEYS, seed=seed))
+    torch.testing.assert_close(weights.sum(-1), mask.any(-1).float(), atol=1e-6, rtol=0)
+    assert (weights[~mask] == 0).all()
+    assert (weights[mask] > 0).all()
+
+
+def test_sinks_take_their_share_and_leave_the_proportions(normal):
+    raw, sinks = normal(H, QUERIES, KEYS), torch.tensor([0.5, -30.0, 30.0])
+    plain, less = weights_of(ScoreRule(), raw), weights_of(ScoreRule(sinks=sinks), raw)
+    share = less.sum(-1, keepdim=True)
+    assert (share[0] < 1).all()
+    torch.testing.assert_close(share[1], torch.ones(QUERIES, 1), atol=1e-6, rtol=0)
+    assert (share[2] < 1e-6).all()
+    torch.testing.assert_close(less[:2], (plain * share)[:2], atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("sinks", [None, torch.tensor([0.3, -1.0, 2.0])], ids=["plain", "sinks"])
+def test_a_fully_masked_row_has_zero_weights_and_zero_output(sinks, normal):
+    causal = torch.arange(KEYS) <= torch.arange(QUERIES)[:, None]
+    padding = torch.arange(KEYS) >= 2  # left padding leaves nothing for the first two queries
+    rule = ScoreRule(mask=causal & padding, sinks=sinks)
+    weights = weights_of(rule, normal(H, QUERIES, KEYS))
+    assert weights.isfinite().all()
+    assert (weights[:, :2] == 0).all()
+    assert (weights[:, 2:].sum(-1) > 0).all()
+    q, k, v = normal(H, QUERIES, D_K), normal(H, KEYS, D_K), normal(H, KEYS, 13)
+    output = attend(q, k, v, rule)
+    assert output.isfinite().all()
+    assert (output[:, :2] == 0).all()
+    assert (output[:, 2:] != 0).all()
+
+
+def test_a_fully_masked_matrix_is_zero(normal):
+    nothing = torch.zeros(QUERIES, KEYS, dtype=torch.bool)
+    weights = weights_of(ScoreRule(mask=nothing, softmax="matrix"), normal(H, QUERIES, KEYS))
+    assert (weights == 0).all()
+
+
+def test_a_bias_of_minus_infinity_is_a_mask(normal):
+    raw, bias, hidden = normal(H, QUERIES, KEYS), normal(H, QUERIES, KEYS, seed=1), normal(QUERIES, KEYS) > 0
+    hidden[2] = True
+    rule = ScoreRule(bias=bias.masked_fill(hidden, float("-inf")))
+    assert rule.bias.isfinite().all()
+    assert torch.equal(rule.mask.expand(H, -1, -1), ~hidden.expand(H, -1, -1))
+    assert torch.equal(weights_of(rule, raw), weights_of(ScoreRule(bias=bias, mask=~hidden), raw))
+    assert (weights_of(rule, raw)[:, 2] == 0).all()
+
+
+def test_a_bias_of_minus_infinity_narrows_the_mask_that_is_there(normal):
+    mask = normal(QUERIES, KEYS, seed=2) > -0.5
+    hidden = normal(H, QUERIES, KEYS, seed=3) > 0
+    rule = ScoreRule(bias=torch.zeros(H, QUERIES, KEYS).masked_fill(hidden, float("-inf")), mask=mask)
+    assert torch.equal(rule.mask, mask & ~hidden)
+
+
+def test_a_distance_bias_of_minus_infinity_is_a_mask(normal):
+    table = torch.zeros(H, QUERIES + KEYS - 1)
+    table[:, 0:7] = float("-inf")  # all keys up to two places ahead
+    weights = weights_of(ScoreRule(distance_bias=table), normal(H, QUERIES, KEYS))
+    allowed = torch.arange(KEYS) - torch.arange(QUERIES)[:, None] >= 3
+    assert (weights[:, ~allowed] == 0).all()
+    torch.testing.assert_close(weights.sum(-1), allowed.any(-1).float().expand(H, -1), atol=1e-6, rtol=0)
+
+
+def test_softmax_over_the_matrix_sums_to_one_there_and_not_in_its_rows(normal):
+    mask = normal(QUERIES, KEYS, seed=4) > -0.5
+    weights = weights_of(ScoreRule(softmax="matrix", mask=mask), normal(H, QUERIES, KEYS))
+    torch.testing.assert_close(weights.sum((-1, -2)), torch.ones(H), atol=1e-6, rtol=0)
+    assert (weights.sum(-1) < 0.9).all()
+    assert (weights[:, ~mask] == 0).all()
+
+
+def test_a_table_over_distances_equals_the_dense_bias(normal):
+    table, raw = normal(H, QUERIES + KEYS - 1, seed=5), normal(H, QUERIES, KEYS)
+    dense = torch.empty(H, QUERIES, KEYS)
+    for i in range(H):
+        for m in range(QUERIES):
+            for n in range(KEYS):
+                dense[i, m, n] = table[i, n - m + QUERIES - 1]
+    assert torch.equal(
+        weights_of(ScoreRule(distance_bias=table), raw), weights_of(ScoreRule(bias=dense), raw)
+    )
+    rule = ScoreRule(distance_bias=table, bias=normal(H, QUERIES, KEYS, seed=6))
+    both = ScoreRule(bias=normal(H, QUERIES, KEYS, seed=6) + dense)
+    assert torch.equal(weights_of(rule, raw), weights_of(both, raw))
+
+
+TABLES = {
+    "nothing": lambda normal: {},
+    "mask (query, key)": lambda normal: {"mask": normal(QUERIES, KEYS) > 0},
+    "mask (1, query, key)": lambda normal: {"mask": normal(1, QUERIES, KEYS) > 0},
+    "mask (head, query, key)": lambda normal: {"mask": normal(H, QUERIES, KEYS) > 0},
+    "mask (batch, head, query, key)": lambda normal: {"mask": normal(2, H, QUERIES, KEYS) > 0},
+    "key padding": lambda normal: {"mask": normal(2, 1, 1, KEYS) > 0},
+    "bias": lambda normal: {"bias": normal(H, QUERIES, KEYS)},
+    "bias of a batch": lambda normal: {"bias": normal(2, 1, QUERIES, KEYS)},
+    "distance_bias": lambda normal: {"distance_bias": normal(H, QUERIES + KEYS - 1)},
+    "sinks": lambda normal: {"sinks": normal(H)},
+    "all": lambda normal: {
+        "mask": normal(2, 1, QUERIES, KEYS) > -1,
+        "bias": normal(H, QUERIES, KEYS),
+        "distance_bias": normal(H, QUERIES + KEYS - 1),
+        "sinks": normal(H),
+        "soft_cap": 2.0,
+    },
+}
+
+
+@pytest.mark.parametrize("heads", [slice(None), slice(1, 2), slice(0, 2)], ids=str)
+@pytest.mark.parametrize("rows", [slice(None), slice(1, 4), [4, 0, 2], slice(-2, None)], ids=str)
+@pytest.mark.parametrize("tables", TABLES.values(), ids=TABLES)
+def test_a_rule_for_some_heads_and_rows_is_that_part_of_the_whole(tables, rows, heads, normal):
+    rule, raw = ScoreRule(**tables(normal)), normal(2, H, QUERIES, KEYS, seed=9)
+    scaled, masked = laid_out(rule).logits(raw, D_K)
+    part = rule.at(heads, rows, n_query=QUERIES, n_key=KEYS)
+    cut_scaled, cut_masked = part.logits(raw[:, heads][:, :, rows], D_K)
+    assert torch.equal(cut_scaled, scaled[:, heads][:, :, rows])
+    assert torch.equal(cut_masked, masked[:, heads][:, :, rows])
+    torch.testing.assert_close(
+        part.weights(cut_masked), laid_out(rule).weights(masked)[:, heads][:, :, rows], atol=1e-6, rtol=0
+    )
+
+
+def test_one_item_of_a_batch_keeps_what_is_its_own(normal):
+    mask, bias, sinks = normal(2, H, QUERIES, KEYS) > 0, normal(1, H, QUERIES, KEYS), normal(H)
+    rule = ScoreRule(mask=mask, bias=bias, sinks=sinks, temperature=0.7)
+    item = rule.item(1)
+    assert torch.equal(item.mask, mask[1])
+    assert torch.equal(item.bias, bias[0])
+    assert torch.equal(item.sinks, sinks)
+    assert item.temperature == 0.7
+
+
+def test_hiding_narrows(normal):
+    one, other = normal(QUERIES, KEYS) > 0, normal(2, 1, QUERIES, KEYS, seed=1) > 0
+    rule = ScoreRule(mask=one, scale=0.3)
+    assert rule.hiding(None) is rule
+    assert torch.equal(rule.hiding(other).mask, one & other)
+    assert rule.hiding(other).scale == 0.3
+    assert torch.equal(ScoreRule().hiding(other).mask, other)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_half_precision_scores_become_fp32(dtype, normal):
+    scaled, masked = ScoreRule(soft_cap=2.0).logits(normal(H, QUERIES, KEYS, dtype=dtype), D_K)
+    assert (scaled.dtype, masked.dtype) == (torch.float32, torch.float32)
+
+
+# Known cases
+
+
+def test_one_row_by_hand():
+    """q·k = 4, 2, 0, 8 and d_k 4: scaled 2, 1, 0, 4; bias 0, 1, 0, 0; the last key hidden."""
+    rule = ScoreRule(bias=torch.tensor([[[0.0, 1, 0, 0]]]), mask=torch.tensor([[True, True, True, False]]))
+    scaled, masked = rule.logits(torch.tensor([[[4.0, 2, 0, 8]]]), 4)
+    assert scaled.tolist() == [[[2, 1, 0, 4]]]
+    assert masked.tolist() == [[[2, 2, 0, -math.inf]]]
+    total = 2 * math.e**2 + 1
+    expected = [math.e**2 / total, math.e**2 / total, 1 / total, 0]
+    assert rule.weights(masked)[0, 0].tolist() == pytest.approx(expected, abs=1e-7)
+
+
+def test_a_low_temperature_sharpens_and_a_high_one_levels(normal):
+    raw = normal(H, QUERIES, KEYS)
+    cold, plain, hot = (weights_of(ScoreRule(temperature=t), raw).amax(-1) for t in (0.1, 1.0, 10.0))
+    assert (cold > plain).all()
+    assert (plain > hot).all()
+    torch.testing.assert_close(
+        weights_of(ScoreRule(temperature=1e6), raw), torch.full_like(raw, 1 / KEYS), atol=1e-5, rtol=0
+    )
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"temperature": 0}, "temperature 0 is out of range; any number above 0 works."),
+        ({"temperature": -1.5}, "temperature -1.5 is out of range; any number above 0 works."),
+        ({"temperature": math.nan}, "temperature nan is out of range; any number above 0 works."),
+        ({"soft_cap": 0.0}, "soft_cap 0.0 is out of range; any number above 0 works."),
+        ({"softmax": "column"}, "softmax 'column' is unknown; 'row' or 'matrix' can be used."),
+        (
+            {"softmax": "matrix", "sinks": torch.zeros(3)},
+            "Sinks belong to a row; they cannot be combined with softmax='matrix'.",
+        ),
+        (
+            {"mask": torch.zeros(3, 3)},
+            "The mask has dtype torch.float32; a mask is boolean, True where a query may look at a key. "
+            "Numbers that are added to scores belong in bias.",
+        ),
+    ],
+)
+def test_values_that_make_no_sense_are_refused(fields, message, refused):
+    assert str(refused(ScoreRule, **fields)) == message
+
+
+@pytest.mark.parametrize(
+    "fields", [{"temperature": math.inf}, {"soft_cap": math.inf}, {"temperature": 1e-42}], ids=str
+)
+def test_extreme_values_are_refused_or_give_no_nan(fields, normal):
+    mask = torch.ones(QUERIES, KEYS).tril().bool()
+    try:
+        rule = ScoreRule(mask=mask, **fields)
+    except ValueError:
+        return
+    assert weights_of(rule, normal(H, QUERIES, KEYS)).isfinite().all()
