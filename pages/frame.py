@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from pages._kit import state, work
+from pages._kit import components, state, work
 from pages._kit.paths import ASSETS, PAGES
 from pages._kit.text import t
 
@@ -17,4 +17,6 @@ page = st.navigation(
 )
 state.controls()
 st.sidebar.caption(work.device().reason)
+with st.sidebar:
+    components.history()
 page.run()

@@ -1,4 +1,4 @@
-"""Our two components: the sentence as tokens, and all heads at a glance.
+"""Our components: the sentence as tokens, all heads at a glance, and a Back button that works.
 
 Inline scripts without a build step. Data reaches the page by `textContent` and canvas alone.
 """
@@ -18,14 +18,30 @@ FOLDER = ASSETS / "components"
 HIDDEN = 255
 
 
-def _component(name: str, html: str):
-    script = "\n".join((FOLDER / f"{part}.js").read_text(encoding="utf-8") for part in ("colour", name))
-    style = (FOLDER / f"{name}.css").read_text(encoding="utf-8")
-    return st.components.v2.component(f"headscope_{name}", html=html, js=script, css=style)
+def _component(name: str, *, html: str | None = None, scripts: Sequence[str], style: str | None = None):
+    js = "\n".join((FOLDER / script).read_text(encoding="utf-8") for script in scripts)
+    css = None if style is None else (FOLDER / style).read_text(encoding="utf-8")
+    return st.components.v2.component(f"headscope_{name}", html=html, js=js, css=css)
 
 
-_grid = _component("head_grid", '<div class="grid" role="group"></div>')
-_strip = _component("token_strip", '<div class="strip" role="group"></div>')
+_grid = _component(
+    "head_grid",
+    html='<div class="grid" role="group"></div>',
+    scripts=("colour.js", "head_grid.js"),
+    style="head_grid.css",
+)
+_strip = _component(
+    "token_strip",
+    html='<div class="strip" role="group"></div>',
+    scripts=("colour.js", "token_strip.js"),
+    style="token_strip.css",
+)
+_history = _component("history", scripts=("history.js",))
+
+
+def history() -> None:
+    """Make the browser's Back undo a change of a control; shows nothing."""
+    _history(key="history")
 
 
 def head_grid(
@@ -43,7 +59,7 @@ def head_grid(
         "rows": layer.n_query,
         "columns": layer.n_key,
         "chosen": chosen,
-        "width": 128 if layer.n_heads <= 8 else 92,
+        "width": 108 if layer.n_heads <= 8 else 88,
         "names": [t("heads.grid_name", head=head + 1) for head in range(layer.n_heads)],
         "hints": [_hint(head, weights[head], labels) for head in range(layer.n_heads)],
     }

@@ -6,17 +6,16 @@ import streamlit as st
 from mha_core import LayerTrace
 from pages._kit.text import number, t
 
-ENDS = ("shared", "own", "one")
+SHARED, OWN, FULL = ENDS = ("shared", "per head", "0 to 1")  # they stand in the link
 
 
 def control() -> None:
     st.segmented_control(
         t("heads.scale"),
         ENDS,
-        default="shared",
+        default=SHARED,
         required=True,
         key="scale",
-        format_func=lambda end: t(f"heads.scale_{end}"),
         help=t("heads.scale_help"),
         bind="query-params",
     )
@@ -24,15 +23,14 @@ def control() -> None:
 
 def limits(layer: LayerTrace) -> np.ndarray:
     """The weight at which each head's colours end. (head,)"""
-    end = st.session_state.get("scale", "shared")
+    end = st.session_state.get("scale", SHARED)
     largest = layer.weights().max(axis=(1, 2))
-    shared = {"shared": largest.max(), "one": 1.0}
-    ends = largest if end == "own" else np.full_like(largest, shared[end])
+    ends = {SHARED: np.full_like(largest, largest.max()), OWN: largest, FULL: np.ones_like(largest)}[end]
     return np.where(ends > 0, ends, 1.0)  # a layer that is hidden altogether has no largest weight
 
 
 def note(ends: np.ndarray) -> str:
     """The scale in words, so that nobody compares what cannot be compared."""
-    if st.session_state.get("scale") == "own":
+    if st.session_state.get("scale") == OWN:
         return t("heads.scale_each")
     return t("heads.scale_now", limit=number(ends[0]))

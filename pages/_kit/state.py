@@ -76,9 +76,9 @@ def controls() -> None:
         _sentence()
         left, right = st.columns(2)
         with left:
-            _number("h", 1, MAX_HEADS)
+            _number("h", 1, MAX_HEADS, help=t("control.h_help"))
         with right:
-            _number("d_model", 1, MAX_D_MODEL)
+            _number("d_model", 1, MAX_D_MODEL, help=t("control.d_model_help"))
         _sizes()
         _looked_at()
         with st.expander(t("control.advanced")):
@@ -132,15 +132,8 @@ def _looked_at() -> None:
         _number("layer", 1, scene.layers)
     _number("head", 1, scene.h)
     if labels:
-        _clamp("token", len(labels))
-        st.selectbox(
-            t("control.token"),
-            range(1, len(labels) + 1),
-            index=min(DEFAULTS.token, len(labels)) - 1,
-            format_func=lambda position: f"{position}  {labels[position - 1]}",
-            key="token",
-            bind="query-params",
-        )
+        looks = labels[min(scene.token, len(labels)) - 1]
+        _number("token", 1, len(labels), label=t("control.token", token=literal(looks)))
 
 
 def _advanced() -> None:
@@ -160,23 +153,18 @@ def _advanced() -> None:
     st.toggle(t("control.bias"), DEFAULTS.bias, key="bias", bind="query-params")
 
 
-def _number(key: str, low: int, high: int, **options) -> None:
+def _number(key: str, low: int, high: int, *, label: str | None = None, **options) -> None:
     _clamp(key, high)
-    if "help" not in options and key in ("h", "d_model"):
-        options["help"] = t(f"control.{key}_help")
     default = getattr(DEFAULTS, key)
     value = None if default is None else min(default, high)
-    st.number_input(t(f"control.{key}"), low, high, value, key=key, bind="query-params", **options)
+    st.number_input(label or t(f"control.{key}"), low, high, value, key=key, bind="query-params", **options)
 
 
 def _choice(key: str, options: list[str]) -> None:
+    """A choice by the field's own names: they stand in the link, whatever the language."""
+    default = options.index(getattr(DEFAULTS, key))
     st.selectbox(
-        t(f"control.{key}"),
-        options,
-        index=options.index(getattr(DEFAULTS, key)),
-        format_func=lambda name: t(f"{key}.{name}"),
-        key=key,
-        bind="query-params",
+        t(f"control.{key}"), options, default, key=key, help=t(f"control.{key}_help"), bind="query-params"
     )
 
 

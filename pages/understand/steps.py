@@ -38,7 +38,7 @@ for count, step in enumerate(steps(trace, layer=layer_index, head=head), start=1
     with words:
         for sentence in why(step):
             st.markdown(sentence)
-    formula.latex(step.formula)
+    formula.latex(rf"\large {step.formula}")
     pictures = step.before + step.after
     cells = st.grid(len(pictures), min_column_width=225)
     for place, drawn in enumerate(pictures):

@@ -17,7 +17,7 @@ from mha_core import embed
 def test_a_draw_depends_on_seed_and_name_and_on_nothing_else():
     first = embed.draw((5, 7), seed=3, name="a")
     torch.manual_seed(1)
-    np.random.seed(1)  # noqa: NPY002 (the point is that the global state has no say)
+    np.random.seed(1)
     embed.draw((11,), seed=3, name="b")
     assert torch.equal(embed.draw((5, 7), seed=3, name="a"), first)
     assert not torch.isclose(embed.draw((5, 7), seed=4, name="a"), first).any()
@@ -30,7 +30,7 @@ def test_seed_and_name_are_not_run_together():
 
 
 def test_the_numbers_are_these_on_every_machine():
-    pinned = [-0.27145824, -0.54943156, -0.46286911, 0.58046490]
+    pinned = [-0.635543406, -0.494429052, -0.002065615, 0.550652444]
     assert embed.draw((2, 2), seed=0, name="pin").flatten().tolist() == pytest.approx(pinned, abs=1e-7)
 
 

@@ -1,0 +1,115 @@
+"""The check against torch passes for every trace, and fails when a single shown number is wrong."""
+
+import numpy as np
+import pytest
+import torch
+
+import mha_core as mha
+from mha_core import check
+from mha_core.check import TOLERANCE, Check, against_torch
+from mha_core.layer import LayerTrace
+
+REASON = "torch's function knows no soft cap, no sinks and no softmax over the matrix"
+
+
+def test_every_trace_passes(trace):
+    for layer in trace.layers:
+        found = against_torch(layer)
+        assert found.passed
+        assert found.reason == ""
+        assert 0 <= found.difference <= 1e-5
+
+
+def test_rules_made_by_hand_pass_or_say_why_they_cannot(rule, make_layer):
+    found = against_torch(make_layer(rule))
+    beyond = rule.soft_cap is not None or rule.sinks is not None or rule.softmax == "matrix"
+    if beyond:
+        assert found == Check(None, REASON)
+        assert not found.passed
+    else:
+        assert found.passed
+
+
+def test_double_precision_is_as_near_as_it_should_be(make_layer, normal):
+    rule = mha.ScoreRule(bias=normal(6, 7, 7), temperature=1.7)
+    assert against_torch(make_layer(rule, dtype=torch.float64)).difference <= 1e-12
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_half_precision_passes_within_its_own_digits_or_says_why_not(dtype, make_layer):
+    found = against_torch(make_layer(dtype=dtype))
+    assert found.passed or found.reason
+
+
+@pytest.mark.parametrize("error", [1e-3, -1e-3, np.nan, np.inf])
+@pytest.mark.parametrize("shown", ["weights", "output"])
+def test_one_wrong_number_is_noticed(shown, error, monkeypatch):
+    layer = mha.trace("the old cat saw the new cat", h=3, d_model=15, mask="causal").layers[0]
+    assert against_torch(layer).passed
+    true = getattr(LayerTrace, shown)
+
+    def planted(self, *args, **kwargs):
+        array = true(self, *args, **kwargs).copy()
+        array[1, 4, 2] += error
+        return array
+
+    monkeypatch.setattr(LayerTrace, shown, planted)
+    found = against_torch(layer)
+    assert not found.passed
+    if np.isfinite(error):
+        assert found.difference == pytest.approx(1e-3, abs=1e-5)
+
+
+def test_a_wrong_number_at_a_hidden_cell_is_noticed(monkeypatch):
+    layer = mha.trace("the old cat saw the new cat", h=3, d_model=15, mask="causal").layers[0]
+    true = LayerTrace.weights
+
+    def planted(self, *args, **kwargs):
+        array = true(self, *args, **kwargs).copy()
+        array[0, 0, 6] = 1e-3
+        return array
+
+    monkeypatch.setattr(LayerTrace, "weights", planted)
+    assert not against_torch(layer).passed
+
+
+def test_a_layer_in_which_nothing_can_be_seen_has_nothing_to_differ(make_layer):
+    nothing = torch.zeros(7, 7, dtype=torch.bool)
+    assert against_torch(make_layer(mha.ScoreRule(mask=nothing))) == Check(0.0)
+
+
+@pytest.mark.parametrize(
+    ("difference", "passed"), [(0.0, True), (TOLERANCE, True), (1.1e-5, False), (float("nan"), False)]
+)
+def test_passing_means_a_difference_that_rounding_explains(difference, passed):
+    assert Check(difference).passed is passed
+
+
+# The two views of the split
+
+
+def test_the_two_views_of_the_split_do_not_differ(trace):
+    assert [check.split_difference(layer) for layer in trace.layers] == [0.0] * len(trace.layers)
+
+
+def test_the_split_of_a_layer_without_x_or_matrices_is_not_known(normal):
+    module = mha.MultiHeadAttention(mha.AttentionSpec(15, 3)).requires_grad_(False)
+    x = normal(1, 7, 15)
+    attended, own = module(x), module.projections()
+    assert check.split_difference(mha.LayerTrace.of(attended, projections=own)) is None
+    assert check.split_difference(mha.LayerTrace.of(attended, x=x)) is None
+    assert check.split_difference(mha.LayerTrace.of(attended, x=x, projections=own)) == 0.0
+
+
+def test_another_split_would_be_noticed(trace, monkeypatch):
+    true = check.project_per_head
+
+    def swapped(x, weight, bias, n_heads):
+        """Dimensions dealt out to the heads in turn, instead of in blocks."""
+        deal = torch.arange(weight.shape[1]).reshape(-1, n_heads).T.flatten()
+        return true(x, weight[:, deal], None if bias is None else bias[deal], n_heads)
+
+    monkeypatch.setattr(check, "project_per_head", swapped)
+    for layer in trace.layers:
+        if layer.n_heads > 1:
+            assert check.split_difference(layer) > 1e-2
