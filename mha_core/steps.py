@@ -18,19 +18,19 @@ from mha_core.views import Picture, picture
 # `_i` the chosen head, `_j` its key/value head.
 FORMULAS = {
     "project": r"""\begin{gathered}
-        X[L, d_model] \; W^Q[d_model, h·d_k] = Q[L, h·d_k] \\
-        X[L, d_model] \; W^K[d_model, n_kv·d_k] = K[L, n_kv·d_k] \\
-        X[L, d_model] \; W^V[d_model, n_kv·d_v] = V[L, n_kv·d_v]
+        X[L, d_model] \;\; W^Q[d_model, h·d_k] = Q[L, h·d_k] \\
+        X[L, d_model] \;\; W^K[d_model, n_kv·d_k] = K[L, n_kv·d_k] \\
+        X[L, d_model] \;\; W^V[d_model, n_kv·d_v] = V[L, n_kv·d_v]
         \end{gathered}""",
-    "split": r"Q[L, h·d_k] \;\to\; Q_1[L, d_k] \; … \; Q_i[L, d_k] \; … \; Q_{h}[L, d_k]",
-    "scores": r"Q_i[L, d_k] \; K_j^{\top}[d_k, L] = S_i[L, L]",
+    "split": r"Q[L, h·d_k] \;\to\; Q_1 \; … \; Q_i[L, d_k] \; … \; Q_{h}",
+    "scores": r"Q_i[L, d_k] \;\; K_j^{\top}[d_k, L] = S_i[L, L]",
     "scale": r"S_i[L, L] \cdot \tfrac{1}{\sqrt{d_k}} = S_i \cdot {scale}",
     "mask": r"s_{mn} \;\to\; \begin{cases} s_{mn} & \text{if } m \text{ may look at } n \\"
     r" -\infty & \text{if not} \end{cases}",
     "softmax": r"a_{mn} = \frac{e^{s_{mn}}}{e^{s_{m1}} + … + e^{s_{mL}}} \qquad A_i[L, L]",
-    "mix": r"A_i[L, L] \; V_j[L, d_v] = \text{head}_i[L, d_v]",
+    "mix": r"A_i[L, L] \;\; V_j[L, d_v] = \text{head}_i[L, d_v]",
     "concat": r"\text{head}_1 \,\Vert\, … \,\Vert\, \text{head}_{h} = \text{concat}[L, h·d_v]",
-    "output": r"\text{concat}[L, h·d_v] \; W^O[h·d_v, d_model] = Z[L, d_model]",
+    "output": r"\text{concat}[L, h·d_v] \;\; W^O[h·d_v, d_model] = Z[L, d_model]",
 }
 SHAPED = re.compile(r"(?P<symbol>\S+)\[(?P<rows>[^],]+), (?P<columns>[^]]+)]")
 

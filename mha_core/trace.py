@@ -15,7 +15,7 @@ from mha_core.tokens import Tokens
 
 # Each matrix by name, and the axes it has for one head (or for the layer: then `head` is not asked).
 MATRICES = {
-    "x": ("query", "d_model"),
+    "x": ("token", "d_model"),
     "q": ("query", "d_k"),
     "k": ("key", "d_k"),
     "v": ("key", "d_v"),
@@ -23,12 +23,13 @@ MATRICES = {
     "scaled": ("query", "key"),
     "masked": ("query", "key"),
     "weights": ("query", "key"),
-    "output": ("query", "d_v"),
-    "concat": ("query", "h·d_v"),
-    "contribution": ("query", "d_model"),
-    "result": ("query", "d_model"),
+    "output": ("token", "d_v"),
+    "concat": ("token", "h·d_v"),
+    "contribution": ("token", "d_model"),
+    "result": ("token", "d_model"),
 }
 OF_THE_LAYER = ("x", "concat", "result")
+TOKEN_AXES = ("token", "query", "key")
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +60,7 @@ class AttentionTrace:
         if values is None:
             raise MhaError("The input X of this layer is not known.")
         rows, columns = (
-            pd.Index(self.tokens.labels if axis in ("query", "key") else range(1, size + 1), name=axis)
+            pd.Index(self.tokens.labels if axis in TOKEN_AXES else range(1, size + 1), name=axis)
             for axis, size in zip(MATRICES[name], values.shape, strict=True)
         )
         return pd.DataFrame(values, index=rows, columns=columns)

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from mha_core.trace import MATRICES, AttentionTrace
+from mha_core.trace import MATRICES, TOKEN_AXES, AttentionTrace
 
 KIND = {name: "weights" if name == "weights" else "signed" for name in MATRICES}
 
@@ -83,7 +83,6 @@ def long_table(trace: AttentionTrace, name: str, *, layer: int, heads: Iterable[
 
 
 def _axis_columns(axis: str, labels: pd.Index, positions: np.ndarray) -> dict:
-    columns = {f"{axis}_position" if axis in ("query", "key") else axis: positions + 1}
-    if axis in ("query", "key"):
-        columns[axis] = labels.to_numpy()[positions]
-    return columns
+    if axis not in TOKEN_AXES:
+        return {axis: positions + 1}
+    return {f"{axis}_position": positions + 1, axis: labels.to_numpy()[positions]}

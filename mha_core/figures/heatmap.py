@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-ROW_HEIGHT, LEAST, MOST = 20, 190, 620  # pixels
+TALL_ROW, LOW_ROW, FEW_ROWS = 20, 15, 24  # pixels; rows are lower where there are many
+LEAST, MOST = 190, 860
 LONGEST_LABEL = 14  # characters
 MOST_MARKS = 400
 HIDDEN_COLOUR = "rgba(128, 128, 128, 0.28)"
@@ -58,20 +59,23 @@ def heatmap(
     if blank.any():
         _add_hidden(figure, blank, row_names, column_names, hidden_text)
     if framed is not None:
+        origin = 0 if _named(column_names) else column_names[0]
         figure.add_shape(
             type="rect",
-            x0=framed[0] - 0.5,
-            x1=framed[1] - 0.5,
+            x0=origin + framed[0] - 0.5,
+            x1=origin + framed[1] - 0.5,
             y0=-0.5,
             y1=len(row_names) - 0.5,
             line={"color": FRAME_COLOUR, "width": 2},
         )
+    row_height = TALL_ROW if len(row_names) <= FEW_ROWS else LOW_ROW
     figure.update_layout(
         margin={"l": 0, "r": 0, "t": 6, "b": 0},
-        height=int(np.clip(ROW_HEIGHT * len(row_names) + 84, LEAST, MOST)),
+        height=int(np.clip(row_height * len(row_names) + 84, LEAST, MOST)),
     )
     figure.update_xaxes(**_axis(column_names, columns), tickangle=-50 if _named(column_names) else 0)
-    figure.update_yaxes(**_axis(row_names, rows), autorange="reversed")
+    every = 1 if row_height * len(row_names) <= MOST else None  # None: plotly leaves names out
+    figure.update_yaxes(**_axis(row_names, rows), autorange="reversed", dtick=every)
     return figure
 
 
@@ -79,7 +83,7 @@ def _axis(names: Sequence, words: str) -> dict:
     return {
         "type": "category" if _named(names) else "linear",
         "title": {"text": html.escape(words), "standoff": 14, "font": {"size": 12}},
-        "tickfont": {"size": 11},
+        "tickfont": {"size": 11 if len(names) <= FEW_ROWS else 10},
         "showgrid": False,
         "zeroline": False,
         "automargin": True,

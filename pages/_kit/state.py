@@ -71,7 +71,10 @@ def go(**values: object) -> None:
 
 
 def controls() -> None:
-    """The shared controls, drawn once by the frame and meaning the same on every page."""
+    """The shared controls, drawn once by the frame and meaning the same on every page.
+
+    What decides the sizes is read first, also where it stands lower: a link may set all at once.
+    """
     with st.sidebar:
         _sentence()
         left, right = st.columns(2)
@@ -79,10 +82,13 @@ def controls() -> None:
             _number("h", 1, MAX_HEADS, help=t("control.h_help"))
         with right:
             _number("d_model", 1, MAX_D_MODEL, help=t("control.d_model_help"))
-        _sizes()
-        _looked_at()
+        sizes, looked_at = st.empty(), st.container()
         with st.expander(t("control.advanced")):
             _advanced()
+        with sizes:
+            _sizes()
+        with looked_at:
+            _looked_at()
 
 
 def _sentence() -> None:
@@ -132,8 +138,7 @@ def _looked_at() -> None:
         _number("layer", 1, scene.layers)
     _number("head", 1, scene.h)
     if labels:
-        looks = labels[min(scene.token, len(labels)) - 1]
-        _number("token", 1, len(labels), label=t("control.token", token=literal(looks)))
+        _number("token", 1, len(labels))
 
 
 def _advanced() -> None:
@@ -153,11 +158,11 @@ def _advanced() -> None:
     st.toggle(t("control.bias"), DEFAULTS.bias, key="bias", bind="query-params")
 
 
-def _number(key: str, low: int, high: int, *, label: str | None = None, **options) -> None:
+def _number(key: str, low: int, high: int, **options) -> None:
     _clamp(key, high)
     default = getattr(DEFAULTS, key)
     value = None if default is None else min(default, high)
-    st.number_input(label or t(f"control.{key}"), low, high, value, key=key, bind="query-params", **options)
+    st.number_input(t(f"control.{key}"), low, high, value, key=key, bind="query-params", **options)
 
 
 def _choice(key: str, options: list[str]) -> None:

@@ -34,7 +34,7 @@ if layer.n_kv_heads < layer.n_heads:
     st.caption(t("heads.shares", head=head + 1, kv=layer.kv_head(head) + 1))
 if layer_index:
     st.caption(t("heads.stacked", layer=layer_index + 1, layers=scene.layers, before=layer_index))
-cells = st.grid(3, min_column_width=300)
+cells = st.grid(3 if len(labels) <= 24 else 2, min_column_width=300)
 for name in ("q", "k", "v", "scores", "weights", "output"):
     with cells.container():
         drawn = picture(trace, name, layer=layer_index, head=head)

@@ -1,0 +1,137 @@
+"""What does it cost to see everything? Our instrumented forward against torch's, and what a trace holds.
+
+Run it with ``python tests/bench/bench_attend.py``; the last lines are one JSON object each.
+"""
+
+import json
+import statistics
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import mha_core as mha
+
+D_MODEL, HEADS = 512, 8
+PAIRS = {16: 2000, 128: 800, 512: 160, 2048: 18}  # repetitions: about equally long for each length
+TARGETS = {16: 1.0, 128: 1.0, 512: 1.0, 2048: 1.1}
+MEMORY_TARGET = 1.5
+
+
+def twins():
+    """Our module and torch's, with the same weights."""
+    torch.manual_seed(0)
+    ours = mha.MultiHeadAttention(mha.AttentionSpec(D_MODEL, HEADS)).eval()
+    theirs = torch.nn.MultiheadAttention(D_MODEL, HEADS, batch_first=True).eval()
+    theirs.load_state_dict(
+        {
+            "in_proj_weight": torch.cat([ours.q.weight, ours.k.weight, ours.v.weight]),
+            "in_proj_bias": torch.cat([ours.q.bias, ours.k.bias, ours.v.bias]),
+            "out_proj.weight": ours.o.weight,
+            "out_proj.bias": ours.o.bias,
+        }
+    )
+    return ours, theirs
+
+
+def seconds(function) -> float:
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
+def compare(ours, theirs, length: int) -> dict:
+    """Time both in turn, the first place changing hands, so that a busy moment hits both."""
+    x = torch.randn(1, length, D_MODEL)
+
+    def see():
+        return ours(x)
+
+    def refer():
+        return theirs(x, x, x, need_weights=True, average_attn_weights=False)
+
+    # Same work, or the ratio means nothing.
+    attended, (output, weights) = see(), refer()
+    torch.testing.assert_close(attended.output, output, atol=1e-5, rtol=0)
+    shown = torch.from_numpy(mha.LayerTrace.of(attended).weights().copy())
+    torch.testing.assert_close(shown, weights[0], atol=1e-5, rtol=0)
+
+    pairs = []
+    for turn in range(PAIRS[length] + 4):
+        if turn % 2:
+            mine, other = seconds(see), seconds(refer)
+        else:
+            other, mine = seconds(refer), seconds(see)
+        pairs.append((mine, other))
+    pairs = pairs[4:]  # warm-up
+    low, median, high = statistics.quantiles([mine / other for mine, other in pairs], n=4)
+    return {
+        "ours_ms": statistics.median(mine for mine, _ in pairs) * 1e3,
+        "torch_ms": statistics.median(other for _, other in pairs) * 1e3,
+        "low": low,
+        "ratio": median,
+        "high": high,
+    }
+
+
+def memory(length: int) -> dict:
+    """Bytes of the unique storages behind a trace, against those of Q, K and V."""
+    layer = mha.trace("a " * length, h=HEADS, d_model=D_MODEL).layers[0]
+    storage = {}
+    for name, tensor in [
+        *layer.tensors.items(),
+        *layer.rule.tensors().items(),
+        *((name, tensor) for name, tensor in layer.projections._asdict().items() if tensor is not None),
+    ]:
+        bytes_ = tensor.untyped_storage()
+        storage[bytes_.data_ptr()] = (name, bytes_.nbytes())
+    own = sum(size for name, size in storage.values() if name in mha.Projections._fields)
+    qkv = sum(size for name, size in storage.values() if name in ("q", "k", "v"))
+    everything = sum(size for _, size in storage.values())
+    return {"qkv": qkv, "own": own, "ratio": (everything - own) / qkv, "with_weights": everything / qkv}
+
+
+def main() -> None:
+    ours, theirs = twins()
+    results = []
+    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, d_model {D_MODEL}, h {HEADS}\n")
+    print("forward, median of paired runs          ratio")
+    print("    L     ours ms    torch ms    quarter  median  quarter    target")
+    with torch.inference_mode():
+        for length, target in TARGETS.items():
+            t = compare(ours, theirs, length)
+            print(
+                f"{length:>5}{t['ours_ms']:>12.3f}{t['torch_ms']:>12.3f}"
+                f"{t['low']:>11.3f}{t['ratio']:>8.3f}{t['high']:>9.3f}{target:>10.2f}"
+            )
+            results.append(
+                {"name": f"attend_ratio_L{length}", "value": round(t["ratio"], 4), "target": target}
+            )
+    print("\nmemory of a trace                        over Q+K+V")
+    print("    L    Q+K+V kB  weights kB    without weights   with weights    target")
+    for length in TARGETS:
+        m = memory(length)
+        print(
+            f"{length:>5}{m['qkv'] / 1e3:>12.1f}{m['own'] / 1e3:>12.1f}"
+            f"{m['ratio']:>19.3f}{m['with_weights']:>15.3f}{MEMORY_TARGET:>10.2f}"
+        )
+        results.append(
+            {"name": f"trace_memory_L{length}", "value": round(m["ratio"], 4), "target": MEMORY_TARGET}
+        )
+        results.append(
+            {
+                "name": f"trace_memory_with_weights_L{length}",
+                "value": round(m["with_weights"], 4),
+                "target": None,
+            }
+        )
+    print()
+    for result in results:
+        print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()

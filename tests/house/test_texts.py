@@ -1,0 +1,211 @@
+"""Every text on screen comes from the catalogues, complete in each language, and user text stays text."""
+
+import ast
+import json
+import re
+import string
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from mha_core.steps import STEPS
+from mha_core.trace import MATRICES
+from pages._kit import text
+from pages._kit.text import literal
+
+ROOT = Path(__file__).parents[2]
+LANGUAGES = sorted((ROOT / "assets" / "languages").glob("*.json"))
+ENGLISH = json.loads((ROOT / "assets" / "languages" / "en.json").read_text(encoding="utf-8"))
+
+NUMBERS = ("h", "d_model", "layer", "head", "token", "layers", "seed", "d_k", "d_v", "n_kv_heads")
+CHOICES = ("mask", "position")
+NOTES = {
+    "split": ("shared", "rotary"),
+    "mask": ("none", "biased"),
+    "softmax": ("empty",),
+}
+# The keys that are put together where they are used, with {} for what is filled in.
+FAMILIES = {
+    "matrix.{}": {f"matrix.{name}" for name in MATRICES},
+    "axis.{}": {f"axis.{axis}" for axes in MATRICES.values() for axis in axes} | {"axis.packed"},
+    "control.{}": {f"control.{key}" for key in NUMBERS + CHOICES},
+    "control.{}_help": {f"control.{key}_help" for key in CHOICES},
+    "steps.{}.title": {f"steps.{step.__name__}.title" for step in STEPS},
+    "steps.{}.{}": {
+        f"steps.{s.__name__}.{note}" for s in STEPS for note in ("why", *NOTES.get(s.__name__, ()))
+    },
+}
+NOT_ASKED_FOR = {"language"}  # a catalogue's own name, for a menu of languages
+SPECIAL = set(string.punctuation)
+
+
+def calls() -> list[tuple[str, str, ast.Call]]:
+    """Every ``t(…)`` in the pages: where it is, its key with {} for what is filled in, and the call."""
+    found = []
+    for file in sorted((ROOT / "pages").rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "t":
+                found.append((f"{file.relative_to(ROOT)}:{node.lineno}", _key(node.args[0]), node))
+    return found
+
+
+def _key(node: ast.expr) -> str:
+    if isinstance(node, ast.JoinedStr):
+        return "".join("{}" if isinstance(part, ast.FormattedValue) else part.value for part in node.values)
+    return node.value if isinstance(node, ast.Constant) else f"<{ast.unparse(node)}>"
+
+
+def placeholders(words: str) -> set[str]:
+    return {name for _, name, _, _ in string.Formatter().parse(words) if name is not None}
+
+
+def test_every_key_in_use_has_a_text():
+    missing = [
+        (place, wanted)
+        for place, key, _ in calls()
+        for wanted in sorted(FAMILIES.get(key, {key}))
+        if wanted not in ENGLISH
+    ]
+    assert missing == []
+
+
+def test_every_text_is_in_use():
+    used = {wanted for _, key, _ in calls() for wanted in FAMILIES.get(key, {key})}
+    assert sorted(set(ENGLISH) - used - NOT_ASKED_FOR) == []
+
+
+def test_every_family_of_keys_is_in_use():
+    assert set(FAMILIES) - {key for _, key, _ in calls()} == set()
+
+
+def test_every_placeholder_is_filled_in_where_a_text_is_used():
+    empty = [
+        (place, key, missing)
+        for place, key, call in calls()
+        if key in ENGLISH and all(word.arg is not None for word in call.keywords)
+        if (missing := placeholders(ENGLISH[key]) - {word.arg for word in call.keywords})
+    ]
+    assert empty == []
+
+
+@pytest.mark.parametrize("file", LANGUAGES, ids=lambda file: file.stem)
+def test_every_language_has_the_same_keys_and_placeholders(file):
+    other = json.loads(file.read_text(encoding="utf-8"))
+    assert set(other) == set(ENGLISH)
+    assert {key for key in other if placeholders(other[key]) != placeholders(ENGLISH[key])} == set()
+
+
+@pytest.mark.parametrize("file", LANGUAGES, ids=lambda file: file.stem)
+def test_no_key_is_written_twice_and_no_text_is_blank(file):
+    pairs = []
+    json.loads(file.read_text(encoding="utf-8"), object_pairs_hook=pairs.extend)
+    keys = [key for key, _ in pairs]
+    assert sorted({key for key in keys if keys.count(key) > 1}) == []
+    assert [key for key, words in pairs if not words.strip()] == []
+
+
+NASTY = [
+    *string.punctuation,
+    string.punctuation,
+    *("<s>", "</s>", "<br>", "<script>alert(1)</script>", "&lt;", "&#60;"),
+    *("$x$", "$$x$$", r"\(x\)", "*a*", "**a**", "_a_", "__a__", "~~a~~", "`a`", "```a```"),
+    *("[x](y)", "![x](y)", "[x]: y", "[^1]", "# a", "- a", "+ a", "1. a", "1) a", "> a", "| a | b |", "---"),
+    *(":red[x]", ":red-background[x]", ":material/check:", ":smile:", ":streamlit:", "--", "->", "<-", "..."),
+    *("\\", "\\\\", r"\*", "\\$", "a\\"),
+]
+
+
+@pytest.mark.parametrize("typed", NASTY)
+def test_every_character_that_markdown_knows_is_escaped_once(typed):
+    shown = literal(typed)
+    # Read as Markdown reads it: a backslash before a punctuation mark stands for the mark itself.
+    assert re.fullmatch(r"(?:\\[!-/:-@\[-`{-~]|[^!-/:-@\[-`{-~])*", shown)
+    assert re.sub(r"\\(.)", r"\1", shown) == typed
+
+
+def test_every_ascii_punctuation_mark_is_escaped_and_nothing_else():
+    characters = [chr(code) for code in range(0x2100)]
+    assert {c for c in characters if literal(c) != c} == SPECIAL
+    assert all(literal(mark) == f"\\{mark}" for mark in SPECIAL)
+
+
+@pytest.mark.parametrize("typed", ["", "plain words", "动物 حيوان", "a₁ b₂", "l’eau", "👍🏽"])
+def test_text_without_punctuation_passes_unchanged(typed):
+    assert literal(typed) == typed
+
+
+def test_what_is_no_text_becomes_text():
+    assert literal(0.5) == r"0\.5"
+    assert literal(ValueError("a*b")) == r"a\*b"
+
+
+def _says(lang: str | list[str] | None = None, locale: str | None = None, key: str = "both") -> str:
+    """What `t` gives a page that is opened with this ``?lang=`` in a browser of this language."""
+    app = AppTest.from_string(
+        f"import streamlit as st\nfrom pages._kit.text import t\nst.text(t({key!r}, n=3))", default_timeout=60
+    )
+    if lang is not None:
+        app.query_params["lang"] = lang
+    app.context = {"locale": locale}
+    app.run()
+    assert not app.exception
+    return app.text[0].value
+
+
+@pytest.fixture
+def two_languages(tmp_path, monkeypatch):
+    """An English catalogue and a German one that lacks a text and has left another one empty."""
+    for name, words in {
+        "en": {"both": "English {n}", "english only": "only {n}", "empty": "filled {n}"},
+        "de": {"both": "{n} Deutsch", "empty": ""},
+    }.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(words), encoding="utf-8")
+    (tmp_path / "notes.txt").write_text("no language", encoding="utf-8")
+    monkeypatch.setattr(text, "LANGUAGES", tmp_path)
+    text.catalogue.cache_clear()
+    text.languages.cache_clear()
+    yield
+    text.catalogue.cache_clear()
+    text.languages.cache_clear()
+
+
+@pytest.mark.usefixtures("two_languages")
+def test_the_languages_are_the_files_that_there_are():
+    assert text.languages() == ("de", "en")
+
+
+@pytest.mark.usefixtures("two_languages")
+@pytest.mark.parametrize(
+    ("lang", "locale", "said"),
+    [
+        (None, None, "English 3"),
+        ("de", None, "3 Deutsch"),
+        ("de", "en-US", "3 Deutsch"),
+        ("en", "de-DE", "English 3"),
+        (None, "de-DE", "3 Deutsch"),
+        (None, "de", "3 Deutsch"),
+        (None, "de-Latn-AT", "3 Deutsch"),
+        (None, "fr-FR", "English 3"),
+        ("fr", "de-DE", "3 Deutsch"),
+        ("", "de-DE", "3 Deutsch"),
+        (["en", "de"], "en-US", "3 Deutsch"),
+        ("../../etc/passwd", None, "English 3"),
+        ("notes", None, "English 3"),
+        (None, "", "English 3"),
+    ],
+)
+def test_the_link_comes_before_the_browser_and_both_before_english(lang, locale, said):
+    assert _says(lang, locale) == said
+
+
+@pytest.mark.usefixtures("two_languages")
+@pytest.mark.parametrize(("key", "said"), [("english only", "only 3"), ("empty", "filled 3")])
+def test_a_text_that_a_language_lacks_is_said_in_english(key, said):
+    assert _says("de", key=key) == said
+
+
+@pytest.mark.usefixtures("two_languages")
+def test_a_key_that_no_language_has_is_an_error_and_not_a_blank():
+    with pytest.raises(KeyError, match="nowhere"):
+        text.t("nowhere")
