@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 
 TALL_ROW, LOW_ROW, FEW_ROWS = 20, 15, 24  # pixels; rows are lower where there are many
 LEAST, MOST = 190, 860
+FEW_COLUMNS = 8  # so few cells have room for their numbers
 LONGEST_LABEL = 14  # characters
 MOST_MARKS = 400
 HIDDEN_COLOUR = "rgba(128, 128, 128, 0.28)"
@@ -53,6 +54,9 @@ def heatmap(
             hoverongaps=False,
             hovertemplate=f"{html.escape(rows)} <b>%{{y}}</b><br>{html.escape(columns)} <b>%{{x}}</b>"
             "<br><b>%{z:.4~g}</b><extra></extra>",
+            texttemplate="%{z:.2f}"
+            if shown.shape[0] <= FEW_ROWS // 2 and shown.shape[1] <= FEW_COLUMNS
+            else None,
             colorbar={"thickness": 8, "outlinewidth": 0, "len": 1, "nticks": 5, "xpad": 4},
         )
     )
@@ -104,7 +108,7 @@ def _labels(index: pd.Index) -> list:
         return index.tolist()
     short = [label if len(label) <= LONGEST_LABEL else label[: LONGEST_LABEL - 1] + "…" for label in index]
     unique = [s if short.count(s) == 1 else f"{s}\u2009{i + 1}" for i, s in enumerate(short)]
-    return [html.escape(label) for label in unique]
+    return [html.escape(label, quote=False) for label in unique]
 
 
 def _add_hidden(figure: go.Figure, blank: np.ndarray, rows: list, columns: list, text: str) -> None:

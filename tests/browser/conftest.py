@@ -1,0 +1,138 @@
+"""A real Chromium against a real server. In CI a missing browser is a failure, elsewhere a visible skip."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import sync_playwright
+
+ROOT = Path(__file__).parents[2]
+PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+QUIET = [  # no screen, no root's sandbox, and no calls home
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+IDLE = (
+    "document.querySelector('[data-testid=stApp]')?.getAttribute('data-test-script-state') === 'notRunning'"
+)
+
+
+@pytest.fixture(scope="session")
+def browser():
+    found = next(filter(None, map(shutil.which, PROGRAMS)), None)
+    if found is None:
+        if os.environ.get("CI"):
+            pytest.fail("CI must have Chromium; .ci/run installs it")
+        pytest.skip("no Chromium or Chrome on this machine")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found, args=QUIET)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def serve():
+    """Start a fresh server; returns its address."""
+    running = []
+
+    def start() -> str:
+        running.append(Server())
+        return running[-1].address
+
+    yield start
+    for server in running:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def app():
+    """The address of one server that most tests share."""
+    server = Server()
+    yield server.address
+    server.stop()
+
+
+@pytest.fixture
+def visit(browser):
+    """Open an address in a browser profile of its own and wait until the page has been drawn.
+
+    At the end of the test no script of the page may have failed.
+    """
+    contexts, failures = [], []
+
+    def open_page(address: str, *, theme: str = "light", width: int = 1440, height: int = 900):
+        context = browser.new_context(
+            viewport={"width": width, "height": height}, color_scheme=theme, locale="en-US"
+        )
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: failures.append(str(error)))
+        page.on("console", lambda message: failures.append(message.text) if broken(message) else None)
+        page.goto(address)
+        settle(page)
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert failures == []
+
+
+def broken(message) -> bool:
+    """An error that is ours: Streamlit probes /steps/_stcore/* before it finds its base path."""
+    return message.type == "error" and "Failed to load resource" not in message.text
+
+
+@pytest.fixture(scope="session")
+def settled():
+    """`settle` for tests that have clicked or typed."""
+    return settle
+
+
+def settle(page) -> None:
+    """Wait until the script has run and the page stays as it is for a moment."""
+    page.wait_for_timeout(250)  # for the request of a click to leave
+    page.wait_for_function(IDLE, timeout=60_000)
+    page.wait_for_timeout(250)
+
+
+class Server:
+    """`streamlit run app.py` on a free port of this machine."""
+
+    def __init__(self):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        self.address = f"http://127.0.0.1:{port}"
+        options = f"--server.port {port} --server.address 127.0.0.1 --server.headless true".split()
+        command = [sys.executable, "-m", "streamlit", "run", "app.py", *options]
+        self.process = subprocess.Popen(
+            [*command, "--server.fileWatcherType", "none"],
+            cwd=ROOT,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        for _ in range(300):
+            try:
+                with urllib.request.urlopen(f"{self.address}/_stcore/health") as answer:
+                    if answer.status == 200:
+                        return
+            except OSError:
+                time.sleep(0.1)
+        self.stop()
+        raise RuntimeError("the server did not start within 30 seconds")
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait(timeout=20)

@@ -1,0 +1,267 @@
+"""The app as a person meets it: in a real browser, against a real server."""
+
+import csv
+import io
+from urllib.parse import parse_qs, quote, urlsplit
+
+import numpy as np
+import pytest
+from playwright.sync_api import expect
+
+import mha_core as mha
+
+SENTENCE = "The animal didn't cross the street because it was too tired."
+NASTY = "<s> <br> $x$ *a* [x](y) **b** `c` :red[d] :smile: &lt; the the"
+
+
+def strip(page) -> list[str]:
+    page.locator(".strip bdi").first.wait_for()
+    return page.locator(".strip bdi").all_inner_texts()
+
+
+def heads(page):
+    page.locator(".grid button").first.wait_for()
+    return page.locator(".grid button")
+
+
+def drawn(page, key: str) -> dict:
+    """What plotly drew in the chart of that key: the matrix and the names on its axes."""
+    chart = page.locator(f".st-key-{key} .js-plotly-plot")
+    chart.wait_for()
+    return chart.evaluate(
+        """(chart) => ({
+            z: Array.from(chart._fullData[0].z, (row) => Array.from(row)),
+            rows: chart._fullLayout.yaxis._categories,
+            columns: chart._fullLayout.xaxis._categories,
+            labels: [...chart.querySelectorAll('.ytick text')].map((e) => e.textContent),
+        })"""
+    )
+
+
+def query(page) -> dict:
+    return {key: values[0] for key, values in parse_qs(urlsplit(page.url).query).items()}
+
+
+def type_sentence(page, text: str) -> None:
+    page.get_by_role("textbox", name="Sentence").fill(text)
+    page.keyboard.press("Control+Enter")
+
+
+def set_number(page, name: str, value: int) -> None:
+    page.get_by_role("spinbutton", name=name, exact=True).fill(str(value))
+    page.keyboard.press("Enter")
+
+
+def test_the_first_visit_shows_a_result_before_anything_is_typed(visit, app):
+    page = visit(app)
+    assert strip(page) == list(mha.words(SENTENCE).labels)
+    assert heads(page).count() == 4
+    for name in ("q", "k", "v", "scores", "weights", "output"):
+        assert drawn(page, f"matrix-{name}")["rows"] == list(mha.words(SENTENCE).labels)
+    assert page.get_by_text("equals torch: largest difference").first.is_visible()
+
+
+def test_the_numbers_in_the_figures_are_the_numbers_of_the_trace(visit, app):
+    page = visit(f"{app}/?h=3&d_model=21&seed=5&head=2&text={quote('one two three two')}")
+    layer = mha.trace("one two three two", h=3, d_model=21, seed=5).layers[0]
+    expected = {
+        "q": layer.q[1],
+        "k": layer.k[1],
+        "v": layer.v[1],
+        "scores": layer.scores(1),
+        "weights": layer.weights(1),
+        "output": layer.output(1),
+    }
+    for name, values in expected.items():
+        np.testing.assert_array_equal(np.float32(drawn(page, f"matrix-{name}")["z"]), values, err_msg=name)
+
+
+def test_repeated_words_stay_separate_on_the_axes(visit, app):
+    page = visit(f"{app}/?text={quote('the cat the cat the')}")
+    picture = drawn(page, "matrix-weights")
+    assert len(set(picture["rows"])) == len(set(picture["columns"])) == len(picture["z"]) == 5
+
+
+def test_a_typed_sentence_is_seen_at_once_and_stands_in_the_link(visit, app, settled):
+    page = visit(app)
+    type_sentence(page, "How are you?")
+    settled(page)
+    assert strip(page) == ["How", "are", "you", "?"]
+    assert len(drawn(page, "matrix-weights")["z"]) == 4
+    assert query(page)["text"] == "How are you?"
+
+
+def test_h_decides_how_many_heads_there_are(visit, app, settled):
+    page = visit(app)
+    set_number(page, "h, heads", 32)
+    settled(page)
+    assert heads(page).count() == 32
+    assert query(page)["h"] == "32"
+    assert len(drawn(page, "matrix-q")["z"][0]) == 2  # d_model 64 shared by 32 heads
+
+
+def test_choosing_a_head_by_clicking_it(visit, app, settled):
+    page = visit(app)
+    before = drawn(page, "matrix-weights")["z"]
+    heads(page).nth(2).click()
+    settled(page)
+    assert page.get_by_role("heading", name="Head 3 of layer 1").is_visible()
+    assert heads(page).nth(2).get_attribute("aria-pressed") == "true"
+    assert query(page)["head"] == "3"
+    assert drawn(page, "matrix-weights")["z"] != before
+
+
+def test_choosing_a_head_and_a_token_with_the_keyboard(visit, app, settled):
+    page = visit(app)
+    heads(page).nth(1).focus()
+    page.keyboard.press("Enter")
+    settled(page)
+    page.locator(".strip button").nth(4).focus()
+    page.keyboard.press("Space")
+    settled(page)
+    assert query(page) == {"head": "2", "token": "5"}
+    assert page.get_by_text("In head 2, the").is_visible()
+
+
+@pytest.mark.parametrize("path", ["/", "/steps"])
+def test_a_copied_link_shows_the_same_scene_on_a_fresh_server(visit, serve, path):
+    scene = "h=2&d_model=6&seed=7&layers=3&layer=2&head=2&mask=causal"
+    page = visit(f"{serve()}{path}?text={quote('humpty dumpty sat on')}&{scene}")
+    layer = mha.trace("humpty dumpty sat on", h=2, d_model=6, seed=7, layers=3, mask="causal").layers[1]
+    key = "matrix-weights" if path == "/" else "softmax-1-weights"
+    shown = np.float64([[np.nan if cell is None else cell for cell in row] for row in drawn(page, key)["z"]])
+    expected = np.where(layer.allowed(1), layer.weights(1), np.nan)
+    np.testing.assert_array_equal(np.float32(shown), expected)
+    assert page.get_by_role("spinbutton", name="Layer", exact=True).input_value() == "2"
+    assert page.get_by_role("link", name="Steps").is_visible()  # the frame is there too
+    assert page.get_by_role("dialog").count() == 0  # and no "Page not found" over it
+
+
+def test_back_undoes_a_control_a_click_and_a_change_of_page(visit, app, settled):
+    page = visit(app)
+    set_number(page, "h, heads", 8)
+    settled(page)
+    heads(page).nth(4).click()
+    settled(page)
+    page.get_by_role("link", name="Steps").click()
+    settled(page)
+    assert urlsplit(page.url).path == "/steps"
+    assert query(page) == {"h": "8", "head": "5"}
+    page.go_back()
+    settled(page)
+    assert urlsplit(page.url).path == "/"
+    assert page.get_by_role("heading", name="Head 5 of layer 1").is_visible()
+    page.go_back()
+    settled(page)
+    assert page.get_by_role("heading", name="Head 1 of layer 1").is_visible()
+    assert heads(page).count() == 8
+    page.go_back()
+    settled(page)
+    assert heads(page).count() == 4
+    assert page.get_by_role("spinbutton", name="h, heads", exact=True).input_value() == "4"
+    page.go_forward()
+    settled(page)
+    assert heads(page).count() == 8
+
+
+def test_tokens_that_look_like_markup_appear_as_typed(visit, app):
+    page = visit(f"{app}/?text={quote(NASTY)}&token=1")
+    labels = list(mha.words(NASTY).labels)
+    assert strip(page) == labels
+    assert sorted(drawn(page, "matrix-weights")["labels"]) == sorted(labels)
+    assert page.get_by_text("In head 1, <s> looks at").is_visible()
+    for markup in ("em", "code", "a[href='y']", ".katex", "img"):
+        assert page.locator(f"[data-testid=stMarkdownContainer] {markup}").count() == 0, markup
+    steps = visit(f"{app}/steps?text={quote(NASTY)}")
+    assert sorted(drawn(steps, "softmax-1-weights")["labels"]) == sorted(labels)
+
+
+def test_the_value_under_the_finger_has_four_digits_and_both_words(visit, app):
+    page = visit(f"{app}/?text={quote('<s> hello')}&h=1&d_model=5")
+    drawn(page, "matrix-weights")
+    plot = page.locator(".st-key-matrix-weights .nsewdrag").bounding_box()
+    page.mouse.move(plot["x"] + plot["width"] * 0.75, plot["y"] + plot["height"] * 0.25, steps=5)
+    shown = page.locator(".st-key-matrix-weights .hovertext").inner_text()
+    weight = mha.trace("<s> hello", h=1, d_model=5).layers[0].weights(0)[0, 1]
+    assert "<s>" in shown
+    assert "hello" in shown
+    assert f"{weight:.4g}" in shown
+
+
+def test_sizes_that_do_not_fit_are_explained_and_mended_by_a_button(visit, app, settled):
+    page = visit(f"{app}/?text={quote('keep me')}")
+    set_number(page, "d_model", 30)
+    settled(page)
+    assert page.get_by_text("d_model 30 cannot be split into 4 heads; 28 or 32 can.").is_visible()
+    assert page.get_by_role("textbox", name="Sentence").input_value() == "keep me"
+    page.get_by_role("button", name="Use d_model 28").click()
+    settled(page)
+    assert strip(page) == ["keep", "me"]
+    assert query(page)["d_model"] == "28"
+
+
+@pytest.mark.parametrize(("theme", "paper"), [("light", "rgb(251, 250, 246)"), ("dark", "rgb(21, 23, 28)")])
+def test_both_themes_colour_figures_and_pictures_alike(visit, app, theme, paper):
+    page = visit(app, theme=theme)
+    background = "getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor"
+    assert page.evaluate(background) == paper
+    figure = page.locator(".st-key-matrix-weights .js-plotly-plot").evaluate("e => e._fullData[0].colorscale")
+    listed = page.locator(".grid").evaluate(
+        "e => getComputedStyle(e).getPropertyValue('--st-chart-sequential-colors')"
+    )
+    assert [colour for _, colour in figure] == [colour.strip() for colour in listed.split(",")]
+    signed = page.locator(".st-key-matrix-q .js-plotly-plot").evaluate("e => e._fullData[0].colorscale")
+    assert signed != figure
+    low, high = (to_rgb(figure[i][1]) for i in (0, -1))
+    pixels = page.locator(".grid canvas").evaluate_all(
+        "all => all.flatMap(c => Array.from(c.getContext('2d').getImageData(0, 0, c.width, c.height).data))"
+    )
+    seen = np.array(pixels).reshape(-1, 4)[:, :3]
+    assert (seen == high).all(axis=1).any()  # the largest weight of all heads
+    assert np.abs(seen - low).sum(axis=1).min() < 20  # and one close to zero
+
+
+def to_rgb(colour: str) -> list[int]:
+    return [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
+
+
+@pytest.mark.parametrize("path", ["/", "/steps"])
+def test_nothing_is_wider_than_a_phone(visit, app, path):
+    page = visit(app + path, width=390, height=844)
+    assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 390
+    beyond = """[...document.querySelectorAll('[data-testid=stMain] *')]
+        .filter((e) => e.getBoundingClientRect().right > 391 && !e.closest('.katex, svg'))
+        .map((e) => e.outerHTML.slice(0, 80))"""
+    assert page.evaluate(beyond) == []
+
+
+def test_the_table_and_its_download_hold_the_matrix_of_every_head(visit, app, settled):
+    page = visit(f"{app}/?text={quote('=1+1 @x hello')}&h=2&d_model=6")
+    page.get_by_text("The numbers as a table").click()
+    expect(page.get_by_test_id("stDataFrame")).to_be_visible()
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="Download CSV").click()
+    rows = list(csv.DictReader(io.StringIO(waiting.value.path().read_text(encoding="utf-8-sig"))))
+    layer = mha.trace("=1+1 @x hello", h=2, d_model=6).layers[0]
+    np.testing.assert_allclose(
+        [float(row["weights"]) for row in rows], layer.weights().ravel(), rtol=1e-6, atol=0
+    )
+    assert {row["query"][0] for row in rows} == {"'", "1", "x", "h"}  # no cell starts a formula
+    assert waiting.value.suggested_filename == "headscope-weights-layer-1-1-1-x-hello.csv"
+
+
+def test_chinese_and_arabic_are_tokens_like_any_other(visit, app):
+    page = visit(f"{app}/?text={quote('小猫累了。 مرحبا بك')}")
+    assert strip(page) == ["小", "猫", "累", "了", "。", "مرحبا", "بك"]
+    assert drawn(page, "matrix-weights")["rows"] == strip(page)
+
+
+def test_steps_shows_nine_steps_with_real_sizes(visit, app):
+    page = visit(f"{app}/steps?text={quote('two tokens')}&h=8&d_model=512&d_k=64&d_v=100")
+    titles = page.get_by_role("heading", level=3).all_inner_texts()
+    assert [title.split(".")[0] for title in titles] == [str(n) for n in range(1, 10)]
+    formulas = " ".join(page.locator(".katex annotation").all_text_contents())
+    for size in ("2 \\times 512", "2 \\times 64", "2 \\times 2", "2 \\times 100", "2 \\times 8{\\cdot}100"):
+        assert size in formulas
+    assert drawn(page, "output-2-result")["rows"] == ["two", "tokens"]
+    assert page.locator(".katex-error").count() == 0

@@ -1,0 +1,268 @@
+"""A heatmap draws the numbers of its frame, each token by itself, on a scale that means something."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+import plotly.io
+import pytest
+
+from mha_core.figures import heatmap as module
+from mha_core.figures.heatmap import heatmap
+
+WORDS = {"rows": "query: who looks", "columns": "key: at whom"}
+
+
+def framed(values, rows=None, columns=None) -> pd.DataFrame:
+    """A frame as `AttentionTrace.frame` makes it: words on token axes, dimensions counted from 1."""
+    values = np.asarray(values, dtype=np.float32)
+    n_rows, n_columns = values.shape
+    return pd.DataFrame(
+        values,
+        index=[f"word{i}" for i in range(n_rows)] if rows is None else rows,
+        columns=pd.RangeIndex(1, n_columns + 1) if columns is None else columns,
+    )
+
+
+def draw(values, *, rows=None, columns=None, kind="signed", **options) -> go.Figure:
+    return heatmap(framed(values, rows, columns), kind=kind, **WORDS, **options)
+
+
+def layers(figure: go.Figure, kind: str) -> list:
+    return [trace for trace in figure.data if trace.type == kind]
+
+
+@pytest.fixture
+def normal():
+    return lambda *shape: np.random.default_rng(7).standard_normal(shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 7), (7, 1), (5, 3), (40, 64)])
+def test_the_cells_are_the_numbers_of_the_frame(normal, shape):
+    values = normal(*shape)
+    [cells] = draw(values).data
+    assert cells.type == "heatmap"
+    np.testing.assert_array_equal(cells.z, values)
+    assert cells.z.dtype == np.float32
+    assert [*cells.x] == [*range(1, shape[1] + 1)]
+    assert [*cells.y] == [f"word{i}" for i in range(shape[0])]
+
+
+def test_the_frame_that_was_given_stays_as_it_was(normal):
+    frame = framed(normal(3, 3))
+    before = frame.copy()
+    hidden = np.eye(3, dtype=bool)
+    heatmap(frame, kind="signed", hidden=hidden, **WORDS)
+    pd.testing.assert_frame_equal(frame, before)
+    assert hidden.sum() == 3
+
+
+# Colours
+
+
+@pytest.mark.parametrize(("limit", "end"), [(None, 1.0), (0.25, 0.25), (1.0, 1.0)])
+def test_weights_are_coloured_from_zero_to_the_limit(limit, end):
+    [cells] = draw([[0.2, 0.8]], kind="weights", limit=limit).data
+    assert (cells.zmin, cells.zmax) == (0.0, end)
+
+
+@pytest.mark.parametrize(
+    ("values", "end"),
+    [
+        ([[-3.0, 1.0]], 3.0),
+        ([[0.5, 2.0]], 2.0),
+        ([[-0.5, -2.0]], 2.0),
+        ([[1.5, 1.5], [1.5, 1.5]], 1.5),
+        ([[-1.5, -1.5]], 1.5),
+        ([[0.0, 0.0]], 1.0),
+        ([[1e-30, 0.0]], 1e-30),
+        ([[-np.inf, 2.0]], 2.0),
+        ([[np.nan, 2.0]], 2.0),
+        ([[-np.inf, -np.inf]], 1.0),
+    ],
+)
+def test_signed_numbers_are_coloured_evenly_around_zero(values, end):
+    cells = draw(values).data[0]
+    assert cells.zmax == pytest.approx(end)
+    assert cells.zmin == -cells.zmax
+
+
+def test_signed_numbers_take_a_given_limit_on_both_sides():
+    [cells] = draw([[-3.0, 1.0]], limit=5.0).data
+    assert (cells.zmin, cells.zmax) == (-5.0, 5.0)
+
+
+def test_a_hidden_cell_does_not_stretch_the_colours():
+    cells = draw([[100.0, 2.0]], hidden=np.array([[True, False]])).data[0]
+    assert (cells.zmin, cells.zmax) == (-2.0, 2.0)
+
+
+@pytest.mark.parametrize("kind", ["weights", "signed"])
+def test_the_figure_names_no_colour_of_the_scale_itself(kind):
+    [cells] = draw([[0.25, 0.75]], kind=kind).data
+    assert cells.autocolorscale is True
+    assert cells.colorscale is None
+
+
+# Hidden cells
+
+
+def test_hidden_cells_have_no_colour_of_the_scale_but_a_grey_layer_and_a_cross(normal):
+    hidden = np.array([[False, True, True], [False, False, True]])
+    values = normal(2, 3)
+    figure = draw(values, hidden=hidden, columns=["a", "b", "c"], hidden_text="<hidden>")
+    cells, grey, crosses = figure.data
+    np.testing.assert_array_equal(cells.z, np.where(hidden, np.nan, values))
+    np.testing.assert_array_equal(~np.isnan(grey.z), hidden)
+    assert {colour for _, colour in grey.colorscale} == {module.HIDDEN_COLOUR}
+    assert grey.showscale is False
+    assert "&lt;hidden&gt;" in grey.hovertemplate
+    assert crosses.type == "scatter"
+    assert [*zip(crosses.y, crosses.x, strict=True)] == [("word0", "b"), ("word0", "c"), ("word1", "c")]
+    assert crosses.marker.symbol == "x-thin"
+    assert crosses.hoverinfo == "skip"
+
+
+def test_cells_without_a_finite_number_are_hidden_without_being_named(normal):
+    values = normal(3, 3)
+    values[0, 1], values[1, 2], values[2, 0] = -np.inf, np.inf, np.nan
+    cells, grey, _ = draw(values).data
+    np.testing.assert_array_equal(np.isnan(cells.z), ~np.isfinite(values))
+    np.testing.assert_array_equal(~np.isnan(grey.z), ~np.isfinite(values))
+
+
+def test_a_matrix_without_hidden_cells_has_one_layer(normal):
+    assert len(draw(normal(3, 3)).data) == 1
+    assert len(draw(normal(3, 3), hidden=np.zeros((3, 3), bool)).data) == 1
+
+
+@pytest.mark.parametrize(("n_hidden", "crosses"), [(400, 1), (401, 0)])
+def test_crosses_are_left_out_where_there_would_be_too_many(normal, n_hidden, crosses):
+    hidden = (np.arange(21 * 20) < n_hidden).reshape(21, 20)
+    figure = draw(normal(21, 20), hidden=hidden)
+    assert len(layers(figure, "heatmap")) == 2
+    assert len(layers(figure, "scatter")) == crosses
+
+
+def test_a_matrix_that_is_hidden_altogether_is_drawn_in_grey():
+    cells, grey, crosses = draw(np.full((2, 2), -np.inf), kind="weights").data
+    assert np.isnan(cells.z).all()
+    assert (grey.z == 0).all()
+    assert len(crosses.x) == 4
+
+
+# Names
+
+
+def test_equal_words_keep_a_place_of_their_own():
+    words = ["the", "cat", "the", "the"]
+    [cells] = draw(np.zeros((4, 4)), rows=words, columns=words).data
+    for names in (cells.x, cells.y):
+        assert len(set(names)) == 4
+        assert [name.split("\u2009")[0] for name in names] == words
+
+
+def test_long_words_that_start_alike_keep_a_place_of_their_own():
+    words = ["internationalisation", "internationalism", "internationals", "international…", "short"]
+    [cells] = draw(np.zeros((5, 1)), rows=words).data
+    assert len(set(cells.y)) == 5
+    assert [name[:14] for name in cells.y[:4]] == [
+        "international…",
+        "international…",
+        "internationals",
+        "international…",
+    ]
+    assert cells.y[4] == "short"
+
+
+@pytest.mark.parametrize(
+    ("word", "shown"),
+    [
+        ("a" * 14, "a" * 14),
+        ("a" * 15, "a" * 13 + "…"),
+        ("<s>", "&lt;s&gt;"),
+        ("</s>", "&lt;/s&gt;"),
+        ("<b>x</b>", "&lt;b&gt;x&lt;/b&gt;"),
+        ("<br>", "&lt;br&gt;"),
+        ("&lt;", "&amp;lt;"),
+        ("R&D", "R&amp;D"),
+        ('"', "&quot;"),
+        ("<a href='x'>y</a>", "&lt;a href=&#x27;x&#x27;&gt;y…"),
+        ("小猫", "小猫"),
+    ],
+)
+def test_a_word_is_shortened_first_and_then_made_plain_text(word, shown):
+    [cells] = draw([[0.0]], rows=[word], columns=[word]).data
+    assert (*cells.x, *cells.y) == (shown, shown)
+
+
+def test_words_that_are_numbers_stay_words():
+    figure = draw(np.zeros((3, 2)), rows=["10", "9", "8"], columns=["2", "1"])
+    assert figure.layout.xaxis.type == figure.layout.yaxis.type == "category"
+    assert [*figure.data[0].x] == ["2", "1"]
+
+
+def test_dimensions_stay_numbers():
+    figure = draw(np.zeros((1, 3)))
+    assert figure.layout.xaxis.type == "linear"
+    assert figure.layout.yaxis.type == "category"
+
+
+def test_rows_run_from_top_to_bottom():
+    assert draw(np.zeros((2, 2))).layout.yaxis.autorange == "reversed"
+
+
+def test_the_axes_say_what_they_are_as_plain_text():
+    figure = heatmap(framed([[0.0]]), kind="signed", rows="<who> looks", columns="at & whom")
+    assert figure.layout.yaxis.title.text == "&lt;who&gt; looks"
+    assert figure.layout.xaxis.title.text == "at &amp; whom"
+    hover = figure.data[0].hovertemplate
+    assert "&lt;who&gt; looks <b>%{y}</b>" in hover
+    assert "at &amp; whom <b>%{x}</b>" in hover
+    assert "%{z:.4~g}" in hover
+
+
+@pytest.mark.parametrize(("n_rows", "height"), [(1, 190), (24, 564), (25, 459), (200, 860)])
+def test_the_height_follows_the_rows_within_bounds(n_rows, height):
+    assert draw(np.zeros((n_rows, 2))).layout.height == height
+
+
+@pytest.mark.parametrize("n_rows", [1, 24, 25, 51])
+def test_every_row_has_its_name_while_there_is_room(n_rows):
+    assert draw(np.zeros((n_rows, 2))).layout.yaxis.dtick == 1
+
+
+# The frame around a head's columns
+
+
+@pytest.mark.parametrize("columns", [None, list("abcdefghij")], ids=["dimensions", "words"])
+@pytest.mark.parametrize(("first", "behind"), [(0, 3), (3, 6), (9, 10), (0, 10)])
+def test_the_frame_encloses_its_columns_and_no_others(columns, first, behind):
+    figure = draw(np.zeros((4, 10)), columns=columns, framed=(first, behind))
+    [box] = figure.layout.shapes
+    # On an axis of words the n-th word stands at n, on an axis of numbers each number at itself.
+    places = np.arange(10) if columns else np.asarray(figure.data[0].x)
+    assert [*np.flatnonzero((places > box.x0) & (places < box.x1))] == [*range(first, behind)]
+    assert (box.x0 % 1, box.x1 % 1) == (0.5, 0.5)
+    assert (box.y0, box.y1) == (-0.5, 3.5)
+
+
+def test_without_a_frame_nothing_is_framed():
+    assert len(draw(np.zeros((2, 2))).layout.shapes) == 0
+
+
+# As a whole
+
+
+def test_a_figure_survives_the_way_to_the_browser_and_back(normal):
+    words = ["<s>", "the", "the", "internationalisation"]
+    hidden = np.triu(np.ones((4, 4), bool), 1)
+    options = {"hidden": hidden, "framed": (1, 2), "kind": "weights"}
+    figure = draw(np.abs(normal(4, 4)), rows=words, columns=words, **options)
+    sent = figure.to_json()
+    assert "NaN" not in sent
+    assert "Infinity" not in sent
+    back = plotly.io.from_json(sent)
+    assert json.loads(back.to_json()) == json.loads(sent)
+    assert back.layout.yaxis.autorange == "reversed"
