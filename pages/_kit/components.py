@@ -51,6 +51,12 @@ def head_grid(
 
     `on_pick` gets the number of the head that was chosen, counted from 0.
     """
+    data = grid_data(layer, labels, chosen=chosen, limits=limits)
+    _grid(key="head_grid", data=data, on_picked_change=lambda: on_pick(st.session_state.head_grid.picked))
+
+
+def grid_data(layer: LayerTrace, labels: Sequence[str], *, chosen: int, limits: Sequence[float]) -> bytes:
+    """One byte a cell behind a JSON header, as head_grid.js reads it."""
     weights, allowed = layer.weights(), layer.allowed()
     share = np.clip(weights / np.asarray(limits)[:, None, None], 0, 1)
     cells = np.where(allowed, np.rint(share * (HIDDEN - 1)), HIDDEN).astype(np.uint8)
@@ -64,8 +70,7 @@ def head_grid(
         "hints": [_hint(head, weights[head], labels) for head in range(layer.n_heads)],
     }
     packed = json.dumps(header).encode()
-    data = struct.pack("<I", len(packed)) + packed + cells.tobytes()
-    _grid(key="head_grid", data=data, on_picked_change=lambda: on_pick(st.session_state.head_grid.picked))
+    return struct.pack("<I", len(packed)) + packed + cells.tobytes()
 
 
 def token_strip(

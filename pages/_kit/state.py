@@ -5,7 +5,7 @@ Heads, layers and tokens count from 1 here, as on screen.
 """
 
 import json
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 
 import streamlit as st
 
@@ -44,7 +44,7 @@ class Scene:
     def settings(self) -> dict:
         """The arguments of `mha_core.trace`: all but what is merely looked at."""
         looked_at = ("layer", "head", "token")
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in looked_at}
+        return {name: value for name, value in asdict(self).items() if name not in looked_at}
 
 
 DEFAULTS = Scene()
@@ -52,11 +52,8 @@ DEFAULTS = Scene()
 
 def current() -> Scene:
     """The scene that the controls describe, also where a page runs without its frame."""
-    chosen = {f.name: st.session_state.get(f.name, f.default) for f in fields(Scene)}
-    optional = ("d_k", "d_v", "n_kv_heads")
-    return Scene(
-        **{k: f if k in optional or f is not None else getattr(DEFAULTS, k) for k, f in chosen.items()}
-    )
+    chosen = {field.name: st.session_state.get(field.name) for field in fields(Scene)}
+    return Scene(**{name: value for name, value in chosen.items() if value is not None})
 
 
 def indices(trace: AttentionTrace, scene: Scene) -> tuple[int, int, int]:

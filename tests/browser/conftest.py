@@ -30,7 +30,7 @@ IDLE = (
 
 @pytest.fixture(scope="session")
 def browser():
-    found = next(filter(None, map(shutil.which, PROGRAMS)), None)
+    found = program()
     if found is None:
         if os.environ.get("CI"):
             pytest.fail("CI must have Chromium; .ci/run installs it")
@@ -89,6 +89,11 @@ def visit(browser):
     assert failures == []
 
 
+def program() -> str | None:
+    """The browser on this machine, if there is one."""
+    return next(filter(None, map(shutil.which, PROGRAMS)), None)
+
+
 def broken(message) -> bool:
     """An error that is ours: Streamlit probes /steps/_stcore/* before it finds its base path."""
     return message.type == "error" and "Failed to load resource" not in message.text
@@ -108,15 +113,15 @@ def settle(page) -> None:
 
 
 class Server:
-    """`streamlit run app.py` on a free port of this machine."""
+    """`streamlit run` of the app, or of another script, on a free port of this machine."""
 
-    def __init__(self):
+    def __init__(self, script: Path = ROOT / "app.py"):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         self.address = f"http://127.0.0.1:{port}"
         options = f"--server.port {port} --server.address 127.0.0.1 --server.headless true".split()
-        command = [sys.executable, "-m", "streamlit", "run", "app.py", *options]
+        command = [sys.executable, "-m", "streamlit", "run", str(script), *options]
         self.process = subprocess.Popen(
             [*command, "--server.fileWatcherType", "none"],
             cwd=ROOT,

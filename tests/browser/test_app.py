@@ -181,7 +181,7 @@ def test_the_value_under_the_finger_has_four_digits_and_both_words(visit, app):
     drawn(page, "matrix-weights")
     plot = page.locator(".st-key-matrix-weights .nsewdrag").bounding_box()
     page.mouse.move(plot["x"] + plot["width"] * 0.75, plot["y"] + plot["height"] * 0.25, steps=5)
-    shown = page.locator(".st-key-matrix-weights .hovertext").inner_text()
+    shown = page.locator(".st-key-matrix-weights .hovertext").first.text_content()
     weight = mha.trace("<s> hello", h=1, d_model=5).layers[0].weights(0)[0, 1]
     assert "<s>" in shown
     assert "hello" in shown

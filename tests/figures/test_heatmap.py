@@ -1,5 +1,6 @@
 """A heatmap draws the numbers of its frame, each token by itself, on a scale that means something."""
 
+import html
 import json
 
 import numpy as np
@@ -181,20 +182,16 @@ def test_long_words_that_start_alike_keep_a_place_of_their_own():
     [
         ("a" * 14, "a" * 14),
         ("a" * 15, "a" * 13 + "…"),
-        ("<s>", "&lt;s&gt;"),
-        ("</s>", "&lt;/s&gt;"),
-        ("<b>x</b>", "&lt;b&gt;x&lt;/b&gt;"),
-        ("<br>", "&lt;br&gt;"),
-        ("&lt;", "&amp;lt;"),
-        ("R&D", "R&amp;D"),
-        ('"', "&quot;"),
-        ("<a href='x'>y</a>", "&lt;a href=&#x27;x&#x27;&gt;y…"),
-        ("小猫", "小猫"),
+        ("<b>x</b> and more", "<b>x</b> and …"),
+        ("<a href='x'>y</a>", "<a href='x'>y…"),
+        *((word, word) for word in ("<s>", "</s>", "<b>x</b>", "<br>", "&lt;", "R&D", '"', "小猫")),
     ],
 )
 def test_a_word_is_shortened_first_and_then_made_plain_text(word, shown):
     [cells] = draw([[0.0]], rows=[word], columns=[word]).data
-    assert (*cells.x, *cells.y) == (shown, shown)
+    [name] = {*cells.x, *cells.y}
+    assert "<" not in name
+    assert html.unescape(name) == shown
 
 
 def test_words_that_are_numbers_stay_words():

@@ -1,0 +1,231 @@
+"""The wheel: one importable name, the app inside it, and a command that serves every page from anywhere."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import sysconfig
+import time
+import urllib.error
+import urllib.request
+import zipfile
+from pathlib import Path
+
+import pytest
+from streamlit.proto.BackMsg_pb2 import BackMsg
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+from websockets.sync.client import connect
+
+from mha_core.steps import STEPS
+from pages._kit.text import catalogue
+
+ROOT = Path(__file__).parents[2]
+APP = "mha_core/_app"
+START_LIMIT = 60  # seconds until the server must answer
+
+
+def run(*command: object, **options) -> str:
+    """What a command printed; a failure shows everything that it had to say."""
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False, **options)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    return done.stdout
+
+
+def clean() -> dict:
+    """The environment without what would let this checkout leak into another interpreter."""
+    return {
+        name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "STREAMLIT_"))
+    }
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    """A wheel built from an sdist built from this checkout."""
+    folder = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, ROOT, env=clean())
+    [built] = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def names(wheel) -> list[str]:
+    with zipfile.ZipFile(wheel) as archive:
+        return archive.namelist()
+
+
+@pytest.fixture(scope="module")
+def python(wheel, tmp_path_factory) -> Path:
+    """The interpreter of a new environment that holds this wheel and, by one line, its dependencies."""
+    home = tmp_path_factory.mktemp("venv")
+    run(sys.executable, "-m", "venv", "--without-pip", home)
+    [site] = home.glob("lib/python*/site-packages")
+    interpreter = home / "bin" / "python"
+    options = ("--no-deps", "--no-index", "--disable-pip-version-check")
+    run(sys.executable, "-m", "pip", "--python", interpreter, "install", *options, wheel, env=clean())
+    # A plain path: what .pth files of the other folder say, an editable install above all, stays there.
+    (site / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n", encoding="utf-8")
+    return interpreter
+
+
+@pytest.fixture(scope="module")
+def server(python, tmp_path_factory):
+    """The address of the app as the command `headscope` serves it, started far from the checkout."""
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    options = {
+        "--server.headless": "true",
+        "--server.port": port,
+        "--server.address": "127.0.0.1",
+        "--browser.gatherUsageStats": "false",
+    }
+    command = [python.with_name("headscope"), *(word for option in options.items() for word in option)]
+    log = (elsewhere / "log").open("w+", encoding="utf-8")
+    with (
+        subprocess.Popen(
+            [*map(str, command)],
+            cwd=elsewhere,
+            env=clean() | {"HOME": str(elsewhere)},
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        ) as process,
+        log,
+    ):
+        try:
+            deadline = time.monotonic() + START_LIMIT
+            while not _answers(port):
+                log.seek(0)
+                assert process.poll() is None, log.read()
+                assert time.monotonic() < deadline, log.read()
+                time.sleep(0.1)
+            yield f"127.0.0.1:{port}"
+        finally:
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait(timeout=20)
+
+
+def _answers(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/_stcore/health", timeout=5) as answer:
+            return answer.read() == b"ok"
+    except (urllib.error.URLError, ConnectionError, TimeoutError):
+        return False
+
+
+def visit(server: str, page: str = "", link: str = "") -> list:
+    """Open a page as a browser does and return the elements that were sent until the script ended."""
+    elements = []
+    address = f"ws://{server}/_stcore/stream"
+    with connect(address, subprotocols=["streamlit"], max_size=None, open_timeout=20) as socket:
+        message = BackMsg()
+        message.rerun_script.page_name = page
+        message.rerun_script.query_string = link
+        socket.send(message.SerializeToString())
+        while True:
+            sent = ForwardMsg.FromString(socket.recv(timeout=60))
+            kind = sent.WhichOneof("type")
+            if kind == "delta" and sent.delta.WhichOneof("type") == "new_element":
+                elements.append(sent.delta.new_element)
+            if kind == "script_finished":
+                assert sent.script_finished == ForwardMsg.FINISHED_SUCCESSFULLY
+                return elements
+
+
+def bodies(elements: list, kind: str) -> list[str]:
+    return [getattr(e, kind).body for e in elements if e.WhichOneof("type") == kind]
+
+
+def test_one_name_becomes_importable(names):
+    assert {name.split("/")[0].split("-")[0] for name in names} == {"mha_core", "headscope"}
+    assert {name.split("/")[0] for name in names if name.startswith("headscope")} == {
+        "headscope-0.1.0.dist-info"
+    }
+
+
+def test_the_wheel_carries_the_app_whole(names):
+    tracked = [
+        file.relative_to(ROOT).as_posix()
+        for folder in ("pages", "assets")
+        for file in (ROOT / folder).rglob("*")
+        if file.is_file() and "__pycache__" not in file.parts
+    ]
+    missing = {f"{APP}/{file}" for file in ["app.py", ".streamlit/config.toml", *tracked]} - set(names)
+    assert missing == set()
+    assert f"{APP}/assets/languages/en.json" in names
+    assert f"{APP}/assets/components/head_grid.js" in names
+
+
+def test_the_wheel_carries_the_whole_package(names):
+    modules = {file.relative_to(ROOT).as_posix() for file in (ROOT / "mha_core").rglob("*.py")}
+    assert modules - set(names) == set()
+
+
+def test_nothing_else_travels(names):
+    package = {name for name in names if not name.startswith(f"{APP}/") and ".dist-info/" not in name}
+    assert {Path(name).suffix for name in package} == {".py"}
+    assert {name.removeprefix(f"{APP}/").split("/")[0] for name in names if name.startswith(f"{APP}/")} == {
+        "app.py",
+        "pages",
+        "assets",
+        ".streamlit",
+    }
+    for unwanted in ("__pycache__", ".pyc", "tests/", "secrets", ".hypothesis", ".git", ".DS_Store"):
+        assert [name for name in names if unwanted in name] == []
+
+
+def test_the_package_lies_in_the_new_environment_and_the_app_is_no_import(python, tmp_path):
+    code = """
+import importlib.util, json, mha_core, mha_core.__main__, sys
+print(json.dumps({
+    "file": mha_core.__file__,
+    "app": str(mha_core.__main__.app_file()),
+    "found": [n for n in ("pages", "app", "assets", "tests", "_app") if importlib.util.find_spec(n)],
+    "loaded": [n for n in ("streamlit", "plotly", "pandas", "transformers") if n in sys.modules],
+}))
+"""
+    told = json.loads(run(python, "-c", code, cwd=tmp_path, env=clean()))
+    home = python.parents[1]
+    assert Path(told["file"]).is_relative_to(home)
+    assert Path(told["app"]).is_relative_to(home)
+    assert Path(told["app"]).is_file()
+    assert told["found"] == []
+    assert told["loaded"] == []
+
+
+def test_a_link_to_a_page_works_as_the_first_visit_to_a_fresh_server(server):
+    # The very first request of all, before anybody has opened the home page: see streamlit.md, the
+    # trap of the folder `pages`. The frame must be there (its sentence), and so must the page's steps.
+    elements = visit(server, page="steps", link="text=a+b+c&head=2")
+    assert [e.exception.message for e in elements if e.WhichOneof("type") == "exception"] == []
+    assert [e.text_area.default for e in elements if e.WhichOneof("type") == "text_area"] != []
+    english = catalogue("en")
+    expected = [f"{i}. {english[f'steps.{step.__name__}.title']}" for i, step in enumerate(STEPS, start=1)]
+    assert [body for body in bodies(elements, "heading") if body in expected] == expected
+
+
+def test_the_home_page_shows_its_result_without_an_error(server):
+    elements = visit(server)
+    assert [e.exception.message for e in elements if e.WhichOneof("type") == "exception"] == []
+    english = catalogue("en")
+    captions = bodies(elements, "markdown")
+    for name, symbol in {"q": "Q₁", "k": "K₁", "v": "V₁", "weights": "A₁", "output": "head₁"}.items():
+        assert f"**{symbol}** {english[f'matrix.{name}']}" in captions
+    assert sum(e.WhichOneof("type") == "plotly_chart" for e in elements) == 6
+    assert sum(e.WhichOneof("type") == "bidi_component" for e in elements) >= 2
+
+
+def test_the_apps_own_settings_travel_with_it(server):
+    # .streamlit/config.toml beside the entry file: without it the default theme would be served.
+    with connect(f"ws://{server}/_stcore/stream", subprotocols=["streamlit"], max_size=None) as socket:
+        message = BackMsg()
+        message.rerun_script.query_string = ""
+        socket.send(message.SerializeToString())
+        while True:
+            sent = ForwardMsg.FromString(socket.recv(timeout=60))
+            if sent.WhichOneof("type") == "new_session":
+                break
+    assert "#205195" in str(sent.new_session)

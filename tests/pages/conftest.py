@@ -1,0 +1,80 @@
+"""What the tests of the pages share: the app opened by a link, and what can be read off its screen."""
+
+import base64
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from streamlit.proto.WidgetStates_pb2 import WidgetState
+from streamlit.testing.v1 import AppTest
+
+from pages._kit.text import catalogue
+
+ROOT = Path(__file__).parents[2]
+FRAME = "pages/frame.py"
+
+
+@pytest.fixture
+def opened():
+    """`opened("pages/…", h=8, …)`: a file of the app, run as if a link with these values had been opened."""
+
+    def open_(file: str = FRAME, **link: object) -> AppTest:
+        app = AppTest.from_file(ROOT / file, default_timeout=60)
+        for key, value in link.items():
+            app.query_params[key] = str(value)
+        app.run()
+        return app
+
+    return open_
+
+
+@pytest.fixture(scope="session")
+def english():
+    """`english("heads.title")`: a text of the catalogue, its placeholders filled in."""
+
+    def text(key: str, /, **values: object) -> str:
+        return catalogue("en")[key].format(**values)
+
+    return text
+
+
+@pytest.fixture(scope="session")
+def drawn():
+    """`drawn(app, "matrix-q")`: the numbers of a heatmap on the screen, NaN where they are hidden."""
+
+    def read(app: AppTest, key: str) -> np.ndarray:
+        z = json.loads(app.get_by_key(key).proto.spec)["data"][0]["z"]
+        if isinstance(z, dict):
+            shape = [int(size) for size in z["shape"].split(",")]
+            return np.frombuffer(base64.b64decode(z["bdata"]), z["dtype"]).reshape(shape)
+        return np.array(z, dtype=np.float32)
+
+    return read
+
+
+@pytest.fixture(scope="session")
+def said():
+    """`said(app)`: every text on the screen that is read as Markdown."""
+
+    def read(app: AppTest) -> list[str]:
+        kinds = (app.markdown, app.caption, app.header, app.subheader, app.error)
+        return [element.value for kind in kinds for element in kind] + [b.label for b in app.button]
+
+    return read
+
+
+@pytest.fixture(scope="session")
+def click():
+    """`click(app, "head_grid", 2)`: what the browser sends when a component reports a choice."""
+
+    def send(app: AppTest, key: str, picked: int) -> AppTest:
+        # AppTest has no hand for components; this is their wire format (streamlit.components.v2).
+        component = app.get_by_key(key).proto.id
+        state = WidgetState(id=f"$$STREAMLIT_INTERNAL_KEY_{component}__events")
+        state.json_trigger_value = json.dumps([{"event": "picked", "value": picked}])
+        widgets = app._tree.get_widget_states()
+        widgets.widgets.append(state)
+        return app._run(widgets)
+
+    return send

@@ -1,0 +1,391 @@
+"""The frame: its controls and the link mean the same scene, whatever is asked, and refusals can be mended."""
+
+import itertools
+import re
+
+import numpy as np
+import pytest
+
+import mha_core as mha
+from pages._kit import work
+from pages._kit.state import MAX_TOKENS, Scene
+from pages._kit.text import literal
+
+STEPS = "understand/steps.py"
+
+# Each control with a value and the arguments that the shown trace then has.
+CHANGES = {
+    "text": ("text_area", "humpty dumpty sat on", {}),
+    "h": ("number_input", 8, {}),
+    "d_model": ("number_input", 20, {}),
+    "seed": ("number_input", 7, {}),
+    "layers": ("number_input", 3, {}),
+    "mask": ("selectbox", "causal", {}),
+    "position": ("selectbox", "alibi", {}),
+    "d_k": ("number_input", 5, {}),
+    "d_v": ("number_input", 11, {}),
+    "n_kv_heads": ("number_input", 2, {}),
+    "bias": ("toggle", False, {}),
+}
+ALL = {
+    "text": "one two three four",
+    "h": 6,
+    "d_model": 30,
+    "seed": 5,
+    "layers": 3,
+    "d_k": 7,
+    "d_v": 4,
+    "n_kv_heads": 3,
+    "position": "learned",
+    "mask": "causal",
+    "bias": False,
+}
+
+
+def expected(**settings) -> mha.AttentionTrace:
+    return mha.trace(**(Scene().settings() | settings))
+
+
+def shows(app, drawn, trace, *, layer=0, head=0) -> None:
+    """The six matrices on the Heads page are those of this trace."""
+    assert not app.exception
+    recorded = trace.layers[layer]
+    kv = recorded.kv_head(head)
+    hidden = np.where(recorded.allowed(head), 0, np.nan)
+    for name, matrix in {
+        "q": recorded.q[head],
+        "k": recorded.k[kv],
+        "v": recorded.v[kv],
+        "scores": recorded.scores(head),
+        "weights": recorded.weights(head) + hidden,
+        "output": recorded.output(head),
+    }.items():
+        np.testing.assert_array_equal(drawn(app, f"matrix-{name}"), matrix, err_msg=name)
+
+
+def control(app, kind, key):
+    return getattr(app, kind)(key=key)
+
+
+def test_the_first_run_shows_a_result_without_being_asked(opened, drawn, english):
+    app = opened()
+    assert not app.exception
+    assert not app.error
+    assert not app.warning
+    shows(app, drawn, expected())
+    assert [s.value for s in app.subheader] == [
+        english("heads.all", layer=1),
+        english("heads.one_layer", head=1, layer=1),
+    ]
+
+
+def test_the_controls_start_at_the_defaults(opened):
+    app = opened()
+    shown = {
+        widget.key: widget.value
+        for kind in ("text_area", "number_input", "selectbox", "toggle")
+        for widget in getattr(app.sidebar, kind)
+    }
+    assert shown == {
+        **{name: value for name, value in vars(Scene()).items() if name != "layer"},
+        "example": None,
+    }
+
+
+@pytest.mark.parametrize("key", CHANGES)
+def test_each_control_changes_what_is_computed(opened, drawn, key):
+    kind, value, more = CHANGES[key]
+    app = opened()
+    control(app, kind, key).set_value(value).run()
+    shows(app, drawn, expected(**{key: value, **more}))
+
+
+@pytest.mark.parametrize("key", [*CHANGES, "all"])
+def test_a_link_shows_at_once_what_the_control_would(opened, drawn, key):
+    settings = ALL if key == "all" else {key: CHANGES[key][1]}
+    link = settings | ({"head": 5, "layer": 2, "token": 2} if key == "all" else {})
+    app = opened(**{name: str(value).lower() if name == "bias" else value for name, value in link.items()})
+    where = {"layer": 1, "head": 4} if key == "all" else {}
+    shows(app, drawn, expected(**settings), **where)
+    app.run()
+    shows(app, drawn, expected(**settings), **where)
+
+
+def test_a_link_sets_every_control_it_names(opened):
+    link = ALL | {"head": 5, "layer": 2, "token": 2, "bias": "false"}
+    app = opened(**link)
+    shown = {
+        widget.key: widget.value
+        for kind in ("text_area", "number_input", "selectbox", "toggle")
+        for widget in getattr(app.sidebar, kind)
+    }
+    assert shown == ALL | {"head": 5, "layer": 2, "token": 2, "example": None}
+
+
+def test_a_link_is_described_with_its_own_sizes_at_once(opened, english):
+    app = opened(d_k=7, d_v=9)
+    assert english("control.sizes", d_k=7, d_v=9) in [caption.value for caption in app.sidebar.caption]
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        {"h": "many"},
+        {"h": "-1"},
+        {"h": "100000"},
+        {"d_model": "1e9"},
+        {"seed": "-5"},
+        {"mask": "unknown"},
+        {"position": "<b>"},
+        {"head": "99"},
+        {"token": "99"},
+        {"token": "0"},
+        {"layer": "5"},
+        {"layers": "999"},
+        {"d_k": "0"},
+        {"bias": "perhaps"},
+        {"scale": "unknown"},
+        {"lang": "../../secrets"},
+        {"unknown": "x"},
+    ],
+    ids=lambda link: "=".join(*link.items()),
+)
+def test_a_link_with_a_value_that_makes_no_sense_opens_the_defaults(opened, drawn, link):
+    app = opened(**link)
+    assert not app.error
+    shows(app, drawn, expected())
+
+
+# What is merely looked at
+
+
+@pytest.mark.parametrize("head", [2, 4])
+def test_the_head_changes_what_is_looked_at(opened, drawn, head):
+    app = opened()
+    app.number_input(key="head").set_value(head).run()
+    shows(app, drawn, expected(), head=head - 1)
+
+
+def test_the_layer_can_be_chosen_where_there_are_several(opened, drawn):
+    app = opened(layers=3)
+    shows(app, drawn, expected(layers=3))
+    app.number_input(key="layer").set_value(3).run()
+    shows(app, drawn, expected(layers=3), layer=2)
+    app.number_input(key="layers").set_value(2).run()
+    assert app.number_input(key="layer").value == 2
+    shows(app, drawn, expected(layers=2), layer=1)
+    app.number_input(key="layers").set_value(1).run()
+    assert "layer" not in [widget.key for widget in app.number_input]
+    shows(app, drawn, expected())
+
+
+def test_a_head_that_is_no_longer_there_becomes_the_last(opened, drawn):
+    app = opened(h=8, head=7)
+    app.number_input(key="h").set_value(2).run()
+    assert app.number_input(key="head").value == 2
+    assert app.number_input(key="head").max == 2
+    shows(app, drawn, expected(h=2), head=1)
+
+
+def test_a_token_that_is_no_longer_there_becomes_the_last(opened):
+    app = opened(token=12)
+    app.text_area(key="text").set_value("only three words").run()
+    assert app.number_input(key="token").value == 3
+    assert "**words**" in app.markdown[0].value
+
+
+def test_what_is_looked_at_stays_when_something_else_changes(opened):
+    app = opened(h=8, head=5, token=3)
+    app.number_input(key="seed").set_value(4).run()
+    app.text_area(key="text").set_value("a b c d e").run()
+    assert [app.number_input(key=key).value for key in ("head", "token")] == [5, 3]
+
+
+# The sentence
+
+
+def test_an_example_replaces_the_sentence_and_gives_the_menu_back(opened, drawn):
+    app = opened()
+    menu = app.selectbox(key="example")
+    menu.select_index(2).run()
+    assert app.text_area(key="text").value == menu.options[2]
+    assert app.selectbox(key="example").value is None
+    shows(app, drawn, expected(text=menu.options[2]))
+
+
+def test_every_example_is_a_sentence_that_can_be_shown(opened):
+    app = opened()
+    options = app.selectbox(key="example").options
+    assert len(options) == len(set(options)) >= 2
+    for sentence in options:
+        app.text_area(key="text").set_value(sentence).run()
+        assert not app.exception
+        assert not app.error
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<s> <br> $x$ *a* [x](y)",
+        "</s> <b>bold</b> <script>alert(1)</script>",
+        ":red[x] :smile: :material/check: `code` ~~no~~ _u_ # a - b",
+        "**a** __b__ ![i](j) | t | \\ \\* & &lt; \" ' % {x} {0} %s",
+        "[MASK] [CLS] a [SEP] ##ing ▁the Ġa",
+        "小猫没有过马路，因为它太累了。",
+        "今日は天気がいいですね",
+        "لم يعبر الحيوان الشارع لأنه كان متعبا جدا",
+        "הילד הלך לבית הספר",
+        "สวัสดีครับ नमस्ते दुनिया",
+        "👩‍👩‍👧‍👦 👍🏽 e\u0301 é",
+        "a\u202eb \ufeffc \u200bd",
+        "x",
+        "a a a a a a",
+        "1 2 10 2",
+    ],
+)
+@pytest.mark.parametrize("page", ["Heads", "Steps"])
+def test_any_text_is_shown_as_it_was_typed(opened, said, text, page):
+    app = opened(text=text)
+    if page == "Steps":
+        app.switch_page(STEPS).run()
+    assert not app.exception
+    assert not app.error
+    assert app.text_area(key="text").value == text
+    # Of the marks that make text something else, our own words use none of these.
+    assert [words for words in said(app) if re.search(r"(?<!\\)(?:\\\\)*[<`$~]", words)] == []
+    labels = mha.words(text).labels
+    for words in said(app):
+        assert [x for x in labels if literal(x) != x and (f"**{x}**" in words or f"“{x}”" in words)] == []
+    if page == "Heads":
+        assert f"**{literal(labels[min(8, len(labels)) - 1])}** looks at" in app.markdown[0].value
+
+
+# Refusals
+
+
+def test_sizes_that_do_not_fit_are_refused_with_the_nearest_that_do(opened, drawn):
+    app = opened()
+    app.text_area(key="text").set_value("my own words").run()
+    app.number_input(key="d_model").set_value(30).run()
+    assert not app.exception
+    [error] = app.error
+    assert error.value == literal(
+        "d_model 30 cannot be split into 4 heads; 28 or 32 can. With d_model 30, 3 or 5 heads work."
+    )
+    assert [button.label for button in app.button] == [
+        literal(f"Use {name} {value}")
+        for name, value in (("d_model", 28), ("d_model", 32), ("h", 3), ("h", 5))
+    ]
+    assert app.text_area(key="text").value == "my own words"
+    assert not app.subheader  # nothing is shown that does not belong to what was asked
+
+    app.button[0].click().run()
+    assert not app.error
+    assert not app.button
+    assert app.number_input(key="d_model").value == 28
+    assert app.text_area(key="text").value == "my own words"
+    shows(app, drawn, expected(text="my own words", d_model=28))
+
+
+@pytest.mark.parametrize("fix", range(4))
+def test_every_offered_value_works(opened, fix):
+    app = opened(d_model=30, h=4)
+    assert len(app.button) == 4
+    app.button[fix].click().run()
+    assert not app.error
+    assert not app.exception
+
+
+def test_key_heads_that_do_not_divide_the_heads_are_refused_and_mended(opened, drawn):
+    app = opened(h=6, d_model=12, n_kv_heads=4)
+    [error] = app.error
+    assert error.value == literal("6 query heads cannot share 4 key/value heads evenly; 1, 2, 3 or 6 can.")
+    app.button[1].click().run()
+    shows(app, drawn, expected(h=6, d_model=12, n_kv_heads=2))
+
+
+def test_rotary_positions_with_an_odd_width_are_refused(opened):
+    app = opened(position="rotary", d_k=5)
+    [error] = app.error
+    assert "d\\_k must be even" in error.value
+    app.number_input(key="d_k").set_value(4).run()
+    assert not app.error
+
+
+@pytest.mark.parametrize("text", ["", "   ", "\n\t"])
+def test_a_text_without_a_word_is_refused_until_there_is_one(opened, drawn, text):
+    app = opened()
+    app.text_area(key="text").set_value(text).run()
+    assert not app.exception
+    [error] = app.error
+    assert error.value == literal("There is no text to look at; type at least one word.")
+    app.text_area(key="text").set_value("a word").run()
+    assert not app.error
+    shows(app, drawn, expected(text="a word"))
+
+
+def test_a_text_that_is_too_long_is_refused_and_shortened_on_request(opened, drawn, english):
+    text = " ".join(f"w{i}" for i in range(MAX_TOKENS + 44))
+    app = opened()
+    app.text_area(key="text").set_value(text).run()
+    [error] = app.error
+    assert error.value == literal(
+        "The text has 300 tokens and the limit is 256; remove 44 or keep the first 256."
+    )
+    [button] = app.button
+    assert button.label == literal(english("error.text"))
+    assert app.text_area(key="text").value == text
+    button.click().run()
+    short = " ".join(f"w{i}" for i in range(MAX_TOKENS))
+    assert app.text_area(key="text").value == short
+    shows(app, drawn, expected(text=short))
+
+
+def test_a_refusal_says_so_on_every_page(opened):
+    app = opened(d_model=30)
+    app.switch_page(STEPS).run()
+    assert not app.exception
+    assert len(app.error) == 1
+    app.button[0].click().run()
+    assert not app.error
+    assert len(app.subheader) == 9
+
+
+# Between the pages
+
+
+def test_the_scene_stays_when_the_page_changes(opened, drawn):
+    app = opened(text="one two three", h=8, head=6, mask="causal")
+    app.switch_page(STEPS).run()
+    assert not app.exception
+    assert [app.number_input(key=key).value for key in ("h", "head")] == [8, 6]
+    assert app.text_area(key="text").value == "one two three"
+    app.switch_page("see/heads.py").run()
+    shows(app, drawn, expected(text="one two three", h=8, mask="causal"), head=5)
+
+
+def test_the_frame_says_where_it_computes(opened):
+    assert work.device().reason in [caption.value for caption in opened().sidebar.caption]
+
+
+# What is computed once
+
+
+def test_looking_at_another_head_layer_or_token_computes_nothing_new():
+    base = work.trace(Scene(layers=2))
+    for looked_at in ({"head": 4}, {"layer": 2}, {"token": 1}):
+        assert work.trace(Scene(layers=2, **looked_at)) is base
+
+
+@pytest.mark.parametrize(("key", "value"), ALL.items())
+def test_every_setting_makes_another_trace(key, value):
+    assert work.trace(Scene(**{key: value})) is not work.trace(Scene())
+
+
+def test_settings_that_look_alike_are_told_apart():
+    scenes = [Scene(text=text, d_k=d_k) for text, d_k in itertools.product(("1", "1 1", "None"), (None, 1))]
+    assert len({id(work.trace(scene)) for scene in scenes}) == len(scenes)
+
+
+def test_a_scene_knows_what_is_computed_and_what_is_looked_at():
+    assert set(vars(Scene())) - set(Scene().settings()) == {"layer", "head", "token"}
