@@ -44,7 +44,8 @@ WATCH = """
     new PerformanceObserver(add).observe({ type: 'longtask', buffered: true });
 """
 DRAWN_BY_US = f"""
-    [...document.querySelectorAll('*')].some((e) => e.shadowRoot?.querySelectorAll('button').length === {HEADS})
+    [...document.querySelectorAll('*')]
+        .some((e) => e.shadowRoot?.querySelectorAll('button').length === {HEADS})
 """
 DRAWN_BY_PLOTLY = f"document.querySelectorAll('.heatmaplayer image').length >= {HEADS}"
 DONE = {"empty": "true", "ours": DRAWN_BY_US, "figure": DRAWN_BY_PLOTLY, "charts": DRAWN_BY_PLOTLY}
