@@ -22,7 +22,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, rule: ScoreRule = ScoreRule()) -> Te
 
     q (…, h, L, d_k), k (…, n_kv, S, d_k), v (…, n_kv, S, d_v) → (…, h, L, d_v), where h is a
     multiple of n_kv: query head i uses key/value head ``i // (h / n_kv)``, which is not copied.
-    Works in fp32, fp64, and in bf16 and fp16 with the softmax in fp32. Nothing is remembered.
+    Works in fp32, fp64, and in bf16 and fp16 with scores and softmax in fp32. Nothing is remembered.
     The rows are computed in blocks, so the L × S matrix of all heads never exists at once.
 
     Raises `MhaError` when the shapes do not fit. Source: Vaswani et al. 2017, equation 1.
@@ -48,7 +48,12 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, rule: ScoreRule) -> Tensor:
 
 
 def raw_scores(q: Tensor, k: Tensor) -> Tensor:
-    """``q kᵀ``: element [m, n] is query m · key n. (…, h, L, d_k), (…, n_kv, S, d_k) → (…, h, L, S)"""
+    """``q kᵀ``: element [m, n] is query m · key n. (…, h, L, d_k), (…, n_kv, S, d_k) → (…, h, L, S)
+
+    In fp32 for bf16 and fp16 tensors: an fp16 score can overflow before it is scaled.
+    """
+    if q.dtype in (torch.float16, torch.bfloat16):
+        q, k = q.float(), k.float()
     return _shared(q, k.mT)
 
 
@@ -73,14 +78,16 @@ def _shared(rows: Tensor, matrix: Tensor) -> Tensor:
 def _check(q: Tensor, k: Tensor, v: Tensor) -> None:
     fits = (
         min(q.dim(), k.dim(), v.dim()) >= 3
+        and q.shape[:-3] == k.shape[:-3]
         and q.shape[-1] == k.shape[-1]
-        and k.shape[-3:-1] == v.shape[-3:-1]
+        and k.shape[:-1] == v.shape[:-1]
+        and min(k.shape[-3:-1]) > 0
         and q.shape[-3] % k.shape[-3] == 0
     )
     if not fits:
         raise MhaError(
             f"q {tuple(q.shape)}, k {tuple(k.shape)} and v {tuple(v.shape)} do not fit; expected "
-            f"q (…, h, L, d_k), k (…, n_kv, S, d_k), v (…, n_kv, S, d_v) with h a multiple of n_kv."
+            f"q (…, h, L, d_k), k (…, n_kv, S, d_k), v (…, n_kv, S, d_v) with h a multiple of n_kv, S ≥ 1."
         )
 
 
@@ -157,7 +164,7 @@ class MultiHeadAttention(nn.Module):
     def project(self, x: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """Q (batch, h, L, d_k), K (batch, n_kv, S, d_k) and V (batch, n_kv, S, d_v) of an input."""
         context = x if context is None else context
-        self._check_width(x, context)
+        self._check_inputs(x, context)
         n_heads, n_kv = self.spec.n_heads, self.spec.n_kv_heads
         return (
             project_packed(x, self.q.weight.mT, self.q.bias, n_heads),
@@ -176,24 +183,22 @@ class MultiHeadAttention(nn.Module):
         biases = [None if layer.bias is None else layer.bias.detach() for layer in layers]
         return Projections(*matrices, *biases)
 
-    def _check_width(self, *inputs: Tensor) -> None:
-        for x in inputs:
-            if x.dim() != 3 or x.shape[-1] != self.spec.d_model:
+    def _check_inputs(self, x: Tensor, context: Tensor) -> None:
+        for given in (x, context):
+            if given.dim() != 3 or given.shape[::2] != (x.shape[0], self.spec.d_model):
                 raise MhaError(
-                    f"The input has shape {tuple(x.shape)}; expected (batch, tokens, {self.spec.d_model})."
+                    f"The input has shape {tuple(given.shape)}; expected (batch, tokens, {self.spec.d_model})"
+                    f"{'' if given is x else f' with batch {x.shape[0]}'}."
                 )
 
 
 def project_packed(x: Tensor, weight: Tensor, bias: Tensor | None, n_heads: int) -> Tensor:
     """One product for all heads, then a cut: (batch, L, d_model) → (batch, L, h·d_k) → (batch, h, L, d_k).
 
-    ``Q = X W + b``. The bias is added after the product and not fused into it: the fused product
-    rounds differently, and the two views of the split would differ in the last bit.
+    ``Q[m, e] = Σ_d X[m, d] · W[d, e] + b[e]``. The bias is added after the product and not fused
+    into it: the fused product rounds differently from the per-head view in the last bit.
     """
-    projected = nn.functional.linear(x, weight.mT)
-    if bias is not None:
-        projected = projected.add_(bias)
-    return projected.unflatten(-1, (n_heads, -1)).transpose(1, 2)
+    return _biased(torch.einsum("bld,de->ble", x, weight), bias).unflatten(-1, (n_heads, -1)).transpose(1, 2)
 
 
 def project_per_head(x: Tensor, weight: Tensor, bias: Tensor | None, n_heads: int) -> Tensor:
@@ -203,6 +208,8 @@ def project_per_head(x: Tensor, weight: Tensor, bias: Tensor | None, n_heads: in
     the identical tensor that `project_packed` gives.
     """
     projected = torch.einsum("bld,dhc->blhc", x, weight.unflatten(-1, (n_heads, -1)))
-    if bias is not None:
-        projected = projected + bias.unflatten(-1, (n_heads, -1))
-    return projected.transpose(1, 2)
+    return _biased(projected, None if bias is None else bias.unflatten(-1, (n_heads, -1))).transpose(1, 2)
+
+
+def _biased(product: Tensor, bias: Tensor | None) -> Tensor:
+    return product if bias is None else product.add_(bias)

@@ -28,9 +28,9 @@ def draw(shape: tuple[int, ...], *, seed: int, name: str, std: float = 1.0) -> T
     NumPy's counter-based Philox generator is used because torch's own draws differ in the last
     bits between processors with and without wide vector units.
     """
-    key = hashlib.sha256(f"{seed}\0{name}".encode()).digest()
+    key = hashlib.sha256(f"{seed}\0{name}".encode(errors="surrogatepass")).digest()
     generator = np.random.Generator(np.random.Philox(int.from_bytes(key[:16])))
-    return torch.from_numpy(generator.standard_normal(shape, np.float32)).mul_(std)
+    return torch.from_numpy(generator.standard_normal(shape, np.float32)) * std
 
 
 def word_vectors(pieces: tuple[str, ...], d_model: int, *, seed: int) -> Tensor:
@@ -38,7 +38,7 @@ def word_vectors(pieces: tuple[str, ...], d_model: int, *, seed: int) -> Tensor:
 
     Capital letters and the two ways of writing an accented letter do not make another word.
     """
-    canonical = [unicodedata.normalize("NFC", piece).casefold() for piece in pieces]
+    canonical = [unicodedata.normalize("NFD", unicodedata.normalize("NFD", p).casefold()) for p in pieces]
     table = {word: draw((d_model,), seed=seed, name=f"word {word}") for word in set(canonical)}
     return torch.stack([table[word] for word in canonical])
 
@@ -68,9 +68,9 @@ def rotate(x: Tensor) -> Tensor:
             f"Rotary positions turn pairs of dimensions, so d_k must be even; got {d_k}, "
             f"{d_k + 1 if d_k == 1 else f'{d_k - 1} or {d_k + 1}'} would work."
         )
-    angle = _angles(n_tokens, d_k).to(x.dtype).to(x.device)
+    angle = _angles(n_tokens, d_k)
+    cos, sin = (turn.to(x.dtype).to(x.device) for turn in (angle.cos(), angle.sin()))
     first, second = x.chunk(2, dim=-1)
-    cos, sin = angle.cos(), angle.sin()
     return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mha_core.attention import Attended, Projections, mix, raw_scores
+from mha_core.attention import Attended, Projections, attend, mix, raw_scores
 from mha_core.errors import MhaError
 from mha_core.rule import ScoreRule
 
@@ -49,19 +49,21 @@ class LayerTrace:
         if x is not None:
             tensors["x"] = x
         return cls(
-            MappingProxyType({name: _kept(tensor[item]) for name, tensor in tensors.items()}),
-            attended.rule.item(item).mapped(_kept),
-            Projections(*(None if matrix is None else _kept(matrix) for matrix in projections)),
+            MappingProxyType({name: _owned(tensor[item]) for name, tensor in tensors.items()}),
+            attended.rule.item(item).mapped(_shared),
+            Projections(*(None if matrix is None else _plain(matrix) for matrix in projections)),
         )
 
     def check(self, n_tokens: int) -> None:
-        """Raise `ValueError` unless the tensors fit each other and a text of so many tokens."""
-        h, length, d_k = self.tensors["q"].shape
-        n_kv, n_key, _ = self.tensors["v"].shape
-        if self.tensors["k"].shape != (n_kv, n_key, d_k) or h % n_kv or length != n_tokens:
-            raise ValueError(
-                f"{n_tokens} tokens, but " + str({n: tuple(t.shape) for n, t in self.tensors.items()})
-            )
+        """Raise `ValueError` or `RuntimeError` unless all parts fit each other and so many tokens."""
+        shapes = {name: tuple(tensor.shape) for name, tensor in self.tensors.items()}
+        if {axes[-2] for axes in shapes.values()} != {n_tokens}:
+            raise ValueError(f"{n_tokens} tokens, but {shapes}")
+        attend(self.tensors["q"][:, :1], self.tensors["k"], self.tensors["v"])
+        if self.projections.w_o is None:
+            self.output(rows=[0])
+        else:
+            self.contribution(rows=[0])
 
     # Sizes
 
@@ -224,8 +226,19 @@ class LayerTrace:
         return _array(tensor if head is None else tensor[0])
 
 
-def _kept(tensor: Tensor) -> Tensor:
+def _plain(tensor: Tensor) -> Tensor:
     return tensor.detach().to("cpu")
+
+
+def _shared(tensor: Tensor) -> Tensor:
+    """The tensor itself, so that layers can share one mask, unless it is a part of something larger."""
+    tensor = _plain(tensor)
+    return tensor if tensor.untyped_storage().nbytes() <= tensor.nbytes else tensor.clone()
+
+
+def _owned(tensor: Tensor) -> Tensor:
+    """A copy in plain order: it keeps no batch alive, and nobody else can change it."""
+    return _plain(tensor).clone(memory_format=torch.contiguous_format)
 
 
 def _array(tensor: Tensor) -> np.ndarray:

@@ -66,7 +66,8 @@ def build(mask: str | Tensor | None, n_query: int, n_key: int) -> Tensor | None:
     if size and not size.isdecimal():
         raise MhaError(f"The size of mask {mask!r} must be a whole number, as in '{name}:3'.")
     make = MASKS[name]
-    return None if make is None else make(n_query, n_key, int(size or DEFAULT_SIZE))
+    reach = min(int(size or DEFAULT_SIZE), n_query + n_key)  # more would not be a tensor's number
+    return None if make is None else make(n_query, n_key, reach)
 
 
 def combine(

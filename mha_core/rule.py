@@ -11,6 +11,7 @@ from mha_core.errors import MhaError
 
 HIDDEN = float("-inf")
 SOFTMAX = ("row", "matrix")
+LEAST, MOST = 0.001, 1_000_000  # temperatures and caps with which fp32 scores stay numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,10 +43,10 @@ class ScoreRule:
     temperature: float = 1.0
 
     def __post_init__(self):
-        if not self.temperature > 0:
-            raise MhaError(f"temperature {self.temperature} is out of range; any number above 0 works.")
-        if self.soft_cap is not None and not self.soft_cap > 0:
-            raise MhaError(f"soft_cap {self.soft_cap} is out of range; any number above 0 works.")
+        for name in ("temperature", "soft_cap"):
+            value = getattr(self, name)
+            if value is not None and not LEAST <= value <= MOST:
+                raise MhaError(f"{name} {value} is out of range; {LEAST} to {MOST:,} work.")
         if self.softmax not in SOFTMAX:
             raise MhaError(f"softmax {self.softmax!r} is unknown; 'row' or 'matrix' can be used.")
         if self.softmax == "matrix" and self.sinks is not None:
@@ -109,11 +110,8 @@ class ScoreRule:
     def logits(self, raw: Tensor, d_k: int) -> tuple[Tensor, Tensor]:
         """Scaled scores, and the same after soft cap, bias and mask; both (…, head, query, key).
 
-        The rule must have been laid out for these rows by `at`. Half precision is left behind here:
-        scores of bf16 and fp16 tensors are handled in fp32 from the scale on.
+        The rule must have been laid out for these rows by `at`.
         """
-        if raw.dtype in (torch.float16, torch.bfloat16):
-            raw = raw.float()
         scaled = raw * (d_k**-0.5 if self.scale is None else self.scale)
         masked = scaled
         if self.soft_cap is not None:

@@ -1,7 +1,8 @@
 """The shape of one attention layer, checked once so that nothing later has to."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import islice
 
 from mha_core.errors import MhaError
 
@@ -29,8 +30,9 @@ class AttentionSpec:
     bias: bool = True
 
     def __post_init__(self):
-        whole("d_model", self.d_model, 1, MAX_D_MODEL)
-        whole("h", self.n_heads, 1, MAX_HEADS)
+        shared = self.d_k is None  # d_model is shared out among the heads
+        whole("d_model", self.d_model, 1, MAX_D_MODEL, fits=lambda n: not shared or _divides(self.n_heads, n))
+        whole("h", self.n_heads, 1, MAX_HEADS, fits=lambda n: not shared or _divides(n, self.d_model))
         if self.d_k is None:
             object.__setattr__(self, "d_k", _split(self.d_model, self.n_heads))
         if self.d_v is None:
@@ -49,13 +51,17 @@ class AttentionSpec:
             )
 
 
-def whole(name: str, value: object, low: int, high: int) -> int:
-    """Return `value` if it is a whole number from `low` to `high`; raise `MhaError` naming the range."""
+def whole(name: str, value: object, low: int, high: int, *, fits: Callable = lambda n: True) -> int:
+    """Return `value` if it is a whole number from `low` to `high`; raise `MhaError` naming the range.
+
+    The fix proposed is the nearest number in the range that also `fits` what else was asked.
+    """
     if isinstance(value, bool) or not isinstance(value, int):
         raise MhaError(f"{name} must be a whole number from {low} to {high}; got {value!r}.")
     if not low <= value <= high:
-        near = low if value < low else high
-        raise MhaError(f"{name} {value} is out of range; {low} to {high} work.", fixes=({name: near},))
+        inward = range(low, high + 1) if value < low else range(high, low - 1, -1)
+        fixes = tuple({name: n} for n in islice(filter(fits, inward), 1))
+        raise MhaError(f"{name} {value} is out of range; {low} to {high} work.", fixes=fixes)
     return value
 
 
@@ -87,6 +93,11 @@ def _split(d_model: int, n_heads: int) -> int:
         f"With d_model {d_model}, {listed(heads, 'or')} {'head works' if heads == [1] else 'heads work'}.",
         fixes=tuple({"d_model": n} for n in near) + tuple({"h": n} for n in heads),
     )
+
+
+def _divides(divisor: object, number: int) -> bool:
+    """Whether it does; a divisor that is no size at all is complained about elsewhere."""
+    return not isinstance(divisor, int) or divisor < 1 or number % divisor == 0
 
 
 def _nearest_divisors(d_model: int, n_heads: int) -> list[int]:

@@ -2,12 +2,13 @@
 
 import json
 import os
-import tempfile
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
+from uuid import uuid4
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
@@ -26,6 +27,7 @@ def write(path: str | PathLike, tokens: Tokens, layers: tuple[LayerTrace, ...], 
     """Write to a temporary file beside `path` and rename it: a reader sees the old file or the new."""
     path = Path(path)
     tensors, described, stored = {}, [], {}
+    turned = set()  # matrices that lie in memory column by column, as those of nn.Linear do
     for index, layer in enumerate(layers):
         held = {
             **layer.tensors,
@@ -35,8 +37,11 @@ def write(path: str | PathLike, tokens: Tokens, layers: tuple[LayerTrace, ...], 
         names = {}
         for name, tensor in held.items():
             # Layers that share a tensor, a mask above all, share it in the file too.
-            names[name] = stored.setdefault(id(tensor), f"{index}.{name}")
-            tensors[names[name]] = tensor.contiguous()
+            names[name] = key = stored.setdefault(_place(tensor), f"{index}.{name}")
+            if tensor.dim() == 2 and not tensor.is_contiguous() and tensor.mT.is_contiguous():
+                turned.add(key)
+                tensor = tensor.mT
+            tensors[key] = tensor.clone(memory_format=torch.contiguous_format)
         described.append({"tensors": names, "rule": {field: getattr(layer.rule, field) for field in PLAIN}})
     header = {
         "version": VERSION,
@@ -44,12 +49,15 @@ def write(path: str | PathLike, tokens: Tokens, layers: tuple[LayerTrace, ...], 
         "pieces": tokens.pieces,
         "spans": tokens.spans,
         "layers": described,
+        "turned": sorted(turned),
         "source": dict(source),
     }
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-        temporary = Path(file.name)
+    temporary = path.with_name(f".{path.name}.{uuid4().hex}")
     try:
+        temporary.touch()
+        permissions = temporary.stat().st_mode  # those of any new file; safetensors would narrow them
         save_file(tensors, temporary, metadata={HEADER: json.dumps(header)})
+        temporary.chmod(permissions)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -66,7 +74,9 @@ def read(path: str | PathLike) -> tuple[Tokens, tuple[LayerTrace, ...], Mapping]
                 raise MhaError(
                     f"{path} has format version {header['version']}; this release reads version {VERSION}."
                 )
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
+            # Copied to memory of torch's own: products can round by where in memory numbers lie.
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+        tensors |= {name: tensors[name].mT for name in header["turned"]}
         pieces = tuple(header["pieces"])
         tokens = Tokens(header["text"], pieces, tuple((a, b) for a, b in header["spans"]))
         layers = tuple(_layer(part, tensors) for part in header["layers"])
@@ -79,7 +89,7 @@ def read(path: str | PathLike) -> tuple[Tokens, tuple[LayerTrace, ...], Mapping]
         raise
     except (SafetensorError, OSError) as error:
         raise MhaError(f"{path} cannot be read as a saved trace: {error}.") from None
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, IndexError) as error:
         raise MhaError(f"{path} is damaged: its header does not fit its content ({error!r}).") from None
 
 
@@ -92,3 +102,8 @@ def _layer(part: dict, tensors: dict) -> LayerTrace:
         ScoreRule(**part["rule"], **rule),
         Projections(**projections),
     )
+
+
+def _place(tensor: torch.Tensor) -> tuple:
+    """What two tensors have in common exactly when they are views of the same numbers."""
+    return tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride()

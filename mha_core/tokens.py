@@ -14,20 +14,23 @@ MAX_TOKENS = 4096
 
 # Characters of scripts that put no spaces between words: each becomes a token of its own.
 UNSPACED = r"[\p{Han}\p{Hiragana}\p{Katakana}ー\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"
-LETTER = rf"(?!{UNSPACED})[\p{{L}}\p{{M}}\p{{N}}_\u200c\u200d]"
+LETTER = rf"(?:(?!{UNSPACED})(?=[\p{{L}}\p{{N}}_])\X[\u200c\u200d]*)"
+# Nothing may end inside what is read as one character, such as a bracket with an accent on it.
+WHOLE = r"(?![\p{GCB=Extend}\p{GCB=SpacingMark}\p{GCB=ZWJ}])"
 PIECE = regex.compile(
     rf"""
-      (?={UNSPACED})\X                            # 动 物: one character, its marks kept
-    | <[^\s<>]{{1,20}}> | \[[A-Z]{{2,12}}\]       # <s> [MASK]: the special tokens of other tokenizers
-    | \p{{N}}+(?:[.,:]\p{{N}}+)+                  # 3.14  1,000  12:30
-    | (?={UNSPACED}|[\p{{L}}\p{{N}}_]){LETTER}+(?:['’\-‑]{LETTER}+)*   # didn't  l’eau  well-known
-    | ([.!?…-])\1+                                # ... !! --
-    | \X                                          # punctuation, emoji with all their joiners
+      (?={UNSPACED})\X                                        # 动 物: one character, its marks kept
+    | (?:<[^\s<>]{{1,20}}> | \[[A-Z]{{2,12}}\]){WHOLE}         # <s> [MASK]: other tokenizers' special tokens
+    | (?:(?=\p{{N}})\X)+(?:[.,:](?:(?=\p{{N}})\X)+)+          # 3.14  1,000  12:30
+    | {LETTER}+(?:['’\-‑]{LETTER}+)*                          # didn't  l’eau  well-known
+    | ([.!?…-])\1+{WHOLE}                                     # ... !! --
+    | \X                                                     # punctuation, emoji with all their joiners
     """,
     regex.VERBOSE,
 )
 # White space, control characters and the marks that only steer direction or line breaks.
-SEPARATOR = regex.compile(r"[\s\p{Cc}\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]+")
+SEPARATOR = regex.compile(r"[\s\p{Cc}\p{Bidi_Control}\u200b\u2060\ufeff]+")
+INVISIBLE = regex.compile(r"\p{Default_Ignorable_Code_Point}+")
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,8 @@ def words(text: str, *, limit: int = MAX_TOKENS) -> Tokens:
     pieces, spans = [], []
     for chunk, offset in _between_separators(text):
         for match in PIECE.finditer(chunk):
+            if INVISIBLE.fullmatch(match[0]):
+                continue  # a joiner with nothing to join
             pieces.append(match[0])
             spans.append((offset + match.start(), offset + match.end()))
     if not pieces:

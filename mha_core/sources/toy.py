@@ -80,7 +80,7 @@ def trace(
         "name": "random",
         "seed": seed,
         "position": position,
-        "mask": mask if isinstance(mask, str) else "drawn",
+        "mask": mask if isinstance(mask, str) else "full" if mask is None else "drawn",
         "device": place.name,
         "torch": torch.__version__,
     }

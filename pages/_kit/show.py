@@ -8,7 +8,6 @@ import pandas as pd
 import streamlit as st
 
 from mha_core import AttentionTrace, LayerTrace, against_torch
-from mha_core.check import TOLERANCE
 from mha_core.figures.heatmap import heatmap
 from mha_core.trace import MATRICES, OF_THE_LAYER
 from mha_core.views import Picture, long_table, picture, symbol
@@ -72,7 +71,7 @@ def looks_at(row: np.ndarray, labels: Sequence[str], *, query: int, head: int) -
 def check_badge(layer: LayerTrace) -> None:
     """Whether what is shown equals what torch computes, found out now."""
     check = against_torch(layer)
-    hint = t("check.help", tolerance=number(TOLERANCE))
+    hint = t("check.help", tolerance=number(check.tolerance))
     if check.difference is None:
         st.badge(t("check.impossible", reason=check.reason), color="gray", help=hint)
     elif check.passed:

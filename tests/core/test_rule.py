@@ -247,12 +247,6 @@ def test_hiding_narrows(normal):
     assert torch.equal(ScoreRule().hiding(other).mask, other)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-def test_half_precision_scores_become_fp32(dtype, normal):
-    scaled, masked = ScoreRule(soft_cap=2.0).logits(normal(H, QUERIES, KEYS, dtype=dtype), D_K)
-    assert (scaled.dtype, masked.dtype) == (torch.float32, torch.float32)
-
-
 # Known cases
 
 

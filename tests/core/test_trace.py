@@ -333,7 +333,7 @@ def test_a_frame_names_its_axes_and_labels_its_tokens():
     trace = mha.trace("the cat saw the dog", h=3, d_model=11, d_k=5, d_v=13)
     labels, layer = ["the\u2009₁", "cat", "saw", "the\u2009₂", "dog"], trace.layers[0]
     expected = {
-        "x": (("query", "d_model"), layer.x),
+        "x": (("token", "d_model"), layer.x),
         "q": (("query", "d_k"), layer.q[2]),
         "k": (("key", "d_k"), layer.k[2]),
         "v": (("key", "d_v"), layer.v[2]),
@@ -341,10 +341,10 @@ def test_a_frame_names_its_axes_and_labels_its_tokens():
         "scaled": (("query", "key"), layer.scaled(2)),
         "masked": (("query", "key"), layer.masked(2)),
         "weights": (("query", "key"), layer.weights(2)),
-        "output": (("query", "d_v"), layer.output(2)),
-        "concat": (("query", "h·d_v"), layer.concat()),
-        "contribution": (("query", "d_model"), layer.contribution(2)),
-        "result": (("query", "d_model"), layer.result()),
+        "output": (("token", "d_v"), layer.output(2)),
+        "concat": (("token", "h·d_v"), layer.concat()),
+        "contribution": (("token", "d_model"), layer.contribution(2)),
+        "result": (("token", "d_model"), layer.result()),
     }
     for name, ((rows, columns), values) in expected.items():
         frame = trace.frame(name, head=2)

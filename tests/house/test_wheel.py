@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -24,6 +25,8 @@ from pages._kit.text import catalogue
 ROOT = Path(__file__).parents[2]
 APP = "mha_core/_app"
 START_LIMIT = 60  # seconds until the server must answer
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="written for the paths and signals of POSIX")
 
 
 def run(*command: object, **options) -> str:
@@ -116,23 +119,27 @@ def _answers(port: int) -> bool:
         return False
 
 
-def visit(server: str, page: str = "", link: str = "") -> list:
-    """Open a page as a browser does and return the elements that were sent until the script ended."""
-    elements = []
+def messages(server: str, page: str = "", link: str = "") -> list[ForwardMsg]:
+    """Open a page as a browser does and return all that was sent until the script ended."""
+    sent = []
     address = f"ws://{server}/_stcore/stream"
     with connect(address, subprotocols=["streamlit"], max_size=None, open_timeout=20) as socket:
-        message = BackMsg()
-        message.rerun_script.page_name = page
-        message.rerun_script.query_string = link
-        socket.send(message.SerializeToString())
-        while True:
-            sent = ForwardMsg.FromString(socket.recv(timeout=60))
-            kind = sent.WhichOneof("type")
-            if kind == "delta" and sent.delta.WhichOneof("type") == "new_element":
-                elements.append(sent.delta.new_element)
-            if kind == "script_finished":
-                assert sent.script_finished == ForwardMsg.FINISHED_SUCCESSFULLY
-                return elements
+        asked = BackMsg()
+        asked.rerun_script.page_name = page
+        asked.rerun_script.query_string = link
+        socket.send(asked.SerializeToString())
+        while not sent or sent[-1].WhichOneof("type") != "script_finished":
+            sent.append(ForwardMsg.FromString(socket.recv(timeout=60)))
+    assert sent[-1].script_finished == ForwardMsg.FINISHED_SUCCESSFULLY
+    return sent
+
+
+def visit(server: str, page: str = "", link: str = "") -> list:
+    """The elements of a page; none of them may be an exception."""
+    deltas = [sent.delta for sent in messages(server, page, link) if sent.WhichOneof("type") == "delta"]
+    elements = [delta.new_element for delta in deltas if delta.WhichOneof("type") == "new_element"]
+    assert [e.exception.message for e in elements if e.WhichOneof("type") == "exception"] == []
+    return elements
 
 
 def bodies(elements: list, kind: str) -> list[str]:
@@ -140,10 +147,9 @@ def bodies(elements: list, kind: str) -> list[str]:
 
 
 def test_one_name_becomes_importable(names):
-    assert {name.split("/")[0].split("-")[0] for name in names} == {"mha_core", "headscope"}
-    assert {name.split("/")[0] for name in names if name.startswith("headscope")} == {
-        "headscope-0.1.0.dist-info"
-    }
+    top = {name.split("/")[0] for name in names}
+    [metadata] = top - {"mha_core"}
+    assert metadata.endswith(".dist-info")
 
 
 def test_the_wheel_carries_the_app_whole(names):
@@ -197,11 +203,10 @@ print(json.dumps({
 
 
 def test_a_link_to_a_page_works_as_the_first_visit_to_a_fresh_server(server):
-    # The very first request of all, before anybody has opened the home page: see streamlit.md, the
-    # trap of the folder `pages`. The frame must be there (its sentence), and so must the page's steps.
+    # The very first request of all, before anybody has opened the home page: in Streamlit's old multipage
+    # mode it would show the page alone. The frame must be there (the sentence) and so must the steps.
     elements = visit(server, page="steps", link="text=a+b+c&head=2")
-    assert [e.exception.message for e in elements if e.WhichOneof("type") == "exception"] == []
-    assert [e.text_area.default for e in elements if e.WhichOneof("type") == "text_area"] != []
+    assert "text_area" in {e.WhichOneof("type") for e in elements}
     english = catalogue("en")
     expected = [f"{i}. {english[f'steps.{step.__name__}.title']}" for i, step in enumerate(STEPS, start=1)]
     assert [body for body in bodies(elements, "heading") if body in expected] == expected
@@ -209,7 +214,6 @@ def test_a_link_to_a_page_works_as_the_first_visit_to_a_fresh_server(server):
 
 def test_the_home_page_shows_its_result_without_an_error(server):
     elements = visit(server)
-    assert [e.exception.message for e in elements if e.WhichOneof("type") == "exception"] == []
     english = catalogue("en")
     captions = bodies(elements, "markdown")
     for name, symbol in {"q": "Q₁", "k": "K₁", "v": "V₁", "weights": "A₁", "output": "head₁"}.items():
@@ -219,13 +223,7 @@ def test_the_home_page_shows_its_result_without_an_error(server):
 
 
 def test_the_apps_own_settings_travel_with_it(server):
-    # .streamlit/config.toml beside the entry file: without it the default theme would be served.
-    with connect(f"ws://{server}/_stcore/stream", subprotocols=["streamlit"], max_size=None) as socket:
-        message = BackMsg()
-        message.rerun_script.query_string = ""
-        socket.send(message.SerializeToString())
-        while True:
-            sent = ForwardMsg.FromString(socket.recv(timeout=60))
-            if sent.WhichOneof("type") == "new_session":
-                break
-    assert "#205195" in str(sent.new_session)
+    # .streamlit/config.toml lies beside the entry file; without it Streamlit's own colours would be served.
+    colour = re.search(r'primaryColor = "(#\w+)"', (ROOT / ".streamlit/config.toml").read_text("utf-8"))[1]
+    [started] = [sent.new_session for sent in messages(server) if sent.WhichOneof("type") == "new_session"]
+    assert colour in str(started)

@@ -75,7 +75,7 @@ def test_a_difference_to_torch_is_said_in_red(opened, english, monkeypatch):
 
 
 def test_what_cannot_be_compared_is_said_in_grey(opened, english, monkeypatch):
-    monkeypatch.setattr(show, "against_torch", lambda layer: mha.Check(None, "a reason"))
+    monkeypatch.setattr(show, "against_torch", lambda layer: mha.Check(None, reason="a reason"))
     [badge] = [m.value for m in opened().markdown if "badge" in m.value]
     assert badge.startswith(":gray-badge[")
     assert english("check.impossible", reason="a reason") in badge
