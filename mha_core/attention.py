@@ -174,7 +174,7 @@ class MultiHeadAttention(nn.Module):
 
     def join(self, heads: Tensor) -> Tensor:
         """``concat · W^O + b_o``: (batch, h, L, d_v) → (batch, L, d_model)."""
-        return self.o(heads.transpose(-3, -2).flatten(-2))
+        return join_heads(heads, self.o.weight.mT, self.o.bias)
 
     def projections(self) -> Projections:
         """The layer's own matrices, turned to stand as in the formula; views, not copies."""
@@ -209,6 +209,16 @@ def project_per_head(x: Tensor, weight: Tensor, bias: Tensor | None, n_heads: in
     """
     projected = torch.einsum("bld,dhc->blhc", x, weight.unflatten(-1, (n_heads, -1)))
     return _biased(projected, None if bias is None else bias.unflatten(-1, (n_heads, -1))).transpose(1, 2)
+
+
+def join_heads(heads: Tensor, w_o: Tensor, b_o: Tensor | None) -> Tensor:
+    """``concat(heads) W^O + b^O``: (…, h, L, d_v), (h·d_v, d_model) → (…, L, d_model)."""
+    return nn.functional.linear(concat_heads(heads), w_o.mT, b_o)
+
+
+def concat_heads(heads: Tensor) -> Tensor:
+    """The heads' outputs side by side: (…, h, L, d_v) → (…, L, h·d_v)."""
+    return heads.transpose(-3, -2).flatten(-2)
 
 
 def _biased(product: Tensor, bias: Tensor | None) -> Tensor:

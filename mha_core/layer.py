@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mha_core.attention import Attended, Projections, attend, mix, raw_scores
+from mha_core.attention import Attended, Projections, attend, concat_heads, join_heads, mix, raw_scores
 from mha_core.errors import MhaError
 from mha_core.rule import ScoreRule
 
@@ -156,7 +156,7 @@ class LayerTrace:
 
     def concat(self) -> np.ndarray:
         """The heads' outputs side by side. (query, h · d_v)"""
-        return _array(self._output(None, None).transpose(0, 1).flatten(1))
+        return _array(concat_heads(self._output(None, None)))
 
     def contribution(self, head: int | None = None, *, rows: Rows = None) -> np.ndarray:
         """What a head adds to the layer's output, ``head_i W_i^O``. ([head,] query, d_model)
@@ -168,10 +168,7 @@ class LayerTrace:
 
     def result(self) -> np.ndarray:
         """The layer's output ``concat W^O + b^O``. (query, d_model)"""
-        concat = self._output(None, None).transpose(0, 1).flatten(1)
-        product = concat @ self._w_o()
-        bias = self.projections.b_o
-        return _array(product if bias is None else product + bias)
+        return _array(join_heads(self._output(None, None), self._w_o(), self.projections.b_o))
 
     # How
 

@@ -65,13 +65,16 @@ def whole(name: str, value: object, low: int, high: int, *, fits: Callable = lam
     return value
 
 
-def known(kind: str, value: str, names: Iterable[str]) -> str:
-    """Return `value` if it is one of the names; raise `MhaError` listing them."""
+def known(kind: str, value: str, names: Iterable[str], *, parameter: str | None = None) -> str:
+    """Return `value` if it is one of the names; raise `MhaError` listing them.
+
+    `parameter` is what the caller calls it, where that is not the kind itself.
+    """
     names = list(names)
     if value not in names:
         raise MhaError(
             f"There is no {kind} called {value!r}; {listed(names, 'or')} can be used.",
-            fixes=tuple({kind: name} for name in names),
+            fixes=tuple({parameter or kind: name} for name in names),
         )
     return value
 

@@ -4,7 +4,7 @@ A new step is a function of a `Scene` and a line each in `STEPS` and `FORMULAS`.
 """
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -37,13 +37,18 @@ SHAPED = re.compile(r"(?P<symbol>\S+)\[(?P<rows>[^],]+), (?P<columns>[^]]+)]")
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One step: its formula in LaTeX, sizes filled in, and the matrices before and after."""
+    """One step: its formula in LaTeX, sizes filled in, and the matrices before and after.
+
+    `notes` names the sentences that hold for what happened here, "why" above all; `facts` are the
+    numbers that those sentences mention.
+    """
 
     name: str
     formula: str
     before: tuple[Picture, ...]
     after: tuple[Picture, ...]
-    facts: dict = field(default_factory=dict)  # numbers for the explaining sentence
+    notes: tuple[str, ...]
+    facts: dict
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,10 +79,14 @@ class Scene:
             "scale": f"{layer.scale:.4g}",
         }
 
-    def step(self, name: str, before: str, *after: Picture, **facts) -> Step:
-        """A step whose matrices before are named by the words of `before`."""
+    def step(self, name: str, before: str, *after: Picture, notes: dict | None = None, **facts) -> Step:
+        """A step whose matrices before are named by the words of `before`.
+
+        `notes` maps each sentence to whether it holds; without it "why" does.
+        """
         pictures = tuple(self.picture(matrix) for matrix in before.split())
-        return Step(name, formula(name, self.sizes), pictures, after, self.sizes | facts)
+        holding = tuple(note for note, holds in (notes or {"why": True}).items() if holds)
+        return Step(name, formula(name, self.sizes), pictures, after, holding, self.sizes | facts)
 
     def picture(self, name: str) -> Picture:
         return picture(self.trace, name, layer=self.layer, head=self.head)
@@ -106,8 +115,15 @@ def project(scene: Scene) -> Step:
 
 
 def split(scene: Scene) -> Step:
+    difference = split_difference(scene.recorded)
+    notes = {
+        "why": True,
+        "same": difference is not None,
+        "shared": scene.recorded.n_kv_heads < scene.recorded.n_heads,
+        "rotary": scene.trace.source.get("position") == "rotary",
+    }
     after = (scene.picture(name) for name in "qkv")
-    return scene.step("split", "", *after, difference=split_difference(scene.recorded))
+    return scene.step("split", "", *after, notes=notes, difference=difference)
 
 
 def scores(scene: Scene) -> Step:
@@ -126,15 +142,16 @@ def scale(scene: Scene) -> Step:
 def mask(scene: Scene) -> Step:
     after = scene.picture("masked")
     hidden = 0 if after.hidden is None else int(after.hidden.sum())
-    biased = scene.recorded.rule.distance_bias is not None
-    return scene.step("mask", "scaled", after, hidden=hidden, cells=after.frame.size, biased=biased)
+    notes = {"why": hidden, "none": not hidden, "biased": scene.recorded.rule.distance_bias is not None}
+    return scene.step("mask", "scaled", after, notes=notes, hidden=hidden, cells=after.frame.size)
 
 
 def softmax(scene: Scene) -> Step:
     after = scene.picture("weights")
     sums = after.frame.to_numpy().sum(axis=1)
     off = np.abs(sums[sums > 0] - 1).max(initial=0.0)
-    return scene.step("softmax", "masked", after, empty=int((sums == 0).sum()), off=off)
+    empty = int((sums == 0).sum())
+    return scene.step("softmax", "masked", after, notes={"why": True, "empty": empty}, empty=empty, off=off)
 
 
 def mix(scene: Scene) -> Step:

@@ -51,7 +51,7 @@ class AttentionTrace:
         """
         import pandas as pd  # half a second that a computation without tables should not pay
 
-        known("matrix", name, MATRICES)
+        known("matrix", name, MATRICES, parameter="name")
         if not 0 <= layer < len(self.layers):
             raise MhaError(f"This trace has layers 0 to {len(self.layers) - 1}; layer {layer} was asked for.")
         if name not in OF_THE_LAYER and head is None:

@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
+from mha_core.layer import LayerTrace
 from mha_core.trace import MATRICES, TOKEN_AXES, AttentionTrace
 
 KIND = {name: "weights" if name == "weights" else "signed" for name in MATRICES}
@@ -49,14 +50,13 @@ def picture(trace: AttentionTrace, name: str, *, layer: int, head: int) -> Pictu
         allowed = trace.layers[layer].allowed(head)
         hidden = None if allowed.all() else ~allowed
     frame = trace.frame(name, layer=layer, head=head)
-    shared = name in ("k", "v")
-    index = trace.layers[layer].kv_head(head) if shared else head
-    return Picture(name, symbol(name, index), frame, KIND[name], hidden)
+    return Picture(name, symbol(trace.layers[layer], name, head), frame, KIND[name], hidden)
 
 
-def symbol(name: str, head: int) -> str:
-    """``symbol("q", 2)`` is ``Q₃``."""
-    return SYMBOLS[name].format(str(head + 1).translate(SUBSCRIPT))
+def symbol(layer: LayerTrace, name: str, head: int) -> str:
+    """How the matrix of a head is written, ``Q₃`` for head 2; K and V go by their own head."""
+    owner = layer.kv_head(head) if name in ("k", "v") else head
+    return SYMBOLS[name].format(str(owner + 1).translate(SUBSCRIPT))
 
 
 def long_table(trace: AttentionTrace, name: str, *, layer: int, heads: Iterable[int]) -> pd.DataFrame:

@@ -11,6 +11,7 @@ from mha_core import AttentionTrace, LayerTrace, against_torch
 from mha_core.figures.heatmap import heatmap
 from mha_core.trace import MATRICES, OF_THE_LAYER
 from mha_core.views import Picture, long_table, picture, symbol
+from pages._kit import components, state
 from pages._kit.text import literal, number, t
 
 CONFIG = {
@@ -57,8 +58,12 @@ def _alt(picture: Picture) -> str:
     return t("matrix.alt", symbol=picture.symbol, what=what, rows=rows, columns=columns, low=low, high=high)
 
 
-def looks_at(row: np.ndarray, labels: Sequence[str], *, query: int, head: int) -> None:
-    """The chosen row as a sentence: whom the token looks at most, with the weights."""
+def sentence(layer: LayerTrace, labels: Sequence[str], *, head: int, query: int, limit: float) -> None:
+    """The sentence as tokens, shaded by the chosen token's row, and that row in words."""
+    row, allowed = (see(head, rows=[query])[0] for see in (layer.weights, layer.allowed))
+    components.token_strip(
+        row, allowed, labels, chosen=query, limit=limit, on_pick=lambda token: state.go(token=token + 1)
+    )
     name = literal(labels[query])
     if not row.any():
         st.markdown(t("token.looks_nowhere", head=head + 1, query=name))
@@ -89,7 +94,7 @@ def numbers(trace: AttentionTrace, *, layer: int, head: int) -> None:
         OF_ONE_HEAD,
         index=OF_ONE_HEAD.index("weights"),
         key="table",
-        format_func=lambda matrix: f"{symbol(matrix, head)}  {t(f'matrix.{matrix}')}",
+        format_func=lambda matrix: f"{symbol(trace.layers[layer], matrix, head)}  {t(f'matrix.{matrix}')}",
     )
     st.dataframe(picture(trace, name, layer=layer, head=head).frame)
     st.download_button(

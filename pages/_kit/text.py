@@ -12,6 +12,9 @@ LANGUAGES = ASSETS / "languages"
 DEFAULT = "en"
 # Everything that Markdown, its math, or Streamlit's own directives could read as more than a character.
 SPECIAL = re.compile(r"([!-/:-@\[-`{-~])")
+# What is replaced after Markdown has been read, escaped or not: dashes, arrows, addresses, icons. An
+# invisible joiner (U+2060) keeps such characters from meeting.
+REPLACED = re.compile(r"(?=[-<>=:@./~])")
 
 
 @cache
@@ -39,7 +42,7 @@ def t(key: str, /, **values: object) -> str:
 
 def literal(text: object) -> str:
     """Text for a place that reads Markdown, such that every character shows as typed."""
-    return SPECIAL.sub(r"\\\1", str(text))
+    return SPECIAL.sub(r"\\\1", REPLACED.sub("\u2060", str(text)))
 
 
 def number(value: float) -> str:

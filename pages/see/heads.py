@@ -10,18 +10,14 @@ scene = state.current()
 trace = work.trace(scene)
 layer_index, head, query = state.indices(trace, scene)
 layer, labels = trace.layers[layer_index], trace.tokens.labels
-limits = scale.limits(layer)
-row, allowed = layer.weights(head, rows=[query])[0], layer.allowed(head, rows=[query])[0]
-
-components.token_strip(
-    row, allowed, labels, chosen=query, limit=limits[head], on_pick=lambda token: state.go(token=token + 1)
-)
-show.looks_at(row, labels, query=query, head=head)
-st.caption(t("heads.random"))
-
+sentence = st.container()
 with st.container(horizontal=True, vertical_alignment="bottom", horizontal_alignment="distribute"):
     st.subheader(t("heads.all", layer=layer_index + 1), help=t("heads.all_help"))
     scale.control()
+limits = scale.limits(layer)  # after the control, which a link may have set
+with sentence:
+    show.sentence(layer, labels, head=head, query=query, limit=limits[head])
+    st.caption(t("heads.random"))
 components.head_grid(
     layer, labels, chosen=head, limits=limits, on_pick=lambda picked: state.go(head=picked + 1)
 )

@@ -13,18 +13,12 @@ layer = trace.layers[layer_index]
 limit = scale.limits(layer)[head]
 
 
-def why(step: Step) -> list[str]:
-    """The sentences that explain a step, chosen by what happened in it."""
-    facts = {k: v if isinstance(v, int | str) else number(v) for k, v in step.facts.items() if v is not None}
-    facts = {k: literal(v) for k, v in facts.items()}
-    notes = {
-        "split": {"shared": layer.n_kv_heads < layer.n_heads, "rotary": scene.position == "rotary"},
-        "mask": {"biased": step.facts.get("biased")},
-        "softmax": {"empty": step.facts.get("empty")},
-    }.get(step.name, {})
-    main = "none" if step.name == "mask" and not step.facts["hidden"] else "why"
-    keys = [main, *(note for note, holds in notes.items() if holds)]
-    return [t(f"steps.{step.name}.{key}", **facts) for key in keys]
+def sentences(step: Step) -> list[str]:
+    """What there is to say about a step, its numbers written in."""
+    known = {name: fact for name, fact in step.facts.items() if fact is not None}
+    said = {name: fact if isinstance(fact, int | str) else number(fact) for name, fact in known.items()}
+    written = {name: literal(fact) for name, fact in said.items()}
+    return [t(f"steps.{step.name}.{note}", **written) for note in step.notes]
 
 
 with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
@@ -36,7 +30,7 @@ for count, step in enumerate(steps(trace, layer=layer_index, head=head), start=1
     st.subheader(f"{count}. {t(f'steps.{step.name}.title')}", divider="gray")
     words, formula = st.columns([2, 3], vertical_alignment="center")
     with words:
-        for sentence in why(step):
+        for sentence in sentences(step):
             st.markdown(sentence)
     formula.latex(rf"\large {step.formula}")
     pictures = step.before + step.after

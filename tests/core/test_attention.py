@@ -400,7 +400,7 @@ def test_shapes_that_do_not_fit_are_named(q, k, v, normal, refused):
     error = refused(attend, normal(*q), normal(*k), normal(*v))
     assert str(error) == (
         f"q {q}, k {k} and v {v} do not fit; expected "
-        f"q (…, h, L, d_k), k (…, n_kv, S, d_k), v (…, n_kv, S, d_v) with h a multiple of n_kv."
+        f"q (…, h, L, d_k), k (…, n_kv, S, d_k), v (…, n_kv, S, d_v) with h a multiple of n_kv, S ≥ 1."
     )
 
 
@@ -414,7 +414,7 @@ def test_an_input_of_another_width_is_refused(shape, normal, refused):
     module = MultiHeadAttention(AttentionSpec(11, 3, d_k=5))
     message = f"The input has shape {shape}; expected (batch, tokens, 11)."
     assert str(refused(module, normal(*shape))) == message
-    assert str(refused(module, normal(2, 7, 11), normal(*shape))) == message
+    assert str(refused(module, normal(2, 7, 11), normal(*shape))) == f"{message[:-1]} with batch 2."
 
 
 def test_a_mask_that_does_not_fit_is_refused(normal, refused):

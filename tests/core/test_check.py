@@ -6,7 +6,7 @@ import torch
 
 import mha_core as mha
 from mha_core import check
-from mha_core.check import TOLERANCE, Check, against_torch
+from mha_core.check import Check, against_torch
 from mha_core.layer import LayerTrace
 
 REASON = "torch's function knows no soft cap, no sinks and no softmax over the matrix"
@@ -24,7 +24,7 @@ def test_rules_made_by_hand_pass_or_say_why_they_cannot(rule, make_layer):
     found = against_torch(make_layer(rule))
     beyond = rule.soft_cap is not None or rule.sinks is not None or rule.softmax == "matrix"
     if beyond:
-        assert found == Check(None, REASON)
+        assert found == Check(None, reason=REASON)
         assert not found.passed
     else:
         assert found.passed
@@ -76,14 +76,14 @@ def test_a_wrong_number_at_a_hidden_cell_is_noticed(monkeypatch):
 def test_a_layer_in_which_nothing_can_be_seen_cannot_be_compared(make_layer):
     nothing = torch.zeros(7, 7, dtype=torch.bool)
     reason = "every row is fully masked, which torch does not define"
-    assert against_torch(make_layer(mha.ScoreRule(mask=nothing))) == Check(None, reason)
+    assert against_torch(make_layer(mha.ScoreRule(mask=nothing))) == Check(None, reason=reason)
 
 
 @pytest.mark.parametrize(
-    ("difference", "passed"), [(0.0, True), (TOLERANCE, True), (1.1e-5, False), (float("nan"), False)]
+    ("difference", "passed"), [(0.0, True), (1e-5, True), (1.1e-5, False), (float("nan"), False)]
 )
 def test_passing_means_a_difference_that_rounding_explains(difference, passed):
-    assert Check(difference).passed is passed
+    assert Check(difference, tolerance=1e-5).passed is passed
 
 
 # The two views of the split

@@ -277,10 +277,10 @@ def test_a_low_temperature_sharpens_and_a_high_one_levels(normal):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"temperature": 0}, "temperature 0 is out of range; any number above 0 works."),
-        ({"temperature": -1.5}, "temperature -1.5 is out of range; any number above 0 works."),
-        ({"temperature": math.nan}, "temperature nan is out of range; any number above 0 works."),
-        ({"soft_cap": 0.0}, "soft_cap 0.0 is out of range; any number above 0 works."),
+        ({"temperature": 0}, "temperature 0 is out of range; 0.001 to 1,000,000 work."),
+        ({"temperature": -1.5}, "temperature -1.5 is out of range; 0.001 to 1,000,000 work."),
+        ({"temperature": math.nan}, "temperature nan is out of range; 0.001 to 1,000,000 work."),
+        ({"soft_cap": 0.0}, "soft_cap 0.0 is out of range; 0.001 to 1,000,000 work."),
         ({"softmax": "column"}, "softmax 'column' is unknown; 'row' or 'matrix' can be used."),
         (
             {"softmax": "matrix", "sinks": torch.zeros(3)},

@@ -33,7 +33,7 @@ def same(one, other):
                 else:
                     assert tensor.dtype == second[name].dtype
                     assert torch.equal(tensor, second[name])
-        for name in storage.PLAIN:
+        for name in ("scale", "soft_cap", "softmax", "temperature"):
             assert getattr(ours.rule, name) == getattr(theirs.rule, name)
 
 
@@ -305,6 +305,14 @@ def test_a_saved_file_replaces_the_old_one(saved):
     new.save(saved)
     same(mha.load(saved), new)
     assert [path.name for path in saved.parent.iterdir()] == [saved.name]
+
+
+def test_who_is_reading_the_old_file_reads_it_to_the_end(saved):
+    before = saved.read_bytes()
+    with saved.open("rb") as reader:
+        mha.trace("another text", h=5, d_model=15).save(saved)
+        assert reader.read() == before
+    assert saved.read_bytes() != before
 
 
 def test_a_saved_file_can_be_read_by_whoever_may_read_new_files(saved, tmp_path):

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mha_core as mha
-from mha_core import masks
+from mha_core import embed, masks
 from mha_core.attention import Projections
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -105,14 +105,32 @@ def test_the_contributions_of_the_heads_and_the_bias_sum_to_the_result(setting, 
 
 
 def test_queries_keys_and_values_are_projections_of_x(setting, trace):
-    if setting.get("position") == "rotary":
-        pytest.skip("Q and K are turned after the projection")
     for layer in trace.layers:
         for name in "qkv":
             weight, bias = (getattr(layer.projections, f"{part}_{name}") for part in "wb")
             packed = layer.x @ weight.numpy() + (0 if bias is None else bias.numpy())
-            heads = np.split(packed, getattr(layer, name).shape[0], axis=1)
-            close(getattr(layer, name), np.stack(heads), 1e-5)
+            heads = np.stack(np.split(packed, getattr(layer, name).shape[0], axis=1))
+            if name in "qk" and setting.get("position") == "rotary":
+                heads = embed.rotate(torch.from_numpy(heads))
+            close(getattr(layer, name), heads, 1e-5)
+
+
+def test_places_enter_where_their_code_says(setting, trace):
+    position, seed = setting.get("position", "sinusoidal"), setting.get("seed", 0)
+    first = trace.layers[0]
+    added = first.x - embed.word_vectors(trace.tokens.pieces, setting["d_model"], seed=seed).numpy()
+    if position == "sinusoidal":
+        close(added, embed.sinusoidal(7, setting["d_model"]))
+    elif position == "learned":
+        assert np.abs(added).min(0).max() > 0.1
+    else:
+        close(added, np.zeros_like(added), 0)
+    place = np.arange(7)
+    distance = np.abs(place[:, None] - place)
+    slopes = embed.alibi(first.n_heads, 1, 2)[:, 1].numpy()[:, None, None] if position == "alibi" else 0
+    for layer in trace.layers:
+        seen = layer.allowed()
+        close((layer.scaled() + slopes * distance)[seen], layer.masked()[seen], 1e-5)
 
 
 def test_the_result_of_a_layer_is_the_input_of_the_next(trace):

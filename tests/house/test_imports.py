@@ -33,7 +33,7 @@ TABLE = {
     "mha_core/storage.py": f"torch numpy safetensors {FLOOR_0} {FLOOR_1} {FLOOR_2}",
     "mha_core/trace.py": f"torch numpy late:pandas {FLOOR_0} {FLOOR_1} {FLOOR_2}",
     "mha_core/sources/*.py": f"torch {FLOOR_0} {FLOOR_1} {FLOOR_2} {FLOOR_3}",
-    "mha_core/views.py": "numpy pandas mha_core.trace",
+    "mha_core/views.py": "numpy pandas mha_core.layer mha_core.trace",
     "mha_core/steps.py": "numpy pandas mha_core.check mha_core.layer mha_core.trace mha_core.views",
     "mha_core/figures/*.py": "numpy pandas plotly mha_core.figures mha_core.figures.*",
     "mha_core/__init__.py": f"{FLOOR_0} {FLOOR_1} {FLOOR_2} {FLOOR_3}",

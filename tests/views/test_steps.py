@@ -285,8 +285,24 @@ def test_hidden_cells_are_counted(mask, hidden):
 
 @pytest.mark.parametrize("position", ["none", "sinusoidal", "learned", "rotary", "alibi"])
 def test_only_alibi_adds_to_the_scores(position):
-    facts = told(mha.trace("a b c", h=2, d_model=4, position=position))["mask"].facts
-    assert facts["biased"] is (position == "alibi")
+    notes = told(mha.trace("a b c", h=2, d_model=4, position=position))["mask"].notes
+    assert ("biased" in notes) is (position == "alibi")
+
+
+def test_what_is_said_is_what_happened():
+    plain = told(mha.trace("a b c", h=2, d_model=4))
+    assert [plain[name].notes for name in ("split", "mask", "softmax", "mix")] == [
+        ("why", "same"),
+        ("none",),
+        ("why",),
+        ("why",),
+    ]
+    special = told(mha.trace("a b c", h=2, d_model=4, n_kv_heads=1, position="rotary", mask=EMPTY_ROWS))
+    assert [special[name].notes for name in ("split", "mask", "softmax")] == [
+        ("why", "same", "shared", "rotary"),
+        ("why",),
+        ("why", "empty"),
+    ]
 
 
 def test_rows_that_see_nothing_are_counted_and_left_out_of_the_sums():

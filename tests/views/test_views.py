@@ -90,11 +90,12 @@ def test_what_the_mask_hides_is_hidden_after_the_mask_and_not_before(name, mask)
     ],
 )
 def test_a_matrix_is_written_as_in_the_papers(name, head, written):
-    assert symbol(name, head) == written
+    layer = mha.trace("a", h=64, d_model=64).layers[0]
+    assert symbol(layer, name, head) == written
 
 
-def test_every_matrix_has_a_symbol():
-    assert len({symbol(name, 0) for name in MATRICES}) == len(MATRICES)
+def test_every_matrix_has_a_symbol(trace):
+    assert len({symbol(trace.layers[0], name, 0) for name in MATRICES}) == len(MATRICES)
 
 
 @pytest.mark.parametrize(("head", "kv"), [(0, "₁"), (1, "₁"), (2, "₂"), (3, "₂"), (4, "₃"), (5, "₃")])
