@@ -72,7 +72,7 @@ def main() -> None:
         script = Path(folder) / "page.py"
         script.write_text(PAGE)
         server = module.Server(script)
-        browser = playwright.chromium.launch(executable_path=module.program(), args=module.QUIET)
+        browser = playwright.chromium.launch(executable_path=module.program(), args=module.OPTIONS)
         try:
             for how in DONE:
                 blocked(browser, server.address, how)  # fills the browser's cache

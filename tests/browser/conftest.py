@@ -14,7 +14,7 @@ from playwright.sync_api import sync_playwright
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-QUIET = [  # no screen, no root's sandbox, and no calls home
+OPTIONS = [  # no screen, no root's sandbox, and no calls home
     "--no-sandbox",
     "--disable-gpu",
     "--disable-quic",
@@ -28,6 +28,17 @@ IDLE = (
 )
 
 
+QUIET_FOR = """(milliseconds) => new Promise((resolve) => {
+    const over = () => { watch.disconnect(); resolve(); };
+    let timer = setTimeout(over, milliseconds);
+    const watch = new MutationObserver(() => {
+        clearTimeout(timer);
+        timer = setTimeout(over, milliseconds);
+    });
+    watch.observe(document.body, { subtree: true, childList: true, attributes: true, characterData: true });
+})"""
+
+
 @pytest.fixture(scope="session")
 def browser():
     found = program()
@@ -36,7 +47,7 @@ def browser():
             pytest.fail("CI must have Chromium; .ci/run installs it")
         pytest.skip("no Chromium or Chrome on this machine")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found, args=QUIET)
+        browser = playwright.chromium.launch(executable_path=found, args=OPTIONS)
         yield browser
         browser.close()
 
@@ -106,10 +117,10 @@ def settled():
 
 
 def settle(page) -> None:
-    """Wait until the script has run and the page stays as it is for a moment."""
-    page.wait_for_timeout(250)  # for the request of a click to leave
+    """Wait until what was asked for has been computed and nothing on the page changes any more."""
+    page.evaluate(QUIET_FOR, 500)  # the request of a click or a key leaves, and its answer begins
     page.wait_for_function(IDLE, timeout=60_000)
-    page.wait_for_timeout(250)
+    page.evaluate(QUIET_FOR, 300)
 
 
 class Server:

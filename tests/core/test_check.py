@@ -73,6 +73,22 @@ def test_a_wrong_number_at_a_hidden_cell_is_noticed(monkeypatch):
     assert not against_torch(layer).passed
 
 
+def test_large_values_do_not_hide_a_wrong_weight(make_layer, monkeypatch):
+    layer = make_layer()
+    large = {**layer.tensors, "v": layer.tensors["v"] * 10_000}
+    layer = mha.LayerTrace(large, layer.rule, layer.projections)
+    assert against_torch(layer).passed
+    true = LayerTrace.weights
+
+    def planted(self, *args, **kwargs):
+        array = true(self, *args, **kwargs).copy()
+        array[1, 4, 2] += 1e-3
+        return array
+
+    monkeypatch.setattr(LayerTrace, "weights", planted)
+    assert not against_torch(layer).passed
+
+
 def test_a_layer_in_which_nothing_can_be_seen_cannot_be_compared(make_layer):
     nothing = torch.zeros(7, 7, dtype=torch.bool)
     reason = "every row is fully masked, which torch does not define"
