@@ -14,7 +14,7 @@ from mha_core.rule import ScoreRule
 from mha_core.spec import AttentionSpec
 
 # Scores are computed for so many cells at a time that they stay in the processor's cache.
-CELLS_AT_ONCE = 1 << 20
+CELLS_AT_ONCE = 1 << 21
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, rule: ScoreRule = ScoreRule()) -> Tensor:
@@ -43,8 +43,8 @@ def attend(q: Tensor, k: Tensor, v: Tensor, rule: ScoreRule = ScoreRule()) -> Te
 
 
 def _attend(q: Tensor, k: Tensor, v: Tensor, rule: ScoreRule) -> Tensor:
-    _, masked = rule.logits(raw_scores(q, k), q.shape[-1])
-    return mix(rule.weights(masked).to(v.dtype), v)
+    scaled = raw_scores(q, k).mul_(rule.factor(q.shape[-1]))
+    return mix(rule.weights(rule.masked(scaled)).to(v.dtype), v)
 
 
 def raw_scores(q: Tensor, k: Tensor) -> Tensor:
@@ -198,7 +198,7 @@ def project_packed(x: Tensor, weight: Tensor, bias: Tensor | None, n_heads: int)
     ``Q[m, e] = Σ_d X[m, d] · W[d, e] + b[e]``. The bias is added after the product and not fused
     into it: the fused product rounds differently from the per-head view in the last bit.
     """
-    return _biased(torch.einsum("bld,de->ble", x, weight), bias).unflatten(-1, (n_heads, -1)).transpose(1, 2)
+    return _cut(nn.functional.linear(x, weight.mT), bias, n_heads)
 
 
 def project_per_head(x: Tensor, weight: Tensor, bias: Tensor | None, n_heads: int) -> Tensor:
@@ -207,8 +207,8 @@ def project_per_head(x: Tensor, weight: Tensor, bias: Tensor | None, n_heads: in
     ``Q[h, m, c] = Σ_d X[m, d] · W[d, h, c] + b[h, c]``: (batch, L, d_model) → (batch, h, L, d_k),
     the identical tensor that `project_packed` gives.
     """
-    projected = torch.einsum("bld,dhc->blhc", x, weight.unflatten(-1, (n_heads, -1)))
-    return _biased(projected, None if bias is None else bias.unflatten(-1, (n_heads, -1))).transpose(1, 2)
+    per_head = weight.unflatten(-1, (n_heads, -1))
+    return _cut(torch.tensordot(x, per_head, dims=1).flatten(-2), bias, n_heads)
 
 
 def join_heads(heads: Tensor, w_o: Tensor, b_o: Tensor | None) -> Tensor:
@@ -221,5 +221,7 @@ def concat_heads(heads: Tensor) -> Tensor:
     return heads.transpose(-3, -2).flatten(-2)
 
 
-def _biased(product: Tensor, bias: Tensor | None) -> Tensor:
-    return product if bias is None else product.add_(bias)
+def _cut(projected: Tensor, bias: Tensor | None, n_heads: int) -> Tensor:
+    if bias is not None:
+        projected = projected.add_(bias)
+    return projected.view(*projected.shape[:-1], n_heads, -1).transpose(1, 2)

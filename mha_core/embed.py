@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from mha_core.errors import MhaError
+from mha_core.spec import listed
 
 # Where each position code enters: added to X, turned into Q and K, or added to the scores.
 POSITIONS = {
@@ -64,9 +65,11 @@ def rotate(x: Tensor) -> Tensor:
     """
     *_, n_tokens, d_k = x.shape
     if d_k % 2:
+        near = [width for width in (d_k - 1, d_k + 1) if width]
         raise MhaError(
             f"Rotary positions turn pairs of dimensions, so d_k must be even; got {d_k}, "
-            f"{d_k + 1 if d_k == 1 else f'{d_k - 1} or {d_k + 1}'} would work."
+            f"{listed(near, 'or')} would work.",
+            fixes=tuple({"d_k": width} for width in near),
         )
     angle = _angles(n_tokens, d_k)
     cos, sin = (turn.to(x.dtype).to(x.device) for turn in (angle.cos(), angle.sin()))

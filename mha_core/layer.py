@@ -25,6 +25,8 @@ Rows = slice | list[int] | None
 class LayerTrace:
     """One attention layer's queries, keys, values and score rule, and every matrix they imply.
 
+    q, k, v and x are copies; `projections` are the module's own matrices, which can be large.
+
     Arrays come back read-only, in float32 (float64 for a float64 trace). ``head=None`` gives all
     heads with a leading head axis; `rows` picks queries, `keys` picks keys. Positions count from 0.
     Every method raises `MhaError` for a head that the layer does not have.
@@ -101,7 +103,7 @@ class LayerTrace:
     @property
     def scale(self) -> float:
         """What raw scores are multiplied with, ``1/√d_k`` unless the rule says otherwise."""
-        return self.d_k**-0.5 if self.rule.scale is None else self.rule.scale
+        return self.rule.factor(self.d_k)
 
     # What flowed
 

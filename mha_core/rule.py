@@ -107,12 +107,20 @@ class ScoreRule:
             table = table[..., heads, :, :]
         return table if table.shape[-2] == 1 else table[..., rows, :]
 
+    def factor(self, d_k: int) -> float:
+        """What raw scores are multiplied with: `scale`, or ``1/√d_k``."""
+        return d_k**-0.5 if self.scale is None else self.scale
+
     def logits(self, raw: Tensor, d_k: int) -> tuple[Tensor, Tensor]:
         """Scaled scores, and the same after soft cap, bias and mask; both (…, head, query, key).
 
         The rule must have been laid out for these rows by `at`.
         """
-        scaled = raw * (d_k**-0.5 if self.scale is None else self.scale)
+        scaled = raw * self.factor(d_k)
+        return scaled, self.masked(scaled)
+
+    def masked(self, scaled: Tensor) -> Tensor:
+        """Scaled scores after soft cap, bias and mask, −∞ where hidden. (…, head, query, key)"""
         masked = scaled
         if self.soft_cap is not None:
             masked = self.soft_cap * torch.tanh(masked / self.soft_cap)
@@ -120,7 +128,7 @@ class ScoreRule:
             masked = masked + self.bias
         if self.mask is not None:
             masked = masked.masked_fill(~self.mask, HIDDEN)
-        return scaled, masked
+        return masked
 
     def weights(self, masked: Tensor) -> Tensor:
         """``softmax(masked / temperature)``, rows with every key hidden at zero. (…, head, query, key)"""
@@ -140,4 +148,6 @@ class ScoreRule:
         weights = torch.softmax(masked, dim=-1)
         if empty is not None:
             weights = weights.masked_fill(empty, 0.0)
-        return weights.unflatten(-1, (-1, n_key)) if self.softmax == "matrix" else weights[..., :n_key]
+        if self.softmax == "matrix":
+            return weights.unflatten(-1, (-1, n_key))
+        return weights if self.sinks is None else weights[..., :n_key]

@@ -26,6 +26,8 @@ PLAIN = ("scale", "soft_cap", "softmax", "temperature")  # the fields of a rule 
 def write(path: str | PathLike, tokens: Tokens, layers: tuple[LayerTrace, ...], source: Mapping) -> None:
     """Write to a temporary file beside `path` and rename it: a reader sees the old file or the new."""
     path = Path(path)
+    if not path.parent.is_dir():
+        raise MhaError(f"There is no folder {path.parent} to save {path.name} in.")
     tensors, described, stored = {}, [], {}
     turned = set()  # matrices that lie in memory column by column, as those of nn.Linear do
     for index, layer in enumerate(layers):

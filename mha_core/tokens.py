@@ -14,7 +14,7 @@ MAX_TOKENS = 4096
 
 # Characters of scripts that put no spaces between words: each becomes a token of its own.
 UNSPACED = r"[\p{Han}\p{Hiragana}\p{Katakana}ー\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"
-LETTER = rf"(?:(?!{UNSPACED})(?=[\p{{L}}\p{{N}}_])\X[\u200c\u200d]*)"
+LETTER = rf"(?:(?!{UNSPACED})(?=[\p{{L}}\p{{N}}_])\X)"
 # Nothing may end inside what is read as one character, such as a bracket with an accent on it.
 WHOLE = r"(?![\p{GCB=Extend}\p{GCB=SpacingMark}\p{GCB=ZWJ}])"
 PIECE = regex.compile(

@@ -43,6 +43,14 @@ class AttentionTrace:
     layers: tuple[LayerTrace, ...]
     source: Mapping[str, object]
 
+    def __post_init__(self):
+        for layer in self.layers:
+            if not layer.n_query == layer.n_key == len(self.tokens):
+                raise MhaError(
+                    f"A trace is of one sentence that looks at itself: {len(self.tokens)} tokens cannot "
+                    f"go with {layer.n_query} queries and {layer.n_key} keys."
+                )
+
     def frame(self, name: str, *, layer: int = 0, head: int | None = None):
         """One matrix as a pandas DataFrame: token labels on its token axes, dimensions from 1 on.
 

@@ -66,7 +66,7 @@ def trace(
     x, on_device = x.unsqueeze(0).to(place.name), rule.mapped(lambda t: t.to(place.name))
 
     recorded = []
-    with torch.inference_mode():
+    with torch.no_grad():
         for index in range(layers):
             module = drawn(spec, seed=seed, layer=index).to(place.name)
             q, k, v = module.project(x)

@@ -76,7 +76,7 @@ def sentence(layer: LayerTrace, labels: Sequence[str], *, head: int, query: int,
 def check_badge(layer: LayerTrace) -> None:
     """Whether what is shown equals what torch computes, found out now."""
     check = against_torch(layer)
-    hint = t("check.help", tolerance=number(check.tolerance))
+    hint = t("check.help")
     if check.difference is None:
         st.badge(t("check.impossible", reason=check.reason), color="gray", help=hint)
     elif check.passed:

@@ -4,6 +4,7 @@ Run it with ``python tests/bench/bench_attend.py``; the last lines are one JSON 
 """
 
 import json
+import os
 import statistics
 import sys
 import time
@@ -97,7 +98,8 @@ def memory(length: int) -> dict:
 def main() -> None:
     ours, theirs = twins()
     results = []
-    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, d_model {D_MODEL}, h {HEADS}\n")
+    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, d_model {D_MODEL}, h {HEADS}")
+    print(f"load of this machine before: {os.getloadavg()[0]:.1f} of {os.cpu_count()} processors\n")
     print("forward, median of paired runs          ratio")
     print("    L     ours ms    torch ms    quarter  median  quarter    target")
     with torch.inference_mode():
