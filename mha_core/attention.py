@@ -14,7 +14,7 @@ from mha_core.rule import ScoreRule
 from mha_core.spec import AttentionSpec
 
 # Scores are computed for so many cells at a time that they stay in the processor's cache.
-CELLS_AT_ONCE = 1 << 21
+CELLS_AT_ONCE = 1 << 20
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, rule: ScoreRule = ScoreRule()) -> Tensor:
@@ -167,14 +167,14 @@ class MultiHeadAttention(nn.Module):
         self._check_inputs(x, context)
         n_heads, n_kv = self.spec.n_heads, self.spec.n_kv_heads
         return (
-            project_packed(x, self.q.weight.mT, self.q.bias, n_heads),
-            project_packed(context, self.k.weight.mT, self.k.bias, n_kv),
-            project_packed(context, self.v.weight.mT, self.v.bias, n_kv),
+            _heads(x, self.q, n_heads),
+            _heads(context, self.k, n_kv),
+            _heads(context, self.v, n_kv),
         )
 
     def join(self, heads: Tensor) -> Tensor:
         """``concat · W^O + b_o``: (batch, h, L, d_v) → (batch, L, d_model)."""
-        return join_heads(heads, self.o.weight.mT, self.o.bias)
+        return nn.functional.linear(concat_heads(heads), self.o.weight, self.o.bias)
 
     def projections(self) -> Projections:
         """The layer's own matrices, turned to stand as in the formula; views, not copies."""
@@ -219,6 +219,11 @@ def join_heads(heads: Tensor, w_o: Tensor, b_o: Tensor | None) -> Tensor:
 def concat_heads(heads: Tensor) -> Tensor:
     """The heads' outputs side by side: (…, h, L, d_v) → (…, L, h·d_v)."""
     return heads.transpose(-3, -2).flatten(-2)
+
+
+def _heads(x: Tensor, layer: nn.Linear, n_heads: int) -> Tensor:
+    """`project_packed` with a layer's own matrix, which stands (out, in)."""
+    return _cut(nn.functional.linear(x, layer.weight), layer.bias, n_heads)
 
 
 def _cut(projected: Tensor, bias: Tensor | None, n_heads: int) -> Tensor:
