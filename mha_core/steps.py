@@ -1,6 +1,6 @@
 """The nine steps from X to Z for one head, with the sizes and numbers of one trace.
 
-A new step is a function of a `Scene` and a line each in `STEPS` and `FORMULAS`.
+A new step is a function of a `HeadView` and a line each in `STEPS` and `FORMULAS`.
 """
 
 import re
@@ -52,7 +52,7 @@ class Step:
 
 
 @dataclass(frozen=True, eq=False)
-class Scene:
+class HeadView:
     """One head of one layer of a trace; heads and layers count from 0."""
 
     trace: AttentionTrace
@@ -107,69 +107,69 @@ class Scene:
 def steps(trace: AttentionTrace, *, layer: int, head: int) -> list[Step]:
     """The steps of `STEPS` in order. Raises `MhaError` for a head that is not there."""
     trace.layers[layer].checked(head)
-    return [make(Scene(trace, layer, head)) for make in STEPS]
+    return [make(HeadView(trace, layer, head)) for make in STEPS]
 
 
-def project(scene: Scene) -> Step:
-    return scene.step("project", "x", *(scene.packed(name) for name in "qkv"))
+def project(view: HeadView) -> Step:
+    return view.step("project", "x", *(view.packed(name) for name in "qkv"))
 
 
-def split(scene: Scene) -> Step:
-    difference = split_difference(scene.recorded)
+def split(view: HeadView) -> Step:
+    difference = split_difference(view.recorded)
     notes = {
         "why": True,
         "same": difference is not None,
-        "shared": scene.recorded.n_kv_heads < scene.recorded.n_heads,
-        "rotary": scene.trace.source.get("position") == "rotary",
+        "shared": view.recorded.n_kv_heads < view.recorded.n_heads,
+        "rotary": view.trace.source.get("position") == "rotary",
     }
-    after = (scene.picture(name) for name in "qkv")
-    return scene.step("split", "", *after, notes=notes, difference=difference)
+    after = (view.picture(name) for name in "qkv")
+    return view.step("split", "", *after, notes=notes, difference=difference)
 
 
-def scores(scene: Scene) -> Step:
-    made = scene.picture("scores")
+def scores(view: HeadView) -> Step:
+    made = view.picture("scores")
     largest = made.frame.stack().idxmax()
     facts = {"query": largest[0], "key": largest[1], "score": made.frame.loc[largest]}
-    return scene.step("scores", "q k", made, **facts)
+    return view.step("scores", "q k", made, **facts)
 
 
-def scale(scene: Scene) -> Step:
-    before, after = scene.picture("scores").frame, scene.picture("scaled")
+def scale(view: HeadView) -> Step:
+    before, after = view.picture("scores").frame, view.picture("scaled")
     spread = {"spread_before": before.to_numpy().std(), "spread_after": after.frame.to_numpy().std()}
-    return scene.step("scale", "scores", after, **spread)
+    return view.step("scale", "scores", after, **spread)
 
 
-def mask(scene: Scene) -> Step:
-    after = scene.picture("masked")
+def mask(view: HeadView) -> Step:
+    after = view.picture("masked")
     hidden = 0 if after.hidden is None else int(after.hidden.sum())
-    notes = {"why": hidden, "none": not hidden, "biased": scene.recorded.rule.distance_bias is not None}
-    return scene.step("mask", "scaled", after, notes=notes, hidden=hidden, cells=after.frame.size)
+    notes = {"why": hidden, "none": not hidden, "biased": view.recorded.rule.distance_bias is not None}
+    return view.step("mask", "scaled", after, notes=notes, hidden=hidden, cells=after.frame.size)
 
 
-def softmax(scene: Scene) -> Step:
-    after = scene.picture("weights")
+def softmax(view: HeadView) -> Step:
+    after = view.picture("weights")
     sums = after.frame.to_numpy().sum(axis=1)
     off = np.abs(sums[sums > 0] - 1).max(initial=0.0)
     empty = int((sums == 0).sum())
-    return scene.step("softmax", "masked", after, notes={"why": True, "empty": empty}, empty=empty, off=off)
+    return view.step("softmax", "masked", after, notes={"why": True, "empty": empty}, empty=empty, off=off)
 
 
-def mix(scene: Scene) -> Step:
-    return scene.step("mix", "weights v", scene.picture("output"))
+def mix(view: HeadView) -> Step:
+    return view.step("mix", "weights v", view.picture("output"))
 
 
-def concat(scene: Scene) -> Step:
-    d_v = scene.recorded.d_v
-    framed = (scene.head * d_v, (scene.head + 1) * d_v)
-    return scene.step("concat", "output", replace(scene.picture("concat"), framed=framed))
+def concat(view: HeadView) -> Step:
+    d_v = view.recorded.d_v
+    framed = (view.head * d_v, (view.head + 1) * d_v)
+    return view.step("concat", "output", replace(view.picture("concat"), framed=framed))
 
 
-def output(scene: Scene) -> Step:
-    layer = scene.recorded
+def output(view: HeadView) -> Step:
+    layer = view.recorded
     bias = 0.0 if layer.projections.b_o is None else layer.projections.b_o.numpy()
     gap = np.abs(layer.contribution().sum(axis=0) + bias - layer.result()).max()
-    after = (scene.picture("contribution"), scene.picture("result"))
-    return scene.step("output", "concat", *after, difference=gap)
+    after = (view.picture("contribution"), view.picture("result"))
+    return view.step("output", "concat", *after, difference=gap)
 
 
 STEPS = (project, split, scores, scale, mask, softmax, mix, concat, output)

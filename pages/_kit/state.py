@@ -12,14 +12,23 @@ import streamlit as st
 from mha_core import AttentionTrace, MhaError, words
 from mha_core.embed import POSITIONS
 from mha_core.masks import MASKS
+from mha_core.sources.toy import MAX_SEED
 from mha_core.spec import AttentionSpec
 from pages._kit.paths import ASSETS
 from pages._kit.text import literal, t
 
 MAX_TOKENS = 256
 MAX_CHARACTERS = 8000
-MAX_HEADS, MAX_D_MODEL, MAX_LAYERS = 64, 1024, 6
-MAX_SEED = 2**31 - 1
+# The largest values that the controls offer: what one page can show and one server can share.
+MOST = {
+    "h": 64,
+    "d_model": 1024,
+    "d_k": 1024,
+    "d_v": 1024,
+    "n_kv_heads": 64,
+    "layers": 6,
+    "seed": MAX_SEED,
+}
 
 
 @dataclass(frozen=True)
@@ -76,9 +85,9 @@ def controls() -> None:
         _sentence()
         left, right = st.columns(2)
         with left:
-            _number("h", 1, MAX_HEADS, help=t("control.h_help"))
+            _number("h", help=t("control.h_help"))
         with right:
-            _number("d_model", 1, MAX_D_MODEL, help=t("control.d_model_help"))
+            _number("d_model", help=t("control.d_model_help"))
         sizes, looked_at = st.empty(), st.container()
         with st.expander(t("control.advanced")):
             _advanced()
@@ -132,34 +141,29 @@ def _looked_at() -> None:
     except MhaError:
         labels = ()
     if scene.layers > 1:
-        _number("layer", 1, scene.layers)
-    _number("head", 1, scene.h)
+        _number("layer", most=scene.layers)
+    _number("head", most=scene.h)
     if labels:
-        _number("token", 1, len(labels))
+        _number("token", most=len(labels))
 
 
 def _advanced() -> None:
-    _number("layers", 1, MAX_LAYERS, help=t("control.layers_help"))
-    _number("seed", 0, MAX_SEED, help=t("control.seed_help"))
+    _number("layers", help=t("control.layers_help"))
+    _number("seed", least=0, help=t("control.seed_help"))
     _choice("mask", list(MASKS))
     _choice("position", list(POSITIONS))
-    _number("d_k", 1, MAX_D_MODEL, placeholder=t("control.auto_d_k"))
-    _number("d_v", 1, MAX_D_MODEL, placeholder=t("control.auto_d_v"))
-    _number(
-        "n_kv_heads",
-        1,
-        MAX_HEADS,
-        placeholder=t("control.auto_n_kv_heads"),
-        help=t("control.n_kv_heads_help"),
-    )
+    _number("d_k", placeholder=t("control.auto_d_k"))
+    _number("d_v", placeholder=t("control.auto_d_v"))
+    _number("n_kv_heads", placeholder=t("control.auto_n_kv_heads"), help=t("control.n_kv_heads_help"))
     st.toggle(t("control.bias"), DEFAULTS.bias, key="bias", bind="query-params")
 
 
-def _number(key: str, low: int, high: int, **options) -> None:
-    _clamp(key, high)
+def _number(key: str, *, least: int = 1, most: int | None = None, **options) -> None:
+    most = MOST[key] if most is None else most
+    _clamp(key, most)
     default = getattr(DEFAULTS, key)
-    value = None if default is None else min(default, high)
-    st.number_input(t(f"control.{key}"), low, high, value, key=key, bind="query-params", **options)
+    value = None if default is None else min(default, most)
+    st.number_input(t(f"control.{key}"), least, most, value, key=key, bind="query-params", **options)
 
 
 def _choice(key: str, options: list[str]) -> None:
@@ -179,8 +183,9 @@ def _clamp(key: str, high: int) -> None:
 def show_error(error: MhaError) -> None:
     """Say what does not fit, and offer the nearest values that do as buttons."""
     st.error(literal(error), title=t("error.title"), icon=":material/straighten:")
+    offered = [fix for fix in error.fixes if all(v <= MOST[name] for name, v in fix.items() if name in MOST)]
     with st.container(horizontal=True):
-        for index, fix in enumerate(error.fixes):
+        for index, fix in enumerate(offered):
             [(name, value)] = fix.items()
             label = t("error.text") if name == "text" else t("error.use", name=name, value=value)
             st.button(literal(label), key=f"fix_{index}", on_click=go, kwargs=fix)
