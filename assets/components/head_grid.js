@@ -41,12 +41,11 @@ export default function ({ data, parentElement, setTriggerValue }) {
   const area = header.rows * header.columns;
   grid.setAttribute("aria-label", header.title);
   grid.style.setProperty("--least", `${header.width}px`);
-  grid.replaceChildren(
-    ...header.names.map((_, head) => {
-      const element = button(header, head);
-      paint(element.firstChild, cells.subarray(head * area, (head + 1) * area), palette);
-      element.onclick = () => setTriggerValue("picked", head);
-      return element;
-    }),
-  );
+  const elements = header.names.map((_, head) => {
+    const element = button(header, head);
+    paint(element.firstChild, cells.subarray(head * area, (head + 1) * area), palette);
+    element.onclick = () => setTriggerValue("picked", head);
+    return element;
+  });
+  redraw(grid, elements);
 }

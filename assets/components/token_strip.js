@@ -24,15 +24,22 @@ function button({ tokens, weights, limit, chosen, hints }, index, colours) {
   return element;
 }
 
+// Scroll a long sentence, and nothing but the sentence, to the chosen token.
+function reveal(strip, chosen) {
+  const top = chosen.offsetTop - strip.offsetTop;
+  const beyond = top < strip.scrollTop || top + chosen.offsetHeight > strip.scrollTop + strip.clientHeight;
+  if (beyond) strip.scrollTop = top;
+}
+
 export default function ({ data, parentElement, setTriggerValue }) {
   const strip = parentElement.querySelector(".strip");
   const colours = themeColours(strip);
   strip.setAttribute("aria-label", data.title);
-  strip.replaceChildren(
-    ...data.tokens.map((_, index) => {
-      const element = button(data, index, colours);
-      element.onclick = () => setTriggerValue("picked", index);
-      return element;
-    }),
-  );
+  const elements = data.tokens.map((_, index) => {
+    const element = button(data, index, colours);
+    element.onclick = () => setTriggerValue("picked", index);
+    return element;
+  });
+  redraw(strip, elements);
+  reveal(strip, elements[data.chosen]);
 }

@@ -27,13 +27,13 @@ def _component(name: str, *, html: str | None = None, scripts: Sequence[str], st
 _grid = _component(
     "head_grid",
     html='<div class="grid" role="group"></div>',
-    scripts=("colour.js", "head_grid.js"),
+    scripts=("common.js", "head_grid.js"),
     style="head_grid.css",
 )
 _strip = _component(
     "token_strip",
     html='<div class="strip" role="group"></div>',
-    scripts=("colour.js", "token_strip.js"),
+    scripts=("common.js", "token_strip.js"),
     style="token_strip.css",
 )
 _history = _component("history", scripts=("history.js",))

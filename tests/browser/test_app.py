@@ -121,6 +121,8 @@ def test_choosing_a_head_and_a_token_with_the_keyboard(visit, app, settled):
     page.keyboard.press("Space")
     settled(page)
     assert query(page) == {"head": "2", "token": "5"}
+    focused = page.locator(".strip").evaluate("strip => strip.getRootNode().activeElement.textContent")
+    assert focused.startswith("the")  # the next key goes on from there
     assert page.get_by_text("In head 2, the").is_visible()
 
 
@@ -187,6 +189,20 @@ def test_the_value_under_the_finger_has_four_digits_and_both_words(visit, app):
     assert "<s>" in shown
     assert "hello" in shown
     assert f"{weight:.4g}" in shown
+
+
+def test_a_long_sentence_is_scrolled_to_the_chosen_token(visit, app):
+    page = visit(f"{app}/?token=200&text={quote(' '.join(f'w{i}' for i in range(1, 201)))}")
+    strip(page)
+    place = page.locator(".strip").evaluate(
+        """(strip) => {
+            const chosen = strip.querySelector("[aria-pressed=true]");
+            const [outer, inner] = [strip, chosen].map((e) => e.getBoundingClientRect());
+            return inner.top >= outer.top - 1 && inner.bottom <= outer.bottom + 1;
+        }"""
+    )
+    assert place
+    assert page.locator("[data-testid=stMain]").evaluate("main => main.scrollTop") == 0
 
 
 def test_sizes_that_do_not_fit_are_explained_and_mended_by_a_button(visit, app, settled):

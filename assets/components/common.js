@@ -1,4 +1,4 @@
-// The theme's colours in a component. This file is put in front of each component's own script.
+// What our components share. This file is put in front of each component's own script.
 
 // The colours of the sequential scale, as [r, g, b], read anew because the theme can change.
 export function themeColours(element) {
@@ -18,4 +18,11 @@ export function ink(colour) {
   const linear = colour.map((c) => (c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4));
   const luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
   return luminance > 0.179 ? "#14161b" : "#ffffff";
+}
+
+// Put new elements in place of the old ones; whoever was at the third stays at the third.
+export function redraw(container, elements) {
+  const focused = [...container.children].indexOf(container.getRootNode().activeElement);
+  container.replaceChildren(...elements);
+  container.children[focused]?.focus({ preventScroll: true });
 }
