@@ -179,6 +179,14 @@ def test_tokens_that_look_like_markup_appear_as_typed(visit, app):
     assert sorted(drawn(steps, "softmax-1-weights")["labels"]) == sorted(labels)
 
 
+def test_tokens_in_a_sentence_are_neither_links_nor_dashes_nor_bold(visit, app):
+    page = visit(f"{app}/?text={quote('<www.a.com> -- __a__ <a@b.co>')}&token=1")
+    said = page.get_by_text(re.compile("In head 1")).first.text_content().replace("\u2060", "")
+    assert said.startswith("In head 1, <www.a.com> looks at ")
+    assert {"<www.a.com>", "--", "__a__", "<a@b.co>"} <= set(re.split("[ ,]", said))
+    assert page.locator("[data-testid=stMain] p a").count() == 0
+
+
 def test_the_value_under_the_finger_has_four_digits_and_both_words(visit, app):
     page = visit(f"{app}/?text={quote('<s> hello')}&h=1&d_model=5")
     drawn(page, "matrix-weights")
