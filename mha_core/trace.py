@@ -23,9 +23,9 @@ MATRICES = {
     "scaled": ("query", "key"),
     "masked": ("query", "key"),
     "weights": ("query", "key"),
-    "output": ("token", "d_v"),
+    "output": ("query", "d_v"),
     "concat": ("token", "h·d_v"),
-    "contribution": ("token", "d_model"),
+    "contribution": ("query", "d_model"),
     "result": ("token", "d_model"),
 }
 OF_THE_LAYER = ("x", "concat", "result")

@@ -28,6 +28,7 @@ def heatmap(
     hidden_text: str = "hidden by the mask",
     limit: float | None = None,
     framed: tuple[int, int] | None = None,
+    row: int | None = None,
 ) -> go.Figure:
     """Draw a matrix; `rows` and `columns` say in words what its axes are.
 
@@ -35,7 +36,7 @@ def heatmap(
     around 0 (the largest absolute value unless given). No colour is named here: the two scales are
     those of the template in use, so that a page can change them with its theme.
     `hidden` cells are grey with a cross and have no colour of the scale. `framed` draws a frame
-    around the columns from the first to before the second.
+    around the columns from the first to before the second, `row` one around that row.
     """
     values = frame.to_numpy(dtype=np.float32)
     blank = ~np.isfinite(values) if hidden is None else hidden | ~np.isfinite(values)
@@ -63,15 +64,9 @@ def heatmap(
     if blank.any():
         _add_hidden(figure, blank, row_names, column_names, hidden_text)
     if framed is not None:
-        origin = 0 if _named(column_names) else column_names[0]
-        figure.add_shape(
-            type="rect",
-            x0=origin + framed[0] - 0.5,
-            x1=origin + framed[1] - 0.5,
-            y0=-0.5,
-            y1=len(row_names) - 0.5,
-            line={"color": FRAME_COLOUR, "width": 2},
-        )
+        _add_frame(figure, (0, len(row_names)), framed, column_names)
+    if row is not None:
+        _add_frame(figure, (row, row + 1), (0, len(column_names)), column_names)
     row_height = TALL_ROW if len(row_names) <= FEW_ROWS else LOW_ROW
     figure.update_layout(
         margin={"l": 0, "r": 0, "t": 6, "b": 0},
@@ -133,3 +128,16 @@ def _add_hidden(figure: go.Figure, blank: np.ndarray, rows: list, columns: list,
             hoverinfo="skip",
             showlegend=False,
         )
+
+
+def _add_frame(figure: go.Figure, rows: tuple[int, int], columns: tuple[int, int], names: list) -> None:
+    """A frame around the cells from the first row and column to before the second."""
+    origin = 0 if _named(names) else names[0]  # category axes count from 0, the others from their labels
+    figure.add_shape(
+        type="rect",
+        x0=origin + columns[0] - 0.5,
+        x1=origin + columns[1] - 0.5,
+        y0=rows[0] - 0.5,
+        y1=rows[1] - 0.5,
+        line={"color": FRAME_COLOUR, "width": 2},
+    )

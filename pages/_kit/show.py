@@ -24,10 +24,11 @@ OF_ONE_HEAD = [name for name in MATRICES if name not in OF_THE_LAYER]
 FORMULA_START = ("=", "+", "-", "@", "\t", "\r")
 
 
-def matrix(picture: Picture, *, key: str, limit: float, made: bool = False) -> None:
+def matrix(picture: Picture, *, key: str, limit: float, query: int, made: bool = False) -> None:
     """One matrix as a heatmap with its meaning above it; `key` keeps it in place between runs.
 
-    Weights are coloured up to `limit`; `made` says that this is what a step makes of the others.
+    Weights are coloured up to `limit`; the row of the chosen token is framed where rows are tokens
+    that look; `made` says that this is what a step makes of the others.
     """
     frame = picture.frame
     st.caption(f"{'→ ' if made else ''}**{literal(picture.symbol)}** {t(f'matrix.{picture.name}')}")
@@ -40,6 +41,7 @@ def matrix(picture: Picture, *, key: str, limit: float, made: bool = False) -> N
         hidden_text=t("matrix.hidden"),
         limit=limit if picture.kind == "weights" else None,
         framed=picture.framed,
+        row=query if frame.index.name == "query" and picture.framed is None else None,
     )
     config = CONFIG | {"toImageButtonOptions": CONFIG["toImageButtonOptions"] | {"filename": file_name(key)}}
     st.plotly_chart(figure, key=key, config=config, alt=_alt(picture))

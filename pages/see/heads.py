@@ -34,7 +34,7 @@ cells = st.grid(3 if len(labels) <= 24 else 2, min_column_width=300)
 for name in ("q", "k", "v", "scores", "weights", "output"):
     with cells.container():
         drawn = picture(trace, name, layer=layer_index, head=head)
-        show.matrix(drawn, key=f"matrix-{name}", limit=limits[head])
+        show.matrix(drawn, key=f"matrix-{name}", limit=limits[head], query=query)
 
 with st.expander(t("heads.numbers")):
     show.numbers(trace, layer=layer_index, head=head)

@@ -8,7 +8,7 @@ from pages._kit.text import literal, number, t
 
 scene = state.current()
 trace = work.trace(scene)
-layer_index, head, _ = state.indices(trace, scene)
+layer_index, head, query = state.indices(trace, scene)
 layer = trace.layers[layer_index]
 limit = scale.limits(layer)[head]
 
@@ -38,4 +38,4 @@ for count, step in enumerate(steps(trace, layer=layer_index, head=head), start=1
     for place, drawn in enumerate(pictures):
         made = place >= len(step.before) > 0
         with cells.container():
-            show.matrix(drawn, key=f"{step.name}-{place}-{drawn.name}", limit=limit, made=made)
+            show.matrix(drawn, key=f"{step.name}-{place}-{drawn.name}", limit=limit, query=query, made=made)

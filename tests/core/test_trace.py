@@ -359,9 +359,9 @@ def test_a_frame_names_its_axes_and_labels_its_tokens():
         "scaled": (("query", "key"), layer.scaled(2)),
         "masked": (("query", "key"), layer.masked(2)),
         "weights": (("query", "key"), layer.weights(2)),
-        "output": (("token", "d_v"), layer.output(2)),
+        "output": (("query", "d_v"), layer.output(2)),
         "concat": (("token", "h·d_v"), layer.concat()),
-        "contribution": (("token", "d_model"), layer.contribution(2)),
+        "contribution": (("query", "d_model"), layer.contribution(2)),
         "result": (("token", "d_model"), layer.result()),
     }
     for name, ((rows, columns), values) in expected.items():

@@ -245,6 +245,13 @@ def test_the_frame_encloses_its_columns_and_no_others(columns, first, behind):
     assert (box.y0, box.y1) == (-0.5, 3.5)
 
 
+@pytest.mark.parametrize(("columns", "left"), [(None, 0.5), (["a", "b", "c"], -0.5)])
+def test_the_row_frame_encloses_one_row_from_end_to_end(columns, left):
+    [shape] = draw(np.zeros((5, 3)), columns=columns, row=2).layout.shapes
+    assert (shape.y0, shape.y1) == (1.5, 2.5)
+    assert (shape.x0, shape.x1) == (left, left + 3)
+
+
 def test_without_a_frame_nothing_is_framed():
     assert len(draw(np.zeros((2, 2))).layout.shapes) == 0
 
