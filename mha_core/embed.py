@@ -1,6 +1,6 @@
 """Vectors for words and for positions; all drawn or computed, none trained.
 
-A new position code is a line in `POSITIONS` and the function that the line names.
+A new position code is a name in `POSITIONS`, a function here, and its use in `sources.toy`.
 """
 
 import hashlib
@@ -13,14 +13,8 @@ from torch import Tensor
 from mha_core.errors import MhaError
 from mha_core.spec import listed
 
-# Where each position code enters: added to X, turned into Q and K, or added to the scores.
-POSITIONS = {
-    "none": None,
-    "sinusoidal": "x",
-    "learned": "x",
-    "rotary": "qk",
-    "alibi": "scores",
-}
+# sinusoidal and learned are added to X, rotary turns Q and K, alibi is added to the scores.
+POSITIONS = ("none", "sinusoidal", "learned", "rotary", "alibi")
 
 
 def draw(shape: tuple[int, ...], *, seed: int, name: str, std: float = 1.0) -> Tensor:

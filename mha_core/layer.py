@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mha_core.attention import Attended, Projections, attend, concat_heads, join_heads, mix, raw_scores
+from mha_core.attention import Attended, Projections, concat_heads, join_heads, mix, raw_scores
 from mha_core.errors import MhaError
 from mha_core.rule import ScoreRule
 
@@ -46,7 +46,6 @@ class LayerTrace:
         item: int = 0,
     ) -> "LayerTrace":
         """Keep one item of a batch: the batch axis ends here, and so do the GPU and autograd."""
-
         tensors = {"q": attended.q, "k": attended.k, "v": attended.v}
         if x is not None:
             tensors["x"] = x
@@ -55,17 +54,6 @@ class LayerTrace:
             attended.rule.item(item).mapped(_shared),
             Projections(*(None if matrix is None else _plain(matrix) for matrix in projections)),
         )
-
-    def check(self, n_tokens: int) -> None:
-        """Raise `ValueError` or `RuntimeError` unless all parts fit each other and so many tokens."""
-        shapes = {name: tuple(tensor.shape) for name, tensor in self.tensors.items()}
-        if {axes[-2] for axes in shapes.values()} != {n_tokens}:
-            raise ValueError(f"{n_tokens} tokens, but {shapes}")
-        attend(self.tensors["q"][:, :1], self.tensors["k"], self.tensors["v"])
-        if self.projections.w_o is None:
-            self.output(rows=[0])
-        else:
-            self.contribution(rows=[0])
 
     # Sizes
 
@@ -150,7 +138,9 @@ class LayerTrace:
 
     def allowed(self, head: int | None = None, *, rows: Rows = None, keys: Rows = None) -> np.ndarray:
         """True where the query may look at the key. ([head,] query, key)"""
-        return self._shown(self._logits(head, rows)[1] != float("-inf"), head, keys)
+        mask = self._rule(head, rows).mask
+        shape = (*self._queries(head, rows).shape[:2], self.n_key)
+        return self._shown(torch.ones(shape, dtype=bool) if mask is None else mask.expand(shape), head, keys)
 
     def output(self, head: int | None = None, *, rows: Rows = None) -> np.ndarray:
         """Each head's output, the mixture ``weights v``. ([head,] query, d_v)"""
@@ -195,8 +185,11 @@ class LayerTrace:
         return tensor if head is None else tensor[self.kv_head(head)][None]
 
     def _raw(self, head: int | None, rows: Rows) -> Tensor:
+        return raw_scores(self._queries(head, rows), self._kv("k", head))
+
+    def _queries(self, head: int | None, rows: Rows) -> Tensor:
         q = self.tensors["q"][self._heads(head)]
-        return raw_scores(q if rows is None else q[:, rows], self._kv("k", head))
+        return q if rows is None else q[:, rows]
 
     def _rule(self, head: int | None, rows: Rows) -> ScoreRule:
         rows = slice(None) if rows is None else rows

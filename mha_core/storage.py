@@ -12,7 +12,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from mha_core.attention import Projections
+from mha_core.attention import Projections, attend
 from mha_core.errors import MhaError
 from mha_core.layer import LayerTrace
 from mha_core.rule import ScoreRule
@@ -83,7 +83,7 @@ def read(path: str | PathLike) -> tuple[Tokens, tuple[LayerTrace, ...], Mapping]
         tokens = Tokens(header["text"], pieces, tuple((a, b) for a, b in header["spans"]))
         layers = tuple(_layer(part, tensors) for part in header["layers"])
         for layer in layers:
-            layer.check(len(tokens))
+            _check(layer, len(tokens))
         return tokens, layers, MappingProxyType(header["source"])
     except FileNotFoundError:
         raise MhaError(f"There is no file {path}.") from None
@@ -104,6 +104,18 @@ def _layer(part: dict, tensors: dict) -> LayerTrace:
         ScoreRule(**part["rule"], **rule),
         Projections(**projections),
     )
+
+
+def _check(layer: LayerTrace, n_tokens: int) -> None:
+    """Raise `ValueError` or `RuntimeError` unless all parts fit each other and so many tokens."""
+    shapes = {name: tuple(tensor.shape) for name, tensor in layer.tensors.items()}
+    if {axes[-2] for axes in shapes.values()} != {n_tokens}:
+        raise ValueError(f"{n_tokens} tokens, but {shapes}")
+    attend(layer.tensors["q"][:, :1], layer.tensors["k"], layer.tensors["v"])
+    if layer.projections.w_o is None:
+        layer.output(rows=[0])
+    else:
+        layer.contribution(rows=[0])
 
 
 def _place(tensor: torch.Tensor) -> tuple:
