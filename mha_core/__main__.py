@@ -2,19 +2,13 @@
 
 import os
 import sys
-from pathlib import Path
 
-
-def app_file() -> Path:
-    """The app beside this package in a checkout, or the one that a wheel carries inside it."""
-    package = Path(__file__).resolve().parent
-    carried = package / "_app" / "app.py"
-    return carried if carried.exists() else package.parent / "app.py"
+from mha_core import bundled
 
 
 def main() -> None:
     """Become `streamlit run app.py`, with whatever options were given."""
-    command = [sys.executable, "-m", "streamlit", "run", str(app_file()), *sys.argv[1:]]
+    command = [sys.executable, "-m", "streamlit", "run", str(bundled.path("app.py")), *sys.argv[1:]]
     os.execv(sys.executable, command)
 
 

@@ -43,8 +43,13 @@ def attend(q: Tensor, k: Tensor, v: Tensor, rule: ScoreRule = ScoreRule()) -> Te
 
 
 def _attend(q: Tensor, k: Tensor, v: Tensor, rule: ScoreRule) -> Tensor:
+    return mix(attention_weights(q, k, rule).to(v.dtype), v)
+
+
+def attention_weights(q: Tensor, k: Tensor, rule: ScoreRule) -> Tensor:
+    """``softmax(rule(q kᵀ))`` for a rule laid out for these rows. → (…, h, L, S), fp32 or fp64"""
     scaled = raw_scores(q, k).mul_(rule.factor(q.shape[-1]))
-    return mix(rule.weights(rule.masked(scaled)).to(v.dtype), v)
+    return rule.weights(rule.masked(scaled))
 
 
 def raw_scores(q: Tensor, k: Tensor) -> Tensor:
@@ -138,6 +143,7 @@ class MultiHeadAttention(nn.Module):
         self,
         x: Tensor,
         context: Tensor | None = None,
+        values: Tensor | None = None,
         *,
         mask: Tensor | None = None,
         key_padding: Tensor | None = None,
@@ -145,11 +151,12 @@ class MultiHeadAttention(nn.Module):
     ) -> Attended:
         """x (batch, L, d_model), context (batch, S, d_model) or None → output (batch, L, d_model).
 
+        V is made of `values` (batch, S, d_model) where given, and of the context otherwise.
         `mask` takes every shape of `masks.combine`, `key_padding` is (batch, S); both are True
         where a query may look, and narrow the mask that `rule` may hold.
         Raises `MhaError` for a wrong width or a mask of the wrong shape.
         """
-        q, k, v = self.project(x, context)
+        q, k, v = self.project(x, context, values)
         allowed = masks.combine(
             mask,
             key_padding,
@@ -161,15 +168,18 @@ class MultiHeadAttention(nn.Module):
         rule = rule.hiding(allowed)
         return Attended(self.join(attend(q, k, v, rule)), q, k, v, rule)
 
-    def project(self, x: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    def project(
+        self, x: Tensor, context: Tensor | None = None, values: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Q (batch, h, L, d_k), K (batch, n_kv, S, d_k) and V (batch, n_kv, S, d_v) of an input."""
         context = x if context is None else context
-        self._check_inputs(x, context)
+        values = context if values is None else values
+        self._check_inputs(x, context, values)
         n_heads, n_kv = self.spec.n_heads, self.spec.n_kv_heads
         return (
             _heads(x, self.q, n_heads),
             _heads(context, self.k, n_kv),
-            _heads(context, self.v, n_kv),
+            _heads(values, self.v, n_kv),
         )
 
     def join(self, heads: Tensor) -> Tensor:
@@ -183,8 +193,8 @@ class MultiHeadAttention(nn.Module):
         biases = [None if layer.bias is None else layer.bias.detach() for layer in layers]
         return Projections(*matrices, *biases)
 
-    def _check_inputs(self, x: Tensor, context: Tensor) -> None:
-        for given in (x, context):
+    def _check_inputs(self, x: Tensor, context: Tensor, values: Tensor) -> None:
+        for given in (x, context, values):
             if given.dim() != 3 or given.shape[::2] != (x.shape[0], self.spec.d_model):
                 raise MhaError(
                     f"The input has shape {tuple(given.shape)}; expected (batch, tokens, {self.spec.d_model})"

@@ -68,11 +68,10 @@ def split_difference(layer: LayerTrace) -> float | None:
     if "x" not in layer.tensors or p.w_q is None:
         return None
     x = layer.tensors["x"][None]
+    x_v = layer.tensors["x_v"][None] if "x_v" in layer.tensors else x
     parts = (
-        (p.w_q, p.b_q, layer.n_heads),
-        (p.w_k, p.b_k, layer.n_kv_heads),
-        (p.w_v, p.b_v, layer.n_kv_heads),
+        (x, p.w_q, p.b_q, layer.n_heads),
+        (x, p.w_k, p.b_k, layer.n_kv_heads),
+        (x_v, p.w_v, p.b_v, layer.n_kv_heads),
     )
-    return max(
-        (project_packed(x, w, b, n) - project_per_head(x, w, b, n)).abs().max().item() for w, b, n in parts
-    )
+    return max((project_packed(*part) - project_per_head(*part)).abs().max().item() for part in parts)

@@ -25,14 +25,14 @@ Rows = slice | list[int] | None
 class LayerTrace:
     """One attention layer's queries, keys, values and score rule, and every matrix they imply.
 
-    q, k, v and x are copies; `projections` are the module's own matrices, which can be large.
+    q, k, v, x and x_v are copies; `projections` are the module's own matrices, which can be large.
 
     Arrays come back read-only, in float32 (float64 for a float64 trace). ``head=None`` gives all
     heads with a leading head axis; `rows` picks queries, `keys` picks keys. Positions count from 0.
     Every method raises `MhaError` for a head that the layer does not have.
     """
 
-    tensors: Mapping[str, Tensor] = field(repr=False)  # q, k, v and, where known, x
+    tensors: Mapping[str, Tensor] = field(repr=False)  # q, k, v and, where known, x, x_v
     rule: ScoreRule = field(repr=False)
     projections: Projections = field(default=Projections(), repr=False)
 
@@ -42,13 +42,13 @@ class LayerTrace:
         attended: Attended,
         *,
         x: Tensor | None = None,
+        x_v: Tensor | None = None,
         projections: Projections = Projections(),
         item: int = 0,
     ) -> "LayerTrace":
         """Keep one item of a batch: the batch axis ends here, and so do the GPU and autograd."""
         tensors = {"q": attended.q, "k": attended.k, "v": attended.v}
-        if x is not None:
-            tensors["x"] = x
+        tensors |= {name: given for name, given in (("x", x), ("x_v", x_v)) if given is not None}
         return cls(
             MappingProxyType({name: _owned(tensor[item]) for name, tensor in tensors.items()}),
             attended.rule.item(item).mapped(_shared),
@@ -114,6 +114,11 @@ class LayerTrace:
     def x(self) -> np.ndarray | None:
         """The layer's input, None where it is not known. (query, d_model)"""
         return _array(self.tensors["x"]) if "x" in self.tensors else None
+
+    @cached_property
+    def x_v(self) -> np.ndarray | None:
+        """What V is made of, None where that is x. (key, d_model)"""
+        return _array(self.tensors["x_v"]) if "x_v" in self.tensors else None
 
     # What follows from it
 

@@ -111,7 +111,11 @@ def steps(trace: AttentionTrace, *, layer: int, head: int) -> list[Step]:
 
 
 def project(view: HeadView) -> Step:
-    return view.step("project", "x", *(view.packed(name) for name in "qkv"))
+    own_values = view.recorded.x_v is not None
+    notes = {"why": True, "values": own_values}
+    before = "x x_v" if own_values else "x"
+    step = view.step("project", before, *(view.packed(name) for name in "qkv"), notes=notes)
+    return replace(step, formula=_from_embeddings(step.formula)) if own_values else step
 
 
 def split(view: HeadView) -> Step:
@@ -170,6 +174,12 @@ def output(view: HeadView) -> Step:
     gap = np.abs(layer.contribution().sum(axis=0) + bias - layer.result()).max()
     after = (view.picture("contribution"), view.picture("result"))
     return view.step("output", "concat", *after, difference=gap)
+
+
+def _from_embeddings(latex: str) -> str:
+    """The projections with V made of the words' embeddings E instead of X."""
+    head, _, values = latex.rpartition("{X}")
+    return f"{head}{{E}}{values}"
 
 
 STEPS = (project, split, scores, scale, mask, softmax, mix, concat, output)

@@ -23,8 +23,10 @@ VERSION = 1
 PLAIN = ("scale", "soft_cap", "softmax", "temperature")  # the fields of a rule that are no tensors
 
 
-def write(path: str | PathLike, tokens: Tokens, layers: tuple[LayerTrace, ...], source: Mapping) -> None:
-    """Write to a temporary file beside `path` and rename it: a reader sees the old file or the new."""
+def write(
+    path: str | PathLike, tokens: Tokens, layers: tuple[LayerTrace, ...], source: Mapping, answers: tuple
+) -> None:
+    """Write the parts of a trace to `path`, replacing an existing file in one step."""
     path = Path(path)
     if not path.parent.is_dir():
         raise MhaError(f"There is no folder {path.parent} to save {path.name} in.")
@@ -53,19 +55,25 @@ def write(path: str | PathLike, tokens: Tokens, layers: tuple[LayerTrace, ...], 
         "layers": described,
         "turned": sorted(turned),
         "source": dict(source),
+        "answers": answers,
     }
+    write_file(path, tensors, {HEADER: json.dumps(header)})
+
+
+def write_file(path: Path, tensors: dict[str, torch.Tensor], metadata: dict[str, str]) -> None:
+    """Write a safetensors file beside `path` and rename it: a reader sees the old file or the new."""
     temporary = path.with_name(f".{path.name}.{uuid4().hex}")
     try:
         temporary.touch()
         permissions = temporary.stat().st_mode  # those of any new file; safetensors would narrow them
-        save_file(tensors, temporary, metadata={HEADER: json.dumps(header)})
+        save_file(tensors, temporary, metadata=metadata)
         temporary.chmod(permissions)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
 
 
-def read(path: str | PathLike) -> tuple[Tokens, tuple[LayerTrace, ...], Mapping]:
+def read(path: str | PathLike) -> tuple[Tokens, tuple[LayerTrace, ...], Mapping, tuple]:
     """The parts of a trace, in the order that `AttentionTrace` takes them."""
     try:
         with safe_open(path, framework="pt") as file:
@@ -84,7 +92,11 @@ def read(path: str | PathLike) -> tuple[Tokens, tuple[LayerTrace, ...], Mapping]
         layers = tuple(_layer(part, tensors) for part in header["layers"])
         for layer in layers:
             _check(layer, len(tokens))
-        return tokens, layers, MappingProxyType(header["source"])
+        answers = tuple(
+            None if answer is None else tuple((str(word), float(p)) for word, p in answer)
+            for answer in header.get("answers", ())
+        )
+        return tokens, layers, MappingProxyType(header["source"]), answers
     except FileNotFoundError:
         raise MhaError(f"There is no file {path}.") from None
     except MhaError:
@@ -100,7 +112,7 @@ def _layer(part: dict, tensors: dict) -> LayerTrace:
     rule = {name.removeprefix("rule."): t for name, t in held.items() if name.startswith("rule.")}
     projections = {name: held[name] for name in Projections._fields if name in held}
     return LayerTrace(
-        MappingProxyType({name: held[name] for name in ("q", "k", "v", "x") if name in held}),
+        MappingProxyType({name: held[name] for name in ("q", "k", "v", "x", "x_v") if name in held}),
         ScoreRule(**part["rule"], **rule),
         Projections(**projections),
     )

@@ -16,6 +16,7 @@ from mha_core.tokens import Tokens
 # Each matrix by name, and the axes it has for one head (or for the layer: then `head` is not asked).
 MATRICES = {
     "x": ("token", "d_model"),
+    "x_v": ("token", "d_model"),
     "q": ("query", "d_k"),
     "k": ("key", "d_k"),
     "v": ("key", "d_v"),
@@ -28,7 +29,7 @@ MATRICES = {
     "contribution": ("query", "d_model"),
     "result": ("token", "d_model"),
 }
-OF_THE_LAYER = ("x", "concat", "result")
+OF_THE_LAYER = ("x", "x_v", "concat", "result")
 TOKEN_AXES = ("token", "query", "key")
 
 
@@ -37,11 +38,14 @@ class AttentionTrace:
     """One sentence through one or more attention layers; immutable, without batch or device.
 
     `source` tells in plain values where the numbers came from: its name, the seed, the device.
+    `answers` has, for each token that a trained model was asked about, the most probable words with
+    their probabilities, and None for the others; it is empty for a source without answers.
     """
 
     tokens: Tokens
     layers: tuple[LayerTrace, ...]
     source: Mapping[str, object]
+    answers: tuple[tuple[tuple[str, float], ...] | None, ...] = ()
 
     def __post_init__(self):
         for layer in self.layers:
@@ -50,6 +54,8 @@ class AttentionTrace:
                     f"A trace is of one sentence that looks at itself: {len(self.tokens)} tokens cannot "
                     f"go with {layer.n_query} queries and {layer.n_key} keys."
                 )
+        if self.answers and len(self.answers) != len(self.tokens):
+            raise MhaError(f"{len(self.tokens)} tokens cannot go with {len(self.answers)} answers.")
 
     def frame(self, name: str, *, layer: int = 0, head: int | None = None):
         """One matrix as a pandas DataFrame: token labels on its token axes, dimensions from 1 on.
@@ -65,6 +71,8 @@ class AttentionTrace:
         if name not in OF_THE_LAYER and head is None:
             raise MhaError(f"{name} is a matrix of one head; say which, as in head=0.")
         values = matrix(self.layers[layer], name, head)
+        if values is None and name == "x_v":
+            raise MhaError("This layer has no inputs of its own for V: they are X.")
         if values is None:
             raise MhaError("The input X of this layer is not known.")
         rows, columns = (
@@ -75,7 +83,7 @@ class AttentionTrace:
 
     def save(self, path: str | PathLike) -> None:
         """Write the trace as one safetensors file; an existing file is replaced in one step."""
-        storage.write(path, self.tokens, self.layers, self.source)
+        storage.write(path, self.tokens, self.layers, self.source, self.answers)
 
 
 def load(path: str | PathLike) -> AttentionTrace:
@@ -87,9 +95,9 @@ def load(path: str | PathLike) -> AttentionTrace:
 
 
 def matrix(layer: LayerTrace, name: str, head: int | None):
-    """The matrix of that name as an array, for one head or for the layer; None for an unknown X."""
-    if name == "x":
-        return layer.x
+    """The matrix of that name as an array, for one head or for the layer; None for an X that is not there."""
+    if name in ("x", "x_v"):
+        return getattr(layer, name)
     if name == "q":
         return layer.q[layer.checked(head)]
     if name in ("k", "v"):

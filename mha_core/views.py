@@ -17,6 +17,7 @@ KIND = {name: "weights" if name == "weights" else "signed" for name in MATRICES}
 SUBSCRIPT = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 SYMBOLS = {
     "x": "X",
+    "x_v": "E",
     "q": "Q{}",
     "k": "K{}",
     "v": "V{}",

@@ -5,18 +5,19 @@ A new source is a file here with such a function, and a line in `SOURCES`.
 
 from collections.abc import Callable
 
-from mha_core.sources import toy
+from mha_core.sources import mini, toy
 from mha_core.spec import known
 from mha_core.trace import AttentionTrace
 
-SOURCES: dict[str, Callable[..., AttentionTrace]] = {"random": toy.trace}
+SOURCES: dict[str, Callable[..., AttentionTrace]] = {"random": toy.trace, "mini": mini.trace}
 
 
 def trace(text: str, *, source: str = "random", **settings) -> AttentionTrace:
     """Send a text through multi-head attention and keep everything that flowed.
 
     ``trace("How are you?", h=4, d_model=64)``; `source` names where the weights come from, and
-    `settings` are that source's own: for "random" those of `mha_core.sources.toy.trace`.
+    `settings` are that source's own: those of `sources.toy.trace` for "random", of
+    `sources.mini.trace` for "mini", trained weights that come with the library.
 
     Raises `MhaError` for an unknown source and for settings that do not fit together.
     """

@@ -12,14 +12,16 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-FLOOR_0 = "mha_core.errors mha_core.spec mha_core.tokens mha_core.device"
+FLOOR_0 = "mha_core.bundled mha_core.errors mha_core.spec mha_core.tokens mha_core.device"
 FLOOR_1 = "mha_core.masks mha_core.embed mha_core.rule mha_core.attention"
 FLOOR_2 = "mha_core.layer mha_core.check mha_core.storage mha_core.trace"
-FLOOR_3 = "mha_core.sources mha_core.sources.*"
+TRAINING = "mha_core.training mha_core.training.*"
+FLOOR_3 = f"{TRAINING} mha_core.sources mha_core.sources.*"
 
 # What each file may import besides the standard library. `a.*` is all that lies below a;
 # `late:` allows an import inside a function only, so that loading the file does not pay for it.
 TABLE = {
+    "mha_core/bundled.py": "",
     "mha_core/errors.py": "",
     "mha_core/spec.py": FLOOR_0,
     "mha_core/tokens.py": f"regex {FLOOR_0}",
@@ -32,12 +34,13 @@ TABLE = {
     "mha_core/check.py": f"torch numpy {FLOOR_0} {FLOOR_1} {FLOOR_2}",
     "mha_core/storage.py": f"torch numpy safetensors {FLOOR_0} {FLOOR_1} {FLOOR_2}",
     "mha_core/trace.py": f"torch numpy late:pandas {FLOOR_0} {FLOOR_1} {FLOOR_2}",
-    "mha_core/sources/*.py": f"torch {FLOOR_0} {FLOOR_1} {FLOOR_2} {FLOOR_3}",
+    "mha_core/training/*.py": f"torch numpy regex safetensors {FLOOR_0} {FLOOR_1} {FLOOR_2} {TRAINING}",
+    "mha_core/sources/*.py": f"torch regex {FLOOR_0} {FLOOR_1} {FLOOR_2} {FLOOR_3}",
     "mha_core/views.py": "numpy pandas mha_core.layer mha_core.trace",
     "mha_core/steps.py": "numpy pandas mha_core.check mha_core.layer mha_core.trace mha_core.views",
     "mha_core/figures/*.py": "numpy pandas plotly mha_core.figures mha_core.figures.*",
     "mha_core/__init__.py": f"{FLOOR_0} {FLOOR_1} {FLOOR_2} {FLOOR_3}",
-    "mha_core/__main__.py": "",
+    "mha_core/__main__.py": "mha_core.bundled",
     "pages/_kit/*.py": "streamlit numpy pandas mha_core mha_core.* pages._kit pages._kit.*",
     "pages/[!_]*/*.py": "streamlit pages._kit pages._kit.*"
     " mha_core.views mha_core.steps mha_core.metrics mha_core.figures mha_core.figures.*",

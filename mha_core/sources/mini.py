@@ -1,0 +1,192 @@
+"""Small trained models that come with the library: any h and d_model in a table, a small vocabulary."""
+
+import difflib
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from types import MappingProxyType
+
+import regex
+import torch
+
+from mha_core import device as devices
+from mha_core.errors import MhaError
+from mha_core.layer import LayerTrace
+from mha_core.spec import known, listed
+from mha_core.tokens import Tokens
+from mha_core.trace import AttentionTrace
+from mha_core.training import shipped, store
+from mha_core.training.fit import Plan
+from mha_core.training.grammar import MAX_WORDS
+from mha_core.training.lexicon import HIDDEN, Lexicon, lexicon
+from mha_core.training.model import ARCHITECTURES, SmallModel
+from mha_core.training.store import Trained
+
+ANSWERS = 5  # words, the most probable first
+SUGGESTIONS = 3  # of each kind
+CHINESE = regex.compile(r"\p{Han}")
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """A word that the small language does not have, where it stands, and words to put there instead."""
+
+    word: str
+    start: int
+    end: int
+    suggestions: tuple[str, ...]
+
+
+class UnknownWords(MhaError):
+    """A text with words that the small model has never seen; `unknown` names each of them."""
+
+    def __init__(self, text: str, unknown: tuple[Unknown, ...], n_words: int):
+        self.unknown = unknown
+        names = listed([f"“{entry.word}”" for entry in unknown], "and")
+        fixes = tuple(
+            {"text": text[: entry.start] + word + text[entry.end :]}
+            for entry in unknown
+            for word in entry.suggestions
+        )
+        first = unknown[0]
+        super().__init__(
+            f"The small model knows {n_words:,} words, and not {names}. In place of “{first.word}”: "
+            f"{listed(first.suggestions, 'or')}. The source “random” takes any words.",
+            fixes=(*fixes, {"source": "random"}),
+        )
+
+
+def trace(
+    text: str,
+    *,
+    h: int = 4,
+    d_model: int = 64,
+    architecture: str = "glass-box",
+    trained: bool = True,
+    limit: int = MAX_WORDS,
+    device: str | None = None,
+) -> AttentionTrace:
+    """Trace a text through a small model that was trained on made-up sentences.
+
+    Text with Chinese characters goes to the Chinese model, any other to the English one.
+    ``trained=False`` takes the same model as it was before its first step.
+    ``[MASK]`` hides a word. `answers` of the trace says what the model takes each pronoun and each
+    hidden word to be; other rows were never trained to mean anything.
+
+    Raises `MhaError` for a model that is not shipped, for a text that is empty or longer than `limit`
+    tokens, and `UnknownWords` for words outside the vocabulary.
+    """
+    language = "zh" if CHINESE.search(text) else "en"
+    plan = find(language, architecture, h, d_model)
+    place = devices.pick(device).name
+    return follow(_loaded(shipped.name(plan), trained, place), text, limit=limit)
+
+
+def find(language: str, architecture: str, h: int, d_model: int) -> Plan:
+    """The plan of a shipped model. Raises `MhaError` that says which ones there are."""
+    known("architecture", architecture, ARCHITECTURES)
+    there = {
+        (plan.h, plan.d_model): plan
+        for plan in shipped.PLANS
+        if (plan.language, plan.architecture) == (language, architecture)
+    }
+    if (h, d_model) in there:
+        return there[h, d_model]
+    widths = sorted({width for _, width in there})
+    table = "; ".join(
+        f"d_model {width} with h {listed(sorted(n for n, w in there if w == width), 'or')}"
+        for width in widths
+    )
+    near = sorted(there, key=lambda pair: (abs(pair[1] - d_model), abs(pair[0] - h)))[:3]
+    kind = f"{architecture} model for {'Chinese' if language == 'zh' else 'English'}"
+    raise MhaError(
+        f"No {kind} with h {h} and d_model {d_model} comes with Headscope; there are {table}. "
+        f"On the page Train such a model can be trained.",
+        fixes=tuple({"h": heads, "d_model": width} for heads, width in near),
+    )
+
+
+def follow(trained: Trained, text: str, *, limit: int = MAX_WORDS) -> AttentionTrace:
+    """Trace a text through a small model, on the device where the model lies. Raises as `trace` does."""
+    words = lexicon(trained.plan.language)
+    tokens, numbers = words.cut(text, limit=min(limit, MAX_WORDS))
+    model, place = trained.model, trained.model.bias.device
+    if None in numbers:
+        raise UnknownWords(text, _unknown(model, words, tokens, numbers), len(words.vocabulary))
+    with torch.inference_mode():
+        hidden, flows = model(torch.tensor([numbers], device=place))
+        probabilities = model.logits(hidden[0]).softmax(-1).cpu()
+    layers = tuple(
+        LayerTrace.of(
+            flow.attended,
+            x=flow.x,
+            x_v=flow.values,
+            projections=layer.attention.projections(),
+        )
+        for flow, layer in zip(flows, model.layers, strict=True)
+    )
+    plan = trained.plan
+    source = {
+        "name": "mini",
+        "architecture": plan.architecture,
+        "language": plan.language,
+        "h": plan.h,
+        "d_model": plan.d_model,
+        "seed": plan.seed,
+        "step": trained.step,
+        "steps": plan.steps,
+        "device": place.type,
+        "torch": torch.__version__,
+    }
+    asked = words.pronouns | {HIDDEN}
+    answers = tuple(
+        _most_probable(row, words) if words.vocabulary[number] in asked else None
+        for row, number in zip(probabilities, numbers, strict=True)
+    )
+    return AttentionTrace(tokens, layers, MappingProxyType(source), answers)
+
+
+@lru_cache(maxsize=64)
+def _loaded(name: str, trained: bool, place: str) -> Trained:
+    plan = _plans()[name]
+    found = store.load_model(shipped.path(plan)) if trained else untrained(plan)
+    return replace(found, model=found.model.to(place))
+
+
+def untrained(plan: Plan) -> Trained:
+    """The model as the plan's training finds it, before the first step."""
+    model = SmallModel(plan.shape, len(lexicon(plan.language).vocabulary), seed=plan.seed)
+    return Trained(model.requires_grad_(False).eval(), plan, 0, {})
+
+
+def _plans() -> dict[str, Plan]:
+    return {shipped.name(plan): plan for plan in shipped.PLANS}
+
+
+def _most_probable(row: torch.Tensor, words: Lexicon) -> tuple[tuple[str, float], ...]:
+    top = row.topk(ANSWERS)
+    return tuple(
+        (words.vocabulary[i], p) for p, i in zip(top.values.tolist(), top.indices.tolist(), strict=True)
+    )
+
+
+def _unknown(model: SmallModel, words: Lexicon, tokens: Tokens, numbers: list) -> tuple[Unknown, ...]:
+    """Each unknown word with words of like spelling, and words that the model itself expects there."""
+    hidden_number = words.number[HIDDEN]
+    ids = torch.tensor([[hidden_number if n is None else n for n in numbers]])
+    with torch.inference_mode():
+        hidden, _ = model(ids.to(model.bias.device))
+        expected = model.logits(hidden[0]).cpu()
+    found = []
+    for at, (number, (start, end)) in enumerate(zip(numbers, tokens.spans, strict=True)):
+        if number is None:
+            like = difflib.get_close_matches(
+                tokens.pieces[at].casefold(), words.vocabulary[3:], SUGGESTIONS, 0.7
+            )
+            fits = [
+                words.vocabulary[i]
+                for i in expected[at].topk(SUGGESTIONS + 3).indices.tolist()
+                if i > hidden_number
+            ]
+            suggestions = dict.fromkeys([*like, *fits[:SUGGESTIONS]])
+            found.append(Unknown(tokens.pieces[at], start, end, tuple(suggestions)))
+    return tuple(found)

@@ -1,0 +1,88 @@
+"""Make the shipped weights: ``python -m mha_core.training`` trains every model that is missing.
+
+    python -m mha_core.training glass-box-en-h1-d32    # this one, even if it is there
+    python -m mha_core.training --out somewhere        # into another folder
+
+A training can be stopped at any time and goes on from its last checkpoint.
+"""
+
+import argparse
+import json
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from mha_core import bundled
+from mha_core.training import shipped, store
+from mha_core.training.fit import Plan, Run
+from mha_core.training.lexicon import lexicon
+from mha_core.training.measure import scores
+
+EVERY = 500  # steps from one checkpoint to the next
+
+
+def main(arguments: list[str] | None = None) -> None:
+    plans = {shipped.name(plan): plan for plan in shipped.PLANS}
+    parser = argparse.ArgumentParser(prog="python -m mha_core.training", description="Train small models.")
+    parser.add_argument("names", nargs="*", metavar="name", help=f"one of {', '.join(plans)}")
+    parser.add_argument("--out", type=Path, default=bundled.path(*shipped.FOLDER), help="folder to write to")
+    parser.add_argument("--threads", type=int, default=1)
+    asked = parser.parse_args(arguments)
+    if unknown := set(asked.names) - set(plans):
+        parser.error(f"no such model: {', '.join(sorted(unknown))}")
+    asked.out.mkdir(parents=True, exist_ok=True)
+    torch.set_num_threads(asked.threads)
+    for name in asked.names or plans:
+        if asked.names or not (asked.out / f"{name}.safetensors").exists():
+            train(name, plans[name], asked.out)
+
+
+def train(name: str, plan: Plan, folder: Path) -> None:
+    """Train one model, or go on where it was left, and write its weights and its manifest entry."""
+    checkpoint = folder / f"{name}.checkpoint"
+    run = store.load_run(checkpoint) if checkpoint.exists() else Run(plan)
+    if run.plan != plan:
+        run = Run(plan)  # the checkpoint is of an older plan
+    started, first = time.process_time(), run.step
+    while not run.finished:
+        loss = run.advance(EVERY)
+        store.save_run(checkpoint, run)
+        print(f"{name}  step {run.step:,} of {plan.steps:,}  loss {loss:.3f}", file=sys.stderr, flush=True)
+    seconds = time.process_time() - started
+    measured = asdict(scores(run.model, plan.language))
+    report = {
+        "plan": asdict(plan),
+        "vocabulary": lexicon(plan.language).digest,
+        "parameters": sum(p.numel() for p in run.model.parameters()),
+        "objective": "the noun at pronouns (share of the loss: plan.share), and hidden words",
+        "scores": rounded(measured),
+        "cpu_seconds": round(seconds) if first == 0 else None,
+        "made_by": "python -m mha_core.training " + name,
+        "versions": {"torch": torch.__version__, "numpy": np.__version__},
+    }
+    store.save_model(folder / f"{name}.safetensors", store.Trained(run.model, plan, run.step, report))
+    file = folder / shipped.MANIFEST
+    known = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    text = json.dumps(dict(sorted((known | {name: report}).items())), indent=1)
+    temporary = file.with_suffix(".new")
+    temporary.write_text(text + "\n", encoding="utf-8")
+    temporary.replace(file)
+    checkpoint.unlink(missing_ok=True)
+    print(f"{name}  {json.dumps(report['scores'])}", flush=True)
+
+
+def rounded(measured: dict) -> dict:
+    def short(value):
+        if isinstance(value, tuple):
+            return [short(item) for item in value]
+        return round(value, 4) if isinstance(value, float) else value
+
+    return {key: short(value) for key, value in measured.items()}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,130 @@
+"""Sentences as numbers: what the model reads, where it is asked, and what would be right.
+
+It is asked at pronouns (which noun does this stand for?) and at hidden words (which word was this?).
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from random import Random
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mha_core.training.grammar import MAX_WORDS, Grammar, Sentence
+from mha_core.training.lexicon import HIDDEN, PAD, Lexicon, lexicon
+
+SENTENCES = 24_000  # made at a time, and read `EPOCHS` times with other words hidden
+EPOCHS = 4
+BATCH = 64
+P_HIDE = 0.15  # of the words; of these 80 % become [MASK], 10 % another word, 10 % stay (BERT)
+NONE = -100  # no answer is asked for
+
+
+class Batch(NamedTuple):
+    """Sentences of about one length. A row that is asked for nothing has target `NONE`."""
+
+    ids: Tensor  # (batch, L)
+    padding: Tensor | None  # (batch, L), True where there is a word; None where all are words
+    rows: Tensor  # (batch, R): the positions that are asked
+    targets: Tensor  # (batch, R): the right words
+    is_pronoun: Tensor  # (batch, R)
+
+
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """Many sentences as arrays, padded to one length. Position 0 stands for "none"."""
+
+    ids: np.ndarray  # (sentence, MAX_WORDS)
+    lengths: np.ndarray  # (sentence,)
+    pronoun: np.ndarray  # (sentence,)
+    nouns: np.ndarray  # (sentence, 2): what the pronoun stands for, and the other noun
+    cue: np.ndarray  # (sentence,)
+
+
+def encode(sentences: list[Sentence], words: Lexicon) -> Encoded:
+    ids = np.full((len(sentences), MAX_WORDS), words.number[PAD], np.int64)
+    for row, sentence in zip(ids, sentences, strict=True):
+        row[: len(sentence.words)] = [words.number[word] for word in sentence.words]
+    return Encoded(
+        ids,
+        np.array([len(sentence.words) for sentence in sentences]),
+        np.array([sentence.pronoun for sentence in sentences]),
+        np.array([sentence.nouns for sentence in sentences]).reshape(-1, 2),
+        np.array([sentence.cue for sentence in sentences]),
+    )
+
+
+class Batches:
+    """An endless row of batches; batch number n is the same for the same language and seed."""
+
+    def __init__(self, language: str, seed: int):
+        self.language, self.seed = language, seed
+        self._epoch, self._prepared = -1, []
+
+    def __getitem__(self, step: int) -> Batch:
+        epoch, index = divmod(step, SENTENCES // BATCH)
+        if epoch != self._epoch:
+            self._epoch, self._prepared = epoch, self._prepare(epoch)
+        return self._prepared[index]
+
+    def _prepare(self, epoch: int) -> list[Batch]:
+        words = lexicon(self.language)
+        made = made_sentences(self.language, self.seed, epoch // EPOCHS)
+        rng = np.random.default_rng([self.seed, epoch])
+        ids, targets = hide(made, words, rng)
+        asked = targets != NONE
+        count = asked.sum(1)
+        # The positions that are asked come first in each row, in reading order.
+        positions = np.argsort(~asked, axis=1, kind="stable")
+        targets = np.take_along_axis(targets, positions, 1)
+        is_pronoun = (positions == made.pronoun[:, None]) & (made.pronoun[:, None] > 0)
+        # By length, else by chance; the two sentences of a pair stay together: what they have in common
+        # then cancels out of the gradient, and what one word changes remains.
+        order = np.lexsort((np.repeat(rng.random(len(ids) // 2), 2), made.lengths))
+        batches = []
+        for chosen in np.split(order, range(BATCH, len(order), BATCH)):
+            length, most = made.lengths[chosen].max(), max(1, count[chosen].max())
+            full = made.lengths[chosen].min() == length
+            present = None if full else torch.from_numpy(np.arange(length) < made.lengths[chosen, None])
+            batches.append(
+                Batch(
+                    torch.from_numpy(ids[chosen, :length]),
+                    present,
+                    torch.from_numpy(positions[chosen, :most]),
+                    torch.from_numpy(targets[chosen, :most]),
+                    torch.from_numpy(is_pronoun[chosen, :most]),
+                )
+            )
+        return [batches[i] for i in rng.permutation(len(batches))]
+
+
+@lru_cache(maxsize=4)
+def made_sentences(language: str, seed: int, chunk: int) -> Encoded:
+    """A chunk of training sentences; several models that train with one seed share it."""
+    grammar, rng = Grammar(lexicon(language)), Random(f"{seed} {chunk}")
+    pairs = (grammar.sentences(rng) for _ in range(SENTENCES // 2))
+    return encode([sentence for pair in pairs for sentence in pair], grammar.lexicon)
+
+
+def hide(made: Encoded, words: Lexicon, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """The sentences with some words hidden, and the right word wherever the model is asked.
+
+    The pronoun that was resolved stays in sight, and is asked for the noun that it stands for.
+    """
+    at = np.arange(len(made.ids))
+    has_pronoun = made.pronoun > 0
+    real = np.arange(MAX_WORDS) < made.lengths[:, None]
+    real[:, 0] = False  # [CLS]
+    real[at[has_pronoun], made.pronoun[has_pronoun]] = False
+    chosen = real & (rng.random(made.ids.shape) < P_HIDE)
+    targets = np.where(chosen, made.ids, NONE)
+    answers = made.ids[at, made.nouns[:, 0]]
+    # Where the noun or the word that decides is hidden there is no telling: the pronoun is not asked.
+    seen = has_pronoun & ~chosen[at, made.nouns[:, 0]] & ~chosen[at, made.cue]
+    targets[at[seen], made.pronoun[seen]] = answers[seen]
+    how = rng.random(made.ids.shape)
+    another = rng.integers(words.number[HIDDEN] + 1, len(words.vocabulary), made.ids.shape)
+    ids = np.where(chosen & (how < 0.8), words.number[HIDDEN], made.ids)
+    return np.where(chosen & (how >= 0.9), another, ids), targets

@@ -1,0 +1,105 @@
+"""Training, step by step: it can be watched, stopped, saved in the middle and taken up again.
+
+The objective is ``share · mean CE at pronouns + (1 − share) · mean CE at hidden words``. Attention
+itself is never supervised.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch.nn import functional as F
+
+from mha_core.spec import whole
+from mha_core.training.data import NONE, Batch, Batches
+from mha_core.training.lexicon import lexicon
+from mha_core.training.model import Shape, SmallModel
+
+WARM_UP = 50
+LEAST_RATE = 0.02  # of the full rate, where the cosine ends
+MAX_STEPS = 200_000
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that decides the outcome of a training: same plan, same weights (on one machine).
+
+    The learning rate falls with the width, ``0.004 · (64 / d_model)^0.7``, unless it is given.
+    """
+
+    architecture: str = "glass-box"
+    h: int = 4
+    d_model: int = 64
+    language: str = "en"
+    seed: int = 0
+    steps: int = 1600
+    share: float = 0.6
+    rate: float | None = None
+
+    def __post_init__(self):
+        _ = self.shape
+        lexicon(self.language)
+        whole("steps", self.steps, 1, MAX_STEPS)
+        whole("seed", self.seed, 0, 2**31 - 1)
+        if self.rate is None:
+            object.__setattr__(self, "rate", 0.004 * (64 / self.d_model) ** 0.7)
+
+    @property
+    def shape(self) -> Shape:
+        return Shape(self.architecture, self.h, self.d_model)
+
+
+class Run:
+    """A training under way: the model, the optimizer and how many steps have been taken."""
+
+    def __init__(self, plan: Plan):
+        self.plan = plan
+        self.step = 0
+        self.model = SmallModel(plan.shape, len(lexicon(plan.language).vocabulary), seed=plan.seed)
+        self.optimizer = torch.optim.AdamW(
+            self.model.parameters(), lr=plan.rate, betas=(0.9, 0.98), weight_decay=0.01, fused=True
+        )
+        self.batches = Batches(plan.language, plan.seed)
+
+    @property
+    def finished(self) -> bool:
+        return self.step >= self.plan.steps
+
+    def advance(self, steps: int) -> float:
+        """Take so many steps, fewer at the end of the plan; the mean loss over them."""
+        total, taken = torch.zeros(()), 0
+        while taken < steps and not self.finished:
+            total += self._one(self.batches[self.step])
+            self.step += 1
+            taken += 1
+        return float(total) / max(1, taken)
+
+    def _one(self, batch: Batch) -> torch.Tensor:
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.plan.rate * rate_at(self.step, self.plan.steps)
+        self.optimizer.zero_grad()
+        loss = self.loss(batch)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.optimizer.step()
+        return loss.detach()
+
+    def loss(self, batch: Batch) -> torch.Tensor:
+        hidden, _ = self.model(batch.ids, rows=batch.rows, padding=batch.padding)
+        asked = batch.targets != NONE
+        each = F.cross_entropy(self.model.logits(hidden[asked]), batch.targets[asked], reduction="none")
+        pronoun = batch.is_pronoun[asked]
+        n_pronoun = pronoun.sum()
+        share = self.plan.share
+        weight = torch.where(
+            pronoun, share / n_pronoun.clamp(min=1), (1 - share) / (len(pronoun) - n_pronoun).clamp(min=1)
+        )
+        return (each * weight).sum()
+
+
+def rate_at(step: int, steps: int) -> float:
+    """The learning rate as a share of the full one: a linear warm-up, then half a cosine."""
+    if step < WARM_UP:
+        return (step + 1) / WARM_UP
+    done = (step - WARM_UP) / max(1, steps - WARM_UP)
+    return LEAST_RATE + (1 - LEAST_RATE) * (1 + math.cos(math.pi * done)) / 2

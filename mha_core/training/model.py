@@ -1,0 +1,157 @@
+"""The small models: two layers of our own `MultiHeadAttention`, and an answer in words.
+
+x₀ is the word's embedding plus a learned position. The answer at a position is
+``softmax(LN(h) Eᵀ + b)`` over the vocabulary, E being the same embeddings.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from mha_core.attention import Attended, MultiHeadAttention
+from mha_core.embed import draw, sinusoidal
+from mha_core.spec import AttentionSpec, known
+from mha_core.training.grammar import MAX_WORDS
+
+D_FF = 128  # inner width of the MLP, the same for every d_model to keep wide models small
+
+# Each architecture by the layers it is made of.
+ARCHITECTURES = {
+    "glass-box": ("block", "lookup"),
+    "standard": ("block", "block"),
+    "one-layer": ("lookup",),
+}
+
+
+class Flow(NamedTuple):
+    """What went through one attention layer: the result, the input, and that of V where it differs."""
+
+    attended: Attended
+    x: Tensor  # (batch, query, d_model): what Q and K are made of
+    values: Tensor | None  # (batch, key, d_model): what V is made of, None where that is x
+
+
+class Block(nn.Module):
+    """An ordinary pre-norm transformer block: ``x + MHA(LN(x))``, then ``x + W₂ GELU(W₁ LN(x))``."""
+
+    def __init__(self, spec: AttentionSpec):
+        super().__init__()
+        self.norm = nn.LayerNorm(spec.d_model)
+        self.attention = MultiHeadAttention(spec)
+        self.mlp_norm = nn.LayerNorm(spec.d_model)
+        self.mlp_in = nn.Linear(spec.d_model, D_FF)
+        self.mlp_out = nn.Linear(D_FF, spec.d_model)
+
+    def forward(self, x: Tensor, words: Tensor, rows: Tensor | None, padding: Tensor | None):
+        normed = self.norm(x)
+        queries, context = _asked(normed, rows), None if rows is None else normed
+        attended = self.attention(queries, context, key_padding=padding)
+        x = _asked(x, rows) + attended.output
+        inner = nn.functional.gelu(self.mlp_in(self.mlp_norm(x)))
+        return x + self.mlp_out(inner), Flow(attended, queries, None)
+
+
+class Lookup(nn.Module):
+    """Attention alone: V is made of the words' own embeddings, and nothing bypasses the heads.
+
+    Without a skip connection the answer can only come from the words that the heads look at.
+    """
+
+    def __init__(self, spec: AttentionSpec):
+        super().__init__()
+        self.norm = nn.LayerNorm(spec.d_model)
+        self.attention = MultiHeadAttention(spec)
+
+    def forward(self, x: Tensor, words: Tensor, rows: Tensor | None, padding: Tensor | None):
+        normed = self.norm(x)
+        queries = _asked(normed, rows)
+        attended = self.attention(queries, normed, words, key_padding=padding)
+        return attended.output, Flow(attended, queries, words)
+
+
+LAYERS = {"block": Block, "lookup": Lookup}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Everything that decides which parameters a small model has."""
+
+    architecture: str = "glass-box"
+    h: int = 4
+    d_model: int = 64
+
+    def __post_init__(self):
+        known("architecture", self.architecture, ARCHITECTURES)
+        AttentionSpec(self.d_model, self.h)
+
+
+class SmallModel(nn.Module):
+    """A small masked language model of one of `ARCHITECTURES`, its weights drawn from the seed."""
+
+    def __init__(self, shape: Shape, n_words: int, *, seed: int = 0):
+        super().__init__()
+        spec = AttentionSpec(shape.d_model, shape.h)
+        self.shape = shape
+        self.embedding = nn.Parameter(torch.empty(n_words, shape.d_model))
+        self.position = nn.Parameter(torch.empty(MAX_WORDS, shape.d_model))
+        self.layers = nn.ModuleList(LAYERS[kind](spec) for kind in ARCHITECTURES[shape.architecture])
+        self.norm = nn.LayerNorm(shape.d_model)
+        self.bias = nn.Parameter(torch.zeros(n_words))
+        with torch.no_grad():
+            self._draw(seed)
+
+    def forward(
+        self, ids: Tensor, *, rows: Tensor | None = None, padding: Tensor | None = None
+    ) -> tuple[Tensor, list[Flow]]:
+        """ids (batch, L) → what each position knows in the end, (batch, L, d_model), and all that flowed.
+
+        With `rows` (batch, R), positions, the last layer computes those queries alone.
+        `padding` (batch, L) is True where there is a word, None where all are.
+        """
+        words = nn.functional.embedding(ids, self.embedding)
+        x = words + self.position[: ids.shape[1]]
+        flows = []
+        for layer in self.layers:
+            asked = rows if layer is self.layers[-1] else None
+            x, flow = layer(x, words, asked, padding)
+            flows.append(flow)
+        return x, flows
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """``LN(h) Eᵀ + b``: a score for every word. (…, d_model) → (…, word)"""
+        return nn.functional.linear(self.norm(hidden), self.embedding, self.bias)
+
+    def _draw(self, seed: int) -> None:
+        for name, parameter in self.named_parameters():
+            kind = name.rsplit(".", 1)[-1]
+            if "norm" in name or name == "position":
+                continue
+            if kind == "bias":
+                parameter.zero_()
+                continue
+            fan_in = parameter.shape[-1]
+            std = fan_in**-0.5
+            if name.endswith(("attention.o.weight", "mlp_out.weight")):
+                std *= (2 * len(self.layers)) ** -0.5  # a deep sum of blocks should not grow
+            parameter.copy_(draw(tuple(parameter.shape), seed=seed, name=name, std=std))
+        # Positions start as the sinusoidal code, each of length 1 as words are.
+        self.position.copy_(sinusoidal(MAX_WORDS, self.shape.d_model) * (2 / self.shape.d_model) ** 0.5)
+        for layer in {self.layers[0], self.layers[-1]} if isinstance(self.layers[-1], Lookup) else ():
+            _pass_through(layer.attention)
+
+
+def _pass_through(attention: MultiHeadAttention) -> None:
+    """Start with an orthogonal W^V and ``W^O = (W^V)ᵀ``: a word that all heads look at arrives as itself.
+
+    Then the only thing to learn about the answer is where to look. d_model is as wide as all heads
+    together here.
+    """
+    turned, _ = torch.linalg.qr(attention.v.weight.detach())
+    attention.v.weight.copy_(turned)
+    attention.o.weight.copy_(turned.mT)
+
+
+def _asked(x: Tensor, rows: Tensor | None) -> Tensor:
+    return x if rows is None else x.gather(1, rows[..., None].expand(-1, -1, x.shape[-1]))

@@ -1,0 +1,43 @@
+"""The models that come with Headscope: which there are, and where their weights lie."""
+
+import json
+from functools import cache
+from pathlib import Path
+
+from mha_core import bundled
+from mha_core.training.fit import Plan
+
+FOLDER = ("assets", "weights")
+MANIFEST = "manifest.json"
+
+# Steps by width: wide models take longer a step and need fewer.
+STEPS = {32: 12_000, 64: 8_000, 128: 7_000, 256: 6_000, 512: 5_000}
+SHARE = 0.5
+
+PLANS = (
+    *(
+        Plan(h=h, d_model=d_model, steps=STEPS[d_model], share=SHARE)
+        for d_model in (32, 64, 128, 256)
+        for h in (1, 2, 4, 8, 16)
+        if d_model // h >= 4
+    ),
+    Plan(h=8, d_model=512, steps=STEPS[512], share=SHARE),
+    Plan(architecture="standard", steps=STEPS[64], share=SHARE),
+    Plan(architecture="one-layer", steps=STEPS[64], share=SHARE),
+    *(Plan(h=h, language="zh", steps=STEPS[64], share=SHARE) for h in (1, 2, 4, 8)),
+)
+
+
+def name(plan: Plan) -> str:
+    """What a model's file is called."""
+    return f"{plan.architecture}-{plan.language}-h{plan.h}-d{plan.d_model}"
+
+
+def path(plan: Plan) -> Path:
+    return bundled.path(*FOLDER, f"{name(plan)}.safetensors")
+
+
+@cache
+def manifest() -> dict[str, dict]:
+    """What is known of each shipped model, by its name: its plan, its scores, what made it."""
+    return json.loads(bundled.path(*FOLDER, MANIFEST).read_text(encoding="utf-8"))

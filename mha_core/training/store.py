@@ -1,0 +1,120 @@
+"""Models and unfinished trainings on disk, as safetensors: nothing in these files is ever executed."""
+
+import json
+from dataclasses import asdict, dataclass
+from os import PathLike
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from mha_core.errors import MhaError
+from mha_core.storage import write_file
+from mha_core.training.fit import Plan, Run
+from mha_core.training.lexicon import lexicon
+from mha_core.training.model import SmallModel
+
+HEADER = "headscope_model"
+VERSION = 1
+MOMENTS = ("exp_avg", "exp_avg_sq")
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A model with the plan that made it, how far the plan was followed, and what was measured."""
+
+    model: SmallModel
+    plan: Plan
+    step: int
+    report: dict
+
+
+def save_model(path: str | PathLike, trained: Trained) -> None:
+    """Write a model in half precision; an existing file is replaced in one step."""
+    tensors = {name: tensor.half().contiguous() for name, tensor in trained.model.state_dict().items()}
+    _write(path, tensors, trained.plan, trained.step, trained.report)
+
+
+def load_model(path: str | PathLike) -> Trained:
+    """Read a model, ready to be asked, in single precision.
+
+    Raises `MhaError` when the file is missing, damaged, something else, or was trained with another
+    vocabulary.
+    """
+    tensors, header, plan = _read(path)
+    model = SmallModel(plan.shape, len(lexicon(plan.language).vocabulary), seed=plan.seed)
+    _fill(path, model, tensors)
+    return Trained(model.requires_grad_(False).eval(), plan, header["step"], header["report"])
+
+
+def save_run(path: str | PathLike, run: Run) -> None:
+    """Write a training so that it can be taken up again exactly where it was."""
+    tensors = dict(run.model.state_dict())
+    for name, parameter in run.model.named_parameters():
+        for moment in MOMENTS:
+            if parameter in run.optimizer.state:
+                tensors[f"{moment}.{name}"] = run.optimizer.state[parameter][moment]
+    _write(path, tensors, run.plan, run.step, {})
+
+
+def load_run(path: str | PathLike) -> Run:
+    """Take a training up again; its next steps are those it would have taken without the pause.
+
+    Raises `MhaError` as `load_model` does.
+    """
+    tensors, header, plan = _read(path)
+    run = Run(plan)
+    moments = {name: tensor for name, tensor in tensors.items() if name.startswith(MOMENTS)}
+    _fill(path, run.model, {name: t for name, t in tensors.items() if name not in moments})
+    run.step = header["step"]
+    if moments:
+        for name, parameter in run.model.named_parameters():
+            state = {moment: moments[f"{moment}.{name}"] for moment in MOMENTS}
+            run.optimizer.state[parameter] = {"step": torch.tensor(float(run.step)), **state}
+    return run
+
+
+def _write(path: str | PathLike, tensors: dict[str, Tensor], plan: Plan, step: int, report: dict) -> None:
+    header = {
+        "version": VERSION,
+        "plan": asdict(plan),
+        "vocabulary": lexicon(plan.language).digest,
+        "step": step,
+        "report": report,
+    }
+    write_file(Path(path), tensors, {HEADER: json.dumps(header)})
+
+
+def _read(path: str | PathLike) -> tuple[dict[str, Tensor], dict, Plan]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = json.loads((file.metadata() or {}).get(HEADER, "null"))
+            if header is None:
+                raise MhaError(f"{path} is a safetensors file but no model of the small language.")
+            if header["version"] != VERSION:
+                raise MhaError(
+                    f"{path} has format version {header['version']}; this release reads version {VERSION}."
+                )
+            plan = Plan(**header["plan"])
+            if header["vocabulary"] != lexicon(plan.language).digest:
+                raise MhaError(
+                    f"{path} was trained with another vocabulary ({header['vocabulary']}); the words of "
+                    f"this release are {lexicon(plan.language).digest}."
+                )
+            return {name: file.get_tensor(name) for name in file.keys()}, header, plan  # noqa: SIM118
+    except FileNotFoundError:
+        raise MhaError(f"There is no file {path}.") from None
+    except MhaError:
+        raise
+    except (SafetensorError, OSError) as error:
+        raise MhaError(f"{path} cannot be read as a model: {error}.") from None
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise MhaError(f"{path} is damaged: its header does not fit its content ({error!r}).") from None
+
+
+def _fill(path: str | PathLike, model: SmallModel, tensors: dict[str, Tensor]) -> None:
+    try:
+        model.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})
+    except RuntimeError as error:
+        raise MhaError(f"{path} is damaged: {str(error).splitlines()[0]}") from None
