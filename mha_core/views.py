@@ -42,6 +42,7 @@ class Picture:
     kind: Literal["weights", "signed"]
     hidden: np.ndarray | None = None
     framed: tuple[int, int] | None = None
+    faint: np.ndarray | None = None  # rows that were never trained to mean anything
 
 
 def picture(trace: AttentionTrace, name: str, *, layer: int, head: int) -> Picture:
@@ -51,7 +52,24 @@ def picture(trace: AttentionTrace, name: str, *, layer: int, head: int) -> Pictu
         allowed = trace.layers[layer].allowed(head)
         hidden = None if allowed.all() else ~allowed
     frame = trace.frame(name, layer=layer, head=head)
-    return Picture(name, symbol(trace.layers[layer], name, head), frame, KIND[name], hidden)
+    return Picture(
+        name,
+        symbol(trace.layers[layer], name, head),
+        frame,
+        KIND[name],
+        hidden,
+        faint=untrained_rows(trace, layer) if MATRICES[name][0] == "query" else None,
+    )
+
+
+def untrained_rows(trace: AttentionTrace, layer: int) -> np.ndarray | None:
+    """True for each query whose row in the last layer no answer was ever asked of; None for no such layer.
+
+    A trained model is asked at pronouns and hidden words alone; its earlier layers serve those rows.
+    """
+    if not trace.answers or layer < len(trace.layers) - 1:
+        return None
+    return np.array([answer is None for answer in trace.answers])
 
 
 def symbol(layer: LayerTrace, name: str, head: int) -> str:

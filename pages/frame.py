@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from pages._kit import components, state, work
+from pages._kit import components, controls, work
 from pages._kit.paths import ASSETS, PAGES
 from pages._kit.text import t
 
@@ -15,7 +15,7 @@ page = st.navigation(
     ],
     position="top",
 )
-state.controls()
+controls.controls()
 st.sidebar.caption(work.device().reason)
 with st.sidebar:
     components.history()

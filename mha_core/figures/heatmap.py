@@ -15,6 +15,7 @@ LONGEST_LABEL = 14  # characters
 MOST_MARKS = 400
 HIDDEN_COLOUR = "rgba(128, 128, 128, 0.28)"
 MARK_COLOUR = "rgba(128, 128, 128, 0.75)"
+FAINT_COLOUR = "rgba(128, 128, 128, 0.45)"
 FRAME_COLOUR = "rgba(214, 118, 30, 0.95)"
 
 
@@ -29,6 +30,7 @@ def heatmap(
     limit: float | None = None,
     framed: tuple[int, int] | None = None,
     row: int | None = None,
+    faint: np.ndarray | None = None,
 ) -> go.Figure:
     """Draw a matrix; `rows` and `columns` say in words what its axes are.
 
@@ -36,7 +38,8 @@ def heatmap(
     around 0 (the largest absolute value unless given). No colour is named here: the two scales are
     those of the template in use, so that a page can change them with its theme.
     `hidden` cells are grey with a cross and have no colour of the scale. `framed` draws a frame
-    around the columns from the first to before the second, `row` one around that row.
+    around the columns from the first to before the second, `row` one around that row; `faint`, true
+    or false for each row, veils rows in grey.
     """
     values = frame.to_numpy(dtype=np.float32)
     blank = ~np.isfinite(values) if hidden is None else hidden | ~np.isfinite(values)
@@ -63,6 +66,8 @@ def heatmap(
     )
     if blank.any():
         _add_hidden(figure, blank, row_names, column_names, hidden_text)
+    for at in np.flatnonzero(faint) if faint is not None else ():
+        _add_veil(figure, int(at), len(column_names), column_names)
     if framed is not None:
         _add_frame(figure, (0, len(row_names)), framed, column_names)
     if row is not None:
@@ -128,6 +133,19 @@ def _add_hidden(figure: go.Figure, blank: np.ndarray, rows: list, columns: list,
             hoverinfo="skip",
             showlegend=False,
         )
+
+
+def _add_veil(figure: go.Figure, row: int, n_columns: int, names: list) -> None:
+    origin = 0 if _named(names) else names[0]
+    figure.add_shape(
+        type="rect",
+        x0=origin - 0.5,
+        x1=origin + n_columns - 0.5,
+        y0=row - 0.5,
+        y1=row + 0.5,
+        fillcolor=FAINT_COLOUR,
+        line={"width": 0},
+    )
 
 
 def _add_frame(figure: go.Figure, rows: tuple[int, int], columns: tuple[int, int], names: list) -> None:

@@ -37,10 +37,10 @@ class Unknown:
 
 
 class UnknownWords(MhaError):
-    """A text with words that the small model has never seen; `unknown` names each of them."""
+    """A text with words that the small model has never seen; `unknown` names each."""
 
     def __init__(self, text: str, unknown: tuple[Unknown, ...], n_words: int):
-        self.unknown = unknown
+        self.text, self.unknown, self.n_words = text, unknown, n_words
         names = listed([f"“{entry.word}”" for entry in unknown], "and")
         fixes = tuple(
             {"text": text[: entry.start] + word + text[entry.end :]}

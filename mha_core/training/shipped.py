@@ -11,7 +11,7 @@ FOLDER = ("assets", "weights")
 MANIFEST = "manifest.json"
 
 # Steps by width: wide models take longer a step and need fewer.
-STEPS = {32: 12_000, 64: 8_000, 128: 7_000, 256: 6_000, 512: 5_000}
+STEPS = {32: 20_000, 64: 8_000, 128: 6_000, 256: 5_000, 512: 4_000}
 SHARE = 0.5
 
 PLANS = (

@@ -36,6 +36,12 @@ _strip = _component(
     scripts=("common.js", "token_strip.js"),
     style="token_strip.css",
 )
+_view = _component(
+    "head_view",
+    html='<div class="view"><div class="chips" role="group"></div><div class="panels"></div></div>',
+    scripts=("common.js", "head_view.js"),
+    style="head_view.css",
+)
 _history = _component("history", scripts=("history.js",))
 
 
@@ -74,7 +80,14 @@ def grid_data(layer: LayerTrace, labels: Sequence[str], *, chosen: int, limits: 
 
 
 def token_strip(
-    row: np.ndarray, allowed: np.ndarray, labels: Sequence[str], *, chosen: int, limit: float, on_pick
+    row: np.ndarray,
+    allowed: np.ndarray,
+    labels: Sequence[str],
+    *,
+    chosen: int,
+    limit: float,
+    on_pick,
+    key: str = "token_strip",
 ):
     """The sentence, shaded by the weights that the chosen token gives; all positions from 0."""
     query = labels[chosen]
@@ -91,9 +104,43 @@ def token_strip(
             for key, weight, may in zip(labels, row, allowed, strict=True)
         ],
     }
-    _strip(
-        key="token_strip", data=data, on_picked_change=lambda: on_pick(st.session_state.token_strip.picked)
-    )
+    _strip(key=key, data=data, on_picked_change=lambda: on_pick(st.session_state[key].picked))
+
+
+def head_view(
+    panels: Sequence[tuple[LayerTrace, Sequence[str]]], *, chosen: int, heads: Sequence[int], on_pick
+) -> None:
+    """Lines from each token to those it looks at, for one or more sentences side by side.
+
+    `heads` are switched on at first, counted from 0; `on_pick` gets the position of the token that
+    was chosen. Long texts are left to the matrices: the whole layer travels to the browser.
+    """
+    data = view_data(panels, chosen=chosen, heads=heads)
+    _view(key="head_view", data=data, on_picked_change=lambda: on_pick(st.session_state.head_view.picked))
+
+
+def view_data(panels: Sequence, *, chosen: int, heads: Sequence[int]) -> bytes:
+    """float32 weights of every panel behind a JSON header, as head_view.js reads it."""
+    n_heads = panels[0][0].n_heads
+    header = {
+        "key": f"{n_heads} {list(heads)}",
+        "heads": n_heads,
+        "names": [t("heads.grid_name", head=head + 1) for head in range(n_heads)],
+        "on": list(heads),
+        "all": t("view.all"),
+        "chips": t("view.chips"),
+        "panels": [
+            {
+                "title": t("view.panel", text=" ".join(labels[:40])),
+                "tokens": list(labels),
+                "chosen": min(chosen, len(labels) - 1),
+            }
+            for _, labels in panels
+        ],
+    }
+    packed = json.dumps(header).encode()
+    weights = b"".join(np.ascontiguousarray(layer.weights(), np.float32).tobytes() for layer, _ in panels)
+    return struct.pack("<I", len(packed)) + packed + weights
 
 
 def _hint(head: int, weights: np.ndarray, labels: Sequence[str]) -> str:

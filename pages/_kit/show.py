@@ -1,7 +1,6 @@
 """Matrices on a page: drawn, described for those who do not see them, and taken home as CSV."""
 
 import re
-from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -11,7 +10,6 @@ from mha_core import AttentionTrace, LayerTrace, against_torch
 from mha_core.figures.heatmap import heatmap
 from mha_core.trace import MATRICES, OF_THE_LAYER
 from mha_core.views import Picture, long_table, picture, symbol
-from pages._kit import components, state
 from pages._kit.text import literal, number, t
 
 CONFIG = {
@@ -19,7 +17,6 @@ CONFIG = {
     "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"],
     "toImageButtonOptions": {"format": "png", "scale": 2},
 }
-MOST_NAMED = 4
 OF_ONE_HEAD = [name for name in MATRICES if name not in OF_THE_LAYER]
 FORMULA_START = ("=", "+", "-", "@", "\t", "\r")
 
@@ -42,6 +39,7 @@ def matrix(picture: Picture, *, key: str, limit: float, query: int, made: bool =
         limit=limit if picture.kind == "weights" else None,
         framed=picture.framed,
         row=query if frame.index.name == "query" and picture.framed is None else None,
+        faint=picture.faint,
     )
     config = CONFIG | {"toImageButtonOptions": CONFIG["toImageButtonOptions"] | {"filename": file_name(key)}}
     st.plotly_chart(figure, key=key, config=config, alt=_alt(picture))
@@ -58,21 +56,6 @@ def _alt(picture: Picture) -> str:
     rows, columns = values.shape
     what = t(f"matrix.{picture.name}")
     return t("matrix.alt", symbol=picture.symbol, what=what, rows=rows, columns=columns, low=low, high=high)
-
-
-def sentence(layer: LayerTrace, labels: Sequence[str], *, head: int, query: int, limit: float) -> None:
-    """The sentence as tokens, shaded by the chosen token's row, and that row in words."""
-    row, allowed = (see(head, rows=[query])[0] for see in (layer.weights, layer.allowed))
-    components.token_strip(
-        row, allowed, labels, chosen=query, limit=limit, on_pick=lambda token: state.go(token=token + 1)
-    )
-    name = literal(labels[query])
-    if not row.any():
-        st.markdown(t("token.looks_nowhere", head=head + 1, query=name))
-        return
-    order = np.argsort(-row, kind="stable")[:MOST_NAMED]
-    items = [t("token.looks_item", key=literal(labels[i]), weight=number(row[i])) for i in order if row[i]]
-    st.markdown(t("token.looks", head=head + 1, query=name, list=", ".join(items)))
 
 
 def check_badge(layer: LayerTrace) -> None:

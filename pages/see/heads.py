@@ -1,23 +1,38 @@
-"""What does each head look at? The sentence, all heads of a layer, and one head's six matrices."""
+"""What does each head look at? One sentence or two, all heads of a layer, and one head's six matrices."""
 
 import streamlit as st
 
 from mha_core.views import picture
-from pages._kit import components, scale, show, state, work
+from pages._kit import components, model, reading, scale, scene_of, show, state
 from pages._kit.text import t
 
-scene = state.current()
-trace = work.trace(scene)
+LONGEST_VIEW = 48  # tokens whose lines can still be told apart
+
+scene, trace, twin = scene_of.page()
 layer_index, head, query = state.indices(trace, scene)
 layer, labels = trace.layers[layer_index], trace.tokens.labels
-sentence = st.container()
+sentences = st.container()
+model.about(trace)
+panels = [(shown.layers[layer_index], shown.tokens.labels) for shown in (trace, twin) if shown]
+if max(len(words) for _, words in panels) <= LONGEST_VIEW:
+    st.subheader(t("view.title"), help=t("view.help"))
+    others = [other for other in range(layer.n_heads) if other != head]
+    components.head_view(
+        panels,
+        chosen=query,
+        heads=sorted([head, *others[-1:]]),
+        on_pick=lambda token: state.go(token=token + 1),
+    )
+
 with st.container(horizontal=True, vertical_alignment="bottom", horizontal_alignment="distribute"):
     st.subheader(t("heads.all", layer=layer_index + 1), help=t("heads.all_help"))
     scale.control()
 limits = scale.limits(layer)  # after the control, which a link may have set
-with sentence:
-    show.sentence(layer, labels, head=head, query=query, limit=limits[head])
-    st.caption(t("heads.random"))
+with sentences:
+    for column, shown, key in zip(st.columns(len(panels)), (trace, twin), ("token_strip", "twin_strip")):
+        with column:
+            reading.sentence(shown, layer=layer_index, head=head, query=query, limit=limits[head], key=key)
+    reading.hide_button(trace, query)
 components.head_grid(
     layer, labels, chosen=head, limits=limits, on_pick=lambda picked: state.go(head=picked + 1)
 )
@@ -28,8 +43,8 @@ with st.container(horizontal=True, vertical_alignment="center", horizontal_align
     show.check_badge(layer)
 if layer.n_kv_heads < layer.n_heads:
     st.caption(t("heads.shares", head=head + 1, kv=layer.kv_head(head) + 1))
-if layer_index:
-    st.caption(t("heads.stacked", layer=layer_index + 1, layers=scene.layers, before=layer_index))
+if note := model.layer_note(trace, layer_index):
+    st.caption(note)
 cells = st.grid(3 if len(labels) <= 24 else 2, min_column_width=300)
 for name in ("q", "k", "v", "scores", "weights", "output"):
     with cells.container():

@@ -3,11 +3,10 @@
 import streamlit as st
 
 from mha_core.steps import Step, steps
-from pages._kit import scale, show, state, work
+from pages._kit import model, scale, scene_of, show, state
 from pages._kit.text import literal, number, t
 
-scene = state.current()
-trace = work.trace(scene)
+scene, trace, _ = scene_of.page()
 layer_index, head, query = state.indices(trace, scene)
 layer = trace.layers[layer_index]
 limit = scale.limits(layer)[head]
@@ -25,6 +24,8 @@ with st.container(horizontal=True, vertical_alignment="center", horizontal_align
     st.header(t("steps.heading"))
     show.check_badge(layer)
 st.caption(t("steps.intro", head=head + 1, layer=layer_index + 1))
+if note := model.layer_note(trace, layer_index):
+    st.caption(note)
 
 for count, step in enumerate(steps(trace, layer=layer_index, head=head), start=1):
     st.subheader(f"{count}. {t(f'steps.{step.name}.title')}", divider="gray")

@@ -1,0 +1,54 @@
+"""What a small trained model is: one sentence on the page, the rest behind a click."""
+
+import streamlit as st
+
+from mha_core import AttentionTrace
+from mha_core.training import shipped
+from pages._kit.text import literal, t
+
+
+def about(trace: AttentionTrace) -> None:
+    """Where the weights come from, and for a trained model what was trained and how well it does."""
+    source = trace.source
+    if source["name"] == "random":
+        st.caption(t("model.random"))
+        return
+    kind = {name: literal(source[name]) for name in ("architecture", "h", "d_model")}
+    key = "model.trained" if source["step"] else "model.untrained"
+    st.caption(t(key, steps=f"{source['step']:,}", **kind))
+    with st.expander(t("model.more")):
+        st.markdown(t(f"model.{source['architecture']}"))
+        st.markdown(t("model.supervised"))
+        st.markdown(t("model.rows"))
+        if report := _report(source):
+            st.markdown(t("model.scores", **report))
+            st.markdown(t("model.made", command=f"python -m mha_core.training {report['name']}"))
+
+
+def layer_note(trace: AttentionTrace, layer: int) -> str:
+    """What comes into this layer and what becomes of its output."""
+    n_layers = len(trace.layers)
+    if trace.source["name"] != "mini":
+        return t("heads.stacked", layer=layer + 1, layers=n_layers, before=layer) if layer else ""
+    kind = "lookup" if trace.layers[layer].x_v is not None else "block"
+    return t(f"model.layer.{kind}", layer=layer + 1, layers=n_layers)
+
+
+def _report(source) -> dict | None:
+    """The held-out scores of a shipped model, in words and per cent."""
+    for name, entry in shipped.manifest().items():
+        plan = entry["plan"]
+        if source["step"] and all(
+            plan[key] == source[key] for key in ("architecture", "language", "h", "d_model", "seed")
+        ):
+            scores = entry["scores"]
+            shares = {key: f"{100 * scores[key]:.0f}" for key in ("answer", "accuracy", "agreement")}
+            head = {"head": scores["head"] + 1, "layer": scores["layer"] + 1}
+            return {
+                "name": name,
+                "right": f"{scores['right']:.2f}",
+                "wrong": f"{scores['wrong']:.2f}",
+                **shares,
+                **head,
+            }
+    return None

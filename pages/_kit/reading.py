@@ -1,0 +1,75 @@
+"""One sentence on a page: its tokens, where the chosen one looks, and what the model makes of it."""
+
+from collections.abc import Iterable
+
+import numpy as np
+import streamlit as st
+
+from mha_core import AttentionTrace
+from pages._kit import components, state
+from pages._kit.text import literal, t
+
+MOST_NAMED = 4
+LEAST_SAID = 0.01  # share that is worth a word
+MASK = "[MASK]"
+
+
+def sentence(
+    trace: AttentionTrace, *, layer: int, head: int, query: int, limit: float, key: str = "token_strip"
+) -> None:
+    """The sentence as tokens, shaded by the chosen token's row, that row in words, and the answer."""
+    labels, recorded = trace.tokens.labels, trace.layers[layer]
+    query = min(query, len(labels) - 1)
+    row, allowed = (see(head, rows=[query])[0] for see in (recorded.weights, recorded.allowed))
+    components.token_strip(
+        row,
+        allowed,
+        labels,
+        chosen=query,
+        limit=limit,
+        on_pick=lambda token: state.go(token=token + 1),
+        key=key,
+    )
+    name = literal(labels[query])
+    if not row.any():
+        st.markdown(t("token.looks_nowhere", head=head + 1, query=name))
+        return
+    order = np.argsort(-row, kind="stable")[:MOST_NAMED]
+    said = _listed((labels[i], row[i]) for i in order)
+    st.markdown(t("token.looks", head=head + 1, query=name, list=said))
+    if trace.answers:
+        answer(trace, query)
+
+
+def answer(trace: AttentionTrace, query: int) -> None:
+    """What the model takes the chosen token to be, if it was ever trained to say."""
+    answer, piece = trace.answers[query], trace.tokens.pieces[query]
+    name = literal(trace.tokens.labels[query])
+    if answer is None:
+        st.caption(t("answer.none", query=name))
+        return
+    kind = "hidden" if piece == "[MASK]" else "itself" if answer[0][0] == piece.casefold() else "pronoun"
+    st.markdown(t(f"answer.{kind}", query=name, list=_listed(answer)))
+
+
+def _listed(shares: Iterable[tuple[str, float]]) -> str:
+    """Words with their shares, the largest always and the others where they are worth a word."""
+    first, *others = shares
+    worth = [first, *(share for share in others if share[1] >= LEAST_SAID)]
+    return ", ".join(t("token.looks_item", key=literal(word), weight=f"{share:.2f}") for word, share in worth)
+
+
+def hide_button(trace: AttentionTrace, query: int) -> None:
+    """Hide the chosen word, so that the model has to guess it and its row means something."""
+    piece, (start, end) = trace.tokens.pieces[query], trace.tokens.spans[query]
+    if not trace.answers or start == end or piece == MASK:
+        return
+    text = trace.tokens.text
+    st.button(
+        t("answer.hide", word=literal(piece)),
+        key="hide",
+        icon=":material/visibility_off:",
+        help=t("answer.hide_help"),
+        on_click=state.go,
+        kwargs={"text": text[:start] + MASK + text[end:], "twin": ""},
+    )

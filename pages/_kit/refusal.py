@@ -1,0 +1,52 @@
+"""What does not fit, told on the page, with the nearest things that do as buttons."""
+
+import streamlit as st
+
+from mha_core import MhaError
+from mha_core.sources.mini import UnknownWords
+from pages._kit.controls import MOST
+from pages._kit.state import go
+from pages._kit.text import literal, t
+
+
+def show(error: MhaError) -> None:
+    """Say what was refused and why, and offer what works; nothing that was typed is lost."""
+    if isinstance(error, UnknownWords):
+        _unknown(error)
+        return
+    st.error(literal(error), title=t("error.title"), icon=":material/straighten:")
+    offered = [fix for fix in error.fixes if all(v <= MOST[name] for name, v in fix.items() if name in MOST)]
+    with st.container(horizontal=True):
+        for index, fix in enumerate(offered):
+            said = ", ".join(f"{name} {value}" for name, value in fix.items())
+            label = t("error.text") if "text" in fix else t("error.use", what=said)
+            st.button(literal(label), key=f"fix_{index}", on_click=go, kwargs=fix)
+
+
+def short(error: MhaError) -> str:
+    """The refusal of a second sentence, in one paragraph."""
+    return t("error.twin", reason=literal(error))
+
+
+def _unknown(error: UnknownWords) -> None:
+    names = ", ".join(f"**{literal(entry.word)}**" for entry in error.unknown)
+    st.error(
+        t("unknown.text", words=names, count=f"{error.n_words:,}"),
+        title=t("unknown.title"),
+        icon=":material/spellcheck:",
+    )
+    for number, entry in enumerate(error.unknown):
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.markdown(t("unknown.instead", word=literal(entry.word)), width="content")
+            for index, word in enumerate(entry.suggestions):
+                st.button(
+                    literal(word),
+                    key=f"known_{number}_{index}",
+                    on_click=go,
+                    kwargs={"text": error.text[: entry.start] + word + error.text[entry.end :]},
+                )
+    st.button(t("unknown.random"), key="unknown_random", type="primary", on_click=_random)
+
+
+def _random() -> None:
+    go(source="random", token=max(1, st.session_state.get("token", 1) - 1))

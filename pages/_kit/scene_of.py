@@ -1,0 +1,23 @@
+"""The scene of a page and its traces; where something does not fit, the page says so and ends."""
+
+import streamlit as st
+
+from mha_core import AttentionTrace, MhaError
+from pages._kit import refusal, state, work
+
+
+def page() -> tuple[state.Scene, AttentionTrace, AttentionTrace | None]:
+    """The scene, the trace of its sentence, and that of its second sentence if there is one."""
+    scene = state.current()
+    try:
+        trace = work.trace(scene)
+    except MhaError as error:
+        refusal.show(error)
+        st.stop()
+    if not scene.twin.strip():
+        return scene, trace, None
+    try:
+        return scene, trace, work.trace(scene, text=scene.twin)
+    except MhaError as error:
+        st.warning(refusal.short(error))
+        return scene, trace, None
