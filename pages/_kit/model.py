@@ -1,5 +1,7 @@
 """What a small trained model is: one sentence on the page, the rest behind a click."""
 
+from collections.abc import Mapping
+
 import streamlit as st
 
 from mha_core import AttentionTrace
@@ -34,21 +36,16 @@ def layer_note(trace: AttentionTrace, layer: int) -> str:
     return t(f"model.layer.{kind}", layer=layer + 1, layers=n_layers)
 
 
-def _report(source) -> dict | None:
-    """The held-out scores of a shipped model, in words and per cent."""
-    for name, entry in shipped.manifest().items():
-        plan = entry["plan"]
-        if source["step"] and all(
-            plan[key] == source[key] for key in ("architecture", "language", "h", "d_model", "seed")
-        ):
-            scores = entry["scores"]
-            shares = {key: f"{100 * scores[key]:.0f}" for key in ("answer", "accuracy", "agreement")}
-            head = {"head": scores["head"] + 1, "layer": scores["layer"] + 1}
-            return {
-                "name": name,
-                "right": f"{scores['right']:.2f}",
-                "wrong": f"{scores['wrong']:.2f}",
-                **shares,
-                **head,
-            }
-    return None
+def _report(source: Mapping) -> dict | None:
+    """The held-out scores of a shipped model, in words and per cent; None for a model of somebody's own."""
+    name = "{architecture}-{language}-h{h}-d{d_model}".format(**source)
+    entry = shipped.manifest().get(name)
+    if entry is None or (source["seed"], source["step"]) != (entry["plan"]["seed"], entry["plan"]["steps"]):
+        return None
+    scores = entry["scores"]
+    return {
+        "name": name,
+        **{key: f"{100 * scores[key]:.0f}" for key in ("answer", "accuracy", "agreement")},
+        **{key: f"{scores[key]:.2f}" for key in ("right", "wrong")},
+        **{key: scores[key] + 1 for key in ("layer", "head")},
+    }

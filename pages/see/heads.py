@@ -13,7 +13,8 @@ layer_index, head, query = state.indices(trace, scene)
 layer, labels = trace.layers[layer_index], trace.tokens.labels
 sentences = st.container()
 model.about(trace)
-panels = [(shown.layers[layer_index], shown.tokens.labels) for shown in (trace, twin) if shown]
+both = {key: shown for key, shown in (("token_strip", trace), ("twin_strip", twin)) if shown}
+panels = [(shown.layers[layer_index], shown.tokens.labels) for shown in both.values()]
 if max(len(words) for _, words in panels) <= LONGEST_VIEW:
     st.subheader(t("view.title"), help=t("view.help"))
     others = [other for other in range(layer.n_heads) if other != head]
@@ -29,7 +30,8 @@ with st.container(horizontal=True, vertical_alignment="bottom", horizontal_align
     scale.control()
 limits = scale.limits(layer)  # after the control, which a link may have set
 with sentences:
-    for column, shown, key in zip(st.columns(len(panels)), (trace, twin), ("token_strip", "twin_strip")):
+    columns = st.columns(len(panels))
+    for column, (key, shown) in zip(columns, both.items(), strict=True):
         with column:
             reading.sentence(shown, layer=layer_index, head=head, query=query, limit=limits[head], key=key)
     reading.hide_button(trace, query)
