@@ -12,6 +12,7 @@ page = st.navigation(
     [
         st.Page(PAGES / "see" / "heads.py", title=t("heads.title"), default=True),
         st.Page(PAGES / "understand" / "steps.py", title=t("steps.title")),
+        st.Page(PAGES / "learn" / "train.py", title=t("train.title")),
     ],
     position="top",
 )

@@ -82,14 +82,17 @@ def best_head(weights: np.ndarray) -> tuple[int, int]:
     return int(layer), int(head)
 
 
-def scores(model: SmallModel, language: str = "en") -> Scores:
-    """Held-out scores of a model, its head chosen on validation pairs and scored on test pairs."""
-    layer, head = best_head(looked(model, pairs(language, "validation"))[0])
-    weights, answers = looked(model, pairs(language, "test"))
+def scores(model: SmallModel, language: str = "en", *, count: int = PAIRS) -> Scores:
+    """Held-out scores of a model, its head chosen on validation pairs and scored on test pairs.
+
+    `count` pairs of each pattern are looked at.
+    """
+    layer, head = best_head(looked(model, pairs(language, "validation", count=count))[0])
+    weights, answers = looked(model, pairs(language, "test", count=count))
     right, wrong = weights[:, layer, head].T
     correct = right > wrong
     last = weights[:, -1]
-    agreement, _ = looked(model, pairs(language, "test", agreement=True))
+    agreement, _ = looked(model, pairs(language, "test", agreement=True, count=count))
     agreed = agreement[..., 0] > agreement[..., 1]
     famous_weights, famous_answers = looked(model, famous(language))
     return Scores(

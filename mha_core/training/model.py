@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from mha_core.attention import Attended, MultiHeadAttention
+from mha_core.attention import Attended, MultiHeadAttention, attention_weights
 from mha_core.embed import draw, sinusoidal
 from mha_core.spec import AttentionSpec, known
 from mha_core.training.grammar import MAX_WORDS
@@ -31,6 +31,10 @@ class Flow(NamedTuple):
     attended: Attended
     x: Tensor  # (batch, query, d_model): what Q and K are made of
     values: Tensor | None  # (batch, key, d_model): what V is made of, None where that is x
+
+    def weights(self) -> Tensor:
+        """How much each query takes from each key. (batch, head, query, key)"""
+        return attention_weights(self.attended.q, self.attended.k, self.attended.rule)
 
 
 class Block(nn.Module):

@@ -108,20 +108,26 @@ def token_strip(
 
 
 def head_view(
-    panels: Sequence[tuple[LayerTrace, Sequence[str]]], *, chosen: int, heads: Sequence[int], on_pick
+    panels: Sequence[tuple[np.ndarray, Sequence[str]]],
+    *,
+    chosen: int,
+    heads: Sequence[int],
+    on_pick,
+    key: str = "head_view",
 ) -> None:
     """Lines from each token to those it looks at, for one or more sentences side by side.
 
-    `heads` are switched on at first, counted from 0; `on_pick` gets the position of the token that
-    was chosen. Long texts are left to the matrices: the whole layer travels to the browser.
+    A panel is a layer's weights (head, query, key) and the tokens' labels. `heads` are switched on at
+    first, counted from 0; `on_pick` gets the position of the token that was chosen. Long texts are
+    left to the matrices: the whole layer travels to the browser.
     """
     data = view_data(panels, chosen=chosen, heads=heads)
-    _view(key="head_view", data=data, on_picked_change=lambda: on_pick(st.session_state.head_view.picked))
+    _view(key=key, data=data, on_picked_change=lambda: on_pick(st.session_state[key].picked))
 
 
 def view_data(panels: Sequence, *, chosen: int, heads: Sequence[int]) -> bytes:
     """float32 weights of every panel behind a JSON header, as head_view.js reads it."""
-    n_heads = panels[0][0].n_heads
+    n_heads = len(panels[0][0])
     header = {
         "key": f"{n_heads} {list(heads)}",
         "heads": n_heads,
@@ -139,7 +145,7 @@ def view_data(panels: Sequence, *, chosen: int, heads: Sequence[int]) -> bytes:
         ],
     }
     packed = json.dumps(header).encode()
-    weights = b"".join(np.ascontiguousarray(layer.weights(), np.float32).tobytes() for layer, _ in panels)
+    weights = b"".join(np.ascontiguousarray(array, np.float32).tobytes() for array, _ in panels)
     return struct.pack("<I", len(packed)) + packed + weights
 
 

@@ -6,7 +6,10 @@ import streamlit as st
 
 import mha_core as mha
 from mha_core.device import Device, pick
+from mha_core.sources.mini import follow
 from mha_core.training.grammar import MAX_WORDS
+from mha_core.training.queue import Trainings
+from mha_core.training.store import Trained
 from pages._kit.state import Scene
 
 SOURCES = ("mini", "random", "run")
@@ -31,15 +34,33 @@ def peek(scene: Scene) -> mha.AttentionTrace | None:
         return None
 
 
-def finished_runs() -> dict:
-    """The models that were trained on this server, by name."""
-    return {}
+def finished_runs() -> dict[str, Trained]:
+    """The models that were trained or opened on this server, by name."""
+    return trainings().finished()
+
+
+@st.cache_resource
+def trainings() -> Trainings:
+    """The one queue of trainings that all visitors of this server share."""
+    return Trainings()
 
 
 @st.cache_resource(max_entries=MAX_TRACES, show_spinner=False)
 def _trace(settings: str) -> mha.AttentionTrace:
     asked = json.loads(settings)
+    if asked["source"] == "run":
+        return follow(_finished(asked["run"]), asked["text"])
     return mha.trace(limit=MAX_TOKENS[asked["source"]], **asked)
+
+
+def _finished(name: str | None) -> Trained:
+    runs = finished_runs()
+    if name not in runs:
+        raise mha.MhaError(
+            f"There is no model called {name!r} on this server (any more); train it again on the page Train.",
+            fixes=({"source": "mini"},),
+        )
+    return runs[name]
 
 
 @st.cache_resource

@@ -14,7 +14,7 @@ layer, labels = trace.layers[layer_index], trace.tokens.labels
 sentences = st.container()
 model.about(trace)
 both = {key: shown for key, shown in (("token_strip", trace), ("twin_strip", twin)) if shown}
-panels = [(shown.layers[layer_index], shown.tokens.labels) for shown in both.values()]
+panels = [(shown.layers[layer_index].weights(), shown.tokens.labels) for shown in both.values()]
 if max(len(words) for _, words in panels) <= LONGEST_VIEW:
     st.subheader(t("view.title"), help=t("view.help"))
     others = [other for other in range(layer.n_heads) if other != head]

@@ -1,0 +1,43 @@
+"""How a training goes: loss, and held-out shares, over the steps."""
+
+import pandas as pd
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+HEIGHT = 300
+# Stand-ins that the page replaces with its theme's colours, in order.
+COLOURS = ["#000001", "#000002", "#000003", "#000004"]
+
+
+def curves(frame: pd.DataFrame, *, names: dict[str, str], step: str, marked: int | None = None) -> go.Figure:
+    """Two panels over one axis: `loss` on the left, every other column, shares from 0 to 1, on the right.
+
+    `frame` is indexed by step; `names` says in words what each column is, `step` what the axis is;
+    `marked` draws a line at that step. Colours are those of the template in use.
+    """
+    shares = [column for column in frame.columns if column != "loss"]
+    figure = make_subplots(rows=1, cols=2, column_titles=[names["loss"], ""], horizontal_spacing=0.1)
+    for column in ("loss", *shares):
+        figure.add_scatter(
+            x=frame.index,
+            y=frame[column],
+            name=names[column],
+            mode="lines",
+            showlegend=column != "loss",
+            hovertemplate="%{y:.3f}",
+            row=1,
+            col=1 if column == "loss" else 2,
+        )
+    if marked is not None:
+        figure.add_vline(x=marked, line={"width": 1, "dash": "dot"}, row=1, col="all")
+    figure.update_xaxes(title={"text": step, "font": {"size": 12}}, showgrid=False)
+    figure.update_yaxes(rangemode="tozero", col=1)
+    figure.update_yaxes(range=[0, 1.03], col=2)
+    figure.update_layout(
+        height=HEIGHT,
+        margin={"l": 0, "r": 0, "t": 30, "b": 0},
+        hovermode="x unified",
+        legend={"orientation": "h", "x": 1.0, "xanchor": "right", "y": 1.0, "yanchor": "bottom"},
+        colorway=COLOURS,
+    )
+    return figure

@@ -1,0 +1,221 @@
+"""Trainings that many people share: each plan is trained once, and those who wait see their place."""
+
+import threading
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import torch
+
+from mha_core.errors import MhaError
+from mha_core.training import shipped
+from mha_core.training.fit import Plan, Run
+from mha_core.training.lexicon import lexicon
+from mha_core.training.measure import famous, scores
+from mha_core.training.model import SmallModel
+from mha_core.training.store import Trained
+
+RECORDS = 40  # over a whole training
+PAIRS = 8  # of each pattern, for the scores shown while it learns
+MOST_WAITING = 40
+MOST_KEPT = 24
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """What a training had learned by a step; `weights` are those of the famous pair of sentences."""
+
+    step: int
+    loss: float | None  # mean since the record before
+    answer: float  # share of held-out sentences that are answered right
+    accuracy: float  # share in which the best head gives the right noun more weight
+    right: float  # mean weight of that head on the right noun
+    weights: tuple[np.ndarray, ...]  # for each sentence: (layer, head, query, key)
+
+
+@dataclass(eq=False)
+class Job:
+    """One training and how far it is. Only the thread that trains it changes `run` and `records`."""
+
+    plan: Plan
+    state: Literal["waiting", "running", "stopped", "finished", "failed"] = "waiting"
+    run: Run | None = None
+    trained: Trained | None = None
+    records: list[Record] = field(default_factory=list)
+    wanted_by: set[str] = field(default_factory=set)
+    error: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{shipped.name(self.plan)}-s{self.plan.seed}"
+
+    @property
+    def step(self) -> int:
+        under_way = self.run or self.trained
+        return under_way.step if under_way else 0
+
+
+class Trainings:
+    """A queue of trainings and a few threads that work it off.
+
+    Starting a plan that is there already joins it. A training stops when nobody wants it any more,
+    and goes on where it was when somebody does.
+    """
+
+    def __init__(self, workers: int = 1):
+        self.workers = workers
+        self._jobs: dict[Plan, Job] = {}
+        self._opened: dict[str, Trained] = {}
+        self._waiting: deque[Job] = deque()
+        self._changed = threading.Condition()
+        self._threads: list[threading.Thread] = []
+        self._closed = False
+
+    def start(self, plan: Plan, who: str) -> Job:
+        """Train a plan, or go on with it, or join it. Raises `MhaError` when too many are waiting."""
+        with self._changed:
+            job = self._jobs.get(plan)
+            if job is None or job.state == "failed":
+                job = Job(plan, state="stopped")
+            if job.state == "stopped":
+                if len(self._waiting) >= MOST_WAITING:
+                    raise MhaError(
+                        f"{len(self._waiting)} trainings are waiting already; come back in a few minutes, "
+                        f"or look at one that has been trained."
+                    )
+                job.state = "waiting"
+                self._jobs[plan] = job
+                self._waiting.append(job)
+                self._forget()
+            job.wanted_by.add(who)
+            self._work()
+            self._changed.notify_all()
+            return job
+
+    def stop(self, plan: Plan, who: str) -> None:
+        """Want it no longer; it stops after its current step if nobody else wants it."""
+        with self._changed:
+            job = self._jobs.get(plan)
+            if job is None:
+                return
+            job.wanted_by.discard(who)
+            if job.state == "waiting" and not job.wanted_by:
+                self._waiting.remove(job)
+                job.state = "stopped"
+
+    def find(self, plan: Plan) -> Job | None:
+        return self._jobs.get(plan)
+
+    def place(self, job: Job) -> int:
+        """How many trainings come before this one; 0 for the next and for one that is not waiting."""
+        with self._changed:
+            return self._waiting.index(job) if job in self._waiting else 0
+
+    def finished(self) -> dict[str, Trained]:
+        """Every model that is ready to be looked at, by name, the latest first."""
+        with self._changed:
+            done = {job.name: job.trained for job in self._jobs.values() if job.trained}
+            return dict(reversed((self._opened | done).items()))
+
+    def add(self, trained: Trained) -> str:
+        """Take in a model from a file, and return the name that it goes by."""
+        with self._changed:
+            name = f"{shipped.name(trained.plan)}-s{trained.plan.seed}-{trained.step}"
+            self._opened[name] = trained
+            while len(self._opened) > MOST_KEPT:
+                self._opened.pop(next(iter(self._opened)))
+            return name
+
+    def close(self) -> None:
+        """Stop all threads after their current step."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join()
+
+    def _forget(self) -> None:
+        """Let go of the oldest trainings that are over, so that memory stays bounded."""
+        over = [plan for plan, job in self._jobs.items() if job.state in ("finished", "stopped", "failed")]
+        for plan in over[: max(0, len(self._jobs) - MOST_KEPT)]:
+            del self._jobs[plan]
+
+    def _work(self) -> None:
+        self._threads = [thread for thread in self._threads if thread.is_alive()]
+        if len(self._threads) < self.workers:
+            self._threads.append(threading.Thread(target=self._loop, name="training", daemon=True))
+            self._threads[-1].start()
+
+    def _loop(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting or self._closed)
+                if self._closed:
+                    return
+                job = self._waiting.popleft()
+                job.state = "running"
+            try:
+                self._train(job)
+            except Exception as error:  # whatever it is: the person sees it, the queue goes on
+                job.error = f"{type(error).__name__}: {error}"
+            with self._changed:
+                self._leave(job)
+
+    def _leave(self, job: Job) -> None:
+        if job.error:
+            job.state = "failed"
+        elif job.run.finished:
+            model = job.run.model.requires_grad_(False).eval()
+            job.trained = Trained(model, job.plan, job.run.step, {"answer": job.records[-1].answer})
+            job.state, job.run = "finished", None  # the optimizer and the sentences are not needed again
+        elif job.wanted_by:  # somebody came back while it was coming to a halt
+            job.state = "waiting"
+            self._waiting.append(job)
+        else:
+            job.state = "stopped"
+
+    def _train(self, job: Job) -> None:
+        job.run = job.run or Run(job.plan)
+        if not job.records:
+            job.records.append(record(job.run, None))
+        every = max(1, job.plan.steps // RECORDS)
+        while not job.run.finished:
+            loss, taken, until = 0.0, 0, (job.run.step // every + 1) * every
+            while job.run.step < until and not job.run.finished:
+                if self._closed or not job.wanted_by:
+                    return
+                loss += job.run.advance(1)
+                taken += 1
+            job.records.append(record(job.run, loss / taken))
+
+
+def record(run: Run, loss: float | None) -> Record:
+    """Measure a training where it stands."""
+    language = run.plan.language
+    measured = scores(run.model, language, count=PAIRS)
+    return Record(
+        run.step,
+        loss,
+        measured.answer,
+        measured.accuracy,
+        measured.right,
+        weights_of_the_pair(run.model, language),
+    )
+
+
+@torch.inference_mode()
+def weights_of_the_pair(model: SmallModel, language: str) -> tuple[np.ndarray, ...]:
+    """The weights of every head in both famous sentences: (layer, head, query, key) each, as copies."""
+    made = famous(language)
+    found = []
+    for ids, length in zip(made.ids, made.lengths, strict=True):
+        _, flows = model(torch.from_numpy(ids[None, :length]))
+        found.append(np.stack([flow.weights()[0].numpy() for flow in flows]))
+    return tuple(found)
+
+
+def labels_of_the_pair(language: str) -> tuple[tuple[str, ...], ...]:
+    """The tokens of both famous sentences, as labels."""
+    words = lexicon(language)
+    return tuple(words.cut(entry["text"], limit=32)[0].labels for entry in words.grammar["famous"])
