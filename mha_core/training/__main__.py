@@ -20,7 +20,7 @@ from mha_core import bundled
 from mha_core.training import shipped, store
 from mha_core.training.fit import Plan, Run
 from mha_core.training.lexicon import lexicon
-from mha_core.training.measure import scores
+from mha_core.training.measure import scores, two_hops
 
 EVERY = 500  # steps from one checkpoint to the next
 
@@ -54,6 +54,8 @@ def train(name: str, plan: Plan, folder: Path) -> None:
         print(f"{name}  step {run.step:,} of {plan.steps:,}  loss {loss:.3f}", file=sys.stderr, flush=True)
     seconds = time.process_time() - started
     measured = asdict(scores(run.model, plan.language))
+    if plan.architecture == "standard":
+        measured["two_hops"] = two_hops(run.model, plan.language)
     report = {
         "plan": asdict(plan),
         "vocabulary": lexicon(plan.language).digest,
@@ -79,6 +81,8 @@ def rounded(measured: dict) -> dict:
     def short(value):
         if isinstance(value, tuple):
             return [short(item) for item in value]
+        if isinstance(value, dict):
+            return rounded(value)
         return round(value, 4) if isinstance(value, float) else value
 
     return {key: short(value) for key, value in measured.items()}

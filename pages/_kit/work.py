@@ -6,7 +6,7 @@ import streamlit as st
 
 import mha_core as mha
 from mha_core.device import Device, pick
-from mha_core.sources.mini import follow
+from mha_core.sources.mini import follow, untrained
 from mha_core.training.grammar import MAX_WORDS
 from mha_core.training.queue import Trainings
 from mha_core.training.store import Trained
@@ -17,13 +17,15 @@ MAX_TOKENS = {"mini": MAX_WORDS, "random": 256, "run": MAX_WORDS}
 MAX_TRACES = 32
 
 
-def trace(scene: Scene, *, text: str | None = None) -> mha.AttentionTrace:
+def trace(scene: Scene, *, text: str | None = None, trained: bool = True) -> mha.AttentionTrace:
     """The trace of the scene's text, or of another with the same settings.
 
+    ``trained=False`` takes a trained model as it was before its first step.
     Raises `MhaError` where the settings do not fit.
     """
+    settings = scene.settings(text) | ({} if trained else {"trained": False})
     # One canonical string is the key: separate arguments can collide in the cache's hash.
-    return _trace(json.dumps(scene.settings(text), sort_keys=True))
+    return _trace(json.dumps(settings, sort_keys=True))
 
 
 def peek(scene: Scene) -> mha.AttentionTrace | None:
@@ -49,7 +51,8 @@ def trainings() -> Trainings:
 def _trace(settings: str) -> mha.AttentionTrace:
     asked = json.loads(settings)
     if asked["source"] == "run":
-        return follow(_finished(asked["run"]), asked["text"])
+        found = _finished(asked["run"])
+        return follow(found if asked.get("trained", True) else untrained(found.plan), asked["text"])
     return mha.trace(limit=MAX_TOKENS[asked["source"]], **asked)
 
 

@@ -1,0 +1,34 @@
+"""What does training change? The same sentence, h and d_model, before the first step and after the last."""
+
+import streamlit as st
+
+from mha_core.views import picture
+from pages._kit import before_after, components, scene_of, show, state
+from pages._kit.text import t
+
+scene, trace, _ = scene_of.page()
+st.header(t("before.heading"))
+st.markdown(t("before.intro"))
+if scene.source == "random":
+    before_after.offer()
+    st.stop()
+both = {"before": before_after.untrained(scene), "after": trace}
+layer_index, head, query = state.indices(trace, scene)
+weights = {key: shown.layers[layer_index].weights() for key, shown in both.items()}
+limit = max(float(array[head].max()) for array in weights.values())
+for column, (key, shown) in zip(st.columns(2), both.items(), strict=True):
+    with column:
+        before_after.side(shown, key=key, layer=layer_index, head=head, query=query, limit=limit)
+components.head_view(
+    [(array, trace.tokens.labels) for array in weights.values()],
+    chosen=query,
+    heads=range(trace.layers[layer_index].n_heads),
+    on_pick=lambda token: state.go(token=token + 1),
+    key="before_view",
+)
+st.subheader(t("before.matrices", head=head + 1, layer=layer_index + 1))
+for name in ("weights", "q", "k"):
+    for column, (key, shown) in zip(st.columns(2), both.items(), strict=True):
+        with column:
+            drawn = picture(shown, name, layer=layer_index, head=head)
+            show.matrix(drawn, key=f"{key}-{name}", limit=limit, query=query)
