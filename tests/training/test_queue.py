@@ -1,0 +1,185 @@
+"""The queue: one training for each plan, a place for those who wait, and nothing lost by stopping."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from mha_core import MhaError
+from mha_core.training import queue as queues
+from mha_core.training.fit import Plan, Run
+from mha_core.training.model import SmallModel
+from mha_core.training.queue import Trainings, labels_of_the_pair, weights_of_the_pair
+
+TINY = {"h": 2, "d_model": 8}
+
+
+@pytest.fixture(autouse=True)
+def few_pairs(monkeypatch):
+    monkeypatch.setattr(queues, "PAIRS", 1)
+
+
+@pytest.fixture
+def trainings():
+    made = Trainings()
+    yield made
+    made.close()
+
+
+def plan(steps=20, **settings) -> Plan:
+    return Plan(**TINY | {"steps": steps} | settings)
+
+
+def until(condition, seconds=60):
+    """Wait for what another thread does."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it never happened"
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def held(monkeypatch):
+    """Trainings pause before each step until `held.set()`: what happens between steps can be tested."""
+    gate, advance = threading.Event(), Run.advance
+
+    def wait(run, steps):
+        gate.wait(60)
+        return advance(run, steps)
+
+    monkeypatch.setattr(Run, "advance", wait)
+    yield gate
+    gate.set()
+
+
+def test_a_training_ends_in_the_model_that_training_alone_gives(trainings):
+    job = trainings.start(plan(), "anna")
+    until(lambda: job.state == "finished")
+    alone = Run(plan())
+    alone.advance(20)
+    for name, parameter in alone.model.named_parameters():
+        assert torch.equal(parameter, job.trained.model.get_parameter(name)), name
+    assert [record.step for record in job.records] == list(range(21))
+    assert job.records[0].loss is None
+    assert all(np.isfinite(record.loss) for record in job.records[1:])
+    assert list(trainings.finished()) == [job.name]
+
+
+def test_the_same_plan_is_trained_once_and_shared(trainings, held):
+    first, second = (trainings.start(plan(), who) for who in ("anna", "bert"))
+    assert first is second
+    assert trainings.start(plan(seed=1), "anna") is not first
+
+
+def test_those_who_wait_have_a_place(trainings, held):
+    jobs = [trainings.start(plan(seed=seed), "anna") for seed in range(4)]
+    until(lambda: jobs[0].state == "running")
+    assert [job.state for job in jobs[1:]] == ["waiting"] * 3
+    assert [trainings.place(job) for job in jobs] == [0, 0, 1, 2]
+    held.set()
+    until(lambda: all(job.state == "finished" for job in jobs))
+
+
+def test_it_goes_on_while_anybody_wants_it_and_stops_when_nobody_does(trainings, held):
+    job = trainings.start(plan(), "anna")
+    trainings.start(plan(), "bert")
+    until(lambda: job.state == "running")
+    trainings.stop(plan(), "anna")
+    assert job.wanted_by == {"bert"}
+    trainings.stop(plan(), "bert")
+    held.set()
+    until(lambda: job.state == "stopped")
+    assert job.step < 20
+
+
+def test_a_stopped_training_goes_on_where_it_was(trainings, held):
+    job = trainings.start(plan(), "anna")
+    until(lambda: job.state == "running" and job.records)
+    trainings.stop(plan(), "anna")
+    held.set()
+    until(lambda: job.state == "stopped")
+    reached = job.step
+    assert reached < 20
+    again = trainings.start(plan(), "anna")
+    assert again is job
+    until(lambda: job.state == "finished")
+    alone = Run(plan())
+    alone.advance(20)
+    assert torch.equal(alone.model.embedding, job.trained.model.embedding)
+    assert job.records[-1].step == 20
+
+
+def test_what_waits_and_is_wanted_no_longer_never_starts(trainings, held):
+    first, second = (trainings.start(plan(seed=seed), "anna") for seed in (0, 1))
+    until(lambda: first.state == "running")
+    trainings.stop(plan(seed=1), "anna")
+    assert second.state == "stopped"
+    held.set()
+    until(lambda: first.state == "finished")
+    assert second.step == 0
+
+
+def test_a_training_that_breaks_says_why_and_the_queue_goes_on(trainings, monkeypatch):
+    def broken(run, steps):
+        if run.plan.seed == 1:
+            raise ArithmeticError("no more numbers")
+        run.step += steps
+        return 1.0
+
+    monkeypatch.setattr(Run, "advance", broken)
+    bad, good = (trainings.start(plan(seed=seed), "anna") for seed in (1, 2))
+    until(lambda: good.state == "finished")
+    assert bad.state == "failed"
+    assert "no more numbers" in bad.error
+    assert trainings.start(plan(seed=1), "anna") is not bad
+
+
+def test_a_full_queue_refuses(trainings, held, monkeypatch):
+    monkeypatch.setattr(queues, "MOST_WAITING", 2)
+    running = trainings.start(plan(seed=0), "anna")
+    until(lambda: running.state == "running")
+    for seed in (1, 2):
+        trainings.start(plan(seed=seed), "anna")
+    with pytest.raises(MhaError, match="2 trainings are waiting"):
+        trainings.start(plan(seed=3), "anna")
+    assert trainings.find(plan(seed=3)) is None
+
+
+def test_old_trainings_are_let_go_and_running_ones_never(trainings, monkeypatch):
+    monkeypatch.setattr(queues, "MOST_KEPT", 2)
+    jobs = []
+    for seed in range(4):
+        jobs.append(trainings.start(plan(steps=2, seed=seed), "anna"))
+        until(lambda: jobs[-1].state == "finished")
+    assert len(trainings.finished()) <= 3
+    assert trainings.find(jobs[0].plan) is None
+    assert trainings.find(jobs[-1].plan) is jobs[-1]
+
+
+def test_two_workers_train_two_plans_at_once_and_mix_nothing():
+    trainings = Trainings(workers=2)
+    try:
+        jobs = [trainings.start(plan(seed=seed), "anna") for seed in range(4)]
+        until(lambda: all(job.state == "finished" for job in jobs))
+    finally:
+        trainings.close()
+    for job in jobs:
+        alone = Run(job.plan)
+        alone.advance(20)
+        assert torch.equal(alone.model.embedding, job.trained.model.embedding)
+
+
+def test_the_recorded_weights_are_copies_with_rows_that_sum_to_one():
+    model = SmallModel(plan().shape, 2000)
+    taken = weights_of_the_pair(model, "en")
+    labels = labels_of_the_pair("en")
+    kept = [weights.copy() for weights in taken]
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+    for weights, before, words in zip(taken, kept, labels, strict=True):
+        assert weights.shape == (2, 2, len(words), len(words))
+        np.testing.assert_array_equal(weights, before)
+        np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-6)
