@@ -35,7 +35,7 @@ for count, step in enumerate(steps(trace, layer=layer_index, head=head), start=1
             st.markdown(sentence)
     formula.latex(rf"\large {step.formula}")
     pictures = step.before + step.after
-    cells = st.grid(len(pictures), min_column_width=225)
+    cells = st.grid(len(pictures), min_column_width=225 if len(pictures) < 5 else 180)
     for place, drawn in enumerate(pictures):
         made = place >= len(step.before) > 0
         with cells.container():
