@@ -148,6 +148,7 @@ class Trainings:
             self._threads[-1].start()
 
     def _loop(self) -> None:
+        torch.set_num_threads(1)  # so small products only wait for each other on several cores
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._waiting or self._closed)

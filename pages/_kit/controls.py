@@ -13,7 +13,7 @@ from mha_core.training.model import ARCHITECTURES
 from pages._kit import work
 from pages._kit.paths import ASSETS
 from pages._kit.state import DEFAULTS, STARTED, current, go
-from pages._kit.text import t
+from pages._kit.text import literal, t
 
 MAX_CHARACTERS = 8000
 # The largest values that the controls offer: what one page can show and one server can share.
@@ -126,8 +126,11 @@ def _take_example(examples: list[dict]) -> None:
 def _run() -> None:
     """Which of the models that were trained here."""
     runs = list(work.finished_runs())
+    asked = st.query_params.get("run")
+    if asked and asked not in runs:
+        st.caption(t("control.run_gone", name=literal(asked)))
     if st.session_state.get("run") not in runs:
-        st.session_state.run = runs[0] if runs else None
+        st.session_state.run = asked if asked in runs else runs[0]
     st.selectbox(t("control.run"), runs, key="run", bind="query-params")
 
 

@@ -1,0 +1,152 @@
+"""The page Train: a run starts, is shared, can be stopped, scrubbed, taken home and looked at everywhere."""
+
+import time
+
+import numpy as np
+import pytest
+import streamlit as st
+
+from mha_core.sources.mini import follow
+from mha_core.training import queue as queues
+from mha_core.training.fit import Plan, Run
+from pages._kit import training, work
+
+PAGE = "learn/train.py"
+STEPS = 12
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch):
+    """Trainings of a few steps, in a queue of this test alone."""
+    monkeypatch.setattr(training, "STEPS", STEPS)
+    monkeypatch.setattr(queues, "PAIRS", 1)
+    st.cache_resource.clear()
+    yield
+    work.trainings().close()
+    st.cache_resource.clear()
+
+
+@pytest.fixture
+def on_train(opened):
+    def open_(**link):
+        app = opened(**link)
+        app.switch_page(PAGE).run()
+        assert not app.exception
+        return app
+
+    return open_
+
+
+def finished(plan: Plan):
+    end = time.monotonic() + 60
+    while (job := work.trainings().find(plan)) is None or job.state not in ("finished", "failed"):
+        assert time.monotonic() < end, "it never ended"
+        time.sleep(0.02)
+    assert job.state == "finished", job.error
+    return job
+
+
+def plan(**settings) -> Plan:
+    return Plan(**{"h": 4, "d_model": 64, "steps": STEPS, "share": training.SHARE} | settings)
+
+
+def test_before_anything_is_trained_the_page_says_what_start_does(on_train, english):
+    app = on_train()
+    assert [info.value for info in app.info] == [english("train.empty")]
+    assert app.button(key="start").label == english("train.start")
+
+
+def test_a_run_can_be_started_and_then_looked_at_on_another_page(on_train, english, drawn):
+    app = on_train(train_h=2, train_d_model=32, train_seed=3)
+    app.button(key="start").click().run()
+    job = finished(plan(h=2, d_model=32, seed=3))
+    app.run()
+    app.button(key="look").click().run()
+    assert not app.exception
+    app.switch_page("see/heads.py").run()
+    assert not app.exception
+    assert not app.error
+    shown = follow(job.trained, app.text_area(key="text").value).layers[1]
+    head = app.number_input(key="head").value - 1
+    np.testing.assert_array_equal(drawn(app, "matrix-weights"), shown.weights(head))
+    alone = Run(job.plan)
+    alone.advance(STEPS)
+    np.testing.assert_array_equal(job.trained.model.embedding.numpy(), alone.model.embedding.detach().numpy())
+
+
+def test_the_scrubber_goes_back_to_every_recorded_step(on_train, english):
+    app = on_train()
+    app.button(key="start").click().run()
+    job = finished(plan())
+    app.run()
+    slider = app.select_slider(key="train_step")
+    assert [int(option) for option in slider.options] == [record.step for record in job.records]
+    slider.set_value(0).run()
+    first = job.records[0]
+    told = english("train.now", step="0", answer=f"{100 * first.answer:.0f}", right=f"{first.right:.2f}")
+    assert told in [markdown.value for markdown in app.markdown]
+
+
+def test_two_visitors_share_one_training(on_train):
+    first, second = on_train(), on_train()
+    first.button(key="start").click().run()
+    job = finished(plan())
+    second.run()
+    assert work.trainings().find(plan()) is job
+    assert second.button(key="look")
+    assert second.select_slider(key="train_step")
+
+
+def test_a_reload_finds_the_run_again_by_its_link(on_train):
+    app = on_train(train_h=2, train_d_model=32)
+    app.button(key="start").click().run()
+    finished(plan(h=2, d_model=32))
+    again = on_train(train_h=2, train_d_model=32)
+    assert again.button(key="look")
+
+
+def test_visitors_that_wait_see_their_place(on_train, english, monkeypatch):
+    monkeypatch.setattr(Run, "advance", lambda run, steps: time.sleep(0.05) or 1.0)  # it never gets on
+    apps = [on_train(train_seed=seed) for seed in range(3)]
+    for app in apps:
+        app.button(key="start").click().run()
+    job = work.trainings().find(plan(seed=2))
+    assert work.trainings().place(job) == 1
+    apps[2].run()
+    texts = [element.proto.text for element in apps[2].get("progress")]
+    assert texts == [english("train.waiting", place=2)]
+    for seed, app in enumerate(apps):
+        app.button(key="stop").click().run()
+        assert not work.trainings().find(plan(seed=seed)).wanted_by
+
+
+def test_a_model_taken_home_can_be_opened_again(on_train):
+    app = on_train()
+    app.button(key="start").click().run()
+    job = finished(plan())
+    bytes_ = training._bytes(job.trained)
+    app.run()
+    app.file_uploader(key="opened").set_value(("mine.safetensors", bytes_, "application/octet-stream")).run()
+    assert not app.exception
+    assert app.success
+    opened_name = next(name for name in work.finished_runs() if name.endswith(f"-{STEPS}"))
+    reopened = work.finished_runs()[opened_name]
+    difference = reopened.model.embedding - job.trained.model.embedding
+    assert difference.abs().max() < 1e-2  # it travelled in half precision
+
+
+@pytest.mark.parametrize("content", [b"", b"not a model", b"\x08\0\0\0\0\0\0\0{}      "])
+def test_another_file_is_refused_and_named(on_train, content):
+    app = on_train()
+    app.file_uploader(key="opened").set_value(
+        ("thing.safetensors", content, "application/octet-stream")
+    ).run()
+    assert not app.exception
+    assert "thing" in app.error[0].value
+    assert "/tmp" not in app.error[0].value
+    assert not work.finished_runs()
+
+
+def test_a_link_to_a_run_that_is_gone_says_so(opened):
+    app = opened(source="run", run="glass-box-en-h2-d32-s9")
+    assert not app.exception
