@@ -65,7 +65,7 @@ class Looks(NamedTuple):
     """What every head does with the material."""
 
     weight: np.ndarray  # (link, layer, head): on the right key
-    right: np.ndarray  # (link, layer, head): True where every other key gets less
+    right: np.ndarray  # (link, layer, head): True where no key gets more; of equals the first counts
     weights: list[np.ndarray]  # of whole sentences, each (layer, head, query, key), without padding
 
 
@@ -120,7 +120,7 @@ def looks(model: SmallModel, made: Material) -> Looks:
         rows = weights[made.sentence[chosen] - start, :, :, made.query[chosen]]  # (link, layer, head, key)
         on_key = np.take_along_axis(rows, made.key[chosen, None, None, None], 3)[..., 0]
         weight.append(on_key)
-        right.append((rows >= on_key[..., None]).sum(3) == 1)
+        right.append(rows.argmax(3) == made.key[chosen, None, None])
         n_whole = max(0, made.n_whole - start)
         whole += [w[:, :, :n, :n] for w, n in zip(weights[:n_whole], lengths[:n_whole], strict=True)]
     return Looks(np.concatenate(weight), np.concatenate(right), whole)

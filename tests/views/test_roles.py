@@ -61,13 +61,41 @@ def test_the_words_of_a_link_are_what_its_name_says(language, hidden):
             assert sentence.count(HIDDEN) == bool(hidden)
 
 
-def test_no_noun_stands_between_a_word_and_the_noun_of_its_phrase(language):
+def nouns_alone(language: str) -> set[str]:
+    """The words that are nouns and nothing else: an orange lamp is a lamp."""
     nouns = {form for noun in lexicon(language).nouns for form in (noun.one, noun.many)}
-    nouns -= {*lexicon(language).words["adjective"]}  # an orange lamp
-    for name in ("article to noun", "preposition to object"):
+    return nouns - {*lexicon(language).words["adjective"]}
+
+
+def test_no_noun_stands_between_a_word_and_the_noun_that_follows_it(language):
+    nouns = nouns_alone(language)
+    for name in ("article to noun", "preposition to object", "verb to object"):
         for sentence, query, key in items(language, name):
             assert query < key
             assert not nouns & set(sentence[query + 1 : key])
+
+
+def test_the_subject_is_the_first_noun_even_if_another_stands_nearer(language):
+    nouns = nouns_alone(language)
+    between = 0
+    predicates = [item for item in items(language, "adjective to noun") if item[2] < item[1]]
+    for sentence, query, key in [*items(language, "verb to subject"), *predicates]:
+        assert key == next(at for at, word in enumerate(sentence) if word in nouns)
+        between += bool(nouns & set(sentence[key + 1 : query]))
+    assert between > 30
+
+
+def test_in_agreement_the_pronoun_fits_the_noun(language):
+    words = lexicon(language)
+    fitting = {
+        "plural": {noun.many for noun in words.nouns},
+        "other": {noun.one for noun in words.nouns if noun.kind == "other"},
+        "man": {noun.one for noun in words.nouns if noun.kind in ("man", "person")},
+        "woman": {noun.one for noun in words.nouns if noun.kind in ("woman", "person")},
+    }
+    by_word = {pronoun: fitting[kind] for kind, pronoun in words.grammar["pronouns"].items()}
+    for sentence, query, key in items(language, "agreement: pronoun to noun"):
+        assert sentence[key] in by_word[sentence[query]]
 
 
 def test_objects_follow_their_verb_and_subjects_go_before(language):
