@@ -13,7 +13,6 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from mha_core.attention import attention_weights
 from mha_core.training.data import Encoded, encode
 from mha_core.training.grammar import Grammar, Sentence
 from mha_core.training.lexicon import HIDDEN, PAD, Lexicon, lexicon
@@ -115,7 +114,7 @@ def looks(model: SmallModel, made: Material) -> Looks:
         present = torch.arange(ids.shape[1]) < torch.from_numpy(lengths)[:, None]
         _, flows = model(ids, padding=present.to(place))
         # (sentence, layer, head, query, key)
-        weights = torch.stack([attention_weights(*_rows(flow)) for flow in flows], 1).cpu().numpy()
+        weights = torch.stack([flow.weights() for flow in flows], 1).cpu().numpy()
         chosen = slice(*np.searchsorted(made.sentence, (start, stop)))
         rows = weights[made.sentence[chosen] - start, :, :, made.query[chosen]]  # (link, layer, head, key)
         on_key = np.take_along_axis(rows, made.key[chosen, None, None, None], 3)[..., 0]
@@ -124,12 +123,6 @@ def looks(model: SmallModel, made: Material) -> Looks:
         n_whole = max(0, made.n_whole - start)
         whole += [w[:, :, :n, :n] for w, n in zip(weights[:n_whole], lengths[:n_whole], strict=True)]
     return Looks(np.concatenate(weight), np.concatenate(right), whole)
-
-
-def _rows(flow):
-    attended = flow.attended
-    n_query, n_key = attended.q.shape[-2], attended.k.shape[-2]
-    return attended.q, attended.k, attended.rule.at(slice(None), slice(None), n_query=n_query, n_key=n_key)
 
 
 def _links(name: str, sentence, query, key) -> np.ndarray:
