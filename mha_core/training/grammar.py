@@ -112,6 +112,12 @@ class Grammar:
             return "test"
         return "validation" if share < 2 * HELD_OUT_PERCENT else "train"
 
+    def written(self, rng: Random, template: str) -> tuple[tuple[str, ...], list[tuple[object, slice]]]:
+        """A template without A, B, P and cue, filled: its words, [CLS] first, and what each part became."""
+        parts = _parts(template)
+        words, at = self._filled(rng, parts, {}, "", frozenset())
+        return words, [(part, at[index]) for index, part in enumerate(parts)]
+
     # The three kinds of sentence
 
     def _reference(self, rng: Random, schema: dict, split: str) -> Pair:
@@ -196,10 +202,12 @@ class Grammar:
         """The words of a template, [CLS] first, and where A, B, P and the cue stand in them.
 
         `number` is the pronoun kind of both roles, or of each; "plural" decides between was and were.
+        Under the number of each part of the template is the slice of words that it became.
         """
         kinds = dict(zip("AB", (number, number) if isinstance(number, str) else number, strict=True))
         words, at, plural = [START], {}, False
-        for part in template:
+        for index, part in enumerate(template):
+            start = len(words)
             if isinstance(part, tuple):
                 words.append(part[plural and 1])
             elif not part.startswith("{"):
@@ -222,6 +230,7 @@ class Grammar:
                 else:
                     filled, plural = self._slot(rng, slot, plural, banned)
                     words += filled
+            at[index] = slice(start, len(words))
         if template is not self.distractor and words[-1] not in STOPS:
             words.append(self.stop)
         return tuple(words), at

@@ -1,0 +1,202 @@
+"""What heads do, in numbers: patterns and likeness for every trace, measured roles for small models.
+
+Heads and layers count from 0. Sources: Clark et al. 2019, "What Does BERT Look At?" (patterns, entropy,
+likeness, argmax accuracy of links against a fixed distance); Vig & Belinkov 2019, "Analyzing the Structure of
+Attention in a Transformer Language Model" (mean distance).
+"""
+
+import numpy as np
+import pandas as pd
+
+from mha_core.errors import MhaError
+from mha_core.layer import LayerTrace
+from mha_core.training import links
+from mha_core.training.lexicon import lexicon
+from mha_core.training.model import SmallModel
+
+# Key position minus query position.
+DISTANCE = {"previous token": -1, "next token": 1, "same token": 0}
+POSITIONS = (*DISTANCE, "first token")
+ROLES = (*POSITIONS, *links.LINKS)
+
+# A head is named after what it mostly does. For a position that is half of its weight. For a link, 0.5 is
+# what a head gets that always takes the same one of the two nouns, so it has to be clearly more.
+LEAST_WEIGHT = 0.5
+LEAST_SHARE = 0.6
+# A share of 160 items has a standard error of up to 0.04, and a role is looked for in up to 32 heads: five
+# standard errors are no accident.
+MARGIN = 0.2
+
+
+def patterns(layer: LayerTrace) -> pd.DataFrame:
+    """Where each head looks by position and how widely: one row for each head, no linguistics.
+
+    - "previous token", "next token", "same token": mean weight ``A[m, m−1]``, ``A[m, m+1]``, ``A[m, m]``;
+    - "first token": mean ``A[m, 0]`` over m > 0, high where the first token serves as a sink;
+    - "entropy": mean of ``−Σ p log p / log(visible keys)``, 0 for one key alone, 1 for all alike;
+    - "distance": mean of ``Σ p |m − n|``, in positions,
+
+    where p is row m of the weights A over its sum. A mean runs over the rows in which that key exists and
+    is visible. Rows with fewer than two visible keys have no choice and are left out; NaN where none is left.
+
+    Raises `MhaError` when queries and keys are not the same tokens.
+    Sources: Clark et al. 2019, for the distance Vig & Belinkov 2019, for sinks Xiao et al. 2023.
+    """
+    weights, allowed, p = _rows(layer)
+    measured = {}
+    for name in POSITIONS:
+        measured[name] = _mean(_along(weights, name), _along(allowed, name))
+    visible = allowed.sum(2)
+    counted = p.any(2)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        spread = _entropy(p) / np.log2(visible)
+    measured["entropy"] = _mean(spread.clip(0, 1), counted)  # rounding can leave the bounds
+    apart = np.abs(np.subtract.outer(np.arange(layer.n_query), np.arange(layer.n_key)))
+    measured["distance"] = _mean((p * apart).sum(2), counted)
+    return pd.DataFrame(measured, index=pd.RangeIndex(layer.n_heads, name="head"))
+
+
+def similarity(layer: LayerTrace) -> np.ndarray:
+    """How alike each two heads look, from 0 (never at the same key) to 1 (the same weights).
+
+    ``1 − mean over rows of √JSD(p, q)`` with ``JSD(p, q) = H((p + q)/2) − (H(p) + H(q))/2`` in bits, p and q
+    being the rows of the two heads over their sums. The root of the divergence is a metric, so heads
+    that are both like a third one are like each other. (head, head)
+
+    Rows are those of `patterns`, left out where either head has none; NaN where no row is left.
+    Raises `MhaError` when queries and keys are not the same tokens.
+    Sources: Lin 1991 (bounds), Endres & Schindelin 2003 (the root), Clark et al. 2019 (between heads).
+    """
+    _, _, p = _rows(layer)
+    entropy, counted = _entropy(p), p.any(2)
+    alike = np.eye(layer.n_heads)
+    for head in range(layer.n_heads - 1):
+        others = slice(head + 1, None)
+        mixed = _entropy((p[head] + p[others]) / 2)
+        divergence = mixed - (entropy[head] + entropy[others]) / 2
+        both = counted[head] & counted[others]
+        alike[head, others] = 1 - _mean(np.sqrt(divergence.clip(0, 1)), both)
+        alike[others, head] = alike[head, others]
+    return alike
+
+
+def roles(model: SmallModel, language: str, *, seed: int = 0) -> pd.DataFrame:
+    """What each head of a small model does, measured on held-out sentences: a row for each head and role.
+
+    Columns: layer, head, role (one of `ROLES`), and
+
+    - score: for "A to B" the share of items in which B gets the largest weight of A's row; for a position
+      the mean weight on it;
+    - weight: the mean weight on the right key;
+    - baseline: for a link the share that the best fixed distance finds, for a position uniform ``1/L``;
+    - control: the score of the same head before training, drawn from `seed`;
+    - n: the number of items.
+
+    In "hidden A to B" the word A is [MASK], as it mostly was when the model was asked for it. The cue is the
+    word that decides what the pronoun stands for. The sentences are the same on every call.
+
+    Raises `MhaError` for an unknown language and for a model with another vocabulary.
+    Source: Clark et al. 2019.
+    """
+    n_words = len(lexicon(language).vocabulary)
+    if len(model.embedding) != n_words:
+        raise MhaError(
+            f"The model has {len(model.embedding):,} words, the small language {language!r} has {n_words:,}: "
+            f"this model belongs to another language."
+        )
+    made = links.material(language)
+    trained = _measured(links.looks(model, made), made)
+    control = _measured(links.looks(SmallModel(model.shape, n_words, seed=seed), made), made)
+    keys = ["layer", "head", "role"]
+    control = control[[*keys, "score"]].rename(columns={"score": "control"})
+    table = trained.merge(control, on=keys, validate="one_to_one")
+    table = table.sort_values(["layer", "head"], kind="stable", ignore_index=True)
+    return table[[*keys, "score", "weight", "baseline", "control", "n"]]
+
+
+def labels(roles: pd.DataFrame) -> dict[tuple[int, int], tuple[str, float]]:
+    """The one role that a head can be called after, and its score: (layer, head) → (role, score).
+
+    The role with the highest score among those in which the score is at least `LEAST_SHARE` (for a
+    position `LEAST_WEIGHT`), and at least `MARGIN` above the baseline and above the control of *every*
+    head. A head without such a role has no label.
+    """
+    # The best of many heads is compared, so the best of the untrained ones is what it has to beat.
+    beaten = np.maximum(roles["baseline"], roles.groupby("role")["control"].transform("max"))
+    least = np.where(roles["role"].isin(POSITIONS), LEAST_WEIGHT, LEAST_SHARE)
+    fit = roles[(roles["score"] >= least) & (roles["score"] >= beaten + MARGIN)]
+    best = fit.sort_values("score", ascending=False, kind="stable").drop_duplicates(["layer", "head"])
+    best = best.sort_values(["layer", "head"])
+    heads = zip(best["layer"].tolist(), best["head"].tolist(), strict=True)
+    return dict(zip(heads, zip(best["role"], best["score"].tolist(), strict=True), strict=True))
+
+
+def _measured(looks: links.Looks, made: links.Material) -> pd.DataFrame:
+    """Score, weight, baseline and n of every head and role."""
+    n_layers, n_heads = looks.weight.shape[1:]
+    parts = []
+    for name in POSITIONS:
+        found = [_along(weights, name) for weights in looks.weights]  # (layer, head, row) each
+        n = sum(rows.shape[2] for rows in found)
+        score = sum(rows.sum(2, dtype=float) for rows in found) / n
+        uniform = sum(
+            rows.shape[2] / weights.shape[3] for rows, weights in zip(found, looks.weights, strict=True)
+        )
+        parts.append((name, score, score, uniform / n, n))
+    for kind, name in enumerate(links.LINKS):
+        chosen = made.kind == kind
+        if n := int(chosen.sum()):
+            _, frequent = np.unique((made.key - made.query)[chosen], return_counts=True)
+            score, weight = looks.right[chosen].mean(0), looks.weight[chosen].mean(0, dtype=float)
+            parts.append((name, score, weight, frequent.max() / n, n))
+    layer, head = (axis.ravel() for axis in np.indices((n_layers, n_heads)))
+    return pd.concat(
+        [
+            pd.DataFrame(
+                {
+                    "layer": layer,
+                    "head": head,
+                    "role": name,
+                    "score": score.ravel(),
+                    "weight": weight.ravel(),
+                    "baseline": baseline,
+                    "n": n,
+                }
+            )
+            for name, score, weight, baseline, n in parts
+        ],
+        ignore_index=True,
+    )
+
+
+def _rows(layer: LayerTrace) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Weights, where keys are visible, and rows that sum to 1; zero and False in rows without a choice."""
+    if layer.n_query != layer.n_key:
+        raise MhaError(
+            f"Patterns compare positions in one sentence; {layer.n_query} queries and {layer.n_key} keys are "
+            f"not the same tokens."
+        )
+    weights, allowed = layer.weights().astype(np.float64), layer.allowed()
+    allowed = allowed & (allowed.sum(2, keepdims=True) >= 2)
+    weights = np.where(allowed, weights, 0.0)
+    total = weights.sum(2, keepdims=True)  # less than 1 with sinks
+    return weights, allowed, np.divide(weights, total, out=np.zeros_like(weights), where=total > 0)
+
+
+def _along(matrices: np.ndarray, name: str) -> np.ndarray:
+    """The cells that a pattern is about, of the rows that have one. (…, query, key) → (…, row)"""
+    if name == "first token":
+        return matrices[..., 1:, 0]
+    return np.diagonal(matrices, DISTANCE[name], -2, -1)
+
+
+def _mean(values: np.ndarray, counted: np.ndarray) -> np.ndarray:
+    """The mean over the last axis of what counts, NaN where nothing does."""
+    n = counted.sum(-1)
+    total = np.where(counted, values, 0.0).sum(-1)
+    return np.divide(total, n, out=np.full(total.shape, np.nan), where=n > 0)
+
+
+def _entropy(p: np.ndarray) -> np.ndarray:
+    """``−Σ p log₂ p`` over the last axis, in bits."""
+    return -(p * np.log2(p, out=np.zeros_like(p), where=p > 0)).sum(-1)
