@@ -13,8 +13,10 @@ page = st.navigation(
         st.Page(PAGES / "see" / "heads.py", title=t("heads.title"), default=True),
         st.Page(PAGES / "understand" / "steps.py", title=t("steps.title")),
         st.Page(PAGES / "understand" / "hops.py", title=t("hops.title")),
+        st.Page(PAGES / "understand" / "embeddings.py", title=t("words.title")),
         st.Page(PAGES / "learn" / "train.py", title=t("train.title")),
         st.Page(PAGES / "learn" / "before_after.py", title=t("before.title"), url_path="before-after"),
+        st.Page(PAGES / "learn" / "sweep.py", title=t("sweep.title")),
     ],
     position="top",
 )

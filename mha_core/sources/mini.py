@@ -77,8 +77,20 @@ def trace(
     """
     language = "zh" if CHINESE.search(text) else "en"
     plan = find(language, architecture, h, d_model)
-    place = devices.pick(device).name
-    return follow(_loaded(shipped.name(plan), trained, place), text, limit=limit)
+    return follow(model(plan, trained=trained, device=device), text, limit=limit)
+
+
+def model(plan: Plan, *, trained: bool = True, device: str | None = None) -> Trained:
+    """A shipped model, read once, as it is after its training or before."""
+    return _loaded(shipped.name(plan), trained, devices.pick(device).name)
+
+
+def vectors(trained: Trained) -> tuple[tuple[str, ...], torch.Tensor]:
+    """Every word that a small model knows, and its embedding. (word, d_model)
+
+    The filling behind short sentences is left out: it stands for no word and is never trained.
+    """
+    return lexicon(trained.plan.language).vocabulary[1:], trained.model.embedding.detach()[1:].cpu()
 
 
 def find(language: str, architecture: str, h: int, d_model: int) -> Plan:

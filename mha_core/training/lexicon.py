@@ -17,6 +17,7 @@ PAD, START, HIDDEN = "[PAD]", "[CLS]", "[MASK]"
 LANGUAGES = ("en", "zh")
 FORMS = ("base", "third", "past", "participle", "ing")
 GENDERED = ("man", "woman", "person")  # noun classes that he or she can stand for
+MERGED = {**dict.fromkeys(GENDERED, "person"), "intransitive": "verb", "transitive": "verb"}
 PART = regex.compile(r"\{[^}]+\}|[^\s{}.,?!。，？！]+|[.,?!。，？！]")
 
 
@@ -71,6 +72,19 @@ class Lexicon:
             for word in members:
                 found.setdefault(word, []).append(name)
         return {word: tuple(names) for word, names in found.items()}
+
+    @cached_property
+    def kinds(self) -> dict[str, str]:
+        """One class for every word, for pictures: as the file lists it, or person, verb, pronoun, cue, other.
+
+        A cue is an adjective that decides what a pronoun stands for.
+        """
+        cues = " ".join(f"{schema['to_a']} {schema['to_b']}" for schema in self.grammar["schema"]).split()
+        found = {}
+        for word in self.vocabulary:
+            first = self.classes.get(word, ("other",))[0].split(".")[0]
+            found[word] = MERGED.get(first, first)
+        return found | dict.fromkeys(self.pronouns, "pronoun") | dict.fromkeys(cues, "cue")
 
     @cached_property
     def _longest(self) -> int:

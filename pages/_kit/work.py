@@ -6,7 +6,7 @@ import streamlit as st
 
 import mha_core as mha
 from mha_core.device import Device, pick
-from mha_core.sources.mini import follow, untrained
+from mha_core.sources.mini import find, follow, model, untrained
 from mha_core.training.grammar import MAX_WORDS
 from mha_core.training.queue import Trainings
 from mha_core.training.store import Trained
@@ -34,6 +34,13 @@ def peek(scene: Scene) -> mha.AttentionTrace | None:
         return trace(scene)
     except mha.MhaError:
         return None
+
+
+def small_model(scene: Scene, language: str) -> Trained:
+    """The small trained model that the scene looks at; each shipped one is read once."""
+    if scene.source == "run":
+        return _finished(scene.run)
+    return model(find(language, scene.architecture, scene.h, scene.d_model))
 
 
 def finished_runs() -> dict[str, Trained]:

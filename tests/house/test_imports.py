@@ -40,12 +40,15 @@ TABLE = {
     "mha_core/hops.py": "numpy pandas mha_core.errors mha_core.trace",
     "mha_core/steps.py": "numpy pandas mha_core.check mha_core.layer mha_core.trace mha_core.views",
     "mha_core/metrics.py": f"numpy pandas mha_core.errors mha_core.layer mha_core.trace {TRAINING}",
+    "mha_core/embeddings.py": "numpy pandas mha_core.errors",
+    "mha_core/ablation.py": "pandas",
     "mha_core/figures/*.py": "numpy pandas plotly mha_core.figures mha_core.figures.*",
     "mha_core/__init__.py": f"{FLOOR_0} {FLOOR_1} {FLOOR_2} {FLOOR_3}",
     "mha_core/__main__.py": "mha_core.bundled",
     "pages/_kit/*.py": "streamlit numpy pandas mha_core mha_core.* pages._kit pages._kit.*",
     "pages/[!_]*/*.py": "streamlit pages._kit pages._kit.*"
-    " mha_core.views mha_core.steps mha_core.hops mha_core.metrics mha_core.figures mha_core.figures.*",
+    " mha_core.views mha_core.steps mha_core.hops mha_core.metrics mha_core.embeddings mha_core.ablation"
+    " mha_core.figures mha_core.figures.*",
     "pages/frame.py": "streamlit pages._kit pages._kit.*",
     "app.py": "streamlit mha_core",
 }

@@ -1,0 +1,149 @@
+"""Words as points on two or three axes: near means alike, an arrow is a difference."""
+
+import html
+from collections.abc import Collection, Iterable, Sequence
+
+import pandas as pd
+import plotly.graph_objects as go
+
+HEIGHT = 520
+SYMBOLS = ("circle", "diamond", "square", "cross", "x")  # what 3-D has too: classes differ in more than hue
+CAMERA = {"eye": {"x": 1.35, "y": 1.35, "z": 0.85}, "center": {"x": 0, "y": 0, "z": -0.15}}
+OPACITY = 0.5
+WIDTH, LETTER, LINE = 600, 7.5, 15  # pixels: of a figure, a letter, a line of text
+# Where a word may stand, and its middle from the point in widths of the word and lines.
+SIDES = {
+    "top center": (0.0, 0.9),
+    "bottom center": (0.0, -0.9),
+    "middle right": (0.6, 0.0),
+    "middle left": (-0.6, 0.0),
+    "top right": (0.6, 0.9),
+    "bottom right": (0.6, -0.9),
+    "top left": (-0.6, 0.9),
+    "bottom left": (-0.6, -0.9),
+}
+REST_COLOUR = "rgba(128, 128, 128, 0.75)"
+ARROW_COLOUR = "rgba(128, 128, 128, 0.9)"
+RING_COLOUR = "rgba(214, 118, 30, 0.95)"
+
+
+def scatter(
+    points: pd.DataFrame,
+    *,
+    axes: Sequence[str],
+    groups: pd.Series,
+    rest: str | None = None,
+    labelled: Collection[str] = (),
+    chosen: str | None = None,
+    arrows: Iterable[tuple[str, str]] = (),
+    height: int = HEIGHT,
+) -> go.Figure:
+    """Draw `points`, a row for each word and a column for each of two or three `axes`, named in words.
+
+    `groups` has each word's group: one colour of the template and one mark for each; the group `rest` is
+    grey. `labelled` words are written beside their points, `chosen` is ringed, `arrows` lead from one
+    word to another on two axes.
+    A point hands its word to a click as customdata.
+    """
+    figure, flat = go.Figure(), len(axes) == 2
+    names = sorted(set(groups[points.index]), key=lambda name: (name == rest, name))
+    for count, name in enumerate(names):
+        words = points.index[(groups[points.index] == name).to_numpy()]
+        look = {"color": REST_COLOUR} if name == rest else {"symbol": SYMBOLS[count % len(SYMBOLS)]}
+        marker = {"size": 7 if flat else 4, "opacity": OPACITY} | look
+        figure.add_trace(
+            _marks(points.loc[words], flat)(
+                mode="markers",
+                name=html.escape(name),
+                marker=marker,
+                # A click chooses a word; it is not to fade the others.
+                unselected={"marker": {"opacity": OPACITY}} if flat else None,
+                text=_escaped(words),
+                customdata=list(words),
+                hovertemplate=f"<b>%{{text}}</b><br>{html.escape(name)}<extra></extra>",
+            )
+        )
+    quiet = {"hoverinfo": "skip", "showlegend": False}
+    if chosen in points.index:
+        ring = {"symbol": "circle-open", "size": 15, "color": RING_COLOUR, "line": {"width": 2}}
+        figure.add_trace(_marks(points.loc[[chosen]], flat)(mode="markers", marker=ring, **quiet))
+    written = points.loc[[word for word in points.index if word in labelled]]
+    if len(written):
+        text = [f"<b>{word}</b>" for word in _escaped(written.index)]
+        where = sides(points, written, height=height) if flat else "top center"
+        figure.add_trace(
+            _marks(written, flat)(mode="text", text=text, textposition=where, textfont={"size": 13}, **quiet)
+        )
+    for start, end in arrows:
+        _add_arrow(figure, points.loc[start], points.loc[end])
+    titles = [{"title": {"text": html.escape(words), "font": {"size": 12}}} for words in axes]
+    figure.update_layout(
+        height=height,
+        margin={"l": 0, "r": 0, "t": 6, "b": 0},
+        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "title": None},
+        hovermode="closest",
+    )
+    if flat:
+        # One unit is as long on both axes: what looks near is near.
+        figure.update_xaxes(**titles[0], zeroline=False, automargin=True)
+        figure.update_yaxes(**titles[1], zeroline=False, automargin=True, scaleanchor="x")
+    else:
+        figure.update_scenes(
+            **dict(zip(("xaxis", "yaxis", "zaxis"), titles, strict=True)), aspectmode="data", camera=CAMERA
+        )
+    return figure
+
+
+def sides(points: pd.DataFrame, written: pd.DataFrame, *, height: int) -> list[str]:
+    """On which side of its point each word is written, so that few words lie on each other.
+
+    Boxes are estimated for a figure that is as wide as a page allows; a word that fits nowhere goes on top.
+    """
+    spans = (points.max() - points.min()).to_numpy()
+    unit = max(spans / (WIDTH, height), default=0) or 1.0  # of the axes, for one pixel
+    taken, found = [], []
+    for word, at in zip(written.index, written.to_numpy() / unit, strict=True):
+        wide = LETTER * len(word)
+        boxes = {side: (at[0] + x * wide, at[1] + y * LINE, wide) for side, (x, y) in SIDES.items()}
+        side = next((side for side, box in boxes.items() if not any(_meet(box, b) for b in taken)), None)
+        found.append(side or next(iter(SIDES)))
+        taken.append(boxes[found[-1]])
+    return found
+
+
+def _meet(one: tuple, other: tuple) -> bool:
+    near = abs(one[0] - other[0]) < (one[2] + other[2]) / 2
+    return near and abs(one[1] - other[1]) < LINE
+
+
+def _marks(points: pd.DataFrame, flat: bool):
+    """A trace of these points, still to be told how to look."""
+    kind = go.Scatter if flat else go.Scatter3d
+    where = dict(zip("xyz", (points[column].to_numpy() for column in points), strict=False))
+
+    def made(**look):
+        return kind(**where, **{name: value for name, value in look.items() if value is not None})
+
+    return made
+
+
+def _escaped(words: Iterable[str]) -> list[str]:
+    return [html.escape(word, quote=False) for word in words]
+
+
+def _add_arrow(figure: go.Figure, start: pd.Series, end: pd.Series) -> None:
+    figure.add_annotation(
+        x=end.iloc[0],
+        y=end.iloc[1],
+        ax=start.iloc[0],
+        ay=start.iloc[1],
+        axref="x",
+        ayref="y",
+        text="",
+        showarrow=True,
+        arrowhead=2,
+        arrowwidth=1.5,
+        arrowcolor=ARROW_COLOUR,
+        standoff=4,
+        startstandoff=4,
+    )

@@ -1,0 +1,40 @@
+"""What are the words made of before attention? Their vectors on a map, and who is near whom."""
+
+import streamlit as st
+
+from pages._kit import scene_of, state, words
+from pages._kit.text import literal, t
+
+scene, trace, _ = scene_of.page()
+query = trace.tokens.pieces[state.indices(trace, scene)[2]]
+known = words.of(scene, trace)
+count, width = known.vectors.shape
+
+st.header(t("words.heading"))
+st.caption(
+    t(f"words.intro_{'random' if scene.source == 'random' else 'trained'}", count=f"{count:,}", d_model=width)
+)
+with st.container(horizontal=True, vertical_alignment="bottom"):
+    with st.container(width=260):
+        chosen = words.choice(known, query)
+    with st.container(width="stretch"):
+        kinds = words.classes(known)
+    st.segmented_control(
+        t("words.axes"), words.AXES, default=words.FLAT, required=True, key="axes", bind="query-params"
+    )
+deep = st.session_state.axes == words.DEEP
+place = words.placed(known, kinds, axes=3 if deep else 2)
+
+left, right = st.columns([5, 2], gap="medium")
+with left:
+    words.map_of(known, place, kinds, chosen=chosen)
+    st.caption(
+        t("words.shares", share=f"{100 * place.shares.sum():.0f}", axes=len(place.shares), d_model=width)
+    )
+with right:
+    st.subheader(t("words.nearest", word=literal(chosen)), help=t("words.nearest_help"))
+    words.neighbours(known, chosen)
+
+st.subheader(t("words.relations"), divider="gray")
+st.markdown(t("words.relations_intro"))
+words.relations(known, place)
