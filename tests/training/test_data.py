@@ -1,4 +1,4 @@
-"""What the model reads and is asked: the right words at the right places, and each sentence beside its twin."""
+"""What the model reads and is asked: right words at right places, and each sentence beside its twin."""
 
 from random import Random
 
@@ -36,7 +36,7 @@ def made(words):
 
 def test_a_sentence_is_encoded_by_hand():
     words = lexicon()
-    text = "[CLS] the cat ate the soup because it was hungry .".split()
+    text = ["[CLS]", "the", "cat", "ate", "the", "soup", "because", "it", "was", "hungry", "."]
     encoded = encode([Sentence(tuple(text), 7, (2, 5), 9), Sentence(("[CLS]", "hello", "!"))], words)
     assert encoded.ids.shape == (2, MAX_WORDS)
     assert [words.vocabulary[i] for i in encoded.ids[0]] == text + [PAD] * 21

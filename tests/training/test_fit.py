@@ -101,7 +101,9 @@ def test_every_parameter_learns(little, tiny):
 
 @pytest.mark.parametrize("architecture", ["glass-box", "standard", "one-layer"])
 @pytest.mark.parametrize("stop", [0, 1, 9, 28])
-def test_a_training_that_was_stopped_and_saved_goes_on_to_the_last_bit(little, tiny, tmp_path, stop, architecture):
+def test_a_training_that_was_stopped_and_saved_goes_on_to_the_last_bit(
+    little, tiny, tmp_path, stop, architecture
+):
     """9 steps end inside a reading, 28 at the end of all readings of a chunk."""
     plan = tiny(architecture=architecture, steps=41)
     straight, stopped = Run(plan), Run(plan)
@@ -242,7 +244,15 @@ def test_a_plan_of_other_things_than_numbers_is_refused(settings, refused):
 
 @pytest.mark.parametrize(
     "settings",
-    [{"share": -0.1}, {"share": 1.1}, {"share": math.nan}, {"rate": 0.0}, {"rate": -1.0}, {"rate": math.inf}, {"rate": math.nan}],
+    [
+        {"share": -0.1},
+        {"share": 1.1},
+        {"share": math.nan},
+        {"rate": 0.0},
+        {"rate": -1.0},
+        {"rate": math.inf},
+        {"rate": math.nan},
+    ],
     ids=str,
 )
 def test_a_share_or_rate_that_makes_no_sense_is_refused(settings, refused):

@@ -180,7 +180,9 @@ def test_an_answer_is_made_of_weights_and_embeddings_alone(architecture, ids):
     v = F.linear(model.embedding[ids], model.layers[-1].attention.v.weight, model.layers[-1].attention.v.bias)
     heads = scores.softmax(-1) @ v.unflatten(-1, (H, -1)).transpose(1, 2)
     o = model.layers[-1].attention.o
-    torch.testing.assert_close(hidden, F.linear(heads.transpose(1, 2).flatten(2), o.weight, o.bias), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        hidden, F.linear(heads.transpose(1, 2).flatten(2), o.weight, o.bias), atol=1e-5, rtol=1e-5
+    )
 
 
 def test_a_lookup_that_looks_everywhere_alike_knows_nothing_of_its_own_residual(ids):
@@ -199,7 +201,9 @@ def test_a_lookup_that_looks_everywhere_alike_knows_nothing_of_its_own_residual(
     torch.testing.assert_close(uniform[:, 0], uniform[:, 4])
     # An ordinary block keeps its residual.
     block = model.layers[0]
-    assert (block(changed, words, None, None)[0][:, 4] - block(x, words, None, None)[0][:, 4]).abs().max() > 0.1
+    assert (
+        block(changed, words, None, None)[0][:, 4] - block(x, words, None, None)[0][:, 4]
+    ).abs().max() > 0.1
 
 
 @pytest.mark.parametrize("architecture", ["glass-box", "one-layer"])
@@ -256,7 +260,9 @@ def test_words_and_places_start_about_as_long_as_each_other():
     assert float(fresh.embedding.detach().norm(dim=1).mean()) == pytest.approx(1.0, abs=0.05)
 
 
-@pytest.mark.parametrize(("architecture", "h", "d_model"), [("glass-box", 4, 20), ("glass-box", 1, 7), ("one-layer", 3, 33)])
+@pytest.mark.parametrize(
+    ("architecture", "h", "d_model"), [("glass-box", 4, 20), ("glass-box", 1, 7), ("one-layer", 3, 33)]
+)
 def test_a_word_that_all_heads_look_at_arrives_as_itself_at_the_start(architecture, h, d_model, ids):
     model = SmallModel(Shape(architecture, h, d_model), N_WORDS, seed=7).requires_grad_(False)
     for seen in (0, 6):
