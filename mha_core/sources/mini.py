@@ -11,7 +11,7 @@ import torch
 from mha_core import device as devices
 from mha_core.errors import MhaError
 from mha_core.layer import LayerTrace
-from mha_core.spec import known, listed
+from mha_core.spec import MAX_D_MODEL, MAX_HEADS, known, listed, whole
 from mha_core.tokens import Tokens
 from mha_core.trace import AttentionTrace
 from mha_core.training import shipped, store
@@ -37,22 +37,40 @@ class Unknown:
 
 
 class UnknownWords(MhaError):
-    """A text with words that the small model has never seen; `unknown` names each."""
+    """A text with words that the small model has never seen; `unknown` names each.
 
-    def __init__(self, text: str, unknown: tuple[Unknown, ...], n_words: int):
-        self.text, self.unknown, self.n_words = text, unknown, n_words
+    Each text of `fixes` has all of them replaced; `instead` replaces one.
+    """
+
+    def __init__(self, text: str, unknown: tuple[Unknown, ...], words: Lexicon):
+        self.text, self.unknown, self.n_words = text, unknown, len(words.vocabulary)
+        self._words = words
         names = listed([f"“{entry.word}”" for entry in unknown], "and")
-        fixes = tuple(
-            {"text": text[: entry.start] + word + text[entry.end :]}
-            for entry in unknown
-            for word in entry.suggestions
-        )
         first = unknown[0]
         super().__init__(
-            f"The small model knows {n_words:,} words, and not {names}. In place of “{first.word}”: "
+            f"The small model knows {self.n_words:,} words, and not {names}. In place of “{first.word}”: "
             f"{listed(first.suggestions, 'or')}. The source “random” takes any words.",
-            fixes=(*fixes, {"source": "random"}),
+            fixes=(*({"text": self._replaced(rank)} for rank in range(SUGGESTIONS)), {"source": "random"}),
         )
+
+    def instead(self, entry: Unknown, word: str, text: str | None = None) -> str:
+        """The text with a word in place of an unknown one, spaced where it would grow onto its neighbours."""
+        text = self.text if text is None else text
+        before, after = text[: entry.start], text[entry.end :]
+        joined = before + word + after
+        tokens, _ = self._words.cut(joined, limit=len(joined) + 1)
+        if (entry.start, entry.start + len(word)) in tokens.spans:
+            return joined
+        left = " " if before and not before[-1].isspace() else ""
+        right = " " if after and not after[0].isspace() else ""
+        return before + left + word + right + after
+
+    def _replaced(self, rank: int) -> str:
+        """The text with each unknown word replaced by its suggestion of that rank."""
+        text = self.text
+        for entry in reversed(self.unknown):  # from the end, so that the places of the others stay
+            text = self.instead(entry, entry.suggestions[rank], text)
+        return text
 
 
 def trace(
@@ -96,6 +114,8 @@ def vectors(trained: Trained) -> tuple[tuple[str, ...], torch.Tensor]:
 def find(language: str, architecture: str, h: int, d_model: int) -> Plan:
     """The plan of a shipped model. Raises `MhaError` that says which ones there are."""
     known("architecture", architecture, ARCHITECTURES)
+    whole("h", h, 1, MAX_HEADS)
+    whole("d_model", d_model, 1, MAX_D_MODEL)
     there = {
         (plan.h, plan.d_model): plan
         for plan in shipped.PLANS
@@ -103,13 +123,21 @@ def find(language: str, architecture: str, h: int, d_model: int) -> Plan:
     }
     if (h, d_model) in there:
         return there[h, d_model]
+    kind = f"{architecture} model for {'Chinese' if language == 'zh' else 'English'}"
+    if not there:
+        others = [plan for plan in shipped.PLANS if plan.language == language]
+        nearest = min(others, key=lambda plan: (abs(plan.d_model - d_model), abs(plan.h - h)))
+        raise MhaError(
+            f"No {kind} comes with Headscope; {listed(dict.fromkeys(p.architecture for p in others), 'or')} "
+            f"can be used.",
+            fixes=({"architecture": nearest.architecture, "h": nearest.h, "d_model": nearest.d_model},),
+        )
     widths = sorted({width for _, width in there})
     table = "; ".join(
         f"d_model {width} with h {listed(sorted(n for n, w in there if w == width), 'or')}"
         for width in widths
     )
     near = sorted(there, key=lambda pair: (abs(pair[1] - d_model), abs(pair[0] - h)))[:3]
-    kind = f"{architecture} model for {'Chinese' if language == 'zh' else 'English'}"
     raise MhaError(
         f"No {kind} with h {h} and d_model {d_model} comes with Headscope; there are {table}. "
         f"On the page Train such a model can be trained.",
@@ -123,7 +151,7 @@ def follow(trained: Trained, text: str, *, limit: int = MAX_WORDS) -> AttentionT
     tokens, numbers = words.cut(text, limit=min(limit, MAX_WORDS))
     model, place = trained.model, trained.model.bias.device
     if None in numbers:
-        raise UnknownWords(text, _unknown(model, words, tokens, numbers), len(words.vocabulary))
+        raise UnknownWords(text, _unknown(model, words, tokens, numbers), words)
     with torch.inference_mode():
         hidden, flows = model(torch.tensor([numbers], device=place))
         probabilities = model.logits(hidden[0]).softmax(-1).cpu()

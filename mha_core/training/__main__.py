@@ -37,7 +37,8 @@ def main(arguments: list[str] | None = None) -> None:
     asked.out.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(asked.threads)
     for name in asked.names or plans:
-        if asked.names or not (asked.out / f"{name}.safetensors").exists():
+        made, under_way = (asked.out / f"{name}.{kind}" for kind in ("safetensors", "checkpoint"))
+        if asked.names or under_way.exists() or not made.exists():
             train(name, plans[name], asked.out)
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional as F
 
+from mha_core.errors import MhaError
 from mha_core.spec import whole
 from mha_core.training.data import NONE, Batch, Batches
 from mha_core.training.lexicon import lexicon
@@ -43,6 +44,14 @@ class Plan:
         whole("seed", self.seed, 0, 2**31 - 1)
         if self.rate is None:
             object.__setattr__(self, "rate", 0.004 * (64 / self.d_model) ** 0.7)
+        if not _is_number(self.share) or not 0 <= self.share <= 1:
+            raise MhaError(
+                f"share {self.share!r} is out of range; 0 to 1 work.", fixes=({"share": 0.0}, {"share": 1.0})
+            )
+        if not _is_number(self.rate) or not 0 < self.rate <= 1:
+            raise MhaError(
+                f"rate {self.rate!r} is out of range; above 0 and up to 1 work.", fixes=({"rate": None},)
+            )
 
     @property
     def shape(self) -> Shape:
@@ -95,6 +104,10 @@ class Run:
             pronoun, share / n_pronoun.clamp(min=1), (1 - share) / (len(pronoun) - n_pronoun).clamp(min=1)
         )
         return (each * weight).sum()
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def rate_at(step: int, steps: int) -> float:

@@ -96,7 +96,13 @@ class Lexicon:
         Neighbouring pieces are taken together as long as they make a known word: the longest match.
         Raises `MhaError` for text without a token and for more than `limit` tokens, [CLS] included.
         """
-        typed = words(text, limit=limit * self._longest)
+        most = limit * self._longest  # pieces in so many tokens
+        try:
+            typed = words(text, limit=most)
+        except MhaError as error:
+            if not error.fixes:
+                raise
+            typed = words(error.fixes[0]["text"], limit=most)  # its beginning is too long as well
         pieces, spans, numbers = [START], [(0, 0)], [self.number[START]]
         at = 0
         while at < len(typed):
@@ -111,7 +117,8 @@ class Lexicon:
             at = end
         if len(pieces) > limit:
             raise MhaError(
-                f"The text has {len(pieces) - 1} tokens; the small models read up to {limit - 1}.",
+                f"The small models read up to {limit - 1} tokens and the text has more; "
+                f"keep the first {limit - 1}.",
                 fixes=({"text": text[: spans[limit - 1][1]]},),
             )
         return Tokens(text, tuple(pieces), tuple(spans)), numbers

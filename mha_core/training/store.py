@@ -65,13 +65,14 @@ def load_run(path: str | PathLike) -> Run:
     """
     tensors, header, plan = _read(path)
     run = Run(plan)
-    moments = {name: tensor for name, tensor in tensors.items() if name.startswith(MOMENTS)}
-    _fill(path, run.model, {name: t for name, t in tensors.items() if name not in moments})
     run.step = header["step"]
-    if moments:
+    if run.step:  # before the first step there are no moments
         for name, parameter in run.model.named_parameters():
-            state = {moment: moments[f"{moment}.{name}"] for moment in MOMENTS}
+            state = {moment: tensors.pop(f"{moment}.{name}", None) for moment in MOMENTS}
+            if any(tensor is None or tensor.shape != parameter.shape for tensor in state.values()):
+                raise MhaError(f"{path} is no training that can go on: it lacks the moments of {name}.")
             run.optimizer.state[parameter] = {"step": torch.tensor(float(run.step)), **state}
+    _fill(path, run.model, tensors)
     return run
 
 
@@ -83,7 +84,10 @@ def _write(path: str | PathLike, tensors: dict[str, Tensor], plan: Plan, step: i
         "step": step,
         "report": report,
     }
-    write_file(Path(path), tensors, {HEADER: json.dumps(header)})
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise MhaError(f"There is no folder {path.parent} to save {path.name} in.")
+    write_file(path, tensors, {HEADER: json.dumps(header)})
 
 
 def _read(path: str | PathLike) -> tuple[dict[str, Tensor], dict, Plan]:
@@ -102,6 +106,9 @@ def _read(path: str | PathLike) -> tuple[dict[str, Tensor], dict, Plan]:
                     f"{path} was trained with another vocabulary ({header['vocabulary']}); the words of "
                     f"this release are {lexicon(plan.language).digest}."
                 )
+            step = header["step"]
+            if type(step) is not int or not 0 <= step <= plan.steps or type(header["report"]) is not dict:
+                raise ValueError(f"step {step!r} of {plan.steps}, report {header['report']!r}")
             return {name: file.get_tensor(name) for name in file.keys()}, header, plan  # noqa: SIM118
     except FileNotFoundError:
         raise MhaError(f"There is no file {path}.") from None
@@ -117,4 +124,5 @@ def _fill(path: str | PathLike, model: SmallModel, tensors: dict[str, Tensor]) -
     try:
         model.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})
     except RuntimeError as error:
-        raise MhaError(f"{path} is damaged: {str(error).splitlines()[0]}") from None
+        _, *wrong = str(error).splitlines()  # the first line names the class only
+        raise MhaError(f"{path} is damaged: {' '.join(map(str.strip, wrong))}") from None

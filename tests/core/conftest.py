@@ -1,17 +1,10 @@
-"""What the tests of the core share: seeded numbers, the settings that every trace is held to, refusals."""
+"""What the tests of the core share: seeded numbers, the settings that every trace is held to."""
 
-import hypothesis
 import pytest
 import torch
 
 import mha_core as mha
 from mha_core.embed import alibi
-
-# The same examples on every machine, and no time limit on a busy one.
-hypothesis.settings.register_profile(
-    "core", deadline=None, derandomize=True, database=None, max_examples=40, print_blob=False
-)
-hypothesis.settings.load_profile("core")
 
 TEXT = "the old cat saw the new cat"  # 7 tokens, two of them twice
 LENGTH = 7
@@ -68,18 +61,6 @@ def normal():
         return torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
 
     return draw
-
-
-@pytest.fixture(scope="session")
-def refused():
-    """Call, expect a refusal, and hand the `MhaError` back to be read."""
-
-    def call(function, *args, **kwargs) -> mha.MhaError:
-        with pytest.raises(mha.MhaError) as caught:
-            function(*args, **kwargs)
-        return caught.value
-
-    return call
 
 
 @pytest.fixture(scope="session")

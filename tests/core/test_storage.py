@@ -19,6 +19,7 @@ def same(one, other):
     assert one.tokens == other.tokens
     assert one.tokens.labels == other.tokens.labels
     assert dict(one.source) == dict(other.source)
+    assert one.answers == other.answers
     assert len(one.layers) == len(other.layers)
     for ours, theirs in zip(one.layers, other.layers, strict=True):
         for first, second in (
@@ -96,6 +97,21 @@ def test_a_trace_without_x_and_projections_comes_back(normal, tmp_path):
     trace = mha.AttentionTrace(mha.words("動物 <s> é"[:6]), (layer,), {"name": "unknown", "seed": None})
     trace.save(tmp_path / "t.safetensors")
     same(mha.load(tmp_path / "t.safetensors"), trace)
+
+
+def test_values_of_their_own_and_answers_come_back(tmp_path):
+    trace = mha.trace("it saw [MASK]", source="mini", h=4, d_model=32, trained=False)
+    trace.save(tmp_path / "t.safetensors")
+    loaded = mha.load(tmp_path / "t.safetensors")
+    same(loaded, trace)
+    assert [layer.x_v is None for layer in loaded.layers] == [True, False]
+    assert [answer is None for answer in loaded.answers] == [True, False, True, False]
+    assert loaded.layers[1].x_v.tobytes() == trace.layers[1].x_v.tobytes()
+
+
+def test_a_file_from_before_there_were_answers_has_none(saved):
+    edited(saved, lambda header, tensors: header.pop("answers"))
+    assert mha.load(saved).answers == ()
 
 
 def test_a_mask_that_layers_share_is_written_once(tmp_path):
@@ -212,6 +228,15 @@ BROKEN = {
     "a rule of text": lambda header, tensors: header["layers"][0]["rule"].update(temperature="hot"),
     "an unknown rule": lambda header, tensors: header["layers"][0]["rule"].update(colour=1),
     "another softmax": lambda header, tensors: header["layers"][0]["rule"].update(softmax="column"),
+    "an answer too many": lambda header, tensors: header.update(answers=[None] * 5),
+    "answers without probabilities": lambda header, tensors: header.update(
+        answers=[None, ["it"], None, None]
+    ),
+    "answers that are no list": lambda header, tensors: header.update(answers=7),
+    "values of other tokens": lambda header, tensors: (
+        tensors.update(new=torch.zeros(3, 15)),
+        header["layers"][0]["tensors"].update(x_v="new"),
+    ),
     "a source that is a list": lambda header, tensors: header.update(source=[1, 2]),
     "k of another width": lambda header, tensors: tensors.update({"0.k": torch.zeros(3, 4, 7)}),
     "q without heads": lambda header, tensors: tensors.update({"0.q": torch.zeros(4, 5)}),

@@ -15,10 +15,17 @@ from hypothesis import strategies as st
 import mha_core as mha
 from mha_core import embed, masks
 from mha_core.attention import Projections
+from mha_core.trace import MATRICES
 
 ROOT = Path(__file__).resolve().parents[2]
 PER_HEAD = ("scores", "scaled", "masked", "weights", "allowed", "output", "contribution")
 CELLS = ("scores", "scaled", "masked", "weights", "allowed")
+
+
+@pytest.fixture(scope="module")
+def glass_box():
+    """7 tokens through an untrained glass-box of 4 heads: a block, then a lookup with values of its own."""
+    return mha.trace("the cat saw the dog [MASK]", source="mini", h=4, d_model=32, trained=False)
 
 
 def close(ours, theirs, tolerance=1e-6):
@@ -394,9 +401,10 @@ def test_a_frame_is_of_the_layer_that_was_asked_for():
     [
         (
             {"name": "queries", "head": 0},
-            "There is no matrix called 'queries'; x, q, k, v, scores, scaled, masked, weights, output, "
+            "There is no matrix called 'queries'; x, x_v, q, k, v, scores, scaled, masked, weights, output, "
             "concat, contribution or result can be used.",
         ),
+        ({"name": "x_v"}, "This layer has no inputs of its own for V: they are X."),
         ({"name": "q"}, "q is a matrix of one head; say which, as in head=0."),
         ({"name": "q", "head": 3}, "This layer has heads 0 to 2; head 3 was asked for."),
         ({"name": "weights", "head": -1}, "This layer has heads 0 to 2; head -1 was asked for."),
@@ -409,7 +417,100 @@ def test_a_frame_that_is_not_there_is_refused(arguments, message, refused):
     error = refused(trace.frame, **arguments)
     assert str(error) == message
     for fix in error.fixes:
+        if fix == {"name": "x_v"}:
+            continue  # the random source makes V of X; the glass-box has it, below
         trace.frame(**{**arguments, **fix})
+
+
+def test_every_matrix_that_a_refusal_offers_is_there_in_the_glass_box(glass_box, refused):
+    arguments = {"name": "queries", "layer": 1, "head": 2}
+    fixes = refused(glass_box.frame, **arguments).fixes
+    assert [fix["name"] for fix in fixes] == list(MATRICES)
+    for fix in fixes:
+        glass_box.frame(**{**arguments, **fix})
+
+
+# What V is made of, where that is not X
+
+
+def test_only_the_lookup_of_the_glass_box_makes_v_of_something_else_than_x(glass_box):
+    block, lookup = glass_box.layers
+    assert block.x_v is None
+    for name, source in (("q", lookup.x), ("k", lookup.x), ("v", lookup.x_v)):
+        weight, bias = (getattr(lookup.projections, f"{part}_{name}").numpy() for part in "wb")
+        close(np.hstack(list(getattr(lookup, name))), source @ weight + bias, 1e-5)
+    assert np.abs(lookup.x_v - lookup.x).max() > 0.1
+    with pytest.raises(ValueError, match="read-only"):
+        lookup.x_v[...] = 0
+
+
+def test_the_random_source_makes_v_of_x_always(trace):
+    assert [layer.x_v for layer in trace.layers] == [None] * len(trace.layers)
+
+
+def test_what_v_is_made_of_is_a_frame_with_words_and_dimensions(glass_box):
+    frame = glass_box.frame("x_v", layer=1)
+    assert (frame.index.name, frame.columns.name) == ("token", "d_model")
+    assert list(frame.index) == list(glass_box.tokens.labels)
+    assert list(frame.columns) == list(range(1, 33))
+    close(frame.to_numpy(), glass_box.layers[1].x_v, 0)
+    # The same word has the same embedding wherever it stands; X knows places, x_v does not.
+    the = [i for i, piece in enumerate(glass_box.tokens.pieces) if piece == "the"]
+    close(glass_box.layers[1].x_v[the[0]], glass_box.layers[1].x_v[the[1]], 0)
+    assert np.abs(np.diff(glass_box.layers[1].x[the], axis=0)).max() > 1e-3
+
+
+def test_both_views_of_the_split_agree_where_v_is_made_of_embeddings(glass_box, normal):
+    for layer in glass_box.layers:
+        assert mha.check.split_difference(layer) == 0.0
+    lookup = glass_box.layers[1]
+    changed = mha.LayerTrace({**lookup.tensors, "x_v": normal(7, 32)}, lookup.rule, lookup.projections)
+    assert mha.check.split_difference(changed) == 0.0
+
+
+@pytest.mark.parametrize("n_kv_heads", [1, 3])
+def test_values_of_their_own_are_what_v_is_made_of_and_nothing_else(n_kv_heads, normal):
+    spec = mha.AttentionSpec(11, 3, n_kv_heads=n_kv_heads, d_k=5, d_v=13)
+    module = mha.MultiHeadAttention(spec).requires_grad_(False)
+    x, context, values = normal(2, 3, 11), normal(2, 7, 11, seed=1), normal(2, 7, 11, seed=2)
+    made, usual = module(x, context, values), module(x, context)
+    assert torch.equal(made.q, usual.q)
+    assert torch.equal(made.k, usual.k)
+    close(made.v, module.project(values)[2])
+    close(usual.v, module.project(context)[2])
+    close(made.output, module.join(mha.attend(usual.q, usual.k, module.project(values)[2])))
+    assert torch.equal(module(x, context, context).output, usual.output)
+    layer = mha.LayerTrace.of(made, x=x, x_v=values, projections=module.projections(), item=1)
+    close(layer.x_v, values[1], 0)
+    close(layer.result(), made.output[1])
+
+
+def test_values_of_a_wrong_shape_are_refused(normal, refused):
+    module = mha.MultiHeadAttention(mha.AttentionSpec(15, 3))
+    x = normal(2, 7, 15)
+    assert "(2, 7, 13)" in str(refused(module, x, None, normal(2, 7, 13)))
+    assert "(5, 7, 15)" in str(refused(module, x, None, normal(5, 7, 15)))
+    refused(module, x, None, normal(2, 3, 15))  # three values cannot go with seven keys
+
+
+# Answers
+
+
+def test_answers_stand_at_the_tokens_they_belong_to(glass_box):
+    assert [answer is not None for answer in glass_box.answers] == [False] * 6 + [True]
+    layers, source = glass_box.layers, glass_box.source
+    assert mha.AttentionTrace(glass_box.tokens, layers, source).answers == ()
+
+
+@pytest.mark.parametrize("count", [1, 6, 8])
+def test_answers_for_another_number_of_tokens_are_refused(glass_box, count, refused):
+    answers = (None,) * count
+    error = refused(mha.AttentionTrace, glass_box.tokens, glass_box.layers, {}, answers)
+    assert str(error) == f"7 tokens cannot go with {count} answers."
+
+
+def test_the_random_source_has_no_answers(trace):
+    assert trace.answers == ()
 
 
 def test_a_head_that_is_not_there_is_refused_by_every_method(refused):
@@ -499,7 +600,7 @@ def test_every_fix_of_a_split_works(d_model, h, refused):
             {"mask": "diagonal"},
             "There is no mask called 'diagonal'; full, causal, window, prefix or padding can be used.",
         ),
-        ({"source": "dice"}, "There is no source called 'dice'; random can be used."),
+        ({"source": "dice"}, "There is no source called 'dice'; random or mini can be used."),
         ({"limit": 3}, "The text has 4 tokens and the limit is 3; remove 1 or keep the first 3."),
         ({"device": "abacus"}, None),
     ],
@@ -510,7 +611,8 @@ def test_every_other_fix_works_too(settings, message, refused):
     assert message is None or str(error) == message
     assert error.fixes
     for fix in error.fixes:
-        mha.trace(**{**given, **fix})
+        if fix != {"source": "mini"}:  # its weights are files; tests/training has its own tests
+            mha.trace(**{**given, **fix})
 
 
 def test_a_fix_for_too_many_heads_also_divides_d_model(refused):

@@ -229,6 +229,22 @@ def test_a_head_that_is_not_there_is_refused(head):
         steps(mha.trace("a b", h=4, d_model=8), layer=0, head=head)
 
 
+def test_a_lookup_says_that_v_is_made_of_embeddings_and_shows_them():
+    trace = mha.trace("the cat saw [MASK]", source="mini", h=4, d_model=32, trained=False)
+    block, lookup = (told(trace, head=2, layer=layer)["project"] for layer in (0, 1))
+    assert (block.notes, lookup.notes) == (("why",), ("why", "values"))
+    assert [[p.name for p in step.before] for step in (block, lookup)] == [["x"], ["x", "x_v"]]
+    np.testing.assert_array_equal(values(lookup.before)["x_v"], trace.layers[1].x_v)
+    # E stands where V is made of it, once, and X everywhere else; the sizes are the same.
+    assert block.formula.replace("{X}", "{E}").count("{E}") == 3
+    first, last = lookup.formula.split("{E}")
+    assert first + "{X}" + last == block.formula
+    assert first.count("{X}") == 2
+    assert "W^V" in last
+    assert "W^V" not in first
+    assert told(trace, layer=1)["split"].facts["difference"] == 0.0
+
+
 # Facts
 
 

@@ -9,6 +9,7 @@ from mha_core.trace import MATRICES, OF_THE_LAYER
 from mha_core.views import KIND, long_table, picture, symbol
 
 TEXT = "the cat saw the dog"
+OF_RANDOM = [name for name in MATRICES if name != "x_v"]  # the random source makes V of X
 LABELS = ["the\u2009₁", "cat", "saw", "the\u2009₂", "dog"]
 
 
@@ -22,21 +23,27 @@ def trace():
     return made(n_kv_heads=3, mask="causal")
 
 
+@pytest.fixture(scope="module")
+def glass_box():
+    """An untrained model of 4 heads whose second layer makes V of the words' embeddings, x_v."""
+    return mha.trace(f"{TEXT} [MASK]", source="mini", h=4, d_model=32, trained=False)
+
+
 def array(trace: mha.AttentionTrace, name: str, layer: int, head: int) -> np.ndarray:
     """The same matrix straight from the layer."""
     recorded = trace.layers[layer]
-    if name == "x":
-        return recorded.x
+    if name in ("x", "x_v"):
+        return getattr(recorded, name)
     if name == "q":
         return recorded.q[head]
     if name in ("k", "v"):
-        return getattr(recorded, name)[head // 2]
+        return getattr(recorded, name)[head * recorded.n_kv_heads // recorded.n_heads]
     return getattr(recorded, name)() if name in OF_THE_LAYER else getattr(recorded, name)(head)
 
 
 @pytest.mark.parametrize("layer", [0, 1])
 @pytest.mark.parametrize("head", [0, 3, 5])
-@pytest.mark.parametrize("name", MATRICES)
+@pytest.mark.parametrize("name", OF_RANDOM)
 def test_a_picture_is_the_layers_own_matrix(trace, name, layer, head):
     shown = picture(trace, name, layer=layer, head=head)
     np.testing.assert_array_equal(shown.frame.to_numpy(), array(trace, name, layer, head))
@@ -45,7 +52,7 @@ def test_a_picture_is_the_layers_own_matrix(trace, name, layer, head):
     assert shown.framed is None
 
 
-@pytest.mark.parametrize("name", MATRICES)
+@pytest.mark.parametrize("name", OF_RANDOM)
 def test_token_axes_carry_words_and_the_others_numbers_from_one(trace, name):
     frame = picture(trace, name, layer=0, head=0).frame
     assert [*frame.index] == LABELS
@@ -55,13 +62,53 @@ def test_token_axes_carry_words_and_the_others_numbers_from_one(trace, name):
         assert [*frame.columns] == [*range(1, frame.shape[1] + 1)]
 
 
+@pytest.mark.parametrize("name", MATRICES)
+def test_every_matrix_of_the_glass_box_can_be_shown(glass_box, name):
+    shown = picture(glass_box, name, layer=1, head=3)
+    np.testing.assert_array_equal(shown.frame.to_numpy(), array(glass_box, name, 1, 3))
+    assert [*shown.frame.index] == [*glass_box.tokens.labels] == ["[CLS]", *LABELS, "[MASK]"]
+    assert (shown.frame.index.name, shown.frame.columns.name) == MATRICES[name]
+    assert shown.hidden is None
+
+
+def test_what_v_is_made_of_is_written_as_e(glass_box):
+    shown = picture(glass_box, "x_v", layer=1, head=2)
+    assert (shown.symbol, shown.kind) == ("E", "signed")
+
+
+@pytest.mark.parametrize("layer", [0, 1])
+def test_what_v_is_made_of_is_refused_where_that_is_x(trace, glass_box, layer):
+    for without in [trace, glass_box][: 2 - layer]:
+        with pytest.raises(mha.MhaError, match="no inputs of its own for V: they are X"):
+            picture(without, "x_v", layer=layer, head=0)
+
+
+@pytest.mark.parametrize("name", MATRICES)
+def test_rows_that_were_never_asked_are_faint_in_the_last_layer_of_a_model_only(trace, glass_box, name):
+    shown = picture(glass_box, name, layer=1, head=1)
+    if MATRICES[name][0] == "query":
+        assert [*shown.faint] == [True] * 6 + [False]
+    else:
+        assert shown.faint is None
+    if name != "x_v":
+        assert picture(glass_box, name, layer=0, head=1).faint is None
+        assert picture(trace, name, layer=1, head=1).faint is None
+
+
+def test_a_long_table_of_what_v_is_made_of_leads_back_to_its_cells(glass_box):
+    table = long_table(glass_box, "x_v", layer=1, heads=[3])
+    assert [*table.columns] == ["head", "token_position", "token", "d_model", "x_v"]
+    wide = table.pivot(index="token_position", columns="d_model", values="x_v")
+    np.testing.assert_array_equal(wide.to_numpy(), glass_box.layers[1].x_v)
+
+
 def test_only_weights_are_coloured_as_weights():
     assert {name for name in MATRICES if KIND[name] == "weights"} == {"weights"}
     assert set(KIND.values()) == {"weights", "signed"}
 
 
 @pytest.mark.parametrize("mask", ["full", "causal", "window:1", "padding:2"])
-@pytest.mark.parametrize("name", MATRICES)
+@pytest.mark.parametrize("name", OF_RANDOM)
 def test_what_the_mask_hides_is_hidden_after_the_mask_and_not_before(name, mask):
     trace = made(mask=mask)
     hidden = picture(trace, name, layer=1, head=2).hidden
@@ -76,6 +123,7 @@ def test_what_the_mask_hides_is_hidden_after_the_mask_and_not_before(name, mask)
     ("name", "head", "written"),
     [
         ("x", 0, "X"),
+        ("x_v", 7, "E"),
         ("q", 2, "Q₃"),
         ("k", 0, "K₁"),
         ("v", 9, "V₁₀"),
@@ -135,7 +183,7 @@ def test_a_long_table_of_weights_names_both_tokens(trace):
     assert [*table["key"][:5]] == LABELS
 
 
-@pytest.mark.parametrize("name", MATRICES)
+@pytest.mark.parametrize("name", OF_RANDOM)
 def test_every_line_of_a_long_table_leads_back_to_its_cell(trace, name):
     table = long_table(trace, name, layer=1, heads=[3])
     rows, columns = MATRICES[name]

@@ -1,0 +1,138 @@
+"""python -m mha_core.training: every missing model is made, and a training that was stopped goes on."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from mha_core.training import __main__ as command
+from mha_core.training import measure, shipped, store
+from mha_core.training.fit import Plan
+from mha_core.training.lexicon import lexicon
+
+STEPS = 7
+TINY = (
+    Plan(h=2, d_model=8, steps=STEPS),
+    Plan(h=1, d_model=8, steps=STEPS, language="zh"),
+)
+ENGLISH, CHINESE = map(shipped.name, TINY)
+
+
+@pytest.fixture(autouse=True)
+def tiny_plans(monkeypatch, little):
+    monkeypatch.setattr(shipped, "PLANS", TINY)
+    monkeypatch.setattr(command, "EVERY", 3)
+    few = measure.pairs
+    monkeypatch.setattr(measure, "pairs", lambda *args, **named: few(*args, **{**named, "count": 2}))
+
+
+def files(folder) -> list[str]:
+    return sorted(file.name for file in folder.iterdir())
+
+
+def test_every_missing_model_is_made_with_its_entry(tmp_path, capsys):
+    out = tmp_path / "new" / "folder"
+    command.main(["--out", str(out)])
+    assert files(out) == sorted([f"{ENGLISH}.safetensors", f"{CHINESE}.safetensors", "manifest.json"])
+    manifest = json.loads((out / "manifest.json").read_text(encoding="utf-8"))
+    assert list(manifest) == sorted([ENGLISH, CHINESE])
+    for plan in TINY:
+        name = shipped.name(plan)
+        trained, entry = store.load_model(out / f"{name}.safetensors"), manifest[name]
+        assert (trained.plan, trained.step, trained.report) == (plan, STEPS, entry)
+        assert Plan(**entry["plan"]) == plan
+        assert entry["vocabulary"] == lexicon(plan.language).digest
+        assert entry["parameters"] == sum(p.numel() for p in trained.model.parameters())
+        assert entry["made_by"] == f"python -m mha_core.training {name}"
+        again = measure.scores(trained.model, plan.language)
+        assert entry["scores"]["answer"] == pytest.approx(again.answer, abs=0.1)
+    told = capsys.readouterr()
+    assert [line.split("  ")[1] for line in told.err.splitlines()] == [
+        f"step {step} of {STEPS}" for step in (3, 6, 7)
+    ] * 2
+    assert ENGLISH in told.out
+
+
+def test_what_is_there_is_left_alone_unless_it_is_named(tmp_path):
+    command.main(["--out", str(tmp_path)])
+    made = {name: (tmp_path / name).stat().st_mtime_ns for name in files(tmp_path)}
+    command.main(["--out", str(tmp_path)])
+    assert {name: (tmp_path / name).stat().st_mtime_ns for name in files(tmp_path)} == made
+    (tmp_path / f"{CHINESE}.safetensors").unlink()
+    command.main(["--out", str(tmp_path)])
+    assert (tmp_path / f"{CHINESE}.safetensors").exists()
+    assert (tmp_path / f"{ENGLISH}.safetensors").stat().st_mtime_ns == made[f"{ENGLISH}.safetensors"]
+    command.main([ENGLISH, "--out", str(tmp_path)])
+    assert (tmp_path / f"{ENGLISH}.safetensors").stat().st_mtime_ns != made[f"{ENGLISH}.safetensors"]
+
+
+class Stopped(BaseException):
+    """As Ctrl-C or a power cut would: nothing catches it."""
+
+
+def stop_after(monkeypatch, times, where=store, what="save_run"):
+    """Let the process end once that function has been called so often."""
+    original, count = getattr(where, what), iter(range(1, 1000))
+
+    def call(*args, **named):
+        result = original(*args, **named)
+        if next(count) == times:
+            raise Stopped
+        return result
+
+    monkeypatch.setattr(where, what, call)
+
+
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_a_training_that_was_stopped_goes_on_to_the_same_weights(tmp_path, monkeypatch, times):
+    straight, stopped = tmp_path / "straight", tmp_path / "stopped"
+    command.main([ENGLISH, "--out", str(straight)])
+    with monkeypatch.context() as patch:
+        stop_after(patch, times)
+        with pytest.raises(Stopped):
+            command.main([ENGLISH, "--out", str(stopped)])
+    assert files(stopped) == [f"{ENGLISH}.checkpoint"]
+    assert store.load_run(stopped / f"{ENGLISH}.checkpoint").step == min(3 * times, STEPS)
+    command.main([ENGLISH, "--out", str(stopped)])
+    assert files(stopped) == files(straight)
+    one, other = (store.load_model(f / f"{ENGLISH}.safetensors").model for f in (straight, stopped))
+    for (name, tensor), same in zip(one.state_dict().items(), other.state_dict().values(), strict=True):
+        assert tensor.equal(same), name
+
+
+def test_a_checkpoint_of_another_plan_is_not_gone_on_with(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        stop_after(patch, 1)
+        patch.setattr(shipped, "PLANS", (replace(TINY[0], seed=5),))
+        with pytest.raises(Stopped):
+            command.main(["--out", str(tmp_path)])
+    command.main([ENGLISH, "--out", str(tmp_path)])
+    command.main([ENGLISH, "--out", str(tmp_path / "other")])
+    one, other = (store.load_model(f / f"{ENGLISH}.safetensors") for f in (tmp_path, tmp_path / "other"))
+    assert one.plan == TINY[0]
+    assert one.model.embedding.equal(other.model.embedding)
+
+
+def test_a_stop_between_the_weights_and_the_manifest_is_made_good(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        stop_after(patch, 1, what="save_model")
+        with pytest.raises(Stopped):
+            command.main(["--out", str(tmp_path)])
+    command.main(["--out", str(tmp_path)])
+    assert set(json.loads((tmp_path / "manifest.json").read_text(encoding="utf-8"))) == {ENGLISH, CHINESE}
+    assert not list(tmp_path.glob("*.checkpoint"))
+
+
+def test_an_unknown_name_is_refused_before_anything_is_made(tmp_path, capsys):
+    with pytest.raises(SystemExit) as caught:
+        command.main(["glass-box-en-h3-d7", "--out", str(tmp_path / "new")])
+    assert caught.value.code == 2
+    assert "no such model: glass-box-en-h3-d7" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
+
+
+def test_numbers_of_the_manifest_are_short():
+    measured = {"a": 0.123456, "b": (0.5, 1 / 3), "c": (True, False), "d": 3, "e": {"f": 2 / 3}}
+    assert command.rounded(measured) == {
+        "a": 0.1235, "b": [0.5, 0.3333], "c": [True, False], "d": 3, "e": {"f": 0.6667},
+    }  # fmt: skip

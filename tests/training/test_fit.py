@@ -1,0 +1,267 @@
+"""Training goes down, can be stopped anywhere and goes on to the very same weights."""
+
+import math
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from mha_core.training import store
+from mha_core.training.data import NONE, Batch
+from mha_core.training.fit import LEAST_RATE, WARM_UP, Plan, Run, rate_at
+from mha_core.training.lexicon import lexicon
+
+
+def weights(run: Run) -> dict[str, torch.Tensor]:
+    return {name: tensor.clone() for name, tensor in run.model.state_dict().items()}
+
+
+def moments(run: Run) -> dict:
+    return {
+        (name, key): value.clone()
+        for name, parameter in run.model.named_parameters()
+        for key, value in run.optimizer.state[parameter].items()
+    }
+
+
+def same(one: dict, other: dict) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+# Steps
+
+
+@pytest.mark.parametrize("architecture", ["glass-box", "standard", "one-layer"])
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_the_loss_falls(little, tiny, architecture, language):
+    run = Run(tiny(architecture=architecture, language=language, steps=2000, rate=0.03))
+    first = run.advance(5)
+    run.advance(60)
+    assert run.advance(5) < 0.85 * first
+    assert run.step == 70
+
+
+def test_the_same_plan_gives_the_same_weights_whatever_else_was_drawn(little, tiny):
+    runs = []
+    for noise in (1, 2):
+        torch.manual_seed(noise)
+        runs.append(Run(tiny()))
+        runs[-1].advance(9)
+    assert same(weights(runs[0]), weights(runs[1]))
+
+
+@pytest.mark.parametrize("other", [{"seed": 5}, {"rate": 0.01}, {"share": 0.3}, {"steps": 60}])
+def test_every_number_of_the_plan_matters(little, tiny, other):
+    runs = [Run(tiny(**settings)) for settings in ({"steps": 200}, {"steps": 200, **other})]
+    for run in runs:
+        run.advance(55)  # behind the warm-up, where the length of the plan begins to matter
+    assert not same(weights(runs[0]), weights(runs[1]))
+
+
+def test_steps_can_be_taken_in_any_portions(little, tiny):
+    one, other = Run(tiny()), Run(tiny())
+    one.advance(23)
+    for portion in (1, 7, 0, 2, 11, 2):
+        other.advance(portion)
+    assert one.finished
+    assert other.finished
+    assert same(weights(one), weights(other))
+
+
+def test_the_loss_of_a_portion_is_the_mean_of_its_steps(little, tiny):
+    one, other = Run(tiny()), Run(tiny())
+    single = [one.advance(1) for _ in range(5)]
+    assert other.advance(5) == pytest.approx(sum(single) / 5, rel=1e-6)
+    assert len(set(single)) == 5
+
+
+def test_a_finished_run_does_not_move(little, tiny):
+    run = Run(tiny(steps=5))
+    assert not run.finished
+    run.advance(1000)
+    assert (run.step, run.finished) == (5, True)
+    before = weights(run), moments(run)
+    assert run.advance(3) == 0.0
+    assert run.step == 5
+    assert same(weights(run), before[0])
+    assert same(moments(run), before[1])
+
+
+def test_every_parameter_learns(little, tiny):
+    for architecture in ("glass-box", "standard", "one-layer"):
+        run = Run(tiny(architecture=architecture))
+        before = weights(run)
+        run.advance(3)
+        still = [name for name, tensor in weights(run).items() if torch.equal(tensor, before[name])]
+        assert still == []
+
+
+# Stopping and going on
+
+
+@pytest.mark.parametrize("architecture", ["glass-box", "standard", "one-layer"])
+@pytest.mark.parametrize("stop", [0, 1, 9, 28])
+def test_a_training_that_was_stopped_and_saved_goes_on_to_the_last_bit(
+    little, tiny, tmp_path, stop, architecture
+):
+    """9 steps end inside a reading, 28 at the end of all readings of a chunk."""
+    plan = tiny(architecture=architecture, steps=41)
+    straight, stopped = Run(plan), Run(plan)
+    straight.advance(41)
+    stopped.advance(stop)
+    store.save_run(tmp_path / "run", stopped)
+    del stopped
+    resumed = store.load_run(tmp_path / "run")
+    assert (resumed.step, resumed.plan) == (stop, plan)
+    resumed.advance(41)
+    assert same(weights(resumed), weights(straight))
+    assert same(moments(resumed), moments(straight))
+
+
+def test_saving_changes_nothing_in_the_training(little, tiny, tmp_path):
+    quiet, saved = Run(tiny()), Run(tiny())
+    for _ in range(5):
+        quiet.advance(2)
+        saved.advance(2)
+        store.save_run(tmp_path / "run", saved)
+    assert same(weights(quiet), weights(saved))
+    assert same(moments(quiet), moments(saved))
+
+
+# The loss
+
+
+def batch(**parts) -> Batch:
+    ids = torch.tensor([[1, 5, 6, 7, 8], [1, 9, 10, 11, 0]])
+    given = {
+        "ids": ids,
+        "padding": ids != 0,
+        "rows": torch.tensor([[1, 3], [2, 0]]),
+        "targets": torch.tensor([[20, 5], [10, NONE]]),
+        "is_pronoun": torch.tensor([[False, True], [False, False]]),
+    }
+    return Batch(**{**given, **parts})
+
+
+def by_hand(run: Run, asked: Batch) -> tuple[list[float], list[float]]:
+    """The cross-entropy of each question, pronouns and hidden words apart."""
+    found = ([], [])
+    for i in range(2):
+        length = int(asked.padding[i].sum())
+        hidden, _ = run.model(asked.ids[i : i + 1, :length])
+        for row, target, pronoun in zip(asked.rows[i], asked.targets[i], asked.is_pronoun[i], strict=True):
+            if target != NONE:
+                loss = F.cross_entropy(run.model.logits(hidden[0, row])[None], target[None])
+                found[int(pronoun)].append(loss.item())
+    return found
+
+
+def mean(values: list[float]) -> float:
+    return sum(values) / len(values)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.6, 1.0])
+def test_pronouns_and_hidden_words_have_their_shares_of_the_loss(tiny, share):
+    run = Run(tiny(share=share))
+    words, pronouns = by_hand(run, batch())
+    assert (len(words), len(pronouns)) == (2, 1)
+    expected = share * mean(pronouns) + (1 - share) * mean(words)
+    assert run.loss(batch()).item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_batch_without_pronouns_or_without_hidden_words_has_a_loss(tiny):
+    run = Run(tiny(share=0.6))
+    words = batch(is_pronoun=torch.zeros(2, 2, dtype=torch.bool))
+    assert run.loss(words).item() == pytest.approx(0.4 * mean(by_hand(run, words)[0]), rel=1e-5)
+    pronouns = batch(is_pronoun=torch.ones(2, 2, dtype=torch.bool))
+    assert run.loss(pronouns).item() == pytest.approx(0.6 * mean(by_hand(run, pronouns)[1]), rel=1e-5)
+
+
+# The rate
+
+
+@pytest.mark.parametrize("steps", [51, 97, 1600])
+def test_the_rate_rises_in_a_line_and_falls_as_half_a_cosine(steps):
+    rates = [rate_at(step, steps) for step in range(steps)]
+    assert rates[0] == 1 / WARM_UP
+    assert rates[9] == 10 / WARM_UP
+    assert rates[WARM_UP - 1] == 1.0 == rates[WARM_UP]
+    assert all(a > b for a, b in zip(rates[WARM_UP:], rates[WARM_UP + 1 :], strict=False))
+    assert min(rates[WARM_UP:]) >= LEAST_RATE
+    assert rate_at(steps, steps) == pytest.approx(LEAST_RATE)
+    half = WARM_UP + (steps - WARM_UP) / 2
+    assert rate_at(half, steps) == pytest.approx((1 + LEAST_RATE) / 2)
+    quarter = WARM_UP + (steps - WARM_UP) / 4
+    expected = LEAST_RATE + (1 - LEAST_RATE) * (1 + math.sqrt(0.5)) / 2
+    assert rate_at(quarter, steps) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("steps", [1, 7, 50])
+def test_a_plan_shorter_than_the_warm_up_has_rates_too(steps):
+    assert [rate_at(step, steps) for step in range(steps)] == [(s + 1) / WARM_UP for s in range(steps)]
+
+
+def test_the_optimizer_takes_the_rate_of_the_step(little, tiny):
+    run = Run(tiny(rate=0.5))
+    run.advance(4)
+    assert [group["lr"] for group in run.optimizer.param_groups] == [0.5 * 4 / WARM_UP]
+
+
+# Plans
+
+
+def test_the_rate_falls_with_the_width_unless_it_is_given():
+    assert Plan().rate == 0.004
+    assert Plan(d_model=256).rate == pytest.approx(0.004 * 0.25**0.7)
+    assert Plan(d_model=256, rate=0.01).rate == 0.01
+
+
+BAD = {
+    "architecture": {"architecture": "recurrent"},
+    "heads": {"h": 3},
+    "no heads": {"h": 0},
+    "language": {"language": "tlh"},
+    "no steps": {"steps": 0},
+    "too many steps": {"steps": 10**9},
+    "seed": {"seed": -1},
+    "width": {"d_model": 0, "h": 1},
+}
+
+
+@pytest.mark.parametrize("settings", BAD.values(), ids=BAD)
+def test_a_plan_that_cannot_be_is_refused_with_plans_that_can(settings, refused):
+    error = refused(Plan, **settings)
+    assert error.fixes
+    for fix in error.fixes:
+        fix = {"language" if name == "small language" else name: value for name, value in fix.items()}
+        Plan(**{**settings, **fix})
+
+
+@pytest.mark.parametrize("settings", [{"steps": 1.5}, {"seed": "0"}, {"h": True}, {"d_model": None}], ids=str)
+def test_a_plan_of_other_things_than_numbers_is_refused(settings, refused):
+    assert "must be a whole number" in str(refused(Plan, **settings))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"share": -0.1},
+        {"share": 1.1},
+        {"share": math.nan},
+        {"rate": 0.0},
+        {"rate": -1.0},
+        {"rate": math.inf},
+        {"rate": math.nan},
+    ],
+    ids=str,
+)
+def test_a_share_or_rate_that_makes_no_sense_is_refused(settings, refused):
+    error = refused(Plan, **settings)
+    for fix in error.fixes:
+        Plan(**{**settings, **fix})
+
+
+def test_a_run_knows_the_words_of_its_language(tiny):
+    for language in ("en", "zh"):
+        run = Run(tiny(language=language))
+        assert len(run.model.bias) == len(lexicon(language).vocabulary)
