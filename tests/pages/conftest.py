@@ -15,18 +15,34 @@ ROOT = Path(__file__).parents[2]
 FRAME = "pages/frame.py"
 
 
+# A link to random weights, which take any words, sizes, masks and positions, and to one sentence.
+RANDOM = {"source": "random", "twin": "", "layer": 1, "head": 1, "token": 8}
+
+
+def run(file: str, link: dict) -> AppTest:
+    app = AppTest.from_file(ROOT / file, default_timeout=60)
+    for key, value in link.items():
+        app.query_params[key] = str(value)
+    app.run()
+    return app
+
+
 @pytest.fixture
 def opened():
-    """`opened("pages/…", h=8, …)`: a file of the app, run as if a link with these values had been opened."""
+    """`opened(h=8, …)`: the app, run as if a link with these values had been opened."""
+    return lambda **link: run(FRAME, link)
 
-    def open_(file: str = FRAME, **link: object) -> AppTest:
-        app = AppTest.from_file(ROOT / file, default_timeout=60)
-        for key, value in link.items():
-            app.query_params[key] = str(value)
-        app.run()
-        return app
 
-    return open_
+@pytest.fixture
+def opened_on_random():
+    """As `opened`, on random weights; files that speak about those let it stand for `opened`."""
+    return lambda **link: run(FRAME, RANDOM | link)
+
+
+@pytest.fixture
+def alone():
+    """`alone("pages/…")`: a page without the frame around it, so without controls."""
+    return lambda file: run(file, {})
 
 
 @pytest.fixture(scope="session")

@@ -20,8 +20,13 @@ PAGE = "pages/see/heads.py"
 SIX = ("q", "k", "v", "scores", "weights", "output")
 
 
+@pytest.fixture
+def opened(opened_on_random):
+    return opened_on_random
+
+
 def trace(**settings) -> mha.AttentionTrace:
-    return mha.trace(**(Scene().settings() | settings))
+    return mha.trace(**(Scene(source="random").settings() | settings))
 
 
 def spec(app, key: str) -> dict:
@@ -41,24 +46,27 @@ def strip(app) -> dict:
     return json.loads(app.get_by_key("token_strip").proto.json)
 
 
-@pytest.mark.parametrize("file", ["pages/frame.py", PAGE])
-def test_one_head_is_shown_by_six_matrices_each_with_its_name(opened, english, file):
-    app = opened(file)
+@pytest.mark.parametrize(
+    ("where", "head", "rows"), [("in the frame", "₁", 12), ("alone", "₄", 13)], ids=["in the frame", "alone"]
+)
+def test_one_head_is_shown_by_six_matrices_each_with_its_name(opened, alone, english, where, head, rows):
+    app = alone(PAGE) if where == "alone" else opened()
     assert not app.exception
     captions = [caption.value for caption in app.main.caption]
-    symbols = {"q": "Q₁", "k": "K₁", "v": "V₁", "scores": "S₁", "weights": "A₁", "output": "head₁"}
+    symbols = {"q": "Q", "k": "K", "v": "V", "scores": "S", "weights": "A", "output": "head"}
     for name, symbol in symbols.items():
-        assert f"**{symbol}** {english(f'matrix.{name}')}" in captions
+        assert f"**{symbol}{head}** {english(f'matrix.{name}')}" in captions
         figure = app.get_by_key(f"matrix-{name}")
-        assert symbol in figure.proto.alt
-        assert "12 rows" in figure.proto.alt
+        assert f"{symbol}{head}" in figure.proto.alt
+        assert f"{rows} rows" in figure.proto.alt
 
 
-def test_the_page_runs_alone_with_the_defaults(opened, drawn):
-    app = opened(PAGE)
+def test_the_page_runs_alone_with_the_defaults(alone, drawn):
+    app = alone(PAGE)
     assert not app.exception
     assert not app.error
-    np.testing.assert_array_equal(drawn(app, "matrix-weights"), trace().layers[0].weights(0))
+    trained = mha.trace(**Scene().settings())
+    np.testing.assert_array_equal(drawn(app, "matrix-weights"), trained.layers[1].weights(3))
 
 
 def test_the_numbers_are_compared_with_torch_before_the_readers_eyes(opened, english):
@@ -82,7 +90,7 @@ def test_what_cannot_be_compared_is_said_in_grey(opened, english, monkeypatch):
 
 
 def test_random_weights_are_said_to_carry_no_meaning(opened, english):
-    assert english("heads.random") in [caption.value for caption in opened().caption]
+    assert english("model.random") in [caption.value for caption in opened().caption]
 
 
 def test_a_later_layer_says_where_its_input_comes_from(opened, english):
@@ -108,7 +116,7 @@ def test_the_chosen_token_says_whom_it_looks_at(opened, english):
     app = opened(head=2, token=3)
     labels, row = trace().tokens.labels, trace().layers[0].weights(1)[2]
     order = np.argsort(-row)[:4]
-    items = [english("token.looks_item", key=literal(labels[i]), weight=number(row[i])) for i in order]
+    items = [english("token.looks_item", key=literal(labels[i]), weight=f"{row[i]:.2f}") for i in order]
     said = english("token.looks", head=2, query=literal(labels[2]), list=", ".join(items))
     assert app.markdown[0].value == said
 
@@ -185,8 +193,8 @@ def test_choosing_a_head_in_the_grid_moves_the_control_and_the_matrices(opened, 
     assert app.number_input(key="head").value == 1
 
 
-def test_the_components_work_where_the_page_runs_alone(opened, click):
-    app = click(opened(PAGE), "head_grid", 1)
+def test_the_components_work_where_the_page_runs_alone(alone, click):
+    app = click(alone(PAGE), "head_grid", 1)
     assert not app.exception
     assert grid(app)[0]["chosen"] == 1
 
