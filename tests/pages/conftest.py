@@ -2,6 +2,7 @@
 
 import base64
 import json
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -53,6 +54,30 @@ def english():
         return catalogue("en")[key].format(**values)
 
     return text
+
+
+@pytest.fixture(scope="session")
+def strip():
+    """`strip(app)`: what the strip of tokens is given; `key` "twin_strip" for the second sentence."""
+    return lambda app, key="token_strip": json.loads(app.get_by_key(key).proto.json)
+
+
+@pytest.fixture(scope="session")
+def lines():
+    """`lines(app)`: what the view of lines is given, its header and (head, query, key) for each panel."""
+
+    def read(app: AppTest) -> tuple[dict, list[np.ndarray]]:
+        data = app.get_by_key("head_view").proto.bytes
+        (size,) = struct.unpack_from("<I", data)
+        header, rest, weights = json.loads(data[4 : 4 + size]), np.frombuffer(data[4 + size :], "<f4"), []
+        for panel in header["panels"]:
+            shape = header["heads"], len(panel["tokens"]), len(panel["tokens"])
+            weights.append(rest[: np.prod(shape)].reshape(shape))
+            rest = rest[np.prod(shape) :]
+        assert rest.size == 0
+        return header, weights
+
+    return read
 
 
 @pytest.fixture(scope="session")

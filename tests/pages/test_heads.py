@@ -42,10 +42,6 @@ def grid(app) -> tuple[dict, np.ndarray]:
     return header, cells.reshape(len(header["names"]), header["rows"], header["columns"])
 
 
-def strip(app) -> dict:
-    return json.loads(app.get_by_key("token_strip").proto.json)
-
-
 @pytest.mark.parametrize(
     ("where", "head", "rows"), [("in the frame", "₁", 12), ("alone", "₄", 13)], ids=["in the frame", "alone"]
 )
@@ -121,7 +117,7 @@ def test_the_chosen_token_says_whom_it_looks_at(opened, english):
     assert app.markdown[0].value == said
 
 
-def test_the_strip_shows_the_weights_of_the_chosen_row(opened):
+def test_the_strip_shows_the_weights_of_the_chosen_row(opened, strip):
     app = opened(mask="causal", head=3, token=4)
     shown, recorded = strip(app), trace(mask="causal")
     weights = recorded.layers[0].weights(2)[3]
@@ -132,7 +128,7 @@ def test_the_strip_shows_the_weights_of_the_chosen_row(opened):
     assert len(shown["hints"]) == 12
 
 
-def test_a_token_that_may_look_at_nobody_says_so(opened, english, drawn):
+def test_a_token_that_may_look_at_nobody_says_so(opened, english, drawn, strip):
     # With two tokens that are both padding nobody is left.
     app = opened(text="two words", mask="padding", token=1)
     assert not app.exception
@@ -141,7 +137,7 @@ def test_a_token_that_may_look_at_nobody_says_so(opened, english, drawn):
     assert np.isnan(drawn(app, "matrix-weights")).all()
 
 
-def test_choosing_a_token_in_the_strip_moves_the_control(opened, click):
+def test_choosing_a_token_in_the_strip_moves_the_control(opened, click, strip):
     app = click(opened(), "token_strip", 1)
     assert not app.exception
     assert app.number_input(key="token").value == 2
@@ -202,7 +198,7 @@ def test_the_components_work_where_the_page_runs_alone(alone, click):
 # The colour scale
 
 
-def ends(app) -> tuple[float, float, str]:
+def ends(app, strip) -> tuple[float, float, str]:
     """Where the colours end: in the large picture of A, in the strip, and as the page says it."""
     cells = spec(app, "matrix-weights")["data"][0]
     assert cells["zmin"] == 0
@@ -212,7 +208,7 @@ def ends(app) -> tuple[float, float, str]:
 
 @pytest.mark.parametrize("by", ["control", "link"])
 @pytest.mark.parametrize("end", ENDS)
-def test_colours_end_where_the_scale_says_and_the_page_says_so(opened, english, end, by):
+def test_colours_end_where_the_scale_says_and_the_page_says_so(opened, english, end, by, strip):
     weights = trace().layers[0].weights()
     if by == "link":
         app = opened(head=2, scale=end)
@@ -225,16 +221,16 @@ def test_colours_end_where_the_scale_says_and_the_page_says_so(opened, english, 
         if end == "per head"
         else english("heads.scale_now", limit=number(float(limit)))
     )
-    figure, in_strip, note = ends(app)
+    figure, in_strip, note = ends(app, strip)
     assert note == said
     assert (figure, in_strip) == pytest.approx((limit, limit))
     assert app.segmented_control(key="scale").value == end
 
 
-def test_a_layer_that_is_hidden_altogether_has_a_scale_too(opened):
+def test_a_layer_that_is_hidden_altogether_has_a_scale_too(opened, strip):
     app = opened(text="two words", mask="padding", scale="per head")
     assert not app.exception
-    assert ends(app)[0] == 1.0
+    assert ends(app, strip)[0] == 1.0
 
 
 # The numbers
