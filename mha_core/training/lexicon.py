@@ -82,7 +82,7 @@ class Lexicon:
         Neighbouring pieces are taken together as long as they make a known word: the longest match.
         Raises `MhaError` for text without a token and for more than `limit` tokens, [CLS] included.
         """
-        typed = words(text, limit=limit * self._longest)
+        typed = words(text, limit=len(text))  # what is too long is told below, in these tokens
         pieces, spans, numbers = [START], [(0, 0)], [self.number[START]]
         at = 0
         while at < len(typed):
