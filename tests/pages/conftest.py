@@ -99,7 +99,7 @@ def said():
     """`said(app)`: every text on the screen that is read as Markdown."""
 
     def read(app: AppTest) -> list[str]:
-        kinds = (app.markdown, app.caption, app.header, app.subheader, app.error)
+        kinds = (app.markdown, app.caption, app.header, app.subheader, app.error, app.warning)
         return [element.value for kind in kinds for element in kind] + [b.label for b in app.button]
 
     return read
