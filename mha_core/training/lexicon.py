@@ -96,13 +96,7 @@ class Lexicon:
         Neighbouring pieces are taken together as long as they make a known word: the longest match.
         Raises `MhaError` for text without a token and for more than `limit` tokens, [CLS] included.
         """
-        most = limit * self._longest  # pieces in so many tokens
-        try:
-            typed = words(text, limit=most)
-        except MhaError as error:
-            if not error.fixes:
-                raise
-            typed = words(error.fixes[0]["text"], limit=most)  # its beginning is too long as well
+        typed = words(text, limit=len(text))  # what is too long is told below, in these tokens
         pieces, spans, numbers = [START], [(0, 0)], [self.number[START]]
         at = 0
         while at < len(typed):

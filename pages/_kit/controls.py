@@ -63,14 +63,13 @@ def _source() -> None:
         on_change=_source_changed,
         bind="query-params",
     )
+    st.session_state.source_before = current().source  # a link and a button set it too
 
 
 def _source_changed() -> None:
     """Keep looking at the same word: small models put [CLS] before the sentence."""
-    before = st.session_state.get("source_before", DEFAULTS.source)
-    after = st.session_state.source
+    before, after = st.session_state.source_before, st.session_state.source
     step = (after in STARTED) - (before in STARTED)
-    st.session_state.source_before = after
     if step:
         go(token=max(1, current().token + step))
 

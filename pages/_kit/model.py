@@ -16,8 +16,8 @@ def about(trace: AttentionTrace) -> None:
         st.caption(t("model.random"))
         return
     kind = {name: literal(source[name]) for name in ("architecture", "h", "d_model")}
-    key = "model.trained" if source["step"] else "model.untrained"
-    st.caption(t(key, steps=f"{source['step']:,}", **kind))
+    steps = f"{source['step']:,}"
+    st.caption(t("model.trained", steps=steps, **kind) if source["step"] else t("model.untrained", **kind))
     with st.expander(t("model.more")):
         st.markdown(t(f"model.{source['architecture']}"))
         st.markdown(t("model.supervised"))

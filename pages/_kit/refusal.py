@@ -5,7 +5,7 @@ import streamlit as st
 from mha_core import MhaError
 from mha_core.sources.mini import UnknownWords
 from pages._kit.controls import MOST
-from pages._kit.state import go
+from pages._kit.state import current, go
 from pages._kit.text import literal, t
 
 
@@ -49,4 +49,4 @@ def _unknown(error: UnknownWords) -> None:
 
 
 def _random() -> None:
-    go(source="random", token=max(1, st.session_state.get("token", 1) - 1))
+    go(source="random", token=max(1, current().token - 1))

@@ -3,21 +3,26 @@
 import csv
 import io
 import re
-from urllib.parse import parse_qs, quote, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 import numpy as np
 import pytest
 from playwright.sync_api import expect
 
 import mha_core as mha
+from pages._kit.state import Scene
 
-SENTENCE = "The animal didn't cross the street because it was too tired."
 NASTY = "<s> <br> $x$ *a* [x](y) **b** `c` :red[d] :smile: &lt; the the"
 
 
-def strip(page) -> list[str]:
-    page.locator(".strip bdi").first.wait_for()
-    return page.locator(".strip bdi").all_inner_texts()
+def random(address: str, **link: object) -> str:
+    """A link to random weights, which take any words, sizes, masks and positions."""
+    return f"{address}?{urlencode({'source': 'random', 'layer': 1, 'head': 1} | link)}"
+
+
+def strip(page, key: str = "token_strip") -> list[str]:
+    page.locator(f".st-key-{key} bdi").first.wait_for()
+    return page.locator(f".st-key-{key} bdi").all_inner_texts()
 
 
 def heads(page):
@@ -44,7 +49,7 @@ def query(page) -> dict:
 
 
 def type_sentence(page, text: str) -> None:
-    page.get_by_role("textbox", name="Sentence").fill(text)
+    page.get_by_role("textbox", name="Sentence", exact=True).fill(text)
     page.keyboard.press("Control+Enter")
 
 
@@ -55,15 +60,19 @@ def set_number(page, name: str, value: int) -> None:
 
 def test_the_first_visit_shows_a_result_before_anything_is_typed(visit, app):
     page = visit(app)
-    assert strip(page) == list(mha.words(SENTENCE).labels)
+    labels = ["[CLS]", *mha.words(Scene().text).labels]
+    assert strip(page) == labels
+    assert strip(page, "twin_strip") == ["[CLS]", *mha.words(Scene().twin).labels]
     assert heads(page).count() == 4
     for name in ("q", "k", "v", "scores", "weights", "output"):
-        assert drawn(page, f"matrix-{name}")["rows"] == list(mha.words(SENTENCE).labels)
+        assert drawn(page, f"matrix-{name}")["rows"] == labels
+    for noun in ("animal", "street"):
+        assert page.get_by_text(re.compile(f"^The model takes it to stand for {noun}")).is_visible()
     assert page.get_by_text("equals torch: largest difference").first.is_visible()
 
 
 def test_the_numbers_in_the_figures_are_the_numbers_of_the_trace(visit, app):
-    page = visit(f"{app}/?h=3&d_model=21&seed=5&head=2&text={quote('one two three two')}")
+    page = visit(random(app, h=3, d_model=21, seed=5, head=2, text="one two three two"))
     layer = mha.trace("one two three two", h=3, d_model=21, seed=5).layers[0]
     expected = {
         "q": layer.q[1],
@@ -78,7 +87,7 @@ def test_the_numbers_in_the_figures_are_the_numbers_of_the_trace(visit, app):
 
 
 def test_repeated_words_stay_separate_on_the_axes(visit, app):
-    page = visit(f"{app}/?text={quote('the cat the cat the')}")
+    page = visit(random(app, text="the cat the cat the"))
     picture = drawn(page, "matrix-weights")
     assert len(set(picture["rows"])) == len(set(picture["columns"])) == len(picture["z"]) == 5
 
@@ -87,13 +96,14 @@ def test_a_typed_sentence_is_seen_at_once_and_stands_in_the_link(visit, app, set
     page = visit(app)
     type_sentence(page, "How are you?")
     settled(page)
-    assert strip(page) == ["How", "are", "you", "?"]
-    assert len(drawn(page, "matrix-weights")["z"]) == 4
-    assert query(page)["text"] == "How are you?"
+    assert strip(page) == ["[CLS]", "How", "are", "you", "?"]
+    assert len(drawn(page, "matrix-weights")["z"]) == 5
+    assert query(page) == {"text": "How are you?", "twin": ""}  # and no leftover to compare with
+    assert page.locator(".st-key-twin_strip").count() == 0
 
 
 def test_h_decides_how_many_heads_there_are(visit, app, settled):
-    page = visit(app)
+    page = visit(random(app))
     set_number(page, "h, heads", 32)
     settled(page)
     assert heads(page).count() == 32
@@ -106,7 +116,7 @@ def test_choosing_a_head_by_clicking_it(visit, app, settled):
     before = drawn(page, "matrix-weights")["z"]
     heads(page).nth(2).click()
     settled(page)
-    assert page.get_by_role("heading", name="Head 3 of layer 1").is_visible()
+    assert page.get_by_role("heading", name="Head 3 of layer 2").is_visible()
     assert heads(page).nth(2).get_attribute("aria-pressed") == "true"
     assert query(page)["head"] == "3"
     assert drawn(page, "matrix-weights")["z"] != before
@@ -117,19 +127,21 @@ def test_choosing_a_head_and_a_token_with_the_keyboard(visit, app, settled):
     heads(page).nth(1).focus()
     page.keyboard.press("Enter")
     settled(page)
-    page.locator(".strip button").nth(4).focus()
+    page.locator(".st-key-token_strip button").nth(4).focus()
     page.keyboard.press("Space")
     settled(page)
     assert query(page) == {"head": "2", "token": "5"}
-    focused = page.locator(".strip").evaluate("strip => strip.getRootNode().activeElement.textContent")
-    assert focused.startswith("the")  # the next key goes on from there
-    assert page.get_by_text("In head 2, the").is_visible()
+    strip = page.locator(".st-key-token_strip .strip")
+    focused = strip.evaluate("strip => strip.getRootNode().activeElement.textContent")
+    assert focused.startswith("cross")  # the next key goes on from there
+    assert page.get_by_text("In head 2, cross").first.is_visible()
 
 
 @pytest.mark.parametrize("path", ["/", "/steps"])
 def test_a_copied_link_shows_the_same_scene_on_a_fresh_server(visit, serve, path):
-    scene = "h=2&d_model=6&seed=7&layers=3&layer=2&head=2&mask=causal"
-    page = visit(f"{serve()}{path}?text={quote('humpty dumpty sat on')}&{scene}")
+    sizes = {"h": 2, "d_model": 6, "seed": 7, "layers": 3}
+    scene = sizes | {"layer": 2, "head": 2, "mask": "causal", "text": "humpty dumpty sat on"}
+    page = visit(random(f"{serve()}{path}", **scene))
     layer = mha.trace("humpty dumpty sat on", h=2, d_model=6, seed=7, layers=3, mask="causal").layers[1]
     key = "matrix-weights" if path == "/" else "softmax-1-weights"
     shown = np.float64([[np.nan if cell is None else cell for cell in row] for row in drawn(page, key)["z"]])
@@ -153,10 +165,10 @@ def test_back_undoes_a_control_a_click_and_a_change_of_page(visit, app, settled)
     page.go_back()
     settled(page)
     assert urlsplit(page.url).path == "/"
-    assert page.get_by_role("heading", name="Head 5 of layer 1").is_visible()
+    assert page.get_by_role("heading", name="Head 5 of layer 2").is_visible()
     page.go_back()
     settled(page)
-    assert page.get_by_role("heading", name="Head 1 of layer 1").is_visible()
+    assert page.get_by_role("heading", name="Head 4 of layer 2").is_visible()
     assert heads(page).count() == 8
     page.go_back()
     settled(page)
@@ -168,19 +180,21 @@ def test_back_undoes_a_control_a_click_and_a_change_of_page(visit, app, settled)
 
 
 def test_tokens_that_look_like_markup_appear_as_typed(visit, app):
-    page = visit(f"{app}/?text={quote(NASTY)}&token=1")
+    page = visit(random(app, text=NASTY, twin=NASTY, token=1))
     labels = list(mha.words(NASTY).labels)
-    assert strip(page) == labels
+    assert strip(page) == strip(page, "twin_strip") == labels
+    assert page.locator(".panel .from bdi").all_inner_texts() == 2 * labels
+    assert page.locator(".panel .to bdi").all_inner_texts() == 2 * labels
     assert sorted(drawn(page, "matrix-weights")["labels"]) == sorted(labels)
-    assert page.get_by_text(re.compile("In head 1, \\W*s\\W* looks at")).is_visible()
+    assert page.get_by_text(re.compile("In head 1, \\W*s\\W* looks at")).count() == 2
     for markup in ("em", "code", "a[href='y']", ".katex", "img"):
         assert page.locator(f"[data-testid=stMarkdownContainer] {markup}").count() == 0, markup
-    steps = visit(f"{app}/steps?text={quote(NASTY)}")
+    steps = visit(random(f"{app}/steps", text=NASTY))
     assert sorted(drawn(steps, "softmax-1-weights")["labels"]) == sorted(labels)
 
 
 def test_tokens_in_a_sentence_are_neither_links_nor_dashes_nor_bold(visit, app):
-    page = visit(f"{app}/?text={quote('<www.a.com> -- __a__ <a@b.co>')}&token=1")
+    page = visit(random(app, text="<www.a.com> -- __a__ <a@b.co>", token=1))
     said = page.get_by_text(re.compile("In head 1")).first.text_content().replace("\u2060", "")
     assert said.startswith("In head 1, <www.a.com> looks at ")
     assert {"<www.a.com>", "--", "__a__", "<a@b.co>"} <= set(re.split("[ ,]", said))
@@ -188,7 +202,7 @@ def test_tokens_in_a_sentence_are_neither_links_nor_dashes_nor_bold(visit, app):
 
 
 def test_the_value_under_the_finger_has_four_digits_and_both_words(visit, app):
-    page = visit(f"{app}/?text={quote('<s> hello')}&h=1&d_model=5")
+    page = visit(random(app, text="<s> hello", h=1, d_model=5))
     drawn(page, "matrix-weights")
     plot = page.locator(".st-key-matrix-weights .nsewdrag").bounding_box()
     page.mouse.move(plot["x"] + plot["width"] * 0.75, plot["y"] + plot["height"] * 0.25, steps=5)
@@ -200,7 +214,7 @@ def test_the_value_under_the_finger_has_four_digits_and_both_words(visit, app):
 
 
 def test_a_long_sentence_is_scrolled_to_the_chosen_token(visit, app):
-    page = visit(f"{app}/?token=200&text={quote(' '.join(f'w{i}' for i in range(1, 201)))}")
+    page = visit(random(app, token=200, text=" ".join(f"w{i}" for i in range(1, 201))))
     strip(page)
     place = page.locator(".strip").evaluate(
         """(strip) => {
@@ -214,11 +228,11 @@ def test_a_long_sentence_is_scrolled_to_the_chosen_token(visit, app):
 
 
 def test_sizes_that_do_not_fit_are_explained_and_mended_by_a_button(visit, app, settled):
-    page = visit(f"{app}/?text={quote('keep me')}")
+    page = visit(random(app, text="keep me"))
     set_number(page, "d_model", 30)
     settled(page)
     assert page.get_by_text("d_model 30 cannot be split into 4 heads; 28 or 32 can").is_visible()
-    assert page.get_by_role("textbox", name="Sentence").input_value() == "keep me"
+    assert page.get_by_role("textbox", name="Sentence", exact=True).input_value() == "keep me"
     page.get_by_role("button", name="Use d_model 28").click()
     settled(page)
     assert strip(page) == ["keep", "me"]
@@ -261,7 +275,7 @@ def test_nothing_is_wider_than_a_phone(visit, app, path):
 
 
 def test_the_table_and_its_download_hold_the_matrix_of_every_head(visit, app, settled):
-    page = visit(f"{app}/?text={quote('=1+1 @x hello')}&h=2&d_model=6")
+    page = visit(random(app, text="=1+1 @x hello", h=2, d_model=6))
     page.get_by_text("The numbers as a table").click()
     expect(page.get_by_test_id("stDataFrame")).to_be_visible()
     settled(page)
@@ -277,13 +291,13 @@ def test_the_table_and_its_download_hold_the_matrix_of_every_head(visit, app, se
 
 
 def test_chinese_and_arabic_are_tokens_like_any_other(visit, app):
-    page = visit(f"{app}/?text={quote('小猫累了。 مرحبا بك')}")
+    page = visit(random(app, text="小猫累了。 مرحبا بك"))
     assert strip(page) == ["小", "猫", "累", "了", "。", "مرحبا", "بك"]
     assert drawn(page, "matrix-weights")["rows"] == strip(page)
 
 
 def test_steps_shows_nine_steps_with_real_sizes(visit, app):
-    page = visit(f"{app}/steps?text={quote('two tokens')}&h=8&d_model=512&d_k=64&d_v=100")
+    page = visit(random(f"{app}/steps", text="two tokens", h=8, d_model=512, d_k=64, d_v=100))
     titles = page.get_by_role("heading", level=3).all_inner_texts()
     assert [title.split(".")[0] for title in titles] == [str(n) for n in range(1, 10)]
     formulas = " ".join(page.locator(".katex annotation").all_text_contents())

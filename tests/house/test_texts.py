@@ -11,6 +11,7 @@ from streamlit.testing.v1 import AppTest
 
 from mha_core.steps import STEPS
 from mha_core.trace import MATRICES
+from mha_core.training.model import ARCHITECTURES
 from pages._kit import text
 from pages._kit.text import literal
 
@@ -19,8 +20,9 @@ LANGUAGES = sorted((ROOT / "assets" / "languages").glob("*.json"))
 ENGLISH = json.loads((ROOT / "assets" / "languages" / "en.json").read_text(encoding="utf-8"))
 
 NUMBERS = ("h", "d_model", "layer", "head", "token", "layers", "seed", "d_k", "d_v", "n_kv_heads")
-CHOICES = ("mask", "position")
+CHOICES = ("mask", "position", "architecture")
 NOTES = {
+    "project": ("values",),
     "split": ("same", "shared", "rotary"),
     "mask": ("none", "biased"),
     "softmax": ("empty",),
@@ -31,6 +33,9 @@ FAMILIES = {
     "axis.{}": {f"axis.{axis}" for axes in MATRICES.values() for axis in axes} | {"axis.packed"},
     "control.{}": {f"control.{key}" for key in NUMBERS + CHOICES},
     "control.{}_help": {f"control.{key}_help" for key in CHOICES},
+    "answer.{}": {f"answer.{kind}" for kind in ("pronoun", "itself", "hidden")},
+    "model.{}": {f"model.{architecture}" for architecture in ARCHITECTURES},
+    "model.layer.{}": {f"model.layer.{kind}" for kind in ("block", "lookup")},
     "steps.{}.title": {f"steps.{step.__name__}.title" for step in STEPS},
     "steps.{}.{}": {
         f"steps.{s.__name__}.{note}" for s in STEPS for note in ("why", *NOTES.get(s.__name__, ()))

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -15,18 +16,34 @@ ROOT = Path(__file__).parents[2]
 FRAME = "pages/frame.py"
 
 
+# A link to random weights, which take any words, sizes, masks and positions, and to one sentence.
+RANDOM = {"source": "random", "twin": "", "layer": 1, "head": 1, "token": 8}
+
+
+def run(file: str, link: dict) -> AppTest:
+    app = AppTest.from_file(ROOT / file, default_timeout=60)
+    for key, value in link.items():
+        app.query_params[key] = str(value)
+    app.run()
+    return app
+
+
 @pytest.fixture
 def opened():
-    """`opened("pages/…", h=8, …)`: a file of the app, run as if a link with these values had been opened."""
+    """`opened(h=8, …)`: the app, run as if a link with these values had been opened."""
+    return lambda **link: run(FRAME, link)
 
-    def open_(file: str = FRAME, **link: object) -> AppTest:
-        app = AppTest.from_file(ROOT / file, default_timeout=60)
-        for key, value in link.items():
-            app.query_params[key] = str(value)
-        app.run()
-        return app
 
-    return open_
+@pytest.fixture
+def opened_on_random():
+    """As `opened`, on random weights; files that speak about those let it stand for `opened`."""
+    return lambda **link: run(FRAME, RANDOM | link)
+
+
+@pytest.fixture
+def alone():
+    """`alone("pages/…")`: a page without the frame around it, so without controls."""
+    return lambda file: run(file, {})
 
 
 @pytest.fixture(scope="session")
@@ -37,6 +54,30 @@ def english():
         return catalogue("en")[key].format(**values)
 
     return text
+
+
+@pytest.fixture(scope="session")
+def strip():
+    """`strip(app)`: what the strip of tokens is given; `key` "twin_strip" for the second sentence."""
+    return lambda app, key="token_strip": json.loads(app.get_by_key(key).proto.json)
+
+
+@pytest.fixture(scope="session")
+def lines():
+    """`lines(app)`: what the view of lines is given, its header and (head, query, key) for each panel."""
+
+    def read(app: AppTest) -> tuple[dict, list[np.ndarray]]:
+        data = app.get_by_key("head_view").proto.bytes
+        (size,) = struct.unpack_from("<I", data)
+        header, rest, weights = json.loads(data[4 : 4 + size]), np.frombuffer(data[4 + size :], "<f4"), []
+        for panel in header["panels"]:
+            shape = header["heads"], len(panel["tokens"]), len(panel["tokens"])
+            weights.append(rest[: np.prod(shape)].reshape(shape))
+            rest = rest[np.prod(shape) :]
+        assert rest.size == 0
+        return header, weights
+
+    return read
 
 
 @pytest.fixture(scope="session")
@@ -58,7 +99,7 @@ def said():
     """`said(app)`: every text on the screen that is read as Markdown."""
 
     def read(app: AppTest) -> list[str]:
-        kinds = (app.markdown, app.caption, app.header, app.subheader, app.error)
+        kinds = (app.markdown, app.caption, app.header, app.subheader, app.error, app.warning)
         return [element.value for kind in kinds for element in kind] + [b.label for b in app.button]
 
     return read

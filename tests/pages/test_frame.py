@@ -2,15 +2,17 @@
 
 import itertools
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import mha_core as mha
 from pages._kit import work
-from pages._kit.state import MAX_TOKENS, Scene
+from pages._kit.state import SETTINGS, Scene
 from pages._kit.text import literal
 
+MAX_TOKENS = work.MAX_TOKENS["random"]
 STEPS = "understand/steps.py"
 
 # Each control with a value and the arguments that the shown trace then has.
@@ -42,8 +44,13 @@ ALL = {
 }
 
 
+@pytest.fixture
+def opened(opened_on_random):
+    return opened_on_random
+
+
 def expected(**settings) -> mha.AttentionTrace:
-    return mha.trace(**(Scene().settings() | settings))
+    return mha.trace(**(Scene(source="random").settings() | settings))
 
 
 def shows(app, drawn, trace, *, layer=0, head=0) -> None:
@@ -67,28 +74,37 @@ def control(app, kind, key):
     return getattr(app, kind)(key=key)
 
 
-def test_the_first_run_shows_a_result_without_being_asked(opened, drawn, english):
+def test_random_weights_show_a_result_without_being_asked(opened, drawn, english):
     app = opened()
     assert not app.exception
     assert not app.error
     assert not app.warning
     shows(app, drawn, expected())
     assert [s.value for s in app.subheader] == [
+        english("view.title"),
         english("heads.all", layer=1),
         english("heads.one_layer", head=1, layer=1),
     ]
 
 
+def controls(app) -> dict:
+    """What the controls in the sidebar are set to."""
+    kinds = ("text_area", "number_input", "selectbox", "toggle")
+    widgets = [widget for kind in kinds for widget in getattr(app.sidebar, kind)]
+    source = app.segmented_control(key="source").value
+    return {"source": source} | {widget.key: widget.value for widget in widgets}
+
+
 def test_the_controls_start_at_the_defaults(opened):
-    app = opened()
-    shown = {
-        widget.key: widget.value
-        for kind in ("text_area", "number_input", "selectbox", "toggle")
-        for widget in getattr(app.sidebar, kind)
-    }
-    assert shown == {
-        **{name: value for name, value in vars(Scene()).items() if name != "layer"},
+    settings = {name: getattr(Scene(), name) for name in SETTINGS["random"]}
+    assert controls(opened()) == {
+        "source": "random",
+        "text": Scene().text,
+        "twin": "",
         "example": None,
+        **settings,
+        "head": 1,
+        "token": 8,
     }
 
 
@@ -113,13 +129,8 @@ def test_a_link_shows_at_once_what_the_control_would(opened, drawn, key):
 
 def test_a_link_sets_every_control_it_names(opened):
     link = ALL | {"head": 5, "layer": 2, "token": 2, "bias": "false"}
-    app = opened(**link)
-    shown = {
-        widget.key: widget.value
-        for kind in ("text_area", "number_input", "selectbox", "toggle")
-        for widget in getattr(app.sidebar, kind)
-    }
-    assert shown == ALL | {"head": 5, "layer": 2, "token": 2, "example": None}
+    shown = controls(opened(**link))
+    assert shown == ALL | {"source": "random", "twin": "", "head": 5, "layer": 2, "token": 2, "example": None}
 
 
 def test_a_link_is_described_with_its_own_sizes_at_once(opened, english):
@@ -137,7 +148,6 @@ def test_a_link_is_described_with_its_own_sizes_at_once(opened, english):
         {"seed": "-5"},
         {"mask": "unknown"},
         {"position": "<b>"},
-        {"head": "99"},
         {"token": "99"},
         {"token": "0"},
         {"layer": "5"},
@@ -154,6 +164,13 @@ def test_a_link_with_a_value_that_makes_no_sense_opens_the_defaults(opened, draw
     app = opened(**link)
     assert not app.error
     shows(app, drawn, expected())
+
+
+@pytest.mark.parametrize("head", ["99", "0", "x"])
+def test_a_link_to_a_head_that_makes_no_sense_opens_the_default_head(opened, drawn, head):
+    app = opened(head=head)
+    assert not app.error
+    shows(app, drawn, expected(), head=Scene().head - 1)
 
 
 # What is merely looked at
@@ -372,20 +389,28 @@ def test_the_frame_says_where_it_computes(opened):
 
 
 def test_looking_at_another_head_layer_or_token_computes_nothing_new():
-    base = work.trace(Scene(layers=2))
+    base = work.trace(Scene(source="random", layers=2))
     for looked_at in ({"head": 4}, {"layer": 2}, {"token": 1}):
-        assert work.trace(Scene(layers=2, **looked_at)) is base
+        assert work.trace(Scene(source="random", layers=2, **looked_at)) is base
 
 
-@pytest.mark.parametrize(("key", "value"), ALL.items())
-def test_every_setting_makes_another_trace(key, value):
-    assert work.trace(Scene(**{key: value})) is not work.trace(Scene())
+@pytest.mark.parametrize("key", CHANGES)
+def test_every_setting_makes_another_trace(key):
+    base = Scene(source="random")
+    assert work.trace(replace(base, **{key: CHANGES[key][1]})) is not work.trace(base)
 
 
 def test_settings_that_look_alike_are_told_apart():
-    scenes = [Scene(text=text, d_k=d_k) for text, d_k in itertools.product(("1", "1 1", "None"), (None, 1))]
+    pairs = itertools.product(("1", "1 1", "None"), (None, 1))
+    scenes = [Scene(source="random", text=text, d_k=d_k) for text, d_k in pairs]
     assert len({id(work.trace(scene)) for scene in scenes}) == len(scenes)
 
 
 def test_a_scene_knows_what_is_computed_and_what_is_looked_at():
-    assert set(vars(Scene())) - set(Scene().settings()) == {"layer", "head", "token"}
+    computed = {name for source in SETTINGS for name in Scene(source=source).settings()}
+    assert set(vars(Scene())) - computed == {"twin", "layer", "head", "token"}
+
+
+@pytest.mark.parametrize("source", SETTINGS)
+def test_a_source_is_asked_for_what_it_takes_and_nothing_else(source):
+    assert set(Scene(source=source).settings()) == {"text", "source", *SETTINGS[source]}

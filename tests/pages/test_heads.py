@@ -20,8 +20,13 @@ PAGE = "pages/see/heads.py"
 SIX = ("q", "k", "v", "scores", "weights", "output")
 
 
+@pytest.fixture
+def opened(opened_on_random):
+    return opened_on_random
+
+
 def trace(**settings) -> mha.AttentionTrace:
-    return mha.trace(**(Scene().settings() | settings))
+    return mha.trace(**(Scene(source="random").settings() | settings))
 
 
 def spec(app, key: str) -> dict:
@@ -37,28 +42,27 @@ def grid(app) -> tuple[dict, np.ndarray]:
     return header, cells.reshape(len(header["names"]), header["rows"], header["columns"])
 
 
-def strip(app) -> dict:
-    return json.loads(app.get_by_key("token_strip").proto.json)
-
-
-@pytest.mark.parametrize("file", ["pages/frame.py", PAGE])
-def test_one_head_is_shown_by_six_matrices_each_with_its_name(opened, english, file):
-    app = opened(file)
+@pytest.mark.parametrize(
+    ("where", "head", "rows"), [("in the frame", "₁", 12), ("alone", "₄", 13)], ids=["in the frame", "alone"]
+)
+def test_one_head_is_shown_by_six_matrices_each_with_its_name(opened, alone, english, where, head, rows):
+    app = alone(PAGE) if where == "alone" else opened()
     assert not app.exception
     captions = [caption.value for caption in app.main.caption]
-    symbols = {"q": "Q₁", "k": "K₁", "v": "V₁", "scores": "S₁", "weights": "A₁", "output": "head₁"}
+    symbols = {"q": "Q", "k": "K", "v": "V", "scores": "S", "weights": "A", "output": "head"}
     for name, symbol in symbols.items():
-        assert f"**{symbol}** {english(f'matrix.{name}')}" in captions
+        assert f"**{symbol}{head}** {english(f'matrix.{name}')}" in captions
         figure = app.get_by_key(f"matrix-{name}")
-        assert symbol in figure.proto.alt
-        assert "12 rows" in figure.proto.alt
+        assert f"{symbol}{head}" in figure.proto.alt
+        assert f"{rows} rows" in figure.proto.alt
 
 
-def test_the_page_runs_alone_with_the_defaults(opened, drawn):
-    app = opened(PAGE)
+def test_the_page_runs_alone_with_the_defaults(alone, drawn):
+    app = alone(PAGE)
     assert not app.exception
     assert not app.error
-    np.testing.assert_array_equal(drawn(app, "matrix-weights"), trace().layers[0].weights(0))
+    trained = mha.trace(**Scene().settings())
+    np.testing.assert_array_equal(drawn(app, "matrix-weights"), trained.layers[1].weights(3))
 
 
 def test_the_numbers_are_compared_with_torch_before_the_readers_eyes(opened, english):
@@ -82,7 +86,7 @@ def test_what_cannot_be_compared_is_said_in_grey(opened, english, monkeypatch):
 
 
 def test_random_weights_are_said_to_carry_no_meaning(opened, english):
-    assert english("heads.random") in [caption.value for caption in opened().caption]
+    assert english("model.random") in [caption.value for caption in opened().caption]
 
 
 def test_a_later_layer_says_where_its_input_comes_from(opened, english):
@@ -108,12 +112,12 @@ def test_the_chosen_token_says_whom_it_looks_at(opened, english):
     app = opened(head=2, token=3)
     labels, row = trace().tokens.labels, trace().layers[0].weights(1)[2]
     order = np.argsort(-row)[:4]
-    items = [english("token.looks_item", key=literal(labels[i]), weight=number(row[i])) for i in order]
+    items = [english("token.looks_item", key=literal(labels[i]), weight=f"{row[i]:.2f}") for i in order]
     said = english("token.looks", head=2, query=literal(labels[2]), list=", ".join(items))
     assert app.markdown[0].value == said
 
 
-def test_the_strip_shows_the_weights_of_the_chosen_row(opened):
+def test_the_strip_shows_the_weights_of_the_chosen_row(opened, strip):
     app = opened(mask="causal", head=3, token=4)
     shown, recorded = strip(app), trace(mask="causal")
     weights = recorded.layers[0].weights(2)[3]
@@ -124,7 +128,7 @@ def test_the_strip_shows_the_weights_of_the_chosen_row(opened):
     assert len(shown["hints"]) == 12
 
 
-def test_a_token_that_may_look_at_nobody_says_so(opened, english, drawn):
+def test_a_token_that_may_look_at_nobody_says_so(opened, english, drawn, strip):
     # With two tokens that are both padding nobody is left.
     app = opened(text="two words", mask="padding", token=1)
     assert not app.exception
@@ -133,7 +137,7 @@ def test_a_token_that_may_look_at_nobody_says_so(opened, english, drawn):
     assert np.isnan(drawn(app, "matrix-weights")).all()
 
 
-def test_choosing_a_token_in_the_strip_moves_the_control(opened, click):
+def test_choosing_a_token_in_the_strip_moves_the_control(opened, click, strip):
     app = click(opened(), "token_strip", 1)
     assert not app.exception
     assert app.number_input(key="token").value == 2
@@ -185,8 +189,8 @@ def test_choosing_a_head_in_the_grid_moves_the_control_and_the_matrices(opened, 
     assert app.number_input(key="head").value == 1
 
 
-def test_the_components_work_where_the_page_runs_alone(opened, click):
-    app = click(opened(PAGE), "head_grid", 1)
+def test_the_components_work_where_the_page_runs_alone(alone, click):
+    app = click(alone(PAGE), "head_grid", 1)
     assert not app.exception
     assert grid(app)[0]["chosen"] == 1
 
@@ -194,7 +198,7 @@ def test_the_components_work_where_the_page_runs_alone(opened, click):
 # The colour scale
 
 
-def ends(app) -> tuple[float, float, str]:
+def ends(app, strip) -> tuple[float, float, str]:
     """Where the colours end: in the large picture of A, in the strip, and as the page says it."""
     cells = spec(app, "matrix-weights")["data"][0]
     assert cells["zmin"] == 0
@@ -204,7 +208,7 @@ def ends(app) -> tuple[float, float, str]:
 
 @pytest.mark.parametrize("by", ["control", "link"])
 @pytest.mark.parametrize("end", ENDS)
-def test_colours_end_where_the_scale_says_and_the_page_says_so(opened, english, end, by):
+def test_colours_end_where_the_scale_says_and_the_page_says_so(opened, english, end, by, strip):
     weights = trace().layers[0].weights()
     if by == "link":
         app = opened(head=2, scale=end)
@@ -217,16 +221,16 @@ def test_colours_end_where_the_scale_says_and_the_page_says_so(opened, english, 
         if end == "per head"
         else english("heads.scale_now", limit=number(float(limit)))
     )
-    figure, in_strip, note = ends(app)
+    figure, in_strip, note = ends(app, strip)
     assert note == said
     assert (figure, in_strip) == pytest.approx((limit, limit))
     assert app.segmented_control(key="scale").value == end
 
 
-def test_a_layer_that_is_hidden_altogether_has_a_scale_too(opened):
+def test_a_layer_that_is_hidden_altogether_has_a_scale_too(opened, strip):
     app = opened(text="two words", mask="padding", scale="per head")
     assert not app.exception
-    assert ends(app)[0] == 1.0
+    assert ends(app, strip)[0] == 1.0
 
 
 # The numbers

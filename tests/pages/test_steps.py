@@ -15,11 +15,11 @@ NAMES = [step.__name__ for step in STEPS]
 
 
 @pytest.fixture
-def told(opened):
-    """`told(h=8, …)`: the Steps page in its frame, opened by a link."""
+def told(opened_on_random):
+    """`told(h=8, …)`: the Steps page in its frame, on random weights, opened by a link."""
 
     def open_(**link):
-        app = opened(**link)
+        app = opened_on_random(**link)
         app.switch_page("understand/steps.py").run()
         return app
 
@@ -27,12 +27,12 @@ def told(opened):
 
 
 def trace(**settings) -> mha.AttentionTrace:
-    return mha.trace(**(Scene().settings() | settings))
+    return mha.trace(**(Scene(source="random").settings() | settings))
 
 
-@pytest.mark.parametrize("alone", [True, False], ids=["alone", "in the frame"])
-def test_there_are_nine_steps_each_with_its_title(opened, told, english, alone):
-    app = opened(PAGE) if alone else told()
+@pytest.mark.parametrize("where", ["alone", "in the frame"])
+def test_there_are_nine_steps_each_with_its_title(alone, told, english, where):
+    app = alone(PAGE) if where == "alone" else told()
     assert not app.exception
     assert not app.error
     titles = [f"{i}. {english(f'steps.{name}.title')}" for i, name in enumerate(NAMES, start=1)]

@@ -1,0 +1,414 @@
+"""The sentences: a second one, words the model never saw, hidden words, examples, and links old and new."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+import mha_core as mha
+from pages._kit.paths import ASSETS
+from pages._kit.state import Scene
+from pages._kit.text import literal
+
+EXAMPLES = json.loads((ASSETS / "examples.json").read_text(encoding="utf-8"))
+MISSPELT = "The anmal didn't cross the street because it was too tired."
+UNKNOWN = "Hello my frend, the zxqv is here."
+
+
+def typed(app) -> tuple[str, str]:
+    return tuple(app.text_area(key=key).value for key in ("text", "twin"))
+
+
+def write(app, text: str, key: str = "text"):
+    return app.text_area(key=key).set_value(text).run()
+
+
+def written(app) -> str:
+    return "\n".join(element.value for kind in (app.markdown, app.caption) for element in kind)
+
+
+def labels(app) -> list[str]:
+    return [button.label for button in app.button]
+
+
+def keys(app) -> list[str]:
+    return [button.key for button in app.button]
+
+
+def word(app, strip, key: str = "token_strip") -> str:
+    """The chosen token of a sentence."""
+    shown = strip(app, key)
+    return shown["tokens"][shown["chosen"]]
+
+
+def has_twin(app) -> bool:
+    try:
+        app.get_by_key("twin_strip")
+    except KeyError:
+        return False
+    return True
+
+
+# The second sentence
+
+
+def test_an_empty_second_sentence_leaves_one(opened, lines):
+    app = opened()
+    assert has_twin(app)
+    write(app, "", "twin")
+    assert not app.error
+    assert not app.warning
+    assert not has_twin(app)
+    assert len(lines(app)[0]["panels"]) == 1
+
+
+def test_a_link_without_a_second_sentence_leaves_one(opened):
+    app = opened(twin="")
+    assert typed(app) == (Scene().text, "")
+    assert not has_twin(app)
+
+
+def test_a_second_sentence_has_the_same_settings(opened_on_random, strip):
+    app = opened_on_random(twin="one two three", seed=3, head=2, token=2)
+    trace = mha.trace(**Scene(source="random", seed=3).settings("one two three"))
+    assert tuple(strip(app, "twin_strip")["tokens"]) == trace.tokens.labels
+    np.testing.assert_allclose(strip(app, "twin_strip")["weights"], trace.layers[0].weights(1)[1], rtol=1e-6)
+
+
+def test_the_second_sentence_of_the_start_goes_with_the_first(opened):
+    app = write(opened(), "The dog was tired.")
+    assert typed(app) == ("The dog was tired.", "")
+    assert not has_twin(app)
+
+
+def test_a_second_sentence_of_ones_own_stays(opened, strip):
+    app = write(opened(), "The dog was wide.", "twin")
+    write(app, "The dog was tired.")
+    assert typed(app) == ("The dog was tired.", "The dog was wide.")
+    assert "wide" in strip(app, "twin_strip")["tokens"]
+
+
+def test_a_link_shows_its_second_sentence(opened, strip):
+    app = opened(text="The dog was tired.", twin="The dog was wide.", token=3)
+    assert typed(app) == ("The dog was tired.", "The dog was wide.")
+    assert strip(app, "twin_strip")["tokens"] == ["[CLS]", "The", "dog", "was", "wide", "."]
+    app.run()
+    assert typed(app) == ("The dog was tired.", "The dog was wide.")
+
+
+@pytest.mark.parametrize("text", ["The dog was tired.", "humpty dumpty sat on"])
+def test_an_old_link_shows_its_sentence_and_nothing_that_was_left_over(opened, strip, text):
+    app = opened(text=text, h=8, head=2, token=3)
+    assert typed(app) == (text, "")
+    assert not has_twin(app)
+    assert not app.error
+    assert strip(app)["tokens"] == ["[CLS]", *mha.words(text).labels]
+    app.run()
+    assert typed(app) == (text, "")
+
+
+def test_an_unknown_word_in_the_second_sentence_warns_and_the_first_stays(opened, strip):
+    app = opened(twin=MISSPELT)
+    assert not app.exception
+    assert not app.error
+    [warning] = app.warning
+    assert "anmal" in warning.value
+    assert word(app, strip) == "it"
+    assert not has_twin(app)
+    assert typed(app) == (Scene().text, MISSPELT)
+
+
+def test_a_second_sentence_that_is_too_long_warns_and_the_first_stays(opened, strip):
+    app = opened(twin="the " * 40)
+    assert not app.error
+    assert literal("40 tokens") in app.warning[0].value
+    assert word(app, strip) == "it"
+
+
+# Words that the model has never seen
+
+
+def test_unknown_words_are_named_and_nothing_is_guessed(opened):
+    app = opened(text=UNKNOWN)
+    assert not app.exception
+    [error] = app.error
+    assert "**frend**, **zxqv**" in error.value
+    assert "Hello" not in error.value
+    assert f"{known_words():,} words" in error.value
+    assert not app.subheader  # nothing is shown that does not belong to what was asked
+    assert typed(app)[0] == UNKNOWN
+
+
+def known_words() -> int:
+    with pytest.raises(mha.MhaError) as refused:
+        mha.trace(UNKNOWN, source="mini")
+    return refused.value.n_words
+
+
+def test_each_unknown_word_has_suggestions_that_mend_it(opened):
+    app = opened(text=UNKNOWN)
+    assert [value for value in written(app).split("\n") if "Instead" in value] == [
+        "Instead of **frend**:",
+        "Instead of **zxqv**:",
+    ]
+    assert app.button(key="known_0_0").label == "friend"
+    app.button(key="known_0_0").click().run()
+    assert typed(app)[0] == "Hello my friend, the zxqv is here."
+    [error] = app.error
+    assert "**zxqv**" in error.value
+    assert "frend" not in error.value
+    suggestion = app.button(key="known_0_0").label.replace("\\", "").replace("\u2060", "")
+    app.button(key="known_0_0").click().run()
+    assert typed(app)[0] == f"Hello my friend, the {suggestion} is here."
+    assert not app.error
+    assert not app.exception
+
+
+def test_every_suggestion_mends_the_sentence(opened, english):
+    app = opened(text=MISSPELT)
+    offered = {button.key: button.label for button in app.button if button.key.startswith("known")}
+    assert len(offered) >= 3
+    assert "animal" in offered.values()
+    for key, label in offered.items():
+        app.button(key=key).click().run()
+        assert not app.error
+        plain = label.replace("\\", "").replace("\u2060", "")
+        assert typed(app)[0] == MISSPELT.replace("anmal", plain)
+        write(app, MISSPELT)
+
+
+def test_random_weights_take_the_sentence_as_it_is(opened, english, strip):
+    app = opened(text=UNKNOWN)
+    assert labels(app)[-1] == english("unknown.random")
+    app.button(key="unknown_random").click().run()
+    assert not app.error
+    assert app.segmented_control(key="source").value == "random"
+    assert typed(app) == (UNKNOWN, "")
+    assert strip(app)["tokens"] == [*mha.words(UNKNOWN).labels]
+    assert english("model.random") in written(app)
+
+
+def test_random_weights_for_an_unknown_word_keep_the_token(opened, strip):
+    app = opened(token=3)
+    assert word(app, strip) == "animal"
+    write(app, MISSPELT)
+    app.button(key="unknown_random").click().run()
+    assert word(app, strip) == "anmal"
+
+
+def test_an_unknown_word_is_refused_on_every_page(opened):
+    app = opened(text=UNKNOWN)
+    app.switch_page("understand/steps.py").run()
+    assert not app.exception
+    assert "**frend**" in app.error[0].value
+    app.button(key="unknown_random").click().run()
+    assert len(app.subheader) == 9
+
+
+@pytest.mark.parametrize("text", ["[CLS] the", "[PAD]", "<b>", "*", "`x`", "$y$", "动漫"])
+def test_what_is_no_word_is_unknown_and_shown_as_typed(opened, said, text):
+    app = opened(text=text)
+    assert not app.exception
+    assert len(app.error) == 1
+    assert [words for words in said(app) if re.search(r"(?<!\\)(?:\\\\)*[<`$~]", words)] == []
+
+
+# Hidden words
+
+
+def test_hiding_a_word_puts_a_mask_in_its_place_and_the_model_guesses_it(opened, english, strip):
+    app = opened(token=3)
+    assert english("answer.none", query="animal") in written(app)
+    assert app.button(key="hide").label == english("answer.hide", word="animal")
+    app.button(key="hide").click().run()
+    hidden = Scene().text.replace("animal", "[MASK]")
+    assert typed(app) == (hidden, "")
+    assert not app.error
+    assert word(app, strip) == "[MASK]"
+    guesses = mha.trace(hidden, source="mini").answers[2]
+    items = [
+        english("token.looks_item", key=literal(guess), weight=f"{share:.2f}") for guess, share in guesses
+    ]
+    line = english("answer.hidden", query=literal("[MASK]"), list=", ".join(items))
+    assert line in written(app)
+    assert english("answer.none", query=literal("[MASK]")) not in written(app)
+    assert "hide" not in keys(app)
+
+
+def test_a_mask_can_be_typed(opened, english, strip):
+    app = write(opened(token=5), "The hungry dog [MASK] the old bread.")
+    assert not app.error
+    assert word(app, strip) == "[MASK]"
+    best = mha.trace("The hungry dog [MASK] the old bread.", source="mini").answers[4][0][0]
+    assert f"guesses the hidden word: **{best}**" in written(app)
+
+
+def test_hiding_takes_the_very_word_that_was_chosen(opened):
+    text = "The dog saw the cat and the bird."
+    app = opened(text=text, token=5)  # the second "the", behind [CLS]
+    app.button(key="hide").click().run()
+    assert typed(app)[0] == "The dog saw [MASK] cat and the bird."
+
+
+def test_the_start_of_the_sentence_cannot_be_hidden(opened):
+    app = opened(token=1)
+    assert not app.exception
+    assert "hide" not in keys(app)
+
+
+def test_random_weights_guess_nothing(opened_on_random):
+    app = opened_on_random(text="one [MASK] three", token=2)
+    assert "hide" not in keys(app)
+    assert "guesses" not in written(app)
+
+
+def test_a_pronoun_that_stands_for_no_noun_says_so(opened, english):
+    [(first, share), *_] = mha.trace("He booked a room at a hotel.", source="mini").answers[1]
+    assert first == "he"
+    item = english("token.looks_item", key="he", weight=f"{share:.2f}")
+    app = opened(text="He booked a room at a hotel.", token=2)
+    assert english("answer.itself", query="He", list=item) in written(app)
+
+
+# Examples
+
+
+@pytest.mark.parametrize("number", range(len(EXAMPLES)))
+def test_an_example_sets_both_sentences_and_the_token_and_can_be_shown(opened, strip, number):
+    example = EXAMPLES[number]
+    app = opened()
+    app.selectbox(key="example").select_index(number).run()
+    assert not app.exception
+    assert not app.error
+    assert not app.warning
+    assert typed(app) == (example["text"], example.get("twin", ""))
+    assert app.selectbox(key="example").value is None
+    assert app.number_input(key="token").value == example["token"] + 1  # behind [CLS]
+    assert has_twin(app) == ("twin" in example)
+    meant = [word(app, strip, key) for key in ("token_strip", "twin_strip")[: 1 + ("twin" in example)]]
+    assert set(meant) <= {"it", "he", "she", "[MASK]", "booked", "humpty", "How", "它"}
+
+
+def test_an_example_shows_the_same_word_on_random_weights(opened_on_random, strip):
+    app = opened_on_random()
+    app.selectbox(key="example").select_index(1).run()
+    assert app.number_input(key="token").value == EXAMPLES[1]["token"]
+    assert word(app, strip) == word(app, strip, "twin_strip") == "it"
+
+
+# Another source
+
+
+def test_the_chosen_word_stays_when_the_source_changes(opened, strip):
+    app = opened()
+    for source, token in (("random", 8), ("mini", 9), ("random", 8)):
+        app.segmented_control(key="source").set_value(source).run()
+        assert not app.error
+        assert word(app, strip) == word(app, strip, "twin_strip") == "it"
+        assert app.number_input(key="token").value == token
+
+
+def test_the_chosen_word_of_a_link_stays_when_the_source_changes(opened_on_random, strip):
+    app = opened_on_random(token=2)
+    assert word(app, strip) == "animal"
+    app.segmented_control(key="source").set_value("mini").run()
+    assert word(app, strip) == "animal"
+
+
+def test_the_chosen_word_stays_on_the_way_back_from_random_weights(opened, strip):
+    app = write(opened(token=6), MISSPELT)
+    app.button(key="unknown_random").click().run()
+    write(app, Scene().text)
+    assert word(app, strip) == "the"
+    app.segmented_control(key="source").set_value("mini").run()
+    assert word(app, strip) == "the"
+
+
+def test_a_source_without_models_is_not_offered(opened):
+    assert opened().segmented_control(key="source").options == ["mini", "random"]
+
+
+# Links
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        {"source": "random", "token": 3},
+        {"source": "mini", "twin": "The dog was wide."},
+        {"architecture": "standard", "head": 2, "layer": 1},
+        {"source": "random", "architecture": "standard", "twin": "a b c", "seed": 4},
+    ],
+    ids=lambda link: " ".join(link),
+)
+def test_a_link_sets_what_it_names(opened, drawn, link):
+    app = opened(**link)
+    assert not app.exception
+    assert not app.error
+    scene = Scene(**link)
+    assert app.segmented_control(key="source").value == scene.source
+    assert typed(app) == (scene.text, scene.twin)
+    if scene.source == "mini":
+        assert app.selectbox(key="architecture").value == scene.architecture
+    trace = mha.trace(**scene.settings())
+    layer = trace.layers[min(scene.layer, len(trace.layers)) - 1]
+    np.testing.assert_array_equal(drawn(app, "matrix-weights"), layer.weights(scene.head - 1))
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        {"source": "unknown"},
+        {"source": "run"},
+        {"architecture": "unknown"},
+        {"run": "unknown"},
+        {"layer": "3"},
+        {"head": "5"},
+        {"token": "14"},
+    ],
+    ids=lambda link: "=".join(*link.items()),
+)
+def test_a_link_with_a_value_that_makes_no_sense_opens_the_start(opened, drawn, link):
+    app = opened(**link)
+    assert not app.exception
+    assert not app.error
+    expected = mha.trace(**Scene().settings()).layers[1].weights(3)
+    np.testing.assert_array_equal(drawn(app, "matrix-weights"), expected)
+
+
+# Text stays text
+
+NASTY = "<s> <b>x</b> $x$ *a* **b** [x](y) `c` :red[d] :smile: &lt; ~~e~~"
+
+
+@pytest.mark.parametrize("token", [1, 3, 9, 20])
+def test_marks_in_both_sentences_are_shown_as_typed(opened_on_random, said, strip, token):
+    app = opened_on_random(text=NASTY, twin=NASTY[::-1], token=token)
+    assert not app.exception
+    assert not app.error
+    assert not app.warning
+    assert typed(app) == (NASTY, NASTY[::-1])
+    for key, text in (("token_strip", NASTY), ("twin_strip", NASTY[::-1])):
+        pieces = mha.words(text).labels
+        assert tuple(strip(app, key)["tokens"]) == pieces
+        looks = f"In head 1, **{literal(pieces[min(token, len(pieces)) - 1])}** looks at "
+        assert [words for words in said(app) if words.startswith(looks)]
+    # Of the marks that make text something else, our own words use none of these.
+    assert [words for words in said(app) if re.search(r"(?<!\\)(?:\\\\)*[<`$~]", words)] == []
+
+
+def test_marks_that_the_model_does_not_know_are_named_as_typed(opened, said):
+    app = opened(text="The <b> was $x$", twin=NASTY)
+    names = [literal(name) for name in ("<b>", "$", "x", "$")]
+    assert ", ".join(f"**{name}**" for name in names) in app.error[0].value
+    shown = [words for words in said(app) if "Instead" in words]
+    assert shown == [f"Instead of **{name}**:" for name in names]
+    assert [words for words in said(app) if re.search(r"(?<!\\)(?:\\\\)*[<`$~]", words)] == []
+
+
+def test_marks_in_a_refused_second_sentence_are_shown_as_typed(opened):
+    app = opened(twin="The <b>dog</b> was $x$ *tired*")
+    [warning] = app.warning
+    assert literal("<b>") in warning.value
+    assert not re.search(r"(?<!\\)(?:\\\\)*[<`$~*]", warning.value)
