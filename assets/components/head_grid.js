@@ -18,7 +18,7 @@ function paint(canvas, cells, palette) {
   context.putImageData(image, 0, 0);
 }
 
-function button({ rows, columns, names, hints, chosen }, head) {
+function button({ rows, columns, names, roles, hints, chosen }, head) {
   const element = document.createElement("button");
   const canvas = document.createElement("canvas");
   const label = document.createElement("span");
@@ -29,6 +29,11 @@ function button({ rows, columns, names, hints, chosen }, head) {
   element.title = hints[head];
   element.setAttribute("aria-pressed", head === chosen);
   element.append(canvas, label);
+  if (roles[head]) {
+    const role = document.createElement("small");
+    role.textContent = roles[head];
+    element.append(role);
+  }
   return element;
 }
 

@@ -51,17 +51,31 @@ def history() -> None:
 
 
 def head_grid(
-    layer: LayerTrace, labels: Sequence[str], *, chosen: int, limits: Sequence[float], on_pick
+    layer: LayerTrace,
+    labels: Sequence[str],
+    *,
+    chosen: int,
+    limits: Sequence[float],
+    roles: Sequence[str],
+    on_pick,
 ) -> None:
     """Every head's weights as a small picture; `limits` is where each one's colours end.
 
-    `on_pick` gets the number of the head that was chosen, counted from 0.
+    `roles` is what each head was measured to do, if anything; `on_pick` gets the number of the head
+    that was chosen, counted from 0.
     """
-    data = grid_data(layer, labels, chosen=chosen, limits=limits)
+    data = grid_data(layer, labels, chosen=chosen, limits=limits, roles=roles)
     _grid(key="head_grid", data=data, on_picked_change=lambda: on_pick(st.session_state.head_grid.picked))
 
 
-def grid_data(layer: LayerTrace, labels: Sequence[str], *, chosen: int, limits: Sequence[float]) -> bytes:
+def grid_data(
+    layer: LayerTrace,
+    labels: Sequence[str],
+    *,
+    chosen: int,
+    limits: Sequence[float],
+    roles: Sequence[str] = (),
+) -> bytes:
     """One byte a cell behind a JSON header, as head_grid.js reads it."""
     weights, allowed = layer.weights(), layer.allowed()
     share = np.clip(weights / np.asarray(limits)[:, None, None], 0, 1)
@@ -73,6 +87,7 @@ def grid_data(layer: LayerTrace, labels: Sequence[str], *, chosen: int, limits: 
         "chosen": chosen,
         "width": 108 if layer.n_heads <= 8 else 88,
         "names": [t("heads.grid_name", head=head + 1) for head in range(layer.n_heads)],
+        "roles": list(roles) or [""] * layer.n_heads,
         "hints": [_hint(head, weights[head], labels) for head in range(layer.n_heads)],
     }
     packed = json.dumps(header).encode()

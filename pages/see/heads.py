@@ -3,7 +3,7 @@
 import streamlit as st
 
 from mha_core.views import picture
-from pages._kit import components, model, reading, scale, scene_of, show, state
+from pages._kit import components, model, reading, roles, scale, scene_of, show, state
 from pages._kit.text import t
 
 LONGEST_VIEW = 48  # tokens whose lines can still be told apart
@@ -36,9 +36,15 @@ with sentences:
             reading.sentence(shown, layer=layer_index, head=head, query=query, limit=limits[head], key=key)
     reading.hide_button(trace, query)
 components.head_grid(
-    layer, labels, chosen=head, limits=limits, on_pick=lambda picked: state.go(head=picked + 1)
+    layer,
+    labels,
+    chosen=head,
+    limits=limits,
+    roles=roles.labels(trace, scene, layer_index),
+    on_pick=lambda picked: state.go(head=picked + 1),
 )
 st.caption(scale.note(limits))
+roles.details(trace, scene, layer=layer_index, head=head)
 
 with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
     st.subheader(t("heads.one_layer", head=head + 1, layer=layer_index + 1))

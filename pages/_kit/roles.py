@@ -1,0 +1,87 @@
+"""What heads were measured to do: a label under each, and the numbers behind it."""
+
+import pandas as pd
+import streamlit as st
+
+from mha_core import AttentionTrace, MhaError, metrics
+from mha_core.figures.heatmap import heatmap
+from pages._kit import show, state, work
+from pages._kit.text import number, t
+
+
+def labels(trace: AttentionTrace, scene: state.Scene, layer: int) -> list[str]:
+    """For each head its measured role with the score, or nothing; only trained models have roles."""
+    measured = _roles(trace, scene)
+    if measured is None:
+        return [""] * trace.layers[layer].n_heads
+    named = metrics.labels(measured)
+    found = [named.get((layer, head)) for head in range(trace.layers[layer].n_heads)]
+    return [
+        "" if role is None else t("roles.label", role=_name(role[0]), score=f"{role[1]:.2f}")
+        for role in found
+    ]
+
+
+def details(trace: AttentionTrace, scene: state.Scene, *, layer: int, head: int) -> None:
+    """The measurements: roles of this head, patterns of all heads here, and how alike they are."""
+    with st.expander(t("roles.title")):
+        measured = _roles(trace, scene)
+        if measured is not None:
+            st.markdown(
+                t("roles.how", share=metrics.LEAST_SHARE, weight=metrics.LEAST_WEIGHT, margin=metrics.MARGIN)
+            )
+            own = measured[(measured["layer"] == layer) & (measured["head"] == head)]
+            table = own.drop(columns=["layer", "head"]).sort_values("score", ascending=False)
+            table["role"] = table["role"].map(_name)
+            st.dataframe(
+                table,
+                hide_index=True,
+                column_config={name: st.column_config.Column(t(f"roles.column.{name}")) for name in table}
+                | {
+                    name: st.column_config.NumberColumn(t(f"roles.column.{name}"), format="%.2f")
+                    for name in ("score", "weight", "baseline", "control")
+                },
+                key="roles_table",
+            )
+        st.markdown(t("roles.patterns"))
+        patterns = metrics.patterns(trace.layers[layer])
+        patterns.index = pd.Index([t("heads.grid_name", head=h + 1) for h in patterns.index], name="head")
+        patterns.columns = [t(f"roles.pattern.{name}") for name in patterns]
+        st.dataframe(patterns.round(3), key="patterns_table")
+        alike = metrics.similarity(trace.layers[layer])
+        if len(alike) > 1:
+            _likeness(alike)
+
+
+def _likeness(alike) -> None:
+    names = [str(head + 1) for head in range(len(alike))]
+    frame = pd.DataFrame(alike, pd.Index(names, name="head"), pd.Index(names, name="head"))
+    off = alike.sum() - len(alike)
+    mean = off / (len(alike) * (len(alike) - 1))
+    st.markdown(t("roles.alike", mean=number(mean)))
+    figure = heatmap(frame, kind="weights", rows=t("control.head"), columns=t("control.head"), limit=1.0)
+    alt = t("roles.alike_alt", heads=len(alike), mean=number(mean))
+    st.plotly_chart(figure, key="alike", config=show.CONFIG, alt=alt, width=420)
+
+
+def _name(role: str) -> str:
+    return t(f"role.{role}")
+
+
+def _roles(trace: AttentionTrace, scene: state.Scene) -> pd.DataFrame | None:
+    """The roles of the scene's model, measured once on this server; None for weights without training."""
+    if trace.source["name"] != "mini":
+        return None
+    try:
+        trained = work.small_model(scene, trace.source["language"])
+    except MhaError:
+        return None
+    name = " ".join(
+        str(trace.source[key]) for key in ("architecture", "language", "h", "d_model", "seed", "step")
+    )
+    return _measured(f"{scene.source} {scene.run} {name}", trained)
+
+
+@st.cache_resource(max_entries=32, show_spinner=False)
+def _measured(name: str, _trained) -> pd.DataFrame:
+    return metrics.roles(_trained.model, _trained.plan.language, seed=_trained.plan.seed)
