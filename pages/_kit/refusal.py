@@ -43,7 +43,7 @@ def _unknown(error: UnknownWords) -> None:
                     literal(word),
                     key=f"known_{number}_{index}",
                     on_click=go,
-                    kwargs={"text": error.text[: entry.start] + word + error.text[entry.end :]},
+                    kwargs={"text": error.instead(entry, word)},
                 )
     st.button(t("unknown.random"), key="unknown_random", type="primary", on_click=_random)
 
