@@ -19,6 +19,9 @@ from mha_core.training.model import Shape, SmallModel
 WARM_UP = 50
 LEAST_RATE = 0.02  # of the full rate, where the cosine ends
 MAX_STEPS = 200_000
+# What can be trained while somebody waits.
+WIDTHS = (32, 64, 128)
+HEADS = (1, 2, 4, 8, 16)
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,10 @@ import streamlit as st
 
 from mha_core import MhaError
 from mha_core.sources.mini import UnknownWords
+from mha_core.training.fit import HEADS, WIDTHS
 from pages._kit.controls import MOST
-from pages._kit.state import current, go
+from pages._kit.paths import PAGES
+from pages._kit.state import Scene, current, go
 from pages._kit.text import literal, t
 
 
@@ -21,6 +23,23 @@ def show(error: MhaError) -> None:
             said = ", ".join(f"{name} {value}" for name, value in fix.items())
             label = t("error.text") if "text" in fix else t("error.use", what=said)
             st.button(literal(label), key=f"fix_{index}", on_click=go, kwargs=fix)
+
+
+def offer_training(scene: Scene) -> None:
+    """A link to the page Train, for sizes that no shipped model has and that can be trained."""
+    if scene.source != "mini" or scene.d_model not in WIDTHS or scene.h not in HEADS:
+        return
+    asked = {
+        "train_h": str(scene.h),
+        "train_d_model": str(scene.d_model),
+        "train_architecture": scene.architecture,
+    }
+    st.page_link(
+        PAGES / "learn" / "train.py",
+        label=t("error.train", h=scene.h, d_model=scene.d_model),
+        icon=":material/model_training:",
+        query_params=asked,
+    )
 
 
 def short(error: MhaError) -> str:

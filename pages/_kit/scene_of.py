@@ -13,6 +13,8 @@ def page() -> tuple[state.Scene, AttentionTrace, AttentionTrace | None]:
         trace = work.trace(scene)
     except MhaError as error:
         refusal.show(error)
+        if any({"h", "d_model"} <= set(fix) for fix in error.fixes):  # no shipped model has these sizes
+            refusal.offer_training(scene)
         st.stop()
     if not scene.twin.strip():
         return scene, trace, None

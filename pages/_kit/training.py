@@ -10,15 +10,13 @@ from mha_core import MhaError
 from mha_core.figures.curves import curves
 from mha_core.spec import AttentionSpec
 from mha_core.training import store
-from mha_core.training.fit import Plan
+from mha_core.training.fit import HEADS, WIDTHS, Plan
 from mha_core.training.lexicon import LANGUAGES
 from mha_core.training.model import ARCHITECTURES
 from mha_core.training.queue import Job, labels_of_the_pair
 from pages._kit import components, refusal, state, work
 from pages._kit.text import literal, t
 
-WIDTHS = (32, 64, 128)
-HEADS = (1, 2, 4, 8, 16)
 STEPS = 1600
 SHARE = 0.8  # of the loss for pronouns: they are what is watched
 MAX_SEED = 999
