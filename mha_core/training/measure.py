@@ -106,7 +106,7 @@ def _reached(model: SmallModel, made: Encoded) -> np.ndarray:
 
 
 def best_head(weights: np.ndarray) -> tuple[int, int]:
-    """The head that is right most often, and of equals the one with most weight on the right noun."""
+    """The head with the largest sum of how often it is right and of its mean weight on the right noun."""
     right, wrong = weights[..., 0], weights[..., 1]
     value = (right > wrong).mean(0) + right.mean(0)
     layer, head = np.unravel_index(value.argmax(), value.shape)

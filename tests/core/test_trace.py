@@ -464,8 +464,12 @@ def test_both_views_of_the_split_agree_where_v_is_made_of_embeddings(glass_box, 
     for layer in glass_box.layers:
         assert mha.check.split_difference(layer) == 0.0
     lookup = glass_box.layers[1]
-    changed = mha.LayerTrace({**lookup.tensors, "x_v": normal(7, 32)}, lookup.rule, lookup.projections)
-    assert mha.check.split_difference(changed) == 0.0
+    # Values of a width that X does not have: only x_v can have been multiplied.
+    tensors, matrices = (
+        {**lookup.tensors, "x_v": normal(7, 13)},
+        lookup.projections._replace(w_v=normal(13, 32)),
+    )
+    assert mha.check.split_difference(mha.LayerTrace(tensors, lookup.rule, matrices)) == 0.0
 
 
 @pytest.mark.parametrize("n_kv_heads", [1, 3])

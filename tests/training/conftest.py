@@ -10,8 +10,9 @@ BATCHES = 7  # a reading of the little there is
 
 @pytest.fixture
 def little(monkeypatch):
-    """7 batches to a reading, 4 readings of the same sentences, instead of hundreds."""
-    monkeypatch.setattr(data, "SENTENCES", BATCHES * data.BATCH)
+    """7 batches of 16 to a reading, instead of hundreds of batches of 64."""
+    monkeypatch.setattr(data, "BATCH", 16)
+    monkeypatch.setattr(data, "SENTENCES", BATCHES * 16)
     data.made_sentences.cache_clear()
     yield BATCHES
     data.made_sentences.cache_clear()

@@ -199,6 +199,11 @@ def test_of_heads_that_are_right_as_often_the_one_with_more_weight_is_best():
     assert best_head(by_head(NEVER, weak, [(0.3, 0.1)] * 3 + [WRONG], NEVER)) == (0, 1)
 
 
+def test_a_head_with_much_more_weight_is_better_than_one_that_is_right_a_little_more_often():
+    faint, clear = [(0.2, 0.1)] * 4, [(0.9, 0.1)] * 3 + [WRONG]
+    assert best_head(by_head(faint, clear, NEVER, NEVER)) == (0, 1)  # 0.75 + 0.74 and not 1 + 0.2
+
+
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_a_model_that_was_never_trained_is_no_better_than_a_coin(language):
     found = scores(drawn("standard", language), language)
