@@ -45,7 +45,9 @@ def drawn(page, key: str) -> dict:
 
 
 def query(page) -> dict:
-    return {key: values[0] for key, values in parse_qs(urlsplit(page.url).query).items()}
+    return {
+        key: values[0] for key, values in parse_qs(urlsplit(page.url).query, keep_blank_values=True).items()
+    }
 
 
 def type_sentence(page, text: str) -> None:
@@ -179,6 +181,32 @@ def test_back_undoes_a_control_a_click_and_a_change_of_page(visit, app, settled)
     assert heads(page).count() == 8
 
 
+def test_back_undoes_at_once_what_one_act_has_changed(visit, app, settled):
+    page = visit(app)
+
+    def scene() -> list[str]:
+        names = ("Sentence", "Second sentence")
+        return [page.get_by_role("textbox", name=name, exact=True).input_value() for name in names]
+
+    page.locator(".st-key-source").get_by_text("random").click()
+    settled(page)
+    assert query(page) == {"source": "random", "token": "8"}
+    page.go_back()
+    settled(page)
+    assert query(page) == {}
+    assert page.locator(".st-key-token_strip [aria-pressed=true] bdi").inner_text() == "it"
+    type_sentence(page, "How are you?")
+    settled(page)
+    assert query(page) == {"text": "How are you?", "twin": ""}
+    page.go_back()
+    settled(page)
+    assert query(page) == {}
+    assert scene() == [Scene().text, Scene().twin]
+    page.go_forward()
+    settled(page)
+    assert scene() == ["How are you?", ""]
+
+
 def test_tokens_that_look_like_markup_appear_as_typed(visit, app):
     page = visit(random(app, text=NASTY, twin=NASTY, token=1))
     labels = list(mha.words(NASTY).labels)
@@ -204,6 +232,7 @@ def test_tokens_in_a_sentence_are_neither_links_nor_dashes_nor_bold(visit, app):
 def test_the_value_under_the_finger_has_four_digits_and_both_words(visit, app):
     page = visit(random(app, text="<s> hello", h=1, d_model=5))
     drawn(page, "matrix-weights")
+    page.locator(".st-key-matrix-weights").scroll_into_view_if_needed()
     plot = page.locator(".st-key-matrix-weights .nsewdrag").bounding_box()
     page.mouse.move(plot["x"] + plot["width"] * 0.75, plot["y"] + plot["height"] * 0.25, steps=5)
     shown = page.locator(".st-key-matrix-weights .hovertext").first.text_content()

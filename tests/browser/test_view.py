@@ -16,7 +16,9 @@ IT = 8  # its position in both, from 0
 
 
 def query(page) -> dict:
-    return {key: values[0] for key, values in parse_qs(urlsplit(page.url).query).items()}
+    return {
+        key: values[0] for key, values in parse_qs(urlsplit(page.url).query, keep_blank_values=True).items()
+    }
 
 
 def panel(page, number: int = 0):
@@ -29,7 +31,7 @@ def tokens(page, number: int = 0):
 
 
 def chip(page, name: str):
-    return page.locator(".view").get_by_role("button", name=name, exact=True)
+    return page.locator(".view .chip", has_text=re.compile(f"^{name}$"))
 
 
 def on(page) -> list[int]:
