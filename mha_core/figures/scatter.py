@@ -13,17 +13,17 @@ OPACITY = 0.5
 WIDTH, LETTER, LINE = 600, 7.5, 15  # pixels: of a figure, a letter, a line of text
 # Where a word may stand, and its middle from the point in widths of the word and lines.
 SIDES = {
-    "top center": (0.0, 0.9),
-    "bottom center": (0.0, -0.9),
+    "top center": (0.0, 1.0),
+    "bottom center": (0.0, -1.0),
     "middle right": (0.6, 0.0),
     "middle left": (-0.6, 0.0),
-    "top right": (0.6, 0.9),
-    "bottom right": (0.6, -0.9),
-    "top left": (-0.6, 0.9),
-    "bottom left": (-0.6, -0.9),
+    "top right": (0.6, 1.0),
+    "bottom right": (0.6, -1.0),
+    "top left": (-0.6, 1.0),
+    "bottom left": (-0.6, -1.0),
 }
 REST_COLOUR = "rgba(128, 128, 128, 0.75)"
-ARROW_COLOUR = "rgba(128, 128, 128, 0.9)"
+ARROW_COLOUR = "rgba(128, 128, 128, 1.0)"
 RING_COLOUR = "rgba(214, 118, 30, 0.95)"
 
 

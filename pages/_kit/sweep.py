@@ -120,14 +120,14 @@ def paper_table() -> None:
 def says(found: pd.DataFrame) -> list[str]:
     """Sentences that hold for these numbers."""
     best, several = extremes(found["accuracy"]), found[found.index > 1]
-    said = [t("sweep.even" if best.most == best.least else "sweep.best", **_percent(best))]
+    said = [t(f"sweep.best_{'even' if best.most == best.least else 'uneven'}", **_percent(best))]
     if 1 in found.index and len(several):
         one = found["accuracy"][1]
         kind = "coin" if abs(one - COIN) < NEAR_COIN - COIN else "able"
         more = _percent(extremes(several["accuracy"]))
         said.append(t(f"sweep.one_{kind}", one=f"{100 * one:.1f}", several=several.index[0], **more))
     counts = [t("sweep.item", count=count, h=h) for h, count in several["resolving"].items()]
-    said.append(t("sweep.redundant" if redundant(found) else "sweep.mixed", list=", ".join(counts)))
+    said.append(t(f"sweep.roles_{'redundant' if redundant(found) else 'mixed'}", list=", ".join(counts)))
     if found["parameters"].nunique() == 1:
         said.append(t("sweep.cost", parameters=f"{found['parameters'].iloc[0]:,}"))
     said.append(t("sweep.seed", seed=_listed(sorted(set(found["seed"])))))

@@ -12,7 +12,7 @@ from mha_core.embeddings import RELATIONS, Map, agreement, chance, nearest, proj
 from mha_core.figures.heatmap import heatmap
 from mha_core.figures.scatter import scatter
 from mha_core.sources.mini import CHINESE, vectors
-from mha_core.training.lexicon import lexicon, plain
+from mha_core.training.lexicon import START, lexicon, plain
 from pages._kit import show, state, work
 from pages._kit.text import literal, t
 
@@ -38,7 +38,7 @@ class Words(NamedTuple):
 
 def of(scene: state.Scene, trace: AttentionTrace) -> Words:
     """All words that a trained model knows; for drawn weights those of the sentence and the known pairs."""
-    own = tuple(dict.fromkeys(map(plain, trace.tokens.pieces)))
+    own = tuple(dict.fromkeys(map(of_piece, trace.tokens.pieces)))
     drawn = scene.source == "random"
     language = trace.source.get("language", "zh" if CHINESE.search(scene.text) else "en")
     if drawn:
@@ -51,6 +51,11 @@ def of(scene: state.Scene, trace: AttentionTrace) -> Words:
         kinds = lexicon(language).kinds
     found = table(names, matrix.numpy())
     return Words(found, pd.Series(kinds)[found.index], own, language, drawn)
+
+
+def of_piece(piece: str) -> str:
+    """The word of a token, as it stands in a vocabulary."""
+    return piece if piece == START else plain(piece)
 
 
 def choice(words: Words, query: str) -> str:
@@ -67,7 +72,7 @@ def choice(words: Words, query: str) -> str:
         help=t("words.word_help"),
         bind="query-params",
     )
-    return found or plain(query)
+    return found or of_piece(query)
 
 
 def classes(words: Words) -> list[str]:
@@ -129,7 +134,9 @@ def neighbours(words: Words, chosen: str) -> None:
 def relations(words: Words, place: Map) -> None:
     """The known pairs: their differences as arrows, how well these agree, and what that says."""
     known = RELATIONS[words.language]
-    groups = {word: t(f"words.{kind}") for kind, pairs in known.items() for word in itertools.chain(*pairs)}
+    groups = {
+        word: t(f"words.relation_{kind}") for kind, pairs in known.items() for word in itertools.chain(*pairs)
+    }
     pairs = [pair for pairs in known.values() for pair in pairs]
     sides, cosines = st.grid(2, min_column_width=300), agreement(words.vectors, pairs)
     with sides.container():
@@ -159,9 +166,9 @@ def _reading(words: Words, kind: str, cosines: pd.DataFrame) -> str:
     said = {"low": f"{min(values):.2f}", "high": f"{max(values):.2f}"}
     return t(
         f"words.agree_{'random' if words.drawn else verdict(values, limit)}",
-        relation=t(f"words.{kind}"),
+        relation=t(f"words.relation_{kind}"),
         pairs=literal(", ".join(names)),
-        cosines=t("words.span" if len(values) > 1 else "words.single", **said),
+        cosines=t(f"words.cosines_{'several' if len(values) > 1 else 'one'}", **said),
         mean=f"{sum(values) / len(values):.2f}",
         limit=f"{limit:.2f}",
     )

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from mha_core.embeddings import RELATIONS
 from mha_core.steps import STEPS
 from mha_core.trace import MATRICES
 from mha_core.training.model import ARCHITECTURES
@@ -36,6 +37,15 @@ FAMILIES = {
     "answer.{}": {f"answer.{kind}" for kind in ("pronoun", "itself", "hidden")},
     "model.{}": {f"model.{architecture}" for architecture in ARCHITECTURES},
     "model.layer.{}": {f"model.layer.{kind}" for kind in ("block", "lookup")},
+    "words.intro_{}": {"words.intro_trained", "words.intro_random"},
+    "words.relation_{}": {f"words.relation_{kind}" for known in RELATIONS.values() for kind in known},
+    "words.cosines_{}": {"words.cosines_one", "words.cosines_several"},
+    "words.agree_{}": {f"words.agree_{verdict}" for verdict in ("all", "some", "none", "random")},
+    "sweep.line_{}": {f"sweep.line_{column}" for column in ("answer", "accuracy", "right")},
+    "sweep.column_{}": {f"sweep.column_{column}" for column in ("answer", "accuracy")},
+    "sweep.best_{}": {"sweep.best_even", "sweep.best_uneven"},
+    "sweep.one_{}": {"sweep.one_coin", "sweep.one_able"},
+    "sweep.roles_{}": {"sweep.roles_redundant", "sweep.roles_mixed"},
     "steps.{}.title": {f"steps.{step.__name__}.title" for step in STEPS},
     "steps.{}.{}": {
         f"steps.{s.__name__}.{note}" for s in STEPS for note in ("why", *NOTES.get(s.__name__, ()))

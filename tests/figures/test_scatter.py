@@ -1,0 +1,119 @@
+"""A scatter puts each word where its numbers say, writes words as typed, and tells groups apart."""
+
+import html
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from mha_core.figures.scatter import REST_COLOUR, scatter
+
+WORDS = ["cat", "dog", "bread", "the"]
+KINDS = pd.Series(["animal", "animal", "food", "rest"], WORDS)
+
+
+def placed(axes: int = 2, words=WORDS) -> pd.DataFrame:
+    values = np.random.default_rng(3).standard_normal((len(words), axes))
+    return pd.DataFrame(values, words, range(1, axes + 1))
+
+
+def draw(axes: int = 2, words=WORDS, groups=KINDS, **options):
+    return scatter(placed(axes, words), axes=[f"axis {i}" for i in range(axes)], groups=groups, **options)
+
+
+def marks(figure) -> dict:
+    return {trace.name: trace for trace in figure.data if trace.mode == "markers" and trace.name}
+
+
+@pytest.mark.parametrize(("axes", "kind"), [(2, "scatter"), (3, "scatter3d")])
+def test_every_word_stands_where_its_row_says(axes, kind):
+    points, seen = placed(axes), {}
+    for trace in marks(draw(axes)).values():
+        assert trace.type == kind
+        rows = zip(*(getattr(trace, letter) for letter in "xyz"[:axes]), strict=True)
+        seen |= dict(zip(trace.customdata, rows, strict=True))
+    assert set(seen) == set(WORDS)
+    for word, row in seen.items():
+        np.testing.assert_array_equal(row, points.loc[word])
+
+
+def test_each_group_has_its_own_mark_and_only_the_rest_a_colour_of_its_own():
+    found = marks(draw(rest="rest"))
+    assert [*found] == ["animal", "food", "rest"]
+    assert found["animal"].marker.symbol != found["food"].marker.symbol
+    assert [found[name].marker.color for name in found] == [None, None, REST_COLOUR]
+    assert [*found["animal"].customdata] == ["cat", "dog"]
+
+
+@pytest.mark.parametrize("axes", [2, 3])
+def test_labelled_words_are_written_and_the_chosen_one_is_ringed(axes):
+    figure = draw(axes, labelled={"dog", "the"}, chosen="dog")
+    [text] = [trace for trace in figure.data if trace.mode == "text"]
+    assert [*text.text] == ["<b>dog</b>", "<b>the</b>"]
+    [ring] = [trace for trace in figure.data if trace.mode == "markers" and not trace.name]
+    assert ring.marker.symbol == "circle-open"
+    assert ring.x[0] == placed(axes).loc["dog", 1]
+
+
+def test_nothing_is_written_or_ringed_that_was_not_asked_for():
+    assert len(draw().data) == 3
+    assert len(draw(chosen="bird").data) == 3
+
+
+def test_words_that_look_like_tags_are_shown_as_typed_and_clicked_as_they_are():
+    words = ["<b>", "a&b", "x"]
+    figure = draw(words=words, groups=pd.Series("<i>", words), labelled=words, chosen="<b>")
+    [trace] = marks(figure).values()
+    assert [html.unescape(text) for text in trace.text] == words
+    assert "<b>" not in [*trace.text]
+    assert trace.name == "&lt;i&gt;"
+    assert "<i>" not in trace.hovertemplate
+    assert [*trace.customdata] == words
+    [text] = [trace for trace in figure.data if trace.mode == "text"]
+    assert text.text[0] == "<b>&lt;b&gt;</b>"
+
+
+def test_an_arrow_leads_from_its_first_word_to_its_second():
+    [arrow] = draw(arrows=[("cat", "dog")]).layout.annotations
+    points = placed()
+    assert (arrow.ax, arrow.ay) == tuple(points.loc["cat"])
+    assert (arrow.x, arrow.y) == tuple(points.loc["dog"])
+    assert (arrow.axref, arrow.ayref) == ("x", "y")
+
+
+def test_axes_are_named_and_as_long_as_each_other():
+    flat = draw().layout
+    assert (flat.xaxis.title.text, flat.yaxis.title.text) == ("axis 0", "axis 1")
+    assert flat.yaxis.scaleanchor == "x"
+    deep = draw(3).layout.scene
+    assert [deep[f"{letter}axis"].title.text for letter in "xyz"] == ["axis 0", "axis 1", "axis 2"]
+    assert deep.aspectmode == "data"
+
+
+def test_words_at_one_place_are_written_on_different_sides():
+    words = ["one", "two", "three", "far"]
+    points = pd.DataFrame([[0, 0], [0, 0], [0, 0], [9, 9]], words, [1, 2], dtype=float)
+    figure = scatter(points, axes=["a", "b"], groups=pd.Series("g", words), labelled=words)
+    [text] = [trace for trace in figure.data if trace.mode == "text"]
+    assert len({*text.textposition[:3]}) == 3
+    assert text.textposition[3] == text.textposition[0]
+
+
+def test_more_words_at_one_place_than_sides_are_still_all_written():
+    words = [f"w{i}" for i in range(12)]
+    points = pd.DataFrame(np.zeros((12, 2)), words, [1, 2])
+    figure = scatter(points, axes=["a", "b"], groups=pd.Series("g", words), labelled=words)
+    [text] = [trace for trace in figure.data if trace.mode == "text"]
+    assert len(text.text) == 12
+
+
+def test_a_click_fades_nothing():
+    for trace in marks(draw()).values():
+        assert trace.unselected.marker.opacity == trace.marker.opacity
+
+
+def test_the_frame_that_was_given_stays_as_it_was():
+    points = placed()
+    before = points.copy()
+    scatter(points, axes=["a", "b"], groups=KINDS, labelled=WORDS, chosen="cat")
+    pd.testing.assert_frame_equal(points, before)

@@ -1,0 +1,164 @@
+"""The Embeddings page draws the vectors of the weights in use, and says of them only what was computed."""
+
+import base64
+import json
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from mha_core.embed import word_vectors
+from mha_core.embeddings import agreement, chance, nearest, project, table
+from mha_core.sources import mini
+from mha_core.training.lexicon import lexicon
+from pages._kit.text import literal
+from pages._kit.words import SHOWN
+
+PAGE = "pages/understand/embeddings.py"
+GENDER = (("man", "woman"), ("king", "queen"), ("boy", "girl"))
+
+
+@pytest.fixture(scope="module")
+def vectors():
+    words, matrix = mini.vectors(mini.model(mini.find("en", "glass-box", 4, 64)))
+    return table(words, matrix.numpy())
+
+
+def figure(app, key: str) -> dict:
+    return json.loads(app.get_by_key(key).proto.spec)
+
+
+def points(app, key: str = "words_map") -> dict[str, tuple]:
+    """Each word on a map, and where it stands."""
+    found = {}
+    for trace in figure(app, key)["data"]:
+        if trace["mode"] == "markers" and trace.get("customdata"):
+            axes = [_numbers(trace[letter]) for letter in "xyz" if letter in trace]
+            found |= dict(zip(trace["customdata"], zip(*axes, strict=True), strict=True))
+    return found
+
+
+def _numbers(values) -> np.ndarray:
+    if isinstance(values, dict):
+        return np.frombuffer(base64.b64decode(values["bdata"]), values["dtype"])
+    return np.array(values)
+
+
+def written(app, key: str = "words_map") -> set[str]:
+    [text] = [trace["text"] for trace in figure(app, key)["data"] if trace["mode"] == "text"]
+    return {word.removeprefix("<b>").removesuffix("</b>") for word in text}
+
+
+@pytest.fixture
+def shown(opened):
+    """`shown(h=8, …)`: the page in its frame, opened by a link."""
+
+    def open_(**link):
+        app = opened(**link)
+        app.switch_page("understand/embeddings.py").run()
+        assert not app.exception
+        return app
+
+    return open_
+
+
+def test_the_map_has_the_shown_classes_and_the_sentence_where_the_weights_put_them(shown, vectors):
+    app, kinds = shown(), lexicon().kinds
+    along = [word for word in vectors.index if kinds[word] in SHOWN]
+    own = {"[CLS]", "the", "animal", "didn't", "cross", "street", "because", "it", "was", "too", "tired", "."}
+    found = points(app)
+    assert set(found) == {*along, *own}
+    expected = project(vectors, axes=2, along=along).points
+    for word in ("queen", "bread", "it"):
+        np.testing.assert_allclose(found[word], expected.loc[word], rtol=1e-5)
+    assert written(app) == own
+
+
+def test_other_classes_make_another_map(opened):
+    app = opened(PAGE, classes="cue")
+    assert not app.exception
+    found, kinds = points(app), lexicon().kinds
+    assert {word for word in found if kinds[word] == "cue"} == {
+        w for w, kind in kinds.items() if kind == "cue"
+    }
+    assert "queen" not in found
+    assert "it" in found
+
+
+def test_without_a_class_there_are_the_words_of_the_sentence(opened):
+    app = opened(PAGE)
+    app.multiselect(key="classes").set_value([]).run()
+    assert not app.exception
+    assert set(points(app)) == written(app)
+
+
+def test_three_axes_have_a_third_number(opened):
+    app = opened(PAGE, axes="3-D")
+    assert not app.exception
+    assert {len(place) for place in points(app).values()} == {3}
+    assert {len(place) for place in points(app, "pairs_map").values()} == {2}
+
+
+@pytest.mark.parametrize(
+    ("link", "word"),
+    [({}, "it"), ({"token": 1}, "[CLS]"), ({"token": 3}, "animal"), ({"word": "queen"}, "queen")],
+)
+def test_the_nearest_words_are_those_of_the_chosen_one(shown, english, vectors, link, word):
+    app = shown(**link)
+    assert english("words.nearest", word=literal(word)) in [heading.value for heading in app.subheader]
+    frame = app.dataframe[0].value
+    expected = nearest(vectors, word)
+    assert [*frame["word"]] == [*expected.index]
+    np.testing.assert_allclose(frame["cosine"], expected, rtol=1e-6)
+    cosine = chance(*vectors.shape).nearest
+    assert english("words.by_chance", cosine=f"{cosine:.2f}", count="1,705") in [c.value for c in app.caption]
+
+
+def test_another_word_can_be_searched_for_and_a_strange_one_is_dropped(opened):
+    app = opened(PAGE, word="xyzzy")
+    assert not app.exception
+    assert app.selectbox(key="word").value is None
+    app.selectbox(key="word").set_value("tired").run()
+    assert app.dataframe[0].value["word"][0] in {"weak", "exhausted", "sleepy"}
+    assert "tired" in written(app)
+
+
+def test_the_differences_and_their_reading_are_computed_now(shown, english, vectors, drawn):
+    app = shown()
+    cosines = agreement(vectors, [*GENDER, ("walking", "walked"), ("swimming", "swam")])
+    np.testing.assert_allclose(drawn(app, "pairs_cosines"), cosines, atol=1e-5)
+    values = [cosines.loc[f"{a}→{b}", f"{c}→{d}"] for (a, b), (c, d) in combinations(GENDER, 2)]
+    spread = english("words.cosines_several", low=f"{min(values):.2f}", high=f"{max(values):.2f}")
+    [said] = [
+        m.value for m in app.main.markdown if m.value.startswith(f"**{english('words.relation_gender')}")
+    ]
+    assert spread in said
+    assert literal("man→woman") in said
+    assert len(figure(app, "pairs_map")["layout"]["annotations"]) == 5
+
+
+def test_drawn_vectors_are_said_to_mean_nothing(shown, english):
+    app = shown(source="random", text="How are you?", twin="", d_model=32, seed=5, token=1)
+    assert english("words.intro_random", d_model=32, count="14") in [c.value for c in app.caption]
+    assert set(points(app)) >= {"how", "are", "you", "?", "queen"}
+    assert written(app) == {"how", "are", "you", "?"}
+    said = [m.value for m in app.main.markdown if m.value.startswith("**")]
+    assert len(said) == 2
+    assert all("by chance" in words for words in said)
+    assert not app.multiselect
+    frame = app.dataframe[0].value.set_index("word")["cosine"]
+    how, are = word_vectors(("how", "are"), 32, seed=5).numpy()
+    assert frame["are"] == pytest.approx(how @ are / np.linalg.norm(how) / np.linalg.norm(are), rel=1e-5)
+
+
+def test_a_chinese_sentence_has_its_own_words_and_pairs(shown):
+    app = shown(text="小猫没有过马路，因为它太累了。", twin="", token=2)
+    assert "小猫" in written(app)
+    assert written(app, "pairs_map") == {"男人", "女人", "国王", "女王", "男孩", "女孩"}
+
+
+@pytest.mark.parametrize("link", [{"d_model": 63}, {"text": "qwertz", "twin": ""}])
+def test_what_does_not_fit_is_said_and_nothing_is_drawn(shown, link):
+    app = shown(**link)
+    assert len(app.error) == 1
+    assert not app.dataframe

@@ -1,0 +1,122 @@
+"""The sweep page shows the manifest's own numbers, leaves out what is missing, says what holds for them."""
+
+import json
+
+import pytest
+
+from mha_core.ablation import PUBLISHED
+from mha_core.training import shipped
+
+PAGE = "pages/learn/sweep.py"
+ACCURACY = {1: 0.5, 2: 0.98, 4: 1.0, 8: 0.99}
+
+
+def entry(h: int, d_model: int = 64, **scores) -> dict:
+    plan = {"architecture": "glass-box", "language": "en", "h": h, "d_model": d_model, "seed": 7}
+    known = {"accuracy": ACCURACY.get(h, 0.9), "right": 0.8, "answer": 0.95, "resolving": h if h > 1 else 0}
+    return {"plan": plan, "scores": known | scores, "parameters": 163306, "cpu_seconds": 60 + h}
+
+
+@pytest.fixture
+def shipped_models(monkeypatch):
+    """`shipped_models([entries])`: what the manifest says in this test."""
+
+    def say(entries: list[dict]) -> None:
+        monkeypatch.setattr(shipped, "manifest", lambda: {str(i): e for i, e in enumerate(entries)})
+
+    say([entry(h) for h in ACCURACY])
+    return say
+
+
+@pytest.fixture
+def shown(opened, shipped_models):
+    def open_(entries: list[dict] | None = None, **link):
+        if entries is not None:
+            shipped_models(entries)
+        app = opened(PAGE, **link)
+        assert not app.exception
+        return app
+
+    return open_
+
+
+def sentences(app) -> list[str]:
+    return [markdown.value for markdown in app.markdown]
+
+
+def lines(app, key: str) -> list[dict]:
+    return json.loads(app.get_by_key(key).proto.spec)["data"]
+
+
+def test_both_figures_and_both_tables_are_there_with_their_source(shown, english):
+    app = shown()
+    assert [line["name"] for line in lines(app, "sweep_measured")] == [
+        english(f"sweep.line_{column}") for column in ("answer", "accuracy", "right")
+    ]
+    assert len(lines(app, "sweep_published")) == 1
+    ours, papers = (table.value for table in app.dataframe)
+    assert [*ours["h"]] == [1, 2, 4, 8]
+    assert [*ours["accuracy"]] == [50.0, 98.0, 100.0, 99.0]
+    assert [*ours["resolving"]] == ["0 of 1", "2 of 2", "4 of 4", "8 of 8"]
+    assert [*papers["bleu"]] == [*PUBLISHED["bleu"]]
+    assert english("sweep.source") in [caption.value for caption in app.caption]
+
+
+def test_a_row_leads_to_its_heads_with_the_sentence_as_it_is(opened, shipped_models):
+    app = opened(text="How are you?", twin="", lang="en")
+    app.switch_page("learn/sweep.py").run()
+    links = [*app.dataframe[0].value["link"]]
+    assert links[1] == "./?h=2&d_model=64&text=How+are+you%3F&twin=&lang=en"
+    assert len(links) == 4
+
+
+def test_the_sentences_hold_for_the_numbers(shown, english):
+    said = sentences(shown())
+    assert english("sweep.best_uneven", most="100.0", most_at="4", least="50.0", least_at="1") in said
+    assert english("sweep.one_coin", one="50.0", several=2, most="100.0", least="98.0") in said
+    assert english("sweep.roles_redundant", list="2 of 2, 4 of 4, 8 of 8") in said
+    assert english("sweep.cost", parameters="163,306") in said
+    assert english("sweep.seed", seed="7") in said
+    assert english("sweep.paper", most=25.8, most_at="8, 16", least=24.9, least_at="1", gap="0.9") in said
+
+
+def test_other_numbers_make_other_sentences(shown, english):
+    entries = [entry(h, accuracy=0.9, resolving=0) for h in (1, 2, 4, 8)]
+    entries[1]["parameters"] = 5
+    said = sentences(shown(entries))
+    assert english("sweep.best_even", most="90.0") in said
+    assert english("sweep.one_able", one="90.0", most="90.0", least="90.0") in said
+    assert english("sweep.roles_mixed", list="0 of 2, 0 of 4, 0 of 8") in said
+    assert not [words for words in said if "does not change" in words]
+
+
+def test_without_one_head_nothing_is_said_of_it(shown):
+    said = sentences(shown([entry(h) for h in (2, 4, 8, 16)]))
+    assert not [words for words in said if "h = 1 it is" in words]
+
+
+def test_a_width_can_be_chosen_where_there_are_several(shown, english):
+    entries = [entry(h, d_model) for h in ACCURACY for d_model in (32, 64)] + [entry(2, 128)]
+    app = shown(entries)
+    assert english("sweep.measured", d_model=64) in [heading.value for heading in app.subheader]
+    app = shown(entries, width="32")
+    assert english("sweep.measured", d_model=32) in [heading.value for heading in app.subheader]
+    assert [*app.dataframe[0].value["d_k"]] == [32, 16, 8, 4]
+
+
+def test_one_width_needs_no_choice(shown):
+    app = shown()
+    assert not [e for e in app.main if getattr(e, "key", None) == "width"]
+
+
+def test_too_few_measurements_leave_the_paper_alone(shown, english):
+    app = shown([entry(2), entry(4)])
+    assert [info.value for info in app.info] == [english("sweep.missing", least=4)]
+    [papers] = app.dataframe
+    assert [*papers.value["h"]] == [*PUBLISHED.index]
+    assert len(sentences(app)) == 1
+
+
+def test_a_training_time_that_is_not_known_is_left_empty(shown):
+    entries = [entry(h) | {"cpu_seconds": None if h == 2 else 60} for h in ACCURACY]
+    assert [*shown(entries).dataframe[0].value["seconds"].isna()] == [False, True, False, False]
