@@ -3,6 +3,7 @@
 import difflib
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import islice
 from types import MappingProxyType
 
 import regex
@@ -222,11 +223,8 @@ def _unknown(model: SmallModel, words: Lexicon, tokens: Tokens, numbers: list) -
             like = difflib.get_close_matches(
                 tokens.pieces[at].casefold(), words.vocabulary[3:], SUGGESTIONS, 0.7
             )
-            fits = [
-                words.vocabulary[i]
-                for i in expected[at].topk(SUGGESTIONS + 3).indices.tolist()
-                if i > hidden_number
-            ]
-            suggestions = dict.fromkeys([*like, *fits[:SUGGESTIONS]])
+            ranked = (words.vocabulary[i] for i in expected[at].argsort(descending=True).tolist())
+            fits = islice((word for word in ranked if word.isalpha()), SUGGESTIONS)
+            suggestions = dict.fromkeys([*like, *fits])
             found.append(Unknown(tokens.pieces[at], start, end, tuple(suggestions)))
     return tuple(found)

@@ -121,6 +121,11 @@ class Lexicon:
         return tuple(noun for noun in self.nouns if noun.group == name)
 
     @cached_property
+    def noun_forms(self) -> frozenset[str]:
+        """Every noun and name, in the singular and in the plural: what a pronoun can stand for."""
+        return frozenset(form for noun in self.nouns for form in (noun.one, noun.many) if form)
+
+    @cached_property
     def pronouns(self) -> frozenset[str]:
         return frozenset(self.grammar["pronouns"].values())
 

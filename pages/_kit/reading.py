@@ -6,6 +6,7 @@ import numpy as np
 import streamlit as st
 
 from mha_core import AttentionTrace
+from mha_core.training.lexicon import lexicon
 from pages._kit import components, state
 from pages._kit.text import literal, t
 
@@ -48,7 +49,8 @@ def answer(trace: AttentionTrace, query: int) -> None:
     if answer is None:
         st.caption(t("answer.none", query=name))
         return
-    kind = "hidden" if piece == "[MASK]" else "itself" if answer[0][0] == piece.casefold() else "pronoun"
+    nouns = lexicon(trace.source["language"]).noun_forms
+    kind = "hidden" if piece == MASK else "pronoun" if answer[0][0] in nouns else "itself"
     st.markdown(t(f"answer.{kind}", query=name, list=_listed(answer)))
 
 

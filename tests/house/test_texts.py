@@ -10,6 +10,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from mha_core.embeddings import RELATIONS
+from mha_core.metrics import ROLES
 from mha_core.steps import STEPS
 from mha_core.trace import MATRICES
 from mha_core.training.model import ARCHITECTURES
@@ -21,7 +22,10 @@ LANGUAGES = sorted((ROOT / "assets" / "languages").glob("*.json"))
 ENGLISH = json.loads((ROOT / "assets" / "languages" / "en.json").read_text(encoding="utf-8"))
 
 NUMBERS = ("h", "d_model", "layer", "head", "token", "layers", "seed", "d_k", "d_v", "n_kv_heads")
-CHOICES = ("mask", "position", "architecture")
+TRAINED = tuple(f"train_{key}" for key in ("h", "d_model", "architecture", "language"))
+CHOICES = ("mask", "position", "architecture", *TRAINED)
+COLUMNS = ("role", "score", "weight", "baseline", "control", "n")
+PATTERNS = ("previous token", "next token", "same token", "first token", "entropy", "distance")
 NOTES = {
     "project": ("values",),
     "split": ("same", "shared", "rotary"),
@@ -32,11 +36,16 @@ NOTES = {
 FAMILIES = {
     "matrix.{}": {f"matrix.{name}" for name in MATRICES},
     "axis.{}": {f"axis.{axis}" for axes in MATRICES.values() for axis in axes} | {"axis.packed"},
-    "control.{}": {f"control.{key}" for key in NUMBERS + CHOICES},
+    "control.{}": {f"control.{key}" for key in (*NUMBERS, *CHOICES, "hop1", "hop2")},
     "control.{}_help": {f"control.{key}_help" for key in CHOICES},
     "answer.{}": {f"answer.{kind}" for kind in ("pronoun", "itself", "hidden")},
     "model.{}": {f"model.{architecture}" for architecture in ARCHITECTURES},
     "model.layer.{}": {f"model.layer.{kind}" for kind in ("block", "lookup")},
+    "before.{}": {"before.before", "before.after"},
+    "train.curve.{}": {f"train.curve.{curve}" for curve in ("loss", "answer", "accuracy", "right")},
+    "role.{}": {f"role.{role}" for role in ROLES},
+    "roles.column.{}": {f"roles.column.{column}" for column in COLUMNS},
+    "roles.pattern.{}": {f"roles.pattern.{pattern}" for pattern in PATTERNS},
     "words.intro_{}": {"words.intro_trained", "words.intro_random"},
     "words.relation_{}": {f"words.relation_{kind}" for known in RELATIONS.values() for kind in known},
     "words.cosines_{}": {"words.cosines_one", "words.cosines_several"},
