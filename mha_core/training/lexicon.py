@@ -111,8 +111,7 @@ class Lexicon:
             at = end
         if len(pieces) > limit:
             raise MhaError(
-                f"The small models read up to {limit - 1} tokens and the text has more; "
-                f"keep the first {limit - 1}.",
+                f"The text has {len(pieces) - 1} tokens; the small models read up to {limit - 1}.",
                 fixes=({"text": text[: spans[limit - 1][1]]},),
             )
         return Tokens(text, tuple(pieces), tuple(spans)), numbers
