@@ -1,8 +1,12 @@
 """Attention itself: the one place in this project where queries meet keys.
 
 Shapes are written with h heads, n_kv key/value heads, L queries, S keys; batch axes come first.
+
+Q, K and V of self-attention are one product, so a Q that was recorded is not X times its own W^Q
+bit for bit, but within 2e-6; `packed` says what does hold in every bit.
 """
 
+from itertools import groupby
 from typing import NamedTuple
 
 import torch
@@ -10,6 +14,7 @@ from torch import Tensor, nn
 
 from mha_core import masks
 from mha_core.errors import MhaError
+from mha_core.packed import cut, name_apart, product
 from mha_core.rule import ScoreRule
 from mha_core.spec import AttentionSpec
 
@@ -81,13 +86,16 @@ def _shared(rows: Tensor, matrix: Tensor) -> Tensor:
 
 
 def _check(q: Tensor, k: Tensor, v: Tensor) -> None:
+    q_shape, k_shape = q.shape, k.shape  # each asking for a shape makes it anew
     fits = (
-        min(q.dim(), k.dim(), v.dim()) >= 3
-        and q.shape[:-3] == k.shape[:-3]
-        and q.shape[-1] == k.shape[-1]
-        and k.shape[:-1] == v.shape[:-1]
-        and min(k.shape[-3:-1]) > 0
-        and q.shape[-3] % k.shape[-3] == 0
+        len(q_shape) >= 3
+        and len(k_shape) >= 3
+        and q_shape[:-3] == k_shape[:-3]
+        and q_shape[-1] == k_shape[-1]
+        and k_shape[:-1] == v.shape[:-1]
+        and k_shape[-2] > 0
+        and k_shape[-3] > 0
+        and q_shape[-3] % k_shape[-3] == 0
     )
     if not fits:
         raise MhaError(
@@ -126,7 +134,8 @@ class MultiHeadAttention(nn.Module):
     """``concat(head_1 … head_h) W^O`` with ``head_i = attend(X W_i^Q, X W_i^K, X W_i^V)``.
 
     MHA, GQA and MQA by `spec.n_kv_heads`; self-attention, or cross-attention when a context is
-    given. The parameters are those of four `nn.Linear`: q, k, v and o.
+    given. The parameters are those of two `nn.Linear`: qkv, whose rows are W^Q, W^K and W^V on top
+    of each other as in torch's ``in_proj_weight``, and o; a state dict has them apart, as four.
 
     Source: Vaswani et al. 2017, section 3.2.2.
     """
@@ -134,10 +143,10 @@ class MultiHeadAttention(nn.Module):
     def __init__(self, spec: AttentionSpec):
         super().__init__()
         self.spec = spec
-        self.q = nn.Linear(spec.d_model, spec.n_heads * spec.d_k, spec.bias)
-        self.k = nn.Linear(spec.d_model, spec.n_kv_heads * spec.d_k, spec.bias)
-        self.v = nn.Linear(spec.d_model, spec.n_kv_heads * spec.d_v, spec.bias)
+        self.widths = spec.n_heads * spec.d_k, spec.n_kv_heads * spec.d_k, spec.n_kv_heads * spec.d_v
+        self.qkv = nn.Linear(spec.d_model, sum(self.widths), spec.bias)
         self.o = nn.Linear(spec.n_heads * spec.d_v, spec.d_model, spec.bias)
+        name_apart(self)
 
     def forward(
         self,
@@ -157,15 +166,10 @@ class MultiHeadAttention(nn.Module):
         Raises `MhaError` for a wrong width or a mask of the wrong shape.
         """
         q, k, v = self.project(x, context, values)
-        allowed = masks.combine(
-            mask,
-            key_padding,
-            batch=q.shape[0],
-            n_heads=q.shape[1],
-            n_query=q.shape[2],
-            n_key=k.shape[2],
-        )
-        rule = rule.hiding(allowed)
+        if mask is not None or key_padding is not None:
+            batch, n_heads, n_query, _ = q.shape
+            sizes = {"batch": batch, "n_heads": n_heads, "n_query": n_query, "n_key": k.shape[2]}
+            rule = rule.hiding(masks.combine(mask, key_padding, **sizes))
         return Attended(self.join(attend(q, k, v, rule)), q, k, v, rule)
 
     def project(
@@ -175,50 +179,44 @@ class MultiHeadAttention(nn.Module):
         context = x if context is None else context
         values = context if values is None else values
         self._check_inputs(x, context, values)
+        if x is context is values:
+            q, k, v = product(x, self.qkv.weight, self.qkv.bias).split(self.widths)
+        else:
+            q, k, v = self._products(x, context, values)
         n_heads, n_kv = self.spec.n_heads, self.spec.n_kv_heads
-        return (
-            _heads(x, self.q, n_heads),
-            _heads(context, self.k, n_kv),
-            _heads(values, self.v, n_kv),
-        )
+        return cut(q, x, n_heads), cut(k, context, n_kv), cut(v, values, n_kv)
+
+    def _products(self, *inputs: Tensor) -> list[Tensor]:
+        """Q, K and V of an input each; neighbours with the same one, as K and V may have, are one product."""
+        parts = zip(inputs, self.widths, strict=True)
+        runs = [list(run) for _, run in groupby(parts, lambda part: id(part[0]))]
+        heights = [sum(width for _, width in run) for run in runs]
+        weights = self.qkv.weight.split(heights)
+        biases = [None] * len(runs) if self.qkv.bias is None else self.qkv.bias.split(heights)
+        products = []
+        for run, weight, bias in zip(runs, weights, biases, strict=True):
+            products += product(run[0][0], weight, bias).split([width for _, width in run])
+        return products
 
     def join(self, heads: Tensor) -> Tensor:
         """``concat · W^O + b_o``: (batch, h, L, d_v) → (batch, L, d_model)."""
-        return nn.functional.linear(concat_heads(heads), self.o.weight, self.o.bias)
+        o = self.o
+        return nn.functional.linear(concat_heads(heads), o.weight, o.bias)
 
     def projections(self) -> Projections:
         """The layer's own matrices, turned to stand as in the formula; views, not copies."""
-        layers = (self.q, self.k, self.v, self.o)
-        matrices = [layer.weight.detach().mT for layer in layers]
-        biases = [None if layer.bias is None else layer.bias.detach() for layer in layers]
-        return Projections(*matrices, *biases)
+        w_o, b_o = self.o.weight.detach().mT, None if self.o.bias is None else self.o.bias.detach()
+        matrices = self.qkv.weight.detach().mT.split(self.widths, dim=1)
+        biases = (None,) * 3 if self.qkv.bias is None else self.qkv.bias.detach().split(self.widths)
+        return Projections(*matrices, w_o, *biases, b_o)
 
     def _check_inputs(self, x: Tensor, context: Tensor, values: Tensor) -> None:
-        for given in (x, context, values):
+        for given in (x,) if x is context is values else (x, context, values):
             if given.dim() != 3 or given.shape[::2] != (x.shape[0], self.spec.d_model):
                 raise MhaError(
                     f"The input has shape {tuple(given.shape)}; expected (batch, tokens, {self.spec.d_model})"
                     f"{'' if given is x else f' with batch {x.shape[0]}'}."
                 )
-
-
-def project_packed(x: Tensor, weight: Tensor, bias: Tensor | None, n_heads: int) -> Tensor:
-    """One product for all heads, then a cut: (batch, L, d_model) → (batch, L, h·d_k) → (batch, h, L, d_k).
-
-    ``Q[m, e] = Σ_d X[m, d] · W[d, e] + b[e]``. The bias is added after the product and not fused
-    into it: the fused product rounds differently from the per-head view in the last bit.
-    """
-    return _cut(nn.functional.linear(x, weight.mT), bias, n_heads)
-
-
-def project_per_head(x: Tensor, weight: Tensor, bias: Tensor | None, n_heads: int) -> Tensor:
-    """The same projection seen head by head: W reshaped to (d_model, h, d_k), contracted with X.
-
-    ``Q[h, m, c] = Σ_d X[m, d] · W[d, h, c] + b[h, c]``: (batch, L, d_model) → (batch, h, L, d_k),
-    the identical tensor that `project_packed` gives.
-    """
-    per_head = weight.unflatten(-1, (n_heads, -1))
-    return _cut(torch.tensordot(x, per_head, dims=1).flatten(-2), bias, n_heads)
 
 
 def join_heads(heads: Tensor, w_o: Tensor, b_o: Tensor | None) -> Tensor:
@@ -229,14 +227,3 @@ def join_heads(heads: Tensor, w_o: Tensor, b_o: Tensor | None) -> Tensor:
 def concat_heads(heads: Tensor) -> Tensor:
     """The heads' outputs side by side: (…, h, L, d_v) → (…, L, h·d_v)."""
     return heads.transpose(-3, -2).flatten(-2)
-
-
-def _heads(x: Tensor, layer: nn.Linear, n_heads: int) -> Tensor:
-    """`project_packed` with a layer's own matrix, which stands (out, in)."""
-    return _cut(nn.functional.linear(x, layer.weight), layer.bias, n_heads)
-
-
-def _cut(projected: Tensor, bias: Tensor | None, n_heads: int) -> Tensor:
-    if bias is not None:
-        projected = projected.add_(bias)
-    return projected.view(*projected.shape[:-1], n_heads, -1).transpose(1, 2)

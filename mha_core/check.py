@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional as F
 
-from mha_core.attention import project_packed, project_per_head
 from mha_core.layer import LayerTrace
+from mha_core.packed import project_packed, project_per_head
 
 # What rounding can explain for values around 1, given that torch may add in another order.
 ROUNDING = {torch.float64: 1e-12, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 1e-1}
@@ -61,8 +61,8 @@ def against_torch(layer: LayerTrace) -> Check:
 def split_difference(layer: LayerTrace) -> float | None:
     """The largest difference between the two views of the split; exactly 0 when they agree.
 
-    One product with the packed W^Q, W^K and W^V and a cut into heads, against X contracted with
-    each matrix reshaped to (d_model, head, d). None where X or the matrices are not known.
+    One product with each of W^Q, W^K and W^V and a cut into heads, against X contracted with each
+    matrix reshaped to (d_model, head, d). None where X or the matrices are not known.
     """
     p = layer.projections
     if "x" not in layer.tensors or p.w_q is None:

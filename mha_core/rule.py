@@ -63,7 +63,7 @@ class ScoreRule:
 
     def at(self, heads: slice, rows: slice | Tensor, *, n_query: int, n_key: int) -> "ScoreRule":
         """The same rule for some heads and some of `n_query` rows; tables of distances are laid out."""
-        if not self.tensors():
+        if self.mask is self.bias is self.distance_bias is self.sinks is None:
             return self
         bias = self._crop(self.bias, heads, rows)
         if self.distance_bias is not None:

@@ -91,12 +91,10 @@ def drawn(spec: AttentionSpec, *, seed: int, layer: int) -> MultiHeadAttention:
     """An attention layer with weights N(0, 1/fan_in) and biases N(0, 0.1²) drawn from the seed."""
     with torch.device("meta"):  # sizes only: the numbers come from the seed
         module = MultiHeadAttention(spec)
-    state = {}
-    for name, parameter in module.named_parameters():
+    module = module.to_empty(device="cpu")
+    for name, part in module.state_dict().items():
         # Drawn as it stands in the formula, (in, out): the same W^Q for every h that divides d_model.
-        shape = tuple(reversed(parameter.shape))
-        std = shape[0] ** -0.5 if len(shape) == 2 else BIAS_STD
-        numbers = embed.draw(shape, seed=seed, name=f"layer {layer} {name}", std=std)
-        state[name] = numbers.mT if len(shape) == 2 else numbers
-    module.load_state_dict(state, assign=True)
+        turned = part.mT if part.dim() == 2 else part
+        std = BIAS_STD if part.dim() == 1 else turned.shape[0] ** -0.5
+        turned.copy_(embed.draw(turned.shape, seed=seed, name=f"layer {layer} {name}", std=std))
     return module.requires_grad_(False).eval()

@@ -128,7 +128,7 @@ class SmallModel(nn.Module):
         return nn.functional.linear(self.norm(hidden), self.embedding, self.bias)
 
     def _draw(self, seed: int) -> None:
-        for name, parameter in self.named_parameters():
+        for name, parameter in self.state_dict().items():  # views, with Q, K and V apart by name
             kind = name.rsplit(".", 1)[-1]
             if "norm" in name or name == "position":
                 continue
@@ -152,9 +152,10 @@ def _pass_through(attention: MultiHeadAttention) -> None:
     Then the only thing to learn about the answer is where to look. d_model is as wide as all heads
     together here.
     """
-    turned, _ = torch.linalg.qr(attention.v.weight.detach())
-    attention.v.weight.copy_(turned)
-    attention.o.weight.copy_(turned.mT)
+    own = attention.projections()
+    turned, _ = torch.linalg.qr(own.w_v.mT)
+    own.w_v.copy_(turned.mT)
+    own.w_o.copy_(turned)
 
 
 def _asked(x: Tensor, rows: Tensor | None) -> Tensor:

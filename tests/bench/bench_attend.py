@@ -29,8 +29,8 @@ def twins():
     theirs = torch.nn.MultiheadAttention(D_MODEL, HEADS, batch_first=True).eval()
     theirs.load_state_dict(
         {
-            "in_proj_weight": torch.cat([ours.q.weight, ours.k.weight, ours.v.weight]),
-            "in_proj_bias": torch.cat([ours.q.bias, ours.k.bias, ours.v.bias]),
+            "in_proj_weight": ours.qkv.weight,
+            "in_proj_bias": ours.qkv.bias,
             "out_proj.weight": ours.o.weight,
             "out_proj.bias": ours.o.bias,
         }

@@ -72,8 +72,10 @@ def make_layer(normal):
 
     def make(rule=mha.ScoreRule(), *, dtype=torch.float32, mask=None, seed=0):
         module = mha.MultiHeadAttention(mha.AttentionSpec(11, 6, n_kv_heads=3, d_k=5, d_v=13))
-        for index, parameter in enumerate(module.parameters()):
-            parameter.data = normal(*parameter.shape, seed=seed + 100 + index) / 11**0.5
+        own = module.projections()
+        for index, name in enumerate("qkvo"):
+            for part in (getattr(own, f"w_{name}").mT, getattr(own, f"b_{name}")):
+                part.copy_(normal(*part.shape, seed=seed + 100 + 2 * index + (part.dim() == 1)) / 11**0.5)
         module = module.requires_grad_(False).to(dtype)
         x = normal(1, LENGTH, 11, seed=seed, dtype=dtype)
         attended = module(x, mask=mask, rule=rule)

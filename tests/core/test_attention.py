@@ -10,8 +10,9 @@ from torch.profiler import ProfilerActivity, profile
 
 import mha_core.attention
 from mha_core import AttentionSpec, LayerTrace, MultiHeadAttention, ScoreRule, attend, masks
-from mha_core.attention import project_per_head, raw_scores
+from mha_core.attention import raw_scores
 from mha_core.embed import alibi
+from mha_core.packed import project_packed, project_per_head
 
 PRIME = st.sampled_from([2, 3, 5, 7, 11, 13, 17])
 MASKS = {
@@ -255,11 +256,11 @@ def torch_twin(ours):
     spec = ours.spec
     theirs = torch.nn.MultiheadAttention(spec.d_model, spec.n_heads, bias=spec.bias, batch_first=True)
     state = {
-        "in_proj_weight": torch.cat([ours.q.weight, ours.k.weight, ours.v.weight]),
+        "in_proj_weight": ours.qkv.weight,
         "out_proj.weight": ours.o.weight,
     }
     if spec.bias:
-        state["in_proj_bias"] = torch.cat([ours.q.bias, ours.k.bias, ours.v.bias])
+        state["in_proj_bias"] = ours.qkv.bias
         state["out_proj.bias"] = ours.o.bias
     theirs.load_state_dict(state)
     return theirs.requires_grad_(False).eval()
@@ -320,9 +321,13 @@ def test_packed_and_per_head_projection_are_the_identical_tensor(d_model, h, d_k
     for batch in (1, 3):
         x = normal(batch, length, d_model, seed=50)
         packed = module.project(x)
-        for name, tensor in zip("qkv", packed, strict=True):
-            weight, offset = getattr(own, f"w_{name}"), getattr(own, f"b_{name}")
-            assert torch.equal(project_per_head(x, weight, offset, h), tensor)
+        per_head = project_per_head(x, module.qkv.weight.mT, module.qkv.bias, 3 * h).split(h, dim=1)
+        for name, tensor, same in zip("qkv", packed, per_head, strict=True):
+            assert torch.equal(same, tensor)
+            matrix = x, getattr(own, f"w_{name}"), getattr(own, f"b_{name}"), h
+            assert torch.equal(project_per_head(*matrix), project_packed(*matrix))
+            # One of the three matrices alone is another product, which may round differently.
+            torch.testing.assert_close(project_per_head(*matrix), tensor, atol=2e-6, rtol=0)
 
 
 def test_one_head_with_a_unit_output_matrix_is_plain_attention(normal):
@@ -331,7 +336,7 @@ def test_one_head_with_a_unit_output_matrix_is_plain_attention(normal):
     module.o.bias = None
     x = normal(1, 7, 512, seed=30)
     attended = module(x)
-    q, k, v = (x @ layer.weight.T + layer.bias for layer in (module.q, module.k, module.v))
+    q, k, v = ((module.qkv.weight @ x[0].T).T + module.qkv.bias).split(512, dim=-1)
     plain = torch.softmax(q @ k.mT * 512**-0.5, dim=-1) @ v
     assert (attended.output - plain).abs().max() == 0
 

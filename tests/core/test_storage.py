@@ -263,7 +263,7 @@ def test_a_header_that_is_no_description_is_refused(header, saved, refused):
 MISFITS = {
     "mask": lambda header, tensors: tensors.update({"0.rule.mask": torch.ones(3, 2, dtype=torch.bool)}),
     "x": lambda header, tensors: tensors.update({"0.x": torch.zeros(3, 15)}),
-    "w_o": lambda header, tensors: tensors.update({"0.w_o": torch.zeros(7, 15)}),
+    "w_o": lambda header, tensors: tensors.update({"0.w_o": torch.zeros(7, 13)}),
     "whole numbers": lambda header, tensors: tensors.update({"0.q": torch.zeros(3, 4, 5, dtype=torch.int32)}),
 }
 

@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 FLOOR_0 = "mha_core.bundled mha_core.errors mha_core.spec mha_core.tokens mha_core.device"
-FLOOR_1 = "mha_core.masks mha_core.embed mha_core.rule mha_core.attention"
+FLOOR_1 = "mha_core.masks mha_core.embed mha_core.rule mha_core.packed mha_core.attention"
 FLOOR_2 = "mha_core.layer mha_core.check mha_core.storage mha_core.trace"
 TRAINING = "mha_core.training mha_core.training.*"
 FLOOR_3 = f"{TRAINING} mha_core.sources mha_core.sources.*"
@@ -29,6 +29,7 @@ TABLE = {
     "mha_core/masks.py": f"torch numpy {FLOOR_0} {FLOOR_1}",
     "mha_core/embed.py": f"torch numpy {FLOOR_0} {FLOOR_1}",
     "mha_core/rule.py": f"torch numpy {FLOOR_0} {FLOOR_1}",
+    "mha_core/packed.py": f"torch numpy {FLOOR_0} {FLOOR_1}",
     "mha_core/attention.py": f"torch numpy {FLOOR_0} {FLOOR_1}",
     "mha_core/layer.py": f"torch numpy {FLOOR_0} {FLOOR_1} {FLOOR_2}",
     "mha_core/check.py": f"torch numpy {FLOOR_0} {FLOOR_1} {FLOOR_2}",

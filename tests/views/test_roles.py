@@ -181,8 +181,8 @@ def test_nobody_is_right_who_looks_at_all_keys_alike():
 def uniform() -> SmallModel:
     model = SmallModel(Shape("glass-box", 2, 16), len(lexicon("en").vocabulary)).requires_grad_(False)
     for layer in model.layers:
-        layer.attention.q.weight.zero_()
-        layer.attention.q.bias.zero_()
+        layer.attention.projections().w_q.zero_()
+        layer.attention.projections().b_q.zero_()
     return model
 
 
@@ -191,7 +191,7 @@ def drawn():
     """A model that nobody trained, with sharp weights, and its table."""
     model = SmallModel(Shape("standard", 3, 12), len(lexicon("en").vocabulary), seed=5).requires_grad_(False)
     for layer in model.layers:
-        layer.attention.q.weight.mul_(8)
+        layer.attention.projections().w_q.mul_(8)
     return model, roles(model, "en", seed=7)
 
 
