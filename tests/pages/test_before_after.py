@@ -1,0 +1,43 @@
+"""Before / after: the same sentence and sizes at step 0 and trained, side by side."""
+
+import numpy as np
+import pytest
+
+import mha_core as mha
+from pages._kit.state import Scene
+
+PAGE = "learn/before_after.py"
+
+
+@pytest.fixture
+def on_page(opened):
+    def open_(**link):
+        app = opened(**link)
+        app.switch_page(PAGE).run()
+        assert not app.exception
+        return app
+
+    return open_
+
+
+@pytest.mark.parametrize("link", [{}, {"h": 2, "d_model": 32, "layer": 1, "head": 1}])
+def test_both_sides_show_the_same_model_untrained_and_trained(on_page, drawn, english, link):
+    app = on_page(**link)
+    scene = Scene(**link)
+    layer, head = scene.layer - 1, scene.head - 1
+    for key, trained in (("before", False), ("after", True)):
+        shown = mha.trace(scene.text, source="mini", h=scene.h, d_model=scene.d_model, trained=trained)
+        recorded = shown.layers[layer]
+        np.testing.assert_array_equal(drawn(app, f"{key}-weights"), recorded.weights(head))
+        np.testing.assert_array_equal(drawn(app, f"{key}-q"), recorded.q[head])
+        told = english(f"before.{key}", step=f"{shown.source['step']:,}")
+        assert told in [subheader.value for subheader in app.subheader]
+    assert not np.array_equal(drawn(app, "before-weights"), drawn(app, "after-weights"))
+
+
+def test_random_weights_have_no_after_and_a_trained_model_is_offered(on_page, english):
+    app = on_page(source="random")
+    assert [info.value for info in app.info] == [english("before.random")]
+    app.button(key="take_mini").click().run()
+    assert not app.exception
+    assert not app.info

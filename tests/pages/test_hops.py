@@ -1,0 +1,74 @@
+"""Two hops: the path through two heads in words and pictures, for both sentences."""
+
+import numpy as np
+import pytest
+
+import mha_core as mha
+from mha_core.hops import best_hops, two_hops
+from pages._kit.state import Scene
+
+PAGE = "understand/hops.py"
+
+
+@pytest.fixture
+def on_hops(opened):
+    def open_(**link):
+        app = opened(**link)
+        app.switch_page(PAGE).run()
+        assert not app.exception
+        return app
+
+    return open_
+
+
+def trace(text=Scene.text, **settings) -> mha.AttentionTrace:
+    return mha.trace(text, source="mini", **settings)
+
+
+def test_the_standard_model_opens_on_the_pair_of_heads_that_reaches_its_answer(on_hops, drawn):
+    app = on_hops(architecture="standard")
+    shown = trace(architecture="standard")
+    answer = shown.answers[8][0][0]
+    first, second = best_hops(shown, 8, shown.tokens.pieces.index(answer))
+    assert (app.number_input(key="hop1").value, app.number_input(key="hop2").value) == (first + 1, second + 1)
+    for key, text in (("first", Scene.text), ("twin", Scene.twin)):
+        told = trace(text, architecture="standard")
+        one, two = told.layers[0].weights(first), told.layers[1].weights(second)
+        np.testing.assert_array_equal(drawn(app, f"hops-{key}-0"), one)
+        np.testing.assert_array_equal(drawn(app, f"hops-{key}-1"), two)
+        product = two_hops(told, first=first, second=second).to_numpy()
+        np.testing.assert_array_equal(drawn(app, f"hops-{key}-2"), product)
+
+
+def test_heads_can_be_chosen_and_the_best_pair_comes_back(on_hops, drawn):
+    app = on_hops(architecture="standard")
+    best = app.number_input(key="hop1").value, app.number_input(key="hop2").value
+    other = 1 + best[0] % 4
+    app.number_input(key="hop1").set_value(other).run()
+    shown = trace(architecture="standard")
+    np.testing.assert_array_equal(drawn(app, "hops-first-0"), shown.layers[0].weights(other - 1))
+    app.button(key="best_hops").click().run()
+    assert (app.number_input(key="hop1").value, app.number_input(key="hop2").value) == best
+
+
+def test_a_link_says_which_heads(on_hops, drawn):
+    app = on_hops(architecture="standard", hop1=3, hop2=1)
+    shown = trace(architecture="standard")
+    np.testing.assert_array_equal(drawn(app, "hops-first-0"), shown.layers[0].weights(2))
+    np.testing.assert_array_equal(drawn(app, "hops-first-1"), shown.layers[1].weights(0))
+
+
+@pytest.mark.parametrize("link", [{"architecture": "one-layer"}, {"source": "random", "layers": 1}])
+def test_a_model_of_one_layer_is_told_and_another_one_offered(on_hops, english, link):
+    app = on_hops(**link)
+    assert [info.value for info in app.info] == [english("hops.one_layer")]
+    app.button(key="take_standard").click().run()
+    assert not app.exception
+    assert not app.info
+    assert app.number_input(key="hop1")
+
+
+def test_random_weights_of_two_layers_work_too(on_hops, drawn):
+    app = on_hops(source="random", layers=2, token=8, text="The animal was tired", twin="")
+    assert not app.error
+    assert drawn(app, "hops-first-2").shape == (4, 4)

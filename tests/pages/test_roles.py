@@ -1,0 +1,60 @@
+"""What heads were measured to do stands under them, with the numbers behind it."""
+
+import pytest
+
+import mha_core as mha
+from mha_core import metrics
+from mha_core.sources import mini
+from pages._kit import components, roles, work
+from pages._kit.state import Scene
+
+
+@pytest.fixture
+def given(monkeypatch, opened):
+    """What the grid of heads is given to show on a page opened by a link."""
+
+    def open_(**link):
+        seen = []
+        monkeypatch.setattr(components, "head_grid", lambda *args, roles, **rest: seen.append(roles))
+        app = opened(**link)
+        assert not app.exception
+        return app, seen[-1]
+
+    return open_
+
+
+def test_labels_are_the_measured_ones_with_their_scores(given, english):
+    app, shown = given(layer=2)
+    plan = mini.find("en", "glass-box", 4, 64)
+    table = metrics.roles(mini.model(plan).model, "en", seed=plan.seed)
+    named = metrics.labels(table)
+    for head, label in enumerate(shown):
+        role = named.get((1, head))
+        expected = "" if role is None else f"{english(f'role.{role[0]}')} {role[1]:.2f}"
+        assert label == expected
+    assert any(shown)
+    own = table[(table["layer"] == 1) & (table["head"] == 3)]
+    drawn = app.get_by_key("roles_table").value
+    assert sorted(drawn["score"]) == sorted(own["score"])
+    assert set(drawn["role"]) == {english(f"role.{role}") for role in own["role"]}
+
+
+def test_random_weights_have_no_labels_and_still_patterns(given):
+    app, shown = given(source="random")
+    assert shown == [""] * 4
+    trace = mha.trace(**Scene(source="random").settings())
+    patterns = metrics.patterns(trace.layers[0])
+    assert app.get_by_key("patterns_table").value["entropy"].tolist() == pytest.approx(
+        patterns["entropy"].round(3).tolist()
+    )
+
+
+def test_roles_are_measured_once_for_a_model(monkeypatch):
+    counted = []
+    monkeypatch.setattr(metrics, "roles", lambda *args, **rest: counted.append(args) or "measured")
+    roles._measured.clear()
+    scene = Scene()
+    trace = work.trace(scene)
+    assert [roles._roles(trace, scene) for _ in range(3)] == ["measured"] * 3
+    assert len(counted) == 1
+    roles._measured.clear()
