@@ -73,9 +73,9 @@ def scatter(
         text = [f"<b>{word}</b>" for word in _escaped(written.index)]
         where = sides(points, written, height=height) if flat else "top center"
         font = {"size": 13} | ({"shadow": "auto"} if flat else {})
-        figure.add_trace(
-            _marks(written, flat)(mode="text", text=text, textposition=where, textfont=font, **quiet)
-        )
+        # The marks are not seen: they keep the words off the points.
+        look = {"mode": "markers+text", "marker": {"size": LINE, "opacity": 0}, "textfont": font}
+        figure.add_trace(_marks(written, flat)(text=text, textposition=where, **look, **quiet))
     for start, end in arrows:
         _add_arrow(figure, points.loc[start], points.loc[end])
     titles = [{"title": {"text": html.escape(words), "font": {"size": 12}}} for words in axes]

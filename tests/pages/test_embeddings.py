@@ -45,7 +45,7 @@ def _numbers(values) -> np.ndarray:
 
 
 def written(app, key: str = "words_map") -> set[str]:
-    [text] = [trace["text"] for trace in figure(app, key)["data"] if trace["mode"] == "text"]
+    [text] = [trace["text"] for trace in figure(app, key)["data"] if "text" in trace["mode"]]
     return {word.removeprefix("<b>").removesuffix("</b>") for word in text}
 
 
