@@ -11,6 +11,7 @@ SYMBOLS = ("circle", "diamond", "square", "cross", "x")  # what 3-D has too: cla
 CAMERA = {"eye": {"x": 1.35, "y": 1.35, "z": 0.85}, "center": {"x": 0, "y": 0, "z": -0.15}}
 OPACITY = 0.5
 WIDTH, LETTER, LINE = 600, 7.5, 15  # pixels: of a figure, a letter, a line of text
+AROUND, PADDED = 90, 1.1  # pixels for names and legend; axes are a little longer than their points
 # Where a word may stand, and its middle from the point in widths of the word and lines.
 SIDES = {
     "top center": (0.0, 1.0),
@@ -71,9 +72,10 @@ def scatter(
     if len(written):
         text = [f"<b>{word}</b>" for word in _escaped(written.index)]
         where = sides(points, written, height=height) if flat else "top center"
-        figure.add_trace(
-            _marks(written, flat)(mode="text", text=text, textposition=where, textfont={"size": 13}, **quiet)
-        )
+        font = {"size": 13} | ({"shadow": "auto"} if flat else {})
+        # The marks are not seen: they keep the words off the points.
+        look = {"mode": "markers+text", "marker": {"size": LINE, "opacity": 0}, "textfont": font}
+        figure.add_trace(_marks(written, flat)(text=text, textposition=where, **look, **quiet))
     for start, end in arrows:
         _add_arrow(figure, points.loc[start], points.loc[end])
     titles = [{"title": {"text": html.escape(words), "font": {"size": 12}}} for words in axes]
@@ -100,7 +102,7 @@ def sides(points: pd.DataFrame, written: pd.DataFrame, *, height: int) -> list[s
     Boxes are estimated for a figure that is as wide as a page allows; a word that fits nowhere goes on top.
     """
     spans = (points.max() - points.min()).to_numpy()
-    unit = max(spans / (WIDTH, height), default=0) or 1.0  # of the axes, for one pixel
+    unit = PADDED * max(spans / (WIDTH, height - AROUND)) or 1.0  # of the axes, for one pixel
     taken, found = [], []
     for word, at in zip(written.index, written.to_numpy() / unit, strict=True):
         wide = LETTER * len(word)

@@ -14,7 +14,6 @@ from mha_core.training.lexicon import lexicon
 from pages._kit.text import literal
 from pages._kit.words import SHOWN
 
-PAGE = "pages/understand/embeddings.py"
 GENDER = (("man", "woman"), ("king", "queen"), ("boy", "girl"))
 
 
@@ -45,7 +44,7 @@ def _numbers(values) -> np.ndarray:
 
 
 def written(app, key: str = "words_map") -> set[str]:
-    [text] = [trace["text"] for trace in figure(app, key)["data"] if trace["mode"] == "text"]
+    [text] = [trace["text"] for trace in figure(app, key)["data"] if "text" in trace["mode"]]
     return {word.removeprefix("<b>").removesuffix("</b>") for word in text}
 
 
@@ -74,8 +73,8 @@ def test_the_map_has_the_shown_classes_and_the_sentence_where_the_weights_put_th
     assert written(app) == own
 
 
-def test_other_classes_make_another_map(opened):
-    app = opened(PAGE, classes="cue")
+def test_other_classes_make_another_map(shown):
+    app = shown(classes="cue")
     assert not app.exception
     found, kinds = points(app), lexicon().kinds
     assert {word for word in found if kinds[word] == "cue"} == {
@@ -85,15 +84,15 @@ def test_other_classes_make_another_map(opened):
     assert "it" in found
 
 
-def test_without_a_class_there_are_the_words_of_the_sentence(opened):
-    app = opened(PAGE)
+def test_without_a_class_there_are_the_words_of_the_sentence(shown):
+    app = shown()
     app.multiselect(key="classes").set_value([]).run()
     assert not app.exception
     assert set(points(app)) == written(app)
 
 
-def test_three_axes_have_a_third_number(opened):
-    app = opened(PAGE, axes="3-D")
+def test_three_axes_have_a_third_number(shown):
+    app = shown(axes="3-D")
     assert not app.exception
     assert {len(place) for place in points(app).values()} == {3}
     assert {len(place) for place in points(app, "pairs_map").values()} == {2}
@@ -114,8 +113,8 @@ def test_the_nearest_words_are_those_of_the_chosen_one(shown, english, vectors, 
     assert english("words.by_chance", cosine=f"{cosine:.2f}", count="1,705") in [c.value for c in app.caption]
 
 
-def test_another_word_can_be_searched_for_and_a_strange_one_is_dropped(opened):
-    app = opened(PAGE, word="xyzzy")
+def test_another_word_can_be_searched_for_and_a_strange_one_is_dropped(shown):
+    app = shown(word="xyzzy")
     assert not app.exception
     assert app.selectbox(key="word").value is None
     app.selectbox(key="word").set_value("tired").run()

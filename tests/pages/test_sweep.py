@@ -7,7 +7,6 @@ import pytest
 from mha_core.ablation import PUBLISHED
 from mha_core.training import shipped
 
-PAGE = "pages/learn/sweep.py"
 ACCURACY = {1: 0.5, 2: 0.98, 4: 1.0, 8: 0.99}
 
 
@@ -33,7 +32,8 @@ def shown(opened, shipped_models):
     def open_(entries: list[dict] | None = None, **link):
         if entries is not None:
             shipped_models(entries)
-        app = opened(PAGE, **link)
+        app = opened(**link)
+        app.switch_page("learn/sweep.py").run()
         assert not app.exception
         return app
 
@@ -41,7 +41,7 @@ def shown(opened, shipped_models):
 
 
 def sentences(app) -> list[str]:
-    return [markdown.value for markdown in app.markdown]
+    return [markdown.value for markdown in app.main.markdown]
 
 
 def lines(app, key: str) -> list[dict]:
@@ -62,9 +62,8 @@ def test_both_figures_and_both_tables_are_there_with_their_source(shown, english
     assert english("sweep.source") in [caption.value for caption in app.caption]
 
 
-def test_a_row_leads_to_its_heads_with_the_sentence_as_it_is(opened, shipped_models):
-    app = opened(text="How are you?", twin="", lang="en")
-    app.switch_page("learn/sweep.py").run()
+def test_a_row_leads_to_its_heads_with_the_sentence_as_it_is(shown):
+    app = shown(text="How are you?", twin="", lang="en")
     links = [*app.dataframe[0].value["link"]]
     assert links[1] == "./?h=2&d_model=64&text=How+are+you%3F&twin=&lang=en"
     assert len(links) == 4
