@@ -185,10 +185,11 @@ def test_nothing_else_travels(names):
 
 def test_the_package_lies_in_the_new_environment_and_the_app_is_no_import(python, tmp_path):
     code = """
-import importlib.util, json, mha_core, mha_core.__main__, sys
+import importlib.util, json, mha_core, sys
+from mha_core import bundled
 print(json.dumps({
     "file": mha_core.__file__,
-    "app": str(mha_core.__main__.app_file()),
+    "app": str(bundled.path("app.py")),
     "found": [n for n in ("pages", "app", "assets", "tests", "_app") if importlib.util.find_spec(n)],
     "loaded": [n for n in ("streamlit", "plotly", "pandas", "transformers") if n in sys.modules],
 }))
@@ -202,10 +203,19 @@ print(json.dumps({
     assert told["loaded"] == []
 
 
+def test_the_trained_weights_travel_with_it(python, tmp_path):
+    code = """
+import mha_core as mha
+trace = mha.trace("The animal didn't cross the street because it was too wide", source="mini")
+print(trace.answers[8][0][0])
+"""
+    assert run(python, "-c", code, cwd=tmp_path, env=clean()).strip() == "street"
+
+
 def test_a_link_to_a_page_works_as_the_first_visit_to_a_fresh_server(server):
     # The very first request of all, before anybody has opened the home page: in Streamlit's old multipage
     # mode it would show the page alone. The frame must be there (the sentence) and so must the steps.
-    elements = visit(server, page="steps", link="text=a+b+c&head=2")
+    elements = visit(server, page="steps", link="text=the+cat+sat&head=2")
     assert "text_area" in {e.WhichOneof("type") for e in elements}
     english = catalogue("en")
     expected = [f"{i}. {english[f'steps.{step.__name__}.title']}" for i, step in enumerate(STEPS, start=1)]
@@ -216,9 +226,9 @@ def test_the_home_page_shows_its_result_without_an_error(server):
     elements = visit(server)
     english = catalogue("en")
     captions = bodies(elements, "markdown")
-    for name, symbol in {"q": "Q₁", "k": "K₁", "v": "V₁", "weights": "A₁", "output": "head₁"}.items():
+    for name, symbol in {"q": "Q₄", "k": "K₄", "v": "V₄", "weights": "A₄", "output": "head₄"}.items():
         assert f"**{symbol}** {english[f'matrix.{name}']}" in captions
-    assert sum(e.WhichOneof("type") == "plotly_chart" for e in elements) == 6
+    assert sum(e.WhichOneof("type") == "plotly_chart" for e in elements) == 7  # and how alike the heads are
     assert sum(e.WhichOneof("type") == "bidi_component" for e in elements) >= 2
 
 

@@ -23,6 +23,11 @@ def given(monkeypatch, opened):
     return open_
 
 
+def table_with(app, column: str):
+    """The table on the page that has this column."""
+    return next(table.value for table in app.dataframe if column in table.value)
+
+
 def test_labels_are_the_measured_ones_with_their_scores(given, english):
     app, shown = given(layer=2)
     plan = mini.find("en", "glass-box", 4, 64)
@@ -34,7 +39,7 @@ def test_labels_are_the_measured_ones_with_their_scores(given, english):
         assert label == expected
     assert any(shown)
     own = table[(table["layer"] == 1) & (table["head"] == 3)]
-    drawn = app.get_by_key("roles_table").value
+    drawn = table_with(app, "score")
     assert sorted(drawn["score"]) == sorted(own["score"])
     assert set(drawn["role"]) == {english(f"role.{role}") for role in own["role"]}
 
@@ -44,7 +49,7 @@ def test_random_weights_have_no_labels_and_still_patterns(given):
     assert shown == [""] * 4
     trace = mha.trace(**Scene(source="random").settings())
     patterns = metrics.patterns(trace.layers[0])
-    assert app.get_by_key("patterns_table").value["entropy"].tolist() == pytest.approx(
+    assert table_with(app, "entropy")["entropy"].tolist() == pytest.approx(
         patterns["entropy"].round(3).tolist()
     )
 
