@@ -14,7 +14,7 @@ from mha_core.training.lexicon import lexicon
 from mha_core.training.measure import Scores, scores
 from mha_core.training.store import Trained
 
-MOST_BYTES = 25 * 2**20
+MOST_BYTES = 25_000_000
 NAMES = {shipped.name(plan): plan for plan in shipped.PLANS}
 READABLE = [
     name
