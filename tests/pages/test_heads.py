@@ -242,7 +242,7 @@ def test_every_matrix_of_a_head_can_be_read_as_a_table(opened, name):
     app.selectbox(key="table").set_value(name).run()
     assert not app.exception
     expected = trace(mask="causal").frame(name, layer=0, head=1)
-    shown = app.dataframe[0].value
+    shown = app.dataframe[-1].value
     np.testing.assert_allclose(shown.to_numpy(), expected.to_numpy())
     assert [*shown.index] == [*expected.index]
 
