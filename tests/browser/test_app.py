@@ -306,7 +306,7 @@ def test_nothing_is_wider_than_a_phone(visit, app, path):
 def test_the_table_and_its_download_hold_the_matrix_of_every_head(visit, app, settled):
     page = visit(random(app, text="=1+1 @x hello", h=2, d_model=6))
     page.get_by_text("The numbers as a table").click()
-    expect(page.get_by_test_id("stDataFrame")).to_be_visible()
+    expect(page.get_by_test_id("stDataFrame").last).to_be_visible()
     settled(page)
     with page.expect_download() as waiting:
         page.get_by_role("button", name="Download CSV").click()
