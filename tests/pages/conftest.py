@@ -46,6 +46,19 @@ def alone():
     return lambda file: run(file, {})
 
 
+@pytest.fixture
+def opened_on(opened):
+    """`opened_on("learn/train.py", train_h=2)`: a page in its frame, opened by a link, without a failure."""
+
+    def open_(page: str, **link: object) -> AppTest:
+        app = opened(**link)
+        app.switch_page(page).run()
+        assert not app.exception
+        return app
+
+    return open_
+
+
 @pytest.fixture(scope="session")
 def english():
     """`english("heads.title")`: a text of the catalogue, its placeholders filled in."""

@@ -1,5 +1,7 @@
 """Before / after: the same sentence and sizes at step 0 and trained, side by side."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -10,14 +12,8 @@ PAGE = "learn/before_after.py"
 
 
 @pytest.fixture
-def on_page(opened):
-    def open_(**link):
-        app = opened(**link)
-        app.switch_page(PAGE).run()
-        assert not app.exception
-        return app
-
-    return open_
+def on_page(opened_on):
+    return partial(opened_on, PAGE)
 
 
 @pytest.mark.parametrize("link", [{}, {"h": 2, "d_model": 32, "layer": 1, "head": 1}])

@@ -1,5 +1,7 @@
 """Two hops: the path through two heads in words and pictures, for both sentences."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -11,14 +13,8 @@ PAGE = "understand/hops.py"
 
 
 @pytest.fixture
-def on_hops(opened):
-    def open_(**link):
-        app = opened(**link)
-        app.switch_page(PAGE).run()
-        assert not app.exception
-        return app
-
-    return open_
+def on_hops(opened_on):
+    return partial(opened_on, PAGE)
 
 
 def trace(text=Scene.text, **settings) -> mha.AttentionTrace:

@@ -1,6 +1,7 @@
 """The page Train: a run starts, is shared, can be stopped, scrubbed, taken home and looked at everywhere."""
 
 import time
+from functools import partial
 
 import numpy as np
 import pytest
@@ -27,14 +28,8 @@ def short(monkeypatch):
 
 
 @pytest.fixture
-def on_train(opened):
-    def open_(**link):
-        app = opened(**link)
-        app.switch_page(PAGE).run()
-        assert not app.exception
-        return app
-
-    return open_
+def on_train(opened_on):
+    return partial(opened_on, PAGE)
 
 
 def finished(plan: Plan):
