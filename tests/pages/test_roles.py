@@ -28,17 +28,18 @@ def table_with(app, column: str):
     return next(table.value for table in app.dataframe if column in table.value)
 
 
-def test_labels_are_the_measured_ones_with_their_scores(given, english):
-    app, shown = given(layer=2)
+@pytest.mark.parametrize("layer", [1, 2])  # in layer 1 the heads differ, in layer 2 they are alike
+def test_labels_are_the_measured_ones_with_their_scores(given, english, layer):
+    app, shown = given(layer=layer)
     plan = mini.find("en", "glass-box", 4, 64)
     table = metrics.roles(mini.model(plan).model, "en", seed=plan.seed)
     named = metrics.labels(table)
     for head, label in enumerate(shown):
-        role = named.get((1, head))
+        role = named.get((layer - 1, head))
         expected = "" if role is None else f"{english(f'role.{role[0]}')} {role[1]:.2f}"
         assert label == expected
     assert any(shown)
-    own = table[(table["layer"] == 1) & (table["head"] == 3)]
+    own = table[(table["layer"] == layer - 1) & (table["head"] == 3)]
     drawn = table_with(app, "score")
     assert sorted(drawn["score"]) == sorted(own["score"])
     assert set(drawn["role"]) == {english(f"role.{role}") for role in own["role"]}
