@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from mha_core import bundled
+from mha_core.errors import MhaError
 from mha_core.training import shipped, store
 from mha_core.training.fit import Plan, Run
 from mha_core.training.lexicon import lexicon
@@ -39,7 +40,10 @@ def main(arguments: list[str] | None = None) -> None:
     for name in asked.names or plans:
         made, under_way = (asked.out / f"{name}.{kind}" for kind in ("safetensors", "checkpoint"))
         if asked.names or under_way.exists() or not made.exists():
-            train(name, plans[name], asked.out)
+            try:
+                train(name, plans[name], asked.out)
+            except MhaError as error:  # a checkpoint that is damaged, or of other words
+                parser.exit(1, f"{name}: {error}\n")
 
 
 def train(name: str, plan: Plan, folder: Path) -> None:

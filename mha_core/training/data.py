@@ -14,11 +14,11 @@ from torch import Tensor
 
 from mha_core.training.grammar import MAX_WORDS, Grammar, Sentence
 from mha_core.training.lexicon import HIDDEN, PAD, Lexicon, lexicon
+from mha_core.training.phrases import EVERYDAY, Mix
 
 SENTENCES = 24_000  # made at a time, and read `EPOCHS` times with other words hidden
 EPOCHS = 4
 BATCH = 64
-P_HIDE = 0.15  # of the words; of these 80 % become [MASK], 10 % another word, 10 % stay (BERT)
 NONE = -100  # no answer is asked for
 
 
@@ -57,10 +57,10 @@ def encode(sentences: list[Sentence], words: Lexicon) -> Encoded:
 
 
 class Batches:
-    """An endless row of batches; batch number n is the same for the same language and seed."""
+    """An endless row of batches; batch number n is the same for the same language, seed and mix."""
 
-    def __init__(self, language: str, seed: int):
-        self.language, self.seed = language, seed
+    def __init__(self, language: str, seed: int, mix: Mix = EVERYDAY):
+        self.language, self.seed, self.mix = language, seed, mix
         self._epoch, self._prepared = -1, []
 
     def __getitem__(self, step: int) -> Batch:
@@ -71,9 +71,9 @@ class Batches:
 
     def _prepare(self, epoch: int) -> list[Batch]:
         words = lexicon(self.language)
-        made = made_sentences(self.language, self.seed, epoch // EPOCHS)
+        made = made_sentences(self.language, self.seed, epoch // EPOCHS, self.mix)
         rng = np.random.default_rng([self.seed, epoch])
-        ids, targets = hide(made, words, rng)
+        ids, targets = hide(made, words, rng, self.mix.hidden)
         asked = targets != NONE
         count = asked.sum(1)
         # The positions that are asked come first in each row, in reading order.
@@ -101,16 +101,19 @@ class Batches:
 
 
 @lru_cache(maxsize=4)
-def made_sentences(language: str, seed: int, chunk: int) -> Encoded:
+def made_sentences(language: str, seed: int, chunk: int, mix: Mix = EVERYDAY) -> Encoded:
     """A chunk of training sentences; several models that train with one seed share it."""
-    grammar, rng = Grammar(lexicon(language)), Random(f"{seed} {chunk}")
+    grammar, rng = Grammar(lexicon(language), mix), Random(f"{seed} {chunk}")
     pairs = (grammar.sentences(rng) for _ in range(SENTENCES // 2))
     return encode([sentence for pair in pairs for sentence in pair], grammar.lexicon)
 
 
-def hide(made: Encoded, words: Lexicon, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """The sentences with some words hidden, and the right word wherever the model is asked.
+def hide(
+    made: Encoded, words: Lexicon, rng: np.random.Generator, share: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """The sentences with a share of their words hidden, and the right word wherever the model is asked.
 
+    Of the hidden words 80 % become [MASK], 10 % another word, and 10 % stay (Devlin et al. 2019, BERT).
     The pronoun that was resolved stays in sight, and is asked for the noun that it stands for.
     """
     at = np.arange(len(made.ids))
@@ -118,7 +121,7 @@ def hide(made: Encoded, words: Lexicon, rng: np.random.Generator) -> tuple[np.nd
     real = np.arange(MAX_WORDS) < made.lengths[:, None]
     real[:, 0] = False  # [CLS]
     real[at[has_pronoun], made.pronoun[has_pronoun]] = False
-    chosen = real & (rng.random(made.ids.shape) < P_HIDE)
+    chosen = real & (rng.random(made.ids.shape) < share)
     targets = np.where(chosen, made.ids, NONE)
     answers = made.ids[at, made.nouns[:, 0]]
     # Where the noun or the word that decides is hidden there is no telling: the pronoun is not asked.

@@ -8,22 +8,15 @@ training. All sentences follow from a `random.Random`, so from a seed.
 """
 
 from dataclasses import dataclass, replace
-from functools import cache
 from random import Random
 from zlib import crc32
 
-from mha_core.training.lexicon import FORMS, PART, START, Lexicon, Noun
+from mha_core.training.lexicon import START, Lexicon, Noun
+from mha_core.training.phrases import EVERYDAY, Mix, Phrases, parts
 
 MAX_WORDS = 32  # tokens of the longest sentence, [CLS] and full stop included
 SPLITS = ("train", "validation", "test")
 HELD_OUT_PERCENT = 8  # of all pairs of nouns, for each of validation and test
-P_REFERENCE = 0.6  # a pronoun that one word decides
-P_AGREEMENT = 0.15  # a pronoun that agrees with one of the nouns only; the rest has no such pronoun
-P_PLURAL = 0.2
-P_ADJECTIVE = 0.25
-P_DISTRACTOR = 0.15
-P_SENTENCE_BEFORE = 0.1
-P_NO_STOP = 0.15
 
 
 @dataclass(frozen=True)
@@ -46,13 +39,12 @@ Pair = tuple[Sentence, Sentence]
 class Grammar:
     """Makes sentences of one small language. `rng` is asked for every choice."""
 
-    def __init__(self, lexicon: Lexicon):
-        self.lexicon = lexicon
+    def __init__(self, lexicon: Lexicon, mix: Mix = EVERYDAY):
+        self.lexicon, self.mix = lexicon, mix
+        self.phrases = Phrases(lexicon, mix)
         grammar = lexicon.grammar
         self.schemas = grammar["schema"]
-        self.plain_templates = [_parts(template) for template in grammar["plain"]]
-        self.distractor = _parts(grammar["distractor"]) if "distractor" in grammar else None
-        self.stop = grammar.get("stop", ".")
+        self.plain_templates = [parts(template) for template in grammar["plain"]]
         self._held_out = {" ".join(sorted(pair.split())) for pair in grammar.get("held_out", ())}
         self._pools = {}
 
@@ -63,23 +55,23 @@ class Grammar:
         """
         while True:
             kind = rng.random()
-            if kind < P_REFERENCE:
+            if kind < self.mix.reference:
                 made = self._reference(rng, rng.choice(self.schemas), "train")
-            elif kind < P_REFERENCE + P_AGREEMENT:
+            elif kind < self.mix.reference + self.mix.agreement:
                 made = self._agreement(rng, "train")
             else:
                 made = tuple(Sentence((START, *self._plain(rng))) for _ in range(2))
-            if rng.random() < P_SENTENCE_BEFORE:
+            if rng.random() < self.mix.sentence_before:
                 before = tuple(self._plain(rng))
                 made = tuple(_after(before, one) for one in made)
-            if rng.random() < P_NO_STOP:
+            if rng.random() < self.mix.no_stop:
                 made = tuple(self._open(one) for one in made)
             if max(len(one.words) for one in made) <= MAX_WORDS:
                 return made
 
     def _open(self, made: Sentence) -> Sentence:
         """The sentence without its full stop, as people type."""
-        return replace(made, words=made.words[:-1]) if made.words[-1] == self.stop else made
+        return replace(made, words=made.words[:-1]) if made.words[-1] == self.phrases.stop else made
 
     def pair(self, rng: Random, schema: str, split: str) -> Pair:
         """Two sentences that differ in one word, which moves the pronoun from one noun to the other.
@@ -112,21 +104,15 @@ class Grammar:
             return "test"
         return "validation" if share < 2 * HELD_OUT_PERCENT else "train"
 
-    def written(self, rng: Random, template: str) -> tuple[tuple[str, ...], list[tuple[object, slice]]]:
-        """A template without A, B, P and cue, filled: its words, [CLS] first, and what each part became."""
-        parts = _parts(template)
-        words, at = self._filled(rng, parts, {}, "", frozenset())
-        return words, [(part, at[index]) for index, part in enumerate(parts)]
-
     # The three kinds of sentence
 
     def _reference(self, rng: Random, schema: dict, split: str) -> Pair:
         pronoun, one, other = self._two(rng, schema["a"], schema["b"], split)
         because = schema.get("because") or self.lexicon.grammar["because"]
-        template = _parts(f"{rng.choice(schema['clauses'])} {rng.choice(because)}")
+        template = parts(f"{rng.choice(schema['clauses'])} {rng.choice(because)}")
         cues = tuple(schema[to].split() for to in ("to_a", "to_b"))
         banned = frozenset(cues[0] + cues[1])
-        words, at = self._filled(rng, template, {"A": one, "B": other, "P": pronoun}, pronoun, banned)
+        words, at = self.phrases.filled(rng, template, {"A": one, "B": other, "P": pronoun}, pronoun, banned)
         nouns = (at["A"], at["B"])
         return tuple(
             Sentence(
@@ -146,12 +132,12 @@ class Grammar:
             other, other_is = rng.choice(self._any(seconds))
             if one_is != other_is and one.one != other.one and self.split(one, other) == split:
                 break
-        template = _parts(rng.choice(self.lexicon.grammar["agreement"]))
+        template = parts(rng.choice(self.lexicon.grammar["agreement"]))
         state, made = rng.getstate(), []
         for referent, pronoun in enumerate((one_is, other_is)):
             rng.setstate(state)  # the same adjectives and articles in both
             roles = {"A": one, "B": other, "P": pronoun}
-            words, at = self._filled(rng, template, roles, (one_is, other_is), frozenset())
+            words, at = self.phrases.filled(rng, template, roles, (one_is, other_is), frozenset())
             nouns = (at["A"], at["B"])
             made.append(
                 Sentence(words, at["P"], (nouns[referent], nouns[1 - referent]), at["P"], "agreement")
@@ -159,10 +145,10 @@ class Grammar:
         return tuple(made)
 
     def _plain(self, rng: Random) -> list[str]:
-        words, _ = self._filled(rng, rng.choice(self.plain_templates), {}, "", frozenset())
+        words, _ = self.phrases.filled(rng, rng.choice(self.plain_templates), {}, "", frozenset())
         return words[1:]
 
-    # Choosing and writing nouns
+    # Choosing nouns
 
     def _two(self, rng: Random, firsts: str, seconds: str, split: str) -> tuple[str, Noun, Noun]:
         """A pronoun and two nouns that it could stand for."""
@@ -175,7 +161,7 @@ class Grammar:
             ways = self._pools[firsts, seconds] = {p: both for p, both in pools.items() if all(both)}
         singular = [pronoun for pronoun in ways if pronoun != "plural"]
         while True:
-            plural = "plural" in ways and (not singular or rng.random() < P_PLURAL)
+            plural = "plural" in ways and (not singular or rng.random() < self.mix.plural)
             pronoun = "plural" if plural else rng.choice(singular)
             one, other = (_common(rng, pool) for pool in ways[pronoun])
             if one.one != other.one and self.split(one, other) == split:
@@ -198,75 +184,6 @@ class Grammar:
             ]
         return self._pools[key]
 
-    def _filled(self, rng: Random, template, roles: dict, number, banned: frozenset):
-        """The words of a template, [CLS] first, and where A, B, P and the cue stand in them.
-
-        `number` is the pronoun kind of both roles, or of each; "plural" decides between was and were.
-        Under the number of each part of the template is the slice of words that it became.
-        """
-        kinds = dict(zip("AB", (number, number) if isinstance(number, str) else number, strict=True))
-        words, at, plural = [START], {}, False
-        for index, part in enumerate(template):
-            start = len(words)
-            if isinstance(part, tuple):
-                words.append(part[plural and 1])
-            elif not part.startswith("{"):
-                words.append(part)
-            else:
-                slot = part[1:-1]
-                if slot in "AB":
-                    plural = kinds[slot] == "plural"
-                    words += self._phrase(rng, roles[slot], plural, banned)
-                    at[slot] = len(words) - 1
-                    if slot == "A" and self.distractor and "B" not in at and rng.random() < P_DISTRACTOR:
-                        words += self._filled(rng, self.distractor, {}, "", banned)[0][1:]
-                elif slot == "P":
-                    plural = roles["P"] == "plural"
-                    at["P"] = len(words)
-                    words.append(self.lexicon.grammar["pronouns"][roles["P"]])
-                elif slot == "cue":
-                    at["cue"] = len(words)
-                    words.append("")
-                else:
-                    filled, plural = self._slot(rng, slot, plural, banned)
-                    words += filled
-            at[index] = slice(start, len(words))
-        if template is not self.distractor and words[-1] not in STOPS:
-            words.append(self.stop)
-        return tuple(words), at
-
-    def _slot(self, rng: Random, slot: str, plural: bool, banned: frozenset) -> tuple[list[str], bool]:
-        name, _, form = slot.partition(".")
-        if name in self.lexicon.verbs:
-            return [rng.choice(self.lexicon.verbs[name])[FORMS.index(form or "base")]], plural
-        if name in self.lexicon.words:
-            allowed = [word for word in self.lexicon.words[name] if word not in banned]
-            return [rng.choice(allowed)], plural
-        nouns = self.lexicon.group(name)
-        if form == "bare":
-            return [rng.choice(nouns).one], False
-        many = [noun for noun in nouns if noun.many]
-        if form == "plural":
-            return [rng.choice(many).many], True
-        plural = bool(many) and rng.random() < P_PLURAL
-        return self._phrase(rng, rng.choice(many if plural else nouns), plural, banned), plural
-
-    def _phrase(self, rng: Random, noun: Noun, plural: bool, banned: frozenset) -> list[str]:
-        """A noun with its article and perhaps an adjective; the noun comes last."""
-        if noun.is_name:
-            return [noun.one]
-        articles = self.lexicon.grammar["articles"]
-        kind = "plural" if plural else noun.group if noun.group in articles else "singular"
-        words = rng.choice(articles[kind if kind in articles else "default"]).split()
-        if rng.random() < P_ADJECTIVE:
-            adjective = rng.choice(self.lexicon.words["adjective"])
-            if adjective not in banned:
-                words += [adjective, *self.lexicon.grammar.get("adjective_link", "").split()]
-        words.append(noun.many if plural else noun.one)
-        if words[0] == "a" and words[1][0] in "aeiou":
-            words[0] = "an"
-        return words
-
 
 def _common(rng: Random, nouns: list[Noun]) -> Noun:
     """A noun by chance; the classes list common words first, and those come more often."""
@@ -274,7 +191,6 @@ def _common(rng: Random, nouns: list[Noun]) -> Noun:
 
 
 EITHER = {("person", "man"), ("person", "woman")}
-STOPS = frozenset(".?!。？！")
 
 
 def _after(before: tuple[str, ...], made: Sentence) -> Sentence:
@@ -286,9 +202,3 @@ def _after(before: tuple[str, ...], made: Sentence) -> Sentence:
         else (0, (0, 0), 0)
     )
     return Sentence((START, *before, *made.words[1:]), *moved, made.schema)
-
-
-@cache
-def _parts(template: str) -> tuple:
-    """A template cut into words, {slots}, and pairs of forms for one and for many."""
-    return tuple(tuple(part.split("|")) if "|" in part else part for part in PART.findall(template))

@@ -14,10 +14,11 @@ import numpy as np
 import torch
 
 from mha_core.training.data import Encoded, encode
-from mha_core.training.grammar import Grammar, Sentence
+from mha_core.training.grammar import Sentence
 from mha_core.training.lexicon import HIDDEN, PAD, Lexicon, lexicon
 from mha_core.training.measure import pairs
 from mha_core.training.model import SmallModel
+from mha_core.training.phrases import EVERYDAY, Phrases
 
 PAIRS = 20  # of each pattern with a pronoun, and four times as many of agreement
 ROUNDS = 100  # sentences of each other pattern; those with a link that is still wanted are kept
@@ -137,12 +138,12 @@ def _even(distance: np.ndarray) -> np.ndarray:
 
 def _sentences(words: Lexicon) -> tuple[Encoded, dict[str, list[tuple[int, int, int]]]]:
     """Sentences of the patterns in `links` of the language, and in which there is which link."""
-    grammar, rng = Grammar(words), Random("links")
+    phrases, rng = Phrases(words, EVERYDAY), Random("links")
     made: list[Sentence] = []
     found: dict[str, list[tuple[int, int, int]]] = {name: [] for name in OF_WORDS}
     distances = Counter()
     for template in words.grammar["links"] * ROUNDS:
-        text, parts = grammar.written(rng, template)
+        text, parts = phrases.written(rng, template)
         wanted = False
         for name, query, key in _found(words, text, parts):
             distance = name, key - query

@@ -10,17 +10,20 @@ from mha_core import MhaError
 from mha_core.figures.curves import curves
 from mha_core.spec import AttentionSpec
 from mha_core.training import store
-from mha_core.training.fit import HEADS, WIDTHS, Plan
+from mha_core.training.fit import HEADS, LIVE, WIDTHS, Plan
 from mha_core.training.lexicon import LANGUAGES
 from mha_core.training.model import ARCHITECTURES
 from mha_core.training.queue import Job, labels_of_the_pair
 from pages._kit import components, refusal, state, work
 from pages._kit.text import literal, t
 
-STEPS = 1600
-SHARE = 0.8  # of the loss for pronouns: they are what is watched
 MAX_SEED = 999
 CONFIG = {"displaylogo": False, "displayModeBar": False}
+
+
+def introduction() -> None:
+    """What is learned here, and from what."""
+    st.caption(t("train.intro", bare=LIVE["bare"]))
 
 
 def plan() -> Plan:
@@ -41,7 +44,7 @@ def plan() -> Plan:
         )
     try:
         AttentionSpec(d_model, h)
-        return Plan(architecture, h, d_model, language, seed, STEPS, SHARE)
+        return Plan(architecture, h, d_model, language, seed, **LIVE)
     except MhaError as error:
         refusal.show(error)
         st.stop()

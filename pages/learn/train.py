@@ -6,7 +6,7 @@ from pages._kit import training
 from pages._kit.text import t
 
 st.header(t("train.heading"))
-st.caption(t("train.intro"))
+training.introduction()
 plan = training.plan()
 training.buttons(plan)
 training.watch(plan)

@@ -18,12 +18,11 @@ from torch.profiler import ProfilerActivity, profile
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from mha_core.training.fit import Plan, Run
+from mha_core.training.fit import LIVE, Plan, Run
 from mha_core.training.measure import READABLE, scores
 
 SETTINGS = [(64, 2), (64, 4), (64, 8), (32, 2), (32, 4), (32, 8)]
 SEEDS = (0, 1, 2)
-STEPS, SHARE = 1600, 0.8  # as pages/_kit/training.py has them
 EVERY = 50
 TARGET_SECONDS = 12.0
 TARGET_RATIO = 1.5
@@ -31,7 +30,7 @@ TARGET_RATIO = 1.5
 
 def reach(d_model: int, h: int, seed: int) -> tuple[float | None, int]:
     """Processor seconds and steps until a head can be read; None where the plan ends before."""
-    run, spent = Run(Plan(h=h, d_model=d_model, seed=seed, steps=STEPS, share=SHARE)), 0.0
+    run, spent = Run(Plan(h=h, d_model=d_model, seed=seed, **LIVE)), 0.0
     while not run.finished:
         start = time.process_time()
         run.advance(EVERY)
@@ -44,7 +43,7 @@ def reach(d_model: int, h: int, seed: int) -> tuple[float | None, int]:
 
 def outside_kernels(d_model: int = 64, h: int = 4, steps: int = 100) -> float:
     """Time of a step over the time spent in torch's kernels during it."""
-    run = Run(Plan(h=h, d_model=d_model, steps=STEPS, share=SHARE))
+    run = Run(Plan(h=h, d_model=d_model, **LIVE))
     run.advance(20)
     start = time.process_time()
     run.advance(steps)

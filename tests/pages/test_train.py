@@ -9,7 +9,7 @@ import streamlit as st
 
 from mha_core.sources.mini import follow
 from mha_core.training import queue as queues
-from mha_core.training.fit import Plan, Run
+from mha_core.training.fit import LIVE, Plan, Run
 from pages._kit import training, work
 
 PAGE = "learn/train.py"
@@ -19,7 +19,7 @@ STEPS = 12
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
     """Trainings of a few steps, in a queue of this test alone."""
-    monkeypatch.setattr(training, "STEPS", STEPS)
+    monkeypatch.setitem(LIVE, "steps", STEPS)
     monkeypatch.setattr(queues, "PAIRS", 1)
     st.cache_resource.clear()
     yield
@@ -42,7 +42,7 @@ def finished(plan: Plan):
 
 
 def plan(**settings) -> Plan:
-    return Plan(**{"h": 4, "d_model": 64, "steps": STEPS, "share": training.SHARE} | settings)
+    return Plan(**{"h": 4, "d_model": 64} | LIVE | settings)
 
 
 def test_before_anything_is_trained_the_page_says_what_start_does(on_train, english):

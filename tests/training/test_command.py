@@ -113,6 +113,15 @@ def test_a_checkpoint_of_another_plan_is_not_gone_on_with(tmp_path, monkeypatch)
     assert one.model.embedding.equal(other.model.embedding)
 
 
+def test_a_damaged_checkpoint_ends_the_command_with_its_reason_and_no_traceback(tmp_path, capsys):
+    checkpoint = tmp_path / f"{ENGLISH}.checkpoint"
+    checkpoint.write_bytes(b"half a file")
+    with pytest.raises(SystemExit) as caught:
+        command.main([ENGLISH, "--out", str(tmp_path)])
+    assert caught.value.code == 1
+    assert f"{ENGLISH}: {checkpoint} cannot be read" in capsys.readouterr().err
+
+
 def test_a_stop_between_the_weights_and_the_manifest_is_made_good(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         stop_after(patch, 1, what="save_model")

@@ -7,9 +7,11 @@ import pytest
 import torch
 
 from mha_core.training import data
-from mha_core.training.data import EPOCHS, NONE, P_HIDE, Batches, encode, hide, made_sentences
+from mha_core.training.data import EPOCHS, NONE, Batches, encode, hide, made_sentences
 from mha_core.training.grammar import MAX_WORDS, Grammar, Sentence
 from mha_core.training.lexicon import HIDDEN, LANGUAGES, PAD, START, lexicon
+
+SHARE = 0.15
 
 
 def same(one, other) -> bool:
@@ -59,7 +61,7 @@ def test_padding_is_behind_the_words_and_nowhere_else(made, words):
 
 @pytest.fixture(scope="module")
 def hidden(made, words):
-    return hide(made, words, np.random.default_rng(7))
+    return hide(made, words, np.random.default_rng(7), SHARE)
 
 
 def test_words_are_asked_with_themselves_and_pronouns_with_their_noun(made, hidden):
@@ -82,7 +84,7 @@ def test_about_fifteen_percent_of_the_words_are_asked_and_most_of_them_are_masks
     at = np.arange(len(ids))
     real[at[made.pronoun > 0], made.pronoun[made.pronoun > 0]] = False
     asked = (targets != NONE) & real
-    assert asked.sum() / real.sum() == pytest.approx(P_HIDE, abs=0.01)
+    assert asked.sum() / real.sum() == pytest.approx(SHARE, abs=0.01)
     masked = ids == words.number[HIDDEN]
     assert not (masked & ~asked).any()
     assert masked.sum() / asked.sum() == pytest.approx(0.8, abs=0.02)
@@ -90,6 +92,14 @@ def test_about_fifteen_percent_of_the_words_are_asked_and_most_of_them_are_masks
     assert another.sum() / asked.sum() == pytest.approx(0.1, abs=0.02)
     assert (ids[another] > words.number[HIDDEN]).all()  # never a special token
     assert (asked & (ids == made.ids)).sum() / asked.sum() == pytest.approx(0.1, abs=0.02)
+
+
+def test_with_nothing_hidden_every_resolved_pronoun_is_asked_and_no_word(made, words):
+    ids, targets = hide(made, words, np.random.default_rng(7), 0.0)
+    assert np.array_equal(ids, made.ids)
+    assert np.array_equal(
+        targets != NONE, (np.arange(ids.shape[1]) == made.pronoun[:, None]) & (made.pronoun > 0)[:, None]
+    )
 
 
 def test_what_is_not_asked_is_left_as_it_was(made, hidden):
@@ -120,7 +130,7 @@ def test_a_pronoun_is_asked_where_its_noun_and_the_cue_are_in_sight_and_only_the
 
 
 def test_hiding_depends_on_the_generator_alone(made, words):
-    first, again, other = (hide(made, words, np.random.default_rng(seed)) for seed in (3, 3, 5))
+    first, again, other = (hide(made, words, np.random.default_rng(seed), SHARE) for seed in (3, 3, 5))
     assert all((a == b).all() for a, b in zip(first, again, strict=True))
     assert (first[1] != other[1]).any()
 

@@ -7,9 +7,10 @@ import torch
 from torch.nn import functional as F
 
 from mha_core.training import store
-from mha_core.training.data import NONE, Batch
+from mha_core.training.data import NONE, Batch, Batches
 from mha_core.training.fit import LEAST_RATE, WARM_UP, Plan, Run, rate_at
 from mha_core.training.lexicon import lexicon
+from mha_core.training.phrases import BARE
 
 
 def weights(run: Run) -> dict[str, torch.Tensor]:
@@ -50,7 +51,7 @@ def test_the_same_plan_gives_the_same_weights_whatever_else_was_drawn(little, ti
     assert same(weights(runs[0]), weights(runs[1]))
 
 
-@pytest.mark.parametrize("other", [{"seed": 5}, {"rate": 0.01}, {"share": 0.3}, {"steps": 60}])
+@pytest.mark.parametrize("other", [{"seed": 5}, {"rate": 0.01}, {"share": 0.3}, {"steps": 60}, {"bare": 3}])
 def test_every_number_of_the_plan_matters(little, tiny, other):
     runs = [Run(tiny(**settings)) for settings in ({"steps": 200}, {"steps": 200, **other})]
     for run in runs:
@@ -73,6 +74,19 @@ def test_the_loss_of_a_portion_is_the_mean_of_its_steps(little, tiny):
     single = [one.advance(1) for _ in range(5)]
     assert other.advance(5) == pytest.approx(sum(single) / 5, rel=1e-6)
     assert len(set(single)) == 5
+
+
+def test_the_bare_sentences_come_first_and_then_all(little, tiny):
+    run = Run(tiny(bare=2, steps=5))
+    bare, every = Batches("en", run.plan.seed, BARE), Batches("en", run.plan.seed)
+    read = []
+    run.loss = lambda batch: read.append(batch) or Run.loss(run, batch)
+    run.advance(4)
+    assert [
+        torch.equal(batch.ids, stream[n].ids)
+        for n, (batch, stream) in enumerate(zip(read, [bare, bare, every, every], strict=True))
+    ] == [True] * 4
+    assert not torch.equal(bare[0].ids, every[0].ids)
 
 
 def test_a_finished_run_does_not_move(little, tiny):
@@ -105,7 +119,7 @@ def test_a_training_that_was_stopped_and_saved_goes_on_to_the_last_bit(
     little, tiny, tmp_path, stop, architecture
 ):
     """9 steps end inside a reading, 28 at the end of all readings of a chunk."""
-    plan = tiny(architecture=architecture, steps=41)
+    plan = tiny(architecture=architecture, steps=41, bare=5)
     straight, stopped = Run(plan), Run(plan)
     straight.advance(41)
     stopped.advance(stop)
@@ -224,6 +238,7 @@ BAD = {
     "no steps": {"steps": 0},
     "too many steps": {"steps": 10**9},
     "seed": {"seed": -1},
+    "bare": {"bare": -1},
     "width": {"d_model": 0, "h": 1},
 }
 

@@ -7,6 +7,7 @@ import pytest
 
 from mha_core.training.grammar import MAX_WORDS, SPLITS, Grammar, Noun
 from mha_core.training.lexicon import LANGUAGES, START, lexicon
+from mha_core.training.phrases import BARE
 
 N_TRAIN = 4000  # pairs
 N_HELD_OUT = 60  # pairs of each pattern and set
@@ -93,6 +94,22 @@ def test_all_kinds_of_sentences_come_as_often_as_they_should(made):
     assert set(names) == {*made.grammar.names, "agreement"}
     fair = share["reference"] / len(made.grammar.names)
     assert all(names[name] > 0.7 * fair for name in made.grammar.names)
+
+
+def test_bare_sentences_all_ask_for_a_pronoun_in_as_few_words_as_there_are(made):
+    rng = Random(11)
+    bare = [Grammar(made.words, BARE).sentences(rng) for _ in range(600)]
+    adjectives = set(made.words.words["adjective"])
+    for pair in bare:
+        for sentence in pair:
+            one, other = made.nouns(sentence)
+            assert made.grammar.split(one, other) == "train"
+            cues = {cue for s in made.grammar.schemas for to in ("to_a", "to_b") for cue in s[to].split()}
+            between = set(sentence.words[1 : sentence.pronoun]) - cues
+            assert not (between - set(made.noun)) & adjectives, sentence
+    lengths = [[len(s.words) for s, _ in pairs] for pairs in (bare, made.reference)]
+    assert max(lengths[0]) < max(lengths[1])
+    assert {pair[0].schema for pair in bare} == set(made.grammar.names)
 
 
 def test_sentences_come_with_and_without_a_full_stop(made):
