@@ -47,7 +47,7 @@ def form(request, monkeypatch):
 
 def agrees(found, layer, heads, form):
     assert found["form"] == form
-    assert found["heads"] == list(heads) and found["nHeads"] == layer.n_heads
+    assert (found["heads"], found["nHeads"]) == (list(heads), layer.n_heads)
     weights, allowed = layer.weights()[list(heads)], layer.allowed()[list(heads)]
     # 16 bits of the root; in the other form float32 scores, some of them large.
     bound = 2e-5 if form == "weights" else 2e-6
@@ -91,7 +91,10 @@ def test_weights_without_a_trace_travel_too(seen, normal):
 def test_scores_are_there_where_q_and_k_are(make_layer, javascript, monkeypatch):
     monkeypatch.setattr(transport, "_weights_size", lambda layer, n_heads: 1 << 60)
     layer = make_layer()
-    code = 'const [p] = await openBlob(file("blob")); return [0, 3, 5].map((h) => p.layers.get(0).score(h, 2, 6));'
+    code = """
+    const layer = (await openBlob(file("blob")))[0].layers.get(0);
+    return [0, 3, 5].map((head) => layer.score(head, 2, 6));
+    """
     found = javascript(["attention.js"], code, blob=pack([Panel("a", LABELS, {0: layer})]))
     assert found == pytest.approx([float(layer.scores(h)[2, 6]) for h in (0, 3, 5)], abs=1e-5)
 
@@ -102,7 +105,8 @@ def test_many_rows_are_remembered_and_old_ones_computed_anew(javascript, normal)
     const layer = (await openBlob(file("blob")))[0].layers.get(0);
     const first = Array.from(layer.row(0, 0));
     for (let q = 0; q < 700; q++) layer.row(0, q);
-    return [layer.rows.size, layer.row(0, 0).every((w, k) => w === first[k]), layer.row(0, 5) === layer.row(0, 5)];
+    const same = layer.row(0, 0).every((w, k) => w === first[k]);
+    return [layer.rows.size, same, layer.row(0, 5) === layer.row(0, 5)];
     """
     blob = pack([Panel("a", ["x"] * 700, {0: weights})])
     assert javascript(["attention.js"], code, blob=blob) == [512, True, True]
