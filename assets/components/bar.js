@@ -88,10 +88,10 @@ function options(view) {
     label.append(input);
     return label;
   };
-  const least = Object.assign(make("input"), { type: "range", min: 0, max: 0.5, step: 0.01, value: state.least });
-  const shown = make("output", "", state.least.toFixed(2));
+  const least = Object.assign(make("input"), { type: "range", min: 0, max: 0.5, step: 0.01, value: view.least });
+  const shown = make("output", "", view.least.toFixed(3));
   least.oninput = () => {
-    shown.textContent = Number(least.value).toFixed(2);
+    shown.textContent = Number(least.value).toFixed(3);
     state.least = Number(least.value);
     view.redraw();
   };

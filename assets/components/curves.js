@@ -56,7 +56,7 @@ export function lookOf(palette, head) {
 export function drawCurves(context, curves, palette, marked) {
   const groups = new Map(); // one path for all curves that look alike: thousands of strokes are slow
   for (const curve of curves) {
-    const level = Math.round(Math.min(curve.weight, 1) * 24);
+    const level = Math.round(Math.min(curve.strength, 1) * 24);
     const name = `${curve.head} ${level}`;
     if (!groups.has(name)) groups.set(name, { head: curve.head, level, curves: [] });
     groups.get(name).curves.push(curve);
@@ -64,7 +64,7 @@ export function drawCurves(context, curves, palette, marked) {
   const ordered = [...groups.values()].sort((a, b) => a.level - b.level); // the strongest on top
   for (const group of ordered) stroke(context, group.curves, palette, group.head, group.level / 24);
   if (marked) {
-    context.lineWidth = strokeOf(marked.weight).width + 2;
+    context.lineWidth = strokeOf(marked.strength).width + 2;
     stroke(context, [marked], palette, marked.head, 1, context.lineWidth);
   }
 }

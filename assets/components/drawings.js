@@ -8,6 +8,7 @@ const TALLEST = 600; // pixels, then it scrolls
 const OVERSCAN = 8; // tokens beyond what is in sight
 const LINES_OF_ALL = 5; // for each token and head, when a long text is drawn without a focus
 const LONG = 48;
+const FULL = 0.5; // where the strongest weight in sight is below this, lines are drawn relative to it
 const MOST_NUMBERS = 3; // heads whose numbers stand beside a token; of more the mean
 const SCENE_TOKENS = 1000; // in a saved figure
 
@@ -137,7 +138,11 @@ class Curved {
     const { focus } = view.of(panel);
     const most = view.most || (!focus && panel.tokens.length > LONG ? LINES_OF_ALL : 0);
     const options = { focus, from, to: Math.min(to, panel.tokens.length), least: view.least, most };
-    return linesOf(view.layer(panel), view.heads, { ...options, hidden: view.hidden(panel) });
+    const lines = linesOf(view.layer(panel), view.heads, { ...options, hidden: view.hidden(panel) });
+    // In a long text all weights are small: the strongest in sight is then drawn as one of 1 would be.
+    this.strongest = lines.reduce((largest, { weight }) => Math.max(largest, weight), 0);
+    const full = this.strongest < FULL ? this.strongest : 1;
+    return lines.map((line) => ({ ...line, strength: Math.min(1, line.weight / full) }));
   }
 
   // The curve under a pointer, in the place where the event was.
@@ -191,6 +196,10 @@ class Lines extends Curved {
     }));
   }
 
+  centre(at) {
+    this.scroll.scrollTop = (at + 0.5) * ROW - this.height / 2;
+  }
+
   reveal(at) {
     const [top, { scrollTop }] = [at * ROW, this.scroll];
     if (top < scrollTop) this.scroll.scrollTop = top;
@@ -240,7 +249,6 @@ class Arcs extends Curved {
     fit(this.canvas, this.width, this.tall);
     for (const element of this.shown.values()) element.remove();
     this.shown.clear();
-    if (this.rtl) this.scroll.scrollLeft = this.total;
     this.place();
   }
 
@@ -267,6 +275,10 @@ class Arcs extends Curved {
       const [start, end] = [middle(line.query) - aside, middle(line.key) + aside]; // one inside the other
       return { ...line, points: arc(start, end, this.tall - 2 + y, this.tall - 12 + aside) };
     });
+  }
+
+  centre(at) {
+    this.scroll.scrollLeft = this.places[at].x + this.places[at].size / 2 - this.width / 2;
   }
 
   reveal(at) {
@@ -337,6 +349,11 @@ class Shaded {
   paint() {}
 
   hit = () => null;
+
+  centre(at) {
+    const { offsetTop } = this.elements[at];
+    this.scroll.scrollTop = offsetTop - this.scroll.clientHeight / 2;
+  }
 
   reveal(at) {
     this.elements[at].scrollIntoView({ block: "nearest", inline: "nearest" });

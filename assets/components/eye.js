@@ -54,6 +54,9 @@ export function meanAcross(layer, heads, focus) {
   return sum;
 }
 
+// The weight below which nothing is drawn where nobody has said one: lower in a long text, whose weights are.
+export const leastOf = (tokens) => Math.min(0.02, 1 / tokens);
+
 // The lines to draw: { head, query, key, weight }. Without a focus those of the queries from..to.
 // `least` is the smallest weight, `most` the number for each token and head (0: all), `hidden` a set of tokens.
 export function linesOf(layer, heads, { focus, from = 0, to = layer.nQuery, least, most, hidden }) {

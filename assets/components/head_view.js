@@ -5,7 +5,7 @@ const DRAWINGS = { lines: Lines, text: Shaded, arcs: Arcs, matrix: Matrix };
 class HeadView {
   constructor(root) {
     this.root = root;
-    this.state = { drawing: "lines", side: "query", least: 0.02, most: 0, plain: false, words: false };
+    this.state = { drawing: "lines", side: "query", least: null, most: 0, plain: false, words: false };
     this.hover = null;
     root.replaceChildren(...["bar", "chips", "panels", "foot"].map((part) => (this[part] = make("div", part))));
     this.chips.setAttribute("role", "group");
@@ -44,7 +44,7 @@ class HeadView {
   }
 
   get least() {
-    return this.state.least;
+    return this.state.least ?? leastOf(Math.max(...this.data.map(({ tokens }) => tokens.length)));
   }
 
   get most() {
@@ -127,7 +127,7 @@ class HeadView {
     this.redraw();
     if (focused !== undefined) this.drawings[focused]?.stage.focus({ preventScroll: true });
     const pinned = this.pinned?.[0]?.tokens[0];
-    if (pinned) for (const { drawing } of this.drawings) if (drawing.scroll) drawing.reveal(Math.min(pinned, drawing.panel.tokens.length - 1));
+    if (pinned) for (const { drawing, panel } of this.drawings) drawing.centre?.(Math.min(pinned, panel.tokens.length - 1));
   }
 
   redraw() {
@@ -144,7 +144,8 @@ class HeadView {
   say() {
     for (const { panel, said, stage } of this.drawings) {
       const { focus, pinned } = this.of(panel);
-      const text = spoken(panel.tokens, this.layer(panel), this.heads, focus, this.hidden(panel), this.texts);
+      const sentence = spoken(panel.tokens, this.layer(panel), this.heads, focus, this.hidden(panel), this.texts);
+      const text = `${sentence}${this.thickest(panel)}`;
       if (said.dataset.text !== text) {
         said.dataset.text = text;
         said.replaceChildren(make("bdi", "", text));
@@ -154,6 +155,12 @@ class HeadView {
       stage.setAttribute("aria-activedescendant", at ? `${panel.id}-${this.sideOf(at.side)}-${at.tokens.at(-1)}` : "");
     }
     showFoot(this);
+  }
+
+  // How much weight the thickest line stands for, where that is not 1.
+  thickest(panel) {
+    const strongest = this.drawings[panel.nth].drawing.strongest ?? 0;
+    return strongest > 0 && strongest < FULL ? ` ${fill(this.texts.thickest, { weight: exact(strongest) })}` : "";
   }
 
   sideOf = (side) => (this.state.drawing === "lines" ? side : "token");

@@ -119,6 +119,11 @@ class Matrix {
     this.canvas.ondblclick = (event) => this.zoom(event.shiftKey ? 0.5 : 2, ...this.inside(event));
   }
 
+  // In a long text most weights are small: their square roots can still be told apart.
+  get roots() {
+    return this.panel.tokens.length > LONG;
+  }
+
   draw() {
     const width = this.stage.clientWidth;
     const side = Math.min(width - LABELS, TALLEST, Math.max(260, this.panel.tokens.length * 26));
@@ -162,16 +167,19 @@ class Matrix {
     this.frames(context);
     context.restore();
     this.ticks(context);
-    const ends = { most: short(this.pooled.most) };
-    this.scale.textContent = fill(this.pooled.step > 1 ? this.view.texts.scale_pooled : this.view.texts.scale, {
-      ...ends,
-      cells: `${this.pooled.step} × ${this.pooled.step}`,
-    });
+    const { texts } = this.view;
+    const pooled = this.pooled.step > 1 && this.window.cell < 2;
+    this.scale.textContent = [
+      pooled && fill(texts.scale_pooled, { cells: `${this.pooled.step} × ${this.pooled.step}` }),
+      fill(this.roots ? texts.scale_roots : texts.scale, { most: short(this.pooled.most) }),
+      texts.zoom_how,
+    ].filter(Boolean).join(" ");
   }
 
   colour(value) {
     if (Number.isNaN(value)) return [128, 128, 128, 72];
-    return [...shade(this.view.colours, this.pooled.most ? value / this.pooled.most : 0), 255];
+    const share = this.pooled.most ? value / this.pooled.most : 0;
+    return [...shade(this.view.colours, this.roots ? Math.sqrt(share) : share), 255];
   }
 
   blocks(context) {

@@ -46,7 +46,7 @@ function drawScene(add, scene, x, y, { look, font, colour }) {
   for (const curve of [...scene.curves].sort((a, b) => a.weight - b.weight)) {
     const [x0, y0, ...rest] = at(curve.points);
     const { colour: stroke, dash } = look(curve.head);
-    const { width, opacity } = strokeOf(curve.weight);
+    const { width, opacity } = strokeOf(curve.strength);
     const dashed = dash.length ? { "stroke-dasharray": dash.join(" ") } : {};
     add("path", { d: `M${x0} ${y0}C${rest.join(" ")}`, fill: "none", stroke, "stroke-width": width.toFixed(2), "stroke-opacity": opacity.toFixed(3), ...dashed });
   }

@@ -116,7 +116,7 @@ def _texts() -> dict[str, str]:
 
 SLOTS = (
     *("layer", "head", "heads", "text", "tokens", "list", "who", "share"),
-    *("from", "to", "value", "score", "most", "cells"),
+    *("from", "to", "value", "score", "most", "cells", "weight"),
 )
 
 
