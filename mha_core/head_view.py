@@ -13,10 +13,12 @@ from functools import cache
 from hashlib import blake2b
 from os import PathLike
 from pathlib import Path
+from typing import Protocol
 
 from mha_core import bundled
 from mha_core.errors import MhaError
-from mha_core.trace import AttentionTrace
+from mha_core.layer import LayerTrace
+from mha_core.tokens import Tokens
 from mha_core.transport import BUDGET, Panel, fitting, pack
 
 # In this order they are one module.
@@ -28,6 +30,14 @@ STYLE = "head_view.css"
 SPECIAL = re.compile(r"\[[A-Z]{2,12}\]|<[^\s<>]{1,20}>")  # [CLS] [SEP] <s> <|endoftext|>
 TEXTS = "eye."  # what their keys begin with
 ALL_LAYERS = 5  # times the budget that a file may take: it cannot ask for more later
+
+
+class Traced(Protocol):
+    """What is viewed; an `AttentionTrace` is one (it offers this view itself, so it cannot be named here)."""
+
+    tokens: Tokens
+    layers: Sequence[LayerTrace]
+    source: Mapping[str, object]
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,9 +68,7 @@ class HeadView:
         )
 
 
-def view(
-    trace: AttentionTrace, *, layer: int | None = None, head: int = 0, token: int | None = None
-) -> HeadView:
+def view(trace: Traced, *, layer: int | None = None, head: int = 0, token: int | None = None) -> HeadView:
     """The head view of one trace: the last layer if none is said, that head, that token's lines.
 
     All layers are inside where they fit; of a long text with many heads only those around the chosen one.

@@ -81,6 +81,16 @@ class AttentionTrace:
         )
         return pd.DataFrame(values, index=rows, columns=columns)
 
+    def view(self, *, layer: int | None = None, head: int = 0, token: int | None = None):
+        """All heads over the sentence, to be explored: a notebook shows it, ``.save("view.html")`` keeps it.
+
+        It starts with the last layer if none is said, that head, and that token's lines; all from 0.
+        Raises `MhaError` for a layer, head or token that is not there.
+        """
+        from mha_core.head_view import view
+
+        return view(self, layer=layer, head=head, token=token)
+
     def save(self, path: str | PathLike) -> None:
         """Write the trace as one safetensors file; an existing file is replaced in one step."""
         storage.write(path, self.tokens, self.layers, self.source, self.answers)
