@@ -15,15 +15,26 @@ export async function openBlob(bytes) {
   const size = view.getUint32(0, true);
   const header = JSON.parse(new TextDecoder().decode(inner.subarray(4, 4 + size)));
   const start = inner.byteOffset + 4 + size; // a multiple of 4, as each array's place behind it
-  const array = ({ at, shape, type }) => ({
-    shape,
-    data: new ARRAYS[type](inner.buffer, start + at, shape.reduce((a, b) => a * b, 1)),
-  });
+  const array = ({ at, shape, type }) => {
+    const length = shape.reduce((a, b) => a * b, 1);
+    if (type[0] === "p") return { shape, data: floats(inner, start - inner.byteOffset + at, length, Number(type[1])) };
+    return { shape, data: new ARRAYS[type](inner.buffer, start + at, length) };
+  };
   return header.panels.map(({ title, tokens, layers }) => ({
     title,
     tokens,
     layers: new Map(layers.map((layer) => [layer.number, new Layer(layer, tokens.length, array)])),
   }));
+}
+
+// Numbers of which all first bytes come first, then all second ones; the last may be left out.
+function floats(bytes, at, length, planes) {
+  const bits = new Uint32Array(length);
+  for (let plane = 0; plane < planes; plane++) {
+    const shift = 24 - 8 * plane;
+    for (let i = 0; i < length; i++) bits[i] |= bytes[at + plane * length + i] << shift;
+  }
+  return new Float32Array(bits.buffer);
 }
 
 async function inflated(bytes) {

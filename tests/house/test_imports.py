@@ -34,7 +34,7 @@ TABLE = {
     "mha_core/layer.py": f"torch numpy {FLOOR_0} {FLOOR_1} {FLOOR_2}",
     "mha_core/check.py": f"torch numpy {FLOOR_0} {FLOOR_1} {FLOOR_2}",
     "mha_core/storage.py": f"torch numpy safetensors {FLOOR_0} {FLOOR_1} {FLOOR_2}",
-    "mha_core/transport.py": f"numpy {FLOOR_0} {FLOOR_2}",
+    "mha_core/transport.py": f"numpy torch {FLOOR_0} {FLOOR_2}",
     "mha_core/head_view.py": f"{FLOOR_0} mha_core.layer mha_core.transport",
     "mha_core/trace.py": f"torch numpy late:pandas late:mha_core.head_view {FLOOR_0} {FLOOR_1} {FLOOR_2}",
     "mha_core/training/*.py": f"torch numpy regex safetensors {FLOOR_0} {FLOOR_1} {FLOOR_2} {TRAINING}",

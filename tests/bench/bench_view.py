@@ -1,0 +1,154 @@
+"""The head view beside BertViz: bytes and seconds from a trace of 12 layers × 12 heads to a picture.
+
+    pip install bertviz
+    python tests/bench/bench_view.py [--quick]
+
+Ours is `trace.view().html()`, the page that is also saved, opened in Chromium without a network until its
+lines are drawn. BertViz's page needs scripts from elsewhere, so for BertViz only the making of the page and
+its loading count, without any drawing: the ratio flatters it. Both in the same run on the same weights.
+Then, for ours alone: frames a second and long tasks while the pointer walks over the tokens.
+"""
+
+import contextlib
+import importlib.util
+import io
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+from playwright.sync_api import sync_playwright
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT))
+
+import mha_core as mha  # noqa: E402 (from this checkout, also where another is installed)
+
+LAYERS, HEADS, D_K = 12, 12, 64
+LENGTHS = (16, 64, 128, 256, 512)
+FEWER_BYTES, LESS_TIME = 500, 20  # targets at 512 tokens
+FRAMES = """() => new Promise((resolve) => {
+  const times = []; window.tasks = 0;
+  new PerformanceObserver((list) => list.getEntries().forEach((e) => (window.tasks += e.duration)))
+    .observe({ type: 'longtask' });
+  const tick = (now) => { times.push(now); window.stop ? resolve(times) : requestAnimationFrame(tick); };
+  window.stop = false; requestAnimationFrame(tick);
+})"""
+
+
+def trace_of(length: int) -> mha.AttentionTrace:
+    generator = torch.Generator().manual_seed(length)
+    rule = mha.ScoreRule(mask=torch.ones(length, length, dtype=torch.bool).tril())
+    draw = lambda: torch.randn(HEADS, length, D_K, generator=generator) * 1.5  # noqa: E731
+    layers = tuple(mha.LayerTrace({"q": draw(), "k": draw(), "v": draw()}, rule) for _ in range(LAYERS))
+    tokens = mha.words(" ".join(f"word{n}" for n in range(length)))
+    return mha.AttentionTrace(tokens, layers, {"name": "bench"})
+
+
+def load(browser, page_file: Path, drawn: str) -> float:
+    page = browser.new_page(viewport={"width": 1440, "height": 900})
+    page.set_default_timeout(300_000)
+    start = time.perf_counter()
+    page.goto(page_file.as_uri(), wait_until="load", timeout=300_000)
+    page.wait_for_function(drawn, timeout=300_000)
+    seconds = time.perf_counter() - start
+    page.close()
+    return seconds
+
+
+def ours(browser, trace: mha.AttentionTrace, folder: Path) -> tuple[int, float, float]:
+    start = time.perf_counter()
+    text = trace.view(layer=5, head=0, token=len(trace.tokens) // 2).html()
+    made = time.perf_counter() - start
+    file = folder / "ours.html"
+    file.write_text(text, encoding="utf-8")
+    drawn = "document.querySelector('.view').view?.drawings?.[0].drawing.curves.length > 0"
+    return file.stat().st_size, made, load(browser, file, drawn)
+
+
+def theirs(browser, trace: mha.AttentionTrace, folder: Path) -> tuple[int, float, float]:
+    from bertviz import head_view
+
+    attention = [torch.from_numpy(layer.weights().copy())[None] for layer in trace.layers]
+    start = time.perf_counter()
+    with contextlib.redirect_stdout(io.StringIO()):
+        made = head_view(attention, list(trace.tokens.labels), html_action="return").data
+    seconds = time.perf_counter() - start
+    file = folder / "theirs.html"
+    file.write_text(made, encoding="utf-8")
+    return file.stat().st_size, seconds, load(browser, file, "document.readyState === 'complete'")
+
+
+def moving(browser, trace: mha.AttentionTrace, folder: Path) -> tuple[float, float]:
+    """Frames a second and the share of time in long tasks while the pointer walks over 100 tokens."""
+    file = folder / "moving.html"
+    trace.view(layer=5, head=0).save(file)
+    page = browser.new_page(viewport={"width": 1440, "height": 900})
+    page.goto(file.as_uri())
+    page.locator(".chip.every").click()
+    box = page.locator(".stage").bounding_box()
+    page.evaluate_handle(f"() => {{ window.frames_ = ({FRAMES})(); }}")
+    start = time.perf_counter()
+    for step in range(100):
+        page.mouse.move(box["x"] + 30, box["y"] + 5 + (step * 24) % 560)
+    seconds = time.perf_counter() - start
+    times = page.evaluate("() => { window.stop = true; return window.frames_; }")
+    tasks = page.evaluate("window.tasks") / 1000
+    page.close()
+    return (len(times) - 1) / (times[-1] - times[0]) * 1000, tasks / seconds
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    lengths = LENGTHS[:2] if "--quick" in sys.argv else LENGTHS
+    support = importlib.util.spec_from_file_location("support", ROOT / "tests" / "browser" / "conftest.py")
+    module = importlib.util.module_from_spec(support)
+    support.loader.exec_module(module)
+    results = []
+    with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
+        folder = Path(name)
+        browser = playwright.chromium.launch(executable_path=module.program(), args=module.OPTIONS)
+        load_once = trace_of(8)
+        ours(browser, load_once, folder)  # fonts, caches
+        for length in lengths:
+            trace = trace_of(length)
+            own, peer = ours(browser, trace, folder), theirs(browser, trace, folder)
+            for who, (size, made, shown) in (("ours", own), ("BertViz", peer)):
+                print(
+                    f"{length:4} tokens {who:8} {size / 1e6:9.2f} MB  made {made:6.2f} s  shown {shown:5.2f} s",
+                    flush=True,
+                )
+            last = length == LENGTHS[-1]
+            times = (peer[1] + peer[2]) / (own[1] + own[2])
+            bytes_ = {
+                "name": f"BertViz bytes / ours, 144 heads x {length} tokens",
+                "value": round(peer[0] / own[0], 1),
+            }
+            seconds = {
+                "name": f"BertViz seconds / ours, 144 heads x {length} tokens",
+                "value": round(times, 1),
+            }
+            results += [
+                bytes_ | {"target": FEWER_BYTES if last else None},
+                seconds | {"target": LESS_TIME if last else None},
+            ]
+        frames, blocked = moving(browser, trace_of(256), folder)
+        results.append(
+            {
+                "name": "frames a second, moving over 256 tokens, 12 heads",
+                "value": round(frames, 1),
+                "target": 30,
+            }
+        )
+        results.append(
+            {"name": "share of that time in long tasks", "value": round(blocked, 3), "target": 0.1}
+        )
+        browser.close()
+    for result in results:
+        print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()
