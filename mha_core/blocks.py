@@ -44,11 +44,13 @@ def blocks(layer: LayerTrace) -> Iterator[Block]:
         norm = _normaliser(layer, head, bounds) if by_head else 0.0
         which = slice(0, layer.n_heads) if head is None else slice(head, head + 1)
         for rows in bounds:
-            if by_head:
-                weights = np.exp(_logits(layer, head, rows) - norm)[None]
-            else:
-                weights = layer.weights(rows=rows)
-            yield Block(which, rows, weights, _allowed(layer, head, rows))
+            yield Block(which, rows, _weights(layer, head, rows, norm), _allowed(layer, head, rows))
+
+
+def _weights(layer: LayerTrace, head: int | None, rows: slice, norm: float) -> np.ndarray:
+    if head is None:
+        return layer.weights(rows=rows)
+    return np.exp(_logits(layer, head, rows) - norm)[None]
 
 
 def _logits(layer: LayerTrace, head: int, rows: slice) -> np.ndarray:

@@ -23,7 +23,7 @@ def normal(*shape: int, seed: int = 0) -> torch.Tensor:
 
 
 RULES = {
-    "full": lambda: {},
+    "full": dict,
     "causal": lambda: {"mask": masks.build("causal", L, L)},
     "window": lambda: {"mask": masks.build("window:3", L, L)},
     "padding": lambda: {"mask": masks.build("padding:5", L, L)},
