@@ -1,13 +1,19 @@
-"""For all tests: one thread, the same hypothesis examples everywhere, and refusals that can be read.
+"""For all tests: one thread, the same examples everywhere, refusals that can be read, scripts run by node.
 
 The tensors are small, and two threads on busy cores wait for each other.
 """
+
+import json
+import os
+import shutil
+import subprocess
 
 import hypothesis
 import pytest
 import torch
 
 import mha_core as mha
+from mha_core import bundled
 
 torch.set_num_threads(1)
 
@@ -28,3 +34,49 @@ def refused():
         return caught.value
 
     return call
+
+
+COMPONENTS = bundled.path("assets", "components")
+
+
+@pytest.fixture(scope="session")
+def node() -> str:
+    found = shutil.which("node")
+    if found is None:
+        if os.environ.get("CI"):
+            pytest.fail("node is missing; .ci/run installs it.")
+        pytest.skip("node is not installed")
+    return found
+
+
+@pytest.fixture
+def javascript(node, tmp_path):
+    """`javascript(["attention.js"], "return …", file=bytes)`: what the code returns, as Python values.
+
+    The scripts are joined as a component joins them. `files` has the bytes of each named file.
+    """
+
+    def run(scripts: list[str], code: str, **files: bytes):
+        for name, content in files.items():
+            (tmp_path / name).write_bytes(content)
+        joined = "\n".join((COMPONENTS / script).read_text(encoding="utf-8") for script in scripts)
+        module = tmp_path / "module.mjs"
+        module.write_text(
+            f"""{joined}
+import {{ readFileSync }} from "node:fs";
+const file = (name) => new Uint8Array(readFileSync({json.dumps(str(tmp_path))} + "/" + name));
+const found = await (async () => {{ {code} }})();
+const plain = (_, v) =>
+  typeof v === "number" && !Number.isFinite(v) ? String(v)
+  : v instanceof Map ? [...v] : v instanceof Set ? [...v] : ArrayBuffer.isView(v) ? Array.from(v) : v;
+process.stdout.write(JSON.stringify(found ?? null, plain));
+""",
+            encoding="utf-8",
+        )
+        done = subprocess.run(
+            [node, str(module)], capture_output=True, text=True, timeout=120, encoding="utf-8"
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    return run

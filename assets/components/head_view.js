@@ -1,152 +1,322 @@
-// Who looks at whom, as lines from the tokens on the left (queries) to those on the right (keys), one
-// colour for each head. Chips switch heads on and off; the finger on a token leaves its lines alone.
-// Data: 4 bytes header length (little endian), JSON header, then float32 weights, for each panel
-// heads × queries × keys. All of that happens here: only the choice of a token reaches the server.
-const ROW = 24;
-const FAINTEST = 0.02; // lines below this weight are not drawn
-const DASHES = ["", "7 4", "2 3"]; // heads beyond the colours there are
-const SVG = "http://www.w3.org/2000/svg";
+// The eye: all heads of a layer at once, every token under the finger. What is hovered, pinned, switched or
+// drawn differently stays in the browser; the server hears only of "show this on the page".
+const DRAWINGS = { lines: Lines, text: Shaded, arcs: Arcs, matrix: Matrix };
 
-export function unpack(bytes) {
-  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  const size = view.getUint32(0, true);
-  const header = JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + size)));
-  return { header, weights: new Float32Array(bytes.slice(4 + size).buffer) };
+class HeadView {
+  constructor(root) {
+    this.root = root;
+    this.state = { drawing: "lines", side: "query", least: 0.02, most: 0, plain: false, words: false };
+    this.hover = null;
+    root.replaceChildren(...["bar", "chips", "panels", "foot"].map((part) => (this[part] = make("div", part))));
+    this.chips.setAttribute("role", "group");
+    this.panels.addEventListener("keydown", (event) => this.key(event));
+    new ResizeObserver(() => this.redraw()).observe(this.panels);
+  }
+
+  // New numbers or a new scene. What was switched stays switched, as far as it still exists.
+  show(header, panels, { open, page, bytes }) {
+    const { texts } = header;
+    Object.assign(this, { header, texts, open, page, bytes });
+    this.data = panels.map((panel, nth) => {
+      const groups = header.groups?.[nth] ?? null;
+      const joined = this.state.words && groups;
+      const tokens = joined ? joinedTokens(panel.tokens, groups) : panel.tokens;
+      const layers = joined ? new Map([...panel.layers].map(([n, l]) => [n, new Grouped(l, groups)])) : panel.layers;
+      return { ...panel, tokens, layers, groups, nth, id: `${header.id}-${nth}`, special: new Set(joined ? [] : header.special[nth]) };
+    });
+    const scene = JSON.stringify([header.layer, header.head, header.token, header.heads]);
+    const first = this.data[0].layers;
+    if (this.scene !== scene || !first.has(this.state.layer)) {
+      this.state.layer = header.layer;
+      this.pin(0, header.token === null ? null : { side: "query", tokens: [header.token] });
+      if (!this.on || this.nHeads !== header.heads || !this.on.has(header.head)) this.on = new Set(header.on);
+    }
+    Object.assign(this, { scene, nHeads: header.heads });
+    this.build();
+  }
+
+  get heads() {
+    return [...this.on].filter((head) => this.every.includes(head)).sort((a, b) => a - b);
+  }
+
+  get every() {
+    return this.layer(this.data[0]).heads;
+  }
+
+  get least() {
+    return this.state.least;
+  }
+
+  get most() {
+    return this.state.most;
+  }
+
+  layer(panel) {
+    return panel.layers.get(this.state.layer) ?? panel.layers.values().next().value;
+  }
+
+  look(head) {
+    return lookOf(this.palette, head);
+  }
+
+  hidden(panel) {
+    return this.state.plain ? panel.special : new Set();
+  }
+
+  of(panel) {
+    const pinned = this.pinned?.[panel.nth] ?? null;
+    const hover = this.hover?.[panel.nth] ?? null;
+    return { pinned, focus: hover ?? pinned };
+  }
+
+  // What is chosen in one sentence is chosen in the other, where the same token stands in the same place.
+  everywhere(nth, focus) {
+    return this.data.map((panel) => {
+      if (!focus || panel.nth === nth) return focus;
+      const tokens = focus.tokens.filter((token) => panel.tokens[token] === this.data[nth].tokens[token]);
+      return tokens.length ? { ...focus, tokens } : null;
+    });
+  }
+
+  pin(nth, focus) {
+    this.pinned = this.everywhere(nth, focus);
+    this.at = { nth, token: focus?.tokens.at(-1) ?? this.at?.token ?? 0 };
+  }
+
+  // Theme and fonts are read anew: both can change while the page is open.
+  readTheme() {
+    const style = getComputedStyle(this.root);
+    const read = (name) => style.getPropertyValue(name).trim();
+    this.palette = read("--st-chart-categorical-colors").split(",").map((colour) => colour.trim());
+    this.colours = themeColours(this.root);
+    this.accent = read("--st-primary-color");
+    this.ink = read("--st-text-color");
+    this.background = read("--st-background-color");
+    this.font = style.fontFamily;
+    this.ruler ??= document.createElement("canvas").getContext("2d");
+    this.ruler.font = `14.4px ${this.font}`;
+  }
+
+  textWidth = (text) => this.ruler.measureText(text).width;
+
+  measure = (panel) => panel.tokens.reduce((widest, token) => Math.max(widest, this.textWidth(token)), 0);
+
+  build() {
+    this.readTheme();
+    const focused = this.root.getRootNode().activeElement?.dataset?.panel;
+    this.drawings = this.data.map((panel) => {
+      const box = make("div", "panel");
+      const stage = make("div", `stage ${this.state.drawing}`);
+      const said = make("p", "said");
+      said.setAttribute("aria-live", "polite");
+      Object.assign(stage, { tabIndex: 0 });
+      stage.dataset.panel = panel.nth;
+      stage.setAttribute("role", "listbox");
+      stage.setAttribute("aria-multiselectable", "true");
+      stage.setAttribute("aria-label", fill(this.texts.panel, { text: panel.title }));
+      if (this.data.length > 1) box.append(make("p", "title", panel.title));
+      box.append(stage, said);
+      return { panel, box, stage, said };
+    });
+    this.panels.replaceChildren(...this.drawings.map(({ box }) => box));
+    for (const one of this.drawings) {
+      one.drawing = new DRAWINGS[this.state.drawing](this, one.panel, one.stage);
+      this.listen(one);
+    }
+    this.controls();
+    this.redraw();
+    if (focused !== undefined) this.drawings[focused]?.stage.focus({ preventScroll: true });
+    const pinned = this.pinned?.[0]?.tokens[0];
+    if (pinned) for (const { drawing } of this.drawings) if (drawing.scroll) drawing.reveal(Math.min(pinned, drawing.panel.tokens.length - 1));
+  }
+
+  redraw() {
+    if (!this.drawings || !this.panels.clientWidth) return;
+    for (const { drawing } of this.drawings) drawing.draw();
+    this.say();
+  }
+
+  update() {
+    for (const { drawing } of this.drawings) drawing.update();
+    this.say();
+  }
+
+  say() {
+    for (const { panel, said, stage } of this.drawings) {
+      const { focus, pinned } = this.of(panel);
+      const text = spoken(panel.tokens, this.layer(panel), this.heads, focus, this.hidden(panel), this.texts);
+      if (said.dataset.text !== text) {
+        said.dataset.text = text;
+        said.replaceChildren(make("bdi", "", text));
+      }
+      stage.dataset.pinned = Boolean(pinned);
+      const at = this.at?.nth === panel.nth && focus ? focus : null;
+      stage.setAttribute("aria-activedescendant", at ? `${panel.id}-${this.sideOf(at.side)}-${at.tokens.at(-1)}` : "");
+    }
+    showFoot(this);
+  }
+
+  sideOf = (side) => (this.state.drawing === "lines" ? side : "token");
+
+  // Pointer
+
+  listen({ panel, stage, drawing, said }) {
+    const tokenOf = (event) => event.target.closest?.(".token");
+    const focusOf = (element, at = Number(element.dataset.at)) => ({
+      side: element.dataset.side === "token" ? this.state.side : element.dataset.side,
+      tokens: [at],
+    });
+    const hover = (focus) => {
+      const before = JSON.stringify(this.hover);
+      this.hover = focus && this.everywhere(panel.nth, focus);
+      if (JSON.stringify(this.hover) !== before) this.update();
+    };
+    stage.addEventListener("pointermove", (event) => {
+      if (drawing.window && event.buttons === 1 && drawing.window.zoomed) {
+        drawing.window.pan(event.movementX, event.movementY);
+        this.dragged = true;
+        return drawing.paint();
+      }
+      const element = tokenOf(event);
+      if (element) return event.pointerType === "touch" ? undefined : hover(focusOf(element));
+      hover(null);
+      const line = drawing.hit(event);
+      if (drawing.curves) {
+        if (line !== this.line) drawing.paint(line);
+        this.line = line;
+      }
+      if (line) said.replaceChildren(make("bdi", "", this.exactly(panel, line)));
+      else this.say(delete said.dataset.text);
+      delete said.dataset.text;
+    });
+    stage.addEventListener("pointerleave", () => {
+      hover(null);
+      if (this.line) drawing.paint((this.line = null));
+      drawing.mark?.(null);
+      this.say();
+    });
+    stage.addEventListener("click", (event) => {
+      if (this.dragged) return (this.dragged = false);
+      const element = tokenOf(event);
+      const cell = element ? null : drawing.hit(event);
+      if (!element && !(drawing.window && cell)) return;
+      const focus = element ? focusOf(element) : { side: "query", tokens: [cell.query] };
+      this.choose(panel.nth, focus, event.shiftKey || event.ctrlKey || event.metaKey);
+    });
+  }
+
+  exactly(panel, { query, key, head, weight, hidden }) {
+    const texts = this.texts;
+    const layer = this.layer(panel);
+    const who = head === null ? fill(texts.mean_of, { heads: this.heads.map((h) => h + 1).join(", ") }) : fill(texts.one_head, { heads: head + 1 });
+    const [from, to] = [panel.tokens[query], panel.tokens[key]];
+    if (hidden) return fill(texts.cell_hidden, { from, to });
+    const score = head === null || !layer.score ? NaN : layer.score(head, query, key);
+    const value = exact(weight);
+    return fill(Number.isNaN(score) ? texts.cell : texts.cell_score, { who, from, to, value, score: score.toFixed(3) });
+  }
+
+  choose(nth, { side, tokens: [token] }, more) {
+    this.pin(nth, afterPick(this.pinned?.[nth], side, token, more));
+    this.at = { nth, token };
+    this.hover = null;
+    this.update();
+  }
+
+  // Keyboard: arrows walk, Enter pins, Esc releases, H and L walk heads and layers.
+
+  key(event) {
+    const nth = Number(event.target.dataset?.panel ?? NaN);
+    if (Number.isNaN(nth) || event.ctrlKey || event.metaKey || event.altKey) return;
+    const done = this.act(event.key, nth, event.shiftKey);
+    if (!done) return;
+    event.preventDefault();
+    event.stopPropagation(); // Streamlit has keys of its own
+  }
+
+  act(key, nth, more) {
+    const panel = this.data[nth];
+    const flat = this.state.drawing === "arcs" || this.state.drawing === "text";
+    const against = flat && isRtl(panel.tokens) ? -1 : 1;
+    const steps = { ArrowDown: 1, ArrowUp: -1, ArrowRight: against, ArrowLeft: -against };
+    const side = this.pinned?.[nth]?.side ?? this.state.side;
+    if (this.state.drawing === "lines" && (key === "ArrowRight" || key === "ArrowLeft")) {
+      this.pin(nth, { side: key === "ArrowRight" ? "key" : "query", tokens: [this.at?.token ?? 0] });
+    } else if (key in steps) {
+      const start = this.pinned?.[nth] ? (this.at?.token ?? 0) + steps[key] : (this.at?.token ?? 0);
+      const token = Math.min(Math.max(start, 0), panel.tokens.length - 1);
+      const held = more && this.pinned?.[nth]?.side === side ? this.pinned[nth].tokens : [];
+      this.pin(nth, { side, tokens: [...new Set([...held, token])].sort((a, b) => a - b) });
+      this.at = { nth, token };
+      this.drawings[nth].drawing.reveal(token);
+    } else if (key === "Home" || key === "End") {
+      const token = key === "Home" ? 0 : panel.tokens.length - 1;
+      this.pin(nth, { side, tokens: [token] });
+      this.drawings[nth].drawing.reveal(token);
+    } else if (key === "Escape") this.pin(nth, null);
+    else if (key === "Enter" || key === " ") this.toServer();
+    else if (key === "h" || key === "H") this.switchHeads(nextHead(this.on, this.every, key === "h" ? 1 : -1));
+    else if (key === "l" || key === "L") this.toLayer(this.state.layer + (key === "l" ? 1 : -1));
+    else if ((key === "+" || key === "-" || key === "0") && this.drawings[nth].drawing.window) {
+      const { drawing } = this.drawings[nth];
+      if (key === "0") drawing.window.whole(drawing.paint());
+      else drawing.zoom(key === "+" ? 2 : 0.5, drawing.window.width / 2, drawing.window.height / 2);
+    } else return false;
+    this.hover = null;
+    this.update();
+    return true;
+  }
+
+  switchHeads(on) {
+    this.on = on;
+    showChips(this);
+    this.update();
+    if (this.state.drawing === "lines") this.redraw();
+  }
+
+  toLayer(number) {
+    if (number < 0 || number >= this.header.layers) return;
+    if (!this.data[0].layers.has(number)) return this.open({ layer: number, token: this.chosenToken(), head: this.heads[0] ?? 0 });
+    this.state.layer = number;
+    this.controls();
+    this.redraw();
+  }
+
+  chosenToken() {
+    const pinned = this.pinned?.find(Boolean);
+    return pinned ? pinned.tokens.at(-1) : null;
+  }
+
+  toServer() {
+    this.open?.({ layer: this.state.layer, token: this.chosenToken(), head: this.heads[0] ?? this.header.head });
+  }
+
+  set(name, value) {
+    this.state[name] = value;
+    if (name === "words") this.pinned = null;
+    if (name === "drawing" || name === "words") this.again();
+    else {
+      if (name === "side" && this.pinned) this.pinned = this.pinned.map((p) => p && { ...p, side: value });
+      this.controls();
+      this.redraw();
+    }
+  }
+
+  again() {
+    const panels = this.data.map(({ nth }) => this.original[nth]);
+    this.show(this.header, panels, this);
+  }
+
+  controls() {
+    showBar(this);
+    showChips(this);
+  }
 }
 
-function make(name, className, text = "") {
-  const element = document.createElement(name);
-  element.className = className;
-  element.textContent = text;
-  return element;
-}
-
-function line(from, to, weight, colour, dash, shift) {
-  const path = document.createElementNS(SVG, "path");
-  const [y0, y1] = [from, to].map((row) => (row + 0.5) * ROW + shift);
-  path.setAttribute("d", `M0 ${y0} C 45 ${y0}, 55 ${y1}, 100 ${y1}`);
-  path.setAttribute("stroke", colour);
-  path.setAttribute("stroke-opacity", 0.12 + 0.88 * weight);
-  path.setAttribute("stroke-width", 0.6 + 3.4 * weight);
-  path.setAttribute("stroke-dasharray", dash);
-  path.setAttribute("vector-effect", "non-scaling-stroke");
-  return path;
-}
-
-export default function ({ data, parentElement, setTriggerValue }) {
-  const { header, weights } = unpack(data);
-  const root = parentElement.querySelector(".view");
-  const palette = getComputedStyle(root).getPropertyValue("--st-chart-categorical-colors").split(",");
-  const look = (head) => [palette[head % palette.length].trim(), DASHES[Math.floor(head / palette.length) % 3]];
-  const on = new Set(root.dataset.heads === header.key && root.heads ? root.heads : header.on);
-  root.dataset.heads = header.key;
-  root.heads = on; // what was switched stays switched when new numbers arrive
-
-  let start = 0;
-  const panels = header.panels.map((panel) => {
-    const cells = panel.tokens.length ** 2;
-    const own = { ...panel, cells, offset: start, focus: null };
-    start += cells * header.heads;
-    return own;
-  });
-  const weight = (panel, head, query, key) =>
-    weights[panel.offset + head * panel.cells + query * panel.tokens.length + key];
-
-  function drawPanel(panel) {
-    const query = panel.focus ?? panel.chosen;
-    const heads = [...on].sort((a, b) => a - b);
-    panel.lines.replaceChildren(
-      ...heads.flatMap((head, nth) => {
-        const [colour, dash] = look(head);
-        const shift = (nth - (heads.length - 1) / 2) * Math.min(3, 12 / heads.length);
-        return panel.tokens.flatMap((_, key) => {
-          const value = weight(panel, head, query, key);
-          return value < FAINTEST ? [] : [line(query, key, value, colour, dash, shift)];
-        });
-      })
-    );
-    panel.queries.forEach((element, index) => {
-      element.setAttribute("aria-pressed", index === panel.chosen);
-      element.classList.toggle("focus", index === query);
-    });
-    panel.keys.forEach((element, key) => {
-      const seen = heads.filter((head) => weight(panel, head, query, key) >= FAINTEST);
-      const numbers = seen.slice(0, 4).map((head) => {
-        const number = make("i", "", weight(panel, head, query, key).toFixed(2));
-        number.style.color = look(head)[0];
-        return number;
-      });
-      if (seen.length > 4) numbers.push(make("i", "", "…"));
-      element.lastChild.replaceChildren(...numbers);
-      element.classList.toggle("seen", seen.some((head) => weight(panel, head, query, key) >= 0.1));
-    });
-  }
-
-  function build(panel, number) {
-    const box = make("div", "panel");
-    const [left, right] = [make("div", "tokens from"), make("div", "tokens to")];
-    const svg = document.createElementNS(SVG, "svg");
-    const height = panel.tokens.length * ROW;
-    svg.setAttribute("viewBox", `0 0 100 ${height}`);
-    svg.setAttribute("preserveAspectRatio", "none");
-    svg.style.height = `${height}px`;
-    panel.lines = svg;
-    panel.queries = panel.tokens.map((token, index) => {
-      const element = make("button", "");
-      element.type = "button";
-      element.dataset.at = `${number}:${index}`;
-      element.append(make("bdi", "", token));
-      element.onclick = () => setTriggerValue("picked", index);
-      element.onpointerenter = element.onfocus = () => drawPanel(Object.assign(panel, { focus: index }));
-      element.onpointerleave = element.onblur = () => drawPanel(Object.assign(panel, { focus: null }));
-      return element;
-    });
-    panel.keys = panel.tokens.map((token) => {
-      const element = make("div", "key");
-      element.append(make("bdi", "", token), make("span", "numbers"));
-      return element;
-    });
-    left.append(...panel.queries);
-    right.append(...panel.keys);
-    box.append(left, svg, right);
-    box.setAttribute("role", "group");
-    box.setAttribute("aria-label", panel.title);
-    return box;
-  }
-
-  function chips() {
-    const buttons = header.names.map((name, head) => {
-      const chip = make("button", "chip", name);
-      const [colour] = look(head);
-      chip.style.setProperty("--head", colour);
-      chip.type = "button";
-      chip.setAttribute("aria-pressed", on.has(head));
-      chip.onclick = () => change(() => (on.has(head) ? on.delete(head) : on.add(head)));
-      return chip;
-    });
-    const all = make("button", "chip every", header.all);
-    all.type = "button";
-    const complete = on.size === header.heads;
-    all.setAttribute("aria-pressed", complete);
-    all.onclick = () =>
-      change(() => {
-        on.clear();
-        (complete ? header.on : header.names.keys()).forEach((head) => on.add(head));
-      });
-    return [...buttons, all];
-  }
-
-  function change(edit) {
-    edit();
-    redraw(row, chips());
-    panels.forEach(drawPanel);
-  }
-
-  const row = root.querySelector(".chips");
-  row.setAttribute("aria-label", header.chips);
-  redraw(row, chips());
-  const focused = root.getRootNode().activeElement?.dataset?.at;
-  root.querySelector(".panels").replaceChildren(...panels.map(build));
-  panels.forEach(drawPanel);
-  if (focused) root.querySelector(`[data-at="${focused}"]`)?.focus({ preventScroll: true });
+// Panels that were read from a blob, shown in a root that may have been shown something before.
+export function showView(root, header, panels, actions) {
+  root.view ??= new HeadView(root);
+  root.view.original = panels;
+  root.view.show(header, panels, actions);
+  return root.view;
 }

@@ -36,12 +36,6 @@ _strip = _component(
     scripts=("common.js", "token_strip.js"),
     style="token_strip.css",
 )
-_view = _component(
-    "head_view",
-    html='<div class="view"><div class="chips" role="group"></div><div class="panels"></div></div>',
-    scripts=("common.js", "head_view.js"),
-    style="head_view.css",
-)
 _history = _component("history", scripts=("history.js",))
 
 
@@ -120,48 +114,6 @@ def token_strip(
         ],
     }
     _strip(key=key, data=data, on_picked_change=lambda: on_pick(st.session_state[key].picked))
-
-
-def head_view(
-    panels: Sequence[tuple[np.ndarray, Sequence[str]]],
-    *,
-    chosen: int,
-    heads: Sequence[int],
-    on_pick,
-    key: str = "head_view",
-) -> None:
-    """Lines from each token to those it looks at, for one or more sentences side by side.
-
-    A panel is a layer's weights (head, query, key) and the tokens' labels. `heads` are switched on at
-    first, counted from 0; `on_pick` gets the position of the token that was chosen. Long texts are
-    left to the matrices: the whole layer travels to the browser.
-    """
-    data = view_data(panels, chosen=chosen, heads=heads)
-    _view(key=key, data=data, on_picked_change=lambda: on_pick(st.session_state[key].picked))
-
-
-def view_data(panels: Sequence, *, chosen: int, heads: Sequence[int]) -> bytes:
-    """float32 weights of every panel behind a JSON header, as head_view.js reads it."""
-    n_heads = len(panels[0][0])
-    header = {
-        "key": f"{n_heads} {list(heads)}",
-        "heads": n_heads,
-        "names": [t("heads.grid_name", head=head + 1) for head in range(n_heads)],
-        "on": list(heads),
-        "all": t("view.all"),
-        "chips": t("view.chips"),
-        "panels": [
-            {
-                "title": t("view.panel", text=" ".join(labels[:40])),
-                "tokens": list(labels),
-                "chosen": min(chosen, len(labels) - 1),
-            }
-            for _, labels in panels
-        ],
-    }
-    packed = json.dumps(header).encode()
-    weights = b"".join(np.ascontiguousarray(array, np.float32).tobytes() for array, _ in panels)
-    return struct.pack("<I", len(packed)) + packed + weights
 
 
 def _hint(head: int, weights: np.ndarray, labels: Sequence[str]) -> str:

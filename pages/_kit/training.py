@@ -14,7 +14,7 @@ from mha_core.training.fit import HEADS, LIVE, WIDTHS, Plan
 from mha_core.training.lexicon import LANGUAGES
 from mha_core.training.model import ARCHITECTURES
 from mha_core.training.queue import Job, labels_of_the_pair
-from pages._kit import components, refusal, state, work
+from pages._kit import head_view, refusal, state, work
 from pages._kit.text import literal, t
 
 MAX_SEED = 999
@@ -152,12 +152,11 @@ def _figures(job: Job, records: list, at: int) -> None:
         )
     )
     layer = min(state.current().layer, len(record.weights[0])) - 1
-    panels = [(weights[layer], words) for weights, words in zip(record.weights, labels, strict=True)]
-    components.head_view(
-        panels,
-        chosen=_pronoun(labels[0]),
-        heads=range(job.plan.h),
-        on_pick=lambda token: None,
+    head_view.of_weights(
+        list(zip(record.weights, labels, strict=True)),
+        layer=layer,
+        token=_pronoun(labels[0]),
+        source=f"{job.name}, step {record.step:,}",
         key="train_view",
     )
     columns = ("loss", "answer", "accuracy", "right")

@@ -3,7 +3,7 @@
 import streamlit as st
 
 from mha_core.views import picture
-from pages._kit import before_after, components, scene_of, show, state
+from pages._kit import before_after, head_view, scene_of, show, state
 from pages._kit.text import t
 
 scene, trace, _ = scene_of.page()
@@ -19,11 +19,12 @@ limit = max(float(array[head].max()) for array in weights.values())
 for column, (key, shown) in zip(st.columns(2), both.items(), strict=True):
     with column:
         before_after.side(shown, key=key, layer=layer_index, head=head, query=query, limit=limit)
-components.head_view(
-    [(array, trace.tokens.labels) for array in weights.values()],
-    chosen=query,
+head_view.of_traces(
+    list(both.values()),
+    layer=layer_index,
+    head=head,
+    token=query,
     heads=range(trace.layers[layer_index].n_heads),
-    on_pick=lambda token: state.go(token=token + 1),
     key="before_view",
 )
 st.subheader(t("before.matrices", head=head + 1, layer=layer_index + 1))

@@ -3,10 +3,8 @@
 import streamlit as st
 
 from mha_core.views import picture
-from pages._kit import components, model, reading, roles, scale, scene_of, show, state
+from pages._kit import components, head_view, model, reading, roles, scale, scene_of, show, state
 from pages._kit.text import t
-
-LONGEST_VIEW = 48  # tokens whose lines can still be told apart
 
 scene, trace, twin = scene_of.page()
 layer_index, head, query = state.indices(trace, scene)
@@ -14,23 +12,18 @@ layer, labels = trace.layers[layer_index], trace.tokens.labels
 sentences = st.container()
 model.about(trace)
 both = {key: shown for key, shown in (("token_strip", trace), ("twin_strip", twin)) if shown}
-panels = [(shown.layers[layer_index].weights(), shown.tokens.labels) for shown in both.values()]
-if max(len(words) for _, words in panels) <= LONGEST_VIEW:
-    st.subheader(t("view.title"), help=t("view.help"))
-    others = [other for other in range(layer.n_heads) if other != head]
-    components.head_view(
-        panels,
-        chosen=query,
-        heads=sorted([head, *others[-1:]]),
-        on_pick=lambda token: state.go(token=token + 1),
-    )
+st.subheader(t("view.title"), help=t("view.help"))
+others = [other for other in range(layer.n_heads) if other != head]
+head_view.of_traces(
+    list(both.values()), layer=layer_index, head=head, token=query, heads=sorted([head, *others[-1:]])
+)
 
 with st.container(horizontal=True, vertical_alignment="bottom", horizontal_alignment="distribute"):
     st.subheader(t("heads.all", layer=layer_index + 1), help=t("heads.all_help"))
     scale.control()
 limits = scale.limits(layer)  # after the control, which a link may have set
 with sentences:
-    columns = st.columns(len(panels))
+    columns = st.columns(len(both))
     for column, (key, shown) in zip(columns, both.items(), strict=True):
         with column:
             reading.sentence(shown, layer=layer_index, head=head, query=query, limit=limits[head], key=key)

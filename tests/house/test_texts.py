@@ -34,6 +34,7 @@ NOTES = {
 }
 # The keys that are put together where they are used, with {} for what is filled in.
 FAMILIES = {
+    "eye.{}": {key for key in ENGLISH if key.startswith("eye.")},
     "matrix.{}": {f"matrix.{name}" for name in (*MATRICES, "hops")},
     "axis.{}": {f"axis.{axis}" for axes in MATRICES.values() for axis in axes} | {"axis.packed"},
     "control.{}": {f"control.{key}" for key in (*NUMBERS, *CHOICES, "hop1", "hop2")},

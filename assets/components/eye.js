@@ -1,0 +1,118 @@
+// What is looked at: which heads are on, which tokens are chosen, and the weights that follow. No drawing.
+//
+// A focus is { side, tokens }: with the side "query" it asks what those tokens look at, with "key" who
+// looks at them. Several tokens together are the sum of each.
+
+const NAMED = 5; // tokens that a sentence names
+const WORTH_NAMING = 0.005;
+
+// The heads that are on after a click on one: "toggle", "solo" (again: all), or "range" from the last one.
+export function afterClick(on, head, how, every, last) {
+  if (how === "solo") return new Set(on.size === 1 && on.has(head) ? every : [head]);
+  if (how === "range") {
+    const [from, to] = [every.indexOf(last ?? head), every.indexOf(head)].sort((a, b) => a - b);
+    return new Set([...on, ...every.slice(from, to + 1)]);
+  }
+  const after = new Set(on);
+  if (!after.delete(head)) after.add(head);
+  return after;
+}
+
+// The one head that follows, or leads, the first that is on.
+export function nextHead(on, every, by) {
+  const at = every.indexOf(Math.min(...on));
+  return new Set([every[(Math.max(at, 0) + (on.size > 1 && by > 0 ? 0 : by) + every.length) % every.length]]);
+}
+
+// Tokens after a click on one: alone, or, with `more`, added to or taken from those that were chosen.
+export function afterPick(pinned, side, token, more) {
+  const same = pinned && pinned.side === side;
+  if (!more || !same) {
+    const released = same && pinned.tokens.length === 1 && pinned.tokens[0] === token;
+    return released ? null : { side, tokens: [token] };
+  }
+  const tokens = pinned.tokens.includes(token)
+    ? pinned.tokens.filter((other) => other !== token)
+    : [...pinned.tokens, token].sort((a, b) => a - b);
+  return tokens.length ? { side, tokens } : null;
+}
+
+// For one head the weights between the focus and every token of the other side, summed over the focus.
+export function across(layer, head, focus) {
+  const [first, ...others] = focus.tokens.map((token) =>
+    focus.side === "query" ? layer.row(head, token) : layer.column(head, token)
+  );
+  if (!others.length) return first;
+  return first.map((weight, i) => others.reduce((sum, other) => sum + other[i], weight));
+}
+
+// The mean over heads of `across`; zeros where no head is on.
+export function meanAcross(layer, heads, focus) {
+  const length = focus.side === "query" ? layer.nKey : layer.nQuery;
+  const sum = new Float32Array(length);
+  for (const head of heads) across(layer, head, focus).forEach((weight, i) => (sum[i] += weight / heads.length));
+  return sum;
+}
+
+// The lines to draw: { head, query, key, weight }. Without a focus those of the queries from..to.
+// `least` is the smallest weight, `most` the number for each token and head (0: all), `hidden` a set of tokens.
+export function linesOf(layer, heads, { focus, from = 0, to = layer.nQuery, least, most, hidden }) {
+  const side = focus?.side ?? "query";
+  const tokens = focus?.tokens ?? Array.from({ length: to - from }, (_, i) => from + i);
+  const lines = [];
+  for (const head of heads) {
+    for (const token of tokens) {
+      if (hidden.has(token)) continue;
+      const weights = side === "query" ? layer.row(head, token) : layer.column(head, token);
+      for (const other of strongest(weights, { least, most, hidden })) {
+        const [query, key] = side === "query" ? [token, other] : [other, token];
+        lines.push({ head, query, key, weight: weights[other] });
+      }
+    }
+  }
+  return lines;
+}
+
+// Positions of the weights from `least` on, the largest `most` of them (0: all), largest first.
+export function strongest(weights, { least = 0, most = 0, hidden = new Set() } = {}) {
+  const found = [];
+  for (let i = 0; i < weights.length; i++) if (weights[i] >= least && !hidden.has(i)) found.push(i);
+  found.sort((a, b) => weights[b] - weights[a] || a - b);
+  return most ? found.slice(0, most) : found;
+}
+
+// A template with {names} filled in. What is filled in is never a template itself.
+export function fill(template, values) {
+  return template.replace(/\{(\w+)\}/g, (whole, name) => (name in values ? String(values[name]) : whole));
+}
+
+// Digits of a weight: two beside a token, four where it is asked for.
+export const short = (weight) => (weight >= 0.005 || weight === 0 ? weight.toFixed(2) : "0.00+");
+export const exact = (weight) => (weight >= 0.0001 || weight === 0 ? weight.toFixed(4) : weight.toExponential(1));
+
+// "head 4: it looks at animal 0.92, street 0.03", for eyes and for screen readers.
+export function spoken(tokens, layer, heads, focus, hidden, texts) {
+  if (!heads.length) return texts.no_head;
+  if (!focus) return texts.nothing_chosen;
+  const who = fill(heads.length === 1 ? texts.one_head : texts.mean_of, { heads: heads.map((h) => h + 1).join(", ") });
+  const weights = meanAcross(layer, heads, focus);
+  const named = strongest(weights, { least: WORTH_NAMING, most: NAMED, hidden });
+  const list = named.map((i) => `${tokens[i]} ${weights[i].toFixed(2)}`).join(", ");
+  const chosen = focus.tokens.map((token) => tokens[token]).join(" + ");
+  const template = texts[`${focus.side}_${named.length ? "looks" : "nowhere"}`];
+  const said = fill(template, { who, tokens: chosen, list });
+  const away = [...hidden].reduce((sum, i) => sum + weights[i], 0);
+  return away >= WORTH_NAMING ? `${said} ${fill(texts.hidden_share, { share: away.toFixed(2) })}` : said;
+}
+
+// The weights that are drawn, as rows of a table: for the focus alone, or for every pair of tokens.
+export function table(tokens, layer, heads, focus) {
+  const every = tokens.map((_, i) => i);
+  const queries = focus?.side === "query" ? focus.tokens : every;
+  const keys = focus?.side === "key" ? focus.tokens : every;
+  return heads.flatMap((head) =>
+    queries.flatMap((query) =>
+      keys.map((key) => [layer.number + 1, head + 1, query + 1, tokens[query], key + 1, tokens[key], layer.weight(head, query, key)])
+    )
+  );
+}

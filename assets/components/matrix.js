@@ -1,0 +1,337 @@
+// The weights of one sentence as a matrix that can be zoomed from the whole down to single cells.
+//
+// The whole is computed in slices between frames, at most GRID × GRID numbers of it: in a longer text each
+// stands for the largest of a block of cells. What is in sight of a deeper zoom is computed cell by cell.
+const GRID = 768;
+const SLICE = 8; // milliseconds of work between two frames
+const TICK = 13; // pixels a cell needs for its token to be written beside it
+const DIGITS = 34; // and for its number to be written inside
+const LABELS = 96;
+const DEEPEST = 72; // pixels a cell
+
+// Where the matrix lies: `size` cells of `cell` pixels, the first at (x, y) of a view of width × height.
+export class Window {
+  constructor(size, width, height) {
+    Object.assign(this, { size, width, height });
+    this.least = Math.min(width, height) / size;
+    this.whole();
+  }
+
+  whole() {
+    Object.assign(this, { cell: this.least, x: 0, y: 0 });
+  }
+
+  get zoomed() {
+    return this.cell > this.least * 1.001;
+  }
+
+  // Make cells `by` times as large, the place (x, y) staying where it is.
+  zoom(by, x, y) {
+    const cell = Math.min(Math.max(this.cell * by, this.least), Math.max(DEEPEST, this.least));
+    const ratio = cell / this.cell;
+    Object.assign(this, { cell, x: x - (x - this.x) * ratio, y: y - (y - this.y) * ratio });
+    this.pan(0, 0);
+  }
+
+  pan(dx, dy) {
+    const reach = this.size * this.cell;
+    this.x = Math.min(0, Math.max(this.x + dx, Math.min(0, this.width - reach)));
+    this.y = Math.min(0, Math.max(this.y + dy, Math.min(0, this.height - reach)));
+  }
+
+  // The cell under a place, null outside.
+  at(x, y) {
+    const [key, query] = [Math.floor((x - this.x) / this.cell), Math.floor((y - this.y) / this.cell)];
+    return query >= 0 && key >= 0 && query < this.size && key < this.size ? { query, key } : null;
+  }
+
+  // The first cell in sight and the one after the last, along an axis ("x" or "y").
+  seen(axis) {
+    const extent = axis === "x" ? this.width : this.height;
+    const from = Math.max(0, Math.floor(-this[axis] / this.cell));
+    return [from, Math.min(this.size, Math.ceil((extent - this[axis]) / this.cell))];
+  }
+
+  reveal(query, key) {
+    const [left, top] = [this.x + key * this.cell, this.y + query * this.cell];
+    const dx = left < 0 ? -left : Math.min(0, this.width - this.cell - left);
+    const dy = top < 0 ? -top : Math.min(0, this.height - this.cell - top);
+    this.pan(dx, dy);
+  }
+}
+
+// Mean weights of the heads, pooled to at most GRID a side; NaN where all cells are hidden. Row by row.
+export class Pooled {
+  constructor(layer, heads) {
+    Object.assign(this, { layer, heads, step: Math.ceil(layer.nKey / GRID) });
+    this.side = Math.ceil(layer.nKey / this.step);
+    this.values = new Float32Array(this.side * this.side).fill(NaN);
+    this.most = 0;
+    this.next = 0;
+  }
+
+  get done() {
+    return this.next >= this.layer.nQuery;
+  }
+
+  // Work until `end` (a time of `now`), at least for one row.
+  advance(end, now = () => performance.now()) {
+    do {
+      if (this.done) return;
+      const base = Math.floor(this.next / this.step) * this.side;
+      const row = meanAcross(this.layer, this.heads, { side: "query", tokens: [this.next] });
+      const head = this.heads[0];
+      for (let key = 0; key < row.length; key++) {
+        if (row[key] === 0 && !this.layer.sees(head, this.next, key)) continue;
+        const at = base + Math.floor(key / this.step);
+        if (!(this.values[at] >= row[key])) this.values[at] = row[key];
+        if (row[key] > this.most) this.most = row[key];
+      }
+      this.next += 1;
+    } while (now() < end);
+  }
+}
+
+class Matrix {
+  constructor(view, panel, stage) {
+    Object.assign(this, { view, panel, stage });
+    this.canvas = make("canvas", "matrix");
+    this.canvas.setAttribute("aria-hidden", "true");
+    const tools = make("div", "zoom");
+    const button = (text, label, act) => {
+      const element = make("button", "", text);
+      element.type = "button";
+      element.title = label;
+      element.setAttribute("aria-label", label);
+      element.onclick = act;
+      return element;
+    };
+    const middle = (by) => () => this.zoom(by, this.window.width / 2, this.window.height / 2);
+    tools.append(
+      button("+", view.texts.zoom_in, middle(2)),
+      button("−", view.texts.zoom_out, middle(0.5)),
+      button("⤢", view.texts.zoom_whole, () => (this.window.whole(), this.paint()))
+    );
+    this.scale = make("span", "scale");
+    tools.append(this.scale);
+    stage.replaceChildren(this.canvas, tools);
+    this.canvas.onwheel = (event) => this.wheel(event);
+    this.canvas.ondblclick = (event) => this.zoom(event.shiftKey ? 0.5 : 2, ...this.inside(event));
+  }
+
+  draw() {
+    const width = this.stage.clientWidth;
+    const side = Math.min(width - LABELS, TALLEST, Math.max(260, this.panel.tokens.length * 26));
+    const kept = this.window?.zoomed && this.window.width === side ? this.window : null;
+    this.window = kept ?? new Window(this.panel.tokens.length, side, side);
+    fit(this.canvas, side + LABELS, side + LABELS);
+    this.update(true);
+  }
+
+  update() {
+    const name = `${this.view.layer(this.panel).number} ${this.view.heads}`;
+    if (this.name !== name || this.drawnFrom !== this.view.layer(this.panel)) {
+      Object.assign(this, { name, drawnFrom: this.view.layer(this.panel), picture: null });
+      this.pooled = this.view.heads.length ? new Pooled(this.drawnFrom, this.view.heads) : null;
+      this.work(this.pooled);
+    }
+    this.paint();
+  }
+
+  work(pooled) {
+    if (!pooled || pooled !== this.pooled || !this.canvas.isConnected) return;
+    pooled.advance(performance.now() + SLICE);
+    this.picture = null;
+    if (pooled.done || performance.now() - (this.painted ?? 0) > 120) this.paint();
+    if (!pooled.done) requestAnimationFrame(() => this.work(pooled));
+  }
+
+  paint() {
+    this.painted = performance.now();
+    const context = this.canvas.getContext("2d");
+    context.clearRect(0, 0, this.canvas.width, this.canvas.height);
+    if (!this.pooled || !this.window) return;
+    context.save();
+    context.translate(LABELS, LABELS);
+    context.beginPath();
+    context.rect(0, 0, this.window.width, this.window.height);
+    context.clip();
+    if (this.window.cell >= 2 && this.pooled.step > 1) this.cells(context);
+    else this.blocks(context);
+    if (this.window.cell >= DIGITS) this.numbers(context);
+    this.frames(context);
+    context.restore();
+    this.ticks(context);
+    const ends = { most: short(this.pooled.most) };
+    this.scale.textContent = fill(this.pooled.step > 1 ? this.view.texts.scale_pooled : this.view.texts.scale, {
+      ...ends,
+      cells: `${this.pooled.step} × ${this.pooled.step}`,
+    });
+  }
+
+  colour(value) {
+    if (Number.isNaN(value)) return [128, 128, 128, 72];
+    return [...shade(this.view.colours, this.pooled.most ? value / this.pooled.most : 0), 255];
+  }
+
+  blocks(context) {
+    const { pooled, window: { x, y, cell } } = this;
+    this.picture ??= this.image(pooled.side, pooled.side, (row, column) => pooled.values[row * pooled.side + column]);
+    context.imageSmoothingEnabled = cell * pooled.step < 1;
+    const reach = pooled.side * pooled.step * cell;
+    context.drawImage(this.picture, x, y, reach, reach);
+  }
+
+  // Exactly the cells in sight, of a matrix that is too large to be kept.
+  cells(context) {
+    const { window: { x, y, cell } } = this;
+    const [[left, right], [top, bottom]] = [this.window.seen("x"), this.window.seen("y")];
+    const layer = this.view.layer(this.panel);
+    const { heads } = this.view;
+    const picture = this.image(bottom - top, right - left, (row, column) => {
+      const [query, key] = [top + row, left + column];
+      if (!layer.sees(heads[0], query, key)) return NaN;
+      return heads.reduce((sum, head) => sum + layer.weight(head, query, key), 0) / heads.length;
+    });
+    context.imageSmoothingEnabled = false;
+    context.drawImage(picture, x + left * cell, y + top * cell, (right - left) * cell, (bottom - top) * cell);
+  }
+
+  image(rows, columns, value) {
+    const picture = make("canvas");
+    Object.assign(picture, { width: columns, height: rows });
+    const context = picture.getContext("2d");
+    const image = context.createImageData(columns, rows);
+    for (let row = 0; row < rows; row++)
+      for (let column = 0; column < columns; column++)
+        image.data.set(this.colour(value(row, column)), 4 * (row * columns + column));
+    context.putImageData(image, 0, 0);
+    return picture;
+  }
+
+  numbers(context) {
+    const { window: { x, y, cell } } = this;
+    const layer = this.view.layer(this.panel);
+    context.font = `${Math.min(13, cell / 3)}px ${this.view.font}`;
+    context.textAlign = "center";
+    context.textBaseline = "middle";
+    for (let query = this.window.seen("y")[0]; query < this.window.seen("y")[1]; query++) {
+      const row = meanAcross(layer, this.view.heads, { side: "query", tokens: [query] });
+      for (let key = this.window.seen("x")[0]; key < this.window.seen("x")[1]; key++) {
+        if (!layer.sees(this.view.heads[0], query, key)) continue;
+        context.fillStyle = ink(this.colour(row[key]).slice(0, 3));
+        context.fillText(short(row[key]), x + (key + 0.5) * cell, y + (query + 0.5) * cell);
+      }
+    }
+  }
+
+  // The rows or columns of the focus, and the cell under the pointer or the keyboard.
+  frames(context) {
+    const { window: { x, y, cell, width, height }, cursor } = this;
+    const { focus } = this.view.of(this.panel);
+    context.strokeStyle = this.view.accent;
+    context.lineWidth = 2;
+    for (const token of focus?.tokens ?? []) {
+      if (focus.side === "query") context.strokeRect(x, y + token * cell, this.panel.tokens.length * cell, Math.max(cell, 1));
+      else context.strokeRect(x + token * cell, y, Math.max(cell, 1), this.panel.tokens.length * cell);
+    }
+    if (!cursor) return;
+    context.lineWidth = 1;
+    context.globalAlpha = 0.7;
+    context.strokeRect(0, y + cursor.query * cell, width, Math.max(cell, 1));
+    context.strokeRect(x + cursor.key * cell, 0, Math.max(cell, 1), height);
+    context.globalAlpha = 1;
+  }
+
+  ticks(context) {
+    const { cell, x, y } = this.window;
+    const every = Math.max(1, Math.ceil(TICK / cell));
+    const { focus } = this.view.of(this.panel);
+    context.fillStyle = this.view.ink;
+    context.textBaseline = "middle";
+    const tick = (at, side) => {
+      const own = focus?.side === side && focus.tokens.includes(at);
+      context.font = `${own ? 600 : 400} 12px ${this.view.font}`;
+      context.fillText(shortened(context, this.panel.tokens[at], LABELS - 10), 0, 0);
+    };
+    const shown = ([from, to]) => {
+      const found = [];
+      for (let at = Math.ceil(from / every) * every; at < to; at += every) found.push(at);
+      return found;
+    };
+    for (const at of shown(this.window.seen("y"))) {
+      context.save();
+      context.textAlign = "right";
+      context.translate(LABELS - 6, LABELS + y + (at + 0.5) * cell);
+      tick(at, "query");
+      context.restore();
+    }
+    for (const at of shown(this.window.seen("x"))) {
+      context.save();
+      context.textAlign = "left";
+      context.translate(LABELS + x + (at + 0.5) * cell, LABELS - 6);
+      context.rotate(-Math.PI / 2.6);
+      tick(at, "key");
+      context.restore();
+    }
+  }
+
+  wheel(event) {
+    if (!event.ctrlKey && !event.metaKey) return; // the page scrolls
+    event.preventDefault();
+    this.zoom(Math.exp(-event.deltaY / 200), ...this.inside(event));
+  }
+
+  zoom(by, x, y) {
+    this.window.zoom(by, x, y);
+    this.canvas.style.touchAction = this.window.zoomed ? "none" : "pan-y";
+    this.paint();
+  }
+
+  inside(event) {
+    const box = this.canvas.getBoundingClientRect();
+    return [event.clientX - box.left - LABELS, event.clientY - box.top - LABELS];
+  }
+
+  // The cell of an event: hovering marks it.
+  hit(event) {
+    if (event.target !== this.canvas) return null;
+    const cell = this.window.at(...this.inside(event));
+    this.mark(cell);
+    if (!cell || this.window.at(...this.inside(event)) === null) return null;
+    const layer = this.view.layer(this.panel);
+    const { heads } = this.view;
+    const weight = heads.reduce((sum, head) => sum + layer.weight(head, cell.query, cell.key), 0) / (heads.length || 1);
+    return { ...cell, head: heads.length === 1 ? heads[0] : null, weight, hidden: !layer.sees(heads[0], cell.query, cell.key) };
+  }
+
+  mark(cell) {
+    if (this.cursor?.query === cell?.query && this.cursor?.key === cell?.key) return;
+    this.cursor = cell;
+    this.paint();
+  }
+
+  reveal(at) {
+    this.window.reveal(at, this.cursor?.key ?? this.window.seen("x")[0]);
+    this.paint();
+  }
+
+  scene() {
+    const { width, height } = this.canvas;
+    const ratio = width / this.canvas.clientWidth;
+    return {
+      width: width / ratio,
+      height: height / ratio,
+      curves: [],
+      labels: [],
+      image: { href: this.canvas.toDataURL("image/png"), x: 0, y: 0, width: width / ratio, height: height / ratio },
+    };
+  }
+}
+
+function shortened(context, text, width) {
+  if (context.measureText(text).width <= width) return text;
+  const characters = [...text];
+  while (characters.length && context.measureText(`${characters.join("")}…`).width > width) characters.pop();
+  return `${characters.join("")}…`;
+}

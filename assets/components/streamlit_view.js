@@ -1,0 +1,10 @@
+// The head view inside Streamlit: the scene comes as JSON, the numbers through the registry.
+export default async function ({ data, parentElement, setTriggerValue }) {
+  const root = parentElement.querySelector(".view");
+  root.turn = (root.turn ?? 0) + 1;
+  const { turn } = root;
+  const { panels, bytes } = await find(data.name, data.digest);
+  if (root.turn !== turn) return; // a newer scene has come meanwhile
+  const page = globalThis.headscope.page ?? null;
+  showView(root, data, panels, { open: (chosen) => setTriggerValue("opened", chosen), page, bytes });
+}

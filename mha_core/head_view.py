@@ -1,0 +1,164 @@
+"""All heads of a layer over a sentence, to be explored in a browser: in the app, in a notebook, from a file.
+
+The page holds the numbers, packed by `transport`, and scripts of our own; it loads nothing from elsewhere.
+"""
+
+import base64
+import html
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from hashlib import blake2b
+from os import PathLike
+from pathlib import Path
+
+from mha_core import bundled
+from mha_core.errors import MhaError
+from mha_core.trace import AttentionTrace
+from mha_core.transport import BUDGET, Panel, fitting, pack
+
+# In this order they are one module.
+SCRIPTS = (
+    *("common.js", "attention.js", "eye.js", "curves.js", "drawings.js", "matrix.js"),
+    *("save.js", "bar.js", "head_view.js"),
+)
+STYLE = "head_view.css"
+SPECIAL = re.compile(r"\[[A-Z]{2,12}\]|<[^\s<>]{1,20}>")  # [CLS] [SEP] <s> <|endoftext|>
+TEXTS = "eye."  # what their keys begin with
+ALL_LAYERS = 5  # times the budget that a file may take: it cannot ask for more later
+
+
+@dataclass(frozen=True, eq=False)
+class HeadView:
+    """A view that shows itself in a notebook and saves itself as a page that works without a server."""
+
+    header: dict
+    blob: bytes
+
+    def html(self) -> str:
+        """The whole page, numbers and scripts included."""
+        view = json.dumps(self.header).replace("<", "\\u003c")
+        blob = base64.b64encode(self.blob).decode()
+        return page().replace("__VIEW__", view, 1).replace("__BLOB__", blob, 1)  # the scripts name them too
+
+    def save(self, path: str | PathLike) -> None:
+        """Write the page as one HTML file. Raises `MhaError` where there is no such folder."""
+        path = Path(path)
+        if not path.parent.is_dir():
+            raise MhaError(f"There is no folder {path.parent} to save {path.name} in.")
+        path.write_text(self.html(), encoding="utf-8")
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the page in a frame of its own."""
+        return (
+            f'<iframe srcdoc="{html.escape(self.html())}" sandbox="allow-scripts allow-downloads" '
+            f'style="width:100%;height:760px;border:0" title="Headscope"></iframe>'
+        )
+
+
+def view(
+    trace: AttentionTrace, *, layer: int | None = None, head: int = 0, token: int | None = None
+) -> HeadView:
+    """The head view of one trace: the last layer if none is said, that head, that token's lines.
+
+    All layers are inside where they fit; of a long text with many heads only those around the chosen one.
+    Layers, heads and tokens count from 0. Raises `MhaError` for a layer, head or token that is not there.
+    """
+    layer = len(trace.layers) - 1 if layer is None else layer
+    for what, at, count in (("layer", layer, len(trace.layers)), ("token", token or 0, len(trace.tokens))):
+        if not 0 <= at < count:
+            raise MhaError(f"This trace has {what}s 0 to {count - 1}; {what} {at} was asked for.")
+    shown = trace.layers[layer]
+    shown.checked(head)
+    numbers, heads = fitting(trace.layers, layer, head, budget=ALL_LAYERS * BUDGET)
+    panel = Panel(trace.tokens.text, trace.tokens.labels, {n: trace.layers[n] for n in numbers})
+    blob = pack([panel], heads=heads)
+    return HeadView(
+        header(
+            blob,
+            [special(trace.tokens.pieces)],
+            n_layers=len(trace.layers),
+            n_heads=shown.n_heads,
+            layer=layer,
+            head=head,
+            token=token,
+            source=said(trace.source),
+            title=trace.tokens.text,
+            texts=texts("en"),
+        ),
+        blob,
+    )
+
+
+def header(
+    blob: bytes,
+    special: Sequence[Sequence[int]],
+    *,
+    n_layers: int,
+    n_heads: int,
+    layer: int,
+    head: int,
+    token: int | None,
+    source: str,
+    title: str,
+    texts: Mapping[str, str],
+    on: Sequence[int] | None = None,
+    name: str = "view",
+) -> dict:
+    """What the scripts are told besides the numbers; `on` are the heads that are drawn at first."""
+    return {
+        "name": name,
+        "id": name,
+        "digest": blake2b(blob, digest_size=8).hexdigest(),
+        "layers": n_layers,
+        "heads": n_heads,
+        "layer": layer,
+        "head": head,
+        "token": token,
+        "on": [head] if on is None else list(on),
+        "special": [list(positions) for positions in special],
+        "groups": None,
+        "source": source,
+        "file": "-".join(re.findall(r"\w+", f"headscope {title[:40]}")),
+        "texts": dict(texts),
+    }
+
+
+def special(pieces: Sequence[str]) -> list[int]:
+    """Positions of tokens that are no words: [CLS] and its like, or else the first, which can be a sink."""
+    marked = [at for at, piece in enumerate(pieces) if SPECIAL.fullmatch(piece) and piece != "[MASK]"]
+    return marked or [0]
+
+
+def said(source: Mapping[str, object]) -> str:
+    """Where the numbers come from, for the caption of a figure: "mini, glass-box, h=4, d_model=64"."""
+    shown = ("architecture", "h", "d_model", "seed", "layers", "mask", "position", "step")
+    name, *rest = [source.get("name", "")], *(f"{key}={source[key]}" for key in shown if source.get(key))
+    return ", ".join([*name, *rest])
+
+
+def texts(language: str) -> dict[str, str]:
+    """The view's own words, by their keys."""
+    words = json.loads(bundled.path("assets", "languages", f"{language}.json").read_text(encoding="utf-8"))
+    return {key.removeprefix(TEXTS): text for key, text in words.items() if key.startswith(TEXTS)}
+
+
+def asset(name: str) -> str:
+    return bundled.path("assets", "components", name).read_text(encoding="utf-8")
+
+
+@cache
+def page() -> str:
+    """A page without its numbers: ``__VIEW__`` stands for the header as JSON, ``__BLOB__`` for base64."""
+    parts = {"STYLE": asset("page.css") + asset(STYLE), "SCRIPT": script(), "START": asset("page.js")}
+    made = asset("page.html")
+    for name, text in parts.items():
+        made = made.replace(f"__{name}__", text)
+    return made
+
+
+def script() -> str:
+    """All scripts of the view as one module."""
+    return "\n".join(asset(name) for name in SCRIPTS)

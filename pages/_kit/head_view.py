@@ -1,0 +1,136 @@
+"""The head view on a page: its numbers sent once, its scene with every run, its wishes carried out."""
+
+import json
+from collections.abc import Sequence
+
+import numpy as np
+import streamlit as st
+
+from mha_core import AttentionTrace
+from mha_core import head_view as views
+from mha_core.transport import BUDGET, Panel, fitting, pack
+from pages._kit import state
+from pages._kit.text import t
+
+TEXTS = tuple(views.texts("en"))
+MOST_PACKED = 16
+
+
+def _component(name: str, script: str, *scripts: str, html: str | None = None, style: str | None = None):
+    js = "\n".join(views.asset(part) for part in (*scripts, script))
+    css = None if style is None else views.asset(style)
+    return st.components.v2.component(f"headscope_{name}", html=html, js=js, css=css)
+
+
+_blob = _component("blob", "streamlit_blob.js", "attention.js", "registry.js")
+_page = _component("page", "streamlit_page.js", "registry.js")
+_view = _component(
+    "head_view",
+    "streamlit_view.js",
+    *views.SCRIPTS,
+    "registry.js",
+    html='<div class="view"></div>',
+    style=views.STYLE,
+)
+
+
+def of_traces(
+    traces: Sequence[AttentionTrace],
+    *,
+    layer: int,
+    head: int,
+    token: int,
+    heads: Sequence[int] | None = None,
+    key: str = "head_view",
+) -> None:
+    """One or more sentences side by side; `heads` are drawn at first, all positions from 0.
+
+    As many layers and heads travel as fit; when a reader asks for others, the scene moves to them.
+    """
+    first = traces[0]
+    budget = BUDGET // len(traces)
+    numbers, loaded = fitting(first.layers, layer, head, budget=budget)
+    name = json.dumps([[trace.tokens.text, *map(str, trace.source.items())] for trace in traces])
+    blob = _packed(traces, json.dumps([name, numbers, loaded]), numbers, loaded)
+    header = views.header(
+        blob,
+        [views.special(trace.tokens.pieces) for trace in traces],
+        n_layers=len(first.layers),
+        n_heads=first.layers[layer].n_heads,
+        layer=layer,
+        head=head,
+        token=token,
+        on=heads,
+        name=key,
+        source=views.said(first.source),
+        title=first.tokens.text,
+        texts=_texts(),
+    )
+    _mount(header, blob, key, _opened)
+
+
+def of_weights(
+    panels: Sequence[tuple[Sequence[np.ndarray], Sequence[str]]],
+    *,
+    layer: int,
+    token: int,
+    source: str,
+    key: str,
+) -> None:
+    """The same for weights that belong to no trace: of each sentence every layer's, and its labels."""
+    packed = [Panel(" ".join(labels), labels, dict(enumerate(layers))) for layers, labels in panels]
+    blob = pack(packed)
+    n_heads = len(panels[0][0][layer])
+    header = views.header(
+        blob,
+        [views.special(labels) for _, labels in panels],
+        n_layers=len(panels[0][0]),
+        n_heads=n_heads,
+        layer=layer,
+        head=0,
+        token=token,
+        on=range(n_heads),
+        name=key,
+        source=source,
+        title=packed[0].title,
+        texts=_texts(),
+    )
+    _mount(header, blob, key, lambda chosen: None)
+
+
+@st.cache_resource(max_entries=MOST_PACKED, show_spinner=False)
+def _packed(_traces, name: str, _numbers: list[int], _heads: list[int] | None) -> bytes:
+    return pack(
+        [
+            Panel(trace.tokens.text, trace.tokens.labels, {n: trace.layers[n] for n in _numbers})
+            for trace in _traces
+        ],
+        heads=_heads,
+    )
+
+
+def _texts() -> dict[str, str]:
+    """The view fills in what is in braces itself."""
+    return {name: t(f"eye.{name}", **{slot: f"{{{slot}}}" for slot in SLOTS}) for name in TEXTS}
+
+
+SLOTS = (
+    *("layer", "head", "heads", "text", "tokens", "list", "who", "share"),
+    *("from", "to", "value", "score", "most", "cells"),
+)
+
+
+def _mount(header: dict, blob: bytes, key: str, on_open) -> None:
+    said = json.dumps({"name": key, "digest": header["digest"]}).encode()
+    with st.sidebar:  # these two show nothing, and would leave gaps between what does
+        _page(key=f"{key}_page", data=views.page())
+        _blob(key=f"{key}_blob", data=said + b"\n" + blob)
+    _view(key=key, data=header, on_opened_change=lambda: on_open(st.session_state[key].opened))
+
+
+def _opened(chosen: dict) -> None:
+    """Move the scene to what a reader has before him in the view."""
+    moved = {"layer": chosen["layer"] + 1, "head": chosen["head"] + 1}
+    if chosen.get("token") is not None:
+        moved["token"] = chosen["token"] + 1
+    state.go(**moved)
