@@ -11,15 +11,19 @@ from pages._kit.text import number, t
 
 def labels(trace: AttentionTrace, scene: state.Scene, layer: int) -> list[str]:
     """For each head its measured role with the score, or nothing; only trained models have roles."""
+    found = named(trace, scene) or {}
+    return [label(found.get((layer, head))) for head in range(trace.layers[layer].n_heads)]
+
+
+def named(trace: AttentionTrace, scene: state.Scene) -> dict[tuple[int, int], tuple[str, float]] | None:
+    """What each head was measured to do, as `metrics.labels` has it; None for weights without training."""
     measured = _roles(trace, scene)
-    if measured is None:
-        return [""] * trace.layers[layer].n_heads
-    named = metrics.labels(measured)
-    found = [named.get((layer, head)) for head in range(trace.layers[layer].n_heads)]
-    return [
-        "" if role is None else t("roles.label", role=_name(role[0]), score=f"{role[1]:.2f}")
-        for role in found
-    ]
+    return None if measured is None else metrics.labels(measured)
+
+
+def label(found: tuple[str, float] | None) -> str:
+    """A role and its score in words; nothing for a head without one."""
+    return "" if found is None else t("roles.label", role=_name(found[0]), score=f"{found[1]:.2f}")
 
 
 def details(trace: AttentionTrace, scene: state.Scene, *, layer: int, head: int) -> None:

@@ -3,7 +3,7 @@
 import streamlit as st
 
 from mha_core.views import picture
-from pages._kit import components, head_view, model, reading, roles, scale, scene_of, show, state
+from pages._kit import components, head_view, model, overview, reading, roles, scale, scene_of, show, state
 from pages._kit.text import t
 
 scene, trace, twin = scene_of.page()
@@ -12,6 +12,7 @@ layer, labels = trace.layers[layer_index], trace.tokens.labels
 sentences = st.container()
 model.about(trace)
 both = {key: shown for key, shown in (("token_strip", trace), ("twin_strip", twin)) if shown}
+overview.show(trace, scene, layer=layer_index, head=head)
 st.subheader(t("view.title"), help=t("view.help"))
 others = [other for other in range(layer.n_heads) if other != head]
 head_view.of_traces(
