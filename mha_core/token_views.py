@@ -182,15 +182,9 @@ def leading(weights: pd.Series, most: int, *, least: float = 0.0) -> Leading:
     return Leading(kept, len(rest), float(values[rest].sum(dtype=np.float64)))
 
 
-def densest(table: pd.DataFrame, most: int, *, always: int | None = None) -> np.ndarray:
-    """The positions of at most `most` columns, those with the largest entries, in their own order.
-
-    `always` is a column that is kept whatever its entries are.
-    """
-    largest = table.to_numpy().max(axis=0).astype(np.float64)
-    if always is not None:
-        largest[always] = np.inf
-    return np.sort(np.argsort(-largest, kind="stable")[:most])
+def densest(table: pd.DataFrame, most: int) -> np.ndarray:
+    """The positions of at most `most` columns, those with the largest entries, in their own order."""
+    return np.sort(np.argsort(-table.to_numpy().max(axis=0), kind="stable")[:most])
 
 
 def _layer(trace: AttentionTrace, token: int, layer: int) -> LayerTrace:

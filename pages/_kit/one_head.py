@@ -1,21 +1,20 @@
 """The page Token, inside one head: its query against every key, and its output as a mixture of values."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pandas as pd
 import streamlit as st
 
 from mha_core.figures.beside import beside
-from mha_core.figures.heatmap import heatmap
+from mha_core.figures.heatmap import FEW_COLUMNS, heatmap
 from mha_core.token_views import Leading, Mixture, against_keys, densest, leading, mixture, vectors
 from mha_core.views import symbol
-from pages._kit.one_token import OFF_ONE, View, chart, table, word
+from pages._kit.one_view import View, chart, table, whole, word
 from pages._kit.text import literal, number, t
 
 MOST_KEYS = 24  # keys that the query is shown against
 MOST_TERMS = 10  # tokens that a mixture is written out of
 LEAST_SHARE = 0.005  # of the largest weight: smaller ones are told together
+ROOMY, LEAST_SHOWN = 100, 0.001  # where scores lose their decimals, and weights turn into "less than"
 STRIP = 104  # pixels: one vector as a line of cells
 
 
@@ -35,7 +34,7 @@ def search(view: View) -> None:
     drawn = heatmap(
         products.iloc[kept], kind="signed", rows=t("axis.key"), columns=t("one.product", d_k=t("axis.d_k"))
     )
-    written = [[_short(row.score), _into(row.masked), _short(row.weight)] for row in shown.itertuples()]
+    written = [[_short(row.score), _into(row.masked), _share(row.weight)] for row in shown.itertuples()]
     headers = ["q · k", t("one.adjusted") if changed else t("one.scaled"), t("one.weight")]
     chart(
         beside(drawn, written, headers),
@@ -86,32 +85,35 @@ def mixed(view: View) -> None:
     with st.container(border=True):
         st.markdown(sentence(view, made))
     total = float(made.weights.to_numpy().sum(dtype=np.float64))
-    whole = t("one.sum_row") if abs(total - 1) < OFF_ONE else t("one.sum_less", total=f"{total:.2f}")
-    st.markdown(f"{t('one.mixture', token=view.name, head=view.head + 1)} {whole}")
+    st.markdown(f"{t('one.mixture', token=view.name, head=view.head + 1)} {whole(total)}")
     component = _component(made)
     parts = summed(made, t("one.others", count=found.n_others), t("one.output"))
+    drawn = heatmap(
+        parts,
+        kind="signed",
+        rows=t("one.gives"),
+        columns=t("axis.d_v"),
+        framed=(component, component + 1),
+        row=len(parts) - 1,
+    )
+    if parts.shape[1] <= FEW_COLUMNS:
+        drawn.update_xaxes(dtick=1)  # there is no component 1.5
     chart(
-        heatmap(
-            parts,
-            kind="signed",
-            rows=t("one.gives"),
-            columns=t("axis.d_v"),
-            framed=(component, component + 1),
-            row=len(parts) - 1,
-        ),
+        drawn,
         key="one-mixture",
         alt=t(
             "one.mixture_alt",
             token=view.labels[view.token],
             rows=len(parts) - 1,
             d_v=parts.shape[1],
-            sentence=sentence(view, made, say=str),
+            sentence=sentence(view, made, marked=False),
         ),
     )
     st.markdown(written_out(made, component))
     st.caption(t("one.sum_check", difference=literal(number(made.difference))))
-    given = pd.concat([made.weights, _named(made.parts, "weight·v ")], axis=1)
-    table(_with_tokens(given), name="mixture", view=view)
+    given = _with_tokens(pd.concat([made.weights, _named(made.parts, "weight·v ")], axis=1))
+    given.loc[len(given)] = [pd.NA, t("one.output"), total, *made.output]
+    table(given, name="mixture", view=view)
 
 
 def worth(made: Mixture) -> Leading:
@@ -119,14 +121,18 @@ def worth(made: Mixture) -> Leading:
     return leading(made.weights, MOST_TERMS, least=LEAST_SHARE * float(made.weights.max()))
 
 
-def sentence(view: View, made: Mixture, *, say: Callable[[str], str] = word) -> str:
-    """The row in words: the token = weight · token + …, largest first, the small ones together."""
-    found = worth(made)
-    weights = made.weights.to_numpy()
-    terms = [t("one.term", weight=f"{weights[at]:.4f}", token=say(view.labels[at])) for at in found.positions]
+def sentence(view: View, made: Mixture, *, marked: bool = True) -> str:
+    """The row in words: the token = weight · token + …, largest first, the small ones together.
+
+    `marked` is for places that read Markdown.
+    """
+    say = (lambda label: f"**{word(label)}**") if marked else str
+    amount = _signed if marked else number
+    found, weights = worth(made), made.weights.to_numpy()
+    terms = [t("one.term", weight=amount(weights[at]), token=say(view.labels[at])) for at in found.positions]
     if found.n_others:
         others = t("one.others", count=found.n_others)
-        terms.append(t("one.term_others", weight=f"{found.others:.4f}", others=others))
+        terms.append(t("one.term_others", weight=amount(found.others), others=others))
     return t("one.sentence", token=say(view.labels[view.token]), terms=" + ".join(terms))
 
 
@@ -144,7 +150,7 @@ def written_out(made: Mixture, component: int) -> str:
     """One component of the output as the sum of products that it is."""
     found = worth(made)
     weights, values = made.weights.to_numpy(), made.values.to_numpy()[:, component]
-    terms = [f"{weights[at]:.4f} · {_bracketed(values[at])}" for at in found.positions]
+    terms = [f"{_signed(weights[at])} · {_bracketed(values[at])}" for at in found.positions]
     if found.n_others:
         terms.append(_bracketed(_rest(made, found.positions)[component]))
     total = _signed(made.output.to_numpy()[component])
@@ -175,7 +181,7 @@ def _component(made: Mixture) -> int:
 
 def _with_tokens(numbers: pd.DataFrame) -> pd.DataFrame:
     told = numbers.reset_index(names="token")
-    told.insert(0, "position", range(1, len(told) + 1))
+    told.insert(0, "position", pd.array(range(1, len(told) + 1), dtype="Int64"))
     return told
 
 
@@ -184,7 +190,12 @@ def _named(frame: pd.DataFrame, before: str) -> pd.DataFrame:
 
 
 def _short(value: float) -> str:
-    return f"{value:.3g}".replace("-", "−")
+    """A score in the little room beside the figure; the table has all its digits."""
+    return (f"{value:.2f}" if abs(value) < ROOMY else f"{value:.3g}").replace("-", "−")
+
+
+def _share(value: float) -> str:
+    return f"{value:.3f}" if value >= LEAST_SHOWN or value == 0 else f"<{LEAST_SHOWN}"
 
 
 def _into(value: float) -> str:

@@ -7,72 +7,16 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from mha_core import AttentionTrace, LayerTrace
 from mha_core.figures.bars import bars
 from mha_core.figures.heatmap import heatmap
 from mha_core.token_views import Looks, column_of, densest, leading, over_layers, row_of
-from pages._kit import show, state
-from pages._kit.text import literal, number, t
+from pages._kit import state
+from pages._kit.one_view import View, chart, table, whole, word
+from pages._kit.text import isolated, number, t
 
 MOST_DRAWN = 40  # tokens across one heatmap
 MOST_BARS = 15
 NAMED = 3  # tokens for each head in the table of all heads
-OFF_ONE = 1e-3  # how far the sum of a row may be from 1 by rounding, in half precision too
-FIRST_STRONG, POP = "\u2068", "\u2069"  # keep a word of either direction from turning what stands around it
-
-
-class View(NamedTuple):
-    """What the page looks at; layer, head and token from 0."""
-
-    trace: AttentionTrace
-    layer: int
-    head: int
-    token: int
-
-    @property
-    def of_layer(self) -> LayerTrace:
-        return self.trace.layers[self.layer]
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        return self.trace.tokens.labels
-
-    @property
-    def name(self) -> str:
-        return word(self.labels[self.token])
-
-
-def word(label: str) -> str:
-    """A token in a place that reads Markdown: as typed, whatever direction it is written in."""
-    return literal(isolated(label))
-
-
-def isolated(label: str) -> str:
-    return f"{FIRST_STRONG}{label}{POP}"
-
-
-def figure(label: str, value: float) -> str:
-    """A token and its weight, for a cell of a table."""
-    return f"{isolated(label)} {value:.2f}"
-
-
-def chart(drawn, *, key: str, alt: str, **options) -> None:
-    config = show.CONFIG["toImageButtonOptions"] | {"filename": show.file_name(key)}
-    st.plotly_chart(drawn, key=key, config=show.CONFIG | {"toImageButtonOptions": config}, alt=alt, **options)
-
-
-def table(frame: pd.DataFrame, *, name: str, view: View) -> None:
-    """What a figure shows, all of it, as a table that can be taken home."""
-    with st.expander(t("heads.numbers")):
-        st.dataframe(frame, hide_index=True)
-        st.download_button(
-            t("heads.download"),
-            lambda: show.csv(frame),
-            file_name=f"{show.file_name(name, 'token', view.token + 1, view.labels[view.token])}.csv",
-            mime="text/csv",
-            key=f"{name}_csv",
-            on_click="ignore",
-        )
 
 
 class Side(NamedTuple):
@@ -134,7 +78,7 @@ def every_head(view: View, both: tuple[Side, Side]) -> None:
         head, other = np.unravel_index(values.argmax(), values.shape)
         chart(
             heatmap(
-                weights.iloc[:, kept],
+                named(weights.iloc[:, kept]),
                 kind="weights",
                 rows=t("one.head"),
                 columns=side.axis,
@@ -159,8 +103,18 @@ def every_head(view: View, both: tuple[Side, Side]) -> None:
     beside(draw, both)
     if largest > 0:
         st.caption(f"{t('heads.scale_now', limit=number(largest))} {t('one.framed', head=view.head + 1)}")
-    st.dataframe(_first_three(view, both), hide_index=True)
+        st.dataframe(_first_three(view, both), hide_index=True)
     table(_long(view, both), name="heads", view=view)
+
+
+def named(frame: pd.DataFrame) -> pd.DataFrame:
+    """The same lines with their numbers as names, so that every one of them is written on the axis."""
+    return frame.set_axis(frame.index.astype(str), axis=0)
+
+
+def cell(label: str, value: float) -> str:
+    """A token and its weight, for a cell of a table."""
+    return f"{isolated(label)} {value:.2f}"
 
 
 def partly(values: np.ndarray, kept: np.ndarray) -> None:
@@ -179,7 +133,7 @@ def _first_three(view: View, both: tuple[Side, Side]) -> pd.DataFrame:
         for place in range(min(NAMED, values.shape[1])):
             first = t("one.column_looks") if side.name == "looks" else t("one.column_seen")
             columns[f"{first} {place + 1}"] = [
-                figure(view.labels[row[place]], weights[row[place]]) if weights[row[place]] > 0 else "–"
+                cell(view.labels[row[place]], weights[row[place]]) if weights[row[place]] > 0 else "–"
                 for row, weights in zip(order, values, strict=True)
             ]
     return pd.DataFrame(columns)
@@ -207,16 +161,19 @@ def ranked(view: View, both: tuple[Side, Side]) -> None:
         if not len(found.positions):
             st.markdown(side.nothing)
             return
+        several = found.n_others > 0
+        names = [*weights.index[found.positions], *[t("one.others", count=found.n_others)] * several]
         rows = pd.DataFrame(
-            {"value": weights.to_numpy()[found.positions], "place": found.positions},
-            index=weights.index[found.positions],
+            {
+                "value": [*weights.to_numpy()[found.positions], *[found.others] * several],
+                "place": [*found.positions, *[-1] * several],
+            },
+            index=names,
         )
-        if found.n_others:
-            rows.loc[t("one.others", count=found.n_others)] = [found.others, -1]
         # A chart of its own for each token: the click that led here is not kept.
         key = f"one-{side.name}-{view.token}"
         chart(
-            bars(rows, words=t("one.weight"), hue=view.head, together=found.n_others > 0),
+            bars(rows, words=t("one.weight"), hue=view.head, together=several),
             key=key,
             alt=t(
                 "one.bars_alt",
@@ -233,13 +190,14 @@ def ranked(view: View, both: tuple[Side, Side]) -> None:
         st.caption(_sum(side, float(weights.to_numpy().sum(dtype=np.float64))))
 
     beside(draw, both)
-    st.caption(t("one.click"))
+    if any(side.looks.weights.iloc[view.head].any() for side in both):
+        st.caption(t("one.click"))
 
 
 def _sum(side: Side, total: float) -> str:
     if side.name == "seen":
         return t("one.sum_column", total=f"{total:.2f}")
-    return t("one.sum_row") if abs(total - 1) < OFF_ONE else t("one.sum_less", total=f"{total:.2f}")
+    return whole(total)
 
 
 def clicked(key: str) -> None:
@@ -267,7 +225,7 @@ def layers(view: View, both: tuple[Side, Side]) -> None:
         kept = densest(mean, MOST_DRAWN)
         chart(
             heatmap(
-                mean.iloc[:, kept],
+                named(mean.iloc[:, kept]),
                 kind="weights",
                 rows=t("control.layer"),
                 columns=side.axis,
