@@ -14,7 +14,7 @@ from mha_core.errors import MhaError
 from mha_core.layer import LayerTrace
 from mha_core.trace import AttentionTrace
 
-CELLS_AT_ONCE = 1 << 22  # of all heads together, while a column is collected
+CELLS_AT_ONCE = 1 << 20  # of all heads together, while a column is collected
 
 
 class Looks(NamedTuple):
@@ -85,11 +85,12 @@ def column_of(trace: AttentionTrace, token: int, *, layer: int) -> Looks:
     step = max(1, CELLS_AT_ONCE // (shown.n_heads * shown.n_key))
     if shown.rule.softmax == "matrix":
         step = shown.n_query  # each block would compute the whole matrix again
-    blocks = [slice(start, start + step) for start in range(0, shown.n_query, step)]
-    weights, allowed = (
-        np.concatenate([see(rows=rows, keys=[token])[:, :, 0] for rows in blocks], axis=1)
-        for see in (shown.weights, shown.allowed)
-    )
+    weights = np.empty((shown.n_heads, shown.n_query), shown.q.dtype)
+    allowed = np.empty(weights.shape, bool)
+    for start in range(0, shown.n_query, step):
+        rows = slice(start, start + step)
+        weights[:, rows] = shown.weights(rows=rows, keys=[token])[:, :, 0]
+        allowed[:, rows] = shown.allowed(rows=rows, keys=[token])[:, :, 0]
     return Looks(_by_head(trace, weights, "query"), ~allowed)
 
 
