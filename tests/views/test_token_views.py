@@ -243,6 +243,16 @@ def test_no_whole_matrix_is_made(monkeypatch):
     assert {scores.shape[-2] for scores in asked} == {1}
 
 
+def test_a_softmax_over_the_whole_matrix_is_computed_once_for_a_column(monkeypatch):
+    trace = by_hand(RULES["matrix"])
+    monkeypatch.setattr(token_views, "CELLS_AT_ONCE", 1)
+    asked = []
+    raw = LayerTrace._raw
+    monkeypatch.setattr(LayerTrace, "_raw", lambda self, *given: asked.append(given) or raw(self, *given))
+    column_of(trace, 1, layer=0)
+    assert len(asked) == 1
+
+
 @pytest.mark.parametrize(
     "ask",
     [
