@@ -46,7 +46,7 @@ def heatmap(
     shown = np.where(blank, np.nan, values)
     if limit is None:
         limit = 1.0 if kind == "weights" else float(np.nanmax(np.abs(shown), initial=0.0)) or 1.0
-    row_names, column_names = _labels(frame.index), _labels(frame.columns)
+    row_names, column_names = axis_names(frame.index), axis_names(frame.columns)
     figure = go.Figure(
         go.Heatmap(
             z=shown,
@@ -99,7 +99,7 @@ def _named(names: Sequence) -> bool:
     return len(names) > 0 and isinstance(names[0], str)
 
 
-def _labels(index: pd.Index) -> list:
+def axis_names(index: pd.Index) -> list:
     """Axis names, shortened and still one for each position; numbers stay numbers.
 
     Plotly reads tags in labels, so they are escaped; it merges equal names, so there are none.
