@@ -90,7 +90,7 @@ def _named(key: str, origin: Origin) -> list:
     """What is in a file, in words for its name."""
     counted = {"layer": origin.layer, "head": origin.head}
     places = [part for name, at in counted.items() if at is not None for part in (name, at + 1)]
-    return [key, *places, *([origin.text[:40]] if origin.text else [])]
+    return [key.removeprefix("matrix-"), *places, *([origin.text[:40]] if origin.text else [])]
 
 
 def file_name(*parts: object) -> str:

@@ -105,7 +105,8 @@ def _numbers(trace: AttentionTrace, *, layer: int, head: int, query: int, key: i
         name: literal(f"{getattr(recorded, matrix)(head, **at).item():.{DIGITS}g}")
         for name, matrix in {"score": "scores", "scaled": "scaled", "weight": "weights"}.items()
     }
-    words = {"query": literal(names[query]), "key": literal(names[key])}
+    # Each word in its own direction of writing: two Arabic words would turn the arrow between them round.
+    words = {"query": f"\u2068{literal(names[query])}\u2069", "key": f"\u2068{literal(names[key])}\u2069"}
     if not recorded.allowed(head, **at).item():
         return t("detail.cell_hidden", score=found["score"], scaled=found["scaled"], **words)
     return t("detail.cell", **found, **words)
