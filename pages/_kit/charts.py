@@ -18,6 +18,8 @@ CONFIG = {
     "displaylogo": False,
     "modeBarButtonsToRemove": ["toImage", "select2d", "lasso2d", "autoScale2d", "zoomIn2d", "zoomOut2d"],
 }
+# A heatmap has few: dragging zooms, and with Shift it moves what is seen.
+FEW = CONFIG | {"modeBarButtonsToRemove": [*CONFIG["modeBarButtonsToRemove"], "zoom2d", "pan2d"]}
 LONGEST_TEXT = 300  # characters of the sentence that a saved figure carries
 
 

@@ -58,6 +58,7 @@ def matrix(
         title=f"{picture.symbol} {t(f'matrix.{picture.name}')}",
         origin=picture.origin or Origin(),
         table=frame,
+        config=charts.FEW,
         start=(first_row, first_column if of_tokens else None) if frame.index.name in TOKEN_AXES else None,
     )
 

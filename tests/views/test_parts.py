@@ -1,4 +1,4 @@
-"""A part of a long text is the same numbers, computed for that part alone; sorted columns keep their names."""
+"""A part of a long text is the same numbers, computed for it alone; sorted columns keep their names."""
 
 import numpy as np
 import pytest
