@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from pages._kit import components, controls, work
+from pages._kit import charts, components, controls, work
 from pages._kit.paths import ASSETS, PAGES
 from pages._kit.text import t
 
@@ -25,4 +25,5 @@ controls.controls()
 st.sidebar.caption(work.device().reason)
 with st.sidebar:
     components.history()
+    charts.mount()
 page.run()
