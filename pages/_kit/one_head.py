@@ -37,6 +37,7 @@ def search(view: View) -> None:
     written = [[_short(row.score), _into(row.masked), _share(row.weight)] for row in shown.itertuples()]
     headers = ["q · k", t("one.adjusted") if changed else t("one.scaled"), t("one.weight")]
     chart(
+        view,
         beside(drawn, written, headers),
         key="one-products",
         alt=t("one.products_alt", token=view.labels[view.token], keys=len(kept), d_k=layer.d_k),
@@ -72,7 +73,7 @@ def _vectors(view: View) -> None:
                 low=number(values.min()),
                 high=number(values.max()),
             )
-            chart(drawn, key=f"one-{name}", alt=alt)
+            chart(view, drawn, key=f"one-{name}", alt=alt)
 
 
 def mixed(view: View) -> None:
@@ -99,6 +100,7 @@ def mixed(view: View) -> None:
     if parts.shape[1] <= FEW_COLUMNS:
         drawn.update_xaxes(dtick=1)  # there is no component 1.5
     chart(
+        view,
         drawn,
         key="one-mixture",
         alt=t(

@@ -77,6 +77,7 @@ def every_head(view: View, both: tuple[Side, Side]) -> None:
         masked = hidden[:, kept]
         head, other = np.unravel_index(values.argmax(), values.shape)
         chart(
+            view,
             heatmap(
                 named(weights.iloc[:, kept]),
                 kind="weights",
@@ -173,6 +174,7 @@ def ranked(view: View, both: tuple[Side, Side]) -> None:
         # A chart of its own for each token: the click that led here is not kept.
         key = f"one-{side.name}-{view.token}"
         chart(
+            view,
             bars(rows, words=t("one.weight"), hue=view.head, together=several),
             key=key,
             alt=t(
@@ -224,6 +226,7 @@ def layers(view: View, both: tuple[Side, Side]) -> None:
             return
         kept = densest(mean, MOST_DRAWN)
         chart(
+            view,
             heatmap(
                 named(mean.iloc[:, kept]),
                 kind="weights",

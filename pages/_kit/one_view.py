@@ -6,7 +6,8 @@ import pandas as pd
 import streamlit as st
 
 from mha_core import AttentionTrace, LayerTrace
-from pages._kit import show
+from mha_core.views import Origin
+from pages._kit import charts, show
 from pages._kit.text import isolated, literal, t
 
 OFF_ONE = 1e-3  # how far the sum of a row may be from 1 by rounding, in half precision too
@@ -38,9 +39,11 @@ def word(label: str) -> str:
     return literal(isolated(label))
 
 
-def chart(drawn, *, key: str, alt: str, **options) -> None:
-    config = show.CONFIG["toImageButtonOptions"] | {"filename": show.file_name(key)}
-    st.plotly_chart(drawn, key=key, config=show.CONFIG | {"toImageButtonOptions": config}, alt=alt, **options)
+def chart(view: View, drawn, *, key: str, alt: str, **options) -> None:
+    """A figure about the token; what it says to those who do not see it is its title in a file."""
+    trace = view.trace
+    origin = Origin(trace.source, trace.tokens.text, view.layer, view.head)
+    charts.draw(drawn, key=key, alt=alt, title=alt, origin=origin, **options)
 
 
 def table(frame: pd.DataFrame, *, name: str, view: View) -> None:
@@ -50,7 +53,7 @@ def table(frame: pd.DataFrame, *, name: str, view: View) -> None:
         st.download_button(
             t("heads.download"),
             lambda: show.csv(frame),
-            file_name=f"{show.file_name(name, 'token', view.token + 1, view.labels[view.token])}.csv",
+            file_name=f"{charts.file_name(name, 'token', view.token + 1, view.labels[view.token])}.csv",
             mime="text/csv",
             key=f"{name}_csv",
             on_click="ignore",
