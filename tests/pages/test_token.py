@@ -103,6 +103,9 @@ def test_random_weights_of_every_kind(on_random, drawn, link):
     assert bars(app, f"one-looks-{token}") == ranked(row.weights.loc[head + 1])
     column = column_of(trace, token, layer=layer).weights.loc[head + 1]
     assert bars(app, f"one-seen-{token}") == ranked(column)
+    if len(trace.layers) > 1:
+        mean, hidden, _ = over_layers(trace, token, of="column")
+        np.testing.assert_array_equal(drawn(app, "one-seen-layers"), np.where(hidden, np.nan, mean))
     products = against_keys(trace, token, layer=layer, head=head).products
     np.testing.assert_array_equal(drawn(app, "one-products"), products)
     made = mixture(trace, token, layer=layer, head=head)
