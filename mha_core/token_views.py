@@ -36,6 +36,7 @@ class OverLayers(NamedTuple):
     """One token in every layer: the mean over its heads, and in each layer the largest single weight."""
 
     mean: pd.DataFrame  # (layer, key) or (layer, query)
+    hidden: np.ndarray  # True where every head of the layer hides the cell
     strongest: pd.DataFrame  # (layer, [head, token, weight]); position of the token from 0
 
 
@@ -101,9 +102,10 @@ def over_layers(trace: AttentionTrace, token: int, *, of: Literal["row", "column
     the layers. `strongest` is empty for a layer in which all weights are 0.
     """
     looks = row_of if of == "row" else column_of
-    means, strongest = [], []
+    means, hidden, strongest = [], [], []
     for layer in range(len(trace.layers)):
-        weights = looks(trace, token, layer=layer).weights
+        weights, masked = looks(trace, token, layer=layer)
+        hidden.append(masked.all(axis=0))
         values = weights.to_numpy()
         head, other = np.unravel_index(values.argmax(), values.shape)
         means.append(values.mean(axis=0))
@@ -111,7 +113,7 @@ def over_layers(trace: AttentionTrace, token: int, *, of: Literal["row", "column
             strongest.append((layer + 1, int(head) + 1, int(other), float(values[head, other])))
     layers = pd.RangeIndex(1, len(trace.layers) + 1, name="layer")
     found = pd.DataFrame(strongest, columns=["layer", "head", "token", "weight"]).set_index("layer")
-    return OverLayers(pd.DataFrame(np.array(means), layers, weights.columns), found)
+    return OverLayers(pd.DataFrame(np.array(means), layers, weights.columns), np.array(hidden), found)
 
 
 def against_keys(trace: AttentionTrace, token: int, *, layer: int, head: int) -> AgainstKeys:
