@@ -8,15 +8,13 @@ Attention in a Transformer Language Model" (mean distance).
 import numpy as np
 import pandas as pd
 
+from mha_core.blocks import DISTANCE, POSITIONS, Patterns, blocks, same_tokens
 from mha_core.errors import MhaError
 from mha_core.layer import LayerTrace
 from mha_core.training import links
 from mha_core.training.lexicon import lexicon
 from mha_core.training.model import SmallModel
 
-# Key position minus query position.
-DISTANCE = {"previous token": -1, "next token": 1, "same token": 0}
-POSITIONS = (*DISTANCE, "first token")
 ROLES = (*POSITIONS, *links.LINKS)
 
 # A head is named after what it mostly does. For a position that is half of its weight. For a link, 0.5 is
@@ -42,18 +40,10 @@ def patterns(layer: LayerTrace) -> pd.DataFrame:
     Raises `MhaError` when queries and keys are not the same tokens.
     Sources: Clark et al. 2019, for the distance Vig & Belinkov 2019, for sinks Xiao et al. 2023.
     """
-    weights, allowed, p = _rows(layer)
-    measured = {}
-    for name in POSITIONS:
-        measured[name] = _mean(_along(weights, name), _along(allowed, name))
-    visible = allowed.sum(2)
-    counted = p.any(2)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        spread = _entropy(p) / np.log2(visible)
-    measured["entropy"] = _mean(spread.clip(0, 1), counted)  # rounding can leave the bounds
-    apart = np.abs(np.subtract.outer(np.arange(layer.n_query), np.arange(layer.n_key)))
-    measured["distance"] = _mean((p * apart).sum(2), counted)
-    return pd.DataFrame(measured, index=pd.RangeIndex(layer.n_heads, name="head"))
+    found = Patterns(layer)
+    for block in blocks(layer):
+        found.add(block)
+    return found.table()
 
 
 def similarity(layer: LayerTrace) -> np.ndarray:
@@ -67,7 +57,7 @@ def similarity(layer: LayerTrace) -> np.ndarray:
     Raises `MhaError` when queries and keys are not the same tokens.
     Sources: Lin 1991 (bounds), Endres & Schindelin 2003 (the root), Clark et al. 2019 (between heads).
     """
-    _, _, p = _rows(layer)
+    p = _rows(layer)
     entropy, counted = _entropy(p), p.any(2)
     alike = np.eye(layer.n_heads)
     for head in range(layer.n_heads - 1):
@@ -169,18 +159,13 @@ def _measured(looks: links.Looks, made: links.Material) -> pd.DataFrame:
     )
 
 
-def _rows(layer: LayerTrace) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Weights, where keys are visible, and rows that sum to 1; zero and False in rows without a choice."""
-    if layer.n_query != layer.n_key:
-        raise MhaError(
-            f"Patterns compare positions in one sentence; {layer.n_query} queries and {layer.n_key} keys are "
-            f"not the same tokens."
-        )
+def _rows(layer: LayerTrace) -> np.ndarray:
+    """Weights whose rows sum to 1; zero in rows without a choice. (head, query, key)"""
+    same_tokens(layer)
     weights, allowed = layer.weights().astype(np.float64), layer.allowed()
-    allowed = allowed & (allowed.sum(2, keepdims=True) >= 2)
-    weights = np.where(allowed, weights, 0.0)
+    weights = np.where(allowed & (allowed.sum(2, keepdims=True) >= 2), weights, 0.0)
     total = weights.sum(2, keepdims=True)  # less than 1 with sinks
-    return weights, allowed, np.divide(weights, total, out=np.zeros_like(weights), where=total > 0)
+    return np.divide(weights, total, out=np.zeros_like(weights), where=total > 0)
 
 
 def _along(matrices: np.ndarray, name: str) -> np.ndarray:

@@ -12,7 +12,7 @@ import pandas as pd
 from mha_core.check import split_difference
 from mha_core.layer import LayerTrace
 from mha_core.trace import MATRICES, AttentionTrace
-from mha_core.views import Picture, picture
+from mha_core.views import Picture, origin, picture
 
 # LaTeX, in which `X[L, d_model]` is a symbol with its shape under it, filled in with numbers, and
 # `_i` the chosen head, `_j` its key/value head.
@@ -101,7 +101,9 @@ class HeadView:
             index=pd.Index(self.trace.tokens.labels, name=MATRICES[name][0]),
             columns=pd.RangeIndex(1, n_heads * width + 1),
         )
-        return Picture(name, name.upper(), frame, "signed", framed=(own * width, (own + 1) * width))
+        framed = (own * width, (own + 1) * width)
+        where = origin(self.trace, layer=self.layer)
+        return Picture(name, name.upper(), frame, "signed", framed=framed, origin=where)
 
 
 def steps(trace: AttentionTrace, *, layer: int, head: int) -> list[Step]:

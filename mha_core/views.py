@@ -1,7 +1,7 @@
 """A trace as tables: what pages and figures need, and nothing about how it looks."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -9,6 +9,8 @@ import pandas as pd
 
 from mha_core.layer import LayerTrace
 from mha_core.trace import MATRICES, TOKEN_AXES, AttentionTrace
+
+WINDOW = 256  # rows and columns of tokens that one figure can hold
 
 KIND = {name: "weights" if name == "weights" else "signed" for name in MATRICES}
 
@@ -32,9 +34,26 @@ SYMBOLS = {
 }
 
 
+@dataclass(frozen=True)
+class Origin:
+    """Where the numbers of a figure come from: weights and sizes, sentence, layer and head from 0.
+
+    What a figure is not about is None; `note` says what else there is to say, in words.
+    """
+
+    source: Mapping[str, object] | None = None
+    text: str | None = None
+    layer: int | None = None
+    head: int | None = None
+    note: str = ""
+
+
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """One matrix to draw: its symbol, its frame, its colour meaning and what is special in it."""
+    """One matrix to draw: its symbol, its frame, its colour meaning and what is special in it.
+
+    `start` is the position of its first row and first column, from 0, where only a part is shown.
+    """
 
     name: str
     symbol: str
@@ -43,23 +62,71 @@ class Picture:
     hidden: np.ndarray | None = None
     framed: tuple[int, int] | None = None
     faint: np.ndarray | None = None  # rows that were never trained to mean anything
+    origin: Origin | None = None
+    start: tuple[int, int] = (0, 0)
 
 
-def picture(trace: AttentionTrace, name: str, *, layer: int, head: int) -> Picture:
-    """One named matrix of one head, ready to draw. Heads count from 0 here, from 1 in the symbol."""
-    hidden = None
+def picture(trace: AttentionTrace, name: str, *, layer: int, head: int, part: slice | None = None) -> Picture:
+    """One named matrix of one head, ready to draw. Heads count from 0 here, from 1 in the symbol.
+
+    `part` shows these tokens alone, on each axis of tokens; the matrices of a head are then computed
+    for these rows only, so that a long text never makes a matrix of tokens × tokens.
+    """
+    hidden, faint, (row_axis, column_axis) = None, None, MATRICES[name]
     if name in ("masked", "weights"):
-        allowed = trace.layers[layer].allowed(head)
+        allowed = trace.layers[layer].allowed(head, rows=part, keys=part)
         hidden = None if allowed.all() else ~allowed
-    frame = trace.frame(name, layer=layer, head=head)
+    if row_axis == "query":
+        faint = untrained_rows(trace, layer)
+        faint = faint if faint is None or part is None else faint[part]
+    first = 0 if part is None else part.start
     return Picture(
         name,
         symbol(trace.layers[layer], name, head),
-        frame,
+        trace.frame(name, layer=layer, head=head) if part is None else _part(trace, name, layer, head, part),
         KIND[name],
         hidden,
-        faint=untrained_rows(trace, layer) if MATRICES[name][0] == "query" else None,
+        faint=faint,
+        origin=origin(trace, layer=layer, head=head),
+        start=(first, first if column_axis in TOKEN_AXES else 0),
     )
+
+
+def _part(trace: AttentionTrace, name: str, layer: int, head: int, part: slice) -> pd.DataFrame:
+    row_axis, column_axis = MATRICES[name]
+    if row_axis != "query" or name == "q":  # what is kept, not computed
+        return trace.frame(name, layer=layer, head=head).iloc[part]
+    of_keys = {"keys": part} if column_axis == "key" else {}
+    values = getattr(trace.layers[layer], name)(head, rows=part, **of_keys)
+    labels = trace.tokens.labels[part]
+    columns = labels if of_keys else range(1, values.shape[1] + 1)
+    return pd.DataFrame(values, pd.Index(labels, name=row_axis), pd.Index(columns, name=column_axis))
+
+
+def window(length: int, around: int, most: int = WINDOW) -> slice | None:
+    """At most `most` of `length` positions with `around` as near their middle as can be; None for all.
+
+    ``window(1000, 500, 256)`` is ``slice(372, 628)``; at the ends the part is as long as elsewhere.
+    """
+    if length <= most:
+        return None
+    start = min(max(around - most // 2, 0), length - most)
+    return slice(start, start + most)
+
+
+def ordered(picture: Picture, columns: np.ndarray) -> Picture:
+    """The same picture with its columns in another order; each keeps its number.
+
+    ``columns[i]`` is the position, from 0, of the column that comes to stand at i. (column,)
+    """
+    hidden = None if picture.hidden is None else picture.hidden[:, columns]
+    return replace(picture, frame=picture.frame.iloc[:, columns], hidden=hidden)
+
+
+def origin(trace: AttentionTrace, *, layer: int | None = None, head: int | None = None) -> Origin:
+    """Where a trace's numbers come from, with the sizes that every source has."""
+    sizes = {"h": trace.layers[0].n_heads, "d_model": trace.layers[0].d_model}
+    return Origin(sizes | dict(trace.source), trace.tokens.text, layer, head)
 
 
 def untrained_rows(trace: AttentionTrace, layer: int) -> np.ndarray | None:

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from pages._kit import components, controls, work
+from pages._kit import charts, components, controls, work
 from pages._kit.paths import ASSETS, PAGES
 from pages._kit.text import t
 
@@ -11,6 +11,7 @@ st.logo(ASSETS / "logo.svg", size="large", icon_image=ASSETS / "icon.svg")
 page = st.navigation(
     [
         st.Page(PAGES / "see" / "heads.py", title=t("heads.title"), default=True),
+        st.Page(PAGES / "see" / "token.py", title=t("one.title")),
         st.Page(PAGES / "understand" / "steps.py", title=t("steps.title")),
         st.Page(PAGES / "understand" / "hops.py", title=t("hops.title")),
         st.Page(PAGES / "understand" / "embeddings.py", title=t("words.title")),
@@ -24,4 +25,5 @@ controls.controls()
 st.sidebar.caption(work.device().reason)
 with st.sidebar:
     components.history()
+    charts.mount()
 page.run()

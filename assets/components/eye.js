@@ -90,7 +90,7 @@ export function fill(template, values) {
 }
 
 // Digits of a weight: two beside a token, four where it is asked for.
-export const short = (weight) => (weight >= 0.005 || weight === 0 ? weight.toFixed(2) : "0.00+");
+export const short = (weight) => (weight >= 0.005 || weight === 0 ? weight.toFixed(2) : "<0.01");
 export const exact = (weight) => (weight >= 0.0001 || weight === 0 ? weight.toFixed(4) : weight.toExponential(1));
 
 // "head 4: it looks at animal 0.92, street 0.03", for eyes and for screen readers.

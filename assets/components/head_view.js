@@ -3,6 +3,8 @@
 const STILL = 4; // pixels that a click may tremble
 const DRAWINGS = { lines: Lines, text: Shaded, arcs: Arcs, matrix: Matrix };
 
+const BOLD = 1.1; // how much wider a token in focus is
+
 class HeadView {
   constructor(root) {
     this.root = root;
@@ -103,7 +105,7 @@ class HeadView {
 
   textWidth = (text) => this.ruler.measureText(text).width;
 
-  measure = (panel) => panel.tokens.reduce((widest, token) => Math.max(widest, this.textWidth(token)), 0);
+  measure = (panel) => panel.tokens.reduce((widest, token) => Math.max(widest, this.textWidth(token)), 0) * BOLD;
 
   build() {
     this.readTheme();

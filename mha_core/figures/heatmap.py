@@ -17,6 +17,16 @@ HIDDEN_COLOUR = "rgba(128, 128, 128, 0.28)"
 MARK_COLOUR = "rgba(128, 128, 128, 0.75)"
 FAINT_COLOUR = "rgba(128, 128, 128, 0.45)"
 FRAME_COLOUR = "rgba(214, 118, 30, 0.95)"
+CELL_COLOURS = ("rgba(255, 255, 255, 0.95)", "rgba(198, 60, 20, 1)")  # one stands out on any cell
+# A line from the cell under the finger to its names on both axes.
+CROSSHAIR = {
+    "showspikes": True,
+    "spikemode": "across",
+    "spikesnap": "hovered data",
+    "spikethickness": 1,
+    "spikedash": "solid",
+    "spikecolor": "rgba(128, 128, 128, 0.9)",
+}
 
 
 def heatmap(
@@ -31,6 +41,7 @@ def heatmap(
     framed: tuple[int, int] | None = None,
     row: int | None = None,
     faint: np.ndarray | None = None,
+    cell: tuple[int, int] | None = None,
 ) -> go.Figure:
     """Draw a matrix; `rows` and `columns` say in words what its axes are.
 
@@ -38,15 +49,16 @@ def heatmap(
     around 0 (the largest absolute value unless given). No colour is named here: the two scales are
     those of the template in use, so that a page can change them with its theme.
     `hidden` cells are grey with a cross and have no colour of the scale. `framed` draws a frame
-    around the columns from the first to before the second, `row` one around that row; `faint`, true
-    or false for each row, veils rows in grey.
+    around the columns from the first to before the second, `row` one around that row, `cell` one around
+    the cell in that row and column; `faint`, true or false for each row, veils rows in grey.
+    Numbered columns that do not rise one by one stand in the order of the frame, each with its number.
     """
     values = frame.to_numpy(dtype=np.float32)
     blank = ~np.isfinite(values) if hidden is None else hidden | ~np.isfinite(values)
     shown = np.where(blank, np.nan, values)
     if limit is None:
         limit = 1.0 if kind == "weights" else float(np.nanmax(np.abs(shown), initial=0.0)) or 1.0
-    row_names, column_names = _labels(frame.index), _labels(frame.columns)
+    row_names, column_names = axis_names(frame.index), axis_names(frame.columns)
     figure = go.Figure(
         go.Heatmap(
             z=shown,
@@ -72,12 +84,15 @@ def heatmap(
         _add_frame(figure, (0, len(row_names)), framed, column_names)
     if row is not None:
         _add_frame(figure, (row, row + 1), (0, len(column_names)), column_names)
+    if cell is not None:
+        _add_cell(figure, *cell, column_names)
     row_height = TALL_ROW if len(row_names) <= FEW_ROWS else LOW_ROW
     figure.update_layout(
         margin={"l": 0, "r": 0, "t": 6, "b": 0},
         height=int(np.clip(row_height * len(row_names) + 84, LEAST, MOST)),
     )
-    figure.update_xaxes(**_axis(column_names, columns), tickangle=-50 if _named(column_names) else 0)
+    words = frame.columns.dtype.kind not in "iu"
+    figure.update_xaxes(**_axis(column_names, columns), tickangle=-50 if words else 0)
     every = 1 if row_height * len(row_names) <= MOST else None  # None: plotly leaves names out
     figure.update_yaxes(**_axis(row_names, rows), autorange="reversed", dtick=every)
     return figure
@@ -92,6 +107,7 @@ def _axis(names: Sequence, words: str) -> dict:
         "zeroline": False,
         "automargin": True,
         "ticks": "",
+        **CROSSHAIR,
     }
 
 
@@ -99,13 +115,14 @@ def _named(names: Sequence) -> bool:
     return len(names) > 0 and isinstance(names[0], str)
 
 
-def _labels(index: pd.Index) -> list:
+def axis_names(index: pd.Index) -> list:
     """Axis names, shortened and still one for each position; numbers stay numbers.
 
     Plotly reads tags in labels, so they are escaped; it merges equal names, so there are none.
     """
     if index.dtype.kind in "iu":
-        return index.tolist()
+        numbers = index.tolist()
+        return numbers if (np.diff(numbers) == 1).all() else [str(number) for number in numbers]
     short = [label if len(label) <= LONGEST_LABEL else label[: LONGEST_LABEL - 1] + "…" for label in index]
     unique = [s if short.count(s) == 1 else f"{s}\u2009{i + 1}" for i, s in enumerate(short)]
     return [html.escape(label, quote=False) for label in unique]
@@ -146,6 +163,19 @@ def _add_veil(figure: go.Figure, row: int, n_columns: int, names: list) -> None:
         fillcolor=FAINT_COLOUR,
         line={"width": 0},
     )
+
+
+def _add_cell(figure: go.Figure, row: int, column: int, names: list) -> None:
+    origin = 0 if _named(names) else names[0]
+    for width, colour in zip((5, 2.5), CELL_COLOURS, strict=True):
+        figure.add_shape(
+            type="rect",
+            x0=origin + column - 0.5,
+            x1=origin + column + 0.5,
+            y0=row - 0.5,
+            y1=row + 0.5,
+            line={"color": colour, "width": width},
+        )
 
 
 def _add_frame(figure: go.Figure, rows: tuple[int, int], columns: tuple[int, int], names: list) -> None:

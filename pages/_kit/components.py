@@ -18,10 +18,12 @@ FOLDER = ASSETS / "components"
 HIDDEN = 255
 
 
-def _component(name: str, *, html: str | None = None, scripts: Sequence[str], style: str | None = None):
+def _component(
+    name: str, *, html: str | None = None, scripts: Sequence[str], style: str | None = None, **options
+):
     js = "\n".join((FOLDER / script).read_text(encoding="utf-8") for script in scripts)
     css = None if style is None else (FOLDER / style).read_text(encoding="utf-8")
-    return st.components.v2.component(f"headscope_{name}", html=html, js=js, css=css)
+    return st.components.v2.component(f"headscope_{name}", html=html, js=js, css=css, **options)
 
 
 _grid = _component(
@@ -37,11 +39,22 @@ _strip = _component(
     style="token_strip.css",
 )
 _history = _component("history", scripts=("history.js",))
+_charts = _component(
+    "charts", scripts=("charts.js", "charts_save.js"), style="charts.css", isolate_styles=False
+)
 
 
 def history() -> None:
     """Make the browser's Back undo a change of a control; shows nothing."""
     _history(key="history")
+
+
+def charts(words: dict[str, str], on_pick) -> None:
+    """Let every plotly figure be clicked and saved; shows nothing by itself.
+
+    `on_pick` gets the figure's key and the row and column of the cell, from 0, None for no token.
+    """
+    _charts(key="charts", data=words, on_picked_change=lambda: on_pick(**st.session_state.charts.picked))
 
 
 def head_grid(

@@ -1,12 +1,14 @@
 """The page Two hops: which two heads, the path in words, and the three matrices."""
 
+from dataclasses import replace
+
 import numpy as np
 import streamlit as st
 
 from mha_core import AttentionTrace
 from mha_core.hops import best_hops, two_hops
 from mha_core.training.lexicon import plain
-from mha_core.views import Picture, picture
+from mha_core.views import Picture, origin, picture
 from pages._kit import show, state
 from pages._kit.text import literal, t
 
@@ -85,10 +87,13 @@ def matrices(trace: AttentionTrace, query: int, *, first: int, second: int, key:
     one, two = (
         picture(trace, "weights", layer=layer, head=head) for layer, head in ((0, first), (1, second))
     )
+    symbols = [t("hops.symbol", layer=1, head=first + 1), t("hops.symbol", layer=2, head=second + 1)]
     drawn = (
-        Picture("weights", t("hops.symbol", layer=1, head=first + 1), one.frame, "weights"),
-        Picture("weights", t("hops.symbol", layer=2, head=second + 1), two.frame, "weights"),
-        Picture("hops", "A² · A¹", product, "weights"),
+        Picture("weights", symbols[0], one.frame, "weights", origin=one.origin),
+        Picture("weights", symbols[1], two.frame, "weights", origin=two.origin),
+        Picture(
+            "hops", "A² · A¹", product, "weights", origin=replace(origin(trace), note=" · ".join(symbols))
+        ),
     )
     limit = float(np.max([matrix.frame.to_numpy().max() for matrix in drawn])) or 1.0
     cells = st.grid(3, min_column_width=300)

@@ -8,7 +8,7 @@ import streamlit as st
 from mha_core import AttentionTrace
 from mha_core.training.lexicon import lexicon
 from pages._kit import components, state
-from pages._kit.text import literal, t
+from pages._kit.text import isolated, literal, t
 
 MOST_NAMED = 4
 LEAST_SAID = 0.01  # share that is worth a word
@@ -31,7 +31,7 @@ def sentence(
         on_pick=lambda token: state.go(token=token + 1),
         key=key,
     )
-    name = literal(labels[query])
+    name = literal(isolated(labels[query]))
     if not row.any():
         st.markdown(t("token.looks_nowhere", head=head + 1, query=name))
         return
@@ -45,7 +45,7 @@ def sentence(
 def answer(trace: AttentionTrace, query: int) -> None:
     """What the model takes the chosen token to be, if it was ever trained to say."""
     answer, piece = trace.answers[query], trace.tokens.pieces[query]
-    name = literal(trace.tokens.labels[query])
+    name = literal(isolated(trace.tokens.labels[query]))
     if answer is None:
         st.caption(t("answer.none", query=name))
         return
@@ -58,7 +58,9 @@ def _listed(shares: Iterable[tuple[str, float]]) -> str:
     """Words with their shares, the largest always and the others where they are worth a word."""
     first, *others = shares
     worth = [first, *(share for share in others if share[1] >= LEAST_SAID)]
-    return ", ".join(t("token.looks_item", key=literal(word), weight=f"{share:.2f}") for word, share in worth)
+    return ", ".join(
+        t("token.looks_item", key=literal(isolated(word)), weight=f"{share:.2f}") for word, share in worth
+    )
 
 
 def hide_button(trace: AttentionTrace, query: int) -> None:

@@ -5,21 +5,26 @@ import streamlit as st
 
 from mha_core import AttentionTrace, MhaError, metrics
 from mha_core.figures.heatmap import heatmap
-from pages._kit import show, state, work
+from mha_core.views import origin
+from pages._kit import charts, state, work
 from pages._kit.text import number, t
 
 
 def labels(trace: AttentionTrace, scene: state.Scene, layer: int) -> list[str]:
     """For each head its measured role with the score, or nothing; only trained models have roles."""
+    found = named(trace, scene) or {}
+    return [label(found.get((layer, head))) for head in range(trace.layers[layer].n_heads)]
+
+
+def named(trace: AttentionTrace, scene: state.Scene) -> dict[tuple[int, int], tuple[str, float]] | None:
+    """What each head was measured to do, as `metrics.labels` has it; None for weights without training."""
     measured = _roles(trace, scene)
-    if measured is None:
-        return [""] * trace.layers[layer].n_heads
-    named = metrics.labels(measured)
-    found = [named.get((layer, head)) for head in range(trace.layers[layer].n_heads)]
-    return [
-        "" if role is None else t("roles.label", role=_name(role[0]), score=f"{role[1]:.2f}")
-        for role in found
-    ]
+    return None if measured is None else metrics.labels(measured)
+
+
+def label(found: tuple[str, float] | None) -> str:
+    """A role and its score in words; nothing for a head without one."""
+    return "" if found is None else t("roles.label", role=_name(found[0]), score=f"{found[1]:.2f}")
 
 
 def details(trace: AttentionTrace, scene: state.Scene, *, layer: int, head: int) -> None:
@@ -50,10 +55,10 @@ def details(trace: AttentionTrace, scene: state.Scene, *, layer: int, head: int)
         st.dataframe(patterns.round(3), key="patterns_table")
         alike = metrics.similarity(trace.layers[layer])
         if len(alike) > 1:
-            _likeness(alike)
+            _likeness(alike, origin(trace, layer=layer))
 
 
-def _likeness(alike) -> None:
+def _likeness(alike, where) -> None:
     names = [str(head + 1) for head in range(len(alike))]
     frame = pd.DataFrame(alike, pd.Index(names, name="head"), pd.Index(names, name="head"))
     off = alike.sum() - len(alike)
@@ -61,7 +66,8 @@ def _likeness(alike) -> None:
     st.markdown(t("roles.alike", mean=number(mean)))
     figure = heatmap(frame, kind="weights", rows=t("control.head"), columns=t("control.head"), limit=1.0)
     alt = t("roles.alike_alt", heads=len(alike), mean=number(mean))
-    st.plotly_chart(figure, key="alike", config=show.CONFIG, alt=alt, width=420)
+    title = t("roles.alike_title")
+    charts.draw(figure, key="alike", alt=alt, title=title, origin=where, table=frame, width=420)
 
 
 def _name(role: str) -> str:

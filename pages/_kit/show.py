@@ -1,33 +1,42 @@
 """Matrices on a page: drawn, described for those who do not see them, and taken home as CSV."""
 
-import re
-
 import numpy as np
 import pandas as pd
 import streamlit as st
 
 from mha_core import AttentionTrace, LayerTrace, against_torch
 from mha_core.figures.heatmap import heatmap
-from mha_core.trace import MATRICES, OF_THE_LAYER
-from mha_core.views import Picture, long_table, picture, symbol
+from mha_core.trace import MATRICES, OF_THE_LAYER, TOKEN_AXES
+from mha_core.views import Origin, Picture, long_table, picture, symbol
+from pages._kit import charts
+from pages._kit.charts import file_name
 from pages._kit.text import literal, number, t
 
-CONFIG = {
-    "displaylogo": False,
-    "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"],
-    "toImageButtonOptions": {"format": "png", "scale": 2},
-}
 OF_ONE_HEAD = [name for name in MATRICES if name not in OF_THE_LAYER]
 FORMULA_START = ("=", "+", "-", "@", "\t", "\r")
 
 
-def matrix(picture: Picture, *, key: str, limit: float, query: int, made: bool = False) -> None:
+def matrix(
+    picture: Picture,
+    *,
+    key: str,
+    limit: float,
+    query: int,
+    made: bool = False,
+    end: float | None = None,
+    seen: int | None = None,
+) -> None:
     """One matrix as a heatmap with its meaning above it; `key` keeps it in place between runs.
 
-    Weights are coloured up to `limit`; the row of the chosen token is framed where rows are tokens
-    that look; `made` says that this is what a step makes of the others.
+    Weights are coloured up to `limit`, other numbers up to their own largest or to `end`; the row of the
+    chosen token is framed where rows are tokens that look, and the cell of the token `seen` in it; `made`
+    says that this is what a step makes of the others. A click on a cell chooses its tokens.
     """
-    frame = picture.frame
+    frame, (first_row, first_column) = picture.frame, picture.start
+    rows_look = frame.index.name == "query" and picture.framed is None
+    row = query - first_row if rows_look else None
+    of_tokens = frame.columns.name in TOKEN_AXES
+    column = None if seen is None or not of_tokens else seen - first_column
     st.caption(f"{'→ ' if made else ''}**{literal(picture.symbol)}** {t(f'matrix.{picture.name}')}")
     figure = heatmap(
         frame,
@@ -36,17 +45,28 @@ def matrix(picture: Picture, *, key: str, limit: float, query: int, made: bool =
         columns=_axis(frame.columns),
         hidden=picture.hidden,
         hidden_text=t("matrix.hidden"),
-        limit=limit if picture.kind == "weights" else None,
+        limit=limit if picture.kind == "weights" else end,
         framed=picture.framed,
-        row=query if frame.index.name == "query" and picture.framed is None else None,
+        row=row,
         faint=picture.faint,
+        cell=(row, column) if rows_look and column in range(frame.shape[1]) else None,
     )
-    config = CONFIG | {"toImageButtonOptions": CONFIG["toImageButtonOptions"] | {"filename": file_name(key)}}
-    st.plotly_chart(figure, key=key, config=config, alt=_alt(picture))
+    charts.draw(
+        figure,
+        key=key,
+        alt=_alt(picture),
+        title=f"{picture.symbol} {t(f'matrix.{picture.name}')}",
+        origin=picture.origin or Origin(),
+        table=frame,
+        config=charts.FEW,
+        start=(first_row, first_column if of_tokens else None) if frame.index.name in TOKEN_AXES else None,
+    )
 
 
 def _axis(index: pd.Index) -> str:
-    return t(f"axis.{index.name or 'packed'}")
+    words = t(f"axis.{index.name or 'packed'}")
+    sorted_ = index.dtype.kind in "iu" and not index.is_monotonic_increasing
+    return t("axis.sorted", axis=words) if sorted_ else words
 
 
 def _alt(picture: Picture) -> str:
@@ -99,8 +119,3 @@ def csv(table: pd.DataFrame) -> bytes:
         risky = safe[column].astype(str).str.startswith(FORMULA_START)
         safe[column] = safe[column].mask(risky, "'" + safe[column].astype(str))
     return safe.to_csv(index=False).encode("utf-8-sig")
-
-
-def file_name(*parts: object) -> str:
-    """Words joined into a name that every file system takes."""
-    return "-".join(re.sub(r"[^\w]+", "-", str(part)).strip("-") for part in ("headscope", *parts))

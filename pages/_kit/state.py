@@ -41,6 +41,7 @@ class Scene:
     layer: int = 2
     head: int = 4
     token: int = 9
+    key_token: int | None = None
 
     def settings(self, text: str | None = None) -> dict:
         """The source and what it is asked for, for this text or another."""

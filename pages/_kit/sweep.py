@@ -9,7 +9,8 @@ import streamlit as st
 from mha_core.ablation import LEAST, PUBLISHED, Extremes, extremes, measured, redundant, widths
 from mha_core.figures.lines import lines
 from mha_core.training import shipped
-from pages._kit import show, state
+from mha_core.views import Origin
+from pages._kit import charts, state
 from pages._kit.text import t
 
 TICKS = tuple(PUBLISHED.index.union([2]))
@@ -58,7 +59,8 @@ def own_lines(found: pd.DataFrame, d_model: int) -> None:
         level=(COIN, t("sweep.coin")),
     )
     alt = t("sweep.measured_alt", d_model=d_model)
-    st.plotly_chart(figure, key="sweep_measured", config=show.CONFIG, alt=alt)
+    title = t("sweep.measured", d_model=d_model)
+    charts.draw(figure, key="sweep_measured", alt=alt, title=title)
     st.caption(t("sweep.lines"))
 
 
@@ -101,7 +103,8 @@ def paper_lines() -> None:
         decimals=1,
     )
     alt = t("sweep.published_alt", least=bleu.least, most=bleu.most)
-    st.plotly_chart(figure, key="sweep_published", config=show.CONFIG, alt=alt)
+    where = Origin(note=t("sweep.source"))
+    charts.draw(figure, key="sweep_published", alt=alt, title=t("sweep.published"), origin=where)
     st.caption(t("sweep.source"))
 
 

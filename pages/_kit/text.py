@@ -2,6 +2,7 @@
 
 import json
 import re
+import unicodedata
 from functools import cache
 
 import streamlit as st
@@ -15,6 +16,8 @@ SPECIAL = re.compile(r"([!-/:-@\[-`{-~])")
 # What is replaced after Markdown has been read, escaped or not: dashes, arrows, addresses, icons. An
 # invisible joiner (U+2060) keeps such characters from meeting.
 REPLACED = re.compile(r"(?=[-<>=:@./~])")
+
+RIGHT_TO_LEFT = {"R", "AL", "AN", "RLE", "RLO", "RLI"}
 
 
 @cache
@@ -43,6 +46,12 @@ def t(key: str, /, **values: object) -> str:
 def literal(text: object) -> str:
     """Text for a place that reads Markdown, such that every character shows as typed."""
     return SPECIAL.sub(r"\\\1", REPLACED.sub("\u2060", str(text)))
+
+
+def isolated(word: str) -> str:
+    """A word that runs from right to left, kept from turning the numbers around it; others as they are."""
+    turns = any(unicodedata.bidirectional(character) in RIGHT_TO_LEFT for character in word)
+    return f"\u2068{word}\u2069" if turns else word
 
 
 def number(value: float) -> str:

@@ -14,7 +14,8 @@ from mha_core.training.fit import HEADS, LIVE, WIDTHS, Plan
 from mha_core.training.lexicon import LANGUAGES
 from mha_core.training.model import ARCHITECTURES
 from mha_core.training.queue import Job, labels_of_the_pair
-from pages._kit import head_view, refusal, state, work
+from mha_core.views import Origin
+from pages._kit import charts, head_view, refusal, state, work
 from pages._kit.text import literal, t
 
 MAX_SEED = 999
@@ -167,8 +168,15 @@ def _figures(job: Job, records: list, at: int) -> None:
         step=t("train.step"),
         marked=record.step if at < len(records) - 1 else None,
     )
-    st.plotly_chart(
-        figure, key="train_curves", config=CONFIG, alt=t("train.alt", answer=f"{record.answer:.2f}")
+    plan = job.plan
+    source = {"name": "run", "architecture": plan.architecture, "h": plan.h, "d_model": plan.d_model}
+    charts.draw(
+        figure,
+        key="train_curves",
+        alt=t("train.alt", answer=f"{record.answer:.2f}"),
+        title=t("train.curves"),
+        origin=Origin(source | {"step": records[-1].step}),
+        config=CONFIG,
     )
 
 

@@ -13,7 +13,8 @@ from mha_core.figures.heatmap import heatmap
 from mha_core.figures.scatter import scatter
 from mha_core.sources.mini import CHINESE, vectors
 from mha_core.training.lexicon import START, lexicon, plain
-from pages._kit import show, state, work
+from mha_core.views import Origin, origin
+from pages._kit import charts, state, work
 from pages._kit.text import literal, t
 
 FLAT, DEEP = AXES = ("2-D", "3-D")  # they stand in the link
@@ -30,6 +31,7 @@ class Words(NamedTuple):
     own: tuple[str, ...]
     language: str
     drawn: bool
+    origin: Origin
 
     @property
     def by_chance(self):
@@ -50,7 +52,7 @@ def of(scene: state.Scene, trace: AttentionTrace) -> Words:
         names, matrix = vectors(work.small_model(scene, language))
         kinds = lexicon(language).kinds
     found = table(names, matrix.numpy())
-    return Words(found, pd.Series(kinds)[found.index], own, language, drawn)
+    return Words(found, pd.Series(kinds)[found.index], own, language, drawn, origin(trace))
 
 
 def of_piece(piece: str) -> str:
@@ -112,7 +114,14 @@ def map_of(words: Words, place: Map, kinds: list[str], *, chosen: str) -> None:
         chosen=chosen,
     )
     alt = t("words.alt", count=int(shown.sum()), word=chosen)
-    st.plotly_chart(figure, key="words_map", config=show.CONFIG, alt=alt, on_select=_clicked)
+    charts.draw(
+        figure,
+        key="words_map",
+        alt=alt,
+        title=t("words.map_title"),
+        origin=words.origin,
+        on_select=_clicked,
+    )
 
 
 def neighbours(words: Words, chosen: str) -> None:
@@ -148,13 +157,13 @@ def relations(words: Words, place: Map) -> None:
             arrows=pairs,
             height=380,
         )
-        st.plotly_chart(
-            figure, key="pairs_map", config=show.CONFIG, alt=t("words.pairs_alt", count=len(pairs))
-        )
+        alt, title = t("words.pairs_alt", count=len(pairs)), t("words.pairs_title")
+        charts.draw(figure, key="pairs_map", alt=alt, title=title, origin=words.origin)
     with sides.container():
         axis = {"rows": t("words.pair"), "columns": t("words.cosine_pairs")}
         figure = heatmap(cosines, kind="signed", limit=1.0, **axis)
-        st.plotly_chart(figure, key="pairs_cosines", config=show.CONFIG, alt=t("words.cosines_alt"))
+        alt, title = t("words.cosines_alt"), t("words.cosines_title")
+        charts.draw(figure, key="pairs_cosines", alt=alt, title=title, origin=words.origin, table=cosines)
         for kind, members in known.items():
             st.markdown(_reading(words, kind, agreement(words.vectors, members)))
 

@@ -2,8 +2,19 @@
 
 import streamlit as st
 
-from mha_core.views import picture
-from pages._kit import components, head_view, model, reading, roles, scale, scene_of, show, state
+from pages._kit import (
+    components,
+    detail,
+    head_view,
+    model,
+    overview,
+    reading,
+    roles,
+    scale,
+    scene_of,
+    show,
+    state,
+)
 from pages._kit.text import t
 
 scene, trace, twin = scene_of.page()
@@ -12,6 +23,7 @@ layer, labels = trace.layers[layer_index], trace.tokens.labels
 sentences = st.container()
 model.about(trace)
 both = {key: shown for key, shown in (("token_strip", trace), ("twin_strip", twin)) if shown}
+overview.show(trace, scene, layer=layer_index, head=head)
 st.subheader(t("view.title"), help=t("view.help"))
 others = [other for other in range(layer.n_heads) if other != head]
 head_view.of_traces(
@@ -46,11 +58,7 @@ if layer.n_kv_heads < layer.n_heads:
     st.caption(t("heads.shares", head=head + 1, kv=layer.kv_head(head) + 1))
 if note := model.layer_note(trace, layer_index):
     st.caption(note)
-cells = st.grid(3 if len(labels) <= 24 else 2, min_column_width=300)
-for name in ("q", "k", "v", "scores", "weights", "output"):
-    with cells.container():
-        drawn = picture(trace, name, layer=layer_index, head=head)
-        show.matrix(drawn, key=f"matrix-{name}", limit=limits[head], query=query)
+detail.matrices(trace, layer=layer_index, head=head, query=query, limit=limits[head])
 
 with st.expander(t("heads.numbers")):
     show.numbers(trace, layer=layer_index, head=head)

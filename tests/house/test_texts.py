@@ -39,6 +39,7 @@ FAMILIES = {
     "axis.{}": {f"axis.{axis}" for axes in MATRICES.values() for axis in axes} | {"axis.packed"},
     "control.{}": {f"control.{key}" for key in (*NUMBERS, *CHOICES, "hop1", "hop2")},
     "control.{}_help": {f"control.{key}_help" for key in CHOICES},
+    "save.{}": {f"save.{name}" for name in ("open", "png", "svg", "csv")},
     "answer.{}": {f"answer.{kind}" for kind in ("pronoun", "itself", "hidden")},
     "model.{}": {f"model.{architecture}" for architecture in ARCHITECTURES},
     "model.layer.{}": {f"model.layer.{kind}" for kind in ("block", "lookup")},

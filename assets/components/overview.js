@@ -1,0 +1,370 @@
+// All layers × heads of a text as one canvas of small pictures. They are drawn once, off the screen; the
+// finger on one only moves an outline. Only opening a head reaches the server.
+// Data: 4 bytes header length (little endian), JSON header, then for each head side × side bytes (0 to 254
+// is the root of the weight, 255 is hidden), then for each head its measures as float32.
+const HIDDEN = 255;
+const HIDDEN_COLOUR = [128, 128, 128, 72];
+const LARGEST = 96; // pixels from one picture to the next
+const SMALLEST = 10; // below this only where the screen is too narrow
+const TALLEST = 720; // of all pictures together, where they can be smaller
+const EDGE = { left: 26, top: 18 }; // room for the numbers of layers and heads
+const CAPTION = 15;
+const ASIDE = 256; // width of the words beside the pictures
+const NARROW = 600;
+
+export function unpackOverview(bytes) {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const size = view.getUint32(0, true);
+  const header = JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + size)));
+  const count = header.heads.reduce((sum, heads) => sum + heads, 0);
+  const end = 4 + size + count * header.side ** 2;
+  const measures = new Float32Array(bytes.slice(end).buffer);
+  return { header, thumbs: bytes.subarray(4 + size, end), measures };
+}
+
+// The layer and head of each picture, in the order of the data.
+export function headsOf(counts) {
+  return counts.flatMap((count, layer) => Array.from({ length: count }, (_, head) => ({ layer, head })));
+}
+
+// The heads by one of their measures; without a number they come last, and equal ones stay as they are.
+export function ranking(values, descending) {
+  const way = descending ? -1 : 1;
+  return [...values.keys()].sort((a, b) => {
+    const [x, y] = [values[a], values[b]];
+    if (Number.isNaN(x) || Number.isNaN(y)) return Number.isNaN(x) - Number.isNaN(y) || a - b;
+    return way * (x - y) || a - b;
+  });
+}
+
+// The heads by what they do: those that do the same together, the surest first; those without a role last.
+export function byRole(roles, scores, backwards) {
+  const way = backwards ? -1 : 1;
+  return [...roles.keys()].sort((a, b) => {
+    if (!roles[a] || !roles[b]) return !roles[a] - !roles[b] || a - b;
+    if (roles[a] !== roles[b]) return way * (roles[a] < roles[b] ? -1 : 1);
+    return scores[b] - scores[a] || a - b;
+  });
+}
+
+// Where the pictures stand. In the grid a row is a layer and a column a head; a ranking (a list of heads)
+// runs on from row to row, as wide as the grid and with pictures as large. `slots` has the head at each place, −1 for none.
+export function arrange(counts, width, ranked = null) {
+  const columns = Math.max(...counts);
+  const fits = Math.floor((width - EDGE.left) / columns);
+  const tall = Math.max(SMALLEST, Math.floor(TALLEST / counts.length));
+  const pitch = Math.max(3, Math.min(LARGEST, fits, tall));
+  const gap = pitch >= 40 ? 6 : pitch >= 14 ? 2 : 1;
+  if (ranked) {
+    const caption = pitch >= 30 ? CAPTION : 0;
+    const across = Math.min(ranked.length, columns); // as wide as the grid, so that nothing beside it moves
+    return place({ pitch, gap, caption, columns: across, left: 0, top: 0, slots: ranked });
+  }
+  let start = 0;
+  const slots = counts.flatMap((count) => {
+    const row = Array.from({ length: columns }, (_, head) => (head < count ? start + head : -1));
+    start += count;
+    return row;
+  });
+  return place({ pitch, gap, caption: 0, columns, left: EDGE.left, top: EDGE.top, slots });
+}
+
+function place(plan) {
+  const size = plan.pitch - plan.gap;
+  const down = plan.pitch + plan.caption;
+  const rows = Math.ceil(plan.slots.length / plan.columns);
+  const width = EDGE.left + plan.columns * plan.pitch - plan.gap + 2;
+  return { ...plan, size, down, rows, width, height: plan.top + rows * down - plan.gap + 2 };
+}
+
+// The upper left corner of the picture at a place; 1 is room for an outline.
+export function corner(plan, slot) {
+  const column = slot % plan.columns;
+  return [1 + plan.left + column * plan.pitch, 1 + plan.top + Math.floor(slot / plan.columns) * plan.down];
+}
+
+// The place under a point of the canvas, −1 where there is no head; gaps belong to the picture before them.
+export function hit(plan, x, y) {
+  const column = Math.floor((x - plan.left - 1) / plan.pitch);
+  const row = Math.floor((y - plan.top - 1) / plan.down);
+  if (column < 0 || column >= plan.columns || row < 0 || row >= plan.rows) return -1;
+  const slot = row * plan.columns + column;
+  return (plan.slots[slot] ?? -1) < 0 ? -1 : slot;
+}
+
+// The place that a key leads to, the same one where there is nothing further.
+export function step(plan, slot, key) {
+  const taken = (at) => at >= 0 && (plan.slots[at] ?? -1) >= 0;
+  if (key === "Home") return plan.slots.findIndex((head) => head >= 0);
+  if (key === "End") return plan.slots.findLastIndex((head) => head >= 0);
+  const by = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -plan.columns, ArrowDown: plan.columns }[key];
+  if (by === undefined) return slot;
+  let next = slot + by;
+  while (next >= 0 && next < plan.slots.length && !taken(next)) next += by;
+  return taken(next) ? next : slot;
+}
+
+// Which numbers of an axis are written: each multiple of a round step, and the first where it has room.
+export function numbered(count, pitch, room) {
+  const apart = [1, 2, 4, 5, 8, 10, 16, 20, 32, 50, 64, 100].find((by) => by * pitch >= room) ?? count;
+  const first = apart === 1 || (apart - 1) * pitch >= room;
+  return Array.from({ length: count }, (_, i) => i).filter((i) => (i + 1) % apart === 0 || (i === 0 && first));
+}
+
+function element(name, className = "", text = "") {
+  const made = document.createElement(name);
+  made.className = className;
+  made.textContent = text;
+  return made;
+}
+
+// What stays from call to call.
+function build(root) {
+  const ui = { orders: element("div", "orders"), stage: element("div", "stage"), canvas: element("canvas", "all") };
+  ui.aside = element("div", "aside");
+  ui.preview = element("canvas", "preview");
+  ui.said = element("div", "said");
+  [ui.name, ui.role, ui.list] = [element("strong"), element("span", "role"), element("dl")];
+  ui.open = element("button", "open");
+  ui.orders.setAttribute("role", "group");
+  ui.said.setAttribute("role", "status");
+  ui.said.setAttribute("aria-live", "polite");
+  ui.canvas.tabIndex = 0;
+  ui.canvas.setAttribute("role", "application");
+  ui.open.type = "button";
+  ui.said.append(ui.name, ui.role, ui.list);
+  ui.aside.append(ui.preview, ui.said, ui.open);
+  ui.stage.append(ui.canvas, ui.aside);
+  root.replaceChildren(ui.orders, ui.stage);
+  new ResizeObserver(() => root.fit?.()).observe(root);
+  return ui;
+}
+
+// All pictures side by side at their own size: the only place where codes become colours.
+function paintAtlas(header, thumbs, colours) {
+  const { side } = header;
+  const count = thumbs.length / side ** 2;
+  const across = Math.ceil(Math.sqrt(count));
+  const atlas = document.createElement("canvas");
+  [atlas.width, atlas.height] = [across * side, Math.ceil(count / across) * side];
+  const context = atlas.getContext("2d");
+  const image = context.createImageData(atlas.width, atlas.height);
+  const palette = new Uint8ClampedArray(4 * 256);
+  for (let level = 0; level < HIDDEN; level += 1) palette.set([...shade(colours, level / (HIDDEN - 1)), 255], 4 * level);
+  palette.set(HIDDEN_COLOUR, 4 * HIDDEN);
+  const [inks, pixels] = [new Uint32Array(palette.buffer), new Uint32Array(image.data.buffer)];
+  for (let head = 0, from = 0; head < count; head += 1) {
+    const start = Math.floor(head / across) * side * atlas.width + (head % across) * side;
+    for (let row = 0; row < side; row += 1) {
+      for (let column = 0; column < side; column += 1, from += 1) {
+        pixels[start + row * atlas.width + column] = inks[thumbs[from]];
+      }
+    }
+  }
+  context.putImageData(image, 0, 0);
+  return { canvas: atlas, at: (head) => [(head % across) * side, Math.floor(head / across) * side, side, side] };
+}
+
+export default function ({ data, parentElement, setTriggerValue }) {
+  const { header, thumbs, measures } = unpackOverview(data);
+  const root = parentElement.querySelector(".overview");
+  const ui = (root.ui ??= build(root));
+  const all = headsOf(header.heads);
+  const wide = header.measures.length;
+  const value = (head, name) => measures[head * wide + header.measures.indexOf(name)];
+  const find = ({ layer, head }) => all.findIndex((one) => one.layer === layer && one.head === head);
+  const chosen = find(header.chosen);
+  const order = (root.order ??= { by: "", turned: false });
+  if (root.shown !== `${header.heads} ${chosen}`) root.at = chosen; // another trace or another choice
+  root.shown = `${header.heads} ${chosen}`;
+
+  const style = getComputedStyle(root);
+  const text = style.getPropertyValue("--st-text-color");
+  const primary = style.getPropertyValue("--st-primary-color");
+  const atlas = paintAtlas(header, thumbs, themeColours(root));
+  const context = ui.canvas.getContext("2d");
+  const sheet = document.createElement("canvas");
+  let plan = null;
+  let ratio = 1;
+  let hovered = -1; // a head, as `chosen` and `root.at` are
+
+  function ranked() {
+    if (!order.by) return null;
+    if (order.by === "role") return byRole(header.roles, all.map((_, head) => value(head, "role")), order.turned);
+    const down = header.orders.find(({ name }) => name === order.by).down;
+    return ranking(all.map((_, head) => value(head, order.by)), down !== order.turned);
+  }
+
+  // The sheet: every picture, the numbers of layers and heads, captions. Drawn when its size changes.
+  function drawSheet() {
+    const pen = sheet.getContext("2d");
+    [sheet.width, sheet.height] = [Math.round(plan.width * ratio), Math.round(plan.height * ratio)];
+    pen.scale(ratio, ratio);
+    pen.imageSmoothingEnabled = plan.size * ratio < header.side; // smaller: the mean of pixels; larger: as they are
+    plan.slots.forEach((head, slot) => {
+      if (head >= 0) pen.drawImage(atlas.canvas, ...atlas.at(head), ...corner(plan, slot), plan.size, plan.size);
+    });
+    pen.fillStyle = text;
+    pen.globalAlpha = 0.75;
+    pen.textBaseline = "middle";
+    pen.font = `11px ${style.fontFamily}`;
+    if (order.by) {
+      pen.textAlign = "center";
+      if (plan.caption) {
+        plan.slots.forEach((head, slot) => {
+          const [x, y] = corner(plan, slot);
+          const { layer, head: own } = all[head];
+          pen.fillText(`${layer + 1}.${own + 1}`, x + plan.size / 2, y + plan.size + plan.caption / 2);
+        });
+      }
+      return;
+    }
+    pen.textAlign = "right";
+    for (const layer of numbered(plan.rows, plan.pitch, 13)) {
+      pen.fillText(layer + 1, plan.left - 5, corner(plan, layer * plan.columns)[1] + plan.size / 2);
+    }
+    pen.textAlign = "center";
+    for (const head of numbered(plan.columns, plan.pitch, 20)) {
+      pen.fillText(head + 1, corner(plan, head)[0] + plan.size / 2, plan.top / 2 - 1);
+    }
+  }
+
+  function fit() {
+    const room = root.clientWidth;
+    if (!room) return; // in a closed fold
+    root.classList.toggle("narrow", room < NARROW);
+    plan = arrange(header.heads, room < NARROW ? room : room - ASIDE, ranked());
+    plan.of = new Map(plan.slots.map((head, slot) => [head, slot]));
+    ratio = globalThis.devicePixelRatio || 1;
+    drawSheet();
+    [ui.canvas.width, ui.canvas.height] = [sheet.width, sheet.height];
+    ui.canvas.style.width = `${plan.width}px`;
+    ui.canvas.style.height = `${plan.height}px`;
+    context.drawImage(sheet, 0, 0);
+    outline();
+  }
+
+  let outlined = [];
+  function outline() {
+    for (const [x, y] of outlined) restore(x, y);
+    outlined = [];
+    const shown = hovered < 0 ? root.at : hovered;
+    frame(chosen, primary, 2.5);
+    if (shown !== chosen) frame(shown, text, 1.5);
+    say(shown);
+  }
+
+  function restore(x, y) {
+    const box = [x - 3, y - 3, plan.size + 6, plan.size + 6].map((edge) => Math.round(edge * ratio));
+    const [left, top] = [Math.max(0, box[0]), Math.max(0, box[1])];
+    const [wide, high] = [Math.min(sheet.width - left, box[2]), Math.min(sheet.height - top, box[3])];
+    context.clearRect(left, top, wide, high);
+    context.drawImage(sheet, left, top, wide, high, left, top, wide, high);
+  }
+
+  function frame(head, colour, weight) {
+    const slot = plan.of.get(head);
+    if (slot === undefined) return;
+    const [x, y] = corner(plan, slot);
+    context.save();
+    context.scale(ratio, ratio);
+    context.strokeStyle = colour;
+    context.lineWidth = weight;
+    context.strokeRect(x - 0.5, y - 0.5, plan.size + 1, plan.size + 1);
+    context.restore();
+    outlined.push([x, y]);
+  }
+
+  // One head in words and as a larger picture.
+  function say(head) {
+    if (root.said === `${head} ${header.about}`) return;
+    root.said = `${head} ${header.about}`;
+    const { layer, head: own } = all[head];
+    ui.name.textContent = header.texts.name.replace("{layer}", layer + 1).replace("{head}", own + 1);
+    ui.role.textContent = header.labels[head] || header.texts.none;
+    ui.role.classList.toggle("none", !header.labels[head]);
+    ui.list.replaceChildren(
+      ...header.said.flatMap(({ name, label, digits }) => {
+        const number = value(head, name);
+        return [element("dt", "", label), element("dd", "", Number.isNaN(number) ? "–" : number.toFixed(digits))];
+      })
+    );
+    ui.open.style.visibility = root.at !== chosen && head === root.at ? "visible" : "hidden";
+    const pen = ui.preview.getContext("2d");
+    pen.clearRect(0, 0, header.side, header.side);
+    pen.drawImage(atlas.canvas, ...atlas.at(head), 0, 0, header.side, header.side);
+  }
+
+  function open(head) {
+    root.at = head;
+    outline();
+    setTriggerValue("picked", all[head]);
+  }
+
+  function orders() {
+    return [{ name: "", label: header.texts.layers, down: false }, ...header.orders].map(({ name, label, down }) => {
+      const button = element("button", "", label);
+      button.type = "button";
+      button.setAttribute("aria-pressed", order.by === name);
+      if (order.by === name && name) {
+        button.append(element("span", "way", (name === "role" ? order.turned : down !== order.turned) ? " ↓" : " ↑"));
+        button.title = header.texts.turn;
+      }
+      button.onclick = () => {
+        order.turned = name && order.by === name ? !order.turned : false;
+        order.by = name;
+        redraw(ui.orders, orders());
+        fit();
+      };
+      return button;
+    });
+  }
+
+  const under = ({ offsetX, offsetY }) => {
+    const slot = plan ? hit(plan, offsetX, offsetY) : -1;
+    return slot < 0 ? -1 : plan.slots[slot];
+  };
+  const point = (head) => {
+    if (head === hovered) return;
+    hovered = head;
+    outline();
+  };
+  ui.canvas.onpointermove = (event) => {
+    const head = under(event);
+    ui.canvas.style.cursor = head < 0 ? "default" : "pointer";
+    point(head);
+  };
+  ui.canvas.onpointerleave = () => point(-1);
+  ui.canvas.onpointerdown = (event) => { root.finger = event.pointerType === "touch"; };
+  ui.canvas.onclick = (event) => {
+    const head = under(event);
+    if (head < 0) return;
+    // A finger hides what it points at: the first tap shows a head, the second one or the button opens it.
+    if (!root.finger || head === root.at) return open(head);
+    root.said = null;
+    root.at = head;
+    outline();
+  };
+  ui.canvas.onkeydown = (event) => {
+    if (event.key === "Enter" || event.key === " ") open(root.at);
+    else {
+      const slot = step(plan, plan.of.get(root.at), event.key);
+      if (slot === plan.of.get(root.at) && !/^(Arrow|Home|End)/.test(event.key)) return;
+      hovered = -1;
+      root.said = null;
+      root.at = plan.slots[slot];
+      outline();
+    }
+    event.preventDefault();
+  };
+  ui.open.onclick = () => open(root.at);
+  ui.open.textContent = header.texts.open;
+  ui.canvas.setAttribute("aria-label", header.texts.canvas);
+  ui.orders.setAttribute("aria-label", header.texts.order);
+  [ui.preview.width, ui.preview.height] = [header.side, header.side];
+  ui.preview.setAttribute("aria-hidden", "true");
+  redraw(ui.orders, orders());
+  root.said = null;
+  root.fit = fit;
+  fit();
+}

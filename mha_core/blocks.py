@@ -1,0 +1,169 @@
+"""A layer's weights, a block of rows at a time, and what is summed over the blocks.
+
+Everything that is measured over all weights of a layer goes through here: memory grows with the block
+and not with heads × tokens². Heads and positions count from 0.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from mha_core.errors import MhaError
+from mha_core.layer import LayerTrace
+
+CELLS = 1 << 20  # weights at a time: so few that what is computed with them stays near the processor
+
+# Key position minus query position.
+DISTANCE = {"previous token": -1, "next token": 1, "same token": 0}
+POSITIONS = (*DISTANCE, "first token")
+MEASURES = (*POSITIONS, "entropy", "distance")
+
+
+class Block(NamedTuple):
+    """The weights of some heads and some rows, and where a query may look (None: everywhere)."""
+
+    heads: slice
+    rows: slice
+    weights: np.ndarray  # (head, row, key)
+    allowed: np.ndarray | None  # (head or 1, row, key)
+
+
+def blocks(layer: LayerTrace) -> Iterator[Block]:
+    """All weights of a layer, ``softmax(masked scores)``, about `CELLS` of them at a time.
+
+    A block has all heads and some rows, at least one. With ``softmax="matrix"`` it has one head, whose
+    normaliser ``log Σ exp`` over the whole matrix is found in a first pass.
+    """
+    by_head = layer.rule.softmax == "matrix"
+    heads = range(layer.n_heads) if by_head else [None]
+    step = max(1, CELLS // (layer.n_key * (1 if by_head else layer.n_heads)))
+    bounds = [slice(start, min(start + step, layer.n_query)) for start in range(0, layer.n_query, step)]
+    for head in heads:
+        norm = _normaliser(layer, head, bounds) if by_head else 0.0
+        which = slice(0, layer.n_heads) if head is None else slice(head, head + 1)
+        for rows in bounds:
+            yield Block(which, rows, _weights(layer, head, rows, norm), _allowed(layer, head, rows))
+
+
+def _weights(layer: LayerTrace, head: int | None, rows: slice, norm: float) -> np.ndarray:
+    if head is None:
+        return layer.weights(rows=rows)
+    return np.exp(_logits(layer, head, rows) - norm)[None]
+
+
+def _logits(layer: LayerTrace, head: int, rows: slice) -> np.ndarray:
+    return layer.masked(head, rows=rows) / layer.rule.temperature
+
+
+def _normaliser(layer: LayerTrace, head: int, bounds: list[slice]) -> float:
+    """``log Σ exp`` of a head's whole matrix; infinite, so that all weights are 0, where all is hidden."""
+    norm = -np.inf
+    for rows in bounds:
+        logits = _logits(layer, head, rows)
+        largest = logits.max()
+        if np.isfinite(largest):
+            norm = np.logaddexp(norm, largest + np.log(np.exp(logits - largest).sum(dtype=float)))
+    return float(norm) if np.isfinite(norm) else np.inf
+
+
+def _allowed(layer: LayerTrace, head: int | None, rows: slice) -> np.ndarray | None:
+    if layer.rule.mask is None:
+        return None
+    allowed = layer.allowed(head, rows=rows)
+    if head is not None:
+        return allowed[None]
+    return allowed[:1] if allowed.strides[0] == 0 else allowed  # heads that share a mask share its sums
+
+
+def same_tokens(layer: LayerTrace) -> None:
+    """Raises `MhaError` when queries and keys are not the same tokens."""
+    if layer.n_query != layer.n_key:
+        raise MhaError(
+            f"Patterns compare positions in one sentence; {layer.n_query} queries and {layer.n_key} keys are "
+            f"not the same tokens."
+        )
+
+
+class Patterns:
+    """The sums behind `metrics.patterns`, block by block; that function says what they mean.
+
+    Raises `MhaError` when queries and keys are not the same tokens.
+    """
+
+    def __init__(self, layer: LayerTrace):
+        same_tokens(layer)
+        self.sums = np.zeros((len(MEASURES), layer.n_heads))
+        self.counts = np.zeros((len(MEASURES), layer.n_heads), int)
+
+    def add(self, block: Block) -> None:
+        weights, allowed = block.weights, block.allowed
+        n_key = weights.shape[2]
+        queries = np.arange(block.rows.start, block.rows.stop)
+        visible = np.full((1, len(queries)), n_key) if allowed is None else allowed.sum(2)
+        choice = visible >= 2
+        for name in POSITIONS:
+            keys = np.zeros_like(queries) if name == "first token" else queries + DISTANCE[name]
+            exists = (queries > 0) if name == "first token" else (keys >= 0) & (keys < n_key)
+            at, keys = np.flatnonzero(exists), keys[exists]
+            seen = choice[:, at] if allowed is None else choice[:, at] & allowed[:, at, keys]
+            self._count(name, block.heads, weights[:, at, keys], seen)
+
+        total = weights.sum(2)  # less than 1 with sinks; hidden cells are 0
+        counted = choice & (total > 0)
+        tiny = np.finfo(weights.dtype).tiny  # 0 · log 0 is 0
+        logs = np.log(np.maximum(weights, tiny))
+        apart = np.abs(np.arange(n_key) - queries[:, None]).astype(weights.dtype)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            # H(w / Σw) = log Σw − Σ w log w / Σw
+            spread = (np.log(total) - np.vecdot(weights, logs) / total) / np.log(visible)
+            distance = np.vecdot(weights, apart) / total
+        self._count("entropy", block.heads, spread.clip(0, 1), counted)  # rounding can leave the bounds
+        self._count("distance", block.heads, distance, counted)
+
+    def _count(self, name: str, heads: slice, values: np.ndarray, counted: np.ndarray) -> None:
+        at = MEASURES.index(name)
+        self.sums[at, heads] += np.where(counted, values, 0.0).sum(1, dtype=float)
+        self.counts[at, heads] += counted.sum(1)
+
+    def table(self) -> pd.DataFrame:
+        """The means, one row for each head; NaN where no row counts."""
+        nothing = np.full(self.sums.shape, np.nan)
+        means = np.divide(self.sums, self.counts, out=nothing, where=self.counts > 0)
+        return pd.DataFrame(
+            dict(zip(MEASURES, means, strict=True)), pd.RangeIndex(means.shape[1], name="head")
+        )
+
+
+class Thumbnails:
+    """A small picture of each head: each pixel the largest weight of its cells, so that thin lines stay.
+
+    (head, side, side), side at most the number of tokens.
+    """
+
+    def __init__(self, layer: LayerTrace, side: int):
+        self.n_query, side = layer.n_query, min(side, layer.n_query, layer.n_key)
+        self.rows = np.arange(side + 1) * layer.n_query // side
+        self.keys = np.arange(side) * layer.n_key // side
+        self.largest = np.zeros((layer.n_heads, side, side), np.float32)
+        self.seen = np.zeros(self.largest.shape, bool)
+
+    def add(self, block: Block) -> None:
+        start, stop = block.rows.start, block.rows.stop
+        first = np.searchsorted(self.rows, start, "right") - 1
+        for row in range(first, np.searchsorted(self.rows, stop, "left")):
+            part = slice(max(self.rows[row], start) - start, min(self.rows[row + 1], stop) - start)
+            tall = np.maximum.reduceat(block.weights[:, part].max(1), self.keys, axis=1)
+            own = self.largest[block.heads, row]
+            np.maximum(own, tall, out=own)
+            if block.allowed is None:
+                self.seen[block.heads, row] = True
+            else:
+                seen = np.logical_or.reduceat(block.allowed[:, part].any(1), self.keys, axis=1)
+                self.seen[block.heads, row] |= seen
+
+    def codes(self, hidden: int) -> np.ndarray:
+        """``√w · (hidden − 1)``, rounded, and `hidden` where nobody may look. (head, side, side), uint8"""
+        codes = np.rint(np.sqrt(self.largest.clip(0, 1)) * (hidden - 1))
+        return np.where(self.seen, codes, hidden).astype(np.uint8)

@@ -1,0 +1,57 @@
+"""Ranked shares as bars: the largest first, each with its exact value."""
+
+import html
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from mha_core.figures.heatmap import axis_names
+
+BAR, LEAST = 24, 80  # pixels
+ROOM = 1.22  # of the longest bar, so that its number has room
+HATCH = {"size": 5, "solidity": 0.35}
+
+
+def bars(table: pd.DataFrame, *, words: str, hue: int = 0, together: bool = False) -> go.Figure:
+    """Draw `value` by the index of a table, its first row on top; `words` says what the values are.
+
+    `place`, a column of the table, comes back with a click on a bar. `hue` is the number of one of the
+    theme's colours, from 0. `together` says that the last row stands for several, which its hatching shows.
+    """
+    values = table["value"].to_numpy()
+    patterns = [""] * len(table)
+    if together:
+        patterns[-1] = "/"
+    figure = go.Figure(
+        go.Bar(
+            x=values,
+            y=axis_names(table.index),
+            orientation="h",
+            customdata=table["place"].to_numpy(),
+            # A stand-in that the page replaces with its theme's colour of that number.
+            marker={"color": f"#{hue % 10 + 1:06d}", "pattern": HATCH | {"shape": patterns}},
+            text=[f"{value:.4g}" for value in values],
+            textposition="outside",
+            cliponaxis=False,
+            hovertemplate=f"<b>%{{y}}</b><br>{html.escape(words)} <b>%{{x:.4~g}}</b><extra></extra>",
+        )
+    )
+    figure.update_layout(
+        margin={"l": 0, "r": 0, "t": 0, "b": 0},
+        height=max(LEAST, BAR * len(table) + 14),
+        bargap=0.3,
+        showlegend=False,
+    )
+    longest = max(values.max(initial=0.0), 1e-12)
+    figure.update_xaxes(visible=False, range=[0, ROOM * longest], fixedrange=True)
+    figure.update_yaxes(
+        type="category",
+        autorange="reversed",
+        dtick=1,
+        automargin=True,
+        ticks="",
+        showgrid=False,
+        fixedrange=True,
+        tickfont={"size": 12},
+    )
+    return figure

@@ -1,0 +1,62 @@
+"""All layers × heads of a trace at a glance: a small picture and the same few numbers of each head."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from mha_core import metrics
+from mha_core.blocks import POSITIONS, Patterns, Thumbnails, blocks
+from mha_core.trace import AttentionTrace
+
+HIDDEN = 255  # the code of a pixel whose cells are all hidden; the others are √weight · 254
+SIDE, LEAST_SIDE = 32, 8
+MOST_PIXELS = 1 << 21  # of all pictures together: with thousands of heads there is room for small ones alone
+
+
+@dataclass(frozen=True, eq=False)
+class Overview:
+    """What one look over all heads needs: for each layer its pictures, for each head its measures.
+
+    `thumbs` has for each layer (head, side, side) uint8: ``√w · 254`` of the largest weight w among the
+    cells of a pixel, 255 where the mask hides them all. `table` has the columns of `metrics.patterns`
+    and a row for each (layer, head), from 0. `n_tokens` is the length of the text.
+    """
+
+    thumbs: tuple[np.ndarray, ...]
+    table: pd.DataFrame
+    n_tokens: int
+
+    @property
+    def side(self) -> int:
+        """Rows and columns of a picture, in pixels; one pixel is one cell where a text is that short."""
+        return self.thumbs[0].shape[1]
+
+    def positions(self) -> dict[tuple[int, int], tuple[str, float]]:
+        """The position that a head mostly looks at, where there is one: (layer, head) → (name, mean weight).
+
+        As `metrics.labels` does it, with ``1/L`` for the baseline and for the head before training.
+        """
+        long = self.table[[*POSITIONS]].rename_axis(columns="role").stack().rename("score").reset_index()
+        return metrics.labels(long.assign(baseline=1 / self.n_tokens, control=1 / self.n_tokens))
+
+
+def overview(trace: AttentionTrace) -> Overview:
+    """Picture and measure every head of every layer, in one pass over blocks of weights.
+
+    Memory grows with tokens · d_model at most; the L × L matrix of a head never exists when it is long.
+    """
+    n_heads = sum(layer.n_heads for layer in trace.layers)
+    side = SIDE
+    while side > LEAST_SIDE and n_heads * side**2 > MOST_PIXELS:
+        side //= 2
+    thumbs, tables = [], []
+    for layer in trace.layers:
+        pictures, measures = Thumbnails(layer, side), Patterns(layer)
+        for block in blocks(layer):
+            pictures.add(block)
+            measures.add(block)
+        thumbs.append(pictures.codes(HIDDEN))
+        tables.append(measures.table())
+    table = pd.concat(dict(enumerate(tables)), names=["layer"])
+    return Overview(tuple(thumbs), table, len(trace.tokens))

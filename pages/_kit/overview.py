@@ -1,0 +1,95 @@
+"""All layers and heads of a text at a glance, above the view of one."""
+
+import json
+import struct
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from mha_core import AttentionTrace
+from mha_core.blocks import MEASURES
+from mha_core.overview import Overview, overview
+from pages._kit import components, roles, state
+from pages._kit.text import t
+
+KEPT = 8
+LEAST_OPEN = 3  # layers from which on the overview is what one sees first
+
+_overview = components._component(
+    "overview",
+    html='<div class="overview"></div>',
+    scripts=("common.js", "overview.js"),
+    style="overview.css",
+)
+
+# Measures by which heads can be sorted, and whether the largest comes first.
+ORDERS = {"entropy": False, "distance": True, "first token": True, "previous token": True}
+DIGITS = {"distance": 1}
+
+
+def show(trace: AttentionTrace, scene: state.Scene, *, layer: int, head: int) -> None:
+    """Every head as a small picture, with its measures, and the same as a table; nothing for one layer."""
+    if len(trace.layers) < 2:
+        return
+    with st.expander(t("overview.title"), expanded=len(trace.layers) >= LEAST_OPEN):
+        st.caption(t("overview.how"))
+        with st.spinner(t("overview.working")):
+            seen = _seen(json.dumps(scene.settings(), sort_keys=True), trace)
+        named = roles.named(trace, scene)
+        named = seen.positions() if named is None else named
+        data = packed(seen, named, layer=layer, head=head)
+        _overview(key="overview", data=data, on_picked_change=_picked)
+        with st.popover(t("overview.table")):
+            st.dataframe(table(seen, named), hide_index=True, key="overview_table")
+
+
+def _picked() -> None:
+    picked = st.session_state.overview.picked
+    state.go(layer=picked["layer"] + 1, head=picked["head"] + 1)
+
+
+@st.cache_resource(max_entries=KEPT, show_spinner=False)
+def _seen(settings: str, _trace: AttentionTrace) -> Overview:
+    return overview(_trace)
+
+
+def packed(seen: Overview, named: dict, *, layer: int, head: int) -> bytes:
+    """Pictures and measures behind a JSON header, for overview.js; `named` as `metrics.labels` has it."""
+    keys = list(seen.table.index)
+    measures = seen.table[list(MEASURES)].assign(role=[named.get(key, ("", np.nan))[1] for key in keys])
+    header = {
+        "side": seen.side,
+        "heads": [len(pictures) for pictures in seen.thumbs],
+        "chosen": {"layer": layer, "head": head},
+        "measures": list(measures),
+        "orders": [{"name": name, "label": _measure(name), "down": down} for name, down in ORDERS.items()]
+        + [{"name": "role", "label": t("overview.role"), "down": False}],
+        "said": [{"name": name, "label": _measure(name), "digits": DIGITS.get(name, 2)} for name in MEASURES],
+        "roles": [named.get(key, ("",))[0] for key in keys],
+        "labels": [roles.label(named.get(key)) for key in keys],
+        "texts": {
+            "name": t("overview.name", layer="{layer}", head="{head}"),
+            "canvas": t("overview.canvas", layers=len(seen.thumbs), heads=len(keys)),
+            "layers": t("overview.layers"),
+            "order": t("overview.order"),
+            "turn": t("overview.turn"),
+            "none": t("overview.none"),
+            "open": t("overview.open"),
+        },
+    }
+    written = json.dumps(header).encode()
+    numbers = measures.to_numpy("<f4").tobytes()
+    return b"".join([struct.pack("<I", len(written)), written, *(p.tobytes() for p in seen.thumbs), numbers])
+
+
+def table(seen: Overview, named: dict) -> pd.DataFrame:
+    """The measures, layers and heads from 1: what the pictures show for those who do not see them."""
+    frame = seen.table.reset_index()
+    rows = pd.DataFrame({t("control.layer"): frame["layer"] + 1, t("control.head"): frame["head"] + 1})
+    rows[t("overview.role")] = [roles.label(named.get(key)) for key in seen.table.index]
+    return rows.join(frame[list(MEASURES)].round(3).rename(columns=_measure))
+
+
+def _measure(name: str) -> str:
+    return t(f"roles.pattern.{name}")

@@ -1,0 +1,34 @@
+"""What does this token do in every head, and who looks at it? From its row in words to single products."""
+
+import streamlit as st
+
+from pages._kit import model, one_head, one_token, one_view, reading, scene_of, state
+from pages._kit.text import t
+
+scene, trace, _ = scene_of.page()
+view = one_view.View(trace, *state.indices(trace, scene))
+both = one_token.sides(view)
+st.header(t("one.heading", token=view.name, layer=view.layer + 1, head=view.head + 1))
+row = both[0].looks.weights.iloc[view.head]
+limit = float(row.max()) or 1.0
+reading.sentence(trace, layer=view.layer, head=view.head, query=view.token, limit=limit)
+model.about(trace)
+if note := model.layer_note(trace, view.layer):
+    st.caption(note)
+
+st.subheader(t("one.every", layer=view.layer + 1), help=t("one.every_help"))
+one_token.every_head(view, both)
+
+st.subheader(t("one.exact", head=view.head + 1))
+one_token.ranked(view, both)
+
+if len(trace.layers) > 1:
+    st.subheader(t("one.layers"))
+    st.markdown(t("one.layers_intro"))
+    one_token.layers(view, both)
+
+st.subheader(t("one.query", head=view.head + 1))
+one_head.search(view)
+
+st.subheader(t("one.output_title", head=view.head + 1))
+one_head.mixed(view)

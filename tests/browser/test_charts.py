@@ -1,0 +1,320 @@
+"""Figures in a real browser: a click on a cell, one run for it, and files that say where they come from."""
+
+import csv
+import io
+import struct
+import xml.etree.ElementTree as ET
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import numpy as np
+import pytest
+from playwright.sync_api import expect
+
+import mha_core as mha
+from pages._kit.state import Scene
+
+NASTY = "<img src=x onerror=alert(1)> </script> ]]> &amp; 小猫 مرحبا =1+1"
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def link(address: str, **asked: object) -> str:
+    random = {"source": "random", "layer": 1, "head": 1, "twin": ""}
+    return f"{address}?{urlencode(random | asked)}"
+
+
+def query(page) -> dict:
+    return {key: values[0] for key, values in parse_qs(urlsplit(page.url).query).items()}
+
+
+@pytest.fixture
+def asked(visit):
+    """Open an address, and a list that grows with each request that the page sends to the server."""
+
+    def open_(address: str, **options):
+        page, sent = visit(address, **options), []
+        page.on("websocket", lambda socket: socket.on("framesent", lambda frame: sent.append(frame)))
+        page.reload()  # its socket is seen from its first message on
+        page.locator(".st-key-matrix-weights .main-svg").first.wait_for()
+        return page, sent
+
+    return open_
+
+
+def choose(page, key: str, row: int, column: int, of: tuple[int, int]) -> None:
+    """Point at a cell of a heatmap until plotly says it is that one, and click; both count from 0."""
+    cells = page.locator(f".st-key-{key} .nsewdrag")
+    cells.scroll_into_view_if_needed()
+    for _ in range(20):  # the figure may still be finding its place
+        box = cells.bounding_box()
+        at = box["x"] + box["width"] * (column + 0.5) / of[1], box["y"] + box["height"] * (row + 0.5) / of[0]
+        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        page.mouse.move(*at, steps=3)
+        page.wait_for_timeout(200)
+        under = page.locator(f".st-key-{key} .js-plotly-plot").evaluate("e => e._hoverdata?.[0].pointNumber")
+        if under == [row, column]:
+            break
+    page.mouse.click(*at)
+
+
+def saved(page, key: str, kind: str):
+    """The file that the menu of a figure saves: its name and its bytes."""
+    menu = page.locator(f".st-key-{key} .headscope-save")
+    menu.scroll_into_view_if_needed()
+    menu.get_by_role("button", name="Save this figure", exact=True).click()
+    with page.expect_download() as waiting:
+        menu.get_by_role("button", name=f"Save this figure: {kind}", exact=True).click()
+    return waiting.value.suggested_filename, waiting.value.path().read_bytes()
+
+
+# Clicks
+
+
+def test_a_click_on_a_cell_goes_to_its_tokens_with_one_run_also_after_a_change_of_theme(asked, app, settled):
+    page, sent = asked(app)
+    settled(page)
+    for count, (row, column, theme) in enumerate([(3, 2, "light"), (6, 10, "dark"), (1, 12, "light")]):
+        page.emulate_media(color_scheme=theme)
+        settled(page)
+        if count:
+            page.get_by_role("button", name="Increment").last.click()  # another run between two clicks
+            settled(page)
+        before = len(sent)
+        choose(page, "matrix-weights", row, column, of=(13, 13))
+        settled(page)
+        assert len(sent) - before == 1
+        assert query(page) == {"token": str(row + 1), "key_token": str(column + 1)}
+    layer = mha.trace(**Scene().settings()).layers[1]
+    for numbers in (layer.scores(3), layer.scaled(3), layer.weights(3)):
+        expect(page.get_by_text(f"{numbers[1, 12]:.6g}".lstrip("-")).first).to_be_visible()
+
+
+def test_a_link_shows_the_cell_and_back_undoes_the_click(visit, app, settled):
+    page = visit(f"{app}?token=4&key_token=3")
+    shapes = "(e) => e._fullLayout.shapes.filter((s) => s.x1 - s.x0 === 1).map((s) => [s.x0, s.y0])"
+    plot = page.locator(".st-key-matrix-weights .js-plotly-plot")
+    assert plot.evaluate(shapes) == [[1.5, 2.5]] * 2
+    choose(page, "matrix-scores", 5, 7, of=(13, 13))
+    settled(page)
+    assert plot.evaluate(shapes) == [[6.5, 4.5]] * 2
+    page.go_back()
+    settled(page)
+    assert query(page) == {"token": "4", "key_token": "3"}
+    assert plot.evaluate(shapes) == [[1.5, 2.5]] * 2
+
+
+def test_a_click_on_sorted_vectors_chooses_the_token_of_the_row(asked, app, settled):
+    page, sent = asked(f"{app}?order=by+variance")
+    settled(page)
+    before = len(sent)
+    choose(page, "matrix-k", 2, 4, of=(13, 16))
+    settled(page)
+    assert len(sent) - before == 1
+    assert query(page) == {"order": "by variance", "token": "3"}
+
+
+def test_a_hidden_cell_can_be_clicked_too(visit, app, settled):
+    page = visit(link(app, text="a b c d", mask="causal", token=4))
+    choose(page, "matrix-weights", 0, 3, of=(4, 4))
+    settled(page)
+    assert (query(page)["token"], query(page)["key_token"]) == ("1", "4")
+    expect(page.get_by_text("hidden by the mask: weight")).to_be_visible()
+
+
+def test_a_cross_of_lines_marks_the_cell_under_the_finger(visit, app):
+    page = visit(app)
+    cells = page.locator(".st-key-matrix-weights .nsewdrag")
+    cells.scroll_into_view_if_needed()
+    box = cells.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2, steps=5)
+    expect(page.locator(".st-key-matrix-weights .spikeline")).not_to_have_count(0)
+    lines = page.locator(".st-key-matrix-weights .spikeline").evaluate_all(
+        "all => all.map((e) => [e.x1, e.x2, e.y1, e.y2].map((v) => Math.round(v.baseVal.value)))"
+    )
+    assert {(x1 == x2, y1 == y2) for x1, x2, y1, y2 in lines} == {(True, False), (False, True)}
+
+
+# The menu
+
+
+def test_every_figure_has_one_menu_however_often_the_page_is_drawn(visit, app, settled):
+    page = visit(app)
+    for name in ("Steps", "Embeddings", "How many heads?", "Heads"):
+        page.get_by_role("link", name=name, exact=True).click()
+        settled(page)
+        figures = page.locator(".js-plotly-plot")
+        figures.first.wait_for(state="attached")
+        page.wait_for_timeout(300)
+        menus = figures.evaluate_all(
+            "all => all.map((e) => e.parentElement.querySelectorAll(':scope > .headscope-save').length)"
+        )
+        assert set(menus) == {1}
+        assert page.locator(".headscope-save").count() == len(menus)
+
+
+def test_the_menu_opens_and_closes_by_the_keyboard(visit, app):
+    page = visit(app)
+    menu = page.locator(".st-key-matrix-q .headscope-save")
+    opener = menu.get_by_role("button", name="Save this figure", exact=True)
+    choices = menu.get_by_role("button", name="Save this figure: ")
+    assert not choices.first.is_visible()
+    opener.focus()
+    page.keyboard.press("Enter")
+    expect(choices.first).to_be_focused()
+    page.keyboard.press("Escape")
+    assert not choices.first.is_visible()
+    expect(opener).to_be_focused()
+    page.keyboard.press("Space")
+    page.keyboard.press("Shift+Tab")  # out of the menu
+    assert not choices.first.is_visible()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    with page.expect_download() as waiting:
+        page.keyboard.press("Enter")
+    assert waiting.value.suggested_filename.endswith(".png")
+
+
+def test_nothing_moves_when_the_menu_opens_and_paper_has_no_menu(visit, app):
+    page = visit(app)
+    height = "document.querySelector('[data-testid=stMain]').scrollHeight"
+    before = page.evaluate(height), page.locator(".st-key-matrix-k").bounding_box()
+    page.locator(".st-key-matrix-k .headscope-save > button").evaluate("e => e.click()")
+    assert (page.evaluate(height), page.locator(".st-key-matrix-k").bounding_box()) == before
+    page.emulate_media(media="print")
+    assert not page.locator(".headscope-save").first.is_visible()
+
+
+# Files
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_an_svg_holds_the_figure_and_what_it_is_and_nothing_from_elsewhere(visit, app, theme):
+    page = visit(link(app, text=NASTY, h=4, seed=3, head=2), theme=theme)
+    name, content = saved(page, "matrix-weights", "SVG")
+    assert name.startswith("headscope-weights-layer-1-head-2-img-src-x")
+    assert name.endswith(".svg")
+    root = ET.fromstring(content)
+    assert root.tag == f"{SVG}svg"
+    texts = ["".join(element.itertext()) for element in root.iter(f"{SVG}text")]
+    title, *caption = [
+        "".join(element.itertext()) for element in root.findall(f"{SVG}text")
+    ]  # ours, not plotly's
+    assert title == "A₂ weights: each row sums to 1"
+    assert " ".join(caption).replace("” random", "”\nrandom").split("\n") == [
+        f"“{NASTY}”",
+        "random weights, h 4, d_model 64, seed 3 · layer 1 · head 2 · Headscope",
+    ]
+    for label in mha.words(NASTY).labels:
+        assert texts.count(label) == 2, label  # one on each axis
+    paper = {"light": "#fbfaf6", "dark": "#15171c"}[theme]
+    assert root.find(f"{SVG}rect").get("fill") == paper
+    assert "Source Sans" in root.get("font-family")
+    assert {element.tag.removeprefix(SVG) for element in root.iter()} & {
+        "script",
+        "img",
+        "foreignObject",
+    } == set()
+    for element in root.iter():
+        for attribute, value in element.attrib.items():
+            assert not attribute.lower().startswith("on")
+            if attribute.endswith("href"):
+                assert value.startswith(("data:image/png;base64,", "#"))
+            assert "url(" not in value or "url(#" in value or "url('#" in value or 'url("#' in value
+    assert page.locator("img[src='x']").count() == 0
+
+
+def test_a_png_has_twice_the_pixels_of_the_figure(visit, app):
+    page = visit(app)
+    _, drawn = saved(page, "matrix-weights", "SVG")
+    root = ET.fromstring(drawn)
+    name, content = saved(page, "matrix-weights", "PNG")
+    assert name.endswith(".png")
+    assert content.startswith(b"\x89PNG\r\n\x1a\n")
+    width, height = struct.unpack(">II", content[16:24])
+    assert (width, height) == (2 * int(root.get("width")), 2 * int(root.get("height")))
+    plot = page.locator(".st-key-matrix-weights .js-plotly-plot").bounding_box()
+    assert width > 2 * plot["width"]
+    assert height > 2 * plot["height"]
+    colours = page.evaluate(
+        """async (bytes) => {
+            const picture = await createImageBitmap(new Blob([new Uint8Array(bytes)]));
+            const canvas = new OffscreenCanvas(picture.width, picture.height);
+            const context = canvas.getContext("2d");
+            context.drawImage(picture, 0, 0);
+            const all = context.getImageData(0, 0, picture.width, picture.height).data;
+            return new Set(new Uint32Array(all.buffer)).size;
+        }""",
+        list(content),
+    )
+    assert colours > 50  # a picture, not a blank sheet
+
+
+def test_a_zoomed_figure_is_saved_as_it_is_seen(visit, app):
+    page = visit(app)
+    page.locator(".st-key-matrix-weights .js-plotly-plot").evaluate(
+        "e => window.Plotly.relayout(e, {'xaxis.range': [1.5, 4.5]})"
+    )
+    root = ET.fromstring(saved(page, "matrix-weights", "SVG")[1])
+    texts = ["".join(element.itertext()) for element in root.iter(f"{SVG}text")]
+    assert texts.count("animal") == 2
+    assert texts.count("street") == 1  # its column is out of sight, its row is not
+
+
+def rows(content: bytes) -> list[list[str]]:
+    return list(csv.reader(io.StringIO(content.decode("utf-8-sig"))))
+
+
+def test_a_csv_holds_the_very_numbers_that_are_drawn(visit, app):
+    text = '=1+1 @x hello, "you" -5 小猫'
+    page = visit(link(app, text=text, mask="causal", head=2))
+    trace = mha.trace(text, h=4, d_model=64, mask="causal")
+    name, content = saved(page, "matrix-weights", "CSV")
+    assert name == "headscope-weights-layer-1-head-2-1-1-x-hello-you-5-小猫.csv"
+    head, *body = rows(content)
+    harmless = ["'" + label if label[0] in "=+-@" else label for label in trace.tokens.labels]
+    assert head == ["query / key", *harmless]
+    assert [line[0] for line in body] == harmless
+    layer = trace.layers[0]
+    for line, weights, allowed in zip(body, layer.weights(1), layer.allowed(1), strict=True):
+        for cell, weight, may in zip(line[1:], weights, allowed, strict=True):
+            assert (np.float32(cell) == weight) if may else cell == ""
+
+
+def test_a_csv_of_sorted_vectors_names_the_real_dimensions(visit, app):
+    page = visit(link(app, text="one two three", order="by the token", token=2))
+    head, *body = rows(saved(page, "matrix-q", "CSV")[1])
+    q = mha.trace("one two three", h=4, d_model=64).layers[0].q[0]
+    order = [int(number) - 1 for number in head[1:]]
+    assert sorted(order) == [*range(16)]
+    assert (np.diff(q[1][order]) <= 0).all()
+    np.testing.assert_array_equal(np.float32([line[1:] for line in body]), q[:, order])
+
+
+def test_the_points_of_a_map_are_saved_with_their_words(visit, app):
+    page = visit(f"{app}/embeddings")
+    head, *body = rows(saved(page, "words_map", "CSV")[1])
+    assert head == ["series", "x", "y", "label"]
+    found = {line[3]: line for line in body}
+    assert found["dog"][0] == "animal"
+    assert len(body) > 300
+    assert len(ET.fromstring(saved(page, "words_map", "SVG")[1])) > 2
+
+
+def test_the_lines_of_the_paper_are_saved_with_their_source(visit, app):
+    page = visit(f"{app}/sweep")
+    lines = rows(saved(page, "sweep_published", "CSV")[1])
+    assert lines[1][:3] == ["BLEU", "1", "24.9"]
+    root = ET.fromstring(saved(page, "sweep_published", "SVG")[1])
+    written = " ".join("".join(element.itertext()) for element in root.findall(f"{SVG}text"))
+    assert "Vaswani et al. 2017, Table 3" in written
+
+
+def test_a_map_of_three_axes_is_saved_with_a_picture_of_its_canvas(visit, app):
+    page = visit(f"{app}/embeddings?axes=3-D")
+    page.locator(".st-key-words_map canvas").wait_for()
+    root = ET.fromstring(saved(page, "words_map", "SVG")[1])
+    images = [
+        value for e in root.iter(f"{SVG}image") for key, value in e.attrib.items() if key.endswith("href")
+    ]
+    assert [value for value in images if value.startswith("data:image/png") and len(value) > 5000]
+    head, *_ = rows(saved(page, "words_map", "CSV")[1])
+    assert head == ["series", "x", "y", "z", "label"]

@@ -1,0 +1,58 @@
+"""The Token page in a real browser: it opens first, fits a phone, and a click on a bar goes to that token."""
+
+import re
+from itertools import pairwise
+
+import pytest
+from playwright.sync_api import expect
+
+KEYS = (
+    "looks-heads",
+    "seen-heads",
+    "looks-8",
+    "seen-8",
+    "looks-layers",
+    "seen-layers",
+    "products",
+    "mixture",
+)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_it_fits_a_phone_and_draws_every_figure(visit, app, theme):
+    page = visit(f"{app}/token", width=390, height=844, theme=theme)
+    assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 390
+    expect(page.get_by_role("heading", level=2, name=re.compile("“it” in layer 2, head 4"))).to_be_visible()
+    for key in KEYS:
+        chart = page.locator(f".st-key-one-{key} .js-plotly-plot")
+        chart.scroll_into_view_if_needed()
+        box = chart.bounding_box()
+        assert 200 < box["width"] <= 390
+        assert box["x"] >= 0
+
+
+def test_numbers_beside_the_products_do_not_touch_each_other(visit, app):
+    page = visit(f"{app}/token", width=390, height=844)
+    lines = page.locator(".st-key-one-products .scatterlayer .textpoint text")
+    boxes = lines.evaluate_all("(all) => all.map((e) => e.getBoundingClientRect().toJSON())")
+    assert len(boxes) == 3 * 13
+    rows = {}
+    for box in boxes:
+        rows.setdefault(round(box["y"]), []).append(box)
+    for row in rows.values():
+        row.sort(key=lambda box: box["x"])
+        for left, right in pairwise(row):
+            assert left["right"] <= right["left"]
+
+
+def test_the_bar_has_the_colour_of_its_head_and_a_click_goes_to_its_token(visit, app, settled):
+    page = visit(f"{app}/token", width=1440, height=1400)
+    bars = page.locator(".st-key-one-looks-8 .bars .point path")
+    bars.first.scroll_into_view_if_needed()
+    assert bars.first.evaluate("(bar) => getComputedStyle(bar).fill") == "rgb(154, 63, 143)"  # head 4
+    page.locator(".st-key-one-looks-8 .drag").first.wait_for(state="attached")
+    box = bars.first.bounding_box()
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    expect(page.get_by_role("heading", level=2, name=re.compile("“animal” in layer 2"))).to_be_visible()
+    settled(page)
+    assert "token=3" in page.url

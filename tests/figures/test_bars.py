@@ -1,0 +1,88 @@
+"""Bars rank values and write them out; numbers beside a heatmap stand on its rows."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from mha_core.figures.bars import LEAST, bars
+from mha_core.figures.beside import beside
+from mha_core.figures.heatmap import heatmap
+
+
+def table(*names: str) -> pd.DataFrame:
+    values = [0.5, 0.25, 0.0000123456][: len(names)]
+    return pd.DataFrame({"value": values, "place": [4, 0, -1][: len(names)]}, index=list(names))
+
+
+def test_each_bar_has_its_value_its_name_and_where_it_leads():
+    [bar] = bars(table("cat", "sat", "mat"), words="weight").data
+    assert list(bar.y) == ["cat", "sat", "mat"]
+    np.testing.assert_array_equal(bar.x, [0.5, 0.25, 0.0000123456])
+    np.testing.assert_array_equal(bar.customdata, [4, 0, -1])
+    assert list(bar.text) == ["0.5", "0.25", "1.235e-05"]
+    assert bar.orientation == "h"
+
+
+def test_the_first_row_is_on_top_and_the_longest_bar_leaves_room_for_its_number():
+    layout = bars(table("cat", "sat"), words="weight").layout
+    assert layout.yaxis.autorange == "reversed"
+    assert layout.xaxis.range[0] == 0
+    assert layout.xaxis.range[1] > 0.5 * 1.1
+
+
+def test_what_stands_for_several_is_hatched_and_nothing_else_is():
+    several = bars(table("cat", "sat", "9 others"), words="weight", together=True).data[0]
+    assert list(several.marker.pattern.shape) == ["", "", "/"]
+    single = bars(table("cat", "sat", "mat"), words="weight").data[0]
+    assert list(single.marker.pattern.shape) == ["", "", ""]
+
+
+def test_the_colour_is_a_stand_in_for_one_of_the_themes_ten():
+    colours = [bars(table("cat"), words="", hue=hue).data[0].marker.color for hue in range(11)]
+    assert colours[:2] == ["#000001", "#000002"]
+    assert colours[9] == "#000010"
+    assert colours[10] == colours[0]
+
+
+def test_names_are_escaped_and_bars_of_equal_short_names_are_kept_apart():
+    long = "internationalization"
+    names = bars(table("<b>x</b>", long + "1", long + "2"), words="<i>").data[0].y
+    assert names[0] == "&lt;b&gt;x&lt;/b&gt;"
+    assert len(set(names)) == 3
+    assert "&lt;i&gt;" in bars(table("x"), words="<i>").data[0].hovertemplate
+
+
+def test_it_grows_with_its_bars():
+    def height(n: int) -> int:
+        table = pd.DataFrame({"value": [1.0] * n, "place": range(n)}, index=[str(i) for i in range(n)])
+        return bars(table, words="").layout.height
+
+    assert height(15) > height(5) > height(1) == LEAST
+
+
+def test_bars_of_nothing_but_zeros_have_an_axis():
+    zeros = pd.DataFrame({"value": [0.0], "place": [0]}, index=["a"])
+    assert bars(zeros, words="").layout.xaxis.range[1] > 0
+
+
+@pytest.fixture
+def drawn():
+    frame = pd.DataFrame([[1.0, -1.0], [2.0, 0.5]], index=["<s>", "b"], columns=[1, 2])
+    figure = heatmap(frame, kind="signed", rows="key", columns="dimension")
+    return beside(figure, [["1", "<2>"], ["3", "4"]], ["q · k", "<w>"])
+
+
+def test_numbers_stand_on_the_rows_of_the_heatmap(drawn):
+    matrix, *columns = drawn.data
+    assert [list(column.text) for column in columns] == [["1", "3"], ["&lt;2&gt;", "4"]]
+    for place, column in enumerate(columns):
+        assert list(column.y) == list(matrix.y) == ["&lt;s&gt;", "b"]
+        assert list(column.x) == [place] * 2
+        assert (column.mode, column.xaxis) == ("text", "x2")
+
+
+def test_numbers_do_not_lie_on_the_heatmap_and_have_headers(drawn):
+    layout = drawn.layout
+    assert layout.xaxis.domain[1] < layout.xaxis2.domain[0]
+    assert list(layout.xaxis2.ticktext) == ["q · k", "&lt;w&gt;"]
+    assert layout.xaxis2.side == "top"

@@ -1,0 +1,350 @@
+"""The Token page shows one token's row, column, scores and mixture, as numbers of its trace, in words too."""
+
+import base64
+import json
+from functools import partial
+from io import BytesIO
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import mha_core as mha
+from mha_core.token_views import against_keys, column_of, mixture, over_layers, row_of
+from pages._kit import one_token
+from pages._kit.one_view import word
+from pages._kit.state import Scene
+from pages._kit.text import literal, number
+
+PAGE = "see/token.py"
+HOTEL = "He booked a room at a hotel."
+RANDOM = {"source": "random", "twin": "", "layer": 1, "head": 1}
+
+
+@pytest.fixture
+def on_token(opened_on):
+    return partial(opened_on, PAGE)
+
+
+@pytest.fixture
+def on_random(opened_on):
+    """The page on random weights, and the trace of the same settings."""
+
+    def open_(**link: object):
+        asked = {"token": 1, **RANDOM, **link}
+        app = opened_on(PAGE, **asked)
+        settings = {key: value for key, value in asked.items() if key in Scene.__dataclass_fields__}
+        return app, mha.trace(**Scene(**settings).settings())
+
+    return open_
+
+
+def chart(app, key: str) -> dict:
+    return json.loads(app.get_by_key(key).proto.spec)
+
+
+def bars(app, key: str) -> dict[str, str]:
+    """The names of the bars and the numbers written at their ends."""
+    [bar] = chart(app, key)["data"]
+    return dict(zip(bar["y"], bar["text"], strict=True))
+
+
+def plain(app) -> list[str]:
+    return [element.value for kind in (app.main.markdown, app.main.caption) for element in kind]
+
+
+def ranked(weights) -> dict[str, str]:
+    order = weights.sort_values(ascending=False, kind="stable")
+    return {label: number(value) for label, value in order.items() if value}
+
+
+# What is shown are the numbers of the trace
+
+
+def test_the_first_visit_follows_it_in_the_trained_model(on_token, drawn, english, strip):
+    app = on_token()
+    trace = mha.trace(Scene.text, source="mini", h=4, d_model=64)
+    assert [header.value for header in app.header] == [english("one.heading", token="it", layer=2, head=4)]
+    assert strip(app)["chosen"] == 8
+    row, column = row_of(trace, 8, layer=1), column_of(trace, 8, layer=1)
+    np.testing.assert_array_equal(drawn(app, "one-looks-heads"), row.weights)
+    np.testing.assert_array_equal(drawn(app, "one-seen-heads"), column.weights)
+    assert bars(app, "one-looks-8") == ranked(row.weights.loc[4])
+    assert bars(app, "one-seen-8") == ranked(column.weights.loc[4])
+    assert next(iter(bars(app, "one-looks-8"))) == "animal"
+    np.testing.assert_array_equal(drawn(app, "one-looks-layers"), over_layers(trace, 8, of="row").mean)
+    np.testing.assert_array_equal(drawn(app, "one-seen-layers"), over_layers(trace, 8, of="column").mean)
+    products, numbers = against_keys(trace, 8, layer=1, head=3)
+    np.testing.assert_array_equal(drawn(app, "one-products"), products)
+    scores = chart(app, "one-products")["data"][1]["text"]
+    assert scores == [f"{score:.2f}".replace("-", "−") for score in numbers["score"]]
+    assert english("one.sum_row") in plain(app)
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        {"h": 8, "n_kv_heads": 2, "mask": "causal", "layers": 3, "layer": 2, "head": 7, "token": 4},
+        {"h": 6, "d_model": 48, "n_kv_heads": 1, "head": 6, "token": 8, "position": "rotary"},
+        {"h": 4, "d_k": 5, "d_v": 9, "position": "alibi", "head": 3, "token": 3, "component": 9},
+        {"h": 1, "d_model": 8, "bias": False},
+        {"text": "alone"},
+    ],
+    ids=["grouped, causal", "one key head, rotary", "alibi, own sizes", "one head", "one token"],
+)  # fmt: skip
+def test_random_weights_of_every_kind(on_random, drawn, link):
+    app, trace = on_random(**({"text": HOTEL} | link))
+    layer, head, token = (link.get(name, 1) - 1 for name in ("layer", "head", "token"))
+    row = row_of(trace, token, layer=layer)
+    np.testing.assert_array_equal(
+        drawn(app, "one-looks-heads"), np.where(row.hidden, np.nan, row.weights.to_numpy())
+    )
+    assert bars(app, f"one-looks-{token}") == ranked(row.weights.loc[head + 1])
+    column = column_of(trace, token, layer=layer).weights.loc[head + 1]
+    assert bars(app, f"one-seen-{token}") == ranked(column)
+    products = against_keys(trace, token, layer=layer, head=head).products
+    np.testing.assert_array_equal(drawn(app, "one-products"), products)
+    made = mixture(trace, token, layer=layer, head=head)
+    shown = drawn(app, "one-mixture")
+    np.testing.assert_array_equal(shown[-1], made.output)
+    np.testing.assert_allclose(shown[:-1].sum(axis=0), shown[-1], atol=1e-5)
+
+
+def test_the_row_of_booked_is_a_sentence_of_weights_and_its_output_that_mixture(on_random, drawn, english):
+    app, trace = on_random(text=HOTEL, h=8, d_model=512, token=2, component=3)
+    layer = trace.layers[0]
+    weights, values, labels = layer.weights(0)[1], layer.v[0], trace.tokens.labels
+    order = np.argsort(-weights, kind="stable")
+    assert len(order) == 8
+    told = " + ".join(f"{literal(number(weights[n]))} · **{literal(labels[n])}**" for n in order)
+    assert f"**booked** = {told}" in plain(app)
+    assert sum(float(number(weights[n])) for n in order) == pytest.approx(1, abs=1e-3)
+
+    np.testing.assert_allclose(
+        drawn(app, "one-mixture"), [*(weights[n] * values[n] for n in order), weights @ values], atol=1e-6
+    )
+    [equation] = [said for said in plain(app) if said.startswith("Component 3")]
+    total = literal(number(layer.output(0)[1, 2]).replace("-", "−"))
+    assert equation.endswith(f"= **{total}**")
+    for n in order:
+        assert f"{literal(number(weights[n]))} · " in equation
+        assert literal(number(values[n, 2]).replace("-", "−")) in equation
+    difference = mixture(trace, 1, layer=0, head=0).difference
+    assert difference < 1e-6
+    assert english("one.sum_check", difference=literal(number(difference))) in plain(app)
+
+
+def test_the_small_weights_are_told_together(on_token, english):
+    app = on_token()
+    made = mixture(mha.trace(Scene.text, source="mini", h=4, d_model=64), 8, layer=1, head=3)
+    [sentence] = [said for said in plain(app) if said.startswith("**it** = ")]
+    rest = made.weights.drop(["animal", "street"]).to_numpy().sum(dtype=np.float64)
+    assert sentence.endswith(f"{literal(number(rest))} · {english('one.others', count=11)}")
+
+
+# Where there is little or nothing to draw
+
+
+def test_a_row_that_is_hidden_altogether_is_told_and_not_drawn(on_random, english):
+    app, _ = on_random(text="two words", mask="padding")
+    for text in ("one.looks_nowhere", "one.seen_nowhere"):
+        assert plain(app).count(english(text, token="two")) == 2
+    assert english("token.looks_nowhere", head=1, query="two") in plain(app)
+    drawn = {element.proto.id for element in app.get("plotly_chart")}
+    assert len(drawn) == 4  # q, k, v and the products, which are there whatever the mask says
+    assert english("one.click") not in plain(app)
+    assert english("one.hidden_note", count=2) in plain(app)
+
+
+def test_the_first_token_under_a_causal_mask_looks_at_itself_alone(on_random, english):
+    app, _ = on_random(text=HOTEL, mask="causal", token=1)
+    assert bars(app, "one-looks-0") == {"He": "1"}
+    assert "**He** = 1 · **He**" in plain(app)
+    assert english("one.hidden_note", count=7) in plain(app)
+
+
+def test_one_layer_has_no_layers_to_compare(on_random, english):
+    app, _ = on_random(text=HOTEL)
+    assert english("one.layers") not in [subheader.value for subheader in app.subheader]
+    app, _ = on_random(text=HOTEL, layers=2)
+    assert english("one.layers") in [subheader.value for subheader in app.subheader]
+
+
+def test_a_long_text_shows_its_largest_weights_and_says_what_it_leaves_out(on_random, english, drawn):
+    words = " ".join(f"word{i}" for i in range(256))
+    app, trace = on_random(text=words, token=200, h=8)
+    row = row_of(trace, 199, layer=0).weights
+    largest = row.max().sort_values(ascending=False)
+    kept = [label for label in row.columns if label in set(largest.index[:40])]
+    np.testing.assert_array_equal(drawn(app, "one-looks-heads"), row[kept])
+    note = english("one.partly", shown=40, count=256, most=number(largest.iloc[40]))
+    assert note in plain(app)
+    found = bars(app, "one-looks-199")
+    assert len(found) == 15
+    assert list(found)[-1] == english("one.others", count=242)
+    rest = np.sort(row.loc[1].to_numpy())[:242].sum(dtype=np.float64)
+    assert found[list(found)[-1]] == number(rest)
+    assert drawn(app, "one-products").shape == (24, 8)
+    assert drawn(app, "one-mixture").shape[0] <= 11
+
+
+def test_weights_that_leave_something_to_a_sink_are_not_said_to_sum_to_one(on_random, english, monkeypatch):
+    trace = mha.trace(HOTEL, h=4, d_model=64)
+    layer = mha.LayerTrace(
+        trace.layers[0].tensors, mha.ScoreRule(sinks=torch.ones(4)), trace.layers[0].projections
+    )
+    with_sinks = mha.AttentionTrace(trace.tokens, (layer,), trace.source)
+    monkeypatch.setattr("pages._kit.work._trace", lambda settings: with_sinks)
+    app, _ = on_random(text=HOTEL)
+    total = layer.weights(0)[0].sum()
+    assert total < 0.99
+    told = english("one.sum_less", total=f"{total:.2f}")
+    assert sum(told in said for said in plain(app)) == 2
+    assert not any(english("one.sum_row") in said for said in plain(app))
+
+
+# Every script, and words that look like markup
+
+
+@pytest.mark.parametrize(
+    ("text", "token", "label"),
+    [
+        ("猫没有过街，因为它太累了。", 4, "过"),
+        ("قرأ الولد الكتاب في البيت", 2, "الولد"),
+        ("<b> $x$ *a* [l](u) :red[x]", 1, "<b>"),
+        ("=1+1 @x", 1, "="),
+    ],
+)
+def test_every_script_and_every_character_is_shown_as_typed(on_random, english, text, token, label):
+    app, trace = on_random(text=text, token=token)
+    assert trace.tokens.labels[token - 1].rstrip("₁₂₃₄₅₆\u2009") == label
+    shown = word(trace.tokens.labels[token - 1])
+    assert [header.value for header in app.header] == [english("one.heading", token=shown, layer=1, head=1)]
+    names = bars(app, f"one-looks-{token - 1}")
+    assert not any("<" in name for name in names)
+
+
+def test_words_from_right_to_left_do_not_turn_the_numbers_around_them(on_random):
+    app, trace = on_random(text="قرأ الولد الكتاب", token=2)
+    [sentence] = [said for said in plain(app) if said.startswith("**\u2068الولد\u2069** = ")]
+    for label in trace.tokens.labels:
+        assert f"· **\u2068{label}\u2069**" in sentence
+    [looks] = [said for said in plain(app) if said.startswith("In head 1")]
+    assert looks.count("\u2068") == looks.count("\u2069") == 4
+
+
+def test_other_words_are_shown_without_marks(on_random):
+    app, _ = on_random(text=HOTEL)
+    assert not any("\u2068" in said for said in plain(app))
+
+
+# Links and clicks
+
+
+def test_a_link_says_which_token_layer_head_and_component(on_random, english):
+    app, trace = on_random(text=HOTEL, layers=2, layer=2, head=3, token=6, component=5)
+    label = word(trace.tokens.labels[5])
+    assert app.header[0].value == english("one.heading", token=label, layer=2, head=3)
+    assert app.number_input(key="component").value == 5
+    assert any(said.startswith("Component 5,") for said in plain(app))
+
+
+@pytest.mark.parametrize("bad", ["0", "17", "-1", "x", ""])
+def test_a_component_that_is_not_there_is_the_first(on_token, bad):
+    assert on_token(component=bad).number_input(key="component").value == 1
+
+
+@pytest.mark.parametrize("link", [{"token": 99}, {"head": 99}, {"layer": 0}, {"token": "x", "head": ""}])
+def test_places_that_are_not_there_are_no_failure(on_token, link):
+    app = on_token(**link)
+    assert not app.error
+    assert app.header
+
+
+def test_a_component_moves_to_the_nearest_where_values_get_narrower(on_random):
+    app, _ = on_random(text=HOTEL, d_v=20, component=20)
+    assert app.number_input(key="component").value == 20
+    app.number_input(key="d_v").set_value(6).run()
+    assert not app.exception
+    assert app.number_input(key="component").value == 6
+
+
+def test_the_component_that_is_chosen_is_written_out_and_framed(on_token):
+    app = on_token()
+    app.number_input(key="component").set_value(7).run()
+    assert any(said.startswith("Component 7,") for said in plain(app))
+    [frame] = [
+        shape for shape in chart(app, "one-mixture")["layout"]["shapes"] if shape["x1"] - shape["x0"] == 1
+    ]
+    assert (frame["x0"], frame["x1"]) == (6.5, 7.5)
+
+
+def test_a_click_on_a_token_goes_to_it(on_token, click, strip):
+    app = on_token()
+    click(app, "token_strip", 2)
+    assert not app.exception
+    assert app.session_state.token == 3
+    assert strip(app)["chosen"] == 2
+    assert "animal" in app.header[0].value
+
+
+@pytest.mark.parametrize(("points", "token"), [([{"customdata": 3}], 4), ([{"customdata": [0]}], 1),
+                                               ([{"customdata": -1}], 2), ([], 2)])  # fmt: skip
+def test_a_click_on_a_bar_goes_to_its_token_and_that_of_several_nowhere(monkeypatch, points, token):
+    state = {"bars": {"selection": {"points": points}}, "token": 2}
+    monkeypatch.setattr(one_token.st, "session_state", state)
+    one_token.clicked("bars")
+    assert state["token"] == token
+
+
+def test_every_bar_knows_its_token(on_random):
+    app, trace = on_random(text=HOTEL, token=2)
+    for key in ("one-looks-1", "one-seen-1"):
+        [bar] = chart(app, key)["data"]
+        places = bar["customdata"]
+        if isinstance(places, dict):
+            places = np.frombuffer(base64.b64decode(places["bdata"]), places["dtype"])
+        assert [trace.tokens.labels[place] for place in places] == list(bar["y"])
+
+
+# Alternatives to seeing
+
+
+def test_every_figure_has_words_and_every_part_a_table(on_token):
+    app = on_token()
+    charts = app.get("plotly_chart")
+    assert len(charts) == 11
+    for element in charts:
+        assert len(element.proto.alt) > 30
+        assert "**" not in element.proto.alt
+    tables = [frame.value for frame in app.dataframe]
+    assert len(tables) == 5
+    first_three, heads, layers, scores, mixed = tables
+    assert first_three.shape == (4, 7)
+    assert "animal 0.96" in first_three.iloc[3].to_list()
+    assert heads.shape == (4 * 13, 5)
+    assert layers.shape == (2 * 13, 5)
+    assert scores.shape == (13, 6 + 16)
+    assert mixed.shape == (13 + 1, 3 + 16)
+    np.testing.assert_allclose(mixed.iloc[:-1, 3:].sum(), mixed.iloc[-1, 3:].astype(float), atol=1e-6)
+
+
+def test_tables_leave_as_csv_whose_words_are_no_formulas(on_random, monkeypatch):
+    files = {}
+
+    def button(label, data, *, file_name, **options):
+        files[file_name] = data()
+
+    monkeypatch.setattr("streamlit.download_button", button)
+    _, trace = on_random(text="=1 @x", layers=2)
+    files = {name.removesuffix("-token-1-.csv"): files[name] for name in files if "-token-1-" in name}
+    assert set(files) == {f"headscope-{part}" for part in ("heads", "layers", "scores", "mixture")}
+    for content in files.values():
+        table = pd.read_csv(BytesIO(content), encoding="utf-8-sig")
+        assert set(table["token"]) - {"output"} == {"'=", "1", "'@", "x"}
+    heads = pd.read_csv(BytesIO(files["headscope-heads"]), encoding="utf-8-sig")
+    np.testing.assert_allclose(heads["weight given"], trace.layers[0].weights()[:, 0].ravel(), atol=1e-7)
+    np.testing.assert_allclose(
+        heads["weight received"], trace.layers[0].weights()[:, :, 0].ravel(), atol=1e-7
+    )
