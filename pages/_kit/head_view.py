@@ -95,7 +95,7 @@ def of_weights(
         title=packed[0].title,
         texts=_texts(),
     )
-    _mount(header, blob, key, lambda chosen: None)
+    _mount(header, blob, key)
 
 
 @st.cache_resource(max_entries=MOST_PACKED, show_spinner=False)
@@ -120,12 +120,14 @@ SLOTS = (
 )
 
 
-def _mount(header: dict, blob: bytes, key: str, on_open) -> None:
+def _mount(header: dict, blob: bytes, key: str, on_open=None) -> None:
+    """Where nobody carries a wish out (`on_open`), the view offers none."""
     said = json.dumps({"name": key, "digest": header["digest"]}).encode()
     with st.sidebar:  # these two show nothing, and would leave gaps between what does
         _page(key=f"{key}_page", data=views.page())
         _blob(key=f"{key}_blob", data=said + b"\n" + blob)
-    _view(key=key, data=header, on_opened_change=lambda: on_open(st.session_state[key].opened))
+    data = header | {"opens": on_open is not None}
+    _view(key=key, data=data, on_opened_change=lambda: on_open and on_open(st.session_state[key].opened))
 
 
 def _opened(chosen: dict) -> None:
