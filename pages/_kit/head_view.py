@@ -46,7 +46,8 @@ def of_traces(
 ) -> None:
     """One or more sentences side by side, called by their texts unless by `titles`.
 
-    `heads` are drawn at first, all positions from 0. As many layers and heads travel as fit; when a reader asks for others, the scene moves to them.
+    `heads` are drawn at first, all positions from 0. As many layers and heads travel as
+    fit; when a reader asks for others, the scene moves to them.
     """
     first = traces[0]
     budget = BUDGET // len(traces)
