@@ -51,7 +51,8 @@ class HeadView:
         """The whole page, numbers and scripts included."""
         view = json.dumps(self.header).replace("<", "\\u003c")
         blob = base64.b64encode(self.blob).decode()
-        return page().replace("__VIEW__", view, 1).replace("__BLOB__", blob, 1)  # the scripts name them too
+        # The first of each: the scripts name them too. Base64 has no underscore, a token may have some.
+        return page().replace("__BLOB__", blob, 1).replace("__VIEW__", view, 1)
 
     def save(self, path: str | PathLike) -> None:
         """Write the page as one HTML file. Raises `MhaError` where there is no such folder."""
@@ -141,10 +142,10 @@ def special(pieces: Sequence[str]) -> list[int]:
 
 
 def said(source: Mapping[str, object]) -> str:
-    """Where the numbers come from, for the caption of a figure: "mini, glass-box, h=4, d_model=64"."""
-    shown = ("architecture", "h", "d_model", "seed", "layers", "mask", "position", "step")
-    name, *rest = [source.get("name", "")], *(f"{key}={source[key]}" for key in shown if source.get(key))
-    return ", ".join([*name, *rest])
+    """Where the numbers come from, for the caption of a figure: "mini, glass-box, h=4, d_model=64, …"."""
+    named = [str(source[key]) for key in ("name", "architecture") if source.get(key)]
+    counted = ("h", "d_model", "seed", "layers", "mask", "position", "step")
+    return ", ".join([*named, *(f"{key}={source[key]}" for key in counted if source.get(key) is not None)])
 
 
 def texts(language: str) -> dict[str, str]:

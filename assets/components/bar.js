@@ -50,6 +50,7 @@ function layers(view) {
     const buttons = every.map((number) => {
       const button = pressed(String(number + 1), state.layer === number, () => view.toLayer(number));
       button.setAttribute("aria-label", name(number));
+      button.disabled = !view.open && !view.has(number); // a page on its own cannot ask for it
       return button;
     });
     const box = group(texts.layers, buttons, "segments");
@@ -58,7 +59,13 @@ function layers(view) {
   }
   const select = make("select");
   select.setAttribute("aria-label", texts.layers);
-  select.append(...every.map((number) => Object.assign(make("option", "", name(number)), { value: number, selected: number === state.layer })));
+  const option = (number) =>
+    Object.assign(make("option", "", name(number)), {
+      value: number,
+      selected: number === state.layer,
+      disabled: !view.open && !view.has(number),
+    });
+  select.append(...every.map(option));
   select.onchange = () => view.toLayer(Number(select.value));
   return select;
 }
@@ -140,7 +147,10 @@ async function saveAs(view, kind) {
   const layer = fill(view.texts.layer, { layer: view.state.layer + 1 });
   const heads = fill(view.texts.heads_named, { heads: view.heads.map((head) => head + 1).join(", ") });
   const name = `${view.header.file}-layer-${view.state.layer + 1}-${view.state.drawing}.${kind}`;
-  if (kind === "html") return download(pageOf(view.page, { ...view.header, layer: view.state.layer }, view.bytes), name, "text/html");
+  if (kind === "html") {
+    const inView = { ...view.chosen(), on: view.heads, drawing: view.state.drawing };
+    return download(pageOf(view.page, { ...view.header, ...inView }, view.bytes), name, "text/html");
+  }
   if (kind === "csv") {
     const rows = view.data.flatMap((panel) =>
       table(panel.tokens, view.layer(panel), view.heads, view.of(panel).pinned).map((row) => [panel.title, ...row])
@@ -176,6 +186,7 @@ function showChips(view) {
     button.style.setProperty("--head", colour);
     button.classList.toggle("dashed", dash.length > 0);
     button.setAttribute("aria-pressed", heads.includes(head));
+    button.disabled = !view.open && !every.includes(head);
     button.title = every.includes(head) ? texts.chip_help : texts.chip_load;
   });
 }
@@ -184,7 +195,7 @@ function chip(view, head) {
   const button = pressed(fill(view.texts.head, { head: head + 1 }), false, null, "chip");
   const here = () => view.every.includes(head);
   button.onclick = (event) => {
-    if (!here()) return view.open?.({ layer: view.state.layer, token: view.chosenToken(), head });
+    if (!here()) return view.open({ ...view.chosen(), head });
     view.switchHeads(afterClick(view.on, head, event.shiftKey ? "range" : "toggle", view.every, view.last));
     view.last = head;
   };
@@ -210,9 +221,9 @@ function showFoot(view) {
   const elsewhere =
     view.state.layer !== header.layer ||
     (token !== null && token !== header.token) ||
-    (view.heads.length === 1 && view.heads[0] !== header.head);
+    view.chosenHead() !== header.head;
   if (view.open && elsewhere) {
-    const names = { layer: view.state.layer + 1, head: (view.heads[0] ?? header.head) + 1 };
+    const names = { layer: view.state.layer + 1, head: view.chosenHead() + 1 };
     const show = pressed(fill(texts.show_below, names), false, () => view.toServer(), "primary");
     show.removeAttribute("aria-pressed");
     parts.push(show);

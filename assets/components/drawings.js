@@ -57,10 +57,10 @@ function numbersOf(view, panel, focus) {
 function mark(view, panel, element) {
   const at = Number(element.dataset.at);
   const { pinned, focus } = view.of(panel);
-  const own = focus?.side === element.dataset.side && focus.tokens.includes(at);
-  const held = pinned?.side === element.dataset.side && pinned.tokens.includes(at);
-  element.classList.toggle("focus", own);
-  element.setAttribute("aria-selected", held);
+  const side = element.dataset.side; // where there is one element for both, "token"
+  const isIn = (chosen) => Boolean(chosen?.tokens.includes(at) && (side === "token" || side === chosen.side));
+  element.classList.toggle("focus", isIn(focus));
+  element.setAttribute("aria-selected", isIn(pinned));
   element.classList.toggle("away", view.hidden(panel).has(at));
 }
 
@@ -83,35 +83,37 @@ class Curved {
     this.canvas.setAttribute("aria-hidden", "true");
     this.long.append(this.canvas);
     this.scroll.append(this.long);
-    this.scroll.onscroll = () => this.place();
+    this.scroll.onscroll = () => this.update();
     stage.replaceChildren(this.scroll);
   }
 
-  // Tokens that are in sight get an element, the others lose theirs; then all is drawn.
-  place() {
-    const wanted = new Set();
+  // Tokens that are in sight get an element, the others lose theirs.
+  arrange() {
+    const { view, panel } = this;
+    const wanted = new Map();
+    const want = (side, at) => wanted.set(`${side} ${at}`, [side, at]);
     const [from, to] = this.range();
-    for (const side of this.sides) {
-      for (let at = Math.max(0, from - OVERSCAN); at < Math.min(this.panel.tokens.length, to + OVERSCAN); at++) {
-        const name = `${side} ${at}`;
-        wanted.add(name);
-        if (this.shown.has(name)) continue;
-        const element = tokenElement(this.view, this.panel, side, at);
-        this.put(element, side, at);
-        this.shown.set(name, element);
-        this.long.append(element);
-      }
-    }
+    for (const side of this.sides)
+      for (let at = Math.max(0, from - OVERSCAN); at < Math.min(panel.tokens.length, to + OVERSCAN); at++) want(side, at);
+    const active = view.active(panel); // a screen reader looks for it wherever it is
+    if (active) want(view.sideOf(active.side), active.token);
     for (const [name, element] of this.shown) {
       if (wanted.has(name)) continue;
       element.remove();
       this.shown.delete(name);
     }
-    this.update();
+    for (const [name, [side, at]] of wanted) {
+      if (this.shown.has(name)) continue;
+      const element = tokenElement(view, panel, side, at);
+      this.put(element, side, at);
+      this.shown.set(name, element);
+      this.long.append(element);
+    }
   }
 
   update() {
     const { view, panel } = this;
+    this.arrange();
     const { focus } = view.of(panel);
     const numbers = focus ? numbersOf(view, panel, focus) : [];
     for (const element of this.shown.values()) {
@@ -159,9 +161,9 @@ class Lines extends Curved {
     const { view, panel, stage } = this;
     const width = stage.clientWidth;
     const widest = view.measure(panel);
-    const numbers = Math.min(MOST_NUMBERS, Math.max(1, view.heads.length)) * (view.heads.length > 1 ? 52 : 44);
+    this.numbers = Math.min(MOST_NUMBERS, Math.max(1, view.heads.length)) * (view.heads.length > 1 ? 52 : 44);
     this.left = Math.min(widest + 18, 0.32 * width);
-    this.right = Math.min(widest + 18 + numbers, 0.48 * width);
+    this.right = Math.min(widest + 18 + this.numbers, 0.48 * width);
     this.middle = Math.max(40, Math.min(width - this.left - this.right, 340));
     this.height = Math.min(panel.tokens.length * ROW, TALLEST);
     this.scroll.style.height = `${this.height}px`;
@@ -170,7 +172,7 @@ class Lines extends Curved {
     fit(this.canvas, this.middle, this.height);
     for (const element of this.shown.values()) element.remove();
     this.shown.clear();
-    this.place();
+    this.update();
   }
 
   range() {
@@ -211,17 +213,18 @@ class Lines extends Curved {
     const length = Math.min(panel.tokens.length, SCENE_TOKENS);
     const { focus } = view.of(panel);
     const numbers = focus ? numbersOf(view, panel, focus) : [];
+    const [left, right] = [0, 1].map((nth) => view.measure(panel) + 18 + (nth ? this.numbers : 0)); // nothing is cut off
     const label = (side, at) => {
-      const right = side === "key";
+      const isKey = side === "key";
       const own = focus && side !== focus.side ? numbers.map(({ values }) => short(values[at])).join("  ") : "";
-      const x = right ? this.left + this.middle + 8 : this.left - 8;
-      return { text: panel.tokens[at], note: own, x, y: (at + 0.5) * ROW, anchor: right ? "start" : "end" };
+      const x = isKey ? left + this.middle + 8 : left - 8;
+      return { text: panel.tokens[at], note: own, x, y: (at + 0.5) * ROW, anchor: isKey ? "start" : "end" };
     };
     const every = Array.from({ length }, (_, at) => at);
     return {
-      width: this.left + this.middle + this.right,
+      width: left + this.middle + right,
       height: length * ROW,
-      curves: this.curvesOf(0, length, this.left, this.scroll.scrollTop).filter((c) => c.query < length && c.key < length),
+      curves: this.curvesOf(0, length, left, this.scroll.scrollTop).filter((c) => c.query < length && c.key < length),
       labels: this.sides.flatMap((side) => every.map((at) => label(side, at))),
     };
   }
@@ -249,7 +252,7 @@ class Arcs extends Curved {
     fit(this.canvas, this.width, this.tall);
     for (const element of this.shown.values()) element.remove();
     this.shown.clear();
-    this.place();
+    this.update();
   }
 
   range() {

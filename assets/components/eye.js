@@ -18,10 +18,10 @@ export function afterClick(on, head, how, every, last) {
   return after;
 }
 
-// The one head that follows, or leads, the first that is on.
+// The one head that follows, or leads, the first that is on; of several or none the first, or the one before.
 export function nextHead(on, every, by) {
-  const at = every.indexOf(Math.min(...on));
-  return new Set([every[(Math.max(at, 0) + (on.size > 1 && by > 0 ? 0 : by) + every.length) % every.length]]);
+  const at = Math.max(every.indexOf(Math.min(...on)), 0);
+  return new Set([every[(at + (on.size !== 1 && by > 0 ? 0 : by) + every.length) % every.length]]);
 }
 
 // Tokens after a click on one: alone, or, with `more`, added to or taken from those that were chosen.
@@ -99,8 +99,10 @@ export function spoken(tokens, layer, heads, focus, hidden, texts) {
   if (!focus) return texts.nothing_chosen;
   const who = fill(heads.length === 1 ? texts.one_head : texts.mean_of, { heads: heads.map((h) => h + 1).join(", ") });
   const weights = meanAcross(layer, heads, focus);
-  const named = strongest(weights, { least: WORTH_NAMING, most: NAMED, hidden });
-  const list = named.map((i) => `${tokens[i]} ${weights[i].toFixed(2)}`).join(", ");
+  // In a very long text no weight is worth naming, and yet the row is not empty.
+  const worth = strongest(weights, { least: WORTH_NAMING, most: NAMED, hidden });
+  const named = worth.length ? worth : strongest(weights, { least: Number.MIN_VALUE, most: NAMED, hidden });
+  const list = named.map((i) => `${tokens[i]} ${worth.length ? weights[i].toFixed(2) : exact(weights[i])}`).join(", ");
   const chosen = focus.tokens.map((token) => tokens[token]).join(" + ");
   const template = texts[`${focus.side}_${named.length ? "looks" : "nowhere"}`];
   const said = fill(template, { who, tokens: chosen, list });

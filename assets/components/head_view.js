@@ -1,5 +1,6 @@
 // The eye: all heads of a layer at once, every token under the finger. What is hovered, pinned, switched or
 // drawn differently stays in the browser; the server hears only of "show this on the page".
+const STILL = 4; // pixels that a click may tremble
 const DRAWINGS = { lines: Lines, text: Shaded, arcs: Arcs, matrix: Matrix };
 
 const BOLD = 1.1; // how much wider a token in focus is
@@ -19,6 +20,7 @@ class HeadView {
   show(header, panels, { open, page, bytes }) {
     const { texts } = header;
     Object.assign(this, { header, texts, open, page, bytes });
+    if (!this.scene && header.drawing) this.state.drawing = header.drawing; // a page that was saved so
     this.data = panels.map((panel, nth) => {
       const groups = header.groups?.[nth] ?? null;
       const joined = this.state.words && groups;
@@ -26,14 +28,16 @@ class HeadView {
       const layers = joined ? new Map([...panel.layers].map(([n, l]) => [n, new Grouped(l, groups)])) : panel.layers;
       return { ...panel, tokens, layers, groups, nth, id: `${header.id}-${nth}`, special: new Set(joined ? [] : header.special[nth]) };
     });
-    const scene = JSON.stringify([header.layer, header.head, header.token, header.heads]);
+    // Another sentence is another scene: what was pinned may not even exist in it.
+    const said = this.data.map(({ tokens }) => tokens);
+    const scene = JSON.stringify([header.layer, header.head, header.token, header.heads, said]);
     const first = this.data[0].layers;
     if (this.scene !== scene || !first.has(this.state.layer)) {
       this.state.layer = header.layer;
       this.pin(0, header.token === null ? null : { side: "query", tokens: [header.token] });
       if (!this.on || this.nHeads !== header.heads || !this.on.has(header.head)) this.on = new Set(header.on);
     }
-    Object.assign(this, { scene, nHeads: header.heads });
+    Object.assign(this, { scene, nHeads: header.heads, hover: null, line: null });
     this.build();
   }
 
@@ -153,8 +157,9 @@ class HeadView {
         said.replaceChildren(make("bdi", "", text));
       }
       stage.dataset.pinned = Boolean(pinned);
-      const at = this.at?.nth === panel.nth && focus ? focus : null;
-      stage.setAttribute("aria-activedescendant", at ? `${panel.id}-${this.sideOf(at.side)}-${at.tokens.at(-1)}` : "");
+      const active = this.active(panel);
+      if (active) stage.setAttribute("aria-activedescendant", `${panel.id}-${this.sideOf(active.side)}-${active.token}`);
+      else stage.removeAttribute("aria-activedescendant");
     }
     showFoot(this);
   }
@@ -163,6 +168,12 @@ class HeadView {
   thickest(panel) {
     const strongest = this.drawings[panel.nth].drawing.strongest ?? 0;
     return strongest > 0 && strongest < FULL ? ` ${fill(this.texts.thickest, { weight: exact(strongest) })}` : "";
+  }
+
+  // The token that the keyboard is at in a sentence: the last one that was chosen there.
+  active(panel) {
+    const pinned = this.pinned?.[panel.nth];
+    return pinned && this.at.nth === panel.nth ? { side: pinned.side, token: this.at.token } : null;
   }
 
   sideOf = (side) => (this.state.drawing === "lines" ? side : "token");
@@ -180,23 +191,29 @@ class HeadView {
       this.hover = focus && this.everywhere(panel.nth, focus);
       if (JSON.stringify(this.hover) !== before) this.update();
     };
+    const drag = (event) => {
+      this.dragged += Math.abs(event.movementX) + Math.abs(event.movementY);
+      if (this.dragged < STILL) return;
+      drawing.window.pan(event.movementX, event.movementY);
+      drawing.paint();
+    };
+    // The line or cell under the pointer says its own number.
+    const point = (event) => {
+      const line = drawing.hit(event);
+      if (drawing.curves && line !== this.line) drawing.paint(line);
+      this.line = line;
+      const text = line ? this.exactly(panel, line) : null;
+      if (!text) return this.say();
+      if (said.dataset.text !== text) said.replaceChildren(make("bdi", "", text));
+      said.dataset.text = text;
+    };
+    stage.addEventListener("pointerdown", () => (this.dragged = 0));
     stage.addEventListener("pointermove", (event) => {
-      if (drawing.window && event.buttons === 1 && drawing.window.zoomed) {
-        drawing.window.pan(event.movementX, event.movementY);
-        this.dragged = true;
-        return drawing.paint();
-      }
+      if (drawing.window?.zoomed && event.buttons === 1) return drag(event);
       const element = tokenOf(event);
       if (element) return event.pointerType === "touch" ? undefined : hover(focusOf(element));
       hover(null);
-      const line = drawing.hit(event);
-      if (drawing.curves) {
-        if (line !== this.line) drawing.paint(line);
-        this.line = line;
-      }
-      if (line) said.replaceChildren(make("bdi", "", this.exactly(panel, line)));
-      else this.say(delete said.dataset.text);
-      delete said.dataset.text;
+      point(event);
     });
     stage.addEventListener("pointerleave", () => {
       hover(null);
@@ -205,10 +222,10 @@ class HeadView {
       this.say();
     });
     stage.addEventListener("click", (event) => {
-      if (this.dragged) return (this.dragged = false);
+      if (this.dragged >= STILL) return;
       const element = tokenOf(event);
       const cell = element ? null : drawing.hit(event);
-      if (!element && !(drawing.window && cell)) return;
+      if (!element && !(drawing.window && cell)) return point(event); // a finger does not hover
       const focus = element ? focusOf(element) : { side: "query", tokens: [cell.query] };
       this.choose(panel.nth, focus, event.shiftKey || event.ctrlKey || event.metaKey);
     });
@@ -268,7 +285,7 @@ class HeadView {
     else if (key === "l" || key === "L") this.toLayer(this.state.layer + (key === "l" ? 1 : -1));
     else if ((key === "+" || key === "-" || key === "0") && this.drawings[nth].drawing.window) {
       const { drawing } = this.drawings[nth];
-      if (key === "0") drawing.window.whole(drawing.paint());
+      if (key === "0") drawing.whole();
       else drawing.zoom(key === "+" ? 2 : 0.5, drawing.window.width / 2, drawing.window.height / 2);
     } else return false;
     this.hover = null;
@@ -285,7 +302,7 @@ class HeadView {
 
   toLayer(number) {
     if (number < 0 || number >= this.header.layers) return;
-    if (!this.data[0].layers.has(number)) return this.open({ layer: number, token: this.chosenToken(), head: this.heads[0] ?? 0 });
+    if (!this.has(number)) return this.open?.({ ...this.chosen(), layer: number });
     this.state.layer = number;
     this.controls();
     this.redraw();
@@ -296,9 +313,21 @@ class HeadView {
     return pinned ? pinned.tokens.at(-1) : null;
   }
 
-  toServer() {
-    this.open?.({ layer: this.state.layer, token: this.chosenToken(), head: this.heads[0] ?? this.header.head });
+  // The page's own head as long as it is on, else the first that is.
+  chosenHead() {
+    const { heads, header } = this;
+    return heads.includes(header.head) ? header.head : (heads[0] ?? header.head);
   }
+
+  chosen() {
+    return { layer: this.state.layer, token: this.chosenToken(), head: this.chosenHead() };
+  }
+
+  toServer() {
+    this.open?.(this.chosen());
+  }
+
+  has = (layer) => this.data[0].layers.has(layer);
 
   set(name, value) {
     this.state[name] = value;

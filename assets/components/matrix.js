@@ -39,8 +39,9 @@ export class Window {
     this.y = Math.min(0, Math.max(this.y + dy, Math.min(0, this.height - reach)));
   }
 
-  // The cell under a place, null outside.
+  // The cell under a place, null outside of what is in sight.
   at(x, y) {
+    if (x < 0 || y < 0 || x >= this.width || y >= this.height) return null;
     const [key, query] = [Math.floor((x - this.x) / this.cell), Math.floor((y - this.y) / this.cell)];
     return query >= 0 && key >= 0 && query < this.size && key < this.size ? { query, key } : null;
   }
@@ -59,6 +60,9 @@ export class Window {
     this.pan(dx, dy);
   }
 }
+
+// May any of the heads look there? Each can have a mask of its own.
+const seenByAny = (layer, heads, query, key) => heads.some((head) => layer.sees(head, query, key));
 
 // Mean weights of the heads, pooled to at most GRID a side; NaN where all cells are hidden. Row by row.
 export class Pooled {
@@ -80,9 +84,8 @@ export class Pooled {
       if (this.done) return;
       const base = Math.floor(this.next / this.step) * this.side;
       const row = meanAcross(this.layer, this.heads, { side: "query", tokens: [this.next] });
-      const head = this.heads[0];
       for (let key = 0; key < row.length; key++) {
-        if (row[key] === 0 && !this.layer.sees(head, this.next, key)) continue;
+        if (row[key] === 0 && !seenByAny(this.layer, this.heads, this.next, key)) continue;
         const at = base + Math.floor(key / this.step);
         if (!(this.values[at] >= row[key])) this.values[at] = row[key];
         if (row[key] > this.most) this.most = row[key];
@@ -110,11 +113,12 @@ class Matrix {
     tools.append(
       button("+", view.texts.zoom_in, middle(2)),
       button("−", view.texts.zoom_out, middle(0.5)),
-      button("⤢", view.texts.zoom_whole, () => (this.window.whole(), this.paint()))
+      button("⤢", view.texts.zoom_whole, () => this.whole())
     );
     this.scale = make("span", "scale");
     tools.append(this.scale);
-    stage.replaceChildren(this.canvas, tools);
+    this.spoken = make("div", "unseen"); // the chosen row for those who do not see it
+    stage.replaceChildren(this.canvas, tools, this.spoken);
     this.canvas.onwheel = (event) => this.wheel(event);
     this.canvas.ondblclick = (event) => this.zoom(event.shiftKey ? 0.5 : 2, ...this.inside(event));
   }
@@ -140,6 +144,9 @@ class Matrix {
       this.pooled = this.view.heads.length ? new Pooled(this.drawnFrom, this.view.heads) : null;
       this.work(this.pooled);
     }
+    const active = this.view.active(this.panel);
+    this.spoken.replaceChildren(...(active ? [tokenElement(this.view, this.panel, "token", active.token)] : []));
+    for (const element of this.spoken.children) mark(this.view, this.panel, element);
     this.paint();
   }
 
@@ -198,7 +205,7 @@ class Matrix {
     const { heads } = this.view;
     const picture = this.image(bottom - top, right - left, (row, column) => {
       const [query, key] = [top + row, left + column];
-      if (!layer.sees(heads[0], query, key)) return NaN;
+      if (!seenByAny(layer, heads, query, key)) return NaN;
       return heads.reduce((sum, head) => sum + layer.weight(head, query, key), 0) / heads.length;
     });
     context.imageSmoothingEnabled = false;
@@ -226,7 +233,7 @@ class Matrix {
     for (let query = this.window.seen("y")[0]; query < this.window.seen("y")[1]; query++) {
       const row = meanAcross(layer, this.view.heads, { side: "query", tokens: [query] });
       for (let key = this.window.seen("x")[0]; key < this.window.seen("x")[1]; key++) {
-        if (!layer.sees(this.view.heads[0], query, key)) continue;
+        if (!seenByAny(layer, this.view.heads, query, key)) continue;
         context.fillStyle = ink(this.colour(row[key]).slice(0, 3));
         context.fillText(short(row[key]), x + (key + 0.5) * cell, y + (query + 0.5) * cell);
       }
@@ -292,6 +299,15 @@ class Matrix {
 
   zoom(by, x, y) {
     this.window.zoom(by, x, y);
+    this.moved();
+  }
+
+  whole() {
+    this.window.whole();
+    this.moved();
+  }
+
+  moved() {
     this.canvas.style.touchAction = this.window.zoomed ? "none" : "pan-y";
     this.paint();
   }
@@ -306,11 +322,11 @@ class Matrix {
     if (event.target !== this.canvas) return null;
     const cell = this.window.at(...this.inside(event));
     this.mark(cell);
-    if (!cell || this.window.at(...this.inside(event)) === null) return null;
-    const layer = this.view.layer(this.panel);
     const { heads } = this.view;
-    const weight = heads.reduce((sum, head) => sum + layer.weight(head, cell.query, cell.key), 0) / (heads.length || 1);
-    return { ...cell, head: heads.length === 1 ? heads[0] : null, weight, hidden: !layer.sees(heads[0], cell.query, cell.key) };
+    if (!cell || !heads.length) return null;
+    const layer = this.view.layer(this.panel);
+    const weight = heads.reduce((sum, head) => sum + layer.weight(head, cell.query, cell.key), 0) / heads.length;
+    return { ...cell, head: heads.length === 1 ? heads[0] : null, weight, hidden: !seenByAny(layer, heads, cell.query, cell.key) };
   }
 
   mark(cell) {

@@ -2,6 +2,8 @@
 const MARGIN = 16;
 const CAPTION = 13; // pixels, for the lines that say what is drawn
 const RISKY = /^[=+\-@\t\r]/; // spreadsheets would compute these
+const NOT_XML = /[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/gu; // no file may hold these
+const LARGEST = 32_000; // pixels that a canvas may be high
 const SVG = "http://www.w3.org/2000/svg";
 
 // Scenes of one or more panels side by side, under each other where they are wide, as one SVG document.
@@ -11,7 +13,7 @@ export function svgOf(scenes, { look, font, ink: colour, background, captions })
   const add = (name, attributes, text = "") => {
     const element = document.createElementNS(SVG, name);
     for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-    element.textContent = text;
+    element.textContent = text.replace(NOT_XML, "\ufffd");
     svg.append(element);
     return element;
   };
@@ -57,25 +59,26 @@ function drawScene(add, scene, x, y, { look, font, colour }) {
     const small = document.createElementNS(SVG, "tspan");
     small.setAttribute("font-size", 11);
     if (text) small.setAttribute("dx", 8);
-    small.textContent = note;
+    small.textContent = note; // digits
     written.append(small);
   }
 }
 
-// Lines of at most so many characters, cut between words where there are any.
+// Lines of at most so many characters, cut between words where there are any. A wide character counts twice.
 export function wrapped(text, most) {
   const lines = [""];
   for (const word of text.split(" ")) {
     for (let rest = word; rest; ) {
       const line = lines.at(-1);
-      const room = Math.floor(most) - line.length - (line ? 1 : 0);
-      if (rest.length <= room) {
-        lines[lines.length - 1] = line ? `${line} ${rest}` : rest;
+      const joined = line ? `${line} ${rest}` : rest;
+      if (columns(joined) <= most) {
+        lines[lines.length - 1] = joined;
         rest = "";
       } else if (line) lines.push("");
       else {
-        lines[lines.length - 1] = rest.slice(0, Math.floor(most));
-        rest = rest.slice(Math.floor(most));
+        const head = cut(rest, most);
+        lines[lines.length - 1] = head;
+        rest = rest.slice(head.length);
         lines.push("");
       }
     }
@@ -83,13 +86,25 @@ export function wrapped(text, most) {
   return lines.filter(Boolean);
 }
 
+const WIDE = /[\p{sc=Han}\p{sc=Hiragana}\p{sc=Katakana}\p{sc=Hangul}\p{Extended_Pictographic}\u3000-\u303f\uff01-\uff60]/u;
+const columns = (text) => [...text].reduce((sum, character) => sum + (WIDE.test(character) ? 2 : 1), 0);
+
+// The longest beginning that fits, one character at least.
+function cut(text, most) {
+  const characters = [...text];
+  let count = characters.length;
+  while (count > 1 && columns(characters.slice(0, count).join("")) > most) count -= 1;
+  return characters.slice(0, count).join("");
+}
+
 export async function pngOf({ text, width, height }) {
   const image = new Image();
   image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`;
   await image.decode();
   const canvas = document.createElement("canvas");
-  Object.assign(canvas, { width: 2 * width, height: 2 * height });
-  canvas.getContext("2d").drawImage(image, 0, 0, 2 * width, 2 * height);
+  const scale = Math.min(2, LARGEST / Math.max(width, height));
+  Object.assign(canvas, { width: Math.floor(scale * width), height: Math.floor(scale * height) });
+  canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
   return new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
 }
 
@@ -103,12 +118,13 @@ export function csvOf(header, rows) {
   return `\ufeff${[header, ...rows].map((row) => row.map(cell).join(",")).join("\r\n")}\r\n`;
 }
 
-// The page with these bytes and this view inside: what Python's `mha_core/page.py` makes, too.
+// The page with these bytes and this view inside: what `HeadView.html` makes in Python. The scripts name both
+// places too, farther below. The bytes come first: no letter of theirs can look like the other place.
 export function pageOf(template, header, bytes) {
   let binary = "";
   for (let i = 0; i < bytes.length; i += 0x8000) binary += String.fromCharCode(...bytes.subarray(i, i + 0x8000));
   const json = JSON.stringify(header).replaceAll("<", "\\u003c");
-  return template.replace("__VIEW__", () => json).replace("__BLOB__", () => btoa(binary));
+  return template.replace("__BLOB__", () => btoa(binary)).replace("__VIEW__", () => json);
 }
 
 export function download(content, name, type) {

@@ -6,5 +6,6 @@ export default async function ({ data, parentElement, setTriggerValue }) {
   const { panels, bytes } = await find(data.name, data.digest);
   if (root.turn !== turn) return; // a newer scene has come meanwhile
   const page = globalThis.headscope.page ?? null;
-  showView(root, data, panels, { open: (chosen) => setTriggerValue("opened", chosen), page, bytes });
+  const open = data.opens ? (chosen) => setTriggerValue("opened", chosen) : null;
+  showView(root, data, panels, { open, page, bytes });
 }

@@ -19,7 +19,16 @@ def untrained(scene: state.Scene) -> AttentionTrace:
     return work.trace(scene, trained=False)
 
 
+def when(trace: AttentionTrace, *, key: str) -> str:
+    """Which of the two it is: “Before: step 0”, “After: step 8,000”."""
+    return t(f"before.{key}", step=f"{trace.source['step']:,}")
+
+
+def title(trace: AttentionTrace, *, key: str) -> str:
+    """The same sentence twice needs more than its text to be told apart, in a saved figure too."""
+    return f"{when(trace, key=key)} · {trace.tokens.text}"
+
+
 def side(trace: AttentionTrace, *, key: str, layer: int, head: int, query: int, limit: float) -> None:
-    step = f"{trace.source['step']:,}"
-    st.subheader(t(f"before.{key}", step=step))
+    st.subheader(when(trace, key=key))
     reading.sentence(trace, layer=layer, head=head, query=query, limit=limit, key=f"{key}_strip")

@@ -41,17 +41,20 @@ def of_traces(
     head: int,
     token: int,
     heads: Sequence[int] | None = None,
+    titles: Sequence[str] | None = None,
     key: str = "head_view",
 ) -> None:
-    """One or more sentences side by side; `heads` are drawn at first, all positions from 0.
+    """One or more sentences side by side, called by their texts unless by `titles`.
 
-    As many layers and heads travel as fit; when a reader asks for others, the scene moves to them.
+    `heads` are drawn at first, all positions from 0. As many layers and heads travel as
+    fit; when a reader asks for others, the scene moves to them.
     """
     first = traces[0]
     budget = BUDGET // len(traces)
     numbers, loaded = fitting(first.layers, layer, head, budget=budget)
-    name = json.dumps([[trace.tokens.text, *map(str, trace.source.items())] for trace in traces])
-    blob = _packed(traces, json.dumps([name, numbers, loaded]), numbers, loaded)
+    titles = [trace.tokens.text for trace in traces] if titles is None else list(titles)
+    name = json.dumps([titles, [[trace.tokens.text, *map(str, trace.source.items())] for trace in traces]])
+    blob = _packed(traces, json.dumps([name, numbers, loaded]), titles, numbers, loaded)
     header = views.header(
         blob,
         [views.special(trace.tokens.pieces) for trace in traces],
@@ -62,7 +65,7 @@ def of_traces(
         token=token,
         on=heads,
         name=key,
-        source=views.said(first.source),
+        source=views.said({key: value for key, value in first.source.items() if _shared(traces, key)}),
         title=first.tokens.text,
         texts=_texts(),
     )
@@ -95,15 +98,20 @@ def of_weights(
         title=packed[0].title,
         texts=_texts(),
     )
-    _mount(header, blob, key, lambda chosen: None)
+    _mount(header, blob, key)
+
+
+def _shared(traces: Sequence[AttentionTrace], key: str) -> bool:
+    """One caption speaks of all of them."""
+    return all(trace.source.get(key) == traces[0].source[key] for trace in traces)
 
 
 @st.cache_resource(max_entries=MOST_PACKED, show_spinner=False)
-def _packed(_traces, name: str, _numbers: list[int], _heads: list[int] | None) -> bytes:
+def _packed(_traces, name: str, _titles: list[str], _numbers: list[int], _heads: list[int] | None) -> bytes:
     return pack(
         [
-            Panel(trace.tokens.text, trace.tokens.labels, {n: trace.layers[n] for n in _numbers})
-            for trace in _traces
+            Panel(title, trace.tokens.labels, {n: trace.layers[n] for n in _numbers})
+            for title, trace in zip(_titles, _traces, strict=True)
         ],
         heads=_heads,
     )
@@ -120,12 +128,14 @@ SLOTS = (
 )
 
 
-def _mount(header: dict, blob: bytes, key: str, on_open) -> None:
+def _mount(header: dict, blob: bytes, key: str, on_open=None) -> None:
+    """Where nobody carries a wish out (`on_open`), the view offers none."""
     said = json.dumps({"name": key, "digest": header["digest"]}).encode()
     with st.sidebar:  # these two show nothing, and would leave gaps between what does
         _page(key=f"{key}_page", data=views.page())
         _blob(key=f"{key}_blob", data=said + b"\n" + blob)
-    _view(key=key, data=header, on_opened_change=lambda: on_open(st.session_state[key].opened))
+    data = header | {"opens": on_open is not None}
+    _view(key=key, data=data, on_opened_change=lambda: on_open and on_open(st.session_state[key].opened))
 
 
 def _opened(chosen: dict) -> None:

@@ -25,6 +25,7 @@ head_view.of_traces(
     head=head,
     token=query,
     heads=range(trace.layers[layer_index].n_heads),
+    titles=[before_after.title(shown, key=key) for key, shown in both.items()],
     key="before_view",
 )
 st.subheader(t("before.matrices", head=head + 1, layer=layer_index + 1))

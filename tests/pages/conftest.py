@@ -3,6 +3,7 @@
 import base64
 import json
 import struct
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -76,21 +77,28 @@ def strip():
 
 
 @pytest.fixture(scope="session")
-def lines():
-    """`lines(app)`: what the view of lines is given, its header and (head, query, key) for each panel."""
+def eye():
+    """`eye(app)`: what the head view is given, its scene and the panels of its blob as they were packed."""
 
-    def read(app: AppTest) -> tuple[dict, list[np.ndarray]]:
-        data = app.get_by_key("head_view").proto.bytes
-        (size,) = struct.unpack_from("<I", data)
-        header, rest, weights = json.loads(data[4 : 4 + size]), np.frombuffer(data[4 + size :], "<f4"), []
-        for panel in header["panels"]:
-            shape = header["heads"], len(panel["tokens"]), len(panel["tokens"])
-            weights.append(rest[: np.prod(shape)].reshape(shape))
-            rest = rest[np.prod(shape) :]
-        assert rest.size == 0
-        return header, weights
+    def read(app: AppTest, key: str = "head_view") -> tuple[dict, list[dict]]:
+        header = json.loads(app.get_by_key(key).proto.json)
+        said, blob = app.get_by_key(f"{key}_blob").proto.bytes.split(b"\n", 1)
+        assert json.loads(said) == {"name": header["name"], "digest": header["digest"]}
+        inner = blob[4:] if blob[:4] == b"mha0" else zlib.decompress(blob[4:])
+        (size,) = struct.unpack_from("<I", inner)
+        panels = json.loads(inner[4 : 4 + size])["panels"]
+        for panel in panels:
+            for layer in panel["layers"]:
+                layer["weights"] = _weights(inner[4 + size :], layer["weights"])
+        return header, panels
 
     return read
+
+
+def _weights(body: bytes, at: dict) -> np.ndarray:
+    """16 bits of the square root, as `mha_core/transport.py` says."""
+    codes = np.frombuffer(body, at["type"], int(np.prod(at["shape"])), at["at"]).reshape(at["shape"])
+    return (codes / 65535) ** 2
 
 
 @pytest.fixture(scope="session")
@@ -122,11 +130,11 @@ def said():
 def click():
     """`click(app, "head_grid", 2)`: what the browser sends when a component reports a choice."""
 
-    def send(app: AppTest, key: str, picked: int) -> AppTest:
+    def send(app: AppTest, key: str, picked: object, event: str = "picked") -> AppTest:
         # AppTest has no hand for components; this is their wire format (streamlit.components.v2).
         component = app.get_by_key(key).proto.id
         state = WidgetState(id=f"$$STREAMLIT_INTERNAL_KEY_{component}__events")
-        state.json_trigger_value = json.dumps([{"event": "picked", "value": picked}])
+        state.json_trigger_value = json.dumps([{"event": event, "value": picked}])
         widgets = app._tree.get_widget_states()
         widgets.widgets.append(state)
         return app._run(widgets)

@@ -31,6 +31,20 @@ def test_both_sides_show_the_same_model_untrained_and_trained(on_page, drawn, en
     assert not np.array_equal(drawn(app, "before-weights"), drawn(app, "after-weights"))
 
 
+def test_the_view_has_the_untrained_and_the_trained_layers_side_by_side(on_page, eye):
+    header, panels = eye(on_page(), "before_view")
+    scene = Scene()
+    for panel, trained in zip(panels, (False, True), strict=True):
+        shown = mha.trace(scene.text, source="mini", h=4, d_model=64, trained=trained)
+        for packed, layer in zip(panel["layers"], shown.layers, strict=True):
+            np.testing.assert_allclose(packed["weights"], layer.weights(), atol=2e-5)
+    assert (header["layer"], header["head"], header["token"]) == (1, 3, 8)
+    assert panels[0]["title"] == f"Before: step 0 · {scene.text}"
+    assert panels[1]["title"] == f"After: step {shown.source['step']:,} · {scene.text}"
+    assert header["source"] == "mini, glass-box, h=4, d_model=64, seed=0"  # no step: there are two
+    assert header["opens"] is True
+
+
 def test_random_weights_have_no_after_and_a_trained_model_is_offered(on_page, english):
     app = on_page(source="random")
     assert [info.value for info in app.info] == [english("before.random")]

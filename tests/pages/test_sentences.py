@@ -53,14 +53,14 @@ def has_twin(app) -> bool:
 # The second sentence
 
 
-def test_an_empty_second_sentence_leaves_one(opened, lines):
+def test_an_empty_second_sentence_leaves_one(opened, eye):
     app = opened()
     assert has_twin(app)
     write(app, "", "twin")
     assert not app.error
     assert not app.warning
     assert not has_twin(app)
-    assert len(lines(app)[0]["panels"]) == 1
+    assert len(eye(app)[1]) == 1
 
 
 def test_a_link_without_a_second_sentence_leaves_one(opened):

@@ -82,6 +82,22 @@ def test_the_scrubber_goes_back_to_every_recorded_step(on_train, english):
     assert told in [markdown.value for markdown in app.markdown]
 
 
+def test_the_view_shows_the_weights_of_the_recorded_step(on_train, eye):
+    app = on_train()
+    app.button(key="start").click().run()
+    job = finished(plan())
+    app.run()
+    for record in (job.records[-1], job.records[0]):
+        app.select_slider(key="train_step").set_value(record.step).run()
+        header, panels = eye(app, "train_view")
+        for panel, layers in zip(panels, record.weights, strict=True):
+            for shown, weights in zip(panel["layers"], layers, strict=True):
+                np.testing.assert_allclose(shown["weights"], weights, atol=2e-5)
+        assert header["source"] == f"{job.name}, step {record.step:,}"
+        assert panels[0]["tokens"][header["token"]] == "it"
+        assert header["opens"] is False  # there is no page below that could follow
+
+
 def test_two_visitors_share_one_training(on_train):
     first, second = on_train(), on_train()
     first.button(key="start").click().run()

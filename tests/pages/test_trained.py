@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import mha_core as mha
+from mha_core import head_view
 from mha_core.training import shipped
 from pages._kit.state import Scene
 from pages._kit.text import literal
@@ -83,24 +84,47 @@ def test_the_matrices_are_those_of_the_first_sentence(opened, drawn):
         np.testing.assert_array_equal(drawn(app, f"matrix-{name}"), matrix, err_msg=name)
 
 
-def test_the_lines_are_given_every_head_of_both_sentences(opened, lines):
-    header, weights = lines(opened())
-    for panel, shown, text in zip(header["panels"], weights, (TIRED, WIDE), strict=True):
+def test_the_view_is_given_every_layer_and_head_of_both_sentences(opened, eye):
+    header, panels = eye(opened())
+    for panel, text in zip(panels, (TIRED, WIDE), strict=True):
         trace = trained(text)
-        assert tuple(panel["tokens"]) == trace.tokens.labels
-        assert panel["chosen"] == 8
-        np.testing.assert_array_equal(shown, trace.layers[1].weights())
-    assert header["heads"] == 4
+        assert (panel["title"], tuple(panel["tokens"])) == (text, trace.tokens.labels)
+        assert [layer["number"] for layer in panel["layers"]] == [0, 1]
+        for shown, layer in zip(panel["layers"], trace.layers, strict=True):
+            assert shown["heads"] == [0, 1, 2, 3]
+            np.testing.assert_allclose(shown["weights"], layer.weights(), atol=2e-5)
+    assert (header["layers"], header["heads"]) == (2, 4)
+    assert (header["layer"], header["head"], header["token"]) == (1, 3, 8)
     assert 3 in header["on"]  # the chosen head
     assert len(header["on"]) == 2
+    assert header["special"] == [[0], [0]]
+    assert header["source"].startswith("mini, glass-box, h=4, d_model=64")
 
 
-def test_choosing_a_token_among_the_lines_moves_it_in_both_sentences(opened, click, strip, lines):
-    app = click(opened(), "head_view", 2)
+def test_what_is_opened_in_the_view_moves_the_scene(opened, click, strip, eye):
+    app = click(opened(), "head_view", {"layer": 0, "token": 2, "head": 1}, "opened")
     assert not app.exception
-    assert app.number_input(key="token").value == 3
+    assert [app.number_input(key=key).value for key in ("layer", "head", "token")] == [1, 2, 3]
     assert [strip(app, key)["chosen"] for key in BOTH] == [2, 2]
-    assert [panel["chosen"] for panel in lines(app)[0]["panels"]] == [2, 2]
+    header, _ = eye(app)
+    assert (header["layer"], header["head"], header["token"]) == (0, 1, 2)
+
+
+def test_what_is_opened_without_a_token_keeps_the_token(opened, click):
+    app = click(opened(), "head_view", {"layer": 0, "token": None, "head": 0}, "opened")
+    assert not app.exception
+    assert [app.number_input(key=key).value for key in ("layer", "head", "token")] == [1, 1, 9]
+
+
+def test_the_numbers_stay_the_same_bytes_while_only_the_scene_moves(opened, click):
+    app = opened()
+    before = app.get_by_key("head_view_blob").proto.bytes
+    app = click(app, "head_view", {"layer": 0, "token": 2, "head": 1}, "opened")
+    assert app.get_by_key("head_view_blob").proto.bytes == before
+
+
+def test_every_text_of_the_view_arrives_with_its_places_to_fill_in(opened, eye):
+    assert eye(opened())[0]["texts"] == head_view.texts("en")
 
 
 def test_choosing_a_token_of_the_second_sentence_moves_it_in_both(opened, click, strip):
@@ -108,19 +132,19 @@ def test_choosing_a_token_of_the_second_sentence_moves_it_in_both(opened, click,
     assert [strip(app, key)["chosen"] for key in BOTH] == [6, 6]
 
 
-def test_a_second_sentence_that_is_shorter_shows_its_last_token(opened, strip, lines):
+def test_a_second_sentence_may_be_shorter(opened, strip, eye):
     app = opened(twin="The dog was tired.", token=9)
     assert not app.exception
     assert [strip(app, key)["chosen"] for key in BOTH] == [8, 5]
-    assert [panel["chosen"] for panel in lines(app)[0]["panels"]] == [8, 5]
+    header, panels = eye(app)
+    assert header["token"] == 8
+    assert [len(panel["tokens"]) for panel in panels] == [13, 6]
 
 
-def test_long_texts_have_no_lines_but_all_the_rest(opened, english):
-    shown = {n: opened(source="random", text=" ".join(["word"] * n)) for n in (48, 49)}
-    for n, app in shown.items():
-        assert not app.exception
-        assert (english("view.title") in [s.value for s in app.subheader]) == (n == 48)
-        assert english("heads.all", layer=1) in [s.value for s in app.subheader]
+def test_long_texts_have_the_view_too(opened):
+    app = opened(source="random", text=" ".join(["word"] * 200))
+    assert not app.exception
+    assert json.loads(app.get_by_key("head_view").proto.json)["heads"] == 4
 
 
 # What the model is

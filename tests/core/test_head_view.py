@@ -1,0 +1,204 @@
+"""The head view as a value: what it refuses, what its page holds, and that the page asks nobody."""
+
+import base64
+import html
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import mha_core as mha
+from mha_core import bundled, head_view
+from mha_core.transport import BUDGET, size
+
+ROOT = Path(__file__).parents[2]
+TEXT = "one two three two"
+NASTY = (
+    "<img src=x onerror=alert(1)> </script><script>alert(2)</script> __BLOB__ __VIEW__ {tokens} <!-- --> $&"
+)
+
+
+@pytest.fixture(scope="module")
+def traced() -> mha.AttentionTrace:
+    return mha.trace(TEXT, h=3, d_model=12, layers=2)
+
+
+def inside(page: str) -> tuple[dict, bytes]:
+    """The header and the bytes that a page holds, as a browser reads them."""
+    found = [
+        re.search(rf'<script type="{kind}" id="{name}">(.*?)</script', page, re.DOTALL)[1]
+        for kind, name in (("application/json", "view"), ("text/plain", "blob"))
+    ]
+    return json.loads(found[0]), base64.b64decode(found[1], validate=True)
+
+
+# What is asked for
+
+
+def test_the_last_layer_is_shown_unless_another_is_said(traced):
+    header = head_view.view(traced).header
+    assert (header["layer"], header["head"], header["token"], header["on"]) == (1, 0, None, [0])
+    header = head_view.view(traced, layer=0, head=2, token=3).header
+    assert (header["layer"], header["head"], header["token"], header["on"]) == (0, 2, 3, [2])
+    assert (header["layers"], header["heads"]) == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"layer": 2}, "This trace has layers 0 to 1; layer 2 was asked for."),
+        ({"layer": -1}, "This trace has layers 0 to 1; layer -1 was asked for."),
+        ({"token": 4}, "This trace has tokens 0 to 3; token 4 was asked for."),
+        ({"token": -1}, "This trace has tokens 0 to 3; token -1 was asked for."),
+    ],
+)
+def test_a_layer_or_token_that_is_not_there_is_refused(traced, refused, asked, said):
+    assert str(refused(head_view.view, traced, **asked)) == said
+
+
+@pytest.mark.parametrize("head", [3, -1])
+def test_a_head_that_is_not_there_is_refused(traced, refused, head):
+    assert str(head) in str(refused(head_view.view, traced, head=head))
+
+
+def test_the_trace_offers_the_same_view(traced):
+    ours, offered = head_view.view(traced, layer=0, head=1, token=2), traced.view(layer=0, head=1, token=2)
+    assert (ours.header, ours.blob) == (offered.header, offered.blob)
+
+
+def test_of_what_does_not_fit_the_heads_around_the_chosen_one_are_inside(monkeypatch):
+    trace = mha.trace(" ".join(["a"] * 40), h=6, d_model=24, layers=2)
+    one = size(trace.layers[0], 1)
+    monkeypatch.setattr(head_view, "ALL_LAYERS", 3 * one / BUDGET)
+    view = trace.view(layer=1, head=5)
+    assert len(view.blob) < 4 * one
+    assert (view.header["layers"], view.header["heads"]) == (2, 6)  # the chips say what is not here
+
+
+# The page
+
+
+def test_the_page_holds_the_view_and_nothing_is_left_to_fill_in(traced):
+    view = head_view.view(traced, head=1, token=2)
+    header, blob = inside(view.html())
+    assert header == view.header
+    assert blob == view.blob
+    markup = re.sub(r"(<script type=\"module\">).*</script>", "", view.html(), flags=re.DOTALL)
+    assert not re.search(r"__[A-Z]+__", markup)
+
+
+def test_tokens_that_look_like_markup_or_placeholders_stay_text():
+    view = mha.trace(NASTY, h=2, d_model=8).view()
+    page = view.html()
+    header, blob = inside(page)
+    assert (header, blob) == (view.header, view.blob)
+    plain = mha.trace("plain words", h=2, d_model=8).view().html()
+    for tag in ("<script", "</script", "<img", "<!--"):
+        assert page.count(tag) == plain.count(tag)
+
+
+def test_a_title_and_a_name_that_are_placeholders_stay_text():
+    header, _ = inside(mha.trace("__BLOB__ __VIEW__", h=2, d_model=8).view().html())
+    assert header["file"] == "headscope-__BLOB__-__VIEW__"
+
+
+def test_the_page_names_no_address_to_load_from(traced):
+    page = head_view.view(traced).html()
+    assert set(re.findall(r"[a-z]+://[^\s\"'`<>)]+", page)) == {"http://www.w3.org/2000/svg"}
+    assert not re.search(
+        r"<link|<img|<iframe|@import|url\(|\bimport\(|\bfetch\(|XMLHttpRequest|WebSocket", page
+    )
+    assert not re.search(r"""(src|href)=["'](?!data:)""", page)
+    policy = re.search(r'Content-Security-Policy" content="([^"]+)"', page)[1]
+    assert "default-src 'none'" in policy
+    assert "http" not in policy
+
+
+def test_the_scripts_hold_no_end_tag_of_their_own():
+    assert "</" not in head_view.script() + head_view.asset("page.js")
+    assert "<!--" not in head_view.script()
+
+
+def test_the_page_is_little_larger_than_its_numbers():
+    view = mha.trace(" ".join(f"w{n}" for n in range(64)), h=12, d_model=192, layers=12).view()
+    assert len(view.header["texts"]) > 40
+    own = len(head_view.page().encode())  # styles and scripts, the same for every view
+    assert own < 110_000
+    assert len(view.html().encode()) <= 1.35 * len(view.blob) + own + 10_000
+
+
+def test_it_is_saved_as_one_file_and_a_missing_folder_is_named(traced, tmp_path, refused):
+    view = head_view.view(traced)
+    view.save(tmp_path / "view.html")
+    assert (tmp_path / "view.html").read_text(encoding="utf-8") == view.html()
+    view.save(str(tmp_path / "again.html"))
+    assert (tmp_path / "again.html").exists()
+    error = refused(view.save, tmp_path / "nowhere" / "view.html")
+    assert str(error) == f"There is no folder {tmp_path / 'nowhere'} to save view.html in."
+
+
+def test_a_notebook_shows_it_in_a_frame_that_reaches_nothing_else():
+    view = mha.trace('"quoted" & <b>', h=2, d_model=8).view()
+    shown = re.fullmatch(r'<iframe srcdoc="([^"]*)" sandbox="([^"]*)" [^<>]*></iframe>', view._repr_html_())
+    assert html.unescape(shown[1]) == view.html()
+    assert shown[2].split() == ["allow-scripts", "allow-downloads"]  # no same-origin: not the notebook's own
+
+
+# What the header says
+
+
+@pytest.mark.parametrize(
+    ("pieces", "positions"),
+    [
+        (["[CLS]", "a", "[SEP]"], [0, 2]),
+        (["<s>", "a", "</s>"], [0, 2]),
+        (["<|endoftext|>", "a", "[MASK]"], [0]),
+        (["a", "[MASK]"], [0]),  # the first token can be a sink; a hidden word is a word
+        (["a", "b"], [0]),
+        (["[a]", "< b >", "[CLS"], [0]),
+    ],
+)
+def test_special_tokens_are_told_by_their_form_or_else_the_first(pieces, positions):
+    assert head_view.special(pieces) == positions
+
+
+def test_the_caption_says_where_numbers_come_from(traced):
+    assert head_view.said(traced.source) == "random, seed=0, mask=full, position=sinusoidal"
+    trained = mha.trace("The animal was tired.", source="mini", h=4, d_model=64)
+    assert (
+        head_view.said(trained.source)
+        == f"mini, glass-box, h=4, d_model=64, seed=0, step={trained.source['step']}"
+    )
+    assert head_view.said({}) == ""
+
+
+def test_a_files_name_is_made_of_words(traced):
+    assert mha.trace("../a/b: <c>?*", h=2, d_model=8).view().header["file"] == "headscope-a-b-c"
+    assert mha.trace("小猫 حيوان", h=2, d_model=8).view().header["file"] == "headscope-小猫-حيوان"
+
+
+def test_every_text_that_the_scripts_ask_for_is_there():
+    scripts = "".join(head_view.asset(name) for name in head_view.SCRIPTS)
+    drawings = re.search(r"const DRAWINGS = \{(.*?)\}", scripts)[1]
+    asked = set(re.findall(r"\btexts\.(\w+)", scripts))
+    asked |= {f"draw_{name}" for name in re.findall(r"(\w+):", drawings)}
+    asked |= {f"side_{side}" for side in ("query", "key")}
+    asked |= {f"{side}_{how}" for side in ("query", "key") for how in ("looks", "nowhere")}
+    assert asked == set(head_view.texts("en"))
+
+
+def test_the_colours_of_the_page_are_those_of_the_app():
+    css = (bundled.path("assets", "components") / "page.css").read_text(encoding="utf-8")
+    light, dark = re.findall(r":root \{(.*?)\}", css, re.DOTALL)
+    theme = tomllib.loads((ROOT / ".streamlit" / "config.toml").read_text(encoding="utf-8"))["theme"]
+    for block, name in ((light, "light"), (dark, "dark")):
+        said = dict(re.findall(r"--st-([\w-]+): ([^;]+);", block))
+        assert said["primary-color"] == theme[name]["primaryColor"]
+        assert said["background-color"] == theme[name]["backgroundColor"]
+        assert said["text-color"] == theme[name]["textColor"]
+        assert said["border-color"] == theme[name]["borderColor"]
+        assert said["chart-sequential-colors"].split(", ") == theme[name]["chartSequentialColors"]
+        assert said["chart-categorical-colors"].split(", ") == theme[name]["chartCategoricalColors"]
+    assert dict(re.findall(r"--st-([\w-]+): ([^;]+);", light))["base-radius"] == theme["baseRadius"]
