@@ -12,9 +12,8 @@ import pandas as pd
 
 from mha_core.errors import MhaError
 from mha_core.layer import LayerTrace
+from mha_core.normaliser import column
 from mha_core.trace import AttentionTrace
-
-CELLS_AT_ONCE = 1 << 20  # of all heads together, while a column is collected
 
 
 class Looks(NamedTuple):
@@ -79,20 +78,12 @@ def row_of(trace: AttentionTrace, token: int, *, layer: int) -> Looks:
 def column_of(trace: AttentionTrace, token: int, *, layer: int) -> Looks:
     """Who looks at `token`: ``A_i[:, token]`` of each head i of the layer. (head, query)
 
-    Rows are computed in blocks, so the matrix of all heads never exists at once; only a softmax over
-    the whole matrix needs it. Raises `MhaError` for a token or a layer that the trace does not have.
+    The first column of a layer costs a pass over all its rows, in blocks; the others O(tokens · d_k).
+    Raises `MhaError` for a token or a layer that the trace does not have.
     """
     shown = _layer(trace, token, layer)
-    step = max(1, CELLS_AT_ONCE // (shown.n_heads * shown.n_key))
-    if shown.rule.softmax == "matrix":
-        step = shown.n_query  # each block would compute the whole matrix again
-    weights = np.empty((shown.n_heads, shown.n_query), shown.q.dtype)
-    allowed = np.empty(weights.shape, bool)
-    for start in range(0, shown.n_query, step):
-        rows = slice(start, start + step)
-        weights[:, rows] = shown.weights(rows=rows, keys=[token])[:, :, 0]
-        allowed[:, rows] = shown.allowed(rows=rows, keys=[token])[:, :, 0]
-    return Looks(_by_head(trace, weights, "query"), ~allowed)
+    allowed = shown.allowed(keys=[token])[:, :, 0]
+    return Looks(_by_head(trace, column(shown, token), "query"), ~allowed)
 
 
 def over_layers(trace: AttentionTrace, token: int, *, of: Literal["row", "column"]) -> OverLayers:
