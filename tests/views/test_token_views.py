@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import mha_core as mha
-from mha_core import embed, token_views
+from mha_core import embed, normaliser
 from mha_core.layer import LayerTrace
 from mha_core.token_views import (
     against_keys,
