@@ -1,6 +1,6 @@
 """Is what is shown what torch computes? Asked again, on the same tensors, whenever it is shown."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch.nn import functional as F
@@ -21,12 +21,13 @@ class Check:
     reason: str = ""
 
 
-def against_torch(layer: LayerTrace) -> Check:
-    """Compare weights and outputs of all heads with `scaled_dot_product_attention`.
+def against_torch(layer: LayerTrace, *, rows: slice | None = None) -> Check:
+    """Compare weights and outputs of all heads with `scaled_dot_product_attention`, in all rows or some.
 
     Torch's function returns outputs only; given the unit matrix as values, its output is the
     weights. Rows with every key hidden are left out, since torch does not define them.
     """
+    layer = layer if rows is None or layer.rule.softmax != "row" else _part(layer, rows)
     rule = layer.rule
     if rule.soft_cap is not None or rule.sinks is not None or rule.softmax != "row":
         return Check(
@@ -56,6 +57,12 @@ def against_torch(layer: LayerTrace) -> Check:
         differences.append(gap.nan_to_num(nan=float("inf")).max().item())
         passed &= differences[-1] <= ROUNDING[v.dtype] * max(1.0, values.abs().max().item())
     return Check(max(differences), passed)
+
+
+def _part(layer: LayerTrace, rows: slice) -> LayerTrace:
+    """The layer as if only these queries had asked."""
+    rule = layer.rule.at(slice(None), rows, n_query=layer.n_query, n_key=layer.n_key)
+    return replace(layer, tensors=dict(layer.tensors) | {"q": layer.tensors["q"][:, rows]}, rule=rule)
 
 
 def split_difference(layer: LayerTrace) -> float | None:

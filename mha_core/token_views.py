@@ -12,9 +12,8 @@ import pandas as pd
 
 from mha_core.errors import MhaError
 from mha_core.layer import LayerTrace
+from mha_core.normaliser import column
 from mha_core.trace import AttentionTrace
-
-CELLS_AT_ONCE = 1 << 20  # of all heads together, while a column is collected
 
 
 class Looks(NamedTuple):
@@ -36,6 +35,7 @@ class OverLayers(NamedTuple):
     """One token in every layer: the mean over its heads, and in each layer the largest single weight."""
 
     mean: pd.DataFrame  # (layer, key) or (layer, query)
+    hidden: np.ndarray  # True where every head of the layer hides the cell
     strongest: pd.DataFrame  # (layer, [head, token, weight]); position of the token from 0
 
 
@@ -78,20 +78,12 @@ def row_of(trace: AttentionTrace, token: int, *, layer: int) -> Looks:
 def column_of(trace: AttentionTrace, token: int, *, layer: int) -> Looks:
     """Who looks at `token`: ``A_i[:, token]`` of each head i of the layer. (head, query)
 
-    Rows are computed in blocks, so the matrix of all heads never exists at once; only a softmax over
-    the whole matrix needs it. Raises `MhaError` for a token or a layer that the trace does not have.
+    The first column of a layer costs a pass over all its rows, in blocks; the others O(tokens · d_k).
+    Raises `MhaError` for a token or a layer that the trace does not have.
     """
     shown = _layer(trace, token, layer)
-    step = max(1, CELLS_AT_ONCE // (shown.n_heads * shown.n_key))
-    if shown.rule.softmax == "matrix":
-        step = shown.n_query  # each block would compute the whole matrix again
-    weights = np.empty((shown.n_heads, shown.n_query), shown.q.dtype)
-    allowed = np.empty(weights.shape, bool)
-    for start in range(0, shown.n_query, step):
-        rows = slice(start, start + step)
-        weights[:, rows] = shown.weights(rows=rows, keys=[token])[:, :, 0]
-        allowed[:, rows] = shown.allowed(rows=rows, keys=[token])[:, :, 0]
-    return Looks(_by_head(trace, weights, "query"), ~allowed)
+    allowed = shown.allowed(keys=[token])[:, :, 0]
+    return Looks(_by_head(trace, column(shown, token), "query"), ~allowed)
 
 
 def over_layers(trace: AttentionTrace, token: int, *, of: Literal["row", "column"]) -> OverLayers:
@@ -101,9 +93,10 @@ def over_layers(trace: AttentionTrace, token: int, *, of: Literal["row", "column
     the layers. `strongest` is empty for a layer in which all weights are 0.
     """
     looks = row_of if of == "row" else column_of
-    means, strongest = [], []
+    means, hidden, strongest = [], [], []
     for layer in range(len(trace.layers)):
-        weights = looks(trace, token, layer=layer).weights
+        weights, masked = looks(trace, token, layer=layer)
+        hidden.append(masked.all(axis=0))
         values = weights.to_numpy()
         head, other = np.unravel_index(values.argmax(), values.shape)
         means.append(values.mean(axis=0))
@@ -111,7 +104,7 @@ def over_layers(trace: AttentionTrace, token: int, *, of: Literal["row", "column
             strongest.append((layer + 1, int(head) + 1, int(other), float(values[head, other])))
     layers = pd.RangeIndex(1, len(trace.layers) + 1, name="layer")
     found = pd.DataFrame(strongest, columns=["layer", "head", "token", "weight"]).set_index("layer")
-    return OverLayers(pd.DataFrame(np.array(means), layers, weights.columns), found)
+    return OverLayers(pd.DataFrame(np.array(means), layers, weights.columns), np.array(hidden), found)
 
 
 def against_keys(trace: AttentionTrace, token: int, *, layer: int, head: int) -> AgainstKeys:

@@ -24,11 +24,11 @@ from torch import from_numpy
 
 from mha_core.errors import MhaError
 from mha_core.layer import LayerTrace
+from mha_core.normaliser import log_sum_exp
 
 LEVELS = 65535
 PLAIN, DEFLATED = b"mha0", b"mha1"
 WORTH_DEFLATING = 1 << 14  # bytes
-BLOCK = 1 << 22  # cells of a score matrix that exist at a time
 TOLERANCE = 2e-5  # of a weight, so that four digits are right
 TRIED = 64  # rows of each head in which that is found out
 BUDGET = 4_000_000  # bytes that a page loads at once before anything is deflated
@@ -163,7 +163,7 @@ def _scores_size(layer: LayerTrace, n_heads: int) -> int:
 
 def _scores(body: _Body, layer: LayerTrace, heads: list[int]) -> dict:
     kv = sorted({layer.kv_head(head) for head in heads})
-    rule, lse = layer.rule, np.stack([log_sum_exp(layer, head) for head in heads])
+    rule, lse = layer.rule, log_sum_exp(layer)[heads]
     q, k = shortened(layer.q), shortened(layer.k)
     n_bytes = 3 if _near(layer, q, k, heads, lse) else 4
     if n_bytes == 4:
@@ -203,31 +203,6 @@ def _near(layer: LayerTrace, q: np.ndarray, k: np.ndarray, heads: list[int], lse
         if np.nanmax(apart, initial=0.0) > TOLERANCE:
             return False
     return True
-
-
-def log_sum_exp(layer: LayerTrace, head: int) -> np.ndarray:
-    """``log Σ exp(score / temperature)`` of each row, sinks included, −∞ where all is hidden. (query,)
-
-    With ``softmax="matrix"`` every row has that of the whole matrix.
-    """
-    rule, rows = layer.rule, max(1, BLOCK // layer.n_key)
-    found = []
-    for start in range(0, layer.n_query, rows):
-        block = slice(start, min(start + rows, layer.n_query))
-        found.append(_lse(layer.masked(head, rows=block).astype(np.float64) / rule.temperature))
-    lse = np.concatenate(found)
-    if rule.sinks is not None:
-        lse = np.logaddexp(lse, float(rule.sinks[head]) / rule.temperature)
-    if rule.softmax == "matrix":
-        lse = np.full_like(lse, _lse(lse[None])[0])
-    return lse
-
-
-def _lse(scores: np.ndarray) -> np.ndarray:
-    most = scores.max(-1)
-    base = np.where(np.isfinite(most), most, 0.0)
-    with np.errstate(divide="ignore"):
-        return base + np.log(np.exp(scores - base[:, None]).sum(-1))
 
 
 def _mask(body: _Body, layer: LayerTrace, heads: list[int]) -> dict:

@@ -166,7 +166,7 @@ class Lines extends Curved {
     const { view, panel, stage } = this;
     const width = stage.clientWidth;
     const widest = view.measure(panel);
-    this.numbers = Math.min(MOST_NUMBERS, Math.max(1, view.heads.length)) * (width < 480 ? 34 : 40);
+    this.numbers = Math.min(MOST_NUMBERS, Math.max(1, view.heads.length)) * (view.heads.length > 1 ? 52 : 44);
     this.left = Math.min(widest + 18, 0.32 * width);
     this.right = Math.min(widest + 18 + this.numbers, 0.48 * width);
     this.middle = Math.max(40, Math.min(width - this.left - this.right, 340));

@@ -107,7 +107,7 @@ export function step(plan, slot, key) {
 // Which numbers of an axis are written: each multiple of a round step, and the first where it has room.
 export function numbered(count, pitch, room) {
   const apart = [1, 2, 4, 5, 8, 10, 16, 20, 32, 50, 64, 100].find((by) => by * pitch >= room) ?? count;
-  const first = apart === 1 || (apart - 1) * pitch >= room;
+  const first = apart === 1 || apart > count || (apart - 1) * pitch >= room;
   return Array.from({ length: count }, (_, i) => i).filter((i) => (i + 1) % apart === 0 || (i === 0 && first));
 }
 

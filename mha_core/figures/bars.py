@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 
 from mha_core.figures.heatmap import axis_names
 
-BAR, LEAST = 24, 80  # pixels
+BAR, EDGE = 24, 14  # pixels
 ROOM = 1.22  # of the longest bar, so that its number has room
 HATCH = {"size": 5, "solidity": 0.35}
 
@@ -38,7 +38,7 @@ def bars(table: pd.DataFrame, *, words: str, hue: int = 0, together: bool = Fals
     )
     figure.update_layout(
         margin={"l": 0, "r": 0, "t": 0, "b": 0},
-        height=max(LEAST, BAR * len(table) + 14),
+        height=BAR * len(table) + EDGE,
         bargap=0.3,
         showlegend=False,
     )

@@ -15,7 +15,7 @@ from pages._kit.paths import ASSETS
 from pages._kit.state import DEFAULTS, STARTED, current, go
 from pages._kit.text import literal, t
 
-MAX_CHARACTERS = 8000
+MAX_CHARACTERS = 40_000
 # The largest values that the controls offer: what one page can show and one server can share.
 MOST = {
     "h": 64,
@@ -23,7 +23,7 @@ MOST = {
     "d_k": 1024,
     "d_v": 1024,
     "n_kv_heads": 64,
-    "layers": 6,
+    "layers": 16,
     "seed": MAX_SEED,
 }
 

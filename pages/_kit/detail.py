@@ -102,7 +102,7 @@ def _numbers(trace: AttentionTrace, *, layer: int, head: int, query: int, key: i
     recorded, names = trace.layers[layer], trace.tokens.labels
     at = {"rows": [query], "keys": [key]}
     found = {
-        name: literal(f"{getattr(recorded, matrix)(head, **at).item():.{DIGITS}g}")
+        name: f"{getattr(recorded, matrix)(head, **at).item():.{DIGITS}g}"
         for name, matrix in {"score": "scores", "scaled": "scaled", "weight": "weights"}.items()
     }
     # Each word in its own direction of writing: two Arabic words would turn the arrow between them round.

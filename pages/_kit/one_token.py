@@ -219,12 +219,13 @@ def layers(view: View, both: tuple[Side, Side]) -> None:
     largest = max(float(side.mean.to_numpy().max()) for side in found.values())
 
     def draw(side: Side) -> None:
-        mean, strongest = found[side.name]
+        mean, hidden, strongest = found[side.name]
         values = mean.to_numpy()
         if not values.any():
             st.markdown(side.nothing)
             return
         kept = densest(mean, MOST_DRAWN)
+        masked = hidden[:, kept]
         chart(
             view,
             heatmap(
@@ -232,6 +233,8 @@ def layers(view: View, both: tuple[Side, Side]) -> None:
                 kind="weights",
                 rows=t("control.layer"),
                 columns=side.axis,
+                hidden=masked if masked.any() else None,
+                hidden_text=t("matrix.hidden"),
                 limit=largest,
                 row=view.layer,
             ),

@@ -10,6 +10,7 @@ import streamlit as st
 from mha_core import AttentionTrace
 from mha_core.blocks import MEASURES
 from mha_core.overview import Overview, overview
+from mha_core.views import WINDOW
 from pages._kit import components, roles, state
 from pages._kit.text import t
 
@@ -30,9 +31,10 @@ DIGITS = {"distance": 1}
 
 def show(trace: AttentionTrace, scene: state.Scene, *, layer: int, head: int) -> None:
     """Every head as a small picture, with its measures, and the same as a table; nothing for one layer."""
-    if len(trace.layers) < 2:
+    long = len(trace.tokens) > WINDOW  # then nothing else shows all heads
+    if len(trace.layers) < 2 and not long:
         return
-    with st.expander(t("overview.title"), expanded=len(trace.layers) >= LEAST_OPEN):
+    with st.expander(t("overview.title"), expanded=long or len(trace.layers) >= LEAST_OPEN):
         st.caption(t("overview.how"))
         with st.spinner(t("overview.working")):
             seen = _seen(json.dumps(scene.settings(), sort_keys=True), trace)

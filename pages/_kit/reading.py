@@ -13,6 +13,7 @@ from pages._kit.text import isolated, literal, t
 MOST_NAMED = 4
 LEAST_SAID = 0.01  # share that is worth a word
 MASK = "[MASK]"
+LONGEST_STRIP = 256  # tokens
 
 
 def sentence(
@@ -22,15 +23,16 @@ def sentence(
     labels, recorded = trace.tokens.labels, trace.layers[layer]
     query = min(query, len(labels) - 1)
     row, allowed = (see(head, rows=[query])[0] for see in (recorded.weights, recorded.allowed))
-    components.token_strip(
-        row,
-        allowed,
-        labels,
-        chosen=query,
-        limit=limit,
-        on_pick=lambda token: state.go(token=token + 1),
-        key=key,
-    )
+    if len(labels) <= LONGEST_STRIP:
+        components.token_strip(
+            row,
+            allowed,
+            labels,
+            chosen=query,
+            limit=limit,
+            on_pick=lambda token: state.go(token=token + 1),
+            key=key,
+        )
     name = literal(isolated(labels[query]))
     if not row.any():
         st.markdown(t("token.looks_nowhere", head=head + 1, query=name))

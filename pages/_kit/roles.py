@@ -5,7 +5,7 @@ import streamlit as st
 
 from mha_core import AttentionTrace, MhaError, metrics
 from mha_core.figures.heatmap import heatmap
-from mha_core.views import origin
+from mha_core.views import WINDOW, origin
 from pages._kit import charts, state, work
 from pages._kit.text import number, t
 
@@ -53,9 +53,8 @@ def details(trace: AttentionTrace, scene: state.Scene, *, layer: int, head: int)
         patterns.index = pd.Index([t("heads.grid_name", head=h + 1) for h in patterns.index], name="head")
         patterns.columns = [t(f"roles.pattern.{name}") for name in patterns]
         st.dataframe(patterns.round(3), key="patterns_table")
-        alike = metrics.similarity(trace.layers[layer])
-        if len(alike) > 1:
-            _likeness(alike, origin(trace, layer=layer))
+        if trace.layers[layer].n_heads > 1 and len(trace.tokens) <= WINDOW:
+            _likeness(metrics.similarity(trace.layers[layer]), origin(trace, layer=layer))
 
 
 def _likeness(alike, where) -> None:

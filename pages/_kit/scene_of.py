@@ -3,11 +3,16 @@
 import streamlit as st
 
 from mha_core import AttentionTrace, MhaError
+from mha_core.views import WINDOW
 from pages._kit import refusal, state, work
+from pages._kit.text import t
 
 
-def page() -> tuple[state.Scene, AttentionTrace, AttentionTrace | None]:
-    """The scene, the trace of its sentence, and that of its second sentence if there is one."""
+def page(longest: int | None = WINDOW) -> tuple[state.Scene, AttentionTrace, AttentionTrace | None]:
+    """The scene, the trace of its sentence, and that of its second sentence if there is one.
+
+    A page that draws whole matrices takes texts of at most `longest` tokens, and says so of others.
+    """
     scene = state.current()
     try:
         trace = work.trace(scene)
@@ -15,6 +20,9 @@ def page() -> tuple[state.Scene, AttentionTrace, AttentionTrace | None]:
         refusal.show(error)
         if any({"h", "d_model"} <= set(fix) for fix in error.fixes):  # no shipped model has these sizes
             refusal.offer_training(scene)
+        st.stop()
+    if longest is not None and len(trace.tokens) > longest:
+        st.info(t("long.elsewhere", count=f"{len(trace.tokens):,}", longest=longest), icon=":material/notes:")
         st.stop()
     if not scene.twin.strip():
         return scene, trace, None

@@ -7,12 +7,13 @@ import streamlit as st
 from mha_core import AttentionTrace, LayerTrace, against_torch
 from mha_core.figures.heatmap import heatmap
 from mha_core.trace import MATRICES, OF_THE_LAYER, TOKEN_AXES
-from mha_core.views import Origin, Picture, long_table, picture, symbol
+from mha_core.views import Origin, Picture, long_table, picture, symbol, window
 from pages._kit import charts
 from pages._kit.charts import file_name
 from pages._kit.text import literal, number, t
 
 OF_ONE_HEAD = [name for name in MATRICES if name not in OF_THE_LAYER]
+MOST_CHECKED = 1024  # rows that are compared with torch
 FORMULA_START = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -78,9 +79,9 @@ def _alt(picture: Picture) -> str:
     return t("matrix.alt", symbol=picture.symbol, what=what, rows=rows, columns=columns, low=low, high=high)
 
 
-def check_badge(layer: LayerTrace) -> None:
-    """Whether what is shown equals what torch computes, found out now."""
-    check = against_torch(layer)
+def check_badge(layer: LayerTrace, query: int) -> None:
+    """Whether what is shown equals what torch computes, found out now; in a long text around the token."""
+    check = against_torch(layer, rows=window(layer.n_query, query, MOST_CHECKED))
     hint = t("check.help")
     if check.difference is None:
         st.badge(t("check.impossible", reason=check.reason), color="gray", help=hint)
@@ -92,8 +93,11 @@ def check_badge(layer: LayerTrace) -> None:
         st.badge(t("check.failed", difference=difference), icon=":material/error:", color="red", help=hint)
 
 
-def numbers(trace: AttentionTrace, *, layer: int, head: int) -> None:
-    """One matrix of the chosen head as a table, and a CSV of the same matrix for every head."""
+def numbers(trace: AttentionTrace, *, layer: int, head: int, query: int) -> None:
+    """One matrix of the chosen head as a table, and a CSV of the same matrix for every head.
+
+    Of a long text both are of the part around the chosen token, and of this head.
+    """
     name = st.selectbox(
         t("heads.matrix"),
         OF_ONE_HEAD,
@@ -101,10 +105,18 @@ def numbers(trace: AttentionTrace, *, layer: int, head: int) -> None:
         key="table",
         format_func=lambda matrix: f"{symbol(trace.layers[layer], matrix, head)}  {t(f'matrix.{matrix}')}",
     )
-    st.dataframe(picture(trace, name, layer=layer, head=head).frame)
+    part = window(len(trace.tokens), query)
+    shown = picture(trace, name, layer=layer, head=head, part=part).frame
+    st.dataframe(shown)
+
+    def table() -> pd.DataFrame:
+        if part is not None:
+            return shown.reset_index()
+        return long_table(trace, name, layer=layer, heads=range(trace.layers[layer].n_heads))
+
     st.download_button(
         t("heads.download"),
-        lambda: csv(long_table(trace, name, layer=layer, heads=range(trace.layers[layer].n_heads))),
+        lambda: csv(table()),
         file_name=f"{file_name(name, 'layer', layer + 1, trace.tokens.text[:40])}.csv",
         mime="text/csv",
         help=t("heads.download_help"),

@@ -1,6 +1,7 @@
 """Everything that computes: one cached, bounded door from a scene to its trace."""
 
 import json
+from threading import Lock
 
 import streamlit as st
 
@@ -11,10 +12,13 @@ from mha_core.training.grammar import MAX_WORDS
 from mha_core.training.queue import Trainings
 from mha_core.training.store import Trained
 from pages._kit.state import Scene
+from pages._kit.text import t
 
 SOURCES = ("mini", "random", "run")
-MAX_TOKENS = {"mini": MAX_WORDS, "random": 256, "run": MAX_WORDS}
+MAX_TOKENS = {"mini": MAX_WORDS, "random": 4096, "run": MAX_WORDS}
 MAX_TRACES = 32
+LARGE = 1 << 25  # numbers in the q of all layers from which on a trace is one of few that are kept
+MAX_LARGE = 2
 
 
 def trace(scene: Scene, *, text: str | None = None, trained: bool = True) -> mha.AttentionTrace:
@@ -25,7 +29,15 @@ def trace(scene: Scene, *, text: str | None = None, trained: bool = True) -> mha
     """
     settings = scene.settings(text) | ({} if trained else {"trained": False})
     # One canonical string is the key: separate arguments can collide in the cache's hash.
-    return _trace(json.dumps(settings, sort_keys=True))
+    key = json.dumps(settings, sort_keys=True)
+    return _large_trace(key) if _is_large(scene, settings["text"]) else _trace(key)
+
+
+def _is_large(scene: Scene, text: str) -> bool:
+    """Many layers over a long text: hundreds of megabytes, and seconds of all cores."""
+    shape = (scene.d_k or scene.d_model // max(scene.h, 1)) * scene.h * scene.layers
+    # A token has at least one character and mostly a space: an upper bound that costs nothing.
+    return scene.source == "random" and len(text) * shape >= LARGE
 
 
 def peek(scene: Scene) -> mha.AttentionTrace | None:
@@ -56,6 +68,22 @@ def trainings() -> Trainings:
 
 @st.cache_resource(max_entries=MAX_TRACES, show_spinner=False)
 def _trace(settings: str) -> mha.AttentionTrace:
+    return _computed(settings)
+
+
+@st.cache_resource(max_entries=MAX_LARGE, show_spinner=False)
+def _large_trace(settings: str) -> mha.AttentionTrace:
+    # One after the other: two at once take twice the memory and not half the time.
+    with st.spinner(t("long.computing")), _one_at_a_time():
+        return _computed(settings)
+
+
+@st.cache_resource
+def _one_at_a_time() -> Lock:
+    return Lock()
+
+
+def _computed(settings: str) -> mha.AttentionTrace:
     asked = json.loads(settings)
     if asked["source"] == "run":
         found = _finished(asked["run"])

@@ -2,58 +2,35 @@
 
 import streamlit as st
 
-from pages._kit import (
-    components,
-    detail,
-    head_view,
-    model,
-    overview,
-    reading,
-    roles,
-    scale,
-    scene_of,
-    show,
-    state,
-)
+from pages._kit import all_heads, detail, head_view, model, overview, reading, roles, scene_of, show, state
 from pages._kit.text import t
 
-scene, trace, twin = scene_of.page()
+scene, trace, twin = scene_of.page(longest=None)
 layer_index, head, query = state.indices(trace, scene)
-layer, labels = trace.layers[layer_index], trace.tokens.labels
+layer = trace.layers[layer_index]
+both = {key: shown for key, shown in (("token_strip", trace), ("twin_strip", twin)) if shown}
 sentences = st.container()
 model.about(trace)
-both = {key: shown for key, shown in (("token_strip", trace), ("twin_strip", twin)) if shown}
 overview.show(trace, scene, layer=layer_index, head=head)
+
 st.subheader(t("view.title"), help=t("view.help"))
 others = [other for other in range(layer.n_heads) if other != head]
 head_view.of_traces(
     list(both.values()), layer=layer_index, head=head, token=query, heads=sorted([head, *others[-1:]])
 )
 
-with st.container(horizontal=True, vertical_alignment="bottom", horizontal_alignment="distribute"):
-    st.subheader(t("heads.all", layer=layer_index + 1), help=t("heads.all_help"))
-    scale.control()
-limits = scale.limits(layer)  # after the control, which a link may have set
+limits = all_heads.show(trace, scene, layer=layer_index, head=head, query=query)
 with sentences:
     columns = st.columns(len(both))
     for column, (key, shown) in zip(columns, both.items(), strict=True):
         with column:
             reading.sentence(shown, layer=layer_index, head=head, query=query, limit=limits[head], key=key)
     reading.hide_button(trace, query)
-components.head_grid(
-    layer,
-    labels,
-    chosen=head,
-    limits=limits,
-    roles=roles.labels(trace, scene, layer_index),
-    on_pick=lambda picked: state.go(head=picked + 1),
-)
-st.caption(scale.note(limits))
 roles.details(trace, scene, layer=layer_index, head=head)
 
 with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
     st.subheader(t("heads.one_layer", head=head + 1, layer=layer_index + 1))
-    show.check_badge(layer)
+    show.check_badge(layer, query)
 if layer.n_kv_heads < layer.n_heads:
     st.caption(t("heads.shares", head=head + 1, kv=layer.kv_head(head) + 1))
 if note := model.layer_note(trace, layer_index):
@@ -61,4 +38,4 @@ if note := model.layer_note(trace, layer_index):
 detail.matrices(trace, layer=layer_index, head=head, query=query, limit=limits[head])
 
 with st.expander(t("heads.numbers")):
-    show.numbers(trace, layer=layer_index, head=head)
+    show.numbers(trace, layer=layer_index, head=head, query=query)

@@ -5,7 +5,7 @@ import streamlit as st
 from pages._kit import model, one_head, one_token, one_view, reading, scene_of, state
 from pages._kit.text import t
 
-scene, trace, _ = scene_of.page()
+scene, trace, _ = scene_of.page(longest=None)
 view = one_view.View(trace, *state.indices(trace, scene))
 both = one_token.sides(view)
 st.header(t("one.heading", token=view.name, layer=view.layer + 1, head=view.head + 1))

@@ -22,7 +22,7 @@ def sentences(step: Step) -> list[str]:
 
 with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
     st.header(t("steps.heading"))
-    show.check_badge(layer)
+    show.check_badge(layer, query)
 st.caption(t("steps.intro", head=head + 1, layer=layer_index + 1))
 if note := model.layer_note(trace, layer_index):
     st.caption(note)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import mha_core as mha
 from mha_core import transport
-from mha_core.transport import Panel, coded, fitting, log_sum_exp, pack, shortened, size
+from mha_core.transport import Panel, coded, fitting, pack, shortened, size
 
 LABELS = [f"t{n}" for n in range(7)]
 ALL = """
@@ -206,16 +206,3 @@ def test_a_head_that_is_not_there_is_refused(make_layer, refused, normal):
 def test_bytes_that_are_no_blob_are_refused_in_the_browser(javascript):
     code = 'try { await openBlob(file("blob")); } catch (error) { return error.message; }'
     assert javascript(["attention.js"], code, blob=b"PNG?") == "not attention: PNG?"
-
-
-# Log-sum-exp
-
-
-def test_log_sum_exp_is_torchs_and_in_blocks_the_same(rule, make_layer, monkeypatch):
-    layer = make_layer(rule)
-    whole = [log_sum_exp(layer, head) for head in range(6)]
-    if rule.softmax == "row" and rule.sinks is None:
-        masked = torch.from_numpy(layer.masked().astype(np.float64) / rule.temperature)
-        assert np.allclose(whole, torch.logsumexp(masked, -1).numpy(), atol=1e-12)
-    monkeypatch.setattr(transport, "BLOCK", 14)  # two rows
-    assert np.array_equal([log_sum_exp(layer, head) for head in range(6)], whole)

@@ -52,7 +52,7 @@ def test_a_click_on_a_cell_moves_the_token_and_tells_the_cells_numbers(opened, c
     assert app.number_input(key="key_token").value == 10
     layer, names = trace().layers[0], trace().tokens.labels
     numbers = {
-        name: literal(f"{matrix(1)[4, 9]:.6g}")
+        name: f"{matrix(1)[4, 9]:.6g}"
         for name, matrix in {
             "score": layer.scores,
             "scaled": layer.scaled,

@@ -10,10 +10,11 @@ import pytest
 import mha_core as mha
 from pages._kit import work
 from pages._kit.state import SETTINGS, Scene
-from pages._kit.text import literal
+from pages._kit.text import isolated, literal
 
 MAX_TOKENS = work.MAX_TOKENS["random"]
 STEPS = "understand/steps.py"
+TOKEN = "see/token.py"
 
 # Each control with a value and the arguments that the shown trace then has.
 CHANGES = {
@@ -260,11 +261,11 @@ def test_every_example_is_a_sentence_that_can_be_shown(opened):
         "1 2 10 2",
     ],
 )
-@pytest.mark.parametrize("page", ["Heads", "Steps"])
+@pytest.mark.parametrize("page", ["Heads", "Steps", "Token"])
 def test_any_text_is_shown_as_it_was_typed(opened, said, text, page):
     app = opened(text=text)
-    if page == "Steps":
-        app.switch_page(STEPS).run()
+    if page != "Heads":
+        app.switch_page({"Steps": STEPS, "Token": TOKEN}[page]).run()
     assert not app.exception
     assert not app.error
     assert app.text_area(key="text").value == text
@@ -274,7 +275,7 @@ def test_any_text_is_shown_as_it_was_typed(opened, said, text, page):
     for words in said(app):
         assert [x for x in labels if literal(x) != x and (f"**{x}**" in words or f"“{x}”" in words)] == []
     if page == "Heads":
-        assert f"**{literal(labels[min(8, len(labels)) - 1])}** looks at" in app.markdown[0].value
+        assert f"**{literal(isolated(labels[min(8, len(labels)) - 1]))}** looks at" in app.markdown[0].value
 
 
 # Refusals

@@ -103,6 +103,9 @@ def test_random_weights_of_every_kind(on_random, drawn, link):
     assert bars(app, f"one-looks-{token}") == ranked(row.weights.loc[head + 1])
     column = column_of(trace, token, layer=layer).weights.loc[head + 1]
     assert bars(app, f"one-seen-{token}") == ranked(column)
+    if len(trace.layers) > 1:
+        mean, hidden, _ = over_layers(trace, token, of="column")
+        np.testing.assert_array_equal(drawn(app, "one-seen-layers"), np.where(hidden, np.nan, mean))
     products = against_keys(trace, token, layer=layer, head=head).products
     np.testing.assert_array_equal(drawn(app, "one-products"), products)
     made = mixture(trace, token, layer=layer, head=head)
@@ -117,7 +120,7 @@ def test_the_row_of_booked_is_a_sentence_of_weights_and_its_output_that_mixture(
     weights, values, labels = layer.weights(0)[1], layer.v[0], trace.tokens.labels
     order = np.argsort(-weights, kind="stable")
     assert len(order) == 8
-    told = " + ".join(f"{literal(number(weights[n]))} · **{literal(labels[n])}**" for n in order)
+    told = " + ".join(f"{literal(number(weights[n]))}\u00a0·\u00a0**{literal(labels[n])}**" for n in order)
     assert f"**booked** = {told}" in plain(app)
     assert sum(float(number(weights[n])) for n in order) == pytest.approx(1, abs=1e-3)
 
@@ -140,7 +143,7 @@ def test_the_small_weights_are_told_together(on_token, english):
     made = mixture(mha.trace(Scene.text, source="mini", h=4, d_model=64), 8, layer=1, head=3)
     [sentence] = [said for said in plain(app) if said.startswith("**it** = ")]
     rest = made.weights.drop(["animal", "street"]).to_numpy().sum(dtype=np.float64)
-    assert sentence.endswith(f"{literal(number(rest))} · {english('one.others', count=11)}")
+    assert sentence.endswith(f"{literal(number(rest))}\u00a0·\u00a0{english('one.others', count=11)}")
 
 
 # Where there is little or nothing to draw
@@ -160,7 +163,7 @@ def test_a_row_that_is_hidden_altogether_is_told_and_not_drawn(on_random, englis
 def test_the_first_token_under_a_causal_mask_looks_at_itself_alone(on_random, english):
     app, _ = on_random(text=HOTEL, mask="causal", token=1)
     assert bars(app, "one-looks-0") == {"He": "1"}
-    assert "**He** = 1 · **He**" in plain(app)
+    assert "**He** = 1\u00a0·\u00a0**He**" in plain(app)
     assert english("one.hidden_note", count=7) in plain(app)
 
 
@@ -229,7 +232,7 @@ def test_words_from_right_to_left_do_not_turn_the_numbers_around_them(on_random)
     app, trace = on_random(text="قرأ الولد الكتاب", token=2)
     [sentence] = [said for said in plain(app) if said.startswith("**\u2068الولد\u2069** = ")]
     for label in trace.tokens.labels:
-        assert f"· **\u2068{label}\u2069**" in sentence
+        assert f"·\u00a0**\u2068{label}\u2069**" in sentence
     [looks] = [said for said in plain(app) if said.startswith("In head 1")]
     assert looks.count("\u2068") == looks.count("\u2069") == 4
 

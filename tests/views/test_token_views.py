@@ -151,6 +151,8 @@ def test_the_mean_over_heads_and_the_strongest_head_are_those_of_the_layer(trace
         for at, layer in enumerate(trace.layers):
             weights = layer.weights()[:, 1] if of == "row" else layer.weights()[:, :, 1]
             close(found.mean.loc[at + 1], weights.mean(axis=0))
+            allowed = layer.allowed()[:, 1] if of == "row" else layer.allowed()[:, :, 1]
+            np.testing.assert_array_equal(found.hidden[at], ~allowed.any(axis=0))
             if weights.any():
                 best = found.strongest.loc[at + 1]
                 assert best["weight"] == pytest.approx(weights.max(), abs=1e-6)

@@ -1,0 +1,72 @@
+"""Each row's log-sum-exp: with it a single weight is one dot product, ``exp(score / temperature − lse)``.
+
+It is what FlashAttention keeps in place of the weights (Dao et al. 2022). Heads and positions count from 0.
+"""
+
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from torch import Tensor, from_numpy
+
+from mha_core.layer import LayerTrace
+
+CELLS = 1 << 20  # scores at a time
+_kept: WeakKeyDictionary[LayerTrace, np.ndarray] = WeakKeyDictionary()
+
+
+def log_sum_exp(layer: LayerTrace) -> np.ndarray:
+    """``log Σ exp(score / temperature)`` of each row, sinks included, −∞ where all is hidden.
+
+    (head, query), float64. With ``softmax="matrix"`` every row has that of its head's whole matrix. It is
+    computed in blocks of rows, once for a layer, and kept as long as the layer.
+    """
+    if layer not in _kept:
+        _kept[layer] = _computed(layer)
+    return _kept[layer]
+
+
+def column(layer: LayerTrace, key: int) -> np.ndarray:
+    """What every query takes from one key, ``A[:, key]``: O(tokens · d_k), not O(tokens²). (head, query)"""
+    lse, found = log_sum_exp(layer), np.empty((layer.n_heads, layer.n_query), layer.q.dtype)
+    own = layer.k[[layer.kv_head(head) for head in range(layer.n_heads)], key]
+    scaled = np.einsum("hqd,hd->hq", layer.q, own) * layer.scale
+    for rows in _blocks(layer):
+        rule = layer.rule.at(slice(None), rows, n_query=layer.n_query, n_key=layer.n_key)
+        masked = (
+            rule.mapped(lambda table: _at(table, key))
+            .masked(from_numpy(scaled[:, rows, None]))[..., 0]
+            .numpy()
+        )
+        with np.errstate(invalid="ignore"):  # a row that is hidden altogether: −∞ − −∞
+            weights = np.exp(masked / layer.rule.temperature - lse[:, rows])
+        found[:, rows] = np.where(np.isneginf(masked), 0.0, weights)
+    return found
+
+
+def _at(table: Tensor, key: int) -> Tensor:
+    """One key's column of a mask or bias; the scores of sinks are no table."""
+    return table if table.dim() == 1 else table[..., [0 if table.shape[-1] == 1 else key]]
+
+
+def _computed(layer: LayerTrace) -> np.ndarray:
+    temperature, found = layer.rule.temperature, np.empty((layer.n_heads, layer.n_query))
+    for rows in _blocks(layer):
+        found[:, rows] = _over_last(layer.masked(rows=rows).astype(np.float64) / temperature)
+    if layer.rule.sinks is not None:
+        sinks = layer.rule.sinks.double().numpy()[:, None] / temperature
+        found = np.logaddexp(found, sinks)
+    if layer.rule.softmax == "matrix":
+        found = np.broadcast_to(_over_last(found)[:, None], found.shape)
+    return found
+
+
+def _blocks(layer: LayerTrace) -> list[slice]:
+    step = max(1, CELLS // (layer.n_key * layer.n_heads))
+    return [slice(start, min(start + step, layer.n_query)) for start in range(0, layer.n_query, step)]
+
+
+def _over_last(scores: np.ndarray) -> np.ndarray:
+    most = scores.max(-1)
+    base = np.where(np.isfinite(most), most, 0.0)
+    with np.errstate(divide="ignore"):
+        return base + np.log(np.exp(scores - base[..., None]).sum(-1))

@@ -1,0 +1,227 @@
+"""All layers and heads in a real browser: the finger, the keys, a click, the orders, a phone, two themes."""
+
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import numpy as np
+import pytest
+from playwright.sync_api import expect
+
+import mha_core as mha
+from mha_core.overview import overview
+from pages._kit.state import Scene
+
+LAYERS, HEADS = 6, 12
+TEXT = "one two three two five"
+SIZES = {"layers": LAYERS, "h": HEADS, "d_model": 48}
+LINK = {"source": "random", "text": TEXT, "twin": "", **SIZES, "layer": 1, "head": 1}
+LEFT, TOP, GAP = 26, 18, 6  # of the script; what is not so is found out by the pixels
+
+
+@pytest.fixture
+def opened(visit, app):
+    """The page, its overview drawn."""
+
+    def open_page(**how):
+        page = visit(f"{app}?{urlencode(LINK)}", **how)
+        expect(canvas(page)).to_be_visible()
+        return page
+
+    return open_page
+
+
+@pytest.fixture
+def counted(opened, settled):
+    """The page, and the list that every message to the server lengthens."""
+
+    def open_page():
+        page, sent = opened(), []
+        page.on("websocket", lambda socket: socket.on("framesent", lambda _: sent.append(1)))
+        page.reload()
+        settled(page)
+        assert sent
+        return page, sent
+
+    return open_page
+
+
+@pytest.fixture(scope="module")
+def seen():
+    trace = mha.trace(**(Scene(source="random").settings(TEXT) | SIZES))
+    return trace, overview(trace)
+
+
+def canvas(page):
+    return page.locator(".overview canvas.all")
+
+
+def name(page) -> str:
+    return page.locator(".overview .said strong").inner_text()
+
+
+def pitch(page) -> float:
+    return (canvas(page).bounding_box()["height"] - TOP - 2 + GAP) / LAYERS
+
+
+def middle(page, layer: int, head: int) -> dict:
+    """The middle of a head's picture in the grid; layers and heads from 1."""
+    step = pitch(page)
+    return {"x": LEFT + (head - 0.5) * step - GAP / 2, "y": TOP + (layer - 0.5) * step - GAP / 2}
+
+
+def chosen(page) -> tuple[str, str]:
+    query = parse_qs(urlsplit(page.url).query)
+    return query.get("layer", ["2"])[0], query.get("head", ["4"])[0]  # what is not in a link is the default
+
+
+def order(page, name: str):
+    return page.locator(".overview .orders button", has_text=name)
+
+
+def test_the_finger_says_what_a_head_does_without_asking_the_server(counted, seen, settled):
+    page, sent = counted()
+    before = len(sent)
+    assert name(page) == "Layer 1, head 1"
+    for layer, head in ((3, 7), (6, 12), (2, 1)):
+        canvas(page).hover(position=middle(page, layer, head))
+        assert name(page) == f"Layer {layer}, head {head}"
+        row = seen[1].table.loc[(layer - 1, head - 1)]
+        said = page.locator(".overview dd").all_inner_texts()
+        assert said == [f"{row[m]:.{1 if m == 'distance' else 2}f}" for m in row.index]
+    page.get_by_role("heading", name="Who looks at whom").hover()
+    assert name(page) == "Layer 1, head 1"
+    settled(page)
+    assert len(sent) == before
+    assert chosen(page) == ("1", "1")
+
+
+def test_a_click_opens_the_head(opened, settled):
+    page = opened()
+    canvas(page).click(position=middle(page, 4, 9))
+    settled(page)
+    assert chosen(page) == ("4", "9")
+    assert page.get_by_role("spinbutton", name="Layer", exact=True).input_value() == "4"
+    expect(page.get_by_role("heading", name="Head 9 of layer 4")).to_be_visible()
+    page.get_by_role("heading", name="Who looks at whom").hover()
+    assert name(page) == "Layer 4, head 9"
+    page.go_back()
+    settled(page)
+    assert name(page) == "Layer 1, head 1"
+
+
+def test_the_keys_move_and_enter_opens(counted, settled):
+    page, sent = counted()
+    canvas(page).focus()
+    before = len(sent)
+    for key, at in (
+        ("ArrowRight", "Layer 1, head 2"),
+        ("ArrowDown", "Layer 2, head 2"),
+        ("ArrowDown", "Layer 3, head 2"),
+        ("ArrowLeft", "Layer 3, head 1"),
+        ("End", "Layer 6, head 12"),
+        ("ArrowUp", "Layer 5, head 12"),
+    ):
+        page.keyboard.press(key)
+        assert name(page) == at
+    assert len(sent) == before
+    page.keyboard.press("Enter")
+    settled(page)
+    assert chosen(page) == ("5", "12")
+    page.keyboard.press("ArrowUp")  # the focus has stayed
+    assert name(page) == "Layer 4, head 12"
+
+
+@pytest.mark.parametrize(("measure", "ascending"), [("entropy", True), ("first token", False)])
+def test_heads_are_sorted_and_a_second_press_turns_the_order(counted, seen, measure, ascending):
+    page, sent = counted()
+    before = len(sent)
+    order(page, measure).click()
+    column = seen[1].table[measure].astype(np.float32)
+    for turned in (False, True):
+        ranked = column.sort_values(ascending=ascending != turned, kind="stable").index
+        arrow = "↑" if ascending != turned else "↓"
+        assert order(page, measure).inner_text() == f"{measure} {arrow}"
+        canvas(page).hover(position={"x": 12, "y": 12})
+        assert name(page) == "Layer {}, head {}".format(*(int(at) + 1 for at in ranked[0]))
+        canvas(page).hover(position={"x": 12 + (canvas_step := pitch_of_ranking(page)), "y": 12})
+        assert canvas_step > 20
+        assert name(page) == "Layer {}, head {}".format(*(int(at) + 1 for at in ranked[1]))
+        order(page, measure).click()
+    assert len(sent) == before
+
+
+def pitch_of_ranking(page) -> float:
+    """The canvas is as wide as the grid: a margin, and twelve pictures with gaps between them."""
+    return (canvas(page).bounding_box()["width"] - LEFT - 2 + GAP) / HEADS
+
+
+PIXEL = """(canvas, at) => {
+    const ratio = canvas.width / canvas.getBoundingClientRect().width;
+    return [...canvas.getContext("2d").getImageData(at.x * ratio, at.y * ratio, 1, 1).data];
+}"""
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_every_picture_shows_its_own_weights_in_the_colours_of_the_theme(opened, seen, theme):
+    page = opened(theme=theme)
+    listed = page.locator(".overview").evaluate(
+        "e => getComputedStyle(e).getPropertyValue('--st-chart-sequential-colors')"
+    )
+    scale = [[int(colour.strip()[i : i + 2], 16) for i in (1, 3, 5)] for colour in listed.split(",")]
+    stops = np.linspace(0, 1, len(scale))
+    size = pitch(page) - GAP
+    for layer, head in ((1, 1), (1, 12), (2, 5), (6, 3)):
+        weights = seen[0].layers[layer - 1].weights(head - 1)
+        for query, key in ((1, 3), (2, 1), (3, 3)):
+            at, cell = middle(page, layer, head), size / len(weights)
+            at = {"x": at["x"] + (key - 2) * cell + 1, "y": at["y"] + (query - 2) * cell + 1}
+            root = np.sqrt(weights[query, key])
+            expected = [np.interp(root, stops, [colour[c] for colour in scale]) for c in range(3)]
+            *found, opaque = canvas(page).evaluate(PIXEL, at)
+            np.testing.assert_allclose(found, expected, atol=3)
+            assert opaque == 255
+
+
+def test_the_outline_goes_where_the_finger_goes_and_leaves_nothing_behind(opened):
+    page = opened()
+    page.get_by_role("heading", name="Who looks at whom").hover()
+    picture = "canvas => canvas.toDataURL()"
+    before = canvas(page).evaluate(picture)
+    canvas(page).hover(position=middle(page, 3, 3))
+    first = canvas(page).evaluate(picture)
+    canvas(page).hover(position=middle(page, 5, 8))
+    assert len({before, first, canvas(page).evaluate(picture)}) == 3
+    page.get_by_role("heading", name="Who looks at whom").hover()
+    assert canvas(page).evaluate(picture) == before
+
+
+def test_on_a_phone_a_tap_shows_a_head_and_the_button_opens_it(browser, app, settled):
+    context = browser.new_context(
+        viewport={"width": 390, "height": 844}, has_touch=True, locale="en-US", device_scale_factor=2
+    )
+    page = context.new_page()
+    page.goto(f"{app}?{urlencode(LINK)}")
+    settled(page)
+    assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 390
+    assert canvas(page).bounding_box()["width"] <= 358
+    opener = page.get_by_role("button", name="Open this head")
+    assert not opener.is_visible()
+    step = (canvas(page).bounding_box()["height"] - TOP) / LAYERS
+    canvas(page).tap(position={"x": LEFT + 3.5 * step, "y": TOP + 2.5 * step})
+    assert name(page) == "Layer 3, head 4"
+    settled(page)
+    assert chosen(page) == ("1", "1")
+    opener.tap()
+    settled(page)
+    assert chosen(page) == ("3", "4")
+    assert not opener.is_visible()
+    context.close()
+
+
+def test_it_has_a_name_and_says_the_chosen_head_aloud(opened):
+    page = opened()
+    shown = page.get_by_role("application", name="All 72 heads of 6 layers as small pictures")
+    expect(shown).to_be_visible()
+    live = page.locator(".overview [aria-live=polite]")
+    expect(live).to_contain_text("Layer 1, head 1")
+    page.get_by_role("button", name="As a table").click()
+    expect(page.get_by_role("dialog", name="As a table").get_by_test_id("stDataFrame")).to_be_visible()

@@ -1,0 +1,133 @@
+"""All layers and heads on the Heads page: what the component is given, and what a choice in it does."""
+
+import json
+import struct
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import mha_core as mha
+from mha_core.blocks import MEASURES
+from mha_core.overview import Overview, overview
+from pages._kit import overview as kit
+from pages._kit.state import Scene
+
+LAYERS = {"layers": 3, "h": 2, "d_model": 6, "layer": 2, "head": 1, "text": "one two one two three"}
+
+
+@pytest.fixture
+def layered(opened_on_random):
+    """`layered(mask="causal")`: the app on random weights of three layers, or of others."""
+    return lambda **link: opened_on_random(**(LAYERS | link))
+
+
+def unpack(data: bytes) -> tuple[dict, np.ndarray, np.ndarray]:
+    """The header, (head, side, side) pictures of all layers, (head, measure) numbers."""
+    (size,) = struct.unpack_from("<I", data)
+    header, body = json.loads(data[4 : 4 + size]), data[4 + size :]
+    n_heads, side = sum(header["heads"]), header["side"]
+    pictures = np.frombuffer(body[: n_heads * side**2], np.uint8).reshape(n_heads, side, side)
+    return header, pictures, np.frombuffer(body[n_heads * side**2 :], "<f4").reshape(n_heads, -1)
+
+
+def shown(app) -> tuple[dict, np.ndarray, np.ndarray]:
+    return unpack(app.get_by_key("overview").proto.bytes)
+
+
+def of(**settings) -> tuple[mha.AttentionTrace, Overview]:
+    sizes = {key: value for key, value in (LAYERS | settings).items() if key not in ("layer", "head")}
+    trace = mha.trace(**(Scene(source="random").settings() | sizes))
+    return trace, overview(trace)
+
+
+def test_one_layer_has_no_overview(layered):
+    with pytest.raises(KeyError):
+        layered(layers=1).get_by_key("overview")
+
+
+def test_the_component_is_given_every_head_of_every_layer(layered):
+    header, pictures, measures = shown(layered(mask="causal"))
+    trace, seen = of(mask="causal")
+    assert (header["heads"], header["side"]) == ([2, 2, 2], 5)
+    assert header["chosen"] == {"layer": 1, "head": 0}
+    np.testing.assert_array_equal(pictures, np.concatenate(seen.thumbs))
+    weights = np.concatenate([layer.weights() for layer in trace.layers])
+    np.testing.assert_allclose((pictures / 254) ** 2 * (pictures < 255), weights, atol=0.004)
+    assert (header["measures"], measures.shape) == ([*MEASURES, "role"], (6, 7))
+    np.testing.assert_array_equal(measures[:, :6], seen.table[list(MEASURES)].to_numpy(np.float32))
+
+
+def test_no_word_of_the_text_reaches_the_component(layered):
+    header, *_ = shown(layered(text="<img src=x> $x$ 小猫 حيوان"))
+    assert not any(word in json.dumps(header, ensure_ascii=False) for word in ("img", "小猫", "حيوان", "$"))
+
+
+def test_heads_of_random_weights_are_named_after_where_they_look(layered, english):
+    app = layered(layers=2, h=2, d_model=32, text="one two three four five six seven eight")
+    header, _, measures = shown(app)
+    named = of(layers=2, d_model=32, text="one two three four five six seven eight")[1].positions()
+    assert header["roles"] == [named.get(key, ("",))[0] for key in ((0, 0), (0, 1), (1, 0), (1, 1))]
+    assert [bool(label) for label in header["labels"]] == [bool(role) for role in header["roles"]]
+    np.testing.assert_array_equal(np.isnan(measures[:, 6]), [not role for role in header["roles"]])
+    assert header["texts"]["none"] == english("overview.none")
+
+
+def test_trained_heads_have_the_roles_that_were_measured(opened, english):
+    header, _, measures = shown(opened())
+    roles = dict(zip(["1.1", "1.2", "1.3", "1.4", "2.1", "2.2", "2.3", "2.4"], header["roles"], strict=True))
+    assert roles["2.4"] == "pronoun to noun"
+    score = f"{measures[7, 6]:.2f}"
+    assert header["labels"][7] == english("roles.label", role=english("role.pronoun to noun"), score=score)
+
+
+def test_choosing_a_head_moves_layer_and_head(layered, click):
+    app = click(layered(), "overview", {"layer": 2, "head": 1})
+    assert not app.exception
+    assert (app.number_input(key="layer").value, app.number_input(key="head").value) == (3, 2)
+    assert shown(app)[0]["chosen"] == {"layer": 2, "head": 1}
+    app.number_input(key="layer").set_value(1).run()
+    assert shown(app)[0]["chosen"] == {"layer": 0, "head": 1}
+
+
+def test_the_table_says_the_same_in_numbers(layered, english):
+    role = english("overview.role")
+    [table] = [frame.value for frame in layered().dataframe if role in frame.value]
+    _, seen = of()
+    assert table[english("control.layer")].tolist() == [1, 1, 2, 2, 3, 3]
+    assert table[english("control.head")].tolist() == [1, 2] * 3
+    for name in MEASURES:
+        column = table[english(f"roles.pattern.{name}")]
+        np.testing.assert_allclose(column, seen.table[name], atol=0.0005)
+
+
+def test_many_layers_are_open_at_once_and_two_are_a_click_away(layered, english):
+    def fold(app):
+        return next(e for e in app.expander if e.label == english("overview.title"))
+
+    assert fold(layered()).proto.expanded
+    assert not fold(layered(layers=2)).proto.expanded
+
+
+def test_every_trace_is_looked_at_once(layered, monkeypatch):
+    asked = []
+
+    def counting(trace):
+        asked.append(trace)
+        return overview(trace)
+
+    monkeypatch.setattr(kit, "overview", counting)
+    app = layered(text="a text that no other test has")
+    app.number_input(key="head").set_value(2).run()
+    assert len(asked) == 1
+    app.number_input(key="seed").set_value(7).run()
+    assert len(asked) == 2
+    assert asked[0] is not asked[1]
+
+
+def test_a_measure_without_a_number_is_none_and_not_nought(layered):
+    """Under a causal mask nobody sees the next token."""
+    _, _, measures = shown(layered(mask="causal"))
+    frame = pd.DataFrame(measures[:, :6], columns=MEASURES)
+    assert frame["next token"].isna().all()
+    assert frame.drop(columns="next token").notna().all(axis=None)
