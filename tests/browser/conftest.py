@@ -1,6 +1,7 @@
 """A real Chromium against a real server. In CI a missing browser is a failure, elsewhere a visible skip."""
 
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -196,6 +197,9 @@ class Eye:
 
     def theme(self, name: str) -> str:
         return self.view.evaluate("(v, name) => getComputedStyle(v).getPropertyValue(name).trim()", name)
+
+    def colours(self, of: str = "categorical") -> list[str]:
+        return re.split(r",\s*", self.theme(f"--st-chart-{of}-colors"))
 
     def inked(self, colour: str, number: int = 0) -> bool:
         """Is anything on the canvas of a drawing in that colour (#rrggbb), as far as one can see?"""

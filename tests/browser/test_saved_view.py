@@ -75,7 +75,7 @@ def test_a_figure_is_saved_as_svg_and_at_twice_its_size_as_png(visit, app, eye, 
     assert f"animal{weights()[2, IT, 2]:.2f}  {weights()[3, IT, 2]:.2f}" in said
     lines = list(svg.iter(f"{SVG}path"))
     assert len(lines) == len(view.lines(0)) + len(view.lines(1))
-    palette = view.theme("--st-chart-categorical-colors").split(", ")
+    palette = view.colours()
     assert {line.get("stroke") for line in lines} == {palette[2], palette[3]}
     width, height = int(svg.get("width")), int(svg.get("height"))
     assert svg.get("viewBox") == f"0 0 {width} {height}"
