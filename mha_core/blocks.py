@@ -123,7 +123,7 @@ class Patterns:
         self._count("distance", block.heads, distance, counted)
 
     def _logs(self, weights: np.ndarray) -> np.ndarray:
-        """``log w``, finite where w is 0, in memory that serves every block: new pages cost more than logs."""
+        """``log w``, finite where w is 0, in memory for every block: new pages cost more than logs."""
         if self.spare.size < weights.size or self.spare.dtype != weights.dtype:
             self.spare = np.empty(weights.size, weights.dtype)
         logs = self.spare[: weights.size].reshape(weights.shape)
