@@ -32,11 +32,8 @@ def column(layer: LayerTrace, key: int) -> np.ndarray:
     scaled = np.einsum("hqd,hd->hq", layer.q, own) * layer.scale
     for rows in _blocks(layer):
         rule = layer.rule.at(slice(None), rows, n_query=layer.n_query, n_key=layer.n_key)
-        masked = (
-            rule.mapped(lambda table: _at(table, key))
-            .masked(from_numpy(scaled[:, rows, None]))[..., 0]
-            .numpy()
-        )
+        rule = rule.mapped(lambda table: _at(table, key))
+        masked = rule.masked(from_numpy(scaled[:, rows, None]))[..., 0].numpy()
         with np.errstate(invalid="ignore"):  # a row that is hidden altogether: −∞ − −∞
             weights = np.exp(masked / layer.rule.temperature - lse[:, rows])
         found[:, rows] = np.where(np.isneginf(masked), 0.0, weights)

@@ -10,6 +10,7 @@ const LINES_OF_ALL = 5; // for each token and head, when a long text is drawn wi
 const LONG = 48;
 const FULL = 0.5; // where the strongest weight in sight is below this, lines are drawn relative to it
 const MOST_NUMBERS = 3; // heads whose numbers stand beside a token; of more the mean
+const NUMBER = 34; // pixels that a number takes
 const SCENE_TOKENS = 1000; // in a saved figure
 
 function make(name, className = "", text = "") {
@@ -115,7 +116,7 @@ class Curved {
     const { view, panel } = this;
     this.arrange();
     const { focus } = view.of(panel);
-    const numbers = focus ? numbersOf(view, panel, focus) : [];
+    const numbers = focus ? this.numbersOf(focus) : [];
     for (const element of this.shown.values()) {
       mark(view, panel, element);
       if (focus && this.answers(element.dataset.side, focus)) putNumbers(view, panel, element, numbers);
@@ -133,6 +134,10 @@ class Curved {
     const context = this.canvas.getContext("2d");
     context.clearRect(0, 0, this.canvas.width, this.canvas.height);
     drawCurves(context, this.curves, this.view.palette, marked);
+  }
+
+  numbersOf(focus) {
+    return numbersOf(this.view, this.panel, focus);
   }
 
   lines(from, to) {
@@ -238,7 +243,7 @@ class Arcs extends Curved {
     this.width = stage.clientWidth;
     let x = 12;
     this.places = panel.tokens.map((token) => {
-      const size = view.textWidth(token) + 16;
+      const size = Math.max(view.textWidth(token) + 16, NUMBER);
       x += size;
       return { x: x - size, size };
     });
@@ -269,6 +274,13 @@ class Arcs extends Curved {
 
   answers = () => true;
 
+  // One number has room below a word, the mean where several heads are on.
+  numbersOf(focus) {
+    const { view, panel } = this;
+    const head = view.heads.length === 1 ? view.heads[0] : null;
+    return [{ head, values: meanAcross(view.layer(panel), view.heads, focus) }];
+  }
+
   curvesOf(from, to, x, y) {
     const { heads } = this.view;
     const gap = Math.min(3, 12 / heads.length);
@@ -294,7 +306,7 @@ class Arcs extends Curved {
     const { view, panel } = this;
     const length = Math.min(panel.tokens.length, SCENE_TOKENS);
     const { focus } = view.of(panel);
-    const numbers = focus ? numbersOf(view, panel, focus) : [];
+    const numbers = focus ? this.numbersOf(focus) : [];
     return {
       width: this.total,
       height: this.tall + ROW * 2,

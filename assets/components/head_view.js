@@ -29,15 +29,18 @@ class HeadView {
       return { ...panel, tokens, layers, groups, nth, id: `${header.id}-${nth}`, special: new Set(joined ? [] : header.special[nth]) };
     });
     // Another sentence is another scene: what was pinned may not even exist in it.
-    const said = this.data.map(({ tokens }) => tokens);
-    const scene = JSON.stringify([header.layer, header.head, header.token, header.heads, said]);
+    const another = this.said !== said;
+    const said = JSON.stringify(this.data.map(({ tokens }) => tokens));
+    const scene = JSON.stringify([header.layer, header.head, header.token, header.heads]);
     const first = this.data[0].layers;
-    if (this.scene !== scene || !first.has(this.state.layer)) {
+    if (another || this.scene !== scene || !first.has(this.state.layer)) {
       this.state.layer = header.layer;
-      this.pin(0, header.token === null ? null : { side: "query", tokens: [header.token] });
+      // A page that has followed the view leaves it as it is: where the keyboard is, and who is pinned with it.
+      const follows = !another && this.chosenToken() === header.token;
+      if (!follows) this.pin(0, header.token === null ? null : { side: "query", tokens: [header.token] });
       if (!this.on || this.nHeads !== header.heads || !this.on.has(header.head)) this.on = new Set(header.on);
     }
-    Object.assign(this, { scene, nHeads: header.heads, hover: null, line: null });
+    Object.assign(this, { said, scene, nHeads: header.heads, hover: null, line: null });
     this.build();
   }
 
@@ -310,7 +313,8 @@ class HeadView {
 
   chosenToken() {
     const pinned = this.pinned?.find(Boolean);
-    return pinned ? pinned.tokens.at(-1) : null;
+    if (!pinned) return null;
+    return pinned.tokens.includes(this.at.token) ? this.at.token : pinned.tokens.at(-1);
   }
 
   // The page's own head as long as it is on, else the first that is.

@@ -1,6 +1,7 @@
 """A real Chromium against a real server. In CI a missing browser is a failure, elsewhere a visible skip."""
 
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -82,9 +83,11 @@ def visit(browser):
     """
     contexts, failures = [], []
 
-    def open_page(address: str, *, theme: str = "light", width: int = 1440, height: int = 900):
+    def open_page(
+        address: str, *, theme: str = "light", width: int = 1440, height: int = 900, touch: bool = False
+    ):
         context = browser.new_context(
-            viewport={"width": width, "height": height}, color_scheme=theme, locale="en-US"
+            viewport={"width": width, "height": height}, color_scheme=theme, locale="en-US", has_touch=touch
         )
         contexts.append(context)
         page = context.new_page()
@@ -98,6 +101,120 @@ def visit(browser):
     for context in contexts:
         context.close()
     assert failures == []
+
+
+@pytest.fixture
+def alone(browser):
+    """Open a page that was saved, without a network; at the end it has failed nowhere and asked nobody."""
+    contexts, failures, asked = [], [], []
+
+    def open_page(file: Path, *, theme: str = "light", width: int = 1100, height: int = 900):
+        context = browser.new_context(
+            viewport={"width": width, "height": height}, color_scheme=theme, offline=True
+        )
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: failures.append(str(error)))
+        page.on("console", lambda message: failures.append(message.text) if message.type == "error" else None)
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(file.as_uri())
+        page.locator(".view .panel .said bdi").first.wait_for()
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert failures == []
+    assert [url for url in asked if not url.startswith(("file:", "blob:", "data:"))] == []
+
+
+@pytest.fixture(scope="session")
+def eye():
+    """`eye(page)`: the head view on a page."""
+    return Eye
+
+
+class Eye:
+    """What can be read off a head view and done to it; heads, layers and tokens count from 0."""
+
+    def __init__(self, page, key: str = ""):
+        self.page = page
+        self.view = page.locator(f".st-key-{key} .view" if key else ".view")
+        self.view.locator(".panel").first.wait_for()
+
+    def panel(self, number: int = 0):
+        return self.view.locator(".panel").nth(number)
+
+    def stage(self, number: int = 0):
+        return self.panel(number).locator(".stage")
+
+    def token(self, at: int, side: str = "query", number: int = 0):
+        return self.panel(number).locator(f".token.{side}[data-at='{at}']")
+
+    def chip(self, name: str):
+        return self.view.locator(".chip").get_by_text(name, exact=True)
+
+    def button(self, name: str):
+        return self.view.get_by_role("button", name=name, exact=True)
+
+    def menu(self, name: str):
+        self.view.locator("summary", has_text=name).click()
+        return self.view.locator("details[open] .inside")
+
+    def on(self) -> list[int]:
+        pressed = self.view.locator(".chip:not(.every)").evaluate_all(
+            "all => all.map((chip) => chip.getAttribute('aria-pressed') === 'true')"
+        )
+        return [head for head, yes in enumerate(pressed) if yes]
+
+    def said(self, number: int = 0) -> str:
+        return self.panel(number).locator(".said").inner_text()
+
+    def lines(self, number: int = 0) -> list[tuple[int, int, int, float]]:
+        """What is drawn: head, query, key, weight."""
+        drawn = self.view.evaluate(
+            """(view, number) => view.view.drawings[number].drawing.curves
+                .map(({ head, query, key, weight }) => [head, query, key, weight])""",
+            number,
+        )
+        return sorted(map(tuple, drawn))
+
+    def place(self, line: tuple[int, int, int], number: int = 0, at: float = 0.5) -> tuple[float, float]:
+        """Where a line is on the screen."""
+        return self.view.evaluate(
+            """(view, [number, [head, query, key], t]) => {
+                const { drawing } = view.view.drawings[number];
+                const box = drawing.canvas.getBoundingClientRect();
+                const { points: p } = drawing.curves.find(
+                    (c) => c.head === head && c.query === query && c.key === key
+                );
+                const s = 1 - t;
+                const mix = (i) => s*s*s*p[i] + 3*s*s*t*p[i+2] + 3*s*t*t*p[i+4] + t*t*t*p[i+6];
+                return [box.left + mix(0), box.top + mix(1)];
+            }""",
+            [number, line, at],
+        )
+
+    def theme(self, name: str) -> str:
+        return self.view.evaluate("(v, name) => getComputedStyle(v).getPropertyValue(name).trim()", name)
+
+    def colours(self, of: str = "categorical") -> list[str]:
+        return re.split(r",\s*", self.theme(f"--st-chart-{of}-colors"))
+
+    def inked(self, colour: str, number: int = 0) -> bool:
+        """Is anything on the canvas of a drawing in that colour (#rrggbb), as far as one can see?"""
+        canvas = self.panel(number).locator("canvas")
+        return canvas.evaluate(
+            """(canvas, wanted) => {
+                const { width, height } = canvas;
+                const { data } = canvas.getContext('2d').getImageData(0, 0, width, height);
+                const same = (i) => wanted.every((c, k) => Math.abs(c - data[i + k]) <= 3);
+                const near = (i) => data[i + 3] > 128 && same(i);
+                for (let i = 0; i < data.length; i += 4) if (near(i)) return true;
+                return false;
+            }""",
+            [int(colour[i : i + 2], 16) for i in (1, 3, 5)],
+        )
 
 
 def program() -> str | None:

@@ -88,6 +88,15 @@ def test_a_click_on_a_cell_goes_to_its_tokens_with_one_run_also_after_a_change_o
         expect(page.get_by_text(f"{numbers[1, 12]:.6g}").first).to_be_visible()
 
 
+def test_however_often_a_figure_is_pressed_it_has_one_listener(visit, app):
+    plot = visit(app).locator(".st-key-matrix-weights .js-plotly-plot")
+    count = "e => e._ev.listenerCount('plotly_click')"
+    before = plot.evaluate(count)
+    for _ in range(5):
+        plot.dispatch_event("pointerdown")
+    assert plot.evaluate(count) == before + 1
+
+
 def test_a_link_shows_the_cell_and_back_undoes_the_click(visit, app, settled):
     page = visit(f"{app}?token=4&key_token=3")
     shapes = "(e) => e._fullLayout.shapes.filter((s) => s.x1 - s.x0 === 1).map((s) => [s.x0, s.y0])"

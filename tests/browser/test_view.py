@@ -1,6 +1,5 @@
-"""Who looks at whom: lines, chips and tokens in a real browser, and sentences mended by clicking."""
+"""Who looks at whom: the head view in a real browser, and sentences mended by clicking."""
 
-import re
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import numpy as np
@@ -13,6 +12,7 @@ from pages._kit.state import Scene
 FAINTEST = 0.02
 TIRED, WIDE = Scene().text, Scene().twin
 IT = 8  # its position in both, from 0
+ELSEWHERE = "Who looks at whom"  # a heading, where the pointer points at nothing
 
 
 def query(page) -> dict:
@@ -21,254 +21,643 @@ def query(page) -> dict:
     }
 
 
-def panel(page, number: int = 0):
-    page.locator(".view .panel").nth(number).wait_for()
-    return page.locator(".view .panel").nth(number)
+def weights(text: str = TIRED, layer: int = -1, **settings) -> np.ndarray:
+    return mha.trace(**(Scene().settings(text) | settings)).layers[layer].weights()
 
 
-def tokens(page, number: int = 0):
-    return panel(page, number).locator(".from button")
-
-
-def chip(page, name: str):
-    return page.locator(".view .chip", has_text=re.compile(f"^{name}$"))
-
-
-def on(page) -> list[int]:
-    """The heads whose chips are pressed, from 0."""
-    pressed = page.locator(".view .chip:not(.every)").evaluate_all(
-        "all => all.map((chip) => chip.getAttribute('aria-pressed') === 'true')"
-    )
-    return [head for head, yes in enumerate(pressed) if yes]
-
-
-def colours(page) -> list[str]:
-    listed = page.locator(".view").evaluate(
-        "view => getComputedStyle(view).getPropertyValue('--st-chart-categorical-colors')"
-    )
-    return [colour.strip() for colour in listed.split(",")]
-
-
-def lines(page, number: int = 0) -> list[tuple[int, int, int, float]]:
-    """What a panel draws: head (by its colour), from which token, to which, with what weight."""
-    drawn = (
-        panel(page, number)
-        .locator("svg path")
-        .evaluate_all(
-            "all => all.map((e) => ['stroke', 'd', 'stroke-opacity'].map((name) => e.getAttribute(name)))"
-        )
-    )
-    palette, found = colours(page), []
-    for colour, path, opacity in drawn:
-        ends = [float(y) for y in re.fullmatch(r"M0 (\S+) C .* 100 (\S+)", path).groups()]
-        start, end = (int(y // 24) for y in ends)
-        found.append((palette.index(colour), start, end, round((float(opacity) - 0.12) / 0.88, 3)))
-    return sorted(found)
-
-
-def expected(text: str, token: int, heads, **settings) -> list[tuple[int, int, int, float]]:
-    weights = mha.trace(**(Scene().settings(text) | settings)).layers[-1].weights()
-    return sorted(
-        (head, token, key, round(float(weights[head, token, key]), 3))
+def expected(
+    text: str, tokens, heads, side: str = "query", least: float = FAINTEST, layer: int = -1, **settings
+):
+    """The lines of some tokens, from torch."""
+    every = weights(text, layer, **settings)
+    tokens = [tokens] if isinstance(tokens, int) else tokens
+    every = every if side == "query" else every.swapaxes(1, 2)
+    found = [
+        (head, token, other, float(every[head, token, other]))
         for head in heads
-        for key in range(weights.shape[-1])
-        if weights[head, token, key] >= FAINTEST
-    )
+        for token in tokens
+        for other in range(every.shape[-1])
+        if every[head, token, other] >= least
+    ]
+    return sorted(found if side == "query" else [(h, other, token, w) for h, token, other, w in found])
 
 
 def same(shown: list, wanted: list) -> None:
     assert [line[:3] for line in shown] == [line[:3] for line in wanted]
-    np.testing.assert_allclose([line[3] for line in shown], [line[3] for line in wanted], atol=2e-3)
+    np.testing.assert_allclose([line[3] for line in shown], [line[3] for line in wanted], atol=2e-5)
+
+
+def listed(row: np.ndarray, labels: tuple[str, ...]) -> str:
+    """As in “animal 0.96, street 0.04”: the five largest weights that are worth a word."""
+    order = [i for i in np.argsort(-row) if row[i] >= 0.005][:5]
+    return ", ".join(f"{labels[i]} {row[i]:.2f}" for i in order)
+
+
+def link(address: str, **scene: object) -> str:
+    return f"{address}?{urlencode(scene)}"
 
 
 @pytest.fixture
-def counted(visit, settled):
-    """Open an address; returns the page and the list that every message to the server lengthens."""
+def counted(visit, settled, eye):
+    """Open an address; returns the page, its view, and a list that every message to the server lengthens."""
 
     def open_page(address: str):
         page, sent = visit(address), []
         page.on("websocket", lambda socket: socket.on("framesent", lambda _: sent.append(1)))
         page.reload()
         settled(page)
-        panel(page)
+        view = eye(page)
         assert sent  # the page that was asked for
-        return page, sent
+        return page, view, sent
 
     return open_page
 
 
-def test_lines_are_drawn_for_the_heads_that_are_switched_on_and_for_both_sentences(visit, app):
-    page = visit(app)
-    assert page.locator(".view .panel").count() == 2
-    assert on(page) == [2, 3]
+# What is drawn
+
+
+def test_lines_are_drawn_for_the_heads_that_are_on_and_for_both_sentences(visit, app, eye):
+    view = eye(visit(app))
+    assert view.view.locator(".panel").count() == 2
+    assert view.on() == [2, 3]
     for number, text in enumerate((TIRED, WIDE)):
         labels = ["[CLS]", *mha.words(text).labels]
-        assert tokens(page, number).locator("bdi").all_inner_texts() == labels
-        assert panel(page, number).locator(".to bdi").all_inner_texts() == labels
-        same(lines(page, number), expected(text, IT, [2, 3]))
-        assert {line[0] for line in lines(page, number)} == {2, 3}
-    seen = [panel(page, number).locator(".key.seen bdi").all_inner_texts() for number in (0, 1)]
+        for side in ("query", "key"):
+            assert [view.token(at, side, number).locator("bdi").inner_text() for at in range(13)] == labels
+        same(view.lines(number), expected(text, IT, [2, 3]))
+    seen = [view.panel(number).locator(".key.seen bdi").all_inner_texts() for number in (0, 1)]
     assert seen == [["animal"], ["street"]]
+    palette = view.colours()
+    assert [view.inked(colour) for colour in palette[:4]] == [False, False, True, True]
 
 
-def test_the_numbers_stand_beside_the_words_that_are_looked_at(visit, app):
-    page = visit(app)
-    numbers = panel(page).locator(".key").nth(2).locator("i").all_inner_texts()
-    weights = mha.trace(**Scene().settings()).layers[1].weights()
-    assert numbers == [f"{weights[head, IT, 2]:.2f}" for head in (2, 3)]
-    assert panel(page).locator(".key").nth(0).locator("i").count() == 0
+def test_the_numbers_stand_beside_the_words_that_are_looked_at(visit, app, eye):
+    view = eye(visit(app))
+    numbers = view.token(2, "key").locator("i").all_inner_texts()
+    assert numbers == [f"{head + 1}{weights()[head, IT, 2]:.2f}" for head in (2, 3)]
+    assert view.token(0, "key").locator("i").count() == 0
 
 
-def test_one_sentence_has_one_panel(visit, app):
-    page = visit(f"{app}?twin=")
-    assert page.locator(".view .panel").count() == 1
-    same(lines(page), expected(TIRED, IT, [2, 3]))
+def test_one_sentence_has_one_panel(visit, app, eye):
+    view = eye(visit(f"{app}?twin="))
+    assert view.view.locator(".panel").count() == 1
+    same(view.lines(), expected(TIRED, IT, [2, 3]))
 
 
-def test_chips_switch_heads_on_and_off_without_asking_the_server(counted, app, settled):
-    page, sent = counted(app)
+def test_heads_beyond_the_colours_are_told_apart_by_their_dashes(visit, app, eye):
+    view = eye(visit(link(app, source="random", h=16, text="one two")))
+    view.chip("all").click()
+    assert len(view.colours()) < 16
+    looks = view.view.evaluate(
+        "v => Array.from({ length: 16 }, (_, head) => JSON.stringify(v.view.look(head)))"
+    )
+    assert len(set(looks)) == 16
+    assert view.view.locator(".chip.dashed").count() == 6
+    assert {line[0] for line in view.lines()} == set(range(16))
+
+
+# What asks the server nothing, and what does
+
+
+def test_whatever_is_explored_asks_the_server_nothing_until_the_page_is_to_follow(counted, app, settled):
+    page, view, sent = counted(app)
     before = len(sent)
-    chip(page, "head 1").click()
-    assert on(page) == [0, 2, 3]
-    same(lines(page), expected(TIRED, IT, [0, 2, 3]))
-    chip(page, "head 3").click()
-    chip(page, "head 4").click()
-    assert on(page) == [0]
-    for number, text in enumerate((TIRED, WIDE)):
-        same(lines(page, number), expected(text, IT, [0]))
-    chip(page, "head 1").click()
-    assert on(page) == []
-    assert lines(page) == []
-    settled(page)
-    assert len(sent) == before
-
-
-def test_all_switches_every_head_on_and_back(visit, app):
-    page = visit(app)
-    assert chip(page, "all").get_attribute("aria-pressed") == "false"
-    chip(page, "all").click()
-    assert on(page) == [0, 1, 2, 3]
-    assert chip(page, "all").get_attribute("aria-pressed") == "true"
-    same(lines(page, 1), expected(WIDE, IT, range(4)))
-    chip(page, "all").click()
-    assert on(page) == [2, 3]
-    same(lines(page, 1), expected(WIDE, IT, [2, 3]))
-
-
-def test_the_finger_on_a_token_shows_its_lines_without_asking_the_server(counted, app, settled):
-    page, sent = counted(app)
-    before = len(sent)
-    for number, text in enumerate((TIRED, WIDE)):
-        for token in (2, 6, 11):
-            tokens(page, number).nth(token).hover()
-            same(lines(page, number), expected(text, token, [2, 3]))
-            assert "focus" in tokens(page, number).nth(token).get_attribute("class")
-            other = (TIRED, WIDE)[1 - number]
-            same(lines(page, 1 - number), expected(other, IT, [2, 3]))  # the other stays
-    page.get_by_role("heading", name="Who looks at whom").hover()
-    for number, text in enumerate((TIRED, WIDE)):
-        same(lines(page, number), expected(text, IT, [2, 3]))
+    view.token(2).hover()
+    view.token(5).click()
+    view.token(6).click(modifiers=["Shift"])
+    view.token(1, "key", 1).hover()
+    page.mouse.move(*view.place(view.lines()[0][:3]))
+    page.keyboard.press("Escape")
+    for name in ("head 1", "head 2"):
+        view.chip(name).click()
+    view.chip("head 3").dblclick()
+    view.chip("head 1").click(modifiers=["Shift"])
+    view.chip("all").click()
+    for drawing in ("text", "arcs", "matrix"):
+        view.button(drawing).click()
+    view.button("Zoom in").first.click()
+    view.button("lines").click()
+    view.button("layer 1").click()
+    options = view.menu("Options")
+    options.get_by_role("slider").fill("0.2")
+    options.get_by_role("spinbutton").fill("1")
+    options.get_by_role("checkbox").check()
+    view.menu("Options")
+    for key in ("ArrowDown", "Shift+ArrowDown", "h", "H", "L", "l", "Home", "End"):
+        view.stage().press(key)
+    view.token(2).click()
+    page.wait_for_timeout(500)
     settled(page)
     assert len(sent) == before
     assert query(page) == {}
-    tokens(page).nth(2).click()
+
+    view.chip("head 2").dblclick()
+    view.button("Show layer 2, head 2 on the whole page").click()
     settled(page)
     assert len(sent) > before  # the count does count
+    assert query(page) == {"token": "3", "head": "2"}
 
 
-@pytest.mark.parametrize("number", [0, 1])
-def test_choosing_a_token_moves_the_choice_everywhere(visit, app, settled, number):
+def test_what_is_shown_on_the_page_is_the_layer_head_and_token_in_view(visit, app, settled, eye):
     page = visit(app)
-    tokens(page, number).nth(2).click()
+    view = eye(page)
+    view.button("layer 1").click()
+    view.token(6, number=1).click()
+    view.chip("head 1").dblclick()
+    view.button("Show layer 1, head 1 on the whole page").click()
     settled(page)
-    assert query(page) == {"token": "3"}
-    assert page.get_by_role("spinbutton", name="Token that looks").input_value() == "3"
-    for shown in (0, 1):
-        assert tokens(page, shown).nth(2).get_attribute("aria-pressed") == "true"
-        assert panel(page, shown).locator("[aria-pressed=true]").count() == 1
+    assert query(page) == {"token": "7", "layer": "1", "head": "1"}
+    assert page.get_by_role("spinbutton", name="Token that looks").input_value() == "7"
+    assert page.get_by_role("heading", name="Head 1 of layer 1").is_visible()
     for key in ("token_strip", "twin_strip"):
-        assert page.locator(f".st-key-{key} [aria-pressed=true] bdi").inner_text() == "animal"
-    expect(page.get_by_text("In head 4, animal looks at")).to_have_count(2)
-    assert page.get_by_role("button", name="Hide “animal”").is_visible()
-    page.get_by_role("heading", name="Who looks at whom").hover()
-    for shown, text in enumerate((TIRED, WIDE)):
-        same(lines(page, shown), expected(text, 2, [2, 3]))
+        assert page.locator(f".st-key-{key} [aria-pressed=true] bdi").inner_text() == "street"
+    assert view.on() == [0]
+    assert view.button("Let go (Esc)").is_visible()
+    assert view.view.locator(".foot .primary").count() == 0  # the page shows it now
+    same(view.lines(), expected(TIRED, 6, [0], layer=0))
     page.go_back()
     settled(page)
-    assert tokens(page).nth(IT).get_attribute("aria-pressed") == "true"
+    assert view.token(IT).get_attribute("aria-selected") == "true"
 
 
-FOCUSED = "view => view.getRootNode().activeElement?.innerText"
-
-
-def test_with_the_keyboard_the_focus_stays_where_it_was(visit, app, settled):
+def test_the_pages_own_head_stays_its_head_while_it_is_on(visit, app, settled, eye):
     page = visit(app)
-    view = page.locator(".view")
-    tokens(page, 1).nth(11).focus()
-    same(lines(page, 1), expected(WIDE, 11, [2, 3]))  # as the finger would
-    page.keyboard.press("Enter")
+    view = eye(page)
+    assert view.on() == [2, 3]
+    view.token(2).click()
+    view.button("Show layer 2, head 4 on the whole page").click()
     settled(page)
-    assert query(page) == {"token": "12"}
-    assert view.evaluate(FOCUSED) == "wide"
-    assert view.evaluate("view => view.getRootNode().activeElement.dataset.at") == "1:11"
-    page.keyboard.press("Tab")
-    assert view.evaluate(FOCUSED) == "."
-    chip(page, "head 2").focus()
-    page.keyboard.press("Space")
-    assert view.evaluate(FOCUSED) == "head 2"
-    assert on(page) == [1, 2, 3]
-    page.keyboard.press("Space")
-    assert on(page) == [2, 3]
+    assert query(page) == {"token": "3"}
 
 
-def test_what_was_switched_stays_switched_when_another_token_is_chosen(visit, app, settled):
+# Chips
+
+
+def test_chips_switch_heads_on_and_off(visit, app, eye):
+    view = eye(visit(app))
+    view.chip("head 1").click()
+    assert view.on() == [0, 2, 3]
+    same(view.lines(), expected(TIRED, IT, [0, 2, 3]))
+    view.chip("head 3").click()
+    view.chip("head 4").click()
+    assert view.on() == [0]
+    for number, text in enumerate((TIRED, WIDE)):
+        same(view.lines(number), expected(text, IT, [0]))
+    view.chip("head 1").click()
+    assert view.on() == []
+    assert view.lines() == []
+    assert view.said() == "No head is on: choose one above."
+
+
+def test_all_a_head_alone_and_a_range(visit, app, eye):
+    view = eye(visit(app))
+    assert view.chip("all").get_attribute("aria-pressed") == "false"
+    view.chip("all").click()
+    assert view.on() == [0, 1, 2, 3]
+    assert view.chip("all").get_attribute("aria-pressed") == "true"
+    same(view.lines(1), expected(WIDE, IT, range(4)))
+    view.chip("all").click()
+    assert view.on() == [2, 3]
+    view.chip("head 2").dblclick()
+    assert view.on() == [1]
+    view.chip("head 2").dblclick()
+    assert view.on() == [0, 1, 2, 3]
+    view.chip("head 1").dblclick()
+    view.chip("head 3").click(modifiers=["Shift"])
+    assert view.on() == [0, 1, 2]
+
+
+def test_what_was_switched_stays_switched_when_the_scene_moves(visit, app, settled, eye):
     page = visit(app)
-    chip(page, "head 1").click()
-    chip(page, "head 3").click()
-    tokens(page).nth(6).click()
+    view = eye(page)
+    view.chip("head 1").click()
+    view.chip("head 3").click()
+    view.button("text").click()
+    page.locator(".st-key-token_strip button").nth(6).click()
     settled(page)
-    assert on(page) == [0, 3]
-    page.get_by_role("heading", name="Who looks at whom").hover()
-    same(lines(page), expected(TIRED, 6, [0, 3]))
+    assert view.on() == [0, 3]
+    assert view.button("text").get_attribute("aria-pressed") == "true"
+    view.button("lines").click()
+    same(view.lines(), expected(TIRED, 6, [0, 3]))
 
 
-def test_other_heads_have_chips_of_their_own(visit, app, settled):
+def test_other_heads_have_chips_of_their_own(visit, app, settled, eye):
     page = visit(app)
-    chip(page, "all").click()
+    view = eye(page)
+    view.chip("all").click()
     page.get_by_role("spinbutton", name="h, heads", exact=True).fill("8")
     page.keyboard.press("Enter")
     settled(page)
-    assert page.locator(".view .chip").count() == 9
-    assert on(page) == [3, 7]
-    same(lines(page), expected(TIRED, IT, [3, 7], h=8))
+    assert view.view.locator(".chip").count() == 9
+    assert view.on() == [3, 7]
+    same(view.lines(), expected(TIRED, IT, [3, 7], h=8))
 
 
-def test_heads_beyond_the_colours_are_told_apart_by_their_dashes(visit, app):
-    page = visit(f"{app}?{urlencode({'source': 'random', 'h': 16, 'text': 'one two'})}")
-    chip(page, "all").click()
-    looks = page.locator(".view svg path").evaluate_all(
-        "all => all.map((e) => e.getAttribute('stroke') + ' ' + e.getAttribute('stroke-dasharray'))"
+# Pointing and pinning
+
+
+def test_the_finger_on_a_token_shows_whom_it_looks_at_and_who_looks_at_it(visit, app, eye):
+    page = visit(app)
+    view = eye(page)
+    for token in (2, 6, 11):
+        view.token(token).hover()
+        same(view.lines(), expected(TIRED, token, [2, 3]))
+        assert "focus" in view.token(token).get_attribute("class")
+        view.token(token, "key").hover()
+        same(view.lines(), expected(TIRED, token, [2, 3], "key"))
+        row = weights()[[2, 3]].mean(0)[:, token]
+        labels = ("[CLS]", *mha.words(TIRED).labels)
+        assert view.said() == f"{labels[token]} is looked at by {listed(row, labels)} (mean of heads 3, 4)."
+    view.token(2).hover()
+    same(view.lines(1), expected(WIDE, 2, [2, 3]))  # the same word of the other sentence
+    view.token(11).hover()
+    same(view.lines(1), expected(WIDE, IT, [2, 3]))  # "tired" is not there: it keeps what was pinned
+    page.get_by_role("heading", name=ELSEWHERE).hover()
+    for number, text in enumerate((TIRED, WIDE)):
+        same(view.lines(number), expected(text, IT, [2, 3]))
+
+
+def test_a_click_pins_in_both_sentences_and_is_seen_until_it_is_let_go(visit, app, eye):
+    page = visit(app)
+    view = eye(page)
+    view.token(2).click()
+    page.get_by_role("heading", name=ELSEWHERE).hover()
+    for number, text in enumerate((TIRED, WIDE)):
+        same(view.lines(number), expected(text, 2, [2, 3]))
+        selected = view.panel(number).locator("[aria-selected=true]")
+        assert selected.evaluate_all("all => all.map((e) => e.id)") == [f"head_view-{number}-query-2"]
+        assert selected.evaluate("e => getComputedStyle(e).boxShadow") != "none"
+    view.button("Let go (Esc)").click()
+    assert view.view.locator("[aria-selected=true]").count() == 0
+    assert view.button("Let go (Esc)").count() == 0
+    assert view.said().startswith("Every token's strongest lines.")
+    same(view.lines(), expected(TIRED, range(13), [2, 3]))
+    view.token(2).click()
+    view.stage().press("Escape")
+    page.get_by_role("heading", name=ELSEWHERE).hover()
+    assert view.button("Let go (Esc)").count() == 0
+    view.token(11).click()
+    page.get_by_role("heading", name=ELSEWHERE).hover()
+    assert view.panel(1).locator("[aria-selected=true]").count() == 0  # another word stands there
+    view.token(11).click()
+    assert view.button("Let go (Esc)").count() == 0  # a second click lets go
+
+
+def test_several_tokens_are_the_sum_of_their_rows(visit, app, eye):
+    page = visit(app)
+    view = eye(page)
+    view.chip("head 4").dblclick()
+    view.token(2).click()
+    view.token(6).click(modifiers=["Shift"])
+    page.get_by_role("heading", name=ELSEWHERE).hover()
+    same(view.lines(), expected(TIRED, [2, 6], [3]))
+    row = weights()[3, 2] + weights()[3, 6]
+    labels = ("[CLS]", *mha.words(TIRED).labels)
+    assert view.said() == f"animal + street looks at {listed(row, labels)} (head 4)."
+    assert view.token(2, "key").locator("i").all_inner_texts() == [f"{row[2]:.2f}"]
+    view.token(2).click(modifiers=["Shift"])
+    page.get_by_role("heading", name=ELSEWHERE).hover()
+    same(view.lines(), expected(TIRED, 6, [3]))
+
+
+def test_a_line_says_its_number_to_four_digits(visit, app, eye):
+    page = visit(app)
+    view = eye(page)
+    for head, key, word in ((2, 2, "animal"), (3, 6, "street")):
+        page.mouse.move(*view.place((head, IT, key)))
+        expect(view.panel().locator(".said")).to_have_text(
+            f"it → {word}: weight {weights()[head, IT, key]:.4f} (head {head + 1})."
+        )
+    page.get_by_role("heading", name=ELSEWHERE).hover()
+    assert view.said().startswith("it looks at animal 0.9")
+
+
+def test_the_spoken_line_says_what_is_seen_and_is_announced(visit, app, eye):
+    view = eye(visit(app))
+    view.chip("head 4").dblclick()
+    row = weights()[3, IT]
+    assert view.said() == f"it looks at animal {row[2]:.2f}, street {row[6]:.2f} (head 4)."
+    assert view.panel().locator(".said").get_attribute("aria-live") == "polite"
+
+
+def test_another_sentence_lets_go_of_what_was_pinned_in_the_last(visit, app, settled, eye):
+    page = visit(app)
+    view = eye(page)
+    view.token(12).click()
+    write(page, "The animal was tired because it was too late.")
+    settled(page)
+    assert view.view.locator(".panel").count() == 1
+    assert "undefined" not in view.said()
+    chosen = int(page.get_by_role("spinbutton", name="Token that looks").input_value()) - 1
+    assert view.panel().locator(".query[aria-selected=true]").get_attribute("data-at") == str(chosen)
+
+
+# Options
+
+
+def test_options_choose_what_is_drawn(visit, app, eye):
+    page = visit(app)
+    view = eye(page)
+    view.stage().press("Escape")
+    view.chip("head 1").dblclick()
+    options = view.menu("Options")
+    options.get_by_role("slider").fill("0.2")
+    same(view.lines(), expected(TIRED, range(13), [0], least=0.2))
+    options.get_by_role("slider").fill("0")
+    options.get_by_role("spinbutton").fill("2")
+    strongest = [max(row for row in expected(TIRED, at, [0], least=0) if row[3] >= 0)[1] for at in range(13)]
+    assert strongest == list(range(13))
+    assert len(view.lines()) == 26
+    for line in view.lines():
+        assert line[3] >= np.sort(weights()[0, line[1]])[-2] - 2e-5
+    options.get_by_role("spinbutton").fill("")
+    options.get_by_role("checkbox").check()
+    kept = [line for line in expected(TIRED, range(13), [0], least=0) if 0 not in line[1:3]]
+    same(view.lines(), kept)
+    view.menu("Options")
+    view.token(3).hover()
+    row = weights()[0, 3]
+    assert f"Another {row[0]:.2f} goes to hidden tokens." in view.said()
+
+
+# Keyboard and screen readers
+
+
+def active(view, number: int = 0):
+    """The element that the stage names as active; None where it names none."""
+    return view.stage(number).evaluate(
+        """(stage) => {
+            const id = stage.getAttribute('aria-activedescendant');
+            if (!id) return null;
+            const found = stage.querySelectorAll('#' + CSS.escape(id));
+            return [found.length, found[0]?.getAttribute('role'), found[0]?.dataset.at, found[0]?.className];
+        }"""
     )
-    assert len(colours(page)) < 16
-    weights = mha.trace("one two", h=16, d_model=64).layers[0].weights()[:, 1]
-    assert len(looks) == (weights >= FAINTEST).sum()
-    assert len(set(looks)) == 16
+
+
+def test_with_the_keyboard_tokens_heads_and_layers_are_walked(visit, app, eye):
+    view = eye(visit(app))
+    stage = view.stage()
+    stage.press("ArrowDown")
+    same(view.lines(), expected(TIRED, 9, [2, 3]))
+    stage.press("Shift+ArrowUp")
+    same(view.lines(), expected(TIRED, [8, 9], [2, 3]))
+    stage.press("ArrowUp")
+    same(view.lines(), expected(TIRED, 7, [2, 3]))
+    stage.press("ArrowRight")
+    same(view.lines(), expected(TIRED, 7, [2, 3], "key"))
+    stage.press("ArrowUp")
+    same(view.lines(), expected(TIRED, 6, [2, 3], "key"))
+    stage.press("ArrowLeft")
+    same(view.lines(), expected(TIRED, 6, [2, 3]))
+    stage.press("Home")
+    same(view.lines(), expected(TIRED, 0, [2, 3]))
+    stage.press("ArrowUp")  # there is none above
+    same(view.lines(), expected(TIRED, 0, [2, 3]))
+    stage.press("End")
+    same(view.lines(), expected(TIRED, 12, [2, 3]))
+    for key, on in (("h", [2]), ("h", [3]), ("h", [0]), ("H", [3])):
+        stage.press(key)
+        assert view.on() == on
+    stage.press("L")
+    assert view.button("layer 1").get_attribute("aria-pressed") == "true"
+    same(view.lines(), expected(TIRED, 12, [3], layer=0))
+    stage.press("L")  # there is none before
+    stage.press("l")
+    same(view.lines(), expected(TIRED, 12, [3]))
+    stage.press("Escape")
+    assert active(view) is None
+    same(view.lines(), expected(TIRED, range(13), [3]))
+
+
+def test_after_enter_the_page_has_followed_and_the_focus_is_where_it_was(visit, app, settled, eye):
+    page = visit(app)
+    view = eye(page)
+    view.stage(1).focus()
+    outline = view.stage(1).evaluate(
+        "e => [getComputedStyle(e).outlineStyle, getComputedStyle(e).outlineWidth]"
+    )
+    view.stage(1).press("End")
+    assert view.stage(1).evaluate("e => getComputedStyle(e).outlineStyle") == "solid"
+    assert outline[1] != "0px"
+    view.stage(1).press("ArrowUp")
+    view.stage(1).press("Enter")
+    settled(page)
+    assert query(page) == {"token": "12"}
+    focused = "view => view.getRootNode().activeElement?.dataset.panel"
+    assert view.view.evaluate(focused) == "1"
+    page.keyboard.press("ArrowUp")  # the next key goes on from there
+    assert view.said(1).startswith("too looks at")
+    view.chip("head 2").focus()
+    page.keyboard.press("Space")
+    assert view.on() == [1, 2, 3]
+    assert view.view.evaluate("view => view.getRootNode().activeElement.textContent") == "head 2"
+
+
+@pytest.mark.parametrize("drawing", ["lines", "text", "arcs", "matrix"])
+def test_every_drawing_is_a_list_of_tokens_to_a_screen_reader(visit, app, eye, drawing):
+    view = eye(visit(app))
+    view.button(drawing).click()
+    stage = view.stage()
+    assert stage.get_attribute("role") == "listbox"
+    assert stage.get_attribute("aria-label") == f"Attention in: {TIRED}"
+    assert stage.get_attribute("aria-multiselectable") == "true"
+    stage.press("ArrowDown")
+    count, role, at, _ = active(view)
+    assert (count, role, at) == (1, "option", "9")
+    chosen = stage.locator("[aria-selected=true]")
+    assert chosen.count() == 1
+    assert (chosen.get_attribute("aria-posinset"), chosen.get_attribute("aria-setsize")) == ("10", "13")
+    assert chosen.locator("bdi").inner_text() == "was"
+    if drawing != "matrix":
+        assert "focus" in chosen.get_attribute("class")
+
+
+# The other drawings
+
+
+def test_text_and_arcs_and_matrix_show_the_same_numbers(visit, app, eye):
+    page = visit(app)
+    view = eye(page)
+    view.chip("head 4").dblclick()
+    row = weights()[3, IT]
+    view.button("text").click()
+    numbers = [view.token(at, "token").locator(".numbers").inner_text() for at in range(13)]
+    assert numbers == [f"{weight:.2f}" if weight >= FAINTEST else "" for weight in row]
+    drawn = view.view.evaluate("v => Array.from(v.view.drawings[0].drawing.weights())")
+    np.testing.assert_allclose(drawn, row, atol=2e-5)
+    shaded = [view.token(at, "token").evaluate("e => e.style.background !== ''") for at in range(13)]
+    assert shaded == [weight >= 0.02 * row.max() for weight in row]
+
+    view.button("arcs").click()
+    same(view.lines(), expected(TIRED, IT, [3]))
+    numbers = [view.token(at, "token").locator(".numbers").inner_text() for at in (2, 6, 5)]
+    assert numbers == [f"{row[2]:.2f}", f"{row[6]:.2f}", ""]
+    page.mouse.move(*view.place((3, IT, 2), at=0.2))
+    expect(view.panel().locator(".said")).to_have_text(f"it → animal: weight {row[2]:.4f} (head 4).")
+    view.button("looks at it").click()
+    page.get_by_role("heading", name=ELSEWHERE).hover()
+    same(view.lines(), expected(TIRED, IT, [3], "key"))
+    view.button("it looks at").click()
+
+    view.button("matrix").click()
+    page.wait_for_function(
+        "view => view.view.drawings[0].drawing.pooled.done", arg=view.view.element_handle()
+    )
+    values = view.view.evaluate("v => Array.from(v.view.drawings[0].drawing.pooled.values)")
+    np.testing.assert_allclose(np.reshape(values, (13, 13)), weights()[3], atol=2e-5)
+
+
+def test_in_text_the_finger_shades_the_row_or_the_column(visit, app, eye):
+    view = eye(visit(app))
+    view.chip("head 1").dblclick()
+    view.button("text").click()
+    shown = "v => Array.from(v.view.drawings[0].drawing.weights())"
+    view.token(3, "token").hover()
+    np.testing.assert_allclose(view.view.evaluate(shown), weights()[0, 3], atol=2e-5)
+    view.button("looks at it").click()
+    view.token(3, "token").hover()
+    np.testing.assert_allclose(view.view.evaluate(shown), weights()[0, :, 3], atol=2e-5)
+
+
+def cell_at(view, key: int, query: int) -> tuple[float, float]:
+    """Where a cell of the matrix is on the screen."""
+    return view.view.evaluate(
+        """(v, [key, query]) => {
+            const { canvas, window: w } = v.view.drawings[0].drawing;
+            const box = canvas.getBoundingClientRect();
+            const labels = (box.width - w.width);
+            const at = (start, first, n) => start + labels + first + (n + 0.5) * w.cell;
+            return [at(box.left, w.x, key), at(box.top, w.y, query)];
+        }""",
+        [key, query],
+    )
+
+
+WINDOW = "v => (({ cell, x, y, least }) => [cell, x, y, least])(v.view.drawings[0].drawing.window)"
+
+
+def test_the_matrix_is_zoomed_and_moved_and_a_click_pins_the_row(visit, app, eye):
+    page = visit(f"{app}?twin=", height=1500)
+    view = eye(page)
+    view.chip("head 4").dblclick()
+    view.button("matrix").click()
+    page.mouse.move(*cell_at(view, 2, IT))
+    expect(view.panel().locator(".said")).to_have_text(
+        f"it → animal: weight {weights()[3, IT, 2]:.4f} (head 4)."
+    )
+    page.mouse.click(*cell_at(view, 0, 6))
+    page.get_by_role("heading", name=ELSEWHERE).hover()
+    assert view.said().startswith("street looks at")
+
+    cell, *_ = view.view.evaluate(WINDOW)
+    view.button("Zoom in").click()
+    assert view.view.evaluate(WINDOW)[0] == pytest.approx(2 * cell)
+    place = cell_at(view, 5, 5)
+    page.mouse.move(*place)
+    page.mouse.wheel(0, -100)  # without Ctrl the page scrolls
+    page.wait_for_timeout(300)
+    assert view.view.evaluate(WINDOW)[0] == pytest.approx(2 * cell)
+    place = cell_at(view, 5, 5)
+    page.mouse.move(*place)
+    page.keyboard.down("Control")
+    page.mouse.wheel(0, -60)
+    page.keyboard.up("Control")
+    page.wait_for_function(
+        "([v, cell]) => v.view.drawings[0].drawing.window.cell > 2.1 * cell",
+        arg=[view.view.element_handle(), cell],
+    )
+    assert cell_at(view, 5, 5) == pytest.approx(place, abs=1)  # the place under the pointer stays
+
+    before = view.view.evaluate(WINDOW)
+    said = view.said()
+    page.mouse.down()
+    page.mouse.move(place[0] - 60, place[1] - 40, steps=4)
+    page.mouse.up()
+    after = view.view.evaluate(WINDOW)
+    assert after[1:3] == pytest.approx([before[1] - 60, before[2] - 40], abs=2)
+    page.get_by_role("heading", name=ELSEWHERE).hover()
+    assert view.said().startswith("street looks at"), said  # dragging pins nothing
+
+    view.button("Zoom out").click()
+    view.button("The whole matrix").click()
+    assert view.view.evaluate(WINDOW) == [cell, 0, 0, cell]
+    for key, times in (("+", 2), ("-", 1), ("0", 1)):
+        view.stage().press(key)
+        assert view.view.evaluate(WINDOW)[0] == pytest.approx(times * cell)
+    view.stage().press("ArrowUp")
+    assert view.said().startswith("the looks at")
+
+
+# Scripts
+
+
+@pytest.mark.parametrize(
+    ("text", "rtl"),
+    [("החתול ישב על המזרן", True), ("الولد قرأ الكتاب الجديد", True), ("小猫没有过马路", False)],
+    ids=["Hebrew", "Arabic", "Chinese"],
+)
+def test_tokens_stand_in_the_order_of_their_script(visit, app, eye, text, rtl):
+    view = eye(visit(link(app, source="random", text=text, twin="", token=1)))
+    labels = list(mha.words(text).labels)
+    assert [view.token(at).locator("bdi").inner_text() for at in range(len(labels))] == labels
+    for drawing in ("text", "arcs"):
+        view.button(drawing).click()
+        boxes = [view.token(at, "token").bounding_box() for at in range(len(labels))]
+        assert len({round(box["y"]) for box in boxes}) == 1
+        places = [box["x"] for box in boxes]
+        assert places == sorted(places, reverse=rtl)
+        assert len(set(places)) == len(labels)
+        view.stage().press("Home")
+        view.stage().press("ArrowLeft" if rtl else "ArrowRight")  # to the next one as it is read
+        assert view.stage().locator("[aria-selected=true]").get_attribute("data-at") == "1"
+    view.button("arcs").click()
+    for _, start, end, _ in view.lines():
+        assert 0 <= start < len(labels)
+        assert 0 <= end < len(labels)
+
+
+NASTY = (
+    '<img src=x onerror="window.cracked=1"> </script><script>window.cracked=1</script> __BLOB__ {tokens} $& '
+)
+
+
+def test_tokens_that_look_like_markup_stay_text_in_every_drawing(visit, app, eye):
+    page = visit(link(app, source="random", text=NASTY, twin="", token=1))
+    view = eye(page)
+    labels = list(mha.words(NASTY).labels)
+    for drawing in ("lines", "text", "arcs", "matrix"):
+        view.button(drawing).click()
+        if drawing != "matrix":
+            side = "query" if drawing == "lines" else "token"
+            assert [view.token(at, side).locator("bdi").inner_text() for at in range(len(labels))] == labels
+        view.stage().press("ArrowRight")
+        assert page.evaluate("window.cracked") is None
+        assert view.view.locator("img, script").count() == 0
+    view.button("lines").click()
+    at = labels.index(next(label for label in labels if "tokens" in label))
+    view.token(at).hover()
+    assert view.said().startswith(f"{labels[at]} looks at ")
+
+
+# Themes, phones, fingers
 
 
 def beyond(page) -> list[str]:
-    """What of the view reaches beyond the right edge of the screen or out of its own panel."""
+    """What of the view reaches beyond the right edge of the screen or out of the view."""
     return page.locator(".view").evaluate(
         """(view) => {
             const edge = Math.min(innerWidth, view.getBoundingClientRect().right) + 1;
+            const scrolled = (e) => e.closest('.scroll') && !e.classList.contains('scroll');
             return [...view.querySelectorAll('*')]
-                .filter((e) => e.getBoundingClientRect().right > edge)
+                .filter((e) => e.getBoundingClientRect().right > edge && !(scrolled(e) && e.closest('.arcs')))
                 .map((e) => e.outerHTML.slice(0, 80));
         }"""
     )
 
 
 @pytest.mark.parametrize(
-    "link",
+    "scene",
     [
         {},
         {
@@ -279,30 +668,64 @@ def beyond(page) -> list[str]:
     ],
     ids=["start", "long words"],
 )
-def test_nothing_of_the_view_is_wider_than_a_phone(visit, app, link):
-    page = visit(f"{app}?{urlencode(link)}", width=390, height=844)
-    panel(page)
-    assert beyond(page) == []
-    chip(page, "all").click()
-    assert beyond(page) == []
-    assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 390
-    width = panel(page).locator("svg").evaluate("svg => svg.getBoundingClientRect().width")
+def test_nothing_of_the_view_is_wider_than_a_phone(visit, app, eye, scene):
+    page = visit(link(app, **scene), width=390, height=844)
+    view = eye(page)
+    view.chip("all").click()
+    for drawing in ("text", "arcs", "matrix", "lines"):
+        view.button(drawing).click()
+        assert beyond(page) == []
+        assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 390
+    for menu in ("Options", "Save"):
+        view.menu(menu)
+        assert beyond(page) == []
+        box = view.view.locator("details[open] .inside").bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 390
+    width = view.panel().locator("canvas").evaluate("canvas => canvas.getBoundingClientRect().width")
     assert width >= 40  # there is room for the lines
 
 
-def test_the_lines_have_the_colours_of_the_theme(visit, app):
-    inks = {}
+def test_a_finger_pins_by_a_tap_and_a_line_says_its_number(visit, app, eye):
+    page = visit(f"{app}?twin=", width=390, height=844, touch=True)
+    view = eye(page)
+    view.chip("head 4").scroll_into_view_if_needed()
+    view.token(2).tap()
+    same(view.lines(), expected(TIRED, 2, [2, 3]))
+    assert view.token(2).get_attribute("aria-selected") == "true"
+    page.touchscreen.tap(*view.place(view.lines()[0][:3]))
+    expect(view.panel().locator(".said")).to_contain_text("→ ")
+    assert view.token(2).get_attribute("aria-selected") == "true"
+    view.token(2).tap()
+    assert view.button("Let go (Esc)").count() == 0
+
+
+def test_the_lines_have_the_colours_of_the_theme_and_change_with_it(visit, app, eye):
+    page = visit(app)
+    view = eye(page)
+    seen = {}
     for theme in ("light", "dark"):
-        page = visit(app, theme=theme)
-        palette = colours(page)
-        strokes = panel(page).locator("path").evaluate_all("all => all.map((e) => e.getAttribute('stroke'))")
-        assert set(strokes) == {palette[2], palette[3]}
-        border = chip(page, "head 3").evaluate("chip => getComputedStyle(chip).borderColor")
+        page.emulate_media(color_scheme=theme)
+        page.wait_for_function(
+            "v => v.view.ink === getComputedStyle(v).getPropertyValue('--st-text-color').trim()",
+            arg=view.view.element_handle(),
+        )
+        page.wait_for_timeout(300)
+        palette = view.colours()
+        assert view.inked(palette[2])
+        assert view.inked(palette[3])
+        border = view.chip("head 3").evaluate("chip => getComputedStyle(chip).borderColor")
         assert border == "rgb({}, {}, {})".format(*(int(palette[2][i : i + 2], 16) for i in (1, 3, 5)))
-        ink = page.locator(".view").evaluate("view => getComputedStyle(view).color")
-        inks[theme] = (tuple(palette), ink)
-    assert inks["light"][0] != inks["dark"][0]
-    assert inks["light"][1] != inks["dark"][1]
+        view.button("matrix").click()
+        page.wait_for_timeout(300)
+        scale = view.colours("sequential")
+        assert view.inked(scale[-1])
+        view.button("lines").click()
+        seen[theme] = (tuple(palette), tuple(scale), view.view.evaluate("v => getComputedStyle(v).color"))
+    assert all(a != b for a, b in zip(*seen.values(), strict=True))
+
+
+# Sentences
 
 
 def write(page, text: str) -> None:

@@ -44,7 +44,8 @@ TABLE = {
     "mha_core/sources/*.py": f"torch regex {FLOOR_0} {FLOOR_1} {FLOOR_2} {FLOOR_3}",
     "mha_core/views.py": "numpy pandas mha_core.layer mha_core.trace",
     "mha_core/hops.py": "numpy pandas mha_core.errors mha_core.trace",
-    "mha_core/token_views.py": "numpy pandas mha_core.errors mha_core.layer mha_core.trace",
+    "mha_core/token_views.py": "numpy pandas mha_core.errors mha_core.layer mha_core.normaliser"
+    " mha_core.trace",
     "mha_core/steps.py": "numpy pandas mha_core.check mha_core.layer mha_core.trace mha_core.views",
     "mha_core/blocks.py": "numpy pandas mha_core.errors mha_core.layer",
     "mha_core/metrics.py": f"numpy pandas mha_core.blocks mha_core.errors mha_core.layer {TRAINING}",

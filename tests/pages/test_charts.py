@@ -73,12 +73,19 @@ def test_a_click_on_vectors_chooses_the_token_of_the_row_alone(opened, click):
     assert app.number_input(key="key_token").value == 3
 
 
-@pytest.mark.parametrize("row", [-1, 10**9, "2", None, 1.5])
-def test_what_no_figure_can_have_sent_does_no_harm(opened, click, row):
-    app = pick(click, opened(), row=row, column=row)
+@pytest.mark.parametrize("place", [-1, "2", None, 1.5, [3]])
+def test_what_no_figure_can_have_sent_changes_nothing(opened, click, place):
+    app = pick(click, opened(), row=place, column=place)
     assert not app.exception
-    assert 1 <= app.number_input(key="token").value <= 12
-    assert app.number_input(key="key_token").value in (None, 12)
+    assert app.number_input(key="token").value == 8
+    assert app.number_input(key="key_token").value is None
+
+
+def test_a_cell_beyond_the_sentence_becomes_its_last(opened, click):
+    app = pick(click, opened(), row=10**9, column=10**9)
+    assert not app.exception
+    assert app.number_input(key="token").value == 12
+    assert app.number_input(key="key_token").value == 12
 
 
 @pytest.mark.parametrize("name", SIX)

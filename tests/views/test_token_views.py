@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import mha_core as mha
-from mha_core import embed, token_views
+from mha_core import embed, normaliser
 from mha_core.layer import LayerTrace
 from mha_core.token_views import (
     against_keys,
@@ -106,14 +106,6 @@ def test_tables_name_heads_from_one_and_tokens_by_their_labels(trace):
     assert list(row.index) == list(column.index) == list(range(1, trace.layers[0].n_heads + 1))
     assert tuple(row.columns) == tuple(column.columns) == trace.tokens.labels
     assert (row.index.name, row.columns.name, column.columns.name) == ("head", "key", "query")
-
-
-def test_a_column_in_blocks_is_the_column_at_once(trace, monkeypatch):
-    whole = column_of(trace, 3, layer=0)
-    monkeypatch.setattr(token_views, "CELLS_AT_ONCE", 2 * trace.layers[0].n_heads * len(trace.tokens))
-    blocks = column_of(trace, 3, layer=0)
-    close(blocks.weights, whole.weights)
-    np.testing.assert_array_equal(blocks.hidden, whole.hidden)
 
 
 def test_products_sum_to_the_scores_and_go_on_to_the_weights(trace):
@@ -233,7 +225,7 @@ def test_other_precisions_work_too(dtype):
 def test_no_whole_matrix_is_made(monkeypatch):
     """Rows are asked for by their number and columns in blocks of rows; nothing asks for all at once."""
     trace = by_hand(mha.ScoreRule(mask=DRAWN))
-    monkeypatch.setattr(token_views, "CELLS_AT_ONCE", 6 * LENGTH)
+    monkeypatch.setattr(normaliser, "CELLS", 6 * LENGTH)
     asked = []
     raw = LayerTrace._raw
     monkeypatch.setattr(LayerTrace, "_raw", lambda self, *given: asked.append(raw(self, *given)) or asked[-1])
@@ -243,16 +235,6 @@ def test_no_whole_matrix_is_made(monkeypatch):
     mixture(trace, 1, layer=0, head=0)
     assert asked
     assert {scores.shape[-2] for scores in asked} == {1}
-
-
-def test_a_softmax_over_the_whole_matrix_is_computed_once_for_a_column(monkeypatch):
-    trace = by_hand(RULES["matrix"])
-    monkeypatch.setattr(token_views, "CELLS_AT_ONCE", 1)
-    asked = []
-    raw = LayerTrace._raw
-    monkeypatch.setattr(LayerTrace, "_raw", lambda self, *given: asked.append(given) or raw(self, *given))
-    column_of(trace, 1, layer=0)
-    assert len(asked) == 1
 
 
 @pytest.mark.parametrize(

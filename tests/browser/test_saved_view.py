@@ -1,0 +1,320 @@
+"""What the head view saves: figures, tables, and pages that go on working without a server."""
+
+import csv
+import io
+import re
+import struct
+import xml.etree.ElementTree as ET
+from urllib.parse import quote
+
+import numpy as np
+import pytest
+
+import mha_core as mha
+from pages._kit.state import Scene
+
+TIRED, WIDE = Scene().text, Scene().twin
+IT = 8
+SVG = "{http://www.w3.org/2000/svg}"
+NASTY = (
+    '<img src=x onerror="window.cracked=1"> </script><script>window.cracked=1</script> __BLOB__ __VIEW__ '
+    "{tokens} {list} $& =1+1 @x -y +z"
+)
+
+
+@pytest.fixture
+def save(tmp_path):
+    """`save(page, view, "PNG")`: the file that comes of it."""
+
+    def take(page, view, item: str):
+        menu = view.menu("Save")
+        with page.expect_download() as download:
+            menu.get_by_role("button", name=item).click()
+        path = tmp_path / download.value.suggested_filename
+        download.value.save_as(path)
+        return path
+
+    return take
+
+
+@pytest.fixture
+def written(tmp_path):
+    """`written(trace, head=…)`: its view as a file."""
+
+    def write(trace: mha.AttentionTrace, **shown):
+        path = tmp_path / "view.html"
+        trace.view(**shown).save(path)
+        return path
+
+    return write
+
+
+def weights(text: str = TIRED) -> np.ndarray:
+    return mha.trace(**Scene().settings(text)).layers[1].weights()
+
+
+def texts(svg: ET.Element) -> list[str]:
+    return ["".join(element.itertext()) for element in svg.iter(f"{SVG}text")]
+
+
+# Figures and tables
+
+
+def test_a_figure_is_saved_as_svg_and_at_twice_its_size_as_png(visit, app, eye, save):
+    page = visit(app)
+    view = eye(page)
+    path = save(page, view, "SVG")
+    assert path.name == "headscope-The-animal-didn-t-cross-the-street-becau-layer-2-lines.svg"
+    svg = ET.fromstring(path.read_text(encoding="utf-8"))
+    said = texts(svg)
+    for text in (TIRED, WIDE):
+        caption = " ".join(said)
+        assert re.search(rf"{re.escape(text)} · mini, glass-box, h=4.* · layer 2 · heads 3, 4", caption)
+    labels = ["[CLS]", *mha.words(TIRED).labels]
+    assert [text for text in said if text in labels].count("because") == 4  # two columns, two sentences
+    assert f"animal{weights()[2, IT, 2]:.2f}  {weights()[3, IT, 2]:.2f}" in said
+    lines = list(svg.iter(f"{SVG}path"))
+    assert len(lines) == len(view.lines(0)) + len(view.lines(1))
+    palette = view.colours()
+    assert {line.get("stroke") for line in lines} == {palette[2], palette[3]}
+    width, height = int(svg.get("width")), int(svg.get("height"))
+    assert svg.get("viewBox") == f"0 0 {width} {height}"
+
+    png = save(page, view, "PNG").read_bytes()
+    assert png[:8] == b"\x89PNG\r\n\x1a\n"
+    assert struct.unpack(">II", png[16:24]) == (2 * width, 2 * height)
+
+
+@pytest.mark.parametrize("drawing", ["text", "arcs", "matrix"])
+def test_every_drawing_can_be_saved(visit, app, eye, save, drawing):
+    page = visit(app)
+    view = eye(page)
+    view.button(drawing).click()
+    page.wait_for_timeout(300)
+    path = save(page, view, "SVG")
+    assert path.stem.endswith(f"-layer-2-{drawing}")
+    svg = ET.fromstring(path.read_text(encoding="utf-8"))
+    assert "· layer 2 · heads 3, 4" in " ".join(texts(svg))
+    mean = weights()[[2, 3]].mean(0)[IT]
+    if drawing == "matrix":
+        [first, _] = svg.iter(f"{SVG}image")
+        assert first.get("href").startswith("data:image/png;base64,")
+    else:
+        assert {"animal", "street", f"{mean[2]:.2f}"} <= set(texts(svg))
+    if drawing == "arcs":
+        assert len(list(svg.iter(f"{SVG}path"))) == len(view.lines(0)) + len(view.lines(1))
+    width, height = int(svg.get("width")), int(svg.get("height"))
+    png = save(page, view, "PNG").read_bytes()
+    assert struct.unpack(">II", png[16:24]) == (2 * width, 2 * height)
+
+
+def test_the_table_holds_torchs_weights(visit, app, eye, save):
+    page = visit(app)
+    view = eye(page)
+    for chosen, rows in (("pinned", 2 * 2 * 13), ("all", 2 * 2 * 13 * 13)):
+        if chosen == "all":
+            view.stage().press("Escape")
+        found = list(csv.DictReader(io.StringIO(save(page, view, "CSV").read_text(encoding="utf-8-sig"))))
+        assert len(found) == rows
+        every = {text: weights(text) for text in (TIRED, WIDE)}
+        for row in found:
+            head, query, key = (int(row[name]) - 1 for name in ("head", "query", "key"))
+            assert float(row["weight"]) == pytest.approx(every[row["sentence"]][head, query, key], abs=5e-5)
+            assert row["layer"] == "2"
+        assert {row["head"] for row in found} == {"3", "4"}
+    assert found[IT * 13 + 2]["query_token"] == "it"
+    assert found[IT * 13 + 2]["key_token"] == "animal"
+
+
+def test_nasty_tokens_are_saved_as_they_are_and_harmless(visit, app, eye, save, alone):
+    page = visit(f"{app}?source=random&twin=&token=1&text={quote(NASTY)}")
+    view = eye(page)
+    labels = list(mha.words(NASTY).labels)
+    svg = ET.fromstring(save(page, view, "SVG").read_text(encoding="utf-8"))
+    assert not [element for element in svg.iter() if element.tag in (f"{SVG}img", f"{SVG}script")]
+    for label in labels:
+        assert any(text.startswith(label) for text in texts(svg))
+    assert save(page, view, "PNG").stat().st_size > 1000
+    view.stage().press("Escape")
+    found = list(csv.DictReader(io.StringIO(save(page, view, "CSV").read_text(encoding="utf-8-sig"))))
+    shown = {row["query_token"] for row in found}
+    assert shown == {f"'{label}" if label[0] in "=+-@" else label for label in labels}
+    assert any(cell.startswith("'") for cell in shown)
+
+    saved = eye(alone(save(page, view, "Page that works offline")))
+    shown = saved.panel().locator(".query bdi").all_inner_texts()
+    assert len(shown) > 24  # in sight
+    assert shown == labels[: len(shown)]
+    assert saved.page.evaluate("window.cracked") is None
+    assert page.evaluate("window.cracked") is None
+
+
+# Pages
+
+
+def test_a_page_saved_from_the_app_goes_on_where_the_app_was(visit, app, eye, save, alone):
+    page = visit(app)
+    view = eye(page)
+    view.chip("head 1").dblclick()
+    view.button("layer 1").click()
+    view.token(2).click()
+    page.get_by_role("heading", name="Who looks at whom").hover()
+    lines = [view.lines(number) for number in (0, 1)]
+
+    saved = eye(alone(save(page, view, "Page that works offline")))
+    assert saved.view.locator(".panel .title").all_inner_texts() == [TIRED, WIDE]
+    assert saved.on() == [0]
+    assert saved.button("layer 1").get_attribute("aria-pressed") == "true"
+    assert [saved.lines(number) for number in (0, 1)] == lines
+    assert saved.token(2).get_attribute("aria-selected") == "true"
+    saved.token(6).hover()
+    assert {line[1] for line in saved.lines()} == {6}
+    saved.chip("all").click()
+    assert saved.on() == [0, 1, 2, 3]
+    saved.button("layer 2").click()
+    assert {line[1] for line in saved.lines()} == {2}
+    for head, query, key, weight in saved.lines():
+        assert weight == pytest.approx(weights()[head, query, key], abs=2e-5)
+    for drawing in ("text", "arcs", "matrix", "lines"):
+        saved.button(drawing).click()
+        assert saved.button(drawing).get_attribute("aria-pressed") == "true"
+    saved.stage().press("ArrowDown")
+    saved.stage().press("Enter")  # there is nobody to ask
+    assert saved.view.locator(".foot .primary").count() == 0
+    assert saved.view.locator("summary").all_inner_texts() == ["Options", "Save"]
+    assert "Page that works" not in saved.menu("Save").inner_text()
+
+
+def test_a_page_that_was_saved_can_save_its_figures(alone, written, eye, save):
+    page = alone(written(mha.trace("one two three", h=2, d_model=8), head=1, token=2))
+    view = eye(page)
+    svg = ET.fromstring(save(page, view, "SVG").read_text(encoding="utf-8"))
+    assert "one two three · random" in " ".join(texts(svg))
+    assert save(page, view, "PNG").read_bytes()[:4] == b"\x89PNG"
+    assert len(save(page, view, "CSV").read_text(encoding="utf-8").splitlines()) == 4
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_page_of_its_own_is_light_or_dark_as_its_reader_likes(alone, written, eye, theme):
+    page = alone(written(mha.trace("one two three", h=2, d_model=8), head=1, token=2), theme=theme)
+    view = eye(page)
+    colours = {"light": "#c2571a", "dark": "#ff9f5c"}  # of head 2, in .streamlit/config.toml
+    for shown in (theme, "dark" if theme == "light" else "light"):
+        page.emulate_media(color_scheme=shown)
+        page.wait_for_timeout(400)
+        assert {name: view.inked(colour) for name, colour in colours.items()} == {
+            name: name == shown for name in colours
+        }
+
+
+def test_layers_that_are_not_inside_cannot_be_asked_for(alone, written, eye, monkeypatch):
+    monkeypatch.setattr("mha_core.head_view.ALL_LAYERS", 1e-5)
+    page = alone(written(mha.trace("one two three four", h=4, d_model=8, layers=3), layer=1, head=2))
+    view = eye(page)
+    assert view.on() == [2]
+    assert [view.button(f"layer {n}").is_enabled() for n in (1, 2, 3)] == [False, True, False]
+    assert [view.chip(f"head {n}").is_enabled() for n in (1, 2, 3, 4)] == [False, False, True, False]
+    view.stage().press("l")
+    assert view.button("layer 2").get_attribute("aria-pressed") == "true"
+
+
+# Long texts
+
+LONG = 600
+
+
+@pytest.fixture
+def long(alone, written, eye):
+    """A page of 600 tokens and the trace that it shows."""
+    trace = mha.trace(" ".join(f"word{n}" for n in range(LONG)), h=4, d_model=32)
+    return eye(alone(written(trace, head=1, token=300))), trace
+
+
+def test_of_a_long_text_only_what_is_in_sight_has_elements(long):
+    view, trace = long
+    scroll = view.panel().locator(".scroll")
+    for place in ("as it opens", 0, 3000, LONG * 24):
+        if place != "as it opens":
+            scroll.evaluate("(e, top) => (e.scrollTop = top)", place)
+        view.page.wait_for_timeout(150)
+        top, height = scroll.evaluate("e => [e.scrollTop, e.clientHeight]")
+        seen = {at for at in range(LONG) if at * 24 + 24 > top and at * 24 < top + height}
+        shown = set(
+            map(int, view.panel().locator(".key").evaluate_all("all => all.map((e) => e.dataset.at)"))
+        )
+        assert seen <= shown
+        assert len(shown) < 60
+        if place == "as it opens":
+            assert 300 in seen
+    last = view.token(LONG - 1)
+    assert last.locator("bdi").inner_text() == f"word{LONG - 1}"
+    assert last.get_attribute("aria-posinset") == last.get_attribute("aria-setsize") == str(LONG)
+    last.hover()
+    same = {(line[1], line[2]): line[3] for line in view.lines()}
+    row = trace.layers[0].weights(1)[LONG - 1]
+    assert same.keys() == {(LONG - 1, key) for key in range(LONG) if row[key] >= 1 / LONG}
+    for (query, key), weight in same.items():
+        assert weight == pytest.approx(trace.layers[0].weights(1)[query, key], abs=2e-5)
+
+
+def test_a_pinned_token_that_was_scrolled_away_is_still_there_for_a_screen_reader(long):
+    view, _ = long
+    view.panel().locator(".scroll").evaluate("e => (e.scrollTop = 0)")
+    view.page.wait_for_timeout(150)
+    assert view.stage().get_attribute("aria-activedescendant") == "view-0-query-300"
+    assert view.token(300).get_attribute("aria-selected") == "true"
+    assert view.token(290).count() == 0
+    view.stage().press("End")
+    assert view.stage().get_attribute("aria-activedescendant") == f"view-0-query-{LONG - 1}"
+    assert view.token(LONG - 1).count() == 1
+    view.page.wait_for_timeout(150)
+    assert view.token(LONG - 1).is_visible()
+    top, height, all_ = (
+        view.panel().locator(".scroll").evaluate("e => [e.scrollTop, e.clientHeight, e.scrollHeight]")
+    )
+    assert top + height == pytest.approx(all_, abs=1)
+
+
+def test_a_line_of_a_long_text_says_its_product_too(long):
+    view, trace = long
+    head, query, key, _ = max(view.lines(), key=lambda line: line[3] - abs(line[1] - line[2]))
+    layer = trace.layers[0]
+    view.page.mouse.move(*view.place((head, query, key)))
+    view.page.wait_for_timeout(100)
+    found = re.fullmatch(r"word(\d+) → word(\d+): weight (\S+), q · k (\S+) \(head 2\)\.", view.said())
+    query, key, weight, score = (float(number) for number in found.groups())
+    assert weight == pytest.approx(layer.weights(1)[int(query), int(key)], abs=5.1e-5)
+    assert score == pytest.approx(layer.scores(1)[int(query), int(key)], abs=2e-3)
+
+
+def test_hovering_a_long_text_is_redrawn_at_once(long):
+    view, _ = long
+    took = view.view.evaluate(
+        """(root) => {
+            const tokens = [...root.querySelectorAll('.query')].slice(0, 20);
+            const times = tokens.map((token) => {
+                const start = performance.now();
+                token.dispatchEvent(new PointerEvent('pointermove', { bubbles: true }));
+                return performance.now() - start;
+            });
+            return times.sort((a, b) => a - b)[10];
+        }"""
+    )
+    assert took < 50  # milliseconds, on a slow machine too
+
+
+def test_every_drawing_of_a_long_text_opens(long):
+    view, trace = long
+    view.button("matrix").click()
+    for _ in range(100):  # the page allows no code from outside, so nothing can wait inside it
+        view.page.wait_for_timeout(100)
+        if view.view.evaluate("v => v.view.drawings[0].drawing.pooled.done"):
+            break
+    values = view.view.evaluate("v => Array.from(v.view.drawings[0].drawing.pooled.values)")
+    np.testing.assert_allclose(np.reshape(values, (LONG, LONG)), trace.layers[0].weights(1), atol=2e-5)
+    view.button("arcs").click()
+    assert view.panel().locator(".token").count() < 60
+    view.token(300, "token").hover()
+    assert view.lines()
+    view.button("text").click()
+    assert view.token(LONG - 1, "token").locator("bdi").inner_text() == f"word{LONG - 1}"
