@@ -96,6 +96,7 @@ class Patterns:
         same_tokens(layer)
         self.sums = np.zeros((len(MEASURES), layer.n_heads))
         self.counts = np.zeros((len(MEASURES), layer.n_heads), int)
+        self.spare = np.empty(0)
 
     def add(self, block: Block) -> None:
         weights, allowed = block.weights, block.allowed
@@ -112,8 +113,7 @@ class Patterns:
 
         total = weights.sum(2)  # less than 1 with sinks; hidden cells are 0
         counted = choice & (total > 0)
-        tiny = np.finfo(weights.dtype).tiny  # 0 · log 0 is 0
-        logs = np.log(np.maximum(weights, tiny))
+        logs = self._logs(weights)
         apart = np.abs(np.arange(n_key) - queries[:, None]).astype(weights.dtype)
         with np.errstate(divide="ignore", invalid="ignore"):
             # H(w / Σw) = log Σw − Σ w log w / Σw
@@ -121,6 +121,14 @@ class Patterns:
             distance = np.vecdot(weights, apart) / total
         self._count("entropy", block.heads, spread.clip(0, 1), counted)  # rounding can leave the bounds
         self._count("distance", block.heads, distance, counted)
+
+    def _logs(self, weights: np.ndarray) -> np.ndarray:
+        """``log w``, finite where w is 0, in memory for every block: new pages cost more than logs."""
+        if self.spare.size < weights.size or self.spare.dtype != weights.dtype:
+            self.spare = np.empty(weights.size, weights.dtype)
+        logs = self.spare[: weights.size].reshape(weights.shape)
+        np.maximum(weights, np.finfo(weights.dtype).tiny, out=logs)
+        return np.log(logs, out=logs)
 
     def _count(self, name: str, heads: slice, values: np.ndarray, counted: np.ndarray) -> None:
         at = MEASURES.index(name)
