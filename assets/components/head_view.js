@@ -29,8 +29,8 @@ class HeadView {
       return { ...panel, tokens, layers, groups, nth, id: `${header.id}-${nth}`, special: new Set(joined ? [] : header.special[nth]) };
     });
     // Another sentence is another scene: what was pinned may not even exist in it.
-    const another = this.said !== said;
     const said = JSON.stringify(this.data.map(({ tokens }) => tokens));
+    const another = this.said !== said;
     const scene = JSON.stringify([header.layer, header.head, header.token, header.heads]);
     const first = this.data[0].layers;
     if (another || this.scene !== scene || !first.has(this.state.layer)) {
