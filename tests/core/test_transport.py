@@ -51,8 +51,9 @@ def agrees(found, layer, heads, form):
     assert found["form"] == form
     assert (found["heads"], found["nHeads"]) == (list(heads), layer.n_heads)
     weights, allowed = layer.weights()[list(heads)], layer.allowed()[list(heads)]
-    assert np.abs(np.array(found["rows"]) - weights).max() < 2.2e-5
-    assert np.abs(np.array(found["columns"]) - weights.swapaxes(1, 2)).max() < 2.2e-5
+    bound = 2e-5 if form == "weights" else 6e-5  # tried in some rows only
+    assert np.abs(np.array(found["rows"]) - weights).max() < bound
+    assert np.abs(np.array(found["columns"]) - weights.swapaxes(1, 2)).max() < bound
     assert np.array_equal(found["sees"], allowed)
 
 
