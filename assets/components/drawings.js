@@ -228,7 +228,9 @@ class Lines extends Curved {
     const [left, right] = [0, 1].map((nth) => view.measure(panel) + 18 + (nth ? this.numbers : 0)); // nothing is cut off
     const label = (side, at) => {
       const isKey = side === "key";
-      const own = focus && side !== focus.side ? numbers.map(({ values }) => short(values[at])).join("  ") : "";
+      const seen = focus && side !== focus.side ? numbers.filter(({ values }) => values[at] >= view.least) : [];
+      const named = (head) => (head === null || numbers.length === 1 ? "" : `${head + 1}: `); // colour is not enough
+      const own = seen.map(({ head, values }) => named(head) + short(values[at])).join("  ");
       const x = isKey ? left + this.middle + 8 : left - 8;
       return { text: panel.tokens[at], note: own, x, y: (at + 0.5) * ROW, anchor: isKey ? "start" : "end" };
     };

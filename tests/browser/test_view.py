@@ -651,7 +651,7 @@ def beyond(page) -> list[str]:
             const scrolled = (e) => e.closest('.scroll') && !e.classList.contains('scroll');
             return [...view.querySelectorAll('*')]
                 .filter((e) => e.getBoundingClientRect().right > edge && !(scrolled(e) && e.closest('.arcs')))
-                .map((e) => e.outerHTML.slice(0, 80));
+                .map((e) => `${e.getBoundingClientRect().right} ${e.outerHTML.slice(0, 60)}`);
         }"""
     )
 
