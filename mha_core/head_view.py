@@ -93,7 +93,7 @@ def view(trace: Traced, *, layer: int | None = None, head: int = 0, token: int |
             layer=layer,
             head=head,
             token=token,
-            source=said(trace.source),
+            source=said({"h": shown.n_heads, "d_model": shown.d_model} | dict(trace.source)),
             title=trace.tokens.text,
             texts=texts("en"),
         ),

@@ -9,6 +9,7 @@ import streamlit as st
 from mha_core import AttentionTrace
 from mha_core import head_view as views
 from mha_core.transport import BUDGET, Panel, fitting, pack
+from mha_core.views import origin
 from pages._kit import state
 from pages._kit.text import t
 
@@ -65,7 +66,9 @@ def of_traces(
         token=token,
         on=heads,
         name=key,
-        source=views.said({key: value for key, value in first.source.items() if _shared(traces, key)}),
+        source=views.said(
+            {key: value for key, value in origin(first).source.items() if _shared(traces, key)}
+        ),
         title=first.tokens.text,
         texts=_texts(),
     )
@@ -103,7 +106,7 @@ def of_weights(
 
 def _shared(traces: Sequence[AttentionTrace], key: str) -> bool:
     """One caption speaks of all of them."""
-    return all(trace.source.get(key) == traces[0].source[key] for trace in traces)
+    return all(trace.source.get(key) == traces[0].source.get(key) for trace in traces)
 
 
 @st.cache_resource(max_entries=MOST_PACKED, show_spinner=False)

@@ -6,7 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from mha_core import AttentionTrace, LayerTrace
-from mha_core.views import Origin
+from mha_core.views import origin
 from pages._kit import charts, show
 from pages._kit.text import isolated, literal, t
 
@@ -41,9 +41,8 @@ def word(label: str) -> str:
 
 def chart(view: View, drawn, *, key: str, alt: str, **options) -> None:
     """A figure about the token; what it says to those who do not see it is its title in a file."""
-    trace = view.trace
-    origin = Origin(trace.source, trace.tokens.text, view.layer, view.head)
-    charts.draw(drawn, key=key, alt=alt, title=alt, origin=origin, **options)
+    where = origin(view.trace, layer=view.layer, head=view.head)
+    charts.draw(drawn, key=key, alt=alt, title=alt, origin=where, **options)
 
 
 def table(frame: pd.DataFrame, *, name: str, view: View) -> None:

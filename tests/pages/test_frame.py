@@ -12,7 +12,6 @@ from pages._kit import work
 from pages._kit.state import SETTINGS, Scene
 from pages._kit.text import isolated, literal
 
-MAX_TOKENS = work.MAX_TOKENS["random"]
 STEPS = "understand/steps.py"
 TOKEN = "see/token.py"
 
@@ -342,19 +341,20 @@ def test_a_text_without_a_word_is_refused_until_there_is_one(opened, drawn, text
     shows(app, drawn, expected(text="a word"))
 
 
-def test_a_text_that_is_too_long_is_refused_and_shortened_on_request(opened, drawn, english):
-    text = " ".join(f"w{i}" for i in range(MAX_TOKENS + 44))
+def test_a_text_that_is_too_long_is_refused_and_shortened_on_request(opened, drawn, english, monkeypatch):
+    monkeypatch.setitem(work.MAX_TOKENS, "random", 60)
+    text = " ".join(f"w{i}" for i in range(104))
     app = opened()
     app.text_area(key="text").set_value(text).run()
     [error] = app.error
     assert error.value == literal(
-        "The text has 300 tokens and the limit is 256; remove 44 or keep the first 256."
+        "The text has 104 tokens and the limit is 60; remove 44 or keep the first 60."
     )
     [button] = app.button
     assert button.label == literal(english("error.text"))
     assert app.text_area(key="text").value == text
     button.click().run()
-    short = " ".join(f"w{i}" for i in range(MAX_TOKENS))
+    short = " ".join(f"w{i}" for i in range(60))
     assert app.text_area(key="text").value == short
     shows(app, drawn, expected(text=short))
 

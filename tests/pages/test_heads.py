@@ -72,14 +72,14 @@ def test_the_numbers_are_compared_with_torch_before_the_readers_eyes(opened, eng
 
 
 def test_a_difference_to_torch_is_said_in_red(opened, english, monkeypatch):
-    monkeypatch.setattr(show, "against_torch", lambda layer: mha.Check(0.25))
+    monkeypatch.setattr(show, "against_torch", lambda layer, rows: mha.Check(0.25))
     [badge] = [m.value for m in opened().markdown if "badge" in m.value]
     assert badge.startswith(":red-badge[")
     assert english("check.failed", difference=literal("0.25")) in badge
 
 
 def test_what_cannot_be_compared_is_said_in_grey(opened, english, monkeypatch):
-    monkeypatch.setattr(show, "against_torch", lambda layer: mha.Check(None, reason="a reason"))
+    monkeypatch.setattr(show, "against_torch", lambda layer, rows: mha.Check(None, reason="a reason"))
     [badge] = [m.value for m in opened().markdown if "badge" in m.value]
     assert badge.startswith(":gray-badge[")
     assert english("check.impossible", reason="a reason") in badge
