@@ -29,7 +29,7 @@ from mha_core.normaliser import log_sum_exp
 LEVELS = 65535
 PLAIN, DEFLATED = b"mha0", b"mha1"
 WORTH_DEFLATING = 1 << 14  # bytes
-TOLERANCE = 2e-5  # of a weight, so that four digits are right
+TOLERANCE = 5e-5  # of a weight: half of the last of four digits
 TRIED = 64  # rows of each head in which that is found out
 BUDGET = 4_000_000  # bytes that a page loads at once before anything is deflated
 

@@ -140,14 +140,21 @@ class Curved {
     return numbersOf(this.view, this.panel, focus);
   }
 
-  lines(from, to) {
-    const { view, panel } = this;
+  linesIn(panel, from, to) {
+    const { view } = this;
     const { focus } = view.of(panel);
     const most = view.most || (!focus && panel.tokens.length > LONG ? LINES_OF_ALL : 0);
     const options = { focus, from, to: Math.min(to, panel.tokens.length), least: view.least, most };
-    const lines = linesOf(view.layer(panel), view.heads, { ...options, hidden: view.hidden(panel) });
-    // In a long text all weights are small: the strongest in sight is then drawn as one of 1 would be.
-    this.strongest = lines.reduce((largest, { weight }) => Math.max(largest, weight), 0);
+    return linesOf(view.layer(panel), view.heads, { ...options, hidden: view.hidden(panel) });
+  }
+
+  // In a long text all weights are small: the strongest in sight is then drawn as one of 1 would be, the
+  // same in all sentences, since they are there to be compared.
+  lines(from, to) {
+    const lines = this.linesIn(this.panel, from, to);
+    const others = this.view.data.filter((panel) => panel !== this.panel);
+    const every = [lines, ...others.map((panel) => this.linesIn(panel, from, to))];
+    this.strongest = every.flat().reduce((largest, { weight }) => Math.max(largest, weight), 0);
     const full = this.strongest < FULL ? this.strongest : 1;
     return lines.map((line) => ({ ...line, strength: Math.min(1, line.weight / full) }));
   }

@@ -29,6 +29,8 @@ def label(found: tuple[str, float] | None) -> str:
 
 def details(trace: AttentionTrace, scene: state.Scene, *, layer: int, head: int) -> None:
     """The measurements: roles of this head, patterns of all heads here, and how alike they are."""
+    if len(trace.tokens) > WINDOW:
+        return  # the overview has measured them
     with st.expander(t("roles.title")):
         measured = _roles(trace, scene)
         if measured is not None:
@@ -53,7 +55,7 @@ def details(trace: AttentionTrace, scene: state.Scene, *, layer: int, head: int)
         patterns.index = pd.Index([t("heads.grid_name", head=h + 1) for h in patterns.index], name="head")
         patterns.columns = [t(f"roles.pattern.{name}") for name in patterns]
         st.dataframe(patterns.round(3), key="patterns_table")
-        if trace.layers[layer].n_heads > 1 and len(trace.tokens) <= WINDOW:
+        if trace.layers[layer].n_heads > 1:
             _likeness(metrics.similarity(trace.layers[layer]), origin(trace, layer=layer))
 
 

@@ -123,3 +123,32 @@ def test_another_split_would_be_noticed(trace, monkeypatch):
     for layer in trace.layers:
         if layer.n_heads > 1:
             assert check.split_difference(layer) > 1e-2
+
+
+def test_some_rows_are_compared_alone(rule, make_layer, monkeypatch):
+    layer = make_layer(rule)
+    whole, part = against_torch(layer), against_torch(layer, rows=slice(3, 6))
+    assert (part.difference is None, part.passed) == (whole.difference is None, whole.passed)
+    real, shapes = LayerTrace.output, []
+
+    def wrong(self, *args, **named):
+        shapes.append(real(self, *args, **named).shape)
+        return real(self, *args, **named) + 0.1
+
+    monkeypatch.setattr(LayerTrace, "output", wrong)
+    assert not against_torch(layer, rows=slice(3, 6)).passed
+    assert {shape[1] for shape in shapes} <= {3}
+
+
+def test_of_many_keys_the_outputs_are_compared(normal, monkeypatch):
+    tensors = {"q": normal(2, 40, 4), "k": normal(2, 40, 4), "v": normal(2, 40, 3)}
+    layer, asked = mha.LayerTrace(tensors, mha.ScoreRule()), []
+    real = torch.nn.functional.scaled_dot_product_attention
+    monkeypatch.setattr(
+        "mha_core.check.F.scaled_dot_product_attention",
+        lambda *a, **k: asked.append(a[2].shape) or real(*a, **k),
+    )
+    assert against_torch(layer).passed
+    monkeypatch.setattr("mha_core.check.MOST_UNIT", 39)
+    assert against_torch(layer, rows=slice(3, 9)).passed
+    assert [shape[-1] for shape in asked] == [3, 40, 3]
