@@ -134,11 +134,12 @@ SLOTS = (
 def _mount(header: dict, blob: bytes, key: str, on_open=None) -> None:
     """Where nobody carries a wish out (`on_open`), the view offers none."""
     said = json.dumps({"name": key, "digest": header["digest"]}).encode()
-    with st.sidebar:  # these two show nothing, and would leave gaps between what does
+    data = header | {"opens": on_open is not None}
+    # The first two show nothing and shall leave no gap. (Not in the sidebar: a fragment may not write there.)
+    with st.container(gap=None):
         _page(key=f"{key}_page", data=views.page())
         _blob(key=f"{key}_blob", data=said + b"\n" + blob)
-    data = header | {"opens": on_open is not None}
-    _view(key=key, data=data, on_opened_change=lambda: on_open and on_open(st.session_state[key].opened))
+        _view(key=key, data=data, on_opened_change=lambda: on_open and on_open(st.session_state[key].opened))
 
 
 def _opened(chosen: dict) -> None:

@@ -436,6 +436,8 @@ def test_the_last_block_may_be_smaller_and_heads_may_have_masks_of_their_own(jav
     mask[0, :, 800] = False
     mask[:, :, 10:12] = False
     tensors = {name: normal(2, 801, 4, seed=seed) for seed, name in enumerate("qkv")}
+    mask[0, :, 20:22] = False  # hidden from one head, and of no weight to the other
+    tensors["q"][1, :, 0], tensors["k"][1, 20:22, 0] = 1, -1e5
     layer = mha.LayerTrace(tensors, mha.ScoreRule(mask=mask))
     blob = pack([Panel("a", [""] * 801, {0: layer})])
     scripts = ["common.js", "attention.js", "eye.js", "curves.js", "drawings.js", "matrix.js"]
@@ -445,14 +447,16 @@ def test_the_last_block_may_be_smaller_and_heads_may_have_masks_of_their_own(jav
     pooled.advance(Infinity);
     const alone = new Pooled(layer, [0]);
     alone.advance(Infinity);
-    return [pooled, alone].map(({ side, values }) => [side, values[400], values[401 * 400 + 400], values[5]]);
+    const places = [400, 401 * 400 + 400, 5, 10];
+    return [pooled, alone].map(({ side, values }) => [side, ...places.map((place) => values[place])]);
     """
     both, alone = javascript(scripts, code, blob=blob)
     weights = layer.weights()
     assert (both[0], alone[0]) == (401, 401)
     assert both[1] == pytest.approx(weights.mean(0)[:2, 800].max(), abs=1e-6)
     assert both[2] == pytest.approx(weights.mean(0)[800, 800], abs=1e-6)
-    assert alone[1:] == ["NaN"] * 3
+    assert alone[1:] == ["NaN"] * 4
+    assert both[4] == 0
     assert both[3] == "NaN"
 
 
