@@ -84,6 +84,13 @@ export function strongest(weights, { least = 0, most = 0, hidden = new Set() } =
   return most ? found.slice(0, most) : found;
 }
 
+// Words of their pieces: `groups` has the word's number for each piece.
+export function joinedTokens(tokens, groups) {
+  const words = [];
+  tokens.forEach((token, piece) => (words[groups[piece]] = (words[groups[piece]] ?? "") + token));
+  return words;
+}
+
 // A template with {names} filled in. What is filled in is never a template itself.
 export function fill(template, values) {
   return template.replace(/\{(\w+)\}/g, (whole, name) => (name in values ? String(values[name]) : whole));

@@ -13,6 +13,9 @@ class HeadView {
     root.replaceChildren(...["bar", "chips", "panels", "foot"].map((part) => (this[part] = make("div", part))));
     this.chips.setAttribute("role", "group");
     this.panels.addEventListener("keydown", (event) => this.key(event));
+    root.addEventListener("pointerdown", ({ target }) => {
+      for (const menu of root.querySelectorAll("details[open]")) if (!menu.contains(target)) menu.open = false;
+    });
     new ResizeObserver(() => this.redraw()).observe(this.panels);
   }
 

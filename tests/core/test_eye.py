@@ -506,3 +506,19 @@ def test_a_page_saved_in_the_browser_is_the_one_that_python_makes(javascript):
 
     assert parts(found) == parts(view.html())
     assert parts(found)[0] == json.loads(header)
+
+
+def test_pieces_are_joined_to_words_with_their_weights(javascript, normal):
+    """A word whose view is asked for takes the mean of its pieces and gives their sum."""
+    weights = torch.softmax(normal(1, 4, 4), -1).numpy()
+    code = """
+    const layer = (await openBlob(file("blob")))[0].layers.get(0);
+    const joined = new Grouped(layer, [0, 0, 1, 2]);
+    const words = joinedTokens(["an", "imal", "was", "."], [0, 0, 1, 2]);
+    return [words, across(joined, 0, { side: "query", tokens: [0] })];
+    """
+    blob = pack([Panel("", ["an", "imal", "was", "."], {0: weights})])
+    words, row = javascript(["attention.js", "eye.js"], code, blob=blob)
+    assert words == ["animal", "was", "."]
+    mean = weights[0, :2].mean(0)
+    assert row == pytest.approx([mean[0] + mean[1], mean[2], mean[3]], abs=1e-4)
