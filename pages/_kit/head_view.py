@@ -1,7 +1,9 @@
 """The head view on a page: its numbers sent once, its scene with every run, its wishes carried out."""
 
 import json
+import weakref
 from collections.abc import Sequence
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import streamlit as st
@@ -14,7 +16,8 @@ from pages._kit import state
 from pages._kit.text import t
 
 TEXTS = tuple(views.texts("en"))
-MOST_PACKED = 16
+MOST_PACKED = 4  # forms of one trace
+_kept: WeakKeyDictionary[AttentionTrace, dict] = WeakKeyDictionary()
 
 
 def _component(name: str, script: str, *scripts: str, html: str | None = None, style: str | None = None):
@@ -54,8 +57,7 @@ def of_traces(
     budget = BUDGET // len(traces)
     numbers, loaded = fitting(first.layers, layer, head, budget=budget)
     titles = [trace.tokens.text for trace in traces] if titles is None else list(titles)
-    name = json.dumps([titles, [[trace.tokens.text, *map(str, trace.source.items())] for trace in traces]])
-    blob = _packed(traces, json.dumps([name, numbers, loaded]), titles, numbers, loaded)
+    blob = _packed(traces, titles, numbers, loaded)
     header = views.header(
         blob,
         [views.special(trace.tokens.pieces) for trace in traces],
@@ -109,15 +111,26 @@ def _shared(traces: Sequence[AttentionTrace], key: str) -> bool:
     return all(trace.source.get(key) == traces[0].source.get(key) for trace in traces)
 
 
-@st.cache_resource(max_entries=MOST_PACKED, show_spinner=False)
-def _packed(_traces, name: str, _titles: list[str], _numbers: list[int], _heads: list[int] | None) -> bytes:
-    return pack(
-        [
-            Panel(title, trace.tokens.labels, {n: trace.layers[n] for n in _numbers})
-            for title, trace in zip(_titles, _traces, strict=True)
-        ],
-        heads=_heads,
-    )
+def _packed(
+    traces: Sequence[AttentionTrace],
+    titles: Sequence[str],
+    numbers: Sequence[int],
+    heads: Sequence[int] | None,
+) -> bytes:
+    """The blob, once for the same traces: no settings or source would tell two of them apart for certain."""
+    key = (tuple(titles), tuple(numbers), heads if heads is None else tuple(heads))
+    kept = _kept.setdefault(traces[0], {})
+    others, blob = kept.get(key, ((), b""))
+    if [ref() for ref in others] != list(traces[1:]) or not blob:
+        panels = [
+            Panel(title, trace.tokens.labels, {n: trace.layers[n] for n in numbers})
+            for title, trace in zip(titles, traces, strict=True)
+        ]
+        if len(kept) >= MOST_PACKED:
+            kept.clear()
+        blob = pack(panels, heads=heads)
+        kept[key] = [weakref.ref(trace) for trace in traces[1:]], blob
+    return blob
 
 
 def _texts() -> dict[str, str]:

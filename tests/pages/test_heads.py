@@ -304,3 +304,15 @@ def test_the_download_can_be_pressed(opened):
     app = opened()
     app.main.download_button[0].click().run()
     assert not app.exception
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"d_model": 96}, {"d_k": 5}, {"mask": "causal"}, {"n_kv_heads": 2}, {"position": "none"}],
+    ids=str,
+)
+def test_the_head_view_has_the_numbers_of_its_own_settings(opened_on_random, eye, change):
+    """The same sentence and seed are not the same weights."""
+    one, other = (eye(opened_on_random(**link))[1][0]["layers"][0]["weights"] for link in ({}, change))
+    assert one.shape == other.shape
+    assert not np.allclose(one, other, atol=1e-3)
