@@ -2,98 +2,10 @@
 //
 // The whole is computed in slices between frames, at most GRID × GRID numbers of it: in a longer text each
 // stands for the largest of a block of cells. What is in sight of a deeper zoom is computed cell by cell.
-const GRID = 768;
 const SLICE = 8; // milliseconds of work between two frames
 const TICK = 13; // pixels a cell needs for its token to be written beside it
 const DIGITS = 34; // and for its number to be written inside
 const LABELS = 96;
-const DEEPEST = 72; // pixels a cell
-
-// Where the matrix lies: `size` cells of `cell` pixels, the first at (x, y) of a view of width × height.
-export class Window {
-  constructor(size, width, height) {
-    Object.assign(this, { size, width, height });
-    this.least = Math.min(width, height) / size;
-    this.whole();
-  }
-
-  whole() {
-    Object.assign(this, { cell: this.least, x: 0, y: 0 });
-  }
-
-  get zoomed() {
-    return this.cell > this.least * 1.001;
-  }
-
-  // Make cells `by` times as large, the place (x, y) staying where it is.
-  zoom(by, x, y) {
-    const cell = Math.min(Math.max(this.cell * by, this.least), Math.max(DEEPEST, this.least));
-    const ratio = cell / this.cell;
-    Object.assign(this, { cell, x: x - (x - this.x) * ratio, y: y - (y - this.y) * ratio });
-    this.pan(0, 0);
-  }
-
-  pan(dx, dy) {
-    const reach = this.size * this.cell;
-    this.x = Math.min(0, Math.max(this.x + dx, Math.min(0, this.width - reach)));
-    this.y = Math.min(0, Math.max(this.y + dy, Math.min(0, this.height - reach)));
-  }
-
-  // The cell under a place, null outside of what is in sight.
-  at(x, y) {
-    if (x < 0 || y < 0 || x >= this.width || y >= this.height) return null;
-    const [key, query] = [Math.floor((x - this.x) / this.cell), Math.floor((y - this.y) / this.cell)];
-    return query >= 0 && key >= 0 && query < this.size && key < this.size ? { query, key } : null;
-  }
-
-  // The first cell in sight and the one after the last, along an axis ("x" or "y").
-  seen(axis) {
-    const extent = axis === "x" ? this.width : this.height;
-    const from = Math.max(0, Math.floor(-this[axis] / this.cell));
-    return [from, Math.min(this.size, Math.ceil((extent - this[axis]) / this.cell))];
-  }
-
-  reveal(query, key) {
-    const [left, top] = [this.x + key * this.cell, this.y + query * this.cell];
-    const dx = left < 0 ? -left : Math.min(0, this.width - this.cell - left);
-    const dy = top < 0 ? -top : Math.min(0, this.height - this.cell - top);
-    this.pan(dx, dy);
-  }
-}
-
-// May any of the heads look there? Each can have a mask of its own.
-const seenByAny = (layer, heads, query, key) => heads.some((head) => layer.sees(head, query, key));
-
-// Mean weights of the heads, pooled to at most GRID a side; NaN where all cells are hidden. Row by row.
-export class Pooled {
-  constructor(layer, heads) {
-    Object.assign(this, { layer, heads, step: Math.ceil(layer.nKey / GRID) });
-    this.side = Math.ceil(layer.nKey / this.step);
-    this.values = new Float32Array(this.side * this.side).fill(NaN);
-    this.most = 0;
-    this.next = 0;
-  }
-
-  get done() {
-    return this.next >= this.layer.nQuery;
-  }
-
-  // Work until `end` (a time of `now`), at least for one row.
-  advance(end, now = () => performance.now()) {
-    do {
-      if (this.done) return;
-      const base = Math.floor(this.next / this.step) * this.side;
-      const row = meanAcross(this.layer, this.heads, { side: "query", tokens: [this.next] });
-      for (let key = 0; key < row.length; key++) {
-        if (row[key] === 0 && !seenByAny(this.layer, this.heads, this.next, key)) continue;
-        const at = base + Math.floor(key / this.step);
-        if (!(this.values[at] >= row[key])) this.values[at] = row[key];
-        if (row[key] > this.most) this.most = row[key];
-      }
-      this.next += 1;
-    } while (now() < end);
-  }
-}
 
 class Matrix {
   constructor(view, panel, stage) {

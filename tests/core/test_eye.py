@@ -335,7 +335,7 @@ def test_heads_beyond_the_colours_have_dashes(javascript):
 @pytest.fixture
 def window(javascript):
     """`window("…")`: the code may use `w`, a window of 100 cells of 4 pixels in 400 × 400."""
-    scripts = ["common.js", "attention.js", "eye.js", "curves.js", "drawings.js", "matrix.js"]
+    scripts = ["common.js", "attention.js", "eye.js", "curves.js", "drawing.js", "window.js"]
     start = "const w = new Window(100, 400, 400);\n"
     return lambda code: javascript(scripts, start + code)
 
@@ -411,7 +411,7 @@ def test_a_pooled_cell_is_the_largest_of_its_block(javascript, slices, mask):
     trace = mha.trace(" ".join(["w"] * 1000), h=2, d_model=8, mask=mask)  # in blocks of 2 × 2
     layer = trace.layers[0]
     blob = pack([Panel("a", trace.tokens.labels, {0: layer})])
-    scripts = ["common.js", "attention.js", "eye.js", "curves.js", "drawings.js", "matrix.js"]
+    scripts = ["common.js", "attention.js", "eye.js", "curves.js", "drawing.js", "window.js"]
     code = f"""
     const layer = (await openBlob(file("blob")))[0].layers.get(0);
     const pooled = new Pooled(layer, [0, 1]);
@@ -440,7 +440,7 @@ def test_the_last_block_may_be_smaller_and_heads_may_have_masks_of_their_own(jav
     tensors["q"][1, :, 0], tensors["k"][1, 20:22, 0] = 1, -1e5
     layer = mha.LayerTrace(tensors, mha.ScoreRule(mask=mask))
     blob = pack([Panel("a", [""] * 801, {0: layer})])
-    scripts = ["common.js", "attention.js", "eye.js", "curves.js", "drawings.js", "matrix.js"]
+    scripts = ["common.js", "attention.js", "eye.js", "curves.js", "drawing.js", "window.js"]
     code = """
     const layer = (await openBlob(file("blob")))[0].layers.get(0);
     const pooled = new Pooled(layer, [0, 1]);

@@ -1,0 +1,78 @@
+// Two columns of tokens, those who look and those who are looked at, with lines between them.
+class Lines extends Curved {
+  sides = ["query", "key"];
+
+  draw() {
+    const { view, panel, stage } = this;
+    const width = stage.clientWidth;
+    const widest = view.measure(panel);
+    this.numbers = Math.min(MOST_NUMBERS, Math.max(1, view.heads.length)) * (view.heads.length > 1 ? 52 : 44);
+    this.left = Math.min(widest + 18, 0.32 * width);
+    this.right = Math.min(widest + 18 + this.numbers, 0.48 * width);
+    this.middle = Math.max(40, Math.min(width - this.left - this.right, 340));
+    this.height = Math.min(panel.tokens.length * ROW, TALLEST);
+    this.scroll.style.height = `${this.height}px`;
+    this.long.style.height = `${panel.tokens.length * ROW}px`;
+    this.canvas.style.marginLeft = `${this.left}px`;
+    fit(this.canvas, this.middle, this.height);
+    for (const element of this.shown.values()) element.remove();
+    this.shown.clear();
+    this.update();
+  }
+
+  range() {
+    const from = Math.floor(this.scroll.scrollTop / ROW);
+    return [from, from + Math.ceil(this.height / ROW) + 1];
+  }
+
+  put(element, side, at) {
+    const own = side === "query" ? { left: 0, width: this.left } : { left: this.left + this.middle, width: this.right };
+    for (const [name, value] of Object.entries({ ...own, top: at * ROW, height: ROW })) element.style[name] = `${value}px`;
+  }
+
+  answers = (side, focus) => side !== focus.side;
+
+  curvesOf(from, to, x, y) {
+    const { heads } = this.view;
+    const gap = Math.min(3, 12 / heads.length);
+    const level = (at, head) =>
+      (at + 0.5) * ROW - this.scroll.scrollTop + y + (heads.indexOf(head) - (heads.length - 1) / 2) * gap;
+    return this.lines(from, to).map((line) => ({
+      ...line,
+      points: between(x, level(line.query, line.head), x + this.middle, level(line.key, line.head)),
+    }));
+  }
+
+  centre(at) {
+    this.scroll.scrollTop = (at + 0.5) * ROW - this.height / 2;
+  }
+
+  reveal(at) {
+    const [top, { scrollTop }] = [at * ROW, this.scroll];
+    if (top < scrollTop) this.scroll.scrollTop = top;
+    if (top + ROW > scrollTop + this.height) this.scroll.scrollTop = top + ROW - this.height;
+  }
+
+  scene() {
+    const { view, panel } = this;
+    const length = Math.min(panel.tokens.length, SCENE_TOKENS);
+    const { focus } = view.of(panel);
+    const numbers = focus ? numbersOf(view, panel, focus) : [];
+    const [left, right] = [0, 1].map((nth) => view.measure(panel) + 18 + (nth ? this.numbers : 0)); // nothing is cut off
+    const label = (side, at) => {
+      const isKey = side === "key";
+      const seen = focus && side !== focus.side ? numbers.filter(({ values }) => values[at] >= view.least) : [];
+      const named = (head) => (head === null || numbers.length === 1 ? "" : `${head + 1}: `); // colour is not enough
+      const own = seen.map(({ head, values }) => named(head) + short(values[at])).join("  ");
+      const x = isKey ? left + this.middle + 8 : left - 8;
+      return { text: panel.tokens[at], note: own, x, y: (at + 0.5) * ROW, anchor: isKey ? "start" : "end" };
+    };
+    const every = Array.from({ length }, (_, at) => at);
+    return {
+      width: left + this.middle + right,
+      height: length * ROW,
+      curves: this.curvesOf(0, length, left, this.scroll.scrollTop).filter((c) => c.query < length && c.key < length),
+      labels: this.sides.flatMap((side) => every.map((at) => label(side, at))),
+    };
+  }
+}
