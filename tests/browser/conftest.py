@@ -75,22 +75,36 @@ def app():
     server.stop()
 
 
+@pytest.fixture(scope="session")
+def profile(browser):
+    """A browser profile for each kind of screen: what it has loaded once it need not load again."""
+    made = {}
+
+    def of(**settings):
+        key = str(settings)
+        if key not in made:
+            made[key] = browser.new_context(locale="en-US", **settings)
+        return made[key]
+
+    yield of
+    for context in made.values():
+        context.close()
+
+
 @pytest.fixture
-def visit(browser):
-    """Open an address in a browser profile of its own and wait until the page has been drawn.
+def visit(profile):
+    """Open an address in a new tab and wait until the page has been drawn.
 
     At the end of the test no script of the page may have failed.
     """
-    contexts, failures = [], []
+    pages, failures = [], []
 
     def open_page(
         address: str, *, theme: str = "light", width: int = 1440, height: int = 900, touch: bool = False
     ):
-        context = browser.new_context(
-            viewport={"width": width, "height": height}, color_scheme=theme, locale="en-US", has_touch=touch
-        )
-        contexts.append(context)
-        page = context.new_page()
+        screen = {"width": width, "height": height}
+        page = profile(viewport=screen, color_scheme=theme, has_touch=touch).new_page()
+        pages.append(page)
         page.on("pageerror", lambda error: failures.append(str(error)))
         page.on("console", lambda message: failures.append(message.text) if broken(message) else None)
         page.goto(address)
@@ -98,8 +112,8 @@ def visit(browser):
         return page
 
     yield open_page
-    for context in contexts:
-        context.close()
+    for page in pages:
+        page.close()
     assert failures == []
 
 
