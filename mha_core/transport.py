@@ -6,7 +6,7 @@
 *scores*: q, k, the score rule and each row's log-sum-exp. The browser computes
 ``weight = exp(score / temperature − lse)`` for the cells that are looked at, so a layer takes O(L · d_k)
 bytes instead of O(L²) (the log-sum-exp as FlashAttention keeps it: Dao et al. 2022). q and k are rounded to
-floats of 24 bits where that was tried and moves no weight by more than `TOLERANCE`, else float32.
+floats of 24 bits where that moves no weight by more than `TOLERANCE`, else float32.
 
 A blob is b"mha0", the length of a JSON header as 4 bytes (little endian), the header, and the arrays, each
 from a multiple of 4 bytes on; b"mha1" says that what follows the mark is deflated. `assets/components/
@@ -24,13 +24,12 @@ from torch import from_numpy
 
 from mha_core.errors import MhaError
 from mha_core.layer import LayerTrace
-from mha_core.normaliser import log_sum_exp
+from mha_core.normaliser import CELLS, log_sum_exp
 
 LEVELS = 65535
 PLAIN, DEFLATED = b"mha0", b"mha1"
 WORTH_DEFLATING = 1 << 14  # bytes
 TOLERANCE = 5e-5  # of a weight: half of the last of four digits
-TRIED = 64  # rows of each head in which that is found out
 BUDGET = 4_000_000  # bytes that a page loads at once before anything is deflated
 
 
@@ -191,17 +190,21 @@ def shortened(values: np.ndarray) -> np.ndarray:
 
 
 def _near(layer: LayerTrace, q: np.ndarray, k: np.ndarray, heads: list[int], lse: np.ndarray) -> bool:
-    """Do other q and k give the same weights, within the tolerance, in rows all over the text?"""
+    """Do other q and k give the same weights, within the tolerance? Every cell is tried, block by block."""
     if not (np.isfinite(q).all() and np.isfinite(k).all()):
         return False
     changed = replace(layer, tensors={"q": from_numpy(q), "k": from_numpy(k), "v": layer.tensors["v"]})
-    rows = np.unique(np.linspace(0, layer.n_query - 1, TRIED).astype(int)).tolist()
+    step = max(1, CELLS // layer.n_key)
     for head, base in zip(heads, lse, strict=True):
-        exact, rounded = (one.masked(head, rows=rows) / layer.rule.temperature for one in (layer, changed))
-        with np.errstate(invalid="ignore"):  # a row that is hidden altogether
-            apart = np.abs(np.exp(rounded - base[rows, None]) - np.exp(exact - base[rows, None]))
-        if np.nanmax(apart, initial=0.0) > TOLERANCE:
-            return False
+        for start in range(0, layer.n_query, step):
+            rows = slice(start, min(start + step, layer.n_query))
+            exact, rounded = (
+                one.masked(head, rows=rows) / layer.rule.temperature for one in (layer, changed)
+            )
+            with np.errstate(invalid="ignore"):  # a row that is hidden altogether
+                apart = np.abs(np.exp(rounded - base[rows, None]) - np.exp(exact - base[rows, None]))
+            if np.nanmax(apart, initial=0.0) > TOLERANCE:
+                return False
     return True
 
 
