@@ -59,7 +59,7 @@ def load(browser, page_file: Path, drawn: str) -> float:
 
 
 def ours(browser, trace: mha.AttentionTrace, folder: Path) -> tuple[int, float, float, int]:
-    """Bytes of the page, seconds to make and to show it, and the bytes of its numbers, as the app sends them."""
+    """Bytes of the page, seconds to make it and to show it, bytes of its numbers as the app sends them."""
     start = time.perf_counter()
     view = trace.view(layer=5, head=0, token=len(trace.tokens) // 2)
     text = view.html()
