@@ -42,8 +42,8 @@ class Plan:
     seed: int = 0
     steps: int = 1600
     share: float = 0.6
-    bare: int = 0
     rate: float | None = None
+    bare: int = 0
 
     def __post_init__(self):
         _ = self.shape
