@@ -18,7 +18,7 @@ FOLDER = ASSETS / "components"
 HIDDEN = 255
 
 
-def _component(
+def component(
     name: str, *, html: str | None = None, scripts: Sequence[str], style: str | None = None, **options
 ):
     js = "\n".join((FOLDER / script).read_text(encoding="utf-8") for script in scripts)
@@ -26,20 +26,20 @@ def _component(
     return st.components.v2.component(f"headscope_{name}", html=html, js=js, css=css, **options)
 
 
-_grid = _component(
+_grid = component(
     "head_grid",
     html='<div class="grid" role="group"></div>',
     scripts=("common.js", "head_grid.js"),
     style="head_grid.css",
 )
-_strip = _component(
+_strip = component(
     "token_strip",
     html='<div class="strip" role="group"></div>',
     scripts=("common.js", "token_strip.js"),
     style="token_strip.css",
 )
-_history = _component("history", scripts=("history.js",))
-_charts = _component(
+_history = component("history", scripts=("history.js",))
+_charts = component(
     "charts", scripts=("charts.js", "charts_save.js"), style="charts.css", isolate_styles=False
 )
 

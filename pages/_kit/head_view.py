@@ -12,7 +12,7 @@ from mha_core import AttentionTrace
 from mha_core import head_view as views
 from mha_core.transport import BUDGET, Panel, fitting, pack
 from mha_core.views import origin
-from pages._kit import state
+from pages._kit import components, state
 from pages._kit.text import t
 
 TEXTS = tuple(views.texts("en"))
@@ -20,20 +20,12 @@ MOST_PACKED = 4  # forms of one trace
 _kept: WeakKeyDictionary[AttentionTrace, dict] = WeakKeyDictionary()
 
 
-def _component(name: str, script: str, *scripts: str, html: str | None = None, style: str | None = None):
-    js = "\n".join(views.asset(part) for part in (*scripts, script))
-    css = None if style is None else views.asset(style)
-    return st.components.v2.component(f"headscope_{name}", html=html, js=js, css=css)
-
-
-_blob = _component("blob", "streamlit_blob.js", "attention.js", "registry.js")
-_page = _component("page", "streamlit_page.js", "registry.js")
-_view = _component(
+_blob = components.component("blob", scripts=("attention.js", "registry.js", "streamlit_blob.js"))
+_page = components.component("page", scripts=("registry.js", "streamlit_page.js"))
+_view = components.component(
     "head_view",
-    "streamlit_view.js",
-    *views.SCRIPTS,
-    "registry.js",
     html='<div class="view"></div>',
+    scripts=(*views.SCRIPTS, "registry.js", "streamlit_view.js"),
     style=views.STYLE,
 )
 

@@ -17,7 +17,7 @@ from pages._kit.text import t
 KEPT = 8
 LEAST_OPEN = 3  # layers from which on the overview is what one sees first
 
-_overview = components._component(
+_overview = components.component(
     "overview",
     html='<div class="overview"></div>',
     scripts=("common.js", "overview.js"),
