@@ -1,8 +1,9 @@
 // The sentence as its tokens. The chosen token is the query; every token is shaded by the weight
 // that the query gives it, with the number below. Choosing another token is a button press.
-// Data: { title, tokens, weights (null where hidden), limit, chosen, hints }.
+// Data: { title, tokens, weights (null where hidden), limit, chosen, hints, hides (null, or what a press
+// does to each token besides: null for nothing) }.
 
-function button({ tokens, weights, limit, chosen, hints }, index, colours) {
+function button({ tokens, weights, limit, chosen, hints, hides }, index, colours) {
   const element = document.createElement("button");
   const word = document.createElement("bdi");
   const number = document.createElement("span");
@@ -18,7 +19,8 @@ function button({ tokens, weights, limit, chosen, hints }, index, colours) {
     number.textContent = weight.toFixed(2);
   }
   element.type = "button";
-  element.title = hints[index];
+  element.title = hides?.[index] ?? hints[index];
+  element.classList.toggle("hides", Boolean(hides?.[index]));
   element.setAttribute("aria-pressed", index === chosen);
   element.append(word, number);
   return element;

@@ -110,8 +110,12 @@ def token_strip(
     limit: float,
     on_pick,
     key: str = "token_strip",
+    hides: Sequence[str | None] | None = None,
 ):
-    """The sentence, shaded by the weights that the chosen token gives; all positions from 0."""
+    """The sentence, shaded by the weights that the chosen token gives; all positions from 0.
+
+    `hides` says, where a click does more than choose a token, what it does (None: nothing more).
+    """
     query = labels[chosen]
     data = {
         "title": t("token.strip"),
@@ -119,6 +123,7 @@ def token_strip(
         "weights": [float(weight) if may else None for weight, may in zip(row, allowed, strict=True)],
         "limit": float(limit),
         "chosen": chosen,
+        "hides": None if hides is None else list(hides),
         "hints": [
             t("token.hint", query=query, key=key, weight=number(weight))
             if may

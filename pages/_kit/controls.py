@@ -10,7 +10,7 @@ from mha_core.masks import MASKS
 from mha_core.sources.toy import MAX_SEED
 from mha_core.spec import AttentionSpec
 from mha_core.training.model import ARCHITECTURES
-from pages._kit import work
+from pages._kit import hiding, work
 from pages._kit.paths import ASSETS
 from pages._kit.state import DEFAULTS, STARTED, current, go
 from pages._kit.text import literal, t
@@ -87,10 +87,11 @@ def _sentence() -> None:
         bind="query-params",
     )
     text = current().text
-    if text != DEFAULTS.text and not {"twin"} & (set(st.session_state) | set(st.query_params)):
+    default = hiding.same(text, DEFAULTS.text)
+    if not default and not {"twin"} & (set(st.session_state) | set(st.query_params)):
         st.session_state.twin = ""  # the second sentence of the default goes with the first
     if st.session_state.get("text_before", text) != text and st.session_state.get("twin") == DEFAULTS.twin:
-        st.session_state.twin = "" if text != DEFAULTS.text else DEFAULTS.twin
+        st.session_state.twin = DEFAULTS.twin if default else ""
     st.session_state.text_before = text
     st.text_area(
         t("control.twin"),

@@ -7,22 +7,32 @@ import streamlit as st
 
 from mha_core import AttentionTrace
 from mha_core.training.lexicon import lexicon
-from pages._kit import components, state
+from pages._kit import components, hiding, state
 from pages._kit.text import isolated, literal, t
 
 MOST_NAMED = 4
 LEAST_SAID = 0.01  # share that is worth a word
-MASK = "[MASK]"
 LONGEST_STRIP = 256  # tokens
 
 
 def sentence(
-    trace: AttentionTrace, *, layer: int, head: int, query: int, limit: float, key: str = "token_strip"
+    trace: AttentionTrace,
+    *,
+    layer: int,
+    head: int,
+    query: int,
+    limit: float,
+    key: str = "token_strip",
+    hides: bool = False,
 ) -> None:
-    """The sentence as tokens, shaded by the chosen token's row, that row in words, and the answer."""
+    """The sentence as tokens, shaded by the chosen token's row, that row in words, and the answer.
+
+    A click chooses a token or, where it `hides` and the switch for that is on, hides it.
+    """
     labels, recorded = trace.tokens.labels, trace.layers[layer]
     query = min(query, len(labels) - 1)
     row, allowed = (see(head, rows=[query])[0] for see in (recorded.weights, recorded.allowed))
+    hides = hides and hiding.on(trace)
     if len(labels) <= LONGEST_STRIP:
         components.token_strip(
             row,
@@ -30,7 +40,8 @@ def sentence(
             labels,
             chosen=query,
             limit=limit,
-            on_pick=lambda token: state.go(token=token + 1),
+            on_pick=lambda token: hiding.toggle(trace, token, key) if hides else state.go(token=token + 1),
+            hides=[hiding.hint(trace, token, key) for token in range(len(labels))] if hides else None,
             key=key,
         )
     name = literal(isolated(labels[query]))
@@ -52,7 +63,7 @@ def answer(trace: AttentionTrace, query: int) -> None:
         st.caption(t("answer.none", query=name))
         return
     nouns = lexicon(trace.source["language"]).noun_forms
-    kind = "hidden" if piece == MASK else "pronoun" if answer[0][0] in nouns else "itself"
+    kind = "hidden" if piece == hiding.MASK else "pronoun" if answer[0][0] in nouns else "itself"
     st.markdown(t(f"answer.{kind}", query=name, list=_listed(answer)))
 
 
@@ -62,20 +73,4 @@ def _listed(shares: Iterable[tuple[str, float]]) -> str:
     worth = [first, *(share for share in others if share[1] >= LEAST_SAID)]
     return ", ".join(
         t("token.looks_item", key=literal(isolated(word)), weight=f"{share:.2f}") for word, share in worth
-    )
-
-
-def hide_button(trace: AttentionTrace, query: int) -> None:
-    """Hide the chosen word, so that the model has to guess it and its row means something."""
-    piece, (start, end) = trace.tokens.pieces[query], trace.tokens.spans[query]
-    if not trace.answers or start == end or piece == MASK:
-        return
-    text = trace.tokens.text
-    st.button(
-        t("answer.hide", word=literal(piece)),
-        key="hide",
-        icon=":material/visibility_off:",
-        help=t("answer.hide_help"),
-        on_click=state.go,
-        kwargs={"text": text[:start] + MASK + text[end:], "twin": ""},
     )

@@ -2,7 +2,19 @@
 
 import streamlit as st
 
-from pages._kit import all_heads, detail, head_view, model, overview, reading, roles, scene_of, show, state
+from pages._kit import (
+    all_heads,
+    detail,
+    head_view,
+    hiding,
+    model,
+    overview,
+    reading,
+    roles,
+    scene_of,
+    show,
+    state,
+)
 from pages._kit.text import t
 
 scene, trace, twin = scene_of.page(longest=None)
@@ -24,8 +36,10 @@ with sentences:
     columns = st.columns(len(both))
     for column, (key, shown) in zip(columns, both.items(), strict=True):
         with column:
-            reading.sentence(shown, layer=layer_index, head=head, query=query, limit=limits[head], key=key)
-    reading.hide_button(trace, query)
+            reading.sentence(
+                shown, layer=layer_index, head=head, query=query, limit=limits[head], key=key, hides=True
+            )
+    hiding.switch(trace)
 roles.details(trace, scene, layer=layer_index, head=head)
 
 with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):

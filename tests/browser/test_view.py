@@ -767,16 +767,21 @@ def test_random_weights_take_an_unknown_word_as_it_is(visit, app, settled):
     assert page.get_by_text("nothing has been learned yet").is_visible()
 
 
-def test_a_word_is_hidden_by_clicking_and_guessed(visit, app, settled):
-    page = visit(f"{app}?token=3")
-    page.get_by_role("button", name="Hide “animal”").click()
+def test_a_click_hides_a_word_and_a_second_one_gives_it_back(visit, app, settled):
+    page = visit(app)
+    page.locator(".st-key-hide label").click()
+    settled(page)
+    page.locator(".st-key-token_strip").get_by_role("button", name="animal").click()
     settled(page)
     assert strip(page)[2] == "[MASK]"
     hidden = TIRED.replace("animal", "[MASK]")
-    assert page.get_by_role("textbox", name="Sentence", exact=True).input_value() == hidden
+    box = page.get_by_role("textbox", name="Sentence", exact=True)
+    assert box.input_value() == hidden
     best = mha.trace(hidden, source="mini").answers[2][0][0]
     assert page.get_by_text(f"The model guesses the hidden word: {best}").is_visible()
-    assert page.get_by_role("button", name="Hide “").count() == 0
+    page.locator(".st-key-token_strip").get_by_role("button", name="[MASK]").click()
+    settled(page)
+    assert box.input_value() == TIRED
 
 
 def test_an_example_is_taken_by_clicking(visit, app, settled):

@@ -13,6 +13,7 @@ from pages._kit.text import literal
 
 EXAMPLES = json.loads((ASSETS / "examples.json").read_text(encoding="utf-8"))
 MISSPELT = "The anmal didn't cross the street because it was too tired."
+TYPED = Scene().text
 UNKNOWN = "Hello my frend, the zxqv is here."
 
 
@@ -217,13 +218,16 @@ def test_what_is_no_word_is_unknown_and_shown_as_typed(opened, said, text):
 # Hidden words
 
 
-def test_hiding_a_word_puts_a_mask_in_its_place_and_the_model_guesses_it(opened, english, strip):
-    app = opened(token=3)
-    assert english("answer.none", query="animal") in written(app)
-    assert app.button(key="hide").label == english("answer.hide", word="animal")
-    app.button(key="hide").click().run()
-    hidden = Scene().text.replace("animal", "[MASK]")
-    assert typed(app) == (hidden, "")
+@pytest.fixture
+def hiding(opened):
+    """The Heads page with the switch on: a click on a word hides it."""
+    return lambda **scene: opened(**scene).toggle(key="hide").set_value(True).run()
+
+
+def test_a_click_hides_a_word_and_the_model_guesses_it(hiding, click, english, strip):
+    app = click(hiding(), "token_strip", 2)
+    hidden = TYPED.replace("animal", "[MASK]")
+    assert typed(app) == (hidden, Scene().twin)
     assert not app.error
     assert word(app, strip) == "[MASK]"
     guesses = mha.trace(hidden, source="mini").answers[2]
@@ -233,7 +237,59 @@ def test_hiding_a_word_puts_a_mask_in_its_place_and_the_model_guesses_it(opened,
     line = english("answer.hidden", query=literal("[MASK]"), list=", ".join(items))
     assert line in written(app)
     assert english("answer.none", query=literal("[MASK]")) not in written(app)
-    assert "hide" not in keys(app)
+
+
+def test_without_the_switch_a_click_chooses(opened, click, english, strip):
+    app = click(opened(token=9), "token_strip", 2)
+    assert typed(app)[0] == TYPED
+    assert word(app, strip) == "animal"
+    assert english("answer.none", query="animal") in written(app)
+    assert strip(app)["hides"] is None
+
+
+def test_words_are_given_back_in_any_order(hiding, click):
+    app = hiding()
+    for token in (6, 2, 8):  # the, animal, it: their lengths differ from that of [MASK]
+        click(app, "token_strip", token)
+    text = "The {} didn't cross the {} because {} was too tired."
+    assert typed(app)[0] == text.format(*3 * ["[MASK]"])
+    assert typed(click(app, "token_strip", 6))[0] == text.format("[MASK]", "street", "[MASK]")
+    assert typed(click(app, "token_strip", 2))[0] == text.format("animal", "street", "[MASK]")
+    assert typed(click(app, "token_strip", 8))[0] == TYPED
+
+
+def test_the_second_sentence_hides_its_own_words(hiding, click, strip):
+    app = click(hiding(), "twin_strip", 11)
+    assert typed(app) == (TYPED, Scene().twin.replace("wide", "[MASK]"))
+    assert word(app, strip, "twin_strip") == "[MASK]"
+
+
+def test_a_link_with_a_hidden_word_keeps_the_second_sentence(opened):
+    hidden = TYPED.replace("tired.", "[MASK].")
+    assert typed(opened(text=hidden)) == (hidden, Scene().twin)
+    assert typed(opened(text="The [MASK] slept.")) == ("The [MASK] slept.", "")
+
+
+def test_each_token_says_what_a_click_does(hiding, click, english, strip):
+    app = click(hiding(), "token_strip", 2)
+    hints = strip(app)["hides"]
+    assert hints[0] is None  # the start of the sentence is no word
+    assert hints[2] == english("hide.back", word="animal")
+    assert hints[3] == english("hide.hint", word="didn't")
+
+
+def test_a_mask_that_was_typed_stays(hiding, click, strip):
+    app = write(hiding(token=5), "The hungry dog [MASK] the old bread.")
+    assert strip(app)["hides"][4] is None
+    assert typed(click(app, "token_strip", 4))[0] == "The hungry dog [MASK] the old bread."
+    assert typed(click(app, "token_strip", 2))[0] == "The [MASK] dog [MASK] the old bread."
+    assert typed(click(app, "token_strip", 2))[0] == "The hungry dog [MASK] the old bread."
+
+
+def test_another_sentence_begins_with_all_its_words(hiding, click, strip):
+    app = click(hiding(), "token_strip", 2)
+    write(app, "The dog [MASK] the cat.")
+    assert strip(app)["hides"][3] is None
 
 
 def test_a_mask_can_be_typed(opened, english, strip):
@@ -244,22 +300,21 @@ def test_a_mask_can_be_typed(opened, english, strip):
     assert f"guesses the hidden word: **{best}**" in written(app)
 
 
-def test_hiding_takes_the_very_word_that_was_chosen(opened):
-    text = "The dog saw the cat and the bird."
-    app = opened(text=text, token=8)  # the last "the", behind [CLS]
-    app.button(key="hide").click().run()
+def test_hiding_takes_the_very_word_that_was_clicked(hiding, click):
+    app = click(hiding(text="The dog saw the cat and the bird."), "token_strip", 7)  # the last "the"
     assert typed(app)[0] == "The dog saw the cat and [MASK] bird."
 
 
-def test_the_start_of_the_sentence_cannot_be_hidden(opened):
-    app = opened(token=1)
+def test_the_start_of_the_sentence_cannot_be_hidden(hiding, click, strip):
+    app = click(hiding(token=9), "token_strip", 0)
     assert not app.exception
-    assert "hide" not in keys(app)
+    assert typed(app)[0] == TYPED
+    assert word(app, strip) == "[CLS]"
 
 
 def test_random_weights_guess_nothing(opened_on_random):
     app = opened_on_random(text="one [MASK] three", token=2)
-    assert "hide" not in keys(app)
+    assert [toggle.key for toggle in app.main.toggle] == []
     assert "guesses" not in written(app)
 
 
