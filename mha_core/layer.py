@@ -19,6 +19,7 @@ from mha_core.errors import MhaError
 from mha_core.rule import ScoreRule
 
 Rows = slice | list[int] | None
+NAMES = {"q": "The queries", "k": "The keys", "v": "The values"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,15 +27,24 @@ class LayerTrace:
     """One attention layer's queries, keys, values and score rule, and every matrix they imply.
 
     q, k, v, x and x_v are copies; `projections` are the module's own matrices, which can be large.
+    Where somebody else computed the weights and kept no queries and keys, `tensors` has weights
+    (head, query, key) in their place, and what would follow from q and k is not known.
+
+    `kind` says whose tokens look at whose: "self", in a model with a target sentence "encoder" and
+    "decoder", and "cross" where the target looks at the sentence. `name` is the layer's in its model,
+    `about` has what else is worth knowing, in plain values.
 
     Arrays come back read-only, in float32 (float64 for a float64 trace). ``head=None`` gives all
     heads with a leading head axis; `rows` picks queries, `keys` picks keys. Positions count from 0.
     Every method raises `MhaError` for a head that the layer does not have.
     """
 
-    tensors: Mapping[str, Tensor] = field(repr=False)  # q, k, v and, where known, x, x_v
-    rule: ScoreRule = field(repr=False)
+    tensors: Mapping[str, Tensor] = field(repr=False)  # q, k, v or weights, and what is known of x, x_v
+    rule: ScoreRule = field(default=ScoreRule(), repr=False)
     projections: Projections = field(default=Projections(), repr=False)
+    kind: str = "self"
+    name: str = ""
+    about: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}), repr=False)
 
     @classmethod
     def of(
@@ -45,41 +55,46 @@ class LayerTrace:
         x_v: Tensor | None = None,
         projections: Projections = Projections(),
         item: int = 0,
+        **described: object,
     ) -> "LayerTrace":
-        """Keep one item of a batch: the batch axis ends here, and so do the GPU and autograd."""
+        """Keep one item of a batch: the batch axis ends here, and so do the GPU and autograd.
+
+        `described` are the layer's kind, name and what is known about it.
+        """
         tensors = {"q": attended.q, "k": attended.k, "v": attended.v}
         tensors |= {name: given for name, given in (("x", x), ("x_v", x_v)) if given is not None}
         return cls(
             MappingProxyType({name: _owned(tensor[item]) for name, tensor in tensors.items()}),
             attended.rule.item(item).mapped(_shared),
             Projections(*(None if matrix is None else _plain(matrix) for matrix in projections)),
+            **described,
         )
 
     # Sizes
 
     @property
     def n_heads(self) -> int:
-        return self.tensors["q"].shape[0]
+        return self._rows.shape[0]
 
     @property
     def n_kv_heads(self) -> int:
-        return self.tensors["k"].shape[0]
+        return self.tensors["k" if self.knows("k") else "weights"].shape[0]
 
     @property
     def n_query(self) -> int:
-        return self.tensors["q"].shape[1]
+        return self._rows.shape[1]
 
     @property
     def n_key(self) -> int:
-        return self.tensors["k"].shape[1]
+        return self.tensors["k"].shape[1] if self.knows("k") else self.tensors["weights"].shape[2]
 
     @property
     def d_k(self) -> int:
-        return self.tensors["q"].shape[2]
+        return self._known("q").shape[2]
 
     @property
     def d_v(self) -> int:
-        return self.tensors["v"].shape[2]
+        return self._known("v").shape[2]
 
     @property
     def d_model(self) -> int | None:
@@ -98,17 +113,17 @@ class LayerTrace:
     @cached_property
     def q(self) -> np.ndarray:
         """Queries. (head, query, d_k)"""
-        return _array(self.tensors["q"])
+        return _array(self._known("q"))
 
     @cached_property
     def k(self) -> np.ndarray:
         """Keys. (kv_head, key, d_k)"""
-        return _array(self.tensors["k"])
+        return _array(self._known("k"))
 
     @cached_property
     def v(self) -> np.ndarray:
         """Values. (kv_head, key, d_v)"""
-        return _array(self.tensors["v"])
+        return _array(self._known("v"))
 
     @cached_property
     def x(self) -> np.ndarray | None:
@@ -144,7 +159,8 @@ class LayerTrace:
     def allowed(self, head: int | None = None, *, rows: Rows = None, keys: Rows = None) -> np.ndarray:
         """True where the query may look at the key. ([head,] query, key)"""
         mask = self._rule(head, rows).mask
-        shape = (*self._queries(head, rows).shape[:2], self.n_key)
+        queries = self._rows[self._heads(head)]
+        shape = (*(queries if rows is None else queries[:, rows]).shape[:2], self.n_key)
         return self._shown(torch.ones(shape, dtype=bool) if mask is None else mask.expand(shape), head, keys)
 
     def output(self, head: int | None = None, *, rows: Rows = None) -> np.ndarray:
@@ -169,6 +185,20 @@ class LayerTrace:
 
     # How
 
+    def knows(self, name: str) -> bool:
+        """Were the tensors q, k, v, x or x_v recorded?"""
+        return name in self.tensors
+
+    def _known(self, name: str) -> Tensor:
+        if name not in self.tensors:
+            raise MhaError(f"{NAMES[name]} of this layer are not known; ask for its weights instead.")
+        return self.tensors[name]
+
+    @property
+    def _rows(self) -> Tensor:
+        """A tensor with all heads and queries."""
+        return self.tensors["q" if self.knows("q") else "weights"]
+
     def kv_head(self, head: int) -> int:
         """The key/value head that query head `head` uses: neighbours share one."""
         return self.checked(head) // (self.n_heads // self.n_kv_heads)
@@ -186,14 +216,14 @@ class LayerTrace:
         return slice(None) if head is None else slice(self.checked(head), head + 1)
 
     def _kv(self, name: str, head: int | None) -> Tensor:
-        tensor = self.tensors[name]
+        tensor = self._known(name)
         return tensor if head is None else tensor[self.kv_head(head)][None]
 
     def _raw(self, head: int | None, rows: Rows) -> Tensor:
         return raw_scores(self._queries(head, rows), self._kv("k", head))
 
     def _queries(self, head: int | None, rows: Rows) -> Tensor:
-        q = self.tensors["q"][self._heads(head)]
+        q = self._known("q")[self._heads(head)]
         return q if rows is None else q[:, rows]
 
     def _rule(self, head: int | None, rows: Rows) -> ScoreRule:
@@ -204,10 +234,13 @@ class LayerTrace:
         return self._rule(head, rows).logits(self._raw(head, rows), self.d_k)
 
     def _weights(self, head: int | None, rows: Rows) -> Tensor:
+        if not self.knows("q"):
+            given = self.tensors["weights"][self._heads(head)]
+            return given if rows is None else given[:, rows]
         if self.rule.softmax == "matrix" and rows is not None:
             return self._weights(head, None)[:, rows]  # a cell depends on the whole matrix
         weights = self._rule(head, rows).weights(self._logits(head, rows)[1])
-        return weights.to(self.tensors["v"].dtype)
+        return weights.to(self._known("v").dtype)
 
     def _output(self, head: int | None, rows: Rows) -> Tensor:
         return mix(self._weights(head, rows), self._kv("v", head))

@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
@@ -20,11 +21,17 @@ from mha_core.tokens import Tokens
 
 HEADER = "headscope_trace"
 VERSION = 1
+TENSORS = ("q", "k", "v", "x", "x_v", "weights")
 PLAIN = ("scale", "soft_cap", "softmax", "temperature")  # the fields of a rule that are no tensors
 
 
 def write(
-    path: str | PathLike, tokens: Tokens, layers: tuple[LayerTrace, ...], source: Mapping, answers: tuple
+    path: str | PathLike,
+    tokens: Tokens,
+    layers: tuple[LayerTrace, ...],
+    source: Mapping,
+    answers: tuple,
+    target: Tokens | None = None,
 ) -> None:
     """Write the parts of a trace to `path`, replacing an existing file in one step."""
     path = Path(path)
@@ -46,12 +53,13 @@ def write(
                 turned.add(key)
                 tensor = tensor.mT
             tensors[key] = tensor.clone(memory_format=torch.contiguous_format)
-        described.append({"tensors": names, "rule": {field: getattr(layer.rule, field) for field in PLAIN}})
+        rule = {field: getattr(layer.rule, field) for field in PLAIN}
+        said = {"kind": layer.kind, "name": layer.name, "about": dict(layer.about)}
+        described.append({"tensors": names, "rule": rule} | said)
     header = {
         "version": VERSION,
-        "text": tokens.text,
-        "pieces": tokens.pieces,
-        "spans": tokens.spans,
+        **asdict(tokens),
+        "target": None if target is None else asdict(target),
         "layers": described,
         "turned": sorted(turned),
         "source": dict(source),
@@ -73,7 +81,7 @@ def write_file(path: Path, tensors: dict[str, torch.Tensor], metadata: dict[str,
         temporary.unlink(missing_ok=True)
 
 
-def read(path: str | PathLike) -> tuple[Tokens, tuple[LayerTrace, ...], Mapping, tuple]:
+def read(path: str | PathLike) -> tuple[Tokens, tuple[LayerTrace, ...], Mapping, tuple, Tokens | None]:
     """The parts of a trace, in the order that `AttentionTrace` takes them."""
     try:
         with safe_open(path, framework="pt") as file:
@@ -87,16 +95,16 @@ def read(path: str | PathLike) -> tuple[Tokens, tuple[LayerTrace, ...], Mapping,
             # Copied to memory of torch's own: products can round by where in memory numbers lie.
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
         tensors |= {name: tensors[name].mT for name in header["turned"]}
-        pieces = tuple(header["pieces"])
-        tokens = Tokens(header["text"], pieces, tuple((a, b) for a, b in header["spans"]))
+        tokens = _tokens(header)
+        target = None if header.get("target") is None else _tokens(header["target"])
         layers = tuple(_layer(part, tensors) for part in header["layers"])
         for layer in layers:
-            _check(layer, len(tokens))
+            _check(layer)
         answers = tuple(
             None if answer is None else tuple((str(word), float(p)) for word, p in answer)
             for answer in header.get("answers", ())
         )
-        return tokens, layers, MappingProxyType(header["source"]), answers
+        return tokens, layers, MappingProxyType(header["source"]), answers, target
     except FileNotFoundError:
         raise MhaError(f"There is no file {path}.") from None
     except MhaError:
@@ -112,17 +120,35 @@ def _layer(part: dict, tensors: dict) -> LayerTrace:
     rule = {name.removeprefix("rule."): t for name, t in held.items() if name.startswith("rule.")}
     projections = {name: held[name] for name in Projections._fields if name in held}
     return LayerTrace(
-        MappingProxyType({name: held[name] for name in ("q", "k", "v", "x", "x_v") if name in held}),
+        MappingProxyType({name: held[name] for name in TENSORS if name in held}),
         ScoreRule(**part["rule"], **rule),
         Projections(**projections),
+        part.get("kind", "self"),
+        part.get("name", ""),
+        MappingProxyType(part.get("about", {})),
     )
 
 
-def _check(layer: LayerTrace, n_tokens: int) -> None:
-    """Raise `ValueError` or `RuntimeError` unless all parts fit each other and so many tokens."""
-    shapes = {name: tuple(tensor.shape) for name, tensor in layer.tensors.items()}
-    if {axes[-2] for axes in shapes.values()} != {n_tokens}:
-        raise ValueError(f"{n_tokens} tokens, but {shapes}")
+def _tokens(part: dict) -> Tokens:
+    return Tokens(
+        part["text"],
+        tuple(part["pieces"]),
+        tuple((start, end) for start, end in part["spans"]),
+        tuple(part.get("words", ())),
+        tuple(part.get("special", ())),
+    )
+
+
+def _check(layer: LayerTrace) -> None:
+    """Raise `ValueError` or `RuntimeError` unless all parts fit each other; the trace checks their number."""
+    rows, keys = {"q", "x"}, {"k", "v", "x_v"}
+    for names, count in ((rows, layer.n_query), (keys, layer.n_key)):
+        for name in names & set(layer.tensors):
+            if layer.tensors[name].shape[-2] != count:
+                raise ValueError(f"{name} has shape {tuple(layer.tensors[name].shape)}, but {count} tokens")
+    if not layer.knows("q"):
+        layer.weights(rows=[0])
+        return
     attend(layer.tensors["q"][:, :1], layer.tensors["k"], layer.tensors["v"])
     if layer.projections.w_o is None:
         layer.output(rows=[0])

@@ -37,12 +37,16 @@ INVISIBLE = regex.compile(r"\p{Default_Ignorable_Code_Point}+")
 class Tokens:
     """A text and the pieces it was cut into, in reading order.
 
-    ``text[start:end]`` for each of `spans` is the piece as it was typed.
+    ``text[start:end]`` for each of `spans` is the piece as it was typed. Where a tokenizer cuts words,
+    `words` has the number of each piece's word, from 0; `special` are the positions of pieces that
+    stand for no text, such as [CLS], as far as the tokenizer says.
     """
 
     text: str
     pieces: tuple[str, ...]
     spans: tuple[tuple[int, int], ...]
+    words: tuple[int, ...] = ()
+    special: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return len(self.pieces)

@@ -450,7 +450,7 @@ def test_the_random_source_makes_v_of_x_always(trace):
 
 def test_what_v_is_made_of_is_a_frame_with_words_and_dimensions(glass_box):
     frame = glass_box.frame("x_v", layer=1)
-    assert (frame.index.name, frame.columns.name) == ("token", "d_model")
+    assert (frame.index.name, frame.columns.name) == ("key", "d_model")
     assert list(frame.index) == list(glass_box.tokens.labels)
     assert list(frame.columns) == list(range(1, 33))
     close(frame.to_numpy(), glass_box.layers[1].x_v, 0)

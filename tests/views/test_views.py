@@ -97,8 +97,8 @@ def test_rows_that_were_never_asked_are_faint_in_the_last_layer_of_a_model_only(
 
 def test_a_long_table_of_what_v_is_made_of_leads_back_to_its_cells(glass_box):
     table = long_table(glass_box, "x_v", layer=1, heads=[3])
-    assert [*table.columns] == ["head", "token_position", "token", "d_model", "x_v"]
-    wide = table.pivot(index="token_position", columns="d_model", values="x_v")
+    assert [*table.columns] == ["head", "key_position", "key", "d_model", "x_v"]
+    wide = table.pivot(index="key_position", columns="d_model", values="x_v")
     np.testing.assert_array_equal(wide.to_numpy(), glass_box.layers[1].x_v)
 
 
