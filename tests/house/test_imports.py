@@ -51,6 +51,8 @@ TABLE = {
     "mha_core/metrics.py": f"numpy pandas mha_core.blocks mha_core.errors mha_core.layer {TRAINING}",
     "mha_core/overview.py": "numpy pandas mha_core.blocks mha_core.metrics mha_core.trace",
     "mha_core/embeddings.py": "numpy pandas mha_core.errors",
+    "mha_core/published.py": "numpy mha_core.blocks mha_core.bundled mha_core.errors mha_core.tokens"
+    " mha_core.trace",
     "mha_core/ablation.py": "pandas",
     "mha_core/figures/*.py": "numpy pandas plotly mha_core.figures mha_core.figures.*",
     "mha_core/__init__.py": f"{FLOOR_0} {FLOOR_1} {FLOOR_2} {FLOOR_3}",
@@ -58,6 +60,7 @@ TABLE = {
     "pages/_kit/*.py": "streamlit numpy pandas mha_core mha_core.* pages._kit pages._kit.*",
     "pages/[!_]*/*.py": "streamlit pages._kit pages._kit.*"
     " mha_core.views mha_core.steps mha_core.hops mha_core.metrics mha_core.embeddings mha_core.ablation"
+    " mha_core.published"
     " mha_core.figures mha_core.figures.*",
     "pages/frame.py": "streamlit pages._kit pages._kit.*",
     "app.py": "streamlit mha_core",
