@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-FLOOR_0 = "mha_core.bundled mha_core.errors mha_core.spec mha_core.tokens mha_core.device"
+FLOOR_0 = "mha_core.bundled mha_core.errors mha_core.spec mha_core.tokens mha_core.device mha_core.rows"
 FLOOR_1 = "mha_core.masks mha_core.embed mha_core.rule mha_core.packed mha_core.attention"
 FLOOR_2 = (
     "mha_core.layer mha_core.check mha_core.storage mha_core.normaliser mha_core.transport mha_core.trace"
@@ -25,6 +25,7 @@ FLOOR_3 = f"{TRAINING} mha_core.sources mha_core.sources.*"
 TABLE = {
     "mha_core/bundled.py": "",
     "mha_core/errors.py": "",
+    "mha_core/rows.py": "",
     "mha_core/spec.py": FLOOR_0,
     "mha_core/tokens.py": f"regex {FLOOR_0}",
     "mha_core/device.py": f"torch {FLOOR_0}",
@@ -36,7 +37,7 @@ TABLE = {
     "mha_core/layer.py": f"torch numpy {FLOOR_0} {FLOOR_1} {FLOOR_2}",
     "mha_core/check.py": f"torch numpy {FLOOR_0} {FLOOR_1} {FLOOR_2}",
     "mha_core/storage.py": f"torch numpy safetensors {FLOOR_0} {FLOOR_1} {FLOOR_2}",
-    "mha_core/normaliser.py": "numpy torch mha_core.layer",
+    "mha_core/normaliser.py": "numpy torch mha_core.layer mha_core.rows",
     "mha_core/transport.py": f"numpy torch {FLOOR_0} {FLOOR_2}",
     "mha_core/head_view.py": f"{FLOOR_0} mha_core.layer mha_core.transport",
     "mha_core/trace.py": f"torch numpy late:pandas late:mha_core.head_view {FLOOR_0} {FLOOR_1} {FLOOR_2}",
@@ -47,7 +48,7 @@ TABLE = {
     "mha_core/token_views.py": "numpy pandas mha_core.errors mha_core.layer mha_core.normaliser"
     " mha_core.trace",
     "mha_core/steps.py": "numpy pandas mha_core.check mha_core.layer mha_core.trace mha_core.views",
-    "mha_core/blocks.py": "numpy pandas mha_core.errors mha_core.layer",
+    "mha_core/blocks.py": "numpy pandas mha_core.errors mha_core.layer mha_core.normaliser mha_core.rows",
     "mha_core/metrics.py": f"numpy pandas mha_core.blocks mha_core.errors mha_core.layer {TRAINING}",
     "mha_core/overview.py": "numpy pandas mha_core.blocks mha_core.metrics mha_core.trace",
     "mha_core/embeddings.py": "numpy pandas mha_core.errors",
