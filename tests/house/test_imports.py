@@ -15,7 +15,8 @@ ROOT = Path(__file__).parents[2]
 FLOOR_0 = "mha_core.bundled mha_core.errors mha_core.spec mha_core.tokens mha_core.device mha_core.rows"
 FLOOR_1 = "mha_core.masks mha_core.embed mha_core.rule mha_core.packed mha_core.attention"
 FLOOR_2 = (
-    "mha_core.layer mha_core.check mha_core.storage mha_core.normaliser mha_core.transport mha_core.trace"
+    "mha_core.layer mha_core.check mha_core.storage mha_core.normaliser mha_core.rounding mha_core.transport"
+    " mha_core.trace"
 )
 TRAINING = "mha_core.training mha_core.training.*"
 FLOOR_3 = f"{TRAINING} mha_core.sources mha_core.sources.*"
@@ -38,7 +39,8 @@ TABLE = {
     "mha_core/check.py": f"torch numpy {FLOOR_0} {FLOOR_1} {FLOOR_2}",
     "mha_core/storage.py": f"torch numpy safetensors {FLOOR_0} {FLOOR_1} {FLOOR_2}",
     "mha_core/normaliser.py": "numpy torch mha_core.layer mha_core.rows",
-    "mha_core/transport.py": f"numpy torch {FLOOR_0} {FLOOR_2}",
+    "mha_core/rounding.py": "numpy torch mha_core.layer mha_core.rows",
+    "mha_core/transport.py": f"numpy {FLOOR_0} {FLOOR_2}",
     "mha_core/head_view.py": f"{FLOOR_0} mha_core.layer mha_core.transport",
     "mha_core/trace.py": f"torch numpy late:pandas late:mha_core.head_view {FLOOR_0} {FLOOR_1} {FLOOR_2}",
     "mha_core/training/*.py": f"torch numpy regex safetensors {FLOOR_0} {FLOOR_1} {FLOOR_2} {TRAINING}",
