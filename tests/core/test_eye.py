@@ -497,7 +497,7 @@ def test_a_page_saved_in_the_browser_is_the_one_that_python_makes(javascript):
     view = trace.view()
     header = json.dumps(view.header)
     code = f"return pageOf(new TextDecoder().decode(file('page')), {header}, file('blob'));"
-    found = javascript(["save.js"], code, blob=view.blob, page=head_view.page().encode())
+    found = javascript(["base85.js", "save.js"], code, blob=view.blob, page=head_view.page().encode())
 
     def parts(page):
         data = re.search(r'<script type="application/json" id="view">(.*?)</script>', page, re.DOTALL)[1]
