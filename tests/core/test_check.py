@@ -175,14 +175,19 @@ def test_in_blocks_of_rows_it_is_the_same_and_each_is_looked_at(rule, make_layer
 
 def test_no_block_is_larger_than_may_be_held(normal, monkeypatch):
     tensors = {"q": normal(2, 40, 4), "k": normal(2, 40, 4), "v": normal(2, 40, 3)}
-    layer, sizes = mha.LayerTrace(tensors, mha.ScoreRule()), []
+    layer, sizes, queries = mha.LayerTrace(tensors, mha.ScoreRule()), [], []
     real = torch.nn.functional.scaled_dot_product_attention
 
     def asked(q, k, v, **named):
         sizes.append(q.shape[1] * q.shape[2] * k.shape[2])
+        queries.append(q[0])
         return real(q, k, v, **named)
 
     monkeypatch.setattr("mha_core.check.F.scaled_dot_product_attention", asked)
     monkeypatch.setattr(rows, "CELLS", 2 * 40 * 16)
     assert against_torch(layer).passed
     assert sizes == [1280, 1280, 1280, 1280, 640, 640]  # outputs and weights of 16, 16 and 8 rows
+    assert torch.equal(torch.cat(queries[::2], 1), layer.tensors["q"])
+    queries.clear()
+    assert against_torch(layer, rows=slice(9, 31)).passed
+    assert torch.equal(torch.cat(queries[::2], 1), layer.tensors["q"][:, 9:31])

@@ -29,6 +29,13 @@ def test_it_is_torchs(rule, make_layer):
     assert np.allclose(log_sum_exp(layer), expected.numpy(), atol=1e-12)
 
 
+def test_a_sink_is_divided_by_the_temperature_too(make_layer, normal):
+    layer = make_layer(mha.ScoreRule(sinks=normal(6), temperature=2.5))
+    for head in range(6):
+        row = np.append(layer.masked(head)[3], layer.rule.sinks[head]).astype(np.float64) / 2.5
+        assert log_sum_exp(layer, [head])[0, 3] == pytest.approx(np.log(np.exp(row).sum()), abs=1e-12)
+
+
 def test_a_column_is_that_of_the_matrix(setting):
     trace = mha.trace(**setting)
     for layer in trace.layers:
