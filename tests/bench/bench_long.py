@@ -33,10 +33,10 @@ def child(n_layers: int) -> dict:
     logging.disable(logging.WARNING)  # a page without a browser warns of that
     from streamlit.testing.v1 import AppTest
 
-    from pages._kit import all_heads, detail, head_view, overview, reading, scene_of, show
+    from pages._kit import all_heads, detail, head_view, overview, reading, show, work
 
     parts = {
-        "trace": (scene_of, "page"),
+        "trace": (work, "trace"),
         "overview": (overview, "show"),
         "view": (head_view, "of_traces"),
         "heads": (all_heads, "show"),
