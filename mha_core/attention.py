@@ -35,13 +35,17 @@ def attend(q: Tensor, k: Tensor, v: Tensor, rule: ScoreRule = ScoreRule()) -> Te
     blocks = row_blocks(n_query, q.shape[:-2].numel() * n_key)
     if len(blocks) <= 1 or rule.softmax == "matrix":
         return _attend(q, k, v, rule.at(slice(None), slice(None), n_query=n_query, n_key=n_key))
-    return torch.cat(
-        [
-            _attend(q[..., rows, :], k, v, rule.at(slice(None), rows, n_query=n_query, n_key=n_key))
-            for rows in blocks
-        ],
-        dim=-2,
+    parts = (
+        _attend(q[..., rows, :], k, v, rule.at(slice(None), rows, n_query=n_query, n_key=n_key))
+        for rows in blocks
     )
+    if torch.is_grad_enabled():
+        return torch.cat(list(parts), dim=-2)
+    # Kept one by one, small results would lie between the freed scores and hold on to their memory.
+    found = v.new_empty((*q.shape[:-1], v.shape[-1]))
+    for rows, part in zip(blocks, parts, strict=True):
+        found[..., rows, :] = part
+    return found
 
 
 def _attend(q: Tensor, k: Tensor, v: Tensor, rule: ScoreRule) -> Tensor:

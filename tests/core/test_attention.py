@@ -104,7 +104,9 @@ def test_blocks_of_rows_give_what_the_whole_gives(rule, n_kv, cells, normal, mon
     q, k, v = normal(2, 6, 7, 5), normal(2, n_kv, 11, 5, seed=1), normal(2, n_kv, 11, 13, seed=2)
     whole = attend(q, k, v, rule(normal))
     monkeypatch.setattr(rows, "CELLS", cells)
-    torch.testing.assert_close(attend(q, k, v, rule(normal)), whole, atol=1e-6, rtol=0)
+    for recording in (True, False):
+        with torch.set_grad_enabled(recording):
+            torch.testing.assert_close(attend(q, k, v, rule(normal)), whole, atol=1e-6, rtol=0)
 
 
 def test_no_block_has_more_cells_than_may_be_held_at_once(normal, monkeypatch):
