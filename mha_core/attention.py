@@ -15,11 +15,9 @@ from torch import Tensor, nn
 from mha_core import masks
 from mha_core.errors import MhaError
 from mha_core.packed import cut, name_apart, product
+from mha_core.rows import row_blocks
 from mha_core.rule import ScoreRule
 from mha_core.spec import AttentionSpec
-
-# Scores are computed for so many cells at a time that they stay in the processor's cache.
-CELLS_AT_ONCE = 1 << 20
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, rule: ScoreRule = ScoreRule()) -> Tensor:
@@ -34,17 +32,20 @@ def attend(q: Tensor, k: Tensor, v: Tensor, rule: ScoreRule = ScoreRule()) -> Te
     """
     _check(q, k, v)
     n_query, n_key = q.shape[-2], k.shape[-2]
-    step = max(1, CELLS_AT_ONCE // (q.shape[:-2].numel() * n_key))
-    if n_query <= step or rule.softmax == "matrix":
+    blocks = row_blocks(n_query, q.shape[:-2].numel() * n_key)
+    if len(blocks) <= 1 or rule.softmax == "matrix":
         return _attend(q, k, v, rule.at(slice(None), slice(None), n_query=n_query, n_key=n_key))
-    blocks = [slice(start, start + step) for start in range(0, n_query, step)]
-    return torch.cat(
-        [
-            _attend(q[..., rows, :], k, v, rule.at(slice(None), rows, n_query=n_query, n_key=n_key))
-            for rows in blocks
-        ],
-        dim=-2,
+    parts = (
+        _attend(q[..., rows, :], k, v, rule.at(slice(None), rows, n_query=n_query, n_key=n_key))
+        for rows in blocks
     )
+    if torch.is_grad_enabled():
+        return torch.cat(list(parts), dim=-2)
+    # Kept one by one, small results would lie between the freed scores and hold on to their memory.
+    found = v.new_empty((*q.shape[:-1], v.shape[-1]))
+    for rows, part in zip(blocks, parts, strict=True):
+        found[..., rows, :] = part
+    return found
 
 
 def _attend(q: Tensor, k: Tensor, v: Tensor, rule: ScoreRule) -> Tensor:

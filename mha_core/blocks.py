@@ -12,8 +12,8 @@ import pandas as pd
 
 from mha_core.errors import MhaError
 from mha_core.layer import LayerTrace
-
-CELLS = 1 << 20  # weights at a time: so few that what is computed with them stays near the processor
+from mha_core.normaliser import log_sum_exp
+from mha_core.rows import row_blocks
 
 # Key position minus query position.
 DISTANCE = {"previous token": -1, "next token": 1, "same token": 0}
@@ -31,17 +31,16 @@ class Block(NamedTuple):
 
 
 def blocks(layer: LayerTrace) -> Iterator[Block]:
-    """All weights of a layer, ``softmax(masked scores)``, about `CELLS` of them at a time.
+    """All weights of a layer, ``softmax(masked scores)``, a block of `rows.CELLS` at a time.
 
     A block has all heads and some rows, at least one. With ``softmax="matrix"`` it has one head, whose
-    normaliser ``log Σ exp`` over the whole matrix is found in a first pass.
+    log-sum-exp over the whole matrix is found in a first pass.
     """
     by_head = layer.rule.softmax == "matrix"
     heads = range(layer.n_heads) if by_head else [None]
-    step = max(1, CELLS // (layer.n_key * (1 if by_head else layer.n_heads)))
-    bounds = [slice(start, min(start + step, layer.n_query)) for start in range(0, layer.n_query, step)]
+    bounds = row_blocks(layer.n_query, layer.n_key * (1 if by_head else layer.n_heads))
     for head in heads:
-        norm = _normaliser(layer, head, bounds) if by_head else 0.0
+        norm = _norm(layer, head) if by_head else 0.0
         which = slice(0, layer.n_heads) if head is None else slice(head, head + 1)
         for rows in bounds:
             yield Block(which, rows, _weights(layer, head, rows, norm), _allowed(layer, head, rows))
@@ -50,22 +49,13 @@ def blocks(layer: LayerTrace) -> Iterator[Block]:
 def _weights(layer: LayerTrace, head: int | None, rows: slice, norm: float) -> np.ndarray:
     if head is None:
         return layer.weights(rows=rows)
-    return np.exp(_logits(layer, head, rows) - norm)[None]
+    return np.exp(layer.masked(head, rows=rows) / layer.rule.temperature - norm)[None]
 
 
-def _logits(layer: LayerTrace, head: int, rows: slice) -> np.ndarray:
-    return layer.masked(head, rows=rows) / layer.rule.temperature
-
-
-def _normaliser(layer: LayerTrace, head: int, bounds: list[slice]) -> float:
-    """``log Σ exp`` of a head's whole matrix; infinite, so that all weights are 0, where all is hidden."""
-    norm = -np.inf
-    for rows in bounds:
-        logits = _logits(layer, head, rows)
-        largest = logits.max()
-        if np.isfinite(largest):
-            norm = np.logaddexp(norm, largest + np.log(np.exp(logits - largest).sum(dtype=float)))
-    return float(norm) if np.isfinite(norm) else np.inf
+def _norm(layer: LayerTrace, head: int) -> float:
+    """That of every row of the matrix; infinite, so that all weights are 0, where all is hidden."""
+    norm = float(log_sum_exp(layer, [head])[0, 0])
+    return norm if np.isfinite(norm) else np.inf
 
 
 def _allowed(layer: LayerTrace, head: int | None, rows: slice) -> np.ndarray | None:

@@ -3,10 +3,12 @@
 from dataclasses import dataclass, replace
 
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 
 from mha_core.layer import LayerTrace
 from mha_core.packed import project_packed, project_per_head
+from mha_core.rows import row_blocks
 
 # What rounding can explain for values around 1, given that torch may add in another order.
 ROUNDING = {torch.float64: 1e-12, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 1e-1}
@@ -29,16 +31,29 @@ def against_torch(layer: LayerTrace, *, rows: slice | None = None) -> Check:
     Torch's function returns outputs only; given the unit matrix as values, its output is the
     weights; of a text with more keys than `MOST_UNIT` the outputs alone are compared, since that matrix
     would be larger than all else. Rows with every key hidden are left out, since torch does not define them.
+    Both are asked for a block of rows at a time: neither matrix is whole when it is long.
     """
-    layer = layer if rows is None or layer.rule.softmax != "row" else _part(layer, rows)
     rule = layer.rule
     if rule.soft_cap is not None or rule.sinks is not None or rule.softmax != "row":
         return Check(
             None, reason="torch's function knows no soft cap, no sinks and no softmax over the matrix"
         )
-    q, k, v = layer.tensors["q"], layer.tensors["k"], layer.tensors["v"]
-    group = layer.n_heads // layer.n_kv_heads
-    k, v = (t.repeat_interleave(group, dim=0) for t in (k, v))
+    k, v = (_for_each_head(layer, name) for name in "kv")
+    unit = None
+    if layer.n_key <= MOST_UNIT:
+        unit = torch.eye(layer.n_key, dtype=v.dtype).expand(layer.n_heads, -1, -1).contiguous()
+    start, stop, _ = (rows or slice(None)).indices(layer.n_query)
+    found = []
+    for part in row_blocks(stop - start, layer.n_heads * layer.n_key):
+        found += _compared(_part(layer, slice(start + part.start, start + part.stop)), k, v, unit)
+    if not found:
+        return Check(None, reason="every row is fully masked, which torch does not define")
+    return Check(max(gap for gap, _ in found), all(passed for _, passed in found))
+
+
+def _compared(layer: LayerTrace, k: Tensor, v: Tensor, unit: Tensor | None) -> list[tuple[float, bool]]:
+    """The largest difference of outputs and of weights, and whether rounding can explain it."""
+    rule, q = layer.rule, layer.tensors["q"]
     laid_out = rule.at(slice(None), slice(None), n_query=layer.n_query, n_key=layer.n_key)
     extra = torch.zeros(1, layer.n_query, layer.n_key, dtype=q.dtype)
     if laid_out.bias is not None:
@@ -48,21 +63,24 @@ def against_torch(layer: LayerTrace, *, rows: slice | None = None) -> Check:
         extra = extra.masked_fill(~laid_out.mask, float("-inf"))
     visible = (extra > float("-inf")).any(-1).expand(layer.n_heads, -1)
     if not visible.any():
-        return Check(None, reason="every row is fully masked, which torch does not define")
-    scale = layer.scale / rule.temperature
-    differences, passed = [], True
-    compared = [(layer.output(), v)]
-    if layer.n_key <= MOST_UNIT:
-        unit = torch.eye(layer.n_key, dtype=v.dtype).expand(layer.n_heads, -1, -1)
-        compared.append((layer.weights(), unit))
-    for shown, values in compared:
+        return []
+    found = []
+    for shown, values in ((layer.output, v), (layer.weights, unit)):
+        if values is None:
+            continue
         asked = F.scaled_dot_product_attention(
-            q[None], k[None], values[None].contiguous(), attn_mask=extra[None], scale=scale
+            q[None], k[None], values[None], attn_mask=extra[None], scale=layer.scale / rule.temperature
         )[0]
-        gap = (torch.from_numpy(shown.copy()) - asked).abs()[visible]
-        differences.append(gap.nan_to_num(nan=float("inf")).max().item())
-        passed &= differences[-1] <= ROUNDING[v.dtype] * max(1.0, values.abs().max().item())
-    return Check(max(differences), passed)
+        gap = (torch.from_numpy(shown().copy()) - asked).abs()[visible]
+        difference = gap.nan_to_num(nan=float("inf")).max().item()
+        found.append((difference, difference <= ROUNDING[v.dtype] * max(1.0, values.abs().max().item())))
+    return found
+
+
+def _for_each_head(layer: LayerTrace, name: str) -> Tensor:
+    shared = layer.tensors[name]
+    group = layer.n_heads // layer.n_kv_heads
+    return shared if group == 1 else shared.repeat_interleave(group, dim=0)
 
 
 def _part(layer: LayerTrace, rows: slice) -> LayerTrace:

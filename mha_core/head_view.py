@@ -3,7 +3,6 @@
 The page holds the numbers, packed by `transport`, and scripts of our own; it loads nothing from elsewhere.
 """
 
-import base64
 import html
 import json
 import re
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from mha_core import bundled
+from mha_core.base85 import encoded
 from mha_core.errors import MhaError
 from mha_core.layer import LayerTrace
 from mha_core.tokens import Tokens
@@ -23,8 +23,8 @@ from mha_core.transport import BUDGET, Panel, fitting, pack
 
 # In this order they are one module.
 SCRIPTS = (
-    *("common.js", "attention.js", "eye.js", "curves.js", "drawing.js", "lines.js", "arcs.js", "shaded.js"),
-    *("window.js", "matrix.js", "save.js", "bar.js", "head_view.js"),
+    *("common.js", "base85.js", "attention.js", "eye.js", "curves.js", "drawing.js", "lines.js", "arcs.js"),
+    *("shaded.js", "window.js", "matrix.js", "save.js", "bar.js", "head_view.js"),
 )
 STYLE = "head_view.css"
 SPECIAL = re.compile(r"\[[A-Z]{2,12}\]|<[^\s<>]{1,20}>")  # [CLS] [SEP] <s> <|endoftext|>
@@ -50,9 +50,8 @@ class HeadView:
     def html(self) -> str:
         """The whole page, numbers and scripts included."""
         view = json.dumps(self.header).replace("<", "\\u003c")
-        blob = base64.b64encode(self.blob).decode()
-        # The first of each: the scripts name them too. Base64 has no underscore, a token may have some.
-        return page().replace("__BLOB__", blob, 1).replace("__VIEW__", view, 1)
+        # The first of each: the scripts name them too. The blob has no underscore, a token may have some.
+        return page().replace("__BLOB__", encoded(self.blob), 1).replace("__VIEW__", view, 1)
 
     def save(self, path: str | PathLike) -> None:
         """Write the page as one HTML file. Raises `MhaError` where there is no such folder."""
@@ -160,7 +159,7 @@ def asset(name: str) -> str:
 
 @cache
 def page() -> str:
-    """A page without its numbers: ``__VIEW__`` stands for the header as JSON, ``__BLOB__`` for base64."""
+    """A page without its numbers: ``__VIEW__`` stands for the header as JSON, ``__BLOB__`` for base 85."""
     parts = {"STYLE": asset("page.css") + asset(STYLE), "SCRIPT": script(), "START": asset("page.js")}
     made = asset("page.html")
     for name, text in parts.items():

@@ -14,8 +14,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mha_core.attention import Attended, Projections, concat_heads, join_heads, mix, raw_scores
+from mha_core.attention import (
+    Attended,
+    Projections,
+    attention_weights,
+    concat_heads,
+    join_heads,
+    mix,
+    raw_scores,
+)
 from mha_core.errors import MhaError
+from mha_core.rows import row_blocks
 from mha_core.rule import ScoreRule
 
 Rows = slice | list[int] | None
@@ -239,11 +248,15 @@ class LayerTrace:
             return given if rows is None else given[:, rows]
         if self.rule.softmax == "matrix" and rows is not None:
             return self._weights(head, None)[:, rows]  # a cell depends on the whole matrix
-        weights = self._rule(head, rows).weights(self._logits(head, rows)[1])
+        weights = attention_weights(self._queries(head, rows), self._kv("k", head), self._rule(head, rows))
         return weights.to(self._known("v").dtype)
 
     def _output(self, head: int | None, rows: Rows) -> Tensor:
-        return mix(self._weights(head, rows), self._kv("v", head))
+        parts = [rows]
+        if rows is None and self.rule.softmax == "row":  # so that the weights are never whole when long
+            parts = row_blocks(self.n_query, self.n_key * (self.n_heads if head is None else 1))
+        v = self._kv("v", head)
+        return torch.cat([mix(self._weights(head, part), v) for part in parts], dim=1)
 
     def _w_o(self) -> Tensor:
         if self.projections.w_o is None:

@@ -3,26 +3,30 @@
 It is what FlashAttention keeps in place of the weights (Dao et al. 2022). Heads and positions count from 0.
 """
 
+from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from torch import Tensor, from_numpy
 
 from mha_core.layer import LayerTrace
+from mha_core.rows import row_blocks
 
-CELLS = 1 << 20  # scores at a time
-_kept: WeakKeyDictionary[LayerTrace, np.ndarray] = WeakKeyDictionary()
+_kept: WeakKeyDictionary[LayerTrace, dict[int, np.ndarray]] = WeakKeyDictionary()  # by head
 
 
-def log_sum_exp(layer: LayerTrace) -> np.ndarray:
+def log_sum_exp(layer: LayerTrace, heads: Sequence[int] | None = None) -> np.ndarray:
     """``log Σ exp(score / temperature)`` of each row, sinks included, −∞ where all is hidden.
 
-    (head, query), float64. With ``softmax="matrix"`` every row has that of its head's whole matrix. It is
-    computed in blocks of rows, once for a layer, and kept as long as the layer.
+    Of `heads`, or of all. (head, query), float64. With ``softmax="matrix"`` every row has that of its head's
+    whole matrix. It is computed in blocks of rows, once for a head, and kept as long as the layer.
+    Raises `MhaError` for a head that the layer does not have.
     """
-    if layer not in _kept:
-        _kept[layer] = _computed(layer)
-    return _kept[layer]
+    heads, kept = range(layer.n_heads) if heads is None else heads, _kept.setdefault(layer, {})
+    for head in heads:
+        if head not in kept:
+            kept[head] = _computed(layer, head)
+    return np.stack([kept[head] for head in heads])
 
 
 def column(layer: LayerTrace, key: int) -> np.ndarray:
@@ -30,7 +34,7 @@ def column(layer: LayerTrace, key: int) -> np.ndarray:
     lse, found = log_sum_exp(layer), np.empty((layer.n_heads, layer.n_query), layer.q.dtype)
     own = layer.k[[layer.kv_head(head) for head in range(layer.n_heads)], key]
     scaled = np.einsum("hqd,hd->hq", layer.q, own) * layer.scale
-    for rows in _blocks(layer):
+    for rows in row_blocks(layer.n_query, layer.n_key * layer.n_heads):
         rule = layer.rule.at(slice(None), rows, n_query=layer.n_query, n_key=layer.n_key)
         rule = rule.mapped(lambda table: _at(table, key))
         masked = rule.masked(from_numpy(scaled[:, rows, None]))[..., 0].numpy()
@@ -45,21 +49,16 @@ def _at(table: Tensor, key: int) -> Tensor:
     return table if table.dim() == 1 else table[..., [0 if table.shape[-1] == 1 else key]]
 
 
-def _computed(layer: LayerTrace) -> np.ndarray:
-    temperature, found = layer.rule.temperature, np.empty((layer.n_heads, layer.n_query))
-    for rows in _blocks(layer):
-        found[:, rows] = _over_last(layer.masked(rows=rows).astype(np.float64) / temperature)
+def _computed(layer: LayerTrace, head: int) -> np.ndarray:
+    """One head's, (query,)."""
+    temperature, found = layer.rule.temperature, np.empty(layer.n_query)
+    for rows in row_blocks(layer.n_query, layer.n_key):
+        found[rows] = _over_last(layer.masked(head, rows=rows).astype(np.float64) / temperature)
     if layer.rule.sinks is not None:
-        sinks = layer.rule.sinks.double().numpy()[:, None] / temperature
-        found = np.logaddexp(found, sinks)
+        found = np.logaddexp(found, float(layer.rule.sinks[head]) / temperature)
     if layer.rule.softmax == "matrix":
-        found = np.broadcast_to(_over_last(found)[:, None], found.shape)
+        found = np.full_like(found, _over_last(found))
     return found
-
-
-def _blocks(layer: LayerTrace) -> list[slice]:
-    step = max(1, CELLS // (layer.n_key * layer.n_heads))
-    return [slice(start, min(start + step, layer.n_query)) for start in range(0, layer.n_query, step)]
 
 
 def _over_last(scores: np.ndarray) -> np.ndarray:

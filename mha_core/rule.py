@@ -143,8 +143,12 @@ class ScoreRule:
         empty = None
         if self.mask is not None and self.sinks is None:
             # Softmax over nothing is 0/0. Such a row is given any finite scores and then weight zero.
-            empty = (masked == HIDDEN).all(-1, keepdim=True)
-            masked = masked.masked_fill(empty, 0.0)
+            mask = self.mask.flatten(-2) if self.softmax == "matrix" else self.mask
+            empty = ~mask.any(-1, keepdim=True)
+            if empty.is_cpu and not empty.any():  # elsewhere the question takes longer than the work
+                empty = None
+            else:
+                masked = masked.masked_fill(empty, 0.0)
         weights = torch.softmax(masked, dim=-1)
         if empty is not None:
             weights = weights.masked_fill(empty, 0.0)

@@ -5,8 +5,8 @@
 
 *scores*: q, k, the score rule and each row's log-sum-exp. The browser computes
 ``weight = exp(score / temperature − lse)`` for the cells that are looked at, so a layer takes O(L · d_k)
-bytes instead of O(L²) (the log-sum-exp as FlashAttention keeps it: Dao et al. 2022). q and k are rounded to
-floats of 24 bits where that moves no weight by more than `TOLERANCE`, else float32.
+bytes instead of O(L²) (the log-sum-exp as FlashAttention keeps it: Dao et al. 2022). q and k are float32
+numbers of which only so many bits are not zero as `rounding` finds to be enough.
 
 A blob is b"mha0", the length of a JSON header as 4 bytes (little endian), the header, and the arrays, each
 from a multiple of 4 bytes on; b"mha1" says that what follows the mark is deflated. `assets/components/
@@ -17,19 +17,20 @@ import json
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
-from torch import from_numpy
 
 from mha_core.errors import MhaError
 from mha_core.layer import LayerTrace
-from mha_core.normaliser import CELLS, log_sum_exp
+from mha_core.normaliser import log_sum_exp
+from mha_core.rounding import few_bits, rounded
 
 LEVELS = 65535
 PLAIN, DEFLATED = b"mha0", b"mha1"
 WORTH_DEFLATING = 1 << 14  # bytes
-TOLERANCE = 5e-5  # of a weight: half of the last of four digits
+# The digits of q and k repeat nothing, so runs alone are looked for in them; weights do repeat themselves.
+DEFLATING = ((1, zlib.Z_RLE), (1, zlib.Z_DEFAULT_STRATEGY))
 BUDGET = 4_000_000  # bytes that a page loads at once before anything is deflated
 
 
@@ -63,8 +64,14 @@ def pack(panels: Sequence[Panel], *, heads: Sequence[int] | None = None, deflate
     header += b" " * (-len(header) % 4)
     inner = struct.pack("<I", len(header)) + header + b"".join(body.parts)
     if deflate and len(inner) >= WORTH_DEFLATING:
-        return DEFLATED + zlib.compress(inner, 1)
+        return DEFLATED + min((_deflated(inner, how) for how in DEFLATING), key=len)
     return PLAIN + inner
+
+
+def _deflated(data: bytes, how: tuple[int, int]) -> bytes:
+    level, strategy = how
+    deflate = zlib.compressobj(level, zlib.DEFLATED, zlib.MAX_WBITS, zlib.DEF_MEM_LEVEL, strategy)
+    return deflate.compress(data) + deflate.flush()
 
 
 def size(layer: LayerTrace, n_heads: int | None = None) -> int:
@@ -102,9 +109,10 @@ class _Body:
         """Append an array; what is said about it in the header."""
         return self._append(np.ascontiguousarray(array).tobytes(), array.shape, array.dtype.str[1:])
 
-    def add_floats(self, array: np.ndarray, n_bytes: int) -> dict:
-        """Append the upper 3 or all 4 bytes of float32 numbers: all first bytes, then all second ones and
-        so on, which deflates better."""
+    def add_floats(self, array: np.ndarray, bits: int) -> dict:
+        """Append float32 numbers with so many bits behind the point: all first bytes, then all second ones
+        and so on, which deflates better; what is zero in all of them is left out."""
+        n_bytes = -(-(9 + bits) // 8)  # a sign and an exponent of 8 bits stand before
         planes = array.astype(">f4").reshape(-1, 1).view(np.uint8)[:, :n_bytes].T
         return self._append(np.ascontiguousarray(planes).tobytes(), array.shape, f"p{n_bytes}")
 
@@ -162,14 +170,11 @@ def _scores_size(layer: LayerTrace, n_heads: int) -> int:
 
 def _scores(body: _Body, layer: LayerTrace, heads: list[int]) -> dict:
     kv = sorted({layer.kv_head(head) for head in heads})
-    rule, lse = layer.rule, log_sum_exp(layer)[heads]
-    q, k = shortened(layer.q), shortened(layer.k)
-    n_bytes = 3 if _near(layer, q, k, heads, lse) else 4
-    if n_bytes == 4:
-        q, k = layer.q, layer.k
+    rule, lse = layer.rule, log_sum_exp(layer, heads)
+    bits = few_bits(layer, heads, lse)
     described = {
-        "q": body.add_floats(q[heads], n_bytes),
-        "k": body.add_floats(k[kv], n_bytes),
+        "q": body.add_floats(rounded(layer.q[heads], bits), bits),
+        "k": body.add_floats(rounded(layer.k[kv], bits), bits),
         "kv": [kv.index(layer.kv_head(head)) for head in heads],
         "lse": body.add(lse.astype("<f4")),
         "scale": layer.scale,
@@ -181,31 +186,6 @@ def _scores(body: _Body, layer: LayerTrace, heads: list[int]) -> dict:
     if rule.distance_bias is not None:
         described["distance_bias"] = body.add(_of_heads(rule.distance_bias.numpy(), heads, 2).astype("<f4"))
     return described
-
-
-def shortened(values: np.ndarray) -> np.ndarray:
-    """The nearest float32 numbers whose last 8 bits are zero: a relative error of at most 2⁻¹⁶."""
-    bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
-    return ((bits + 0x80) & np.uint32(0xFFFFFF00)).view(np.float32)
-
-
-def _near(layer: LayerTrace, q: np.ndarray, k: np.ndarray, heads: list[int], lse: np.ndarray) -> bool:
-    """Do other q and k give the same weights, within the tolerance? Every cell is tried, block by block."""
-    if not (np.isfinite(q).all() and np.isfinite(k).all()):
-        return False
-    changed = replace(layer, tensors={"q": from_numpy(q), "k": from_numpy(k), "v": layer.tensors["v"]})
-    step = max(1, CELLS // layer.n_key)
-    for head, base in zip(heads, lse, strict=True):
-        for start in range(0, layer.n_query, step):
-            rows = slice(start, min(start + step, layer.n_query))
-            exact, rounded = (
-                one.masked(head, rows=rows) / layer.rule.temperature for one in (layer, changed)
-            )
-            with np.errstate(invalid="ignore"):  # a row that is hidden altogether
-                apart = np.abs(np.exp(rounded - base[rows, None]) - np.exp(exact - base[rows, None]))
-            if np.nanmax(apart, initial=0.0) > TOLERANCE:
-                return False
-    return True
 
 
 def _mask(body: _Body, layer: LayerTrace, heads: list[int]) -> dict:

@@ -121,10 +121,8 @@ export function csvOf(header, rows) {
 // The page with these bytes and this view inside: what `HeadView.html` makes in Python. The scripts name both
 // places too, farther below. The bytes come first: no letter of theirs can look like the other place.
 export function pageOf(template, header, bytes) {
-  let binary = "";
-  for (let i = 0; i < bytes.length; i += 0x8000) binary += String.fromCharCode(...bytes.subarray(i, i + 0x8000));
   const json = JSON.stringify(header).replaceAll("<", "\\u003c");
-  return template.replace("__BLOB__", () => btoa(binary)).replace("__VIEW__", () => json);
+  return template.replace("__BLOB__", () => toBase85(bytes)).replace("__VIEW__", () => json);
 }
 
 export function download(content, name, type) {

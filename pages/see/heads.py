@@ -23,7 +23,7 @@ layer = trace.layers[layer_index]
 both = {key: shown for key, shown in (("token_strip", trace), ("twin_strip", twin)) if shown}
 sentences = st.container()
 model.about(trace)
-overview.show(trace, scene, layer=layer_index, head=head)
+glance = st.container()
 
 st.subheader(t("view.title"), help=t("view.help"))
 others = [other for other in range(layer.n_heads) if other != head]
@@ -53,3 +53,6 @@ detail.matrices(trace, layer=layer_index, head=head, query=query, limit=limits[h
 
 with st.expander(t("heads.numbers")):
     show.numbers(trace, layer=layer_index, head=head, query=query)
+
+with glance:  # last, since it takes longest: a long text has millions of weights in each head
+    overview.show(trace, scene, layer=layer_index, head=head)

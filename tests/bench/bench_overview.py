@@ -62,8 +62,8 @@ def child(n_layers: int, n_tokens: int) -> dict:
     import torch
 
     import mha_core as mha
-    from mha_core import blocks
     from mha_core.overview import overview
+    from mha_core.rows import row_blocks
 
     def layer(tokens: int) -> mha.LayerTrace:
         return mha.LayerTrace(
@@ -80,7 +80,7 @@ def child(n_layers: int, n_tokens: int) -> dict:
     seen = overview(made)
     peak = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
 
-    step = max(1, blocks.CELLS // (HEADS * n_tokens))
+    parts = row_blocks(n_tokens, HEADS * n_tokens)
     seconds = floor = 0.0
     for one in made.layers:  # in turn, so that a busy moment hits both
         alone = mha.AttentionTrace(made.tokens, (one,), made.source)
@@ -89,8 +89,8 @@ def child(n_layers: int, n_tokens: int) -> dict:
         seconds += time.perf_counter() - start
         q, k = one.tensors["q"], one.tensors["k"]
         start = time.perf_counter()
-        for row in range(0, n_tokens, step):
-            torch.softmax(q[:, row : row + step] @ k.mT * D_K**-0.5, dim=-1)
+        for rows in parts:
+            torch.softmax(q[:, rows] @ k.mT * D_K**-0.5, dim=-1)
         floor += time.perf_counter() - start
     qkv = sum(tensor.nbytes for one in made.layers for tensor in one.tensors.values())
     return {

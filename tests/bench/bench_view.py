@@ -4,8 +4,10 @@
     python tests/bench/bench_view.py [--quick]
 
 Ours is `trace.view().html()`, the page that is also saved, opened in Chromium without a network until its
-lines are drawn. BertViz's page needs scripts from elsewhere, so for BertViz only the making of the page and
-its loading count, without any drawing: the ratio flatters it. Both in the same run on the same weights.
+lines are drawn. Of a long text it holds the layer that is looked at, where BertViz's always holds all of
+them; how many layers are inside is printed. BertViz's page needs scripts from elsewhere, so for BertViz only
+the making of the page and its loading count, without any drawing: the ratio flatters it. Both in the same run
+on the same weights.
 Then, for ours alone: frames a second and long tasks while the pointer walks over the tokens.
 """
 
@@ -25,6 +27,8 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
 import mha_core as mha  # noqa: E402 (from this checkout, also where another is installed)
+from mha_core.head_view import ALL_LAYERS  # noqa: E402
+from mha_core.transport import BUDGET, fitting  # noqa: E402
 
 LAYERS, HEADS, D_K = 12, 12, 64
 LENGTHS = (16, 64, 128, 256, 512)
@@ -119,7 +123,10 @@ def main() -> None:
             own, peer = ours(browser, trace, folder), theirs(browser, trace, folder)
             for who, (size, made, shown) in (("ours", own[:3]), ("BertViz", peer)):
                 spent = f"{made:6.2f} s made, {shown:5.2f} s shown"
-                print(f"{length:4} tokens {who:8} {size / 1e6:8.2f} MB, {spent}", flush=True)
+                loaded, _ = fitting(trace.layers, 5, 0, budget=ALL_LAYERS * BUDGET)
+                inside = len(loaded) if who == "ours" else LAYERS
+                size_said = f"{size / 1e6:8.2f} MB, {inside} of {LAYERS} layers"
+                print(f"{length:4} tokens {who:8} {size_said}, {spent}", flush=True)
             last = length == LENGTHS[-1]
             times = (peer[1] + peer[2]) / (own[1] + own[2])
             case = f"144 heads x {length} tokens"

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from torch.profiler import ProfilerActivity, profile
 
 import mha_core.attention
-from mha_core import AttentionSpec, LayerTrace, MultiHeadAttention, ScoreRule, attend, masks
+from mha_core import AttentionSpec, LayerTrace, MultiHeadAttention, ScoreRule, attend, masks, rows
 from mha_core.attention import raw_scores
 from mha_core.embed import alibi
 from mha_core.packed import project_packed, project_per_head
@@ -103,8 +103,10 @@ BLOCKED = {
 def test_blocks_of_rows_give_what_the_whole_gives(rule, n_kv, cells, normal, monkeypatch):
     q, k, v = normal(2, 6, 7, 5), normal(2, n_kv, 11, 5, seed=1), normal(2, n_kv, 11, 13, seed=2)
     whole = attend(q, k, v, rule(normal))
-    monkeypatch.setattr(mha_core.attention, "CELLS_AT_ONCE", cells)
-    torch.testing.assert_close(attend(q, k, v, rule(normal)), whole, atol=1e-6, rtol=0)
+    monkeypatch.setattr(rows, "CELLS", cells)
+    for recording in (True, False):
+        with torch.set_grad_enabled(recording):
+            torch.testing.assert_close(attend(q, k, v, rule(normal)), whole, atol=1e-6, rtol=0)
 
 
 def test_no_block_has_more_cells_than_may_be_held_at_once(normal, monkeypatch):
@@ -115,7 +117,7 @@ def test_no_block_has_more_cells_than_may_be_held_at_once(normal, monkeypatch):
         return q @ k.mT
 
     monkeypatch.setattr(mha_core.attention, "raw_scores", measured)
-    monkeypatch.setattr(mha_core.attention, "CELLS_AT_ONCE", 2 * 3 * 11 * 4)
+    monkeypatch.setattr(rows, "CELLS", 2 * 3 * 11 * 4)
     attend(normal(2, 3, 13, 5), normal(2, 3, 11, 5), normal(2, 3, 11, 7))
     assert sizes == [264, 264, 264, 66]
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import mha_core as mha
-from mha_core import check
+from mha_core import check, rows
 from mha_core.check import Check, against_torch
 from mha_core.layer import LayerTrace
 
@@ -152,3 +152,42 @@ def test_of_many_keys_the_outputs_are_compared(normal, monkeypatch):
     monkeypatch.setattr("mha_core.check.MOST_UNIT", 39)
     assert against_torch(layer, rows=slice(3, 9)).passed
     assert [shape[-1] for shape in asked] == [3, 40, 3]
+
+
+def test_in_blocks_of_rows_it_is_the_same_and_each_is_looked_at(rule, make_layer, monkeypatch):
+    layer = make_layer(rule)
+    whole = against_torch(layer)
+    monkeypatch.setattr(rows, "CELLS", 2 * layer.n_heads * layer.n_key)
+    found = against_torch(layer)
+    assert (found.passed, found.reason) == (whole.passed, whole.reason)
+    if whole.difference is not None:
+        assert found.difference == pytest.approx(whole.difference, abs=1e-6)
+    true = LayerTrace.output
+    for wrong in range(layer.n_query):
+        calls = iter(range(layer.n_query))
+        monkeypatch.setattr(
+            LayerTrace, "output", lambda *a, calls=calls, wrong=wrong: true(*a) + (next(calls) == wrong // 2)
+        )
+        hidden = rule.mask is not None and not rule.mask[..., wrong // 2 * 2 : wrong // 2 * 2 + 2, :].any()
+        assert against_torch(layer).passed == (hidden and whole.passed)
+        monkeypatch.setattr(LayerTrace, "output", true)
+
+
+def test_no_block_is_larger_than_may_be_held(normal, monkeypatch):
+    tensors = {"q": normal(2, 40, 4), "k": normal(2, 40, 4), "v": normal(2, 40, 3)}
+    layer, sizes, queries = mha.LayerTrace(tensors, mha.ScoreRule()), [], []
+    real = torch.nn.functional.scaled_dot_product_attention
+
+    def asked(q, k, v, **named):
+        sizes.append(q.shape[1] * q.shape[2] * k.shape[2])
+        queries.append(q[0])
+        return real(q, k, v, **named)
+
+    monkeypatch.setattr("mha_core.check.F.scaled_dot_product_attention", asked)
+    monkeypatch.setattr(rows, "CELLS", 2 * 40 * 16)
+    assert against_torch(layer).passed
+    assert sizes == [1280, 1280, 1280, 1280, 640, 640]  # outputs and weights of 16, 16 and 8 rows
+    assert torch.equal(torch.cat(queries[::2], 1), layer.tensors["q"])
+    queries.clear()
+    assert against_torch(layer, rows=slice(9, 31)).passed
+    assert torch.equal(torch.cat(queries[::2], 1), layer.tensors["q"][:, 9:31])

@@ -11,6 +11,7 @@ import torch
 
 import mha_core as mha
 from mha_core import head_view
+from mha_core.rounding import TOLERANCE
 from mha_core.transport import Panel, pack
 
 LABELS = ["[CLS]", "the", "animal", "was", "too", "tired", "."]
@@ -426,9 +427,9 @@ def test_a_pooled_cell_is_the_largest_of_its_block(javascript, slices, mask):
     found = np.array([[float(v) for v in values]]).reshape(500, 500)
     assert (step, side) == (2, 500)
     assert turns == (1 if slices == 1 else 7)
-    assert most == pytest.approx(expected.max(), abs=1e-5)
+    assert most == pytest.approx(expected.max(), abs=TOLERANCE)
     np.testing.assert_array_equal(np.isnan(found), blocks < 0)
-    np.testing.assert_allclose(found[blocks >= 0], blocks[blocks >= 0], atol=1e-5)
+    np.testing.assert_allclose(found[blocks >= 0], blocks[blocks >= 0], atol=TOLERANCE)
 
 
 def test_the_last_block_may_be_smaller_and_heads_may_have_masks_of_their_own(javascript, normal):
@@ -497,7 +498,7 @@ def test_a_page_saved_in_the_browser_is_the_one_that_python_makes(javascript):
     view = trace.view()
     header = json.dumps(view.header)
     code = f"return pageOf(new TextDecoder().decode(file('page')), {header}, file('blob'));"
-    found = javascript(["save.js"], code, blob=view.blob, page=head_view.page().encode())
+    found = javascript(["base85.js", "save.js"], code, blob=view.blob, page=head_view.page().encode())
 
     def parts(page):
         data = re.search(r'<script type="application/json" id="view">(.*?)</script>', page, re.DOTALL)[1]

@@ -654,3 +654,20 @@ def test_a_trace_without_tables_loads_nothing_heavy():
 def test_something_heavy_would_be_noticed():
     assert heavy_after("import mha_core, plotly") == ["plotly"]
     assert "pandas" in heavy_after("import mha_core; mha_core.trace('a', h=1, d_model=2).frame('x')")
+
+
+def test_in_blocks_of_rows_an_output_is_the_same_and_no_weights_are_whole(setting, monkeypatch):
+    layers, sizes = mha.trace(**setting).layers, []
+    whole = [(layer.output(), layer.output(0), layer.output(0, rows=[4, 1])) for layer in layers]
+    real = mha.LayerTrace._weights
+    monkeypatch.setattr(
+        mha.LayerTrace, "_weights", lambda *asked: sizes.append((found := real(*asked)).numel()) or found
+    )
+    for layer, (every, first, some) in zip(layers, whole, strict=True):
+        sizes.clear()
+        cells = 2 * layer.n_heads * layer.n_key
+        monkeypatch.setattr("mha_core.rows.CELLS", cells)
+        np.testing.assert_allclose(layer.output(), every, atol=2e-6)
+        np.testing.assert_allclose(layer.output(0), first, atol=2e-6)
+        np.testing.assert_allclose(layer.output(0, rows=[4, 1]), some, atol=2e-6)
+        assert max(sizes) <= cells

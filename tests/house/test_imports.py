@@ -12,10 +12,14 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-FLOOR_0 = "mha_core.bundled mha_core.errors mha_core.spec mha_core.tokens mha_core.device"
+FLOOR_0 = (
+    "mha_core.bundled mha_core.base85 mha_core.errors mha_core.rows mha_core.spec mha_core.tokens"
+    " mha_core.device"
+)
 FLOOR_1 = "mha_core.masks mha_core.embed mha_core.rule mha_core.packed mha_core.attention"
 FLOOR_2 = (
-    "mha_core.layer mha_core.check mha_core.storage mha_core.normaliser mha_core.transport mha_core.trace"
+    "mha_core.layer mha_core.check mha_core.storage mha_core.normaliser mha_core.rounding mha_core.transport"
+    " mha_core.trace"
 )
 TRAINING = "mha_core.training mha_core.training.*"
 FLOOR_3 = f"{TRAINING} mha_core.sources mha_core.sources.*"
@@ -25,6 +29,8 @@ FLOOR_3 = f"{TRAINING} mha_core.sources mha_core.sources.*"
 TABLE = {
     "mha_core/bundled.py": "",
     "mha_core/errors.py": "",
+    "mha_core/rows.py": "",
+    "mha_core/base85.py": "numpy",
     "mha_core/spec.py": FLOOR_0,
     "mha_core/tokens.py": f"regex {FLOOR_0}",
     "mha_core/device.py": f"torch {FLOOR_0}",
@@ -36,8 +42,9 @@ TABLE = {
     "mha_core/layer.py": f"torch numpy {FLOOR_0} {FLOOR_1} {FLOOR_2}",
     "mha_core/check.py": f"torch numpy {FLOOR_0} {FLOOR_1} {FLOOR_2}",
     "mha_core/storage.py": f"torch numpy safetensors {FLOOR_0} {FLOOR_1} {FLOOR_2}",
-    "mha_core/normaliser.py": "numpy torch mha_core.layer",
-    "mha_core/transport.py": f"numpy torch {FLOOR_0} {FLOOR_2}",
+    "mha_core/normaliser.py": "numpy torch mha_core.layer mha_core.rows",
+    "mha_core/rounding.py": "numpy torch mha_core.layer mha_core.rows",
+    "mha_core/transport.py": f"numpy {FLOOR_0} {FLOOR_2}",
     "mha_core/head_view.py": f"{FLOOR_0} mha_core.layer mha_core.transport",
     "mha_core/trace.py": f"torch numpy late:pandas late:mha_core.head_view {FLOOR_0} {FLOOR_1} {FLOOR_2}",
     "mha_core/training/*.py": f"torch numpy regex safetensors {FLOOR_0} {FLOOR_1} {FLOOR_2} {TRAINING}",
@@ -47,7 +54,7 @@ TABLE = {
     "mha_core/token_views.py": "numpy pandas mha_core.errors mha_core.layer mha_core.normaliser"
     " mha_core.trace",
     "mha_core/steps.py": "numpy pandas mha_core.check mha_core.layer mha_core.trace mha_core.views",
-    "mha_core/blocks.py": "numpy pandas mha_core.errors mha_core.layer",
+    "mha_core/blocks.py": "numpy pandas mha_core.errors mha_core.layer mha_core.normaliser mha_core.rows",
     "mha_core/metrics.py": f"numpy pandas mha_core.blocks mha_core.errors mha_core.layer {TRAINING}",
     "mha_core/overview.py": "numpy pandas mha_core.blocks mha_core.metrics mha_core.trace",
     "mha_core/embeddings.py": "numpy pandas mha_core.errors",

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import mha_core as mha
-from mha_core import blocks, masks
+from mha_core import blocks, masks, rows
 from mha_core.blocks import DISTANCE, MEASURES, Thumbnails
 from mha_core.metrics import patterns
 from mha_core.overview import HIDDEN, overview
@@ -60,7 +60,7 @@ def layer(request):
 
 @pytest.fixture(params=[1, 500, 1 << 20], ids=["a row", "some rows", "all rows"])
 def _blocks_of(request, monkeypatch):
-    monkeypatch.setattr(blocks, "CELLS", request.param)
+    monkeypatch.setattr(rows, "CELLS", request.param)
 
 
 def measured(layer: mha.LayerTrace, head: int) -> list[float]:
@@ -222,7 +222,7 @@ def test_the_matrix_of_a_head_never_exists(monkeypatch, rule):
             return asked[-1]
 
         monkeypatch.setattr(mha.LayerTrace, name, recording)
-    monkeypatch.setattr(blocks, "CELLS", 1 << 18)
+    monkeypatch.setattr(rows, "CELLS", 1 << 18)
     overview(trace_of(layer))
     sizes = [matrix.size for matrix in asked]
     assert max(sizes) <= 1 << 18 < n_tokens**2 / 8

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import mha_core as mha
-from mha_core import embed, normaliser
+from mha_core import embed, rows
 from mha_core.layer import LayerTrace
 from mha_core.token_views import (
     against_keys,
@@ -225,7 +225,7 @@ def test_other_precisions_work_too(dtype):
 def test_no_whole_matrix_is_made(monkeypatch):
     """Rows are asked for by their number and columns in blocks of rows; nothing asks for all at once."""
     trace = by_hand(mha.ScoreRule(mask=DRAWN))
-    monkeypatch.setattr(normaliser, "CELLS", 6 * LENGTH)
+    monkeypatch.setattr(rows, "CELLS", LENGTH)
     asked = []
     raw = LayerTrace._raw
     monkeypatch.setattr(LayerTrace, "_raw", lambda self, *given: asked.append(raw(self, *given)) or asked[-1])

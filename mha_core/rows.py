@@ -1,0 +1,12 @@
+"""Rows in blocks: nothing that has a cell for each pair of tokens is ever whole when it is long."""
+
+CELLS = 1 << 20  # at a time: so few that what is computed with them stays in the processor's cache
+
+
+def row_blocks(n_rows: int, cells_per_row: int) -> list[slice]:
+    """Neighbouring rows, together all of them, with at most `CELLS` cells in a block and at least one row.
+
+    ``row_blocks(5, CELLS // 2)`` is ``[slice(0, 2), slice(2, 4), slice(4, 5)]``.
+    """
+    step = max(1, CELLS // max(1, cells_per_row))
+    return [slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]

@@ -1,0 +1,127 @@
+"""What does a long text cost in the app? Memory and seconds of the page Heads, without a browser.
+
+Run it with ``python tests/bench/bench_long.py`` (``--quick``: two layers); the last lines are one JSON object
+each. Each length runs in a process of its own, in which a small sentence was opened before, as on a server
+that has been looked at. Every part of the page does its work, up to the bytes for the browser.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+HEADS, D_MODEL, TOKENS = 12, 768, 4096
+ALLOWED, BESIDES = 1.5, 500e6  # times Q, K and V of all layers, and bytes
+STATUS = Path("/proc/self/status")
+
+
+def memory(name: str) -> int:
+    """Bytes that this process holds (VmRSS) or has held at most (VmHWM)."""
+    [line] = [line for line in STATUS.read_text().splitlines() if line.startswith(name)]
+    return int(line.split()[1]) * 1024
+
+
+def child(n_layers: int) -> dict:
+    import logging
+
+    logging.disable(logging.WARNING)  # a page without a browser warns of that
+    from streamlit.testing.v1 import AppTest
+
+    from pages._kit import all_heads, detail, head_view, overview, reading, show, work
+
+    parts = {
+        "trace": (work, "trace"),
+        "overview": (overview, "show"),
+        "view": (head_view, "of_traces"),
+        "heads": (all_heads, "show"),
+        "sentence": (reading, "sentence"),
+        "check": (show, "check_badge"),
+        "matrices": (detail, "matrices"),
+        "numbers": (show, "numbers"),
+    }
+    seconds = dict.fromkeys(parts, 0.0)
+
+    def timed(part: str, function):
+        def call(*args, **named):
+            start = time.perf_counter()
+            try:
+                return function(*args, **named)
+            finally:
+                seconds[part] += time.perf_counter() - start
+
+        return call
+
+    for part, (module, name) in parts.items():
+        setattr(module, name, timed(part, getattr(module, name)))
+
+    def opened(text: str, **link: object) -> float:
+        app = AppTest.from_file(ROOT / "pages" / "frame.py", default_timeout=3600)
+        for key, value in ({"source": "random", "twin": "", "text": text} | link).items():
+            app.query_params[key] = str(value)
+        start = time.perf_counter()
+        app.run()
+        if app.exception:
+            raise RuntimeError([error.value for error in app.exception])
+        return time.perf_counter() - start
+
+    opened("a small sentence", layers=2, h=4, d_model=64)
+    bare = memory("VmRSS")
+    seconds.update(dict.fromkeys(parts, 0.0))
+    text = " ".join(f"w{n % 997}" for n in range(TOKENS))
+    link = {"layers": n_layers, "h": HEADS, "d_model": D_MODEL, "layer": 1, "head": 3, "token": TOKENS // 2}
+    whole = opened(text, mask="causal", **link)
+    return {
+        "bare": bare,
+        "peak": memory("VmHWM"),
+        "held": memory("VmRSS"),
+        "qkv": n_layers * 3 * TOKENS * D_MODEL * 4,
+        "seconds": {"page": whole} | seconds,
+    }
+
+
+def case(n_layers: int) -> dict:
+    command = [sys.executable, __file__, "--child", str(n_layers)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def main(quick: bool) -> None:
+    if not STATUS.exists():
+        sys.exit("This reads /proc, which this system does not have.")
+    print(f"load of this machine before: {os.getloadavg()[0]:.1f} of {os.cpu_count()} processors")
+    n_layers = 2 if quick else 12
+    c = case(n_layers)
+    allowed = ALLOWED * c["qkv"] + BESIDES
+    print(f"{TOKENS:,} tokens, {n_layers} layers of {HEADS} heads, d_model {D_MODEL}, causal mask")
+    for name in ("bare", "held", "peak", "qkv"):
+        print(f"{name:>10} {c[name] / 1e6:7.0f} MB")
+    print(f"{'allowed':>10} {allowed / 1e6:7.0f} MB\n")
+    for name, spent in c["seconds"].items():
+        print(f"{name:>10} {spent:7.1f} s")
+    print()
+    cells = f"{n_layers}x{HEADS}_L{TOKENS}"
+    above = c["peak"] - c["bare"]
+    for name, value, target in (
+        (f"page_memory_{cells}", c["peak"] / allowed, None),
+        (f"page_memory_above_a_bare_server_{cells}", above / allowed, 1.0),
+        (f"page_memory_above_a_bare_server_over_qkv_{cells}", above / c["qkv"], None),
+        (f"page_seconds_{cells}", c["seconds"]["page"], None),
+    ):
+        print(json.dumps({"name": name, "value": round(value, 3), "target": target}))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--child", type=int, help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.child:
+        print(json.dumps(child(asked.child)))
+    else:
+        main(asked.quick)
