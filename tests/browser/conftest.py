@@ -24,19 +24,40 @@ OPTIONS = [  # no screen, no root's sandbox, and no calls home
     "--disable-component-update",
     "--disable-sync",
 ]
-IDLE = (
-    "document.querySelector('[data-testid=stApp]')?.getAttribute('data-test-script-state') === 'notRunning'"
-)
-
-
-QUIET_FOR = """(milliseconds) => new Promise((resolve) => {
-    const over = () => { watch.disconnect(); resolve(); };
-    let timer = setTimeout(over, milliseconds);
-    const watch = new MutationObserver(() => {
-        clearTimeout(timer);
-        timer = setTimeout(over, milliseconds);
-    });
-    watch.observe(document.body, { subtree: true, childList: true, attributes: true, characterData: true });
+# Runs in every page before its own scripts: when it last changed, asked the server and got an answer.
+WATCH = """(() => {
+    const seen = (window.seen = { changed: 0, asked: -1, answered: -1, settled: -1 });
+    window.WebSocket = class extends WebSocket {
+        constructor(...how) {
+            super(...how);
+            this.addEventListener('message', () => { seen.answered = performance.now(); });
+        }
+        send(what) {
+            seen.asked = performance.now();
+            super.send(what);
+        }
+    };
+    new MutationObserver(() => { seen.changed = performance.now(); })
+        .observe(document, { subtree: true, childList: true, attributes: true, characterData: true });
+})()"""
+# A click or a key asks the server at once or a moment later; where nothing has been asked since the page
+# was last settled, it is given that moment. All in milliseconds.
+SETTLED = """([quiet, moment, limit]) => new Promise((resolve, reject) => {
+    const { seen } = window, start = performance.now();
+    const look = () => {
+        const now = performance.now();
+        const state = document.querySelector('[data-testid=stApp]')?.dataset.testScriptState;
+        const loading = document.querySelector('[data-testid=stSkeleton], [data-testid=stAppSkeleton]');
+        const calm = now - Math.max(start, seen.changed, seen.asked, seen.answered);
+        const enough = seen.asked > seen.settled ? quiet : moment;
+        if (state === 'notRunning' && !loading && seen.answered >= seen.asked && calm >= enough) {
+            seen.settled = now;
+            resolve();
+        } else if (now - start > limit) {
+            reject(new Error(`not settled: ${JSON.stringify({ ...seen, now, state, loading: !!loading })}`));
+        } else setTimeout(look, 20);
+    };
+    look();
 })"""
 
 
@@ -84,6 +105,7 @@ def profile(browser):
         key = str(settings)
         if key not in made:
             made[key] = browser.new_context(locale="en-US", **settings)
+            made[key].add_init_script(WATCH)
         return made[key]
 
     yield of
@@ -100,10 +122,17 @@ def visit(profile):
     pages, failures = [], []
 
     def open_page(
-        address: str, *, theme: str = "light", width: int = 1440, height: int = 900, touch: bool = False
+        address: str,
+        *,
+        theme: str = "light",
+        width: int = 1440,
+        height: int = 900,
+        touch: bool = False,
+        scale: int = 1,
     ):
         screen = {"width": width, "height": height}
-        page = profile(viewport=screen, color_scheme=theme, has_touch=touch).new_page()
+        of = {"viewport": screen, "color_scheme": theme, "has_touch": touch, "device_scale_factor": scale}
+        page = profile(**of).new_page()
         pages.append(page)
         page.on("pageerror", lambda error: failures.append(str(error)))
         page.on("console", lambda message: failures.append(message.text) if broken(message) else None)
@@ -249,9 +278,7 @@ def settled():
 
 def settle(page) -> None:
     """Wait until what was asked for has been computed and nothing on the page changes any more."""
-    page.evaluate(QUIET_FOR, 500)  # the request of a click or a key leaves, and its answer begins
-    page.wait_for_function(IDLE, timeout=60_000)
-    page.evaluate(QUIET_FOR, 300)
+    page.evaluate(SETTLED, [300, 800, 60_000])
 
 
 class Server:
