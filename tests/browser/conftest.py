@@ -1,5 +1,6 @@
 """A real Chromium against a real server. In CI a missing browser is a failure, elsewhere a visible skip."""
 
+import contextlib
 import os
 import re
 import shutil
@@ -97,29 +98,50 @@ def app():
 
 
 @pytest.fixture(scope="session")
-def profile(browser):
-    """A browser profile for each kind of screen: what it has loaded once it need not load again."""
-    made = {}
+def tabs(browser):
+    """`with tabs(viewport=…) as page`: a blank tab on that kind of screen.
 
-    def of(**settings):
-        key = str(settings)
-        if key not in made:
-            made[key] = browser.new_context(locale="en-US", **settings)
-            made[key].add_init_script(WATCH)
-        return made[key]
+    One that was given back is lent again: the app's scripts, compiled once, are most of a visit's work.
+    """
+    profiles, free = {}, {}
 
-    yield of
-    for context in made.values():
+    @contextlib.contextmanager
+    def lend(*, viewport: dict, color_scheme: str, **settings):
+        key = str((viewport, color_scheme, settings))
+        if key not in profiles:
+            how = settings | {"viewport": viewport, "color_scheme": color_scheme}
+            profiles[key] = browser.new_context(locale="en-US", **how)
+            profiles[key].add_init_script(WATCH)
+        page = free[key].pop() if free.get(key) else profiles[key].new_page()
+        yield page
+        page.evaluate("sessionStorage.clear()")  # fails where the page has crashed: it is not lent again
+        page.goto("about:blank")
+        page.emulate_media(media="null", color_scheme=color_scheme)
+        page.mouse.up()
+        page.mouse.move(0, 0)
+        for pressed in ("Control", "Shift"):
+            page.keyboard.up(pressed)
+        free.setdefault(key, []).append(page)
+
+    yield lend
+    for context in profiles.values():
         context.close()
 
 
 @pytest.fixture
-def visit(profile):
-    """Open an address in a new tab and wait until the page has been drawn.
+def visit(tabs):
+    """Open an address in a tab of its own and wait until the page has been drawn.
 
     At the end of the test no script of the page may have failed.
     """
-    pages, failures = [], []
+    failures = []
+
+    def failed(error) -> None:
+        failures.append(str(error))
+
+    def told(message) -> None:
+        if broken(message):
+            failures.append(message.text)
 
     def open_page(
         address: str,
@@ -132,17 +154,16 @@ def visit(profile):
     ):
         screen = {"width": width, "height": height}
         of = {"viewport": screen, "color_scheme": theme, "has_touch": touch, "device_scale_factor": scale}
-        page = profile(**of).new_page()
-        pages.append(page)
-        page.on("pageerror", lambda error: failures.append(str(error)))
-        page.on("console", lambda message: failures.append(message.text) if broken(message) else None)
+        page = lent.enter_context(tabs(**of))
+        for event, listener in (("pageerror", failed), ("console", told)):
+            page.on(event, listener)
+            lent.callback(page.remove_listener, event, listener)
         page.goto(address)
         settle(page)
         return page
 
-    yield open_page
-    for page in pages:
-        page.close()
+    with contextlib.ExitStack() as lent:
+        yield open_page
     assert failures == []
 
 
