@@ -25,13 +25,17 @@ OPTIONS = [  # no screen, no root's sandbox, and no calls home
     "--disable-component-update",
     "--disable-sync",
 ]
-# Runs in every page before its own scripts: when it last changed, asked the server and got an answer.
+# Runs in every page before its own scripts: when it last changed, heard the server, asked for a run and saw
+# one finished. That is a message of two bytes, ForwardMsg.script_finished; 2 says that another run begins.
 WATCH = """(() => {
-    const seen = (window.seen = { changed: 0, asked: -1, answered: -1, settled: -1 });
+    const seen = (window.seen = { changed: 0, heard: 0, asked: -1, finished: -1, settled: -1 });
     window.WebSocket = class extends WebSocket {
         constructor(...how) {
             super(...how);
-            this.addEventListener('message', () => { seen.answered = performance.now(); });
+            this.addEventListener('message', ({ data }) => {
+                seen.heard = performance.now();
+                if (data.byteLength === 2 && new Uint8Array(data)[1] !== 2) seen.finished = seen.heard;
+            });
         }
         send(what) {
             seen.asked = performance.now();
@@ -49,9 +53,9 @@ SETTLED = """([quiet, moment, limit]) => new Promise((resolve, reject) => {
         const now = performance.now();
         const state = document.querySelector('[data-testid=stApp]')?.dataset.testScriptState;
         const loading = document.querySelector('[data-testid=stSkeleton], [data-testid=stAppSkeleton]');
-        const calm = now - Math.max(start, seen.changed, seen.asked, seen.answered);
+        const calm = now - Math.max(start, seen.changed, seen.asked, seen.heard);
         const enough = seen.asked > seen.settled ? quiet : moment;
-        if (state === 'notRunning' && !loading && seen.answered >= seen.asked && calm >= enough) {
+        if (state === 'notRunning' && !loading && seen.finished >= seen.asked && calm >= enough) {
             seen.settled = now;
             resolve();
         } else if (now - start > limit) {
