@@ -303,7 +303,7 @@ def settled():
 
 def settle(page) -> None:
     """Wait until what was asked for has been computed and nothing on the page changes any more."""
-    page.evaluate(SETTLED, [300, 800, 60_000])
+    page.evaluate(SETTLED, [300, 800, 180_000])
 
 
 class Server:

@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-LONG = 240_000  # milliseconds: a training takes half a minute on an idle machine
+LONG = 480_000  # milliseconds: a training takes half a minute on an idle machine
 ANIMAL = 2  # its position
 SMALL = "train?train_h=2&train_d_model=32"
 
