@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import subprocess
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -22,6 +23,20 @@ hypothesis.settings.register_profile(
     "all", deadline=None, derandomize=True, database=None, max_examples=40, print_blob=False
 )
 hypothesis.settings.load_profile("all")
+
+MOST_WORKERS = 8  # each has a torch, a server and a browser of its own: about 1.5 GB
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config) -> int:
+    """A process for each processor; files that are named run at once, in this process."""
+    named = [Path(str(asked).split("::")[0]).suffix for asked in config.args]
+    return 0 if ".py" in named else min(os.cpu_count() or 1, MOST_WORKERS)
+
+
+def pytest_collection_modifyitems(items) -> None:
+    """What takes minutes by itself begins first, or one worker would be left alone with it at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 
 @pytest.fixture(scope="session")

@@ -4,13 +4,11 @@ Run as `python tests/bench/bench_grid.py`; needs Chromium. Blocked time is the s
 of the main thread until the page is quiet, as the browser itself reports it.
 """
 
-import importlib.util
 import json
-import tempfile
 from pathlib import Path
 from statistics import median
 
-from playwright.sync_api import sync_playwright
+from chromium import chromium, served
 
 ROOT = Path(__file__).parents[2]
 HEADS, TOKENS, ROUNDS = 32, 64, 5
@@ -27,7 +25,7 @@ trace = mha.trace(" ".join(f"w{{i}}" for i in range({TOKENS})), h={HEADS}, d_mod
 layer, labels = trace.layers[0], trace.tokens.labels
 weights, how = layer.weights(), st.query_params.get("how")
 if how == "ours":
-    components.head_grid(layer, labels, chosen=0, limits=[1.0] * {HEADS}, on_pick=print)
+    components.head_grid(layer, labels, chosen=0, limits=[1.0] * {HEADS}, roles=[""] * {HEADS}, on_pick=print)
 elif how == "figure":
     figure = make_subplots(rows=4, cols=8)
     for head in range({HEADS}):
@@ -65,24 +63,13 @@ def blocked(browser, address: str, how: str) -> float:
 
 
 def main() -> None:
-    support = importlib.util.spec_from_file_location("support", ROOT / "tests" / "browser" / "conftest.py")
-    module = importlib.util.module_from_spec(support)
-    support.loader.exec_module(module)
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        script = Path(folder) / "page.py"
-        script.write_text(PAGE)
-        server = module.Server(script)
-        browser = playwright.chromium.launch(executable_path=module.program(), args=module.OPTIONS)
-        try:
-            for how in DONE:
-                blocked(browser, server.address, how)  # fills the browser's cache
-            times = {how: [] for how in DONE}
-            for _ in range(ROUNDS):
-                for how, measured in times.items():
-                    measured.append(blocked(browser, server.address, how))
-        finally:
-            browser.close()
-            server.stop()
+    with served(PAGE) as address, chromium() as browser:
+        for how in DONE:
+            blocked(browser, address, how)  # fills the browser's cache
+        times = {how: [] for how in DONE}
+        for _ in range(ROUNDS):
+            for how, measured in times.items():
+                measured.append(blocked(browser, address, how))
     middle = {how: median(measured) for how, measured in times.items()}
     for how, milliseconds in middle.items():
         print(f"{how:8} {milliseconds:7.0f} ms blocked")

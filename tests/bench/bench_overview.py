@@ -6,13 +6,11 @@ softmaxes, ``softmax(q kᵀ / √d_k)`` in the same blocks of rows, which nobody
 """
 
 import argparse
-import importlib.util
 import json
 import os
 import resource
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -111,29 +109,18 @@ def case(n_layers: int, n_tokens: int) -> dict:
 
 def hover() -> dict | None:
     """Milliseconds that moving the finger to another of 5,120 heads takes; None without a browser."""
-    from playwright.sync_api import sync_playwright
+    from chromium import chromium, program, served  # the measured children need no browser
 
-    support = importlib.util.spec_from_file_location("support", ROOT / "tests" / "browser" / "conftest.py")
-    module = importlib.util.module_from_spec(support)
-    support.loader.exec_module(module)
-    if module.program() is None:
+    if program() is None:
         return None
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        script = Path(folder) / "page.py"
-        script.write_text(PAGE)
-        server = module.Server(script)
-        browser = playwright.chromium.launch(executable_path=module.program(), args=module.OPTIONS)
-        try:
-            page = browser.new_page(viewport={"width": 1440, "height": 1100})
-            page.goto(server.address)
-            page.get_by_text("drawn").wait_for(timeout=120_000)
-            canvas = page.locator(".overview canvas.all")
-            canvas.wait_for()
-            page.wait_for_timeout(1000)
-            times = canvas.evaluate(HOVER)
-        finally:
-            browser.close()
-            server.stop()
+    with served(PAGE) as address, chromium() as browser:
+        page = browser.new_page(viewport={"width": 1440, "height": 1100})
+        page.goto(address)
+        page.get_by_text("drawn").wait_for(timeout=120_000)
+        canvas = page.locator(".overview canvas.all")
+        canvas.wait_for()
+        page.wait_for_timeout(1000)
+        times = canvas.evaluate(HOVER)
     return {"median": times[MOVES // 2], "most": times[int(0.95 * MOVES)]}
 
 

@@ -12,7 +12,6 @@ Then, for ours alone: frames a second and long tasks while the pointer walks ove
 """
 
 import contextlib
-import importlib.util
 import io
 import json
 import sys
@@ -21,7 +20,7 @@ import time
 from pathlib import Path
 
 import torch
-from playwright.sync_api import sync_playwright
+from chromium import chromium
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
@@ -109,13 +108,9 @@ def moving(browser, trace: mha.AttentionTrace, folder: Path) -> tuple[float, flo
 def main() -> None:
     torch.set_num_threads(1)
     lengths = LENGTHS[:2] if "--quick" in sys.argv else LENGTHS
-    support = importlib.util.spec_from_file_location("support", ROOT / "tests" / "browser" / "conftest.py")
-    module = importlib.util.module_from_spec(support)
-    support.loader.exec_module(module)
     results = []
-    with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
+    with tempfile.TemporaryDirectory() as name, chromium() as browser:
         folder = Path(name)
-        browser = playwright.chromium.launch(executable_path=module.program(), args=module.OPTIONS)
         load_once = trace_of(8)
         ours(browser, load_once, folder)  # fonts, caches
         for length in lengths:
@@ -148,7 +143,6 @@ def main() -> None:
         results.append(
             {"name": "share of that time in long tasks", "value": round(blocked, 3), "target": 0.1}
         )
-        browser.close()
     for result in results:
         print(json.dumps(result))
 

@@ -1,5 +1,6 @@
 """A real Chromium against a real server. In CI a missing browser is a failure, elsewhere a visible skip."""
 
+import contextlib
 import os
 import re
 import shutil
@@ -24,19 +25,44 @@ OPTIONS = [  # no screen, no root's sandbox, and no calls home
     "--disable-component-update",
     "--disable-sync",
 ]
-IDLE = (
-    "document.querySelector('[data-testid=stApp]')?.getAttribute('data-test-script-state') === 'notRunning'"
-)
-
-
-QUIET_FOR = """(milliseconds) => new Promise((resolve) => {
-    const over = () => { watch.disconnect(); resolve(); };
-    let timer = setTimeout(over, milliseconds);
-    const watch = new MutationObserver(() => {
-        clearTimeout(timer);
-        timer = setTimeout(over, milliseconds);
-    });
-    watch.observe(document.body, { subtree: true, childList: true, attributes: true, characterData: true });
+# Runs in every page before its own scripts: when it last changed, heard the server, asked for a run and saw
+# one finished. That is a message of two bytes, ForwardMsg.script_finished; 2 says that another run begins.
+WATCH = """(() => {
+    const seen = (window.seen = { changed: 0, heard: 0, asked: -1, finished: -1, settled: -1 });
+    window.WebSocket = class extends WebSocket {
+        constructor(...how) {
+            super(...how);
+            this.addEventListener('message', ({ data }) => {
+                seen.heard = performance.now();
+                if (data.byteLength === 2 && new Uint8Array(data)[1] !== 2) seen.finished = seen.heard;
+            });
+        }
+        send(what) {
+            seen.asked = performance.now();
+            super.send(what);
+        }
+    };
+    new MutationObserver(() => { seen.changed = performance.now(); })
+        .observe(document, { subtree: true, childList: true, attributes: true, characterData: true });
+})()"""
+# A click or a key asks the server at once or a moment later; where nothing has been asked since the page
+# was last settled, it is given that moment. All in milliseconds.
+SETTLED = """([quiet, moment, limit]) => new Promise((resolve, reject) => {
+    const { seen } = window, start = performance.now();
+    const look = () => {
+        const now = performance.now();
+        const state = document.querySelector('[data-testid=stApp]')?.dataset.testScriptState;
+        const loading = document.querySelector('[data-testid=stSkeleton], [data-testid=stAppSkeleton]');
+        const calm = now - Math.max(start, seen.changed, seen.asked, seen.heard);
+        const enough = seen.asked > seen.settled ? quiet : moment;
+        if (state === 'notRunning' && !loading && seen.finished >= seen.asked && calm >= enough) {
+            seen.settled = now;
+            resolve();
+        } else if (now - start > limit) {
+            reject(new Error(`not settled: ${JSON.stringify({ ...seen, now, state, loading: !!loading })}`));
+        } else setTimeout(look, 20);
+    };
+    look();
 })"""
 
 
@@ -76,44 +102,72 @@ def app():
 
 
 @pytest.fixture(scope="session")
-def profile(browser):
-    """A browser profile for each kind of screen: what it has loaded once it need not load again."""
-    made = {}
+def tabs(browser):
+    """`with tabs(viewport=…) as page`: a blank tab on that kind of screen.
 
-    def of(**settings):
-        key = str(settings)
-        if key not in made:
-            made[key] = browser.new_context(locale="en-US", **settings)
-        return made[key]
+    One that was given back is lent again: the app's scripts, compiled once, are most of a visit's work.
+    """
+    profiles, free = {}, {}
 
-    yield of
-    for context in made.values():
+    @contextlib.contextmanager
+    def lend(*, viewport: dict, color_scheme: str, **settings):
+        key = str((viewport, color_scheme, settings))
+        if key not in profiles:
+            how = settings | {"viewport": viewport, "color_scheme": color_scheme}
+            profiles[key] = browser.new_context(locale="en-US", **how)
+            profiles[key].add_init_script(WATCH)
+        page = free[key].pop() if free.get(key) else profiles[key].new_page()
+        yield page
+        page.evaluate("sessionStorage.clear()")  # fails where the page has crashed: it is not lent again
+        page.goto("about:blank")
+        page.emulate_media(media="null", color_scheme=color_scheme)
+        page.mouse.up()
+        page.mouse.move(0, 0)
+        for pressed in ("Control", "Shift"):
+            page.keyboard.up(pressed)
+        free.setdefault(key, []).append(page)
+
+    yield lend
+    for context in profiles.values():
         context.close()
 
 
 @pytest.fixture
-def visit(profile):
-    """Open an address in a new tab and wait until the page has been drawn.
+def visit(tabs):
+    """Open an address in a tab of its own and wait until the page has been drawn.
 
     At the end of the test no script of the page may have failed.
     """
-    pages, failures = [], []
+    failures = []
+
+    def failed(error) -> None:
+        failures.append(str(error))
+
+    def told(message) -> None:
+        if broken(message):
+            failures.append(message.text)
 
     def open_page(
-        address: str, *, theme: str = "light", width: int = 1440, height: int = 900, touch: bool = False
+        address: str,
+        *,
+        theme: str = "light",
+        width: int = 1440,
+        height: int = 900,
+        touch: bool = False,
+        scale: int = 1,
     ):
         screen = {"width": width, "height": height}
-        page = profile(viewport=screen, color_scheme=theme, has_touch=touch).new_page()
-        pages.append(page)
-        page.on("pageerror", lambda error: failures.append(str(error)))
-        page.on("console", lambda message: failures.append(message.text) if broken(message) else None)
+        of = {"viewport": screen, "color_scheme": theme, "has_touch": touch, "device_scale_factor": scale}
+        page = lent.enter_context(tabs(**of))
+        for event, listener in (("pageerror", failed), ("console", told)):
+            page.on(event, listener)
+            lent.callback(page.remove_listener, event, listener)
         page.goto(address)
         settle(page)
         return page
 
-    yield open_page
-    for page in pages:
-        page.close()
+    with contextlib.ExitStack() as lent:
+        yield open_page
     assert failures == []
 
 
@@ -249,9 +303,7 @@ def settled():
 
 def settle(page) -> None:
     """Wait until what was asked for has been computed and nothing on the page changes any more."""
-    page.evaluate(QUIET_FOR, 500)  # the request of a click or a key leaves, and its answer begins
-    page.wait_for_function(IDLE, timeout=60_000)
-    page.evaluate(QUIET_FOR, 300)
+    page.evaluate(SETTLED, [300, 800, 180_000])
 
 
 class Server:

@@ -194,13 +194,8 @@ def test_the_outline_goes_where_the_finger_goes_and_leaves_nothing_behind(opened
     assert canvas(page).evaluate(picture) == before
 
 
-def test_on_a_phone_a_tap_shows_a_head_and_the_button_opens_it(browser, app, settled):
-    context = browser.new_context(
-        viewport={"width": 390, "height": 844}, has_touch=True, locale="en-US", device_scale_factor=2
-    )
-    page = context.new_page()
-    page.goto(f"{app}?{urlencode(LINK)}")
-    settled(page)
+def test_on_a_phone_a_tap_shows_a_head_and_the_button_opens_it(opened, settled):
+    page = opened(width=390, height=844, touch=True, scale=2)
     assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 390
     assert canvas(page).bounding_box()["width"] <= 358
     opener = page.get_by_role("button", name="Open this head")
@@ -214,7 +209,6 @@ def test_on_a_phone_a_tap_shows_a_head_and_the_button_opens_it(browser, app, set
     settled(page)
     assert chosen(page) == ("3", "4")
     assert not opener.is_visible()
-    context.close()
 
 
 def test_it_has_a_name_and_says_the_chosen_head_aloud(opened):

@@ -2,9 +2,10 @@
 
 import re
 
+import pytest
 from playwright.sync_api import expect
 
-LONG = 240_000  # milliseconds: a training takes half a minute on an idle machine
+LONG = 480_000  # milliseconds: a training takes half a minute on an idle machine
 ANIMAL = 2  # its position
 SMALL = "train?train_h=2&train_d_model=32"
 
@@ -24,6 +25,7 @@ def row_of_it(view) -> dict[int, float]:
     return {key: weight for head, _, key, weight in view.lines() if head == 0}
 
 
+@pytest.mark.long
 def test_a_training_is_watched_stopped_continued_and_scrubbed(visit, serve, settled, eye):
     page = visit(f"{serve()}/{SMALL}", height=1400)
     button(page, "Start").click()

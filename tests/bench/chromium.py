@@ -1,0 +1,41 @@
+"""The browser and the server of the browser tests, for the benchmarks beside this file."""
+
+import contextlib
+import importlib.util
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from playwright.sync_api import Browser, sync_playwright
+
+ROOT = Path(__file__).parents[2]
+
+_found = importlib.util.spec_from_file_location("support", ROOT / "tests" / "browser" / "conftest.py")
+_support = importlib.util.module_from_spec(_found)
+_found.loader.exec_module(_support)
+
+program = _support.program
+
+
+@contextlib.contextmanager
+def chromium() -> Iterator[Browser]:
+    """A Chromium as the tests start it."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program(), args=_support.OPTIONS)
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@contextlib.contextmanager
+def served(code: str) -> Iterator[str]:
+    """The address of a server that runs these lines as its page."""
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder) / "page.py"
+        script.write_text(code, encoding="utf-8")
+        server = _support.Server(script)
+        try:
+            yield server.address
+        finally:
+            server.stop()
