@@ -91,6 +91,15 @@ export function joinedTokens(tokens, groups) {
   return words;
 }
 
+// What tells titles apart: the words that all begin with are left out but the last of them. One alone stays.
+export function apart(titles) {
+  const words = titles.map((title) => title.split(" "));
+  const most = Math.min(...words.map(({ length }) => length)) - 1;
+  let same = 0;
+  while (same < most && words.every((own) => own[same] === words[0][same])) same += 1;
+  return titles.length < 2 || same < 2 ? titles : words.map((own) => ["…", ...own.slice(same - 1)].join(" "));
+}
+
 // A template with {names} filled in. What is filled in is never a template itself.
 export function fill(template, values) {
   return template.replace(/\{(\w+)\}/g, (whole, name) => (name in values ? String(values[name]) : whole));

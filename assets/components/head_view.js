@@ -116,6 +116,8 @@ class HeadView {
   build() {
     this.readTheme();
     const focused = this.root.getRootNode().activeElement?.dataset?.panel;
+    const full = this.data.map(({ title }) => title);
+    const titles = this.header.brief ? apart(full) : full;
     this.drawings = this.data.map((panel) => {
       const box = make("div", "panel");
       const stage = make("div", `stage ${this.state.drawing}`);
@@ -126,7 +128,9 @@ class HeadView {
       stage.setAttribute("role", "listbox");
       stage.setAttribute("aria-multiselectable", "true");
       stage.setAttribute("aria-label", fill(this.texts.panel, { text: panel.title }));
-      if (this.data.length > 1) box.append(make("p", "title", panel.title));
+      const title = make("p", "title", titles[panel.nth]);
+      Object.assign(title, { title: panel.title, dir: "auto" });
+      if (this.data.length > 1) box.append(title);
       box.append(stage, said);
       return { panel, box, stage, said };
     });
@@ -137,6 +141,7 @@ class HeadView {
     }
     this.controls();
     this.redraw();
+    arrived(this.root);
     if (focused !== undefined) this.drawings[focused]?.stage.focus({ preventScroll: true });
     const pinned = this.pinned?.[0]?.tokens[0];
     if (pinned) for (const { drawing, panel } of this.drawings) drawing.centre?.(Math.min(pinned, panel.tokens.length - 1));

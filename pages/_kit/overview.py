@@ -1,4 +1,4 @@
-"""All layers and heads of a text at a glance, above the view of one."""
+"""All layers and heads of a text at a glance: above the view of one where there are many, else below it."""
 
 import json
 import struct
@@ -29,12 +29,16 @@ ORDERS = {"entropy": False, "distance": True, "first token": True, "previous tok
 DIGITS = {"distance": 1}
 
 
+def first(trace: AttentionTrace) -> bool:
+    """Are there so many layers, or tokens, that one sees all heads before anything else?"""
+    return len(trace.tokens) > WINDOW or len(trace.layers) >= LEAST_OPEN
+
+
 def show(trace: AttentionTrace, scene: state.Scene, *, layer: int, head: int) -> None:
     """Every head as a small picture, with its measures, and the same as a table; nothing for one layer."""
-    long = len(trace.tokens) > WINDOW  # then nothing else shows all heads
-    if len(trace.layers) < 2 and not long:
+    if len(trace.layers) < 2 and not first(trace):
         return
-    with st.expander(t("overview.title"), expanded=long or len(trace.layers) >= LEAST_OPEN):
+    with st.expander(t("overview.title"), expanded=first(trace)):
         st.caption(t("overview.how"))
         with st.spinner(t("overview.working")):
             seen = _seen(json.dumps(scene.settings(), sort_keys=True), trace)

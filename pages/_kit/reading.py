@@ -39,9 +39,10 @@ def sentence(
         return
     order = np.argsort(-row, kind="stable")[:MOST_NAMED]
     said = _listed((labels[i], row[i]) for i in order)
-    st.markdown(t("token.looks", head=head + 1, query=name, list=said))
-    if trace.answers:
-        answer(trace, query)
+    with st.container(gap="xsmall"):
+        st.markdown(t("token.looks", head=head + 1, query=name, list=said))
+        if trace.answers:
+            answer(trace, query)
 
 
 def answer(trace: AttentionTrace, query: int) -> None:

@@ -2,30 +2,44 @@
 
 import streamlit as st
 
-from pages._kit import all_heads, detail, head_view, model, overview, reading, roles, scene_of, show, state
+from pages._kit import (
+    all_heads,
+    detail,
+    head_view,
+    model,
+    overview,
+    reading,
+    roles,
+    room,
+    scene_of,
+    show,
+    state,
+)
 from pages._kit.text import t
 
 scene, trace, twin = scene_of.page(longest=None)
 layer_index, head, query = state.indices(trace, scene)
 layer = trace.layers[layer_index]
 both = {key: shown for key, shown in (("token_strip", trace), ("twin_strip", twin)) if shown}
-sentences = st.container()
-model.about(trace)
-overview.show(trace, scene, layer=layer_index, head=head)
+room.of_sentences(both, layer=layer)
+limits = all_heads.limits(trace, layer=layer_index, head=head, query=query)
+looked_at = {"layer": layer_index, "head": head, "query": query}
+for column, (key, shown) in zip(st.columns(len(both)), both.items(), strict=True):
+    with column:
+        reading.sentence(shown, **looked_at, limit=limits[head], key=key)
+reading.hide_button(trace, query)
+if many := overview.first(trace):
+    overview.show(trace, scene, layer=layer_index, head=head)
 
 st.subheader(t("view.title"), help=t("view.help"))
 others = [other for other in range(layer.n_heads) if other != head]
 head_view.of_traces(
     list(both.values()), layer=layer_index, head=head, token=query, heads=sorted([head, *others[-1:]])
 )
-
-limits = all_heads.show(trace, scene, layer=layer_index, head=head, query=query)
-with sentences:
-    columns = st.columns(len(both))
-    for column, (key, shown) in zip(columns, both.items(), strict=True):
-        with column:
-            reading.sentence(shown, layer=layer_index, head=head, query=query, limit=limits[head], key=key)
-    reading.hide_button(trace, query)
+model.about(trace)
+if not many:
+    overview.show(trace, scene, layer=layer_index, head=head)
+all_heads.show(trace, scene, layer=layer_index, head=head, limits=limits)
 roles.details(trace, scene, layer=layer_index, head=head)
 
 with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):

@@ -193,6 +193,22 @@ def named(row, hidden=()) -> str:
     return ", ".join(f"{LABELS[i]} {row[i]:.2f}" for i in order)
 
 
+@pytest.mark.parametrize(
+    ("titles", "shown"),
+    [
+        (["It was too tired.", "It was too wide."], ["… too tired.", "… too wide."]),
+        (["It was", "It was too"], ["It was", "It was too"]),  # one word left out would be no gain
+        (["It was too", "It was too wide"], ["… was too", "… was too wide"]),
+        (["We went home", "It went home"], ["We went home", "It went home"]),
+        (["It was too tired."], ["It was too tired."]),
+        (["我累了。", "我困了。"], ["我累了。", "我困了。"]),
+        (["It is so.", "It is so."], ["… is so.", "… is so."]),
+    ],
+)
+def test_two_sentences_are_told_apart_by_where_they_differ(eye, titles, shown):
+    assert eye("return apart(titles);", titles=titles) == shown
+
+
 def test_the_sentence_names_whom_a_token_looks_at(on_layer, weights):
     row = weights[1, 3]
     assert spoken(on_layer, [1], pinned("query", 3)) == f"was looks at {named(row)} (head 2)."
