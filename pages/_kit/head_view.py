@@ -133,7 +133,7 @@ def _texts() -> dict[str, str]:
 
 SLOTS = (
     *("layer", "head", "heads", "text", "tokens", "list", "who", "share"),
-    *("from", "to", "value", "score", "most", "cells", "weight"),
+    *("from", "to", "value", "score", "most", "cells", "weight", "count"),
 )
 
 

@@ -10,7 +10,7 @@ import streamlit as st
 from mha_core import AttentionTrace
 from mha_core.blocks import MEASURES
 from mha_core.overview import Overview, overview
-from mha_core.views import WINDOW
+from mha_core.views import WHOLE
 from pages._kit import components, roles, state
 from pages._kit.text import t
 
@@ -20,7 +20,7 @@ LEAST_OPEN = 3  # layers from which on the overview is what one sees first
 _overview = components.component(
     "overview",
     html='<div class="overview"></div>',
-    scripts=("common.js", "overview.js"),
+    scripts=("common.js", "overview_data.js", "overview_plan.js", "overview_atlas.js", "overview.js"),
     style="overview.css",
 )
 
@@ -31,7 +31,7 @@ DIGITS = {"distance": 1}
 
 def first(trace: AttentionTrace) -> bool:
     """Are there so many layers, or tokens, that one sees all heads before anything else?"""
-    return len(trace.tokens) > WINDOW or len(trace.layers) >= LEAST_OPEN
+    return len(trace.tokens) > WHOLE or len(trace.layers) >= LEAST_OPEN
 
 
 def show(trace: AttentionTrace, scene: state.Scene, *, layer: int, head: int) -> None:
@@ -61,7 +61,7 @@ def _seen(settings: str, _trace: AttentionTrace) -> Overview:
 
 
 def packed(seen: Overview, named: dict, *, layer: int, head: int) -> bytes:
-    """Pictures and measures behind a JSON header, for overview.js; `named` as `metrics.labels` has it."""
+    """Pictures and measures behind a JSON header (overview_data.js); `named` as `metrics.labels` has it."""
     keys = list(seen.table.index)
     measures = seen.table[list(MEASURES)].assign(role=[named.get(key, ("", np.nan))[1] for key in keys])
     header = {

@@ -7,13 +7,13 @@ import streamlit as st
 
 from mha_core import AttentionTrace
 from mha_core.training.lexicon import lexicon
+from mha_core.views import WHOLE
 from pages._kit import components, state
 from pages._kit.text import isolated, literal, t
 
 MOST_NAMED = 4
 LEAST_SAID = 0.01  # share that is worth a word
 MASK = "[MASK]"
-LONGEST_STRIP = 256  # tokens
 
 
 def sentence(
@@ -23,7 +23,7 @@ def sentence(
     labels, recorded = trace.tokens.labels, trace.layers[layer]
     query = min(query, len(labels) - 1)
     row, allowed = (see(head, rows=[query])[0] for see in (recorded.weights, recorded.allowed))
-    if len(labels) <= LONGEST_STRIP:
+    if len(labels) <= WHOLE:
         components.token_strip(
             row,
             allowed,

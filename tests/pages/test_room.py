@@ -2,10 +2,12 @@
 
 import pytest
 
+import mha_core as mha
 from pages._kit import room
 from pages._kit.room import Room
+from pages._kit.state import Scene
 
-LABELS = "[CLS] The animal didn't cross the street because it was too tired .".split()
+LABELS = ("[CLS]", *mha.words(Scene().text).labels)
 
 
 @pytest.mark.parametrize(
