@@ -23,8 +23,9 @@ from mha_core.transport import BUDGET, Panel, fitting, pack
 
 # In this order they are one module.
 SCRIPTS = (
-    *("common.js", "base85.js", "attention.js", "eye.js", "curves.js", "drawing.js", "lines.js", "arcs.js"),
-    *("shaded.js", "window.js", "matrix.js", "save.js", "bar.js", "head_view.js"),
+    *("common.js", "base85.js", "attention.js", "eye.js", "curves.js", "more.js", "drawing.js"),
+    *("lines.js", "arcs.js", "shaded.js", "window.js", "matrix.js", "save.js", "bar.js", "panel.js"),
+    *("pointer.js", "keys.js", "head_view.js"),
 )
 STYLE = "head_view.css"
 SPECIAL = re.compile(r"\[[A-Z]{2,12}\]|<[^\s<>]{1,20}>")  # [CLS] [SEP] <s> <|endoftext|>

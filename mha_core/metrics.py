@@ -25,6 +25,9 @@ LEAST_SHARE = 0.6
 # standard errors are no accident.
 MARGIN = 0.2
 
+# Rank collapse: all rows as good as even, and the tokens as good as one. Ours.
+EVEN, ALIKE, ROWS_LOOKED_AT = 0.99, 0.1, 64
+
 
 def patterns(layer: LayerTrace) -> pd.DataFrame:
     """Where each head looks by position and how widely: one row for each head, no linguistics.
@@ -68,6 +71,26 @@ def similarity(layer: LayerTrace) -> np.ndarray:
         alike[head, others] = 1 - _mean(np.sqrt(divergence.clip(0, 1)), both)
         alike[others, head] = alike[head, others]
     return alike
+
+
+def collapse(layer: LayerTrace) -> float | None:
+    """How far apart the tokens of a layer are whose heads all look evenly; None where a head still chooses.
+
+    ``‖X − mean of X‖ / ‖X‖`` of the layer's input X, where that is at most `ALIKE` and the mean over rows
+    of ``−Σ p log p / log(visible keys)`` at least `EVEN` in every head. At most `ROWS_LOOKED_AT` rows count.
+    Source: Dong, Cordonnier & Loukas 2021, "Attention is not all you need: pure attention loses rank doubly
+    exponentially with depth".
+    """
+    length = np.linalg.norm(layer.x)
+    apart = float(np.linalg.norm(layer.x - layer.x.mean(0)) / length) if length else 0.0
+    if apart > ALIKE or len(layer.x) < 2:
+        return None
+    rows = np.linspace(0, layer.n_query - 1, min(layer.n_query, ROWS_LOOKED_AT)).astype(int)
+    visible = layer.allowed(rows=rows).sum(-1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        even = _entropy(layer.weights(rows=rows).astype(np.float64)) / np.log2(visible)
+    found = _mean(np.nan_to_num(even), visible > 1)
+    return apart if (found >= EVEN).all() else None
 
 
 def roles(model: SmallModel, language: str, *, seed: int = 0) -> pd.DataFrame:

@@ -10,7 +10,8 @@ import pandas as pd
 from mha_core.layer import LayerTrace
 from mha_core.trace import MATRICES, TOKEN_AXES, AttentionTrace
 
-WINDOW = 256  # rows and columns of tokens that one figure can hold
+WHOLE = 256  # tokens up to which the page draws all pairs of them: every head's picture, every measure
+WINDOW = 128  # rows and columns of tokens that one large figure has room for
 
 KIND = {name: "weights" if name == "weights" else "signed" for name in MATRICES}
 
@@ -106,7 +107,7 @@ def _part(trace: AttentionTrace, name: str, layer: int, head: int, part: slice) 
 def window(length: int, around: int, most: int = WINDOW) -> slice | None:
     """At most `most` of `length` positions with `around` as near their middle as can be; None for all.
 
-    ``window(1000, 500, 256)`` is ``slice(372, 628)``; at the ends the part is as long as elsewhere.
+    ``window(1000, 500, 128)`` is ``slice(436, 564)``; at the ends the part is as long as elsewhere.
     """
     if length <= most:
         return None

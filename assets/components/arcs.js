@@ -1,6 +1,9 @@
 // One line of text with arcs above it.
 class Arcs extends Curved {
   sides = ["token"];
+  get across() {
+    return true;
+  }
 
   draw() {
     const { view, panel, stage } = this;
@@ -29,6 +32,13 @@ class Arcs extends Curved {
     const from = this.places.findIndex(inside);
     const to = this.places.findLastIndex(inside);
     return from < 0 ? [0, 0] : [from, to + 1];
+  }
+
+  // Tokens that are not wholly in sight on the left and on the right.
+  beyond() {
+    const [start, end] = [this.scroll.scrollLeft, this.scroll.scrollLeft + this.width];
+    const [left, right] = [this.places.filter(({ x }) => x < start - 1), this.places.filter(({ x, size }) => x + size > end + 1)];
+    return [left.length, right.length];
   }
 
   put(element, side, at) {

@@ -148,7 +148,7 @@ async function saveAs(view, kind) {
   const heads = fill(view.texts.heads_named, { heads: view.heads.map((head) => head + 1).join(", ") });
   const name = `${view.header.file}-layer-${view.state.layer + 1}-${view.state.drawing}.${kind}`;
   if (kind === "html") {
-    const inView = { ...view.chosen(), on: view.heads, drawing: view.state.drawing };
+    const inView = { ...view.chosen(), on: view.heads, drawing: view.state.drawing, brief: false };
     return download(pageOf(view.page, { ...view.header, ...inView }, view.bytes), name, "text/html");
   }
   if (kind === "csv") {

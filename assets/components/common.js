@@ -20,9 +20,15 @@ export function ink(colour) {
   return luminance > 0.179 ? "#14161b" : "#ffffff";
 }
 
+// What is drawn needs no room kept for it any longer (pages/_kit/room.py).
+export function arrived(element) {
+  element.getRootNode().host?.closest(".stElementContainer")?.style.setProperty("--room", "0px");
+}
+
 // Put new elements in place of the old ones; whoever was at the third stays at the third.
 export function redraw(container, elements) {
   const focused = [...container.children].indexOf(container.getRootNode().activeElement);
   container.replaceChildren(...elements);
+  arrived(container);
   container.children[focused]?.focus({ preventScroll: true });
 }

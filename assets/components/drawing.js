@@ -10,6 +10,7 @@ const LINES_OF_ALL = 5; // for each token and head, when a long text is drawn wi
 const LONG = 48;
 const FULL = 0.5; // where the strongest weight in sight is below this, lines are drawn relative to it
 const MOST_NUMBERS = 3; // heads whose numbers stand beside a token; of more the mean
+const FEW = 3; // letters of a token that is never shortened
 const NUMBER = 34; // pixels that a number takes
 const SCENE_TOKENS = 1000; // in a saved figure
 
@@ -22,7 +23,8 @@ function make(name, className = "", text = "") {
 
 function tokenElement(view, panel, side, at) {
   const element = make("div", `token ${side}`);
-  element.append(make("bdi", "", panel.tokens[at]), make("span", "numbers"));
+  const text = panel.tokens[at];
+  element.append(make("bdi", [...text].length <= FEW ? "whole" : "", text), make("span", "numbers"));
   Object.assign(element.dataset, { side, at });
   element.id = `${panel.id}-${side}-${at}`;
   element.setAttribute("role", "option");
@@ -86,6 +88,7 @@ class Curved {
     this.scroll.append(this.long);
     this.scroll.onscroll = () => this.update();
     stage.replaceChildren(this.scroll);
+    this.more = new More(stage, this.scroll, this.across, view.texts);
   }
 
   // Tokens that are in sight get an element, the others lose theirs.
@@ -126,6 +129,7 @@ class Curved {
       }
     }
     const [from, to] = this.range();
+    this.more.show(...this.beyond());
     this.curves = this.curvesOf(from, to, 0, 0);
     this.paint();
   }

@@ -37,8 +37,21 @@ export function afterPick(pinned, side, token, more) {
   return tokens.length ? { side, tokens } : null;
 }
 
+// What is chosen in sentence `nth`, in each sentence: the same token in the same place or else where it is.
+// Where there is none of them nothing is chosen, and `absent` says which.
+export function everywhere(panels, nth, focus) {
+  const own = panels[nth].tokens;
+  return panels.map(({ tokens }, other) => {
+    if (!focus || other === nth) return focus;
+    const places = focus.tokens.map((at) => (tokens[at] === own[at] ? at : tokens.indexOf(own[at])));
+    const found = [...new Set(places.filter((at) => at >= 0))].sort((a, b) => a - b);
+    return found.length ? { ...focus, tokens: found } : { ...focus, tokens: [], absent: focus.tokens.map((at) => own[at]) };
+  });
+}
+
 // For one head the weights between the focus and every token of the other side, summed over the focus.
 export function across(layer, head, focus) {
+  if (!focus.tokens.length) return new Float32Array(focus.side === "query" ? layer.nKey : layer.nQuery);
   const [first, ...others] = focus.tokens.map((token) =>
     focus.side === "query" ? layer.row(head, token) : layer.column(head, token)
   );
@@ -91,6 +104,15 @@ export function joinedTokens(tokens, groups) {
   return words;
 }
 
+// What tells titles apart: the words that all begin with are left out but the last of them. One alone stays.
+export function apart(titles) {
+  const words = titles.map((title) => title.split(" "));
+  const most = Math.min(...words.map(({ length }) => length)) - 1;
+  let same = 0;
+  while (same < most && words.every((own) => own[same] === words[0][same])) same += 1;
+  return titles.length < 2 || same < 2 ? titles : words.map((own) => ["…", ...own.slice(same - 1)].join(" "));
+}
+
 // A template with {names} filled in. What is filled in is never a template itself.
 export function fill(template, values) {
   return template.replace(/\{(\w+)\}/g, (whole, name) => (name in values ? String(values[name]) : whole));
@@ -104,6 +126,7 @@ export const exact = (weight) => (weight >= 0.0001 || weight === 0 ? weight.toFi
 export function spoken(tokens, layer, heads, focus, hidden, texts) {
   if (!heads.length) return texts.no_head;
   if (!focus) return texts.nothing_chosen;
+  if (!focus.tokens.length) return fill(texts.absent, { tokens: focus.absent.join(" + ") });
   const who = fill(heads.length === 1 ? texts.one_head : texts.mean_of, { heads: heads.map((h) => h + 1).join(", ") });
   const weights = meanAcross(layer, heads, focus);
   // In a very long text no weight is worth naming, and yet the row is not empty.

@@ -1,6 +1,5 @@
 // The eye: all heads of a layer at once, every token under the finger. What is hovered, pinned, switched or
 // drawn differently stays in the browser; the server hears only of "show this on the page".
-const STILL = 4; // pixels that a click may tremble
 const DRAWINGS = { lines: Lines, text: Shaded, arcs: Arcs, matrix: Matrix };
 
 const BOLD = 1.1; // how much wider a token in focus is
@@ -12,7 +11,7 @@ class HeadView {
     this.hover = null;
     root.replaceChildren(...["bar", "chips", "panels", "foot"].map((part) => (this[part] = make("div", part))));
     this.chips.setAttribute("role", "group");
-    this.panels.addEventListener("keydown", (event) => this.key(event));
+    this.panels.addEventListener("keydown", (event) => pressedKey(this, event));
     root.addEventListener("pointerdown", ({ target }) => {
       for (const menu of root.querySelectorAll("details[open]")) if (!menu.contains(target)) menu.open = false;
     });
@@ -81,14 +80,7 @@ class HeadView {
     return { pinned, focus: hover ?? pinned };
   }
 
-  // What is chosen in one sentence is chosen in the other, where the same token stands in the same place.
-  everywhere(nth, focus) {
-    return this.data.map((panel) => {
-      if (!focus || panel.nth === nth) return focus;
-      const tokens = focus.tokens.filter((token) => panel.tokens[token] === this.data[nth].tokens[token]);
-      return tokens.length ? { ...focus, tokens } : null;
-    });
-  }
+  everywhere = (nth, focus) => everywhere(this.data, nth, focus);
 
   pin(nth, focus) {
     this.pinned = this.everywhere(nth, focus);
@@ -116,27 +108,17 @@ class HeadView {
   build() {
     this.readTheme();
     const focused = this.root.getRootNode().activeElement?.dataset?.panel;
-    this.drawings = this.data.map((panel) => {
-      const box = make("div", "panel");
-      const stage = make("div", `stage ${this.state.drawing}`);
-      const said = make("p", "said");
-      said.setAttribute("aria-live", "polite");
-      Object.assign(stage, { tabIndex: 0 });
-      stage.dataset.panel = panel.nth;
-      stage.setAttribute("role", "listbox");
-      stage.setAttribute("aria-multiselectable", "true");
-      stage.setAttribute("aria-label", fill(this.texts.panel, { text: panel.title }));
-      if (this.data.length > 1) box.append(make("p", "title", panel.title));
-      box.append(stage, said);
-      return { panel, box, stage, said };
-    });
+    const full = this.data.map(({ title }) => title);
+    const titles = this.header.brief ? apart(full) : full;
+    this.drawings = this.data.map((panel) => panelOf(this, panel, titles[panel.nth]));
     this.panels.replaceChildren(...this.drawings.map(({ box }) => box));
     for (const one of this.drawings) {
       one.drawing = new DRAWINGS[this.state.drawing](this, one.panel, one.stage);
-      this.listen(one);
+      listen(this, one);
     }
     this.controls();
     this.redraw();
+    arrived(this.root);
     if (focused !== undefined) this.drawings[focused]?.stage.focus({ preventScroll: true });
     const pinned = this.pinned?.[0]?.tokens[0];
     if (pinned) for (const { drawing, panel } of this.drawings) drawing.centre?.(Math.min(pinned, panel.tokens.length - 1));
@@ -184,119 +166,11 @@ class HeadView {
 
   sideOf = (side) => (this.state.drawing === "lines" ? side : "token");
 
-  // Pointer
-
-  listen({ panel, stage, drawing, said }) {
-    const tokenOf = (event) => event.target.closest?.(".token");
-    const focusOf = (element, at = Number(element.dataset.at)) => ({
-      side: element.dataset.side === "token" ? this.state.side : element.dataset.side,
-      tokens: [at],
-    });
-    const hover = (focus) => {
-      const before = JSON.stringify(this.hover);
-      this.hover = focus && this.everywhere(panel.nth, focus);
-      if (JSON.stringify(this.hover) !== before) this.update();
-    };
-    const drag = (event) => {
-      this.dragged += Math.abs(event.movementX) + Math.abs(event.movementY);
-      if (this.dragged < STILL) return;
-      drawing.window.pan(event.movementX, event.movementY);
-      drawing.paint();
-    };
-    // The line or cell under the pointer says its own number.
-    const point = (event) => {
-      const line = drawing.hit(event);
-      if (drawing.curves && line !== this.line) drawing.paint(line);
-      this.line = line;
-      const text = line ? this.exactly(panel, line) : null;
-      if (!text) return this.say();
-      if (said.dataset.text !== text) said.replaceChildren(make("bdi", "", text));
-      said.dataset.text = text;
-    };
-    stage.addEventListener("pointerdown", () => (this.dragged = 0));
-    stage.addEventListener("pointermove", (event) => {
-      if (drawing.window?.zoomed && event.buttons === 1) return drag(event);
-      const element = tokenOf(event);
-      if (element) return event.pointerType === "touch" ? undefined : hover(focusOf(element));
-      hover(null);
-      point(event);
-    });
-    stage.addEventListener("pointerleave", () => {
-      hover(null);
-      if (this.line) drawing.paint((this.line = null));
-      drawing.mark?.(null);
-      this.say();
-    });
-    stage.addEventListener("click", (event) => {
-      if (this.dragged >= STILL) return;
-      const element = tokenOf(event);
-      const cell = element ? null : drawing.hit(event);
-      if (!element && !(drawing.window && cell)) return point(event); // a finger does not hover
-      const focus = element ? focusOf(element) : { side: "query", tokens: [cell.query] };
-      this.choose(panel.nth, focus, event.shiftKey || event.ctrlKey || event.metaKey);
-    });
-  }
-
-  exactly(panel, { query, key, head, weight, hidden }) {
-    const texts = this.texts;
-    const layer = this.layer(panel);
-    const who = head === null ? fill(texts.mean_of, { heads: this.heads.map((h) => h + 1).join(", ") }) : fill(texts.one_head, { heads: head + 1 });
-    const [from, to] = [panel.tokens[query], panel.tokens[key]];
-    if (hidden) return fill(texts.cell_hidden, { from, to });
-    const score = head === null || !layer.score ? NaN : layer.score(head, query, key);
-    const value = exact(weight);
-    return fill(Number.isNaN(score) ? texts.cell : texts.cell_score, { who, from, to, value, score: score.toFixed(3) });
-  }
-
   choose(nth, { side, tokens: [token] }, more) {
     this.pin(nth, afterPick(this.pinned?.[nth], side, token, more));
     this.at = { nth, token };
     this.hover = null;
     this.update();
-  }
-
-  // Keyboard: arrows walk, Enter pins, Esc releases, H and L walk heads and layers.
-
-  key(event) {
-    const nth = Number(event.target.dataset?.panel ?? NaN);
-    if (Number.isNaN(nth) || event.ctrlKey || event.metaKey || event.altKey) return;
-    const done = this.act(event.key, nth, event.shiftKey);
-    if (!done) return;
-    event.preventDefault();
-    event.stopPropagation(); // Streamlit has keys of its own
-  }
-
-  act(key, nth, more) {
-    const panel = this.data[nth];
-    const flat = this.state.drawing === "arcs" || this.state.drawing === "text";
-    const against = flat && isRtl(panel.tokens) ? -1 : 1;
-    const steps = { ArrowDown: 1, ArrowUp: -1, ArrowRight: against, ArrowLeft: -against };
-    const side = this.pinned?.[nth]?.side ?? this.state.side;
-    if (this.state.drawing === "lines" && (key === "ArrowRight" || key === "ArrowLeft")) {
-      this.pin(nth, { side: key === "ArrowRight" ? "key" : "query", tokens: [this.at?.token ?? 0] });
-    } else if (key in steps) {
-      const start = this.pinned?.[nth] ? (this.at?.token ?? 0) + steps[key] : (this.at?.token ?? 0);
-      const token = Math.min(Math.max(start, 0), panel.tokens.length - 1);
-      const held = more && this.pinned?.[nth]?.side === side ? this.pinned[nth].tokens : [];
-      this.pin(nth, { side, tokens: [...new Set([...held, token])].sort((a, b) => a - b) });
-      this.at = { nth, token };
-      this.drawings[nth].drawing.reveal(token);
-    } else if (key === "Home" || key === "End") {
-      const token = key === "Home" ? 0 : panel.tokens.length - 1;
-      this.pin(nth, { side, tokens: [token] });
-      this.drawings[nth].drawing.reveal(token);
-    } else if (key === "Escape") this.pin(nth, null);
-    else if (key === "Enter" || key === " ") this.toServer();
-    else if (key === "h" || key === "H") this.switchHeads(nextHead(this.on, this.every, key === "h" ? 1 : -1));
-    else if (key === "l" || key === "L") this.toLayer(this.state.layer + (key === "l" ? 1 : -1));
-    else if ((key === "+" || key === "-" || key === "0") && this.drawings[nth].drawing.window) {
-      const { drawing } = this.drawings[nth];
-      if (key === "0") drawing.whole();
-      else drawing.zoom(key === "+" ? 2 : 0.5, drawing.window.width / 2, drawing.window.height / 2);
-    } else return false;
-    this.hover = null;
-    this.update();
-    return true;
   }
 
   switchHeads(on) {
@@ -315,7 +189,7 @@ class HeadView {
   }
 
   chosenToken() {
-    const pinned = this.pinned?.find(Boolean);
+    const pinned = this.pinned?.find((focus) => focus?.tokens.length);
     if (!pinned) return null;
     return pinned.tokens.includes(this.at.token) ? this.at.token : pinned.tokens.at(-1);
   }

@@ -25,6 +25,13 @@ class Lines extends Curved {
     return [from, from + Math.ceil(this.height / ROW) + 1];
   }
 
+  // Tokens that are not wholly in sight above and below.
+  beyond() {
+    const { scrollTop } = this.scroll;
+    const below = this.panel.tokens.length - Math.floor((scrollTop + this.height + 1) / ROW);
+    return [Math.ceil((scrollTop - 1) / ROW), below].map((count) => Math.max(0, count));
+  }
+
   put(element, side, at) {
     const own = side === "query" ? { left: 0, width: this.left } : { left: this.left + this.middle, width: this.right };
     for (const [name, value] of Object.entries({ ...own, top: at * ROW, height: ROW })) element.style[name] = `${value}px`;

@@ -1,115 +1,7 @@
 // All layers × heads of a text as one canvas of small pictures. They are drawn once, off the screen; the
 // finger on one only moves an outline. Only opening a head reaches the server.
-// Data: 4 bytes header length (little endian), JSON header, then for each head side × side bytes (0 to 254
-// is the root of the weight, 255 is hidden), then for each head its measures as float32.
-const HIDDEN = 255;
-const HIDDEN_COLOUR = [128, 128, 128, 72];
-const LARGEST = 96; // pixels from one picture to the next
-const SMALLEST = 10; // below this only where the screen is too narrow
-const TALLEST = 720; // of all pictures together, where they can be smaller
-const EDGE = { left: 26, top: 18 }; // room for the numbers of layers and heads
-const CAPTION = 15;
 const ASIDE = 256; // width of the words beside the pictures
 const NARROW = 600;
-
-export function unpackOverview(bytes) {
-  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  const size = view.getUint32(0, true);
-  const header = JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + size)));
-  const count = header.heads.reduce((sum, heads) => sum + heads, 0);
-  const end = 4 + size + count * header.side ** 2;
-  const measures = new Float32Array(bytes.slice(end).buffer);
-  return { header, thumbs: bytes.subarray(4 + size, end), measures };
-}
-
-// The layer and head of each picture, in the order of the data.
-export function headsOf(counts) {
-  return counts.flatMap((count, layer) => Array.from({ length: count }, (_, head) => ({ layer, head })));
-}
-
-// The heads by one of their measures; without a number they come last, and equal ones stay as they are.
-export function ranking(values, descending) {
-  const way = descending ? -1 : 1;
-  return [...values.keys()].sort((a, b) => {
-    const [x, y] = [values[a], values[b]];
-    if (Number.isNaN(x) || Number.isNaN(y)) return Number.isNaN(x) - Number.isNaN(y) || a - b;
-    return way * (x - y) || a - b;
-  });
-}
-
-// The heads by what they do: those that do the same together, the surest first; those without a role last.
-export function byRole(roles, scores, backwards) {
-  const way = backwards ? -1 : 1;
-  return [...roles.keys()].sort((a, b) => {
-    if (!roles[a] || !roles[b]) return !roles[a] - !roles[b] || a - b;
-    if (roles[a] !== roles[b]) return way * (roles[a] < roles[b] ? -1 : 1);
-    return scores[b] - scores[a] || a - b;
-  });
-}
-
-// Where the pictures stand. In the grid a row is a layer and a column a head; a ranking (a list of heads)
-// runs on from row to row, as wide as the grid and with pictures as large. `slots` has the head at each place, −1 for none.
-export function arrange(counts, width, ranked = null) {
-  const columns = Math.max(...counts);
-  const fits = Math.floor((width - EDGE.left) / columns);
-  const tall = Math.max(SMALLEST, Math.floor(TALLEST / counts.length));
-  const pitch = Math.max(3, Math.min(LARGEST, fits, tall));
-  const gap = pitch >= 40 ? 6 : pitch >= 14 ? 2 : 1;
-  if (ranked) {
-    const caption = pitch >= 30 ? CAPTION : 0;
-    const across = Math.min(ranked.length, columns); // as wide as the grid, so that nothing beside it moves
-    return place({ pitch, gap, caption, columns: across, left: 0, top: 0, slots: ranked });
-  }
-  let start = 0;
-  const slots = counts.flatMap((count) => {
-    const row = Array.from({ length: columns }, (_, head) => (head < count ? start + head : -1));
-    start += count;
-    return row;
-  });
-  return place({ pitch, gap, caption: 0, columns, left: EDGE.left, top: EDGE.top, slots });
-}
-
-function place(plan) {
-  const size = plan.pitch - plan.gap;
-  const down = plan.pitch + plan.caption;
-  const rows = Math.ceil(plan.slots.length / plan.columns);
-  const width = EDGE.left + plan.columns * plan.pitch - plan.gap + 2;
-  return { ...plan, size, down, rows, width, height: plan.top + rows * down - plan.gap + 2 };
-}
-
-// The upper left corner of the picture at a place; 1 is room for an outline.
-export function corner(plan, slot) {
-  const column = slot % plan.columns;
-  return [1 + plan.left + column * plan.pitch, 1 + plan.top + Math.floor(slot / plan.columns) * plan.down];
-}
-
-// The place under a point of the canvas, −1 where there is no head; gaps belong to the picture before them.
-export function hit(plan, x, y) {
-  const column = Math.floor((x - plan.left - 1) / plan.pitch);
-  const row = Math.floor((y - plan.top - 1) / plan.down);
-  if (column < 0 || column >= plan.columns || row < 0 || row >= plan.rows) return -1;
-  const slot = row * plan.columns + column;
-  return (plan.slots[slot] ?? -1) < 0 ? -1 : slot;
-}
-
-// The place that a key leads to, the same one where there is nothing further.
-export function step(plan, slot, key) {
-  const taken = (at) => at >= 0 && (plan.slots[at] ?? -1) >= 0;
-  if (key === "Home") return plan.slots.findIndex((head) => head >= 0);
-  if (key === "End") return plan.slots.findLastIndex((head) => head >= 0);
-  const by = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -plan.columns, ArrowDown: plan.columns }[key];
-  if (by === undefined) return slot;
-  let next = slot + by;
-  while (next >= 0 && next < plan.slots.length && !taken(next)) next += by;
-  return taken(next) ? next : slot;
-}
-
-// Which numbers of an axis are written: each multiple of a round step, and the first where it has room.
-export function numbered(count, pitch, room) {
-  const apart = [1, 2, 4, 5, 8, 10, 16, 20, 32, 50, 64, 100].find((by) => by * pitch >= room) ?? count;
-  const first = apart === 1 || apart > count || (apart - 1) * pitch >= room;
-  return Array.from({ length: count }, (_, i) => i).filter((i) => (i + 1) % apart === 0 || (i === 0 && first));
-}
 
 function element(name, className = "", text = "") {
   const made = document.createElement(name);
@@ -138,31 +30,6 @@ function build(root) {
   root.replaceChildren(ui.orders, ui.stage);
   new ResizeObserver(() => root.fit?.()).observe(root);
   return ui;
-}
-
-// All pictures side by side at their own size: the only place where codes become colours.
-function paintAtlas(header, thumbs, colours) {
-  const { side } = header;
-  const count = thumbs.length / side ** 2;
-  const across = Math.ceil(Math.sqrt(count));
-  const atlas = document.createElement("canvas");
-  [atlas.width, atlas.height] = [across * side, Math.ceil(count / across) * side];
-  const context = atlas.getContext("2d");
-  const image = context.createImageData(atlas.width, atlas.height);
-  const palette = new Uint8ClampedArray(4 * 256);
-  for (let level = 0; level < HIDDEN; level += 1) palette.set([...shade(colours, level / (HIDDEN - 1)), 255], 4 * level);
-  palette.set(HIDDEN_COLOUR, 4 * HIDDEN);
-  const [inks, pixels] = [new Uint32Array(palette.buffer), new Uint32Array(image.data.buffer)];
-  for (let head = 0, from = 0; head < count; head += 1) {
-    const start = Math.floor(head / across) * side * atlas.width + (head % across) * side;
-    for (let row = 0; row < side; row += 1) {
-      for (let column = 0; column < side; column += 1, from += 1) {
-        pixels[start + row * atlas.width + column] = inks[thumbs[from]];
-      }
-    }
-  }
-  context.putImageData(image, 0, 0);
-  return { canvas: atlas, at: (head) => [(head % across) * side, Math.floor(head / across) * side, side, side] };
 }
 
 export default function ({ data, parentElement, setTriggerValue }) {

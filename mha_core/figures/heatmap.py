@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 
 TALL_ROW, LOW_ROW, FEW_ROWS = 20, 15, 24  # pixels; rows are lower where there are many
 LEAST, MOST = 190, 860
+PACKED = 600  # where rows are too many to be named one by one
 FEW_COLUMNS = 8  # so few cells have room for their numbers
 LONGEST_LABEL = 14  # characters
 MOST_MARKS = 400
@@ -86,14 +87,14 @@ def heatmap(
         _add_frame(figure, (row, row + 1), (0, len(column_names)), column_names)
     if cell is not None:
         _add_cell(figure, *cell, column_names)
-    row_height = TALL_ROW if len(row_names) <= FEW_ROWS else LOW_ROW
+    tall = len(row_names) * (TALL_ROW if len(row_names) <= FEW_ROWS else LOW_ROW)
     figure.update_layout(
         margin={"l": 0, "r": 0, "t": 6, "b": 0},
-        height=int(np.clip(row_height * len(row_names) + 84, LEAST, MOST)),
+        height=int(np.clip(tall + 84, LEAST, MOST)) if tall <= MOST else PACKED,
     )
     words = frame.columns.dtype.kind not in "iu"
     figure.update_xaxes(**_axis(column_names, columns), tickangle=-50 if words else 0)
-    every = 1 if row_height * len(row_names) <= MOST else None  # None: plotly leaves names out
+    every = 1 if tall <= MOST else None  # None: plotly leaves names out
     figure.update_yaxes(**_axis(row_names, rows), autorange="reversed", dtick=every)
     return figure
 

@@ -5,24 +5,33 @@ from collections.abc import Sequence
 import streamlit as st
 
 from mha_core import AttentionTrace
-from mha_core.views import window
+from mha_core.views import WHOLE, window
 from pages._kit import components, roles, scale, state
 from pages._kit.text import t
 
 
-def show(trace: AttentionTrace, scene: state.Scene, *, layer: int, head: int, query: int) -> Sequence[float]:
-    """The heads of a layer, and where the colours of each one's weights end."""
-    shown, part = trace.layers[layer], window(len(trace.tokens), query)
-    if part is not None:
-        # All pairs of tokens are too many to be drawn; the part that is drawn has an end of its own.
-        largest = float(shown.weights(head, rows=part, keys=part).max())
-        return [largest or 1.0] * shown.n_heads
+def limits(trace: AttentionTrace, *, layer: int, head: int, query: int) -> Sequence[float]:
+    """Where the colours of each head's weights end; of a long text those of the part that is drawn."""
+    shown = trace.layers[layer]
+    if len(trace.tokens) <= WHOLE:
+        return scale.limits(shown)
+    part = window(len(trace.tokens), query)
+    # All pairs of tokens are too many to be drawn; the part that is drawn has an end of its own.
+    largest = float(shown.weights(head, rows=part, keys=part).max())
+    return [largest or 1.0] * shown.n_heads
+
+
+def show(
+    trace: AttentionTrace, scene: state.Scene, *, layer: int, head: int, limits: Sequence[float]
+) -> None:
+    """The heads of a layer, their colours ending at `limits`; nothing of a long text."""
+    if len(trace.tokens) > WHOLE:
+        return
     with st.container(horizontal=True, vertical_alignment="bottom", horizontal_alignment="distribute"):
         st.subheader(t("heads.all", layer=layer + 1), help=t("heads.all_help"))
         scale.control()
-    limits = scale.limits(shown)  # after the control, which a link may have set
     components.head_grid(
-        shown,
+        trace.layers[layer],
         trace.tokens.labels,
         chosen=head,
         limits=limits,
@@ -30,4 +39,3 @@ def show(trace: AttentionTrace, scene: state.Scene, *, layer: int, head: int, qu
         on_pick=lambda picked: state.go(head=picked + 1),
     )
     st.caption(scale.note(limits))
-    return limits

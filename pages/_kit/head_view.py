@@ -47,6 +47,7 @@ def of_traces(
     """
     first = traces[0]
     budget = BUDGET // len(traces)
+    brief = titles is None  # the sentences stand above the view, word by word
     numbers, loaded = fitting(first.layers, layer, head, budget=budget)
     titles = [trace.tokens.text for trace in traces] if titles is None else list(titles)
     blob = _packed(traces, titles, numbers, loaded)
@@ -66,7 +67,7 @@ def of_traces(
         title=first.tokens.text,
         texts=_texts(),
     )
-    _mount(header, blob, key, _opened)
+    _mount(header | {"brief": brief}, blob, key, _opened)
 
 
 def of_weights(
@@ -132,7 +133,7 @@ def _texts() -> dict[str, str]:
 
 SLOTS = (
     *("layer", "head", "heads", "text", "tokens", "list", "who", "share"),
-    *("from", "to", "value", "score", "most", "cells", "weight"),
+    *("from", "to", "value", "score", "most", "cells", "weight", "count"),
 )
 
 

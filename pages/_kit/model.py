@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import streamlit as st
 
-from mha_core import AttentionTrace
+from mha_core import AttentionTrace, metrics
 from mha_core.training import shipped
 from pages._kit.text import literal, t
 
@@ -31,7 +31,11 @@ def layer_note(trace: AttentionTrace, layer: int) -> str:
     """What comes into this layer and what becomes of its output."""
     n_layers = len(trace.layers)
     if trace.source["name"] != "mini":
-        return t("heads.stacked", layer=layer + 1, layers=n_layers, before=layer) if layer else ""
+        if not layer:
+            return ""
+        note = t("heads.stacked", layer=layer + 1, layers=n_layers, before=layer)
+        apart = metrics.collapse(trace.layers[layer])
+        return note if apart is None else f"{note} {t('heads.collapsed', share=f'{100 * apart:.2g}')}"
     kind = "lookup" if trace.layers[layer].x_v is not None else "block"
     return t(f"model.layer.{kind}", layer=layer + 1, layers=n_layers)
 

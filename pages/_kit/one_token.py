@@ -1,66 +1,18 @@
 """The page Token: what one token looks at and who looks at it, in every head, in one, and over the layers."""
 
-from collections.abc import Callable
-from typing import Literal, NamedTuple
-
 import numpy as np
 import pandas as pd
 import streamlit as st
 
 from mha_core.figures.bars import bars
-from mha_core.figures.heatmap import heatmap
-from mha_core.token_views import Looks, column_of, densest, leading, over_layers, row_of
+from mha_core.token_views import Looks, leading, over_layers
 from pages._kit import state
+from pages._kit.one_side import Side, beside, cell, lines
 from pages._kit.one_view import View, chart, table, whole, word
-from pages._kit.text import isolated, number, t
+from pages._kit.text import number, t
 
-MOST_DRAWN = 40  # tokens across one heatmap
 MOST_BARS = 15
 NAMED = 3  # tokens for each head in the table of all heads
-
-
-class Side(NamedTuple):
-    """One direction of attention, with its words: what the token looks at, or who looks at it."""
-
-    name: Literal["looks", "seen"]
-    title: str
-    said: str  # the title where no Markdown is read
-    nothing: str
-    axis: str
-    looks: Looks
-
-
-def sides(view: View) -> tuple[Side, Side]:
-    """The token's row and its column in every head of the layer."""
-    row, column = (see(view.trace, view.token, layer=view.layer) for see in (row_of, column_of))
-    label = view.labels[view.token]
-    return (
-        Side(
-            "looks",
-            t("one.looks", token=view.name),
-            t("one.looks", token=label),
-            t("one.looks_nowhere", token=view.name),
-            t("axis.key"),
-            row,
-        ),
-        Side(
-            "seen",
-            t("one.seen", token=view.name),
-            t("one.seen", token=label),
-            t("one.seen_nowhere", token=view.name),
-            t("axis.query"),
-            column,
-        ),
-    )
-
-
-def beside(draw: Callable[[Side], None], both: tuple[Side, Side]) -> None:
-    """Both directions next to each other, or below each other where there is no room."""
-    cells = st.grid(2, min_column_width=300)
-    for side in both:
-        with cells.container():
-            st.markdown(f"**{side.title}**")
-            draw(side)
 
 
 def every_head(view: View, both: tuple[Side, Side]) -> None:
@@ -68,62 +20,27 @@ def every_head(view: View, both: tuple[Side, Side]) -> None:
     largest = max(float(side.looks.weights.to_numpy().max()) for side in both)
 
     def draw(side: Side) -> None:
-        weights, hidden = side.looks
-        values = weights.to_numpy()
-        if not values.any():
-            st.markdown(side.nothing)
-            return
-        kept = densest(weights, MOST_DRAWN)
-        masked = hidden[:, kept]
+        values = side.looks.weights.to_numpy()
         head, other = np.unravel_index(values.argmax(), values.shape)
-        chart(
+        largest_at = {"weight": number(values.max()), "head": head + 1, "token": view.labels[other]}
+        lines(
             view,
-            heatmap(
-                named(weights.iloc[:, kept]),
-                kind="weights",
-                rows=t("one.head"),
-                columns=side.axis,
-                hidden=masked if masked.any() else None,
-                hidden_text=t("matrix.hidden"),
-                limit=largest,
-                row=view.head,
-            ),
+            side,
+            side.looks,
+            rows=t("one.head"),
+            framed=view.head,
+            limit=largest,
             key=f"one-{side.name}-heads",
-            alt=t(
-                "one.heads_alt",
-                what=side.said,
-                heads=len(values),
-                tokens=len(kept),
-                weight=number(values.max()),
-                head=head + 1,
-                token=view.labels[other],
+            alt=lambda tokens: t(
+                "one.heads_alt", what=side.said, heads=len(values), tokens=tokens, **largest_at
             ),
         )
-        partly(values, kept)
 
     beside(draw, both)
     if largest > 0:
         st.caption(f"{t('heads.scale_now', limit=number(largest))} {t('one.framed', head=view.head + 1)}")
         st.dataframe(_first_three(view, both), hide_index=True)
     table(_long(view, both), name="heads", view=view)
-
-
-def named(frame: pd.DataFrame) -> pd.DataFrame:
-    """The same lines with their numbers as names, so that every one of them is written on the axis."""
-    return frame.set_axis(frame.index.astype(str), axis=0)
-
-
-def cell(label: str, value: float) -> str:
-    """A token and its weight, for a cell of a table."""
-    return f"{isolated(label)} {value:.2f}"
-
-
-def partly(values: np.ndarray, kept: np.ndarray) -> None:
-    """Say which tokens of a long text are not drawn."""
-    if len(kept) == values.shape[-1]:
-        return
-    most = np.delete(values, kept, axis=-1).max()
-    st.caption(t("one.partly", shown=len(kept), count=values.shape[-1], most=number(most)))
 
 
 def _first_three(view: View, both: tuple[Side, Side]) -> pd.DataFrame:
@@ -220,28 +137,18 @@ def layers(view: View, both: tuple[Side, Side]) -> None:
 
     def draw(side: Side) -> None:
         mean, hidden, strongest = found[side.name]
-        values = mean.to_numpy()
-        if not values.any():
-            st.markdown(side.nothing)
-            return
-        kept = densest(mean, MOST_DRAWN)
-        masked = hidden[:, kept]
-        chart(
+        drawn = lines(
             view,
-            heatmap(
-                named(mean.iloc[:, kept]),
-                kind="weights",
-                rows=t("control.layer"),
-                columns=side.axis,
-                hidden=masked if masked.any() else None,
-                hidden_text=t("matrix.hidden"),
-                limit=largest,
-                row=view.layer,
-            ),
+            side,
+            Looks(mean, hidden),
+            rows=t("control.layer"),
+            framed=view.layer,
+            limit=largest,
             key=f"one-{side.name}-layers",
-            alt=t("one.layers_alt", what=side.said, layers=len(values), tokens=len(kept)),
+            alt=lambda tokens: t("one.layers_alt", what=side.said, layers=len(mean), tokens=tokens),
         )
-        partly(values, kept)
+        if not drawn:
+            return
         for layer, best in strongest.iterrows():
             said = {"layer": layer, "head": int(best["head"]), "weight": number(best["weight"])}
             other = word(view.labels[int(best["token"])])

@@ -1,4 +1,4 @@
-"""All layers and heads of a text at a glance, above the view of one."""
+"""All layers and heads of a text at a glance: above the view of one where there are many, else below it."""
 
 import json
 import struct
@@ -10,7 +10,7 @@ import streamlit as st
 from mha_core import AttentionTrace
 from mha_core.blocks import MEASURES
 from mha_core.overview import Overview, overview
-from mha_core.views import WINDOW
+from mha_core.views import WHOLE
 from pages._kit import components, roles, state
 from pages._kit.text import t
 
@@ -20,7 +20,7 @@ LEAST_OPEN = 3  # layers from which on the overview is what one sees first
 _overview = components.component(
     "overview",
     html='<div class="overview"></div>',
-    scripts=("common.js", "overview.js"),
+    scripts=("common.js", "overview_data.js", "overview_plan.js", "overview_atlas.js", "overview.js"),
     style="overview.css",
 )
 
@@ -29,12 +29,16 @@ ORDERS = {"entropy": False, "distance": True, "first token": True, "previous tok
 DIGITS = {"distance": 1}
 
 
+def first(trace: AttentionTrace) -> bool:
+    """Are there so many layers, or tokens, that one sees all heads before anything else?"""
+    return len(trace.tokens) > WHOLE or len(trace.layers) >= LEAST_OPEN
+
+
 def show(trace: AttentionTrace, scene: state.Scene, *, layer: int, head: int) -> None:
     """Every head as a small picture, with its measures, and the same as a table; nothing for one layer."""
-    long = len(trace.tokens) > WINDOW  # then nothing else shows all heads
-    if len(trace.layers) < 2 and not long:
+    if len(trace.layers) < 2 and not first(trace):
         return
-    with st.expander(t("overview.title"), expanded=long or len(trace.layers) >= LEAST_OPEN):
+    with st.expander(t("overview.title"), expanded=first(trace)):
         st.caption(t("overview.how"))
         with st.spinner(t("overview.working")):
             seen = _seen(json.dumps(scene.settings(), sort_keys=True), trace)
@@ -57,7 +61,7 @@ def _seen(settings: str, _trace: AttentionTrace) -> Overview:
 
 
 def packed(seen: Overview, named: dict, *, layer: int, head: int) -> bytes:
-    """Pictures and measures behind a JSON header, for overview.js; `named` as `metrics.labels` has it."""
+    """Pictures and measures behind a JSON header (overview_data.js); `named` as `metrics.labels` has it."""
     keys = list(seen.table.index)
     measures = seen.table[list(MEASURES)].assign(role=[named.get(key, ("", np.nan))[1] for key in keys])
     header = {

@@ -7,12 +7,12 @@ import streamlit as st
 
 from mha_core import AttentionTrace
 from mha_core.training.lexicon import lexicon
+from mha_core.views import WHOLE
 from pages._kit import components, hiding, state
 from pages._kit.text import isolated, literal, t
 
 MOST_NAMED = 4
 LEAST_SAID = 0.01  # share that is worth a word
-LONGEST_STRIP = 256  # tokens
 
 
 def sentence(
@@ -33,7 +33,7 @@ def sentence(
     query = min(query, len(labels) - 1)
     row, allowed = (see(head, rows=[query])[0] for see in (recorded.weights, recorded.allowed))
     hides = hides and hiding.on(trace)
-    if len(labels) <= LONGEST_STRIP:
+    if len(labels) <= WHOLE:
         components.token_strip(
             row,
             allowed,
@@ -50,9 +50,10 @@ def sentence(
         return
     order = np.argsort(-row, kind="stable")[:MOST_NAMED]
     said = _listed((labels[i], row[i]) for i in order)
-    st.markdown(t("token.looks", head=head + 1, query=name, list=said))
-    if trace.answers:
-        answer(trace, query)
+    with st.container(gap="xsmall"):
+        st.markdown(t("token.looks", head=head + 1, query=name, list=said))
+        if trace.answers:
+            answer(trace, query)
 
 
 def answer(trace: AttentionTrace, query: int) -> None:

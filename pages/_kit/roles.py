@@ -5,7 +5,7 @@ import streamlit as st
 
 from mha_core import AttentionTrace, MhaError, metrics
 from mha_core.figures.heatmap import heatmap
-from mha_core.views import WINDOW, origin
+from mha_core.views import WHOLE, origin
 from pages._kit import charts, state, work
 from pages._kit.text import number, t
 
@@ -29,7 +29,7 @@ def label(found: tuple[str, float] | None) -> str:
 
 def details(trace: AttentionTrace, scene: state.Scene, *, layer: int, head: int) -> None:
     """The measurements: roles of this head, patterns of all heads here, and how alike they are."""
-    if len(trace.tokens) > WINDOW:
+    if len(trace.tokens) > WHOLE:
         return  # the overview has measured them
     with st.expander(t("roles.title")):
         measured = _roles(trace, scene)

@@ -21,16 +21,21 @@ def control() -> None:
     )
 
 
+def chosen() -> str:
+    """The end that is chosen. A link sets it before the control is drawn, which stands below its pictures."""
+    linked = st.query_params.get("scale", SHARED)
+    return st.session_state.get("scale", linked if linked in ENDS else SHARED)
+
+
 def limits(layer: LayerTrace) -> np.ndarray:
     """The weight at which each head's colours end. (head,)"""
-    end = st.session_state.get("scale", SHARED)
     largest = layer.weights().max(axis=(1, 2))
-    ends = {SHARED: np.full_like(largest, largest.max()), OWN: largest, FULL: np.ones_like(largest)}[end]
+    ends = {SHARED: np.full_like(largest, largest.max()), OWN: largest, FULL: np.ones_like(largest)}[chosen()]
     return np.where(ends > 0, ends, 1.0)  # a layer that is hidden altogether has no largest weight
 
 
 def note(ends: np.ndarray) -> str:
     """The scale in words, so that nobody compares what cannot be compared."""
-    if st.session_state.get("scale") == OWN:
+    if chosen() == OWN:
         return t("heads.scale_each")
     return t("heads.scale_now", limit=number(ends[0]))

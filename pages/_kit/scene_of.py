@@ -3,12 +3,12 @@
 import streamlit as st
 
 from mha_core import AttentionTrace, MhaError
-from mha_core.views import WINDOW
+from mha_core.views import WHOLE
 from pages._kit import refusal, state, work
 from pages._kit.text import t
 
 
-def page(longest: int | None = WINDOW) -> tuple[state.Scene, AttentionTrace, AttentionTrace | None]:
+def page(longest: int | None = WHOLE) -> tuple[state.Scene, AttentionTrace, AttentionTrace | None]:
     """The scene, the trace of its sentence, and that of its second sentence if there is one.
 
     A page that draws whole matrices takes texts of at most `longest` tokens, and says so of others.

@@ -7,7 +7,7 @@ import streamlit as st
 from mha_core import AttentionTrace, LayerTrace, against_torch
 from mha_core.figures.heatmap import heatmap
 from mha_core.trace import MATRICES, OF_THE_LAYER, TOKEN_AXES
-from mha_core.views import Origin, Picture, long_table, picture, symbol, window
+from mha_core.views import WHOLE, Origin, Picture, long_table, picture, symbol, window
 from pages._kit import charts
 from pages._kit.charts import file_name
 from pages._kit.text import literal, number, t
@@ -105,7 +105,7 @@ def numbers(trace: AttentionTrace, *, layer: int, head: int, query: int) -> None
         key="table",
         format_func=lambda matrix: f"{symbol(trace.layers[layer], matrix, head)}  {t(f'matrix.{matrix}')}",
     )
-    part = window(len(trace.tokens), query)
+    part = window(len(trace.tokens), query, WHOLE)
     shown = picture(trace, name, layer=layer, head=head, part=part).frame
     st.dataframe(shown)
 

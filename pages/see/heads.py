@@ -11,6 +11,7 @@ from pages._kit import (
     overview,
     reading,
     roles,
+    room,
     scene_of,
     show,
     state,
@@ -21,25 +22,23 @@ scene, trace, twin = scene_of.page(longest=None)
 layer_index, head, query = state.indices(trace, scene)
 layer = trace.layers[layer_index]
 both = {key: shown for key, shown in (("token_strip", trace), ("twin_strip", twin)) if shown}
-sentences = st.container()
-model.about(trace)
-glance = st.container()
+room.of_sentences(both, layer=layer)
+limits = all_heads.limits(trace, layer=layer_index, head=head, query=query)
+looked_at = {"layer": layer_index, "head": head, "query": query}
+for column, (key, shown) in zip(st.columns(len(both)), both.items(), strict=True):
+    with column:
+        reading.sentence(shown, **looked_at, limit=limits[head], key=key, hides=True)
+hiding.switch(trace)
+glance = st.container() if overview.first(trace) else None
 
 st.subheader(t("view.title"), help=t("view.help"))
 others = [other for other in range(layer.n_heads) if other != head]
 head_view.of_traces(
     list(both.values()), layer=layer_index, head=head, token=query, heads=sorted([head, *others[-1:]])
 )
-
-limits = all_heads.show(trace, scene, layer=layer_index, head=head, query=query)
-with sentences:
-    columns = st.columns(len(both))
-    for column, (key, shown) in zip(columns, both.items(), strict=True):
-        with column:
-            reading.sentence(
-                shown, layer=layer_index, head=head, query=query, limit=limits[head], key=key, hides=True
-            )
-    hiding.switch(trace)
+model.about(trace)
+glance = glance or st.container()
+all_heads.show(trace, scene, layer=layer_index, head=head, limits=limits)
 roles.details(trace, scene, layer=layer_index, head=head)
 
 with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
@@ -54,5 +53,5 @@ detail.matrices(trace, layer=layer_index, head=head, query=query, limit=limits[h
 with st.expander(t("heads.numbers")):
     show.numbers(trace, layer=layer_index, head=head, query=query)
 
-with glance:  # last, since it takes longest: a long text has millions of weights in each head
+with glance:  # drawn last, since it takes longest: a long text has millions of weights in each head
     overview.show(trace, scene, layer=layer_index, head=head)

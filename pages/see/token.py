@@ -2,12 +2,13 @@
 
 import streamlit as st
 
-from pages._kit import model, one_head, one_token, one_view, reading, scene_of, state
+from pages._kit import model, one_head, one_side, one_token, one_view, reading, room, scene_of, state
 from pages._kit.text import t
 
 scene, trace, _ = scene_of.page(longest=None)
 view = one_view.View(trace, *state.indices(trace, scene))
-both = one_token.sides(view)
+room.of_sentences({"token_strip": trace})
+both = one_side.sides(view)
 st.header(t("one.heading", token=view.name, layer=view.layer + 1, head=view.head + 1))
 row = both[0].looks.weights.iloc[view.head]
 limit = float(row.max()) or 1.0

@@ -797,3 +797,61 @@ def test_an_example_is_taken_by_clicking(visit, app, settled):
         f"The trophy doesn't fit in the suitcase because it is too {a}." for a in ("big", "small")
     ]
     assert page.locator(".st-key-token_strip [aria-pressed=true] bdi").inner_text() == "it"
+
+
+# What goes on beyond the drawing, and what is not there
+
+
+@pytest.mark.parametrize(("drawing", "on", "back"), [("arcs", "→", "←"), ("lines", "↓", "↑")])
+def test_a_text_that_goes_on_says_how_far_and_goes_there(visit, app, eye, drawing, on, back):
+    text = " ".join(f"word{at}" for at in range(60))
+    view = eye(visit(link(app, source="random", twin="", text=text, token=1)))
+    view.button(drawing).click()
+    further, before = (view.stage().locator(".more").filter(has_text=way) for way in (on, back))
+    expect(further).to_be_visible()
+    expect(before).to_have_count(0)
+    box = view.stage().locator(".scroll").bounding_box()
+    kind = "token" if drawing == "arcs" else "query"
+    places = [token.bounding_box() for token in view.stage().locator(f".token.{kind}").all()]
+    seen = [
+        place
+        for place in places
+        if place["x"] + place["width"] <= box["x"] + box["width"] + 1
+        and place["y"] + place["height"] <= box["y"] + box["height"] + 1
+    ]
+    assert further.inner_text().strip(f" {on}") == f"{60 - len(seen)} more"
+    further.click()
+    expect(before).to_be_visible()
+    for _ in range(9):
+        if further.count():
+            further.click()
+            view.page.wait_for_timeout(400)
+    expect(further).to_have_count(0)
+
+
+def test_a_short_text_goes_on_nowhere(visit, app, eye):
+    view = eye(visit(f"{app}?twin="))
+    assert view.stage().locator(".more:not([hidden])").count() == 0
+
+
+def test_a_sentence_without_the_pinned_word_says_so_and_draws_nothing(visit, app, eye):
+    view = eye(visit(app))
+    tired = 11
+    view.token(tired).click()
+    same(view.lines(0), expected(TIRED, tired, [2, 3]))
+    assert view.said(1) == "This sentence has no tired."
+    assert view.lines(1) == []
+    assert view.panel(1).locator(".token[aria-selected=true]").count() == 0
+    assert view.panel(1).locator("i").count() == 0
+
+
+def test_short_words_take_no_more_room_than_their_letters(visit, app, eye):
+    view = eye(visit(app))
+    gap = "e => e.lastChild.getBoundingClientRect().left - e.firstChild.getBoundingClientRect().right"
+    text = """e => { const range = document.createRange(); range.selectNodeContents(e.firstChild);
+        return e.firstChild.getBoundingClientRect().width - range.getBoundingClientRect().width }"""
+    it = view.token(IT, "key", 1)
+    assert it.evaluate(text) == pytest.approx(0, abs=0.5)
+    assert it.evaluate(gap) == pytest.approx(8, abs=0.5)
+    view.button("text").click()
+    assert view.token(IT, "token").evaluate(text) == pytest.approx(0, abs=0.5)

@@ -194,6 +194,59 @@ def named(row, hidden=()) -> str:
     return ", ".join(f"{LABELS[i]} {row[i]:.2f}" for i in order)
 
 
+# The other sentence
+
+ONE, OTHER = ["the", "animal", "was", "tired"], ["the", "street", "animal", "was"]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "found"),
+    [
+        ([0], {"side": "query", "tokens": [0]}),
+        ([1], {"side": "query", "tokens": [2]}),  # the same word stands elsewhere
+        ([3], {"side": "query", "tokens": [], "absent": ["tired"]}),
+        ([2, 1], {"side": "query", "tokens": [2, 3]}),
+        ([0, 3], {"side": "query", "tokens": [0]}),
+    ],
+)
+def test_what_is_chosen_in_one_sentence_is_chosen_in_the_other_where_it_is(eye, chosen, found):
+    code = "return everywhere(panels, 0, focus);"
+    panels = [{"tokens": ONE}, {"tokens": OTHER}]
+    focus = {"side": "query", "tokens": chosen}
+    assert eye(code, panels=panels, focus=focus) == [focus, found]
+    assert eye(code, panels=panels, focus=None) == [None, None]
+
+
+@pytest.mark.parametrize("side", ["query", "key"])
+def test_a_sentence_without_the_chosen_word_says_so_and_has_no_lines(on_layer, side):
+    focus = {"side": side, "tokens": [], "absent": ["street", "wide"]}
+    code = """return [
+      spoken(labels, layer, [0, 1], focus, new Set(), texts),
+      linesOf(layer, [0, 1], { focus, least: 0, most: 0, hidden: new Set() }),
+      meanAcross(layer, [0, 1], focus),
+      table(labels, layer, [0], focus),
+    ];"""
+    said, lines, weights, rows = on_layer(code, focus=focus, labels=LABELS, texts=TEXTS)
+    assert said == "This sentence has no street + wide."
+    assert (lines, weights, rows) == ([], [0] * 7, [])
+
+
+@pytest.mark.parametrize(
+    ("titles", "shown"),
+    [
+        (["It was too tired.", "It was too wide."], ["… too tired.", "… too wide."]),
+        (["It was", "It was too"], ["It was", "It was too"]),  # one word left out would be no gain
+        (["It was too", "It was too wide"], ["… was too", "… was too wide"]),
+        (["We went home", "It went home"], ["We went home", "It went home"]),
+        (["It was too tired."], ["It was too tired."]),
+        (["我累了。", "我困了。"], ["我累了。", "我困了。"]),
+        (["It is so.", "It is so."], ["… is so.", "… is so."]),
+    ],
+)
+def test_two_sentences_are_told_apart_by_where_they_differ(eye, titles, shown):
+    assert eye("return apart(titles);", titles=titles) == shown
+
+
 def test_the_sentence_names_whom_a_token_looks_at(on_layer, weights):
     row = weights[1, 3]
     assert spoken(on_layer, [1], pinned("query", 3)) == f"was looks at {named(row)} (head 2)."

@@ -220,7 +220,9 @@ def test_the_axes_say_what_they_are_as_plain_text():
     assert "%{z:.4~g}" in hover
 
 
-@pytest.mark.parametrize(("n_rows", "height"), [(1, 190), (24, 564), (25, 459), (200, 860)])
+@pytest.mark.parametrize(
+    ("n_rows", "height"), [(1, 190), (24, 564), (25, 459), (57, 860), (58, 600), (200, 600)]
+)
 def test_the_height_follows_the_rows_within_bounds(n_rows, height):
     assert draw(np.zeros((n_rows, 2))).layout.height == height
 

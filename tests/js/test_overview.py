@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-SCRIPTS = ["common.js", "overview.js"]
+SCRIPTS = ["common.js", "overview_data.js", "overview_plan.js", "overview_atlas.js", "overview.js"]
 
 
 @pytest.fixture

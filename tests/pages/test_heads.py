@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import mha_core as mha
+from mha_core import metrics
 from mha_core.views import long_table
 from pages._kit import show
 from pages._kit.scale import ENDS
@@ -95,6 +96,15 @@ def test_a_later_layer_says_where_its_input_comes_from(opened, english):
     assert english("heads.stacked", layer=2, layers=3, before=1) in [c.value for c in app.caption]
     app.number_input(key="layer").set_value(1).run()
     assert not [c for c in app.caption if "residual" in c.value]
+
+
+def test_a_layer_in_which_all_tokens_have_become_alike_says_so(opened, english):
+    app = opened(layers=6, layer=4)
+    apart = metrics.collapse(trace(layers=6).layers[3])
+    said = english("heads.collapsed", share=f"{100 * apart:.2g}")
+    assert [c.value for c in app.caption if said in c.value]
+    app.number_input(key="layer").set_value(2).run()
+    assert not [c.value for c in app.caption if "rank collapse" in c.value]
 
 
 def test_shared_keys_are_said_to_be_shared(opened, english):

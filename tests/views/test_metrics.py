@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import mha_core as mha
-from mha_core.metrics import POSITIONS, patterns, similarity
+from mha_core.metrics import ALIKE, EVEN, POSITIONS, collapse, patterns, similarity
 
 L = 6
 EYE = np.eye(L)
@@ -208,3 +208,36 @@ def test_heads_that_never_have_a_row_in_common_cannot_be_compared():
     mask = np.ones((2, L, L), bool)
     mask[0, :3] = mask[1, 3:] = False
     np.testing.assert_array_equal(similarity(made(drawn(2), mask)), [[1, np.nan], [np.nan, 1]])
+
+
+# Rank collapse
+
+SENTENCE = "The animal didn't cross the street because it was too tired."
+
+
+@pytest.mark.parametrize(
+    ("position", "mask"), [("sinusoidal", "full"), ("rotary", "full"), ("none", "causal")]
+)
+def test_layers_without_skip_connections_collapse_and_the_measure_is_that_of_the_trace(position, mask):
+    trace = mha.trace(SENTENCE, h=4, d_model=64, layers=8, position=position, mask=mask)
+    for layer in trace.layers:
+        apart = np.linalg.norm(layer.x - layer.x.mean(0)) / np.linalg.norm(layer.x)
+        even = patterns(layer)["entropy"].min()
+        expected = apart if apart <= ALIKE and even >= EVEN else None
+        assert collapse(layer) == (
+            expected if expected is None else pytest.approx(expected, rel=1e-4, abs=1e-6)
+        )
+    assert collapse(trace.layers[0]) is None
+    if mask == "full":
+        assert collapse(trace.layers[7]) is not None
+
+
+def test_a_head_that_chooses_is_no_collapse_whatever_its_tokens_are():
+    alibi = mha.trace(SENTENCE, h=4, d_model=64, layers=8, position="alibi").layers[7]
+    assert np.linalg.norm(alibi.x - alibi.x.mean(0)) / np.linalg.norm(alibi.x) < ALIKE
+    assert patterns(alibi)["entropy"].max() > EVEN > patterns(alibi)["entropy"].min()
+    assert collapse(alibi) is None
+
+
+def test_one_token_does_not_collapse():
+    assert collapse(mha.trace("word", h=1, d_model=4, layers=3).layers[2]) is None

@@ -21,12 +21,12 @@ def trace():
 @pytest.mark.parametrize(
     ("length", "around", "expected"),
     [
-        (256, 255, None),
-        (1000, 500, slice(372, 628)),
-        (1000, 0, slice(0, 256)),
-        (1000, 999, slice(744, 1000)),
-        (257, 128, slice(0, 256)),
-        (257, 256, slice(1, 257)),
+        (128, 127, None),
+        (1000, 500, slice(436, 564)),
+        (1000, 0, slice(0, 128)),
+        (1000, 999, slice(872, 1000)),
+        (129, 64, slice(0, 128)),
+        (129, 128, slice(1, 129)),
     ],
 )
 def test_the_window_holds_the_chosen_token_and_is_never_smaller_than_it_may_be(length, around, expected):

@@ -1,0 +1,70 @@
+// Where each picture of the overview stands, what is under the finger, and where the keys lead.
+const LARGEST = 96; // pixels from one picture to the next
+const SMALLEST = 10; // below this only where the screen is too narrow
+const TALLEST = 720; // of all pictures together, where they can be smaller
+const EDGE = { left: 26, top: 18 }; // room for the numbers of layers and heads
+const CAPTION = 15;
+
+// Where the pictures stand. In the grid a row is a layer and a column a head; a ranking (a list of heads)
+// runs on from row to row, as wide as the grid and with pictures as large. `slots` has the head at each place, −1 for none.
+export function arrange(counts, width, ranked = null) {
+  const columns = Math.max(...counts);
+  const fits = Math.floor((width - EDGE.left) / columns);
+  const tall = Math.max(SMALLEST, Math.floor(TALLEST / counts.length));
+  const pitch = Math.max(3, Math.min(LARGEST, fits, tall));
+  const gap = pitch >= 40 ? 6 : pitch >= 14 ? 2 : 1;
+  if (ranked) {
+    const caption = pitch >= 30 ? CAPTION : 0;
+    const across = Math.min(ranked.length, columns); // as wide as the grid, so that nothing beside it moves
+    return place({ pitch, gap, caption, columns: across, left: 0, top: 0, slots: ranked });
+  }
+  let start = 0;
+  const slots = counts.flatMap((count) => {
+    const row = Array.from({ length: columns }, (_, head) => (head < count ? start + head : -1));
+    start += count;
+    return row;
+  });
+  return place({ pitch, gap, caption: 0, columns, left: EDGE.left, top: EDGE.top, slots });
+}
+
+function place(plan) {
+  const size = plan.pitch - plan.gap;
+  const down = plan.pitch + plan.caption;
+  const rows = Math.ceil(plan.slots.length / plan.columns);
+  const width = EDGE.left + plan.columns * plan.pitch - plan.gap + 2;
+  return { ...plan, size, down, rows, width, height: plan.top + rows * down - plan.gap + 2 };
+}
+
+// The upper left corner of the picture at a place; 1 is room for an outline.
+export function corner(plan, slot) {
+  const column = slot % plan.columns;
+  return [1 + plan.left + column * plan.pitch, 1 + plan.top + Math.floor(slot / plan.columns) * plan.down];
+}
+
+// The place under a point of the canvas, −1 where there is no head; gaps belong to the picture before them.
+export function hit(plan, x, y) {
+  const column = Math.floor((x - plan.left - 1) / plan.pitch);
+  const row = Math.floor((y - plan.top - 1) / plan.down);
+  if (column < 0 || column >= plan.columns || row < 0 || row >= plan.rows) return -1;
+  const slot = row * plan.columns + column;
+  return (plan.slots[slot] ?? -1) < 0 ? -1 : slot;
+}
+
+// The place that a key leads to, the same one where there is nothing further.
+export function step(plan, slot, key) {
+  const taken = (at) => at >= 0 && (plan.slots[at] ?? -1) >= 0;
+  if (key === "Home") return plan.slots.findIndex((head) => head >= 0);
+  if (key === "End") return plan.slots.findLastIndex((head) => head >= 0);
+  const by = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -plan.columns, ArrowDown: plan.columns }[key];
+  if (by === undefined) return slot;
+  let next = slot + by;
+  while (next >= 0 && next < plan.slots.length && !taken(next)) next += by;
+  return taken(next) ? next : slot;
+}
+
+// Which numbers of an axis are written: each multiple of a round step, and the first where it has room.
+export function numbered(count, pitch, room) {
+  const apart = [1, 2, 4, 5, 8, 10, 16, 20, 32, 50, 64, 100].find((by) => by * pitch >= room) ?? count;
+  const first = apart === 1 || apart > count || (apart - 1) * pitch >= room;
+  return Array.from({ length: count }, (_, i) => i).filter((i) => (i + 1) % apart === 0 || (i === 0 && first));
+}

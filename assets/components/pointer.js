@@ -1,0 +1,64 @@
+// The finger on a drawing: what is under it is looked at, a click holds it, dragging moves a matrix.
+const STILL = 4; // pixels that a click may tremble
+
+export function listen(view, { panel, stage, drawing, said }) {
+  const tokenOf = (event) => event.target.closest?.(".token");
+  const focusOf = (element, at = Number(element.dataset.at)) => ({
+    side: element.dataset.side === "token" ? view.state.side : element.dataset.side,
+    tokens: [at],
+  });
+  const hover = (focus) => {
+    const before = JSON.stringify(view.hover);
+    view.hover = focus && view.everywhere(panel.nth, focus);
+    if (JSON.stringify(view.hover) !== before) view.update();
+  };
+  const drag = (event) => {
+    view.dragged += Math.abs(event.movementX) + Math.abs(event.movementY);
+    if (view.dragged < STILL) return;
+    drawing.window.pan(event.movementX, event.movementY);
+    drawing.paint();
+  };
+  // The line or cell under the pointer says its own number.
+  const point = (event) => {
+    const line = drawing.hit(event);
+    if (drawing.curves && line !== view.line) drawing.paint(line);
+    view.line = line;
+    const text = line ? exactly(view, panel, line) : null;
+    if (!text) return view.say();
+    if (said.dataset.text !== text) said.replaceChildren(make("bdi", "", text));
+    said.dataset.text = text;
+  };
+  stage.addEventListener("pointerdown", () => (view.dragged = 0));
+  stage.addEventListener("pointermove", (event) => {
+    if (drawing.window?.zoomed && event.buttons === 1) return drag(event);
+    const element = tokenOf(event);
+    if (element) return event.pointerType === "touch" ? undefined : hover(focusOf(element));
+    hover(null);
+    point(event);
+  });
+  stage.addEventListener("pointerleave", () => {
+    hover(null);
+    if (view.line) drawing.paint((view.line = null));
+    drawing.mark?.(null);
+    view.say();
+  });
+  stage.addEventListener("click", (event) => {
+    if (view.dragged >= STILL) return;
+    const element = tokenOf(event);
+    const cell = element ? null : drawing.hit(event);
+    if (!element && !(drawing.window && cell)) return point(event); // a finger does not hover
+    const focus = element ? focusOf(element) : { side: "query", tokens: [cell.query] };
+    view.choose(panel.nth, focus, event.shiftKey || event.ctrlKey || event.metaKey);
+  });
+}
+
+function exactly(view, panel, { query, key, head, weight, hidden }) {
+  const { texts } = view;
+  const layer = view.layer(panel);
+  const who = head === null ? fill(texts.mean_of, { heads: view.heads.map((h) => h + 1).join(", ") }) : fill(texts.one_head, { heads: head + 1 });
+  const [from, to] = [panel.tokens[query], panel.tokens[key]];
+  if (hidden) return fill(texts.cell_hidden, { from, to });
+  const score = head === null || !layer.score ? NaN : layer.score(head, query, key);
+  const value = exact(weight);
+  return fill(Number.isNaN(score) ? texts.cell : texts.cell_score, { who, from, to, value, score: score.toFixed(3) });
+}

@@ -1,0 +1,113 @@
+"""One direction of attention on the page Token: what the token looks at, or who looks at it."""
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from mha_core.figures.heatmap import heatmap
+from mha_core.token_views import Looks, column_of, densest, row_of
+from pages._kit.one_view import View, chart
+from pages._kit.text import isolated, number, t
+
+MOST_DRAWN = 40  # tokens across one heatmap
+
+
+class Side(NamedTuple):
+    """One direction of attention, with its words: what the token looks at, or who looks at it."""
+
+    name: Literal["looks", "seen"]
+    title: str
+    said: str  # the title where no Markdown is read
+    nothing: str
+    axis: str
+    looks: Looks
+
+
+def sides(view: View) -> tuple[Side, Side]:
+    """The token's row and its column in every head of the layer."""
+    row, column = (see(view.trace, view.token, layer=view.layer) for see in (row_of, column_of))
+    label = view.labels[view.token]
+    return (
+        Side(
+            "looks",
+            t("one.looks", token=view.name),
+            t("one.looks", token=label),
+            t("one.looks_nowhere", token=view.name),
+            t("axis.key"),
+            row,
+        ),
+        Side(
+            "seen",
+            t("one.seen", token=view.name),
+            t("one.seen", token=label),
+            t("one.seen_nowhere", token=view.name),
+            t("axis.query"),
+            column,
+        ),
+    )
+
+
+def beside(draw: Callable[[Side], None], both: tuple[Side, Side]) -> None:
+    """Both directions next to each other, or below each other where there is no room."""
+    cells = st.grid(2, min_column_width=300)
+    for side in both:
+        with cells.container():
+            st.markdown(f"**{side.title}**")
+            draw(side)
+
+
+def lines(
+    view: View,
+    side: Side,
+    looks: Looks,
+    *,
+    rows: str,
+    framed: int,
+    limit: float,
+    key: str,
+    alt: Callable[[int], str],
+) -> bool:
+    """Heads or layers × the tokens that most weight goes to, or that nothing does; is there anything?
+
+    `alt` gets the number of tokens that are drawn.
+    """
+    values = looks.weights.to_numpy()
+    if not values.any():
+        st.markdown(side.nothing)
+        return False
+    kept = densest(looks.weights, MOST_DRAWN)
+    masked = looks.hidden[:, kept]
+    figure = heatmap(
+        named(looks.weights.iloc[:, kept]),
+        kind="weights",
+        rows=rows,
+        columns=side.axis,
+        hidden=masked if masked.any() else None,
+        hidden_text=t("matrix.hidden"),
+        limit=limit,
+        row=framed,
+    )
+    chart(view, figure, key=key, alt=alt(len(kept)))
+    partly(values, kept)
+    return True
+
+
+def named(frame: pd.DataFrame) -> pd.DataFrame:
+    """The same lines with their numbers as names, so that every one of them is written on the axis."""
+    return frame.set_axis(frame.index.astype(str), axis=0)
+
+
+def cell(label: str, value: float) -> str:
+    """A token and its weight, for a cell of a table."""
+    return f"{isolated(label)} {value:.2f}"
+
+
+def partly(values: np.ndarray, kept: np.ndarray) -> None:
+    """Say which tokens of a long text are not drawn."""
+    if len(kept) == values.shape[-1]:
+        return
+    most = np.delete(values, kept, axis=-1).max()
+    st.caption(t("one.partly", shown=len(kept), count=values.shape[-1], most=number(most)))

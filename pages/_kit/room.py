@@ -1,0 +1,96 @@
+"""Room for what is still loading, so that nothing below it jumps when it comes.
+
+Streamlit loads the script of a widget or a component when the first one is drawn, and shows a grey bar for
+it meanwhile. The styles here make that bar as high as what comes: a custom property, ``--room``, tells the
+height to the bar and to its element. Our components set it to 0 once they are drawn (`arrived`, common.js),
+so that what is kept for them need not be exact.
+"""
+
+import math
+import unicodedata
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import streamlit as st
+
+from mha_core import AttentionTrace, LayerTrace
+
+PHONE = 640  # pixels; narrower screens have one column
+MAIN, NARROW = 1000, 350  # how wide a page is on a desk and on a phone, about
+TOKEN_ROW, STRIP_EDGE, STRIP_MOST = 70.5, 2, 256  # of a strip of tokens, in pixels
+LETTER, TOKEN_EDGES, TOKEN_GAP = 9.2, 24, 4
+LINE_ROW, LINES_MOST = 24, 600  # of the head view's drawing, as drawing.js has them
+VIEW_AROUND, VIEW_AROUND_PHONE, VIEW_TITLE = 173, 243, 25  # its buttons and the sentence under it
+
+FRAME = """
+.stElementContainer [data-testid="stSkeleton"] { height: 100%; min-height: var(--room, 40px); }
+[data-testid="stSidebar"] .stElementContainer { --room: 68px; }
+[data-testid="stSidebar"] :is(.st-key-text, .st-key-twin) { --room: 96px; }
+[data-testid="stSidebar"] .st-key-example { --room: 40px; }
+:is([class*="_page"], [class*="_blob"]) [data-testid="stSkeleton"] { display: none; }
+:is(.st-key-history, .st-key-charts) [data-testid="stSkeleton"] { display: none; }
+"""
+
+
+class Room(NamedTuple):
+    """Pixels in height, on a desk and on a phone."""
+
+    wide: int
+    narrow: int
+
+
+def frame() -> None:
+    """The bars of all widgets; figures have a height that Streamlit knows."""
+    st.html(f"<style>{FRAME}</style>")
+
+
+def of_sentences(traces: Mapping[str, AttentionTrace], layer: LayerTrace | None = None) -> None:
+    """Keep room for the strip of each sentence, by its key, and with a `layer` for its view and its heads."""
+    kept = {key: strip(trace.tokens.labels, len(traces)) for key, trace in traces.items()}
+    if layer is not None:
+        kept["head_view"] = view([len(trace.tokens) for trace in traces.values()])
+        kept["head_grid"] = grid(layer.n_heads)
+    wide, narrow = (
+        " ".join(
+            f".st-key-{key} {{ --room: {room[nth]}px; min-height: var(--room); }}"
+            for key, room in kept.items()
+        )
+        for nth in (0, 1)
+    )
+    st.html(f"<style>{wide} @media (max-width: {PHONE}px) {{ {narrow} }}</style>")  # our own words alone
+
+
+def strip(labels: Sequence[str], beside: int = 1) -> Room:
+    """What a strip of tokens will take, where `beside` of them share the width."""
+    widths = [_letters(label) * LETTER + TOKEN_EDGES + TOKEN_GAP for label in labels]
+    return Room(*(_strip(widths, width) for width in (MAIN / beside, NARROW)))
+
+
+def _strip(widths: Sequence[float], width: float) -> int:
+    rows, used = 1, 0.0
+    for own in widths:
+        rows, used = (rows, used + own) if used + own <= width else (rows + 1, own)
+    return min(round(rows * TOKEN_ROW) + STRIP_EDGE, STRIP_MOST)
+
+
+def _letters(text: str) -> int:
+    return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text)
+
+
+def view(lengths: Sequence[int]) -> Room:
+    """What a head view of sentences of so many tokens will take; on a phone they stand below each other."""
+    drawn = [min(length * LINE_ROW, LINES_MOST) for length in lengths]
+    title = VIEW_TITLE if len(lengths) > 1 else 0
+    below = sum(high + title + 74 for high in drawn)
+    return Room(VIEW_AROUND + title + max(drawn), VIEW_AROUND_PHONE - 74 + below)
+
+
+def grid(heads: int) -> Room:
+    """What the pictures of all heads will take: squares of their least width or more, two lines below."""
+    return Room(*(_grid(heads, 108 if heads <= 8 else 88, width) for width in (MAIN, NARROW)))
+
+
+def _grid(heads: int, least: int, width: int) -> int:
+    across = max(1, int((width + 10) // (min(least, 0.28 * width) + 10)))
+    side = (width - 10 * (across - 1)) / across
+    return math.ceil(heads / across) * round(side + 50) - 10
