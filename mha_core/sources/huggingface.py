@@ -6,7 +6,6 @@ function of the eager implementation: with any other a plain function would be h
 """
 
 import gc
-import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
@@ -19,7 +18,7 @@ from torch import Tensor, nn
 from mha_core import device as devices
 from mha_core.errors import MhaError
 from mha_core.layer import LayerTrace
-from mha_core.sources import capture, loading, reading, routes
+from mha_core.sources import capture, loading, memory, opening, reading, routes
 from mha_core.spec import known
 from mha_core.tokens import MAX_TOKENS
 from mha_core.trace import AttentionTrace
@@ -30,7 +29,6 @@ MOST_NEW = 32  # tokens of a target that the model writes itself
 SETTINGS = {"revision", "target", "device", "dtype", "limit"}  # those of `trace`
 AT_HAND = 2  # models that `trace` keeps
 
-HEADS = re.compile(r"pooler|lm_head|classifier|final_logits_bias|position_ids|score\b")
 
 _registering = threading.Lock()
 _loading = threading.Lock()
@@ -86,12 +84,12 @@ def load(
     kind = known("dtype", dtype or ("float32" if place == "cpu" else "bfloat16"), DTYPES)
     tell = progress or (lambda *_: None)
     folder = loading.find(name, revision=revision, progress=progress, cancelled=cancelled, endpoint=endpoint)
-    config = _config(transformers, folder)
-    tokenizer = _tokenizer(transformers, folder)
-    loading.check_memory(name, loading.weight_bytes(folder, DTYPES[kind]), place)
+    config = opening.config(transformers, folder)
+    tokenizer = opening.tokenizer(transformers, folder)
+    memory.check(name, memory.needed(folder.weights, DTYPES[kind], name=name), place)
     loading.check(cancelled)
     tell("load", 0, 1)
-    module = _module(transformers, folder, config, DTYPES[kind]).to(place)
+    module = opening.module(transformers, folder, config, DTYPES[kind]).to(place)
     tell("load", 1, 1)
     loading.check(cancelled)
     tell("check", 0, 1)
@@ -244,68 +242,3 @@ def _library():
     except ImportError:
         raise loading.missing() from None
     return transformers
-
-
-def _config(transformers, folder: loading.Folder):
-    """The configuration. Raises `MhaError` for an architecture that transformers does not have itself."""
-    given = folder.config
-    family = given.get("model_type")
-    if family not in transformers.CONFIG_MAPPING:
-        reason = (
-            "its own code would have to run, which is never done"
-            if "auto_map" in given
-            else f"transformers {transformers.__version__} does not know that architecture"
-        )
-        raise MhaError(f"{folder.name} is of the type {family!r}: {reason}.")
-    try:
-        return transformers.AutoConfig.from_pretrained(folder.path, local_files_only=True)
-    except Exception as error:
-        raise MhaError(f"The config.json of {folder.name} cannot be used: {error}.") from error
-
-
-def _tokenizer(transformers, folder: loading.Folder):
-    try:
-        return transformers.AutoTokenizer.from_pretrained(folder.path, local_files_only=True)
-    except Exception as error:  # each kind of tokenizer fails in its own way
-        raise MhaError(
-            f"The tokenizer of {folder.name} is missing or cannot be read ({_short(error)}); "
-            f"`tokenizer.save_pretrained(folder)` puts it beside the model."
-        ) from error
-
-
-def _module(transformers, folder: loading.Folder, config, dtype: torch.dtype) -> nn.Module:
-    """The model without a head for a task, or with the one that writes, of a model that does."""
-    if config.is_encoder_decoder and type(config) in transformers.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING:
-        auto = transformers.AutoModelForSeq2SeqLM
-    elif type(config) in transformers.MODEL_MAPPING:
-        auto = transformers.AutoModel
-    else:
-        raise MhaError(f"{folder.name} is of the type {config.model_type!r}, which is no model of texts.")
-    try:
-        module, report = auto.from_pretrained(
-            folder.path,
-            config=config,
-            local_files_only=True,
-            use_safetensors=True,
-            dtype=dtype,
-            attn_implementation="eager",
-            output_loading_info=True,
-        )
-    except Exception as error:
-        raise MhaError(f"{folder.name} cannot be loaded: {_short(error)}.") from error
-    if module.main_input_name != "input_ids":
-        raise MhaError(f"{folder.name} reads {module.main_input_name} and no text, so it cannot be traced.")
-    # What is missing was drawn at random. A head for a task may be, what the text goes through may not.
-    lost = sorted(key for key in report["missing_keys"] if not HEADS.search(key))
-    if lost or report["mismatched_keys"]:
-        wrong = [*lost, *(str(key) for key in report["mismatched_keys"])]
-        raise MhaError(
-            f"The weights of {folder.name} do not fit its config.json: {len(wrong)} are missing or of "
-            f"another size, such as {wrong[0]}."
-        )
-    return module
-
-
-def _short(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0].rstrip('.')[:200]}" if lines else type(error).__name__

