@@ -39,6 +39,9 @@ class LayerTrace:
     Where somebody else computed the weights and kept no queries and keys, `tensors` has weights
     (head, query, key) in their place, and what would follow from q and k is not known.
 
+    Where a rotary code turned q and k, `tensors` may have them as they were before, q_raw and k_raw, and
+    the code's cos and sin, (token, width); how they are used is said by ``about["rotary"]``.
+
     `kind` says whose tokens look at whose: "self", in a model with a target sentence "encoder" and
     "decoder", and "cross" where the target looks at the sentence. `name` is the layer's in its model,
     `about` has what else is worth knowing, in plain values.

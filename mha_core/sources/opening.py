@@ -1,0 +1,78 @@
+"""Files to a model and its tokenizer, by a library that is handed in; every refusal says why."""
+
+import re
+
+import torch
+from torch import nn
+
+from mha_core.errors import MhaError
+from mha_core.sources.loading import Folder
+
+# What a model may lack: heads for other tasks, and numbers that are computed anew.
+HEADS = re.compile(r"pooler|lm_head|classifier|final_logits_bias|position_ids|score\b")
+
+
+def config(transformers, folder: Folder):
+    """The configuration. Raises `MhaError` for an architecture that transformers does not have itself."""
+    given = folder.config
+    family = given.get("model_type")
+    if family not in transformers.CONFIG_MAPPING:
+        reason = (
+            "its own code would have to run, which is never done"
+            if "auto_map" in given
+            else f"transformers {transformers.__version__} does not know that architecture"
+        )
+        raise MhaError(f"{folder.name} is of the type {family!r}: {reason}.")
+    try:
+        return transformers.AutoConfig.from_pretrained(folder.path, local_files_only=True)
+    except Exception as error:
+        raise MhaError(f"The config.json of {folder.name} cannot be used: {error}.") from error
+
+
+def tokenizer(transformers, folder: Folder):
+    """The tokenizer. Raises `MhaError` for one that is missing or that nobody can read."""
+    try:
+        return transformers.AutoTokenizer.from_pretrained(folder.path, local_files_only=True)
+    except Exception as error:  # each kind of tokenizer fails in its own way
+        raise MhaError(
+            f"The tokenizer of {folder.name} is missing or cannot be read ({_short(error)}); "
+            f"`tokenizer.save_pretrained(folder)` puts it beside the model."
+        ) from error
+
+
+def module(transformers, folder: Folder, settings, dtype: torch.dtype) -> nn.Module:
+    """The model without a head for a task, or with the one that writes, of a model that does."""
+    if settings.is_encoder_decoder and type(settings) in transformers.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING:
+        auto = transformers.AutoModelForSeq2SeqLM
+    elif type(settings) in transformers.MODEL_MAPPING:
+        auto = transformers.AutoModel
+    else:
+        raise MhaError(f"{folder.name} is of the type {settings.model_type!r}, which is no model of texts.")
+    try:
+        loaded, report = auto.from_pretrained(
+            folder.path,
+            config=settings,
+            local_files_only=True,
+            use_safetensors=True,
+            dtype=dtype,
+            attn_implementation="eager",
+            output_loading_info=True,
+        )
+    except Exception as error:
+        raise MhaError(f"{folder.name} cannot be loaded: {_short(error)}.") from error
+    if loaded.main_input_name != "input_ids":
+        raise MhaError(f"{folder.name} reads {loaded.main_input_name} and no text, so it cannot be traced.")
+    # What is missing was drawn at random. A head for a task may be, what the text goes through may not.
+    lost = sorted(key for key in report["missing_keys"] if not HEADS.search(key))
+    if lost or report["mismatched_keys"]:
+        wrong = [*lost, *(str(key) for key in report["mismatched_keys"])]
+        raise MhaError(
+            f"The weights of {folder.name} do not fit its config.json: {len(wrong)} are missing or of "
+            f"another size, such as {wrong[0]}."
+        )
+    return loaded
+
+
+def _short(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0].rstrip('.')[:200]}" if lines else type(error).__name__
