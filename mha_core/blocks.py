@@ -36,7 +36,7 @@ def blocks(layer: LayerTrace) -> Iterator[Block]:
     A block has all heads and some rows, at least one. With ``softmax="matrix"`` it has one head, whose
     normaliser ``log Σ exp`` over the whole matrix is found in a first pass.
     """
-    by_head = layer.rule.softmax == "matrix"
+    by_head = layer.rule.softmax == "matrix" and layer.knows("q")
     heads = range(layer.n_heads) if by_head else [None]
     step = max(1, CELLS // (layer.n_key * (1 if by_head else layer.n_heads)))
     bounds = [slice(start, min(start + step, layer.n_query)) for start in range(0, layer.n_query, step)]

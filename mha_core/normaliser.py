@@ -19,6 +19,7 @@ def log_sum_exp(layer: LayerTrace) -> np.ndarray:
 
     (head, query), float64. With ``softmax="matrix"`` every row has that of its head's whole matrix. It is
     computed in blocks of rows, once for a layer, and kept as long as the layer.
+    Raises `MhaError` for a layer of which only the weights are known.
     """
     if layer not in _kept:
         _kept[layer] = _computed(layer)
@@ -27,6 +28,8 @@ def log_sum_exp(layer: LayerTrace) -> np.ndarray:
 
 def column(layer: LayerTrace, key: int) -> np.ndarray:
     """What every query takes from one key, ``A[:, key]``: O(tokens · d_k), not O(tokens²). (head, query)"""
+    if not layer.knows("q"):
+        return layer.weights(keys=[key])[..., 0]
     lse, found = log_sum_exp(layer), np.empty((layer.n_heads, layer.n_query), layer.q.dtype)
     own = layer.k[[layer.kv_head(head) for head in range(layer.n_heads)], key]
     scaled = np.einsum("hqd,hd->hq", layer.q, own) * layer.scale
