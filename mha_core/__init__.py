@@ -13,6 +13,7 @@ from mha_core.check import Check, against_torch
 from mha_core.errors import MhaError
 from mha_core.given import from_tensors, from_weights
 from mha_core.layer import LayerTrace
+from mha_core.record import record
 from mha_core.rule import ScoreRule
 from mha_core.sources import trace
 from mha_core.spec import AttentionSpec
@@ -35,6 +36,7 @@ __all__ = [
     "from_tensors",
     "from_weights",
     "load",
+    "record",
     "trace",
     "words",
 ]

@@ -114,7 +114,7 @@ def test_a_saved_one_comes_back(arrays, tmp_path):
         ({"tokens": TOKENS[:-1]}, "q (h, 6, d_k)"),
         ({"keys": KEYS}, "7 tokens that look at 5"),
         ({"k": torch.zeros(KV, 7, D_K + 1)}, "do not fit"),
-        ({"k": torch.zeros(4, 7, D_K)}, "do not fit"),
+        ({"k": torch.zeros(4, 7, D_K), "v": torch.zeros(4, 7, D_V)}, "do not fit"),
         ({"v": torch.zeros(KV, 6, D_V)}, "do not fit"),
         ({"k": torch.zeros(LAYERS, KV, 7, D_K)}, "1, 3, 1 layers"),
         ({"q": torch.zeros(7, D_K)}, "expected (head, row, column)"),
