@@ -11,7 +11,9 @@ Importing this loads torch, but neither a web framework nor a plotting library.
 from mha_core.attention import Attended, MultiHeadAttention, Projections, attend
 from mha_core.check import Check, against_torch
 from mha_core.errors import MhaError
+from mha_core.given import from_tensors, from_weights
 from mha_core.layer import LayerTrace
+from mha_core.record import record
 from mha_core.rule import ScoreRule
 from mha_core.sources import trace
 from mha_core.spec import AttentionSpec
@@ -31,7 +33,10 @@ __all__ = [
     "Tokens",
     "against_torch",
     "attend",
+    "from_tensors",
+    "from_weights",
     "load",
+    "record",
     "trace",
     "words",
 ]

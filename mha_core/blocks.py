@@ -36,7 +36,7 @@ def blocks(layer: LayerTrace) -> Iterator[Block]:
     A block has all heads and some rows, at least one. With ``softmax="matrix"`` it has one head, whose
     log-sum-exp over the whole matrix is found in a first pass.
     """
-    by_head = layer.rule.softmax == "matrix"
+    by_head = layer.rule.softmax == "matrix" and layer.knows("q")
     heads = range(layer.n_heads) if by_head else [None]
     bounds = row_blocks(layer.n_query, layer.n_key * (1 if by_head else layer.n_heads))
     for head in heads:

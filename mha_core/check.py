@@ -33,6 +33,8 @@ def against_torch(layer: LayerTrace, *, rows: slice | None = None) -> Check:
     would be larger than all else. Rows with every key hidden are left out, since torch does not define them.
     Both are asked for a block of rows at a time: neither matrix is whole when it is long.
     """
+    if not layer.knows("q"):
+        return Check(None, reason="only the weights of this layer are known, not what they were made of")
     rule = layer.rule
     if rule.soft_cap is not None or rule.sinks is not None or rule.softmax != "row":
         return Check(

@@ -20,7 +20,8 @@ def log_sum_exp(layer: LayerTrace, heads: Sequence[int] | None = None) -> np.nda
 
     Of `heads`, or of all. (head, query), float64. With ``softmax="matrix"`` every row has that of its head's
     whole matrix. It is computed in blocks of rows, once for a head, and kept as long as the layer.
-    Raises `MhaError` for a head that the layer does not have.
+    Raises `MhaError` for a head that the layer does not have, and for a layer of which only the
+    weights are known.
     """
     heads, kept = range(layer.n_heads) if heads is None else heads, _kept.setdefault(layer, {})
     for head in heads:
@@ -31,6 +32,8 @@ def log_sum_exp(layer: LayerTrace, heads: Sequence[int] | None = None) -> np.nda
 
 def column(layer: LayerTrace, key: int) -> np.ndarray:
     """What every query takes from one key, ``A[:, key]``: O(tokens · d_k), not O(tokens²). (head, query)"""
+    if not layer.knows("q"):
+        return layer.weights(keys=[key])[..., 0]
     lse, found = log_sum_exp(layer), np.empty((layer.n_heads, layer.n_query), layer.q.dtype)
     own = layer.k[[layer.kv_head(head) for head in range(layer.n_heads)], key]
     scaled = np.einsum("hqd,hd->hq", layer.q, own) * layer.scale

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from uuid import uuid4
 
+import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
@@ -130,13 +131,19 @@ def _layer(part: dict, tensors: dict) -> LayerTrace:
 
 
 def _tokens(part: dict) -> Tokens:
-    return Tokens(
+    """The tokens of a text; `ValueError` where the parts do not fit each other."""
+    tokens = Tokens(
         part["text"],
         tuple(part["pieces"]),
         tuple((start, end) for start, end in part["spans"]),
         tuple(part.get("words", ())),
         tuple(part.get("special", ())),
     )
+    counts = {len(tokens), len(tokens.spans), len(tokens.words) or len(tokens)}
+    texts = all(isinstance(text, str) for text in (tokens.text, *tokens.pieces))
+    if not texts or len(counts) > 1 or not set(tokens.special) <= set(range(len(tokens))):
+        raise ValueError("the tokens do not fit their text")
+    return tokens
 
 
 def _check(layer: LayerTrace) -> None:
@@ -147,7 +154,9 @@ def _check(layer: LayerTrace) -> None:
             if layer.tensors[name].shape[-2] != count:
                 raise ValueError(f"{name} has shape {tuple(layer.tensors[name].shape)}, but {count} tokens")
     if not layer.knows("q"):
-        layer.weights(rows=[0])
+        weights = layer.weights()
+        if weights.ndim != 3 or not (np.isfinite(weights).all() and (weights >= 0).all()):
+            raise ValueError(f"weights of shape {weights.shape} are not all finite and at least 0")
         return
     attend(layer.tensors["q"][:, :1], layer.tensors["k"], layer.tensors["v"])
     if layer.projections.w_o is None:

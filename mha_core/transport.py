@@ -77,7 +77,8 @@ def _deflated(data: bytes, how: tuple[int, int]) -> bytes:
 def size(layer: LayerTrace, n_heads: int | None = None) -> int:
     """Bytes that so many heads of a layer take, all of them if not said, in the smaller form."""
     n_heads = layer.n_heads if n_heads is None else n_heads
-    return min(_weights_size(layer, n_heads), _scores_size(layer, n_heads))
+    weights = _weights_size(layer, n_heads)
+    return min(weights, _scores_size(layer, n_heads)) if layer.knows("q") else weights
 
 
 def fitting(
@@ -142,7 +143,7 @@ def _checked(head: int, n_heads: int) -> int:
 
 def _smaller(body: _Body, layer: LayerTrace, heads: list[int]) -> dict:
     described = _mask(body, layer, heads)
-    if _weights_size(layer, len(heads)) <= _scores_size(layer, len(heads)):
+    if not layer.knows("q") or _weights_size(layer, len(heads)) <= _scores_size(layer, len(heads)):
         # One head after the other: all at once would be larger than what is sent.
         weights = np.stack([coded(layer.weights(head)) for head in heads])
         return described | {"weights": body.add(weights)}

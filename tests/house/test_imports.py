@@ -19,7 +19,7 @@ FLOOR_0 = (
 FLOOR_1 = "mha_core.masks mha_core.embed mha_core.rule mha_core.packed mha_core.attention"
 FLOOR_2 = (
     "mha_core.layer mha_core.check mha_core.storage mha_core.normaliser mha_core.rounding mha_core.transport"
-    " mha_core.trace"
+    " mha_core.trace mha_core.given mha_core.watch mha_core.record"
 )
 TRAINING = "mha_core.training mha_core.training.*"
 FLOOR_3 = f"{TRAINING} mha_core.sources mha_core.sources.*"
@@ -47,6 +47,9 @@ TABLE = {
     "mha_core/transport.py": f"numpy {FLOOR_0} {FLOOR_2}",
     "mha_core/head_view.py": f"{FLOOR_0} mha_core.layer mha_core.transport",
     "mha_core/trace.py": f"torch numpy late:pandas late:mha_core.head_view {FLOOR_0} {FLOOR_1} {FLOOR_2}",
+    "mha_core/given.py": f"torch {FLOOR_0} {FLOOR_1} {FLOOR_2}",
+    "mha_core/watch.py": f"torch {FLOOR_0} {FLOOR_1} {FLOOR_2}",
+    "mha_core/record.py": f"torch {FLOOR_0} {FLOOR_1} {FLOOR_2}",
     "mha_core/training/*.py": f"torch numpy regex safetensors {FLOOR_0} {FLOOR_1} {FLOOR_2} {TRAINING}",
     "mha_core/sources/[!hlp]*.py": f"torch regex {FLOOR_0} {FLOOR_1} {FLOOR_2} {FLOOR_3}",
     "mha_core/sources/p*.py": f"regex late:huggingface_hub {FLOOR_0}",

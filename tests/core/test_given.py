@@ -1,0 +1,202 @@
+"""Arrays that somebody already has become traces, exactly, or are refused with what would work."""
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+import mha_core as mha
+
+TOKENS = ["the", "old", "cat", "saw", "the", "new", "cat"]  # 7
+KEYS = ["die", "Katze", "sah", "sie", "nie"]  # 5
+H, KV, D_K, D_V, LAYERS = 6, 2, 11, 13, 3
+
+
+@pytest.fixture
+def arrays(normal):
+    """`arrays(n_key)`: q, k and v of one layer, all sizes different."""
+
+    def make(n_key=7, seed=0, dtype=torch.float32):
+        return {
+            "q": normal(H, 7, D_K, seed=seed, dtype=dtype),
+            "k": normal(KV, n_key, D_K, seed=seed + 1, dtype=dtype),
+            "v": normal(KV, n_key, D_V, seed=seed + 2, dtype=dtype),
+        }
+
+    return make
+
+
+def asked(q, k, v, **options):
+    """What torch makes of them: outputs and weights."""
+    unit = torch.eye(k.shape[-2], dtype=v.dtype).expand(KV, -1, -1)
+    return (
+        F.scaled_dot_product_attention(q[None], k[None], x[None].contiguous(), enable_gqa=True, **options)[0]
+        for x in (v, unit)
+    )
+
+
+# Queries, keys and values
+
+
+@pytest.mark.parametrize("n_key", [7, 5])
+def test_weights_and_outputs_are_those_of_torch(arrays, n_key):
+    given = arrays(n_key)
+    trace = mha.from_tensors(**given, tokens=TOKENS, keys=KEYS if n_key == 5 else None)
+    [layer] = trace.layers
+    output, weights = asked(**given)
+    np.testing.assert_allclose(layer.output(), output, atol=1e-6)
+    np.testing.assert_allclose(layer.weights(), weights, atol=1e-6)
+    queries, keys = trace.sides()
+    assert queries.pieces == tuple(TOKENS)
+    assert keys.pieces == tuple(KEYS if n_key == 5 else TOKENS)
+    assert layer.kind == ("cross" if n_key == 5 else "self")
+    assert mha.against_torch(layer).passed
+
+
+def test_scale_mask_and_bias_are_part_of_the_rule(arrays, normal):
+    given, bias, mask = arrays(), normal(H, 7, 7, seed=9), torch.ones(7, 7, dtype=torch.bool).tril()
+    [layer] = mha.from_tensors(**given, tokens=TOKENS, scale=0.3, mask=mask, bias=bias).layers
+    _, weights = asked(**given, scale=0.3, attn_mask=bias[None].masked_fill(~mask, float("-inf")))
+    np.testing.assert_allclose(layer.weights(), weights, atol=1e-6)
+    rule = mha.ScoreRule(scale=0.3, mask=mask, bias=bias)
+    [again] = mha.from_tensors(**given, tokens=TOKENS, rule=rule).layers
+    np.testing.assert_array_equal(again.weights(), layer.weights())
+
+
+def test_several_layers_come_as_a_list_or_as_one_array(arrays):
+    each = [arrays(seed=10 * number) for number in range(LAYERS)]
+    as_list = {name: [layer[name][None].numpy() for layer in each] for name in "qkv"}
+    as_array = {name: torch.stack([layer[name] for layer in each]) for name in "qkv"}
+    for given in (as_list, as_array):
+        trace = mha.from_tensors(**given, tokens=TOKENS)
+        for layer, own in zip(trace.layers, each, strict=True):
+            np.testing.assert_array_equal(layer.q, own["q"])
+            np.testing.assert_array_equal(layer.v, own["v"])
+
+
+def test_a_batch_of_one_is_one_layer_and_numpy_is_as_good_as_torch(arrays):
+    given = arrays()
+    plain = mha.from_tensors(**given, tokens=TOKENS)
+    batch = mha.from_tensors(**{name: t[None].numpy() for name, t in given.items()}, tokens=TOKENS)
+    assert len(batch.layers) == 1
+    np.testing.assert_array_equal(batch.layers[0].weights(), plain.layers[0].weights())
+
+
+def test_what_is_given_is_copied(arrays):
+    given = arrays()
+    [layer] = mha.from_tensors(**given, tokens=TOKENS).layers
+    before = layer.weights().copy()
+    given["q"].zero_()
+    np.testing.assert_array_equal(layer.weights(), before)
+
+
+def test_with_w_o_the_parts_of_the_heads_sum_to_the_result(arrays, normal):
+    given, w_o = arrays(), normal(H * D_V, 17, seed=8)
+    [layer] = mha.from_tensors(**given, tokens=TOKENS, w_o=w_o).layers
+    output, _ = asked(**given)
+    expected = output.transpose(0, 1).flatten(1) @ w_o
+    np.testing.assert_allclose(layer.result(), expected, atol=1e-4)
+    np.testing.assert_allclose(layer.contribution().sum(0), expected, atol=1e-4)
+    assert layer.d_model == 17
+
+
+def test_a_saved_one_comes_back(arrays, tmp_path):
+    trace = mha.from_tensors(**arrays(5), tokens=TOKENS, keys=KEYS, source={"name": "mine", "step": 3})
+    trace.save(tmp_path / "t.safetensors")
+    loaded = mha.load(tmp_path / "t.safetensors")
+    np.testing.assert_array_equal(loaded.layers[0].weights(), trace.layers[0].weights())
+    assert dict(loaded.source) == {"name": "mine", "step": 3}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"tokens": TOKENS[:-1]}, "q (h, 6, d_k)"),
+        ({"keys": KEYS}, "7 tokens that look at 5"),
+        ({"k": torch.zeros(KV, 7, D_K + 1)}, "do not fit"),
+        ({"k": torch.zeros(4, 7, D_K), "v": torch.zeros(4, 7, D_V)}, "do not fit"),
+        ({"v": torch.zeros(KV, 6, D_V)}, "do not fit"),
+        ({"k": torch.zeros(LAYERS, KV, 7, D_K)}, "1, 3, 1 layers"),
+        ({"q": torch.zeros(7, D_K)}, "expected (head, row, column)"),
+        ({"q": [torch.zeros(2, H, 7, D_K)]}, "has to be chosen"),
+        ({"q": torch.full((H, 7, D_K), torch.nan)}, "not finite"),
+        ({"q": "no array"}, "give an array"),
+        ({"q": []}, "no layer"),
+        ({"q": torch.zeros(H, 7, D_K, dtype=torch.complex64)}, "complex"),
+        ({"mask": torch.ones(7, 7)}, "a mask is boolean"),
+        ({"mask": torch.ones(6, 7, dtype=torch.bool)}, "mask has shape (6, 7)"),
+        ({"bias": torch.ones(5, 7, 7)}, "bias has shape (5, 7, 7)"),
+        ({"bias": torch.ones(7)}, "expected ([head,] query, key)"),
+        ({"bias": torch.full((7, 7), torch.inf)}, "at most −∞"),
+        ({"rule": mha.ScoreRule(), "scale": 1.0}, "leave scale, mask and bias out"),
+        ({"w_o": torch.ones(17, H * D_V)}, "give its .T"),
+        ({"w_o": [torch.ones(H * D_V, 17)] * 2}, "w_o is of 2 layers"),
+        ({"tokens": [1, 2, 3]}, "list of strings"),
+        ({"tokens": []}, "list of strings"),
+        ({"tokens": 7}, "tokens is int"),
+        ({"tokens": ["a"] * 4097}, "the limit is 4,096"),
+        ({"source": {"step": 3}}, "a mapping with a 'name'"),
+        ({"source": {"name": "x", "model": object()}}, "plain values"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_what_would(arrays, refused, change, said):
+    assert said in str(refused(mha.from_tensors, **(arrays() | {"tokens": TOKENS} | change)))
+
+
+# Tokens
+
+
+def test_tokens_are_pieces_a_text_or_tokens(arrays):
+    given = arrays()
+    for tokens in (TOKENS, tuple(TOKENS), " ".join(TOKENS), mha.words(" ".join(TOKENS))):
+        trace = mha.from_tensors(**given, tokens=tokens)
+        assert trace.tokens.pieces == tuple(TOKENS)
+        assert trace.tokens.labels[4] == "the\u2009₂"
+        assert [trace.tokens.text[slice(*span)] for span in trace.tokens.spans] == TOKENS
+
+
+def test_a_piece_of_white_space_can_be_seen(arrays):
+    trace = mha.from_tensors(**arrays(), tokens=["<s>", "##ing", " ", "", "動", "\n", "</s>"])
+    assert trace.tokens.pieces == ("<s>", "##ing", "␣", "␣", "動", "␣", "</s>")
+
+
+# Weights alone
+
+
+def test_weights_alone_are_kept_as_they_are(normal):
+    weights = torch.softmax(normal(LAYERS, H, 7, 7), -1)
+    for given in (weights, weights.numpy(), [*weights], tuple(layer[None] for layer in weights)):
+        trace = mha.from_weights(given, TOKENS)
+        assert len(trace.layers) == LAYERS
+        for layer, own in zip(trace.layers, weights, strict=True):
+            np.testing.assert_array_equal(layer.weights(), own)
+            assert not layer.knows("q")
+    cross = mha.from_weights(torch.softmax(normal(H, 7, 5), -1), TOKENS, KEYS)
+    assert list(cross.frame("weights", head=2).columns) == KEYS
+
+
+def test_rows_may_sum_to_less_than_one_and_a_little_more(normal):
+    causal = torch.softmax(normal(2, 7, 7).masked_fill(~torch.ones(7, 7).tril().bool(), -torch.inf), -1)
+    sinks = causal * 0.3
+    hidden = causal.clone()
+    hidden[:, 0] = 0
+    for given in (causal, sinks, hidden, causal * 1.0009, causal.bfloat16(), causal.half()):
+        mha.from_weights(given, TOKENS)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda w: w * 1.002, "a row sums to up to 1.002"),
+        (lambda w: w - 0.5, "the smallest is -0.4"),
+        (lambda w: w.mT / w.sum(-2)[..., None] * 3, "no attention weights"),
+        (lambda w: w > 0.1, "no attention weights"),
+        (lambda w: w * torch.nan, "not finite"),
+        (lambda w: w[:, :6], "(head, 7, 7)"),
+        (lambda w: w[0], "expected (head, row, column)"),
+        (lambda w: [w, w[..., :5]], "weights of layer 1"),
+    ],
+)
+def test_numbers_that_are_no_weights_are_refused(normal, refused, change, said):
+    weights = torch.softmax(normal(H, 7, 7), -1)
+    assert said in str(refused(mha.from_weights, change(weights), TOKENS))

@@ -1,0 +1,458 @@
+"""Torch code that knows nothing of us is recorded exactly, computes what it did, and mixes no threads."""
+
+import math
+import threading
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import mha_core as mha
+
+TOKENS = ["the", "old", "cat", "saw", "the", "new", "cat"]  # 7
+SOURCE = ["die", "Katze", "sah", "sie", "nie"]  # 5
+H, D_K, D = 3, 4, 12
+EVEN = 4  # heads with which torch has a fused path
+
+
+class Causal(nn.Module):
+    """Attention in the manner of nanoGPT: one projection, heads split by view, causal."""
+
+    def __init__(self):
+        super().__init__()
+        self.c_attn, self.c_proj = nn.Linear(D, 3 * D), nn.Linear(D, D)
+
+    def forward(self, x):
+        batch, length, _ = x.shape
+        q, k, v = (
+            part.view(batch, length, H, D_K).transpose(1, 2) for part in self.c_attn(x).split(D, dim=2)
+        )
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=None, dropout_p=0, is_causal=True)
+        return self.c_proj(y.transpose(1, 2).contiguous().view(batch, length, D))
+
+
+class GPT(nn.Module):
+    def __init__(self, layers=2):
+        super().__init__()
+        self.blocks = nn.ModuleList(Causal() for _ in range(layers))
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = x + block(F.layer_norm(x, (D,)))
+        return x
+
+
+class Vision(nn.Module):
+    """Attention in the manner of timm: q, k and v unbound from one tensor, q and k normalised."""
+
+    def __init__(self):
+        super().__init__()
+        self.qkv, self.norm = nn.Linear(D, 3 * D, bias=False), nn.LayerNorm(D_K)
+
+    def forward(self, x):
+        batch, length, _ = x.shape
+        q, k, v = self.qkv(x).reshape(batch, length, 3, H, D_K).permute(2, 0, 3, 1, 4).unbind(0)
+        y = F.scaled_dot_product_attention(self.norm(q), self.norm(k), v, scale=0.3)
+        return y.transpose(1, 2).reshape(batch, length, D)
+
+
+class ByHand(nn.Module):
+    """A softmax of its own: nothing of torch's that could be seen."""
+
+    def forward(self, x):
+        return torch.softmax(x @ x.mT / math.sqrt(D), -1) @ x
+
+
+@pytest.fixture(autouse=True)
+def _seeded():
+    torch.manual_seed(0)
+
+
+@pytest.fixture
+def x(normal):
+    return normal(2, 7, D)
+
+
+def recorded(model, *inputs, tokens=TOKENS, **options):
+    """The trace of a call, after the output was found to be the same to the bit."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        expected = model(*inputs)
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
+    settings = {name: options.pop(name) for name in ("keys", "item", "kinds") if name in options}
+    with mha.record(tokens=tokens, **settings) as rec:
+        output = model(*inputs)
+    for ours, theirs in zip(flat(output), flat(expected), strict=True):
+        assert torch.equal(ours, theirs)
+    assert torch.backends.mha.get_fastpath_enabled() == before
+    return rec.trace
+
+
+def flat(output):
+    return [part for part in output if part is not None] if isinstance(output, tuple) else [output]
+
+
+def asked(layer, **options):
+    """The weights that torch's function gives for what was recorded."""
+    unit = torch.eye(layer.n_key).expand(layer.n_heads, -1, -1)
+    q, k = (torch.from_numpy(part.copy())[None] for part in (layer.q, layer.k))
+    return F.scaled_dot_product_attention(q, k, unit[None], **options)[0]
+
+
+# Whose code it is
+
+
+def test_a_module_like_nanogpt(x):
+    model = GPT()
+    trace = recorded(model, x, item=1)
+    assert len(trace.layers) == 2
+    for layer in trace.layers:
+        assert mha.against_torch(layer).passed
+        np.testing.assert_allclose(layer.weights(), asked(layer, is_causal=True), atol=1e-6)
+    first = F.layer_norm(x, (D,))
+    q, _, v = model.blocks[0].c_attn(first)[1].split(D, dim=1)
+    np.testing.assert_array_equal(trace.layers[0].q[2], q[:, 2 * D_K :].detach())
+    concat = torch.from_numpy(trace.layers[0].concat().copy())
+    np.testing.assert_allclose(
+        model.blocks[0].c_proj(concat).detach(), model.blocks[0](first)[1].detach(), atol=1e-6
+    )
+    masks = [layer.rule.mask.data_ptr() for layer in trace.layers]
+    assert masks[0] == masks[1]  # one for all layers
+    assert v.requires_grad
+
+
+def test_a_block_of_a_vision_model(x):
+    model = Vision()
+    [layer] = recorded(model, x).layers
+    assert layer.scale == 0.3
+    np.testing.assert_allclose(layer.weights(), asked(layer, scale=0.3), atol=1e-6)
+    np.testing.assert_allclose(layer.concat(), model(x)[0].detach(), atol=1e-6)
+
+
+@pytest.mark.parametrize("need_weights", [True, False])
+@pytest.mark.parametrize("batch_first", [True, False])
+@pytest.mark.parametrize("bias", [True, False])
+def test_multihead_attention_of_torch(x, normal, need_weights, batch_first, bias):
+    model = nn.MultiheadAttention(D, H, bias=bias, batch_first=batch_first)
+    for part in model.parameters():
+        part.data += 0.1  # a fresh bias is zero
+    x = x if batch_first else x.transpose(0, 1)
+    added = normal(7, 7).masked_fill(normal(7, 7, seed=1) > 1, -torch.inf)
+    padding = torch.tensor([[False] * 7, [False] * 5 + [True] * 2])
+
+    def call(given, weights=need_weights):
+        return model(given, given, given, attn_mask=added, key_padding_mask=padding.float() * -9,
+                     need_weights=weights, average_attn_weights=False)  # fmt: skip
+
+    trace = recorded(call, x, item=1)
+    [layer] = trace.layers
+    output, weights = call(x, weights=True)
+    np.testing.assert_allclose(layer.weights(), weights[1].detach(), atol=1e-6)
+    result = output[1] if batch_first else output[:, 1]
+    np.testing.assert_allclose(layer.result(), result.detach(), atol=1e-6)
+    np.testing.assert_array_equal(layer.x, x[1] if batch_first else x[:, 1])
+    assert mha.check.split_difference(layer) < 1e-6
+
+
+def test_a_mask_of_yes_and_no_hides(x):
+    model = nn.MultiheadAttention(D, H, batch_first=True)
+    hidden = torch.ones(7, 7, dtype=torch.bool).triu(1)
+    [layer] = recorded(lambda given: model(given, given, given, attn_mask=hidden), x).layers
+    np.testing.assert_array_equal(layer.allowed(0), ~hidden)
+    assert layer.rule.bias is None
+
+
+def test_a_sentence_without_a_batch(x):
+    model = nn.MultiheadAttention(D, H)
+    [layer] = recorded(lambda given: model(given, given, given, average_attn_weights=False), x[0]).layers
+    np.testing.assert_allclose(
+        layer.weights(), model(x[0], x[0], x[0], average_attn_weights=False)[1].detach(), atol=1e-6
+    )
+    np.testing.assert_array_equal(layer.x, x[0])
+
+
+@pytest.mark.parametrize("nested", [True, False])
+@pytest.mark.parametrize("training", [True, False])
+def test_an_encoder_of_torch_whose_fused_path_calls_nothing(x, nested, training):
+    block = nn.TransformerEncoderLayer(D, EVEN, 8, dropout=0, batch_first=True)
+    model = nn.TransformerEncoder(block, 3, enable_nested_tensor=nested).train(training)
+    padding = torch.tensor([[False] * 7, [False] * 5 + [True] * 2])
+    with torch.inference_mode():
+        trace = recorded(lambda given: model(given, src_key_padding_mask=padding), x, item=1)
+    assert len(trace.layers) == 3
+    own = model.layers[0].self_attn
+    _, weights = own(x, x, x, key_padding_mask=padding, average_attn_weights=False)
+    np.testing.assert_allclose(trace.layers[0].weights(), weights[1].detach(), atol=1e-6)
+    assert trace.layers[0].weights()[:, :, 5:].max() == 0
+
+
+def test_an_encoder_and_a_decoder_are_told_apart_by_their_lengths(normal):
+    model = nn.Transformer(D, EVEN, 2, 2, 8, dropout=0, batch_first=True).eval()
+    below = nn.Transformer.generate_square_subsequent_mask(7)
+    trace = recorded(
+        lambda source, target: model(source, target, tgt_mask=below, tgt_is_causal=True),
+        normal(1, 5, D), normal(1, 7, D, seed=1), keys=SOURCE,
+    )  # fmt: skip
+    assert [layer.kind for layer in trace.layers] == [*["encoder"] * 2, *["decoder", "cross"] * 2]
+    assert (trace.tokens.pieces, trace.target.pieces) == (tuple(SOURCE), tuple(TOKENS))
+    assert all(mha.against_torch(layer).passed for layer in trace.layers)
+    assert trace.layers[3].x is None  # two inputs, of which one would be told
+    np.testing.assert_array_equal(trace.layers[2].allowed(0), np.tril(np.ones((7, 7), bool)))
+
+
+def test_a_model_of_transformers_with_sdpa():
+    transformers = pytest.importorskip("transformers")
+    sizes = {"vocab_size": 50, "hidden_size": D, "num_hidden_layers": 3, "num_attention_heads": H}
+    fast, eager = (
+        transformers.BertModel._from_config(
+            transformers.BertConfig(**sizes, intermediate_size=8), attn_implementation=name
+        ).eval()
+        for name in ("sdpa", "eager")
+    )
+    eager.load_state_dict(fast.state_dict())
+    ids, mask = torch.arange(1, 15).view(2, 7), torch.tensor([[1] * 7, [1] * 4 + [0] * 3])
+    with torch.no_grad():
+        trace = recorded(lambda given: fast(given, attention_mask=mask).last_hidden_state, ids, item=1)
+        expected = eager(ids, attention_mask=mask, output_attentions=True).attentions
+    assert len(trace.layers) == 3
+    for layer, weights in zip(trace.layers, expected, strict=True):
+        np.testing.assert_allclose(layer.weights(), weights[1], atol=1e-5)
+
+
+# What the call says
+
+
+def test_heads_that_share_keys(normal):
+    q, k, v = normal(1, 6, 7, 4), normal(1, 2, 7, 4, seed=1), normal(1, 2, 7, 5, seed=2)
+    [layer] = recorded(
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, enable_gqa=True), q, k, v
+    ).layers
+    assert (layer.n_heads, layer.n_kv_heads, layer.d_v) == (6, 2, 5)
+    expected = F.scaled_dot_product_attention(q, k, v, enable_gqa=True)[0]
+    np.testing.assert_allclose(layer.output(), expected, atol=1e-6)
+
+
+def test_heads_that_are_told_once_for_all(normal):
+    q, k, v = normal(2, 6, 7, 4), normal(2, 1, 7, 4, seed=1), normal(1, 6, 7, 5, seed=2)
+    [layer] = recorded(F.scaled_dot_product_attention, q, k, v, item=1).layers
+    expected = F.scaled_dot_product_attention(q, k, v)[1]
+    np.testing.assert_allclose(layer.output(), expected, atol=1e-6)
+
+
+MASKS = {
+    "of all": lambda normal: normal(7, 7) > -0.5,
+    "of an item": lambda normal: normal(2, 1, 7, 7) > -0.5,
+    "of a head": lambda normal: normal(1, H, 7, 7) > -0.5,
+    "of keys": lambda normal: (normal(2, 1, 1, 7) > -0.5) | (torch.arange(7) == 0),
+    "added": lambda normal: normal(2, H, 7, 7),
+    "added and −∞": lambda normal: normal(7, 7).masked_fill(torch.ones(7, 7).triu(1) > 0, -torch.inf),
+    "the lowest number": lambda normal: torch.zeros(2, 1, 7, 7).masked_fill(
+        torch.ones(7, 7).triu(1) > 0, torch.finfo(torch.float32).min
+    ),
+}
+
+
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
+def test_masks_of_every_shape(normal, mask):
+    q, k, v = normal(2, H, 7, 4), normal(2, H, 7, 4, seed=1), normal(2, H, 7, 5, seed=2)
+    mask = mask(normal)
+    [layer] = recorded(
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, attn_mask=mask), q, k, v, item=1
+    ).layers
+    seen = layer.allowed().any(-1)  # a row with all hidden is torch's to define
+    expected = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)[1]
+    np.testing.assert_allclose(layer.output()[seen], expected.numpy()[seen], atol=1e-5)
+
+
+def test_the_lowest_number_hides_unless_all_of_a_row_have_it(normal):
+    q = normal(1, 1, 7, 4)
+    lowest = torch.zeros(7, 7).masked_fill(torch.ones(7, 7).triu(1) > 0, torch.finfo(torch.float32).min)
+    lowest[3] = torch.finfo(torch.float32).min
+    [layer] = recorded(lambda q: F.scaled_dot_product_attention(q, q, q, attn_mask=lowest), q).layers
+    assert not layer.allowed(0)[2, 3:].any()
+    assert layer.allowed(0)[3].all()
+    np.testing.assert_allclose(layer.weights(0)[3], 1 / 7, atol=1e-6)  # as torch has it
+
+
+def test_with_dropout_the_weights_are_those_before_it(x):
+    model = nn.MultiheadAttention(D, H, dropout=0.5, batch_first=True)
+    with mha.record(tokens=TOKENS) as rec:
+        torch.manual_seed(3)
+        output, _ = model(x, x, x)
+    torch.manual_seed(3)
+    assert torch.equal(output, model(x, x, x)[0])  # recording draws no random numbers
+    [layer] = rec.trace.layers
+    np.testing.assert_allclose(layer.weights().sum(-1), 1, atol=1e-6)
+    assert layer.about["dropout"] == 0.5
+
+
+def test_under_autocast_it_is_what_was_computed_with(x):
+    model = Causal().eval()
+    with torch.autocast("cpu", dtype=torch.bfloat16), mha.record(tokens=TOKENS) as rec:
+        q = x.view(2, 7, H, D_K).transpose(1, 2)
+        output = F.scaled_dot_product_attention(q, q, q)
+        model(x)
+    assert rec.trace.layers[0].tensors["q"].dtype == output.dtype == torch.bfloat16
+    np.testing.assert_allclose(rec.trace.layers[0].output(), output[0].float(), atol=0.05)
+
+
+def test_a_trace_stays_what_it_is_when_the_model_is_trained_further(x):
+    model = nn.MultiheadAttention(D, H, batch_first=True)
+    [layer] = recorded(lambda given: model(given, given, given), x).layers
+    before = layer.result().copy()
+    with torch.no_grad():
+        for part in model.parameters():
+            part.zero_()
+    x.zero_()
+    np.testing.assert_array_equal(layer.result(), before)
+
+
+def test_a_recorded_trace_can_be_saved(x, tmp_path):
+    trace = recorded(nn.TransformerEncoderLayer(D, EVEN, 8, batch_first=True).eval(), x)
+    trace.save(tmp_path / "t.safetensors")
+    loaded = mha.load(tmp_path / "t.safetensors")
+    assert loaded.source["name"] == "recorded"
+    np.testing.assert_array_equal(loaded.layers[0].result(), trace.layers[0].result())
+
+
+# What cannot be recorded
+
+
+def reason(refused, model, *inputs, tokens=TOKENS, **settings):
+    """Why there is no trace; the model has computed all the same."""
+    with mha.record(tokens=tokens, **settings) as rec:
+        output = model(*inputs)
+    assert output is not None
+    return str(refused(lambda: rec.trace))
+
+
+def test_a_softmax_of_its_own_is_not_seen_and_it_says_what_to_do(x, refused):
+    said = reason(refused, ByHand(), x)
+    assert "scaled_dot_product_attention and multi_head_attention_forward" in said
+    assert "mha.from_tensors" in said
+
+
+class Scripted(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.scaled_dot_product_attention(x, x, x)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_scripted_module_cannot_be_seen(x, refused):
+    assert "torch.jit" in reason(refused, torch.jit.script(Scripted()), x)
+
+
+def test_what_does_not_fit_is_told_when_it_is_asked_for(x, normal, refused):
+    model = GPT()
+    assert "7 queries and 7 keys" in reason(refused, model, x, tokens=TOKENS[:6])
+    assert "items 0 to 1; item 2" in reason(refused, model, x, item=2)
+    same = nn.Transformer(D, EVEN, 1, 1, 8, batch_first=True).eval()
+    said = reason(refused, same, x, x, keys=list("abcdefg"))
+    assert "kinds=" in said
+    assert "names 1 calls, and 3" in reason(refused, same, x, x, keys=list("abcdefg"), kinds=["cross"])
+    cross = reason(refused, F.scaled_dot_product_attention, normal(1, 1, 7, 4), *[normal(1, 1, 5, 4)] * 2)
+    assert "keys=" in cross
+    assert "what is a head" in reason(refused, F.scaled_dot_product_attention, *[normal(3, 7, 4)] * 3)
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_nested_tensors_are_not_understood(normal, refused):
+    rows = torch.nested.nested_tensor([normal(7, H, 4)] * 2, layout=torch.jagged).transpose(1, 2)
+    assert "nested" in reason(refused, F.scaled_dot_product_attention, rows, rows, rows)
+
+
+def test_kinds_can_be_said_where_lengths_do_not_tell(x):
+    model = nn.Transformer(D, EVEN, 1, 1, 8, dropout=0, batch_first=True).eval()
+    kinds = ["encoder", "decoder", "cross"]
+    trace = recorded(model, x, x + 1, keys=list("abcdefg"), kinds=kinds)
+    assert [layer.kind for layer in trace.layers] == kinds
+
+
+# At the same time
+
+
+def test_threads_record_their_own_calls_alone(normal):
+    model, start, found = GPT(3), threading.Barrier(8), {}
+
+    def work(number):
+        own = [f"{number}.{at}" for at in range(number + 2)]
+        x = normal(1, number + 2, D, seed=number)
+        start.wait()
+        for _ in range(10):
+            with torch.no_grad(), mha.record(tokens=own) as rec:
+                model(x)
+            found.setdefault(number, []).append((rec.trace, x))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(found) == list(range(8))
+    for traces in found.values():
+        for trace, x in traces:
+            assert len(trace.layers) == 3
+            q = model.blocks[0].c_attn(F.layer_norm(x, (D,)))[0, :, :D_K]
+            np.testing.assert_allclose(trace.layers[0].q[0], q.detach(), atol=1e-6)
+
+
+def test_a_thread_without_a_recorder_is_not_recorded(x):
+    with mha.record(tokens=TOKENS) as rec:
+        other = threading.Thread(target=lambda: GPT()(x))
+        other.start()
+        other.join()
+        GPT(1)(x)
+    assert len(rec.trace.layers) == 1
+
+
+def test_of_two_within_each_other_the_outer_has_the_calls_of_both(x):
+    model = nn.MultiheadAttention(D, H, batch_first=True)
+    with mha.record(tokens=TOKENS) as outer:
+        Causal()(x)
+        with mha.record(tokens=TOKENS, item=1) as inner:
+            model(x, x, x)
+    assert len(outer.trace.layers) == 2
+    assert len(inner.trace.layers) == 1
+    np.testing.assert_array_equal(outer.trace.layers[1].x, x[0])
+    np.testing.assert_array_equal(inner.trace.layers[0].x, x[1])
+
+
+def test_after_the_block_nothing_is_recorded_also_when_it_failed(x):
+    rec = mha.record(tokens=TOKENS)
+
+    def fail():
+        with rec:
+            Causal()(x)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    Causal()(x)
+    assert len(rec.trace.layers) == 1
+
+
+def test_compiled_code_runs_uncompiled_meanwhile(x):
+    compiled, made = Causal().eval(), []
+
+    def backend(graph, _):
+        made.append(graph)
+        return graph.forward
+
+    fast = torch.compile(compiled, backend=backend)
+    with torch.no_grad():
+        expected = fast(x)
+        assert len(made) == 1
+        with mha.record(tokens=TOKENS) as one, mha.record(tokens=TOKENS) as two:
+            output = fast(x)
+            again = compiled(x)
+    assert len(made) == 1
+    assert torch.equal(output, again)
+    torch.testing.assert_close(output, expected)
+    assert len(one.trace.layers) == len(two.trace.layers) == 2
+    with torch.no_grad():
+        fast(x[:, :5])
+    assert len(made) == 2  # and compiles again
