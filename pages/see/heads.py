@@ -28,6 +28,7 @@ for column, (key, shown) in zip(st.columns(len(both)), both.items(), strict=True
     with column:
         reading.sentence(shown, **looked_at, limit=limits[head], key=key)
 reading.hide_button(trace, query)
+model.collapsed(trace, layer_index)
 if many := overview.first(trace):
     overview.show(trace, scene, layer=layer_index, head=head)
 
