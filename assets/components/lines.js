@@ -13,6 +13,7 @@ class Lines extends Curved {
     this.height = Math.min(panel.tokens.length * ROW, TALLEST);
     this.scroll.style.height = `${this.height}px`;
     this.long.style.height = `${panel.tokens.length * ROW}px`;
+    stage.style.setProperty("--middle", `${this.left + this.middle / 2}px`);
     this.canvas.style.marginLeft = `${this.left}px`;
     fit(this.canvas, this.middle, this.height);
     for (const element of this.shown.values()) element.remove();

@@ -31,13 +31,17 @@ def layer_note(trace: AttentionTrace, layer: int) -> str:
     """What comes into this layer and what becomes of its output."""
     n_layers = len(trace.layers)
     if trace.source["name"] != "mini":
-        if not layer:
-            return ""
-        note = t("heads.stacked", layer=layer + 1, layers=n_layers, before=layer)
-        apart = metrics.collapse(trace.layers[layer])
-        return note if apart is None else f"{note} {t('heads.collapsed', share=f'{100 * apart:.2g}')}"
+        return t("heads.stacked", layer=layer + 1, layers=n_layers, before=layer) if layer else ""
     kind = "lookup" if trace.layers[layer].x_v is not None else "block"
     return t(f"model.layer.{kind}", layer=layer + 1, layers=n_layers)
+
+
+def collapsed(trace: AttentionTrace, layer: int) -> None:
+    """Say so where all tokens have become alike and every head looks evenly: measured in this trace."""
+    stacked = layer and trace.source["name"] != "mini"  # blocks of trained models have more than attention
+    apart = metrics.collapse(trace.layers[layer]) if stacked else None
+    if apart is not None:
+        st.caption(t("heads.collapsed", share=f"{100 * apart:.2g}"))
 
 
 def _report(source: Mapping) -> dict | None:

@@ -29,6 +29,7 @@ for column, (key, shown) in zip(st.columns(len(both)), both.items(), strict=True
     with column:
         reading.sentence(shown, **looked_at, limit=limits[head], key=key, hides=True)
 hiding.switch(trace)
+model.collapsed(trace, layer_index)
 glance = st.container() if overview.first(trace) else None
 
 st.subheader(t("view.title"), help=t("view.help"))

@@ -16,6 +16,7 @@ reading.sentence(trace, layer=view.layer, head=view.head, query=view.token, limi
 model.about(trace)
 if note := model.layer_note(trace, view.layer):
     st.caption(note)
+model.collapsed(trace, view.layer)
 
 st.subheader(t("one.every", layer=view.layer + 1), help=t("one.every_help"))
 one_token.every_head(view, both)

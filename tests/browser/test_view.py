@@ -271,7 +271,8 @@ def test_the_finger_on_a_token_shows_whom_it_looks_at_and_who_looks_at_it(visit,
     view.token(2).hover()
     same(view.lines(1), expected(WIDE, 2, [2, 3]))  # the same word of the other sentence
     view.token(11).hover()
-    same(view.lines(1), expected(WIDE, IT, [2, 3]))  # "tired" is not there: it keeps what was pinned
+    assert view.lines(1) == []  # "tired" is not there
+    assert view.said(1) == "This sentence has no “tired”."
     page.get_by_role("heading", name=ELSEWHERE).hover()
     for number, text in enumerate((TIRED, WIDE)):
         same(view.lines(number), expected(text, IT, [2, 3]))
@@ -839,7 +840,7 @@ def test_a_sentence_without_the_pinned_word_says_so_and_draws_nothing(visit, app
     tired = 11
     view.token(tired).click()
     same(view.lines(0), expected(TIRED, tired, [2, 3]))
-    assert view.said(1) == "This sentence has no tired."
+    assert view.said(1) == "This sentence has no “tired”."
     assert view.lines(1) == []
     assert view.panel(1).locator(".token[aria-selected=true]").count() == 0
     assert view.panel(1).locator("i").count() == 0

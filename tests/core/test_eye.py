@@ -227,7 +227,7 @@ def test_a_sentence_without_the_chosen_word_says_so_and_has_no_lines(on_layer, s
       table(labels, layer, [0], focus),
     ];"""
     said, lines, weights, rows = on_layer(code, focus=focus, labels=LABELS, texts=TEXTS)
-    assert said == "This sentence has no street + wide."
+    assert said == "This sentence has no “street + wide”."
     assert (lines, weights, rows) == ([], [0] * 7, [])
 
 
