@@ -27,8 +27,9 @@ looked_at = {"layer": layer_index, "head": head, "query": query}
 for column, (key, shown) in zip(st.columns(len(both)), both.items(), strict=True):
     with column:
         reading.sentence(shown, **looked_at, limit=limits[head], key=key)
-reading.hide_button(trace, query)
-model.collapsed(trace, layer_index)
+with st.container():  # what comes and goes shall not move what follows: the keyboard would lose its place
+    reading.hide_button(trace, query)
+    model.collapsed(trace, layer_index)
 if many := overview.first(trace):
     overview.show(trace, scene, layer=layer_index, head=head)
 
