@@ -28,9 +28,10 @@ looked_at = {"layer": layer_index, "head": head, "query": query}
 for column, (key, shown) in zip(st.columns(len(both)), both.items(), strict=True):
     with column:
         reading.sentence(shown, **looked_at, limit=limits[head], key=key, hides=True)
-hiding.switch(trace)
-model.collapsed(trace, layer_index)
-glance = st.container() if overview.first(trace) else None
+with st.container():  # what comes and goes shall not move what follows: the keyboard would lose its place
+    hiding.switch(trace)
+    model.collapsed(trace, layer_index)
+    glance = st.container() if overview.first(trace) else None
 
 st.subheader(t("view.title"), help=t("view.help"))
 others = [other for other in range(layer.n_heads) if other != head]
