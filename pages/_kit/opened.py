@@ -17,6 +17,12 @@ from pages._kit.text import literal, t
 
 MEGABYTES = 200
 LONGEST = 100  # characters of what a file says about itself
+EXAMPLE = """import mha_core as mha
+
+with mha.record(tokens=["the", "old", "cat"]) as rec:
+    my_model(x)
+rec.trace.save("mine.safetensors")
+"""
 MARK = " (file)"
 NOTHING = "No saved trace is open; open one in the sidebar."
 
@@ -44,7 +50,8 @@ def controls() -> None:
     found = _opened()
     if found is None:
         return
-    st.caption(t("file.open", name=literal(found.name)))
+    if st.session_state.get("trace_file") is None:  # after another source was looked at
+        st.caption(t("file.open", name=literal(found.name)))
     if len(found.parts) > 1:
         kinds = list(found.parts)
         if st.session_state.get("kind") not in kinds:
@@ -85,7 +92,7 @@ def trace(scene: Scene) -> AttentionTrace | None:
 def empty() -> None:
     """What to do where no file is open yet."""
     st.info(t("file.empty"), icon=":material/upload_file:")
-    st.code('trace.save("t.safetensors")', language="python")
+    st.code(EXAMPLE, language="python")
 
 
 def maker(source: Mapping) -> str:
