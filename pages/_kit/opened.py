@@ -50,8 +50,10 @@ def controls() -> None:
     found = _opened()
     if found is None:
         return
-    if st.session_state.get("trace_file") is None:  # after another source was looked at
-        st.caption(t("file.open", name=literal(found.name)))
+    if refused or st.session_state.get("trace_file") is None:  # what is open is not what stands above
+        with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+            st.caption(t("file.open", name=literal(found.name)), width="content")
+            st.button(t("file.close"), type="tertiary", key="close_file", on_click=_close)
     if len(found.parts) > 1:
         kinds = list(found.parts)
         if st.session_state.get("kind") not in kinds:
@@ -119,8 +121,7 @@ def _text(label: str, key: str, text: str) -> None:
 def _given() -> None:
     given = st.session_state.trace_file
     st.session_state.file_refused = None
-    if given is None:  # taken away
-        st.session_state.opened_trace = st.session_state.file = None
+    if given is None:  # taken away, which a browser does too before it gives another one
         return
     try:
         found = read(given.name, given.getvalue())
@@ -128,6 +129,10 @@ def _given() -> None:
         st.session_state.file_refused = str(error)
         return
     st.session_state.opened_trace, st.session_state.file = found, found.digest
+
+
+def _close() -> None:
+    st.session_state.opened_trace = st.session_state.file = None
 
 
 def read(name: str, content: bytes) -> Opened:

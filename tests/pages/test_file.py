@@ -183,9 +183,14 @@ def test_another_file_is_refused_named_and_nothing_is_lost(open_file, strip, bad
     assert not app.error
 
 
-def test_a_file_that_is_taken_away_is_gone(open_file, english):
+def test_a_file_that_is_taken_away_stays_open_until_it_is_closed(open_file, english, strip, said):
     app = open_file(of_tensors())
+    stays = english("file.open", name=literal("mine.safetensors"))
+    assert stays not in said(app)  # its name stands in the control
     app.file_uploader(key="trace_file").set_value([]).run()
+    assert strip(app)["tokens"] == list(of_tensors().tokens.labels)
+    assert stays in said(app)
+    app.button(key="close_file").click().run()
     assert not app.exception
     assert english("file.empty") in infos(app)
 
