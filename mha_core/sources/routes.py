@@ -58,8 +58,7 @@ def choose(module: nn.Module, names: Mapping[int, str], ours: str) -> Route:
     inputs = _probe(module)
     own = _set(module, "eager")
     try:
-        with torch.no_grad():
-            asked = module(**inputs, output_attentions=True, return_dict=True)
+        asked = _forward(module, inputs, output_attentions=True)
     except Exception as error:  # any library's any error: it is somebody else's model
         raise MhaError(
             f"{type(module).__name__} does not run on a text alone ({type(error).__name__}: {error}), "
@@ -105,13 +104,13 @@ def run(
 
 
 def without_attention(module: nn.Module) -> tuple[str, ...]:
-    """The layers that mix tokens without attention weights: a state or a sum is carried along instead."""
+    """The layers that mix tokens by a state that is carried along, or by a sum: they have no weights."""
     found = {}
     for name, part in module.named_modules():
         kind = type(part).__name__
         mixes = NO_ATTENTION.search(kind) and not AROUND.search(kind)
         if mixes and not any(name.startswith(f"{other}.") for other in found):
-            found[name] = f"{name}: {kind} carries a state from token to token and has no weights"
+            found[name] = f"{name}: {kind} mixes tokens by other means than attention"
     return tuple(found.values())
 
 
@@ -121,7 +120,7 @@ def _trial(
     """The largest difference of weights or outputs between a route and the model itself."""
     with capture.collecting(names) as collector:
         given = _forward(module, inputs)
-    if not collector.calls:
+    if not collector.calls or not all(call.is_as_it_was for call in collector.calls):
         return None
     gap = _gap(_output(given), _output(asked))
     by_kind = sorted(collector.calls, key=lambda call: _ORDER.index(_kind(call, module, names, inputs)))
@@ -162,7 +161,9 @@ def _returned(output: object) -> list[tuple[str, Tensor]]:
 
 
 def _forward(module: nn.Module, inputs: Mapping[str, Tensor], **more: object) -> object:
-    return module(**inputs, **more, return_dict=True)
+    # No inference mode, not even the caller's: its tensors do not tell when they are changed in place.
+    with torch.inference_mode(False), torch.no_grad():
+        return module(**inputs, **more, return_dict=True)
 
 
 def _weights_alone(
@@ -212,7 +213,10 @@ def _probe(module: nn.Module) -> dict[str, Tensor]:
     """A few tokens, other ones on each side, and no two alike if the vocabulary allows."""
     config, device = module.config.get_text_config(), next(module.parameters()).device
     most = getattr(config, "vocab_size", None) or 8
-    special = {getattr(config, f"{name}_token_id", None) for name in ("pad", "bos", "eos")}
+    special = set()
+    for name in ("pad", "bos", "eos"):
+        number = getattr(config, f"{name}_token_id", None)  # one, or a list of them
+        special |= set(number) if isinstance(number, list | tuple) else {number}
     # From the middle of the vocabulary: at its ends stand tokens for pictures and the like.
     around = [*range(most // 2, most), *range(most // 2 - 1, -1, -1)]
     ids = [number for number in around[: PROBE + 9] if number not in special] or [0]
