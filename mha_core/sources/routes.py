@@ -7,6 +7,7 @@ whose attention does something of its own is never shown wrongly; it is shown wi
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -35,6 +36,10 @@ AROUND = re.compile(r"model|block|layer$|norm|cache|conv1d", re.IGNORECASE)  # w
 MISSING = (
     "This architecture computes attention in a way of its own, outside the common interface. It returns "
     "its weights; queries, keys and values are not known."
+)
+DIFFERENT = (
+    "What this architecture computes differs from the common attention function. It returns its weights; "
+    "queries, keys and values are not known."
 )
 
 
@@ -66,11 +71,10 @@ def choose(module: nn.Module, names: Mapping[int, str], ours: str) -> Route:
         ) from error
     weights = _returned(asked)
     close = CLOSE[next(module.parameters()).dtype]
+    gap = None
     if own and _set(module, ours):
-        try:
+        with suppress(Exception):  # an interface that is used in a way of its own; the next route decides
             gap = _trial(module, names, inputs, asked, weights)
-        except Exception:  # an interface that is used in a way of its own; the next route decides
-            gap = None
         if gap is not None and gap <= close:
             return Route("attend", gap)
     _set(module, "eager")
@@ -79,7 +83,7 @@ def choose(module: nn.Module, names: Mapping[int, str], ours: str) -> Route:
             f"Nothing of {type(module).__name__} can be shown: "
             f"{'; '.join(without_attention(module)) or 'it has no attention that could be seen'}."
         )
-    return Route("weights", 0.0, MISSING)
+    return Route("weights", 0.0, MISSING if gap is None else DIFFERENT)
 
 
 def run(

@@ -216,7 +216,9 @@ def test_an_attention_that_does_more_than_it_says_is_found_out(monkeypatch):
     monkeypatch.setattr(capture, "attention", forgetful)
     monkeypatch.setattr(huggingface, "NAME", "forgetful")
     assert huggingface.adopt(module("llama")).route.name == "attend"
-    assert huggingface.adopt(module("gemma2")).route.name == "weights"
+    found_out = huggingface.adopt(module("gemma2")).route
+    assert found_out.name == "weights"
+    assert found_out.missing.startswith("What this architecture computes differs from the common")
 
 
 def test_a_model_without_attention_is_refused_with_the_reason(refused):
