@@ -5,6 +5,8 @@ Sizes differ wherever they may, so that nothing is right by accident: 11 tokens 
 6 heads over 3 of keys and values, 4 heads in decoders, 2 layers of an encoder and 3 of a decoder.
 """
 
+import importlib
+import inspect
 import re
 from collections.abc import Mapping
 
@@ -27,26 +29,15 @@ KINDS = {
     "masked": (modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES, transformers.AutoModelForMaskedLM),
     "causal": (modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, transformers.AutoModelForCausalLM),
     "base": (modeling_auto.MODEL_MAPPING_NAMES, transformers.AutoModel),
+    "part": (CONFIG_MAPPING, None),
 }
-# Models of texts that are only in the mapping of all models: parts of larger ones, and a few of their own.
+# Models of texts that are only in the mapping of all models, or in none: parts of larger ones, and a few.
 TEXT = re.compile(r"_text$|_text_model$|_text_encoder$")
-ALSO_TEXT = frozenset(
-    [
-        "bros",
-        "canine",
-        "cohere_compass",
-        "decision_transformer",
-        "dpr",
-        "imagegpt",
-        "lilt",
-        "markuplm",
-        "mistral4",
-        "mistral_large4",
-        "splinter",
-        "t5gemma2_encoder",
-    ]
-)
-NO_TEXT = frozenset({"speech_to_text", "kyutai_speech_to_text"})  # "to text": they read sounds
+ALSO_TEXT = {
+    *("bros", "canine", "cohere_compass", "decision_transformer", "dpr", "imagegpt", "lilt", "markuplm"),
+    *("mistral4", "mistral_large4", "splinter", "t5gemma2_encoder"),
+}
+NO_TEXT = {"speech_to_text", "kyutai_speech_to_text"}  # "to text": they read sounds
 
 HEADS, KV_HEADS, WIDTH, HEAD = 6, 3, 48, 8
 SMALL: dict[str, object] = {
@@ -120,7 +111,9 @@ def families() -> dict[str, str]:
     found = {}
     for kind, (mapping, _) in KINDS.items():
         for family in mapping:
-            if kind != "base" or ((TEXT.search(family) or family in ALSO_TEXT) and family not in NO_TEXT):
+            if kind not in ("base", "part") or (
+                (TEXT.search(family) or family in ALSO_TEXT) and family not in NO_TEXT
+            ):
                 found.setdefault(family, kind)
     return dict(sorted(found.items()))
 
@@ -132,8 +125,7 @@ def config(family: str) -> transformers.PretrainedConfig:
 
 def model(family: str) -> nn.Module:
     """A tiny model of a family, always the same one, that computes attention in its own way ("eager")."""
-    kind = OWN.get(family, {}).get("as") or KINDS[families()[family]][1]
-    kind = getattr(transformers, kind) if isinstance(kind, str) else kind
+    kind = KINDS[families()[family]][1] or _Part
     torch.manual_seed(0)
     made = config(family)
     if kind is transformers.AutoModelForCausalLM and hasattr(made, "is_decoder"):
@@ -169,7 +161,7 @@ def enliven(built: nn.Module) -> None:
 def _shrunk(kind: type, full, own: Mapping[str, object]):
     """A configuration of a class with small sizes; `full` is its default one, `own` what a family needs."""
     given = full.to_dict()
-    sizes = {**SMALL, **{key: value for key, value in own.items() if key not in ("why", "as", "parts")}}
+    sizes = {**SMALL, **{key: value for key, value in own.items() if key not in ("why", "parts")}}
     wanted = {}
     for key, value in sizes.items():
         if key in own or (key in given and (given[key] is not None or key in EVEN_IF_NONE)):
@@ -187,11 +179,23 @@ def _shrunk(kind: type, full, own: Mapping[str, object]):
             parts = own.get("parts", {}).get(name, {})
             below = OWN.get(part.model_type, {})
             wanted[name] = _shrunk(type(part), part, {**below, **parts})
-    return kind(**{key: value for key, value in wanted.items() if value is not LEFT_OUT})
+    return kind(**wanted)
 
 
-class _LeftOut:
-    """Marks a size of `SMALL` that a family is to choose itself."""
+class _Part:
+    """Models that are only parts of others, which no mapping has: found by their configuration."""
 
-
-LEFT_OUT = _LeftOut()
+    @staticmethod
+    def from_config(made: transformers.PretrainedConfig, **more: object) -> nn.Module:
+        file = type(made).__module__.replace(".configuration_", ".modeling_")
+        found = vars(importlib.import_module(file)).values()
+        found = [c for c in found if isinstance(c, type) and issubclass(c, transformers.PreTrainedModel)]
+        found = [
+            c for c in found if c.config_class is type(made) and not c.__name__.endswith("PreTrainedModel")
+        ]
+        found = [c for c in found if "input_ids" in inspect.signature(c.forward).parameters]
+        if not found:
+            raise LookupError(
+                f"no model in {file.rpartition('.')[2]} has this configuration and reads tokens"
+            )
+        return min(found, key=lambda c: len(c.__name__))._from_config(made, **more)
