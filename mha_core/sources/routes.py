@@ -7,6 +7,7 @@ whose attention does something of its own is never shown wrongly; it is shown wi
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -37,6 +38,10 @@ MISSING = (
     "This architecture computes attention in a way of its own, outside the common interface. It returns "
     "its weights; queries, keys and values are not known."
 )
+DIFFERENT = (
+    "What this architecture computes differs from the common attention function. It returns its weights; "
+    "queries, keys and values are not known."
+)
 
 
 @dataclass(frozen=True)
@@ -59,8 +64,7 @@ def choose(module: nn.Module, names: Mapping[int, str], ours: str) -> Route:
     inputs = _probe(module)
     own = _set(module, "eager")
     try:
-        with torch.no_grad():
-            asked = module(**inputs, output_attentions=True, return_dict=True)
+        asked = _forward(module, inputs, output_attentions=True)
     except Exception as error:  # any library's any error: it is somebody else's model
         raise MhaError(
             f"{type(module).__name__} does not run on a text alone ({type(error).__name__}: {error}), "
@@ -68,11 +72,10 @@ def choose(module: nn.Module, names: Mapping[int, str], ours: str) -> Route:
         ) from error
     weights = _returned(asked)
     close = CLOSE[next(module.parameters()).dtype]
+    gap = None
     if own and _set(module, ours):
-        try:
+        with suppress(Exception):  # an interface that is used in a way of its own; the next route decides
             gap = _trial(module, names, inputs, asked, weights)
-        except Exception:  # an interface that is used in a way of its own; the next route decides
-            gap = None
         if gap is not None and gap <= close:
             return Route("attend", gap)
     _set(module, "eager")
@@ -81,7 +84,7 @@ def choose(module: nn.Module, names: Mapping[int, str], ours: str) -> Route:
             f"Nothing of {type(module).__name__} can be shown: "
             f"{'; '.join(without_attention(module)) or 'it has no attention that could be seen'}."
         )
-    return Route("weights", 0.0, MISSING)
+    return Route("weights", 0.0, MISSING if gap is None else DIFFERENT)
 
 
 def run(
@@ -106,33 +109,39 @@ def run(
 
 
 def without_attention(module: nn.Module) -> tuple[str, ...]:
-    """The layers that mix tokens without attention weights: a state or a sum is carried along instead."""
+    """The layers that mix tokens by a state that is carried along, or by a sum: they have no weights."""
     found = {}
     for name, part in module.named_modules():
         kind = type(part).__name__
         mixes = NO_ATTENTION.search(kind) and not AROUND.search(kind)
-        if (
-            (mixes or hasattr(part, STATE))
-            and name
-            and not any(name.startswith(f"{other}.") for other in found)
-        ):
-            found[name] = f"{name}: {kind} carries a state from token to token and has no weights"
+        inside = any(name.startswith(f"{other}.") for other in found)
+        if (mixes or hasattr(part, STATE)) and name and not inside:
+            found[name] = f"{name}: {kind} mixes tokens by other means than attention"
     return tuple(found.values())
 
 
 def _trial(
     module: nn.Module, names: Mapping[int, str], inputs: dict, asked: object, weights: list
 ) -> float | None:
-    """The largest difference of weights or outputs between a route and the model itself."""
+    """The largest difference of weights or outputs between a route and the model itself.
+
+    None if the route does not see all that the model returns weights of: a part would look like the whole.
+    """
     with capture.collecting(names) as collector:
         given = _forward(module, inputs)
-    if not collector.calls:
+    if not collector.calls or not all(call.is_as_it_was for call in collector.calls):
         return None
     gap = _gap(_output(given), _output(asked))
-    by_kind = sorted(collector.calls, key=lambda call: _ORDER.index(_kind(call, module, names, inputs)))
+    kinds = [_kind(call, module, names, inputs) for call in collector.calls]
+    sizes = _sizes(inputs)
+    for kind in RETURNED.values():
+        n_returned = sum(k == kind and w.shape[2:] == sizes[kind] for k, w in weights)
+        if n_returned > kinds.count(kind) + kinds.count(None):  # BigBird-Pegasus: an encoder of its own
+            return None
     theirs = [matrix for _, matrix in weights]
-    if len(by_kind) == len(theirs):
-        gap = max([gap, *(_weights_gap(*pair) for pair in zip(by_kind, theirs, strict=True))])
+    if len(kinds) == len(theirs):
+        by_kind = sorted(zip(kinds, collector.calls, strict=True), key=lambda pair: _ORDER.index(pair[0]))
+        gap = max([gap, *(_weights_gap(call, w) for (_, call), w in zip(by_kind, theirs, strict=True))])
     return gap
 
 
@@ -179,25 +188,33 @@ def _returned(output: object) -> list[tuple[str, Tensor]]:
 
 
 def _forward(module: nn.Module, inputs: Mapping[str, Tensor], **more: object) -> object:
-    return module(**inputs, **more, return_dict=True)
+    # No inference mode, not even the caller's: its tensors do not tell when they are changed in place.
+    with torch.inference_mode(False), torch.no_grad():
+        return module(**inputs, **more, return_dict=True)
 
 
 def _weights_alone(
     route: Route, module: nn.Module, inputs: Mapping[str, Tensor]
 ) -> tuple[tuple[LayerTrace, ...], tuple[str, ...]]:
     output = _forward(module, inputs, output_attentions=True)
-    n_text = inputs["input_ids"].shape[1]
-    n_target = inputs["decoder_input_ids"].shape[1] if "decoder_input_ids" in inputs else None
-    sizes = {"cross": (n_target, n_text), "decoder": (n_target, n_target)}
+    sizes = _sizes(inputs)
     layers, skipped = [], []
     for kind, weights in _returned(output):
-        if weights.shape[0] != 1 or weights.shape[2:] != sizes.get(kind, (n_text, n_text)):
+        if weights.shape[0] != 1 or weights.shape[2:] != sizes[kind]:
             skipped.append(f"{kind} layer: its weights are not those of token to token")
             continue
         kept = weights[0].detach().to("cpu").clone()
         about = MappingProxyType({"missing": route.missing})
         layers.append(LayerTrace(MappingProxyType({"weights": kept}), kind=kind, about=about))
     return tuple(layers), tuple(skipped)
+
+
+def _sizes(inputs: Mapping[str, Tensor]) -> dict[str, tuple[int, int]]:
+    """How many tokens look at how many in layers of each kind; none at none where there is no such kind."""
+    n_text = inputs["input_ids"].shape[1]
+    n_target = inputs["decoder_input_ids"].shape[1] if "decoder_input_ids" in inputs else 0
+    own = {"encoder": (n_text, n_text), "self": (n_text, n_text)}
+    return {**own, "decoder": (n_target, n_target), "cross": (n_target, n_text)}
 
 
 def _kind(call: capture.Call, module: nn.Module, names: Mapping[int, str], inputs: Mapping) -> str | None:
@@ -232,7 +249,10 @@ def _probe(module: nn.Module) -> dict[str, Tensor]:
     """A few tokens, other ones on each side, and no two alike if the vocabulary allows."""
     config, device = module.config.get_text_config(), next(module.parameters()).device
     most = getattr(config, "vocab_size", None) or 8
-    special = {getattr(config, f"{name}_token_id", None) for name in ("pad", "bos", "eos")}
+    special = set()
+    for name in ("pad", "bos", "eos"):
+        number = getattr(config, f"{name}_token_id", None)  # one, or a list of them
+        special |= set(number) if isinstance(number, list | tuple) else {number}
     # From the middle of the vocabulary: at its ends stand tokens for pictures and the like.
     around = [*range(most // 2, most), *range(most // 2 - 1, -1, -1)]
     ids = [number for number in around[: PROBE + 9] if number not in special] or [0]

@@ -26,16 +26,17 @@ def compare(family: str) -> Row:
     """Build a family's tiny model twice, run it in its own way and in ours, and compare."""
     kind = tiny.families()[family]
     try:
-        model, given = tiny.model(family), tiny.inputs(tiny.config(family))
+        model = tiny.model(family)
     except Exception as error:  # somebody else's model: whatever it is, it is the reason
         return Row(family, kind, "not built", note=_short(error))
+    given = tiny.inputs(model)
     try:
         ours, layers, skipped, route = traced(tiny.model(family), given)
     except MhaError as error:
         return Row(family, kind, "refused", note=_short(error))
     with torch.no_grad(), watching(model) as seen:
         theirs = model(**given, output_attentions=True, use_cache=False, return_dict=True)
-    pairs, how = matched(layers, by_kind(theirs), [w for w in seen if _whole(w)])
+    pairs, how = matched(layers, by_kind(theirs), [w for w in seen if _whole(w)], len(skipped))
     row = {
         "layers": ", ".join(f"{n} {kind}" for kind, n in Counter(layer.kind for layer in layers).items()),
         "route": route,
@@ -95,7 +96,7 @@ def by_kind(output) -> dict[str, list[Tensor]]:
 
 
 def matched(
-    layers: tuple[LayerTrace, ...], returned: dict[str, list[Tensor]], seen: list[Tensor]
+    layers: tuple[LayerTrace, ...], returned: dict[str, list[Tensor]], seen: list[Tensor], n_skipped: int
 ) -> tuple[list[tuple[Tensor, Tensor]], str]:
     """Which weights of ours belong to which of theirs, and how that is known if not by what it returns."""
     mine = {kind: [layer for layer in layers if layer.kind == kind] for kind in returned}
@@ -103,7 +104,8 @@ def matched(
     if n_returned == len(layers) and all(len(mine[kind]) == len(returned[kind]) for kind in mine):
         pairs = [pair for kind in mine for pair in zip(mine[kind], returned[kind], strict=True)]
         return [_pair(*pair) for pair in pairs], ""
-    if len(seen) == len(layers):
+    named = all(len(returned[kind]) <= len(mine[kind]) + n_skipped for kind in mine)
+    if named and len(seen) == len(layers):
         how = f"it returns the weights of {n_returned} layers, so its attention function was watched"
         return [_pair(*pair) for pair in zip(layers, seen, strict=True)], how
     return [], f"{len(layers)} layers are shown; its own weights were seen of {max(len(seen), n_returned)}"
@@ -150,4 +152,4 @@ def _summary(skipped: tuple[str, ...]) -> list[str]:
 
 def _short(error: Exception) -> str:
     text = " ".join(f"{type(error).__name__}: {error}".split())
-    return text.removeprefix("MhaError: ")[:300]
+    return text.removeprefix("MhaError: ")[:300].strip()

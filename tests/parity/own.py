@@ -14,7 +14,7 @@ _INDEX = {
     "indexer_compress_ratio": 4,
     "why": "its index of what to look at",
 }
-_KOSMOS = {"layers": 2, "attention_heads": 6, "why": "names of its own"}
+_KOSMOS = {"layers": 2, "attention_heads": 6, "embed_dim": 48, "why": "names of its own"}
 _KINDS = ("sliding_attention", "full_attention")
 _STATE = ("linear_attention", "full_attention")
 _ROPE = {"rope_type": "default", "rope_theta": 10000.0}
@@ -39,7 +39,7 @@ OWN: dict[str, dict] = {
         "glm4v_text glm_image_text glm_ocr_text qwen2_5_vl_text qwen2_vl_text paddleocr_vl_text",
         _mrope(1, 1, 2),
     ),
-    "bailing_hybrid": {**_LATENT, "head_dim": 8, "layer_types": [*_STATE]},
+    "bailing_hybrid": {**_LATENT, "head_dim": 8, "layer_types": [*_STATE], "num_expert_group": 1},
     "bamba": {"attn_layer_indices": [1], "why": "its list of layers"},
     "big_bird": {"attention_type": "original_full", "why": "a short text is not cut into blocks"},
     "blt": {
@@ -66,7 +66,11 @@ OWN: dict[str, dict] = {
         "num_experts_per_tok": 2,
         "why": "the default leaves its experts open",
     },
-    "ernie4_5_vl_moe_text": {"moe_intermediate_size": [16, 16], "why": "a size for each kind of experts"},
+    "ernie4_5_vl_moe_text": {
+        "moe_intermediate_size": [16, 16],
+        "moe_num_experts": 4,
+        "why": "a size for each kind of experts",
+    },
     "esm": {"vocab_size": 97, "why": "the default leaves the vocabulary open"},
     "esmc": {"num_key_value_heads": 6, "why": "no shared keys"},
     "falcon_h1": {"mamba_n_heads": 6, "mamba_d_head": 16, "mamba_d_ssm": 96, "why": "its inner width"},

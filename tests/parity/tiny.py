@@ -135,11 +135,11 @@ def model(family: str) -> nn.Module:
     return built
 
 
-def inputs(made: transformers.PretrainedConfig) -> dict[str, Tensor]:
-    """Tokens for a model of this configuration, in both of its texts if it has two."""
+def inputs(built: nn.Module) -> dict[str, Tensor]:
+    """Tokens for a model, in both of its texts if it has two."""
     draw = torch.Generator().manual_seed(1)
     ids = {"input_ids": N_TEXT}
-    if made.is_encoder_decoder:
+    if built.config.is_encoder_decoder:
         ids["decoder_input_ids"] = N_TARGET
     return {name: torch.randint(5, 90, (1, n), generator=draw) for name, n in ids.items()}
 
