@@ -1,0 +1,115 @@
+"""What a family needs besides the small sizes of all, each with the reason in few words ("why").
+
+"parts" has what the configurations inside one need.
+"""
+
+_LATENT = {"num_key_value_heads": 6, "why": "latent attention has a key for each head"}
+_ROTARY = {**_LATENT, "head_dim": 4, "why": "the width of a head stands for that of its rotary part"}
+_HEADS = {"why": "the default leaves the width of a head open", "head_dim": 8}
+_INDEX = {
+    "indexer_n_heads": 2,
+    "indexer_kv_heads": 1,
+    "indexer_head_dim": 8,
+    "indexer_budget": 8,
+    "indexer_compress_ratio": 4,
+    "why": "its index of what to look at",
+}
+_KOSMOS = {"layers": 2, "attention_heads": 6, "embed_dim": 48, "why": "names of its own"}
+_KINDS = ("sliding_attention", "full_attention")
+_STATE = ("linear_attention", "full_attention")
+_ROPE = {"rope_type": "default", "rope_theta": 10000.0}
+
+
+def _mrope(*sections: int) -> dict:
+    """Rotary positions in three parts, which must fill half of what is turned."""
+    rope = {**_ROPE, "mrope_section": list(sections)}
+    return {"rope_parameters": rope, "why": "three parts of rotary positions must fill half a head"}
+
+
+def _of(families: str, own: dict) -> dict[str, dict]:
+    return dict.fromkeys(families.split(), own)
+
+
+OWN: dict[str, dict] = {
+    **_of("axk2 deepseek_v32 glm4_moe_lite glm_moe_dsa minicpm3 dots3_note_text dots3_note", _LATENT),
+    **_of("mistral4 mistral_large4 mistral_large4_text unlimited_ocr_text deepseek_ocr2_text", _LATENT),
+    **_of("axk1 deepseek_v3 longcat_flash youtu", _ROTARY),
+    **_of("hunyuan_v1_dense hunyuan_v1_moe ministral", _HEADS),
+    **_of(
+        "glm4v_text glm_image_text glm_ocr_text qwen2_5_vl_text qwen2_vl_text paddleocr_vl_text",
+        _mrope(1, 1, 2),
+    ),
+    "bailing_hybrid": {**_LATENT, "head_dim": 8, "layer_types": [*_STATE], "num_expert_group": 1},
+    "bamba": {"attn_layer_indices": [1], "why": "its list of layers"},
+    "big_bird": {"attention_type": "original_full", "why": "a short text is not cut into blocks"},
+    "blt": {
+        "encoder_hash_byte_group_vocab": 97,
+        "parts": {key: {"hidden_size_global": 48} for key in ("encoder_config", "decoder_config")},
+        "why": "its parts must fit each other",
+    },
+    "codegen": {"n_head": 4, "rotary_dim": 4, "why": "splits its heads into four parts"},
+    "deepseek_v2": {**_ROTARY, "num_experts_per_tok": 2},
+    "diffllama": {"num_key_value_heads": 2, "why": "halves its heads of values"},
+    "cohere_compass_text": {
+        "rope_parameters": {"full_attention": _ROPE},
+        "why": "positions by kind of layer",
+    },
+    "cosmos3_edge_text": _mrope(2, 1, 1),
+    "dbrx": {
+        "attn_config": {"kv_n_heads": 3, "clip_qkv": 8.0, "rope_theta": 10000.0},
+        "ffn_config": {"ffn_hidden_size": 40, "moe_num_experts": 4, "moe_top_k": 2, "hidden_size": 48},
+        "why": "its configuration has parts",
+    },
+    "dots1": {
+        "n_routed_experts": 4,
+        "n_shared_experts": 1,
+        "num_experts_per_tok": 2,
+        "why": "the default leaves its experts open",
+    },
+    "ernie4_5_vl_moe_text": {
+        "moe_intermediate_size": [16, 16],
+        "moe_num_experts": 4,
+        "why": "a size for each kind of experts",
+    },
+    "esm": {"vocab_size": 97, "why": "the default leaves the vocabulary open"},
+    "esmc": {"num_key_value_heads": 6, "why": "no shared keys"},
+    "falcon_h1": {"mamba_n_heads": 6, "mamba_d_head": 16, "mamba_d_ssm": 96, "why": "its inner width"},
+    "gemma3n_text": {
+        "num_hidden_layers": 4,
+        "num_kv_shared_layers": 2,
+        "layer_types": [*_KINDS, *_KINDS],
+        "why": "the last layers share the keys of layers before them",
+    },
+    "glm4v_moe_text": {**_mrope(1, 0, 1)},
+    "glm5_next_text": {**_LATENT, "qk_rope_head_dim": 0},
+    "gpt_neo": {"attention_types": [[["global", "local"], 1]], "window_size": 5, "why": "its list of layers"},
+    "gptj": {"rotary_dim": 4, "why": "turns at most the width of a head"},
+    "granitemoehybrid": {"layer_types": [*_STATE], "why": "the default has no attention"},
+    "hunyuan_vl_text": {**_mrope(1, 1, 2), "head_dim": 8},
+    "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1, "why": "its list of layers"},
+    "kimi_linear": {"num_experts_per_token": 2, "num_key_value_heads": 6, "why": "latent attention"},
+    **_of(
+        "kosmos_2_text_model kosmos_2_5_text_model", {"layers": 2, "attention_heads": 6, "why": "its names"}
+    ),
+    "lfm2_moe": {"layer_types": ["conv", "full_attention"], "why": "the default leaves its layers open"},
+    "luke": {"entity_vocab_size": 97, "why": "many entities"},
+    "mamba2": {"num_heads": 6, "head_dim": 16, "why": "its inner width"},
+    "mobilebert": {"intra_bottleneck_size": 24, "why": "narrow layers inside"},
+    "neomme": {"head_dim": 16, "why": "two parts of rotary positions"},
+    "nemotron": {"num_key_value_heads": 3, "why": "the default leaves them open"},
+    "perceiver": {"d_latents": 48, "num_latents": 5, "num_self_attends_per_block": 2, "why": "its latents"},
+    **_of("qwen4_exp qwen4_exp_text", _INDEX),
+    "recurrent_gemma": {"block_types": ["recurrent", "attention"], "why": "its list of layers"},
+    "reformer": {"axial_pos_embds_dim": [16, 32], "axial_pos_shape": [8, 8], "why": "its table of positions"},
+    "sam3_lite_text_text_model": {
+        "num_hidden_layers": 4,
+        "why": "the first and last layer have no attention",
+    },
+    "xmod": {"default_language": "en_XX", "languages": ["en_XX", "de_DE"], "why": "languages have adapters"},
+    "zamba": {
+        "num_hidden_layers": 4,
+        "layers_block_type": ["mamba", "hybrid", "mamba", "hybrid"],
+        "why": "two layers share their weights",
+    },
+    "zaya": {"num_experts_per_tok": 1, "why": "one expert for each token"},
+}
