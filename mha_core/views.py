@@ -65,6 +65,7 @@ class Picture:
     faint: np.ndarray | None = None  # rows that were never trained to mean anything
     origin: Origin | None = None
     start: tuple[int, int] = (0, 0)
+    two_texts: bool = False  # keys are other tokens than those that look
 
 
 class Part(NamedTuple):
@@ -86,6 +87,7 @@ def picture(
     are then computed for these rows only, so that a long text never makes a matrix of tokens × tokens.
     """
     part = part if isinstance(part, Part) else Part(part, part)
+    queries, keys = trace.sides(trace.layers[layer])
     hidden, faint, (row_axis, column_axis) = None, None, MATRICES[name]
     if name in ("masked", "weights"):
         allowed = trace.layers[layer].allowed(head, rows=part.queries, keys=part.keys)
@@ -105,6 +107,7 @@ def picture(
         faint=faint,
         origin=origin(trace, layer=layer, head=head),
         start=(first_row, first_column if column_axis in TOKEN_AXES else 0),
+        two_texts=queries is not keys,
     )
 
 
