@@ -162,7 +162,9 @@ def panel(trace: Traced, numbers: Sequence[int], title: str | None = None) -> Pa
 
 def special(trace: Traced) -> list[list[int]]:
     """Positions of tokens that are no words, of the queries and of the keys: the tokenizer's, or by form."""
-    return [list(side.special) or by_form(side.pieces) for side in trace.sides()]
+    queries, keys = trace.sides()
+    own = list(queries.special) or by_form(queries.pieces, sink=queries is keys)
+    return [own, list(keys.special) or by_form(keys.pieces)]
 
 
 def groups(trace: Traced) -> dict | None:
@@ -181,10 +183,13 @@ def groups(trace: Traced) -> dict | None:
     }
 
 
-def by_form(pieces: Sequence[str]) -> list[int]:
-    """Positions of tokens that are no words: [CLS] and its like, or else the first, which can be a sink."""
+def by_form(pieces: Sequence[str], *, sink: bool = True) -> list[int]:
+    """Positions of tokens that are no words: [CLS] and its like, or else the first, which can be a sink.
+
+    Tokens that nobody looks at are none (`sink`).
+    """
     marked = [at for at, piece in enumerate(pieces) if SPECIAL.fullmatch(piece) and piece != "[MASK]"]
-    return marked or [0]
+    return marked or [0] * sink
 
 
 def said(source: Mapping[str, object]) -> str:

@@ -173,5 +173,5 @@ class Curved {
 // Does the text run from right to left? The first letter that has a direction decides (Unicode, UAX 9).
 export function isRtl(tokens) {
   const letter = tokens.join(" ").match(/[\p{L}]/u)?.[0] ?? "";
-  return /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]/u.test(letter);
+  return RTL.test(letter);
 }

@@ -116,6 +116,11 @@ export function apart(titles) {
   return titles.length < 2 || same < 2 ? titles : words.map((own) => ["…", ...own.slice(same - 1)].join(" "));
 }
 
+// A token in a sentence keeps to itself the direction it is written in: two Arabic words would turn the
+// numbers between them round.
+const RTL = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]/u;
+export const isolated = (token) => (RTL.test(token) ? `\u2068${token}\u2069` : token);
+
 // A template with {names} filled in. What is filled in is never a template itself.
 export function fill(template, values) {
   return template.replace(/\{(\w+)\}/g, (whole, name) => (name in values ? String(values[name]) : whole));
@@ -129,7 +134,7 @@ export const exact = (weight) => (weight >= 0.0001 || weight === 0 ? weight.toFi
 export function spoken(panel, layer, heads, focus, hidden, texts) {
   if (!heads.length) return texts.no_head;
   if (!focus) return layer.away ? `${texts.nothing_chosen} ${texts.rescaled}` : texts.nothing_chosen;
-  if (!focus.tokens.length) return fill(texts.absent, { tokens: focus.absent.join(" + ") });
+  if (!focus.tokens.length) return fill(texts.absent, { tokens: focus.absent.map(isolated).join(" + ") });
   const who = fill(heads.length === 1 ? texts.one_head : texts.mean_of, { heads: heads.map((h) => h + 1).join(", ") });
   const weights = meanAcross(layer, heads, focus);
   const other = focus.side === "query" ? "key" : "query";
@@ -138,8 +143,8 @@ export function spoken(panel, layer, heads, focus, hidden, texts) {
   const [most, away] = [NAMED, hidden[other]];
   const worth = strongest(weights, { least: WORTH_NAMING, most, hidden: away });
   const named = worth.length ? worth : strongest(weights, { least: Number.MIN_VALUE, most, hidden: away });
-  const list = named.map((i) => `${others[i]} ${worth.length ? weights[i].toFixed(2) : exact(weights[i])}`).join(", ");
-  const chosen = focus.tokens.map((token) => own[token]).join(" + ");
+  const list = named.map((i) => `${isolated(others[i])} ${worth.length ? weights[i].toFixed(2) : exact(weights[i])}`).join(", ");
+  const chosen = focus.tokens.map((token) => isolated(own[token])).join(" + ");
   const template = texts[`${focus.side}_${named.length ? "looks" : "nowhere"}`];
   const said = fill(template, { who, tokens: chosen, list });
   const share = awayShare(layer, heads, focus);

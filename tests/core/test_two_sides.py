@@ -52,6 +52,18 @@ def trace_of(queries: Tokens, keys: Tokens, normal, layers: int = 2) -> mha.Atte
 # Two lists of tokens
 
 
+def test_words_of_either_direction_stay_where_they_are_said(javascript, weights):
+    keys = ["طارت", "أمس", *KEYS[2:]]
+    code = f"""
+    const [panel] = await openBlob(file("blob"));
+    const none = {{ query: new Set(), key: new Set() }};
+    return spoken(panel, panel.layers.get(0), [0], {{ side: "key", tokens: [1] }}, none, {json.dumps(TEXTS)});
+    """
+    said = javascript(SCRIPTS, code, blob=pack([Panel("a", QUERIES, {0: weights}, keys)]))
+    assert said.startswith("\u2068أمس\u2069 is looked at by ")
+    assert said.count("\u2068") == 1  # the others need none
+
+
 def test_a_blob_has_the_tokens_of_both_texts(on_panel, javascript, weights):
     assert on_panel("return [panel.tokens, panel.keys, layer.nQuery, layer.nKey];") == [
         list(QUERIES),
@@ -261,7 +273,7 @@ def test_a_view_of_a_cross_part_has_both_texts(normal, refused):
     queries, keys = mha.words("one two three four five six ."), mha.words(" ".join(KEYS))
     trace = trace_of(queries, keys, normal)
     view = trace.view(token=6)
-    assert view.header["special"] == [[[0], [0]]]
+    assert view.header["special"] == [[[], [0]]]  # a token that nobody looks at is no sink
     assert view.header["groups"] == [None]
     assert view.header["file"].startswith("headscope-one-two")
     assert b'"keys": ["k0"' in pack([head_view.panel(trace, [0])], deflate=False)
