@@ -10,7 +10,6 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from mha_core.errors import MhaError
 from mha_core.layer import LayerTrace
 from mha_core.normaliser import log_sum_exp
 from mha_core.rows import row_blocks
@@ -67,23 +66,16 @@ def _allowed(layer: LayerTrace, head: int | None, rows: slice) -> np.ndarray | N
     return allowed[:1] if allowed.strides[0] == 0 else allowed  # heads that share a mask share its sums
 
 
-def same_tokens(layer: LayerTrace) -> None:
-    """Raises `MhaError` when queries and keys are not the same tokens."""
-    if layer.n_query != layer.n_key:
-        raise MhaError(
-            f"Patterns compare positions in one sentence; {layer.n_query} queries and {layer.n_key} keys are "
-            f"not the same tokens."
-        )
+def same_tokens(layer: LayerTrace) -> bool:
+    """Do a layer's queries look at themselves? Between two texts, positions cannot be compared."""
+    return layer.kind != "cross" and layer.n_query == layer.n_key
 
 
 class Patterns:
-    """The sums behind `metrics.patterns`, block by block; that function says what they mean.
-
-    Raises `MhaError` when queries and keys are not the same tokens.
-    """
+    """The sums behind `metrics.patterns`, block by block; that function says what they mean."""
 
     def __init__(self, layer: LayerTrace):
-        same_tokens(layer)
+        self.positions = same_tokens(layer)
         self.sums = np.zeros((len(MEASURES), layer.n_heads))
         self.counts = np.zeros((len(MEASURES), layer.n_heads), int)
         self.spare = np.empty(0)
@@ -94,7 +86,7 @@ class Patterns:
         queries = np.arange(block.rows.start, block.rows.stop)
         visible = np.full((1, len(queries)), n_key) if allowed is None else allowed.sum(2)
         choice = visible >= 2
-        for name in POSITIONS:
+        for name in POSITIONS if self.positions else ():
             keys = np.zeros_like(queries) if name == "first token" else queries + DISTANCE[name]
             exists = (queries > 0) if name == "first token" else (keys >= 0) & (keys < n_key)
             at, keys = np.flatnonzero(exists), keys[exists]
@@ -110,7 +102,7 @@ class Patterns:
             spread = (np.log(total) - np.vecdot(weights, logs) / total) / np.log(visible)
             distance = np.vecdot(weights, apart) / total
         self._count("entropy", block.heads, spread.clip(0, 1), counted)  # rounding can leave the bounds
-        self._count("distance", block.heads, distance, counted)
+        self._count("distance", block.heads, distance, counted & self.positions)
 
     def _logs(self, weights: np.ndarray) -> np.ndarray:
         """``log w``, finite where w is 0, in memory for every block: new pages cost more than logs."""
@@ -137,14 +129,16 @@ class Patterns:
 class Thumbnails:
     """A small picture of each head: each pixel the largest weight of its cells, so that thin lines stay.
 
-    (head, side, side), side at most the number of tokens.
+    (head, side, side), side at most the number of tokens; where one of two texts is shorter, its tokens are
+    that much larger.
     """
 
     def __init__(self, layer: LayerTrace, side: int):
-        self.n_query, side = layer.n_query, min(side, layer.n_query, layer.n_key)
-        self.rows = np.arange(side + 1) * layer.n_query // side
-        self.keys = np.arange(side) * layer.n_key // side
-        self.largest = np.zeros((layer.n_heads, side, side), np.float32)
+        self.side = min(side, max(layer.n_query, layer.n_key))
+        down, across = min(self.side, layer.n_query), min(self.side, layer.n_key)
+        self.rows = np.arange(down + 1) * layer.n_query // down
+        self.keys = np.arange(across) * layer.n_key // across
+        self.largest = np.zeros((layer.n_heads, down, across), np.float32)
         self.seen = np.zeros(self.largest.shape, bool)
 
     def add(self, block: Block) -> None:
@@ -164,4 +158,6 @@ class Thumbnails:
     def codes(self, hidden: int) -> np.ndarray:
         """``√w · (hidden − 1)``, rounded, and `hidden` where nobody may look. (head, side, side), uint8"""
         codes = np.rint(np.sqrt(self.largest.clip(0, 1)) * (hidden - 1))
-        return np.where(self.seen, codes, hidden).astype(np.uint8)
+        codes = np.where(self.seen, codes, hidden).astype(np.uint8)
+        rows, keys = (np.arange(self.side) * length // self.side for length in codes.shape[1:])
+        return codes[:, rows][:, :, keys]

@@ -95,16 +95,19 @@ def split_difference(layer: LayerTrace) -> float | None:
     """The largest difference between the two views of the split; exactly 0 when they agree.
 
     One product with each of W^Q, W^K and W^V and a cut into heads, against X contracted with each
-    matrix reshaped to (d_model, head, d). None where X or the matrices are not known.
+    matrix reshaped to (d_model, head, d). None where X or the matrices are not known. Between two texts
+    K is made of the other one's X, as V is.
     """
     p = layer.projections
     if "x" not in layer.tensors or p.w_q is None:
         return None
     x = layer.tensors["x"][None]
     x_v = layer.tensors["x_v"][None] if "x_v" in layer.tensors else x
+    if layer.kind == "cross" and x_v is x:
+        return None  # the X of the other text is not known
     parts = (
         (x, p.w_q, p.b_q, layer.n_heads),
-        (x, p.w_k, p.b_k, layer.n_kv_heads),
+        (x_v if layer.kind == "cross" else x, p.w_k, p.b_k, layer.n_kv_heads),
         (x_v, p.w_v, p.b_v, layer.n_kv_heads),
     )
     return max((project_packed(*part) - project_per_head(*part)).abs().max().item() for part in parts)

@@ -17,13 +17,14 @@ from typing import Protocol
 from mha_core import bundled
 from mha_core.base85 import encoded
 from mha_core.errors import MhaError
+from mha_core.joined import joined
 from mha_core.layer import LayerTrace
 from mha_core.tokens import Tokens
 from mha_core.transport import BUDGET, Panel, fitting, pack
 
 # In this order they are one module.
 SCRIPTS = (
-    *("common.js", "base85.js", "attention.js", "eye.js", "curves.js", "more.js", "drawing.js"),
+    *("common.js", "base85.js", "attention.js", "eye.js", "sides.js", "curves.js", "more.js", "drawing.js"),
     *("lines.js", "arcs.js", "shaded.js", "window.js", "matrix.js", "save.js", "bar.js", "panel.js"),
     *("pointer.js", "keys.js", "head_view.js"),
 )
@@ -36,9 +37,12 @@ ALL_LAYERS = 5  # times the budget that a file may take: it cannot ask for more 
 class Traced(Protocol):
     """What is viewed; an `AttentionTrace` is one (it offers this view itself, so it cannot be named here)."""
 
-    tokens: Tokens
     layers: Sequence[LayerTrace]
     source: Mapping[str, object]
+    title: str
+    kinds: Sequence[str]
+
+    def sides(self) -> tuple[Tokens, Tokens]: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,28 +77,37 @@ def view(trace: Traced, *, layer: int | None = None, head: int = 0, token: int |
     """The head view of one trace: the last layer if none is said, that head, that token's lines.
 
     All layers are inside where they fit; of a long text with many heads only those around the chosen one.
-    Layers, heads and tokens count from 0. Raises `MhaError` for a layer, head or token that is not there.
+    Layers, heads and tokens count from 0; a token is one that looks. Raises `MhaError` for a layer, head or
+    token that is not there, and for layers of several kinds, which have tokens of their own.
     """
+    if len(trace.kinds) > 1:
+        raise MhaError(
+            f"This trace has layers of the kinds {', '.join(trace.kinds)}; look at one of them, "
+            f"as in trace.part({trace.kinds[-1]!r}).view()."
+        )
     layer = len(trace.layers) - 1 if layer is None else layer
-    for what, at, count in (("layer", layer, len(trace.layers)), ("token", token or 0, len(trace.tokens))):
+    for what, at, count in (
+        ("layer", layer, len(trace.layers)),
+        ("token", token or 0, len(trace.sides()[0])),
+    ):
         if not 0 <= at < count:
             raise MhaError(f"This trace has {what}s 0 to {count - 1}; {what} {at} was asked for.")
     shown = trace.layers[layer]
     shown.checked(head)
     numbers, heads = fitting(trace.layers, layer, head, budget=ALL_LAYERS * BUDGET)
-    panel = Panel(trace.tokens.text, trace.tokens.labels, {n: trace.layers[n] for n in numbers})
-    blob = pack([panel], heads=heads)
+    blob = pack([panel(trace, numbers)], heads=heads)
     return HeadView(
         header(
             blob,
-            [special(trace.tokens.pieces)],
+            [special(trace)],
             n_layers=len(trace.layers),
             n_heads=shown.n_heads,
             layer=layer,
             head=head,
             token=token,
             source=said({"h": shown.n_heads, "d_model": shown.d_model} | dict(trace.source)),
-            title=trace.tokens.text,
+            groups=[groups(trace)],
+            title=trace.title,
             texts=texts("en"),
         ),
         blob,
@@ -103,7 +116,7 @@ def view(trace: Traced, *, layer: int | None = None, head: int = 0, token: int |
 
 def header(
     blob: bytes,
-    special: Sequence[Sequence[int]],
+    special: Sequence[Sequence[Sequence[int]]],
     *,
     n_layers: int,
     n_heads: int,
@@ -114,9 +127,13 @@ def header(
     title: str,
     texts: Mapping[str, str],
     on: Sequence[int] | None = None,
+    groups: Sequence[dict | None] | None = None,
     name: str = "view",
 ) -> dict:
-    """What the scripts are told besides the numbers; `on` are the heads that are drawn at first."""
+    """What the scripts are told besides the numbers; `on` are the heads that are drawn at first.
+
+    `special` has for each panel those of its queries and of its keys, `groups` what `groups` says of it.
+    """
     return {
         "name": name,
         "id": name,
@@ -127,18 +144,52 @@ def header(
         "head": head,
         "token": token,
         "on": [head] if on is None else list(on),
-        "special": [list(positions) for positions in special],
-        "groups": None,
+        "special": [[list(positions) for positions in sides] for sides in special],
+        "groups": None if groups is None else list(groups),
         "source": source,
         "file": "-".join(re.findall(r"\w+", f"headscope {title[:40]}")),
         "texts": dict(texts),
     }
 
 
-def special(pieces: Sequence[str]) -> list[int]:
-    """Positions of tokens that are no words: [CLS] and its like, or else the first, which can be a sink."""
+def panel(trace: Traced, numbers: Sequence[int], title: str | None = None) -> Panel:
+    """The trace as one panel with these layers; called by its text unless by a title."""
+    queries, keys = trace.sides()
+    of_keys = None if queries is keys else keys.labels
+    layers = {number: trace.layers[number] for number in numbers}
+    return Panel(trace.title if title is None else title, queries.labels, layers, of_keys)
+
+
+def special(trace: Traced) -> list[list[int]]:
+    """Positions of tokens that are no words, of the queries and of the keys: the tokenizer's, or by form."""
+    queries, keys = trace.sides()
+    own = list(queries.special) or by_form(queries.pieces, sink=queries is keys)
+    return [own, list(keys.special) or by_form(keys.pieces)]
+
+
+def groups(trace: Traced) -> dict | None:
+    """Of each side the word's number for each piece, and the words; None where there is nothing to join."""
+    sides = trace.sides()
+    found = [joined(side) for side in sides]
+    if not any(found):
+        return None
+    told = [
+        (range(len(side)), side.labels) if one is None else one
+        for side, one in zip(sides, found, strict=True)
+    ]
+    return {
+        name: {"of": list(of), "labels": list(labels)}
+        for name, (of, labels) in zip(("query", "key"), told, strict=True)
+    }
+
+
+def by_form(pieces: Sequence[str], *, sink: bool = True) -> list[int]:
+    """Positions of tokens that are no words: [CLS] and its like, or else the first, which can be a sink.
+
+    Tokens that nobody looks at are none (`sink`).
+    """
     marked = [at for at, piece in enumerate(pieces) if SPECIAL.fullmatch(piece) and piece != "[MASK]"]
-    return marked or [0]
+    return marked or [0] * sink
 
 
 def said(source: Mapping[str, object]) -> str:

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 
+from mha_core.blocks import same_tokens
 from mha_core.errors import MhaError
 from mha_core.trace import AttentionTrace
 
@@ -15,7 +16,8 @@ def two_hops(trace: AttentionTrace, *, first: int, second: int, layer: int = 1) 
     follows attention alone: residual connections, values and W^O are left out. It is one path of
     attention rollout (Abnar and Zuidema 2020), for a single pair of heads.
 
-    Raises `MhaError` for a layer without one before it, and for heads that are not there.
+    Raises `MhaError` for a layer without one before it, for heads that are not there, and where a layer
+    looks at another text: the second step would have to start where the first one did not end.
     """
     before, after = _layers(trace, layer)
     product = after.weights(second) @ before.weights(first)
@@ -37,4 +39,6 @@ def _layers(trace: AttentionTrace, layer: int):
             f"Two hops end in a layer that has one before it; this trace has layers 0 to "
             f"{len(trace.layers) - 1} and layer {layer} was asked for."
         )
+    if not all(map(same_tokens, trace.layers[layer - 1 : layer + 1])):
+        raise MhaError("Two hops stay in one text; these layers look from one text at another.")
     return trace.layers[layer - 1], trace.layers[layer]

@@ -39,8 +39,8 @@ def patterns(layer: LayerTrace) -> pd.DataFrame:
 
     where p is row m of the weights A over its sum. A mean runs over the rows in which that key exists and
     is visible. Rows with fewer than two visible keys have no choice and are left out; NaN where none is left.
+    Where one text looks at another, positions mean nothing: all but the entropy are NaN.
 
-    Raises `MhaError` when queries and keys are not the same tokens.
     Sources: Clark et al. 2019, for the distance Vig & Belinkov 2019, for sinks Xiao et al. 2023.
     """
     found = Patterns(layer)
@@ -57,7 +57,6 @@ def similarity(layer: LayerTrace) -> np.ndarray:
     that are both like a third one are like each other. (head, head)
 
     Rows are those of `patterns`, left out where either head has none; NaN where no row is left.
-    Raises `MhaError` when queries and keys are not the same tokens.
     Sources: Lin 1991 (bounds), Endres & Schindelin 2003 (the root), Clark et al. 2019 (between heads).
     """
     p = _rows(layer)
@@ -76,11 +75,15 @@ def similarity(layer: LayerTrace) -> np.ndarray:
 def collapse(layer: LayerTrace) -> float | None:
     """How far apart the tokens of a layer are whose heads all look evenly; None where a head still chooses.
 
+    None too where X is not known and where the tokens look at those of another text.
+
     ``‖X − mean of X‖ / ‖X‖`` of the layer's input X, where that is at most `ALIKE` and the mean over rows
     of ``−Σ p log p / log(visible keys)`` at least `EVEN` in every head. At most `ROWS_LOOKED_AT` rows count.
     Source: Dong, Cordonnier & Loukas 2021, "Attention is not all you need: pure attention loses rank doubly
     exponentially with depth".
     """
+    if not layer.knows("x") or not same_tokens(layer):
+        return None
     length = np.linalg.norm(layer.x)
     apart = float(np.linalg.norm(layer.x - layer.x.mean(0)) / length) if length else 0.0
     if apart > ALIKE or len(layer.x) < 2:
@@ -184,7 +187,6 @@ def _measured(looks: links.Looks, made: links.Material) -> pd.DataFrame:
 
 def _rows(layer: LayerTrace) -> np.ndarray:
     """Weights whose rows sum to 1; zero in rows without a choice. (head, query, key)"""
-    same_tokens(layer)
     weights, allowed = layer.weights().astype(np.float64), layer.allowed()
     weights = np.where(allowed & (allowed.sum(2, keepdims=True) >= 2), weights, 0.0)
     total = weights.sum(2, keepdims=True)  # less than 1 with sinks

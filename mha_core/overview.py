@@ -20,7 +20,7 @@ class Overview:
 
     `thumbs` has for each layer (head, side, side) uint8: ``√w · 254`` of the largest weight w among the
     cells of a pixel, 255 where the mask hides them all. `table` has the columns of `metrics.patterns`
-    and a row for each (layer, head), from 0. `n_tokens` is the length of the text.
+    and a row for each (layer, head), from 0. `n_tokens` is the length of the text that is looked at.
     """
 
     thumbs: tuple[np.ndarray, ...]
@@ -59,4 +59,4 @@ def overview(trace: AttentionTrace) -> Overview:
         thumbs.append(pictures.codes(HIDDEN))
         tables.append(measures.table())
     table = pd.concat(dict(enumerate(tables)), names=["layer"])
-    return Overview(tuple(thumbs), table, len(trace.tokens))
+    return Overview(tuple(thumbs), table, max(layer.n_key for layer in trace.layers))

@@ -15,20 +15,20 @@ from mha_core.trace import MATRICES, AttentionTrace
 from mha_core.views import Picture, origin, picture
 
 # LaTeX, in which `X[L, d_model]` is a symbol with its shape under it, filled in with numbers, and
-# `_i` the chosen head, `_j` its key/value head.
+# `_i` the chosen head, `_j` its key/value head. L tokens look at M: the same ones, or those of another text.
 FORMULAS = {
     "project": r"""\begin{gathered}
         X[L, d_model] \;\; W^Q[d_model, h·d_k] = Q[L, h·d_k] \\
-        X[L, d_model] \;\; W^K[d_model, n_kv·d_k] = K[L, n_kv·d_k] \\
-        X[L, d_model] \;\; W^V[d_model, n_kv·d_v] = V[L, n_kv·d_v]
+        X[M, d_model] \;\; W^K[d_model, n_kv·d_k] = K[M, n_kv·d_k] \\
+        X[M, d_model] \;\; W^V[d_model, n_kv·d_v] = V[M, n_kv·d_v]
         \end{gathered}""",
     "split": r"Q[L, h·d_k] \;\to\; Q_1 \; … \; Q_i[L, d_k] \; … \; Q_{h}",
-    "scores": r"Q_i[L, d_k] \;\; K_j^{\top}[d_k, L] = S_i[L, L]",
-    "scale": r"S_i[L, L] \cdot \tfrac{1}{\sqrt{d_k}} = S_i \cdot {scale}",
+    "scores": r"Q_i[L, d_k] \;\; K_j^{\top}[d_k, M] = S_i[L, M]",
+    "scale": r"S_i[L, M] \cdot \tfrac{1}{\sqrt{d_k}} = S_i \cdot {scale}",
     "mask": r"s_{mn} \;\to\; \begin{cases} s_{mn} & \text{if } m \text{ may look at } n \\"
     r" -\infty & \text{if not} \end{cases}",
-    "softmax": r"a_{mn} = \frac{e^{s_{mn}}}{e^{s_{m1}} + … + e^{s_{mL}}} \qquad A_i[L, L]",
-    "mix": r"A_i[L, L] \;\; V_j[L, d_v] = \text{head}_i[L, d_v]",
+    "softmax": r"a_{mn} = \frac{e^{s_{mn}}}{e^{s_{m1}} + … + e^{s_{mL}}} \qquad A_i[L, M]",
+    "mix": r"A_i[L, M] \;\; V_j[M, d_v] = \text{head}_i[L, d_v]",
     "concat": r"\text{head}_1 \,\Vert\, … \,\Vert\, \text{head}_{h} = \text{concat}[L, h·d_v]",
     "output": r"\text{concat}[L, h·d_v] \;\; W^O[h·d_v, d_model] = Z[L, d_model]",
 }
@@ -71,7 +71,8 @@ class HeadView:
             "i": self.head + 1,
             "kv": layer.kv_head(self.head) + 1,
             "L": layer.n_query,
-            "d_model": layer.d_model,
+            "M": layer.n_key,
+            "d_model": layer.d_model or r"d_{\text{model}}",
             "h": layer.n_heads,
             "n_kv": layer.n_kv_heads,
             "d_k": layer.d_k,
@@ -88,17 +89,26 @@ class HeadView:
         holding = tuple(note for note, holds in (notes or {"why": True}).items() if holds)
         return Step(name, formula(name, self.sizes), pictures, after, holding, self.sizes | facts)
 
+    @property
+    def two_texts(self) -> bool:
+        """Do the tokens of one text look at those of another?"""
+        queries, keys = self.trace.sides(self.recorded)
+        return queries is not keys
+
     def picture(self, name: str) -> Picture:
-        return picture(self.trace, name, layer=self.layer, head=self.head)
+        drawn = picture(self.trace, name, layer=self.layer, head=self.head)
+        # What K and V are made of is then the X of the other text.
+        return replace(drawn, name="other", symbol="Y") if name == "x_v" and self.two_texts else drawn
 
     def packed(self, name: str) -> Picture:
         """Q, K or V of all heads side by side, the chosen head's columns framed."""
         array = getattr(self.recorded, name)  # (head, token, d)
         n_heads, n_tokens, width = array.shape
         own = self.head if name == "q" else self.recorded.kv_head(self.head)
+        queries, keys = self.trace.sides(self.recorded)
         frame = pd.DataFrame(
             array.transpose(1, 0, 2).reshape(n_tokens, n_heads * width),
-            index=pd.Index(self.trace.tokens.labels, name=MATRICES[name][0]),
+            index=pd.Index((queries if name == "q" else keys).labels, name=MATRICES[name][0]),
             columns=pd.RangeIndex(1, n_heads * width + 1),
         )
         framed = (own * width, (own + 1) * width)
@@ -119,10 +129,13 @@ def steps(trace: AttentionTrace, *, layer: int, head: int) -> list[Step]:
 
 
 def project(view: HeadView) -> Step:
-    own_values = view.recorded.x_v is not None
-    notes = {"why": True, "values": own_values}
-    before = "x x_v" if own_values else "x"
+    own_values = view.recorded.knows("x_v") and not view.two_texts
+    notes = {"why": True, "values": own_values, "cross": view.two_texts}
+    before = " ".join(name for name in ("x", "x_v") if view.recorded.knows(name))
     step = view.step("project", before, *(view.packed(name) for name in "qkv"), notes=notes)
+    if view.two_texts:
+        own, *others = step.formula.split("{X}")
+        return replace(step, formula=f"{own}{{X}}{'{Y}'.join(others)}")
     return replace(step, formula=_from_embeddings(step.formula)) if own_values else step
 
 
@@ -206,4 +219,6 @@ def formula(name: str, sizes: dict) -> str:
     latex = SHAPED.sub(shaped, FORMULAS[name])
     for word in ("h", "scale"):
         latex = latex.replace(f"{{{word}}}", f"{{{sizes[word]}}}")
+    if sizes["M"] != sizes["L"]:
+        latex = latex.replace("s_{mL}", "s_{mM}")
     return latex.replace("_i", f"_{{{sizes['i']}}}").replace("_j", f"_{{{sizes['kv']}}}")

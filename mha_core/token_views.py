@@ -4,6 +4,7 @@ Whole matrices are never made: a row costs O(tokens · d_k), a column is read of
 Positions, heads and layers are asked for from 0; heads, layers and dimensions in tables count from 1.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -68,22 +69,22 @@ class Mixture:
 def row_of(trace: AttentionTrace, token: int, *, layer: int) -> Looks:
     """Whom `token` looks at: ``A_i[token, :]`` of each head i of the layer. (head, key)
 
-    Raises `MhaError` for a token or a layer that the trace does not have.
+    Raises `MhaError` for a token that does not look or a layer that the trace does not have.
     """
     shown = _layer(trace, token, layer)
     weights, allowed = (see(rows=[token])[:, 0] for see in (shown.weights, shown.allowed))
-    return Looks(_by_head(trace, weights, "key"), ~allowed)
+    return Looks(_by_head(trace.sides(shown)[1].labels, weights, "key"), ~allowed)
 
 
 def column_of(trace: AttentionTrace, token: int, *, layer: int) -> Looks:
     """Who looks at `token`: ``A_i[:, token]`` of each head i of the layer. (head, query)
 
     The first column of a layer costs a pass over all its rows, in blocks; the others O(tokens · d_k).
-    Raises `MhaError` for a token or a layer that the trace does not have.
+    Raises `MhaError` for a token that is not looked at or a layer that the trace does not have.
     """
-    shown = _layer(trace, token, layer)
+    shown = _layer(trace, token, layer, of="key")
     allowed = shown.allowed(keys=[token])[:, :, 0]
-    return Looks(_by_head(trace, column(shown, token), "query"), ~allowed)
+    return Looks(_by_head(trace.sides(shown)[0].labels, column(shown, token), "query"), ~allowed)
 
 
 def over_layers(trace: AttentionTrace, token: int, *, of: Literal["row", "column"]) -> OverLayers:
@@ -117,7 +118,7 @@ def against_keys(trace: AttentionTrace, token: int, *, layer: int, head: int) ->
     shown = _layer(trace, token, layer)
     products = shown.q[shown.checked(head), token] * shown.k[shown.kv_head(head)]
     steps = {"score": shown.scores, "scaled": shown.scaled, "masked": shown.masked, "weight": shown.weights}
-    keys = pd.Index(trace.tokens.labels, name="key")
+    keys = pd.Index(trace.sides(shown)[1].labels, name="key")
     numbers = {name: see(head, rows=[token])[0] for name, see in steps.items()}
     return AgainstKeys(
         pd.DataFrame(products, keys, pd.RangeIndex(1, shown.d_k + 1, name="d_k")),
@@ -131,7 +132,7 @@ def mixture(trace: AttentionTrace, token: int, *, layer: int, head: int) -> Mixt
     Raises `MhaError` for a token, a layer or a head that is not there.
     """
     shown = _layer(trace, token, layer)
-    keys = pd.Index(trace.tokens.labels, name="key")
+    keys = pd.Index(trace.sides(shown)[1].labels, name="key")
     dimensions = pd.RangeIndex(1, shown.d_v + 1, name="d_v")
     return Mixture(
         pd.Series(shown.weights(head, rows=[token])[0], keys, name="weight"),
@@ -141,14 +142,16 @@ def mixture(trace: AttentionTrace, token: int, *, layer: int, head: int) -> Mixt
 
 
 def vectors(trace: AttentionTrace, token: int, *, layer: int, head: int) -> dict[str, pd.DataFrame]:
-    """The token's own query, key and value in a head, by the names q, k and v. (1, d_k) or (1, d_v)"""
+    """The token's own query, key and value in a head, by the names q, k and v. (1, d_k) or (1, d_v)
+
+    A token that looks at another text has a query alone: keys and values are those of the other text.
+    """
     shown = _layer(trace, token, layer)
-    label = trace.tokens.labels[token]
-    own = {
-        "q": shown.q[shown.checked(head), token],
-        "k": shown.k[shown.kv_head(head), token],
-        "v": shown.v[shown.kv_head(head), token],
-    }
+    queries, keys = trace.sides(shown)
+    label = queries.labels[token]
+    own = {"q": shown.q[shown.checked(head), token]}
+    if queries is keys:
+        own |= {name: getattr(shown, name)[shown.kv_head(head), token] for name in "kv"}
     return {
         name: pd.DataFrame(
             [values],
@@ -181,17 +184,20 @@ def densest(table: pd.DataFrame, most: int) -> np.ndarray:
     return np.sort(np.argsort(-table.to_numpy().max(axis=0), kind="stable")[:most])
 
 
-def _layer(trace: AttentionTrace, token: int, layer: int) -> LayerTrace:
+def _layer(
+    trace: AttentionTrace, token: int, layer: int, of: Literal["query", "key"] = "query"
+) -> LayerTrace:
     if not 0 <= layer < len(trace.layers):
         raise MhaError(f"This trace has layers 0 to {len(trace.layers) - 1}; layer {layer} was asked for.")
-    if not 0 <= token < len(trace.tokens):
+    count = len(trace.sides(trace.layers[layer])[of == "key"])
+    if not 0 <= token < count:
         raise MhaError(
-            f"This sentence has tokens 0 to {len(trace.tokens) - 1}; token {token} was asked for.",
-            fixes=({"token": min(max(token, 0), len(trace.tokens) - 1)},),
+            f"This sentence has tokens 0 to {count - 1}; token {token} was asked for.",
+            fixes=({"token": min(max(token, 0), count - 1)},),
         )
     return trace.layers[layer]
 
 
-def _by_head(trace: AttentionTrace, weights: np.ndarray, axis: str) -> pd.DataFrame:
+def _by_head(labels: Sequence[str], weights: np.ndarray, axis: str) -> pd.DataFrame:
     heads = pd.RangeIndex(1, len(weights) + 1, name="head")
-    return pd.DataFrame(weights, heads, pd.Index(trace.tokens.labels, name=axis))
+    return pd.DataFrame(weights, heads, pd.Index(labels, name=axis))

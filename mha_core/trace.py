@@ -82,6 +82,12 @@ class AttentionTrace:
         return sides
 
     @property
+    def title(self) -> str:
+        """The text, or the one that looks → the one that it looks at, each in its own direction."""
+        queries, keys = self.sides()
+        return keys.text if queries is keys else f"\u2068{queries.text}\u2069 → \u2068{keys.text}\u2069"
+
+    @property
     def kinds(self) -> tuple[str, ...]:
         """The kinds of attention that the trace has, in the order in which they come."""
         return tuple(dict.fromkeys(layer.kind for layer in self.layers))
@@ -132,7 +138,7 @@ class AttentionTrace:
         """All heads over the sentence, to be explored: a notebook shows it, ``.save("view.html")`` keeps it.
 
         It starts with the last layer if none is said, that head, and that token's lines; all from 0.
-        Raises `MhaError` for a layer, head or token that is not there.
+        Raises `MhaError` for a layer, head or token that is not there, and for layers of several kinds.
         """
         from mha_core.head_view import view
 

@@ -38,12 +38,14 @@ BUDGET = 4_000_000  # bytes that a page loads at once before anything is deflate
 class Panel:
     """One sentence to look at: its title, a label for each token, and its layers by number from 0.
 
-    A layer is a `LayerTrace`, or its weights as an array (head, query, key).
+    A layer is a `LayerTrace`, or its weights as an array (head, query, key). `keys` are the labels of the
+    tokens that are looked at, where they belong to another text.
     """
 
     title: str
     labels: Sequence[str]
     layers: Mapping[int, "LayerTrace | np.ndarray"]
+    keys: Sequence[str] | None = None
 
 
 def pack(panels: Sequence[Panel], *, heads: Sequence[int] | None = None, deflate: bool = True) -> bytes:
@@ -56,6 +58,7 @@ def pack(panels: Sequence[Panel], *, heads: Sequence[int] | None = None, deflate
         {
             "title": panel.title,
             "tokens": list(panel.labels),
+            **({} if panel.keys is None else {"keys": list(panel.keys)}),
             "layers": [_layer(body, number, layer, heads) for number, layer in panel.layers.items()],
         }
         for panel in panels

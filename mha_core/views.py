@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -65,43 +65,80 @@ class Picture:
     faint: np.ndarray | None = None  # rows that were never trained to mean anything
     origin: Origin | None = None
     start: tuple[int, int] = (0, 0)
+    two_texts: bool = False  # keys are other tokens than those that look
 
 
-def picture(trace: AttentionTrace, name: str, *, layer: int, head: int, part: slice | None = None) -> Picture:
+class Part(NamedTuple):
+    """Which tokens are shown, of those that look and of those that are looked at; None for all."""
+
+    queries: slice | None = None
+    keys: slice | None = None
+
+    def of(self, axis: str) -> slice | None:
+        return self.keys if axis == "key" else self.queries
+
+
+def picture(
+    trace: AttentionTrace, name: str, *, layer: int, head: int, part: Part | slice | None = None
+) -> Picture:
     """One named matrix of one head, ready to draw. Heads count from 0 here, from 1 in the symbol.
 
-    `part` shows these tokens alone, on each axis of tokens; the matrices of a head are then computed
-    for these rows only, so that a long text never makes a matrix of tokens × tokens.
+    `part` shows these tokens alone, on each axis of tokens, a slice on both alike; the matrices of a head
+    are then computed for these rows only, so that a long text never makes a matrix of tokens × tokens.
     """
+    part = part if isinstance(part, Part) else Part(part, part)
+    queries, keys = trace.sides(trace.layers[layer])
     hidden, faint, (row_axis, column_axis) = None, None, MATRICES[name]
     if name in ("masked", "weights"):
-        allowed = trace.layers[layer].allowed(head, rows=part, keys=part)
+        allowed = trace.layers[layer].allowed(head, rows=part.queries, keys=part.keys)
         hidden = None if allowed.all() else ~allowed
     if row_axis == "query":
         faint = untrained_rows(trace, layer)
-        faint = faint if faint is None or part is None else faint[part]
-    first = 0 if part is None else part.start
+        faint = faint if faint is None or part.queries is None else faint[part.queries]
+    first_row, first_column = (shown.start if (shown := part.of(axis)) else 0 for axis in MATRICES[name])
     return Picture(
         name,
         symbol(trace.layers[layer], name, head),
-        trace.frame(name, layer=layer, head=head) if part is None else _part(trace, name, layer, head, part),
+        trace.frame(name, layer=layer, head=head)
+        if part == (None, None)
+        else _part(trace, name, layer, head, part),
         KIND[name],
         hidden,
         faint=faint,
         origin=origin(trace, layer=layer, head=head),
-        start=(first, first if column_axis in TOKEN_AXES else 0),
+        start=(first_row, first_column if column_axis in TOKEN_AXES else 0),
+        two_texts=queries is not keys,
     )
 
 
-def _part(trace: AttentionTrace, name: str, layer: int, head: int, part: slice) -> pd.DataFrame:
+def _part(trace: AttentionTrace, name: str, layer: int, head: int, part: Part) -> pd.DataFrame:
     row_axis, column_axis = MATRICES[name]
+    every = slice(None)
     if row_axis != "query" or name == "q":  # what is kept, not computed
-        return trace.frame(name, layer=layer, head=head).iloc[part]
-    of_keys = {"keys": part} if column_axis == "key" else {}
-    values = getattr(trace.layers[layer], name)(head, rows=part, **of_keys)
-    labels = trace.tokens.labels[part]
-    columns = labels if of_keys else range(1, values.shape[1] + 1)
+        return trace.frame(name, layer=layer, head=head).iloc[part.of(row_axis) or every]
+    queries, keys = trace.sides(trace.layers[layer])
+    of_keys = {"keys": part.keys} if column_axis == "key" else {}
+    values = getattr(trace.layers[layer], name)(head, rows=part.queries, **of_keys)
+    labels = queries.labels[part.queries or every]
+    columns = keys.labels[part.keys or every] if of_keys else range(1, values.shape[1] + 1)
     return pd.DataFrame(values, pd.Index(labels, name=row_axis), pd.Index(columns, name=column_axis))
+
+
+def longest(trace: AttentionTrace) -> int:
+    """How many tokens the longer of a trace's texts has, of those that its first layer is about."""
+    return max(map(len, trace.sides()))
+
+
+def around(trace: AttentionTrace, query: int, *, layer: int, head: int, most: int = WINDOW) -> Part:
+    """The part of a long text around a token that looks; of another text, around what it mostly looks at."""
+    queries, keys = trace.sides(trace.layers[layer])
+    rows = window(len(queries), query, most)
+    if queries is keys:
+        return Part(rows, rows)
+    if len(keys) <= most:
+        return Part(rows, None)
+    strongest = int(trace.layers[layer].weights(head, rows=[query])[0].argmax())
+    return Part(rows, window(len(keys), strongest, most))
 
 
 def window(length: int, around: int, most: int = WINDOW) -> slice | None:
@@ -127,7 +164,7 @@ def ordered(picture: Picture, columns: np.ndarray) -> Picture:
 def origin(trace: AttentionTrace, *, layer: int | None = None, head: int | None = None) -> Origin:
     """Where a trace's numbers come from, with the sizes that every source has."""
     sizes = {"h": trace.layers[0].n_heads, "d_model": trace.layers[0].d_model}
-    return Origin(sizes | dict(trace.source), trace.tokens.text, layer, head)
+    return Origin(sizes | dict(trace.source), trace.title, layer, head)
 
 
 def untrained_rows(trace: AttentionTrace, layer: int) -> np.ndarray | None:

@@ -6,7 +6,8 @@ const LEVELS = 65535;
 const ARRAYS = { u1: Uint8Array, u2: Uint16Array, i4: Int32Array, f4: Float32Array };
 const KEPT = 512; // rows that are remembered
 
-// The blob's panels: { title, tokens, layers: Map from number to Layer }.
+// The blob's panels: { title, tokens, keys, layers: Map from number to Layer }. `keys` are the tokens that are
+// looked at: the same list as `tokens` unless they belong to another text.
 export async function openBlob(bytes) {
   const mark = new TextDecoder().decode(bytes.subarray(0, 4));
   if (mark !== "mha0" && mark !== "mha1") throw new Error(`not attention: ${mark}`);
@@ -20,10 +21,11 @@ export async function openBlob(bytes) {
     if (type[0] === "p") return { shape, data: floats(inner, start - inner.byteOffset + at, length, Number(type[1])) };
     return { shape, data: new ARRAYS[type](inner.buffer, start + at, length) };
   };
-  return header.panels.map(({ title, tokens, layers }) => ({
+  return header.panels.map(({ title, tokens, keys = tokens, layers }) => ({
     title,
     tokens,
-    layers: new Map(layers.map((layer) => [layer.number, new Layer(layer, tokens.length, array)])),
+    keys,
+    layers: new Map(layers.map((layer) => [layer.number, new Layer(layer, array)])),
   }));
 }
 
@@ -44,7 +46,7 @@ async function inflated(bytes) {
 
 // One layer. `heads` are the numbers of the heads that are here; every method takes such a number.
 export class Layer {
-  constructor(described, length, array) {
+  constructor(described, array) {
     const tensors = ["weights", "q", "k", "lse", "bias", "distance_bias", "range", "visible"];
     for (const name of tensors) this[name] = described[name] ? array(described[name]) : null;
     Object.assign(this, { number: described.number, heads: described.heads, nHeads: described.n_heads });
@@ -124,37 +126,5 @@ export class Layer {
 
   #shared(table, place) {
     return table.shape[0] === 1 ? 0 : place;
-  }
-}
-
-// A layer whose pieces are joined to words: a word takes the mean of its pieces' rows and gives their sum
-// (Clark et al. 2019). `groups` has the word's number for each piece, rising from 0.
-export class Grouped {
-  constructor(layer, groups) {
-    Object.assign(this, { layer, groups, number: layer.number, heads: layer.heads, nHeads: layer.nHeads });
-    this.pieces = [];
-    groups.forEach((word, piece) => (this.pieces[word] ??= []).push(piece));
-    this.nQuery = this.nKey = this.pieces.length;
-  }
-
-  sees(head, query, key) {
-    return this.pieces[query].some((q) => this.pieces[key].some((k) => this.layer.sees(head, q, k)));
-  }
-
-  weight(head, query, key) {
-    const from = this.pieces[query];
-    const sum = from.reduce((s, q) => s + this.pieces[key].reduce((t, k) => t + this.layer.weight(head, q, k), 0), 0);
-    return sum / from.length;
-  }
-
-  row(head, query) {
-    const joined = new Float32Array(this.nKey);
-    const from = this.pieces[query];
-    for (const q of from) this.layer.row(head, q).forEach((w, key) => (joined[this.groups[key]] += w / from.length));
-    return joined;
-  }
-
-  column(head, key) {
-    return Float32Array.from({ length: this.nQuery }, (_, query) => this.weight(head, query, key));
   }
 }

@@ -29,12 +29,14 @@ function renew(container, elements) {
 
 function showBar(view) {
   const { texts, state } = view;
-  const drawings = Object.keys(DRAWINGS).map((name) =>
-    pressed(texts[`draw_${name}`], state.drawing === name, () => view.set("drawing", name))
-  );
+  const drawings = Object.keys(DRAWINGS).map((name) => {
+    const button = pressed(texts[`draw_${name}`], state.drawing === name, () => view.set("drawing", name));
+    if (!view.offers(name)) Object.assign(button, { disabled: true, title: texts.no_arcs });
+    return button;
+  });
   const parts = [group(texts.drawing, drawings, "segments")];
   if (view.header.layers > 1) parts.push(layers(view));
-  if (state.drawing === "text" || state.drawing === "arcs") {
+  if ((state.drawing === "text" && !view.two) || state.drawing === "arcs") {
     const sides = ["query", "key"].map((side) => pressed(texts[`side_${side}`], state.side === side, () => view.set("side", side)));
     parts.push(group(texts.direction, sides, "segments"));
   }
@@ -117,7 +119,7 @@ function options(view) {
   const threshold = field(texts.least, least);
   threshold.append(shown);
   const parts = [threshold, field(texts.most, most)];
-  if (view.data.some(({ special }) => special.size)) parts.push(tick("plain", texts.hide_special));
+  if (view.data.some(({ special }) => special.query.size + special.key.size)) parts.push(tick("plain", texts.hide_special));
   if (view.header.groups?.some(Boolean)) parts.push(tick("words", texts.words));
   parts.push(make("p", "keys", texts.keys));
   return menu(texts.options, parts);
@@ -148,17 +150,21 @@ async function saveAs(view, kind) {
   const heads = fill(view.texts.heads_named, { heads: view.heads.map((head) => head + 1).join(", ") });
   const name = `${view.header.file}-layer-${view.state.layer + 1}-${view.state.drawing}.${kind}`;
   if (kind === "html") {
-    const inView = { ...view.chosen(), on: view.heads, drawing: view.state.drawing, brief: false };
+    const { drawing, plain, words } = view.state;
+    const inView = { ...view.chosen(), on: view.heads, drawing, plain, words, brief: false };
     return download(pageOf(view.page, { ...view.header, ...inView }, view.bytes), name, "text/html");
   }
   if (kind === "csv") {
     const rows = view.data.flatMap((panel) =>
-      table(panel.tokens, view.layer(panel), view.heads, view.of(panel).pinned).map((row) => [panel.title, ...row])
+      table(panel, view.layer(panel), view.heads, view.of(panel).pinned).map((row) => [panel.title, ...row])
     );
-    return download(csvOf(["sentence", "layer", "head", "query", "query_token", "key", "key_token", "weight"], rows), name, "text/csv");
+    const weight = view.state.plain ? "weight_rescaled" : "weight";
+    return download(csvOf(["sentence", "layer", "head", "query", "query_token", "key", "key_token", weight], rows), name, "text/csv");
   }
   const { look, font, ink: colour, background } = view;
-  const captions = view.data.map(({ title }) => [title, view.header.source, layer, heads].join(" · "));
+  const captions = view.data.map(({ title }) =>
+    [title, view.header.source, layer, heads, ...(view.state.plain ? [view.texts.rescaled] : [])].join(" · ")
+  );
   const options = { look: (head) => view.look(head), font, ink: colour, background, captions };
   const svg = svgOf(view.drawings.map(({ drawing }) => drawing.scene()), options);
   if (kind === "svg") return download(svg.text, name, "image/svg+xml");

@@ -23,13 +23,13 @@ function make(name, className = "", text = "") {
 
 function tokenElement(view, panel, side, at) {
   const element = make("div", `token ${side}`);
-  const text = panel.tokens[at];
+  const text = listOf(panel, side)[at];
   element.append(make("bdi", [...text].length <= FEW ? "whole" : "", text), make("span", "numbers"));
   Object.assign(element.dataset, { side, at });
   element.id = `${panel.id}-${side}-${at}`;
   element.setAttribute("role", "option");
   element.setAttribute("aria-posinset", at + 1);
-  element.setAttribute("aria-setsize", panel.tokens.length);
+  element.setAttribute("aria-setsize", listOf(panel, side).length);
   return element;
 }
 
@@ -64,7 +64,7 @@ function mark(view, panel, element) {
   const isIn = (chosen) => Boolean(chosen?.tokens.includes(at) && (side === "token" || side === chosen.side));
   element.classList.toggle("focus", isIn(focus));
   element.setAttribute("aria-selected", isIn(pinned));
-  element.classList.toggle("away", view.hidden(panel).has(at));
+  element.classList.toggle("away", view.hidden(panel)[side === "key" ? "key" : "query"].has(at));
 }
 
 function fit(canvas, width, height) {
@@ -98,7 +98,7 @@ class Curved {
     const want = (side, at) => wanted.set(`${side} ${at}`, [side, at]);
     const [from, to] = this.range();
     for (const side of this.sides)
-      for (let at = Math.max(0, from - OVERSCAN); at < Math.min(panel.tokens.length, to + OVERSCAN); at++) want(side, at);
+      for (let at = Math.max(0, from - OVERSCAN); at < Math.min(listOf(panel, side).length, to + OVERSCAN); at++) want(side, at);
     const active = view.active(panel); // a screen reader looks for it wherever it is
     if (active) want(view.sideOf(active.side), active.token);
     for (const [name, element] of this.shown) {
@@ -147,7 +147,7 @@ class Curved {
   linesIn(panel, from, to) {
     const { view } = this;
     const { focus } = view.of(panel);
-    const most = view.most || (!focus && panel.tokens.length > LONG ? LINES_OF_ALL : 0);
+    const most = view.most || (!focus && longestOf(panel) > LONG ? LINES_OF_ALL : 0);
     const options = { focus, from, to: Math.min(to, panel.tokens.length), least: view.least, most };
     return linesOf(view.layer(panel), view.heads, { ...options, hidden: view.hidden(panel) });
   }
@@ -173,5 +173,5 @@ class Curved {
 // Does the text run from right to left? The first letter that has a direction decides (Unicode, UAX 9).
 export function isRtl(tokens) {
   const letter = tokens.join(" ").match(/[\p{L}]/u)?.[0] ?? "";
-  return /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]/u.test(letter);
+  return RTL.test(letter);
 }

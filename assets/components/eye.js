@@ -6,6 +6,12 @@
 const NAMED = 5; // tokens that a sentence names
 const WORTH_NAMING = 0.005;
 
+// The tokens of one side of a panel: those that look, or those that are looked at.
+export const listOf = (panel, side) => (side === "key" ? panel.keys ?? panel.tokens : panel.tokens);
+
+// How many tokens a panel has, on its longer side.
+export const longestOf = (panel) => Math.max(panel.tokens.length, listOf(panel, "key").length);
+
 // The heads that are on after a click on one: "toggle", "solo" (again: all), or "range" from the last one.
 export function afterClick(on, head, how, every, last) {
   if (how === "solo") return new Set(on.size === 1 && on.has(head) ? every : [head]);
@@ -40,9 +46,11 @@ export function afterPick(pinned, side, token, more) {
 // What is chosen in sentence `nth`, in each sentence: the same token in the same place or else where it is.
 // Where there is none of them nothing is chosen, and `absent` says which.
 export function everywhere(panels, nth, focus) {
-  const own = panels[nth].tokens;
-  return panels.map(({ tokens }, other) => {
-    if (!focus || other === nth) return focus;
+  if (!focus) return panels.map(() => focus);
+  const own = listOf(panels[nth], focus.side);
+  return panels.map((panel, other) => {
+    if (other === nth) return focus;
+    const tokens = listOf(panel, focus.side);
     const places = focus.tokens.map((at) => (tokens[at] === own[at] ? at : tokens.indexOf(own[at])));
     const found = [...new Set(places.filter((at) => at >= 0))].sort((a, b) => a - b);
     return found.length ? { ...focus, tokens: found } : { ...focus, tokens: [], absent: focus.tokens.map((at) => own[at]) };
@@ -71,16 +79,18 @@ export function meanAcross(layer, heads, focus) {
 export const leastOf = (tokens) => Math.min(0.02, 1 / tokens);
 
 // The lines to draw: { head, query, key, weight }. Without a focus those of the queries from..to.
-// `least` is the smallest weight, `most` the number for each token and head (0: all), `hidden` a set of tokens.
+// `least` is the smallest weight, `most` the number for each token and head (0: all), `hidden` the tokens of each
+// side that are left out.
 export function linesOf(layer, heads, { focus, from = 0, to = layer.nQuery, least, most, hidden }) {
   const side = focus?.side ?? "query";
+  const away = hidden[side === "query" ? "key" : "query"];
   const tokens = focus?.tokens ?? Array.from({ length: to - from }, (_, i) => from + i);
   const lines = [];
   for (const head of heads) {
     for (const token of tokens) {
-      if (hidden.has(token)) continue;
+      if (hidden[side].has(token)) continue;
       const weights = side === "query" ? layer.row(head, token) : layer.column(head, token);
-      for (const other of strongest(weights, { least, most, hidden })) {
+      for (const other of strongest(weights, { least, most, hidden: away })) {
         const [query, key] = side === "query" ? [token, other] : [other, token];
         lines.push({ head, query, key, weight: weights[other] });
       }
@@ -97,13 +107,6 @@ export function strongest(weights, { least = 0, most = 0, hidden = new Set() } =
   return most ? found.slice(0, most) : found;
 }
 
-// Words of their pieces: `groups` has the word's number for each piece.
-export function joinedTokens(tokens, groups) {
-  const words = [];
-  tokens.forEach((token, piece) => (words[groups[piece]] = (words[groups[piece]] ?? "") + token));
-  return words;
-}
-
 // What tells titles apart: the words that all begin with are left out but the last of them. One alone stays.
 export function apart(titles) {
   const words = titles.map((title) => title.split(" "));
@@ -112,6 +115,11 @@ export function apart(titles) {
   while (same < most && words.every((own) => own[same] === words[0][same])) same += 1;
   return titles.length < 2 || same < 2 ? titles : words.map((own) => ["…", ...own.slice(same - 1)].join(" "));
 }
+
+// A token in a sentence keeps to itself the direction it is written in: two Arabic words would turn the
+// numbers between them round.
+const RTL = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]/u;
+export const isolated = (token) => (RTL.test(token) ? `\u2068${token}\u2069` : token);
 
 // A template with {names} filled in. What is filled in is never a template itself.
 export function fill(template, values) {
@@ -123,31 +131,44 @@ export const short = (weight) => (weight >= 0.005 || weight === 0 ? weight.toFix
 export const exact = (weight) => (weight >= 0.0001 || weight === 0 ? weight.toFixed(4) : weight.toExponential(1));
 
 // "head 4: it looks at animal 0.92, street 0.03", for eyes and for screen readers.
-export function spoken(tokens, layer, heads, focus, hidden, texts) {
+export function spoken(panel, layer, heads, focus, hidden, texts) {
   if (!heads.length) return texts.no_head;
-  if (!focus) return texts.nothing_chosen;
-  if (!focus.tokens.length) return fill(texts.absent, { tokens: focus.absent.join(" + ") });
+  if (!focus) return layer.away ? `${texts.nothing_chosen} ${texts.rescaled}` : texts.nothing_chosen;
+  if (!focus.tokens.length) return fill(texts.absent, { tokens: focus.absent.map(isolated).join(" + ") });
   const who = fill(heads.length === 1 ? texts.one_head : texts.mean_of, { heads: heads.map((h) => h + 1).join(", ") });
   const weights = meanAcross(layer, heads, focus);
+  const other = focus.side === "query" ? "key" : "query";
+  const [own, others] = [listOf(panel, focus.side), listOf(panel, other)];
   // In a very long text no weight is worth naming, and yet the row is not empty.
-  const worth = strongest(weights, { least: WORTH_NAMING, most: NAMED, hidden });
-  const named = worth.length ? worth : strongest(weights, { least: Number.MIN_VALUE, most: NAMED, hidden });
-  const list = named.map((i) => `${tokens[i]} ${worth.length ? weights[i].toFixed(2) : exact(weights[i])}`).join(", ");
-  const chosen = focus.tokens.map((token) => tokens[token]).join(" + ");
+  const [most, away] = [NAMED, hidden[other]];
+  const worth = strongest(weights, { least: WORTH_NAMING, most, hidden: away });
+  const named = worth.length ? worth : strongest(weights, { least: Number.MIN_VALUE, most, hidden: away });
+  const list = named.map((i) => `${isolated(others[i])} ${worth.length ? weights[i].toFixed(2) : exact(weights[i])}`).join(", ");
+  const chosen = focus.tokens.map((token) => isolated(own[token])).join(" + ");
   const template = texts[`${focus.side}_${named.length ? "looks" : "nowhere"}`];
   const said = fill(template, { who, tokens: chosen, list });
-  const away = [...hidden].reduce((sum, i) => sum + weights[i], 0);
-  return away >= WORTH_NAMING ? `${said} ${fill(texts.hidden_share, { share: away.toFixed(2) })}` : said;
+  const share = awayShare(layer, heads, focus);
+  if (focus.side === "key") return layer.away ? `${said} ${texts.rescaled}` : said;
+  return share >= WORTH_NAMING ? `${said} ${fill(texts.hidden_share, { share: share.toFixed(2) })}` : said;
 }
 
-// The weights that are drawn, as rows of a table: for the focus alone, or for every pair of tokens.
-export function table(tokens, layer, heads, focus) {
-  const every = tokens.map((_, i) => i);
-  const queries = focus?.side === "query" ? focus.tokens : every;
-  const keys = focus?.side === "key" ? focus.tokens : every;
+// How much of what the tokens take comes from keys that are hidden, the mean over heads.
+function awayShare(layer, heads, focus) {
+  if (!layer.away || focus.side === "key") return 0;
+  const sum = heads.reduce((s, head) => focus.tokens.reduce((t, token) => t + layer.away(head, token), s), 0);
+  return sum / heads.length;
+}
+
+// The weights that are drawn, as rows of a table: for the focus alone, or for every pair of tokens. Keys that
+// are hidden have no row.
+export function table(panel, layer, heads, focus) {
+  const [from, to] = [listOf(panel, "query"), listOf(panel, "key")];
+  const every = (list) => list.map((_, i) => i);
+  const queries = focus?.side === "query" ? focus.tokens : every(from);
+  const keys = (focus?.side === "key" ? focus.tokens : every(to)).filter((key) => !layer.hidden?.has(key));
   return heads.flatMap((head) =>
     queries.flatMap((query) =>
-      keys.map((key) => [layer.number + 1, head + 1, query + 1, tokens[query], key + 1, tokens[key], layer.weight(head, query, key)])
+      keys.map((key) => [layer.number + 1, head + 1, query + 1, from[query], key + 1, to[key], layer.weight(head, query, key)])
     )
   );
 }

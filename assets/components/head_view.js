@@ -2,6 +2,7 @@
 // drawn differently stays in the browser; the server hears only of "show this on the page".
 const DRAWINGS = { lines: Lines, text: Shaded, arcs: Arcs, matrix: Matrix };
 
+const NOTHING = { query: new Set(), key: new Set() };
 const BOLD = 1.1; // how much wider a token in focus is
 
 class HeadView {
@@ -22,16 +23,11 @@ class HeadView {
   show(header, panels, { open, page, bytes }) {
     const { texts } = header;
     Object.assign(this, { header, texts, open, page, bytes });
-    if (!this.scene && header.drawing) this.state.drawing = header.drawing; // a page that was saved so
-    this.data = panels.map((panel, nth) => {
-      const groups = header.groups?.[nth] ?? null;
-      const joined = this.state.words && groups;
-      const tokens = joined ? joinedTokens(panel.tokens, groups) : panel.tokens;
-      const layers = joined ? new Map([...panel.layers].map(([n, l]) => [n, new Grouped(l, groups)])) : panel.layers;
-      return { ...panel, tokens, layers, groups, nth, id: `${header.id}-${nth}`, special: new Set(joined ? [] : header.special[nth]) };
-    });
+    if (!this.scene) for (const name of ["drawing", "plain", "words"]) this.state[name] = header[name] ?? this.state[name]; // a page that was saved so
+    this.data = panels.map((panel, nth) => prepared(panel, header, nth, this.state.words));
+    if (!this.offers(this.state.drawing)) this.state.drawing = "lines";
     // Another sentence is another scene: what was pinned may not even exist in it.
-    const said = JSON.stringify(this.data.map(({ tokens }) => tokens));
+    const said = JSON.stringify(this.data.map(({ tokens, keys, two }) => [tokens, two && keys]));
     const another = this.said !== said;
     const scene = JSON.stringify([header.layer, header.head, header.token, header.heads]);
     const first = this.data[0].layers;
@@ -39,7 +35,7 @@ class HeadView {
       this.state.layer = header.layer;
       // A page that has followed the view leaves it as it is: where the keyboard is, and who is pinned with it.
       const follows = !another && this.chosenToken() === header.token;
-      if (!follows) this.pin(0, header.token === null ? null : { side: "query", tokens: [header.token] });
+      if (!follows) this.pin(0, header.token === null ? null : { side: "query", tokens: [this.data[0].wordOf("query", header.token)] });
       if (!this.on || this.nHeads !== header.heads || !this.on.has(header.head)) this.on = new Set(header.on);
     }
     Object.assign(this, { said, scene, nHeads: header.heads, hover: null, line: null });
@@ -55,7 +51,7 @@ class HeadView {
   }
 
   get least() {
-    return this.state.least ?? leastOf(Math.max(...this.data.map(({ tokens }) => tokens.length)));
+    return this.state.least ?? leastOf(Math.max(...this.data.map(longestOf)));
   }
 
   get most() {
@@ -63,7 +59,7 @@ class HeadView {
   }
 
   layer(panel) {
-    return panel.layers.get(this.state.layer) ?? panel.layers.values().next().value;
+    return layerOf(panel, this.state.layer, this.state.plain);
   }
 
   look(head) {
@@ -71,7 +67,7 @@ class HeadView {
   }
 
   hidden(panel) {
-    return this.state.plain ? panel.special : new Set();
+    return this.state.plain ? panel.special : NOTHING;
   }
 
   of(panel) {
@@ -103,7 +99,15 @@ class HeadView {
 
   textWidth = (text) => this.ruler.measureText(text).width;
 
-  measure = (panel) => panel.tokens.reduce((widest, token) => Math.max(widest, this.textWidth(token)), 0) * BOLD;
+  measure = (panel, side) => listOf(panel, side).reduce((widest, token) => Math.max(widest, this.textWidth(token)), 0) * BOLD;
+
+  // Do the sentences look at another text?
+  get two() {
+    return this.data.some(({ two }) => two);
+  }
+
+  // Arcs need one list of tokens.
+  offers = (drawing) => drawing !== "arcs" || !this.two;
 
   build() {
     this.readTheme();
@@ -121,7 +125,7 @@ class HeadView {
     arrived(this.root);
     if (focused !== undefined) this.drawings[focused]?.stage.focus({ preventScroll: true });
     const pinned = this.pinned?.[0]?.tokens[0];
-    if (pinned) for (const { drawing, panel } of this.drawings) drawing.centre?.(Math.min(pinned, panel.tokens.length - 1));
+    if (pinned) for (const { drawing, panel } of this.drawings) drawing.centre?.(Math.min(pinned, longestOf(panel) - 1));
   }
 
   redraw() {
@@ -138,7 +142,7 @@ class HeadView {
   say() {
     for (const { panel, said, stage } of this.drawings) {
       const { focus, pinned } = this.of(panel);
-      const sentence = spoken(panel.tokens, this.layer(panel), this.heads, focus, this.hidden(panel), this.texts);
+      const sentence = spoken(panel, this.layer(panel), this.heads, focus, this.hidden(panel), this.texts);
       const text = `${sentence}${this.thickest(panel)}`;
       if (said.dataset.text !== text) {
         said.dataset.text = text;
@@ -164,7 +168,7 @@ class HeadView {
     return pinned && this.at.nth === panel.nth ? { side: pinned.side, token: this.at.token } : null;
   }
 
-  sideOf = (side) => (this.state.drawing === "lines" ? side : "token");
+  sideOf = (side) => (this.state.drawing === "lines" || this.two ? side : "token");
 
   choose(nth, { side, tokens: [token] }, more) {
     this.pin(nth, afterPick(this.pinned?.[nth], side, token, more));
@@ -189,9 +193,15 @@ class HeadView {
   }
 
   chosenToken() {
-    const pinned = this.pinned?.find((focus) => focus?.tokens.length);
+    return this.chosenOn(this.two ? ["query"] : ["query", "key"]);
+  }
+
+  // The token that is chosen on one of these sides, as the page counts them; null for none.
+  chosenOn(sides) {
+    const pinned = this.pinned?.find((focus) => focus?.tokens.length && sides.includes(focus.side));
     if (!pinned) return null;
-    return pinned.tokens.includes(this.at.token) ? this.at.token : pinned.tokens.at(-1);
+    const at = pinned.tokens.includes(this.at.token) ? this.at.token : pinned.tokens.at(-1);
+    return this.data[0].pieceOf(pinned.side, at);
   }
 
   // The page's own head as long as it is on, else the first that is.
@@ -201,7 +211,8 @@ class HeadView {
   }
 
   chosen() {
-    return { layer: this.state.layer, token: this.chosenToken(), head: this.chosenHead() };
+    const chosen = { layer: this.state.layer, token: this.chosenToken(), head: this.chosenHead() };
+    return this.two ? { ...chosen, key: this.chosenOn(["key"]) } : chosen;
   }
 
   toServer() {

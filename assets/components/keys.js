@@ -11,20 +11,25 @@ export function pressedKey(view, event) {
 function act(view, key, nth, more) {
   const panel = view.data[nth];
   const flat = view.state.drawing === "arcs" || view.state.drawing === "text";
-  const against = flat && isRtl(panel.tokens) ? -1 : 1;
-  const steps = { ArrowDown: 1, ArrowUp: -1, ArrowRight: against, ArrowLeft: -against };
   const side = view.pinned?.[nth]?.side ?? view.state.side;
-  if (view.state.drawing === "lines" && (key === "ArrowRight" || key === "ArrowLeft")) {
-    view.pin(nth, { side: key === "ArrowRight" ? "key" : "query", tokens: [view.at?.token ?? 0] });
+  const tokens = listOf(panel, side);
+  const against = flat && isRtl(tokens) ? -1 : 1;
+  const steps = { ArrowDown: 1, ArrowUp: -1, ArrowRight: against, ArrowLeft: -against };
+  // Two lists stand beside each other as columns, or one below the other as texts.
+  const over = { lines: { ArrowLeft: "query", ArrowRight: "key" }, text: panel.two ? { ArrowUp: "query", ArrowDown: "key" } : {} };
+  const to = over[view.state.drawing]?.[key];
+  if (to) {
+    view.pin(nth, { side: to, tokens: [Math.min(view.at?.token ?? 0, listOf(panel, to).length - 1)] });
+    view.drawings[nth].drawing.reveal(view.at.token);
   } else if (key in steps) {
     const start = view.pinned?.[nth] ? (view.at?.token ?? 0) + steps[key] : (view.at?.token ?? 0);
-    const token = Math.min(Math.max(start, 0), panel.tokens.length - 1);
+    const token = Math.min(Math.max(start, 0), tokens.length - 1);
     const held = more && view.pinned?.[nth]?.side === side ? view.pinned[nth].tokens : [];
     view.pin(nth, { side, tokens: [...new Set([...held, token])].sort((a, b) => a - b) });
     view.at = { nth, token };
     view.drawings[nth].drawing.reveal(token);
   } else if (key === "Home" || key === "End") {
-    const token = key === "Home" ? 0 : panel.tokens.length - 1;
+    const token = key === "Home" ? 0 : tokens.length - 1;
     view.pin(nth, { side, tokens: [token] });
     view.drawings[nth].drawing.reveal(token);
   } else if (key === "Escape") view.pin(nth, null);

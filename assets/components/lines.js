@@ -5,14 +5,14 @@ class Lines extends Curved {
   draw() {
     const { view, panel, stage } = this;
     const width = stage.clientWidth;
-    const widest = view.measure(panel);
+    const [widest, widestKey] = this.sides.map((side) => view.measure(panel, side));
     this.numbers = Math.min(MOST_NUMBERS, Math.max(1, view.heads.length)) * (view.heads.length > 1 ? 52 : 44);
-    this.left = Math.min(widest + 18, 0.32 * width);
-    this.right = Math.min(widest + 18 + this.numbers, 0.48 * width);
+    this.left = Math.min(widest + 18 + (panel.two ? this.numbers : 0), (panel.two ? 0.4 : 0.32) * width);
+    this.right = Math.min(widestKey + 18 + this.numbers, 0.48 * width);
     this.middle = Math.max(40, Math.min(width - this.left - this.right, 340));
-    this.height = Math.min(panel.tokens.length * ROW, TALLEST);
+    this.height = Math.min(longestOf(panel) * ROW, TALLEST);
     this.scroll.style.height = `${this.height}px`;
-    this.long.style.height = `${panel.tokens.length * ROW}px`;
+    this.long.style.height = `${longestOf(panel) * ROW}px`;
     stage.style.setProperty("--middle", `${this.left + this.middle / 2}px`);
     this.canvas.style.marginLeft = `${this.left}px`;
     fit(this.canvas, this.middle, this.height);
@@ -29,7 +29,7 @@ class Lines extends Curved {
   // Tokens that are not wholly in sight above and below.
   beyond() {
     const { scrollTop } = this.scroll;
-    const below = this.panel.tokens.length - Math.floor((scrollTop + this.height + 1) / ROW);
+    const below = longestOf(this.panel) - Math.floor((scrollTop + this.height + 1) / ROW);
     return [Math.ceil((scrollTop - 1) / ROW), below].map((count) => Math.max(0, count));
   }
 
@@ -63,24 +63,25 @@ class Lines extends Curved {
 
   scene() {
     const { view, panel } = this;
-    const length = Math.min(panel.tokens.length, SCENE_TOKENS);
+    const length = Math.min(longestOf(panel), SCENE_TOKENS);
     const { focus } = view.of(panel);
     const numbers = focus ? numbersOf(view, panel, focus) : [];
-    const [left, right] = [0, 1].map((nth) => view.measure(panel) + 18 + (nth ? this.numbers : 0)); // nothing is cut off
+    const room = (side) => view.measure(panel, side) + 18 + (side === "key" || panel.two ? this.numbers : 0);
+    const [left, right] = this.sides.map(room); // nothing is cut off
     const label = (side, at) => {
       const isKey = side === "key";
       const seen = focus && side !== focus.side ? numbers.filter(({ values }) => values[at] >= view.least) : [];
       const named = (head) => (head === null || numbers.length === 1 ? "" : `${head + 1}: `); // colour is not enough
       const own = seen.map(({ head, values }) => named(head) + short(values[at])).join("  ");
       const x = isKey ? left + this.middle + 8 : left - 8;
-      return { text: panel.tokens[at], note: own, x, y: (at + 0.5) * ROW, anchor: isKey ? "start" : "end" };
+      return { text: listOf(panel, side)[at], note: own, x, y: (at + 0.5) * ROW, anchor: isKey ? "start" : "end" };
     };
-    const every = Array.from({ length }, (_, at) => at);
+    const every = (side) => Array.from({ length: Math.min(length, listOf(panel, side).length) }, (_, at) => at);
     return {
       width: left + this.middle + right,
       height: length * ROW,
       curves: this.curvesOf(0, length, left, this.scroll.scrollTop).filter((c) => c.query < length && c.key < length),
-      labels: this.sides.flatMap((side) => every.map((at) => label(side, at))),
+      labels: this.sides.flatMap((side) => every(side).map((at) => label(side, at))),
     };
   }
 }

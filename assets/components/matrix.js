@@ -6,6 +6,7 @@ const SLICE = 8; // milliseconds of work between two frames
 const TICK = 13; // pixels a cell needs for its token to be written beside it
 const DIGITS = 34; // and for its number to be written inside
 const LABELS = 96;
+const LEAST_HIGH = 52; // pixels: few rows of very many cells can still be zoomed into
 
 class Matrix {
   constructor(view, panel, stage) {
@@ -37,15 +38,18 @@ class Matrix {
 
   // In a long text most weights are small: their square roots can still be told apart.
   get roots() {
-    return this.panel.tokens.length > LONG;
+    return longestOf(this.panel) > LONG;
   }
 
   draw() {
     const width = this.stage.clientWidth;
-    const side = Math.min(width - LABELS, TALLEST, Math.max(260, this.panel.tokens.length * 26));
-    const kept = this.window?.zoomed && this.window.width === side ? this.window : null;
-    this.window = kept ?? new Window(this.panel.tokens.length, side, side);
-    fit(this.canvas, side + LABELS, side + LABELS);
+    const [rows, columns] = ["query", "key"].map((side) => listOf(this.panel, side).length);
+    const wanted = Math.max(260 / Math.max(rows, columns), 26);
+    const cell = Math.min(wanted, (width - LABELS) / columns, TALLEST / rows);
+    const [wide, high] = [cell * columns, Math.max(cell * rows, LEAST_HIGH)];
+    const kept = this.window?.zoomed && this.window.width === wide && this.window.height === high;
+    if (!kept) this.window = new Window(columns, wide, high, rows);
+    fit(this.canvas, wide + LABELS, high + LABELS);
     this.update(true);
   }
 
@@ -57,7 +61,7 @@ class Matrix {
       this.work(this.pooled);
     }
     const active = this.view.active(this.panel);
-    this.spoken.replaceChildren(...(active ? [tokenElement(this.view, this.panel, "token", active.token)] : []));
+    this.spoken.replaceChildren(...(active ? [tokenElement(this.view, this.panel, this.view.sideOf(active.side), active.token)] : []));
     for (const element of this.spoken.children) mark(this.view, this.panel, element);
     this.paint();
   }
@@ -103,10 +107,11 @@ class Matrix {
 
   blocks(context) {
     const { pooled, window: { x, y, cell } } = this;
-    this.picture ??= this.image(pooled.side, pooled.side, (row, column) => pooled.values[row * pooled.side + column]);
+    const { rows, columns } = pooled;
+    this.picture ??= this.image(rows, columns, (row, column) => pooled.values[row * columns + column]);
     context.imageSmoothingEnabled = cell * pooled.step < 1;
-    const reach = pooled.side * pooled.step * cell;
-    context.drawImage(this.picture, x, y, reach, reach);
+    const size = pooled.step * cell;
+    context.drawImage(this.picture, x, y, columns * size, rows * size);
   }
 
   // Exactly the cells in sight, of a matrix that is too large to be kept.
@@ -159,8 +164,8 @@ class Matrix {
     context.strokeStyle = this.view.accent;
     context.lineWidth = 2;
     for (const token of focus?.tokens ?? []) {
-      if (focus.side === "query") context.strokeRect(x, y + token * cell, this.panel.tokens.length * cell, Math.max(cell, 1));
-      else context.strokeRect(x + token * cell, y, Math.max(cell, 1), this.panel.tokens.length * cell);
+      if (focus.side === "query") context.strokeRect(x, y + token * cell, this.window.columns * cell, Math.max(cell, 1));
+      else context.strokeRect(x + token * cell, y, Math.max(cell, 1), this.window.rows * cell);
     }
     if (!cursor) return;
     context.lineWidth = 1;
@@ -179,7 +184,7 @@ class Matrix {
     const tick = (at, side) => {
       const own = focus?.side === side && focus.tokens.includes(at);
       context.font = `${own ? 600 : 400} 12px ${this.view.font}`;
-      context.fillText(shortened(context, this.panel.tokens[at], LABELS - 10), 0, 0);
+      context.fillText(shortened(context, listOf(this.panel, side)[at], LABELS - 10), 0, 0);
     };
     const shown = ([from, to]) => {
       const found = [];
@@ -248,7 +253,9 @@ class Matrix {
   }
 
   reveal(at) {
-    this.window.reveal(at, this.cursor?.key ?? this.window.seen("x")[0]);
+    const [row, column] = [this.window.seen("y")[0], this.window.seen("x")[0]];
+    const isKey = this.view.active(this.panel)?.side === "key";
+    this.window.reveal(isKey ? row : at, isKey ? at : (this.cursor?.key ?? column));
     this.paint();
   }
 

@@ -9,7 +9,7 @@ function panelOf(view, panel, words) {
   stage.setAttribute("role", "listbox");
   stage.setAttribute("aria-multiselectable", "true");
   stage.setAttribute("aria-label", fill(view.texts.panel, { text: panel.title }));
-  if (view.data.length > 1) box.append(Object.assign(make("p", "title", words), { title: panel.title, dir: "auto" }));
+  if (view.data.length > 1 || panel.two) box.append(Object.assign(make("p", "title", words), { title: panel.title, dir: "auto" }));
   box.append(stage, said);
   return { panel, box, stage, said };
 }

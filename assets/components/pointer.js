@@ -56,9 +56,11 @@ function exactly(view, panel, { query, key, head, weight, hidden }) {
   const { texts } = view;
   const layer = view.layer(panel);
   const who = head === null ? fill(texts.mean_of, { heads: view.heads.map((h) => h + 1).join(", ") }) : fill(texts.one_head, { heads: head + 1 });
-  const [from, to] = [panel.tokens[query], panel.tokens[key]];
+  const [from, to] = [listOf(panel, "query")[query], listOf(panel, "key")[key]].map(isolated);
+  if (hidden && layer.hidden?.has(key)) return fill(texts.cell_left_out, { to });
   if (hidden) return fill(texts.cell_hidden, { from, to });
   const score = head === null || !layer.score ? NaN : layer.score(head, query, key);
   const value = exact(weight);
-  return fill(Number.isNaN(score) ? texts.cell : texts.cell_score, { who, from, to, value, score: score.toFixed(3) });
+  const said = fill(Number.isNaN(score) ? texts.cell : texts.cell_score, { who, from, to, value, score: score.toFixed(3) });
+  return layer.away ? `${said} ${texts.rescaled}` : said;
 }

@@ -1,11 +1,21 @@
-// The words as a text, each shaded by its weight: the brightest is the largest weight in sight.
+// The words as a text, each shaded by its weight: the brightest is the largest weight in sight. Where a text
+// looks at another one, both stand there, the one that looks above: the other one is shaded.
 class Shaded {
   constructor(view, panel, stage) {
     Object.assign(this, { view, panel, stage });
-    this.scroll = make("div", "scroll prose");
-    this.scroll.dir = isRtl(panel.tokens) ? "rtl" : "ltr";
-    this.elements = panel.tokens.map((_, at) => tokenElement(view, panel, "token", at));
-    this.scroll.append(...this.elements);
+    this.sides = panel.two ? ["query", "key"] : ["token"];
+    this.prose = this.sides.map((side) => {
+      const text = make("div", "prose");
+      text.dir = isRtl(listOf(panel, side)) ? "rtl" : "ltr";
+      text.append(...listOf(panel, side).map((_, at) => tokenElement(view, panel, side, at)));
+      return text;
+    });
+    this.elements = this.prose.flatMap((text) => [...text.children]);
+    this.scroll = make("div", "scroll");
+    this.prose.forEach((text, nth) => {
+      if (panel.two) this.scroll.append(make("p", "whose", nth ? view.texts.text_key : view.texts.text_query));
+      this.scroll.append(text);
+    });
     stage.replaceChildren(this.scroll);
   }
 
@@ -18,17 +28,21 @@ class Shaded {
     const { view, panel } = this;
     const { focus } = view.of(panel);
     const weights = this.weights();
-    this.most = Math.max(1e-9, ...weights.filter((_, at) => !view.hidden(panel).has(at)));
-    this.elements.forEach((element, at) => {
+    const hidden = view.hidden(panel)[focus?.side === "key" ? "query" : "key"];
+    this.most = Math.max(1e-9, ...weights.filter((_, at) => !hidden.has(at)));
+    for (const element of this.elements) {
       mark(view, panel, element);
-      const share = view.hidden(panel).has(at) ? 0 : Math.min(1, weights[at] / this.most);
+      const at = Number(element.dataset.at);
+      const answers = focus && element.dataset.side !== focus.side;
+      const share = answers && !hidden.has(at) ? Math.min(1, weights[at] / this.most) : 0;
       const colour = shade(view.colours, share);
-      element.style.background = focus && share >= 0.02 ? `rgb(${colour})` : "";
-      element.style.color = focus && share >= 0.02 ? ink(colour) : "";
-      element.lastChild.textContent = focus && weights[at] >= Math.max(view.least, 0.005) ? short(weights[at]) : "";
-    });
+      element.style.background = share >= 0.02 ? `rgb(${colour})` : "";
+      element.style.color = share >= 0.02 ? ink(colour) : "";
+      element.lastChild.textContent = answers && weights[at] >= Math.max(view.least, 0.005) ? short(weights[at]) : "";
+    }
   }
 
+  // Those of the tokens that answer.
   weights() {
     const { view, panel } = this;
     const { focus } = view.of(panel);
@@ -39,13 +53,19 @@ class Shaded {
 
   hit = () => null;
 
+  // The element of a token on the side where the keyboard is.
+  element(at) {
+    const side = this.view.active(this.panel)?.side ?? "query";
+    const nth = Math.max(0, this.sides.indexOf(side));
+    return this.prose[nth].children[Math.min(at, this.prose[nth].children.length - 1)];
+  }
+
   centre(at) {
-    const { offsetTop } = this.elements[at];
-    this.scroll.scrollTop = offsetTop - this.scroll.clientHeight / 2;
+    this.scroll.scrollTop = this.element(at).offsetTop - this.scroll.clientHeight / 2;
   }
 
   reveal(at) {
-    this.elements[at].scrollIntoView({ block: "nearest", inline: "nearest" });
+    this.element(at).scrollIntoView({ block: "nearest", inline: "nearest" });
   }
 
   scene() {
@@ -54,14 +74,16 @@ class Shaded {
     const weights = this.weights();
     const rectangles = [];
     const labels = [];
-    this.elements.slice(0, SCENE_TOKENS).forEach((element, at) => {
+    this.elements.slice(0, SCENE_TOKENS).forEach((element) => {
+      const at = Number(element.dataset.at);
       const own = element.getBoundingClientRect();
       const [x, y] = [own.left - box.left, own.top - box.top + this.scroll.scrollTop];
       const share = Math.min(1, weights[at] / this.most);
       const colour = element.style.background ? shade(view.colours, share) : null;
       if (colour) rectangles.push({ x, y, width: own.width, height: own.height, fill: `rgb(${colour})` });
       const fill = colour ? ink(colour) : undefined;
-      labels.push({ text: this.panel.tokens[at], x: x + own.width / 2, y: y + 13, anchor: "middle", fill });
+      const text = listOf(this.panel, element.dataset.side)[at];
+      labels.push({ text, x: x + own.width / 2, y: y + 13, anchor: "middle", fill });
       const note = element.lastChild.textContent;
       if (note) labels.push({ text: "", note, x: x + own.width / 2, y: y + own.height - 8, anchor: "middle", fill });
     });

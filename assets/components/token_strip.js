@@ -1,15 +1,16 @@
 // The sentence as its tokens. The chosen token is the query; every token is shaded by the weight
 // that the query gives it, with the number below. Choosing another token is a button press.
-// Data: { title, tokens, weights (null where hidden), limit, chosen, hints, hides (null, or what a press
+// Data: { title, tokens, weights (null where hidden; null for a text that is not looked at), limit, chosen, hints, hides (null, or what a press
 // does to each token besides: null for nothing) }.
 
 function button({ tokens, weights, limit, chosen, hints, hides }, index, colours) {
   const element = document.createElement("button");
   const word = document.createElement("bdi");
   const number = document.createElement("span");
-  const weight = weights[index];
+  const weight = weights?.[index];
   word.textContent = tokens[index];
-  if (weight === null) {
+  if (!weights) element.className = "plain"; // these look, nobody looks at them
+  else if (weight === null) {
     element.className = "hidden";
     number.textContent = "×";
   } else {

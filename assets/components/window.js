@@ -2,11 +2,11 @@
 const GRID = 768;
 const DEEPEST = 72; // pixels a cell
 
-// Where the matrix lies: `size` cells of `cell` pixels, the first at (x, y) of a view of width × height.
+// Where the matrix lies: columns × rows of cells of `cell` pixels, the first at (x, y) of a view of width × height.
 export class Window {
-  constructor(size, width, height) {
-    Object.assign(this, { size, width, height });
-    this.least = Math.min(width, height) / size;
+  constructor(columns, width, height, rows = columns) {
+    Object.assign(this, { columns, rows, width, height });
+    this.least = Math.min(width / columns, height / rows);
     this.whole();
   }
 
@@ -27,23 +27,23 @@ export class Window {
   }
 
   pan(dx, dy) {
-    const reach = this.size * this.cell;
-    this.x = Math.min(0, Math.max(this.x + dx, Math.min(0, this.width - reach)));
-    this.y = Math.min(0, Math.max(this.y + dy, Math.min(0, this.height - reach)));
+    const [across, down] = [this.columns * this.cell, this.rows * this.cell];
+    this.x = Math.min(0, Math.max(this.x + dx, Math.min(0, this.width - across)));
+    this.y = Math.min(0, Math.max(this.y + dy, Math.min(0, this.height - down)));
   }
 
   // The cell under a place, null outside of what is in sight.
   at(x, y) {
     if (x < 0 || y < 0 || x >= this.width || y >= this.height) return null;
     const [key, query] = [Math.floor((x - this.x) / this.cell), Math.floor((y - this.y) / this.cell)];
-    return query >= 0 && key >= 0 && query < this.size && key < this.size ? { query, key } : null;
+    return query >= 0 && key >= 0 && query < this.rows && key < this.columns ? { query, key } : null;
   }
 
   // The first cell in sight and the one after the last, along an axis ("x" or "y").
   seen(axis) {
-    const extent = axis === "x" ? this.width : this.height;
+    const [extent, count] = axis === "x" ? [this.width, this.columns] : [this.height, this.rows];
     const from = Math.max(0, Math.floor(-this[axis] / this.cell));
-    return [from, Math.min(this.size, Math.ceil((extent - this[axis]) / this.cell))];
+    return [from, Math.min(count, Math.ceil((extent - this[axis]) / this.cell))];
   }
 
   reveal(query, key) {
@@ -60,9 +60,9 @@ const seenByAny = (layer, heads, query, key) => heads.some((head) => layer.sees(
 // Mean weights of the heads, pooled to at most GRID a side; NaN where all cells are hidden. Row by row.
 export class Pooled {
   constructor(layer, heads) {
-    Object.assign(this, { layer, heads, step: Math.ceil(layer.nKey / GRID) });
-    this.side = Math.ceil(layer.nKey / this.step);
-    this.values = new Float32Array(this.side * this.side).fill(NaN);
+    Object.assign(this, { layer, heads, step: Math.ceil(Math.max(layer.nQuery, layer.nKey) / GRID) });
+    [this.rows, this.columns] = [layer.nQuery, layer.nKey].map((length) => Math.ceil(length / this.step));
+    this.values = new Float32Array(this.rows * this.columns).fill(NaN);
     this.most = 0;
     this.next = 0;
   }
@@ -75,7 +75,7 @@ export class Pooled {
   advance(end, now = () => performance.now()) {
     do {
       if (this.done) return;
-      const base = Math.floor(this.next / this.step) * this.side;
+      const base = Math.floor(this.next / this.step) * this.columns;
       const row = meanAcross(this.layer, this.heads, { side: "query", tokens: [this.next] });
       for (let key = 0; key < row.length; key++) {
         if (row[key] === 0 && !seenByAny(this.layer, this.heads, this.next, key)) continue;

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import streamlit as st
 
 from mha_core import AttentionTrace
-from mha_core.views import WHOLE, window
+from mha_core.views import WHOLE, around, longest
 from pages._kit import components, roles, scale, state
 from pages._kit.text import t
 
@@ -13,11 +13,11 @@ from pages._kit.text import t
 def limits(trace: AttentionTrace, *, layer: int, head: int, query: int) -> Sequence[float]:
     """Where the colours of each head's weights end; of a long text those of the part that is drawn."""
     shown = trace.layers[layer]
-    if len(trace.tokens) <= WHOLE:
+    if longest(trace) <= WHOLE:
         return scale.limits(shown)
-    part = window(len(trace.tokens), query)
+    part = around(trace, query, layer=layer, head=head)
     # All pairs of tokens are too many to be drawn; the part that is drawn has an end of its own.
-    largest = float(shown.weights(head, rows=part, keys=part).max())
+    largest = float(shown.weights(head, rows=part.queries, keys=part.keys).max())
     return [largest or 1.0] * shown.n_heads
 
 
@@ -25,14 +25,16 @@ def show(
     trace: AttentionTrace, scene: state.Scene, *, layer: int, head: int, limits: Sequence[float]
 ) -> None:
     """The heads of a layer, their colours ending at `limits`; nothing of a long text."""
-    if len(trace.tokens) > WHOLE:
+    if longest(trace) > WHOLE:
         return
+    queries, keys = trace.sides(trace.layers[layer])
     with st.container(horizontal=True, vertical_alignment="bottom", horizontal_alignment="distribute"):
         st.subheader(t("heads.all", layer=layer + 1), help=t("heads.all_help"))
         scale.control()
     components.head_grid(
         trace.layers[layer],
-        trace.tokens.labels,
+        queries.labels,
+        keys=keys.labels,
         chosen=head,
         limits=limits,
         roles=roles.labels(trace, scene, layer),

@@ -65,13 +65,15 @@ def head_grid(
     limits: Sequence[float],
     roles: Sequence[str],
     on_pick,
+    keys: Sequence[str] | None = None,
 ) -> None:
     """Every head's weights as a small picture; `limits` is where each one's colours end.
 
+    `labels` are those of the tokens; of another text that is looked at they are `keys`.
     `roles` is what each head was measured to do, if anything; `on_pick` gets the number of the head
     that was chosen, counted from 0.
     """
-    data = grid_data(layer, labels, chosen=chosen, limits=limits, roles=roles)
+    data = grid_data(layer, labels, chosen=chosen, limits=limits, roles=roles, keys=keys)
     _grid(key="head_grid", data=data, on_picked_change=lambda: on_pick(st.session_state.head_grid.picked))
 
 
@@ -82,6 +84,7 @@ def grid_data(
     chosen: int,
     limits: Sequence[float],
     roles: Sequence[str] = (),
+    keys: Sequence[str] | None = None,
 ) -> bytes:
     """One byte a cell behind a JSON header, as head_grid.js reads it."""
     weights, allowed = layer.weights(), layer.allowed()
@@ -95,15 +98,15 @@ def grid_data(
         "width": 108 if layer.n_heads <= 8 else 88,
         "names": [t("heads.grid_name", head=head + 1) for head in range(layer.n_heads)],
         "roles": list(roles) or [""] * layer.n_heads,
-        "hints": [_hint(head, weights[head], labels) for head in range(layer.n_heads)],
+        "hints": [_hint(head, weights[head], labels, keys or labels) for head in range(layer.n_heads)],
     }
     packed = json.dumps(header).encode()
     return struct.pack("<I", len(packed)) + packed + cells.tobytes()
 
 
 def token_strip(
-    row: np.ndarray,
-    allowed: np.ndarray,
+    row: np.ndarray | None,
+    allowed: np.ndarray | None,
     labels: Sequence[str],
     *,
     chosen: int,
@@ -111,16 +114,21 @@ def token_strip(
     on_pick,
     key: str = "token_strip",
     hides: Sequence[str | None] | None = None,
+    query: str | None = None,
 ):
     """The sentence, shaded by the weights that the chosen token gives; all positions from 0.
 
-    `hides` says, where a click does more than choose a token, what it does (None: nothing more).
+    `hides` says, where a click does more than choose a token, what it does (None: nothing more). The weights
+    may be given by a `query` of another text; without any (`row` None) the sentence is not shaded.
     """
-    query = labels[chosen]
+    query = labels[chosen] if query is None else query
+    told = () if row is None else zip(labels, row, allowed, strict=True)
     data = {
         "title": t("token.strip"),
         "tokens": list(labels),
-        "weights": [float(weight) if may else None for weight, may in zip(row, allowed, strict=True)],
+        "weights": None
+        if row is None
+        else [float(weight) if may else None for weight, may in zip(row, allowed, strict=True)],
         "limit": float(limit),
         "chosen": chosen,
         "hides": None if hides is None else list(hides),
@@ -128,13 +136,14 @@ def token_strip(
             t("token.hint", query=query, key=key, weight=number(weight))
             if may
             else t("token.hint_hidden", query=query, key=key)
-            for key, weight, may in zip(labels, row, allowed, strict=True)
-        ],
+            for key, weight, may in told
+        ]
+        or list(labels),
     }
     _strip(key=key, data=data, on_picked_change=lambda: on_pick(st.session_state[key].picked))
 
 
-def _hint(head: int, weights: np.ndarray, labels: Sequence[str]) -> str:
+def _hint(head: int, weights: np.ndarray, labels: Sequence[str], keys: Sequence[str]) -> str:
     row, column = np.unravel_index(weights.argmax(), weights.shape)
     largest = number(weights[row, column])
-    return t("heads.grid_hint", head=head + 1, weight=largest, query=labels[row], key=labels[column])
+    return t("heads.grid_hint", head=head + 1, weight=largest, query=labels[row], key=keys[column])

@@ -4,8 +4,8 @@ import numpy as np
 import streamlit as st
 
 from mha_core import AttentionTrace
-from mha_core.views import Picture, ordered, picture, window
-from pages._kit import opened, show
+from mha_core.views import Picture, around, longest, ordered, picture
+from pages._kit import opened, show, two_texts
 from pages._kit.text import literal, t
 
 PLAIN, BY_TOKEN, BY_VARIANCE = ORDERS = (
@@ -20,10 +20,14 @@ DIGITS = 6
 
 def matrices(trace: AttentionTrace, *, layer: int, head: int, query: int, limit: float) -> None:
     """The six matrices of one head; of a long text the part around the chosen token."""
-    count = len(trace.tokens)
-    part = window(count, query)
-    if part is not None:
-        st.info(t("detail.part", count=count, first=part.start + 1, last=part.stop))
+    queries, keys = trace.sides(trace.layers[layer])
+    part = around(trace, query, layer=layer, head=head)
+    if part.queries:
+        first, last = part.queries.start + 1, part.queries.stop
+        st.info(t("detail.part", count=len(queries), first=first, last=last))
+    if part.keys and queries is not keys:
+        first, last = part.keys.start + 1, part.keys.stop
+        st.info(t("detail.part_keys", count=len(keys), first=first, last=last))
     if not opened.known(trace.layers[layer]):
         drawn = picture(trace, "weights", layer=layer, head=head, part=part)
         show.matrix(drawn, key="matrix-weights", limit=limit, query=query)
@@ -33,15 +37,20 @@ def matrices(trace: AttentionTrace, *, layer: int, head: int, query: int, limit:
     whole = {name: trace.frame(name, layer=layer, head=head).to_numpy() for name in VECTORS}
     end = float(np.max([np.abs(values).max() for values in whole.values()])) if scale == SHARED else None
     st.caption(t("detail.scale_each") if end is None else t("detail.scale_now", limit=f"{end:.4g}"))
+    key = two_texts.looked_at(trace, layer=layer, head=head, query=query)
     cells = st.grid(3, min_column_width=300)
     for name, values in whole.items():
         drawn = picture(trace, name, layer=layer, head=head, part=part)
         with cells.container():
             show.matrix(
-                _sorted(drawn, values, order, query), key=f"matrix-{name}", limit=limit, query=query, end=end
+                _sorted(drawn, values, order, query if name == "q" else key),
+                key=f"matrix-{name}",
+                limit=limit,
+                query=query,
+                end=end,
             )
     seen = _cell(trace, layer=layer, head=head, query=query)
-    cells = st.grid(3 if count <= 24 else 2, min_column_width=300)
+    cells = st.grid(3 if longest(trace) <= 24 else 2, min_column_width=300)
     for name in PAIRS:
         drawn = picture(trace, name, layer=layer, head=head, part=part)
         with cells.container():
@@ -79,7 +88,7 @@ def _sorted(drawn: Picture, values: np.ndarray, order: str, token: int) -> Pictu
 
 def _cell(trace: AttentionTrace, *, layer: int, head: int, query: int) -> int | None:
     """The token that is looked at, from 0, with its numbers in words; None for none."""
-    count = len(trace.tokens)
+    count = trace.layers[layer].n_key
     if (st.session_state.get("key_token") or 0) > count:
         st.session_state.key_token = count
     number, said = st.columns([1, 3], vertical_alignment="bottom")
@@ -103,14 +112,15 @@ def _cell(trace: AttentionTrace, *, layer: int, head: int, query: int) -> int | 
 
 
 def _numbers(trace: AttentionTrace, *, layer: int, head: int, query: int, key: int) -> str:
-    recorded, names = trace.layers[layer], trace.tokens.labels
+    recorded = trace.layers[layer]
+    queries, keys = (side.labels for side in trace.sides(recorded))
     at = {"rows": [query], "keys": [key]}
     found = {
         name: f"{getattr(recorded, matrix)(head, **at).item():.{DIGITS}g}"
         for name, matrix in {"score": "scores", "scaled": "scaled", "weight": "weights"}.items()
     }
     # Each word in its own direction of writing: two Arabic words would turn the arrow between them round.
-    words = {"query": f"\u2068{literal(names[query])}\u2069", "key": f"\u2068{literal(names[key])}\u2069"}
+    words = {"query": f"\u2068{literal(queries[query])}\u2069", "key": f"\u2068{literal(keys[key])}\u2069"}
     if not recorded.allowed(head, **at).item():
         return t("detail.cell_hidden", score=found["score"], scaled=found["scaled"], **words)
     return t("detail.cell", **found, **words)

@@ -49,11 +49,11 @@ def of_traces(
     budget = BUDGET // len(traces)
     brief = titles is None  # the sentences stand above the view, word by word
     numbers, loaded = fitting(first.layers, layer, head, budget=budget)
-    titles = [trace.tokens.text for trace in traces] if titles is None else list(titles)
+    titles = [trace.title for trace in traces] if titles is None else list(titles)
     blob = _packed(traces, titles, numbers, loaded)
     header = views.header(
         blob,
-        [views.special(trace.tokens.pieces) for trace in traces],
+        [views.special(trace) for trace in traces],
         n_layers=len(first.layers),
         n_heads=first.layers[layer].n_heads,
         layer=layer,
@@ -64,7 +64,8 @@ def of_traces(
         source=views.said(
             {key: value for key, value in origin(first).source.items() if _shared(traces, key)}
         ),
-        title=first.tokens.text,
+        groups=[views.groups(trace) for trace in traces],
+        title=first.title,
         texts=_texts(),
     )
     _mount(header | {"brief": brief}, blob, key, _opened)
@@ -84,7 +85,7 @@ def of_weights(
     n_heads = len(panels[0][0][layer])
     header = views.header(
         blob,
-        [views.special(labels) for _, labels in panels],
+        [[views.by_form(labels)] * 2 for _, labels in panels],
         n_layers=len(panels[0][0]),
         n_heads=n_heads,
         layer=layer,
@@ -115,10 +116,7 @@ def _packed(
     kept = _kept.setdefault(traces[0], {})
     others, blob = kept.get(key, ((), b""))
     if [ref() for ref in others] != list(traces[1:]) or not blob:
-        panels = [
-            Panel(title, trace.tokens.labels, {n: trace.layers[n] for n in numbers})
-            for title, trace in zip(titles, traces, strict=True)
-        ]
+        panels = [views.panel(trace, numbers, title) for title, trace in zip(titles, traces, strict=True)]
         if len(kept) >= MOST_PACKED:
             kept.clear()
         blob = pack(panels, heads=heads)
@@ -153,4 +151,6 @@ def _opened(chosen: dict) -> None:
     moved = {"layer": chosen["layer"] + 1, "head": chosen["head"] + 1}
     if chosen.get("token") is not None:
         moved["token"] = chosen["token"] + 1
+    if chosen.get("key") is not None:  # of another text than those that look
+        moved["key_token"] = chosen["key"] + 1
     state.go(**moved)

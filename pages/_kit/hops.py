@@ -25,6 +25,12 @@ def offer() -> None:
             )
 
 
+def in_one_text(trace: AttentionTrace) -> bool:
+    """Does a text look at itself? Else a second step could not start where the first one ended."""
+    queries, keys = trace.sides()
+    return queries is keys
+
+
 def heads(trace: AttentionTrace, query: int) -> tuple[int, int]:
     """The heads to multiply, from 0: at first those by which the chosen token best reaches the answer."""
     first, second = best_hops(trace, query, _answer(trace, query))

@@ -55,8 +55,9 @@ def search(view: View) -> None:
 def _vectors(view: View) -> None:
     own = vectors(view.trace, view.token, layer=view.layer, head=view.head)
     limits = {name: float(np.abs(vector.to_numpy()).max()) for name, vector in own.items()}
-    limits["q"] = limits["k"] = max(limits["q"], limits["k"])  # they meet each other, v meets neither
-    cells = st.grid(3, min_column_width=260)
+    if "k" in limits:  # a token that looks at another text has a query alone
+        limits["q"] = limits["k"] = max(limits["q"], limits["k"])  # they meet each other, v meets neither
+    cells = st.grid(len(own), min_column_width=260)
     said = {"q": t("matrix.q"), "k": t("matrix.k"), "v": t("matrix.v")}
     for name, vector in own.items():
         with cells.container():
@@ -130,8 +131,8 @@ def sentence(view: View, made: Mixture, *, marked: bool = True) -> str:
     """
     say = (lambda label: f"**{word(label)}**") if marked else str
     amount = _signed if marked else number
-    found, weights = worth(made), made.weights.to_numpy()
-    terms = [t("one.term", weight=amount(weights[at]), token=say(view.labels[at])) for at in found.positions]
+    found, weights, keys = worth(made), made.weights.to_numpy(), made.weights.index
+    terms = [t("one.term", weight=amount(weights[at]), token=say(keys[at])) for at in found.positions]
     if found.n_others:
         others = t("one.others", count=found.n_others)
         terms.append(t("one.term_others", weight=amount(found.others), others=others))

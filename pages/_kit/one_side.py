@@ -9,7 +9,7 @@ import streamlit as st
 
 from mha_core.figures.heatmap import heatmap
 from mha_core.token_views import Looks, column_of, densest, row_of
-from pages._kit.one_view import View, chart
+from pages._kit.one_view import View, chart, word
 from pages._kit.text import isolated, number, t
 
 MOST_DRAWN = 40  # tokens across one heatmap
@@ -28,8 +28,9 @@ class Side(NamedTuple):
 
 def sides(view: View) -> tuple[Side, Side]:
     """The token's row and its column in every head of the layer."""
-    row, column = (see(view.trace, view.token, layer=view.layer) for see in (row_of, column_of))
-    label = view.labels[view.token]
+    row = row_of(view.trace, view.token, layer=view.layer)
+    column = column_of(view.trace, view.key, layer=view.layer)
+    label, key = view.labels[view.token], row.weights.columns[view.key]
     return (
         Side(
             "looks",
@@ -41,9 +42,9 @@ def sides(view: View) -> tuple[Side, Side]:
         ),
         Side(
             "seen",
-            t("one.seen", token=view.name),
-            t("one.seen", token=label),
-            t("one.seen_nowhere", token=view.name),
+            t("one.seen", token=word(key)),
+            t("one.seen", token=key),
+            t("one.seen_nowhere", token=word(key)),
             t("axis.query"),
             column,
         ),

@@ -6,12 +6,13 @@ import streamlit as st
 
 from mha_core.figures.bars import bars
 from mha_core.token_views import Looks, leading, over_layers
-from pages._kit import state
+from pages._kit import state, two_texts
 from pages._kit.one_side import Side, beside, cell, lines
 from pages._kit.one_view import View, chart, table, whole, word
 from pages._kit.text import number, t
 
 MOST_BARS = 15
+WAYS = ("given", "received")
 NAMED = 3  # tokens for each head in the table of all heads
 
 
@@ -22,7 +23,11 @@ def every_head(view: View, both: tuple[Side, Side]) -> None:
     def draw(side: Side) -> None:
         values = side.looks.weights.to_numpy()
         head, other = np.unravel_index(values.argmax(), values.shape)
-        largest_at = {"weight": number(values.max()), "head": head + 1, "token": view.labels[other]}
+        largest_at = {
+            "weight": number(values.max()),
+            "head": head + 1,
+            "token": side.looks.weights.columns[other],
+        }
         lines(
             view,
             side,
@@ -46,32 +51,45 @@ def every_head(view: View, both: tuple[Side, Side]) -> None:
 def _first_three(view: View, both: tuple[Side, Side]) -> pd.DataFrame:
     columns = {t("one.head"): range(1, view.of_layer.n_heads + 1)}
     for side in both:
-        values = side.looks.weights.to_numpy()
+        values, labels = side.looks.weights.to_numpy(), side.looks.weights.columns
         order = np.argsort(-values, axis=1, kind="stable")
         for place in range(min(NAMED, values.shape[1])):
             first = t("one.column_looks") if side.name == "looks" else t("one.column_seen")
             columns[f"{first} {place + 1}"] = [
-                cell(view.labels[row[place]], weights[row[place]]) if weights[row[place]] > 0 else "–"
+                cell(labels[row[place]], weights[row[place]]) if weights[row[place]] > 0 else "–"
                 for row, weights in zip(order, values, strict=True)
             ]
     return pd.DataFrame(columns)
 
 
 def _long(view: View, both: tuple[Side, Side]) -> pd.DataFrame:
-    heads, tokens = view.of_layer.n_heads, len(view.labels)
-    return pd.DataFrame(
-        {
-            "head": np.repeat(np.arange(1, heads + 1), tokens),
-            "position": np.tile(np.arange(1, tokens + 1), heads),
-            "token": np.tile(np.array(view.labels, dtype=object), heads),
-            "weight given": both[0].looks.weights.to_numpy().ravel(),
-            "weight received": both[1].looks.weights.to_numpy().ravel(),
-        }
+    return _listed(
+        view, "head", {f"weight {how}": side.looks.weights for how, side in zip(WAYS, both, strict=True)}
     )
+
+
+def _listed(view: View, line: str, found: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    """One row for each line (a head, a layer) and token; of two texts one after the other."""
+
+    def listed(weights: pd.DataFrame, columns: dict) -> pd.DataFrame:
+        n_lines, n_tokens = weights.shape
+        return pd.DataFrame(
+            {
+                line: np.repeat(weights.index.to_numpy(), n_tokens),
+                "position": np.tile(np.arange(1, n_tokens + 1), n_lines),
+                "token": np.tile(np.array(weights.columns, dtype=object), n_lines),
+            }
+            | {name: values.to_numpy().ravel() for name, values in columns.items()}
+        )
+
+    if not two_texts.there(view.trace):
+        return listed(next(iter(found.values())), found)
+    return pd.concat([listed(weights, {name: weights}) for name, weights in found.items()], ignore_index=True)
 
 
 def ranked(view: View, both: tuple[Side, Side]) -> None:
     """Both directions of the chosen head as bars, the largest first; a click goes to that token."""
+    goes_on = two_texts.there(view.trace)
 
     def draw(side: Side) -> None:
         weights = side.looks.weights.iloc[view.head]
@@ -89,7 +107,7 @@ def ranked(view: View, both: tuple[Side, Side]) -> None:
             index=names,
         )
         # A chart of its own for each token: the click that led here is not kept.
-        key = f"one-{side.name}-{view.token}"
+        key = f"one-{side.name}-{view.token if side.name == 'looks' else view.key}"
         chart(
             view,
             bars(rows, words=t("one.weight"), hue=view.head, together=several),
@@ -103,35 +121,37 @@ def ranked(view: View, both: tuple[Side, Side]) -> None:
                     f"{label} {number(value)}" for label, value in rows["value"].head(NAMED).items()
                 ),
             ),
-            on_select=lambda: clicked(key),
+            on_select=lambda: clicked(key, "key_token" if goes_on and side.name == "looks" else "token"),
             selection_mode="points",
         )
-        st.caption(_sum(side, float(weights.to_numpy().sum(dtype=np.float64))))
+        st.caption(_sum(view, side, float(weights.to_numpy().sum(dtype=np.float64))))
 
     beside(draw, both)
     if any(side.looks.weights.iloc[view.head].any() for side in both):
         st.caption(t("one.click"))
 
 
-def _sum(side: Side, total: float) -> str:
+def _sum(view: View, side: Side, total: float) -> str:
     if side.name == "seen":
-        return t("one.sum_column", total=f"{total:.2f}")
+        return t(
+            "one.sum_column", total=f"{total:.2f}", even=f"{view.of_layer.n_query / view.of_layer.n_key:.3g}"
+        )
     return whole(total)
 
 
-def clicked(key: str) -> None:
+def clicked(key: str, moved: str = "token") -> None:
     """Go to the token whose bar was clicked on; the bar of several stands for none."""
     points = st.session_state[key]["selection"]["points"]
     place = np.ravel(points[0]["customdata"]) if points else [-1]
     if place[0] >= 0:
-        state.go(token=int(place[0]) + 1)
+        state.go(**{moved: int(place[0]) + 1})
 
 
 def layers(view: View, both: tuple[Side, Side]) -> None:
     """The mean over the heads of each layer, both directions, and the strongest head of each in words."""
     found = {
         "looks": over_layers(view.trace, view.token, of="row"),
-        "seen": over_layers(view.trace, view.token, of="column"),
+        "seen": over_layers(view.trace, view.key, of="column"),
     }
     largest = max(float(side.mean.to_numpy().max()) for side in found.values())
 
@@ -151,20 +171,12 @@ def layers(view: View, both: tuple[Side, Side]) -> None:
             return
         for layer, best in strongest.iterrows():
             said = {"layer": layer, "head": int(best["head"]), "weight": number(best["weight"])}
-            other = word(view.labels[int(best["token"])])
+            other = word(mean.columns[int(best["token"])])
             if side.name == "looks":
                 st.markdown(t("one.strongest_looks", token=other, **said))
             else:
                 st.markdown(t("one.strongest_seen", token=other, **said))
 
     beside(draw, both)
-    long = pd.DataFrame(
-        {
-            "layer": np.repeat(found["looks"].mean.index, len(view.labels)),
-            "position": np.tile(np.arange(1, len(view.labels) + 1), len(view.trace.layers)),
-            "token": np.tile(np.array(view.labels, dtype=object), len(view.trace.layers)),
-            "mean weight given": found["looks"].mean.to_numpy().ravel(),
-            "mean weight received": found["seen"].mean.to_numpy().ravel(),
-        }
-    )
-    table(long, name="layers", view=view)
+    means = {f"mean weight {how}": side.mean for how, side in zip(WAYS, found.values(), strict=True)}
+    table(_listed(view, "layer", means), name="layers", view=view)

@@ -7,7 +7,7 @@ import streamlit as st
 
 from mha_core import AttentionTrace, LayerTrace
 from mha_core.views import origin
-from pages._kit import charts, show
+from pages._kit import charts, show, two_texts
 from pages._kit.text import isolated, literal, t
 
 OFF_ONE = 1e-3  # how far the sum of a row may be from 1 by rounding, in half precision too
@@ -27,7 +27,13 @@ class View(NamedTuple):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        return self.trace.tokens.labels
+        """Of the tokens that look."""
+        return self.trace.sides(self.of_layer)[0].labels
+
+    @property
+    def key(self) -> int:
+        """Whose column is shown: the token's own, or that of a token of the other text."""
+        return two_texts.looked_at(self.trace, layer=self.layer, head=self.head, query=self.token)
 
     @property
     def name(self) -> str:

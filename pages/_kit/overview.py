@@ -10,7 +10,7 @@ import streamlit as st
 from mha_core import AttentionTrace
 from mha_core.blocks import MEASURES
 from mha_core.overview import Overview, overview
-from mha_core.views import WHOLE
+from mha_core.views import WHOLE, longest
 from pages._kit import components, roles, state
 from pages._kit.text import t
 
@@ -31,7 +31,7 @@ DIGITS = {"distance": 1}
 
 def first(trace: AttentionTrace) -> bool:
     """Are there so many layers, or tokens, that one sees all heads before anything else?"""
-    return len(trace.tokens) > WHOLE or len(trace.layers) >= LEAST_OPEN
+    return longest(trace) > WHOLE or len(trace.layers) >= LEAST_OPEN
 
 
 def show(trace: AttentionTrace, scene: state.Scene, *, layer: int, head: int) -> None:

@@ -7,8 +7,8 @@ import streamlit as st
 
 from mha_core import AttentionTrace
 from mha_core.training.lexicon import lexicon
-from mha_core.views import WHOLE
-from pages._kit import components, hiding, state
+from mha_core.views import WHOLE, longest
+from pages._kit import components, hiding, state, two_texts
 from pages._kit.text import isolated, literal, t
 
 MOST_NAMED = 4
@@ -29,11 +29,14 @@ def sentence(
 
     A click chooses a token or, where it `hides` and the switch for that is on, hides it.
     """
-    labels, recorded = trace.tokens.labels, trace.layers[layer]
+    recorded = trace.layers[layer]
+    labels, keys = (side.labels for side in trace.sides(recorded))
     query = min(query, len(labels) - 1)
     row, allowed = (see(head, rows=[query])[0] for see in (recorded.weights, recorded.allowed))
     hides = hides and hiding.on(trace)
-    if len(labels) <= WHOLE:
+    if two_texts.there(trace) and longest(trace) <= WHOLE:
+        two_texts.strips(trace, layer=layer, head=head, query=query, limit=limit, key=key)
+    elif longest(trace) <= WHOLE:
         components.token_strip(
             row,
             allowed,
@@ -49,7 +52,7 @@ def sentence(
         st.markdown(t("token.looks_nowhere", head=head + 1, query=name))
         return
     order = np.argsort(-row, kind="stable")[:MOST_NAMED]
-    said = _listed((labels[i], row[i]) for i in order)
+    said = _listed((keys[i], row[i]) for i in order)
     with st.container(gap="xsmall"):
         st.markdown(t("token.looks", head=head + 1, query=name, list=said))
         if trace.answers:

@@ -5,8 +5,8 @@ import streamlit as st
 
 from mha_core import AttentionTrace, MhaError, metrics
 from mha_core.figures.heatmap import heatmap
-from mha_core.views import WHOLE, origin
-from pages._kit import charts, state, work
+from mha_core.views import WHOLE, longest, origin
+from pages._kit import charts, state, two_texts, work
 from pages._kit.text import number, t
 
 
@@ -29,7 +29,7 @@ def label(found: tuple[str, float] | None) -> str:
 
 def details(trace: AttentionTrace, scene: state.Scene, *, layer: int, head: int) -> None:
     """The measurements: roles of this head, patterns of all heads here, and how alike they are."""
-    if len(trace.tokens) > WHOLE:
+    if longest(trace) > WHOLE:
         return  # the overview has measured them
     with st.expander(t("roles.title")):
         measured = _roles(trace, scene)
@@ -50,7 +50,7 @@ def details(trace: AttentionTrace, scene: state.Scene, *, layer: int, head: int)
                 },
                 key="roles_table",
             )
-        st.markdown(t("roles.patterns"))
+        st.markdown(t("roles.two_texts") if two_texts.there(trace) else t("roles.patterns"))
         patterns = metrics.patterns(trace.layers[layer])
         patterns.index = pd.Index([t("heads.grid_name", head=h + 1) for h in patterns.index], name="head")
         patterns.columns = [t(f"roles.pattern.{name}") for name in patterns]

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import streamlit as st
 
 from mha_core import AttentionTrace, LayerTrace
+from mha_core.views import longest
 
 PHONE = 640  # pixels; narrower screens have one column
 MAIN, NARROW = 1000, 350  # how wide a page is on a desk and on a phone, about
@@ -46,9 +47,14 @@ def frame() -> None:
 
 def of_sentences(traces: Mapping[str, AttentionTrace], layer: LayerTrace | None = None) -> None:
     """Keep room for the strip of each sentence, by its key, and with a `layer` for its view and its heads."""
-    kept = {key: strip(trace.tokens.labels, len(traces)) for key, trace in traces.items()}
+    kept = {}
+    for key, trace in traces.items():
+        queries, keys = trace.sides()
+        kept[key] = strip(queries.labels, len(traces))
+        if queries is not keys:
+            kept[f"{key}_keys"] = strip(keys.labels, len(traces))
     if layer is not None:
-        kept["head_view"] = view([len(trace.tokens) for trace in traces.values()])
+        kept["head_view"] = view([longest(trace) for trace in traces.values()])
         kept["head_grid"] = grid(layer.n_heads)
     wide, narrow = (
         " ".join(

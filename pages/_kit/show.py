@@ -7,7 +7,7 @@ import streamlit as st
 from mha_core import AttentionTrace, LayerTrace, against_torch
 from mha_core.figures.heatmap import heatmap
 from mha_core.trace import MATRICES, OF_THE_LAYER, TOKEN_AXES
-from mha_core.views import WHOLE, Origin, Picture, long_table, picture, symbol, window
+from mha_core.views import WHOLE, Origin, Picture, around, long_table, picture, symbol, window
 from pages._kit import charts
 from pages._kit.charts import file_name
 from pages._kit.text import literal, number, t
@@ -37,6 +37,8 @@ def matrix(
     rows_look = frame.index.name == "query" and picture.framed is None
     row = query - first_row if rows_look else None
     of_tokens = frame.columns.name in TOKEN_AXES
+    # A click on a row chooses the token that looks: where another text is looked at, keys are none of those.
+    clickable = frame.index.name in TOKEN_AXES and not (picture.two_texts and frame.index.name == "key")
     column = None if seen is None or not of_tokens else seen - first_column
     st.caption(f"{'→ ' if made else ''}**{literal(picture.symbol)}** {t(f'matrix.{picture.name}')}")
     figure = heatmap(
@@ -60,7 +62,7 @@ def matrix(
         origin=picture.origin or Origin(),
         table=frame,
         config=charts.FEW,
-        start=(first_row, first_column if of_tokens else None) if frame.index.name in TOKEN_AXES else None,
+        start=(first_row, first_column if of_tokens else None) if clickable else None,
     )
 
 
@@ -109,19 +111,19 @@ def numbers(trace: AttentionTrace, *, layer: int, head: int, query: int) -> None
         key="table",
         format_func=lambda matrix: f"{symbol(trace.layers[layer], matrix, head)}  {t(f'matrix.{matrix}')}",
     )
-    part = window(len(trace.tokens), query, WHOLE)
+    part = around(trace, query, layer=layer, head=head, most=WHOLE)
     shown = picture(trace, name, layer=layer, head=head, part=part).frame
     st.dataframe(shown)
 
     def table() -> pd.DataFrame:
-        if part is not None:
+        if any(part):
             return shown.reset_index()
         return long_table(trace, name, layer=layer, heads=range(trace.layers[layer].n_heads))
 
     st.download_button(
         t("heads.download"),
         lambda: csv(table()),
-        file_name=f"{file_name(name, 'layer', layer + 1, trace.tokens.text[:40])}.csv",
+        file_name=f"{file_name(name, 'layer', layer + 1, trace.title[:40])}.csv",
         mime="text/csv",
         help=t("heads.download_help"),
         on_click="ignore",

@@ -2,14 +2,26 @@
 
 import streamlit as st
 
-from pages._kit import model, one_head, one_side, one_token, one_view, opened, reading, room, scene_of, state
+from pages._kit import (
+    model,
+    one_head,
+    one_side,
+    one_token,
+    one_view,
+    opened,
+    reading,
+    room,
+    scene_of,
+    two_texts,
+)
 from pages._kit.text import t
 
 scene, trace, _ = scene_of.page(longest=None)
-view = one_view.View(trace, *state.indices(trace, scene))
+view = one_view.View(trace, *two_texts.indices(trace, scene))
 room.of_sentences({"token_strip": trace})
-both = one_side.sides(view)
 st.header(t("one.heading", token=view.name, layer=view.layer + 1, head=view.head + 1))
+two_texts.choice(trace)
+both = one_side.sides(view)
 row = both[0].looks.weights.iloc[view.head]
 limit = float(row.max()) or 1.0
 reading.sentence(trace, layer=view.layer, head=view.head, query=view.token, limit=limit)

@@ -9,6 +9,9 @@ scene, trace, twin = scene_of.page()
 st.header(t("hops.heading"))
 st.markdown(t("hops.intro"))
 model.about(trace)
+if not hops.in_one_text(trace):
+    st.info(t("hops.two_texts"), icon=":material/translate:")
+    st.stop()
 if len(trace.layers) < 2:
     st.info(t("hops.one_layer"), icon=":material/layers:")
     hops.offer()

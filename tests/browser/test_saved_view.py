@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import numpy as np
 import pytest
+import torch
 
 import mha_core as mha
 from mha_core.rounding import TOLERANCE
@@ -322,3 +323,139 @@ def test_every_drawing_of_a_long_text_opens(long):
     assert view.lines()
     view.button("text").click()
     assert view.token(LONG - 1, "token").locator("bdi").inner_text() == f"word{LONG - 1}"
+
+
+# Two texts, and pieces of words
+
+
+def pieces(text: str, *cut: str, special: tuple[int, ...] = ()) -> mha.Tokens:
+    """Tokens of a text that is cut at "|", a word after the other."""
+    words = [word.split("|") for word in cut]
+    spans, at = [], 0
+    for piece in (piece for word in words for piece in word):
+        start = text.find(piece, at)
+        spans.append((start, start + len(piece)) if start >= 0 else (at, at))
+        at = spans[-1][1]
+    numbers = tuple(number for number, word in enumerate(words) for _ in word)
+    return mha.Tokens(text, tuple(p for word in words for p in word), tuple(spans), numbers, special)
+
+
+LOOKS = pieces("the butterflies flew away .", "the", "butter|flies", "flew", "a|way", ".")  # 7
+LOOKED_AT = pieces(
+    "Die Schmetterlinge flogen gestern weg .",
+    *("[CLS]", "Die", "Schm|etter|linge", "flog|en", "gest|ern", "weg", "."),
+    special=(0,),
+)  # 11
+
+
+@pytest.fixture
+def translated():
+    """A text of 7 tokens that looks at one of 11, beside layers in which each looks at itself."""
+    sizes = {"cross": (7, 11), "encoder": (11, 11), "decoder": (7, 7)}
+
+    def layer(kind: str) -> mha.LayerTrace:
+        draw = torch.Generator().manual_seed(len(kind))
+        n_query, n_key = sizes[kind]
+        shapes = {"q": (n_query, 5), "k": (n_key, 5), "v": (n_key, 3)}
+        tensors = {name: torch.randn((3, *shape), generator=draw) for name, shape in shapes.items()}
+        return mha.LayerTrace(tensors, kind=kind)
+
+    return mha.AttentionTrace(LOOKED_AT, tuple(map(layer, sizes)), {"name": "by hand"}, target=LOOKS)
+
+
+def test_the_cross_part_of_a_trace_is_a_page_with_both_texts(alone, eye, save, written, translated):
+    part = translated.part("cross")
+    weights = part.layers[0].weights(1)
+    page = alone(written(part, head=1, token=6))
+    view = eye(page)
+    assert view.panel().locator(".token.query").all_inner_texts()[1] == "butter"
+    assert view.panel().locator(".token.key").count() == 11
+    assert view.panel().locator(".title").inner_text() == part.title
+
+    order = np.argsort(-weights[6])[:5]
+    listed = ", ".join(f"{LOOKED_AT.labels[at]} {weights[6, at]:.2f}" for at in order)
+    assert view.said() == f". looks at {listed} (head 2)."
+    view.token(10, side="key").hover()
+    assert view.said().startswith(". is looked at by ")
+    order = np.argsort(-weights[:, 10])[:5]
+    assert ", ".join(f"{LOOKS.labels[at]} {weights[at, 10]:.2f}" for at in order) in view.said()
+
+    # The keyboard walks each list to its own end.
+    view.stage().press("End")
+    view.stage().press("ArrowRight")
+    view.stage().press("End")
+    view.stage().press("ArrowDown")
+    assert view.panel().locator(".key[aria-selected=true]").get_attribute("data-at") == "10"
+    view.stage().press("ArrowLeft")
+    assert view.panel().locator(".query[aria-selected=true]").get_attribute("data-at") == "6"
+
+    arcs = view.button("arcs")
+    assert arcs.is_disabled()
+    assert "one text that looks at itself" in arcs.get_attribute("title")
+    view.stage().press("Escape")
+    rows = list(csv.DictReader(io.StringIO(save(page, view, "CSV").read_text(encoding="utf-8-sig"))))
+    assert len(rows) == 77
+    for row in rows:
+        query, key = int(row["query"]) - 1, int(row["key"]) - 1
+        assert (row["query_token"], row["key_token"]) == (LOOKS.labels[query], LOOKED_AT.labels[key])
+        assert float(row["weight"]) == pytest.approx(weights[query, key], abs=TOLERANCE)
+    said = texts(ET.fromstring(save(page, view, "SVG").read_text(encoding="utf-8")))
+    assert all(said.count(label) == 1 for label in ("butter", "etter", "gest"))
+
+
+def test_text_and_matrix_show_one_text_looking_at_another(alone, eye, written, translated):
+    part = translated.part("cross")
+    weights = part.layers[0].weights(0)
+    view = eye(alone(written(part, head=0)))
+    view.button("text").click()
+    assert view.panel().locator(".prose").count() == 2
+    for side, other, row in (("query", "key", weights[3]), ("key", "query", weights[:, 3])):
+        view.token(3, side=side).hover()
+        names = (LOOKED_AT if other == "key" else LOOKS).labels
+        best = row.argmax()
+        brightest = view.panel().locator(f".token.{other}").nth(best)
+        assert brightest.locator("bdi").inner_text() == names[best]
+        assert brightest.locator(".numbers").inner_text() == f"{row[best]:.2f}"
+        assert view.panel().locator(f".token.{side} .numbers:not(:empty)").count() == 0
+    view.button("matrix").click()
+    canvas = view.panel().locator("canvas.matrix")
+    box = canvas.bounding_box()
+    cell = (box["width"] - 96) / 11
+    assert box["height"] == pytest.approx(96 + 7 * cell, abs=2)
+    canvas.hover(position={"x": 96 + 10.5 * cell, "y": 96 + 6.5 * cell})
+    assert re.match(r"\. → \.: weight ", view.said())
+    assert f"{weights[6, 10]:.4f}" in view.said()
+
+
+def test_pieces_are_joined_to_words_and_special_tokens_give_their_share_away(
+    alone, eye, save, written, translated
+):
+    part = translated.part("cross")
+    raw = part.layers[0].weights(2)
+    page = alone(written(part, head=2, token=2))
+    view = eye(page)
+    menu = view.menu("Options")
+    menu.get_by_label("Join pieces").check()
+    labels = view.panel().locator(".token.query bdi").all_inner_texts()
+    assert labels == ["the", "butterflies", "flew", "away", "."]
+    of, to = np.array(LOOKS.words), np.array(LOOKED_AT.words)
+    words = np.stack([raw[of == word].mean(0) for word in range(5)])
+    words = np.stack([words[:, to == word].sum(1) for word in range(7)], axis=1)
+    view.token(1).hover()
+    names = ["[CLS]", "Die", "Schmetterlinge", "flogen", "gestern", "weg", "."]
+    order = np.argsort(-words[1])[:5]
+    assert ", ".join(f"{names[at]} {words[1, at]:.2f}" for at in order) in view.said()
+
+    menu.get_by_label("Hide [CLS]").check()
+    view.token(1).hover()
+    rest = words[:, 1:] / words[:, 1:].sum(1, keepdims=True)
+    order = np.argsort(-rest[1])[:5]
+    assert ", ".join(f"{names[at + 1]} {rest[1, at]:.2f}" for at in order) in view.said()
+    assert f"Hidden tokens take {words[1, 0]:.2f}" in view.said()
+    view.stage().press("Escape")
+    rows = list(csv.DictReader(io.StringIO(save(page, view, "CSV").read_text(encoding="utf-8-sig"))))
+    assert len(rows) == 5 * 6
+    for row in rows:
+        query, key = int(row["query"]) - 1, int(row["key"]) - 1
+        assert row["key_token"] == names[key]
+        assert float(row["weight_rescaled"]) == pytest.approx(rest[query, key - 1], abs=5e-4)

@@ -16,6 +16,7 @@ from mha_core.transport import Panel, pack
 
 LABELS = ["[CLS]", "the", "animal", "was", "too", "tired", "."]
 TEXTS = head_view.texts("en")
+NONE = "const none = { query: new Set(), key: new Set() };\n"
 
 
 @pytest.fixture
@@ -24,7 +25,7 @@ def eye(javascript):
 
     def run(code: str, **values):
         constants = "".join(f"const {name} = {json.dumps(value)};\n" for name, value in values.items())
-        return javascript(["attention.js", "eye.js"], constants + code)
+        return javascript(["attention.js", "eye.js", "sides.js"], constants + code)
 
     return run
 
@@ -37,7 +38,7 @@ def on_layer(javascript, weights):
     def run(code: str, **values):
         constants = "".join(f"const {name} = {json.dumps(value)};\n" for name, value in values.items())
         start = 'const layer = (await openBlob(file("blob")))[0].layers.get(1);\n'
-        return javascript(["attention.js", "eye.js"], start + constants + code, blob=blob)
+        return javascript(["attention.js", "eye.js", "sides.js"], start + constants + code, blob=blob)
 
     return run
 
@@ -155,7 +156,10 @@ def lines(weights, heads, pairs, least, most, hidden) -> set[tuple]:
     ],
 )
 def test_the_lines_are_those_that_numpy_finds(on_layer, weights, focus, least, most, hidden):
-    code = "return linesOf(layer, [0, 2], { focus, least, most, hidden: new Set(hidden) });"
+    code = """
+    const away = { query: new Set(hidden), key: new Set(hidden) };
+    return linesOf(layer, [0, 2], { focus, least, most, hidden: away });
+    """
     found = on_layer(code, focus=focus, least=least, most=most, hidden=hidden)
     pairs = (
         [("query", i) for i in range(7)] if focus is None else [(focus["side"], i) for i in focus["tokens"]]
@@ -168,7 +172,7 @@ def test_the_lines_are_those_that_numpy_finds(on_layer, weights, focus, least, m
 
 
 def test_only_the_queries_in_sight_have_lines(on_layer):
-    code = "return linesOf(layer, [0], { from: 2, to: 4, least: 0, most: 1, hidden: new Set() });"
+    code = NONE + "return linesOf(layer, [0], { from: 2, to: 4, least: 0, most: 1, hidden: none });"
     assert [line["query"] for line in on_layer(code)] == [2, 3]
 
 
@@ -185,7 +189,11 @@ def test_the_strongest_are_the_largest_first_and_of_equals_the_earlier(eye):
 
 
 def spoken(on_layer, heads, focus, hidden=()):
-    code = "return spoken(tokens, layer, heads, focus, new Set(hidden), texts);"
+    code = """
+    const away = { query: new Set(hidden), key: new Set(hidden) };
+    const shown = hidden.length ? new Rescaled(layer, away.key) : layer;
+    return spoken({ tokens }, shown, heads, focus, away, texts);
+    """
     return on_layer(code, tokens=LABELS, heads=heads, focus=focus, hidden=list(hidden), texts=TEXTS)
 
 
@@ -220,11 +228,11 @@ def test_what_is_chosen_in_one_sentence_is_chosen_in_the_other_where_it_is(eye, 
 @pytest.mark.parametrize("side", ["query", "key"])
 def test_a_sentence_without_the_chosen_word_says_so_and_has_no_lines(on_layer, side):
     focus = {"side": side, "tokens": [], "absent": ["street", "wide"]}
-    code = """return [
-      spoken(labels, layer, [0, 1], focus, new Set(), texts),
-      linesOf(layer, [0, 1], { focus, least: 0, most: 0, hidden: new Set() }),
+    code = f"""{NONE} return [
+      spoken({{ tokens: labels }}, layer, [0, 1], focus, none, texts),
+      linesOf(layer, [0, 1], {{ focus, least: 0, most: 0, hidden: none }}),
       meanAcross(layer, [0, 1], focus),
-      table(labels, layer, [0], focus),
+      table({{ tokens: labels }}, layer, [0], focus),
     ];"""
     said, lines, weights, rows = on_layer(code, focus=focus, labels=LABELS, texts=TEXTS)
     assert said == "This sentence has no “street + wide”."
@@ -260,8 +268,14 @@ def test_the_sentence_names_who_looks_at_a_token(on_layer, weights):
 
 def test_the_sentence_says_how_much_goes_to_hidden_tokens(on_layer, weights):
     row = weights[0, 4] + weights[0, 5]
-    expected = f"too + tired looks at {named(row, [0, 2])} (head 1). Another {row[[0, 2]].sum():.2f} goes to"
+    away = weights[0][:, [0, 2]].sum(1, keepdims=True)
+    rest = weights[0] / (1 - away)
+    share = f"Hidden tokens take {row[[0, 2]].sum():.2f}; here that is shared out"
+    expected = f"too + tired looks at {named(rest[4] + rest[5], [0, 2])} (head 1). {share}"
     assert spoken(on_layer, [0], pinned("query", 4, 5), [0, 2]).startswith(expected)
+    rest[:, [0, 2]] = 0
+    expected = f"was is looked at by {named(rest[:, 3], [0, 2])} (head 1). {TEXTS['rescaled']}"
+    assert spoken(on_layer, [0], pinned("key", 3), [0, 2]) == expected
 
 
 def test_the_sentence_says_that_nothing_is_on_or_chosen(on_layer):
@@ -276,9 +290,9 @@ def test_a_row_whose_weights_are_all_small_is_not_called_empty(javascript, lengt
     code = """
     const layer = (await openBlob(file("blob")))[0].layers.get(0);
     const tokens = Array.from({ length: layer.nKey }, (_, i) => `t${i}`);
-    return spoken(tokens, layer, [0], { side: "query", tokens: [0] }, new Set(), TEXTS);
+    return spoken({ tokens }, layer, [0], { side: "query", tokens: [0] }, none, TEXTS);
     """
-    code = f"const TEXTS = {json.dumps(TEXTS)};\n{code}"
+    code = f"{NONE}const TEXTS = {json.dumps(TEXTS)};\n{code}"
     blob = pack([Panel("a", ["t"] * length, {0: weights})])
     found = javascript(["attention.js", "eye.js"], code, blob=blob)
     assert re.match(rf"t0 looks at t7 {re.escape(said)}, t0 ", found)
@@ -288,7 +302,8 @@ def test_an_empty_row_is_said_to_be_empty(javascript):
     code = f"""
     const layer = (await openBlob(file("blob")))[0].layers.get(0);
     const focus = {{ side: "query", tokens: [0] }};
-    return spoken(["a", "b"], layer, [0], focus, new Set(), {json.dumps(TEXTS)});
+    {NONE}
+    return spoken({{ tokens: ["a", "b"] }}, layer, [0], focus, none, {json.dumps(TEXTS)});
     """
     blob = pack([Panel("a", ["a", "b"], {0: np.zeros((1, 2, 2), np.float32)})])
     assert javascript(["attention.js", "eye.js"], code, blob=blob) == (
@@ -316,7 +331,7 @@ def test_digits(eye):
     ("focus", "count"), [(None, 98), (pinned("query", 2, 3), 28), (pinned("key", 0), 14)]
 )
 def test_the_table_has_every_pair_or_those_of_the_focus(on_layer, weights, focus, count):
-    found = on_layer("return table(tokens, layer, [0, 2], focus);", tokens=LABELS, focus=focus)
+    found = on_layer("return table({ tokens }, layer, [0, 2], focus);", tokens=LABELS, focus=focus)
     assert len(found) == count
     for layer, head, query, query_token, key, key_token, weight in found:
         assert layer == 2
@@ -471,7 +486,7 @@ def test_a_pooled_cell_is_the_largest_of_its_block(javascript, slices, mask):
     const pooled = new Pooled(layer, [0, 1]);
     let clock = 0, turns = 0;
     while (!pooled.done) {{ pooled.advance(clock + 1000, () => (clock += {slices})); turns += 1; }}
-    return [pooled.step, pooled.side, turns, pooled.most, pooled.values];
+    return [pooled.step, pooled.columns, turns, pooled.most, pooled.values];
     """
     step, side, turns, most, values = javascript(scripts, code, blob=blob)
     expected = layer.weights().mean(0)
@@ -502,7 +517,7 @@ def test_the_last_block_may_be_smaller_and_heads_may_have_masks_of_their_own(jav
     const alone = new Pooled(layer, [0]);
     alone.advance(Infinity);
     const places = [400, 401 * 400 + 400, 5, 10];
-    return [pooled, alone].map(({ side, values }) => [side, ...places.map((place) => values[place])]);
+    return [pooled, alone].map(({ columns, values }) => [columns, ...places.map((place) => values[place])]);
     """
     both, alone = javascript(scripts, code, blob=blob)
     weights = layer.weights()
@@ -560,19 +575,3 @@ def test_a_page_saved_in_the_browser_is_the_one_that_python_makes(javascript):
 
     assert parts(found) == parts(view.html())
     assert parts(found)[0] == json.loads(header)
-
-
-def test_pieces_are_joined_to_words_with_their_weights(javascript, normal):
-    """A word whose view is asked for takes the mean of its pieces and gives their sum."""
-    weights = torch.softmax(normal(1, 4, 4), -1).numpy()
-    code = """
-    const layer = (await openBlob(file("blob")))[0].layers.get(0);
-    const joined = new Grouped(layer, [0, 0, 1, 2]);
-    const words = joinedTokens(["an", "imal", "was", "."], [0, 0, 1, 2]);
-    return [words, across(joined, 0, { side: "query", tokens: [0] })];
-    """
-    blob = pack([Panel("", ["an", "imal", "was", "."], {0: weights})])
-    words, row = javascript(["attention.js", "eye.js"], code, blob=blob)
-    assert words == ["animal", "was", "."]
-    mean = weights[0, :2].mean(0)
-    assert row == pytest.approx([mean[0] + mean[1], mean[2], mean[3]], abs=1e-4)

@@ -162,7 +162,7 @@ def test_a_notebook_shows_it_in_a_frame_that_reaches_nothing_else():
     ],
 )
 def test_special_tokens_are_told_by_their_form_or_else_the_first(pieces, positions):
-    assert head_view.special(pieces) == positions
+    assert head_view.by_form(pieces) == positions
 
 
 def test_the_caption_says_where_numbers_come_from(traced):

@@ -120,7 +120,9 @@ def test_words_give_the_sum_of_their_pieces_and_take_the_mean(javascript, make_l
     const joined = new Grouped((await openBlob(file("blob")))[0].layers.get(0), [0, 0, 1, 2, 2, 2, 3]);
     return [0, 1, 2, 3].map((q) => [joined.row(4, q), [0, 1, 2, 3].map((k) => joined.weight(4, q, k))]);
     """
-    found = np.array(javascript(["attention.js"], code, blob=pack([Panel("a", LABELS, {0: layer})])))
+    found = np.array(
+        javascript(["attention.js", "sides.js"], code, blob=pack([Panel("a", LABELS, {0: layer})]))
+    )
     member = np.eye(4)[groups]  # (piece, word)
     expected = (member / member.sum(0)).T @ layer.weights(4) @ member
     assert np.abs(found - expected[:, None]).max() < 5e-5

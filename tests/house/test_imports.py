@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 FLOOR_0 = (
     "mha_core.bundled mha_core.base85 mha_core.errors mha_core.rows mha_core.spec mha_core.tokens"
-    " mha_core.device"
+    " mha_core.device mha_core.joined"
 )
 FLOOR_1 = "mha_core.masks mha_core.embed mha_core.rule mha_core.packed mha_core.attention"
 FLOOR_2 = (
@@ -34,6 +34,7 @@ TABLE = {
     "mha_core/spec.py": FLOOR_0,
     "mha_core/tokens.py": f"regex {FLOOR_0}",
     "mha_core/device.py": f"torch {FLOOR_0}",
+    "mha_core/joined.py": "mha_core.tokens",
     "mha_core/masks.py": f"torch numpy {FLOOR_0} {FLOOR_1}",
     "mha_core/embed.py": f"torch numpy {FLOOR_0} {FLOOR_1}",
     "mha_core/rule.py": f"torch numpy {FLOOR_0} {FLOOR_1}",
@@ -58,7 +59,7 @@ TABLE = {
     "mha_core/sources/l*.py": f"regex late:huggingface_hub {FLOOR_0} mha_core.sources.*",
     "mha_core/sources/h*.py": f"torch late:transformers {FLOOR_0} {FLOOR_2} mha_core.sources.*",
     "mha_core/views.py": "numpy pandas mha_core.layer mha_core.trace",
-    "mha_core/hops.py": "numpy pandas mha_core.errors mha_core.trace",
+    "mha_core/hops.py": "numpy pandas mha_core.blocks mha_core.errors mha_core.trace",
     "mha_core/token_views.py": "numpy pandas mha_core.errors mha_core.layer mha_core.normaliser"
     " mha_core.trace",
     "mha_core/steps.py": "numpy pandas mha_core.check mha_core.layer mha_core.trace mha_core.views",

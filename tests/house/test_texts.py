@@ -27,7 +27,7 @@ CHOICES = ("mask", "position", "architecture", *TRAINED)
 COLUMNS = ("role", "score", "weight", "baseline", "control", "n")
 PATTERNS = ("previous token", "next token", "same token", "first token", "entropy", "distance")
 NOTES = {
-    "project": ("values",),
+    "project": ("values", "cross"),
     "split": ("same", "shared", "rotary"),
     "mask": ("none", "biased"),
     "softmax": ("empty",),
@@ -35,7 +35,7 @@ NOTES = {
 # The keys that are put together where they are used, with {} for what is filled in.
 FAMILIES = {
     "eye.{}": {key for key in ENGLISH if key.startswith("eye.")},
-    "matrix.{}": {f"matrix.{name}" for name in (*MATRICES, "hops")},
+    "matrix.{}": {f"matrix.{name}" for name in (*MATRICES, "hops", "other")},
     "axis.{}": {f"axis.{axis}" for axes in MATRICES.values() for axis in axes} | {"axis.packed"},
     "control.{}": {f"control.{key}" for key in (*NUMBERS, *CHOICES, "hop1", "hop2")},
     "control.{}_help": {f"control.{key}_help" for key in CHOICES},

@@ -161,13 +161,6 @@ def test_traces_of_any_source_have_patterns(settings):
         assert similarity(layer).shape == (layer.n_heads, layer.n_heads)
 
 
-@pytest.mark.parametrize("measure", [patterns, similarity])
-def test_queries_and_keys_of_two_sentences_are_refused(measure):
-    tensors = {"q": torch.zeros(2, 3, 1), "k": torch.zeros(2, 4, 1), "v": torch.zeros(2, 4, 1)}
-    with pytest.raises(mha.MhaError, match="3 queries and 4 keys"):
-        measure(mha.LayerTrace(tensors, mha.ScoreRule()))
-
-
 # Likeness
 
 
