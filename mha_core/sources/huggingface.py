@@ -163,7 +163,8 @@ def flow(model: Model, inputs: Mapping[str, Tensor]) -> tuple[tuple[LayerTrace, 
     Raises `MhaError` if nothing can be shown.
     """
     layers, skipped = routes.run(model.route, model.module, model.names, inputs)
-    skipped = (*skipped, *model.unattended)
+    shown = {f"{layer.name}:" for layer in layers}  # KimiLinearAttention is the name of an attention
+    skipped = (*skipped, *(entry for entry in model.unattended if entry.split(" ")[0] not in shown))
     if not layers:
         raise MhaError(
             f"Nothing of {model.name or model.architecture} can be shown: "

@@ -29,7 +29,7 @@ RETURNED = {
     "cross_attentions": "cross",
 }
 NO_ATTENTION = re.compile(  # SSM in capitals alone: "ssm" is also in GptOssMLP
-    r"SSM|(?i:mamba|rwkv|rglru|deltanet|linearattention|lightningattention|shortconv$|fnetfourier|xlstm|hyena)"
+    r"SSM|(?i:mamba|rwkv|rglru|delta(?:net|attention)|linearattention|lightningattention|shortconv$|fnetfourier|xlstm|hyena)"
 )
 # What only holds or serves them.
 AROUND = re.compile(r"model|block|layer$|norm|cache|conv1d|mlp$|feedforward$", re.IGNORECASE)

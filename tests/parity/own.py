@@ -14,7 +14,6 @@ _INDEX = {
     "indexer_compress_ratio": 4,
     "why": "its index of what to look at",
 }
-_KOSMOS = {"layers": 2, "attention_heads": 6, "embed_dim": 48, "why": "names of its own"}
 _KINDS = ("sliding_attention", "full_attention")
 _STATE = ("linear_attention", "full_attention")
 _ROPE = {"rope_type": "default", "rope_theta": 10000.0}
@@ -39,7 +38,13 @@ OWN: dict[str, dict] = {
         "glm4v_text glm_image_text glm_ocr_text qwen2_5_vl_text qwen2_vl_text paddleocr_vl_text",
         _mrope(1, 1, 2),
     ),
-    "bailing_hybrid": {**_LATENT, "head_dim": 8, "layer_types": [*_STATE], "num_expert_group": 1},
+    "bailing_hybrid": {
+        **_LATENT,
+        "head_dim": 8,
+        "layer_types": [*_STATE],
+        "num_expert_group": 1,
+        "num_experts_per_token": 2,
+    },
     "bamba": {"attn_layer_indices": [1], "why": "its list of layers"},
     "big_bird": {"attention_type": "original_full", "why": "a short text is not cut into blocks"},
     "blt": {
