@@ -146,7 +146,7 @@ class HeadView {
       const text = `${sentence}${this.thickest(panel)}`;
       if (said.dataset.text !== text) {
         said.dataset.text = text;
-        said.replaceChildren(make("bdi", "", text));
+        said.replaceChildren(make("span", "", text));
       }
       stage.dataset.pinned = Boolean(pinned);
       const active = this.active(panel);

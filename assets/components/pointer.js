@@ -25,7 +25,7 @@ export function listen(view, { panel, stage, drawing, said }) {
     view.line = line;
     const text = line ? exactly(view, panel, line) : null;
     if (!text) return view.say();
-    if (said.dataset.text !== text) said.replaceChildren(make("bdi", "", text));
+    if (said.dataset.text !== text) said.replaceChildren(make("span", "", text));
     said.dataset.text = text;
   };
   stage.addEventListener("pointerdown", () => (view.dragged = 0));

@@ -186,7 +186,7 @@ def alone(browser):
         page.on("console", lambda message: failures.append(message.text) if message.type == "error" else None)
         page.on("request", lambda request: asked.append(request.url))
         page.goto(file.as_uri())
-        page.locator(".view .panel .said bdi").first.wait_for()
+        page.locator(".view .panel .said span").first.wait_for()
         return page
 
     yield open_page
