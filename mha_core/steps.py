@@ -107,9 +107,15 @@ class HeadView:
 
 
 def steps(trace: AttentionTrace, *, layer: int, head: int) -> list[Step]:
-    """The steps of `STEPS` in order. Raises `MhaError` for a head that is not there."""
-    trace.layers[layer].checked(head)
-    return [make(HeadView(trace, layer, head)) for make in STEPS]
+    """The steps of `STEPS` in order, but for the first where X and the last where W^O is not known.
+
+    Raises `MhaError` for a head that is not there, and where only the weights of the layer are known.
+    """
+    recorded = trace.layers[layer]
+    recorded.checked(head)
+    unknown = {project} if recorded.x is None else set()
+    unknown |= {output} if recorded.projections.w_o is None else set()
+    return [make(HeadView(trace, layer, head)) for make in STEPS if make not in unknown]
 
 
 def project(view: HeadView) -> Step:

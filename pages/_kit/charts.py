@@ -11,7 +11,7 @@ import pandas as pd
 import streamlit as st
 
 from mha_core.views import Origin
-from pages._kit import components, state
+from pages._kit import components, opened, state
 from pages._kit.text import t
 
 CONFIG = {
@@ -80,6 +80,8 @@ def caption(origin: Origin) -> list[str]:
 
 
 def _weights(source: Mapping) -> str:
+    if "file" in source:
+        return t("save.file", file=source["file"], source=opened.maker(source))
     if source["name"] == "random":
         return t("save.random", **{name: source[name] for name in ("h", "d_model", "seed")})
     sizes = {name: source[name] for name in ("architecture", "h", "d_model")}

@@ -10,7 +10,7 @@ from mha_core.masks import MASKS
 from mha_core.sources.toy import MAX_SEED
 from mha_core.spec import AttentionSpec
 from mha_core.training.model import ARCHITECTURES
-from pages._kit import hiding, work
+from pages._kit import hiding, opened, work
 from pages._kit.paths import ASSETS
 from pages._kit.state import DEFAULTS, STARTED, current, go
 from pages._kit.text import literal, t
@@ -36,15 +36,24 @@ def controls() -> None:
     with st.sidebar:
         sentence = st.container()
         _source()
-        with sentence:
-            _sentence()
         sizes, looked_at = st.container(), st.container()
         source = current().source
+        if source == "file":
+            with sizes:
+                opened.controls()
+            with sentence:
+                opened.sentence()
+        else:
+            with sentence:
+                _sentence()
         if source == "random":
             with st.expander(t("control.advanced")):
                 _advanced()
         with sizes:
-            _run() if source == "run" else _sizes()
+            if source == "run":
+                _run()
+            elif source != "file":
+                _sizes()
             if source == "mini":
                 _choice("architecture", list(ARCHITECTURES))
         with looked_at:
@@ -158,8 +167,9 @@ def _looked_at() -> None:
         return  # the page says why there is nothing to look at
     if len(trace.layers) > 1:
         _number("layer", most=len(trace.layers))
-    _number("head", most=trace.layers[0].n_heads)
-    _number("token", most=len(trace.tokens))
+    layer = trace.layers[min(current().layer, len(trace.layers)) - 1]
+    _number("head", most=layer.n_heads)
+    _number("token", most=layer.n_query)
 
 
 def _advanced() -> None:

@@ -5,7 +5,7 @@ import streamlit as st
 
 from mha_core import AttentionTrace
 from mha_core.views import Picture, ordered, picture, window
-from pages._kit import show
+from pages._kit import opened, show
 from pages._kit.text import literal, t
 
 PLAIN, BY_TOKEN, BY_VARIANCE = ORDERS = (
@@ -24,6 +24,10 @@ def matrices(trace: AttentionTrace, *, layer: int, head: int, query: int, limit:
     part = window(count, query)
     if part is not None:
         st.info(t("detail.part", count=count, first=part.start + 1, last=part.stop))
+    if not opened.known(trace.layers[layer]):
+        drawn = picture(trace, "weights", layer=layer, head=head, part=part)
+        show.matrix(drawn, key="matrix-weights", limit=limit, query=query)
+        return
     with st.container(horizontal=True, vertical_alignment="bottom"):
         order, scale = _choices()
     whole = {name: trace.frame(name, layer=layer, head=head).to_numpy() for name in VECTORS}

@@ -17,13 +17,13 @@ Span = tuple[int, int]
 
 def switch(trace: AttentionTrace) -> None:
     """What a click does; only a model that was trained to guess words offers the choice."""
-    if trace.answers:
+    if trace.answers and "file" not in trace.source:
         st.toggle(t("hide.switch"), key=SWITCH, help=t("hide.help"))
 
 
 def on(trace: AttentionTrace) -> bool:
     """Does a click hide? Asked also before the switch is drawn."""
-    return bool(trace.answers and st.session_state.get(SWITCH))
+    return bool(trace.answers and "file" not in trace.source and st.session_state.get(SWITCH))
 
 
 def hint(trace: AttentionTrace, token: int, strip: str) -> str | None:

@@ -6,12 +6,16 @@ import streamlit as st
 
 from mha_core import AttentionTrace, metrics
 from mha_core.training import shipped
+from pages._kit import opened
 from pages._kit.text import literal, t
 
 
 def about(trace: AttentionTrace) -> None:
     """Where the weights come from, and for a trained model what was trained and how well it does."""
     source = trace.source
+    if "file" in source:
+        _saved(trace)
+        return
     if source["name"] == "random":
         st.caption(t("model.random"))
         return
@@ -30,6 +34,9 @@ def about(trace: AttentionTrace) -> None:
 def layer_note(trace: AttentionTrace, layer: int) -> str:
     """What comes into this layer and what becomes of its output."""
     n_layers = len(trace.layers)
+    if "file" in trace.source:
+        name = trace.layers[layer].name
+        return t("file.layer", name=literal(name)) if name else ""
     if trace.source["name"] != "mini":
         if not layer:
             return ""
@@ -38,6 +45,13 @@ def layer_note(trace: AttentionTrace, layer: int) -> str:
         return note if apart is None else f"{note} {t('heads.collapsed', share=f'{100 * apart:.2g}')}"
     kind = "lookup" if trace.layers[layer].x_v is not None else "block"
     return t(f"model.layer.{kind}", layer=layer + 1, layers=n_layers)
+
+
+def _saved(trace: AttentionTrace) -> None:
+    told = {"file": literal(trace.source["file"]), "name": literal(opened.maker(trace.source))}
+    heads = sorted({layer.n_heads for layer in trace.layers})
+    heads = heads[0] if len(heads) == 1 else f"{heads[0]}–{heads[-1]}"
+    st.caption(t("file.about", layers=len(trace.layers), heads=heads, **told))
 
 
 def _report(source: Mapping) -> dict | None:

@@ -4,7 +4,7 @@ import streamlit as st
 
 from mha_core import AttentionTrace, MhaError
 from mha_core.views import WHOLE
-from pages._kit import refusal, state, work
+from pages._kit import cross, opened, refusal, state, work
 from pages._kit.text import t
 
 
@@ -14,6 +14,9 @@ def page(longest: int | None = WHOLE) -> tuple[state.Scene, AttentionTrace, Atte
     A page that draws whole matrices takes texts of at most `longest` tokens, and says so of others.
     """
     scene = state.current()
+    if scene.source == "file" and opened.trace(scene) is None:
+        opened.empty()
+        st.stop()
     try:
         trace = work.trace(scene)
     except MhaError as error:
@@ -21,10 +24,13 @@ def page(longest: int | None = WHOLE) -> tuple[state.Scene, AttentionTrace, Atte
         if any({"h", "d_model"} <= set(fix) for fix in error.fixes):  # no shipped model has these sizes
             refusal.offer_training(scene)
         st.stop()
+    if trace.kinds == ("cross",):
+        cross.page(trace, scene)
+        st.stop()
     if longest is not None and len(trace.tokens) > longest:
         st.info(t("long.elsewhere", count=f"{len(trace.tokens):,}", longest=longest), icon=":material/notes:")
         st.stop()
-    if not scene.twin.strip():
+    if scene.source == "file" or not scene.twin.strip():
         return scene, trace, None
     try:
         return scene, trace, work.trace(scene, text=scene.twin)

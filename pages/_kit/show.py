@@ -98,10 +98,14 @@ def numbers(trace: AttentionTrace, *, layer: int, head: int, query: int) -> None
 
     Of a long text both are of the part around the chosen token, and of this head.
     """
+    recorded = trace.layers[layer]
+    offered = OF_ONE_HEAD if recorded.knows("q") else ["weights"]
+    if recorded.projections.w_o is None:
+        offered = [matrix for matrix in offered if matrix != "contribution"]
     name = st.selectbox(
         t("heads.matrix"),
-        OF_ONE_HEAD,
-        index=OF_ONE_HEAD.index("weights"),
+        offered,
+        index=offered.index("weights"),
         key="table",
         format_func=lambda matrix: f"{symbol(trace.layers[layer], matrix, head)}  {t(f'matrix.{matrix}')}",
     )

@@ -15,6 +15,7 @@ SETTINGS = {
     "mini": ("h", "d_model", "architecture"),
     "random": ("h", "d_model", "seed", "layers", "d_k", "d_v", "n_kv_heads", "position", "mask", "bias"),
     "run": ("run",),
+    "file": ("file", "kind"),
 }
 STARTED = ("mini", "run")  # sources whose sentences begin with [CLS]
 
@@ -28,6 +29,8 @@ class Scene:
     source: str = "mini"
     architecture: str = "glass-box"
     run: str | None = None
+    file: str | None = None
+    kind: str | None = None
     h: int = 4
     d_model: int = 64
     seed: int = 0
@@ -61,7 +64,11 @@ def current() -> Scene:
 def indices(trace: AttentionTrace, scene: Scene) -> tuple[int, int, int]:
     """Layer, head and token of the scene as positions from 0 that the trace has."""
     layer = min(scene.layer, len(trace.layers)) - 1
-    return layer, min(scene.head, trace.layers[layer].n_heads) - 1, min(scene.token, len(trace.tokens)) - 1
+    return (
+        layer,
+        min(scene.head, trace.layers[layer].n_heads) - 1,
+        min(scene.token, trace.layers[layer].n_query) - 1,
+    )
 
 
 def go(**values: object) -> None:

@@ -11,10 +11,11 @@ from mha_core.sources.mini import find, follow, model, untrained
 from mha_core.training.grammar import MAX_WORDS
 from mha_core.training.queue import Trainings
 from mha_core.training.store import Trained
+from pages._kit import opened
 from pages._kit.state import Scene
 from pages._kit.text import t
 
-SOURCES = ("mini", "random", "run")
+SOURCES = ("mini", "random", "run", "file")
 MAX_TOKENS = {"mini": MAX_WORDS, "random": 4096, "run": MAX_WORDS}
 MAX_TRACES = 32
 LARGE = 1 << 25  # numbers in the q of all layers from which on a trace is one of few that are kept
@@ -24,9 +25,15 @@ MAX_LARGE = 2
 def trace(scene: Scene, *, text: str | None = None, trained: bool = True) -> mha.AttentionTrace:
     """The trace of the scene's text, or of another with the same settings.
 
-    ``trained=False`` takes a trained model as it was before its first step.
+    A file has one text, whatever is asked for. ``trained=False`` takes a trained model as it was before
+    its first step.
     Raises `MhaError` where the settings do not fit.
     """
+    if scene.source == "file":
+        found = opened.trace(scene)
+        if found is None:
+            raise mha.MhaError(opened.NOTHING)
+        return found
     settings = scene.settings(text) | ({} if trained else {"trained": False})
     # One canonical string is the key: separate arguments can collide in the cache's hash.
     key = json.dumps(settings, sort_keys=True)

@@ -9,6 +9,9 @@ from pages._kit.text import t
 scene, trace, _ = scene_of.page()
 st.header(t("before.heading"))
 st.markdown(t("before.intro"))
+if scene.source == "file":
+    st.info(t("file.no_before"), icon=":material/history:")
+    st.stop()
 if scene.source == "random":
     before_after.offer()
     st.stop()

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from pages._kit import model, one_head, one_side, one_token, one_view, reading, room, scene_of, state
+from pages._kit import model, one_head, one_side, one_token, one_view, opened, reading, room, scene_of, state
 from pages._kit.text import t
 
 scene, trace, _ = scene_of.page(longest=None)
@@ -28,8 +28,9 @@ if len(trace.layers) > 1:
     st.markdown(t("one.layers_intro"))
     one_token.layers(view, both)
 
-st.subheader(t("one.query", head=view.head + 1))
-one_head.search(view)
+if opened.known(view.of_layer):
+    st.subheader(t("one.query", head=view.head + 1))
+    one_head.search(view)
 
-st.subheader(t("one.output_title", head=view.head + 1))
-one_head.mixed(view)
+    st.subheader(t("one.output_title", head=view.head + 1))
+    one_head.mixed(view)

@@ -6,6 +6,9 @@ from pages._kit import scene_of, state, words
 from pages._kit.text import literal, t
 
 scene, trace, _ = scene_of.page()
+if scene.source == "file":
+    st.info(t("file.no_words"), icon=":material/scatter_plot:")
+    st.stop()
 query = trace.tokens.pieces[state.indices(trace, scene)[2]]
 known = words.of(scene, trace)
 count, width = known.vectors.shape

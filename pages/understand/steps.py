@@ -2,20 +2,21 @@
 
 import streamlit as st
 
-from mha_core.steps import Step, steps
-from pages._kit import model, scale, scene_of, show, state
+from mha_core.steps import STEPS, Step, steps
+from pages._kit import model, opened, scale, scene_of, show, state
 from pages._kit.text import literal, number, t
 
 scene, trace, _ = scene_of.page()
 layer_index, head, query = state.indices(trace, scene)
 layer = trace.layers[layer_index]
 limit = scale.limits(layer)[head]
+known = steps(trace, layer=layer_index, head=head) if layer.knows("q") else []
 
 
 def sentences(step: Step) -> list[str]:
     """What there is to say about a step, its numbers written in."""
-    known = {name: fact for name, fact in step.facts.items() if fact is not None}
-    said = {name: fact if isinstance(fact, int | str) else number(fact) for name, fact in known.items()}
+    given = {name: fact for name, fact in step.facts.items() if fact is not None}
+    said = {name: fact if isinstance(fact, int | str) else number(fact) for name, fact in given.items()}
     written = {name: literal(fact) for name, fact in said.items()}
     return [t(f"steps.{step.name}.{note}", **written) for note in step.notes]
 
@@ -27,7 +28,9 @@ st.caption(t("steps.intro", head=head + 1, layer=layer_index + 1))
 if note := model.layer_note(trace, layer_index):
     st.caption(note)
 
-for count, step in enumerate(steps(trace, layer=layer_index, head=head), start=1):
+if opened.known(layer) and len(known) < len(STEPS):
+    st.info(t("file.partly", count=len(STEPS) - len(known)), icon=":material/help:")
+for count, step in enumerate(known, start=1):
     st.subheader(f"{count}. {t(f'steps.{step.name}.title')}", divider="gray")
     words, formula = st.columns([2, 3], vertical_alignment="center")
     with words:

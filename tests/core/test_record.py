@@ -166,6 +166,14 @@ def test_a_mask_of_yes_and_no_hides(x):
     assert layer.rule.bias is None
 
 
+def test_with_weights_wanted_the_mask_counts_and_not_the_hint_that_it_is_causal(x):
+    model = nn.MultiheadAttention(D, H, batch_first=True)
+    nobody = torch.zeros(7, 7, dtype=torch.bool)
+    options = {"attn_mask": nobody, "is_causal": True, "average_attn_weights": False}
+    [layer] = recorded(lambda given: model(given, given, given, **options), x).layers
+    np.testing.assert_allclose(layer.weights(), model(x, x, x, **options)[1][0].detach(), atol=1e-6)
+
+
 def test_a_sentence_without_a_batch(x):
     model = nn.MultiheadAttention(D, H)
     [layer] = recorded(lambda given: model(given, given, given, average_attn_weights=False), x[0]).layers

@@ -1,0 +1,149 @@
+"""A saved trace that is opened here: for this visitor alone, and kept for as long as the visit lasts."""
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
+from hashlib import blake2b
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+
+import streamlit as st
+
+from mha_core import AttentionTrace, LayerTrace, MhaError, load
+from mha_core.training.lexicon import LANGUAGES
+from pages._kit.state import Scene, current
+from pages._kit.text import literal, t
+
+MEGABYTES = 200
+LONGEST = 100  # characters of what a file says about itself
+MARK = " (file)"
+NOTHING = "No saved trace is open; open one in the sidebar."
+
+
+class Opened(NamedTuple):
+    """A file: its name, what tells it from others, and the trace of each kind of attention in it."""
+
+    name: str
+    digest: str
+    parts: Mapping[str, AttentionTrace]
+
+
+def controls() -> None:
+    """The file, and whose attention of it; what was open stays open when the next file is no trace."""
+    st.file_uploader(
+        t("control.file"),
+        type="safetensors",
+        key="trace_file",
+        help=t("control.file_help", megabytes=MEGABYTES),
+        max_upload_size=MEGABYTES,
+        on_change=_given,
+    )
+    if refused := st.session_state.get("file_refused"):
+        st.error(literal(refused))
+    found = _opened()
+    if found is None:
+        return
+    st.caption(t("file.open", name=literal(found.name)))
+    if len(found.parts) > 1:
+        kinds = list(found.parts)
+        if st.session_state.get("kind") not in kinds:
+            st.session_state.pop("kind", None)
+        st.segmented_control(
+            t("control.kind"),
+            kinds,
+            default=kinds[0],
+            required=True,
+            key="kind",
+            help=t("control.kind_help"),
+            bind="query-params",
+        )
+
+
+def sentence() -> None:
+    """The text of the file where others have theirs; what was typed there waits for them."""
+    for key in ("text", "twin"):
+        if key in st.session_state:
+            st.session_state[key] = st.session_state[key]  # its control is not drawn, and would forget it
+    shown = trace(current())
+    if shown is None:
+        return
+    looking, looked_at = shown.sides()
+    _text(t("control.text"), "file_text", looking.text)
+    if looked_at is not looking:
+        _text(t("file.keys"), "file_keys", looked_at.text)
+
+
+def trace(scene: Scene) -> AttentionTrace | None:
+    """The trace of the open file, of the kind that is chosen; None where none is open."""
+    found = _opened()
+    if found is None:
+        return None
+    return found.parts.get(scene.kind) or next(iter(found.parts.values()))
+
+
+def empty() -> None:
+    """What to do where no file is open yet."""
+    st.info(t("file.empty"), icon=":material/upload_file:")
+    st.code('trace.save("t.safetensors")', language="python")
+
+
+def maker(source: Mapping) -> str:
+    """What the trace of a file was made by, as the file says."""
+    return str(source["name"]).removesuffix(MARK)
+
+
+def known(layer: LayerTrace) -> bool:
+    """Are Q, K, V and the scores there? Where they are not, it is said in their place."""
+    if not layer.knows("q"):
+        st.info(t("file.unknown"), icon=":material/help:")
+    return layer.knows("q")
+
+
+def _opened() -> Opened | None:
+    return st.session_state.get("opened_trace")
+
+
+def _text(label: str, key: str, text: str) -> None:
+    st.session_state[key] = text
+    st.text_area(label, key=key, height=90, disabled=True, help=t("file.text_help"))
+
+
+def _given() -> None:
+    given = st.session_state.trace_file
+    st.session_state.file_refused = None
+    if given is None:  # taken away
+        st.session_state.opened_trace = st.session_state.file = None
+        return
+    try:
+        found = read(given.name, given.getvalue())
+    except MhaError as error:
+        st.session_state.file_refused = str(error)
+        return
+    st.session_state.opened_trace, st.session_state.file = found, found.digest
+
+
+def read(name: str, content: bytes) -> Opened:
+    """A file as `AttentionTrace.save` wrote it. Raises `MhaError` for any other, which names the file."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.safetensors"
+        path.write_bytes(content)
+        try:
+            whole = load(path)
+        except MhaError as error:
+            raise MhaError(str(error).replace(str(path), name)) from None
+    if not whole.layers:
+        raise MhaError(f"{name} holds no layer.")
+    plain = {
+        key: value[:LONGEST] if isinstance(value, str) else value
+        for key, value in whole.source.items()
+        if isinstance(value, str | int | float)
+    }
+    # By its name alone it is no source of the app: what those know about their weights is not in the file.
+    source = plain | {"name": f"{plain.get('name', 'trace')}{MARK}", "file": name}
+    answered = source.get("language") in LANGUAGES and all(answer != () for answer in whole.answers)
+    whole = replace(
+        whole, source=MappingProxyType(source), answers=whole.answers if answered else ()
+    )  # fmt: skip
+    digest = blake2b(content, digest_size=8).hexdigest()
+    return Opened(name, digest, {kind: whole.part(kind) for kind in whole.kinds})

@@ -1,0 +1,214 @@
+"""A saved trace opens in the app and is shown on every page; what it does not hold is said to be unknown."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import mha_core as mha
+from pages._kit import opened as files
+
+TEXT = ["<s>", "Die", "*alte*", "Katze", "שלום", "動", "</s>"]  # 7
+TARGET = ["the", "old", "cat", "saw", "it"]  # 5
+PAGES = (
+    "see/heads.py",
+    "see/token.py",
+    "understand/steps.py",
+    "understand/hops.py",
+    "understand/embeddings.py",
+    "learn/train.py",
+    "learn/before_after.py",
+    "learn/sweep.py",
+)
+
+
+def content(trace, path) -> bytes:
+    trace.save(path)
+    return path.read_bytes()
+
+
+def of_tensors(seed=0, tokens=TEXT, keys=None, layers=2):
+    draw = torch.Generator().manual_seed(seed)
+    n_key = len(tokens if keys is None else keys)
+    q, k, v = (torch.randn(layers, 3, n, 5, generator=draw) for n in (len(tokens), n_key, n_key))
+    return mha.from_tensors(q=q, k=k, v=v, tokens=tokens, keys=keys, source={"name": "my *model*", "step": 3})
+
+
+def translation():
+    parts = [of_tensors(1), of_tensors(2, TARGET), of_tensors(3, TARGET, TEXT)]
+    kinds = ("encoder", "decoder", "cross")
+    layers = [
+        mha.LayerTrace(layer.tensors, layer.rule, layer.projections, kind, f"{kind}.{at}")
+        for kind, part in zip(kinds, parts, strict=True)
+        for at, layer in enumerate(part.layers)
+    ]
+    return mha.AttentionTrace(parts[0].tokens, tuple(layers), {"name": "t"}, target=parts[1].tokens)
+
+
+def of_weights():
+    return mha.from_weights(torch.softmax(torch.randn(2, 3, 7, 7), -1), TEXT)
+
+
+@pytest.fixture
+def open_file(opened, tmp_path):
+    """`open_file(trace)`: the app with that trace opened from a file."""
+
+    def open_(trace, app=None, name="mine.safetensors", **link):
+        app = opened(source="file", **link) if app is None else app
+        given = trace if isinstance(trace, bytes) else content(trace, tmp_path / "t.safetensors")
+        app.file_uploader(key="trace_file").set_value((name, given, "application/octet-stream")).run()
+        assert not app.exception
+        return app
+
+    return open_
+
+
+def infos(app):
+    return [info.value for info in app.info]
+
+
+def test_without_a_file_every_page_says_how_to_get_one(opened, english):
+    app = opened(source="file")
+    assert not app.exception
+    assert english("file.empty") in infos(app)
+    assert app.code[0].value == 'trace.save("t.safetensors")'
+
+
+def test_an_opened_file_is_what_the_pages_show(open_file, strip, eye, drawn, said):
+    trace, app = of_tensors(), None
+    app = open_file(trace, layer=2, head=3, token=4)
+    np.testing.assert_array_equal(drawn(app, "matrix-q"), trace.layers[1].q[2])
+    np.testing.assert_array_equal(drawn(app, "matrix-weights"), trace.layers[1].weights(2))
+    assert strip(app)["tokens"] == list(trace.tokens.labels)
+    header, [panel] = eye(app)
+    np.testing.assert_allclose(panel["layers"][0]["weights"], trace.layers[0].weights(), atol=2e-5)
+    assert header["source"].startswith("my *model* (file)")
+    assert any("mine\\.safetensors" in words and "my \\*model\\*" in words for words in said(app))
+    assert (app.number_input(key="layer").max, app.number_input(key="head").max) == (2, 3)
+    assert app.number_input(key="token").max == 7
+
+
+@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("make", [of_tensors, of_weights, translation], ids=["full", "weights", "two texts"])
+def test_every_page_stands_whatever_a_file_holds(open_file, page, make):
+    app = open_file(make())
+    app.switch_page(page).run()
+    assert not app.exception
+    assert not app.error
+
+
+def test_the_text_of_a_file_is_shown_and_cannot_be_edited(open_file, english):
+    app = open_file(of_tensors())
+    area = app.text_area(key="file_text")
+    assert area.value == " ".join(TEXT)
+    assert area.disabled
+    assert area.help == english("file.text_help")
+    assert "text" not in {widget.key for widget in app.text_area}
+
+
+def test_what_was_typed_waits_for_its_source(open_file, opened):
+    app = opened(text="The dog was tired.", twin="The dog was old.")
+    app.segmented_control(key="source").set_value("file").run()
+    app = open_file(of_tensors(), app)
+    app.segmented_control(key="source").set_value("mini").run()
+    assert app.text_area(key="text").value == "The dog was tired."
+    assert app.text_area(key="twin").value == "The dog was old."
+    app.segmented_control(key="source").set_value("file").run()
+    assert app.text_area(key="file_text").value == " ".join(TEXT)  # and the file is still open
+
+
+def test_what_a_file_does_not_hold_is_said_to_be_unknown(open_file, english, drawn):
+    trace = of_weights()
+    app = open_file(trace)
+    assert english("file.unknown") in infos(app)
+    np.testing.assert_array_equal(drawn(app, "matrix-weights"), trace.layers[1].weights(2))
+    assert not [key for key in ("matrix-q", "matrix-scores") if _there(app, key)]
+    assert app.selectbox(key="table").options == [app.selectbox(key="table").options[0]]
+    for page in ("see/token.py", "understand/steps.py"):
+        app.switch_page(page).run()
+        assert english("file.unknown") in infos(app)
+
+
+def _there(app, key):
+    try:
+        return app.get_by_key(key) is not None
+    except KeyError:
+        return False
+
+
+def test_steps_that_need_what_is_not_there_are_counted(open_file, english):
+    app = open_file(of_tensors())
+    app.switch_page("understand/steps.py").run()
+    assert english("file.partly", count=2) in infos(app)
+    assert len([head for head in app.subheader if head.value[:1].isdigit()]) == 7
+
+
+def test_a_file_of_two_texts_has_a_choice_of_whose_attention(open_file, english, drawn, strip):
+    trace = translation()
+    app = open_file(trace)
+    assert app.segmented_control(key="kind").options == ["encoder", "decoder", "cross"]
+    assert strip(app)["tokens"] == list(trace.tokens.labels)
+    app.segmented_control(key="kind").set_value("decoder").run()
+    assert strip(app)["tokens"] == list(trace.target.labels)
+    assert app.text_area(key="file_text").value == " ".join(TARGET)
+    app.segmented_control(key="kind").set_value("cross").run()
+    assert not app.exception
+    assert english("file.cross") in infos(app)
+    assert drawn(app, "matrix-weights").shape == (5, 7)
+    assert app.text_area(key="file_keys").value == " ".join(TEXT)
+    assert app.number_input(key="token").max == 5
+
+
+BAD = {
+    "empty": b"",
+    "no trace": b"not a trace",
+    "no header": b"\x08\0\0\0\0\0\0\0{}      ",
+    "a pickle": b"\x80\x04K\x01.",
+}
+
+
+@pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
+def test_another_file_is_refused_named_and_nothing_is_lost(open_file, strip, bad):
+    app = open_file(of_tensors())
+    app = open_file(bad, app, name="bad <b>.safetensors")
+    assert "bad" in app.error[0].value
+    assert "/" not in app.error[0].value
+    assert strip(app)["tokens"] == list(of_tensors().tokens.labels)
+    app = open_file(of_tensors(), app)
+    assert not app.error
+
+
+def test_a_file_that_is_taken_away_is_gone(open_file, english):
+    app = open_file(of_tensors())
+    app.file_uploader(key="trace_file").set_value([]).run()
+    assert not app.exception
+    assert english("file.empty") in infos(app)
+
+
+def test_what_a_file_says_about_itself_is_believed_in_nothing(tmp_path):
+    trace = mha.AttentionTrace(
+        of_tensors().tokens, of_tensors().layers, {"name": "mini", "step": [1], "h": "x" * 999, "language": "xx"},
+        (((("a", 0.5),)),) * 7,
+    )  # fmt: skip
+    found = files.read("a.safetensors", content(trace, tmp_path / "t.safetensors"))
+    [part] = found.parts.values()
+    assert part.source["name"] == "mini (file)"
+    assert "step" not in part.source
+    assert len(part.source["h"]) == 100
+    assert part.answers == ()
+
+
+def test_a_file_without_a_layer_is_refused(tmp_path, refused):
+    bare = mha.AttentionTrace(of_tensors().tokens, (), {"name": "t"})
+    said = str(refused(files.read, "a.safetensors", content(bare, tmp_path / "t.safetensors")))
+    assert "a.safetensors holds no layer" in said
+
+
+def test_a_saved_trace_of_a_small_model_is_shown_as_it_was(open_file, said):
+    trace = mha.trace("The animal was tired because it was old.", source="mini", h=4, d_model=64)
+    app = open_file(trace, token=7)
+    assert any("**animal**" in words or "animal" in words for words in said(app))
+    assert not app.toggle  # its text cannot be changed, so nothing can be hidden
+    spec = json.loads(app.get_by_key("matrix-weights").proto.spec)
+    assert "saved trace" in json.dumps(spec["layout"]["meta"])
