@@ -87,7 +87,7 @@ def view(trace: Traced, *, layer: int | None = None, head: int = 0, token: int |
     return HeadView(
         header(
             blob,
-            [special(trace.tokens.pieces)],
+            [apart(trace.tokens)],
             n_layers=len(trace.layers),
             n_heads=shown.n_heads,
             layer=layer,
@@ -96,6 +96,7 @@ def view(trace: Traced, *, layer: int | None = None, head: int = 0, token: int |
             source=said({"h": shown.n_heads, "d_model": shown.d_model} | dict(trace.source)),
             title=trace.tokens.text,
             texts=texts("en"),
+            groups=[words(trace.tokens)],
         ),
         blob,
     )
@@ -115,8 +116,12 @@ def header(
     texts: Mapping[str, str],
     on: Sequence[int] | None = None,
     name: str = "view",
+    groups: Sequence[Sequence[int] | None] | None = None,
 ) -> dict:
-    """What the scripts are told besides the numbers; `on` are the heads that are drawn at first."""
+    """What the scripts are told besides the numbers; `on` are the heads that are drawn at first.
+
+    `groups` has for each sentence the number of each piece's word, None where pieces are words.
+    """
     return {
         "name": name,
         "id": name,
@@ -128,11 +133,21 @@ def header(
         "token": token,
         "on": [head] if on is None else list(on),
         "special": [list(positions) for positions in special],
-        "groups": None,
+        "groups": None if groups is None or not any(groups) else [own and list(own) for own in groups],
         "source": source,
         "file": "-".join(re.findall(r"\w+", f"headscope {title[:40]}")),
         "texts": dict(texts),
     }
+
+
+def apart(tokens: Tokens) -> list[int]:
+    """Positions of tokens that are no words, as the tokenizer says, or else as they look."""
+    return list(tokens.special) or special(tokens.pieces)
+
+
+def words(tokens: Tokens) -> tuple[int, ...] | None:
+    """The number of each piece's word, None where every piece is one."""
+    return tokens.words if len(set(tokens.words)) < len(tokens.words) else None
 
 
 def special(pieces: Sequence[str]) -> list[int]:

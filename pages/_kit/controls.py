@@ -10,7 +10,7 @@ from mha_core.masks import MASKS
 from mha_core.sources.toy import MAX_SEED
 from mha_core.spec import AttentionSpec
 from mha_core.training.model import ARCHITECTURES
-from pages._kit import hiding, opened, work
+from pages._kit import hiding, opened, real, work
 from pages._kit.paths import ASSETS
 from pages._kit.state import DEFAULTS, STARTED, current, go
 from pages._kit.text import literal, t
@@ -37,7 +37,9 @@ def controls() -> None:
         sentence = st.container()
         _source()
         sizes, looked_at = st.container(), st.container()
-        source = current().source
+    source = current().source
+    stage = st.empty() if source == "model" else None  # on the page: loading takes a while
+    with st.sidebar:
         if source == "file":
             with sizes:
                 opened.controls()
@@ -52,6 +54,8 @@ def controls() -> None:
         with sizes:
             if source == "run":
                 _run()
+            elif source == "model":
+                real.controls(stage)
             elif source != "file":
                 _sizes()
             if source == "mini":
@@ -85,7 +89,8 @@ def _source_changed() -> None:
 
 def _sentence() -> None:
     source = current().source
-    help_text = t("control.text_help", limit=work.MAX_TOKENS[source] - (source in STARTED))
+    most = real.limit(current()) if source == "model" else None
+    help_text = t("control.text_help", limit=most or work.MAX_TOKENS[source] - (source in STARTED))
     st.text_area(
         t("control.text"),
         DEFAULTS.text,

@@ -53,7 +53,7 @@ def of_traces(
     blob = _packed(traces, titles, numbers, loaded)
     header = views.header(
         blob,
-        [views.special(trace.tokens.pieces) for trace in traces],
+        [views.apart(trace.tokens) for trace in traces],
         n_layers=len(first.layers),
         n_heads=first.layers[layer].n_heads,
         layer=layer,
@@ -66,6 +66,7 @@ def of_traces(
         ),
         title=first.tokens.text,
         texts=_texts(),
+        groups=[views.words(trace.tokens) for trace in traces],
     )
     _mount(header | {"brief": brief}, blob, key, _opened)
 

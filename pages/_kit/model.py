@@ -6,7 +6,7 @@ import streamlit as st
 
 from mha_core import AttentionTrace, metrics
 from mha_core.training import shipped
-from pages._kit import opened
+from pages._kit import card, opened, real
 from pages._kit.text import literal, t
 
 
@@ -15,6 +15,9 @@ def about(trace: AttentionTrace) -> None:
     source = trace.source
     if "file" in source:
         _saved(trace)
+        return
+    if real.is_real(trace):
+        card.brief(trace)
         return
     if source["name"] == "random":
         st.caption(t("model.random"))
@@ -34,7 +37,7 @@ def about(trace: AttentionTrace) -> None:
 def layer_note(trace: AttentionTrace, layer: int) -> str:
     """What comes into this layer and what becomes of its output."""
     n_layers = len(trace.layers)
-    if "file" in trace.source:
+    if "file" in trace.source or real.is_real(trace):
         name = trace.layers[layer].name
         return t("file.layer", name=literal(name)) if name else ""
     if trace.source["name"] != "mini":
