@@ -195,6 +195,12 @@ class LayerTrace:
         """The layer's output ``concat W^O + b^O``. (query, d_model)"""
         return _array(join_heads(self._output(None, None), self._w_o(), self.projections.b_o))
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: what was recorded, and small pictures of the weights."""
+        from mha_core.preview import of_layer
+
+        return of_layer(self)
+
     # How
 
     def knows(self, name: str) -> bool:

@@ -138,6 +138,12 @@ class AttentionTrace:
 
         return view(self, layer=layer, head=head, token=token)
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: what this is, its source, and small pictures of the weights."""
+        from mha_core.preview import of_trace
+
+        return of_trace(self)
+
     def save(self, path: str | PathLike) -> None:
         """Write the trace as one safetensors file; an existing file is replaced in one step."""
         storage.write(path, self.tokens, self.layers, self.source, self.answers, self.target)

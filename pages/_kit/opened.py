@@ -18,6 +18,12 @@ from pages._kit.text import literal, t
 
 MEGABYTES = 200
 LONGEST = 100  # characters of what a file says about itself
+EXAMPLE = """import mha_core as mha
+
+with mha.record(tokens=["the", "old", "cat"]) as rec:
+    my_model(x)
+rec.trace.save("mine.safetensors")
+"""
 MARK = " (file)"
 NOTHING = "No saved trace is open; open one in the sidebar."
 
@@ -45,7 +51,10 @@ def controls() -> None:
     found = _opened()
     if found is None:
         return
-    st.caption(t("file.open", name=literal(found.name)))
+    if refused or st.session_state.get("trace_file") is None:  # what is open is not what stands above
+        with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+            st.caption(t("file.open", name=literal(found.name)), width="content")
+            st.button(t("file.close"), type="tertiary", key="close_file", on_click=_close)
     kinds.control(list(found.parts))
 
 
@@ -74,7 +83,7 @@ def trace(scene: Scene) -> AttentionTrace | None:
 def empty() -> None:
     """What to do where no file is open yet."""
     st.info(t("file.empty"), icon=":material/upload_file:")
-    st.code('trace.save("t.safetensors")', language="python")
+    st.code(EXAMPLE, language="python")
 
 
 def maker(source: Mapping) -> str:
@@ -102,8 +111,7 @@ def _text(label: str, key: str, text: str) -> None:
 def _given() -> None:
     given = st.session_state.trace_file
     st.session_state.file_refused = None
-    if given is None:  # taken away
-        st.session_state.opened_trace = st.session_state.file = None
+    if given is None:  # taken away, which a browser does too before it gives another one
         return
     try:
         found = read(given.name, given.getvalue())
@@ -111,6 +119,10 @@ def _given() -> None:
         st.session_state.file_refused = str(error)
         return
     st.session_state.opened_trace, st.session_state.file = found, found.digest
+
+
+def _close() -> None:
+    st.session_state.opened_trace = st.session_state.file = None
 
 
 def read(name: str, content: bytes) -> Opened:

@@ -8,6 +8,7 @@ import torch
 
 import mha_core as mha
 from pages._kit import opened as files
+from pages._kit.text import literal
 
 TEXT = ["<s>", "Die", "*alte*", "Katze", "שלום", "動", "</s>"]  # 7
 TARGET = ["the", "old", "cat", "saw", "it"]  # 5
@@ -72,11 +73,11 @@ def test_without_a_file_every_page_says_how_to_get_one(opened, english):
     app = opened(source="file")
     assert not app.exception
     assert english("file.empty") in infos(app)
-    assert app.code[0].value == 'trace.save("t.safetensors")'
+    assert app.code[0].value == files.EXAMPLE.strip()
 
 
-def test_an_opened_file_is_what_the_pages_show(open_file, strip, eye, drawn, said):
-    trace, app = of_tensors(), None
+def test_an_opened_file_is_what_the_pages_show(open_file, strip, eye, drawn, said, english):
+    trace = of_tensors()
     app = open_file(trace, layer=2, head=3, token=4)
     np.testing.assert_array_equal(drawn(app, "matrix-q"), trace.layers[1].q[2])
     np.testing.assert_array_equal(drawn(app, "matrix-weights"), trace.layers[1].weights(2))
@@ -84,7 +85,10 @@ def test_an_opened_file_is_what_the_pages_show(open_file, strip, eye, drawn, sai
     header, [panel] = eye(app)
     np.testing.assert_allclose(panel["layers"][0]["weights"], trace.layers[0].weights(), atol=2e-5)
     assert header["source"].startswith("my *model* (file)")
-    assert any("mine\\.safetensors" in words and "my \\*model\\*" in words for words in said(app))
+    about = english(
+        "file.about", file=literal("mine.safetensors"), name=literal("my *model*"), layers=2, heads=3
+    )
+    assert about in said(app)
     assert (app.number_input(key="layer").max, app.number_input(key="head").max) == (2, 3)
     assert app.number_input(key="token").max == 7
 
@@ -179,18 +183,22 @@ def test_another_file_is_refused_named_and_nothing_is_lost(open_file, strip, bad
     assert not app.error
 
 
-def test_a_file_that_is_taken_away_is_gone(open_file, english):
+def test_a_file_that_is_taken_away_stays_open_until_it_is_closed(open_file, english, strip, said):
     app = open_file(of_tensors())
+    stays = english("file.open", name=literal("mine.safetensors"))
+    assert stays not in said(app)  # its name stands in the control
     app.file_uploader(key="trace_file").set_value([]).run()
+    assert strip(app)["tokens"] == list(of_tensors().tokens.labels)
+    assert stays in said(app)
+    app.button(key="close_file").click().run()
     assert not app.exception
     assert english("file.empty") in infos(app)
 
 
 def test_what_a_file_says_about_itself_is_believed_in_nothing(tmp_path):
-    trace = mha.AttentionTrace(
-        of_tensors().tokens, of_tensors().layers, {"name": "mini", "step": [1], "h": "x" * 999, "language": "xx"},
-        (((("a", 0.5),)),) * 7,
-    )  # fmt: skip
+    tokens, layers = of_tensors().tokens, of_tensors().layers
+    source = {"name": "mini", "step": [1], "h": "x" * 999, "language": "xx"}
+    trace = mha.AttentionTrace(tokens, layers, source, ((("a", 0.5),),) * 7)
     found = files.read("a.safetensors", content(trace, tmp_path / "t.safetensors"))
     [part] = found.parts.values()
     assert part.source["name"] == "mini (file)"

@@ -1,0 +1,38 @@
+"""A saved trace is opened by a person: chosen, looked at on two pages, and still there on coming back."""
+
+import torch
+from playwright.sync_api import expect
+
+import mha_core as mha
+
+TOKENS = ["<s>", "Die", "*alte*", "Katze", "שלום", "動", "</s>"]
+WAIT = 60_000
+
+
+def test_a_saved_trace_is_opened_and_looked_at(visit, app, settled, eye, tmp_path):
+    torch.manual_seed(0)
+    q, k, v = torch.randn(3, 2, 3, 7, 5).unbind(0)
+    trace = mha.from_tensors(q=q, k=k, v=v, tokens=TOKENS)
+    trace.save(tmp_path / "mine.safetensors")
+    page = visit(f"{app}/?source=file&layer=2&head=3&token=4")
+    expect(page.get_by_text("Open a saved trace in the sidebar")).to_be_visible()
+
+    page.locator("input[type=file]").set_input_files(tmp_path / "mine.safetensors")
+    expect(page.get_by_text("A saved trace, opened from")).to_be_visible(timeout=WAIT)
+    settled(page)
+    view = eye(page)
+    assert view.token(2).locator("bdi").inner_text() == "*alte*"
+    found = {key: weight for head, query, key, weight in view.lines() if (head, query) == (2, 3)}
+    for key, weight in found.items():
+        assert abs(weight - trace.layers[1].weights(2)[3, key]) < 1e-4
+    assert len(found) == 7
+    expect(page.locator("textarea").first).to_be_disabled()
+
+    page.get_by_role("link", name="Token", exact=True).click()
+    settled(page)
+    expect(page.get_by_role("heading", name="Its query against every key, head 3")).to_be_visible()
+
+    (tmp_path / "bad.safetensors").write_bytes(b"no trace at all")
+    page.locator("input[type=file]").set_input_files(tmp_path / "bad.safetensors")
+    expect(page.get_by_text("cannot be read as a saved trace")).to_be_visible(timeout=WAIT)
+    expect(page.get_by_role("heading", name="Its query against every key, head 3")).to_be_visible()
