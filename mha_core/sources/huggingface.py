@@ -138,6 +138,7 @@ def follow(model: Model, text: str, *, target: str | None = None, limit: int = M
     limit = min(limit, model.limit)
     tokens, ids = reading.text(model.tokenizer, text, limit=limit, name=model.name)
     inputs = {name: torch.tensor([row], device=model.device) for name, row in ids.items()}
+    _check_numbers(model, ids["input_ids"])
     side = None
     if model.has_target:
         if target is None:
@@ -147,6 +148,7 @@ def follow(model: Model, text: str, *, target: str | None = None, limit: int = M
             start = config.decoder_start_token_id
             start = config.bos_token_id if start is None else start
             written = reading.target(model.tokenizer, target, start=start, limit=limit, name=model.name)
+        _check_numbers(model, written)
         inputs["decoder_input_ids"] = torch.tensor([written], device=model.device)
         side = reading.target_tokens(model.tokenizer, written, target)
     layers, skipped = flow(model, inputs)
@@ -234,6 +236,15 @@ def _written(model: Model, inputs: Mapping[str, Tensor]) -> list[int]:
         ids = model.module.generate(**inputs, max_new_tokens=MOST_NEW, do_sample=False, num_beams=1)
     # The last token is written, but never read.
     return ids[0].tolist()[: max(1, ids.shape[1] - 1)]
+
+
+def _check_numbers(model: Model, ids: list[int]) -> None:
+    embedding = getattr(model.module.get_input_embeddings(), "num_embeddings", None)
+    if embedding is not None and max(ids) >= embedding:
+        raise MhaError(
+            f"The tokenizer of {model.name} knows tokens that the model does not: number {max(ids):,} of "
+            f"{embedding:,}. It belongs to another model."
+        )
 
 
 def _library():

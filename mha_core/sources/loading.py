@@ -191,10 +191,12 @@ def _download(
             path = hf_hub_download(
                 name,
                 file,
-                revision=info.sha,
+                revision=revision,  # by the name that was asked for: so it is found again without a network
                 endpoint=endpoint,
                 tqdm_class=_bar(done, total, progress, cancelled),
             )
+            if Path(path).parent.name != info.sha:
+                raise MhaError(f"{name} changed while it was downloaded; try again.")
             done += size
             if progress is not None:
                 progress("download", done, total)

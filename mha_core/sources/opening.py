@@ -10,6 +10,9 @@ from mha_core.sources.loading import Folder
 
 # What a model may lack: heads for other tasks, and numbers that are computed anew.
 HEADS = re.compile(r"pooler|lm_head|classifier|final_logits_bias|position_ids|score\b")
+TOKENIZER = re.compile(
+    r"\w*tokenizer\w*\.(json|model)|vocab.*|merges\.txt|.*\.(model|spm|spiece|tiktoken|bpe|codes)"
+)
 
 
 def config(transformers, folder: Folder):
@@ -31,13 +34,19 @@ def config(transformers, folder: Folder):
 
 def tokenizer(transformers, folder: Folder):
     """The tokenizer. Raises `MhaError` for one that is missing or that nobody can read."""
-    try:
-        return transformers.AutoTokenizer.from_pretrained(folder.path, local_files_only=True)
-    except Exception as error:  # each kind of tokenizer fails in its own way
-        raise MhaError(
-            f"The tokenizer of {folder.name} is missing or cannot be read ({_short(error)}); "
-            f"`tokenizer.save_pretrained(folder)` puts it beside the model."
-        ) from error
+    reason = "no file of one"
+    if any(TOKENIZER.fullmatch(file.name) for file in folder.path.iterdir()):
+        try:
+            found = transformers.AutoTokenizer.from_pretrained(folder.path, local_files_only=True)
+            if found.vocab_size > len(found.all_special_ids):  # else one was made up from nothing
+                return found
+            reason = "it has no words"
+        except Exception as error:  # each kind of tokenizer fails in its own way
+            reason = _short(error)
+    raise MhaError(
+        f"The tokenizer of {folder.name} is missing or cannot be read ({reason}); "
+        f"`tokenizer.save_pretrained(folder)` puts it beside the model."
+    )
 
 
 def module(transformers, folder: Folder, settings, dtype: torch.dtype) -> nn.Module:
@@ -56,6 +65,7 @@ def module(transformers, folder: Folder, settings, dtype: torch.dtype) -> nn.Mod
             use_safetensors=True,
             dtype=dtype,
             attn_implementation="eager",
+            ignore_mismatched_sizes=True,  # they are reported, and refused below
             output_loading_info=True,
         )
     except Exception as error:

@@ -212,7 +212,10 @@ def _probe(module: nn.Module) -> dict[str, Tensor]:
     """A few tokens, other ones on each side, and no two alike if the vocabulary allows."""
     config, device = module.config.get_text_config(), next(module.parameters()).device
     most = getattr(config, "vocab_size", None) or 8
-    special = {getattr(config, f"{name}_token_id", None) for name in ("pad", "bos", "eos")}
+    special = set()
+    for name in ("pad", "bos", "eos"):
+        number = getattr(config, f"{name}_token_id", None)  # one, or a list of them
+        special |= set(number) if isinstance(number, list | tuple) else {number}
     # From the middle of the vocabulary: at its ends stand tokens for pictures and the like.
     around = [*range(most // 2, most), *range(most // 2 - 1, -1, -1)]
     ids = [number for number in around[: PROBE + 9] if number not in special] or [0]

@@ -1,13 +1,12 @@
 """Models of others as a source: which one, loaded while one watches, and what to do where it is not there."""
 
-import importlib.util
 import os
 from pathlib import Path
 
 import streamlit as st
 
 from mha_core import AttentionTrace, MhaError
-from mha_core.sources.present import PACKAGE, Curated, Present, curated, present
+from mha_core.sources.present import PACKAGE, Curated, Present, curated, library, present
 from pages._kit import kinds
 from pages._kit.shelf import Entry, Job, Key, Shelf
 from pages._kit.state import Scene, current, go
@@ -22,11 +21,6 @@ INSTALL = 'pip install "headscope[minilm]"'
 def hosted() -> bool:
     """Is this a server for strangers? Then they choose among what is on it, and nothing is downloaded."""
     return os.environ.get(HOSTED, "") not in ("", "0")
-
-
-def installed() -> bool:
-    """Is the library here that models of others need?"""
-    return importlib.util.find_spec("transformers") is not None
 
 
 def here() -> dict[str, Present]:
@@ -226,7 +220,7 @@ def _wanted(scene: Scene) -> bool:
         return False
     local = scene.model in here() or scene.model == PACKAGE
     local = (local and scene.revision is None) or (not hosted() and _is_folder(scene.model))
-    return local or not installed() or st.session_state.get("model_agreed") == key
+    return local or not library() or st.session_state.get("model_agreed") == key
 
 
 def _refuses(scene: Scene) -> MhaError | None:

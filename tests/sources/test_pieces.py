@@ -1,0 +1,119 @@
+"""Pieces of tokenizers as a person reads them: no Ġ, no ▁, no �, and each at its place in the text."""
+
+import pytest
+import transformers
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mha_core.sources import pieces, reading
+from tests.sources.tiny import TEXT, TOKENIZERS, fast
+
+KEPT = {kind: fast(kind) for kind in TOKENIZERS}
+TEXTS = [TEXT, "动物没有过马路", "naïve café 🙂", " two  spaces\n\tand tabs", "שלום world", "ﷺ", "e\u0301a"]
+
+
+def tokens(kind: str, text: str):
+    return reading.text(KEPT[kind], text, limit=4096, name="x")[0]
+
+
+def shown(raw: list[str], letters=None) -> list[str]:
+    return pieces.readable(raw, special=[False] * len(raw), letters=letters)
+
+
+def test_letters_that_stand_for_bytes_are_read():
+    assert shown(["The", "Ġanimal", "Ċ", "Ġ", "ĠĠx", "Ã©"], pieces.BYTES) == [
+        "The",
+        "animal",
+        "⏎",
+        "␣",
+        "␣x",
+        "é",
+    ]
+
+
+def test_a_character_that_is_cut_is_shown_in_numbered_parts():
+    assert shown(["åĬ", "¨", "çī", "©"], pieces.BYTES) == ["动·1", "动·2", "物·1", "物·2"]
+    # The last byte of one character and the first of the next in one piece.
+    assert shown(["å", "Ĭ¨ç", "ī©"], pieces.BYTES) == ["动·1", "动·2物·1", "物·2"]
+    assert shown(["<0xE5>", "<0x8A>", "<0xA8>", "▁x"]) == ["动·1", "动·2", "动·3", "x"]
+
+
+def test_bytes_that_are_no_character_are_shown_as_digits():
+    assert shown(["å", "x"], pieces.BYTES) == ["0xE5", "x"]
+    assert shown(["<0xFF>"]) == ["0xFF"]
+
+
+def test_a_space_of_sentencepiece_is_a_space():
+    assert shown(["▁The", "▁", "ani", "mal", "▁▁x"]) == ["The", "␣", "ani", "mal", "␣x"]
+
+
+def test_a_special_piece_breaks_no_character_and_is_shown_as_it_is():
+    raw = ["<s>", "åĬ", "¨", "</s>"]
+    found = pieces.readable(raw, special=[True, False, False, True], letters=pieces.BYTES)
+    assert found == ["<s>", "动·1", "动·2", "</s>"]
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS)
+@pytest.mark.parametrize("text", TEXTS)
+def test_every_piece_can_be_read_and_is_at_its_place(kind, text):
+    found = tokens(kind, text)
+    assert len(set(found.labels)) == len(found)
+    for at, (piece, (start, end)) in enumerate(zip(found.pieces, found.spans, strict=True)):
+        assert piece
+        assert not set(piece) & set("Ġ▁Ċ� ")
+        assert 0 <= start <= end <= len(text)
+        if at in found.special:
+            assert start == end
+        elif "<unk>" not in piece and "·" not in piece and start < end and piece.isascii():
+            assert text[start:end] == piece.removeprefix("##")
+    assert list(found.words) == sorted(found.words)
+    assert set(found.words) == set(range(max(found.words) + 1))
+
+
+def test_words_are_those_of_the_text_and_special_pieces_are_alone():
+    found = tokens("word_piece", "The animal didn't.")
+    by_word = {}
+    for piece, word in zip(found.pieces, found.words, strict=True):
+        by_word.setdefault(word, []).append(piece.removeprefix("##"))
+    assert ["".join(parts).casefold() for parts in by_word.values()][:1] == ["[cls]"]
+    assert "didn't" in ["".join(parts) for parts in by_word.values()]
+    assert by_word[max(by_word)] == ["[SEP]"]
+
+
+def test_chinese_words_are_characters():
+    found = tokens("byte_level", "动物")
+    assert found.pieces == ("动·1", "动·2", "动·3", "物·1", "物·2", "物·3")
+    assert found.words == (0, 0, 0, 1, 1, 1)
+    assert found.spans == ((0, 1),) * 3 + ((1, 2),) * 3
+
+
+@given(st.text(min_size=1, max_size=30))
+def test_any_text_gives_pieces_that_can_be_drawn(text):
+    if not text.strip():
+        return
+    try:
+        found = tokens("byte_level", text)
+    except UnicodeEncodeError:  # half a pair of surrogates: the tokenizer itself refuses it
+        return
+    assert len(set(found.labels)) == len(found)
+    assert all(piece and not any(letter.isspace() for letter in piece) for piece in found.pieces)
+    assert not any("\ufffd" in piece for piece in found.pieces) or "\ufffd" in text
+
+
+def test_a_tokenizer_in_python_is_read_too():
+    tokenizer = transformers.ByT5Tokenizer()
+    assert not tokenizer.is_fast
+    found = reading.text(tokenizer, "it 动", limit=99, name="x")[0]
+    assert found.pieces == ("i", "t", "␣", "动·1", "动·2", "动·3", "</s>")
+    assert found.special == (6,)
+    assert found.spans[:2] == ((0, 1), (1, 2))
+    assert found.words[0] == found.words[1]
+
+
+def test_the_limit_is_that_of_positions_and_tokenizer():
+    config = transformers.RobertaConfig(max_position_embeddings=514, pad_token_id=1)
+    tokenizer = fast()
+    assert reading.limit(config, tokenizer) == 512
+    assert reading.limit(transformers.T5Config(), tokenizer) == 4096
+    tokenizer.model_max_length = 77
+    assert reading.limit(config, tokenizer) == 77

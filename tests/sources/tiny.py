@@ -1,0 +1,182 @@
+"""Tiny models of many architectures, with random weights and small tokenizers, all of them made here."""
+
+import json
+
+import torch
+import transformers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+
+TEXT = "The animal didn't cross the street because it was too tired."
+TRAINING = [TEXT, "a bird sang; the street was too wide for it.", "动物没有过马路，因为它太累了。"]
+
+# Sizes differ from each other, and are primes where the architecture allows.
+SHARED = {
+    "hidden_size": 60,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 3,
+    "head_dim": 14,
+    "num_hidden_layers": 2,
+    "intermediate_size": 52,
+    "pad_token_id": None,
+}
+BERT = {"hidden_size": 39, "num_attention_heads": 3, "num_hidden_layers": 2, "intermediate_size": 53}
+CONFIGS = {
+    "bert": ("Bert", BERT),
+    "roberta": ("Roberta", BERT | {"pad_token_id": 1, "max_position_embeddings": 514}),
+    "distilbert": ("DistilBert", {"dim": 39, "n_heads": 3, "n_layers": 2, "hidden_dim": 53}),
+    "gpt2": ("GPT2", {"n_embd": 39, "n_head": 3, "n_layer": 2, "n_positions": 97}),
+    "gpt_neox": ("GPTNeoX", BERT | {"hidden_size": 60, "num_attention_heads": 5, "rotary_pct": 0.5}),
+    "llama": ("Llama", SHARED),
+    "mistral": ("Mistral", SHARED | {"sliding_window": 5}),
+    "qwen3": ("Qwen3", SHARED),
+    "phi3": ("Phi3", SHARED | {"hidden_size": 84}),
+    "cohere": ("Cohere", SHARED | {"hidden_size": 84}),
+    "glm": ("Glm", SHARED | {"head_dim": 12, "partial_rotary_factor": 0.5}),
+    "gemma2": (
+        "Gemma2",
+        SHARED | {"sliding_window": 5, "attn_logit_softcapping": 3.0, "query_pre_attn_scalar": 23},
+    ),
+    "gpt_oss": (
+        "GptOss",
+        SHARED | {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 5},
+    ),
+    "deepseek_v3": (
+        "DeepseekV3",
+        {
+            "hidden_size": 44,
+            "num_attention_heads": 3,
+            "num_key_value_heads": 3,
+            "num_hidden_layers": 2,
+            "intermediate_size": 52,
+            "moe_intermediate_size": 20,
+            "q_lora_rank": 19,
+            "kv_lora_rank": 23,
+            "qk_rope_head_dim": 10,
+            "qk_nope_head_dim": 13,
+            "v_head_dim": 17,
+            "n_routed_experts": 4,
+            "n_group": 2,
+            "topk_group": 1,
+            "num_experts_per_tok": 2,
+            "first_k_dense_replace": 1,
+        },
+    ),
+    "bloom": ("Bloom", {"hidden_size": 39, "n_head": 3, "n_layer": 2}),
+    "falcon": (
+        "Falcon",
+        {"hidden_size": 42, "num_attention_heads": 3, "num_hidden_layers": 2, "alibi": True},
+    ),
+    "t5": (
+        "T5",
+        {"d_model": 39, "d_kv": 13, "d_ff": 53, "num_layers": 2, "num_heads": 3, "decoder_start_token_id": 0},
+    ),
+    "bart": (
+        "Bart",
+        {
+            "d_model": 42,
+            "encoder_layers": 2,
+            "decoder_layers": 1,
+            "encoder_attention_heads": 3,
+            "decoder_attention_heads": 6,
+            "encoder_ffn_dim": 53,
+            "decoder_ffn_dim": 47,
+            "max_position_embeddings": 97,
+            "pad_token_id": 1,
+            "bos_token_id": 0,
+            "eos_token_id": 2,
+            "decoder_start_token_id": 2,
+        },
+    ),
+    "marian": (
+        "Marian",
+        {
+            "d_model": 42,
+            "encoder_layers": 1,
+            "decoder_layers": 2,
+            "encoder_attention_heads": 3,
+            "decoder_attention_heads": 6,
+            "encoder_ffn_dim": 53,
+            "decoder_ffn_dim": 47,
+            "max_position_embeddings": 97,
+            "pad_token_id": 1,
+            "eos_token_id": 2,
+            "decoder_start_token_id": 1,
+        },
+    ),
+}
+SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
+
+
+def byte_level() -> Tokenizer:
+    """As in GPT-2: letters that stand for bytes."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    trainer = trainers.BpeTrainer(
+        vocab_size=300, special_tokens=SPECIAL, initial_alphabet=alphabet, show_progress=False
+    )
+    tokenizer.train_from_iterator(TRAINING[:2], trainer)
+    return tokenizer
+
+
+def word_piece() -> Tokenizer:
+    """As in BERT: ##, and [CLS] … [SEP]."""
+    tokenizer = Tokenizer(models.WordPiece(unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
+    tokenizer.train_from_iterator(
+        TRAINING, trainers.WordPieceTrainer(vocab_size=90, special_tokens=SPECIAL, show_progress=False)
+    )
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 4), ("[SEP]", 5)]
+    )
+    return tokenizer
+
+
+def sentence_piece() -> Tokenizer:
+    """As in Llama: ▁ for a space, bytes for characters that are unknown."""
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace()])
+    own = [*SPECIAL, *(f"<0x{byte:02X}>" for byte in range(256))]
+    trainer = trainers.BpeTrainer(vocab_size=350, special_tokens=own, show_progress=False)
+    tokenizer.train_from_iterator(TRAINING[:2], trainer)
+    kept = [token for token in own if not token.startswith("<0x")]
+    described = json.loads(tokenizer.to_str())
+    described["added_tokens"] = [t for t in described["added_tokens"] if t["content"] in kept]
+    tokenizer = Tokenizer.from_str(json.dumps(described))
+    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
+    return tokenizer
+
+
+TOKENIZERS = {"byte_level": byte_level, "word_piece": word_piece, "sentence_piece": sentence_piece}
+
+
+def fast(kind: str = "byte_level"):
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=TOKENIZERS[kind](),
+        bos_token="<s>",
+        eos_token="</s>",
+        pad_token="<pad>",
+        unk_token="<unk>",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+    )
+
+
+def module(family: str, seed: int = 7, **changed):
+    """A model with random weights, not too small ones: heads should differ."""
+    prefix, settings = CONFIGS[family]
+    config = getattr(transformers, f"{prefix}Config")(**{"vocab_size": 557} | settings | changed)
+    torch.manual_seed(seed)
+    kind = f"{prefix}ForConditionalGeneration" if family in ("t5", "bart") else f"{prefix}Model"
+    kind = "MarianMTModel" if family == "marian" else kind
+    made = getattr(transformers, kind)(config).eval()
+    with torch.no_grad():
+        for parameter in made.parameters():
+            if parameter.dim() == 2:
+                parameter.normal_(std=0.3)
+            else:
+                parameter.add_(0.1 * torch.randn_like(parameter))
+    return made
