@@ -110,14 +110,15 @@ def load(scene: Scene, stage) -> None:
     stage.empty()
 
 
-def gate(scene: Scene) -> None:
-    """End the page where no model is chosen, or where one has to be agreed to, and say what to do."""
+def stands(scene: Scene) -> bool:
+    """Is a model chosen, and agreed to where it has to be fetched? If not, say what to do."""
     if scene.model is None:
         nothing()
-        st.stop()
+        return False
     if at_hand(scene) is None and not _wanted(scene) and not _refuses(scene):
         _consent(scene)
-        st.stop()
+        return False
+    return True
 
 
 def trace(scene: Scene, text: str) -> AttentionTrace:
@@ -219,7 +220,7 @@ def _wanted(scene: Scene) -> bool:
     if _refuses(scene) is not None or st.session_state.get("model_stopped") == key:
         return False
     local = scene.model in here() or scene.model == PACKAGE
-    local = (local and scene.revision is None) or (not hosted() and _is_folder(scene.model))
+    local = (local and not scene.revision) or (not hosted() and _is_folder(scene.model))
     return local or not library() or st.session_state.get("model_agreed") == key
 
 
@@ -227,7 +228,7 @@ def _refuses(scene: Scene) -> MhaError | None:
     """A server for strangers has the models that are on it, in the revision that is on it."""
     if scene.model is None:
         return MhaError("No model is chosen.", fixes=({"source": "mini"},))
-    if hosted() and (scene.model not in here() or scene.revision is not None):
+    if hosted() and (scene.model not in here() or scene.revision):
         return MhaError(f"{scene.model} is not on this server, and nothing is downloaded here.")
     return None
 

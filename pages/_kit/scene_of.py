@@ -17,8 +17,8 @@ def page(longest: int | None = WHOLE) -> tuple[state.Scene, AttentionTrace, Atte
     if scene.source == "file" and opened.trace(scene) is None:
         opened.empty()
         st.stop()
-    if scene.source == "model":
-        real.gate(scene)
+    if scene.source == "model" and not real.stands(scene):
+        st.stop()
     try:
         trace = work.trace(scene)
     except MhaError as error:

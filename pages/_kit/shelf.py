@@ -22,8 +22,14 @@ class Entry:
     """A loaded model and its last traces: of each text one for each kind of attention."""
 
     model: huggingface.Model
+    kinds: tuple[str, ...] = ()  # of attention, known once it has read a text
     _lock: Lock = field(default_factory=Lock, repr=False)
     _traces: OrderedDict = field(default_factory=OrderedDict, repr=False)
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers were learned."""
+        return sum(parameter.numel() for parameter in self.model.module.parameters())
 
     def parts(self, text: str, target: str | None = None) -> Mapping[str, AttentionTrace]:
         """The trace of each kind of attention. Raises `MhaError` for a text that the model does not take."""
@@ -32,6 +38,7 @@ class Entry:
             found = self._traces.pop(key, None)
             if found is None:
                 whole = huggingface.follow(self.model, text, target=target)
+                self.kinds = whole.kinds
                 found = MappingProxyType({kind: whole.part(kind) for kind in whole.kinds}), _bytes(whole)
             self._traces[key] = found
             while sum(size for _, size in self._traces.values()) > MOST_BYTES and len(self._traces) > 1:
