@@ -83,7 +83,7 @@ def _source_changed() -> None:
     """Keep looking at the same word: small models put [CLS] before the sentence."""
     before, after = st.session_state.source_before, st.session_state.source
     step = (after in STARTED) - (before in STARTED)
-    if step:
+    if step and "model" not in (before, after):  # what a model makes of the sentence is seen later
         go(token=max(1, current().token + step))
 
 
@@ -170,6 +170,7 @@ def _looked_at() -> None:
     trace = work.peek(current())
     if trace is None:
         return  # the page says why there is nothing to look at
+    real.same_word(trace)
     if len(trace.layers) > 1:
         _number("layer", most=len(trace.layers))
     layer = trace.layers[min(current().layer, len(trace.layers)) - 1]

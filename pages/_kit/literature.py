@@ -77,6 +77,8 @@ def _of_model(scene: state.Scene, nth: int, model: str, at: str | None) -> None:
     st.dataframe(
         table,
         hide_index=True,
+        height="content",
+        placeholder="",
         key=key,
         on_select=(lambda: _picked(key, at, found)) if at else "ignore",
         selection_mode="single-row",

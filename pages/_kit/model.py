@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 import streamlit as st
 
-from mha_core import AttentionTrace, metrics
+from mha_core import AttentionTrace, LayerTrace, metrics
 from mha_core.training import shipped
-from pages._kit import card, opened, real
+from pages._kit import card, opened, real, state
 from pages._kit.text import literal, t
 
 
@@ -48,6 +48,22 @@ def layer_note(trace: AttentionTrace, layer: int) -> str:
         return note if apart is None else f"{note} {t('heads.collapsed', share=f'{100 * apart:.2g}')}"
     kind = "lookup" if trace.layers[layer].x_v is not None else "block"
     return t(f"model.layer.{kind}", layer=layer + 1, layers=n_layers)
+
+
+def of_ours() -> None:
+    """On a page about the small models: that it is, where somebody looks at a model of others."""
+    if state.current().source == "model":
+        st.info(t("real.not_here"), icon=":material/deployed_code:")
+
+
+def left_out(trace: AttentionTrace, layer: LayerTrace, *, count: int) -> None:
+    """Why so many of the nine steps are not shown."""
+    if not real.is_real(trace):
+        st.info(t("file.partly", count=count), icon=":material/help:")
+        return
+    reasons = [t("real.no_start")] if layer.x is None or layer.projections.w_q is None else []
+    reasons += [t("real.no_end")] if layer.projections.w_o is None else []
+    st.info(" ".join(reasons), icon=":material/help:")
 
 
 def _saved(trace: AttentionTrace) -> None:

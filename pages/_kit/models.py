@@ -54,6 +54,7 @@ def offered(scene: state.Scene) -> None:
         st.dataframe(
             table,
             hide_index=True,
+            height="content",
             key="models_table",
             on_select=lambda: _picked(names),
             selection_mode="single-row",

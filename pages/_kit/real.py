@@ -7,9 +7,10 @@ import streamlit as st
 
 from mha_core import AttentionTrace, MhaError
 from mha_core.sources.present import PACKAGE, Curated, Present, curated, library, present
+from mha_core.tokens import words
 from pages._kit import kinds
 from pages._kit.shelf import Entry, Job, Key, Shelf
-from pages._kit.state import Scene, current, go
+from pages._kit.state import DEFAULTS, Scene, current, go
 from pages._kit.text import literal, t
 
 HOSTED, FOLDERS = "HEADSCOPE_HOSTED", "HEADSCOPE_MODELS"  # variables of the environment, see the README
@@ -141,6 +142,27 @@ def at_hand(scene: Scene) -> Entry | None:
     return shelf().find(_key(scene))
 
 
+def same_word(trace: AttentionTrace) -> None:
+    """Keep looking at the same word when a model cuts the sentence in another way than the source before."""
+    scene, tokens = current(), trace.tokens
+    by = (scene.source, scene.model if scene.source == "model" else None)
+    before, st.session_state.cut = st.session_state.get("cut"), (by, tokens.text, tokens.spans)
+    sources = {scene.source, before[0][0] if before else scene.source}
+    if "model" not in sources or (before and (before[0] == by or before[1] != tokens.text)):
+        return
+    if before is None:
+        if "token" in st.query_params or tokens.text != DEFAULTS.text:
+            return
+        spans = words(tokens.text).spans
+        at = DEFAULTS.token - 2  # small models put [CLS] before it
+    else:
+        spans, at = before[2], scene.token - 1
+    if at < len(spans) and spans[at][0] < spans[at][1]:
+        start = spans[at][0]
+        places = [place for place, (first, end) in enumerate(tokens.spans) if first <= start < end]
+        go(**({"token": places[0] + 1} if places else {}))
+
+
 def limit(scene: Scene) -> int | None:
     """The most tokens that the scene's model takes, as far as that is known."""
     entry = at_hand(scene)
@@ -259,7 +281,10 @@ def _stage(job: Job) -> str:
 
 def size(count: int) -> str:
     """Bytes in a unit that a person reads."""
-    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
+    for unit, least in (("GB", 1e9), ("MB", 1e6)):
+        if count >= least:
+            return f"{count / least:.1f} GB" if unit == "GB" else f"{count / least:.0f} MB"
+    return f"{count / 1e3:.0f} kB"
 
 
 @st.cache_resource

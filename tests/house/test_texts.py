@@ -32,15 +32,16 @@ MEASURED = {entry["measure"].removeprefix(literature.LINK) for entry in FOUND}
 NOTES = {
     "project": ("values",),
     "split": ("same", "shared", "rotary"),
-    "mask": ("none", "biased"),
-    "softmax": ("empty",),
+    "scale": ("own",),
+    "mask": ("none", "biased", "added", "capped"),
+    "softmax": ("empty", "sinks"),
 }
 # The keys that are put together where they are used, with {} for what is filled in.
 FAMILIES = {
     "eye.{}": {key for key in ENGLISH if key.startswith("eye.")},
     "matrix.{}": {f"matrix.{name}" for name in (*MATRICES, "hops")},
     "axis.{}": {f"axis.{axis}" for axes in MATRICES.values() for axis in axes} | {"axis.packed"},
-    "control.{}": {f"control.{key}" for key in (*NUMBERS, *CHOICES, "hop1", "hop2")},
+    "control.{}": {f"control.{key}" for key in (*NUMBERS, *CHOICES)},
     "control.{}_help": {f"control.{key}_help" for key in CHOICES},
     "save.{}": {f"save.{name}" for name in ("open", "png", "svg", "csv")},
     "answer.{}": {f"answer.{kind}" for kind in ("pronoun", "itself", "hidden")},
