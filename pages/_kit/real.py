@@ -89,10 +89,11 @@ def controls(stage) -> None:
         )
     try:
         with stage.container(), st.spinner(t("real.reading", name=literal(scene.model))):
-            kinds.control(list(_parts(entry, current(), scene.text)))
+            read = list(_parts(entry, current(), scene.text))
     except MhaError:
-        pass  # the page says what does not fit
+        read = []  # the page says what does not fit
     stage.empty()
+    kinds.control(read)
 
 
 def load(scene: Scene, stage) -> None:

@@ -1,4 +1,4 @@
-"""Models of others in the app: chosen, loaded while one watches, shown on every page, or refused with a way on."""
+"""Models of others in the app: chosen, loaded while one watches, shown on every page, or refused."""
 
 import json
 from threading import Event
@@ -64,10 +64,21 @@ def nothing_else(monkeypatch):
 
 
 @pytest.fixture
-def on_model(opened, folder):
+def given(folder, monkeypatch):
+    """`given("bert")`: its folder, offered by name. (AppTest reads a choice only among what is offered.)"""
+
+    def offer(*families: str) -> None:
+        monkeypatch.setenv(real.FOLDERS, real.os.pathsep.join(map(folder, families)))
+
+    return offer
+
+
+@pytest.fixture
+def on_model(opened, folder, given):
     """`on_model("bert", head=2)`: the app on a tiny model, opened by a link."""
 
     def open_(family: str, **link):
+        given(family)
         app = opened(source="model", model=folder(family), **link)
         assert not app.exception
         return app
@@ -144,7 +155,8 @@ def test_a_target_is_asked_for_where_there_is_one_alone(on_model):
     assert "target" in {area.key for area in on_model("t5").text_area}
 
 
-def test_the_same_word_is_looked_at_when_the_source_changes(opened, folder, strip):
+def test_the_same_word_is_looked_at_when_the_source_changes(opened, given, folder, strip):
+    given("gpt2", "bert")
     app = opened(token=9)  # "it"
     assert strip(app)["tokens"][8] == "it"
     app.segmented_control(key="source").set_value("model").run()
@@ -356,7 +368,7 @@ def test_a_latent_model_says_what_it_keeps(on_model, english):
 def test_published_heads_are_measured_in_a_model_that_is_here(opened, folder, monkeypatch, english):
     from pages._kit import literature
 
-    name = folder("gpt2")
+    name = folder("llama")
     monkeypatch.setitem(literature.MODELS, "openai-community/gpt2", (name,))
     one = [f for f in literature.findings("gpt2") if f.layer < 1 and f.head < 3][:1]
     monkeypatch.setattr(literature, "findings", lambda model: tuple(one) if "gpt2" in model else ())
@@ -367,7 +379,7 @@ def test_published_heads_are_measured_in_a_model_that_is_here(opened, folder, mo
     [button] = [b for b in app.button if str(b.key).startswith("measure_")]
     button.click().run()
     assert not app.exception
-    wanted = literature.measure(one[0], lambda text: same("gpt2", folder, text))
+    wanted = literature.measure(one[0], lambda text: same("llama", folder, text))
     [table] = [
         f.value for f in app.dataframe if english("literature.column_ours") in f.value and len(f.value)
     ]
