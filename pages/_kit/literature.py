@@ -42,7 +42,10 @@ def show(scene: state.Scene) -> None:
 def _of_model(scene: state.Scene, nth: int, model: str, at: str | None) -> None:
     found = findings(model)
     ours = measured(at) if at else {}
-    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+    head = st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute")
+    if at and st.session_state.get("measure") == at and not ours:
+        ours = _measure(scene, at, found)
+    with head:
         st.markdown(f"**{literal(model)}**", width="content")
         if at is None:
             st.caption(t("literature.absent", name=literal(model)), width="content")
@@ -54,8 +57,6 @@ def _of_model(scene: state.Scene, nth: int, model: str, at: str | None) -> None:
                 args=(at,),
                 icon=":material/timer:",
             )
-    if at and st.session_state.get("measure") == at and not ours:
-        ours = _measure(scene, at, found)
     names = [_name(finding) for finding in found]
     table = pd.DataFrame(
         {
