@@ -71,8 +71,10 @@ def whole(trace: AttentionTrace, scene: state.Scene) -> None:
         with cells.container(gap=None):
             st.caption(label)
             st.markdown(f"**{literal(value)}**")
-    if notice := _rests(trace):
-        st.markdown(notice)
+    if told := real.notice(scene):
+        st.markdown(literal(told))
+    if rests := _rests(trace):
+        st.markdown(rests)
     skipped(trace)
 
 

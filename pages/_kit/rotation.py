@@ -10,7 +10,7 @@ from mha_core.figures.arrows import arrows
 from mha_core.rotation import turned
 from mha_core.views import origin
 from pages._kit import charts
-from pages._kit.text import isolated, literal, number, t
+from pages._kit.text import isolated, literal, t
 
 DRAWN = 8  # pairs, from the quickest to the slowest
 VECTORS = ("q", "k")  # they stand in the link
@@ -43,7 +43,7 @@ def show(trace: AttentionTrace, *, layer: int, head: int, token: int) -> None:
         )
     )
     chosen = table.iloc[np.unique(np.linspace(0, len(table) - 1, min(DRAWN, len(table))).astype(int))]
-    titles = [_title(pair, row) for pair, row in chosen.iterrows()]
+    titles = [_title(pair, row, token) for pair, row in chosen.iterrows()]
     alt = t("rotation.alt", token=word, count=len(chosen), list="; ".join(titles))
     charts.draw(
         arrows(chosen, titles=titles, words=(t("rotation.before"), t("rotation.after"))),
@@ -59,8 +59,9 @@ def show(trace: AttentionTrace, *, layer: int, head: int, token: int) -> None:
         st.dataframe(degrees.rename(columns=columns).rename_axis(t("rotation.pair")), key="rotation_table")
 
 
-def _title(pair: int, row) -> str:
-    """The pair and by how much it turned: whole turns too."""
+def _title(pair: int, row, position: int) -> str:
+    """The pair and by how much it turned: the position times the angle of one position."""
+    degrees = math.degrees(row["theta"])
     if not math.isfinite(row["angle"]):
         return t("rotation.pair_of", pair=pair)
-    return t("rotation.angle", pair=pair, angle=number(math.degrees(row["angle"])))
+    return t("rotation.angle", pair=pair, position=position, theta=f"{degrees:.3g}")
