@@ -59,10 +59,7 @@ def controls() -> None:
 
 
 def sentence() -> None:
-    """The text of the file where others have theirs; what was typed there waits for them."""
-    for key in ("text", "twin"):
-        if key in st.session_state:
-            st.session_state[key] = st.session_state[key]  # its control is not drawn, and would forget it
+    """The text of the file where others have theirs; what was typed there waits in the link."""
     shown = trace(current())
     if shown is None:
         return

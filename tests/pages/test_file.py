@@ -112,7 +112,9 @@ def test_the_text_of_a_file_is_shown_and_cannot_be_edited(open_file, english):
 
 
 def test_what_was_typed_waits_for_its_source(open_file, opened):
-    app = opened(text="The dog was tired.", twin="The dog was old.")
+    app = opened()
+    app.text_area(key="text").set_value("The dog was tired.")
+    app.text_area(key="twin").set_value("The dog was old.").run()
     app.segmented_control(key="source").set_value("file").run()
     app = open_file(of_tensors(), app)
     app.segmented_control(key="source").set_value("mini").run()
