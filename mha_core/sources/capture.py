@@ -50,6 +50,16 @@ class Call:
     looks_outside: bool
     wiring: Wiring = field(default_factory=Wiring)
     w_o: tuple[Tensor, Tensor | None] | None = None
+    versions: tuple[int, ...] = ()
+    x_version: int = 0
+
+    def __post_init__(self):
+        self.versions = tuple(t._version for t in (self.q, self.k, self.v))
+
+    @property
+    def is_as_it_was(self) -> bool:
+        """False if the model has changed q, k or v in place since."""
+        return self.versions == tuple(t._version for t in (self.q, self.k, self.v))
 
 
 class Collector:
@@ -78,6 +88,8 @@ class Collector:
                 call.wiring = wiring.find(q, k, v, self._leaves, codes if _is_pair(codes) else None)
                 if call.wiring.x is None:
                     call.wiring = call.wiring._replace(x=_queries_input(inputs, q))
+            if (x := call.wiring.x) is not None:
+                call.x_version = x._version
         self.calls.append(call)
         self._leaves, self._frames, self._joined = [], [], joined
 
@@ -178,12 +190,14 @@ def _on_entering(name: str, _: nn.Module, args: tuple, kwargs: dict) -> None:
 def _on_leaving(near: bool, module: nn.Module, args: tuple, output: object) -> None:
     collector = _active.get()
     if collector is not None and args and isinstance(args[0], Tensor) and isinstance(output, Tensor):
-        collector.left(Leaf(module, args[0], output), near)
+        collector.left(Leaf.of(module, args[0], output), near)
 
 
 def layer(call: Call, kind: str, shared: dict) -> LayerTrace:
     """A call as a layer of a trace. `shared` holds what several layers have in common, for one trace."""
     known, about = call.wiring, {}
+    if known.x is not None and known.x._version != call.x_version:  # changed in place since, by a sum perhaps
+        known = known._replace(x=None, projections=Projections())
     traced = LayerTrace.of(
         Attended(call.q, call.q, call.k, call.v, call.rule),
         x=known.x,

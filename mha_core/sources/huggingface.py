@@ -47,6 +47,7 @@ class Model:
     dtype: str
     route: routes.Route
     names: Mapping[int, str] = field(repr=False)  # of each module, by its id
+    unattended: tuple[str, ...] = ()  # layers that mix tokens by other means
 
     @property
     def architecture(self) -> str:
@@ -112,7 +113,8 @@ def adopt(module: nn.Module, tokenizer=None, *, name: str = "", revision: str | 
     route = routes.choose(module, names, NAME)
     weight = next(module.parameters())
     kind = str(weight.dtype).removeprefix("torch.")
-    return Model(name, module, tokenizer, revision, weight.device.type, kind, route, names)
+    unattended = routes.without_attention(module)
+    return Model(name, module, tokenizer, revision, weight.device.type, kind, route, names, unattended)
 
 
 def register() -> None:
@@ -160,9 +162,8 @@ def flow(model: Model, inputs: Mapping[str, Tensor]) -> tuple[tuple[LayerTrace, 
 
     Raises `MhaError` if nothing can be shown.
     """
-    with torch.no_grad():
-        layers, skipped = routes.run(model.route, model.module, model.names, inputs)
-    skipped = (*skipped, *routes.without_attention(model.module))
+    layers, skipped = routes.run(model.route, model.module, model.names, inputs)
+    skipped = (*skipped, *model.unattended)
     if not layers:
         raise MhaError(
             f"Nothing of {model.name or model.architecture} can be shown: "

@@ -7,6 +7,7 @@ whose attention does something of its own is never shown wrongly; it is shown wi
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -36,6 +37,10 @@ MISSING = (
     "This architecture computes attention in a way of its own, outside the common interface. It returns "
     "its weights; queries, keys and values are not known."
 )
+DIFFERENT = (
+    "What this architecture computes differs from the common attention function. It returns its weights; "
+    "queries, keys and values are not known."
+)
 
 
 @dataclass(frozen=True)
@@ -58,8 +63,7 @@ def choose(module: nn.Module, names: Mapping[int, str], ours: str) -> Route:
     inputs = _probe(module)
     own = _set(module, "eager")
     try:
-        with torch.no_grad():
-            asked = module(**inputs, output_attentions=True, return_dict=True)
+        asked = _forward(module, inputs, output_attentions=True)
     except Exception as error:  # any library's any error: it is somebody else's model
         raise MhaError(
             f"{type(module).__name__} does not run on a text alone ({type(error).__name__}: {error}), "
@@ -67,11 +71,10 @@ def choose(module: nn.Module, names: Mapping[int, str], ours: str) -> Route:
         ) from error
     weights = _returned(asked)
     close = CLOSE[next(module.parameters()).dtype]
+    gap = None
     if own and _set(module, ours):
-        try:
+        with suppress(Exception):  # an interface that is used in a way of its own; the next route decides
             gap = _trial(module, names, inputs, asked, weights)
-        except Exception:  # an interface that is used in a way of its own; the next route decides
-            gap = None
         if gap is not None and gap <= close:
             return Route("attend", gap)
     _set(module, "eager")
@@ -80,7 +83,7 @@ def choose(module: nn.Module, names: Mapping[int, str], ours: str) -> Route:
             f"Nothing of {type(module).__name__} can be shown: "
             f"{'; '.join(without_attention(module)) or 'it has no attention that could be seen'}."
         )
-    return Route("weights", 0.0, MISSING)
+    return Route("weights", 0.0, MISSING if gap is None else DIFFERENT)
 
 
 def run(
@@ -105,13 +108,13 @@ def run(
 
 
 def without_attention(module: nn.Module) -> tuple[str, ...]:
-    """The layers that mix tokens without attention weights: a state or a sum is carried along instead."""
+    """The layers that mix tokens by a state that is carried along, or by a sum: they have no weights."""
     found = {}
     for name, part in module.named_modules():
         kind = type(part).__name__
         mixes = NO_ATTENTION.search(kind) and not AROUND.search(kind)
         if mixes and not any(name.startswith(f"{other}.") for other in found):
-            found[name] = f"{name}: {kind} carries a state from token to token and has no weights"
+            found[name] = f"{name}: {kind} mixes tokens by other means than attention"
     return tuple(found.values())
 
 
@@ -121,7 +124,7 @@ def _trial(
     """The largest difference of weights or outputs between a route and the model itself."""
     with capture.collecting(names) as collector:
         given = _forward(module, inputs)
-    if not collector.calls:
+    if not collector.calls or not all(call.is_as_it_was for call in collector.calls):
         return None
     gap = _gap(_output(given), _output(asked))
     by_kind = sorted(collector.calls, key=lambda call: _ORDER.index(_kind(call, module, names, inputs)))
@@ -162,7 +165,9 @@ def _returned(output: object) -> list[tuple[str, Tensor]]:
 
 
 def _forward(module: nn.Module, inputs: Mapping[str, Tensor], **more: object) -> object:
-    return module(**inputs, **more, return_dict=True)
+    # No inference mode, not even the caller's: its tensors do not tell when they are changed in place.
+    with torch.inference_mode(False), torch.no_grad():
+        return module(**inputs, **more, return_dict=True)
 
 
 def _weights_alone(

@@ -21,6 +21,16 @@ class Leaf(NamedTuple):
     module: nn.Module
     x: Tensor
     y: Tensor
+    versions: tuple[int, int]  # of x and y as they were then
+
+    @classmethod
+    def of(cls, module: nn.Module, x: Tensor, y: Tensor) -> "Leaf":
+        return cls(module, x, y, (x._version, y._version))
+
+    @property
+    def is_as_it_was(self) -> bool:
+        """False if the model has changed x or y in place since: they are then no longer input and output."""
+        return self.versions == (self.x._version, self.y._version)
 
 
 class Rotary(NamedTuple):
@@ -69,6 +79,7 @@ def find(q: Tensor, k: Tensor, v: Tensor, leaves: list[Leaf], codes: tuple[Tenso
     that the layer was handed.
     """
     sizes = (q.shape[1], k.shape[1], q.shape[3], v.shape[3])
+    leaves = [leaf for leaf in leaves if leaf.is_as_it_was]
     rotations = list(_rotations(codes, q)) if codes is not None else []
     made_q = _maker(q, 0, sizes, leaves, [None, *rotations])
     # Queries and keys are turned alike; a code that turned only one of them is not understood.
@@ -116,6 +127,12 @@ def alike(one: Tensor, other: Tensor) -> bool:
     return bool(gap <= ROUNDINGS * torch.finfo(other.dtype).eps * max(1.0, other.abs().max().item()))
 
 
+def _is_the_same(one: Tensor, other: Tensor) -> bool:
+    """Are they the same numbers in the same place?"""
+    same = one.shape == other.shape and one.stride() == other.stride() and one.dtype == other.dtype
+    return same and one.data_ptr() == other.data_ptr()
+
+
 def _columns(made: _Made) -> tuple[Tensor, Tensor | None] | None:
     found = matrix(made.leaf)
     if found is None or made.columns is None:
@@ -130,6 +147,8 @@ def _maker(
     """The last leaf whose output, cut and turned in one of these ways, is what was wanted."""
     for leaf in reversed(leaves):
         for raw, columns in _cuts(leaf.y, role, sizes, wanted.shape):
+            if None in rotations and _is_the_same(raw, wanted):
+                return _Made(leaf, None if columns is None else columns(leaf.y.device), raw, None)
             for rotary in rotations:
                 # The last token first: the rotation of the first one is none.
                 tail = raw[:, :, -1:]

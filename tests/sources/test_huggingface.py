@@ -216,16 +216,17 @@ def test_an_attention_that_does_more_than_it_says_is_found_out(monkeypatch):
     monkeypatch.setattr(capture, "attention", forgetful)
     monkeypatch.setattr(huggingface, "NAME", "forgetful")
     assert huggingface.adopt(module("llama")).route.name == "attend"
-    assert huggingface.adopt(module("gemma2")).route.name == "weights"
+    found_out = huggingface.adopt(module("gemma2")).route
+    assert found_out.name == "weights"
+    assert found_out.missing.startswith("What this architecture computes differs from the common")
 
 
 def test_a_model_without_attention_is_refused_with_the_reason(refused):
     config = transformers.MambaConfig(hidden_size=20, num_hidden_layers=2, vocab_size=61)
     message = str(refused(huggingface.adopt, transformers.MambaModel(config)))
     assert message == (
-        "Nothing of MambaModel can be shown: layers.0.mixer: MambaMixer carries a state from token to token "
-        "and has no weights; layers.1.mixer: MambaMixer carries a state from token to token and has no "
-        "weights."
+        "Nothing of MambaModel can be shown: layers.0.mixer: MambaMixer mixes tokens by other means "
+        "than attention; layers.1.mixer: MambaMixer mixes tokens by other means than attention."
     )
 
 
@@ -253,7 +254,7 @@ def test_layers_without_attention_are_named_beside_those_that_are_shown():
     layers, skipped = huggingface.flow(model, {"input_ids": torch.arange(3, 16)[None]})
     assert [layer.name for layer in layers] == ["layers.1.self_attn"]
     assert skipped == (
-        "layers.0.linear_attn: Qwen3NextGatedDeltaNet carries a state from token to token and has no weights",
+        "layers.0.linear_attn: Qwen3NextGatedDeltaNet mixes tokens by other means than attention",
     )
 
 
@@ -287,6 +288,44 @@ def test_nothing_of_the_model_changes_while_it_is_traced(traced):
     assert model.module.config.to_dict() == config
     assert all(torch.equal(before[name], p) for name, p in model.module.named_parameters())
     assert capture._active.get() is None
+
+
+class InPlace(torch.nn.Module):
+    """A matrix whose output is changed afterwards, in place, as some models save memory."""
+
+    def __init__(self, inner: torch.nn.Linear):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x):
+        return self.inner(x).mul_(0.5)
+
+
+def test_a_matrix_whose_output_was_changed_in_place_is_not_believed():
+    made = module("bert")
+    inner = made.encoder.layer[0].attention.self
+    inner.query = InPlace(inner.query)
+    layers, _ = huggingface.flow(huggingface.adopt(made), {"input_ids": torch.arange(3, 16)[None]})
+    assert layers[0].projections.w_q is None
+    assert layers[0].projections.w_o is not None
+    assert layers[1].projections.w_q is not None
+
+
+def test_heads_that_are_changed_before_they_are_joined_have_no_output_matrix():
+    made = module("llama")
+    gate = made.layers[0].self_attn.o_proj
+    gate.register_forward_pre_hook(lambda _, args: (args[0].mul_(0.5),))
+    layers, _ = huggingface.flow(huggingface.adopt(made), {"input_ids": torch.arange(3, 16)[None]})
+    assert layers[0].projections.w_o is None
+    assert layers[1].projections.w_o is not None
+
+
+def test_in_inference_mode_nothing_is_different(traced):
+    model, trace = traced("llama")
+    with torch.inference_mode():
+        again = huggingface.follow(model, TEXT)
+    assert np.array_equal(again.layers[1].q, trace.layers[1].q)
+    assert again.layers[1].projections.w_q is not None
 
 
 PEAK = """
