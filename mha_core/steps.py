@@ -117,13 +117,14 @@ class HeadView:
 
 
 def steps(trace: AttentionTrace, *, layer: int, head: int) -> list[Step]:
-    """The steps of `STEPS` in order, but for the first where X and the last where W^O is not known.
+    """The steps of `STEPS` in order, but for the first where X and W^Q and the last where W^O is not known.
 
     Raises `MhaError` for a head that is not there, and where only the weights of the layer are known.
     """
     recorded = trace.layers[layer]
     recorded.checked(head)
-    unknown = {project} if recorded.x is None else set()
+    # X alone does not say how Q came about: some models norm it, or turn it in a way of their own.
+    unknown = {project} if recorded.x is None or recorded.projections.w_q is None else set()
     unknown |= {output} if recorded.projections.w_o is None else set()
     return [make(HeadView(trace, layer, head)) for make in STEPS if make not in unknown]
 
@@ -145,7 +146,7 @@ def split(view: HeadView) -> Step:
         "why": True,
         "same": difference is not None,
         "shared": view.recorded.n_kv_heads < view.recorded.n_heads,
-        "rotary": view.trace.source.get("position") == "rotary",
+        "rotary": view.trace.source.get("position") == "rotary" or "rotary" in view.recorded.about,
     }
     after = (view.picture(name) for name in "qkv")
     return view.step("split", "", *after, notes=notes, difference=difference)
@@ -161,13 +162,20 @@ def scores(view: HeadView) -> Step:
 def scale(view: HeadView) -> Step:
     before, after = view.picture("scores").frame, view.picture("scaled")
     spread = {"spread_before": before.to_numpy().std(), "spread_after": after.frame.to_numpy().std()}
-    return view.step("scale", "scores", after, **spread)
+    # Some models multiply with a number of their own; then what is said of √d_k does not hold.
+    own = not np.isclose(view.recorded.scale, view.recorded.d_k**-0.5)
+    step = view.step("scale", "scores", after, notes={"why": not own, "own": own}, **spread)
+    return replace(step, formula=rf"S_{{{view.head + 1}}} \cdot {view.sizes['scale']}") if own else step
 
 
 def mask(view: HeadView) -> Step:
     after = view.picture("masked")
     hidden = 0 if after.hidden is None else int(after.hidden.sum())
-    notes = {"why": hidden, "none": not hidden, "biased": view.recorded.rule.distance_bias is not None}
+    rule = view.recorded.rule
+    alibi = view.trace.source.get("position") == "alibi" and rule.distance_bias is not None
+    added = (rule.bias is not None or rule.distance_bias is not None) and not alibi
+    notes = {"why": hidden, "none": not hidden, "biased": alibi, "added": added}
+    notes["capped"] = rule.soft_cap is not None
     return view.step("mask", "scaled", after, notes=notes, hidden=hidden, cells=after.frame.size)
 
 
@@ -176,7 +184,11 @@ def softmax(view: HeadView) -> Step:
     sums = after.frame.to_numpy().sum(axis=1)
     off = np.abs(sums[sums > 0] - 1).max(initial=0.0)
     empty = int((sums == 0).sum())
-    return view.step("softmax", "masked", after, notes={"why": True, "empty": empty}, empty=empty, off=off)
+    sinks = view.recorded.rule.sinks is not None
+    notes = {"why": not sinks, "sinks": sinks, "empty": empty}
+    return view.step(
+        "softmax", "masked", after, notes=notes, empty=empty, off=off, least=sums.min(), most=sums.max()
+    )
 
 
 def mix(view: HeadView) -> Step:

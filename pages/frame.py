@@ -13,6 +13,7 @@ page = st.navigation(
     [
         st.Page(PAGES / "see" / "heads.py", title=t("heads.title"), default=True),
         st.Page(PAGES / "see" / "token.py", title=t("one.title")),
+        st.Page(PAGES / "models" / "real.py", title=t("real.title"), url_path="model"),
         st.Page(PAGES / "understand" / "steps.py", title=t("steps.title")),
         st.Page(PAGES / "understand" / "hops.py", title=t("hops.title")),
         st.Page(PAGES / "understand" / "embeddings.py", title=t("words.title")),

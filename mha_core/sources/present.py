@@ -68,6 +68,11 @@ def curated() -> tuple[Curated, ...]:
     return tuple(Curated(**entry) for entry in entries)
 
 
+def library() -> bool:
+    """Is the library here that models of others need? It is not loaded to find out."""
+    return any(Path(place or ".", "transformers", "__init__.py").is_file() for place in sys.path)
+
+
 def package() -> Path | None:
     """The folder of the package's model, None where it is not installed.
 

@@ -82,6 +82,8 @@ def caption(origin: Origin) -> list[str]:
 def _weights(source: Mapping) -> str:
     if "file" in source:
         return t("save.file", file=source["file"], source=opened.maker(source))
+    if "route" in source:
+        return t("save.model", **{name: source[name] for name in ("name", "architecture", "dtype")})
     if source["name"] == "random":
         return t("save.random", **{name: source[name] for name in ("h", "d_model", "seed")})
     sizes = {name: source[name] for name in ("architecture", "h", "d_model")}

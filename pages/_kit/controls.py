@@ -10,7 +10,7 @@ from mha_core.masks import MASKS
 from mha_core.sources.toy import MAX_SEED
 from mha_core.spec import AttentionSpec
 from mha_core.training.model import ARCHITECTURES
-from pages._kit import hiding, opened, work
+from pages._kit import hiding, opened, real, work
 from pages._kit.paths import ASSETS
 from pages._kit.state import DEFAULTS, STARTED, current, go
 from pages._kit.text import literal, t
@@ -37,7 +37,9 @@ def controls() -> None:
         sentence = st.container()
         _source()
         sizes, looked_at = st.container(), st.container()
-        source = current().source
+    source = current().source
+    stage = st.empty() if source == "model" else None  # on the page: loading takes a while
+    with st.sidebar:
         if source == "file":
             with sizes:
                 opened.controls()
@@ -52,6 +54,8 @@ def controls() -> None:
         with sizes:
             if source == "run":
                 _run()
+            elif source == "model":
+                real.controls(stage)
             elif source != "file":
                 _sizes()
             if source == "mini":
@@ -79,13 +83,14 @@ def _source_changed() -> None:
     """Keep looking at the same word: small models put [CLS] before the sentence."""
     before, after = st.session_state.source_before, st.session_state.source
     step = (after in STARTED) - (before in STARTED)
-    if step:
+    if step and "model" not in (before, after):  # what a model makes of the sentence is seen later
         go(token=max(1, current().token + step))
 
 
 def _sentence() -> None:
     source = current().source
-    help_text = t("control.text_help", limit=work.MAX_TOKENS[source] - (source in STARTED))
+    most = real.limit(current()) if source == "model" else None
+    help_text = t("control.text_help", limit=most or work.MAX_TOKENS[source] - (source in STARTED))
     st.text_area(
         t("control.text"),
         DEFAULTS.text,
@@ -165,6 +170,7 @@ def _looked_at() -> None:
     trace = work.peek(current())
     if trace is None:
         return  # the page says why there is nothing to look at
+    real.same_word(trace)
     if len(trace.layers) > 1:
         _number("layer", most=len(trace.layers))
     layer = trace.layers[min(current().layer, len(trace.layers)) - 1]

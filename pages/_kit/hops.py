@@ -31,22 +31,28 @@ def in_one_text(trace: AttentionTrace) -> bool:
     return queries is keys
 
 
-def heads(trace: AttentionTrace, query: int) -> tuple[int, int]:
+def last(trace: AttentionTrace, scene: state.Scene) -> int:
+    """The layer of the second hop, from 0: the one that is looked at, if there is one before it."""
+    return max(1, min(scene.layer, len(trace.layers)) - 1)
+
+
+def heads(trace: AttentionTrace, query: int, *, layer: int = 1) -> tuple[int, int]:
     """The heads to multiply, from 0: at first those by which the chosen token best reaches the answer."""
-    first, second = best_hops(trace, query, _answer(trace, query))
-    counts = [layer.n_heads for layer in trace.layers[:2]]
+    first, second = best_hops(trace, query, _answer(trace, query), layer=layer)
+    counts = [layer.n_heads for layer in trace.layers[layer - 1 : layer + 1]]
     # Another sentence or token has its own best pair; what a link says comes first.
     default = {"hop1": first + 1, "hop2": second + 1}
-    asked = (trace.tokens.text, query, *counts, str(trace.source))
+    asked = (trace.tokens.text, query, layer, *counts, str(trace.source))
     if st.session_state.setdefault("hops_for", asked) != asked:
         st.session_state.update(default, hops_for=asked)
     left, right, best = st.columns([1, 1, 2], vertical_alignment="bottom")
-    for column, (key, value), count in zip((left, right), default.items(), counts, strict=True):
+    hops = zip((left, right), default.items(), counts, (layer, layer + 1), strict=True)
+    for column, (key, value), count, at in hops:
         with column:
             most = min(st.session_state.get(key, value), count)
             if key in st.session_state:
                 st.session_state[key] = most
-            st.number_input(t(f"control.{key}"), 1, count, value, key=key, bind="query-params")
+            st.number_input(t("control.hop", layer=at), 1, count, value, key=key, bind="query-params")
     with best:
         st.button(
             t("hops.best"), key="best_hops", on_click=state.go, kwargs=default, help=t("hops.best_help")
@@ -65,11 +71,11 @@ def _answer(trace: AttentionTrace, query: int) -> int:
     return places[0] if places else query
 
 
-def path(trace: AttentionTrace, query: int, *, first: int, second: int) -> None:
+def path(trace: AttentionTrace, query: int, *, first: int, second: int, layer: int = 1) -> None:
     """The strongest path of the chosen token, in words, and what one step alone would say."""
     query = min(query, len(trace.tokens) - 1)
     names = [literal(label) for label in trace.tokens.labels]
-    one, two = trace.layers[0].weights(first), trace.layers[1].weights(second)
+    one, two = trace.layers[layer - 1].weights(first), trace.layers[layer].weights(second)
     product = two[query] @ one
     end = int(product.argmax())
     through = int((two[query] * one[:, end]).argmax())
@@ -83,22 +89,31 @@ def path(trace: AttentionTrace, query: int, *, first: int, second: int) -> None:
             first=f"{one[through, end]:.2f}",
             product=f"{product[end]:.2f}",
             direct=f"{two[query, end]:.2f}",
+            one=layer,
+            two=layer + 1,
         )
     )
 
 
-def matrices(trace: AttentionTrace, query: int, *, first: int, second: int, key: str) -> None:
+def matrices(trace: AttentionTrace, query: int, *, first: int, second: int, key: str, layer: int = 1) -> None:
     """A¹, A² and their product, on one colour scale."""
-    product = two_hops(trace, first=first, second=second)
+    product = two_hops(trace, first=first, second=second, layer=layer)
     one, two = (
-        picture(trace, "weights", layer=layer, head=head) for layer, head in ((0, first), (1, second))
+        picture(trace, "weights", layer=at, head=head) for at, head in ((layer - 1, first), (layer, second))
     )
-    symbols = [t("hops.symbol", layer=1, head=first + 1), t("hops.symbol", layer=2, head=second + 1)]
+    symbols = [
+        t("hops.symbol", layer=layer, head=first + 1),
+        t("hops.symbol", layer=layer + 1, head=second + 1),
+    ]
     drawn = (
         Picture("weights", symbols[0], one.frame, "weights", origin=one.origin),
         Picture("weights", symbols[1], two.frame, "weights", origin=two.origin),
         Picture(
-            "hops", "A² · A¹", product, "weights", origin=replace(origin(trace), note=" · ".join(symbols))
+            "hops",
+            t("hops.product", one=layer, two=layer + 1),
+            product,
+            "weights",
+            origin=replace(origin(trace), note=" · ".join(symbols)),
         ),
     )
     limit = float(np.max([matrix.frame.to_numpy().max() for matrix in drawn])) or 1.0

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 import streamlit as st
 
-from mha_core import AttentionTrace, metrics
+from mha_core import AttentionTrace, LayerTrace, metrics
 from mha_core.training import shipped
-from pages._kit import opened
+from pages._kit import card, opened, real, state
 from pages._kit.text import literal, t
 
 
@@ -15,6 +15,9 @@ def about(trace: AttentionTrace) -> None:
     source = trace.source
     if "file" in source:
         _saved(trace)
+        return
+    if real.is_real(trace):
+        card.brief(trace)
         return
     if source["name"] == "random":
         st.caption(t("model.random"))
@@ -34,7 +37,7 @@ def about(trace: AttentionTrace) -> None:
 def layer_note(trace: AttentionTrace, layer: int) -> str:
     """What comes into this layer and what becomes of its output."""
     n_layers = len(trace.layers)
-    if "file" in trace.source:
+    if "file" in trace.source or real.is_real(trace):
         name = trace.layers[layer].name
         return t("file.layer", name=literal(name)) if name else ""
     if trace.source["name"] != "mini":
@@ -49,6 +52,22 @@ def collapsed(trace: AttentionTrace, layer: int) -> None:
     apart = metrics.collapse(trace.layers[layer]) if stacked else None
     if apart is not None:
         st.caption(t("heads.collapsed", share=f"{100 * apart:.2g}"))
+
+
+def of_ours() -> None:
+    """On a page about the small models: that it is, where somebody looks at a model of others."""
+    if state.current().source == "model":
+        st.info(t("real.not_here"), icon=":material/deployed_code:")
+
+
+def left_out(trace: AttentionTrace, layer: LayerTrace, *, count: int) -> None:
+    """Why so many of the nine steps are not shown."""
+    if not real.is_real(trace):
+        st.info(t("file.partly", count=count), icon=":material/help:")
+        return
+    reasons = [t("real.no_start")] if layer.x is None or layer.projections.w_q is None else []
+    reasons += [t("real.no_end")] if layer.projections.w_o is None else []
+    st.info(" ".join(reasons), icon=":material/help:")
 
 
 def _saved(trace: AttentionTrace) -> None:

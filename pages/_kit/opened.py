@@ -12,6 +12,7 @@ import streamlit as st
 
 from mha_core import AttentionTrace, LayerTrace, MhaError, load
 from mha_core.training.lexicon import LANGUAGES
+from pages._kit import kinds
 from pages._kit.state import Scene, current
 from pages._kit.text import literal, t
 
@@ -54,19 +55,7 @@ def controls() -> None:
         with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
             st.caption(t("file.open", name=literal(found.name)), width="content")
             st.button(t("file.close"), type="tertiary", key="close_file", on_click=_close)
-    if len(found.parts) > 1:
-        kinds = list(found.parts)
-        if st.session_state.get("kind") not in kinds:
-            st.session_state.pop("kind", None)
-        st.segmented_control(
-            t("control.kind"),
-            kinds,
-            default=kinds[0],
-            required=True,
-            key="kind",
-            help=t("control.kind_help"),
-            bind="query-params",
-        )
+    kinds.control(list(found.parts))
 
 
 def sentence() -> None:
@@ -102,7 +91,8 @@ def maker(source: Mapping) -> str:
 def known(layer: LayerTrace) -> bool:
     """Are Q, K, V and the scores there? Where they are not, it is said in their place."""
     if not layer.knows("q"):
-        st.info(t("file.unknown"), icon=":material/help:")
+        own = "missing" in layer.about  # the model hands out its weights alone
+        st.info(t("real.unknown") if own else t("file.unknown"), icon=":material/help:")
     return layer.knows("q")
 
 

@@ -34,11 +34,15 @@ def first(trace: AttentionTrace) -> bool:
     return longest(trace) > WHOLE or len(trace.layers) >= LEAST_OPEN
 
 
-def show(trace: AttentionTrace, scene: state.Scene, *, layer: int, head: int) -> None:
-    """Every head as a small picture, with its measures, and the same as a table; nothing for one layer."""
-    if len(trace.layers) < 2 and not first(trace):
+def show(trace: AttentionTrace, scene: state.Scene, *, layer: int, head: int, opened: bool = False) -> None:
+    """Every head as a small picture, with its measures, and the same as a table; nothing for one layer.
+
+    `opened`: also where it is not what one sees first, and for one layer.
+    """
+    opened = opened or first(trace)
+    if len(trace.layers) < 2 and not opened:
         return
-    with st.expander(t("overview.title"), expanded=first(trace)):
+    with st.expander(t("overview.title"), expanded=opened):
         st.caption(t("overview.how"))
         with st.spinner(t("overview.working")):
             seen = _seen(json.dumps(scene.settings(), sort_keys=True), trace)

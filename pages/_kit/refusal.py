@@ -1,5 +1,7 @@
 """What does not fit, told on the page, with the nearest things that do as buttons."""
 
+from dataclasses import fields
+
 import streamlit as st
 
 from mha_core import MhaError
@@ -11,13 +13,18 @@ from pages._kit.state import Scene, current, go
 from pages._kit.text import literal, t
 
 
-def show(error: MhaError) -> None:
-    """Say what was refused and why, and offer what works; nothing that was typed is lost."""
+def show(error: MhaError, *, own: bool = False) -> None:
+    """Say what was refused and why, and offer what works; nothing that was typed is lost.
+
+    `own`: the page offers other sources itself.
+    """
     if isinstance(error, UnknownWords):
         _unknown(error)
         return
     st.error(literal(error), title=t("error.title"), icon=":material/straighten:")
-    offered = [fix for fix in error.fixes if all(v <= MOST[name] for name, v in fix.items() if name in MOST)]
+    ours = {field.name for field in fields(Scene)}
+    known = [fix for fix in error.fixes if fix.keys() <= ours - ({"source"} if own else set())]
+    offered = [fix for fix in known if all(v <= MOST[name] for name, v in fix.items() if name in MOST)]
     with st.container(horizontal=True):
         for index, fix in enumerate(offered):
             said = ", ".join(f"{name} {value}" for name, value in fix.items())

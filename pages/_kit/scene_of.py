@@ -4,7 +4,7 @@ import streamlit as st
 
 from mha_core import AttentionTrace, MhaError
 from mha_core.views import WHOLE
-from pages._kit import cross, opened, refusal, state, work
+from pages._kit import opened, real, refusal, state, work
 from pages._kit.text import t
 
 
@@ -17,18 +17,20 @@ def page(longest: int | None = WHOLE) -> tuple[state.Scene, AttentionTrace, Atte
     if scene.source == "file" and opened.trace(scene) is None:
         opened.empty()
         st.stop()
+    if scene.source == "model" and not real.stands(scene):
+        st.stop()
     try:
         trace = work.trace(scene)
     except MhaError as error:
-        refusal.show(error)
+        refusal.show(error, own=scene.source == "model")
+        if scene.source == "model":
+            real.offers(scene)
         if any({"h", "d_model"} <= set(fix) for fix in error.fixes):  # no shipped model has these sizes
             refusal.offer_training(scene)
         st.stop()
-    if trace.kinds == ("cross",):
-        cross.page(trace, scene)
-        st.stop()
-    if longest is not None and len(trace.tokens) > longest:
-        st.info(t("long.elsewhere", count=f"{len(trace.tokens):,}", longest=longest), icon=":material/notes:")
+    tokens = max(map(len, trace.sides()))
+    if longest is not None and tokens > longest:
+        st.info(t("long.elsewhere", count=f"{tokens:,}", longest=longest), icon=":material/notes:")
         st.stop()
     if scene.source == "file" or not scene.twin.strip():
         return scene, trace, None

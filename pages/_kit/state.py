@@ -16,6 +16,7 @@ SETTINGS = {
     "random": ("h", "d_model", "seed", "layers", "d_k", "d_v", "n_kv_heads", "position", "mask", "bias"),
     "run": ("run",),
     "file": ("file", "kind"),
+    "model": ("model", "revision", "target", "kind"),
 }
 STARTED = ("mini", "run")  # sources whose sentences begin with [CLS]
 
@@ -31,6 +32,9 @@ class Scene:
     run: str | None = None
     file: str | None = None
     kind: str | None = None
+    model: str | None = None
+    revision: str | None = None
+    target: str | None = None
     h: int = 4
     d_model: int = 64
     seed: int = 0

@@ -11,12 +11,12 @@ from mha_core.sources.mini import find, follow, model, untrained
 from mha_core.training.grammar import MAX_WORDS
 from mha_core.training.queue import Trainings
 from mha_core.training.store import Trained
-from pages._kit import opened
+from pages._kit import opened, real
 from pages._kit.state import Scene
 from pages._kit.text import t
 
-SOURCES = ("mini", "random", "run", "file")
-MAX_TOKENS = {"mini": MAX_WORDS, "random": 4096, "run": MAX_WORDS}
+SOURCES = ("mini", "random", "run", "model", "file")
+MAX_TOKENS = {"mini": MAX_WORDS, "random": 4096, "run": MAX_WORDS, "model": 4096}
 MAX_TRACES = 32
 LARGE = 1 << 25  # numbers in the q of all layers from which on a trace is one of few that are kept
 MAX_LARGE = 2
@@ -34,6 +34,8 @@ def trace(scene: Scene, *, text: str | None = None, trained: bool = True) -> mha
         if found is None:
             raise mha.MhaError(opened.NOTHING)
         return found
+    if scene.source == "model":
+        return real.trace(scene, scene.text if text is None else text)
     settings = scene.settings(text) | ({} if trained else {"trained": False})
     # One canonical string is the key: separate arguments can collide in the cache's hash.
     key = json.dumps(settings, sort_keys=True)

@@ -9,8 +9,8 @@ from pages._kit.text import t
 scene, trace, _ = scene_of.page()
 st.header(t("before.heading"))
 st.markdown(t("before.intro"))
-if scene.source == "file":
-    st.info(t("file.no_before"), icon=":material/history:")
+if scene.source in ("file", "model"):
+    st.info(t("file.no_before") if scene.source == "file" else t("real.no_before"), icon=":material/history:")
     st.stop()
 if scene.source == "random":
     before_after.offer()

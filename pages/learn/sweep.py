@@ -2,11 +2,12 @@
 
 import streamlit as st
 
-from pages._kit import sweep
+from pages._kit import model, sweep
 from pages._kit.text import t
 
 st.header(t("sweep.heading"))
 st.caption(t("sweep.intro"))
+model.of_ours()
 d_model = sweep.width()
 found = None if d_model is None else sweep.rows(d_model)
 

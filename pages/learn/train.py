@@ -2,11 +2,12 @@
 
 import streamlit as st
 
-from pages._kit import training
+from pages._kit import model, training
 from pages._kit.text import t
 
 st.header(t("train.heading"))
 training.introduction()
+model.of_ours()
 plan = training.plan()
 training.buttons(plan)
 training.watch(plan)

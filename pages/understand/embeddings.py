@@ -6,8 +6,10 @@ from pages._kit import scene_of, state, words
 from pages._kit.text import literal, t
 
 scene, trace, _ = scene_of.page()
-if scene.source == "file":
-    st.info(t("file.no_words"), icon=":material/scatter_plot:")
+if scene.source in ("file", "model"):
+    st.info(
+        t("file.no_words") if scene.source == "file" else t("real.no_words"), icon=":material/scatter_plot:"
+    )
     st.stop()
 query = trace.tokens.pieces[state.indices(trace, scene)[2]]
 known = words.of(scene, trace)

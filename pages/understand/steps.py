@@ -29,7 +29,7 @@ if note := model.layer_note(trace, layer_index):
     st.caption(note)
 
 if opened.known(layer) and len(known) < len(STEPS):
-    st.info(t("file.partly", count=len(STEPS) - len(known)), icon=":material/help:")
+    model.left_out(trace, layer, count=len(STEPS) - len(known))
 for count, step in enumerate(known, start=1):
     st.subheader(f"{count}. {t(f'steps.{step.name}.title')}", divider="gray")
     words, formula = st.columns([2, 3], vertical_alignment="center")

@@ -14,7 +14,7 @@ from mha_core.metrics import ROLES
 from mha_core.steps import STEPS
 from mha_core.trace import MATRICES
 from mha_core.training.model import ARCHITECTURES
-from pages._kit import text
+from pages._kit import literature, text
 from pages._kit.text import literal
 
 ROOT = Path(__file__).parents[2]
@@ -26,18 +26,22 @@ TRAINED = tuple(f"train_{key}" for key in ("h", "d_model", "architecture", "lang
 CHOICES = ("mask", "position", "architecture", *TRAINED)
 COLUMNS = ("role", "score", "weight", "baseline", "control", "n")
 PATTERNS = ("previous token", "next token", "same token", "first token", "entropy", "distance")
+TURNED = ("first", "second", "x", "y", "x_after", "y_after", "theta", "angle")
+FOUND = json.loads((ROOT / "assets" / "published_heads.json").read_text(encoding="utf-8"))["findings"]
+MEASURED = {entry["measure"].removeprefix(literature.LINK) for entry in FOUND}
 NOTES = {
     "project": ("values", "cross"),
     "split": ("same", "shared", "rotary"),
-    "mask": ("none", "biased"),
-    "softmax": ("empty",),
+    "scale": ("own",),
+    "mask": ("none", "biased", "added", "capped"),
+    "softmax": ("empty", "sinks"),
 }
 # The keys that are put together where they are used, with {} for what is filled in.
 FAMILIES = {
     "eye.{}": {key for key in ENGLISH if key.startswith("eye.")},
     "matrix.{}": {f"matrix.{name}" for name in (*MATRICES, "hops", "other")},
     "axis.{}": {f"axis.{axis}" for axes in MATRICES.values() for axis in axes} | {"axis.packed"},
-    "control.{}": {f"control.{key}" for key in (*NUMBERS, *CHOICES, "hop1", "hop2")},
+    "control.{}": {f"control.{key}" for key in (*NUMBERS, *CHOICES)},
     "control.{}_help": {f"control.{key}_help" for key in CHOICES},
     "save.{}": {f"save.{name}" for name in ("open", "png", "svg", "csv")},
     "answer.{}": {f"answer.{kind}" for kind in ("pronoun", "itself", "hidden")},
@@ -52,6 +56,10 @@ FAMILIES = {
     "words.relation_{}": {f"words.relation_{kind}" for known in RELATIONS.values() for kind in known},
     "words.cosines_{}": {"words.cosines_one", "words.cosines_several"},
     "words.agree_{}": {f"words.agree_{verdict}" for verdict in ("all", "some", "none", "random")},
+    "literature.measure_{}": {f"literature.measure_{name}" for name in MEASURED},
+    "literature.how_{}": {f"literature.how_{kind}" for kind in literature.HOW},
+    "literature.{}": {f"literature.column_{column}" for column in ("paper", "ours", "baseline")},
+    "rotation.column_{}": {f"rotation.column_{column}" for column in TURNED},
     "sweep.line_{}": {f"sweep.line_{column}" for column in ("answer", "accuracy", "right")},
     "sweep.column_{}": {f"sweep.column_{column}" for column in ("answer", "accuracy")},
     "sweep.best_{}": {"sweep.best_even", "sweep.best_uneven"},

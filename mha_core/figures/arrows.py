@@ -1,0 +1,74 @@
+"""Pairs of numbers as arrows in the plane, before and after they were turned."""
+
+import html
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+BEFORE_COLOUR = "rgba(128, 128, 128, 1.0)"
+PLACE, EDGE = 170, 34  # pixels: of one plane with its title, around all
+STEPS = 24  # of the arc between two arrows
+
+
+def arrows(
+    table: pd.DataFrame, *, titles: Sequence[str], words: tuple[str, str], across: int = 4
+) -> go.Figure:
+    """A plane for each row of `table` (x, y, x_after, y_after) with its two arrows and the way between them.
+
+    `titles` stand above the planes, `words` name the arrow before (dashed) and after (solid).
+    """
+    across = min(across, len(table))
+    down = math.ceil(len(table) / across)
+    figure = make_subplots(
+        rows=down,
+        cols=across,
+        subplot_titles=[html.escape(title) for title in titles],
+        horizontal_spacing=0.03,
+        vertical_spacing=0.16 / max(1, down - 1) if down > 1 else 0.0,
+    )
+    for at, row in enumerate(table.itertuples()):
+        place = {"row": at // across + 1, "col": at % across + 1}
+        end = 1.2 * max(np.hypot(row.x, row.y), np.hypot(row.x_after, row.y_after), 1e-9)
+        start, angle = math.atan2(row.y, row.x), row.angle
+        if not np.isfinite(angle):
+            angle = math.atan2(row.y_after, row.x_after) - start
+        way = start + np.linspace(0.0, math.remainder(angle, math.tau), STEPS)
+        figure.add_scatter(
+            x=0.45 * end * np.cos(way), y=0.45 * end * np.sin(way), mode="lines", hoverinfo="skip",
+            line={"color": BEFORE_COLOUR, "width": 1}, showlegend=False, **place,
+        )  # fmt: skip
+        ends = ((row.x, row.y), (row.x_after, row.y_after))
+        for nth, (name, (x, y)) in enumerate(zip(words, ends, strict=True)):
+            colour = {"color": BEFORE_COLOUR} if nth == 0 else {"color": "#000001"}
+            figure.add_scatter(
+                x=[0, x],
+                y=[0, y],
+                mode="lines+markers",
+                name=html.escape(name),
+                legendgroup=str(nth),
+                showlegend=at == 0,
+                line=colour | {"width": 2.5, "dash": "dot" if nth == 0 else "solid"},
+                marker=colour | {"symbol": ["circle", "arrow"], "size": [3, 11], "angleref": "previous"},
+                hovertemplate=f"<b>{html.escape(name)}</b><br>(%{{x:.4~g}}, %{{y:.4~g}})<extra></extra>",
+                **place,
+            )
+        grid = {
+            "range": [-end, end],
+            "showticklabels": False,
+            "ticks": "",
+            "fixedrange": True,
+            "zeroline": True,
+        }
+        figure.update_xaxes(**grid, **place)
+        figure.update_yaxes(**grid, scaleanchor=f"x{at + 1 if at else ''}", **place)
+    figure.update_annotations(font_size=12)
+    figure.update_layout(
+        height=PLACE * down + EDGE + 30,
+        margin={"l": 0, "r": 0, "t": 28, "b": 0},
+        legend={"orientation": "h", "y": -0.04, "yanchor": "top", "x": 0},
+    )
+    return figure

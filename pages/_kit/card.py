@@ -1,0 +1,150 @@
+"""What a model of others is: one line under its heads, and its card on the page Real model."""
+
+import streamlit as st
+
+from mha_core import AttentionTrace
+from mha_core import kept as sizes
+from pages._kit import real, state
+from pages._kit.text import literal, number, t
+
+FOLDER_SIGNS = ("/", "\\")
+
+
+def brief(trace: AttentionTrace) -> None:
+    """Model, sizes, and how exactly it is seen."""
+    source = trace.source
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.caption(
+            t(
+                "real.about",
+                name=literal(short(str(source["name"]))),
+                architecture=literal(source["architecture"]),
+                layers=len(trace.layers),
+                heads=counted({layer.n_heads for layer in trace.layers}),
+            ),
+            width="content",
+        )
+        exact(trace)
+    skipped(trace)
+
+
+def skipped(trace: AttentionTrace) -> None:
+    """Layers that are not shown, each with its reason."""
+    if reasons := trace.source.get("skipped"):
+        with st.expander(t("real.skipped", count=len(reasons))):
+            for reason in reasons:
+                st.markdown(literal(reason))
+
+
+def exact(trace: AttentionTrace) -> None:
+    """Is what is shown what the model itself computes? Tried when it was loaded."""
+    if trace.source["route"] == "weights":
+        st.badge(t("real.weights_only"), color="gray", help=t("real.weights_only_help"))
+        return
+    gap = literal(number(trace.source["difference"]))
+    st.badge(
+        t("real.exact", difference=gap), icon=":material/check:", color="green", help=t("real.exact_help")
+    )
+
+
+def short(name: str) -> str:
+    """A model as it is called; of a folder the last part of its path."""
+    is_folder = name.startswith((".", "~", *FOLDER_SIGNS)) or "\\" in name
+    return name.rstrip("/\\").replace("\\", "/").rsplit("/", 1)[-1] if is_folder else name
+
+
+def counted(numbers: set[int]) -> str:
+    """One number, or from the least to the largest."""
+    low, high = min(numbers), max(numbers)
+    return f"{low:,}" if low == high else f"{low:,}–{high:,}"
+
+
+def whole(trace: AttentionTrace, scene: state.Scene) -> None:
+    """The model's card: what it is, its sizes, where it runs, how it is seen, and where its heads rest."""
+    entry = real.at_hand(scene)
+    source = trace.source
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.markdown(f"#### {literal(short(str(source['name'])))}", width="content")
+        exact(trace)
+    cells = st.grid(2 if len(facts(trace, entry)) < 3 else 5, min_column_width=150)
+    for label, value in facts(trace, entry):
+        with cells.container(gap=None):
+            st.caption(label)
+            st.markdown(f"**{literal(value)}**")
+    if told := real.notice(scene):
+        st.markdown(literal(told))
+    if rests := _rests(trace):
+        st.markdown(rests)
+    skipped(trace)
+
+
+def facts(trace: AttentionTrace, entry) -> list[tuple[str, str]]:
+    """What there is to say about the model, in the order in which one asks."""
+    source, layers = trace.source, trace.layers
+    known = [layer for layer in layers if layer.knows("q")]
+    several = entry is not None and len(entry.kinds) > 1
+    told = [
+        (t("real.fact_architecture"), f"{source['architecture']} ({source['family']})"),
+        (t("real.fact_layers"), f"{len(layers)} × {counted({layer.n_heads for layer in layers})}"),
+    ]
+    if several:
+        told.append((t("real.fact_kinds"), ", ".join(entry.kinds)))
+    if known:
+        told.append((t("real.fact_kv"), counted({layer.n_kv_heads for layer in known})))
+        if widths := {layer.d_model for layer in known if layer.d_model}:
+            told.append(("d_model", counted(widths)))
+        told.append(("d_k", counted({layer.d_k for layer in known})))
+    if entry is not None:
+        told.append((t("real.fact_parameters"), f"{entry.parameters:,}"))
+        told.append((t("real.fact_limit"), f"{entry.model.limit:,}"))
+    told.append((t("real.fact_dtype"), f"{source['dtype']}, {source['device']}"))
+    if source["revision"]:
+        told.append((t("control.revision"), str(source["revision"])[:12]))
+    return told
+
+
+def kept(trace: AttentionTrace, *, layer: int) -> None:
+    """How many numbers of each token a layer keeps while a text grows, against other ways to share heads."""
+    shown = trace.layers[layer]
+    found = sizes.kept(shown)
+    if found is None:
+        return
+    st.subheader(t("real.kept", layer=layer + 1), help=t("real.kept_help"))
+    if latent := shown.about.get("latent"):
+        st.markdown(t("real.latent", **{name: latent.get(name, "–") for name in ("kv_rank", "rotary_width")}))
+        if "q_rank" in latent:
+            st.caption(t("real.latent_q", q_rank=latent["q_rank"]))
+    elif shown.n_kv_heads < shown.n_heads:
+        st.markdown(t("real.shared", heads=shown.n_heads, kv=shown.n_kv_heads))
+    names = {"all": t("real.kept_all"), "shared": t("real.kept_shared"), "one": t("real.kept_one")}
+    names["latent"] = t("real.kept_latent")
+    if found.get("shared") == found["all"]:  # every head has its own
+        found.pop("shared")
+    rows = [
+        {
+            t("real.kept_way"): names[way],
+            t("real.kept_numbers"): found[way],
+            t("real.kept_share"): f"{found[way] / found['all']:.1%}",
+            t("real.kept_here"): "✓" if found[way] == found["own"] and way != "one" else "",
+        }
+        for way in ("all", "shared", "latent", "one")
+        if way in found
+    ]
+    st.dataframe(rows, hide_index=True, key="kept_table", width="content")
+
+
+def _rests(trace: AttentionTrace) -> str:
+    """How much of the weights rests on special tokens, on the mean and in the layer where it is most."""
+    special = trace.tokens.special or (0,)
+    shares = [sizes.special_share(layer, special) for layer in trace.layers]
+    if None in shares or len(trace.tokens) < 2:
+        return ""
+    most = max(range(len(shares)), key=shares.__getitem__)
+    names = dict.fromkeys(literal(trace.tokens.pieces[at]) for at in special)
+    return t(
+        "real.rests",
+        tokens=", ".join(f"**{name}**" for name in names),
+        share=f"{sum(shares) / len(shares):.0%}",
+        layer=most + 1,
+        most=f"{shares[most]:.0%}",
+    )

@@ -1,0 +1,94 @@
+"""The page Real model: the trace it is about, the way to other pages, and which models there are."""
+
+import pandas as pd
+import streamlit as st
+
+from mha_core import AttentionTrace, MhaError
+from mha_core.sources.present import PACKAGE, curated
+from pages._kit import real, refusal, state, work
+from pages._kit.paths import PAGES
+from pages._kit.text import literal, t
+
+
+def shown(scene: state.Scene) -> AttentionTrace | None:
+    """The trace of the scene's model; where there is none, what to do is said instead."""
+    if scene.source != "model":
+        st.info(t("real.other"), icon=":material/deployed_code:")
+        names = list(real.here())
+        kwargs = {"source": "model"} | ({"model": names[0]} if names else {})
+        label = t("real.take", name=literal(names[0])) if names else t("real.choose")
+        st.button(label, key="take_model", type="primary", on_click=state.go, kwargs=kwargs)
+        return None
+    if not real.stands(scene):
+        return None
+    try:
+        return work.trace(scene)
+    except MhaError as error:
+        refusal.show(error, own=True)
+        real.offers(scene)
+        return None
+
+
+def links(*, layer: int, head: int) -> None:
+    """The pages on which the head that was chosen above is shown in full."""
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.markdown(t("real.look", layer=layer + 1, head=head + 1), width="content")
+        for page, label in (
+            ("see/heads.py", t("heads.title")),
+            ("see/token.py", t("one.title")),
+            ("understand/steps.py", t("steps.title")),
+        ):
+            st.page_link(PAGES / page, label=label, icon=":material/arrow_forward:")
+
+
+def offered(scene: state.Scene) -> None:
+    """What is on this machine, and what is well known; a click on a row takes that model."""
+    table = models(scene)
+    if table.empty:
+        st.markdown(t("real.none_hosted") if real.hosted() else t("real.none"))
+    else:
+        st.caption(t("real.pick_hosted") if real.hosted() else t("real.pick"))
+        names = list(table.pop("name"))
+        st.dataframe(
+            table,
+            hide_index=True,
+            height="content",
+            key="models_table",
+            on_select=lambda: _picked(names),
+            selection_mode="single-row",
+            column_config={t("real.column_notice"): st.column_config.TextColumn(width="large")},
+        )
+    if not real.hosted():
+        st.markdown(t("real.typed"))
+        if PACKAGE not in real.here():
+            st.markdown(t("real.package"))
+            st.code(real.INSTALL, language="bash")
+
+
+def models(scene: state.Scene) -> pd.DataFrame:
+    """A row for each model that can be taken, those of this machine first; `name` is what it is loaded by."""
+    about = {model.id: model for model in curated()}
+    about[PACKAGE] = about[real.TOLD]
+    here = real.here()
+    rows = []
+    for name in [*here, *real.known()]:
+        known = about.get(name)
+        size = here[name].bytes if name in here else known.bytes
+        rows.append(
+            {
+                "name": name,
+                t("control.model"): name,
+                t("real.column_here"): t("real.is_here") if name in here else t("real.is_not_here"),
+                t("real.column_size"): real.size(size),
+                t("real.column_sizes"): f"{known.layers} × {known.heads}" if known else "",
+                t("real.column_licence"): known.licence if known else "",
+                t("real.column_notice"): known.notice if known else "",
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _picked(names: list[str]) -> None:
+    rows = st.session_state.models_table["selection"]["rows"]
+    if rows:
+        state.go(source="model", model=names[rows[0]], revision="")

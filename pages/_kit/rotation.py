@@ -1,0 +1,67 @@
+"""How a rotary position code turns one query or key: its pairs of numbers as arrows, before and after."""
+
+import math
+
+import numpy as np
+import streamlit as st
+
+from mha_core import AttentionTrace
+from mha_core.figures.arrows import arrows
+from mha_core.rotation import turned
+from mha_core.views import origin
+from pages._kit import charts
+from pages._kit.text import isolated, literal, t
+
+DRAWN = 8  # pairs, from the quickest to the slowest
+VECTORS = ("q", "k")  # they stand in the link
+
+
+def show(trace: AttentionTrace, *, layer: int, head: int, token: int) -> None:
+    """A few pairs of the token's query or key in the plane; nothing for a layer without such a code."""
+    recorded = trace.layers[layer]
+    if "rotary" not in recorded.about:
+        return
+    st.subheader(t("rotation.title", layer=layer + 1, head=head + 1), help=t("rotation.help"))
+    name = st.segmented_control(
+        t("rotation.vector"),
+        VECTORS,
+        default="q",
+        required=True,
+        key="turned",
+        bind="query-params",
+    )
+    table = turned(recorded, token, head=head, name=name)
+    word = trace.tokens.labels[token]
+    st.markdown(
+        t(
+            "rotation.intro",
+            token=literal(isolated(word)),
+            position=token,
+            pairs=len(table),
+            width=2 * len(table),
+            d_k=recorded.d_k,
+        )
+    )
+    chosen = table.iloc[np.unique(np.linspace(0, len(table) - 1, min(DRAWN, len(table))).astype(int))]
+    titles = [_title(pair, row, token) for pair, row in chosen.iterrows()]
+    alt = t("rotation.alt", token=word, count=len(chosen), list="; ".join(titles))
+    charts.draw(
+        arrows(chosen, titles=titles, words=(t("rotation.before"), t("rotation.after"))),
+        key="rotation",
+        alt=alt,
+        title=t("rotation.title", layer=layer + 1, head=head + 1),
+        origin=origin(trace, layer=layer, head=head),
+    )
+    with st.popover(t("rotation.table")):
+        degrees = table.assign(theta=np.degrees(table["theta"]), angle=np.degrees(table["angle"]))
+        degrees[["first", "second"]] += 1
+        columns = {column: t(f"rotation.column_{column}") for column in degrees}
+        st.dataframe(degrees.rename(columns=columns).rename_axis(t("rotation.pair")), key="rotation_table")
+
+
+def _title(pair: int, row, position: int) -> str:
+    """The pair and by how much it turned: the position times the angle of one position."""
+    degrees = math.degrees(row["theta"])
+    if not math.isfinite(row["angle"]):
+        return t("rotation.pair_of", pair=pair)
+    return t("rotation.angle", pair=pair, position=position, theta=f"{degrees:.3g}")

@@ -1,0 +1,24 @@
+"""A model of others: what it is, all its heads at a glance, which ones there are, and what papers found."""
+
+import streamlit as st
+
+from pages._kit import card, literature, models, overview, rotation, state
+from pages._kit.text import t
+
+scene = state.current()
+st.header(t("real.heading"))
+trace = models.shown(scene)
+if trace is not None:
+    layer, head, query = state.indices(trace, scene)
+    card.whole(trace, scene)
+    if trace.layers[layer].n_query == trace.layers[layer].n_key:
+        overview.show(trace, scene, layer=layer, head=head, opened=True)
+    models.links(layer=layer, head=head)
+    rotation.show(trace, layer=layer, head=head, token=query)
+    card.kept(trace, layer=layer)
+
+st.subheader(t("real.offered"), divider="gray")
+models.offered(scene)
+
+st.subheader(t("literature.title"), divider="gray", help=t("literature.help"))
+literature.show(scene)

@@ -1,0 +1,387 @@
+"""Models of others in the app: chosen, loaded while one watches, shown on every page, or refused."""
+
+import json
+from threading import Event
+
+import numpy as np
+import pytest
+
+import mha_core as mha
+from mha_core.sources import huggingface, loading, present
+from pages._kit import real
+from pages._kit.shelf import Shelf
+from pages._kit.state import Scene
+from tests.sources import tiny
+
+PAGES = (
+    "see/heads.py",
+    "see/token.py",
+    "models/real.py",
+    "understand/steps.py",
+    "understand/hops.py",
+    "understand/embeddings.py",
+    "learn/train.py",
+    "learn/before_after.py",
+    "learn/sweep.py",
+)
+FAMILIES = {
+    "bert": "word_piece",
+    "gpt2": "byte_level",
+    "llama": "sentence_piece",
+    "t5": "sentence_piece",
+    "deepseek_v3": "sentence_piece",
+    "bloom": "byte_level",
+    "gpt_oss": "byte_level",
+    "gemma2": "sentence_piece",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """`folder("gpt2")`: the path of a folder with a tiny model of that architecture, made once."""
+    made = {}
+
+    def make(family: str) -> str:
+        if family not in made:
+            path = tmp_path_factory.mktemp(family)
+            tiny.module(family).save_pretrained(path)
+            tiny.fast(FAMILIES[family]).save_pretrained(path)
+            made[family] = str(path)
+        return made[family]
+
+    return make
+
+
+@pytest.fixture(autouse=True)
+def nothing_else(monkeypatch):
+    """No model of this machine gets in the way, and nothing goes to the network."""
+    monkeypatch.setattr(present, "_cached", lambda cache: [])
+    monkeypatch.setattr(present, "package", lambda: None)
+    monkeypatch.delenv(real.HOSTED, raising=False)
+    monkeypatch.delenv(real.FOLDERS, raising=False)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    real._here.clear()
+
+
+@pytest.fixture
+def given(folder, monkeypatch):
+    """`given("bert")`: its folder, offered by name. (AppTest reads a choice only among what is offered.)"""
+
+    def offer(*families: str) -> None:
+        monkeypatch.setenv(real.FOLDERS, real.os.pathsep.join(map(folder, families)))
+
+    return offer
+
+
+@pytest.fixture
+def on_model(opened, folder, given):
+    """`on_model("bert", head=2)`: the app on a tiny model, opened by a link."""
+
+    def open_(family: str, **link):
+        given(family)
+        app = opened(source="model", model=folder(family), **link)
+        assert not app.exception
+        return app
+
+    return open_
+
+
+def same(family, folder, text=Scene.text):
+    return huggingface.follow(huggingface.load(folder(family)), text)
+
+
+def infos(app):
+    return [info.value for info in app.info]
+
+
+def keys(app):
+    return {button.key for button in app.button}
+
+
+def test_a_model_is_loaded_and_its_numbers_are_what_is_drawn(on_model, folder, drawn, strip, eye):
+    app = on_model("bert", layer=2, head=3)
+    trace = same("bert", folder)
+    np.testing.assert_array_equal(drawn(app, "matrix-q"), trace.layers[1].q[2])
+    np.testing.assert_array_equal(drawn(app, "matrix-weights"), trace.layers[1].weights(2))
+    assert strip(app)["tokens"] == list(trace.tokens.labels)
+    header, [panel, _] = eye(app)
+    np.testing.assert_allclose(panel["layers"][0]["weights"], trace.layers[0].weights(), atol=2e-5)
+    assert header["special"][0] == list(trace.tokens.special)
+    assert header["groups"][0] == list(trace.tokens.words)
+    assert (app.number_input(key="layer").max, app.number_input(key="head").max) == (2, 3)
+    assert app.number_input(key="token").max == len(trace.tokens)
+
+
+def test_words_that_are_one_piece_each_have_no_switch(opened_on_random, eye):
+    assert eye(opened_on_random())[0]["groups"] is None
+
+
+def test_a_model_is_loaded_once_for_all(on_model, folder, monkeypatch):
+    on_model("bert")
+    monkeypatch.setattr(huggingface, "load", lambda *_, **__: pytest.fail("loaded again"))
+    app = on_model("bert")
+    assert not app.error
+
+
+@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_page_stands_with_every_kind_of_model(on_model, page, family):
+    app = on_model(family)
+    app.switch_page(page).run()
+    assert not app.exception
+    assert not app.error
+
+
+def test_the_page_names_the_model_and_how_exactly_it_is_seen(on_model, folder, said):
+    words = " ".join(said(on_model("bert")))
+    assert "BertModel" in words
+    assert ":green-badge[" in words or "exact" in words
+
+
+def test_two_texts_have_a_choice_of_whose_attention_and_a_target(on_model, strip, english, folder):
+    app = on_model("t5", target="The street.")
+    kind = app.segmented_control(key="kind")
+    assert kind.options == ["encoder", "decoder", "cross"]
+    wanted = huggingface.follow(huggingface.load(folder("t5")), Scene.text, target="The street.")
+    assert strip(app)["tokens"] == list(wanted.tokens.labels)
+    kind.set_value("decoder").run()
+    assert strip(app)["tokens"] == list(wanted.target.labels)
+    app.segmented_control(key="kind").set_value("cross").run()
+    assert english("file.cross") in infos(app)
+
+
+def test_a_target_is_asked_for_where_there_is_one_alone(on_model):
+    assert "target" not in {area.key for area in on_model("bert").text_area}
+    assert "target" in {area.key for area in on_model("t5").text_area}
+
+
+def test_the_same_word_is_looked_at_when_the_source_changes(opened, given, folder, strip):
+    given("gpt2", "bert")
+    app = opened(token=9)  # "it"
+    assert strip(app)["tokens"][8] == "it"
+    app.segmented_control(key="source").set_value("model").run()
+    app.selectbox(key="model").set_value(folder("bert")).run()
+    shown = strip(app)
+    assert (shown["tokens"][shown["chosen"]], shown["chosen"] == 8) == ("it", False)
+    app.segmented_control(key="source").set_value("mini").run()
+    assert strip(app)["chosen"] == 8
+
+
+def test_a_link_decides_the_token(on_model, strip):
+    assert strip(on_model("bert", token=3))["chosen"] == 2
+
+
+def test_a_second_sentence_of_another_length_stands_beside(on_model, strip):
+    app = on_model("gpt2", twin="A bird sang.")
+    assert len(strip(app, "twin_strip")["tokens"]) < len(strip(app)["tokens"])
+
+
+def test_without_a_model_the_page_says_what_to_install_and_type(opened, english):
+    app = opened(source="model")
+    assert not app.exception
+    assert english("real.none") in infos(app)
+    assert real.INSTALL in [code.value for code in app.code]
+    assert {"use_mini", "use_random"} <= keys(app)
+    app.button(key="use_random").click().run()
+    assert app.segmented_control(key="source").value == "random"
+
+
+def test_a_model_that_is_not_here_is_fetched_when_somebody_says_so(opened, english, monkeypatch):
+    monkeypatch.setattr(huggingface, "load", lambda *_, **__: pytest.fail("loaded unasked"))
+    app = opened(source="model", model="openai-community/gpt2")
+    assert english("real.fetch_sized", size="548 MB") in [b.label for b in app.button]
+    asked = []
+
+    def find(name, **_):
+        asked.append(name)
+        raise mha.MhaError(f"{name} cannot be had.")
+
+    monkeypatch.setattr(loading, "find", find)
+    app.button(key="fetch_model").click().run()
+    assert asked == ["openai-community/gpt2"]
+    assert "cannot be had" in app.error[0].value.replace("\\", "")
+    assert app.selectbox(key="model").value == "openai-community/gpt2"
+    app.button(key="again").click().run()
+    assert len(asked) == 2
+    assert {"use_mini", "use_random"} <= keys(app)
+
+
+@pytest.mark.parametrize("typed", ["/no/such/folder", "./nothing", "~nobody/x"])
+def test_a_folder_that_is_not_there_is_refused_and_stays_typed(opened, typed):
+    app = opened(source="model", model=typed)
+    assert "no folder" in app.error[0].value
+    assert app.selectbox(key="model").value == typed
+    assert {"again", "use_mini"} <= keys(app)
+
+
+def test_an_empty_text_is_refused_and_the_model_stays(on_model, strip):
+    app = on_model("bert", text=" ")
+    assert app.error
+    app.text_area(key="text").set_value("A bird sang.").run()
+    assert not app.error
+    assert "sang" in strip(app)["tokens"] or "s" in strip(app)["tokens"]
+
+
+def test_a_text_beyond_the_limit_is_refused_with_a_shorter_one(on_model, said):
+    app = on_model("gpt2", text="a bird " * 60)
+    assert "97" in app.error[0].value
+    app.button(key="fix_0").click().run()
+    assert not app.error
+
+
+def test_what_stops_loading_is_the_one_who_waits(monkeypatch):
+    begun, stopped = Event(), Event()
+
+    def find(name, *, cancelled, **_):
+        begun.set()
+        while not cancelled():
+            stopped.wait(0.01)
+        raise loading.Stopped("stopped")
+
+    monkeypatch.setattr(loading, "find", find)
+    monkeypatch.setattr("pages._kit.shelf.PATIENCE", 0.2)
+    shelf = Shelf()
+    job = shelf.job(("a", None))
+    assert begun.wait(5)
+    assert shelf.job(("a", None)) is job
+    assert job.finished.wait(5)
+    assert isinstance(job.error, loading.Stopped)
+    assert shelf.job(("a", None)) is not job  # who asks again begins again
+
+
+def test_of_three_models_the_one_that_was_used_last_but_two_is_freed(folder):
+    shelf, loaded = Shelf(most=2), []
+    for family in ("bert", "gpt2", "llama"):
+        job = shelf.job((folder(family), None))
+        assert job.finished.wait(60), family
+        loaded.append(shelf.find((folder(family), None)))
+        assert loaded[-1], job.error
+        if family == "gpt2":
+            shelf.find((folder("bert"), None))  # used again: gpt2 is the one that goes
+    assert shelf.find((folder("gpt2"), None)) is None
+    assert shelf.find((folder("bert"), None)) is loaded[0]
+
+
+def test_a_model_that_cannot_be_had_pushes_none_out(folder, monkeypatch):
+    shelf = Shelf(most=1)
+    assert shelf.job((folder("bert"), None)).finished.wait(60)
+    job = shelf.job(("/no/such", None))
+    assert job.finished.wait(60)
+    assert isinstance(job.error, mha.MhaError)
+    assert shelf.find((folder("bert"), None))
+
+
+def test_traces_of_a_model_are_kept_by_their_size(folder, monkeypatch):
+    shelf = Shelf()
+    assert shelf.job((folder("bert"), None)).finished.wait(60)
+    entry = shelf.find((folder("bert"), None))
+    first = entry.parts("A bird sang.")
+    assert entry.parts("A bird sang.") is first
+    monkeypatch.setattr("pages._kit.shelf.MOST_BYTES", 1)
+    entry.parts("The street.")
+    assert entry.parts("A bird sang.") is not first
+
+
+def test_a_hosted_server_has_the_models_that_are_on_it_and_no_others(opened, folder, monkeypatch, said):
+    monkeypatch.setenv(real.HOSTED, "1")
+    monkeypatch.setattr(
+        present, "_cached", lambda cache: [("us/bird", present.Path(folder("bert")), "f" * 40)]
+    )
+    real._here.clear()
+    app = opened(source="model", model=folder("gpt2"))
+    assert app.selectbox(key="model").options == ["us/bird"]
+    assert not app.selectbox(key="model").proto.accept_new_options
+    assert any("not on this server" in words.replace("\\", "") for words in said(app))
+    for name in (folder("gpt2"), "openai-community/gpt2"):
+        scene = Scene(source="model", model=name)
+        with pytest.raises(mha.MhaError, match="not on this server"):
+            real.trace(scene, "A bird sang.")
+        assert not real._wanted(scene)
+    assert not real._wanted(Scene(source="model", model="us/bird", revision="main"))
+
+
+def test_without_the_library_the_page_says_what_to_install(opened, folder, monkeypatch):
+    monkeypatch.setattr(huggingface, "_library", lambda: (_ for _ in ()).throw(loading.missing()))
+    monkeypatch.setattr(present, "library", lambda: False)
+    monkeypatch.setattr(real, "library", lambda: False)
+    fresh = folder("gpt2") + "/"  # a name under which nothing is loaded
+    app = opened(source="model", model=fresh)
+    assert not app.exception
+    assert "headscope[models]" in app.error[0].value.replace("\\", "")
+
+
+def test_steps_say_why_some_are_left_out(on_model, english):
+    app = on_model("deepseek_v3")
+    app.switch_page("understand/steps.py").run()
+    assert any(english("real.no_start") in info for info in infos(app))
+    app = on_model("bert")
+    app.switch_page("understand/steps.py").run()
+    assert not app.info
+    assert len([head for head in app.subheader if head.value[:1].isdigit()]) == 9
+
+
+def test_a_model_that_hands_out_weights_alone_says_so(on_model, english):
+    app = on_model("bloom")  # its attention is outside the interface
+    if mha_route(app) == "weights":
+        assert english("real.unknown") in infos(app)
+
+
+def mha_route(app):
+    spec = json.loads(app.get_by_key("matrix-weights").proto.spec)
+    return "weights" if "matrix-q" not in json.dumps(spec) and not _there(app, "matrix-q") else "attend"
+
+
+def _there(app, key):
+    try:
+        return app.get_by_key(key) is not None
+    except KeyError:
+        return False
+
+
+def test_the_page_about_a_model_has_its_card_and_its_heads(on_model, folder, said):
+    app = on_model("llama")
+    app.switch_page("models/real.py").run()
+    words = said(app)
+    entry = real.shelf().find((folder("llama"), None))
+    assert f"**{entry.parameters:,}**".replace(",", "\\,") in words
+    assert _there(app, "overview")
+    assert _there(app, "rotation")
+    rows = next(f.value for f in app.dataframe if "MHA" in str(f.value))
+    assert len(rows) == 3  # for each head, by groups, one
+
+
+def test_the_turn_of_another_vector_is_drawn(on_model):
+    app = on_model("llama", token=5)
+    app.switch_page("models/real.py").run()
+    first = app.get_by_key("rotation").proto.spec
+    app.segmented_control(key="turned").set_value("k").run()
+    assert app.get_by_key("rotation").proto.spec != first
+
+
+def test_a_latent_model_says_what_it_keeps(on_model, english):
+    app = on_model("deepseek_v3")
+    app.switch_page("models/real.py").run()
+    [table] = [f.value for f in app.dataframe if english("real.kept_numbers") in f.value]
+    assert table[english("real.kept_numbers")].tolist() == [3 * (23 + 17), 23 + 10, 23 + 17]
+
+
+def test_published_heads_are_measured_in_a_model_that_is_here(opened, folder, monkeypatch, english):
+    from pages._kit import literature
+
+    name = folder("llama")
+    monkeypatch.setitem(literature.MODELS, "openai-community/gpt2", (name,))
+    one = [f for f in literature.findings("gpt2") if f.layer < 1 and f.head < 3][:1]
+    monkeypatch.setattr(literature, "findings", lambda model: tuple(one) if "gpt2" in model else ())
+    monkeypatch.setenv(real.FOLDERS, name)
+    real._here.clear()
+    app = opened(source="model", model=name)
+    app.switch_page("models/real.py").run()
+    [button] = [b for b in app.button if str(b.key).startswith("measure_")]
+    button.click().run()
+    assert not app.exception
+    wanted = literature.measure(one[0], lambda text: same("llama", folder, text))
+    [table] = [
+        f.value for f in app.dataframe if english("literature.column_ours") in f.value and len(f.value)
+    ]
+    assert table[english("literature.column_ours")].tolist() == [pytest.approx(wanted.score)]
+    assert table[english("literature.column_n")].tolist() == [wanted.n]
