@@ -93,9 +93,8 @@ OWN: dict[str, dict] = {
     "hunyuan_vl_text": {**_mrope(1, 1, 2), "head_dim": 8},
     "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1, "why": "its list of layers"},
     "kimi_linear": {"num_experts_per_token": 2, "num_key_value_heads": 6, "why": "latent attention"},
-    **_of(
-        "kosmos_2_text_model kosmos_2_5_text_model", {"layers": 2, "attention_heads": 6, "why": "its names"}
-    ),
+    "kosmos_2_text_model": {"layers": 2, "attention_heads": 8, "why": "names of its own"},
+    "kosmos_2_5_text_model": {"layers": 2, "why": "a name of its own"},
     "lfm2_moe": {"layer_types": ["conv", "full_attention"], "why": "the default leaves its layers open"},
     "luke": {"entity_vocab_size": 97, "why": "many entities"},
     "mamba2": {"num_heads": 6, "head_dim": 16, "why": "its inner width"},

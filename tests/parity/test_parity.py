@@ -3,6 +3,7 @@
 All of them are compared by `python -m tests.parity`, which writes the table.
 """
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -114,3 +115,13 @@ def test_the_table_counts_right_and_reads_back(tmp_path, monkeypatch):
     assert table.read() == rows
     assert table.version() == "5.0"
     assert table.PATH.read_text(encoding="utf-8").splitlines()[9:] == before.splitlines()[9:]
+
+
+def test_the_readme_says_what_the_table_does():
+    said = " ".join((table.PATH.parents[2] / "README.md").read_text(encoding="utf-8").split())
+    counts = Counter(row.verdict for row in table.read().values())
+    assert f"transformers {table.version().rpartition('.')[0]} a tiny" in said
+    assert f"{counts['exact']} families are exact" in said
+    assert f"{counts['part']} more in all layers" in said
+    assert f"{counts['weights only']} give their weights alone, {counts['refused']} are refused" in said
+    assert f"of {counts['not built']} others no tiny" in said

@@ -29,7 +29,7 @@ KINDS = {
     "masked": (modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES, transformers.AutoModelForMaskedLM),
     "causal": (modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, transformers.AutoModelForCausalLM),
     "base": (modeling_auto.MODEL_MAPPING_NAMES, transformers.AutoModel),
-    "part": (CONFIG_MAPPING, None),
+    "inside": (CONFIG_MAPPING, None),  # parts of larger models
 }
 # Models of texts that are only in the mapping of all models, or in none: parts of larger ones, and a few.
 TEXT = re.compile(r"_text$|_text_model$|_text_encoder$")
@@ -111,7 +111,7 @@ def families() -> dict[str, str]:
     found = {}
     for kind, (mapping, _) in KINDS.items():
         for family in mapping:
-            if kind not in ("base", "part") or (
+            if kind not in ("base", "inside") or (
                 (TEXT.search(family) or family in ALSO_TEXT) and family not in NO_TEXT
             ):
                 found.setdefault(family, kind)
