@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import mha_core as mha
-from mha_core import blocks, metrics, token_views
+from mha_core import blocks, check, metrics, token_views
 from mha_core.attention import Projections
 from mha_core.check import split_difference
 from mha_core.hops import best_hops, two_hops
@@ -188,6 +188,15 @@ def test_torch_agrees(trace, projected):
         projected.layers[0], tensors={n: v for n, v in projected.layers[0].tensors.items() if n != "x_v"}
     )
     assert split_difference(bare) is None
+
+
+def test_the_keys_are_split_from_the_other_texts_input(projected, monkeypatch):
+    split, inputs = check.project_packed, []
+    monkeypatch.setattr(
+        check, "project_packed", lambda x, *more: inputs.append(x.shape[1]) or split(x, *more)
+    )
+    split_difference(projected.layers[0])
+    assert inputs == [N_QUERY, N_KEY, N_KEY]  # Q, K, V
 
 
 # Steps and hops
