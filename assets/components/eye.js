@@ -97,10 +97,14 @@ export function strongest(weights, { least = 0, most = 0, hidden = new Set() } =
   return most ? found.slice(0, most) : found;
 }
 
-// Words of their pieces: `groups` has the word's number for each piece.
+// Words of their pieces: `groups` has the word's number for each piece. What marks a piece as a part of a word
+// (##), or as one of several that are alike (a small number), goes.
 export function joinedTokens(tokens, groups) {
-  const words = [];
-  tokens.forEach((token, piece) => (words[groups[piece]] = (words[groups[piece]] ?? "") + token));
+  const words = [], bare = (token) => token.replace(/\u2009[₀-₉]+$/, "");
+  tokens.forEach((token, piece) => {
+    const begun = words[groups[piece]];
+    words[groups[piece]] = begun === undefined ? token : bare(begun) + bare(token).replace(/^##/, "");
+  });
   return words;
 }
 

@@ -33,17 +33,24 @@ class HeadView {
     // Another sentence is another scene: what was pinned may not even exist in it.
     const said = JSON.stringify(this.data.map(({ tokens }) => tokens));
     const another = this.said !== said;
+    // The page counts pieces: where they are joined, its token is the word that the piece belongs to.
+    const token = header.token !== null && this.joined ? this.joined[header.token] : header.token;
     const scene = JSON.stringify([header.layer, header.head, header.token, header.heads]);
     const first = this.data[0].layers;
     if (another || this.scene !== scene || !first.has(this.state.layer)) {
       this.state.layer = header.layer;
       // A page that has followed the view leaves it as it is: where the keyboard is, and who is pinned with it.
-      const follows = !another && this.chosenToken() === header.token;
-      if (!follows) this.pin(0, header.token === null ? null : { side: "query", tokens: [header.token] });
+      const follows = !another && this.chosenToken() === token;
+      if (!follows) this.pin(0, token === null ? null : { side: "query", tokens: [token] });
       if (!this.on || this.nHeads !== header.heads || !this.on.has(header.head)) this.on = new Set(header.on);
     }
     Object.assign(this, { said, scene, nHeads: header.heads, hover: null, line: null });
     this.build();
+  }
+
+  // The word of each piece of the first sentence, where words are shown.
+  get joined() {
+    return this.state.words ? this.data[0].groups : null;
   }
 
   get heads() {
@@ -201,7 +208,9 @@ class HeadView {
   }
 
   chosen() {
-    return { layer: this.state.layer, token: this.chosenToken(), head: this.chosenHead() };
+    const token = this.chosenToken();
+    const piece = token !== null && this.joined ? this.joined.indexOf(token) : token;
+    return { layer: this.state.layer, token: piece, head: this.chosenHead() };
   }
 
   toServer() {

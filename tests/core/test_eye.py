@@ -568,11 +568,11 @@ def test_pieces_are_joined_to_words_with_their_weights(javascript, normal):
     code = """
     const layer = (await openBlob(file("blob")))[0].layers.get(0);
     const joined = new Grouped(layer, [0, 0, 1, 2]);
-    const words = joinedTokens(["an", "imal", "was", "."], [0, 0, 1, 2]);
+    const words = joinedTokens(["an\u2009₁", "##imal\u2009₂", "was\u2009₁", "."], [0, 0, 1, 2]);
     return [words, across(joined, 0, { side: "query", tokens: [0] })];
     """
     blob = pack([Panel("", ["an", "imal", "was", "."], {0: weights})])
     words, row = javascript(["attention.js", "eye.js"], code, blob=blob)
-    assert words == ["animal", "was", "."]
+    assert words == ["animal", "was\u2009₁", "."]
     mean = weights[0, :2].mean(0)
     assert row == pytest.approx([mean[0] + mean[1], mean[2], mean[3]], abs=1e-4)
