@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 import mha_core as mha
 from mha_core.steps import FORMULAS, STEPS, Step, steps
@@ -344,3 +345,29 @@ def test_every_row_of_weights_sums_to_one(trace):
 
 def test_the_shares_of_all_heads_give_the_output_again(trace):
     assert told(trace)["output"].facts["difference"] <= 1e-5
+
+
+# Models whose attention is not the plain one
+
+
+def of_rule(**rule) -> mha.AttentionTrace:
+    draw = torch.Generator().manual_seed(5)
+    q, k, v = (torch.randn(1, 2, 3, 4, generator=draw) for _ in range(3))
+    return mha.from_tensors(q=q, k=k, v=v, tokens=["a", "b", "c"], rule=mha.ScoreRule(**rule))
+
+
+def test_a_scale_of_its_own_is_not_called_the_root_of_d_k():
+    step = told(of_rule(scale=0.3))["scale"]
+    assert step.notes == ("own",)
+    assert "sqrt" not in step.formula
+    assert "0.3" in step.formula
+    assert told(of_rule(scale=0.5))["scale"].notes == ("why",)
+
+
+def test_what_is_added_capped_and_sunk_is_said():
+    assert set(told(of_rule(bias=torch.ones(2, 3, 3)))["mask"].notes) == {"none", "added"}
+    assert set(told(of_rule(distance_bias=torch.ones(2, 5)))["mask"].notes) == {"none", "added"}
+    assert set(told(of_rule(soft_cap=5.0))["mask"].notes) == {"none", "capped"}
+    sunk = told(of_rule(sinks=torch.ones(2)))["softmax"]
+    assert sunk.notes == ("sinks",)
+    assert 0 < sunk.facts["least"] <= sunk.facts["most"] < 1

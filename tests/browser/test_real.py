@@ -1,0 +1,105 @@
+"""A model of somebody in a real browser: typed, loaded, pointed at, its pieces joined, its kinds chosen."""
+
+import os
+from itertools import pairwise
+from urllib.parse import urlencode
+
+import pytest
+from playwright.sync_api import expect
+
+from mha_core.sources import huggingface
+from pages._kit.state import Scene
+from tests.sources import tiny
+
+TOKENIZER = {"bert": "word_piece", "llama": "sentence_piece", "t5": "sentence_piece"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """`folder("bert")`: the path of a folder with a tiny model, made once."""
+    made = {}
+
+    def make(family: str) -> str:
+        if family not in made:
+            path = tmp_path_factory.mktemp(family)
+            tiny.module(family).save_pretrained(path)
+            tiny.fast(TOKENIZER[family]).save_pretrained(path)
+            made[family] = str(path)
+        return made[family]
+
+    return make
+
+
+@pytest.fixture
+def model(visit, app, folder):
+    """`model("bert", "model", head=2)`: a page on that model."""
+
+    def open_(family: str, page: str = "", *, width: int = 1440, theme: str = "light", **link):
+        asked = urlencode({"source": "model", "model": folder(family), "twin": ""} | link)
+        return visit(f"{app}/{page}?{asked}", width=width, theme=theme)
+
+    return open_
+
+
+def traced(family: str, folder):
+    return huggingface.follow(huggingface.load(folder(family)), Scene.text)
+
+
+def test_pointing_at_a_piece_says_what_it_looks_at(model, folder, eye):
+    view = eye(model("bert", layer=1, head=2, token=3))
+    weights = traced("bert", folder).layers[0].weights(1)
+    view.token(1).hover()
+    wanted = weights[1].argmax()
+    drawn = [line for line in view.lines() if line[:2] == (1, 1)]
+    assert max(drawn, key=lambda line: line[3])[2] == wanted
+
+
+def test_pieces_are_joined_to_words(model, folder, eye):
+    view = eye(model("bert"))
+    tokens = traced("bert", folder).tokens
+    assert view.panel().locator(".token.query").count() == len(tokens)
+    view.menu("Options").get_by_text("Join pieces to words").click()
+    assert view.panel().locator(".token.query").count() == len(set(tokens.words)) < len(tokens)
+    assert view.said().startswith("it looks at")  # the piece that the page looks at is its word here
+
+
+def test_a_folder_can_be_typed(visit, app, folder, settled):
+    page = visit(f"{app}/?source=model")
+    box = page.locator(".st-key-model input")
+    box.fill(folder("bert"))
+    box.press("Enter")
+    settled(page)
+    expect(page.locator(".view .panel").first).to_be_visible()
+    expect(page.get_by_text("BertModel").first).to_be_visible()
+    assert "model=" in page.url
+
+
+def test_whose_attention_is_chosen_stands_in_the_link(model, settled):
+    page = model("t5", target="The street.")
+    page.get_by_role("radio", name="decoder").or_(page.get_by_role("button", name="decoder")).click()
+    settled(page)
+    assert "kind=decoder" in page.url
+    expect(page.locator(".view .panel .token.query").last).to_contain_text(".")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_page_about_a_model_fits_a_phone(model, theme):
+    page = model("llama", "model", width=390, theme=theme)
+    assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 390
+    chart = page.locator(".st-key-rotation .js-plotly-plot")
+    chart.scroll_into_view_if_needed()
+    box = chart.bounding_box()
+    assert 200 < box["width"] <= 390
+    titles = chart.locator(".annotation-text").evaluate_all(
+        "all => all.map(e => e.getBoundingClientRect().toJSON())"
+    )
+    for one, other in pairwise(titles):
+        assert one["right"] <= other["left"] or one["bottom"] <= other["top"]
+
+
+def test_the_head_that_was_chosen_is_shown_on_the_page_heads(model, settled):
+    page = model("llama", "model", layer=1, head=5)
+    page.get_by_role("link", name="Heads").last.click()
+    settled(page)
+    expect(page.get_by_role("heading", name="Head 5 of layer 1")).to_be_visible()
+    assert os.path.basename(page.url.split("?")[0]) == ""
