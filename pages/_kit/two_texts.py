@@ -13,12 +13,6 @@ def there(trace: AttentionTrace) -> bool:
     return queries is not keys
 
 
-def indices(trace: AttentionTrace, scene: state.Scene) -> tuple[int, int, int]:
-    """Layer, head and the token that looks, as positions from 0 that the trace has."""
-    layer, head, _ = state.indices(trace, scene)
-    return layer, head, min(scene.token, len(trace.sides(trace.layers[layer])[0])) - 1
-
-
 def looked_at(trace: AttentionTrace, *, layer: int, head: int, query: int) -> int:
     """The token that is looked at, from 0: the chosen one, or else the one that the query looks at most.
 

@@ -14,12 +14,12 @@ from pages._kit import (
     room,
     scene_of,
     show,
-    two_texts,
+    state,
 )
 from pages._kit.text import t
 
 scene, trace, twin = scene_of.page(longest=None)
-layer_index, head, query = two_texts.indices(trace, scene)
+layer_index, head, query = state.indices(trace, scene)
 layer = trace.layers[layer_index]
 both = {key: shown for key, shown in (("token_strip", trace), ("twin_strip", twin)) if shown}
 room.of_sentences(both, layer=layer)

@@ -12,12 +12,13 @@ from pages._kit import (
     reading,
     room,
     scene_of,
+    state,
     two_texts,
 )
 from pages._kit.text import t
 
 scene, trace, _ = scene_of.page(longest=None)
-view = one_view.View(trace, *two_texts.indices(trace, scene))
+view = one_view.View(trace, *state.indices(trace, scene))
 room.of_sentences({"token_strip": trace})
 st.header(t("one.heading", token=view.name, layer=view.layer + 1, head=view.head + 1))
 two_texts.choice(trace)

@@ -3,11 +3,11 @@
 import streamlit as st
 
 from mha_core.steps import STEPS, Step, steps
-from pages._kit import model, opened, scale, scene_of, show, two_texts
+from pages._kit import model, opened, scale, scene_of, show, state
 from pages._kit.text import literal, number, t
 
 scene, trace, _ = scene_of.page()
-layer_index, head, query = two_texts.indices(trace, scene)
+layer_index, head, query = state.indices(trace, scene)
 layer = trace.layers[layer_index]
 limit = scale.limits(layer)[head]
 known = steps(trace, layer=layer_index, head=head) if layer.knows("q") else []

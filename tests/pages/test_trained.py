@@ -97,7 +97,10 @@ def test_the_view_is_given_every_layer_and_head_of_both_sentences(opened, eye):
     assert (header["layer"], header["head"], header["token"]) == (1, 3, 8)
     assert 3 in header["on"]  # the chosen head
     assert len(header["on"]) == 2
-    assert header["special"] == [[0], [0]]
+    assert header["special"] == [
+        [[0], [0]],
+        [[0], [0]],
+    ]  # of each sentence, those that look and are looked at
     assert header["source"].startswith("mini, glass-box, h=4, d_model=64")
 
 

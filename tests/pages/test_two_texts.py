@@ -23,9 +23,14 @@ TOKEN = 6
 def cross():
     def layer(seed: int) -> mha.LayerTrace:
         draw = torch.Generator().manual_seed(seed)
-        sizes = {"q": (N_QUERY, 5), "k": (N_KEY, 5), "v": (N_KEY, 2)}
-        tensors = {name: 2 * torch.randn((HEADS, *size), generator=draw) for name, size in sizes.items()}
-        return mha.LayerTrace(MappingProxyType(tensors), kind="cross")
+        x, y = (torch.randn(count, 15, generator=draw) for count in (N_QUERY, N_KEY))
+        matrices = [torch.randn(15, HEADS * width, generator=draw) / 3 for width in (5, 5, 2)]
+        q, k, v = (
+            (given @ matrix).unflatten(1, (HEADS, -1)).transpose(0, 1).contiguous()
+            for given, matrix in zip((x, y, y), matrices, strict=True)
+        )
+        tensors = MappingProxyType({"q": q, "k": k, "v": v, "x": x, "x_v": y})
+        return mha.LayerTrace(tensors, projections=mha.Projections(*matrices), kind="cross")
 
     source = {"name": "random", "h": HEADS, "d_model": 15, "seed": 0}
     return mha.AttentionTrace(SOURCE, (layer(0), layer(1)), source, target=TARGET)
