@@ -1,10 +1,12 @@
 """Models of others in the app: chosen, loaded while one watches, shown on every page, or refused."""
 
 import json
+from pathlib import Path
 from threading import Event
 
 import numpy as np
 import pytest
+from streamlit.testing.v1 import AppTest
 
 import mha_core as mha
 from mha_core.sources import huggingface, loading, present
@@ -13,6 +15,7 @@ from pages._kit.shelf import Shelf
 from pages._kit.state import Scene
 from tests.sources import tiny
 
+ROOT = Path(__file__).parents[2]
 PAGES = (
     "see/heads.py",
     "see/token.py",
@@ -227,6 +230,21 @@ def test_a_text_beyond_the_limit_is_refused_with_a_shorter_one(on_model, said):
     assert "97" in app.error[0].value
     app.button(key="fix_0").click().run()
     assert not app.error
+
+
+def test_who_stopped_loading_is_told_and_can_begin_again(folder, monkeypatch, english, strip):
+    name = folder("llama") + "/."  # under this name nothing is loaded
+    monkeypatch.setenv(real.FOLDERS, name)
+    app = AppTest.from_file(ROOT / "pages" / "frame.py", default_timeout=60)
+    app.query_params["source"], app.query_params["model"] = "model", name
+    app.session_state["model_stopped"] = (name, None)
+    app.run()
+    assert not app.exception
+    assert any("was stopped" in info for info in infos(app))
+    assert real.shelf().find((name, None)) is None
+    app.button(key="fetch_model").click().run()
+    assert real.shelf().find((name, None))
+    assert strip(app)["tokens"]
 
 
 def test_what_stops_loading_is_the_one_who_waits(monkeypatch):

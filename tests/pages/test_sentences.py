@@ -381,7 +381,7 @@ def test_the_chosen_word_stays_on_the_way_back_from_random_weights(opened, strip
 
 
 def test_a_source_without_models_is_not_offered(opened):
-    assert opened().segmented_control(key="source").options == ["mini", "random"]
+    assert opened().segmented_control(key="source").options == ["mini", "random", "model", "file"]
 
 
 # Links
