@@ -1,6 +1,5 @@
 """Models of others in the app: chosen, loaded while one watches, shown on every page, or refused."""
 
-import json
 from pathlib import Path
 from threading import Event
 
@@ -338,15 +337,11 @@ def test_steps_say_why_some_are_left_out(on_model, english):
     assert len([head for head in app.subheader if head.value[:1].isdigit()]) == 9
 
 
-def test_a_model_that_hands_out_weights_alone_says_so(on_model, english):
-    app = on_model("bloom")  # its attention is outside the interface
-    if mha_route(app) == "weights":
-        assert english("real.unknown") in infos(app)
-
-
-def mha_route(app):
-    spec = json.loads(app.get_by_key("matrix-weights").proto.spec)
-    return "weights" if "matrix-q" not in json.dumps(spec) and not _there(app, "matrix-q") else "attend"
+def test_a_model_that_hands_out_weights_alone_says_so(on_model, folder, english, drawn):
+    app = on_model("bloom", layer=1, head=2)  # its attention is outside the common interface
+    assert english("real.unknown") in infos(app)
+    np.testing.assert_array_equal(drawn(app, "matrix-weights"), same("bloom", folder).layers[0].weights(1))
+    assert not _there(app, "matrix-q")
 
 
 def _there(app, key):
