@@ -48,7 +48,8 @@ def _of_model(scene: state.Scene, nth: int, model: str, at: str | None) -> None:
     with head:
         st.markdown(f"**{literal(model)}**", width="content")
         if at is None:
-            st.caption(t("literature.absent", name=literal(model)), width="content")
+            absent = t("real.none_here") if real.hosted() else t("literature.absent", name=literal(model))
+            st.caption(absent, width="content")
         elif not ours:
             st.button(
                 t("literature.measure"),

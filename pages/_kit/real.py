@@ -67,7 +67,7 @@ def controls(stage) -> None:
     scene = current()
     if scene.model is None:
         return
-    if not strangers and scene.model != PACKAGE and not Path(scene.model).expanduser().is_dir():
+    if not strangers and scene.model != PACKAGE and not _is_folder(scene.model):
         st.text_input(
             t("control.revision"),
             key="revision",

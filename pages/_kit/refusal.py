@@ -21,7 +21,9 @@ def show(error: MhaError, *, own: bool = False) -> None:
     if isinstance(error, UnknownWords):
         _unknown(error)
         return
-    st.error(literal(error), title=t("error.title"), icon=":material/straighten:")
+    st.error(
+        literal(error), title=t("real.refused") if own else t("error.title"), icon=":material/straighten:"
+    )
     ours = {field.name for field in fields(Scene)}
     known = [fix for fix in error.fixes if fix.keys() <= ours - ({"source"} if own else set())]
     offered = [fix for fix in known if all(v <= MOST[name] for name, v in fix.items() if name in MOST)]

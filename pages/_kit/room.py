@@ -27,7 +27,7 @@ FRAME = """
 .stElementContainer [data-testid="stSkeleton"] { height: 100%; min-height: var(--room, 40px); }
 [data-testid="stSidebar"] .stElementContainer { --room: 68px; }
 [data-testid="stSidebar"] :is(.st-key-text, .st-key-twin) { --room: 96px; }
-[data-testid="stSidebar"] .st-key-source [data-testid^="stBaseButton-segmented"] { padding: 0.25rem 0.6rem; }
+[data-testid="stSidebar"] .st-key-source [role="radio"] { padding: 0.25rem 0.6rem; }
 [data-testid="stSidebar"] .st-key-example { --room: 40px; }
 :is([class*="_page"], [class*="_blob"]) [data-testid="stSkeleton"] { display: none; }
 :is(.st-key-history, .st-key-charts) [data-testid="stSkeleton"] { display: none; }

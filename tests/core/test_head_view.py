@@ -203,3 +203,16 @@ def test_the_colours_of_the_page_are_those_of_the_app():
         assert said["chart-sequential-colors"].split(", ") == theme[name]["chartSequentialColors"]
         assert said["chart-categorical-colors"].split(", ") == theme[name]["chartCategoricalColors"]
     assert dict(re.findall(r"--st-([\w-]+): ([^;]+);", light))["base-radius"] == theme["baseRadius"]
+
+
+def test_what_the_tokenizer_calls_special_comes_before_how_it_looks():
+    spans = ((0, 1), (1, 2))
+    assert head_view.apart(mha.Tokens("ab", ("[CLS]", "b"), spans, special=(1,))) == [1]
+    assert head_view.apart(mha.Tokens("ab", ("[CLS]", "b"), spans)) == [0]
+
+
+def test_words_are_told_where_a_word_has_several_pieces():
+    spans = ((0, 1), (1, 2))
+    assert head_view.words(mha.Tokens("ab", ("a", "b"), spans, words=(0, 0))) == (0, 0)
+    assert head_view.words(mha.Tokens("ab", ("a", "b"), spans, words=(0, 1))) is None
+    assert head_view.words(mha.Tokens("ab", ("a", "b"), spans)) is None

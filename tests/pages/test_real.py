@@ -1,10 +1,11 @@
 """Models of others in the app: chosen, loaded while one watches, shown on every page, or refused."""
 
-import json
+from pathlib import Path
 from threading import Event
 
 import numpy as np
 import pytest
+from streamlit.testing.v1 import AppTest
 
 import mha_core as mha
 from mha_core.joined import joined
@@ -14,6 +15,7 @@ from pages._kit.shelf import Shelf
 from pages._kit.state import Scene
 from tests.sources import tiny
 
+ROOT = Path(__file__).parents[2]
 PAGES = (
     "see/heads.py",
     "see/token.py",
@@ -232,6 +234,21 @@ def test_a_text_beyond_the_limit_is_refused_with_a_shorter_one(on_model, said):
     assert not app.error
 
 
+def test_who_stopped_loading_is_told_and_can_begin_again(folder, monkeypatch, english, strip):
+    name = folder("llama") + "/."  # under this name nothing is loaded
+    monkeypatch.setenv(real.FOLDERS, name)
+    app = AppTest.from_file(ROOT / "pages" / "frame.py", default_timeout=60)
+    app.query_params["source"], app.query_params["model"] = "model", name
+    app.session_state["model_stopped"] = (name, None)
+    app.run()
+    assert not app.exception
+    assert any("was stopped" in info for info in infos(app))
+    assert real.shelf().find((name, None)) is None
+    app.button(key="fetch_model").click().run()
+    assert real.shelf().find((name, None))
+    assert strip(app)["tokens"]
+
+
 def test_what_stops_loading_is_the_one_who_waits(monkeypatch):
     begun, stopped = Event(), Event()
 
@@ -323,15 +340,11 @@ def test_steps_say_why_some_are_left_out(on_model, english):
     assert len([head for head in app.subheader if head.value[:1].isdigit()]) == 9
 
 
-def test_a_model_that_hands_out_weights_alone_says_so(on_model, english):
-    app = on_model("bloom")  # its attention is outside the interface
-    if mha_route(app) == "weights":
-        assert english("real.unknown") in infos(app)
-
-
-def mha_route(app):
-    spec = json.loads(app.get_by_key("matrix-weights").proto.spec)
-    return "weights" if "matrix-q" not in json.dumps(spec) and not _there(app, "matrix-q") else "attend"
+def test_a_model_that_hands_out_weights_alone_says_so(on_model, folder, english, drawn):
+    app = on_model("bloom", layer=1, head=2)  # its attention is outside the common interface
+    assert english("real.unknown") in infos(app)
+    np.testing.assert_array_equal(drawn(app, "matrix-weights"), same("bloom", folder).layers[0].weights(1))
+    assert not _there(app, "matrix-q")
 
 
 def _there(app, key):
