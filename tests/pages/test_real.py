@@ -1,5 +1,6 @@
 """Models of others in the app: chosen, loaded while one watches, shown on every page, or refused."""
 
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
@@ -10,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 import mha_core as mha
 from mha_core.joined import joined
 from mha_core.sources import huggingface, loading, present
-from pages._kit import real
+from pages._kit import card, real
 from pages._kit.shelf import Shelf
 from pages._kit.state import Scene
 from tests.sources import tiny
@@ -140,6 +141,15 @@ def test_the_page_names_the_model_and_how_exactly_it_is_seen(on_model, folder, s
     words = " ".join(said(on_model("bert")))
     assert "BertModel" in words
     assert ":green-badge[" in words or "exact" in words
+
+
+@pytest.mark.parametrize(("difference", "said_as"), [(0.0, "exact"), (1e-5, "exact"), (2e-2, "close")])
+def test_only_rounding_is_called_exact(monkeypatch, difference, said_as, english):
+    told = []
+    monkeypatch.setattr(card.st, "badge", lambda label, **_: told.append(label))
+    trace = mha.trace("A bird sang.", h=2, d_model=4)
+    card.exact(replace(trace, source={"route": "attend", "difference": difference}))
+    assert told[0].startswith(english(f"real.{said_as}", difference="").strip())
 
 
 def test_two_texts_have_a_choice_of_whose_attention_and_a_target(on_model, strip, english, folder):
