@@ -5,7 +5,7 @@ import streamlit as st
 
 from mha_core import AttentionTrace, MhaError
 from mha_core.sources.present import PACKAGE, curated
-from pages._kit import real, refusal, state, work
+from pages._kit import absent, real, refusal, state, work
 from pages._kit.paths import PAGES
 from pages._kit.text import literal, t
 
@@ -19,13 +19,13 @@ def shown(scene: state.Scene) -> AttentionTrace | None:
         label = t("real.take", name=literal(names[0])) if names else t("real.choose")
         st.button(label, key="take_model", type="primary", on_click=state.go, kwargs=kwargs)
         return None
-    if not real.stands(scene):
+    if not absent.stands(scene):
         return None
     try:
         return work.trace(scene)
     except MhaError as error:
         refusal.show(error, own=True)
-        real.offers(scene)
+        absent.offers(scene)
         return None
 
 

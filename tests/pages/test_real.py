@@ -326,8 +326,8 @@ def test_a_hosted_server_has_the_models_that_are_on_it_and_no_others(opened, fol
         scene = Scene(source="model", model=name)
         with pytest.raises(mha.MhaError, match="not on this server"):
             real.trace(scene, "A bird sang.")
-        assert not real._wanted(scene)
-    assert not real._wanted(Scene(source="model", model="us/bird", revision="main"))
+        assert not real.wanted(scene)
+    assert not real.wanted(Scene(source="model", model="us/bird", revision="main"))
 
 
 def test_without_the_library_the_page_says_what_to_install(opened, folder, monkeypatch):
