@@ -40,7 +40,9 @@ class LayerTrace:
     (head, query, key) in their place, and what would follow from q and k is not known.
 
     Where a rotary code turned q and k, `tensors` may have them as they were before, q_raw and k_raw, and
-    the code's cos and sin, (token, width); how they are used is said by ``about["rotary"]``.
+    the code's cos and sin, (token, width); how they are used is said by ``about["rotary"]``. Of a latent
+    attention it has the short vectors that queries, and keys and values, are made of: q_short and kv_short,
+    (token, rank), behind their norm (DeepSeek-AI 2024).
 
     `kind` says whose tokens look at whose: "self", in a model with a target sentence "encoder" and
     "decoder", and "cross" where the target looks at the sentence. `name` is the layer's in its model,

@@ -22,7 +22,10 @@ from mha_core.tokens import Tokens
 
 HEADER = "headscope_trace"
 VERSION = 1
-TENSORS = ("q", "k", "v", "x", "x_v", "weights", "q_raw", "k_raw", "cos", "sin")
+TENSORS = (
+    *("q", "k", "v", "x", "x_v", "weights", "q_raw", "k_raw", "cos", "sin"),
+    *("q_short", "kv_short"),
+)
 PLAIN = ("scale", "soft_cap", "softmax", "temperature")  # the fields of a rule that are no tensors
 
 
@@ -148,7 +151,7 @@ def _tokens(part: dict) -> Tokens:
 
 def _check(layer: LayerTrace) -> None:
     """Raise `ValueError` or `RuntimeError` unless all parts fit each other; the trace checks their number."""
-    rows, keys = {"q", "x", "q_raw", "cos", "sin"}, {"k", "v", "x_v", "k_raw"}
+    rows, keys = {"q", "x", "q_raw", "cos", "sin", "q_short"}, {"k", "v", "x_v", "k_raw", "kv_short"}
     for names, count in ((rows, layer.n_query), (keys, layer.n_key)):
         for name in names & set(layer.tensors):
             if layer.tensors[name].shape[-2] != count:

@@ -33,6 +33,8 @@ LATENT = {
     "qk_nope_head_dim": "plain_width",
     "v_head_dim": "value_width",
 }
+# The norm that a short vector goes through before queries, or keys and values, are made of it.
+SHORT = {"q_short": "q_a_layernorm", "kv_short": "kv_a_layernorm"}
 
 _active: ContextVar["Collector | None"] = ContextVar("headscope_collector", default=None)
 
@@ -52,6 +54,7 @@ class Call:
     w_o: tuple[Tensor, Tensor | None] | None = None
     versions: tuple[int, ...] = ()
     x_version: int = 0
+    short: dict[str, Leaf] = field(default_factory=dict)  # of a latent attention (MLA)
 
     def __post_init__(self):
         self.versions = tuple(t._version for t in (self.q, self.k, self.v))
@@ -81,6 +84,12 @@ class Collector:
         outside = any(inputs.get(key) is not None for key in CROSS_INPUTS) or CROSS.search(name) is not None
         call = Call(name, module, q, k, v, rule, outside)
         if q.shape[0] == 1:
+            norms = {
+                id(norm): name
+                for name, of in SHORT.items()
+                if (norm := getattr(module, of, None)) is not None
+            }
+            call.short = {norms[id(leaf.module)]: leaf for leaf in self._leaves if id(leaf.module) in norms}
             codes = inputs.get("position_embeddings")
             if outside:
                 call.wiring = Wiring(x=_queries_input(inputs, q))
@@ -220,6 +229,7 @@ def layer(call: Call, kind: str, shared: dict) -> LayerTrace:
     if isinstance(getattr(call.module, "kv_lora_rank", None), int):
         sizes = {ours: getattr(call.module, theirs, None) for theirs, ours in LATENT.items()}
         about["latent"] = {ours: size for ours, size in sizes.items() if isinstance(size, int)}
+        tensors |= {name: _kept(leaf.y[0]) for name, leaf in call.short.items() if leaf.is_as_it_was}
     return replace(traced, tensors=MappingProxyType(tensors), about=MappingProxyType(about))
 
 

@@ -189,6 +189,27 @@ def test_what_is_between_scores_and_weights_is_in_the_rule(traced):
     assert traced("deepseek_v3")[1].layers[0].d_v == 17
 
 
+def test_latent_attention_shows_the_short_vectors_that_it_makes_keys_and_values_of(traced):
+    model, trace = traced("deepseek_v3")[:2]
+    heads = model.module.get_decoder().layers
+    for layer, block in zip(trace.layers, heads, strict=True):
+        short, made = layer.tensors["kv_short"], block.self_attn
+        assert layer.tensors["q_short"].shape == (layer.n_query, 19)
+        assert short.shape == (layer.n_key, 23)
+        both = made.kv_b_proj(short).view(layer.n_key, layer.n_heads, 13 + 17).transpose(0, 1)
+        torch.testing.assert_close(both[..., 13:], layer.tensors["v"])
+        parts = layer.tensors["k"].split((13, 10), dim=-1)
+        assert any(torch.allclose(both[..., :13], part, atol=1e-5) for part in parts if part.shape[-1] == 13)
+
+
+def test_short_vectors_are_saved_with_their_trace(traced, tmp_path):
+    trace = traced("deepseek_v3")[1]
+    trace.save(tmp_path / "latent.safetensors")
+    loaded = mha.load(tmp_path / "latent.safetensors")
+    for one, other in zip(trace.layers, loaded.layers, strict=True):
+        assert torch.equal(one.tensors["kv_short"], other.tensors["kv_short"])
+
+
 def test_heads_that_share_keys_keep_them_shared(traced):
     layer = traced("llama")[1].layers[0]
     assert (layer.n_heads, layer.n_kv_heads) == (6, 3)
