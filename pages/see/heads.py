@@ -31,7 +31,7 @@ for column, (key, shown) in zip(st.columns(len(both)), both.items(), strict=True
 with st.container():  # what comes and goes shall not move what follows: the keyboard would lose its place
     hiding.switch(trace)
     model.collapsed(trace, layer_index)
-    glance = st.container() if overview.first(trace) else None
+glance = st.container() if overview.first(trace) else None
 
 st.subheader(t("view.title"), help=t("view.help"))
 others = [other for other in range(layer.n_heads) if other != head]

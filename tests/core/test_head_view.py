@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import torch
 
 import mha_core as mha
 from mha_core import base85, bundled, head_view
@@ -205,14 +206,8 @@ def test_the_colours_of_the_page_are_those_of_the_app():
     assert dict(re.findall(r"--st-([\w-]+): ([^;]+);", light))["base-radius"] == theme["baseRadius"]
 
 
-def test_what_the_tokenizer_calls_special_comes_before_how_it_looks():
-    spans = ((0, 1), (1, 2))
-    assert head_view.apart(mha.Tokens("ab", ("[CLS]", "b"), spans, special=(1,))) == [1]
-    assert head_view.apart(mha.Tokens("ab", ("[CLS]", "b"), spans)) == [0]
-
-
-def test_words_are_told_where_a_word_has_several_pieces():
-    spans = ((0, 1), (1, 2))
-    assert head_view.words(mha.Tokens("ab", ("a", "b"), spans, words=(0, 0))) == (0, 0)
-    assert head_view.words(mha.Tokens("ab", ("a", "b"), spans, words=(0, 1))) is None
-    assert head_view.words(mha.Tokens("ab", ("a", "b"), spans)) is None
+@pytest.mark.parametrize(("told", "positions"), [((1,), [1]), ((), [0])])
+def test_what_the_tokenizer_calls_special_comes_before_how_it_looks(told, positions):
+    tokens = mha.Tokens("ab", ("[CLS]", "b"), ((0, 1), (1, 2)), special=told)
+    trace = mha.from_weights(torch.full((1, 2, 2), 0.5), tokens)
+    assert head_view.special(trace) == [positions, positions]
