@@ -74,7 +74,8 @@ class Collector:
         self._names = names
         self._leaves: list[Leaf] = []
         self._frames: list[tuple[str, dict]] = []  # attention modules that were entered since the last call
-        self._joined: Tensor | None = None  # the heads' outputs side by side, until W^O takes them
+        # The heads' outputs side by side and their version, until W^O takes them.
+        self._joined: tuple[Tensor, int] | None = None
 
     def add(self, module: nn.Module | None, q: Tensor, k: Tensor, v: Tensor, rule: ScoreRule, joined: Tensor):
         """A call and its result, (1, query, head, d_v)."""
@@ -100,7 +101,7 @@ class Collector:
             if (x := call.wiring.x) is not None:
                 call.x_version = x._version
         self.calls.append(call)
-        self._leaves, self._frames, self._joined = [], [], joined
+        self._leaves, self._frames, self._joined = [], [], (joined, joined._version)
 
     def entered(self, name: str, args: tuple, kwargs: dict) -> None:
         """An attention module was called; the arguments that matter are kept until the attention itself."""
@@ -113,9 +114,11 @@ class Collector:
     def left(self, leaf: Leaf, near: bool) -> None:
         """A matrix was used; it is W^O if it took the heads' outputs, unchanged, right after attention."""
         if self._joined is not None and leaf.module.weight.dim() == 2:
-            joined = self._joined.flatten()
+            joined, version = self._joined
             fits = leaf.x.numel() == joined.numel() and leaf.x.dtype == joined.dtype
-            if fits and torch.equal(leaf.x.reshape(-1), joined):
+            fits &= joined._version == version  # a model may change them in place before it joins them
+            same = leaf.x.data_ptr() == joined.data_ptr() and leaf.x.is_contiguous()
+            if fits and (same or torch.equal(leaf.x.reshape(-1), joined.flatten())):
                 self.calls[-1].w_o = wiring.matrix(leaf)
                 self._joined = None
                 return
@@ -165,8 +168,7 @@ def attention(
     )
     joined = attend(query, key, value, rule).transpose(1, 2).contiguous()
     if collector is not None:
-        # Of the heads' outputs a copy: a model may change them in place before it joins them.
-        collector.add(module, query, key, value, rule, joined.clone())
+        collector.add(module, query, key, value, rule, joined)
     return joined, None
 
 

@@ -145,18 +145,24 @@ def _maker(
     wanted: Tensor, role: int, sizes: tuple, leaves: list[Leaf], rotations: list[Rotary | None]
 ) -> _Made | None:
     """The last leaf whose output, cut and turned in one of these ways, is what was wanted."""
-    for leaf in reversed(leaves):
-        for raw, columns in _cuts(leaf.y, role, sizes, wanted.shape):
-            if None in rotations and _is_the_same(raw, wanted):
+    cuts = [
+        (leaf, raw, columns)
+        for leaf in reversed(leaves)
+        for raw, columns in _cuts(leaf.y, role, sizes, wanted.shape)
+    ]
+    if None in rotations:  # the same numbers in the same place need not be compared
+        for leaf, raw, columns in cuts:
+            if _is_the_same(raw, wanted):
                 return _Made(leaf, None if columns is None else columns(leaf.y.device), raw, None)
-            for rotary in rotations:
-                # The last token first: the rotation of the first one is none.
-                tail = raw[:, :, -1:]
-                last = None if rotary is None else rotary._replace(cos=rotary.cos[-1:], sin=rotary.sin[-1:])
-                if not alike(tail if last is None else last.turn(tail), wanted[:, :, -1:]):
-                    continue
-                if alike(raw if rotary is None else rotary.turn(raw), wanted):
-                    return _Made(leaf, None if columns is None else columns(leaf.y.device), raw, rotary)
+    for leaf, raw, columns in cuts:
+        for rotary in rotations:
+            # The last token first: the rotation of the first one is none.
+            tail = raw[:, :, -1:]
+            last = None if rotary is None else rotary._replace(cos=rotary.cos[-1:], sin=rotary.sin[-1:])
+            if not alike(tail if last is None else last.turn(tail), wanted[:, :, -1:]):
+                continue
+            if alike(raw if rotary is None else rotary.turn(raw), wanted):
+                return _Made(leaf, None if columns is None else columns(leaf.y.device), raw, rotary)
     return None
 
 
