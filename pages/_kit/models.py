@@ -62,7 +62,7 @@ def offered(scene: state.Scene) -> None:
         st.markdown(t("real.typed"))
         if PACKAGE not in real.here():
             st.markdown(t("real.package"))
-            st.code(real.INSTALL, language="bash")
+            st.code(absent.INSTALL, language="bash")
 
 
 def models(scene: state.Scene) -> pd.DataFrame:

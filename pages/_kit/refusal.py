@@ -7,6 +7,7 @@ import streamlit as st
 from mha_core import MhaError
 from mha_core.sources.mini import UnknownWords
 from mha_core.training.fit import HEADS, WIDTHS
+from pages._kit import real
 from pages._kit.controls import MOST
 from pages._kit.paths import PAGES
 from pages._kit.state import Scene, current, go
@@ -73,7 +74,10 @@ def _unknown(error: UnknownWords) -> None:
                     on_click=go,
                     kwargs={"text": error.instead(entry, word)},
                 )
-    st.button(t("unknown.random"), key="unknown_random", type="primary", on_click=_random)
+    with st.container(horizontal=True):
+        st.button(t("unknown.random"), key="unknown_random", type="primary", on_click=_random)
+        if real.here() or not real.hosted():
+            st.button(t("unknown.model"), key="unknown_model", on_click=go, kwargs={"source": "model"})
 
 
 def _random() -> None:

@@ -182,6 +182,23 @@ def test_the_same_word_is_looked_at_when_the_source_changes(opened, given, folde
     assert strip(app)["chosen"] == 8
 
 
+def test_a_sentence_that_the_small_model_cannot_read_is_taken_to_a_real_one(opened, given, folder, strip):
+    given("bert")
+    text = "My frend was too tired."
+    app = opened(text=text)
+    assert app.error
+    app.button(key="unknown_model").click().run()
+    assert not app.error
+    assert app.text_area(key="text").value == text
+    assert strip(app)["tokens"] == list(same("bert", folder, text).tokens.labels)
+
+
+def test_a_hosted_server_without_models_offers_none(opened, monkeypatch):
+    monkeypatch.setenv(real.HOSTED, "1")
+    real._here.clear()
+    assert "unknown_model" not in keys(opened(text="My frend was too tired."))
+
+
 def test_a_link_decides_the_token(on_model, strip):
     assert strip(on_model("bert", token=3))["chosen"] == 2
 
@@ -195,7 +212,7 @@ def test_without_a_model_the_page_says_what_to_install_and_type(opened, english)
     app = opened(source="model")
     assert not app.exception
     assert english("real.none") in infos(app)
-    assert real.INSTALL in [code.value for code in app.code]
+    assert absent.INSTALL in [code.value for code in app.code]
     assert {"use_mini", "use_random"} <= keys(app)
     app.button(key="use_random").click().run()
     assert app.segmented_control(key="source").value == "random"

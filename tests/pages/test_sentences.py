@@ -181,7 +181,7 @@ def test_every_suggestion_mends_the_sentence(opened, english):
 
 def test_random_weights_take_the_sentence_as_it_is(opened, english, strip):
     app = opened(text=UNKNOWN)
-    assert labels(app)[-1] == english("unknown.random")
+    assert labels(app)[-2:] == [english("unknown.random"), english("unknown.model")]
     app.button(key="unknown_random").click().run()
     assert not app.error
     assert app.segmented_control(key="source").value == "random"
