@@ -11,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 import mha_core as mha
 from mha_core.joined import joined
 from mha_core.sources import huggingface, loading, present
-from pages._kit import card, real
+from pages._kit import absent, card, real
 from pages._kit.shelf import Shelf
 from pages._kit.state import Scene
 from tests.sources import tiny
