@@ -111,9 +111,17 @@ def test_a_head_that_always_looks_right_has_1_and_an_even_one_nearly_nothing(rel
     assert even.score < 0.8  # of equals the first word counts, which is the head of some
 
 
-def test_a_word_does_not_count_as_what_it_belongs_to():
-    itself = measure(finding(LINK + "object"), looking(lambda tokens, m: m))
-    assert itself.score < 0.5
+def test_the_weight_of_a_word_on_itself_does_not_count():
+    """Each word looks mostly at itself, and at the word before it with the rest."""
+
+    def trace(text: str) -> mha.AttentionTrace:
+        tokens = mha.words(text)
+        itself = torch.eye(len(tokens))
+        weights = 0.9 * itself + 0.1 * itself.roll(-1, 1)
+        return mha.AttentionTrace(tokens, (LayerTrace({"weights": weights[None]}),), {"name": "by hand"})
+
+    found = measure(finding(LINK + "particle", head=0), trace)
+    assert (found.score, found.n) == (1.0, 6)  # "gave up", "picked up": each stands behind its verb
 
 
 @pytest.mark.parametrize(("name", "step"), [("previous token", -1), ("next token", 1), ("first token", None)])
