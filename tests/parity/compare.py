@@ -1,5 +1,6 @@
 """One family: its own eager attention against what Headscope shows, every matrix and the output."""
 
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -152,4 +153,5 @@ def _summary(skipped: tuple[str, ...]) -> list[str]:
 
 def _short(error: Exception) -> str:
     text = " ".join(f"{type(error).__name__}: {error}".split())
+    text = re.sub(r"'[^']*site-packages.", "'", text)  # where a library lies is nobody's business
     return text.removeprefix("MhaError: ")[:300].strip()
