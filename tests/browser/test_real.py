@@ -17,17 +17,7 @@ TOKENIZER = {"bert": "word_piece", "llama": "sentence_piece", "t5": "sentence_pi
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """`folder("bert")`: the path of a folder with a tiny model, made once."""
-    made = {}
-
-    def make(family: str) -> str:
-        if family not in made:
-            path = tmp_path_factory.mktemp(family)
-            tiny.module(family).save_pretrained(path)
-            tiny.fast(TOKENIZER[family]).save_pretrained(path)
-            made[family] = str(path)
-        return made[family]
-
-    return make
+    return tiny.folders(tmp_path_factory, TOKENIZER)
 
 
 @pytest.fixture

@@ -43,17 +43,7 @@ FAMILIES = {
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """`folder("gpt2")`: the path of a folder with a tiny model of that architecture, made once."""
-    made = {}
-
-    def make(family: str) -> str:
-        if family not in made:
-            path = tmp_path_factory.mktemp(family)
-            tiny.module(family).save_pretrained(path)
-            tiny.fast(FAMILIES[family]).save_pretrained(path)
-            made[family] = str(path)
-        return made[family]
-
-    return make
+    return tiny.folders(tmp_path_factory, FAMILIES)
 
 
 @pytest.fixture(autouse=True)

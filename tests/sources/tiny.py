@@ -180,3 +180,18 @@ def module(family: str, seed: int = 7, **changed):
             else:
                 parameter.add_(0.1 * torch.randn_like(parameter))
     return made
+
+
+def folders(tmp_path_factory, tokenizers: dict[str, str]):
+    """`make("bert")`: the path of a folder with that model and its tokenizer, made once."""
+    made = {}
+
+    def make(family: str) -> str:
+        if family not in made:
+            path = tmp_path_factory.mktemp(family)
+            module(family).save_pretrained(path)
+            fast(tokenizers[family]).save_pretrained(path)
+            made[family] = str(path)
+        return made[family]
+
+    return make
