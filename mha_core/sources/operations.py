@@ -1,10 +1,35 @@
 """What single operations of torch do to scores that are followed, as far as the rule has a place for it."""
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from mha_core.sources.products import FAR, Scores
+
+
+@dataclass(frozen=True, eq=False)
+class Times:
+    """A tensor that is this many times another one."""
+
+    factor: float
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """What the softmax made of scores, in any shape whose last two axes are query and key."""
+
+    scores: Scores
+
+
+@dataclass(frozen=True, eq=False)
+class Log:
+    """The logarithm of the sum that scores are divided by, or of the weights themselves."""
+
+    scores: Scores
+    of_weights: bool = False
 
 
 def changed(name: str, at: int, known: Scores, args: tuple, kwargs: dict) -> Scores | None:
@@ -64,3 +89,16 @@ def as_product(equation: str, ends: Sequence[Tensor], result: Tensor) -> tuple[t
     order = [*lead, rows, columns]
     turned = result if order == list(made) else result.permute([made.index(axis) for axis in order])
     return tuple(ends), (left, right, turned)
+
+
+def seen_as(known: Scores | Weights, shape: torch.Size) -> Scores | Weights | None:
+    """Scores or weights in a tensor of another shape."""
+    if isinstance(known, Scores):
+        return known.seen_as(shape)
+    scores = known.scores.seen_as(shape)
+    return None if scores is None else Weights(scores)
+
+
+def times(before: list) -> float:
+    """How many times itself the product of some tensors is."""
+    return math.prod(known.factor for known in before if isinstance(known, Times))

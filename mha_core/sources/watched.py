@@ -4,20 +4,28 @@ A `TorchFunctionMode` sees what its thread computes and changes nothing. What it
 alone; that all was followed, and is what was computed, is found out in the trial of `routes`.
 """
 
-import math
 import sys
 import weakref
-from collections import Counter
+from collections import Counter, deque
 from contextlib import suppress
-from dataclasses import dataclass
 
-import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from mha_core.sources.capture import Collector
-from mha_core.sources.operations import as_product, changed, number, same
+from mha_core.sources.operations import (
+    Log,
+    Times,
+    Weights,
+    as_product,
+    changed,
+    number,
+    same,
+    seen_as,
+    times,
+)
 from mha_core.sources.products import Scores, Shared, finished, heads
+from mha_core.sources.turned import codes
 
 PRODUCTS = {"matmul", "bmm", "mm", "einsum", "baddbmm"}
 CASTS = {"float", "double", "half", "bfloat16", "to", "type", "type_as", "contiguous", "clone", "detach"}
@@ -40,30 +48,10 @@ PERHAPS = {"dropout", "clamp", "clip", "max", "maximum", "min", "minimum", "nan_
 SIMPLE = {"add", "sub", "mul", "div", "masked_fill", "where", "tanh"}
 BY_HAND = {"logsumexp", "exp"}  # a softmax in two steps
 ALIASES = {"true_divide": "div", "multiply": "mul", "subtract": "sub", "divide": "div", "clamp_min": "clamp"}
+LATEST = 4  # matrices among which are those of the queries and keys
 TINY = 1e-6  # what is divided by less, or multiplied with more than its inverse, is not divided again
-FOLLOWED = PRODUCTS | CASTS | VIEWS | MOVES | PERHAPS | SIMPLE | BY_HAND | {"softmax", "get"}
-
-
-@dataclass(frozen=True, eq=False)
-class Times:
-    """A tensor that is this many times another one."""
-
-    factor: float
-
-
-@dataclass(frozen=True, eq=False)
-class Weights:
-    """What the softmax made of scores, in any shape whose last two axes are query and key."""
-
-    scores: Scores
-
-
-@dataclass(frozen=True, eq=False)
-class Log:
-    """The logarithm of the sum that scores are divided by, or of the weights themselves."""
-
-    scores: Scores
-    of_weights: bool = False
+MATRICES = {"linear", "addmm"}  # what a rotary code may turn afterwards
+FOLLOWED = PRODUCTS | MATRICES | CASTS | VIEWS | MOVES | PERHAPS | SIMPLE | BY_HAND | {"softmax", "get"}
 
 
 class Watcher(TorchFunctionMode):
@@ -80,6 +68,7 @@ class Watcher(TorchFunctionMode):
         self.gap = 0.0
         self.softmaxes: Counter[tuple[int, int]] = Counter()
         self.shared = Shared()
+        self._outputs: deque[Tensor] = deque(maxlen=LATEST)  # of matrices
         # By the id of a tensor: the tensor, its version, and what it is known to be.
         self._known: dict[int, tuple[weakref.ref, int, Scores | Weights | Times | Log]] = {}
 
@@ -113,6 +102,9 @@ class Watcher(TorchFunctionMode):
         if name in PRODUCTS:
             self._product(name, args, kwargs, before, result)
             return
+        if name in MATRICES:
+            self._outputs.append(result)
+            return
         if name == "softmax":
             self._softmax(args, kwargs, before[0], result)
             return
@@ -127,7 +119,7 @@ class Watcher(TorchFunctionMode):
         if not isinstance(result, Tensor):
             return
         if name in VIEWS:
-            self._note(result, _seen_as(known, result.shape))
+            self._note(result, seen_as(known, result.shape))
         elif result.shape != given.shape:
             return
         elif name in CASTS:
@@ -146,7 +138,7 @@ class Watcher(TorchFunctionMode):
                 value = number(factor) or 0.0
                 if TINY < abs(value) < 1 / TINY and getattr(tensor, "shape", ()) == result.shape:
                     value = value if name == "mul" else 1 / value
-                    self._note(result, Times(_times(before) * value))
+                    self._note(result, Times(times(before) * value))
                     return
         elif isinstance(before[0], Times) and name in CASTS | VIEWS | MOVES | {"T", "dropout"}:
             for part in result if isinstance(result, tuple | list) else (result,):
@@ -196,7 +188,7 @@ class Watcher(TorchFunctionMode):
         self._note(result, scores)
 
     def _scores(self, left: Tensor, right: Tensor, result: Tensor, before: list) -> Scores:
-        factor = _times(before)
+        factor = times(before)
         q, k = heads(left, result.shape[:-2]), heads(right.mT, result.shape[:-2])
         if q.shape[1] == 1:
             q = q.expand(1, max(1, result.shape[:-2].numel()), -1, -1)
@@ -211,19 +203,17 @@ class Watcher(TorchFunctionMode):
         seen = finished(scores, weights, heads(v, lead), output, self.shared, every_row=self.every_row)
         if seen is not None and seen.gap <= self.close:
             self.gap = max(self.gap, seen.gap)
+            self._find_codes(seen.k)
+            self._outputs.clear()
             joined = output.transpose(1, 2).contiguous()
             self.collector.add(_running(), seen.q, seen.k, seen.v, seen.rule, joined)
 
-
-def _seen_as(known: Scores | Weights, shape: torch.Size) -> Scores | Weights | None:
-    if isinstance(known, Scores):
-        return known.seen_as(shape)
-    scores = known.scores.seen_as(shape)
-    return None if scores is None else Weights(scores)
-
-
-def _times(before: list) -> float:
-    return math.prod(known.factor for known in before if isinstance(known, Times))
+    def _find_codes(self, k: Tensor) -> None:
+        """Cosines and sines that the attention module was not handed, so that its matrices are found."""
+        handed = any("position_embeddings" in given for _, given in self.collector._frames)
+        found = None if handed else codes(k, self._outputs)
+        if found is not None:
+            self.collector.entered("", (), {"position_embeddings": found})
 
 
 def _running() -> nn.Module | None:

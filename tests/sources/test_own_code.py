@@ -9,7 +9,7 @@ import torch
 import transformers
 
 import mha_core as mha
-from mha_core.sources import huggingface, own_code, products
+from mha_core.sources import huggingface, own_code, products, turned
 from tests.sources.tiny import TEXT, fast
 
 BERT = {"hidden_size": 39, "num_attention_heads": 3, "num_hidden_layers": 2, "intermediate_size": 53}
@@ -80,7 +80,9 @@ def made(family: str, **more: object) -> torch.nn.Module:
     torch.manual_seed(7)
     module = getattr(transformers, f"{name}Model")._from_config(config, attn_implementation="eager").eval()
     with torch.no_grad():
-        for weight in module.parameters():
+        for name, weight in module.named_parameters():
+            if "embed_positions" in name:  # sines and cosines
+                continue
             weight.normal_(std=0.3) if weight.dim() > 1 else weight.add_(torch.randn_like(weight) * 0.1)
     return module
 
@@ -182,6 +184,29 @@ def test_matrices_are_known_and_make_what_was_used(adopted, family):
             wanted = layer.tensors.get(f"{name}_raw", layer.tensors[name])
             by_hand = (x @ w if b is None else x @ w + b).unflatten(1, (wanted.shape[0], -1)).transpose(0, 1)
             torch.testing.assert_close(by_hand, wanted, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("family", "width"), [("gptj", 6), ("roformer", 14)])
+def test_a_rotation_that_is_not_handed_on_is_found(adopted, family, width):
+    """Pairs of neighbours are turned, by angles that no argument of the attention module tells."""
+    angles = torch.arange(11.0)[:, None] / 10000 ** (torch.arange(0.0, width, 2) / width)
+    for layer in adopted(family)[1]:
+        assert layer.about["rotary"] == {"form": "pairs", "width": width}
+        torch.testing.assert_close(layer.tensors["cos"][:, ::2], angles.cos(), atol=1e-5, rtol=0)
+        torch.testing.assert_close(layer.tensors["sin"][:, 1::2], angles.sin(), atol=1e-5, rtol=0)
+        p, x = layer.projections, layer.tensors["x"]
+        assert None not in (p.w_q, p.w_k, p.w_v, p.w_o)
+        raw = x @ p.w_q if p.b_q is None else x @ p.w_q + p.b_q
+        raw = raw.unflatten(1, (layer.n_heads, -1)).transpose(0, 1)
+        torch.testing.assert_close(layer.tensors["q_raw"], raw, atol=1e-5, rtol=1e-4)
+
+
+def test_what_is_no_rotation_is_not_taken_for_one():
+    raw = torch.randn(1, 5, 3 * 4, generator=torch.Generator().manual_seed(1))
+    heads = raw.reshape(1, 5, 3, 4).transpose(1, 2)
+    assert turned.codes(heads, [raw]) is None
+    assert turned.codes(heads.flip(-1) * 1.1, [raw]) is None
+    assert turned.codes(heads.tanh(), [raw]) is None
 
 
 def test_names_are_those_of_the_attention_modules(adopted):
