@@ -91,10 +91,13 @@ def drawn(spec: AttentionSpec, *, seed: int, layer: int) -> MultiHeadAttention:
     """An attention layer with weights N(0, 1/fan_in) and biases N(0, 0.1²) drawn from the seed."""
     with torch.device("meta"):  # sizes only: the numbers come from the seed
         module = MultiHeadAttention(spec)
-    module = module.to_empty(device="cpu")
+    state = {}
     for name, part in module.state_dict().items():
         # Drawn as it stands in the formula, (in, out): the same W^Q for every h that divides d_model.
-        turned = part.mT if part.dim() == 2 else part
-        std = BIAS_STD if part.dim() == 1 else turned.shape[0] ** -0.5
-        turned.copy_(embed.draw(turned.shape, seed=seed, name=f"layer {layer} {name}", std=std))
+        shape = part.mT.shape if part.dim() == 2 else part.shape
+        std = BIAS_STD if part.dim() == 1 else shape[0] ** -0.5
+        numbers = embed.draw(shape, seed=seed, name=f"layer {layer} {name}", std=std)
+        state[name] = (numbers.mT if part.dim() == 2 else numbers).contiguous()
+    # Put in place, not copied: `to_empty` would load torch's symbolic shapes for it, 40 MB and half a second.
+    module.load_state_dict(state, assign=True)
     return module.requires_grad_(False).eval()
