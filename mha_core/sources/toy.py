@@ -9,6 +9,7 @@ from mha_core import device as devices
 from mha_core import embed, masks
 from mha_core.attention import Attended, MultiHeadAttention, attend
 from mha_core.layer import LayerTrace
+from mha_core.rows import give_back, row_blocks
 from mha_core.rule import ScoreRule
 from mha_core.spec import AttentionSpec, known, whole
 from mha_core.tokens import MAX_TOKENS, words
@@ -69,13 +70,12 @@ def trace(
     with torch.no_grad():
         for index in range(layers):
             module = drawn(spec, seed=seed, layer=index).to(place.name)
-            q, k, v = module.project(x)
-            if position == "rotary":
-                q, k = embed.rotate(q), embed.rotate(k)
-            z = module.join(attend(q, k, v, on_device))
-            attended = Attended(z, q, k, v, on_device)
-            recorded.append(LayerTrace.of(attended, x=x, projections=module.projections()))
-            x = z
+            give_back(row_blocks(n_tokens, h * n_tokens))
+            recorded.append(_layer(module, x, on_device, turned=position == "rotary"))
+            if len(recorded) < layers:  # the last one's output is nobody's input
+                # From the copies on: what they were made of has been let go by now.
+                q, k, v, x = (recorded[-1].tensors[name][None].to(place.name) for name in "qkvx")
+                x = module.join(attend(q, k, v, on_device))
     source = {
         "name": "random",
         "seed": seed,
@@ -85,6 +85,13 @@ def trace(
         "torch": torch.__version__,
     }
     return AttentionTrace(tokens, tuple(recorded), MappingProxyType(source))
+
+
+def _layer(module: MultiHeadAttention, x: Tensor, rule: ScoreRule, *, turned: bool) -> LayerTrace:
+    q, k, v = module.project(x)
+    if turned:
+        q, k = embed.rotate(q), embed.rotate(k)
+    return LayerTrace.of(Attended(None, q, k, v, rule), x=x, projections=module.projections())
 
 
 def drawn(spec: AttentionSpec, *, seed: int, layer: int) -> MultiHeadAttention:

@@ -44,7 +44,7 @@ TABLE = {
     "mha_core/check.py": f"torch numpy {FLOOR_0} {FLOOR_1} {FLOOR_2}",
     "mha_core/storage.py": f"torch numpy safetensors {FLOOR_0} {FLOOR_1} {FLOOR_2}",
     "mha_core/normaliser.py": "numpy torch mha_core.layer mha_core.rows",
-    "mha_core/rounding.py": "numpy torch mha_core.layer mha_core.rows",
+    "mha_core/rounding.py": "numpy torch mha_core.attention mha_core.layer mha_core.rows",
     "mha_core/transport.py": f"numpy {FLOOR_0} {FLOOR_2}",
     "mha_core/head_view.py": f"{FLOOR_0} mha_core.layer mha_core.transport",
     "mha_core/preview.py": "numpy mha_core.tokens",
