@@ -28,10 +28,16 @@ class LayerTrace(Recorded):
     Where somebody else computed the weights and kept no queries and keys, `tensors` has weights
     (head, query, key) in their place, and what would follow from q and k is not known.
 
-    Where a rotary code turned q and k, `tensors` may have them as they were before, q_raw and k_raw, and
-    the code's cos and sin, (token, width); how they are used is said by ``about["rotary"]``. Of a latent
-    attention it has the short vectors that queries, and keys and values, are made of: q_short and kv_short,
-    (token, rank), behind their norm (DeepSeek-AI 2024).
+    Between the matrices and q, k and v a model may do more; `tensors` then has what it made on the way, and
+    ``about["between"]`` says the steps in order, for each of q, k and v:
+
+    - q_linear, k_linear, v_linear: the product itself, X W cut into heads, where anything but a rotation
+      comes next: a norm, a scale, a limit at which numbers are cut off;
+    - q_raw, k_raw: before a rotary code turns them, with the code's cos and sin, (token, width);
+      ``about["rotary"]`` says how these are used;
+    - q_turned, k_turned: behind the rotation, where that is not yet q and k;
+    - q_short and kv_short: of a latent attention, the short vectors that queries, and keys and values, are
+      made of, (token, rank), behind their norm (DeepSeek-AI 2024).
 
     `kind` says whose tokens look at whose: "self", in a model with a target sentence "encoder" and
     "decoder", and "cross" where the target looks at the sentence. `name` is the layer's in its model,
