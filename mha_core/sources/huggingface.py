@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from mha_core import device as devices
 from mha_core.errors import MhaError
 from mha_core.layer import LayerTrace
-from mha_core.sources import capture, loading, memory, opening, reading, routes
+from mha_core.sources import capture, learned, loading, memory, opening, reading, routes
 from mha_core.spec import known
 from mha_core.tokens import MAX_TOKENS
 from mha_core.trace import AttentionTrace
@@ -111,6 +111,7 @@ def adopt(module: nn.Module, tokenizer=None, *, name: str = "", revision: str | 
         config.use_cache = False  # keys are wanted of all tokens at once; nothing is read again
     names = MappingProxyType(capture.watch(module))
     route = routes.choose(module, names, NAME)
+    learned.unhook(module)
     weight = next(module.parameters())
     kind = str(weight.dtype).removeprefix("torch.")
     unattended = routes.without_attention(module)
