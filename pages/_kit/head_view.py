@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import streamlit as st
 
-from mha_core import AttentionTrace
+from mha_core import AttentionTrace, utf16, view_page
 from mha_core import head_view as views
 from mha_core.transport import BUDGET, Panel, fitting, pack
 from mha_core.views import origin
@@ -25,8 +25,8 @@ _page = components.component("page", scripts=("registry.js", "streamlit_page.js"
 _view = components.component(
     "head_view",
     html='<div class="view"></div>',
-    scripts=(*views.SCRIPTS, "registry.js", "streamlit_view.js"),
-    style=views.STYLE,
+    scripts=(*view_page.SCRIPTS, "save_page.js", "registry.js", "streamlit_view.js"),
+    style=view_page.STYLE,
 )
 
 
@@ -141,7 +141,7 @@ def _mount(header: dict, blob: bytes, key: str, on_open=None) -> None:
     data = header | {"opens": on_open is not None}
     # The first two show nothing and shall leave no gap. (Not in the sidebar: a fragment may not write there.)
     with st.container(gap=None):
-        _page(key=f"{key}_page", data=views.page())
+        _page(key=f"{key}_page", data=utf16.file(view_page.page(t("eye.old_browser"))))
         _blob(key=f"{key}_blob", data=said + b"\n" + blob)
         _view(key=key, data=data, on_opened_change=lambda: on_open and on_open(st.session_state[key].opened))
 
