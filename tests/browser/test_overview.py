@@ -113,7 +113,7 @@ def test_pictures_and_scripts_are_sent_once_and_not_with_every_click(visit, app,
     trace = mha.trace(**(Scene(source="random").settings(words) | SIZES))
     pictures = overview(trace).thumbs[2].tobytes()
     page, heard = visit(f"{app}?{urlencode(LINK | {'text': words})}"), []
-    page.on("websocket", lambda socket: socket.on("framereceived", heard.append))
+    page.on("websocket", lambda socket: socket.on("framereceived", lambda frame: heard.append(frame)))
     page.reload()
     settled(page)
     every = {"pictures": pictures[:5000], "overview": b"function showOverview", "view": b"class HeadView"}
