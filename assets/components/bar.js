@@ -152,7 +152,8 @@ async function saveAs(view, kind) {
   if (kind === "html") {
     const { drawing, plain, words } = view.state;
     const inView = { ...view.chosen(), on: view.heads, drawing, plain, words, brief: false };
-    return download(pageOf(view.page, { ...view.header, ...inView }, view.bytes), name, "text/html");
+    const page = await pageOf(view.page, { ...view.header, ...inView }, view.bytes);
+    return download(utf16(page), name);
   }
   if (kind === "csv") {
     const rows = view.data.flatMap((panel) =>

@@ -32,15 +32,14 @@ function build(root) {
   return ui;
 }
 
-export default function ({ data, parentElement, setTriggerValue }) {
-  const { header, thumbs, measures } = unpackOverview(data);
-  const root = parentElement.querySelector(".overview");
+// What `unpackOverview` has read, with the head that is `chosen`, in an element that may have shown others.
+export function showOverview(root, { header, thumbs, measures, chosen: own }, pick) {
   const ui = (root.ui ??= build(root));
   const all = headsOf(header.heads);
   const wide = header.measures.length;
   const value = (head, name) => measures[head * wide + header.measures.indexOf(name)];
   const find = ({ layer, head }) => all.findIndex((one) => one.layer === layer && one.head === head);
-  const chosen = find(header.chosen);
+  const chosen = find(own);
   const order = (root.order ??= { by: "", turned: false });
   if (root.shown !== `${header.heads} ${chosen}`) root.at = chosen; // another trace or another choice
   root.shown = `${header.heads} ${chosen}`;
@@ -165,7 +164,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
   function open(head) {
     root.at = head;
     outline();
-    setTriggerValue("picked", all[head]);
+    pick(all[head]);
   }
 
   function orders() {

@@ -13,8 +13,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 FLOOR_0 = (
-    "mha_core.bundled mha_core.base85 mha_core.errors mha_core.rows mha_core.spec mha_core.tokens"
-    " mha_core.device mha_core.joined"
+    "mha_core.bundled mha_core.base85 mha_core.utf16 mha_core.errors mha_core.rows mha_core.spec"
+    " mha_core.tokens mha_core.device mha_core.joined"
 )
 FLOOR_1 = "mha_core.masks mha_core.embed mha_core.rule mha_core.packed mha_core.attention"
 FLOOR_2 = (
@@ -31,6 +31,7 @@ TABLE = {
     "mha_core/errors.py": "",
     "mha_core/rows.py": "",
     "mha_core/base85.py": "numpy",
+    "mha_core/utf16.py": "numpy",
     "mha_core/spec.py": FLOOR_0,
     "mha_core/tokens.py": f"regex {FLOOR_0}",
     "mha_core/device.py": f"torch {FLOOR_0}",
@@ -47,7 +48,8 @@ TABLE = {
     "mha_core/normaliser.py": "numpy torch mha_core.layer mha_core.rows",
     "mha_core/rounding.py": "numpy torch mha_core.attention mha_core.layer mha_core.rows",
     "mha_core/transport.py": f"numpy {FLOOR_0} {FLOOR_2}",
-    "mha_core/head_view.py": f"{FLOOR_0} mha_core.layer mha_core.transport",
+    "mha_core/view_page.py": "mha_core.base85 mha_core.bundled mha_core.utf16",
+    "mha_core/head_view.py": f"{FLOOR_0} mha_core.layer mha_core.transport mha_core.view_page",
     "mha_core/preview.py": "numpy mha_core.tokens",
     "mha_core/trace.py": "torch numpy late:pandas late:mha_core.head_view late:mha_core.preview"
     f" {FLOOR_0} {FLOOR_1} {FLOOR_2}",
