@@ -156,7 +156,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
         return [element("dt", "", label), element("dd", "", Number.isNaN(number) ? "–" : number.toFixed(digits))];
       })
     );
-    ui.open.style.visibility = root.at !== chosen && head === root.at ? "visible" : "hidden";
+    ui.open.style.visibility = (header.link || root.at !== chosen) && head === root.at ? "visible" : "hidden";
     const pen = ui.preview.getContext("2d");
     pen.clearRect(0, 0, header.side, header.side);
     pen.drawImage(atlas.canvas, ...atlas.at(head), 0, 0, header.side, header.side);
@@ -165,7 +165,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
   function open(head) {
     root.at = head;
     outline();
-    setTriggerValue("picked", all[head]);
+    leading.open(head, () => setTriggerValue("picked", all[head]));
   }
 
   function orders() {
@@ -234,4 +234,5 @@ export default function ({ data, parentElement, setTriggerValue }) {
   root.said = null;
   root.fit = fit;
   fit();
+  const leading = leads(root, header, chosen);
 }

@@ -20,7 +20,14 @@ LEAST_OPEN = 3  # layers from which on the overview is what one sees first
 _overview = components.component(
     "overview",
     html='<div class="overview"></div>',
-    scripts=("common.js", "overview_data.js", "overview_plan.js", "overview_atlas.js", "overview.js"),
+    scripts=(
+        "common.js",
+        "overview_data.js",
+        "overview_plan.js",
+        "overview_atlas.js",
+        "overview_leads.js",
+        "overview.js",
+    ),
     style="overview.css",
 )
 
@@ -34,10 +41,19 @@ def first(trace: AttentionTrace) -> bool:
     return longest(trace) > WHOLE or len(trace.layers) >= LEAST_OPEN
 
 
-def show(trace: AttentionTrace, scene: state.Scene, *, layer: int, head: int, opened: bool = False) -> None:
+def show(
+    trace: AttentionTrace,
+    scene: state.Scene,
+    *,
+    layer: int,
+    head: int,
+    opened: bool = False,
+    link: str | None = None,
+) -> None:
     """Every head as a small picture, with its measures, and the same as a table; nothing for one layer.
 
-    `opened`: also where it is not what one sees first, and for one layer.
+    `opened`: also where it is not what one sees first, and for one layer. `link` is the key of the container
+    with the link that a chosen head leads to, where it is shown on another page.
     """
     opened = opened or first(trace)
     if len(trace.layers) < 2 and not opened:
@@ -48,7 +64,7 @@ def show(trace: AttentionTrace, scene: state.Scene, *, layer: int, head: int, op
             seen = _seen(json.dumps(scene.settings(), sort_keys=True), trace)
         named = roles.named(trace, scene)
         named = seen.positions() if named is None else named
-        data = packed(seen, named, layer=layer, head=head)
+        data = packed(seen, named, layer=layer, head=head, link=link)
         _overview(key="overview", data=data, on_picked_change=_picked)
         with st.popover(t("overview.table")):
             st.dataframe(table(seen, named), hide_index=True, key="overview_table")
@@ -64,7 +80,7 @@ def _seen(settings: str, _trace: AttentionTrace) -> Overview:
     return overview(_trace)
 
 
-def packed(seen: Overview, named: dict, *, layer: int, head: int) -> bytes:
+def packed(seen: Overview, named: dict, *, layer: int, head: int, link: str | None = None) -> bytes:
     """Pictures and measures behind a JSON header (overview_data.js); `named` as `metrics.labels` has it."""
     keys = list(seen.table.index)
     measures = seen.table[list(MEASURES)].assign(role=[named.get(key, ("", np.nan))[1] for key in keys])
@@ -72,6 +88,7 @@ def packed(seen: Overview, named: dict, *, layer: int, head: int) -> bytes:
         "side": seen.side,
         "heads": [len(pictures) for pictures in seen.thumbs],
         "chosen": {"layer": layer, "head": head},
+        "link": link,
         "measures": list(measures),
         "orders": [{"name": name, "label": _measure(name), "down": down} for name, down in ORDERS.items()]
         + [{"name": "role", "label": t("overview.role"), "down": False}],
