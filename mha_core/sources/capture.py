@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from mha_core.attention import Attended, Projections, attend, attention_weights
 from mha_core.layer import LayerTrace
 from mha_core.rule import ScoreRule
-from mha_core.sources import wiring
+from mha_core.sources import latent, wiring
 from mha_core.sources.additive import Parts
 from mha_core.sources.wiring import Leaf, Wiring
 
@@ -96,6 +96,8 @@ class Collector:
                 call.wiring = Wiring(x=_queries_input(inputs, q))
             else:
                 call.wiring = wiring.find(q, k, v, self._leaves, codes if _is_pair(codes) else None)
+                if call.wiring.rotary is None and (width := getattr(module, "qk_rope_head_dim", None)):
+                    call.wiring = latent.turned(call.wiring, q, k, self._leaves, codes, width=width)
                 if call.wiring.x is None:
                     call.wiring = call.wiring._replace(x=_queries_input(inputs, q))
             if (x := call.wiring.x) is not None:
@@ -219,6 +221,8 @@ def layer(call: Call, kind: str, shared: dict) -> LayerTrace:
     tensors = dict(traced.tensors)
     if known.rotary is not None:
         about["rotary"] = {"form": known.rotary.form, "width": known.rotary.cos.shape[-1]}
+        if known.rotary.start:
+            about["rotary"]["start"] = known.rotary.start
         tensors |= {"q_raw": _kept(known.q_raw[0]), "k_raw": _kept(known.k_raw[0])}
         for key in ("cos", "sin"):
             given = getattr(known.rotary, key)

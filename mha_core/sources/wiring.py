@@ -36,23 +36,24 @@ class Leaf(NamedTuple):
 class Rotary(NamedTuple):
     """The rotary code of a call: "half" turns dimensions i and i + width/2, "pairs" 2i and 2i + 1.
 
-    cos, sin: (query, width), laid out for the dimensions that they turn, the first `width` of each head.
+    cos, sin: (query, width), laid out for the dimensions that they turn, `width` of each head from
+    `start` on.
     """
 
     form: str
     cos: Tensor
     sin: Tensor
+    start: int = 0
 
     def turn(self, x: Tensor) -> Tensor:
         """Queries or keys at their positions. (…, token, d_k) → the same shape"""
-        width = self.cos.shape[-1]
-        part, rest = x[..., :width], x[..., width:]
+        before, part, rest = x.tensor_split((self.start, self.start + self.cos.shape[-1]), dim=-1)
         if self.form == "half":
             first, second = part.chunk(2, dim=-1)
             across = torch.cat([-second, first], dim=-1)
         else:
             across = torch.stack([-part[..., 1::2], part[..., ::2]], dim=-1).flatten(-2)
-        return torch.cat([part * self.cos + across * self.sin, rest], dim=-1)
+        return torch.cat([before, part * self.cos + across * self.sin, rest], dim=-1)
 
 
 class Wiring(NamedTuple):
@@ -80,8 +81,8 @@ def find(q: Tensor, k: Tensor, v: Tensor, leaves: list[Leaf], codes: tuple[Tenso
     """
     sizes = (q.shape[1], k.shape[1], q.shape[3], v.shape[3])
     leaves = [leaf for leaf in leaves if leaf.is_as_it_was]
-    rotations = list(_rotations(codes, q)) if codes is not None else []
-    made_q = _maker(q, 0, sizes, leaves, [None, *rotations])
+    turns = list(rotations(codes, q)) if codes is not None else []
+    made_q = _maker(q, 0, sizes, leaves, [None, *turns])
     # Queries and keys are turned alike; a code that turned only one of them is not understood.
     form = None if made_q is None else made_q.rotary
     made_k = None if made_q is None else _maker(k, 1, sizes, leaves, [form])
@@ -196,7 +197,7 @@ def _cuts(y: Tensor, role: int, sizes: tuple, shape: torch.Size) -> Iterator[tup
         yield cut, lambda device, way=way: way(torch.arange(rows.shape[1], device=device)[None])[0]
 
 
-def _rotations(codes: tuple[Tensor, Tensor], q: Tensor) -> Iterator[Rotary]:
+def rotations(codes: tuple[Tensor, Tensor], q: Tensor) -> Iterator[Rotary]:
     """The ways in which cosines and sines are used, as far as they have the sizes for it."""
     cos, sin = (code.reshape(-1, code.shape[-1]) for code in codes)
     if cos.shape[0] != q.shape[2] or not cos.is_floating_point():
