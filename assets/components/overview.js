@@ -94,6 +94,8 @@ export default function ({ data, parentElement, setTriggerValue }) {
     for (const head of numbered(plan.columns, plan.pitch, 20)) {
       pen.fillText(head + 1, corner(plan, head)[0] + plan.size / 2, plan.top / 2 - 1);
     }
+    pen.strokeStyle = text;
+    brackets(pen, plan, bracketed(header.shared));
   }
 
   function fit() {
@@ -147,7 +149,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
     if (root.said === `${head} ${header.about}`) return;
     root.said = `${head} ${header.about}`;
     const { layer, head: own } = all[head];
-    ui.name.textContent = header.texts.name.replace("{layer}", layer + 1).replace("{head}", own + 1);
+    ui.name.textContent = named(header.texts, header.shared, layer, own);
     ui.role.textContent = header.labels[head] || header.texts.none;
     ui.role.classList.toggle("none", !header.labels[head]);
     ui.list.replaceChildren(

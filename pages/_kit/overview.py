@@ -2,6 +2,7 @@
 
 import json
 import struct
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -25,6 +26,7 @@ _overview = components.component(
         "overview_data.js",
         "overview_plan.js",
         "overview_atlas.js",
+        "overview_sharing.js",
         "overview_leads.js",
         "overview.js",
     ),
@@ -64,7 +66,8 @@ def show(
             seen = _seen(json.dumps(scene.settings(), sort_keys=True), trace)
         named = roles.named(trace, scene)
         named = seen.positions() if named is None else named
-        data = packed(seen, named, layer=layer, head=head, link=link)
+        shared = [shown.n_heads // shown.n_kv_heads for shown in trace.layers]
+        data = packed(seen, named, layer=layer, head=head, link=link, shared=shared)
         _overview(key="overview", data=data, on_picked_change=_picked)
         with st.popover(t("overview.table")):
             st.dataframe(table(seen, named), hide_index=True, key="overview_table")
@@ -80,8 +83,19 @@ def _seen(settings: str, _trace: AttentionTrace) -> Overview:
     return overview(_trace)
 
 
-def packed(seen: Overview, named: dict, *, layer: int, head: int, link: str | None = None) -> bytes:
-    """Pictures and measures behind a JSON header (overview_data.js); `named` as `metrics.labels` has it."""
+def packed(
+    seen: Overview,
+    named: dict,
+    *,
+    layer: int,
+    head: int,
+    link: str | None = None,
+    shared: Sequence[int] = (),
+) -> bytes:
+    """Pictures and measures behind a JSON header (overview_data.js); `named` as `metrics.labels` has it.
+
+    `shared` says of each layer how many heads have one key/value head together.
+    """
     keys = list(seen.table.index)
     measures = seen.table[list(MEASURES)].assign(role=[named.get(key, ("", np.nan))[1] for key in keys])
     header = {
@@ -89,6 +103,7 @@ def packed(seen: Overview, named: dict, *, layer: int, head: int, link: str | No
         "heads": [len(pictures) for pictures in seen.thumbs],
         "chosen": {"layer": layer, "head": head},
         "link": link,
+        "shared": list(shared),
         "measures": list(measures),
         "orders": [{"name": name, "label": _measure(name), "down": down} for name, down in ORDERS.items()]
         + [{"name": "role", "label": t("overview.role"), "down": False}],
@@ -102,6 +117,7 @@ def packed(seen: Overview, named: dict, *, layer: int, head: int, link: str | No
             "order": t("overview.order"),
             "turn": t("overview.turn"),
             "none": t("overview.none"),
+            "shared": t("overview.shared", head="{head}"),
             "open": t("overview.open"),
         },
     }
