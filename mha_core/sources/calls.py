@@ -62,6 +62,8 @@ def layer(call: Call, kind: str, common: dict) -> LayerTrace:
         projections = Projections()
     if call.rotary is not None:
         about["rotary"] = {"form": call.rotary.form, "width": call.rotary.cos.shape[-1]}
+        if call.rotary.start:
+            about["rotary"]["start"] = call.rotary.start
         tensors |= _code(call.rotary, common)
     if call.between and projections.w_q is not None:
         about["between"] = {name: [dict(step) for step in steps] for name, steps in call.between.items()}

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from mha_core.attention import attend
 from mha_core.rule import ScoreRule
-from mha_core.sources import learned, wiring
+from mha_core.sources import latent, learned, wiring
 from mha_core.sources.additive import Parts
 from mha_core.sources.calls import Call, copied, layer, weights
 from mha_core.sources.leaves import Leaf, matrix
@@ -56,8 +56,10 @@ class Collector:
         call = Call(name, module, copied(q), copied(k), copied(v), rule, outside)
         if q.shape[0] == 1:
             ways, codes = learned.ways(module), inputs.get("position_embeddings")
-            codes = codes if _is_pair(codes) else None
-            known = wiring.find(q, k, v, self._leaves, codes, outside=outside, ways=ways, turns=self._turns)
+            pair = codes if _is_pair(codes) else None
+            known = wiring.find(q, k, v, self._leaves, pair, outside=outside, ways=ways, turns=self._turns)
+            if known.rotary is None and (width := getattr(module, "qk_rope_head_dim", None)):
+                known = latent.turned(known, q, k, self._leaves, codes, width=width)
             short = self._short(module)
             if ways is None:
                 learned.learn(module, known.ways, [leaf.module for leaf in (*known.used, *short.values())])

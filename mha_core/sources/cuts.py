@@ -10,28 +10,29 @@ from torch import Tensor
 class Rotary(NamedTuple):
     """The rotary code of a call: "half" turns dimensions i and i + width/2, "pairs" 2i and 2i + 1.
 
-    cos, sin: (query, width), laid out for the dimensions that they turn, the first `width` of each head.
+    cos, sin: (query, width), laid out for the dimensions that they turn, `width` of each head from
+    `start` on.
     """
 
     form: str
     cos: Tensor
     sin: Tensor
+    start: int = 0
 
     def turn(self, x: Tensor) -> Tensor:
         """Queries or keys at their positions. (…, token, d_k) → the same shape"""
-        width = self.cos.shape[-1]
-        part, rest = x[..., :width], x[..., width:]
+        before, part, rest = x.tensor_split((self.start, self.start + self.cos.shape[-1]), dim=-1)
         if self.form == "half":
             first, second = part.chunk(2, dim=-1)
             across = torch.cat([-second, first], dim=-1)
         else:
             across = torch.stack([-part[..., 1::2], part[..., ::2]], dim=-1).flatten(-2)
-        return torch.cat([part * self.cos + across * self.sin, rest], dim=-1)
+        return torch.cat([before, part * self.cos + across * self.sin, rest], dim=-1)
 
     def back(self, x: Tensor) -> Tensor:
         """Queries or keys as they were before they were turned. (…, token, d_k) → the same shape"""
         length = self.cos**2 + self.sin**2  # not 1 where a code for long texts also stretches
-        return Rotary(self.form, self.cos / length, -self.sin / length).turn(x)
+        return self._replace(cos=self.cos / length, sin=-self.sin / length).turn(x)
 
     @property
     def last(self) -> "Rotary":

@@ -82,7 +82,7 @@ def load(
     """
     transformers = _library()
     place = devices.pick(device).name
-    kind = known("dtype", dtype or ("float32" if place == "cpu" else "bfloat16"), DTYPES)
+    kind = known("dtype", dtype or devices.usual_dtype(place), DTYPES)
     tell = progress or (lambda *_: None)
     folder = loading.find(name, revision=revision, progress=progress, cancelled=cancelled, endpoint=endpoint)
     config = opening.config(transformers, folder)
