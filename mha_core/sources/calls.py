@@ -40,11 +40,6 @@ class Call:
     between: Mapping[str, list[dict]] = field(default_factory=dict)
     w_o: tuple[Tensor, Tensor | None] | None = None
 
-    @property
-    def is_as_it_was(self) -> bool:
-        """Whatever the model has done since: q, k and v were copied when attention had read them."""
-        return True
-
 
 def copied(tensor: Tensor) -> Tensor:
     """A copy in plain order, where the tensor lies: it keeps nothing alive, and nobody else can change it."""

@@ -35,6 +35,10 @@ def skipped(trace: AttentionTrace) -> None:
         with st.expander(t("real.skipped", count=len(reasons))):
             for reason in reasons:
                 st.markdown(literal(reason))
+    for note in trace.source.get("notes", ()):
+        st.caption(literal(note))
+    if number_of := sum("bias" in layer.about for layer in trace.layers):
+        st.caption(t("real.bias_by_words", count=number_of))
 
 
 def exact(trace: AttentionTrace) -> None:
@@ -42,13 +46,13 @@ def exact(trace: AttentionTrace) -> None:
     if trace.source["route"] == "weights":
         st.badge(t("real.weights_only"), color="gray", help=t("real.weights_only_help"))
         return
-    gap = literal(number(trace.source["difference"]))
+    gap, how = literal(number(trace.source["difference"])), t("real.exact_help")
+    if trace.source["route"] == "watch":
+        how = t("real.watched_help")
     if trace.source["difference"] > EXACT:  # half precision rounds in another order
-        st.badge(t("real.close", difference=gap), color="blue", help=t("real.exact_help"))
+        st.badge(t("real.close", difference=gap), color="blue", help=how)
         return
-    st.badge(
-        t("real.exact", difference=gap), icon=":material/check:", color="green", help=t("real.exact_help")
-    )
+    st.badge(t("real.exact", difference=gap), icon=":material/check:", color="green", help=how)
 
 
 def short(name: str) -> str:

@@ -11,10 +11,11 @@ from streamlit.testing.v1 import AppTest
 import mha_core as mha
 from mha_core import device
 from mha_core.joined import joined
-from mha_core.sources import huggingface, loading, present
+from mha_core.sources import huggingface, loading, present, routes
 from pages._kit import absent, card, precision, real
 from pages._kit.shelf import Key, Shelf
 from pages._kit.state import Scene
+from pages._kit.text import literal
 from tests.sources import tiny
 
 ROOT = Path(__file__).parents[2]
@@ -358,8 +359,35 @@ def test_steps_say_why_some_are_left_out(on_model, english):
     assert len([head for head in app.subheader if head.value[:1].isdigit()]) == 9
 
 
-def test_a_model_that_hands_out_weights_alone_says_so(on_model, folder, english, drawn):
+def test_a_model_whose_own_code_is_watched_shows_everything(on_model, folder, said, drawn):
     app = on_model("bloom", layer=1, head=2)  # its attention is outside the common interface
+    layer = same("bloom", folder).layers[0]
+    np.testing.assert_array_equal(drawn(app, "matrix-q"), layer.q[1])
+    np.testing.assert_array_equal(np.nan_to_num(drawn(app, "matrix-weights")), layer.weights(1))
+    assert np.isnan(drawn(app, "matrix-weights")).sum() == (~layer.allowed(1)).sum() > 0  # hidden
+    assert not infos(app)
+    assert ":green-badge[" in " ".join(said(app))
+
+
+def test_it_is_said_how_it_was_seen_and_what_else_there_is_to_know(monkeypatch, english):
+    told = []
+    monkeypatch.setattr(card.st, "badge", lambda _, help, **__: told.append(help))
+    monkeypatch.setattr(card.st, "caption", told.append)
+    trace = mha.trace("A bird sang.", h=2, d_model=4)
+    card.exact(replace(trace, source={"route": "attend", "difference": 0.0}))
+    card.exact(replace(trace, source={"route": "watch", "difference": 0.0}))
+    assert told == [english("real.exact_help"), english("real.watched_help")]
+    told.clear()
+    layer = replace(trace.layers[0], about={"bias": "It depends on the words."})
+    card.skipped(replace(trace, layers=(layer, layer), source={"notes": ["It is *odd*."]}))
+    assert told == [literal("It is *odd*."), english("real.bias_by_words", count=2)]
+
+
+def test_a_model_that_hands_out_weights_alone_says_so(on_model, folder, english, drawn, monkeypatch):
+    monkeypatch.setattr(routes.own_code, "tried", lambda *_: None)  # as of code that is not understood
+    real.shelf.clear()
+    app = on_model("bloom", layer=1, head=2)
+    real.shelf.clear()
     assert english("real.unknown") in infos(app)
     np.testing.assert_array_equal(drawn(app, "matrix-weights"), same("bloom", folder).layers[0].weights(1))
     assert not _there(app, "matrix-q")
