@@ -12,7 +12,7 @@ import pandas as pd
 
 from mha_core.layer import LayerTrace
 from mha_core.normaliser import log_sum_exp
-from mha_core.rows import row_blocks
+from mha_core.rows import give_back, row_blocks
 
 # Key position minus query position.
 DISTANCE = {"previous token": -1, "next token": 1, "same token": 0}
@@ -43,6 +43,7 @@ def blocks(layer: LayerTrace) -> Iterator[Block]:
         which = slice(0, layer.n_heads) if head is None else slice(head, head + 1)
         for rows in bounds:
             yield Block(which, rows, _weights(layer, head, rows, norm), _allowed(layer, head, rows))
+    give_back(bounds)
 
 
 def _weights(layer: LayerTrace, head: int | None, rows: slice, norm: float) -> np.ndarray:

@@ -1,6 +1,7 @@
 """All heads of a layer over a sentence, to be explored in a browser: in the app, in a notebook, from a file.
 
-The page holds the numbers, packed by `transport`, and scripts of our own; it loads nothing from elsewhere.
+The page (`view_page`) holds the numbers, packed by `transport`, and scripts of our own; it loads nothing from
+elsewhere.
 """
 
 import html
@@ -8,27 +9,18 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from hashlib import blake2b
 from os import PathLike
 from pathlib import Path
 from typing import Protocol
 
-from mha_core import bundled
-from mha_core.base85 import encoded
+from mha_core import bundled, utf16, view_page
 from mha_core.errors import MhaError
 from mha_core.joined import joined
 from mha_core.layer import LayerTrace
 from mha_core.tokens import Tokens
 from mha_core.transport import BUDGET, Panel, fitting, pack
 
-# In this order they are one module.
-SCRIPTS = (
-    *("common.js", "base85.js", "attention.js", "eye.js", "sides.js", "curves.js", "more.js", "drawing.js"),
-    *("lines.js", "arcs.js", "shaded.js", "window.js", "matrix.js", "save.js", "bar.js", "panel.js"),
-    *("pointer.js", "keys.js", "head_view.js"),
-)
-STYLE = "head_view.css"
 SPECIAL = re.compile(r"\[[A-Z]{2,12}\]|<[^\s<>]{1,20}>")  # [CLS] [SEP] <s> <|endoftext|>
 TEXTS = "eye."  # what their keys begin with
 ALL_LAYERS = 5  # times the budget that a file may take: it cannot ask for more later
@@ -53,17 +45,18 @@ class HeadView:
     blob: bytes
 
     def html(self) -> str:
-        """The whole page, numbers and scripts included."""
-        view = json.dumps(self.header).replace("<", "\\u003c")
-        # The first of each: the scripts name them too. The blob has no underscore, a token may have some.
-        return page().replace("__BLOB__", encoded(self.blob), 1).replace("__VIEW__", view, 1)
+        """The whole page, numbers and scripts included, in characters of ASCII."""
+        return view_page.filled(self.header, self.blob, ascii=True)
 
     def save(self, path: str | PathLike) -> None:
-        """Write the page as one HTML file. Raises `MhaError` where there is no such folder."""
+        """Write the page as one HTML file, in UTF-16, which holds bytes best.
+
+        Raises `MhaError` where there is no such folder.
+        """
         path = Path(path)
         if not path.parent.is_dir():
             raise MhaError(f"There is no folder {path.parent} to save {path.name} in.")
-        path.write_text(self.html(), encoding="utf-8")
+        path.write_bytes(utf16.file(view_page.filled(self.header, self.blob)))
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the page in a frame of its own."""
@@ -107,6 +100,7 @@ def view(trace: Traced, *, layer: int | None = None, head: int = 0, token: int |
             token=token,
             source=said({"h": shown.n_heads, "d_model": shown.d_model} | dict(trace.source)),
             groups=[groups(trace)],
+            kv=shown.n_kv_heads,
             title=trace.title,
             texts=texts("en"),
         ),
@@ -128,11 +122,13 @@ def header(
     texts: Mapping[str, str],
     on: Sequence[int] | None = None,
     groups: Sequence[dict | None] | None = None,
+    kv: int | None = None,
     name: str = "view",
 ) -> dict:
     """What the scripts are told besides the numbers; `on` are the heads that are drawn at first.
 
-    `special` has for each panel those of its queries and of its keys, `groups` what `groups` says of it.
+    `special` has for each panel those of its queries and of its keys, `groups` what `groups` says of it;
+    `kv` is how many heads of keys and values the heads share, neighbours the same one.
     """
     return {
         "name": name,
@@ -140,6 +136,7 @@ def header(
         "digest": blake2b(blob, digest_size=8).hexdigest(),
         "layers": n_layers,
         "heads": n_heads,
+        "kv": kv,
         "layer": layer,
         "head": head,
         "token": token,
@@ -203,22 +200,3 @@ def texts(language: str) -> dict[str, str]:
     """The view's own words, by their keys."""
     words = json.loads(bundled.path("assets", "languages", f"{language}.json").read_text(encoding="utf-8"))
     return {key.removeprefix(TEXTS): text for key, text in words.items() if key.startswith(TEXTS)}
-
-
-def asset(name: str) -> str:
-    return bundled.path("assets", "components", name).read_text(encoding="utf-8")
-
-
-@cache
-def page() -> str:
-    """A page without its numbers: ``__VIEW__`` stands for the header as JSON, ``__BLOB__`` for base 85."""
-    parts = {"STYLE": asset("page.css") + asset(STYLE), "SCRIPT": script(), "START": asset("page.js")}
-    made = asset("page.html")
-    for name, text in parts.items():
-        made = made.replace(f"__{name}__", text)
-    return made
-
-
-def script() -> str:
-    """All scripts of the view as one module."""
-    return "\n".join(asset(name) for name in SCRIPTS)

@@ -1,24 +1,8 @@
-// Bytes as letters, five for four, as mha_core/base85.py writes them.
+// Bytes that were written as letters of ASCII, five for four, as mha_core/base85.py writes them.
 const LETTERS =
   "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%[()*+-;,=.?@^]`{|}~";
 
-export function toBase85(bytes) {
-  const count = Math.ceil(bytes.length / 4);
-  const padded = new Uint8Array(4 * count);
-  padded.set(bytes);
-  const words = new DataView(padded.buffer);
-  const found = new Uint8Array(5 * count);
-  for (let i = 0; i < count; i++) {
-    let word = words.getUint32(4 * i);
-    for (let place = 4; place >= 0; place--) {
-      found[5 * i + place] = LETTERS.charCodeAt(word % 85);
-      word = Math.floor(word / 85);
-    }
-  }
-  return new TextDecoder().decode(found.subarray(0, found.length - (padded.length - bytes.length)));
-}
-
-export function fromBase85(text) {
+function fromLetters(text) {
   const digits = new Map([...LETTERS].map((letter, digit) => [letter.charCodeAt(0), digit]));
   const table = Uint8Array.from({ length: 128 }, (_, code) => digits.get(code) ?? 255);
   const count = Math.ceil(text.length / 5);

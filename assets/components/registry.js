@@ -1,22 +1,28 @@
-// Large bytes that several runs share: read once, found by their name. The view and its bytes are two
-// components, so that a change of the scene sends only the scene.
-const kept = (globalThis.headscope ??= { blobs: new Map(), waiting: new Set() });
+// What the components of a page share, found by its name: large bytes, and scripts. With every change of its
+// data a component is sent its own scripts again, so that long ones are components by themselves.
+const kept = (globalThis.headscope ??= { shared: new Map(), waiting: new Set() });
 
-export function keep(name, digest, bytes, panels) {
-  kept.blobs.set(name, { digest, bytes, panels });
+export function keep(name, digest, what) {
+  kept.shared.set(name, { digest, what });
   for (const ready of [...kept.waiting]) ready();
 }
 
-// The panels under a name once they have this digest.
+// What is under a name once it has this digest.
 export function find(name, digest) {
   return new Promise((resolve) => {
     const ready = () => {
-      const found = kept.blobs.get(name);
+      const found = kept.shared.get(name);
       if (found?.digest !== digest) return;
       kept.waiting.delete(ready);
-      resolve(found);
+      resolve(found.what);
     };
     kept.waiting.add(ready);
     ready();
   });
+}
+
+// A line of JSON (name, digest), then bytes, which stand alone in memory: { name, digest, bytes }.
+export function labelled(data) {
+  const end = data.indexOf(10);
+  return { ...JSON.parse(new TextDecoder().decode(data.subarray(0, end))), bytes: data.slice(end + 1) };
 }

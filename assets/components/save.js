@@ -1,4 +1,4 @@
-// A drawing as a file: SVG, PNG at twice its size, CSV, or a page that goes on working without a server.
+// A drawing as a file: SVG, PNG at twice its size, CSV. (As a page: save_page.js.)
 const MARGIN = 16;
 const CAPTION = 13; // pixels, for the lines that say what is drawn
 const RISKY = /^[=+\-@\t\r]/; // spreadsheets would compute these
@@ -116,13 +116,6 @@ export function csvOf(header, rows) {
     return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
   };
   return `\ufeff${[header, ...rows].map((row) => row.map(cell).join(",")).join("\r\n")}\r\n`;
-}
-
-// The page with these bytes and this view inside: what `HeadView.html` makes in Python. The scripts name both
-// places too, farther below. The bytes come first: no letter of theirs can look like the other place.
-export function pageOf(template, header, bytes) {
-  const json = JSON.stringify(header).replaceAll("<", "\\u003c");
-  return template.replace("__BLOB__", () => toBase85(bytes)).replace("__VIEW__", () => json);
 }
 
 export function download(content, name, type) {

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from mha_core import device as devices
 from mha_core.errors import MhaError
 from mha_core.layer import LayerTrace
-from mha_core.sources import capture, loading, memory, opening, reading, routes
+from mha_core.sources import capture, learned, loading, memory, opening, reading, routes
 from mha_core.sources.stateful import without_attention
 from mha_core.spec import known
 from mha_core.tokens import MAX_TOKENS
@@ -82,7 +82,7 @@ def load(
     """
     transformers = _library()
     place = devices.pick(device).name
-    kind = known("dtype", dtype or ("float32" if place == "cpu" else "bfloat16"), DTYPES)
+    kind = known("dtype", dtype or devices.usual_dtype(place), DTYPES)
     tell = progress or (lambda *_: None)
     folder = loading.find(name, revision=revision, progress=progress, cancelled=cancelled, endpoint=endpoint)
     config = opening.config(transformers, folder)
@@ -110,6 +110,7 @@ def adopt(module: nn.Module, tokenizer=None, *, name: str = "", revision: str | 
     for config in {id(part): part for part in (module.config, module.config.get_text_config())}.values():
         config.use_cache = False  # keys are wanted of all tokens at once; nothing is read again
     route, names = routes.choose(module, NAME)
+    learned.unhook(module)
     weight = next(module.parameters())
     kind = str(weight.dtype).removeprefix("torch.")
     unattended = without_attention(module)

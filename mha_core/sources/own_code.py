@@ -104,10 +104,10 @@ def _watch(
     *,
     every_row: bool,
 ) -> tuple[list[capture.Call], Watcher]:
-    """The calls of a pass that nobody has changed since."""
+    """The calls of a pass."""
     with capture.collecting(names) as collector, Watcher(collector, close, every_row=every_row) as watcher:
         forward(module, inputs)
-    return [call for call in collector.calls if call.is_as_it_was], watcher
+    return collector.calls, watcher
 
 
 def _paired(calls: list[capture.Call], theirs: list[Tensor], close: float) -> list[float | None] | None:

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import streamlit as st
 
-from mha_core import AttentionTrace
+from mha_core import AttentionTrace, utf16, view_page
 from mha_core import head_view as views
 from mha_core.transport import BUDGET, Panel, fitting, pack
 from mha_core.views import origin
@@ -21,12 +21,15 @@ _kept: WeakKeyDictionary[AttentionTrace, dict] = WeakKeyDictionary()
 
 
 _blob = components.component("blob", scripts=("attention.js", "registry.js", "streamlit_blob.js"))
+_code = components.component(
+    "head_view_code", scripts=(*view_page.SCRIPTS, "save_page.js", "registry.js", "streamlit_code.js")
+)
 _page = components.component("page", scripts=("registry.js", "streamlit_page.js"))
 _view = components.component(
     "head_view",
     html='<div class="view"></div>',
-    scripts=(*views.SCRIPTS, "registry.js", "streamlit_view.js"),
-    style=views.STYLE,
+    scripts=("registry.js", "streamlit_view.js"),
+    style=view_page.STYLE,
 )
 
 
@@ -65,6 +68,7 @@ def of_traces(
             {key: value for key, value in origin(first).source.items() if _shared(traces, key)}
         ),
         groups=[views.groups(trace) for trace in traces],
+        kv=first.layers[layer].n_kv_heads,
         title=first.title,
         texts=_texts(),
     )
@@ -139,9 +143,10 @@ def _mount(header: dict, blob: bytes, key: str, on_open=None) -> None:
     """Where nobody carries a wish out (`on_open`), the view offers none."""
     said = json.dumps({"name": key, "digest": header["digest"]}).encode()
     data = header | {"opens": on_open is not None}
-    # The first two show nothing and shall leave no gap. (Not in the sidebar: a fragment may not write there.)
+    # The first three show nothing and leave no gap. (Not in the sidebar: a fragment may not write there.)
     with st.container(gap=None):
-        _page(key=f"{key}_page", data=views.page())
+        _code(key=f"{key}_code")
+        _page(key=f"{key}_page", data=utf16.file(view_page.page(t("eye.old_browser"))))
         _blob(key=f"{key}_blob", data=said + b"\n" + blob)
         _view(key=key, data=data, on_opened_change=lambda: on_open and on_open(st.session_state[key].opened))
 

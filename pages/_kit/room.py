@@ -29,7 +29,7 @@ FRAME = """
 [data-testid="stSidebar"] :is(.st-key-text, .st-key-twin) { --room: 96px; }
 [data-testid="stSidebar"] .st-key-source [role="radio"] { padding: 0.25rem 0.6rem; }
 [data-testid="stSidebar"] .st-key-example { --room: 40px; }
-:is([class*="_page"], [class*="_blob"]) [data-testid="stSkeleton"] { display: none; }
+:is([class*="_page"], [class*="_blob"], [class*="_code"]) [data-testid="stSkeleton"] { display: none; }
 :is(.st-key-history, .st-key-charts) [data-testid="stSkeleton"] { display: none; }
 """
 

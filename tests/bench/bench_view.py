@@ -1,14 +1,16 @@
 """The head view beside BertViz: bytes and seconds from a trace of 12 layers × 12 heads to a picture.
 
     pip install bertviz
-    python tests/bench/bench_view.py [--quick]
+    python tests/bench/bench_view.py [--quick | --pages]
 
-Ours is `trace.view().html()`, the page that is also saved, opened in Chromium without a network until its
+Ours is the page that `trace.view().save(…)` writes, opened in Chromium without a network until its
 lines are drawn. Of a long text it holds the layer that is looked at, where BertViz's always holds all of
 them; how many layers are inside is printed. BertViz's page needs scripts from elsewhere, so for BertViz only
 the making of the page and its loading count, without any drawing: the ratio flatters it. Both in the same run
 on the same weights.
-Then, for ours alone: frames a second and long tasks while the pointer walks over the tokens.
+Then, for ours alone: frames a second and long tasks while the pointer walks over the tokens, and the bytes of
+the page beside those of the numbers in it. Style and scripts take 31 kB, so that a page is at most 1.5 times
+its numbers where these are 66 kB or more (1.03 P + 31 kB ≤ 1.5 P); below that the figure has no target.
 """
 
 import contextlib
@@ -32,6 +34,8 @@ from mha_core.transport import BUDGET, fitting  # noqa: E402
 LAYERS, HEADS, D_K = 12, 12, 64
 LENGTHS = (16, 64, 128, 256, 512)
 FEWER_BYTES, LESS_TIME = 500, 20  # targets at 512 tokens
+PAGES, PAGE = (5, 16, 64, 256, 512), 1.5  # tokens, and how large a page may be beside its numbers
+LEAST = 66_000  # bytes of numbers from which on it is not larger
 FRAMES = """() => new Promise((resolve) => {
   const times = []; window.tasks = 0;
   new PerformanceObserver((list) => list.getEntries().forEach((e) => (window.tasks += e.duration)))
@@ -65,10 +69,9 @@ def ours(browser, trace: mha.AttentionTrace, folder: Path) -> tuple[int, float, 
     """Bytes of the page, seconds to make it and to show it, bytes of its numbers as the app sends them."""
     start = time.perf_counter()
     view = trace.view(layer=5, head=0, token=len(trace.tokens) // 2)
-    text = view.html()
-    made = time.perf_counter() - start
     file = folder / "ours.html"
-    file.write_text(text, encoding="utf-8")
+    view.save(file)
+    made = time.perf_counter() - start
     drawn = "document.querySelector('.view').view?.drawings?.[0].drawing.curves.length > 0"
     return file.stat().st_size, made, load(browser, file, drawn), len(view.blob)
 
@@ -105,8 +108,26 @@ def moving(browser, trace: mha.AttentionTrace, folder: Path) -> tuple[float, flo
     return (len(times) - 1) / (times[-1] - times[0]) * 1000, tasks / seconds
 
 
+def page_sizes(folder: Path) -> list[dict]:
+    """A page's bytes beside those of its numbers, for short texts and long ones."""
+    found = []
+    for length in PAGES:
+        view = trace_of(length).view(layer=5)
+        view.save(folder / "size.html")
+        size, numbers = (folder / "size.html").stat().st_size, len(view.blob)
+        name = f"saved page / its numbers, 144 heads x {length} tokens ({numbers / 1e3:.0f} kB of numbers)"
+        target = PAGE if numbers >= LEAST else None
+        found.append({"name": name, "value": round(size / numbers, 3), "target": target})
+    return found
+
+
 def main() -> None:
     torch.set_num_threads(1)
+    if "--pages" in sys.argv:
+        with tempfile.TemporaryDirectory() as name:
+            for result in page_sizes(Path(name)):
+                print(json.dumps(result))
+        return
     lengths = LENGTHS[:2] if "--quick" in sys.argv else LENGTHS
     results = []
     with tempfile.TemporaryDirectory() as name, chromium() as browser:
@@ -143,6 +164,7 @@ def main() -> None:
         results.append(
             {"name": "share of that time in long tasks", "value": round(blocked, 3), "target": 0.1}
         )
+        results += page_sizes(folder)
     for result in results:
         print(json.dumps(result))
 

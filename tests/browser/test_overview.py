@@ -108,6 +108,28 @@ def test_a_click_opens_the_head(opened, settled):
     assert name(page) == "Layer 1, head 1"
 
 
+def test_pictures_and_scripts_are_sent_once_and_not_with_every_click(visit, app, settled):
+    words = " ".join(f"word{n}" for n in range(32))
+    trace = mha.trace(**(Scene(source="random").settings(words) | SIZES))
+    pictures = overview(trace).thumbs[2].tobytes()
+    page, heard = visit(f"{app}?{urlencode(LINK | {'text': words})}"), []
+    page.on("websocket", lambda socket: socket.on("framereceived", lambda frame: heard.append(frame)))
+    page.reload()
+    settled(page)
+    every = {"pictures": pictures[:5000], "overview": b"function showOverview", "view": b"class HeadView"}
+    for name, part in every.items():
+        assert any(part in frame for frame in heard), name
+    first = sum(map(len, heard))
+    for layer, head in ((4, 9), (4, 7)):
+        heard.clear()
+        canvas(page).click(position=middle(page, layer, head))
+        settled(page)
+        assert chosen(page) == (str(layer), str(head))
+        for name, part in every.items():
+            assert not any(part in frame for frame in heard), name
+    assert 0 < sum(map(len, heard)) < first / 2
+
+
 def test_the_keys_move_and_enter_opens(counted, settled):
     page, sent = counted()
     canvas(page).focus()

@@ -19,7 +19,7 @@ TIRED, WIDE = Scene().text, Scene().twin
 IT = 8
 SVG = "{http://www.w3.org/2000/svg}"
 NASTY = (
-    '<img src=x onerror="window.cracked=1"> </script><script>window.cracked=1</script> __BLOB__ __VIEW__ '
+    '<img src=x onerror="window.cracked=1"> </script><script>window.cracked=1</script> __NUMBERS__ __OLD__ '
     "{tokens} {list} $& =1+1 @x -y +z"
 )
 

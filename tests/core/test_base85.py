@@ -26,21 +26,15 @@ def test_every_letter_is_harmless():
 
 
 @pytest.mark.parametrize("data", SAMPLES, ids=len)
-def test_the_browser_reads_it_and_writes_the_same(data, javascript):
-    code = """
-    const bytes = file("data");
-    const text = new TextDecoder().decode(file("text"));
-    return [toBase85(bytes), Array.from(fromBase85(text))];
-    """
-    written, read = javascript(["base85.js"], code, data=data, text=encoded(data).encode())
-    assert written == encoded(data)
-    assert bytes(read) == data
+def test_the_browser_reads_it(data, javascript):
+    code = 'return Array.from(fromLetters(new TextDecoder().decode(file("text"))));'
+    assert bytes(javascript(["base85.js"], code, text=encoded(data).encode())) == data
 
 
 @pytest.mark.parametrize("letter", ["<", "_", "é", "\n"])
 def test_what_is_no_letter_of_it_is_refused_in_the_browser(letter, javascript):
     code = """
-    try { fromBase85(new TextDecoder().decode(file("text"))); } catch (error) { return error.message; }
+    try { fromLetters(new TextDecoder().decode(file("text"))); } catch (error) { return error.message; }
     """
     found = javascript(["base85.js"], code, text=f"0123{letter}567".encode())
     assert found == f"not base85: {letter}"

@@ -1,16 +1,19 @@
 """The head view's own arithmetic, run by node and compared with numpy: choices, sums, sentences, tables."""
 
+import base64
 import csv
 import io
 import json
 import re
+import struct
+import zlib
 
 import numpy as np
 import pytest
 import torch
 
 import mha_core as mha
-from mha_core import head_view
+from mha_core import head_view, utf16, view_page
 from mha_core.rounding import TOLERANCE
 from mha_core.transport import Panel, pack
 
@@ -562,16 +565,24 @@ def test_the_csv_is_read_back_and_formulas_are_harmless(javascript):
 
 
 def test_a_page_saved_in_the_browser_is_the_one_that_python_makes(javascript):
-    trace = mha.trace("__BLOB__ $& </script> __VIEW__ <!-- a", h=2, d_model=8)
+    trace = mha.trace("__NUMBERS__ $& </script> __OLD__ <!-- a", h=2, d_model=8)
     view = trace.view()
-    header = json.dumps(view.header)
-    code = f"return pageOf(new TextDecoder().decode(file('page')), {header}, file('blob'));"
-    found = javascript(["base85.js", "save.js"], code, blob=view.blob, page=head_view.page().encode())
+    template = view_page.page(view.header["texts"]["old_browser"])
+    code = f"""
+    const template = new TextDecoder("utf-16le").decode(file("page"));
+    const page = await pageOf(template, {json.dumps(view.header)}, file("blob"));
+    return btoa(String.fromCharCode(...new Uint8Array(await utf16(page).arrayBuffer())));
+    """
+    files = {"blob": view.blob, "page": utf16.file(template)}
+    found = base64.b64decode(javascript(["save_page.js"], code, **files)).decode("utf-16")
+    made = view_page.filled(view.header, view.blob)
 
     def parts(page):
-        data = re.search(r'<script type="application/json" id="view">(.*?)</script>', page, re.DOTALL)[1]
-        blob = re.search(r'<script type="text/plain" id="blob">(.*?)</script>', page, re.DOTALL)[1]
-        return json.loads(data), blob, page.replace(data, "").replace(blob, "")
+        [written] = re.findall(r'id="numbers">([^<]*)<', page)
+        units = iter(memoryview(written.encode("utf-16-le")).cast("H"))
+        data = b"".join(struct.pack("<H", unit if unit != 0x21 else next(units) ^ 0x8000) for unit in units)
+        start = 4 + struct.unpack("<I", data[:4])[0]
+        return json.loads(zlib.decompress(data[4:start])), data[start : -data[-1]], page.replace(written, "")
 
-    assert parts(found) == parts(view.html())
-    assert parts(found)[0] == json.loads(header)
+    assert parts(found) == parts(made)
+    assert parts(found)[:2] == (view.header, view.blob)

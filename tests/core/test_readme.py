@@ -26,5 +26,5 @@ def test_the_example_of_recording_runs_and_its_files_open(shown, tmp_path, monke
     assert [(layer.n_heads, layer.n_query, layer.d_k) for layer in trace.layers] == [(4, 5, 12)] * 2
     assert all(mha.against_torch(layer).passed for layer in trace.layers)
     assert mha.load(tmp_path / "mine.safetensors").tokens.pieces == tuple(names["tokens"])
-    assert "saw" in (tmp_path / "view.html").read_text(encoding="utf-8")
+    assert 'id="numbers"' in (tmp_path / "view.html").read_text(encoding="utf-16")
     assert "AttentionTrace" in trace._repr_html_()

@@ -21,7 +21,8 @@ ROOT = Path(__file__).parents[2]
 LANGUAGES = sorted((ROOT / "assets" / "languages").glob("*.json"))
 ENGLISH = json.loads((ROOT / "assets" / "languages" / "en.json").read_text(encoding="utf-8"))
 
-NUMBERS = ("h", "d_model", "layer", "head", "token", "layers", "seed", "d_k", "d_v", "n_kv_heads")
+SIZES = ("h", "d_model", "layers", "seed", "d_k", "d_v", "n_kv_heads")
+NUMBERS = (*SIZES, "layer", "head", "token", "key_token")
 TRAINED = tuple(f"train_{key}" for key in ("h", "d_model", "architecture", "language"))
 CHOICES = ("mask", "position", "architecture", *TRAINED)
 COLUMNS = ("role", "score", "weight", "baseline", "control", "n")

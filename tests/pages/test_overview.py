@@ -32,7 +32,14 @@ def unpack(data: bytes) -> tuple[dict, np.ndarray, np.ndarray]:
 
 
 def shown(app) -> tuple[dict, np.ndarray, np.ndarray]:
-    return unpack(app.get_by_key("overview").proto.bytes)
+    said, data = app.get_by_key("overview_blob").proto.bytes.split(b"\n", 1)
+    assert json.loads(said)["digest"] == chosen(app)["digest"]
+    return unpack(data)
+
+
+def chosen(app) -> dict:
+    """What is sent with each choice."""
+    return json.loads(app.get_by_key("overview").proto.json)
 
 
 def of(**settings) -> tuple[mha.AttentionTrace, Overview]:
@@ -47,10 +54,11 @@ def test_one_layer_has_no_overview(layered):
 
 
 def test_the_component_is_given_every_head_of_every_layer(layered):
-    header, pictures, measures = shown(layered(mask="causal"))
+    app = layered(mask="causal")
+    header, pictures, measures = shown(app)
     trace, seen = of(mask="causal")
     assert (header["heads"], header["side"]) == ([2, 2, 2], 5)
-    assert header["chosen"] == {"layer": 1, "head": 0}
+    assert chosen(app)["chosen"] == {"layer": 1, "head": 0}
     np.testing.assert_array_equal(pictures, np.concatenate(seen.thumbs))
     weights = np.concatenate([layer.weights() for layer in trace.layers])
     np.testing.assert_allclose((pictures / 254) ** 2 * (pictures < 255), weights, atol=0.004)
@@ -85,9 +93,9 @@ def test_choosing_a_head_moves_layer_and_head(layered, click):
     app = click(layered(), "overview", {"layer": 2, "head": 1})
     assert not app.exception
     assert (app.number_input(key="layer").value, app.number_input(key="head").value) == (3, 2)
-    assert shown(app)[0]["chosen"] == {"layer": 2, "head": 1}
+    assert chosen(app)["chosen"] == {"layer": 2, "head": 1}
     app.number_input(key="layer").set_value(1).run()
-    assert shown(app)[0]["chosen"] == {"layer": 0, "head": 1}
+    assert chosen(app)["chosen"] == {"layer": 0, "head": 1}
 
 
 def test_the_table_says_the_same_in_numbers(layered, english):

@@ -1,0 +1,94 @@
+"""A page on its own, wherever it is opened: from a disk, in a notebook, by an old browser, from a server."""
+
+import http.server
+import threading
+
+import numpy as np
+import pytest
+
+import mha_core as mha
+from mha_core import head_view
+
+TEXT = "小猫 حيوان two ! < three"
+DRAWN = ".view .panel .said span"
+
+
+@pytest.fixture(scope="module")
+def trace():
+    return mha.trace(TEXT, h=2, d_model=8)
+
+
+@pytest.fixture
+def tab(browser):
+    """A blank tab without a network; no script of it may fail."""
+    context, failures = browser.new_context(offline=True), []
+    page = context.new_page()
+    page.on("pageerror", lambda error: failures.append(str(error)))
+    yield page
+    context.close()
+    assert failures == []
+
+
+def weights(frame) -> np.ndarray:
+    code = "v => { const l = v.view.layer(v.view.data[0]); return [0, 1].map((h) => [...l.row(h, 1)]); }"
+    return np.array(frame.locator(".view").evaluate(code))
+
+
+def test_it_is_read_from_a_disk_byte_for_byte(alone, trace, tmp_path, eye):
+    trace.view(token=1).save(tmp_path / "view.html")
+    page = alone(tmp_path / "view.html")
+    assert page.evaluate("document.characterSet") == "UTF-16LE"
+    np.testing.assert_allclose(weights(page), trace.layers[0].weights()[:, 1], atol=2e-5)
+    labels = list(trace.tokens.labels)
+    assert eye(page).panel().locator(".query bdi").all_inner_texts() == labels
+
+
+def test_a_notebook_shows_it_in_its_frame(tab, trace):
+    notebook = f"<!doctype html><meta charset=utf-8><body>{trace.view(token=1)._repr_html_()}"
+    tab.set_content(notebook)
+    frame = tab.locator("iframe").content_frame
+    frame.locator(DRAWN).first.wait_for()
+    np.testing.assert_allclose(weights(frame), trace.layers[0].weights()[:, 1], atol=2e-5)
+
+
+def test_as_text_it_may_be_written_as_one_likes(tab, trace, tmp_path):
+    (tmp_path / "view.html").write_text(trace.view(token=1).html(), encoding="ascii")
+    tab.goto((tmp_path / "view.html").as_uri())
+    tab.locator(DRAWN).first.wait_for()
+    np.testing.assert_allclose(weights(tab), trace.layers[0].weights()[:, 1], atol=2e-5)
+
+
+def test_a_browser_that_cannot_unpack_it_says_so(tab, trace, tmp_path):
+    trace.view().save(tmp_path / "view.html")
+    tab.add_init_script("delete window.DecompressionStream")
+    tab.goto((tmp_path / "view.html").as_uri())
+    said = tab.get_by_text(head_view.texts("en")["old_browser"])
+    said.wait_for()
+    assert tab.locator(DRAWN).count() == 0
+
+
+class Served(http.server.SimpleHTTPRequestHandler):
+    """A server that takes all pages for UTF-8, as many do."""
+
+    extensions_map = {".html": "text/html; charset=utf-8"}  # noqa: RUF012 (as the base class has it)
+
+    def log_message(self, *_):
+        pass
+
+
+def test_a_server_that_calls_it_something_else_does_no_harm(browser, trace, tmp_path):
+    trace.view(token=1).save(tmp_path / "view.html")
+
+    def handler(*how):
+        return Served(*how, directory=str(tmp_path))
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        context = browser.new_context()
+        page = context.new_page()
+        answer = page.goto(f"http://127.0.0.1:{server.server_port}/view.html")
+        assert answer.header_value("content-type") == "text/html; charset=utf-8"
+        page.locator(DRAWN).first.wait_for()
+        np.testing.assert_allclose(weights(page), trace.layers[0].weights()[:, 1], atol=2e-5)
+        context.close()
+        server.shutdown()
