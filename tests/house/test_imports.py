@@ -66,7 +66,7 @@ TABLE = {
     "mha_core/views.py": "numpy pandas mha_core.layer mha_core.trace",
     "mha_core/hops.py": "numpy pandas mha_core.blocks mha_core.errors mha_core.trace",
     "mha_core/rotation.py": "numpy pandas mha_core.errors mha_core.spec mha_core.layer",
-    "mha_core/kept.py": "mha_core.layer",
+    "mha_core/kept.py": "numpy mha_core.layer",
     "mha_core/token_views.py": "numpy pandas mha_core.errors mha_core.layer mha_core.normaliser"
     " mha_core.trace",
     "mha_core/steps.py": "numpy pandas mha_core.check mha_core.layer mha_core.trace mha_core.views",

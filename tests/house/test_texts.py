@@ -61,6 +61,7 @@ FAMILIES = {
     "literature.how_{}": {f"literature.how_{kind}" for kind in literature.HOW},
     "literature.{}": {f"literature.column_{column}" for column in ("paper", "ours", "baseline")},
     "rotation.column_{}": {f"rotation.column_{column}" for column in TURNED},
+    "sharing.vector_{}": {f"sharing.vector_{name}" for name in ("kv", "position", "q")},
     "sweep.line_{}": {f"sweep.line_{column}" for column in ("answer", "accuracy", "right")},
     "sweep.column_{}": {f"sweep.column_{column}" for column in ("answer", "accuracy")},
     "sweep.best_{}": {"sweep.best_even", "sweep.best_uneven"},
