@@ -174,7 +174,9 @@ def mask(view: HeadView) -> Step:
     rule = view.recorded.rule
     alibi = view.trace.source.get("position") == "alibi" and rule.distance_bias is not None
     added = (rule.bias is not None or rule.distance_bias is not None) and not alibi
-    notes = {"why": hidden, "none": not hidden, "biased": alibi, "added": added}
+    by_words = added and "bias" in view.recorded.about
+    notes = {"why": hidden, "none": not hidden, "biased": alibi, "added": added and not by_words}
+    notes["by_words"] = by_words
     notes["capped"] = rule.soft_cap is not None
     return view.step("mask", "scaled", after, notes=notes, hidden=hidden, cells=after.frame.size)
 

@@ -18,6 +18,7 @@ BY_WORDS = (
     "and is not what stands between the same two places of another one."
 )
 BESIDE = "it mixes other values by weights that the model does not return"
+IN_PARTS = "its weights are not those of token to token"
 ELSEWHERE = "it does not look from token to token, or at two texts at once"
 
 
@@ -137,7 +138,7 @@ def _unseen(weights: list[tuple[str, Tensor]], given: Counter[tuple[int, int]]) 
         size = tuple(matrix.shape[2:])
         left[size] -= 1
         if left[size] < 0:
-            unseen.append(f"{name} layer: its weights are not those of token to token")
+            unseen.append(f"{name} layer: {IN_PARTS}")
     return tuple(unseen)
 
 

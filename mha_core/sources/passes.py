@@ -72,11 +72,14 @@ def output(output: object) -> Tensor:
 
 
 def returned(output: object) -> list[tuple[str, Tensor]]:
-    """Kind and weights (1, head, query, key) of each layer, as the model itself returns them."""
+    """Kind and weights of each layer, as the model itself returns them.
+
+    (1, head, query, key), or more axes where a text is looked at in parts.
+    """
     found = []
     for name, kind in RETURNED.items():
         for weights in getattr(output, name, None) or ():
-            if isinstance(weights, Tensor) and weights.dim() == 4:
+            if isinstance(weights, Tensor) and weights.dim() >= 4:
                 found.append((kind, weights))
     return found
 

@@ -169,7 +169,7 @@ def _rule(scores: Scores, weights: Tensor, shared: Shared) -> ScoreRule | None:
     hidden, total = list(scores.hidden), None
     for term in scores.terms:
         hides, rest, surely = shared.parts(term)
-        if hides is not None and not surely and (weights.masked_fill(~hides, 0.0) != 0).any():
+        if hides is not None and not surely and _any(weights, hides):
             hides, rest = None, shared.numbers(term)  # a large number, but no mask
         if hides is not None:
             hidden.append(hides)
@@ -184,11 +184,17 @@ def _rule(scores: Scores, weights: Tensor, shared: Shared) -> ScoreRule | None:
     if mask is not None:
         n_query, n_key = weights.shape[-2:]
         mask = None if mask.all() else shared.one(mask.expand(1, -1, n_query, n_key).contiguous())
-    if mask is not None and (weights.masked_fill(mask, 0.0) != 0).any():
+    if mask is not None and _any(weights, ~mask):
         return None  # also a row of which all is hidden by numbers that are all alike: it is even, not empty
     return ScoreRule(
         scale=scores.scale, soft_cap=scores.cap, mask=mask, **_bias(total, mask, weights, shared)
     )
+
+
+def _any(weights: Tensor, cells: Tensor) -> bool:
+    """Is there any weight at all in some cells? A head at a time: all at once is as much again."""
+    cells = cells.expand(1, -1, *weights.shape[-2:])[0]
+    return any(bool(torch.where(cells[n % len(cells)], rows, 0.0).any()) for n, rows in enumerate(weights[0]))
 
 
 def _bias(total: Tensor | None, mask: Tensor | None, weights: Tensor, shared: Shared) -> dict[str, Tensor]:

@@ -54,6 +54,7 @@ class Route:
     difference: float
     missing: str | None = None
     understood: own_code.Understood | None = None
+    skipped: tuple[str, ...] = ()  # layers that the model returns weights of, of parts of a text
     notes: tuple[str, ...] = ()
 
 
@@ -89,19 +90,21 @@ def _switched(one: str, other: str) -> str:
 
 
 def _route(module: nn.Module, names: Mapping[int, str], ours: str, inputs: dict, asked: object) -> Route:
-    weights, apart = returned(asked), None
+    given, apart = returned(asked), None
+    weights = [(whose, matrix) for whose, matrix in given if matrix.dim() == 4]
+    skipped = tuple(f"{whose} layer: {own_code.IN_PARTS}" for whose, matrix in given if matrix.dim() > 4)
     close = _close(module)
     if ours and _set(module, ours):
         with suppress(Exception):  # an interface that is used in a way of its own; the next route decides
             apart = _trial(module, names, inputs, asked, weights)
         if apart is not None and apart <= close:
-            return Route("attend", apart)
+            return Route("attend", apart, skipped=skipped)
     _set(module, "eager")
     with suppress(Exception):
         understood = own_code.tried(module, names, inputs, weights, close)
         if understood is not None:
-            return Route("watch", understood.difference, understood=understood)
-    if not weights:
+            return Route("watch", understood.difference, understood=understood, skipped=skipped)
+    if not given:
         raise MhaError(
             f"Nothing of {type(module).__name__} can be shown: "
             f"{'; '.join(without_attention(module)) or 'it has no attention that could be seen'}."
@@ -115,12 +118,14 @@ def run(
     """The layers of a forward pass by a route, and what was left out, each with its reason."""
     if route.name == "watch":
         found = own_code.traced(route.understood, module, names, inputs, _close(module))
-        return _weights_alone(ANOTHER_WAY, module, inputs) if found is None else found
+        if found is None:
+            return _weights_alone(ANOTHER_WAY, module, inputs)
+        return found[0], (*route.skipped, *found[1])
     if route.name == "weights":
         return _weights_alone(route.missing, module, inputs)
     with capture.collecting(names) as collector:
         forward(module, inputs)
-    layers, skipped, shared = [], [], {}
+    layers, skipped, shared = [], [*route.skipped], {}
     calls = collector.calls[::-1]
     collector.calls.clear()
     while calls:  # each is let go when it has been copied
@@ -193,7 +198,7 @@ def _weights_alone(
     layers, skipped = [], []
     for whose, weights in returned(asked):
         if weights.shape[0] != 1 or weights.shape[2:] != sizes(inputs)[whose]:
-            skipped.append(f"{whose} layer: its weights are not those of token to token")
+            skipped.append(f"{whose} layer: {own_code.IN_PARTS}")
         elif not are_weights(weights):
             skipped.append(f"{whose} layer: what the model returns by the name of weights are none")
         else:

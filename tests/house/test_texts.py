@@ -34,7 +34,7 @@ NOTES = {
     "project": ("values", "cross"),
     "split": ("same", "shared", "rotary"),
     "scale": ("own",),
-    "mask": ("none", "biased", "added", "capped"),
+    "mask": ("none", "biased", "added", "by_words", "capped"),
     "softmax": ("empty", "sinks"),
 }
 # The keys that are put together where they are used, with {} for what is filled in.

@@ -1,6 +1,7 @@
 """The nine steps show what was computed: their formulas, matrices and facts are those of the trace."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -362,6 +363,12 @@ def test_a_scale_of_its_own_is_not_called_the_root_of_d_k():
     assert "sqrt" not in step.formula
     assert "0.3" in step.formula
     assert told(of_rule(scale=0.5))["scale"].notes == ("why",)
+
+
+def test_what_is_added_by_the_words_is_not_said_to_be_of_their_places():
+    trace = of_rule(bias=torch.ones(2, 3, 3))
+    layer = replace(trace.layers[0], about={"bias": "It depends on the words."})
+    assert set(told(replace(trace, layers=(layer,)))["mask"].notes) == {"none", "by_words"}
 
 
 def test_what_is_added_capped_and_sunk_is_said():
