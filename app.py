@@ -1,7 +1,60 @@
-"""What `streamlit run app.py` starts: the frame with its pages."""
+"""What `streamlit run app.py` starts: the frame with its pages, none of which is seen without its style."""
+
+from pathlib import Path
 
 import streamlit as st
 
 import mha_core  # noqa: F401 (torch is loaded when the server starts, not when the first visitor comes)
 
-app = st.App("pages/frame.py")
+# Streamlit draws a page before its sidebar and before the first `st.html`, whose script it loads only then:
+# what has been drawn jumps twice. So nothing is seen until both are there, or until a while has passed.
+EARLY = """<style>
+@keyframes early { from, to { visibility: hidden; opacity: 0; } }
+[data-testid="stApp"]:not(:has([data-testid="stSidebar"])) [data-testid="stAppViewContainer"],
+[data-testid="stApp"]:not(:has(.stHtml style)) [data-testid="stAppViewContainer"] { animation: early 8s; }
+</style>"""
+SCRIPTS = ("Html", "purify.es", "BidiComponent")  # what `st.html` and our components wait for
+FOUND = [
+    file.name for name in SCRIPTS for file in Path(st.__file__).parent.glob(f"static/static/js/{name}.*.js")
+]
+LINKS = (f'<link rel="modulepreload" crossorigin href="./static/js/{name}">' for name in FOUND)
+HEAD = (EARLY + "".join(LINKS)).encode()
+
+
+class Early:
+    """Puts `HEAD` into the page that Streamlit sends before it knows what will be on it."""
+
+    def __init__(self, app):
+        self.app = app
+
+    async def __call__(self, scope, receive, send):
+        started = None
+        asked = dict(scope.get("headers", ()))
+        if b"text/html" in asked.get(b"accept", b""):
+            # Packed by Streamlit a page could not be written to.
+            kept = [(name, value) for name, value in scope["headers"] if name != b"accept-encoding"]
+            scope = scope | {"headers": kept}
+
+        async def written(message):
+            nonlocal started
+            if message["type"] == "http.response.start" and _is_page(message["headers"]):
+                started = message | {"body": b""}  # its length is not known yet
+            elif started is None:
+                await send(message)
+            else:
+                started["body"] += message.get("body", b"")
+                if not message.get("more_body"):
+                    body = started.pop("body").replace(b"</head>", HEAD + b"</head>", 1)
+                    length = (b"content-length", str(len(body)).encode())
+                    others = [own for own in started["headers"] if own[0].lower() != length[0]]
+                    await send(started | {"headers": [*others, length]})
+                    await send(message | {"body": body})
+
+        await self.app(scope, receive, written if scope["type"] == "http" else send)
+
+
+def _is_page(headers) -> bool:
+    return any(name.lower() == b"content-type" and kind.startswith(b"text/html") for name, kind in headers)
+
+
+app = st.App("pages/frame.py", middleware=[(Early, (), {})])

@@ -123,12 +123,18 @@ class Recorded:
     # What is known
 
     def knows(self, name: str) -> bool:
-        """Were the tensors q, k, v, x or x_v recorded?"""
+        """Was the tensor of that name recorded?"""
         return name in self.tensors
+
+    def kept(self, name: str) -> np.ndarray:
+        """The tensor that was recorded under a name, as `tensors` has it."""
+        return array(self._known(name))
 
     def _known(self, name: str) -> Tensor:
         if name not in self.tensors:
-            raise MhaError(f"{NAMES[name]} of this layer are not known; ask for its weights instead.")
+            raise MhaError(
+                f"{NAMES.get(name, name)} of this layer are not known; ask for its weights instead."
+            )
         return self.tensors[name]
 
     @property

@@ -30,7 +30,8 @@ def turned(layer: LayerTrace, token: int, *, head: int, name: str = "q") -> pd.D
     if not 0 <= token < layer.n_query:
         raise MhaError(f"This layer has tokens 0 to {layer.n_query - 1}; token {token} was asked for.")
     before = layer.tensors[RAW[name]][own, token].float().numpy()
-    after = getattr(layer, name)[own, token].astype(np.float32)
+    turned_to = f"{name}_turned" if layer.knows(f"{name}_turned") else name  # a norm may come after
+    after = layer.kept(turned_to)[own, token].astype(np.float32)
     cos, sin = (layer.tensors[key].float().numpy() for key in ("cos", "sin"))
     first, second = pairs(layer.about["rotary"]["form"], cos.shape[1])
     angles = np.arctan2(sin[:, first], cos[:, first])  # (token, pair), each within one turn

@@ -60,7 +60,8 @@ def show(
     if len(trace.layers) < 2 and not opened:
         return
     with st.expander(t("overview.title"), expanded=opened):
-        st.caption(t("overview.how"))
+        shares = any(shown.n_kv_heads < shown.n_heads for shown in trace.layers)
+        st.caption(f"{t('overview.how')} {t('overview.brackets')}" if shares else t("overview.how"))
         with st.spinner(t("overview.working")):
             seen = _seen(json.dumps(scene.settings(), sort_keys=True), trace)
         named = roles.named(trace, scene)

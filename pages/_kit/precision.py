@@ -14,11 +14,10 @@ def usual() -> str:
 
 def control() -> None:
     """A choice of the kinds of numbers, by the field's own names: they stand in the link."""
-    st.segmented_control(
+    st.selectbox(
         t("control.dtype"),
         list(DTYPES),
-        default=usual(),
-        required=True,
+        list(DTYPES).index(usual()),
         key="dtype",
         help=t("control.dtype_help"),
         bind="query-params",

@@ -32,6 +32,14 @@ FRAME = """
 :is([class*="_page"], [class*="_blob"], [class*="_code"]) [data-testid="stSkeleton"] { display: none; }
 :is(.st-key-history, .st-key-charts) [data-testid="stSkeleton"] { display: none; }
 """
+# Streamlit writes a style after it has drawn what came with it. Until then the sentences and what is below
+# them are not seen, but for no longer than a moment.
+WAITING = """
+@keyframes waiting { from, to { visibility: hidden; opacity: 0; } }
+[data-testid="stApp"]:has(.st-key-token_strip):not(:has(style.rooms)) [data-testid="stMain"] {
+  animation: waiting 8s;
+}
+"""
 
 
 class Room(NamedTuple):
@@ -43,7 +51,7 @@ class Room(NamedTuple):
 
 def frame() -> None:
     """The bars of all widgets; figures have a height that Streamlit knows."""
-    st.html(f"<style>{FRAME}</style>")
+    st.html(f"<style>{FRAME} {WAITING}</style>")
 
 
 def of_sentences(traces: Mapping[str, AttentionTrace], layer: LayerTrace | None = None) -> None:
@@ -64,7 +72,8 @@ def of_sentences(traces: Mapping[str, AttentionTrace], layer: LayerTrace | None 
         )
         for nth in (0, 1)
     )
-    st.html(f"<style>{wide} @media (max-width: {PHONE}px) {{ {narrow} }}</style>")  # our own words alone
+    # Our own words alone. The class says to `WAITING` that they are there.
+    st.html(f'<style class="rooms">{wide} @media (max-width: {PHONE}px) {{ {narrow} }}</style>')
 
 
 def strip(labels: Sequence[str], beside: int = 1) -> Room:

@@ -66,10 +66,12 @@ TABLE = {
     "mha_core/views.py": "numpy pandas mha_core.layer mha_core.trace",
     "mha_core/hops.py": "numpy pandas mha_core.blocks mha_core.errors mha_core.trace",
     "mha_core/rotation.py": "numpy pandas mha_core.errors mha_core.spec mha_core.layer",
-    "mha_core/kept.py": "mha_core.layer",
+    "mha_core/kept.py": "numpy mha_core.layer",
     "mha_core/token_views.py": "numpy pandas mha_core.errors mha_core.layer mha_core.normaliser"
     " mha_core.trace",
-    "mha_core/steps.py": "numpy pandas mha_core.check mha_core.layer mha_core.trace mha_core.views",
+    "mha_core/formulas.py": "",
+    "mha_core/steps.py": "numpy pandas mha_core.check mha_core.formulas mha_core.layer mha_core.trace"
+    " mha_core.views",
     "mha_core/blocks.py": "numpy pandas mha_core.errors mha_core.layer mha_core.normaliser mha_core.rows",
     "mha_core/metrics.py": f"numpy pandas mha_core.blocks mha_core.errors mha_core.layer {TRAINING}",
     "mha_core/overview.py": "numpy pandas mha_core.blocks mha_core.metrics mha_core.trace",

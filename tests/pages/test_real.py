@@ -454,19 +454,19 @@ def test_published_heads_are_measured_in_a_model_that_is_here(opened, folder, mo
 
 def test_a_model_computes_in_the_numbers_that_a_link_asks_for(on_model, folder, said, drawn):
     app = on_model("llama", dtype="bfloat16", layer=1, head=2)
-    assert app.segmented_control(key="dtype").value == "bfloat16"
+    assert app.selectbox(key="dtype").value == "bfloat16"
     half = huggingface.follow(huggingface.load(folder("llama"), dtype="bfloat16"), Scene.text)
     np.testing.assert_array_equal(drawn(app, "matrix-q"), half.layers[0].q[1])
     assert not np.array_equal(drawn(app, "matrix-q"), same("llama", folder).layers[0].q[1])
     app.switch_page("models/real.py").run()
     assert any("bfloat16" in words for words in said(app))
-    app.segmented_control(key="dtype").set_value("float32").run()
+    app.selectbox(key="dtype").set_value("float32").run()
     assert not any("bfloat16" in words for words in said(app))
 
 
 def test_the_usual_numbers_are_float32_on_a_processor_and_need_no_word(on_model, monkeypatch):
     app = on_model("bert")
-    assert app.segmented_control(key="dtype").value == precision.usual()
+    assert app.selectbox(key="dtype").value == precision.usual()
     scene = Scene(source="model", model="a", dtype=precision.usual())
     assert real.key_of(scene) == Key("a") == real.key_of(replace(scene, dtype=None))
     assert real.key_of(replace(scene, dtype="float16")) == Key("a", None, "float16")
@@ -488,5 +488,5 @@ def test_what_does_not_run_in_half_precision_is_offered_in_whole(on_model, folde
     assert "not in half" in app.error[0].value
     app.button(key="fix_0").click().run()
     assert not app.error
-    assert app.segmented_control(key="dtype").value == "float32"
+    assert app.selectbox(key="dtype").value == "float32"
     assert strip(app)["tokens"]

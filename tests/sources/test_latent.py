@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from mha_core.kept import kept, short_vectors
+from mha_core.layer import LayerTrace
 from mha_core.rotation import turned
 from mha_core.sources import huggingface, wiring
 from tests.parity import tiny as every
@@ -45,6 +47,27 @@ def test_all_heads_share_the_key_that_is_turned_and_not_the_query():
         one, other = (turned(layer, 5, head=head, name="k") for head in (0, 2))
         np.testing.assert_array_equal(one, other)
         assert list(one["first"]) == [13, 14, 15, 16, 17]
+
+
+def test_the_short_vectors_are_all_that_is_kept_and_make_the_others():
+    module = tiny.module("deepseek_v3")
+    for layer, block in zip(layers(module), module.layers, strict=True):
+        found, made = short_vectors(layer), block.self_attn
+        assert list(found) == ["kv", "position", "q"]
+        assert found["kv"].shape[1] + found["position"].shape[1] == kept(layer)["own"] == 33
+        both = made.kv_b_proj(torch.tensor(found["kv"])).view(layer.n_key, 3, 13 + 17).numpy()
+        np.testing.assert_allclose(both[..., :13].swapaxes(0, 1), layer.k[..., :13], atol=1e-5)
+        for head in range(3):
+            np.testing.assert_array_equal(layer.k[head, :, 13:], found["position"])
+        queries = made.q_b_proj(torch.tensor(found["q"])).view(layer.n_query, 3, 23).transpose(0, 1)
+        torch.testing.assert_close(queries, layer.tensors["q_raw"][..., order()], atol=1e-5, rtol=1e-5)
+    assert short_vectors(layers(tiny.module("llama"))[0]) == {}
+    assert short_vectors(LayerTrace(layer.tensors)) == {}  # of which nobody says that it is latent
+
+
+def order() -> list[int]:
+    """Where the numbers of the matrix stand in the query that was used: pairs were taken apart."""
+    return [*range(13), *(13 + at // 2 + 5 * (at % 2) for at in range(10))]
 
 
 def test_a_code_of_complex_numbers_is_understood():

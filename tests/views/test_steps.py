@@ -9,7 +9,8 @@ import pytest
 import torch
 
 import mha_core as mha
-from mha_core.steps import FORMULAS, STEPS, Step, steps
+from mha_core.formulas import FORMULAS
+from mha_core.steps import STEPS, Step, steps
 
 NAMES = ["project", "split", "scores", "scale", "mask", "softmax", "mix", "concat", "output"]
 PAPER = {"text": "How are", "d_model": 512, "h": 8, "d_k": 64, "d_v": 100}
