@@ -81,7 +81,7 @@ def find(
     weights = [_columns(made[-1], products[name]) for name, made in chains.items()]
     (w_q, b_q), (w_k, b_k), (w_v, b_v) = weights
     found["projections"] = Projections(w_q, w_k, w_v, None, b_q, b_k, b_v, None)
-    if outside:
+    if first["q"].x.data_ptr() != first["v"].x.data_ptr():
         found["x_v"] = first["v"].x.reshape(1, -1, first["v"].x.shape[-1])
     if all(len(made) == 1 and made[0].changed is None for made in chains.values()):
         return Wiring(**found)
