@@ -12,7 +12,7 @@ import pandas as pd
 
 from mha_core.layer import LayerTrace
 from mha_core.normaliser import log_sum_exp
-from mha_core.rows import row_blocks
+from mha_core.rows import give_back, row_blocks
 
 # Key position minus query position.
 DISTANCE = {"previous token": -1, "next token": 1, "same token": 0}
@@ -36,9 +36,11 @@ def blocks(layer: LayerTrace, queries: np.ndarray | None = None) -> Iterator[Blo
     """
     norm = _norm(layer) if layer.rule.softmax == "matrix" and layer.knows("q") else None
     count = layer.n_query if queries is None else len(queries)
-    for part in row_blocks(count, layer.n_key * layer.n_heads):
+    bounds = row_blocks(count, layer.n_key * layer.n_heads)
+    for part in bounds:
         rows = part if queries is None else queries[part]
         yield Block(rows, _weights(layer, rows, norm), _allowed(layer, rows))
+    give_back(bounds)
 
 
 def _weights(layer: LayerTrace, rows: slice | np.ndarray, norm: np.ndarray | None) -> np.ndarray:

@@ -111,3 +111,25 @@ def split_difference(layer: LayerTrace) -> float | None:
         (x_v, p.w_v, p.b_v, layer.n_kv_heads),
     )
     return max((project_packed(*part) - project_per_head(*part)).abs().max().item() for part in parts)
+
+
+def product_difference(layer: LayerTrace) -> float | None:
+    """The largest difference between X W + b, computed now, and the product that flowed.
+
+    What flowed is the first of q_linear, q_raw and q that is known, and likewise for k and v. None where X
+    or the matrices are not known, in cross-attention those of the other text.
+    """
+    p = layer.projections
+    if "x" not in layer.tensors or p.w_q is None or (layer.kind == "cross" and "x_v" not in layer.tensors):
+        return None
+    x = layer.tensors["x"]
+    x_v = layer.tensors.get("x_v", x)
+    inputs = {"q": x, "k": x_v if layer.kind == "cross" else x, "v": x_v}
+    gaps = []
+    for name, given in inputs.items():
+        stages = (f"{name}_linear", f"{name}_raw", name)
+        flowed = next(layer.tensors[stage] for stage in stages if stage in layer.tensors)
+        weight, bias = getattr(p, f"w_{name}"), getattr(p, f"b_{name}")
+        made = project_packed(given[None], weight, bias, flowed.shape[0])[0]
+        gaps.append((made.float() - flowed.float()).abs().max().item())
+    return max(gaps)

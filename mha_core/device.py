@@ -41,6 +41,11 @@ def available() -> list[str]:
     return found
 
 
+def usual_dtype(device: str) -> str:
+    """The kind of numbers in which models of others compute there, unless another is asked for."""
+    return "float32" if device == "cpu" else "bfloat16"
+
+
 REASONS = {
     "cuda": lambda: f"GPU: {torch.cuda.get_device_name()}",
     "mps": lambda: "GPU: Apple Metal",

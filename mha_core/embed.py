@@ -25,7 +25,7 @@ def draw(shape: tuple[int, ...], *, seed: int, name: str, std: float = 1.0) -> T
     """
     key = hashlib.sha256(f"{seed}\0{name}".encode(errors="surrogatepass")).digest()
     generator = np.random.Generator(np.random.Philox(int.from_bytes(key[:16])))
-    return torch.from_numpy(generator.standard_normal(shape, np.float32)) * std
+    return torch.from_numpy(generator.standard_normal(shape, np.float32)).mul_(std)
 
 
 def word_vectors(pieces: tuple[str, ...], d_model: int, *, seed: int) -> Tensor:

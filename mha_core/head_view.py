@@ -100,6 +100,7 @@ def view(trace: Traced, *, layer: int | None = None, head: int = 0, token: int |
             token=token,
             source=said({"h": shown.n_heads, "d_model": shown.d_model} | dict(trace.source)),
             groups=[groups(trace)],
+            kv=shown.n_kv_heads,
             title=trace.title,
             texts=texts("en"),
         ),
@@ -121,11 +122,13 @@ def header(
     texts: Mapping[str, str],
     on: Sequence[int] | None = None,
     groups: Sequence[dict | None] | None = None,
+    kv: int | None = None,
     name: str = "view",
 ) -> dict:
     """What the scripts are told besides the numbers; `on` are the heads that are drawn at first.
 
-    `special` has for each panel those of its queries and of its keys, `groups` what `groups` says of it.
+    `special` has for each panel those of its queries and of its keys, `groups` what `groups` says of it;
+    `kv` is how many heads of keys and values the heads share, neighbours the same one.
     """
     return {
         "name": name,
@@ -133,6 +136,7 @@ def header(
         "digest": blake2b(blob, digest_size=8).hexdigest(),
         "layers": n_layers,
         "heads": n_heads,
+        "kv": kv,
         "layer": layer,
         "head": head,
         "token": token,

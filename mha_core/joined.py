@@ -1,8 +1,11 @@
 """Pieces of a tokenizer joined to the words that they were cut from."""
 
+import re
 from typing import NamedTuple
 
 from mha_core.tokens import Tokens
+
+CUT = re.compile(r"(U\+[0-9A-F]{4,6}|.)·1(?:\1·[2-4])+", re.DOTALL)  # a character in numbered parts
 
 
 class Joined(NamedTuple):
@@ -30,6 +33,7 @@ def joined(tokens: Tokens) -> Joined | None:
         last = len(of) - 1 - of[::-1].index(word)
         typed = tokens.text[tokens.spans[first][0] : tokens.spans[last][1]]
         # White space between them would be none of a label's: it keeps labels apart from what is typed.
-        texts.append(typed if typed and not typed[0].isspace() else "".join(tokens.pieces[first : last + 1]))
+        together = CUT.sub(r"\1", "".join(tokens.pieces[first : last + 1]))
+        texts.append(typed if typed and not typed[0].isspace() else together)
     named = Tokens(tokens.text, tuple("".join(text.split()) or "·" for text in texts), ((0, 0),) * len(texts))
     return Joined(tuple(of), named.labels)

@@ -1,5 +1,7 @@
 """What a layer keeps of each token while a text grows, and where its heads rest."""
 
+import numpy as np
+
 from mha_core.layer import LayerTrace
 
 
@@ -21,6 +23,26 @@ def kept(layer: LayerTrace) -> dict[str, int] | None:
         return {"own": found["latent"], **found}
     found["shared"] = layer.n_kv_heads * width
     return {"own": found["shared"], **found}
+
+
+def short_vectors(layer: LayerTrace) -> dict[str, np.ndarray]:
+    """The vectors that a layer with latent attention makes the others of, as far as they are known.
+
+    "kv", that of keys and values, (key, kv_rank); "position", the turned part of the key that all heads
+    share, (key, rotary_width): together all that is kept of a token. "q", that of queries, (query, q_rank).
+    Empty for any other layer. Source: DeepSeek-AI 2024, "DeepSeek-V2", section 2.1.
+    """
+    found = {}
+    if "latent" not in layer.about:
+        return found
+    if "kv_short" in layer.tensors:
+        found["kv"] = layer.tensors["kv_short"].float().numpy()
+    if rotary := layer.about.get("rotary"):
+        start = rotary.get("start", 0)
+        found["position"] = layer.k[0, :, start : start + rotary["width"]]
+    if "q_short" in layer.tensors:
+        found["q"] = layer.tensors["q_short"].float().numpy()
+    return found
 
 
 def special_share(layer: LayerTrace, special: tuple[int, ...], *, rows: int = 64) -> float | None:

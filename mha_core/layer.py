@@ -5,44 +5,39 @@ O(tokens · d_model) numbers; each matrix is computed when somebody looks, by th
 that `attend` is made of. Heads and positions count from 0.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
-from types import MappingProxyType
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from mha_core.attention import (
-    Attended,
-    Projections,
-    attention_weights,
-    concat_heads,
-    join_heads,
-    mix,
-    raw_scores,
-)
+from mha_core.attention import attention_weights, concat_heads, join_heads, mix, raw_scores
 from mha_core.errors import MhaError
+from mha_core.recorded import Recorded, array
 from mha_core.rows import row_blocks
 from mha_core.rule import ScoreRule
 
 Rows = slice | list[int] | None
-NAMES = {"q": "The queries", "k": "The keys", "v": "The values"}
 
 
 @dataclass(frozen=True, eq=False)
-class LayerTrace:
+class LayerTrace(Recorded):
     """One attention layer's queries, keys, values and score rule, and every matrix they imply.
 
     q, k, v, x and x_v are copies; `projections` are the module's own matrices, which can be large.
     Where somebody else computed the weights and kept no queries and keys, `tensors` has weights
     (head, query, key) in their place, and what would follow from q and k is not known.
 
-    Where a rotary code turned q and k, `tensors` may have them as they were before, q_raw and k_raw, and
-    the code's cos and sin, (token, width); how they are used is said by ``about["rotary"]``. Of a latent
-    attention it has the short vectors that queries, and keys and values, are made of: q_short and kv_short,
-    (token, rank), behind their norm (DeepSeek-AI 2024).
+    Between the matrices and q, k and v a model may do more; `tensors` then has what it made on the way, and
+    ``about["between"]`` says the steps in order, for each of q, k and v:
+
+    - q_linear, k_linear, v_linear: the product itself, X W cut into heads, where anything but a rotation
+      comes next: a norm, a scale, a limit at which numbers are cut off;
+    - q_raw, k_raw: before a rotary code turns them, with the code's cos and sin, (token, width);
+      ``about["rotary"]`` says how these are used;
+    - q_turned, k_turned: behind the rotation, where that is not yet q and k;
+    - q_short and kv_short: of a latent attention, the short vectors that queries, and keys and values, are
+      made of, (token, rank), behind their norm (DeepSeek-AI 2024).
 
     `kind` says whose tokens look at whose: "self", in a model with a target sentence "encoder" and
     "decoder", and "cross" where the target looks at the sentence. `name` is the layer's in its model,
@@ -52,104 +47,6 @@ class LayerTrace:
     heads with a leading head axis; `rows` picks queries, `keys` picks keys. Positions count from 0.
     Every method raises `MhaError` for a head that the layer does not have.
     """
-
-    tensors: Mapping[str, Tensor] = field(repr=False)  # q, k, v or weights, and what is known of x, x_v
-    rule: ScoreRule = field(default=ScoreRule(), repr=False)
-    projections: Projections = field(default=Projections(), repr=False)
-    kind: str = "self"
-    name: str = ""
-    about: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}), repr=False)
-
-    @classmethod
-    def of(
-        cls,
-        attended: Attended,
-        *,
-        x: Tensor | None = None,
-        x_v: Tensor | None = None,
-        projections: Projections = Projections(),
-        item: int = 0,
-        **described: object,
-    ) -> "LayerTrace":
-        """Keep one item of a batch: the batch axis ends here, and so do the GPU and autograd.
-
-        `described` are the layer's kind, name and what is known about it.
-        """
-        tensors = {"q": attended.q, "k": attended.k, "v": attended.v}
-        tensors |= {name: given for name, given in (("x", x), ("x_v", x_v)) if given is not None}
-        return cls(
-            MappingProxyType({name: _owned(tensor[item]) for name, tensor in tensors.items()}),
-            attended.rule.item(item).mapped(_shared),
-            Projections(*(None if matrix is None else _plain(matrix) for matrix in projections)),
-            **described,
-        )
-
-    # Sizes
-
-    @property
-    def n_heads(self) -> int:
-        return self._rows.shape[0]
-
-    @property
-    def n_kv_heads(self) -> int:
-        return self.tensors["k" if self.knows("k") else "weights"].shape[0]
-
-    @property
-    def n_query(self) -> int:
-        return self._rows.shape[1]
-
-    @property
-    def n_key(self) -> int:
-        return self.tensors["k"].shape[1] if self.knows("k") else self.tensors["weights"].shape[2]
-
-    @property
-    def d_k(self) -> int:
-        return self._known("q").shape[2]
-
-    @property
-    def d_v(self) -> int:
-        return self._known("v").shape[2]
-
-    @property
-    def d_model(self) -> int | None:
-        """The width of X and Z, None where neither X nor W^O is known."""
-        if "x" in self.tensors:
-            return self.tensors["x"].shape[1]
-        return None if self.projections.w_o is None else self.projections.w_o.shape[1]
-
-    @property
-    def scale(self) -> float:
-        """What raw scores are multiplied with, ``1/√d_k`` unless the rule says otherwise."""
-        return self.rule.factor(self.d_k)
-
-    # What flowed
-
-    @cached_property
-    def q(self) -> np.ndarray:
-        """Queries. (head, query, d_k)"""
-        return _array(self._known("q"))
-
-    @cached_property
-    def k(self) -> np.ndarray:
-        """Keys. (kv_head, key, d_k)"""
-        return _array(self._known("k"))
-
-    @cached_property
-    def v(self) -> np.ndarray:
-        """Values. (kv_head, key, d_v)"""
-        return _array(self._known("v"))
-
-    @cached_property
-    def x(self) -> np.ndarray | None:
-        """The layer's input, None where it is not known. (query, d_model)"""
-        return _array(self.tensors["x"]) if "x" in self.tensors else None
-
-    @cached_property
-    def x_v(self) -> np.ndarray | None:
-        """What V is made of, None where that is x. (key, d_model)"""
-        return _array(self.tensors["x_v"]) if "x_v" in self.tensors else None
-
-    # What follows from it
 
     def scores(self, head: int | None = None, *, rows: Rows = None, keys: Rows = None) -> np.ndarray:
         """Raw scores ``q kᵀ``. ([head,] query, key)"""
@@ -183,7 +80,7 @@ class LayerTrace:
 
     def concat(self) -> np.ndarray:
         """The heads' outputs side by side. (query, h · d_v)"""
-        return _array(concat_heads(self._output(None, None)))
+        return array(concat_heads(self._output(None, None)))
 
     def contribution(self, head: int | None = None, *, rows: Rows = None) -> np.ndarray:
         """What a head adds to the layer's output, ``head_i W_i^O``. ([head,] query, d_model)
@@ -195,7 +92,7 @@ class LayerTrace:
 
     def result(self) -> np.ndarray:
         """The layer's output ``concat W^O + b^O``. (query, d_model)"""
-        return _array(join_heads(self._output(None, None), self._w_o(), self.projections.b_o))
+        return array(join_heads(self._output(None, None), self._w_o(), self.projections.b_o))
 
     def _repr_html_(self) -> str:
         """What a notebook shows: what was recorded, and small pictures of the weights."""
@@ -204,33 +101,6 @@ class LayerTrace:
         return of_layer(self)
 
     # How
-
-    def knows(self, name: str) -> bool:
-        """Were the tensors q, k, v, x or x_v recorded?"""
-        return name in self.tensors
-
-    def _known(self, name: str) -> Tensor:
-        if name not in self.tensors:
-            raise MhaError(f"{NAMES[name]} of this layer are not known; ask for its weights instead.")
-        return self.tensors[name]
-
-    @property
-    def _rows(self) -> Tensor:
-        """A tensor with all heads and queries."""
-        return self.tensors["q" if self.knows("q") else "weights"]
-
-    def kv_head(self, head: int) -> int:
-        """The key/value head that query head `head` uses: neighbours share one."""
-        return self.checked(head) // (self.n_heads // self.n_kv_heads)
-
-    def checked(self, head: int) -> int:
-        """`head` itself, if the layer has it."""
-        if not 0 <= head < self.n_heads:
-            raise MhaError(
-                f"This layer has heads 0 to {self.n_heads - 1}; head {head} was asked for.",
-                fixes=({"head": min(max(head, 0), self.n_heads - 1)},),
-            )
-        return head
 
     def _heads(self, head: int | None) -> slice:
         return slice(None) if head is None else slice(self.checked(head), head + 1)
@@ -277,28 +147,4 @@ class LayerTrace:
     @staticmethod
     def _shown(tensor: Tensor, head: int | None, keys: Rows = None) -> np.ndarray:
         tensor = tensor if keys is None else tensor[..., keys]
-        return _array(tensor if head is None else tensor[0])
-
-
-def _plain(tensor: Tensor) -> Tensor:
-    return tensor.detach().to("cpu")
-
-
-def _shared(tensor: Tensor) -> Tensor:
-    """The tensor itself, so that layers can share one mask, unless it is a part of something larger."""
-    tensor = _plain(tensor)
-    return tensor if tensor.untyped_storage().nbytes() <= tensor.nbytes else tensor.clone()
-
-
-def _owned(tensor: Tensor) -> Tensor:
-    """A copy in plain order: it keeps no batch alive, and nobody else can change it."""
-    return _plain(tensor).clone(memory_format=torch.contiguous_format)
-
-
-def _array(tensor: Tensor) -> np.ndarray:
-    """A read-only array; half precision, which numpy only half knows, becomes float32 exactly."""
-    if tensor.dtype in (torch.float16, torch.bfloat16):
-        tensor = tensor.float()
-    array = tensor.numpy().view()
-    array.setflags(write=False)
-    return array
+        return array(tensor if head is None else tensor[0])

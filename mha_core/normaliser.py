@@ -56,16 +56,20 @@ def _computed(layer: LayerTrace, head: int) -> np.ndarray:
     """One head's, (query,)."""
     temperature, found = layer.rule.temperature, np.empty(layer.n_query)
     for rows in row_blocks(layer.n_query, layer.n_key):
-        found[rows] = _over_last(layer.masked(head, rows=rows).astype(np.float64) / temperature)
+        scores = layer.masked(head, rows=rows).astype(np.float64)
+        scores /= temperature
+        found[rows] = _over_last(scores)
     if layer.rule.sinks is not None:
         found = np.logaddexp(found, float(layer.rule.sinks[head]) / temperature)
     if layer.rule.softmax == "matrix":
-        found = np.full_like(found, _over_last(found))
+        found = np.full_like(found, _over_last(found.copy()))
     return found
 
 
 def _over_last(scores: np.ndarray) -> np.ndarray:
+    """Over the last axis; the scores themselves are used up: a second array of them would be large."""
     most = scores.max(-1)
     base = np.where(np.isfinite(most), most, 0.0)
     with np.errstate(divide="ignore"):
-        return base + np.log(np.exp(scores - base[..., None]).sum(-1))
+        scores -= base[..., None]
+        return base + np.log(np.exp(scores, out=scores).sum(-1))

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from mha_core.attention import Attended
 from mha_core.errors import MhaError
-from mha_core.given import as_tokens, described
 from mha_core.layer import LayerTrace
+from mha_core.named import as_tokens, described
 from mha_core.rule import HIDDEN, ScoreRule
 from mha_core.spec import known
 from mha_core.tokens import Tokens

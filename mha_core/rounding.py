@@ -4,12 +4,12 @@ Bits that are zero cost next to nothing once they are deflated. Heads and positi
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from math import ceil, log2
 
 import numpy as np
 from torch import from_numpy
 
+from mha_core.attention import raw_scores
 from mha_core.layer import LayerTrace
 from mha_core.rows import row_blocks
 
@@ -39,14 +39,13 @@ def few_bits(layer: LayerTrace, heads: Sequence[int], lse: np.ndarray) -> int:
     """
     if not (np.isfinite(layer.q).all() and np.isfinite(layer.k).all()):
         return ALL
-    own = list(zip(heads, lse, strict=True))
-    tried, some = _with(layer, TRIED), list(range(0, layer.n_query, max(1, layer.n_query // SAMPLE)))
-    moved = min(1.0, max(_moved(layer, tried, head, base, some) for head, base in own))
+    own = list(zip(heads, lse.astype(layer.q.dtype), strict=True))
+    some = list(range(0, layer.n_query, max(1, layer.n_query // SAMPLE)))
+    moved = min(1.0, max(_moved(layer, TRIED, head, base, some) for head, base in own))
     guess = TRIED + ceil(log2(moved / TOLERANCE)) if moved else LEAST  # a bit less moves twice as much
     for bits in range(min(max(guess, LEAST), ALL), ALL):
-        changed = _with(layer, bits)
         if all(
-            _moved(layer, changed, head, base, rows) <= TOLERANCE
+            _moved(layer, bits, head, base, rows) <= TOLERANCE
             for rows in row_blocks(layer.n_query, layer.n_key)
             for head, base in own
         ):
@@ -54,16 +53,21 @@ def few_bits(layer: LayerTrace, heads: Sequence[int], lse: np.ndarray) -> int:
     return ALL
 
 
-def _with(layer: LayerTrace, bits: int) -> LayerTrace:
-    shorter = {name: from_numpy(rounded(getattr(layer, name), bits)) for name in ("q", "k")}
-    return replace(layer, tensors=dict(layer.tensors) | shorter)
-
-
-def _moved(
-    layer: LayerTrace, changed: LayerTrace, head: int, lse: np.ndarray, rows: slice | list[int]
-) -> float:
-    """By how much another q and k move a weight in these rows at most; `lse` of the head, (query,)."""
-    exact, other = (one.masked(head, rows=rows) / one.rule.temperature for one in (layer, changed))
+def _moved(layer: LayerTrace, bits: int, head: int, lse: np.ndarray, rows: slice | list[int]) -> float:
+    """By how much fewer bits in q and k move a weight in these rows at most; `lse` of the head, (query,)."""
+    base, temperature = lse[rows, None], layer.rule.temperature
     with np.errstate(invalid="ignore", over="ignore"):  # a row that is hidden altogether: −∞ − −∞
-        apart = np.abs(np.exp(other - lse[rows, None]) - np.exp(exact - lse[rows, None]))
+        apart, other = (
+            np.exp(masked / temperature - base)
+            for masked in (layer.masked(head, rows=rows), _masked(layer, bits, head, rows))
+        )
+        np.abs(np.subtract(apart, other, out=apart), out=apart)
     return float(np.nanmax(apart, initial=0.0))
+
+
+def _masked(layer: LayerTrace, bits: int, head: int, rows: slice | list[int]) -> np.ndarray:
+    """What the softmax would get from q and k with so many bits, (row, key)."""
+    q, k = rounded(layer.q[head, rows], bits), rounded(layer.k[layer.kv_head(head)], bits)
+    rule = layer.rule.at(slice(head, head + 1), rows, n_query=layer.n_query, n_key=layer.n_key)
+    _, masked = rule.logits(raw_scores(from_numpy(q)[None], from_numpy(k)[None]), layer.d_k)
+    return masked[0].numpy()

@@ -1,46 +1,27 @@
-"""The nine steps from X to Z for one head, with the sizes and numbers of one trace.
+"""The steps from X to Z for one head, with the sizes and numbers of one trace: nine, and one that some have.
 
-A new step is a function of a `HeadView` and a line each in `STEPS` and `FORMULAS`.
+A new step is a function of a `HeadView` and a line each in `STEPS` and in `formulas.FORMULAS`.
 """
 
-import re
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
-from mha_core.check import split_difference
+from mha_core.check import product_difference, split_difference
+from mha_core.formulas import formula, primed, way
 from mha_core.layer import LayerTrace
 from mha_core.trace import MATRICES, AttentionTrace
 from mha_core.views import Picture, origin, picture
 
-# LaTeX, in which `X[L, d_model]` is a symbol with its shape under it, filled in with numbers, and
-# `_i` the chosen head, `_j` its key/value head. L tokens look at M: the same ones, or those of another text.
-FORMULAS = {
-    "project": r"""\begin{gathered}
-        X[L, d_model] \;\; W^Q[d_model, h·d_k] = Q[L, h·d_k] \\
-        X[M, d_model] \;\; W^K[d_model, n_kv·d_k] = K[M, n_kv·d_k] \\
-        X[M, d_model] \;\; W^V[d_model, n_kv·d_v] = V[M, n_kv·d_v]
-        \end{gathered}""",
-    "split": r"Q[L, h·d_k] \;\to\; Q_1 \; … \; Q_i[L, d_k] \; … \; Q_{h}",
-    "scores": r"Q_i[L, d_k] \;\; K_j^{\top}[d_k, M] = S_i[L, M]",
-    "scale": r"S_i[L, M] \cdot \tfrac{1}{\sqrt{d_k}} = S_i \cdot {scale}",
-    "mask": r"s_{mn} \;\to\; \begin{cases} s_{mn} & \text{if } m \text{ may look at } n \\"
-    r" -\infty & \text{if not} \end{cases}",
-    "softmax": r"a_{mn} = \frac{e^{s_{mn}}}{e^{s_{m1}} + … + e^{s_{mL}}} \qquad A_i[L, M]",
-    "mix": r"A_i[L, M] \;\; V_j[M, d_v] = \text{head}_i[L, d_v]",
-    "concat": r"\text{head}_1 \,\Vert\, … \,\Vert\, \text{head}_{h} = \text{concat}[L, h·d_v]",
-    "output": r"\text{concat}[L, h·d_v] \;\; W^O[h·d_v, d_model] = Z[L, d_model]",
-}
-SHAPED = re.compile(r"(?P<symbol>\S+)\[(?P<rows>[^],]+), (?P<columns>[^]]+)]")
+PRIMES = ("′", "″", "‴")  # what comes before Q, K and V, from the product on
 
 
 @dataclass(frozen=True, eq=False)
 class Step:
     """One step: its formula in LaTeX, sizes filled in, and the matrices before and after.
 
-    `notes` names the sentences that hold for what happened here, "why" above all; `facts` are the
-    numbers that those sentences mention.
+    `notes` names the sentences that hold here, "why" above all; `facts` are the numbers in them.
     """
 
     name: str
@@ -49,6 +30,7 @@ class Step:
     after: tuple[Picture, ...]
     notes: tuple[str, ...]
     facts: dict
+    in_a_row: int = 0  # matrices, where they do not all stand beside each other
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +55,7 @@ class HeadView:
             "L": layer.n_query,
             "M": layer.n_key,
             "d_model": layer.d_model or r"d_{\text{model}}",
+            "d_y": layer.x_v.shape[1] if layer.x_v is not None else layer.d_model or r"d_{\text{model}}",
             "h": layer.n_heads,
             "n_kv": layer.n_kv_heads,
             "d_k": layer.d_k,
@@ -100,9 +83,36 @@ class HeadView:
         # What K and V are made of is then the X of the other text.
         return replace(drawn, name="other", symbol="Y") if name == "x_v" and self.two_texts else drawn
 
+    @property
+    def between(self) -> dict[str, list[dict]]:
+        """What the model does with the product X W before it is q, k or v, for each of them."""
+        told = self.recorded.about.get("between")
+        if told is None:
+            turned = [{"step": "rotary"}] if self.recorded.knows("q_raw") else []
+            told = {"q": turned, "k": turned, "v": []}
+        return dict(told)
+
+    def stages(self, name: str) -> list[str]:
+        """The tensors from the product X W to q, k or v, by their names; of most models one."""
+        known = (f"{name}_{stage}" for stage in ("linear", "raw", "turned"))
+        return [*(stage for stage in known if self.recorded.knows(stage)), name]
+
+    def stage(self, name: str, at: int) -> Picture:
+        """The head's own part of one of the stages of q, k or v."""
+        stages, drawn = self.stages(name), self.picture(name)
+        if at == len(stages) - 1:
+            return drawn
+        own = self.head if name == "q" else self.recorded.kv_head(self.head)
+        frame = pd.DataFrame(
+            self.recorded.kept(stages[at])[own], index=drawn.frame.index, columns=drawn.frame.columns
+        )
+        letter, *rest = drawn.symbol
+        return replace(drawn, frame=frame, symbol=f"{letter}{PRIMES[at]}{''.join(rest)}")
+
     def packed(self, name: str) -> Picture:
-        """Q, K or V of all heads side by side, the chosen head's columns framed."""
-        array = getattr(self.recorded, name)  # (head, token, d)
+        """The product X W of all heads side by side, the chosen head's columns framed."""
+        stages = self.stages(name)
+        array = self.recorded.kept(stages[0])  # (head, token, d)
         n_heads, n_tokens, width = array.shape
         own = self.head if name == "q" else self.recorded.kv_head(self.head)
         queries, keys = self.trace.sides(self.recorded)
@@ -113,12 +123,14 @@ class HeadView:
         )
         framed = (own * width, (own + 1) * width)
         where = origin(self.trace, layer=self.layer)
-        return Picture(name, name.upper(), frame, "signed", framed=framed, origin=where)
+        symbol = name.upper() + (PRIMES[0] if len(stages) > 1 else "")
+        return Picture(name, symbol, frame, "signed", framed=framed, origin=where)
 
 
 def steps(trace: AttentionTrace, *, layer: int, head: int) -> list[Step]:
     """The steps of `STEPS` in order, but for the first where X and W^Q and the last where W^O is not known.
 
+    Where a model does more with the product X W before queries meet keys, `adjust` follows the split.
     Raises `MhaError` for a head that is not there, and where only the weights of the layer are known.
     """
     recorded = trace.layers[layer]
@@ -126,14 +138,22 @@ def steps(trace: AttentionTrace, *, layer: int, head: int) -> list[Step]:
     # X alone does not say how Q came about: some models norm it, or turn it in a way of their own.
     unknown = {project} if recorded.x is None or recorded.projections.w_q is None else set()
     unknown |= {output} if recorded.projections.w_o is None else set()
-    return [make(HeadView(trace, layer, head)) for make in STEPS if make not in unknown]
+    view = HeadView(trace, layer, head)
+    found = [make(view) for make in STEPS if make not in unknown]
+    if any(view.between.values()):
+        found.insert([step.name for step in found].index("scores"), adjust(view))
+    return found
 
 
 def project(view: HeadView) -> Step:
     own_values = view.recorded.knows("x_v") and not view.two_texts
-    notes = {"why": True, "values": own_values, "cross": view.two_texts}
+    changed = [name for name, steps in view.between.items() if steps]
+    notes = {"why": True, "values": own_values, "cross": view.two_texts, "before": changed}
     before = " ".join(name for name in ("x", "x_v") if view.recorded.knows(name))
-    step = view.step("project", before, *(view.packed(name) for name in "qkv"), notes=notes)
+    difference = product_difference(view.recorded) if changed else None
+    after = (view.packed(name) for name in "qkv")
+    step = view.step("project", before, *after, notes=notes, difference=difference)
+    step = replace(step, formula=primed(step.formula, changed))
     if view.two_texts:
         own, *others = step.formula.split("{X}")
         return replace(step, formula=f"{own}{{X}}{'{Y}'.join(others)}")
@@ -146,10 +166,23 @@ def split(view: HeadView) -> Step:
         "why": True,
         "same": difference is not None,
         "shared": view.recorded.n_kv_heads < view.recorded.n_heads,
-        "rotary": view.trace.source.get("position") == "rotary" or "rotary" in view.recorded.about,
+        "rotary": view.trace.source.get("position") == "rotary",
     }
-    after = (view.picture(name) for name in "qkv")
-    return view.step("split", "", *after, notes=notes, difference=difference)
+    after = (view.stage(name, 0) for name in "qkv")
+    step = view.step("split", "", *after, notes=notes, difference=difference)
+    return replace(step, formula=primed(step.formula, [name for name in "q" if view.between[name]]))
+
+
+def adjust(view: HeadView) -> Step:
+    """What some models do with the products before queries meet keys: norm, scale, limit, rotation."""
+    told = {step["step"]: step for steps in view.between.values() for step in steps}
+    changed = [name for name, steps in view.between.items() if steps]
+    shown = tuple(view.stage(name, at) for name in changed for at in range(len(view.stages(name))))
+    notes = ("why", *(note for note in ("norm", "scale", "clip", "rotary") if note in told))
+    named = {"by": "scale", "at": "clip", "kind": "norm"}
+    facts = {fact: told[step][fact] for fact, step in named.items() if step in told}
+    most = max(len(view.stages(name)) for name in changed)
+    return Step("adjust", way(view.between, view.sizes), (), shown, notes, view.sizes | facts, most)
 
 
 def scores(view: HeadView) -> Step:
@@ -174,7 +207,9 @@ def mask(view: HeadView) -> Step:
     rule = view.recorded.rule
     alibi = view.trace.source.get("position") == "alibi" and rule.distance_bias is not None
     added = (rule.bias is not None or rule.distance_bias is not None) and not alibi
-    notes = {"why": hidden, "none": not hidden, "biased": alibi, "added": added}
+    by_words = added and "bias" in view.recorded.about
+    notes = {"why": hidden, "none": not hidden, "biased": alibi, "added": added and not by_words}
+    notes["by_words"] = by_words
     notes["capped"] = rule.soft_cap is not None
     return view.step("mask", "scaled", after, notes=notes, hidden=hidden, cells=after.frame.size)
 
@@ -216,21 +251,3 @@ def _from_embeddings(latex: str) -> str:
 
 
 STEPS = (project, split, scores, scale, mask, softmax, mix, concat, output)
-
-
-def formula(name: str, sizes: dict) -> str:
-    """The formula of a step with the sizes written in."""
-
-    def shaped(match: re.Match) -> str:
-        rows, columns = (
-            re.sub(r"[A-Za-z_]+", lambda word: str(sizes[word[0]]), match[axis]).replace("·", r"{\cdot}")
-            for axis in ("rows", "columns")
-        )
-        return rf"\underset{{{rows} \times {columns}}}{{{match['symbol']}}}"
-
-    latex = SHAPED.sub(shaped, FORMULAS[name])
-    for word in ("h", "scale"):
-        latex = latex.replace(f"{{{word}}}", f"{{{sizes[word]}}}")
-    if sizes["M"] != sizes["L"]:
-        latex = latex.replace("s_{mL}", "s_{mM}")
-    return latex.replace("_i", f"_{{{sizes['i']}}}").replace("_j", f"_{{{sizes['kv']}}}")

@@ -24,7 +24,7 @@ HEADER = "headscope_trace"
 VERSION = 1
 TENSORS = (
     *("q", "k", "v", "x", "x_v", "weights", "q_raw", "k_raw", "cos", "sin"),
-    *("q_short", "kv_short"),
+    *("q_linear", "k_linear", "v_linear", "q_turned", "k_turned", "q_short", "kv_short"),
 )
 PLAIN = ("scale", "soft_cap", "softmax", "temperature")  # the fields of a rule that are no tensors
 
@@ -151,7 +151,8 @@ def _tokens(part: dict) -> Tokens:
 
 def _check(layer: LayerTrace) -> None:
     """Raise `ValueError` or `RuntimeError` unless all parts fit each other; the trace checks their number."""
-    rows, keys = {"q", "x", "q_raw", "cos", "sin", "q_short"}, {"k", "v", "x_v", "k_raw", "kv_short"}
+    rows = {"q", "x", "q_raw", "q_linear", "q_turned", "cos", "sin", "q_short"}
+    keys = {"k", "v", "x_v", "k_raw", "k_linear", "k_turned", "v_linear", "kv_short"}
     for names, count in ((rows, layer.n_query), (keys, layer.n_key)):
         for name in names & set(layer.tensors):
             if layer.tensors[name].shape[-2] != count:

@@ -25,6 +25,7 @@ from mha_core.errors import MhaError
 from mha_core.layer import LayerTrace
 from mha_core.normaliser import log_sum_exp
 from mha_core.rounding import few_bits, rounded
+from mha_core.rows import give_back, row_blocks
 
 LEVELS = 65535
 PLAIN, DEFLATED = b"mha0", b"mha1"
@@ -203,6 +204,7 @@ def _scores(body: _Body, layer: LayerTrace, heads: list[int]) -> dict:
     kv = sorted({layer.kv_head(head) for head in heads})
     rule, lse = layer.rule, log_sum_exp(layer, heads)
     bits = few_bits(layer, heads, lse)
+    give_back(row_blocks(layer.n_query, layer.n_key))
     described = {
         "q": body.add_floats(rounded(layer.q[heads], bits), bits),
         "k": body.add_floats(rounded(layer.k[kv], bits), bits),
@@ -230,8 +232,9 @@ def _mask(body: _Body, layer: LayerTrace, heads: list[int]) -> dict:
     start = cells.argmax(-1).astype("<i4")
     keys = np.arange(layer.n_key, dtype=np.int32)
     unbroken = all(
-        np.array_equal(one, (keys >= s[:, None]) & (keys < (s + n)[:, None]))
+        np.array_equal(one[rows], (keys >= s[rows, None]) & (keys < (s + n)[rows, None]))
         for one, s, n in zip(cells, start, count, strict=True)
+        for rows in row_blocks(layer.n_query, layer.n_key)
     )
     if unbroken:
         return {"range": body.add(np.stack([start, start + count], -1).astype("<i4"))}

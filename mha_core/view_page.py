@@ -17,7 +17,17 @@ from mha_core import base85, bundled, utf16
 # In this order they are one module.
 SCRIPTS = (
     *("common.js", "attention.js", "eye.js", "sides.js", "curves.js", "more.js", "drawing.js"),
-    *("lines.js", "arcs.js", "shaded.js", "window.js", "matrix.js", "save.js", "bar.js", "panel.js"),
+    *(
+        "lines.js",
+        "arcs.js",
+        "shaded.js",
+        "window.js",
+        "matrix.js",
+        "save.js",
+        "sharing.js",
+        "bar.js",
+        "panel.js",
+    ),
     *("pointer.js", "keys.js", "head_view.js"),
 )
 STYLE = "head_view.css"

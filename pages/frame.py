@@ -23,7 +23,7 @@ page = st.navigation(
     ],
     position="top",
 )
-controls.controls()
+controls.controls(page.url_path)
 st.sidebar.caption(work.device().reason)
 with st.sidebar:
     components.history()

@@ -175,7 +175,7 @@ async function saveAs(view, kind) {
 // Chips are made once and then changed in place: a double-click needs the same button twice.
 function showChips(view) {
   const { texts, header } = view;
-  const made = JSON.stringify([header.heads, texts.head]);
+  const made = JSON.stringify([header.heads, header.kv, texts.head]);
   if (view.chips.dataset.made !== made) {
     view.chips.dataset.made = made;
     view.chips.setAttribute("aria-label", texts.chips);
@@ -184,10 +184,10 @@ function showChips(view) {
       const complete = view.heads.length === view.every.length;
       view.switchHeads(new Set(complete ? view.header.on : view.every));
     }, "chip every");
-    view.chips.replaceChildren(...heads, all);
+    view.chips.replaceChildren(...sharing(view, heads), all);
   }
   const { every, heads } = view;
-  [...view.chips.children].forEach((button, head) => {
+  [...view.chips.querySelectorAll(".chip")].forEach((button, head) => {
     if (head === header.heads) return button.setAttribute("aria-pressed", heads.length === every.length);
     const { colour, dash } = view.look(head);
     button.style.setProperty("--head", colour);

@@ -33,7 +33,7 @@ function build(root) {
 }
 
 // What `unpackOverview` has read, with the head that is `chosen`, in an element that may have shown others.
-export function showOverview(root, { header, thumbs, measures, chosen: own }, pick) {
+export function showOverview(root, { header, thumbs, measures, chosen: own, link }, pick) {
   const ui = (root.ui ??= build(root));
   const all = headsOf(header.heads);
   const wide = header.measures.length;
@@ -93,6 +93,8 @@ export function showOverview(root, { header, thumbs, measures, chosen: own }, pi
     for (const head of numbered(plan.columns, plan.pitch, 20)) {
       pen.fillText(head + 1, corner(plan, head)[0] + plan.size / 2, plan.top / 2 - 1);
     }
+    pen.strokeStyle = text;
+    brackets(pen, plan, bracketed(header.shared));
   }
 
   function fit() {
@@ -146,7 +148,7 @@ export function showOverview(root, { header, thumbs, measures, chosen: own }, pi
     if (root.said === `${head} ${header.about}`) return;
     root.said = `${head} ${header.about}`;
     const { layer, head: own } = all[head];
-    ui.name.textContent = header.texts.name.replace("{layer}", layer + 1).replace("{head}", own + 1);
+    ui.name.textContent = named(header.texts, header.shared, layer, own);
     ui.role.textContent = header.labels[head] || header.texts.none;
     ui.role.classList.toggle("none", !header.labels[head]);
     ui.list.replaceChildren(
@@ -155,7 +157,7 @@ export function showOverview(root, { header, thumbs, measures, chosen: own }, pi
         return [element("dt", "", label), element("dd", "", Number.isNaN(number) ? "–" : number.toFixed(digits))];
       })
     );
-    ui.open.style.visibility = root.at !== chosen && head === root.at ? "visible" : "hidden";
+    ui.open.style.visibility = (link || root.at !== chosen) && head === root.at ? "visible" : "hidden";
     const pen = ui.preview.getContext("2d");
     pen.clearRect(0, 0, header.side, header.side);
     pen.drawImage(atlas.canvas, ...atlas.at(head), 0, 0, header.side, header.side);
@@ -164,7 +166,7 @@ export function showOverview(root, { header, thumbs, measures, chosen: own }, pi
   function open(head) {
     root.at = head;
     outline();
-    pick(all[head]);
+    leading.open(head, () => pick(all[head]));
   }
 
   function orders() {
@@ -233,4 +235,5 @@ export function showOverview(root, { header, thumbs, measures, chosen: own }, pi
   root.said = null;
   root.fit = fit;
   fit();
+  const leading = leads(root, link, chosen);
 }

@@ -4,5 +4,5 @@ export default async function ({ data, parentElement, setTriggerValue }) {
   root.turn = (root.turn ?? 0) + 1;
   const { turn } = root;
   const [seen, { showOverview }] = await Promise.all([find("overview", data.digest), find("overview_code", "")]);
-  if (root.turn === turn) showOverview(root, { ...seen, chosen: data.chosen }, (head) => setTriggerValue("picked", head));
+  if (root.turn === turn) showOverview(root, { ...seen, chosen: data.chosen, link: data.link }, (head) => setTriggerValue("picked", head));
 }

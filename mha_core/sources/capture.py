@@ -8,61 +8,29 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
 from functools import partial
-from types import MappingProxyType
 
 import torch
 from torch import Tensor, nn
 
-from mha_core.attention import Attended, Projections, attend, attention_weights
-from mha_core.layer import LayerTrace
+from mha_core.attention import attend
 from mha_core.rule import ScoreRule
-from mha_core.sources import wiring
+from mha_core.sources import latent, learned, wiring
 from mha_core.sources.additive import Parts
-from mha_core.sources.wiring import Leaf, Wiring
+from mha_core.sources.calls import Call, copied, layer, weights
+from mha_core.sources.leaves import Leaf, matrix
+from mha_core.sources.wiring import Wiring
+
+__all__ = ["Call", "Collector", "attention", "collecting", "layer", "watch", "weights"]
 
 ATTENTION = re.compile(r"att(n|ention)", re.IGNORECASE)  # where matrices of q, k and v are looked for
+NORM = re.compile(r"norm", re.IGNORECASE)  # one without a weight is found by what its class is called
 CROSS = re.compile(r"cross|encdec|encoder_attn|enc_dec|src_attn", re.IGNORECASE)
 CROSS_INPUTS = ("key_value_states", "encoder_hidden_states", "cross_attention_states")
-# What a latent attention (MLA) says of itself, and in which words we say it.
-LATENT = {
-    "kv_lora_rank": "kv_rank",
-    "q_lora_rank": "q_rank",
-    "qk_rope_head_dim": "rotary_width",
-    "qk_nope_head_dim": "plain_width",
-    "v_head_dim": "value_width",
-}
 # The norm that a short vector goes through before queries, or keys and values, are made of it.
 SHORT = {"q_short": "q_a_layernorm", "kv_short": "kv_a_layernorm"}
 
 _active: ContextVar["Collector | None"] = ContextVar("headscope_collector", default=None)
-
-
-@dataclass(eq=False)
-class Call:
-    """One attention call: what went in, by which rule, and what was found out about it."""
-
-    name: str
-    module: nn.Module | None
-    q: Tensor
-    k: Tensor
-    v: Tensor
-    rule: ScoreRule
-    looks_outside: bool
-    wiring: Wiring = field(default_factory=Wiring)
-    w_o: tuple[Tensor, Tensor | None] | None = None
-    versions: tuple[int, ...] = ()
-    x_version: int = 0
-    short: dict[str, Leaf] = field(default_factory=dict)  # of a latent attention (MLA)
-
-    def __post_init__(self):
-        self.versions = tuple(t._version for t in (self.q, self.k, self.v))
-
-    @property
-    def is_as_it_was(self) -> bool:
-        """False if the model has changed q, k or v in place since."""
-        return self.versions == tuple(t._version for t in (self.q, self.k, self.v))
 
 
 class Collector:
@@ -73,6 +41,8 @@ class Collector:
         self.parts = Parts()
         self._names = names
         self._leaves: list[Leaf] = []
+        self._turns: dict = {}  # the rotations of this pass, and the texts that are looked at
+        self._texts: dict[tuple, tuple[Tensor, Tensor]] = {}
         self._frames: list[tuple[str, dict]] = []  # attention modules that were entered since the last call
         # The heads' outputs side by side and their version, until W^O takes them.
         self._joined: tuple[Tensor, int] | None = None
@@ -83,25 +53,47 @@ class Collector:
         name = self._names.get(id(module), inner)
         inputs = {key: value for _, frame in self._frames for key, value in frame.items()}
         outside = any(inputs.get(key) is not None for key in CROSS_INPUTS) or CROSS.search(name) is not None
-        call = Call(name, module, q, k, v, rule, outside)
+        call = Call(name, module, copied(q), copied(k), copied(v), rule, outside)
         if q.shape[0] == 1:
-            norms = {
-                id(norm): name
-                for name, of in SHORT.items()
-                if (norm := getattr(module, of, None)) is not None
-            }
-            call.short = {norms[id(leaf.module)]: leaf for leaf in self._leaves if id(leaf.module) in norms}
-            codes = inputs.get("position_embeddings")
-            if outside:
-                call.wiring = Wiring(x=_queries_input(inputs, q))
-            else:
-                call.wiring = wiring.find(q, k, v, self._leaves, codes if _is_pair(codes) else None)
-                if call.wiring.x is None:
-                    call.wiring = call.wiring._replace(x=_queries_input(inputs, q))
-            if (x := call.wiring.x) is not None:
-                call.x_version = x._version
+            ways, codes = learned.ways(module), inputs.get("position_embeddings")
+            pair = codes if _is_pair(codes) else None
+            known = wiring.find(q, k, v, self._leaves, pair, outside=outside, ways=ways, turns=self._turns)
+            if known.rotary is None and (width := getattr(module, "qk_rope_head_dim", None)):
+                known = latent.turned(known, q, k, self._leaves, codes, width=width)
+            short = self._short(module)
+            if ways is None:
+                learned.learn(module, known.ways, [leaf.module for leaf in (*known.used, *short.values())])
+            call.projections, call.rotary, call.between = known.projections, known.rotary, known.between
+            call.tensors = self._kept(known, short, inputs.get("hidden_states"), q)
         self.calls.append(call)
         self._leaves, self._frames, self._joined = [], [], (joined, joined._version)
+
+    def _short(self, module: nn.Module | None) -> dict[str, Leaf]:
+        """The short vectors of a latent attention (MLA)."""
+        norms = {name: norm for name, of in SHORT.items() if (norm := getattr(module, of, None)) is not None}
+        return {
+            name: leaf
+            for name, norm in norms.items()
+            for leaf in self._leaves
+            if leaf.module is norm and leaf.is_as_it_was
+        }
+
+    def _kept(
+        self, known: Wiring, short: dict[str, Leaf], hidden: Tensor | None, q: Tensor
+    ) -> dict[str, Tensor]:
+        """Copies of what a layer keeps besides q, k and v, without a batch."""
+        found = {name: copied(part[0]) for name, part in known.parts.items()}
+        found |= {name: copied(leaf.y[0]) for name, leaf in short.items()}
+        x = known.x if known.x is not None and known.x.shape[1] == q.shape[2] else hidden
+        # The hidden states that the module was handed, if there is one of them for each query.
+        if x is not None and x.dim() == 3 and x.shape[:2] == (1, q.shape[2]):
+            found["x"] = copied(x[0])
+        if (x_v := known.x_v) is not None:
+            key = (x_v.data_ptr(), x_v._version, x_v.shape)
+            if key not in self._texts:  # all layers look at the same one; who holds it holds its place
+                self._texts[key] = (x_v, copied(x_v[0]))
+            found["x_v"] = self._texts[key][1]
+        return found
 
     def entered(self, name: str, args: tuple, kwargs: dict) -> None:
         """An attention module was called; the arguments that matter are kept until the attention itself."""
@@ -113,13 +105,14 @@ class Collector:
 
     def left(self, leaf: Leaf, near: bool) -> None:
         """A matrix was used; it is W^O if it took the heads' outputs, unchanged, right after attention."""
-        if self._joined is not None and leaf.module.weight.dim() == 2:
+        if self._joined is not None and getattr(leaf.module, "weight", leaf.x).dim() == 2:
             joined, version = self._joined
             fits = leaf.x.numel() == joined.numel() and leaf.x.dtype == joined.dtype
             fits &= joined._version == version  # a model may change them in place before it joins them
             same = leaf.x.data_ptr() == joined.data_ptr() and leaf.x.is_contiguous()
             if fits and (same or torch.equal(leaf.x.reshape(-1), joined.flatten())):
-                self.calls[-1].w_o = wiring.matrix(leaf)
+                self.calls[-1].w_o = matrix(leaf)
+                learned.learn(None, ((), (), ()), [leaf.module])
                 self._joined = None
                 return
         if near:
@@ -187,8 +180,8 @@ def watch(model: nn.Module) -> dict[int, str]:
             isinstance(weight, Tensor)
             and not isinstance(module, nn.Embedding)
             and (weight.dim() == 2 or near)
-        ):
-            module.register_forward_hook(partial(_on_leaving, near))
+        ) or (weight is None and near and NORM.search(type(module).__name__)):
+            learned.hooked(module, module.register_forward_hook(partial(_on_leaving, near)))
     return names
 
 
@@ -202,58 +195,6 @@ def _on_leaving(near: bool, module: nn.Module, args: tuple, output: object) -> N
     collector = _active.get()
     if collector is not None and args and isinstance(args[0], Tensor) and isinstance(output, Tensor):
         collector.left(Leaf.of(module, args[0], output), near)
-
-
-def layer(call: Call, kind: str, shared: dict) -> LayerTrace:
-    """A call as a layer of a trace. `shared` holds what several layers have in common, for one trace."""
-    known, about = call.wiring, {}
-    if known.x is not None and known.x._version != call.x_version:  # changed in place since, by a sum perhaps
-        known = known._replace(x=None, projections=Projections())
-    traced = LayerTrace.of(
-        Attended(call.q, call.q, call.k, call.v, call.rule),
-        x=known.x,
-        projections=_with_output(known.projections, call.w_o),
-        kind=kind,
-        name=call.name,
-    )
-    tensors = dict(traced.tensors)
-    if known.rotary is not None:
-        about["rotary"] = {"form": known.rotary.form, "width": known.rotary.cos.shape[-1]}
-        tensors |= {"q_raw": _kept(known.q_raw[0]), "k_raw": _kept(known.k_raw[0])}
-        for key in ("cos", "sin"):
-            given = getattr(known.rotary, key)
-            same = [kept for kept in shared.get(key, ()) if kept.shape == given.shape]
-            same = [kept for kept in same if torch.equal(kept, given.to("cpu"))]
-            if not same:
-                same = [_kept(given)]
-                shared.setdefault(key, []).extend(same)
-            tensors[key] = same[0]
-    if isinstance(getattr(call.module, "kv_lora_rank", None), int):
-        sizes = {ours: getattr(call.module, theirs, None) for theirs, ours in LATENT.items()}
-        about["latent"] = {ours: size for ours, size in sizes.items() if isinstance(size, int)}
-        tensors |= {name: _kept(leaf.y[0]) for name, leaf in call.short.items() if leaf.is_as_it_was}
-    return replace(traced, tensors=MappingProxyType(tensors), about=MappingProxyType(about))
-
-
-def weights(call: Call) -> Tensor:
-    """The weights of a call, (batch, head, query, key)."""
-    sizes = {"n_query": call.q.shape[-2], "n_key": call.k.shape[-2]}
-    return attention_weights(call.q, call.k, call.rule.at(slice(None), slice(None), **sizes))
-
-
-def _with_output(projections: Projections, w_o: tuple[Tensor, Tensor | None] | None) -> Projections:
-    return projections if w_o is None else projections._replace(w_o=w_o[0], b_o=w_o[1])
-
-
-def _kept(tensor: Tensor) -> Tensor:
-    return tensor.detach().to("cpu").clone(memory_format=torch.contiguous_format)
-
-
-def _queries_input(inputs: dict, q: Tensor) -> Tensor | None:
-    """The hidden states that the attention module was handed, if there is one of them for each query."""
-    hidden = inputs.get("hidden_states")
-    fits = hidden is not None and hidden.dim() == 3 and hidden.shape[:2] == (q.shape[0], q.shape[2])
-    return hidden if fits else None
 
 
 def _is_pair(codes: object) -> bool:

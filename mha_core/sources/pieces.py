@@ -17,6 +17,7 @@ SIGNS = str.maketrans({" ": "␣", "\n": "⏎", "\r": "␍", "\t": "⇥", "\u00a
 SPACE = "▁"  # what sentencepiece writes for a space
 BYTE = regex.compile(r"<0x([0-9A-Fa-f]{2})>")
 UNSEEN = regex.compile(r"[\p{Cc}\p{Cf}\p{Zs}\p{Zl}\p{Zp}]")
+PART = regex.compile(r"(U\+[0-9A-F]{4,6}|.)·([1-4])", regex.DOTALL)  # of a character that was cut
 
 
 def tokens(
@@ -98,7 +99,8 @@ def _of_bytes(contents: list[bytes]) -> list[str]:
         character, size = _character(whole, position)
         owners = list(dict.fromkeys(owner[position : position + size]))
         for number, at in enumerate(owners, start=1):
-            shown[at] += character if len(owners) == 1 else f"{character}·{number}"
+            # One that cannot be seen would leave its number alone on the screen.
+            shown[at] += character if len(owners) == 1 else f"{_signed(character, False)}·{number}"
         position += size
     return shown
 
@@ -148,14 +150,23 @@ def _searched(text: str, shown: list[str], special: Sequence[bool]) -> list[tupl
     spans, reached = [], 0
     plain = text.casefold() if len(text.casefold()) == len(text) else text
     for piece, is_special in zip(shown, special, strict=True):
-        looked_for = piece.removeprefix("##").casefold()
-        at = -1 if is_special or not looked_for else plain.find(looked_for, reached)
-        if 0 <= at <= reached + 8:  # far away it would be another one
+        looked_for, start = piece.removeprefix("##").casefold(), reached
+        at = -1 if is_special or not looked_for else plain.find(looked_for, start)
+        if at < 0 and not is_special and (part := PART.match(piece)):  # every part is where its character is
+            looked_for = PART.sub(_whole, piece).casefold()
+            start -= part[2] != "1" and len(_whole(part))
+            at = plain.find(looked_for, max(start, 0))
+        if 0 <= at <= start + 8:  # far away it would be another one
             spans.append((at, at + len(looked_for)))
             reached = at + len(looked_for)
         else:
             spans.append((reached, reached))
     return spans
+
+
+def _whole(part: regex.Match) -> str:
+    """The character that a part was cut from."""
+    return chr(int(part[1][2:], 16)) if len(part[1]) > 2 else part[1]
 
 
 def _words(text: str, spans: list[tuple[int, int]], special: Sequence[bool]) -> tuple[int, ...]:

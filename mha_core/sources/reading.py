@@ -3,10 +3,14 @@
 import threading
 from collections.abc import Mapping, Sequence
 
+import torch
+from torch import Tensor, nn
+
 from mha_core.errors import MhaError
 from mha_core.sources import pieces
 from mha_core.tokens import MAX_TOKENS, Tokens
 
+MOST_NEW = 32  # tokens of a target that the model writes itself
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 _one_at_a_time = threading.Lock()  # tokenizers in Rust refuse two callers at once
@@ -58,6 +62,26 @@ def target_tokens(tokenizer, ids: Sequence[int], typed: str | None) -> Tokens:
         typed = tokenizer.decode(list(ids), skip_special_tokens=True) if typed is None else typed
     special[0] = True  # what the decoder starts with stands for no text, whatever token it is
     return pieces.tokens(typed, raw, special=special, letters=letters)
+
+
+def written(module: nn.Module, inputs: Mapping[str, Tensor], *, name: str) -> list[int]:
+    """What the decoder reads while it writes a target by itself, the likeliest token each time."""
+    if not module.can_generate():
+        raise MhaError(f"{name} cannot write a target itself; type one.")
+    with torch.no_grad():
+        ids = module.generate(**inputs, max_new_tokens=MOST_NEW, do_sample=False, num_beams=1)
+    # The last token is written, but never read.
+    return ids[0].tolist()[: max(1, ids.shape[1] - 1)]
+
+
+def check(module: nn.Module, ids: list[int], *, name: str) -> None:
+    """Raises `MhaError` for tokens that the model has no vectors for."""
+    embedding = getattr(module.get_input_embeddings(), "num_embeddings", None)
+    if embedding is not None and max(ids) >= embedding:
+        raise MhaError(
+            f"The tokenizer of {name} knows tokens that the model does not: number {max(ids):,} of "
+            f"{embedding:,}. It belongs to another model."
+        )
 
 
 def limit(config, tokenizer) -> int:

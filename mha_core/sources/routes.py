@@ -1,4 +1,4 @@
-"""How a model's attention can be seen: by our own function inside it, or by the weights it returns.
+"""How a model's attention can be seen: our function inside it, its own code watched, or what it returns.
 
 A route is believed only after a trial: a few tokens through the model with its own eager attention and
 through the route. Weights and output must be the same, else the next route is tried. So an architecture
@@ -8,7 +8,7 @@ whose attention does something of its own is never shown wrongly; it is shown wi
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import torch
@@ -16,24 +16,12 @@ from torch import Tensor, nn
 
 from mha_core.errors import MhaError
 from mha_core.layer import LayerTrace
-from mha_core.sources import capture
+from mha_core.sources import capture, own_code
+from mha_core.sources.passes import RETURNED, are_weights, forward, gap, kind, output, probe, returned, sizes
+from mha_core.sources.stateful import without_attention
 
 # How far weights and outputs of two ways to compute the same may lie apart, in units of the largest one.
 CLOSE = {torch.float64: 1e-6, torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
-PROBE = 7  # tokens of the trial
-# In which order a model returns the weights of its attention, and whose they are.
-RETURNED = {
-    "encoder_attentions": "encoder",
-    "attentions": "self",
-    "decoder_attentions": "decoder",
-    "cross_attentions": "cross",
-}
-NO_ATTENTION = re.compile(  # SSM in capitals alone: "ssm" is also in GptOssMLP
-    r"SSM|(?i:mamba|rwkv|rglru|delta(?:net|attention)|linearattention|lightningattention|shortconv$|fnetfourier|xlstm|hyena)"
-)
-# What only holds or serves them.
-AROUND = re.compile(r"model|block|layer$|norm|cache|conv1d|mlp$|feedforward$", re.IGNORECASE)
-STATE = "A_log"  # the decay of a state-space layer, whatever its class is called
 MISSING = (
     "This architecture computes attention in a way of its own, outside the common interface. It returns "
     "its weights; queries, keys and values are not known."
@@ -42,82 +30,116 @@ DIFFERENT = (
     "What this architecture computes differs from the common attention function. It returns its weights; "
     "queries, keys and values are not known."
 )
+ANOTHER_WAY = (
+    "For this text the model computes attention in another way than for short ones. It returns its weights; "
+    "queries, keys and values are not known."
+)
+SPARSE = re.compile(r"sparse", re.IGNORECASE)
+SWITCHED = "When the model read a few words it changed a part of itself for good: {one} became {other}."
+FULL = (
+    "Of a long text this model is made to look at parts only. When it reads a short one it changes itself "
+    "for good: {one} became {other}. So here every word looks at all words, however long the text is."
+)
 
 
 @dataclass(frozen=True)
 class Route:
-    """A way to a trace: "attend" has all numbers, "weights" the weights alone, and why.
+    """A way to a trace: "attend" and "watch" have all numbers, "weights" the weights alone, and why.
 
     `difference` is the largest one of weights between it and the model's own attention, in the trial.
+    `notes` say what else is to be known of what is shown.
     """
 
     name: str
     difference: float
     missing: str | None = None
+    understood: own_code.Understood | None = None
+    skipped: tuple[str, ...] = ()  # layers that the model returns weights of, of parts of a text
+    notes: tuple[str, ...] = ()
 
 
-def choose(module: nn.Module, names: Mapping[int, str], ours: str) -> Route:
+def choose(module: nn.Module, ours: str) -> tuple[Route, dict[int, str]]:
     """The best route that gives what the model itself computes; the model is then set to it, for good.
 
-    Raises `MhaError` for a model that cannot run on tokens alone and for one without attention.
+    → the route, and the names of the model's parts by their ids. Raises `MhaError` for a model that
+    cannot run on tokens alone and for one without attention.
     """
-    inputs = _probe(module)
+    inputs = probe(module)
     own = _set(module, "eager")
+    before = {name: type(part).__name__ for name, part in module.named_modules()}
     try:
-        asked = _forward(module, inputs, output_attentions=True)
+        asked = forward(module, inputs, output_attentions=True)
     except Exception as error:  # any library's any error: it is somebody else's model
         raise MhaError(
             f"{type(module).__name__} does not run on a text alone ({type(error).__name__}: {error}), "
             f"so it is no model of texts that can be traced."
         ) from error
-    weights = _returned(asked)
-    close = CLOSE[next(module.parameters()).dtype]
-    gap = None
-    if own and _set(module, ours):
+    names = capture.watch(module)  # now, since the pass may have changed the model: BigBird's does
+    after = {name: type(part).__name__ for name, part in module.named_modules()}
+    changed = {
+        (before[name], after[name]) for name in before if before[name] != after.get(name, before[name])
+    }
+    notes = tuple(_switched(one, other) for one, other in sorted(changed))
+    return replace(_route(module, names, ours if own else "", inputs, asked), notes=notes), names
+
+
+def _switched(one: str, other: str) -> str:
+    return (FULL if SPARSE.search(one) and not SPARSE.search(other) else SWITCHED).format(
+        one=one, other=other
+    )
+
+
+def _route(module: nn.Module, names: Mapping[int, str], ours: str, inputs: dict, asked: object) -> Route:
+    given, apart = returned(asked), None
+    weights = [(whose, matrix) for whose, matrix in given if matrix.dim() == 4]
+    skipped = tuple(f"{whose} layer: {own_code.IN_PARTS}" for whose, matrix in given if matrix.dim() > 4)
+    close = _close(module)
+    if ours and _set(module, ours):
         with suppress(Exception):  # an interface that is used in a way of its own; the next route decides
-            gap = _trial(module, names, inputs, asked, weights)
-        if gap is not None and gap <= close:
-            return Route("attend", gap)
+            apart = _trial(module, names, inputs, asked, weights)
+        if apart is not None and apart <= close:
+            return Route("attend", apart, skipped=skipped)
     _set(module, "eager")
-    if not weights:
+    with suppress(Exception):
+        understood = own_code.tried(module, names, inputs, weights, close)
+        if understood is not None:
+            return Route("watch", understood.difference, understood=understood, skipped=skipped)
+    if not given:
         raise MhaError(
             f"Nothing of {type(module).__name__} can be shown: "
             f"{'; '.join(without_attention(module)) or 'it has no attention that could be seen'}."
         )
-    return Route("weights", 0.0, MISSING if gap is None else DIFFERENT)
+    return Route("weights", 0.0, MISSING if apart is None else DIFFERENT)
 
 
 def run(
     route: Route, module: nn.Module, names: Mapping[int, str], inputs: Mapping[str, Tensor]
 ) -> tuple[tuple[LayerTrace, ...], tuple[str, ...]]:
     """The layers of a forward pass by a route, and what was left out, each with its reason."""
+    if route.name == "watch":
+        found = own_code.traced(route.understood, module, names, inputs, _close(module))
+        if found is None:
+            return _weights_alone(ANOTHER_WAY, module, inputs)
+        return found[0], (*route.skipped, *found[1])
     if route.name == "weights":
-        return _weights_alone(route, module, inputs)
+        return _weights_alone(route.missing, module, inputs)
     with capture.collecting(names) as collector:
-        _forward(module, inputs)
-    layers, skipped, shared = [], [], {}
+        forward(module, inputs)
+    layers, skipped, shared = [], [*route.skipped], {}
     calls = collector.calls[::-1]
     collector.calls.clear()
     while calls:  # each is let go when it has been copied
         call = calls.pop()
-        kind = _kind(call, module, names, inputs)
-        if kind is None:
-            skipped.append(f"{call.name}: it does not look from token to token, or at two texts at once")
+        whose = kind(call, module, names, inputs)
+        if whose is None:
+            skipped.append(f"{call.name}: {own_code.ELSEWHERE}")
         else:
-            layers.append(capture.layer(call, kind, shared))
+            layers.append(capture.layer(call, whose, shared))
     return tuple(layers), tuple(skipped)
 
 
-def without_attention(module: nn.Module) -> tuple[str, ...]:
-    """The layers that mix tokens by a state that is carried along, or by a sum: they have no weights."""
-    found = {}
-    for name, part in module.named_modules():
-        kind = type(part).__name__
-        mixes = NO_ATTENTION.search(kind) and not AROUND.search(kind)
-        inside = any(name.startswith(f"{other}.") for other in found)
-        if (mixes or hasattr(part, STATE)) and name and not inside:
-            found[name] = f"{name}: {kind} mixes tokens by other means than attention"
-    return tuple(found.values())
+def _close(module: nn.Module) -> float:
+    return CLOSE[next(module.parameters()).dtype]
 
 
 def _trial(
@@ -128,21 +150,21 @@ def _trial(
     None if the route does not see all that the model returns weights of: a part would look like the whole.
     """
     with capture.collecting(names) as collector:
-        given = _forward(module, inputs)
-    if not collector.calls or not all(call.is_as_it_was for call in collector.calls):
+        given = forward(module, inputs)
+    if not collector.calls:
         return None
-    gap = _gap(_output(given), _output(asked))
-    kinds = [_kind(call, module, names, inputs) for call in collector.calls]
-    sizes = _sizes(inputs)
-    for kind in RETURNED.values():
-        n_returned = sum(k == kind and w.shape[2:] == sizes[kind] for k, w in weights)
-        if n_returned > kinds.count(kind) + kinds.count(None):  # BigBird-Pegasus: an encoder of its own
+    apart = gap(output(given), output(asked))
+    kinds = [kind(call, module, names, inputs) for call in collector.calls]
+    for of in RETURNED.values():
+        n_returned = sum(k == of and w.shape[2:] == sizes(inputs)[of] for k, w in weights)
+        if n_returned > kinds.count(of) + kinds.count(None):  # BigBird-Pegasus: an encoder of its own
             return None
     theirs = [matrix for _, matrix in weights]
     if len(kinds) == len(theirs):
-        by_kind = sorted(zip(kinds, collector.calls, strict=True), key=lambda pair: _ORDER.index(pair[0]))
-        gap = max([gap, *(_weights_gap(call, w) for (_, call), w in zip(by_kind, theirs, strict=True))])
-    return gap
+        order = [*RETURNED.values(), None]
+        by_kind = sorted(zip(kinds, collector.calls, strict=True), key=lambda pair: order.index(pair[0]))
+        apart = max([apart, *(_weights_gap(call, w) for (_, call), w in zip(by_kind, theirs, strict=True))])
+    return apart
 
 
 def _weights_gap(call: capture.Call, theirs: Tensor) -> float:
@@ -152,86 +174,10 @@ def _weights_gap(call: capture.Call, theirs: Tensor) -> float:
     is the same if the model's output, which is compared besides, has the share taken.
     """
     shown = capture.weights(call)
-    gap = _gap(shown, theirs)
+    apart = gap(shown, theirs)
     if call.rule.sinks is not None:
-        gap = min(gap, _gap(shown / shown.sum(-1, keepdim=True), theirs))
-    return gap
-
-
-_ORDER = [*RETURNED.values(), None]
-
-
-def _gap(given: Tensor, asked: Tensor) -> float:
-    """The largest difference, in units of the largest number if that is above 1; NaN counts as infinite."""
-    if given.shape != asked.shape:
-        return float("inf")
-    given, asked = given.float(), asked.float()
-    same = (given == asked) | (given.isnan() & asked.isnan())
-    gap = (given - asked).abs().masked_fill(same, 0.0)
-    return gap.nan_to_num(nan=float("inf")).max().item() / max(1.0, asked.abs().nan_to_num().max().item())
-
-
-def _output(output: object) -> Tensor:
-    """The first tensor of floating numbers of an output: hidden states or logits."""
-    values = output.values() if hasattr(output, "values") else output
-    return next(v for v in values if isinstance(v, Tensor) and v.is_floating_point())
-
-
-def _returned(output: object) -> list[tuple[str, Tensor]]:
-    """Kind and weights (1, head, query, key) of each layer, as the model itself returns them."""
-    found = []
-    for name, kind in RETURNED.items():
-        for weights in getattr(output, name, None) or ():
-            if isinstance(weights, Tensor) and weights.dim() == 4:
-                found.append((kind, weights))
-    return found
-
-
-def _forward(module: nn.Module, inputs: Mapping[str, Tensor], **more: object) -> object:
-    # No inference mode, not even the caller's: its tensors do not tell when they are changed in place.
-    with torch.inference_mode(False), torch.no_grad():
-        return module(**inputs, **more, return_dict=True)
-
-
-def _weights_alone(
-    route: Route, module: nn.Module, inputs: Mapping[str, Tensor]
-) -> tuple[tuple[LayerTrace, ...], tuple[str, ...]]:
-    output = _forward(module, inputs, output_attentions=True)
-    sizes = _sizes(inputs)
-    layers, skipped = [], []
-    for kind, weights in _returned(output):
-        if weights.shape[0] != 1 or weights.shape[2:] != sizes[kind]:
-            skipped.append(f"{kind} layer: its weights are not those of token to token")
-            continue
-        kept = weights[0].detach().to("cpu").clone()
-        about = MappingProxyType({"missing": route.missing})
-        layers.append(LayerTrace(MappingProxyType({"weights": kept}), kind=kind, about=about))
-    return tuple(layers), tuple(skipped)
-
-
-def _sizes(inputs: Mapping[str, Tensor]) -> dict[str, tuple[int, int]]:
-    """How many tokens look at how many in layers of each kind; none at none where there is no such kind."""
-    n_text = inputs["input_ids"].shape[1]
-    n_target = inputs["decoder_input_ids"].shape[1] if "decoder_input_ids" in inputs else 0
-    own = {"encoder": (n_text, n_text), "self": (n_text, n_text)}
-    return {**own, "decoder": (n_target, n_target), "cross": (n_target, n_text)}
-
-
-def _kind(call: capture.Call, module: nn.Module, names: Mapping[int, str], inputs: Mapping) -> str | None:
-    """Whose tokens look at whose, or None if the sizes say that it is neither."""
-    n_text = inputs["input_ids"].shape[1]
-    if call.q.shape[0] != 1:
-        return None
-    sizes = (call.q.shape[2], call.k.shape[2])
-    if "decoder_input_ids" not in inputs:
-        return "self" if sizes == (n_text, n_text) else None
-    n_target = inputs["decoder_input_ids"].shape[1]
-    encoder = names.get(id(module.get_encoder()))
-    if encoder and call.name.startswith(f"{encoder}."):
-        return "encoder" if sizes == (n_text, n_text) else None
-    if call.looks_outside:
-        return "cross" if sizes == (n_target, n_text) else None
-    return "decoder" if sizes == (n_target, n_target) else None
+        apart = min(apart, gap(shown / shown.sum(-1, keepdim=True), theirs))
+    return apart
 
 
 def _set(module: nn.Module, implementation: str) -> bool:
@@ -245,18 +191,18 @@ def _set(module: nn.Module, implementation: str) -> bool:
     return bool(able) or implementation == "eager"
 
 
-def _probe(module: nn.Module) -> dict[str, Tensor]:
-    """A few tokens, other ones on each side, and no two alike if the vocabulary allows."""
-    config, device = module.config.get_text_config(), next(module.parameters()).device
-    most = getattr(config, "vocab_size", None) or 8
-    special = set()
-    for name in ("pad", "bos", "eos"):
-        number = getattr(config, f"{name}_token_id", None)  # one, or a list of them
-        special |= set(number) if isinstance(number, list | tuple) else {number}
-    # From the middle of the vocabulary: at its ends stand tokens for pictures and the like.
-    around = [*range(most // 2, most), *range(most // 2 - 1, -1, -1)]
-    ids = [number for number in around[: PROBE + 9] if number not in special] or [0]
-    inputs = {"input_ids": torch.tensor([ids[:PROBE]], device=device)}
-    if module.config.is_encoder_decoder:
-        inputs["decoder_input_ids"] = torch.tensor([ids[:-PROBE:-1] or ids[:1]], device=device)
-    return inputs
+def _weights_alone(
+    missing: str, module: nn.Module, inputs: Mapping[str, Tensor]
+) -> tuple[tuple[LayerTrace, ...], tuple[str, ...]]:
+    asked = forward(module, inputs, output_attentions=True)
+    layers, skipped = [], []
+    for whose, weights in returned(asked):
+        if weights.shape[0] != 1 or weights.shape[2:] != sizes(inputs)[whose]:
+            skipped.append(f"{whose} layer: {own_code.IN_PARTS}")
+        elif not are_weights(weights):
+            skipped.append(f"{whose} layer: what the model returns by the name of weights are none")
+        else:
+            kept = weights[0].detach().to("cpu").clone()
+            about = MappingProxyType({"missing": missing})
+            layers.append(LayerTrace(MappingProxyType({"weights": kept}), kind=whose, about=about))
+    return tuple(layers), tuple(skipped)

@@ -9,6 +9,7 @@ from mha_core import device as devices
 from mha_core import embed, masks
 from mha_core.attention import Attended, MultiHeadAttention, attend
 from mha_core.layer import LayerTrace
+from mha_core.rows import give_back, row_blocks
 from mha_core.rule import ScoreRule
 from mha_core.spec import AttentionSpec, known, whole
 from mha_core.tokens import MAX_TOKENS, words
@@ -69,13 +70,12 @@ def trace(
     with torch.no_grad():
         for index in range(layers):
             module = drawn(spec, seed=seed, layer=index).to(place.name)
-            q, k, v = module.project(x)
-            if position == "rotary":
-                q, k = embed.rotate(q), embed.rotate(k)
-            z = module.join(attend(q, k, v, on_device))
-            attended = Attended(z, q, k, v, on_device)
-            recorded.append(LayerTrace.of(attended, x=x, projections=module.projections()))
-            x = z
+            give_back(row_blocks(n_tokens, h * n_tokens))
+            recorded.append(_layer(module, x, on_device, turned=position == "rotary"))
+            if len(recorded) < layers:  # the last one's output is nobody's input
+                # From the copies on: what they were made of has been let go by now.
+                q, k, v, x = (recorded[-1].tensors[name][None].to(place.name) for name in "qkvx")
+                x = module.join(attend(q, k, v, on_device))
     source = {
         "name": "random",
         "seed": seed,
@@ -87,14 +87,24 @@ def trace(
     return AttentionTrace(tokens, tuple(recorded), MappingProxyType(source))
 
 
+def _layer(module: MultiHeadAttention, x: Tensor, rule: ScoreRule, *, turned: bool) -> LayerTrace:
+    q, k, v = module.project(x)
+    if turned:
+        q, k = embed.rotate(q), embed.rotate(k)
+    return LayerTrace.of(Attended(None, q, k, v, rule), x=x, projections=module.projections())
+
+
 def drawn(spec: AttentionSpec, *, seed: int, layer: int) -> MultiHeadAttention:
     """An attention layer with weights N(0, 1/fan_in) and biases N(0, 0.1²) drawn from the seed."""
     with torch.device("meta"):  # sizes only: the numbers come from the seed
         module = MultiHeadAttention(spec)
-    module = module.to_empty(device="cpu")
+    state = {}
     for name, part in module.state_dict().items():
         # Drawn as it stands in the formula, (in, out): the same W^Q for every h that divides d_model.
-        turned = part.mT if part.dim() == 2 else part
-        std = BIAS_STD if part.dim() == 1 else turned.shape[0] ** -0.5
-        turned.copy_(embed.draw(turned.shape, seed=seed, name=f"layer {layer} {name}", std=std))
+        shape = part.mT.shape if part.dim() == 2 else part.shape
+        std = BIAS_STD if part.dim() == 1 else shape[0] ** -0.5
+        numbers = embed.draw(shape, seed=seed, name=f"layer {layer} {name}", std=std)
+        state[name] = (numbers.mT if part.dim() == 2 else numbers).contiguous()
+    # Put in place, not copied: `to_empty` would load torch's symbolic shapes for it, 40 MB and half a second.
+    module.load_state_dict(state, assign=True)
     return module.requires_grad_(False).eval()

@@ -1,5 +1,7 @@
 """What a model of others is: one line under its heads, and its card on the page Real model."""
 
+from collections.abc import Callable
+
 import streamlit as st
 
 from mha_core import AttentionTrace
@@ -35,6 +37,10 @@ def skipped(trace: AttentionTrace) -> None:
         with st.expander(t("real.skipped", count=len(reasons))):
             for reason in reasons:
                 st.markdown(literal(reason))
+    for note in trace.source.get("notes", ()):
+        st.caption(literal(note))
+    if number_of := sum("bias" in layer.about for layer in trace.layers):
+        st.caption(t("real.bias_by_words", count=number_of))
 
 
 def exact(trace: AttentionTrace) -> None:
@@ -42,13 +48,13 @@ def exact(trace: AttentionTrace) -> None:
     if trace.source["route"] == "weights":
         st.badge(t("real.weights_only"), color="gray", help=t("real.weights_only_help"))
         return
-    gap = literal(number(trace.source["difference"]))
+    gap, how = literal(number(trace.source["difference"])), t("real.exact_help")
+    if trace.source["route"] == "watch":
+        how = t("real.watched_help")
     if trace.source["difference"] > EXACT:  # half precision rounds in another order
-        st.badge(t("real.close", difference=gap), color="blue", help=t("real.exact_help"))
+        st.badge(t("real.close", difference=gap), color="blue", help=how)
         return
-    st.badge(
-        t("real.exact", difference=gap), icon=":material/check:", color="green", help=t("real.exact_help")
-    )
+    st.badge(t("real.exact", difference=gap), icon=":material/check:", color="green", help=how)
 
 
 def short(name: str) -> str:
@@ -107,8 +113,11 @@ def facts(trace: AttentionTrace, entry) -> list[tuple[str, str]]:
     return told
 
 
-def kept(trace: AttentionTrace, *, layer: int) -> None:
-    """How many numbers of each token a layer keeps while a text grows, against other ways to share heads."""
+def kept(trace: AttentionTrace, *, layer: int, draw: Callable[[], None]) -> None:
+    """How many numbers of each token a layer keeps while a text grows, against other ways to share heads.
+
+    `draw` draws who shares what, between the sentence about it and the numbers.
+    """
     shown = trace.layers[layer]
     found = sizes.kept(shown)
     if found is None:
@@ -118,23 +127,41 @@ def kept(trace: AttentionTrace, *, layer: int) -> None:
         st.markdown(t("real.latent", **{name: latent.get(name, "–") for name in ("kv_rank", "rotary_width")}))
         if "q_rank" in latent:
             st.caption(t("real.latent_q", q_rank=latent["q_rank"]))
+    elif shown.n_kv_heads == 1 < shown.n_heads:
+        st.markdown(t("real.shared_one", heads=shown.n_heads))
     elif shown.n_kv_heads < shown.n_heads:
         st.markdown(t("real.shared", heads=shown.n_heads, kv=shown.n_kv_heads))
+    elif shown.n_heads > 1:
+        st.markdown(t("real.own", heads=shown.n_heads))
+    draw()
     names = {"all": t("real.kept_all"), "shared": t("real.kept_shared"), "one": t("real.kept_one")}
     names["latent"] = t("real.kept_latent")
-    if found.get("shared") == found["all"]:  # every head has its own
+    if found.get("shared") in (found["all"], found["one"]):  # every head has its own, or all have one
         found.pop("shared")
+    ours = next(way for way in ("latent", "shared", "all", "one") if found.get(way) == found["own"])
     rows = [
         {
             t("real.kept_way"): names[way],
             t("real.kept_numbers"): found[way],
             t("real.kept_share"): f"{found[way] / found['all']:.1%}",
-            t("real.kept_here"): "✓" if found[way] == found["own"] and way != "one" else "",
+            t("real.kept_here"): "✓" if way == ours else "",
         }
         for way in ("all", "shared", "latent", "one")
         if way in found
     ]
     st.dataframe(rows, hide_index=True, key="kept_table", width="content")
+    if "latent" in found:
+        st.markdown(
+            t(
+                "real.kept_latent_sum",
+                parts=" + ".join(str(latent[name]) for name in ("kv_rank", "rotary_width") if name in latent),
+                kept=found["latent"],
+                heads=shown.n_heads,
+                d_k=shown.d_k,
+                d_v=shown.d_v,
+                all=found["all"],
+            )
+        )
 
 
 def _rests(trace: AttentionTrace) -> str:

@@ -10,7 +10,7 @@ from mha_core.masks import MASKS
 from mha_core.sources.toy import MAX_SEED
 from mha_core.spec import AttentionSpec
 from mha_core.training.model import ARCHITECTURES
-from pages._kit import hiding, opened, real, work
+from pages._kit import hiding, opened, real, two_texts, work
 from pages._kit.paths import ASSETS
 from pages._kit.state import DEFAULTS, STARTED, current, go
 from pages._kit.text import literal, t
@@ -28,8 +28,8 @@ MOST = {
 }
 
 
-def controls() -> None:
-    """Sentence, source, sizes, and what is looked at.
+def controls(page: str) -> None:
+    """Sentence, source, sizes, and what is looked at on the page with this path.
 
     What decides the sizes is read first, also where it stands lower: a link may set all at once.
     """
@@ -61,7 +61,7 @@ def controls() -> None:
             if source == "mini":
                 _choice("architecture", list(ARCHITECTURES))
         with looked_at:
-            _looked_at()
+            _looked_at(page)
 
 
 def _source() -> None:
@@ -165,7 +165,7 @@ def _sizes() -> None:
     st.caption(t("control.sizes", d_k=spec.d_k, d_v=spec.d_v))
 
 
-def _looked_at() -> None:
+def _looked_at(page: str) -> None:
     """Layer, head and token; a choice that the new sizes no longer offer moves to the nearest."""
     trace = work.peek(current())
     if trace is None:
@@ -176,6 +176,13 @@ def _looked_at() -> None:
     layer = trace.layers[min(current().layer, len(trace.layers)) - 1]
     _number("head", most=layer.n_heads)
     _number("token", most=layer.n_query)
+    # Here and not on the pages: what two pages bind each for itself is lost on the way between them.
+    if two_texts.there(trace) and page in ("", "token"):
+        help_text, empty = t("two.key_help"), t("two.key_empty")
+        _number("key_token", most=layer.n_key, help=help_text, placeholder=empty)
+    elif page == "":
+        help_text, empty = t("detail.key_help"), t("detail.key_empty")
+        _number("key_token", most=layer.n_key, help=help_text, placeholder=empty)
 
 
 def _advanced() -> None:

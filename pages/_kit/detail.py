@@ -5,7 +5,7 @@ import streamlit as st
 
 from mha_core import AttentionTrace
 from mha_core.views import Picture, around, longest, ordered, picture
-from pages._kit import opened, show, two_texts
+from pages._kit import opened, show, state, two_texts
 from pages._kit.text import literal, t
 
 PLAIN, BY_TOKEN, BY_VARIANCE = ORDERS = (
@@ -88,27 +88,12 @@ def _sorted(drawn: Picture, values: np.ndarray, order: str, token: int) -> Pictu
 
 def _cell(trace: AttentionTrace, *, layer: int, head: int, query: int) -> int | None:
     """The token that is looked at, from 0, with its numbers in words; None for none."""
-    count = trace.layers[layer].n_key
-    if (st.session_state.get("key_token") or 0) > count:
-        st.session_state.key_token = count
-    number, said = st.columns([1, 3], vertical_alignment="bottom")
-    with number:
-        chosen = st.number_input(
-            t("detail.key"),
-            1,
-            count,
-            None,
-            key="key_token",
-            help=t("detail.key_help"),
-            placeholder=t("detail.key_empty"),
-            bind="query-params",
-        )
-    with said:
-        if chosen is None:
-            st.caption(t("detail.cell_none"))
-        else:
-            st.markdown(_numbers(trace, layer=layer, head=head, query=query, key=chosen - 1))
-    return None if chosen is None else chosen - 1
+    chosen = state.current().key_token
+    if chosen is None:
+        st.caption(t("detail.cell_none"))
+        return None
+    st.markdown(_numbers(trace, layer=layer, head=head, query=query, key=chosen - 1))
+    return chosen - 1
 
 
 def _numbers(trace: AttentionTrace, *, layer: int, head: int, query: int, key: int) -> str:

@@ -68,6 +68,7 @@ def of_traces(
             {key: value for key, value in origin(first).source.items() if _shared(traces, key)}
         ),
         groups=[views.groups(trace) for trace in traces],
+        kv=first.layers[layer].n_kv_heads,
         title=first.title,
         texts=_texts(),
     )

@@ -9,6 +9,8 @@ from pages._kit import absent, real, refusal, state, work
 from pages._kit.paths import PAGES
 from pages._kit.text import literal, t
 
+TO_HEADS = "to_heads"  # key of the link to the page Heads
+
 
 def shown(scene: state.Scene) -> AttentionTrace | None:
     """The trace of the scene's model; where there is none, what to do is said instead."""
@@ -33,8 +35,9 @@ def links(*, layer: int, head: int) -> None:
     """The pages on which the head that was chosen above is shown in full."""
     with st.container(horizontal=True, vertical_alignment="center"):
         st.markdown(t("real.look", layer=layer + 1, head=head + 1), width="content")
+        with st.container(key=TO_HEADS, width="content"):
+            st.page_link(PAGES / "see/heads.py", label=t("heads.title"), icon=":material/arrow_forward:")
         for page, label in (
-            ("see/heads.py", t("heads.title")),
             ("see/token.py", t("one.title")),
             ("understand/steps.py", t("steps.title")),
         ):

@@ -2,6 +2,7 @@
 
 import json
 import struct
+from collections.abc import Sequence
 from hashlib import blake2b
 
 import numpy as np
@@ -18,7 +19,8 @@ from pages._kit.text import t
 KEPT = 8
 LEAST_OPEN = 3  # layers from which on the overview is what one sees first
 
-SCRIPTS = ("common.js", "overview_plan.js", "overview_atlas.js", "overview.js")
+SCRIPTS = ("common.js", "overview_plan.js", "overview_atlas.js")
+SCRIPTS += ("overview_sharing.js", "overview_leads.js", "overview.js")
 _code = components.component(
     "overview_code", scripts=("overview_data.js", *SCRIPTS, "registry.js", "overview_code.js")
 )
@@ -40,33 +42,44 @@ def first(trace: AttentionTrace) -> bool:
     return longest(trace) > WHOLE or len(trace.layers) >= LEAST_OPEN
 
 
-def show(trace: AttentionTrace, scene: state.Scene, *, layer: int, head: int, opened: bool = False) -> None:
+def show(
+    trace: AttentionTrace,
+    scene: state.Scene,
+    *,
+    layer: int,
+    head: int,
+    opened: bool = False,
+    link: str | None = None,
+) -> None:
     """Every head as a small picture, with its measures, and the same as a table; nothing for one layer.
 
-    `opened`: also where it is not what one sees first, and for one layer.
+    `opened`: also where it is not what one sees first, and for one layer. `link` is the key of the container
+    with the link that a chosen head leads to, where it is shown on another page.
     """
     opened = opened or first(trace)
     if len(trace.layers) < 2 and not opened:
         return
     with st.expander(t("overview.title"), expanded=opened):
-        st.caption(t("overview.how"))
+        shares = any(shown.n_kv_heads < shown.n_heads for shown in trace.layers)
+        st.caption(f"{t('overview.how')} {t('overview.brackets')}" if shares else t("overview.how"))
         with st.spinner(t("overview.working")):
             seen = _seen(json.dumps(scene.settings(), sort_keys=True), trace)
         named = roles.named(trace, scene)
         named = seen.positions() if named is None else named
-        _mount(packed(seen, named), {"layer": layer, "head": head})
+        shared = [shown.n_heads // shown.n_kv_heads for shown in trace.layers]
+        _mount(packed(seen, named, shared=shared), {"chosen": {"layer": layer, "head": head}, "link": link})
         with st.popover(t("overview.table")):
             st.dataframe(table(seen, named), hide_index=True, key="overview_table")
 
 
-def _mount(blob: bytes, chosen: dict[str, int]) -> None:
+def _mount(blob: bytes, scene: dict) -> None:
     """The pictures are sent once, and with each choice the chosen head alone."""
     digest = blake2b(blob, digest_size=8).hexdigest()
     said = json.dumps({"name": "overview", "digest": digest}).encode()
     with st.container(gap=None):  # the first two show nothing
         _code(key="overview_code")
         _blob(key="overview_blob", data=said + b"\n" + blob)
-        _overview(key="overview", data={"digest": digest, "chosen": chosen}, on_picked_change=_picked)
+        _overview(key="overview", data={"digest": digest} | scene, on_picked_change=_picked)
 
 
 def _picked() -> None:
@@ -79,13 +92,17 @@ def _seen(settings: str, _trace: AttentionTrace) -> Overview:
     return overview(_trace)
 
 
-def packed(seen: Overview, named: dict) -> bytes:
-    """Pictures and measures behind a JSON header (overview_data.js); `named` as `metrics.labels` has it."""
+def packed(seen: Overview, named: dict, *, shared: Sequence[int] = ()) -> bytes:
+    """Pictures and measures behind a JSON header (overview_data.js); `named` as `metrics.labels` has it.
+
+    `shared` says of each layer how many heads have one key/value head together.
+    """
     keys = list(seen.table.index)
     measures = seen.table[list(MEASURES)].assign(role=[named.get(key, ("", np.nan))[1] for key in keys])
     header = {
         "side": seen.side,
         "heads": [len(pictures) for pictures in seen.thumbs],
+        "shared": list(shared),
         "measures": list(measures),
         "orders": [{"name": name, "label": _measure(name), "down": down} for name, down in ORDERS.items()]
         + [{"name": "role", "label": t("overview.role"), "down": False}],
@@ -99,6 +116,7 @@ def packed(seen: Overview, named: dict) -> bytes:
             "order": t("overview.order"),
             "turn": t("overview.turn"),
             "none": t("overview.none"),
+            "shared": t("overview.shared", head="{head}"),
             "open": t("overview.open"),
         },
     }

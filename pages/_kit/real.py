@@ -8,7 +8,7 @@ import streamlit as st
 from mha_core import AttentionTrace, MhaError
 from mha_core.sources.present import PACKAGE, Curated, Present, curated, library, present
 from mha_core.tokens import words
-from pages._kit import kinds
+from pages._kit import kinds, precision
 from pages._kit.shelf import Entry, Job, Key, Shelf
 from pages._kit.state import DEFAULTS, Scene, current, go
 from pages._kit.text import literal, t
@@ -66,14 +66,17 @@ def controls(stage) -> None:
     scene = current()
     if scene.model is None:
         return
-    if not strangers and scene.model != PACKAGE and not _is_folder(scene.model):
-        st.text_input(
-            t("control.revision"),
-            key="revision",
-            placeholder=t("control.revision_empty"),
-            help=t("control.revision_help"),
-            bind="query-params",
-        )
+    if not strangers:
+        with st.expander(t("control.advanced")):
+            if scene.model != PACKAGE and not _is_folder(scene.model):
+                st.text_input(
+                    t("control.revision"),
+                    key="revision",
+                    placeholder=t("control.revision_empty"),
+                    help=t("control.revision_help"),
+                    bind="query-params",
+                )
+            precision.control()
     load(current(), stage)
     if (entry := at_hand(current())) is None:
         return
@@ -203,7 +206,8 @@ def _is_folder(name: str) -> bool:
 
 
 def key_of(scene: Scene) -> Key:
-    return scene.model, scene.revision or None
+    asked = None if hosted() or scene.dtype == precision.usual() else scene.dtype
+    return Key(scene.model, scene.revision or None, asked)
 
 
 def _parts(entry: Entry, scene: Scene, text: str):

@@ -42,6 +42,8 @@ def show(trace: AttentionTrace, *, layer: int, head: int, token: int) -> None:
             d_k=recorded.d_k,
         )
     )
+    if name == "k" and "latent" in recorded.about:
+        st.caption(t("rotation.shared"))
     chosen = table.iloc[np.unique(np.linspace(0, len(table) - 1, min(DRAWN, len(table))).astype(int))]
     titles = [_title(pair, row, token) for pair, row in chosen.iterrows()]
     alt = t("rotation.alt", token=word, count=len(chosen), list="; ".join(titles))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from threading import Event, Lock, Thread
 from types import MappingProxyType
+from typing import NamedTuple
 
 from mha_core import AttentionTrace, MhaError
 from mha_core.sources import huggingface, loading
@@ -14,7 +15,15 @@ MOST_MODELS = 2
 MOST_BYTES = 1 << 30  # of the traces of one model together
 PATIENCE = 3.0  # seconds for which a loading goes on while nobody looks at it
 REMEMBERED = 60.0  # seconds for which a refusal stands before the model is tried again
-Key = tuple[str, str | None]  # name and revision
+HALVES = ("bfloat16", "float16")
+
+
+class Key(NamedTuple):
+    """Which model: `dtype` is None for what is usual on this machine."""
+
+    name: str
+    revision: str | None = None
+    dtype: str | None = None
 
 
 @dataclass(eq=False)
@@ -108,19 +117,19 @@ class Shelf:
                 del self._jobs[key]
 
     def _load(self, job: Job) -> None:
-        name, revision = job.key
+        name, revision, dtype = job.key
         asked = {"revision": revision, "progress": job.tell, "cancelled": job.left_alone}
         try:
             with self._one_at_a_time:
                 huggingface.register()  # without the library nothing has to be looked for
                 loading.find(name, **asked)  # what cannot be had pushes no other model out
                 self._make_room()
-                entry = Entry(huggingface.load(name, **asked))
+                entry = Entry(huggingface.load(name, dtype=dtype, **asked))
                 with self._lock:
                     self._entries[job.key] = entry
                     self._jobs.pop(job.key, None)
         except MhaError as error:
-            job.error = error
+            job.error = _in_half(error) if dtype in HALVES else error
         except (
             Exception
         ) as error:  # somebody else's files and library: whatever it is, it is no crash of ours
@@ -134,6 +143,11 @@ class Shelf:
             while len(self._entries) >= self._most:
                 self._entries.popitem(last=False)
         huggingface.free()
+
+
+def _in_half(error: MhaError) -> MhaError:
+    """Some models do not run in half precision everywhere: the same refusal, with whole precision offered."""
+    return MhaError(str(error), fixes=(*error.fixes, {"dtype": "float32"}))
 
 
 def _bytes(trace: AttentionTrace) -> int:

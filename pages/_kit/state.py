@@ -16,7 +16,7 @@ SETTINGS = {
     "random": ("h", "d_model", "seed", "layers", "d_k", "d_v", "n_kv_heads", "position", "mask", "bias"),
     "run": ("run",),
     "file": ("file", "kind"),
-    "model": ("model", "revision", "target", "kind"),
+    "model": ("model", "revision", "dtype", "target", "kind"),
 }
 STARTED = ("mini", "run")  # sources whose sentences begin with [CLS]
 
@@ -34,6 +34,7 @@ class Scene:
     kind: str | None = None
     model: str | None = None
     revision: str | None = None
+    dtype: str | None = None
     target: str | None = None
     h: int = 4
     d_model: int = 64

@@ -20,32 +20,10 @@ def looked_at(trace: AttentionTrace, *, layer: int, head: int, query: int) -> in
     """
     if not there(trace):
         return query
-    # A link sets it before the control is drawn, which can stand below what is drawn first.
-    linked = st.query_params.get("key_token", "")
-    chosen = st.session_state.get("key_token", int(linked) if linked.isdecimal() else None)
+    chosen = state.current().key_token
     if chosen and chosen <= trace.layers[layer].n_key:
         return chosen - 1
     return int(trace.layers[layer].weights(head, rows=[query])[0].argmax())
-
-
-def choice(trace: AttentionTrace) -> None:
-    """Which token of the other text is asked about; nothing where a text looks at itself."""
-    if not there(trace):
-        return
-    _, keys = trace.sides()
-    if (st.session_state.get("key_token") or 0) > len(keys):
-        st.session_state.key_token = len(keys)
-    st.number_input(
-        t("two.key"),
-        1,
-        len(keys),
-        None,
-        key="key_token",
-        width=300,
-        placeholder=t("two.key_empty"),
-        help=t("two.key_help"),
-        bind="query-params",
-    )
 
 
 def strips(trace: AttentionTrace, *, layer: int, head: int, query: int, limit: float, key: str) -> None:

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from pages._kit import card, literature, models, overview, rotation, state
+from pages._kit import card, literature, models, overview, rotation, sharing, state
 from pages._kit.text import t
 
 scene = state.current()
@@ -12,10 +12,11 @@ if trace is not None:
     layer, head, query = state.indices(trace, scene)
     card.whole(trace, scene)
     if trace.layers[layer].n_query == trace.layers[layer].n_key:
-        overview.show(trace, scene, layer=layer, head=head, opened=True)
+        overview.show(trace, scene, layer=layer, head=head, opened=True, link=models.TO_HEADS)
     models.links(layer=layer, head=head)
     rotation.show(trace, layer=layer, head=head, token=query)
-    card.kept(trace, layer=layer)
+    card.kept(trace, layer=layer, draw=lambda: sharing.diagram(trace, layer=layer))
+    sharing.vectors(trace, layer=layer, token=query)
 
 st.subheader(t("real.offered"), divider="gray")
 models.offered(scene)

@@ -13,7 +13,6 @@ from pages._kit import (
     room,
     scene_of,
     state,
-    two_texts,
 )
 from pages._kit.text import t
 
@@ -21,7 +20,6 @@ scene, trace, _ = scene_of.page(longest=None)
 view = one_view.View(trace, *state.indices(trace, scene))
 room.of_sentences({"token_strip": trace})
 st.header(t("one.heading", token=view.name, layer=view.layer + 1, head=view.head + 1))
-two_texts.choice(trace)
 both = one_side.sides(view)
 row = both[0].looks.weights.iloc[view.head]
 limit = float(row.max()) or 1.0

@@ -1,4 +1,4 @@
-"""How does a sentence become the output? The nine steps for one head, with this sentence's numbers."""
+"""How does a sentence become the output? The steps for one head, with this sentence's numbers."""
 
 import streamlit as st
 
@@ -28,8 +28,9 @@ st.caption(t("steps.intro", head=head + 1, layer=layer_index + 1))
 if note := model.layer_note(trace, layer_index):
     st.caption(note)
 
-if opened.known(layer) and len(known) < len(STEPS):
-    model.left_out(trace, layer, count=len(STEPS) - len(known))
+missing = {make.__name__ for make in STEPS} - {step.name for step in known}
+if opened.known(layer) and missing:
+    model.left_out(trace, layer, count=len(missing))
 for count, step in enumerate(known, start=1):
     st.subheader(f"{count}. {t(f'steps.{step.name}.title')}", divider="gray")
     words, formula = st.columns([2, 3], vertical_alignment="center")
@@ -38,7 +39,8 @@ for count, step in enumerate(known, start=1):
             st.markdown(sentence)
     formula.latex(rf"\large {step.formula}")
     pictures = step.before + step.after
-    cells = st.grid(len(pictures), min_column_width=225 if len(pictures) < 5 else 180)
+    beside = step.in_a_row or len(pictures)
+    cells = st.grid(beside, min_column_width=225 if beside < 5 else 180)
     for place, drawn in enumerate(pictures):
         made = place >= len(step.before) > 0
         with cells.container():

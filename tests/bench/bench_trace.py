@@ -3,12 +3,15 @@
 Run it with ``python tests/bench/bench_trace.py`` (``--quick``: the two shorter texts); the last lines are one
 JSON object each. The model has the shape of BERT-base (12 layers, 12 heads, d_model 768) and random weights.
 
-Seconds: the three ways take turns in one process, each with its least of some runs. Memory: the highest that
-a process of its own reaches above what the model takes, for each way.
+Seconds: the ways take turns in one process, ours with a model that was prepared and the others with one that
+nobody has touched; the median of the ratios of a turn. Memory: the highest that a process of its own reaches
+above what the model takes, for each way. A trace keeps q, k, v and x of every layer, which is its purpose, so
+no peak can be below that: the ratio to what it keeps says how much is needed besides.
 """
 
 import argparse
 import json
+import statistics
 import subprocess
 import sys
 import time
@@ -28,45 +31,40 @@ SECONDS = 6.0  # for each way and length
 STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
-def made() -> huggingface.Model:
+def plain():
+    """A model as transformers makes it."""
     from transformers import BertConfig, BertModel
 
     torch.manual_seed(0)
-    return huggingface.adopt(BertModel(BertConfig(vocab_size=1009)))
+    return BertModel(BertConfig(vocab_size=1009)).eval().requires_grad_(False)
 
 
-def forward(model: huggingface.Model, way: str, length: int):
+def forward(way: str, length: int, ours: huggingface.Model | None = None, other=None):
     """A call without arguments that does one forward pass in that way."""
     generator = torch.Generator().manual_seed(length)
     ids = {"input_ids": torch.randint(5, 1000, (1, length), generator=generator)}
     if way == "ours":
-        return lambda: huggingface.flow(model, ids)
+        return lambda: huggingface.flow(ours, ids)
+    other.set_attn_implementation(way)
 
     def run():
         with torch.no_grad():
-            return model.module(**ids, output_attentions=way == "eager")
+            return other(**ids, output_attentions=way == "eager")
 
     return run
 
 
-def use(model: huggingface.Model, way: str) -> None:
-    model.module.set_attn_implementation(huggingface.NAME if way == "ours" else way)
-
-
-def seconds(model: huggingface.Model, length: int) -> dict[str, float]:
-    least = dict.fromkeys(WAYS, float("inf"))
+def seconds(ours: huggingface.Model, other, length: int) -> dict[str, list[float]]:
+    """The seconds of each way in each turn, but for the first, which warms up."""
+    took = {way: [] for way in WAYS}
     until = time.perf_counter() + SECONDS * len(WAYS)
-    rounds = 0
-    while rounds < 4 or time.perf_counter() < until:
+    while len(took["ours"]) < 5 or time.perf_counter() < until:
         for way in WAYS:
-            use(model, way)
-            run = forward(model, way, length)
+            run = forward(way, length, ours, other)
             start = time.perf_counter()
             run()
-            if rounds:  # the first one warms up
-                least[way] = min(least[way], time.perf_counter() - start)
-        rounds += 1
-    return least
+            took[way].append(time.perf_counter() - start)
+    return {way: each[1:] for way, each in took.items()}
 
 
 def held(name: str) -> int:
@@ -75,20 +73,27 @@ def held(name: str) -> int:
     return int(line.split()[1]) * 1024
 
 
-def child(way: str, length: int) -> int:
-    model = made()
-    use(model, way)
-    forward(model, way, 8)()
-    run = forward(model, way, length)
+def child(way: str, length: int) -> dict[str, int]:
+    model = plain()
+    made = {"ours": huggingface.adopt(model)} if way == "ours" else {"other": model}
+    forward(way, 8, **made)()
+    run = forward(way, length, **made)
     before = held("VmRSS")
     CLEAR.write_text("5")  # the highest mark starts anew
     kept = run()
     peak = held("VmHWM") - before
-    del kept
-    return peak
+    return {"peak": peak, "kept": _bytes(kept[0]) if way == "ours" else 0}
 
 
-def peak(way: str, length: int) -> int:
+def _bytes(layers) -> int:
+    """What the tensors of layers take that are theirs alone, each counted once."""
+    tensors = [
+        tensor for layer in layers for tensor in (*layer.tensors.values(), *layer.rule.tensors().values())
+    ]
+    return sum({t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}.values())
+
+
+def peak(way: str, length: int) -> dict[str, int]:
     command = [sys.executable, __file__, "--child", way, str(length)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])
@@ -102,18 +107,20 @@ def main() -> None:
     if asked.child:
         print(json.dumps(child(asked.child[0], int(asked.child[1]))))
         return
-    model, found = made(), []
+    ours, other, found = huggingface.adopt(plain()), plain(), []
     for length in LENGTHS[:2] if asked.quick else LENGTHS:
-        took = seconds(model, length)
-        bytes_ = {way: peak(way, length) for way in WAYS}
-        print(
-            f"L {length:4}: "
-            + ", ".join(f"{way} {took[way] * 1e3:.1f} ms {bytes_[way] / 1e6:.1f} MB" for way in WAYS)
-        )
-        for other, most in (("eager", MOST_TIME), ("sdpa", None)):
-            found.append((f"seconds / {other}, L {length}", took["ours"] / took[other], most))
+        took = seconds(ours, other, length)
+        memory = {way: peak(way, length) for way in WAYS}
+        bytes_, kept = {way: told["peak"] for way, told in memory.items()}, memory["ours"]["kept"]
+        each = (f"{w} {statistics.median(took[w]) * 1e3:.1f} ms {bytes_[w] / 1e6:.1f} MB" for w in WAYS)
+        print(f"L {length:4}: {', '.join(each)}; kept {kept / 1e6:.1f} MB; {len(took['ours'])} turns")
+        for other_way, most in (("eager", MOST_TIME), ("sdpa", None)):
+            ratio = statistics.median(a / b for a, b in zip(took["ours"], took[other_way], strict=True))
+            found.append((f"seconds / {other_way}, L {length}", ratio, most))
         found.append((f"peak memory / eager, L {length}", bytes_["ours"] / bytes_["eager"], MOST_MEMORY))
         found.append((f"peak memory / sdpa, L {length}", bytes_["ours"] / bytes_["sdpa"], None))
+        found.append((f"peak memory / what the trace keeps, L {length}", bytes_["ours"] / kept, None))
+        found.append((f"what the trace keeps / peak of eager, L {length}", kept / bytes_["eager"], None))
     for name, value, target in found:
         print(json.dumps({"name": name, "value": round(value, 3), "target": target}))
 

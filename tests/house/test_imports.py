@@ -18,8 +18,8 @@ FLOOR_0 = (
 )
 FLOOR_1 = "mha_core.masks mha_core.embed mha_core.rule mha_core.packed mha_core.attention"
 FLOOR_2 = (
-    "mha_core.layer mha_core.check mha_core.storage mha_core.normaliser mha_core.rounding mha_core.transport"
-    " mha_core.trace mha_core.given mha_core.watch mha_core.record"
+    "mha_core.recorded mha_core.layer mha_core.check mha_core.storage mha_core.normaliser mha_core.rounding"
+    " mha_core.transport mha_core.trace mha_core.named mha_core.given mha_core.watch mha_core.record"
 )
 TRAINING = "mha_core.training mha_core.training.*"
 FLOOR_3 = f"{TRAINING} mha_core.sources mha_core.sources.*"
@@ -41,32 +41,37 @@ TABLE = {
     "mha_core/rule.py": f"torch numpy {FLOOR_0} {FLOOR_1}",
     "mha_core/packed.py": f"torch numpy {FLOOR_0} {FLOOR_1}",
     "mha_core/attention.py": f"torch numpy {FLOOR_0} {FLOOR_1}",
+    "mha_core/recorded.py": f"torch numpy {FLOOR_0} {FLOOR_1}",
     "mha_core/layer.py": f"torch numpy late:mha_core.preview {FLOOR_0} {FLOOR_1} {FLOOR_2}",
     "mha_core/check.py": f"torch numpy {FLOOR_0} {FLOOR_1} {FLOOR_2}",
     "mha_core/storage.py": f"torch numpy safetensors {FLOOR_0} {FLOOR_1} {FLOOR_2}",
     "mha_core/normaliser.py": "numpy torch mha_core.layer mha_core.rows",
-    "mha_core/rounding.py": "numpy torch mha_core.layer mha_core.rows",
+    "mha_core/rounding.py": "numpy torch mha_core.attention mha_core.layer mha_core.rows",
     "mha_core/transport.py": f"numpy {FLOOR_0} {FLOOR_2}",
     "mha_core/view_page.py": "mha_core.base85 mha_core.bundled mha_core.utf16",
     "mha_core/head_view.py": f"{FLOOR_0} mha_core.layer mha_core.transport mha_core.view_page",
     "mha_core/preview.py": "numpy mha_core.tokens",
     "mha_core/trace.py": "torch numpy late:pandas late:mha_core.head_view late:mha_core.preview"
     f" {FLOOR_0} {FLOOR_1} {FLOOR_2}",
+    "mha_core/named.py": FLOOR_0,
     "mha_core/given.py": f"torch {FLOOR_0} {FLOOR_1} {FLOOR_2}",
     "mha_core/watch.py": f"torch {FLOOR_0} {FLOOR_1} {FLOOR_2}",
     "mha_core/record.py": f"torch {FLOOR_0} {FLOOR_1} {FLOOR_2}",
     "mha_core/training/*.py": f"torch numpy regex safetensors {FLOOR_0} {FLOOR_1} {FLOOR_2} {TRAINING}",
     "mha_core/sources/*.py": f"torch regex {FLOOR_0} {FLOOR_1} {FLOOR_2} {FLOOR_3}",
     "mha_core/sources/present.py": f"late:huggingface_hub {FLOOR_0}",
+    "mha_core/sources/folders.py": f"regex {FLOOR_0}",
     "mha_core/sources/loading.py": f"regex late:huggingface_hub {FLOOR_0} mha_core.sources.*",
     "mha_core/sources/huggingface.py": f"torch late:transformers {FLOOR_0} {FLOOR_2} mha_core.sources.*",
     "mha_core/views.py": "numpy pandas mha_core.layer mha_core.trace",
     "mha_core/hops.py": "numpy pandas mha_core.blocks mha_core.errors mha_core.trace",
     "mha_core/rotation.py": "numpy pandas mha_core.errors mha_core.spec mha_core.layer",
-    "mha_core/kept.py": "mha_core.layer",
+    "mha_core/kept.py": "numpy mha_core.layer",
     "mha_core/token_views.py": "numpy pandas mha_core.errors mha_core.layer mha_core.normaliser"
     " mha_core.trace",
-    "mha_core/steps.py": "numpy pandas mha_core.check mha_core.layer mha_core.trace mha_core.views",
+    "mha_core/formulas.py": "",
+    "mha_core/steps.py": "numpy pandas mha_core.check mha_core.formulas mha_core.layer mha_core.trace"
+    " mha_core.views",
     "mha_core/blocks.py": "numpy pandas mha_core.errors mha_core.layer mha_core.normaliser mha_core.rows",
     "mha_core/metrics.py": f"numpy pandas mha_core.blocks mha_core.errors mha_core.layer {TRAINING}",
     "mha_core/overview.py": "numpy pandas mha_core.blocks mha_core.metrics mha_core.trace",

@@ -11,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 
 from mha_core.embeddings import RELATIONS
 from mha_core.metrics import ROLES
-from mha_core.steps import STEPS
+from mha_core.steps import STEPS, adjust
 from mha_core.trace import MATRICES
 from mha_core.training.model import ARCHITECTURES
 from pages._kit import literature, text
@@ -21,7 +21,8 @@ ROOT = Path(__file__).parents[2]
 LANGUAGES = sorted((ROOT / "assets" / "languages").glob("*.json"))
 ENGLISH = json.loads((ROOT / "assets" / "languages" / "en.json").read_text(encoding="utf-8"))
 
-NUMBERS = ("h", "d_model", "layer", "head", "token", "layers", "seed", "d_k", "d_v", "n_kv_heads")
+SIZES = ("h", "d_model", "layers", "seed", "d_k", "d_v", "n_kv_heads")
+NUMBERS = (*SIZES, "layer", "head", "token", "key_token")
 TRAINED = tuple(f"train_{key}" for key in ("h", "d_model", "architecture", "language"))
 CHOICES = ("mask", "position", "architecture", *TRAINED)
 COLUMNS = ("role", "score", "weight", "baseline", "control", "n")
@@ -30,10 +31,11 @@ TURNED = ("first", "second", "x", "y", "x_after", "y_after", "theta", "angle")
 FOUND = json.loads((ROOT / "assets" / "published_heads.json").read_text(encoding="utf-8"))["findings"]
 MEASURED = {entry["measure"].removeprefix(literature.LINK) for entry in FOUND}
 NOTES = {
-    "project": ("values", "cross"),
+    "project": ("values", "cross", "before"),
+    "adjust": ("norm", "scale", "clip", "rotary"),
     "split": ("same", "shared", "rotary"),
     "scale": ("own",),
-    "mask": ("none", "biased", "added", "capped"),
+    "mask": ("none", "biased", "added", "by_words", "capped"),
     "softmax": ("empty", "sinks"),
 }
 # The keys that are put together where they are used, with {} for what is filled in.
@@ -60,14 +62,15 @@ FAMILIES = {
     "literature.how_{}": {f"literature.how_{kind}" for kind in literature.HOW},
     "literature.{}": {f"literature.column_{column}" for column in ("paper", "ours", "baseline")},
     "rotation.column_{}": {f"rotation.column_{column}" for column in TURNED},
+    "sharing.vector_{}": {f"sharing.vector_{name}" for name in ("kv", "position", "q")},
     "sweep.line_{}": {f"sweep.line_{column}" for column in ("answer", "accuracy", "right")},
     "sweep.column_{}": {f"sweep.column_{column}" for column in ("answer", "accuracy")},
     "sweep.best_{}": {"sweep.best_even", "sweep.best_uneven"},
     "sweep.one_{}": {"sweep.one_coin", "sweep.one_able"},
     "sweep.roles_{}": {"sweep.roles_redundant", "sweep.roles_mixed"},
-    "steps.{}.title": {f"steps.{step.__name__}.title" for step in STEPS},
+    "steps.{}.title": {f"steps.{step.__name__}.title" for step in (*STEPS, adjust)},
     "steps.{}.{}": {
-        f"steps.{s.__name__}.{note}" for s in STEPS for note in ("why", *NOTES.get(s.__name__, ()))
+        f"steps.{s.__name__}.{note}" for s in (*STEPS, adjust) for note in ("why", *NOTES.get(s.__name__, ()))
     },
 }
 SPECIAL = set(string.punctuation)

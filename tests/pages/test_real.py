@@ -9,11 +9,13 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 import mha_core as mha
+from mha_core import device
 from mha_core.joined import joined
-from mha_core.sources import huggingface, loading, present
-from pages._kit import absent, card, real
-from pages._kit.shelf import Shelf
+from mha_core.sources import huggingface, loading, present, routes
+from pages._kit import absent, card, precision, real
+from pages._kit.shelf import Key, Shelf
 from pages._kit.state import Scene
+from pages._kit.text import literal
 from tests.sources import tiny
 
 ROOT = Path(__file__).parents[2]
@@ -256,13 +258,13 @@ def test_who_stopped_loading_is_told_and_can_begin_again(folder, monkeypatch, en
     monkeypatch.setenv(real.FOLDERS, name)
     app = AppTest.from_file(ROOT / "pages" / "frame.py", default_timeout=60)
     app.query_params["source"], app.query_params["model"] = "model", name
-    app.session_state["model_stopped"] = (name, None)
+    app.session_state["model_stopped"] = Key(name)
     app.run()
     assert not app.exception
     assert any("was stopped" in info for info in infos(app))
-    assert real.shelf().find((name, None)) is None
+    assert real.shelf().find(Key(name)) is None
     app.button(key="fetch_model").click().run()
-    assert real.shelf().find((name, None))
+    assert real.shelf().find(Key(name))
     assert strip(app)["tokens"]
 
 
@@ -278,40 +280,40 @@ def test_what_stops_loading_is_the_one_who_waits(monkeypatch):
     monkeypatch.setattr(loading, "find", find)
     monkeypatch.setattr("pages._kit.shelf.PATIENCE", 0.2)
     shelf = Shelf()
-    job = shelf.job(("a", None))
+    job = shelf.job(Key("a"))
     assert begun.wait(5)
-    assert shelf.job(("a", None)) is job
+    assert shelf.job(Key("a")) is job
     assert job.finished.wait(5)
     assert isinstance(job.error, loading.Stopped)
-    assert shelf.job(("a", None)) is not job  # who asks again begins again
+    assert shelf.job(Key("a")) is not job  # who asks again begins again
 
 
 def test_of_three_models_the_one_that_was_used_last_but_two_is_freed(folder):
     shelf, loaded = Shelf(most=2), []
     for family in ("bert", "gpt2", "llama"):
-        job = shelf.job((folder(family), None))
+        job = shelf.job(Key(folder(family)))
         assert job.finished.wait(60), family
-        loaded.append(shelf.find((folder(family), None)))
+        loaded.append(shelf.find(Key(folder(family))))
         assert loaded[-1], job.error
         if family == "gpt2":
-            shelf.find((folder("bert"), None))  # used again: gpt2 is the one that goes
-    assert shelf.find((folder("gpt2"), None)) is None
-    assert shelf.find((folder("bert"), None)) is loaded[0]
+            shelf.find(Key(folder("bert")))  # used again: gpt2 is the one that goes
+    assert shelf.find(Key(folder("gpt2"))) is None
+    assert shelf.find(Key(folder("bert"))) is loaded[0]
 
 
 def test_a_model_that_cannot_be_had_pushes_none_out(folder, monkeypatch):
     shelf = Shelf(most=1)
-    assert shelf.job((folder("bert"), None)).finished.wait(60)
-    job = shelf.job(("/no/such", None))
+    assert shelf.job(Key(folder("bert"))).finished.wait(60)
+    job = shelf.job(Key("/no/such"))
     assert job.finished.wait(60)
     assert isinstance(job.error, mha.MhaError)
-    assert shelf.find((folder("bert"), None))
+    assert shelf.find(Key(folder("bert")))
 
 
 def test_traces_of_a_model_are_kept_by_their_size(folder, monkeypatch):
     shelf = Shelf()
-    assert shelf.job((folder("bert"), None)).finished.wait(60)
-    entry = shelf.find((folder("bert"), None))
+    assert shelf.job(Key(folder("bert"))).finished.wait(60)
+    entry = shelf.find(Key(folder("bert")))
     first = entry.parts("A bird sang.")
     assert entry.parts("A bird sang.") is first
     monkeypatch.setattr("pages._kit.shelf.MOST_BYTES", 1)
@@ -357,8 +359,35 @@ def test_steps_say_why_some_are_left_out(on_model, english):
     assert len([head for head in app.subheader if head.value[:1].isdigit()]) == 9
 
 
-def test_a_model_that_hands_out_weights_alone_says_so(on_model, folder, english, drawn):
+def test_a_model_whose_own_code_is_watched_shows_everything(on_model, folder, said, drawn):
     app = on_model("bloom", layer=1, head=2)  # its attention is outside the common interface
+    layer = same("bloom", folder).layers[0]
+    np.testing.assert_array_equal(drawn(app, "matrix-q"), layer.q[1])
+    np.testing.assert_array_equal(np.nan_to_num(drawn(app, "matrix-weights")), layer.weights(1))
+    assert np.isnan(drawn(app, "matrix-weights")).sum() == (~layer.allowed(1)).sum() > 0  # hidden
+    assert not infos(app)
+    assert ":green-badge[" in " ".join(said(app))
+
+
+def test_it_is_said_how_it_was_seen_and_what_else_there_is_to_know(monkeypatch, english):
+    told = []
+    monkeypatch.setattr(card.st, "badge", lambda _, help, **__: told.append(help))
+    monkeypatch.setattr(card.st, "caption", told.append)
+    trace = mha.trace("A bird sang.", h=2, d_model=4)
+    card.exact(replace(trace, source={"route": "attend", "difference": 0.0}))
+    card.exact(replace(trace, source={"route": "watch", "difference": 0.0}))
+    assert told == [english("real.exact_help"), english("real.watched_help")]
+    told.clear()
+    layer = replace(trace.layers[0], about={"bias": "It depends on the words."})
+    card.skipped(replace(trace, layers=(layer, layer), source={"notes": ["It is *odd*."]}))
+    assert told == [literal("It is *odd*."), english("real.bias_by_words", count=2)]
+
+
+def test_a_model_that_hands_out_weights_alone_says_so(on_model, folder, english, drawn, monkeypatch):
+    monkeypatch.setattr(routes.own_code, "tried", lambda *_: None)  # as of code that is not understood
+    real.shelf.clear()
+    app = on_model("bloom", layer=1, head=2)
+    real.shelf.clear()
     assert english("real.unknown") in infos(app)
     np.testing.assert_array_equal(drawn(app, "matrix-weights"), same("bloom", folder).layers[0].weights(1))
     assert not _there(app, "matrix-q")
@@ -375,7 +404,7 @@ def test_the_page_about_a_model_has_its_card_and_its_heads(on_model, folder, sai
     app = on_model("llama")
     app.switch_page("models/real.py").run()
     words = said(app)
-    entry = real.shelf().find((folder("llama"), None))
+    entry = real.shelf().find(Key(folder("llama")))
     assert f"**{entry.parameters:,}**".replace(",", "\\,") in words
     assert _there(app, "overview")
     assert _there(app, "rotation")
@@ -418,3 +447,46 @@ def test_published_heads_are_measured_in_a_model_that_is_here(opened, folder, mo
     ]
     assert table[english("literature.column_ours")].tolist() == [pytest.approx(wanted.score)]
     assert table[english("literature.column_n")].tolist() == [wanted.n]
+
+
+# With how many bits it computes
+
+
+def test_a_model_computes_in_the_numbers_that_a_link_asks_for(on_model, folder, said, drawn):
+    app = on_model("llama", dtype="bfloat16", layer=1, head=2)
+    assert app.selectbox(key="dtype").value == "bfloat16"
+    half = huggingface.follow(huggingface.load(folder("llama"), dtype="bfloat16"), Scene.text)
+    np.testing.assert_array_equal(drawn(app, "matrix-q"), half.layers[0].q[1])
+    assert not np.array_equal(drawn(app, "matrix-q"), same("llama", folder).layers[0].q[1])
+    app.switch_page("models/real.py").run()
+    assert any("bfloat16" in words for words in said(app))
+    app.selectbox(key="dtype").set_value("float32").run()
+    assert not any("bfloat16" in words for words in said(app))
+
+
+def test_the_usual_numbers_are_float32_on_a_processor_and_need_no_word(on_model, monkeypatch):
+    app = on_model("bert")
+    assert app.selectbox(key="dtype").value == precision.usual()
+    scene = Scene(source="model", model="a", dtype=precision.usual())
+    assert real.key_of(scene) == Key("a") == real.key_of(replace(scene, dtype=None))
+    assert real.key_of(replace(scene, dtype="float16")) == Key("a", None, "float16")
+    assert (device.usual_dtype("cpu"), device.usual_dtype("cuda")) == ("float32", "bfloat16")
+    monkeypatch.setenv(real.HOSTED, "1")  # one copy of each model is enough for strangers
+    assert real.key_of(replace(scene, dtype="float16")) == Key("a")
+
+
+def test_what_does_not_run_in_half_precision_is_offered_in_whole(on_model, folder, monkeypatch, strip):
+    load = huggingface.load
+
+    def refusing(name, *, dtype=None, **asked):
+        if dtype == "float16":
+            raise mha.MhaError("not in half")
+        return load(name, dtype=dtype, **asked)
+
+    monkeypatch.setattr(huggingface, "load", refusing)
+    app = on_model("gpt2", dtype="float16")
+    assert "not in half" in app.error[0].value
+    app.button(key="fix_0").click().run()
+    assert not app.error
+    assert app.selectbox(key="dtype").value == "float32"
+    assert strip(app)["tokens"]

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from mha_core.errors import MhaError
 from mha_core.layer import LayerTrace
 from mha_core.sources import huggingface
+from mha_core.sources.passes import are_weights
 from tests.parity import tiny
 from tests.parity.table import EXACT, Row
 
@@ -130,8 +131,13 @@ def outputs(ours, theirs) -> list[tuple[Tensor, Tensor]]:
 
 
 def _pair(layer: LayerTrace, theirs: Tensor) -> tuple[Tensor, Tensor]:
-    """Ours and theirs; some return weights as they are before a sink takes its share of each row."""
+    """Ours and theirs; some return weights as they are before a sink takes its share of each row.
+
+    ProphetNet and SqueezeBERT return the scores by the name of weights: then their softmax is taken.
+    """
     ours, theirs = torch.from_numpy(layer.weights().copy()), theirs[0]
+    if not are_weights(theirs) and layer.knows("q"):
+        theirs = theirs.softmax(-1)
     before = layer.rule.sinks is not None and (theirs.sum(-1) - 1).abs().max() < EXACT
     return (ours / ours.sum(-1, keepdim=True) if before else ours), theirs
 

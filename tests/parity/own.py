@@ -54,6 +54,14 @@ OWN: dict[str, dict] = {
     },
     "codegen": {"n_head": 4, "rotary_dim": 4, "why": "splits its heads into four parts"},
     "deepseek_v2": {**_ROTARY, "num_experts_per_tok": 2},
+    **_of(
+        "deberta deberta-v2",
+        {
+            "relative_attention": True,
+            "pos_att_type": ["p2c", "c2p"],
+            "why": "every model that was trained has terms of words and places",
+        },
+    ),
     "diffllama": {"num_key_value_heads": 2, "why": "halves its heads of values"},
     "cohere_compass_text": {
         "rope_parameters": {"full_attention": _ROPE},

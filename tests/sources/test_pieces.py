@@ -5,7 +5,9 @@ import transformers
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mha_core.joined import joined
 from mha_core.sources import pieces, reading
+from mha_core.tokens import Tokens
 from tests.sources.tiny import TEXT, TOKENIZERS, fast
 
 KEPT = {kind: fast(kind) for kind in TOKENIZERS}
@@ -108,6 +110,35 @@ def test_a_tokenizer_in_python_is_read_too():
     assert found.special == (6,)
     assert found.spans[:2] == ((0, 1), (1, 2))
     assert found.words[0] == found.words[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a 🙂 b", ["a", "🙂", "b"]),
+        ("🙂🙂", ["🙂\u2009₁", "🙂\u2009₂"]),
+        ("it 👩\u200d👧 x", ["it", "👩\u200d👧", "x"]),  # two emoji and a joiner that nobody sees
+        ("动物 naïve", ["动", "物", "naïve"]),
+    ],
+)
+@pytest.mark.parametrize("kind", ["byte_level", "sentence_piece", "in Python", "as a target"])
+def test_the_parts_of_a_cut_character_are_joined_without_their_numbers(kind, text, words):
+    if kind == "in Python":
+        found = reading.text(transformers.ByT5Tokenizer(), text, limit=99, name="x")[0]
+    elif kind == "as a target":  # nobody says where its pieces are in the text
+        ids = KEPT["byte_level"](text)["input_ids"]
+        found = reading.target_tokens(KEPT["byte_level"], [0, *ids], text)
+    else:
+        found = tokens(kind, text)
+    labels = joined(found).labels
+    assert [label for label in labels if label[0] not in "␣<"] == words
+    assert not any(piece.startswith(("·", "\u200d")) for piece in found.pieces)
+
+
+def test_parts_of_a_character_that_is_not_in_the_text_lose_their_numbers_too():
+    pieces_of = ("🙂·1", "🙂·2", "U+200D·1", "U+200D·2", "x·1")
+    found = joined(Tokens("", pieces_of, ((0, 0),) * 5, (0, 0, 1, 1, 2)))
+    assert found.labels == ("🙂", "U+200D", "x·1")
 
 
 def test_the_limit_is_that_of_positions_and_tokenizer():

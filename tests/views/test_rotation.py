@@ -6,34 +6,37 @@ import torch
 
 from mha_core.layer import LayerTrace
 from mha_core.rotation import pairs, turned
-from mha_core.sources.wiring import Rotary
+from mha_core.sources.cuts import Rotary
 
 TOKENS, HEADS, KV, WIDTH, D_K = 11, 4, 2, 6, 7
 
 
-def layer(form: str) -> LayerTrace:
+def layer(form: str, start: int = 0) -> LayerTrace:
     draw = torch.Generator().manual_seed(3)
     theta = torch.tensor([1.0, 0.21, 0.013])
     angle = torch.arange(TOKENS)[:, None] * theta
     spread = torch.cat([angle, angle], 1) if form == "half" else angle.repeat_interleave(2, 1)
-    rotary = Rotary(form, spread.cos(), spread.sin())
+    rotary = Rotary(form, spread.cos(), spread.sin(), start)
     q, k = (torch.randn(n, TOKENS, D_K, generator=draw) for n in (HEADS, KV))
     tensors = {"q": rotary.turn(q), "k": rotary.turn(k), "v": k, "q_raw": q, "k_raw": k}
     tensors |= {"cos": rotary.cos, "sin": rotary.sin}
-    return LayerTrace(tensors, about={"rotary": {"form": form, "width": WIDTH}})
+    about = {"form": form, "width": WIDTH} | ({"start": start} if start else {})
+    return LayerTrace(tensors, about={"rotary": about})
 
 
 @pytest.mark.parametrize("form", ["half", "pairs"])
 @pytest.mark.parametrize("name", ["q", "k"])
 @pytest.mark.parametrize("token", [0, 1, 9])
-def test_a_pair_turned_by_its_angle_is_what_was_used(form, name, token):
-    found = turned(layer(form), token, head=3, name=name)
+@pytest.mark.parametrize("start", [0, 1])
+def test_a_pair_turned_by_its_angle_is_what_was_used(form, name, token, start):
+    found = turned(layer(form, start), token, head=3, name=name)
+    assert sorted([*found["first"], *found["second"]]) == list(range(start, start + WIDTH))
     np.testing.assert_allclose(found["angle"], token * found["theta"], atol=1e-6)
     np.testing.assert_allclose(found["theta"], [1.0, 0.21, 0.013], atol=1e-5)
     before = found["x"] + 1j * found["y"]
     after = found["x_after"] + 1j * found["y_after"]
     np.testing.assert_allclose(before * np.exp(1j * found["angle"]), after, atol=1e-5)
-    own = layer(form).tensors[f"{name}_raw"][3 if name == "q" else 1, token].numpy()
+    own = layer(form, start).tensors[f"{name}_raw"][3 if name == "q" else 1, token].numpy()
     np.testing.assert_array_equal(found["x"], own[found["first"]])
     np.testing.assert_array_equal(found["y"], own[found["second"]])
 

@@ -1,6 +1,7 @@
 """The nine steps show what was computed: their formulas, matrices and facts are those of the trace."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -8,7 +9,8 @@ import pytest
 import torch
 
 import mha_core as mha
-from mha_core.steps import FORMULAS, STEPS, Step, steps
+from mha_core.formulas import FORMULAS
+from mha_core.steps import STEPS, Step, steps
 
 NAMES = ["project", "split", "scores", "scale", "mask", "softmax", "mix", "concat", "output"]
 PAPER = {"text": "How are", "d_model": 512, "h": 8, "d_k": 64, "d_v": 100}
@@ -362,6 +364,12 @@ def test_a_scale_of_its_own_is_not_called_the_root_of_d_k():
     assert "sqrt" not in step.formula
     assert "0.3" in step.formula
     assert told(of_rule(scale=0.5))["scale"].notes == ("why",)
+
+
+def test_what_is_added_by_the_words_is_not_said_to_be_of_their_places():
+    trace = of_rule(bias=torch.ones(2, 3, 3))
+    layer = replace(trace.layers[0], about={"bias": "It depends on the words."})
+    assert set(told(replace(trace, layers=(layer,)))["mask"].notes) == {"none", "by_words"}
 
 
 def test_what_is_added_capped_and_sunk_is_said():

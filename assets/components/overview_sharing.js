@@ -1,0 +1,30 @@
+// Which heads share keys and values: a bracket over their columns, and its number among the words.
+const ARM = 4; // pixels that a bracket reaches down at both ends
+
+function brackets(pen, plan, size) {
+  if (!size) return;
+  pen.beginPath();
+  for (let head = 0; head < plan.columns; head += size) {
+    const last = Math.min(head + size, plan.columns) - 1;
+    const [left] = corner(plan, head);
+    const right = corner(plan, last)[0] + plan.size;
+    const top = plan.top - ARM;
+    pen.moveTo(left + 0.5, top + ARM);
+    pen.lineTo(left + 0.5, top + 0.5);
+    pen.lineTo(right - 0.5, top + 0.5);
+    pen.lineTo(right - 0.5, top + ARM);
+  }
+  pen.stroke();
+}
+
+// What a head is called, with the key/value head that it shares with others.
+function named(texts, shared, layer, head) {
+  const name = texts.name.replace("{layer}", layer + 1).replace("{head}", head + 1);
+  const size = shared[layer];
+  return size > 1 ? `${name} · ${texts.shared.replace("{head}", Math.floor(head / size) + 1)}` : name;
+}
+
+// How many columns each bracket covers, if that is the same in all layers; 0 for no brackets.
+function bracketed(shared) {
+  return new Set(shared).size === 1 && shared[0] > 1 ? shared[0] : 0;
+}

@@ -1,0 +1,120 @@
+"""Which query heads share keys and values: heads as dots, a line from each to what it looks at and takes."""
+
+import html
+from collections.abc import Sequence
+
+import plotly.graph_objects as go
+
+HEIGHT, EDGE = 190, 22  # pixels: of all, above and below for what is written there
+QUERY, KEY = 1.0, 0.0  # how high the two rows stand
+HALF = 0.09  # of the height of what stands below
+LEAST = 8  # heads that the figure has room for: few ones stand together
+DASHES = ("solid", "dash", "dot")  # where the theme's colours come round again
+COLOURS = 10
+MOST_NAMED = 16  # in one row
+GREY, FILL = "rgba(128, 128, 128, 0.9)", "rgba(128, 128, 128, 0.22)"
+
+
+def sharing(of: Sequence[int], *, queries: str, keys: str, told: Sequence[str]) -> go.Figure:
+    """Draw each query head, in its colour, with a line to its key/value head.
+
+    `of` has for each query head the key/value head that it uses, from 0; `queries` and `keys` say in words
+    what the rows are, `told` for each query head what is said under the finger.
+    """
+    places = [[head for head, other in enumerate(of) if other == kv] for kv in range(max(of) + 1)]
+    middles = [sum(heads) / len(heads) for heads in places]
+    figure = _heads([[middles[kv]] for kv in of], told)
+    figure.add_scatter(
+        x=middles,
+        y=[KEY] * len(middles),
+        mode="markers+text",
+        marker={"symbol": "square", "size": 16, "color": FILL, "line": {"color": GREY, "width": 1.5}},
+        text=_numbers(len(middles)),
+        textposition="bottom center",
+        hoverinfo="skip",
+        showlegend=False,
+    )
+    return _rows(figure, len(of), queries, keys)
+
+
+def latent(
+    n_heads: int, parts: Sequence[tuple[int, str]], *, queries: str, keys: str, told: Sequence[str]
+) -> go.Figure:
+    """Draw each query head with lines to what keys and values of all heads are made of.
+
+    `parts` has what is kept of a token: how many numbers, and their name; bars as wide as that.
+    """
+    total, left, edges = sum(width for width, _ in parts), -0.4, []
+    for width, _ in parts:
+        edges.append((left, left := left + (n_heads - 0.2) * width / total))
+    figure = _heads([[(left + right) / 2 for left, right in edges]] * n_heads, told)
+    for (left, right), (width, name) in zip(edges, parts, strict=True):
+        figure.add_scatter(
+            x=[left, right, right, left, left],
+            y=[KEY - HALF, KEY - HALF, KEY + HALF, KEY + HALF, KEY - HALF],
+            mode="lines",
+            fill="toself",
+            fillcolor=FILL,
+            line={"color": GREY, "width": 1.5},
+            name=html.escape(name),
+            hoveron="fills",
+            hoverinfo="name",
+            showlegend=False,
+        )
+        figure.add_annotation(
+            x=(left + right) / 2,
+            y=KEY - HALF,
+            text=html.escape(str(width)),
+            showarrow=False,
+            yanchor="top",
+            font_size=12,
+        )
+    return _rows(figure, n_heads, queries, keys)
+
+
+def _heads(ends: Sequence[Sequence[float]], told: Sequence[str]) -> go.Figure:
+    """The query heads, each with its lines to these places."""
+    figure = go.Figure()
+    names = _numbers(len(ends))
+    for head, (places, words) in enumerate(zip(ends, told, strict=True)):
+        # A stand-in that the page replaces with its theme's colour of that number.
+        colour = f"#{head % COLOURS + 1:06d}"
+        figure.add_scatter(
+            x=[at for end in places for at in (head, end, None)],
+            y=[QUERY, KEY + HALF, None] * len(places),
+            mode="lines+markers+text",
+            line={"color": colour, "width": 1.5, "dash": DASHES[head // COLOURS % len(DASHES)]},
+            marker={"color": colour, "size": [11, 0, 0] * len(places), "opacity": 1},
+            text=[names[head]],
+            textposition="top center",
+            hovertemplate=f"{html.escape(words)}<extra></extra>",
+            showlegend=False,
+        )
+    return figure
+
+
+def _numbers(count: int) -> list[str]:
+    """Numbers from 1: each, or of many the first and every fourth, eighth and so on."""
+    step = 1
+    while count / step > MOST_NAMED:
+        step *= 2 if step > 1 else 4
+    return [str(at + 1) if (at + 1) % step == 0 or (at == 0 and step > 1) else "" for at in range(count)]
+
+
+def _rows(figure: go.Figure, n_heads: int, queries: str, keys: str) -> go.Figure:
+    for words, height, anchor in ((queries, 1.0, "bottom"), (keys, 0.0, "top")):
+        figure.add_annotation(
+            text=html.escape(words),
+            x=0,
+            y=height,
+            xref="paper",
+            yref="paper",
+            xanchor="left",
+            yanchor=anchor,
+            showarrow=False,
+            font_size=13,
+        )
+    figure.update_layout(height=HEIGHT, margin={"l": 0, "r": 0, "t": EDGE, "b": EDGE}, hovermode="closest")
+    figure.update_xaxes(visible=False, range=[-0.6, max(n_heads, LEAST) - 0.4], fixedrange=True)
+    figure.update_yaxes(visible=False, range=[KEY - 0.34, QUERY + 0.3], fixedrange=True)
+    return figure

@@ -1,0 +1,94 @@
+"""One attention call of somebody else's model: what went in, what was found out, and the layer it becomes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import torch
+from torch import Tensor, nn
+
+from mha_core.attention import Projections, attention_weights
+from mha_core.layer import LayerTrace
+from mha_core.recorded import plain, shared
+from mha_core.rule import ScoreRule
+from mha_core.sources.cuts import Rotary
+
+# What a latent attention (MLA) says of itself, and in which words we say it.
+LATENT = {
+    "kv_lora_rank": "kv_rank",
+    "q_lora_rank": "q_rank",
+    "qk_rope_head_dim": "rotary_width",
+    "qk_nope_head_dim": "plain_width",
+    "v_head_dim": "value_width",
+}
+
+
+@dataclass(eq=False)
+class Call:
+    """One attention call; q, k, v and `tensors` are copies: what the model does with its own is its own."""
+
+    name: str
+    module: nn.Module | None
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    rule: ScoreRule
+    looks_outside: bool
+    tensors: Mapping[str, Tensor] = field(default_factory=dict)  # what else a layer keeps, without a batch
+    projections: Projections = field(default_factory=Projections)
+    rotary: Rotary | None = None
+    between: Mapping[str, list[dict]] = field(default_factory=dict)
+    w_o: tuple[Tensor, Tensor | None] | None = None
+
+
+def copied(tensor: Tensor) -> Tensor:
+    """A copy in plain order, where the tensor lies: it keeps nothing alive, and nobody else can change it."""
+    return tensor.detach().clone(memory_format=torch.contiguous_format)
+
+
+def layer(call: Call, kind: str, common: dict) -> LayerTrace:
+    """A call as a layer of a trace. `common` holds what several layers have in common, for one trace."""
+    tensors = {name: getattr(call, name)[0].to("cpu") for name in "qkv"}
+    tensors |= {name: tensor.to("cpu") for name, tensor in call.tensors.items()}
+    projections = call.projections
+    about: dict[str, object] = {}
+    if kind != "cross" and "x_v" in tensors:  # it looked outside, but not at the text
+        del tensors["x_v"]
+        projections = Projections()
+    if call.rotary is not None:
+        about["rotary"] = {"form": call.rotary.form, "width": call.rotary.cos.shape[-1]}
+        if call.rotary.start:
+            about["rotary"]["start"] = call.rotary.start
+        tensors |= _code(call.rotary, common)
+    if call.between and projections.w_q is not None:
+        about["between"] = {name: [dict(step) for step in steps] for name, steps in call.between.items()}
+    if isinstance(getattr(call.module, "kv_lora_rank", None), int):
+        sizes = {ours: getattr(call.module, theirs, None) for theirs, ours in LATENT.items()}
+        about["latent"] = {ours: size for ours, size in sizes.items() if isinstance(size, int)}
+    if call.w_o is not None:
+        projections = projections._replace(w_o=call.w_o[0], b_o=call.w_o[1])
+    return LayerTrace(
+        MappingProxyType(tensors),
+        call.rule.item(0).mapped(shared),
+        Projections(*(None if matrix is None else plain(matrix) for matrix in projections)),
+        kind,
+        call.name,
+        MappingProxyType(about),
+    )
+
+
+def weights(call: Call) -> Tensor:
+    """The weights of a call, (batch, head, query, key)."""
+    sizes = {"n_query": call.q.shape[-2], "n_key": call.k.shape[-2]}
+    return attention_weights(call.q, call.k, call.rule.at(slice(None), slice(None), **sizes))
+
+
+def _code(rotary: Rotary, common: dict) -> dict[str, Tensor]:
+    """The cosines and sines of a rotary code, once for all layers that have the same."""
+    for known, kept in common.setdefault("codes", []):
+        own = ((getattr(known, name), getattr(rotary, name)) for name in ("cos", "sin"))
+        if known is rotary or all(one.shape == other.shape and torch.equal(one, other) for one, other in own):
+            return kept
+    kept = {"cos": copied(rotary.cos).to("cpu"), "sin": copied(rotary.sin).to("cpu")}
+    common["codes"].append((rotary, kept))
+    return kept

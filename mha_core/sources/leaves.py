@@ -1,0 +1,63 @@
+"""The modules of a model that make numbers of numbers, as they were used, and what can be shown of them."""
+
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+# Whether a module that is no nn.Linear multiplies with its weight as it is, or turned; shown once of each.
+_as_it_is: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
+ROUNDINGS = 16  # how many units in the last place two ways to the same number may differ
+
+
+class Leaf(NamedTuple):
+    """A matrix or a norm of the model as it was used: what went in, and what came out."""
+
+    module: nn.Module
+    x: Tensor
+    y: Tensor
+    versions: tuple[int, int]  # of x and y as they were then
+
+    @classmethod
+    def of(cls, module: nn.Module, x: Tensor, y: Tensor) -> "Leaf":
+        return cls(module, x, y, (x._version, y._version))
+
+    @property
+    def is_as_it_was(self) -> bool:
+        """False if the model has changed x or y in place since: they are then no longer input and output."""
+        return self.versions == (self.x._version, self.y._version)
+
+
+def matrix(leaf: Leaf) -> tuple[Tensor, Tensor | None] | None:
+    """W (in, out) and b of a leaf that computes ``x W + b``, or None for one that computes anything else."""
+    weight, bias = getattr(leaf.module, "weight", None), getattr(leaf.module, "bias", None)
+    if not isinstance(weight, Tensor) or weight.dim() != 2 or not weight.is_floating_point():
+        return None
+    if type(leaf.module).forward is nn.Linear.forward:
+        return weight.detach().mT, None if bias is None else bias.detach()
+    x, y = leaf.x.flatten(0, -2)[-2:], leaf.y.flatten(0, -2)[-2:]
+    as_it_is = _as_it_is.get(leaf.module)
+    if as_it_is is not None:
+        return weight.detach() if as_it_is else weight.detach().mT, None if bias is None else bias.detach()
+    for turned in (weight.detach(), weight.detach().mT):
+        if turned.shape == (x.shape[-1], y.shape[-1]) and turned.dtype == x.dtype:
+            asked = x @ turned if bias is None else x @ turned + bias.detach()
+            if alike(asked, y):
+                _as_it_is[leaf.module] = turned.stride() == weight.stride()
+                return turned, None if bias is None else bias.detach()
+    return None
+
+
+def alike(one: Tensor, other: Tensor) -> bool:
+    """Are two tensors the same numbers, but for rounding?"""
+    if one.shape != other.shape:
+        return False
+    gap = (one.float() - other.float()).abs().max()
+    return bool(gap <= ROUNDINGS * torch.finfo(other.dtype).eps * max(1.0, other.abs().max().item()))
+
+
+def is_the_same(one: Tensor, other: Tensor) -> bool:
+    """Are they the same numbers in the same place?"""
+    same = one.data_ptr() == other.data_ptr() and one.dtype == other.dtype
+    return same and one.shape == other.shape and one.stride() == other.stride()

@@ -1,0 +1,229 @@
+"""Attention in a model's own code, watched while it runs: products, what becomes of them, softmax, values.
+
+A `TorchFunctionMode` sees what its thread computes and changes nothing. What it cannot follow it leaves
+alone; that all was followed, and is what was computed, is found out in the trial of `routes`.
+"""
+
+import sys
+import weakref
+from collections import Counter, deque
+from contextlib import suppress
+
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from mha_core.sources.capture import Collector
+from mha_core.sources.operations import (
+    Log,
+    Times,
+    Weights,
+    as_product,
+    changed,
+    number,
+    same,
+    seen_as,
+    times,
+)
+from mha_core.sources.products import Scores, Shared, finished, heads
+from mha_core.sources.turned import codes
+
+PRODUCTS = {"matmul", "bmm", "mm", "einsum", "baddbmm"}
+CASTS = {"float", "double", "half", "bfloat16", "to", "type", "type_as", "contiguous", "clone", "detach"}
+VIEWS = {"view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "view_as", "reshape_as"}
+MOVES = {
+    "transpose",
+    "permute",
+    "expand",
+    "expand_as",
+    "repeat",
+    "chunk",
+    "split",
+    "getitem",
+    "swapaxes",
+    "t",
+}
+TURNED = {"T", "mT", "data"}  # attributes
+# May leave all numbers as they are; then nothing has happened.
+PERHAPS = {"dropout", "clamp", "clip", "max", "maximum", "min", "minimum", "nan_to_num", "masked_fill", "mul"}
+SIMPLE = {"add", "sub", "mul", "div", "masked_fill", "where", "tanh"}
+BY_HAND = {"logsumexp", "exp"}  # a softmax in two steps
+ALIASES = {"true_divide": "div", "multiply": "mul", "subtract": "sub", "divide": "div", "clamp_min": "clamp"}
+LATEST = 4  # matrices among which are those of the queries and keys
+TINY = 1e-6  # what is divided by less, or multiplied with more than its inverse, is not divided again
+MATRICES = {"linear", "addmm"}  # what a rotary code may turn afterwards
+FOLLOWED = PRODUCTS | MATRICES | CASTS | VIEWS | MOVES | PERHAPS | SIMPLE | BY_HAND | {"softmax", "get"}
+
+
+class Watcher(TorchFunctionMode):
+    """Tells a collector each attention that runs in this thread and could be followed from end to end.
+
+    A call whose weights or output differ by more than `close` from what was computed is not told.
+    `every_row` compares them whole. `gap` is the largest difference, `softmaxes` counts by their
+    (query, key) those that were seen: with fewer calls, some was not understood.
+    """
+
+    def __init__(self, collector: Collector, close: float, *, every_row: bool):
+        super().__init__()
+        self.collector, self.close, self.every_row = collector, close, every_row
+        self.gap = 0.0
+        self.softmaxes: Counter[tuple[int, int]] = Counter()
+        self.shared = Shared()
+        self._outputs: deque[Tensor] = deque(maxlen=LATEST)  # of matrices
+        # By the id of a tensor: the tensor, its version, and what it is known to be.
+        self._known: dict[int, tuple[weakref.ref, int, Scores | Weights | Times | Log]] = {}
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        name = getattr(func, "__name__", "").strip("_")
+        if name == "get":  # an attribute
+            name = "T" if getattr(func.__self__, "__name__", "") in TURNED else ""
+        name = ALIASES.get(name, name)
+        if name not in FOLLOWED and name != "T":
+            return func(*args, **kwargs)
+        before = [self._of(arg) for arg in args]  # in place, a version ends with the call
+        result = func(*args, **kwargs)
+        with suppress(Exception):  # what is asked for in an unforeseen way is not followed
+            self._saw(name, args, kwargs, before, result)
+        return result
+
+    def _of(self, tensor: object) -> Scores | Weights | Times | Log | None:
+        """What is known of a tensor, unless it was changed since."""
+        if not isinstance(tensor, Tensor):
+            return None
+        there, version, known = self._known.get(id(tensor), (None, 0, None))
+        return known if there is not None and there() is tensor and version == tensor._version else None
+
+    def _note(self, tensor: Tensor, known: Scores | Weights | Times | Log | None) -> None:
+        if known is not None:
+            gone = weakref.ref(tensor, lambda _, key=id(tensor): self._known.pop(key, None))
+            self._known[id(tensor)] = (gone, tensor._version, known)
+
+    def _saw(self, name: str, args: tuple, kwargs: dict, before: list, result: object) -> None:
+        if name in PRODUCTS:
+            self._product(name, args, kwargs, before, result)
+            return
+        if name in MATRICES:
+            self._outputs.append(result)
+            return
+        if name == "softmax":
+            self._softmax(args, kwargs, before[0], result)
+            return
+        if name in BY_HAND or (name == "sub" and isinstance(before[1], Log)):
+            self._softmax_by_hand(name, args, kwargs, before, result)
+            return
+        at = next((n for n, known in enumerate(before) if isinstance(known, Scores | Weights)), None)
+        if at is None:
+            self._numbers(name, args, kwargs, before, result)
+            return
+        known, given = before[at], args[at]
+        if not isinstance(result, Tensor):
+            return
+        if name in VIEWS:
+            self._note(result, seen_as(known, result.shape))
+        elif result.shape != given.shape:
+            return
+        elif name in CASTS:
+            self._note(result, known)
+        else:
+            found = changed(name, at, known, args, kwargs) if isinstance(known, Scores) else None
+            # In place there is nothing left to compare with, but what comes back in one piece is the same.
+            if found is None and name in PERHAPS and (result is not given or name == "dropout"):
+                found = known if same(result, given, kwargs) else None
+            self._note(result, found)
+
+    def _numbers(self, name: str, args: tuple, kwargs: dict, before: list, result: object) -> None:
+        """A tensor times a number, and the same in another order."""
+        if name in ("mul", "div") and isinstance(result, Tensor) and result.dim() > 1:
+            for tensor, factor in ((args[0], args[1]), (args[1], args[0]))[: 2 if name == "mul" else 1]:
+                value = number(factor) or 0.0
+                if TINY < abs(value) < 1 / TINY and getattr(tensor, "shape", ()) == result.shape:
+                    value = value if name == "mul" else 1 / value
+                    self._note(result, Times(times(before) * value))
+                    return
+        elif isinstance(before[0], Times) and name in CASTS | VIEWS | MOVES | {"T", "dropout"}:
+            for part in result if isinstance(result, tuple | list) else (result,):
+                if name != "dropout" or part is args[0]:
+                    self._note(part, before[0])
+
+    def _softmax(self, args: tuple, kwargs: dict, known: object, result: Tensor) -> None:
+        axis = args[1] if len(args) > 1 else kwargs["dim"]
+        if axis not in (-1, result.dim() - 1) or result.dim() < 3:
+            return
+        self.softmaxes[tuple(result.shape[-2:])] += 1
+        if isinstance(known, Scores):
+            self._note(result, Weights(known))
+
+    def _softmax_by_hand(self, name: str, args: tuple, kwargs: dict, before: list, result: Tensor) -> None:
+        """``exp(s − logsumexp(s))``"""
+        known = before[0]
+        if name == "logsumexp" and isinstance(known, Scores):
+            self._note(result, Log(known) if result.shape == (*args[0].shape[:-1], 1) else None)
+        elif name == "sub" and before[1].scores is known and not kwargs:
+            self._note(result, Log(known, of_weights=True))
+        elif name == "exp" and isinstance(known, Log) and known.of_weights:
+            self.softmaxes[tuple(result.shape[-2:])] += 1
+            self._note(result, Weights(known.scores))
+
+    def _product(self, name: str, args: tuple, kwargs: dict, before: list, result: Tensor) -> None:
+        if name == "baddbmm":
+            self._with_addend(args, kwargs, result)
+            return
+        ends, (left, right, made) = args[:2], (*args[:2], result)
+        if name == "einsum":
+            equation, ends = args[0], args[1] if isinstance(args[1], list | tuple) else args[1:]
+            ends, (left, right, made) = as_product(equation, ends, result)
+        known = [self._of(end) for end in ends]
+        if isinstance(known[0], Weights):
+            self._values(known[0].scores, left, right, made)
+        elif made is result and min(left.dim(), right.dim()) > 1 and left.is_floating_point():
+            self._note(result, self._scores(left, right, result, known))
+
+    def _with_addend(self, args: tuple, kwargs: dict, result: Tensor) -> None:
+        given = dict(zip(("input", "batch1", "batch2"), args, strict=False)) | kwargs
+        left, right = given["batch1"], given["batch2"]
+        scores = self._scores(left, right, result, [self._of(left), self._of(right)])
+        scores = scores.times(float(given.get("alpha", 1.0)))
+        if beta := float(given.get("beta", 1.0)):
+            scores = scores.plus(given["input"], beta)
+        self._note(result, scores)
+
+    def _scores(self, left: Tensor, right: Tensor, result: Tensor, before: list) -> Scores:
+        factor = times(before)
+        q, k = heads(left, result.shape[:-2]), heads(right.mT, result.shape[:-2])
+        if q.shape[1] == 1:
+            q = q.expand(1, max(1, result.shape[:-2].numel()), -1, -1)
+        for n, known in enumerate(before):  # shown as they were before, as the formula has them
+            if isinstance(known, Times):
+                q, k = (q / known.factor, k) if n == 0 else (q, k / known.factor)
+        return Scores(q, k, result.shape, factor)
+
+    def _values(self, scores: Scores, weights: Tensor, v: Tensor, output: Tensor) -> None:
+        lead = output.shape[:-2]
+        weights, output = heads(weights, lead), heads(output, lead)
+        seen = finished(scores, weights, heads(v, lead), output, self.shared, every_row=self.every_row)
+        if seen is not None and seen.gap <= self.close:
+            self.gap = max(self.gap, seen.gap)
+            self._find_codes(seen.k)
+            self._outputs.clear()
+            joined = output.transpose(1, 2).contiguous()
+            self.collector.add(_running(), seen.q, seen.k, seen.v, seen.rule, joined)
+
+    def _find_codes(self, k: Tensor) -> None:
+        """Cosines and sines that the attention module was not handed, so that its matrices are found."""
+        handed = any("position_embeddings" in given for _, given in self.collector._frames)
+        found = None if handed else codes(k, self._outputs)
+        if found is not None:
+            self.collector.entered("", (), {"position_embeddings": found})
+
+
+def _running() -> nn.Module | None:
+    """The innermost module that is running now and holds others: a product may be a module of its own."""
+    frame, found = sys._getframe(1), None
+    while frame is not None:
+        part = frame.f_locals.get("self")
+        if isinstance(part, nn.Module):
+            found = part if found is None else found
+            if next(part.children(), None) is not None:
+                return part
+        frame = frame.f_back
+    return found

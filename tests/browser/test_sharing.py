@@ -1,0 +1,86 @@
+"""Heads that share keys and values in a real browser: switches in frames, brackets over columns."""
+
+from urllib.parse import urlencode
+
+import pytest
+
+from tests.sources import tiny
+
+
+def link(app: str, **settings) -> str:
+    base = {"source": "random", "twin": "", "h": 6, "d_model": 48, "layers": 2, "layer": 1, "head": 1}
+    return f"{app}/?{urlencode(base | settings)}"
+
+
+def frames(page) -> list[tuple[str, str, list[str]]]:
+    """Of each frame its visible name, what it says, and the chips in it."""
+    return page.locator(".chips .shared").evaluate_all(
+        """all => all.map((box) => [box.querySelector('.label').textContent, box.getAttribute('aria-label'),
+            [...box.querySelectorAll('.chip')].map((chip) => chip.textContent)])"""
+    )
+
+
+def test_the_switches_of_heads_that_share_stand_in_one_frame(visit, app, eye):
+    page = visit(link(app, n_kv_heads=2))
+    assert frames(page) == [
+        [f"K V {kv}", f"Heads {first}–{first + 2} share their keys and values: key/value head {kv}", chips]
+        for kv, first, chips in (
+            (1, 1, ["head 1", "head 2", "head 3"]),
+            (2, 4, ["head 4", "head 5", "head 6"]),
+        )
+    ]
+    view = eye(page)
+    before = view.on()
+    view.chip("head 5").click()
+    assert view.on() == sorted({4} ^ set(before))
+    view.chip("head 2").dblclick()
+    assert view.on() == [1]
+    view.chip("all").click()
+    assert view.on() == list(range(6))
+
+
+@pytest.mark.parametrize(("kv", "count"), [(1, 1), (6, 0)])
+def test_all_heads_can_share_one_and_heads_with_their_own_have_no_frame(visit, app, kv, count):
+    page = visit(link(app, n_kv_heads=kv))
+    assert len(frames(page)) == count
+    assert page.locator(".chips .chip").count() == 7
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_frames_fit_a_phone(visit, app, theme):
+    page = visit(link(app, n_kv_heads=1, h=16, d_model=64), width=390, theme=theme)
+    right = page.locator(".chips").evaluate("(e) => [e.scrollWidth, e.clientWidth]")
+    assert right[0] <= right[1]
+    assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 390
+
+
+# How many pixels of the row right above the pictures are drawn, by columns: a bracket has its beam there.
+BEAM = """(canvas) => {
+    const ratio = canvas.width / canvas.clientWidth, y = Math.round(15 * ratio);
+    const { data } = canvas.getContext('2d').getImageData(0, y - 1, canvas.width, 3);
+    return Array.from({ length: canvas.width }, (_, x) =>
+        [0, 1, 2].some((row) => data[4 * (row * canvas.width + x) + 3] > 60));
+}"""
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_bracket_covers_the_columns_that_share(visit, app, tmp_path, theme):
+    tiny.module("llama").save_pretrained(tmp_path)
+    tiny.fast("sentence_piece").save_pretrained(tmp_path)
+    page = visit(f"{app}/model?{urlencode({'source': 'model', 'model': tmp_path, 'twin': ''})}", theme=theme)
+    canvas = page.locator(".overview canvas.all")
+    beam = canvas.evaluate(BEAM)
+    starts = [x for x in range(1, len(beam)) if beam[x] and not beam[x - 1]]
+    assert len(starts) == 3  # of six heads two share one each
+    pitch = (canvas.bounding_box()["height"] - 18 + 4) / 2
+    for nth, start in enumerate(starts):
+        assert start == pytest.approx(26 + 2 * nth * pitch, abs=4)
+    assert sum(beam) == pytest.approx(6 * pitch, abs=30)
+    assert page.locator(".overview .said strong").inner_text().endswith("· K V 2")  # head 4
+
+
+def test_heads_with_keys_of_their_own_have_no_bracket(visit, app):
+    page = visit(link(app, n_kv_heads=6, layers=3))
+    canvas = page.locator(".overview canvas.all")
+    assert not any(canvas.evaluate(BEAM))
+    assert "K V" not in page.locator(".overview .said strong").inner_text()

@@ -1,0 +1,105 @@
+"""Ways from page to page: a chosen head is shown, a chosen token comes along, titles are whole."""
+
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.sources import tiny
+
+TOKENIZER = {"llama": "sentence_piece", "t5": "sentence_piece"}
+LEFT, TOP = 26, 18  # room for the numbers of layers and heads in the overview
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """`folder("llama")`: the path of a folder with a tiny model, made once."""
+    return tiny.folders(tmp_path_factory, TOKENIZER)
+
+
+@pytest.fixture
+def model(visit, app, folder):
+    """`model("llama", "model", head=2)`: a page on that model."""
+
+    def open_(family: str, page: str = "", *, width: int = 1440, **link):
+        asked = urlencode({"source": "model", "model": folder(family), "twin": ""} | link)
+        return visit(f"{app}/{page}?{asked}", width=width)
+
+    return open_
+
+
+def place(page) -> tuple[str, dict]:
+    """The page and what its link says."""
+    url = urlsplit(page.url)
+    return url.path.strip("/"), {key: value for key, [value] in parse_qs(url.query).items()}
+
+
+def step(page) -> float:
+    """Pixels from one small picture to the next."""
+    return (page.locator(".overview canvas.all").bounding_box()["height"] - TOP) / 2
+
+
+def test_a_head_that_is_chosen_on_real_model_is_shown_on_heads_and_back_brings_one_back(model, settled):
+    page = model("llama", "model", text="The street was wide.")
+    away = step(page)
+    page.locator(".overview canvas.all").click(position={"x": LEFT + 2.5 * away, "y": TOP + 0.5 * away})
+    expect(page.get_by_role("heading", name="Head 3 of layer 1")).to_be_visible()
+    settled(page)
+    where, link = place(page)
+    assert (where, link["layer"], link["head"], link["text"]) == ("", "1", "3", "The street was wide.")
+    page.go_back()
+    settled(page)
+    expect(page.get_by_role("heading", name="A real model")).to_be_visible()
+    where, link = place(page)
+    assert (where, link["layer"], link["head"]) == ("model", "1", "3")
+
+
+def test_the_head_that_is_chosen_already_is_opened_too(model, settled):
+    page = model("llama", "model", layer=1, head=2)
+    page.get_by_role("button", name="Open this head").click()
+    expect(page.get_by_role("heading", name="Head 2 of layer 1")).to_be_visible()
+    settled(page)
+    page.go_back()
+    settled(page)
+    assert place(page)[0] == "model"  # and nothing leads away from it by itself
+
+
+def test_on_the_page_heads_a_chosen_head_stays_there(model, settled):
+    page = model("llama", layer=1, head=2)
+    page.get_by_text("All layers and heads").click()
+    page.locator(".overview canvas.all").scroll_into_view_if_needed()
+    away = step(page)
+    page.locator(".overview canvas.all").click(position={"x": LEFT + 0.5 * away, "y": TOP + 1.5 * away})
+    settled(page)
+    where, link = place(page)
+    assert (where, link.get("layer", "2"), link["head"]) == ("", "2", "1")
+
+
+def test_the_token_that_is_looked_at_comes_along(model, settled):
+    page = model("t5", target="A cat.", kind="cross", key_token=4)
+    chosen = page.locator(".st-key-key_token input")
+    for name, path in (("Token", "token"), ("Heads", ""), ("Steps", "steps"), ("Token", "token")):
+        page.get_by_role("link", name=name, exact=True).first.click()
+        settled(page)
+        assert place(page)[0] == path
+        if path == "steps":  # which asks nothing about it
+            expect(chosen).to_have_count(0)
+        else:
+            assert (place(page)[1]["key_token"], chosen.input_value()) == ("4", "4")
+    assert chosen.get_attribute("aria-label") == "Token that is looked at"
+    page.reload()
+    settled(page)
+    assert chosen.input_value() == "4"
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_the_titles_of_before_and_after_are_whole(visit, app, width):
+    page = visit(f"{app}/before-after", width=width)
+    titles = page.locator(".st-key-before_view .title")
+    expect(titles).to_have_count(2)
+    for number in range(2):
+        box = titles.nth(number).evaluate(
+            "(e) => [e.scrollWidth, e.clientWidth, e.scrollHeight, e.clientHeight]"
+        )
+        assert box[0] <= box[1]
+        assert box[2] <= box[3] + 1

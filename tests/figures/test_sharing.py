@@ -1,0 +1,68 @@
+"""Who shares keys and values, drawn: every head has its line to what it uses, and no other."""
+
+import pytest
+
+from mha_core.figures.sharing import COLOURS, HALF, KEY, QUERY, latent, sharing
+
+WORDS = {"queries": "<b>query", "keys": "key & value"}
+
+
+def told(count: int) -> list[str]:
+    return [f"<i>{head}" for head in range(count)]
+
+
+def lines(figure, count: int):
+    """Of each head the ends of its lines, (x above, x below)."""
+    found = []
+    for trace in figure.data[:count]:
+        assert set(trace.y[::3]) == {QUERY}
+        assert set(trace.y[1::3]) == {KEY + HALF}
+        assert set(trace.x[2::3]) == {None}
+        found.append(list(zip(trace.x[::3], trace.x[1::3], strict=True)))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("of", "below"),
+    [
+        ([0, 1, 2], [0, 1, 2]),
+        ([0, 0, 1, 1], [0.5, 2.5]),
+        ([0, 0, 0], [1]),
+    ],
+    ids=["MHA", "GQA", "MQA"],
+)
+def test_each_head_has_a_line_to_the_middle_of_its_group(of, below):
+    figure = sharing(of, told=told(len(of)), **WORDS)
+    assert lines(figure, len(of)) == [[(head, below[kv])] for head, kv in enumerate(of)]
+    squares = figure.data[-1]
+    assert (list(squares.x), list(squares.text)) == (below, [str(kv + 1) for kv in range(len(below))])
+    assert len(figure.data) == len(of) + 1
+
+
+def test_colours_are_those_of_heads_and_dashes_tell_apart_where_they_come_round():
+    figure = sharing([head // 4 for head in range(24)], told=told(24), **WORDS)
+    looks = [(trace.line.color, trace.line.dash) for trace in figure.data[:24]]
+    assert looks[:2] == [("#000001", "solid"), ("#000002", "solid")]
+    assert looks[COLOURS] == ("#000001", "dash")
+    assert len(set(looks)) == 24
+    named = [trace.text[0] for trace in figure.data[:24] if trace.text[0]]
+    assert named == ["1", "4", "8", "12", "16", "20", "24"]
+
+
+def test_what_is_said_is_no_markup():
+    figure = sharing([0, 0], told=told(2), **WORDS)
+    assert figure.data[0].hovertemplate == "&lt;i&gt;0<extra></extra>"
+    assert {note.text for note in figure.layout.annotations} == {"&lt;b&gt;query", "key &amp; value"}
+
+
+def test_all_heads_use_both_parts_of_what_is_kept_in_latent_attention():
+    figure = latent(4, [(30, "short"), (10, "<position>")], told=told(4), **WORDS)
+    short, position = figure.data[4:]
+    widths = [max(bar.x) - min(bar.x) for bar in (short, position)]
+    assert widths[0] == pytest.approx(3 * widths[1])
+    assert max(short.x) == min(position.x)
+    middles = [(max(bar.x) + min(bar.x)) / 2 for bar in (short, position)]
+    for head, ends in enumerate(lines(figure, 4)):
+        assert ends == [(head, pytest.approx(middles[0])), (head, pytest.approx(middles[1]))]
+    assert position.name == "&lt;position&gt;"
+    assert {"30", "10"} <= {note.text for note in figure.layout.annotations}

@@ -1,0 +1,120 @@
+"""Heads that share keys and values, on the pages: framed, bracketed, drawn; short vectors as they flowed."""
+
+import json
+import struct
+
+import numpy as np
+import pytest
+
+from mha_core.kept import short_vectors
+from mha_core.sources import huggingface, present
+from pages._kit import real
+from pages._kit.state import Scene
+from tests.sources import tiny
+
+FAMILIES = {
+    "bert": "word_piece",
+    "llama": "sentence_piece",
+    "deepseek_v3": "sentence_piece",
+    "bloom": "byte_level",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """`folder("llama")`: the path of a folder with a tiny model of that architecture, made once."""
+    return tiny.folders(tmp_path_factory, FAMILIES)
+
+
+@pytest.fixture
+def on_model(opened, folder, monkeypatch):
+    """`on_model("bert", head=2)`: the page Real model with a tiny model or a folder, opened by a link."""
+    monkeypatch.setattr(present, "_cached", lambda cache: [])
+    monkeypatch.setattr(present, "package", lambda: None)
+    monkeypatch.delenv(real.HOSTED, raising=False)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+
+    def open_(family: str, **link):
+        path = folder(family) if family in FAMILIES else family
+        monkeypatch.setenv(real.FOLDERS, path)
+        real._here.clear()
+        app = opened(source="model", model=path, twin="", **link)
+        app.switch_page("models/real.py").run()
+        assert not app.exception
+        return app
+
+    yield open_
+    real._here.clear()
+
+
+def lines(app) -> list[float]:
+    """Where the line of each query head ends."""
+    data = json.loads(app.get_by_key("sharing").proto.spec)["data"]
+    return [trace["x"][1] for trace in data if trace.get("hovertemplate")]
+
+
+def overview(app) -> dict:
+    blob = app.get_by_key("overview").proto.bytes
+    (size,) = struct.unpack_from("<I", blob)
+    return json.loads(blob[4 : 4 + size])
+
+
+@pytest.mark.parametrize(
+    ("family", "ends", "shared", "alt"),
+    [
+        ("llama", [0.5, 0.5, 2.5, 2.5, 4.5, 4.5], [2, 2], {"heads": 6, "kv": 3, "size": "2"}),
+        ("bert", [0, 1, 2], [1, 1], {"heads": 3, "kv": 3, "size": "1"}),
+    ],
+)
+def test_every_query_head_is_drawn_with_its_keys_and_values(on_model, english, family, ends, shared, alt):
+    app = on_model(family)
+    assert lines(app) == ends
+    assert app.get_by_key("sharing").proto.alt == english("sharing.alt", **alt)
+    header = overview(app)
+    assert (header["shared"], header["link"]) == (shared, "to_heads")
+    told = english("overview.brackets") in " ".join(caption.value for caption in app.caption)
+    assert told == (family == "llama")
+
+
+def test_of_weights_alone_nobody_knows_who_shares_what(on_model):
+    with pytest.raises(KeyError):
+        on_model("bloom").get_by_key("sharing")
+
+
+def test_short_vectors_are_drawn_as_they_flowed_and_counted(on_model, folder, drawn, said, english):
+    app = on_model("deepseek_v3", layer=2, token=3)
+    layer = huggingface.follow(huggingface.load(folder("deepseek_v3")), Scene.text).layers[1]
+    for name, values in short_vectors(layer).items():
+        np.testing.assert_array_equal(drawn(app, f"short-{name}"), values)
+        assert english(f"sharing.vector_{name}", count=values.shape[1]) in said(app)
+    sizes = {"kept": 33, "heads": 3, "d_k": 23, "d_v": 17, "all": 120}
+    assert english("real.kept_latent_sum", parts="23 + 10", **sizes) in said(app)
+    bars = [t for t in json.loads(app.get_by_key("sharing").proto.spec)["data"] if t.get("fill")]
+    assert [bar["name"] for bar in bars] == [english("sharing.short"), english("sharing.position")]
+    assert app.get_by_key("rotation")
+    assert english("rotation.shared") not in said(app)
+    app.segmented_control(key="turned").set_value("k").run()
+    assert english("rotation.shared") in said(app)
+
+
+def test_a_click_on_a_short_vector_chooses_its_token(on_model, click):
+    app = click(on_model("deepseek_v3"), "charts", {"chart": "short-kv", "row": 4, "column": None})
+    assert app.number_input(key="token").value == 5
+
+
+@pytest.mark.parametrize(("kv", "marked"), [(1, 1), (2, 1), (6, 0)])
+def test_the_way_of_this_layer_is_the_one_that_is_ticked(on_model, tmp_path, english, kv, marked):
+    tiny.module("llama", num_key_value_heads=kv).save_pretrained(tmp_path)
+    tiny.fast("sentence_piece").save_pretrained(tmp_path)
+    app = on_model(str(tmp_path))
+    here, numbers = english("real.kept_here"), english("real.kept_numbers")
+    [table] = [frame.value for frame in app.dataframe if here in frame.value]
+    assert [at for at, tick in enumerate(table[here]) if tick] == [marked]
+    assert table[numbers][marked] == kv * 2 * 14
+    assert len(table) == (3 if kv == 2 else 2)
+
+
+@pytest.mark.parametrize(("kv", "told"), [(1, 1), (2, 2), (4, 4)])
+def test_the_head_view_is_told_how_many_key_value_heads_there_are(opened_on_random, eye, kv, told):
+    header, _ = eye(opened_on_random(h=4, d_model=32, n_kv_heads=kv))
+    assert (header["heads"], header["kv"]) == (4, told)

@@ -1,0 +1,101 @@
+"""Latent attention: which part of queries and keys a rotary code turns, and what it was before."""
+
+import numpy as np
+import pytest
+import torch
+
+from mha_core.kept import kept, short_vectors
+from mha_core.layer import LayerTrace
+from mha_core.rotation import turned
+from mha_core.sources import huggingface, wiring
+from tests.parity import tiny as every
+from tests.sources import tiny
+
+TOKENS = torch.arange(3, 16)[None]
+
+
+def layers(module):
+    return huggingface.flow(huggingface.adopt(module), {"input_ids": TOKENS})[0]
+
+
+def deepseek(**changed):
+    return layers(tiny.module("deepseek_v3", **changed))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{}, {"rope_interleave": False}, {"q_lora_rank": None}, {"qk_nope_head_dim": 4}],
+    ids=["pairs taken apart", "as they are", "queries of one matrix", "more turned than not"],
+)
+def test_the_last_dimensions_of_each_head_are_turned(changed):
+    for layer in deepseek(**changed):
+        rotary, start = layer.about["rotary"], changed.get("qk_nope_head_dim", 13)
+        assert rotary == {"form": "half", "width": 10, "start": start}
+        code = wiring.Rotary("half", layer.tensors["cos"], layer.tensors["sin"], start)
+        for name in "qk":
+            raw, used = layer.tensors[f"{name}_raw"], layer.tensors[name]
+            torch.testing.assert_close(code.turn(raw), used, atol=1e-5, rtol=1e-5)
+            assert torch.equal(raw[..., :start], used[..., :start])
+            assert (raw[:, 1:, start:] - used[:, 1:, start:]).abs().max() > 0.1
+
+
+def test_all_heads_share_the_key_that_is_turned_and_not_the_query():
+    for layer in deepseek():
+        key, query = (layer.tensors[name][..., 13:] for name in ("k_raw", "q_raw"))
+        assert torch.equal(key, key[:1].expand_as(key))
+        assert (query - query[:1]).abs().max() > 0.1
+        one, other = (turned(layer, 5, head=head, name="k") for head in (0, 2))
+        np.testing.assert_array_equal(one, other)
+        assert list(one["first"]) == [13, 14, 15, 16, 17]
+
+
+def test_the_short_vectors_are_all_that_is_kept_and_make_the_others():
+    module = tiny.module("deepseek_v3")
+    for layer, block in zip(layers(module), module.layers, strict=True):
+        found, made = short_vectors(layer), block.self_attn
+        assert list(found) == ["kv", "position", "q"]
+        assert found["kv"].shape[1] + found["position"].shape[1] == kept(layer)["own"] == 33
+        both = made.kv_b_proj(torch.tensor(found["kv"])).view(layer.n_key, 3, 13 + 17).numpy()
+        np.testing.assert_allclose(both[..., :13].swapaxes(0, 1), layer.k[..., :13], atol=1e-5)
+        for head in range(3):
+            np.testing.assert_array_equal(layer.k[head, :, 13:], found["position"])
+        queries = made.q_b_proj(torch.tensor(found["q"])).view(layer.n_query, 3, 23).transpose(0, 1)
+        torch.testing.assert_close(queries, layer.tensors["q_raw"][..., order()], atol=1e-5, rtol=1e-5)
+    assert short_vectors(layers(tiny.module("llama"))[0]) == {}
+    assert short_vectors(LayerTrace(layer.tensors)) == {}  # of which nobody says that it is latent
+
+
+def order() -> list[int]:
+    """Where the numbers of the matrix stand in the query that was used: pairs were taken apart."""
+    return [*range(13), *(13 + at // 2 + 5 * (at % 2) for at in range(10))]
+
+
+def test_a_code_of_complex_numbers_is_understood():
+    module = every.model("deepseek_v2").eval()
+    every.enliven(module)
+    for layer in layers(module):
+        assert layer.about["rotary"]["form"] == "pairs"
+        found = turned(layer, 7, head=1)
+        before, after = found["x"] + 1j * found["y"], found["x_after"] + 1j * found["y_after"]
+        np.testing.assert_allclose(before * np.exp(1j * found["angle"]), after, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["q_b_proj", "kv_a_proj_with_mqa"])
+def test_what_was_changed_on_its_way_is_not_believed(name):
+    """The model multiplies what the matrix gave: no matrix made what was turned."""
+    module = tiny.module("deepseek_v3")
+    attention = module.layers[0].self_attn
+
+    class Louder(torch.nn.Module):
+        def __init__(self, inner):
+            super().__init__()
+            self.inner = inner
+
+        def forward(self, x):
+            return self.inner(x) * 1.5
+
+    setattr(attention, name, Louder(getattr(attention, name)))
+    first, second = layers(module)
+    assert "rotary" not in first.about
+    assert "q_raw" not in first.tensors
+    assert "rotary" in second.about

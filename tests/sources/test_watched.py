@@ -1,0 +1,294 @@
+"""Attention in a module's own code: followed where it is understood, and left alone elsewhere."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from mha_core.sources import capture, products, watched
+
+H, L, D = 3, 7, 5  # heads, tokens, width of a head
+CAUSAL = torch.ones(L, L, dtype=torch.bool).tril()
+FINITE = torch.finfo(torch.float32).min
+FADED = torch.zeros(L, L).masked_fill(~CAUSAL, FINITE)
+SLOPES = -torch.arange(1.0, H + 1)[:, None, None] * (
+    L - 1 - torch.arange(float(L))
+)  # as in Bloom: keys alone
+TABLE = torch.randn(H, 2 * L - 1, generator=torch.Generator().manual_seed(5))
+T5 = TABLE[:, torch.arange(L) - torch.arange(L)[:, None] + L - 1]
+FREE = torch.randn(1, H, L, L, generator=torch.Generator().manual_seed(6))
+
+
+def draw(n_kv: int = H) -> list[torch.Tensor]:
+    made = torch.Generator().manual_seed(3)
+    return [torch.randn(1, n, L, D, generator=made) for n in (H if n_kv == H else 6, n_kv, n_kv)]
+
+
+def plain(q, k, v):
+    weights = torch.matmul(q, k.transpose(-1, -2)) / math.sqrt(D)
+    return F.softmax(weights, dim=-1), v
+
+
+def scaled_before(q, k, v):
+    q = (q.transpose(1, 2) * D**-0.5).reshape(1, L, H * D).view(L, H, D).transpose(0, 1)
+    k, v = k.reshape(H, L, D), v.reshape(H, L, D)
+    scores = torch.bmm(q, k.transpose(1, 2))
+    scores = scores.view(1, H, L, L) + FADED
+    scores = torch.max(scores, torch.full((), FINITE))
+    weights = F.softmax(scores.view(H, L, L), dim=-1)
+    return F.dropout(weights.view(1, H, L, L).view(H, L, L), p=0.1, training=False), v
+
+
+def keys_scaled_before(q, k, v):
+    return torch.softmax(q @ (k.mT / torch.tensor(3.0)), -1), v
+
+
+def bloom(q, k, v):
+    q, k, v = (part.reshape(H, L, D) for part in (q, k, v))
+    scores = SLOPES.baddbmm(batch1=q, batch2=k.mT, beta=1.0, alpha=0.3)
+    scores = scores.view(1, H, L, L) + FADED
+    return F.softmax(scores, dim=-1, dtype=torch.float32).to(q.dtype).view(H, L, L), v
+
+
+def in_place(q, k, v):
+    scores = q @ k.mT
+    scores /= 2.0
+    scores += FREE
+    scores *= 0.5
+    scores.masked_fill_(~CAUSAL, FINITE)
+    return nn.Softmax(dim=-1)(scores.float()).type_as(scores), v
+
+
+def where(q, k, v):
+    scores = torch.where(CAUSAL, q @ k.mT, torch.tensor(FINITE))
+    return (scores - T5).softmax(-1), v
+
+
+def gpt(q, k, v):
+    """By a table of ones and zeros, and ten thousand less."""
+    b = CAUSAL.float()[None, None]
+    return F.softmax((q @ k.mT) / math.sqrt(D) * b + -1e4 * (1 - b), dim=-1), v
+
+
+def capped(q, k, v):
+    return F.softmax(torch.tanh(q @ k.mT * 0.7 / 3.0) * 3.0 + FADED, dim=-1), v
+
+
+def added_then_scaled(q, k, v):
+    return F.softmax((FADED + q @ k.mT + T5) / 4.0, dim=-1), v
+
+
+def two_products(q, k, v):
+    """Content and place, each its own product, as in DeBERTa or LiLT."""
+    return F.softmax(q @ k.mT * 0.4 + (q.flip(-1) @ k.mT) / 2, dim=-1), v
+
+
+def infinite(q, k, v):
+    scores = (q @ k.mT).masked_fill(~CAUSAL, float("-inf"))
+    weights = nn.Softmax(dim=-1)(scores)
+    return torch.masked_fill(weights, ~CAUSAL, 0.0), v
+
+
+def two_steps(q, k, v):
+    """The softmax as in Reformer."""
+    scores = q @ k.mT
+    return torch.exp(scores - torch.logsumexp(scores, dim=-1, keepdim=True)), v
+
+
+OWN = (
+    *(plain, scaled_before, keys_scaled_before, bloom, in_place, where, gpt, capped, added_then_scaled),
+    *(two_products, infinite, two_steps),
+)
+
+
+class Own(nn.Module):
+    """A module that computes attention with a function of q, k and v, and knows nothing of us."""
+
+    def __init__(self, way):
+        super().__init__()
+        self.way, self.inner = way, nn.ModuleList()
+
+    def forward(self, q, k, v):
+        weights, v = self.way(q, k, v)
+        return weights, weights @ v
+
+
+def followed(way, n_kv: int = H, *, every_row: bool = True, call=None):
+    """The calls that were told, the weights and the heads' outputs that were computed, and the watcher."""
+    module = Own(way)
+    q, k, v = draw(n_kv)
+    inside = capture.collecting(capture.watch(module))
+    with torch.no_grad(), inside as collector, watched.Watcher(collector, 1e-5, every_row=every_row) as seen:
+        weights, output = (call or module)(q, k, v)
+    return collector.calls, weights.reshape(-1, L, L), output.reshape(-1, L, D), seen
+
+
+@pytest.mark.parametrize("way", OWN, ids=lambda way: way.__name__)
+def test_every_way_to_write_it_is_followed(way):
+    [call], weights, output, seen = followed(way)
+    q, k, v = draw()
+    assert call.q.shape == q.shape
+    torch.testing.assert_close(call.q, q)
+    torch.testing.assert_close(call.k, k)
+    torch.testing.assert_close(call.v, v)
+    torch.testing.assert_close(capture.weights(call)[0], weights)
+    layer = capture.layer(call, "self", {})
+    assert np.abs(layer.output() - output.numpy()).max() < 1e-6
+    assert weights.std() > 0.05
+    assert seen.softmaxes == {(L, L): 1}
+    assert seen.gap < 1e-6
+
+
+def test_what_was_found_stands_where_the_rule_has_it():
+    def rule(way):
+        return followed(way)[0][0].rule
+
+    assert rule(plain).scale == pytest.approx(D**-0.5)
+    assert rule(plain).tensors() == {}
+    assert rule(scaled_before).scale == pytest.approx(D**-0.5)
+    assert torch.equal(rule(scaled_before).mask[0, 0], CAUSAL)
+    assert rule(scaled_before).bias is None
+    assert rule(keys_scaled_before).scale == pytest.approx(1 / 3)
+    assert rule(bloom).bias.shape == (1, H, 1, L)
+    assert rule(bloom).mask.shape == (1, 1, L, L)
+    assert rule(in_place).scale == pytest.approx(0.25)
+    torch.testing.assert_close(rule(in_place).bias, FREE * 0.5)
+    torch.testing.assert_close(rule(where).distance_bias, -TABLE)
+    assert torch.equal(rule(where).mask[0, 0], CAUSAL)
+    assert torch.equal(rule(gpt).mask[0, 0], CAUSAL)
+    assert rule(gpt).bias is None
+    assert rule(capped).soft_cap == pytest.approx(3.0)
+    assert rule(capped).scale == pytest.approx(0.7)
+    torch.testing.assert_close(rule(added_then_scaled).distance_bias, TABLE / 4)
+    assert rule(two_products).scale == pytest.approx(0.4)
+    assert rule(two_products).bias.shape == (1, H, L, L)
+
+
+@pytest.mark.parametrize(
+    ("equation", "turn"),
+    [("bind,bjnd->bnij", (0, 2, 1, 3)), ("ibnd,jbnd->bnij", (2, 0, 1, 3)), ("bnid,bnjd->bnij", (0, 1, 2, 3))],
+)
+@pytest.mark.parametrize("swapped", [False, True])
+def test_einsum_is_followed(equation, turn, swapped):
+    """In any order of axes and of the two."""
+    back = equation.replace("->", ",").split(",")
+
+    def attention(q, k, v):
+        q, k, v = (part.permute(turn) for part in (q, k, v))
+        one, other, scores = back
+        if swapped:
+            weights = torch.softmax(torch.einsum(f"{other},{one}->{scores}", (k, q)) * 0.3, dim=-1)
+            output = torch.einsum(f"{other},{scores}->{one}", v, weights)
+        else:
+            weights = torch.softmax(torch.einsum(equation, q, k) * 0.3, dim=-1)
+            output = torch.einsum(f"{scores},{other}->{one}", weights, v)
+        return weights, output.permute([one.index(axis) for axis in "bnid"])
+
+    [call], weights, output, _ = followed(plain, call=attention)
+    layer = capture.layer(call, "self", {})
+    assert np.abs(layer.output() - output.numpy()).max() < 1e-6
+    torch.testing.assert_close(call.q, draw()[0])
+    torch.testing.assert_close(call.v, draw()[2])
+    torch.testing.assert_close(capture.weights(call)[0], weights[0] if weights.dim() == 4 else weights)
+
+
+def repeated(q, k, v):
+    k, v = (part[:, :, None].expand(1, 2, 3, L, D).reshape(1, 6, L, D) for part in (k, v))
+    return F.softmax(q @ k.mT, dim=-1), v
+
+
+def spread(q, k, v):
+    return F.softmax(q @ k.mT, dim=-1), v
+
+
+def in_groups(q, k, v):
+    return F.softmax(q.view(1, 2, 3, L, D) @ k[:, :, None].mT, dim=-1), v[:, :, None]
+
+
+@pytest.mark.parametrize(("way", "n_kv"), [(repeated, 2), (spread, 1), (in_groups, 2)])
+def test_heads_that_share_keys_keep_them_shared(way, n_kv):
+    [call], weights, output, _ = followed(way, n_kv)
+    assert (call.q.shape[1], call.k.shape[1], call.v.shape[1]) == (6, n_kv, n_kv)
+    torch.testing.assert_close(capture.weights(call)[0], weights)
+    assert np.abs(capture.layer(call, "self", {}).output() - output.numpy()).max() < 1e-6
+
+
+# What is not understood.
+
+
+def talking(q, k, v):
+    """Heads that mix their scores."""
+    mixed = (q @ k.mT).permute(0, 2, 3, 1) @ torch.tensor([[1.0, 0.2, 0], [0, 1, 0.3], [0.1, 0, 1]])
+    return F.softmax(mixed.permute(0, 3, 1, 2), dim=-1), v
+
+
+def times_a_table(q, k, v):
+    return F.softmax(q @ k.mT * FREE, dim=-1), v
+
+
+def sharpened(q, k, v):
+    weights = F.softmax(q @ k.mT, dim=-1) ** 2
+    return weights / weights.sum(-1, keepdim=True), v
+
+
+def thinned(q, k, v):
+    weights = F.softmax(q @ k.mT, dim=-1)
+    return weights * (weights > 0.1), v
+
+
+def over_queries(q, k, v):
+    return F.softmax(q @ k.mT, dim=-2), v
+
+
+def behind_our_back(q, k, v):
+    scores = q @ k.mT
+    scores.data.add_(FREE)
+    return F.softmax(scores, dim=-1), v
+
+
+def keys_changed(q, k, v):
+    weights = F.softmax(q @ k.mT, dim=-1)
+    k.mul_(2)
+    return weights, v
+
+
+def all_hidden(q, k, v):
+    """A row whose keys are all hidden by the same finite number is even."""
+    return F.softmax((q @ k.mT).masked_fill(torch.arange(L)[:, None] < 2, FINITE), dim=-1), v
+
+
+def random_drops(q, k, v):
+    return F.dropout(F.softmax(q @ k.mT, dim=-1), 0.5, training=True), v
+
+
+def gated(q, k, v):
+    return F.softmax(q @ k.mT * (FREE > 0), dim=-1), v
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        *(talking, times_a_table, sharpened, thinned, over_queries, behind_our_back, keys_changed),
+        *(all_hidden, random_drops, gated),
+    ],
+    ids=lambda way: way.__name__,
+)
+def test_what_is_not_understood_is_not_shown(way):
+    calls, _, _, seen = followed(way)
+    assert calls == []
+    if way is not over_queries:
+        assert sum(seen.softmaxes.values()) == 1  # and it is known that there was something
+
+
+def test_a_few_rows_are_enough_to_find_another_code_out():
+    assert len(followed(plain, every_row=False)[0]) == 1
+    assert followed(behind_our_back, every_row=False)[0] == []
+
+
+def test_a_wrong_number_is_found(monkeypatch):
+    """The follower itself is checked: with one that forgets a factor nothing is told."""
+    monkeypatch.setattr(products.Scores, "times", lambda self, factor: self)
+    assert followed(plain)[0] == []
