@@ -21,49 +21,44 @@ MEASURES = (*POSITIONS, "entropy", "distance")
 
 
 class Block(NamedTuple):
-    """The weights of some heads and some rows, and where a query may look (None: everywhere)."""
+    """The weights of some rows in every head, and where a query may look (None: everywhere)."""
 
-    heads: slice
-    rows: slice
+    rows: slice | np.ndarray
     weights: np.ndarray  # (head, row, key)
     allowed: np.ndarray | None  # (head or 1, row, key)
 
 
-def blocks(layer: LayerTrace) -> Iterator[Block]:
-    """All weights of a layer, ``softmax(masked scores)``, a block of `rows.CELLS` at a time.
+def blocks(layer: LayerTrace, queries: np.ndarray | None = None) -> Iterator[Block]:
+    """All weights of a layer, ``softmax(masked scores)``, or those of some queries, `rows.CELLS` at a time.
 
-    A block has all heads and some rows, at least one. With ``softmax="matrix"`` it has one head, whose
-    log-sum-exp over the whole matrix is found in a first pass.
+    A block has all heads and some rows, at least one. With ``softmax="matrix"`` each head's log-sum-exp over
+    its whole matrix is found in a first pass.
     """
-    by_head = layer.rule.softmax == "matrix" and layer.knows("q")
-    heads = range(layer.n_heads) if by_head else [None]
-    bounds = row_blocks(layer.n_query, layer.n_key * (1 if by_head else layer.n_heads))
-    for head in heads:
-        norm = _norm(layer, head) if by_head else 0.0
-        which = slice(0, layer.n_heads) if head is None else slice(head, head + 1)
-        for rows in bounds:
-            yield Block(which, rows, _weights(layer, head, rows, norm), _allowed(layer, head, rows))
+    norm = _norm(layer) if layer.rule.softmax == "matrix" and layer.knows("q") else None
+    count = layer.n_query if queries is None else len(queries)
+    bounds = row_blocks(count, layer.n_key * layer.n_heads)
+    for part in bounds:
+        rows = part if queries is None else queries[part]
+        yield Block(rows, _weights(layer, rows, norm), _allowed(layer, rows))
     give_back(bounds)
 
 
-def _weights(layer: LayerTrace, head: int | None, rows: slice, norm: float) -> np.ndarray:
-    if head is None:
+def _weights(layer: LayerTrace, rows: slice | np.ndarray, norm: np.ndarray | None) -> np.ndarray:
+    if norm is None:
         return layer.weights(rows=rows)
-    return np.exp(layer.masked(head, rows=rows) / layer.rule.temperature - norm)[None]
+    return np.exp(layer.masked(rows=rows) / layer.rule.temperature - norm)
 
 
-def _norm(layer: LayerTrace, head: int) -> float:
-    """That of every row of the matrix; infinite, so that all weights are 0, where all is hidden."""
-    norm = float(log_sum_exp(layer, [head])[0, 0])
-    return norm if np.isfinite(norm) else np.inf
+def _norm(layer: LayerTrace) -> np.ndarray:
+    """That of every row of a head's matrix; infinite, so that all weights are 0, where all is hidden."""
+    norm = log_sum_exp(layer)[:, :1, None]
+    return np.where(np.isfinite(norm), norm, np.inf).astype(layer.q.dtype)
 
 
-def _allowed(layer: LayerTrace, head: int | None, rows: slice) -> np.ndarray | None:
+def _allowed(layer: LayerTrace, rows: slice | np.ndarray) -> np.ndarray | None:
     if layer.rule.mask is None:
         return None
-    allowed = layer.allowed(head, rows=rows)
-    if head is not None:
-        return allowed[None]
+    allowed = layer.allowed(rows=rows)
     return allowed[:1] if allowed.strides[0] == 0 else allowed  # heads that share a mask share its sums
 
 
@@ -92,7 +87,7 @@ class Patterns:
             exists = (queries > 0) if name == "first token" else (keys >= 0) & (keys < n_key)
             at, keys = np.flatnonzero(exists), keys[exists]
             seen = choice[:, at] if allowed is None else choice[:, at] & allowed[:, at, keys]
-            self._count(name, block.heads, weights[:, at, keys], seen)
+            self._count(name, weights[:, at, keys], seen)
 
         total = weights.sum(2)  # less than 1 with sinks; hidden cells are 0
         counted = choice & (total > 0)
@@ -102,8 +97,8 @@ class Patterns:
             # H(w / Σw) = log Σw − Σ w log w / Σw
             spread = (np.log(total) - np.vecdot(weights, logs) / total) / np.log(visible)
             distance = np.vecdot(weights, apart) / total
-        self._count("entropy", block.heads, spread.clip(0, 1), counted)  # rounding can leave the bounds
-        self._count("distance", block.heads, distance, counted & self.positions)
+        self._count("entropy", spread.clip(0, 1), counted)  # rounding can leave the bounds
+        self._count("distance", distance, counted & self.positions)
 
     def _logs(self, weights: np.ndarray) -> np.ndarray:
         """``log w``, finite where w is 0, in memory for every block: new pages cost more than logs."""
@@ -113,10 +108,10 @@ class Patterns:
         np.maximum(weights, np.finfo(weights.dtype).tiny, out=logs)
         return np.log(logs, out=logs)
 
-    def _count(self, name: str, heads: slice, values: np.ndarray, counted: np.ndarray) -> None:
+    def _count(self, name: str, values: np.ndarray, counted: np.ndarray) -> None:
         at = MEASURES.index(name)
-        self.sums[at, heads] += np.where(counted, values, 0.0).sum(1, dtype=float)
-        self.counts[at, heads] += counted.sum(1)
+        self.sums[at] += np.where(counted, values, 0.0).sum(1, dtype=float)
+        self.counts[at] += counted.sum(1)
 
     def table(self) -> pd.DataFrame:
         """The means, one row for each head; NaN where no row counts."""
@@ -148,13 +143,13 @@ class Thumbnails:
         for row in range(first, np.searchsorted(self.rows, stop, "left")):
             part = slice(max(self.rows[row], start) - start, min(self.rows[row + 1], stop) - start)
             tall = np.maximum.reduceat(block.weights[:, part].max(1), self.keys, axis=1)
-            own = self.largest[block.heads, row]
+            own = self.largest[:, row]
             np.maximum(own, tall, out=own)
             if block.allowed is None:
-                self.seen[block.heads, row] = True
+                self.seen[:, row] = True
             else:
                 seen = np.logical_or.reduceat(block.allowed[:, part].any(1), self.keys, axis=1)
-                self.seen[block.heads, row] |= seen
+                self.seen[:, row] |= seen
 
     def codes(self, hidden: int) -> np.ndarray:
         """``√w · (hidden − 1)``, rounded, and `hidden` where nobody may look. (head, side, side), uint8"""

@@ -32,6 +32,8 @@ PLAIN, DEFLATED = b"mha0", b"mha1"
 WORTH_DEFLATING = 1 << 14  # bytes
 # The digits of q and k repeat nothing, so runs alone are looked for in them; weights do repeat themselves.
 DEFLATING = ((1, zlib.Z_RLE), (1, zlib.Z_DEFAULT_STRATEGY))
+CLEAR = 4  # times that one form is larger than the other, where its size before deflating is enough to know
+SAMPLE = 3  # heads that are tried where it is not
 BUDGET = 4_000_000  # bytes that a page loads at once before anything is deflated
 
 
@@ -68,8 +70,12 @@ def pack(panels: Sequence[Panel], *, heads: Sequence[int] | None = None, deflate
     header += b" " * (-len(header) % 4)
     inner = struct.pack("<I", len(header)) + header + b"".join(body.parts)
     if deflate and len(inner) >= WORTH_DEFLATING:
-        return DEFLATED + min((_deflated(inner, how) for how in DEFLATING), key=len)
+        return DEFLATED + _best(inner)
     return PLAIN + inner
+
+
+def _best(data: bytes) -> bytes:
+    return min((_deflated(data, how) for how in DEFLATING), key=len)
 
 
 def _deflated(data: bytes, how: tuple[int, int]) -> bytes:
@@ -79,7 +85,7 @@ def _deflated(data: bytes, how: tuple[int, int]) -> bytes:
 
 
 def size(layer: LayerTrace, n_heads: int | None = None) -> int:
-    """Bytes that so many heads of a layer take, all of them if not said, in the smaller form."""
+    """Bytes that so many heads of a layer take at most, all of them if not said, in the smaller form."""
     n_heads = layer.n_heads if n_heads is None else n_heads
     weights = _weights_size(layer, n_heads)
     return min(weights, _scores_size(layer, n_heads)) if layer.knows("q") else weights
@@ -147,11 +153,32 @@ def _checked(head: int, n_heads: int) -> int:
 
 def _smaller(body: _Body, layer: LayerTrace, heads: list[int]) -> dict:
     described = _mask(body, layer, heads)
-    if not layer.knows("q") or _weights_size(layer, len(heads)) <= _scores_size(layer, len(heads)):
-        # One head after the other: all at once would be larger than what is sent.
-        weights = np.stack([coded(layer.weights(head)) for head in heads])
-        return described | {"weights": body.add(weights)}
-    return described | _scores(body, layer, heads)
+    form = _weights if not layer.knows("q") or _weights_are_smaller(layer, heads) else _scores
+    return described | form(body, layer, heads)
+
+
+def _weights_are_smaller(layer: LayerTrace, heads: list[int]) -> bool:
+    """Found out with a few heads, deflated, where it is not clear from the sizes before.
+
+    How many bits q and k need and how often a code repeats is another matter with every layer.
+    """
+    plain = _weights_size(layer, len(heads)), _scores_size(layer, len(heads))
+    if max(plain) > CLEAR * min(plain):
+        return plain[0] < plain[1]
+    some = heads[:: -(-len(heads) // SAMPLE)]
+    found = []
+    for form, size_of in ((_weights, _weights_size), (_scores, _scores_size)):
+        body = _Body()
+        form(body, layer, some)
+        # Heads that share keys take less together than one by one: the sizes before tell how much.
+        share = len(_best(b"".join(body.parts))) / size_of(layer, len(some))
+        found.append(share * size_of(layer, len(heads)))
+    return found[0] <= found[1]
+
+
+def _weights(body: _Body, layer: LayerTrace, heads: list[int]) -> dict:
+    # One head after the other: all at once would be larger than what is sent.
+    return {"weights": body.add(np.stack([coded(layer.weights(head)) for head in heads]))}
 
 
 def coded(weights: np.ndarray) -> np.ndarray:

@@ -16,19 +16,9 @@ from mha_core import base85, bundled, utf16
 
 # In this order they are one module.
 SCRIPTS = (
-    *("common.js", "attention.js", "eye.js", "sides.js", "curves.js", "more.js", "drawing.js"),
-    *(
-        "lines.js",
-        "arcs.js",
-        "shaded.js",
-        "window.js",
-        "matrix.js",
-        "save.js",
-        "sharing.js",
-        "bar.js",
-        "panel.js",
-    ),
-    *("pointer.js", "keys.js", "head_view.js"),
+    *("common.js", "attention.js", "direction.js", "eye.js", "sides.js", "curves.js", "more.js"),
+    *("drawing.js", "lines.js", "arcs.js", "shaded.js", "window.js", "matrix_marks.js", "matrix.js"),
+    *("save.js", "sharing.js", "chosen.js", "bar.js", "panel.js", "pointer.js", "keys.js", "head_view.js"),
 )
 STYLE = "head_view.css"
 REMARK = re.compile(r"^\s*(?://.*|/\*[^*]*\*/\s*)\n", re.MULTILINE)

@@ -151,7 +151,7 @@ async function saveAs(view, kind) {
   const name = `${view.header.file}-layer-${view.state.layer + 1}-${view.state.drawing}.${kind}`;
   if (kind === "html") {
     const { drawing, plain, words } = view.state;
-    const inView = { ...view.chosen(), on: view.heads, drawing, plain, words, brief: false };
+    const inView = { ...chosen(view), on: view.heads, drawing, plain, words, brief: false };
     const page = await pageOf(view.page, { ...view.header, ...inView }, view.bytes);
     return download(utf16(page), name);
   }
@@ -202,7 +202,7 @@ function chip(view, head) {
   const button = pressed(fill(view.texts.head, { head: head + 1 }), false, null, "chip");
   const here = () => view.every.includes(head);
   button.onclick = (event) => {
-    if (!here()) return view.open({ ...view.chosen(), head });
+    if (!here()) return view.open({ ...chosen(view), head });
     view.switchHeads(afterClick(view.on, head, event.shiftKey ? "range" : "toggle", view.every, view.last));
     view.last = head;
   };
@@ -214,7 +214,7 @@ function chip(view, head) {
 function showFoot(view) {
   const { texts } = view;
   const pinned = view.pinned?.some(Boolean);
-  const token = view.chosenToken();
+  const token = chosenToken(view);
   const parts = [];
   if (pinned) {
     const release = pressed(texts.release, false, () => {
@@ -228,9 +228,9 @@ function showFoot(view) {
   const elsewhere =
     view.state.layer !== header.layer ||
     (token !== null && token !== header.token) ||
-    view.chosenHead() !== header.head;
+    chosenHead(view) !== header.head;
   if (view.open && elsewhere) {
-    const names = { layer: view.state.layer + 1, head: view.chosenHead() + 1 };
+    const names = { layer: view.state.layer + 1, head: chosenHead(view) + 1 };
     const show = pressed(fill(texts.show_below, names), false, () => view.toServer(), "primary");
     show.removeAttribute("aria-pressed");
     parts.push(show);

@@ -169,9 +169,3 @@ class Curved {
     return under(this.curves, event.clientX - box.left, event.clientY - box.top);
   }
 }
-
-// Does the text run from right to left? The first letter that has a direction decides (Unicode, UAX 9).
-export function isRtl(tokens) {
-  const letter = tokens.join(" ").match(/[\p{L}]/u)?.[0] ?? "";
-  return RTL.test(letter);
-}

@@ -116,11 +116,6 @@ export function apart(titles) {
   return titles.length < 2 || same < 2 ? titles : words.map((own) => ["…", ...own.slice(same - 1)].join(" "));
 }
 
-// A token in a sentence keeps to itself the direction it is written in: two Arabic words would turn the
-// numbers between them round.
-const RTL = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]/u;
-export const isolated = (token) => (RTL.test(token) ? `\u2068${token}\u2069` : token);
-
 // A template with {names} filled in. What is filled in is never a template itself.
 export function fill(template, values) {
   return template.replace(/\{(\w+)\}/g, (whole, name) => (name in values ? String(values[name]) : whole));

@@ -34,7 +34,7 @@ class HeadView {
     if (another || this.scene !== scene || !first.has(this.state.layer)) {
       this.state.layer = header.layer;
       // A page that has followed the view leaves it as it is: where the keyboard is, and who is pinned with it.
-      const follows = !another && this.chosenToken() === header.token;
+      const follows = !another && chosenToken(this) === header.token;
       if (!follows) this.pin(0, header.token === null ? null : { side: "query", tokens: [this.data[0].wordOf("query", header.token)] });
       if (!this.on || this.nHeads !== header.heads || !this.on.has(header.head)) this.on = new Set(header.on);
     }
@@ -186,37 +186,14 @@ class HeadView {
 
   toLayer(number) {
     if (number < 0 || number >= this.header.layers) return;
-    if (!this.has(number)) return this.open?.({ ...this.chosen(), layer: number });
+    if (!this.has(number)) return this.open?.({ ...chosen(this), layer: number });
     this.state.layer = number;
     this.controls();
     this.redraw();
   }
 
-  chosenToken() {
-    return this.chosenOn(this.two ? ["query"] : ["query", "key"]);
-  }
-
-  // The token that is chosen on one of these sides, as the page counts them; null for none.
-  chosenOn(sides) {
-    const pinned = this.pinned?.find((focus) => focus?.tokens.length && sides.includes(focus.side));
-    if (!pinned) return null;
-    const at = pinned.tokens.includes(this.at.token) ? this.at.token : pinned.tokens.at(-1);
-    return this.data[0].pieceOf(pinned.side, at);
-  }
-
-  // The page's own head as long as it is on, else the first that is.
-  chosenHead() {
-    const { heads, header } = this;
-    return heads.includes(header.head) ? header.head : (heads[0] ?? header.head);
-  }
-
-  chosen() {
-    const chosen = { layer: this.state.layer, token: this.chosenToken(), head: this.chosenHead() };
-    return this.two ? { ...chosen, key: this.chosenOn(["key"]) } : chosen;
-  }
-
   toServer() {
-    this.open?.(this.chosen());
+    this.open?.(chosen(this));
   }
 
   has = (layer) => this.data[0].layers.has(layer);

@@ -3,9 +3,6 @@
 // The whole is computed in slices between frames, at most GRID × GRID numbers of it: in a longer text each
 // stands for the largest of a block of cells. What is in sight of a deeper zoom is computed cell by cell.
 const SLICE = 8; // milliseconds of work between two frames
-const TICK = 13; // pixels a cell needs for its token to be written beside it
-const DIGITS = 34; // and for its number to be written inside
-const LABELS = 96;
 const LEAST_HIGH = 52; // pixels: few rows of very many cells can still be zoomed into
 
 class Matrix {
@@ -86,10 +83,10 @@ class Matrix {
     context.clip();
     if (this.window.cell >= 2 && this.pooled.step > 1) this.cells(context);
     else this.blocks(context);
-    if (this.window.cell >= DIGITS) this.numbers(context);
-    this.frames(context);
+    writeNumbers(this, context);
+    drawFrames(this, context);
     context.restore();
-    this.ticks(context);
+    writeTokens(this, context);
     const { texts } = this.view;
     const pooled = this.pooled.step > 1 && this.window.cell < 2;
     this.scale.textContent = [
@@ -139,73 +136,6 @@ class Matrix {
         image.data.set(this.colour(value(row, column)), 4 * (row * columns + column));
     context.putImageData(image, 0, 0);
     return picture;
-  }
-
-  numbers(context) {
-    const { window: { x, y, cell } } = this;
-    const layer = this.view.layer(this.panel);
-    context.font = `${Math.min(13, cell / 3)}px ${this.view.font}`;
-    context.textAlign = "center";
-    context.textBaseline = "middle";
-    for (let query = this.window.seen("y")[0]; query < this.window.seen("y")[1]; query++) {
-      const row = meanAcross(layer, this.view.heads, { side: "query", tokens: [query] });
-      for (let key = this.window.seen("x")[0]; key < this.window.seen("x")[1]; key++) {
-        if (!seenByAny(layer, this.view.heads, query, key)) continue;
-        context.fillStyle = ink(this.colour(row[key]).slice(0, 3));
-        context.fillText(short(row[key]), x + (key + 0.5) * cell, y + (query + 0.5) * cell);
-      }
-    }
-  }
-
-  // The rows or columns of the focus, and the cell under the pointer or the keyboard.
-  frames(context) {
-    const { window: { x, y, cell, width, height }, cursor } = this;
-    const { focus } = this.view.of(this.panel);
-    context.strokeStyle = this.view.accent;
-    context.lineWidth = 2;
-    for (const token of focus?.tokens ?? []) {
-      if (focus.side === "query") context.strokeRect(x, y + token * cell, this.window.columns * cell, Math.max(cell, 1));
-      else context.strokeRect(x + token * cell, y, Math.max(cell, 1), this.window.rows * cell);
-    }
-    if (!cursor) return;
-    context.lineWidth = 1;
-    context.globalAlpha = 0.7;
-    context.strokeRect(0, y + cursor.query * cell, width, Math.max(cell, 1));
-    context.strokeRect(x + cursor.key * cell, 0, Math.max(cell, 1), height);
-    context.globalAlpha = 1;
-  }
-
-  ticks(context) {
-    const { cell, x, y } = this.window;
-    const every = Math.max(1, Math.ceil(TICK / cell));
-    const { focus } = this.view.of(this.panel);
-    context.fillStyle = this.view.ink;
-    context.textBaseline = "middle";
-    const tick = (at, side) => {
-      const own = focus?.side === side && focus.tokens.includes(at);
-      context.font = `${own ? 600 : 400} 12px ${this.view.font}`;
-      context.fillText(shortened(context, listOf(this.panel, side)[at], LABELS - 10), 0, 0);
-    };
-    const shown = ([from, to]) => {
-      const found = [];
-      for (let at = Math.ceil(from / every) * every; at < to; at += every) found.push(at);
-      return found;
-    };
-    for (const at of shown(this.window.seen("y"))) {
-      context.save();
-      context.textAlign = "right";
-      context.translate(LABELS - 6, LABELS + y + (at + 0.5) * cell);
-      tick(at, "query");
-      context.restore();
-    }
-    for (const at of shown(this.window.seen("x"))) {
-      context.save();
-      context.textAlign = "left";
-      context.translate(LABELS + x + (at + 0.5) * cell, LABELS - 6);
-      context.rotate(-Math.PI / 2.6);
-      tick(at, "key");
-      context.restore();
-    }
   }
 
   wheel(event) {
@@ -270,11 +200,4 @@ class Matrix {
       image: { href: this.canvas.toDataURL("image/png"), x: 0, y: 0, width: width / ratio, height: height / ratio },
     };
   }
-}
-
-function shortened(context, text, width) {
-  if (context.measureText(text).width <= width) return text;
-  const characters = [...text];
-  while (characters.length && context.measureText(`${characters.join("")}…`).width > width) characters.pop();
-  return `${characters.join("")}…`;
 }

@@ -38,6 +38,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
   const strip = parentElement.querySelector(".strip");
   const colours = themeColours(strip);
   strip.setAttribute("aria-label", data.title);
+  strip.dir = isRtl(data.tokens) ? "rtl" : "ltr";
   const elements = data.tokens.map((_, index) => {
     const element = button(data, index, colours);
     element.onclick = () => setTriggerValue("picked", index);

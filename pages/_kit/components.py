@@ -35,7 +35,7 @@ _grid = component(
 _strip = component(
     "token_strip",
     html='<div class="strip" role="group"></div>',
-    scripts=("common.js", "token_strip.js"),
+    scripts=("common.js", "direction.js", "token_strip.js"),
     style="token_strip.css",
 )
 _history = component("history", scripts=("history.js",))

@@ -4,10 +4,9 @@ import pandas as pd
 import streamlit as st
 
 from mha_core import AttentionTrace, MhaError, metrics
-from mha_core.figures.heatmap import heatmap
-from mha_core.views import WHOLE, longest, origin
-from pages._kit import charts, state, two_texts, work
-from pages._kit.text import number, t
+from mha_core.views import WHOLE, longest
+from pages._kit import likeness, state, two_texts, work
+from pages._kit.text import t
 
 
 def labels(trace: AttentionTrace, scene: state.Scene, layer: int) -> list[str]:
@@ -29,8 +28,11 @@ def label(found: tuple[str, float] | None) -> str:
 
 def details(trace: AttentionTrace, scene: state.Scene, *, layer: int, head: int) -> None:
     """The measurements: roles of this head, patterns of all heads here, and how alike they are."""
-    if longest(trace) > WHOLE:
-        return  # the overview has measured them
+    if longest(trace) > WHOLE:  # the overview has measured the rest
+        if trace.layers[layer].n_heads > 1:
+            with st.expander(t("roles.alike_title")):
+                likeness.show(trace, scene, layer=layer)
+        return
     with st.expander(t("roles.title")):
         measured = _roles(trace, scene)
         if measured is not None:
@@ -55,20 +57,7 @@ def details(trace: AttentionTrace, scene: state.Scene, *, layer: int, head: int)
         patterns.index = pd.Index([t("heads.grid_name", head=h + 1) for h in patterns.index], name="head")
         patterns.columns = [t(f"roles.pattern.{name}") for name in patterns]
         st.dataframe(patterns.round(3), key="patterns_table")
-        if trace.layers[layer].n_heads > 1:
-            _likeness(metrics.similarity(trace.layers[layer]), origin(trace, layer=layer))
-
-
-def _likeness(alike, where) -> None:
-    names = [str(head + 1) for head in range(len(alike))]
-    frame = pd.DataFrame(alike, pd.Index(names, name="head"), pd.Index(names, name="head"))
-    off = alike.sum() - len(alike)
-    mean = off / (len(alike) * (len(alike) - 1))
-    st.markdown(t("roles.alike", mean=number(mean)))
-    figure = heatmap(frame, kind="weights", rows=t("control.head"), columns=t("control.head"), limit=1.0)
-    alt = t("roles.alike_alt", heads=len(alike), mean=number(mean))
-    title = t("roles.alike_title")
-    charts.draw(figure, key="alike", alt=alt, title=title, origin=where, table=frame, width=420)
+        likeness.show(trace, scene, layer=layer)
 
 
 def _name(role: str) -> str:

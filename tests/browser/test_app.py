@@ -338,3 +338,11 @@ def test_steps_shows_nine_steps_with_real_sizes(visit, app):
         assert size in formulas
     assert drawn(page, "output-2-result")["rows"] == ["two", "tokens"]
     assert page.locator(".katex-error").count() == 0
+
+
+@pytest.mark.parametrize(("text", "rtl"), [("القط نام هنا", True), ("the cat sat", False)])
+def test_the_words_of_a_sentence_stand_in_the_order_of_their_script(visit, app, text, rtl):
+    words = visit(random(app, text=text)).locator(".strip button")
+    places = [word.bounding_box()["x"] for word in words.all()]
+    assert len(set(places)) == 3
+    assert places == sorted(places, reverse=rtl)

@@ -28,7 +28,7 @@ def eye(javascript):
 
     def run(code: str, **values):
         constants = "".join(f"const {name} = {json.dumps(value)};\n" for name, value in values.items())
-        return javascript(["attention.js", "eye.js", "sides.js"], constants + code)
+        return javascript(["attention.js", "direction.js", "eye.js", "sides.js"], constants + code)
 
     return run
 
@@ -41,7 +41,9 @@ def on_layer(javascript, weights):
     def run(code: str, **values):
         constants = "".join(f"const {name} = {json.dumps(value)};\n" for name, value in values.items())
         start = 'const layer = (await openBlob(file("blob")))[0].layers.get(1);\n'
-        return javascript(["attention.js", "eye.js", "sides.js"], start + constants + code, blob=blob)
+        return javascript(
+            ["attention.js", "direction.js", "eye.js", "sides.js"], start + constants + code, blob=blob
+        )
 
     return run
 
@@ -297,7 +299,7 @@ def test_a_row_whose_weights_are_all_small_is_not_called_empty(javascript, lengt
     """
     code = f"{NONE}const TEXTS = {json.dumps(TEXTS)};\n{code}"
     blob = pack([Panel("a", ["t"] * length, {0: weights})])
-    found = javascript(["attention.js", "eye.js"], code, blob=blob)
+    found = javascript(["attention.js", "direction.js", "eye.js"], code, blob=blob)
     assert re.match(rf"t0 looks at t7 {re.escape(said)}, t0 ", found)
 
 
@@ -309,7 +311,7 @@ def test_an_empty_row_is_said_to_be_empty(javascript):
     return spoken({{ tokens: ["a", "b"] }}, layer, [0], focus, none, {json.dumps(TEXTS)});
     """
     blob = pack([Panel("a", ["a", "b"], {0: np.zeros((1, 2, 2), np.float32)})])
-    assert javascript(["attention.js", "eye.js"], code, blob=blob) == (
+    assert javascript(["attention.js", "direction.js", "eye.js"], code, blob=blob) == (
         "a looks at nothing: its row is empty (head 1)."
     )
 
@@ -407,7 +409,7 @@ def test_heads_beyond_the_colours_have_dashes(javascript):
 @pytest.fixture
 def window(javascript):
     """`window("…")`: the code may use `w`, a window of 100 cells of 4 pixels in 400 × 400."""
-    scripts = ["common.js", "attention.js", "eye.js", "curves.js", "drawing.js", "window.js"]
+    scripts = ["common.js", "attention.js", "direction.js", "eye.js", "curves.js", "drawing.js", "window.js"]
     start = "const w = new Window(100, 400, 400);\n"
     return lambda code: javascript(scripts, start + code)
 
@@ -483,7 +485,7 @@ def test_a_pooled_cell_is_the_largest_of_its_block(javascript, slices, mask):
     trace = mha.trace(" ".join(["w"] * 1000), h=2, d_model=8, mask=mask)  # in blocks of 2 × 2
     layer = trace.layers[0]
     blob = pack([Panel("a", trace.tokens.labels, {0: layer})])
-    scripts = ["common.js", "attention.js", "eye.js", "curves.js", "drawing.js", "window.js"]
+    scripts = ["common.js", "attention.js", "direction.js", "eye.js", "curves.js", "drawing.js", "window.js"]
     code = f"""
     const layer = (await openBlob(file("blob")))[0].layers.get(0);
     const pooled = new Pooled(layer, [0, 1]);
@@ -512,7 +514,7 @@ def test_the_last_block_may_be_smaller_and_heads_may_have_masks_of_their_own(jav
     tensors["q"][1, :, 0], tensors["k"][1, 20:22, 0] = 1, -1e5
     layer = mha.LayerTrace(tensors, mha.ScoreRule(mask=mask))
     blob = pack([Panel("a", [""] * 801, {0: layer})])
-    scripts = ["common.js", "attention.js", "eye.js", "curves.js", "drawing.js", "window.js"]
+    scripts = ["common.js", "attention.js", "direction.js", "eye.js", "curves.js", "drawing.js", "window.js"]
     code = """
     const layer = (await openBlob(file("blob")))[0].layers.get(0);
     const pooled = new Pooled(layer, [0, 1]);
@@ -586,3 +588,19 @@ def test_a_page_saved_in_the_browser_is_the_one_that_python_makes(javascript):
 
     assert parts(found) == parts(made)
     assert parts(found)[:2] == (view.header, view.blob)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "rtl"),
+    [
+        (["القط", "sat"], True),
+        (["[CLS]", "القط", "نام", "[SEP]"], True),  # what a tokenizer adds is not of the text
+        (["<s>", "שלום", "</s>"], True),
+        (["1", ".", "القط"], True),
+        (["the", "القط"], False),
+        (["[a]", "小猫"], False),
+        ([], False),
+    ],
+)
+def test_the_first_letter_of_the_text_says_which_way_it_runs(javascript, tokens, rtl):
+    assert javascript(["direction.js"], f"return isRtl({json.dumps(tokens)});") is rtl

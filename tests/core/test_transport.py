@@ -1,7 +1,5 @@
 """What travels to the browser: small, and every weight comes out as torch computed it."""
 
-import json
-import struct
 import zlib
 
 import numpy as np
@@ -132,16 +130,29 @@ def test_words_give_the_sum_of_their_pieces_and_take_the_mean(javascript, make_l
 # The bytes
 
 
-def test_the_smaller_form_is_taken_and_its_size_is_known_beforehand(normal):
-    for length in (5, 40, 300):
-        tensors = {"q": normal(3, length, 8), "k": normal(3, length, 8), "v": normal(3, length, 2)}
-        layer = mha.LayerTrace(tensors, mha.ScoreRule())
-        blob = pack([Panel("", [""] * length, {0: layer})], deflate=False)
-        header_size = struct.unpack("<I", blob[4:8])[0]
-        described = json.loads(blob[8 : 8 + header_size])["panels"][0]["layers"][0]
-        assert ("q" in described) == (length > 18)  # 4 · (2 · 8 + 1) = 68 bytes a row against 2 · length
-        body = len(blob) - 8 - header_size
-        assert 0.75 * size(layer) <= body < size(layer) + 12
+def in_form(layer: mha.LayerTrace, length: int, monkeypatch, name: str | None = None) -> bytes:
+    """A blob of that form, or of the one that is chosen."""
+    with monkeypatch.context() as patch:
+        if name:
+            patch.setattr(transport, "_weights_are_smaller", lambda layer, heads: name == "weights")
+        return pack([Panel("", [""] * length, {0: layer})])
+
+
+@pytest.mark.parametrize("kind", ["drawn", "gentle", "causal", "shared keys"])
+def test_the_form_that_is_smaller_once_deflated_is_taken(kind, normal, monkeypatch):
+    taken = set()
+    for length in (12, 60, 110, 160, 260):
+        n_kv = 1 if kind == "shared keys" else 6
+        strength = 0.4 if kind == "gentle" else 1.5
+        tensors = {"q": normal(6, length, 32) * strength, "k": normal(n_kv, length, 32, seed=1) * strength}
+        rule = mha.ScoreRule(mask=masks.build("causal", length, length) if kind == "causal" else None)
+        layer = mha.LayerTrace(tensors | {"v": normal(n_kv, length, 2)}, rule)
+        chosen = in_form(layer, length, monkeypatch)
+        sizes = {name: len(in_form(layer, length, monkeypatch, name)) for name in ("weights", "scores")}
+        assert len(chosen) <= 1.05 * min(sizes.values())
+        assert len(chosen) <= size(layer) + 500  # and the header
+        taken.add(min(sizes, key=sizes.get))
+    assert taken == {"weights", "scores"}
 
 
 def test_large_blobs_are_deflated_and_small_ones_are_not(normal):

@@ -18,7 +18,16 @@ KEYS = tuple(f"k{at}" for at in range(11))
 QUERY_WORDS = [0, 1, 2, 2, 3, 4, 5]
 KEY_WORDS = [0, 1, 1, 1, 2, 3, 3, 4, 5, 6, 7]
 TEXTS = head_view.texts("en")
-SCRIPTS = ["common.js", "attention.js", "eye.js", "sides.js", "curves.js", "drawing.js", "window.js"]
+SCRIPTS = [
+    "common.js",
+    "attention.js",
+    "direction.js",
+    "eye.js",
+    "sides.js",
+    "curves.js",
+    "drawing.js",
+    "window.js",
+]
 
 
 @pytest.fixture(scope="module")

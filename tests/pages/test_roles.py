@@ -5,8 +5,9 @@ import pytest
 import mha_core as mha
 from mha_core import metrics
 from mha_core.sources import mini
-from pages._kit import components, roles, work
+from pages._kit import components, likeness, roles, work
 from pages._kit.state import Scene
+from pages._kit.text import number
 
 
 @pytest.fixture
@@ -64,3 +65,29 @@ def test_roles_are_measured_once_for_a_model(monkeypatch):
     assert [roles._roles(trace, scene) for _ in range(3)] == ["measured"] * 3
     assert len(counted) == 1
     roles._measured.clear()
+
+
+def test_likeness_is_shown_for_a_long_text_too_of_some_of_its_rows(opened, english, monkeypatch):
+    monkeypatch.setattr(likeness, "MOST_CELLS", 0)
+    words = " ".join(f"word{n}" for n in range(300))
+    app = opened(source="random", text=words, twin="", h=3, d_model=12)
+    assert not app.exception
+    trace = mha.trace(**(Scene(source="random").settings(words) | {"h": 3, "d_model": 12}))
+    alike = metrics.similarity(trace.layers[0], most=likeness.LEAST_ROWS)
+    said = english("roles.alike", mean=number((alike.sum() - 3) / 6))
+    assert said in [markdown.value for markdown in app.markdown]
+    some = english("roles.alike_some", rows=likeness.LEAST_ROWS, tokens=300)
+    assert some in [caption.value for caption in app.caption]
+
+
+def test_likeness_is_measured_once_for_a_layer(opened, monkeypatch):
+    asked, measure = [], metrics.similarity
+    monkeypatch.setattr(
+        metrics, "similarity", lambda layer, **how: asked.append(layer) or measure(layer, **how)
+    )
+    app = opened(source="random", text="a text that only this test has", twin="", layers=2, layer=1)
+    assert len(asked) == 1
+    app.number_input(key="head").set_value(2).run()
+    assert len(asked) == 1
+    app.number_input(key="layer").set_value(2).run()
+    assert len(asked) == 2

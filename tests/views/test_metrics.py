@@ -197,6 +197,39 @@ def test_likeness_does_not_ask_in_which_order_the_keys_stand():
     np.testing.assert_allclose(similarity(made(weights[:, :, order])), similarity(made(weights)), rtol=1e-6)
 
 
+def test_likeness_is_the_same_in_blocks_of_rows(mask, monkeypatch):
+    weights = drawn(5)
+    whole = similarity(made(weights, mask))
+    for cells in (1, 70):
+        monkeypatch.setattr("mha_core.rows.CELLS", cells)
+        np.testing.assert_allclose(similarity(made(weights, mask)), whole, rtol=1e-12)
+
+
+def test_some_rows_of_a_text_are_compared_evenly_spaced():
+    weights = drawn(3, 9)
+    some = similarity(made(weights), most=3)
+    np.testing.assert_allclose(
+        some, similarity(made(np.concatenate([weights[:, [0, 4, 8]]] * 3, axis=1))), rtol=1e-12
+    )
+    assert not np.allclose(some, similarity(made(weights)))
+    np.testing.assert_array_equal(similarity(made(weights), most=9), similarity(made(weights)))
+
+
+def test_likeness_of_a_long_text_needs_no_whole_matrix(monkeypatch):
+    layer = mha.trace(" ".join(["a", "b", "c"] * 20), h=3, d_model=12).layers[0]
+    seen, weights = [], mha.LayerTrace.weights
+    monkeypatch.setattr("mha_core.rows.CELLS", 3 * 60 * 7)
+
+    def watched(self, head=None, *, rows=None, keys=None):
+        found = weights(self, head, rows=rows, keys=keys)
+        seen.append(found.shape)
+        return found
+
+    monkeypatch.setattr(mha.LayerTrace, "weights", watched)
+    similarity(layer)
+    assert seen == [(3, 7, 60)] * 8 + [(3, 4, 60)]
+
+
 def test_heads_that_never_have_a_row_in_common_cannot_be_compared():
     mask = np.ones((2, L, L), bool)
     mask[0, :3] = mask[1, 3:] = False

@@ -1,0 +1,47 @@
+"""How alike the heads of a layer look: measured once, of a long text in some of its rows."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from mha_core import AttentionTrace, LayerTrace, metrics
+from mha_core.figures.heatmap import heatmap
+from mha_core.views import WHOLE, longest, origin
+from pages._kit import charts, state
+from pages._kit.text import number, t
+
+KEPT = 32
+MOST_CELLS, LEAST_ROWS = 30_000_000, 32  # that are compared, over all pairs of heads: half a second
+
+
+def show(trace: AttentionTrace, scene: state.Scene, *, layer: int) -> None:
+    """Each two heads of the layer compared, as a heatmap and on average; nothing for one head."""
+    recorded = trace.layers[layer]
+    if recorded.n_heads < 2:
+        return
+    rows = recorded.n_query if longest(trace) <= WHOLE else rows_of(recorded)
+    alike = _alike(json.dumps(scene.settings(), sort_keys=True), layer, rows, recorded)
+    names = pd.Index([str(head + 1) for head in range(len(alike))], name="head")
+    frame = pd.DataFrame(alike, names, names)
+    off = alike.sum() - len(alike)
+    mean = off / (len(alike) * (len(alike) - 1))
+    st.markdown(t("roles.alike", mean=number(mean)))
+    if rows < recorded.n_query:
+        st.caption(t("roles.alike_some", rows=rows, tokens=recorded.n_query))
+    figure = heatmap(frame, kind="weights", rows=t("control.head"), columns=t("control.head"), limit=1.0)
+    alt = t("roles.alike_alt", heads=len(alike), mean=number(mean))
+    title, where = t("roles.alike_title"), origin(trace, layer=layer)
+    charts.draw(figure, key="alike", alt=alt, title=title, origin=where, table=frame, width=420)
+
+
+def rows_of(layer: LayerTrace) -> int:
+    """How many rows of a long text are compared, so that nobody waits."""
+    pairs = layer.n_heads * (layer.n_heads - 1) // 2
+    return min(layer.n_query, max(LEAST_ROWS, MOST_CELLS // (pairs * layer.n_key)))
+
+
+@st.cache_resource(max_entries=KEPT, show_spinner=False)
+def _alike(settings: str, layer: int, rows: int, _layer: LayerTrace) -> np.ndarray:
+    return metrics.similarity(_layer, most=rows)
