@@ -9,6 +9,7 @@ from pages._kit import absent, real, refusal, state, work
 from pages._kit.paths import PAGES
 from pages._kit.text import literal, t
 
+ROW, NOTICE = 65, 300  # pixels: Streamlit breaks lines in rows above 64, and what is to be noticed is long
 TO_HEADS = "to_heads"  # key of the link to the page Heads
 
 
@@ -56,10 +57,11 @@ def offered(scene: state.Scene) -> None:
             table,
             hide_index=True,
             height="content",
+            row_height=ROW,
             key="models_table",
             on_select=lambda: _picked(names),
             selection_mode="single-row",
-            column_config={t("real.column_notice"): st.column_config.TextColumn(width="large")},
+            column_config={t("real.column_notice"): st.column_config.TextColumn(width=NOTICE)},
         )
     if not real.hosted():
         st.markdown(t("real.typed"))
