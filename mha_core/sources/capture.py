@@ -56,7 +56,7 @@ class Collector:
         call = Call(name, module, copied(q), copied(k), copied(v), rule, outside)
         if q.shape[0] == 1:
             ways, codes = learned.ways(module), inputs.get("position_embeddings")
-            codes = codes if _is_pair(codes) else None
+            codes = codes if _are_codes(codes) else None
             known = wiring.find(q, k, v, self._leaves, codes, outside=outside, ways=ways, turns=self._turns)
             short = self._short(module)
             if ways is None:
@@ -195,5 +195,8 @@ def _on_leaving(near: bool, module: nn.Module, args: tuple, output: object) -> N
         collector.left(Leaf.of(module, args[0], output), near)
 
 
-def _is_pair(codes: object) -> bool:
+def _are_codes(codes: object) -> bool:
+    """Are these cosines and sines, or both as complex numbers?"""
+    if isinstance(codes, Tensor):
+        return codes.is_complex()
     return isinstance(codes, tuple) and len(codes) == 2 and all(isinstance(c, Tensor) for c in codes)
