@@ -62,7 +62,9 @@ class Collector:
             if ways is None:
                 learned.learn(module, known.ways, [leaf.module for leaf in (*known.used, *short.values())])
             call.projections, call.rotary, call.between = known.projections, known.rotary, known.between
-            call.tensors = self._kept(known, short, inputs.get("hidden_states"), q)
+            hidden, version = inputs.get("hidden_states", (None, 0))
+            hidden = hidden if hidden is not None and hidden._version == version else None
+            call.tensors = self._kept(known, short, hidden, q)
         self.calls.append(call)
         self._leaves, self._frames, self._joined = [], [], (joined, joined._version)
 
@@ -98,12 +100,13 @@ class Collector:
         kept = {key: kwargs[key] for key in ("position_embeddings", *CROSS_INPUTS) if key in kwargs}
         hidden = kwargs.get("hidden_states", args[0] if args else None)
         if isinstance(hidden, Tensor):
-            kept["hidden_states"] = hidden
+            kept["hidden_states"] = (hidden, hidden._version)
         self._frames.append((name, kept))
 
     def left(self, leaf: Leaf, near: bool) -> None:
         """A matrix was used; it is W^O if it took the heads' outputs, unchanged, right after attention."""
-        if self._joined is not None and getattr(leaf.module, "weight", leaf.x).dim() == 2:
+        weight = getattr(leaf.module, "weight", None)
+        if self._joined is not None and weight is not None and weight.dim() == 2:
             joined, version = self._joined
             fits = leaf.x.numel() == joined.numel() and leaf.x.dtype == joined.dtype
             fits &= joined._version == version  # a model may change them in place before it joins them
