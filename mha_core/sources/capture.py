@@ -56,15 +56,17 @@ class Collector:
         call = Call(name, module, copied(q), copied(k), copied(v), rule, outside)
         if q.shape[0] == 1:
             ways, codes = learned.ways(module), inputs.get("position_embeddings")
-            pair = codes if _is_pair(codes) else None
-            known = wiring.find(q, k, v, self._leaves, pair, outside=outside, ways=ways, turns=self._turns)
+            codes = codes if _are_codes(codes) else None
+            known = wiring.find(q, k, v, self._leaves, codes, outside=outside, ways=ways, turns=self._turns)
             if known.rotary is None and (width := getattr(module, "qk_rope_head_dim", None)):
                 known = latent.turned(known, q, k, self._leaves, codes, width=width)
             short = self._short(module)
             if ways is None:
                 learned.learn(module, known.ways, [leaf.module for leaf in (*known.used, *short.values())])
             call.projections, call.rotary, call.between = known.projections, known.rotary, known.between
-            call.tensors = self._kept(known, short, inputs.get("hidden_states"), q)
+            hidden, version = inputs.get("hidden_states", (None, 0))
+            hidden = hidden if hidden is not None and hidden._version == version else None
+            call.tensors = self._kept(known, short, hidden, q)
         self.calls.append(call)
         self._leaves, self._frames, self._joined = [], [], (joined, joined._version)
 
@@ -100,7 +102,7 @@ class Collector:
         kept = {key: kwargs[key] for key in ("position_embeddings", *CROSS_INPUTS) if key in kwargs}
         hidden = kwargs.get("hidden_states", args[0] if args else None)
         if isinstance(hidden, Tensor):
-            kept["hidden_states"] = hidden
+            kept["hidden_states"] = (hidden, hidden._version)
         self._frames.append((name, kept))
 
     def left(self, leaf: Leaf, near: bool) -> None:
@@ -198,5 +200,8 @@ def _on_leaving(near: bool, module: nn.Module, args: tuple, output: object) -> N
         collector.left(Leaf.of(module, args[0], output), near)
 
 
-def _is_pair(codes: object) -> bool:
+def _are_codes(codes: object) -> bool:
+    """Are these cosines and sines, or both as complex numbers?"""
+    if isinstance(codes, Tensor):
+        return codes.is_complex()
     return isinstance(codes, tuple) and len(codes) == 2 and all(isinstance(c, Tensor) for c in codes)

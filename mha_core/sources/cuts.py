@@ -68,15 +68,21 @@ def cuts(y: Tensor, role: int, sizes: tuple, shape: torch.Size) -> Iterator[tupl
             return (parts[:, :, :group], parts[:, :, group], parts[:, :, group + 1])[role].flatten(1)
 
         ways.append(interleaved)
+    if not role and rows.shape[1] == 2 * heads * width:  # of each head its q and a gate for its output
+        ways.append(lambda t: t.view(t.shape[0], heads, 2, width)[:, :, 0].flatten(1))
     for way in ways:
         cut = way(rows).view(1, tokens, heads, width).transpose(1, 2)
         yield cut, lambda device, way=way: way(torch.arange(rows.shape[1], device=device)[None])[0]
 
 
-def rotations(codes: tuple[Tensor, Tensor] | None, shape: torch.Size) -> list[Rotary]:
-    """The ways in which cosines and sines (1, L, …) can turn a q of that shape, as far as sizes tell."""
+def rotations(codes: tuple[Tensor, Tensor] | Tensor | None, shape: torch.Size) -> list[Rotary]:
+    """The ways in which cosines and sines (1, L, …) can turn a q of that shape, as far as sizes tell.
+
+    Some models have both in one, as complex numbers; some turn the other way round.
+    """
     if codes is None:
         return []
+    codes = (codes.real, codes.imag) if isinstance(codes, Tensor) else codes
     cos, sin = (code.reshape(-1, code.shape[-1]) for code in codes)
     if cos.shape[0] != shape[2] or not cos.is_floating_point():
         return []
@@ -91,4 +97,4 @@ def rotations(codes: tuple[Tensor, Tensor] | None, shape: torch.Size) -> list[Ro
     if 2 * width <= d_k:
         found.append(Rotary("half", *(torch.cat([c, c], dim=1) for c in (cos, sin))))
         found.append(Rotary("pairs", *(c.repeat_interleave(2, dim=1) for c in (cos, sin))))
-    return found
+    return [*found, *(way._replace(sin=-way.sin) for way in found)]

@@ -14,7 +14,15 @@ from mha_core.sources.leaves import Leaf, alike
 from mha_core.sources.wiring import Wiring
 
 
-def turned(found: Wiring, q: Tensor, k: Tensor, leaves: list[Leaf], codes: object, *, width: int) -> Wiring:
+def turned(
+    found: Wiring,
+    q: Tensor,
+    k: Tensor,
+    leaves: list[Leaf],
+    codes: tuple[Tensor, Tensor] | Tensor | None,
+    *,
+    width: int,
+) -> Wiring:
     """What is known of a call, with q and k as they were before `width` dimensions of each head were turned.
 
     q, k: (1, head, token, d_k), `codes` the cosines and sines that the layer was handed, or both as one
@@ -27,7 +35,9 @@ def turned(found: Wiring, q: Tensor, k: Tensor, leaves: list[Leaf], codes: objec
     for start in dict.fromkeys((d_k - width, 0)):
         own_q, own_k = (x[..., start : start + width] for x in (q, k))
         raw_q, raw_k = list(_of_each(leaves, q.shape, start, width)), list(_shared(leaves, k.shape, width))
-        for rotary in _codes(codes, own_q):
+        for rotary in rotations(codes, own_q.shape):
+            if rotary.cos.shape[-1] != width:
+                continue
             for order in _orders(width):
                 before_q = _before(raw_q, order, rotary, own_q)
                 before_k = None if before_q is None else _before(raw_k, order, rotary, own_k)
@@ -40,16 +50,6 @@ def turned(found: Wiring, q: Tensor, k: Tensor, leaves: list[Leaf], codes: objec
                         used=(*found.used, of_q, of_k),
                     )
     return found
-
-
-def _codes(codes: object, part: Tensor) -> Iterator[Rotary]:
-    """The ways in which the code can be used on the part that is turned, (1, head, token, width)."""
-    if isinstance(codes, Tensor) and codes.is_complex():  # as DeepSeek-V2 has it: pairs as complex numbers
-        codes = (codes.real, codes.imag)
-    if isinstance(codes, tuple) and len(codes) == 2 and all(isinstance(code, Tensor) for code in codes):
-        for rotary in rotations(codes, part.shape):
-            if rotary.cos.shape[-1] == part.shape[-1]:
-                yield rotary
 
 
 def _orders(width: int) -> Iterator[Tensor]:

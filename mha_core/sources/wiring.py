@@ -42,7 +42,7 @@ def find(
     k: Tensor,
     v: Tensor,
     leaves: list[Leaf],
-    codes: tuple[Tensor, Tensor] | None,
+    codes: tuple[Tensor, Tensor] | Tensor | None,
     *,
     outside: bool = False,
     ways: Ways | None = None,
@@ -50,9 +50,9 @@ def find(
 ) -> Wiring:
     """What made the q (1, h, L, d_k), k (1, n_kv, S, d_k), v (1, n_kv, S, d_v) of an attention call.
 
-    `leaves` are the candidates in the order in which they ran, `codes` the cosines and sines (1, L, …)
-    that the layer was handed; `outside` says that K and V are made of another text. `ways` are those that
-    were found before in the same module, `turns` keeps the rotations of one forward pass.
+    `leaves` are the candidates in the order in which they ran, `codes` the cosines and sines (1, L, …) that
+    the layer was handed, perhaps as complex numbers; `outside` says that K and V are made of another text.
+    `ways` are those that were found before in the same module, `turns` keeps the rotations of one pass.
     """
     sizes = (q.shape[1], k.shape[1], q.shape[3], v.shape[3])
     if not all(leaf.is_as_it_was for leaf in leaves):
@@ -101,9 +101,9 @@ def _rotary(made: tuple[Link, ...]) -> Rotary | None:
     return None
 
 
-def _turning(codes: tuple[Tensor, Tensor] | None, q: Tensor, known: dict) -> list[Rotary]:
+def _turning(codes: tuple[Tensor, Tensor] | Tensor | None, q: Tensor, known: dict) -> list[Rotary]:
     """The rotations of a call; layers with the same codes share them."""
-    key = (tuple(map(id, codes)) if codes is not None else None, q.shape[2], q.shape[3])
+    key = (tuple(map(id, codes)) if isinstance(codes, tuple) else id(codes), q.shape[2], q.shape[3])
     if key not in known:
         known[key] = (codes, rotations(codes, q.shape))  # who holds the codes holds their ids
     return known[key][1]

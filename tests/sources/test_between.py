@@ -46,6 +46,17 @@ MODELS = {
     ),
     "olmo2": ("Olmo2Model", "Olmo2Config", OLMO),
     "hunyuan": ("HunYuanDenseV1Model", "HunYuanDenseV1Config", SHARED),
+    "llama4": (
+        "Llama4TextModel",
+        "Llama4TextConfig",
+        SHARED | {"num_local_experts": 2, "intermediate_size_mlp": 47, "no_rope_layers": [1, 1]},
+    ),
+    "nanochat": ("NanoChatModel", "NanoChatConfig", SHARED | {"hidden_size": 84}),
+    "qwen3_next": (
+        "Qwen3NextModel",
+        "Qwen3NextConfig",
+        SHARED | {"layer_types": ["full_attention"] * 2, "num_experts": 0, "partial_rotary_factor": 4 / 7},
+    ),
     "persimmon": (
         "PersimmonModel",
         "PersimmonConfig",
@@ -66,6 +77,9 @@ BETWEEN = {
     "gemma3n": {"q": [NORM, TURN], "k": [NORM, TURN], "v": [NORM]},
     "olmo2": {"q": [NORM | {"over": "all"}, TURN], "k": [NORM | {"over": "all"}, TURN], "v": []},
     "hunyuan": {"q": [TURN, NORM], "k": [TURN, NORM], "v": []},
+    "llama4": {"q": [TURN, NORM], "k": [TURN, NORM], "v": []},
+    "nanochat": {"q": [TURN, NORM], "k": [TURN, NORM], "v": []},
+    "qwen3_next": {"q": [NORM, TURN], "k": [NORM, TURN], "v": []},
     "persimmon": {"q": [LAYER_NORM, TURN], "k": [LAYER_NORM, TURN], "v": []},
     "opt": {"q": [{"step": "scale", "by": 13**-0.5}], "k": [], "v": []},
 }

@@ -10,6 +10,10 @@ from tests.sources.tiny import module
 IDS = {"input_ids": torch.arange(3, 16)[None]}
 
 
+def _doubled(x: torch.Tensor) -> None:
+    x.mul_(2.0)
+
+
 def layers(model: huggingface.Model):
     return huggingface.flow(model, IDS)[0]
 
@@ -42,6 +46,17 @@ def test_a_place_that_every_layer_writes_into_is_copied_before_it_is_written_aga
         assert ours.projections.w_q is not None
     place.fill_(7.0)
     assert all(same(ours, theirs) for ours, theirs in zip(kept, plain, strict=True))
+
+
+def test_an_input_that_is_changed_before_attention_reads_it_is_not_called_the_input():
+    made = module("deepseek_v3")  # whose X is what its attention is handed, since no matrix makes q of it
+    plain = layers(huggingface.adopt(module("deepseek_v3")))
+    assert plain[0].x is not None
+    last = made.layers[0].self_attn
+    last.kv_a_proj_with_mqa.register_forward_hook(lambda _, given, __: _doubled(given[0]))
+    changed = layers(huggingface.adopt(made))
+    assert changed[0].x is None
+    assert changed[1].x is not None
 
 
 def test_nothing_that_a_trace_keeps_lies_where_the_model_can_write():
