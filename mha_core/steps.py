@@ -178,7 +178,7 @@ def adjust(view: HeadView) -> Step:
     told = {step["step"]: step for steps in view.between.values() for step in steps}
     changed = [name for name, steps in view.between.items() if steps]
     shown = tuple(view.stage(name, at) for name in changed for at in range(len(view.stages(name))))
-    notes = ("why", *(note for note in ("norm", "scale", "clip", "rotary") if note in told))
+    notes = ("why", *told)
     named = {"by": "scale", "at": "clip", "kind": "norm"}
     facts = {fact: told[step][fact] for fact, step in named.items() if step in told}
     most = max(len(view.stages(name)) for name in changed)

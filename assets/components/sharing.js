@@ -1,8 +1,16 @@
 // Query heads that share keys and values (GQA, MQA): their switches stand in one frame, named after what they share.
+const BRIEF = 12; // heads from which on only their numbers are written in the frames
+
 function sharing(view, chips) {
   const { header, texts } = view;
   const size = header.heads / header.kv;
   if (!header.kv || size === 1) return chips;
+  if (header.heads > BRIEF) {
+    chips.forEach((chip, head) => {
+      chip.setAttribute("aria-label", chip.textContent);
+      chip.textContent = head + 1;
+    });
+  }
   return Array.from({ length: header.kv }, (_, kv) => {
     const [first, last] = [kv * size, (kv + 1) * size];
     const name = make("span", "label", fill(texts.shared, { head: kv + 1 }));

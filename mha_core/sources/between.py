@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from mha_core.sources.leaves import Leaf, alike
+from mha_core.sources.leaves import ROUNDINGS, Leaf, alike, apart
 
 NORMS = ("RMSNorm", "LayerNorm")
 TINY = 1e-2  # the largest number that can be what a norm adds below its root
@@ -27,29 +27,37 @@ def norm(leaf: Leaf, d_k: int) -> dict | None:
     told = [value for value in vars(leaf.module).values() if isinstance(value, float) and 0 < value <= TINY]
     gains = [1.0] if not isinstance(weight, Tensor) else [weight.float(), 1.0 + weight.float(), 1.0]
     shift = bias.float() if isinstance(bias, Tensor) else 0.0
+    gaps = {}
     for kind in NORMS:
         centred = x - x.mean(-1, keepdim=True) if kind == "LayerNorm" else x
         for epsilon in told or USUAL:
             even = centred * torch.rsqrt(centred.square().mean(-1, keepdim=True) + epsilon)
             for gain in gains:
-                if _fits(gain, even) and _fits(shift, even) and alike(even * gain + shift, leaf.y):
-                    return {"step": "norm", "kind": kind, "over": "head" if x.shape[-1] == d_k else "all"}
-    return None
+                if _fits(gain, even) and _fits(shift, even):
+                    gap = apart(even * gain + shift, leaf.y)
+                    gaps[kind] = min(gap, gaps.get(kind, gap))
+    # In half precision both can be near where the mean is small: the nearer one.
+    kind = min(gaps, key=gaps.get, default=None)
+    if kind is None or not gaps[kind] <= ROUNDINGS:
+        return None
+    return {"step": "norm", "kind": kind, "over": "head" if x.shape[-1] == d_k else "all"}
 
 
 def adjusted(made: Tensor, wanted: Tensor) -> dict | None:
     """The one number by which all of `made` was multiplied, or at which it was cut off, to be `wanted`."""
     if made.shape != wanted.shape or not made.numel():
         return None
+    wanted = wanted.to(made.dtype)  # a rotation may have been in a finer one
+    known = torch.finfo(made.dtype).eps
     at = made.abs().argmax()
     largest, became = made.flatten()[at].item(), wanted.flatten()[at].item()
     by = became / largest if largest else 0.0
     if by and math.isfinite(by) and alike(made * by, wanted):
         usual = made.shape[-1] ** -0.5  # what it is in most models; a ratio of rounded numbers is rounded
-        return {"step": "scale", "by": usual if math.isclose(by, usual, rel_tol=1e-5) else by}
+        return {"step": "scale", "by": usual if math.isclose(by, usual, rel_tol=max(1e-5, known)) else by}
     limit = wanted.abs().max().item()
     if abs(largest) > limit > 0 and alike(made.clamp(-limit, limit), wanted):
-        return {"step": "clip", "at": limit}
+        return {"step": "clip", "at": float(f"{limit:.{max(2, math.floor(-math.log10(known)))}g}")}
     return None
 
 

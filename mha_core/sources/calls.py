@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from mha_core.attention import Projections, attention_weights
 from mha_core.layer import LayerTrace
-from mha_core.recorded import plain, shared
+from mha_core.recorded import shared
 from mha_core.rule import ScoreRule
 from mha_core.sources.cuts import Rotary
 
@@ -69,8 +69,8 @@ def layer(call: Call, kind: str, common: dict) -> LayerTrace:
         projections = projections._replace(w_o=call.w_o[0], b_o=call.w_o[1])
     return LayerTrace(
         MappingProxyType(tensors),
-        call.rule.item(0).mapped(shared),
-        Projections(*(None if matrix is None else plain(matrix) for matrix in projections)),
+        call.rule.item(0).mapped(shared) if call.rule.tensors() else call.rule,
+        Projections(*[None if matrix is None else matrix.to("cpu") for matrix in projections]),
         kind,
         call.name,
         MappingProxyType(about),

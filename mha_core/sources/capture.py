@@ -105,7 +105,8 @@ class Collector:
 
     def left(self, leaf: Leaf, near: bool) -> None:
         """A matrix was used; it is W^O if it took the heads' outputs, unchanged, right after attention."""
-        if self._joined is not None and getattr(leaf.module, "weight", leaf.x).dim() == 2:
+        weight = getattr(leaf.module, "weight", None)  # None also of a norm that was made without
+        if self._joined is not None and weight is not None and weight.dim() == 2:
             joined, version = self._joined
             fits = leaf.x.numel() == joined.numel() and leaf.x.dtype == joined.dtype
             fits &= joined._version == version  # a model may change them in place before it joins them

@@ -5,7 +5,6 @@ vector that all heads share. Source: DeepSeek-AI 2024, "DeepSeek-V2", section 2.
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -35,8 +34,7 @@ def turned(found: Wiring, q: Tensor, k: Tensor, leaves: list[Leaf], codes: objec
                 if before_k is not None:
                     (of_q, part_q), (of_k, part_k) = before_q, before_k
                     raw = {"q_raw": _put(q, start, part_q), "k_raw": _put(k, start, part_k.expand_as(own_k))}
-                    return replace(
-                        found,
+                    return found._replace(
                         rotary=rotary._replace(start=start),
                         parts={**found.parts, **raw},
                         used=(*found.used, of_q, of_k),

@@ -51,10 +51,13 @@ def matrix(leaf: Leaf) -> tuple[Tensor, Tensor | None] | None:
 
 def alike(one: Tensor, other: Tensor) -> bool:
     """Are two tensors the same numbers, but for rounding?"""
-    if one.shape != other.shape:
-        return False
-    gap = (one.float() - other.float()).abs().max()
-    return bool(gap <= ROUNDINGS * torch.finfo(other.dtype).eps * max(1.0, other.abs().max().item()))
+    return one.shape == other.shape and apart(one, other) <= ROUNDINGS
+
+
+def apart(one: Tensor, other: Tensor) -> float:
+    """The largest difference of two tensors of one shape, in units in the last place of the largest."""
+    unit = torch.finfo(other.dtype).eps * max(1.0, other.abs().max().item())
+    return (one.float() - other.float()).abs().max().item() / unit
 
 
 def is_the_same(one: Tensor, other: Tensor) -> bool:

@@ -39,10 +39,11 @@ def _found(raw: Tensor, used: Tensor, form: str) -> tuple[Tensor, Tensor] | None
     def pairs(x: Tensor) -> tuple[Tensor, Tensor]:
         return x.chunk(2, dim=-1) if form == "half" else (x[..., ::2], x[..., 1::2])
 
-    (a, b), (to_a, to_b) = pairs(raw.double()), pairs(used.double())
+    # On the CPU: not every GPU has doubles.
+    (a, b), (to_a, to_b) = (pairs(x.to("cpu", torch.float64)) for x in (raw, used))
     size = (a * a + b * b).sum(1)  # over heads
     cos, sin = (a * to_a + b * to_b).sum(1) / size, (a * to_b - b * to_a).sum(1) / size
     if not ((cos * cos + sin * sin - 1).abs() <= UNIT).all():
         return None
     laid = [torch.cat([c, c], -1) if form == "half" else c.repeat_interleave(2, -1) for c in (cos, sin)]
-    return tuple(code.to(used.dtype) for code in laid)
+    return tuple(code.to(used) for code in laid)

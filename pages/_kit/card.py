@@ -32,7 +32,7 @@ def brief(trace: AttentionTrace) -> None:
 
 
 def skipped(trace: AttentionTrace) -> None:
-    """Layers that are not shown, each with its reason."""
+    """Layers that are not shown, each with its reason, and what else there is to know of those that are."""
     if reasons := trace.source.get("skipped"):
         with st.expander(t("real.skipped", count=len(reasons))):
             for reason in reasons:

@@ -3,6 +3,7 @@
 from urllib.parse import urlencode
 
 import pytest
+from playwright.sync_api import expect
 
 from tests.sources import tiny
 
@@ -51,6 +52,10 @@ def test_frames_fit_a_phone(visit, app, theme):
     page = visit(link(app, n_kv_heads=1, h=16, d_model=64), width=390, theme=theme)
     right = page.locator(".chips").evaluate("(e) => [e.scrollWidth, e.clientWidth]")
     assert right[0] <= right[1]
+    [(_, _, chips)] = frames(page)
+    assert chips == [str(head) for head in range(1, 17)]  # so many are told apart by their numbers alone
+    last = page.locator(".chips").get_by_role("button", name="head 16", exact=True)
+    expect(last).to_have_attribute("aria-pressed", "true")
     assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 390
 
 

@@ -105,6 +105,7 @@ def test_the_controls_start_at_the_defaults(opened):
         **settings,
         "head": 1,
         "token": 8,
+        "key_token": None,
     }
 
 
@@ -128,9 +129,9 @@ def test_a_link_shows_at_once_what_the_control_would(opened, drawn, key):
 
 
 def test_a_link_sets_every_control_it_names(opened):
-    link = ALL | {"head": 5, "layer": 2, "token": 2, "bias": "false"}
-    shown = controls(opened(**link))
-    assert shown == ALL | {"source": "random", "twin": "", "head": 5, "layer": 2, "token": 2, "example": None}
+    looked_at = {"head": 5, "layer": 2, "token": 2, "key_token": 3}
+    shown = controls(opened(**ALL | looked_at | {"bias": "false"}))
+    assert shown == ALL | looked_at | {"source": "random", "twin": "", "example": None}
 
 
 def test_a_link_is_described_with_its_own_sizes_at_once(opened, english):

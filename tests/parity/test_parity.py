@@ -27,6 +27,7 @@ EVERY_RUN = {
     "canine": "part",
     "deberta-v2": "exact",
     "deepseek_v3": "exact",
+    "diffllama": "exact",
     "falcon": "exact",
     "falcon_h1": "part",
     "gemma2": "exact",

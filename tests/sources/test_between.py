@@ -189,6 +189,16 @@ def test_numbers_that_are_cut_off_in_place_or_not_are_known_before(family):
         torch.testing.assert_close(after, before.clamp(-1.3, 1.3), atol=2e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("family", ["qwen3", "persimmon", "opt", *CLIPPED])
+def test_the_same_is_found_in_half_precision(family, dtype):
+    found, _ = huggingface.flow(huggingface.adopt(made(family).to(dtype)), inputs(family))
+    limit = {"step": "clip", "at": 1.3}
+    clipped = {"q": [limit, TURN], "k": [limit, TURN], "v": [limit]}
+    assert found[0].about["between"] == BETWEEN.get(family, clipped)
+    assert found[0].tensors["q_linear"].dtype == dtype
+
+
 def test_a_limit_that_was_not_reached_in_the_trial_is_found_when_it_is(monkeypatch):
     given = made("olmo", clip_qkv=60.0)
     model = huggingface.adopt(given)
@@ -272,6 +282,16 @@ def test_a_norm_is_told_by_its_numbers(kind, told):
     if told:
         assert found["over"] == "head"
         assert between.norm(Leaf.of(module, x, module(x).detach()), 33)["over"] == "all"
+
+
+@pytest.mark.parametrize("kind", ["rms", "layer"])
+def test_in_half_precision_the_nearer_norm_is_told(kind):
+    torch.manual_seed(5)
+    module, x = Norm(kind, 1e-6).bfloat16(), torch.randn(1, 5, 3, 11)
+    x = (x - 0.98 * x.mean(-1, keepdim=True)).bfloat16()
+    with torch.no_grad():
+        found = between.norm(Leaf.of(module, x, module(x.float()).bfloat16()), 11)
+    assert found["kind"] == {"rms": "RMSNorm", "layer": "LayerNorm"}[kind]
 
 
 def test_only_one_number_for_all_is_a_scale_or_a_limit():

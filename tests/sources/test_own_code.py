@@ -9,7 +9,7 @@ import torch
 import transformers
 
 import mha_core as mha
-from mha_core.sources import huggingface, own_code, products, turned
+from mha_core.sources import capture, huggingface, own_code, products, turned
 from tests.sources.tiny import TEXT, fast
 
 BERT = {"hidden_size": 39, "num_attention_heads": 3, "num_hidden_layers": 2, "intermediate_size": 53}
@@ -269,6 +269,16 @@ def test_one_layer_that_is_not_understood_is_enough():
     module = made("bloom")
     module.h[1].self_attention.attention_dropout.register_forward_hook(lambda _, __, weights: weights.flip(1))
     assert huggingface.adopt(module).route.name == "weights"
+
+
+def test_an_attention_that_was_seen_and_not_understood_counts_if_nothing_is_returned_of_it():
+    module = made("bloom")
+    names, ids = capture.watch(module), {"input_ids": IDS["input_ids"][:, :7]}
+    assert own_code.tried(module, names, ids, [], 1e-4).calls == tuple(
+        f"h.{n}.self_attention" for n in (0, 1)
+    )
+    module.h[1].self_attention.attention_dropout.register_forward_hook(lambda _, __, weights: weights.flip(1))
+    assert own_code.tried(module, names, ids, [], 1e-4) is None
 
 
 def test_a_follower_that_forgets_something_is_not_believed(monkeypatch):

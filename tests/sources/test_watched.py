@@ -283,6 +283,39 @@ def test_what_is_not_understood_is_not_shown(way):
         assert sum(seen.softmaxes.values()) == 1  # and it is known that there was something
 
 
+# The same where only some rows are compared, and it happens in another one.
+ROW = torch.arange(L)[:, None] == 1
+
+
+def gated_row(q, k, v):
+    return F.softmax(q @ k.mT * torch.where(ROW, FREE > 0, True), dim=-1), v
+
+
+def hidden_row(q, k, v):
+    return F.softmax((q @ k.mT).masked_fill(ROW, FINITE), dim=-1), v
+
+
+def row_set(q, k, v):
+    """In place, by an operation that is not followed."""
+    scores = q @ k.mT
+    scores[..., 1, :] = 0.5
+    return F.softmax(scores, dim=-1), v
+
+
+def row_set_in_a_view(q, k, v):
+    scores = (q @ k.mT).view(H, L, L)
+    scores.view(1, H, L, L).select(-2, 1).mul_(0.5)
+    return F.softmax(scores, dim=-1), v
+
+
+@pytest.mark.parametrize(
+    "way", [gated_row, hidden_row, row_set, row_set_in_a_view], ids=lambda way: way.__name__
+)
+def test_what_happens_in_rows_that_are_not_compared_is_not_overlooked(way):
+    assert products.ROWS * 2 < L
+    assert followed(way, every_row=False)[0] == []
+
+
 def test_a_few_rows_are_enough_to_find_another_code_out():
     assert len(followed(plain, every_row=False)[0]) == 1
     assert followed(behind_our_back, every_row=False)[0] == []

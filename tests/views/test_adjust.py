@@ -85,7 +85,7 @@ def test_products_and_what_becomes_of_them_are_shown_apart(order):
     ("order", "formula", "notes"),
     [
         ("nr", [r"\text{RMSNorm}", r"Q''_{4}", r"\text{RoPE}", "Q_{4}"], ("why", "norm", "rotary")),
-        ("rn", [r"\text{RoPE}", r"Q''_{4}", r"\text{RMSNorm}", "Q_{4}"], ("why", "norm", "rotary")),
+        ("rn", [r"\text{RoPE}", r"Q''_{4}", r"\text{RMSNorm}", "Q_{4}"], ("why", "rotary", "norm")),
         ("s", [r"\cdot\, 0.25", "Q_{4}"], ("why", "scale")),
         ("cr", [r"\pm 0.7", "Q''_{4}", r"\text{RoPE}", "Q_{4}"], ("why", "clip", "rotary")),
     ],
