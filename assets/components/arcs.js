@@ -66,8 +66,19 @@ class Arcs extends Curved {
     });
   }
 
+  // A token in the middle of what is in sight, or, where both fit, between it and what it looks at most.
   centre(at) {
-    this.scroll.scrollLeft = this.places[at].x + this.places[at].size / 2 - this.width / 2;
+    const { view, panel } = this;
+    const focus = view.of(panel).pinned;
+    const weights = focus?.tokens.length ? meanAcross(view.layer(panel), view.heads, focus) : [];
+    const [most = at] = strongest(weights, { least: Number.MIN_VALUE, most: 1, hidden: view.hidden(panel).key });
+    const ends = (tokens) => {
+      const places = tokens.map((token) => this.places[token]);
+      return [Math.min(...places.map(({ x }) => x)), Math.max(...places.map(({ x, size }) => x + size))];
+    };
+    const both = ends([at, most]);
+    const [left, right] = both[1] - both[0] <= this.width - 24 ? both : ends([at]);
+    this.scroll.scrollLeft = (left + right - this.width) / 2;
   }
 
   reveal(at) {

@@ -92,7 +92,7 @@ class Matrix {
     this.scale.textContent = [
       pooled && fill(texts.scale_pooled, { cells: `${this.pooled.step} × ${this.pooled.step}` }),
       fill(this.roots ? texts.scale_roots : texts.scale, { most: short(this.pooled.most) }),
-      texts.zoom_how,
+      matchMedia("(pointer: coarse)").matches ? texts.zoom_touch : texts.zoom_how,
     ].filter(Boolean).join(" ");
   }
 

@@ -619,6 +619,25 @@ def test_tokens_stand_in_the_order_of_their_script(visit, app, eye, text, rtl):
         assert 0 <= end < len(labels)
 
 
+def test_arcs_begin_where_the_chosen_token_and_what_it_looks_at_are_in_sight(visit, app, eye):
+    """Beside each other two sentences have less room than their words."""
+    view = eye(visit(app))
+    view.button("arcs").click()
+    for number, looked_at in ((0, 2), (1, 7)):  # "it" looks at "animal", at "street"
+        box = view.panel(number).bounding_box()
+        for at in (IT, looked_at):
+            word = view.token(at, "token", number).bounding_box()
+            assert box["x"] <= word["x"]
+            assert word["x"] + word["width"] <= box["x"] + box["width"]
+
+
+def test_a_finger_is_told_how_a_finger_zooms(visit, app, eye):
+    for touch, said in ((True, "double tap"), (False, "Ctrl + wheel")):
+        view = eye(visit(app, touch=touch))
+        view.button("matrix").click()
+        assert said in view.panel().locator(".scale").inner_text()
+
+
 NASTY = (
     '<img src=x onerror="window.cracked=1"> </script><script>window.cracked=1</script> __BLOB__ {tokens} $& '
 )

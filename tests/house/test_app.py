@@ -1,6 +1,5 @@
 """What the server adds to the page that Streamlit sends first, and that it touches nothing else."""
 
-import asyncio
 import gzip
 
 import pytest
@@ -9,6 +8,12 @@ from app import HEAD, Early
 
 PAGE = b"<html><head><title>x</title></head><body></body></html>"
 WANTED = {"accept": "text/html,*/*", "accept-encoding": "gzip"}
+
+
+def run(coroutine) -> None:
+    """To its end: nothing here waits for anything, and another test may have a loop of its own running."""
+    with pytest.raises(StopIteration):
+        coroutine.send(None)
 
 
 def asked(kind: str, parts: list[bytes], headers: dict[str, str] | None = None) -> tuple[list[dict], dict]:
@@ -32,7 +37,7 @@ def asked(kind: str, parts: list[bytes], headers: dict[str, str] | None = None) 
     given = [
         (name.encode(), value.encode()) for name, value in (WANTED if headers is None else headers).items()
     ]
-    asyncio.run(Early(server)({"type": "http", "headers": given}, None, send))
+    run(Early(server)({"type": "http", "headers": given}, None, send))
     return sent, scopes[0]
 
 
@@ -66,7 +71,7 @@ def test_a_socket_is_left_alone():
         seen.append((scope, receive, send))
 
     what = ({"type": "websocket", "headers": []}, object(), object())
-    asyncio.run(Early(server)(*what))
+    run(Early(server)(*what))
     assert seen == [what]
 
 
