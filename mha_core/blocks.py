@@ -28,15 +28,17 @@ class Block(NamedTuple):
     allowed: np.ndarray | None  # (head or 1, row, key)
 
 
-def blocks(layer: LayerTrace, queries: np.ndarray | None = None) -> Iterator[Block]:
+def blocks(layer: LayerTrace, queries: np.ndarray | None = None, *, each: int = 1) -> Iterator[Block]:
     """All weights of a layer, ``softmax(masked scores)``, or those of some queries, `rows.CELLS` at a time.
 
-    A block has all heads and some rows, at least one. With ``softmax="matrix"`` each head's log-sum-exp over
+    A block has all heads and some rows, at least one; fewer where a reader makes several numbers of `each`
+    cell at once. With ``softmax="matrix"`` each head's log-sum-exp over
     its whole matrix is found in a first pass.
     """
     norm = _norm(layer) if layer.rule.softmax == "matrix" and layer.knows("q") else None
     count = layer.n_query if queries is None else len(queries)
-    bounds = row_blocks(count, layer.n_key * layer.n_heads)
+    bounds = row_blocks(count, layer.n_key * layer.n_heads * each)
+    give_back(bounds)  # also what was freed before: what is still to come shall not lie on top of it
     for part in bounds:
         rows = part if queries is None else queries[part]
         yield Block(rows, _weights(layer, rows, norm), _allowed(layer, rows))

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from mha_core.layer import LayerTrace
 from mha_core.packed import project_packed, project_per_head
-from mha_core.rows import row_blocks
+from mha_core.rows import give_back, row_blocks
 
 # What rounding can explain for values around 1, given that torch may add in another order.
 ROUNDING = {torch.float64: 1e-12, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 1e-1}
@@ -45,9 +45,10 @@ def against_torch(layer: LayerTrace, *, rows: slice | None = None) -> Check:
     if layer.n_key <= MOST_UNIT:
         unit = torch.eye(layer.n_key, dtype=v.dtype).expand(layer.n_heads, -1, -1).contiguous()
     start, stop, _ = (rows or slice(None)).indices(layer.n_query)
-    found = []
-    for part in row_blocks(stop - start, layer.n_heads * layer.n_key):
+    found, parts = [], row_blocks(stop - start, layer.n_heads * layer.n_key)
+    for part in parts:
         found += _compared(_part(layer, slice(start + part.start, start + part.stop)), k, v, unit)
+    give_back(parts)
     if not found:
         return Check(None, reason="every row is fully masked, which torch does not define")
     return Check(max(gap for gap, _ in found), all(passed for _, passed in found))

@@ -28,6 +28,8 @@ MARGIN = 0.2
 # Rank collapse: all rows as good as even, and the tokens as good as one. Ours.
 EVEN, ALIKE, ROWS_LOOKED_AT = 0.99, 0.1, 64
 
+AT_ONCE = 8  # numbers in memory for each cell while heads are compared, about
+
 
 def patterns(layer: LayerTrace) -> pd.DataFrame:
     """Where each head looks by position and how widely: one row for each head, no linguistics.
@@ -64,7 +66,7 @@ def similarity(layer: LayerTrace, *, most: int | None = None) -> np.ndarray:
     if most is not None and most < layer.n_query:
         queries = np.linspace(0, layer.n_query - 1, most).astype(int)
     apart, common = np.zeros((2, layer.n_heads, layer.n_heads))
-    for block in blocks(layer, queries):
+    for block in blocks(layer, queries, each=AT_ONCE):
         p = _shares(block)
         entropy, counted = _entropy(p), p.any(2)
         for head in range(layer.n_heads - 1):

@@ -55,7 +55,7 @@ def _at(table: Tensor, key: int) -> Tensor:
 def _computed(layer: LayerTrace, head: int) -> np.ndarray:
     """One head's, (query,)."""
     temperature, found = layer.rule.temperature, np.empty(layer.n_query)
-    for rows in row_blocks(layer.n_query, layer.n_key):
+    for rows in row_blocks(layer.n_query, 2 * layer.n_key):  # a float64 is two
         scores = layer.masked(head, rows=rows).astype(np.float64)
         scores /= temperature
         found[rows] = _over_last(scores)

@@ -53,7 +53,7 @@ def overview(trace: AttentionTrace) -> Overview:
     thumbs, tables = [], []
     for layer in trace.layers:
         pictures, measures = Thumbnails(layer, side), Patterns(layer)
-        for block in blocks(layer):
+        for block in blocks(layer, each=2):  # pictures and measures, of the same cells
             pictures.add(block)
             measures.add(block)
         thumbs.append(pictures.codes(HIDDEN))

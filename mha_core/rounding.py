@@ -46,7 +46,7 @@ def few_bits(layer: LayerTrace, heads: Sequence[int], lse: np.ndarray) -> int:
     for bits in range(min(max(guess, LEAST), ALL), ALL):
         if all(
             _moved(layer, bits, head, base, rows) <= TOLERANCE
-            for rows in row_blocks(layer.n_query, layer.n_key)
+            for rows in row_blocks(layer.n_query, 2 * layer.n_key)  # as they are, and with fewer bits
             for head, base in own
         ):
             return bits
