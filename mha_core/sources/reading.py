@@ -57,9 +57,12 @@ def target(tokenizer, typed: str, *, start: int, limit: int, name: str) -> list[
 def target_tokens(tokenizer, ids: Sequence[int], typed: str | None) -> Tokens:
     """The tokens of a target, typed or written by the model."""
     with _one_at_a_time:
-        raw = [str(piece) for piece in tokenizer.convert_ids_to_tokens(list(ids))]
+        found = tokenizer.convert_ids_to_tokens(list(ids))
         special, letters = _special(tokenizer, ids), _letters(tokenizer)
         typed = tokenizer.decode(list(ids), skip_special_tokens=True) if typed is None else typed
+    # A model can have more numbers than its tokenizer has pieces, and write one of them.
+    raw = [f"<{number}>" if piece is None else str(piece) for number, piece in zip(ids, found, strict=True)]
+    special = [known or piece is None for known, piece in zip(special, found, strict=True)]
     special[0] = True  # what the decoder starts with stands for no text, whatever token it is
     return pieces.tokens(typed, raw, special=special, letters=letters)
 

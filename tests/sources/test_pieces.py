@@ -148,3 +148,12 @@ def test_the_limit_is_that_of_positions_and_tokenizer():
     assert reading.limit(transformers.T5Config(), tokenizer) == 4096
     tokenizer.model_max_length = 77
     assert reading.limit(config, tokenizer) == 77
+
+
+def test_a_number_that_the_tokenizer_has_no_piece_for_is_shown_as_the_number():
+    tokenizer = KEPT["byte_level"]
+    beyond = len(tokenizer) + 7
+    word = tokenizer.encode("tired", add_special_tokens=False)
+    found = reading.target_tokens(tokenizer, [0, beyond, *word], None)
+    assert found.pieces[1] == f"<{beyond}>"
+    assert found.special[:2] == (0, 1) and len(found) == 2 + len(word)
