@@ -156,4 +156,5 @@ def test_a_number_that_the_tokenizer_has_no_piece_for_is_shown_as_the_number():
     word = tokenizer.encode("tired", add_special_tokens=False)
     found = reading.target_tokens(tokenizer, [0, beyond, *word], None)
     assert found.pieces[1] == f"<{beyond}>"
-    assert found.special[:2] == (0, 1) and len(found) == 2 + len(word)
+    assert found.special[:2] == (0, 1)
+    assert len(found) == 2 + len(word)
