@@ -69,3 +69,9 @@ def way(between: Mapping[str, Sequence[Mapping]], sizes: dict) -> str:
             line += rf" \xrightarrow{{\;{told}\;}} {letter}{marks}_{{{head}}}"
         lines += [line] if steps else []
     return r"\begin{gathered}" + r" \\ ".join(lines) + r"\end{gathered}"
+
+
+def from_embeddings(latex: str) -> str:
+    """The projections with V made of the words' embeddings E instead of X."""
+    head, _, values = latex.rpartition("{X}")
+    return f"{head}{{E}}{values}"

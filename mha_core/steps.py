@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from mha_core.check import product_difference, split_difference
-from mha_core.formulas import formula, primed, way
+from mha_core.formulas import formula, from_embeddings, primed, way
 from mha_core.layer import LayerTrace
 from mha_core.trace import MATRICES, AttentionTrace
 from mha_core.views import Picture, origin, picture
@@ -157,7 +157,7 @@ def project(view: HeadView) -> Step:
     if view.two_texts:
         own, *others = step.formula.split("{X}")
         return replace(step, formula=f"{own}{{X}}{'{Y}'.join(others)}")
-    return replace(step, formula=_from_embeddings(step.formula)) if own_values else step
+    return replace(step, formula=from_embeddings(step.formula)) if own_values else step
 
 
 def split(view: HeadView) -> Step:
@@ -242,12 +242,6 @@ def output(view: HeadView) -> Step:
     gap = np.abs(layer.contribution().sum(axis=0) + bias - layer.result()).max()
     after = (view.picture("contribution"), view.picture("result"))
     return view.step("output", "concat", *after, difference=gap)
-
-
-def _from_embeddings(latex: str) -> str:
-    """The projections with V made of the words' embeddings E instead of X."""
-    head, _, values = latex.rpartition("{X}")
-    return f"{head}{{E}}{values}"
 
 
 STEPS = (project, split, scores, scale, mask, softmax, mix, concat, output)
