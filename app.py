@@ -50,7 +50,7 @@ class Early:
                     await send(started | {"headers": [*others, length]})
                     await send(message | {"body": body})
 
-        await self.app(scope, receive, written if scope["type"] == "http" else send)
+        await self.app(scope, receive, written if scope.get("method") == "GET" else send)
 
 
 def _is_page(headers) -> bool:

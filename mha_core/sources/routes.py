@@ -6,10 +6,12 @@ whose attention does something of its own is never shown wrongly; it is shown wi
 """
 
 import re
-from collections.abc import Mapping
-from contextlib import suppress
+import traceback
+import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -40,6 +42,8 @@ FULL = (
     "Of a long text this model is made to look at parts only. When it reads a short one it changes itself "
     "for good: {one} became {other}. So here every word looks at all words, however long the text is."
 )
+
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
@@ -95,15 +99,13 @@ def _route(module: nn.Module, names: Mapping[int, str], ours: str, inputs: dict,
     skipped = tuple(f"{whose} layer: {own_code.IN_PARTS}" for whose, matrix in given if matrix.dim() > 4)
     close = _close(module)
     if ours and _set(module, ours):
-        with suppress(Exception):  # an interface that is used in a way of its own; the next route decides
-            apart = _trial(module, names, inputs, asked, weights)
+        apart = _attempt(lambda: _trial(module, names, inputs, asked, weights))
         if apart is not None and apart <= close:
             return Route("attend", apart, skipped=skipped)
     _set(module, "eager")
-    with suppress(Exception):
-        understood = own_code.tried(module, names, inputs, weights, close)
-        if understood is not None:
-            return Route("watch", understood.difference, understood=understood, skipped=skipped)
+    understood = _attempt(lambda: own_code.tried(module, names, inputs, weights, close))
+    if understood is not None:
+        return Route("watch", understood.difference, understood=understood, skipped=skipped)
     if not given:
         raise MhaError(
             f"Nothing of {type(module).__name__} can be shown: "
@@ -140,6 +142,22 @@ def run(
 
 def _close(module: nn.Module) -> float:
     return CLOSE[next(module.parameters()).dtype]
+
+
+def _attempt(trial: Callable[[], Found | None]) -> Found | None:
+    """What a trial found; None if it ended in an error, as where an interface is used in a way of its own.
+
+    The next route decides then. Where the error is in our own code, a warning says so: nobody would notice.
+    """
+    try:
+        return trial()
+    except MhaError:
+        return None
+    except Exception as error:
+        *_, (last, _) = traceback.walk_tb(error.__traceback__)
+        if last.f_globals.get("__name__", "").startswith(f"{__package__}."):
+            warnings.warn(f"A model is shown with less, by an error of ours: {error!r}", stacklevel=2)
+        return None
 
 
 def _trial(

@@ -16,7 +16,9 @@ def run(coroutine) -> None:
         coroutine.send(None)
 
 
-def asked(kind: str, parts: list[bytes], headers: dict[str, str] | None = None) -> tuple[list[dict], dict]:
+def asked(
+    kind: str, parts: list[bytes], headers: dict[str, str] | None = None, method: str = "GET"
+) -> tuple[list[dict], dict]:
     """What a browser is sent of an answer of that kind, and what the server was asked."""
     sent, scopes = [], []
 
@@ -37,7 +39,7 @@ def asked(kind: str, parts: list[bytes], headers: dict[str, str] | None = None) 
     given = [
         (name.encode(), value.encode()) for name, value in (WANTED if headers is None else headers).items()
     ]
-    run(Early(server)({"type": "http", "headers": given}, None, send))
+    run(Early(server)({"type": "http", "method": method, "headers": given}, None, send))
     return sent, scopes[0]
 
 
@@ -77,3 +79,8 @@ def test_a_socket_is_left_alone():
 
 def test_the_scripts_that_are_fetched_early_are_there():
     assert HEAD.count(b"modulepreload") == 3
+
+
+def test_who_asks_for_the_head_alone_is_told_what_the_server_says():
+    [start, *_], _ = asked("text/html; charset=utf-8", [PAGE], method="HEAD")
+    assert dict(start["headers"])[b"content-length"] == str(len(PAGE)).encode()

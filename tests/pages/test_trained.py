@@ -45,7 +45,7 @@ def veiled(app, key: str) -> list[int]:
 
 def test_the_controls_start_at_the_scene_and_offer_what_the_model_takes(opened):
     scene, app = Scene(), opened()
-    names = ("text", "twin", "source", "h", "d_model", "architecture", "layer", "head", "token")
+    names = ("text", "twin", "source", "h", "d_model", "architecture", "layer", "head", "token", "key_token")
     assert controls(app) == {name: getattr(scene, name) for name in names} | {"example": None}
     assert (app.number_input(key="layer").max, app.number_input(key="head").max) == (2, 4)
     assert app.number_input(key="token").max == 13

@@ -238,6 +238,27 @@ def test_an_attention_that_does_more_than_it_says_is_found_out(monkeypatch):
     assert [layer.rule.soft_cap for layer in layers] == [pytest.approx(3.0)] * 2
 
 
+def test_an_error_of_ours_in_a_trial_costs_a_route_and_is_warned_of(monkeypatch):
+    monkeypatch.setattr("mha_core.sources.wiring.find", None)
+    with pytest.warns(UserWarning, match="error of ours: TypeError"):
+        route = huggingface.adopt(module("bert")).route
+    assert route.name == "weights"
+
+
+def test_an_error_of_the_model_in_a_trial_costs_a_route_and_nothing_else(monkeypatch):
+    bert = module("bert")
+
+    def fails(*args, **kwargs):
+        if bert.config._attn_implementation == huggingface.NAME:
+            raise ValueError("not in this way")
+        return inner(*args, **kwargs)
+
+    attention = bert.encoder.layer[0].attention
+    inner = attention.forward
+    monkeypatch.setattr(attention, "forward", fails)
+    assert huggingface.adopt(bert).route.name == "watch"
+
+
 def test_a_model_without_attention_is_refused_with_the_reason(refused):
     config = transformers.MambaConfig(hidden_size=20, num_hidden_layers=2, vocab_size=61)
     message = str(refused(huggingface.adopt, transformers.MambaModel(config)))
