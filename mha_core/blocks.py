@@ -31,9 +31,9 @@ class Block(NamedTuple):
 def blocks(layer: LayerTrace, queries: np.ndarray | None = None, *, each: int = 1) -> Iterator[Block]:
     """All weights of a layer, ``softmax(masked scores)``, or those of some queries, `rows.CELLS` at a time.
 
-    A block has all heads and some rows, at least one; fewer where a reader makes several numbers of `each`
-    cell at once. With ``softmax="matrix"`` each head's log-sum-exp over
-    its whole matrix is found in a first pass.
+    A block has all heads and some rows, at least one. `each` is how many numbers its reader makes of a cell
+    at once: with more of them a block is smaller. With ``softmax="matrix"`` each head's log-sum-exp over its
+    whole matrix is found in a first pass.
     """
     norm = _norm(layer) if layer.rule.softmax == "matrix" and layer.knows("q") else None
     count = layer.n_query if queries is None else len(queries)
