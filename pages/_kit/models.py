@@ -9,7 +9,8 @@ from pages._kit import absent, real, refusal, state, work
 from pages._kit.paths import PAGES
 from pages._kit.text import literal, t
 
-ROW, NOTICE = 65, 300  # pixels: Streamlit breaks lines in rows above 64, and what is to be noticed is long
+# Pixels. Streamlit breaks lines in rows above 64, and what is to be noticed is long.
+ROW, HEAD, NOTICE = 65, 37, 300
 TO_HEADS = "to_heads"  # key of the link to the page Heads
 
 
@@ -56,7 +57,7 @@ def offered(scene: state.Scene) -> None:
         st.dataframe(
             table,
             hide_index=True,
-            height="content",
+            height=ROW * len(table) + HEAD,  # "content" is known only once the table's script has come
             row_height=ROW,
             key="models_table",
             on_select=lambda: _picked(names),

@@ -8,12 +8,13 @@ from hashlib import blake2b
 import numpy as np
 import pandas as pd
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from mha_core import AttentionTrace
 from mha_core.blocks import MEASURES
 from mha_core.overview import Overview, overview
 from mha_core.views import WHOLE, longest
-from pages._kit import components, roles, state
+from pages._kit import components, roles, room, state
 from pages._kit.text import t
 
 KEPT = 8
@@ -42,34 +43,34 @@ def first(trace: AttentionTrace) -> bool:
     return longest(trace) > WHOLE or len(trace.layers) >= LEAST_OPEN
 
 
-def show(
-    trace: AttentionTrace,
-    scene: state.Scene,
-    *,
-    layer: int,
-    head: int,
-    opened: bool = False,
-    link: str | None = None,
-) -> None:
-    """Every head as a small picture, with its measures, and the same as a table; nothing for one layer.
+def fold(trace: AttentionTrace, *, opened: bool) -> DeltaGenerator | None:
+    """Where the overview will be, so that it can be filled last; None for one layer that is not `opened`."""
+    counts = [layer.n_heads for layer in trace.layers]
+    if len(counts) < 2 and not opened:
+        return None
+    with room.of_overview(counts, empty=opened):
+        made = st.expander(t("overview.title"), expanded=opened)
+    shares = any(layer.n_kv_heads < layer.n_heads for layer in trace.layers)
+    made.caption(f"{t('overview.how')} {t('overview.brackets')}" if shares else t("overview.how"))
+    return made
 
-    `opened`: also where it is not what one sees first, and for one layer. `link` is the key of the container
-    with the link that a chosen head leads to, where it is shown on another page.
+
+def show(
+    trace: AttentionTrace, scene: state.Scene, *, layer: int, head: int, link: str | None = None
+) -> None:
+    """Every head as a small picture, with its measures, and the same as a table.
+
+    `link` is the key of the container with the link that a chosen head leads to, where it is shown on another
+    page.
     """
-    opened = opened or first(trace)
-    if len(trace.layers) < 2 and not opened:
-        return
-    with st.expander(t("overview.title"), expanded=opened):
-        shares = any(shown.n_kv_heads < shown.n_heads for shown in trace.layers)
-        st.caption(f"{t('overview.how')} {t('overview.brackets')}" if shares else t("overview.how"))
-        with st.spinner(t("overview.working")):
-            seen = _seen(json.dumps(scene.settings(), sort_keys=True), trace)
-        named = roles.named(trace, scene)
-        named = seen.positions() if named is None else named
-        shared = [shown.n_heads // shown.n_kv_heads for shown in trace.layers]
-        _mount(packed(seen, named, shared=shared), {"chosen": {"layer": layer, "head": head}, "link": link})
-        with st.popover(t("overview.table")):
-            st.dataframe(table(seen, named), hide_index=True, key="overview_table")
+    with st.spinner(t("overview.working")):
+        seen = _seen(json.dumps(scene.settings(), sort_keys=True), trace)
+    named = roles.named(trace, scene)
+    named = seen.positions() if named is None else named
+    shared = [shown.n_heads // shown.n_kv_heads for shown in trace.layers]
+    _mount(packed(seen, named, shared=shared), {"chosen": {"layer": layer, "head": head}, "link": link})
+    with st.popover(t("overview.table")):
+        st.dataframe(table(seen, named), hide_index=True, key="overview_table")
 
 
 def _mount(blob: bytes, scene: dict) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from mha_core import AttentionTrace, LayerTrace
 from mha_core.views import longest
@@ -22,6 +23,10 @@ TOKEN_ROW, STRIP_EDGE, STRIP_MOST = 70.5, 2, 256  # of a strip of tokens, in pix
 LETTER, TOKEN_EDGES, TOKEN_GAP = 9.2, 24, 4
 LINE_ROW, LINES_MOST = 24, 600  # of the head view's drawing, as drawing.js has them
 VIEW_AROUND, VIEW_AROUND_PHONE, VIEW_TITLE = 173, 243, 25  # its buttons and the sentence under it
+# The overview: how much narrower than a page it is, its buttons, the words beside or below the pictures, and
+# what stands in its fold besides.
+OVERVIEW_INSET, OVERVIEW_ORDERS, OVERVIEW_ASIDE, OVERVIEW_FOLD = (54, 26), (39, 71), (422, 201), (190, 257)
+ASIDE_WIDTH, LARGEST, SMALLEST, TALLEST, LEFT, TOP = 256, 96, 10, 720, 26, 18  # as overview_plan.js has them
 
 FRAME = """
 .stElementContainer [data-testid="stSkeleton"] { height: 100%; min-height: var(--room, 40px); }
@@ -36,7 +41,7 @@ FRAME = """
 # them are not seen, but for no longer than a moment.
 WAITING = """
 @keyframes waiting { from, to { visibility: hidden; opacity: 0; } }
-[data-testid="stApp"]:has(.st-key-token_strip):not(:has(style.rooms)) [data-testid="stMain"] {
+[data-testid="stApp"]:has([class*="_strip"]):not(:has(style.rooms)) [data-testid="stMain"] {
   animation: waiting 8s;
 }
 """
@@ -54,8 +59,13 @@ def frame() -> None:
     st.html(f"<style>{FRAME} {WAITING}</style>")
 
 
-def of_sentences(traces: Mapping[str, AttentionTrace], layer: LayerTrace | None = None) -> None:
-    """Keep room for the strip of each sentence, by its key, and with a `layer` for its view and its heads."""
+def of_sentences(
+    traces: Mapping[str, AttentionTrace], layer: LayerTrace | None = None, *, shown_in: str = "head_view"
+) -> None:
+    """Keep room for the strip of each sentence, by its key, and with a `layer` for its view and its heads.
+
+    `shown_in` is the key of the view.
+    """
     kept = {}
     for key, trace in traces.items():
         queries, keys = trace.sides()
@@ -63,17 +73,28 @@ def of_sentences(traces: Mapping[str, AttentionTrace], layer: LayerTrace | None 
         if queries is not keys:
             kept[f"{key}_keys"] = strip(keys.labels, len(traces))
     if layer is not None:
-        kept["head_view"] = view([longest(trace) for trace in traces.values()])
+        kept[shown_in] = view([longest(trace) for trace in traces.values()])
         kept["head_grid"] = grid(layer.n_heads)
+    # The class says to `WAITING` that they are there.
+    _keep({f".st-key-{key}": room for key, room in kept.items()}, "rooms")
+
+
+def of_overview(counts: Sequence[int], *, empty: bool) -> DeltaGenerator:
+    """A place for the fold with `counts` heads in each layer, with room also while there is nothing in it."""
+    kept = overview(counts)
+    whole = Room(*(sum(both) for both in zip(kept, OVERVIEW_FOLD, strict=True)))
+    before = {".st-key-glance:not(:has(.st-key-overview))": whole} if empty else {}
+    _keep({".st-key-overview": kept, **before})
+    return st.container(key="glance")
+
+
+def _keep(rooms: Mapping[str, Room], name: str = "") -> None:
     wide, narrow = (
-        " ".join(
-            f".st-key-{key} {{ --room: {room[nth]}px; min-height: var(--room); }}"
-            for key, room in kept.items()
-        )
+        " ".join(f"{at} {{ --room: {room[nth]}px; min-height: var(--room); }}" for at, room in rooms.items())
         for nth in (0, 1)
     )
-    # Our own words alone. The class says to `WAITING` that they are there.
-    st.html(f'<style class="rooms">{wide} @media (max-width: {PHONE}px) {{ {narrow} }}</style>')
+    # Our own words alone.
+    st.html(f'<style class="{name}">{wide} @media (max-width: {PHONE}px) {{ {narrow} }}</style>')
 
 
 def strip(labels: Sequence[str], beside: int = 1) -> Room:
@@ -99,6 +120,19 @@ def view(lengths: Sequence[int]) -> Room:
     title = VIEW_TITLE if len(lengths) > 1 else 0
     below = sum(high + title + 74 for high in drawn)
     return Room(VIEW_AROUND + title + max(drawn), VIEW_AROUND_PHONE - 74 + below)
+
+
+def overview(counts: Sequence[int]) -> Room:
+    """What the pictures of so many heads in each layer take, with their buttons and the words about one."""
+    columns, rows = max(counts), len(counts)
+    high = []
+    for width in (MAIN - OVERVIEW_INSET[0] - ASIDE_WIDTH, NARROW - OVERVIEW_INSET[1]):
+        fits, tall = (width - LEFT) // columns, max(SMALLEST, TALLEST // rows)
+        high.append(TOP + rows * max(3, min(LARGEST, fits, tall)))
+    return Room(
+        OVERVIEW_ORDERS[0] + max(high[0], OVERVIEW_ASIDE[0]),
+        OVERVIEW_ORDERS[1] + high[1] + OVERVIEW_ASIDE[1],
+    )
 
 
 def grid(heads: int) -> Room:

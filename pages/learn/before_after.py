@@ -3,7 +3,7 @@
 import streamlit as st
 
 from mha_core.views import picture
-from pages._kit import before_after, head_view, scene_of, show, state
+from pages._kit import before_after, head_view, room, scene_of, show, state
 from pages._kit.text import t
 
 scene, trace, _ = scene_of.page()
@@ -17,6 +17,8 @@ if scene.source == "random":
     st.stop()
 both = {"before": before_after.untrained(scene), "after": trace}
 layer_index, head, query = state.indices(trace, scene)
+layer = trace.layers[layer_index]
+room.of_sentences({f"{key}_strip": shown for key, shown in both.items()}, layer=layer, shown_in="before_view")
 weights = {key: shown.layers[layer_index].weights() for key, shown in both.items()}
 limit = max(float(array[head].max()) for array in weights.values())
 for column, (key, shown) in zip(st.columns(2), both.items(), strict=True):
@@ -27,7 +29,7 @@ head_view.of_traces(
     layer=layer_index,
     head=head,
     token=query,
-    heads=range(trace.layers[layer_index].n_heads),
+    heads=range(layer.n_heads),
     titles=[before_after.title(shown, key=key) for key, shown in both.items()],
     key="before_view",
 )

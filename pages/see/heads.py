@@ -31,7 +31,7 @@ for column, (key, shown) in zip(st.columns(len(both)), both.items(), strict=True
 with st.container():  # what comes and goes shall not move what follows: the keyboard would lose its place
     hiding.switch(trace)
     model.collapsed(trace, layer_index)
-glance = st.container() if overview.first(trace) else None
+glance = overview.fold(trace, opened=True) if overview.first(trace) else None
 
 st.subheader(t("view.title"), help=t("view.help"))
 others = [other for other in range(layer.n_heads) if other != head]
@@ -39,7 +39,7 @@ head_view.of_traces(
     list(both.values()), layer=layer_index, head=head, token=query, heads=sorted([head, *others[-1:]])
 )
 model.about(trace)
-glance = glance or st.container()
+glance = glance or overview.fold(trace, opened=False)
 all_heads.show(trace, scene, layer=layer_index, head=head, limits=limits)
 roles.details(trace, scene, layer=layer_index, head=head)
 
@@ -55,5 +55,8 @@ detail.matrices(trace, layer=layer_index, head=head, query=query, limit=limits[h
 with st.expander(t("heads.numbers")):
     show.numbers(trace, layer=layer_index, head=head, query=query)
 
-with glance:  # drawn last, since it takes longest: a long text has millions of weights in each head
-    overview.show(trace, scene, layer=layer_index, head=head)
+if (
+    glance is not None
+):  # filled last, since it takes longest: a long text has millions of weights in each head
+    with glance:
+        overview.show(trace, scene, layer=layer_index, head=head)

@@ -14,7 +14,7 @@ HEIGHT = {1440: 900, 390: 844}
 
 
 @pytest.mark.parametrize("width", HEIGHT)
-@pytest.mark.parametrize("page", ["", "token", "steps"])
+@pytest.mark.parametrize("page", ["", "?source=random&layers=12", "token", "model", "steps", "before-after"])
 def test_what_is_seen_stays_where_it_is_while_a_page_loads(visit, app, page, width):
     assert visit(f"{app}/{page}", width=width, height=HEIGHT[width]).evaluate(MOVED) < MOST
 

@@ -39,7 +39,23 @@ def test_more_heads_need_more_room():
     assert room.grid(4).narrow > room.grid(3).narrow
 
 
+@pytest.mark.parametrize(
+    ("counts", "expected"), [([12] * 6, Room(460, 434)), ([12] * 12, Room(712, 578))]
+)  # measured
+def test_an_overview_has_room_for_its_pictures_and_for_the_words_about_one(counts, expected):
+    kept = room.overview(counts)
+    assert abs(kept.wide - expected.wide) <= 12
+    assert abs(kept.narrow - expected.narrow) <= 12
+
+
 def test_the_page_keeps_room_for_its_components(opened):
     styles = "".join(str(element.proto) for element in opened().get("html"))
     for key in ("token_strip", "twin_strip", "head_view", "head_grid"):
         assert f".st-key-{key} {{ --room: " in styles
+
+
+def test_many_layers_have_room_before_they_have_been_measured(opened):
+    page = opened(source="random", layers=4)
+    styles = "".join(str(element.proto) for element in page.get("html"))
+    assert ".st-key-glance:not(:has(.st-key-overview)) { --room: " in styles
+    assert ".st-key-overview { --room: " in styles
