@@ -43,7 +43,13 @@ class Call:
 
 def copied(tensor: Tensor) -> Tensor:
     """A copy in plain order, where the tensor lies: it keeps nothing alive, and nobody else can change it."""
-    return tensor.detach().clone(memory_format=torch.contiguous_format)
+    tensor = tensor.detach() if tensor.requires_grad else tensor
+    return tensor.clone(memory_format=torch.contiguous_format)
+
+
+def told(module: nn.Module | None, name: str) -> object:
+    """What a module says of itself, None where it says nothing: `getattr` takes long to find nothing."""
+    return None if module is None else vars(module).get(name)
 
 
 def layer(call: Call, kind: str, common: dict) -> LayerTrace:
@@ -62,8 +68,8 @@ def layer(call: Call, kind: str, common: dict) -> LayerTrace:
         tensors |= _code(call.rotary, common)
     if call.between and projections.w_q is not None:
         about["between"] = {name: [dict(step) for step in steps] for name, steps in call.between.items()}
-    if isinstance(getattr(call.module, "kv_lora_rank", None), int):
-        sizes = {ours: getattr(call.module, theirs, None) for theirs, ours in LATENT.items()}
+    if isinstance(told(call.module, "kv_lora_rank"), int):
+        sizes = {ours: told(call.module, theirs) for theirs, ours in LATENT.items()}
         about["latent"] = {ours: size for ours, size in sizes.items() if isinstance(size, int)}
     if call.w_o is not None:
         projections = projections._replace(w_o=call.w_o[0], b_o=call.w_o[1])

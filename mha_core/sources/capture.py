@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import partial
+from functools import cache, partial
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +17,7 @@ from mha_core.attention import attend
 from mha_core.rule import ScoreRule
 from mha_core.sources import latent, learned, wiring
 from mha_core.sources.additive import Parts
-from mha_core.sources.calls import Call, copied, layer, weights
+from mha_core.sources.calls import Call, copied, layer, told, weights
 from mha_core.sources.leaves import Leaf, matrix
 from mha_core.sources.wiring import Wiring
 
@@ -28,7 +28,7 @@ NORM = re.compile(r"norm", re.IGNORECASE)  # one without a weight is found by wh
 CROSS = re.compile(r"cross|encdec|encoder_attn|enc_dec|src_attn", re.IGNORECASE)
 CROSS_INPUTS = ("key_value_states", "encoder_hidden_states", "cross_attention_states")
 # The norm that a short vector goes through before queries, or keys and values, are made of it.
-SHORT = {"q_short": "q_a_layernorm", "kv_short": "kv_a_layernorm"}
+SHORT = {"q_a_layernorm": "q_short", "kv_a_layernorm": "kv_short"}
 
 _active: ContextVar["Collector | None"] = ContextVar("headscope_collector", default=None)
 
@@ -52,15 +52,15 @@ class Collector:
         inner = self._frames[-1][0] if self._frames else ""
         name = self._names.get(id(module), inner)
         inputs = {key: value for _, frame in self._frames for key, value in frame.items()}
-        outside = any(inputs.get(key) is not None for key in CROSS_INPUTS) or CROSS.search(name) is not None
+        outside = any(inputs.get(key) is not None for key in CROSS_INPUTS) or _looks_outside(name)
         call = Call(name, module, copied(q), copied(k), copied(v), rule, outside)
         if q.shape[0] == 1:
             ways, codes = learned.ways(module), inputs.get("position_embeddings")
             codes = codes if _are_codes(codes) else None
             known = wiring.find(q, k, v, self._leaves, codes, outside=outside, ways=ways, turns=self._turns)
-            if known.rotary is None and (width := getattr(module, "qk_rope_head_dim", None)):
+            if known.rotary is None and (width := told(module, "qk_rope_head_dim")):
                 known = latent.turned(known, q, k, self._leaves, codes, width=width)
-            short = self._short(module)
+            short = self._short(name)
             if ways is None:
                 learned.learn(module, known.ways, [leaf.module for leaf in (*known.used, *short.values())])
             call.projections, call.rotary, call.between = known.projections, known.rotary, known.between
@@ -70,14 +70,13 @@ class Collector:
         self.calls.append(call)
         self._leaves, self._frames, self._joined = [], [], (joined, joined._version)
 
-    def _short(self, module: nn.Module | None) -> dict[str, Leaf]:
-        """The short vectors of a latent attention (MLA)."""
-        norms = {name: norm for name, of in SHORT.items() if (norm := getattr(module, of, None)) is not None}
+    def _short(self, name: str) -> dict[str, Leaf]:
+        """The short vectors of a latent attention (MLA) of that name."""
+        parts = ((self._names.get(id(leaf.module), "").rpartition("."), leaf) for leaf in self._leaves)
         return {
-            name: leaf
-            for name, norm in norms.items()
-            for leaf in self._leaves
-            if leaf.module is norm and leaf.is_as_it_was
+            SHORT[last]: leaf
+            for (whose, _, last), leaf in parts
+            if last in SHORT and whose == name and leaf.is_as_it_was
         }
 
     def _kept(
@@ -115,7 +114,7 @@ class Collector:
             same = leaf.x.data_ptr() == joined.data_ptr() and leaf.x.is_contiguous()
             if fits and (same or torch.equal(leaf.x.reshape(-1), joined.flatten())):
                 self.calls[-1].w_o = matrix(leaf)
-                learned.learn(None, ((), (), ()), [leaf.module])
+                learned.use(leaf.module)
                 self._joined = None
                 return
         if near:
@@ -198,6 +197,12 @@ def _on_leaving(near: bool, module: nn.Module, args: tuple, output: object) -> N
     collector = _active.get()
     if collector is not None and args and isinstance(args[0], Tensor) and isinstance(output, Tensor):
         collector.left(Leaf.of(module, args[0], output), near)
+
+
+@cache
+def _looks_outside(name: str) -> bool:
+    """Does an attention look at another text, by its name?"""
+    return CROSS.search(name) is not None
 
 
 def _are_codes(codes: object) -> bool:

@@ -28,6 +28,12 @@ def learn(attention: nn.Module | None, found: Ways, used: Iterable[nn.Module]) -
     _used.update(used)
 
 
+def use(module: nn.Module) -> None:
+    """Keep that a module is of use."""
+    if module not in _used:
+        _used.add(module)
+
+
 def hooked(module: nn.Module, hook: RemovableHandle) -> None:
     """Remember how to take the hook off that sees what this module makes."""
     _hooks[module] = hook

@@ -6,8 +6,9 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-# Whether a module that is no nn.Linear multiplies with its weight as it is, or turned; shown once of each.
-_as_it_is: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
+# The W and b of a module, shown once of each. They lie where its weight and bias lay then, and hold that
+# place: a module that was given other ones, or moved, has them elsewhere.
+_matrices: WeakKeyDictionary[nn.Module, tuple[Tensor, Tensor | None]] = WeakKeyDictionary()
 ROUNDINGS = 16  # how many units in the last place two ways to the same number may differ
 
 
@@ -32,20 +33,31 @@ class Leaf(NamedTuple):
 def matrix(leaf: Leaf) -> tuple[Tensor, Tensor | None] | None:
     """W (in, out) and b of a leaf that computes ``x W + b``, or None for one that computes anything else."""
     weight, bias = getattr(leaf.module, "weight", None), getattr(leaf.module, "bias", None)
+    known = _matrices.get(leaf.module)
+    if known is not None and [_place(part) for part in known] == [_place(weight), _place(bias)]:
+        return known
     if not isinstance(weight, Tensor) or weight.dim() != 2 or not weight.is_floating_point():
         return None
+    if (turned := _turned(leaf, weight.detach(), bias)) is None:
+        return None
+    found = _matrices[leaf.module] = turned, None if bias is None else bias.detach()
+    return found
+
+
+def _place(tensor: object) -> int | None:
+    return tensor.data_ptr() if isinstance(tensor, Tensor) else None
+
+
+def _turned(leaf: Leaf, weight: Tensor, bias: Tensor | None) -> Tensor | None:
+    """A weight as it stands in the formula: turned in an `nn.Linear`, else as the numbers say."""
     if type(leaf.module).forward is nn.Linear.forward:
-        return weight.detach().mT, None if bias is None else bias.detach()
+        return weight.mT
     x, y = leaf.x.flatten(0, -2)[-2:], leaf.y.flatten(0, -2)[-2:]
-    as_it_is = _as_it_is.get(leaf.module)
-    if as_it_is is not None:
-        return weight.detach() if as_it_is else weight.detach().mT, None if bias is None else bias.detach()
-    for turned in (weight.detach(), weight.detach().mT):
+    for turned in (weight, weight.mT):
         if turned.shape == (x.shape[-1], y.shape[-1]) and turned.dtype == x.dtype:
             asked = x @ turned if bias is None else x @ turned + bias.detach()
             if alike(asked, y):
-                _as_it_is[leaf.module] = turned.stride() == weight.stride()
-                return turned, None if bias is None else bias.detach()
+                return turned
     return None
 
 

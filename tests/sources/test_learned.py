@@ -97,6 +97,17 @@ def test_what_was_learned_is_asked_again_and_given_up_where_it_is_no_longer_so()
     torch.testing.assert_close(asked.unflatten(1, (3, -1)).transpose(0, 1), after.tensors["q"])
 
 
+def test_the_matrices_are_those_that_the_model_has_now():
+    made = module("gpt2")  # whose matrices stand as in the formula; a Linear's are turned
+    model = huggingface.adopt(made)
+    before = layers(model)[0].projections
+    made.to(torch.float64)
+    after = layers(model)[0].projections
+    for one, other in zip(before, after, strict=True):
+        assert other.dtype == torch.float64
+        torch.testing.assert_close(one.double(), other)
+
+
 def test_what_is_learned_of_a_model_goes_with_it():
     import gc
 
