@@ -10,7 +10,7 @@ from mha_core.hops import best_hops, two_hops
 from mha_core.training.lexicon import plain
 from mha_core.views import Picture, origin, picture
 from pages._kit import show, state
-from pages._kit.text import literal, t
+from pages._kit.text import literal, raised, t
 
 
 def offer() -> None:
@@ -102,15 +102,15 @@ def matrices(trace: AttentionTrace, query: int, *, first: int, second: int, key:
         picture(trace, "weights", layer=at, head=head) for at, head in ((layer - 1, first), (layer, second))
     )
     symbols = [
-        t("hops.symbol", layer=layer, head=first + 1),
-        t("hops.symbol", layer=layer + 1, head=second + 1),
+        t("hops.symbol", layer=raised(layer), head=first + 1),
+        t("hops.symbol", layer=raised(layer + 1), head=second + 1),
     ]
     drawn = (
         Picture("weights", symbols[0], one.frame, "weights", origin=one.origin),
         Picture("weights", symbols[1], two.frame, "weights", origin=two.origin),
         Picture(
             "hops",
-            t("hops.product", one=layer, two=layer + 1),
+            t("hops.product", one=raised(layer), two=raised(layer + 1)),
             product,
             "weights",
             origin=replace(origin(trace), note=" · ".join(symbols)),

@@ -6,6 +6,7 @@ import streamlit as st
 
 from mha_core import AttentionTrace, LayerTrace, metrics
 from mha_core.training import shipped
+from mha_core.views import untrained_rows
 from pages._kit import card, opened, real, state
 from pages._kit.text import literal, t
 
@@ -34,8 +35,15 @@ def about(trace: AttentionTrace) -> None:
             st.markdown(t("model.made", command=f"python -m mha_core.training {report['name']}"))
 
 
-def layer_note(trace: AttentionTrace, layer: int) -> str:
-    """What comes into this layer and what becomes of its output."""
+def layer(trace: AttentionTrace, number: int, *, rows: bool = True) -> None:
+    """What comes into a layer and what becomes of its output, and what the grey over some `rows` means."""
+    if note := _layer(trace, number):
+        st.caption(note)
+    if rows and (untrained := untrained_rows(trace, number)) is not None and untrained.any():
+        st.caption(t("model.veiled"))
+
+
+def _layer(trace: AttentionTrace, layer: int) -> str:
     n_layers = len(trace.layers)
     if "file" in trace.source or real.is_real(trace):
         name = trace.layers[layer].name

@@ -15,7 +15,7 @@ MOST_KEYS = 24  # keys that the query is shown against
 MOST_TERMS = 10  # tokens that a mixture is written out of
 LEAST_SHARE = 0.005  # of the largest weight: smaller ones are told together
 ROOMY, LEAST_SHOWN = 100, 0.001  # where scores lose their decimals, and weights turn into "less than"
-STRIP = 104  # pixels: one vector as a line of cells
+STRIP, BUTTON = 104, 26  # pixels: one vector as a line of cells, and beside its last number a button
 
 
 def search(view: View) -> None:
@@ -64,7 +64,7 @@ def _vectors(view: View) -> None:
             st.caption(f"**{literal(symbol(view.of_layer, name, view.head))}** {said[name]}")
             axis = t("axis.d_v") if name == "v" else t("axis.d_k")
             drawn = heatmap(vector, kind="signed", rows="", columns=axis, limit=limits[name] or None)
-            drawn.update_layout(height=STRIP)
+            drawn.update_layout(height=STRIP, margin_r=BUTTON)
             drawn.update_traces(showscale=False, texttemplate=None)
             values = vector.to_numpy()
             alt = t(

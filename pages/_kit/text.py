@@ -17,6 +17,7 @@ SPECIAL = re.compile(r"([!-/:-@\[-`{-~])")
 # invisible joiner (U+2060) keeps such characters from meeting.
 REPLACED = re.compile(r"(?=[-<>=:@./~])")
 
+RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 RIGHT_TO_LEFT = {"R", "AL", "AN", "RLE", "RLO", "RLI"}
 
 
@@ -52,6 +53,11 @@ def isolated(word: str) -> str:
     """A word that runs from right to left, kept from turning the numbers around it; others as they are."""
     turns = any(unicodedata.bidirectional(character) in RIGHT_TO_LEFT for character in word)
     return f"\u2068{word}\u2069" if turns else word
+
+
+def raised(number: int) -> str:
+    """A number as it stands above a letter: A²."""
+    return str(number).translate(RAISED)
 
 
 def number(value: float) -> str:

@@ -3,7 +3,7 @@
 import streamlit as st
 
 from mha_core.views import picture
-from pages._kit import before_after, head_view, room, scene_of, show, state
+from pages._kit import before_after, head_view, model, room, scene_of, show, state
 from pages._kit.text import t
 
 scene, trace, _ = scene_of.page()
@@ -34,6 +34,7 @@ head_view.of_traces(
     key="before_view",
 )
 st.subheader(t("before.matrices", head=head + 1, layer=layer_index + 1))
+model.layer(trace, layer_index)
 for name in ("weights", "q", "k"):
     for column, (key, shown) in zip(st.columns(2), both.items(), strict=True):
         with column:

@@ -48,8 +48,7 @@ with st.container(horizontal=True, vertical_alignment="center", horizontal_align
     show.check_badge(layer, query)
 if layer.n_kv_heads < layer.n_heads:
     st.caption(t("heads.shares", head=head + 1, kv=layer.kv_head(head) + 1))
-if note := model.layer_note(trace, layer_index):
-    st.caption(note)
+model.layer(trace, layer_index)
 detail.matrices(trace, layer=layer_index, head=head, query=query, limit=limits[head])
 
 with st.expander(t("heads.numbers")):

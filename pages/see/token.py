@@ -25,8 +25,7 @@ row = both[0].looks.weights.iloc[view.head]
 limit = float(row.max()) or 1.0
 reading.sentence(trace, layer=view.layer, head=view.head, query=view.token, limit=limit)
 model.about(trace)
-if note := model.layer_note(trace, view.layer):
-    st.caption(note)
+model.layer(trace, view.layer, rows=False)
 model.collapsed(trace, view.layer)
 
 st.subheader(t("one.every", layer=view.layer + 1), help=t("one.every_help"))

@@ -6,6 +6,8 @@ from mha_core.steps import STEPS, Step, steps
 from pages._kit import model, opened, scale, scene_of, show, state
 from pages._kit.text import literal, number, t
 
+MOST_BESIDE = 4  # matrices in a row
+
 scene, trace, _ = scene_of.page()
 layer_index, head, query = state.indices(trace, scene)
 layer = trace.layers[layer_index]
@@ -25,8 +27,7 @@ with st.container(horizontal=True, vertical_alignment="center", horizontal_align
     st.header(t("steps.heading"))
     show.check_badge(layer, query)
 st.caption(t("steps.intro", head=head + 1, layer=layer_index + 1))
-if note := model.layer_note(trace, layer_index):
-    st.caption(note)
+model.layer(trace, layer_index)
 
 missing = {make.__name__ for make in STEPS} - {step.name for step in known}
 if opened.known(layer) and missing:
@@ -38,10 +39,15 @@ for count, step in enumerate(known, start=1):
         for sentence in sentences(step):
             st.markdown(sentence)
     formula.latex(rf"\large {step.formula}")
-    pictures = step.before + step.after
-    beside = step.in_a_row or len(pictures)
-    cells = st.grid(beside, min_column_width=225 if beside < 5 else 180)
-    for place, drawn in enumerate(pictures):
-        made = place >= len(step.before) > 0
-        with cells.container():
-            show.matrix(drawn, key=f"{step.name}-{place}-{drawn.name}", limit=limit, query=query, made=made)
+    pictures = list(enumerate(step.before + step.after))
+    cut = (
+        len(step.before) if len(pictures) > MOST_BESIDE else 0
+    )  # what comes in then stands above what is made
+    rows = [pictures[:cut], pictures[cut:]] if cut else [pictures]
+    for row in rows:
+        cells = st.grid(step.in_a_row or max(map(len, rows)), min_column_width=225)
+        for place, drawn in row:
+            made = place >= len(step.before) > 0
+            with cells.container():
+                key = f"{step.name}-{place}-{drawn.name}"
+                show.matrix(drawn, key=key, limit=limit, query=query, made=made)
