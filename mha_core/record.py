@@ -2,11 +2,13 @@
 
 A `TorchFunctionMode` sees each call of `F.scaled_dot_product_attention` and `F.multi_head_attention_forward`
 before it happens, keeps a copy of one item of its queries, keys and values, and lets it happen untouched.
-The mode belongs to one thread: recorders in several threads mix nothing, and of two within each other the
-outer one has the calls of both. While a mode is on, torch leaves its fused encoder path by itself, and
-compiled code runs uncompiled; what `torch.jit` made cannot be seen.
+Another one follows what is computed with a softmax of the code's own; what was understood is computed again,
+row by row, and kept where it is the same. The modes belong to one thread: recorders in several threads mix
+nothing, and of two within each other the outer one has the calls of both. While a mode is on, torch leaves
+its fused encoder path by itself, and compiled code runs uncompiled; what `torch.jit` made cannot be seen.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -15,11 +17,14 @@ from types import MappingProxyType
 import torch
 from torch import Tensor
 
+from mha_core import by_hand
 from mha_core.attention import Attended
+from mha_core.called import Called
 from mha_core.errors import MhaError
 from mha_core.layer import LayerTrace
 from mha_core.named import as_tokens, described
-from mha_core.rule import HIDDEN, ScoreRule
+from mha_core.sources.products import Seen
+from mha_core.sources.watched import Watcher
 from mha_core.spec import known
 from mha_core.tokens import Tokens
 from mha_core.trace import KINDS, AttentionTrace
@@ -27,10 +32,14 @@ from mha_core.watch import SDPA, SIGNATURE, Reached, Watch, projections, uncompi
 
 NOTHING = (
     "No attention was recorded. Looked for, in this thread and inside the block: calls of "
-    "torch.nn.functional.scaled_dot_product_attention and multi_head_attention_forward. Code with a "
-    "softmax of its own, flex_attention, the flash_attn package and modules made by torch.jit call neither "
-    "(a model of transformers does with attn_implementation='sdpa'). mha.from_tensors(q=, k=, v=, tokens=) "
-    "takes what such code computes."
+    "torch.nn.functional.scaled_dot_product_attention and multi_head_attention_forward, and products of "
+    "queries and keys that go through a softmax to the values. flex_attention, the flash_attn package and "
+    "modules made by torch.jit cannot be seen. mha.from_tensors(q=, k=, v=, tokens=) takes what such code "
+    "computes."
+)
+UNFOLLOWED = (
+    "{count} times a softmax of the model's own ran over these tokens that could not be followed from "
+    "queries and keys to the values; dropout is one reason, which model.eval() switches off"
 )
 
 
@@ -64,11 +73,15 @@ class Recorder:
         self.tokens, self.keys, self.item, self.kinds, self.source = tokens, keys, item, kinds, source
         self.layers: list[LayerTrace] = []
         self.problem: MhaError | None = None
-        self._causal: dict[tuple[int, int], Tensor] = {}
+        self._by_hand = Watcher(self.followed, every_row=True)
+        self._followed: Counter[tuple[int, int]] = Counter()
+        self._other: list[tuple[int, int]] = []
+        self._called = Called(item)
         self._inside = ExitStack()
 
     def __enter__(self) -> "Recorder":
         self._inside.enter_context(uncompiled)
+        self._inside.enter_context(self._by_hand)
         self._inside.enter_context(Watch(self.saw))
         return self
 
@@ -83,13 +96,38 @@ class Recorder:
         """
         if self.problem is not None:
             raise self.problem
+        unfollowed = self._unfollowed()
+        if not self.layers and self._other:
+            raise self._misfit(0, self._other[0])
         if not self.layers:
-            raise MhaError(NOTHING)
+            raise MhaError(f"{NOTHING} {unfollowed}." if unfollowed else NOTHING)
         kinds = self._lengths() if self.kinds is None else self._checked()
         layers = tuple(replace(layer, kind=kind) for layer, kind in zip(self.layers, kinds, strict=True))
+        source = {**self.source, "skipped": (unfollowed,)} if unfollowed else self.source
         if self.keys is None:
-            return AttentionTrace(self.tokens, layers, self.source)
-        return AttentionTrace(self.keys, layers, self.source, target=self.tokens)
+            return AttentionTrace(self.tokens, layers, MappingProxyType(source))
+        return AttentionTrace(self.keys, layers, MappingProxyType(source), target=self.tokens)
+
+    def _unfollowed(self) -> str:
+        """What is to be said of softmaxes over these tokens that ran and were not understood."""
+        ran = self._by_hand.softmaxes
+        count = sum(max(0, ran[sizes] - self._followed[sizes]) for sizes in self._fitting())
+        return UNFOLLOWED.format(count=count) if count else ""
+
+    def _fitting(self) -> dict[tuple[int, int], str]:
+        """Whose call one is with so many queries and keys."""
+        own = len(self.tokens)
+        if self.keys is None:
+            return {(own, own): "self"}
+        other = len(self.keys)
+        return {(other, other): "encoder", (own, own): "decoder", (own, other): "cross"}
+
+    def _misfit(self, number: int, sizes: tuple[int, int]) -> MhaError:
+        offered = ", ".join(f"{queries} and {keys}" for queries, keys in self._fitting())
+        return MhaError(
+            f"Call {number} has {sizes[0]} queries and {sizes[1]} keys; the tokens given allow {offered}. "
+            f"Give one token for each position; where queries look at another text, its tokens as keys=."
+        )
 
     def _checked(self) -> Sequence[str]:
         if len(self.kinds) != len(self.layers):
@@ -98,28 +136,31 @@ class Recorder:
 
     def _lengths(self) -> list[str]:
         """Whose call each one is, as its numbers of queries and keys tell."""
-        own = len(self.tokens)
-        fitting = {(own, own): "self"}
-        if self.keys is not None:
-            other = len(self.keys)
-            fitting = {(other, other): "encoder", (own, own): "decoder", (own, other): "cross"}
-            if len(fitting) < 3:
-                raise MhaError(
-                    f"tokens and keys are {own} each, so lengths do not tell whose call is whose; say it "
-                    f"with kinds=, one of encoder, decoder, cross for each of the {len(self.layers)} calls."
-                )
-        found = []
+        fitting = self._fitting()
+        if self.keys is not None and len(fitting) < 3:
+            raise MhaError(
+                f"tokens and keys are {len(self.tokens)} each, so lengths do not tell whose call is whose; "
+                f"say it with kinds=: encoder, decoder or cross for each of the {len(self.layers)} calls."
+            )
         for number, layer in enumerate(self.layers):
-            sizes = layer.n_query, layer.n_key
-            if sizes not in fitting:
-                offered = ", ".join(f"{queries} and {keys}" for queries, keys in fitting)
-                raise MhaError(
-                    f"Call {number} has {sizes[0]} queries and {sizes[1]} keys; the tokens given allow "
-                    f"{offered}. Give one token for each position; where queries look at another text, its "
-                    f"tokens as keys=."
-                )
-            found.append(fitting[sizes])
-        return found
+            if (layer.n_query, layer.n_key) not in fitting:
+                raise self._misfit(number, (layer.n_query, layer.n_key))
+        return [fitting[layer.n_query, layer.n_key] for layer in self.layers]
+
+    def followed(self, seen: Seen, output: Tensor) -> None:
+        """Write an attention down that the code computes itself; of other sizes it is none of these texts."""
+        sizes = seen.q.shape[2], seen.k.shape[2]
+        if self.problem is not None or not by_hand.is_exact(seen):
+            return
+        if sizes not in self._fitting():
+            self._other.append(sizes)
+            return
+        self._followed[sizes] += 1
+        with torch.inference_mode(False):
+            try:
+                self._add(by_hand.attended(seen, output.shape[:-2], self.item), {"by_hand": True})
+            except MhaError as error:
+                self.problem = error
 
     def saw(self, function, args: tuple, kwargs: dict) -> None:
         """Write a call down; what is wrong with it is told later, since the model shall not notice."""
@@ -134,62 +175,13 @@ class Recorder:
             except MhaError as error:
                 self.problem = error
 
-    def _keep(
-        self, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False,
-        **more,
-    ) -> None:  # fmt: skip
+    def _keep(self, *args, more: dict = MappingProxyType({}), **given) -> None:
         """A call of `scaled_dot_product_attention`, as one layer."""
-        q, k, v = (self._one(part) for part in (query, key, value))
-        if not enable_gqa:  # heads may be told once for all
-            heads = max(part.shape[0] for part in (q, k, v))
-            q = q.expand(heads, -1, -1)
-            if k.shape[0] != v.shape[0]:
-                k, v = (part.expand(heads, -1, -1) for part in (k, v))
-        if torch.is_autocast_enabled(q.device.type):
-            q, k, v = (part.to(torch.get_autocast_dtype(q.device.type)) for part in (q, k, v))
-        mask, bias = self._mask(attn_mask, query.dim())
-        if is_causal:
-            mask = self._below(q.shape[1], k.shape[1])
-        rule = ScoreRule(scale=scale, mask=mask, bias=bias)
-        attended = Attended(None, q[None], k[None], v[None], rule)
-        about = {"call": len(self.layers) + 1} | ({"dropout": dropout_p} if dropout_p else {})
-        self.layers.append(LayerTrace.of(attended, about=MappingProxyType(about), **more))
+        self._add(*self._called.attended(len(self.layers), *args, **given), **more)
 
-    def _one(self, part: Tensor) -> Tensor:
-        """One item of a batch, (head, position, width)."""
-        if part.is_nested or (part.dim() not in (2, 4) and not (part.dim() == 3 and part.shape[0] == 1)):
-            raise MhaError(
-                f"Call {len(self.layers)} of scaled_dot_product_attention has tensors of shape "
-                f"{'a nested tensor' if part.is_nested else tuple(part.shape)}, of which it cannot be told "
-                f"what is a head and what is a text; (batch, head, position, d_k) can be recorded."
-            )
-        if part.dim() < 4:
-            return part.reshape(1, *part.shape[-2:])
-        if not (part.shape[0] == 1 or 0 <= self.item < part.shape[0]):
-            raise MhaError(f"The batch has items 0 to {part.shape[0] - 1}; item {self.item} was asked for.")
-        return part[self.item if part.shape[0] > 1 else 0]
-
-    def _mask(self, given: Tensor | None, axes: int) -> tuple[Tensor | None, Tensor | None]:
-        """What hides cells, and what is added to scores; ([head,] query, key) or None."""
-        if given is None:
-            return None, None
-        if axes == 3 and given.dim() == 3:
-            given = given[None]  # its first axis is the batch, as that of the queries
-        if given.dim() == 4:
-            given = given[self.item if given.shape[0] > 1 else 0]
-        if given.dtype == torch.bool:
-            return given, None
-        # The lowest number is meant to hide, and does where a row has anything else.
-        hidden = given <= torch.finfo(given.dtype).min
-        hidden &= (given == HIDDEN) | ~hidden.all(-1, keepdim=True)
-        bias = given.masked_fill(hidden, 0.0)
-        return ~hidden if hidden.any() else None, bias if bias.any() else None
-
-    def _below(self, n_query: int, n_key: int) -> Tensor:
-        """The causal mask of that size, one for all layers."""
-        if (n_query, n_key) not in self._causal:
-            self._causal[n_query, n_key] = torch.ones(n_query, n_key, dtype=torch.bool).tril()
-        return self._causal[n_query, n_key]
+    def _add(self, attended: Attended, about: dict, **more) -> None:
+        about = MappingProxyType({"call": len(self.layers) + 1, **about})
+        self.layers.append(LayerTrace.of(attended, about=about, **more))
 
     def _forwarded(self, given: dict) -> None:
         """A call of `multi_head_attention_forward`: followed up to where its heads have their q, k and v."""
@@ -204,4 +196,4 @@ class Recorder:
         if query is given["key"] is given["value"]:
             x = query[:, None] if query.dim() == 2 else query
             more["x"] = x[:, self.item if x.shape[1] > 1 else 0][None]
-        self._keep(q, k, v, mask, dropout, is_causal, **more)
+        self._keep(q, k, v, mask, dropout, is_causal, more=more)

@@ -1,5 +1,6 @@
 """The attention of a model's own code, as `watched` sees it: what is believed of it, and a trace of it."""
 
+import sys
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -11,6 +12,8 @@ from torch import Tensor, nn
 from mha_core.layer import LayerTrace
 from mha_core.sources import capture
 from mha_core.sources.passes import RETURNED, are_weights, forward, gap, kind, sizes
+from mha_core.sources.products import Seen, heads
+from mha_core.sources.turned import codes
 from mha_core.sources.watched import Watcher
 
 BY_WORDS = (
@@ -104,11 +107,44 @@ def _watch(
     close: float,
     *,
     every_row: bool,
-) -> tuple[list[capture.Call], Watcher]:
+) -> tuple[list[capture.Call], "Collecting"]:
     """The calls of a pass."""
-    with capture.collecting(names) as collector, Watcher(collector, close, every_row=every_row) as watcher:
+    with capture.collecting(names) as collector, Collecting(collector, close, every_row=every_row) as watcher:
         forward(module, inputs)
     return collector.calls, watcher
+
+
+class Collecting(Watcher):
+    """Hands a collector each call that is no further than `close` from what ran; `gap` is the largest."""
+
+    def __init__(self, collector: capture.Collector, close: float, *, every_row: bool):
+        super().__init__(self._collect, every_row=every_row)
+        self.collector, self.close, self.gap = collector, close, 0.0
+
+    def _collect(self, seen: Seen, output: Tensor) -> None:
+        if seen.gap > self.close:
+            return
+        self.gap = max(self.gap, seen.gap)
+        # Cosines and sines that the attention module was not handed, so that its matrices are found.
+        handed = any("position_embeddings" in given for _, given in self.collector._frames)
+        if not handed and (found := codes(seen.k, self.outputs)) is not None:
+            self.collector.entered("", (), {"position_embeddings": found})
+        self.outputs.clear()
+        joined = heads(output, output.shape[:-2]).transpose(1, 2).contiguous()
+        self.collector.add(_running(), seen.q, seen.k, seen.v, seen.rule, joined)
+
+
+def _running() -> nn.Module | None:
+    """The innermost module that is running now and holds others: a product may be a module of its own."""
+    frame, found = sys._getframe(1), None
+    while frame is not None:
+        part = frame.f_locals.get("self")
+        if isinstance(part, nn.Module):
+            found = part if found is None else found
+            if next(part.children(), None) is not None:
+                return part
+        frame = frame.f_back
+    return found
 
 
 def _paired(calls: list[capture.Call], theirs: list[Tensor], close: float) -> list[float | None] | None:

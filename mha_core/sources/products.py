@@ -16,6 +16,8 @@ from mha_core.rule import ScoreRule
 from mha_core.sources.additive import by_distance
 
 FAR = -1e4  # an added number at or below it is meant to hide a cell, if the cell's weight is zero then
+# How far weights and outputs of two ways to compute the same may lie apart, in units of the largest one.
+CLOSE = {torch.float64: 1e-6, torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
 ROWS = 3  # queries whose weights are computed again where not all are
 
 
@@ -115,7 +117,7 @@ class Shared:
 
     def parts(self, term: Term) -> tuple[Tensor | None, Tensor | None, bool]:
         """Where a term hides, what it adds elsewhere, and whether it hides with the depths of its dtype."""
-        key = (id(term.given), term.given._version, term.laid.shape, term.factor)
+        key = (id(term.given), version(term.given), term.laid.shape, term.factor)
         if key not in self._parts:
             numbers = term.laid if term.factor == 1.0 else term.laid * term.factor
             hides = numbers <= FAR
@@ -129,7 +131,7 @@ class Shared:
     def numbers(self, term: Term) -> Tensor:
         """All that a term adds."""
         self.parts(term)
-        return self._parts[(id(term.given), term.given._version, term.laid.shape, term.factor)][1]
+        return self._parts[(id(term.given), version(term.given), term.laid.shape, term.factor)][1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,6 +229,11 @@ def _apart(given: Tensor, asked: Tensor) -> float:
         return float("inf")
     gap = (given.float() - asked.float()).abs().nan_to_num(nan=float("inf"))
     return gap.max().item() / max(1.0, asked.float().abs().max().item())
+
+
+def version(tensor: Tensor) -> int:
+    """How often it was changed in place; a tensor of inference mode does not count that."""
+    return 0 if tensor.is_inference() else tensor._version
 
 
 def heads(tensor: Tensor, lead: Sequence[int]) -> Tensor:

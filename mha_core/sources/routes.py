@@ -13,17 +13,15 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TypeVar
 
-import torch
 from torch import Tensor, nn
 
 from mha_core.errors import MhaError
 from mha_core.layer import LayerTrace
 from mha_core.sources import capture, own_code
 from mha_core.sources.passes import RETURNED, are_weights, forward, gap, kind, output, probe, returned, sizes
+from mha_core.sources.products import CLOSE
 from mha_core.sources.stateful import without_attention
 
-# How far weights and outputs of two ways to compute the same may lie apart, in units of the largest one.
-CLOSE = {torch.float64: 1e-6, torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
 MISSING = (
     "This architecture computes attention in a way of its own, outside the common interface. It returns "
     "its weights; queries, keys and values are not known."

@@ -1,18 +1,18 @@
 """Attention in a model's own code, watched while it runs: products, what becomes of them, softmax, values.
 
 A `TorchFunctionMode` sees what its thread computes and changes nothing. What it cannot follow it leaves
-alone; that all was followed, and is what was computed, is found out in the trial of `routes`.
+alone; whether all was followed is for those to ask who are told (`own_code`, `record`).
 """
 
-import sys
 import weakref
 from collections import Counter, deque
+from collections.abc import Callable
 from contextlib import suppress
 
-from torch import Tensor, nn
+import torch
+from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from mha_core.sources.capture import Collector
 from mha_core.sources.operations import (
     Log,
     Times,
@@ -24,8 +24,7 @@ from mha_core.sources.operations import (
     seen_as,
     times,
 )
-from mha_core.sources.products import Scores, Shared, finished, heads
-from mha_core.sources.turned import codes
+from mha_core.sources.products import Scores, Seen, Shared, finished, heads, version
 
 PRODUCTS = {"matmul", "bmm", "mm", "einsum", "baddbmm"}
 CASTS = {"float", "double", "half", "bfloat16", "to", "type", "type_as", "contiguous", "clone", "detach"}
@@ -55,20 +54,20 @@ FOLLOWED = PRODUCTS | MATRICES | CASTS | VIEWS | MOVES | PERHAPS | SIMPLE | BY_H
 
 
 class Watcher(TorchFunctionMode):
-    """Tells a collector each attention that runs in this thread and could be followed from end to end.
+    """Tells of each attention that runs in this thread and could be followed from end to end.
 
-    A call whose weights or output differ by more than `close` from what was computed is not told.
-    `every_row` compares them whole. `gap` is the largest difference, `softmaxes` counts by their
-    (query, key) those that were seen: with fewer calls, some was not understood.
+    `tell` is given what was seen and the output (…, query, d_v) that the model computed, of which the axes
+    before the last two are heads; how far that is from what was seen says `Seen.gap`. `every_row` compares
+    all of it. `softmaxes` counts by their (query, key) those that ran: with fewer calls, some was not
+    understood.
     """
 
-    def __init__(self, collector: Collector, close: float, *, every_row: bool):
+    def __init__(self, tell: Callable[[Seen, Tensor], None], *, every_row: bool):
         super().__init__()
-        self.collector, self.close, self.every_row = collector, close, every_row
-        self.gap = 0.0
+        self.tell, self.every_row = tell, every_row
         self.softmaxes: Counter[tuple[int, int]] = Counter()
+        self.outputs: deque[Tensor] = deque(maxlen=LATEST)  # of matrices
         self.shared = Shared()
-        self._outputs: deque[Tensor] = deque(maxlen=LATEST)  # of matrices
         # By the id of a tensor: the tensor, its version, and what it is known to be.
         self._known: dict[int, tuple[weakref.ref, int, Scores | Weights | Times | Log]] = {}
 
@@ -82,7 +81,8 @@ class Watcher(TorchFunctionMode):
             return func(*args, **kwargs)
         before = [self._of(arg) for arg in args]  # in place, a version ends with the call
         result = func(*args, **kwargs)
-        with suppress(Exception):  # what is asked for in an unforeseen way is not followed
+        # What is asked for in an unforeseen way is not followed; what we compute is for nobody to watch.
+        with suppress(Exception), torch.no_grad(), torch._C.DisableTorchFunction():
             self._saw(name, args, kwargs, before, result)
         return result
 
@@ -90,20 +90,20 @@ class Watcher(TorchFunctionMode):
         """What is known of a tensor, unless it was changed since."""
         if not isinstance(tensor, Tensor):
             return None
-        there, version, known = self._known.get(id(tensor), (None, 0, None))
-        return known if there is not None and there() is tensor and version == tensor._version else None
+        there, then, known = self._known.get(id(tensor), (None, 0, None))
+        return known if there is not None and there() is tensor and then == version(tensor) else None
 
     def _note(self, tensor: Tensor, known: Scores | Weights | Times | Log | None) -> None:
         if known is not None:
             gone = weakref.ref(tensor, lambda _, key=id(tensor): self._known.pop(key, None))
-            self._known[id(tensor)] = (gone, tensor._version, known)
+            self._known[id(tensor)] = (gone, version(tensor), known)
 
     def _saw(self, name: str, args: tuple, kwargs: dict, before: list, result: object) -> None:
         if name in PRODUCTS:
             self._product(name, args, kwargs, before, result)
             return
         if name in MATRICES:
-            self._outputs.append(result)
+            self.outputs.append(result)
             return
         if name == "softmax":
             self._softmax(args, kwargs, before[0], result)
@@ -199,31 +199,7 @@ class Watcher(TorchFunctionMode):
 
     def _values(self, scores: Scores, weights: Tensor, v: Tensor, output: Tensor) -> None:
         lead = output.shape[:-2]
-        weights, output = heads(weights, lead), heads(output, lead)
-        seen = finished(scores, weights, heads(v, lead), output, self.shared, every_row=self.every_row)
-        if seen is not None and seen.gap <= self.close:
-            self.gap = max(self.gap, seen.gap)
-            self._find_codes(seen.k)
-            self._outputs.clear()
-            joined = output.transpose(1, 2).contiguous()
-            self.collector.add(_running(), seen.q, seen.k, seen.v, seen.rule, joined)
-
-    def _find_codes(self, k: Tensor) -> None:
-        """Cosines and sines that the attention module was not handed, so that its matrices are found."""
-        handed = any("position_embeddings" in given for _, given in self.collector._frames)
-        found = None if handed else codes(k, self._outputs)
-        if found is not None:
-            self.collector.entered("", (), {"position_embeddings": found})
-
-
-def _running() -> nn.Module | None:
-    """The innermost module that is running now and holds others: a product may be a module of its own."""
-    frame, found = sys._getframe(1), None
-    while frame is not None:
-        part = frame.f_locals.get("self")
-        if isinstance(part, nn.Module):
-            found = part if found is None else found
-            if next(part.children(), None) is not None:
-                return part
-        frame = frame.f_back
-    return found
+        parts = (heads(weights, lead), heads(v, lead), heads(output, lead))
+        seen = finished(scores, *parts, self.shared, every_row=self.every_row)
+        if seen is not None:
+            self.tell(seen, output)

@@ -83,6 +83,7 @@ def _saved(trace: AttentionTrace) -> None:
     heads = sorted({layer.n_heads for layer in trace.layers})
     heads = heads[0] if len(heads) == 1 else f"{heads[0]}–{heads[-1]}"
     st.caption(t("file.about", layers=len(trace.layers), heads=heads, **told))
+    card.skipped(trace)
 
 
 def _report(source: Mapping) -> dict | None:

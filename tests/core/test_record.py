@@ -1,6 +1,5 @@
 """Torch code that knows nothing of us is recorded exactly, computes what it did, and mixes no threads."""
 
-import math
 import threading
 
 import numpy as np
@@ -56,13 +55,6 @@ class Vision(nn.Module):
         q, k, v = self.qkv(x).reshape(batch, length, 3, H, D_K).permute(2, 0, 3, 1, 4).unbind(0)
         y = F.scaled_dot_product_attention(self.norm(q), self.norm(k), v, scale=0.3)
         return y.transpose(1, 2).reshape(batch, length, D)
-
-
-class ByHand(nn.Module):
-    """A softmax of its own: nothing of torch's that could be seen."""
-
-    def forward(self, x):
-        return torch.softmax(x @ x.mT / math.sqrt(D), -1) @ x
 
 
 @pytest.fixture(autouse=True)
@@ -338,8 +330,8 @@ def reason(refused, model, *inputs, tokens=TOKENS, **settings):
     return str(refused(lambda: rec.trace))
 
 
-def test_a_softmax_of_its_own_is_not_seen_and_it_says_what_to_do(x, refused):
-    said = reason(refused, ByHand(), x)
+def test_where_there_is_none_it_says_where_it_looked_and_what_to_do(x, refused):
+    said = reason(refused, nn.Linear(D, D), x)
     assert "scaled_dot_product_attention and multi_head_attention_forward" in said
     assert "mha.from_tensors" in said
 

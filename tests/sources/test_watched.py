@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from mha_core.sources import capture, products, watched
+from mha_core.sources import capture, own_code, products
 
 H, L, D = 3, 7, 5  # heads, tokens, width of a head
 CAUSAL = torch.ones(L, L, dtype=torch.bool).tril()
@@ -121,7 +121,11 @@ def followed(way, n_kv: int = H, *, every_row: bool = True, call=None):
     module = Own(way)
     q, k, v = draw(n_kv)
     inside = capture.collecting(capture.watch(module))
-    with torch.no_grad(), inside as collector, watched.Watcher(collector, 1e-5, every_row=every_row) as seen:
+    with (
+        torch.no_grad(),
+        inside as collector,
+        own_code.Collecting(collector, 1e-5, every_row=every_row) as seen,
+    ):
         weights, output = (call or module)(q, k, v)
     return collector.calls, weights.reshape(-1, L, L), output.reshape(-1, L, D), seen
 

@@ -1,0 +1,82 @@
+"""One call of torch's `scaled_dot_product_attention`, as q, k, v and rule of one text of its batch."""
+
+import torch
+from torch import Tensor
+
+from mha_core.attention import Attended
+from mha_core.errors import MhaError
+from mha_core.rule import HIDDEN, ScoreRule
+
+
+class Called:
+    """Reads the calls of one recording: `item` of each batch, with one causal mask for layers of a size."""
+
+    def __init__(self, item: int):
+        self.item = item
+        self._causal: dict[tuple[int, int], Tensor] = {}
+
+    def attended(
+        self, number: int, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None,
+        enable_gqa=False,
+    ) -> tuple[Attended, dict]:  # fmt: skip
+        """Call `number` with these arguments, a batch of one, and what else there is to know about it.
+
+        What it computed is not kept. Raises `MhaError` for tensors of which it cannot be told what is a head,
+        and for an item that is not there.
+        """
+        q, k, v = (self._one(part, number) for part in (query, key, value))
+        if not enable_gqa:  # heads may be told once for all
+            heads = max(part.shape[0] for part in (q, k, v))
+            q = q.expand(heads, -1, -1)
+            if k.shape[0] != v.shape[0]:
+                k, v = (part.expand(heads, -1, -1) for part in (k, v))
+        if torch.is_autocast_enabled(q.device.type):
+            q, k, v = (part.to(torch.get_autocast_dtype(q.device.type)) for part in (q, k, v))
+        mask, bias = self._mask(attn_mask, query.dim())
+        if is_causal:
+            mask = self._below(q.shape[1], k.shape[1])
+        rule = ScoreRule(scale=scale, mask=mask, bias=bias)
+        return Attended(None, q[None], k[None], v[None], rule), {"dropout": dropout_p} if dropout_p else {}
+
+    def _one(self, part: Tensor, number: int) -> Tensor:
+        """One item of a batch, (head, position, width)."""
+        if part.is_nested or (part.dim() not in (2, 4) and not (part.dim() == 3 and part.shape[0] == 1)):
+            raise MhaError(
+                f"Call {number} of scaled_dot_product_attention has tensors of shape "
+                f"{'a nested tensor' if part.is_nested else tuple(part.shape)}, of which it cannot be told "
+                f"what is a head and what is a text; (batch, head, position, d_k) can be recorded."
+            )
+        if part.dim() < 4:
+            return part.reshape(1, *part.shape[-2:])
+        return part[place(self.item, part.shape[0])]
+
+    def _mask(self, given: Tensor | None, axes: int) -> tuple[Tensor | None, Tensor | None]:
+        """What hides cells, and what is added to scores; ([head,] query, key) or None."""
+        if given is None:
+            return None, None
+        if axes == 3 and given.dim() == 3:
+            given = given[None]  # its first axis is the batch, as that of the queries
+        if given.dim() == 4:
+            given = given[place(self.item, given.shape[0])]
+        if given.dtype == torch.bool:
+            return given, None
+        # The lowest number is meant to hide, and does where a row has anything else.
+        hidden = given <= torch.finfo(given.dtype).min
+        hidden &= (given == HIDDEN) | ~hidden.all(-1, keepdim=True)
+        bias = given.masked_fill(hidden, 0.0)
+        return ~hidden if hidden.any() else None, bias if bias.any() else None
+
+    def _below(self, n_query: int, n_key: int) -> Tensor:
+        """The causal mask of that size."""
+        if (n_query, n_key) not in self._causal:
+            self._causal[n_query, n_key] = torch.ones(n_query, n_key, dtype=torch.bool).tril()
+        return self._causal[n_query, n_key]
+
+
+def place(item: int, n_items: int) -> int:
+    """Where an item of a batch stands; what there is one of belongs to all."""
+    if n_items == 1:
+        return 0
+    if not 0 <= item < n_items:
+        raise MhaError(f"The batch has items 0 to {n_items - 1}; item {item} was asked for.")
+    return item

@@ -1,0 +1,266 @@
+"""Attention with a softmax of its own is recorded exactly, or it is said that it was not."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import mha_core as mha
+
+TOKENS = ["the", "old", "cat", "saw", "the", "new", "cat"]  # 7
+H, D_K, D = 3, 5, 15
+
+
+@pytest.fixture(autouse=True)
+def _seeded():
+    torch.manual_seed(0)
+
+
+class Block(nn.Module):
+    """Heads by view, scores by a product, causal by a buffer, as in many a course."""
+
+    def __init__(self, h=H, n_kv=H, dropout=0.0):
+        super().__init__()
+        self.h, self.n_kv, self.drop, self.seen = h, n_kv, nn.Dropout(dropout), None
+        self.q = nn.Linear(D, h * D_K)
+        self.k, self.v = nn.Linear(D, n_kv * D_K), nn.Linear(D, n_kv * D_K)
+        self.o = nn.Linear(h * D_K, D)
+        self.register_buffer("tril", torch.tril(torch.ones(64, 64)))
+
+    def forward(self, x):
+        length = x.shape[1]
+        q, k, v = (part(x).view(len(x), length, -1, D_K).transpose(1, 2) for part in (self.q, self.k, self.v))
+        k, v = (part.repeat_interleave(self.h // self.n_kv, dim=1) for part in (k, v))
+        scores = q @ k.transpose(-2, -1) * D_K**-0.5
+        scores = scores.masked_fill(self.tril[:length, :length] == 0, float("-inf"))
+        weights = F.softmax(scores, dim=-1)
+        self.seen = weights.detach(), q.detach()
+        return self.o((self.drop(weights) @ v).transpose(1, 2).flatten(2))
+
+
+class Head(nn.Module):
+    """One head by itself; several of them side by side are a layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.key, self.query, self.value = (nn.Linear(D, D_K, bias=False) for _ in range(3))
+        self.register_buffer("tril", torch.tril(torch.ones(64, 64)))
+        self.seen = None
+
+    def forward(self, x):
+        length, width = x.shape[1:]
+        k, q = self.key(x), self.query(x)
+        wei = q @ k.transpose(-2, -1) * width**-0.5
+        wei = wei.masked_fill(self.tril[:length, :length] == 0, float("-inf"))
+        wei = F.softmax(wei, dim=-1)
+        self.seen = wei.detach()
+        return wei @ self.value(x)
+
+
+def recorded(model, x, **settings):
+    """What was recorded, after the output was found to be the same to the bit."""
+    expected = model(x)
+    with mha.record(tokens=TOKENS, **settings) as rec:
+        output = model(x)
+    assert torch.equal(output, expected)
+    return rec
+
+
+def close(ours, theirs):
+    np.testing.assert_allclose(ours, theirs, atol=1e-6)
+
+
+@pytest.mark.parametrize("item", [0, 1])
+def test_heads_by_view(item):
+    model = Block()
+    [layer] = recorded(model, torch.randn(2, 7, D), item=item).trace.layers
+    weights, q = (part[item] for part in model.seen)
+    assert (layer.n_heads, layer.d_k, layer.n_query) == (H, D_K, 7)
+    np.testing.assert_array_equal(layer.q, q)
+    close(layer.weights(), weights)
+    assert layer.allowed(0).tolist() == np.tri(7, dtype=bool).tolist()
+    assert mha.against_torch(layer).difference < 1e-5
+
+
+def test_each_head_by_itself_is_a_layer_of_one_head():
+    model = nn.ModuleList(Head() for _ in range(H))
+    trace = recorded(lambda x: torch.cat([head(x) for head in model], -1), torch.randn(1, 7, D)).trace
+    assert [layer.n_heads for layer in trace.layers] == [1] * H
+    for layer, head in zip(trace.layers, model, strict=True):
+        close(layer.weights(), head.seen)
+
+
+@pytest.mark.parametrize(("batch", "item"), [(1, 0), (2, 1), (3, 1)])
+def test_shared_keys_are_told_once(batch, item):
+    model = Block(h=6, n_kv=2)
+    [layer] = recorded(model, torch.randn(batch, 7, D), item=item).trace.layers
+    assert (layer.n_heads, layer.n_kv_heads) == (6, 2)
+    close(layer.weights(), model.seen[0][item])
+
+
+def test_texts_that_are_alike_keep_their_heads():
+    model = Block()
+    [layer] = recorded(model, torch.randn(1, 7, D).expand(2, -1, -1), item=1).trace.layers
+    close(layer.weights(), model.seen[0][1])
+
+
+def relative(q, k, v):
+    table = torch.arange(1.0, 14.0)[torch.arange(7) - torch.arange(7)[:, None] + 6]
+    slopes = torch.tensor([0.5, 0.25, 0.125])[:, None, None]
+    return torch.softmax(q @ k.mT / math.sqrt(D_K) + slopes * table, -1) @ v
+
+
+def einsum(q, k, v):
+    scores = torch.einsum("bhid,bhjd->bhij", q, k) / math.sqrt(D_K)
+    return torch.einsum("bhij,bhjd->bhid", scores.softmax(dim=-1), v)
+
+
+def upcast(q, k, v):
+    scores = torch.matmul(q, k.transpose(2, 3)) * D_K**-0.5
+    return torch.matmul(F.softmax(scores, dim=-1, dtype=torch.float32).to(q.dtype), v)
+
+
+def capped(q, k, v):
+    return torch.softmax(4.0 * torch.tanh(q @ k.mT / 4.0), -1) @ v
+
+
+@pytest.mark.parametrize("way", [relative, einsum, upcast, capped])
+def test_ways_to_write_it(way):
+    q, k, v = torch.randn(3, 2, H, 7, D_K)
+    [layer] = recorded(lambda _: way(q, k, v), None, item=1).trace.layers
+    np.testing.assert_array_equal(layer.q, q[1])
+    close(layer.output(), way(q, k, v)[1])
+
+
+def test_in_inference_mode():
+    model = Block().eval()
+    with torch.inference_mode(), mha.record(tokens=TOKENS) as rec:
+        model(torch.randn(1, 7, D))
+    close(rec.trace.layers[0].weights(), model.seen[0][0])
+
+
+def test_a_training_is_the_same_beside_it():
+    x, gradients = torch.randn(1, 7, D), []
+    for record in (False, True):
+        torch.manual_seed(1)
+        model = Block()
+        if record:
+            with mha.record(tokens=TOKENS) as rec:
+                model(x).sum().backward()
+        else:
+            model(x).sum().backward()
+        gradients.append([part.grad for part in model.parameters()])
+    assert all(torch.equal(one, other) for one, other in zip(*gradients, strict=True))
+    before = rec.trace.layers[0].q.copy()
+    with torch.no_grad():
+        model.q.weight.zero_()
+    np.testing.assert_array_equal(rec.trace.layers[0].q, before)
+
+
+def test_it_stands_in_order_beside_calls_of_torchs_function():
+    class Both(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.last = Block(), Block()
+
+        def forward(self, x):
+            x = self.first(x)
+            q = x.view(1, 7, H, D_K).transpose(1, 2)
+            return self.last(F.scaled_dot_product_attention(q, q, q).transpose(1, 2).flatten(2))
+
+    model = Both()
+    layers = recorded(model, torch.randn(1, 7, D)).trace.layers
+    assert [layer.about.get("by_hand", False) for layer in layers] == [True, False, True]
+    close(layers[2].weights(), model.last.seen[0][0])
+
+
+def test_a_model_of_transformers_in_its_own_code():
+    transformers = pytest.importorskip("transformers")
+    sizes = {"hidden_size": 15, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 11}
+    config = transformers.BertConfig(vocab_size=29, **sizes)
+    model = transformers.BertModel._from_config(config, attn_implementation="eager").eval()
+    ids = torch.arange(3, 10)[None]
+    with mha.record(tokens=TOKENS) as rec, torch.no_grad():
+        asked = model(ids, output_attentions=True).attentions
+    for layer, theirs in zip(rec.trace.layers, asked, strict=True):
+        close(layer.weights(), theirs[0])
+
+
+def test_a_recorder_within_another_shows_it_nothing_of_its_own_work():
+    model = Block()
+    with mha.record(tokens=TOKENS) as outer, mha.record(tokens=TOKENS) as inner:
+        model(torch.randn(1, 7, D))
+    assert len(inner.trace.layers) == len(outer.trace.layers) == 1
+
+
+def test_two_texts():
+    q, k = torch.randn(1, H, 5, D_K), torch.randn(1, H, 7, D_K)
+    with mha.record(tokens=list("abcde"), keys=TOKENS) as rec:
+        torch.softmax(q @ k.mT, -1) @ k
+    assert [layer.kind for layer in rec.trace.layers] == ["cross"]
+
+
+def test_what_is_of_other_sizes_is_none_of_these_texts(refused):
+    pool = torch.randn(1, H, 1, D_K)
+
+    def model(x):
+        own = Block()(x) if x.shape[1] == 7 else x
+        k = own.view(1, -1, H, D_K).transpose(1, 2)
+        return torch.softmax(pool @ k.mT, -1) @ k
+
+    with mha.record(tokens=TOKENS) as rec:
+        model(torch.randn(1, 7, D))
+    assert len(rec.trace.layers) == 1
+    with mha.record(tokens=TOKENS[:6]) as rec:
+        model(torch.randn(1, 4, D))
+    assert "1 queries and 4 keys; the tokens given allow 6 and 6" in str(refused(lambda: rec.trace))
+
+
+# What is not understood
+
+
+def test_dropout_is_named_as_a_reason(refused):
+    with mha.record(tokens=TOKENS) as rec:
+        Block(dropout=0.5)(torch.randn(1, 7, D))
+    said = str(refused(lambda: rec.trace))
+    assert said.startswith("No attention was recorded")
+    assert "1 times a softmax of the model's own ran over these tokens" in said
+    assert "model.eval()" in said
+
+
+def test_what_was_not_understood_is_named_beside_what_was():
+    model, x = nn.Sequential(Block(), Block(dropout=0.5)), torch.randn(1, 7, D)
+    with mha.record(tokens=TOKENS) as rec:
+        model(x)
+    assert len(rec.trace.layers) == 1
+    [skipped] = rec.trace.source["skipped"]
+    assert skipped.startswith("1 times a softmax")
+
+
+def test_weights_that_are_changed_on_their_way_are_not_shown(refused):
+    def sharpened(x):
+        q = x.view(1, 7, H, D_K).transpose(1, 2)
+        weights = torch.softmax(q @ q.mT, -1)
+        return weights / weights.max() @ q
+
+    with mha.record(tokens=TOKENS) as rec:
+        sharpened(torch.randn(1, 7, D))
+    assert "could not be followed" in str(refused(lambda: rec.trace))
+
+
+def test_one_axis_for_heads_and_texts_is_not_guessed_at(refused):
+    q = torch.randn(H, 7, D_K)
+    with mha.record(tokens=TOKENS) as rec:
+        torch.softmax(torch.bmm(q, q.mT), -1) @ q
+    said = str(refused(lambda: rec.trace))
+    assert "has 3 heads, or 3 texts, in one axis" in said
+    assert "mha.from_tensors" in said
+
+
+def test_an_item_that_is_not_there(refused):
+    with mha.record(tokens=TOKENS, item=2) as rec:
+        Block()(torch.randn(2, 7, D))
+    assert "items 0 to 1; item 2" in str(refused(lambda: rec.trace))
