@@ -101,16 +101,27 @@ def test_shared_keys_are_told_once(batch, item):
     close(layer.weights(), model.seen[0][item])
 
 
-def test_texts_that_are_alike_keep_their_heads():
-    model = Block()
-    [layer] = recorded(model, torch.randn(1, 7, D).expand(2, -1, -1), item=1).trace.layers
-    close(layer.weights(), model.seen[0][1])
+@pytest.mark.parametrize("heads", [1, H])
+def test_texts_that_have_the_same_keys_keep_their_heads(heads):
+    q, one = torch.randn(2, heads, 7, D_K), torch.randn(1, 1, 7, D_K)
+    k = v = one.expand(2, heads, -1, -1)
+    [layer] = recorded(lambda _: torch.softmax(q @ k.mT, -1) @ v, None, item=1).trace.layers
+    close(layer.weights(), torch.softmax(q @ k.mT, -1)[1])
 
 
 def relative(q, k, v):
     table = torch.arange(1.0, 14.0)[torch.arange(7) - torch.arange(7)[:, None] + 6]
-    slopes = torch.tensor([0.5, 0.25, 0.125])[:, None, None]
+    slopes = torch.tensor([[0.5, 0.25, 0.125], [1.0, 2.0, 3.0]])[:, :, None, None]  # others in each text
     return torch.softmax(q @ k.mT / math.sqrt(D_K) + slopes * table, -1) @ v
+
+
+def padded(q, k, v):
+    there = torch.arange(7) < torch.tensor([[7], [4]])
+    return torch.softmax((q @ k.mT).masked_fill(~there[:, None, None], float("-inf")), -1) @ v
+
+
+def by_words(q, k, v):
+    return torch.softmax(q @ k.mT + torch.sin(v @ q.mT), -1) @ v
 
 
 def einsum(q, k, v):
@@ -127,7 +138,7 @@ def capped(q, k, v):
     return torch.softmax(4.0 * torch.tanh(q @ k.mT / 4.0), -1) @ v
 
 
-@pytest.mark.parametrize("way", [relative, einsum, upcast, capped])
+@pytest.mark.parametrize("way", [relative, padded, by_words, einsum, upcast, capped])
 def test_ways_to_write_it(way):
     q, k, v = torch.randn(3, 2, H, 7, D_K)
     [layer] = recorded(lambda _: way(q, k, v), None, item=1).trace.layers
@@ -248,6 +259,18 @@ def test_weights_that_are_changed_on_their_way_are_not_shown(refused):
 
     with mha.record(tokens=TOKENS) as rec:
         sharpened(torch.randn(1, 7, D))
+    assert "could not be followed" in str(refused(lambda: rec.trace))
+
+
+def test_what_is_changed_behind_torchs_back_is_not_shown(refused):
+    def halved(x):
+        q = x.view(1, 7, H, D_K).transpose(1, 2)
+        weights = torch.softmax(q @ q.mT, -1)
+        weights.data.mul_(0.5)
+        return weights @ q
+
+    with mha.record(tokens=TOKENS) as rec:
+        halved(torch.randn(1, 7, D))
     assert "could not be followed" in str(refused(lambda: rec.trace))
 
 
