@@ -1,5 +1,6 @@
 """Random weights for any words, any number of heads and any width: true numbers without meaning."""
 
+from dataclasses import replace
 from types import MappingProxyType
 
 import torch
@@ -9,6 +10,7 @@ from mha_core import device as devices
 from mha_core import embed, masks
 from mha_core.attention import Attended, MultiHeadAttention, attend
 from mha_core.layer import LayerTrace
+from mha_core.recorded import plain
 from mha_core.rows import give_back, row_blocks
 from mha_core.rule import ScoreRule
 from mha_core.spec import AttentionSpec, known, whole
@@ -91,7 +93,9 @@ def _layer(module: MultiHeadAttention, x: Tensor, rule: ScoreRule, *, turned: bo
     q, k, v = module.project(x)
     if turned:
         q, k = embed.rotate(q), embed.rotate(k)
-    return LayerTrace.of(Attended(None, q, k, v, rule), x=x, projections=module.projections())
+    layer = LayerTrace.of(Attended(None, q, k, v, rule), projections=module.projections())
+    # X was made here and is nobody else's: a copy of it would stand where memory is at its highest.
+    return replace(layer, tensors=MappingProxyType({**layer.tensors, "x": plain(x[0])}))
 
 
 def drawn(spec: AttentionSpec, *, seed: int, layer: int) -> MultiHeadAttention:
