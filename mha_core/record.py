@@ -38,8 +38,8 @@ NOTHING = (
     "computes."
 )
 UNFOLLOWED = (
-    "{count} times a softmax of the model's own ran over these tokens that could not be followed from "
-    "queries and keys to the values; dropout is one reason, which model.eval() switches off"
+    "Of the softmaxes that the model has of its own, {count} over these tokens could not be followed from "
+    "queries and keys to the values; dropout is one reason, which model.eval() switches off."
 )
 
 
@@ -57,8 +57,10 @@ def record(
     tokens of a second text that they look at, as in an encoder–decoder; whose call is whose is told by the
     lengths, or by `kinds`, one for each call in their order: encoder (keys among themselves), decoder,
     cross. `item` picks from a batch. The model computes as ever, to the bit what it computes with torch's
-    fused path off; with dropout the weights are those before it.
+    fused path off; with dropout in torch's functions the weights are those before it.
 
+    A softmax of the code's own is a call, too, if it could be followed from queries and keys to the values;
+    of what could not, ``trace.source["skipped"]`` tells.
     Raises `MhaError`, when `trace` is read, where no call was seen or one does not fit the tokens.
     """
     looking = as_tokens(tokens, "tokens")
@@ -75,7 +77,7 @@ class Recorder:
         self.problem: MhaError | None = None
         self._by_hand = Watcher(self.followed, every_row=True)
         self._followed: Counter[tuple[int, int]] = Counter()
-        self._other: list[tuple[int, int]] = []
+        self._unclear: list[MhaError] = []
         self._called = Called(item)
         self._inside = ExitStack()
 
@@ -97,22 +99,22 @@ class Recorder:
         if self.problem is not None:
             raise self.problem
         unfollowed = self._unfollowed()
-        if not self.layers and self._other:
-            raise self._misfit(0, self._other[0])
+        if not self.layers and self._unclear:
+            raise self._unclear[0]
         if not self.layers:
-            raise MhaError(f"{NOTHING} {unfollowed}." if unfollowed else NOTHING)
+            raise MhaError(" ".join((NOTHING, *unfollowed)))
         kinds = self._lengths() if self.kinds is None else self._checked()
         layers = tuple(replace(layer, kind=kind) for layer, kind in zip(self.layers, kinds, strict=True))
-        source = {**self.source, "skipped": (unfollowed,)} if unfollowed else self.source
+        source = {**self.source, "skipped": unfollowed} if unfollowed else self.source
         if self.keys is None:
             return AttentionTrace(self.tokens, layers, MappingProxyType(source))
         return AttentionTrace(self.keys, layers, MappingProxyType(source), target=self.tokens)
 
-    def _unfollowed(self) -> str:
-        """What is to be said of softmaxes over these tokens that ran and were not understood."""
+    def _unfollowed(self) -> tuple[str, ...]:
+        """What is to be said of softmaxes over these tokens that ran and are not shown."""
         ran = self._by_hand.softmaxes
         count = sum(max(0, ran[sizes] - self._followed[sizes]) for sizes in self._fitting())
-        return UNFOLLOWED.format(count=count) if count else ""
+        return (UNFOLLOWED.format(count=count),) if count else ()
 
     def _fitting(self) -> dict[tuple[int, int], str]:
         """Whose call one is with so many queries and keys."""
@@ -148,19 +150,18 @@ class Recorder:
         return [fitting[layer.n_query, layer.n_key] for layer in self.layers]
 
     def followed(self, seen: Seen, output: Tensor) -> None:
-        """Write an attention down that the code computes itself; of other sizes it is none of these texts."""
+        """Write an attention down that the code computes itself, if it is one of these texts."""
         sizes = seen.q.shape[2], seen.k.shape[2]
-        if self.problem is not None or not by_hand.is_exact(seen):
+        if not by_hand.is_exact(seen):
             return
-        if sizes not in self._fitting():
-            self._other.append(sizes)
-            return
-        self._followed[sizes] += 1
-        with torch.inference_mode(False):
-            try:
+        try:
+            if sizes not in self._fitting():
+                raise self._misfit(len(self.layers), sizes)
+            with torch.inference_mode(False):
                 self._add(by_hand.attended(seen, output.shape[:-2], self.item), {"by_hand": True})
-            except MhaError as error:
-                self.problem = error
+            self._followed[sizes] += 1
+        except MhaError as error:  # perhaps it is none of the attention that is meant
+            self._unclear.append(error)
 
     def saw(self, function, args: tuple, kwargs: dict) -> None:
         """Write a call down; what is wrong with it is told later, since the model shall not notice."""

@@ -238,7 +238,7 @@ def test_dropout_is_named_as_a_reason(refused):
         Block(dropout=0.5)(torch.randn(1, 7, D))
     said = str(refused(lambda: rec.trace))
     assert said.startswith("No attention was recorded")
-    assert "1 times a softmax of the model's own ran over these tokens" in said
+    assert "the softmaxes that the model has of its own, 1 over these tokens could not be followed" in said
     assert "model.eval()" in said
 
 
@@ -248,7 +248,18 @@ def test_what_was_not_understood_is_named_beside_what_was():
         model(x)
     assert len(rec.trace.layers) == 1
     [skipped] = rec.trace.source["skipped"]
-    assert skipped.startswith("1 times a softmax")
+    assert "1 over these tokens" in skipped
+
+
+def test_what_cannot_be_told_apart_does_not_spoil_what_can():
+    def model(x):
+        q = x.view(1, 7, H, D_K).transpose(1, 2)
+        torch.softmax(q[0] @ q[0].mT, -1) @ q[0]
+        return F.scaled_dot_product_attention(q, q, q)
+
+    trace = recorded(model, torch.randn(1, 7, D)).trace
+    assert len(trace.layers) == 1
+    assert "1 over these tokens" in trace.source["skipped"][0]
 
 
 def test_weights_that_are_changed_on_their_way_are_not_shown(refused):
