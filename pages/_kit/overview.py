@@ -56,21 +56,30 @@ def fold(trace: AttentionTrace, *, opened: bool) -> DeltaGenerator | None:
 
 
 def show(
-    trace: AttentionTrace, scene: state.Scene, *, layer: int, head: int, link: str | None = None
+    trace: AttentionTrace,
+    scene: state.Scene,
+    fold: DeltaGenerator | None,
+    *,
+    layer: int,
+    head: int,
+    link: str | None = None,
 ) -> None:
-    """Every head as a small picture, with its measures, and the same as a table.
+    """Every head as a small picture, with its measures, and the same as a table; nothing without a fold.
 
     `link` is the key of the container with the link that a chosen head leads to, where it is shown on another
     page.
     """
-    with st.spinner(t("overview.working")):
-        seen = _seen(json.dumps(scene.settings(), sort_keys=True), trace)
-    named = roles.named(trace, scene)
-    named = seen.positions() if named is None else named
+    if fold is None:
+        return
     shared = [shown.n_heads // shown.n_kv_heads for shown in trace.layers]
-    _mount(packed(seen, named, shared=shared), {"chosen": {"layer": layer, "head": head}, "link": link})
-    with st.popover(t("overview.table")):
-        st.dataframe(table(seen, named), hide_index=True, key="overview_table")
+    with fold:
+        with st.spinner(t("overview.working")):
+            seen = _seen(json.dumps(scene.settings(), sort_keys=True), trace)
+        named = roles.named(trace, scene)
+        named = seen.positions() if named is None else named
+        _mount(packed(seen, named, shared=shared), {"chosen": {"layer": layer, "head": head}, "link": link})
+        with st.popover(t("overview.table")):
+            st.dataframe(table(seen, named), hide_index=True, key="overview_table")
 
 
 def _mount(blob: bytes, scene: dict) -> None:

@@ -12,8 +12,8 @@ if trace is not None:
     layer, head, query = state.indices(trace, scene)
     card.whole(trace, scene)
     if trace.layers[layer].n_query == trace.layers[layer].n_key:
-        with overview.fold(trace, opened=True):
-            overview.show(trace, scene, layer=layer, head=head, link=models.TO_HEADS)
+        fold = overview.fold(trace, opened=True)
+        overview.show(trace, scene, fold, layer=layer, head=head, link=models.TO_HEADS)
     models.links(layer=layer, head=head)
     rotation.show(trace, layer=layer, head=head, token=query)
     card.kept(trace, layer=layer, draw=lambda: sharing.diagram(trace, layer=layer))

@@ -54,8 +54,5 @@ detail.matrices(trace, layer=layer_index, head=head, query=query, limit=limits[h
 with st.expander(t("heads.numbers")):
     show.numbers(trace, layer=layer_index, head=head, query=query)
 
-if (
-    glance is not None
-):  # filled last, since it takes longest: a long text has millions of weights in each head
-    with glance:
-        overview.show(trace, scene, layer=layer_index, head=head)
+# Filled last, since it takes longest: a long text has millions of weights in each head.
+overview.show(trace, scene, glance, layer=layer_index, head=head)
