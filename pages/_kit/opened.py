@@ -18,6 +18,8 @@ from pages._kit.text import literal, t
 
 MEGABYTES = 200
 LONGEST = 100  # characters of what a file says about itself
+TOLD = ("skipped", "notes")  # what a source says in sentences
+MOST_TOLD, LONGEST_TOLD = 100, 400  # of these, and characters of each
 EXAMPLE = """import mha_core as mha
 
 with mha.record(tokens=["the", "old", "cat"]) as rec:
@@ -136,10 +138,15 @@ def read(name: str, content: bytes) -> Opened:
     plain = {
         key: value[:LONGEST] if isinstance(value, str) else value
         for key, value in whole.source.items()
-        if isinstance(value, str | int | float)
+        if isinstance(value, str | int | float) and key not in TOLD
+    }
+    told = {
+        key: tuple(str(one)[:LONGEST_TOLD] for one in value[:MOST_TOLD])
+        for key in TOLD
+        if isinstance(value := whole.source.get(key), list)
     }
     # By its name alone it is no source of the app: what those know about their weights is not in the file.
-    source = plain | {"name": f"{plain.get('name', 'trace')}{MARK}", "file": name}
+    source = plain | told | {"name": f"{plain.get('name', 'trace')}{MARK}", "file": name}
     answered = source.get("language") in LANGUAGES and all(answer != () for answer in whole.answers)
     whole = replace(
         whole, source=MappingProxyType(source), answers=whole.answers if answered else ()

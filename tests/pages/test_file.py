@@ -1,6 +1,7 @@
 """A saved trace opens in the app and is shown on every page; what it does not hold is said to be unknown."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -171,6 +172,13 @@ BAD = {
     "no header": b"\x08\0\0\0\0\0\0\0{}      ",
     "a pickle": b"\x80\x04K\x01.",
 }
+
+
+def test_what_could_not_be_recorded_is_told(open_file, english):
+    sentence = "Of *all* softmaxes one could not be followed."
+    app = open_file(replace(of_tensors(), source={"name": "recorded", "skipped": (sentence,), "notes": 3}))
+    assert english("real.skipped", count=1) in [fold.label for fold in app.expander]
+    assert literal(sentence) in [words.value for words in app.markdown]
 
 
 @pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
