@@ -536,6 +536,16 @@ def cell_at(view, key: int, query: int) -> tuple[float, float]:
     )
 
 
+def point_at(page, view, key: int, query: int) -> tuple[float, float]:
+    """Move to a cell of the matrix, and once more if it has moved meanwhile. → where it is"""
+    before = None
+    while before != (place := cell_at(view, key, query)):
+        page.mouse.move(*place)
+        page.wait_for_timeout(100)
+        before = place
+    return place
+
+
 WINDOW = "v => (({ cell, x, y, least }) => [cell, x, y, least])(v.view.drawings[0].drawing.window)"
 
 
@@ -544,11 +554,11 @@ def test_the_matrix_is_zoomed_and_moved_and_a_click_pins_the_row(visit, app, eye
     view = eye(page)
     view.chip("head 4").dblclick()
     view.button("matrix").click()
-    page.mouse.move(*cell_at(view, 2, IT))
+    point_at(page, view, 2, IT)
     expect(view.panel().locator(".said")).to_have_text(
         f"it → animal: weight {weights()[3, IT, 2]:.4f} (head 4)."
     )
-    page.mouse.click(*cell_at(view, 0, 6))
+    page.mouse.click(*point_at(page, view, 0, 6))
     page.get_by_role("heading", name=ELSEWHERE).hover()
     assert view.said().startswith("street looks at")
 
