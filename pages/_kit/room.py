@@ -37,6 +37,12 @@ FRAME = """
 :is([class*="_page"], [class*="_blob"], [class*="_code"]) [data-testid="stSkeleton"] { display: none; }
 :is(.st-key-history, .st-key-charts) [data-testid="stSkeleton"] { display: none; }
 """
+# Streamlit writes white on its main colour, which in a dark page is a light one.
+INK = """
+:is([data-testid="stBaseButton-primary"], [data-tag], [data-tag] *) {
+  color: light-dark(#ffffff, #14161b) !important;
+}
+"""
 # Streamlit writes a style after it has drawn what came with it. Until then the sentences and what is below
 # them are not seen, but for no longer than a moment.
 WAITING = """
@@ -55,8 +61,8 @@ class Room(NamedTuple):
 
 
 def frame() -> None:
-    """The bars of all widgets; figures have a height that Streamlit knows."""
-    st.html(f"<style>{FRAME} {WAITING}</style>")
+    """The bars of all widgets, and what can be read on them; figures have a height that Streamlit knows."""
+    st.html(f"<style>{FRAME} {INK} {WAITING}</style>")
 
 
 def of_sentences(

@@ -357,3 +357,25 @@ def test_the_words_of_a_sentence_stand_in_the_order_of_their_script(visit, app, 
     places = [word.bounding_box()["x"] for word in words.all()]
     assert len(set(places)) == 3
     assert places == sorted(places, reverse=rtl)
+
+
+CONTRAST = """element => {
+    const parts = (colour) => colour.match(/[\\d.]+/g).slice(0, 3).map((part) => part / 255);
+    const light = (part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
+    const luminance = (colour) => {
+        const [red, green, blue] = parts(colour).map(light);
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+    };
+    const { color, backgroundColor } = getComputedStyle(element);
+    const [low, high] = [luminance(color), luminance(backgroundColor)].sort((a, b) => a - b);
+    return (high + 0.05) / (low + 0.05);
+}"""
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize(
+    ("page", "what"), [("train", "[data-testid=stBaseButton-primary]"), ("embeddings", "[data-tag]")]
+)
+def test_what_is_written_on_the_main_colour_can_be_read(visit, app, theme, page, what):
+    """WCAG 2.2 asks for a contrast of 4.5."""
+    assert visit(f"{app}/{page}", theme=theme).locator(what).first.evaluate(CONTRAST) >= 4.5
