@@ -1,24 +1,17 @@
-"""What `streamlit run app.py` starts: the frame with its pages, none of which is seen without its style."""
+"""What `streamlit run app.py` starts: the frame with its pages, with what all of them have in their head."""
 
 from pathlib import Path
 
 import streamlit as st
 
-import mha_core  # noqa: F401 (torch is loaded when the server starts, not when the first visitor comes)
+from mha_core import bundled  # and torch, when the server starts and not when the first visitor comes
 
-# Streamlit draws a page before its sidebar and before the first `st.html`, whose script it loads only then:
-# what has been drawn jumps twice. So nothing is seen until both are there, or until a while has passed.
-EARLY = """<style>
-@keyframes early { from, to { visibility: hidden; opacity: 0; } }
-[data-testid="stApp"]:not(:has([data-testid="stSidebar"])) [data-testid="stAppViewContainer"],
-[data-testid="stApp"]:not(:has(.stHtml style)) [data-testid="stAppViewContainer"] { animation: early 8s; }
-</style>"""
 SCRIPTS = ("Html", "purify.es", "BidiComponent")  # what `st.html` and our components wait for
 FOUND = [
     file.name for name in SCRIPTS for file in Path(st.__file__).parent.glob(f"static/static/js/{name}.*.js")
 ]
 LINKS = (f'<link rel="modulepreload" crossorigin href="./static/js/{name}">' for name in FOUND)
-HEAD = (EARLY + "".join(LINKS)).encode()
+HEAD = bundled.path("assets", "head.html").read_bytes() + "".join(LINKS).encode()
 
 
 class Early:

@@ -2,12 +2,11 @@
 
 import streamlit as st
 
-from pages._kit import charts, components, controls, room, work
+from pages._kit import charts, components, controls, work
 from pages._kit.paths import ASSETS, PAGES
 from pages._kit.text import t
 
 st.set_page_config(page_title="Headscope", page_icon=str(ASSETS / "icon.svg"), layout="wide")
-room.frame()
 st.logo(ASSETS / "logo.svg", size="large", icon_image=ASSETS / "icon.svg")
 page = st.navigation(
     [

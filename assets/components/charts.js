@@ -1,4 +1,4 @@
-// Clicks on plotly's figures, and a Save menu at each. Streamlit reports no click on a heatmap, but our
+// Clicks on plotly's figures, and a Save menu at each and at what `saveable` has offered. Streamlit reports no click on a heatmap, but our
 // components run in its page, where plotly can be asked. Mounted once for all pages; what the page
 // keeps for it is one object on window, so that nothing piles up however often the app runs again.
 // Data: the words of the menu, { open, png, svg, csv }.
@@ -34,12 +34,20 @@ function watch(charts) {
   let waiting = false;
   const scan = () => {
     waiting = false;
-    for (const plot of document.querySelectorAll(PLOT)) addMenu(plot, charts);
+    for (const plot of window.Plotly?.toImage ? document.querySelectorAll(PLOT) : []) {
+      plot.toggleAttribute("data-headscope-cells", (plot._fullData ?? []).some(({ type }) => type === "heatmap"));
+      addMenu(plot.parentElement, () => plotted(plot), charts.words);
+    }
+    for (const host of document.querySelectorAll("[data-headscope-saveable]")) {
+      host.parentElement.dataset.headscopeBox = "";
+      addMenu(host.parentElement, () => host.headscope, charts.words);
+    }
   };
   const later = () => {
     if (!waiting) setTimeout(scan, 50);
     waiting = true;
   };
+  charts.look = later;
   document.addEventListener("pointerdown", ({ target }) => listen(charts, target), true);
   new MutationObserver(later).observe(document.body, { subtree: true, childList: true });
   later();

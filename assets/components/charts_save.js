@@ -1,31 +1,32 @@
 // A figure as a file: SVG and PNG with its title above and where it comes from below, CSV of its numbers.
-// It stands behind charts.js, which calls addMenu. User text becomes text nodes only.
+// It stands behind charts.js, which calls addMenu with what a figure is asked for (charts_plot.js, saveable.js):
+// { meta: { title, caption, file }, look() → { paper, ink, font }, drawn() → { figure, width, height }, lines() }.
+// User text becomes text nodes only.
 const SVG = "http://www.w3.org/2000/svg";
 const [PAD, TITLE, SMALL] = [14, 14, 10.5]; // pixels: around a figure, and of its letters
-const FORMATS = { png: savePng, svg: saveSvg, csv: saveCsv };
+const FORMATS = { png: savePng, svg: saveSvg, csv: saveCsv }; // the last one of figures that have `lines`
 // What no XML may hold: control characters and halves of surrogate pairs.
 const NOT_XML = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]|\p{Surrogate}/gu;
 
-// The menu: one quiet button, which opens three.
-function addMenu(plot, charts) {
-  const holder = plot.parentElement;
-  if (!window.Plotly?.toImage || holder.querySelector(":scope > .headscope-save")) return;
+// The menu in a box: one quiet button, which opens three. `asked` says what the figure in it is by now.
+function addMenu(box, asked, words) {
+  if (box.querySelector(":scope > .headscope-save")) return;
   const menu = document.createElement("div");
-  const opener = button("", charts.words.open);
+  const opener = button("", words.open);
   const choices = document.createElement("span");
   menu.className = "headscope-save";
   opener.append(icon());
-  choices.append(...Object.keys(FORMATS).map((format) => choice(plot, charts, format, close)));
+  const formats = Object.keys(FORMATS).filter((format) => format !== "csv" || asked().lines);
+  choices.append(...formats.map((format) => choice(asked, words, format, close)));
   menu.append(choices, opener);
-  holder.append(menu);
+  box.append(menu);
   show(false);
 
   function show(open) {
     choices.hidden = !open;
     opener.setAttribute("aria-expanded", open);
-    const { paper_bgcolor: paper, font } = plot._fullLayout ?? {};
+    const { paper } = asked().look();
     if (paper) menu.style.setProperty("--paper", paper);
-    if (font) menu.style.setProperty("--ink", font.color);
   }
   function close() {
     show(false);
@@ -43,13 +44,13 @@ function addMenu(plot, charts) {
   menu.addEventListener("focusout", ({ relatedTarget }) => menu.contains(relatedTarget) || show(false));
 }
 
-function choice(plot, charts, format, close) {
-  const element = button(charts.words[format], `${charts.words.open}: ${charts.words[format]}`);
+function choice(asked, words, format, close) {
+  const element = button(words[format], `${words.open}: ${words[format]}`);
   element.onclick = async () => {
     close();
-    const content = await FORMATS[format](plot);
+    const content = await FORMATS[format](asked());
     const link = document.createElement("a");
-    link.download = `${plot.layout.meta?.file ?? "headscope"}.${format}`;
+    link.download = `${asked().meta.file ?? "headscope"}.${format}`;
     link.href = URL.createObjectURL(content);
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
@@ -81,13 +82,13 @@ function node(name, attributes, text = "") {
   return element;
 }
 
-async function saveSvg(plot) {
-  return new Blob([(await composed(plot)).text], { type: "image/svg+xml" });
+async function saveSvg(figure) {
+  return new Blob([(await composed(figure)).text], { type: "image/svg+xml" });
 }
 
 // Twice as many pixels as on screen. The picture of an SVG cannot use the fonts of its page: they go in.
-async function savePng(plot) {
-  const { text, width, height } = await composed(plot, await fontFaces(plot._fullLayout.font.family));
+async function savePng(figure) {
+  const { text, width, height } = await composed(figure, await fontFaces(figure.look().font));
   const picture = new Image();
   picture.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`;
   await picture.decode();
@@ -98,26 +99,23 @@ async function savePng(plot) {
 }
 
 // The figure as it is drawn, zoom and all, between its title and its caption.
-async function composed(plot, style = "") {
-  const { width: inner, height: drawn, paper_bgcolor: paper, font } = plot._fullLayout;
-  const url = await window.Plotly.toImage(plot, { format: "svg", width: inner, height: drawn });
-  const source = decodeURIComponent(url.slice(url.indexOf(",") + 1)).replace(NOT_XML, "\ufffd");
-  const figure = new DOMParser().parseFromString(source, "image/svg+xml").documentElement;
-  const { title = "", caption = [] } = plot.layout.meta ?? {};
-  const ink = getComputedStyle(plot.parentElement).color;
+async function composed({ meta, look, drawn }, style = "") {
+  const { paper, ink, font } = look();
+  const { figure, width: inner, height: high } = await drawn();
+  const { title = "", caption = [] } = meta;
   const width = Math.ceil(inner) + 2 * PAD;
-  const head = wrap(title, `600 ${TITLE}px ${font.family}`, inner);
-  const foot = caption.flatMap((line) => wrap(line, `${SMALL}px ${font.family}`, inner));
+  const head = wrap(title, `600 ${TITLE}px ${font}`, inner);
+  const foot = caption.flatMap((line) => wrap(line, `${SMALL}px ${font}`, inner));
   const top = PAD + head.length * TITLE * 1.4 + 6;
-  const height = Math.ceil(top + drawn + foot.length * SMALL * 1.5 + 2 * PAD);
-  const page = node("svg", { width, height, viewBox: `0 0 ${width} ${height}`, "font-family": font.family });
+  const height = Math.ceil(top + high + foot.length * SMALL * 1.5 + 2 * PAD);
+  const page = node("svg", { width, height, viewBox: `0 0 ${width} ${height}`, "font-family": font });
   if (style) page.append(node("style", {}, style));
   page.append(node("rect", { width, height, fill: paper }));
   const write = (line, y, more) => page.append(node("text", { x: PAD, y, fill: ink, ...more }, line));
   head.forEach((line, i) => write(line, PAD + (i + 0.8) * TITLE * 1.4, { "font-size": TITLE, "font-weight": 600 }));
   for (const [key, value] of Object.entries({ x: PAD, y: top, overflow: "visible" })) figure.setAttribute(key, value);
   page.append(figure);
-  foot.forEach((line, i) => write(line, top + drawn + PAD + (i + 0.8) * SMALL * 1.5, { "font-size": SMALL }));
+  foot.forEach((line, i) => write(line, top + high + PAD + (i + 0.8) * SMALL * 1.5, { "font-size": SMALL }));
   return { text: new XMLSerializer().serializeToString(page), width, height };
 }
 
@@ -175,48 +173,21 @@ function dataUrl(blob) {
   });
 }
 
-// A heatmap as the matrix that is drawn, empty where a cell is hidden; of others a line for each point.
-async function saveCsv(plot) {
-  const lines = plot._fullData[0].type === "heatmap" ? matrix(plot) : points(plot);
-  const text = lines.map((line) => line.map(field).join(",")).join("\r\n");
+async function saveCsv(figure) {
+  const text = figure.lines().map((line) => line.map(field).join(",")).join("\r\n");
   return new Blob(["\ufeff", text, "\r\n"], { type: "text/csv" });
 }
 
-function matrix(plot) {
-  const [cells] = plot._fullData;
-  const { rows = cells.y, columns = cells.x, corner = "" } = plot.layout.meta ?? {};
-  const body = Array.from(cells.z, (row, i) => [rows[i], ...Array.from(row, short)]);
-  return [[corner, ...columns], ...body];
-}
-
-function points(plot) {
-  const shown = plot._fullData.filter((trace) => trace.hoverinfo !== "skip" && trace.visible === true);
-  const axes = shown.some((trace) => trace.z) ? ["x", "y", "z"] : ["x", "y"];
-  const of = (trace) =>
-    Array.from(trace.x, (_, i) => [
-      plain(trace.name),
-      ...axes.map((axis) => short(trace[axis][i])),
-      Array.isArray(trace.customdata) ? trace.customdata[i] : "",
-    ]);
-  return [["series", ...axes, "label"], ...shown.flatMap(of)];
-}
-
-// The text of plotly's pseudo-HTML, in which we escape everything.
-function plain(text) {
-  return new DOMParser().parseFromString(text, "text/html").documentElement.textContent;
+// A word or a number. Words that a spreadsheet would run as a formula are made harmless, as in our other tables.
+function field(value) {
+  if (typeof value === "number") return Number.isFinite(value) ? String(short(value)) : "";
+  const text = String(value ?? "");
+  const safe = /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
+  return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 
 // The shortest digits that give a single-precision number back.
 function short(value) {
-  if (typeof value !== "number") return value ?? "";
-  if (!Number.isFinite(value)) return "";
   const digits = [6, 7, 8, 9].map((count) => Number(value.toPrecision(count)));
   return digits.find((number) => Math.fround(number) === value) ?? value;
-}
-
-// Words that a spreadsheet would run as a formula are made harmless, as in our other tables.
-function field(value) {
-  if (typeof value === "number") return String(value);
-  const safe = /^[=+\-@\t\r]/.test(value) ? `'${value}` : String(value);
-  return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }

@@ -3,6 +3,7 @@
 // 0 to 254 is the share of the limit that the colours end at, 255 a hidden cell.
 const HIDDEN = 255;
 const HIDDEN_COLOUR = [128, 128, 128, 72];
+const [SIDE, GAP, LINE] = [144, 14, 16]; // pixels of a saved picture, between two, and of a line below
 
 export function decode(bytes) {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
@@ -37,6 +38,23 @@ function button({ rows, columns, names, roles, hints, chosen }, head) {
   return element;
 }
 
+// All heads as they stand on the screen, as a drawing for a file (charts_save.js).
+function gridDrawn(grid, { names, roles }, ink) {
+  const { length: across } = [...grid.children].filter(({ offsetTop }) => offsetTop === grid.firstChild.offsetTop);
+  const down = SIDE + GAP + LINE * (roles.some(Boolean) ? 2 : 1);
+  const [width, height] = [across * (SIDE + GAP) - GAP, Math.ceil(names.length / across) * down - GAP];
+  const figure = drawn("svg", { width, height, viewBox: `0 0 ${width} ${height}` });
+  const pixels = { width: SIDE, height: SIDE, preserveAspectRatio: "none", style: "image-rendering:pixelated" };
+  [...grid.querySelectorAll("canvas")].forEach((canvas, head) => {
+    const [x, y] = [(head % across) * (SIDE + GAP), Math.floor(head / across) * down];
+    const letters = { x: x + SIDE / 2, "text-anchor": "middle", fill: ink };
+    figure.append(drawn("image", { href: canvas.toDataURL(), x, y, ...pixels }));
+    figure.append(drawn("text", { ...letters, y: y + SIDE + LINE - 3, "font-size": 12 }, names[head]));
+    figure.append(drawn("text", { ...letters, y: y + SIDE + 2 * LINE - 3, "font-size": 10 }, roles[head]));
+  });
+  return { figure, width, height };
+}
+
 export default function ({ data, parentElement, setTriggerValue }) {
   const { header, cells } = decode(data);
   const grid = parentElement.querySelector(".grid");
@@ -53,4 +71,11 @@ export default function ({ data, parentElement, setTriggerValue }) {
     return element;
   });
   redraw(grid, elements);
+  const style = getComputedStyle(grid);
+  const [paper, ink] = ["background", "text"].map((name) => style.getPropertyValue(`--st-${name}-color`));
+  saveable(grid, {
+    meta: header.meta,
+    look: () => ({ paper, ink, font: style.fontFamily }),
+    drawn: async () => gridDrawn(grid, header, ink),
+  });
 }

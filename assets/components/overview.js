@@ -66,35 +66,16 @@ export function showOverview(root, { header, thumbs, measures, chosen: own, link
     const pen = sheet.getContext("2d");
     [sheet.width, sheet.height] = [Math.round(plan.width * ratio), Math.round(plan.height * ratio)];
     pen.scale(ratio, ratio);
-    pen.imageSmoothingEnabled = plan.size * ratio < header.side; // smaller: the mean of pixels; larger: as they are
-    plan.slots.forEach((head, slot) => {
-      if (head >= 0) pen.drawImage(atlas.canvas, ...atlas.at(head), ...corner(plan, slot), plan.size, plan.size);
-    });
-    pen.fillStyle = text;
+    drawPictures(pen, plan, atlas, header.side / ratio);
+    pen.fillStyle = pen.strokeStyle = text;
     pen.globalAlpha = 0.75;
     pen.textBaseline = "middle";
-    pen.font = `11px ${style.fontFamily}`;
-    if (order.by) {
-      pen.textAlign = "center";
-      if (plan.caption) {
-        plan.slots.forEach((head, slot) => {
-          const [x, y] = corner(plan, slot);
-          const { layer, head: own } = all[head];
-          pen.fillText(`${layer + 1}.${own + 1}`, x + plan.size / 2, y + plan.size + plan.caption / 2);
-        });
-      }
-      return;
+    pen.font = `${LETTERS}px ${style.fontFamily}`;
+    for (const { text: written, x, y, anchor } of plan.labels) {
+      pen.textAlign = anchor;
+      pen.fillText(written, x, y);
     }
-    pen.textAlign = "right";
-    for (const layer of numbered(plan.rows, plan.pitch, 13)) {
-      pen.fillText(layer + 1, plan.left - 5, corner(plan, layer * plan.columns)[1] + plan.size / 2);
-    }
-    pen.textAlign = "center";
-    for (const head of numbered(plan.columns, plan.pitch, 20)) {
-      pen.fillText(head + 1, corner(plan, head)[0] + plan.size / 2, plan.top / 2 - 1);
-    }
-    pen.strokeStyle = text;
-    brackets(pen, plan, bracketed(header.shared));
+    pen.stroke(new Path2D(plan.brackets));
   }
 
   function fit() {
@@ -103,6 +84,8 @@ export function showOverview(root, { header, thumbs, measures, chosen: own, link
     root.classList.toggle("narrow", room < NARROW);
     plan = arrange(header.heads, room < NARROW ? room : room - ASIDE, ranked());
     plan.of = new Map(plan.slots.map((head, slot) => [head, slot]));
+    plan.labels = order.by ? captions(plan, all) : axes(plan);
+    plan.brackets = order.by ? "" : brackets(plan, bracketed(header.shared));
     ratio = globalThis.devicePixelRatio || 1;
     drawSheet();
     [ui.canvas.width, ui.canvas.height] = [sheet.width, sheet.height];
@@ -235,5 +218,11 @@ export function showOverview(root, { header, thumbs, measures, chosen: own, link
   root.said = null;
   root.fit = fit;
   fit();
+  saveable(root, {
+    meta: header.meta,
+    look: () => ({ paper: style.getPropertyValue("--st-background-color"), ink: text, font: style.fontFamily }),
+    drawn: async () => overviewDrawn(plan, atlas, { ink: text, side: header.side }),
+    lines: () => overviewLines(header, all, value),
+  });
   const leading = leads(root, link, chosen);
 }

@@ -26,3 +26,11 @@ function paintAtlas(header, thumbs, colours) {
   context.putImageData(image, 0, 0);
   return { canvas: atlas, at: (head) => [(head % across) * side, Math.floor(head / across) * side, side, side] };
 }
+
+// The pictures where they stand; `side` is how many pixels of the screen one has by itself.
+function drawPictures(pen, plan, atlas, side) {
+  pen.imageSmoothingEnabled = plan.size < side; // smaller: the mean of pixels; larger: as they are
+  plan.slots.forEach((head, slot) => {
+    if (head >= 0) pen.drawImage(atlas.canvas, ...atlas.at(head), ...corner(plan, slot), plan.size, plan.size);
+  });
+}

@@ -4,6 +4,7 @@ const SMALLEST = 10; // below this only where the screen is too narrow
 const TALLEST = 720; // of all pictures together, where they can be smaller
 const EDGE = { left: 26, top: 18 }; // room for the numbers of layers and heads
 const CAPTION = 15;
+const LETTERS = 11; // pixels: the height of numbers and captions
 
 // Where the pictures stand. In the grid a row is a layer and a column a head; a ranking (a list of heads)
 // runs on from row to row, as wide as the grid and with pictures as large. `slots` has the head at each place, −1 for none.
@@ -67,4 +68,27 @@ export function numbered(count, pitch, room) {
   const apart = [1, 2, 4, 5, 8, 10, 16, 20, 32, 50, 64, 100].find((by) => by * pitch >= room) ?? count;
   const first = apart === 1 || apart > count || (apart - 1) * pitch >= room;
   return Array.from({ length: count }, (_, i) => i).filter((i) => (i + 1) % apart === 0 || (i === 0 && first));
+}
+
+// What is written beside the grid: { text, x, y, anchor }, y in the middle of the letters.
+export function axes(plan) {
+  const layers = numbered(plan.rows, plan.pitch, 13).map((layer) => {
+    const y = corner(plan, layer * plan.columns)[1] + plan.size / 2;
+    return { text: String(layer + 1), x: plan.left - 5, y, anchor: "end" };
+  });
+  const heads = numbered(plan.columns, plan.pitch, 20).map((head) => {
+    const x = corner(plan, head)[0] + plan.size / 2;
+    return { text: String(head + 1), x, y: plan.top / 2 - 1, anchor: "center" };
+  });
+  return [...layers, ...heads];
+}
+
+// What is written below each picture of a ranking, where there is room.
+export function captions(plan, all) {
+  if (!plan.caption) return [];
+  return plan.slots.map((at, slot) => {
+    const [x, y] = corner(plan, slot);
+    const text = `${all[at].layer + 1}.${all[at].head + 1}`;
+    return { text, x: x + plan.size / 2, y: y + plan.size + plan.caption / 2, anchor: "center" };
+  });
 }

@@ -1,20 +1,17 @@
 // Which heads share keys and values: a bracket over their columns, and its number among the words.
 const ARM = 4; // pixels that a bracket reaches down at both ends
 
-function brackets(pen, plan, size) {
-  if (!size) return;
-  pen.beginPath();
-  for (let head = 0; head < plan.columns; head += size) {
-    const last = Math.min(head + size, plan.columns) - 1;
-    const [left] = corner(plan, head);
-    const right = corner(plan, last)[0] + plan.size;
-    const top = plan.top - ARM;
-    pen.moveTo(left + 0.5, top + ARM);
-    pen.lineTo(left + 0.5, top + 0.5);
-    pen.lineTo(right - 0.5, top + 0.5);
-    pen.lineTo(right - 0.5, top + ARM);
-  }
-  pen.stroke();
+// As the path of a drawing; empty for no brackets.
+function brackets(plan, size) {
+  const starts = size ? Array.from({ length: Math.ceil(plan.columns / size) }, (_, group) => group * size) : [];
+  return starts
+    .map((head) => {
+      const last = Math.min(head + size, plan.columns) - 1;
+      const [left] = corner(plan, head);
+      const right = corner(plan, last)[0] + plan.size;
+      return `M${left + 0.5} ${plan.top}v${0.5 - ARM}H${right - 0.5}v${ARM - 0.5}`;
+    })
+    .join("");
 }
 
 // What a head is called, with the key/value head that it shares with others.

@@ -1,12 +1,13 @@
 """All heads of one layer at a glance, on one colour scale; of a long text the overview shows them."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import streamlit as st
 
 from mha_core import AttentionTrace
-from mha_core.views import WHOLE, around, longest
-from pages._kit import components, roles, scale, state
+from mha_core.views import WHOLE, around, longest, origin
+from pages._kit import charts, components, roles, scale, state
 from pages._kit.text import t
 
 
@@ -28,8 +29,9 @@ def show(
     if longest(trace) > WHOLE:
         return
     queries, keys = trace.sides(trace.layers[layer])
+    title, note = t("heads.all", layer=layer + 1), scale.note(limits)
     with st.container(horizontal=True, vertical_alignment="bottom", horizontal_alignment="distribute"):
-        st.subheader(t("heads.all", layer=layer + 1), help=t("heads.all_help"))
+        st.subheader(title, help=t("heads.all_help"))
         scale.control()
     components.head_grid(
         trace.layers[layer],
@@ -39,5 +41,6 @@ def show(
         limits=limits,
         roles=roles.labels(trace, scene, layer),
         on_pick=lambda picked: state.go(head=picked + 1),
+        meta=charts.described("heads", title, replace(origin(trace, layer=layer), note=note)),
     )
-    st.caption(scale.note(limits))
+    st.caption(note)

@@ -52,18 +52,18 @@ def draw(
     `table` has the full names of a heatmap's rows and columns. `start` makes cells clickable: it is the
     position of the first row and the first column, from 0, None where columns are no tokens.
     """
-    meta = {
-        "title": title,
-        "caption": caption(origin),
-        "file": file_name(*_named(key, origin)),
-        "start": start,
-    }
+    meta = described(key, title, origin) | {"start": start}
     if table is not None:
         axes = {"rows": table.index, "columns": table.columns}
         meta |= {name: [str(label) for label in axis] for name, axis in axes.items()}
         meta["corner"] = " / ".join(str(axis.name or "") for axis in axes.values())
     figure.update_layout(meta=meta)
     st.plotly_chart(figure, key=key, config=dict(config), alt=alt, **options)
+
+
+def described(key: str, title: str, origin: Origin) -> dict[str, object]:
+    """What a saved figure says of itself, and the name of its file."""
+    return {"title": title, "caption": caption(origin), "file": file_name(*_named(key, origin))}
 
 
 def caption(origin: Origin) -> list[str]:

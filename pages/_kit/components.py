@@ -5,7 +5,7 @@ Inline scripts without a build step. Data reaches the page by `textContent` and 
 
 import json
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import streamlit as st
@@ -29,7 +29,7 @@ def component(
 _grid = component(
     "head_grid",
     html='<div class="grid" role="group"></div>',
-    scripts=("common.js", "head_grid.js"),
+    scripts=("common.js", "saveable.js", "head_grid.js"),
     style="head_grid.css",
 )
 _strip = component(
@@ -40,7 +40,10 @@ _strip = component(
 )
 _history = component("history", scripts=("history.js",))
 _charts = component(
-    "charts", scripts=("charts.js", "charts_save.js"), style="charts.css", isolate_styles=False
+    "charts",
+    scripts=("charts.js", "charts_plot.js", "charts_save.js"),
+    style="charts.css",
+    isolate_styles=False,
 )
 
 
@@ -50,7 +53,7 @@ def history() -> None:
 
 
 def charts(words: dict[str, str], on_pick) -> None:
-    """Let every plotly figure be clicked and saved; shows nothing by itself.
+    """Let every plotly figure be clicked, and it and our own be saved; shows nothing by itself.
 
     `on_pick` gets the figure's key and the row and column of the cell, from 0, None for no token.
     """
@@ -65,15 +68,16 @@ def head_grid(
     limits: Sequence[float],
     roles: Sequence[str],
     on_pick,
+    meta: Mapping[str, object],
     keys: Sequence[str] | None = None,
 ) -> None:
     """Every head's weights as a small picture; `limits` is where each one's colours end.
 
     `labels` are those of the tokens; of another text that is looked at they are `keys`.
     `roles` is what each head was measured to do, if anything; `on_pick` gets the number of the head
-    that was chosen, counted from 0.
+    that was chosen, counted from 0. `meta` is what a file of them says, as `charts.described` has it.
     """
-    data = grid_data(layer, labels, chosen=chosen, limits=limits, roles=roles, keys=keys)
+    data = grid_data(layer, labels, chosen=chosen, limits=limits, roles=roles, meta=meta, keys=keys)
     _grid(key="head_grid", data=data, on_picked_change=lambda: on_pick(st.session_state.head_grid.picked))
 
 
@@ -84,6 +88,7 @@ def grid_data(
     chosen: int,
     limits: Sequence[float],
     roles: Sequence[str] = (),
+    meta: Mapping[str, object] | None = None,
     keys: Sequence[str] | None = None,
 ) -> bytes:
     """One byte a cell behind a JSON header, as head_grid.js reads it."""
@@ -92,6 +97,7 @@ def grid_data(
     cells = np.where(allowed, np.rint(share * (HIDDEN - 1)), HIDDEN).astype(np.uint8)
     header = {
         "title": t("heads.grid_label"),
+        "meta": meta or {},
         "rows": layer.n_query,
         "columns": layer.n_key,
         "chosen": chosen,

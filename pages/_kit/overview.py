@@ -2,7 +2,8 @@
 
 import json
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from hashlib import blake2b
 
 import numpy as np
@@ -13,15 +14,15 @@ from streamlit.delta_generator import DeltaGenerator
 from mha_core import AttentionTrace
 from mha_core.blocks import MEASURES
 from mha_core.overview import Overview, overview
-from mha_core.views import WHOLE, longest
-from pages._kit import components, roles, room, state
+from mha_core.views import WHOLE, longest, origin
+from pages._kit import charts, components, roles, room, state
 from pages._kit.text import t
 
 KEPT = 8
 LEAST_OPEN = 3  # layers from which on the overview is what one sees first
 
-SCRIPTS = ("common.js", "overview_plan.js", "overview_atlas.js")
-SCRIPTS += ("overview_sharing.js", "overview_leads.js", "overview.js")
+SCRIPTS = ("common.js", "saveable.js", "overview_plan.js", "overview_atlas.js", "overview_sharing.js")
+SCRIPTS += ("overview_save.js", "overview_leads.js", "overview.js")
 _code = components.component(
     "overview_code", scripts=("overview_data.js", *SCRIPTS, "registry.js", "overview_code.js")
 )
@@ -77,7 +78,11 @@ def show(
             seen = _seen(json.dumps(scene.settings(), sort_keys=True), trace)
         named = roles.named(trace, scene)
         named = seen.positions() if named is None else named
-        _mount(packed(seen, named, shared=shared), {"chosen": {"layer": layer, "head": head}, "link": link})
+        where = replace(origin(trace), note=t("overview.note"))
+        blob = packed(
+            seen, named, shared=shared, meta=charts.described("overview", t("overview.title"), where)
+        )
+        _mount(blob, {"chosen": {"layer": layer, "head": head}, "link": link})
         with st.popover(t("overview.table")):
             st.dataframe(table(seen, named), hide_index=True, key="overview_table")
 
@@ -102,15 +107,19 @@ def _seen(settings: str, _trace: AttentionTrace) -> Overview:
     return overview(_trace)
 
 
-def packed(seen: Overview, named: dict, *, shared: Sequence[int] = ()) -> bytes:
+def packed(
+    seen: Overview, named: dict, *, shared: Sequence[int] = (), meta: Mapping[str, object] | None = None
+) -> bytes:
     """Pictures and measures behind a JSON header (overview_data.js); `named` as `metrics.labels` has it.
 
-    `shared` says of each layer how many heads have one key/value head together.
+    `shared` says of each layer how many heads have one key/value head together, `meta` what a file of them
+    says (`charts.described`).
     """
     keys = list(seen.table.index)
     measures = seen.table[list(MEASURES)].assign(role=[named.get(key, ("", np.nan))[1] for key in keys])
     header = {
         "side": seen.side,
+        "meta": meta or {},
         "heads": [len(pictures) for pictures in seen.thumbs],
         "shared": list(shared),
         "measures": list(measures),
@@ -128,6 +137,9 @@ def packed(seen: Overview, named: dict, *, shared: Sequence[int] = ()) -> bytes:
             "none": t("overview.none"),
             "shared": t("overview.shared", head="{head}"),
             "open": t("overview.open"),
+            "role": t("overview.role"),
+            "of_layer": t("control.layer"),
+            "of_head": t("control.head"),
         },
     }
     written = json.dumps(header).encode()

@@ -1,9 +1,9 @@
 """Room for what is still loading, so that nothing below it jumps when it comes.
 
 Streamlit loads the script of a widget or a component when the first one is drawn, and shows a grey bar for
-it meanwhile. The styles here make that bar as high as what comes: a custom property, ``--room``, tells the
-height to the bar and to its element. Our components set it to 0 once they are drawn (`arrived`, common.js),
-so that what is kept for them need not be exact.
+it meanwhile. A custom property, ``--room``, tells the height of what comes to that bar (assets/head.html) and
+to its element. Our components set it to 0 once they are drawn (`arrived`, common.js), so that what is kept
+for them need not be exact.
 """
 
 import math
@@ -25,32 +25,9 @@ LINE_ROW, LINES_MOST = 24, 600  # of the head view's drawing, as drawing.js has 
 VIEW_AROUND, VIEW_AROUND_PHONE, VIEW_TITLE = 173, 243, 25  # its buttons and the sentence under it
 # The overview: how much narrower than a page it is, its buttons, the words beside or below the pictures, and
 # what stands in its fold besides.
-OVERVIEW_INSET, OVERVIEW_ORDERS, OVERVIEW_ASIDE, OVERVIEW_FOLD = (54, 26), (39, 71), (422, 201), (190, 257)
+OVERVIEW_INSET, OVERVIEW_ORDERS, OVERVIEW_ASIDE, OVERVIEW_FOLD = (54, 26), (39, 71), (422, 235), (190, 257)
+GRID_SAVE = 30
 ASIDE_WIDTH, LARGEST, SMALLEST, TALLEST, LEFT, TOP = 256, 96, 10, 720, 26, 18  # as overview_plan.js has them
-
-FRAME = """
-.stElementContainer [data-testid="stSkeleton"] { height: 100%; min-height: var(--room, 40px); }
-[data-testid="stSidebar"] .stElementContainer { --room: 68px; }
-[data-testid="stSidebar"] :is(.st-key-text, .st-key-twin) { --room: 96px; }
-[data-testid="stSidebar"] .st-key-source [role="radio"] { padding: 0.25rem 0.6rem; }
-[data-testid="stSidebar"] .st-key-example { --room: 40px; }
-:is([class*="_page"], [class*="_blob"], [class*="_code"]) [data-testid="stSkeleton"] { display: none; }
-:is(.st-key-history, .st-key-charts) [data-testid="stSkeleton"] { display: none; }
-"""
-# Streamlit writes white on its main colour, which in a dark page is a light one.
-INK = """
-:is([data-testid="stBaseButton-primary"], [data-tag], [data-tag] *) {
-  color: light-dark(#ffffff, #14161b) !important;
-}
-"""
-# Streamlit writes a style after it has drawn what came with it. Until then the sentences and what is below
-# them are not seen, but for no longer than a moment.
-WAITING = """
-@keyframes waiting { from, to { visibility: hidden; opacity: 0; } }
-[data-testid="stApp"]:has([class*="_strip"]):not(:has(style.rooms)) [data-testid="stMain"] {
-  animation: waiting 8s;
-}
-"""
 
 
 class Room(NamedTuple):
@@ -58,11 +35,6 @@ class Room(NamedTuple):
 
     wide: int
     narrow: int
-
-
-def frame() -> None:
-    """The bars of all widgets, and what can be read on them; figures have a height that Streamlit knows."""
-    st.html(f"<style>{FRAME} {INK} {WAITING}</style>")
 
 
 def of_sentences(
@@ -81,7 +53,7 @@ def of_sentences(
     if layer is not None:
         kept[shown_in] = view([longest(trace) for trace in traces.values()])
         kept["head_grid"] = grid(layer.n_heads)
-    # The class says to `WAITING` that they are there.
+    # The class says that they are there (assets/head.html).
     _keep({f".st-key-{key}": room for key, room in kept.items()}, "rooms")
 
 
@@ -149,4 +121,4 @@ def grid(heads: int) -> Room:
 def _grid(heads: int, least: int, width: int) -> int:
     across = max(1, int((width + 10) // (min(least, 0.28 * width) + 10)))
     side = (width - 10 * (across - 1)) / across
-    return math.ceil(heads / across) * round(side + 50) - 10
+    return math.ceil(heads / across) * round(side + 50) - 10 + GRID_SAVE

@@ -136,7 +136,8 @@ def tabs(browser):
 def visit(tabs):
     """Open an address in a tab of its own and wait until the page has been drawn.
 
-    At the end of the test no script of the page may have failed.
+    `sent` and `heard` grow with each message to and from the server. At the end of the test no script of the
+    page may have failed.
     """
     failures = []
 
@@ -155,11 +156,19 @@ def visit(tabs):
         height: int = 900,
         touch: bool = False,
         scale: int = 1,
+        sent: list | None = None,
+        heard: list | None = None,
     ):
         screen = {"width": width, "height": height}
         of = {"viewport": screen, "color_scheme": theme, "has_touch": touch, "device_scale_factor": scale}
         page = lent.enter_context(tabs(**of))
-        for event, listener in (("pageerror", failed), ("console", told)):
+
+        def connected(socket) -> None:
+            for event, messages in (("framesent", sent), ("framereceived", heard)):
+                if messages is not None:
+                    socket.on(event, lambda frame, messages=messages: messages.append(frame))
+
+        for event, listener in (("pageerror", failed), ("console", told), ("websocket", connected)):
             page.on(event, listener)
             lent.callback(page.remove_listener, event, listener)
         page.goto(address)

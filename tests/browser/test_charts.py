@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import expect
 
 import mha_core as mha
+from mha_core.overview import overview
 from pages._kit.state import Scene
 
 NASTY = "<img src=x onerror=alert(1)> </script> ]]> &amp; 小猫 مرحبا =1+1"
@@ -31,9 +32,7 @@ def asked(visit):
     """Open an address, and a list that grows with each request that the page sends to the server."""
 
     def open_(address: str, **options):
-        page, sent = visit(address, **options), []
-        page.on("websocket", lambda socket: socket.on("framesent", lambda frame: sent.append(frame)))
-        page.reload()  # its socket is seen from its first message on
+        page = visit(address, sent=(sent := []), **options)
         page.locator(".st-key-matrix-weights .main-svg").first.wait_for()
         return page, sent
 
@@ -150,8 +149,8 @@ def test_every_figure_has_one_menu_however_often_the_page_is_drawn(visit, app, s
     for name in ("Steps", "Embeddings", "How many heads?", "Heads"):
         page.get_by_role("link", name=name, exact=True).click()
         settled(page)
-        figures = page.locator(".js-plotly-plot")
-        figures.first.wait_for(state="attached")
+        figures = page.locator(".js-plotly-plot, [data-headscope-saveable]")
+        page.locator(".js-plotly-plot").first.wait_for(state="attached")
         page.wait_for_timeout(300)
         menus = figures.evaluate_all(
             "all => all.map((e) => e.parentElement.querySelectorAll(':scope > .headscope-save').length)"
@@ -327,3 +326,96 @@ def test_a_map_of_three_axes_is_saved_with_a_picture_of_its_canvas(visit, app):
     assert [value for value in images if value.startswith("data:image/png") and len(value) > 5000]
     head, *_ = rows(saved(page, "words_map", "CSV")[1])
     assert head == ["series", "x", "y", "z", "label"]
+
+
+# Our own pictures
+
+# How large a saved picture is, how many of its pixels are painted, and how many of them otherwise on a page.
+OTHERS = """async (all, address) => {
+    const pixels = (source) => {
+        const canvas = new OffscreenCanvas(all.width, all.height);
+        const context = canvas.getContext("2d");
+        context.imageSmoothingEnabled = false;
+        context.drawImage(source, 0, 0, canvas.width, canvas.height);
+        return new DataView(context.getImageData(0, 0, canvas.width, canvas.height).data.buffer);
+    };
+    const bytes = (view, at) => [0, 1, 2, 3].map((i) => view.getUint8(at + i));
+    const saved = new Image();
+    saved.src = address;
+    await saved.decode();
+    const [one, other] = [pixels(saved), pixels(all)];
+    let [painted, others] = [0, 0];
+    for (let at = 0; at < one.byteLength; at += 4) {
+        if (one.getUint8(at + 3) < 255) continue;
+        painted += 1;
+        others += bytes(one, at).some((part, i) => Math.abs(part - bytes(other, at)[i]) > 2);
+    }
+    return { size: [saved.width, saved.height], painted, others };
+}"""
+
+
+def written(root) -> list[str]:
+    return ["".join(element.itertext()) for element in root.iter(f"{SVG}text") if "".join(element.itertext())]
+
+
+def pictures(root) -> list[str]:
+    return [element.get("href") for element in root.iter(f"{SVG}image")]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_overview_is_saved_as_it_is_seen_with_all_its_measures(visit, app, theme):
+    text = f"one two {NASTY}"
+    sizes = {"h": 4, "d_model": 32, "layers": 3}
+    page = visit(link(app, text=text, **sizes), theme=theme)
+    name, content = saved(page, "overview", "CSV")
+    assert name.startswith("headscope-overview-one-two-img-src-x")
+    table = overview(mha.trace(text, **sizes)).table
+    head, *body = rows(content)
+    assert head == ["Layer", "Head", "what it does", *table.columns]
+    assert [(int(line[0]) - 1, int(line[1]) - 1) for line in body] == list(table.index)
+    np.testing.assert_array_equal(
+        np.float32([line[3:] for line in body]), table.to_numpy().astype(np.float32)
+    )
+
+    root = ET.fromstring(saved(page, "overview", "SVG")[1])
+    assert written(root)[0] == "All layers and heads"
+    assert written(root)[1:8] == ["1", "2", "3", "1", "2", "3", "4"]  # layers, heads
+    assert f"“{text}”" in " ".join(written(root))
+    assert "random weights, h 4, d_model 32, seed 0 · Headscope" in " ".join(written(root))
+    assert root.find(f"{SVG}rect").get("fill") == {"light": "#fbfaf6", "dark": "#15171c"}[theme]
+    canvas = page.locator(".overview canvas.all")
+    box = canvas.bounding_box()
+    [picture] = pictures(root)
+    found = canvas.evaluate(OTHERS, picture)
+    assert found["size"] == [2 * round(box["width"]), 2 * round(box["height"])]
+    assert found["painted"] > 0.5 * box["width"] * box["height"]
+    # The outline of the chosen head is not saved, and cells end between the pixels of a screen.
+    assert found["others"] < 0.12 * found["painted"]
+    content = saved(page, "overview", "PNG")[1]
+    assert struct.unpack(">II", content[16:24]) == (2 * int(root.get("width")), 2 * int(root.get("height")))
+
+
+def test_a_sorted_overview_is_saved_in_its_order(visit, app):
+    sizes = {"h": 4, "d_model": 32, "layers": 3}
+    page = visit(link(app, text="one two three four", **sizes))
+    page.locator(".overview .orders button", has_text="entropy").click()
+    table = overview(mha.trace("one two three four", **sizes)).table
+    ranked = table["entropy"].astype(np.float32).sort_values(kind="stable").index
+    found = written(ET.fromstring(saved(page, "overview", "SVG")[1]))[1:13]
+    assert found == [f"{layer + 1}.{head + 1}" for layer, head in ranked]
+
+
+def test_all_heads_are_saved_with_their_names(visit, app):
+    page = visit(app)
+    name, content = saved(page, "head_grid", "SVG")
+    assert name == "headscope-heads-layer-2-The-animal-didn-t-cross-the-street-becau.svg"
+    root = ET.fromstring(content)
+    shown = page.locator(".st-key-head_grid .grid")
+    assert pictures(root) == shown.locator("canvas").evaluate_all("all => all.map((e) => e.toDataURL())")
+    title, *rest = written(root)
+    assert title == "All heads of layer 2"
+    names = shown.locator("button").all_inner_texts()
+    assert rest[:8] == [part for name in names for part in name.split("\n") if part]
+    assert "layer 2 · Headscope" in rest[-1]
+    content = saved(page, "head_grid", "PNG")[1]
+    assert struct.unpack(">II", content[16:24]) == (2 * int(root.get("width")), 2 * int(root.get("height")))

@@ -30,14 +30,11 @@ def opened(visit, app):
 
 
 @pytest.fixture
-def counted(opened, settled):
+def counted(opened):
     """The page, and the list that every message to the server lengthens."""
 
     def open_page():
-        page, sent = opened(), []
-        page.on("websocket", lambda socket: socket.on("framesent", lambda _: sent.append(1)))
-        page.reload()
-        settled(page)
+        page = opened(sent=(sent := []))
         assert sent
         return page, sent
 
@@ -112,10 +109,7 @@ def test_pictures_and_scripts_are_sent_once_and_not_with_every_click(visit, app,
     words = " ".join(f"word{n}" for n in range(32))
     trace = mha.trace(**(Scene(source="random").settings(words) | SIZES))
     pictures = overview(trace).thumbs[2].tobytes()
-    page, heard = visit(f"{app}?{urlencode(LINK | {'text': words})}"), []
-    page.on("websocket", lambda socket: socket.on("framereceived", lambda frame: heard.append(frame)))
-    page.reload()
-    settled(page)
+    page = visit(f"{app}?{urlencode(LINK | {'text': words})}", heard=(heard := []))
     every = {"pictures": pictures[:5000], "overview": b"function showOverview", "view": b"class HeadView"}
     for name, part in every.items():
         assert any(part in frame for frame in heard), name

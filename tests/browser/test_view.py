@@ -58,14 +58,11 @@ def link(address: str, **scene: object) -> str:
 
 
 @pytest.fixture
-def counted(visit, settled, eye):
+def counted(visit, eye):
     """Open an address; returns the page, its view, and a list that every message to the server lengthens."""
 
     def open_page(address: str):
-        page, sent = visit(address), []
-        page.on("websocket", lambda socket: socket.on("framesent", lambda _: sent.append(1)))
-        page.reload()
-        settled(page)
+        page = visit(address, sent=(sent := []))
         view = eye(page)
         assert sent  # the page that was asked for
         return page, view, sent

@@ -40,7 +40,7 @@ def test_more_heads_need_more_room():
 
 
 @pytest.mark.parametrize(
-    ("counts", "expected"), [([12] * 6, Room(460, 434)), ([12] * 12, Room(712, 578))]
+    ("counts", "expected"), [([12] * 6, Room(460, 468)), ([12] * 12, Room(712, 612))]
 )  # measured
 def test_an_overview_has_room_for_its_pictures_and_for_the_words_about_one(counts, expected):
     kept = room.overview(counts)
