@@ -43,7 +43,8 @@ class Collector:
         self._leaves: list[Leaf] = []
         self._turns: dict = {}  # the rotations of this pass, and the texts that are looked at
         self._texts: dict[tuple, tuple[Tensor, Tensor]] = {}
-        self._frames: list[tuple[str, dict]] = []  # attention modules that were entered since the last call
+        # Attention modules that were entered since the last call, with what they were handed.
+        self._frames: list[tuple[str, nn.Module | None, dict]] = []
         # The heads' outputs side by side and their version, until W^O takes them.
         self._joined: tuple[Tensor, int] | None = None
 
@@ -51,11 +52,15 @@ class Collector:
         """A call and its result, (1, query, head, d_v)."""
         inner = self._frames[-1][0] if self._frames else ""
         name = self._names.get(id(module), inner)
-        inputs = {key: value for _, frame in self._frames for key, value in frame.items()}
+        inputs = {key: value for *_, frame in self._frames for key, value in frame.items()}
         outside = any(inputs.get(key) is not None for key in CROSS_INPUTS) or _looks_outside(name)
         call = Call(name, module, copied(q), copied(k), copied(v), rule, outside)
+        ways = learned.ways(module)
+        if ways is None:
+            around = (part for at, part, _ in self._frames if f"{name}.".startswith(f"{at}."))
+            learned.use(*(part for part in around if part is not None))
         if q.shape[0] == 1:
-            ways, codes = learned.ways(module), inputs.get("position_embeddings")
+            codes = inputs.get("position_embeddings")
             codes = codes if _are_codes(codes) else None
             known = wiring.find(q, k, v, self._leaves, codes, outside=outside, ways=ways, turns=self._turns)
             if known.rotary is None and (width := told(module, "qk_rope_head_dim")):
@@ -96,13 +101,13 @@ class Collector:
             found["x_v"] = self._texts[key][1]
         return found
 
-    def entered(self, name: str, args: tuple, kwargs: dict) -> None:
+    def entered(self, name: str, module: nn.Module | None, args: tuple, kwargs: dict) -> None:
         """An attention module was called; the arguments that matter are kept until the attention itself."""
         kept = {key: kwargs[key] for key in ("position_embeddings", *CROSS_INPUTS) if key in kwargs}
         hidden = kwargs.get("hidden_states", args[0] if args else None)
         if isinstance(hidden, Tensor):
             kept["hidden_states"] = (hidden, hidden._version)
-        self._frames.append((name, kept))
+        self._frames.append((name, module, kept))
 
     def left(self, leaf: Leaf, near: bool) -> None:
         """A matrix was used; it is W^O if it took the heads' outputs, unchanged, right after attention."""
@@ -175,7 +180,8 @@ def watch(model: nn.Module) -> dict[int, str]:
         near = ATTENTION.search(name) is not None
         if next(module.children(), None) is not None:
             if near:
-                module.register_forward_pre_hook(partial(_on_entering, name), with_kwargs=True)
+                entering = module.register_forward_pre_hook(partial(_on_entering, name), with_kwargs=True)
+                learned.hooked(module, entering)
             continue
         weight = getattr(module, "weight", None)
         if (
@@ -187,10 +193,10 @@ def watch(model: nn.Module) -> dict[int, str]:
     return names
 
 
-def _on_entering(name: str, _: nn.Module, args: tuple, kwargs: dict) -> None:
+def _on_entering(name: str, module: nn.Module, args: tuple, kwargs: dict) -> None:
     collector = _active.get()
     if collector is not None:
-        collector.entered(name, args, kwargs)
+        collector.entered(name, module, args, kwargs)
 
 
 def _on_leaving(near: bool, module: nn.Module, args: tuple, output: object) -> None:

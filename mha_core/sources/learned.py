@@ -28,14 +28,15 @@ def learn(attention: nn.Module | None, found: Ways, used: Iterable[nn.Module]) -
     _used.update(used)
 
 
-def use(module: nn.Module) -> None:
-    """Keep that a module is of use."""
-    if module not in _used:
-        _used.add(module)
+def use(*modules: nn.Module) -> None:
+    """Keep that modules are of use."""
+    for module in modules:
+        if module not in _used:
+            _used.add(module)
 
 
 def hooked(module: nn.Module, hook: RemovableHandle) -> None:
-    """Remember how to take the hook off that sees what this module makes."""
+    """Remember how to take the hook off that sees what this module makes, or what it is handed."""
     _hooks[module] = hook
 
 

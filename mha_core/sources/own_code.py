@@ -126,9 +126,9 @@ class Collecting(Watcher):
             return
         self.gap = max(self.gap, seen.gap)
         # Cosines and sines that the attention module was not handed, so that its matrices are found.
-        handed = any("position_embeddings" in given for _, given in self.collector._frames)
+        handed = any("position_embeddings" in given for *_, given in self.collector._frames)
         if not handed and (found := codes(seen.k, self.outputs)) is not None:
-            self.collector.entered("", (), {"position_embeddings": found})
+            self.collector.entered("", None, (), {"position_embeddings": found})
         self.outputs.clear()
         joined = heads(output, output.shape[:-2]).transpose(1, 2).contiguous()
         self.collector.add(_running(), seen.q, seen.k, seen.v, seen.rule, joined)

@@ -54,6 +54,8 @@ def find(
     the layer was handed, perhaps as complex numbers; `outside` says that K and V are made of another text.
     `ways` are those that were found before in the same module, `turns` keeps the rotations of one pass.
     """
+    if ways is not None and not outside and (again := _again((q, k, v), leaves, ways)) is not None:
+        return again
     sizes = (q.shape[1], k.shape[1], q.shape[3], v.shape[3])
     if not all(leaf.is_as_it_was for leaf in leaves):
         leaves = [leaf for given in leaves if (leaf := between.restored(given)) is not None]
@@ -92,6 +94,34 @@ def find(
             if steps and steps[0]["step"] != "rotary":
                 found["parts"][f"{name}_linear"] = chains[name][-1].cut
     return Wiring(**found)
+
+
+def _again(wanted: tuple[Tensor, ...], leaves: list[Leaf], ways: Ways) -> Wiring | None:
+    """The same as before, in short: q, k and v lie where the outputs of the same three matrices lie."""
+    if any(len(way) != 1 or way[0][1:] != (0, 0, None) for way in ways):
+        return None
+    by_module = {id(leaf.module): leaf for leaf in leaves}
+    made = [by_module.get(way.module) for (way,) in ways]
+    for leaf, tensor in zip(made, wanted, strict=True):
+        if leaf is None or not leaf.is_as_it_was or not _lie_alike(leaf.y, tensor):
+            return None
+    products = [matrix(leaf) for leaf in made]
+    x = made[0].x
+    if None in products or any(leaf.x.data_ptr() != x.data_ptr() for leaf in made):
+        return None
+    (w_q, b_q), (w_k, b_k), (w_v, b_v) = products
+    projections = Projections(w_q, w_k, w_v, None, b_q, b_k, b_v, None)
+    return Wiring(x.reshape(1, -1, x.shape[-1]), projections=projections, ways=ways)
+
+
+def _lie_alike(y: Tensor, heads: Tensor) -> bool:
+    """Are they the same numbers in the same place, (…, h · width) and (1, h, token, width)?"""
+    if y.data_ptr() != heads.data_ptr() or y.dtype != heads.dtype or not y.is_contiguous():
+        return False
+    _, count, tokens, width = heads.shape
+    if y.shape[-1] != count * width or y.numel() != count * tokens * width:
+        return False
+    return heads.stride()[1:] == (width, count * width, 1)
 
 
 def _rotary(made: tuple[Link, ...]) -> Rotary | None:

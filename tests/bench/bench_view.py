@@ -34,7 +34,7 @@ from mha_core.transport import BUDGET, fitting  # noqa: E402
 LAYERS, HEADS, D_K = 12, 12, 64
 LENGTHS = (16, 64, 128, 256, 512)
 FEWER_BYTES, LESS_TIME = 500, 20  # targets at 512 tokens
-PAGES, PAGE = (5, 16, 64, 256, 512), 1.5  # tokens, and how large a page may be beside its numbers
+PAGES, PAGE = (5, *LENGTHS), 1.5  # tokens, and how large a page may be beside its numbers
 LEAST = 66_000  # bytes of numbers from which on it is not larger
 FRAMES = """() => new Promise((resolve) => {
   const times = []; window.tasks = 0;

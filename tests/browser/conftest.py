@@ -117,6 +117,7 @@ def tabs(browser):
             profiles[key] = browser.new_context(locale="en-US", **how)
             profiles[key].add_init_script(WATCH)
         page = free[key].pop() if free.get(key) else profiles[key].new_page()
+        page.bring_to_front()  # one behind another tab is painted once a second
         yield page
         page.evaluate("sessionStorage.clear()")  # fails where the page has crashed: it is not lent again
         page.goto("about:blank")

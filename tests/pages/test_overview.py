@@ -66,8 +66,13 @@ def test_the_component_is_given_every_head_of_every_layer(layered):
     np.testing.assert_array_equal(measures[:, :6], seen.table[list(MEASURES)].to_numpy(np.float32))
 
 
-def test_no_word_of_the_text_reaches_the_component(layered):
-    header, *_ = shown(layered(text="<img src=x> $x$ 小猫 حيوان"))
+def test_no_word_of_the_text_reaches_the_component_but_for_the_files_that_it_saves(layered, english):
+    text = "<img src=x> $x$ 小猫 حيوان"
+    header, *_ = shown(layered(text=text))
+    meta = header.pop("meta")
+    assert meta["title"] == english("overview.title")
+    assert meta["caption"][:2] == [f"“{text}”", english("overview.note")]
+    assert meta["file"] == "headscope-overview-img-src-x-x-小猫-حيوان"
     assert not any(word in json.dumps(header, ensure_ascii=False) for word in ("img", "小猫", "حيوان", "$"))
 
 

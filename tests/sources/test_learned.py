@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from mha_core.sources import huggingface
+from mha_core.sources import huggingface, wiring
 from tests.sources.tiny import module
 
 IDS = {"input_ids": torch.arange(3, 16)[None]}
@@ -81,6 +81,24 @@ def test_modules_that_were_of_no_use_in_the_trial_are_left_alone_afterwards():
     unused = (block.intermediate.dense, block.output.dense, block.attention.output.LayerNorm)
     assert all(part._forward_hooks for part in used)
     assert not any(part._forward_hooks for part in unused)
+    assert block.attention.self._forward_pre_hooks
+    assert not block.attention.output._forward_pre_hooks  # attention is over when it begins
+
+
+def test_what_lies_where_it_lay_is_not_looked_for(monkeypatch):
+    model = huggingface.adopt(module("bert"))
+    at_first = layers(model)
+    monkeypatch.setattr(wiring, "_again", lambda *_: None)
+    by_looking = layers(model)
+    monkeypatch.undo()
+    monkeypatch.setattr(wiring, "chain", None)
+    for before, ours, theirs in zip(at_first, layers(model), by_looking, strict=True):
+        assert same(ours, theirs)
+        assert same(ours, before)
+        assert "x" in ours.tensors
+        for one, other in zip(ours.projections, theirs.projections, strict=True):
+            assert one.data_ptr() == other.data_ptr()
+            assert one.stride() == other.stride()
 
 
 def test_what_was_learned_is_asked_again_and_given_up_where_it_is_no_longer_so():
