@@ -598,6 +598,28 @@ def test_the_matrix_is_zoomed_and_moved_and_a_click_pins_the_row(visit, app, eye
     assert view.said().startswith("the looks at")
 
 
+def test_what_a_causal_mask_hides_is_a_grey_triangle_in_the_matrix_and_has_no_lines(visit, app, eye):
+    page = visit(link(app, source="random", mask="causal", text="one two three four", twin="", token=1))
+    view = eye(page)
+    assert view.lines()
+    assert all(key <= query for _, query, key, _ in view.lines())
+    view.button("matrix").click()
+    grey = """(v, [x, y]) => {
+        const { canvas } = v.view.drawings[0].drawing;
+        const box = canvas.getBoundingClientRect(), ratio = canvas.width / box.width;
+        const at = [(x - box.left) * ratio, (y - box.top) * ratio, 1, 1];
+        return [...canvas.getContext("2d").getImageData(...at).data].join() === "128,128,128,72";
+    }"""
+    cells = [(query, key) for query in range(4) for key in range(4)]
+    beside_its_number = {
+        (query, key): [place + 20 for place in cell_at(view, key, query)] for query, key in cells
+    }
+    found = {cell: view.view.evaluate(grey, place) for cell, place in beside_its_number.items()}
+    assert found == {(query, key): key > query for query, key in cells}
+    point_at(page, view, 3, 0)
+    expect(view.panel().locator(".said")).to_contain_text("may not look at four: hidden by the mask")
+
+
 # Scripts
 
 
