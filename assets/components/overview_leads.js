@@ -1,9 +1,18 @@
 // On a page where a head is chosen and shown on another page, opening one leads there: first the scene moves
 // to it, and when the server has said so, the link on the page is followed. So Back brings the reader back.
+const AT_REST = '[data-testid="stApp"][data-test-script-state="notRunning"]';
+const [MOMENT, MOST_MOMENTS] = [50, 200]; // milliseconds, and how many of them
+
+// Before the page has run to its end its controls may say what they said, and the next page would believe them.
+function atRest(act, moments = MOST_MOMENTS) {
+  if (moments && !document.querySelector(AT_REST)) setTimeout(() => atRest(act, moments - 1), MOMENT);
+  else setTimeout(act, MOMENT);
+}
+
 function leads(root, link, chosen) {
   const follow = () => {
     root.leaving = undefined;
-    document.querySelector(`.st-key-${link} a`)?.click();
+    atRest(() => document.querySelector(`.st-key-${link} a`)?.click());
   };
   if (link && root.leaving === chosen) follow();
   return {
