@@ -63,6 +63,26 @@ def test_a_call_that_looks_outside_but_not_at_the_text_has_no_other_text(texts):
     assert own.projections.w_v is None
 
 
+@pytest.mark.parametrize("spoiled", [None, "written over", "another text", "another place", "cut otherwise"])
+def test_what_is_known_of_a_module_is_asked_again(texts, spoiled):
+    leaves = [used(texts[0]) for _ in range(3)]
+    ways = wiring.find(*map(cut, leaves), leaves, None).ways
+    wanted = [cut(leaf) for leaf in leaves]
+    if spoiled == "written over":
+        leaves[1].y.mul_(2.0)
+    elif spoiled == "another text":
+        module = leaves[2].module
+        leaves[2] = Leaf.of(module, texts[1], module(texts[1]))
+        wanted[2] = cut(leaves[2])
+    elif spoiled == "another place":
+        wanted[0] = wanted[0] * 1.5
+        wanted[1] = torch.randn_like(wanted[1])
+    elif spoiled == "cut otherwise":
+        wanted = [leaf.y.unflatten(2, (D_K, N_HEADS)).permute(0, 3, 1, 2) for leaf in leaves]
+    found = wiring.find(*wanted, leaves, None, ways=ways).projections
+    assert [matrix is not None for matrix in (found.w_q, found.w_k, found.w_v)] == [spoiled is None] * 3
+
+
 def test_a_part_of_a_packed_matrix_is_not_copied(texts):
     packed = used(texts[0], 3 * N_HEADS * D_K)
     q, k, v = (part.unflatten(2, (N_HEADS, D_K)).transpose(1, 2) for part in packed.y.chunk(3, dim=2))
