@@ -35,7 +35,7 @@ layers = []
 for _ in range(80):
     tensors = {{name: torch.randn(64, 32, 8, generator=numbers) for name in "qkv"}}
     layers.append(mha.LayerTrace(tensors, mha.ScoreRule()))
-trace = mha.AttentionTrace(mha.words("a " * 32), tuple(layers), {{"name": "random"}})
+trace = mha.AttentionTrace(mha.words("a " * 32), tuple(layers), {{"name": "random", "seed": 0}})
 overview.show(trace, state.Scene(source="random"), overview.fold(trace, opened=True), layer=0, head=0)
 st.text("drawn")
 """
