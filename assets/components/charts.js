@@ -1,6 +1,6 @@
-// Clicks on plotly's figures, and a Save menu at each and at what `saveable` has offered. Streamlit reports no click on a heatmap, but our
-// components run in its page, where plotly can be asked. Mounted once for all pages; what the page
-// keeps for it is one object on window, so that nothing piles up however often the app runs again.
+// Clicks on plotly's figures, and a Save menu at each and at what `saveable` has offered. Streamlit reports no
+// click on a heatmap, but our components run in its page, where plotly can be asked. Mounted once for all pages;
+// what the page keeps for it is one object on window, so that nothing piles up however often the app runs again.
 // Data: the words of the menu, { open, png, svg, csv }.
 // A figure says what it is in layout.meta: { title, caption, file, start, rows, columns, corner }.
 const PLOT = ".js-plotly-plot";

@@ -1,6 +1,7 @@
 // A figure as a file: SVG and PNG with its title above and where it comes from below, CSV of its numbers.
 // It stands behind charts.js, which calls addMenu with what a figure is asked for (charts_plot.js, saveable.js):
-// { meta: { title, caption, file }, look() → { paper, ink, font }, drawn() → { figure, width, height }, lines() }.
+// { meta: { title, caption, file }, look() → { paper, ink, font }, drawn() → { figure, width, height }, lines() },
+// the last two at once or as promises.
 // User text becomes text nodes only.
 const SVG = "http://www.w3.org/2000/svg";
 const [PAD, TITLE, SMALL] = [14, 14, 10.5]; // pixels: around a figure, and of its letters
@@ -16,8 +17,7 @@ function addMenu(box, asked, words) {
   const choices = document.createElement("span");
   menu.className = "headscope-save";
   opener.append(icon());
-  const formats = Object.keys(FORMATS).filter((format) => format !== "csv" || asked().lines);
-  choices.append(...formats.map((format) => choice(asked, words, format, close)));
+  choices.append(...Object.keys(FORMATS).map((format) => choice(asked, words, format, close)));
   menu.append(choices, opener);
   box.append(menu);
   show(false);
@@ -25,6 +25,7 @@ function addMenu(box, asked, words) {
   function show(open) {
     choices.hidden = !open;
     opener.setAttribute("aria-expanded", open);
+    choices.lastChild.hidden = !asked().lines;
     const { paper } = asked().look();
     if (paper) menu.style.setProperty("--paper", paper);
   }
@@ -174,7 +175,8 @@ function dataUrl(blob) {
 }
 
 async function saveCsv(figure) {
-  const text = figure.lines().map((line) => line.map(field).join(",")).join("\r\n");
+  const lines = await figure.lines();
+  const text = lines.map((line) => line.map(field).join(",")).join("\r\n");
   return new Blob(["\ufeff", text, "\r\n"], { type: "text/csv" });
 }
 

@@ -55,6 +55,21 @@ function gridDrawn(grid, { names, roles }, ink) {
   return { figure, width, height };
 }
 
+// Every weight, as the head view has it: a line for each, the columns those of the page's own tables.
+function gridLines({ tokens, keys }, layer) {
+  const lines = [["head", "query_position", "query", "key_position", "key", "weights"]];
+  for (const head of layer.heads) {
+    tokens.forEach((query, row) => {
+      const weights = layer.row(head, row);
+      keys.forEach((key, column) => lines.push([head + 1, row + 1, query, column + 1, key, fourDigits(weights[column])]));
+    });
+  }
+  return lines;
+}
+
+// As many as are right, and one more, so that nothing is rounded twice.
+const fourDigits = (weight) => Number(weight.toPrecision(5));
+
 export default function ({ data, parentElement, setTriggerValue }) {
   const { header, cells } = decode(data);
   const grid = parentElement.querySelector(".grid");
@@ -73,9 +88,19 @@ export default function ({ data, parentElement, setTriggerValue }) {
   redraw(grid, elements);
   const style = getComputedStyle(grid);
   const [paper, ink] = ["background", "text"].map((name) => style.getPropertyValue(`--st-${name}-color`));
-  saveable(grid, {
+  const figure = {
     meta: header.meta,
     look: () => ({ paper, ink, font: style.fontFamily }),
     drawn: async () => gridDrawn(grid, header, ink),
-  });
+  };
+  if (header.numbers) {
+    const { name, digest, layer } = header.numbers;
+    // Asked for now: by the time it is saved other numbers may stand under that name.
+    const found = find(name, digest);
+    figure.lines = async () => {
+      const [panel] = (await found).panels;
+      return gridLines(panel, panel.layers.get(layer));
+    };
+  }
+  saveable(grid, figure);
 }

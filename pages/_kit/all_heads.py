@@ -1,6 +1,6 @@
 """All heads of one layer at a glance, on one colour scale; of a long text the overview shows them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import streamlit as st
@@ -23,9 +23,18 @@ def limits(trace: AttentionTrace, *, layer: int, head: int, query: int) -> Seque
 
 
 def show(
-    trace: AttentionTrace, scene: state.Scene, *, layer: int, head: int, limits: Sequence[float]
+    trace: AttentionTrace,
+    scene: state.Scene,
+    *,
+    layer: int,
+    head: int,
+    limits: Sequence[float],
+    numbers: Mapping[str, object] | None,
 ) -> None:
-    """The heads of a layer, their colours ending at `limits`; nothing of a long text."""
+    """The heads of a layer, their colours ending at `limits`; nothing of a long text.
+
+    `numbers` says where the browser has the weights already, for a table of them (`head_view.of_traces`).
+    """
     if longest(trace) > WHOLE:
         return
     queries, keys = trace.sides(trace.layers[layer])
@@ -41,6 +50,7 @@ def show(
         limits=limits,
         roles=roles.labels(trace, scene, layer),
         on_pick=lambda picked: state.go(head=picked + 1),
+        numbers=numbers,
         meta=charts.described("heads", title, replace(origin(trace, layer=layer), note=note)),
     )
     st.caption(note)

@@ -29,7 +29,7 @@ def component(
 _grid = component(
     "head_grid",
     html='<div class="grid" role="group"></div>',
-    scripts=("common.js", "saveable.js", "head_grid.js"),
+    scripts=("common.js", "registry.js", "saveable.js", "head_grid.js"),
     style="head_grid.css",
 )
 _strip = component(
@@ -69,15 +69,18 @@ def head_grid(
     roles: Sequence[str],
     on_pick,
     meta: Mapping[str, object],
+    numbers: Mapping[str, object] | None = None,
     keys: Sequence[str] | None = None,
 ) -> None:
     """Every head's weights as a small picture; `limits` is where each one's colours end.
 
     `labels` are those of the tokens; of another text that is looked at they are `keys`.
     `roles` is what each head was measured to do, if anything; `on_pick` gets the number of the head
-    that was chosen, counted from 0. `meta` is what a file of them says, as `charts.described` has it.
+    that was chosen, counted from 0. `meta` is what a file of them says, as `charts.described` has it;
+    `numbers` is where the browser finds the weights for a table, as `head_view.of_traces` returns it.
     """
-    data = grid_data(layer, labels, chosen=chosen, limits=limits, roles=roles, meta=meta, keys=keys)
+    said = {"chosen": chosen, "roles": roles, "meta": meta, "numbers": numbers}
+    data = grid_data(layer, labels, limits=limits, keys=keys, **said)
     _grid(key="head_grid", data=data, on_picked_change=lambda: on_pick(st.session_state.head_grid.picked))
 
 
@@ -89,6 +92,7 @@ def grid_data(
     limits: Sequence[float],
     roles: Sequence[str] = (),
     meta: Mapping[str, object] | None = None,
+    numbers: Mapping[str, object] | None = None,
     keys: Sequence[str] | None = None,
 ) -> bytes:
     """One byte a cell behind a JSON header, as head_grid.js reads it."""
@@ -98,6 +102,7 @@ def grid_data(
     header = {
         "title": t("heads.grid_label"),
         "meta": meta or {},
+        "numbers": numbers,
         "rows": layer.n_query,
         "columns": layer.n_key,
         "chosen": chosen,

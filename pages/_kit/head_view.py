@@ -42,11 +42,12 @@ def of_traces(
     heads: Sequence[int] | None = None,
     titles: Sequence[str] | None = None,
     key: str = "head_view",
-) -> None:
+) -> dict[str, object] | None:
     """One or more sentences side by side, called by their texts unless by `titles`.
 
     `heads` are drawn at first, all positions from 0. As many layers and heads travel as
-    fit; when a reader asks for others, the scene moves to them.
+    fit; when a reader asks for others, the scene moves to them. What comes back tells another component
+    where the browser has the layer's numbers (registry.js), if all heads of it travel.
     """
     first = traces[0]
     budget = BUDGET // len(traces)
@@ -73,6 +74,7 @@ def of_traces(
         texts=_texts(),
     )
     _mount(header | {"brief": brief}, blob, key, _opened)
+    return {"name": key, "digest": header["digest"], "layer": layer} if loaded is None else None
 
 
 def of_weights(

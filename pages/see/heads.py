@@ -35,12 +35,12 @@ glance = overview.fold(trace, opened=True) if overview.first(trace) else None
 
 st.subheader(t("view.title"), help=t("view.help"))
 others = [other for other in range(layer.n_heads) if other != head]
-head_view.of_traces(
+numbers = head_view.of_traces(
     list(both.values()), layer=layer_index, head=head, token=query, heads=sorted([head, *others[-1:]])
 )
 model.about(trace)
 glance = glance or overview.fold(trace, opened=False)
-all_heads.show(trace, scene, layer=layer_index, head=head, limits=limits)
+all_heads.show(trace, scene, layer=layer_index, head=head, limits=limits, numbers=numbers)
 roles.details(trace, scene, layer=layer_index, head=head)
 
 with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):

@@ -25,7 +25,9 @@ trace = mha.trace(" ".join(f"w{{i}}" for i in range({TOKENS})), h={HEADS}, d_mod
 layer, labels = trace.layers[0], trace.tokens.labels
 weights, how = layer.weights(), st.query_params.get("how")
 if how == "ours":
-    components.head_grid(layer, labels, chosen=0, limits=[1.0] * {HEADS}, roles=[""] * {HEADS}, on_pick=print)
+    components.head_grid(
+        layer, labels, chosen=0, limits=[1.0] * {HEADS}, roles=[""] * {HEADS}, on_pick=print, meta={{}}
+    )
 elif how == "figure":
     figure = make_subplots(rows=4, cols=8)
     for head in range({HEADS}):

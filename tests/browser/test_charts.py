@@ -12,6 +12,7 @@ from playwright.sync_api import expect
 
 import mha_core as mha
 from mha_core.overview import overview
+from mha_core.views import long_table
 from pages._kit.state import Scene
 
 NASTY = "<img src=x onerror=alert(1)> </script> ]]> &amp; 小猫 مرحبا =1+1"
@@ -419,3 +420,38 @@ def test_all_heads_are_saved_with_their_names(visit, app):
     assert "layer 2 · Headscope" in rest[-1]
     content = saved(page, "head_grid", "PNG")[1]
     assert struct.unpack(">II", content[16:24]) == (2 * int(root.get("width")), 2 * int(root.get("height")))
+
+
+def test_all_heads_are_saved_with_every_weight(visit, app):
+    text = '=1+1 "you" 小猫 ok'
+    page = visit(link(app, text=text, mask="causal", layers=2, layer=2))
+    trace = mha.trace(text, h=4, d_model=64, mask="causal", layers=2)
+    head, *body = rows(saved(page, "head_grid", "CSV")[1])
+    table = long_table(trace, "weights", layer=1, heads=range(4))
+    assert head == list(table.columns)
+    safe = [label if label[0] not in "=+-@" else f"'{label}" for label in trace.tokens.labels]
+    assert [line[2] for line in body[: len(safe) ** 2 : len(safe)]] == safe
+    numbers = table.drop(columns=["query", "key"]).to_numpy()
+    np.testing.assert_allclose(
+        np.float64([[*line[:2], line[3], line[5]] for line in body]), numbers, atol=6e-5
+    )
+    assert all(len(line[5].lstrip("0.").split("e")[0]) <= 5 for line in body)  # no digit that is made up
+
+    # The numbers of the scene that is seen, not of the one before it.
+    page.locator(".st-key-head_grid .grid button").nth(2).click()
+    page.locator(".st-key-head_grid .grid button[aria-pressed=true]", has_text="head 3").wait_for()
+    assert len(rows(saved(page, "head_grid", "CSV")[1])) == len(table) + 1
+
+
+def test_a_picture_whose_numbers_are_elsewhere_has_no_table(visit, app):
+    page = visit(app)
+    menu = page.locator(".st-key-head_grid .headscope-save")
+    menu.scroll_into_view_if_needed()
+    opener = menu.get_by_role("button", name="Save this figure", exact=True)
+    opener.click()
+    offered = menu.locator("span button:visible")
+    assert offered.all_inner_texts() == ["PNG", "SVG", "CSV"]
+    opener.click()
+    page.locator(".st-key-head_grid [data-headscope-saveable]").evaluate("e => { delete e.headscope.lines; }")
+    opener.click()
+    assert offered.all_inner_texts() == ["PNG", "SVG"]

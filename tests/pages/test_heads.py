@@ -11,7 +11,7 @@ import pytest
 import mha_core as mha
 from mha_core import metrics
 from mha_core.views import long_table
-from pages._kit import show
+from pages._kit import head_view, show
 from pages._kit.scale import ENDS
 from pages._kit.show import OF_ONE_HEAD, csv, file_name
 from pages._kit.state import Scene
@@ -41,6 +41,18 @@ def grid(app) -> tuple[dict, np.ndarray]:
     header = json.loads(data[4 : 4 + size])
     cells = np.frombuffer(data[4 + size :], np.uint8)
     return header, cells.reshape(len(header["names"]), header["rows"], header["columns"])
+
+
+def test_all_heads_find_their_weights_where_the_head_view_has_them(opened):
+    app = opened()
+    numbers = grid(app)[0]["numbers"]
+    drawn = json.loads(app.get_by_key("head_view").proto.json)
+    assert numbers == {name: drawn[name] for name in ("name", "digest", "layer")}
+
+
+def test_no_table_is_offered_of_heads_that_the_browser_has_only_some_of(opened, monkeypatch):
+    monkeypatch.setattr(head_view, "BUDGET", 1000)
+    assert grid(opened())[0]["numbers"] is None
 
 
 @pytest.mark.parametrize(
