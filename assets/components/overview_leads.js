@@ -3,7 +3,7 @@
 const AT_REST = '[data-testid="stApp"][data-test-script-state="notRunning"]';
 const [MOMENT, MOST_MOMENTS] = [50, 200]; // milliseconds, and how many of them
 
-// Before the page has run to its end its controls may say what they said, and the next page would believe them.
+// The link stands below the overview: before the page has run to its end there may be none to follow.
 function atRest(act, moments = MOST_MOMENTS) {
   if (moments && !document.querySelector(AT_REST)) setTimeout(() => atRest(act, moments - 1), MOMENT);
   else setTimeout(act, MOMENT);

@@ -144,3 +144,41 @@ def test_numbers_of_an_axis_never_stand_closer_than_their_room(call, count, pitc
     found = call("numbered", count, pitch, 20)
     assert found == shown
     assert all((b - a) * pitch >= 20 for a, b in itertools.pairwise(found))
+
+
+# Another page
+
+# A page that is drawn while time goes by: `rest` moments until it is at rest, and only then its link.
+PAGE = """
+    const [waiting, clicks] = [[], []];
+    let moments = 0;
+    globalThis.setTimeout = (act) => waiting.push(act);
+    const link = { click: () => clicks.push(moments) };
+    const found = (asked) => (asked === AT_REST ? {} : link);
+    globalThis.document = { querySelector: (asked) => (moments < rest ? null : found(asked)) };
+    const pass = () => { while (waiting.length) { moments += 1; waiting.shift()(); } };
+    const [root, chosen, chose] = [{}, { layer: 0, head: 1 }, []];
+"""
+
+
+@pytest.mark.parametrize("rest", [0, 1, 150])
+@pytest.mark.parametrize("new", [True, False])
+def test_a_head_that_is_opened_is_followed_once_the_page_is_drawn_to_its_end(javascript, rest, new):
+    head = "{ layer: 0, head: 2 }" if new else "chosen"
+    again = "leads(root, 'there', root.leaving);" if new else ""  # the server has moved the scene
+    done = f"""
+        const rest = {rest};
+        {PAGE}
+        leads(root, "there", chosen).open({head}, () => chose.push(1));
+        {again}
+        pass();
+        leads(root, "there", chosen);
+        pass();
+        return [chose.length, clicks];
+    """
+    assert javascript(["overview_leads.js"], done) == [int(new), [rest + 1]]
+
+
+def test_a_head_is_only_chosen_where_no_link_leads_on(javascript):
+    done = f"const rest = 0; {PAGE} leads(root, null, chosen).open(chosen, () => chose.push(1)); pass();"
+    assert javascript(["overview_leads.js"], f"{done} return [chose.length, clicks];") == [1, []]
