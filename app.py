@@ -7,10 +7,18 @@ import streamlit as st
 from mha_core import bundled  # and torch, when the server starts and not when the first visitor comes
 
 SCRIPTS = ("Html", "purify.es", "BidiComponent")  # what `st.html` and our components wait for
-FOUND = [
-    file.name for name in SCRIPTS for file in Path(st.__file__).parent.glob(f"static/static/js/{name}.*.js")
-]
-LINKS = (f'<link rel="modulepreload" crossorigin href="./static/js/{name}">' for name in FOUND)
+FONT = "SourceSerifVariable-Roman"  # of headings: a wider one that comes late would break their lines anew
+ASKED = {
+    'rel="modulepreload"': [f"js/{name}.*.js" for name in SCRIPTS],
+    'rel="preload" as="font" type="font/woff2"': [f"media/{FONT}.*.woff2"],
+}
+STATIC = Path(st.__file__).parent / "static" / "static"
+LINKS = (
+    f'<link {how} crossorigin href="./static/{file.relative_to(STATIC).as_posix()}">'
+    for how, patterns in ASKED.items()
+    for pattern in patterns
+    for file in STATIC.glob(pattern)
+)
 HEAD = bundled.path("assets", "head.html").read_bytes() + "".join(LINKS).encode()
 
 

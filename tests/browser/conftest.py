@@ -137,8 +137,8 @@ def tabs(browser):
 def visit(tabs):
     """Open an address in a tab of its own and wait until the page has been drawn.
 
-    `sent` and `heard` grow with each message to and from the server. At the end of the test no script of the
-    page may have failed.
+    `sent` and `heard` grow with each message to and from the server. Who comes for the `first` time has
+    nothing of the app in the browser's cache. At the end of the test no script of the page may have failed.
     """
     failures = []
 
@@ -157,6 +157,7 @@ def visit(tabs):
         height: int = 900,
         touch: bool = False,
         scale: int = 1,
+        first: bool = False,
         sent: list | None = None,
         heard: list | None = None,
     ):
@@ -172,6 +173,11 @@ def visit(tabs):
         for event, listener in (("pageerror", failed), ("console", told), ("websocket", connected)):
             page.on(event, listener)
             lent.callback(page.remove_listener, event, listener)
+        if first:
+            cache = page.context.new_cdp_session(page)
+            cache.send("Network.enable")
+            cache.send("Network.setCacheDisabled", {"cacheDisabled": True})
+            lent.callback(cache.detach)
         page.goto(address)
         settle(page)
         return page

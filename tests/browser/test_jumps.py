@@ -10,13 +10,15 @@ MOVED = """() => new Promise((resolve) => {
     }).observe({ type: 'layout-shift', buffered: true });
     setTimeout(() => resolve(sum), 300);
 })"""
+PAGES = ["", "?source=random&layers=12", "token", "model", "steps", "hops", "embeddings", "train"]
+PAGES += ["before-after", "sweep"]
 HEIGHT = {1440: 900, 390: 844}
 
 
 @pytest.mark.parametrize("width", HEIGHT)
-@pytest.mark.parametrize("page", ["", "?source=random&layers=12", "token", "model", "steps", "before-after"])
+@pytest.mark.parametrize("page", PAGES)
 def test_what_is_seen_stays_where_it_is_while_a_page_loads(visit, app, page, width):
-    assert visit(f"{app}/{page}", width=width, height=HEIGHT[width]).evaluate(MOVED) < MOST
+    assert visit(f"{app}/{page}", width=width, height=HEIGHT[width], first=True).evaluate(MOVED) < MOST
 
 
 def test_a_page_is_seen_once_it_has_its_sidebar_and_its_style(visit, app):

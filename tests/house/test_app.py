@@ -1,10 +1,11 @@
 """What the server adds to the page that Streamlit sends first, and that it touches nothing else."""
 
 import gzip
+import re
 
 import pytest
 
-from app import HEAD, Early
+from app import HEAD, STATIC, Early
 
 PAGE = b"<html><head><title>x</title></head><body></body></html>"
 WANTED = {"accept": "text/html,*/*", "accept-encoding": "gzip"}
@@ -77,8 +78,10 @@ def test_a_socket_is_left_alone():
     assert seen == [what]
 
 
-def test_the_scripts_that_are_fetched_early_are_there():
-    assert HEAD.count(b"modulepreload") == 3
+def test_the_scripts_and_the_font_that_are_fetched_early_are_there():
+    links = re.findall(rb'<link rel="(\w+)"[^>]* href="./static/([^"]+)">', HEAD)
+    assert [how for how, _ in links] == [b"modulepreload"] * 3 + [b"preload"]
+    assert all((STATIC / name.decode()).is_file() for _, name in links)
 
 
 def test_who_asks_for_the_head_alone_is_told_what_the_server_says():
