@@ -55,7 +55,7 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, rule: ScoreRule) -> Tensor:
 def attention_weights(q: Tensor, k: Tensor, rule: ScoreRule) -> Tensor:
     """``softmax(rule(q kᵀ))`` for a rule laid out for these rows. → (…, h, L, S), fp32 or fp64"""
     scaled = raw_scores(q, k).mul_(rule.factor(q.shape[-1]))
-    return rule.weights(rule.masked(scaled))
+    return rule.weights(rule.masked(scaled), spent=True)
 
 
 def raw_scores(q: Tensor, k: Tensor) -> Tensor:

@@ -130,8 +130,11 @@ class ScoreRule:
             masked = masked.masked_fill(~self.mask, HIDDEN)
         return masked
 
-    def weights(self, masked: Tensor) -> Tensor:
-        """``softmax(masked / temperature)``, rows with every key hidden at zero. (…, head, query, key)"""
+    def weights(self, masked: Tensor, *, spent: bool = False) -> Tensor:
+        """``softmax(masked / temperature)``, rows with every key hidden at zero. (…, head, query, key)
+
+        Scores that nobody needs any more (`spent`) are written over where that saves memory.
+        """
         n_key = masked.shape[-1]
         if self.temperature != 1.0:
             masked = masked / self.temperature
@@ -149,7 +152,9 @@ class ScoreRule:
                 empty = None
             else:
                 masked = masked.masked_fill(empty, 0.0)
-        weights = torch.softmax(masked, dim=-1)
+        # A CPU's softmax reads a row before it writes it, and new memory takes longer than the row.
+        over = masked if spent and masked.is_cpu and not masked.requires_grad else None
+        weights = torch.softmax(masked, dim=-1, out=over)
         if empty is not None:
             weights = weights.masked_fill(empty, 0.0)
         if self.softmax == "matrix":

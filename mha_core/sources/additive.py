@@ -1,5 +1,7 @@
 """What models add to their scores, taken apart: numbers are a bias, the depths of a dtype hide a cell."""
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -15,6 +17,7 @@ class Parts:
 
     def __init__(self):
         self._known: dict[tuple, tuple] = {}
+        self._rules: dict[tuple, ScoreRule] = {}
 
     def rule(
         self,
@@ -31,7 +34,10 @@ class Parts:
         key = (id(mask), id(bias), n_query, n_key)
         if key not in self._known:
             self._known[key] = (mask, bias, taken_apart(mask, bias, n_query, n_key))
-        return ScoreRule(scale=scale, soft_cap=soft_cap or None, sinks=sinks, **self._known[key][2])
+        whole = (*key, scale, soft_cap)
+        if whole not in self._rules:
+            self._rules[whole] = ScoreRule(scale=scale, soft_cap=soft_cap or None, **self._known[key][2])
+        return self._rules[whole] if sinks is None else replace(self._rules[whole], sinks=sinks)
 
 
 def taken_apart(mask: Tensor | None, bias: Tensor | None, n_query: int, n_key: int) -> dict[str, Tensor]:
