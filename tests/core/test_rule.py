@@ -111,6 +111,21 @@ def test_a_row_sums_to_one_or_to_zero_when_nothing_is_left(seed, temperature, no
     assert (weights[mask] > 0).all()
 
 
+@pytest.mark.parametrize("temperature", [1.0, 0.3])
+@pytest.mark.parametrize("softmax", ["row", "matrix"])
+@pytest.mark.parametrize("mask", [None, torch.ones(QUERIES, KEYS).tril().bool()], ids=["all", "causal"])
+def test_scores_are_written_over_only_where_nobody_needs_them(mask, softmax, temperature, normal):
+    rule = ScoreRule(mask=mask, softmax=softmax, temperature=temperature)
+    masked = rule.masked(normal(H, QUERIES, KEYS))
+    before = masked.clone()
+    weights = rule.weights(masked)
+    assert torch.equal(masked, before)
+    assert torch.equal(rule.weights(masked, spent=True), weights)
+    asked = before.requires_grad_()  # a gradient needs them, too
+    assert torch.equal(rule.weights(asked, spent=True), weights)
+    assert torch.equal(asked, before)
+
+
 def test_sinks_take_their_share_and_leave_the_proportions(normal):
     raw, sinks = normal(H, QUERIES, KEYS), torch.tensor([0.5, -30.0, 30.0])
     plain, less = weights_of(ScoreRule(), raw), weights_of(ScoreRule(sinks=sinks), raw)
