@@ -19,6 +19,8 @@ from mha_core.rows import row_blocks
 from mha_core.rule import ScoreRule
 from mha_core.spec import AttentionSpec
 
+LEAST = 64  # rows of a block: products of fewer use the processor badly
+
 
 def attend(q: Tensor, k: Tensor, v: Tensor, rule: ScoreRule = ScoreRule()) -> Tensor:
     """Scaled dot-product attention: ``softmax(rule(q kᵀ)) v``.
@@ -32,7 +34,8 @@ def attend(q: Tensor, k: Tensor, v: Tensor, rule: ScoreRule = ScoreRule()) -> Te
     """
     _check(q, k, v)
     n_query, n_key = q.shape[-2], k.shape[-2]
-    blocks = row_blocks(n_query, q.shape[:-2].numel() * n_key)
+    # Half of the cells: the model has tensors of its own beside them.
+    blocks = row_blocks(n_query, 2 * q.shape[:-2].numel() * n_key, least=LEAST)
     if len(blocks) <= 1 or rule.softmax == "matrix":
         return _attend(q, k, v, rule.at(slice(None), slice(None), n_query=n_query, n_key=n_key))
     parts = (

@@ -4,17 +4,17 @@ import ctypes
 import sys
 from functools import cache
 
-CELLS = 1 << 19  # at a time: so few that what is computed with them stays in the processor's cache
+CELLS = 1 << 20  # at a time: so few that what is computed with them stays in the processor's cache
 
 
-def row_blocks(n_rows: int, cells_per_row: int) -> list[slice]:
-    """Neighbouring rows, together all of them, with at most `CELLS` cells in a block and at least one row.
+def row_blocks(n_rows: int, cells_per_row: int, *, least: int = 1) -> list[slice]:
+    """Neighbouring rows, together all of them, with at most `CELLS` cells in a block or the `least` rows.
 
     ``row_blocks(5, CELLS // 2)`` is ``[slice(0, 2), slice(2, 4), slice(4, 5)]``.
     """
     if 0 < n_rows * cells_per_row <= CELLS:
         return [slice(0, n_rows)]
-    step = max(1, CELLS // max(1, cells_per_row))
+    step = max(least, CELLS // max(1, cells_per_row))
     return [slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]
 
 

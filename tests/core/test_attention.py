@@ -97,19 +97,23 @@ BLOCKED = {
 }
 
 
-@pytest.mark.parametrize("cells", [1, 2 * 6 * 11 * 3])
+@pytest.mark.parametrize("cells", [1, 2 * 2 * 6 * 11 * 3])
 @pytest.mark.parametrize("n_kv", [1, 3, 6])
 @pytest.mark.parametrize("rule", BLOCKED.values(), ids=BLOCKED)
 def test_blocks_of_rows_give_what_the_whole_gives(rule, n_kv, cells, normal, monkeypatch):
     q, k, v = normal(2, 6, 7, 5), normal(2, n_kv, 11, 5, seed=1), normal(2, n_kv, 11, 13, seed=2)
     whole = attend(q, k, v, rule(normal))
     monkeypatch.setattr(rows, "CELLS", cells)
+    monkeypatch.setattr(mha_core.attention, "LEAST", 1)
     for recording in (True, False):
         with torch.set_grad_enabled(recording):
             torch.testing.assert_close(attend(q, k, v, rule(normal)), whole, atol=1e-6, rtol=0)
 
 
-def test_no_block_has_more_cells_than_may_be_held_at_once(normal, monkeypatch):
+@pytest.mark.parametrize(("least", "found"), [(1, [2, 2, 2, 2, 2, 2, 1]), (5, [5, 5, 3])])
+def test_no_block_has_more_than_half_of_what_may_be_held_at_once_but_for_a_few_rows(
+    least, found, normal, monkeypatch
+):
     sizes = []
 
     def measured(q, k):
@@ -117,9 +121,11 @@ def test_no_block_has_more_cells_than_may_be_held_at_once(normal, monkeypatch):
         return q @ k.mT
 
     monkeypatch.setattr(mha_core.attention, "raw_scores", measured)
-    monkeypatch.setattr(rows, "CELLS", 2 * 3 * 11 * 4)
+    row = 2 * 3 * 11
+    monkeypatch.setattr(rows, "CELLS", 4 * row)
+    monkeypatch.setattr(mha_core.attention, "LEAST", least)
     attend(normal(2, 3, 13, 5), normal(2, 3, 11, 5), normal(2, 3, 11, 7))
-    assert sizes == [264, 264, 264, 66]
+    assert sizes == [row * count for count in found]
 
 
 def test_the_gradient_is_that_of_the_formula(normal):
