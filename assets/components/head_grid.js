@@ -61,14 +61,14 @@ function gridLines({ tokens, keys }, layer) {
   for (const head of layer.heads) {
     tokens.forEach((query, row) => {
       const weights = layer.row(head, row);
-      keys.forEach((key, column) => lines.push([head + 1, row + 1, query, column + 1, key, fourDigits(weights[column])]));
+      keys.forEach((key, column) => lines.push([head + 1, row + 1, query, column + 1, key, told(weights[column])]));
     });
   }
   return lines;
 }
 
-// As many as are right, and one more, so that nothing is rounded twice.
-const fourDigits = (weight) => Number(weight.toPrecision(5));
+// As many digits as are right, and one more, so that nothing is rounded twice.
+const told = (weight) => Number(weight.toPrecision(5));
 
 export default function ({ data, parentElement, setTriggerValue }) {
   const { header, cells } = decode(data);

@@ -10,6 +10,8 @@ from mha_core.views import WHOLE, around, longest, origin
 from pages._kit import charts, components, roles, scale, state
 from pages._kit.text import t
 
+MOST_LINES = 2**20  # of a spreadsheet, the one with names included
+
 
 def limits(trace: AttentionTrace, *, layer: int, head: int, query: int) -> Sequence[float]:
     """Where the colours of each head's weights end; of a long text those of the part that is drawn."""
@@ -33,24 +35,27 @@ def show(
 ) -> None:
     """The heads of a layer, their colours ending at `limits`; nothing of a long text.
 
-    `numbers` says where the browser has the weights already, for a table of them (`head_view.of_traces`).
+    `numbers` says where the browser has the weights already (`head_view.of_traces`), for a table of them
+    where a spreadsheet has room for it.
     """
     if longest(trace) > WHOLE:
         return
-    queries, keys = trace.sides(trace.layers[layer])
+    shown = trace.layers[layer]
+    queries, keys = trace.sides(shown)
+    fits = shown.n_heads * shown.n_query * shown.n_key < MOST_LINES
     title, note = t("heads.all", layer=layer + 1), scale.note(limits)
     with st.container(horizontal=True, vertical_alignment="bottom", horizontal_alignment="distribute"):
         st.subheader(title, help=t("heads.all_help"))
         scale.control()
     components.head_grid(
-        trace.layers[layer],
+        shown,
         queries.labels,
         keys=keys.labels,
         chosen=head,
         limits=limits,
         roles=roles.labels(trace, scene, layer),
         on_pick=lambda picked: state.go(head=picked + 1),
-        numbers=numbers,
+        numbers=numbers if fits else None,
         meta=charts.described("heads", title, replace(origin(trace, layer=layer), note=note)),
     )
     st.caption(note)

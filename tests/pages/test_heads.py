@@ -11,7 +11,7 @@ import pytest
 import mha_core as mha
 from mha_core import metrics
 from mha_core.views import long_table
-from pages._kit import head_view, show
+from pages._kit import all_heads, head_view, show
 from pages._kit.scale import ENDS
 from pages._kit.show import OF_ONE_HEAD, csv, file_name
 from pages._kit.state import Scene
@@ -53,6 +53,13 @@ def test_all_heads_find_their_weights_where_the_head_view_has_them(opened):
 def test_no_table_is_offered_of_heads_that_the_browser_has_only_some_of(opened, monkeypatch):
     monkeypatch.setattr(head_view, "BUDGET", 1000)
     assert grid(opened())[0]["numbers"] is None
+
+
+def test_no_table_is_offered_that_a_spreadsheet_has_no_room_for(opened, monkeypatch):
+    _, cells = grid(opened())
+    for most, there in ((cells.size + 1, True), (cells.size, False)):
+        monkeypatch.setattr(all_heads, "MOST_LINES", most)
+        assert (grid(opened())[0]["numbers"] is not None) is there
 
 
 @pytest.mark.parametrize(
