@@ -5,7 +5,7 @@ in the context of the thread that runs. So traces of one model in many threads n
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache, partial
@@ -36,7 +36,8 @@ _active: ContextVar["Collector | None"] = ContextVar("headscope_collector", defa
 class Collector:
     """The calls of one forward pass, in order."""
 
-    def __init__(self, names: Mapping[int, str]):
+    def __init__(self, names: Mapping[int, str], by: Callable[..., Tensor] = attend):
+        self.by = by
         self.calls: list[Call] = []
         self.parts = Parts()
         self._names = names
@@ -127,9 +128,12 @@ class Collector:
 
 
 @contextmanager
-def collecting(names: Mapping[int, str]) -> Iterator[Collector]:
-    """While this is entered, what models with our hooks compute in this thread is collected."""
-    collector = Collector(names)
+def collecting(names: Mapping[int, str], by: Callable[..., Tensor] = attend) -> Iterator[Collector]:
+    """While this is entered, what models with our hooks compute in this thread is collected.
+
+    They attend `by` that function, which takes what `attend` takes.
+    """
+    collector = Collector(names, by)
     token = _active.set(collector)
     try:
         yield collector
@@ -151,7 +155,9 @@ def attention(
     sinks: Tensor | None = None,
     **_: object,
 ) -> tuple[Tensor, None]:
-    """`attend` with the arguments of the interface for attention functions. → (batch, query, head, d_v)
+    """`attend`, or what the collector attends by, with the arguments of the interface for attention functions.
+
+    → (batch, query, head, d_v)
 
     The mask is that of the eager implementation: it has causality, windows and padding in it.
     """
@@ -166,7 +172,8 @@ def attention(
         soft_cap=softcap,
         sinks=None if sinks is None else sinks.detach().reshape(-1),
     )
-    joined = attend(query, key, value, rule).transpose(1, 2).contiguous()
+    by = attend if collector is None else collector.by
+    joined = by(query, key, value, rule).transpose(1, 2).contiguous()
     if collector is not None:
         collector.add(module, query, key, value, rule, joined)
     return joined, None
