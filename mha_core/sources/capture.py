@@ -155,11 +155,10 @@ def attention(
     sinks: Tensor | None = None,
     **_: object,
 ) -> tuple[Tensor, None]:
-    """`attend`, or what the collector attends by, with the arguments of the interface for attention functions.
+    """`attend`, or what the collector has for it, by the interface for attention functions.
 
-    → (batch, query, head, d_v)
-
-    The mask is that of the eager implementation: it has causality, windows and padding in it.
+    The result is (batch, query, head, d_v). The mask is that of the eager implementation: it has causality,
+    windows and padding in it.
     """
     collector = _active.get()
     sinks = s_aux if sinks is None else sinks
