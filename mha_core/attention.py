@@ -51,17 +51,6 @@ def attend(q: Tensor, k: Tensor, v: Tensor, rule: ScoreRule = ScoreRule()) -> Te
     return found
 
 
-def fused(q: Tensor, k: Tensor, v: Tensor, rule: ScoreRule = ScoreRule()) -> Tensor:
-    """`attend` by torch's fused kernel, equal but for rounding, in less time and memory.
-
-    Of what that kernel would need all scores at once for, or cannot do, it is `attend` itself.
-    """
-    alike = q.shape[-3:-2] == k.shape[-3:-2] and q.shape[-1] == v.shape[-1]
-    if not (alike and q.dim() == 4 and q.dtype == torch.float32 and rule.is_plain):
-        return attend(q, k, v, rule)
-    return nn.functional.scaled_dot_product_attention(q, k, v, rule.mask, scale=rule.factor(q.shape[-1]))
-
-
 def _attend(q: Tensor, k: Tensor, v: Tensor, rule: ScoreRule) -> Tensor:
     return mix(attention_weights(q, k, rule).to(v.dtype), v)
 

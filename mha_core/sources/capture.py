@@ -5,7 +5,7 @@ in the context of the thread that runs. So traces of one model in many threads n
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache, partial
@@ -36,8 +36,7 @@ _active: ContextVar["Collector | None"] = ContextVar("headscope_collector", defa
 class Collector:
     """The calls of one forward pass, in order."""
 
-    def __init__(self, names: Mapping[int, str], by: Callable[..., Tensor] = attend):
-        self.by = by
+    def __init__(self, names: Mapping[int, str]):
         self.calls: list[Call] = []
         self.parts = Parts()
         self._names = names
@@ -128,12 +127,9 @@ class Collector:
 
 
 @contextmanager
-def collecting(names: Mapping[int, str], by: Callable[..., Tensor] = attend) -> Iterator[Collector]:
-    """While this is entered, what models with our hooks compute in this thread is collected.
-
-    They attend `by` that function, which takes what `attend` takes.
-    """
-    collector = Collector(names, by)
+def collecting(names: Mapping[int, str]) -> Iterator[Collector]:
+    """While this is entered, what models with our hooks compute in this thread is collected."""
+    collector = Collector(names)
     token = _active.set(collector)
     try:
         yield collector
@@ -155,10 +151,9 @@ def attention(
     sinks: Tensor | None = None,
     **_: object,
 ) -> tuple[Tensor, None]:
-    """`attend`, or what the collector has for it, by the interface for attention functions.
+    """`attend` with the arguments of the interface for attention functions. → (batch, query, head, d_v)
 
-    The result is (batch, query, head, d_v). The mask is that of the eager implementation: it has causality,
-    windows and padding in it.
+    The mask is that of the eager implementation: it has causality, windows and padding in it.
     """
     collector = _active.get()
     sinks = s_aux if sinks is None else sinks
@@ -171,8 +166,7 @@ def attention(
         soft_cap=softcap,
         sinks=None if sinks is None else sinks.detach().reshape(-1),
     )
-    by = attend if collector is None else collector.by
-    joined = by(query, key, value, rule).transpose(1, 2).contiguous()
+    joined = attend(query, key, value, rule).transpose(1, 2).contiguous()
     if collector is not None:
         collector.add(module, query, key, value, rule, joined)
     return joined, None

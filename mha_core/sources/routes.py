@@ -15,7 +15,6 @@ from typing import TypeVar
 
 from torch import Tensor, nn
 
-from mha_core.attention import fused
 from mha_core.errors import MhaError
 from mha_core.layer import LayerTrace
 from mha_core.sources import capture, own_code
@@ -124,7 +123,7 @@ def run(
         return found[0], (*route.skipped, *found[1])
     if route.name == "weights":
         return _weights_alone(route.missing, module, inputs)
-    with capture.collecting(names, by=fused) as collector:
+    with capture.collecting(names) as collector:
         forward(module, inputs)
     layers, skipped, shared = [], [*route.skipped], {}
     calls = collector.calls[::-1]

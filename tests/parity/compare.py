@@ -13,7 +13,6 @@ from mha_core.errors import MhaError
 from mha_core.layer import LayerTrace
 from mha_core.sources import huggingface
 from mha_core.sources.passes import are_weights
-from mha_core.sources.routes import Route
 from tests.parity import tiny
 from tests.parity.table import EXACT, Row
 
@@ -42,8 +41,7 @@ def compare(family: str) -> Row:
     pairs, how = matched(layers, by_kind(theirs), [w for w in seen if _whole(w)], len(skipped))
     row = {
         "layers": ", ".join(f"{n} {kind}" for kind, n in Counter(layer.kind for layer in layers).items()),
-        "route": route.name,
-        "tried": route.difference,
+        "route": route,
         "weights": max((_gap(a, b) for a, b in pairs), default=None),
         "output": max(_gap(a, b) / max(1.0, b.abs().max().item()) for a, b in outputs(ours, theirs)),
         "note": "; ".join([*([how] if how else []), *_summary(skipped)]),
@@ -51,14 +49,14 @@ def compare(family: str) -> Row:
     close = pairs and max(row["weights"], row["output"]) <= EXACT
     if not close:
         verdict = "WRONG"
-    elif route.name == "weights":
+    elif route == "weights":
         verdict = "weights only"
     else:
         verdict = "part" if skipped else "exact"
     return Row(family, kind, verdict, **row)
 
 
-def traced(model: nn.Module, given: dict) -> tuple[object, tuple[LayerTrace, ...], tuple[str, ...], Route]:
+def traced(model: nn.Module, given: dict) -> tuple[object, tuple[LayerTrace, ...], tuple[str, ...], str]:
     """A model's output in our way, its layers, what was left out, and the route."""
     ours = huggingface.adopt(model)
     outputs = []
@@ -67,7 +65,7 @@ def traced(model: nn.Module, given: dict) -> tuple[object, tuple[LayerTrace, ...
         layers, skipped = huggingface.flow(ours, given)
     finally:
         hook.remove()
-    return outputs[-1], layers, skipped, ours.route
+    return outputs[-1], layers, skipped, ours.route.name
 
 
 @contextmanager

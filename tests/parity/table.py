@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from mha_core.sources.passes import PROBE
-
 PATH = Path(__file__).with_name("TABLE.md")
 EXACT = 1e-5  # the largest difference of weights, and of outputs in units of the largest number above 1
 VERDICTS = {
@@ -18,16 +16,14 @@ VERDICTS = {
     "not built": "no tiny model of it could be built here, so nothing is known of it",
     "WRONG": "weights or output differ, and nothing says so: a bug of ours",
 }
-HEAD = ("family", "kind", "verdict", "layers", "route", "tried", "weights", "output", "note")
+HEAD = ("family", "kind", "verdict", "layers", "route", "weights", "output", "note")
 INTRODUCTION = """\
 # Which architectures are exact
 
 Written by `python -m tests.parity`; never by hand. For each family of text models of transformers {version}
 a tiny model with random weights runs on 11 tokens (and 7 of a target) in its own eager attention with
 `output_attentions`, and in ours. *weights* is the largest difference of any attention weight, *output* that
-of the output in units of its largest number above 1, in float32 on a CPU. The limit is {exact:g}. A trace
-is made with torch's fused attention where that has all that the model asks for. *tried* is the largest of
-both with our own attention function, in the trial of {probe} tokens that each model goes through at first.
+of the output in units of its largest number above 1, in float32 on a CPU. The limit is {exact:g}.
 
 """
 
@@ -41,7 +37,6 @@ class Row:
     verdict: str  # a key of `VERDICTS`
     layers: str = ""  # how many of which kind are shown
     route: str = ""
-    tried: float | None = None
     weights: float | None = None
     output: float | None = None
     note: str = ""
@@ -51,7 +46,7 @@ def write(rows: Iterable[Row], version: str) -> None:
     """Write the table, by name of the family."""
     rows = sorted(rows, key=lambda row: row.family)
     counts = Counter(row.verdict for row in rows)
-    lines = [INTRODUCTION.format(version=version, exact=EXACT, probe=PROBE)]
+    lines = [INTRODUCTION.format(version=version, exact=EXACT)]
     lines += ["| verdict | families | what it means |\n|---|---|---|\n"]
     lines += [f"| {name} | {counts[name]} | {what} |\n" for name, what in VERDICTS.items()]
     lines += ["\n", _line(HEAD), _line(["---"] * len(HEAD))]
@@ -65,8 +60,8 @@ def read() -> dict[str, Row]:
     for line in PATH.read_text(encoding="utf-8").splitlines() if PATH.exists() else ():
         cells = [cell.strip().replace("¦", "|") for cell in line.strip("|").split("|")]
         if len(cells) == len(HEAD) and cells[0] not in (HEAD[0], "---"):
-            numbers = [None if cell == "" else float(cell) for cell in cells[5:8]]
-            rows[cells[0]] = Row(*cells[:5], *numbers, cells[8])
+            numbers = [None if cell == "" else float(cell) for cell in cells[5:7]]
+            rows[cells[0]] = Row(*cells[:5], *numbers, cells[7])
     return rows
 
 

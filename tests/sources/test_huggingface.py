@@ -102,20 +102,6 @@ def test_with_our_attention_the_model_computes_what_it_would_without(traced, fol
     assert (given[name] - asked[name]).abs().max() <= 1e-5 * max(1.0, scale)
 
 
-def test_a_model_is_tried_with_our_attention_and_traced_with_the_fused_one(monkeypatch):
-    asked, real = [], torch.nn.functional.scaled_dot_product_attention
-    monkeypatch.setattr(
-        torch.nn.functional,
-        "scaled_dot_product_attention",
-        lambda *tensors, **named: asked.append(1) or real(*tensors, **named),
-    )
-    model = huggingface.adopt(module("bert"))
-    assert model.route.difference < 1e-6
-    assert asked == []
-    layers, _ = huggingface.flow(model, {"input_ids": torch.tensor([[5, 6, 7]])})
-    assert len(asked) == len(layers) > 0
-
-
 @pytest.mark.parametrize("family", [family for family in CONFIGS if family not in OTHERS])
 def test_the_output_of_a_layer_is_what_the_model_adds(traced, folder, family):
     _, trace = traced(family)
