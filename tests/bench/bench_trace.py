@@ -6,7 +6,8 @@ JSON object each. The model has the shape of BERT-base (12 layers, 12 heads, d_m
 Seconds: the ways take turns in one process, ours with a model that was prepared and the others with one that
 nobody has touched; the median of the ratios of a turn. Memory: the highest that a process of its own reaches
 above what the model takes, for each way. A trace keeps q, k, v and x of every layer, which is its purpose, so
-no peak can be below that: the ratio to what it keeps says how much is needed besides.
+no peak can be below that: the ratio to what it keeps says how much is needed besides. For the same reason
+eager has a second form, *hooked*: with the hooks that anybody would write to keep copies of those four.
 """
 
 import argparse
@@ -25,7 +26,7 @@ sys.path.insert(0, str(ROOT))
 from mha_core.sources import huggingface  # noqa: E402 (from this checkout, also where another is installed)
 
 LENGTHS = (16, 64, 256, 512)
-WAYS = ("ours", "eager", "sdpa")
+WAYS = ("ours", "eager", "hooked", "sdpa")
 MOST_TIME, MOST_MEMORY = 1.05, 1.0  # times eager with output_attentions
 SECONDS = 6.0  # for each way and length
 STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
@@ -45,13 +46,32 @@ def forward(way: str, length: int, ours: huggingface.Model | None = None, other=
     ids = {"input_ids": torch.randint(5, 1000, (1, length), generator=generator)}
     if way == "ours":
         return lambda: huggingface.flow(ours, ids)
-    other.set_attn_implementation(way)
+    other.set_attn_implementation("sdpa" if way == "sdpa" else "eager")
 
     def run():
         with torch.no_grad():
-            return other(**ids, output_attentions=way == "eager")
+            return other(**ids, output_attentions=way != "sdpa")
 
-    return run
+    return hooked(other, run) if way == "hooked" else run
+
+
+def hooked(model, run):
+    """`run`, while copies of x, q, k and v of each layer are kept, which it returns besides."""
+
+    def call():
+        kept, hooks = [], []
+        for layer in model.encoder.layer:
+            own = layer.attention.self
+            hooks.append(own.query.register_forward_pre_hook(lambda _, args: kept.append(args[0].clone())))
+            for matrix in (own.query, own.key, own.value):
+                hooks.append(matrix.register_forward_hook(lambda _, __, given: kept.append(given.clone())))
+        try:
+            return kept, run()
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    return call
 
 
 def seconds(ours: huggingface.Model, other, length: int) -> dict[str, list[float]]:
@@ -114,11 +134,12 @@ def main() -> None:
         bytes_, kept = {way: told["peak"] for way, told in memory.items()}, memory["ours"]["kept"]
         each = (f"{w} {statistics.median(took[w]) * 1e3:.1f} ms {bytes_[w] / 1e6:.1f} MB" for w in WAYS)
         print(f"L {length:4}: {', '.join(each)}; kept {kept / 1e6:.1f} MB; {len(took['ours'])} turns")
-        for other_way, most in (("eager", MOST_TIME), ("sdpa", None)):
+        for other_way, most in (("eager", MOST_TIME), ("hooked", None), ("sdpa", None)):
             ratio = statistics.median(a / b for a, b in zip(took["ours"], took[other_way], strict=True))
             found.append((f"seconds / {other_way}, L {length}", ratio, most))
-        found.append((f"peak memory / eager, L {length}", bytes_["ours"] / bytes_["eager"], MOST_MEMORY))
-        found.append((f"peak memory / sdpa, L {length}", bytes_["ours"] / bytes_["sdpa"], None))
+        for other_way, most in (("eager", MOST_MEMORY), ("hooked", None), ("sdpa", None)):
+            ratio = bytes_["ours"] / bytes_[other_way]
+            found.append((f"peak memory / {other_way}, L {length}", ratio, most))
         found.append((f"peak memory / what the trace keeps, L {length}", bytes_["ours"] / kept, None))
         found.append((f"what the trace keeps / peak of eager, L {length}", kept / bytes_["eager"], None))
     for name, value, target in found:
