@@ -51,6 +51,19 @@ def attend(q: Tensor, k: Tensor, v: Tensor, rule: ScoreRule = ScoreRule()) -> Te
     return found
 
 
+def fused(q: Tensor, k: Tensor, v: Tensor, rule: ScoreRule = ScoreRule()) -> Tensor:
+    """`attend` by torch's fused kernel: the same but for rounding, in less time and memory.
+
+    What that kernel cannot do, or only with all scores at once, is left to `attend`.
+    """
+    fits = q.dim() == 4 and q.shape[-1] == v.shape[-1] and q.dtype == torch.float32
+    if not (fits and rule.is_plain):
+        return attend(q, k, v, rule)
+    _check(q, k, v)
+    scale, grouped = rule.factor(q.shape[-1]), q.shape[-3] != k.shape[-3]
+    return nn.functional.scaled_dot_product_attention(q, k, v, rule.mask, scale=scale, enable_gqa=grouped)
+
+
 def _attend(q: Tensor, k: Tensor, v: Tensor, rule: ScoreRule) -> Tensor:
     return mix(attention_weights(q, k, rule).to(v.dtype), v)
 

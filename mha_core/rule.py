@@ -86,6 +86,12 @@ class ScoreRule:
             return self
         return replace(self, mask=allowed if self.mask is None else self.mask & allowed)
 
+    @property
+    def is_plain(self) -> bool:
+        """Is there nothing but a scale and a mask?"""
+        added = self.soft_cap is self.bias is self.distance_bias is self.sinks is None
+        return added and self.softmax == "row" and self.temperature == 1.0
+
     def item(self, index: int) -> "ScoreRule":
         """The rule of one item of a batch, without the batch axis."""
         return self.mapped(lambda t: t[index if t.shape[0] > 1 else 0] if t.dim() == 4 else t)

@@ -5,7 +5,7 @@ in the context of the thread that runs. So traces of one model in many threads n
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache, partial
@@ -30,13 +30,16 @@ CROSS_INPUTS = ("key_value_states", "encoder_hidden_states", "cross_attention_st
 # The norm that a short vector goes through before queries, or keys and values, are made of it.
 SHORT = {"q_a_layernorm": "q_short", "kv_a_layernorm": "kv_short"}
 
+Attend = Callable[[Tensor, Tensor, Tensor, ScoreRule], Tensor]
+
 _active: ContextVar["Collector | None"] = ContextVar("headscope_collector", default=None)
 
 
 class Collector:
     """The calls of one forward pass, in order."""
 
-    def __init__(self, names: Mapping[int, str]):
+    def __init__(self, names: Mapping[int, str], by: Attend = attend):
+        self.by = by
         self.calls: list[Call] = []
         self.parts = Parts()
         self._names = names
@@ -77,12 +80,12 @@ class Collector:
 
     def _short(self, name: str) -> dict[str, Leaf]:
         """The short vectors of a latent attention (MLA) of that name."""
-        parts = ((self._names.get(id(leaf.module), "").rpartition("."), leaf) for leaf in self._leaves)
-        return {
-            SHORT[last]: leaf
-            for (whose, _, last), leaf in parts
-            if last in SHORT and whose == name and leaf.is_as_it_was
-        }
+        found = {}
+        for leaf in self._leaves:
+            whose, _, last = self._names.get(id(leaf.module), "").rpartition(".")
+            if last in SHORT and whose == name and leaf.is_as_it_was:
+                found[SHORT[last]] = leaf
+        return found
 
     def _kept(
         self, known: Wiring, short: dict[str, Leaf], hidden: Tensor | None, q: Tensor
@@ -127,9 +130,12 @@ class Collector:
 
 
 @contextmanager
-def collecting(names: Mapping[int, str]) -> Iterator[Collector]:
-    """While this is entered, what models with our hooks compute in this thread is collected."""
-    collector = Collector(names)
+def collecting(names: Mapping[int, str], by: Attend = attend) -> Iterator[Collector]:
+    """While this is entered, what models with our hooks compute in this thread is collected.
+
+    Those that take our attention function attend `by` this one.
+    """
+    collector = Collector(names, by)
     token = _active.set(collector)
     try:
         yield collector
@@ -151,9 +157,10 @@ def attention(
     sinks: Tensor | None = None,
     **_: object,
 ) -> tuple[Tensor, None]:
-    """`attend` with the arguments of the interface for attention functions. → (batch, query, head, d_v)
+    """`attend`, or what the collector has for it, by the interface for attention functions.
 
-    The mask is that of the eager implementation: it has causality, windows and padding in it.
+    The result is (batch, query, head, d_v). The mask is that of the eager implementation: it has causality,
+    windows and padding in it.
     """
     collector = _active.get()
     sinks = s_aux if sinks is None else sinks
@@ -166,7 +173,8 @@ def attention(
         soft_cap=softcap,
         sinks=None if sinks is None else sinks.detach().reshape(-1),
     )
-    joined = attend(query, key, value, rule).transpose(1, 2).contiguous()
+    by = attend if collector is None else collector.by
+    joined = by(query, key, value, rule).transpose(1, 2).contiguous()
     if collector is not None:
         collector.add(module, query, key, value, rule, joined)
     return joined, None

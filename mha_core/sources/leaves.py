@@ -34,7 +34,7 @@ def matrix(leaf: Leaf) -> tuple[Tensor, Tensor | None] | None:
     """W (in, out) and b of a leaf that computes ``x W + b``, or None for one that computes anything else."""
     weight, bias = getattr(leaf.module, "weight", None), getattr(leaf.module, "bias", None)
     known = _matrices.get(leaf.module)
-    if known is not None and [_place(part) for part in known] == [_place(weight), _place(bias)]:
+    if known is not None and _place(known[0]) == _place(weight) and _place(known[1]) == _place(bias):
         return known
     if not isinstance(weight, Tensor) or weight.dim() != 2 or not weight.is_floating_point():
         return None

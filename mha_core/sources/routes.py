@@ -10,11 +10,13 @@ import traceback
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 from typing import TypeVar
 
 from torch import Tensor, nn
 
+from mha_core.attention import attend, fused
 from mha_core.errors import MhaError
 from mha_core.layer import LayerTrace
 from mha_core.sources import capture, own_code
@@ -48,7 +50,8 @@ Found = TypeVar("Found")
 class Route:
     """A way to a trace: "attend" and "watch" have all numbers, "weights" the weights alone, and why.
 
-    `difference` is the largest one of weights between it and the model's own attention, in the trial.
+    `difference` is the largest one of weights and output between it and the model's own attention, in the
+    trial. `by` is what our function attends by: torch's fused kernel, unless that went astray in its trial.
     `notes` say what else is to be known of what is shown.
     """
 
@@ -58,6 +61,7 @@ class Route:
     understood: own_code.Understood | None = None
     skipped: tuple[str, ...] = ()  # layers that the model returns weights of, of parts of a text
     notes: tuple[str, ...] = ()
+    by: capture.Attend = attend
 
 
 def choose(module: nn.Module, ours: str) -> tuple[Route, dict[int, str]]:
@@ -97,9 +101,10 @@ def _route(module: nn.Module, names: Mapping[int, str], ours: str, inputs: dict,
     skipped = tuple(f"{whose} layer: {own_code.IN_PARTS}" for whose, matrix in given if matrix.dim() > 4)
     close = _close(module)
     if ours and _set(module, ours):
-        apart = _attempt(lambda: _trial(module, names, inputs, asked, weights))
-        if apart is not None and apart <= close:
-            return Route("attend", apart, skipped=skipped)
+        for by in (fused, attend):
+            apart = _attempt(partial(_trial, module, names, inputs, asked, weights, by))
+            if apart is not None and apart <= close:
+                return Route("attend", apart, skipped=skipped, by=by)
     _set(module, "eager")
     understood = _attempt(lambda: own_code.tried(module, names, inputs, weights, close))
     if understood is not None:
@@ -123,7 +128,7 @@ def run(
         return found[0], (*route.skipped, *found[1])
     if route.name == "weights":
         return _weights_alone(route.missing, module, inputs)
-    with capture.collecting(names) as collector:
+    with capture.collecting(names, route.by) as collector:
         forward(module, inputs)
     layers, skipped, shared = [], [*route.skipped], {}
     calls = collector.calls[::-1]
@@ -159,13 +164,18 @@ def _attempt(trial: Callable[[], Found | None]) -> Found | None:
 
 
 def _trial(
-    module: nn.Module, names: Mapping[int, str], inputs: dict, asked: object, weights: list
+    module: nn.Module,
+    names: Mapping[int, str],
+    inputs: dict,
+    asked: object,
+    weights: list,
+    by: capture.Attend,
 ) -> float | None:
     """The largest difference of weights or outputs between a route and the model itself.
 
     None if the route does not see all that the model returns weights of: a part would look like the whole.
     """
-    with capture.collecting(names) as collector:
+    with capture.collecting(names, by) as collector:
         given = forward(module, inputs)
     if not collector.calls:
         return None

@@ -10,7 +10,7 @@ from torch.profiler import ProfilerActivity, profile
 
 import mha_core.attention
 from mha_core import AttentionSpec, LayerTrace, MultiHeadAttention, ScoreRule, attend, masks, rows
-from mha_core.attention import raw_scores
+from mha_core.attention import fused, raw_scores
 from mha_core.embed import alibi
 from mha_core.packed import project_packed, project_per_head
 
@@ -445,3 +445,61 @@ def test_a_mask_that_does_not_fit_is_refused(normal, refused):
 def test_a_context_of_another_batch_is_refused(normal, refused):
     module = MultiHeadAttention(AttentionSpec(11, 3, d_k=5))
     refused(module, normal(2, 7, 11), normal(3, 13, 11))
+
+
+# The fused kernel
+
+PLAIN = {
+    "nothing": lambda normal: ScoreRule(),
+    "scale": lambda normal: ScoreRule(scale=0.3),
+    "mask": lambda normal: ScoreRule(mask=boolean(normal, 7, 11, seed=3)),
+    "mask of each head": lambda normal: ScoreRule(mask=boolean(normal, 1, 6, 7, 11, seed=3)),
+    "rows that see nothing": lambda normal: ScoreRule(mask=torch.arange(7)[:, None] > torch.arange(11)),
+}
+
+
+@pytest.fixture
+def kernel(monkeypatch):
+    """How often torch's kernel has been asked."""
+    asked, real = [], torch.nn.functional.scaled_dot_product_attention
+    monkeypatch.setattr(
+        torch.nn.functional,
+        "scaled_dot_product_attention",
+        lambda *tensors, **named: asked.append(1) or real(*tensors, **named),
+    )
+    return asked
+
+
+@pytest.mark.parametrize("n_kv", [1, 3, 6])
+@pytest.mark.parametrize("rule", PLAIN.values(), ids=PLAIN)
+def test_the_fused_kernel_gives_what_attend_gives(rule, n_kv, normal, kernel):
+    q, k, v = normal(1, 6, 7, 5), normal(1, n_kv, 11, 5, seed=1), normal(1, n_kv, 11, 5, seed=2)
+    torch.testing.assert_close(fused(q, k, v, rule(normal)), attend(q, k, v, rule(normal)), atol=1e-6, rtol=0)
+    assert len(kernel) == 1
+
+
+@pytest.mark.parametrize(
+    ("n_kv", "d_v", "dtype", "rule"),
+    [
+        (6, 13, torch.float32, {}),
+        (6, 5, torch.float64, {}),
+        (6, 5, torch.bfloat16, {}),
+        (6, 5, torch.float32, {"soft_cap": 5.0}),
+        (6, 5, torch.float32, {"sinks": torch.ones(6)}),
+        (6, 5, torch.float32, {"bias": torch.ones(7, 11)}),
+        (6, 5, torch.float32, {"distance_bias": torch.ones(6, 17)}),
+        (6, 5, torch.float32, {"temperature": 2.0}),
+        (6, 5, torch.float32, {"softmax": "matrix"}),
+    ],
+)
+def test_what_the_fused_kernel_lacks_is_left_to_attend(n_kv, d_v, dtype, rule, normal, kernel):
+    q, k, v = normal(1, 6, 7, 5), normal(1, n_kv, 11, 5, seed=1), normal(1, n_kv, 11, d_v, seed=2)
+    q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
+    assert torch.equal(fused(q, k, v, ScoreRule(**rule)), attend(q, k, v, ScoreRule(**rule)))
+    assert not kernel
+
+
+def test_tensors_that_do_not_fit_are_refused_before_the_fused_kernel(normal, refused, kernel):
+    error = refused(fused, normal(1, 6, 7, 5), normal(1, 4, 11, 5), normal(1, 4, 11, 5))
+    assert "h a multiple of n_kv" in str(error)
+    assert not kernel

@@ -11,6 +11,7 @@ import torch
 import transformers
 
 import mha_core as mha
+from mha_core.attention import attend, fused
 from mha_core.sources import capture, huggingface, passes
 from tests.sources.tiny import CONFIGS, TEXT, fast, module
 
@@ -91,15 +92,52 @@ def test_every_weight_of_every_layer_is_that_of_the_model_itself(traced, folder,
         assert weights.std() > 0.01  # heads that look at all alike would prove nothing
 
 
+@pytest.mark.parametrize("by", [attend, fused])
 @pytest.mark.parametrize("family", [family for family in CONFIGS if family not in OTHERS])
-def test_with_our_attention_the_model_computes_what_it_would_without(traced, folder, family):
+def test_with_our_attention_the_model_computes_what_it_would_without(traced, folder, family, by):
     model, trace = traced(family)
     asked, inputs, _ = eager(folder, family, trace)
-    with torch.no_grad():
+    with torch.no_grad(), capture.collecting(model.names, by):
         given = model.module(**inputs)
     name = "logits" if family in WRITERS else "last_hidden_state"
     scale = asked[name].abs().max()
     assert (given[name] - asked[name]).abs().max() <= 1e-5 * max(1.0, scale)
+
+
+@pytest.fixture
+def kernel(monkeypatch):
+    """Torch's fused kernel, counted, with what it gives off by so much."""
+    asked, real = [], torch.nn.functional.scaled_dot_product_attention
+
+    def use(off: float) -> list[int]:
+        def run(*tensors, **named):
+            asked.append(1)
+            return real(*tensors, **named) + off
+
+        monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", run)
+        return asked
+
+    return use
+
+
+def test_what_is_traced_by_is_what_was_tried(kernel):
+    asked = kernel(off=0.0)
+    model = huggingface.adopt(module("bert"))
+    tried = len(asked)
+    layers, _ = huggingface.flow(model, {"input_ids": torch.tensor([[5, 6, 7]])})
+    assert (tried, len(asked)) == (len(layers), 2 * len(layers))
+    assert 0 < model.route.difference < 1e-6
+
+
+def test_a_kernel_that_goes_astray_is_not_traced_by(kernel):
+    asked = kernel(off=1e-3)
+    model = huggingface.adopt(module("bert"))
+    tried = len(asked)
+    layers, _ = huggingface.flow(model, {"input_ids": torch.tensor([[5, 6, 7]])})
+    assert tried == len(asked) > 0
+    assert model.route.name == "attend"
+    assert model.route.difference < 1e-6
+    assert len(layers) == 2
 
 
 @pytest.mark.parametrize("family", [family for family in CONFIGS if family not in OTHERS])
