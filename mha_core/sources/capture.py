@@ -55,7 +55,9 @@ class Collector:
         """A call and its result, (1, query, head, d_v)."""
         inner = self._frames[-1][0] if self._frames else ""
         name = self._names.get(id(module), inner)
-        inputs = {key: value for *_, frame in self._frames for key, value in frame.items()}
+        inputs: dict = {}
+        for *_, kept in self._frames:
+            inputs |= kept
         outside = any(inputs.get(key) is not None for key in CROSS_INPUTS) or _looks_outside(name)
         call = Call(name, module, copied(q), copied(k), copied(v), rule, outside)
         ways = learned.ways(module)
@@ -114,8 +116,7 @@ class Collector:
 
     def left(self, leaf: Leaf, near: bool) -> None:
         """A matrix was used; it is W^O if it took the heads' outputs, unchanged, right after attention."""
-        weight = getattr(leaf.module, "weight", None)  # None also of a norm that was made without
-        if self._joined is not None and weight is not None and weight.dim() == 2:
+        if self._joined is not None and _is_matrix(leaf.module):
             joined, version = self._joined
             fits = leaf.x.numel() == joined.numel() and leaf.x.dtype == joined.dtype
             fits &= joined._version == version  # a model may change them in place before it joins them
@@ -211,6 +212,11 @@ def _on_leaving(near: bool, module: nn.Module, args: tuple, output: object) -> N
     collector = _active.get()
     if collector is not None and args and isinstance(args[0], Tensor) and isinstance(output, Tensor):
         collector.left(Leaf.of(module, args[0], output), near)
+
+
+def _is_matrix(module: nn.Module) -> bool:
+    weight = getattr(module, "weight", None)  # None also of a norm that was made without
+    return weight is not None and weight.dim() == 2
 
 
 @cache

@@ -98,17 +98,17 @@ def find(
 
 def _again(wanted: tuple[Tensor, ...], leaves: list[Leaf], ways: Ways) -> Wiring | None:
     """The same as before, in short: q, k and v lie where the outputs of the same three matrices lie."""
-    if any(len(way) != 1 or way[0][1:] != (0, 0, None) for way in ways):
-        return None
-    by_module = {id(leaf.module): leaf for leaf in leaves}
-    made = [by_module.get(way.module) for (way,) in ways]
-    for leaf, tensor in zip(made, wanted, strict=True):
+    by_module, products, x = {id(leaf.module): leaf for leaf in leaves}, [], None
+    for way, tensor in zip(ways, wanted, strict=True):
+        if len(way) != 1 or way[0][1:] != (0, 0, None):
+            return None
+        leaf = by_module.get(way[0].module)
         if leaf is None or not leaf.is_as_it_was or not _lie_alike(leaf.y, tensor):
             return None
-    products = [matrix(leaf) for leaf in made]
-    x = made[0].x
-    if None in products or any(leaf.x.data_ptr() != x.data_ptr() for leaf in made):
-        return None
+        x = leaf.x if x is None else x
+        if leaf.x.data_ptr() != x.data_ptr() or (product := matrix(leaf)) is None:
+            return None
+        products.append(product)
     (w_q, b_q), (w_k, b_k), (w_v, b_v) = products
     projections = Projections(w_q, w_k, w_v, None, b_q, b_k, b_v, None)
     return Wiring(x.reshape(1, -1, x.shape[-1]), projections=projections, ways=ways)
