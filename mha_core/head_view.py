@@ -66,18 +66,28 @@ class HeadView:
         )
 
 
-def view(trace: Traced, *, layer: int | None = None, head: int = 0, token: int | None = None) -> HeadView:
+def view(
+    trace: Traced,
+    *,
+    layer: int | None = None,
+    head: int = 0,
+    token: int | None = None,
+    beside: Traced | None = None,
+) -> HeadView:
     """The head view of one trace: the last layer if none is said, that head, that token's lines.
 
-    All layers are inside where they fit; of a long text with many heads only those around the chosen one.
-    Layers, heads and tokens count from 0; a token is one that looks. Raises `MhaError` for a layer, head or
-    token that is not there, and for layers of several kinds, which have tokens of their own.
+    Another trace of the same model can stand beside it. All layers are inside where they fit; of a long text
+    with many heads only those around the chosen one. Layers, heads and tokens count from 0; a token is one
+    that looks. Raises `MhaError` for a layer, head or token that is not there, for layers of several kinds,
+    which have tokens of their own, and for a trace beside it with other layers or heads.
     """
-    if len(trace.kinds) > 1:
-        raise MhaError(
-            f"This trace has layers of the kinds {', '.join(trace.kinds)}; look at one of them, "
-            f"as in trace.part({trace.kinds[-1]!r}).view()."
-        )
+    traces = [trace] if beside is None else [trace, beside]
+    for each in traces:
+        if len(each.kinds) > 1:
+            raise MhaError(
+                f"This trace has layers of the kinds {', '.join(each.kinds)}; look at one of them, "
+                f"as in trace.part({each.kinds[-1]!r}).view()."
+            )
     layer = len(trace.layers) - 1 if layer is None else layer
     for what, at, count in (
         ("layer", layer, len(trace.layers)),
@@ -87,19 +97,28 @@ def view(trace: Traced, *, layer: int | None = None, head: int = 0, token: int |
             raise MhaError(f"This trace has {what}s 0 to {count - 1}; {what} {at} was asked for.")
     shown = trace.layers[layer]
     shown.checked(head)
-    numbers, heads = fitting(trace.layers, layer, head, budget=ALL_LAYERS * BUDGET)
-    blob = pack([panel(trace, numbers)], heads=heads)
+    counts = [[each.n_heads for each in other.layers] for other in traces]
+    if counts[0] != counts[-1]:
+        raise MhaError(
+            f"Traces beside each other have as many layers and heads; these have {len(counts[0])} and "
+            f"{len(counts[1])} layers, with {max(counts[0])} and {max(counts[1])} heads."
+        )
+    longest = max(traces, key=lambda each: each.layers[layer].n_key)
+    numbers, heads = fitting(longest.layers, layer, head, budget=ALL_LAYERS * BUDGET // len(traces))
+    blob = pack([panel(each, numbers) for each in traces], heads=heads)
+    own = dict(trace.source)
+    source = {key: value for key, value in own.items() if all(t.source.get(key) == value for t in traces)}
     return HeadView(
         header(
             blob,
-            [special(trace)],
+            [special(each) for each in traces],
             n_layers=len(trace.layers),
             n_heads=shown.n_heads,
             layer=layer,
             head=head,
             token=token,
-            source=said({"h": shown.n_heads, "d_model": shown.d_model} | dict(trace.source)),
-            groups=[groups(trace)],
+            source=said({"h": shown.n_heads, "d_model": shown.d_model} | source),
+            groups=[groups(each) for each in traces],
             kv=shown.n_kv_heads,
             title=trace.title,
             texts=texts("en"),

@@ -134,15 +134,23 @@ class AttentionTrace:
         )
         return pd.DataFrame(values, index=rows, columns=columns)
 
-    def view(self, *, layer: int | None = None, head: int = 0, token: int | None = None):
+    def view(
+        self,
+        *,
+        layer: int | None = None,
+        head: int = 0,
+        token: int | None = None,
+        beside: "AttentionTrace | None" = None,
+    ):
         """All heads over the sentence, to be explored: a notebook shows it, ``.save("view.html")`` keeps it.
 
-        It starts with the last layer if none is said, that head, and that token's lines; all from 0.
-        Raises `MhaError` for a layer, head or token that is not there, and for layers of several kinds.
+        It starts with the last layer if none is said, that head, and that token's lines; all from 0. Another
+        sentence that went through the same model can stand `beside` it. Raises `MhaError` for a layer, head
+        or token that is not there, for layers of several kinds, and for another model's trace beside it.
         """
         from mha_core.head_view import view
 
-        return view(self, layer=layer, head=head, token=token)
+        return view(self, layer=layer, head=head, token=token, beside=beside)
 
     def _repr_html_(self) -> str:
         """What a notebook shows: what this is, its source, and small pictures of the weights."""

@@ -9,10 +9,14 @@ import subprocess
 import sys
 import time
 import urllib.request
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import sync_playwright
+
+import mha_core as mha
+from pages._kit import state
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
@@ -192,10 +196,11 @@ def alone(browser):
     """Open a page that was saved, without a network; at the end it has failed nowhere and asked nobody."""
     contexts, failures, asked = [], [], []
 
-    def open_page(file: Path, *, theme: str = "light", width: int = 1100, height: int = 900):
-        context = browser.new_context(
-            viewport={"width": width, "height": height}, color_scheme=theme, offline=True
-        )
+    def open_page(
+        file: Path, *, theme: str = "light", width: int = 1100, height: int = 900, touch: bool = False
+    ):
+        screen = {"width": width, "height": height}
+        context = browser.new_context(viewport=screen, color_scheme=theme, has_touch=touch, offline=True)
         contexts.append(context)
         page = context.new_page()
         page.on("pageerror", lambda error: failures.append(str(error)))
@@ -212,6 +217,26 @@ def alone(browser):
     assert [url for url in asked if not url.startswith(("file:", "blob:", "data:"))] == []
 
 
+@pytest.fixture
+def seen(alone, tmp_path):
+    """`seen()`: the view that Heads begins with, or that of another scene, on a page of its own.
+
+    What the view does by itself it does there as in the app, and there it is open at once.
+    """
+
+    def open_view(*, touch: bool = False, **changed) -> Eye:
+        scene = replace(state.DEFAULTS, **changed)
+        traces = [mha.trace(**scene.settings(text)) for text in (scene.text, scene.twin) if text]
+        layer, head, token = state.indices(traces[0], scene)
+        view = traces[0].view(layer=layer, head=head, token=token, beside=(*traces, None)[1])
+        others = [other for other in range(traces[0].layers[layer].n_heads) if other != head]
+        view.header["on"] = sorted([head, *others[-1:]])
+        view.save(tmp_path / "view.html")
+        return Eye(alone(tmp_path / "view.html", width=1300, height=1500, touch=touch))
+
+    return open_view
+
+
 @pytest.fixture(scope="session")
 def eye():
     """`eye(page)`: the head view on a page."""
@@ -225,6 +250,10 @@ class Eye:
         self.page = page
         self.view = page.locator(f".st-key-{key} .view" if key else ".view")
         self.view.locator(".panel").first.wait_for()
+
+    def away(self) -> None:
+        """The pointer leaves the view."""
+        self.page.mouse.move(0, 0)
 
     def panel(self, number: int = 0):
         return self.view.locator(".panel").nth(number)

@@ -12,7 +12,6 @@ from pages._kit.state import Scene
 FAINTEST = 0.02
 TIRED, WIDE = Scene().text, Scene().twin
 IT = 8  # its position in both, from 0
-ELSEWHERE = "Who looks at whom"  # a heading, where the pointer points at nothing
 
 
 def query(page) -> dict:
@@ -73,8 +72,8 @@ def counted(visit, eye):
 # What is drawn
 
 
-def test_lines_are_drawn_for_the_heads_that_are_on_and_for_both_sentences(visit, app, eye):
-    view = eye(visit(app))
+def test_lines_are_drawn_for_the_heads_that_are_on_and_for_both_sentences(seen):
+    view = seen()
     assert view.view.locator(".panel").count() == 2
     assert view.on() == [2, 3]
     for number, text in enumerate((TIRED, WIDE)):
@@ -88,21 +87,21 @@ def test_lines_are_drawn_for_the_heads_that_are_on_and_for_both_sentences(visit,
     assert [view.inked(colour) for colour in palette[:4]] == [False, False, True, True]
 
 
-def test_the_numbers_stand_beside_the_words_that_are_looked_at(visit, app, eye):
-    view = eye(visit(app))
+def test_the_numbers_stand_beside_the_words_that_are_looked_at(seen):
+    view = seen()
     numbers = view.token(2, "key").locator("i").all_inner_texts()
     assert numbers == [f"{head + 1}{weights()[head, IT, 2]:.2f}" for head in (2, 3)]
     assert view.token(0, "key").locator("i").count() == 0
 
 
-def test_one_sentence_has_one_panel(visit, app, eye):
-    view = eye(visit(f"{app}?twin="))
+def test_one_sentence_has_one_panel(seen):
+    view = seen(twin="")
     assert view.view.locator(".panel").count() == 1
     same(view.lines(), expected(TIRED, IT, [2, 3]))
 
 
-def test_heads_beyond_the_colours_are_told_apart_by_their_dashes(visit, app, eye):
-    view = eye(visit(link(app, source="random", h=16, text="one two")))
+def test_heads_beyond_the_colours_are_told_apart_by_their_dashes(seen):
+    view = seen(source="random", h=16, text="one two")
     view.chip("all").click()
     assert len(view.colours()) < 16
     looks = view.view.evaluate(
@@ -190,8 +189,8 @@ def test_the_pages_own_head_stays_its_head_while_it_is_on(visit, app, settled, e
 # Chips
 
 
-def test_chips_switch_heads_on_and_off(visit, app, eye):
-    view = eye(visit(app))
+def test_chips_switch_heads_on_and_off(seen):
+    view = seen()
     view.chip("head 1").click()
     assert view.on() == [0, 2, 3]
     same(view.lines(), expected(TIRED, IT, [0, 2, 3]))
@@ -206,8 +205,8 @@ def test_chips_switch_heads_on_and_off(visit, app, eye):
     assert view.said() == "No head is on: choose one above."
 
 
-def test_all_a_head_alone_and_a_range(visit, app, eye):
-    view = eye(visit(app))
+def test_all_a_head_alone_and_a_range(seen):
+    view = seen()
     assert view.chip("all").get_attribute("aria-pressed") == "false"
     view.chip("all").click()
     assert view.on() == [0, 1, 2, 3]
@@ -253,9 +252,8 @@ def test_other_heads_have_chips_of_their_own(visit, app, settled, eye):
 # Pointing and pinning
 
 
-def test_the_finger_on_a_token_shows_whom_it_looks_at_and_who_looks_at_it(visit, app, eye):
-    page = visit(app)
-    view = eye(page)
+def test_the_finger_on_a_token_shows_whom_it_looks_at_and_who_looks_at_it(seen):
+    view = seen()
     for token in (2, 6, 11):
         view.token(token).hover()
         same(view.lines(), expected(TIRED, token, [2, 3]))
@@ -270,20 +268,19 @@ def test_the_finger_on_a_token_shows_whom_it_looks_at_and_who_looks_at_it(visit,
     view.token(11).hover()
     assert view.lines(1) == []  # "tired" is not there
     assert view.said(1) == "This sentence has no “tired”."
-    page.get_by_role("heading", name=ELSEWHERE).hover()
+    view.away()
     for number, text in enumerate((TIRED, WIDE)):
         same(view.lines(number), expected(text, IT, [2, 3]))
 
 
-def test_a_click_pins_in_both_sentences_and_is_seen_until_it_is_let_go(visit, app, eye):
-    page = visit(app)
-    view = eye(page)
+def test_a_click_pins_in_both_sentences_and_is_seen_until_it_is_let_go(seen):
+    view = seen()
     view.token(2).click()
-    page.get_by_role("heading", name=ELSEWHERE).hover()
+    view.away()
     for number, text in enumerate((TIRED, WIDE)):
         same(view.lines(number), expected(text, 2, [2, 3]))
         selected = view.panel(number).locator("[aria-selected=true]")
-        assert selected.evaluate_all("all => all.map((e) => e.id)") == [f"head_view-{number}-query-2"]
+        assert selected.evaluate_all("all => all.map((e) => e.id)") == [f"view-{number}-query-2"]
         assert selected.evaluate("e => getComputedStyle(e).boxShadow") != "none"
     view.button("Let go (Esc)").click()
     assert view.view.locator("[aria-selected=true]").count() == 0
@@ -292,46 +289,45 @@ def test_a_click_pins_in_both_sentences_and_is_seen_until_it_is_let_go(visit, ap
     same(view.lines(), expected(TIRED, range(13), [2, 3]))
     view.token(2).click()
     view.stage().press("Escape")
-    page.get_by_role("heading", name=ELSEWHERE).hover()
+    view.away()
     assert view.button("Let go (Esc)").count() == 0
     view.token(11).click()
-    page.get_by_role("heading", name=ELSEWHERE).hover()
+    view.away()
     assert view.panel(1).locator("[aria-selected=true]").count() == 0  # another word stands there
     view.token(11).click()
     assert view.button("Let go (Esc)").count() == 0  # a second click lets go
 
 
-def test_several_tokens_are_the_sum_of_their_rows(visit, app, eye):
-    page = visit(app)
-    view = eye(page)
+def test_several_tokens_are_the_sum_of_their_rows(seen):
+    view = seen()
     view.chip("head 4").dblclick()
     view.token(2).click()
     view.token(6).click(modifiers=["Shift"])
-    page.get_by_role("heading", name=ELSEWHERE).hover()
+    view.away()
     same(view.lines(), expected(TIRED, [2, 6], [3]))
     row = weights()[3, 2] + weights()[3, 6]
     labels = ("[CLS]", *mha.words(TIRED).labels)
     assert view.said() == f"animal + street looks at {listed(row, labels)} (head 4)."
     assert view.token(2, "key").locator("i").all_inner_texts() == [f"{row[2]:.2f}"]
     view.token(2).click(modifiers=["Shift"])
-    page.get_by_role("heading", name=ELSEWHERE).hover()
+    view.away()
     same(view.lines(), expected(TIRED, 6, [3]))
 
 
-def test_a_line_says_its_number_to_four_digits(visit, app, eye):
-    page = visit(app)
-    view = eye(page)
+def test_a_line_says_its_number_to_four_digits(seen):
+    view = seen()
+    page = view.page
     for head, key, word in ((2, 2, "animal"), (3, 6, "street")):
         page.mouse.move(*view.place((head, IT, key)))
         expect(view.panel().locator(".said")).to_have_text(
             f"it → {word}: weight {weights()[head, IT, key]:.4f} (head {head + 1})."
         )
-    page.get_by_role("heading", name=ELSEWHERE).hover()
+    view.away()
     assert view.said().startswith("it looks at animal 0.9")
 
 
-def test_the_spoken_line_says_what_is_seen_and_is_announced(visit, app, eye):
-    view = eye(visit(app))
+def test_the_spoken_line_says_what_is_seen_and_is_announced(seen):
+    view = seen()
     view.chip("head 4").dblclick()
     row = weights()[3, IT]
     assert view.said() == f"it looks at animal {row[2]:.2f}, street {row[6]:.2f} (head 4)."
@@ -353,9 +349,8 @@ def test_another_sentence_lets_go_of_what_was_pinned_in_the_last(visit, app, set
 # Options
 
 
-def test_options_choose_what_is_drawn(visit, app, eye):
-    page = visit(app)
-    view = eye(page)
+def test_options_choose_what_is_drawn(seen):
+    view = seen()
     view.stage().press("Escape")
     view.chip("head 1").dblclick()
     options = view.menu("Options")
@@ -454,8 +449,8 @@ def test_after_enter_the_page_has_followed_and_the_focus_is_where_it_was(visit, 
 
 
 @pytest.mark.parametrize("drawing", ["lines", "text", "arcs", "matrix"])
-def test_every_drawing_is_a_list_of_tokens_to_a_screen_reader(visit, app, eye, drawing):
-    view = eye(visit(app))
+def test_every_drawing_is_a_list_of_tokens_to_a_screen_reader(seen, drawing):
+    view = seen()
     view.button(drawing).click()
     stage = view.stage()
     assert stage.get_attribute("role") == "listbox"
@@ -475,9 +470,9 @@ def test_every_drawing_is_a_list_of_tokens_to_a_screen_reader(visit, app, eye, d
 # The other drawings
 
 
-def test_text_and_arcs_and_matrix_show_the_same_numbers(visit, app, eye):
-    page = visit(app)
-    view = eye(page)
+def test_text_and_arcs_and_matrix_show_the_same_numbers(seen):
+    view = seen()
+    page = view.page
     view.chip("head 4").dblclick()
     row = weights()[3, IT]
     view.button("text").click()
@@ -495,7 +490,7 @@ def test_text_and_arcs_and_matrix_show_the_same_numbers(visit, app, eye):
     page.mouse.move(*view.place((3, IT, 2), at=0.2))
     expect(view.panel().locator(".said")).to_have_text(f"it → animal: weight {row[2]:.4f} (head 4).")
     view.button("looks at it").click()
-    page.get_by_role("heading", name=ELSEWHERE).hover()
+    view.away()
     same(view.lines(), expected(TIRED, IT, [3], "key"))
     view.button("it looks at").click()
 
@@ -507,8 +502,8 @@ def test_text_and_arcs_and_matrix_show_the_same_numbers(visit, app, eye):
     np.testing.assert_allclose(np.reshape(values, (13, 13)), weights()[3], atol=2e-5)
 
 
-def test_in_text_the_finger_shades_the_row_or_the_column(visit, app, eye):
-    view = eye(visit(app))
+def test_in_text_the_finger_shades_the_row_or_the_column(seen):
+    view = seen()
     view.chip("head 1").dblclick()
     view.button("text").click()
     shown = "v => Array.from(v.view.drawings[0].drawing.weights())"
@@ -546,9 +541,9 @@ def point_at(page, view, key: int, query: int) -> tuple[float, float]:
 WINDOW = "v => (({ cell, x, y, least }) => [cell, x, y, least])(v.view.drawings[0].drawing.window)"
 
 
-def test_the_matrix_is_zoomed_and_moved_and_a_click_pins_the_row(visit, app, eye):
-    page = visit(f"{app}?twin=", height=1500)
-    view = eye(page)
+def test_the_matrix_is_zoomed_and_moved_and_a_click_pins_the_row(seen):
+    view = seen(twin="")
+    page = view.page
     view.chip("head 4").dblclick()
     view.button("matrix").click()
     point_at(page, view, 2, IT)
@@ -556,7 +551,7 @@ def test_the_matrix_is_zoomed_and_moved_and_a_click_pins_the_row(visit, app, eye
         f"it → animal: weight {weights()[3, IT, 2]:.4f} (head 4)."
     )
     page.mouse.click(*point_at(page, view, 0, 6))
-    page.get_by_role("heading", name=ELSEWHERE).hover()
+    view.away()
     assert view.said().startswith("street looks at")
 
     cell, *_ = view.view.evaluate(WINDOW)
@@ -585,7 +580,7 @@ def test_the_matrix_is_zoomed_and_moved_and_a_click_pins_the_row(visit, app, eye
     page.mouse.up()
     after = view.view.evaluate(WINDOW)
     assert after[1:3] == pytest.approx([before[1] - 60, before[2] - 40], abs=2)
-    page.get_by_role("heading", name=ELSEWHERE).hover()
+    view.away()
     assert view.said().startswith("street looks at"), said  # dragging pins nothing
 
     view.button("Zoom out").click()
@@ -598,9 +593,9 @@ def test_the_matrix_is_zoomed_and_moved_and_a_click_pins_the_row(visit, app, eye
     assert view.said().startswith("the looks at")
 
 
-def test_what_a_causal_mask_hides_is_a_grey_triangle_in_the_matrix_and_has_no_lines(visit, app, eye):
-    page = visit(link(app, source="random", mask="causal", text="one two three four", twin="", token=1))
-    view = eye(page)
+def test_what_a_causal_mask_hides_is_a_grey_triangle_in_the_matrix_and_has_no_lines(seen):
+    view = seen(source="random", mask="causal", text="one two three four", twin="", token=1)
+    page = view.page
     assert view.lines()
     assert all(key <= query for _, query, key, _ in view.lines())
     view.button("matrix").click()
@@ -628,8 +623,8 @@ def test_what_a_causal_mask_hides_is_a_grey_triangle_in_the_matrix_and_has_no_li
     [("החתול ישב על המזרן", True), ("الولد قرأ الكتاب الجديد", True), ("小猫没有过马路", False)],
     ids=["Hebrew", "Arabic", "Chinese"],
 )
-def test_tokens_stand_in_the_order_of_their_script(visit, app, eye, text, rtl):
-    view = eye(visit(link(app, source="random", text=text, twin="", token=1)))
+def test_tokens_stand_in_the_order_of_their_script(seen, text, rtl):
+    view = seen(source="random", text=text, twin="", token=1)
     labels = list(mha.words(text).labels)
     assert [view.token(at).locator("bdi").inner_text() for at in range(len(labels))] == labels
     for drawing in ("text", "arcs"):
@@ -648,9 +643,9 @@ def test_tokens_stand_in_the_order_of_their_script(visit, app, eye, text, rtl):
         assert 0 <= end < len(labels)
 
 
-def test_arcs_begin_where_the_chosen_token_and_what_it_looks_at_are_in_sight(visit, app, eye):
+def test_arcs_begin_where_the_chosen_token_and_what_it_looks_at_are_in_sight(seen):
     """Beside each other two sentences have less room than their words."""
-    view = eye(visit(app))
+    view = seen()
     view.button("arcs").click()
     for number, looked_at in ((0, 2), (1, 7)):  # "it" looks at "animal", at "street"
         box = view.panel(number).bounding_box()
@@ -660,9 +655,9 @@ def test_arcs_begin_where_the_chosen_token_and_what_it_looks_at_are_in_sight(vis
             assert word["x"] + word["width"] <= box["x"] + box["width"]
 
 
-def test_a_finger_is_told_how_a_finger_zooms(visit, app, eye):
+def test_a_finger_is_told_how_a_finger_zooms(seen):
     for touch, said in ((True, "double tap"), (False, "Ctrl + wheel")):
-        view = eye(visit(app, touch=touch))
+        view = seen(touch=touch)
         view.button("matrix").click()
         assert said in view.panel().locator(".scale").inner_text()
 
@@ -853,9 +848,9 @@ def test_an_example_is_taken_by_clicking(visit, app, settled):
 
 
 @pytest.mark.parametrize(("drawing", "on", "back"), [("arcs", "→", "←"), ("lines", "↓", "↑")])
-def test_a_text_that_goes_on_says_how_far_and_goes_there(visit, app, eye, drawing, on, back):
+def test_a_text_that_goes_on_says_how_far_and_goes_there(seen, drawing, on, back):
     text = " ".join(f"word{at}" for at in range(60))
-    view = eye(visit(link(app, source="random", twin="", text=text, token=1)))
+    view = seen(source="random", twin="", text=text, token=1)
     view.button(drawing).click()
     further, before = (view.stage().locator(".more").filter(has_text=way) for way in (on, back))
     expect(further).to_be_visible()
@@ -880,13 +875,13 @@ def test_a_text_that_goes_on_says_how_far_and_goes_there(visit, app, eye, drawin
     expect(further).to_have_count(0)
 
 
-def test_a_short_text_goes_on_nowhere(visit, app, eye):
-    view = eye(visit(f"{app}?twin="))
+def test_a_short_text_goes_on_nowhere(seen):
+    view = seen(twin="")
     assert view.stage().locator(".more:not([hidden])").count() == 0
 
 
-def test_a_sentence_without_the_pinned_word_says_so_and_draws_nothing(visit, app, eye):
-    view = eye(visit(app))
+def test_a_sentence_without_the_pinned_word_says_so_and_draws_nothing(seen):
+    view = seen()
     tired = 11
     view.token(tired).click()
     same(view.lines(0), expected(TIRED, tired, [2, 3]))
@@ -896,8 +891,8 @@ def test_a_sentence_without_the_pinned_word_says_so_and_draws_nothing(visit, app
     assert view.panel(1).locator("i").count() == 0
 
 
-def test_short_words_take_no_more_room_than_their_letters(visit, app, eye):
-    view = eye(visit(app))
+def test_short_words_take_no_more_room_than_their_letters(seen):
+    view = seen()
     gap = "e => e.lastChild.getBoundingClientRect().left - e.firstChild.getBoundingClientRect().right"
     text = """e => { const range = document.createRange(); range.selectNodeContents(e.firstChild);
         return e.firstChild.getBoundingClientRect().width - range.getBoundingClientRect().width }"""

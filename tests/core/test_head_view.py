@@ -14,7 +14,7 @@ import torch
 
 import mha_core as mha
 from mha_core import base85, bundled, head_view, view_page
-from mha_core.transport import BUDGET, size
+from mha_core.transport import BUDGET, pack, size
 
 ROOT = Path(__file__).parents[2]
 TEXT = "one two three two"
@@ -88,6 +88,27 @@ def test_a_head_that_is_not_there_is_refused(traced, refused, head):
 def test_the_trace_offers_the_same_view(traced):
     ours, offered = head_view.view(traced, layer=0, head=1, token=2), traced.view(layer=0, head=1, token=2)
     assert (ours.header, ours.blob) == (offered.header, offered.blob)
+
+
+def test_another_sentence_of_the_same_model_stands_beside(traced):
+    other = mha.trace("a longer sentence than the first one was", h=3, d_model=12, layers=2, seed=5)
+    view = traced.view(beside=other, token=3)
+    assert view.blob == pack([head_view.panel(trace, [0, 1]) for trace in (traced, other)])
+    assert len(view.header["special"]) == len(view.header["groups"]) == 2
+    assert view.header["token"] == 3
+    assert "seed" in traced.view().header["source"]
+    assert "seed" not in view.header["source"]  # the caption speaks of both
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"h": 3, "layers": 1}, "these have 2 and 1 layers, with 3 and 3 heads"),
+        ({"h": 4, "layers": 2}, "these have 2 and 2 layers, with 3 and 4 heads"),
+    ],
+)
+def test_a_trace_of_another_model_cannot_stand_beside(traced, refused, asked, said):
+    assert said in str(refused(traced.view, beside=mha.trace("one two", d_model=12, **asked)))
 
 
 def test_of_what_does_not_fit_the_heads_around_the_chosen_one_are_inside(monkeypatch):
