@@ -100,31 +100,43 @@ def view(
     counts = [[each.n_heads for each in other.layers] for other in traces]
     if counts[0] != counts[-1]:
         raise MhaError(
-            f"Traces beside each other have as many layers and heads; these have {len(counts[0])} and "
+            f"A trace beside another must have as many layers and heads; these have {len(counts[0])} and "
             f"{len(counts[1])} layers, with {max(counts[0])} and {max(counts[1])} heads."
         )
     longest = max(traces, key=lambda each: each.layers[layer].n_key)
     numbers, heads = fitting(longest.layers, layer, head, budget=ALL_LAYERS * BUDGET // len(traces))
     blob = pack([panel(each, numbers) for each in traces], heads=heads)
-    own = dict(trace.source)
-    source = {key: value for key, value in own.items() if all(t.source.get(key) == value for t in traces)}
+    sizes = {"h": shown.n_heads, "d_model": shown.d_model}
+    source = said(sizes | in_common([each.source for each in traces]))
     return HeadView(
-        header(
-            blob,
-            [special(each) for each in traces],
-            n_layers=len(trace.layers),
-            n_heads=shown.n_heads,
-            layer=layer,
-            head=head,
-            token=token,
-            source=said({"h": shown.n_heads, "d_model": shown.d_model} | source),
-            groups=[groups(each) for each in traces],
-            kv=shown.n_kv_heads,
-            title=trace.title,
-            texts=texts("en"),
-        ),
-        blob,
+        header_of(traces, blob, layer=layer, head=head, token=token, source=source, texts=texts("en")), blob
     )
+
+
+def header_of(
+    traces: Sequence[Traced], blob: bytes, *, layer: int, head: int, token: int | None, **said: object
+) -> dict:
+    """`header` of traces of one model; `said` is what it takes besides."""
+    first = traces[0]
+    return header(
+        blob,
+        [special(trace) for trace in traces],
+        n_layers=len(first.layers),
+        n_heads=first.layers[layer].n_heads,
+        layer=layer,
+        head=head,
+        token=token,
+        groups=[groups(trace) for trace in traces],
+        kv=first.layers[layer].n_kv_heads,
+        title=first.title,
+        **said,
+    )
+
+
+def in_common(sources: Sequence[Mapping[str, object]]) -> dict[str, object]:
+    """What is true of all of them, so that one caption speaks of all."""
+    first, *others = sources
+    return {key: value for key, value in first.items() if all(o.get(key) == value for o in others)}
 
 
 def header(

@@ -55,22 +55,15 @@ def of_traces(
     numbers, loaded = fitting(first.layers, layer, head, budget=budget)
     titles = [trace.title for trace in traces] if titles is None else list(titles)
     blob = _packed(traces, titles, numbers, loaded)
-    header = views.header(
+    header = views.header_of(
+        traces,
         blob,
-        [views.special(trace) for trace in traces],
-        n_layers=len(first.layers),
-        n_heads=first.layers[layer].n_heads,
         layer=layer,
         head=head,
         token=token,
         on=heads,
         name=key,
-        source=views.said(
-            {key: value for key, value in origin(first).source.items() if _shared(traces, key)}
-        ),
-        groups=[views.groups(trace) for trace in traces],
-        kv=first.layers[layer].n_kv_heads,
-        title=first.title,
+        source=views.said(views.in_common([origin(trace).source for trace in traces])),
         texts=_texts(),
     )
     _mount(header | {"brief": brief}, blob, key, _opened)
@@ -104,11 +97,6 @@ def of_weights(
         texts=_texts(),
     )
     _mount(header, blob, key)
-
-
-def _shared(traces: Sequence[AttentionTrace], key: str) -> bool:
-    """One caption speaks of all of them."""
-    return all(trace.source.get(key) == traces[0].source.get(key) for trace in traces)
 
 
 def _packed(
