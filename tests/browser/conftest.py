@@ -218,8 +218,8 @@ def alone(browser):
 
 
 @pytest.fixture
-def seen(alone, tmp_path):
-    """`seen()`: the view that Heads begins with, or that of another scene, on a page of its own.
+def view_of(alone, tmp_path):
+    """`view_of()`: the view that Heads begins with, or that of another scene, on a page of its own.
 
     What the view does by itself it does there as in the app, and there it is open at once.
     """
@@ -232,7 +232,9 @@ def seen(alone, tmp_path):
         others = [other for other in range(traces[0].layers[layer].n_heads) if other != head]
         view.header["on"] = sorted([head, *others[-1:]])
         view.save(tmp_path / "view.html")
-        return Eye(alone(tmp_path / "view.html", width=1300, height=1500, touch=touch))
+        shown = Eye(alone(tmp_path / "view.html", width=1300, height=1500, touch=touch))
+        shown.boxes("query")
+        return shown
 
     return open_view
 
@@ -263,6 +265,17 @@ class Eye:
 
     def token(self, at: int, side: str = "query", number: int = 0):
         return self.panel(number).locator(f".token.{side}[data-at='{at}']")
+
+    def boxes(self, side: str = "token", number: int = 0) -> list[dict]:
+        """Where the tokens of a drawing are, all at one time, when it is no longer drawn anew."""
+        every = self.panel(number).locator(f".token.{side}")
+        read = """all => all.sort((a, b) => a.dataset.at - b.dataset.at)
+            .map((e) => e.getBoundingClientRect().toJSON())"""
+        before = None
+        while before != (now := every.evaluate_all(read)):
+            self.page.wait_for_timeout(100)
+            before = now
+        return now
 
     def chip(self, name: str):
         return self.view.locator(".chip").get_by_text(name, exact=True)

@@ -89,12 +89,11 @@ def test_a_figure_is_saved_as_svg_and_at_twice_its_size_as_png(visit, app, eye, 
 
 
 @pytest.mark.parametrize("drawing", ["text", "arcs", "matrix"])
-def test_every_drawing_can_be_saved(visit, app, eye, save, drawing):
-    page = visit(app)
-    view = eye(page)
+def test_every_drawing_can_be_saved(view_of, save, drawing):
+    view = view_of()
     view.button(drawing).click()
-    page.wait_for_timeout(300)
-    path = save(page, view, "SVG")
+    view.page.wait_for_timeout(300)
+    path = save(view.page, view, "SVG")
     assert path.stem.endswith(f"-layer-2-{drawing}")
     svg = ET.fromstring(path.read_text(encoding="utf-8"))
     assert "· layer 2 · heads 3, 4" in " ".join(texts(svg))
@@ -107,17 +106,18 @@ def test_every_drawing_can_be_saved(visit, app, eye, save, drawing):
     if drawing == "arcs":
         assert len(list(svg.iter(f"{SVG}path"))) == len(view.lines(0)) + len(view.lines(1))
     width, height = int(svg.get("width")), int(svg.get("height"))
-    png = save(page, view, "PNG").read_bytes()
+    png = save(view.page, view, "PNG").read_bytes()
     assert struct.unpack(">II", png[16:24]) == (2 * width, 2 * height)
 
 
-def test_the_table_holds_torchs_weights(visit, app, eye, save):
-    page = visit(app)
-    view = eye(page)
+def test_the_table_holds_torchs_weights(view_of, save):
+    view = view_of()
     for chosen, rows in (("pinned", 2 * 2 * 13), ("all", 2 * 2 * 13 * 13)):
         if chosen == "all":
             view.stage().press("Escape")
-        found = list(csv.DictReader(io.StringIO(save(page, view, "CSV").read_text(encoding="utf-8-sig"))))
+        found = list(
+            csv.DictReader(io.StringIO(save(view.page, view, "CSV").read_text(encoding="utf-8-sig")))
+        )
         assert len(found) == rows
         every = {text: weights(text) for text in (TIRED, WIDE)}
         for row in found:

@@ -72,8 +72,8 @@ def counted(visit, eye):
 # What is drawn
 
 
-def test_lines_are_drawn_for_the_heads_that_are_on_and_for_both_sentences(seen):
-    view = seen()
+def test_lines_are_drawn_for_the_heads_that_are_on_and_for_both_sentences(view_of):
+    view = view_of()
     assert view.view.locator(".panel").count() == 2
     assert view.on() == [2, 3]
     for number, text in enumerate((TIRED, WIDE)):
@@ -87,21 +87,21 @@ def test_lines_are_drawn_for_the_heads_that_are_on_and_for_both_sentences(seen):
     assert [view.inked(colour) for colour in palette[:4]] == [False, False, True, True]
 
 
-def test_the_numbers_stand_beside_the_words_that_are_looked_at(seen):
-    view = seen()
+def test_the_numbers_stand_beside_the_words_that_are_looked_at(view_of):
+    view = view_of()
     numbers = view.token(2, "key").locator("i").all_inner_texts()
     assert numbers == [f"{head + 1}{weights()[head, IT, 2]:.2f}" for head in (2, 3)]
     assert view.token(0, "key").locator("i").count() == 0
 
 
-def test_one_sentence_has_one_panel(seen):
-    view = seen(twin="")
+def test_one_sentence_has_one_panel(view_of):
+    view = view_of(twin="")
     assert view.view.locator(".panel").count() == 1
     same(view.lines(), expected(TIRED, IT, [2, 3]))
 
 
-def test_heads_beyond_the_colours_are_told_apart_by_their_dashes(seen):
-    view = seen(source="random", h=16, text="one two")
+def test_heads_beyond_the_colours_are_told_apart_by_their_dashes(view_of):
+    view = view_of(source="random", h=16, text="one two")
     view.chip("all").click()
     assert len(view.colours()) < 16
     looks = view.view.evaluate(
@@ -189,8 +189,8 @@ def test_the_pages_own_head_stays_its_head_while_it_is_on(visit, app, settled, e
 # Chips
 
 
-def test_chips_switch_heads_on_and_off(seen):
-    view = seen()
+def test_chips_switch_heads_on_and_off(view_of):
+    view = view_of()
     view.chip("head 1").click()
     assert view.on() == [0, 2, 3]
     same(view.lines(), expected(TIRED, IT, [0, 2, 3]))
@@ -205,8 +205,8 @@ def test_chips_switch_heads_on_and_off(seen):
     assert view.said() == "No head is on: choose one above."
 
 
-def test_all_a_head_alone_and_a_range(seen):
-    view = seen()
+def test_all_a_head_alone_and_a_range(view_of):
+    view = view_of()
     assert view.chip("all").get_attribute("aria-pressed") == "false"
     view.chip("all").click()
     assert view.on() == [0, 1, 2, 3]
@@ -252,8 +252,8 @@ def test_other_heads_have_chips_of_their_own(visit, app, settled, eye):
 # Pointing and pinning
 
 
-def test_the_finger_on_a_token_shows_whom_it_looks_at_and_who_looks_at_it(seen):
-    view = seen()
+def test_the_finger_on_a_token_shows_whom_it_looks_at_and_who_looks_at_it(view_of):
+    view = view_of()
     for token in (2, 6, 11):
         view.token(token).hover()
         same(view.lines(), expected(TIRED, token, [2, 3]))
@@ -273,8 +273,8 @@ def test_the_finger_on_a_token_shows_whom_it_looks_at_and_who_looks_at_it(seen):
         same(view.lines(number), expected(text, IT, [2, 3]))
 
 
-def test_a_click_pins_in_both_sentences_and_is_seen_until_it_is_let_go(seen):
-    view = seen()
+def test_a_click_pins_in_both_sentences_and_is_seen_until_it_is_let_go(view_of):
+    view = view_of()
     view.token(2).click()
     view.away()
     for number, text in enumerate((TIRED, WIDE)):
@@ -298,8 +298,8 @@ def test_a_click_pins_in_both_sentences_and_is_seen_until_it_is_let_go(seen):
     assert view.button("Let go (Esc)").count() == 0  # a second click lets go
 
 
-def test_several_tokens_are_the_sum_of_their_rows(seen):
-    view = seen()
+def test_several_tokens_are_the_sum_of_their_rows(view_of):
+    view = view_of()
     view.chip("head 4").dblclick()
     view.token(2).click()
     view.token(6).click(modifiers=["Shift"])
@@ -314,8 +314,8 @@ def test_several_tokens_are_the_sum_of_their_rows(seen):
     same(view.lines(), expected(TIRED, 6, [3]))
 
 
-def test_a_line_says_its_number_to_four_digits(seen):
-    view = seen()
+def test_a_line_says_its_number_to_four_digits(view_of):
+    view = view_of()
     page = view.page
     for head, key, word in ((2, 2, "animal"), (3, 6, "street")):
         page.mouse.move(*view.place((head, IT, key)))
@@ -326,8 +326,8 @@ def test_a_line_says_its_number_to_four_digits(seen):
     assert view.said().startswith("it looks at animal 0.9")
 
 
-def test_the_spoken_line_says_what_is_seen_and_is_announced(seen):
-    view = seen()
+def test_the_spoken_line_says_what_is_seen_and_is_announced(view_of):
+    view = view_of()
     view.chip("head 4").dblclick()
     row = weights()[3, IT]
     assert view.said() == f"it looks at animal {row[2]:.2f}, street {row[6]:.2f} (head 4)."
@@ -349,8 +349,8 @@ def test_another_sentence_lets_go_of_what_was_pinned_in_the_last(visit, app, set
 # Options
 
 
-def test_options_choose_what_is_drawn(seen):
-    view = seen()
+def test_options_choose_what_is_drawn(view_of):
+    view = view_of()
     view.stage().press("Escape")
     view.chip("head 1").dblclick()
     options = view.menu("Options")
@@ -449,8 +449,8 @@ def test_after_enter_the_page_has_followed_and_the_focus_is_where_it_was(visit, 
 
 
 @pytest.mark.parametrize("drawing", ["lines", "text", "arcs", "matrix"])
-def test_every_drawing_is_a_list_of_tokens_to_a_screen_reader(seen, drawing):
-    view = seen()
+def test_every_drawing_is_a_list_of_tokens_to_a_screen_reader(view_of, drawing):
+    view = view_of()
     view.button(drawing).click()
     stage = view.stage()
     assert stage.get_attribute("role") == "listbox"
@@ -470,8 +470,8 @@ def test_every_drawing_is_a_list_of_tokens_to_a_screen_reader(seen, drawing):
 # The other drawings
 
 
-def test_text_and_arcs_and_matrix_show_the_same_numbers(seen):
-    view = seen()
+def test_text_and_arcs_and_matrix_show_the_same_numbers(view_of):
+    view = view_of()
     page = view.page
     view.chip("head 4").dblclick()
     row = weights()[3, IT]
@@ -502,8 +502,8 @@ def test_text_and_arcs_and_matrix_show_the_same_numbers(seen):
     np.testing.assert_allclose(np.reshape(values, (13, 13)), weights()[3], atol=2e-5)
 
 
-def test_in_text_the_finger_shades_the_row_or_the_column(seen):
-    view = seen()
+def test_in_text_the_finger_shades_the_row_or_the_column(view_of):
+    view = view_of()
     view.chip("head 1").dblclick()
     view.button("text").click()
     shown = "v => Array.from(v.view.drawings[0].drawing.weights())"
@@ -541,8 +541,8 @@ def point_at(page, view, key: int, query: int) -> tuple[float, float]:
 WINDOW = "v => (({ cell, x, y, least }) => [cell, x, y, least])(v.view.drawings[0].drawing.window)"
 
 
-def test_the_matrix_is_zoomed_and_moved_and_a_click_pins_the_row(seen):
-    view = seen(twin="")
+def test_the_matrix_is_zoomed_and_moved_and_a_click_pins_the_row(view_of):
+    view = view_of(twin="")
     page = view.page
     view.chip("head 4").dblclick()
     view.button("matrix").click()
@@ -593,8 +593,8 @@ def test_the_matrix_is_zoomed_and_moved_and_a_click_pins_the_row(seen):
     assert view.said().startswith("the looks at")
 
 
-def test_what_a_causal_mask_hides_is_a_grey_triangle_in_the_matrix_and_has_no_lines(seen):
-    view = seen(source="random", mask="causal", text="one two three four", twin="", token=1)
+def test_what_a_causal_mask_hides_is_a_grey_triangle_in_the_matrix_and_has_no_lines(view_of):
+    view = view_of(source="random", mask="causal", text="one two three four", twin="", token=1)
     page = view.page
     assert view.lines()
     assert all(key <= query for _, query, key, _ in view.lines())
@@ -623,13 +623,13 @@ def test_what_a_causal_mask_hides_is_a_grey_triangle_in_the_matrix_and_has_no_li
     [("החתול ישב על המזרן", True), ("الولد قرأ الكتاب الجديد", True), ("小猫没有过马路", False)],
     ids=["Hebrew", "Arabic", "Chinese"],
 )
-def test_tokens_stand_in_the_order_of_their_script(seen, text, rtl):
-    view = seen(source="random", text=text, twin="", token=1)
+def test_tokens_stand_in_the_order_of_their_script(view_of, text, rtl):
+    view = view_of(source="random", text=text, twin="", token=1)
     labels = list(mha.words(text).labels)
     assert [view.token(at).locator("bdi").inner_text() for at in range(len(labels))] == labels
     for drawing in ("text", "arcs"):
         view.button(drawing).click()
-        boxes = [view.token(at, "token").bounding_box() for at in range(len(labels))]
+        boxes = view.boxes()
         assert len({round(box["y"]) for box in boxes}) == 1
         places = [box["x"] for box in boxes]
         assert places == sorted(places, reverse=rtl)
@@ -643,21 +643,20 @@ def test_tokens_stand_in_the_order_of_their_script(seen, text, rtl):
         assert 0 <= end < len(labels)
 
 
-def test_arcs_begin_where_the_chosen_token_and_what_it_looks_at_are_in_sight(seen):
+def test_arcs_begin_where_the_chosen_token_and_what_it_looks_at_are_in_sight(view_of):
     """Beside each other two sentences have less room than their words."""
-    view = seen()
+    view = view_of()
     view.button("arcs").click()
     for number, looked_at in ((0, 2), (1, 7)):  # "it" looks at "animal", at "street"
-        box = view.panel(number).bounding_box()
-        for at in (IT, looked_at):
-            word = view.token(at, "token", number).bounding_box()
+        words, box = view.boxes(number=number), view.panel(number).bounding_box()
+        for word in (words[IT], words[looked_at]):
             assert box["x"] <= word["x"]
             assert word["x"] + word["width"] <= box["x"] + box["width"]
 
 
-def test_a_finger_is_told_how_a_finger_zooms(seen):
+def test_a_finger_is_told_how_a_finger_zooms(view_of):
     for touch, said in ((True, "double tap"), (False, "Ctrl + wheel")):
-        view = seen(touch=touch)
+        view = view_of(touch=touch)
         view.button("matrix").click()
         assert said in view.panel().locator(".scale").inner_text()
 
@@ -848,16 +847,15 @@ def test_an_example_is_taken_by_clicking(visit, app, settled):
 
 
 @pytest.mark.parametrize(("drawing", "on", "back"), [("arcs", "→", "←"), ("lines", "↓", "↑")])
-def test_a_text_that_goes_on_says_how_far_and_goes_there(seen, drawing, on, back):
+def test_a_text_that_goes_on_says_how_far_and_goes_there(view_of, drawing, on, back):
     text = " ".join(f"word{at}" for at in range(60))
-    view = seen(source="random", twin="", text=text, token=1)
+    view = view_of(source="random", twin="", text=text, token=1)
     view.button(drawing).click()
     further, before = (view.stage().locator(".more").filter(has_text=way) for way in (on, back))
     expect(further).to_be_visible()
     expect(before).to_have_count(0)
+    places = view.boxes("token" if drawing == "arcs" else "query")
     box = view.stage().locator(".scroll").bounding_box()
-    kind = "token" if drawing == "arcs" else "query"
-    places = [token.bounding_box() for token in view.stage().locator(f".token.{kind}").all()]
     seen = [
         place
         for place in places
@@ -874,13 +872,13 @@ def test_a_text_that_goes_on_says_how_far_and_goes_there(seen, drawing, on, back
     expect(further).to_have_count(0)
 
 
-def test_a_short_text_goes_on_nowhere(seen):
-    view = seen(twin="")
+def test_a_short_text_goes_on_nowhere(view_of):
+    view = view_of(twin="")
     assert view.stage().locator(".more:not([hidden])").count() == 0
 
 
-def test_a_sentence_without_the_pinned_word_says_so_and_draws_nothing(seen):
-    view = seen()
+def test_a_sentence_without_the_pinned_word_says_so_and_draws_nothing(view_of):
+    view = view_of()
     tired = 11
     view.token(tired).click()
     same(view.lines(0), expected(TIRED, tired, [2, 3]))
@@ -890,8 +888,8 @@ def test_a_sentence_without_the_pinned_word_says_so_and_draws_nothing(seen):
     assert view.panel(1).locator("i").count() == 0
 
 
-def test_short_words_take_no_more_room_than_their_letters(seen):
-    view = seen()
+def test_short_words_take_no_more_room_than_their_letters(view_of):
+    view = view_of()
     gap = "e => e.lastChild.getBoundingClientRect().left - e.firstChild.getBoundingClientRect().right"
     text = """e => { const range = document.createRange(); range.selectNodeContents(e.firstChild);
         return e.firstChild.getBoundingClientRect().width - range.getBoundingClientRect().width }"""
