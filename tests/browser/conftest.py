@@ -377,6 +377,7 @@ class Server:
         self.process = subprocess.Popen(
             [*command, "--server.fileWatcherType", "none"],
             cwd=ROOT,
+            env=os.environ | {"OMP_NUM_THREADS": "1"},  # as the tests: threads wait for each other
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
