@@ -54,8 +54,8 @@ def told(module: nn.Module | None, name: str) -> object:
 
 def layer(call: Call, kind: str, common: dict) -> LayerTrace:
     """A call as a layer of a trace. `common` holds what several layers have in common, for one trace."""
-    tensors = {name: getattr(call, name)[0].to("cpu") for name in "qkv"}
-    tensors |= {name: tensor.to("cpu") for name, tensor in call.tensors.items()}
+    tensors = {"q": call.q[0], "k": call.k[0], "v": call.v[0], **call.tensors}
+    tensors = {name: _on_cpu(tensor) for name, tensor in tensors.items()}
     projections = call.projections
     about: dict[str, object] = {}
     if kind != "cross" and "x_v" in tensors:  # it looked outside, but not at the text
@@ -76,11 +76,15 @@ def layer(call: Call, kind: str, common: dict) -> LayerTrace:
     return LayerTrace(
         MappingProxyType(tensors),
         call.rule.item(0).mapped(shared) if call.rule.tensors() else call.rule,
-        Projections(*[None if matrix is None else matrix.to("cpu") for matrix in projections]),
+        Projections(*[None if matrix is None else _on_cpu(matrix) for matrix in projections]),
         kind,
         call.name,
         MappingProxyType(about),
     )
+
+
+def _on_cpu(tensor: Tensor) -> Tensor:
+    return tensor if tensor.is_cpu else tensor.to("cpu")  # which takes its time where there is nothing to do
 
 
 def weights(call: Call) -> Tensor:

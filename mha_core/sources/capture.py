@@ -60,23 +60,26 @@ class Collector:
             inputs |= kept
         outside = any(inputs.get(key) is not None for key in CROSS_INPUTS) or _looks_outside(name)
         call = Call(name, module, copied(q), copied(k), copied(v), rule, outside)
-        ways = learned.ways(module)
-        if ways is None:
-            around = (part for at, part, _ in self._frames if f"{name}.".startswith(f"{at}."))
-            learned.use(*(part for part in around if part is not None))
+        ways, known = learned.ways(module), Wiring()
         if q.shape[0] == 1:
             codes = inputs.get("position_embeddings")
             codes = codes if _are_codes(codes) else None
             known = wiring.find(q, k, v, self._leaves, codes, outside=outside, ways=ways, turns=self._turns)
-            if known.rotary is None and (width := told(module, "qk_rope_head_dim")):
-                known = latent.turned(known, q, k, self._leaves, codes, width=width)
-            short = self._short(name)
+            short = {}
+            if width := told(module, "qk_rope_head_dim"):
+                if known.rotary is None:
+                    known = latent.turned(known, q, k, self._leaves, codes, width=width)
+                short = self._short(name)
             if ways is None:
                 learned.learn(module, known.ways, [leaf.module for leaf in (*known.used, *short.values())])
             call.projections, call.rotary, call.between = known.projections, known.rotary, known.between
             hidden, version = inputs.get("hidden_states", (None, 0))
             hidden = hidden if hidden is not None and hidden._version == version else None
             call.tensors = self._kept(known, short, hidden, q)
+        # What the modules around were handed tells nothing more of a plain layer, later as now.
+        if ways is None and (module is None or outside or not wiring.is_plain(known)):
+            around = (part for at, part, _ in self._frames if f"{name}.".startswith(f"{at}."))
+            learned.use(*(part for part in around if part is not None))
         self.calls.append(call)
         self._leaves, self._frames, self._joined = [], [], (joined, joined._version)
 
@@ -95,14 +98,15 @@ class Collector:
         """Copies of what a layer keeps besides q, k and v, without a batch."""
         found = {name: copied(part[0]) for name, part in known.parts.items()}
         found |= {name: copied(leaf.y[0]) for name, leaf in short.items()}
-        x = known.x if known.x is not None and known.x.shape[1] == q.shape[2] else hidden
+        if known.x is not None and known.x.shape[0] == q.shape[2]:
+            found["x"] = copied(known.x)
         # The hidden states that the module was handed, if there is one of them for each query.
-        if x is not None and x.dim() == 3 and x.shape[:2] == (1, q.shape[2]):
-            found["x"] = copied(x[0])
+        elif hidden is not None and hidden.dim() == 3 and hidden.shape[:2] == (1, q.shape[2]):
+            found["x"] = copied(hidden[0])
         if (x_v := known.x_v) is not None:
             key = (x_v.data_ptr(), x_v._version, x_v.shape)
             if key not in self._texts:  # all layers look at the same one; who holds it holds its place
-                self._texts[key] = (x_v, copied(x_v[0]))
+                self._texts[key] = (x_v, copied(x_v))
             found["x_v"] = self._texts[key][1]
         return found
 

@@ -27,8 +27,8 @@ class Wiring(NamedTuple):
     `between` the steps between for each of the three, where there are other ones than a rotation.
     """
 
-    x: Tensor | None = None
-    x_v: Tensor | None = None  # what K and V are made of, in cross-attention
+    x: Tensor | None = None  # (token, width)
+    x_v: Tensor | None = None  # what K and V are made of, in cross-attention, (token, width)
     projections: Projections = Projections()
     rotary: Rotary | None = None
     parts: Mapping[str, Tensor] = MappingProxyType({})  # each (1, head, token, width)
@@ -73,7 +73,7 @@ def find(
     first = {name: made[-1].leaf for name, made in chains.items() if made and made[-1].way.norm is None}
     products = {name: made for name, leaf in first.items() if (made := matrix(leaf)) is not None}
     if (text := "q" if outside else "v") in products:
-        found["x"] = first[text].x.reshape(1, -1, first[text].x.shape[-1])
+        found["x"] = _rows(first[text].x)
     if not (made_q and made_k):
         return Wiring(**found)
     found["rotary"] = form
@@ -84,7 +84,7 @@ def find(
     (w_q, b_q), (w_k, b_k), (w_v, b_v) = weights
     found["projections"] = Projections(w_q, w_k, w_v, None, b_q, b_k, b_v, None)
     if first["q"].x.data_ptr() != first["v"].x.data_ptr():
-        found["x_v"] = first["v"].x.reshape(1, -1, first["v"].x.shape[-1])
+        found["x_v"] = _rows(first["v"].x)
     if all(len(made) == 1 and made[0].changed is None for made in chains.values()):
         return Wiring(**found)
     told = {name: in_order(made) for name, made in chains.items()}
@@ -96,22 +96,36 @@ def find(
     return Wiring(**found)
 
 
+def is_plain(known: Wiring) -> bool:
+    """Are q, k and v the outputs of three matrices, cut into heads and nothing more, all of one x?"""
+    return known.projections.w_q is not None and known.x_v is None and _are_plain(known.ways)
+
+
+def _are_plain(ways: Ways) -> bool:
+    return all(len(way) == 1 and way[0][1:] == (0, 0, None) for way in ways)
+
+
 def _again(wanted: tuple[Tensor, ...], leaves: list[Leaf], ways: Ways) -> Wiring | None:
     """The same as before, in short: q, k and v lie where the outputs of the same three matrices lie."""
-    by_module, products, x = {id(leaf.module): leaf for leaf in leaves}, [], None
-    for way, tensor in zip(ways, wanted, strict=True):
-        if len(way) != 1 or way[0][1:] != (0, 0, None):
-            return None
-        leaf = by_module.get(way[0].module)
+    if not _are_plain(ways):
+        return None
+    by_module, products, place = {id(leaf.module): leaf for leaf in leaves}, [], None
+    for (way,), tensor in zip(ways, wanted, strict=True):
+        leaf = by_module.get(way.module)
         if leaf is None or not leaf.is_as_it_was or not _lie_alike(leaf.y, tensor):
             return None
-        x = leaf.x if x is None else x
-        if leaf.x.data_ptr() != x.data_ptr() or (product := matrix(leaf)) is None:
+        x = leaf.x
+        place = x.data_ptr() if place is None else place
+        if x.data_ptr() != place or (product := matrix(leaf)) is None:
             return None
         products.append(product)
     (w_q, b_q), (w_k, b_k), (w_v, b_v) = products
-    projections = Projections(w_q, w_k, w_v, None, b_q, b_k, b_v, None)
-    return Wiring(x.reshape(1, -1, x.shape[-1]), projections=projections, ways=ways)
+    return Wiring(_rows(x), projections=Projections(w_q, w_k, w_v, None, b_q, b_k, b_v, None), ways=ways)
+
+
+def _rows(x: Tensor) -> Tensor:
+    """The input of a matrix, a row for each token, without a batch."""
+    return x[0] if x.dim() == 3 and x.shape[0] == 1 else x.reshape(-1, x.shape[-1])
 
 
 def _lie_alike(y: Tensor, heads: Tensor) -> bool:

@@ -81,8 +81,19 @@ def test_modules_that_were_of_no_use_in_the_trial_are_left_alone_afterwards():
     unused = (block.intermediate.dense, block.output.dense, block.attention.output.LayerNorm)
     assert all(part._forward_hooks for part in used)
     assert not any(part._forward_hooks for part in unused)
-    assert block.attention.self._forward_pre_hooks
-    assert not block.attention.output._forward_pre_hooks  # attention is over when it begins
+    # What they are handed says nothing that the three matrices of a plain layer do not.
+    assert not any(part._forward_pre_hooks for part in (block.attention, block.attention.self))
+
+
+def test_an_attention_that_needs_what_it_was_handed_is_still_watched_afterwards():
+    turned = module("llama")  # by the codes that it is handed
+    huggingface.adopt(turned)
+    assert turned.layers[1].self_attn._forward_pre_hooks
+    both = module("bart")
+    huggingface.adopt(both)
+    block = both.model.decoder.layers[0]
+    assert block.encoder_attn._forward_pre_hooks  # whose keys are another text's
+    assert not block.self_attn._forward_pre_hooks
 
 
 def test_what_lies_where_it_lay_is_not_looked_for(monkeypatch):

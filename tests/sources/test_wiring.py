@@ -46,9 +46,9 @@ def test_matrices_are_known_where_the_inputs_are_those_of_such_a_layer(texts, in
     assert [m is not None for m in (p.w_q, p.w_k, p.w_v)] == [known] * 3
     if known:
         assert torch.equal(p.w_k, leaves[1].module.weight.mT)
-        assert torch.equal(found.x, texts[0])
+        assert torch.equal(found.x, texts[0][0])
         assert (found.x_v is not None) == (inputs[0] != inputs[2])
-        assert found.x_v is None or torch.equal(found.x_v, texts[1])
+        assert found.x_v is None or torch.equal(found.x_v, texts[1][0])
 
 
 def test_a_call_that_looks_outside_but_not_at_the_text_has_no_other_text(texts):
