@@ -12,6 +12,7 @@ from mha_core.layer import LayerTrace
 from mha_core.recorded import shared
 from mha_core.rule import ScoreRule
 from mha_core.sources.cuts import Rotary
+from mha_core.sources.leaves import known
 
 # What a latent attention (MLA) says of itself, and in which words we say it.
 LATENT = {
@@ -38,7 +39,7 @@ class Call:
     projections: Projections = field(default_factory=Projections)
     rotary: Rotary | None = None
     between: Mapping[str, list[dict]] = field(default_factory=dict)
-    w_o: tuple[Tensor, Tensor | None] | None = None
+    o: nn.Module | None = None  # what took the heads' outputs side by side
 
 
 def copied(tensor: Tensor) -> Tensor:
@@ -71,8 +72,8 @@ def layer(call: Call, kind: str, common: dict) -> LayerTrace:
     if isinstance(told(call.module, "kv_lora_rank"), int):
         sizes = {ours: told(call.module, theirs) for theirs, ours in LATENT.items()}
         about["latent"] = {ours: size for ours, size in sizes.items() if isinstance(size, int)}
-    if call.w_o is not None:
-        projections = projections._replace(w_o=call.w_o[0], b_o=call.w_o[1])
+    if call.o is not None and (product := known(call.o)) is not None:
+        projections = projections._replace(w_o=product[0], b_o=product[1])
     return LayerTrace(
         MappingProxyType(tensors),
         call.rule.item(0).mapped(shared) if call.rule.tensors() else call.rule,
@@ -95,9 +96,9 @@ def weights(call: Call) -> Tensor:
 
 def _code(rotary: Rotary, common: dict) -> dict[str, Tensor]:
     """The cosines and sines of a rotary code, once for all layers that have the same."""
-    for known, kept in common.setdefault("codes", []):
-        own = ((getattr(known, name), getattr(rotary, name)) for name in ("cos", "sin"))
-        if known is rotary or all(one.shape == other.shape and torch.equal(one, other) for one, other in own):
+    for other, kept in common.setdefault("codes", []):
+        own = ((getattr(other, name), getattr(rotary, name)) for name in ("cos", "sin"))
+        if other is rotary or all(a.shape == b.shape and torch.equal(a, b) for a, b in own):
             return kept
     kept = {"cos": copied(rotary.cos).to("cpu"), "sin": copied(rotary.sin).to("cpu")}
     common["codes"].append((rotary, kept))

@@ -18,7 +18,8 @@ from mha_core.rule import ScoreRule
 from mha_core.sources import latent, learned, wiring
 from mha_core.sources.additive import Parts
 from mha_core.sources.calls import Call, copied, layer, told, weights
-from mha_core.sources.leaves import Leaf, matrix
+from mha_core.sources.leaves import Leaf, is_linear, matrix
+from mha_core.sources.plain import Plain, plain
 from mha_core.sources.wiring import Wiring
 
 __all__ = ["Call", "Collector", "attention", "collecting", "layer", "watch", "weights"]
@@ -27,8 +28,6 @@ ATTENTION = re.compile(r"att(n|ention)", re.IGNORECASE)  # where matrices of q, 
 NORM = re.compile(r"norm", re.IGNORECASE)  # one without a weight is found by what its class is called
 CROSS = re.compile(r"cross|encdec|encoder_attn|enc_dec|src_attn", re.IGNORECASE)
 CROSS_INPUTS = ("key_value_states", "encoder_hidden_states", "cross_attention_states")
-# The norm that a short vector goes through before queries, or keys and values, are made of it.
-SHORT = {"q_a_layernorm": "q_short", "kv_a_layernorm": "kv_short"}
 
 Attend = Callable[[Tensor, Tensor, Tensor, ScoreRule], Tensor]
 
@@ -40,7 +39,7 @@ class Collector:
 
     def __init__(self, names: Mapping[int, str], by: Attend = attend):
         self.by = by
-        self.calls: list[Call] = []
+        self.calls: list[Call | Plain] = []  # all of them a `Call` when the pass is over
         self.parts = Parts()
         self._names = names
         self._leaves: list[Leaf] = []
@@ -53,6 +52,17 @@ class Collector:
 
     def add(self, module: nn.Module | None, q: Tensor, k: Tensor, v: Tensor, rule: ScoreRule, joined: Tensor):
         """A call and its result, (1, query, head, d_v)."""
+        call = plain(module, q, k, v, rule, self._leaves)
+        self.calls.append(self._understood(module, q, k, v, rule) if call is None else call)
+        self._leaves, self._frames, self._joined = [], [], (joined, joined._version)
+
+    def finish(self) -> None:
+        """What could wait until the pass was over."""
+        self.calls[:] = [
+            call.finished(self._names) if isinstance(call, Plain) else call for call in self.calls
+        ]
+
+    def _understood(self, module: nn.Module | None, q: Tensor, k: Tensor, v: Tensor, rule: ScoreRule) -> Call:
         inner = self._frames[-1][0] if self._frames else ""
         name = self._names.get(id(module), inner)
         inputs: dict = {}
@@ -60,37 +70,26 @@ class Collector:
             inputs |= kept
         outside = any(inputs.get(key) is not None for key in CROSS_INPUTS) or _looks_outside(name)
         call = Call(name, module, copied(q), copied(k), copied(v), rule, outside)
-        ways, known = learned.ways(module), Wiring()
+        ways, matrices = learned.ways(module), None
         if q.shape[0] == 1:
             codes = inputs.get("position_embeddings")
             codes = codes if _are_codes(codes) else None
             known = wiring.find(q, k, v, self._leaves, codes, outside=outside, ways=ways, turns=self._turns)
-            short = {}
-            if width := told(module, "qk_rope_head_dim"):
-                if known.rotary is None:
-                    known = latent.turned(known, q, k, self._leaves, codes, width=width)
-                short = self._short(name)
+            if known.rotary is None and (width := told(module, "qk_rope_head_dim")):
+                known = latent.turned(known, q, k, self._leaves, codes, width=width)
+            short = latent.short(self._leaves, self._names, name)
             if ways is None:
-                learned.learn(module, known.ways, [leaf.module for leaf in (*known.used, *short.values())])
+                matrices = None if outside or id(module) not in self._names else wiring.plain(known)
+                used = [leaf.module for leaf in (*known.used, *short.values())]
+                learned.learn(module, known.ways, used, matrices)
             call.projections, call.rotary, call.between = known.projections, known.rotary, known.between
             hidden, version = inputs.get("hidden_states", (None, 0))
             hidden = hidden if hidden is not None and hidden._version == version else None
             call.tensors = self._kept(known, short, hidden, q)
-        # What the modules around were handed tells nothing more of a plain layer, later as now.
-        if ways is None and (module is None or outside or not wiring.is_plain(known)):
+        if ways is None and matrices is None:  # what it was handed tells nothing more of a plain one
             around = (part for at, part, _ in self._frames if f"{name}.".startswith(f"{at}."))
             learned.use(*(part for part in around if part is not None))
-        self.calls.append(call)
-        self._leaves, self._frames, self._joined = [], [], (joined, joined._version)
-
-    def _short(self, name: str) -> dict[str, Leaf]:
-        """The short vectors of a latent attention (MLA) of that name."""
-        found = {}
-        for leaf in self._leaves:
-            whose, _, last = self._names.get(id(leaf.module), "").rpartition(".")
-            if last in SHORT and whose == name and leaf.is_as_it_was:
-                found[SHORT[last]] = leaf
-        return found
+        return call
 
     def _kept(
         self, known: Wiring, short: dict[str, Leaf], hidden: Tensor | None, q: Tensor
@@ -126,8 +125,10 @@ class Collector:
             fits &= joined._version == version  # a model may change them in place before it joins them
             same = leaf.x.data_ptr() == joined.data_ptr() and leaf.x.is_contiguous()
             if fits and (same or torch.equal(leaf.x.reshape(-1), joined.flatten())):
-                self.calls[-1].w_o = matrix(leaf)
-                learned.use(leaf.module)
+                if learned.is_new(leaf.module) or not is_linear(leaf.module):
+                    matrix(leaf)  # which needs the numbers
+                    learned.use(leaf.module)
+                self.calls[-1].o = leaf.module
                 self._joined = None
                 return
         if near:
@@ -144,6 +145,7 @@ def collecting(names: Mapping[int, str], by: Attend = attend) -> Iterator[Collec
     token = _active.set(collector)
     try:
         yield collector
+        collector.finish()
     finally:
         _active.reset(token)
 

@@ -1,10 +1,10 @@
-"""The part of queries and keys that a rotary code turns in latent attention (MLA): found by the numbers.
+"""Latent attention (MLA): its short vectors, and the part of queries and keys that a rotary code turns.
 
 There a few dimensions of each head carry the position: of a query they are its own, of a key they are one
 vector that all heads share. Source: DeepSeek-AI 2024, "DeepSeek-V2", section 2.1.3.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import torch
 from torch import Tensor
@@ -12,6 +12,19 @@ from torch import Tensor
 from mha_core.sources.cuts import Rotary, rotations
 from mha_core.sources.leaves import Leaf, alike
 from mha_core.sources.wiring import Wiring
+
+# The norm that a short vector goes through before queries, or keys and values, are made of it.
+SHORT = {"q_a_layernorm": "q_short", "kv_a_layernorm": "kv_short"}
+
+
+def short(leaves: list[Leaf], names: Mapping[int, str], attention: str) -> dict[str, Leaf]:
+    """The short vectors of an attention of that name; none where it is no latent one."""
+    found = {}
+    for leaf in leaves:
+        whose, _, last = names.get(id(leaf.module), "").rpartition(".")
+        if last in SHORT and whose == attention and leaf.is_as_it_was:
+            found[SHORT[last]] = leaf
+    return found
 
 
 def turned(

@@ -12,6 +12,7 @@ from torch.utils.hooks import RemovableHandle
 from mha_core.sources.wiring import Ways
 
 _ways: WeakKeyDictionary[nn.Module, Ways] = WeakKeyDictionary()
+_plain: WeakKeyDictionary[nn.Module, tuple[int, ...]] = WeakKeyDictionary()
 _used: WeakSet[nn.Module] = WeakSet()
 _hooks: WeakKeyDictionary[nn.Module, RemovableHandle] = WeakKeyDictionary()
 
@@ -21,11 +22,25 @@ def ways(attention: nn.Module | None) -> Ways | None:
     return None if attention is None else _ways.get(attention)
 
 
-def learn(attention: nn.Module | None, found: Ways, used: Iterable[nn.Module]) -> None:
+def matrices(attention: nn.Module | None) -> tuple[int, ...] | None:
+    """The ids of the three matrices that are all of a plain attention's ways; None of any other."""
+    return None if attention is None else _plain.get(attention)
+
+
+def learn(
+    attention: nn.Module | None, found: Ways, used: Iterable[nn.Module], plain: tuple[int, ...] | None
+) -> None:
     """Keep what was found the first time that a module attended, and which modules that took."""
     if attention is not None:
         _ways.setdefault(attention, found)
+        if plain is not None:
+            _plain.setdefault(attention, plain)
     _used.update(used)
+
+
+def is_new(module: nn.Module) -> bool:
+    """Has nothing been found out about a module yet?"""
+    return module not in _used
 
 
 def use(*modules: nn.Module) -> None:

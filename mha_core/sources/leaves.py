@@ -32,17 +32,37 @@ class Leaf(NamedTuple):
 
 def matrix(leaf: Leaf) -> tuple[Tensor, Tensor | None] | None:
     """W (in, out) and b of a leaf that computes ``x W + b``, or None for one that computes anything else."""
-    module = leaf.module
-    known, own = _matrices.get(module), module._parameters  # its attributes take ten times as long to read
-    if known is not None and _lie_there(known, own.get("weight"), own.get("bias")):
-        return known
-    weight, bias = getattr(module, "weight", None), getattr(module, "bias", None)
+    if (found := known(leaf.module)) is not None:
+        return found
+    weight, bias = getattr(leaf.module, "weight", None), getattr(leaf.module, "bias", None)
     if not isinstance(weight, Tensor) or weight.dim() != 2 or not weight.is_floating_point():
         return None
     if (turned := _turned(leaf, weight.detach(), bias)) is None:
         return None
-    found = _matrices[module] = turned, None if bias is None else bias.detach()
+    found = _matrices[leaf.module] = turned, _plain(bias)
     return found
+
+
+def known(module: nn.Module) -> tuple[Tensor, Tensor | None] | None:
+    """W (in, out) and b of a module of which they were shown, as it has them now."""
+    if (found := _matrices.get(module)) is None:
+        return None
+    own = module._parameters  # a module's attributes take ten times as long to read
+    if _lie_there(found, own.get("weight"), own.get("bias")):
+        return found
+    if not is_linear(module):
+        return None
+    found = _matrices[module] = module.weight.detach().mT, _plain(module.bias)
+    return found
+
+
+def _plain(bias: Tensor | None) -> Tensor | None:
+    return None if bias is None else bias.detach()
+
+
+def is_linear(module: nn.Module) -> bool:
+    """Does it compute ``x W^T + b`` by torch's own code?"""
+    return type(module).forward is nn.Linear.forward
 
 
 def _lie_there(known: tuple[Tensor, Tensor | None], weight: Tensor | None, bias: Tensor | None) -> bool:
@@ -54,11 +74,9 @@ def _lie_there(known: tuple[Tensor, Tensor | None], weight: Tensor | None, bias:
 
 
 def _turned(leaf: Leaf, weight: Tensor, bias: Tensor | None) -> Tensor | None:
-    """A weight as it stands in the formula: turned in an `nn.Linear`, else as the numbers say."""
-    if type(leaf.module).forward is nn.Linear.forward:
-        return weight.mT
+    """A weight as it stands in the formula: as it is or turned, as the numbers say."""
     x, y = leaf.x.flatten(0, -2)[-2:], leaf.y.flatten(0, -2)[-2:]
-    for turned in (weight, weight.mT):
+    for turned in (weight.mT,) if is_linear(leaf.module) else (weight, weight.mT):
         if turned.shape == (x.shape[-1], y.shape[-1]) and turned.dtype == x.dtype:
             asked = x @ turned if bias is None else x @ turned + bias.detach()
             if alike(asked, y):

@@ -15,7 +15,7 @@ from mha_core.attention import Projections
 from mha_core.sources import between
 from mha_core.sources.chains import Link, Way, chain, in_order, turned
 from mha_core.sources.cuts import Rotary, rotations
-from mha_core.sources.leaves import Leaf, matrix
+from mha_core.sources.leaves import Leaf, is_linear, matrix
 
 Ways = tuple[tuple[Way, ...], ...]  # of q, k and v, each from its last module to its first
 
@@ -54,8 +54,6 @@ def find(
     the layer was handed, perhaps as complex numbers; `outside` says that K and V are made of another text.
     `ways` are those that were found before in the same module, `turns` keeps the rotations of one pass.
     """
-    if ways is not None and not outside and (again := _again((q, k, v), leaves, ways)) is not None:
-        return again
     sizes = (q.shape[1], k.shape[1], q.shape[3], v.shape[3])
     if not all(leaf.is_as_it_was for leaf in leaves):
         leaves = [leaf for given in leaves if (leaf := between.restored(given)) is not None]
@@ -96,46 +94,18 @@ def find(
     return Wiring(**found)
 
 
-def is_plain(known: Wiring) -> bool:
-    """Are q, k and v the outputs of three matrices, cut into heads and nothing more, all of one x?"""
-    return known.projections.w_q is not None and known.x_v is None and _are_plain(known.ways)
-
-
-def _are_plain(ways: Ways) -> bool:
-    return all(len(way) == 1 and way[0][1:] == (0, 0, None) for way in ways)
-
-
-def _again(wanted: tuple[Tensor, ...], leaves: list[Leaf], ways: Ways) -> Wiring | None:
-    """The same as before, in short: q, k and v lie where the outputs of the same three matrices lie."""
-    if not _are_plain(ways):
+def plain(known: Wiring) -> tuple[int, ...] | None:
+    """The ids of the three `nn.Linear` that made q, k and v of one x, if they were cut and nothing more."""
+    whole = known.projections.w_q is not None and known.x_v is None and not known.between
+    whole = whole and all(len(way) == 1 and way[0][1:] == (0, 0, None) for way in known.ways)
+    if not (whole and all(is_linear(leaf.module) for leaf in known.used)):
         return None
-    by_module, products, place = {id(leaf.module): leaf for leaf in leaves}, [], None
-    for (way,), tensor in zip(ways, wanted, strict=True):
-        leaf = by_module.get(way.module)
-        if leaf is None or not leaf.is_as_it_was or not _lie_alike(leaf.y, tensor):
-            return None
-        x = leaf.x
-        place = x.data_ptr() if place is None else place
-        if x.data_ptr() != place or (product := matrix(leaf)) is None:
-            return None
-        products.append(product)
-    (w_q, b_q), (w_k, b_k), (w_v, b_v) = products
-    return Wiring(_rows(x), projections=Projections(w_q, w_k, w_v, None, b_q, b_k, b_v, None), ways=ways)
+    return tuple(way.module for (way,) in known.ways)
 
 
 def _rows(x: Tensor) -> Tensor:
     """The input of a matrix, a row for each token, without a batch."""
     return x[0] if x.dim() == 3 and x.shape[0] == 1 else x.reshape(-1, x.shape[-1])
-
-
-def _lie_alike(y: Tensor, heads: Tensor) -> bool:
-    """Are they the same numbers in the same place, (…, h · width) and (1, h, token, width)?"""
-    if y.data_ptr() != heads.data_ptr() or y.dtype != heads.dtype or not y.is_contiguous():
-        return False
-    _, count, tokens, width = heads.shape
-    if y.shape[-1] != count * width or y.numel() != count * tokens * width:
-        return False
-    return heads.stride()[1:] == (width, count * width, 1)
 
 
 def _rotary(made: tuple[Link, ...]) -> Rotary | None:

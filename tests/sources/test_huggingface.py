@@ -388,6 +388,16 @@ def test_a_matrix_whose_output_was_changed_in_place_is_not_believed():
     assert layers[1].projections.w_q is not None
 
 
+def test_a_matrix_whose_output_was_replaced_is_not_believed():
+    made = module("bert")
+    inner = made.encoder.layer[0].attention.self
+    inner.query.register_forward_hook(lambda _, __, output: output * 1.5)
+    made.encoder.layer[1].attention.output.dense.register_forward_hook(lambda _, __, output: output + 1.0)
+    layers, _ = huggingface.flow(huggingface.adopt(made), {"input_ids": torch.arange(3, 16)[None]})
+    assert [layer.projections.w_q is None for layer in layers] == [True, False]
+    assert [layer.projections.w_o is None for layer in layers] == [False, True]
+
+
 def test_heads_that_are_changed_before_they_are_joined_have_no_output_matrix():
     made = module("llama")
     gate = made.layers[0].self_attn.o_proj

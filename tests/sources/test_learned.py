@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from mha_core.sources import huggingface, wiring
+from mha_core.sources import capture, huggingface, wiring
 from tests.sources.tiny import module
 
 IDS = {"input_ids": torch.arange(3, 16)[None]}
@@ -99,7 +99,7 @@ def test_an_attention_that_needs_what_it_was_handed_is_still_watched_afterwards(
 def test_what_lies_where_it_lay_is_not_looked_for(monkeypatch):
     model = huggingface.adopt(module("bert"))
     at_first = layers(model)
-    monkeypatch.setattr(wiring, "_again", lambda *_: None)
+    monkeypatch.setattr(capture, "plain", lambda *_: None)
     by_looking = layers(model)
     monkeypatch.undo()
     monkeypatch.setattr(wiring, "chain", None)
