@@ -4,10 +4,13 @@ Run it with ``python tests/bench/bench_trace.py`` (``--quick``: the two shorter 
 JSON object each. The model has the shape of BERT-base (12 layers, 12 heads, d_model 768) and random weights.
 
 Seconds: the ways take turns in one process, ours with a model that was prepared and the others with one that
-nobody has touched; the median of the ratios of a turn. Memory: the highest that a process of its own reaches
-above what the model takes, for each way. A trace keeps q, k, v and x of every layer, which is its purpose, so
-no peak can be below that: the ratio to what it keeps says how much is needed besides. For the same reason
-eager has a second form, *hooked*: with the hooks that anybody would write to keep copies of those four.
+nobody has touched, of the same weights in the same memory; the median of the ratios of a turn. Memory: the
+highest that a process of its own reaches above what the model takes, for each way.
+
+A trace keeps q, k, v and x of every layer, which is its purpose: 4 · L · d_model numbers where eager keeps
+h · L², so it can take less memory only where L is at least about 4 · d_k = 256. The ratio to what it keeps
+says how much is needed besides. For the same reason eager has a second form, *hooked*: with the hooks that
+anybody would write to keep copies of those four.
 """
 
 import argparse
@@ -128,6 +131,7 @@ def main() -> None:
         print(json.dumps(child(asked.child[0], int(asked.child[1]))))
         return
     ours, other, found = huggingface.adopt(plain()), plain(), []
+    other.load_state_dict(ours.module.state_dict(), assign=True)
     for length in LENGTHS[:2] if asked.quick else LENGTHS:
         took = seconds(ours, other, length)
         memory = {way: peak(way, length) for way in WAYS}
