@@ -104,22 +104,6 @@ def test_with_our_attention_the_model_computes_what_it_would_without(traced, fol
     assert (given[name] - asked[name]).abs().max() <= 1e-5 * max(1.0, scale)
 
 
-@pytest.fixture
-def kernel(monkeypatch):
-    """Torch's fused kernel, counted, with what it gives off by so much."""
-    asked, real = [], torch.nn.functional.scaled_dot_product_attention
-
-    def use(off: float) -> list[int]:
-        def run(*tensors, **named):
-            asked.append(1)
-            return real(*tensors, **named) + off
-
-        monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", run)
-        return asked
-
-    return use
-
-
 def test_what_is_traced_by_is_what_was_tried(kernel):
     asked = kernel(off=0.0)
     model = huggingface.adopt(module("bert"))
