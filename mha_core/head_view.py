@@ -19,7 +19,7 @@ from mha_core.errors import MhaError
 from mha_core.joined import joined
 from mha_core.layer import LayerTrace
 from mha_core.tokens import Tokens
-from mha_core.transport import BUDGET, Panel, fitting, pack
+from mha_core.transport import BUDGET, Panel, fitting, pack, size
 
 SPECIAL = re.compile(r"\[[A-Z]{2,12}\]|<[^\s<>]{1,20}>")  # [CLS] [SEP] <s> <|endoftext|>
 TEXTS = "eye."  # what their keys begin with
@@ -103,14 +103,18 @@ def view(
             f"A trace beside another must have as many layers and heads; these have {len(counts[0])} and "
             f"{len(counts[1])} layers, with {max(counts[0])} and {max(counts[1])} heads."
         )
-    longest = max(traces, key=lambda each: each.layers[layer].n_key)
-    numbers, heads = fitting(longest.layers, layer, head, budget=ALL_LAYERS * BUDGET // len(traces))
+    numbers, heads = fitting(longest(traces).layers, layer, head, budget=ALL_LAYERS * BUDGET // len(traces))
     blob = pack([panel(each, numbers) for each in traces], heads=heads)
     sizes = {"h": shown.n_heads, "d_model": shown.d_model}
     source = said(sizes | in_common([each.source for each in traces]))
     return HeadView(
         header_of(traces, blob, layer=layer, head=head, token=token, source=source, texts=texts("en")), blob
     )
+
+
+def longest(traces: Sequence[Traced]) -> Traced:
+    """The one of several traces of one model that takes most room: what fits of it fits of all."""
+    return max(traces, key=lambda trace: sum(map(size, trace.layers)))
 
 
 def header_of(

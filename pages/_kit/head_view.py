@@ -49,10 +49,8 @@ def of_traces(
     fit; when a reader asks for others, the scene moves to them. What comes back tells another component
     where the browser has the layer's numbers (registry.js), if all heads of it travel.
     """
-    first = traces[0]
-    budget = BUDGET // len(traces)
     brief = titles is None  # the sentences stand above the view, word by word
-    numbers, loaded = fitting(first.layers, layer, head, budget=budget)
+    numbers, loaded = fitting(views.longest(traces).layers, layer, head, budget=BUDGET // len(traces))
     titles = [trace.title for trace in traces] if titles is None else list(titles)
     blob = _packed(traces, titles, numbers, loaded)
     header = views.header_of(

@@ -10,6 +10,7 @@ import pytest
 
 import mha_core as mha
 from mha_core import metrics
+from mha_core.transport import size
 from mha_core.views import long_table
 from pages._kit import all_heads, head_view, show
 from pages._kit.scale import ENDS
@@ -53,6 +54,18 @@ def test_all_heads_find_their_weights_where_the_head_view_has_them(opened):
 def test_no_table_is_offered_of_heads_that_the_browser_has_only_some_of(opened, monkeypatch):
     monkeypatch.setattr(head_view, "BUDGET", 1000)
     assert grid(opened())[0]["numbers"] is None
+
+
+@pytest.mark.parametrize("longer", ["text", "twin"])
+def test_what_travels_of_two_sentences_is_what_fits_of_the_longer_one(opened, eye, monkeypatch, longer):
+    texts = {"layers": 2, "text": "It was too tired", "twin": "It was too wide"}
+    app = opened(**texts)
+    assert [len(panel["layers"]) for panel in eye(app)[1]] == [2, 2]
+    room = sum(map(size, trace(layers=2, text=texts["text"]).layers))
+    monkeypatch.setattr(head_view, "BUDGET", 2 * room)  # each has its half
+    assert [len(panel["layers"]) for panel in eye(opened(**texts))[1]] == [2, 2]
+    texts[longer] += " to cross the street"
+    assert [len(panel["layers"]) for panel in eye(opened(**texts))[1]] == [1, 1]
 
 
 def test_no_table_is_offered_that_a_spreadsheet_has_no_room_for(opened, monkeypatch):
