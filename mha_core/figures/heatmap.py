@@ -60,7 +60,8 @@ def heatmap(
     if limit is None:
         limit = 1.0 if kind == "weights" else float(np.nanmax(np.abs(shown), initial=0.0)) or 1.0
     row_names, column_names = axis_names(frame.index), axis_names(frame.columns)
-    figure = go.Figure(
+    few = shown.shape[0] <= FEW_ROWS // 2 and shown.shape[1] <= FEW_COLUMNS
+    data: list = [
         go.Heatmap(
             z=shown,
             x=column_names,
@@ -71,32 +72,36 @@ def heatmap(
             hoverongaps=False,
             hovertemplate=f"{html.escape(rows)} <b>%{{y}}</b><br>{html.escape(columns)} <b>%{{x}}</b>"
             "<br><b>%{z:.4~g}</b><extra></extra>",
-            texttemplate="%{z:.2f}"
-            if shown.shape[0] <= FEW_ROWS // 2 and shown.shape[1] <= FEW_COLUMNS
-            else None,
+            texttemplate="%{z:.2f}" if few else None,
             colorbar={"thickness": 8, "outlinewidth": 0, "len": 1, "nticks": 5, "xpad": 4},
         )
-    )
+    ]
     if blank.any():
-        _add_hidden(figure, blank, row_names, column_names, hidden_text)
-    for at in np.flatnonzero(faint) if faint is not None else ():
-        _add_veil(figure, int(at), len(column_names), column_names)
+        data += _hidden(blank, row_names, column_names, hidden_text)
+    n_rows, n_columns, shapes = len(row_names), len(column_names), []
+    for at in np.flatnonzero(faint).tolist() if faint is not None else ():
+        veil = {"fillcolor": FAINT_COLOUR, "line": {"width": 0}}
+        shapes.append(_box((at, at + 1), (0, n_columns), column_names) | veil)
+    frame_line = {"line": {"color": FRAME_COLOUR, "width": 2}}
     if framed is not None:
-        _add_frame(figure, (0, len(row_names)), framed, column_names)
+        shapes.append(_box((0, n_rows), framed, column_names) | frame_line)
     if row is not None:
-        _add_frame(figure, (row, row + 1), (0, len(column_names)), column_names)
+        shapes.append(_box((row, row + 1), (0, n_columns), column_names) | frame_line)
     if cell is not None:
-        _add_cell(figure, *cell, column_names)
-    tall = len(row_names) * (TALL_ROW if len(row_names) <= FEW_ROWS else LOW_ROW)
-    figure.update_layout(
-        margin={"l": 0, "r": 0, "t": 6, "b": 0},
-        height=int(np.clip(tall + 84, LEAST, MOST)) if tall <= MOST else PACKED,
-    )
+        own = _box((cell[0], cell[0] + 1), (cell[1], cell[1] + 1), column_names)
+        lines = zip(CELL_COLOURS, (5, 2.5), strict=True)
+        shapes += [own | {"line": {"color": colour, "width": width}} for colour, width in lines]
+    tall = n_rows * (TALL_ROW if n_rows <= FEW_ROWS else LOW_ROW)
     words = frame.columns.dtype.kind not in "iu"
-    figure.update_xaxes(**_axis(column_names, columns), tickangle=-50 if words else 0)
     every = 1 if tall <= MOST else None  # None: plotly leaves names out
-    figure.update_yaxes(**_axis(row_names, rows), autorange="reversed", dtick=every)
-    return figure
+    layout = {  # all of it at once: plotly looks through what is there already with each part that is added
+        "shapes": shapes,
+        "margin": {"l": 0, "r": 0, "t": 6, "b": 0},
+        "height": int(np.clip(tall + 84, LEAST, MOST)) if tall <= MOST else PACKED,
+        "xaxis": _axis(column_names, columns) | {"tickangle": -50 if words else 0},
+        "yaxis": _axis(row_names, rows) | {"autorange": "reversed", "dtick": every},
+    }
+    return go.Figure(data, layout)
 
 
 def _axis(names: Sequence, words: str) -> dict:
@@ -129,10 +134,10 @@ def axis_names(index: pd.Index) -> list:
     return [html.escape(label, quote=False) for label in unique]
 
 
-def _add_hidden(figure: go.Figure, blank: np.ndarray, rows: list, columns: list, text: str) -> None:
+def _hidden(blank: np.ndarray, rows: list, columns: list, text: str) -> list:
     grey = [[0, HIDDEN_COLOUR], [1, HIDDEN_COLOUR]]
     hover = f"<b>%{{y}}</b> → <b>%{{x}}</b><br>{html.escape(text)}<extra></extra>"
-    figure.add_heatmap(
+    cells = go.Heatmap(
         z=np.where(blank, 0.0, np.nan).astype(np.float32),
         x=columns,
         y=rows,
@@ -141,52 +146,27 @@ def _add_hidden(figure: go.Figure, blank: np.ndarray, rows: list, columns: list,
         hoverongaps=False,
         hovertemplate=hover,
     )
-    if blank.sum() <= MOST_MARKS:
-        at_rows, at_columns = np.nonzero(blank)
-        figure.add_scatter(
-            x=[columns[i] for i in at_columns],
-            y=[rows[i] for i in at_rows],
-            mode="markers",
-            marker={"symbol": "x-thin", "size": 6, "line": {"width": 1, "color": MARK_COLOUR}},
-            hoverinfo="skip",
-            showlegend=False,
-        )
-
-
-def _add_veil(figure: go.Figure, row: int, n_columns: int, names: list) -> None:
-    origin = 0 if _named(names) else names[0]
-    figure.add_shape(
-        type="rect",
-        x0=origin - 0.5,
-        x1=origin + n_columns - 0.5,
-        y0=row - 0.5,
-        y1=row + 0.5,
-        fillcolor=FAINT_COLOUR,
-        line={"width": 0},
+    if blank.sum() > MOST_MARKS:
+        return [cells]
+    at_rows, at_columns = np.nonzero(blank)
+    crosses = go.Scatter(
+        x=[columns[i] for i in at_columns],
+        y=[rows[i] for i in at_rows],
+        mode="markers",
+        marker={"symbol": "x-thin", "size": 6, "line": {"width": 1, "color": MARK_COLOUR}},
+        hoverinfo="skip",
+        showlegend=False,
     )
+    return [cells, crosses]
 
 
-def _add_cell(figure: go.Figure, row: int, column: int, names: list) -> None:
-    origin = 0 if _named(names) else names[0]
-    for width, colour in zip((5, 2.5), CELL_COLOURS, strict=True):
-        figure.add_shape(
-            type="rect",
-            x0=origin + column - 0.5,
-            x1=origin + column + 0.5,
-            y0=row - 0.5,
-            y1=row + 0.5,
-            line={"color": colour, "width": width},
-        )
-
-
-def _add_frame(figure: go.Figure, rows: tuple[int, int], columns: tuple[int, int], names: list) -> None:
-    """A frame around the cells from the first row and column to before the second."""
+def _box(rows: tuple[int, int], columns: tuple[int, int], names: list) -> dict:
+    """A rectangle around the cells from the first row and column to before the second."""
     origin = 0 if _named(names) else names[0]  # category axes count from 0, the others from their labels
-    figure.add_shape(
-        type="rect",
-        x0=origin + columns[0] - 0.5,
-        x1=origin + columns[1] - 0.5,
-        y0=rows[0] - 0.5,
-        y1=rows[1] - 0.5,
-        line={"color": FRAME_COLOUR, "width": 2},
-    )
+    return {
+        "type": "rect",
+        "x0": origin + columns[0] - 0.5,
+        "x1": origin + columns[1] - 0.5,
+        "y0": rows[0] - 0.5,
+        "y1": rows[1] - 0.5,
+    }
