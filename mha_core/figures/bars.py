@@ -22,36 +22,34 @@ def bars(table: pd.DataFrame, *, words: str, hue: int = 0, together: bool = Fals
     patterns = [""] * len(table)
     if together:
         patterns[-1] = "/"
-    figure = go.Figure(
-        go.Bar(
-            x=values,
-            y=axis_names(table.index),
-            orientation="h",
-            customdata=table["place"].to_numpy(),
-            # A stand-in that the page replaces with its theme's colour of that number.
-            marker={"color": f"#{hue % 10 + 1:06d}", "pattern": HATCH | {"shape": patterns}},
-            text=[f"{value:.4g}" for value in values],
-            textposition="outside",
-            cliponaxis=False,
-            hovertemplate=f"<b>%{{y}}</b><br>{html.escape(words)} <b>%{{x:.4~g}}</b><extra></extra>",
-        )
-    )
-    figure.update_layout(
-        margin={"l": 0, "r": 0, "t": 0, "b": 0},
-        height=BAR * len(table) + EDGE,
-        bargap=0.3,
-        showlegend=False,
+    data = go.Bar(
+        x=values,
+        y=axis_names(table.index),
+        orientation="h",
+        customdata=table["place"].to_numpy(),
+        # A stand-in that the page replaces with its theme's colour of that number.
+        marker={"color": f"#{hue % 10 + 1:06d}", "pattern": HATCH | {"shape": patterns}},
+        text=[f"{value:.4g}" for value in values],
+        textposition="outside",
+        cliponaxis=False,
+        hovertemplate=f"<b>%{{y}}</b><br>{html.escape(words)} <b>%{{x:.4~g}}</b><extra></extra>",
     )
     longest = max(values.max(initial=0.0), 1e-12)
-    figure.update_xaxes(visible=False, range=[0, ROOM * longest], fixedrange=True)
-    figure.update_yaxes(
-        type="category",
-        autorange="reversed",
-        dtick=1,
-        automargin=True,
-        ticks="",
-        showgrid=False,
-        fixedrange=True,
-        tickfont={"size": 12},
-    )
-    return figure
+    layout = {
+        "margin": {"l": 0, "r": 0, "t": 0, "b": 0},
+        "height": BAR * len(table) + EDGE,
+        "bargap": 0.3,
+        "showlegend": False,
+        "xaxis": {"visible": False, "range": [0, ROOM * longest], "fixedrange": True},
+        "yaxis": {
+            "type": "category",
+            "autorange": "reversed",
+            "dtick": 1,
+            "automargin": True,
+            "ticks": "",
+            "showgrid": False,
+            "fixedrange": True,
+            "tickfont": {"size": 12},
+        },
+    }
+    return go.Figure(data, layout)

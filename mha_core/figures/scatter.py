@@ -46,13 +46,13 @@ def scatter(
     word to another on two axes.
     A point hands its word to a click as customdata.
     """
-    figure, flat = go.Figure(), len(axes) == 2
+    data, flat = [], len(axes) == 2
     names = sorted(set(groups[points.index]), key=lambda name: (name == rest, name))
     for count, name in enumerate(names):
         words = points.index[(groups[points.index] == name).to_numpy()]
         look = {"color": REST_COLOUR} if name == rest else {"symbol": SYMBOLS[count % len(SYMBOLS)]}
         marker = {"size": 7 if flat else 4, "opacity": OPACITY} | look
-        figure.add_trace(
+        data.append(
             _marks(points.loc[words], flat)(
                 mode="markers",
                 name=html.escape(name),
@@ -67,7 +67,7 @@ def scatter(
     quiet = {"hoverinfo": "skip", "showlegend": False}
     if chosen in points.index:
         ring = {"symbol": "circle-open", "size": 15, "color": RING_COLOUR, "line": {"width": 2}}
-        figure.add_trace(_marks(points.loc[[chosen]], flat)(mode="markers", marker=ring, **quiet))
+        data.append(_marks(points.loc[[chosen]], flat)(mode="markers", marker=ring, **quiet))
     written = points.loc[[word for word in points.index if word in labelled]]
     if len(written):
         text = [f"<b>{word}</b>" for word in _escaped(written.index)]
@@ -75,25 +75,23 @@ def scatter(
         font = {"size": 13} | ({"shadow": "auto"} if flat else {})
         # The marks are not seen: they keep the words off the points.
         look = {"mode": "markers+text", "marker": {"size": LINE, "opacity": 0}, "textfont": font}
-        figure.add_trace(_marks(written, flat)(text=text, textposition=where, **look, **quiet))
-    for start, end in arrows:
-        _add_arrow(figure, points.loc[start], points.loc[end])
+        data.append(_marks(written, flat)(text=text, textposition=where, **look, **quiet))
     titles = [{"title": {"text": html.escape(words), "font": {"size": 12}}} for words in axes]
-    figure.update_layout(
-        height=height,
-        margin={"l": 0, "r": 0, "t": 6, "b": 0},
-        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "title": None},
-        hovermode="closest",
-    )
+    layout = {
+        "annotations": [_arrow(points.loc[start], points.loc[end]) for start, end in arrows],
+        "height": height,
+        "margin": {"l": 0, "r": 0, "t": 6, "b": 0},
+        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+        "hovermode": "closest",
+    }
     if flat:
+        own = {"zeroline": False, "automargin": True}
         # One unit is as long on both axes: what looks near is near.
-        figure.update_xaxes(**titles[0], zeroline=False, automargin=True)
-        figure.update_yaxes(**titles[1], zeroline=False, automargin=True, scaleanchor="x")
+        layout |= {"xaxis": titles[0] | own, "yaxis": titles[1] | own | {"scaleanchor": "x"}}
     else:
-        figure.update_scenes(
-            **dict(zip(("xaxis", "yaxis", "zaxis"), titles, strict=True)), aspectmode="data", camera=CAMERA
-        )
-    return figure
+        named = dict(zip(("xaxis", "yaxis", "zaxis"), titles, strict=True))
+        layout["scene"] = named | {"aspectmode": "data", "camera": CAMERA}
+    return go.Figure(data, layout)
 
 
 def sides(points: pd.DataFrame, written: pd.DataFrame, *, height: int) -> list[str]:
@@ -133,19 +131,19 @@ def _escaped(words: Iterable[str]) -> list[str]:
     return [html.escape(word, quote=False) for word in words]
 
 
-def _add_arrow(figure: go.Figure, start: pd.Series, end: pd.Series) -> None:
-    figure.add_annotation(
-        x=end.iloc[0],
-        y=end.iloc[1],
-        ax=start.iloc[0],
-        ay=start.iloc[1],
-        axref="x",
-        ayref="y",
-        text="",
-        showarrow=True,
-        arrowhead=2,
-        arrowwidth=1.5,
-        arrowcolor=ARROW_COLOUR,
-        standoff=4,
-        startstandoff=4,
-    )
+def _arrow(start: pd.Series, end: pd.Series) -> dict:
+    return {
+        "x": end.iloc[0],
+        "y": end.iloc[1],
+        "ax": start.iloc[0],
+        "ay": start.iloc[1],
+        "axref": "x",
+        "ayref": "y",
+        "text": "",
+        "showarrow": True,
+        "arrowhead": 2,
+        "arrowwidth": 1.5,
+        "arrowcolor": ARROW_COLOUR,
+        "standoff": 4,
+        "startstandoff": 4,
+    }
