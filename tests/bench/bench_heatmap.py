@@ -1,0 +1,53 @@
+"""What does a heatmap cost beside plotly's own? Each run of a page builds a dozen of them for each visitor.
+
+Run it with ``python tests/bench/bench_heatmap.py``; the last lines are one JSON object each. A matrix of 14
+tokens with all that the pages put on it (cells hidden by a causal mask, rows that fade, a row and a cell that
+are framed), and a bare one, beside plotly's heatmap of the same numbers with nothing on it. They take turns;
+the median of the ratios of a turn.
+"""
+
+import json
+import statistics
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from mha_core.figures.heatmap import heatmap
+
+TOKENS, TURNS, EACH = 14, 41, 5
+MOST = {"bare": 4.0, "with all that can be on it": 12.0}  # times plotly's own
+
+
+def main() -> None:
+    names = [f"token {n}" for n in range(TOKENS)]
+    weights = np.random.default_rng(0).random((TOKENS, TOKENS), dtype=np.float32)
+    frame = pd.DataFrame(weights, index=names, columns=names)
+    plain = {"kind": "weights", "rows": "query", "columns": "key"}
+    marked = {"hidden": np.triu(np.ones((TOKENS, TOKENS), bool), 1), "faint": np.arange(TOKENS) != 5}
+    ways = {
+        "plotly": lambda: go.Figure(go.Heatmap(z=weights, x=names, y=names)),
+        "bare": lambda: heatmap(frame, **plain),
+        "with all that can be on it": lambda: heatmap(frame, **plain, **marked, row=5, cell=(5, 2)),
+    }
+    took = {name: [] for name in ways}
+    for _ in range(TURNS):
+        for name, way in ways.items():
+            start = time.perf_counter()
+            for _ in range(EACH):
+                way()
+            took[name].append((time.perf_counter() - start) / EACH)
+    for name, seconds in took.items():
+        print(f"{name}: {statistics.median(seconds) * 1e3:.2f} ms")
+    for name, most in MOST.items():
+        ratio = statistics.median(a / b for a, b in zip(took[name], took["plotly"], strict=True))
+        print(json.dumps({"name": f"{name} / plotly's own", "value": round(ratio, 2), "target": most}))
+
+
+if __name__ == "__main__":
+    main()
