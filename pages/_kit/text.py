@@ -34,6 +34,8 @@ def languages() -> tuple[str, ...]:
 
 def language() -> str:
     """``?lang=`` if there is such a file, else the browser's language, else English."""
+    if len(languages()) == 1:  # asked hundreds of times in each run of a page
+        return DEFAULT
     wanted = (st.query_params.get("lang"), (st.context.locale or "").split("-")[0])
     return next((name for name in wanted if name in languages()), DEFAULT)
 
