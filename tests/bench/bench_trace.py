@@ -8,9 +8,9 @@ nobody has touched, of the same weights in the same memory; the median of the ra
 highest that a process of its own reaches above what the model takes, for each way.
 
 A trace keeps q, k, v and x of every layer, which is its purpose: 4 · L · d_model numbers where eager keeps
-h · L², so it can take less memory only where L is at least about 4 · d_k = 256. The ratio to what it keeps
-says how much is needed besides. For the same reason eager has a second form, *hooked*: with the hooks that
-anybody would write to keep copies of those four.
+h · L². Besides, both need what a pass of the model takes. So a trace takes less memory only where L is at
+least about 4 · d_k = 256. The ratio to what it keeps says how much is needed besides. For the same reason
+eager has a second form, *hooked*: with the hooks that anybody would write to keep copies of those four.
 """
 
 import argparse

@@ -82,7 +82,17 @@ def test_modules_that_were_of_no_use_in_the_trial_are_left_alone_afterwards():
     assert all(part._forward_hooks for part in used)
     assert not any(part._forward_hooks for part in unused)
     # What they are handed says nothing that the three matrices of a plain layer do not.
-    assert not any(part._forward_pre_hooks for part in (block.attention, block.attention.self))
+    around = (block.attention, block.attention.self, block.attention.output)
+    assert not any(part._forward_pre_hooks for part in around)
+
+
+def test_of_what_was_handed_on_the_way_to_an_attention_only_what_is_around_it_is_watched():
+    made = module("bert")
+    first, second = (block.attention for block in made.encoder.layer)
+    second.self.query.register_forward_hook(lambda _, __, output: output * 1.5)  # no matrix made this q
+    huggingface.adopt(made)
+    assert all(part._forward_pre_hooks for part in (second, second.self))
+    assert not any(part._forward_pre_hooks for part in (first.output, second.output))  # attention is over
 
 
 def test_an_attention_that_needs_what_it_was_handed_is_still_watched_afterwards():

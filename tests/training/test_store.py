@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import asdict
@@ -325,7 +326,7 @@ def test_a_process_that_is_killed_leaves_a_whole_file_each_time(tmp_path):
     assert int(result.stdout.removeprefix("whole ")) > 0
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs SIGKILL")
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
 def test_a_process_that_dies_while_writing_leaves_the_old_file_and_a_hidden_one(model, tmp_path):
     path = tmp_path / "m"
     store.save_model(path, model)
