@@ -16,9 +16,10 @@ import torch
 from torch import Tensor, nn
 
 from mha_core import device as devices
+from mha_core.capture import collector, learned
 from mha_core.errors import MhaError
 from mha_core.layer import LayerTrace
-from mha_core.sources import capture, learned, loading, memory, opening, reading, routes
+from mha_core.sources import loading, memory, opening, reading, routes
 from mha_core.sources.stateful import without_attention
 from mha_core.spec import known
 from mha_core.tokens import MAX_TOKENS
@@ -124,7 +125,7 @@ def register() -> None:
     from transformers.masking_utils import eager_mask
 
     with _registering:
-        transformers.AttentionInterface.register(NAME, capture.attention)
+        transformers.AttentionInterface.register(NAME, collector.attention)
         transformers.AttentionMaskInterface.register(NAME, eager_mask)
 
 

@@ -9,11 +9,12 @@ from types import MappingProxyType
 import torch
 from torch import Tensor, nn
 
+from mha_core.capture.call import Call
+from mha_core.capture.collector import Collector, collecting
+from mha_core.capture.rotary import codes
 from mha_core.layer import LayerTrace
-from mha_core.sources import capture
 from mha_core.sources.passes import RETURNED, are_weights, forward, gap, kind, sizes
 from mha_core.sources.products import Seen, heads
-from mha_core.sources.turned import codes
 from mha_core.sources.watched import Watcher
 
 BY_WORDS = (
@@ -93,7 +94,7 @@ def traced(
         if whose is None or not is_shown:
             skipped.append(f"{call.name}: {ELSEWHERE if whose is None else BESIDE}")
             continue
-        layer = capture.layer(call, whose, shared)
+        layer = call.layer(whose, shared)
         if n in understood.by_words:
             layer = replace(layer, about=MappingProxyType({**layer.about, "bias": BY_WORDS}))
         layers.append(layer)
@@ -107,9 +108,9 @@ def _watch(
     close: float,
     *,
     every_row: bool,
-) -> tuple[list[capture.Call], "Collecting"]:
+) -> tuple[list[Call], "Collecting"]:
     """The calls of a pass."""
-    with capture.collecting(names) as collector, Collecting(collector, close, every_row=every_row) as watcher:
+    with collecting(names) as collector, Collecting(collector, close, every_row=every_row) as watcher:
         forward(module, inputs)
     return collector.calls, watcher
 
@@ -117,7 +118,7 @@ def _watch(
 class Collecting(Watcher):
     """Hands a collector each call that is no further than `close` from what ran; `gap` is the largest."""
 
-    def __init__(self, collector: capture.Collector, close: float, *, every_row: bool):
+    def __init__(self, collector: Collector, close: float, *, every_row: bool):
         super().__init__(self._collect, every_row=every_row)
         self.collector, self.close, self.gap = collector, close, 0.0
 
@@ -147,7 +148,7 @@ def _running() -> nn.Module | None:
     return found
 
 
-def _paired(calls: list[capture.Call], theirs: list[Tensor], close: float) -> list[float | None] | None:
+def _paired(calls: list[Call], theirs: list[Tensor], close: float) -> list[float | None] | None:
     """For each call how far it is from the weights that were returned of it; None of a call without.
 
     The last ones first: what is made of other weights beside comes before them (LiLT's layout). None in
@@ -158,7 +159,7 @@ def _paired(calls: list[capture.Call], theirs: list[Tensor], close: float) -> li
     for asked in reversed(theirs):
         while n > 0:
             n -= 1
-            apart = gap(capture.weights(calls[n]), asked)
+            apart = gap(calls[n].weights(), asked)
             if apart <= close:
                 found[n] = apart
                 break
@@ -178,6 +179,6 @@ def _unseen(weights: list[tuple[str, Tensor]], given: Counter[tuple[int, int]]) 
     return tuple(unseen)
 
 
-def _bias_differs(one: capture.Call, other: capture.Call) -> bool:
+def _bias_differs(one: Call, other: Call) -> bool:
     first, second = ({k: v for k, v in call.rule.tensors().items() if "bias" in k} for call in (one, other))
     return first.keys() != second.keys() or any(not torch.equal(first[k], second[k]) for k in first)

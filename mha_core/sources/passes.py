@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from mha_core.sources.capture import Call
+from mha_core.capture.call import Call
 
 PROBE = 7  # tokens of a trial
 # In which order a model returns the weights of its attention, and whose they are.

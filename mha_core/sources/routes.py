@@ -17,9 +17,11 @@ from typing import TypeVar
 from torch import Tensor, nn
 
 from mha_core.attention import attend, fused
+from mha_core.capture.call import Call
+from mha_core.capture.collector import Attend, collecting, watch
 from mha_core.errors import MhaError
 from mha_core.layer import LayerTrace
-from mha_core.sources import capture, own_code
+from mha_core.sources import own_code
 from mha_core.sources.passes import RETURNED, are_weights, forward, gap, kind, output, probe, returned, sizes
 from mha_core.sources.products import CLOSE
 from mha_core.sources.stateful import without_attention
@@ -61,7 +63,7 @@ class Route:
     understood: own_code.Understood | None = None
     skipped: tuple[str, ...] = ()  # layers that the model returns weights of, of parts of a text
     notes: tuple[str, ...] = ()
-    by: capture.Attend = attend
+    by: Attend = attend
 
 
 def choose(module: nn.Module, ours: str) -> tuple[Route, dict[int, str]]:
@@ -80,7 +82,7 @@ def choose(module: nn.Module, ours: str) -> tuple[Route, dict[int, str]]:
             f"{type(module).__name__} does not run on a text alone ({type(error).__name__}: {error}), "
             f"so it is no model of texts that can be traced."
         ) from error
-    names = capture.watch(module)  # now, since the pass may have changed the model: BigBird's does
+    names = watch(module)  # now, since the pass may have changed the model: BigBird's does
     after = {name: type(part).__name__ for name, part in module.named_modules()}
     changed = {
         (before[name], after[name]) for name in before if before[name] != after.get(name, before[name])
@@ -128,7 +130,7 @@ def run(
         return found[0], (*route.skipped, *found[1])
     if route.name == "weights":
         return _weights_alone(route.missing, module, inputs)
-    with capture.collecting(names, route.by) as collector:
+    with collecting(names, route.by) as collector:
         forward(module, inputs)
     layers, skipped, shared = [], [*route.skipped], {}
     calls = collector.calls[::-1]
@@ -139,7 +141,7 @@ def run(
         if whose is None:
             skipped.append(f"{call.name}: {own_code.ELSEWHERE}")
         else:
-            layers.append(capture.layer(call, whose, shared))
+            layers.append(call.layer(whose, shared))
     return tuple(layers), tuple(skipped)
 
 
@@ -169,13 +171,13 @@ def _trial(
     inputs: dict,
     asked: object,
     weights: list,
-    by: capture.Attend,
+    by: Attend,
 ) -> float | None:
     """The largest difference of weights or outputs between a route and the model itself.
 
     None if the route does not see all that the model returns weights of: a part would look like the whole.
     """
-    with capture.collecting(names, by) as collector:
+    with collecting(names, by) as collector:
         given = forward(module, inputs)
     if not collector.calls:
         return None
@@ -193,13 +195,13 @@ def _trial(
     return apart
 
 
-def _weights_gap(call: capture.Call, theirs: Tensor) -> float:
+def _weights_gap(call: Call, theirs: Tensor) -> float:
     """How far a call's weights are from those that the model returned.
 
     Some models return weights as they are before the sink takes its share (Granite with windows): that
     is the same if the model's output, which is compared besides, has the share taken.
     """
-    shown = capture.weights(call)
+    shown = call.weights()
     apart = gap(shown, theirs)
     if call.rule.sinks is not None:
         apart = min(apart, gap(shown / shown.sum(-1, keepdim=True), theirs))

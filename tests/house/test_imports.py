@@ -22,6 +22,7 @@ FLOOR_2 = (
     " mha_core.transport mha_core.trace mha_core.named mha_core.given mha_core.watch mha_core.called"
 )
 TRAINING = "mha_core.training mha_core.training.*"
+CAPTURE = "mha_core.capture mha_core.capture.*"
 FLOOR_3 = f"{TRAINING} mha_core.sources mha_core.sources.*"
 
 # What each file may import besides the standard library. `a.*` is all that lies below a;
@@ -61,11 +62,13 @@ TABLE = {
     "mha_core/record.py": f"torch {FLOOR_0} {FLOOR_1} {FLOOR_2} mha_core.by_hand mha_core.sources.products"
     " mha_core.sources.watched",
     "mha_core/training/*.py": f"torch numpy regex safetensors {FLOOR_0} {FLOOR_1} {FLOOR_2} {TRAINING}",
-    "mha_core/sources/*.py": f"torch regex {FLOOR_0} {FLOOR_1} {FLOOR_2} {FLOOR_3}",
+    "mha_core/capture/*.py": f"torch {FLOOR_0} {FLOOR_1} {FLOOR_2} {CAPTURE}",
+    "mha_core/sources/*.py": f"torch regex {FLOOR_0} {FLOOR_1} {FLOOR_2} {CAPTURE} {FLOOR_3}",
     "mha_core/sources/present.py": f"late:huggingface_hub {FLOOR_0}",
     "mha_core/sources/folders.py": f"regex {FLOOR_0}",
     "mha_core/sources/loading.py": f"regex late:huggingface_hub {FLOOR_0} mha_core.sources.*",
-    "mha_core/sources/huggingface.py": f"torch late:transformers {FLOOR_0} {FLOOR_2} mha_core.sources.*",
+    "mha_core/sources/huggingface.py": f"torch late:transformers {FLOOR_0} {FLOOR_2} {CAPTURE}"
+    " mha_core.sources.*",
     "mha_core/views.py": "numpy pandas mha_core.layer mha_core.trace",
     "mha_core/hops.py": "numpy pandas mha_core.blocks mha_core.errors mha_core.trace",
     "mha_core/rotation.py": "numpy pandas mha_core.errors mha_core.spec mha_core.layer",
@@ -206,7 +209,7 @@ def copy(tmp_path) -> Path:
         ("mha_core/attention.py", "from . import errors", "imports . relatively"),
         ("mha_core/sources/toy.py", "from .. import errors", "imports .. relatively"),
         ("mha_core/sources/toy.py", "import transformers", "imports transformers"),
-        ("mha_core/sources/capture.py", "def f():\n    import transformers", "imports transformers"),
+        ("mha_core/capture/collector.py", "def f():\n    import transformers", "imports transformers"),
         ("mha_core/sources/huggingface.py", "import transformers", "imports transformers"),
         ("mha_core/sources/loading.py", "import huggingface_hub", "imports huggingface_hub"),
         ("mha_core/trace.py", "def frame():\n    import plotly", "imports plotly"),

@@ -12,7 +12,8 @@ import transformers
 
 import mha_core as mha
 from mha_core.attention import attend, fused
-from mha_core.sources import capture, huggingface, passes
+from mha_core.capture import collector
+from mha_core.sources import huggingface, passes
 from tests.sources.tiny import CONFIGS, TEXT, fast, module
 
 TARGET = "Das Tier ging nicht."
@@ -97,7 +98,7 @@ def test_every_weight_of_every_layer_is_that_of_the_model_itself(traced, folder,
 def test_with_our_attention_the_model_computes_what_it_would_without(traced, folder, family, by):
     model, trace = traced(family)
     asked, inputs, _ = eager(folder, family, trace)
-    with torch.no_grad(), capture.collecting(model.names, by):
+    with torch.no_grad(), collector.collecting(model.names, by):
         given = model.module(**inputs)
     name = "logits" if family in WRITERS else "last_hidden_state"
     scale = asked[name].abs().max()
@@ -246,12 +247,12 @@ def test_heads_that_share_keys_keep_them_shared(traced):
 def test_an_attention_that_does_more_than_it_says_is_found_out(monkeypatch):
     """The trial: with a function that forgets something, weights alone are shown."""
 
-    honest = capture.attention
+    honest = collector.attention
 
     def forgetful(*args, **kwargs):
         return honest(*args, **(kwargs | {"softcap": None}))
 
-    monkeypatch.setattr(capture, "attention", forgetful)
+    monkeypatch.setattr(collector, "attention", forgetful)
     monkeypatch.setattr(huggingface, "NAME", "forgetful")
     assert huggingface.adopt(module("llama")).route.name == "attend"
     # What it computes differs from the common function, so its own code is watched: it has the soft cap.
@@ -262,7 +263,7 @@ def test_an_attention_that_does_more_than_it_says_is_found_out(monkeypatch):
 
 
 def test_an_error_of_ours_in_a_trial_costs_a_route_and_is_warned_of(monkeypatch):
-    monkeypatch.setattr("mha_core.sources.wiring.find", None)
+    monkeypatch.setattr("mha_core.capture.wiring.find", None)
     with pytest.warns(UserWarning, match="error of ours: TypeError"):
         route = huggingface.adopt(module("bert")).route
     assert route.name == "weights"
@@ -348,7 +349,7 @@ def test_nothing_of_the_model_changes_while_it_is_traced(traced):
     assert [{k: v for k, v in vars(part).items() if k[0] != "_"} for part in model.module.modules()] == state
     assert model.module.config.to_dict() == config
     assert all(torch.equal(before[name], p) for name, p in model.module.named_parameters())
-    assert capture._active.get() is None
+    assert collector._active.get() is None
 
 
 class InPlace(torch.nn.Module):

@@ -9,7 +9,9 @@ import torch
 import transformers
 
 import mha_core as mha
-from mha_core.sources import capture, huggingface, own_code, products, turned
+from mha_core.capture import rotary
+from mha_core.capture.collector import watch
+from mha_core.sources import huggingface, own_code, products
 from tests.sources.tiny import TEXT, fast
 
 BERT = {"hidden_size": 39, "num_attention_heads": 3, "num_hidden_layers": 2, "intermediate_size": 53}
@@ -204,9 +206,9 @@ def test_a_rotation_that_is_not_handed_on_is_found(adopted, family, width):
 def test_what_is_no_rotation_is_not_taken_for_one():
     raw = torch.randn(1, 5, 3 * 4, generator=torch.Generator().manual_seed(1))
     heads = raw.reshape(1, 5, 3, 4).transpose(1, 2)
-    assert turned.codes(heads, [raw]) is None
-    assert turned.codes(heads.flip(-1) * 1.1, [raw]) is None
-    assert turned.codes(heads.tanh(), [raw]) is None
+    assert rotary.codes(heads, [raw]) is None
+    assert rotary.codes(heads.flip(-1) * 1.1, [raw]) is None
+    assert rotary.codes(heads.tanh(), [raw]) is None
 
 
 def test_names_are_those_of_the_attention_modules(adopted):
@@ -273,7 +275,7 @@ def test_one_layer_that_is_not_understood_is_enough():
 
 def test_an_attention_that_was_seen_and_not_understood_counts_if_nothing_is_returned_of_it():
     module = made("bloom")
-    names, ids = capture.watch(module), {"input_ids": IDS["input_ids"][:, :7]}
+    names, ids = watch(module), {"input_ids": IDS["input_ids"][:, :7]}
     assert own_code.tried(module, names, ids, [], 1e-4).calls == tuple(
         f"h.{n}.self_attention" for n in (0, 1)
     )

@@ -8,7 +8,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from mha_core.sources import capture, own_code, products
+from mha_core.capture.collector import collecting, watch
+from mha_core.sources import own_code, products
 
 H, L, D = 3, 7, 5  # heads, tokens, width of a head
 CAUSAL = torch.ones(L, L, dtype=torch.bool).tril()
@@ -120,7 +121,7 @@ def followed(way, n_kv: int = H, *, every_row: bool = True, call=None):
     """The calls that were told, the weights and the heads' outputs that were computed, and the watcher."""
     module = Own(way)
     q, k, v = draw(n_kv)
-    inside = capture.collecting(capture.watch(module))
+    inside = collecting(watch(module))
     with (
         torch.no_grad(),
         inside as collector,
@@ -138,8 +139,8 @@ def test_every_way_to_write_it_is_followed(way):
     torch.testing.assert_close(call.q, q)
     torch.testing.assert_close(call.k, k)
     torch.testing.assert_close(call.v, v)
-    torch.testing.assert_close(capture.weights(call)[0], weights)
-    layer = capture.layer(call, "self", {})
+    torch.testing.assert_close(call.weights()[0], weights)
+    layer = call.layer("self", {})
     assert np.abs(layer.output() - output.numpy()).max() < 1e-6
     assert weights.std() > 0.05
     assert seen.softmaxes == {(L, L): 1}
@@ -192,11 +193,11 @@ def test_einsum_is_followed(equation, turn, swapped):
         return weights, output.permute([one.index(axis) for axis in "bnid"])
 
     [call], weights, output, _ = followed(plain, call=attention)
-    layer = capture.layer(call, "self", {})
+    layer = call.layer("self", {})
     assert np.abs(layer.output() - output.numpy()).max() < 1e-6
     torch.testing.assert_close(call.q, draw()[0])
     torch.testing.assert_close(call.v, draw()[2])
-    torch.testing.assert_close(capture.weights(call)[0], weights[0] if weights.dim() == 4 else weights)
+    torch.testing.assert_close(call.weights()[0], weights[0] if weights.dim() == 4 else weights)
 
 
 def repeated(q, k, v):
@@ -216,8 +217,8 @@ def in_groups(q, k, v):
 def test_heads_that_share_keys_keep_them_shared(way, n_kv):
     [call], weights, output, _ = followed(way, n_kv)
     assert (call.q.shape[1], call.k.shape[1], call.v.shape[1]) == (6, n_kv, n_kv)
-    torch.testing.assert_close(capture.weights(call)[0], weights)
-    assert np.abs(capture.layer(call, "self", {}).output() - output.numpy()).max() < 1e-6
+    torch.testing.assert_close(call.weights()[0], weights)
+    assert np.abs(call.layer("self", {}).output() - output.numpy()).max() < 1e-6
 
 
 # What is not understood.

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 import mha_core as mha
+from mha_core.capture.rotary import Rotary
 from mha_core.check import product_difference
 from mha_core.rotation import turned
-from mha_core.sources.cuts import Rotary
 from mha_core.steps import steps
 
 TOKENS = mha.Tokens("a b c", ("a", "b", "c"), ((0, 1), (2, 3), (4, 5)))

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from mha_core.capture.rotary import Rotary
 from mha_core.layer import LayerTrace
 from mha_core.rotation import pairs, turned
-from mha_core.sources.cuts import Rotary
 
 TOKENS, HEADS, KV, WIDTH, D_K = 11, 4, 2, 6, 7
 

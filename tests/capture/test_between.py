@@ -7,8 +7,9 @@ import torch
 import transformers
 
 import mha_core as mha
-from mha_core.sources import between, huggingface
-from mha_core.sources.leaves import Leaf
+from mha_core.capture import between
+from mha_core.capture.leaves import Leaf
+from mha_core.sources import huggingface
 
 SHARED = {
     "vocab_size": 61,

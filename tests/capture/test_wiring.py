@@ -4,9 +4,10 @@ import pytest
 import torch
 from torch import nn
 
+from mha_core.capture import wiring
+from mha_core.capture.call import Call
+from mha_core.capture.leaves import Leaf
 from mha_core.rule import ScoreRule
-from mha_core.sources import calls, wiring
-from mha_core.sources.leaves import Leaf
 
 N_HEADS, D_K, D_MODEL = 3, 5, 7
 
@@ -54,9 +55,9 @@ def test_matrices_are_known_where_the_inputs_are_those_of_such_a_layer(texts, in
 def test_a_call_that_looks_outside_but_not_at_the_text_has_no_other_text(texts):
     leaves = [used(texts[at]) for at in (0, 1, 1)]
     found = wiring.find(*map(cut, leaves), leaves, None, outside=True)
-    call = calls.Call("a", None, *map(cut, leaves), ScoreRule(), True, projections=found.projections)
+    call = Call("a", None, *map(cut, leaves), ScoreRule(), True, projections=found.projections)
     call.tensors = {"x": texts[0][0], "x_v": texts[1][0]}
-    cross, own = (calls.layer(call, kind, {}) for kind in ("cross", "self"))
+    cross, own = (call.layer(kind, {}) for kind in ("cross", "self"))
     assert cross.knows("x_v")
     assert cross.projections.w_v is not None
     assert not own.knows("x_v")

@@ -4,14 +4,15 @@ A link is one module: its output, cut into heads, perhaps changed by one number 
 wanted; before a norm, the norm's input is what is wanted next.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
-from mha_core.sources import between
-from mha_core.sources.cuts import Rotary, cuts
-from mha_core.sources.leaves import Leaf, alike, is_the_same, matrix
+from mha_core.capture import between
+from mha_core.capture.leaves import Leaf, alike, is_the_same, matrix
+from mha_core.capture.rotary import Rotary
 
 
 class Way(NamedTuple):
@@ -143,3 +144,38 @@ def turned(made: tuple[Link, ...], name: str) -> dict[str, Tensor]:
     at = next(number for number, link in enumerate(made) if link.rotary is not None)
     found = {f"{name}_raw": between.apply(made[at].changed, made[at].cut)}
     return found | ({f"{name}_turned": made[at].wanted} if at else {})
+
+
+def cuts(y: Tensor, role: int, sizes: tuple, shape: torch.Size) -> Iterator[tuple[Tensor, Callable | None]]:
+    """Ways to cut an output into the heads of q (role 0), k (1) or v (2), and the columns each takes."""
+    _, heads, tokens, width = shape
+    if y.dim() == 4:  # of each head by itself, as a norm over its numbers
+        yield from ((cut, None) for cut in (y, y.transpose(1, 2)) if cut.shape == shape)
+        return
+    y_shape = y.shape
+    if y_shape[-1] < heads * width or y_shape[:-1].numel() != tokens:
+        return
+    if y_shape[-1] == heads * width:
+        yield y.reshape(1, tokens, heads, width).transpose(1, 2), None
+        return
+    rows = y.reshape(tokens, -1)
+    n_heads, n_kv, d_k, d_v = sizes
+    blocks = (n_heads * d_k, n_kv * d_k, n_kv * d_v)
+    group = n_heads // n_kv
+    ways = []
+    if rows.shape[1] == sum(blocks):  # all of q, all of k, all of v
+        ways.append(lambda t: t.split(blocks, dim=1)[role])
+    if role and rows.shape[1] == sum(blocks[1:]):  # all of k, all of v
+        ways.append(lambda t: t.split(blocks[1:], dim=1)[role - 1])
+    if rows.shape[1] == n_kv * (group + 2) * d_k and d_k == d_v:  # q, k and v of each key/value head
+
+        def interleaved(t: Tensor) -> Tensor:
+            parts = t.view(t.shape[0], n_kv, group + 2, d_k)
+            return (parts[:, :, :group], parts[:, :, group], parts[:, :, group + 1])[role].flatten(1)
+
+        ways.append(interleaved)
+    if not role and rows.shape[1] == 2 * heads * width:  # of each head its q and a gate for its output
+        ways.append(lambda t: t.view(t.shape[0], heads, 2, width)[:, :, 0].flatten(1))
+    for way in ways:
+        cut = way(rows).view(1, tokens, heads, width).transpose(1, 2)
+        yield cut, lambda device, way=way: way(torch.arange(rows.shape[1], device=device)[None])[0]

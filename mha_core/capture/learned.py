@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary, WeakSet
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
-from mha_core.sources.wiring import Ways
+from mha_core.capture.wiring import Ways
 
 _ways: WeakKeyDictionary[nn.Module, Ways] = WeakKeyDictionary()
 _plain: WeakKeyDictionary[nn.Module, tuple[int, ...]] = WeakKeyDictionary()

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from mha_core.attention import Projections, attention_weights
+from mha_core.capture.leaves import known
+from mha_core.capture.rotary import Rotary
 from mha_core.layer import LayerTrace
 from mha_core.recorded import shared
 from mha_core.rule import ScoreRule
-from mha_core.sources.cuts import Rotary
-from mha_core.sources.leaves import known
 
 # What a latent attention (MLA) says of itself, and in which words we say it.
 LATENT = {
@@ -41,6 +41,41 @@ class Call:
     between: Mapping[str, list[dict]] = field(default_factory=dict)
     o: nn.Module | None = None  # what took the heads' outputs side by side
 
+    def layer(self, kind: str, common: dict) -> LayerTrace:
+        """The call as a layer of a trace. `common` holds what the layers of one trace share."""
+        tensors = {"q": self.q[0], "k": self.k[0], "v": self.v[0], **self.tensors}
+        tensors = {name: _on_cpu(tensor) for name, tensor in tensors.items()}
+        projections = self.projections
+        about: dict[str, object] = {}
+        if kind != "cross" and "x_v" in tensors:  # it looked outside, but not at the text
+            del tensors["x_v"]
+            projections = Projections()
+        if self.rotary is not None:
+            about["rotary"] = {"form": self.rotary.form, "width": self.rotary.cos.shape[-1]}
+            if self.rotary.start:
+                about["rotary"]["start"] = self.rotary.start
+            tensors |= _code(self.rotary, common)
+        if self.between and projections.w_q is not None:
+            about["between"] = {name: [dict(step) for step in steps] for name, steps in self.between.items()}
+        if isinstance(told(self.module, "kv_lora_rank"), int):
+            sizes = {ours: told(self.module, theirs) for theirs, ours in LATENT.items()}
+            about["latent"] = {ours: size for ours, size in sizes.items() if isinstance(size, int)}
+        if self.o is not None and (product := known(self.o)) is not None:
+            projections = projections._replace(w_o=product[0], b_o=product[1])
+        return LayerTrace(
+            MappingProxyType(tensors),
+            self.rule.item(0).mapped(shared) if self.rule.tensors() else self.rule,
+            Projections(*[None if matrix is None else _on_cpu(matrix) for matrix in projections]),
+            kind,
+            self.name,
+            MappingProxyType(about),
+        )
+
+    def weights(self) -> Tensor:
+        """The weights of the call, (batch, head, query, key)."""
+        sizes = {"n_query": self.q.shape[-2], "n_key": self.k.shape[-2]}
+        return attention_weights(self.q, self.k, self.rule.at(slice(None), slice(None), **sizes))
+
 
 def copied(tensor: Tensor) -> Tensor:
     """A copy in plain order, where the tensor lies: it keeps nothing alive, and nobody else can change it."""
@@ -53,45 +88,8 @@ def told(module: nn.Module | None, name: str) -> object:
     return None if module is None else vars(module).get(name)
 
 
-def layer(call: Call, kind: str, common: dict) -> LayerTrace:
-    """A call as a layer of a trace. `common` holds what several layers have in common, for one trace."""
-    tensors = {"q": call.q[0], "k": call.k[0], "v": call.v[0], **call.tensors}
-    tensors = {name: _on_cpu(tensor) for name, tensor in tensors.items()}
-    projections = call.projections
-    about: dict[str, object] = {}
-    if kind != "cross" and "x_v" in tensors:  # it looked outside, but not at the text
-        del tensors["x_v"]
-        projections = Projections()
-    if call.rotary is not None:
-        about["rotary"] = {"form": call.rotary.form, "width": call.rotary.cos.shape[-1]}
-        if call.rotary.start:
-            about["rotary"]["start"] = call.rotary.start
-        tensors |= _code(call.rotary, common)
-    if call.between and projections.w_q is not None:
-        about["between"] = {name: [dict(step) for step in steps] for name, steps in call.between.items()}
-    if isinstance(told(call.module, "kv_lora_rank"), int):
-        sizes = {ours: told(call.module, theirs) for theirs, ours in LATENT.items()}
-        about["latent"] = {ours: size for ours, size in sizes.items() if isinstance(size, int)}
-    if call.o is not None and (product := known(call.o)) is not None:
-        projections = projections._replace(w_o=product[0], b_o=product[1])
-    return LayerTrace(
-        MappingProxyType(tensors),
-        call.rule.item(0).mapped(shared) if call.rule.tensors() else call.rule,
-        Projections(*[None if matrix is None else _on_cpu(matrix) for matrix in projections]),
-        kind,
-        call.name,
-        MappingProxyType(about),
-    )
-
-
 def _on_cpu(tensor: Tensor) -> Tensor:
     return tensor if tensor.is_cpu else tensor.to("cpu")  # which takes its time where there is nothing to do
-
-
-def weights(call: Call) -> Tensor:
-    """The weights of a call, (batch, head, query, key)."""
-    sizes = {"n_query": call.q.shape[-2], "n_key": call.k.shape[-2]}
-    return attention_weights(call.q, call.k, call.rule.at(slice(None), slice(None), **sizes))
 
 
 def _code(rotary: Rotary, common: dict) -> dict[str, Tensor]:

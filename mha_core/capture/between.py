@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from mha_core.sources.leaves import ROUNDINGS, Leaf, alike, apart
+from mha_core.capture.leaves import ROUNDINGS, Leaf, alike, apart
 
 NORMS = ("RMSNorm", "LayerNorm")
 TINY = 1e-2  # the largest number that can be what a norm adds below its root

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor
 
-from mha_core.sources.cuts import Rotary, rotations
-from mha_core.sources.leaves import Leaf, alike
-from mha_core.sources.wiring import Wiring
+from mha_core.capture.leaves import Leaf, alike
+from mha_core.capture.rotary import Rotary, rotations
+from mha_core.capture.wiring import Wiring
 
 # The norm that a short vector goes through before queries, or keys and values, are made of it.
 SHORT = {"q_a_layernorm": "q_short", "kv_a_layernorm": "kv_short"}

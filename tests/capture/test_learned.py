@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from mha_core.sources import capture, huggingface, wiring
+from mha_core.capture import collector, wiring
+from mha_core.sources import huggingface
 from tests.sources.tiny import module
 
 IDS = {"input_ids": torch.arange(3, 16)[None]}
@@ -109,7 +110,7 @@ def test_an_attention_that_needs_what_it_was_handed_is_still_watched_afterwards(
 def test_what_lies_where_it_lay_is_not_looked_for(monkeypatch):
     model = huggingface.adopt(module("bert"))
     at_first = layers(model)
-    monkeypatch.setattr(capture, "plain", lambda *_: None)
+    monkeypatch.setattr(collector, "plain", lambda *_: None)
     by_looking = layers(model)
     monkeypatch.undo()
     monkeypatch.setattr(wiring, "chain", None)
@@ -150,7 +151,7 @@ def test_the_matrices_are_those_that_the_model_has_now():
 def test_what_is_learned_of_a_model_goes_with_it():
     import gc
 
-    from mha_core.sources import learned
+    from mha_core.capture import learned
 
     gc.collect()
     before = len(learned._ways), len(learned._used), len(learned._hooks)

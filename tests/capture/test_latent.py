@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 import torch
 
+from mha_core.capture import wiring
 from mha_core.kept import kept, short_vectors
 from mha_core.layer import LayerTrace
 from mha_core.rotation import turned
-from mha_core.sources import huggingface, wiring
+from mha_core.sources import huggingface
 from tests.parity import tiny as every
 from tests.sources import tiny
 

@@ -1,10 +1,13 @@
-"""How a matrix's output becomes heads: the ways to cut it, and the rotary codes that turn it."""
+"""Rotary position codes: how one turns queries and keys, and how it is found in what was turned."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+UNIT = 1e-3  # how far cos² + sin² may be from 1
+FORMS = ("pairs", "half")
 
 
 class Rotary(NamedTuple):
@@ -40,41 +43,6 @@ class Rotary(NamedTuple):
         return self._replace(cos=self.cos[-1:], sin=self.sin[-1:])
 
 
-def cuts(y: Tensor, role: int, sizes: tuple, shape: torch.Size) -> Iterator[tuple[Tensor, Callable | None]]:
-    """Ways to cut an output into the heads of q (role 0), k (1) or v (2), and the columns each takes."""
-    _, heads, tokens, width = shape
-    if y.dim() == 4:  # of each head by itself, as a norm over its numbers
-        yield from ((cut, None) for cut in (y, y.transpose(1, 2)) if cut.shape == shape)
-        return
-    y_shape = y.shape
-    if y_shape[-1] < heads * width or y_shape[:-1].numel() != tokens:
-        return
-    if y_shape[-1] == heads * width:
-        yield y.reshape(1, tokens, heads, width).transpose(1, 2), None
-        return
-    rows = y.reshape(tokens, -1)
-    n_heads, n_kv, d_k, d_v = sizes
-    blocks = (n_heads * d_k, n_kv * d_k, n_kv * d_v)
-    group = n_heads // n_kv
-    ways = []
-    if rows.shape[1] == sum(blocks):  # all of q, all of k, all of v
-        ways.append(lambda t: t.split(blocks, dim=1)[role])
-    if role and rows.shape[1] == sum(blocks[1:]):  # all of k, all of v
-        ways.append(lambda t: t.split(blocks[1:], dim=1)[role - 1])
-    if rows.shape[1] == n_kv * (group + 2) * d_k and d_k == d_v:  # q, k and v of each key/value head
-
-        def interleaved(t: Tensor) -> Tensor:
-            parts = t.view(t.shape[0], n_kv, group + 2, d_k)
-            return (parts[:, :, :group], parts[:, :, group], parts[:, :, group + 1])[role].flatten(1)
-
-        ways.append(interleaved)
-    if not role and rows.shape[1] == 2 * heads * width:  # of each head its q and a gate for its output
-        ways.append(lambda t: t.view(t.shape[0], heads, 2, width)[:, :, 0].flatten(1))
-    for way in ways:
-        cut = way(rows).view(1, tokens, heads, width).transpose(1, 2)
-        yield cut, lambda device, way=way: way(torch.arange(rows.shape[1], device=device)[None])[0]
-
-
 def rotations(codes: tuple[Tensor, Tensor] | Tensor | None, shape: torch.Size) -> list[Rotary]:
     """The ways in which cosines and sines (1, L, …) can turn a q of that shape, as far as sizes tell.
 
@@ -98,3 +66,43 @@ def rotations(codes: tuple[Tensor, Tensor] | Tensor | None, shape: torch.Size) -
         found.append(Rotary("half", *(torch.cat([c, c], dim=1) for c in (cos, sin))))
         found.append(Rotary("pairs", *(c.repeat_interleave(2, dim=1) for c in (cos, sin))))
     return [*found, *(way._replace(sin=-way.sin) for way in found)]
+
+
+def codes(used: Tensor, outputs: Iterable[Tensor]) -> tuple[Tensor, Tensor] | None:
+    """The cosines and sines (1, token, width) that turn one of some outputs into what was used, if any do.
+
+    used (1, head, token, d), outputs (…, head · d). A pair (a, b) that becomes (a′, b′) at a token was
+    turned by ``cos = (a a′ + b b′) / (a² + b²)`` and ``sin = (a b′ − b a′) / (a² + b²)``, the same in all
+    heads. Whether it is so in every dimension is asked where matrices are found (`projections`).
+    """
+    _, n_heads, n_tokens, width = used.shape
+    for output in outputs:
+        if (
+            output.dtype != used.dtype
+            or output.numel() != used.numel()
+            or output.shape[-1] != n_heads * width
+        ):
+            continue
+        raw = output.reshape(1, n_tokens, n_heads, width).transpose(1, 2)
+        turned = ((raw - used).abs() > 1e-6 * used.abs().max()).any(0).any(0).any(0).nonzero().flatten()
+        if not len(turned):  # it was not turned at all
+            return None
+        part = int(turned.max()) // 2 * 2 + 2
+        for form in FORMS:
+            if part <= width and (found := _found(raw[..., :part], used[..., :part], form)) is not None:
+                return found
+    return None
+
+
+def _found(raw: Tensor, used: Tensor, form: str) -> tuple[Tensor, Tensor] | None:
+    def pairs(x: Tensor) -> tuple[Tensor, Tensor]:
+        return x.chunk(2, dim=-1) if form == "half" else (x[..., ::2], x[..., 1::2])
+
+    # On the CPU: not every GPU has doubles.
+    (a, b), (to_a, to_b) = (pairs(x.to("cpu", torch.float64)) for x in (raw, used))
+    size = (a * a + b * b).sum(1)  # over heads
+    cos, sin = (a * to_a + b * to_b).sum(1) / size, (a * to_b - b * to_a).sum(1) / size
+    if not ((cos * cos + sin * sin - 1).abs() <= UNIT).all():
+        return None
+    laid = [torch.cat([c, c], -1) if form == "half" else c.repeat_interleave(2, -1) for c in (cos, sin)]
+    return tuple(code.to(used) for code in laid)

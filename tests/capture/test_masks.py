@@ -2,7 +2,7 @@
 
 import torch
 
-from mha_core.sources.additive import Parts
+from mha_core.capture.masks import Parts
 
 SIZES = {"n_query": 3, "n_key": 3}
 LOWEST = torch.finfo(torch.float32).min

@@ -12,10 +12,10 @@ from typing import NamedTuple
 from torch import Tensor
 
 from mha_core.attention import Projections
-from mha_core.sources import between
-from mha_core.sources.chains import Link, Way, chain, in_order, turned
-from mha_core.sources.cuts import Rotary, rotations
-from mha_core.sources.leaves import Leaf, is_linear, matrix
+from mha_core.capture import between
+from mha_core.capture.chains import Link, Way, chain, in_order, turned
+from mha_core.capture.leaves import Leaf, is_linear, matrix
+from mha_core.capture.rotary import Rotary, rotations
 
 Ways = tuple[tuple[Way, ...], ...]  # of q, k and v, each from its last module to its first
 

@@ -1,0 +1,1 @@
+"""Reading other people's models: what flows through an attention of theirs, and what made it."""
