@@ -160,7 +160,7 @@ def _attempt(trial: Callable[[], Found | None]) -> Found | None:
         return None
     except Exception as error:
         *_, (last, _) = traceback.walk_tb(error.__traceback__)
-        if last.f_globals.get("__name__", "").startswith(f"{__package__}."):
+        if last.f_globals.get("__name__", "").startswith("mha_core."):
             warnings.warn(f"A model is shown with less, by an error of ours: {error!r}", stacklevel=2)
         return None
 
