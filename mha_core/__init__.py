@@ -13,9 +13,9 @@ from mha_core.check import Check, against_torch
 from mha_core.errors import MhaError
 from mha_core.given import from_tensors, from_weights
 from mha_core.layer import LayerTrace
-from mha_core.record import record
 from mha_core.rule import ScoreRule
 from mha_core.sources import trace
+from mha_core.sources.recorder import record
 from mha_core.spec import AttentionSpec
 from mha_core.tokens import Tokens, words
 from mha_core.trace import AttentionTrace, load

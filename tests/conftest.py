@@ -111,3 +111,14 @@ process.stdout.write(JSON.stringify(found ?? null, plain));
         return json.loads(done.stdout)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def normal():
+    """`normal(*shape, seed=…, dtype=…)`: the same standard normal numbers on every call."""
+
+    def draw(*shape, seed=0, dtype=torch.float32):
+        generator = torch.Generator().manual_seed(seed)
+        return torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
+
+    return draw

@@ -6,7 +6,8 @@ a Hugging Face model.
 
 from collections.abc import Callable
 
-from mha_core.sources import huggingface, mini, toy
+from mha_core.sources import mini, toy
+from mha_core.sources.huggingface import model as huggingface
 from mha_core.spec import known
 from mha_core.trace import AttentionTrace
 
@@ -19,7 +20,8 @@ def trace(text: str, *, source: str = "random", **settings) -> AttentionTrace:
     ``trace("How are you?", h=4, d_model=64)``; `source` names where the weights come from, and
     `settings` are that source's own: those of `sources.toy.trace` for "random", of
     `sources.mini.trace` for "mini", trained weights that come with the library. Any other source is a
-    folder with a model or an id of the Hugging Face hub, with the settings of `sources.huggingface.trace`.
+    folder with a model or an id of the Hugging Face hub, with the settings of
+    `sources.huggingface.model.trace`.
 
     Raises `MhaError` for an unknown source and for settings that do not fit together.
     """

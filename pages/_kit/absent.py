@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from mha_core.sources.present import curated
+from mha_core.sources.huggingface.files import curated
 from pages._kit import real
 from pages._kit.state import Scene, go
 from pages._kit.text import literal, t

@@ -4,7 +4,7 @@ import pandas as pd
 import streamlit as st
 
 from mha_core import AttentionTrace, MhaError
-from mha_core.sources.present import PACKAGE, curated
+from mha_core.sources.huggingface.files import PACKAGE, curated
 from pages._kit import absent, real, refusal, state, work
 from pages._kit.paths import PAGES
 from pages._kit.text import literal, t

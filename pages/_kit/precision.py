@@ -3,7 +3,7 @@
 import streamlit as st
 
 from mha_core import device
-from mha_core.sources.huggingface import DTYPES
+from mha_core.sources.huggingface.model import DTYPES
 from pages._kit.text import t
 
 

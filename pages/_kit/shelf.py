@@ -9,7 +9,8 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from mha_core import AttentionTrace, MhaError
-from mha_core.sources import huggingface, loading
+from mha_core.sources.huggingface import files
+from mha_core.sources.huggingface import model as huggingface
 
 MOST_MODELS = 2
 MOST_BYTES = 1 << 30  # of the traces of one model together
@@ -99,7 +100,7 @@ class Shelf:
         with self._lock:
             self._jobs = {k: j for k, j in self._jobs.items() if time.monotonic() - j.ended < REMEMBERED}
             job = self._jobs.get(key)
-            if job is None or isinstance(job.error, loading.Stopped):
+            if job is None or isinstance(job.error, files.Stopped):
                 job = self._jobs[key] = Job(key)
                 Thread(target=self._load, args=(job,), daemon=True).start()
             job.look()
@@ -122,7 +123,7 @@ class Shelf:
         try:
             with self._one_at_a_time:
                 huggingface.register()  # without the library nothing has to be looked for
-                loading.find(name, **asked)  # what cannot be had pushes no other model out
+                files.find(name, **asked)  # what cannot be had pushes no other model out
                 self._make_room()
                 entry = Entry(huggingface.load(name, dtype=dtype, **asked))
                 with self._lock:

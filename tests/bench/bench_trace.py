@@ -26,7 +26,7 @@ import torch
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from mha_core.sources import huggingface  # noqa: E402 (from this checkout, also where another is installed)
+from mha_core.sources.huggingface import model as huggingface  # noqa: E402 (from this checkout, also where another is installed)
 
 LENGTHS = (16, 64, 256, 512)
 WAYS = ("ours", "eager", "hooked", "sdpa")

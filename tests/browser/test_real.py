@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 import pytest
 from playwright.sync_api import expect
 
-from mha_core.sources import huggingface
+from mha_core.sources.huggingface import model as huggingface
 from pages._kit.state import Scene
 from tests.sources import tiny
 

@@ -9,7 +9,7 @@ import transformers
 import mha_core as mha
 from mha_core.capture import between
 from mha_core.capture.leaves import Leaf
-from mha_core.sources import huggingface
+from mha_core.sources.huggingface import model as huggingface
 
 SHARED = {
     "vocab_size": 61,

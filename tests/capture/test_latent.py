@@ -8,7 +8,7 @@ from mha_core.capture import wiring
 from mha_core.kept import kept, short_vectors
 from mha_core.layer import LayerTrace
 from mha_core.rotation import turned
-from mha_core.sources import huggingface
+from mha_core.sources.huggingface import model as huggingface
 from tests.parity import tiny as every
 from tests.sources import tiny
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from mha_core.capture import collector, wiring
-from mha_core.sources import huggingface
+from mha_core.sources.huggingface import model as huggingface
 from tests.sources.tiny import module
 
 IDS = {"input_ids": torch.arange(3, 16)[None]}

@@ -53,17 +53,6 @@ def trace(setting):
 
 
 @pytest.fixture(scope="session")
-def normal():
-    """`normal(*shape, seed=…, dtype=…)`: the same standard normal numbers on every call."""
-
-    def draw(*shape, seed=0, dtype=torch.float32):
-        generator = torch.Generator().manual_seed(seed)
-        return torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
-
-    return draw
-
-
-@pytest.fixture(scope="session")
 def make_layer(normal):
     """`make_layer(rule=…, dtype=…)`: a layer through `MultiHeadAttention`, for what `mha.trace` has no word.
 

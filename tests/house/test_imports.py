@@ -19,7 +19,7 @@ FLOOR_0 = (
 FLOOR_1 = "mha_core.masks mha_core.embed mha_core.rule mha_core.packed mha_core.attention"
 FLOOR_2 = (
     "mha_core.recorded mha_core.layer mha_core.check mha_core.storage mha_core.normaliser mha_core.rounding"
-    " mha_core.transport mha_core.trace mha_core.named mha_core.given mha_core.watch mha_core.called"
+    " mha_core.transport mha_core.trace mha_core.named mha_core.given"
 )
 TRAINING = "mha_core.training mha_core.training.*"
 CAPTURE = "mha_core.capture mha_core.capture.*"
@@ -56,18 +56,11 @@ TABLE = {
     f" {FLOOR_0} {FLOOR_1} {FLOOR_2}",
     "mha_core/named.py": FLOOR_0,
     "mha_core/given.py": f"torch {FLOOR_0} {FLOOR_1} {FLOOR_2}",
-    "mha_core/watch.py": f"torch {FLOOR_0} {FLOOR_1} {FLOOR_2}",
-    "mha_core/called.py": f"torch {FLOOR_0} {FLOOR_1}",
-    "mha_core/by_hand.py": f"torch {FLOOR_0} {FLOOR_1} mha_core.called mha_core.sources.products",
-    "mha_core/record.py": f"torch {FLOOR_0} {FLOOR_1} {FLOOR_2} mha_core.by_hand mha_core.sources.products"
-    " mha_core.sources.watched",
     "mha_core/training/*.py": f"torch numpy regex safetensors {FLOOR_0} {FLOOR_1} {FLOOR_2} {TRAINING}",
     "mha_core/capture/*.py": f"torch {FLOOR_0} {FLOOR_1} {FLOOR_2} {CAPTURE}",
     "mha_core/sources/*.py": f"torch regex {FLOOR_0} {FLOOR_1} {FLOOR_2} {CAPTURE} {FLOOR_3}",
-    "mha_core/sources/present.py": f"late:huggingface_hub {FLOOR_0}",
-    "mha_core/sources/folders.py": f"regex {FLOOR_0}",
-    "mha_core/sources/loading.py": f"regex late:huggingface_hub {FLOOR_0} mha_core.sources.*",
-    "mha_core/sources/huggingface.py": f"torch late:transformers {FLOOR_0} {FLOOR_2} {CAPTURE}"
+    "mha_core/sources/huggingface/files.py": f"torch regex late:huggingface_hub {FLOOR_0}",
+    "mha_core/sources/huggingface/model.py": f"torch late:transformers {FLOOR_0} {FLOOR_2} {CAPTURE}"
     " mha_core.sources.*",
     "mha_core/views.py": "numpy pandas mha_core.layer mha_core.trace",
     "mha_core/hops.py": "numpy pandas mha_core.blocks mha_core.errors mha_core.trace",
@@ -86,7 +79,7 @@ TABLE = {
     " mha_core.trace",
     "mha_core/ablation.py": "pandas",
     "mha_core/figures/*.py": "numpy pandas plotly mha_core.figures mha_core.figures.*",
-    "mha_core/__init__.py": f"{FLOOR_0} {FLOOR_1} {FLOOR_2} {FLOOR_3} mha_core.record",
+    "mha_core/__init__.py": f"{FLOOR_0} {FLOOR_1} {FLOOR_2} {FLOOR_3}",
     "mha_core/__main__.py": "mha_core.bundled",
     "pages/_kit/*.py": "streamlit numpy pandas mha_core mha_core.* pages._kit pages._kit.*",
     "pages/[!_]*/*.py": "streamlit pages._kit pages._kit.*"
@@ -210,8 +203,8 @@ def copy(tmp_path) -> Path:
         ("mha_core/sources/toy.py", "from .. import errors", "imports .. relatively"),
         ("mha_core/sources/toy.py", "import transformers", "imports transformers"),
         ("mha_core/capture/collector.py", "def f():\n    import transformers", "imports transformers"),
-        ("mha_core/sources/huggingface.py", "import transformers", "imports transformers"),
-        ("mha_core/sources/loading.py", "import huggingface_hub", "imports huggingface_hub"),
+        ("mha_core/sources/huggingface/model.py", "import transformers", "imports transformers"),
+        ("mha_core/sources/huggingface/files.py", "import huggingface_hub", "imports huggingface_hub"),
         ("mha_core/trace.py", "def frame():\n    import plotly", "imports plotly"),
         ("mha_core/trace.py", "import pandas", "imports pandas"),
         ("mha_core/trace.py", "class Late:\n    import pandas", "imports pandas"),

@@ -11,7 +11,8 @@ from streamlit.testing.v1 import AppTest
 import mha_core as mha
 from mha_core import device
 from mha_core.joined import joined
-from mha_core.sources import huggingface, loading, present, routes
+from mha_core.sources.huggingface import files, trial
+from mha_core.sources.huggingface import model as huggingface
 from pages._kit import absent, card, precision, real
 from pages._kit.shelf import Key, Shelf
 from pages._kit.state import Scene
@@ -51,8 +52,8 @@ def folder(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def nothing_else(monkeypatch):
     """No model of this machine gets in the way, and nothing goes to the network."""
-    monkeypatch.setattr(present, "_cached", lambda cache: [])
-    monkeypatch.setattr(present, "package", lambda: None)
+    monkeypatch.setattr(files, "_cached", lambda cache: [])
+    monkeypatch.setattr(files, "package", lambda: None)
     monkeypatch.delenv(real.HOSTED, raising=False)
     monkeypatch.delenv(real.FOLDERS, raising=False)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
@@ -220,7 +221,7 @@ def test_a_model_that_is_not_here_is_fetched_when_somebody_says_so(opened, engli
         asked.append(name)
         raise mha.MhaError(f"{name} cannot be had.")
 
-    monkeypatch.setattr(loading, "find", find)
+    monkeypatch.setattr(files, "find", find)
     app.button(key="fetch_model").click().run()
     assert asked == ["openai-community/gpt2"]
     assert "cannot be had" in app.error[0].value.replace("\\", "")
@@ -275,16 +276,16 @@ def test_what_stops_loading_is_the_one_who_waits(monkeypatch):
         begun.set()
         while not cancelled():
             stopped.wait(0.01)
-        raise loading.Stopped("stopped")
+        raise files.Stopped("stopped")
 
-    monkeypatch.setattr(loading, "find", find)
+    monkeypatch.setattr(files, "find", find)
     monkeypatch.setattr("pages._kit.shelf.PATIENCE", 0.2)
     shelf = Shelf()
     job = shelf.job(Key("a"))
     assert begun.wait(5)
     assert shelf.job(Key("a")) is job
     assert job.finished.wait(5)
-    assert isinstance(job.error, loading.Stopped)
+    assert isinstance(job.error, files.Stopped)
     assert shelf.job(Key("a")) is not job  # who asks again begins again
 
 
@@ -323,9 +324,7 @@ def test_traces_of_a_model_are_kept_by_their_size(folder, monkeypatch):
 
 def test_a_hosted_server_has_the_models_that_are_on_it_and_no_others(opened, folder, monkeypatch, said):
     monkeypatch.setenv(real.HOSTED, "1")
-    monkeypatch.setattr(
-        present, "_cached", lambda cache: [("us/bird", present.Path(folder("bert")), "f" * 40)]
-    )
+    monkeypatch.setattr(files, "_cached", lambda cache: [("us/bird", files.Path(folder("bert")), "f" * 40)])
     real._here.clear()
     app = opened(source="model", model=folder("gpt2"))
     assert app.selectbox(key="model").options == ["us/bird"]
@@ -340,8 +339,8 @@ def test_a_hosted_server_has_the_models_that_are_on_it_and_no_others(opened, fol
 
 
 def test_without_the_library_the_page_says_what_to_install(opened, folder, monkeypatch):
-    monkeypatch.setattr(huggingface, "_library", lambda: (_ for _ in ()).throw(loading.missing()))
-    monkeypatch.setattr(present, "library", lambda: False)
+    monkeypatch.setattr(huggingface, "_library", lambda: (_ for _ in ()).throw(files.missing()))
+    monkeypatch.setattr(files, "library", lambda: False)
     monkeypatch.setattr(real, "library", lambda: False)
     fresh = folder("gpt2") + "/"  # a name under which nothing is loaded
     app = opened(source="model", model=fresh)
@@ -384,7 +383,7 @@ def test_it_is_said_how_it_was_seen_and_what_else_there_is_to_know(monkeypatch, 
 
 
 def test_a_model_that_hands_out_weights_alone_says_so(on_model, folder, english, drawn, monkeypatch):
-    monkeypatch.setattr(routes.own_code, "tried", lambda *_: None)  # as of code that is not understood
+    monkeypatch.setattr(trial, "tried", lambda *_: None)  # as of code that is not understood
     real.shelf.clear()
     app = on_model("bloom", layer=1, head=2)
     real.shelf.clear()

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from mha_core.kept import short_vectors
-from mha_core.sources import huggingface, present, routes
+from mha_core.sources.huggingface import files, trial
+from mha_core.sources.huggingface import model as huggingface
 from pages._kit import real
 from pages._kit.state import Scene
 from tests.sources import tiny
@@ -29,8 +30,8 @@ def folder(tmp_path_factory):
 @pytest.fixture
 def on_model(opened, folder, monkeypatch):
     """`on_model("bert", head=2)`: the page Real model with a tiny model or a folder, opened by a link."""
-    monkeypatch.setattr(present, "_cached", lambda cache: [])
-    monkeypatch.setattr(present, "package", lambda: None)
+    monkeypatch.setattr(files, "_cached", lambda cache: [])
+    monkeypatch.setattr(files, "package", lambda: None)
     monkeypatch.delenv(real.HOSTED, raising=False)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
 
@@ -78,7 +79,7 @@ def test_every_query_head_is_drawn_with_its_keys_and_values(on_model, english, f
 
 
 def test_of_weights_alone_nobody_knows_who_shares_what(on_model, monkeypatch):
-    monkeypatch.setattr(routes.own_code, "tried", lambda *_: None)  # as of code that is not understood
+    monkeypatch.setattr(trial, "tried", lambda *_: None)  # as of code that is not understood
     real.shelf.clear()
     app = on_model("bloom")
     real.shelf.clear()

@@ -13,7 +13,7 @@ pytest.importorskip("transformers", reason="Hugging Face models come with an ext
 import torch
 import transformers
 
-from mha_core.sources import huggingface
+from mha_core.sources.huggingface import model as huggingface
 from tests.parity import compare, table, tiny
 
 # One of each way to attend: absolute, learned, rotary and T5 positions, ALiBi; shared keys, latent keys;

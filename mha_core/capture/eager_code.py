@@ -1,30 +1,42 @@
-"""Attention in a model's own code, watched while it runs: products, what becomes of them, softmax, values.
+"""Attention in a model's own code, followed while it runs: products, what becomes of them, softmax, values.
 
 A `TorchFunctionMode` sees what its thread computes and changes nothing. What it cannot follow it leaves
-alone; whether all was followed is for those to ask who are told (`own_code`, `record`).
+alone; whether all was followed is for those to ask who are told (`sources.recorder`, `sources.huggingface`).
 """
 
+import sys
 import weakref
 from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import suppress
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from mha_core.sources.operations import (
+from mha_core.attention import Attended
+from mha_core.capture.collector import Collector
+from mha_core.capture.eager_scores import (
+    CLOSE,
     Log,
+    Scores,
+    Seen,
+    Shared,
     Times,
     Weights,
     as_product,
     changed,
+    finished,
+    heads,
     number,
     same,
     seen_as,
     times,
+    version,
 )
-from mha_core.sources.products import Scores, Seen, Shared, finished, heads, version
+from mha_core.capture.rotary import codes
+from mha_core.capture.sdpa import place
+from mha_core.errors import MhaError
 
 PRODUCTS = {"matmul", "bmm", "mm", "einsum", "baddbmm"}
 CASTS = {"float", "double", "half", "bfloat16", "to", "type", "type_as", "contiguous", "clone", "detach"}
@@ -203,3 +215,77 @@ class Watcher(TorchFunctionMode):
         seen = finished(scores, *parts, self.shared, every_row=self.every_row)
         if seen is not None:
             self.tell(seen, output)
+
+
+def is_exact(seen: Seen) -> bool:
+    """Is what was followed what was computed, but for rounding?"""
+    return seen.gap <= CLOSE.get(seen.v.dtype, 0.0)
+
+
+def attended(seen: Seen, lead: torch.Size, item: int) -> Attended:
+    """One text of what was followed, as a batch of one.
+
+    `lead` are the axes of the output before query and width: (batch, …, head), one, or none. Raises
+    `MhaError` where one axis could be either, and for an item that the batch does not have.
+    """
+    if len(lead) == 1 and lead[0] > 1:
+        raise MhaError(
+            f"A softmax of the model's own has {lead[0]} heads, or {lead[0]} texts, in one axis: it cannot "
+            f"be told which. Record one text at a time, with heads in an axis of their own, or give what was "
+            f"computed to mha.from_tensors(q=, k=, v=, tokens=)."
+        )
+    n_items = lead[0] if len(lead) > 1 else 1
+    n_heads = seen.q.shape[1] // n_items
+    first = place(item, n_items) * n_heads
+    own = slice(first, first + n_heads)
+    k, v = (_own(part, seen.q.shape[1], n_items, own) for part in (seen.k, seen.v))
+    return Attended(None, seen.q[:, own], k, v, seen.rule.mapped(lambda table: _of(table, own)))
+
+
+def _own(part: Tensor, n_heads: int, n_items: int, own: slice) -> Tensor:
+    """The keys or values of some heads, (1, kv_head, key, width): as few as they share."""
+    n_kv = part.shape[1]
+    if n_kv % n_items:
+        return part.repeat_interleave(n_heads // n_kv, dim=1)[:, own]
+    first = own.start * n_kv // n_heads
+    return part[:, first : first + n_kv // n_items]
+
+
+def _of(table: Tensor, own: slice) -> Tensor:
+    """Some heads of a mask or bias (1, head or 1, query, key), or a table of distances (head, distance)."""
+    if table.dim() == 2:
+        return table[own]
+    return table if table.shape[1] == 1 else table[:, own]
+
+
+class Collecting(Watcher):
+    """Hands a collector each call that is no further than `close` from what ran; `gap` is the largest."""
+
+    def __init__(self, collector: Collector, close: float, *, every_row: bool):
+        super().__init__(self._collect, every_row=every_row)
+        self.collector, self.close, self.gap = collector, close, 0.0
+
+    def _collect(self, seen: Seen, output: Tensor) -> None:
+        if seen.gap > self.close:
+            return
+        self.gap = max(self.gap, seen.gap)
+        # Cosines and sines that the attention module was not handed, so that its matrices are found.
+        handed = any("position_embeddings" in given for *_, given in self.collector._frames)
+        if not handed and (found := codes(seen.k, self.outputs)) is not None:
+            self.collector.entered("", None, (), {"position_embeddings": found})
+        self.outputs.clear()
+        joined = heads(output, output.shape[:-2]).transpose(1, 2).contiguous()
+        self.collector.add(_running(), seen.q, seen.k, seen.v, seen.rule, joined)
+
+
+def _running() -> nn.Module | None:
+    """The innermost module that is running now and holds others: a product may be a module of its own."""
+    frame, found = sys._getframe(1), None
+    while frame is not None:
+        part = frame.f_locals.get("self")
+        if isinstance(part, nn.Module):
+            found = part if found is None else found
+            if next(part.children(), None) is not None:
+                return part
+        frame = frame.f_back
+    return found

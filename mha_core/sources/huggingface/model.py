@@ -19,8 +19,8 @@ from mha_core import device as devices
 from mha_core.capture import collector, learned
 from mha_core.errors import MhaError
 from mha_core.layer import LayerTrace
-from mha_core.sources import loading, memory, opening, reading, routes
-from mha_core.sources.stateful import without_attention
+from mha_core.sources.huggingface import files, loading, trial
+from mha_core.sources.huggingface import tokenizer as reading
 from mha_core.spec import known
 from mha_core.tokens import MAX_TOKENS
 from mha_core.trace import AttentionTrace
@@ -46,7 +46,7 @@ class Model:
     revision: str | None
     device: str
     dtype: str
-    route: routes.Route
+    route: trial.Route
     names: Mapping[int, str] = field(repr=False)  # of each module, by its id
     unattended: tuple[str, ...] = ()  # layers that mix tokens by other means
 
@@ -71,7 +71,7 @@ def load(
     revision: str | None = None,
     device: str | None = None,
     dtype: str | None = None,
-    progress: loading.Progress | None = None,
+    progress: files.Progress | None = None,
     cancelled: Callable[[], bool] | None = None,
     endpoint: str | None = None,
 ) -> Model:
@@ -85,15 +85,15 @@ def load(
     place = devices.pick(device).name
     kind = known("dtype", dtype or devices.usual_dtype(place), DTYPES)
     tell = progress or (lambda *_: None)
-    folder = loading.find(name, revision=revision, progress=progress, cancelled=cancelled, endpoint=endpoint)
-    config = opening.config(transformers, folder)
-    tokenizer = opening.tokenizer(transformers, folder)
-    memory.check(name, memory.needed(folder.weights, DTYPES[kind], name=name), place)
-    loading.check(cancelled)
+    folder = files.find(name, revision=revision, progress=progress, cancelled=cancelled, endpoint=endpoint)
+    config = loading.config(transformers, folder)
+    tokenizer = loading.tokenizer(transformers, folder)
+    files.check_memory(name, files.memory_needed(folder.weights, DTYPES[kind], name=name), place)
+    files.check_stopped(cancelled)
     tell("load", 0, 1)
-    module = opening.module(transformers, folder, config, DTYPES[kind]).to(place)
+    module = loading.module(transformers, folder, config, DTYPES[kind]).to(place)
     tell("load", 1, 1)
-    loading.check(cancelled)
+    files.check_stopped(cancelled)
     tell("check", 0, 1)
     model = adopt(module, tokenizer, name=name, revision=folder.revision)
     tell("check", 1, 1)
@@ -104,17 +104,17 @@ def adopt(module: nn.Module, tokenizer=None, *, name: str = "", revision: str | 
     """Prepare a transformers model that is in memory already; it is ours from then on.
 
     It runs a few tokens with its own attention and with ours: only if weights and output are the same is
-    it traced that way, else `routes` has the next best one. Raises `MhaError` if there is none.
+    it traced that way, else `trial` has the next best one. Raises `MhaError` if there is none.
     """
     register()
     module = module.requires_grad_(False).eval()
     for config in {id(part): part for part in (module.config, module.config.get_text_config())}.values():
         config.use_cache = False  # keys are wanted of all tokens at once; nothing is read again
-    route, names = routes.choose(module, NAME)
+    route, names = trial.choose(module, NAME)
     learned.unhook(module)
     weight = next(module.parameters())
     kind = str(weight.dtype).removeprefix("torch.")
-    unattended = without_attention(module)
+    unattended = trial.without_attention(module)
     names = MappingProxyType(names)
     return Model(name, module, tokenizer, revision, weight.device.type, kind, route, names, unattended)
 
@@ -140,19 +140,21 @@ def follow(model: Model, text: str, *, target: str | None = None, limit: int = M
     if model.tokenizer is None:
         raise MhaError(f"{model.name or model.architecture} has no tokenizer, so it cannot read a text.")
     limit = min(limit, model.limit)
-    tokens, ids = reading.text(model.tokenizer, text, limit=limit, name=model.name)
+    tokens, ids = reading.encoded(model.tokenizer, text, limit=limit, name=model.name)
     inputs = {name: torch.tensor([row], device=model.device) for name, row in ids.items()}
-    reading.check(model.module, ids["input_ids"], name=model.name)
+    reading.check_ids(model.module, ids["input_ids"], name=model.name)
     side = None
     if model.has_target:
         if target is None:
-            written = reading.written(model.module, inputs, name=model.name)
+            written = reading.written_target(model.module, inputs, name=model.name)
         else:
             config = model.module.config
             start = config.decoder_start_token_id
             start = config.bos_token_id if start is None else start
-            written = reading.target(model.tokenizer, target, start=start, limit=limit, name=model.name)
-        reading.check(model.module, written, name=model.name)
+            written = reading.encoded_target(
+                model.tokenizer, target, start=start, limit=limit, name=model.name
+            )
+        reading.check_ids(model.module, written, name=model.name)
         inputs["decoder_input_ids"] = torch.tensor([written], device=model.device)
         side = reading.target_tokens(model.tokenizer, written, target)
     layers, skipped = flow(model, inputs)
@@ -164,7 +166,7 @@ def flow(model: Model, inputs: Mapping[str, Tensor]) -> tuple[tuple[LayerTrace, 
 
     Raises `MhaError` if nothing can be shown.
     """
-    layers, skipped = routes.run(model.route, model.module, model.names, inputs)
+    layers, skipped = trial.run(model.route, model.module, model.names, inputs)
     shown = {f"{layer.name}:" for layer in layers}  # KimiLinearAttention is the name of an attention
     skipped = (*skipped, *(entry for entry in model.unattended if entry.split(" ")[0] not in shown))
     if not layers:
@@ -238,5 +240,5 @@ def _library():
     try:
         import transformers
     except ImportError:
-        raise loading.missing() from None
+        raise files.missing() from None
     return transformers

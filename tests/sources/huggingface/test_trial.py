@@ -9,9 +9,10 @@ import torch
 import transformers
 
 import mha_core as mha
-from mha_core.capture import rotary
+from mha_core.capture import eager_scores, rotary
 from mha_core.capture.collector import watch
-from mha_core.sources import huggingface, own_code, products
+from mha_core.sources.huggingface import model as huggingface
+from mha_core.sources.huggingface import trial
 from tests.sources.tiny import TEXT, fast
 
 BERT = {"hidden_size": 39, "num_attention_heads": 3, "num_hidden_layers": 2, "intermediate_size": 53}
@@ -149,7 +150,7 @@ def test_what_each_head_makes_of_the_values_is_what_the_model_takes_further(adop
 def test_it_says_where_what_is_added_depends_on_the_words(adopted, family):
     _, layers, _ = adopted(family)
     said = [layer.about.get("bias") for layer in layers]
-    assert said == [own_code.BY_WORDS if family in BY_WORDS else None] * 2
+    assert said == [trial.BY_WORDS if family in BY_WORDS else None] * 2
 
 
 def test_what_is_found_stands_in_the_rule(adopted):
@@ -276,16 +277,14 @@ def test_one_layer_that_is_not_understood_is_enough():
 def test_an_attention_that_was_seen_and_not_understood_counts_if_nothing_is_returned_of_it():
     module = made("bloom")
     names, ids = watch(module), {"input_ids": IDS["input_ids"][:, :7]}
-    assert own_code.tried(module, names, ids, [], 1e-4).calls == tuple(
-        f"h.{n}.self_attention" for n in (0, 1)
-    )
+    assert trial.tried(module, names, ids, [], 1e-4).calls == tuple(f"h.{n}.self_attention" for n in (0, 1))
     module.h[1].self_attention.attention_dropout.register_forward_hook(lambda _, __, weights: weights.flip(1))
-    assert own_code.tried(module, names, ids, [], 1e-4) is None
+    assert trial.tried(module, names, ids, [], 1e-4) is None
 
 
 def test_a_follower_that_forgets_something_is_not_believed(monkeypatch):
     assert huggingface.adopt(made("mpnet")).route.name == "watch"
-    monkeypatch.setattr(products.Scores, "plus", lambda self, term, factor: self)
+    monkeypatch.setattr(eager_scores.Scores, "plus", lambda self, term, factor: self)
     assert huggingface.adopt(made("mpnet")).route.name == "weights"
 
 
@@ -364,7 +363,7 @@ def test_a_trace_keeps_what_it_says_of_its_bias(adopted, tmp_path):
     assert (trace.source["route"], trace.source["notes"]) == ("watch", [])
     trace.save(tmp_path / "t.safetensors")
     again = mha.load(tmp_path / "t.safetensors")
-    assert again.layers[1].about["bias"] == own_code.BY_WORDS
+    assert again.layers[1].about["bias"] == trial.BY_WORDS
     assert np.array_equal(again.layers[1].weights(), trace.layers[1].weights())
 
 

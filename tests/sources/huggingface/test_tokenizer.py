@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mha_core.joined import joined
-from mha_core.sources import pieces, reading
+from mha_core.sources.huggingface import tokenizer as reading
 from mha_core.tokens import Tokens
 from tests.sources.tiny import TEXT, TOKENIZERS, fast
 
@@ -15,15 +15,15 @@ TEXTS = [TEXT, "动物没有过马路", "naïve café 🙂", " two  spaces\n\tan
 
 
 def tokens(kind: str, text: str):
-    return reading.text(KEPT[kind], text, limit=4096, name="x")[0]
+    return reading.encoded(KEPT[kind], text, limit=4096, name="x")[0]
 
 
 def shown(raw: list[str], letters=None) -> list[str]:
-    return pieces.readable(raw, special=[False] * len(raw), letters=letters)
+    return reading.readable(raw, special=[False] * len(raw), letters=letters)
 
 
 def test_letters_that_stand_for_bytes_are_read():
-    assert shown(["The", "Ġanimal", "Ċ", "Ġ", "ĠĠx", "Ã©"], pieces.BYTES) == [
+    assert shown(["The", "Ġanimal", "Ċ", "Ġ", "ĠĠx", "Ã©"], reading.BYTES) == [
         "The",
         "animal",
         "⏎",
@@ -34,14 +34,14 @@ def test_letters_that_stand_for_bytes_are_read():
 
 
 def test_a_character_that_is_cut_is_shown_in_numbered_parts():
-    assert shown(["åĬ", "¨", "çī", "©"], pieces.BYTES) == ["动·1", "动·2", "物·1", "物·2"]
+    assert shown(["åĬ", "¨", "çī", "©"], reading.BYTES) == ["动·1", "动·2", "物·1", "物·2"]
     # The last byte of one character and the first of the next in one piece.
-    assert shown(["å", "Ĭ¨ç", "ī©"], pieces.BYTES) == ["动·1", "动·2物·1", "物·2"]
+    assert shown(["å", "Ĭ¨ç", "ī©"], reading.BYTES) == ["动·1", "动·2物·1", "物·2"]
     assert shown(["<0xE5>", "<0x8A>", "<0xA8>", "▁x"]) == ["动·1", "动·2", "动·3", "x"]
 
 
 def test_bytes_that_are_no_character_are_shown_as_digits():
-    assert shown(["å", "x"], pieces.BYTES) == ["0xE5", "x"]
+    assert shown(["å", "x"], reading.BYTES) == ["0xE5", "x"]
     assert shown(["<0xFF>"]) == ["0xFF"]
 
 
@@ -51,7 +51,7 @@ def test_a_space_of_sentencepiece_is_a_space():
 
 def test_a_special_piece_breaks_no_character_and_is_shown_as_it_is():
     raw = ["<s>", "åĬ", "¨", "</s>"]
-    found = pieces.readable(raw, special=[True, False, False, True], letters=pieces.BYTES)
+    found = reading.readable(raw, special=[True, False, False, True], letters=reading.BYTES)
     assert found == ["<s>", "动·1", "动·2", "</s>"]
 
 
@@ -105,7 +105,7 @@ def test_any_text_gives_pieces_that_can_be_drawn(text):
 def test_a_tokenizer_in_python_is_read_too():
     tokenizer = transformers.ByT5Tokenizer()
     assert not tokenizer.is_fast
-    found = reading.text(tokenizer, "it 动", limit=99, name="x")[0]
+    found = reading.encoded(tokenizer, "it 动", limit=99, name="x")[0]
     assert found.pieces == ("i", "t", "␣", "动·1", "动·2", "动·3", "</s>")
     assert found.special == (6,)
     assert found.spans[:2] == ((0, 1), (1, 2))
@@ -124,7 +124,7 @@ def test_a_tokenizer_in_python_is_read_too():
 @pytest.mark.parametrize("kind", ["byte_level", "sentence_piece", "in Python", "as a target"])
 def test_the_parts_of_a_cut_character_are_joined_without_their_numbers(kind, text, words):
     if kind == "in Python":
-        found = reading.text(transformers.ByT5Tokenizer(), text, limit=99, name="x")[0]
+        found = reading.encoded(transformers.ByT5Tokenizer(), text, limit=99, name="x")[0]
     elif kind == "as a target":  # nobody says where its pieces are in the text
         ids = KEPT["byte_level"](text)["input_ids"]
         found = reading.target_tokens(KEPT["byte_level"], [0, *ids], text)

