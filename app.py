@@ -4,7 +4,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from mha_core import bundled  # and torch, when the server starts and not when the first visitor comes
+from mha_core import resources  # and torch, when the server starts and not when the first visitor comes
 
 SCRIPTS = ("Html", "purify.es", "BidiComponent")  # what `st.html` and our components wait for
 FONT = "SourceSerifVariable-Roman"  # of headings: a wider one that comes late would break their lines anew
@@ -19,7 +19,7 @@ LINKS = (
     for pattern in patterns
     for file in STATIC.glob(pattern)
 )
-HEAD = bundled.path("assets", "head.html").read_bytes() + "".join(LINKS).encode()
+HEAD = resources.path("assets", "head.html").read_bytes() + "".join(LINKS).encode()
 
 
 class Early:

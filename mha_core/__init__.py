@@ -8,17 +8,17 @@
 Importing this loads torch, but neither a web framework nor a plotting library.
 """
 
-from mha_core.attention import Attended, MultiHeadAttention, Projections, attend
-from mha_core.check import Check, against_torch
+from mha_core.attention.functional import attend
+from mha_core.attention.module import Attended, AttentionSpec, MultiHeadAttention, Projections
+from mha_core.attention.score_rule import ScoreRule
 from mha_core.errors import MhaError
-from mha_core.given import from_tensors, from_weights
-from mha_core.layer import LayerTrace
-from mha_core.rule import ScoreRule
 from mha_core.sources import trace
+from mha_core.sources.arrays import from_tensors, from_weights
 from mha_core.sources.recorder import record
-from mha_core.spec import AttentionSpec
-from mha_core.tokens import Tokens, words
-from mha_core.trace import AttentionTrace, load
+from mha_core.traces.layer import LayerTrace
+from mha_core.traces.tokens import Tokens, words
+from mha_core.traces.trace import AttentionTrace, load
+from mha_core.traces.verify import Check, against_torch
 
 __all__ = [
     "Attended",

@@ -3,12 +3,12 @@
 import os
 import sys
 
-from mha_core import bundled
+from mha_core import resources
 
 
 def main() -> None:
     """Become `streamlit run app.py`, with whatever options were given."""
-    command = [sys.executable, "-m", "streamlit", "run", str(bundled.path("app.py")), *sys.argv[1:]]
+    command = [sys.executable, "-m", "streamlit", "run", str(resources.path("app.py")), *sys.argv[1:]]
     os.execv(sys.executable, command)
 
 

@@ -1,4 +1,7 @@
-"""The one error that a person can cause."""
+"""The one error that a person can cause, and the checks that raise it for one value."""
+
+from collections.abc import Callable, Iterable
+from itertools import islice
 
 
 class MhaError(ValueError):
@@ -12,3 +15,37 @@ class MhaError(ValueError):
     def __init__(self, message: str, *, fixes: tuple[dict, ...] = ()):
         super().__init__(message)
         self.fixes = fixes
+
+
+def in_range(name: str, value: object, low: int, high: int, *, fits: Callable = lambda n: True) -> int:
+    """Return `value` if it is a whole number from `low` to `high`; raise `MhaError` naming the range.
+
+    The fix proposed is the nearest number in the range that also `fits` what else was asked.
+    """
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise MhaError(f"{name} must be a whole number from {low} to {high}; got {value!r}.")
+    if not low <= value <= high:
+        inward = range(low, high + 1) if value < low else range(high, low - 1, -1)
+        fixes = tuple({name: n} for n in islice(filter(fits, inward), 1))
+        raise MhaError(f"{name} {value} is out of range; {low} to {high} work.", fixes=fixes)
+    return value
+
+
+def one_of(kind: str, value: str, names: Iterable[str], *, parameter: str | None = None) -> str:
+    """Return `value` if it is one of the names; raise `MhaError` listing them.
+
+    `parameter` is what the caller calls it, where that is not the kind itself.
+    """
+    names = list(names)
+    if value not in names:
+        raise MhaError(
+            f"There is no {kind} called {value!r}; {listed(names, 'or')} can be used.",
+            fixes=tuple({parameter or kind: name} for name in names),
+        )
+    return value
+
+
+def listed(values: Iterable, word: str) -> str:
+    """``[1, 2, 3]`` and "or" as ``1, 2 or 3``."""
+    *most, last = map(str, values)
+    return f"{', '.join(most)} {word} {last}" if most else last

@@ -7,12 +7,12 @@ from types import MappingProxyType
 import torch
 from torch import Tensor, nn
 
-from mha_core.attention import Projections, attention_weights
+from mha_core.attention.functional import attention_weights
+from mha_core.attention.module import Projections
+from mha_core.attention.score_rule import ScoreRule
 from mha_core.capture.leaves import known
 from mha_core.capture.rotary import Rotary
-from mha_core.layer import LayerTrace
-from mha_core.recorded import shared
-from mha_core.rule import ScoreRule
+from mha_core.traces.layer import LayerTrace, shared
 
 # What a latent attention (MLA) says of itself, and in which words we say it.
 LATENT = {

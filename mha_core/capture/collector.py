@@ -13,14 +13,14 @@ from functools import cache, partial
 import torch
 from torch import Tensor, nn
 
-from mha_core.attention import attend
+from mha_core.attention.functional import attend
+from mha_core.attention.score_rule import ScoreRule
 from mha_core.capture import latent, learned, wiring
 from mha_core.capture.call import Call, copied, told
 from mha_core.capture.leaves import Leaf, is_linear, matrix
 from mha_core.capture.masks import Parts
 from mha_core.capture.plain import Plain, plain
 from mha_core.capture.wiring import Wiring
-from mha_core.rule import ScoreRule
 
 ATTENTION = re.compile(r"att(n|ention)", re.IGNORECASE)  # where matrices of q, k and v are looked for
 NORM = re.compile(r"norm", re.IGNORECASE)  # one without a weight is found by what its class is called

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from mha_core.attention import Attended
+from mha_core.attention.module import Attended
 from mha_core.capture.collector import Collector
 from mha_core.capture.eager_scores import (
     CLOSE,

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from mha_core.attention import attention_weights, mix
+from mha_core.attention.functional import attention_weights, mix
+from mha_core.attention.score_rule import ScoreRule
 from mha_core.capture.masks import by_distance
-from mha_core.rule import ScoreRule
 
 FAR = -1e4  # an added number at or below it is meant to hide a cell, if the cell's weight is zero then
 # How far weights and outputs of two ways to compute the same may lie apart, in units of the largest one.

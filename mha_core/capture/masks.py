@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from mha_core.rule import ScoreRule
+from mha_core.attention.score_rule import ScoreRule
 
 
 class Parts:

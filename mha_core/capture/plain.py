@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from mha_core.attention import Projections
+from mha_core.attention.module import Projections
+from mha_core.attention.score_rule import ScoreRule
 from mha_core.capture import learned
 from mha_core.capture.call import Call, copied
 from mha_core.capture.leaves import Leaf, known
-from mha_core.rule import ScoreRule
 
 
 @dataclass(eq=False, slots=True)

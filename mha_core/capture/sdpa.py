@@ -15,9 +15,9 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from mha_core.attention import Attended, Projections
+from mha_core.attention.module import Attended, Projections
+from mha_core.attention.score_rule import HIDDEN, ScoreRule
 from mha_core.errors import MhaError
-from mha_core.rule import HIDDEN, ScoreRule
 
 SDPA, FORWARD = F.scaled_dot_product_attention, F.multi_head_attention_forward
 

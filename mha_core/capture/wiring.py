@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from mha_core.attention import Projections
+from mha_core.attention.module import Projections
 from mha_core.capture import between
 from mha_core.capture.chains import Link, Way, chain, in_order, turned
 from mha_core.capture.leaves import Leaf, is_linear, matrix

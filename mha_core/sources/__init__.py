@@ -6,12 +6,12 @@ a Hugging Face model.
 
 from collections.abc import Callable
 
-from mha_core.sources import mini, toy
+from mha_core.errors import one_of
+from mha_core.sources import mini, random_weights
 from mha_core.sources.huggingface import model as huggingface
-from mha_core.spec import known
-from mha_core.trace import AttentionTrace
+from mha_core.traces.trace import AttentionTrace
 
-SOURCES: dict[str, Callable[..., AttentionTrace]] = {"random": toy.trace, "mini": mini.trace}
+SOURCES: dict[str, Callable[..., AttentionTrace]] = {"random": random_weights.trace, "mini": mini.trace}
 
 
 def trace(text: str, *, source: str = "random", **settings) -> AttentionTrace:
@@ -26,7 +26,7 @@ def trace(text: str, *, source: str = "random", **settings) -> AttentionTrace:
     Raises `MhaError` for an unknown source and for settings that do not fit together.
     """
     if settings.keys() - huggingface.SETTINGS:  # those of a built-in source: which one was meant?
-        known("source", source, SOURCES)
+        one_of("source", source, SOURCES)
     if source in SOURCES:
         return SOURCES[source](text, **settings)
     return huggingface.trace(text, source=source, **settings)

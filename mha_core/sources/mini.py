@@ -10,17 +10,17 @@ import regex
 import torch
 
 from mha_core import device as devices
-from mha_core.errors import MhaError
-from mha_core.layer import LayerTrace
-from mha_core.spec import MAX_D_MODEL, MAX_HEADS, known, listed, whole
-from mha_core.tokens import Tokens
-from mha_core.trace import AttentionTrace
-from mha_core.training import shipped, store
+from mha_core.attention.module import MAX_D_MODEL, MAX_HEADS
+from mha_core.errors import MhaError, in_range, listed, one_of
+from mha_core.traces.layer import LayerTrace
+from mha_core.traces.tokens import Tokens
+from mha_core.traces.trace import AttentionTrace
+from mha_core.training import checkpoints
+from mha_core.training.checkpoints import Trained
 from mha_core.training.fit import Plan
-from mha_core.training.grammar import MAX_WORDS
+from mha_core.training.language import MAX_WORDS
 from mha_core.training.lexicon import HIDDEN, Lexicon, lexicon
 from mha_core.training.model import ARCHITECTURES, SmallModel
-from mha_core.training.store import Trained
 
 ANSWERS = 5  # words, the most probable first
 SUGGESTIONS = 3  # of each kind
@@ -101,7 +101,7 @@ def trace(
 
 def model(plan: Plan, *, trained: bool = True, device: str | None = None) -> Trained:
     """A shipped model, read once, as it is after its training or before."""
-    return _loaded(shipped.name(plan), trained, devices.pick(device).name)
+    return _loaded(checkpoints.name(plan), trained, devices.pick(device).name)
 
 
 def vectors(trained: Trained) -> tuple[tuple[str, ...], torch.Tensor]:
@@ -114,19 +114,19 @@ def vectors(trained: Trained) -> tuple[tuple[str, ...], torch.Tensor]:
 
 def find(language: str, architecture: str, h: int, d_model: int) -> Plan:
     """The plan of a shipped model. Raises `MhaError` that says which ones there are."""
-    known("architecture", architecture, ARCHITECTURES)
-    whole("h", h, 1, MAX_HEADS)
-    whole("d_model", d_model, 1, MAX_D_MODEL)
+    one_of("architecture", architecture, ARCHITECTURES)
+    in_range("h", h, 1, MAX_HEADS)
+    in_range("d_model", d_model, 1, MAX_D_MODEL)
     there = {
         (plan.h, plan.d_model): plan
-        for plan in shipped.PLANS
+        for plan in checkpoints.PLANS
         if (plan.language, plan.architecture) == (language, architecture)
     }
     if (h, d_model) in there:
         return there[h, d_model]
     kind = f"{architecture} model for {'Chinese' if language == 'zh' else 'English'}"
     if not there:
-        others = [plan for plan in shipped.PLANS if plan.language == language]
+        others = [plan for plan in checkpoints.PLANS if plan.language == language]
         nearest = min(others, key=lambda plan: (abs(plan.d_model - d_model), abs(plan.h - h)))
         raise MhaError(
             f"No {kind} comes with Headscope; {listed(dict.fromkeys(p.architecture for p in others), 'or')} "
@@ -189,7 +189,7 @@ def follow(trained: Trained, text: str, *, limit: int = MAX_WORDS) -> AttentionT
 @lru_cache(maxsize=64)
 def _loaded(name: str, trained: bool, place: str) -> Trained:
     plan = _plans()[name]
-    found = store.load_model(shipped.path(plan)) if trained else untrained(plan)
+    found = checkpoints.load_model(checkpoints.path(plan)) if trained else untrained(plan)
     return replace(found, model=found.model.to(place))
 
 
@@ -200,7 +200,7 @@ def untrained(plan: Plan) -> Trained:
 
 
 def _plans() -> dict[str, Plan]:
-    return {shipped.name(plan): plan for plan in shipped.PLANS}
+    return {checkpoints.name(plan): plan for plan in checkpoints.PLANS}
 
 
 def _most_probable(row: torch.Tensor, words: Lexicon) -> tuple[tuple[str, float], ...]:

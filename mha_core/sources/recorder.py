@@ -17,7 +17,7 @@ from types import MappingProxyType
 import torch
 from torch import Tensor
 
-from mha_core.attention import Attended
+from mha_core.attention.module import Attended
 from mha_core.capture import eager_code
 from mha_core.capture.eager_code import Watcher
 from mha_core.capture.eager_scores import Seen
@@ -31,12 +31,11 @@ from mha_core.capture.sdpa import (
     uncompiled,
     until_heads,
 )
-from mha_core.errors import MhaError
-from mha_core.layer import LayerTrace
-from mha_core.named import as_tokens, described
-from mha_core.spec import known
-from mha_core.tokens import Tokens
-from mha_core.trace import KINDS, AttentionTrace
+from mha_core.errors import MhaError, one_of
+from mha_core.sources.arrays import as_tokens, described
+from mha_core.traces.layer import LayerTrace
+from mha_core.traces.tokens import Tokens
+from mha_core.traces.trace import KINDS, AttentionTrace
 
 NOTHING = (
     "No attention was recorded. Looked for, in this thread and inside the block: calls of "
@@ -142,7 +141,7 @@ class Recorder:
     def _checked(self) -> Sequence[str]:
         if len(self.kinds) != len(self.layers):
             raise MhaError(f"kinds names {len(self.kinds)} calls, and {len(self.layers)} were recorded.")
-        return [known("kind of layer", kind, KINDS, parameter="kinds") for kind in self.kinds]
+        return [one_of("kind of layer", kind, KINDS, parameter="kinds") for kind in self.kinds]
 
     def _lengths(self) -> list[str]:
         """Whose call each one is, as its numbers of queries and keys tell."""

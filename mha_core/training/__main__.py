@@ -16,21 +16,23 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from mha_core import bundled
+from mha_core import resources
 from mha_core.errors import MhaError
-from mha_core.training import shipped, store
+from mha_core.training import checkpoints
+from mha_core.training.evaluation import scores, two_hops
 from mha_core.training.fit import Plan, Run
 from mha_core.training.lexicon import lexicon
-from mha_core.training.measure import scores, two_hops
 
 EVERY = 500  # steps from one checkpoint to the next
 
 
 def main(arguments: list[str] | None = None) -> None:
-    plans = {shipped.name(plan): plan for plan in shipped.PLANS}
+    plans = {checkpoints.name(plan): plan for plan in checkpoints.PLANS}
     parser = argparse.ArgumentParser(prog="python -m mha_core.training", description="Train small models.")
     parser.add_argument("names", nargs="*", metavar="name", help=f"one of {', '.join(plans)}")
-    parser.add_argument("--out", type=Path, default=bundled.path(*shipped.FOLDER), help="folder to write to")
+    parser.add_argument(
+        "--out", type=Path, default=resources.path(*checkpoints.FOLDER), help="folder to write to"
+    )
     parser.add_argument("--threads", type=int, default=1)
     asked = parser.parse_args(arguments)
     if unknown := set(asked.names) - set(plans):
@@ -49,13 +51,13 @@ def main(arguments: list[str] | None = None) -> None:
 def train(name: str, plan: Plan, folder: Path) -> None:
     """Train one model, or go on where it was left, and write its weights and its manifest entry."""
     checkpoint = folder / f"{name}.checkpoint"
-    run = store.load_run(checkpoint) if checkpoint.exists() else Run(plan)
+    run = checkpoints.load_run(checkpoint) if checkpoint.exists() else Run(plan)
     if run.plan != plan:
         run = Run(plan)  # the checkpoint is of an older plan
     started, first = time.process_time(), run.step
     while not run.finished:
         loss = run.advance(EVERY)
-        store.save_run(checkpoint, run)
+        checkpoints.save_run(checkpoint, run)
         print(f"{name}  step {run.step:,} of {plan.steps:,}  loss {loss:.3f}", file=sys.stderr, flush=True)
     seconds = time.process_time() - started
     measured = asdict(scores(run.model, plan.language))
@@ -71,8 +73,10 @@ def train(name: str, plan: Plan, folder: Path) -> None:
         "made_by": "python -m mha_core.training " + name,
         "versions": {"torch": torch.__version__, "numpy": np.__version__},
     }
-    store.save_model(folder / f"{name}.safetensors", store.Trained(run.model, plan, run.step, report))
-    file = folder / shipped.MANIFEST
+    checkpoints.save_model(
+        folder / f"{name}.safetensors", checkpoints.Trained(run.model, plan, run.step, report)
+    )
+    file = folder / checkpoints.MANIFEST
     known = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     text = json.dumps(dict(sorted((known | {name: report}).items())), indent=1)
     temporary = file.with_suffix(".new")

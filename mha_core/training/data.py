@@ -12,9 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mha_core.training.grammar import MAX_WORDS, Grammar, Sentence
+from mha_core.training.language import EVERYDAY, MAX_WORDS, Grammar, Mix, Sentence
 from mha_core.training.lexicon import HIDDEN, PAD, Lexicon, lexicon
-from mha_core.training.phrases import EVERYDAY, Mix
 
 SENTENCES = 24_000  # made at a time, and read `EPOCHS` times with other words hidden
 EPOCHS = 4

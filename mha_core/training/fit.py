@@ -10,12 +10,11 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional as F
 
-from mha_core.errors import MhaError
-from mha_core.spec import whole
+from mha_core.errors import MhaError, in_range
 from mha_core.training.data import NONE, Batch, Batches
+from mha_core.training.language import BARE
 from mha_core.training.lexicon import lexicon
 from mha_core.training.model import Shape, SmallModel
-from mha_core.training.phrases import BARE
 
 WARM_UP = 50
 LEAST_RATE = 0.02  # of the full rate, where the cosine ends
@@ -48,9 +47,9 @@ class Plan:
     def __post_init__(self):
         _ = self.shape
         lexicon(self.language)
-        whole("steps", self.steps, 1, MAX_STEPS)
-        whole("bare", self.bare, 0, MAX_STEPS)
-        whole("seed", self.seed, 0, 2**31 - 1)
+        in_range("steps", self.steps, 1, MAX_STEPS)
+        in_range("bare", self.bare, 0, MAX_STEPS)
+        in_range("seed", self.seed, 0, 2**31 - 1)
         if self.rate is None:
             object.__setattr__(self, "rate", 0.004 * (64 / self.d_model) ** 0.7)
         if not _is_number(self.share) or not 0 <= self.share <= 1:

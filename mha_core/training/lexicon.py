@@ -8,10 +8,9 @@ from functools import cache, cached_property
 
 import regex
 
-from mha_core import bundled
-from mha_core.errors import MhaError
-from mha_core.spec import known
-from mha_core.tokens import Tokens, words
+from mha_core import resources
+from mha_core.errors import MhaError, one_of
+from mha_core.traces.tokens import Tokens, words
 
 PAD, START, HIDDEN = "[PAD]", "[CLS]", "[MASK]"
 LANGUAGES = ("en", "zh")
@@ -157,7 +156,7 @@ class Lexicon:
 @cache
 def lexicon(code: str = "en") -> Lexicon:
     """The small language of that code, "en" or "zh". Raises `MhaError` for another one."""
-    file = bundled.path("assets", "small_languages", f"{known('small language', code, LANGUAGES)}.toml")
+    file = resources.path("assets", "small_languages", f"{one_of('small language', code, LANGUAGES)}.toml")
     grammar = tomllib.loads(file.read_text(encoding="utf-8"))
     nouns = []
     for group, entries in grammar["nouns"].items():

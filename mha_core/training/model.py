@@ -10,10 +10,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from mha_core.attention import Attended, MultiHeadAttention, attention_weights
-from mha_core.embed import draw, sinusoidal
-from mha_core.spec import AttentionSpec, known
-from mha_core.training.grammar import MAX_WORDS
+from mha_core.attention.functional import attention_weights
+from mha_core.attention.initialization import normal
+from mha_core.attention.module import Attended, AttentionSpec, MultiHeadAttention
+from mha_core.attention.positions import sinusoidal
+from mha_core.errors import one_of
+from mha_core.training.language import MAX_WORDS
 
 D_FF = 128  # inner width of the MLP, the same for every d_model to keep wide models small
 
@@ -87,7 +89,7 @@ class Shape:
     d_model: int = 64
 
     def __post_init__(self):
-        known("architecture", self.architecture, ARCHITECTURES)
+        one_of("architecture", self.architecture, ARCHITECTURES)
         AttentionSpec(self.d_model, self.h)
 
 
@@ -139,7 +141,7 @@ class SmallModel(nn.Module):
             std = fan_in**-0.5
             if name.endswith(("attention.o.weight", "mlp_out.weight")):
                 std *= (2 * len(self.layers)) ** -0.5  # a deep sum of blocks should not grow
-            parameter.copy_(draw(tuple(parameter.shape), seed=seed, name=name, std=std))
+            parameter.copy_(normal(tuple(parameter.shape), seed=seed, name=name, std=std))
         # Positions start as the sinusoidal code, each of length 1 as words are.
         self.position.copy_(sinusoidal(MAX_WORDS, self.shape.d_model) * (2 / self.shape.d_model) ** 0.5)
         for layer in {self.layers[0], self.layers[-1]} if isinstance(self.layers[-1], Lookup) else ():

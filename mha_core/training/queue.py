@@ -9,12 +9,12 @@ import numpy as np
 import torch
 
 from mha_core.errors import MhaError
-from mha_core.training import shipped
+from mha_core.training import checkpoints
+from mha_core.training.checkpoints import Trained
+from mha_core.training.evaluation import famous, scores
 from mha_core.training.fit import Plan, Run
 from mha_core.training.lexicon import lexicon
-from mha_core.training.measure import famous, scores
 from mha_core.training.model import SmallModel
-from mha_core.training.store import Trained
 
 RECORDS = 40  # over a whole training
 PAIRS = 8  # of each pattern, for the scores shown while it learns
@@ -48,7 +48,7 @@ class Job:
 
     @property
     def name(self) -> str:
-        return f"{shipped.name(self.plan)}-s{self.plan.seed}"
+        return f"{checkpoints.name(self.plan)}-s{self.plan.seed}"
 
     @property
     def step(self) -> int:
@@ -121,7 +121,7 @@ class Trainings:
     def add(self, trained: Trained) -> str:
         """Take in a model from a file, and return the name that it goes by."""
         with self._changed:
-            name = f"{shipped.name(trained.plan)}-s{trained.plan.seed}-{trained.step}"
+            name = f"{checkpoints.name(trained.plan)}-s{trained.plan.seed}-{trained.step}"
             self._opened[name] = trained
             while len(self._opened) > MOST_KEPT:
                 self._opened.pop(next(iter(self._opened)))

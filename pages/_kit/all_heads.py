@@ -6,7 +6,7 @@ from dataclasses import replace
 import streamlit as st
 
 from mha_core import AttentionTrace
-from mha_core.views import WHOLE, around, longest, origin
+from mha_core.analysis.frames import WHOLE, around, longest, origin
 from pages._kit import charts, components, roles, scale, state
 from pages._kit.text import t
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import streamlit as st
 
 from mha_core import AttentionTrace
-from mha_core import kept as sizes
+from mha_core.analysis import kv_cache as sizes
 from pages._kit import real, state
 from pages._kit.text import literal, number, t
 

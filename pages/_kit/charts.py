@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import pandas as pd
 import streamlit as st
 
-from mha_core.views import Origin
+from mha_core.analysis.frames import Origin
 from pages._kit import components, opened, state
 from pages._kit.text import t
 

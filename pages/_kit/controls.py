@@ -5,10 +5,10 @@ import json
 import streamlit as st
 
 from mha_core import MhaError
-from mha_core.embed import POSITIONS
-from mha_core.masks import MASKS
-from mha_core.sources.toy import MAX_SEED
-from mha_core.spec import AttentionSpec
+from mha_core.attention.masks import MASKS
+from mha_core.attention.module import AttentionSpec
+from mha_core.attention.positions import POSITIONS
+from mha_core.sources.random_weights import MAX_SEED
 from mha_core.training.model import ARCHITECTURES
 from pages._kit import hiding, opened, real, two_texts, work
 from pages._kit.paths import ASSETS

@@ -4,7 +4,7 @@ import numpy as np
 import streamlit as st
 
 from mha_core import AttentionTrace
-from mha_core.views import Picture, around, longest, ordered, picture
+from mha_core.analysis.frames import Picture, around, longest, ordered, picture
 from pages._kit import opened, show, state, two_texts
 from pages._kit.text import literal, t
 

@@ -8,10 +8,11 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import streamlit as st
 
-from mha_core import AttentionTrace, utf16, view_page
-from mha_core import head_view as views
-from mha_core.transport import BUDGET, Panel, fitting, pack
-from mha_core.views import origin
+from mha_core import AttentionTrace
+from mha_core.analysis.frames import origin
+from mha_core.export import head_view, utf16
+from mha_core.export import head_view as views
+from mha_core.export.payload import BUDGET, Panel, fitting, pack
 from pages._kit import components, state
 from pages._kit.text import t
 
@@ -22,14 +23,14 @@ _kept: WeakKeyDictionary[AttentionTrace, dict] = WeakKeyDictionary()
 
 _blob = components.component("blob", scripts=("attention.js", "registry.js", "streamlit_blob.js"))
 _code = components.component(
-    "head_view_code", scripts=(*view_page.SCRIPTS, "save_page.js", "registry.js", "streamlit_code.js")
+    "head_view_code", scripts=(*head_view.SCRIPTS, "save_page.js", "registry.js", "streamlit_code.js")
 )
 _page = components.component("page", scripts=("registry.js", "streamlit_page.js"))
 _view = components.component(
     "head_view",
     html='<div class="view"></div>',
     scripts=("registry.js", "streamlit_view.js"),
-    style=view_page.STYLE,
+    style=head_view.STYLE,
 )
 
 
@@ -134,7 +135,7 @@ def _mount(header: dict, blob: bytes, key: str, on_open=None) -> None:
     # The first three show nothing and leave no gap. (Not in the sidebar: a fragment may not write there.)
     with st.container(gap=None):
         _code(key=f"{key}_code")
-        _page(key=f"{key}_page", data=utf16.file(view_page.page(t("eye.old_browser"))))
+        _page(key=f"{key}_page", data=utf16.file(head_view.page(t("eye.old_browser"))))
         _blob(key=f"{key}_blob", data=said + b"\n" + blob)
         _view(key=key, data=data, on_opened_change=lambda: on_open and on_open(st.session_state[key].opened))
 

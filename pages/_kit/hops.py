@@ -6,9 +6,9 @@ import numpy as np
 import streamlit as st
 
 from mha_core import AttentionTrace
-from mha_core.hops import best_hops, two_hops
+from mha_core.analysis.frames import Picture, origin, picture
+from mha_core.analysis.rollout import best_hops, two_hops
 from mha_core.training.lexicon import plain
-from mha_core.views import Picture, origin, picture
 from pages._kit import show, state
 from pages._kit.text import literal, raised, t
 

@@ -6,9 +6,10 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from mha_core import AttentionTrace, LayerTrace, metrics
+from mha_core import AttentionTrace, LayerTrace
+from mha_core.analysis import patterns
+from mha_core.analysis.frames import WHOLE, longest, origin
 from mha_core.figures.heatmap import heatmap
-from mha_core.views import WHOLE, longest, origin
 from pages._kit import charts, state
 from pages._kit.text import number, t
 
@@ -44,4 +45,4 @@ def rows_of(layer: LayerTrace) -> int:
 
 @st.cache_resource(max_entries=KEPT, show_spinner=False)
 def _alike(settings: str, layer: int, rows: int, _layer: LayerTrace) -> np.ndarray:
-    return metrics.similarity(_layer, most=rows)
+    return patterns.similarity(_layer, most=rows)

@@ -4,7 +4,7 @@ import pandas as pd
 import streamlit as st
 
 from mha_core import MhaError
-from mha_core.published import Finding, Measured, findings, measure
+from mha_core.analysis.literature import Finding, Measured, findings, measure
 from mha_core.sources.huggingface.files import PACKAGE
 from pages._kit import real, state
 from pages._kit.text import literal, t

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 
 import streamlit as st
 
-from mha_core import AttentionTrace, LayerTrace, metrics
-from mha_core.training import shipped
-from mha_core.views import untrained_rows
+from mha_core import AttentionTrace, LayerTrace
+from mha_core.analysis import patterns
+from mha_core.analysis.frames import untrained_rows
+from mha_core.training import checkpoints
 from pages._kit import card, opened, real, state
 from pages._kit.text import literal, t
 
@@ -57,7 +58,7 @@ def _layer(trace: AttentionTrace, layer: int) -> str:
 def collapsed(trace: AttentionTrace, layer: int) -> None:
     """Say so where all tokens have become alike and every head looks evenly: measured in this trace."""
     stacked = layer and trace.source["name"] == "random"  # blocks of other models have more than attention
-    apart = metrics.collapse(trace.layers[layer]) if stacked else None
+    apart = patterns.collapse(trace.layers[layer]) if stacked else None
     if apart is not None:
         st.caption(t("heads.collapsed", share=f"{100 * apart:.2g}"))
 
@@ -89,7 +90,7 @@ def _saved(trace: AttentionTrace) -> None:
 def _report(source: Mapping) -> dict | None:
     """The held-out scores of a shipped model, in words and per cent; None for a model of somebody's own."""
     name = "{architecture}-{language}-h{h}-d{d_model}".format(**source)
-    entry = shipped.manifest().get(name)
+    entry = checkpoints.manifest().get(name)
     if entry is None or (source["seed"], source["step"]) != (entry["plan"]["seed"], entry["plan"]["steps"]):
         return None
     scores = entry["scores"]

@@ -4,10 +4,10 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
+from mha_core.analysis.frames import symbol
+from mha_core.analysis.token import Leading, Mixture, against_keys, densest, leading, mixture, vectors
 from mha_core.figures.beside import beside
 from mha_core.figures.heatmap import FEW_COLUMNS, heatmap
-from mha_core.token_views import Leading, Mixture, against_keys, densest, leading, mixture, vectors
-from mha_core.views import symbol
 from pages._kit.one_view import View, chart, table, whole, word
 from pages._kit.text import literal, number, t
 

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
+from mha_core.analysis.token import Looks, column_of, densest, row_of
 from mha_core.figures.heatmap import heatmap
-from mha_core.token_views import Looks, column_of, densest, row_of
 from pages._kit.one_view import View, chart, word
 from pages._kit.text import isolated, number, t
 

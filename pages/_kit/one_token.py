@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
+from mha_core.analysis.token import Looks, leading, over_layers
 from mha_core.figures.bars import bars
-from mha_core.token_views import Looks, leading, over_layers
 from pages._kit import state, two_texts
 from pages._kit.one_side import Side, beside, cell, lines
 from pages._kit.one_view import View, chart, table, whole, word

@@ -6,7 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from mha_core import AttentionTrace, LayerTrace
-from mha_core.views import origin
+from mha_core.analysis.frames import origin
 from pages._kit import charts, show, two_texts
 from pages._kit.text import isolated, literal, t
 

@@ -12,9 +12,9 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from mha_core import AttentionTrace
-from mha_core.blocks import MEASURES
-from mha_core.overview import Overview, overview
-from mha_core.views import WHOLE, longest, origin
+from mha_core.analysis.frames import WHOLE, longest, origin
+from mha_core.analysis.overview import Overview, overview
+from mha_core.analysis.patterns import MEASURES
 from pages._kit import charts, components, roles, room, state
 from pages._kit.text import t
 

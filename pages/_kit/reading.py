@@ -6,8 +6,8 @@ import numpy as np
 import streamlit as st
 
 from mha_core import AttentionTrace
+from mha_core.analysis.frames import WHOLE, longest
 from mha_core.training.lexicon import lexicon
-from mha_core.views import WHOLE, longest
 from pages._kit import components, hiding, state, two_texts
 from pages._kit.text import isolated, literal, t
 

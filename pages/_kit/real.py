@@ -7,7 +7,7 @@ import streamlit as st
 
 from mha_core import AttentionTrace, MhaError
 from mha_core.sources.huggingface.files import PACKAGE, Curated, Present, curated, library, present
-from mha_core.tokens import words
+from mha_core.traces.tokens import words
 from pages._kit import kinds, precision
 from pages._kit.shelf import Entry, Job, Key, Shelf
 from pages._kit.state import DEFAULTS, Scene, current, go

@@ -3,8 +3,10 @@
 import pandas as pd
 import streamlit as st
 
-from mha_core import AttentionTrace, MhaError, metrics
-from mha_core.views import WHOLE, longest
+from mha_core import AttentionTrace, MhaError
+from mha_core.analysis import patterns
+from mha_core.analysis import roles as measured_roles
+from mha_core.analysis.frames import WHOLE, longest
 from pages._kit import likeness, state, two_texts, work
 from pages._kit.text import t
 
@@ -18,7 +20,7 @@ def labels(trace: AttentionTrace, scene: state.Scene, layer: int) -> list[str]:
 def named(trace: AttentionTrace, scene: state.Scene) -> dict[tuple[int, int], tuple[str, float]] | None:
     """What each head was measured to do, as `metrics.labels` has it; None for weights without training."""
     measured = _roles(trace, scene)
-    return None if measured is None else metrics.labels(measured)
+    return None if measured is None else measured_roles.labels(measured)
 
 
 def label(found: tuple[str, float] | None) -> str:
@@ -37,7 +39,12 @@ def details(trace: AttentionTrace, scene: state.Scene, *, layer: int, head: int)
         measured = _roles(trace, scene)
         if measured is not None:
             st.markdown(
-                t("roles.how", share=metrics.LEAST_SHARE, weight=metrics.LEAST_WEIGHT, margin=metrics.MARGIN)
+                t(
+                    "roles.how",
+                    share=measured_roles.LEAST_SHARE,
+                    weight=measured_roles.LEAST_WEIGHT,
+                    margin=measured_roles.MARGIN,
+                )
             )
             own = measured[(measured["layer"] == layer) & (measured["head"] == head)]
             table = own.drop(columns=["layer", "head"]).sort_values("score", ascending=False)
@@ -53,10 +60,10 @@ def details(trace: AttentionTrace, scene: state.Scene, *, layer: int, head: int)
                 key="roles_table",
             )
         st.markdown(t("roles.two_texts") if two_texts.there(trace) else t("roles.patterns"))
-        patterns = metrics.patterns(trace.layers[layer])
-        patterns.index = pd.Index([t("heads.grid_name", head=h + 1) for h in patterns.index], name="head")
-        patterns.columns = [t(f"roles.pattern.{name}") for name in patterns]
-        st.dataframe(patterns.round(3), key="patterns_table")
+        table = patterns.patterns(trace.layers[layer])
+        table.index = pd.Index([t("heads.grid_name", head=h + 1) for h in table.index], name="head")
+        table.columns = [t(f"roles.pattern.{name}") for name in table]
+        st.dataframe(table.round(3), key="patterns_table")
         likeness.show(trace, scene, layer=layer)
 
 
@@ -80,4 +87,4 @@ def _roles(trace: AttentionTrace, scene: state.Scene) -> pd.DataFrame | None:
 
 @st.cache_resource(max_entries=32, show_spinner=False)
 def _measured(name: str, _trained) -> pd.DataFrame:
-    return metrics.roles(_trained.model, _trained.plan.language, seed=_trained.plan.seed)
+    return measured_roles.roles(_trained.model, _trained.plan.language, seed=_trained.plan.seed)

@@ -15,7 +15,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from mha_core import AttentionTrace, LayerTrace
-from mha_core.views import longest
+from mha_core.analysis.frames import longest
 
 PHONE = 640  # pixels; narrower screens have one column
 MAIN, NARROW = 1000, 350  # how wide a page is on a desk and on a phone, about

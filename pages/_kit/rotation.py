@@ -6,9 +6,9 @@ import numpy as np
 import streamlit as st
 
 from mha_core import AttentionTrace
+from mha_core.analysis.frames import origin
+from mha_core.analysis.rotary import turned
 from mha_core.figures.arrows import arrows
-from mha_core.rotation import turned
-from mha_core.views import origin
 from pages._kit import charts
 from pages._kit.text import isolated, literal, t
 

@@ -3,7 +3,7 @@
 import streamlit as st
 
 from mha_core import AttentionTrace, MhaError
-from mha_core.views import WHOLE
+from mha_core.analysis.frames import WHOLE
 from pages._kit import absent, opened, refusal, state, work
 from pages._kit.text import t
 

@@ -4,10 +4,10 @@ import pandas as pd
 import streamlit as st
 
 from mha_core import AttentionTrace
+from mha_core.analysis.frames import WINDOW, origin, window
+from mha_core.analysis.kv_cache import short_vectors
 from mha_core.figures.heatmap import heatmap
 from mha_core.figures.sharing import latent, sharing
-from mha_core.kept import short_vectors
-from mha_core.views import WINDOW, origin, window
 from pages._kit import charts
 from pages._kit.card import counted
 from pages._kit.text import t

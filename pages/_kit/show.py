@@ -5,9 +5,9 @@ import pandas as pd
 import streamlit as st
 
 from mha_core import AttentionTrace, LayerTrace, against_torch
+from mha_core.analysis.frames import WHOLE, Origin, Picture, around, long_table, picture, symbol, window
 from mha_core.figures.heatmap import heatmap
-from mha_core.trace import MATRICES, OF_THE_LAYER, TOKEN_AXES
-from mha_core.views import WHOLE, Origin, Picture, around, long_table, picture, symbol, window
+from mha_core.traces.trace import MATRICES, OF_THE_LAYER, TOKEN_AXES
 from pages._kit import charts
 from pages._kit.charts import file_name
 from pages._kit.text import literal, number, t

@@ -6,10 +6,10 @@ from urllib.parse import urlencode
 import pandas as pd
 import streamlit as st
 
-from mha_core.ablation import LEAST, PUBLISHED, Extremes, extremes, measured, redundant, widths
+from mha_core.analysis.frames import Origin
+from mha_core.analysis.head_count import LEAST, PUBLISHED, Extremes, extremes, measured, redundant, widths
 from mha_core.figures.lines import lines
-from mha_core.training import shipped
-from mha_core.views import Origin
+from mha_core.training import checkpoints
 from pages._kit import charts, state
 from pages._kit.text import t
 
@@ -23,7 +23,7 @@ PREFERRED = 64  # d_model, where it is there
 
 def width() -> int | None:
     """The chosen d_model of those with enough numbers of heads; None where there is none."""
-    offered = widths(shipped.manifest().values())
+    offered = widths(checkpoints.manifest().values())
     if not offered:
         st.info(t("sweep.missing", least=LEAST))
         return None
@@ -43,7 +43,7 @@ def width() -> int | None:
 
 def rows(d_model: int) -> pd.DataFrame:
     """What was measured at one width, one row for each h."""
-    return measured(shipped.manifest().values(), d_model)
+    return measured(checkpoints.manifest().values(), d_model)
 
 
 def own_lines(found: pd.DataFrame, d_model: int) -> None:

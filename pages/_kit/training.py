@@ -7,14 +7,14 @@ import pandas as pd
 import streamlit as st
 
 from mha_core import MhaError
+from mha_core.analysis.frames import Origin
+from mha_core.attention.module import AttentionSpec
 from mha_core.figures.curves import curves
-from mha_core.spec import AttentionSpec
-from mha_core.training import store
+from mha_core.training import checkpoints
 from mha_core.training.fit import HEADS, LIVE, WIDTHS, Plan
 from mha_core.training.lexicon import LANGUAGES
 from mha_core.training.model import ARCHITECTURES
 from mha_core.training.queue import Job, labels_of_the_pair
-from mha_core.views import Origin
 from pages._kit import charts, head_view, refusal, state, work
 from pages._kit.text import literal, t
 
@@ -201,10 +201,10 @@ def files(plan: Plan) -> None:
             _open(given)
 
 
-def _bytes(trained: store.Trained) -> bytes:
+def _bytes(trained: checkpoints.Trained) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.safetensors"
-        store.save_model(path, trained)
+        checkpoints.save_model(path, trained)
         return path.read_bytes()
 
 
@@ -213,7 +213,7 @@ def _open(given) -> None:
         path = Path(folder) / "model.safetensors"
         path.write_bytes(given.getvalue())
         try:
-            name = work.trainings().add(store.load_model(path))
+            name = work.trainings().add(checkpoints.load_model(path))
         except MhaError as error:
             st.error(literal(str(error).replace(str(path), given.name)))
             return

@@ -7,13 +7,13 @@ import pandas as pd
 import streamlit as st
 
 from mha_core import AttentionTrace
-from mha_core.embed import word_vectors
-from mha_core.embeddings import RELATIONS, Map, agreement, chance, nearest, project, table, verdict
+from mha_core.analysis.embeddings import RELATIONS, Map, agreement, chance, nearest, project, table, verdict
+from mha_core.analysis.frames import Origin, origin
 from mha_core.figures.heatmap import heatmap
 from mha_core.figures.scatter import scatter
 from mha_core.sources.mini import CHINESE, vectors
+from mha_core.sources.random_weights import word_vectors
 from mha_core.training.lexicon import START, lexicon, plain
-from mha_core.views import Origin, origin
 from pages._kit import charts, state, work
 from pages._kit.text import literal, t
 

@@ -8,9 +8,9 @@ import streamlit as st
 import mha_core as mha
 from mha_core.device import Device, pick
 from mha_core.sources.mini import find, follow, model, untrained
-from mha_core.training.grammar import MAX_WORDS
+from mha_core.training.checkpoints import Trained
+from mha_core.training.language import MAX_WORDS
 from mha_core.training.queue import Trainings
-from mha_core.training.store import Trained
 from pages._kit import opened, real
 from pages._kit.state import Scene
 from pages._kit.text import t

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from mha_core.views import picture
+from mha_core.analysis.frames import picture
 from pages._kit import before_after, head_view, model, room, scene_of, show, state
 from pages._kit.text import t
 

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from mha_core.steps import STEPS, Step, steps
+from mha_core.analysis.derivation import STEPS, Step, steps
 from pages._kit import model, opened, scale, scene_of, show, state
 from pages._kit.text import literal, number, t
 

@@ -60,8 +60,8 @@ def child(n_layers: int, n_tokens: int) -> dict:
     import torch
 
     import mha_core as mha
-    from mha_core.overview import overview
-    from mha_core.rows import row_blocks
+    from mha_core.analysis.overview import overview
+    from mha_core.attention.functional import row_blocks
 
     def layer(tokens: int) -> mha.LayerTrace:
         return mha.LayerTrace(

@@ -18,8 +18,8 @@ from torch.profiler import ProfilerActivity, profile
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from mha_core.training.evaluation import READABLE, scores
 from mha_core.training.fit import LIVE, Plan, Run
-from mha_core.training.measure import READABLE, scores
 
 SETTINGS = [(64, 2), (64, 4), (64, 8), (32, 2), (32, 4), (32, 8)]
 SEEDS = (0, 1, 2)

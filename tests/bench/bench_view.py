@@ -28,8 +28,8 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
 import mha_core as mha  # noqa: E402 (from this checkout, also where another is installed)
-from mha_core.head_view import ALL_LAYERS  # noqa: E402
-from mha_core.transport import BUDGET, fitting  # noqa: E402
+from mha_core.export.head_view import ALL_LAYERS  # noqa: E402
+from mha_core.export.payload import BUDGET, fitting  # noqa: E402
 
 LAYERS, HEADS, D_K = 12, 12, 64
 LENGTHS = (16, 64, 128, 256, 512)

@@ -11,8 +11,8 @@ import pytest
 from playwright.sync_api import expect
 
 import mha_core as mha
-from mha_core.overview import overview
-from mha_core.views import long_table
+from mha_core.analysis.frames import long_table
+from mha_core.analysis.overview import overview
 from pages._kit.state import Scene
 
 NASTY = "<img src=x onerror=alert(1)> </script> ]]> &amp; 小猫 مرحبا =1+1"

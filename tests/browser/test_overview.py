@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import expect
 
 import mha_core as mha
-from mha_core.overview import overview
+from mha_core.analysis.overview import overview
 from pages._kit.state import Scene
 
 LAYERS, HEADS = 6, 12

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import mha_core as mha
-from mha_core import head_view
+from mha_core.export import head_view
 
 TEXT = "小猫 حيوان two ! < three"
 DRAWN = ".view .panel .said span"

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import mha_core as mha
-from mha_core.rounding import TOLERANCE
+from mha_core.export.rounding import TOLERANCE
 from pages._kit.state import Scene
 
 TIRED, WIDE = Scene().text, Scene().twin
@@ -211,7 +211,7 @@ def test_a_page_of_its_own_is_light_or_dark_as_its_reader_likes(alone, written, 
 
 
 def test_layers_that_are_not_inside_cannot_be_asked_for(alone, written, eye, monkeypatch):
-    monkeypatch.setattr("mha_core.head_view.ALL_LAYERS", 1e-5)
+    monkeypatch.setattr("mha_core.export.head_view.ALL_LAYERS", 1e-5)
     page = alone(written(mha.trace("one two three four", h=4, d_model=8, layers=3), layer=1, head=2))
     view = eye(page)
     assert view.on() == [2]

@@ -10,6 +10,7 @@ import mha_core as mha
 from mha_core.capture import between
 from mha_core.capture.leaves import Leaf
 from mha_core.sources.huggingface import model as huggingface
+from mha_core.traces.verify import split_difference
 
 SHARED = {
     "vocab_size": 61,
@@ -241,7 +242,7 @@ def test_what_another_text_is_made_of_is_known_where_it_is_looked_at(family, key
         torch.testing.assert_close(layer.tensors["x_v"], states[0], atol=1e-5, rtol=1e-5)
         torch.testing.assert_close(layer.tensors["k"], heads(made_k, layer.n_heads), atol=1e-5, rtol=1e-5)
         assert layer.tensors["x"].shape == (7, layer.d_model)
-        assert mha.check.split_difference(layer) == 0.0
+        assert split_difference(layer) == 0.0
     # Both layers look at the same text, and share it.
     assert len({layer.tensors["x_v"].data_ptr() for layer in of_text}) == 1
     assert all("x_v" not in layer.tensors for layer in layers(family) if layer.kind != "cross")

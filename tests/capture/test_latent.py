@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
+from mha_core.analysis.kv_cache import kept, short_vectors
+from mha_core.analysis.rotary import turned
 from mha_core.capture import wiring
-from mha_core.kept import kept, short_vectors
-from mha_core.layer import LayerTrace
-from mha_core.rotation import turned
 from mha_core.sources.huggingface import model as huggingface
+from mha_core.traces.layer import LayerTrace
 from tests.parity import tiny as every
 from tests.sources import tiny
 

@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import nn
 
+from mha_core.attention.score_rule import ScoreRule
 from mha_core.capture import learned, wiring
 from mha_core.capture.leaves import Leaf
 from mha_core.capture.plain import plain
-from mha_core.rule import ScoreRule
 
 D_MODEL, N_HEADS, N_KV, D_K, L = 11, 6, 2, 5, 7
 COUNTS = (N_HEADS, N_KV, N_KV)

@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import nn
 
+from mha_core.attention.score_rule import ScoreRule
 from mha_core.capture import wiring
 from mha_core.capture.call import Call
 from mha_core.capture.leaves import Leaf
-from mha_core.rule import ScoreRule
 
 N_HEADS, D_K, D_MODEL = 3, 5, 7
 

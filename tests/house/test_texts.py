@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from mha_core.embeddings import RELATIONS
-from mha_core.metrics import ROLES
-from mha_core.steps import STEPS, adjust
-from mha_core.trace import MATRICES
+from mha_core.analysis.derivation import STEPS, adjust
+from mha_core.analysis.embeddings import RELATIONS
+from mha_core.analysis.roles import ROLES
+from mha_core.traces.trace import MATRICES
 from mha_core.training.model import ARCHITECTURES
 from pages._kit import literature, text
 from pages._kit.text import literal

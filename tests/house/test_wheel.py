@@ -19,7 +19,7 @@ from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from websockets.sync.client import connect
 
-from mha_core.steps import STEPS
+from mha_core.analysis.derivation import STEPS
 from pages._kit.text import catalogue
 
 ROOT = Path(__file__).parents[2]
@@ -186,10 +186,10 @@ def test_nothing_else_travels(names):
 def test_the_package_lies_in_the_new_environment_and_the_app_is_no_import(python, tmp_path):
     code = """
 import importlib.util, json, mha_core, sys
-from mha_core import bundled
+from mha_core import resources
 print(json.dumps({
     "file": mha_core.__file__,
-    "app": str(bundled.path("app.py")),
+    "app": str(resources.path("app.py")),
     "found": [n for n in ("pages", "app", "assets", "tests", "_app") if importlib.util.find_spec(n)],
     "loaded": [n for n in ("streamlit", "plotly", "pandas", "transformers") if n in sys.modules],
 }))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mha_core as mha
-from mha_core import views
+from mha_core.analysis import frames
 from pages._kit import charts
 from pages._kit.detail import BY_TOKEN, BY_VARIANCE, EACH, ENDS, ORDERS, PLAIN, SHARED
 from pages._kit.state import Scene
@@ -167,7 +167,7 @@ def test_vectors_have_one_range_of_colours_or_each_its_own(opened, english, said
 
 
 def test_of_a_long_text_the_part_around_the_token_is_shown_and_said(opened, english, drawn, monkeypatch):
-    monkeypatch.setitem(views.around.__kwdefaults__, "most", 5)
+    monkeypatch.setitem(frames.around.__kwdefaults__, "most", 5)
     app = opened(token=7, key_token=6)
     assert not app.exception
     layer = trace().layers[0]
@@ -184,7 +184,7 @@ def test_of_a_long_text_the_part_around_the_token_is_shown_and_said(opened, engl
 
 
 def test_a_key_outside_the_part_is_told_but_not_marked(opened, said, monkeypatch):
-    monkeypatch.setitem(views.around.__kwdefaults__, "most", 5)
+    monkeypatch.setitem(frames.around.__kwdefaults__, "most", 5)
     app = opened(token=7, key_token=1)
     assert len(spec(app, "weights")["layout"]["shapes"]) == 1
     assert [text for text in said(app) if "weight **" in text]
@@ -223,19 +223,19 @@ def test_a_figure_carries_its_sentence_weights_layer_and_head(opened, name):
 
 def test_a_trained_model_is_named_with_its_training():
     found = mha.trace("the cat saw the dog", source="mini", h=4, d_model=32)
-    said = charts.caption(views.origin(found, layer=1, head=0))
+    said = charts.caption(frames.origin(found, layer=1, head=0))
     assert said == [
         "“the cat saw the dog”",
         f"small glass-box model, h 4, d_model 32, {found.source['step']:,} training steps"
         " · layer 2 · head 1 · Headscope",
     ]
     before = mha.trace("the cat saw the dog", source="mini", h=4, d_model=32, trained=False)
-    assert "before training" in charts.caption(views.origin(before))[1]
+    assert "before training" in charts.caption(frames.origin(before))[1]
 
 
 def test_a_long_sentence_is_cut_in_the_caption():
     text = "word " * 1000
-    [sentence, _] = charts.caption(views.Origin({"name": "random", "h": 1, "d_model": 2, "seed": 0}, text))
+    [sentence, _] = charts.caption(frames.Origin({"name": "random", "h": 1, "d_model": 2, "seed": 0}, text))
     assert len(sentence) == charts.LONGEST_TEXT + 2
     assert sentence.endswith("…”")
 

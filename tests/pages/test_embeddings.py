@@ -7,9 +7,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from mha_core.embed import word_vectors
-from mha_core.embeddings import agreement, chance, nearest, project, table
+from mha_core.analysis.embeddings import agreement, chance, nearest, project, table
 from mha_core.sources import mini
+from mha_core.sources.random_weights import word_vectors
 from mha_core.training.lexicon import lexicon
 from pages._kit.text import literal
 from pages._kit.words import SHOWN

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 import mha_core as mha
-from mha_core import metrics
-from mha_core.transport import size
-from mha_core.views import long_table
+from mha_core.analysis import patterns
+from mha_core.analysis.frames import long_table
+from mha_core.export.payload import size
 from pages._kit import all_heads, head_view, show
 from pages._kit.scale import ENDS
 from pages._kit.show import OF_ONE_HEAD, csv, file_name
@@ -132,7 +132,7 @@ def test_a_later_layer_says_where_its_input_comes_from(opened, english):
 
 def test_a_layer_in_which_all_tokens_have_become_alike_says_so(opened, english):
     app = opened(layers=6, layer=4)
-    apart = metrics.collapse(trace(layers=6).layers[3])
+    apart = patterns.collapse(trace(layers=6).layers[3])
     said = english("heads.collapsed", share=f"{100 * apart:.2g}")
     assert [c.value for c in app.caption if said in c.value]
     app.number_input(key="layer").set_value(2).run()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mha_core as mha
-from mha_core.hops import best_hops, two_hops
+from mha_core.analysis.rollout import best_hops, two_hops
 from pages._kit.state import Scene
 
 PAGE = "understand/hops.py"

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 import mha_core as mha
-from mha_core.blocks import MEASURES
-from mha_core.overview import Overview, overview
+from mha_core.analysis.overview import Overview, overview
+from mha_core.analysis.patterns import MEASURES
 from pages._kit import overview as kit
 from pages._kit.state import Scene
 

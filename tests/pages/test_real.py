@@ -10,9 +10,9 @@ from streamlit.testing.v1 import AppTest
 
 import mha_core as mha
 from mha_core import device
-from mha_core.joined import joined
 from mha_core.sources.huggingface import files, trial
 from mha_core.sources.huggingface import model as huggingface
+from mha_core.traces.tokens import joined
 from pages._kit import absent, card, precision, real
 from pages._kit.shelf import Key, Shelf
 from pages._kit.state import Scene

@@ -3,7 +3,8 @@
 import pytest
 
 import mha_core as mha
-from mha_core import metrics
+from mha_core.analysis import patterns
+from mha_core.analysis import roles as measured_roles
 from mha_core.sources import mini
 from pages._kit import components, likeness, roles, work
 from pages._kit.state import Scene
@@ -33,8 +34,8 @@ def table_with(app, column: str):
 def test_labels_are_the_measured_ones_with_their_scores(given, english, layer):
     app, shown = given(layer=layer)
     plan = mini.find("en", "glass-box", 4, 64)
-    table = metrics.roles(mini.model(plan).model, "en", seed=plan.seed)
-    named = metrics.labels(table)
+    table = measured_roles.roles(mini.model(plan).model, "en", seed=plan.seed)
+    named = measured_roles.labels(table)
     for head, label in enumerate(shown):
         role = named.get((layer - 1, head))
         expected = "" if role is None else f"{english(f'role.{role[0]}')} {role[1]:.2f}"
@@ -50,15 +51,15 @@ def test_random_weights_have_no_labels_and_still_patterns(given):
     app, shown = given(source="random")
     assert shown == [""] * 4
     trace = mha.trace(**Scene(source="random").settings())
-    patterns = metrics.patterns(trace.layers[0])
+    expected = patterns.patterns(trace.layers[0])
     assert table_with(app, "entropy")["entropy"].tolist() == pytest.approx(
-        patterns["entropy"].round(3).tolist()
+        expected["entropy"].round(3).tolist()
     )
 
 
 def test_roles_are_measured_once_for_a_model(monkeypatch):
     counted = []
-    monkeypatch.setattr(metrics, "roles", lambda *args, **rest: counted.append(args) or "measured")
+    monkeypatch.setattr(measured_roles, "roles", lambda *args, **rest: counted.append(args) or "measured")
     roles._measured.clear()
     scene = Scene()
     trace = work.trace(scene)
@@ -73,7 +74,7 @@ def test_likeness_is_shown_for_a_long_text_too_of_some_of_its_rows(opened, engli
     app = opened(source="random", text=words, twin="", h=3, d_model=12)
     assert not app.exception
     trace = mha.trace(**(Scene(source="random").settings(words) | {"h": 3, "d_model": 12}))
-    alike = metrics.similarity(trace.layers[0], most=likeness.LEAST_ROWS)
+    alike = patterns.similarity(trace.layers[0], most=likeness.LEAST_ROWS)
     said = english("roles.alike", mean=number((alike.sum() - 3) / 6))
     assert said in [markdown.value for markdown in app.markdown]
     some = english("roles.alike_some", rows=likeness.LEAST_ROWS, tokens=300)
@@ -81,9 +82,9 @@ def test_likeness_is_shown_for_a_long_text_too_of_some_of_its_rows(opened, engli
 
 
 def test_likeness_is_measured_once_for_a_layer(opened, monkeypatch):
-    asked, measure = [], metrics.similarity
+    asked, measure = [], patterns.similarity
     monkeypatch.setattr(
-        metrics, "similarity", lambda layer, **how: asked.append(layer) or measure(layer, **how)
+        patterns, "similarity", lambda layer, **how: asked.append(layer) or measure(layer, **how)
     )
     app = opened(source="random", text="a text that only this test has", twin="", layers=2, layer=1)
     assert len(asked) == 1

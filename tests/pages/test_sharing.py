@@ -6,7 +6,7 @@ import struct
 import numpy as np
 import pytest
 
-from mha_core.kept import short_vectors
+from mha_core.analysis.kv_cache import short_vectors
 from mha_core.sources.huggingface import files, trial
 from mha_core.sources.huggingface import model as huggingface
 from pages._kit import real

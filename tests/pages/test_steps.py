@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mha_core as mha
-from mha_core.steps import STEPS, steps
+from mha_core.analysis.derivation import STEPS, steps
 from pages._kit.state import Scene
 from pages._kit.text import literal, number
 

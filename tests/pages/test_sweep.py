@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from mha_core.ablation import PUBLISHED
-from mha_core.training import shipped
+from mha_core.analysis.head_count import PUBLISHED
+from mha_core.training import checkpoints
 
 ACCURACY = {1: 0.5, 2: 0.98, 4: 1.0, 8: 0.99}
 
@@ -21,7 +21,7 @@ def shipped_models(monkeypatch):
     """`shipped_models([entries])`: what the manifest says in this test."""
 
     def say(entries: list[dict]) -> None:
-        monkeypatch.setattr(shipped, "manifest", lambda: {str(i): e for i, e in enumerate(entries)})
+        monkeypatch.setattr(checkpoints, "manifest", lambda: {str(i): e for i, e in enumerate(entries)})
 
     say([entry(h) for h in ACCURACY])
     return say

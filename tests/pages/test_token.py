@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import mha_core as mha
-from mha_core.token_views import against_keys, column_of, mixture, over_layers, row_of
+from mha_core.analysis.token import against_keys, column_of, mixture, over_layers, row_of
 from pages._kit import one_token
 from pages._kit.one_view import word
 from pages._kit.state import Scene

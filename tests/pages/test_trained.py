@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import mha_core as mha
-from mha_core import head_view
-from mha_core.training import shipped
+from mha_core.export import head_view
+from mha_core.training import checkpoints
 from pages._kit.state import Scene
 from pages._kit.text import literal
 
@@ -162,7 +162,7 @@ def test_the_page_says_what_was_trained_and_how_well_it_does(opened, english, li
     app = opened(**link)
     settings = {name: value for name, value in link.items() if name in ("h", "d_model", "architecture")}
     source = trained(link.get("text", TIRED), **settings).source
-    entry = shipped.manifest()["{architecture}-{language}-h{h}-d{d_model}".format(**source)]
+    entry = checkpoints.manifest()["{architecture}-{language}-h{h}-d{d_model}".format(**source)]
     kind = {name: literal(source[name]) for name in ("architecture", "h", "d_model")}
     captions = [caption.value for caption in app.caption]
     assert english("model.trained", steps=f"{entry['plan']['steps']:,}", **kind) in captions
@@ -288,7 +288,7 @@ def test_a_model_that_is_not_shipped_is_refused_with_those_that_are(opened, link
     assert literal(f"h {link['h']} and d_model {link.get('d_model', 64)} comes with Headscope") in error.value
     language = "zh" if "text" in link else "en"
     architecture = link.get("architecture", "glass-box")
-    for plan in shipped.PLANS:
+    for plan in checkpoints.PLANS:
         if (plan.language, plan.architecture) == (language, architecture):
             assert literal(f"d_model {plan.d_model} with h") in error.value
     labels = [button.label for button in app.button]

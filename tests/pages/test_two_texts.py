@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import mha_core as mha
-from mha_core import head_view
-from mha_core.token_views import column_of
+from mha_core.analysis.token import column_of
+from mha_core.export import head_view
 from pages._kit import components, two_texts, work
 from pages._kit.one_view import word
 

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from mha_core.errors import MhaError
-from mha_core.layer import LayerTrace
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.sources.huggingface.trial import are_weights
+from mha_core.traces.layer import LayerTrace
 from tests.parity import tiny
 from tests.parity.table import EXACT, Row
 

@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import mha_core as mha
+from mha_core.traces.verify import split_difference
 
 TOKENS = ["the", "old", "cat", "saw", "the", "new", "cat"]  # 7
 SOURCE = ["die", "Katze", "sah", "sie", "nie"]  # 5
@@ -147,7 +148,7 @@ def test_multihead_attention_of_torch(x, normal, need_weights, batch_first, bias
     result = output[1] if batch_first else output[:, 1]
     np.testing.assert_allclose(layer.result(), result.detach(), atol=1e-6)
     np.testing.assert_array_equal(layer.x, x[1] if batch_first else x[:, 1])
-    assert mha.check.split_difference(layer) < 1e-6
+    assert split_difference(layer) < 1e-6
 
 
 def test_a_mask_of_yes_and_no_hides(x):

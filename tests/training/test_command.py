@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from mha_core.training import __main__ as command
-from mha_core.training import measure, shipped, store
+from mha_core.training import checkpoints, evaluation
 from mha_core.training.fit import Plan
 from mha_core.training.lexicon import lexicon
 
@@ -15,15 +15,15 @@ TINY = (
     Plan(h=2, d_model=8, steps=STEPS),
     Plan(h=1, d_model=8, steps=STEPS, language="zh"),
 )
-ENGLISH, CHINESE = map(shipped.name, TINY)
+ENGLISH, CHINESE = map(checkpoints.name, TINY)
 
 
 @pytest.fixture(autouse=True)
 def tiny_plans(monkeypatch, little):
-    monkeypatch.setattr(shipped, "PLANS", TINY)
+    monkeypatch.setattr(checkpoints, "PLANS", TINY)
     monkeypatch.setattr(command, "EVERY", 3)
-    few = measure.pairs
-    monkeypatch.setattr(measure, "pairs", lambda *args, **named: few(*args, **{**named, "count": 2}))
+    few = evaluation.pairs
+    monkeypatch.setattr(evaluation, "pairs", lambda *args, **named: few(*args, **{**named, "count": 2}))
 
 
 def files(folder) -> list[str]:
@@ -37,14 +37,14 @@ def test_every_missing_model_is_made_with_its_entry(tmp_path, capsys):
     manifest = json.loads((out / "manifest.json").read_text(encoding="utf-8"))
     assert list(manifest) == sorted([ENGLISH, CHINESE])
     for plan in TINY:
-        name = shipped.name(plan)
-        trained, entry = store.load_model(out / f"{name}.safetensors"), manifest[name]
+        name = checkpoints.name(plan)
+        trained, entry = checkpoints.load_model(out / f"{name}.safetensors"), manifest[name]
         assert (trained.plan, trained.step, trained.report) == (plan, STEPS, entry)
         assert Plan(**entry["plan"]) == plan
         assert entry["vocabulary"] == lexicon(plan.language).digest
         assert entry["parameters"] == sum(p.numel() for p in trained.model.parameters())
         assert entry["made_by"] == f"python -m mha_core.training {name}"
-        again = measure.scores(trained.model, plan.language)
+        again = evaluation.scores(trained.model, plan.language)
         assert entry["scores"]["answer"] == pytest.approx(again.answer, abs=0.1)
     told = capsys.readouterr()
     assert [line.split("  ")[1] for line in told.err.splitlines()] == [
@@ -70,7 +70,7 @@ class Stopped(BaseException):
     """As Ctrl-C or a power cut would: nothing catches it."""
 
 
-def stop_after(monkeypatch, times, where=store, what="save_run"):
+def stop_after(monkeypatch, times, where=checkpoints, what="save_run"):
     """Let the process end once that function has been called so often."""
     original, count = getattr(where, what), iter(range(1, 1000))
 
@@ -92,10 +92,10 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_weights(tmp_path, monke
         with pytest.raises(Stopped):
             command.main([ENGLISH, "--out", str(stopped)])
     assert files(stopped) == [f"{ENGLISH}.checkpoint"]
-    assert store.load_run(stopped / f"{ENGLISH}.checkpoint").step == min(3 * times, STEPS)
+    assert checkpoints.load_run(stopped / f"{ENGLISH}.checkpoint").step == min(3 * times, STEPS)
     command.main([ENGLISH, "--out", str(stopped)])
     assert files(stopped) == files(straight)
-    one, other = (store.load_model(f / f"{ENGLISH}.safetensors").model for f in (straight, stopped))
+    one, other = (checkpoints.load_model(f / f"{ENGLISH}.safetensors").model for f in (straight, stopped))
     for (name, tensor), same in zip(one.state_dict().items(), other.state_dict().values(), strict=True):
         assert tensor.equal(same), name
 
@@ -103,12 +103,14 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_weights(tmp_path, monke
 def test_a_checkpoint_of_another_plan_is_not_gone_on_with(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         stop_after(patch, 1)
-        patch.setattr(shipped, "PLANS", (replace(TINY[0], seed=5),))
+        patch.setattr(checkpoints, "PLANS", (replace(TINY[0], seed=5),))
         with pytest.raises(Stopped):
             command.main(["--out", str(tmp_path)])
     command.main([ENGLISH, "--out", str(tmp_path)])
     command.main([ENGLISH, "--out", str(tmp_path / "other")])
-    one, other = (store.load_model(f / f"{ENGLISH}.safetensors") for f in (tmp_path, tmp_path / "other"))
+    one, other = (
+        checkpoints.load_model(f / f"{ENGLISH}.safetensors") for f in (tmp_path, tmp_path / "other")
+    )
     assert one.plan == TINY[0]
     assert one.model.embedding.equal(other.model.embedding)
 

@@ -8,7 +8,7 @@ import torch
 
 from mha_core.training import data
 from mha_core.training.data import EPOCHS, NONE, Batches, encode, hide, made_sentences
-from mha_core.training.grammar import MAX_WORDS, Grammar, Sentence
+from mha_core.training.language import MAX_WORDS, Grammar, Sentence
 from mha_core.training.lexicon import HIDDEN, LANGUAGES, PAD, START, lexicon
 
 SHARE = 0.15

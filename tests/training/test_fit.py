@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from mha_core.training import store
+from mha_core.training import checkpoints
 from mha_core.training.data import NONE, Batch, Batches
 from mha_core.training.fit import LEAST_RATE, WARM_UP, Plan, Run, rate_at
+from mha_core.training.language import BARE
 from mha_core.training.lexicon import lexicon
-from mha_core.training.phrases import BARE
 
 
 def weights(run: Run) -> dict[str, torch.Tensor]:
@@ -123,9 +123,9 @@ def test_a_training_that_was_stopped_and_saved_goes_on_to_the_last_bit(
     straight, stopped = Run(plan), Run(plan)
     straight.advance(41)
     stopped.advance(stop)
-    store.save_run(tmp_path / "run", stopped)
+    checkpoints.save_run(tmp_path / "run", stopped)
     del stopped
-    resumed = store.load_run(tmp_path / "run")
+    resumed = checkpoints.load_run(tmp_path / "run")
     assert (resumed.step, resumed.plan) == (stop, plan)
     resumed.advance(41)
     assert same(weights(resumed), weights(straight))
@@ -137,7 +137,7 @@ def test_saving_changes_nothing_in_the_training(little, tiny, tmp_path):
     for _ in range(5):
         quiet.advance(2)
         saved.advance(2)
-        store.save_run(tmp_path / "run", saved)
+        checkpoints.save_run(tmp_path / "run", saved)
     assert same(weights(quiet), weights(saved))
     assert same(moments(quiet), moments(saved))
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mha_core.training.grammar import Grammar
+from mha_core.training.language import Grammar
 from mha_core.training.lexicon import FORMS, HIDDEN, LANGUAGES, PAD, START, Lexicon, Noun, lexicon, plain
 
 COMMON = """
@@ -88,12 +88,12 @@ def test_any_other_word_makes_another_digest(small):
 
 
 def test_a_word_of_the_file_more_makes_another_digest(monkeypatch, tmp_path):
-    from mha_core import bundled
+    from mha_core import resources
 
-    before, file = lexicon("en").digest, bundled.path("assets", "small_languages", "en.toml")
+    before, file = lexicon("en").digest, resources.path("assets", "small_languages", "en.toml")
     changed = file.read_text(encoding="utf-8").replace('greeting = "hello', 'greeting = "ahoy hello')
     (tmp_path / "en.toml").write_text(changed, encoding="utf-8")
-    monkeypatch.setattr(bundled, "path", lambda *parts: tmp_path / parts[-1])
+    monkeypatch.setattr(resources, "path", lambda *parts: tmp_path / parts[-1])
     assert lexicon.__wrapped__("en").digest != before
 
 

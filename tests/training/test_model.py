@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from mha_core.training.grammar import MAX_WORDS
+from mha_core.training.language import MAX_WORDS
 from mha_core.training.model import ARCHITECTURES, D_FF, Block, Lookup, Shape, SmallModel
 
 N_WORDS, LENGTH, D_MODEL, H = 37, 13, 20, 5

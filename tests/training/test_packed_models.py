@@ -4,9 +4,9 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from mha_core import bundled
-from mha_core.embed import draw
-from mha_core.training import shipped, store
+from mha_core import resources
+from mha_core.attention.initialization import normal
+from mha_core.training import checkpoints
 from mha_core.training.fit import Plan, Run
 from mha_core.training.model import ARCHITECTURES, Shape, SmallModel
 
@@ -22,7 +22,7 @@ def test_each_matrix_starts_with_the_numbers_that_belong_to_its_name(architectur
         passes = architecture != "standard" and layer in (model.layers[0], model.layers[-1])
         for which in "qkv":
             name = f"layers.{index}.attention.{which}.weight"
-            numbers = draw((20, 20), seed=7, name=name, std=20**-0.5)
+            numbers = normal((20, 20), seed=7, name=name, std=20**-0.5)
             if which == "v" and passes:
                 numbers = torch.linalg.qr(numbers)[0]
                 assert torch.equal(state[f"layers.{index}.attention.o.weight"], numbers.mT)
@@ -41,19 +41,19 @@ def test_every_parameter_is_drawn_through_the_state_dict():
 
 def test_a_file_has_the_matrices_apart(tmp_path):
     run = Run(PLAN)
-    store.save_model(tmp_path / "model", store.Trained(run.model, PLAN, 0, {}))
+    checkpoints.save_model(tmp_path / "model", checkpoints.Trained(run.model, PLAN, 0, {}))
     with safe_open(tmp_path / "model", framework="pt") as file:
         found = {name for name in file.keys() if name.startswith("layers.1.")}  # noqa: SIM118
     parts = {f"attention.{which}.{kind}" for which in "qkvo" for kind in ("weight", "bias")}
     assert found == {f"layers.1.{name}" for name in {"norm.weight", "norm.bias"} | parts}
 
 
-SHIPPED = sorted(bundled.path(*shipped.FOLDER).glob("*.safetensors"))
+SHIPPED = sorted(resources.path(*checkpoints.FOLDER).glob("*.safetensors"))
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=[path.stem for path in SHIPPED])
 def test_each_shipped_file_arrives_in_the_matrices_that_it_names(path):
-    model = store.load_model(path).model
+    model = checkpoints.load_model(path).model
     with safe_open(path, framework="pt") as file:
         for index, layer in enumerate(model.layers):
             own = layer.attention.projections()
@@ -67,12 +67,12 @@ def test_a_training_that_was_saved_goes_on_with_the_same_bits(tmp_path):
     through, stopped = Run(PLAN), Run(PLAN)
     losses = [through.advance(1) for _ in range(9)]
     assert [stopped.advance(1) for _ in range(4)] == losses[:4]
-    store.save_run(tmp_path / "run", stopped)
-    resumed = store.load_run(tmp_path / "run")
+    checkpoints.save_run(tmp_path / "run", stopped)
+    resumed = checkpoints.load_run(tmp_path / "run")
     assert [resumed.advance(1) for _ in range(5)] == losses[4:]
     for name, parameter in through.model.named_parameters():
         twin = resumed.model.get_parameter(name)
         assert torch.equal(parameter, twin), name
-        for moment in store.MOMENTS:
+        for moment in checkpoints.MOMENTS:
             states = through.optimizer.state[parameter], resumed.optimizer.state[twin]
             assert torch.equal(*(state[moment] for state in states)), name

@@ -7,15 +7,15 @@ from functools import cache
 import pytest
 
 import mha_core as mha
-from mha_core import bundled
-from mha_core.training import shipped, store
+from mha_core import resources
+from mha_core.training import checkpoints
+from mha_core.training.checkpoints import Trained
+from mha_core.training.evaluation import Scores, scores
 from mha_core.training.fit import Plan
 from mha_core.training.lexicon import lexicon
-from mha_core.training.measure import Scores, scores
-from mha_core.training.store import Trained
 
 MOST_BYTES = 25_000_000
-NAMES = {shipped.name(plan): plan for plan in shipped.PLANS}
+NAMES = {checkpoints.name(plan): plan for plan in checkpoints.PLANS}
 READABLE = [
     name
     for name, plan in NAMES.items()
@@ -25,7 +25,7 @@ READABLE = [
 
 @cache
 def model(name: str) -> Trained:
-    return store.load_model(shipped.path(NAMES[name]))
+    return checkpoints.load_model(checkpoints.path(NAMES[name]))
 
 
 @cache
@@ -35,25 +35,25 @@ def measured(name: str) -> Scores:
 
 
 def entry(name: str) -> dict:
-    assert name in shipped.manifest(), f"{name} is not in the manifest"
-    return shipped.manifest()[name]
+    assert name in checkpoints.manifest(), f"{name} is not in the manifest"
+    return checkpoints.manifest()[name]
 
 
 def test_no_two_plans_have_one_name():
-    assert len(NAMES) == len(shipped.PLANS)
+    assert len(NAMES) == len(checkpoints.PLANS)
 
 
 def test_the_folder_holds_the_models_and_the_manifest_and_nothing_else():
-    folder = bundled.path(*shipped.FOLDER)
-    expected = {shipped.MANIFEST, *(f"{name}.safetensors" for name in NAMES)}
+    folder = resources.path(*checkpoints.FOLDER)
+    expected = {checkpoints.MANIFEST, *(f"{name}.safetensors" for name in NAMES)}
     assert {file.name for file in folder.iterdir()} == expected
-    assert set(shipped.manifest()) == set(NAMES)
+    assert set(checkpoints.manifest()) == set(NAMES)
     assert sum(file.stat().st_size for file in folder.iterdir()) <= MOST_BYTES
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_model_is_there_and_was_trained_to_the_end_of_its_plan(name):
-    assert shipped.path(NAMES[name]).is_file()
+    assert checkpoints.path(NAMES[name]).is_file()
     found = model(name)
     assert found.plan == NAMES[name]
     assert found.step == NAMES[name].steps

@@ -17,7 +17,7 @@ from pathlib import Path
 import regex
 import torch
 
-from mha_core import bundled
+from mha_core import resources
 from mha_core.errors import MhaError
 
 WEIGHTS = regex.compile(r"model(-\d+-of-\d+)?\.safetensors")
@@ -381,7 +381,7 @@ def present(folders: Iterable[str | Path] = (), *, cache: str | Path | None = No
 
 def curated() -> tuple[Curated, ...]:
     """Well-known models, small ones of each kind first."""
-    entries = json.loads(bundled.path("assets", "models.json").read_text(encoding="utf-8"))
+    entries = json.loads(resources.path("assets", "models.json").read_text(encoding="utf-8"))
     return tuple(Curated(**entry) for entry in entries)
 
 

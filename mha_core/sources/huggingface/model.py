@@ -17,13 +17,12 @@ from torch import Tensor, nn
 
 from mha_core import device as devices
 from mha_core.capture import collector, learned
-from mha_core.errors import MhaError
-from mha_core.layer import LayerTrace
+from mha_core.errors import MhaError, one_of
 from mha_core.sources.huggingface import files, loading, trial
 from mha_core.sources.huggingface import tokenizer as reading
-from mha_core.spec import known
-from mha_core.tokens import MAX_TOKENS
-from mha_core.trace import AttentionTrace
+from mha_core.traces.layer import LayerTrace
+from mha_core.traces.tokens import MAX_TOKENS
+from mha_core.traces.trace import AttentionTrace
 
 NAME = "headscope"
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
@@ -83,7 +82,7 @@ def load(
     """
     transformers = _library()
     place = devices.pick(device).name
-    kind = known("dtype", dtype or devices.usual_dtype(place), DTYPES)
+    kind = one_of("dtype", dtype or devices.usual_dtype(place), DTYPES)
     tell = progress or (lambda *_: None)
     folder = files.find(name, revision=revision, progress=progress, cancelled=cancelled, endpoint=endpoint)
     config = loading.config(transformers, folder)

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from mha_core.errors import MhaError
-from mha_core.tokens import MAX_TOKENS, Tokens
-from mha_core.tokens import words as cut_into_words
+from mha_core.traces.tokens import MAX_TOKENS, Tokens
+from mha_core.traces.tokens import words as cut_into_words
 
 MOST_NEW = 32  # tokens of a target that the model writes itself
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")

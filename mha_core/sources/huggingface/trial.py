@@ -19,13 +19,13 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from mha_core.attention import attend, fused
+from mha_core.attention.functional import attend, fused
 from mha_core.capture.call import Call
 from mha_core.capture.collector import Attend, collecting, watch
 from mha_core.capture.eager_code import Collecting
 from mha_core.capture.eager_scores import CLOSE
 from mha_core.errors import MhaError
-from mha_core.layer import LayerTrace
+from mha_core.traces.layer import LayerTrace
 
 MISSING = (
     "This architecture computes attention in a way of its own, outside the common interface. It returns "

@@ -11,7 +11,7 @@ import torch
 import transformers
 
 import mha_core as mha
-from mha_core.attention import attend, fused
+from mha_core.attention.functional import attend, fused
 from mha_core.capture import collector
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.sources.huggingface import trial

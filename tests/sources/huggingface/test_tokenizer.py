@@ -5,9 +5,8 @@ import transformers
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mha_core.joined import joined
 from mha_core.sources.huggingface import tokenizer as reading
-from mha_core.tokens import Tokens
+from mha_core.traces.tokens import Tokens, joined
 from tests.sources.tiny import TEXT, TOKENIZERS, fast
 
 KEPT = {kind: fast(kind) for kind in TOKENIZERS}

@@ -1,0 +1,323 @@
+"""From X to Z for one head, step by step, with the sizes, the numbers and the formulas of one trace.
+
+There are nine steps, and one that some layers have. A new step is a function of a `HeadContext` and a line
+each in `STEPS` and in `FORMULAS`.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from mha_core.analysis.frames import Picture, origin, picture
+from mha_core.traces.layer import LayerTrace
+from mha_core.traces.trace import MATRICES, AttentionTrace
+from mha_core.traces.verify import product_difference, split_difference
+
+# LaTeX, in which `X[L, d_model]` is a symbol with its shape under it, filled in with numbers, and
+# `_i` the chosen head, `_j` its key/value head. L tokens look at M: the same ones, or those of another text,
+# whose vectors have d_y numbers.
+FORMULAS = {
+    "project": r"""\begin{gathered}
+        X[L, d_model] \;\; W^Q[d_model, h·d_k] = Q[L, h·d_k] \\
+        X[M, d_y] \;\; W^K[d_y, n_kv·d_k] = K[M, n_kv·d_k] \\
+        X[M, d_y] \;\; W^V[d_y, n_kv·d_v] = V[M, n_kv·d_v]
+        \end{gathered}""",
+    "split": r"Q[L, h·d_k] \;\to\; Q_1 \; … \; Q_i[L, d_k] \; … \; Q_{h}",
+    "scores": r"Q_i[L, d_k] \;\; K_j^{\top}[d_k, M] = S_i[L, M]",
+    "scale": r"S_i[L, M] \cdot \tfrac{1}{\sqrt{d_k}} = S_i \cdot {scale}",
+    "mask": r"s_{mn} \;\to\; \begin{cases} s_{mn} & \text{if } m \text{ may look at } n \\"
+    r" -\infty & \text{if not} \end{cases}",
+    "softmax": r"a_{mn} = \frac{e^{s_{mn}}}{e^{s_{m1}} + … + e^{s_{mL}}} \qquad A_i[L, M]",
+    "mix": r"A_i[L, M] \;\; V_j[M, d_v] = \text{head}_i[L, d_v]",
+    "concat": r"\text{head}_1 \,\Vert\, … \,\Vert\, \text{head}_{h} = \text{concat}[L, h·d_v]",
+    "output": r"\text{concat}[L, h·d_v] \;\; W^O[h·d_v, d_model] = Z[L, d_model]",
+}
+SHAPED = re.compile(r"(?P<symbol>\S+)\[(?P<rows>[^],]+), (?P<columns>[^]]+)]")
+WORDS = {
+    "rotary": r"\text{RoPE}",
+    "scale": r"\cdot\, {by:.4g}",
+    "clip": r"\pm {at:.4g}",
+    "norm": r"\text{{{kind}}}",
+}
+
+
+def formula(name: str, sizes: dict) -> str:
+    """The formula of a step with the sizes written in."""
+
+    def shaped(match: re.Match) -> str:
+        rows, columns = (
+            re.sub(r"[A-Za-z_]+", lambda word: str(sizes[word[0]]), match[axis]).replace("·", r"{\cdot}")
+            for axis in ("rows", "columns")
+        )
+        return rf"\underset{{{rows} \times {columns}}}{{{match['symbol']}}}"
+
+    latex = SHAPED.sub(shaped, FORMULAS[name])
+    for word in ("h", "scale"):
+        latex = latex.replace(f"{{{word}}}", f"{{{sizes[word]}}}")
+    if sizes["M"] != sizes["L"]:
+        latex = latex.replace("s_{mL}", "s_{mM}")
+    return latex.replace("_i", f"_{{{sizes['i']}}}").replace("_j", f"_{{{sizes['kv']}}}")
+
+
+def primed(latex: str, names: Sequence[str]) -> str:
+    """A formula, sizes written in, in which these of Q, K and V are not yet what attention reads: Q'."""
+    for name in names:
+        latex = re.sub(rf"(?<![\w^]){name.upper()}(?=[}}_])", f"{name.upper()}'", latex)
+    return latex
+
+
+def way(between: Mapping[str, Sequence[Mapping]], sizes: dict) -> str:
+    """What becomes of Q', K' and V' of a head on their way to Q, K and V, a line for each that changes."""
+    lines = []
+    for name, steps in between.items():
+        letter, head = name.upper(), sizes["i" if name == "q" else "kv"]
+        line = f"{letter}{chr(39)}_{{{head}}}"
+        for number, step in enumerate(steps, start=1):
+            told = WORDS[step["step"]]
+            told = told if step["step"] == "rotary" else told.format(**step)
+            marks = "" if number == len(steps) else "'" * (number + 1)
+            line += rf" \xrightarrow{{\;{told}\;}} {letter}{marks}_{{{head}}}"
+        lines += [line] if steps else []
+    return r"\begin{gathered}" + r" \\ ".join(lines) + r"\end{gathered}"
+
+
+def from_embeddings(latex: str) -> str:
+    """The projections with V made of the words' embeddings E instead of X."""
+    head, _, values = latex.rpartition("{X}")
+    return f"{head}{{E}}{values}"
+
+
+PRIMES = ("′", "″", "‴")  # what comes before Q, K and V, from the product on
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One step: its formula in LaTeX, sizes filled in, and the matrices before and after.
+
+    `notes` names the sentences that hold here, "why" above all; `facts` are the numbers in them.
+    """
+
+    name: str
+    formula: str
+    before: tuple[Picture, ...]
+    after: tuple[Picture, ...]
+    notes: tuple[str, ...]
+    facts: dict
+    in_a_row: int = 0  # matrices, where they do not all stand beside each other
+
+
+@dataclass(frozen=True, eq=False)
+class HeadContext:
+    """One head of one layer of a trace; heads and layers count from 0."""
+
+    trace: AttentionTrace
+    layer: int
+    head: int
+
+    @property
+    def recorded(self) -> LayerTrace:
+        return self.trace.layers[self.layer]
+
+    @property
+    def sizes(self) -> dict:
+        """The sizes under the names that formulas and sentences use; i and kv count from 1."""
+        layer = self.recorded
+        return {
+            "i": self.head + 1,
+            "kv": layer.kv_head(self.head) + 1,
+            "L": layer.n_query,
+            "M": layer.n_key,
+            "d_model": layer.d_model or r"d_{\text{model}}",
+            "d_y": layer.x_v.shape[1] if layer.x_v is not None else layer.d_model or r"d_{\text{model}}",
+            "h": layer.n_heads,
+            "n_kv": layer.n_kv_heads,
+            "d_k": layer.d_k,
+            "d_v": layer.d_v,
+            "scale": f"{layer.scale:.4g}",
+        }
+
+    def step(self, name: str, before: str, *after: Picture, notes: dict | None = None, **facts) -> Step:
+        """A step whose matrices before are named by the words of `before`.
+
+        `notes` maps each sentence to whether it holds; without it "why" does.
+        """
+        pictures = tuple(self.picture(matrix) for matrix in before.split())
+        holding = tuple(note for note, holds in (notes or {"why": True}).items() if holds)
+        return Step(name, formula(name, self.sizes), pictures, after, holding, self.sizes | facts)
+
+    @property
+    def two_texts(self) -> bool:
+        """Do the tokens of one text look at those of another?"""
+        queries, keys = self.trace.sides(self.recorded)
+        return queries is not keys
+
+    def picture(self, name: str) -> Picture:
+        drawn = picture(self.trace, name, layer=self.layer, head=self.head)
+        # What K and V are made of is then the X of the other text.
+        return replace(drawn, name="other", symbol="Y") if name == "x_v" and self.two_texts else drawn
+
+    @property
+    def between(self) -> dict[str, list[dict]]:
+        """What the model does with the product X W before it is q, k or v, for each of them."""
+        told = self.recorded.about.get("between")
+        if told is None:
+            turned = [{"step": "rotary"}] if self.recorded.knows("q_raw") else []
+            told = {"q": turned, "k": turned, "v": []}
+        return dict(told)
+
+    def stages(self, name: str) -> list[str]:
+        """The tensors from the product X W to q, k or v, by their names; of most models one."""
+        known = (f"{name}_{stage}" for stage in ("linear", "raw", "turned"))
+        return [*(stage for stage in known if self.recorded.knows(stage)), name]
+
+    def stage(self, name: str, at: int) -> Picture:
+        """The head's own part of one of the stages of q, k or v."""
+        stages, drawn = self.stages(name), self.picture(name)
+        if at == len(stages) - 1:
+            return drawn
+        own = self.head if name == "q" else self.recorded.kv_head(self.head)
+        frame = pd.DataFrame(
+            self.recorded.kept(stages[at])[own], index=drawn.frame.index, columns=drawn.frame.columns
+        )
+        letter, *rest = drawn.symbol
+        return replace(drawn, frame=frame, symbol=f"{letter}{PRIMES[at]}{''.join(rest)}")
+
+    def packed(self, name: str) -> Picture:
+        """The product X W of all heads side by side, the chosen head's columns framed."""
+        stages = self.stages(name)
+        array = self.recorded.kept(stages[0])  # (head, token, d)
+        n_heads, n_tokens, width = array.shape
+        own = self.head if name == "q" else self.recorded.kv_head(self.head)
+        queries, keys = self.trace.sides(self.recorded)
+        frame = pd.DataFrame(
+            array.transpose(1, 0, 2).reshape(n_tokens, n_heads * width),
+            index=pd.Index((queries if name == "q" else keys).labels, name=MATRICES[name][0]),
+            columns=pd.RangeIndex(1, n_heads * width + 1),
+        )
+        framed = (own * width, (own + 1) * width)
+        where = origin(self.trace, layer=self.layer)
+        symbol = name.upper() + (PRIMES[0] if len(stages) > 1 else "")
+        return Picture(name, symbol, frame, "signed", framed=framed, origin=where)
+
+
+def steps(trace: AttentionTrace, *, layer: int, head: int) -> list[Step]:
+    """The steps of `STEPS` in order, but for the first where X and W^Q and the last where W^O is not known.
+
+    Where a model does more with the product X W before queries meet keys, `adjust` follows the split.
+    Raises `MhaError` for a head that is not there, and where only the weights of the layer are known.
+    """
+    recorded = trace.layers[layer]
+    recorded.checked(head)
+    # X alone does not say how Q came about: some models norm it, or turn it in a way of their own.
+    unknown = {project} if recorded.x is None or recorded.projections.w_q is None else set()
+    unknown |= {output} if recorded.projections.w_o is None else set()
+    view = HeadContext(trace, layer, head)
+    found = [make(view) for make in STEPS if make not in unknown]
+    if any(view.between.values()):
+        found.insert([step.name for step in found].index("scores"), adjust(view))
+    return found
+
+
+def project(view: HeadContext) -> Step:
+    own_values = view.recorded.knows("x_v") and not view.two_texts
+    changed = [name for name, steps in view.between.items() if steps]
+    notes = {"why": True, "values": own_values, "cross": view.two_texts, "before": changed}
+    before = " ".join(name for name in ("x", "x_v") if view.recorded.knows(name))
+    difference = product_difference(view.recorded) if changed else None
+    after = (view.packed(name) for name in "qkv")
+    step = view.step("project", before, *after, notes=notes, difference=difference)
+    step = replace(step, formula=primed(step.formula, changed))
+    if view.two_texts:
+        own, *others = step.formula.split("{X}")
+        return replace(step, formula=f"{own}{{X}}{'{Y}'.join(others)}")
+    return replace(step, formula=from_embeddings(step.formula)) if own_values else step
+
+
+def split(view: HeadContext) -> Step:
+    difference = split_difference(view.recorded)
+    notes = {
+        "why": True,
+        "same": difference is not None,
+        "shared": view.recorded.n_kv_heads < view.recorded.n_heads,
+        "rotary": view.trace.source.get("position") == "rotary",
+    }
+    after = (view.stage(name, 0) for name in "qkv")
+    step = view.step("split", "", *after, notes=notes, difference=difference)
+    return replace(step, formula=primed(step.formula, [name for name in "q" if view.between[name]]))
+
+
+def adjust(view: HeadContext) -> Step:
+    """What some models do with the products before queries meet keys: norm, scale, limit, rotation."""
+    told = {step["step"]: step for steps in view.between.values() for step in steps}
+    changed = [name for name, steps in view.between.items() if steps]
+    shown = tuple(view.stage(name, at) for name in changed for at in range(len(view.stages(name))))
+    notes = ("why", *told)
+    named = {"by": "scale", "at": "clip", "kind": "norm"}
+    facts = {fact: told[step][fact] for fact, step in named.items() if step in told}
+    most = max(len(view.stages(name)) for name in changed)
+    return Step("adjust", way(view.between, view.sizes), (), shown, notes, view.sizes | facts, most)
+
+
+def scores(view: HeadContext) -> Step:
+    made = view.picture("scores")
+    largest = made.frame.stack().idxmax()
+    facts = {"query": largest[0], "key": largest[1], "score": made.frame.loc[largest]}
+    return view.step("scores", "q k", made, **facts)
+
+
+def scale(view: HeadContext) -> Step:
+    before, after = view.picture("scores").frame, view.picture("scaled")
+    spread = {"spread_before": before.to_numpy().std(), "spread_after": after.frame.to_numpy().std()}
+    # Some models multiply with a number of their own; then what is said of √d_k does not hold.
+    own = not np.isclose(view.recorded.scale, view.recorded.d_k**-0.5)
+    step = view.step("scale", "scores", after, notes={"why": not own, "own": own}, **spread)
+    return replace(step, formula=rf"S_{{{view.head + 1}}} \cdot {view.sizes['scale']}") if own else step
+
+
+def mask(view: HeadContext) -> Step:
+    after = view.picture("masked")
+    hidden = 0 if after.hidden is None else int(after.hidden.sum())
+    rule = view.recorded.rule
+    alibi = view.trace.source.get("position") == "alibi" and rule.distance_bias is not None
+    added = (rule.bias is not None or rule.distance_bias is not None) and not alibi
+    by_words = added and "bias" in view.recorded.about
+    notes = {"why": hidden, "none": not hidden, "biased": alibi, "added": added and not by_words}
+    notes["by_words"] = by_words
+    notes["capped"] = rule.soft_cap is not None
+    return view.step("mask", "scaled", after, notes=notes, hidden=hidden, cells=after.frame.size)
+
+
+def softmax(view: HeadContext) -> Step:
+    after = view.picture("weights")
+    sums = after.frame.to_numpy().sum(axis=1)
+    off = np.abs(sums[sums > 0] - 1).max(initial=0.0)
+    empty = int((sums == 0).sum())
+    sinks = view.recorded.rule.sinks is not None
+    notes = {"why": not sinks, "sinks": sinks, "empty": empty}
+    return view.step(
+        "softmax", "masked", after, notes=notes, empty=empty, off=off, least=sums.min(), most=sums.max()
+    )
+
+
+def mix(view: HeadContext) -> Step:
+    return view.step("mix", "weights v", view.picture("output"))
+
+
+def concat(view: HeadContext) -> Step:
+    d_v = view.recorded.d_v
+    framed = (view.head * d_v, (view.head + 1) * d_v)
+    return view.step("concat", "output", replace(view.picture("concat"), framed=framed))
+
+
+def output(view: HeadContext) -> Step:
+    layer = view.recorded
+    bias = 0.0 if layer.projections.b_o is None else layer.projections.b_o.numpy()
+    gap = np.abs(layer.contribution().sum(axis=0) + bias - layer.result()).max()
+    after = (view.picture("contribution"), view.picture("result"))
+    return view.step("output", "concat", *after, difference=gap)
+
+
+STEPS = (project, split, scores, scale, mask, softmax, mix, concat, output)

@@ -1,0 +1,124 @@
+"""Word vectors as tables: a map of them, the nearest of a word, and whether differences agree.
+
+The vectors are a frame with one row for each word, ``(word, d_model)``.
+"""
+
+from collections.abc import Iterable, Sequence
+from statistics import NormalDist
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from mha_core.errors import MhaError
+
+# The pairs whose differences are known to agree in vectors learned from large texts, by language.
+# Source: Mikolov, Yih and Zweig 2013 (Linguistic Regularities in Continuous Space Word Representations).
+RELATIONS = {
+    "en": {
+        "gender": (("man", "woman"), ("king", "queen"), ("boy", "girl")),
+        "tense": (("walking", "walked"), ("swimming", "swam")),
+    },
+    "zh": {"gender": (("男人", "女人"), ("国王", "女王"), ("男孩", "女孩"))},
+}
+FLAT = 1e-9  # of the largest number: below it an axis is rounding
+
+
+class Map(NamedTuple):
+    """Where words lie on a few axes, and the share of the variance that each axis shows."""
+
+    points: pd.DataFrame  # (word, axis)
+    shares: np.ndarray  # (axis,)
+
+
+class Chance(NamedTuple):
+    """What vectors of random directions would show: the cosine of the nearest, and of 95 % of pairs."""
+
+    nearest: float
+    pair: float
+
+
+def table(words: Sequence[str], matrix: np.ndarray) -> pd.DataFrame:
+    """Words and their vectors as one frame. (word, d_model)
+
+    Raises `MhaError` when there is no word, a word stands twice, or the counts do not agree.
+    """
+    matrix = np.asarray(matrix, dtype=np.float64)
+    if matrix.ndim != 2 or len(words) != len(matrix) or not len(words):
+        raise MhaError(
+            f"{len(words)} words need a matrix with as many rows; got one of shape {matrix.shape}."
+        )
+    if len(set(words)) < len(words):
+        raise MhaError("Every word has one vector; a word was given twice.")
+    columns = pd.RangeIndex(1, matrix.shape[1] + 1, name="d_model")
+    return pd.DataFrame(matrix, index=pd.Index(words, name="word"), columns=columns)
+
+
+def project(vectors: pd.DataFrame, *, axes: int, along: Iterable[str] | None = None) -> Map:
+    """Principal components: ``(E − mean) V`` with ``E − mean = U S Vᵀ``; (word, d_model) → (word, axis).
+
+    The axes are those along which the words `along` (all unless given) differ most, and the share of
+    axis a is ``S²[a] / Σ S²`` of those words; all other words are put on the same axes. The sign of an
+    axis is free: each has its largest loading positive. Axes that the words do not fill are 0.
+    """
+    chosen = vectors if along is None else vectors.loc[list(along)]
+    centre = chosen.to_numpy().mean(0)
+    _, sizes, turned = np.linalg.svd(chosen.to_numpy() - centre, full_matrices=False)
+    sizes = sizes[sizes > FLAT * np.abs(vectors.to_numpy()).max(initial=0)]
+    kept = turned[: min(axes, len(sizes))]
+    loudest = np.take_along_axis(kept, np.abs(kept).argmax(1)[:, None], 1)
+    directions, shares = np.zeros((axes, vectors.shape[1])), np.zeros(axes)
+    directions[: len(kept)] = kept * np.sign(loudest)
+    shares[: len(kept)] = sizes[: len(kept)] ** 2 / (sizes**2).sum()
+    points = (vectors.to_numpy() - centre) @ directions.T
+    return Map(pd.DataFrame(points, vectors.index, pd.RangeIndex(1, axes + 1, name="axis")), shares)
+
+
+def nearest(vectors: pd.DataFrame, word: str, *, count: int = 10) -> pd.Series:
+    """The words with the largest ``cos(a, b) = a·b / (|a| |b|)`` to a word, itself left out. (word,)
+
+    Raises `MhaError` for a word that has no vector.
+    """
+    if word not in vectors.index:
+        raise MhaError(f"There is no vector for {word!r} among these {len(vectors):,} words.")
+    units = _units(vectors.to_numpy())
+    cosines = pd.Series(units @ units[vectors.index.get_loc(word)], vectors.index, name="cosine")
+    return cosines.drop(word).sort_values(ascending=False, kind="stable").head(count)
+
+
+def agreement(vectors: pd.DataFrame, pairs: Iterable[tuple[str, str]]) -> pd.DataFrame:
+    """The cosine of every two differences ``b − a``; pairs with a word that has no vector are left out.
+
+    (pair, pair), rows and columns named “a→b”.
+    """
+    there = [(a, b) for a, b in pairs if {a, b} <= set(vectors.index)]
+    rows = [vectors.loc[b].to_numpy() - vectors.loc[a].to_numpy() for a, b in there]
+    units = _units(np.array(rows).reshape(len(there), vectors.shape[1]))
+    names = [f"{a}→{b}" for a, b in there]
+    return pd.DataFrame(units @ units.T, pd.Index(names, name="pair"), pd.Index(names, name="pair"))
+
+
+def chance(n_words: int, width: int) -> Chance:
+    """What to expect of random directions: a cosine is about N(0, 1/width).
+
+    The nearest of n words: the median of the largest of n − 1, ``Φ⁻¹(0.5^(1/(n−1))) / √width``.
+    Two differences: 95 % lie within ``± 1.96 / √width``.
+    """
+    normal, others = NormalDist(0, width**-0.5), max(1, n_words - 1)
+    return Chance(min(1.0, normal.inv_cdf(0.5 ** (1 / others))), min(1.0, normal.inv_cdf(0.975)))
+
+
+def verdict(cosines: Sequence[float], limit: float) -> str:
+    """Do differences agree more than chance gives? "all" of them, "some" on average, or "none".
+
+    `limit` is where 95 % of single cosines of random directions end; a mean of m ends at ``limit / √m``.
+    """
+    if min(cosines) > limit:
+        return "all"
+    return "some" if np.mean(cosines) > limit / len(cosines) ** 0.5 else "none"
+
+
+def _units(rows: np.ndarray) -> np.ndarray:
+    """Rows of length 1; a row of zeros, which has no direction, stays 0."""
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)

@@ -1,0 +1,209 @@
+"""A trace as tables: what pages and figures need, and nothing about how it looks."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from mha_core.traces.layer import LayerTrace
+from mha_core.traces.trace import MATRICES, TOKEN_AXES, AttentionTrace
+
+WHOLE = 256  # tokens up to which the page draws all pairs of them: every head's picture, every measure
+WINDOW = 128  # rows and columns of tokens that one large figure has room for
+KIND = {name: "weights" if name == "weights" else "signed" for name in MATRICES}
+# How each matrix is written; {} is the head, counted from 1 as in the papers.
+SUBSCRIPT = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
+SYMBOLS = {
+    "x": "X",
+    "x_v": "E",
+    "q": "Q{}",
+    "k": "K{}",
+    "v": "V{}",
+    "scores": "S{}",
+    "scaled": "S{} / √d_k",
+    "masked": "S{} masked",
+    "weights": "A{}",
+    "output": "head{}",
+    "concat": "concat",
+    "contribution": "head{0} · Wᴼ{0}",
+    "result": "Z",
+}
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where the numbers of a figure come from: weights and sizes, sentence, layer and head from 0.
+
+    What a figure is not about is None; `note` says what else there is to say, in words.
+    """
+
+    source: Mapping[str, object] | None = None
+    text: str | None = None
+    layer: int | None = None
+    head: int | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """One matrix to draw: its symbol, its frame, its colour meaning and what is special in it.
+
+    `start` is the position of its first row and first column, from 0, where only a part is shown.
+    """
+
+    name: str
+    symbol: str
+    frame: pd.DataFrame
+    kind: Literal["weights", "signed"]
+    hidden: np.ndarray | None = None
+    framed: tuple[int, int] | None = None
+    faint: np.ndarray | None = None  # rows that were never trained to mean anything
+    origin: Origin | None = None
+    start: tuple[int, int] = (0, 0)
+    two_texts: bool = False  # keys are other tokens than those that look
+
+
+class Part(NamedTuple):
+    """Which tokens are shown, of those that look and of those that are looked at; None for all."""
+
+    queries: slice | None = None
+    keys: slice | None = None
+
+    def of(self, axis: str) -> slice | None:
+        return self.keys if axis == "key" else self.queries
+
+
+def picture(
+    trace: AttentionTrace, name: str, *, layer: int, head: int, part: Part | slice | None = None
+) -> Picture:
+    """One named matrix of one head, ready to draw. Heads count from 0 here, from 1 in the symbol.
+
+    `part` shows these tokens alone, on each axis of tokens, a slice on both alike; the matrices of a head
+    are then computed for these rows only, so that a long text never makes a matrix of tokens × tokens.
+    """
+    part = part if isinstance(part, Part) else Part(part, part)
+    queries, keys = trace.sides(trace.layers[layer])
+    hidden, faint, (row_axis, column_axis) = None, None, MATRICES[name]
+    if name in ("masked", "weights"):
+        allowed = trace.layers[layer].allowed(head, rows=part.queries, keys=part.keys)
+        hidden = None if allowed.all() else ~allowed
+    if row_axis == "query":
+        faint = untrained_rows(trace, layer)
+        faint = faint if faint is None or part.queries is None else faint[part.queries]
+    first_row, first_column = (shown.start if (shown := part.of(axis)) else 0 for axis in MATRICES[name])
+    return Picture(
+        name,
+        symbol(trace.layers[layer], name, head),
+        trace.frame(name, layer=layer, head=head)
+        if part == (None, None)
+        else _part(trace, name, layer, head, part),
+        KIND[name],
+        hidden,
+        faint=faint,
+        origin=origin(trace, layer=layer, head=head),
+        start=(first_row, first_column if column_axis in TOKEN_AXES else 0),
+        two_texts=queries is not keys,
+    )
+
+
+def _part(trace: AttentionTrace, name: str, layer: int, head: int, part: Part) -> pd.DataFrame:
+    row_axis, column_axis = MATRICES[name]
+    every = slice(None)
+    if row_axis != "query" or name == "q":  # what is kept, not computed
+        return trace.frame(name, layer=layer, head=head).iloc[part.of(row_axis) or every]
+    queries, keys = trace.sides(trace.layers[layer])
+    of_keys = {"keys": part.keys} if column_axis == "key" else {}
+    values = getattr(trace.layers[layer], name)(head, rows=part.queries, **of_keys)
+    labels = queries.labels[part.queries or every]
+    columns = keys.labels[part.keys or every] if of_keys else range(1, values.shape[1] + 1)
+    return pd.DataFrame(values, pd.Index(labels, name=row_axis), pd.Index(columns, name=column_axis))
+
+
+def longest(trace: AttentionTrace) -> int:
+    """How many tokens the longer of a trace's texts has, of those that its first layer is about."""
+    return max(map(len, trace.sides()))
+
+
+def around(trace: AttentionTrace, query: int, *, layer: int, head: int, most: int = WINDOW) -> Part:
+    """The part of a long text around a token that looks; of another text, around what it mostly looks at."""
+    queries, keys = trace.sides(trace.layers[layer])
+    rows = window(len(queries), query, most)
+    if queries is keys:
+        return Part(rows, rows)
+    if len(keys) <= most:
+        return Part(rows, None)
+    strongest = int(trace.layers[layer].weights(head, rows=[query])[0].argmax())
+    return Part(rows, window(len(keys), strongest, most))
+
+
+def window(length: int, around: int, most: int = WINDOW) -> slice | None:
+    """At most `most` of `length` positions with `around` as near their middle as can be; None for all.
+
+    ``window(1000, 500, 128)`` is ``slice(436, 564)``; at the ends the part is as long as elsewhere.
+    """
+    if length <= most:
+        return None
+    start = min(max(around - most // 2, 0), length - most)
+    return slice(start, start + most)
+
+
+def ordered(picture: Picture, columns: np.ndarray) -> Picture:
+    """The same picture with its columns in another order; each keeps its number.
+
+    ``columns[i]`` is the position, from 0, of the column that comes to stand at i. (column,)
+    """
+    hidden = None if picture.hidden is None else picture.hidden[:, columns]
+    return replace(picture, frame=picture.frame.iloc[:, columns], hidden=hidden)
+
+
+def origin(trace: AttentionTrace, *, layer: int | None = None, head: int | None = None) -> Origin:
+    """Where a trace's numbers come from, with the sizes that every source has."""
+    sizes = {"h": trace.layers[0].n_heads, "d_model": trace.layers[0].d_model}
+    return Origin(sizes | dict(trace.source), trace.title, layer, head)
+
+
+def untrained_rows(trace: AttentionTrace, layer: int) -> np.ndarray | None:
+    """True for each query whose row in the last layer no answer was ever asked of; None for no such layer.
+
+    A trained model is asked at pronouns and hidden words alone; its earlier layers serve those rows.
+    """
+    if not trace.answers or layer < len(trace.layers) - 1:
+        return None
+    return np.array([answer is None for answer in trace.answers])
+
+
+def symbol(layer: LayerTrace, name: str, head: int) -> str:
+    """How the matrix of a head is written, ``Q₃`` for head 2; K and V go by their own head."""
+    owner = layer.kv_head(head) if name in ("k", "v") else head
+    return SYMBOLS[name].format(str(owner + 1).translate(SUBSCRIPT))
+
+
+def long_table(trace: AttentionTrace, name: str, *, layer: int, heads: Iterable[int]) -> pd.DataFrame:
+    """A matrix of several heads, one line for each number: head, row, column, value.
+
+    Heads and positions count from 1; each token axis has its position and its word.
+    """
+    row_axis, column_axis = MATRICES[name]
+    parts = []
+    for head in heads:
+        frame = trace.frame(name, layer=layer, head=head)
+        n_rows, n_columns = frame.shape
+        parts.append(
+            pd.DataFrame(
+                {
+                    "head": head + 1,
+                    **_axis_columns(row_axis, frame.index, np.repeat(np.arange(n_rows), n_columns)),
+                    **_axis_columns(column_axis, frame.columns, np.tile(np.arange(n_columns), n_rows)),
+                    name: frame.to_numpy().ravel(),
+                }
+            )
+        )
+    return pd.concat(parts, ignore_index=True)
+
+
+def _axis_columns(axis: str, labels: pd.Index, positions: np.ndarray) -> dict:
+    if axis not in TOKEN_AXES:
+        return {axis: positions + 1}
+    return {f"{axis}_position": positions + 1, axis: labels.to_numpy()[positions]}

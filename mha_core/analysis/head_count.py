@@ -1,0 +1,77 @@
+"""How many heads? What was measured for the shipped models, beside what was published, as tables over h."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import pandas as pd
+
+LEAST = 4  # numbers of heads that make a comparison
+ARCHITECTURE, LANGUAGE = "glass-box", "en"
+SCORES = ("accuracy", "right", "answer", "resolving")
+# Source: Vaswani et al. 2017 (Attention Is All You Need), Table 3, rows (A) and the base model, h 8:
+# English to German, development set newstest2013, d_model 512, d_k = d_v.
+PUBLISHED = pd.DataFrame(
+    {
+        "d_k": [512, 128, 64, 32, 16],
+        "ppl": [5.29, 5.00, 4.92, 4.91, 5.01],
+        "bleu": [24.9, 25.5, 25.8, 25.8, 25.4],
+    },
+    index=pd.Index([1, 4, 8, 16, 32], name="h"),
+)
+
+
+def widths(entries: Iterable[Mapping]) -> tuple[int, ...]:
+    """Every d_model for which at least `LEAST` numbers of heads were measured."""
+    counts: dict[int, set] = {}
+    for plan in _plans(entries):
+        counts.setdefault(plan["d_model"], set()).add(plan["h"])
+    return tuple(sorted(width for width, heads in counts.items() if len(heads) >= LEAST))
+
+
+def measured(entries: Iterable[Mapping], d_model: int) -> pd.DataFrame:
+    """One row for each h at one width, from the entries of a manifest.
+
+    `accuracy` is how often the best head gives the right noun more weight than the other, `right` its
+    mean weight there, `answer` how often the model answers right, `resolving` how many heads of the last
+    layer are right alone; `seconds` of processor time are missing where a training was interrupted.
+    """
+    rows = []
+    for entry in entries:
+        if entry["plan"]["d_model"] == d_model and list(_plans([entry])):
+            h = entry["plan"]["h"]
+            scores = {name: entry["scores"][name] for name in SCORES}
+            known = {"parameters": entry["parameters"], "seconds": entry.get("cpu_seconds")}
+            rows.append({"h": h, "d_k": d_model // h, **scores, **known, "seed": entry["plan"]["seed"]})
+    columns = ["h", "d_k", *SCORES, "parameters", "seconds", "seed"]
+    found = pd.DataFrame(rows, columns=columns).set_index("h").sort_index()
+    return found.astype({"seconds": float})
+
+
+@dataclass(frozen=True)
+class Extremes:
+    """The largest and the smallest value of a column, and every h that has it."""
+
+    most: float
+    most_at: tuple[int, ...]
+    least: float
+    least_at: tuple[int, ...]
+
+
+def extremes(column: pd.Series) -> Extremes:
+    """Where a column over h is largest and smallest."""
+    most, least = column.max(), column.min()
+    return Extremes(
+        float(most), tuple(column.index[column == most]), float(least), tuple(column.index[column == least])
+    )
+
+
+def redundant(found: pd.DataFrame) -> bool:
+    """Does more than half of the heads of the last layer resolve the pronoun alone, for every h above 1?"""
+    several = found[found.index > 1]
+    return bool(len(several)) and bool((several["resolving"] > several.index / 2).all())
+
+
+def _plans(entries: Iterable[Mapping]) -> Iterable[Mapping]:
+    for entry in entries:
+        if (entry["plan"]["architecture"], entry["plan"]["language"]) == (ARCHITECTURE, LANGUAGE):
+            yield entry["plan"]

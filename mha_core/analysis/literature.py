@@ -1,0 +1,187 @@
+"""Heads that papers have described, measured again on sentences of our own.
+
+A finding is one head of one published model, what it is said to do, and the paper's number. Papers count
+layers and heads from 1 (Clark et al. 2019) or from 0 (Wang et al. 2022): here all count from 0, and `printed`
+keeps what stands in the paper. Our sentences are short and few, so a score of ours is no repetition of the
+paper's experiment; it shows whether the head does here what it is known for.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from mha_core import resources
+from mha_core.analysis.patterns import DISTANCE
+from mha_core.errors import MhaError
+from mha_core.traces.tokens import Tokens
+from mha_core.traces.trace import AttentionTrace
+
+WORD = re.compile(r"\w+(?:['’]\w+)?")
+LINK = "link: "  # what the name of a measure of grammar begins with
+Trace = Callable[[str], AttentionTrace]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One head, what it was found to do, and the number that was published (None where there is only a name).
+
+    `baseline` is what the paper says a simple rule reaches, such as the word at a fixed distance.
+    """
+
+    model: str
+    layer: int
+    head: int
+    measure: str
+    paper: float | None
+    source: str
+    printed: str
+    baseline: float | None = None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A score of ours and from how many items it is the mean."""
+
+    score: float
+    n: int
+
+
+def findings(model: str) -> tuple[Finding, ...]:
+    """The findings about a model by its id, with or without its owner; none for a model not in the papers.
+
+    ``findings("openai-community/gpt2")`` are those of GPT-2 small.
+    """
+    known = _file()["models"].get(model.rsplit("/", 1)[-1].lower())
+    return tuple(
+        Finding(**{**entry, "layer": entry["layer"] - 1, "head": entry["head"] - 1})
+        for entry in _file()["findings"]
+        if entry["model"] == known
+    )
+
+
+def measure(finding: Finding, trace: Trace) -> Measured:
+    """What the head does on our sentences, `trace` being the model: a text to its `AttentionTrace`.
+
+    - "link: …": the share of words of which the one that they belong to gets the most weight, among all
+      other words. The weights of the pieces of a word are summed where it is looked at, and averaged where
+      it looks; special tokens do not count (Clark et al. 2019, section 4).
+    - "previous token", "next token", "first token": the mean weight ``A[m, m − 1]``, ``A[m, m + 1]``,
+      ``A[m, 0]``.
+    - "duplicate" and "induction": a list of words is said twice; the mean weight from a piece in the second
+      list on the same piece in the first, or on the piece after that (Olsson et al. 2022).
+    - "name mover" and "second subject": "When Mary and John went …, John gave a drink to": the mean weight
+      from the last piece on the name to come, or on the second "John" (Wang et al. 2022).
+
+    Raises `MhaError` for a model without that layer or head.
+    """
+    found = np.array(list(_MEASURES[finding.measure.split(":")[0]](finding, trace)), float)
+    return Measured(float(found.mean()), len(found))
+
+
+def _links(finding: Finding, trace: Trace) -> Iterator[bool]:
+    relation = finding.measure.removeprefix(LINK)
+    for sentence in _file()["sentences"]:
+        if relation not in sentence["links"]:
+            continue
+        seen, text = trace(sentence["text"]), sentence["text"]
+        spans = [word.span() for word in WORD.finditer(text)]
+        weights = between_words(_weights(finding, seen), seen.tokens, spans)
+        np.fill_diagonal(weights, -1.0)
+        for link in sentence["links"][relation]:
+            dependent, head = (_place(text, spans, word) for word in link.split())
+            yield weights[dependent].argmax() == head
+
+
+def _positions(finding: Finding, trace: Trace) -> Iterator[float]:
+    for sentence in _file()["sentences"]:
+        weights = _weights(finding, trace(sentence["text"]))
+        if finding.measure == "first token":
+            yield from weights[1:, 0]
+        else:
+            yield from np.diagonal(weights, DISTANCE[finding.measure])
+
+
+def _repeated(finding: Finding, trace: Trace) -> Iterator[float]:
+    beyond = finding.measure == "induction"
+    for words in _file()["lists"]:
+        text = f"Words: {words} {words}"
+        seen = trace(text)
+        middle = text.index(words) + len(words)
+        starts = [start for start, end in seen.tokens.spans if end > start]
+        pieces = [at for at, (start, end) in enumerate(seen.tokens.spans) if end > start]
+        first = [
+            at for at, start in zip(pieces, starts, strict=True) if text.index(words) - 1 <= start < middle
+        ]
+        second = [at for at, start in zip(pieces, starts, strict=True) if start >= middle]
+        if len(first) != len(second):
+            raise MhaError(
+                "The tokenizer cuts a list that is said twice in two ways; nothing can be compared."
+            )
+        weights = _weights(finding, seen)
+        for again, before in zip(second, first, strict=True):
+            yield weights[again, before + beyond]
+
+
+def _names(finding: Finding, trace: Trace) -> Iterator[float]:
+    mover = finding.measure == "name mover"
+    for one, other in _file()["names"]:
+        for sentence in _file()["gifts"]:
+            for a, b in ((one, other), (other, one)):
+                text = sentence.format(a=a, b=b, s=b)
+                start = text.index(a) if mover else text.rindex(b)
+                seen = trace(text)
+                looked_at = _pieces(seen.tokens, (start, start + len(a if mover else b)))
+                last = _pieces(seen.tokens, (len(text) - 2, len(text)))[-1]
+                yield _weights(finding, seen)[last, looked_at].sum()
+
+
+_MEASURES = {
+    "link": _links,
+    "previous token": _positions,
+    "next token": _positions,
+    "first token": _positions,
+    "duplicate": _repeated,
+    "induction": _repeated,
+    "name mover": _names,
+    "second subject": _names,
+}
+
+
+def between_words(weights: np.ndarray, tokens: Tokens, spans: list[tuple[int, int]]) -> np.ndarray:
+    """Weights from word to word: summed over the pieces that are looked at, averaged over those that look.
+
+    weights (query, key), spans of the words in the text → (word, word).
+    Source: Clark et al. 2019, section 4.1.
+    """
+    pieces = [_pieces(tokens, span) for span in spans]
+    looked_at = np.stack([weights[:, part].sum(1) for part in pieces], 1)
+    return np.stack([looked_at[part].mean(0) for part in pieces])
+
+
+def _weights(finding: Finding, trace: AttentionTrace) -> np.ndarray:
+    if finding.layer >= len(trace.layers):
+        raise MhaError(f"This model has {len(trace.layers)} layers; the paper speaks of {finding.printed}.")
+    return trace.layers[finding.layer].weights(finding.head).astype(float)
+
+
+def _pieces(tokens: Tokens, span: tuple[int, int]) -> list[int]:
+    """Positions of the pieces that a part of the text was cut into."""
+    found = [at for at, (start, end) in enumerate(tokens.spans) if start < span[1] and span[0] < end]
+    if not found:
+        raise MhaError(f"The tokenizer says of no piece that it is “{tokens.text[slice(*span)]}”.")
+    return found
+
+
+def _place(text: str, spans: list[tuple[int, int]], word: str) -> int:
+    """Which word it is: "the:2" is the second "the"."""
+    name, _, nth = word.partition(":")
+    return [at for at, span in enumerate(spans) if text[slice(*span)] == name][int(nth or 1) - 1]
+
+
+@cache
+def _file() -> dict:
+    return json.loads(resources.path("assets", "published_heads.json").read_text(encoding="utf-8"))

@@ -1,0 +1,138 @@
+"""Attention itself: the one place in this project where queries meet keys.
+
+Shapes are written with h heads, n_kv key/value heads, L queries, S keys; batch axes come first.
+
+What has a cell for each pair of tokens is computed in blocks of rows, so that it never exists whole when
+the text is long.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from mha_core.attention.score_rule import ScoreRule
+from mha_core.errors import MhaError
+
+LEAST = 64  # rows of a block: products of fewer use the processor badly
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, rule: ScoreRule = ScoreRule()) -> Tensor:
+    """Scaled dot-product attention: ``softmax(rule(q kᵀ)) v``.
+
+    q (…, h, L, d_k), k (…, n_kv, S, d_k), v (…, n_kv, S, d_v) → (…, h, L, d_v), where h is a
+    multiple of n_kv: query head i uses key/value head ``i // (h / n_kv)``, which is not copied.
+    Works in fp32, fp64, and in bf16 and fp16 with scores and softmax in fp32. Nothing is remembered.
+    The rows are computed in blocks, so the L × S matrix of all heads never exists at once.
+
+    Raises `MhaError` when the shapes do not fit. Source: Vaswani et al. 2017, equation 1.
+    """
+    _check(q, k, v)
+    n_query, n_key = q.shape[-2], k.shape[-2]
+    # Half of the cells: the model has tensors of its own beside them.
+    blocks = row_blocks(n_query, 2 * q.shape[:-2].numel() * n_key, least=LEAST)
+    if len(blocks) <= 1 or rule.softmax == "matrix":
+        return _attend(q, k, v, rule.at(slice(None), slice(None), n_query=n_query, n_key=n_key))
+    parts = (
+        _attend(q[..., rows, :], k, v, rule.at(slice(None), rows, n_query=n_query, n_key=n_key))
+        for rows in blocks
+    )
+    if torch.is_grad_enabled():
+        return torch.cat(list(parts), dim=-2)
+    # Kept one by one, small results would lie between the freed scores and hold on to their memory.
+    found = v.new_empty((*q.shape[:-1], v.shape[-1]))
+    for rows, part in zip(blocks, parts, strict=True):
+        found[..., rows, :] = part
+    return found
+
+
+def fused(q: Tensor, k: Tensor, v: Tensor, rule: ScoreRule = ScoreRule()) -> Tensor:
+    """`attend` by torch's fused kernel: the same but for rounding, in less time and memory.
+
+    What that kernel cannot do, or only with all scores at once, is left to `attend`.
+    """
+    fits = q.dim() == 4 and q.shape[-1] == v.shape[-1] and q.dtype == torch.float32
+    if not (fits and rule.is_plain):
+        return attend(q, k, v, rule)
+    _check(q, k, v)
+    scale, grouped = rule.factor(q.shape[-1]), q.shape[-3] != k.shape[-3]
+    return nn.functional.scaled_dot_product_attention(q, k, v, rule.mask, scale=scale, enable_gqa=grouped)
+
+
+def _attend(q: Tensor, k: Tensor, v: Tensor, rule: ScoreRule) -> Tensor:
+    return mix(attention_weights(q, k, rule).to(v.dtype), v)
+
+
+def attention_weights(q: Tensor, k: Tensor, rule: ScoreRule) -> Tensor:
+    """``softmax(rule(q kᵀ))`` for a rule laid out for these rows. → (…, h, L, S), fp32 or fp64"""
+    scaled = raw_scores(q, k).mul_(rule.factor(q.shape[-1]))
+    return rule.weights(rule.masked(scaled), spent=True)
+
+
+def raw_scores(q: Tensor, k: Tensor) -> Tensor:
+    """``q kᵀ``: element [m, n] is query m · key n. (…, h, L, d_k), (…, n_kv, S, d_k) → (…, h, L, S)
+
+    In fp32 for bf16 and fp16 tensors: an fp16 score can overflow before it is scaled.
+    """
+    if q.dtype in (torch.float16, torch.bfloat16):
+        q, k = q.float(), k.float()
+    return _shared(q, k.mT)
+
+
+def mix(weights: Tensor, v: Tensor) -> Tensor:
+    """``weights v``: each row a mixture of values. (…, h, L, S), (…, n_kv, S, d_v) → (…, h, L, d_v)"""
+    return _shared(weights, v)
+
+
+def _shared(rows: Tensor, matrix: Tensor) -> Tensor:
+    """Multiply each head's rows with the matrix of its key/value head.
+
+    The heads that share a matrix are stacked into one tall block of rows, instead of repeating
+    the matrix for each of them.
+    """
+    h, n_kv = rows.shape[-3], matrix.shape[-3]
+    if h == n_kv:
+        return rows @ matrix
+    stacked = rows.unflatten(-3, (n_kv, h // n_kv)).flatten(-3, -2)
+    return (stacked @ matrix).unflatten(-2, (h // n_kv, -1)).flatten(-4, -3)
+
+
+def _check(q: Tensor, k: Tensor, v: Tensor) -> None:
+    q_shape, k_shape = q.shape, k.shape  # each asking for a shape makes it anew
+    fits = (
+        len(q_shape) >= 3
+        and len(k_shape) >= 3
+        and q_shape[:-3] == k_shape[:-3]
+        and q_shape[-1] == k_shape[-1]
+        and k_shape[:-1] == v.shape[:-1]
+        and k_shape[-2] > 0
+        and k_shape[-3] > 0
+        and q_shape[-3] % k_shape[-3] == 0
+    )
+    if not fits:
+        raise MhaError(
+            f"q {tuple(q.shape)}, k {tuple(k.shape)} and v {tuple(v.shape)} do not fit; expected "
+            f"q (…, h, L, d_k), k (…, n_kv, S, d_k), v (…, n_kv, S, d_v) with h a multiple of n_kv, S ≥ 1."
+        )
+
+
+def join_heads(heads: Tensor, w_o: Tensor, b_o: Tensor | None) -> Tensor:
+    """``concat(heads) W^O + b^O``: (…, h, L, d_v), (h·d_v, d_model) → (…, L, d_model)."""
+    return nn.functional.linear(concat_heads(heads), w_o.mT, b_o)
+
+
+def concat_heads(heads: Tensor) -> Tensor:
+    """The heads' outputs side by side: (…, h, L, d_v) → (…, L, h·d_v)."""
+    return heads.transpose(-3, -2).flatten(-2)
+
+
+CELLS = 1 << 20  # at a time: so few that what is computed with them stays in the processor's cache
+
+
+def row_blocks(n_rows: int, cells_per_row: int, *, least: int = 1) -> list[slice]:
+    """Neighbouring rows, together all of them, with at most `CELLS` cells in a block or the `least` rows.
+
+    ``row_blocks(5, CELLS // 2)`` is ``[slice(0, 2), slice(2, 4), slice(4, 5)]``.
+    """
+    if 0 < n_rows * cells_per_row <= CELLS:
+        return [slice(0, n_rows)]
+    step = max(least, CELLS // max(1, cells_per_row))
+    return [slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]

@@ -1,0 +1,124 @@
+"""Who may look at whom: masks are boolean, True where a query may look at a key.
+
+A new mask is a function of (n_query, n_key, size) and a line in `MASKS`.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from mha_core.errors import MhaError, listed, one_of
+
+
+def causal(n_query: int, n_key: int, size: int) -> Tensor:
+    """A token may look at itself and at what came before it: key ≤ query. (query, key)
+
+    With more keys than queries the queries are the last ones, as in generation with a cache.
+    """
+    return _offset(n_query, n_key) <= 0
+
+
+def window(n_query: int, n_key: int, size: int) -> Tensor:
+    """A token may look at most `size` positions away, to either side. (query, key)
+
+    Source: Beltagy et al. 2020 (Longformer), section 3.1.
+    """
+    return _offset(n_query, n_key).abs() <= size
+
+
+def prefix(n_query: int, n_key: int, size: int) -> Tensor:
+    """The first `size` keys are open to all, the rest is causal. (query, key)
+
+    Source: Raffel et al. 2020 (T5), section 3.2.1.
+    """
+    return causal(n_query, n_key, size) | (torch.arange(n_key) < size)
+
+
+def padding(n_query: int, n_key: int, size: int) -> Tensor:
+    """The last `size` keys are padding and nobody may look at them. (query, key)"""
+    return (torch.arange(n_key) < n_key - size).expand(n_query, n_key)
+
+
+MASKS: dict[str, Callable[[int, int, int], Tensor] | None] = {
+    "full": None,  # everybody may look at everybody: no mask at all, and no L × L tensor for it
+    "causal": causal,
+    "window": window,
+    "prefix": prefix,
+    "padding": padding,
+}
+DEFAULT_SIZE = 2
+
+
+def build(mask: str | Tensor | None, n_query: int, n_key: int) -> Tensor | None:
+    """A mask by name ("causal", "window:3", "prefix:4", "padding:2") or as a (query, key) tensor.
+
+    Returns a boolean (query, key) tensor, or None where nothing is hidden.
+    Raises `MhaError` for an unknown name, a size that is no whole number, or a wrong shape.
+    """
+    if mask is None:
+        return None
+    if not isinstance(mask, str):
+        return combine(mask, None, batch=1, n_heads=1, n_query=n_query, n_key=n_key)[0, 0]
+    name, _, size = mask.partition(":")
+    one_of("mask", name, MASKS)
+    if size and not size.isdecimal():
+        raise MhaError(f"The size of mask {mask!r} must be a whole number, as in '{name}:3'.")
+    make = MASKS[name]
+    reach = min(int(size or DEFAULT_SIZE), n_query + n_key)  # more would not be a tensor's number
+    return None if make is None else make(n_query, n_key, reach)
+
+
+def combine(
+    mask: Tensor | None,
+    key_padding: Tensor | None,
+    *,
+    batch: int,
+    n_heads: int,
+    n_query: int,
+    n_key: int,
+) -> Tensor | None:
+    """One mask that broadcasts to (batch, head, query, key), from every accepted shape.
+
+    `mask` may be (query, key), (batch, query, key), (batch, 1, query, key) or
+    (batch, head, query, key); `key_padding` is (batch, key), True where a key is a real token.
+    Raises `MhaError` with the shape got and the shapes expected.
+    """
+    if mask is not None:
+        mask = torch.as_tensor(mask)
+        _boolean("mask", mask)
+        accepted = {
+            (n_query, n_key): (1, 1),
+            (batch, n_query, n_key): (batch, 1),
+            (batch, 1, n_query, n_key): (batch, 1),
+            (batch, n_heads, n_query, n_key): (batch, n_heads),
+        }
+        _accept("mask", mask, accepted)
+        mask = mask.reshape(*accepted[tuple(mask.shape)], n_query, n_key)
+    if key_padding is not None:
+        key_padding = torch.as_tensor(key_padding)
+        _boolean("key_padding", key_padding)
+        _accept("key_padding", key_padding, {(batch, n_key): None})
+        key_padding = key_padding[:, None, None, :]
+    if mask is None or key_padding is None:
+        return mask if key_padding is None else key_padding
+    return mask & key_padding.to(mask.device)
+
+
+def _offset(n_query: int, n_key: int) -> Tensor:
+    """key position − query position, the last query standing at the last key. (query, key)"""
+    return torch.arange(n_key) - torch.arange(n_key - n_query, n_key)[:, None]
+
+
+def _boolean(name: str, mask: Tensor) -> None:
+    if mask.dtype != torch.bool:
+        raise MhaError(
+            f"The {name} has dtype {mask.dtype}; a mask is boolean, True where a query may look at "
+            f"a key. Numbers that are added to scores belong in ScoreRule(bias=...)."
+        )
+
+
+def _accept(name: str, mask: Tensor, shapes: dict) -> None:
+    if tuple(mask.shape) not in shapes:
+        expected = listed(list(dict.fromkeys(shapes)), "or")
+        raise MhaError(f"The {name} has shape {tuple(mask.shape)}; expected {expected}.")

@@ -1,0 +1,286 @@
+"""Multi-head attention as a torch module: its sizes, its matrices, and what a pass leaves.
+
+W^Q, W^K and W^V stand on top of each other in one packed matrix, so that Q, K and V are one product.
+Two ways to see a product agree in every bit, as long as it is the same product: that of the whole
+packed matrix, or of one of the three alone, cut into heads or contracted head by head. What does
+not hold in every bit: Q as it was computed, rows of the packed product, and X times W^Q alone.
+A product may sum in another order when the matrix has another height; for numbers of ordinary size
+the two differ by 2e-6 at most.
+"""
+
+from dataclasses import dataclass
+from itertools import groupby
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from mha_core.attention import masks
+from mha_core.attention.functional import attend, concat_heads
+from mha_core.attention.score_rule import ScoreRule
+from mha_core.errors import MhaError, in_range, listed
+
+MAX_D_MODEL = 4096
+MAX_HEADS = 128
+
+
+@dataclass(frozen=True)
+class AttentionSpec:
+    """The sizes of one multi-head attention layer.
+
+    ``d_k = d_model / n_heads`` unless given, ``d_v = d_k`` unless given, ``n_kv_heads = n_heads``
+    unless given (fewer is grouped-query attention, one is multi-query attention).
+    Sizes are counts of numbers; `bias` adds a learned vector after each projection.
+
+    Raises `MhaError` when the sizes do not fit together.
+    Source: Vaswani et al. 2017, section 3.2.2; Ainslie et al. 2023 for `n_kv_heads`.
+    """
+
+    d_model: int
+    n_heads: int
+    n_kv_heads: int | None = None
+    d_k: int | None = None
+    d_v: int | None = None
+    bias: bool = True
+
+    def __post_init__(self):
+        shared = self.d_k is None  # d_model is shared out among the heads
+        in_range(
+            "d_model", self.d_model, 1, MAX_D_MODEL, fits=lambda n: not shared or _divides(self.n_heads, n)
+        )
+        in_range("h", self.n_heads, 1, MAX_HEADS, fits=lambda n: not shared or _divides(n, self.d_model))
+        if self.d_k is None:
+            object.__setattr__(self, "d_k", _split(self.d_model, self.n_heads))
+        if self.d_v is None:
+            object.__setattr__(self, "d_v", self.d_k)
+        if self.n_kv_heads is None:
+            object.__setattr__(self, "n_kv_heads", self.n_heads)
+        in_range("d_k", self.d_k, 1, MAX_D_MODEL)
+        in_range("d_v", self.d_v, 1, MAX_D_MODEL)
+        in_range("n_kv_heads", self.n_kv_heads, 1, MAX_HEADS)
+        if self.n_heads % self.n_kv_heads:
+            fits = [n for n in range(1, self.n_heads + 1) if self.n_heads % n == 0]
+            raise MhaError(
+                f"{self.n_heads} query heads cannot share {self.n_kv_heads} key/value heads evenly; "
+                f"{listed(fits, 'or')} can.",
+                fixes=tuple({"n_kv_heads": n} for n in fits),
+            )
+
+
+class Projections(NamedTuple):
+    """The learned matrices of one layer and their biases; None where a layer has none.
+
+    w_q (d_model, h·d_k), w_k (d_model, n_kv·d_k), w_v (d_model, n_kv·d_v), w_o (h·d_v, d_model).
+    """
+
+    w_q: Tensor | None = None
+    w_k: Tensor | None = None
+    w_v: Tensor | None = None
+    w_o: Tensor | None = None
+    b_q: Tensor | None = None
+    b_k: Tensor | None = None
+    b_v: Tensor | None = None
+    b_o: Tensor | None = None
+
+
+class Attended(NamedTuple):
+    """What one layer computed: its output and everything needed to compute each matrix again."""
+
+    output: Tensor  # (batch, L, d_model)
+    q: Tensor  # (batch, h, L, d_k)
+    k: Tensor  # (batch, n_kv, S, d_k)
+    v: Tensor  # (batch, n_kv, S, d_v)
+    rule: ScoreRule
+
+
+class MultiHeadAttention(nn.Module):
+    """``concat(head_1 … head_h) W^O`` with ``head_i = attend(X W_i^Q, X W_i^K, X W_i^V)``.
+
+    MHA, GQA and MQA by `spec.n_kv_heads`; self-attention, or cross-attention when a context is
+    given. The parameters are those of two `nn.Linear`: qkv, whose rows are W^Q, W^K and W^V on top
+    of each other as in torch's ``in_proj_weight``, and o; a state dict has them apart, as four.
+
+    Source: Vaswani et al. 2017, section 3.2.2.
+    """
+
+    def __init__(self, spec: AttentionSpec):
+        super().__init__()
+        self.spec = spec
+        self.widths = spec.n_heads * spec.d_k, spec.n_kv_heads * spec.d_k, spec.n_kv_heads * spec.d_v
+        self.qkv = nn.Linear(spec.d_model, sum(self.widths), spec.bias)
+        self.o = nn.Linear(spec.n_heads * spec.d_v, spec.d_model, spec.bias)
+        name_apart(self)
+
+    def forward(
+        self,
+        x: Tensor,
+        context: Tensor | None = None,
+        values: Tensor | None = None,
+        *,
+        mask: Tensor | None = None,
+        key_padding: Tensor | None = None,
+        rule: ScoreRule = ScoreRule(),
+    ) -> Attended:
+        """x (batch, L, d_model), context (batch, S, d_model) or None → output (batch, L, d_model).
+
+        V is made of `values` (batch, S, d_model) where given, and of the context otherwise.
+        `mask` takes every shape of `masks.combine`, `key_padding` is (batch, S); both are True
+        where a query may look, and narrow the mask that `rule` may hold.
+        Raises `MhaError` for a wrong width or a mask of the wrong shape.
+        """
+        q, k, v = self.project(x, context, values)
+        if mask is not None or key_padding is not None:
+            batch, n_heads, n_query, _ = q.shape
+            sizes = {"batch": batch, "n_heads": n_heads, "n_query": n_query, "n_key": k.shape[2]}
+            rule = rule.hiding(masks.combine(mask, key_padding, **sizes))
+        return Attended(self.join(attend(q, k, v, rule)), q, k, v, rule)
+
+    def project(
+        self, x: Tensor, context: Tensor | None = None, values: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Q (batch, h, L, d_k), K (batch, n_kv, S, d_k) and V (batch, n_kv, S, d_v) of an input."""
+        context = x if context is None else context
+        values = context if values is None else values
+        self._check_inputs(x, context, values)
+        if x is context is values:
+            q, k, v = product(x, self.qkv.weight, self.qkv.bias).split(self.widths)
+        else:
+            q, k, v = self._products(x, context, values)
+        n_heads, n_kv = self.spec.n_heads, self.spec.n_kv_heads
+        return cut(q, x, n_heads), cut(k, context, n_kv), cut(v, values, n_kv)
+
+    def _products(self, *inputs: Tensor) -> list[Tensor]:
+        """Q, K and V of an input each; neighbours with the same one, as K and V may have, are one product."""
+        parts = zip(inputs, self.widths, strict=True)
+        runs = [list(run) for _, run in groupby(parts, lambda part: id(part[0]))]
+        heights = [sum(width for _, width in run) for run in runs]
+        weights = self.qkv.weight.split(heights)
+        biases = [None] * len(runs) if self.qkv.bias is None else self.qkv.bias.split(heights)
+        products = []
+        for run, weight, bias in zip(runs, weights, biases, strict=True):
+            products += product(run[0][0], weight, bias).split([width for _, width in run])
+        return products
+
+    def join(self, heads: Tensor) -> Tensor:
+        """``concat · W^O + b_o``: (batch, h, L, d_v) → (batch, L, d_model)."""
+        o = self.o
+        return nn.functional.linear(concat_heads(heads), o.weight, o.bias)
+
+    def projections(self) -> Projections:
+        """The layer's own matrices, turned to stand as in the formula; views, not copies."""
+        w_o, b_o = self.o.weight.detach().mT, None if self.o.bias is None else self.o.bias.detach()
+        matrices = self.qkv.weight.detach().mT.split(self.widths, dim=1)
+        biases = (None,) * 3 if self.qkv.bias is None else self.qkv.bias.detach().split(self.widths)
+        return Projections(*matrices, w_o, *biases, b_o)
+
+    def _check_inputs(self, x: Tensor, context: Tensor, values: Tensor) -> None:
+        for given in (x,) if x is context is values else (x, context, values):
+            if given.dim() != 3 or given.shape[::2] != (x.shape[0], self.spec.d_model):
+                raise MhaError(
+                    f"The input has shape {tuple(given.shape)}; expected (batch, tokens, {self.spec.d_model})"
+                    f"{'' if given is x else f' with batch {x.shape[0]}'}."
+                )
+
+
+def project_packed(x: Tensor, weight: Tensor, bias: Tensor | None, n_heads: int) -> Tensor:
+    """One product for all heads, then a cut: (batch, L, d_model) → (h·d_k, batch·L) → (batch, h, L, d_k).
+
+    ``Q[m, e] = Σ_d X[m, d] · W[d, e] + b[e]``.
+    """
+    return cut(product(x, weight.mT, bias), x, n_heads)
+
+
+def project_per_head(x: Tensor, weight: Tensor, bias: Tensor | None, n_heads: int) -> Tensor:
+    """The same projection seen head by head: W reshaped to (d_model, h, d_k), contracted with X.
+
+    ``Q[h, m, c] = Σ_d W[d, h, c] · X[m, d] + b[h, c]``: (batch, L, d_model) → (batch, h, L, d_k),
+    the identical tensor that `project_packed` gives.
+    """
+    per_head = torch.tensordot(weight.unflatten(-1, (n_heads, -1)), x, dims=([0], [2]))  # (h, d_k, batch, L)
+    if bias is not None:
+        per_head += bias.view(n_heads, -1, 1, 1)
+    return per_head.permute(2, 0, 3, 1)
+
+
+def product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """``W X^T + b``: (batch, L, d_model), (out, d_model) as in `nn.Linear` → (out, batch·L).
+
+    Turned, because torch spreads a product with few tokens over the processors better this way round.
+    The bias is added afterwards: the fused product rounds differently from the per-head view.
+    """
+    product = weight @ x.flatten(0, 1).mT
+    return product if bias is None else product.add_(bias[:, None])
+
+
+def cut(product: Tensor, x: Tensor, n_heads: int) -> Tensor:
+    """(h·d, batch·L) → (batch, h, L, d), for the x that was projected."""
+    return product.view(n_heads, -1, x.shape[0], x.shape[1]).permute(2, 0, 3, 1)
+
+
+def name_apart(module: nn.Module) -> None:
+    """Let a module with a packed `qkv` have q, k and v in its state dict, as views of the packed numbers.
+
+    So a file says which matrix is which, and the way they are multiplied is free to change.
+    """
+    module.register_state_dict_post_hook(_take_apart)
+    module.register_load_state_dict_pre_hook(_put_together)
+
+
+def _take_apart(module: nn.Module, state: dict[str, Tensor], prefix: str, _metadata: dict) -> None:
+    for kind, _ in module.qkv.named_parameters():
+        parts = state.pop(f"{prefix}qkv.{kind}").split(module.widths)
+        state.update({f"{prefix}{name}.{kind}": part for name, part in zip("qkv", parts, strict=True)})
+
+
+def _put_together(
+    module: nn.Module,
+    state: dict[str, Tensor],
+    prefix: str,
+    _metadata: dict,
+    _strict: bool,
+    missing: list[str],
+    unexpected: list[str],
+    errors: list[str],
+) -> None:
+    """Pack what was loaded. A part that is missing or does not fit is named, and stays as it is."""
+    for kind, packed in module.qkv.named_parameters():
+        parts = list(packed.detach().split(module.widths))
+        for index, name in enumerate("qkv"):
+            given = state.pop(f"{prefix}{name}.{kind}", None)
+            if given is None:
+                missing.append(f"{prefix}{name}.{kind}")
+            elif given.shape != parts[index].shape:
+                # Each part by itself: a W^Q with a row too many and a W^K with one too few would fit.
+                errors.append(
+                    f"size mismatch for {prefix}{name}.{kind}: found {tuple(given.shape)}, "
+                    f"expected {tuple(parts[index].shape)}."
+                )
+            else:
+                parts[index] = given
+        if f"{prefix}qkv.{kind}" in state:
+            unexpected.append(f"{prefix}qkv.{kind}")  # it would not be read
+        state[f"{prefix}qkv.{kind}"] = torch.cat(parts)
+
+
+def _split(d_model: int, n_heads: int) -> int:
+    if d_model % n_heads == 0:
+        return d_model // n_heads
+    below = d_model - d_model % n_heads
+    near = [n for n in (below, below + n_heads) if 1 <= n <= MAX_D_MODEL]
+    heads = _nearest_divisors(d_model, n_heads)
+    raise MhaError(
+        f"d_model {d_model} cannot be split into {n_heads} heads; {listed(near, 'or')} can. "
+        f"With d_model {d_model}, {listed(heads, 'or')} {'head works' if heads == [1] else 'heads work'}.",
+        fixes=tuple({"d_model": n} for n in near) + tuple({"h": n} for n in heads),
+    )
+
+
+def _divides(divisor: object, number: int) -> bool:
+    """Whether it does; a divisor that is no size at all is complained about elsewhere."""
+    return not isinstance(divisor, int) or divisor < 1 or number % divisor == 0
+
+
+def _nearest_divisors(d_model: int, n_heads: int) -> list[int]:
+    """The largest head count below `n_heads` and the smallest above that divide `d_model`."""
+    fits = [n for n in range(1, min(d_model, MAX_HEADS) + 1) if d_model % n == 0]
+    return [n for n in fits if n < n_heads][-1:] + [n for n in fits if n > n_heads][:1]

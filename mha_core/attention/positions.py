@@ -1,0 +1,67 @@
+"""Position codes: none is trained.
+
+A new position code is a name in `POSITIONS`, a function here, and its use in `sources.random_weights`.
+"""
+
+import torch
+from torch import Tensor
+
+from mha_core.errors import MhaError, listed
+
+# sinusoidal and learned are added to X, rotary turns Q and K, alibi is added to the scores.
+POSITIONS = ("none", "sinusoidal", "learned", "rotary", "alibi")
+
+
+def sinusoidal(n_tokens: int, d_model: int) -> Tensor:
+    """``PE[p, 2i] = sin(p / 10000^(2i/d_model))``, ``PE[p, 2i+1] = cos(…)``. (token, d_model)
+
+    Source: Vaswani et al. 2017, section 3.5.
+    """
+    code = torch.empty(n_tokens, d_model)
+    angle = _angles(n_tokens, d_model)
+    code[:, 0::2] = angle.sin()
+    code[:, 1::2] = angle.cos()[:, : d_model // 2]
+    return code
+
+
+def rotate(x: Tensor) -> Tensor:
+    """Turn each pair of dimensions by an angle that grows with the position. (…, token, d_k)
+
+    Dimension i is paired with i + d_k/2 and turned by ``p / 10000^(2i/d_k)``, so that a query and
+    a key meet at an angle that depends on their distance alone.
+    Raises `MhaError` when d_k is odd. Source: Su et al. 2021 (RoFormer), equation 34.
+    """
+    *_, n_tokens, d_k = x.shape
+    if d_k % 2:
+        near = [width for width in (d_k - 1, d_k + 1) if width]
+        raise MhaError(
+            f"Rotary positions turn pairs of dimensions, so d_k must be even; got {d_k}, "
+            f"{listed(near, 'or')} would work.",
+            fixes=tuple({"d_k": width} for width in near),
+        )
+    angle = _angles(n_tokens, d_k)
+    cos, sin = (turn.to(x.dtype).to(x.device) for turn in (angle.cos(), angle.sin()))
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
+
+
+def alibi(n_heads: int, n_query: int, n_key: int) -> Tensor:
+    """``bias = −slope · |key − query|`` as a table over distances. (head, n_query + n_key − 1)
+
+    Entry ``[h, n − m + n_query − 1]`` is what head h adds to the score of query m and key n. The
+    slopes are ``2^(−8/n), 2^(−16/n), …, 2^(−8)`` for a power of two n; other counts take the
+    slopes of the power below and fill up with every second slope of the power above.
+    Source: Press et al. 2022 (Train Short, Test Long), section 3 and its published code.
+    """
+    power = 1 << (n_heads.bit_length() - 1)
+    exponents = [8 / power * i for i in range(1, power + 1)]
+    exponents += [4 / power * i for i in range(1, 2 * power, 2)][: n_heads - power]
+    slopes = 2.0 ** -torch.tensor(exponents)
+    distance = torch.arange(1 - n_query, n_key).abs()
+    return -slopes[:, None] * distance
+
+
+def _angles(n_tokens: int, width: int) -> Tensor:
+    """``p / 10000^(2i/width)``, computed in double precision. (token, ⌈width / 2⌉)"""
+    rate = 10000.0 ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
+    return torch.arange(n_tokens, dtype=torch.float64)[:, None] * rate

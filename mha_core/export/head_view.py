@@ -1,0 +1,295 @@
+"""All heads of a layer over a sentence, to be explored in a browser: in the app, in a notebook, from a file.
+
+The page holds the numbers, packed by `payload`, and scripts of our own; it loads nothing from elsewhere.
+A file is UTF-16, in which bytes take 3 % more than they are; what is handed on as text, as to a notebook, is
+ASCII and takes 25 % more.
+"""
+
+import html
+import json
+import re
+import struct
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from hashlib import blake2b
+from os import PathLike
+from pathlib import Path
+from typing import Protocol
+
+from mha_core import resources
+from mha_core.errors import MhaError
+from mha_core.export import base85, utf16
+from mha_core.export.payload import BUDGET, Panel, fitting, pack, size
+from mha_core.traces.layer import LayerTrace
+from mha_core.traces.tokens import Tokens, joined
+
+# In this order they are one module.
+SCRIPTS = (
+    *("common.js", "attention.js", "direction.js", "eye.js", "sides.js", "curves.js", "more.js"),
+    *("drawing.js", "lines.js", "arcs.js", "shaded.js", "window.js", "matrix_marks.js", "matrix.js"),
+    *("save.js", "sharing.js", "chosen.js", "bar.js", "panel.js", "pointer.js", "keys.js", "head_view.js"),
+)
+STYLE = "head_view.css"
+REMARK = re.compile(r"^\s*(?://.*|/\*[^*]*\*/\s*)\n", re.MULTILINE)
+INDENT = re.compile(r"^\s+", re.MULTILINE)
+
+
+def asset(name: str) -> str:
+    return resources.path("assets", "components", name).read_text(encoding="utf-8")
+
+
+def script() -> str:
+    """All scripts of the view as one module."""
+    return "\n".join(asset(name) for name in SCRIPTS)
+
+
+def bare(text: str) -> str:
+    """A script or style without what only people read: remarks on lines of their own, and indents."""
+    return INDENT.sub("", REMARK.sub("", text))
+
+
+@cache
+def page(sorry: str, *, ascii: bool = False) -> str:
+    """A page without its numbers, for which ``__NUMBERS__`` stands.
+
+    `sorry` is what a browser says that cannot unpack it. Its letters are those of `utf16`, or of `base85`.
+    """
+    how, reader = (base85, "base85.js") if ascii else (utf16, "utf16.js")
+    program = bare(asset("page.css") + asset(STYLE)) + "\0" + bare(f"{script()}\n{asset('page.js')}")
+    parts = {
+        "OLD": html.escape(sorry),
+        "PROGRAM": how.encoded(zlib.compress(program.encode(), 9)),
+        "START": bare(asset(reader) + asset("page_start.js")),
+    }
+    return _filled(asset("page.html"), parts)
+
+
+def filled(header: Mapping[str, object], blob: bytes, *, ascii: bool = False) -> str:
+    """The whole page: header and blob as assets/components/page.js reads them."""
+    said = zlib.compress(json.dumps(header).encode(), 9)
+    how, inside = (base85 if ascii else utf16), struct.pack("<I", len(said)) + said + blob
+    sorry = header["texts"]["old_browser"]
+    return _filled(page(sorry, ascii=ascii), {"NUMBERS": how.encoded(inside)})
+
+
+def _filled(template: str, parts: Mapping[str, str]) -> str:
+    """What is filled in is no template itself."""
+    return re.sub(r"__([A-Z]+)__", lambda found: parts.get(found[1], found[0]), template)
+
+
+SPECIAL = re.compile(r"\[[A-Z]{2,12}\]|<[^\s<>]{1,20}>")  # [CLS] [SEP] <s> <|endoftext|>
+TEXTS = "eye."  # what their keys begin with
+ALL_LAYERS = 5  # times the budget that a file may take: it cannot ask for more later
+
+
+class Traced(Protocol):
+    """What is viewed; an `AttentionTrace` is one (it offers this view itself, so it cannot be named here)."""
+
+    layers: Sequence[LayerTrace]
+    source: Mapping[str, object]
+    title: str
+    kinds: Sequence[str]
+
+    def sides(self) -> tuple[Tokens, Tokens]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class HeadView:
+    """A view that shows itself in a notebook and saves itself as a page that works without a server."""
+
+    header: dict
+    blob: bytes
+
+    def html(self) -> str:
+        """The whole page, numbers and scripts included, in characters of ASCII."""
+        return filled(self.header, self.blob, ascii=True)
+
+    def save(self, path: str | PathLike) -> None:
+        """Write the page as one HTML file, in UTF-16, which holds bytes best.
+
+        Raises `MhaError` where there is no such folder.
+        """
+        path = Path(path)
+        if not path.parent.is_dir():
+            raise MhaError(f"There is no folder {path.parent} to save {path.name} in.")
+        path.write_bytes(utf16.file(filled(self.header, self.blob)))
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the page in a frame of its own."""
+        return (
+            f'<iframe srcdoc="{html.escape(self.html())}" sandbox="allow-scripts allow-downloads" '
+            f'style="width:100%;height:760px;border:0" title="Headscope"></iframe>'
+        )
+
+
+def view(
+    trace: Traced,
+    *,
+    layer: int | None = None,
+    head: int = 0,
+    token: int | None = None,
+    beside: Traced | None = None,
+) -> HeadView:
+    """The head view of one trace: the last layer if none is said, that head, that token's lines.
+
+    Another trace of the same model can stand beside it. All layers are inside where they fit; of a long text
+    with many heads only those around the chosen one. Layers, heads and tokens count from 0; a token is one
+    that looks. Raises `MhaError` for a layer, head or token that is not there, for layers of several kinds,
+    which have tokens of their own, and for a trace beside it with other layers or heads.
+    """
+    traces = [trace] if beside is None else [trace, beside]
+    for each in traces:
+        if len(each.kinds) > 1:
+            raise MhaError(
+                f"This trace has layers of the kinds {', '.join(each.kinds)}; look at one of them, "
+                f"as in trace.part({each.kinds[-1]!r}).view()."
+            )
+    layer = len(trace.layers) - 1 if layer is None else layer
+    for what, at, count in (
+        ("layer", layer, len(trace.layers)),
+        ("token", token or 0, len(trace.sides()[0])),
+    ):
+        if not 0 <= at < count:
+            raise MhaError(f"This trace has {what}s 0 to {count - 1}; {what} {at} was asked for.")
+    shown = trace.layers[layer]
+    shown.checked(head)
+    counts = [[each.n_heads for each in other.layers] for other in traces]
+    if counts[0] != counts[-1]:
+        raise MhaError(
+            f"A trace beside another must have as many layers and heads; these have {len(counts[0])} and "
+            f"{len(counts[1])} layers, with {max(counts[0])} and {max(counts[1])} heads."
+        )
+    numbers, heads = fitting(longest(traces).layers, layer, head, budget=ALL_LAYERS * BUDGET // len(traces))
+    blob = pack([panel(each, numbers) for each in traces], heads=heads)
+    sizes = {"h": shown.n_heads, "d_model": shown.d_model}
+    source = said(sizes | in_common([each.source for each in traces]))
+    return HeadView(
+        header_of(traces, blob, layer=layer, head=head, token=token, source=source, texts=texts("en")), blob
+    )
+
+
+def longest(traces: Sequence[Traced]) -> Traced:
+    """The one of several traces of one model that takes most room: what fits of it fits of all."""
+    return max(traces, key=lambda trace: sum(map(size, trace.layers)))
+
+
+def header_of(
+    traces: Sequence[Traced], blob: bytes, *, layer: int, head: int, token: int | None, **said: object
+) -> dict:
+    """`header` of traces of one model; `said` is what it takes besides."""
+    first = traces[0]
+    return header(
+        blob,
+        [special(trace) for trace in traces],
+        n_layers=len(first.layers),
+        n_heads=first.layers[layer].n_heads,
+        layer=layer,
+        head=head,
+        token=token,
+        groups=[groups(trace) for trace in traces],
+        kv=first.layers[layer].n_kv_heads,
+        title=first.title,
+        **said,
+    )
+
+
+def in_common(sources: Sequence[Mapping[str, object]]) -> dict[str, object]:
+    """What is true of all of them, so that one caption speaks of all."""
+    first, *others = sources
+    return {key: value for key, value in first.items() if all(o.get(key) == value for o in others)}
+
+
+def header(
+    blob: bytes,
+    special: Sequence[Sequence[Sequence[int]]],
+    *,
+    n_layers: int,
+    n_heads: int,
+    layer: int,
+    head: int,
+    token: int | None,
+    source: str,
+    title: str,
+    texts: Mapping[str, str],
+    on: Sequence[int] | None = None,
+    groups: Sequence[dict | None] | None = None,
+    kv: int | None = None,
+    name: str = "view",
+) -> dict:
+    """What the scripts are told besides the numbers; `on` are the heads that are drawn at first.
+
+    `special` has for each panel those of its queries and of its keys, `groups` what `groups` says of it;
+    `kv` is how many heads of keys and values the heads share, neighbours the same one.
+    """
+    return {
+        "name": name,
+        "id": name,
+        "digest": blake2b(blob, digest_size=8).hexdigest(),
+        "layers": n_layers,
+        "heads": n_heads,
+        "kv": kv,
+        "layer": layer,
+        "head": head,
+        "token": token,
+        "on": [head] if on is None else list(on),
+        "special": [[list(positions) for positions in sides] for sides in special],
+        "groups": None if groups is None else list(groups),
+        "source": source,
+        "file": "-".join(re.findall(r"\w+", f"headscope {title[:40]}")),
+        "texts": dict(texts),
+    }
+
+
+def panel(trace: Traced, numbers: Sequence[int], title: str | None = None) -> Panel:
+    """The trace as one panel with these layers; called by its text unless by a title."""
+    queries, keys = trace.sides()
+    of_keys = None if queries is keys else keys.labels
+    layers = {number: trace.layers[number] for number in numbers}
+    return Panel(trace.title if title is None else title, queries.labels, layers, of_keys)
+
+
+def special(trace: Traced) -> list[list[int]]:
+    """Positions of tokens that are no words, of the queries and of the keys: the tokenizer's, or by form."""
+    queries, keys = trace.sides()
+    own = list(queries.special) or by_form(queries.pieces, sink=queries is keys)
+    return [own, list(keys.special) or by_form(keys.pieces)]
+
+
+def groups(trace: Traced) -> dict | None:
+    """Of each side the word's number for each piece, and the words; None where there is nothing to join."""
+    sides = trace.sides()
+    found = [joined(side) for side in sides]
+    if not any(found):
+        return None
+    told = [
+        (range(len(side)), side.labels) if one is None else one
+        for side, one in zip(sides, found, strict=True)
+    ]
+    return {
+        name: {"of": list(of), "labels": list(labels)}
+        for name, (of, labels) in zip(("query", "key"), told, strict=True)
+    }
+
+
+def by_form(pieces: Sequence[str], *, sink: bool = True) -> list[int]:
+    """Positions of tokens that are no words: [CLS] and its like, or else the first, which can be a sink.
+
+    Tokens that nobody looks at are none (`sink`).
+    """
+    marked = [at for at, piece in enumerate(pieces) if SPECIAL.fullmatch(piece) and piece != "[MASK]"]
+    return marked or [0] * sink
+
+
+def said(source: Mapping[str, object]) -> str:
+    """Where the numbers come from, for the caption of a figure: "mini, glass-box, h=4, d_model=64, …"."""
+    named = [str(source[key]) for key in ("name", "architecture") if source.get(key)]
+    counted = ("h", "d_model", "seed", "layers", "mask", "position", "step")
+    return ", ".join([*named, *(f"{key}={source[key]}" for key in counted if source.get(key) is not None)])
+
+
+def texts(language: str) -> dict[str, str]:
+    """The view's own words, by their keys."""
+    words = json.loads(resources.path("assets", "languages", f"{language}.json").read_text(encoding="utf-8"))
+    return {key.removeprefix(TEXTS): text for key, text in words.items() if key.startswith(TEXTS)}

@@ -1,0 +1,105 @@
+"""What a notebook shows of a trace or a layer: what it is, its shapes, and its weights as small pictures."""
+
+import html
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Protocol
+
+import numpy as np
+
+from mha_core.traces.tokens import Tokens
+
+MOST_HEADS, SIDE, CELL = 8, 24, 4  # pictures of a layer, cells and pixels of each
+MOST_LAYERS, LONGEST_TEXT = 4, 200
+
+
+class Layer(Protocol):
+    """What is shown; a `LayerTrace` is one (it shows itself, so it cannot be named here)."""
+
+    tensors: Mapping[str, Any]
+    kind: str
+    name: str
+    n_heads: int
+    n_query: int
+    n_key: int
+
+    def weights(self, head: int, *, rows: slice) -> np.ndarray: ...
+
+
+class Traced(Protocol):
+    """What is shown; an `AttentionTrace` is one."""
+
+    tokens: Tokens
+    layers: Sequence[Layer]
+    source: Mapping[str, object]
+
+
+def of_trace(trace: Traced) -> str:
+    """HTML: the text, where the numbers come from, and the weights of its first layers."""
+    text = trace.tokens.text
+    text = text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}…"
+    told = ", ".join(f"{key}={value}" for key, value in trace.source.items() if value is not None)
+    count = len(trace.layers)
+    rows = "".join(
+        f"<div>{html.escape(_title(layer, number))}{_pictures(layer)}</div>"
+        for number, layer in enumerate(trace.layers[:MOST_LAYERS])
+    )
+    more = f"<div>… and {count - MOST_LAYERS} more layers</div>" if count > MOST_LAYERS else ""
+    return _framed(
+        f"<b>AttentionTrace</b> of {len(trace.tokens)} tokens, {count} {'layer' if count == 1 else 'layers'}"
+        f"<div><bdi>“{html.escape(text)}”</bdi></div>"
+        f"<div>source: {html.escape(told)}</div>{rows}{more}"
+    )
+
+
+def of_layer(layer: Layer) -> str:
+    """HTML: the shapes of what was recorded, and the weights of its first heads."""
+    shapes = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in layer.tensors.items())
+    name = f" “{html.escape(layer.name)}”" if layer.name else ""
+    return _framed(
+        f"<b>LayerTrace</b>{name}, {html.escape(layer.kind)}, {layer.n_heads} heads"
+        f"<div>{html.escape(shapes)}</div>{_pictures(layer)}"
+    )
+
+
+def _title(layer: Layer, number: int) -> str:
+    name = f" {layer.name}" if layer.name else ""
+    return f"layers[{number}]{name}: {layer.kind}, {layer.n_heads} heads, {layer.n_query} × {layer.n_key}"
+
+
+def _framed(inside: str) -> str:
+    # The colours of the notebook, light or dark, are inherited; pictures bring their own ground.
+    return f'<div style="font-size:0.9em;line-height:1.5">{inside}</div>'
+
+
+def _pictures(layer: Layer) -> str:
+    shown = range(min(layer.n_heads, MOST_HEADS))
+    more = layer.n_heads - len(shown)
+    pictures = "".join(_picture(layer, head) for head in shown)
+    return (
+        f'<div style="display:flex;flex-wrap:wrap;gap:6px;align-items:center;margin:2px 0 8px">{pictures}'
+        f"{f'<span>+ {more}</span>' if more > 0 else ''}</div>"
+    )
+
+
+def _picture(layer: Layer, head: int) -> str:
+    """A head's weights: the darker the larger, by their root; of a long text the largest of each cell."""
+    rows, keys = (
+        np.linspace(0, size, min(size, SIDE) + 1).astype(int) for size in (layer.n_query, layer.n_key)
+    )
+    cells = np.array(
+        [
+            np.maximum.reduceat(layer.weights(head, rows=slice(start, stop)).max(0), keys[:-1])
+            for start, stop in pairwise(rows)
+        ]
+    )
+    height, width = cells.shape
+    drawn = "".join(
+        f'<path d="M{column} {row}h1v1h-1z" fill-opacity="{np.sqrt(min(cells[row, column], 1)):.2f}"/>'
+        for row, column in zip(*np.nonzero(cells > 1e-4), strict=True)
+    )
+    return (
+        f'<svg role="img" viewBox="0 0 {width} {height}" width="{CELL * width}" height="{CELL * height}" '
+        f'fill="#205195" shape-rendering="crispEdges" style="background:#f1eee6">'
+        f"<title>head {head}: largest weight {cells.max():.2f}</title>{drawn}</svg>"
+    )

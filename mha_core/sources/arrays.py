@@ -1,0 +1,270 @@
+"""Traces of arrays that somebody already has: queries, keys and values, or the weights alone.
+
+Each of `q`, `k`, `v` and `weights` is one layer (head, row, column), or several as a list of such arrays or
+as one array with a leading axis; a batch axis of 1 in front of the heads is taken away.
+"""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mha_core.attention.module import Projections
+from mha_core.attention.score_rule import ScoreRule
+from mha_core.errors import MhaError
+from mha_core.traces.layer import LayerTrace
+from mha_core.traces.tokens import MAX_TOKENS, Tokens, words
+from mha_core.traces.trace import AttentionTrace
+
+NO_TEXT = "␣"  # what stands for a piece that is white space alone
+
+
+def texts(
+    tokens: "str | Sequence[str] | Tokens", keys: "str | Sequence[str] | Tokens | None"
+) -> tuple[Tokens, Tokens]:
+    """The tokens that look and those that are looked at, the same where no `keys` are given."""
+    looking = as_tokens(tokens, "tokens")
+    return looking, looking if keys is None else as_tokens(keys, "keys")
+
+
+def as_tokens(given: "str | Sequence[str] | Tokens", name: str = "tokens") -> Tokens:
+    """Tokens as they are, a list of pieces, or a text, which is cut into words as `mha.words` does.
+
+    Raises `MhaError` for anything else, for none, and for more than `MAX_TOKENS`.
+    """
+    if isinstance(given, Tokens):
+        return given
+    if isinstance(given, str):
+        return words(given)
+    try:
+        pieces = list(given)
+    except TypeError:
+        pieces = [None]
+    if not pieces or not all(isinstance(piece, str) for piece in pieces):
+        raise MhaError(
+            f"{name} is {type(given).__name__} and no list of strings; give the pieces of the text, such as "
+            f"tokenizer.convert_ids_to_tokens(ids), or the text itself."
+        )
+    if len(pieces) > MAX_TOKENS:
+        raise MhaError(f"{name} has {len(pieces):,} tokens; the limit is {MAX_TOKENS:,}.")
+    shown = [piece if piece.strip() else NO_TEXT for piece in pieces]
+    spans, at = [], 0
+    for piece in shown:
+        spans.append((at, at + len(piece)))
+        at += len(piece) + 1
+    return Tokens(" ".join(shown), tuple(shown), tuple(spans))
+
+
+def described(source: str | Mapping[str, object]) -> Mapping[str, object]:
+    """What is told about where numbers come from: a name, or a mapping of plain values with one."""
+    told = {"name": source} if isinstance(source, str) else dict(source)
+    plain = all(isinstance(value, str | int | float | None) for value in told.values())
+    if not isinstance(told.get("name"), str) or not plain:
+        raise MhaError("source is a name, or a mapping with a 'name' and plain values: text and numbers.")
+    return MappingProxyType(told)
+
+
+# How far above 1 the weights of a row may sum by rounding.
+ROUNDING, HALF_ROUNDING = 1e-3, 1e-2
+
+
+def from_tensors(
+    *,
+    q: Any,
+    k: Any,
+    v: Any,
+    tokens: "str | Sequence[str] | Tokens",
+    keys: "str | Sequence[str] | Tokens | None" = None,
+    scale: float | None = None,
+    mask: Any = None,
+    bias: Any = None,
+    rule: ScoreRule | None = None,
+    w_o: Any = None,
+    source: str | Mapping[str, object] = "tensors",
+) -> AttentionTrace:
+    """A trace of queries, keys and values that one has: ``softmax(scale · q kᵀ + bias) v``.
+
+    q (head, query, d_k), k (kv_head, key, d_k), v (kv_head, key, d_v), numpy or torch, one layer or several.
+    `keys` are the tokens that are looked at where they are others than `tokens`, which look: the layers are
+    then cross-attention. `mask` is boolean, True where a query may look, `bias` is added to the scores; both
+    ([head,] query, key) and the same for all layers. `rule` says all of that and more in one, in place of
+    the three. `w_o` is W^O (h · d_v, d_model), one for each layer; that of `nn.Linear` has to be turned.
+
+    Raises `MhaError` where shapes, lengths or kinds of numbers do not fit.
+    """
+    looking, looked_at = texts(tokens, keys)
+    parts = {"q": _layers("q", q), "k": _layers("k", k), "v": _layers("v", v)}
+    counts = {name: len(layers) for name, layers in parts.items()}
+    if len(set(counts.values())) > 1:
+        raise MhaError(f"q, k and v are of {', '.join(map(str, counts.values()))} layers; all need as many.")
+    rule = _rule(rule, scale, mask, bias)
+    matrices = [None] * counts["q"] if w_o is None else _matrices(w_o, counts["q"])
+    layers = []
+    for number, tensors in enumerate(zip(*parts.values(), strict=True)):
+        shapes = [tuple(tensor.shape) for tensor in tensors]
+        _check_shapes(number, shapes, len(looking), len(looked_at))
+        _check_rule(rule, shapes[0][0], len(looking), len(looked_at))
+        own = matrices[number]
+        height = shapes[0][0] * shapes[2][2]
+        if own is not None and (own.dim() != 2 or own.shape[0] != height):
+            raise MhaError(
+                f"w_o of layer {number} has shape {tuple(own.shape)}; expected ({height}, d_model), which is "
+                f"h · d_v rows. The weight of an nn.Linear is turned: give its .T."
+            )
+        layers.append(
+            LayerTrace(
+                MappingProxyType(dict(zip(parts, tensors, strict=True))),
+                rule,
+                Projections(w_o=own),
+                "self" if keys is None else "cross",
+            )
+        )
+    return _trace(looking, looked_at, keys is not None, layers, source)
+
+
+def from_weights(
+    weights: Any,
+    tokens: "str | Sequence[str] | Tokens",
+    keys: "str | Sequence[str] | Tokens | None" = None,
+    *,
+    source: str | Mapping[str, object] = "weights",
+) -> AttentionTrace:
+    """A trace of attention weights that one has, such as a model's `attentions`; nothing else is then known.
+
+    weights (head, query, key), numpy or torch, one layer or several. No weight is below 0 and no row sums to
+    more than 1 + 0.001 (0.01 in half precision); less than 1 is allowed, since sinks and hidden rows do that.
+    `keys` are the tokens that are looked at where they are others than `tokens`.
+
+    Raises `MhaError` for numbers that are no weights, and where they do not fit the tokens.
+    """
+    looking, looked_at = texts(tokens, keys)
+    layers = []
+    for number, given in enumerate(_layers("weights", weights)):
+        expected = (len(looking), len(looked_at))
+        if tuple(given.shape[1:]) != expected:
+            raise MhaError(
+                f"weights of layer {number} have shape {tuple(given.shape)}; with {_lengths(*expected)} they "
+                f"are (head, {expected[0]}, {expected[1]})."
+            )
+        _check_weights(number, given)
+        kind = "self" if keys is None else "cross"
+        layers.append(LayerTrace(MappingProxyType({"weights": given}), kind=kind))
+    return _trace(looking, looked_at, keys is not None, layers, source)
+
+
+def _trace(looking: Tokens, looked_at: Tokens, cross: bool, layers: list, source) -> AttentionTrace:
+    told = described(source)
+    target = looking if cross else None
+    return AttentionTrace(looked_at, tuple(layers), told, target=target)
+
+
+def _layers(name: str, given: Any) -> list[Tensor]:
+    """The layers of an array or a list of arrays, each (head, row, column) on the CPU."""
+    parts = list(given) if isinstance(given, list | tuple) else None
+    if parts is None:
+        whole = _tensor(name, given)
+        parts = list(whole) if whole.dim() >= 4 else [whole]
+    layers = [_one(name, _tensor(name, part)) for part in parts]
+    if not layers:
+        raise MhaError(f"{name} has no layer; give at least one array (head, row, column).")
+    return layers
+
+
+def _one(name: str, given: Tensor) -> Tensor:
+    shape = tuple(given.shape)
+    if given.dim() == 4 and shape[0] == 1:
+        given = given[0]
+    if given.dim() != 3 or 0 in given.shape:
+        more = " One item of the batch has to be chosen, as in x[0]." if given.dim() == 4 else ""
+        raise MhaError(f"{name} has a layer of shape {shape}; expected (head, row, column).{more}")
+    if not torch.isfinite(given).all():
+        raise MhaError(f"{name} has numbers that are not finite (NaN or infinite); all of them have to be.")
+    return given.clone(memory_format=torch.contiguous_format)
+
+
+def _tensor(name: str, given: Any) -> Tensor:
+    try:
+        tensor = torch.as_tensor(given).detach().to("cpu")
+    except (TypeError, ValueError, RuntimeError):
+        raise MhaError(f"{name} is {type(given).__name__}; give an array of numpy or torch.") from None
+    if tensor.is_complex():
+        raise MhaError(f"{name} has complex numbers; give real ones.")
+    return tensor if tensor.is_floating_point() or tensor.dtype == torch.bool else tensor.float()
+
+
+def _rule(rule: ScoreRule | None, scale: float | None, mask: Any, bias: Any) -> ScoreRule:
+    if rule is not None:
+        if not (scale is None and mask is None and bias is None):
+            raise MhaError("rule says all about the scores; leave scale, mask and bias out, or rule.")
+        return rule
+    mask = None if mask is None else _table("mask", mask)
+    bias = None if bias is None else _table("bias", bias)
+    if bias is not None and (bias.dtype == torch.bool or bias.isnan().any() or (bias == torch.inf).any()):
+        raise MhaError("bias has to be numbers that are added to scores, at most −∞ among them.")
+    return ScoreRule(scale=scale, mask=mask, bias=bias)
+
+
+def _table(name: str, given: Any) -> Tensor:
+    table = _tensor(name, given)
+    if table.dim() == 4 and table.shape[0] == 1:
+        table = table[0]
+    if table.dim() not in (2, 3):
+        raise MhaError(f"{name} has shape {tuple(table.shape)}; expected ([head,] query, key).")
+    return table.clone()
+
+
+def _matrices(w_o: Any, count: int) -> list[Tensor]:
+    parts = list(w_o) if isinstance(w_o, list | tuple) else None
+    if parts is None:
+        whole = _tensor("w_o", w_o)
+        parts = list(whole) if whole.dim() == 3 else [whole]
+    if len(parts) != count:
+        raise MhaError(f"w_o is of {len(parts)} layers and q of {count}; both need as many.")
+    return [_tensor("w_o", part).clone() for part in parts]
+
+
+def _check_shapes(number: int, shapes: list[tuple], n_query: int, n_key: int) -> None:
+    (heads, rows, d_k), (kv_heads, columns, d_key), (v_heads, v_rows, _) = shapes
+    fits = (
+        (rows, columns, v_rows) == (n_query, n_key, n_key)
+        and d_k == d_key
+        and kv_heads == v_heads
+        and heads % kv_heads == 0
+    )
+    if not fits:
+        raise MhaError(
+            f"q {shapes[0]}, k {shapes[1]} and v {shapes[2]} of layer {number} do not fit; with "
+            f"{_lengths(n_query, n_key)} expected q (h, {n_query}, d_k), k (n_kv, {n_key}, d_k), "
+            f"v (n_kv, {n_key}, d_v) with h a multiple of n_kv."
+        )
+
+
+def _check_rule(rule: ScoreRule, heads: int, n_query: int, n_key: int) -> None:
+    for name in ("mask", "bias"):
+        table = getattr(rule, name)
+        full = (heads, n_query, n_key)
+        if table is not None and any(
+            size not in (1, whole) for size, whole in zip(reversed(table.shape), reversed(full), strict=False)
+        ):
+            raise MhaError(
+                f"{name} has shape {tuple(table.shape)}; expected ({n_query}, {n_key}) or "
+                f"({heads}, {n_query}, {n_key})."
+            )
+
+
+def _check_weights(number: int, given: Tensor) -> None:
+    half = given.dtype in (torch.float16, torch.bfloat16)
+    most = float(given.double().sum(-1).max())
+    rounding = HALF_ROUNDING if half else ROUNDING
+    if given.dtype == torch.bool or given.min() < 0 or most > 1 + rounding:
+        raise MhaError(
+            f"weights of layer {number} are no attention weights: the smallest is {float(given.min()):.4g} "
+            f"and a row sums to up to {most:.4g}. Weights are at least 0 and a row sums to 1 or less. "
+            f"Scores become weights by torch.softmax(scores, dim=-1)."
+        )
+
+
+def _lengths(n_query: int, n_key: int) -> str:
+    return f"{n_query} tokens" if n_query == n_key else f"{n_query} tokens that look at {n_key}"

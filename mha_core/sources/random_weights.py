@@ -1,0 +1,125 @@
+"""Random weights for any words, any number of heads and any width: true numbers without meaning."""
+
+import unicodedata
+from dataclasses import replace
+from types import MappingProxyType
+
+import torch
+from torch import Tensor
+
+from mha_core import device as devices
+from mha_core.attention import masks, positions
+from mha_core.attention.functional import attend
+from mha_core.attention.initialization import normal
+from mha_core.attention.module import Attended, AttentionSpec, MultiHeadAttention
+from mha_core.attention.score_rule import ScoreRule
+from mha_core.errors import in_range, one_of
+from mha_core.traces.layer import LayerTrace, plain
+from mha_core.traces.tokens import MAX_TOKENS, words
+from mha_core.traces.trace import AttentionTrace
+
+
+def word_vectors(pieces: tuple[str, ...], d_model: int, *, seed: int) -> Tensor:
+    """One vector for each word, the same for the same word wherever it stands. (token, d_model)
+
+    Capital letters and the two ways of writing an accented letter do not make another word.
+    """
+    canonical = [unicodedata.normalize("NFD", unicodedata.normalize("NFD", p).casefold()) for p in pieces]
+    table = {word: normal((d_model,), seed=seed, name=f"word {word}") for word in set(canonical)}
+    return torch.stack([table[word] for word in canonical])
+
+
+MAX_LAYERS = 128
+MAX_SEED = 2**31 - 1
+BIAS_STD = 0.1
+
+
+def trace(
+    text: str,
+    *,
+    h: int = 8,
+    d_model: int = 512,
+    seed: int = 0,
+    layers: int = 1,
+    d_k: int | None = None,
+    d_v: int | None = None,
+    n_kv_heads: int | None = None,
+    position: str = "sinusoidal",
+    mask: str | Tensor | None = "full",
+    bias: bool = True,
+    limit: int = MAX_TOKENS,
+    device: str | None = None,
+) -> AttentionTrace:
+    """Trace a text through `layers` attention layers whose weights are drawn from the seed.
+
+    A word's vector depends on the word and the seed alone, each weight matrix on its layer, its
+    name, its shape and the seed. With ``layers > 1`` the output Z of one layer is the X of the
+    next, directly; a transformer block would add residual, norm and MLP.
+    `position` is one of `embed.POSITIONS`, `mask` a name that `masks.build` knows or a boolean
+    (query, key) tensor. The base setting h 8, d_model 512 is that of Vaswani et al. 2017.
+
+    Raises `MhaError` for sizes that do not fit, unknown names, and texts that are empty or longer
+    than `limit` tokens.
+    """
+    spec = AttentionSpec(d_model, h, n_kv_heads, d_k, d_v, bias)
+    in_range("seed", seed, 0, MAX_SEED)
+    in_range("layers", layers, 1, MAX_LAYERS)
+    one_of("position", position, positions.POSITIONS)
+    tokens = words(text, limit=limit)
+    n_tokens = len(tokens)
+    place = devices.pick(device)
+
+    x = word_vectors(tokens.pieces, d_model, seed=seed)
+    if position == "sinusoidal":
+        x = x + positions.sinusoidal(n_tokens, d_model)
+    if position == "learned":
+        x = x + normal((n_tokens, d_model), seed=seed, name="positions")
+    rule = ScoreRule(
+        mask=masks.build(mask, n_tokens, n_tokens),
+        distance_bias=positions.alibi(h, n_tokens, n_tokens) if position == "alibi" else None,
+    )
+    x, on_device = x.unsqueeze(0).to(place.name), rule.mapped(lambda t: t.to(place.name))
+
+    recorded = []
+    with torch.no_grad():
+        for index in range(layers):
+            module = drawn(spec, seed=seed, layer=index).to(place.name)
+            recorded.append(_layer(module, x, on_device, turned=position == "rotary"))
+            if len(recorded) < layers:  # the last one's output is nobody's input
+                # From the copies on: what they were made of has been let go by now.
+                q, k, v, x = (recorded[-1].tensors[name][None].to(place.name) for name in "qkvx")
+                x = module.join(attend(q, k, v, on_device))
+    source = {
+        "name": "random",
+        "seed": seed,
+        "position": position,
+        "mask": mask if isinstance(mask, str) else "full" if mask is None else "drawn",
+        "device": place.name,
+        "torch": torch.__version__,
+    }
+    return AttentionTrace(tokens, tuple(recorded), MappingProxyType(source))
+
+
+def _layer(module: MultiHeadAttention, x: Tensor, rule: ScoreRule, *, turned: bool) -> LayerTrace:
+    q, k, v = module.project(x)
+    if turned:
+        q, k = positions.rotate(q), positions.rotate(k)
+    layer = LayerTrace.of(Attended(None, q, k, v, rule), projections=module.projections())
+    # X was made here and is nobody else's: a copy of it would stand where memory is at its highest.
+    return replace(layer, tensors=MappingProxyType({**layer.tensors, "x": plain(x[0])}))
+
+
+def drawn(spec: AttentionSpec, *, seed: int, layer: int) -> MultiHeadAttention:
+    """An attention layer with weights N(0, 1/fan_in) and biases N(0, 0.1²) drawn from the seed."""
+    with torch.device("meta"):  # sizes only: the numbers come from the seed
+        module = MultiHeadAttention(spec)
+    state = {}
+    for name, part in module.state_dict().items():
+        # Drawn as it stands in the formula, (in, out): the same W^Q for every h that divides d_model.
+        shape = part.mT.shape if part.dim() == 2 else part.shape
+        std = BIAS_STD if part.dim() == 1 else shape[0] ** -0.5
+        numbers = normal(shape, seed=seed, name=f"layer {layer} {name}", std=std)
+        state[name] = (numbers.mT if part.dim() == 2 else numbers).contiguous()
+    # Put in place, not copied: `to_empty` would load torch's symbolic shapes for it, 40 MB and half a second.
+    module.load_state_dict(state, assign=True)
+    return module.requires_grad_(False).eval()

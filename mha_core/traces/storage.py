@@ -1,0 +1,175 @@
+"""Traces on disk: one safetensors file with a JSON header. No pickles, nothing is executed."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict
+from os import PathLike
+from pathlib import Path
+from types import MappingProxyType
+from uuid import uuid4
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from mha_core.attention.functional import attend
+from mha_core.attention.module import Projections
+from mha_core.attention.score_rule import ScoreRule
+from mha_core.errors import MhaError
+from mha_core.traces.layer import LayerTrace
+from mha_core.traces.tokens import Tokens
+
+HEADER = "headscope_trace"
+VERSION = 1
+TENSORS = (
+    *("q", "k", "v", "x", "x_v", "weights", "q_raw", "k_raw", "cos", "sin"),
+    *("q_linear", "k_linear", "v_linear", "q_turned", "k_turned", "q_short", "kv_short"),
+)
+PLAIN = ("scale", "soft_cap", "softmax", "temperature")  # the fields of a rule that are no tensors
+
+
+def write(
+    path: str | PathLike,
+    tokens: Tokens,
+    layers: tuple[LayerTrace, ...],
+    source: Mapping,
+    answers: tuple,
+    target: Tokens | None = None,
+) -> None:
+    """Write the parts of a trace to `path`, replacing an existing file in one step."""
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise MhaError(f"There is no folder {path.parent} to save {path.name} in.")
+    tensors, described, stored = {}, [], {}
+    turned = set()  # matrices that lie in memory column by column, as those of nn.Linear do
+    for index, layer in enumerate(layers):
+        held = {
+            **layer.tensors,
+            **{f"rule.{name}": tensor for name, tensor in layer.rule.tensors().items()},
+            **{n: t for n, t in layer.projections._asdict().items() if t is not None},
+        }
+        names = {}
+        for name, tensor in held.items():
+            # Layers that share a tensor, a mask above all, share it in the file too.
+            names[name] = key = stored.setdefault(_place(tensor), f"{index}.{name}")
+            if tensor.dim() == 2 and not tensor.is_contiguous() and tensor.mT.is_contiguous():
+                turned.add(key)
+                tensor = tensor.mT
+            tensors[key] = tensor.clone(memory_format=torch.contiguous_format)
+        rule = {field: getattr(layer.rule, field) for field in PLAIN}
+        said = {"kind": layer.kind, "name": layer.name, "about": dict(layer.about)}
+        described.append({"tensors": names, "rule": rule} | said)
+    header = {
+        "version": VERSION,
+        **asdict(tokens),
+        "target": None if target is None else asdict(target),
+        "layers": described,
+        "turned": sorted(turned),
+        "source": dict(source),
+        "answers": answers,
+    }
+    write_file(path, tensors, {HEADER: json.dumps(header)})
+
+
+def write_file(path: Path, tensors: dict[str, torch.Tensor], metadata: dict[str, str]) -> None:
+    """Write a safetensors file beside `path` and rename it: a reader sees the old file or the new."""
+    temporary = path.with_name(f".{path.name}.{uuid4().hex}")
+    try:
+        temporary.touch()
+        permissions = temporary.stat().st_mode  # those of any new file; safetensors would narrow them
+        save_file(tensors, temporary, metadata=metadata)
+        temporary.chmod(permissions)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def read(path: str | PathLike) -> tuple[Tokens, tuple[LayerTrace, ...], Mapping, tuple, Tokens | None]:
+    """The parts of a trace, in the order that `AttentionTrace` takes them."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = json.loads((file.metadata() or {}).get(HEADER, "null"))
+            if header is None:
+                raise MhaError(f"{path} is a safetensors file but no saved trace.")
+            if header["version"] != VERSION:
+                raise MhaError(
+                    f"{path} has format version {header['version']}; this release reads version {VERSION}."
+                )
+            # Copied to memory of torch's own: products can round by where in memory numbers lie.
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+        tensors |= {name: tensors[name].mT for name in header["turned"]}
+        tokens = _tokens(header)
+        target = None if header.get("target") is None else _tokens(header["target"])
+        layers = tuple(_layer(part, tensors) for part in header["layers"])
+        for layer in layers:
+            _check(layer)
+        answers = tuple(
+            None if answer is None else tuple((str(word), float(p)) for word, p in answer)
+            for answer in header.get("answers", ())
+        )
+        return tokens, layers, MappingProxyType(header["source"]), answers, target
+    except FileNotFoundError:
+        raise MhaError(f"There is no file {path}.") from None
+    except MhaError:
+        raise
+    except (SafetensorError, OSError) as error:
+        raise MhaError(f"{path} cannot be read as a saved trace: {error}.") from None
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, IndexError) as error:
+        raise MhaError(f"{path} is damaged: its header does not fit its content ({error!r}).") from None
+
+
+def _layer(part: dict, tensors: dict) -> LayerTrace:
+    held = {name: tensors[key] for name, key in part["tensors"].items()}
+    rule = {name.removeprefix("rule."): t for name, t in held.items() if name.startswith("rule.")}
+    projections = {name: held[name] for name in Projections._fields if name in held}
+    return LayerTrace(
+        MappingProxyType({name: held[name] for name in TENSORS if name in held}),
+        ScoreRule(**part["rule"], **rule),
+        Projections(**projections),
+        part.get("kind", "self"),
+        part.get("name", ""),
+        MappingProxyType(part.get("about", {})),
+    )
+
+
+def _tokens(part: dict) -> Tokens:
+    """The tokens of a text; `ValueError` where the parts do not fit each other."""
+    tokens = Tokens(
+        part["text"],
+        tuple(part["pieces"]),
+        tuple((start, end) for start, end in part["spans"]),
+        tuple(part.get("words", ())),
+        tuple(part.get("special", ())),
+    )
+    counts = {len(tokens), len(tokens.spans), len(tokens.words) or len(tokens)}
+    texts = all(isinstance(text, str) for text in (tokens.text, *tokens.pieces))
+    if not texts or len(counts) > 1 or not set(tokens.special) <= set(range(len(tokens))):
+        raise ValueError("the tokens do not fit their text")
+    return tokens
+
+
+def _check(layer: LayerTrace) -> None:
+    """Raise `ValueError` or `RuntimeError` unless all parts fit each other; the trace checks their number."""
+    rows = {"q", "x", "q_raw", "q_linear", "q_turned", "cos", "sin", "q_short"}
+    keys = {"k", "v", "x_v", "k_raw", "k_linear", "k_turned", "v_linear", "kv_short"}
+    for names, count in ((rows, layer.n_query), (keys, layer.n_key)):
+        for name in names & set(layer.tensors):
+            if layer.tensors[name].shape[-2] != count:
+                raise ValueError(f"{name} has shape {tuple(layer.tensors[name].shape)}, but {count} tokens")
+    if not layer.knows("q"):
+        weights = layer.weights()
+        if weights.ndim != 3 or not (np.isfinite(weights).all() and (weights >= 0).all()):
+            raise ValueError(f"weights of shape {weights.shape} are not all finite and at least 0")
+        return
+    attend(layer.tensors["q"][:, :1], layer.tensors["k"], layer.tensors["v"])
+    if layer.projections.w_o is None:
+        layer.output(rows=[0])
+    else:
+        layer.contribution(rows=[0])
+
+
+def _place(tensor: torch.Tensor) -> tuple:
+    """What two tensors have in common exactly when they are views of the same numbers."""
+    return tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride()

@@ -1,0 +1,142 @@
+"""Typed text to tokens: words in any language, one unique label per position.
+
+A tokenizer's pieces are joined to the words that they were cut from by `joined`.
+"""
+
+import re
+import unicodedata
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import count
+from typing import NamedTuple
+
+import regex
+
+from mha_core.errors import MhaError
+
+MAX_TOKENS = 4096
+# Characters of scripts that put no spaces between words: each becomes a token of its own.
+UNSPACED = r"[\p{Han}\p{Hiragana}\p{Katakana}ー\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"
+LETTER = rf"(?:(?!{UNSPACED})(?=[\p{{L}}\p{{N}}_])\X)"
+# Nothing may end inside what is read as one character, such as a bracket with an accent on it.
+WHOLE = r"(?![\p{GCB=Extend}\p{GCB=SpacingMark}\p{GCB=ZWJ}])"
+PIECE = regex.compile(
+    rf"""
+      (?={UNSPACED})\X                                        # 动 物: one character, its marks kept
+    | (?:<[^\s<>]{{1,20}}> | \[[A-Z]{{2,12}}\]){WHOLE}         # <s> [MASK]: other tokenizers' special tokens
+    | (?:(?=\p{{N}})\X)+(?:[.,:](?:(?=\p{{N}})\X)+)+          # 3.14  1,000  12:30
+    | {LETTER}+(?:['’\-‑]{LETTER}+)*                          # didn't  l’eau  well-known
+    | ([.!?…-])\1+{WHOLE}                                     # ... !! --
+    | \X                                                     # punctuation, emoji with all their joiners
+    """,
+    regex.VERBOSE,
+)
+# White space, control characters and the marks that only steer direction or line breaks.
+SEPARATOR = regex.compile(r"[\s\p{Cc}\p{Bidi_Control}\u200b\u2060\ufeff]+")
+INVISIBLE = regex.compile(r"\p{Default_Ignorable_Code_Point}+")
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """A text and the pieces it was cut into, in reading order.
+
+    ``text[start:end]`` for each of `spans` is the piece as it was typed. Where a tokenizer cuts words,
+    `words` has the number of each piece's word, from 0; `special` are the positions of pieces that
+    stand for no text, such as [CLS], as far as the tokenizer says.
+    """
+
+    text: str
+    pieces: tuple[str, ...]
+    spans: tuple[tuple[int, int], ...]
+    words: tuple[int, ...] = ()
+    special: tuple[int, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.pieces)
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """A label for each position, no two alike: the n-th repetition of a piece gets a small n.
+
+        The thin space before the n keeps labels apart from anything typed: no piece holds a space.
+        """
+        looks = [unicodedata.normalize("NFC", piece) for piece in self.pieces]
+        total = Counter(looks)
+        nth = {look: count(1) for look in total}
+        return tuple(
+            f"{look}\u2009{_subscript(next(nth[look]))}" if total[look] > 1 else look for look in looks
+        )
+
+
+def words(text: str, *, limit: int = MAX_TOKENS) -> Tokens:
+    """Cut typed text into words, numbers and punctuation marks.
+
+    Contractions and hyphenated words stay whole ("didn't"); scripts written without spaces are
+    cut by character; emoji and letters with combining marks are never broken.
+
+    Raises `MhaError` for text without a single token and for more than `limit` tokens.
+    """
+    pieces, spans = [], []
+    for chunk, offset in _between_separators(text):
+        for match in PIECE.finditer(chunk):
+            if INVISIBLE.fullmatch(match[0]):
+                continue  # a joiner with nothing to join
+            pieces.append(match[0])
+            spans.append((offset + match.start(), offset + match.end()))
+    if not pieces:
+        raise MhaError("There is no text to look at; type at least one word.")
+    if len(pieces) > limit:
+        cut = text[: spans[limit - 1][1]]
+        raise MhaError(
+            f"The text has {len(pieces):,} tokens and the limit is {limit:,}; "
+            f"remove {len(pieces) - limit:,} or keep the first {limit:,}.",
+            fixes=({"text": cut},),
+        )
+    return Tokens(text, tuple(pieces), tuple(spans))
+
+
+def _between_separators(text: str):
+    start = 0
+    for gap in SEPARATOR.finditer(text):
+        yield text[start : gap.start()], start
+        start = gap.end()
+    yield text[start:], start
+
+
+def _subscript(number: int) -> str:
+    return str(number).translate(str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉"))
+
+
+CUT = re.compile(r"(U\+[0-9A-F]{4,6}|.)·1(?:\1·[2-4])+", re.DOTALL)  # a character in numbered parts
+
+
+class Joined(NamedTuple):
+    """The number of each piece's word, rising from 0 without a gap, and a label for each word."""
+
+    of: tuple[int, ...]
+    labels: tuple[str, ...]
+
+
+def joined(tokens: Tokens) -> Joined | None:
+    """The words of a text's pieces; None where every piece is a word, or nobody knows.
+
+    Pieces that follow each other and have one number in ``tokens.words`` are one word; a special piece is
+    a word of its own. A word is written as in the text, or else as its pieces together, no two alike.
+    """
+    special, of = set(tokens.special), []
+    for at, number in enumerate(tokens.words):
+        same = at and number == tokens.words[at - 1] and not {at - 1, at} & special
+        of.append((of[-1] if of else -1) + (not same))
+    if not of or of[-1] == len(of) - 1:
+        return None
+    texts = []
+    for word in range(of[-1] + 1):
+        first = of.index(word)
+        last = len(of) - 1 - of[::-1].index(word)
+        typed = tokens.text[tokens.spans[first][0] : tokens.spans[last][1]]
+        # White space between them would be none of a label's: it keeps labels apart from what is typed.
+        together = CUT.sub(r"\1", "".join(tokens.pieces[first : last + 1]))
+        texts.append(typed if typed and not typed[0].isspace() else together)
+    named = Tokens(tokens.text, tuple("".join(text.split()) or "·" for text in texts), ((0, 0),) * len(texts))
+    return Joined(tuple(of), named.labels)

@@ -1,0 +1,184 @@
+"""One sentence through attention: its tokens and what each layer left behind.
+
+Layers and heads count from 0 here; the app, like the papers, counts them from 1.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from os import PathLike
+
+from mha_core.errors import MhaError, one_of
+from mha_core.traces import storage
+from mha_core.traces.layer import LayerTrace
+from mha_core.traces.tokens import Tokens
+
+# Each matrix by name, and the axes it has for one head (or for the layer: then `head` is not asked).
+MATRICES = {
+    "x": ("token", "d_model"),
+    "x_v": ("key", "d_model"),
+    "q": ("query", "d_k"),
+    "k": ("key", "d_k"),
+    "v": ("key", "d_v"),
+    "scores": ("query", "key"),
+    "scaled": ("query", "key"),
+    "masked": ("query", "key"),
+    "weights": ("query", "key"),
+    "output": ("query", "d_v"),
+    "concat": ("token", "h·d_v"),
+    "contribution": ("query", "d_model"),
+    "result": ("token", "d_model"),
+}
+OF_THE_LAYER = ("x", "x_v", "concat", "result")
+TOKEN_AXES = ("token", "query", "key")
+# Whose tokens look, and at whose.
+KINDS = {
+    "self": ("text", "text"),
+    "encoder": ("text", "text"),
+    "decoder": ("target", "target"),
+    "cross": ("target", "text"),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionTrace:
+    """One sentence through one or more attention layers; immutable, without batch or device.
+
+    `source` tells in plain values where the numbers came from: its name, the seed, the device.
+    `answers` has, for each token that a trained model was asked about, the most probable words with
+    their probabilities, and None for the others; it is empty for a source without answers.
+    `target` are the tokens of a second text that looks at itself and at the first one, as in a
+    translation; which layers it belongs to is said by their kind.
+    """
+
+    tokens: Tokens
+    layers: tuple[LayerTrace, ...]
+    source: Mapping[str, object]
+    answers: tuple[tuple[tuple[str, float], ...] | None, ...] = ()
+    target: Tokens | None = None
+
+    def __post_init__(self):
+        for layer in self.layers:
+            queries, keys = map(len, self.sides(layer))
+            if (layer.n_query, layer.n_key) != (queries, keys):
+                raise MhaError(
+                    f"{queries} tokens that look at {keys} cannot go with {layer.n_query} queries and "
+                    f"{layer.n_key} keys."
+                )
+        if self.answers and len(self.answers) != len(self.tokens):
+            raise MhaError(f"{len(self.tokens)} tokens cannot go with {len(self.answers)} answers.")
+
+    def sides(self, layer: LayerTrace | None = None) -> tuple[Tokens, Tokens]:
+        """The tokens that look, and those that are looked at, in one of the layers, the first if not said.
+
+        Raises `MhaError` for a kind of layer that nobody knows, or whose text the trace does not have.
+        """
+        layer = self.layers[0] if layer is None else layer
+        one_of("kind of layer", layer.kind, KINDS, parameter="kind")
+        sides = tuple({"text": self.tokens, "target": self.target}[side] for side in KINDS[layer.kind])
+        if None in sides:
+            raise MhaError(f"A {layer.kind} layer needs the tokens of a target, and this trace has none.")
+        return sides
+
+    @property
+    def title(self) -> str:
+        """The text, or the one that looks → the one that it looks at, each in its own direction."""
+        queries, keys = self.sides()
+        return keys.text if queries is keys else f"\u2068{queries.text}\u2069 → \u2068{keys.text}\u2069"
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of attention that the trace has, in the order in which they come."""
+        return tuple(dict.fromkeys(layer.kind for layer in self.layers))
+
+    def part(self, kind: str) -> "AttentionTrace":
+        """The layers of one kind alone; the tokens of its queries are then `tokens`.
+
+        Raises `MhaError` for a kind that the trace does not have.
+        """
+        one_of("kind of layer in this trace", kind, self.kinds, parameter="kind")
+        if kind != "decoder" and self.kinds == (kind,):
+            return self
+        layers = tuple(layer for layer in self.layers if layer.kind == kind)
+        if kind == "cross":
+            return replace(self, layers=layers, answers=())
+        tokens, _ = self.sides(layers[0])
+        answers = self.answers if tokens is self.tokens else ()
+        layers = tuple(replace(layer, kind="self") for layer in layers)
+        return AttentionTrace(tokens, layers, self.source, answers)
+
+    def frame(self, name: str, *, layer: int = 0, head: int | None = None):
+        """One matrix as a pandas DataFrame: token labels on its token axes, dimensions from 1 on.
+
+        `name` is one of `MATRICES`. All but x, concat and result are matrices of one `head`.
+        Raises `MhaError` for an unknown name or layer, and for a head that is missing or unknown.
+        """
+        import pandas as pd  # half a second that a computation without tables should not pay
+
+        one_of("matrix", name, MATRICES, parameter="name")
+        if not 0 <= layer < len(self.layers):
+            raise MhaError(f"This trace has layers 0 to {len(self.layers) - 1}; layer {layer} was asked for.")
+        if name not in OF_THE_LAYER and head is None:
+            raise MhaError(f"{name} is a matrix of one head; say which, as in head=0.")
+        queries, keys = (side.labels for side in self.sides(self.layers[layer]))
+        labels = {"token": queries, "query": queries, "key": keys}
+        values = matrix(self.layers[layer], name, head)
+        if values is None and name == "x_v":
+            raise MhaError("This layer has no inputs of its own for V: they are X.")
+        if values is None:
+            raise MhaError("The input X of this layer is not known.")
+        rows, columns = (
+            pd.Index(labels.get(axis, range(1, size + 1)), name=axis)
+            for axis, size in zip(MATRICES[name], values.shape, strict=True)
+        )
+        return pd.DataFrame(values, index=rows, columns=columns)
+
+    def view(
+        self,
+        *,
+        layer: int | None = None,
+        head: int = 0,
+        token: int | None = None,
+        beside: "AttentionTrace | None" = None,
+    ):
+        """All heads over the sentence, to be explored: a notebook shows it, ``.save("view.html")`` keeps it.
+
+        It starts with the last layer if none is said, that head, and that token's lines; all from 0. Another
+        sentence that went through the same model can stand `beside` it. Raises `MhaError` for a layer, head
+        or token that is not there, for layers of several kinds, and for another model's trace beside it.
+        """
+        from mha_core.export.head_view import view
+
+        return view(self, layer=layer, head=head, token=token, beside=beside)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: what this is, its source, and small pictures of the weights."""
+        from mha_core.export.notebook import of_trace
+
+        return of_trace(self)
+
+    def save(self, path: str | PathLike) -> None:
+        """Write the trace as one safetensors file; an existing file is replaced in one step."""
+        storage.write(path, self.tokens, self.layers, self.source, self.answers, self.target)
+
+
+def load(path: str | PathLike) -> AttentionTrace:
+    """Read a trace that `AttentionTrace.save` wrote, the same to the last bit.
+
+    Raises `MhaError` when the file is missing, truncated, damaged, or something else.
+    """
+    parts = storage.read(path)
+    try:
+        return AttentionTrace(*parts)
+    except MhaError as error:
+        raise MhaError(f"{path} is damaged: {error}") from None
+
+
+def matrix(layer: LayerTrace, name: str, head: int | None):
+    """The matrix of that name as an array, for one head or for the layer; None for an X that is not there."""
+    if name in ("x", "x_v"):
+        return getattr(layer, name)
+    if name == "q":
+        return layer.q[layer.checked(head)]
+    if name in ("k", "v"):
+        return getattr(layer, name)[layer.kv_head(head)]
+    return getattr(layer, name)() if name in OF_THE_LAYER else getattr(layer, name)(head)

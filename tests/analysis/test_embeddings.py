@@ -1,0 +1,198 @@
+"""Word vectors as tables: the map is the best flat picture, and chance is told from pattern."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import mha_core as mha
+from mha_core.analysis.embeddings import RELATIONS, agreement, chance, nearest, project, table, verdict
+from mha_core.sources import mini
+from mha_core.training.lexicon import lexicon
+
+
+def drawn(n_words: int, width: int, seed: int = 0) -> pd.DataFrame:
+    matrix = np.random.default_rng(seed).standard_normal((n_words, width))
+    return table([f"w{i}" for i in range(n_words)], matrix)
+
+
+# Table
+
+
+def test_a_table_has_one_row_for_each_word_and_counts_dimensions_from_one():
+    found = table(("a", "b"), np.array([[1, 2, 3], [4, 5, 6]], np.float32))
+    assert [*found.index] == ["a", "b"]
+    assert [*found.columns] == [1, 2, 3]
+    np.testing.assert_array_equal(found.loc["b"], [4, 5, 6])
+
+
+@pytest.mark.parametrize(
+    ("words", "shape", "said"),
+    [
+        (("a", "b"), (3, 4), "2 words need a matrix"),
+        (("a",), (4,), "as many rows"),
+        ((), (0, 4), "0 words"),
+        (("a", "a"), (2, 4), "given twice"),
+    ],
+)
+def test_what_is_no_table_of_words_is_refused(words, shape, said):
+    with pytest.raises(mha.MhaError, match=said):
+        table(words, np.zeros(shape))
+
+
+# Map
+
+
+def test_points_on_a_line_lie_on_one_axis():
+    # By hand: along (3, 4)/5, the points 0, 5, 10 are −5, 0, 5 from their mean.
+    found = project(table([*"abc"], np.array([[0, 0], [3, 4], [6, 8]])), axes=2)
+    np.testing.assert_allclose(found.points, [[-5, 0], [0, 0], [5, 0]], atol=1e-12)
+    np.testing.assert_allclose(found.shares, [1, 0], atol=1e-12)
+
+
+def test_with_all_axes_every_distance_is_kept_and_the_shares_are_the_whole():
+    vectors = drawn(9, 4)
+    found = project(vectors, axes=4)
+
+    def distances(rows):
+        return np.linalg.norm(rows[:, None] - rows[None], axis=-1)
+
+    np.testing.assert_allclose(distances(found.points.to_numpy()), distances(vectors.to_numpy()), atol=1e-12)
+    assert found.shares.sum() == pytest.approx(1)
+
+
+def test_each_axis_shows_less_than_the_one_before_and_the_share_is_that_of_the_variance():
+    vectors = drawn(50, 6)
+    found = project(vectors, axes=3)
+    assert (np.diff(found.shares) <= 0).all()
+    variance = found.points.var(ddof=0) / vectors.var(ddof=0).sum()
+    np.testing.assert_allclose(found.shares, variance, rtol=1e-9)
+    np.testing.assert_allclose(found.points.mean(), 0, atol=1e-12)
+    np.testing.assert_allclose(np.triu(found.points.corr(), 1), 0, atol=1e-9)
+
+
+def test_a_map_does_not_depend_on_the_sign_that_the_algorithm_found():
+    vectors = drawn(20, 5)
+    turned = table(vectors.index[::-1], vectors.to_numpy()[::-1])
+    there = project(turned, axes=2).points.loc[vectors.index]
+    np.testing.assert_allclose(project(vectors, axes=2).points, there, atol=1e-9)
+
+
+def test_the_axes_are_those_of_the_words_that_were_named_and_the_others_are_put_on_them():
+    vectors = table([*"abcd"], np.array([[0, 0, 0], [0, 2, 0], [0, 4, 0], [9, 3, 9]]))
+    found = project(vectors, axes=1, along=["a", "b", "c"])
+    np.testing.assert_allclose(found.points[1], [-2, 0, 2, 1], atol=1e-12)
+    np.testing.assert_allclose(found.shares, [1])
+
+
+@pytest.mark.parametrize("n_words", [1, 2])
+def test_axes_that_the_words_do_not_fill_are_zero(n_words):
+    found = project(drawn(n_words, 8), axes=3)
+    assert found.points.shape == (n_words, 3)
+    assert found.shares.sum() == pytest.approx(n_words - 1)
+    assert not found.points.iloc[:, n_words - 1 :].to_numpy().any()
+
+
+# Nearest
+
+
+def test_the_nearest_words_are_those_of_the_largest_cosine():
+    vectors = table([*"abcd"], np.array([[1, 0], [5, 0], [1, 1], [-1, 0]]))
+    found = nearest(vectors, "a", count=3)
+    assert [*found.index] == ["b", "c", "d"]  # the length of a vector does not matter
+    np.testing.assert_allclose(found, [1, math.sqrt(0.5), -1])
+
+
+def test_a_word_is_not_its_own_neighbour_and_no_more_are_given_than_there_are():
+    found = nearest(drawn(4, 3), "w2", count=10)
+    assert sorted(found.index) == ["w0", "w1", "w3"]
+    assert (np.diff(found) <= 0).all()
+
+
+def test_a_vector_of_zeros_is_near_nothing():
+    found = nearest(table([*"ab"], np.array([[0, 0], [1, 2]])), "a")
+    assert found["b"] == 0
+
+
+def test_a_word_without_a_vector_is_refused():
+    with pytest.raises(mha.MhaError, match=r"no vector for 'z' among these 4"):
+        nearest(drawn(4, 3), "z")
+
+
+# Differences
+
+
+def test_parallel_differences_agree_fully_and_opposite_ones_not_at_all():
+    vectors = table([*"abcdef"], np.array([[0, 0], [1, 0], [0, 5], [3, 5], [2, 2], [1, 2]]))
+    found = agreement(vectors, [("a", "b"), ("c", "d"), ("e", "f")])
+    assert [*found.index] == [*found.columns] == ["a→b", "c→d", "e→f"]
+    np.testing.assert_allclose(found, [[1, 1, -1], [1, 1, -1], [-1, -1, 1]])
+
+
+def test_pairs_with_a_word_that_has_no_vector_are_left_out():
+    assert [*agreement(drawn(3, 4), [("w0", "w1"), ("w0", "x")]).index] == ["w0→w1"]
+    assert agreement(drawn(3, 4), [("x", "y")]).shape == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("cosines", "said"),
+    [([0.3, 0.5], "all"), ([0.25], "all"), ([0.2], "none"), ([0.1, 0.4], "some"), ([0.1, 0.15], "none")],
+)
+def test_a_verdict_needs_more_than_chance(cosines, said):
+    assert verdict(cosines, 0.24) == said
+
+
+def test_a_mean_of_many_needs_less_than_a_single_cosine():
+    assert verdict([0.1, 0.2], 0.24) == "none"  # mean 0.15, limit 0.24 / √2 = 0.170
+    assert verdict([0.1, 0.2] * 2, 0.24) == "some"  # limit 0.12
+
+
+def test_random_directions_do_what_chance_says():
+    n_words, width = 1000, 64
+    rows = np.random.default_rng(1).standard_normal((n_words, width))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    cosines = rows @ rows.T
+    np.fill_diagonal(cosines, -1)
+    expected = chance(n_words, width)
+    assert np.median(cosines.max(1)) == pytest.approx(expected.nearest, abs=0.02)
+    single = cosines[np.triu_indices(n_words, 1)]
+    assert (np.abs(single) < expected.pair).mean() == pytest.approx(0.95, abs=0.005)
+
+
+def test_chance_is_never_more_than_the_same_direction():
+    assert max(chance(2000, 1)) == 1.0
+    assert chance(2, 64).nearest == pytest.approx(0)  # one other word: as often above as below
+
+
+# The words of the small models
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_a_small_model_gives_each_of_its_words_its_own_row(language):
+    trained = mini.model(mini.find(language, "glass-box", 4, 64))
+    words, matrix = mini.vectors(trained)
+    assert words == lexicon(language).vocabulary[1:]
+    row = trained.model.embedding[lexicon(language).number[words[700]]]
+    assert (matrix[700] == row).all()
+    assert matrix.shape == (len(words), 64)
+
+
+def test_what_a_word_is_made_of_is_its_row_plus_its_position():
+    trace = mha.trace("the animal", source="mini")
+    words, matrix = mini.vectors(mini.model(mini.find("en", "glass-box", 4, 64)))
+    np.testing.assert_array_equal(trace.layers[-1].x_v[2], matrix[words.index("animal")])
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_every_word_has_one_class_and_every_known_pair_is_there(language):
+    kinds = lexicon(language).kinds
+    assert set(kinds) == set(lexicon(language).vocabulary)
+    for pairs in RELATIONS[language].values():
+        assert {word for pair in pairs for word in pair} <= set(kinds)
+
+
+def test_words_are_classed_by_what_they_are():
+    kinds = lexicon().kinds
+    said = {word: kinds[word] for word in ("dog", "queen", "doctor", "swam", "it", "tired", "bread", "the")}
+    assert [*said.values()] == ["animal", "person", "person", "verb", "pronoun", "cue", "food", "other"]

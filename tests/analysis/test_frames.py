@@ -1,0 +1,206 @@
+"""A view holds the very numbers of the layer, under the right names, and counts as people count."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import mha_core as mha
+from mha_core.analysis.frames import KIND, long_table, picture, symbol
+from mha_core.traces.trace import MATRICES, OF_THE_LAYER
+
+TEXT = "the cat saw the dog"
+OF_RANDOM = [name for name in MATRICES if name != "x_v"]  # the random source makes V of X
+LABELS = ["the\u2009₁", "cat", "saw", "the\u2009₂", "dog"]
+
+
+def made(**settings) -> mha.AttentionTrace:
+    return mha.trace(TEXT, **{"h": 6, "d_model": 11, "d_k": 3, "d_v": 7, "layers": 2, **settings})
+
+
+@pytest.fixture(scope="module")
+def trace():
+    """6 query heads on 3 key/value heads, causal, two layers, no two sizes alike."""
+    return made(n_kv_heads=3, mask="causal")
+
+
+@pytest.fixture(scope="module")
+def glass_box():
+    """An untrained model of 4 heads whose second layer makes V of the words' embeddings, x_v."""
+    return mha.trace(f"{TEXT} [MASK]", source="mini", h=4, d_model=32, trained=False)
+
+
+def array(trace: mha.AttentionTrace, name: str, layer: int, head: int) -> np.ndarray:
+    """The same matrix straight from the layer."""
+    recorded = trace.layers[layer]
+    if name in ("x", "x_v"):
+        return getattr(recorded, name)
+    if name == "q":
+        return recorded.q[head]
+    if name in ("k", "v"):
+        return getattr(recorded, name)[head * recorded.n_kv_heads // recorded.n_heads]
+    return getattr(recorded, name)() if name in OF_THE_LAYER else getattr(recorded, name)(head)
+
+
+@pytest.mark.parametrize("layer", [0, 1])
+@pytest.mark.parametrize("head", [0, 3, 5])
+@pytest.mark.parametrize("name", OF_RANDOM)
+def test_a_picture_is_the_layers_own_matrix(trace, name, layer, head):
+    shown = picture(trace, name, layer=layer, head=head)
+    np.testing.assert_array_equal(shown.frame.to_numpy(), array(trace, name, layer, head))
+    assert shown.name == name
+    assert (shown.frame.index.name, shown.frame.columns.name) == MATRICES[name]
+    assert shown.framed is None
+
+
+@pytest.mark.parametrize("name", OF_RANDOM)
+def test_token_axes_carry_words_and_the_others_numbers_from_one(trace, name):
+    frame = picture(trace, name, layer=0, head=0).frame
+    assert [*frame.index] == LABELS
+    if MATRICES[name][1] == "key":
+        assert [*frame.columns] == LABELS
+    else:
+        assert [*frame.columns] == [*range(1, frame.shape[1] + 1)]
+
+
+@pytest.mark.parametrize("name", MATRICES)
+def test_every_matrix_of_the_glass_box_can_be_shown(glass_box, name):
+    shown = picture(glass_box, name, layer=1, head=3)
+    np.testing.assert_array_equal(shown.frame.to_numpy(), array(glass_box, name, 1, 3))
+    assert [*shown.frame.index] == [*glass_box.tokens.labels] == ["[CLS]", *LABELS, "[MASK]"]
+    assert (shown.frame.index.name, shown.frame.columns.name) == MATRICES[name]
+    assert shown.hidden is None
+
+
+def test_what_v_is_made_of_is_written_as_e(glass_box):
+    shown = picture(glass_box, "x_v", layer=1, head=2)
+    assert (shown.symbol, shown.kind) == ("E", "signed")
+
+
+@pytest.mark.parametrize("layer", [0, 1])
+def test_what_v_is_made_of_is_refused_where_that_is_x(trace, glass_box, layer):
+    for without in [trace, glass_box][: 2 - layer]:
+        with pytest.raises(mha.MhaError, match="no inputs of its own for V: they are X"):
+            picture(without, "x_v", layer=layer, head=0)
+
+
+@pytest.mark.parametrize("name", MATRICES)
+def test_rows_that_were_never_asked_are_faint_in_the_last_layer_of_a_model_only(trace, glass_box, name):
+    shown = picture(glass_box, name, layer=1, head=1)
+    if MATRICES[name][0] == "query":
+        assert [*shown.faint] == [True] * 6 + [False]
+    else:
+        assert shown.faint is None
+    if name != "x_v":
+        assert picture(glass_box, name, layer=0, head=1).faint is None
+        assert picture(trace, name, layer=1, head=1).faint is None
+
+
+def test_a_long_table_of_what_v_is_made_of_leads_back_to_its_cells(glass_box):
+    table = long_table(glass_box, "x_v", layer=1, heads=[3])
+    assert [*table.columns] == ["head", "key_position", "key", "d_model", "x_v"]
+    wide = table.pivot(index="key_position", columns="d_model", values="x_v")
+    np.testing.assert_array_equal(wide.to_numpy(), glass_box.layers[1].x_v)
+
+
+def test_only_weights_are_coloured_as_weights():
+    assert {name for name in MATRICES if KIND[name] == "weights"} == {"weights"}
+    assert set(KIND.values()) == {"weights", "signed"}
+
+
+@pytest.mark.parametrize("mask", ["full", "causal", "window:1", "padding:2"])
+@pytest.mark.parametrize("name", OF_RANDOM)
+def test_what_the_mask_hides_is_hidden_after_the_mask_and_not_before(name, mask):
+    trace = made(mask=mask)
+    hidden = picture(trace, name, layer=1, head=2).hidden
+    if name in ("masked", "weights") and mask != "full":
+        np.testing.assert_array_equal(hidden, ~trace.layers[1].allowed(2))
+        assert hidden.any()
+    else:
+        assert hidden is None
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "written"),
+    [
+        ("x", 0, "X"),
+        ("x_v", 7, "E"),
+        ("q", 2, "Q₃"),
+        ("k", 0, "K₁"),
+        ("v", 9, "V₁₀"),
+        ("scores", 63, "S₆₄"),
+        ("scaled", 0, "S₁ / √d_k"),
+        ("masked", 1, "S₂ masked"),
+        ("weights", 3, "A₄"),
+        ("output", 11, "head₁₂"),
+        ("concat", 5, "concat"),
+        ("contribution", 1, "head₂ · Wᴼ₂"),
+        ("result", 0, "Z"),
+    ],
+)
+def test_a_matrix_is_written_as_in_the_papers(name, head, written):
+    layer = mha.trace("a", h=64, d_model=64).layers[0]
+    assert symbol(layer, name, head) == written
+
+
+def test_every_matrix_has_a_symbol(trace):
+    assert len({symbol(trace.layers[0], name, 0) for name in MATRICES}) == len(MATRICES)
+
+
+@pytest.mark.parametrize(("head", "kv"), [(0, "₁"), (1, "₁"), (2, "₂"), (3, "₂"), (4, "₃"), (5, "₃")])
+def test_shared_keys_and_values_carry_the_number_of_their_own_head(trace, head, kv):
+    own = str(head + 1).translate(str.maketrans("123456", "₁₂₃₄₅₆"))
+    written = {name: picture(trace, name, layer=0, head=head).symbol for name in ("q", "k", "v", "weights")}
+    assert written == {"q": f"Q{own}", "k": f"K{kv}", "v": f"V{kv}", "weights": f"A{own}"}
+
+
+@pytest.mark.parametrize("head", [-1, 6])
+@pytest.mark.parametrize("name", ["q", "k", "weights", "output"])
+def test_a_head_that_is_not_there_is_refused(trace, name, head):
+    with pytest.raises(mha.MhaError, match=rf"heads 0 to 5; head {head} was asked for"):
+        picture(trace, name, layer=0, head=head)
+
+
+# Long tables
+
+
+def test_a_long_table_of_queries_has_a_line_for_each_number(trace):
+    table = long_table(trace, "q", layer=1, heads=[0, 4])
+    assert [*table.columns] == ["head", "query_position", "query", "d_k", "q"]
+    assert len(table) == 2 * 5 * 3
+    expected = trace.layers[1].q[[0, 4]]
+    np.testing.assert_array_equal(table["q"].to_numpy(), expected.ravel())
+    assert [*table["head"].unique()] == [1, 5]
+    assert [*table["query"][:6]] == ["the\u2009₁"] * 3 + ["cat"] * 3
+    assert [*table["query_position"][:6]] == [1, 1, 1, 2, 2, 2]
+    assert [*table["d_k"][:6]] == [1, 2, 3, 1, 2, 3]
+
+
+def test_a_long_table_of_weights_names_both_tokens(trace):
+    table = long_table(trace, "weights", layer=0, heads=range(6))
+    assert [*table.columns] == ["head", "query_position", "query", "key_position", "key", "weights"]
+    assert len(table) == 6 * 5 * 5
+    np.testing.assert_array_equal(table["weights"].to_numpy(), trace.layers[0].weights().ravel())
+    assert [*table["key"][:5]] == LABELS
+
+
+@pytest.mark.parametrize("name", OF_RANDOM)
+def test_every_line_of_a_long_table_leads_back_to_its_cell(trace, name):
+    table = long_table(trace, name, layer=1, heads=[3])
+    rows, columns = MATRICES[name]
+    row_place, column_place = (
+        axis if axis.startswith(("d_", "h·")) else f"{axis}_position" for axis in (rows, columns)
+    )
+    wide = table.pivot(index=row_place, columns=column_place, values=name)
+    np.testing.assert_array_equal(wide.to_numpy(), array(trace, name, 1, 3))
+    assert (table["head"] == 4).all()
+
+
+def test_the_lines_are_counted_through(trace):
+    table = long_table(trace, "weights", layer=0, heads=range(2))
+    pd.testing.assert_index_equal(table.index, pd.RangeIndex(len(table)))
+
+
+def test_shared_values_stand_under_each_query_head_that_uses_them(trace):
+    table = long_table(trace, "v", layer=0, heads=range(6))
+    by_head = table["v"].to_numpy().reshape(6, 5, 7)
+    np.testing.assert_array_equal(by_head, trace.layers[0].v.repeat(2, axis=0))

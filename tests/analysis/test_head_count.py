@@ -1,0 +1,101 @@
+"""The h sweep as tables: the manifest's own numbers, one row for each h, and statements that are counted."""
+
+import math
+
+import pandas as pd
+import pytest
+
+from mha_core.analysis.head_count import LEAST, PUBLISHED, extremes, measured, redundant, widths
+from mha_core.training import checkpoints
+
+
+def entry(h: int, d_model: int = 64, **changes) -> dict:
+    plan = {"architecture": "glass-box", "language": "en", "h": h, "d_model": d_model, "seed": 0}
+    scores = {"accuracy": 0.9, "right": 0.8, "answer": 0.95, "resolving": h, "agreement": 0.9}
+    known = {"parameters": 1000, "cpu_seconds": 60}
+    return {
+        "plan": plan | {k: v for k, v in changes.items() if k in plan},
+        "scores": scores | {k: v for k, v in changes.items() if k in scores},
+    } | {k: changes.get(k, v) for k, v in known.items()}
+
+
+def test_a_row_has_the_numbers_of_its_entry():
+    found = measured([entry(8, accuracy=0.5, right=0.25, answer=0.75, resolving=3, cpu_seconds=12)], 64)
+    assert found.loc[8].to_dict() == {
+        "d_k": 8,
+        "accuracy": 0.5,
+        "right": 0.25,
+        "answer": 0.75,
+        "resolving": 3,
+        "parameters": 1000,
+        "seconds": 12,
+        "seed": 0,
+    }
+
+
+def test_rows_are_ordered_by_h_and_other_models_are_left_out():
+    entries = [entry(8), entry(2), entry(4, 32), entry(1, language="zh"), entry(16, architecture="standard")]
+    assert [*measured(entries, 64).index] == [2, 8]
+    assert [*measured(entries, 32).index] == [4]
+
+
+def test_seconds_that_are_not_known_are_missing():
+    found = measured([entry(1, cpu_seconds=None), entry(2)], 64)
+    assert math.isnan(found.loc[1, "seconds"])
+    assert found.loc[2, "seconds"] == 60
+
+
+def test_nothing_measured_is_an_empty_table():
+    assert measured([], 64).empty
+    assert widths([]) == ()
+
+
+def test_a_width_is_offered_when_enough_numbers_of_heads_were_measured():
+    full, short = [entry(h, 64) for h in (1, 2, 4, 8)], [entry(h, 32) for h in (1, 2, 4)]
+    assert widths([*full, *short]) == (64,)
+    assert widths([*short, entry(8, 32, language="zh"), entry(8, 32, architecture="standard")]) == ()
+    assert widths([*short, *short]) == ()  # the same h twice is one
+    assert widths([*full, *short, entry(8, 32)]) == (32, 64)
+
+
+def test_extremes_name_every_h_that_has_them():
+    found = extremes(pd.Series([0.5, 1.0, 1.0, 0.75], index=[1, 2, 4, 8]))
+    assert (found.most, found.most_at) == (1.0, (2, 4))
+    assert (found.least, found.least_at) == (0.5, (1,))
+
+
+@pytest.mark.parametrize(
+    ("resolving", "said"),
+    [
+        ({1: 1, 2: 2, 4: 4}, True),
+        ({1: 0, 2: 2, 4: 3}, True),  # a single head says nothing about redundancy
+        ({2: 1, 4: 4}, False),  # half is not most
+        ({2: 2, 8: 4}, False),
+        ({1: 1}, False),
+    ],
+)
+def test_heads_are_redundant_when_most_resolve_the_pronoun_for_every_h(resolving, said):
+    entries = [entry(h, resolving=count) for h, count in resolving.items()]
+    assert redundant(measured(entries, 64)) is said
+
+
+def test_the_published_rows_are_those_of_the_paper():
+    # Vaswani et al. 2017, Table 3: rows (A), and the base model for h = 8.
+    assert {h: tuple(row) for h, row in PUBLISHED.iterrows()} == {
+        1: (512, 5.29, 24.9),
+        4: (128, 5.00, 25.5),
+        8: (64, 4.92, 25.8),
+        16: (32, 4.91, 25.8),
+        32: (16, 5.01, 25.4),
+    }
+    assert (PUBLISHED.index * PUBLISHED["d_k"] == 512).all()
+
+
+def test_the_shipped_manifest_can_be_read():
+    entries = list(checkpoints.manifest().values())
+    for d_model in widths(entries):
+        found = measured(entries, d_model)
+        assert len(found) >= LEAST
+        assert found["accuracy"].between(0, 1).all()
+        assert (found["resolving"] <= found.index).all()
+        assert (found["d_k"] * found.index == d_model).all()

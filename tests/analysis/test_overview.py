@@ -1,0 +1,228 @@
+"""The overview and the measures of heads, block by block, against sums over all weights at once."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import mha_core as mha
+from mha_core.analysis.overview import HIDDEN, Thumbnails, overview
+from mha_core.analysis.patterns import DISTANCE, MEASURES, blocks, patterns
+from mha_core.attention import functional, masks
+
+L = 37
+EMPTY = torch.rand(L, L, generator=torch.Generator().manual_seed(1)) > 0.5
+EMPTY[5] = False  # nobody is left to look at
+EMPTY[11] = False
+EMPTY[11, 3] = True  # one key is no choice
+
+
+def normal(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+RULES = {
+    "full": dict,
+    "causal": lambda: {"mask": masks.build("causal", L, L)},
+    "window": lambda: {"mask": masks.build("window:3", L, L)},
+    "padding": lambda: {"mask": masks.build("padding:5", L, L)},
+    "empty row": lambda: {"mask": EMPTY},
+    "mask of each head": lambda: {"mask": normal(6, L, L, seed=4) > 0.3},
+    "all hidden": lambda: {"mask": torch.zeros(L, L, dtype=torch.bool)},
+    "bias of each head": lambda: {"bias": normal(6, L, L, seed=5), "temperature": 0.7},
+    "hidden by bias": lambda: {"bias": normal(6, L, L, seed=5).masked_fill(~EMPTY, float("-inf"))},
+    "distances": lambda: {"distance_bias": normal(6, 2 * L - 1, seed=6)},
+    "sinks": lambda: {"sinks": normal(6, seed=7), "mask": EMPTY},
+    "soft cap": lambda: {"soft_cap": 0.5},
+    "matrix": lambda: {"softmax": "matrix"},
+    "masked matrix": lambda: {"softmax": "matrix", "mask": EMPTY, "temperature": 1.7},
+    "hidden matrix": lambda: {"softmax": "matrix", "mask": torch.zeros(L, L, dtype=torch.bool)},
+}
+
+
+def made(rule: dict, n_kv_heads: int = 6, seed: int = 0, dtype=torch.float32) -> mha.LayerTrace:
+    """6 heads over 37 tokens, d_k 5; queries three times as long as usual, so that rows are uneven."""
+    q, k = 3 * normal(6, L, 5, seed=seed), normal(n_kv_heads, L, 5, seed=seed + 100)
+    tensors = {"q": q.to(dtype), "k": k.to(dtype), "v": normal(n_kv_heads, L, 3).to(dtype)}
+    return mha.LayerTrace(tensors, mha.ScoreRule(**rule))
+
+
+def trace_of(*layers: mha.LayerTrace) -> mha.AttentionTrace:
+    tokens = mha.words(" ".join(f"w{i}" for i in range(layers[0].n_query)))
+    return mha.AttentionTrace(tokens, layers, {"name": "made"})
+
+
+@pytest.fixture(params=RULES)
+def layer(request):
+    return made(RULES[request.param]())
+
+
+@pytest.fixture(params=[1, 500, 1 << 20], ids=["a row", "some rows", "all rows"])
+def _blocks_of(request, monkeypatch):
+    monkeypatch.setattr(functional, "CELLS", request.param)
+
+
+def measured(layer: mha.LayerTrace, head: int) -> list[float]:
+    """The definitions of `metrics.patterns`, row by row, in the order of `MEASURES`."""
+    weights, allowed = layer.weights(head).astype(float), layer.allowed(head)
+    found = {name: [] for name in MEASURES}
+    for m in range(layer.n_query):
+        if allowed[m].sum() < 2:
+            continue
+        keys = {name: m + step for name, step in DISTANCE.items()} | ({"first token": 0} if m else {})
+        for name, n in keys.items():
+            if 0 <= n < layer.n_key and allowed[m, n]:
+                found[name].append(weights[m, n])
+        if (total := weights[m].sum()) > 0:
+            p = weights[m][weights[m] > 0] / total
+            found["entropy"].append(-(p * np.log(p)).sum() / np.log(allowed[m].sum()))
+            apart = abs(np.arange(layer.n_key) - m)
+            found["distance"].append((weights[m] / total * apart).sum())
+    return [np.mean(values) if values else np.nan for values in found.values()]
+
+
+def pooled(layer: mha.LayerTrace, head: int, side: int) -> np.ndarray:
+    """The largest weight of each pixel's cells, NaN where all of them are hidden."""
+    weights, allowed = layer.weights(head), layer.allowed(head)
+    edges = [i * L // side for i in range(side + 1)]
+    picture = np.full((side, side), np.nan)
+    for i in range(side):
+        for j in range(side):
+            cells = slice(edges[i], edges[i + 1]), slice(edges[j], edges[j + 1])
+            if allowed[cells].any():
+                picture[i, j] = weights[cells].max()
+    return picture
+
+
+# Measures
+
+
+@pytest.mark.usefixtures("_blocks_of")
+def test_the_measures_are_those_of_all_weights_at_once(layer):
+    expected = pd.DataFrame([measured(layer, head) for head in range(6)], columns=MEASURES)
+    found = patterns(layer)
+    np.testing.assert_allclose(found[list(MEASURES)], expected, rtol=2e-5, atol=1e-7)
+    assert [*found] == list(MEASURES)
+
+
+@pytest.mark.parametrize("n_kv_heads", [1, 2, 3])
+def test_heads_that_share_keys_are_measured_one_by_one(n_kv_heads):
+    layer = made(RULES["causal"](), n_kv_heads)
+    expected = [measured(layer, head) for head in range(6)]
+    np.testing.assert_allclose(patterns(layer), expected, rtol=2e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
+def test_other_precisions_are_measured_too(dtype):
+    layer = made(RULES["causal"](), dtype=dtype)
+    expected = [measured(layer, head) for head in range(6)]
+    np.testing.assert_allclose(patterns(layer), expected, rtol=2e-5, atol=1e-7)
+
+
+def test_the_table_has_a_row_for_each_head_of_each_layer():
+    layers = [made(RULES[name](), seed=seed) for seed, name in enumerate(("full", "causal", "sinks"))]
+    found = overview(trace_of(*layers)).table
+    assert found.index.names == ["layer", "head"]
+    assert [*found.index] == [(layer, head) for layer in range(3) for head in range(6)]
+    for index, layer in enumerate(layers):
+        pd.testing.assert_frame_equal(found.loc[index], patterns(layer))
+
+
+def test_layers_may_differ_in_their_heads():
+    narrow = {name: tensor[:2] for name, tensor in made({}).tensors.items()}
+    seen = overview(trace_of(made({}), mha.LayerTrace(narrow, mha.ScoreRule())))
+    assert [len(pictures) for pictures in seen.thumbs] == [6, 2]
+    assert seen.table.groupby("layer").size().tolist() == [6, 2]
+    np.testing.assert_array_equal(seen.thumbs[1], seen.thumbs[0][:2])
+
+
+# Pictures
+
+
+@pytest.mark.usefixtures("_blocks_of")
+@pytest.mark.parametrize("side", [1, 5, 32, 37])
+def test_a_pixel_is_the_largest_weight_of_its_cells(layer, side):
+    pictures = Thumbnails(layer, side)
+    for block in blocks(layer):
+        pictures.add(block)
+    codes = pictures.codes(HIDDEN)
+    assert (codes.shape, codes.dtype) == ((6, side, side), np.uint8)
+    for head in range(6):
+        expected = pooled(layer, head, side)
+        np.testing.assert_array_equal(codes[head] == HIDDEN, np.isnan(expected))
+        roots = codes[head] / (HIDDEN - 1)
+        seen = ~np.isnan(expected)
+        np.testing.assert_allclose(roots[seen], np.sqrt(expected[seen]), atol=0.5 / (HIDDEN - 1) + 1e-5)
+
+
+def test_small_weights_survive_the_code():
+    """A code of the weight itself would round everything below 1/510 to nothing; this one 1/258,064."""
+    weights = torch.tensor([[[0.999, 0.001], [0.99999, 0.00001]]])
+    tensors = dict.fromkeys("qkv", torch.zeros(1, 2, 1))
+    [picture] = overview(trace_of(mha.LayerTrace(tensors, mha.ScoreRule(bias=weights.log())))).thumbs
+    assert picture[0].tolist() == [[254, 8], [254, 1]]
+
+
+def test_pictures_are_as_large_as_the_text_and_at_most_32_pixels():
+    for n_tokens, side in ((1, 1), (13, 13), (32, 32), (61, 32)):
+        seen = overview(mha.trace("a " * n_tokens, h=2, d_model=4, layers=2))
+        assert seen.side == side
+        assert [picture.shape for picture in seen.thumbs] == [(2, side, side)] * 2
+
+
+def test_thousands_of_heads_have_smaller_pictures():
+    layer = mha.LayerTrace(dict.fromkeys("qkv", normal(64, L, 2)), mha.ScoreRule())
+    seen = overview(trace_of(*[layer] * 80))
+    assert seen.side == 16
+    assert sum(picture.nbytes for picture in seen.thumbs) == 5120 * 16**2
+
+
+# Names
+
+
+def looking(by: int | None) -> torch.Tensor:
+    """A bias with which a head looks so far to the right, or at the first token (None)."""
+    bias = torch.zeros(L, L)
+    keys = torch.zeros(L, dtype=int) if by is None else (torch.arange(L) + by).clamp(0, L - 1)
+    bias[torch.arange(L), keys] = 9
+    return bias
+
+
+def test_heads_that_mostly_look_at_one_position_are_named_after_it():
+    bias = torch.stack([looking(-1), looking(1), looking(0), looking(None), torch.zeros(L, L), looking(4)])
+    tensors = dict.fromkeys("qkv", torch.zeros(6, L, 1))
+    seen = overview(trace_of(mha.LayerTrace(tensors, mha.ScoreRule(bias=bias))))
+    names = {head: name for (_, head), (name, _) in seen.positions().items()}
+    assert names == {0: "previous token", 1: "next token", 2: "same token", 3: "first token"}
+    assert seen.positions()[0, 0][1] == pytest.approx(seen.table.loc[(0, 0), "previous token"])
+
+
+def test_in_a_text_of_two_tokens_no_half_is_a_name():
+    """Each token gets half of the weight: that is what looking nowhere in particular does."""
+    seen = overview(mha.trace("a b", h=4, d_model=8))
+    tensors = dict.fromkeys("qkv", torch.zeros(1, 2, 1))
+    assert overview(trace_of(mha.LayerTrace(tensors, mha.ScoreRule()))).positions() == {}
+    assert all(score >= 0.7 for _, score in seen.positions().values())
+
+
+# Memory
+
+
+@pytest.mark.parametrize("rule", [{}, {"softmax": "matrix"}], ids=["rows", "matrix"])
+def test_the_matrix_of_a_head_never_exists(monkeypatch, rule):
+    """1,499 tokens, 8 heads: what a layer is asked for at once is a small part of one head's matrix."""
+    n_tokens, asked = 1499, []
+    layer = mha.LayerTrace(dict.fromkeys("qkv", normal(8, n_tokens, 2)), mha.ScoreRule(**rule))
+    for name in ("weights", "masked"):
+        inner = getattr(mha.LayerTrace, name)
+
+        def recording(self, *args, inner=inner, **kwargs):
+            asked.append(inner(self, *args, **kwargs))
+            return asked[-1]
+
+        monkeypatch.setattr(mha.LayerTrace, name, recording)
+    monkeypatch.setattr(functional, "CELLS", 1 << 18)
+    overview(trace_of(layer))
+    sizes = [matrix.size for matrix in asked]
+    assert max(sizes) <= 1 << 18 < n_tokens**2 / 8
+    assert sum(sizes) >= 8 * n_tokens**2  # it did look at every weight

@@ -1,0 +1,269 @@
+"""Patterns and likeness of heads, by hand and by what must hold for any weights."""
+
+import numpy as np
+import pytest
+import torch
+
+import mha_core as mha
+from mha_core.analysis.patterns import ALIKE, AT_ONCE, EVEN, POSITIONS, collapse, patterns, similarity
+
+L = 6
+EYE = np.eye(L)
+
+
+def made(weights, mask=None, **rule) -> mha.LayerTrace:
+    """A layer whose weights are these, (head, query, key): scores are all 0, the rule does the rest."""
+    weights = torch.tensor(np.array(weights), dtype=torch.float32)
+    bias = weights.log().clamp(min=-1e4)  # exp(−1e4) is 0; −∞ would be a mask
+    zeros = torch.zeros(*weights.shape[:2], 1)
+    mask = None if mask is None else torch.as_tensor(np.asarray(mask))
+    return mha.LayerTrace({"q": zeros, "k": zeros, "v": zeros}, mha.ScoreRule(bias=bias, mask=mask, **rule))
+
+
+def drawn(n_heads=4, size=L, seed=0) -> np.ndarray:
+    return np.random.default_rng(seed).dirichlet(np.full(size, 0.3), (n_heads, size))
+
+
+def shifted(by: int) -> np.ndarray:
+    """A head that looks so far to the right with all its weight, and at itself where nothing is there."""
+    key = np.arange(L) + by
+    return EYE[np.where((key >= 0) & (key < L), key, np.arange(L))]
+
+
+ONE_HOT = {
+    "previous token": shifted(-1),
+    "next token": shifted(1),
+    "same token": EYE,
+    "first token": np.tile(EYE[0], (L, 1)),
+}
+CAUSAL = np.tri(L, dtype=bool)
+EMPTY_ROW = np.random.default_rng(1).random((L, L)) < 0.7
+EMPTY_ROW[3] = False
+MASKS = {"none": None, "causal": CAUSAL, "empty row": EMPTY_ROW}
+
+
+@pytest.fixture(params=MASKS.values(), ids=MASKS)
+def mask(request):
+    return request.param
+
+
+# Patterns
+
+
+@pytest.mark.parametrize("name", POSITIONS)
+def test_a_one_hot_head_gets_exactly_1_for_its_pattern_and_no_entropy(name):
+    table = patterns(made(list(ONE_HOT.values())))
+    head = POSITIONS.index(name)
+    assert table.loc[head, name] == 1
+    assert table.loc[head, "entropy"] == 0
+    # Elsewhere it has weight only where the two patterns are one: from token 2 the first is the previous.
+    expected = {("previous token", "first token"): 1 / 5, ("first token", "previous token"): 1 / 5}
+    same = {"previous token": 1 / 6, "next token": 1 / 6, "first token": 1 / 6}
+    for other in POSITIONS:
+        if other != name:
+            assert table.loc[head, other] == pytest.approx(
+                same[name] if other == "same token" else expected.get((name, other), 0)
+            )
+
+
+def test_distances_of_one_hot_heads_by_hand():
+    distance = patterns(made(list(ONE_HOT.values())))["distance"]
+    assert distance.tolist() == pytest.approx([5 / 6, 5 / 6, 0, 15 / 6])
+
+
+def test_uniform_attention_has_entropy_1_wherever_at_least_two_keys_are_visible(mask):
+    table = patterns(made(np.full((3, L, L), 1 / L), mask))
+    assert table["entropy"].to_numpy() == pytest.approx(1, abs=1e-6)
+    assert (table["entropy"] <= 1).all()
+
+
+def test_bounds(mask):
+    table = patterns(made(drawn(20), mask))
+    shares = table[[*POSITIONS, "entropy"]].drop(columns="next token" if mask is CAUSAL else [])
+    assert ((shares >= 0) & (shares <= 1)).all(axis=None)
+    assert table["distance"].between(0, L - 1).all()
+
+
+def test_permuted_heads_permute_rows_and_the_table_of_likeness(mask):
+    weights, order = drawn(), [2, 0, 3, 1]
+    before, after = made(weights, mask), made(weights[order], mask)
+    np.testing.assert_array_equal(patterns(after), patterns(before).iloc[order])
+    np.testing.assert_array_equal(similarity(after), similarity(before)[np.ix_(order, order)])
+
+
+def test_reading_backwards_swaps_previous_and_next():
+    weights = drawn()
+    forth, back = patterns(made(weights)), patterns(made(weights[:, ::-1, ::-1]))
+    np.testing.assert_allclose(back["previous token"], forth["next token"], rtol=1e-6)
+    np.testing.assert_allclose(back["next token"], forth["previous token"], rtol=1e-6)
+    for same in ("same token", "entropy", "distance"):
+        np.testing.assert_allclose(back[same], forth[same], rtol=1e-6)
+
+
+def test_a_causal_head_by_hand():
+    """Row 0 sees itself alone and does not count; no row sees the next token."""
+    weights = [[[1, 0, 0], [0.25, 0.75, 0], [0.5, 0.25, 0.25]]]
+    found = patterns(made(weights, np.tri(3, dtype=bool))).loc[0]
+    assert found["previous token"] == pytest.approx((0.25 + 0.25) / 2)
+    assert np.isnan(found["next token"])
+    assert found["same token"] == pytest.approx((0.75 + 0.25) / 2)
+    assert found["first token"] == pytest.approx((0.25 + 0.5) / 2)
+    entropies = [0.25 * 2 + 0.75 * np.log2(4 / 3), 1.5 / np.log2(3)]
+    assert found["entropy"] == pytest.approx(np.mean(entropies))
+    assert found["distance"] == pytest.approx((0.25 + (0.5 * 2 + 0.25)) / 2)
+
+
+def test_a_hidden_key_counts_for_nobody():
+    """Row 2 may not see its previous token, so only rows 1 and 3 tell how much goes there."""
+    mask = np.ones((4, 4), bool)
+    mask[2, 1] = False
+    weights = np.full((1, 4, 4), 0.1)
+    weights[0, 1, 0] = weights[0, 2, 3] = weights[0, 3, 2] = 0.7
+    found = patterns(made(weights, mask)).loc[0]
+    assert found["previous token"] == pytest.approx(0.7)
+    assert found["next token"] == pytest.approx((0.1 / 0.4 + 0.1 + 0.7 / 0.9) / 3)
+
+
+def test_empty_rows_and_rows_with_one_key_change_nothing():
+    weights = drawn(3, 5)
+    wider = np.zeros((3, 7, 7))
+    wider[:, :5, :5] = weights
+    mask = np.zeros((7, 7), bool)
+    mask[:5, :5] = True
+    mask[6, 6] = True
+    np.testing.assert_allclose(patterns(made(wider, mask)), patterns(made(weights)), rtol=1e-6)
+    np.testing.assert_allclose(similarity(made(wider, mask)), similarity(made(weights)), rtol=1e-6)
+
+
+def test_what_goes_to_a_sink_counts_as_weight_but_not_as_spread():
+    """Scores of 0 and a sink of log L: half of every row goes to the sink, the rest is uniform."""
+    layer = made(np.ones((2, L, L)), sinks=torch.full((2,), float(np.log(L))))
+    found = patterns(layer)
+    assert found["same token"].to_numpy() == pytest.approx(0.5 / L)
+    assert found["entropy"].to_numpy() == pytest.approx(1)
+    assert similarity(layer) == pytest.approx(1)
+
+
+def test_one_token_has_no_pattern():
+    layer = mha.trace("hello", h=2, d_model=8).layers[0]
+    assert patterns(layer).isna().all(axis=None)
+    np.testing.assert_array_equal(similarity(layer), [[1, np.nan], [np.nan, 1]])
+
+
+@pytest.mark.parametrize("settings", [{"h": 6, "n_kv_heads": 2}, {"mask": "causal", "layers": 2}, {"h": 1}])
+def test_traces_of_any_source_have_patterns(settings):
+    for layer in mha.trace("the old cat saw the new cat", **{"h": 4, "d_model": 24, **settings}).layers:
+        table = patterns(layer)
+        assert table.index.tolist() == list(range(layer.n_heads))
+        assert table.index.name == "head"
+        assert [*table] == [*POSITIONS, "entropy", "distance"]
+        np.testing.assert_allclose(table["first token"], layer.weights()[:, 1:, 0].mean(1), rtol=1e-5)
+        assert similarity(layer).shape == (layer.n_heads, layer.n_heads)
+
+
+# Likeness
+
+
+def test_likeness_is_symmetric_bounded_and_1_with_oneself(mask):
+    alike = similarity(made(drawn(12), mask))
+    np.testing.assert_array_equal(alike, alike.T)
+    np.testing.assert_array_equal(np.diag(alike), 1)
+    assert alike.min() >= 0
+    assert alike.max() <= 1
+
+
+def test_heads_with_the_same_weights_are_1_and_heads_without_a_common_key_0():
+    one, other = drawn(2)
+    apart = np.zeros((2, L, L))
+    apart[0, :, :3], apart[1, :, 3:] = 1 / 3, 1 / 3
+    assert similarity(made([one, other, one]))[0, 2] == 1
+    assert similarity(made(apart))[0, 1] == pytest.approx(0, abs=1e-7)
+
+
+def test_likeness_by_hand():
+    """Row 0: (1, 0) and (½, ½), √(H(¾, ¼) − ½); row 1: equal."""
+    alike = similarity(made([[[1, 0], [0.2, 0.8]], [[0.5, 0.5], [0.2, 0.8]]]))
+    mixed = 0.75 * np.log2(4 / 3) + 0.25 * 2
+    assert alike[0, 1] == pytest.approx(1 - np.sqrt(mixed - 0.5) / 2)
+
+
+def test_unlikeness_is_a_metric(mask):
+    apart = 1 - similarity(made(drawn(12), mask))
+    assert (apart[:, None] <= apart[:, :, None] + apart[None] + 1e-9).all()
+
+
+def test_likeness_does_not_ask_in_which_order_the_keys_stand():
+    weights, order = drawn(), np.random.default_rng(0).permutation(L)
+    np.testing.assert_allclose(similarity(made(weights[:, :, order])), similarity(made(weights)), rtol=1e-6)
+
+
+def test_likeness_is_the_same_in_blocks_of_rows(mask, monkeypatch):
+    weights = drawn(5)
+    whole = similarity(made(weights, mask))
+    for cells in (1, 70):
+        monkeypatch.setattr("mha_core.attention.functional.CELLS", cells)
+        np.testing.assert_allclose(similarity(made(weights, mask)), whole, rtol=1e-12)
+
+
+def test_some_rows_of_a_text_are_compared_evenly_spaced():
+    weights = drawn(3, 9)
+    some = similarity(made(weights), most=3)
+    np.testing.assert_allclose(
+        some, similarity(made(np.concatenate([weights[:, [0, 4, 8]]] * 3, axis=1))), rtol=1e-12
+    )
+    assert not np.allclose(some, similarity(made(weights)))
+    np.testing.assert_array_equal(similarity(made(weights), most=9), similarity(made(weights)))
+
+
+def test_likeness_of_a_long_text_needs_no_whole_matrix(monkeypatch):
+    layer = mha.trace(" ".join(["a", "b", "c"] * 20), h=3, d_model=12).layers[0]
+    seen, weights = [], mha.LayerTrace.weights
+    monkeypatch.setattr("mha_core.attention.functional.CELLS", AT_ONCE * 3 * 60 * 7)
+
+    def watched(self, head=None, *, rows=None, keys=None):
+        found = weights(self, head, rows=rows, keys=keys)
+        seen.append(found.shape)
+        return found
+
+    monkeypatch.setattr(mha.LayerTrace, "weights", watched)
+    similarity(layer)
+    assert seen == [(3, 7, 60)] * 8 + [(3, 4, 60)]
+
+
+def test_heads_that_never_have_a_row_in_common_cannot_be_compared():
+    mask = np.ones((2, L, L), bool)
+    mask[0, :3] = mask[1, 3:] = False
+    np.testing.assert_array_equal(similarity(made(drawn(2), mask)), [[1, np.nan], [np.nan, 1]])
+
+
+# Rank collapse
+
+SENTENCE = "The animal didn't cross the street because it was too tired."
+
+
+@pytest.mark.parametrize(
+    ("position", "mask"), [("sinusoidal", "full"), ("rotary", "full"), ("none", "causal")]
+)
+def test_layers_without_skip_connections_collapse_and_the_measure_is_that_of_the_trace(position, mask):
+    trace = mha.trace(SENTENCE, h=4, d_model=64, layers=8, position=position, mask=mask)
+    for layer in trace.layers:
+        apart = np.linalg.norm(layer.x - layer.x.mean(0)) / np.linalg.norm(layer.x)
+        even = patterns(layer)["entropy"].min()
+        expected = apart if apart <= ALIKE and even >= EVEN else None
+        assert collapse(layer) == (
+            expected if expected is None else pytest.approx(expected, rel=1e-4, abs=1e-6)
+        )
+    assert collapse(trace.layers[0]) is None
+    if mask == "full":
+        assert collapse(trace.layers[7]) is not None
+
+
+def test_a_head_that_chooses_is_no_collapse_whatever_its_tokens_are():
+    alibi = mha.trace(SENTENCE, h=4, d_model=64, layers=8, position="alibi").layers[7]
+    assert np.linalg.norm(alibi.x - alibi.x.mean(0)) / np.linalg.norm(alibi.x) < ALIKE
+    assert patterns(alibi)["entropy"].max() > EVEN > patterns(alibi)["entropy"].min()
+    assert collapse(alibi) is None
+
+
+def test_one_token_does_not_collapse():
+    assert collapse(mha.trace("word", h=1, d_model=4, layers=3).layers[2]) is None

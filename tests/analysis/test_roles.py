@@ -1,0 +1,319 @@
+"""Roles: sentences whose links are what they claim, measured on heads whose behaviour is planted."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import mha_core as mha
+from mha_core.analysis.patterns import POSITIONS
+from mha_core.analysis.roles import ROLES, labels, roles
+from mha_core.sources import mini
+from mha_core.training import checkpoints, evaluation
+from mha_core.training.fit import Plan
+from mha_core.training.lexicon import HIDDEN, lexicon
+from mha_core.training.model import Flow, Shape, SmallModel
+
+# The material
+
+
+@pytest.fixture(params=["en", "zh"])
+def language(request):
+    return request.param
+
+
+def items(language: str, name: str):
+    """Each item of a link as its words, its query and its key."""
+    material, vocabulary = evaluation.material(language), lexicon(language).vocabulary
+    for i in np.flatnonzero(material.kind == evaluation.LINKS.index(name)):
+        row = material.sentence[i]
+        words = [vocabulary[word] for word in material.ids[row, : material.lengths[row]]]
+        yield words, int(material.query[i]), int(material.key[i])
+
+
+def test_there_are_enough_links_of_every_kind_and_no_distance_finds_most_of_them(language):
+    for name in evaluation.LINKS:
+        distances = [key - query for _, query, key in items(language, name)]
+        assert len(distances) >= 150
+        assert 0 not in distances
+        assert np.unique(distances, return_counts=True)[1].max() <= 0.52 * len(distances)
+
+
+@pytest.mark.parametrize("hidden", ["", "hidden "])
+def test_the_words_of_a_link_are_what_its_name_says(language, hidden):
+    words = lexicon(language)
+    nouns = {form for noun in words.nouns for form in (noun.one, noun.many)}
+    verbs = {form for verbs in words.verbs.values() for verb in verbs for form in verb}
+    kinds = {
+        "article": {a for some in words.grammar["articles"].values() for a in " ".join(some).split()}
+        | {"an"},
+        "adjective": set(words.words["adjective"]),
+        "preposition": set(words.words.get("preposition", ["在"])),
+        "verb": verbs,
+        "noun": nouns,
+        "object": nouns,
+        "subject": nouns,
+    }
+    for name in evaluation.OF_WORDS:
+        query_is, key_is = name.split(" to ")
+        for sentence, query, key in items(language, hidden + name):
+            assert sentence[key] in kinds[key_is], (name, sentence)
+            assert (sentence[query] == HIDDEN) if hidden else (sentence[query] in kinds[query_is])
+            assert sentence.count(HIDDEN) == bool(hidden)
+
+
+def nouns_alone(language: str) -> set[str]:
+    """The words that are nouns and nothing else: an orange lamp is a lamp."""
+    nouns = {form for noun in lexicon(language).nouns for form in (noun.one, noun.many)}
+    return nouns - {*lexicon(language).words["adjective"]}
+
+
+def test_no_noun_stands_between_a_word_and_the_noun_that_follows_it(language):
+    nouns = nouns_alone(language)
+    for name in ("article to noun", "preposition to object", "verb to object"):
+        for sentence, query, key in items(language, name):
+            assert query < key
+            assert not nouns & set(sentence[query + 1 : key])
+
+
+def test_the_subject_is_the_first_noun_even_if_another_stands_nearer(language):
+    nouns = nouns_alone(language)
+    between = 0
+    predicates = [item for item in items(language, "adjective to noun") if item[2] < item[1]]
+    for sentence, query, key in [*items(language, "verb to subject"), *predicates]:
+        assert key == next(at for at, word in enumerate(sentence) if word in nouns)
+        between += bool(nouns & set(sentence[key + 1 : query]))
+    assert between > 30
+
+
+def test_in_agreement_the_pronoun_fits_the_noun(language):
+    words = lexicon(language)
+    fitting = {
+        "plural": {noun.many for noun in words.nouns},
+        "other": {noun.one for noun in words.nouns if noun.kind == "other"},
+        "man": {noun.one for noun in words.nouns if noun.kind in ("man", "person")},
+        "woman": {noun.one for noun in words.nouns if noun.kind in ("woman", "person")},
+    }
+    by_word = {pronoun: fitting[kind] for kind, pronoun in words.grammar["pronouns"].items()}
+    for sentence, query, key in items(language, "agreement: pronoun to noun"):
+        assert sentence[key] in by_word[sentence[query]]
+
+
+def test_objects_follow_their_verb_and_subjects_go_before(language):
+    for name in ("verb to object", "verb to subject", "object to verb"):
+        assert {key > query for _, query, key in items(language, name)} == {name == "verb to object"}
+    back = sorted((words, key, query) for words, query, key in items(language, "object to verb"))
+    assert back == sorted(items(language, "verb to object"))
+
+
+def test_pronoun_links_point_at_pronouns_and_both_ways(language):
+    pronouns = lexicon(language).pronouns
+    for name in ("pronoun to noun", "pronoun to cue", "agreement: pronoun to noun"):
+        assert all(words[query] in pronouns for words, query, _ in items(language, name))
+    back = [(words, key, query) for words, query, key in items(language, "noun to cue")]
+    assert back == [*items(language, "cue to noun")]
+
+
+def test_the_same_context_is_asked_with_both_nouns_right(language):
+    """Neighbours differ in the cue alone, and the pronoun in them stands for different nouns."""
+    found = [*items(language, "pronoun to noun")]
+    for (one, query, key), (other, same, another) in zip(found[::2], found[1::2], strict=True):
+        assert query == same
+        assert key != another
+        assert sum(a != b for a, b in zip(one, other, strict=True)) == 1
+
+
+def test_the_material_is_the_same_when_made_again(language):
+    before = evaluation.material(language)
+    evaluation.material.cache_clear()
+    for name, value in vars(before).items():
+        np.testing.assert_array_equal(value, getattr(evaluation.material(language), name))
+
+
+# Roles
+
+
+class Planted(SmallModel):
+    """Head number i looks i − 16 positions further, with all its weight; uniformly where nothing is there."""
+
+    def __init__(self, language="en"):
+        super().__init__(Shape("one-layer", 33, 66), len(lexicon(language).vocabulary))
+
+    def forward(self, ids, *, rows=None, padding=None):
+        n = ids.shape[1]
+        distance = torch.arange(n) - torch.arange(n)[:, None]
+        bias = torch.where(distance == torch.arange(-16, 17)[:, None, None], 0.0, -1e4)
+        zeros = torch.zeros(len(ids), 33, n, 1)
+        rule = mha.ScoreRule(bias=bias[None], mask=padding[:, None, None])
+        return None, [Flow(mha.Attended(zeros, zeros, zeros, zeros, rule), zeros, None)]
+
+
+@pytest.fixture(scope="module")
+def planted():
+    return roles(Planted().requires_grad_(False), "en").set_index(["role", "head"])
+
+
+def test_each_head_of_fixed_distance_scores_what_its_distance_finds(planted):
+    for name in evaluation.LINKS:
+        distances = np.array([key - query for _, query, key in items("en", name)])
+        found = planted.loc[name]
+        assert found["score"].tolist() == pytest.approx([(distances == i - 16).mean() for i in range(33)])
+        # The baseline is the best fixed distance, so here it is the best head.
+        assert found["baseline"].to_numpy() == pytest.approx(found["score"].max())
+        assert (found["n"] == len(distances)).all()
+
+
+def test_planted_positions(planted):
+    for name, head in {"previous token": 15, "next token": 17, "same token": 16}.items():
+        assert planted.loc[(name, head), "score"] == 1
+        assert planted.loc[name].drop(head)["score"].max() < 0.5
+
+
+def test_nobody_is_right_who_looks_at_all_keys_alike():
+    found = roles(uniform(), "en")
+    of_links = found[found["role"].isin(evaluation.LINKS)]
+    assert (of_links["score"] == 0).all()
+    positions = found[found["role"].isin(POSITIONS)]
+    np.testing.assert_allclose(positions["score"], positions["baseline"], rtol=1e-5)
+    np.testing.assert_array_equal(positions["score"], positions["weight"])
+    assert labels(found) == {}
+
+
+def uniform() -> SmallModel:
+    model = SmallModel(Shape("glass-box", 2, 16), len(lexicon("en").vocabulary)).requires_grad_(False)
+    for layer in model.layers:
+        layer.attention.projections().w_q.zero_()
+        layer.attention.projections().b_q.zero_()
+    return model
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    """A model that nobody trained, with sharp weights, and its table."""
+    model = SmallModel(Shape("standard", 3, 12), len(lexicon("en").vocabulary), seed=5).requires_grad_(False)
+    for layer in model.layers:
+        layer.attention.projections().w_q.mul_(8)
+    return model, roles(model, "en", seed=7)
+
+
+def test_the_measure_is_that_of_one_trace_for_each_sentence(drawn):
+    model, _ = drawn
+    material, vocabulary = evaluation.material("en"), lexicon("en").vocabulary
+    looks = evaluation.looks(model, material)
+    trained = checkpoints.Trained(model, Plan(), 0, {})
+    for item in range(0, len(material.kind), 250):
+        row, query, key = material.sentence[item], material.query[item], material.key[item]
+        words = [vocabulary[word] for word in material.ids[row, 1 : material.lengths[row]]]
+        weights = np.array([layer.weights() for layer in mini.follow(trained, " ".join(words)).layers])
+        np.testing.assert_allclose(looks.weight[item], weights[:, :, query, key], atol=1e-5)
+        np.testing.assert_array_equal(looks.right[item], weights[:, :, query].argmax(2) == key)
+        if row < material.n_whole:
+            np.testing.assert_allclose(looks.weights[row], weights, atol=1e-5)
+    assert len(looks.weights) == material.n_whole
+
+
+def test_the_table_has_every_head_and_role_once_and_its_bounds(drawn):
+    _, table = drawn
+    assert [*table] == ["layer", "head", "role", "score", "weight", "baseline", "control", "n"]
+    assert len(table) == 2 * 3 * len(ROLES) == len(table.drop_duplicates(["layer", "head", "role"]))
+    assert table["role"].tolist() == [*ROLES] * 6
+    assert table[["score", "weight", "baseline", "control"]].stack().between(0, 1).all()
+    assert (table["n"] >= 150).all()
+
+
+def test_a_mean_weight_and_the_uniform_baseline_of_a_position(drawn):
+    _, table = drawn
+    looks = evaluation.looks(drawn[0], evaluation.material("en"))
+    found = table[(table["role"] == "previous token") & (table["layer"] == 1) & (table["head"] == 2)].iloc[0]
+    cells = [weights[1, 2, m, m - 1] for weights in looks.weights for m in range(1, weights.shape[3])]
+    uniform = [1 / weights.shape[3] for weights in looks.weights for _ in range(1, weights.shape[3])]
+    assert found["score"] == found["weight"] == pytest.approx(np.mean(cells, dtype=float))
+    assert found["baseline"] == pytest.approx(np.mean(uniform))
+    assert found["n"] == len(cells)
+
+
+def test_the_control_is_the_same_model_before_training(drawn):
+    _, table = drawn
+    before = SmallModel(Shape("standard", 3, 12), len(lexicon("en").vocabulary), seed=7)
+    np.testing.assert_array_equal(table["control"], roles(before, "en")["score"])
+    assert not np.allclose(table["control"], table["score"])
+
+
+def test_an_untrained_model_has_no_labels(language):
+    model = SmallModel(Shape("glass-box", 8, 64), len(lexicon(language).vocabulary), seed=1)
+    assert labels(roles(model, language)) == {}
+
+
+def test_a_model_of_another_language_is_refused():
+    with pytest.raises(mha.MhaError, match="another language"):
+        roles(SmallModel(Shape(), len(lexicon("zh").vocabulary)), "en")
+    with pytest.raises(mha.MhaError, match="small language"):
+        roles(SmallModel(Shape(), 10), "fr")
+
+
+def test_the_shipped_model_is_labelled_with_what_it_was_trained_for():
+    plan = mini.find("en", "glass-box", 4, 64)
+    trained = checkpoints.load_model(checkpoints.path(plan))
+    found = labels(roles(trained.model, "en", seed=plan.seed))
+    best = trained.report["scores"]["layer"], trained.report["scores"]["head"]
+    assert found[best][0] == "pronoun to noun"
+    assert found[best][1] > 0.9
+
+
+# Labels
+
+
+def table(*rows) -> pd.DataFrame:
+    """layer, head, role, score, baseline, control of each row."""
+    return pd.DataFrame(rows, columns=["layer", "head", "role", "score", "baseline", "control"])
+
+
+@pytest.mark.parametrize(
+    ("score", "baseline", "control", "named"),
+    [
+        (0.61, 0.1, 0.1, True),
+        (0.59, 0.1, 0.1, False),
+        (0.71, 0.5, 0.1, True),
+        (0.69, 0.5, 0.1, False),
+        (0.71, 0.1, 0.5, True),
+        (0.69, 0.1, 0.5, False),
+    ],
+)
+def test_a_label_needs_score_and_margin_over_baseline_and_control(score, baseline, control, named):
+    found = labels(table((1, 2, "cue to noun", score, baseline, control)))
+    assert found == ({(1, 2): ("cue to noun", score)} if named else {})
+
+
+def test_a_position_is_a_label_from_half_of_the_weight_on():
+    assert labels(table((0, 0, "next token", 0.51, 0.1, 0.1))) == {(0, 0): ("next token", 0.51)}
+    assert labels(table((0, 0, "next token", 0.49, 0.1, 0.1))) == {}
+
+
+def test_the_best_head_has_to_beat_the_best_untrained_one():
+    rows = [(0, 0, "noun to cue", 0.8, 0.1, 0.1), (1, 3, "noun to cue", 0.0, 0.1, 0.65)]
+    assert labels(table(*rows)) == {}
+    elsewhere = (1, 3, "cue to noun", 0.0, 0.1, 0.65)
+    assert labels(table(rows[0], elsewhere)) == {(0, 0): ("noun to cue", 0.8)}
+
+
+def test_each_head_gets_its_best_role_alone_and_the_first_of_equals():
+    found = labels(
+        table(
+            (1, 0, "next token", 0.9, 0.1, 0.1),
+            (0, 1, "same token", 0.7, 0.1, 0.1),
+            (0, 1, "noun to cue", 0.8, 0.1, 0.1),
+            (0, 1, "cue to noun", 0.95, 0.9, 0.1),
+            (0, 1, "verb to object", 0.8, 0.1, 0.1),
+        )
+    )
+    assert [*found.items()] == [((0, 1), ("noun to cue", 0.8)), ((1, 0), ("next token", 0.9))]
+
+
+def test_what_is_labelled_is_what_the_table_of_a_model_says(planted):
+    """The heads of the positions are named after them; no fixed distance passes for a link."""
+    found = labels(planted.reset_index())
+    assert {key[1]: role for key, (role, _) in found.items()} == {
+        15: "previous token",
+        16: "same token",
+        17: "next token",
+    }

@@ -1,0 +1,303 @@
+"""One token's row, column, scores and mixture are those of the whole matrices, without making them."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import mha_core as mha
+from mha_core.analysis.token import (
+    against_keys,
+    column_of,
+    densest,
+    leading,
+    mixture,
+    over_layers,
+    row_of,
+    vectors,
+)
+from mha_core.attention import functional, positions
+from mha_core.traces.layer import LayerTrace
+
+TEXT = "the old cat saw the new cat"
+LENGTH = 7
+DRAWN = torch.rand(LENGTH, LENGTH, generator=torch.Generator().manual_seed(3)) > 0.4
+DRAWN[2] = False  # the third token may look at nothing
+DRAWN[:, 5] = False  # and nobody at the sixth
+
+SETTINGS = {
+    "full": {},
+    "causal": {"mask": "causal"},
+    "padding": {"mask": "padding:2"},
+    "drawn": {"mask": DRAWN},
+    "rotary": {"position": "rotary", "d_k": 2},
+    "alibi": {"position": "alibi"},
+    "grouped": {"h": 6, "n_kv_heads": 2},
+    "one key head": {"h": 5, "n_kv_heads": 1, "d_k": 3},
+    "three layers": {"layers": 3, "mask": "causal"},
+    "one head": {"h": 1},
+}
+
+
+def normal(*shape: int, seed: int) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+RULES = {
+    "scale, temperature": mha.ScoreRule(scale=0.3, temperature=1.7, mask=DRAWN),
+    "bias": mha.ScoreRule(bias=normal(6, LENGTH, LENGTH, seed=5)),
+    "both biases": mha.ScoreRule(
+        bias=normal(6, LENGTH, LENGTH, seed=5), distance_bias=positions.alibi(6, LENGTH, LENGTH)
+    ),
+    "mask of each head": mha.ScoreRule(mask=normal(6, LENGTH, LENGTH, seed=6) > -0.3),
+    "soft cap": mha.ScoreRule(soft_cap=0.5, mask=DRAWN),
+    "sinks": mha.ScoreRule(sinks=normal(6, seed=7), mask=DRAWN),
+    "matrix": mha.ScoreRule(softmax="matrix", mask=DRAWN),
+}
+
+
+def by_hand(rule: mha.ScoreRule, text: str = TEXT, dtype=torch.float32) -> mha.AttentionTrace:
+    """6 heads that share 3 key heads, d_k 5, d_v 13, with a rule that `mha.trace` has no word for."""
+    n = len(text.split())
+    parts = {"q": normal(6, n, 5, seed=1), "k": normal(3, n, 5, seed=2), "v": normal(3, n, 13, seed=3)}
+    layer = LayerTrace({name: part.to(dtype) for name, part in parts.items()}, rule)
+    return mha.AttentionTrace(mha.words(text), (layer,), {"name": "by hand"})
+
+
+TRACES = {
+    **{
+        name: lambda given=given: mha.trace(TEXT, **({"h": 3, "d_model": 11, "d_k": 5, "d_v": 13} | given))
+        for name, given in SETTINGS.items()
+    },
+    **{name: lambda rule=rule: by_hand(rule) for name, rule in RULES.items()},
+    "glass-box": lambda: mha.trace("the cat saw the dog .", source="mini", h=4, d_model=32, trained=False),
+}
+
+
+@pytest.fixture(scope="module", params=TRACES.values(), ids=TRACES)
+def trace(request):
+    return request.param()
+
+
+def everywhere(trace):
+    """Every layer and token of a trace."""
+    return [(layer, token) for layer in range(len(trace.layers)) for token in range(len(trace.tokens))]
+
+
+def close(ours, theirs, tolerance=1e-6):
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=tolerance)
+
+
+# For every rule
+
+
+def test_a_row_and_a_column_are_those_of_the_whole_matrix(trace):
+    for at, token in everywhere(trace):
+        layer = trace.layers[at]
+        row, column = row_of(trace, token, layer=at), column_of(trace, token, layer=at)
+        close(row.weights, layer.weights()[:, token])
+        close(column.weights, layer.weights()[:, :, token])
+        np.testing.assert_array_equal(row.hidden, ~layer.allowed()[:, token])
+        np.testing.assert_array_equal(column.hidden, ~layer.allowed()[:, :, token])
+
+
+def test_tables_name_heads_from_one_and_tokens_by_their_labels(trace):
+    row, column = row_of(trace, 1, layer=0).weights, column_of(trace, 1, layer=0).weights
+    assert list(row.index) == list(column.index) == list(range(1, trace.layers[0].n_heads + 1))
+    assert tuple(row.columns) == tuple(column.columns) == trace.tokens.labels
+    assert (row.index.name, row.columns.name, column.columns.name) == ("head", "key", "query")
+
+
+def test_products_sum_to_the_scores_and_go_on_to_the_weights(trace):
+    for at, token in everywhere(trace):
+        layer = trace.layers[at]
+        for head in range(layer.n_heads):
+            products, numbers = against_keys(trace, token, layer=at, head=head)
+            close(products.sum(axis=1), numbers["score"], 1e-5)
+            for name, whole in (
+                ("score", layer.scores(head)),
+                ("scaled", layer.scaled(head)),
+                ("masked", layer.masked(head)),
+                ("weight", layer.weights(head)),
+            ):
+                close(numbers[name], whole[token])
+            close(numbers["scaled"], numbers["score"] * layer.scale, 1e-5)
+
+
+def test_a_mixture_sums_to_the_output_of_its_head(trace):
+    for at, token in everywhere(trace):
+        layer = trace.layers[at]
+        for head in range(layer.n_heads):
+            made = mixture(trace, token, layer=at, head=head)
+            close(made.weights, layer.weights(head)[token])
+            close(made.values, layer.v[layer.kv_head(head)])
+            close(made.output, layer.output(head)[token])
+            close(made.parts.sum(axis=0), made.output)
+            assert made.difference <= 1e-6
+
+
+def test_the_mean_over_heads_and_the_strongest_head_are_those_of_the_layer(trace):
+    for of, axis in (("row", "key"), ("column", "query")):
+        found = over_layers(trace, 1, of=of)
+        assert found.mean.columns.name == axis
+        for at, layer in enumerate(trace.layers):
+            weights = layer.weights()[:, 1] if of == "row" else layer.weights()[:, :, 1]
+            close(found.mean.loc[at + 1], weights.mean(axis=0))
+            allowed = layer.allowed()[:, 1] if of == "row" else layer.allowed()[:, :, 1]
+            np.testing.assert_array_equal(found.hidden[at], ~allowed.any(axis=0))
+            if weights.any():
+                best = found.strongest.loc[at + 1]
+                assert best["weight"] == pytest.approx(weights.max(), abs=1e-6)
+                assert weights[int(best["head"]) - 1, int(best["token"])] == pytest.approx(weights.max())
+
+
+def test_the_own_vectors_are_those_of_the_head_and_its_key_head(trace):
+    layer = trace.layers[0]
+    head = layer.n_heads - 1
+    own = vectors(trace, 2, layer=0, head=head)
+    close(own["q"].to_numpy()[0], layer.q[head, 2])
+    close(own["k"].to_numpy()[0], layer.k[layer.kv_head(head), 2])
+    close(own["v"].to_numpy()[0], layer.v[layer.kv_head(head), 2])
+    assert [frame.index[0] for frame in own.values()] == [trace.tokens.labels[2]] * 3
+
+
+# For some
+
+
+def test_the_laws_of_rows():
+    row = row_of(by_hand(RULES["bias"]), 4, layer=0).weights
+    close(row.sum(axis=1), np.ones(6))
+    masked = row_of(by_hand(RULES["scale, temperature"]), 2, layer=0)
+    assert masked.hidden.all()
+    assert not masked.weights.to_numpy().any()
+    sinks = row_of(by_hand(RULES["sinks"]), 4, layer=0).weights
+    assert (sinks.sum(axis=1) < 0.999).all()
+
+
+def test_a_row_of_zeros_makes_an_output_of_zeros_and_has_no_strongest_head():
+    trace = by_hand(RULES["soft cap"])
+    made = mixture(trace, 2, layer=0, head=1)
+    assert not made.parts.to_numpy().any()
+    assert not made.output.any()
+    assert made.difference == 0
+    assert over_layers(trace, 2, of="row").strongest.empty
+    assert over_layers(trace, 5, of="column").strongest.empty
+    assert len(over_layers(trace, 1, of="row").strongest) == 1
+
+
+def test_two_tokens_by_hand():
+    """q₁ = (1, 2), keys (3, 0) and (0, −1): scores 3 and −2; scale ln 2 makes the weights 32/33 and 1/33."""
+    parts = {
+        "q": torch.tensor([[[1.0, 2.0], [0.0, 0.0]]]),
+        "k": torch.tensor([[[3.0, 0.0], [0.0, -1.0]]]),
+        "v": torch.tensor([[[33.0, 0.0, 66.0], [0.0, 33.0, -33.0]]]),
+    }
+    layer = LayerTrace(parts, mha.ScoreRule(scale=float(np.log(2))))
+    trace = mha.AttentionTrace(mha.words("a b"), (layer,), {})
+    products, numbers = against_keys(trace, 0, layer=0, head=0)
+    np.testing.assert_array_equal(products, [[3, 0], [0, -2]])
+    np.testing.assert_array_equal(numbers["score"], [3, -2])
+    close(numbers["weight"], [32 / 33, 1 / 33])
+    made = mixture(trace, 0, layer=0, head=0)
+    close(made.parts, [[32, 0, 64], [0, 1, -1]], 1e-4)
+    close(made.output, [32, 1, 63], 1e-4)
+    close(row_of(trace, 0, layer=0).weights, [[32 / 33, 1 / 33]])
+    close(column_of(trace, 0, layer=0).weights, [[32 / 33, 1 / 2]])
+    own = vectors(trace, 1, layer=0, head=0)
+    assert [own[name].to_numpy().tolist() for name in "qkv"] == [[[0, 0]], [[0, -1]], [[0, 33, -33]]]
+
+
+def test_words_that_repeat_keep_lines_of_their_own():
+    made = mixture(mha.trace("a a a", h=1, d_model=4), 0, layer=0, head=0)
+    assert made.parts.index.is_unique
+    assert len(made.parts) == 3
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16], ids=str)
+def test_other_precisions_work_too(dtype):
+    trace = by_hand(mha.ScoreRule(mask=DRAWN), dtype=dtype)
+    made = mixture(trace, 3, layer=0, head=2)
+    assert np.isfinite(made.output).all()
+    assert made.difference < {torch.float64: 1e-14, torch.float16: 1e-2, torch.bfloat16: 0.1}[dtype]
+    close(row_of(trace, 3, layer=0).weights.sum(axis=1), np.ones(6), 1e-2)
+
+
+def test_no_whole_matrix_is_made(monkeypatch):
+    """Rows are asked for by their number and columns in blocks of rows; nothing asks for all at once."""
+    trace = by_hand(mha.ScoreRule(mask=DRAWN))
+    monkeypatch.setattr(functional, "CELLS", LENGTH)
+    asked = []
+    raw = LayerTrace._raw
+    monkeypatch.setattr(LayerTrace, "_raw", lambda self, *given: asked.append(raw(self, *given)) or asked[-1])
+    row_of(trace, 1, layer=0)
+    column_of(trace, 1, layer=0)
+    against_keys(trace, 1, layer=0, head=0)
+    mixture(trace, 1, layer=0, head=0)
+    assert asked
+    assert {scores.shape[-2] for scores in asked} == {1}
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda trace, token, layer: row_of(trace, token, layer=layer),
+        lambda trace, token, layer: column_of(trace, token, layer=layer),
+        lambda trace, token, layer: against_keys(trace, token, layer=layer, head=0),
+        lambda trace, token, layer: mixture(trace, token, layer=layer, head=0),
+        lambda trace, token, layer: vectors(trace, token, layer=layer, head=0),
+    ],
+)
+def test_a_token_and_a_layer_that_are_not_there_are_refused(ask, refused):
+    trace = mha.trace(TEXT, h=3, d_model=12)
+    error = refused(ask, trace, LENGTH, 0)
+    assert str(error) == "This sentence has tokens 0 to 6; token 7 was asked for."
+    assert error.fixes == ({"token": 6},)
+    assert refused(ask, trace, -1, 0).fixes == ({"token": 0},)
+    assert "layers 0 to 0; layer 1 was asked for" in str(refused(ask, trace, 0, 1))
+    assert "layer -1" in str(refused(ask, trace, 0, -1))
+
+
+@pytest.mark.parametrize("ask", [against_keys, mixture, vectors])
+@pytest.mark.parametrize("head", [-1, 3])
+def test_a_head_that_is_not_there_is_refused(ask, head, refused):
+    trace = mha.trace(TEXT, h=3, d_model=12)
+    assert "heads 0 to 2" in str(refused(ask, trace, 0, layer=0, head=head))
+
+
+# What is named and what is told together
+
+
+def series(*values: float) -> pd.Series:
+    return pd.Series(values, dtype=np.float32)
+
+
+@pytest.mark.parametrize(
+    ("values", "most", "least", "positions", "n_others", "others"),
+    [
+        ([0.1, 0.6, 0.3], 3, 0, [1, 2, 0], 0, 0),
+        ([0.1, 0.6, 0.3], 2, 0, [1], 2, 0.4),
+        ([0.5, 0, 0.5], 2, 0, [0, 2], 0, 0),
+        ([0, 0, 0], 2, 0, [], 0, 0),
+        ([0.5, 0.25, 0.125, 0.125], 3, 0, [0, 1], 2, 0.25),
+        ([0.9, 0.05, 0.03, 0.02], 9, 0.04, [0, 1], 2, 0.05),
+        ([0.9, 0.08, 0.02], 9, 0.04, [0, 1, 2], 0, 0),  # one that is small takes the room of "1 other"
+        ([0.9, 0.08, 0.02], 2, 0.04, [0], 2, 0.1),
+        ([0.25] * 4, 2, 0, [0], 3, 0.75),
+    ],
+)
+def test_the_largest_are_named_and_two_or_more_told_together(
+    values, most, least, positions, n_others, others
+):
+    found = leading(series(*values), most, least=least)
+    assert list(found.positions) == positions
+    assert found.n_others == n_others
+    assert found.others == pytest.approx(others)
+    total = found.others + sum(values[at] for at in found.positions)
+    assert total == pytest.approx(sum(values))
+
+
+def test_the_densest_columns_keep_their_order():
+    table = pd.DataFrame([[0.1, 0.9, 0.0, 0.3], [0.4, 0.0, 0.2, 0.0]])
+    assert list(densest(table, 2)) == [0, 1]
+    assert list(densest(table, 3)) == [0, 1, 3]
+    assert list(densest(table, 9)) == [0, 1, 2, 3]

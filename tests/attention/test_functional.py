@@ -1,0 +1,507 @@
+"""Attention equals torch's, for every mask and every grouping, and is computed without waste."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.autograd import gradcheck
+from torch.nn import functional as F
+from torch.profiler import ProfilerActivity, profile
+
+from mha_core import AttentionSpec, LayerTrace, MultiHeadAttention, ScoreRule, attend
+from mha_core.attention import functional, masks
+from mha_core.attention.functional import fused, raw_scores
+from mha_core.attention.module import project_packed, project_per_head
+from mha_core.attention.positions import alibi
+
+PRIME = st.sampled_from([2, 3, 5, 7, 11, 13, 17])
+MASKS = {
+    "none": None,
+    "(L, S)": lambda n, h, q, k: (q, k),
+    "(N, L, S)": lambda n, h, q, k: (n, q, k),
+    "(N, 1, L, S)": lambda n, h, q, k: (n, 1, q, k),
+    "(N, h, L, S)": lambda n, h, q, k: (n, h, q, k),
+}
+
+
+def boolean(normal, *shape, seed):
+    """A random mask that leaves each row its last key."""
+    allowed = normal(*shape, seed=seed) > 0.2
+    allowed[..., -1] = True
+    return allowed
+
+
+def built(module, normal, seed=0):
+    """The module with weights of the size that keeps everything of order one."""
+    for index, parameter in enumerate(module.parameters()):
+        parameter.data = normal(*parameter.shape, seed=seed + index) / parameter.shape[-1] ** 0.5
+    return module.requires_grad_(False).eval()
+
+
+# Invariants
+
+
+@given(n=PRIME, h=PRIME, q_len=PRIME, k_len=PRIME, d_k=PRIME, d_v=PRIME, seed=st.integers(0, 999))
+def test_each_output_lies_between_the_smallest_and_the_largest_value(
+    n, h, q_len, k_len, d_k, d_v, seed, normal
+):
+    q, k, v = normal(n, h, q_len, d_k, seed=seed), normal(n, h, k_len, d_k), normal(n, h, k_len, d_v)
+    output = attend(q, k, v)
+    assert output.shape == (n, h, q_len, d_v)
+    assert (output <= v.amax(-2, keepdim=True) + 1e-6).all()
+    assert (output >= v.amin(-2, keepdim=True) - 1e-6).all()
+
+
+def test_the_order_of_keys_does_not_matter_and_the_order_of_queries_is_kept(normal):
+    q, k, v = normal(2, 3, 7, 5), normal(2, 3, 11, 5, seed=1), normal(2, 3, 11, 13, seed=2)
+    keys, queries = torch.randperm(11), torch.randperm(7)
+    whole = attend(q, k, v)
+    torch.testing.assert_close(attend(q, k[..., keys, :], v[..., keys, :]), whole, atol=1e-6, rtol=0)
+    torch.testing.assert_close(attend(q[..., queries, :], k, v), whole[..., queries, :], atol=1e-6, rtol=0)
+
+
+def test_a_hidden_key_has_no_influence_at_all(normal):
+    q, k, v = normal(2, 3, 7, 5), normal(2, 3, 11, 5, seed=1), normal(2, 3, 11, 13, seed=2)
+    allowed = torch.arange(11).expand(7, 11) != 4
+    before = attend(q, k, v, ScoreRule(mask=allowed))
+    k[..., 4, :], v[..., 4, :] = 1e6, -1e6
+    assert torch.equal(attend(q, k, v, ScoreRule(mask=allowed)), before)
+    assert not torch.equal(attend(q, k, v), attend(q, k, v, ScoreRule(mask=allowed)))
+
+
+def test_what_goes_in_is_left_as_it_was(normal):
+    q, k, v, bias = normal(3, 7, 5), normal(3, 11, 5), normal(3, 11, 13), normal(3, 7, 11)
+    inputs = [q, k, v, bias]
+    copies = [t.clone() for t in inputs]
+    attend(q, k, v, ScoreRule(bias=bias, soft_cap=3.0, temperature=0.7, mask=bias > -1))
+    assert all(torch.equal(t, copy) for t, copy in zip(inputs, copies, strict=True))
+
+
+BLOCKED = {
+    "plain": lambda normal: ScoreRule(),
+    "mask": lambda normal: ScoreRule(mask=boolean(normal, 7, 11, seed=3)),
+    "mask of each item": lambda normal: ScoreRule(mask=boolean(normal, 2, 1, 7, 11, seed=3)),
+    "mask of each head": lambda normal: ScoreRule(mask=boolean(normal, 2, 6, 7, 11, seed=3)),
+    "key padding": lambda normal: ScoreRule(mask=boolean(normal, 2, 1, 1, 11, seed=3)),
+    "bias": lambda normal: ScoreRule(bias=normal(6, 7, 11, seed=4), temperature=1.3),
+    "distance_bias": lambda normal: ScoreRule(distance_bias=alibi(6, 7, 11)),
+    "sinks": lambda normal: ScoreRule(sinks=normal(6, seed=5), soft_cap=2.0),
+    "matrix": lambda normal: ScoreRule(softmax="matrix"),
+    "all": lambda normal: ScoreRule(
+        scale=0.2,
+        mask=boolean(normal, 2, 1, 7, 11, seed=3),
+        bias=normal(2, 6, 7, 11, seed=4),
+        distance_bias=alibi(6, 7, 11),
+        sinks=normal(6, seed=5),
+    ),
+}
+
+
+@pytest.mark.parametrize("cells", [1, 2 * 2 * 6 * 11 * 3])
+@pytest.mark.parametrize("n_kv", [1, 3, 6])
+@pytest.mark.parametrize("rule", BLOCKED.values(), ids=BLOCKED)
+def test_blocks_of_rows_give_what_the_whole_gives(rule, n_kv, cells, normal, monkeypatch):
+    q, k, v = normal(2, 6, 7, 5), normal(2, n_kv, 11, 5, seed=1), normal(2, n_kv, 11, 13, seed=2)
+    whole = attend(q, k, v, rule(normal))
+    monkeypatch.setattr(functional, "CELLS", cells)
+    monkeypatch.setattr(functional, "LEAST", 1)
+    for recording in (True, False):
+        with torch.set_grad_enabled(recording):
+            torch.testing.assert_close(attend(q, k, v, rule(normal)), whole, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize(("least", "found"), [(1, [2, 2, 2, 2, 2, 2, 1]), (5, [5, 5, 3])])
+def test_no_block_has_more_than_half_of_what_may_be_held_at_once_but_for_a_few_rows(
+    least, found, normal, monkeypatch
+):
+    sizes = []
+
+    def measured(q, k):
+        sizes.append(q.shape[:-1].numel() * k.shape[-2])
+        return q @ k.mT
+
+    monkeypatch.setattr(functional, "raw_scores", measured)
+    row = 2 * 3 * 11
+    monkeypatch.setattr(functional, "CELLS", 4 * row)
+    monkeypatch.setattr(functional, "LEAST", least)
+    attend(normal(2, 3, 13, 5), normal(2, 3, 11, 5), normal(2, 3, 11, 7))
+    assert sizes == [row * count for count in found]
+
+
+def test_the_gradient_is_that_of_the_formula(normal):
+    q, k, v = (normal(*shape, dtype=torch.float64) for shape in ((2, 3, 5), (1, 5, 5), (1, 5, 3)))
+    bias, sinks = normal(2, 3, 5, dtype=torch.float64), normal(2, dtype=torch.float64)
+    allowed = torch.ones(3, 5).tril().bool()
+
+    def attended(q, k, v, bias, sinks):
+        return attend(q, k, v, ScoreRule(soft_cap=2.0, bias=bias, sinks=sinks, mask=allowed, temperature=1.3))
+
+    assert gradcheck(attended, [t.requires_grad_() for t in (q, k, v, bias, sinks)])
+
+
+def test_a_fully_masked_row_has_a_gradient_and_it_is_zero(normal):
+    q, k, v = (normal(*shape, dtype=torch.float64) for shape in ((2, 3, 5), (2, 7, 5), (2, 7, 2)))
+    allowed = torch.ones(3, 7, dtype=torch.bool)
+    allowed[1] = False
+    inputs = [t.requires_grad_() for t in (q, k, v)]
+    assert gradcheck(lambda q, k, v: attend(q, k, v, ScoreRule(mask=allowed)), inputs)
+    attend(*inputs, ScoreRule(mask=allowed)).sum().backward()
+    assert (q.grad[:, 1] == 0).all()
+    assert all(t.grad.isfinite().all() for t in inputs)
+
+
+def allocated(function) -> int:
+    """The bytes that all operations together asked for: no less than the peak."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
+        function()
+    return sum(max(0, event.self_cpu_memory_usage) for event in profiled.events())
+
+
+def test_keys_and_values_that_heads_share_are_not_copied(normal):
+    h, n_kv, keys, width = 32, 2, 1031, 61
+    q, k, v = normal(1, h, 3, width), normal(1, n_kv, keys, width), normal(1, n_kv, keys, width)
+    expanded = 2 * h * keys * width * 4
+
+    def wasteful():
+        return attend(q, *(t.repeat_interleave(h // n_kv, dim=1) for t in (k, v)))
+
+    attend(q, k, v)  # what is allocated once only is not counted
+    assert allocated(wasteful) > expanded
+    assert allocated(lambda: attend(q, k, v)) < expanded / 4
+
+
+# Parity: the function
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-6), (torch.float64, 1e-12)], ids=str)
+@pytest.mark.parametrize("padded", [False, True], ids=["", "padded"])
+@pytest.mark.parametrize("form", MASKS.values(), ids=MASKS)
+@given(
+    n=PRIME,
+    n_kv=st.sampled_from([1, 2, 3]),
+    group=st.sampled_from([1, 2, 5]),
+    q_len=PRIME,
+    k_len=PRIME,
+    d_k=PRIME,
+    d_v=PRIME,
+    biased=st.booleans(),
+    scale=st.sampled_from([None, 0.05, 0.3]),
+    temperature=st.sampled_from([1.0, 0.8, 1.9]),
+    seed=st.integers(0, 999),
+)
+def test_attend_equals_torch(
+    form, padded, dtype, tolerance, n, n_kv, group, q_len, k_len, d_k, d_v, biased, scale, temperature,
+    seed, normal,
+):  # fmt: skip
+    h = n_kv * group
+    q = normal(n, h, q_len, d_k, seed=seed, dtype=dtype)
+    k = normal(n, n_kv, k_len, d_k, seed=seed + 1, dtype=dtype)
+    v = normal(n, n_kv, k_len, d_v, seed=seed + 2, dtype=dtype) / 2  # outputs below 2: 1e-6 is 8 roundings
+    bias = normal(h, q_len, k_len, seed=seed + 3, dtype=dtype) if biased else None
+    mask = form and boolean(normal, *form(n, h, q_len, k_len), seed=seed + 4)
+    padding = boolean(normal, n, k_len, seed=seed + 5) if padded else None
+    allowed = masks.combine(mask, padding, batch=n, n_heads=h, n_query=q_len, n_key=k_len)
+    ours = attend(q, k, v, ScoreRule(scale=scale, bias=bias, mask=allowed, temperature=temperature))
+
+    extra = torch.zeros(n, h, q_len, k_len, dtype=dtype)
+    if biased:
+        extra = extra + bias / temperature
+    if mask is not None:
+        seen = mask[:, None] if mask.dim() == 3 else mask
+        extra = extra.masked_fill(~seen, float("-inf"))
+    if padded:
+        extra = extra.masked_fill(~padding.reshape(n, 1, 1, k_len), float("-inf"))
+    theirs = F.scaled_dot_product_attention(
+        q,
+        k.repeat_interleave(group, dim=1),
+        v.repeat_interleave(group, dim=1),
+        attn_mask=extra,
+        scale=(d_k**-0.5 if scale is None else scale) / temperature,
+    )
+    assert ours.dtype == dtype
+    assert ours.shape == (n, h, q_len, d_v)
+    torch.testing.assert_close(ours, theirs, atol=tolerance, rtol=0)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float16, 4e-3), (torch.bfloat16, 3e-2)], ids=str)
+def test_half_precision_stays_as_near_to_fp32_as_its_digits_allow(dtype, tolerance, normal):
+    q, k, v = (normal(2, h, n, d, seed=h, dtype=dtype) for h, n, d in ((6, 7, 5), (3, 11, 5), (3, 11, 13)))
+    rule = ScoreRule(mask=boolean(normal, 7, 11, seed=4), bias=normal(6, 7, 11, seed=5))
+    half = attend(q, k, v, rule)
+    assert half.dtype == dtype
+    assert raw_scores(q, k).dtype == torch.float32
+    full = attend(q.float(), k.float(), v.float(), rule)
+    torch.testing.assert_close(half.float(), full, atol=tolerance, rtol=0)
+
+
+def test_scores_beyond_the_range_of_fp16_are_still_told_apart():
+    q, k = torch.tensor([[[200.0]]]), torch.tensor([[[200.0], [100.0]]])
+    v = torch.tensor([[[3.0], [7.0]]])
+    output = attend(q.half(), k.half(), v.half(), ScoreRule(scale=4.0))  # 160,000 and 80,000
+    assert output.item() == 3.0
+
+
+def test_a_difference_too_fine_for_bf16_still_moves_the_weights():
+    one, v = torch.tensor([[[16.0]]]).bfloat16(), torch.tensor([[[0.0], [1.0]]]).bfloat16()
+    bias = torch.tensor([[[0.0, 0.25]]])  # beside a score of 256, where bf16 counts in steps of 2
+    output = attend(one, one.expand(1, 2, 1), v, ScoreRule(scale=1.0, bias=bias))
+    assert output.item() == pytest.approx(torch.tensor(0.25).sigmoid().item(), abs=2e-3)
+
+
+def test_fp16_scores_that_fit_once_scaled_do_not_overflow_before(normal):
+    """q·k reaches 230,000, times 1/√64 it is 29,000: within fp16, and torch answers."""
+    q = normal(1, 2, 3, 64, dtype=torch.float16) * 60
+    expected = F.scaled_dot_product_attention(q, q, q)
+    assert expected.isfinite().all()
+    torch.testing.assert_close(attend(q, q, q), expected, atol=0.25, rtol=1e-2)
+
+
+# Parity: the module
+
+
+def torch_twin(ours):
+    """`nn.MultiheadAttention` with the weights of our module."""
+    spec = ours.spec
+    theirs = torch.nn.MultiheadAttention(spec.d_model, spec.n_heads, bias=spec.bias, batch_first=True)
+    state = {
+        "in_proj_weight": ours.qkv.weight,
+        "out_proj.weight": ours.o.weight,
+    }
+    if spec.bias:
+        state["in_proj_bias"] = ours.qkv.bias
+        state["out_proj.bias"] = ours.o.bias
+    theirs.load_state_dict(state)
+    return theirs.requires_grad_(False).eval()
+
+
+@pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
+@pytest.mark.parametrize("padded", [False, True], ids=["", "padded"])
+@pytest.mark.parametrize("form", ["none", "(L, S)", "(N, h, L, S)"])
+@pytest.mark.parametrize("crossed", [False, True], ids=["self", "cross"])
+def test_module_equals_torch_per_head(crossed, form, padded, bias, normal):
+    n, h, q_len, d_model = 2, 5, 11, 35
+    k_len = 13 if crossed else q_len
+    ours = built(MultiHeadAttention(AttentionSpec(d_model, h, bias=bias)), normal)
+    x = normal(n, q_len, d_model, seed=20)
+    context = normal(n, k_len, d_model, seed=21) if crossed else None
+    mask = MASKS[form] and boolean(normal, *MASKS[form](n, h, q_len, k_len), seed=22)
+    padding = boolean(normal, n, k_len, seed=23) if padded else None
+    attended = ours(x, context, mask=mask, key_padding=padding)
+
+    keys = x if context is None else context
+    blocked = None if mask is None else ~mask if mask.dim() == 2 else ~mask.flatten(0, 1)
+    output, weights = torch_twin(ours)(
+        x,
+        keys,
+        keys,
+        attn_mask=blocked,
+        key_padding_mask=None if padding is None else ~padding,
+        average_attn_weights=False,
+    )
+    torch.testing.assert_close(attended.output, output, atol=1e-6, rtol=0)
+    for item in range(n):
+        shown = LayerTrace.of(attended, item=item).weights()
+        torch.testing.assert_close(torch.from_numpy(shown.copy()), weights[item], atol=1e-6, rtol=0)
+
+
+def test_the_rule_that_comes_back_is_the_one_that_was_used(normal):
+    ours = built(MultiHeadAttention(AttentionSpec(11, 6, n_kv_heads=2, d_k=5, d_v=13)), normal)
+    x, hidden = normal(2, 7, 11), boolean(normal, 7, 7, seed=5)
+    padding = boolean(normal, 2, 7, seed=6)
+    mask, bias = boolean(normal, 2, 7, 7, seed=7), normal(6, 7, 7, seed=8)
+    attended = ours(x, mask=mask, key_padding=padding, rule=ScoreRule(mask=hidden, bias=bias))
+    allowed = mask[:, None] & padding[:, None, None] & hidden
+    assert torch.equal(attended.rule.mask, allowed)
+    assert torch.equal(attended.rule.bias, bias)
+    again = attend(attended.q, attended.k, attended.v, ScoreRule(mask=allowed, bias=bias))
+    assert torch.equal(ours.join(again), attended.output)
+
+
+@pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
+@pytest.mark.parametrize("length", [1, 2, 4, 13, 128])
+@pytest.mark.parametrize(
+    ("d_model", "h", "d_k"),
+    [(512, 8, 64), (512, 1, 512), (512, 32, 16), (64, 4, 16), (35, 5, 7), (17, 3, 5), (7, 13, 2), (1, 1, 1)],
+)
+def test_packed_and_per_head_projection_are_the_identical_tensor(d_model, h, d_k, length, bias, normal):
+    module = built(MultiHeadAttention(AttentionSpec(d_model, h, d_k=d_k, bias=bias)), normal)
+    own = module.projections()
+    for batch in (1, 3):
+        x = normal(batch, length, d_model, seed=50)
+        packed = module.project(x)
+        per_head = project_per_head(x, module.qkv.weight.mT, module.qkv.bias, 3 * h).split(h, dim=1)
+        for name, tensor, same in zip("qkv", packed, per_head, strict=True):
+            assert torch.equal(same, tensor)
+            matrix = x, getattr(own, f"w_{name}"), getattr(own, f"b_{name}"), h
+            assert torch.equal(project_per_head(*matrix), project_packed(*matrix))
+            # One of the three matrices alone is another product, which may round differently.
+            torch.testing.assert_close(project_per_head(*matrix), tensor, atol=2e-6, rtol=0)
+
+
+def test_one_head_with_a_unit_output_matrix_is_plain_attention(normal):
+    module = built(MultiHeadAttention(AttentionSpec(512, 1)), normal)
+    module.o.weight.copy_(torch.eye(512))
+    module.o.bias = None
+    x = normal(1, 7, 512, seed=30)
+    attended = module(x)
+    q, k, v = ((module.qkv.weight @ x[0].T).T + module.qkv.bias).split(512, dim=-1)
+    plain = torch.softmax(q @ k.mT * 512**-0.5, dim=-1) @ v
+    assert (attended.output - plain).abs().max() == 0
+
+
+# Known cases
+
+
+def test_two_tokens_by_hand():
+    q = torch.tensor([[[1.0, 0.0], [0.0, 2.0]]])
+    k = torch.tensor([[[2.0, 1.0], [0.0, 3.0]]])
+    v = torch.tensor([[[10.0, 0.0, 1.0], [0.0, 10.0, 3.0]]])
+    scores = torch.tensor([[2.0, 0.0], [2.0, 6.0]]) / 2**0.5
+    first = scores.exp()[:, :1] / scores.exp().sum(-1, keepdim=True)
+    expected = torch.cat([10 * first, 10 * (1 - first), first + 3 * (1 - first)], dim=-1)
+    torch.testing.assert_close(attend(q, k, v)[0], expected, atol=1e-6, rtol=0)
+
+
+def test_d_v_is_free(normal):
+    """Mission case 2: two tokens, d_model 512, h 8, d_k 64, d_v 100."""
+    module = built(MultiHeadAttention(AttentionSpec(512, 8, d_k=64, d_v=100)), normal)
+    x = normal(1, 2, 512)
+    attended = module(x)
+    assert [tuple(t.shape) for t in attended[:4]] == [
+        (1, 2, 512),
+        (1, 8, 2, 64),
+        (1, 8, 2, 64),
+        (1, 8, 2, 100),
+    ]
+    own = module.projections()
+    assert {name: tuple(t.shape) for name, t in own._asdict().items()} == {
+        "w_q": (512, 512),
+        "w_k": (512, 512),
+        "w_v": (512, 800),
+        "w_o": (800, 512),
+        "b_q": (512,),
+        "b_k": (512,),
+        "b_v": (800,),
+        "b_o": (512,),
+    }
+    assert tuple(attend(*attended[1:4]).shape) == (1, 8, 2, 100)
+
+
+def test_query_heads_share_neighbouring_key_heads(normal):
+    """Six heads over two: 0, 1, 2 use the first and 3, 4, 5 the second."""
+    q, k, v = normal(6, 5, 7), torch.zeros(2, 3, 7), torch.ones(2, 3, 1)
+    v[1] = 2.0
+    assert attend(q, k, v)[:, 0, 0].tolist() == [1, 1, 1, 2, 2, 2]
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    ("q", "k", "v"),
+    [
+        ((3, 5, 7), (3, 11, 2), (3, 11, 13)),  # widths of q and k
+        ((3, 5, 7), (3, 11, 7), (3, 13, 13)),  # numbers of keys and values
+        ((3, 5, 7), (2, 11, 7), (2, 11, 13)),  # 3 heads over 2
+        ((6, 5, 7), (3, 11, 7), (2, 11, 13)),  # heads of k and v
+        ((5, 7), (11, 7), (11, 13)),  # no head axis
+        ((2, 6, 5, 7), (3, 6, 11, 7), (3, 6, 11, 13)),  # batches
+    ],
+    ids=["width", "keys", "group", "kv", "axes", "batch"],
+)
+def test_shapes_that_do_not_fit_are_named(q, k, v, normal, refused):
+    error = refused(attend, normal(*q), normal(*k), normal(*v))
+    assert str(error) == (
+        f"q {q}, k {k} and v {v} do not fit; expected "
+        f"q (…, h, L, d_k), k (…, n_kv, S, d_k), v (…, n_kv, S, d_v) with h a multiple of n_kv, S ≥ 1."
+    )
+
+
+def test_no_keys_and_no_key_heads_are_refused_too(normal, refused):
+    refused(attend, normal(3, 5, 7), normal(0, 11, 7), normal(0, 11, 13))
+    refused(attend, normal(3, 5, 7), normal(3, 0, 7), normal(3, 0, 13))
+
+
+@pytest.mark.parametrize("shape", [(2, 7, 13), (7, 11), (1, 2, 7, 11)])
+def test_an_input_of_another_width_is_refused(shape, normal, refused):
+    module = MultiHeadAttention(AttentionSpec(11, 3, d_k=5))
+    message = f"The input has shape {shape}; expected (batch, tokens, 11)."
+    assert str(refused(module, normal(*shape))) == message
+    assert str(refused(module, normal(2, 7, 11), normal(*shape))) == f"{message[:-1]} with batch 2."
+
+
+def test_a_mask_that_does_not_fit_is_refused(normal, refused):
+    module = MultiHeadAttention(AttentionSpec(11, 3, d_k=5))
+    x, context = normal(2, 7, 11), normal(2, 13, 11)
+    wrong = torch.ones(13, 7, dtype=torch.bool)
+    assert str(refused(module, x, context, mask=wrong)) == (
+        "The mask has shape (13, 7); expected (7, 13), (2, 7, 13), (2, 1, 7, 13) or (2, 3, 7, 13)."
+    )
+    assert str(refused(module, x, context, key_padding=wrong)) == (
+        "The key_padding has shape (13, 7); expected (2, 13)."
+    )
+
+
+def test_a_context_of_another_batch_is_refused(normal, refused):
+    module = MultiHeadAttention(AttentionSpec(11, 3, d_k=5))
+    refused(module, normal(2, 7, 11), normal(3, 13, 11))
+
+
+# The fused kernel
+
+PLAIN = {
+    "nothing": lambda normal: ScoreRule(),
+    "scale": lambda normal: ScoreRule(scale=0.3),
+    "mask": lambda normal: ScoreRule(mask=boolean(normal, 7, 11, seed=3)),
+    "mask of each head": lambda normal: ScoreRule(mask=boolean(normal, 1, 6, 7, 11, seed=3)),
+    "rows that see nothing": lambda normal: ScoreRule(mask=torch.arange(7)[:, None] > torch.arange(11)),
+}
+
+
+@pytest.mark.parametrize("n_kv", [1, 3, 6])
+@pytest.mark.parametrize("rule", PLAIN.values(), ids=PLAIN)
+def test_the_fused_kernel_gives_what_attend_gives(rule, n_kv, normal, kernel):
+    ran = kernel()
+    q, k, v = normal(1, 6, 7, 5), normal(1, n_kv, 11, 5, seed=1), normal(1, n_kv, 11, 5, seed=2)
+    torch.testing.assert_close(fused(q, k, v, rule(normal)), attend(q, k, v, rule(normal)), atol=1e-6, rtol=0)
+    assert len(ran) == 1
+
+
+@pytest.mark.parametrize("reach", [None, 700])  # all that came before, and no further back than that
+def test_the_fused_kernel_gives_it_over_many_of_its_blocks_too(reach, normal, kernel):
+    ran = kernel()
+    n = 1031
+    q, k, v = normal(1, 6, n, 5), normal(1, 2, n, 5, seed=1), normal(1, 2, n, 5, seed=2)
+    distance = torch.arange(n)[:, None] - torch.arange(n)
+    rule = ScoreRule(mask=(distance >= 0) if reach is None else (distance >= 0) & (distance < reach))
+    torch.testing.assert_close(fused(q, k, v, rule), attend(q, k, v, rule), atol=1e-5, rtol=0)
+    assert len(ran) == 1
+
+
+@pytest.mark.parametrize(
+    ("n_kv", "d_v", "dtype", "rule"),
+    [
+        (6, 13, torch.float32, {}),
+        (6, 5, torch.float64, {}),
+        (6, 5, torch.bfloat16, {}),
+        (6, 5, torch.float32, {"soft_cap": 5.0}),
+        (6, 5, torch.float32, {"sinks": torch.ones(6)}),
+        (6, 5, torch.float32, {"bias": torch.ones(7, 11)}),
+        (6, 5, torch.float32, {"distance_bias": torch.ones(6, 17)}),
+        (6, 5, torch.float32, {"temperature": 2.0}),
+        (6, 5, torch.float32, {"softmax": "matrix"}),
+    ],
+)
+def test_what_the_fused_kernel_lacks_is_left_to_attend(n_kv, d_v, dtype, rule, normal, kernel):
+    ran = kernel()
+    q, k, v = normal(1, 6, 7, 5), normal(1, n_kv, 11, 5, seed=1), normal(1, n_kv, 11, d_v, seed=2)
+    q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
+    assert torch.equal(fused(q, k, v, ScoreRule(**rule)), attend(q, k, v, ScoreRule(**rule)))
+    assert not ran
+
+
+def test_tensors_that_do_not_fit_are_refused_before_the_fused_kernel(normal, refused, kernel):
+    ran = kernel()
+    error = refused(fused, normal(1, 6, 7, 5), normal(1, 4, 11, 5), normal(1, 4, 11, 5))
+    assert "h a multiple of n_kv" in str(error)
+    assert not ran

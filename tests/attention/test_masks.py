@@ -1,0 +1,140 @@
+"""Every mask hides exactly the cells it says, and every accepted shape lands on the right axes."""
+
+import pytest
+import torch
+
+from mha_core.attention import masks
+
+# The last two queries of three and five keys, and squares, written out: 1 where a query may look.
+WRITTEN = {
+    ("causal", 3, 3): ["100", "110", "111"],
+    ("causal", 2, 5): ["11110", "11111"],
+    ("causal", 3, 2): ["00", "10", "11"],
+    ("window:1", 5, 5): ["11000", "11100", "01110", "00111", "00011"],
+    ("window:0", 3, 3): ["100", "010", "001"],
+    ("window", 5, 5): ["11100", "11110", "11111", "01111", "00111"],
+    ("window:1", 2, 5): ["00111", "00011"],
+    ("prefix:3", 5, 5): ["11100", "11100", "11100", "11110", "11111"],
+    ("prefix", 3, 3): ["110", "110", "111"],
+    ("prefix:0", 3, 3): ["100", "110", "111"],
+    ("padding:1", 2, 3): ["110", "110"],
+    ("padding", 3, 5): ["11100", "11100", "11100"],
+    ("padding:0", 2, 3): ["111", "111"],
+    ("padding:7", 2, 3): ["000", "000"],
+}
+
+
+@pytest.mark.parametrize("case", WRITTEN, ids=str)
+def test_a_named_mask_is_the_matrix_written_here(case):
+    mask = masks.build(*case)
+    assert mask.dtype == torch.bool
+    assert ["".join("01"[cell] for cell in row) for row in mask.tolist()] == WRITTEN[case]
+
+
+def test_every_name_is_written_out_above():
+    written = {name.partition(":")[0] for name, *_ in WRITTEN}
+    assert written == {name for name, make in masks.MASKS.items() if make is not None}
+
+
+@pytest.mark.parametrize("mask", ["full", None])
+def test_nothing_hidden_is_no_mask_at_all(mask):
+    assert masks.build(mask, 3, 5) is None
+
+
+@pytest.mark.parametrize("size", [10**9, 10**20])
+def test_a_size_beyond_the_text_reaches_everybody(size):
+    assert masks.build(f"window:{size}", 3, 5).all()
+    assert masks.build(f"prefix:{size}", 3, 5).all()
+    assert not masks.build(f"padding:{size}", 3, 5).any()
+
+
+@pytest.mark.parametrize("lead", [(), (1,), (1, 1)], ids=str)
+def test_a_drawn_mask_comes_back_as_query_by_key(lead, normal):
+    drawn = normal(3, 5) > 0
+    assert torch.equal(masks.build(drawn.reshape(*lead, 3, 5), 3, 5), drawn)
+    assert torch.equal(masks.build(drawn.tolist(), 3, 5), drawn)
+
+
+SIZES = {"batch": 2, "n_heads": 3, "n_query": 5, "n_key": 7}
+ALL = (2, 3, 5, 7)
+FORMS = {  # the shape, and which of (batch, head, query, key) its axes are
+    "(L, S)": ((5, 7), lambda n, h, q, k: (q, k)),
+    "(N, L, S)": ((2, 5, 7), lambda n, h, q, k: (n, q, k)),
+    "(N, 1, L, S)": ((2, 1, 5, 7), lambda n, h, q, k: (n, 0, q, k)),
+    "(N, h, L, S)": ((2, 3, 5, 7), lambda n, h, q, k: (n, h, q, k)),
+}
+
+
+@pytest.mark.parametrize("padded", [False, True], ids=["", "padded"])
+@pytest.mark.parametrize("form", [None, *FORMS], ids=str)
+def test_each_accepted_shape_reaches_the_cells_it_names(form, padded, normal):
+    shape, cell = FORMS.get(form, (None, None))
+    mask = None if form is None else normal(*shape) > 0
+    padding = normal(2, 7, seed=1) > 0 if padded else None
+    combined = masks.combine(mask, padding, **SIZES)
+    if form is None and not padded:
+        assert combined is None
+        return
+    assert combined.dim() == 4
+    whole = combined.expand(ALL)
+    for n in range(2):
+        for h in range(3):
+            for q in range(5):
+                for k in range(7):
+                    seen = mask is None or mask[cell(n, h, q, k)]
+                    assert whole[n, h, q, k] == (seen and (not padded or padding[n, k]))
+
+
+def test_a_mask_is_not_blown_up(normal):
+    """(L, S) stays one matrix, however many heads and items look at it."""
+    assert masks.combine(normal(5, 7) > 0, None, **SIZES).shape == (1, 1, 5, 7)
+    assert masks.combine(None, normal(2, 7) > 0, **SIZES).shape == (2, 1, 1, 7)
+
+
+@pytest.mark.parametrize(
+    ("mask", "message"),
+    [
+        (
+            "diagonal",
+            "There is no mask called 'diagonal'; full, causal, window, prefix or padding can be used.",
+        ),
+        ("window:x", "The size of mask 'window:x' must be a whole number, as in 'window:3'."),
+        ("prefix:-1", "The size of mask 'prefix:-1' must be a whole number, as in 'prefix:3'."),
+        ("padding:1.5", "The size of mask 'padding:1.5' must be a whole number, as in 'padding:3'."),
+    ],
+)
+def test_a_name_that_means_nothing_is_refused(mask, message, refused):
+    assert str(refused(masks.build, mask, 3, 3)) == message
+
+
+def test_an_unknown_name_comes_with_the_known_ones(refused):
+    fixes = refused(masks.build, "diagonal", 3, 3).fixes
+    assert [fix["mask"] for fix in fixes] == list(masks.MASKS)
+    for fix in fixes:
+        masks.build(fix["mask"], 3, 3)
+
+
+def test_a_drawn_mask_of_the_wrong_shape_is_refused(refused):
+    assert str(refused(masks.build, torch.ones(5, 3, dtype=torch.bool), 3, 5)) == (
+        "The mask has shape (5, 3); expected (3, 5), (1, 3, 5) or (1, 1, 3, 5)."
+    )
+
+
+def test_shapes_that_do_not_fit_are_refused(refused):
+    mask = torch.ones(5, 2, 7, dtype=torch.bool)
+    assert str(refused(masks.combine, mask, None, **SIZES)) == (
+        "The mask has shape (5, 2, 7); expected (5, 7), (2, 5, 7), (2, 1, 5, 7) or (2, 3, 5, 7)."
+    )
+    padding = torch.ones(3, 7, dtype=torch.bool)
+    assert str(refused(masks.combine, None, padding, **SIZES)) == (
+        "The key_padding has shape (3, 7); expected (2, 7)."
+    )
+
+
+@pytest.mark.parametrize("name", ["mask", "key_padding"])
+def test_numbers_are_no_mask(name, refused):
+    given = {"mask": None, "key_padding": None, name: torch.zeros(5, 7)}
+    assert str(refused(masks.combine, given["mask"], given["key_padding"], **SIZES)) == (
+        f"The {name} has dtype torch.float32; a mask is boolean, True where a query may look at a key. "
+        "Numbers that are added to scores belong in ScoreRule(bias=...)."
+    )

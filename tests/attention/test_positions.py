@@ -1,0 +1,182 @@
+"""Vectors for words and places: drawn once and for all, or computed by the published formula."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import mha_core as mha
+from mha_core.attention import initialization, positions
+from mha_core.sources import random_weights
+
+# Drawn numbers
+
+
+def test_a_draw_depends_on_seed_and_name_and_on_nothing_else():
+    first = initialization.normal((5, 7), seed=3, name="a")
+    torch.manual_seed(1)
+    np.random.seed(1)
+    initialization.normal((11,), seed=3, name="b")
+    assert torch.equal(initialization.normal((5, 7), seed=3, name="a"), first)
+    assert not torch.isclose(initialization.normal((5, 7), seed=4, name="a"), first).any()
+    assert not torch.isclose(initialization.normal((5, 7), seed=3, name="b"), first).any()
+    assert first.dtype == torch.float32
+
+
+def test_seed_and_name_are_not_run_together():
+    assert not torch.equal(
+        initialization.normal((5,), seed=1, name="1 a"), initialization.normal((5,), seed=11, name=" a")
+    )
+
+
+def test_the_numbers_are_these_on_every_machine():
+    pinned = [-0.635543406, -0.494429052, -0.002065615, 0.550652444]
+    assert initialization.normal((2, 2), seed=0, name="pin").flatten().tolist() == pytest.approx(
+        pinned, abs=1e-7
+    )
+
+
+def test_a_draw_is_normal_with_the_deviation_asked_for():
+    numbers = initialization.normal((99991,), seed=5, name="many", std=0.3)
+    assert numbers.mean().item() == pytest.approx(0, abs=0.01)
+    assert numbers.std().item() == pytest.approx(0.3, rel=0.02)
+    within = (numbers.abs() < 0.3).float().mean().item()
+    assert within == pytest.approx(0.6827, abs=0.01)
+
+
+def test_a_word_has_one_vector_wherever_it_stands():
+    vectors = random_weights.word_vectors(("the", "cat", "the", "dog"), 11, seed=0)
+    assert vectors.shape == (4, 11)
+    assert torch.equal(vectors[0], vectors[2])
+    assert torch.equal(random_weights.word_vectors(("dog", "a", "the"), 11, seed=0)[2], vectors[0])
+    assert not torch.isclose(vectors[0], vectors[1]).any()
+    assert not torch.isclose(random_weights.word_vectors(("the",), 11, seed=1)[0], vectors[0]).any()
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("The", "the"),
+        ("CAFÉ", "café"),
+        ("caf\u00e9", "cafe\u0301"),  # NFC, NFD
+        ("\u212b", "\u00e5"),  # the Ångström sign and the letter
+        ("Straße", "STRASSE"),
+        ("ΟΔΟΣ", "οδος"),
+        ("тот", "ТОТ"),
+        ("ταΐζω", "ταΐζω".upper()),
+        ("ταΐζω", "τα\u03b9\u0308\u0301ζω"),
+    ],
+)
+def test_capitals_and_two_ways_of_writing_do_not_make_another_word(one, other):
+    first, second = random_weights.word_vectors((one, other), 11, seed=0)
+    assert torch.equal(first, second)
+
+
+# Positions
+
+
+def test_sinusoidal_entries_by_the_formula():
+    code = positions.sinusoidal(13, 10)
+    assert code.shape == (13, 10)
+    assert code[0].tolist() == [0, 1] * 5
+    for position, column in [(1, 0), (1, 1), (7, 4), (7, 5), (12, 9), (12, 8)]:
+        angle = position / 10000 ** ((column - column % 2) / 10)
+        expected = math.cos(angle) if column % 2 else math.sin(angle)
+        assert code[position, column].item() == pytest.approx(expected, abs=1e-7)
+
+
+@pytest.mark.parametrize("d_model", [1, 3, 11])
+def test_an_odd_width_ends_on_a_sine(d_model):
+    code = positions.sinusoidal(5, d_model)
+    assert code.shape == (5, d_model)
+    angle = 4 / 10000 ** ((d_model - 1) / d_model)
+    assert code[4, -1].item() == pytest.approx(math.sin(angle), abs=1e-7)
+
+
+def test_a_far_position_is_as_exact_as_a_near_one():
+    expected = torch.tensor([math.sin(4095), math.cos(4095)])
+    torch.testing.assert_close(positions.sinusoidal(4096, 10)[4095, :2], expected, atol=1e-7, rtol=0)
+
+
+@given(d_k=st.sampled_from([2, 4, 6, 10, 26]), length=st.sampled_from([1, 3, 7, 13]), seed=st.integers(0, 99))
+def test_turning_keeps_the_length_of_a_vector(d_k, length, seed, normal):
+    x = normal(2, 3, length, d_k, seed=seed)
+    turned = positions.rotate(x)
+    assert turned.shape == x.shape
+    torch.testing.assert_close(turned.norm(dim=-1), x.norm(dim=-1), atol=1e-5, rtol=0)
+    assert torch.equal(turned[..., 0, :], x[..., 0, :])
+
+
+@pytest.mark.parametrize("d_k", [2, 6, 26])
+def test_query_and_key_meet_by_their_distance_alone(d_k, normal):
+    q, k = normal(1, d_k, dtype=torch.float64), normal(1, d_k, seed=1, dtype=torch.float64)
+    scores = positions.rotate(q.expand(17, -1)) @ positions.rotate(k.expand(17, -1)).mT
+    for distance in range(-16, 17):
+        met = scores.diagonal(distance)
+        torch.testing.assert_close(met, met[:1].expand_as(met), atol=1e-12, rtol=0)
+    assert (scores[0, 1:] - scores[0, 0]).abs().min() > 1e-6
+
+
+def test_turning_by_hand():
+    """Position 1, d_k 4: dimensions 0 and 2 turn by 1, dimensions 1 and 3 by 1/100."""
+    turned = positions.rotate(torch.tensor([[0.0, 0, 0, 0], [1, 2, 3, 5]]))[1]
+    expected = [
+        math.cos(1) - 3 * math.sin(1),
+        2 * math.cos(0.01) - 5 * math.sin(0.01),
+        3 * math.cos(1) + math.sin(1),
+        5 * math.cos(0.01) + 2 * math.sin(0.01),
+    ]
+    assert turned.tolist() == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.float32, 1e-6), (torch.float16, 2e-3), (torch.bfloat16, 2e-2)], ids=str
+)
+def test_a_far_position_is_turned_as_exactly_as_a_near_one(dtype, tolerance):
+    far = positions.rotate(torch.ones(4096, 6, dtype=torch.float64))
+    torch.testing.assert_close(
+        positions.rotate(torch.ones(4096, 6, dtype=dtype)).double(), far, atol=tolerance, rtol=0
+    )
+
+
+@pytest.mark.parametrize(("d_k", "works"), [(1, "2"), (3, "2 or 4"), (13, "12 or 14")])
+def test_an_odd_d_k_cannot_be_turned(d_k, works, normal, refused):
+    message = (
+        f"Rotary positions turn pairs of dimensions, so d_k must be even; got {d_k}, {works} would work."
+    )
+    assert str(refused(positions.rotate, normal(3, d_k))) == message
+    assert str(refused(mha.trace, "a b", h=3, d_model=11, d_k=d_k, position="rotary")) == message
+
+
+def slopes(n_heads):
+    """What one step of distance costs each head, read off the table."""
+    return [-row[2] for row in positions.alibi(n_heads, 2, 2).tolist()]
+
+
+def test_alibi_slopes_of_eight_heads_are_the_published_ones():
+    assert slopes(8) == [1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 32, 1 / 64, 1 / 128, 1 / 256]
+
+
+def test_alibi_slopes_of_twelve_heads_are_the_published_ones():
+    published = [0.5**i for i in range(1, 9)] + [0.5**0.5, 0.5**1.5, 0.5**2.5, 0.5**3.5]
+    assert slopes(12) == pytest.approx(published, abs=1e-7)
+
+
+@pytest.mark.parametrize(("n_heads", "first"), [(1, 2**-8), (2, 2**-4), (16, 2**-0.5), (3, 2**-4)])
+def test_alibi_slopes_of_other_counts_begin_as_published(n_heads, first):
+    assert len(slopes(n_heads)) == n_heads
+    assert slopes(n_heads)[0] == pytest.approx(first, abs=1e-7)
+
+
+def test_the_alibi_table_is_laid_out_by_distance():
+    table = positions.alibi(3, 5, 7)
+    assert table.shape == (3, 11)
+    slope = slopes(3)
+    for head in range(3):
+        for query in range(5):
+            for key in range(7):
+                bias = table[head, key - query + 4].item()
+                assert bias == pytest.approx(-slope[head] * abs(key - query), abs=1e-7)

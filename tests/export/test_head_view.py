@@ -1,0 +1,283 @@
+"""The head view as a value: what it refuses, what its page holds, and that the page asks nobody."""
+
+import base64
+import html
+import json
+import re
+import struct
+import tomllib
+import zlib
+from pathlib import Path
+
+import pytest
+import torch
+
+import mha_core as mha
+from mha_core import resources
+from mha_core.export import base85, head_view
+from mha_core.export.payload import BUDGET, pack, size
+
+ROOT = Path(__file__).parents[2]
+TEXT = "one two three two"
+NASTY = (
+    "<img src=x onerror=alert(1)> </script><script>alert(2)</script> __NUMBERS__ __OLD__ {tokens} <!-- --> $&"
+)
+
+
+@pytest.fixture(scope="module")
+def traced() -> mha.AttentionTrace:
+    return mha.trace(TEXT, h=3, d_model=12, layers=2)
+
+
+def letters(page: str, name: str) -> bytes:
+    """What one of the two places of a page holds."""
+    found = re.search(rf'<script type="text/plain" id="{name}">([^<]*)</script>', page)[1]
+    if not found.isascii():
+        units = iter(memoryview(found.encode("utf-16-le")).cast("H"))
+        data = b"".join(struct.pack("<H", unit if unit != 0x21 else next(units) ^ 0x8000) for unit in units)
+        return data[: -data[-1]]
+    assert set(found) <= set(base85.LETTERS.decode())
+    return base64.b85decode(found.translate(str.maketrans(",.[]", "<>&_")))
+
+
+def inside(page: str) -> tuple[dict, bytes]:
+    """The header and the bytes that a page holds, as a browser reads them."""
+    data = letters(page, "numbers")
+    start = 4 + struct.unpack("<I", data[:4])[0]
+    return json.loads(zlib.decompress(data[4:start])), data[start:]
+
+
+def program(page: str) -> str:
+    """The style and the script of a page."""
+    return zlib.decompress(letters(page, "program")).decode()
+
+
+def saved(view: head_view.HeadView, folder: Path) -> str:
+    view.save(folder / "view.html")
+    return (folder / "view.html").read_bytes().decode("utf-16")  # with a mark of its order at the start
+
+
+# What is asked for
+
+
+def test_the_last_layer_is_shown_unless_another_is_said(traced):
+    header = head_view.view(traced).header
+    assert (header["layer"], header["head"], header["token"], header["on"]) == (1, 0, None, [0])
+    header = head_view.view(traced, layer=0, head=2, token=3).header
+    assert (header["layer"], header["head"], header["token"], header["on"]) == (0, 2, 3, [2])
+    assert (header["layers"], header["heads"]) == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"layer": 2}, "This trace has layers 0 to 1; layer 2 was asked for."),
+        ({"layer": -1}, "This trace has layers 0 to 1; layer -1 was asked for."),
+        ({"token": 4}, "This trace has tokens 0 to 3; token 4 was asked for."),
+        ({"token": -1}, "This trace has tokens 0 to 3; token -1 was asked for."),
+    ],
+)
+def test_a_layer_or_token_that_is_not_there_is_refused(traced, refused, asked, said):
+    assert str(refused(head_view.view, traced, **asked)) == said
+
+
+@pytest.mark.parametrize("head", [3, -1])
+def test_a_head_that_is_not_there_is_refused(traced, refused, head):
+    assert str(head) in str(refused(head_view.view, traced, head=head))
+
+
+def test_the_trace_offers_the_same_view(traced):
+    ours, offered = head_view.view(traced, layer=0, head=1, token=2), traced.view(layer=0, head=1, token=2)
+    assert (ours.header, ours.blob) == (offered.header, offered.blob)
+
+
+def test_another_sentence_of_the_same_model_stands_beside(traced):
+    other = mha.trace("a longer sentence than the first one was", h=3, d_model=12, layers=2, seed=5)
+    view = traced.view(beside=other, token=3)
+    assert view.blob == pack([head_view.panel(trace, [0, 1]) for trace in (traced, other)])
+    assert len(view.header["special"]) == len(view.header["groups"]) == 2
+    assert view.header["token"] == 3
+    assert "seed" in traced.view().header["source"]
+    assert "seed" not in view.header["source"]  # the caption speaks of both
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"h": 3, "layers": 1}, "these have 2 and 1 layers, with 3 and 3 heads"),
+        ({"h": 4, "layers": 2}, "these have 2 and 2 layers, with 3 and 4 heads"),
+    ],
+)
+def test_a_trace_of_another_model_cannot_stand_beside(traced, refused, asked, said):
+    assert said in str(refused(traced.view, beside=mha.trace("one two", d_model=12, **asked)))
+
+
+def test_of_what_does_not_fit_the_heads_around_the_chosen_one_are_inside(monkeypatch):
+    trace = mha.trace(" ".join(["a"] * 40), h=6, d_model=24, layers=2)
+    one = size(trace.layers[0], 1)
+    monkeypatch.setattr(head_view, "ALL_LAYERS", 3 * one / BUDGET)
+    view = trace.view(layer=1, head=5)
+    assert len(view.blob) < 4 * one
+    assert (view.header["layers"], view.header["heads"]) == (2, 6)  # the chips say what is not here
+
+
+# The page
+
+
+def test_the_page_holds_the_view_and_nothing_is_left_to_fill_in(traced, tmp_path):
+    view = head_view.view(traced, head=1, token=2)
+    for page in (view.html(), saved(view, tmp_path)):
+        assert inside(page) == (view.header, view.blob)
+        assert not re.search(r"__[A-Z]+__", page)
+
+
+def test_tokens_that_look_like_markup_or_placeholders_stay_text(tmp_path):
+    view, plain = (mha.trace(text, h=2, d_model=8).view() for text in (NASTY, "plain words"))
+    for page, other in (
+        (view.html(), plain.html()),
+        (saved(view, tmp_path), saved(plain, tmp_path)),
+    ):
+        assert inside(page) == (view.header, view.blob)
+        assert page.count("<") == other.count("<")
+
+
+def test_a_title_and_a_name_that_are_placeholders_stay_text():
+    header, _ = inside(mha.trace("__NUMBERS__ __OLD__", h=2, d_model=8).view().html())
+    assert header["file"] == "headscope-__NUMBERS__-__OLD__"
+
+
+def test_the_page_names_no_address_to_load_from(traced):
+    page = head_view.view(traced).html()
+    written = page.replace(re.search(r'id="program">([^<]*)', page)[1], program(page))
+    assert set(re.findall(r"[a-z]+://[^\s\"'`<>)]+", written)) == {"http://www.w3.org/2000/svg"}
+    assert not re.search(
+        r"<link|<img|<iframe|@import|url\(|\bimport\(|\bfetch\(|XMLHttpRequest|WebSocket", written
+    )
+    assert not re.search(r"""(src|href)=["'](?!data:)""", written)
+    policy = re.search(r'Content-Security-Policy" content="([^"]+)"', page)[1]
+    assert "default-src 'none'" in policy
+    assert "http" not in policy
+
+
+def test_what_only_people_read_stays_at_home(traced):
+    style, script = program(head_view.view(traced).html()).split("\0")
+    for text, remark in ((style, "/*"), (script, "//")):
+        assert text.strip()
+        lines = text.splitlines()
+        assert not [line for line in lines if line.startswith((remark, " ")) or not line]
+    # No remark begins within a string that goes on over lines.
+    for name in (*head_view.SCRIPTS, "page.js", "page_start.js", "utf16.js"):
+        for line in head_view.asset(name).splitlines():
+            assert line.count("`") % 2 == 0 or line.lstrip().startswith("//")
+            assert "/*" not in line
+    kept = "".join(map(head_view.asset, head_view.SCRIPTS)).count("function ")
+    assert kept == script.count("function ") > 50
+
+
+def test_without_remarks_the_script_can_still_be_read(traced, javascript):
+    _, script = program(head_view.view(traced).html()).split("\0")
+    inner = re.sub(r"^export ", "", script, flags=re.MULTILINE)
+    made = json.dumps(f"return async () => {{\n{inner}\n}}")
+    assert javascript([], f"return typeof Function({made})();") == "function"
+
+
+@pytest.mark.parametrize(("tokens", "most"), [(16, 1.5), (64, 1.1)])
+def test_a_saved_page_is_little_larger_than_its_numbers(tokens, most, tmp_path, normal):
+    drawn = [torch.as_tensor(normal(12, tokens, 64, seed=seed)) * 1.5 for seed in range(24)]
+    layers = [mha.LayerTrace({"q": q, "k": k, "v": k}) for q, k in zip(drawn[::2], drawn[1::2], strict=True)]
+    words = mha.words(" ".join(f"word{n}" for n in range(tokens)))
+    view = mha.AttentionTrace(words, tuple(layers), {"name": "drawn"}).view()
+    page = saved(view, tmp_path)
+    assert len(view.header["texts"]) > 40
+    assert len(view.blob) > 140 * tokens**2 * 1.8
+    assert (tmp_path / "view.html").stat().st_size == 2 * len(page) + 2 <= most * len(view.blob)
+    # As text it takes 25 % more, styles and scripts, too.
+    assert len(view.html()) <= 1.26 * (len(view.blob) + 30_000)
+
+
+def test_a_browser_that_cannot_unpack_a_page_is_given_a_sentence(traced, tmp_path):
+    page = saved(head_view.view(traced), tmp_path)
+    said = head_view.texts("en")["old_browser"]
+    assert f'<main class="view"><p hidden>{said}</p></main>' in page
+    assert "&lt;b&gt;" in head_view.page("<b>")
+
+
+def test_it_is_saved_as_one_file_and_a_missing_folder_is_named(traced, tmp_path, refused):
+    view = head_view.view(traced)
+    assert inside(saved(view, tmp_path)) == (view.header, view.blob)
+    view.save(str(tmp_path / "again.html"))
+    assert (tmp_path / "again.html").exists()
+    error = refused(view.save, tmp_path / "nowhere" / "view.html")
+    assert str(error) == f"There is no folder {tmp_path / 'nowhere'} to save view.html in."
+
+
+def test_a_notebook_shows_it_in_a_frame_that_reaches_nothing_else():
+    view = mha.trace('"quoted" & <b>', h=2, d_model=8).view()
+    shown = re.fullmatch(r'<iframe srcdoc="([^"]*)" sandbox="([^"]*)" [^<>]*></iframe>', view._repr_html_())
+    assert html.unescape(shown[1]) == view.html()
+    assert shown[2].split() == ["allow-scripts", "allow-downloads"]  # no same-origin: not the notebook's own
+
+
+# What the header says
+
+
+@pytest.mark.parametrize(
+    ("pieces", "positions"),
+    [
+        (["[CLS]", "a", "[SEP]"], [0, 2]),
+        (["<s>", "a", "</s>"], [0, 2]),
+        (["<|endoftext|>", "a", "[MASK]"], [0]),
+        (["a", "[MASK]"], [0]),  # the first token can be a sink; a hidden word is a word
+        (["a", "b"], [0]),
+        (["[a]", "< b >", "[CLS"], [0]),
+    ],
+)
+def test_special_tokens_are_told_by_their_form_or_else_the_first(pieces, positions):
+    assert head_view.by_form(pieces) == positions
+
+
+def test_the_caption_says_where_numbers_come_from(traced):
+    assert head_view.said(traced.source) == "random, seed=0, mask=full, position=sinusoidal"
+    trained = mha.trace("The animal was tired.", source="mini", h=4, d_model=64)
+    assert (
+        head_view.said(trained.source)
+        == f"mini, glass-box, h=4, d_model=64, seed=0, step={trained.source['step']}"
+    )
+    assert head_view.said({}) == ""
+
+
+def test_a_files_name_is_made_of_words(traced):
+    assert mha.trace("../a/b: <c>?*", h=2, d_model=8).view().header["file"] == "headscope-a-b-c"
+    assert mha.trace("小猫 حيوان", h=2, d_model=8).view().header["file"] == "headscope-小猫-حيوان"
+
+
+def test_every_text_that_the_scripts_ask_for_is_there():
+    scripts = "".join(head_view.asset(name) for name in head_view.SCRIPTS)
+    drawings = re.search(r"const DRAWINGS = \{(.*?)\}", scripts)[1]
+    asked = set(re.findall(r"\btexts\.(\w+)", scripts))
+    asked |= {f"draw_{name}" for name in re.findall(r"(\w+):", drawings)}
+    asked |= {f"side_{side}" for side in ("query", "key")}
+    asked |= {f"{side}_{how}" for side in ("query", "key") for how in ("looks", "nowhere")}
+    assert asked | {"old_browser"} == set(head_view.texts("en"))  # that one is in the page itself
+
+
+def test_the_colours_of_the_page_are_those_of_the_app():
+    css = (resources.path("assets", "components") / "page.css").read_text(encoding="utf-8")
+    light, dark = re.findall(r":root \{(.*?)\}", css, re.DOTALL)
+    theme = tomllib.loads((ROOT / ".streamlit" / "config.toml").read_text(encoding="utf-8"))["theme"]
+    for block, name in ((light, "light"), (dark, "dark")):
+        said = dict(re.findall(r"--st-([\w-]+): ([^;]+);", block))
+        assert said["primary-color"] == theme[name]["primaryColor"]
+        assert said["background-color"] == theme[name]["backgroundColor"]
+        assert said["text-color"] == theme[name]["textColor"]
+        assert said["border-color"] == theme[name]["borderColor"]
+        assert said["chart-sequential-colors"].split(", ") == theme[name]["chartSequentialColors"]
+        assert said["chart-categorical-colors"].split(", ") == theme[name]["chartCategoricalColors"]
+    assert dict(re.findall(r"--st-([\w-]+): ([^;]+);", light))["base-radius"] == theme["baseRadius"]
+
+
+@pytest.mark.parametrize(("told", "positions"), [((1,), [1]), ((), [0])])
+def test_what_the_tokenizer_calls_special_comes_before_how_it_looks(told, positions):
+    tokens = mha.Tokens("ab", ("[CLS]", "b"), ((0, 1), (1, 2)), special=told)
+    trace = mha.from_weights(torch.full((1, 2, 2), 0.5), tokens)
+    assert head_view.special(trace) == [positions, positions]

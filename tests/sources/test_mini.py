@@ -1,0 +1,396 @@
+"""The source "mini": the laws of a trace hold, unknown words are named, and what is offered works."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import mha_core as mha
+from mha_core.sources import mini
+from mha_core.sources.mini import ANSWERS, UnknownWords
+from mha_core.traces.verify import split_difference
+from mha_core.training import checkpoints
+from mha_core.training.fit import Plan
+from mha_core.training.language import MAX_WORDS
+from mha_core.training.lexicon import lexicon
+from mha_core.training.model import ARCHITECTURES
+
+TEXT = "The animal didn’t cross the street because it was too [MASK]."
+CHINESE = "小猫没有过马路，因为它太[MASK]了。"
+
+
+def traced(text=TEXT, **settings) -> mha.AttentionTrace:
+    return mha.trace(text, source="mini", trained=False, **settings)
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        {},
+        {"h": 1, "d_model": 32},
+        {"h": 16},
+        {"architecture": "standard"},
+        {"architecture": "one-layer"},
+        {"text": CHINESE},
+        {"text": "it"},
+    ],
+    ids=str,
+)
+def trace(request) -> mha.AttentionTrace:
+    return traced(**request.param)
+
+
+def close(ours, theirs, tolerance=1e-5):
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=tolerance)
+
+
+# The laws of a trace
+
+
+def test_the_tokens_are_the_words_as_typed_behind_cls():
+    trace = traced()
+    assert trace.tokens.text == TEXT
+    expected = ["[CLS]", *TEXT.removesuffix(".").split(), "."]
+    assert list(trace.tokens.pieces) == expected
+    assert list(trace.tokens.labels) == expected  # "The" and "the" look different
+    assert traced("the cat saw the dog").tokens.labels[1:5:3] == ("the\u2009₁", "the\u2009₂")
+    assert traced(CHINESE).tokens.pieces[1:5] == ("小猫", "没有", "过", "马路")
+
+
+def test_the_sizes_are_those_of_the_model():
+    for h, d_model in ((4, 64), (8, 32)):
+        trace = traced(h=h, d_model=d_model)
+        for layer in trace.layers:
+            assert layer.x.shape == (13, d_model)
+            assert layer.q.shape == layer.k.shape == layer.v.shape == (h, 13, d_model // h)
+            assert layer.weights().shape == (h, 13, 13)
+            assert layer.result().shape == (13, d_model)
+
+
+def test_each_row_of_weights_sums_to_one(trace):
+    for layer in trace.layers:
+        close(layer.weights().sum(-1), np.ones(layer.weights().shape[:2]))
+        assert layer.allowed().all()
+
+
+def test_torch_computes_the_same_in_every_layer(trace):
+    for layer in trace.layers:
+        assert mha.against_torch(layer).passed
+
+
+def test_both_views_of_the_split_agree(trace):
+    assert [split_difference(layer) for layer in trace.layers] == [0.0] * len(trace.layers)
+
+
+def test_the_contributions_of_the_heads_sum_to_the_result(trace):
+    for layer in trace.layers:
+        close(layer.contribution().sum(0) + layer.projections.b_o.numpy(), layer.result())
+
+
+def test_only_a_lookup_has_values_of_its_own(trace):
+    kinds = ARCHITECTURES[trace.source["architecture"]]
+    assert [layer.x_v is not None for layer in trace.layers] == [kind == "lookup" for kind in kinds]
+
+
+def test_a_sentence_is_traced_as_the_model_reads_it():
+    """The last result and the answers are those of the model itself."""
+    import torch
+
+    model = mini.untrained(mini.find("en", "glass-box", 4, 64)).model
+    trace = traced()
+    words = lexicon("en")
+    ids = torch.tensor([words.cut(TEXT, limit=32)[1]])
+    hidden, _ = model(ids)
+    close(trace.layers[-1].result(), hidden[0])
+    probabilities = model.logits(hidden[0]).softmax(-1)
+    for row, answer in enumerate(trace.answers):
+        for word, p in answer or ():
+            assert p == pytest.approx(float(probabilities[row, words.number[word]]), abs=1e-6)
+
+
+def test_a_trace_can_be_saved_and_comes_back(trace, tmp_path):
+    trace.save(tmp_path / "t.safetensors")
+    loaded = mha.load(tmp_path / "t.safetensors")
+    assert (loaded.tokens, loaded.answers) == (trace.tokens, trace.answers)
+    assert dict(loaded.source) == dict(trace.source)
+    for ours, theirs in zip(trace.layers, loaded.layers, strict=True):
+        assert ours.result().tobytes() == theirs.result().tobytes()
+
+
+def test_the_source_tells_which_model_it_was():
+    source = dict(traced(CHINESE, h=4).source)
+    expected = {
+        "name": "mini", "architecture": "glass-box", "language": "zh", "h": 4, "d_model": 64,
+        "seed": 0, "step": 0,
+    }  # fmt: skip
+    assert source.items() >= expected.items()
+    with pytest.raises(TypeError):
+        traced().source["step"] = 7
+
+
+# Answers
+
+
+def test_only_pronouns_and_hidden_words_are_answered():
+    trace = traced("He saw it and THEY saw her [MASK] cat")
+    asked = [piece for piece, answer in zip(trace.tokens.pieces, trace.answers, strict=True) if answer]
+    assert asked == ["He", "it", "THEY", "[MASK]"]
+    trace = traced("它和[MASK]")
+    assert [answer is not None for answer in trace.answers] == [False, True, False, True]
+    assert traced("the cat").answers == (None, None, None)
+
+
+def test_answers_are_the_most_probable_words_in_order(trace):
+    words = set(lexicon(trace.source["language"]).vocabulary)
+    answers = [answer for answer in trace.answers if answer]
+    assert answers
+    for answer in answers:
+        probabilities = [p for _, p in answer]
+        assert len(answer) == ANSWERS == len({word for word, _ in answer})
+        assert probabilities == sorted(probabilities, reverse=True)
+        assert all(0 < p <= 1 for p in probabilities)
+        assert sum(probabilities) <= 1 + 1e-6
+        assert {word for word, _ in answer} <= words
+
+
+def test_a_hidden_word_is_not_read():
+    one, other = (traced(f"the {word} saw it") for word in ("[MASK]", "cat"))
+    assert one.answers[2] is not None
+    assert other.answers[2] is None
+    assert not np.array_equal(one.layers[0].x[2], other.layers[0].x[2])
+
+
+# The language follows from the text
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [("the cat", "en"), (CHINESE, "zh"), ("[MASK] saw it", "en"), ("[MASK]马路", "zh"), ("它！", "zh")],
+)
+def test_text_with_chinese_characters_goes_to_the_chinese_model(text, language):
+    assert traced(text).source["language"] == language
+
+
+def test_one_chinese_character_is_enough(refused):
+    error = refused(traced, "the cat saw the 马")
+    assert [entry.word for entry in error.unknown] == ["the", "cat", "saw", "the"]
+    assert error.n_words == len(lexicon("zh").vocabulary)
+
+
+# Words that are not known
+
+
+def test_every_unknown_word_is_named_where_it_stands():
+    text = "The aardvark didn't cross the strasse, did it?"
+    with pytest.raises(UnknownWords) as caught:
+        traced(text)
+    error = caught.value
+    assert error.text == text
+    assert [text[entry.start : entry.end] for entry in error.unknown] == ["aardvark", "strasse"]
+    assert [entry.word for entry in error.unknown] == ["aardvark", "strasse"]
+    assert "“aardvark” and “strasse”" in str(error)
+    assert f"{len(lexicon().vocabulary):,} words" in str(error)
+
+
+def test_words_of_like_spelling_are_offered_first():
+    with pytest.raises(UnknownWords) as caught:
+        traced("the Elefant and the streat")
+    assert caught.value.unknown[0].suggestions[0] == "elephant"
+    assert "street" in caught.value.unknown[1].suggestions[:3]
+
+
+UNKNOWN = [
+    "the aardvark saw it",
+    "The aardvark didn't cross the strasse because it was knackered.",
+    "I like it😀",
+    "cat😀dog",
+    "the cat(dog)",
+    "3.14cat",
+    "cat[CLS]dog😀😀",
+    "[PAD]",
+    "the cat...",
+    "«the cat»",
+    "小猫没有过河流上",
+    "小猫😀没有",
+    "小🐈猫",
+    "动物cat马路",
+    "我们在饕餮街",
+]
+
+
+@pytest.mark.parametrize("text", UNKNOWN)
+def test_whatever_is_offered_for_an_unknown_word_works(text):
+    with pytest.raises(UnknownWords) as caught:
+        traced(text)
+    error = caught.value
+    *texts, source = error.fixes
+    assert texts
+    assert source == {"source": "random"}
+    for fix in texts:
+        traced(**fix)
+    mha.trace(text, **source, h=4, d_model=64)
+    for entry in error.unknown:
+        assert 3 <= len(entry.suggestions) <= 6
+        assert len(set(entry.suggestions)) == len(entry.suggestions)
+        assert not {"[PAD]", "[CLS]", "[MASK]"} & set(entry.suggestions)
+        for word in entry.suggestions:
+            if len(error.unknown) == 1:
+                traced(error.instead(entry, word))
+                continue
+            with pytest.raises(UnknownWords) as still:
+                traced(error.instead(entry, word))
+            others = [other.word for other in error.unknown if other is not entry]
+            assert [other.word for other in still.value.unknown] == others
+
+
+PARTS = [*"catdog it.,!’-3(😀[]", "猫", "小", "动", "物", "街", " the ", "[MASK]", "don't", "…", "\u0301"]
+LETTERS = st.lists(st.sampled_from(PARTS), max_size=12).map("".join)
+
+
+@given(text=LETTERS)
+def test_whatever_is_typed_is_traced_or_refused_with_what_works(text):
+    try:
+        trace = traced(text, h=2, d_model=32) if not mini.CHINESE.search(text) else traced(text)
+    except UnknownWords as error:
+        chosen = {} if mini.CHINESE.search(text) else {"h": 2, "d_model": 32}
+        for fix in error.fixes[:-1]:
+            traced(**{**chosen, **fix})
+    except mha.MhaError:
+        assert not text.strip()
+    else:
+        assert "".join(trace.tokens.pieces[1:]) == "".join(text.split())
+
+
+def test_a_replaced_word_stands_apart_only_where_it_has_to():
+    with pytest.raises(UnknownWords) as caught:
+        traced("the aardvark, it😀saw")
+    bird, face = caught.value.unknown
+    assert caught.value.instead(bird, "cat") == "the cat, it😀saw"
+    assert caught.value.instead(face, "dog") == "the aardvark, it dog saw"
+
+
+def test_nothing_to_read_is_refused(refused):
+    assert str(refused(traced, " \n")) == "There is no text to look at; type at least one word."
+
+
+@pytest.mark.parametrize("count", [MAX_WORDS, 100, 600, 5000])
+def test_a_text_that_is_too_long_is_refused_with_a_beginning_that_works(count, refused):
+    assert len(traced("cat " * (MAX_WORDS - 1)).tokens) == MAX_WORDS
+    for text in ("cat " * count, "小猫" * count):
+        error = refused(traced, text)
+        assert not isinstance(error, UnknownWords)
+        [fix] = error.fixes
+        assert len(traced(**fix).tokens) == MAX_WORDS
+
+
+def test_a_limit_of_ones_own_holds(refused):
+    assert len(traced("the cat sat", limit=4).tokens) == 4
+    [fix] = refused(traced, "the cat sat", limit=3).fixes
+    assert fix == {"text": "the cat"}
+    assert len(traced("cat " * 31, limit=1000).tokens) == 32
+    refused(traced, "cat " * 32, limit=1000)
+
+
+# Which models there are
+
+
+def test_every_shipped_plan_is_found():
+    for plan in checkpoints.PLANS:
+        assert mini.find(plan.language, plan.architecture, plan.h, plan.d_model) == plan
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"h": 3},
+        {"h": 16, "d_model": 32},
+        {"d_model": 500},
+        {"h": 128, "d_model": 4096},
+        {"architecture": "standard", "h": 8},
+        {"architecture": "one-layer", "d_model": 32},
+        {"text": CHINESE, "d_model": 256},
+        {"text": CHINESE, "h": 3},
+    ],
+    ids=str,
+)
+def test_a_model_that_is_not_shipped_is_refused_with_the_nearest_that_are(settings, refused):
+    error = refused(traced, **settings)
+    assert error.fixes
+    for fix in error.fixes:
+        trace = traced(**{**settings, **fix})
+        assert (trace.source["h"], trace.source["d_model"]) == (fix["h"], fix["d_model"])
+    wanted = settings.get("d_model", 64)
+    first = error.fixes[0]["d_model"]
+    assert all(abs(first - wanted) <= abs(fix["d_model"] - wanted) for fix in error.fixes)
+    for fix in error.fixes:
+        assert str(fix["d_model"]) in str(error)
+
+
+def test_an_architecture_without_a_model_in_a_language_is_refused_in_words(refused):
+    for architecture in ("standard", "one-layer"):
+        error = refused(traced, CHINESE, architecture=architecture)
+        assert "Chinese" in str(error)
+        assert "there are ." not in str(error)
+        assert error.fixes
+        for fix in error.fixes:
+            traced(CHINESE, **{"architecture": architecture, **fix})
+
+
+@pytest.mark.parametrize("settings", [{"h": 0}, {"h": -4}, {"architecture": "rnn"}], ids=str)
+def test_every_other_refusal_offers_what_works(settings, refused):
+    error = refused(traced, **settings)
+    assert error.fixes
+    for fix in error.fixes:
+        traced(**{**settings, **fix})
+
+
+@pytest.mark.parametrize("settings", [{"h": "4"}, {"h": 4.0}, {"d_model": None}, {"h": True}], ids=str)
+def test_sizes_that_are_no_numbers_are_refused(settings, refused):
+    assert "must be a whole number" in str(refused(traced, **settings))
+
+
+# Trained weights, without the shipped files
+
+
+def test_weights_that_are_not_there_are_missed_in_words(monkeypatch, tmp_path, refused):
+    mini._loaded.cache_clear()
+    monkeypatch.setattr(checkpoints, "path", lambda plan: tmp_path / checkpoints.name(plan))
+    assert "There is no file" in str(refused(mha.trace, TEXT, source="mini"))
+    mini._loaded.cache_clear()
+
+
+def test_trained_weights_are_those_of_the_file(monkeypatch, tmp_path, little):
+    from mha_core.training import checkpoints
+    from mha_core.training.fit import Run
+
+    plan = Plan(h=2, d_model=8, steps=5)
+    run = Run(plan)
+    run.advance(5)
+    checkpoints.save_model(tmp_path / "m", checkpoints.Trained(run.model, plan, 5, {}))
+    monkeypatch.setattr(checkpoints, "PLANS", (plan,))
+    monkeypatch.setattr(checkpoints, "path", lambda plan: tmp_path / "m")
+    mini._loaded.cache_clear()
+    before, after = (mha.trace(TEXT, source="mini", h=2, d_model=8, trained=t) for t in (False, True))
+    mini._loaded.cache_clear()
+    assert (before.source["step"], after.source["step"], after.source["steps"]) == (0, 5, 5)
+    half = run.model.state_dict()["layers.0.attention.q.weight"].half().float().mT
+    assert np.array_equal(after.layers[0].projections.w_q, half)
+    assert not np.array_equal(before.layers[0].q, after.layers[0].q)
+
+
+# Threads
+
+
+def test_two_threads_that_trace_at_once_get_what_one_gets():
+    texts = [TEXT, "it saw the cat", CHINESE, "The king met the queen."] * 6
+    mini._loaded.cache_clear()
+
+    def read(text):
+        trace = traced(text)
+        return [layer.result().tobytes() for layer in trace.layers], trace.answers
+
+    with ThreadPoolExecutor(2) as pool:
+        together = list(pool.map(read, texts))
+    assert together == [read(text) for text in texts]

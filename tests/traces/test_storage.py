@@ -1,0 +1,346 @@
+"""A saved trace comes back to the last bit, a damaged file is refused, and a failed save harms nothing."""
+
+import json
+import random
+import stat
+import struct
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+import mha_core as mha
+from mha_core.attention.positions import alibi
+from mha_core.traces import storage
+
+
+def same(one, other):
+    """Assert that two traces are equal to the last bit."""
+    assert one.tokens == other.tokens
+    assert one.tokens.labels == other.tokens.labels
+    assert dict(one.source) == dict(other.source)
+    assert one.answers == other.answers
+    assert len(one.layers) == len(other.layers)
+    for ours, theirs in zip(one.layers, other.layers, strict=True):
+        for first, second in (
+            (ours.tensors, theirs.tensors),
+            (ours.rule.tensors(), theirs.rule.tensors()),
+            (ours.projections._asdict(), theirs.projections._asdict()),
+        ):
+            assert set(first) == set(second)
+            for name, tensor in first.items():
+                if tensor is None:
+                    assert second[name] is None
+                else:
+                    assert tensor.dtype == second[name].dtype
+                    assert torch.equal(tensor, second[name])
+        for name in ("scale", "soft_cap", "softmax", "temperature"):
+            assert getattr(ours.rule, name) == getattr(theirs.rule, name)
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """A small saved trace."""
+    path = tmp_path / "small.safetensors"
+    mha.trace("How are you?", h=3, d_model=15, mask="causal").save(path)
+    return path
+
+
+# Round trips
+
+
+def test_a_trace_comes_back_to_the_last_bit(trace, tmp_path):
+    trace.save(tmp_path / "t.safetensors")
+    same(mha.load(tmp_path / "t.safetensors"), trace)
+
+
+def test_a_loaded_trace_shows_the_same_to_the_last_bit(trace, tmp_path):
+    trace.save(tmp_path / "t.safetensors")
+    for ours, theirs in zip(trace.layers, mha.load(tmp_path / "t.safetensors").layers, strict=True):
+        for name in ("scores", "masked", "weights", "output", "concat", "contribution", "result"):
+            assert getattr(ours, name)().tobytes() == getattr(theirs, name)().tobytes(), name
+
+
+def test_a_rule_that_layers_share_comes_back_in_each(rule, make_layer, tmp_path):
+    layers = (make_layer(rule), make_layer(rule, seed=1))
+    trace = mha.AttentionTrace(mha.words("the old cat saw the new cat"), layers, {"name": "by hand"})
+    trace.save(tmp_path / "t.safetensors")
+    same(mha.load(tmp_path / "t.safetensors"), trace)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16], ids=str)
+def test_a_layer_made_by_hand_comes_back(rule, dtype, make_layer, tmp_path):
+    layers = (make_layer(rule, dtype=dtype),)
+    trace = mha.AttentionTrace(mha.words("the old cat saw the new cat"), layers, {"name": "by hand"})
+    trace.save(tmp_path / "t.safetensors")
+    same(mha.load(tmp_path / "t.safetensors"), trace)
+
+
+def test_everything_that_a_rule_can_hold_comes_back(make_layer, normal, tmp_path):
+    rule = mha.ScoreRule(
+        scale=0.1 + 0.2,
+        soft_cap=1 / 3,
+        bias=normal(6, 7, 7),
+        distance_bias=alibi(6, 7, 7),
+        mask=normal(7, 7) > -1,
+        sinks=normal(6),
+        temperature=0.7,
+    )
+    trace = mha.AttentionTrace(mha.words("a b c d e f g"), (make_layer(rule),), {})
+    trace.save(tmp_path / "t.safetensors")
+    same(mha.load(tmp_path / "t.safetensors"), trace)
+
+
+def test_a_trace_without_x_and_projections_comes_back(normal, tmp_path):
+    module = mha.MultiHeadAttention(mha.AttentionSpec(15, 3)).requires_grad_(False)
+    layer = mha.LayerTrace.of(module(normal(2, 3, 15)), item=1)
+    trace = mha.AttentionTrace(mha.words("動物 <s> é"[:6]), (layer,), {"name": "unknown", "seed": None})
+    trace.save(tmp_path / "t.safetensors")
+    same(mha.load(tmp_path / "t.safetensors"), trace)
+
+
+def test_values_of_their_own_and_answers_come_back(tmp_path):
+    trace = mha.trace("it saw [MASK]", source="mini", h=4, d_model=32, trained=False)
+    trace.save(tmp_path / "t.safetensors")
+    loaded = mha.load(tmp_path / "t.safetensors")
+    same(loaded, trace)
+    assert [layer.x_v is None for layer in loaded.layers] == [True, False]
+    assert [answer is None for answer in loaded.answers] == [True, False, True, False]
+    assert loaded.layers[1].x_v.tobytes() == trace.layers[1].x_v.tobytes()
+
+
+def test_a_file_from_before_there_were_answers_has_none(saved):
+    edited(saved, lambda header, tensors: header.pop("answers"))
+    assert mha.load(saved).answers == ()
+
+
+def test_a_mask_that_layers_share_is_written_once(tmp_path):
+    sizes = []
+    for layers in (1, 3):
+        path = tmp_path / f"{layers}.safetensors"
+        mha.trace("a " * 499, h=1, d_model=2, layers=layers, mask="causal").save(path)
+        sizes.append(path.stat().st_size)
+    assert sizes[0] > 499 * 499
+    assert sizes[1] < 2 * 499 * 499
+
+
+def test_layers_that_share_their_weights_can_be_saved(normal, tmp_path):
+    module = mha.MultiHeadAttention(mha.AttentionSpec(15, 3)).requires_grad_(False)
+    x, layers = normal(1, 7, 15), []
+    for _ in range(2):
+        attended = module(x, mask=normal(7, 7) > -1)
+        layers.append(mha.LayerTrace.of(attended, x=x, projections=module.projections()))
+        x = attended.output
+    trace = mha.AttentionTrace(mha.words("a b c d e f g"), tuple(layers), {})
+    trace.save(tmp_path / "t.safetensors")
+    same(mha.load(tmp_path / "t.safetensors"), trace)
+
+
+def test_a_loaded_trace_can_be_saved_over_the_file_it_came_from(saved):
+    first = mha.load(saved)
+    first.save(saved)
+    same(mha.load(saved), first)
+
+
+def test_a_path_may_be_a_string(saved):
+    same(mha.load(str(saved)), mha.load(saved))
+
+
+# Refusals
+
+
+def test_a_missing_file_is_refused(tmp_path, refused):
+    path = tmp_path / "nowhere.safetensors"
+    assert str(refused(mha.load, path)) == f"There is no file {path}."
+
+
+def test_a_folder_is_refused(tmp_path, refused):
+    assert str(refused(mha.load, tmp_path)).startswith(f"{tmp_path} cannot be read as a saved trace: ")
+
+
+def test_a_foreign_safetensors_file_is_refused(tmp_path, refused):
+    path = tmp_path / "weights.safetensors"
+    for metadata in (None, {"format": "pt"}):
+        save_file({"weight": torch.zeros(2, 3)}, path, metadata=metadata)
+        assert str(refused(mha.load, path)) == f"{path} is a safetensors file but no saved trace."
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", b"a text file\n" * 99, bytes(99)], ids=len)
+def test_another_kind_of_file_is_refused(content, tmp_path, refused):
+    path = tmp_path / "notes.txt"
+    path.write_bytes(content)
+    assert str(refused(mha.load, path)).startswith(f"{path} cannot be read as a saved trace: ")
+
+
+def test_a_truncated_file_is_refused_wherever_it_ends(saved, refused):
+    content = saved.read_bytes()
+    (header,) = struct.unpack("<Q", content[:8])
+    ends = {
+        0,
+        1,
+        7,
+        8,
+        9,
+        header // 2,
+        header + 7,
+        header + 8,
+        header + 9,
+        len(content) // 2,
+        len(content) - 1,
+    }
+    for end in sorted(ends):
+        saved.write_bytes(content[:end])
+        assert str(refused(mha.load, saved)).startswith(f"{saved} cannot be read as a saved trace: ")
+
+
+def parts(path):
+    """A trace's own header and its tensors, to be changed and written again."""
+    with storage.safe_open(path, framework="pt") as file:
+        header = json.loads(file.metadata()[storage.HEADER])
+        return header, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
+
+
+def write(path, header, tensors):
+    save_file(tensors, path, metadata={storage.HEADER: json.dumps(header)})
+
+
+def edited(path, change):
+    header, tensors = parts(path)
+    change(header, tensors)
+    write(path, header, tensors)
+
+
+def test_another_version_is_refused(saved, refused):
+    edited(saved, lambda header, tensors: header.update(version=2))
+    assert str(refused(mha.load, saved)) == f"{saved} has format version 2; this release reads version 1."
+
+
+BROKEN = {
+    "tensor gone": lambda header, tensors: tensors.pop("0.q"),
+    "mask gone": lambda header, tensors: tensors.pop("0.rule.mask"),
+    "no k": lambda header, tensors: header["layers"][0]["tensors"].pop("k"),
+    "no version": lambda header, tensors: header.pop("version"),
+    "no text": lambda header, tensors: header.pop("text"),
+    "no layers": lambda header, tensors: header.pop("layers"),
+    "no rule": lambda header, tensors: header["layers"][0].pop("rule"),
+    "a word too many": lambda header, tensors: header["pieces"].append("!"),
+    "spans of one number": lambda header, tensors: header.update(spans=[[0], [1], [2], [3]]),
+    "a rule of text": lambda header, tensors: header["layers"][0]["rule"].update(temperature="hot"),
+    "an unknown rule": lambda header, tensors: header["layers"][0]["rule"].update(colour=1),
+    "another softmax": lambda header, tensors: header["layers"][0]["rule"].update(softmax="column"),
+    "an answer too many": lambda header, tensors: header.update(answers=[None] * 5),
+    "answers without probabilities": lambda header, tensors: header.update(
+        answers=[None, ["it"], None, None]
+    ),
+    "answers that are no list": lambda header, tensors: header.update(answers=7),
+    "values of other tokens": lambda header, tensors: (
+        tensors.update(new=torch.zeros(3, 15)),
+        header["layers"][0]["tensors"].update(x_v="new"),
+    ),
+    "a source that is a list": lambda header, tensors: header.update(source=[1, 2]),
+    "k of another width": lambda header, tensors: tensors.update({"0.k": torch.zeros(3, 4, 7)}),
+    "q without heads": lambda header, tensors: tensors.update({"0.q": torch.zeros(4, 5)}),
+    "no key heads": lambda header, tensors: tensors.update(
+        {"0.k": torch.zeros(0, 4, 5), "0.v": torch.zeros(0, 4, 5)}
+    ),
+    "a mask of numbers": lambda header, tensors: tensors.update({"0.rule.mask": torch.zeros(4, 4)}),
+}
+
+
+@pytest.mark.parametrize("change", BROKEN.values(), ids=BROKEN)
+def test_a_header_that_does_not_fit_its_tensors_is_refused(change, saved, refused):
+    edited(saved, change)
+    refused(mha.load, saved)
+
+
+@pytest.mark.parametrize("header", [[], [1], 7, "text", {}, True], ids=str)
+def test_a_header_that_is_no_description_is_refused(header, saved, refused):
+    write(saved, header, parts(saved)[1])
+    assert str(refused(mha.load, saved)).startswith(f"{saved} is damaged: ")
+
+
+# Tensors of another shape than the others: refused at once, not when somebody looks.
+MISFITS = {
+    "mask": lambda header, tensors: tensors.update({"0.rule.mask": torch.ones(3, 2, dtype=torch.bool)}),
+    "x": lambda header, tensors: tensors.update({"0.x": torch.zeros(3, 15)}),
+    "w_o": lambda header, tensors: tensors.update({"0.w_o": torch.zeros(7, 13)}),
+    "whole numbers": lambda header, tensors: tensors.update({"0.q": torch.zeros(3, 4, 5, dtype=torch.int32)}),
+}
+
+
+@pytest.mark.parametrize("change", MISFITS.values(), ids=MISFITS)
+def test_a_file_whose_matrices_cannot_be_computed_is_refused(change, saved, refused):
+    edited(saved, change)
+    refused(mha.load, saved)
+
+
+def test_the_missing_tensor_is_named(saved, refused):
+    edited(saved, BROKEN["tensor gone"])
+    assert str(refused(mha.load, saved)) == (
+        f"{saved} is damaged: its header does not fit its content (KeyError('0.q'))."
+    )
+
+
+@pytest.mark.parametrize("flips", [1, 3])
+def test_flipped_bytes_are_refused_or_loaded_and_never_anything_else(flips, saved):
+    content = saved.read_bytes()
+    (header,) = struct.unpack("<Q", content[:8])
+    draw = random.Random(flips)
+    refusals = 0
+    for _ in range(300):
+        damaged = bytearray(content)
+        for _ in range(flips):
+            damaged[draw.randrange(header + 16)] ^= 1 << draw.randrange(8)
+        saved.write_bytes(damaged)
+        try:
+            mha.load(saved)
+        except mha.MhaError:
+            refusals += 1
+    assert refusals > 150
+
+
+# Saving
+
+
+def test_a_save_that_fails_leaves_the_old_file_and_nothing_else(saved, monkeypatch):
+    before = saved.read_bytes()
+
+    def fail(tensors, path, metadata):
+        path.write_bytes(b"half of it")
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(storage, "save_file", fail)
+    with pytest.raises(OSError, match="No space left"):
+        mha.trace("another text", h=3, d_model=15).save(saved)
+    assert saved.read_bytes() == before
+    assert [path.name for path in saved.parent.iterdir()] == [saved.name]
+
+
+def test_a_save_that_cannot_be_described_leaves_nothing_behind(saved):
+    before = saved.read_bytes()
+    trace = mha.load(saved)
+    with pytest.raises(TypeError):
+        mha.AttentionTrace(trace.tokens, trace.layers, {"name": object()}).save(saved)
+    assert saved.read_bytes() == before
+    assert [path.name for path in saved.parent.iterdir()] == [saved.name]
+
+
+def test_a_saved_file_replaces_the_old_one(saved):
+    new = mha.trace("another text", h=5, d_model=15)
+    new.save(saved)
+    same(mha.load(saved), new)
+    assert [path.name for path in saved.parent.iterdir()] == [saved.name]
+
+
+def test_who_is_reading_the_old_file_reads_it_to_the_end(saved):
+    before = saved.read_bytes()
+    with saved.open("rb") as reader:
+        mha.trace("another text", h=5, d_model=15).save(saved)
+        assert reader.read() == before
+    assert saved.read_bytes() != before
+
+
+def test_a_saved_file_can_be_read_by_whoever_may_read_new_files(saved, tmp_path):
+    ordinary = tmp_path / "ordinary"
+    ordinary.write_bytes(b"")
+    assert stat.filemode(saved.stat().st_mode) == stat.filemode(ordinary.stat().st_mode)

@@ -1,0 +1,185 @@
+"""Text of any language is cut into words, nothing is lost, and every label is unique."""
+
+import pytest
+import regex
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from mha_core import words
+from mha_core.traces.tokens import MAX_TOKENS, SEPARATOR
+
+# Text as people type it, and text as nobody does: scripts, joiners, marks, brackets and digits in a heap.
+TYPED = st.text(
+    st.one_of(
+        st.characters(),
+        st.sampled_from("aZ09 .,:'’-‑_!?…<>/[]()*$é́ßकि한動あーกำ\u200b\u200c\u200d\ufe0f\u20e3👩🏽‍🇺🇦1#\n\t"),
+    ),
+    max_size=40,
+)
+
+INVISIBLE = regex.compile(r"\p{Default_Ignorable_Code_Point}")
+
+
+def cut(text):
+    """The tokens, or None for a text without any."""
+    try:
+        return words(text)
+    except ValueError:
+        return None
+
+
+# Invariants
+
+
+@given(TYPED)
+@example("3.1\u0301")
+def test_pieces_in_a_row_are_the_text_without_its_separators(text):
+    tokens = cut(text)
+    pieces = tokens.pieces if tokens else ()
+    assert INVISIBLE.sub("", "".join(pieces)) == INVISIBLE.sub("", SEPARATOR.sub("", text))
+    assert not any(regex.search(r"\s", piece) or piece == "" for piece in pieces)
+
+
+@given(TYPED)
+def test_spans_go_forward_and_give_the_text_back(text):
+    tokens = cut(text)
+    if tokens is None:
+        return
+    assert tuple(text[start:end] for start, end in tokens.spans) == tokens.pieces
+    edges = [edge for span in tokens.spans for edge in span]
+    assert edges == sorted(edges)
+    assert all(start < end for start, end in tokens.spans)
+    assert len(tokens) == len(tokens.spans) == len(tokens.labels)
+
+
+@given(st.lists(st.sampled_from(["the", "The", "é", "e\u0301", "!", "..", "the₁", "動", "1"]), max_size=17))
+def test_no_two_labels_are_alike(pieces):
+    tokens = cut(" ".join(pieces))
+    if tokens:
+        assert len(set(tokens.labels)) == len(tokens)
+
+
+@given(TYPED)
+@example("3.1\u0301")
+@example("..\u0301 --\u0301")
+@example("<s>\u0301 [MASK]\u0301")
+@example("7.1️⃣")
+def test_what_is_read_as_one_character_is_never_broken(text):
+    tokens = cut(text)
+    if tokens is None:
+        return
+    for (_, end), (start, _) in zip(tokens.spans, tokens.spans[1:], strict=False):
+        if end == start:
+            assert any(end == match.end() for match in regex.finditer(r"\X", text)), (text, end)
+
+
+@given(TYPED)
+@example("a \u200d b")
+@example("soft\u00adhyphen")
+@example("\u061cعربي")
+def test_no_token_is_invisible(text):
+    """A row of a heat map needs a name that can be read."""
+    tokens = cut(text)
+    for piece in tokens.pieces if tokens else ():
+        assert INVISIBLE.sub("", piece), ascii(piece)
+
+
+@given(TYPED, st.integers(1, 7))
+def test_the_text_that_a_limit_proposes_is_accepted_and_is_the_beginning(text, limit):
+    whole = cut(text)
+    if whole is None or len(whole) <= limit:
+        return
+    with pytest.raises(ValueError, match="and the limit is") as caught:
+        words(text, limit=limit)
+    (fix,) = caught.value.fixes
+    assert words(fix["text"], limit=limit).pieces == whole.pieces[:limit]
+
+
+# Known texts: what is between bars is one token.
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The| animal| didn't| cross| the| street",
+        "l’eau| de| l'île",
+        "a| well-known| non‑breaking",
+        "How| are| you|?",
+        "(|yes|)|,| “|no|”|;| a|/|b| &| c",
+        "so|...| what|?|!",
+        "so|…| wow|!!| a| --| b",
+        "3.14| and| 1,000| and| 12:30| and| 1,000,000.50|.",
+        "in| 1999|,| 42| is| x2",
+        "snake_case| _private",
+        "動|物|沒|有|過|馬|路|。",
+        "我|爱| Python|!",
+        "猫|は|と|て|も|か|わ|い|い|。",
+        "コ|ー|ヒ|ー",
+        "ส|วั|ส|ดี",
+        "안녕하세요| 세계",
+        "नमस्ते| दुनिया| हिन्दी",
+        "مرحبا| بالعالم|،| كيف",
+        "نمی‌خواهم| می‌روم",
+        "שלום| עולם",
+        "Привет|,| мир|!",
+        "Ελλάδα",
+        "café| cafe\u0301| naïve",
+        "👨‍👩‍👧‍👦| 👩🏽‍🚀| 👍🏿| 🇺🇦|🇩🇪| 1️⃣| #️⃣| ❤️| 🏴󠁧󠁢󠁳󠁣󠁴󠁿",
+        "👍|👍🏽|👍",
+        "x\u0302| q\u0307\u0323",
+        "<s>| a| </s>| [MASK]| [CLS]| <br>",
+        "$|x|$| *|a|*| [|x|]|(|y|)",
+        "a| <| b| >| c",
+        "1| <| 2",
+        "C|+|+| and| C|#",
+        "me|@|example|.|org",
+        "50|%| of| €|20",
+    ],
+)
+def test_a_text_is_cut_where_the_bars_are(text):
+    pieces = tuple(piece.strip() for piece in text.split("|"))
+    assert words(text.replace("|", "")).pieces == pieces
+
+
+def test_repeated_pieces_are_numbered_and_single_ones_are_not():
+    assert words("the cat the dog the").labels == ("the\u2009₁", "cat", "the\u2009₂", "dog", "the\u2009₃")
+    assert words("The the").labels == ("The", "the")
+    assert words("é e\u0301").labels == ("é\u2009₁", "é\u2009₂")
+    assert words(" ".join(["a"] * 12)).labels[-1] == "a\u2009₁₂"
+
+
+def test_separators_of_every_kind_only_separate():
+    assert words("\ufeffa\tb\r\nc\u00a0d\u3000e\u200bf\u2028g\u200eh\x00i").pieces == tuple("abcdefghi")
+
+
+def test_a_span_is_where_the_piece_was_typed():
+    tokens = words("  Is it?\n")
+    assert tokens.text == "  Is it?\n"
+    assert tokens.spans == ((2, 4), (5, 7), (7, 8))
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", " ", "\n\t\r ", "\u00a0\u3000", "\u200b\ufeff\u2060", "\u200e\u202c", "\u200c", "\u200d\u200d"],
+)
+def test_a_text_without_a_token_is_refused(text, refused):
+    assert str(refused(words, text)) == "There is no text to look at; type at least one word."
+
+
+def test_a_text_beyond_the_limit_is_refused_with_what_would_fit(refused):
+    error = refused(words, "one two, three four", limit=3)
+    assert str(error) == "The text has 5 tokens and the limit is 3; remove 2 or keep the first 3."
+    assert error.fixes == ({"text": "one two,"},)
+    assert words("one two,", limit=3).pieces == ("one", "two", ",")
+
+
+def test_the_limit_is_there_without_being_asked_for(refused):
+    assert len(words("a " * MAX_TOKENS)) == MAX_TOKENS
+    error = refused(words, "a " * 5001)
+    assert str(error) == (
+        "The text has 5,001 tokens and the limit is 4,096; remove 905 or keep the first 4,096."
+    )
+    assert len(words(error.fixes[0]["text"])) == MAX_TOKENS

@@ -1,0 +1,194 @@
+"""The check against torch passes for every trace, and fails when a single shown number is wrong."""
+
+import numpy as np
+import pytest
+import torch
+
+import mha_core as mha
+from mha_core.attention import functional
+from mha_core.traces import verify
+from mha_core.traces.layer import LayerTrace
+from mha_core.traces.verify import Check, against_torch
+
+REASON = "torch's function knows no soft cap, no sinks and no softmax over the matrix"
+
+
+def test_every_trace_passes(trace):
+    for layer in trace.layers:
+        found = against_torch(layer)
+        assert found.passed
+        assert found.reason == ""
+        assert 0 <= found.difference <= 1e-5
+
+
+def test_rules_made_by_hand_pass_or_say_why_they_cannot(rule, make_layer):
+    found = against_torch(make_layer(rule))
+    beyond = rule.soft_cap is not None or rule.sinks is not None or rule.softmax == "matrix"
+    if beyond:
+        assert found == Check(None, reason=REASON)
+        assert not found.passed
+    else:
+        assert found.passed
+
+
+def test_double_precision_is_as_near_as_it_should_be(make_layer, normal):
+    rule = mha.ScoreRule(bias=normal(6, 7, 7), temperature=1.7)
+    assert against_torch(make_layer(rule, dtype=torch.float64)).difference <= 1e-12
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_half_precision_passes_within_its_own_digits_or_says_why_not(dtype, make_layer):
+    found = against_torch(make_layer(dtype=dtype))
+    assert found.passed or found.reason
+
+
+@pytest.mark.parametrize("error", [1e-3, -1e-3, np.nan, np.inf])
+@pytest.mark.parametrize("shown", ["weights", "output"])
+def test_one_wrong_number_is_noticed(shown, error, monkeypatch):
+    layer = mha.trace("the old cat saw the new cat", h=3, d_model=15, mask="causal").layers[0]
+    assert against_torch(layer).passed
+    true = getattr(LayerTrace, shown)
+
+    def planted(self, *args, **kwargs):
+        array = true(self, *args, **kwargs).copy()
+        array[1, 4, 2] += error
+        return array
+
+    monkeypatch.setattr(LayerTrace, shown, planted)
+    found = against_torch(layer)
+    assert not found.passed
+    if np.isfinite(error):
+        assert found.difference == pytest.approx(1e-3, abs=1e-5)
+
+
+def test_a_wrong_number_at_a_hidden_cell_is_noticed(monkeypatch):
+    layer = mha.trace("the old cat saw the new cat", h=3, d_model=15, mask="causal").layers[0]
+    true = LayerTrace.weights
+
+    def planted(self, *args, **kwargs):
+        array = true(self, *args, **kwargs).copy()
+        array[0, 0, 6] = 1e-3
+        return array
+
+    monkeypatch.setattr(LayerTrace, "weights", planted)
+    assert not against_torch(layer).passed
+
+
+def test_large_values_do_not_hide_a_wrong_weight(make_layer, monkeypatch):
+    layer = make_layer()
+    large = {**layer.tensors, "v": layer.tensors["v"] * 10_000}
+    layer = mha.LayerTrace(large, layer.rule, layer.projections)
+    assert against_torch(layer).passed
+    true = LayerTrace.weights
+
+    def planted(self, *args, **kwargs):
+        array = true(self, *args, **kwargs).copy()
+        array[1, 4, 2] += 1e-3
+        return array
+
+    monkeypatch.setattr(LayerTrace, "weights", planted)
+    assert not against_torch(layer).passed
+
+
+def test_a_layer_in_which_nothing_can_be_seen_cannot_be_compared(make_layer):
+    nothing = torch.zeros(7, 7, dtype=torch.bool)
+    reason = "every row is fully masked, which torch does not define"
+    assert against_torch(make_layer(mha.ScoreRule(mask=nothing))) == Check(None, reason=reason)
+
+
+# The two views of the split
+
+
+def test_the_two_views_of_the_split_do_not_differ(trace):
+    assert [verify.split_difference(layer) for layer in trace.layers] == [0.0] * len(trace.layers)
+
+
+def test_the_split_of_a_layer_without_x_or_matrices_is_not_known(normal):
+    module = mha.MultiHeadAttention(mha.AttentionSpec(15, 3)).requires_grad_(False)
+    x = normal(1, 7, 15)
+    attended, own = module(x), module.projections()
+    assert verify.split_difference(mha.LayerTrace.of(attended, projections=own)) is None
+    assert verify.split_difference(mha.LayerTrace.of(attended, x=x)) is None
+    assert verify.split_difference(mha.LayerTrace.of(attended, x=x, projections=own)) == 0.0
+
+
+def test_another_split_would_be_noticed(trace, monkeypatch):
+    true = verify.project_per_head
+
+    def swapped(x, weight, bias, n_heads):
+        """Dimensions dealt out to the heads in turn, instead of in blocks."""
+        deal = torch.arange(weight.shape[1]).reshape(-1, n_heads).T.flatten()
+        return true(x, weight[:, deal], None if bias is None else bias[deal], n_heads)
+
+    monkeypatch.setattr(verify, "project_per_head", swapped)
+    for layer in trace.layers:
+        if layer.n_heads > 1:
+            assert verify.split_difference(layer) > 1e-2
+
+
+def test_some_rows_are_compared_alone(rule, make_layer, monkeypatch):
+    layer = make_layer(rule)
+    whole, part = against_torch(layer), against_torch(layer, rows=slice(3, 6))
+    assert (part.difference is None, part.passed) == (whole.difference is None, whole.passed)
+    real, shapes = LayerTrace.output, []
+
+    def wrong(self, *args, **named):
+        shapes.append(real(self, *args, **named).shape)
+        return real(self, *args, **named) + 0.1
+
+    monkeypatch.setattr(LayerTrace, "output", wrong)
+    assert not against_torch(layer, rows=slice(3, 6)).passed
+    assert {shape[1] for shape in shapes} <= {3}
+
+
+def test_of_many_keys_the_outputs_are_compared(normal, monkeypatch):
+    tensors = {"q": normal(2, 40, 4), "k": normal(2, 40, 4), "v": normal(2, 40, 3)}
+    layer, asked = mha.LayerTrace(tensors, mha.ScoreRule()), []
+    real = torch.nn.functional.scaled_dot_product_attention
+    monkeypatch.setattr(
+        "mha_core.traces.verify.F.scaled_dot_product_attention",
+        lambda *a, **k: asked.append(a[2].shape) or real(*a, **k),
+    )
+    assert against_torch(layer).passed
+    monkeypatch.setattr("mha_core.traces.verify.MOST_UNIT", 39)
+    assert against_torch(layer, rows=slice(3, 9)).passed
+    assert [shape[-1] for shape in asked] == [3, 40, 3]
+
+
+def test_in_blocks_of_rows_it_is_the_same_and_each_is_looked_at(rule, make_layer, monkeypatch):
+    layer = make_layer(rule)
+    whole = against_torch(layer)
+    monkeypatch.setattr(functional, "CELLS", 2 * layer.n_heads * layer.n_key)
+    found = against_torch(layer)
+    assert (found.passed, found.reason) == (whole.passed, whole.reason)
+    if whole.difference is not None:
+        assert found.difference == pytest.approx(whole.difference, abs=1e-6)
+    true = LayerTrace.output
+    for wrong in range(layer.n_query):
+        calls = iter(range(layer.n_query))
+        monkeypatch.setattr(
+            LayerTrace, "output", lambda *a, calls=calls, wrong=wrong: true(*a) + (next(calls) == wrong // 2)
+        )
+        hidden = rule.mask is not None and not rule.mask[..., wrong // 2 * 2 : wrong // 2 * 2 + 2, :].any()
+        assert against_torch(layer).passed == (hidden and whole.passed)
+        monkeypatch.setattr(LayerTrace, "output", true)
+
+
+def test_no_block_is_larger_than_may_be_held(normal, monkeypatch):
+    tensors = {"q": normal(2, 40, 4), "k": normal(2, 40, 4), "v": normal(2, 40, 3)}
+    layer, sizes, queries = mha.LayerTrace(tensors, mha.ScoreRule()), [], []
+    real = torch.nn.functional.scaled_dot_product_attention
+
+    def asked(q, k, v, **named):
+        sizes.append(q.shape[1] * q.shape[2] * k.shape[2])
+        queries.append(q[0])
+        return real(q, k, v, **named)
+
+    monkeypatch.setattr("mha_core.traces.verify.F.scaled_dot_product_attention", asked)
+    monkeypatch.setattr(functional, "CELLS", 2 * 40 * 16)
+    assert against_torch(layer).passed
+    assert sizes == [1280, 1280, 1280, 1280, 640, 640]  # outputs and weights of 16, 16 and 8 rows
+    assert torch.equal(torch.cat(queries[::2], 1), layer.tensors["q"])
+    queries.clear()
+    assert against_torch(layer, rows=slice(9, 31)).passed
+    assert torch.equal(torch.cat(queries[::2], 1), layer.tensors["q"][:, 9:31])

@@ -1,0 +1,347 @@
+"""Models and trainings on disk: they come back, damaged files are refused, and a kill harms nothing."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+from mha_core.training import checkpoints
+from mha_core.training.checkpoints import Trained
+from mha_core.training.fit import Plan, Run
+from mha_core.training.lexicon import lexicon
+from mha_core.training.model import SmallModel
+
+ROOT = Path(__file__).resolve().parents[2]
+LOADERS = {"model": checkpoints.load_model, "run": checkpoints.load_run}
+
+
+@pytest.fixture
+def model(tiny) -> Trained:
+    """A model whose weights need more than half precision."""
+    plan = tiny()
+    made = SmallModel(plan.shape, len(lexicon().vocabulary), seed=5)
+    return Trained(made, plan, 17, {"scores": {"answer": 0.123}, "names": ["a", "b"]})
+
+
+@pytest.fixture(params=LOADERS)
+def saved(request, tiny, little, model, tmp_path):
+    """A file and what loads it: of a model, and of a training after three steps."""
+    path = tmp_path / "small.safetensors"
+    if request.param == "model":
+        checkpoints.save_model(path, model)
+    else:
+        run = Run(tiny())
+        run.advance(3)
+        checkpoints.save_run(path, run)
+    return path, LOADERS[request.param]
+
+
+# Round trips
+
+
+def test_a_model_comes_back_in_half_precision(model, tmp_path):
+    checkpoints.save_model(tmp_path / "m", model)
+    loaded = checkpoints.load_model(tmp_path / "m")
+    assert (loaded.plan, loaded.step, loaded.report) == (model.plan, 17, model.report)
+    before, after = model.model.state_dict(), loaded.model.state_dict()
+    assert before.keys() == after.keys()
+    for name, tensor in before.items():
+        assert after[name].dtype == torch.float32
+        assert torch.equal(after[name], tensor.half().float()), name
+    assert not torch.equal(after["embedding"], before["embedding"])
+    assert not any(p.requires_grad for p in loaded.model.parameters())
+    assert not loaded.model.training
+
+
+def test_a_loaded_model_saved_again_is_the_same_to_the_last_bit(model, tmp_path):
+    checkpoints.save_model(tmp_path / "first", model)
+    checkpoints.save_model(tmp_path / "second", checkpoints.load_model(tmp_path / "first"))
+    assert (tmp_path / "first").read_bytes() == (tmp_path / "second").read_bytes()
+
+
+def test_half_precision_takes_half_the_room(model, tmp_path):
+    checkpoints.save_model(tmp_path / "m", model)
+    parameters = sum(p.numel() for p in model.model.parameters())
+    assert 2 * parameters < (tmp_path / "m").stat().st_size < 2 * parameters + 4096
+
+
+def test_a_path_may_be_a_string(model, tmp_path):
+    checkpoints.save_model(str(tmp_path / "m"), model)
+    assert checkpoints.load_model(str(tmp_path / "m")).plan == model.plan
+
+
+def test_a_plan_with_a_rate_of_its_own_comes_back(tmp_path, little):
+    plan = Plan("standard", 2, 8, "zh", 7, 60, 0.1 + 0.2, 1 / 3)
+    checkpoints.save_run(tmp_path / "run", Run(plan))
+    assert checkpoints.load_run(tmp_path / "run").plan == plan
+
+
+# Refusals
+
+
+@pytest.mark.parametrize("load", LOADERS.values(), ids=LOADERS)
+def test_a_missing_file_is_refused(load, tmp_path, refused):
+    assert str(refused(load, tmp_path / "nowhere")) == f"There is no file {tmp_path / 'nowhere'}."
+    refused(load, tmp_path)  # a folder
+
+
+@pytest.mark.parametrize("load", LOADERS.values(), ids=LOADERS)
+@pytest.mark.parametrize("content", [b"", b"hello", b"text\n" * 99, bytes(99)], ids=len)
+def test_another_kind_of_file_is_refused(content, load, tmp_path, refused):
+    (tmp_path / "f").write_bytes(content)
+    assert str(tmp_path / "f") in str(refused(load, tmp_path / "f"))
+
+
+def test_a_truncated_file_is_refused_wherever_it_ends(saved, refused):
+    path, load = saved
+    content = path.read_bytes()
+    for end in (0, 1, 8, 100, len(content) // 2, len(content) - 1):
+        path.write_bytes(content[:end])
+        assert str(path) in str(refused(load, path))
+
+
+def test_a_foreign_safetensors_file_is_refused(tmp_path, refused):
+    import mha_core as mha
+
+    save_file({"weight": torch.zeros(2, 3)}, tmp_path / "foreign")
+    mha.trace("a b", h=1, d_model=2).save(tmp_path / "trace")
+    for name in ("foreign", "trace"):
+        for load in LOADERS.values():
+            error = refused(load, tmp_path / name)
+            assert str(error) == (
+                f"{tmp_path / name} is a safetensors file but no model of the small language."
+            )
+
+
+def edited(path, change):
+    with safe_open(path, framework="pt") as file:
+        header = json.loads(file.metadata()[checkpoints.HEADER])
+        tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+    header = change(header, tensors) or header
+    save_file(tensors, path, metadata={checkpoints.HEADER: json.dumps(header)})
+
+
+def test_another_vocabulary_is_refused_and_both_are_named(saved, refused):
+    path, load = saved
+    edited(path, lambda header, tensors: header.update(vocabulary="feedbeefcafe0000"))
+    said = str(refused(load, path))
+    assert "feedbeefcafe0000" in said
+    assert lexicon("en").digest in said
+
+
+def test_the_vocabulary_must_be_that_of_the_models_own_language(saved, refused):
+    path, load = saved
+    edited(path, lambda header, tensors: header["plan"].update(language="zh"))
+    assert lexicon("zh").digest in str(refused(load, path))
+
+
+def test_another_version_is_refused(saved, refused):
+    path, load = saved
+    edited(path, lambda header, tensors: header.update(version=2))
+    assert str(refused(load, path)) == f"{path} has format version 2; this release reads version 1."
+
+
+def gone(key):
+    """A change that removes an entry of the header, or a tensor."""
+
+    def change(header, tensors):
+        del (tensors if key in tensors else header)[key]
+
+    return change
+
+
+BROKEN = {
+    "no version": gone("version"),
+    "no plan": gone("plan"),
+    "no step": gone("step"),
+    "no report": gone("report"),
+    "no vocabulary": gone("vocabulary"),
+    "a step of text": lambda header, tensors: header.update(step="seven"),
+    "a step below zero": lambda header, tensors: header.update(step=-1),
+    "a step beyond the plan": lambda header, tensors: header.update(step=24),
+    "a plan that is a list": lambda header, tensors: header.update(plan=[1, 2]),
+    "an unknown setting": lambda header, tensors: header["plan"].update(colour=1),
+    "a wrong setting": lambda header, tensors: header["plan"].update(h=3),
+    "a setting of text": lambda header, tensors: header["plan"].update(share="half"),
+    "a language that is a list": lambda header, tensors: header["plan"].update(language=["en"]),
+    "another width": lambda header, tensors: header["plan"].update(d_model=16),
+    "another architecture": lambda header, tensors: header["plan"].update(architecture="standard"),
+    "a report that is a list": lambda header, tensors: header.update(report=[1]),
+    "a tensor gone": gone("layers.0.attention.q.weight"),
+    "a tensor more": lambda header, tensors: tensors.update(more=torch.zeros(3)),
+    "a tensor of another shape": lambda header, tensors: tensors.update(bias=torch.zeros(3)),
+    "a scalar": lambda header, tensors: tensors.update({"norm.weight": torch.tensor(1.0)}),
+    "a header that is a list": lambda header, tensors: [1],
+    "a header that is a number": lambda header, tensors: 7,
+    "an empty header": lambda header, tensors: {"version": 1},
+}
+
+
+@pytest.mark.parametrize("change", BROKEN.values(), ids=BROKEN)
+def test_a_header_that_does_not_fit_its_content_is_refused(change, saved, refused):
+    path, load = saved
+    edited(path, change)
+    refused(load, path)
+
+
+def test_what_is_wrong_with_the_tensors_is_said(saved, refused):
+    path, load = saved
+    edited(path, BROKEN["a tensor gone"])
+    assert "layers.0.attention.q.weight" in str(refused(load, path))
+
+
+def test_a_training_without_its_moments_is_refused(little, tiny, tmp_path, refused):
+    run = Run(tiny())
+    run.advance(3)
+    path = tmp_path / "run"
+    for start in ("exp_avg.norm", "exp_avg_sq", "exp_avg"):  # of one parameter, of one kind, all
+
+        def without(header, tensors, start=start):
+            for name in [name for name in tensors if name.startswith(start)]:
+                del tensors[name]
+
+        checkpoints.save_run(path, run)
+        checkpoints.load_run(path)
+        edited(path, without)
+        refused(checkpoints.load_run, path)
+
+
+def test_moments_of_another_shape_are_refused(little, tiny, tmp_path, refused):
+    run = Run(tiny())
+    run.advance(3)
+    checkpoints.save_run(tmp_path / "run", run)
+    edited(tmp_path / "run", lambda header, tensors: tensors.update({"exp_avg.bias": torch.zeros(3)}))
+    refused(checkpoints.load_run, tmp_path / "run")
+
+
+def test_a_model_is_no_training_and_a_training_no_model(little, tiny, model, tmp_path, refused):
+    checkpoints.save_model(tmp_path / "model", model)
+    refused(checkpoints.load_run, tmp_path / "model")
+    run = Run(tiny())
+    run.advance(3)
+    checkpoints.save_run(tmp_path / "run", run)
+    refused(checkpoints.load_model, tmp_path / "run")
+
+
+# Saving
+
+
+def test_a_folder_that_is_not_there_is_refused(model, tmp_path, refused):
+    refused(checkpoints.save_model, tmp_path / "nowhere" / "m", model)
+
+
+def test_a_save_that_fails_leaves_the_old_file_and_nothing_else(saved, model, monkeypatch):
+    from mha_core.traces import storage
+
+    path, load = saved
+    before = path.read_bytes()
+
+    def fail(tensors, path, metadata):
+        path.write_bytes(b"half of it")
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(storage, "save_file", fail)
+    with pytest.raises(OSError, match="No space left"):
+        checkpoints.save_model(path, model)
+    assert path.read_bytes() == before
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+    load(path)
+
+
+# A child saves models 0, 1, 2 … in a loop, every weight of model n being n; its parent kills it with
+# SIGKILL at a random moment and reads what is there: an old model or a new one, whole.
+KILLED = """
+import os, random, signal, sys, time
+import torch
+torch.set_num_threads(1)
+from mha_core.training import checkpoints
+from mha_core.training.fit import Plan
+from mha_core.training.lexicon import lexicon
+from mha_core.training.model import SmallModel
+
+path, draw = sys.argv[1], random.Random(7)
+plan = Plan(h=2, d_model=32)
+model = SmallModel(plan.shape, len(lexicon().vocabulary)).requires_grad_(False)
+
+def save(number):
+    for parameter in model.parameters():
+        parameter.fill_(number)
+    checkpoints.save_model(path, checkpoints.Trained(model, plan, number, {}))
+
+save(0)
+last = 0
+for _ in range(12):
+    child = os.fork()
+    if not child:
+        for number in range(last + 1, 2000):
+            save(number)
+        os._exit(1)
+    time.sleep(draw.uniform(0.0, 0.12))
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    found = checkpoints.load_model(path)
+    values = {float(v) for p in found.model.parameters() for v in (p.min(), p.max())}
+    assert values == {float(found.step)}, (values, found.step)
+    assert found.step >= last, (found.step, last)
+    last = found.step
+    hidden = [n for n in os.listdir(os.path.dirname(path)) if n != os.path.basename(path)]
+    assert all(n.startswith(".") for n in hidden), hidden
+print("whole", last)
+"""
+
+# The process dies in the middle of writing, for certain.
+DIES = """
+import os, signal, sys
+from mha_core.traces import storage
+from mha_core.training import checkpoints
+
+def half(tensors, path, metadata):
+    path.write_bytes(b"half of it")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+storage.save_file = half
+checkpoints.save_model(sys.argv[1], checkpoints.load_model(sys.argv[1]))
+"""
+
+
+def run(script: str, path: Path) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-c", script, str(path)], cwd=ROOT, capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and SIGKILL")
+def test_a_process_that_is_killed_leaves_a_whole_file_each_time(tmp_path):
+    result = run(KILLED, tmp_path / "m")
+    assert result.returncode == 0, result.stderr
+    assert int(result.stdout.removeprefix("whole ")) > 0
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
+def test_a_process_that_dies_while_writing_leaves_the_old_file_and_a_hidden_one(model, tmp_path):
+    path = tmp_path / "m"
+    checkpoints.save_model(path, model)
+    before = path.read_bytes()
+    assert run(DIES, path).returncode == -9
+    assert path.read_bytes() == before
+    [other] = [file.name for file in tmp_path.iterdir() if file != path]
+    assert other.startswith(".m.")
+
+
+def test_the_header_tells_what_made_the_file(model, tmp_path):
+    checkpoints.save_model(tmp_path / "m", model)
+    with safe_open(tmp_path / "m", framework="pt") as file:
+        header = json.loads(file.metadata()[checkpoints.HEADER])
+    assert header == {
+        "version": 1, "plan": asdict(model.plan), "vocabulary": lexicon().digest, "step": 17,
+        "report": model.report,
+    }  # fmt: skip
