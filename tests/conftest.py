@@ -17,6 +17,7 @@ import torch
 import mha_core as mha
 from mha_core import resources
 from mha_core.attention.positions import alibi
+from mha_core.training import data
 
 torch.set_num_threads(1)
 
@@ -217,3 +218,18 @@ RULES = {
 def rule(request, normal):
     """Score rules that only a layer made by hand has."""
     return request.param(normal)
+
+
+# Training
+
+BATCHES = 7  # a reading of the little there is
+
+
+@pytest.fixture
+def little(monkeypatch):
+    """7 batches of 16 to a reading, instead of hundreds of batches of 64."""
+    monkeypatch.setattr(data, "BATCH", 16)
+    monkeypatch.setattr(data, "SENTENCES", BATCHES * 16)
+    data.made_sentences.cache_clear()
+    yield BATCHES
+    data.made_sentences.cache_clear()

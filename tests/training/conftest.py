@@ -1,21 +1,8 @@
-"""What the tests of training share: little to read, and tiny models."""
+"""What the tests of training share: plans of tiny models."""
 
 import pytest
 
-from mha_core.training import data
 from mha_core.training.fit import Plan
-
-BATCHES = 7  # a reading of the little there is
-
-
-@pytest.fixture
-def little(monkeypatch):
-    """7 batches of 16 to a reading, instead of hundreds of batches of 64."""
-    monkeypatch.setattr(data, "BATCH", 16)
-    monkeypatch.setattr(data, "SENTENCES", BATCHES * 16)
-    data.made_sentences.cache_clear()
-    yield BATCHES
-    data.made_sentences.cache_clear()
 
 
 @pytest.fixture
