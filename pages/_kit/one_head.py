@@ -6,7 +6,7 @@ import streamlit as st
 
 from mha_core.analysis.frames import symbol
 from mha_core.analysis.token import Leading, Mixture, against_keys, densest, leading, mixture, vectors
-from mha_core.figures.beside import beside
+from mha_core.figures.annotated import annotated
 from mha_core.figures.heatmap import FEW_COLUMNS, heatmap
 from pages._kit.one_view import View, chart, table, whole, word
 from pages._kit.text import literal, number, t
@@ -38,7 +38,7 @@ def search(view: View) -> None:
     headers = ["q · k", t("one.adjusted") if changed else t("one.scaled"), t("one.weight")]
     chart(
         view,
-        beside(drawn, written, headers),
+        annotated(drawn, written, headers),
         key="one-products",
         alt=t("one.products_alt", token=view.labels[view.token], keys=len(kept), d_k=layer.d_k),
     )

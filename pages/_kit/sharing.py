@@ -6,8 +6,8 @@ import streamlit as st
 from mha_core import AttentionTrace
 from mha_core.analysis.frames import WINDOW, origin, window
 from mha_core.analysis.kv_cache import short_vectors
+from mha_core.figures.grouped_query import grouped_query, latent
 from mha_core.figures.heatmap import heatmap
-from mha_core.figures.sharing import latent, sharing
 from pages._kit import charts
 from pages._kit.card import counted
 from pages._kit.text import t
@@ -35,7 +35,7 @@ def diagram(trace: AttentionTrace, *, layer: int) -> None:
         told = [t("sharing.head", head=head + 1, kv=kv + 1) for head, kv in enumerate(of)]
         size = counted({of.count(kv) for kv in of})
         alt = t("sharing.alt", heads=heads, kv=shown.n_kv_heads, size=size)
-        figure = sharing(of, queries=queries, keys=t("sharing.keys", count=shown.n_kv_heads), told=told)
+        figure = grouped_query(of, queries=queries, keys=t("sharing.keys", count=shown.n_kv_heads), told=told)
     charts.draw(
         figure,
         key="sharing",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mha_core.figures.sharing import COLOURS, HALF, KEY, QUERY, latent, sharing
+from mha_core.figures.grouped_query import COLOURS, HALF, KEY, QUERY, grouped_query, latent
 
 WORDS = {"queries": "<b>query", "keys": "key & value"}
 
@@ -32,7 +32,7 @@ def lines(figure, count: int):
     ids=["MHA", "GQA", "MQA"],
 )
 def test_each_head_has_a_line_to_the_middle_of_its_group(of, below):
-    figure = sharing(of, told=told(len(of)), **WORDS)
+    figure = grouped_query(of, told=told(len(of)), **WORDS)
     assert lines(figure, len(of)) == [[(head, below[kv])] for head, kv in enumerate(of)]
     squares = figure.data[-1]
     assert (list(squares.x), list(squares.text)) == (below, [str(kv + 1) for kv in range(len(below))])
@@ -40,7 +40,7 @@ def test_each_head_has_a_line_to_the_middle_of_its_group(of, below):
 
 
 def test_colours_are_those_of_heads_and_dashes_tell_apart_where_they_come_round():
-    figure = sharing([head // 4 for head in range(24)], told=told(24), **WORDS)
+    figure = grouped_query([head // 4 for head in range(24)], told=told(24), **WORDS)
     looks = [(trace.line.color, trace.line.dash) for trace in figure.data[:24]]
     assert looks[:2] == [("#000001", "solid"), ("#000002", "solid")]
     assert looks[COLOURS] == ("#000001", "dash")
@@ -50,7 +50,7 @@ def test_colours_are_those_of_heads_and_dashes_tell_apart_where_they_come_round(
 
 
 def test_what_is_said_is_no_markup():
-    figure = sharing([0, 0], told=told(2), **WORDS)
+    figure = grouped_query([0, 0], told=told(2), **WORDS)
     assert figure.data[0].hovertemplate == "&lt;i&gt;0<extra></extra>"
     assert {note.text for note in figure.layout.annotations} == {"&lt;b&gt;query", "key &amp; value"}
 

@@ -9,7 +9,7 @@ SHARE = 0.42  # of the width that the numbers take
 GAP = 0.02
 
 
-def beside(figure: go.Figure, written: Sequence[Sequence[str]], headers: Sequence[str]) -> go.Figure:
+def annotated(figure: go.Figure, written: Sequence[Sequence[str]], headers: Sequence[str]) -> go.Figure:
     """Give a heatmap of named rows a column of texts for each of `headers`, on the same rows.
 
     `written` has the texts of each row; they are shown as they are, tags included.

@@ -15,7 +15,7 @@ MOST_NAMED = 16  # in one row
 GREY, FILL = "rgba(128, 128, 128, 0.9)", "rgba(128, 128, 128, 0.22)"
 
 
-def sharing(of: Sequence[int], *, queries: str, keys: str, told: Sequence[str]) -> go.Figure:
+def grouped_query(of: Sequence[int], *, queries: str, keys: str, told: Sequence[str]) -> go.Figure:
     """Draw each query head, in its colour, with a line to its key/value head.
 
     `of` has for each query head the key/value head that it uses, from 0; `queries` and `keys` say in words
