@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from mha_core.analysis import roles
-from mha_core.analysis.patterns import POSITIONS, Block, Patterns, blocks
+from mha_core.analysis.patterns import POSITIONS, Block, Patterns, Without, blocks, leave_out
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.trace import AttentionTrace
 
@@ -58,7 +58,7 @@ class Overview:
     """What one look over all heads needs: for each layer its pictures, for each head its measures.
 
     `thumbs` has for each layer (head, side, side) uint8: ``√w · 254`` of the largest weight w among the
-    cells of a pixel, 255 where the mask hides them all. `table` has the columns of `metrics.patterns`
+    cells of a pixel, 255 where the mask hides them all. `table` has the columns of `metrics`
     and a row for each (layer, head), from 0. `n_tokens` is the length of the text that is looked at.
     """
 
@@ -74,17 +74,19 @@ class Overview:
     def positions(self) -> dict[tuple[int, int], tuple[str, float]]:
         """The position that a head mostly looks at, where there is one: (layer, head) → (name, mean weight).
 
-        As `metrics.labels` does it, with ``1/L`` for the baseline and for the head before training.
+        As `roles.labels` does it, with ``1/L`` for the baseline and for the head before training.
         """
         long = self.table[[*POSITIONS]].rename_axis(columns="role").stack().rename("score").reset_index()
         return roles.labels(long.assign(baseline=1 / self.n_tokens, control=1 / self.n_tokens))
 
 
-def overview(trace: AttentionTrace) -> Overview:
+def overview(trace: AttentionTrace, *, without: Without = ()) -> Overview:
     """Picture and measure every head of every layer, in one pass over blocks of weights.
 
     Memory grows with tokens · d_model at most; the L × L matrix of a head never exists when it is long.
+    `without` leaves tokens out as in `metrics`. Raises `MhaError` as `metrics` does.
     """
+    trace = leave_out(trace, without)
     n_heads = sum(layer.n_heads for layer in trace.layers)
     side = SIDE
     while side > LEAST_SIDE and n_heads * side**2 > MOST_PIXELS:

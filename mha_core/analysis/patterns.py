@@ -6,14 +6,22 @@ with the block and not with heads × tokens². Heads and positions count from 0.
 Attention in a Transformer Language Model" (mean distance).
 """
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
 
 from mha_core.attention.functional import row_blocks
+from mha_core.errors import MhaError
 from mha_core.traces.layer import LayerTrace
+from mha_core.traces.tokens import Tokens, special_positions
+from mha_core.traces.trace import AttentionTrace
+
+Traced = TypeVar("Traced", AttentionTrace, LayerTrace)
+Without = Literal["special"] | Sequence[int]
 
 # Key position minus query position.
 DISTANCE = {"previous token": -1, "next token": 1, "same token": 0}
@@ -29,31 +37,19 @@ class Block(NamedTuple):
     allowed: np.ndarray | None  # (head or 1, row, key)
 
 
-def blocks(layer: LayerTrace, queries: np.ndarray | None = None, *, each: int = 1) -> Iterator[Block]:
-    """All weights of a layer, ``softmax(masked scores)``, or those of some queries, `CELLS` at a time.
+def blocks(layer: LayerTrace, *, each: int = 1) -> Iterator[Block]:
+    """All weights of a layer, `CELLS` of them at a time.
 
     A block has all heads and some rows, at least one. `each` is how many numbers its reader makes of a cell
-    at once: with more of them a block is smaller. With ``softmax="matrix"`` each head's log-sum-exp over its
-    whole matrix is found in a first pass.
+    at once: with more of them a block is smaller.
     """
-    norm = _norm(layer) if layer.rule.softmax == "matrix" and layer.knows("q") else None
-    count = layer.n_query if queries is None else len(queries)
-    bounds = row_blocks(count, layer.n_key * layer.n_heads * each)
-    for part in bounds:
-        rows = part if queries is None else queries[part]
-        yield Block(rows, _weights(layer, rows, norm), _allowed(layer, rows))
+    for rows in row_blocks(layer.n_query, layer.n_key * layer.n_heads * each):
+        yield block_of(layer, rows)
 
 
-def _weights(layer: LayerTrace, rows: slice | np.ndarray, norm: np.ndarray | None) -> np.ndarray:
-    if norm is None:
-        return layer.weights(rows=rows)
-    return np.exp(layer.masked(rows=rows) / layer.rule.temperature - norm)
-
-
-def _norm(layer: LayerTrace) -> np.ndarray:
-    """That of every row of a head's matrix; infinite, so that all weights are 0, where all is hidden."""
-    norm = layer.log_sum_exp()[:, :1, None]
-    return np.where(np.isfinite(norm), norm, np.inf).astype(layer.q.dtype)
+def block_of(layer: LayerTrace, rows: slice | np.ndarray) -> Block:
+    """Some rows of a layer's weights in all heads."""
+    return Block(rows, layer.weights(rows=rows), _allowed(layer, rows))
 
 
 def _allowed(layer: LayerTrace, rows: slice | np.ndarray) -> np.ndarray | None:
@@ -69,7 +65,7 @@ def same_tokens(layer: LayerTrace) -> bool:
 
 
 class Patterns:
-    """The sums behind `patterns`, block by block; that function says what they mean."""
+    """The sums behind `metrics`, block by block; that function says what they mean."""
 
     def __init__(self, layer: LayerTrace):
         self.positions = same_tokens(layer)
@@ -128,8 +124,8 @@ EVEN, ALIKE, ROWS_LOOKED_AT = 0.99, 0.1, 64
 AT_ONCE = 8  # numbers in memory for each cell while heads are compared, about
 
 
-def patterns(layer: LayerTrace) -> pd.DataFrame:
-    """Where each head looks by position and how widely: one row for each head, no linguistics.
+def metrics(trace: AttentionTrace | LayerTrace, *, without: Without = ()) -> pd.DataFrame:
+    """Where each head looks by position and how widely: a row for each (layer, head), or head of a layer.
 
     - "previous token", "next token", "same token": mean weight ``A[m, m−1]``, ``A[m, m+1]``, ``A[m, m]``;
     - "first token": mean ``A[m, 0]`` over m > 0, high where the first token serves as a sink;
@@ -140,33 +136,49 @@ def patterns(layer: LayerTrace) -> pd.DataFrame:
     is visible. Rows with fewer than two visible keys have no choice and are left out; NaN where none is left.
     Where one text looks at another, positions mean nothing: all but the entropy are NaN.
 
+    ``without="special"`` leaves out special tokens and padding, a list of positions these tokens, as
+    queries and as keys. What they take is shared out among the others, ``w / Σ w`` over the remaining keys,
+    and positions are counted among the remaining tokens.
+
+    Raises `MhaError` for what is no trace, for positions that it does not have, and where nothing is left.
     Sources: Clark et al. 2019, for the distance Vig & Belinkov 2019, for sinks Xiao et al. 2023.
     """
-    found = Patterns(layer)
-    for block in blocks(layer):
-        found.add(block)
-    return found.table()
+    remaining = leave_out(trace, without)
+    if isinstance(remaining, LayerTrace):
+        return _measured(remaining)
+    return pd.concat({at: _measured(layer) for at, layer in enumerate(remaining.layers)}, names=["layer"])
 
 
-def similarity(layer: LayerTrace, *, most: int | None = None) -> np.ndarray:
+def similarity(
+    trace: AttentionTrace | LayerTrace, *, without: Without = (), max_rows: int | None = None
+) -> pd.DataFrame:
     """How alike each two heads look, from 0 (never at the same key) to 1 (the same weights).
 
     ``1 − mean over rows of √JSD(p, q)`` with ``JSD(p, q) = H((p + q)/2) − (H(p) + H(q))/2`` in bits, p and q
     being the rows of the two heads over their sums. The root of the divergence is a metric, so heads
-    that are both like a third one are like each other. (head, head)
+    that are both like a third one are like each other. Of a trace all heads of all layers are compared,
+    ((layer, head), (layer, head)), of a layer its own, (head, head).
 
-    Rows are those of `patterns`, left out where either head has none; NaN where no row is left. Of a long
-    text at most `most` rows can be compared, evenly spaced; memory never grows with tokens².
+    Rows are those of `metrics`, left out where either head has none; NaN where no row is left. Of a long
+    text at most `max_rows` rows can be compared, evenly spaced; memory never grows with tokens².
+    `without` leaves tokens out as in `metrics`.
+
+    Raises `MhaError` as `metrics` does, and for layers of several kinds, whose rows belong to other tokens.
     Sources: Lin 1991 (bounds), Endres & Schindelin 2003 (the root), Clark et al. 2019 (between heads).
     """
+    remaining = leave_out(trace, without)
+    layers = (remaining,) if isinstance(remaining, LayerTrace) else in_one_kind(remaining).layers
+    n_query, n_key, n_heads = layers[0].n_query, layers[0].n_key, sum(layer.n_heads for layer in layers)
     queries = None
-    if most is not None and most < layer.n_query:
-        queries = np.linspace(0, layer.n_query - 1, most).astype(int)
-    apart, common = np.zeros((2, layer.n_heads, layer.n_heads))
-    for block in blocks(layer, queries, each=AT_ONCE):
-        p = _shares(block)
+    if max_rows is not None and max_rows < n_query:
+        queries = np.linspace(0, n_query - 1, max_rows).astype(int)
+    apart, common = np.zeros((2, n_heads, n_heads))
+    count = n_query if queries is None else len(queries)
+    for part in row_blocks(count, n_key * n_heads * AT_ONCE):
+        rows = part if queries is None else queries[part]
+        p = np.concatenate([_shares(block_of(layer, rows)) for layer in layers])
         entropy, counted = _entropy(p), p.any(2)
-        for head in range(layer.n_heads - 1):
+        for head in range(n_heads - 1):
             others = slice(head + 1, None)
             mixed = _entropy((p[head] + p[others]) / 2)
             divergence = mixed - (entropy[head] + entropy[others]) / 2
@@ -176,7 +188,110 @@ def similarity(layer: LayerTrace, *, most: int | None = None) -> np.ndarray:
     apart, common = apart + apart.T, common + common.T
     alike = 1 - np.divide(apart, common, out=np.full(apart.shape, np.nan), where=common > 0)
     np.fill_diagonal(alike, 1.0)
-    return alike
+    heads = pd.RangeIndex(n_heads, name="head")
+    if not isinstance(remaining, LayerTrace):
+        pairs = [(at, head) for at, layer in enumerate(layers) for head in range(layer.n_heads)]
+        heads = pd.MultiIndex.from_tuples(pairs, names=["layer", "head"])
+    return pd.DataFrame(alike, heads, heads)
+
+
+def in_one_kind(trace: AttentionTrace) -> AttentionTrace:
+    """The trace itself, if all its layers look from the same tokens at the same tokens; else `MhaError`."""
+    if len(trace.kinds) > 1:
+        raise MhaError(
+            f"This trace has layers of the kinds {', '.join(trace.kinds)}, between different tokens; "
+            f"take one of them, as in trace.part({trace.kinds[-1]!r})."
+        )
+    return trace
+
+
+def leave_out(trace: Traced, without: Without) -> Traced:
+    """A trace or a layer with the remaining tokens alone, their weights shared out as `metrics` says.
+
+    Queries, keys and values of the tokens are dropped, and the softmax runs over the remaining keys. Where
+    one text looks at another, "special" leaves out those of both, and positions cannot be told apart.
+    """
+    if not isinstance(trace, AttentionTrace | LayerTrace):
+        raise MhaError(
+            f"A trace is needed, as mha.trace(text) returns it, or one of its layers; got a "
+            f"{type(trace).__name__}."
+        )
+    if isinstance(without, str) and without != "special":
+        raise MhaError(f"without is 'special' or a list of positions; got {without!r}.")
+    if not isinstance(without, str) and not len(without):
+        return trace
+    if isinstance(trace, LayerTrace):
+        if without == "special":
+            raise MhaError("A layer does not know its tokens: leave special ones out of the trace.")
+        rest = _rest(trace.n_query, without)
+        _in_one_text(trace)
+        return _of_layer(trace, rest, rest)
+    if without != "special":
+        for layer in trace.layers:
+            _in_one_text(layer)
+    remaining = {
+        id(tokens): _rest(len(tokens), special_positions(tokens) if without == "special" else without)
+        for tokens in (trace.tokens, trace.target)
+        if tokens is not None
+    }
+    layers = []
+    for layer in trace.layers:
+        queries, keys = trace.sides(layer)
+        layers.append(_of_layer(layer, remaining[id(queries)], remaining[id(keys)]))
+    texts = [
+        None if tokens is None else _of_tokens(tokens, remaining[id(tokens)])
+        for tokens in (trace.tokens, trace.target)
+    ]
+    left_out = without if isinstance(without, str) else list(without)
+    source = MappingProxyType({**trace.source, "without": left_out})
+    return AttentionTrace(texts[0], tuple(layers), source, target=texts[1])
+
+
+def _in_one_text(layer: LayerTrace) -> None:
+    if not same_tokens(layer):
+        raise MhaError("Positions of two texts cannot be told apart; without='special' works for both.")
+
+
+def _rest(count: int, without: Sequence[int]) -> list[int]:
+    """The positions that remain of so many; those to leave out may count from the end, as in numpy."""
+    for at in without:
+        if not -count <= at < count:
+            raise MhaError(f"There are tokens 0 to {count - 1}; token {at} was to be left out.")
+    left_out = {at % count for at in without}
+    rest = [at for at in range(count) if at not in left_out]
+    if not rest:
+        raise MhaError(f"All {count} tokens would be left out; leave one at least.")
+    return rest
+
+
+def _of_layer(layer: LayerTrace, rows: list[int], keys: list[int]) -> LayerTrace:
+    if not layer.knows("q"):
+        weights = layer.tensors["weights"][:, rows][..., keys]
+        total = weights.sum(-1, keepdim=True)
+        shared_out = weights / total.masked_fill(total == 0, 1)
+        return replace(layer, tensors=MappingProxyType({"weights": shared_out}))
+    tensors = {
+        "q": layer.tensors["q"][:, rows],
+        "k": layer.tensors["k"][:, keys],
+        "v": layer.tensors["v"][:, keys],
+    }
+    rule = layer.rule.at(slice(None), rows, n_query=layer.n_query, n_key=layer.n_key)
+    # What is the same for every key has one column; the scores of sinks are no table.
+    rule = rule.mapped(lambda table: table if table.dim() < 2 or table.shape[-1] == 1 else table[..., keys])
+    return replace(layer, tensors=MappingProxyType(tensors), rule=rule)
+
+
+def _of_tokens(tokens: Tokens, rest: list[int]) -> Tokens:
+    pieces = tuple(tokens.pieces[at] for at in rest)
+    return Tokens(tokens.text, pieces, tuple(tokens.spans[at] for at in rest))
+
+
+def _measured(layer: LayerTrace) -> pd.DataFrame:
+    """The measures of one layer, a row for each head."""
+    found = Patterns(layer)
+    for block in blocks(layer):
+        found.add(block)
+    return found.table()
 
 
 def collapse(layer: LayerTrace) -> float | None:

@@ -4,12 +4,17 @@ Heads and layers count from 0. Source: Clark et al. 2019, "What Does BERT Look A
 against a fixed distance).
 """
 
+from os import PathLike
+
 import numpy as np
 import pandas as pd
 
 from mha_core.analysis.patterns import DISTANCE, POSITIONS
 from mha_core.errors import MhaError
+from mha_core.traces.trace import AttentionTrace
 from mha_core.training import evaluation
+from mha_core.training.checkpoints import PLANS, Trained, load_model, path, untrained
+from mha_core.training.language import MAX_WORDS
 from mha_core.training.lexicon import lexicon
 from mha_core.training.model import SmallModel
 
@@ -22,24 +27,39 @@ LEAST_SHARE = 0.6
 # standard errors are no accident.
 MARGIN = 0.2
 
+NAMED_BY = ("language", "architecture", "h", "d_model", "seed")  # what a trace says of its small model
+SAME = 1e-3  # how far weights may be apart that one model computed, on whatever device
 
-def roles(model: SmallModel, language: str, *, seed: int = 0) -> pd.DataFrame:
+
+def roles(measured: AttentionTrace | Trained | str | PathLike) -> pd.DataFrame:
     """What each head of a small model does, measured on held-out sentences: a row for each head and role.
 
+    `measured` is a trace of a small model that comes with Headscope (``source="mini"``), or a small model
+    that was trained on the page Train: its file, or what `training.checkpoints.load_model` reads from it.
     Columns: layer, head, role (one of `ROLES`), and
 
     - score: for "A to B" the share of items in which B gets the largest weight of A's row; for a position
       the mean weight on it;
     - weight: the mean weight on the right key;
     - baseline: for a link the share that the best fixed distance finds, for a position uniform ``1/L``;
-    - control: the score of the same head before training, drawn from `seed`;
+    - control: the score of the same head before training;
     - n: the number of items.
 
     In "hidden A to B" the word A is [MASK], as it mostly was when the model was asked for it. The cue is the
     word that decides what the pronoun stands for. The sentences are the same on every call.
 
-    Raises `MhaError` for an unknown language and for a model with another vocabulary.
+    Raises `MhaError` for the trace of anything else: other sentences are measured, which takes the model.
+    `metrics` and `similarity` read the trace alone.
     Source: Clark et al. 2019.
+    """
+    trained = _small_model(measured)
+    return of_model(trained.model, trained.plan.language, seed=trained.plan.seed)
+
+
+def of_model(model: SmallModel, language: str, *, seed: int = 0) -> pd.DataFrame:
+    """`roles` of a model of one of the small languages, compared with its weights as drawn from `seed`.
+
+    Raises `MhaError` for an unknown language and for a model with another vocabulary.
     """
     n_words = len(lexicon(language).vocabulary)
     if len(model.embedding) != n_words:
@@ -55,6 +75,44 @@ def roles(model: SmallModel, language: str, *, seed: int = 0) -> pd.DataFrame:
     table = trained.merge(control, on=keys, validate="one_to_one")
     table = table.sort_values(["layer", "head"], kind="stable", ignore_index=True)
     return table[[*keys, "score", "weight", "baseline", "control", "n"]]
+
+
+def _small_model(measured: AttentionTrace | Trained | str | PathLike) -> Trained:
+    """The model to measure; a trace says which one it was, and is compared with what that one does."""
+    if isinstance(measured, Trained):
+        return measured
+    if isinstance(measured, str | PathLike):
+        return load_model(measured)
+    if not isinstance(measured, AttentionTrace):
+        raise MhaError(f"Roles are measured for a trace or a small model; got a {type(measured).__name__}.")
+    source = measured.source
+    if source.get("name") != "mini":
+        raise MhaError(
+            f"Roles are measured on sentences in which the right answer is known; that takes a small model, "
+            f"as in mha.trace(text, source='mini'). This trace comes from {source.get('name')!r}. "
+            f"mha.metrics(trace) and mha.similarity(trace) work for every trace.",
+            fixes=({"source": "mini"},),
+        )
+    asked = [source.get(name) for name in NAMED_BY]
+    for plan in PLANS:
+        if [getattr(plan, name) for name in NAMED_BY] == asked:
+            for trained in (load_model(path(plan)), untrained(plan)):
+                if _comes_from(measured, trained):
+                    return trained
+    raise MhaError(
+        "This trace comes from a small model that does not come with Headscope; give the file of that model, "
+        "as in mha.roles('model.safetensors')."
+    )
+
+
+def _comes_from(trace: AttentionTrace, trained: Trained) -> bool:
+    """Does the text of the trace go through this model as the trace says?"""
+    _, numbers = lexicon(trained.plan.language).cut(trace.tokens.text, limit=MAX_WORDS)
+    weights = evaluation.sentence_weights(trained.model, numbers)
+    recorded = [layer.weights() for layer in trace.layers]
+    return [one.shape for one in weights] == [one.shape for one in recorded] and all(
+        np.allclose(*pair, atol=SAME) for pair in zip(weights, recorded, strict=True)
+    )
 
 
 def labels(roles: pd.DataFrame) -> dict[tuple[int, int], tuple[str, float]]:

@@ -23,7 +23,7 @@ from mha_core.errors import MhaError
 from mha_core.export import base85, utf16
 from mha_core.export.payload import BUDGET, Panel, fitting, pack, size
 from mha_core.traces.layer import LayerTrace
-from mha_core.traces.tokens import Tokens, joined
+from mha_core.traces.tokens import Tokens, joined, special_positions
 
 # In this order they are one module.
 SCRIPTS = (
@@ -79,7 +79,6 @@ def _filled(template: str, parts: Mapping[str, str]) -> str:
     return re.sub(r"__([A-Z]+)__", lambda found: parts.get(found[1], found[0]), template)
 
 
-SPECIAL = re.compile(r"\[[A-Z]{2,12}\]|<[^\s<>]{1,20}>")  # [CLS] [SEP] <s> <|endoftext|>
 TEXTS = "eye."  # what their keys begin with
 ALL_LAYERS = 5  # times the budget that a file may take: it cannot ask for more later
 
@@ -251,10 +250,12 @@ def panel(trace: Traced, numbers: Sequence[int], title: str | None = None) -> Pa
 
 
 def special(trace: Traced) -> list[list[int]]:
-    """Positions of tokens that are no words, of the queries and of the keys: the tokenizer's, or by form."""
+    """Positions of tokens that are no words, of the queries and of the keys, or else the first.
+
+    The first one can be a sink; of queries that nobody looks at it is none.
+    """
     queries, keys = trace.sides()
-    own = list(queries.special) or by_form(queries.pieces, sink=queries is keys)
-    return [own, list(keys.special) or by_form(keys.pieces)]
+    return [special_positions(queries) or [0] * (queries is keys), special_positions(keys) or [0]]
 
 
 def groups(trace: Traced) -> dict | None:
@@ -271,15 +272,6 @@ def groups(trace: Traced) -> dict | None:
         name: {"of": list(of), "labels": list(labels)}
         for name, (of, labels) in zip(("query", "key"), told, strict=True)
     }
-
-
-def by_form(pieces: Sequence[str], *, sink: bool = True) -> list[int]:
-    """Positions of tokens that are no words: [CLS] and its like, or else the first, which can be a sink.
-
-    Tokens that nobody looks at are none (`sink`).
-    """
-    marked = [at for at, piece in enumerate(pieces) if SPECIAL.fullmatch(piece) and piece != "[MASK]"]
-    return marked or [0] * sink
 
 
 def said(source: Mapping[str, object]) -> str:

@@ -189,14 +189,8 @@ def follow(trained: Trained, text: str, *, limit: int = MAX_WORDS) -> AttentionT
 @lru_cache(maxsize=64)
 def _loaded(name: str, trained: bool, place: str) -> Trained:
     plan = _plans()[name]
-    found = checkpoints.load_model(checkpoints.path(plan)) if trained else untrained(plan)
+    found = checkpoints.load_model(checkpoints.path(plan)) if trained else checkpoints.untrained(plan)
     return replace(found, model=found.model.to(place))
-
-
-def untrained(plan: Plan) -> Trained:
-    """The model as the plan's training finds it, before the first step."""
-    model = SmallModel(plan.shape, len(lexicon(plan.language).vocabulary), seed=plan.seed)
-    return Trained(model.requires_grad_(False).eval(), plan, 0, {})
 
 
 def _plans() -> dict[str, Plan]:

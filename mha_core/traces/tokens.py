@@ -96,6 +96,20 @@ def words(text: str, *, limit: int = MAX_TOKENS) -> Tokens:
     return Tokens(text, tuple(pieces), tuple(spans))
 
 
+# [CLS] [SEP] [PAD] <s> <|endoftext|>, and what stands for a word that is asked for.
+SPECIAL = re.compile(r"\[[A-Z]{2,12}\]|<[^\s<>]{1,20}>")
+ASKED = ("[MASK]", "<mask>")
+
+
+def special_positions(tokens: Tokens) -> list[int]:
+    """Positions of tokens that stand for no word, as [CLS] and padding: the tokenizer's, or by their form.
+
+    A mask token stands for a word that is asked for, and is none of them.
+    """
+    special = tokens.special or [at for at, piece in enumerate(tokens.pieces) if SPECIAL.fullmatch(piece)]
+    return [at for at in special if tokens.pieces[at] not in ASKED]
+
+
 def _between_separators(text: str):
     start = 0
     for gap in SEPARATOR.finditer(text):

@@ -74,6 +74,12 @@ class Trained:
     report: dict
 
 
+def untrained(plan: Plan) -> Trained:
+    """The model as the plan's training finds it, before the first step."""
+    model = SmallModel(plan.shape, len(lexicon(plan.language).vocabulary), seed=plan.seed)
+    return Trained(model.requires_grad_(False).eval(), plan, 0, {})
+
+
 def save_model(path: str | PathLike, trained: Trained) -> None:
     """Write a model in half precision; an existing file is replaced in one step."""
     tensors = {name: tensor.half().contiguous() for name, tensor in trained.model.state_dict().items()}

@@ -6,6 +6,7 @@ which word belongs to which: in "The kind doctor bought a lamp" *kind* belongs t
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from random import Random
@@ -323,3 +324,10 @@ def _in_phrase(words: Lexicon, text: tuple[str, ...], at: slice):
         yield "article to noun", after - 1, noun  # of two words, as in Chinese, the one nearer to the noun
     if has_adjective:
         yield "adjective to noun", adjective, noun
+
+
+@torch.inference_mode()
+def sentence_weights(model: SmallModel, ids: Sequence[int]) -> list[np.ndarray]:
+    """The weights of every head over one sentence: for each layer (head, query, key), as copies."""
+    _, flows = model(torch.tensor([list(ids)], device=model.bias.device))
+    return [flow.weights()[0].cpu().numpy() for flow in flows]

@@ -11,7 +11,7 @@ import torch
 from mha_core.errors import MhaError
 from mha_core.training import checkpoints
 from mha_core.training.checkpoints import Trained
-from mha_core.training.evaluation import famous, scores
+from mha_core.training.evaluation import famous, scores, sentence_weights
 from mha_core.training.fit import Plan, Run
 from mha_core.training.lexicon import lexicon
 from mha_core.training.model import SmallModel
@@ -205,15 +205,11 @@ def record(run: Run, loss: float | None) -> Record:
     )
 
 
-@torch.inference_mode()
 def weights_of_the_pair(model: SmallModel, language: str) -> tuple[np.ndarray, ...]:
     """The weights of every head in both famous sentences: (layer, head, query, key) each, as copies."""
     made = famous(language)
-    found = []
-    for ids, length in zip(made.ids, made.lengths, strict=True):
-        _, flows = model(torch.from_numpy(ids[None, :length]))
-        found.append(np.stack([flow.weights()[0].numpy() for flow in flows]))
-    return tuple(found)
+    sentences = zip(made.ids, made.lengths, strict=True)
+    return tuple(np.stack(sentence_weights(model, ids[:length])) for ids, length in sentences)
 
 
 def labels_of_the_pair(language: str) -> tuple[tuple[str, ...], ...]:

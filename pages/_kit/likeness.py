@@ -45,4 +45,4 @@ def rows_of(layer: LayerTrace) -> int:
 
 @st.cache_resource(max_entries=KEPT, show_spinner=False)
 def _alike(settings: str, layer: int, rows: int, _layer: LayerTrace) -> np.ndarray:
-    return patterns.similarity(_layer, most=rows)
+    return patterns.similarity(_layer, max_rows=rows).to_numpy()

@@ -110,7 +110,7 @@ def _seen(settings: str, _trace: AttentionTrace) -> Overview:
 def packed(
     seen: Overview, named: dict, *, shared: Sequence[int] = (), meta: Mapping[str, object] | None = None
 ) -> bytes:
-    """Pictures and measures behind a JSON header (overview_data.js); `named` as `metrics.labels` has it.
+    """Pictures and measures behind a JSON header (overview_data.js); `named` as `roles.labels` has it.
 
     `shared` says of each layer how many heads have one key/value head together, `meta` what a file of them
     says (`charts.described`).

@@ -18,7 +18,7 @@ def labels(trace: AttentionTrace, scene: state.Scene, layer: int) -> list[str]:
 
 
 def named(trace: AttentionTrace, scene: state.Scene) -> dict[tuple[int, int], tuple[str, float]] | None:
-    """What each head was measured to do, as `metrics.labels` has it; None for weights without training."""
+    """What each head was measured to do, as `roles.labels` has it; None for weights without training."""
     measured = _roles(trace, scene)
     return None if measured is None else measured_roles.labels(measured)
 
@@ -60,7 +60,7 @@ def details(trace: AttentionTrace, scene: state.Scene, *, layer: int, head: int)
                 key="roles_table",
             )
         st.markdown(t("roles.two_texts") if two_texts.there(trace) else t("roles.patterns"))
-        table = patterns.patterns(trace.layers[layer])
+        table = patterns.metrics(trace.layers[layer])
         table.index = pd.Index([t("heads.grid_name", head=h + 1) for h in table.index], name="head")
         table.columns = [t(f"roles.pattern.{name}") for name in table]
         st.dataframe(table.round(3), key="patterns_table")
@@ -87,4 +87,4 @@ def _roles(trace: AttentionTrace, scene: state.Scene) -> pd.DataFrame | None:
 
 @st.cache_resource(max_entries=32, show_spinner=False)
 def _measured(name: str, _trained) -> pd.DataFrame:
-    return measured_roles.roles(_trained.model, _trained.plan.language, seed=_trained.plan.seed)
+    return measured_roles.roles(_trained)

@@ -7,8 +7,8 @@ import streamlit as st
 
 import mha_core as mha
 from mha_core.device import Device, pick
-from mha_core.sources.mini import find, follow, model, untrained
-from mha_core.training.checkpoints import Trained
+from mha_core.sources.mini import find, follow, model
+from mha_core.training.checkpoints import Trained, untrained
 from mha_core.training.language import MAX_WORDS
 from mha_core.training.queue import Trainings
 from pages._kit import opened, real

@@ -7,7 +7,7 @@ import torch
 
 import mha_core as mha
 from mha_core.analysis.overview import HIDDEN, Thumbnails, overview
-from mha_core.analysis.patterns import DISTANCE, MEASURES, blocks, patterns
+from mha_core.analysis.patterns import DISTANCE, MEASURES, blocks, metrics
 from mha_core.attention import functional, masks
 
 L = 37
@@ -100,7 +100,7 @@ def pooled(layer: mha.LayerTrace, head: int, side: int) -> np.ndarray:
 @pytest.mark.usefixtures("_blocks_of")
 def test_the_measures_are_those_of_all_weights_at_once(layer):
     expected = pd.DataFrame([measured(layer, head) for head in range(6)], columns=MEASURES)
-    found = patterns(layer)
+    found = metrics(layer)
     np.testing.assert_allclose(found[list(MEASURES)], expected, rtol=2e-5, atol=1e-7)
     assert [*found] == list(MEASURES)
 
@@ -109,14 +109,14 @@ def test_the_measures_are_those_of_all_weights_at_once(layer):
 def test_heads_that_share_keys_are_measured_one_by_one(n_kv_heads):
     layer = made(RULES["causal"](), n_kv_heads)
     expected = [measured(layer, head) for head in range(6)]
-    np.testing.assert_allclose(patterns(layer), expected, rtol=2e-5, atol=1e-7)
+    np.testing.assert_allclose(metrics(layer), expected, rtol=2e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
 def test_other_precisions_are_measured_too(dtype):
     layer = made(RULES["causal"](), dtype=dtype)
     expected = [measured(layer, head) for head in range(6)]
-    np.testing.assert_allclose(patterns(layer), expected, rtol=2e-5, atol=1e-7)
+    np.testing.assert_allclose(metrics(layer), expected, rtol=2e-5, atol=1e-7)
 
 
 def test_the_table_has_a_row_for_each_head_of_each_layer():
@@ -125,7 +125,7 @@ def test_the_table_has_a_row_for_each_head_of_each_layer():
     assert found.index.names == ["layer", "head"]
     assert [*found.index] == [(layer, head) for layer in range(3) for head in range(6)]
     for index, layer in enumerate(layers):
-        pd.testing.assert_frame_equal(found.loc[index], patterns(layer))
+        pd.testing.assert_frame_equal(found.loc[index], metrics(layer))
 
 
 def test_layers_may_differ_in_their_heads():

@@ -1,11 +1,22 @@
 """Patterns and likeness of heads, by hand and by what must hold for any weights."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 import mha_core as mha
-from mha_core.analysis.patterns import ALIKE, AT_ONCE, EVEN, POSITIONS, collapse, patterns, similarity
+from mha_core.analysis.patterns import (
+    ALIKE,
+    AT_ONCE,
+    EVEN,
+    POSITIONS,
+    collapse,
+    leave_out,
+    metrics,
+    similarity,
+)
 
 L = 6
 EYE = np.eye(L)
@@ -18,6 +29,10 @@ def made(weights, mask=None, **rule) -> mha.LayerTrace:
     zeros = torch.zeros(*weights.shape[:2], 1)
     mask = None if mask is None else torch.as_tensor(np.asarray(mask))
     return mha.LayerTrace({"q": zeros, "k": zeros, "v": zeros}, mha.ScoreRule(bias=bias, mask=mask, **rule))
+
+
+def compared(traced, **options) -> np.ndarray:
+    return similarity(traced, **options).to_numpy()
 
 
 def drawn(n_heads=4, size=L, seed=0) -> np.ndarray:
@@ -52,7 +67,7 @@ def mask(request):
 
 @pytest.mark.parametrize("name", POSITIONS)
 def test_a_one_hot_head_gets_exactly_1_for_its_pattern_and_no_entropy(name):
-    table = patterns(made(list(ONE_HOT.values())))
+    table = metrics(made(list(ONE_HOT.values())))
     head = POSITIONS.index(name)
     assert table.loc[head, name] == 1
     assert table.loc[head, "entropy"] == 0
@@ -67,18 +82,18 @@ def test_a_one_hot_head_gets_exactly_1_for_its_pattern_and_no_entropy(name):
 
 
 def test_distances_of_one_hot_heads_by_hand():
-    distance = patterns(made(list(ONE_HOT.values())))["distance"]
+    distance = metrics(made(list(ONE_HOT.values())))["distance"]
     assert distance.tolist() == pytest.approx([5 / 6, 5 / 6, 0, 15 / 6])
 
 
 def test_uniform_attention_has_entropy_1_wherever_at_least_two_keys_are_visible(mask):
-    table = patterns(made(np.full((3, L, L), 1 / L), mask))
+    table = metrics(made(np.full((3, L, L), 1 / L), mask))
     assert table["entropy"].to_numpy() == pytest.approx(1, abs=1e-6)
     assert (table["entropy"] <= 1).all()
 
 
 def test_bounds(mask):
-    table = patterns(made(drawn(20), mask))
+    table = metrics(made(drawn(20), mask))
     shares = table[[*POSITIONS, "entropy"]].drop(columns="next token" if mask is CAUSAL else [])
     assert ((shares >= 0) & (shares <= 1)).all(axis=None)
     assert table["distance"].between(0, L - 1).all()
@@ -87,13 +102,13 @@ def test_bounds(mask):
 def test_permuted_heads_permute_rows_and_the_table_of_likeness(mask):
     weights, order = drawn(), [2, 0, 3, 1]
     before, after = made(weights, mask), made(weights[order], mask)
-    np.testing.assert_array_equal(patterns(after), patterns(before).iloc[order])
-    np.testing.assert_array_equal(similarity(after), similarity(before)[np.ix_(order, order)])
+    np.testing.assert_array_equal(metrics(after), metrics(before).iloc[order])
+    np.testing.assert_array_equal(compared(after), compared(before)[np.ix_(order, order)])
 
 
 def test_reading_backwards_swaps_previous_and_next():
     weights = drawn()
-    forth, back = patterns(made(weights)), patterns(made(weights[:, ::-1, ::-1]))
+    forth, back = metrics(made(weights)), metrics(made(weights[:, ::-1, ::-1]))
     np.testing.assert_allclose(back["previous token"], forth["next token"], rtol=1e-6)
     np.testing.assert_allclose(back["next token"], forth["previous token"], rtol=1e-6)
     for same in ("same token", "entropy", "distance"):
@@ -103,7 +118,7 @@ def test_reading_backwards_swaps_previous_and_next():
 def test_a_causal_head_by_hand():
     """Row 0 sees itself alone and does not count; no row sees the next token."""
     weights = [[[1, 0, 0], [0.25, 0.75, 0], [0.5, 0.25, 0.25]]]
-    found = patterns(made(weights, np.tri(3, dtype=bool))).loc[0]
+    found = metrics(made(weights, np.tri(3, dtype=bool))).loc[0]
     assert found["previous token"] == pytest.approx((0.25 + 0.25) / 2)
     assert np.isnan(found["next token"])
     assert found["same token"] == pytest.approx((0.75 + 0.25) / 2)
@@ -119,7 +134,7 @@ def test_a_hidden_key_counts_for_nobody():
     mask[2, 1] = False
     weights = np.full((1, 4, 4), 0.1)
     weights[0, 1, 0] = weights[0, 2, 3] = weights[0, 3, 2] = 0.7
-    found = patterns(made(weights, mask)).loc[0]
+    found = metrics(made(weights, mask)).loc[0]
     assert found["previous token"] == pytest.approx(0.7)
     assert found["next token"] == pytest.approx((0.1 / 0.4 + 0.1 + 0.7 / 0.9) / 3)
 
@@ -131,41 +146,41 @@ def test_empty_rows_and_rows_with_one_key_change_nothing():
     mask = np.zeros((7, 7), bool)
     mask[:5, :5] = True
     mask[6, 6] = True
-    np.testing.assert_allclose(patterns(made(wider, mask)), patterns(made(weights)), rtol=1e-6)
-    np.testing.assert_allclose(similarity(made(wider, mask)), similarity(made(weights)), rtol=1e-6)
+    np.testing.assert_allclose(metrics(made(wider, mask)), metrics(made(weights)), rtol=1e-6)
+    np.testing.assert_allclose(compared(made(wider, mask)), compared(made(weights)), rtol=1e-6)
 
 
 def test_what_goes_to_a_sink_counts_as_weight_but_not_as_spread():
     """Scores of 0 and a sink of log L: half of every row goes to the sink, the rest is uniform."""
     layer = made(np.ones((2, L, L)), sinks=torch.full((2,), float(np.log(L))))
-    found = patterns(layer)
+    found = metrics(layer)
     assert found["same token"].to_numpy() == pytest.approx(0.5 / L)
     assert found["entropy"].to_numpy() == pytest.approx(1)
-    assert similarity(layer) == pytest.approx(1)
+    assert compared(layer) == pytest.approx(1)
 
 
 def test_one_token_has_no_pattern():
     layer = mha.trace("hello", h=2, d_model=8).layers[0]
-    assert patterns(layer).isna().all(axis=None)
-    np.testing.assert_array_equal(similarity(layer), [[1, np.nan], [np.nan, 1]])
+    assert metrics(layer).isna().all(axis=None)
+    np.testing.assert_array_equal(compared(layer), [[1, np.nan], [np.nan, 1]])
 
 
 @pytest.mark.parametrize("settings", [{"h": 6, "n_kv_heads": 2}, {"mask": "causal", "layers": 2}, {"h": 1}])
 def test_traces_of_any_source_have_patterns(settings):
     for layer in mha.trace("the old cat saw the new cat", **{"h": 4, "d_model": 24, **settings}).layers:
-        table = patterns(layer)
+        table = metrics(layer)
         assert table.index.tolist() == list(range(layer.n_heads))
         assert table.index.name == "head"
         assert [*table] == [*POSITIONS, "entropy", "distance"]
         np.testing.assert_allclose(table["first token"], layer.weights()[:, 1:, 0].mean(1), rtol=1e-5)
-        assert similarity(layer).shape == (layer.n_heads, layer.n_heads)
+        assert compared(layer).shape == (layer.n_heads, layer.n_heads)
 
 
 # Likeness
 
 
 def test_likeness_is_symmetric_bounded_and_1_with_oneself(mask):
-    alike = similarity(made(drawn(12), mask))
+    alike = compared(made(drawn(12), mask))
     np.testing.assert_array_equal(alike, alike.T)
     np.testing.assert_array_equal(np.diag(alike), 1)
     assert alike.min() >= 0
@@ -176,43 +191,43 @@ def test_heads_with_the_same_weights_are_1_and_heads_without_a_common_key_0():
     one, other = drawn(2)
     apart = np.zeros((2, L, L))
     apart[0, :, :3], apart[1, :, 3:] = 1 / 3, 1 / 3
-    assert similarity(made([one, other, one]))[0, 2] == 1
-    assert similarity(made(apart))[0, 1] == pytest.approx(0, abs=1e-7)
+    assert compared(made([one, other, one]))[0, 2] == 1
+    assert compared(made(apart))[0, 1] == pytest.approx(0, abs=1e-7)
 
 
 def test_likeness_by_hand():
     """Row 0: (1, 0) and (½, ½), √(H(¾, ¼) − ½); row 1: equal."""
-    alike = similarity(made([[[1, 0], [0.2, 0.8]], [[0.5, 0.5], [0.2, 0.8]]]))
+    alike = compared(made([[[1, 0], [0.2, 0.8]], [[0.5, 0.5], [0.2, 0.8]]]))
     mixed = 0.75 * np.log2(4 / 3) + 0.25 * 2
     assert alike[0, 1] == pytest.approx(1 - np.sqrt(mixed - 0.5) / 2)
 
 
 def test_unlikeness_is_a_metric(mask):
-    apart = 1 - similarity(made(drawn(12), mask))
+    apart = 1 - compared(made(drawn(12), mask))
     assert (apart[:, None] <= apart[:, :, None] + apart[None] + 1e-9).all()
 
 
 def test_likeness_does_not_ask_in_which_order_the_keys_stand():
     weights, order = drawn(), np.random.default_rng(0).permutation(L)
-    np.testing.assert_allclose(similarity(made(weights[:, :, order])), similarity(made(weights)), rtol=1e-6)
+    np.testing.assert_allclose(compared(made(weights[:, :, order])), compared(made(weights)), rtol=1e-6)
 
 
 def test_likeness_is_the_same_in_blocks_of_rows(mask, monkeypatch):
     weights = drawn(5)
-    whole = similarity(made(weights, mask))
+    whole = compared(made(weights, mask))
     for cells in (1, 70):
         monkeypatch.setattr("mha_core.attention.functional.CELLS", cells)
-        np.testing.assert_allclose(similarity(made(weights, mask)), whole, rtol=1e-12)
+        np.testing.assert_allclose(compared(made(weights, mask)), whole, rtol=1e-12)
 
 
 def test_some_rows_of_a_text_are_compared_evenly_spaced():
     weights = drawn(3, 9)
-    some = similarity(made(weights), most=3)
+    some = compared(made(weights), max_rows=3)
     np.testing.assert_allclose(
-        some, similarity(made(np.concatenate([weights[:, [0, 4, 8]]] * 3, axis=1))), rtol=1e-12
+        some, compared(made(np.concatenate([weights[:, [0, 4, 8]]] * 3, axis=1))), rtol=1e-12
     )
-    assert not np.allclose(some, similarity(made(weights)))
-    np.testing.assert_array_equal(similarity(made(weights), most=9), similarity(made(weights)))
+    assert not np.allclose(some, compared(made(weights)))
+    np.testing.assert_array_equal(compared(made(weights), max_rows=9), compared(made(weights)))
 
 
 def test_likeness_of_a_long_text_needs_no_whole_matrix(monkeypatch):
@@ -226,14 +241,129 @@ def test_likeness_of_a_long_text_needs_no_whole_matrix(monkeypatch):
         return found
 
     monkeypatch.setattr(mha.LayerTrace, "weights", watched)
-    similarity(layer)
+    compared(layer)
     assert seen == [(3, 7, 60)] * 8 + [(3, 4, 60)]
 
 
 def test_heads_that_never_have_a_row_in_common_cannot_be_compared():
     mask = np.ones((2, L, L), bool)
     mask[0, :3] = mask[1, 3:] = False
-    np.testing.assert_array_equal(similarity(made(drawn(2), mask)), [[1, np.nan], [np.nan, 1]])
+    np.testing.assert_array_equal(compared(made(drawn(2), mask)), [[1, np.nan], [np.nan, 1]])
+
+
+# A whole trace, and some of its tokens
+
+
+@pytest.fixture(scope="module")
+def trace():
+    return mha.trace("one two three two one", h=3, d_model=12, layers=2, mask="causal")
+
+
+def test_a_trace_has_a_row_for_each_layer_and_head(trace):
+    table = metrics(trace)
+    assert table.index.names == ["layer", "head"]
+    assert [*table.index] == [(layer, head) for layer in range(2) for head in range(3)]
+    for at, layer in enumerate(trace.layers):
+        np.testing.assert_array_equal(table.loc[at], metrics(layer))
+
+
+def test_all_heads_of_a_trace_are_compared_within_and_between_layers(trace):
+    alike = similarity(trace)
+    assert alike.index.equals(alike.columns)
+    assert [*alike.index] == [*metrics(trace).index]
+    np.testing.assert_allclose(alike.loc[1][1], similarity(trace.layers[1]), rtol=1e-12)
+    pair = made([trace.layers[0].weights(2), trace.layers[1].weights(1)], np.tri(5, dtype=bool))
+    assert alike.loc[(0, 2), (1, 1)] == pytest.approx(compared(pair)[0, 1], abs=1e-5)
+
+
+def test_layers_between_other_tokens_are_not_compared():
+    q = np.ones((2, 3, 4), np.float32)
+    encoder = mha.from_tensors(q=q, k=q, v=q, tokens="a b c").layers[0]
+    mixed = mha.AttentionTrace(
+        mha.words("a b c"),
+        (replace(encoder, kind="encoder"), replace(leave_out(encoder, [0]), kind="decoder")),
+        {"name": "given"},
+        target=mha.words("d e"),
+    )
+    with pytest.raises(mha.MhaError, match=r"kinds encoder, decoder.*trace\.part\('decoder'\)"):
+        similarity(mixed)
+    assert len(metrics(mixed)) == 4
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"mask": "causal", "position": "alibi"},
+        {"n_kv_heads": 2, "position": "rotary"},
+    ],
+)
+def test_what_a_token_took_is_shared_out_among_the_others(settings):
+    layer = mha.trace("one two three four five", h=4, d_model=16, **settings).layers[0]
+    weights = layer.weights().astype(float)[:, [1, 2, 4]][:, :, [1, 2, 4]]
+    expected = weights / weights.sum(-1, keepdims=True)
+    for without in ([0, 3], [-2, 0], (3, -5)):
+        np.testing.assert_allclose(leave_out(layer, without).weights(), expected, atol=1e-6)
+    np.testing.assert_array_equal(leave_out(layer, [0, 3]).v, layer.v[:, [1, 2, 4]])
+
+
+def test_it_is_shared_out_where_only_the_weights_are_known_and_beside_sinks():
+    weights = drawn(2, 4)
+    weights[0, 1] = [0.5, 0, 0, 0.5]  # nothing is left to share out
+    known = mha.from_weights(weights, "a b c d").layers[0]
+    found = leave_out(known, [0, 3]).weights()
+    rest = weights[:, 1:3, 1:3]
+    np.testing.assert_allclose(found[1], rest[1] / rest[1].sum(-1, keepdims=True), rtol=1e-5)
+    np.testing.assert_array_equal(found[0, 0], [0, 0])
+    sinks = made(weights, sinks=torch.zeros(2))
+    assert (leave_out(sinks, [0, 3]).weights().sum(-1) < 1).all()
+
+
+def test_special_tokens_are_those_of_the_tokenizer_or_those_that_look_like_it():
+    pieces = ("[CLS]", "a", "[MASK]", "b", "[SEP]", "[PAD]")
+    spans = ((0, 0),) * 6
+    weights = drawn(2, 6)
+    rest = [1, 2, 3]
+    for special in ((), (0, 2, 4, 5)):  # a mask token stands for a word
+        tokens = mha.Tokens("a b", pieces, spans, special=special)
+        left = leave_out(mha.from_weights(weights, tokens), "special")
+        assert left.tokens.pieces == ("a", "[MASK]", "b")
+        assert left.source["without"] == "special"
+        np.testing.assert_allclose(
+            left.layers[0].weights()[0],
+            weights[0][np.ix_(rest, rest)] / weights[0][np.ix_(rest, rest)].sum(-1, keepdims=True),
+            rtol=1e-5,
+        )
+    tokens = mha.Tokens("a b", pieces, spans, special=(1,))
+    assert leave_out(mha.from_weights(weights, tokens), "special").tokens.pieces == (pieces[0], *pieces[2:])
+
+
+def test_padding_bends_the_measures_and_can_be_left_out():
+    """Three words and two of padding that nobody looks at, against the three words alone."""
+    q, k, v = (torch.from_numpy(drawn(2, 5, seed)).float() for seed in range(3))
+    mask = torch.tensor([True, True, True, False, False]).expand(5, 5)
+    padded = mha.from_tensors(q=q, k=k, v=v, tokens=["a", "b", "c", "[PAD]", "[PAD]"], mask=mask)
+    alone = mha.from_tensors(q=q[:, :3], k=k[:, :3], v=v[:, :3], tokens=["a", "b", "c"])
+    assert not np.allclose(metrics(padded)["distance"], metrics(alone)["distance"])
+    np.testing.assert_allclose(metrics(padded, without="special"), metrics(alone), rtol=1e-5)
+    np.testing.assert_allclose(similarity(padded, without="special"), similarity(alone), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (lambda trace: metrics("a text"), "got a str"),
+        (lambda trace: metrics(None), "got a NoneType"),
+        (lambda trace: metrics(trace, without="padding"), "'special' or a list of positions; got 'padding'"),
+        (lambda trace: metrics(trace, without=[5]), "tokens 0 to 4; token 5 was to be left out"),
+        (lambda trace: metrics(trace, without=[-6]), "token -6"),
+        (lambda trace: metrics(trace, without=range(5)), "All 5 tokens would be left out"),
+        (lambda trace: metrics(trace.layers[0], without="special"), "A layer does not know its tokens"),
+    ],
+)
+def test_what_cannot_be_left_out_is_named(trace, asked, message):
+    with pytest.raises(mha.MhaError, match=message):
+        asked(trace)
 
 
 # Rank collapse
@@ -248,7 +378,7 @@ def test_layers_without_skip_connections_collapse_and_the_measure_is_that_of_the
     trace = mha.trace(SENTENCE, h=4, d_model=64, layers=8, position=position, mask=mask)
     for layer in trace.layers:
         apart = np.linalg.norm(layer.x - layer.x.mean(0)) / np.linalg.norm(layer.x)
-        even = patterns(layer)["entropy"].min()
+        even = metrics(layer)["entropy"].min()
         expected = apart if apart <= ALIKE and even >= EVEN else None
         assert collapse(layer) == (
             expected if expected is None else pytest.approx(expected, rel=1e-4, abs=1e-6)
@@ -261,7 +391,7 @@ def test_layers_without_skip_connections_collapse_and_the_measure_is_that_of_the
 def test_a_head_that_chooses_is_no_collapse_whatever_its_tokens_are():
     alibi = mha.trace(SENTENCE, h=4, d_model=64, layers=8, position="alibi").layers[7]
     assert np.linalg.norm(alibi.x - alibi.x.mean(0)) / np.linalg.norm(alibi.x) < ALIKE
-    assert patterns(alibi)["entropy"].max() > EVEN > patterns(alibi)["entropy"].min()
+    assert metrics(alibi)["entropy"].max() > EVEN > metrics(alibi)["entropy"].min()
     assert collapse(alibi) is None
 
 

@@ -7,7 +7,7 @@ import torch
 
 import mha_core as mha
 from mha_core.analysis.patterns import POSITIONS
-from mha_core.analysis.roles import ROLES, labels, roles
+from mha_core.analysis.roles import ROLES, labels, of_model, roles
 from mha_core.sources import mini
 from mha_core.training import checkpoints, evaluation
 from mha_core.training.fit import Plan
@@ -150,7 +150,7 @@ class Planted(SmallModel):
 
 @pytest.fixture(scope="module")
 def planted():
-    return roles(Planted().requires_grad_(False), "en").set_index(["role", "head"])
+    return of_model(Planted().requires_grad_(False), "en").set_index(["role", "head"])
 
 
 def test_each_head_of_fixed_distance_scores_what_its_distance_finds(planted):
@@ -170,7 +170,7 @@ def test_planted_positions(planted):
 
 
 def test_nobody_is_right_who_looks_at_all_keys_alike():
-    found = roles(uniform(), "en")
+    found = of_model(uniform(), "en")
     of_links = found[found["role"].isin(evaluation.LINKS)]
     assert (of_links["score"] == 0).all()
     positions = found[found["role"].isin(POSITIONS)]
@@ -193,7 +193,7 @@ def drawn():
     model = SmallModel(Shape("standard", 3, 12), len(lexicon("en").vocabulary), seed=5).requires_grad_(False)
     for layer in model.layers:
         layer.attention.projections().w_q.mul_(8)
-    return model, roles(model, "en", seed=7)
+    return model, of_model(model, "en", seed=7)
 
 
 def test_the_measure_is_that_of_one_trace_for_each_sentence(drawn):
@@ -235,29 +235,65 @@ def test_a_mean_weight_and_the_uniform_baseline_of_a_position(drawn):
 def test_the_control_is_the_same_model_before_training(drawn):
     _, table = drawn
     before = SmallModel(Shape("standard", 3, 12), len(lexicon("en").vocabulary), seed=7)
-    np.testing.assert_array_equal(table["control"], roles(before, "en")["score"])
+    np.testing.assert_array_equal(table["control"], of_model(before, "en")["score"])
     assert not np.allclose(table["control"], table["score"])
 
 
 def test_an_untrained_model_has_no_labels(language):
     model = SmallModel(Shape("glass-box", 8, 64), len(lexicon(language).vocabulary), seed=1)
-    assert labels(roles(model, language)) == {}
+    assert labels(of_model(model, language)) == {}
 
 
 def test_a_model_of_another_language_is_refused():
     with pytest.raises(mha.MhaError, match="another language"):
-        roles(SmallModel(Shape(), len(lexicon("zh").vocabulary)), "en")
+        of_model(SmallModel(Shape(), len(lexicon("zh").vocabulary)), "en")
     with pytest.raises(mha.MhaError, match="small language"):
-        roles(SmallModel(Shape(), 10), "fr")
+        of_model(SmallModel(Shape(), 10), "fr")
 
 
 def test_the_shipped_model_is_labelled_with_what_it_was_trained_for():
     plan = mini.find("en", "glass-box", 4, 64)
     trained = checkpoints.load_model(checkpoints.path(plan))
-    found = labels(roles(trained.model, "en", seed=plan.seed))
+    found = labels(roles(trained))
     best = trained.report["scores"]["layer"], trained.report["scores"]["head"]
     assert found[best][0] == "pronoun to noun"
     assert found[best][1] > 0.9
+
+
+# What roles are asked of
+
+
+@pytest.fixture(scope="module")
+def shipped() -> checkpoints.Trained:
+    return checkpoints.load_model(checkpoints.path(mini.find("en", "one-layer", 4, 64)))
+
+
+@pytest.mark.parametrize("trained", [True, False])
+def test_a_trace_a_model_and_its_file_have_the_same_roles(shipped, trained, tmp_path):
+    model = shipped if trained else checkpoints.untrained(shipped.plan)
+    trace = mha.trace("The animal was too tired.", source="mini", architecture="one-layer", trained=trained)
+    expected = of_model(model.model, "en", seed=shipped.plan.seed)
+    pd.testing.assert_frame_equal(roles(trace), expected)
+    pd.testing.assert_frame_equal(roles(model), expected)
+    if trained:  # a file holds half precision, as the shipped ones do
+        checkpoints.save_model(tmp_path / "own.safetensors", model)
+        pd.testing.assert_frame_equal(roles(tmp_path / "own.safetensors"), expected)
+
+
+def test_a_trace_of_another_training_of_the_same_shape_is_not_taken_for_the_shipped_model(shipped):
+    further = checkpoints.untrained(shipped.plan)
+    further.model.layers[0].attention.projections().w_q.mul_(1.5)
+    with pytest.raises(mha.MhaError, match="does not come with Headscope; give the file of that model"):
+        roles(mini.follow(further, "The animal was too tired."))
+
+
+def test_what_has_no_small_model_is_refused_with_what_works():
+    with pytest.raises(mha.MhaError, match="takes a small model") as refused:
+        roles(mha.trace("a b", h=2, d_model=8))
+    assert "'random'" in str(refused.value)
+    assert refused.value.fixes == ({"source": "mini"},)
+    with pytest.raises(mha.MhaError, match="got a int"):
+        roles(3)
 
 
 # Labels

@@ -1,11 +1,11 @@
-"""Two hops: the product of two layers' weights, and the pair of heads that reaches furthest."""
+"""Rollout and two hops: products of layers' weights, by hand and by what must hold for any weights."""
 
 import numpy as np
 import pytest
 import torch
 
 import mha_core as mha
-from mha_core.analysis.rollout import best_hops, two_hops
+from mha_core.analysis.rollout import best_hops, rollout, two_hops
 
 TEXT = "the old cat saw the new cat"
 
@@ -71,3 +71,90 @@ def test_two_one_hot_heads_lead_where_they_point():
         layers.append(mha.LayerTrace(parts, mha.ScoreRule()))
     pointed = mha.AttentionTrace(trace.tokens, tuple(layers), {})
     assert two_hops(pointed, first=0, second=0).loc["it"].to_dict() == {"animal": 1, "it": 0, "tired": 0}
+
+
+# Rollout
+
+
+def test_a_rollout_by_hand():
+    """Two layers of one head over two tokens: (0.5 A² + 0.5 I) (0.5 A¹ + 0.5 I)."""
+    weights = np.array([[[1.0, 0.0], [0.5, 0.5]], [[0.2, 0.8], [0.0, 1.0]]])[:, None]
+    trace = mha.from_weights(weights, "a b")
+    found = rollout(trace)
+    first, second = [[1.0, 0.0], [0.25, 0.75]], [[0.6, 0.4], [0.0, 1.0]]
+    assert first == rollout(trace, layer=0).to_numpy().round(6).tolist()
+    np.testing.assert_allclose(found, [[0.6 + 0.4 * 0.25, 0.4 * 0.75], [0.25, 0.75]], rtol=1e-6)
+    np.testing.assert_allclose(found, np.array(second) @ first, rtol=1e-6)
+    assert tuple(found.index) == tuple(found.columns) == ("a", "b")
+    assert (found.index.name, found.columns.name) == ("query", "key")
+
+
+@pytest.mark.parametrize("heads", ["mean", "max", "min"])
+@pytest.mark.parametrize("settings", [{}, {"mask": "causal"}])
+def test_rows_of_a_rollout_sum_to_one_and_a_mask_holds(heads, settings):
+    trace = mha.trace(TEXT, h=3, d_model=15, layers=3, **settings)
+    found = rollout(trace, heads=heads)
+    np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-12)
+    if settings:
+        np.testing.assert_array_equal(np.triu(found, 1), 0)
+
+
+def test_without_the_residual_one_head_is_attention_alone_and_with_it_alone_nothing_moves():
+    trace = mha.trace(TEXT, h=1, d_model=15, layers=2)
+    np.testing.assert_allclose(rollout(trace, residual=0), two_hops(trace, first=0, second=0), atol=1e-6)
+    np.testing.assert_array_equal(rollout(trace, residual=1), np.eye(7))
+
+
+def test_what_the_heads_are_joined_by(trace):
+    weights = trace.layers[0].weights().astype(float)
+    for heads, joined in {"mean": weights.mean(0), "max": weights.max(0), "min": weights.min(0)}.items():
+        expected = joined / joined.sum(1, keepdims=True)
+        np.testing.assert_allclose(rollout(trace, layer=0, residual=0, heads=heads), expected, atol=1e-6)
+
+
+def test_layers_count_from_the_end_too(trace):
+    for layer in range(3):
+        np.testing.assert_array_equal(rollout(trace, layer=layer), rollout(trace, layer=layer - 3))
+
+
+def test_a_rollout_without_special_tokens_is_that_of_the_others():
+    trace = mha.trace("[CLS] the cat [SEP]", h=2, d_model=8, layers=2)
+    found = rollout(trace, without="special")
+    assert tuple(found.index) == ("the", "cat")
+    steps = []
+    for layer in trace.layers:
+        inner = layer.weights().astype(float)[:, 1:3, 1:3]
+        steps.append(0.5 * (inner / inner.sum(-1, keepdims=True)).mean(0) + 0.5 * np.eye(2))
+    np.testing.assert_allclose(found, steps[1] @ steps[0], atol=1e-6)
+
+
+def test_what_sinks_and_hidden_rows_take_is_given_to_nobody():
+    q = torch.zeros(1, 3, 2)
+    mask = torch.tensor([[True, False, False], [False, False, False], [True, True, True]])
+    rule = mha.ScoreRule(mask=mask, sinks=torch.zeros(1))
+    found = rollout(mha.from_tensors(q=q, k=q, v=q, tokens="a b c", rule=rule))
+    # Row 0: weight 1/2 on itself beside the sink; row 1: nothing; row 2: 1/4 on each.
+    np.testing.assert_allclose(found, [[1, 0, 0], [0, 1, 0], [1 / 7, 1 / 7, 5 / 7]], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"layer": 3}, "layers 0 to 2; layer 3"),
+        ({"layer": -4}, "layer -4"),
+        ({"residual": 1.5}, "residual 1.5 is out of range; 0 to 1 work"),
+        ({"heads": "sum"}, "'sum'; mean, max or min can be used"),
+        ({"without": range(7)}, "All 7 tokens would be left out"),
+    ],
+)
+def test_a_rollout_refuses_what_is_not_there(trace, settings, message):
+    with pytest.raises(mha.MhaError, match=message):
+        rollout(trace, **settings)
+
+
+def test_between_two_texts_there_is_no_rollout():
+    weights = np.full((1, 2, 3), 1 / 3)
+    with pytest.raises(mha.MhaError, match="A rollout stays in one text"):
+        rollout(mha.from_weights(weights, "a b", keys="c d e"))
+    with pytest.raises(mha.MhaError, match="got a list"):
+        rollout([1, 2])

@@ -146,22 +146,22 @@ def test_the_query_meets_the_keys_of_the_other_text(trace):
 
 def test_positions_of_two_texts_are_not_compared(trace):
     layer = trace.layers[0]
-    found = patterns.patterns(layer)
+    found = patterns.metrics(layer)
     assert found.drop(columns="entropy").isna().all(axis=None)
     weights = layer.weights().astype(np.float64)
     entropy = -(weights * np.log(weights)).sum(-1).mean(-1) / np.log(N_KEY)
     np.testing.assert_allclose(found["entropy"], entropy, rtol=1e-5)
     alike = patterns.similarity(layer)
     assert alike.shape == (HEADS, HEADS)
-    assert np.isfinite(alike).all()
+    assert np.isfinite(alike).all(axis=None)
     assert patterns.collapse(layer) is None
 
 
 def test_texts_of_the_same_length_are_still_two(normal):
     layer = mha.LayerTrace(MappingProxyType({"weights": torch.softmax(normal(2, 7, 7), -1)}), kind="cross")
     assert not patterns.same_tokens(layer)
-    assert patterns.patterns(layer)["previous token"].isna().all()
-    assert patterns.patterns(replace(layer, kind="self"))["previous token"].notna().all()
+    assert patterns.metrics(layer)["previous token"].isna().all()
+    assert patterns.metrics(replace(layer, kind="self"))["previous token"].notna().all()
 
 
 @pytest.mark.parametrize(("n_query", "n_key"), [(7, 11), (3, 11), (11, 3), (2, 79)])

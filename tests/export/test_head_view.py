@@ -233,7 +233,8 @@ def test_a_notebook_shows_it_in_a_frame_that_reaches_nothing_else():
     ],
 )
 def test_special_tokens_are_told_by_their_form_or_else_the_first(pieces, positions):
-    assert head_view.by_form(pieces) == positions
+    trace = mha.from_weights(torch.full((1, len(pieces), len(pieces)), 1 / len(pieces)), pieces)
+    assert head_view.special(trace) == [positions, positions]
 
 
 def test_the_caption_says_where_numbers_come_from(traced):

@@ -234,7 +234,7 @@ def test_what_weights_suffice_for_is_what_it_is_with_q_and_k(by_kind):
             np.testing.assert_allclose(
                 see(bare, at, layer=0).weights, see(full, at, layer=0).weights, atol=1e-6
             )
-    np.testing.assert_allclose(patterns.patterns(own), patterns.patterns(full.layers[0]), atol=1e-6)
+    np.testing.assert_allclose(patterns.metrics(own), patterns.metrics(full.layers[0]), atol=1e-6)
     np.testing.assert_allclose(patterns.similarity(own), patterns.similarity(full.layers[0]), atol=1e-3)
     ours, theirs = overview.overview(bare), overview.overview(full)
     np.testing.assert_array_equal(ours.thumbs[0], theirs.thumbs[0])

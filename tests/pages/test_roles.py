@@ -34,7 +34,7 @@ def table_with(app, column: str):
 def test_labels_are_the_measured_ones_with_their_scores(given, english, layer):
     app, shown = given(layer=layer)
     plan = mini.find("en", "glass-box", 4, 64)
-    table = measured_roles.roles(mini.model(plan).model, "en", seed=plan.seed)
+    table = measured_roles.roles(mini.model(plan))
     named = measured_roles.labels(table)
     for head, label in enumerate(shown):
         role = named.get((layer - 1, head))
@@ -51,7 +51,7 @@ def test_random_weights_have_no_labels_and_still_patterns(given):
     app, shown = given(source="random")
     assert shown == [""] * 4
     trace = mha.trace(**Scene(source="random").settings())
-    expected = patterns.patterns(trace.layers[0])
+    expected = patterns.metrics(trace.layers[0])
     assert table_with(app, "entropy")["entropy"].tolist() == pytest.approx(
         expected["entropy"].round(3).tolist()
     )
@@ -74,7 +74,7 @@ def test_likeness_is_shown_for_a_long_text_too_of_some_of_its_rows(opened, engli
     app = opened(source="random", text=words, twin="", h=3, d_model=12)
     assert not app.exception
     trace = mha.trace(**(Scene(source="random").settings(words) | {"h": 3, "d_model": 12}))
-    alike = patterns.similarity(trace.layers[0], most=likeness.LEAST_ROWS)
+    alike = patterns.similarity(trace.layers[0], max_rows=likeness.LEAST_ROWS).to_numpy()
     said = english("roles.alike", mean=number((alike.sum() - 3) / 6))
     assert said in [markdown.value for markdown in app.markdown]
     some = english("roles.alike_some", rows=likeness.LEAST_ROWS, tokens=300)

@@ -98,7 +98,7 @@ def test_a_sentence_is_traced_as_the_model_reads_it():
     """The last result and the answers are those of the model itself."""
     import torch
 
-    model = mini.untrained(mini.find("en", "glass-box", 4, 64)).model
+    model = checkpoints.untrained(mini.find("en", "glass-box", 4, 64)).model
     trace = traced()
     words = lexicon("en")
     ids = torch.tensor([words.cut(TEXT, limit=32)[1]])
