@@ -38,8 +38,8 @@ def pytest_xdist_auto_num_workers(config) -> int:
 
 
 def pytest_collection_modifyitems(items) -> None:
-    """What takes minutes by itself begins first, or one worker would be left alone with it at the end."""
-    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+    """What is slow begins first, or one worker would be left alone with it at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 @pytest.fixture(scope="session")

@@ -8,34 +8,13 @@ from torch.autograd import gradcheck
 from torch.nn import functional as F
 from torch.profiler import ProfilerActivity, profile
 
-from mha_core import AttentionSpec, LayerTrace, MultiHeadAttention, ScoreRule, attend
+from mha_core import ScoreRule, attend
 from mha_core.attention import functional, masks
-from mha_core.attention.functional import fused, raw_scores
-from mha_core.attention.module import project_packed, project_per_head
+from mha_core.attention.functional import CELLS, fused, raw_scores, row_blocks
 from mha_core.attention.positions import alibi
+from tests.attention.random_masks import SHAPES, random_mask
 
 PRIME = st.sampled_from([2, 3, 5, 7, 11, 13, 17])
-MASKS = {
-    "none": None,
-    "(L, S)": lambda n, h, q, k: (q, k),
-    "(N, L, S)": lambda n, h, q, k: (n, q, k),
-    "(N, 1, L, S)": lambda n, h, q, k: (n, 1, q, k),
-    "(N, h, L, S)": lambda n, h, q, k: (n, h, q, k),
-}
-
-
-def boolean(normal, *shape, seed):
-    """A random mask that leaves each row its last key."""
-    allowed = normal(*shape, seed=seed) > 0.2
-    allowed[..., -1] = True
-    return allowed
-
-
-def built(module, normal, seed=0):
-    """The module with weights of the size that keeps everything of order one."""
-    for index, parameter in enumerate(module.parameters()):
-        parameter.data = normal(*parameter.shape, seed=seed + index) / parameter.shape[-1] ** 0.5
-    return module.requires_grad_(False).eval()
 
 
 # Invariants
@@ -77,19 +56,26 @@ def test_what_goes_in_is_left_as_it_was(normal):
     assert all(torch.equal(t, copy) for t, copy in zip(inputs, copies, strict=True))
 
 
+@pytest.mark.parametrize(("n_rows", "cells"), [(5, CELLS // 2), (7, 3 * CELLS), (4096, 12 * 4096), (3, 0)])
+def test_blocks_are_neighbours_and_together_all_rows(n_rows, cells):
+    blocks = row_blocks(n_rows, cells)
+    assert [row for block in blocks for row in range(n_rows)[block]] == list(range(n_rows))
+    assert all((b.stop - b.start) * cells <= CELLS or b.stop - b.start == 1 for b in blocks)
+
+
 BLOCKED = {
     "plain": lambda normal: ScoreRule(),
-    "mask": lambda normal: ScoreRule(mask=boolean(normal, 7, 11, seed=3)),
-    "mask of each item": lambda normal: ScoreRule(mask=boolean(normal, 2, 1, 7, 11, seed=3)),
-    "mask of each head": lambda normal: ScoreRule(mask=boolean(normal, 2, 6, 7, 11, seed=3)),
-    "key padding": lambda normal: ScoreRule(mask=boolean(normal, 2, 1, 1, 11, seed=3)),
+    "mask": lambda normal: ScoreRule(mask=random_mask(normal, 7, 11, seed=3)),
+    "mask of each item": lambda normal: ScoreRule(mask=random_mask(normal, 2, 1, 7, 11, seed=3)),
+    "mask of each head": lambda normal: ScoreRule(mask=random_mask(normal, 2, 6, 7, 11, seed=3)),
+    "key padding": lambda normal: ScoreRule(mask=random_mask(normal, 2, 1, 1, 11, seed=3)),
     "bias": lambda normal: ScoreRule(bias=normal(6, 7, 11, seed=4), temperature=1.3),
     "distance_bias": lambda normal: ScoreRule(distance_bias=alibi(6, 7, 11)),
     "sinks": lambda normal: ScoreRule(sinks=normal(6, seed=5), soft_cap=2.0),
     "matrix": lambda normal: ScoreRule(softmax="matrix"),
     "all": lambda normal: ScoreRule(
         scale=0.2,
-        mask=boolean(normal, 2, 1, 7, 11, seed=3),
+        mask=random_mask(normal, 2, 1, 7, 11, seed=3),
         bias=normal(2, 6, 7, 11, seed=4),
         distance_bias=alibi(6, 7, 11),
         sinks=normal(6, seed=5),
@@ -170,12 +156,12 @@ def test_keys_and_values_that_heads_share_are_not_copied(normal):
     assert allocated(lambda: attend(q, k, v)) < expanded / 4
 
 
-# Parity: the function
+# Parity
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-6), (torch.float64, 1e-12)], ids=str)
 @pytest.mark.parametrize("padded", [False, True], ids=["", "padded"])
-@pytest.mark.parametrize("form", MASKS.values(), ids=MASKS)
+@pytest.mark.parametrize("form", SHAPES.values(), ids=SHAPES)
 @given(
     n=PRIME,
     n_kv=st.sampled_from([1, 2, 3]),
@@ -198,8 +184,8 @@ def test_attend_equals_torch(
     k = normal(n, n_kv, k_len, d_k, seed=seed + 1, dtype=dtype)
     v = normal(n, n_kv, k_len, d_v, seed=seed + 2, dtype=dtype) / 2  # outputs below 2: 1e-6 is 8 roundings
     bias = normal(h, q_len, k_len, seed=seed + 3, dtype=dtype) if biased else None
-    mask = form and boolean(normal, *form(n, h, q_len, k_len), seed=seed + 4)
-    padding = boolean(normal, n, k_len, seed=seed + 5) if padded else None
+    mask = form and random_mask(normal, *form(n, h, q_len, k_len), seed=seed + 4)
+    padding = random_mask(normal, n, k_len, seed=seed + 5) if padded else None
     allowed = masks.combine(mask, padding, batch=n, n_heads=h, n_query=q_len, n_key=k_len)
     ours = attend(q, k, v, ScoreRule(scale=scale, bias=bias, mask=allowed, temperature=temperature))
 
@@ -226,7 +212,7 @@ def test_attend_equals_torch(
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float16, 4e-3), (torch.bfloat16, 3e-2)], ids=str)
 def test_half_precision_stays_as_near_to_fp32_as_its_digits_allow(dtype, tolerance, normal):
     q, k, v = (normal(2, h, n, d, seed=h, dtype=dtype) for h, n, d in ((6, 7, 5), (3, 11, 5), (3, 11, 13)))
-    rule = ScoreRule(mask=boolean(normal, 7, 11, seed=4), bias=normal(6, 7, 11, seed=5))
+    rule = ScoreRule(mask=random_mask(normal, 7, 11, seed=4), bias=normal(6, 7, 11, seed=5))
     half = attend(q, k, v, rule)
     assert half.dtype == dtype
     assert raw_scores(q, k).dtype == torch.float32
@@ -256,99 +242,6 @@ def test_fp16_scores_that_fit_once_scaled_do_not_overflow_before(normal):
     torch.testing.assert_close(attend(q, q, q), expected, atol=0.25, rtol=1e-2)
 
 
-# Parity: the module
-
-
-def torch_twin(ours):
-    """`nn.MultiheadAttention` with the weights of our module."""
-    spec = ours.spec
-    theirs = torch.nn.MultiheadAttention(spec.d_model, spec.n_heads, bias=spec.bias, batch_first=True)
-    state = {
-        "in_proj_weight": ours.qkv.weight,
-        "out_proj.weight": ours.o.weight,
-    }
-    if spec.bias:
-        state["in_proj_bias"] = ours.qkv.bias
-        state["out_proj.bias"] = ours.o.bias
-    theirs.load_state_dict(state)
-    return theirs.requires_grad_(False).eval()
-
-
-@pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
-@pytest.mark.parametrize("padded", [False, True], ids=["", "padded"])
-@pytest.mark.parametrize("form", ["none", "(L, S)", "(N, h, L, S)"])
-@pytest.mark.parametrize("crossed", [False, True], ids=["self", "cross"])
-def test_module_equals_torch_per_head(crossed, form, padded, bias, normal):
-    n, h, q_len, d_model = 2, 5, 11, 35
-    k_len = 13 if crossed else q_len
-    ours = built(MultiHeadAttention(AttentionSpec(d_model, h, bias=bias)), normal)
-    x = normal(n, q_len, d_model, seed=20)
-    context = normal(n, k_len, d_model, seed=21) if crossed else None
-    mask = MASKS[form] and boolean(normal, *MASKS[form](n, h, q_len, k_len), seed=22)
-    padding = boolean(normal, n, k_len, seed=23) if padded else None
-    attended = ours(x, context, mask=mask, key_padding=padding)
-
-    keys = x if context is None else context
-    blocked = None if mask is None else ~mask if mask.dim() == 2 else ~mask.flatten(0, 1)
-    output, weights = torch_twin(ours)(
-        x,
-        keys,
-        keys,
-        attn_mask=blocked,
-        key_padding_mask=None if padding is None else ~padding,
-        average_attn_weights=False,
-    )
-    torch.testing.assert_close(attended.output, output, atol=1e-6, rtol=0)
-    for item in range(n):
-        shown = LayerTrace.of(attended, item=item).weights()
-        torch.testing.assert_close(torch.from_numpy(shown.copy()), weights[item], atol=1e-6, rtol=0)
-
-
-def test_the_rule_that_comes_back_is_the_one_that_was_used(normal):
-    ours = built(MultiHeadAttention(AttentionSpec(11, 6, n_kv_heads=2, d_k=5, d_v=13)), normal)
-    x, hidden = normal(2, 7, 11), boolean(normal, 7, 7, seed=5)
-    padding = boolean(normal, 2, 7, seed=6)
-    mask, bias = boolean(normal, 2, 7, 7, seed=7), normal(6, 7, 7, seed=8)
-    attended = ours(x, mask=mask, key_padding=padding, rule=ScoreRule(mask=hidden, bias=bias))
-    allowed = mask[:, None] & padding[:, None, None] & hidden
-    assert torch.equal(attended.rule.mask, allowed)
-    assert torch.equal(attended.rule.bias, bias)
-    again = attend(attended.q, attended.k, attended.v, ScoreRule(mask=allowed, bias=bias))
-    assert torch.equal(ours.join(again), attended.output)
-
-
-@pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
-@pytest.mark.parametrize("length", [1, 2, 4, 13, 128])
-@pytest.mark.parametrize(
-    ("d_model", "h", "d_k"),
-    [(512, 8, 64), (512, 1, 512), (512, 32, 16), (64, 4, 16), (35, 5, 7), (17, 3, 5), (7, 13, 2), (1, 1, 1)],
-)
-def test_packed_and_per_head_projection_are_the_identical_tensor(d_model, h, d_k, length, bias, normal):
-    module = built(MultiHeadAttention(AttentionSpec(d_model, h, d_k=d_k, bias=bias)), normal)
-    own = module.projections()
-    for batch in (1, 3):
-        x = normal(batch, length, d_model, seed=50)
-        packed = module.project(x)
-        per_head = project_per_head(x, module.qkv.weight.mT, module.qkv.bias, 3 * h).split(h, dim=1)
-        for name, tensor, same in zip("qkv", packed, per_head, strict=True):
-            assert torch.equal(same, tensor)
-            matrix = x, getattr(own, f"w_{name}"), getattr(own, f"b_{name}"), h
-            assert torch.equal(project_per_head(*matrix), project_packed(*matrix))
-            # One of the three matrices alone is another product, which may round differently.
-            torch.testing.assert_close(project_per_head(*matrix), tensor, atol=2e-6, rtol=0)
-
-
-def test_one_head_with_a_unit_output_matrix_is_plain_attention(normal):
-    module = built(MultiHeadAttention(AttentionSpec(512, 1)), normal)
-    module.o.weight.copy_(torch.eye(512))
-    module.o.bias = None
-    x = normal(1, 7, 512, seed=30)
-    attended = module(x)
-    q, k, v = ((module.qkv.weight @ x[0].T).T + module.qkv.bias).split(512, dim=-1)
-    plain = torch.softmax(q @ k.mT * 512**-0.5, dim=-1) @ v
-    assert (attended.output - plain).abs().max() == 0
-
-
 # Known cases
 
 
@@ -360,31 +253,6 @@ def test_two_tokens_by_hand():
     first = scores.exp()[:, :1] / scores.exp().sum(-1, keepdim=True)
     expected = torch.cat([10 * first, 10 * (1 - first), first + 3 * (1 - first)], dim=-1)
     torch.testing.assert_close(attend(q, k, v)[0], expected, atol=1e-6, rtol=0)
-
-
-def test_d_v_is_free(normal):
-    """Mission case 2: two tokens, d_model 512, h 8, d_k 64, d_v 100."""
-    module = built(MultiHeadAttention(AttentionSpec(512, 8, d_k=64, d_v=100)), normal)
-    x = normal(1, 2, 512)
-    attended = module(x)
-    assert [tuple(t.shape) for t in attended[:4]] == [
-        (1, 2, 512),
-        (1, 8, 2, 64),
-        (1, 8, 2, 64),
-        (1, 8, 2, 100),
-    ]
-    own = module.projections()
-    assert {name: tuple(t.shape) for name, t in own._asdict().items()} == {
-        "w_q": (512, 512),
-        "w_k": (512, 512),
-        "w_v": (512, 800),
-        "w_o": (800, 512),
-        "b_q": (512,),
-        "b_k": (512,),
-        "b_v": (800,),
-        "b_o": (512,),
-    }
-    assert tuple(attend(*attended[1:4]).shape) == (1, 8, 2, 100)
 
 
 def test_query_heads_share_neighbouring_key_heads(normal):
@@ -422,38 +290,13 @@ def test_no_keys_and_no_key_heads_are_refused_too(normal, refused):
     refused(attend, normal(3, 5, 7), normal(3, 0, 7), normal(3, 0, 13))
 
 
-@pytest.mark.parametrize("shape", [(2, 7, 13), (7, 11), (1, 2, 7, 11)])
-def test_an_input_of_another_width_is_refused(shape, normal, refused):
-    module = MultiHeadAttention(AttentionSpec(11, 3, d_k=5))
-    message = f"The input has shape {shape}; expected (batch, tokens, 11)."
-    assert str(refused(module, normal(*shape))) == message
-    assert str(refused(module, normal(2, 7, 11), normal(*shape))) == f"{message[:-1]} with batch 2."
-
-
-def test_a_mask_that_does_not_fit_is_refused(normal, refused):
-    module = MultiHeadAttention(AttentionSpec(11, 3, d_k=5))
-    x, context = normal(2, 7, 11), normal(2, 13, 11)
-    wrong = torch.ones(13, 7, dtype=torch.bool)
-    assert str(refused(module, x, context, mask=wrong)) == (
-        "The mask has shape (13, 7); expected (7, 13), (2, 7, 13), (2, 1, 7, 13) or (2, 3, 7, 13)."
-    )
-    assert str(refused(module, x, context, key_padding=wrong)) == (
-        "The key_padding has shape (13, 7); expected (2, 13)."
-    )
-
-
-def test_a_context_of_another_batch_is_refused(normal, refused):
-    module = MultiHeadAttention(AttentionSpec(11, 3, d_k=5))
-    refused(module, normal(2, 7, 11), normal(3, 13, 11))
-
-
 # The fused kernel
 
 PLAIN = {
     "nothing": lambda normal: ScoreRule(),
     "scale": lambda normal: ScoreRule(scale=0.3),
-    "mask": lambda normal: ScoreRule(mask=boolean(normal, 7, 11, seed=3)),
-    "mask of each head": lambda normal: ScoreRule(mask=boolean(normal, 1, 6, 7, 11, seed=3)),
+    "mask": lambda normal: ScoreRule(mask=random_mask(normal, 7, 11, seed=3)),
+    "mask of each head": lambda normal: ScoreRule(mask=random_mask(normal, 1, 6, 7, 11, seed=3)),
     "rows that see nothing": lambda normal: ScoreRule(mask=torch.arange(7)[:, None] > torch.arange(11)),
 }
 

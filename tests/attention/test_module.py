@@ -1,12 +1,13 @@
-"""One matrix for Q, K and V: which products it makes, and that files and names know nothing of it."""
+"""The attention module: sizes are checked once, numbers are torch's, a state dict has four matrices."""
 
 import copy
 
 import pytest
 import torch
 
-from mha_core import AttentionSpec, MultiHeadAttention
-from mha_core.attention.module import project_packed, project_per_head
+from mha_core import AttentionSpec, LayerTrace, MultiHeadAttention, ScoreRule, attend
+from mha_core.attention.module import MAX_D_MODEL, MAX_HEADS, project_packed, project_per_head
+from tests.attention.random_masks import SHAPES, random_mask
 
 SPECS = {
     "all alike": AttentionSpec(12, 3),
@@ -32,36 +33,142 @@ def inputs(module, normal):
     return normal(2, 5, width), normal(2, 7, width, seed=1), normal(2, 7, width, seed=2)
 
 
-def part(module, kind, n_heads, *names):
-    """Some of the matrices beside each other, as the formula has them, with biases and number of heads."""
-    own = module.projections()
-    weight = torch.cat([getattr(own, f"w_{name}").mT for name in names]).mT
-    bias = torch.cat([getattr(own, f"b_{name}") for name in names]) if module.spec.bias else None
-    return kind(weight, bias, n_heads)
+def built(module, normal, seed=0):
+    """The module with weights of the size that keeps everything of order one."""
+    for index, parameter in enumerate(module.parameters()):
+        parameter.data = normal(*parameter.shape, seed=seed + index) / parameter.shape[-1] ** 0.5
+    return module.requires_grad_(False).eval()
+
+
+# Sizes
+
+
+@pytest.mark.parametrize(
+    ("h", "d_k"), [(1, 512), (2, 256), (4, 128), (8, 64), (16, 32), (32, 16), (64, 8), (128, 4)]
+)
+def test_d_model_is_split_over_the_heads(h, d_k):
+    spec = AttentionSpec(512, h)
+    assert (spec.d_k, spec.d_v, spec.n_kv_heads, spec.bias) == (d_k, d_k, h, True)
+
+
+def test_what_is_given_is_kept():
+    assert AttentionSpec(11, 6, n_kv_heads=2, d_k=5, d_v=13, bias=False).__dict__ == {
+        "d_model": 11,
+        "n_heads": 6,
+        "n_kv_heads": 2,
+        "d_k": 5,
+        "d_v": 13,
+        "bias": False,
+    }
+    assert AttentionSpec(11, 3, d_k=5).d_v == 5
+    assert AttentionSpec(15, 3, d_v=7).d_k == 5
+
+
+def test_a_spec_is_a_value():
+    assert AttentionSpec(15, 3) == AttentionSpec(15, 3, n_kv_heads=3, d_k=5, d_v=5, bias=True)
+    assert AttentionSpec(15, 3) != AttentionSpec(15, 5)
+    assert len({AttentionSpec(15, 3), AttentionSpec(15, 3, d_k=5)}) == 1
+    with pytest.raises(AttributeError):
+        AttentionSpec(15, 3).d_model = 30
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message", "fixes"),
+    [
+        ((0, 1), "d_model 0 is out of range; 1 to 4096 work.", ({"d_model": 1},)),
+        ((4097, 1), "d_model 4097 is out of range; 1 to 4096 work.", ({"d_model": 4096},)),
+        ((512, 0), "h 0 is out of range; 1 to 128 work.", ({"h": 1},)),
+        ((512, 129), "h 129 is out of range; 1 to 128 work.", ({"h": 128},)),
+        ((512, 8, None, 0), "d_k 0 is out of range; 1 to 4096 work.", ({"d_k": 1},)),
+        ((512, 8, None, 64, 5000), "d_v 5000 is out of range; 1 to 4096 work.", ({"d_v": 4096},)),
+        ((512, 8, 0), "n_kv_heads 0 is out of range; 1 to 128 work.", ({"n_kv_heads": 1},)),
+        ((512, True), "h must be a whole number from 1 to 128; got True.", ()),
+        ((512.0, 8), "d_model must be a whole number from 1 to 4096; got 512.0.", ()),
+        (("512", 8), "d_model must be a whole number from 1 to 4096; got '512'.", ()),
+        ((512, 8, None, 2.5), "d_k must be a whole number from 1 to 4096; got 2.5.", ()),
+        (
+            (512, 8, 3),
+            "8 query heads cannot share 3 key/value heads evenly; 1, 2, 4 or 8 can.",
+            ({"n_kv_heads": 1}, {"n_kv_heads": 2}, {"n_kv_heads": 4}, {"n_kv_heads": 8}),
+        ),
+        (
+            (7, 7, 11),
+            "7 query heads cannot share 11 key/value heads evenly; 1 or 7 can.",
+            ({"n_kv_heads": 1}, {"n_kv_heads": 7}),
+        ),
+        (
+            (30, 4),
+            "d_model 30 cannot be split into 4 heads; 28 or 32 can. With d_model 30, 3 or 5 heads work.",
+            ({"d_model": 28}, {"d_model": 32}, {"h": 3}, {"h": 5}),
+        ),
+        (
+            (1, 2),
+            "d_model 1 cannot be split into 2 heads; 2 can. With d_model 1, 1 head works.",
+            ({"d_model": 2}, {"h": 1}),
+        ),
+        (
+            (4096, 3),
+            "d_model 4096 cannot be split into 3 heads; 4095 can. With d_model 4096, 2 or 4 heads work.",
+            ({"d_model": 4095}, {"h": 2}, {"h": 4}),
+        ),
+        (
+            (13, 5),
+            "d_model 13 cannot be split into 5 heads; 10 or 15 can. With d_model 13, 1 or 13 heads work.",
+            ({"d_model": 10}, {"d_model": 15}, {"h": 1}, {"h": 13}),
+        ),
+    ],
+)
+def test_sizes_that_do_not_fit_are_refused(sizes, message, fixes, refused):
+    error = refused(AttentionSpec, *sizes)
+    assert str(error) == message
+    assert error.fixes == fixes
+
+
+def test_the_limits_themselves_are_accepted():
+    assert AttentionSpec(MAX_D_MODEL, MAX_HEADS).d_k == 32
+    assert AttentionSpec(1, 1).d_k == 1
 
 
 # Products
 
 
-@pytest.mark.parametrize("length", [1, 2, 7, 64])
-@pytest.mark.parametrize("d_model", [1, 17, 64, 512])
 @pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
-@pytest.mark.parametrize(("h", "n_kv"), [(4, 4), (4, 2), (6, 1)], ids=["alike", "grouped", "one key head"])
-def test_the_packed_product_is_that_of_all_heads_of_the_whole_matrix(h, n_kv, bias, d_model, length, normal):
+@pytest.mark.parametrize("length", [1, 2, 4, 13, 128])
+@pytest.mark.parametrize(
+    ("d_model", "h", "n_kv", "d_k"),
+    [
+        (512, 8, 8, 64),
+        (512, 1, 1, 512),
+        (512, 32, 32, 16),
+        (512, 4, 2, 16),
+        (64, 4, 4, 16),
+        (64, 6, 1, 16),
+        (35, 5, 5, 7),
+        (17, 3, 3, 5),
+        (17, 4, 2, 16),
+        (7, 13, 13, 2),
+        (1, 6, 1, 16),
+        (1, 1, 1, 1),
+    ],
+)
+def test_the_packed_product_is_that_of_all_heads_of_the_whole_matrix(
+    d_model, h, n_kv, d_k, length, bias, normal
+):
     """Where d_k = d_v the whole packed matrix can be cut into heads: first of Q, then of K, then of V."""
-    spec = AttentionSpec(d_model, h, n_kv_heads=n_kv, d_k=16, d_v=16, bias=bias)
-    module = MultiHeadAttention(spec).requires_grad_(False)
-    own = module.projections()
+    spec = AttentionSpec(d_model, h, n_kv_heads=n_kv, d_k=d_k, d_v=d_k, bias=bias)
+    module = built(MultiHeadAttention(spec), normal)
+    matrices = module.projections()
     for batch in (1, 3):
-        x = normal(batch, length, d_model)
+        x = normal(batch, length, d_model, seed=50)
         whole = project_per_head(x, module.qkv.weight.mT, module.qkv.bias, h + 2 * n_kv)
-        recorded = module.project(x)
-        for name, made, heads in zip("qkv", recorded, whole.split([h, n_kv, n_kv], dim=1), strict=True):
-            assert torch.equal(made, heads), name
-            matrix = x, getattr(own, f"w_{name}"), getattr(own, f"b_{name}"), made.shape[1]
-            assert torch.equal(project_packed(*matrix), project_per_head(*matrix)), name
+        for name, tensor, heads in zip(
+            "qkv", module.project(x), whole.split([h, n_kv, n_kv], 1), strict=True
+        ):
+            assert torch.equal(tensor, heads), name
+            alone = x, getattr(matrices, f"w_{name}"), getattr(matrices, f"b_{name}"), tensor.shape[1]
+            assert torch.equal(project_packed(*alone), project_per_head(*alone)), name
             # The product with one of the three alone may sum in another order.
-            torch.testing.assert_close(made, project_packed(*matrix), atol=2e-6, rtol=0)
+            torch.testing.assert_close(tensor, project_packed(*alone), atol=2e-6, rtol=0)
 
 
 def test_each_input_meets_its_own_matrix(module, inputs):
@@ -112,6 +219,128 @@ def test_values_of_a_wrong_size_are_refused(module, inputs, normal, refused):
     for wrong in (normal(2, 7, width + 1), normal(3, 7, width), normal(7, width)):
         assert str(tuple(wrong.shape)) in str(refused(module, x, context, wrong))
         assert str(tuple(wrong.shape)) in str(refused(module, x, wrong, x))
+
+
+@pytest.mark.parametrize("shape", [(2, 7, 13), (7, 11), (1, 2, 7, 11)])
+def test_an_input_of_another_width_is_refused(shape, normal, refused):
+    module = MultiHeadAttention(AttentionSpec(11, 3, d_k=5))
+    message = f"The input has shape {shape}; expected (batch, tokens, 11)."
+    assert str(refused(module, normal(*shape))) == message
+    assert str(refused(module, normal(2, 7, 11), normal(*shape))) == f"{message[:-1]} with batch 2."
+
+
+def test_a_mask_that_does_not_fit_is_refused(normal, refused):
+    module = MultiHeadAttention(AttentionSpec(11, 3, d_k=5))
+    x, context = normal(2, 7, 11), normal(2, 13, 11)
+    wrong = torch.ones(13, 7, dtype=torch.bool)
+    assert str(refused(module, x, context, mask=wrong)) == (
+        "The mask has shape (13, 7); expected (7, 13), (2, 7, 13), (2, 1, 7, 13) or (2, 3, 7, 13)."
+    )
+    assert str(refused(module, x, context, key_padding=wrong)) == (
+        "The key_padding has shape (13, 7); expected (2, 13)."
+    )
+
+
+def test_a_context_of_another_batch_is_refused(normal, refused):
+    module = MultiHeadAttention(AttentionSpec(11, 3, d_k=5))
+    refused(module, normal(2, 7, 11), normal(3, 13, 11))
+
+
+# Parity with torch
+
+
+def torch_twin(ours):
+    """`nn.MultiheadAttention` with the weights of our module."""
+    spec = ours.spec
+    theirs = torch.nn.MultiheadAttention(spec.d_model, spec.n_heads, bias=spec.bias, batch_first=True)
+    state = {
+        "in_proj_weight": ours.qkv.weight,
+        "out_proj.weight": ours.o.weight,
+    }
+    if spec.bias:
+        state["in_proj_bias"] = ours.qkv.bias
+        state["out_proj.bias"] = ours.o.bias
+    theirs.load_state_dict(state)
+    return theirs.requires_grad_(False).eval()
+
+
+@pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
+@pytest.mark.parametrize("padded", [False, True], ids=["", "padded"])
+@pytest.mark.parametrize("form", ["none", "(L, S)", "(N, h, L, S)"])
+@pytest.mark.parametrize("crossed", [False, True], ids=["self", "cross"])
+def test_module_equals_torch_per_head(crossed, form, padded, bias, normal):
+    n, h, q_len, d_model = 2, 5, 11, 35
+    k_len = 13 if crossed else q_len
+    ours = built(MultiHeadAttention(AttentionSpec(d_model, h, bias=bias)), normal)
+    x = normal(n, q_len, d_model, seed=20)
+    context = normal(n, k_len, d_model, seed=21) if crossed else None
+    mask = SHAPES[form] and random_mask(normal, *SHAPES[form](n, h, q_len, k_len), seed=22)
+    padding = random_mask(normal, n, k_len, seed=23) if padded else None
+    attended = ours(x, context, mask=mask, key_padding=padding)
+
+    keys = x if context is None else context
+    blocked = None if mask is None else ~mask if mask.dim() == 2 else ~mask.flatten(0, 1)
+    output, weights = torch_twin(ours)(
+        x,
+        keys,
+        keys,
+        attn_mask=blocked,
+        key_padding_mask=None if padding is None else ~padding,
+        average_attn_weights=False,
+    )
+    torch.testing.assert_close(attended.output, output, atol=1e-6, rtol=0)
+    for item in range(n):
+        shown = LayerTrace.of(attended, item=item).weights()
+        torch.testing.assert_close(torch.from_numpy(shown.copy()), weights[item], atol=1e-6, rtol=0)
+
+
+def test_the_rule_that_comes_back_is_the_one_that_was_used(normal):
+    ours = built(MultiHeadAttention(AttentionSpec(11, 6, n_kv_heads=2, d_k=5, d_v=13)), normal)
+    x, hidden = normal(2, 7, 11), random_mask(normal, 7, 7, seed=5)
+    padding = random_mask(normal, 2, 7, seed=6)
+    mask, bias = random_mask(normal, 2, 7, 7, seed=7), normal(6, 7, 7, seed=8)
+    attended = ours(x, mask=mask, key_padding=padding, rule=ScoreRule(mask=hidden, bias=bias))
+    allowed = mask[:, None] & padding[:, None, None] & hidden
+    assert torch.equal(attended.rule.mask, allowed)
+    assert torch.equal(attended.rule.bias, bias)
+    again = attend(attended.q, attended.k, attended.v, ScoreRule(mask=allowed, bias=bias))
+    assert torch.equal(ours.join(again), attended.output)
+
+
+def test_one_head_with_a_unit_output_matrix_is_plain_attention(normal):
+    module = built(MultiHeadAttention(AttentionSpec(512, 1)), normal)
+    module.o.weight.copy_(torch.eye(512))
+    module.o.bias = None
+    x = normal(1, 7, 512, seed=30)
+    attended = module(x)
+    q, k, v = ((module.qkv.weight @ x[0].T).T + module.qkv.bias).split(512, dim=-1)
+    plain = torch.softmax(q @ k.mT * 512**-0.5, dim=-1) @ v
+    assert (attended.output - plain).abs().max() == 0
+
+
+def test_d_v_is_free(normal):
+    """Mission case 2: two tokens, d_model 512, h 8, d_k 64, d_v 100."""
+    module = built(MultiHeadAttention(AttentionSpec(512, 8, d_k=64, d_v=100)), normal)
+    x = normal(1, 2, 512)
+    attended = module(x)
+    assert [tuple(t.shape) for t in attended[:4]] == [
+        (1, 2, 512),
+        (1, 8, 2, 64),
+        (1, 8, 2, 64),
+        (1, 8, 2, 100),
+    ]
+    own = module.projections()
+    assert {name: tuple(t.shape) for name, t in own._asdict().items()} == {
+        "w_q": (512, 512),
+        "w_k": (512, 512),
+        "w_v": (512, 800),
+        "w_o": (800, 512),
+        "b_q": (512,),
+        "b_k": (512,),
+        "b_v": (800,),
+        "b_o": (512,),
+    }
+    assert tuple(attend(*attended[1:4]).shape) == (1, 8, 2, 100)
 
 
 # State dicts

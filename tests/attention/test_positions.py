@@ -1,81 +1,14 @@
-"""Vectors for words and places: drawn once and for all, or computed by the published formula."""
+"""Position codes are computed by their published formulas, as exactly far away as near by."""
 
 import math
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 import mha_core as mha
-from mha_core.attention import initialization, positions
-from mha_core.sources import random_weights
-
-# Drawn numbers
-
-
-def test_a_draw_depends_on_seed_and_name_and_on_nothing_else():
-    first = initialization.normal((5, 7), seed=3, name="a")
-    torch.manual_seed(1)
-    np.random.seed(1)
-    initialization.normal((11,), seed=3, name="b")
-    assert torch.equal(initialization.normal((5, 7), seed=3, name="a"), first)
-    assert not torch.isclose(initialization.normal((5, 7), seed=4, name="a"), first).any()
-    assert not torch.isclose(initialization.normal((5, 7), seed=3, name="b"), first).any()
-    assert first.dtype == torch.float32
-
-
-def test_seed_and_name_are_not_run_together():
-    assert not torch.equal(
-        initialization.normal((5,), seed=1, name="1 a"), initialization.normal((5,), seed=11, name=" a")
-    )
-
-
-def test_the_numbers_are_these_on_every_machine():
-    pinned = [-0.635543406, -0.494429052, -0.002065615, 0.550652444]
-    assert initialization.normal((2, 2), seed=0, name="pin").flatten().tolist() == pytest.approx(
-        pinned, abs=1e-7
-    )
-
-
-def test_a_draw_is_normal_with_the_deviation_asked_for():
-    numbers = initialization.normal((99991,), seed=5, name="many", std=0.3)
-    assert numbers.mean().item() == pytest.approx(0, abs=0.01)
-    assert numbers.std().item() == pytest.approx(0.3, rel=0.02)
-    within = (numbers.abs() < 0.3).float().mean().item()
-    assert within == pytest.approx(0.6827, abs=0.01)
-
-
-def test_a_word_has_one_vector_wherever_it_stands():
-    vectors = random_weights.word_vectors(("the", "cat", "the", "dog"), 11, seed=0)
-    assert vectors.shape == (4, 11)
-    assert torch.equal(vectors[0], vectors[2])
-    assert torch.equal(random_weights.word_vectors(("dog", "a", "the"), 11, seed=0)[2], vectors[0])
-    assert not torch.isclose(vectors[0], vectors[1]).any()
-    assert not torch.isclose(random_weights.word_vectors(("the",), 11, seed=1)[0], vectors[0]).any()
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ("The", "the"),
-        ("CAFÉ", "café"),
-        ("caf\u00e9", "cafe\u0301"),  # NFC, NFD
-        ("\u212b", "\u00e5"),  # the Ångström sign and the letter
-        ("Straße", "STRASSE"),
-        ("ΟΔΟΣ", "οδος"),
-        ("тот", "ТОТ"),
-        ("ταΐζω", "ταΐζω".upper()),
-        ("ταΐζω", "τα\u03b9\u0308\u0301ζω"),
-    ],
-)
-def test_capitals_and_two_ways_of_writing_do_not_make_another_word(one, other):
-    first, second = random_weights.word_vectors((one, other), 11, seed=0)
-    assert torch.equal(first, second)
-
-
-# Positions
+from mha_core.attention import positions
 
 
 def test_sinusoidal_entries_by_the_formula():

@@ -25,7 +25,7 @@ def row_of_it(view) -> dict[int, float]:
     return {key: weight for head, _, key, weight in view.lines() if head == 0}
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_training_is_watched_stopped_continued_and_scrubbed(visit, serve, settled, eye):
     page = visit(f"{serve()}/{SMALL}", height=1400)
     button(page, "Start").click()

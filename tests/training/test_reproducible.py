@@ -19,7 +19,7 @@ def test_no_shipped_model_is_smaller():
     assert sizes[SMALLEST] == min(sizes.values())
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_documented_command_gives_the_scores_of_the_manifest(tmp_path, capsys):
     main([SMALLEST, "--out", str(tmp_path)])
     capsys.readouterr()

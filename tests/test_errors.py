@@ -1,0 +1,40 @@
+"""What every room refuses with: a number out of range, a name that nobody knows, a list read out."""
+
+import pytest
+
+from mha_core.errors import in_range, listed, one_of
+
+
+def test_the_limits_themselves_are_accepted():
+    assert [in_range("seed", number, 0, 7) for number in (0, 7)] == [0, 7]
+
+
+@pytest.mark.parametrize(("number", "nearest"), [(-1, 0), (8, 7), (-100, 0), (100, 7)])
+def test_a_number_out_of_range_is_refused_with_the_nearest_that_works(number, nearest, refused):
+    error = refused(in_range, "seed", number, 0, 7)
+    assert str(error) == f"seed {number} is out of range; 0 to 7 work."
+    assert error.fixes == ({"seed": nearest},)
+    fitting = refused(in_range, "h", number, 0, 7, fits=lambda n: n in (2, 4))
+    assert fitting.fixes == ({"h": 4 if number > 0 else 2},)
+
+
+def test_a_number_without_a_fraction_is_still_no_whole_number(refused):
+    assert str(refused(in_range, "seed", 3.0, 0, 7)) == "seed must be a whole number from 0 to 7; got 3.0."
+    assert (
+        str(refused(in_range, "seed", False, 0, 7)) == "seed must be a whole number from 0 to 7; got False."
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "text"), [([1], "1"), ([1, 2], "1 or 2"), ([1, 2, 3], "1, 2 or 3"), (("a", "b"), "a or b")]
+)
+def test_a_list_is_read_out(values, text):
+    assert listed(values, "or") == text
+    assert listed(iter(values), "and") == text.replace("or", "and")
+
+
+def test_a_name_is_known_or_the_known_ones_are_told(refused):
+    assert one_of("mask", "causal", {"full": 1, "causal": 2}) == "causal"
+    error = refused(one_of, "mask", "casual", iter(["full", "causal"]))
+    assert str(error) == "There is no mask called 'casual'; full or causal can be used."
+    assert error.fixes == ({"mask": "full"}, {"mask": "causal"})
