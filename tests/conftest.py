@@ -165,6 +165,12 @@ def trace(setting):
 
 
 @pytest.fixture(scope="session")
+def glass_box():
+    """7 tokens through an untrained glass-box of 4 heads: a block, then a lookup with values of its own."""
+    return mha.trace("the cat saw the dog [MASK]", source="mini", h=4, d_model=32, trained=False)
+
+
+@pytest.fixture(scope="session")
 def normal():
     """`normal(*shape, seed=…, dtype=…)`: the same standard normal numbers on every call."""
 

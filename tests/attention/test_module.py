@@ -219,6 +219,7 @@ def test_values_of_a_wrong_size_are_refused(module, inputs, normal, refused):
     for wrong in (normal(2, 7, width + 1), normal(3, 7, width), normal(7, width)):
         assert str(tuple(wrong.shape)) in str(refused(module, x, context, wrong))
         assert str(tuple(wrong.shape)) in str(refused(module, x, wrong, x))
+    refused(module, x, context, normal(2, 3, width))  # three values cannot go with seven keys
 
 
 @pytest.mark.parametrize("shape", [(2, 7, 13), (7, 11), (1, 2, 7, 11)])

@@ -256,3 +256,30 @@ def test_the_top_level_holds_what_was_agreed_and_nothing_else():
     ).stdout.splitlines()
     top = {path.split("/")[0] for path in listed}
     assert {name for name in top if not name.startswith(".")} - TOP_LEVEL == set()
+
+
+# What a fresh interpreter loads
+
+HEAVY = ("streamlit", "plotly", "transformers", "pandas")
+
+
+def heavy_after(statement):
+    """Which of the heavy libraries a fresh interpreter has loaded after the statement."""
+    program = f"import sys; {statement}; print(*[n for n in {HEAVY} if n in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True, timeout=120
+    )
+    return done.stdout.split()
+
+
+def test_importing_the_library_loads_nothing_heavy():
+    assert heavy_after("import mha_core") == []
+
+
+def test_a_trace_without_tables_loads_nothing_heavy():
+    assert heavy_after("import mha_core; mha_core.trace('a b', h=3, d_model=15)") == []
+
+
+def test_something_heavy_would_be_noticed():
+    assert heavy_after("import mha_core, plotly") == ["plotly"]
+    assert "pandas" in heavy_after("import mha_core; mha_core.trace('a', h=1, d_model=2).frame('x')")

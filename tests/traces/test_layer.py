@@ -1,11 +1,258 @@
-"""Log-sum-exps are torch's, in blocks the same, and give single weights and columns without the matrix."""
+"""Every layer obeys the laws of attention, never changes, and gives any part of its matrices."""
 
 import numpy as np
 import pytest
 import torch
 
 import mha_core as mha
-from mha_core.attention import functional
+from mha_core.attention import functional, masks, positions
+from mha_core.attention.module import Projections
+
+PER_HEAD = ("scores", "scaled", "masked", "weights", "allowed", "output", "contribution")
+
+
+CELLS = ("scores", "scaled", "masked", "weights", "allowed")
+
+
+def close(ours, theirs, tolerance=1e-6):
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=tolerance)
+
+
+# Invariants, for every setting
+
+
+def per_key_head(layer, values):
+    """Repeat what key heads share, so that each query head has its own."""
+    return np.repeat(values, layer.n_heads // layer.n_kv_heads, axis=0)
+
+
+def permitted(setting):
+    """(query, key), True where the setting lets a query look, from the setting alone."""
+    n = len(mha.words(setting["text"]))
+    mask = masks.build(setting.get("mask", "full"), n, n)
+    return np.ones((n, n), bool) if mask is None else mask.numpy()
+
+
+def test_the_sizes_are_those_of_the_setting(setting, trace):
+    spec = mha.AttentionSpec(
+        setting["d_model"], setting["h"], setting.get("n_kv_heads"), setting["d_k"], setting["d_v"]
+    )
+    assert len(trace.layers) == setting.get("layers", 1)
+    for layer in trace.layers:
+        assert layer.x.shape == (7, spec.d_model)
+        assert layer.q.shape == (spec.n_heads, 7, spec.d_k)
+        assert layer.k.shape == (spec.n_kv_heads, 7, spec.d_k)
+        assert layer.v.shape == (spec.n_kv_heads, 7, spec.d_v)
+        assert layer.weights().shape == (spec.n_heads, 7, 7)
+        assert layer.output().shape == (spec.n_heads, 7, spec.d_v)
+        assert layer.concat().shape == (7, spec.n_heads * spec.d_v)
+        assert layer.contribution().shape == (spec.n_heads, 7, spec.d_model)
+        assert layer.result().shape == (7, spec.d_model)
+        assert (layer.n_heads, layer.n_kv_heads, layer.n_query, layer.n_key, layer.d_k, layer.d_v) == (
+            spec.n_heads, spec.n_kv_heads, 7, 7, spec.d_k, spec.d_v,
+        )  # fmt: skip
+
+
+def test_each_row_sums_to_one_or_to_zero_when_nothing_is_left(setting, trace):
+    allowed = permitted(setting)
+    for layer in trace.layers:
+        weights = layer.weights()
+        close(weights.sum(-1), np.broadcast_to(allowed.any(-1), weights.shape[:2]))
+        assert (weights >= 0).all()
+        assert (weights[:, ~allowed] == 0).all()
+        assert (weights[:, allowed] > 0).all()
+        assert (layer.allowed() == allowed).all()
+        assert np.isneginf(layer.masked()[:, ~allowed]).all()
+        assert np.isfinite(layer.masked()[:, allowed]).all()
+        assert np.isfinite(layer.scores()).all()
+
+
+def test_scores_are_the_products_of_queries_and_keys(trace):
+    for layer in trace.layers:
+        scores = layer.q @ per_key_head(layer, layer.k).swapaxes(1, 2)
+        close(layer.scores(), scores, 1e-5)
+        close(layer.scaled(), scores / layer.d_k**0.5, 1e-5)
+
+
+def test_weights_times_values_are_the_output(trace):
+    for layer in trace.layers:
+        close(layer.weights() @ per_key_head(layer, layer.v), layer.output())
+
+
+def test_the_heads_side_by_side_are_the_concat(trace):
+    for layer in trace.layers:
+        close(layer.concat(), np.concatenate(list(layer.output()), axis=1), 0)
+
+
+def test_the_contributions_of_the_heads_and_the_bias_sum_to_the_result(setting, trace):
+    for layer in trace.layers:
+        bias = layer.projections.b_o
+        assert (bias is not None) == setting.get("bias", True)
+        total = layer.contribution().sum(0) + (0 if bias is None else bias.numpy())
+        close(total, layer.result(), 1e-5)
+        close(
+            layer.concat() @ layer.projections.w_o.numpy(),
+            total - (0 if bias is None else bias.numpy()),
+            1e-5,
+        )
+
+
+def test_queries_keys_and_values_are_projections_of_x(setting, trace):
+    for layer in trace.layers:
+        for name in "qkv":
+            weight, bias = (getattr(layer.projections, f"{part}_{name}") for part in "wb")
+            packed = layer.x @ weight.numpy() + (0 if bias is None else bias.numpy())
+            heads = np.stack(np.split(packed, getattr(layer, name).shape[0], axis=1))
+            if name in "qk" and setting.get("position") == "rotary":
+                heads = positions.rotate(torch.from_numpy(heads))
+            close(getattr(layer, name), heads, 1e-5)
+
+
+def test_all_heads_are_the_single_heads_stacked(trace):
+    for layer in trace.layers:
+        for name in PER_HEAD:
+            read = getattr(layer, name)
+            close(read(), np.stack([read(head) for head in range(layer.n_heads)]))
+
+
+def test_a_layer_made_by_hand_shows_what_flowed(rule, make_layer, normal):
+    layer = make_layer(rule)
+    close(layer.weights() @ per_key_head(layer, layer.v), layer.output())
+    attended = mha.attend(*(layer.tensors[name] for name in "qkv"), layer.rule)
+    close(layer.output(), attended)
+    assert np.isfinite(layer.weights()).all()
+
+
+def test_arrays_cannot_be_written(trace):
+    layer = trace.layers[0]
+    arrays = [layer.q, layer.k, layer.v, layer.x, layer.concat(), layer.result()]
+    arrays += [getattr(layer, name)(head) for name in PER_HEAD for head in (None, 0)]
+    for array in arrays:
+        with pytest.raises(ValueError, match="read-only"):
+            array[...] = 0
+
+
+# Parts
+
+
+CROPS = [slice(None), slice(2, 5), slice(-3, None), slice(0, 7, 3), [6, 0, 3], [2]]
+
+
+@pytest.mark.parametrize("rows", CROPS, ids=str)
+def test_some_rows_and_keys_are_a_crop_of_the_whole(rows, trace):
+    layer = trace.layers[-1]
+    keys = [5, 1]
+    for name in PER_HEAD:
+        read = getattr(layer, name)
+        close(read(rows=rows), read()[:, rows])
+        close(read(0, rows=rows), read(0)[rows])
+        if name in CELLS:
+            close(read(rows=rows, keys=keys), read()[:, rows][..., keys])
+            close(read(0, keys=slice(1, 3)), read(0)[:, 1:3])
+
+
+@pytest.mark.parametrize("rows", CROPS, ids=str)
+def test_a_crop_is_a_crop_for_rules_made_by_hand_too(rows, rule, make_layer):
+    layer = make_layer(rule)
+    for name in CELLS:
+        read = getattr(layer, name)
+        close(read(rows=rows, keys=[5, 1]), read()[:, rows][..., [5, 1]])
+        close(read(4, rows=rows), read(4)[rows])
+    close(layer.output(rows=rows), layer.output()[:, rows])
+
+
+def test_in_blocks_of_rows_an_output_is_the_same_and_no_weights_are_whole(setting, monkeypatch):
+    layers, sizes = mha.trace(**setting).layers, []
+    whole = [(layer.output(), layer.output(0), layer.output(0, rows=[4, 1])) for layer in layers]
+    real = mha.LayerTrace._weights
+    monkeypatch.setattr(
+        mha.LayerTrace, "_weights", lambda *asked: sizes.append((found := real(*asked)).numel()) or found
+    )
+    for layer, (every, first, some) in zip(layers, whole, strict=True):
+        sizes.clear()
+        cells = 2 * layer.n_heads * layer.n_key
+        monkeypatch.setattr("mha_core.attention.functional.CELLS", cells)
+        np.testing.assert_allclose(layer.output(), every, atol=2e-6)
+        np.testing.assert_allclose(layer.output(0), first, atol=2e-6)
+        np.testing.assert_allclose(layer.output(0, rows=[4, 1]), some, atol=2e-6)
+        assert max(sizes) <= cells
+
+
+# What is kept of a pass
+
+
+def test_an_item_of_a_batch_does_not_hold_the_batch(normal):
+    module = mha.MultiHeadAttention(mha.AttentionSpec(15, 3)).requires_grad_(False)
+    x = normal(13, 7, 15)
+    layer = mha.LayerTrace.of(module(x), x=x, item=11)
+    assert sum(t.untyped_storage().nbytes() for t in layer.tensors.values()) <= 1.5 * 3 * 7 * 15 * 4
+
+
+def test_the_item_that_was_asked_for_is_kept(normal):
+    module = mha.MultiHeadAttention(mha.AttentionSpec(15, 3)).requires_grad_(False)
+    x, mask = normal(5, 7, 15), normal(5, 1, 7, 7) > -1
+    layer = mha.LayerTrace.of(module(x, mask=mask), x=x, projections=module.projections(), item=3)
+    alone = module(x[3:4], mask=mask[3:4])
+    close(layer.x, x[3], 0)
+    close(layer.q, alone.q[0])
+    close(layer.result(), alone.output[0])
+    assert (layer.allowed() == mask[3].numpy()).all()
+
+
+def test_gradients_end_at_the_trace(normal):
+    module = mha.MultiHeadAttention(mha.AttentionSpec(15, 3))
+    x = normal(1, 7, 15)
+    layer = mha.LayerTrace.of(module(x), x=x, projections=module.projections())
+    assert not any(t.requires_grad for t in layer.tensors.values())
+    assert not any(t.requires_grad for t in layer.projections)
+    close(layer.result(), module(x).output[0].detach())
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64], ids=str)
+def test_a_layer_of_another_precision_can_be_read(dtype, make_layer):
+    layer, full = make_layer(dtype=dtype), make_layer(dtype=torch.float64)
+    expected = np.float64 if dtype == torch.float64 else np.float32
+    tolerance = {torch.float16: 1e-2, torch.bfloat16: 6e-2, torch.float64: 0}[dtype]
+    for name in PER_HEAD:
+        array = getattr(layer, name)()
+        assert array.dtype == (bool if name == "allowed" else expected)
+        close(array, getattr(full, name)(), tolerance)
+    assert layer.q.dtype == expected
+    close(layer.result(), full.result(), tolerance)
+
+
+# What V is made of, where that is not X
+
+
+def test_only_the_lookup_of_the_glass_box_makes_v_of_something_else_than_x(glass_box):
+    block, lookup = glass_box.layers
+    assert block.x_v is None
+    for name, source in (("q", lookup.x), ("k", lookup.x), ("v", lookup.x_v)):
+        weight, bias = (getattr(lookup.projections, f"{part}_{name}").numpy() for part in "wb")
+        close(np.hstack(list(getattr(lookup, name))), source @ weight + bias, 1e-5)
+    assert np.abs(lookup.x_v - lookup.x).max() > 0.1
+    with pytest.raises(ValueError, match="read-only"):
+        lookup.x_v[...] = 0
+
+
+@pytest.mark.parametrize("n_kv_heads", [1, 3])
+def test_values_of_their_own_are_what_v_is_made_of_and_nothing_else(n_kv_heads, normal):
+    spec = mha.AttentionSpec(11, 3, n_kv_heads=n_kv_heads, d_k=5, d_v=13)
+    module = mha.MultiHeadAttention(spec).requires_grad_(False)
+    x, context, values = normal(2, 3, 11), normal(2, 7, 11, seed=1), normal(2, 7, 11, seed=2)
+    made, usual = module(x, context, values), module(x, context)
+    assert torch.equal(made.q, usual.q)
+    assert torch.equal(made.k, usual.k)
+    close(made.v, module.project(values)[2])
+    close(usual.v, module.project(context)[2])
+    close(made.output, module.join(mha.attend(usual.q, usual.k, module.project(values)[2])))
+    assert torch.equal(module(x, context, context).output, usual.output)
+    layer = mha.LayerTrace.of(made, x=x, x_v=values, projections=module.projections(), item=1)
+    close(layer.x_v, values[1], 0)
+    close(layer.result(), made.output[1])
+
+
+# Log-sum-exps and columns
 
 
 def test_it_is_torchs(rule, make_layer):
@@ -79,3 +326,25 @@ def test_no_matrix_of_all_rows_is_made_for_a_column(normal, monkeypatch):
     shapes.clear()
     layer.column(8)
     assert shapes == []
+
+
+# Refusals
+
+
+def test_a_head_that_is_not_there_is_refused_by_every_method(refused):
+    layer = mha.trace("How are you?", h=3, d_model=15).layers[0]
+    for name in (*PER_HEAD, "kv_head", "checked"):
+        error = refused(getattr(layer, name), 3)
+        assert str(error) == "This layer has heads 0 to 2; head 3 was asked for."
+        assert error.fixes == ({"head": 2},)
+
+
+def test_what_a_layer_does_not_know_is_said(normal, refused):
+    module = mha.MultiHeadAttention(mha.AttentionSpec(15, 3)).requires_grad_(False)
+    layer = mha.LayerTrace.of(module(normal(1, 2, 15)))
+    trace = mha.AttentionTrace(mha.words("a b"), (layer,), {})
+    assert layer.x is None
+    assert layer.projections == Projections()
+    assert str(refused(trace.frame, "x")) == "The input X of this layer is not known."
+    message = "The output matrix W^O of this layer is not known; look at `output` instead."
+    assert str(refused(layer.result)) == str(refused(layer.contribution, 0)) == message

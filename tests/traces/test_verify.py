@@ -103,6 +103,18 @@ def test_the_two_views_of_the_split_do_not_differ(trace):
     assert [verify.split_difference(layer) for layer in trace.layers] == [0.0] * len(trace.layers)
 
 
+def test_both_views_of_the_split_agree_where_v_is_made_of_embeddings(glass_box, normal):
+    for layer in glass_box.layers:
+        assert verify.split_difference(layer) == 0.0
+    lookup = glass_box.layers[1]
+    # Values of a width that X does not have: only x_v can have been multiplied.
+    tensors, matrices = (
+        {**lookup.tensors, "x_v": normal(7, 13)},
+        lookup.projections._replace(w_v=normal(13, 32)),
+    )
+    assert verify.split_difference(mha.LayerTrace(tensors, lookup.rule, matrices)) == 0.0
+
+
 def test_the_split_of_a_layer_without_x_or_matrices_is_not_known(normal):
     module = mha.MultiHeadAttention(mha.AttentionSpec(15, 3)).requires_grad_(False)
     x = normal(1, 7, 15)

@@ -1,0 +1,229 @@
+"""Random weights: numbers that depend on seed, words and sizes alone, and refusals whose fixes work."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import mha_core as mha
+from mha_core.attention import initialization, positions
+from mha_core.sources import random_weights
+
+
+def close(ours, theirs, tolerance=1e-6):
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=tolerance)
+
+
+def test_a_word_has_one_vector_wherever_it_stands():
+    vectors = random_weights.word_vectors(("the", "cat", "the", "dog"), 11, seed=0)
+    assert vectors.shape == (4, 11)
+    assert torch.equal(vectors[0], vectors[2])
+    assert torch.equal(random_weights.word_vectors(("dog", "a", "the"), 11, seed=0)[2], vectors[0])
+    assert not torch.isclose(vectors[0], vectors[1]).any()
+    assert not torch.isclose(random_weights.word_vectors(("the",), 11, seed=1)[0], vectors[0]).any()
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("The", "the"),
+        ("CAFÉ", "café"),
+        ("caf\u00e9", "cafe\u0301"),  # NFC, NFD
+        ("\u212b", "\u00e5"),  # the Ångström sign and the letter
+        ("Straße", "STRASSE"),
+        ("ΟΔΟΣ", "οδος"),
+        ("тот", "ТОТ"),
+        ("ταΐζω", "ταΐζω".upper()),
+        ("ταΐζω", "τα\u03b9\u0308\u0301ζω"),
+    ],
+)
+def test_capitals_and_two_ways_of_writing_do_not_make_another_word(one, other):
+    first, second = random_weights.word_vectors((one, other), 11, seed=0)
+    assert torch.equal(first, second)
+
+
+def test_places_enter_where_their_code_says(setting, trace):
+    position, seed = setting.get("position", "sinusoidal"), setting.get("seed", 0)
+    first = trace.layers[0]
+    added = first.x - random_weights.word_vectors(trace.tokens.pieces, setting["d_model"], seed=seed).numpy()
+    if position == "sinusoidal":
+        close(added, positions.sinusoidal(7, setting["d_model"]))
+    elif position == "learned":
+        close(added, initialization.normal((7, setting["d_model"]), seed=seed, name="positions"))
+    else:
+        close(added, np.zeros_like(added), 0)
+    place = np.arange(7)
+    distance = np.abs(place[:, None] - place)
+    slopes = positions.alibi(first.n_heads, 1, 2)[:, 1].numpy()[:, None, None] if position == "alibi" else 0
+    for layer in trace.layers:
+        seen = layer.allowed()
+        close((layer.scaled() + slopes * distance)[seen], layer.masked()[seen], 1e-5)
+
+
+def test_the_same_word_is_the_same_query_only_where_places_are_not_told_apart(setting, trace):
+    q = trace.layers[0].q
+    position = setting.get("position", "sinusoidal")
+    the, cat = (0, 4), (2, 6)
+    for one, other in (the, cat):
+        apart = np.abs(q[:, one] - q[:, other]).max()
+        if position in ("none", "alibi"):  # ALiBi enters at the scores
+            assert apart < 1e-6
+        else:
+            assert apart > 1e-2
+    assert np.abs(q[:, 0] - q[:, 1]).max() > 1e-2
+
+
+def bits(trace):
+    """Every tensor and matrix of a trace, as bytes."""
+    return [
+        tensor.numpy().tobytes()
+        for layer in trace.layers
+        for tensor in (*layer.tensors.values(), *layer.projections)
+        if tensor is not None
+    ]
+
+
+def test_the_same_call_gives_the_same_bits(setting, trace):
+    torch.manual_seed(7)
+    again = mha.trace(**setting)
+    assert bits(again) == bits(trace)
+    assert again.tokens == trace.tokens
+    assert again.source == trace.source
+    other = mha.trace(**{**setting, "seed": 5})
+    assert bits(other) != bits(trace)
+
+
+def test_the_source_tells_where_the_numbers_come_from(setting, trace):
+    mask = setting.get("mask", "full")
+    assert dict(trace.source) == {
+        "name": "random",
+        "seed": setting.get("seed", 0),
+        "position": setting.get("position", "sinusoidal"),
+        "mask": mask if isinstance(mask, str) else "drawn",
+        "device": "cpu" if not torch.cuda.is_available() else trace.source["device"],
+        "torch": torch.__version__,
+    }
+    with pytest.raises(TypeError):
+        trace.source["seed"] = 3
+
+
+def test_no_mask_is_told_as_full():
+    assert mha.trace("How are you?", h=3, d_model=15, mask=None).source["mask"] == "full"
+
+
+def test_a_word_has_the_same_vector_in_every_sentence():
+    one = mha.trace("the cat", h=3, d_model=15, position="none").layers[0]
+    other = mha.trace("a dog and THE dog", h=5, d_model=15, position="none").layers[0]
+    close(one.x[0], other.x[3], 0)
+    close(one.projections.w_q, other.projections.w_q, 0)  # the same W^Q, cut into 3 heads or into 5
+
+
+def test_layers_differ_from_each_other():
+    first, second, third = mha.trace("How are you?", h=3, d_model=15, layers=3).layers
+    for one, other in ((first, second), (second, third)):
+        assert not np.isclose(one.projections.w_q, other.projections.w_q).any()
+
+
+def test_the_random_source_makes_v_of_x_always(trace):
+    assert [layer.x_v for layer in trace.layers] == [None] * len(trace.layers)
+
+
+def test_the_random_source_has_no_answers(trace):
+    assert trace.answers == ()
+
+
+# The public call
+
+
+def test_the_base_setting():
+    trace = mha.trace("The animal didn't cross the street because it was too tired.")
+    layer = trace.layers[0]
+    assert len(trace.tokens) == 12
+    assert (layer.n_heads, layer.d_k, layer.d_v, layer.x.shape) == (8, 64, 64, (12, 512))
+    assert layer.projections.w_o.shape == (512, 512)
+    assert trace.source["position"] == "sinusoidal"
+
+
+def test_mission_case_2_through_the_public_call():
+    layer = mha.trace("humpty dumpty", h=8, d_model=512, d_k=64, d_v=100).layers[0]
+    shapes = [layer.x, layer.q[0], layer.k[0], layer.scores(0), layer.v[0], layer.output(0), layer.concat()]
+    assert [m.shape for m in shapes] == [(2, 512), (2, 64), (2, 64), (2, 2), (2, 100), (2, 100), (2, 800)]
+    assert layer.projections.w_o.shape == (800, 512)
+    assert layer.result().shape == (2, 512)
+
+
+def test_chinese_flows_through():
+    trace = mha.trace("动物没有过马路", h=3, d_model=15)
+    assert trace.tokens.labels == tuple("动物没有过马路")
+    close(trace.layers[0].weights().sum(-1), np.ones((3, 7)))
+
+
+def test_half_of_a_surrogate_pair_is_a_word_like_another():
+    mha.trace("half of a pair: \ud83d", h=3, d_model=15)
+
+
+# Refusals
+
+
+def test_heads_that_do_not_divide_d_model_are_refused_with_what_works(refused):
+    error = refused(mha.trace, "How are you?", h=4, d_model=30)
+    assert str(error) == (
+        "d_model 30 cannot be split into 4 heads; 28 or 32 can. With d_model 30, 3 or 5 heads work."
+    )
+    assert error.fixes == ({"d_model": 28}, {"d_model": 32}, {"h": 3}, {"h": 5})
+
+
+@given(d_model=st.integers(1, 601), h=st.integers(2, 128))
+def test_every_fix_of_a_split_works(d_model, h, refused):
+    given = {"text": "a", "d_model": d_model, "h": h}
+    if d_model % h == 0:
+        assert mha.trace(**given).layers[0].d_k == d_model // h
+        return
+    fixes = refused(mha.trace, **given).fixes
+    assert {name for fix in fixes for name in fix} == {"d_model", "h"}
+    for fix in fixes:
+        mha.trace(**{**given, **fix})
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"h": 6, "d_model": 30, "n_kv_heads": 4},
+            "6 query heads cannot share 4 key/value heads evenly; 1, 2, 3 or 6 can.",
+        ),
+        ({"h": 129}, "h 129 is out of range; 1 to 128 work."),
+        ({"seed": -1}, "seed -1 is out of range; 0 to 2147483647 work."),
+        ({"layers": 0}, "layers 0 is out of range; 1 to 128 work."),
+        (
+            {"position": "spiral"},
+            "There is no position called 'spiral'; none, sinusoidal, learned, rotary or alibi can be used.",
+        ),
+        (
+            {"mask": "diagonal"},
+            "There is no mask called 'diagonal'; full, causal, window, prefix or padding can be used.",
+        ),
+        ({"source": "dice"}, "There is no source called 'dice'; random or mini can be used."),
+        ({"limit": 3}, "The text has 4 tokens and the limit is 3; remove 1 or keep the first 3."),
+        ({"device": "abacus"}, None),
+    ],
+)
+def test_every_other_fix_works_too(settings, message, refused):
+    given = {"text": "How are you?", "h": 8, "d_model": 512, **settings}
+    error = refused(mha.trace, **given)
+    assert message is None or str(error) == message
+    assert error.fixes
+    for fix in error.fixes:
+        if fix != {"source": "mini"}:  # its weights are files; tests/training has its own tests
+            mha.trace(**{**given, **fix})
+
+
+def test_a_fix_for_too_many_heads_also_divides_d_model(refused):
+    given = {"text": "How are you?", "h": 200, "d_model": 30}
+    for fix in refused(mha.trace, **given).fixes:
+        mha.trace(**{**given, **fix})
+
+
+def test_an_empty_text_is_refused_before_anything_is_computed(refused):
+    assert str(refused(mha.trace, "  ")) == "There is no text to look at; type at least one word."
