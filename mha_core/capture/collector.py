@@ -139,7 +139,13 @@ def collecting(names: Mapping[int, str], by: Attend = attend) -> Iterator[Collec
 
     Those that take our attention function attend `by` this one.
     """
-    collector = Collector(names, by)
+    with activated(Collector(names, by)) as collector:
+        yield collector
+
+
+@contextmanager
+def activated(collector: Collector) -> Iterator[Collector]:
+    """While this is entered, `collector` is the one of this thread."""
     token = _active.set(collector)
     try:
         yield collector

@@ -216,11 +216,10 @@ def test_the_same_is_found_in_half_precision(family, dtype):
 
 
 def test_a_limit_that_was_not_reached_in_the_trial_is_found_when_it_is(monkeypatch):
-    given = made("olmo", clip_qkv=60.0)
-    model = huggingface.adopt(given)
+    model = huggingface.adopt(made("olmo", clip_qkv=60.0))
     plain, _ = huggingface.flow(model, {"input_ids": IDS})
     assert "between" not in plain[0].about
-    given.config.clip_qkv = 1.3
+    model.module.config.clip_qkv = 1.3
     clipped, _ = huggingface.flow(model, {"input_ids": IDS})
     assert [step["step"] for step in clipped[0].about["between"]["q"]] == ["clip", "rotary"]
     torch.testing.assert_close(clipped[0].tensors["q_linear"], plain[0].tensors["q_raw"])

@@ -75,8 +75,7 @@ def test_nothing_that_a_trace_keeps_lies_where_the_model_can_write():
 
 
 def test_modules_that_were_of_no_use_in_the_trial_are_left_alone_afterwards():
-    made = module("bert")
-    huggingface.adopt(made)
+    made = huggingface.adopt(module("bert")).module
     block = made.encoder.layer[1]
     used = (block.attention.self.query, block.attention.self.value, block.attention.output.dense)
     unused = (block.intermediate.dense, block.output.dense, block.attention.output.LayerNorm)
@@ -89,19 +88,18 @@ def test_modules_that_were_of_no_use_in_the_trial_are_left_alone_afterwards():
 
 def test_of_what_was_handed_on_the_way_to_an_attention_only_what_is_around_it_is_watched():
     made = module("bert")
+    # No matrix made this q.
+    made.encoder.layer[1].attention.self.query.register_forward_hook(lambda _, __, output: output * 1.5)
+    made = huggingface.adopt(made).module
     first, second = (block.attention for block in made.encoder.layer)
-    second.self.query.register_forward_hook(lambda _, __, output: output * 1.5)  # no matrix made this q
-    huggingface.adopt(made)
     assert all(part._forward_pre_hooks for part in (second, second.self))
     assert not any(part._forward_pre_hooks for part in (first.output, second.output))  # attention is over
 
 
 def test_an_attention_that_needs_what_it_was_handed_is_still_watched_afterwards():
-    turned = module("llama")  # by the codes that it is handed
-    huggingface.adopt(turned)
+    turned = huggingface.adopt(module("llama")).module  # by the codes that it is handed
     assert turned.layers[1].self_attn._forward_pre_hooks
-    both = module("bart")
-    huggingface.adopt(both)
+    both = huggingface.adopt(module("bart")).module
     block = both.model.decoder.layers[0]
     assert block.encoder_attn._forward_pre_hooks  # whose keys are another text's
     assert not block.self_attn._forward_pre_hooks
@@ -124,9 +122,8 @@ def test_what_lies_where_it_lay_is_not_looked_for(monkeypatch):
 
 
 def test_what_was_learned_is_asked_again_and_given_up_where_it_is_no_longer_so():
-    made = module("bert")
-    model = huggingface.adopt(made)
-    inner = made.encoder.layer[0].attention.self
+    model = huggingface.adopt(module("bert"))
+    inner = model.module.encoder.layer[0].attention.self
     before = layers(model)[0]
     inner.query, inner.key = inner.key, inner.query
     after = layers(model)[0]

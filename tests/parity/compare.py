@@ -60,7 +60,7 @@ def traced(model: nn.Module, given: dict) -> tuple[object, tuple[LayerTrace, ...
     """A model's output in our way, its layers, what was left out, and the route."""
     ours = huggingface.adopt(model)
     outputs = []
-    hook = model.register_forward_hook(lambda _, __, output: outputs.append(output))
+    hook = ours.module.register_forward_hook(lambda _, __, output: outputs.append(output))
     try:
         layers, skipped = huggingface.flow(ours, given)
     finally:

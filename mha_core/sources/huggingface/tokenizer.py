@@ -7,6 +7,8 @@ each part of a cut character is that character with the number of the part.
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
+from operator import index
 
 import regex
 import torch
@@ -18,14 +20,24 @@ from mha_core.traces.tokens import words as cut_into_words
 
 MOST_NEW = 32  # tokens of a target that the model writes itself
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+Ids = Sequence[int] | Sequence[str] | Tensor  # of the tokens of one text, or the tokenizer's own pieces
 
 _one_at_a_time = threading.Lock()  # tokenizers in Rust refuse two callers at once
 
 
-def encoded(tokenizer, typed: str, *, limit: int, name: str) -> tuple[Tokens, dict[str, list[int]]]:
-    """A text's tokens and the model's inputs. Raises `MhaError` for one that is empty or too long."""
+def encoded(tokenizer, typed: str | Ids, *, limit: int, name: str) -> tuple[Tokens, dict[str, list[int]]]:
+    """The tokens and the model's inputs of a text, or of ids that stand for one.
+
+    Raises `MhaError` for a text that is empty or too long, for a text without a tokenizer, and for what is
+    neither a text nor ids.
+    """
+    if not isinstance(typed, str):
+        ids = numbers(tokenizer, typed)
+        _within(len(ids), limit, name)
+        return tokens_of(tokenizer, ids), {"input_ids": ids}
     if not typed.strip():
         raise MhaError("There is no text to look at; type at least one word.")
+    _needed(tokenizer, name)
     fast = bool(getattr(tokenizer, "is_fast", False))
     with _one_at_a_time:
         found = tokenizer(typed, return_offsets_mapping=fast, verbose=False)
@@ -41,27 +53,71 @@ def encoded(tokenizer, typed: str, *, limit: int, name: str) -> tuple[Tokens, di
         raise MhaError(
             f"The text has {len(tokens):,} tokens and {name} takes {limit:,}; "
             f"remove {len(tokens) - limit:,} or keep the first {limit:,}.",
-            fixes=({"text": typed[: tokens.spans[kept][1]]},),
+            fixes=({"text": tokens.text[: tokens.spans[kept][1]]},),
         )
     return tokens, {key: list(found[key]) for key in INPUTS if key in found}
 
 
-def encoded_target(tokenizer, typed: str, *, start: int, limit: int, name: str) -> list[int]:
-    """What the decoder reads for a typed target: the start token, then the target without its end."""
-    if not typed.strip():
-        raise MhaError("The target is empty; type at least one word, or leave it out.")
-    with _one_at_a_time:
-        ids = list(tokenizer(text_target=typed, verbose=False)["input_ids"])
-    if ids and ids[-1] == tokenizer.eos_token_id:
-        ids = ids[:-1]
-    ids = ids if ids and ids[0] == start else [start, *ids]
-    if len(ids) > limit:
-        raise MhaError(f"The target has {len(ids):,} tokens and {name} takes {limit:,}.")
-    return ids
+def _needed(tokenizer, name: str) -> None:
+    if tokenizer is None:
+        raise MhaError(
+            f"{name} has no tokenizer, so it cannot read a text; give it one (tokenizer=), "
+            f"or the ids of the tokens instead of the text."
+        )
+    if not callable(tokenizer) or not hasattr(tokenizer, "convert_ids_to_tokens"):
+        raise MhaError(
+            f"tokenizer is of the type {type(tokenizer).__name__}; a tokenizer of transformers can be used, "
+            f"such as AutoTokenizer.from_pretrained(…) gives."
+        )
 
 
-def target_tokens(tokenizer, ids: Sequence[int], typed: str | None) -> Tokens:
-    """The tokens of a target, typed or written by the model."""
+def _within(n: int, limit: int, name: str, what: str = "text") -> None:
+    if n > limit:
+        raise MhaError(f"The {what} has {n:,} tokens and {name} takes {limit:,}.")
+
+
+def numbers(tokenizer, given: Ids) -> list[int]:
+    """The ids of tokens that were given as numbers, or as the tokenizer's own pieces.
+
+    Raises `MhaError` for an empty list, more than one row, and for what stands for no token.
+    """
+    if isinstance(given, Tensor) or hasattr(given, "tolist"):
+        shape = tuple(given.shape)
+        if len(shape) == 2 and shape[0] == 1:
+            given, shape = given[0], shape[1:]
+        if len(shape) != 1:
+            raise MhaError(f"Ids of the shape {shape} are no single text; one row (token) can be traced.")
+        given = given.tolist()
+    if not isinstance(given, Sequence):
+        raise MhaError(
+            f"A text is a string, or the ids of its tokens, and this is of the type {type(given).__name__}."
+        )
+    if not given:
+        raise MhaError("There are no tokens to look at; give at least one.")
+    if all(isinstance(piece, str) for piece in given):
+        _needed(tokenizer, "The model")
+        known = set(tokenizer.get_vocab())
+        if unknown := [piece for piece in given if piece not in known]:
+            raise MhaError(f"The tokenizer has no piece {unknown[0]!r}; a text is given as one string.")
+        return [int(number) for number in tokenizer.convert_tokens_to_ids(list(given))]
+    wrong = [n for n in given if isinstance(n, bool) or not hasattr(n, "__index__")]
+    if wrong or min(given) < 0:
+        told = wrong[0] if wrong else min(given)
+        raise MhaError(f"{told!r} is no id of a token; ids are whole numbers from 0 on.")
+    return [index(number) for number in given]
+
+
+def tokens_of(tokenizer, ids: Sequence[int], typed: str | None = None, *, start: bool = False) -> Tokens:
+    """The tokens that ids stand for; without a tokenizer their labels are the ids.
+
+    `typed` is their text if that is known, and `start` says that the first one stands for none.
+    """
+    if tokenizer is None:
+        pieces = [str(number) for number in ids]
+        ends = list(accumulate(len(piece) + 1 for piece in pieces))
+        spans = tuple((end - len(piece) - 1, end - 1) for end, piece in zip(ends, pieces, strict=True))
+        return Tokens(" ".join(pieces), tuple(pieces), spans, special=(0,) if start else ())
+    _needed(tokenizer, "The model")
     with _one_at_a_time:
         found = tokenizer.convert_ids_to_tokens(list(ids))
         special, letters = _special(tokenizer, ids), _letters(tokenizer)
@@ -69,8 +125,25 @@ def target_tokens(tokenizer, ids: Sequence[int], typed: str | None) -> Tokens:
     # A model can have more numbers than its tokenizer has pieces, and write one of them.
     raw = [f"<{number}>" if piece is None else str(piece) for number, piece in zip(ids, found, strict=True)]
     special = [known or piece is None for known, piece in zip(special, found, strict=True)]
-    special[0] = True  # what the decoder starts with stands for no text, whatever token it is
+    special[0] |= start
     return readable_tokens(typed, raw, special=special, letters=letters)
+
+
+def encoded_target(tokenizer, typed: str | Ids, *, start: int, limit: int, name: str) -> list[int]:
+    """What the decoder reads for a target: the start token, then the target without its end."""
+    if isinstance(typed, str):
+        if not typed.strip():
+            raise MhaError("The target is empty; type at least one word, or leave it out.")
+        _needed(tokenizer, name)
+        with _one_at_a_time:
+            ids = list(tokenizer(text_target=typed, verbose=False)["input_ids"])
+        if ids and ids[-1] == tokenizer.eos_token_id:
+            ids = ids[:-1]
+    else:
+        ids = numbers(tokenizer, typed)
+    ids = ids if ids and ids[0] == start else [start, *ids]
+    _within(len(ids), limit, name, "target")
+    return ids
 
 
 def written_target(module: nn.Module, inputs: Mapping[str, Tensor], *, name: str) -> list[int]:
@@ -88,8 +161,8 @@ def check_ids(module: nn.Module, ids: list[int], *, name: str) -> None:
     embedding = getattr(module.get_input_embeddings(), "num_embeddings", None)
     if embedding is not None and max(ids) >= embedding:
         raise MhaError(
-            f"The tokenizer of {name} knows tokens that the model does not: number {max(ids):,} of "
-            f"{embedding:,}. It belongs to another model."
+            f"{name} has no vector for the token {max(ids):,}: it has {embedding:,}, from 0 on. "
+            f"The tokenizer, or the ids, belong to another model."
         )
 
 

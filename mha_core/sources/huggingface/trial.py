@@ -10,7 +10,7 @@ import re
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from mha_core.attention.functional import attend, fused
+from mha_core.capture.batch import collecting_batch
 from mha_core.capture.call import Call
 from mha_core.capture.collector import Attend, collecting, watch
 from mha_core.capture.eager_code import Collecting
@@ -105,11 +106,11 @@ def _route(module: nn.Module, names: Mapping[int, str], ours: str, inputs: dict,
     close = _close(module)
     if ours and _set(module, ours):
         for by in (fused, attend):
-            apart = _attempt(partial(_trial, module, names, inputs, asked, weights, by))
+            apart = attempt(partial(_trial, module, names, inputs, asked, weights, by))
             if apart is not None and apart <= close:
                 return Route("attend", apart, skipped=skipped, by=by)
     _set(module, "eager")
-    understood = _attempt(lambda: tried(module, names, inputs, weights, close))
+    understood = attempt(lambda: tried(module, names, inputs, weights, close))
     if understood is not None:
         return Route("watch", understood.difference, understood=understood, skipped=skipped)
     if not given:
@@ -133,9 +134,33 @@ def run(
         return _weights_alone(route.missing, module, inputs)
     with collecting(names, route.by) as collector:
         forward(module, inputs)
+    return _layers(route, module, names, inputs, collector.calls)
+
+
+def run_batch(
+    route: Route,
+    module: nn.Module,
+    names: Mapping[int, str],
+    inputs: Mapping[str, Tensor],
+    lengths: Sequence[int],
+) -> list[tuple[tuple[LayerTrace, ...], tuple[str, ...]]]:
+    """`run` for texts that were filled up on the right, by the route "attend". Raises `Unbatched`."""
+    width = inputs["input_ids"].shape[1]
+    with collecting_batch(names, lengths, width, route.by) as batch:
+        forward(module, inputs)
+    ids = inputs["input_ids"]
+    return [
+        _layers(route, module, names, {"input_ids": ids[i : i + 1, :n]}, calls)
+        for i, (n, calls) in enumerate(zip(lengths, batch.texts(), strict=True))
+    ]
+
+
+def _layers(
+    route: Route, module: nn.Module, names: Mapping[int, str], inputs: Mapping[str, Tensor], calls: list[Call]
+) -> tuple[tuple[LayerTrace, ...], tuple[str, ...]]:
+    """The layers that calls become, and what was left out. The list is emptied."""
     layers, skipped, shared = [], [*route.skipped], {}
-    calls = collector.calls[::-1]
-    collector.calls.clear()
+    calls.reverse()
     while calls:  # each is let go when it has been copied
         call = calls.pop()
         whose = kind(call, module, names, inputs)
@@ -146,11 +171,35 @@ def run(
     return tuple(layers), tuple(skipped)
 
 
+Flowed = tuple[tuple[LayerTrace, ...], tuple[str, ...]]
+
+
+def agree(one: Flowed, other: Flowed) -> bool:
+    """Are two traces of a text the same but for rounding: every tensor, and what is known of each layer?"""
+    return len(one[0]) == len(other[0]) and one[1] == other[1] and all(map(_same_layer, one[0], other[0]))
+
+
+def _same_layer(one: LayerTrace, other: LayerTrace) -> bool:
+    if (one.kind, one.name, one.about) != (other.kind, other.name, other.about):
+        return False
+    mine, theirs = one.rule, other.rule
+    if (mine.scale, mine.soft_cap) != (theirs.scale, theirs.soft_cap):
+        return False
+    pairs = []
+    for a, b in ((one.tensors, other.tensors), (mine.tensors(), theirs.tensors())):
+        if a.keys() != b.keys():
+            return False
+        pairs += [(a[name], b[name]) for name in a]
+    if [part is None for part in one.projections] != [part is None for part in other.projections]:
+        return False
+    return all(gap(a, b) <= ROUNDING.get(a.dtype, 0.0) for a, b in pairs)
+
+
 def _close(module: nn.Module) -> float:
     return CLOSE[next(module.parameters()).dtype]
 
 
-def _attempt(trial: Callable[[], Found | None]) -> Found | None:
+def attempt(trial: Callable[[], Found | None]) -> Found | None:
     """What a trial found; None if it ended in an error, as where an interface is used in a way of its own.
 
     The next route decides then. Where the error is in our own code, a warning says so: nobody would notice.
@@ -238,6 +287,8 @@ def _weights_alone(
 
 
 PROBE = 7  # tokens of a trial
+# How far a number may lie from the one that the same text gives without others beside it.
+ROUNDING = {torch.float64: 1e-9, torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 2e-2}
 # In which order a model returns the weights of its attention, and whose they are.
 RETURNED = {
     "encoder_attentions": "encoder",

@@ -273,12 +273,12 @@ def test_an_error_of_ours_in_a_trial_costs_a_route_and_is_warned_of(monkeypatch)
 def test_an_error_of_the_model_in_a_trial_costs_a_route_and_nothing_else(monkeypatch):
     bert = module("bert")
 
-    def fails(*args, **kwargs):
-        if bert.config._attn_implementation == huggingface.NAME:
+    def fails(attention, *args, **kwargs):
+        if attention.self.config._attn_implementation == huggingface.NAME:
             raise ValueError("not in this way")
-        return inner(*args, **kwargs)
+        return inner(attention, *args, **kwargs)
 
-    attention = bert.encoder.layer[0].attention
+    attention = type(bert.encoder.layer[0].attention)
     inner = attention.forward
     monkeypatch.setattr(attention, "forward", fails)
     assert huggingface.adopt(bert).route.name == "watch"
@@ -522,7 +522,8 @@ def test_refusals_of_texts(traced, refused, family):
         assert "target is empty" in str(refused(huggingface.follow, model, "a", target=" "))
     nothing = huggingface.adopt(module("bert"))
     assert str(refused(huggingface.follow, nothing, "a")) == (
-        "BertModel has no tokenizer, so it cannot read a text."
+        "BertModel has no tokenizer, so it cannot read a text; give it one (tokenizer=), "
+        "or the ids of the tokens instead of the text."
     )
 
 

@@ -126,7 +126,7 @@ def test_the_parts_of_a_cut_character_are_joined_without_their_numbers(kind, tex
         found = reading.encoded(transformers.ByT5Tokenizer(), text, limit=99, name="x")[0]
     elif kind == "as a target":  # nobody says where its pieces are in the text
         ids = KEPT["byte_level"](text)["input_ids"]
-        found = reading.target_tokens(KEPT["byte_level"], [0, *ids], text)
+        found = reading.tokens_of(KEPT["byte_level"], [0, *ids], text, start=True)
     else:
         found = tokens(kind, text)
     labels = joined(found).labels
@@ -153,7 +153,7 @@ def test_a_number_that_the_tokenizer_has_no_piece_for_is_shown_as_the_number():
     tokenizer = KEPT["byte_level"]
     beyond = len(tokenizer) + 7
     word = tokenizer.encode("tired", add_special_tokens=False)
-    found = reading.target_tokens(tokenizer, [0, beyond, *word], None)
+    found = reading.tokens_of(tokenizer, [0, beyond, *word], start=True)
     assert found.pieces[1] == f"<{beyond}>"
     assert found.special[:2] == (0, 1)
     assert len(found) == 2 + len(word)

@@ -1,0 +1,112 @@
+"""Several texts through a model in one pass, and the calls of each as if it had gone alone.
+
+The texts are filled up on the right to one width. What makes q, k and v of x does so for each token by
+itself, so it is asked once for all: of the batch as one long row of tokens. Then each text gets its part.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+from torch import Tensor, nn
+
+from mha_core.attention.functional import attend
+from mha_core.attention.score_rule import ScoreRule
+from mha_core.capture.call import Call
+from mha_core.capture.collector import Attend, Collector, activated
+from mha_core.capture.masks import taken_apart
+from mha_core.errors import MhaError
+
+
+class Unbatched(MhaError):
+    """A pass does not keep its texts apart by the first axis of what it attends to."""
+
+
+class Batch(Collector):
+    """The calls of a pass of several texts: `lengths` are theirs, `width` is what they were filled up to."""
+
+    def __init__(self, names: Mapping[int, str], lengths: Sequence[int], width: int, by: Attend = attend):
+        super().__init__(names, by)
+        self.lengths, self.width = lengths, width
+
+    def add(self, module: nn.Module | None, q: Tensor, k: Tensor, v: Tensor, rule: ScoreRule, joined: Tensor):
+        if {(part.shape[0], part.shape[2]) for part in (q, k, v)} != {(len(self.lengths), self.width)}:
+            raise Unbatched(f"q {tuple(q.shape)}, k {tuple(k.shape)}")
+        q, k, v = (self._row(part.transpose(1, 2)).transpose(1, 2) for part in (q, k, v))
+        super().add(module, q, k, v, rule, self._row(joined))
+
+    def entered(self, name: str, module: nn.Module | None, args: tuple, kwargs: dict) -> None:
+        kwargs = {key: self._row(value) for key, value in kwargs.items()}
+        super().entered(name, module, tuple(self._row(value) for value in args[:1]), kwargs)
+
+    def left(self, leaf, near: bool) -> None:
+        super().left(leaf._replace(x=self._row(leaf.x), y=self._row(leaf.y)), near)
+
+    def _row(self, value: object) -> object:
+        """All tokens of all texts in one row, (text or 1, token, …) → (1, text · token, …)."""
+        if isinstance(value, tuple):
+            return tuple(self._row(part) for part in value)
+        count = len(self.lengths)
+        if not isinstance(value, Tensor) or value.dim() < 3 or value.shape[0] not in (1, count):
+            return value
+        if value.dim() == 4 and value.shape[1] != self.width == value.shape[2]:  # heads before tokens
+            return self._row(value.transpose(1, 2)).transpose(1, 2)
+        if value.shape[1] != self.width:
+            return value
+        value = value.expand(count, *value.shape[1:])
+        return value.reshape(1, count * self.width, *value.shape[2:])
+
+    def texts(self) -> list[list[Call]]:
+        """The calls of each text, with copies of its own. The calls of the batch are let go."""
+        found: list[list[Call]] = [[] for _ in self.lengths]
+        rules: dict[tuple, tuple[ScoreRule, list[dict[str, Tensor]]]] = {}
+        calls = self.calls[::-1]
+        self.calls.clear()
+        while calls:
+            call = calls.pop()
+            for i, (rule, own) in enumerate(zip(self._rules(call.rule, rules), found, strict=True)):
+                own.append(self._part(call, i, rule))
+        return found
+
+    def _part(self, call: Call, i: int, rule: ScoreRule) -> Call:
+        at = slice(i * self.width, i * self.width + self.lengths[i])
+        rotary = call.rotary
+        return replace(
+            call,
+            q=call.q[:, :, at].contiguous(),
+            k=call.k[:, :, at].contiguous(),
+            v=call.v[:, :, at].contiguous(),
+            rule=rule,
+            tensors={name: tensor[..., at, :].contiguous() for name, tensor in call.tensors.items()},
+            rotary=None if rotary is None else rotary._replace(cos=rotary.cos[at], sin=rotary.sin[at]),
+        )
+
+    def _rules(self, rule: ScoreRule, known: dict) -> list[ScoreRule]:
+        """The rule of each text, without what hid the filling. Layers share what they shared."""
+        key = tuple(id(tensor) for name, tensor in rule.tensors().items() if name != "sinks")
+        if not key:
+            return [rule] * len(self.lengths)
+        if key not in known:  # the rule is held, so that no other tensor can take the place of its own
+            known[key] = rule, [self._cropped(rule, i) for i in range(len(self.lengths))]
+        others = {"scale": rule.scale, "soft_cap": rule.soft_cap, "sinks": rule.sinks}
+        return [ScoreRule(**others, **fields) for fields in known[key][1]]
+
+    def _cropped(self, rule: ScoreRule, i: int) -> dict[str, Tensor]:
+        n = self.lengths[i]
+
+        def own(table: Tensor | None) -> Tensor | None:
+            return None if table is None else table[min(i, table.shape[0] - 1)][None, :, :n, :n]
+
+        fields = taken_apart(own(rule.mask), own(rule.bias), n, n)
+        if rule.distance_bias is not None:  # its middle, since distances are smaller
+            fields["distance_bias"] = rule.distance_bias[:, self.width - n : self.width + n - 1]
+        return {name: table.contiguous() for name, table in fields.items()}
+
+
+@contextmanager
+def collecting_batch(
+    names: Mapping[int, str], lengths: Sequence[int], width: int, by: Attend = attend
+) -> Iterator[Batch]:
+    """`collecting` for texts that go through a model together."""
+    with activated(Batch(names, lengths, width, by)) as batch:
+        yield batch

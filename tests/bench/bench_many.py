@@ -1,0 +1,93 @@
+"""What do traces of many texts cost? `mha.trace_many` against transformers' own batches with their weights.
+
+Run it with ``python tests/bench/bench_many.py``; the last line is one JSON object. The model has the shape
+of all-MiniLM-L6-v2 (6 layers, 12 heads, d_model 384) and random weights, the 256 texts have 10 to 30 tokens.
+Both ways begin with text, read batches of 32 and use one thread: transformers in the order given, with
+`padding=True` and eager attention with `output_attentions`, of which nothing is kept; ours, which puts texts
+of alike lengths together, makes a trace of each, of which one number is kept. They take turns in one process;
+the ratio is the median of those of a turn.
+"""
+
+import json
+import random
+import statistics
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from mha_core.sources import trace_many
+
+TEXTS, SHORTEST, LONGEST, BATCH = 256, 10, 30, 32
+WORDS = 1000
+ROUNDS = 5
+MOST = 1.10  # times the seconds of transformers
+
+
+def model():
+    """A model as transformers makes it, and a tokenizer that knows `WORDS` words."""
+    import transformers
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+    known = {
+        word: n
+        for n, word in enumerate(["[PAD]", "[CLS]", "[SEP]", "[UNK]", *map("w{}".format, range(WORDS))])
+    }
+    tokenizer = Tokenizer(models.WordLevel(known, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
+    )
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="[PAD]", cls_token="[CLS]", sep_token="[SEP]", unk_token="[UNK]"
+    )
+    shape = {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536}
+    torch.manual_seed(0)
+    config = transformers.BertConfig(vocab_size=30522, **shape)
+    return transformers.BertModel._from_config(config, attn_implementation="eager").eval(), tokenizer
+
+
+def texts() -> list[str]:
+    draw = random.Random(7)
+    return [
+        " ".join(
+            f"w{draw.randrange(WORDS)}" for _ in range(draw.randint(SHORTEST, LONGEST) - 2)
+        )  # and two special
+        for _ in range(TEXTS)
+    ]
+
+
+def theirs(module, tokenizer, given: list[str]) -> None:
+    for start in range(0, len(given), BATCH):
+        inputs = tokenizer(given[start : start + BATCH], padding=True, return_tensors="pt")
+        with torch.no_grad():
+            module(**inputs, output_attentions=True)
+
+
+def ours(module, tokenizer, given: list[str]) -> None:
+    kept = trace_many(
+        given, source=module, tokenizer=tokenizer, batch=BATCH, reduce=lambda trace: len(trace.layers)
+    )
+    assert list(kept) == [module.config.num_hidden_layers] * len(given)
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    (module, tokenizer), given = model(), texts()
+    seconds: dict[str, list[float]] = {"ours": [], "theirs": []}
+    for turn in range(ROUNDS + 1):
+        for way in (ours, theirs):
+            start = time.perf_counter()
+            way(module, tokenizer, given)
+            if turn:  # the first one prepares
+                seconds[way.__name__].append(time.perf_counter() - start)
+    ratio = statistics.median(a / b for a, b in zip(seconds["ours"], seconds["theirs"], strict=True))
+    said = {name: round(statistics.median(values), 3) for name, values in seconds.items()}
+    print(json.dumps({"texts": TEXTS, "batch": BATCH, **said, "ratio": round(ratio, 3), "most": MOST}))
+
+
+if __name__ == "__main__":
+    main()
