@@ -1,10 +1,10 @@
 """Imports only point down: the table of who may import whom is held by every file, and can be broken."""
 
 import ast
-import shutil
 import subprocess
 import sys
 from fnmatch import fnmatchcase
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -50,35 +50,55 @@ TOP_LEVEL = {
 }
 
 
-def sources(root: Path) -> list[str]:
-    """Every Python file that the table speaks about, relative to the root."""
-    found = [*(root / "mha_core").rglob("*.py"), *(root / "pages").rglob("*.py"), root / "app.py"]
-    return sorted(file.relative_to(root).as_posix() for file in found)
+Tree = dict[str, str]  # each Python file that the table speaks about, relative to the root, and its text
 
 
-def imports(root: Path, file: str) -> list[tuple[str, int, bool]]:
-    """Each imported module, its line, and whether that is inside a function; `.` starts a relative one."""
-    found = []
+@pytest.fixture(scope="module")
+def tree() -> Tree:
+    files = [*(ROOT / "mha_core").rglob("*.py"), *(ROOT / "pages").rglob("*.py"), ROOT / "app.py"]
+    return {f.relative_to(ROOT).as_posix(): f.read_text(encoding="utf-8") for f in sorted(files)}
+
+
+@cache
+def statements(text: str) -> list[tuple[str, str, int, bool]]:
+    """Package, name and line of each import, and is it inside a function; `.` starts a relative one."""
+    rows = []
 
     def visit(node: ast.AST, late: bool) -> None:
         if isinstance(node, ast.Import):
-            found.extend((name.name, node.lineno, late) for name in node.names)
+            rows.extend((name.name, "", node.lineno, late) for name in node.names)
         if isinstance(node, ast.ImportFrom) and node.level:
-            found.append(("." * node.level + (node.module or ""), node.lineno, late))
+            rows.append(("." * node.level + (node.module or ""), "", node.lineno, late))
         elif isinstance(node, ast.ImportFrom):
-            found.extend((_module(root, node.module, name.name), node.lineno, late) for name in node.names)
+            rows.extend((node.module, name.name, node.lineno, late) for name in node.names)
         late = late or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
         for child in ast.iter_child_nodes(node):
             visit(child, late)
 
-    visit(ast.parse((root / file).read_text(encoding="utf-8")), False)
-    return list(dict.fromkeys(found))
+    visit(ast.parse(text), False)
+    return rows
 
 
-def _module(root: Path, package: str, name: str) -> str:
-    """``from package import name`` as a module: the submodule `name` where there is one, else the package."""
-    below = root.joinpath(*package.split("."), name)
-    return f"{package}.{name}" if below.is_dir() or below.with_suffix(".py").is_file() else package
+def module_of(file: str) -> str:
+    return file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+def imports(tree: Tree) -> dict[str, list[tuple[str, int, bool]]]:
+    """Of each file the modules that it imports, their lines, and which are imported inside a function.
+
+    ``from package import name`` is the submodule `name` where there is one, else the package.
+    """
+    modules = {module_of(file) for file in tree}
+    modules |= {module.rpartition(".")[0] for module in modules}
+    return {
+        file: list(
+            dict.fromkeys(
+                (f"{package}.{name}" if f"{package}.{name}" in modules else package, line, late)
+                for package, name, line, late in statements(text)
+            )
+        )
+        for file, text in tree.items()
+    }
 
 
 def row_of(file: str) -> str | None:
@@ -86,16 +106,16 @@ def row_of(file: str) -> str | None:
     return max((pattern for pattern in TABLE if fnmatchcase(file, pattern)), key=len, default=None)
 
 
-def violations(root: Path) -> list[str]:
+def violations(tree: Tree) -> list[str]:
     """What breaks the table, one readable line each."""
     broken = []
-    for file in sources(root):
+    for file, imported in imports(tree).items():
         row = row_of(file)
         if row is None:
             broken.append(f"{file} is in no room of the table")
             continue
         allowed = TABLE[row].split()
-        for module, line, late in imports(root, file):
+        for module, line, late in imported:
             if module.startswith("."):
                 broken.append(f"{file}:{line} imports {module} relatively; write the full name")
             elif not (_is_own(module, file, row) or _may(module, allowed, late)):
@@ -121,10 +141,9 @@ def _may(module: str, allowed: list[str], late: bool) -> bool:
     return any(fnmatchcase(name, p.removeprefix("late:")) for p in allowed if late or ":" not in p)
 
 
-def cycle(root: Path) -> list[str]:
+def cycle(tree: Tree) -> list[str]:
     """The modules of a ring of imports, which a floor by itself would allow; empty where there is none."""
-    files = {f.removesuffix(".py").removesuffix("/__init__").replace("/", "."): f for f in sources(root)}
-    graph = {name: {module for module, *_ in imports(root, file)} for name, file in files.items()}
+    graph = {module_of(file): {module for module, *_ in rows} for file, rows in imports(tree).items()}
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
@@ -132,25 +151,21 @@ def cycle(root: Path) -> list[str]:
     return []
 
 
-def test_no_file_imports_what_its_floor_does_not_allow():
-    assert violations(ROOT) == []
+def test_no_file_imports_what_its_floor_does_not_allow(tree):
+    assert violations(tree) == []
 
 
-def test_no_row_of_the_table_is_left_over():
-    assert [pattern for pattern in TABLE if not any(fnmatchcase(f, pattern) for f in sources(ROOT))] == []
+def test_no_row_of_the_table_is_left_over(tree):
+    assert [pattern for pattern in TABLE if not any(fnmatchcase(file, pattern) for file in tree)] == []
 
 
-def test_no_file_reaches_itself_by_its_imports():
-    assert cycle(ROOT) == []
+def test_no_file_reaches_itself_by_its_imports(tree):
+    assert cycle(tree) == []
 
 
-@pytest.fixture
-def copy(tmp_path) -> Path:
-    """The tree that the table speaks about, to be spoilt."""
-    for folder in ("mha_core", "pages"):
-        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "app.py", tmp_path)
-    return tmp_path
+def planted_in(tree: Tree, file: str, text: str) -> Tree:
+    """The tree with a statement more at the end of a file, which may be new."""
+    return tree | {file: f"{tree.get(file, '')}\n\n{text}\n"}
 
 
 @pytest.mark.parametrize(
@@ -207,35 +222,32 @@ def copy(tmp_path) -> Path:
         ("app.py", "from pages._kit import text", "imports pages._kit.text"),
     ],
 )
-def test_a_planted_import_is_reported_and_nothing_else(copy, file, planted, reported):
-    with (copy / file).open("a", encoding="utf-8") as text:
-        text.write(f"\n\n{planted}\n")
-    [found] = violations(copy)
-    assert found.startswith(f"{file}:")
-    assert reported in found
+def test_a_planted_import_is_reported_and_nothing_else(tree, file, planted, reported):
+    assert file in tree
+    [line] = violations(planted_in(tree, file, planted))
+    assert line.startswith(f"{file}:")
+    assert reported in line
 
 
-def test_a_planted_ring_in_one_room_is_reported(copy):
-    with (copy / "mha_core" / "attention" / "masks.py").open("a", encoding="utf-8") as text:
-        text.write("\nfrom mha_core.attention.module import AttentionSpec\n")
-    assert violations(copy) == []
-    assert set(cycle(copy)) == {"mha_core.attention.masks", "mha_core.attention.module"}
+def test_a_planted_ring_in_one_room_is_reported(tree):
+    ring = planted_in(
+        tree, "mha_core/attention/masks.py", "from mha_core.attention.module import AttentionSpec"
+    )
+    assert violations(ring) == []
+    assert set(cycle(ring)) == {"mha_core.attention.masks", "mha_core.attention.module"}
 
 
 @pytest.mark.parametrize(
     "planted", ["from typing import TYPE_CHECKING\n\nif TYPE_CHECKING:\n    import streamlit", "import json"]
 )
-def test_what_is_imported_for_types_counts_and_the_standard_library_does_not(copy, planted):
-    with (copy / "mha_core" / "analysis" / "frames.py").open("a", encoding="utf-8") as text:
-        text.write(f"\n{planted}\n")
-    assert len(violations(copy)) == ("streamlit" in planted)
+def test_what_is_imported_for_types_counts_and_the_standard_library_does_not(tree, planted):
+    spoilt = planted_in(tree, "mha_core/analysis/frames.py", planted)
+    assert len(violations(spoilt)) == ("streamlit" in planted)
 
 
 @pytest.mark.parametrize("file", ["mha_core/new.py", "pages/new.py", "mha_core/below/new.py"])
-def test_a_new_file_needs_a_room(copy, file):
-    (copy / file).parent.mkdir(exist_ok=True)
-    (copy / file).touch()
-    assert violations(copy) == [f"{file} is in no room of the table"]
+def test_a_new_file_needs_a_room(tree, file):
+    assert violations(planted_in(tree, file, "")) == [f"{file} is in no room of the table"]
 
 
 def test_only_the_frame_lies_directly_in_pages():
