@@ -1,4 +1,4 @@
-"""Models and trainings on disk: they come back, damaged files are refused, and a kill harms nothing."""
+"""Models on disk: they come back, damaged files are refused; the shipped ones are as good as we say."""
 
 import json
 import os
@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,12 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
+import mha_core as mha
+from mha_core import resources
 from mha_core.training import checkpoints
+from mha_core.training.__main__ import main
 from mha_core.training.checkpoints import Trained
+from mha_core.training.evaluation import Scores, scores
 from mha_core.training.fit import Plan, Run
 from mha_core.training.lexicon import lexicon
 from mha_core.training.model import SmallModel
@@ -82,6 +87,14 @@ def test_a_plan_with_a_rate_of_its_own_comes_back(tmp_path, little):
     plan = Plan("standard", 2, 8, "zh", 7, 60, 0.1 + 0.2, 1 / 3)
     checkpoints.save_run(tmp_path / "run", Run(plan))
     assert checkpoints.load_run(tmp_path / "run").plan == plan
+
+
+def test_a_file_has_the_matrices_apart(model, tmp_path):
+    checkpoints.save_model(tmp_path / "model", model)
+    with safe_open(tmp_path / "model", framework="pt") as file:
+        found = {name for name in file.keys() if name.startswith("layers.1.")}  # noqa: SIM118
+    parts = {f"attention.{which}.{kind}" for which in "qkvo" for kind in ("weight", "bias")}
+    assert found == {f"layers.1.{name}" for name in {"norm.weight", "norm.bias"} | parts}
 
 
 # Refusals
@@ -262,7 +275,11 @@ KILLED = """
 import os, random, signal, sys, time
 import torch
 torch.set_num_threads(1)
+import mha_core as mha
+from mha_core import resources
 from mha_core.training import checkpoints
+from mha_core.training.__main__ import main
+from mha_core.training.evaluation import Scores, scores
 from mha_core.training.fit import Plan
 from mha_core.training.lexicon import lexicon
 from mha_core.training.model import SmallModel
@@ -301,7 +318,11 @@ print("whole", last)
 DIES = """
 import os, signal, sys
 from mha_core.traces import storage
+import mha_core as mha
+from mha_core import resources
 from mha_core.training import checkpoints
+from mha_core.training.__main__ import main
+from mha_core.training.evaluation import Scores, scores
 
 def half(tensors, path, metadata):
     path.write_bytes(b"half of it")
@@ -345,3 +366,126 @@ def test_the_header_tells_what_made_the_file(model, tmp_path):
         "version": 1, "plan": asdict(model.plan), "vocabulary": lexicon().digest, "step": 17,
         "report": model.report,
     }  # fmt: skip
+
+
+# The weights that come with Headscope
+
+MAX_BYTES = 25_000_000
+NAMES = {checkpoints.name(plan): plan for plan in checkpoints.PLANS}
+READABLE = [
+    name
+    for name, plan in NAMES.items()
+    if (plan.architecture, plan.language) == ("glass-box", "en") and plan.h >= 2
+]
+
+
+@cache
+def shipped(name: str) -> Trained:
+    return checkpoints.load_model(checkpoints.path(NAMES[name]))
+
+
+@cache
+def measured(name: str) -> Scores:
+    """All models together take half a minute; nobody measures one twice."""
+    return scores(shipped(name).model, NAMES[name].language)
+
+
+def entry(name: str) -> dict:
+    assert name in checkpoints.manifest(), f"{name} is not in the manifest"
+    return checkpoints.manifest()[name]
+
+
+def test_no_two_plans_have_one_name():
+    assert len(NAMES) == len(checkpoints.PLANS)
+
+
+def test_the_folder_holds_the_models_and_the_manifest_and_nothing_else():
+    folder = resources.path(*checkpoints.FOLDER)
+    expected = {checkpoints.MANIFEST, *(f"{name}.safetensors" for name in NAMES)}
+    assert {file.name for file in folder.iterdir()} == expected
+    assert set(checkpoints.manifest()) == set(NAMES)
+    assert sum(file.stat().st_size for file in folder.iterdir()) <= MAX_BYTES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_model_is_there_and_was_trained_to_the_end_of_its_plan(name):
+    assert checkpoints.path(NAMES[name]).is_file()
+    found = shipped(name)
+    assert found.plan == NAMES[name]
+    assert found.step == NAMES[name].steps
+    assert all(bool(p.isfinite().all()) for p in found.model.parameters())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_shipped_file_arrives_in_the_matrices_that_it_names(name):
+    model = shipped(name).model
+    with safe_open(checkpoints.path(NAMES[name]), framework="pt") as file:
+        for index, layer in enumerate(model.layers):
+            matrices = layer.attention.projections()
+            for which in "qkvo":
+                part = f"layers.{index}.attention.{which}"
+                assert torch.equal(
+                    getattr(matrices, f"w_{which}").mT, file.get_tensor(f"{part}.weight").float()
+                )
+                assert torch.equal(getattr(matrices, f"b_{which}"), file.get_tensor(f"{part}.bias").float())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_manifest_tells_what_the_file_tells(name):
+    told = entry(name)
+    assert Plan(**told["plan"]) == NAMES[name]
+    assert told["vocabulary"] == lexicon(NAMES[name].language).digest
+    assert told["parameters"] == sum(p.numel() for p in shipped(name).model.parameters())
+    assert told["made_by"] == f"python -m mha_core.training {name}"
+    assert json.loads(json.dumps(shipped(name).report)) == told
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_scores_of_the_manifest_can_be_measured_again(name):
+    told, found = entry(name)["scores"], asdict(measured(name))
+    assert (told["layer"], told["head"]) == (found["layer"], found["head"])
+    assert told["famous_right"] == list(found["famous_right"])
+    for key in ("answer", "accuracy", "both", "right", "wrong", "agreement"):
+        assert found[key] == pytest.approx(told[key], abs=0.02), key
+    assert found["famous"] == pytest.approx(tuple(told["famous"]), abs=0.02)
+
+
+@pytest.mark.parametrize("name", READABLE)
+def test_a_head_of_the_glass_box_points_at_the_right_noun(name):
+    found = measured(name)
+    assert found.accuracy >= 0.98
+    assert found.right >= 0.75
+    assert found.famous_right == (True, True)
+
+
+@pytest.mark.parametrize("name", READABLE)
+def test_the_famous_pair_is_resolved_in_the_trace_that_is_shown(name):
+    """As on the screen: the chosen head, and the answer in words."""
+    plan, told = NAMES[name], entry(name)["scores"]
+    for cue, right, wrong in (("tired", "animal", "street"), ("wide", "street", "animal")):
+        text = f"The animal didn't cross the street because it was too {cue}."
+        trace = mha.trace(text, source="mini", h=plan.h, d_model=plan.d_model)
+        weights = trace.frame("weights", layer=told["layer"], head=told["head"]).loc["it"]
+        assert weights.idxmax() == right
+        assert weights[right] > weights[wrong]
+        assert trace.answers[list(trace.tokens.pieces).index("it")][0][0] == right
+
+
+# One of the smallest, which all have d_model 32 and as many parameters. It takes a few minutes.
+SMALLEST = "glass-box-en-h4-d32"
+# 20,000 steps carry every difference in rounding on, between machines and releases of torch: shares of
+# right answers agree within this, mean weights within that.
+SHARES, WEIGHTS = 0.02, 0.08
+
+
+@pytest.mark.slow
+def test_the_documented_command_gives_the_scores_of_the_manifest(tmp_path, capsys):
+    main([SMALLEST, "--out", str(tmp_path)])
+    capsys.readouterr()
+    made = json.loads((tmp_path / checkpoints.MANIFEST).read_text(encoding="utf-8"))[SMALLEST]["scores"]
+    told = checkpoints.manifest()[SMALLEST]["scores"]
+    for key in ("answer", "accuracy", "both", "agreement"):
+        assert made[key] == pytest.approx(told[key], abs=SHARES if key != "agreement" else 0.05), key
+    for key in ("right", "wrong"):
+        assert made[key] == pytest.approx(told[key], abs=WEIGHTS), key
+    assert made["famous_right"] == told["famous_right"]

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from mha_core.attention.initialization import normal
 from mha_core.training.language import MAX_WORDS
 from mha_core.training.model import ARCHITECTURES, D_FF, Block, Lookup, Shape, SmallModel
 
@@ -238,6 +239,32 @@ def test_the_layers_and_matrices_start_apart_from_each_other():
     assert len(matrices) == 8
     for i, one in enumerate(matrices):
         assert not any(torch.allclose(one, other) for other in matrices[i + 1 :])
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_each_matrix_starts_with_the_numbers_that_belong_to_its_name(architecture):
+    """Shipped weights follow from the seed, so a matrix has the same start however it is multiplied."""
+    model = SmallModel(Shape(architecture, 4, 20), 30, seed=7)
+    state = model.state_dict()
+    for index, layer in enumerate(model.layers):
+        passes = architecture != "standard" and layer in (model.layers[0], model.layers[-1])
+        for which in "qkv":
+            name = f"layers.{index}.attention.{which}.weight"
+            numbers = normal((20, 20), seed=7, name=name, std=20**-0.5)
+            if which == "v" and passes:
+                numbers = torch.linalg.qr(numbers)[0]
+                assert torch.equal(state[f"layers.{index}.attention.o.weight"], numbers.mT)
+            assert torch.equal(state[name], numbers), name
+            assert not state[f"layers.{index}.attention.{which}.bias"].any()
+
+
+def test_every_parameter_is_drawn_through_the_state_dict():
+    """The start is written into a state dict: its tensors are all that the model has, and no copies."""
+    model = SmallModel(Shape("standard", 4, 20), 30)
+    for tensor in model.state_dict().values():
+        tensor.fill_(5)
+    assert all((parameter == 5).all() for parameter in model.parameters())
+    assert sum(t.numel() for t in model.state_dict().values()) == sum(p.numel() for p in model.parameters())
 
 
 def test_no_parameter_is_left_undrawn(model):
