@@ -2,9 +2,8 @@
 
 import streamlit as st
 
-from pages._kit import charts, components, controls, work
-from pages._kit.paths import ASSETS, PAGES
-from pages._kit.text import t
+from pages._kit import charts, components, compute, controls
+from pages._kit.text import ASSETS, PAGES, t
 
 st.set_page_config(page_title="Headscope", page_icon=str(ASSETS / "icon.svg"), layout="wide")
 st.logo(ASSETS / "logo.svg", size="large", icon_image=ASSETS / "icon.svg")
@@ -23,7 +22,7 @@ page = st.navigation(
     position="top",
 )
 controls.controls(page.url_path)
-st.sidebar.caption(work.device().reason)
+st.sidebar.caption(compute.device().reason)
 with st.sidebar:
     components.history()
     charts.mount()

@@ -11,7 +11,7 @@ import pandas as pd
 import streamlit as st
 
 from mha_core.analysis.frames import Origin
-from pages._kit import components, opened, state
+from pages._kit import components, state, uploads
 from pages._kit.text import t
 
 CONFIG = {
@@ -81,7 +81,7 @@ def caption(origin: Origin) -> list[str]:
 
 def _weights(source: Mapping) -> str:
     if "file" in source:
-        return t("save.file", file=source["file"], source=opened.maker(source))
+        return t("save.file", file=source["file"], source=uploads.maker(source))
     if "route" in source:
         return t("save.model", **{name: source[name] for name in ("name", "architecture", "dtype")})
     if source["name"] == "random":

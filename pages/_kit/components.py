@@ -11,8 +11,7 @@ import numpy as np
 import streamlit as st
 
 from mha_core import LayerTrace
-from pages._kit.paths import ASSETS
-from pages._kit.text import number, t
+from pages._kit.text import ASSETS, number, t
 
 FOLDER = ASSETS / "components"
 HIDDEN = 255

@@ -1,6 +1,7 @@
 """The shared controls: drawn once by the frame, bound to the URL, the same on every page."""
 
 import json
+from collections.abc import Sequence
 
 import streamlit as st
 
@@ -8,12 +9,13 @@ from mha_core import MhaError
 from mha_core.attention.masks import MASKS
 from mha_core.attention.module import AttentionSpec
 from mha_core.attention.positions import POSITIONS
+from mha_core.sources.huggingface.files import PACKAGE
+from mha_core.sources.huggingface.model import DTYPES
 from mha_core.sources.random_weights import MAX_SEED
 from mha_core.training.model import ARCHITECTURES
-from pages._kit import hiding, opened, real, two_texts, work
-from pages._kit.paths import ASSETS
+from pages._kit import compute, model_source, sentence, uploads
 from pages._kit.state import DEFAULTS, STARTED, current, go
-from pages._kit.text import literal, t
+from pages._kit.text import ASSETS, literal, t
 
 MAX_CHARACTERS = 40_000
 # The largest values that the controls offer: what one page can show and one server can share.
@@ -34,7 +36,7 @@ def controls(page: str) -> None:
     What decides the sizes is read first, also where it stands lower: a link may set all at once.
     """
     with st.sidebar:
-        sentence = st.container()
+        sentences = st.container()
         _source()
         sizes, looked_at = st.container(), st.container()
     source = current().source
@@ -42,11 +44,11 @@ def controls(page: str) -> None:
     with st.sidebar:
         if source == "file":
             with sizes:
-                opened.controls()
-            with sentence:
-                opened.sentence()
+                _file()
+            with sentences:
+                _file_sentence()
         else:
-            with sentence:
+            with sentences:
                 _sentence()
         if source == "random":
             with st.expander(t("control.advanced")):
@@ -55,7 +57,7 @@ def controls(page: str) -> None:
             if source == "run":
                 _run()
             elif source == "model":
-                real.controls(stage)
+                _model(stage)
             elif source != "file":
                 _sizes()
             if source == "mini":
@@ -65,7 +67,7 @@ def controls(page: str) -> None:
 
 
 def _source() -> None:
-    offered = [source for source in work.SOURCES if source != "run" or work.finished_runs()]
+    offered = [source for source in compute.SOURCES if source != "run" or compute.finished_runs()]
     st.segmented_control(
         t("control.source"),
         offered,
@@ -89,8 +91,8 @@ def _source_changed() -> None:
 
 def _sentence() -> None:
     source = current().source
-    most = real.limit(current()) if source == "model" else None
-    help_text = t("control.text_help", limit=most or work.MAX_TOKENS[source] - (source in STARTED))
+    most = model_source.limit(current()) if source == "model" else None
+    help_text = t("control.text_help", limit=most or compute.MAX_TOKENS[source] - (source in STARTED))
     st.text_area(
         t("control.text"),
         DEFAULTS.text,
@@ -101,7 +103,7 @@ def _sentence() -> None:
         bind="query-params",
     )
     text = current().text
-    default = hiding.same(text, DEFAULTS.text)
+    default = sentence.same_words(text, DEFAULTS.text)
     if not default and not {"twin"} & (set(st.session_state) | set(st.query_params)):
         st.session_state.twin = ""  # the second sentence of the default goes with the first
     if st.session_state.get("text_before", text) != text and st.session_state.get("twin") == DEFAULTS.twin:
@@ -139,7 +141,7 @@ def _take_example(examples: list[dict]) -> None:
 
 def _run() -> None:
     """Which of the models that were trained here."""
-    runs = list(work.finished_runs())
+    runs = list(compute.finished_runs())
     asked = st.query_params.get("run")
     if asked and asked not in runs:
         st.caption(t("control.run_gone", name=literal(asked)))
@@ -167,17 +169,17 @@ def _sizes() -> None:
 
 def _looked_at(page: str) -> None:
     """Layer, head and token; a choice that the new sizes no longer offer moves to the nearest."""
-    trace = work.peek(current())
+    trace = compute.peek(current())
     if trace is None:
         return  # the page says why there is nothing to look at
-    real.same_word(trace)
+    model_source.same_word(trace)
     if len(trace.layers) > 1:
         _number("layer", most=len(trace.layers))
     layer = trace.layers[min(current().layer, len(trace.layers)) - 1]
     _number("head", most=layer.n_heads)
     _number("token", most=layer.n_query)
     # Here and not on the pages: what two pages bind each for itself is lost on the way between them.
-    if two_texts.there(trace) and page in ("", "token"):
+    if sentence.of_two_texts(trace) and page in ("", "token"):
         help_text, empty = t("two.key_help"), t("two.key_empty")
         _number("key_token", most=layer.n_key, help=help_text, placeholder=empty)
     elif page == "":
@@ -194,6 +196,122 @@ def _advanced() -> None:
     _number("d_v", placeholder=t("control.auto_d_v"))
     _number("n_kv_heads", placeholder=t("control.auto_n_kv_heads"), help=t("control.n_kv_heads_help"))
     st.toggle(t("control.bias"), DEFAULTS.bias, key="bias", bind="query-params")
+
+
+def _model(stage) -> None:
+    """Which model, what it reads besides the text, and whose attention of it; loading is shown in `stage`."""
+    names, strangers = list(model_source.here()), model_source.hosted()
+    asked = st.query_params.get("model")
+    if strangers and asked and asked not in names:
+        st.caption(t("real.not_offered", name=literal(asked)))
+        if st.session_state.get("model") not in names:
+            st.session_state.pop("model", None)
+    st.selectbox(
+        t("control.model"),
+        [*names, *model_source.known()],
+        index=0 if names else None,
+        key="model",
+        placeholder=t("control.model_none") if strangers else t("control.model_empty"),
+        help=t("control.model_hosted") if strangers else t("control.model_help"),
+        accept_new_options=not strangers,
+        bind="query-params",
+    )
+    scene = current()
+    if scene.model is None:
+        return
+    if not strangers:
+        with st.expander(t("control.advanced")):
+            if scene.model != PACKAGE and not model_source.is_folder(scene.model):
+                st.text_input(
+                    t("control.revision"),
+                    key="revision",
+                    placeholder=t("control.revision_empty"),
+                    help=t("control.revision_help"),
+                    bind="query-params",
+                )
+            st.selectbox(
+                t("control.dtype"),
+                list(DTYPES),
+                list(DTYPES).index(model_source.usual_dtype()),
+                key="dtype",
+                help=t("control.dtype_help"),
+                bind="query-params",
+            )
+    model_source.load(current(), stage)
+    if (entry := model_source.at_hand(current())) is None:
+        return
+    if entry.model.has_target:
+        st.text_area(
+            t("control.target"),
+            key="target",
+            height=68,
+            max_chars=MAX_CHARACTERS,
+            placeholder=t("control.target_empty"),
+            help=t("control.target_help"),
+            bind="query-params",
+        )
+    try:
+        with stage.container(), st.spinner(t("real.reading", name=literal(scene.model))):
+            read = list(model_source.parts(entry, current(), scene.text))
+    except MhaError:
+        read = []  # the page says what does not fit
+    stage.empty()
+    _kind(read)
+
+
+def _file() -> None:
+    """The file, and whose attention of it; what was open stays open when the next file is no trace."""
+    st.file_uploader(
+        t("control.file"),
+        type="safetensors",
+        key="trace_file",
+        help=t("control.file_help", megabytes=uploads.MEGABYTES),
+        max_upload_size=uploads.MEGABYTES,
+        on_change=uploads.take,
+    )
+    if refused := st.session_state.get("file_refused"):
+        st.error(literal(refused))
+    found = uploads.opened()
+    if found is None:
+        return
+    if refused or st.session_state.get("trace_file") is None:  # what is open is not what stands above
+        with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+            st.caption(t("file.open", name=literal(found.name)), width="content")
+            st.button(t("file.close"), type="tertiary", key="close_file", on_click=uploads.close)
+    _kind(list(found.parts))
+
+
+def _file_sentence() -> None:
+    """The text of the file where others have theirs; what was typed there waits in the link."""
+    shown = uploads.trace(current())
+    if shown is None:
+        return
+    looking, looked_at = shown.sides()
+    _read_only(t("control.text"), "file_text", looking.text)
+    if looked_at is not looking:
+        _read_only(t("file.keys"), "file_keys", looked_at.text)
+
+
+def _read_only(label: str, key: str, text: str) -> None:
+    st.session_state[key] = text
+    st.text_area(label, key=key, height=90, disabled=True, help=t("file.text_help"))
+
+
+def _kind(kinds: Sequence[str]) -> None:
+    """Whose attention: a choice between encoder, decoder and cross; nothing where there is one kind alone."""
+    if len(kinds) < 2:
+        return
+    if st.session_state.get("kind") not in kinds:
+        st.session_state.pop("kind", None)
+    st.segmented_control(
+        t("control.kind"),
+        kinds,
+        default=kinds[0],
+        required=True,
+        key="kind",
+        help=t("control.kind_help"),
+        bind="query-params",
+    )
 
 
 def _number(key: str, *, least: int = 1, most: int | None = None, **options) -> None:

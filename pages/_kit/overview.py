@@ -15,7 +15,7 @@ from mha_core import AttentionTrace
 from mha_core.analysis.frames import WHOLE, longest, origin
 from mha_core.analysis.overview import Overview, overview
 from mha_core.analysis.patterns import MEASURES
-from pages._kit import charts, components, roles, room, state
+from pages._kit import charts, components, role_labels, room, state
 from pages._kit.text import t
 
 KEPT = 8
@@ -76,7 +76,7 @@ def show(
     with fold:
         with st.spinner(t("overview.working")):
             seen = _seen(json.dumps(scene.settings(), sort_keys=True), trace)
-        named = roles.named(trace, scene)
+        named = role_labels.named(trace, scene)
         named = seen.positions() if named is None else named
         where = replace(origin(trace), note=t("overview.note"))
         blob = packed(
@@ -127,7 +127,7 @@ def packed(
         + [{"name": "role", "label": t("overview.role"), "down": False}],
         "said": [{"name": name, "label": _measure(name), "digits": DIGITS.get(name, 2)} for name in MEASURES],
         "roles": [named.get(key, ("",))[0] for key in keys],
-        "labels": [roles.label(named.get(key)) for key in keys],
+        "labels": [role_labels.label(named.get(key)) for key in keys],
         "texts": {
             "name": t("overview.name", layer="{layer}", head="{head}"),
             "canvas": t("overview.canvas", layers=len(seen.thumbs), heads=len(keys)),
@@ -151,7 +151,7 @@ def table(seen: Overview, named: dict) -> pd.DataFrame:
     """The measures, layers and heads from 1: what the pictures show for those who do not see them."""
     frame = seen.table.reset_index()
     rows = pd.DataFrame({t("control.layer"): frame["layer"] + 1, t("control.head"): frame["head"] + 1})
-    rows[t("overview.role")] = [roles.label(named.get(key)) for key in seen.table.index]
+    rows[t("overview.role")] = [role_labels.label(named.get(key)) for key in seen.table.index]
     return rows.join(frame[list(MEASURES)].round(3).rename(columns=_measure))
 
 

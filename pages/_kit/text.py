@@ -1,14 +1,15 @@
-"""Every word on screen, in the reader's language, and user text that stays what it is."""
+"""Every word on screen, in the reader's language; user text that stays what it is; where the files lie."""
 
 import json
 import re
 import unicodedata
 from functools import cache
+from pathlib import Path
 
 import streamlit as st
 
-from pages._kit.paths import ASSETS
-
+PAGES = Path(__file__).parents[1]  # in a checkout and in a wheel alike
+ASSETS = PAGES.parent / "assets"
 LANGUAGES = ASSETS / "languages"
 DEFAULT = "en"
 # Everything that Markdown, its math, or Streamlit's own directives could read as more than a character.

@@ -3,19 +3,21 @@
 import streamlit as st
 
 from mha_core.analysis.frames import picture
-from pages._kit import before_after, head_view, model, room, scene_of, show, state
+from pages._kit import head_view, matrices, model_info, room, state
+from pages._kit.scene import scene_and_traces
 from pages._kit.text import t
+from pages.learn._before_after import sides
 
-scene, trace, _ = scene_of.page()
+scene, trace, _ = scene_and_traces()
 st.header(t("before.heading"))
 st.markdown(t("before.intro"))
 if scene.source in ("file", "model"):
     st.info(t("file.no_before") if scene.source == "file" else t("real.no_before"), icon=":material/history:")
     st.stop()
 if scene.source == "random":
-    before_after.offer()
+    sides.offer()
     st.stop()
-both = {"before": before_after.untrained(scene), "after": trace}
+both = {"before": sides.untrained(scene), "after": trace}
 layer_index, head, query = state.indices(trace, scene)
 layer = trace.layers[layer_index]
 room.of_sentences({f"{key}_strip": shown for key, shown in both.items()}, layer=layer, shown_in="before_view")
@@ -23,20 +25,20 @@ weights = {key: shown.layers[layer_index].weights() for key, shown in both.items
 limit = max(float(array[head].max()) for array in weights.values())
 for column, (key, shown) in zip(st.columns(2), both.items(), strict=True):
     with column:
-        before_after.side(shown, key=key, layer=layer_index, head=head, query=query, limit=limit)
+        sides.side(shown, key=key, layer=layer_index, head=head, query=query, limit=limit)
 head_view.of_traces(
     list(both.values()),
     layer=layer_index,
     head=head,
     token=query,
     heads=range(layer.n_heads),
-    titles=[before_after.title(shown, key=key) for key, shown in both.items()],
+    titles=[sides.title(shown, key=key) for key, shown in both.items()],
     key="before_view",
 )
 st.subheader(t("before.matrices", head=head + 1, layer=layer_index + 1))
-model.layer(trace, layer_index)
+model_info.layer(trace, layer_index)
 for name in ("weights", "q", "k"):
     for column, (key, shown) in zip(st.columns(2), both.items(), strict=True):
         with column:
             drawn = picture(shown, name, layer=layer_index, head=head)
-            show.matrix(drawn, key=f"{key}-{name}", limit=limit, query=query)
+            matrices.matrix(drawn, key=f"{key}-{name}", limit=limit, query=query)

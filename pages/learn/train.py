@@ -2,12 +2,13 @@
 
 import streamlit as st
 
-from pages._kit import model, training
+from pages._kit import model_info
 from pages._kit.text import t
+from pages.learn._train import training
 
 st.header(t("train.heading"))
 training.introduction()
-model.of_ours()
+model_info.of_ours()
 plan = training.plan()
 training.buttons(plan)
 training.watch(plan)

@@ -2,25 +2,26 @@
 
 import streamlit as st
 
-from pages._kit import card, literature, models, overview, rotation, sharing, state
+from pages._kit import overview, state
 from pages._kit.text import t
+from pages.models._real import card, choice, literature, rotation, sharing
 
 scene = state.current()
 st.header(t("real.heading"))
-trace = models.shown(scene)
+trace = choice.shown(scene)
 if trace is not None:
     layer, head, query = state.indices(trace, scene)
-    card.whole(trace, scene)
+    card.show(trace, scene)
     if trace.layers[layer].n_query == trace.layers[layer].n_key:
         fold = overview.fold(trace, opened=True)
-        overview.show(trace, scene, fold, layer=layer, head=head, link=models.TO_HEADS)
-    models.links(layer=layer, head=head)
+        overview.show(trace, scene, fold, layer=layer, head=head, link=choice.TO_HEADS)
+    choice.links(layer=layer, head=head)
     rotation.show(trace, layer=layer, head=head, token=query)
     card.kept(trace, layer=layer, draw=lambda: sharing.diagram(trace, layer=layer))
     sharing.vectors(trace, layer=layer, token=query)
 
 st.subheader(t("real.offered"), divider="gray")
-models.offered(scene)
+choice.offered(scene)
 
 st.subheader(t("literature.title"), divider="gray", help=t("literature.help"))
 literature.show(scene)

@@ -2,23 +2,12 @@
 
 import streamlit as st
 
-from pages._kit import (
-    all_heads,
-    detail,
-    head_view,
-    hiding,
-    model,
-    overview,
-    reading,
-    roles,
-    room,
-    scene_of,
-    show,
-    state,
-)
+from pages._kit import head_view, matrices, model_info, overview, room, sentence, state
+from pages._kit.scene import scene_and_traces
 from pages._kit.text import t
+from pages.see._heads import all_heads, measurements, one_head
 
-scene, trace, twin = scene_of.page(longest=None)
+scene, trace, twin = scene_and_traces(longest=None)
 layer_index, head, query = state.indices(trace, scene)
 layer = trace.layers[layer_index]
 both = {key: shown for key, shown in (("token_strip", trace), ("twin_strip", twin)) if shown}
@@ -27,10 +16,10 @@ limits = all_heads.limits(trace, layer=layer_index, head=head, query=query)
 looked_at = {"layer": layer_index, "head": head, "query": query}
 for column, (key, shown) in zip(st.columns(len(both)), both.items(), strict=True):
     with column:
-        reading.sentence(shown, **looked_at, limit=limits[head], key=key, hides=True)
+        sentence.show(shown, **looked_at, limit=limits[head], key=key, hides=True)
 with st.container():  # what comes and goes shall not move what follows: the keyboard would lose its place
-    hiding.switch(trace)
-    model.collapsed(trace, layer_index)
+    sentence.hide_switch(trace)
+    model_info.collapsed(trace, layer_index)
 glance = overview.fold(trace, opened=True) if overview.first(trace) else None
 
 st.subheader(t("view.title"), help=t("view.help"))
@@ -38,21 +27,21 @@ others = [other for other in range(layer.n_heads) if other != head]
 numbers = head_view.of_traces(
     list(both.values()), layer=layer_index, head=head, token=query, heads=sorted([head, *others[-1:]])
 )
-model.about(trace)
+model_info.about(trace)
 glance = glance or overview.fold(trace, opened=False)
 all_heads.show(trace, scene, layer=layer_index, head=head, limits=limits, numbers=numbers)
-roles.details(trace, scene, layer=layer_index, head=head)
+measurements.show(trace, scene, layer=layer_index, head=head)
 
 with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
     st.subheader(t("heads.one_layer", head=head + 1, layer=layer_index + 1))
-    show.check_badge(layer, query)
+    matrices.check_badge(layer, query)
 if layer.n_kv_heads < layer.n_heads:
     st.caption(t("heads.shares", head=head + 1, kv=layer.kv_head(head) + 1))
-model.layer(trace, layer_index)
-detail.matrices(trace, layer=layer_index, head=head, query=query, limit=limits[head])
+model_info.layer(trace, layer_index)
+one_head.show(trace, layer=layer_index, head=head, query=query, limit=limits[head])
 
 with st.expander(t("heads.numbers")):
-    show.numbers(trace, layer=layer_index, head=head, query=query)
+    matrices.numbers(trace, layer=layer_index, head=head, query=query)
 
 # Filled last, since it takes longest: a long text has millions of weights in each head.
 overview.show(trace, scene, glance, layer=layer_index, head=head)

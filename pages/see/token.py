@@ -2,46 +2,40 @@
 
 import streamlit as st
 
-from pages._kit import (
-    model,
-    one_head,
-    one_side,
-    one_token,
-    one_view,
-    opened,
-    reading,
-    room,
-    scene_of,
-    state,
-)
+from pages._kit import model_info, refusals, room, sentence, state
+from pages._kit.scene import scene_and_traces
 from pages._kit.text import t
+from pages.see._token import directions, products, weights
+from pages.see._token.subject import Subject
 
-scene, trace, _ = scene_of.page(longest=None)
-view = one_view.View(trace, *state.indices(trace, scene))
+scene, trace, _ = scene_and_traces(longest=None)
+subject = Subject(trace, *state.indices(trace, scene))
 room.of_sentences({"token_strip": trace})
-st.header(t("one.heading", token=view.name, layer=view.layer + 1, head=view.head + 1))
-both = one_side.sides(view)
-row = both[0].looks.weights.iloc[view.head]
+st.header(t("one.heading", token=subject.name, layer=subject.layer + 1, head=subject.head + 1))
+both = directions.both_directions(subject)
+row = both[0].looks.weights.iloc[subject.head]
 limit = float(row.max()) or 1.0
-reading.sentence(trace, layer=view.layer, head=view.head, query=view.token, limit=limit)
-model.about(trace)
-model.layer(trace, view.layer, rows=False)
-model.collapsed(trace, view.layer)
+sentence.show(trace, layer=subject.layer, head=subject.head, query=subject.token, limit=limit)
+model_info.about(trace)
+model_info.layer(trace, subject.layer, rows=False)
+model_info.collapsed(trace, subject.layer)
 
-st.subheader(t("one.every", layer=view.layer + 1), help=t("one.every_help"))
-one_token.every_head(view, both)
+st.subheader(t("one.every", layer=subject.layer + 1), help=t("one.every_help"))
+weights.every_head(subject, both)
 
-st.subheader(t("one.exact", head=view.head + 1))
-one_token.ranked(view, both)
+st.subheader(t("one.exact", head=subject.head + 1))
+weights.ranked(subject, both)
 
 if len(trace.layers) > 1:
     st.subheader(t("one.layers"))
     st.markdown(t("one.layers_intro"))
-    one_token.layers(view, both)
+    weights.layers(subject, both)
 
-if opened.known(view.of_layer):
-    st.subheader(t("one.query", head=view.head + 1))
-    one_head.search(view)
+if subject.of_layer.knows("q"):
+    st.subheader(t("one.query", head=subject.head + 1))
+    products.search(subject)
 
-    st.subheader(t("one.output_title", head=view.head + 1))
-    one_head.mixed(view)
+    st.subheader(t("one.output_title", head=subject.head + 1))
+    products.mixed(subject)
+else:
+    refusals.only_weights(subject.of_layer)

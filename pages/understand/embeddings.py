@@ -2,10 +2,12 @@
 
 import streamlit as st
 
-from pages._kit import scene_of, state, words
+from pages._kit import state
+from pages._kit.scene import scene_and_traces
 from pages._kit.text import literal, t
+from pages.understand._embeddings import words
 
-scene, trace, _ = scene_of.page()
+scene, trace, _ = scene_and_traces()
 if scene.source in ("file", "model"):
     st.info(
         t("file.no_words") if scene.source == "file" else t("real.no_words"), icon=":material/scatter_plot:"

@@ -2,27 +2,29 @@
 
 import streamlit as st
 
-from pages._kit import hops, model, scene_of, state
+from pages._kit import model_info, state
+from pages._kit.scene import scene_and_traces
 from pages._kit.text import t
+from pages.understand._hops import two_hops
 
-scene, trace, twin = scene_of.page()
-layer = hops.last(trace, scene)
+scene, trace, twin = scene_and_traces()
+layer = two_hops.last(trace, scene)
 st.header(t("hops.heading"))
 st.markdown(t("hops.intro", one=layer, two=layer + 1))
-model.about(trace)
-if not hops.in_one_text(trace):
+model_info.about(trace)
+if not two_hops.in_one_text(trace):
     st.info(t("hops.two_texts"), icon=":material/translate:")
     st.stop()
 if len(trace.layers) < 2:
     st.info(t("hops.one_layer"), icon=":material/layers:")
-    hops.offer()
+    two_hops.offer()
     st.stop()
 *_, query = state.indices(trace, scene)
-first, second = hops.heads(trace, query, layer=layer)
+first, second = two_hops.heads(trace, query, layer=layer)
 for shown in (trace, twin):
     if shown:
-        hops.path(shown, query, first=first, second=second, layer=layer)
+        two_hops.path(shown, query, first=first, second=second, layer=layer)
         name = "first" if shown is trace else "twin"
-        hops.matrices(shown, query, first=first, second=second, key=name, layer=layer)
+        two_hops.show_matrices(shown, query, first=first, second=second, key=name, layer=layer)
 if trace.source.get("architecture") == "standard":
     st.markdown(t("hops.standard"))

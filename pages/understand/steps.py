@@ -3,15 +3,16 @@
 import streamlit as st
 
 from mha_core.analysis.derivation import STEPS, Step, steps
-from pages._kit import model, opened, scale, scene_of, show, state
+from pages._kit import matrices, model_info, refusals, state
+from pages._kit.scene import scene_and_traces
 from pages._kit.text import literal, number, t
 
 MOST_BESIDE = 4  # matrices in a row
 
-scene, trace, _ = scene_of.page()
+scene, trace, _ = scene_and_traces()
 layer_index, head, query = state.indices(trace, scene)
 layer = trace.layers[layer_index]
-limit = scale.limits(layer)[head]
+limit = matrices.limits(layer)[head]
 known = steps(trace, layer=layer_index, head=head) if layer.knows("q") else []
 
 
@@ -25,13 +26,15 @@ def sentences(step: Step) -> list[str]:
 
 with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
     st.header(t("steps.heading"))
-    show.check_badge(layer, query)
+    matrices.check_badge(layer, query)
 st.caption(t("steps.intro", head=head + 1, layer=layer_index + 1))
-model.layer(trace, layer_index)
+model_info.layer(trace, layer_index)
 
 missing = {make.__name__ for make in STEPS} - {step.name for step in known}
-if opened.known(layer) and missing:
-    model.left_out(trace, layer, count=len(missing))
+if not layer.knows("q"):
+    refusals.only_weights(layer)
+elif missing:
+    model_info.left_out(trace, layer, count=len(missing))
 for count, step in enumerate(known, start=1):
     st.subheader(f"{count}. {t(f'steps.{step.name}.title')}", divider="gray")
     words, formula = st.columns([2, 3], vertical_alignment="center")
@@ -50,4 +53,4 @@ for count, step in enumerate(known, start=1):
             made = place >= len(step.before) > 0
             with cells.container():
                 key = f"{step.name}-{place}-{drawn.name}"
-                show.matrix(drawn, key=key, limit=limit, query=query, made=made)
+                matrices.matrix(drawn, key=key, limit=limit, query=query, made=made)

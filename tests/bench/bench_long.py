@@ -33,17 +33,18 @@ def child(n_layers: int) -> dict:
     logging.disable(logging.WARNING)  # a page without a browser warns of that
     from streamlit.testing.v1 import AppTest
 
-    from pages._kit import all_heads, detail, head_view, overview, reading, show, work
+    from pages._kit import compute, head_view, matrices, overview, sentence
+    from pages.see._heads import all_heads, one_head
 
     parts = {
-        "trace": (work, "trace"),
+        "trace": (compute, "trace"),
         "overview": (overview, "show"),
         "view": (head_view, "of_traces"),
         "heads": (all_heads, "show"),
-        "sentence": (reading, "sentence"),
-        "check": (show, "check_badge"),
-        "matrices": (detail, "matrices"),
-        "numbers": (show, "numbers"),
+        "sentence": (sentence, "show"),
+        "check": (matrices, "check_badge"),
+        "matrices": (one_head, "show"),
+        "numbers": (matrices, "numbers"),
     }
     seconds = dict.fromkeys(parts, 0.0)
 

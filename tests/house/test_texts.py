@@ -14,8 +14,9 @@ from mha_core.analysis.embeddings import RELATIONS
 from mha_core.analysis.roles import ROLES
 from mha_core.traces.trace import MATRICES
 from mha_core.training.model import ARCHITECTURES
-from pages._kit import literature, text
+from pages._kit import text
 from pages._kit.text import literal
+from pages.models._real import literature
 
 ROOT = Path(__file__).parents[2]
 LANGUAGES = sorted((ROOT / "assets" / "languages").glob("*.json"))

@@ -8,9 +8,9 @@ import pytest
 import mha_core as mha
 from mha_core.analysis import frames
 from pages._kit import charts
-from pages._kit.detail import BY_TOKEN, BY_VARIANCE, EACH, ENDS, ORDERS, PLAIN, SHARED
 from pages._kit.state import Scene
 from pages._kit.text import literal
+from pages.see._heads.one_head import AS_THEY_ARE, BY_TOKEN, BY_VARIANCE, EACH, ENDS, ORDERS, SHARED
 
 VECTORS = ("q", "k", "v")
 SIX = (*VECTORS, "scores", "weights", "output")
@@ -124,11 +124,11 @@ def test_dimensions_are_ordered_by_the_control_and_by_a_link(opened, drawn, orde
         app = opened(token=3)
         app.segmented_control(key="order").set_value(order).run()
     for name, values in vectors(trace().layers[0]).items():
-        by_what = {PLAIN: -np.arange(16), BY_TOKEN: values[2], BY_VARIANCE: values.var(axis=0)}[order]
+        by_what = {AS_THEY_ARE: -np.arange(16), BY_TOKEN: values[2], BY_VARIANCE: values.var(axis=0)}[order]
         expected = np.argsort(-by_what, kind="stable")
         np.testing.assert_array_equal(drawn(app, f"matrix-{name}"), values[:, expected])
         assert [int(number) for number in spec(app, name)["layout"]["meta"]["columns"]] == [*(expected + 1)]
-        if order != PLAIN:
+        if order != AS_THEY_ARE:
             assert cells(app, name)["x"] == [str(number + 1) for number in expected]
             assert "sorted" in spec(app, name)["layout"]["xaxis"]["title"]["text"]
 

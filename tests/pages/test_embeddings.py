@@ -12,7 +12,7 @@ from mha_core.sources import mini
 from mha_core.sources.random_weights import word_vectors
 from mha_core.training.lexicon import lexicon
 from pages._kit.text import literal
-from pages._kit.words import SHOWN
+from pages.understand._embeddings.words import SHOWN
 
 GENDER = (("man", "woman"), ("king", "queen"), ("boy", "girl"))
 

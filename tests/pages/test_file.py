@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import mha_core as mha
-from pages._kit import opened as files
+from pages._kit import refusals, uploads
 from pages._kit.text import literal
 
 TEXT = ["<s>", "Die", "*alte*", "Katze", "שלום", "動", "</s>"]  # 7
@@ -74,7 +74,7 @@ def test_without_a_file_every_page_says_how_to_get_one(opened, english):
     app = opened(source="file")
     assert not app.exception
     assert english("file.empty") in infos(app)
-    assert app.code[0].value == files.EXAMPLE.strip()
+    assert app.code[0].value == refusals.EXAMPLE.strip()
 
 
 def test_an_opened_file_is_what_the_pages_show(open_file, strip, eye, drawn, said, english):
@@ -208,7 +208,7 @@ def test_what_a_file_says_about_itself_is_believed_in_nothing(tmp_path):
     tokens, layers = of_tensors().tokens, of_tensors().layers
     source = {"name": "mini", "step": [1], "h": "x" * 999, "language": "xx"}
     trace = mha.AttentionTrace(tokens, layers, source, ((("a", 0.5),),) * 7)
-    found = files.read("a.safetensors", content(trace, tmp_path / "t.safetensors"))
+    found = uploads.read("a.safetensors", content(trace, tmp_path / "t.safetensors"))
     [part] = found.parts.values()
     assert part.source["name"] == "mini (file)"
     assert "step" not in part.source
@@ -218,7 +218,7 @@ def test_what_a_file_says_about_itself_is_believed_in_nothing(tmp_path):
 
 def test_a_file_without_a_layer_is_refused(tmp_path, refused):
     bare = mha.AttentionTrace(of_tensors().tokens, (), {"name": "t"})
-    said = str(refused(files.read, "a.safetensors", content(bare, tmp_path / "t.safetensors")))
+    said = str(refused(uploads.read, "a.safetensors", content(bare, tmp_path / "t.safetensors")))
     assert "a.safetensors holds no layer" in said
 
 

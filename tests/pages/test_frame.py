@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import mha_core as mha
-from pages._kit import work
+from pages._kit import compute
 from pages._kit.state import SETTINGS, Scene
 from pages._kit.text import isolated, literal
 
@@ -343,7 +343,7 @@ def test_a_text_without_a_word_is_refused_until_there_is_one(opened, drawn, text
 
 
 def test_a_text_that_is_too_long_is_refused_and_shortened_on_request(opened, drawn, english, monkeypatch):
-    monkeypatch.setitem(work.MAX_TOKENS, "random", 60)
+    monkeypatch.setitem(compute.MAX_TOKENS, "random", 60)
     text = " ".join(f"w{i}" for i in range(104))
     app = opened()
     app.text_area(key="text").set_value(text).run()
@@ -384,28 +384,28 @@ def test_the_scene_stays_when_the_page_changes(opened, drawn):
 
 
 def test_the_frame_says_where_it_computes(opened):
-    assert work.device().reason in [caption.value for caption in opened().sidebar.caption]
+    assert compute.device().reason in [caption.value for caption in opened().sidebar.caption]
 
 
 # What is computed once
 
 
 def test_looking_at_another_head_layer_or_token_computes_nothing_new():
-    base = work.trace(Scene(source="random", layers=2))
+    base = compute.trace(Scene(source="random", layers=2))
     for looked_at in ({"head": 4}, {"layer": 2}, {"token": 1}):
-        assert work.trace(Scene(source="random", layers=2, **looked_at)) is base
+        assert compute.trace(Scene(source="random", layers=2, **looked_at)) is base
 
 
 @pytest.mark.parametrize("key", CHANGES)
 def test_every_setting_makes_another_trace(key):
     base = Scene(source="random")
-    assert work.trace(replace(base, **{key: CHANGES[key][1]})) is not work.trace(base)
+    assert compute.trace(replace(base, **{key: CHANGES[key][1]})) is not compute.trace(base)
 
 
 def test_settings_that_look_alike_are_told_apart():
     pairs = itertools.product(("1", "1 1", "None"), (None, 1))
     scenes = [Scene(source="random", text=text, d_k=d_k) for text, d_k in pairs]
-    assert len({id(work.trace(scene)) for scene in scenes}) == len(scenes)
+    assert len({id(compute.trace(scene)) for scene in scenes}) == len(scenes)
 
 
 def test_a_scene_knows_what_is_computed_and_what_is_looked_at():

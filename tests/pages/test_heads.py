@@ -12,11 +12,11 @@ import mha_core as mha
 from mha_core.analysis import patterns
 from mha_core.analysis.frames import long_table
 from mha_core.export.payload import size
-from pages._kit import all_heads, head_view, show
-from pages._kit.scale import ENDS
-from pages._kit.show import OF_ONE_HEAD, csv, file_name
+from pages._kit import head_view, matrices
+from pages._kit.matrices import ENDS, OF_ONE_HEAD, csv, file_name
 from pages._kit.state import Scene
 from pages._kit.text import literal, number
+from pages.see._heads import all_heads
 
 PAGE = "pages/see/heads.py"
 SIX = ("q", "k", "v", "scores", "weights", "output")
@@ -105,14 +105,14 @@ def test_the_numbers_are_compared_with_torch_before_the_readers_eyes(opened, eng
 
 
 def test_a_difference_to_torch_is_said_in_red(opened, english, monkeypatch):
-    monkeypatch.setattr(show, "against_torch", lambda layer, rows: mha.Check(0.25))
+    monkeypatch.setattr(matrices, "against_torch", lambda layer, rows: mha.Check(0.25))
     [badge] = [m.value for m in opened().markdown if "badge" in m.value]
     assert badge.startswith(":red-badge[")
     assert english("check.failed", difference=literal("0.25")) in badge
 
 
 def test_what_cannot_be_compared_is_said_in_grey(opened, english, monkeypatch):
-    monkeypatch.setattr(show, "against_torch", lambda layer, rows: mha.Check(None, reason="a reason"))
+    monkeypatch.setattr(matrices, "against_torch", lambda layer, rows: mha.Check(None, reason="a reason"))
     [badge] = [m.value for m in opened().markdown if "badge" in m.value]
     assert badge.startswith(":gray-badge[")
     assert english("check.impossible", reason="a reason") in badge

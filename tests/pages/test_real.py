@@ -13,10 +13,11 @@ from mha_core import device
 from mha_core.sources.huggingface import files, trial
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.traces.tokens import joined
-from pages._kit import absent, card, precision, real
-from pages._kit.shelf import Key, Shelf
+from pages._kit import model_info, model_source, refusals
+from pages._kit.model_source import LoadedModels, ModelKey
 from pages._kit.state import Scene
 from pages._kit.text import literal
+from pages.models._real import literature
 from tests.sources import tiny
 
 ROOT = Path(__file__).parents[2]
@@ -54,10 +55,10 @@ def nothing_else(monkeypatch):
     """No model of this machine gets in the way, and nothing goes to the network."""
     monkeypatch.setattr(files, "_cached", lambda cache: [])
     monkeypatch.setattr(files, "package", lambda: None)
-    monkeypatch.delenv(real.HOSTED, raising=False)
-    monkeypatch.delenv(real.FOLDERS, raising=False)
+    monkeypatch.delenv(model_source.HOSTED, raising=False)
+    monkeypatch.delenv(model_source.FOLDERS, raising=False)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    real._here.clear()
+    model_source._here.clear()
 
 
 @pytest.fixture
@@ -65,7 +66,7 @@ def given(folder, monkeypatch):
     """`given("bert")`: its folder, offered by name. (AppTest reads a choice only among what is offered.)"""
 
     def offer(*families: str) -> None:
-        monkeypatch.setenv(real.FOLDERS, real.os.pathsep.join(map(folder, families)))
+        monkeypatch.setenv(model_source.FOLDERS, model_source.os.pathsep.join(map(folder, families)))
 
     return offer
 
@@ -139,9 +140,9 @@ def test_the_page_names_the_model_and_how_exactly_it_is_seen(on_model, folder, s
 @pytest.mark.parametrize(("difference", "said_as"), [(0.0, "exact"), (1e-5, "exact"), (2e-2, "close")])
 def test_only_rounding_is_called_exact(monkeypatch, difference, said_as, english):
     told = []
-    monkeypatch.setattr(card.st, "badge", lambda label, **_: told.append(label))
+    monkeypatch.setattr(model_info.st, "badge", lambda label, **_: told.append(label))
     trace = mha.trace("A bird sang.", h=2, d_model=4)
-    card.exact(replace(trace, source={"route": "attend", "difference": difference}))
+    model_info.exact(replace(trace, source={"route": "attend", "difference": difference}))
     assert told[0].startswith(english(f"real.{said_as}", difference="").strip())
 
 
@@ -187,8 +188,8 @@ def test_a_sentence_that_the_small_model_cannot_read_is_taken_to_a_real_one(open
 
 
 def test_a_hosted_server_without_models_offers_none(opened, monkeypatch):
-    monkeypatch.setenv(real.HOSTED, "1")
-    real._here.clear()
+    monkeypatch.setenv(model_source.HOSTED, "1")
+    model_source._here.clear()
     assert "unknown_model" not in keys(opened(text="My frend was too tired."))
 
 
@@ -205,7 +206,7 @@ def test_without_a_model_the_page_says_what_to_install_and_type(opened, english)
     app = opened(source="model")
     assert not app.exception
     assert english("real.none") in infos(app)
-    assert absent.INSTALL in [code.value for code in app.code]
+    assert refusals.INSTALL in [code.value for code in app.code]
     assert {"use_mini", "use_random"} <= keys(app)
     app.button(key="use_random").click().run()
     assert app.segmented_control(key="source").value == "random"
@@ -256,16 +257,16 @@ def test_a_text_beyond_the_limit_is_refused_with_a_shorter_one(on_model, said):
 
 def test_who_stopped_loading_is_told_and_can_begin_again(folder, monkeypatch, english, strip):
     name = folder("llama") + "/."  # under this name nothing is loaded
-    monkeypatch.setenv(real.FOLDERS, name)
+    monkeypatch.setenv(model_source.FOLDERS, name)
     app = AppTest.from_file(ROOT / "pages" / "frame.py", default_timeout=60)
     app.query_params["source"], app.query_params["model"] = "model", name
-    app.session_state["model_stopped"] = Key(name)
+    app.session_state["model_stopped"] = ModelKey(name)
     app.run()
     assert not app.exception
     assert any("was stopped" in info for info in infos(app))
-    assert real.shelf().find(Key(name)) is None
+    assert model_source.loaded().find(ModelKey(name)) is None
     app.button(key="fetch_model").click().run()
-    assert real.shelf().find(Key(name))
+    assert model_source.loaded().find(ModelKey(name))
     assert strip(app)["tokens"]
 
 
@@ -279,53 +280,53 @@ def test_what_stops_loading_is_the_one_who_waits(monkeypatch):
         raise files.Stopped("stopped")
 
     monkeypatch.setattr(files, "find", find)
-    monkeypatch.setattr("pages._kit.shelf.PATIENCE", 0.2)
-    shelf = Shelf()
-    job = shelf.job(Key("a"))
+    monkeypatch.setattr("pages._kit.model_source.PATIENCE", 0.2)
+    shelf = LoadedModels()
+    job = shelf.begin(ModelKey("a"))
     assert begun.wait(5)
-    assert shelf.job(Key("a")) is job
+    assert shelf.begin(ModelKey("a")) is job
     assert job.finished.wait(5)
     assert isinstance(job.error, files.Stopped)
-    assert shelf.job(Key("a")) is not job  # who asks again begins again
+    assert shelf.begin(ModelKey("a")) is not job  # who asks again begins again
 
 
 def test_of_three_models_the_one_that_was_used_last_but_two_is_freed(folder):
-    shelf, loaded = Shelf(most=2), []
+    shelf, loaded = LoadedModels(most=2), []
     for family in ("bert", "gpt2", "llama"):
-        job = shelf.job(Key(folder(family)))
+        job = shelf.begin(ModelKey(folder(family)))
         assert job.finished.wait(60), family
-        loaded.append(shelf.find(Key(folder(family))))
+        loaded.append(shelf.find(ModelKey(folder(family))))
         assert loaded[-1], job.error
         if family == "gpt2":
-            shelf.find(Key(folder("bert")))  # used again: gpt2 is the one that goes
-    assert shelf.find(Key(folder("gpt2"))) is None
-    assert shelf.find(Key(folder("bert"))) is loaded[0]
+            shelf.find(ModelKey(folder("bert")))  # used again: gpt2 is the one that goes
+    assert shelf.find(ModelKey(folder("gpt2"))) is None
+    assert shelf.find(ModelKey(folder("bert"))) is loaded[0]
 
 
 def test_a_model_that_cannot_be_had_pushes_none_out(folder, monkeypatch):
-    shelf = Shelf(most=1)
-    assert shelf.job(Key(folder("bert"))).finished.wait(60)
-    job = shelf.job(Key("/no/such"))
+    shelf = LoadedModels(most=1)
+    assert shelf.begin(ModelKey(folder("bert"))).finished.wait(60)
+    job = shelf.begin(ModelKey("/no/such"))
     assert job.finished.wait(60)
     assert isinstance(job.error, mha.MhaError)
-    assert shelf.find(Key(folder("bert")))
+    assert shelf.find(ModelKey(folder("bert")))
 
 
 def test_traces_of_a_model_are_kept_by_their_size(folder, monkeypatch):
-    shelf = Shelf()
-    assert shelf.job(Key(folder("bert"))).finished.wait(60)
-    entry = shelf.find(Key(folder("bert")))
+    shelf = LoadedModels()
+    assert shelf.begin(ModelKey(folder("bert"))).finished.wait(60)
+    entry = shelf.find(ModelKey(folder("bert")))
     first = entry.parts("A bird sang.")
     assert entry.parts("A bird sang.") is first
-    monkeypatch.setattr("pages._kit.shelf.MOST_BYTES", 1)
+    monkeypatch.setattr("pages._kit.model_source.MOST_BYTES", 1)
     entry.parts("The street.")
     assert entry.parts("A bird sang.") is not first
 
 
 def test_a_hosted_server_has_the_models_that_are_on_it_and_no_others(opened, folder, monkeypatch, said):
-    monkeypatch.setenv(real.HOSTED, "1")
+    monkeypatch.setenv(model_source.HOSTED, "1")
     monkeypatch.setattr(files, "_cached", lambda cache: [("us/bird", files.Path(folder("bert")), "f" * 40)])
-    real._here.clear()
+    model_source._here.clear()
     app = opened(source="model", model=folder("gpt2"))
     assert app.selectbox(key="model").options == ["us/bird"]
     assert not app.selectbox(key="model").proto.accept_new_options
@@ -333,15 +334,15 @@ def test_a_hosted_server_has_the_models_that_are_on_it_and_no_others(opened, fol
     for name in (folder("gpt2"), "openai-community/gpt2"):
         scene = Scene(source="model", model=name)
         with pytest.raises(mha.MhaError, match="not on this server"):
-            real.trace(scene, "A bird sang.")
-        assert not real.wanted(scene)
-    assert not real.wanted(Scene(source="model", model="us/bird", revision="main"))
+            model_source.trace(scene, "A bird sang.")
+        assert not model_source.wanted(scene)
+    assert not model_source.wanted(Scene(source="model", model="us/bird", revision="main"))
 
 
 def test_without_the_library_the_page_says_what_to_install(opened, folder, monkeypatch):
     monkeypatch.setattr(huggingface, "_library", lambda: (_ for _ in ()).throw(files.missing()))
     monkeypatch.setattr(files, "library", lambda: False)
-    monkeypatch.setattr(real, "library", lambda: False)
+    monkeypatch.setattr(model_source, "library", lambda: False)
     fresh = folder("gpt2") + "/"  # a name under which nothing is loaded
     app = opened(source="model", model=fresh)
     assert not app.exception
@@ -370,23 +371,23 @@ def test_a_model_whose_own_code_is_watched_shows_everything(on_model, folder, sa
 
 def test_it_is_said_how_it_was_seen_and_what_else_there_is_to_know(monkeypatch, english):
     told = []
-    monkeypatch.setattr(card.st, "badge", lambda _, help, **__: told.append(help))
-    monkeypatch.setattr(card.st, "caption", told.append)
+    monkeypatch.setattr(model_info.st, "badge", lambda _, help, **__: told.append(help))
+    monkeypatch.setattr(model_info.st, "caption", told.append)
     trace = mha.trace("A bird sang.", h=2, d_model=4)
-    card.exact(replace(trace, source={"route": "attend", "difference": 0.0}))
-    card.exact(replace(trace, source={"route": "watch", "difference": 0.0}))
+    model_info.exact(replace(trace, source={"route": "attend", "difference": 0.0}))
+    model_info.exact(replace(trace, source={"route": "watch", "difference": 0.0}))
     assert told == [english("real.exact_help"), english("real.watched_help")]
     told.clear()
     layer = replace(trace.layers[0], about={"bias": "It depends on the words."})
-    card.skipped(replace(trace, layers=(layer, layer), source={"notes": ["It is *odd*."]}))
+    model_info.skipped(replace(trace, layers=(layer, layer), source={"notes": ["It is *odd*."]}))
     assert told == [literal("It is *odd*."), english("real.bias_by_words", count=2)]
 
 
 def test_a_model_that_hands_out_weights_alone_says_so(on_model, folder, english, drawn, monkeypatch):
     monkeypatch.setattr(trial, "tried", lambda *_: None)  # as of code that is not understood
-    real.shelf.clear()
+    model_source.loaded.clear()
     app = on_model("bloom", layer=1, head=2)
-    real.shelf.clear()
+    model_source.loaded.clear()
     assert english("real.unknown") in infos(app)
     np.testing.assert_array_equal(drawn(app, "matrix-weights"), same("bloom", folder).layers[0].weights(1))
     assert not _there(app, "matrix-q")
@@ -403,7 +404,7 @@ def test_the_page_about_a_model_has_its_card_and_its_heads(on_model, folder, sai
     app = on_model("llama")
     app.switch_page("models/real.py").run()
     words = said(app)
-    entry = real.shelf().find(Key(folder("llama")))
+    entry = model_source.loaded().find(ModelKey(folder("llama")))
     assert f"**{entry.parameters:,}**".replace(",", "\\,") in words
     assert _there(app, "overview")
     assert _there(app, "rotation")
@@ -427,14 +428,12 @@ def test_a_latent_model_says_what_it_keeps(on_model, english):
 
 
 def test_published_heads_are_measured_in_a_model_that_is_here(opened, folder, monkeypatch, english):
-    from pages._kit import literature
-
     name = folder("llama")
     monkeypatch.setitem(literature.MODELS, "openai-community/gpt2", (name,))
     one = [f for f in literature.findings("gpt2") if f.layer < 1 and f.head < 3][:1]
     monkeypatch.setattr(literature, "findings", lambda model: tuple(one) if "gpt2" in model else ())
-    monkeypatch.setenv(real.FOLDERS, name)
-    real._here.clear()
+    monkeypatch.setenv(model_source.FOLDERS, name)
+    model_source._here.clear()
     app = opened(source="model", model=name)
     app.switch_page("models/real.py").run()
     [button] = [b for b in app.button if str(b.key).startswith("measure_")]
@@ -465,13 +464,13 @@ def test_a_model_computes_in_the_numbers_that_a_link_asks_for(on_model, folder, 
 
 def test_the_usual_numbers_are_float32_on_a_processor_and_need_no_word(on_model, monkeypatch):
     app = on_model("bert")
-    assert app.selectbox(key="dtype").value == precision.usual()
-    scene = Scene(source="model", model="a", dtype=precision.usual())
-    assert real.key_of(scene) == Key("a") == real.key_of(replace(scene, dtype=None))
-    assert real.key_of(replace(scene, dtype="float16")) == Key("a", None, "float16")
+    assert app.selectbox(key="dtype").value == model_source.usual_dtype()
+    scene = Scene(source="model", model="a", dtype=model_source.usual_dtype())
+    assert model_source.key_of(scene) == ModelKey("a") == model_source.key_of(replace(scene, dtype=None))
+    assert model_source.key_of(replace(scene, dtype="float16")) == ModelKey("a", None, "float16")
     assert (device.usual_dtype("cpu"), device.usual_dtype("cuda")) == ("float32", "bfloat16")
-    monkeypatch.setenv(real.HOSTED, "1")  # one copy of each model is enough for strangers
-    assert real.key_of(replace(scene, dtype="float16")) == Key("a")
+    monkeypatch.setenv(model_source.HOSTED, "1")  # one copy of each model is enough for strangers
+    assert model_source.key_of(replace(scene, dtype="float16")) == ModelKey("a")
 
 
 def test_what_does_not_run_in_half_precision_is_offered_in_whole(on_model, folder, monkeypatch, strip):

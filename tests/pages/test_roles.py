@@ -3,12 +3,12 @@
 import pytest
 
 import mha_core as mha
-from mha_core.analysis import patterns
-from mha_core.analysis import roles as measured_roles
+from mha_core.analysis import patterns, roles
 from mha_core.sources import mini
-from pages._kit import components, likeness, roles, work
+from pages._kit import components, compute, role_labels
 from pages._kit.state import Scene
 from pages._kit.text import number
+from pages.see._heads import measurements
 
 
 @pytest.fixture
@@ -34,8 +34,8 @@ def table_with(app, column: str):
 def test_labels_are_the_measured_ones_with_their_scores(given, english, layer):
     app, shown = given(layer=layer)
     plan = mini.find("en", "glass-box", 4, 64)
-    table = measured_roles.roles(mini.model(plan))
-    named = measured_roles.labels(table)
+    table = roles.roles(mini.model(plan))
+    named = roles.labels(table)
     for head, label in enumerate(shown):
         role = named.get((layer - 1, head))
         expected = "" if role is None else f"{english(f'role.{role[0]}')} {role[1]:.2f}"
@@ -59,25 +59,25 @@ def test_random_weights_have_no_labels_and_still_patterns(given):
 
 def test_roles_are_measured_once_for_a_model(monkeypatch):
     counted = []
-    monkeypatch.setattr(measured_roles, "roles", lambda *args, **rest: counted.append(args) or "measured")
-    roles._measured.clear()
+    monkeypatch.setattr(roles, "roles", lambda *args, **rest: counted.append(args) or "measured")
+    role_labels._measured.clear()
     scene = Scene()
-    trace = work.trace(scene)
-    assert [roles._roles(trace, scene) for _ in range(3)] == ["measured"] * 3
+    trace = compute.trace(scene)
+    assert [role_labels.of_scene(trace, scene) for _ in range(3)] == ["measured"] * 3
     assert len(counted) == 1
-    roles._measured.clear()
+    role_labels._measured.clear()
 
 
 def test_likeness_is_shown_for_a_long_text_too_of_some_of_its_rows(opened, english, monkeypatch):
-    monkeypatch.setattr(likeness, "MOST_CELLS", 0)
+    monkeypatch.setattr(measurements, "MOST_CELLS", 0)
     words = " ".join(f"word{n}" for n in range(300))
     app = opened(source="random", text=words, twin="", h=3, d_model=12)
     assert not app.exception
     trace = mha.trace(**(Scene(source="random").settings(words) | {"h": 3, "d_model": 12}))
-    alike = patterns.similarity(trace.layers[0], max_rows=likeness.LEAST_ROWS).to_numpy()
+    alike = patterns.similarity(trace.layers[0], max_rows=measurements.LEAST_ROWS).to_numpy()
     said = english("roles.alike", mean=number((alike.sum() - 3) / 6))
     assert said in [markdown.value for markdown in app.markdown]
-    some = english("roles.alike_some", rows=likeness.LEAST_ROWS, tokens=300)
+    some = english("roles.alike_some", rows=measurements.LEAST_ROWS, tokens=300)
     assert some in [caption.value for caption in app.caption]
 
 

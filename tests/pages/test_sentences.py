@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 import mha_core as mha
-from pages._kit.paths import ASSETS
 from pages._kit.state import Scene
-from pages._kit.text import literal
+from pages._kit.text import ASSETS, literal
 
 EXAMPLES = json.loads((ASSETS / "examples.json").read_text(encoding="utf-8"))
 MISSPELT = "The anmal didn't cross the street because it was too tired."

@@ -9,7 +9,7 @@ import pytest
 from mha_core.analysis.kv_cache import short_vectors
 from mha_core.sources.huggingface import files, trial
 from mha_core.sources.huggingface import model as huggingface
-from pages._kit import real
+from pages._kit import model_source
 from pages._kit.state import Scene
 from tests.sources import tiny
 
@@ -32,20 +32,20 @@ def on_model(opened, folder, monkeypatch):
     """`on_model("bert", head=2)`: the page Real model with a tiny model or a folder, opened by a link."""
     monkeypatch.setattr(files, "_cached", lambda cache: [])
     monkeypatch.setattr(files, "package", lambda: None)
-    monkeypatch.delenv(real.HOSTED, raising=False)
+    monkeypatch.delenv(model_source.HOSTED, raising=False)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
 
     def open_(family: str, **link):
         path = folder(family) if family in FAMILIES else family
-        monkeypatch.setenv(real.FOLDERS, path)
-        real._here.clear()
+        monkeypatch.setenv(model_source.FOLDERS, path)
+        model_source._here.clear()
         app = opened(source="model", model=path, twin="", **link)
         app.switch_page("models/real.py").run()
         assert not app.exception
         return app
 
     yield open_
-    real._here.clear()
+    model_source._here.clear()
 
 
 def lines(app) -> list[float]:
@@ -80,9 +80,9 @@ def test_every_query_head_is_drawn_with_its_keys_and_values(on_model, english, f
 
 def test_of_weights_alone_nobody_knows_who_shares_what(on_model, monkeypatch):
     monkeypatch.setattr(trial, "tried", lambda *_: None)  # as of code that is not understood
-    real.shelf.clear()
+    model_source.loaded.clear()
     app = on_model("bloom")
-    real.shelf.clear()
+    model_source.loaded.clear()
     assert overview(app)["shared"] == [1, 1]
     with pytest.raises(KeyError):
         app.get_by_key("sharing")

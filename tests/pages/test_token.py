@@ -12,10 +12,10 @@ import torch
 
 import mha_core as mha
 from mha_core.analysis.token import against_keys, column_of, mixture, over_layers, row_of
-from pages._kit import one_token
-from pages._kit.one_view import word
 from pages._kit.state import Scene
 from pages._kit.text import literal, number
+from pages.see._token import weights
+from pages.see._token.subject import word
 
 PAGE = "see/token.py"
 HOTEL = "He booked a room at a hotel."
@@ -198,7 +198,7 @@ def test_weights_that_leave_something_to_a_sink_are_not_said_to_sum_to_one(on_ra
         trace.layers[0].tensors, mha.ScoreRule(sinks=torch.ones(4)), trace.layers[0].projections
     )
     with_sinks = mha.AttentionTrace(trace.tokens, (layer,), trace.source)
-    monkeypatch.setattr("pages._kit.work._trace", lambda settings: with_sinks)
+    monkeypatch.setattr("pages._kit.compute._trace", lambda settings: with_sinks)
     app, _ = on_random(text=HOTEL)
     total = layer.weights(0)[0].sum()
     assert total < 0.99
@@ -296,8 +296,8 @@ def test_a_click_on_a_token_goes_to_it(on_token, click, strip):
                                                ([{"customdata": -1}], 2), ([], 2)])  # fmt: skip
 def test_a_click_on_a_bar_goes_to_its_token_and_that_of_several_nowhere(monkeypatch, points, token):
     state = {"bars": {"selection": {"points": points}}, "token": 2}
-    monkeypatch.setattr(one_token.st, "session_state", state)
-    one_token.clicked("bars")
+    monkeypatch.setattr(weights.st, "session_state", state)
+    weights.clicked("bars")
     assert state["token"] == token
 
 

@@ -10,7 +10,8 @@ import streamlit as st
 from mha_core.sources.mini import follow
 from mha_core.training import queue as queues
 from mha_core.training.fit import LIVE, Plan, Run
-from pages._kit import training, work
+from pages._kit import compute
+from pages.learn._train import training
 
 PAGE = "learn/train.py"
 STEPS = 12
@@ -23,7 +24,7 @@ def short(monkeypatch):
     monkeypatch.setattr(queues, "PAIRS", 1)
     st.cache_resource.clear()
     yield
-    work.trainings().close()
+    compute.trainings().close()
     st.cache_resource.clear()
 
 
@@ -34,7 +35,7 @@ def on_train(opened_on):
 
 def finished(plan: Plan):
     end = time.monotonic() + 60
-    while (job := work.trainings().find(plan)) is None or job.state not in ("finished", "failed"):
+    while (job := compute.trainings().find(plan)) is None or job.state not in ("finished", "failed"):
         assert time.monotonic() < end, "it never ended"
         time.sleep(0.02)
     assert job.state == "finished", job.error
@@ -103,7 +104,7 @@ def test_two_visitors_share_one_training(on_train):
     first.button(key="start").click().run()
     job = finished(plan())
     second.run()
-    assert work.trainings().find(plan()) is job
+    assert compute.trainings().find(plan()) is job
     assert second.button(key="look")
     assert second.select_slider(key="train_step")
 
@@ -121,14 +122,14 @@ def test_visitors_that_wait_see_their_place(on_train, english, monkeypatch):
     apps = [on_train(train_seed=seed) for seed in range(3)]
     for app in apps:
         app.button(key="start").click().run()
-    job = work.trainings().find(plan(seed=2))
-    assert work.trainings().place(job) == 1
+    job = compute.trainings().find(plan(seed=2))
+    assert compute.trainings().place(job) == 1
     apps[2].run()
     texts = [element.proto.text for element in apps[2].get("progress")]
     assert texts == [english("train.waiting", place=2)]
     for seed, app in enumerate(apps):
         app.button(key="stop").click().run()
-        assert not work.trainings().find(plan(seed=seed)).wanted_by
+        assert not compute.trainings().find(plan(seed=seed)).wanted_by
 
 
 def test_a_model_taken_home_can_be_opened_again(on_train):
@@ -140,8 +141,8 @@ def test_a_model_taken_home_can_be_opened_again(on_train):
     app.file_uploader(key="opened").set_value(("mine.safetensors", bytes_, "application/octet-stream")).run()
     assert not app.exception
     assert app.success
-    opened_name = next(name for name in work.finished_runs() if name.endswith(f"-{STEPS}"))
-    reopened = work.finished_runs()[opened_name]
+    opened_name = next(name for name in compute.finished_runs() if name.endswith(f"-{STEPS}"))
+    reopened = compute.finished_runs()[opened_name]
     difference = reopened.model.embedding - job.trained.model.embedding
     assert difference.abs().max() < 1e-2  # it travelled in half precision
 
@@ -155,7 +156,7 @@ def test_another_file_is_refused_and_named(on_train, content):
     assert not app.exception
     assert "thing" in app.error[0].value
     assert "/tmp" not in app.error[0].value
-    assert not work.finished_runs()
+    assert not compute.finished_runs()
 
 
 def test_a_link_to_a_run_that_is_gone_says_so(opened):

@@ -10,8 +10,8 @@ import torch
 import mha_core as mha
 from mha_core.analysis.token import column_of
 from mha_core.export import head_view
-from pages._kit import components, two_texts, work
-from pages._kit.one_view import word
+from pages._kit import components, compute, sentence
+from pages.see._token.subject import word
 
 TARGET = mha.words("the old cat saw a dog .")
 SOURCE = mha.words("die alte graue Katze sah gestern im Garten einen Hund .")
@@ -39,7 +39,7 @@ def cross():
 @pytest.fixture
 def on_cross(opened_on, cross, monkeypatch):
     """`on_cross("see/heads.py")`: the page on that trace, at layer 2, head 3 and the sixth token."""
-    monkeypatch.setattr(work, "trace", lambda scene, **asked: cross)
+    monkeypatch.setattr(compute, "trace", lambda scene, **asked: cross)
     link = {"source": "random", "twin": "", "layer": 2, "head": 3, "token": TOKEN}
     return lambda page, **more: opened_on(page, **(link | more))
 
@@ -152,5 +152,5 @@ def test_a_click_on_a_token_of_either_text_goes_to_it(on_cross):
 
 def test_a_text_that_looks_at_itself_is_not_two(monkeypatch):
     trace = mha.trace("one two three", h=2, d_model=4)
-    assert not two_texts.there(trace)
-    assert two_texts.looked_at(trace, layer=0, head=0, query=2) == 2
+    assert not sentence.of_two_texts(trace)
+    assert sentence.looked_at(trace, layer=0, head=0, query=2) == 2

@@ -1,0 +1,161 @@
+"""What the model behind a trace is: one sentence on the page, the rest behind a click."""
+
+from collections.abc import Mapping
+
+import streamlit as st
+
+from mha_core import AttentionTrace, LayerTrace
+from mha_core.analysis import patterns
+from mha_core.analysis.frames import untrained_rows
+from mha_core.training import checkpoints
+from pages._kit import model_source, state, uploads
+from pages._kit.text import literal, number, t
+
+EXACT = 1e-5  # largest difference that is rounding of 32-bit numbers
+FOLDER_SIGNS = ("/", "\\")
+
+
+def about(trace: AttentionTrace) -> None:
+    """Where the weights come from, and for a trained model what was trained and how well it does."""
+    source = trace.source
+    if "file" in source:
+        _saved(trace)
+        return
+    if model_source.is_real(trace):
+        brief(trace)
+        return
+    if source["name"] == "random":
+        st.caption(t("model.random"))
+        return
+    kind = {name: literal(source[name]) for name in ("architecture", "h", "d_model")}
+    steps = f"{source['step']:,}"
+    st.caption(t("model.trained", steps=steps, **kind) if source["step"] else t("model.untrained", **kind))
+    with st.expander(t("model.more")):
+        st.markdown(t(f"model.{source['architecture']}"))
+        st.markdown(t("model.supervised"))
+        st.markdown(t("model.rows"))
+        if report := _report(source):
+            st.markdown(t("model.scores", **report))
+            st.markdown(t("model.made", command=f"python -m mha_core.training {report['name']}"))
+
+
+def layer(trace: AttentionTrace, number: int, *, rows: bool = True) -> None:
+    """What comes into a layer and what becomes of its output, and what the grey over some `rows` means."""
+    if note := _layer(trace, number):
+        st.caption(note)
+    if rows and (untrained := untrained_rows(trace, number)) is not None and untrained.any():
+        st.caption(t("model.veiled"))
+
+
+def _layer(trace: AttentionTrace, layer: int) -> str:
+    n_layers = len(trace.layers)
+    if "file" in trace.source or model_source.is_real(trace):
+        name = trace.layers[layer].name
+        return t("file.layer", name=literal(name)) if name else ""
+    if trace.source["name"] != "mini":
+        return t("heads.stacked", layer=layer + 1, layers=n_layers, before=layer) if layer else ""
+    kind = "lookup" if trace.layers[layer].x_v is not None else "block"
+    return t(f"model.layer.{kind}", layer=layer + 1, layers=n_layers)
+
+
+def collapsed(trace: AttentionTrace, layer: int) -> None:
+    """Say so where all tokens have become alike and every head looks evenly: measured in this trace."""
+    stacked = layer and trace.source["name"] == "random"  # blocks of other models have more than attention
+    apart = patterns.collapse(trace.layers[layer]) if stacked else None
+    if apart is not None:
+        st.caption(t("heads.collapsed", share=f"{100 * apart:.2g}"))
+
+
+def of_ours() -> None:
+    """On a page about the small models: that it is, where somebody looks at a model of others."""
+    if state.current().source == "model":
+        st.info(t("real.not_here"), icon=":material/deployed_code:")
+
+
+def left_out(trace: AttentionTrace, layer: LayerTrace, *, count: int) -> None:
+    """Why so many of the nine steps are not shown."""
+    if not model_source.is_real(trace):
+        st.info(t("file.partly", count=count), icon=":material/help:")
+        return
+    reasons = [t("real.no_start")] if layer.x is None or layer.projections.w_q is None else []
+    reasons += [t("real.no_end")] if layer.projections.w_o is None else []
+    st.info(" ".join(reasons), icon=":material/help:")
+
+
+def _saved(trace: AttentionTrace) -> None:
+    told = {"file": literal(trace.source["file"]), "name": literal(uploads.maker(trace.source))}
+    heads = sorted({layer.n_heads for layer in trace.layers})
+    heads = heads[0] if len(heads) == 1 else f"{heads[0]}–{heads[-1]}"
+    st.caption(t("file.about", layers=len(trace.layers), heads=heads, **told))
+    skipped(trace)
+
+
+def _report(source: Mapping) -> dict | None:
+    """The held-out scores of a shipped model, in words and per cent; None for a model of somebody's own."""
+    name = "{architecture}-{language}-h{h}-d{d_model}".format(**source)
+    entry = checkpoints.manifest().get(name)
+    if entry is None or (source["seed"], source["step"]) != (entry["plan"]["seed"], entry["plan"]["steps"]):
+        return None
+    scores = entry["scores"]
+    return {
+        "name": name,
+        **{key: f"{100 * scores[key]:.0f}" for key in ("answer", "accuracy", "agreement")},
+        **{key: f"{scores[key]:.2f}" for key in ("right", "wrong")},
+        **{key: scores[key] + 1 for key in ("layer", "head")},
+    }
+
+
+def brief(trace: AttentionTrace) -> None:
+    """Model, sizes, and how exactly it is seen."""
+    source = trace.source
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.caption(
+            t(
+                "real.about",
+                name=literal(short(str(source["name"]))),
+                architecture=literal(source["architecture"]),
+                layers=len(trace.layers),
+                heads=counted({layer.n_heads for layer in trace.layers}),
+            ),
+            width="content",
+        )
+        exact(trace)
+    skipped(trace)
+
+
+def skipped(trace: AttentionTrace) -> None:
+    """Layers that are not shown, each with its reason, and what else there is to know of those that are."""
+    if reasons := trace.source.get("skipped"):
+        with st.expander(t("real.skipped", count=len(reasons))):
+            for reason in reasons:
+                st.markdown(literal(reason))
+    for note in trace.source.get("notes", ()):
+        st.caption(literal(note))
+    if number_of := sum("bias" in layer.about for layer in trace.layers):
+        st.caption(t("real.bias_by_words", count=number_of))
+
+
+def exact(trace: AttentionTrace) -> None:
+    """Is what is shown what the model itself computes? Tried when it was loaded."""
+    if trace.source["route"] == "weights":
+        st.badge(t("real.weights_only"), color="gray", help=t("real.weights_only_help"))
+        return
+    gap, how = literal(number(trace.source["difference"])), t("real.exact_help")
+    if trace.source["route"] == "watch":
+        how = t("real.watched_help")
+    if trace.source["difference"] > EXACT:  # half precision rounds in another order
+        st.badge(t("real.close", difference=gap), color="blue", help=how)
+        return
+    st.badge(t("real.exact", difference=gap), icon=":material/check:", color="green", help=how)
+
+
+def short(name: str) -> str:
+    """A model as it is called; of a folder the last part of its path."""
+    is_folder = name.startswith((".", "~", *FOLDER_SIGNS)) or "\\" in name
+    return name.rstrip("/\\").replace("\\", "/").rsplit("/", 1)[-1] if is_folder else name
+
+
+def counted(numbers: set[int]) -> str:
+    """One number, or from the least to the largest."""
+    low, high = min(numbers), max(numbers)
+    return f"{low:,}" if low == high else f"{low:,}–{high:,}"

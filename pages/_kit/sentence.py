@@ -1,0 +1,204 @@
+"""One sentence on a page: its tokens, where the chosen one looks, what the model makes of it.
+
+A click chooses a token, or hides it, so that the model has to guess it and its row means something. Where one
+text looks at another, as in a translation, both are shown.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+import streamlit as st
+
+from mha_core import AttentionTrace
+from mha_core.analysis.frames import WHOLE, longest
+from mha_core.training.lexicon import lexicon
+from pages._kit import components, state
+from pages._kit.text import isolated, literal, t
+
+MOST_NAMED = 4
+LEAST_SAID = 0.01  # share that is worth a word
+MASK = "[MASK]"
+SWITCH = "hide"
+TYPED_IN = {"token_strip": "text", "twin_strip": "twin"}  # where the sentence of a strip is typed
+Span = tuple[int, int]
+
+
+def show(
+    trace: AttentionTrace,
+    *,
+    layer: int,
+    head: int,
+    query: int,
+    limit: float,
+    key: str = "token_strip",
+    hides: bool = False,
+) -> None:
+    """The sentence as tokens, shaded by the chosen token's row, that row in words, and the answer.
+
+    A click chooses a token or, where it `hides` and the switch for that is on, hides it.
+    """
+    recorded = trace.layers[layer]
+    labels, keys = (side.labels for side in trace.sides(recorded))
+    query = min(query, len(labels) - 1)
+    row, allowed = (see(head, rows=[query])[0] for see in (recorded.weights, recorded.allowed))
+    hides = hides and hides_on_click(trace)
+    if of_two_texts(trace) and longest(trace) <= WHOLE:
+        strips(trace, layer=layer, head=head, query=query, limit=limit, key=key)
+    elif longest(trace) <= WHOLE:
+        components.token_strip(
+            row,
+            allowed,
+            labels,
+            chosen=query,
+            limit=limit,
+            on_pick=lambda token: hide_or_show(trace, token, key) if hides else state.go(token=token + 1),
+            hides=[hide_hint(trace, token, key) for token in range(len(labels))] if hides else None,
+            key=key,
+        )
+    name = literal(isolated(labels[query]))
+    if not row.any():
+        st.markdown(t("token.looks_nowhere", head=head + 1, query=name))
+        return
+    order = np.argsort(-row, kind="stable")[:MOST_NAMED]
+    said = _listed((keys[i], row[i]) for i in order)
+    with st.container(gap="xsmall"):
+        st.markdown(t("token.looks", head=head + 1, query=name, list=said))
+        if trace.answers:
+            answer(trace, query)
+
+
+def answer(trace: AttentionTrace, query: int) -> None:
+    """What the model takes the chosen token to be, if it was ever trained to say."""
+    answer, piece = trace.answers[query], trace.tokens.pieces[query]
+    name = literal(isolated(trace.tokens.labels[query]))
+    if answer is None:
+        st.caption(t("answer.none", query=name))
+        return
+    nouns = lexicon(trace.source["language"]).noun_forms
+    kind = "hidden" if piece == MASK else "pronoun" if answer[0][0] in nouns else "itself"
+    st.markdown(t(f"answer.{kind}", query=name, list=_listed(answer)))
+
+
+def _listed(shares: Iterable[tuple[str, float]]) -> str:
+    """Words with their shares, the largest always and the others where they are worth a word."""
+    first, *others = shares
+    worth = [first, *(share for share in others if share[1] >= LEAST_SAID)]
+    return ", ".join(
+        t("token.looks_item", key=literal(isolated(word)), weight=f"{share:.2f}") for word, share in worth
+    )
+
+
+def of_two_texts(trace: AttentionTrace) -> bool:
+    """Are the tokens that look not those that are looked at?"""
+    queries, keys = trace.sides()
+    return queries is not keys
+
+
+def looked_at(trace: AttentionTrace, *, layer: int, head: int, query: int) -> int:
+    """The token that is looked at, from 0: the chosen one, or else the one that the query looks at most.
+
+    Where a text looks at itself it is the token that looks.
+    """
+    if not of_two_texts(trace):
+        return query
+    chosen = state.current().key_token
+    if chosen and chosen <= trace.layers[layer].n_key:
+        return chosen - 1
+    return int(trace.layers[layer].weights(head, rows=[query])[0].argmax())
+
+
+def strips(trace: AttentionTrace, *, layer: int, head: int, query: int, limit: float, key: str) -> None:
+    """Both texts as tokens: the chosen one among those that look, and the others shaded by its row."""
+    queries, keys = trace.sides(trace.layers[layer])
+    shown = trace.layers[layer]
+    row, allowed = (see(head, rows=[query])[0] for see in (shown.weights, shown.allowed))
+    chosen = looked_at(trace, layer=layer, head=head, query=query)
+    with st.container(gap="xsmall"):
+        st.caption(t("two.looks"))
+        components.token_strip(
+            None,
+            None,
+            queries.labels,
+            chosen=query,
+            limit=1.0,
+            on_pick=lambda token: state.go(token=token + 1),
+            key=key,
+        )
+        st.caption(t("two.looked_at"))
+        components.token_strip(
+            row,
+            allowed,
+            keys.labels,
+            chosen=chosen,
+            limit=limit,
+            on_pick=lambda token: state.go(key_token=token + 1),
+            key=f"{key}_keys",
+            query=queries.labels[query],
+        )
+
+
+def hide_switch(trace: AttentionTrace) -> None:
+    """What a click does; only a model that was trained to guess words offers the choice."""
+    if trace.answers and "file" not in trace.source:
+        st.toggle(t("hide.switch"), key=SWITCH, help=t("hide.help"))
+
+
+def hides_on_click(trace: AttentionTrace) -> bool:
+    """Does a click hide? Asked also before the switch is drawn."""
+    return bool(trace.answers and "file" not in trace.source and st.session_state.get(SWITCH))
+
+
+def hide_hint(trace: AttentionTrace, token: int, strip: str) -> str | None:
+    """What a click on the token would do, None where it can only be chosen."""
+    shown = trace.tokens.pieces[token]
+    if shown != MASK:
+        start, end = trace.tokens.spans[token]
+        return t("hide.hint", word=shown) if start < end else None
+    was = _covered(trace, strip)
+    span = _first(trace.tokens.spans[token], was[1])
+    return t("hide.back", word=was[0][slice(*span)]) if span in was[1] else None
+
+
+def hide_or_show(trace: AttentionTrace, token: int, strip: str) -> None:
+    """Hide the token in the sentence of that strip, or give it back, and choose it."""
+    text, spans = _covered(trace, strip)
+    span = _first(trace.tokens.spans[token], spans)
+    if span in spans:
+        spans = spans - {span}
+    elif trace.tokens.pieces[token] != MASK and span[0] < span[1]:
+        spans = spans | {span}
+    now = _text(text, spans)
+    st.session_state[f"hidden_{strip}"] = text, spans
+    state.go(**{TYPED_IN[strip]: now, "token": token + 1})
+
+
+def same_words(text: str, sentence: str) -> bool:
+    """Is a text that sentence, whichever of its words are hidden?"""
+    words, others = text.split(), sentence.split()
+    return len(words) == len(others) and all(
+        MASK in word or word == other for word, other in zip(words, others, strict=True)
+    )
+
+
+def _covered(trace: AttentionTrace, strip: str) -> tuple[str, frozenset[Span]]:
+    """The sentence with all its words, and which of them are hidden; anew once something else was typed."""
+    text, spans = st.session_state.get(f"hidden_{strip}", ("", frozenset()))
+    return (text, spans) if _text(text, spans) == trace.tokens.text else (trace.tokens.text, frozenset())
+
+
+def _text(text: str, spans: frozenset[Span]) -> str:
+    for start, end in sorted(spans, reverse=True):
+        text = text[:start] + MASK + text[end:]
+    return text
+
+
+def _first(span: Span, spans: frozenset[Span]) -> Span:
+    """Where a span of the sentence with masks lies in the one with all words."""
+    start, end = span
+    for first, last in sorted(spans):
+        if start < first:
+            break
+        if start == first:
+            return first, last
+        start, end = (place + last - first - len(MASK) for place in (start, end))
+    return start, end

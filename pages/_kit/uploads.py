@@ -1,0 +1,98 @@
+"""A saved trace that is opened here: for this visitor alone, and kept for as long as the visit lasts."""
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
+from hashlib import blake2b
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+
+import streamlit as st
+
+from mha_core import AttentionTrace, MhaError, load
+from mha_core.training.lexicon import LANGUAGES
+from pages._kit.state import Scene
+
+MEGABYTES = 200
+LONGEST = 100  # characters of what a file says about itself
+TOLD = ("skipped", "notes")  # what a source says in sentences
+MOST_TOLD, LONGEST_TOLD = 100, 400  # of these, and characters of each
+MARK = " (file)"
+NOTHING = "No saved trace is open; open one in the sidebar."
+
+
+class Opened(NamedTuple):
+    """A file: its name, what tells it from others, and the trace of each kind of attention in it."""
+
+    name: str
+    digest: str
+    parts: Mapping[str, AttentionTrace]
+
+
+def trace(scene: Scene) -> AttentionTrace | None:
+    """The trace of the open file, of the kind that is chosen; None where none is open."""
+    found = opened()
+    if found is None:
+        return None
+    return found.parts.get(scene.kind) or next(iter(found.parts.values()))
+
+
+def maker(source: Mapping) -> str:
+    """What the trace of a file was made by, as the file says."""
+    return str(source["name"]).removesuffix(MARK)
+
+
+def opened() -> Opened | None:
+    """The open file."""
+    return st.session_state.get("opened_trace")
+
+
+def take() -> None:
+    """Open what the uploader was given; what was open stays open when that is no trace."""
+    given = st.session_state.trace_file
+    st.session_state.file_refused = None
+    if given is None:  # taken away, which a browser does too before it gives another one
+        return
+    try:
+        found = read(given.name, given.getvalue())
+    except MhaError as error:
+        st.session_state.file_refused = str(error)
+        return
+    st.session_state.opened_trace, st.session_state.file = found, found.digest
+
+
+def close() -> None:
+    """Nothing is open any more."""
+    st.session_state.opened_trace = st.session_state.file = None
+
+
+def read(name: str, content: bytes) -> Opened:
+    """A file as `AttentionTrace.save` wrote it. Raises `MhaError` for any other, which names the file."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.safetensors"
+        path.write_bytes(content)
+        try:
+            whole = load(path)
+        except MhaError as error:
+            raise MhaError(str(error).replace(str(path), name)) from None
+    if not whole.layers:
+        raise MhaError(f"{name} holds no layer.")
+    facts = {
+        key: value[:LONGEST] if isinstance(value, str) else value
+        for key, value in whole.source.items()
+        if isinstance(value, str | int | float) and key not in TOLD
+    }
+    told = {
+        key: tuple(str(one)[:LONGEST_TOLD] for one in value[:MOST_TOLD])
+        for key in TOLD
+        if isinstance(value := whole.source.get(key), list)
+    }
+    # By its name alone it is no source of the app: what those know about their weights is not in the file.
+    source = facts | told | {"name": f"{facts.get('name', 'trace')}{MARK}", "file": name}
+    answered = source.get("language") in LANGUAGES and all(answer != () for answer in whole.answers)
+    whole = replace(
+        whole, source=MappingProxyType(source), answers=whole.answers if answered else ()
+    )  # fmt: skip
+    digest = blake2b(content, digest_size=8).hexdigest()
+    return Opened(name, digest, {kind: whole.part(kind) for kind in whole.kinds})

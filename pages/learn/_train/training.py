@@ -1,0 +1,222 @@
+"""The page Train: what to train, how far it is, and what its heads look like by now."""
+
+import tempfile
+from pathlib import Path
+
+import pandas as pd
+import streamlit as st
+
+from mha_core import MhaError
+from mha_core.analysis.frames import Origin
+from mha_core.attention.module import AttentionSpec
+from mha_core.figures.curves import curves
+from mha_core.training import checkpoints
+from mha_core.training.fit import HEADS, LIVE, WIDTHS, Plan
+from mha_core.training.lexicon import LANGUAGES
+from mha_core.training.model import ARCHITECTURES
+from mha_core.training.queue import Job, labels_of_the_pair
+from pages._kit import charts, compute, head_view, refusals, state
+from pages._kit.text import literal, t
+
+MAX_SEED = 999
+CONFIG = {"displaylogo": False, "displayModeBar": False}
+
+
+def introduction() -> None:
+    """What is learned here, and from what."""
+    st.caption(t("train.intro", bare=LIVE["bare"]))
+
+
+def plan() -> Plan:
+    """What to train, chosen with controls that a link can set."""
+    cells = st.grid(5, min_column_width=140)
+    with cells.container():
+        h = _choice("train_h", list(HEADS), 4)
+    with cells.container():
+        d_model = _choice("train_d_model", list(WIDTHS), 64)
+    with cells.container():
+        architecture = _choice("train_architecture", list(ARCHITECTURES), "glass-box")
+    with cells.container():
+        language = _choice("train_language", list(LANGUAGES), "en")
+    with cells.container():
+        label = t("control.train_seed")
+        seed = st.number_input(
+            label, 0, MAX_SEED, 0, key="train_seed", help=t("control.train_seed_help"), bind="query-params"
+        )
+    try:
+        AttentionSpec(d_model, h)
+        return Plan(architecture, h, d_model, language, seed, **LIVE)
+    except MhaError as error:
+        refusals.show(error)
+        st.stop()
+
+
+def _choice(key: str, options: list, default):
+    help_text = t(f"control.{key}_help")
+    return st.selectbox(
+        t(f"control.{key}"), options, options.index(default), key=key, help=help_text, bind="query-params"
+    )
+
+
+def buttons(plan: Plan) -> None:
+    """Start, stop, go on; and look at the result on the other pages."""
+    queue, job, who = compute.trainings(), compute.trainings().find(plan), _who()
+    with st.container(horizontal=True):
+        if job is None or job.state in ("stopped", "failed"):
+            words = t("train.continue") if job and job.step else t("train.start")
+            st.button(
+                words,
+                type="primary",
+                icon=":material/play_arrow:",
+                key="start",
+                on_click=_start,
+                args=(plan,),
+            )
+        elif job.state != "finished":
+            st.button(
+                t("train.stop"), icon=":material/stop:", key="stop", on_click=queue.stop, args=(plan, who)
+            )
+        else:
+            st.button(
+                t("train.look"),
+                type="primary",
+                icon=":material/visibility:",
+                key="look",
+                on_click=state.go,
+                kwargs={"source": "run", "run": job.name, "layer": 2},
+                help=t("train.look_help"),
+            )
+
+
+def _start(plan: Plan) -> None:
+    try:
+        compute.trainings().start(plan, _who())
+    except MhaError as error:
+        st.session_state.train_refused = str(error)
+
+
+def _who() -> str:
+    """This visitor, so that nobody stops what somebody else still waits for."""
+    return st.session_state.setdefault("who", f"visitor {id(st.session_state)} {len(st.session_state)}")
+
+
+def watch(plan: Plan) -> None:
+    """The training as it goes; while it does, this part of the page draws itself again."""
+    if refused := st.session_state.pop("train_refused", None):
+        st.warning(literal(refused))
+    job = compute.trainings().find(plan)
+    if job is None:
+        st.info(t("train.empty"), icon=":material/model_training:")
+        return
+    moving = job.state in ("waiting", "running")
+    st.fragment(_drawn, run_every=1.0 if moving else None)(plan, moving)
+
+
+def _drawn(plan: Plan, moving: bool) -> None:
+    job = compute.trainings().find(plan)
+    if job is None or (moving and job.state not in ("waiting", "running")):
+        st.rerun()  # the whole page: its buttons have changed
+    _progress(job)
+    records = list(job.records)
+    if not records:
+        return
+    at = len(records) - 1
+    if len(records) > 1 and not moving:
+        steps = [record.step for record in records]
+        chosen = st.select_slider(
+            t("train.scrub"), steps, steps[-1], help=t("train.scrub_help"), key="train_step"
+        )
+        at = steps.index(chosen)
+    _figures(job, records, at)
+
+
+def _progress(job: Job) -> None:
+    words = {
+        "waiting": t("train.waiting", place=compute.trainings().place(job) + 1),
+        "running": t("train.running", step=f"{job.step:,}", steps=f"{job.plan.steps:,}"),
+        "stopped": t("train.stopped", step=f"{job.step:,}", steps=f"{job.plan.steps:,}"),
+        "finished": t("train.finished", steps=f"{job.plan.steps:,}"),
+        "failed": t("train.failed", reason=literal(job.error)),
+    }[job.state]
+    st.progress(job.step / job.plan.steps, words)
+
+
+def _figures(job: Job, records: list, at: int) -> None:
+    record = records[at]
+    labels = labels_of_the_pair(job.plan.language)
+    st.markdown(
+        t(
+            "train.now",
+            step=f"{record.step:,}",
+            answer=f"{100 * record.answer:.0f}",
+            right=f"{record.right:.2f}",
+        )
+    )
+    layer = min(state.current().layer, len(record.weights[0])) - 1
+    head_view.of_weights(
+        list(zip(record.weights, labels, strict=True)),
+        layer=layer,
+        token=_pronoun(labels[0]),
+        source=f"{job.name}, step {record.step:,}",
+        key="train_view",
+    )
+    columns = ("loss", "answer", "accuracy", "right")
+    frame = pd.DataFrame([{c: getattr(r, c) for c in columns} for r in records], [r.step for r in records])
+    figure = curves(
+        frame.astype(float),
+        names={column: t(f"train.curve.{column}") for column in columns},
+        step=t("train.step"),
+        marked=record.step if at < len(records) - 1 else None,
+    )
+    plan = job.plan
+    source = {"name": "run", "architecture": plan.architecture, "h": plan.h, "d_model": plan.d_model}
+    charts.draw(
+        figure,
+        key="train_curves",
+        alt=t("train.alt", answer=f"{record.answer:.2f}"),
+        title=t("train.curves"),
+        origin=Origin(source | {"step": records[-1].step}),
+        config=CONFIG,
+    )
+
+
+def _pronoun(labels: tuple[str, ...]) -> int:
+    return next(at for at, label in enumerate(labels) if label in ("it", "它"))
+
+
+def files(plan: Plan) -> None:
+    """Take a finished model home, and open one again."""
+    job = compute.trainings().find(plan)
+    with st.expander(t("train.files")):
+        if job and job.trained:
+            st.download_button(
+                t("train.download"),
+                lambda: _bytes(job.trained),
+                file_name=f"{job.name}.safetensors",
+                mime="application/octet-stream",
+                on_click="ignore",
+            )
+        given = st.file_uploader(t("train.open"), type="safetensors", help=t("train.open_help"), key="opened")
+        if given is not None:
+            _open(given)
+
+
+def _bytes(trained: checkpoints.Trained) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.safetensors"
+        checkpoints.save_model(path, trained)
+        return path.read_bytes()
+
+
+def _open(given) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.safetensors"
+        path.write_bytes(given.getvalue())
+        try:
+            name = compute.trainings().add(checkpoints.load_model(path))
+        except MhaError as error:
+            st.error(literal(str(error).replace(str(path), given.name)))
+            return
+    st.success(t("train.opened", name=literal(name)))
+    kwargs = {"source": "run", "run": name}
+    st.button(t("train.look"), key="look_opened", on_click=state.go, kwargs=kwargs)

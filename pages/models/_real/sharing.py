@@ -1,0 +1,77 @@
+"""Whose keys and values the heads of a layer use: drawn, and of latent attention what they are made of."""
+
+import pandas as pd
+import streamlit as st
+
+from mha_core import AttentionTrace
+from mha_core.analysis.frames import WINDOW, origin, window
+from mha_core.analysis.kv_cache import short_vectors
+from mha_core.figures.grouped_query import grouped_query, latent
+from mha_core.figures.heatmap import heatmap
+from pages._kit import charts
+from pages._kit.model_info import counted
+from pages._kit.text import t
+
+
+def diagram(trace: AttentionTrace, *, layer: int) -> None:
+    """Each query head with a line to its keys and values; nothing where those are not known."""
+    shown = trace.layers[layer]
+    if not shown.knows("k"):
+        return
+    heads = shown.n_heads
+    queries = t("sharing.queries", count=heads)
+    if parts := shown.about.get("latent"):
+        parts = [
+            (parts["kv_rank"], t("sharing.short")),
+            (parts.get("rotary_width", 0), t("sharing.position")),
+        ]
+        parts = [part for part in parts if part[0]]
+        alt = t("sharing.alt_latent", heads=heads, widths=" + ".join(str(width) for width, _ in parts))
+        told = [t("sharing.head_latent", head=head + 1) for head in range(heads)]
+        names = " + ".join(name for _, name in parts)
+        figure = latent(heads, parts, queries=queries, keys=t("sharing.kept", names=names), told=told)
+    else:
+        of = [shown.kv_head(head) for head in range(heads)]
+        told = [t("sharing.head", head=head + 1, kv=kv + 1) for head, kv in enumerate(of)]
+        size = counted({of.count(kv) for kv in of})
+        alt = t("sharing.alt", heads=heads, kv=shown.n_kv_heads, size=size)
+        figure = grouped_query(of, queries=queries, keys=t("sharing.keys", count=shown.n_kv_heads), told=told)
+    charts.draw(
+        figure,
+        key="sharing",
+        alt=alt,
+        title=t("sharing.title", layer=layer + 1),
+        origin=origin(trace, layer=layer),
+    )
+
+
+def vectors(trace: AttentionTrace, *, layer: int, token: int) -> None:
+    """The short vectors of a layer with latent attention, token by token; nothing for any other layer."""
+    found = short_vectors(trace.layers[layer])
+    if not found:
+        return
+    st.markdown(f"##### {t('sharing.vectors', layer=layer + 1)}")
+    labels = trace.sides(trace.layers[layer])[0].labels
+    rows = window(len(labels), token, WINDOW) or slice(None)
+    for name, values in found.items():
+        title = t(f"sharing.vector_{name}", count=values.shape[1])
+        st.caption(title)
+        dimensions = pd.RangeIndex(1, values.shape[1] + 1, name="dimension")
+        frame = pd.DataFrame(values[rows], pd.Index(labels[rows], name="key"), dimensions)
+        figure = heatmap(
+            frame,
+            kind="signed",
+            rows=t("sharing.token"),
+            columns=t("sharing.number"),
+            row=token - (rows.start or 0),
+        )
+        charts.draw(
+            figure,
+            key=f"short-{name}",
+            alt=t("sharing.vector_alt", title=title, rows=len(frame)),
+            title=title,
+            origin=origin(trace, layer=layer),
+            table=frame,
+            config=charts.FEW,
+            start=(rows.start or 0, None),
+        )

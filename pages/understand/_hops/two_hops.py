@@ -1,0 +1,125 @@
+"""The page Two hops: which two heads, the path in words, and the three matrices."""
+
+from dataclasses import replace
+
+import numpy as np
+import streamlit as st
+
+from mha_core import AttentionTrace
+from mha_core.analysis.frames import Picture, origin, picture
+from mha_core.analysis.rollout import best_hops, two_hops
+from mha_core.training.lexicon import plain
+from pages._kit import matrices, state
+from pages._kit.text import literal, raised, t
+
+
+def offer() -> None:
+    """Buttons to models in which there are two layers."""
+    with st.container(horizontal=True):
+        for architecture in ("standard", "glass-box"):
+            st.button(
+                t("hops.take", architecture=architecture),
+                key=f"take_{architecture}",
+                on_click=state.go,
+                kwargs={"source": "mini", "architecture": architecture, "h": 4, "d_model": 64},
+            )
+
+
+def in_one_text(trace: AttentionTrace) -> bool:
+    """Does a text look at itself? Else a second step could not start where the first one ended."""
+    queries, keys = trace.sides()
+    return queries is keys
+
+
+def last(trace: AttentionTrace, scene: state.Scene) -> int:
+    """The layer of the second hop, from 0: the one that is looked at, if there is one before it."""
+    return max(1, min(scene.layer, len(trace.layers)) - 1)
+
+
+def heads(trace: AttentionTrace, query: int, *, layer: int = 1) -> tuple[int, int]:
+    """The heads to multiply, from 0: at first those by which the chosen token best reaches the answer."""
+    first, second = best_hops(trace, query, _answer(trace, query), layer=layer)
+    counts = [layer.n_heads for layer in trace.layers[layer - 1 : layer + 1]]
+    # Another sentence or token has its own best pair; what a link says comes first.
+    default = {"hop1": first + 1, "hop2": second + 1}
+    asked = (trace.tokens.text, query, layer, *counts, str(trace.source))
+    if st.session_state.setdefault("hops_for", asked) != asked:
+        st.session_state.update(default, hops_for=asked)
+    left, right, best = st.columns([1, 1, 2], vertical_alignment="bottom")
+    hops = zip((left, right), default.items(), counts, (layer, layer + 1), strict=True)
+    for column, (key, value), count, at in hops:
+        with column:
+            most = min(st.session_state.get(key, value), count)
+            if key in st.session_state:
+                st.session_state[key] = most
+            st.number_input(t("control.hop", layer=at), 1, count, value, key=key, bind="query-params")
+    with best:
+        st.button(
+            t("hops.best"), key="best_hops", on_click=state.go, kwargs=default, help=t("hops.best_help")
+        )
+    return st.session_state.hop1 - 1, st.session_state.hop2 - 1
+
+
+def _answer(trace: AttentionTrace, query: int) -> int:
+    """Where the model's own answer for the token stands in the text; the token itself if nowhere."""
+    answer = trace.answers[query] if trace.answers else None
+    places = [
+        at
+        for at, piece in enumerate(trace.tokens.pieces)
+        if answer and plain(piece) == answer[0][0] and at != query
+    ]
+    return places[0] if places else query
+
+
+def path(trace: AttentionTrace, query: int, *, first: int, second: int, layer: int = 1) -> None:
+    """The strongest path of the chosen token, in words, and what one step alone would say."""
+    query = min(query, len(trace.tokens) - 1)
+    names = [literal(label) for label in trace.tokens.labels]
+    one, two = trace.layers[layer - 1].weights(first), trace.layers[layer].weights(second)
+    product = two[query] @ one
+    end = int(product.argmax())
+    through = int((two[query] * one[:, end]).argmax())
+    st.markdown(
+        t(
+            "hops.path",
+            query=names[query],
+            through=names[through],
+            end=names[end],
+            second=f"{two[query, through]:.2f}",
+            first=f"{one[through, end]:.2f}",
+            product=f"{product[end]:.2f}",
+            direct=f"{two[query, end]:.2f}",
+            one=layer,
+            two=layer + 1,
+        )
+    )
+
+
+def show_matrices(
+    trace: AttentionTrace, query: int, *, first: int, second: int, key: str, layer: int = 1
+) -> None:
+    """A¹, A² and their product, on one colour scale."""
+    product = two_hops(trace, first=first, second=second, layer=layer)
+    one, two = (
+        picture(trace, "weights", layer=at, head=head) for at, head in ((layer - 1, first), (layer, second))
+    )
+    symbols = [
+        t("hops.symbol", layer=raised(layer), head=first + 1),
+        t("hops.symbol", layer=raised(layer + 1), head=second + 1),
+    ]
+    drawn = (
+        Picture("weights", symbols[0], one.frame, "weights", origin=one.origin),
+        Picture("weights", symbols[1], two.frame, "weights", origin=two.origin),
+        Picture(
+            "hops",
+            t("hops.product", one=raised(layer), two=raised(layer + 1)),
+            product,
+            "weights",
+            origin=replace(origin(trace), note=" · ".join(symbols)),
+        ),
+    )
+    limit = float(np.max([matrix.frame.to_numpy().max() for matrix in drawn])) or 1.0
+    cells = st.grid(3, min_column_width=300)
+    for place, matrix in enumerate(drawn):
+        with cells.container():
+            matrices.matrix(matrix, key=f"hops-{key}-{place}", limit=limit, query=query, made=place == 2)
