@@ -38,7 +38,10 @@ def pytest_xdist_auto_num_workers(config) -> int:
 
 
 def pytest_collection_modifyitems(items) -> None:
-    """What is slow begins first, or one worker would be left alone with it at the end."""
+    """Tests in a browser are slow. What is slow begins first, or one worker would end alone with it."""
+    for item in items:
+        if "browser" in item.fixturenames:
+            item.add_marker("slow")
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 

@@ -1,4 +1,4 @@
-"""Ways from page to page: a chosen head is shown, a chosen token comes along, titles are whole."""
+"""From page to page: the chosen head and token come along, and titles are whole."""
 
 from urllib.parse import parse_qs, urlencode, urlsplit
 

@@ -1,4 +1,4 @@
-"""A model of somebody in a real browser: typed, loaded, pointed at, its pieces joined, its kinds chosen."""
+"""Third-party models in a real browser: typed, loaded, pointed at, pieces joined to words, kinds chosen."""
 
 import os
 from itertools import pairwise
