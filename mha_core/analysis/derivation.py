@@ -5,13 +5,14 @@ each in `STEPS` and in `FORMULAS`.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
 from mha_core.analysis.frames import Picture, origin, picture
+from mha_core.traces.facts import Adjustments
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.trace import MATRICES, AttentionTrace
 from mha_core.traces.verify import product_difference, split_difference
@@ -69,17 +70,17 @@ def primed(latex: str, names: Sequence[str]) -> str:
     return latex
 
 
-def way(between: Mapping[str, Sequence[Mapping]], sizes: dict) -> str:
+def way(adjustments: Adjustments, sizes: dict) -> str:
     """What becomes of Q', K' and V' of a head on their way to Q, K and V, a line for each that changes."""
     lines = []
-    for name, steps in between.items():
+    for name, steps in adjustments.items():
         letter, head = name.upper(), sizes["i" if name == "q" else "kv"]
         line = f"{letter}{chr(39)}_{{{head}}}"
         for number, step in enumerate(steps, start=1):
-            told = WORDS[step["step"]]
-            told = told if step["step"] == "rotary" else told.format(**step)
+            word = WORDS[step.name]
+            word = word if step.name == "rotary" else word.format(**vars(step))
             marks = "" if number == len(steps) else "'" * (number + 1)
-            line += rf" \xrightarrow{{\;{told}\;}} {letter}{marks}_{{{head}}}"
+            line += rf" \xrightarrow{{\;{word}\;}} {letter}{marks}_{{{head}}}"
         lines += [line] if steps else []
     return r"\begin{gathered}" + r" \\ ".join(lines) + r"\end{gathered}"
 
@@ -160,13 +161,13 @@ class HeadContext:
         return replace(drawn, name="other", symbol="Y") if name == "x_v" and self.two_texts else drawn
 
     @property
-    def between(self) -> dict[str, list[dict]]:
-        """What the model does with the product X W before it is q, k or v, for each of them."""
-        told = self.recorded.about.get("between")
-        if told is None:
-            turned = [{"step": "rotary"}] if self.recorded.knows("q_raw") else []
-            told = {"q": turned, "k": turned, "v": []}
-        return dict(told)
+    def adjustments(self) -> Adjustments:
+        """What the model does with the products X W before they are q, k and v."""
+        about = self.recorded.about
+        if about.adjustments is not None:
+            return about.adjustments
+        turned = () if about.rotary is None else (about.rotary,)
+        return Adjustments(turned, turned)
 
     def stages(self, name: str) -> list[str]:
         """The tensors from the product X W to q, k or v, by their names; of most models one."""
@@ -216,14 +217,14 @@ def steps(trace: AttentionTrace, *, layer: int, head: int) -> list[Step]:
     unknown |= {output} if recorded.projections.w_o is None else set()
     view = HeadContext(trace, layer, head)
     found = [make(view) for make in STEPS if make not in unknown]
-    if any(view.between.values()):
+    if view.adjustments:
         found.insert([step.name for step in found].index("scores"), adjust(view))
     return found
 
 
 def project(view: HeadContext) -> Step:
     own_values = view.recorded.knows("x_v") and not view.two_texts
-    changed = [name for name, steps in view.between.items() if steps]
+    changed = [name for name, steps in view.adjustments.items() if steps]
     notes = {"why": True, "values": own_values, "cross": view.two_texts, "before": changed}
     before = " ".join(name for name in ("x", "x_v") if view.recorded.knows(name))
     difference = product_difference(view.recorded) if changed else None
@@ -246,19 +247,19 @@ def split(view: HeadContext) -> Step:
     }
     after = (view.stage(name, 0) for name in "qkv")
     step = view.step("split", "", *after, notes=notes, difference=difference)
-    return replace(step, formula=primed(step.formula, [name for name in "q" if view.between[name]]))
+    return replace(step, formula=primed(step.formula, ["q"] if view.adjustments.q else []))
 
 
 def adjust(view: HeadContext) -> Step:
     """What some models do with the products before queries meet keys: norm, scale, limit, rotation."""
-    told = {step["step"]: step for steps in view.between.values() for step in steps}
-    changed = [name for name, steps in view.between.items() if steps]
+    own = {step.name: step for _, steps in view.adjustments.items() for step in steps}
+    changed = [name for name, steps in view.adjustments.items() if steps]
     shown = tuple(view.stage(name, at) for name in changed for at in range(len(view.stages(name))))
-    notes = ("why", *told)
+    notes = ("why", *own)
     named = {"by": "scale", "at": "clip", "kind": "norm"}
-    facts = {fact: told[step][fact] for fact, step in named.items() if step in told}
+    facts = {fact: getattr(own[step], fact) for fact, step in named.items() if step in own}
     most = max(len(view.stages(name)) for name in changed)
-    return Step("adjust", way(view.between, view.sizes), (), shown, notes, view.sizes | facts, most)
+    return Step("adjust", way(view.adjustments, view.sizes), (), shown, notes, view.sizes | facts, most)
 
 
 def scores(view: HeadContext) -> Step:
@@ -283,7 +284,7 @@ def mask(view: HeadContext) -> Step:
     rule = view.recorded.rule
     alibi = view.trace.source.get("position") == "alibi" and rule.distance_bias is not None
     added = (rule.bias is not None or rule.distance_bias is not None) and not alibi
-    by_words = added and "bias" in view.recorded.about
+    by_words = added and bool(view.recorded.about.bias)
     notes = {"why": hidden, "none": not hidden, "biased": alibi, "added": added and not by_words}
     notes["by_words"] = by_words
     notes["capped"] = rule.soft_cap is not None

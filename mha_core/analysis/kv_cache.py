@@ -17,9 +17,9 @@ def kept(layer: LayerTrace) -> dict[str, int] | None:
         return None
     width = layer.d_k + layer.d_v
     found = {"all": layer.n_heads * width, "one": width}
-    latent = layer.about.get("latent")
-    if latent and "kv_rank" in latent:
-        found["latent"] = latent["kv_rank"] + latent.get("rotary_width", 0)
+    latent = layer.about.latent
+    if latent is not None:
+        found["latent"] = latent.kv_rank + (latent.rotary_width or 0)
         return {"own": found["latent"], **found}
     found["shared"] = layer.n_kv_heads * width
     return {"own": found["shared"], **found}
@@ -33,13 +33,12 @@ def short_vectors(layer: LayerTrace) -> dict[str, np.ndarray]:
     Empty for any other layer. Source: DeepSeek-AI 2024, "DeepSeek-V2", section 2.1.
     """
     found = {}
-    if "latent" not in layer.about:
+    if layer.about.latent is None:
         return found
     if "kv_short" in layer.tensors:
         found["kv"] = layer.tensors["kv_short"].float().numpy()
-    if rotary := layer.about.get("rotary"):
-        start = rotary.get("start", 0)
-        found["position"] = layer.k[0, :, start : start + rotary["width"]]
+    if (rotary := layer.about.rotary) is not None:
+        found["position"] = layer.k[0, :, rotary.start : rotary.start + rotary.width]
     if "q_short" in layer.tensors:
         found["q"] = layer.tensors["q_short"].float().numpy()
     return found

@@ -23,7 +23,8 @@ def turned(layer: LayerTrace, token: int, *, head: int, name: str = "q") -> pd.D
     a layer whose rotation is not known, and for a head or token that it does not have.
     """
     one_of("vector", name, RAW, parameter="name")
-    if "rotary" not in layer.about or not all(layer.knows(key) for key in (RAW[name], "cos", "sin")):
+    rotary = layer.about.rotary
+    if rotary is None or not all(layer.knows(key) for key in (RAW[name], "cos", "sin")):
         raise MhaError("The rotation of this layer is not known, or there is none.")
     own = layer.checked(head) if name == "q" else layer.kv_head(head)
     if not 0 <= token < layer.n_query:
@@ -32,10 +33,9 @@ def turned(layer: LayerTrace, token: int, *, head: int, name: str = "q") -> pd.D
     turned_to = f"{name}_turned" if layer.knows(f"{name}_turned") else name  # a norm may come after
     after = layer.kept(turned_to)[own, token].astype(np.float32)
     cos, sin = (layer.tensors[key].float().numpy() for key in ("cos", "sin"))
-    first, second = pairs(layer.about["rotary"]["form"], cos.shape[1])
+    first, second = pairs(rotary.form, cos.shape[1])
     angles = np.arctan2(sin[:, first], cos[:, first])  # (token, pair), each within one turn
-    start = layer.about["rotary"].get("start", 0)
-    first, second = first + start, second + start
+    first, second = first + rotary.start, second + rotary.start
     theta = angles[1] if len(angles) > 1 else np.full(len(first), np.nan)
     whole = token * theta if token else np.zeros(len(first))
     apart = np.angle(np.exp(1j * (whole - angles[token])))

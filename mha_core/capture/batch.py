@@ -15,6 +15,7 @@ from mha_core.attention.score_rule import ScoreRule
 from mha_core.capture.call import Call
 from mha_core.capture.collector import Attend, Collector, activated
 from mha_core.capture.masks import taken_apart
+from mha_core.capture.projections import Use
 from mha_core.errors import MhaError
 
 
@@ -35,12 +36,12 @@ class Batch(Collector):
         q, k, v = (self._row(part.transpose(1, 2)).transpose(1, 2) for part in (q, k, v))
         super().add(module, q, k, v, rule, self._row(joined))
 
-    def entered(self, name: str, module: nn.Module | None, args: tuple, kwargs: dict) -> None:
+    def entered(self, name: str, args: tuple, kwargs: dict) -> None:
         kwargs = {key: self._row(value) for key, value in kwargs.items()}
-        super().entered(name, module, tuple(self._row(value) for value in args[:1]), kwargs)
+        super().entered(name, tuple(self._row(value) for value in args[:1]), kwargs)
 
-    def left(self, leaf, near: bool) -> None:
-        super().left(leaf._replace(x=self._row(leaf.x), y=self._row(leaf.y)), near)
+    def left(self, use: Use) -> None:
+        super().left(use._replace(x=self._row(use.x), y=self._row(use.y)))
 
     def _row(self, value: object) -> object:
         """All tokens of all texts in one row, (text or 1, token, …) → (1, text · token, …)."""
@@ -70,7 +71,7 @@ class Batch(Collector):
 
     def _part(self, call: Call, i: int, rule: ScoreRule) -> Call:
         at = slice(i * self.width, i * self.width + self.lengths[i])
-        rotary = call.rotary
+        code = call.code
         return replace(
             call,
             q=call.q[:, :, at].contiguous(),
@@ -78,7 +79,7 @@ class Batch(Collector):
             v=call.v[:, :, at].contiguous(),
             rule=rule,
             tensors={name: tensor[..., at, :].contiguous() for name, tensor in call.tensors.items()},
-            rotary=None if rotary is None else rotary._replace(cos=rotary.cos[at], sin=rotary.sin[at]),
+            code=None if code is None else code._replace(cos=code.cos[at], sin=code.sin[at]),
         )
 
     def _rules(self, rule: ScoreRule, known: dict) -> list[ScoreRule]:

@@ -1,7 +1,7 @@
 """One attention call of somebody else's model: what went in, what was found out, and the layer it becomes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 import torch
@@ -10,11 +10,12 @@ from torch import Tensor, nn
 from mha_core.attention.functional import attention_weights
 from mha_core.attention.module import Projections
 from mha_core.attention.score_rule import ScoreRule
-from mha_core.capture.leaves import known
-from mha_core.capture.rotary import Rotary
+from mha_core.capture.projections import Matrix
+from mha_core.capture.rotary import RotaryCode
+from mha_core.traces.facts import Adjustments, Facts, LatentProjection
 from mha_core.traces.layer import LayerTrace, shared
 
-# What a latent attention (MLA) says of itself, and in which words we say it.
+# What a latent attention (MLA) calls its sizes, and what we call them.
 LATENT = {
     "kv_lora_rank": "kv_rank",
     "q_lora_rank": "q_rank",
@@ -36,39 +37,33 @@ class Call:
     rule: ScoreRule
     looks_outside: bool
     tensors: Mapping[str, Tensor] = field(default_factory=dict)  # what else a layer keeps, without a batch
-    projections: Projections = field(default_factory=Projections)
-    rotary: Rotary | None = None
-    between: Mapping[str, list[dict]] = field(default_factory=dict)
-    o: nn.Module | None = None  # what took the heads' outputs side by side
+    projections: Projections = field(default_factory=Projections)  # without W^O
+    code: RotaryCode | None = None
+    adjustments: Adjustments | None = None
+    output: Matrix | None = None  # W^O and its bias
 
     def layer(self, kind: str, common: dict) -> LayerTrace:
         """The call as a layer of a trace. `common` holds what the layers of one trace share."""
         tensors = {"q": self.q[0], "k": self.k[0], "v": self.v[0], **self.tensors}
-        tensors = {name: _on_cpu(tensor) for name, tensor in tensors.items()}
-        projections = self.projections
-        about: dict[str, object] = {}
+        projections, facts = self.projections, Facts(latent=_latent(self.module))
         if kind != "cross" and "x_v" in tensors:  # it looked outside, but not at the text
             del tensors["x_v"]
             projections = Projections()
-        if self.rotary is not None:
-            about["rotary"] = {"form": self.rotary.form, "width": self.rotary.cos.shape[-1]}
-            if self.rotary.start:
-                about["rotary"]["start"] = self.rotary.start
-            tensors |= _code(self.rotary, common)
-        if self.between and projections.w_q is not None:
-            about["between"] = {name: [dict(step) for step in steps] for name, steps in self.between.items()}
-        if isinstance(told(self.module, "kv_lora_rank"), int):
-            sizes = {ours: told(self.module, theirs) for theirs, ours in LATENT.items()}
-            about["latent"] = {ours: size for ours, size in sizes.items() if isinstance(size, int)}
-        if self.o is not None and (product := known(self.o)) is not None:
-            projections = projections._replace(w_o=product[0], b_o=product[1])
+        tensors = {name: _on_cpu(tensor) for name, tensor in tensors.items()}
+        if self.code is not None:
+            facts = replace(facts, rotary=self.code.fact)
+            tensors |= _shared_code(self.code, common)
+        if projections.w_q is not None:
+            facts = replace(facts, adjustments=self.adjustments)
+        if self.output is not None:
+            projections = projections._replace(w_o=self.output[0], b_o=self.output[1])
         return LayerTrace(
             MappingProxyType(tensors),
             self.rule.item(0).mapped(shared) if self.rule.tensors() else self.rule,
             Projections(*[None if matrix is None else _on_cpu(matrix) for matrix in projections]),
             kind,
             self.name,
-            MappingProxyType(about),
+            facts,
         )
 
     def weights(self) -> Tensor:
@@ -83,21 +78,27 @@ def copied(tensor: Tensor) -> Tensor:
     return tensor.clone(memory_format=torch.contiguous_format)
 
 
-def told(module: nn.Module | None, name: str) -> object:
-    """What a module says of itself, None where it says nothing: `getattr` takes long to find nothing."""
+def attribute(module: nn.Module | None, name: str) -> object:
+    """An attribute of a module, None where it has none: `getattr` takes long to find nothing."""
     return None if module is None else vars(module).get(name)
+
+
+def _latent(module: nn.Module | None) -> LatentProjection | None:
+    sizes = {ours: attribute(module, theirs) for theirs, ours in LATENT.items()}
+    sizes = {ours: size for ours, size in sizes.items() if isinstance(size, int)}
+    return LatentProjection(**sizes) if "kv_rank" in sizes else None
 
 
 def _on_cpu(tensor: Tensor) -> Tensor:
     return tensor if tensor.is_cpu else tensor.to("cpu")  # which takes its time where there is nothing to do
 
 
-def _code(rotary: Rotary, common: dict) -> dict[str, Tensor]:
+def _shared_code(code: RotaryCode, common: dict) -> dict[str, Tensor]:
     """The cosines and sines of a rotary code, once for all layers that have the same."""
     for other, kept in common.setdefault("codes", []):
-        own = ((getattr(other, name), getattr(rotary, name)) for name in ("cos", "sin"))
-        if other is rotary or all(a.shape == b.shape and torch.equal(a, b) for a, b in own):
+        pairs = ((getattr(other, name), getattr(code, name)) for name in ("cos", "sin"))
+        if other is code or all(a.shape == b.shape and torch.equal(a, b) for a, b in pairs):
             return kept
-    kept = {"cos": copied(rotary.cos).to("cpu"), "sin": copied(rotary.sin).to("cpu")}
-    common["codes"].append((rotary, kept))
+    kept = {"cos": copied(code.cos).to("cpu"), "sin": copied(code.sin).to("cpu")}
+    common["codes"].append((code, kept))
     return kept

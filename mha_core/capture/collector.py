@@ -14,16 +14,15 @@ import torch
 from torch import Tensor, nn
 
 from mha_core.attention.functional import attend
+from mha_core.attention.module import Projections
 from mha_core.attention.score_rule import ScoreRule
-from mha_core.capture import latent, learned, wiring
-from mha_core.capture.call import Call, copied, told
-from mha_core.capture.leaves import Leaf, is_linear, matrix
-from mha_core.capture.masks import Parts
-from mha_core.capture.plain import Plain, plain
-from mha_core.capture.wiring import Wiring
+from mha_core.capture import projections
+from mha_core.capture.call import Call, attribute, copied
+from mha_core.capture.masks import SharedRules
+from mha_core.capture.projections import OUTPUTS, WATCHED, Proof, Use
+from mha_core.capture.rotary import Codes, RotaryCode, candidates
 
-ATTENTION = re.compile(r"att(n|ention)", re.IGNORECASE)  # where matrices of q, k and v are looked for
-NORM = re.compile(r"norm", re.IGNORECASE)  # one without a weight is found by what its class is called
+ATTENTION = re.compile(r"att(n|ention)", re.IGNORECASE)  # modules that are handed what attention needs
 CROSS = re.compile(r"cross|encdec|encoder_attn|enc_dec|src_attn", re.IGNORECASE)
 CROSS_INPUTS = ("key_value_states", "encoder_hidden_states", "cross_attention_states")
 
@@ -37,100 +36,103 @@ class Collector:
 
     def __init__(self, names: Mapping[int, str], by: Attend = attend):
         self.by = by
-        self.calls: list[Call | Plain] = []  # all of them a `Call` when the pass is over
-        self.parts = Parts()
+        self.calls: list[Call] = []
+        self.rules = SharedRules()
         self._names = names
-        self._leaves: list[Leaf] = []
-        self._turns: dict = {}  # the rotations of this pass, and the texts that are looked at
+        # Since the last call: modules that may have made q, k and v, and what attention modules were handed.
+        self._uses: list[Use] = []
+        self._handed: list[tuple[str, dict]] = []
+        # The rotations of this pass, and the texts that are looked at.
+        self._rotations: dict[tuple, tuple[Codes, list[RotaryCode]]] = {}
         self._texts: dict[tuple, tuple[Tensor, Tensor]] = {}
-        # Attention modules that were entered since the last call, with what they were handed.
-        self._frames: list[tuple[str, nn.Module | None, dict]] = []
         # The heads' outputs side by side and their version, until W^O takes them.
         self._joined: tuple[Tensor, int] | None = None
 
     def add(self, module: nn.Module | None, q: Tensor, k: Tensor, v: Tensor, rule: ScoreRule, joined: Tensor):
         """A call and its result, (1, query, head, d_v)."""
-        call = plain(module, q, k, v, rule, self._leaves)
-        self.calls.append(self._understood(module, q, k, v, rule) if call is None else call)
-        self._leaves, self._frames, self._joined = [], [], (joined, joined._version)
-
-    def finish(self) -> None:
-        """What could wait until the pass was over."""
-        self.calls[:] = [
-            call.finished(self._names) if isinstance(call, Plain) else call for call in self.calls
-        ]
-
-    def _understood(self, module: nn.Module | None, q: Tensor, k: Tensor, v: Tensor, rule: ScoreRule) -> Call:
-        inner = self._frames[-1][0] if self._frames else ""
-        name = self._names.get(id(module), inner)
+        name = self._names.get(id(module), self._handed[-1][0] if self._handed else "")
         inputs: dict = {}
-        for *_, kept in self._frames:
-            inputs |= kept
+        for at, kept in self._handed:
+            if not at or f"{name}.".startswith(f"{at}."):  # modules inside are handed something else
+                inputs |= kept
         outside = any(inputs.get(key) is not None for key in CROSS_INPUTS) or _looks_outside(name)
         call = Call(name, module, copied(q), copied(k), copied(v), rule, outside)
-        ways, matrices = learned.ways(module), None
         if q.shape[0] == 1:
-            codes = inputs.get("position_embeddings")
-            codes = codes if _are_codes(codes) else None
-            known = wiring.find(q, k, v, self._leaves, codes, outside=outside, ways=ways, turns=self._turns)
-            if known.rotary is None and (width := told(module, "qk_rope_head_dim")):
-                known = latent.turned(known, q, k, self._leaves, codes, width=width)
-            short = latent.short(self._leaves, self._names, name)
-            if ways is None:
-                matrices = None if outside or id(module) not in self._names else wiring.plain(known)
-                used = [leaf.module for leaf in (*known.used, *short.values())]
-                learned.learn(module, known.ways, used, matrices)
-            call.projections, call.rotary, call.between = known.projections, known.rotary, known.between
-            hidden, version = inputs.get("hidden_states", (None, 0))
-            hidden = hidden if hidden is not None and hidden._version == version else None
-            call.tensors = self._kept(known, short, hidden, q)
-        if ways is None and matrices is None:  # what it was handed tells nothing more of a plain one
-            around = (part for at, part, _ in self._frames if f"{name}.".startswith(f"{at}."))
-            learned.use(*(part for part in around if part is not None))
-        return call
+            self._explain(call, q, k, v, inputs)
+        self.calls.append(call)
+        self._uses, self._handed, self._joined = [], [], (joined, joined._version)
 
-    def _kept(
-        self, known: Wiring, short: dict[str, Leaf], hidden: Tensor | None, q: Tensor
-    ) -> dict[str, Tensor]:
-        """Copies of what a layer keeps besides q, k and v, without a batch."""
-        found = {name: copied(part[0]) for name, part in known.parts.items()}
-        found |= {name: copied(leaf.y[0]) for name, leaf in short.items()}
-        if known.x is not None and known.x.shape[0] == q.shape[2]:
-            found["x"] = copied(known.x)
-        # The hidden states that the module was handed, if there is one of them for each query.
-        elif hidden is not None and hidden.dim() == 3 and hidden.shape[:2] == (1, q.shape[2]):
-            found["x"] = copied(hidden[0])
-        if (x_v := known.x_v) is not None:
-            key = (x_v.data_ptr(), x_v._version, x_v.shape)
-            if key not in self._texts:  # all layers look at the same one; who holds it holds its place
-                self._texts[key] = (x_v, copied(x_v))
-            found["x_v"] = self._texts[key][1]
-        return found
+    def _explain(self, call: Call, q: Tensor, k: Tensor, v: Tensor, inputs: dict) -> None:
+        """What made q, k and v, as far as the modules of the attention show it."""
+        children = {} if call.module is None else call.module._modules
+        uses = [use for use in self._uses if children.get(use.proof.name) is use.module]
+        codes = inputs.get("position_embeddings")
+        codes = codes if _are_codes(codes) else None
+        found = projections.provenance(
+            q, k, v, uses, self._rotated(codes, q.shape), outside=call.looks_outside
+        )
+        tensors, call.code, call.adjustments = dict(found.tensors), found.code, found.adjustments
+        if call.code is None and (width := attribute(call.module, "qk_rope_head_dim")):
+            latent = projections.latent(q, k, uses, codes, width=width)
+            if latent is not None:
+                tensors, call.code = tensors | dict(latent.tensors), latent.code
+        tensors |= projections.short_vectors(uses)
+        hidden, version = inputs.get("hidden_states", (None, 0))
+        if "x" not in tensors or len(tensors["x"]) != q.shape[2]:
+            tensors.pop("x", None)
+            # The hidden states that the module was handed, if there is one of them for each query.
+            unchanged = hidden is not None and hidden._version == version
+            if unchanged and hidden.dim() == 3 and hidden.shape[:2] == (1, q.shape[2]):
+                tensors["x"] = hidden[0]
+        call.tensors = {
+            name: self._text(tensor) if name == "x_v" else copied(tensor) for name, tensor in tensors.items()
+        }
+        taken = {name: projections.taken(*part) for name, part in found.projections.items()}
+        call.projections = Projections(**taken)
 
-    def entered(self, name: str, module: nn.Module | None, args: tuple, kwargs: dict) -> None:
+    def _text(self, x: Tensor) -> Tensor:
+        """A copy of what another text's keys and values are made of: all layers look at the same one."""
+        key = (x.data_ptr(), x._version, x.shape)
+        if key not in self._texts:
+            self._texts[key] = (x, copied(x))  # who holds it holds its place
+        return self._texts[key][1]
+
+    def _rotated(self, codes: Codes, shape: torch.Size) -> list[RotaryCode]:
+        """The rotations that may be those of a call; layers with the same codes share them."""
+        key = (tuple(map(id, codes)) if isinstance(codes, tuple) else id(codes), shape[2], shape[3])
+        if key not in self._rotations:
+            self._rotations[key] = (codes, candidates(codes, shape))  # who holds the codes holds their ids
+        return self._rotations[key][1]
+
+    @property
+    def knows_codes(self) -> bool:
+        """Was the attention that runs now handed the cosines and sines of a rotary code?"""
+        return any("position_embeddings" in kept for _, kept in self._handed)
+
+    def turned_by(self, codes: tuple[Tensor, Tensor]) -> None:
+        """The cosines and sines of the attention that runs now, where it was handed none."""
+        self._handed.append(("", {"position_embeddings": codes}))
+
+    def entered(self, name: str, args: tuple, kwargs: dict) -> None:
         """An attention module was called; the arguments that matter are kept until the attention itself."""
         kept = {key: kwargs[key] for key in ("position_embeddings", *CROSS_INPUTS) if key in kwargs}
         hidden = kwargs.get("hidden_states", args[0] if args else None)
         if isinstance(hidden, Tensor):
             kept["hidden_states"] = (hidden, hidden._version)
-        self._frames.append((name, module, kept))
+        self._handed.append((name, kept))
 
-    def left(self, leaf: Leaf, near: bool) -> None:
-        """A matrix was used; it is W^O if it took the heads' outputs, unchanged, right after attention."""
-        if self._joined is not None and _is_matrix(leaf.module):
+    def left(self, use: Use) -> None:
+        """A module was used; it is W^O if it took the heads' outputs, unchanged, right after attention."""
+        if self._joined is not None and use.proof.name in OUTPUTS:
             joined, version = self._joined
-            fits = leaf.x.numel() == joined.numel() and leaf.x.dtype == joined.dtype
+            fits = use.x.numel() == joined.numel() and use.x.dtype == joined.dtype
             fits &= joined._version == version  # a model may change them in place before it joins them
-            same = leaf.x.data_ptr() == joined.data_ptr() and leaf.x.is_contiguous()
-            if fits and (same or torch.equal(leaf.x.reshape(-1), joined.flatten())):
-                if learned.is_new(leaf.module) or not is_linear(leaf.module):
-                    matrix(leaf)  # which needs the numbers
-                    learned.use(leaf.module)
-                self.calls[-1].o = leaf.module
+            same = use.x.data_ptr() == joined.data_ptr() and use.x.is_contiguous()
+            if fits and (same or torch.equal(use.x.reshape(-1), joined.flatten())):
+                self.calls[-1].output = projections.matrix(use)
                 self._joined = None
                 return
-        if near:
-            self._leaves.append(leaf)
+        self._uses.append(use)
 
 
 @contextmanager
@@ -149,7 +151,6 @@ def activated(collector: Collector) -> Iterator[Collector]:
     token = _active.set(collector)
     try:
         yield collector
-        collector.finish()
     finally:
         _active.reset(token)
 
@@ -175,7 +176,7 @@ def attention(
     """
     collector = _active.get()
     sinks = s_aux if sinks is None else sinks
-    rule = (Parts() if collector is None else collector.parts).rule(
+    rule = (SharedRules() if collector is None else collector.rules).rule(
         attention_mask,
         position_bias,
         n_query=query.shape[-2],
@@ -196,37 +197,24 @@ def watch(model: nn.Module) -> dict[int, str]:
     names = {}
     for name, module in model.named_modules():
         names[id(module)] = name
-        near = ATTENTION.search(name) is not None
-        if next(module.children(), None) is not None:
-            if near:
-                entering = module.register_forward_pre_hook(partial(_on_entering, name), with_kwargs=True)
-                learned.hooked(module, entering)
-            continue
-        weight = getattr(module, "weight", None)
-        if (
-            isinstance(weight, Tensor)
-            and not isinstance(module, nn.Embedding)
-            and (weight.dim() == 2 or near)
-        ) or (weight is None and near and NORM.search(type(module).__name__)):
-            learned.hooked(module, module.register_forward_hook(partial(_on_leaving, near)))
+        last = name.rpartition(".")[2]
+        if last in WATCHED and not module._modules:
+            module.register_forward_hook(partial(_on_leaving, Proof(last)))
+        elif module._modules and ATTENTION.search(name):
+            module.register_forward_pre_hook(partial(_on_entering, name), with_kwargs=True)
     return names
 
 
-def _on_entering(name: str, module: nn.Module, args: tuple, kwargs: dict) -> None:
+def _on_entering(name: str, _module: nn.Module, args: tuple, kwargs: dict) -> None:
     collector = _active.get()
     if collector is not None:
-        collector.entered(name, module, args, kwargs)
+        collector.entered(name, args, kwargs)
 
 
-def _on_leaving(near: bool, module: nn.Module, args: tuple, output: object) -> None:
+def _on_leaving(proof: Proof, module: nn.Module, args: tuple, output: object) -> None:
     collector = _active.get()
     if collector is not None and args and isinstance(args[0], Tensor) and isinstance(output, Tensor):
-        collector.left(Leaf.of(module, args[0], output), near)
-
-
-def _is_matrix(module: nn.Module) -> bool:
-    weight = getattr(module, "weight", None)  # None also of a norm that was made without
-    return weight is not None and weight.dim() == 2
+        collector.left(Use.of(module, args[0], output, proof))
 
 
 @cache

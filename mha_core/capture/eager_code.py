@@ -34,7 +34,7 @@ from mha_core.capture.eager_scores import (
     times,
     version,
 )
-from mha_core.capture.rotary import codes
+from mha_core.capture.rotary import recovered
 from mha_core.capture.sdpa import place
 from mha_core.errors import MhaError
 
@@ -270,9 +270,8 @@ class Collecting(Watcher):
             return
         self.gap = max(self.gap, seen.gap)
         # Cosines and sines that the attention module was not handed, so that its matrices are found.
-        handed = any("position_embeddings" in given for *_, given in self.collector._frames)
-        if not handed and (found := codes(seen.k, self.outputs)) is not None:
-            self.collector.entered("", None, (), {"position_embeddings": found})
+        if not self.collector.knows_codes and (codes := recovered(seen.k, self.outputs)) is not None:
+            self.collector.turned_by(codes)
         self.outputs.clear()
         joined = heads(output, output.shape[:-2]).transpose(1, 2).contiguous()
         self.collector.add(_running(), seen.q, seen.k, seen.v, seen.rule, joined)

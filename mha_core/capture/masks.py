@@ -8,7 +8,7 @@ from torch import Tensor
 from mha_core.attention.score_rule import ScoreRule
 
 
-class Parts:
+class SharedRules:
     """Masks and biases as a rule has them; what layers share is taken apart once and shared again.
 
     One of these serves one forward pass: it holds what it was given, so that no other tensor can take

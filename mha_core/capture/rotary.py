@@ -6,11 +6,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from mha_core.traces.facts import Rotary
+
 UNIT = 1e-3  # how far cos² + sin² may be from 1
 FORMS = ("pairs", "half")
 
+Codes = tuple[Tensor, Tensor] | Tensor | None  # cosines and sines (1, L, …), or both as complex numbers
 
-class Rotary(NamedTuple):
+
+class RotaryCode(NamedTuple):
     """The rotary code of a call: "half" turns dimensions i and i + width/2, "pairs" 2i and 2i + 1.
 
     cos, sin: (query, width), laid out for the dimensions that they turn, `width` of each head from
@@ -21,6 +25,11 @@ class Rotary(NamedTuple):
     cos: Tensor
     sin: Tensor
     start: int = 0
+
+    @property
+    def fact(self) -> Rotary:
+        """What is said of the code beside its numbers."""
+        return Rotary(self.form, self.cos.shape[-1], self.start)
 
     def turn(self, x: Tensor) -> Tensor:
         """Queries or keys at their positions. (…, token, d_k) → the same shape"""
@@ -38,12 +47,12 @@ class Rotary(NamedTuple):
         return self._replace(cos=self.cos / length, sin=-self.sin / length).turn(x)
 
     @property
-    def last(self) -> "Rotary":
-        """The code of the last token alone."""
+    def last(self) -> "RotaryCode":
+        """The code of the last token alone, which is turned most."""
         return self._replace(cos=self.cos[-1:], sin=self.sin[-1:])
 
 
-def rotations(codes: tuple[Tensor, Tensor] | Tensor | None, shape: torch.Size) -> list[Rotary]:
+def candidates(codes: Codes, shape: torch.Size) -> list[RotaryCode]:
     """The ways in which cosines and sines (1, L, …) can turn a q of that shape, as far as sizes tell.
 
     Some models have both in one, as complex numbers; some turn the other way round.
@@ -56,24 +65,23 @@ def rotations(codes: tuple[Tensor, Tensor] | Tensor | None, shape: torch.Size) -
         return []
     found, width, d_k = [], cos.shape[1], shape[3]
     if width <= d_k:
-        found.append(Rotary("half", cos, sin))
+        found.append(RotaryCode("half", cos, sin))
         if width % 2 == 0:
-            found.append(Rotary("pairs", cos, sin))
-            found.append(
-                Rotary("pairs", *(c[:, : width // 2].repeat_interleave(2, dim=1) for c in (cos, sin)))
-            )
+            found.append(RotaryCode("pairs", cos, sin))
+            halves = (code[:, : width // 2].repeat_interleave(2, dim=1) for code in (cos, sin))
+            found.append(RotaryCode("pairs", *halves))
     if 2 * width <= d_k:
-        found.append(Rotary("half", *(torch.cat([c, c], dim=1) for c in (cos, sin))))
-        found.append(Rotary("pairs", *(c.repeat_interleave(2, dim=1) for c in (cos, sin))))
-    return [*found, *(way._replace(sin=-way.sin) for way in found)]
+        found.append(RotaryCode("half", *(torch.cat([code, code], dim=1) for code in (cos, sin))))
+        found.append(RotaryCode("pairs", *(code.repeat_interleave(2, dim=1) for code in (cos, sin))))
+    return [*found, *(code._replace(sin=-code.sin) for code in found)]
 
 
-def codes(used: Tensor, outputs: Iterable[Tensor]) -> tuple[Tensor, Tensor] | None:
+def recovered(used: Tensor, outputs: Iterable[Tensor]) -> tuple[Tensor, Tensor] | None:
     """The cosines and sines (1, token, width) that turn one of some outputs into what was used, if any do.
 
     used (1, head, token, d), outputs (…, head · d). A pair (a, b) that becomes (a′, b′) at a token was
     turned by ``cos = (a a′ + b b′) / (a² + b²)`` and ``sin = (a b′ − b a′) / (a² + b²)``, the same in all
-    heads. Whether it is so in every dimension is asked where matrices are found (`projections`).
+    heads. Whether it is so in every dimension is asked where matrices are proven (`projections`).
     """
     _, n_heads, n_tokens, width = used.shape
     for output in outputs:
@@ -89,12 +97,12 @@ def codes(used: Tensor, outputs: Iterable[Tensor]) -> tuple[Tensor, Tensor] | No
             return None
         part = int(turned.max()) // 2 * 2 + 2
         for form in FORMS:
-            if part <= width and (found := _found(raw[..., :part], used[..., :part], form)) is not None:
-                return found
+            if part <= width and (code := _recovered(raw[..., :part], used[..., :part], form)) is not None:
+                return code
     return None
 
 
-def _found(raw: Tensor, used: Tensor, form: str) -> tuple[Tensor, Tensor] | None:
+def _recovered(raw: Tensor, used: Tensor, form: str) -> tuple[Tensor, Tensor] | None:
     def pairs(x: Tensor) -> tuple[Tensor, Tensor]:
         return x.chunk(2, dim=-1) if form == "half" else (x[..., ::2], x[..., 1::2])
 

@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 from mha_core.attention.module import Attended, Projections
 from mha_core.attention.score_rule import HIDDEN, ScoreRule
 from mha_core.errors import MhaError
+from mha_core.traces.facts import Facts
 
 SDPA, FORWARD = F.scaled_dot_product_attention, F.multi_head_attention_forward
 
@@ -108,7 +109,7 @@ class Called:
     def attended(
         self, number: int, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None,
         enable_gqa=False,
-    ) -> tuple[Attended, dict]:  # fmt: skip
+    ) -> tuple[Attended, Facts]:  # fmt: skip
         """Call `number` with these arguments, a batch of one, and what else there is to know about it.
 
         What it computed is not kept. Raises `MhaError` for tensors of which it cannot be told what is a head,
@@ -126,7 +127,7 @@ class Called:
         if is_causal:
             mask = self._below(q.shape[1], k.shape[1])
         rule = ScoreRule(scale=scale, mask=mask, bias=bias)
-        return Attended(None, q[None], k[None], v[None], rule), {"dropout": dropout_p} if dropout_p else {}
+        return Attended(None, q[None], k[None], v[None], rule), Facts(dropout=dropout_p)
 
     def _one(self, part: Tensor, number: int) -> Tensor:
         """One item of a batch, (head, position, width)."""

@@ -33,6 +33,7 @@ from mha_core.capture.sdpa import (
 )
 from mha_core.errors import MhaError, one_of
 from mha_core.sources.arrays import as_tokens, described
+from mha_core.traces.facts import Facts
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.tokens import Tokens
 from mha_core.traces.trace import KINDS, AttentionTrace
@@ -165,7 +166,7 @@ class Recorder:
             if sizes not in self._fitting():
                 raise self._misfit(len(self.layers), sizes)
             with torch.inference_mode(False):
-                self._add(eager_code.attended(seen, output.shape[:-2], self.item), {"by_hand": True})
+                self._add(eager_code.attended(seen, output.shape[:-2], self.item), Facts(by_hand=True))
             self._followed[sizes] += 1
         except MhaError as error:  # perhaps it is none of the attention that is meant
             self._unclear.append(error)
@@ -187,8 +188,8 @@ class Recorder:
         """A call of `scaled_dot_product_attention`, as one layer."""
         self._add(*self._called.attended(len(self.layers), *args, **given), **more)
 
-    def _add(self, attended: Attended, about: dict, **more) -> None:
-        about = MappingProxyType({"call": len(self.layers) + 1, **about})
+    def _add(self, attended: Attended, about: Facts, **more) -> None:
+        about = replace(about, call=len(self.layers) + 1)
         self.layers.append(LayerTrace.of(attended, about=about, **more))
 
     def _forwarded(self, given: dict) -> None:

@@ -1,0 +1,1 @@
+"""What is kept of a pass: tokens, layers, the trace of both, and how it is saved and verified."""

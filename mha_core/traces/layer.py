@@ -26,6 +26,7 @@ from mha_core.attention.functional import (
 from mha_core.attention.module import Attended, Projections
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.errors import MhaError
+from mha_core.traces.facts import Facts
 
 NAMES = {"q": "The queries", "k": "The keys", "v": "The values"}
 
@@ -42,19 +43,19 @@ class LayerTrace:
     (head, query, key) in their place, and what would follow from q and k is not known.
 
     Between the matrices and q, k and v a model may do more; `tensors` then has what it made on the way, and
-    ``about["between"]`` says the steps in order, for each of q, k and v:
+    `about.adjustments` says what it did, in order, for each of q, k and v:
 
     - q_linear, k_linear, v_linear: the product itself, X W cut into heads, where anything but a rotation
       comes next: a norm, a scale, a limit at which numbers are cut off;
     - q_raw, k_raw: before a rotary code turns them, with the code's cos and sin, (token, width);
-      ``about["rotary"]`` says how these are used;
+      `about.rotary` says how these are used;
     - q_turned, k_turned: behind the rotation, where that is not yet q and k;
     - q_short and kv_short: of a latent attention, the short vectors that queries, and keys and values, are
       made of, (token, rank), behind their norm (DeepSeek-AI 2024).
 
     `kind` says whose tokens look at whose: "self", in a model with a target sentence "encoder" and
     "decoder", and "cross" where the target looks at the sentence. `name` is the layer's in its model,
-    `about` has what else is worth knowing, in plain values.
+    `about` has what else is worth knowing.
 
     Arrays come back read-only, in float32 (float64 for a float64 trace). ``head=None`` gives all
     heads with a leading head axis; `rows` picks queries, `keys` picks keys. Positions count from 0.
@@ -66,7 +67,7 @@ class LayerTrace:
     projections: Projections = field(default=Projections(), repr=False)
     kind: str = "self"
     name: str = ""
-    about: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+    about: Facts = field(default=Facts(), repr=False)
 
     @classmethod
     def of(

@@ -18,6 +18,7 @@ from mha_core.attention.functional import attend
 from mha_core.attention.module import Projections
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.errors import MhaError
+from mha_core.traces.facts import Facts
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.tokens import Tokens
 
@@ -59,7 +60,7 @@ def write(
                 tensor = tensor.mT
             tensors[key] = tensor.clone(memory_format=torch.contiguous_format)
         rule = {field: getattr(layer.rule, field) for field in PLAIN}
-        said = {"kind": layer.kind, "name": layer.name, "about": dict(layer.about)}
+        said = {"kind": layer.kind, "name": layer.name, "about": layer.about.plain()}
         described.append({"tensors": names, "rule": rule} | said)
     header = {
         "version": VERSION,
@@ -130,7 +131,7 @@ def _layer(part: dict, tensors: dict) -> LayerTrace:
         Projections(**projections),
         part.get("kind", "self"),
         part.get("name", ""),
-        MappingProxyType(part.get("about", {})),
+        Facts.of(part.get("about", {})),
     )
 
 

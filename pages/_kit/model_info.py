@@ -131,7 +131,7 @@ def skipped(trace: AttentionTrace) -> None:
                 st.markdown(literal(reason))
     for note in trace.source.get("notes", ()):
         st.caption(literal(note))
-    if number_of := sum("bias" in layer.about for layer in trace.layers):
+    if number_of := sum(bool(layer.about.bias) for layer in trace.layers):
         st.caption(t("real.bias_by_words", count=number_of))
 
 

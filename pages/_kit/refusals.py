@@ -171,5 +171,5 @@ def no_file() -> None:
 
 def only_weights(layer: LayerTrace) -> None:
     """Said in the place of Q, K, V and the scores, where a trace has none of them."""
-    own = "missing" in layer.about  # the model hands out its weights alone
+    own = bool(layer.about.missing)  # the model hands out its weights alone
     st.info(t("real.unknown") if own else t("file.unknown"), icon=":material/help:")

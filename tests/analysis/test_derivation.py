@@ -10,6 +10,7 @@ import torch
 
 import mha_core as mha
 from mha_core.analysis.derivation import FORMULAS, STEPS, Step, steps
+from mha_core.traces.facts import Facts
 
 NAMES = ["project", "split", "scores", "scale", "mask", "softmax", "mix", "concat", "output"]
 PAPER = {"text": "How are", "d_model": 512, "h": 8, "d_k": 64, "d_v": 100}
@@ -367,7 +368,7 @@ def test_a_scale_of_its_own_is_not_called_the_root_of_d_k():
 
 def test_what_is_added_by_the_words_is_not_said_to_be_of_their_places():
     trace = of_rule(bias=torch.ones(2, 3, 3))
-    layer = replace(trace.layers[0], about={"bias": "It depends on the words."})
+    layer = replace(trace.layers[0], about=Facts(bias="It depends on the words."))
     assert set(told(replace(trace, layers=(layer,)))["mask"].notes) == {"none", "by_words"}
 
 

@@ -4,16 +4,17 @@ import pytest
 import torch
 
 from mha_core.analysis.kv_cache import kept, special_share
+from mha_core.traces.facts import Facts, LatentProjection
 from mha_core.traces.layer import LayerTrace
 
 HEADS, KV, TOKENS, D_K, D_V = 6, 2, 9, 5, 7
 
 
-def layer(about=None, kv=KV):
+def layer(latent=None, kv=KV):
     draw = torch.Generator().manual_seed(1)
     q = torch.randn(HEADS, TOKENS, D_K, generator=draw)
     k, v = (torch.randn(kv, TOKENS, width, generator=draw) for width in (D_K, D_V))
-    return LayerTrace({"q": q, "k": k, "v": v}, about=about or {})
+    return LayerTrace({"q": q, "k": k, "v": v}, about=Facts(latent=latent))
 
 
 def test_heads_that_share_keys_keep_fewer_numbers():
@@ -22,7 +23,7 @@ def test_heads_that_share_keys_keep_fewer_numbers():
 
 
 def test_latent_attention_keeps_its_short_vector_and_the_rotary_part():
-    found = kept(layer({"latent": {"kv_rank": 8, "rotary_width": 3}}))
+    found = kept(layer(LatentProjection(kv_rank=8, rotary_width=3)))
     assert (found["own"], found["latent"]) == (11, 11)
     assert "shared" not in found
 

@@ -6,8 +6,9 @@ import torch
 
 from mha_core.analysis.kv_cache import kept, short_vectors
 from mha_core.analysis.rotary import turned
-from mha_core.capture import wiring
+from mha_core.capture.rotary import RotaryCode
 from mha_core.sources.huggingface import model as huggingface
+from mha_core.traces.facts import Rotary
 from mha_core.traces.layer import LayerTrace
 from tests.parity import tiny as every
 from tests.sources import tiny
@@ -30,9 +31,9 @@ def deepseek(**changed):
 )
 def test_the_last_dimensions_of_each_head_are_turned(changed):
     for layer in deepseek(**changed):
-        rotary, start = layer.about["rotary"], changed.get("qk_nope_head_dim", 13)
-        assert rotary == {"form": "half", "width": 10, "start": start}
-        code = wiring.Rotary("half", layer.tensors["cos"], layer.tensors["sin"], start)
+        start = changed.get("qk_nope_head_dim", 13)
+        assert layer.about.rotary == Rotary("half", 10, start)
+        code = RotaryCode("half", layer.tensors["cos"], layer.tensors["sin"], start)
         for name in "qk":
             raw, used = layer.tensors[f"{name}_raw"], layer.tensors[name]
             torch.testing.assert_close(code.turn(raw), used, atol=1e-5, rtol=1e-5)
@@ -75,7 +76,7 @@ def test_a_code_of_complex_numbers_is_understood():
     module = every.model("deepseek_v2").eval()
     every.enliven(module)
     for layer in layers(module):
-        assert layer.about["rotary"]["form"] == "pairs"
+        assert layer.about.rotary.form == "pairs"
         found = turned(layer, 7, head=1)
         before, after = found["x"] + 1j * found["y"], found["x_after"] + 1j * found["y_after"]
         np.testing.assert_allclose(before * np.exp(1j * found["angle"]), after, atol=1e-5)
@@ -97,6 +98,6 @@ def test_what_was_changed_on_its_way_is_not_believed(name):
 
     setattr(attention, name, Louder(getattr(attention, name)))
     first, second = layers(module)
-    assert "rotary" not in first.about
+    assert first.about.rotary is None
     assert "q_raw" not in first.tensors
-    assert "rotary" in second.about
+    assert second.about.rotary is not None

@@ -13,6 +13,7 @@ import mha_core as mha
 from mha_core.analysis import overview, patterns, token
 from mha_core.analysis.frames import picture
 from mha_core.export.payload import Panel, fitting, pack, size
+from mha_core.traces.facts import Facts, LatentProjection, Rotary
 
 TEXT = replace(mha.words("die alte Katze sah den neuen Hund"), words=(0, 0, 1, 2, 3, 4, 5), special=(0, 6))
 TARGET = mha.words("the old cat saw it")
@@ -41,9 +42,9 @@ def translation(by_kind):
     """Two encoder layers, then a decoder and a cross layer, as an encoder–decoder calls them."""
     layers = (
         by_kind("encoder", 0, name="encoder.0"),
-        by_kind("encoder", 10, name="encoder.1", about={"rotated": True}),
+        by_kind("encoder", 10, name="encoder.1", about=Facts(rotary=Rotary("half", 6))),
         by_kind("decoder", 20, name="decoder.0.self"),
-        by_kind("cross", 30, name="decoder.0.cross", about={"latent": 17}),
+        by_kind("cross", 30, name="decoder.0.cross", about=Facts(latent=LatentProjection(17))),
     )
     return mha.AttentionTrace(TEXT, layers, {"name": "by hand"}, target=TARGET)
 
@@ -127,7 +128,7 @@ def test_sides_kinds_names_and_what_is_known_come_back(translation, tmp_path):
     assert (loaded.tokens, loaded.target) == (TEXT, TARGET)
     assert (loaded.tokens.words, loaded.tokens.special) == (TEXT.words, TEXT.special)
     for ours, theirs in zip(translation.layers, loaded.layers, strict=True):
-        assert (ours.kind, ours.name, dict(ours.about)) == (theirs.kind, theirs.name, dict(theirs.about))
+        assert (ours.kind, ours.name, ours.about) == (theirs.kind, theirs.name, theirs.about)
         np.testing.assert_array_equal(ours.weights(), theirs.weights())
 
 

@@ -12,6 +12,7 @@ import mha_core as mha
 from mha_core import device
 from mha_core.sources.huggingface import files, trial
 from mha_core.sources.huggingface import model as huggingface
+from mha_core.traces.facts import Facts
 from mha_core.traces.tokens import joined
 from pages._kit import model_info, model_source, refusals
 from pages._kit.model_source import LoadedModels, ModelKey
@@ -378,7 +379,7 @@ def test_it_is_said_how_it_was_seen_and_what_else_there_is_to_know(monkeypatch, 
     model_info.exact(replace(trace, source={"route": "watch", "difference": 0.0}))
     assert told == [english("real.exact_help"), english("real.watched_help")]
     told.clear()
-    layer = replace(trace.layers[0], about={"bias": "It depends on the words."})
+    layer = replace(trace.layers[0], about=Facts(bias="It depends on the words."))
     model_info.skipped(replace(trace, layers=(layer, layer), source={"notes": ["It is *odd*."]}))
     assert told == [literal("It is *odd*."), english("real.bias_by_words", count=2)]
 

@@ -288,7 +288,7 @@ def test_with_dropout_the_weights_are_those_before_it(x):
     assert torch.equal(output, model(x, x, x)[0])  # recording draws no random numbers
     [layer] = rec.trace.layers
     np.testing.assert_allclose(layer.weights().sum(-1), 1, atol=1e-6)
-    assert layer.about["dropout"] == 0.5
+    assert layer.about.dropout == 0.5
 
 
 def test_under_autocast_it_is_what_was_computed_with(x):

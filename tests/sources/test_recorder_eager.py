@@ -184,7 +184,7 @@ def test_it_stands_in_order_beside_calls_of_torchs_function():
 
     model = Both()
     layers = recorded(model, torch.randn(1, 7, D)).trace.layers
-    assert [layer.about.get("by_hand", False) for layer in layers] == [True, False, True]
+    assert [layer.about.by_hand for layer in layers] == [True, False, True]
     close(layers[2].weights(), model.last.seen[0][0])
 
 

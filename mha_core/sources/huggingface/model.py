@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from mha_core import device as devices
-from mha_core.capture import collector, learned
+from mha_core.capture import collector
 from mha_core.capture.batch import Unbatched
 from mha_core.errors import MhaError, one_of
 from mha_core.sources.huggingface import files, loading, trial
@@ -198,7 +198,6 @@ def _prepared(module: nn.Module, tokenizer, *, name: str, revision: str | None =
     for config in {id(part): part for part in (module.config, module.config.get_text_config())}.values():
         config.use_cache = False  # keys are wanted of all tokens at once; nothing is read again
     route, names = trial.choose(module, NAME)
-    learned.unhook(module)
     weight = next(module.parameters())
     kind = str(weight.dtype).removeprefix("torch.")
     unattended = trial.without_attention(module)

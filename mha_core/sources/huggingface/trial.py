@@ -26,6 +26,7 @@ from mha_core.capture.collector import Attend, collecting, watch
 from mha_core.capture.eager_code import Collecting
 from mha_core.capture.eager_scores import CLOSE
 from mha_core.errors import MhaError
+from mha_core.traces.facts import Facts
 from mha_core.traces.layer import LayerTrace
 
 MISSING = (
@@ -281,8 +282,8 @@ def _weights_alone(
             skipped.append(f"{whose} layer: what the model returns by the name of weights are none")
         else:
             kept = weights[0].detach().to("cpu").clone()
-            about = MappingProxyType({"missing": missing})
-            layers.append(LayerTrace(MappingProxyType({"weights": kept}), kind=whose, about=about))
+            tensors = MappingProxyType({"weights": kept})
+            layers.append(LayerTrace(tensors, kind=whose, about=Facts(missing=missing)))
     return tuple(layers), tuple(skipped)
 
 
@@ -479,7 +480,7 @@ def traced(
             continue
         layer = call.layer(whose, shared)
         if n in understood.by_words:
-            layer = replace(layer, about=MappingProxyType({**layer.about, "bias": BY_WORDS}))
+            layer = replace(layer, about=replace(layer.about, bias=BY_WORDS))
         layers.append(layer)
     return tuple(layers), tuple(skipped)
 

@@ -64,10 +64,10 @@ def kept(trace: AttentionTrace, *, layer: int, draw: Callable[[], None]) -> None
     if found is None:
         return
     st.subheader(t("real.kept", layer=layer + 1), help=t("real.kept_help"))
-    if latent := shown.about.get("latent"):
-        st.markdown(t("real.latent", **{name: latent.get(name, "–") for name in ("kv_rank", "rotary_width")}))
-        if "q_rank" in latent:
-            st.caption(t("real.latent_q", q_rank=latent["q_rank"]))
+    if (latent := shown.about.latent) is not None:
+        st.markdown(t("real.latent", kv_rank=latent.kv_rank, rotary_width=latent.rotary_width or "–"))
+        if latent.q_rank is not None:
+            st.caption(t("real.latent_q", q_rank=latent.q_rank))
     elif shown.n_kv_heads == 1 < shown.n_heads:
         st.markdown(t("real.shared_one", heads=shown.n_heads))
     elif shown.n_kv_heads < shown.n_heads:
@@ -95,7 +95,7 @@ def kept(trace: AttentionTrace, *, layer: int, draw: Callable[[], None]) -> None
         st.markdown(
             t(
                 "real.kept_latent_sum",
-                parts=" + ".join(str(latent[name]) for name in ("kv_rank", "rotary_width") if name in latent),
+                parts=" + ".join(str(n) for n in (latent.kv_rank, latent.rotary_width) if n is not None),
                 kept=found["latent"],
                 heads=shown.n_heads,
                 d_k=shown.d_k,

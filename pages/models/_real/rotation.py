@@ -19,7 +19,7 @@ VECTORS = ("q", "k")  # they stand in the link
 def show(trace: AttentionTrace, *, layer: int, head: int, token: int) -> None:
     """A few pairs of the token's query or key in the plane; nothing for a layer without such a code."""
     recorded = trace.layers[layer]
-    if "rotary" not in recorded.about:
+    if recorded.about.rotary is None:
         return
     st.subheader(t("rotation.title", layer=layer + 1, head=head + 1), help=t("rotation.help"))
     name = st.segmented_control(
@@ -42,7 +42,7 @@ def show(trace: AttentionTrace, *, layer: int, head: int, token: int) -> None:
             d_k=recorded.d_k,
         )
     )
-    if name == "k" and "latent" in recorded.about:
+    if name == "k" and recorded.about.latent is not None:
         st.caption(t("rotation.shared"))
     chosen = table.iloc[np.unique(np.linspace(0, len(table) - 1, min(DRAWN, len(table))).astype(int))]
     titles = [_title(pair, row, token) for pair, row in chosen.iterrows()]

@@ -20,11 +20,8 @@ def diagram(trace: AttentionTrace, *, layer: int) -> None:
         return
     heads = shown.n_heads
     queries = t("sharing.queries", count=heads)
-    if parts := shown.about.get("latent"):
-        parts = [
-            (parts["kv_rank"], t("sharing.short")),
-            (parts.get("rotary_width", 0), t("sharing.position")),
-        ]
+    if (of := shown.about.latent) is not None:
+        parts = [(of.kv_rank, t("sharing.short")), (of.rotary_width, t("sharing.position"))]
         parts = [part for part in parts if part[0]]
         alt = t("sharing.alt_latent", heads=heads, widths=" + ".join(str(width) for width, _ in parts))
         told = [t("sharing.head_latent", head=head + 1) for head in range(heads)]

@@ -15,6 +15,7 @@ from mha_core.attention.functional import attend, fused
 from mha_core.capture import collector
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.sources.huggingface import trial
+from mha_core.traces.facts import LatentProjection
 from tests.sources.tiny import CONFIGS, TEXT, fast, module
 
 TARGET = "Das Tier ging nicht."
@@ -165,18 +166,18 @@ def test_matrices_are_known_where_they_make_what_was_used_and_nowhere_else(trace
 def test_queries_and_keys_are_known_before_and_after_their_rotation(traced, family):
     _, trace = traced(family)
     for layer in trace.layers:
-        rotary = layer.about.get("rotary")
-        assert (None if rotary is None else (rotary["form"], rotary["width"])) == ROTARY.get(family)
+        rotary = layer.about.rotary
+        assert (None if rotary is None else (rotary.form, rotary.width)) == ROTARY.get(family)
         if rotary is None:
             assert "q_raw" not in layer.tensors
             continue
         for name in "qk":
             raw, turned = layer.tensors[f"{name}_raw"].numpy(), getattr(layer, name)
-            width, start = rotary["width"], rotary.get("start", 0)
+            width, start = rotary.width, rotary.start
             assert start == (13 if family == "deepseek_v3" else 0)
             at = np.arange(start, start + width)
             first, second = (
-                (at[: width // 2], at[width // 2 :]) if rotary["form"] == "half" else (at[::2], at[1::2])
+                (at[: width // 2], at[width // 2 :]) if rotary.form == "half" else (at[::2], at[1::2])
             )
             z = raw[..., first] + 1j * raw[..., second]
             angle = layer.tensors["cos"].numpy() + 1j * layer.tensors["sin"].numpy()
@@ -208,13 +209,9 @@ def test_what_is_between_scores_and_weights_is_in_the_rule(traced):
     n = len(traced("t5")[1].tokens)
     assert rule("t5").distance_bias.shape == (3, 2 * n - 1)
     assert rule("bert").tensors() == {}
-    assert traced("deepseek_v3")[1].layers[0].about["latent"] == {
-        "kv_rank": 23,
-        "q_rank": 19,
-        "rotary_width": 10,
-        "plain_width": 13,
-        "value_width": 17,
-    }
+    assert traced("deepseek_v3")[1].layers[0].about.latent == LatentProjection(
+        kv_rank=23, q_rank=19, rotary_width=10, plain_width=13, value_width=17
+    )
     assert traced("deepseek_v3")[1].layers[0].d_v == 17
 
 
@@ -264,7 +261,7 @@ def test_an_attention_that_does_more_than_it_says_is_found_out(monkeypatch):
 
 
 def test_an_error_of_ours_in_a_trial_costs_a_route_and_is_warned_of(monkeypatch):
-    monkeypatch.setattr("mha_core.capture.wiring.find", None)
+    monkeypatch.setattr("mha_core.capture.projections.provenance", None)
     with pytest.warns(UserWarning, match="error of ours: TypeError"):
         route = huggingface.adopt(module("bert")).route
     assert route.name == "weights"

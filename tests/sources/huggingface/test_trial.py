@@ -9,10 +9,11 @@ import torch
 import transformers
 
 import mha_core as mha
-from mha_core.capture import eager_scores, rotary
+from mha_core.capture import eager_scores
 from mha_core.capture.collector import watch
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.sources.huggingface import trial
+from mha_core.traces.facts import Rotary
 from tests.sources.tiny import TEXT, fast
 
 BERT = {"hidden_size": 39, "num_attention_heads": 3, "num_hidden_layers": 2, "intermediate_size": 53}
@@ -149,8 +150,8 @@ def test_what_each_head_makes_of_the_values_is_what_the_model_takes_further(adop
 @pytest.mark.parametrize("family", TINY)
 def test_it_says_where_what_is_added_depends_on_the_words(adopted, family):
     _, layers, _ = adopted(family)
-    said = [layer.about.get("bias") for layer in layers]
-    assert said == [trial.BY_WORDS if family in BY_WORDS else None] * 2
+    said = [layer.about.bias for layer in layers]
+    assert said == [trial.BY_WORDS if family in BY_WORDS else ""] * 2
 
 
 def test_what_is_found_stands_in_the_rule(adopted):
@@ -194,7 +195,7 @@ def test_a_rotation_that_is_not_handed_on_is_found(adopted, family, width):
     """Pairs of neighbours are turned, by angles that no argument of the attention module tells."""
     angles = torch.arange(11.0)[:, None] / 10000 ** (torch.arange(0.0, width, 2) / width)
     for layer in adopted(family)[1]:
-        assert layer.about["rotary"] == {"form": "pairs", "width": width}
+        assert layer.about.rotary == Rotary("pairs", width)
         torch.testing.assert_close(layer.tensors["cos"][:, ::2], angles.cos(), atol=1e-5, rtol=0)
         torch.testing.assert_close(layer.tensors["sin"][:, 1::2], angles.sin(), atol=1e-5, rtol=0)
         p, x = layer.projections, layer.tensors["x"]
@@ -202,14 +203,6 @@ def test_a_rotation_that_is_not_handed_on_is_found(adopted, family, width):
         raw = x @ p.w_q if p.b_q is None else x @ p.w_q + p.b_q
         raw = raw.unflatten(1, (layer.n_heads, -1)).transpose(0, 1)
         torch.testing.assert_close(layer.tensors["q_raw"], raw, atol=1e-5, rtol=1e-4)
-
-
-def test_what_is_no_rotation_is_not_taken_for_one():
-    raw = torch.randn(1, 5, 3 * 4, generator=torch.Generator().manual_seed(1))
-    heads = raw.reshape(1, 5, 3, 4).transpose(1, 2)
-    assert rotary.codes(heads, [raw]) is None
-    assert rotary.codes(heads.flip(-1) * 1.1, [raw]) is None
-    assert rotary.codes(heads.tanh(), [raw]) is None
 
 
 def test_names_are_those_of_the_attention_modules(adopted):
@@ -262,8 +255,8 @@ def test_an_architecture_that_is_not_understood_is_shown_with_less_and_says_so()
     trace = huggingface.follow(model, TEXT)
     layer = trace.layers[0]
     assert not layer.knows("q")
-    assert "queries, keys and values are not known" in layer.about["missing"]
-    assert model.route.missing == layer.about["missing"]
+    assert "queries, keys and values are not known" in layer.about.missing
+    assert model.route.missing == layer.about.missing
     assert trace.source["route"] == "weights"
 
 
@@ -340,7 +333,7 @@ def test_a_longer_text_that_other_code_reads_is_shown_with_less_and_says_so():
     assert len(trace.layers) == 2
     for layer in trace.layers:
         assert not layer.knows("q")
-        assert "in another way than for short ones" in layer.about["missing"]
+        assert "in another way than for short ones" in layer.about.missing
 
 
 def test_scores_that_are_returned_as_weights_are_not_shown_as_weights(refused):
@@ -363,7 +356,7 @@ def test_a_trace_keeps_what_it_says_of_its_bias(adopted, tmp_path):
     assert (trace.source["route"], trace.source["notes"]) == ("watch", [])
     trace.save(tmp_path / "t.safetensors")
     again = mha.load(tmp_path / "t.safetensors")
-    assert again.layers[1].about["bias"] == trial.BY_WORDS
+    assert again.layers[1].about.bias == trial.BY_WORDS
     assert np.array_equal(again.layers[1].weights(), trace.layers[1].weights())
 
 

@@ -1,15 +1,17 @@
-"""What stands between a model's matrices and q, k and v is found: each number is that of its own modules."""
+"""Which matrices made q, k and v, and what stands between: each number is that of the model's own modules."""
 
 from functools import cache
 
 import pytest
 import torch
 import transformers
+from torch import nn
 
 import mha_core as mha
-from mha_core.capture import between
-from mha_core.capture.leaves import Leaf
+from mha_core.capture import projections
+from mha_core.capture.projections import Proof, Use, provenance
 from mha_core.sources.huggingface import model as huggingface
+from mha_core.traces.facts import Adjustments, Clip, Norm, Rotary, Scale
 from mha_core.traces.verify import split_difference
 
 SHARED = {
@@ -70,20 +72,24 @@ MODELS = {
     "t5": ("T5ForConditionalGeneration", "T5Config", CROSS | {"vocab_size": 61}),
     "bart": ("BartForConditionalGeneration", "BartConfig", BART),
 }
-NORM = {"step": "norm", "kind": "RMSNorm", "over": "head"}
-TURN = {"step": "rotary"}
-LAYER_NORM = {"step": "norm", "kind": "LayerNorm", "over": "head"}
-BETWEEN = {
-    "qwen3": {"q": [NORM, TURN], "k": [NORM, TURN], "v": []},
-    "gemma3": {"q": [NORM, TURN], "k": [NORM, TURN], "v": []},
-    "gemma3n": {"q": [NORM, TURN], "k": [NORM, TURN], "v": [NORM]},
-    "olmo2": {"q": [NORM | {"over": "all"}, TURN], "k": [NORM | {"over": "all"}, TURN], "v": []},
-    "hunyuan": {"q": [TURN, NORM], "k": [TURN, NORM], "v": []},
-    "llama4": {"q": [TURN, NORM], "k": [TURN, NORM], "v": []},
-    "nanochat": {"q": [TURN, NORM], "k": [TURN, NORM], "v": []},
-    "qwen3_next": {"q": [NORM, TURN], "k": [NORM, TURN], "v": []},
-    "persimmon": {"q": [LAYER_NORM, TURN], "k": [LAYER_NORM, TURN], "v": []},
-    "opt": {"q": [{"step": "scale", "by": 13**-0.5}], "k": [], "v": []},
+HEAD_NORM, ALL_NORM, LAYER_NORM = Norm("RMSNorm", "head"), Norm("RMSNorm", "all"), Norm("LayerNorm", "head")
+
+
+def turn(width: int = 14) -> Rotary:
+    return Rotary("half", width)
+
+
+ADJUSTED = {
+    "qwen3": Adjustments(*((HEAD_NORM, turn()),) * 2),
+    "gemma3": Adjustments(*((HEAD_NORM, turn()),) * 2),
+    "gemma3n": Adjustments(*((HEAD_NORM, turn()),) * 2, v=(HEAD_NORM,)),
+    "olmo2": Adjustments(*((ALL_NORM, turn()),) * 2),
+    "hunyuan": Adjustments(*((turn(), HEAD_NORM),) * 2),
+    "llama4": Adjustments(*((Rotary("pairs", 14), HEAD_NORM),) * 2),
+    "nanochat": Adjustments(*((turn(), HEAD_NORM),) * 2),
+    "qwen3_next": Adjustments(*((HEAD_NORM, turn(8)),) * 2),
+    "persimmon": Adjustments(*((LAYER_NORM, turn(6)),) * 2),
+    "opt": Adjustments(q=(Scale(13**-0.5),)),
 }
 CLIPPED = ("olmo", "dbrx")
 WRITERS = ("t5", "bart")
@@ -153,10 +159,10 @@ def first(layer: mha.LayerTrace, name: str) -> torch.Tensor:
     return layer.tensors.get(f"{name}_linear", raw)
 
 
-@pytest.mark.parametrize("family", BETWEEN)
+@pytest.mark.parametrize("family", ADJUSTED)
 def test_what_stands_between_is_said_in_order(family):
     for layer in layers(family):
-        assert layer.about["between"] == BETWEEN[family]
+        assert layer.about.adjustments == ADJUSTED[family]
 
 
 @pytest.mark.parametrize("family", MODELS)
@@ -166,7 +172,8 @@ def test_all_matrices_are_known_and_make_what_is_called_their_product(family):
             asked = product(layer, name)
             torch.testing.assert_close(first(layer, name), asked, atol=2e-5, rtol=1e-5)
             other = layer.tensors[name]
-            plain = not layer.about.get("between", {}).get(name) and f"{name}_raw" not in layer.tensors
+            steps = layer.about.adjustments and getattr(layer.about.adjustments, name)
+            plain = not steps and f"{name}_raw" not in layer.tensors
             assert plain == bool(torch.allclose(other, asked, atol=1e-3))
 
 
@@ -197,9 +204,9 @@ def test_a_norm_makes_of_one_the_other_as_the_models_own_module_does(family):
 def test_numbers_that_are_cut_off_in_place_or_not_are_known_before(family):
     layer = layers(family)[0]
     for name in "qkv":
-        kinds = [step["step"] for step in layer.about["between"][name]]
-        assert kinds == (["clip"] if name == "v" else ["clip", "rotary"])
-        assert layer.about["between"][name][0]["at"] == pytest.approx(1.3)
+        clip, *rest = getattr(layer.about.adjustments, name)
+        assert clip == Clip(pytest.approx(1.3))
+        assert rest == ([] if name == "v" else [turn()])
         before, after = layer.tensors[f"{name}_linear"], layer.tensors["v" if name == "v" else f"{name}_raw"]
         assert (before.abs() > 1.3).any()
         torch.testing.assert_close(after, before.clamp(-1.3, 1.3), atol=2e-5, rtol=1e-5)
@@ -209,19 +216,18 @@ def test_numbers_that_are_cut_off_in_place_or_not_are_known_before(family):
 @pytest.mark.parametrize("family", ["qwen3", "persimmon", "opt", *CLIPPED])
 def test_the_same_is_found_in_half_precision(family, dtype):
     found, _ = huggingface.flow(huggingface.adopt(made(family).to(dtype)), inputs(family))
-    limit = {"step": "clip", "at": 1.3}
-    clipped = {"q": [limit, TURN], "k": [limit, TURN], "v": [limit]}
-    assert found[0].about["between"] == BETWEEN.get(family, clipped)
+    clipped = Adjustments(*((Clip(1.3), turn()),) * 2, v=(Clip(1.3),))
+    assert found[0].about.adjustments == ADJUSTED.get(family, clipped)
     assert found[0].tensors["q_linear"].dtype == dtype
 
 
 def test_a_limit_that_was_not_reached_in_the_trial_is_found_when_it_is(monkeypatch):
     model = huggingface.adopt(made("olmo", clip_qkv=60.0))
     plain, _ = huggingface.flow(model, {"input_ids": IDS})
-    assert "between" not in plain[0].about
+    assert plain[0].about.adjustments is None
     model.module.config.clip_qkv = 1.3
     clipped, _ = huggingface.flow(model, {"input_ids": IDS})
-    assert [step["step"] for step in clipped[0].about["between"]["q"]] == ["clip", "rotary"]
+    assert clipped[0].about.adjustments.q == (Clip(pytest.approx(1.3)), turn())
     torch.testing.assert_close(clipped[0].tensors["q_linear"], plain[0].tensors["q_raw"])
 
 
@@ -259,7 +265,7 @@ def test_all_of_it_is_saved_and_read_again(family, tmp_path):
         assert one.about == other.about
 
 
-class Norm(torch.nn.Module):
+class Norming(nn.Module):
     """A norm in one of the ways in which libraries write it."""
 
     def __init__(self, kind: str, epsilon: float):
@@ -290,32 +296,181 @@ class Norm(torch.nn.Module):
 )
 def test_a_norm_is_told_by_its_numbers(kind, told):
     torch.manual_seed(5)
-    module, x = Norm(kind, 3e-3), torch.randn(1, 5, 3, 11) + 0.5
+    module, x = Norming(kind, 3e-3), torch.randn(1, 5, 3, 11) + 0.5
     with torch.no_grad():
-        found = between.norm(Leaf.of(module, x, module(x)), 11)
-    assert (found and found["kind"]) == told
-    if told:
-        assert found["over"] == "head"
-        assert between.norm(Leaf.of(module, x, module(x).detach()), 33)["over"] == "all"
+        use = Use.of(module, x, module(x), Proof("q_norm"))
+    assert projections.norm(use, 11) == (told and Norm(told, "head"))
+    assert projections.norm(use, 33) == (told and Norm(told, "all"))
 
 
 @pytest.mark.parametrize("kind", ["rms", "layer"])
 def test_in_half_precision_the_nearer_norm_is_told(kind):
     torch.manual_seed(5)
-    module, x = Norm(kind, 1e-6).bfloat16(), torch.randn(1, 5, 3, 11)
+    module, x = Norming(kind, 1e-6).bfloat16(), torch.randn(1, 5, 3, 11)
     x = (x - 0.98 * x.mean(-1, keepdim=True)).bfloat16()
     with torch.no_grad():
-        found = between.norm(Leaf.of(module, x, module(x.float()).bfloat16()), 11)
-    assert found["kind"] == {"rms": "RMSNorm", "layer": "LayerNorm"}[kind]
+        use = Use.of(module, x, module(x.float()).bfloat16(), Proof("q_norm"))
+    assert projections.norm(use, 11).kind == {"rms": "RMSNorm", "layer": "LayerNorm"}[kind]
 
 
 def test_only_one_number_for_all_is_a_scale_or_a_limit():
     torch.manual_seed(5)
     made = torch.randn(1, 3, 5, 7)
-    assert between.adjusted(made, made * 0.25) == {"step": "scale", "by": pytest.approx(0.25)}
-    assert between.adjusted(made, made * 7**-0.5) == {"step": "scale", "by": 7**-0.5}
-    assert between.adjusted(made, made.clamp(-0.5, 0.5)) == {"step": "clip", "at": 0.5}
+    assert projections.adjusted(made, made * 0.25) == Scale(pytest.approx(0.25))
+    assert projections.adjusted(made, made * 7**-0.5) == Scale(7**-0.5)
+    assert projections.adjusted(made, made.clamp(-0.5, 0.5)) == Clip(0.5)
     by_head = made * torch.tensor([0.25, 0.5, 0.25])[:, None, None]
-    assert between.adjusted(made, by_head) is None
-    assert between.adjusted(made, made.clamp(-0.5, 0.6)) is None
-    assert between.adjusted(torch.zeros_like(made), made) is None
+    assert projections.adjusted(made, by_head) is None
+    assert projections.adjusted(made, made.clamp(-0.5, 0.6)) is None
+    assert projections.adjusted(torch.zeros_like(made), made) is None
+
+
+# What is proven, and what is not believed
+
+N_HEADS, D_K, D_MODEL = 3, 5, 7
+
+
+def used(name: str, x: torch.Tensor, width: int = N_HEADS * D_K, kind=nn.Linear) -> Use:
+    """A matrix that was multiplied with x."""
+    module = kind(x.shape[-1], width).requires_grad_(False)
+    return Use.of(module, x, module(x), Proof(name))
+
+
+def again(use: Use, x: torch.Tensor) -> Use:
+    return Use.of(use.module, x, use.module(x), use.proof)
+
+
+def cut(use: Use) -> torch.Tensor:
+    return use.y.unflatten(2, (N_HEADS, D_K)).transpose(1, 2)
+
+
+@pytest.fixture
+def texts() -> list[torch.Tensor]:
+    torch.manual_seed(3)
+    return [torch.randn(1, 4, D_MODEL) for _ in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outside", "known"),
+    [
+        ((0, 0, 0), False, True),
+        ((0, 0, 0), True, True),
+        ((0, 1, 1), True, True),
+        ((0, 1, 1), False, False),
+        ((0, 1, 2), True, False),
+        ((0, 0, 1), False, False),
+        ((0, 1, 0), False, False),
+    ],
+)
+def test_matrices_are_known_where_the_inputs_are_those_of_such_a_layer(texts, inputs, outside, known):
+    uses = [used(name, texts[at]) for name, at in zip(("query", "key", "value"), inputs, strict=True)]
+    found = provenance(*map(cut, uses), uses, outside=outside)
+    assert set(found.projections) == (
+        {f"{part}_{name}" for part in "wb" for name in "qkv"} if known else set()
+    )
+    if known:
+        assert torch.equal(found.projections["w_k"][0], uses[1].module.weight.mT)
+        assert torch.equal(found.tensors["x"], texts[0][0])
+        assert ("x_v" in found.tensors) == (inputs[0] != inputs[2])
+        assert "x_v" not in found.tensors or torch.equal(found.tensors["x_v"], texts[1][0])
+
+
+@pytest.mark.parametrize("names", projections.NAMES[:11])
+def test_each_triple_of_names_is_looked_for(texts, names):
+    if len(set(names)) == 1:
+        whole = used(names[0], texts[0], 3 * N_HEADS * D_K)
+        parts = [part.unflatten(2, (N_HEADS, D_K)).transpose(1, 2) for part in whole.y.chunk(3, dim=2)]
+        found = provenance(*parts, [whole])
+    else:
+        uses = [used(name, texts[0]) for name in names]
+        found = provenance(*map(cut, uses), uses)
+    assert {"w_q", "w_k", "w_v"} <= set(found.projections)
+
+
+def test_a_name_alone_proves_nothing_and_a_matrix_of_another_name_is_not_looked_for(texts):
+    uses = [used(name, texts[0]) for name in ("q_proj", "k_proj", "v_proj")]
+    swapped = [cut(uses[1]), cut(uses[0]), cut(uses[2])]  # k_proj made q
+    assert not provenance(*swapped, uses).projections
+    unnamed = [use._replace(proof=Proof(f"other_{at}")) for at, use in enumerate(uses)]
+    assert not provenance(*map(cut, unnamed), unnamed).projections
+
+
+@pytest.mark.parametrize("which", range(3))
+@pytest.mark.parametrize(
+    "spoiled",
+    [
+        "written over",
+        "x written over",
+        "another text",
+        "other numbers",
+        "cut otherwise",
+        "a part",
+        "not used",
+    ],
+)
+def test_what_was_proven_of_a_module_is_asked_again(texts, spoiled, which):
+    uses = [used(name, texts[0]) for name in ("query", "key", "value")]
+    assert provenance(*map(cut, uses), uses).projections
+    wanted = [cut(use) for use in uses]
+    use = uses[which]
+    if spoiled == "written over":
+        use.y.mul_(2.0)
+    elif spoiled == "x written over":
+        use.x.add_(1.0)
+    elif spoiled == "another text":
+        uses[which] = again(use, texts[1])
+        wanted[which] = cut(uses[which])
+    elif spoiled == "other numbers":
+        wanted[which] = torch.randn_like(wanted[which])
+    elif spoiled == "cut otherwise":
+        wanted[which] = use.y.unflatten(2, (D_K, N_HEADS)).permute(0, 3, 1, 2)
+    elif spoiled == "a part":
+        wanted[which] = wanted[which][:, :, :-1]
+    else:
+        uses.remove(use)
+    assert not provenance(*wanted, uses).projections
+
+
+def test_a_module_that_adds_something_of_its_own_is_no_matrix(texts):
+    class Louder(nn.Linear):
+        def forward(self, x):
+            return 1.5 * super().forward(x)
+
+    plain, louder = used("query", texts[0]), used("query", texts[0], kind=Louder)
+    assert projections.matrix(plain) is not None
+    assert projections.matrix(louder) is None
+
+
+def test_a_matrix_that_was_proven_is_not_multiplied_again_until_it_lies_elsewhere(texts, monkeypatch):
+    use = used("query", texts[0])
+    proven = projections.matrix(use)
+    monkeypatch.setattr(projections, "alike", None)
+    assert projections.matrix(again(use, texts[1])) is proven
+    use.module.weight = nn.Parameter(torch.randn_like(use.module.weight), requires_grad=False)
+    with pytest.raises(TypeError):
+        projections.matrix(again(use, texts[1]))
+    monkeypatch.undo()
+    assert torch.equal(projections.matrix(again(use, texts[1]))[0], use.module.weight.mT)
+
+
+def test_a_matrix_that_stands_as_in_the_formula_is_not_turned(texts):
+    class Conv(nn.Linear):  # as GPT-2 has it
+        def __init__(self, n_in, n_out):
+            super().__init__(n_in, n_out)
+            self.weight = nn.Parameter(torch.randn(n_in, n_out))
+
+        def forward(self, x):
+            return x @ self.weight + self.bias
+
+    use = used("c_attn", texts[0], kind=Conv)
+    assert torch.equal(projections.matrix(use)[0], use.module.weight)
+
+
+def test_a_part_of_a_packed_matrix_is_not_copied(texts):
+    packed = used("c_attn", texts[0], 3 * N_HEADS * D_K)
+    q, k, v = (part.unflatten(2, (N_HEADS, D_K)).transpose(1, 2) for part in packed.y.chunk(3, dim=2))
+    found = provenance(q, k, v, [packed])
+    parts = {name: projections.taken(*part) for name, part in found.projections.items()}
+    place = packed.module.weight.untyped_storage().data_ptr()
+    assert {parts[f"w_{name}"].untyped_storage().data_ptr() for name in "qkv"} == {place}
+    torch.testing.assert_close(texts[0][0] @ parts["w_v"] + parts["b_v"], v[0].transpose(0, 1).flatten(1))

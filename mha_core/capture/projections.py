@@ -1,0 +1,435 @@
+"""Which matrices made q, k and v, and what a model did with their products: names propose, numbers prove.
+
+A matrix is believed only if its output, cut into heads, changed by what was found on its way and turned by
+the rotary code where there is one, is the q, k or v that was used. What cannot be shown to be so is unknown.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from mha_core.capture.rotary import Codes, RotaryCode, candidates
+from mha_core.traces.facts import Adjustment, Adjustments, Clip, Norm, Rotary, Scale
+
+# What libraries call the matrices of q, k and v, and norms behind them; a packed matrix has one name.
+NAMES = (
+    ("q_proj", "k_proj", "v_proj"),
+    ("query", "key", "value"),
+    ("q", "k", "v"),
+    ("q_lin", "k_lin", "v_lin"),
+    ("query_proj", "key_proj", "value_proj"),
+    ("project_q", "project_k", "project_v"),
+    ("Wq", "Wk", "Wv"),
+    ("c_attn",) * 3,
+    ("query_key_value",) * 3,
+    ("qkv_proj",) * 3,
+    ("Wqkv",) * 3,
+    ("q_norm", "k_norm", "v_norm"),
+    ("q_layernorm", "k_layernorm", ""),
+    ("query_layernorm", "key_layernorm", ""),
+    ("qk_norm", "qk_norm", ""),
+)
+OUTPUTS = {"o_proj", "out_proj", "dense", "o", "c_proj", "out_lin", "Wo", "post_proj", "output", "linear"}
+# Of latent attention: what makes all queries, the key that all heads share, and the short vectors.
+LATENT_QUERIES, LATENT_KEYS = ("q_b_proj", "q_proj"), ("kv_a_proj_with_mqa", "k_rope_only_layernorm")
+SHORT = {"q_a_layernorm": "q_short", "kv_a_layernorm": "kv_short"}
+WATCHED = {*(name for names in NAMES for name in names), *OUTPUTS, *LATENT_QUERIES, *LATENT_KEYS, *SHORT}
+
+NORMS = ("RMSNorm", "LayerNorm")
+TINY = 1e-2  # the largest number that can be what a norm adds below its root
+USUAL = (1e-6, 1e-5, 1e-8)
+ROUNDINGS = 16  # how many units in the last place two ways to the same number may differ
+
+Matrix = tuple[Tensor, Tensor | None]  # W (in, out) and b, where the model has them
+Layout = Callable[[Tensor], Tensor]  # the columns of a matrix, or of its output, that make one of q, k and v
+
+
+@dataclass(eq=False, slots=True)
+class Proof:
+    """What the numbers of a module have shown that it computes; it holds as long as its weight lies there."""
+
+    name: str  # the last part of the module's
+    matrix: Matrix | None = None
+    norm: str | None = None
+
+
+class Use(NamedTuple):
+    """A module as it was used: what went in and what came out."""
+
+    module: nn.Module
+    x: Tensor
+    y: Tensor
+    versions: tuple[int, int]  # of x and y then: another one now says that the model wrote over them
+    proof: Proof
+
+    @classmethod
+    def of(cls, module: nn.Module, x: Tensor, y: Tensor, proof: Proof) -> "Use":
+        return cls(module, x, y, (x._version, y._version), proof)
+
+    def unchanged(self) -> "Use | None":
+        """The use with its output as it was, also where the model has cut that off in place; else None."""
+        if self.versions == (self.x._version, self.y._version):
+            return self
+        if self.x._version != self.versions[0] or type(self.module).forward is not nn.Linear.forward:
+            return None
+        product = nn.functional.linear(self.x, self.module.weight, self.module.bias)
+        limit = self.y.abs().max().item()
+        if not alike(product.clamp(-limit, limit), self.y):
+            return None
+        return Use.of(self.module, self.x, product, self.proof)
+
+
+class Stage(NamedTuple):
+    """One module on the way to q, k or v: its output in heads, changed by one number and turned, is `result`.
+
+    It is a matrix, a norm, or none of both where its numbers do not show what it computes.
+    """
+
+    use: Use
+    layout: Layout | None  # None for all columns of its output
+    heads: Tensor
+    change: Scale | Clip | None
+    code: RotaryCode | None
+    result: Tensor
+    matrix: Matrix | None
+    norm: Norm | None
+
+
+@dataclass(frozen=True, eq=False)
+class Provenance:
+    """What q, k and v were made of; empty where that is not known.
+
+    `tensors` has views by the names of `LayerTrace`: x and x_v (token, width), others (head, token, width).
+    `projections` are the matrices and biases by the names of `Projections`.
+    """
+
+    tensors: Mapping[str, Tensor] = field(default_factory=dict)
+    projections: Mapping[str, tuple[Tensor, Layout | None]] = field(default_factory=dict)
+    code: RotaryCode | None = None
+    adjustments: Adjustments | None = None
+
+
+def provenance(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    uses: Sequence[Use],
+    codes: Sequence[RotaryCode] = (),
+    *,
+    outside: bool = False,
+) -> Provenance:
+    """What made the q (1, h, L, d_k), k (1, n_kv, S, d_k), v (1, n_kv, S, d_v) of an attention call.
+
+    `uses` are those of the attention's own modules in the order in which they ran, `codes` the rotations
+    that may have been used; `outside` says that K and V are made of another text.
+    """
+    uses = [use for given in uses if (use := given.unchanged()) is not None]
+    sizes = (q.shape[1], k.shape[1], q.shape[3], v.shape[3])
+    of_q, of_k, of_v = ([u for u in uses if u.proof.name in role] for role in zip(*NAMES, strict=True))
+    made_q = _stages(q, 0, sizes, of_q, [None] if outside else [None, *codes])
+    # Queries and keys are turned alike; a code that turned only one of them is not understood.
+    code = _code(made_q)
+    made_k = _stages(k, 1, sizes, of_k, [None] if code is None else [code, None]) if made_q else ()
+    made_k = made_k if _code(made_k) is code else ()
+    made = {"q": made_q, "k": made_k, "v": _stages(v, 2, sizes, of_v, [None])}
+    first = {name: stages[0] for name, stages in made.items() if stages and stages[0].matrix is not None}
+    tensors = {}
+    if (role := "q" if outside else "v") in first:
+        tensors["x"] = _rows(first[role].use.x)
+    if not (made_q and made_k):
+        return Provenance(tensors)
+    if code is not None:
+        tensors |= _turned(made_q, "q") | _turned(made_k, "k")
+    inputs = [stage.use.x.data_ptr() for stage in first.values()]
+    if len(inputs) < 3 or inputs[1] != inputs[2] or not (outside or inputs[0] == inputs[2]):
+        return Provenance(tensors, code=code)
+    projections = {}
+    for name, stage in first.items():
+        weight, bias = stage.matrix
+        projections[f"w_{name}"] = weight, stage.layout
+        if bias is not None:
+            projections[f"b_{name}"] = bias, stage.layout
+    if inputs[0] != inputs[2]:
+        tensors["x_v"] = _rows(first["v"].use.x)
+    adjustments = Adjustments(**{name: tuple(_adjustments(stages)) for name, stages in made.items()})
+    steps = adjustments.items()
+    if all(isinstance(step, Rotary) for _, each in steps for step in each):
+        return Provenance(tensors, projections, code)
+    for name, each in steps:
+        if each and not isinstance(each[0], Rotary):
+            tensors[f"{name}_linear"] = first[name].heads[0]
+    return Provenance(tensors, projections, code, adjustments)
+
+
+def taken(matrix: Tensor, layout: Layout | None) -> Tensor:
+    """The columns of a matrix, or the numbers of a bias, that make one of q, k and v."""
+    if layout is None:
+        return matrix
+    return layout(matrix) if matrix.dim() == 2 else layout(matrix[None])[0]
+
+
+def matrix(use: Use) -> Matrix | None:
+    """W (in, out) and b of a module that computes ``x W + b``; None of one that computes anything else."""
+    own, seen = use.module._parameters, use.proof.matrix  # attributes take ten times as long to read
+    weight, bias = own.get("weight"), own.get("bias")
+    if weight is None or weight.dim() != 2 or not weight.is_floating_point():
+        return None
+    if seen is not None and _lie_there(seen, weight, bias):
+        return seen
+    x, y = use.x.flatten(0, -2)[-2:], use.y.flatten(0, -2)[-2:]
+    bias = None if bias is None else bias.detach()
+    for turned in (weight.detach().mT, weight.detach()):
+        fits = turned.shape == (x.shape[-1], y.shape[-1]) and turned.dtype == x.dtype
+        if fits and alike(x @ turned if bias is None else x @ turned + bias, y):
+            use.proof.matrix = turned, bias
+            return use.proof.matrix
+    return None
+
+
+def norm(use: Use, d_k: int) -> Norm | None:
+    """The norm that a module computes, or None for one that computes anything else.
+
+    ``RMSNorm = g · x / √(mean(x²) + ε)``; LayerNorm takes the mean from x first. The gain g is the module's
+    weight, 1 more than that (Gemma), or 1 where it has none. Over one head's numbers, or over all of them.
+    """
+    if use.proof.norm is None:
+        use.proof.norm = _norm(use.module, use.x.float(), use.y)
+    return use.proof.norm and Norm(use.proof.norm, "head" if use.x.shape[-1] == d_k else "all")
+
+
+def _norm(module: nn.Module, x: Tensor, y: Tensor) -> str | None:
+    weight, bias = getattr(module, "weight", None), getattr(module, "bias", None)
+    epsilons = [value for value in vars(module).values() if isinstance(value, float) and 0 < value <= TINY]
+    gains = [1.0] if weight is None else [weight.float(), 1.0 + weight.float(), 1.0]
+    shift = 0.0 if bias is None else bias.float()
+    gaps = {}
+    for kind in NORMS:
+        centred = x - x.mean(-1, keepdim=True) if kind == "LayerNorm" else x
+        for epsilon in epsilons or USUAL:
+            even = centred * torch.rsqrt(centred.square().mean(-1, keepdim=True) + epsilon)
+            for gain in gains:
+                if _fits(gain, even) and _fits(shift, even):
+                    gap = apart(even * gain + shift, y)
+                    gaps[kind] = min(gap, gaps.get(kind, gap))
+    # In half precision both can be near where the mean is small: the nearer one.
+    kind = min(gaps, key=gaps.get, default=None)
+    return kind if kind is not None and gaps[kind] <= ROUNDINGS else None
+
+
+def adjusted(heads: Tensor, wanted: Tensor) -> Scale | Clip | None:
+    """The one number with which all of `heads` was multiplied, or at which it was cut off, to be `wanted`."""
+    if heads.shape != wanted.shape or not heads.numel():
+        return None
+    wanted = wanted.to(heads.dtype)  # a rotation may have been in a finer one
+    unit = torch.finfo(heads.dtype).eps
+    at = heads.abs().argmax()
+    largest, became = heads.flatten()[at].item(), wanted.flatten()[at].item()
+    by = became / largest if largest else 0.0
+    if by and math.isfinite(by) and alike(heads * by, wanted):
+        usual = heads.shape[-1] ** -0.5  # what it is in most models; a ratio of rounded numbers is rounded
+        return Scale(usual if math.isclose(by, usual, rel_tol=max(1e-5, unit)) else by)
+    limit = wanted.abs().max().item()
+    if abs(largest) > limit > 0 and alike(heads.clamp(-limit, limit), wanted):
+        return Clip(float(f"{limit:.{max(2, math.floor(-math.log10(unit)))}g}"))
+    return None
+
+
+def short_vectors(uses: Sequence[Use]) -> dict[str, Tensor]:
+    """The short vectors (token, rank) of a latent attention behind their norms, which its modules made."""
+    return {
+        SHORT[use.proof.name]: use.y[0]
+        for use in uses
+        if use.proof.name in SHORT and use.versions == (use.x._version, use.y._version)
+    }
+
+
+def latent(q: Tensor, k: Tensor, uses: Sequence[Use], codes: Codes, *, width: int) -> Provenance | None:
+    """q and k of a latent attention as they were before `width` dimensions of each head were turned.
+
+    There a few dimensions of each head carry the position: of a query they are its own, of a key they are
+    one vector that all heads share. None if no matrix made what was turned.
+    Source: DeepSeek-AI 2024, "DeepSeek-V2", section 2.1.3.
+    """
+    _, n_heads, tokens, d_k = q.shape
+    rows = [
+        (use.proof.name, use.y.reshape(1, tokens, -1, use.y.shape[-1]).transpose(1, 2))
+        for use in reversed(uses)
+        if use.versions == (use.x._version, use.y._version) and use.y.shape[:-1].numel() == tokens
+    ]
+    queries = [y for name, y in rows if name in LATENT_QUERIES and y.shape[-1] == n_heads * d_k]
+    queries = [y.reshape(1, tokens, n_heads, d_k).transpose(1, 2) for y in queries]
+    keys = [y for name, y in rows if name in LATENT_KEYS and y.shape[-1] >= width]
+    shared = [part for y in keys for part in (y[..., -width:], y[..., :width])]
+    # As they are, or pairs taken apart: all first ones, then all second ones.
+    orders = slice(None), torch.arange(width // 2 * 2, device=q.device).view(-1, 2).mT.flatten()
+    for start in dict.fromkeys((d_k - width, 0)):
+        own_q, own_k = (x[..., start : start + width] for x in (q, k))
+        raw_q = [heads[..., start : start + width] for heads in queries]
+        for code in candidates(codes, own_q.shape):
+            if code.cos.shape[-1] != width:
+                continue
+            for order in orders:
+                before_q = _before(raw_q, order, code, own_q)
+                before_k = None if before_q is None else _before(shared, order, code, own_k)
+                if before_k is not None:
+                    tensors = {"q_raw": _with(q, start, before_q), "k_raw": _with(k, start, before_k)}
+                    return Provenance(tensors, code=code._replace(start=start))
+    return None
+
+
+def _stages(
+    wanted: Tensor, role: int, sizes: tuple, uses: Sequence[Use], codes: Sequence[RotaryCode | None]
+) -> tuple[Stage, ...]:
+    """The modules that made what was wanted, from the first to the last; none if they were not found.
+
+    Before a norm it is looked for what made the norm's input; where that is not found, the norm is the first.
+    """
+    cuts = [(use, *cut) for use in reversed(uses) for cut in _cuts(use.y, role, sizes, wanted.shape)]
+    if (made := _made(wanted, cuts, codes)) is None:
+        return ()
+    use, layout, heads, change, code = made
+    product = matrix(use)
+    own = norm(use, wanted.shape[3]) if product is None else None
+    last = Stage(use, layout, heads, change, code, wanted, product, own)
+    if own is not None:
+        before = uses[: next(at for at, other in enumerate(uses) if other is use)]
+        for _, cut in _cuts(use.x, role, sizes, wanted.shape):
+            rest = _stages(cut, role, sizes, before, codes if code is None else [None])
+            if rest and rest[0].matrix is not None:
+                return (*rest, last)
+    return (last,)
+
+
+def _made(
+    wanted: Tensor, cuts: Sequence[tuple[Use, Layout | None, Tensor]], codes: Sequence[RotaryCode | None]
+) -> tuple[Use, Layout | None, Tensor, Scale | Clip | None, RotaryCode | None] | None:
+    """The output, cut into heads, that is what was wanted, and by which change and rotation; None if none is.
+
+    First asked is which has the same numbers in the same place, which need not be compared, then which was
+    turned, last which was changed by one number.
+    """
+    for cut in cuts if None in codes else ():
+        if _is_the_same(cut[2], wanted):
+            return (*cut, None, None)
+    for cut in cuts:
+        for code in codes:
+            if _turns_into(cut[2], wanted, code):
+                return (*cut, None, code)
+    for cut in cuts:
+        for code in codes:
+            before = wanted if code is None else code.back(wanted)
+            if (change := adjusted(cut[2], before)) is not None:
+                return (*cut, change, code)
+    return None
+
+
+def _is_the_same(one: Tensor, other: Tensor) -> bool:
+    """Are they the same numbers in the same place?"""
+    same = one.data_ptr() == other.data_ptr() and one.dtype == other.dtype
+    return same and one.shape == other.shape and one.stride() == other.stride()
+
+
+def _turns_into(heads: Tensor, wanted: Tensor, code: RotaryCode | None) -> bool:
+    """Are they what was wanted when they have been turned? The last token is asked first: it turns most."""
+    if code is None:
+        return alike(heads[:, :, -1:], wanted[:, :, -1:]) and alike(heads, wanted)
+    return alike(code.last.turn(heads[:, :, -1:]), wanted[:, :, -1:]) and alike(code.turn(heads), wanted)
+
+
+def _cuts(y: Tensor, role: int, sizes: tuple, shape: torch.Size) -> Iterator[tuple[Layout | None, Tensor]]:
+    """The ways to cut an output into the heads of q (role 0), k (1) or v (2), (1, head, token, width)."""
+    _, heads, tokens, width = shape
+    if y.dim() == 4:  # of each head by itself, as a norm over its numbers
+        yield from ((None, cut) for cut in (y, y.transpose(1, 2)) if cut.shape == shape)
+        return
+    columns = y.shape[-1]
+    if columns < heads * width or y.shape[:-1].numel() != tokens:
+        return
+    rows = y.reshape(tokens, columns)
+    layouts = [None] if columns == heads * width else _layouts(columns, role, *sizes)
+    for layout in layouts:
+        cut = rows if layout is None else layout(rows)
+        yield layout, cut.view(1, tokens, heads, width).transpose(1, 2)
+
+
+def _layouts(columns: int, role: int, n_heads: int, n_kv: int, d_k: int, d_v: int) -> Iterator[Layout]:
+    """The ways in which a packed matrix can have the columns of q, k and v."""
+    blocks = (n_heads * d_k, n_kv * d_k, n_kv * d_v)
+    group = n_heads // n_kv
+    if columns == sum(blocks):  # all of q, all of k, all of v
+        yield lambda rows: rows.split(blocks, dim=1)[role]
+    if role and columns == sum(blocks[1:]):  # all of k, all of v
+        yield lambda rows: rows.split(blocks[1:], dim=1)[role - 1]
+    if columns == n_kv * (group + 2) * d_k and d_k == d_v:  # q, k and v of each key/value head
+        own = (slice(0, group), slice(group, group + 1), slice(group + 1, group + 2))[role]
+        yield lambda rows: rows.unflatten(1, (n_kv, group + 2, d_k))[:, :, own].flatten(1)
+    if not role and columns == 2 * n_heads * d_k:  # of each head its q and a gate for its output
+        yield lambda rows: rows.unflatten(1, (n_heads, 2, d_k))[:, :, 0].flatten(1)
+
+
+def _adjustments(stages: Sequence[Stage]) -> Iterator[Adjustment]:
+    for stage in stages:
+        yield from (step for step in (stage.norm, stage.change) if step is not None)
+        if stage.code is not None:
+            yield stage.code.fact
+
+
+def _code(stages: Sequence[Stage]) -> RotaryCode | None:
+    return next((stage.code for stage in stages if stage.code is not None), None)
+
+
+def _turned(stages: Sequence[Stage], name: str) -> dict[str, Tensor]:
+    """What was turned, and what became of it where something else came after."""
+    at = next(at for at, stage in enumerate(stages) if stage.code is not None)
+    raw, change = stages[at].heads[0], stages[at].change
+    if change is not None:
+        raw = raw * change.by if isinstance(change, Scale) else raw.clamp(-change.at, change.at)
+    turned = {} if stages[at] is stages[-1] else {f"{name}_turned": stages[at].result[0]}
+    return {f"{name}_raw": raw} | turned
+
+
+def _before(raws: Sequence[Tensor], order: slice | Tensor, code: RotaryCode, wanted: Tensor) -> Tensor | None:
+    """The tensor that is what was wanted when it has been turned, its dimensions in that order."""
+    for raw in raws:
+        if _turns_into(raw[..., order].expand_as(wanted), wanted, code):
+            return raw[..., order]
+    return None
+
+
+def _with(x: Tensor, start: int, part: Tensor) -> Tensor:
+    """x (1, head, token, width) with a part of each head as it was before, without the batch."""
+    x = x[0].clone()
+    x[..., start : start + part.shape[-1]] = part[0]
+    return x
+
+
+def _rows(x: Tensor) -> Tensor:
+    """The input of a matrix, a row for each token, without a batch."""
+    return x[0] if x.dim() == 3 and x.shape[0] == 1 else x.reshape(-1, x.shape[-1])
+
+
+def _lie_there(seen: Matrix, weight: Tensor, bias: Tensor | None) -> bool:
+    """Do a weight and a bias lie where those lie that were shown?"""
+    if seen[0].data_ptr() != weight.data_ptr() or (bias is None) != (seen[1] is None):
+        return False
+    return bias is None or seen[1].data_ptr() == bias.data_ptr()
+
+
+def _fits(gain: Tensor | float, even: Tensor) -> bool:
+    """Can it be multiplied with the last axes of these numbers?"""
+    return isinstance(gain, float) or gain.shape == even.shape[even.dim() - gain.dim() :]
+
+
+def alike(one: Tensor, other: Tensor) -> bool:
+    """Are two tensors the same numbers, but for rounding?"""
+    return one.shape == other.shape and apart(one, other) <= ROUNDINGS
+
+
+def apart(one: Tensor, other: Tensor) -> float:
+    """The largest difference of two tensors of one shape, in units in the last place of the largest."""
+    unit = torch.finfo(other.dtype).eps * max(1.0, other.abs().max().item())
+    return (one.float() - other.float()).abs().max().item() / unit

@@ -1,0 +1,135 @@
+"""What flows through a model is collected: as it was then, by hooks on the modules that matter."""
+
+import gc
+import weakref
+
+import pytest
+import torch
+
+from mha_core.sources.huggingface import model as huggingface
+from tests.sources.tiny import module
+
+IDS = {"input_ids": torch.arange(3, 16)[None]}
+
+
+def _doubled(x: torch.Tensor) -> None:
+    x.mul_(2.0)
+
+
+def layers(model: huggingface.Model):
+    return huggingface.flow(model, IDS)[0]
+
+
+def same(ours, theirs) -> bool:
+    """Have two layers the same numbers in all that was recorded of them?"""
+    names = set(theirs.tensors)
+    return set(ours.tensors) == names and all(torch.equal(ours.tensors[n], theirs.tensors[n]) for n in names)
+
+
+@pytest.mark.parametrize(
+    "of", ["input_layernorm", "self_attn.k_proj", "self_attn.q_proj", "self_attn.v_proj"]
+)
+def test_a_place_that_every_layer_writes_into_is_copied_before_it_is_written_again(of):
+    """As a cache of keys, or a residual stream that is kept: the same memory for all layers."""
+    plain = layers(huggingface.adopt(module("llama")))
+    reused, places = module("llama"), {}
+
+    def into_one_place(_, __, output):
+        place = places.setdefault(output.shape, torch.empty_like(output))
+        return place.copy_(output)
+
+    for block in reused.layers:
+        block.get_submodule(of).register_forward_hook(into_one_place)
+    model = huggingface.adopt(reused)
+    kept = layers(model)
+    [place] = [place for shape, place in places.items() if shape[1] == 13]
+    for ours, theirs in zip(kept, plain, strict=True):
+        assert same(ours, theirs)
+        assert ours.projections.w_q is not None
+    place.fill_(7.0)
+    assert all(same(ours, theirs) for ours, theirs in zip(kept, plain, strict=True))
+
+
+def test_an_input_that_is_changed_before_attention_reads_it_is_not_called_the_input():
+    made = module("deepseek_v3")  # whose X is what its attention is handed, since no matrix makes q of it
+    plain = layers(huggingface.adopt(module("deepseek_v3")))
+    assert plain[0].x is not None
+    last = made.layers[0].self_attn
+    last.kv_a_proj_with_mqa.register_forward_hook(lambda _, given, __: _doubled(given[0]))
+    changed = layers(huggingface.adopt(made))
+    assert changed[0].x is None
+    assert changed[1].x is not None
+
+
+def test_nothing_that_a_trace_keeps_lies_where_the_model_can_write():
+    made, seen = module("qwen3"), []
+    for part in made.modules():
+        part.register_forward_hook(lambda _, given, out: seen.extend((*given, out)))
+    [*kept] = layers(huggingface.adopt(made))
+    theirs = {t.untyped_storage().data_ptr() for t in seen if isinstance(t, torch.Tensor)}
+    ours = {tensor.untyped_storage().data_ptr() for layer in kept for tensor in layer.tensors.values()}
+    assert theirs
+    assert not ours & theirs
+    # And no copy holds on to more than itself.
+    for layer in kept:
+        assert all(t.untyped_storage().nbytes() == t.nbytes for t in layer.tensors.values())
+
+
+def test_only_modules_that_matter_are_watched():
+    made = huggingface.adopt(module("bert")).module
+    block = made.encoder.layer[1]
+    watched = (block.attention.self.query, block.attention.self.value, block.attention.output.dense)
+    assert all(part._forward_hooks for part in watched)
+    alone = (block.attention.output.LayerNorm, block.attention.self.dropout, made.embeddings.word_embeddings)
+    assert not any(part._forward_hooks for part in alone)
+    assert block.attention.self._forward_pre_hooks
+    assert not block.intermediate._forward_pre_hooks
+
+
+def test_what_a_module_inside_of_attention_is_handed_is_not_its_input():
+    """As a convolution behind K, or a softmax of its own: X is what the attention was handed."""
+    made = module("deepseek_v3")  # whose X is what its attention is handed, since no matrix makes q of it
+    plain = layers(huggingface.adopt(module("deepseek_v3")))
+
+    class Inside(torch.nn.Module):
+        def __init__(self, inner):
+            super().__init__()
+            self.inner = inner
+
+        def forward(self, hidden_states):
+            return self.inner(hidden_states)
+
+    for block in made.layers:
+        block.self_attn.kv_b_proj = Inside(block.self_attn.kv_b_proj)
+    for ours, theirs in zip(layers(huggingface.adopt(made)), plain, strict=True):
+        assert torch.equal(ours.tensors["x"], theirs.tensors["x"])
+
+
+def test_modules_that_changed_places_are_not_taken_for_each_other():
+    model = huggingface.adopt(module("bert"))
+    inner = model.module.encoder.layer[0].attention.self
+    assert layers(model)[0].projections.w_q is not None
+    inner.query, inner.key = inner.key, inner.query
+    after = layers(model)
+    assert after[0].projections.w_q is None
+    assert after[0].projections.w_o is not None
+    assert after[1].projections.w_q is not None
+
+
+def test_the_matrices_are_those_that_the_model_has_now():
+    model = huggingface.adopt(module("gpt2"))  # whose matrices stand as in the formula; a Linear's are turned
+    before = layers(model)[0].projections
+    model.module.to(torch.float64)
+    after = layers(model)[0].projections
+    for one, other in zip(before, after, strict=True):
+        assert other.dtype == torch.float64
+        torch.testing.assert_close(one.double(), other)
+
+
+def test_what_was_proven_of_a_model_goes_with_it():
+    model = huggingface.adopt(module("gpt2"))
+    layers(model)
+    gone = weakref.ref(model.module.h[0].attn.c_attn)
+    del model
+    gc.collect()
+    assert gone() is None

@@ -1,0 +1,75 @@
+"""Facts about a layer: values that compare, and are the same when they have been written and read."""
+
+import json
+from dataclasses import FrozenInstanceError
+
+import pytest
+
+from mha_core.traces.facts import (
+    ADJUSTMENTS,
+    Adjustments,
+    Clip,
+    Facts,
+    LatentProjection,
+    Norm,
+    Rotary,
+    Scale,
+)
+
+ROTARY, NORM = Rotary("pairs", 6, 4), Norm("RMSNorm", "head")
+ALL = [
+    Facts(),
+    Facts(rotary=ROTARY),
+    Facts(rotary=ROTARY, adjustments=Adjustments((NORM, ROTARY), (NORM, ROTARY), (Clip(1.5),))),
+    Facts(adjustments=Adjustments(q=(Scale(0.25),))),
+    Facts(latent=LatentProjection(8), missing="It says nothing."),
+    Facts(latent=LatentProjection(8, 7, 6, 5, 4), bias="It depends on the words."),
+    Facts(call=3, by_hand=True, dropout=0.25),
+]
+
+
+@pytest.mark.parametrize("facts", ALL)
+def test_facts_are_the_same_when_they_have_been_written_and_read(facts):
+    assert Facts.of(json.loads(json.dumps(facts.plain()))) == facts
+
+
+def test_what_is_not_known_is_not_written():
+    assert Facts().plain() == {}
+    assert Facts(latent=LatentProjection(8)).plain() == {"latent": {"kv_rank": 8}}
+
+
+def test_files_name_the_adjustments_as_they_always_did():
+    facts = Facts(rotary=ROTARY, adjustments=Adjustments(q=(NORM, ROTARY), k=(Scale(0.5),), v=(Clip(2.0),)))
+    assert facts.plain()["between"] == {
+        "q": [{"step": "norm", "kind": "RMSNorm", "over": "head"}, {"step": "rotary"}],
+        "k": [{"step": "scale", "by": 0.5}],
+        "v": [{"step": "clip", "at": 2.0}],
+    }
+    assert set(ADJUSTMENTS) == {"norm", "scale", "clip", "rotary"}
+
+
+@pytest.mark.parametrize(
+    ("plain", "error"),
+    [
+        ({"rotated": True}, TypeError),
+        ({"rotary": {"form": "half"}}, TypeError),
+        ({"latent": 17}, TypeError),
+        ({"between": {"q": [{"step": "fold"}]}}, KeyError),
+    ],
+)
+def test_what_does_not_fit_is_not_read(plain, error):
+    with pytest.raises(error):
+        Facts.of(plain)
+
+
+def test_facts_do_not_change():
+    with pytest.raises(FrozenInstanceError):
+        ROTARY.width = 3
+
+
+@pytest.mark.parametrize(
+    ("adjustments", "any_there"), [(Adjustments(), False), (Adjustments(v=(NORM,)), True)]
+)
+def test_adjustments_are_true_where_there_are_some(adjustments, any_there):
+    assert bool(adjustments) == any_there
+    assert [name for name, _ in adjustments.items()] == ["q", "k", "v"]
