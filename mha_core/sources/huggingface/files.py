@@ -21,6 +21,7 @@ from mha_core import resources
 from mha_core.errors import MhaError
 
 WEIGHTS = regex.compile(r"model(-\d+-of-\d+)?\.safetensors")
+ADAPTER = "adapter_config.json"
 PICKLES = regex.compile(r".*\.(bin|pt|pth|ckpt|pkl|h5|msgpack)")
 
 
@@ -41,6 +42,8 @@ class Folder:
                 raise ValueError("no table")
             return found
         except FileNotFoundError:
+            if (self.path / ADAPTER).exists():
+                raise MhaError(adapter(self.name)) from None
             raise MhaError(
                 f"{self.name} has no config.json, so it is no transformers model; "
                 f"a folder that `save_pretrained` wrote can be used."
@@ -52,6 +55,14 @@ class Folder:
     def weights(self) -> list[Path]:
         """The files with weights; a pickle is none."""
         return sorted(file for file in self.path.glob("*.safetensors") if WEIGHTS.fullmatch(file.name))
+
+
+def adapter(name: str) -> str:
+    return (
+        f"{name} is an adapter (PEFT), which is no model by itself. Merge it into its model and save that "
+        f"(`model.merge_and_unload().save_pretrained(folder)`), or load both in Python and give the model: "
+        f"mha.trace(text, source=model, tokenizer=tokenizer)."
+    )
 
 
 def refuse_quantised(folder: Folder) -> None:
@@ -190,6 +201,8 @@ def _download(
         wanted = {file: size for file, size in files.items() if WANTED.fullmatch(file)}
         if "model.safetensors" in wanted:  # in one piece; some have the same in parts, too
             wanted = {f: s for f, s in wanted.items() if not (f[-12:] == ".safetensors" and "-of-" in f)}
+        if ADAPTER in files and "config.json" not in files:
+            raise MhaError(adapter(name))
         if not any(WEIGHTS.fullmatch(file) for file in wanted):
             raise MhaError(no_weights(name, list(files)))
         if "config.json" not in files:

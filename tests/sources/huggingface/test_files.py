@@ -150,6 +150,17 @@ def test_a_model_of_pickles_is_refused_before_anything_is_downloaded(hub, monkey
     assert [path for path in Hub.asked if "/resolve/" in path] == []
 
 
+def test_an_adapter_is_told_from_a_model(hub, monkeypatch, tmp_path, refused):
+    listed = {"adapter_config.json": b"{}", "adapter_model.safetensors": b"0"}
+    monkeypatch.setattr(Hub, "files", listed)
+    said = "is an adapter (PEFT), which is no model by itself. Merge it into its model"
+    assert f"our/tiny {said}" in str(refused(huggingface.load, "our/tiny", endpoint=hub))
+    assert [path for path in Hub.asked if "/resolve/" in path] == []
+    for name, data in listed.items():
+        (tmp_path / name).write_bytes(data)
+    assert f"{tmp_path} {said}" in str(refused(huggingface.load, str(tmp_path)))
+
+
 def test_a_quantised_model_is_refused_before_its_weights_are_downloaded(hub, monkeypatch, refused):
     config = json.dumps({"model_type": "llama", "quantization_config": {"quant_method": "gptq"}}).encode()
     monkeypatch.setattr(Hub, "files", {"config.json": config, "model.safetensors": b"0" * 4096})

@@ -1,0 +1,189 @@
+"""Many texts: the traces come in their order, each what its text gives alone, in batches where that is so."""
+
+from itertools import count, islice
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+import mha_core as mha
+from mha_core.capture.batch import Batch, Unbatched
+from mha_core.sources import trace_many
+from mha_core.sources.huggingface import model as huggingface
+from mha_core.sources.huggingface import trial
+from tests.sources.tiny import CONFIGS, TEXT, fast, module
+
+TEXTS = ["The animal", "a bird sang; the street was too wide for it.", TEXT, "it", f"{TEXT} it sang", "动物"]
+TOGETHER = [family for family in CONFIGS if family not in ("bloom", "falcon", "t5", "bart", "marian")]
+PLAIN = {"h": 3, "d_model": 12}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _forgotten():
+    yield
+    huggingface.forget()
+
+
+@pytest.fixture
+def passes(monkeypatch) -> list[int]:
+    """How many texts went through a model in each pass."""
+    seen, forward = [], trial.forward
+
+    def counted(model, inputs, **more):
+        seen.append(len(inputs["input_ids"]))
+        return forward(model, inputs, **more)
+
+    monkeypatch.setattr(trial, "forward", counted)
+    return seen
+
+
+def same(one: mha.AttentionTrace, other: mha.AttentionTrace) -> bool:
+    """Are they the same but for rounding, every tensor, rule and matrix of them?"""
+    pairs = zip(one.layers, other.layers, strict=True)
+    assert max(np.abs(a.weights() - b.weights()).max() for a, b in pairs) <= 1e-5
+    alike = (one.tokens, dict(one.source)) == (other.tokens, dict(other.source))
+    return alike and trial.agree((one.layers, ()), (other.layers, ()))
+
+
+@pytest.mark.parametrize("family", TOGETHER)
+def test_each_is_what_its_text_gives_alone(family, passes):
+    model, tokenizer = module(family), fast("word_piece" if family == "bert" else "byte_level")
+    alone = [mha.trace(text, source=model, tokenizer=tokenizer) for text in TEXTS]
+    passes.clear()
+    together = list(trace_many(TEXTS, source=model, tokenizer=tokenizer, batch=4))
+    assert passes == [2, 1, 1, 4, 2]  # the trial, and the texts
+    assert [trace.tokens.text for trace in together] == TEXTS
+    assert all(map(same, together, alone))
+    assert max(np.abs(t.layers[0].weights()).max() for t in together) > 0.2
+
+
+@pytest.mark.parametrize("family", ["bloom", "falcon", "t5"])
+def test_a_model_that_reads_one_text_at_a_time_gives_the_same(family, folder, passes):
+    alone = [mha.trace(text, source=str(folder(family))) for text in TEXTS[:3]]
+    passes.clear()
+    one_by_one = list(trace_many(TEXTS[:3], source=str(folder(family))))
+    assert set(passes) == {1}
+    assert all(map(same, one_by_one, alone))
+
+
+@pytest.mark.parametrize("settings", [PLAIN, {"source": "mini"}])
+def test_so_do_the_other_sources(settings):
+    texts = ["The cat saw it.", "The animal"]
+    alone = [mha.trace(text, **settings) for text in texts]
+    for one, other in zip(trace_many(texts, **settings), alone, strict=True):
+        assert one.tokens == other.tokens
+        np.testing.assert_array_equal(one.layers[0].weights(), other.layers[0].weights())
+
+
+def test_what_is_in_reduce_is_kept_and_nothing_else():
+    model, tokenizer = module("bert"), fast()
+    lengths = list(
+        trace_many(TEXTS, source=model, tokenizer=tokenizer, batch=4, reduce=lambda t: len(t.tokens))
+    )
+    assert lengths == [len(tokenizer(text)["input_ids"]) for text in TEXTS]
+    assert list(trace_many(["How are you?"], reduce=lambda t: t.tokens.pieces, **PLAIN)) == [
+        ("How", "are", "you", "?")
+    ]
+
+
+@pytest.mark.parametrize("settings", [PLAIN, {"source": "model"}])
+def test_texts_without_an_end_are_read_as_they_are_wanted(settings):
+    if "source" in settings:
+        settings = {"source": module("gpt2"), "tokenizer": fast(), "batch": 2}
+    texts = (f"{n} animals" for n in count())
+    found = islice(trace_many(texts, **settings), 11)
+    assert [trace.tokens.text for trace in found] == [f"{n} animals" for n in range(11)]
+
+
+def test_ids_are_texts_too():
+    found = trace_many([[3, 4, 5], torch.tensor([6, 7])], source=module("gpt2"))
+    assert [trace.tokens.pieces for trace in found] == [("3", "4", "5"), ("6", "7")]
+
+
+def test_a_text_that_does_not_fit_is_told_at_its_turn(refused):
+    for settings in (PLAIN, {"source": module("bert"), "tokenizer": fast()}):
+        found = trace_many(["One.", "Two.", " ", "Four."], **settings)
+        assert [next(found).tokens.text for _ in range(2)] == ["One.", "Two."]
+        assert str(refused(next, found)) == "Text 3: There is no text to look at; type at least one word."
+
+
+def test_what_cannot_be_asked_for(refused):
+    assert "takes several texts" in str(refused(trace_many, "One text."))
+    assert "batch 0 is out of range" in str(refused(trace_many, ["a"], batch=0))
+
+
+# What keeps texts from going together
+
+
+class Mixing(torch.nn.Module):
+    """Something that looks at the neighbours in a batch."""
+
+    def __init__(self, inner: torch.nn.Module):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x):
+        return self.inner(x) + x.mean(0, keepdim=True)
+
+
+def test_texts_that_would_see_one_another_go_one_by_one(passes):
+    model, tokenizer = module("gpt2"), fast()
+    model.h[0].mlp = Mixing(model.h[0].mlp)
+    alone = [mha.trace(text, source=model, tokenizer=tokenizer) for text in TEXTS]
+    passes.clear()
+    assert all(map(same, trace_many(TEXTS, source=model, tokenizer=tokenizer), alone))
+    assert passes == [2, 1, 1] + [1] * len(TEXTS)
+
+
+def test_a_model_that_does_not_hide_what_fills_up_goes_one_by_one(passes, monkeypatch):
+    model = module("bert")
+    forward = transformers.BertModel.forward
+    monkeypatch.setattr(
+        transformers.BertModel, "forward", lambda self, attention_mask=None, **more: forward(self, **more)
+    )
+    alone = [mha.trace(ids, source=model) for ids in ([3, 4, 5], [6, 7])]
+    passes.clear()
+    assert all(map(same, trace_many([[3, 4, 5], [6, 7]], source=model), alone))
+    assert passes == [2, 1, 1, 1]  # of the two that are tried, the first one says it
+
+
+@pytest.mark.parametrize(
+    "rope", [{"rope_type": "dynamic", "factor": 2.0}, {"rope_type": "longrope", "factor": 2.0}]
+)
+def test_a_rotary_code_that_depends_on_the_longest_text_is_asked_of_each_alone(rope, passes):
+    if rope["rope_type"] == "longrope":
+        rope = rope | {
+            "short_factor": [1.0] * 7,
+            "long_factor": [1.5] * 7,
+            "original_max_position_embeddings": 9,
+        }
+    model = module("llama", rope_parameters={"rope_theta": 10_000.0} | rope, max_position_embeddings=97)
+    texts = [list(range(3, 3 + n)) for n in (4, 11, 5)]
+    alone = [mha.trace(ids, source=model) for ids in texts]
+    passes.clear()
+    assert all(map(same, trace_many(texts, source=model), alone))
+    assert passes == [1, 1, 1]
+
+
+def test_a_pass_that_does_not_keep_its_texts_apart_is_not_cut():
+    batch = Batch({}, [3, 5], 5)
+    q = torch.zeros(1, 3, 10, 4)
+    with pytest.raises(Unbatched):
+        batch.add(None, q, q, q, mha.ScoreRule(), torch.zeros(1, 10, 3, 4))
+
+
+def test_texts_go_one_by_one_where_a_later_pass_does_not_keep_them_apart(monkeypatch, passes):
+    model, tokenizer = module("gpt2"), fast()
+    alone = [mha.trace(text, source=model, tokenizer=tokenizer) for text in TEXTS]
+    add = Batch.add
+
+    def fails(self, *args):
+        if len(self.lengths) > 2:
+            raise Unbatched("three")
+        add(self, *args)
+
+    monkeypatch.setattr(Batch, "add", fails)
+    passes.clear()
+    assert all(map(same, trace_many(TEXTS, source=model, tokenizer=tokenizer, batch=6), alone))
+    assert passes == [2, 1, 1, 6] + [1] * len(TEXTS)
