@@ -239,6 +239,6 @@ def little(monkeypatch):
     """7 batches of 16 to a reading, instead of hundreds of batches of 64."""
     monkeypatch.setattr(data, "BATCH", 16)
     monkeypatch.setattr(data, "SENTENCES", BATCHES * 16)
-    data.made_sentences.cache_clear()
+    data.training_sentences.cache_clear()
     yield BATCHES
-    data.made_sentences.cache_clear()
+    data.training_sentences.cache_clear()

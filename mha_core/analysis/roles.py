@@ -68,8 +68,8 @@ def of_model(model: SmallModel, language: str, *, seed: int = 0) -> pd.DataFrame
             f"this model belongs to another language."
         )
     made = evaluation.material(language)
-    trained = _measured(evaluation.looks(model, made), made)
-    control = _measured(evaluation.looks(SmallModel(model.shape, n_words, seed=seed), made), made)
+    trained = _measured(evaluation.link_weights(model, made), made)
+    control = _measured(evaluation.link_weights(SmallModel(model.shape, n_words, seed=seed), made), made)
     keys = ["layer", "head", "role"]
     control = control[[*keys, "score"]].rename(columns={"score": "control"})
     table = trained.merge(control, on=keys, validate="one_to_one")
@@ -132,23 +132,23 @@ def labels(roles: pd.DataFrame) -> dict[tuple[int, int], tuple[str, float]]:
     return dict(zip(heads, zip(best["role"], best["score"].tolist(), strict=True), strict=True))
 
 
-def _measured(looks: evaluation.Looks, made: evaluation.Material) -> pd.DataFrame:
+def _measured(links: evaluation.LinkWeights, made: evaluation.Material) -> pd.DataFrame:
     """Score, weight, baseline and n of every head and role."""
-    n_layers, n_heads = looks.weight.shape[1:]
+    n_layers, n_heads = links.weight.shape[1:]
     parts = []
     for name in POSITIONS:
-        found = [_along(weights, name) for weights in looks.weights]  # (layer, head, row) each
+        found = [_along(weights, name) for weights in links.weights]  # (layer, head, row) each
         n = sum(rows.shape[2] for rows in found)
         score = sum(rows.sum(2, dtype=float) for rows in found) / n
         uniform = sum(
-            rows.shape[2] / weights.shape[3] for rows, weights in zip(found, looks.weights, strict=True)
+            rows.shape[2] / weights.shape[3] for rows, weights in zip(found, links.weights, strict=True)
         )
         parts.append((name, score, score, uniform / n, n))
     for kind, name in enumerate(evaluation.LINKS):
         chosen = made.kind == kind
         if n := int(chosen.sum()):
             _, frequent = np.unique((made.key - made.query)[chosen], return_counts=True)
-            score, weight = looks.right[chosen].mean(0), looks.weight[chosen].mean(0, dtype=float)
+            score, weight = links.right[chosen].mean(0), links.weight[chosen].mean(0, dtype=float)
             parts.append((name, score, weight, frequent.max() / n, n))
     layer, head = (axis.ravel() for axis in np.indices((n_layers, n_heads)))
     return pd.concat(

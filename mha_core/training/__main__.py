@@ -34,22 +34,22 @@ def main(arguments: list[str] | None = None) -> None:
         "--out", type=Path, default=resources.path(*checkpoints.FOLDER), help="folder to write to"
     )
     parser.add_argument("--threads", type=int, default=1)
-    asked = parser.parse_args(arguments)
-    if unknown := set(asked.names) - set(plans):
+    options = parser.parse_args(arguments)
+    if unknown := set(options.names) - set(plans):
         parser.error(f"no such model: {', '.join(sorted(unknown))}")
-    asked.out.mkdir(parents=True, exist_ok=True)
-    torch.set_num_threads(asked.threads)
-    for name in asked.names or plans:
-        made, under_way = (asked.out / f"{name}.{kind}" for kind in ("safetensors", "checkpoint"))
-        if asked.names or under_way.exists() or not made.exists():
+    options.out.mkdir(parents=True, exist_ok=True)
+    torch.set_num_threads(options.threads)
+    for name in options.names or plans:
+        weights, checkpoint = (options.out / f"{name}.{kind}" for kind in ("safetensors", "checkpoint"))
+        if options.names or checkpoint.exists() or not weights.exists():
             try:
-                train(name, plans[name], asked.out)
+                train(name, plans[name], options.out)
             except MhaError as error:  # a checkpoint that is damaged, or of other words
                 parser.exit(1, f"{name}: {error}\n")
 
 
 def train(name: str, plan: Plan, folder: Path) -> None:
-    """Train one model, or go on where it was left, and write its weights and its manifest entry."""
+    """Train one model, from its checkpoint if there is one, and write its weights and its manifest entry."""
     checkpoint = folder / f"{name}.checkpoint"
     run = checkpoints.load_run(checkpoint) if checkpoint.exists() else Run(plan)
     if run.plan != plan:
@@ -87,6 +87,8 @@ def train(name: str, plan: Plan, folder: Path) -> None:
 
 
 def rounded(measured: dict) -> dict:
+    """The numbers of a report with four digits behind the point."""
+
     def short(value):
         if isinstance(value, tuple):
             return [short(item) for item in value]

@@ -15,7 +15,7 @@ from torch import Tensor
 from mha_core.training.language import EVERYDAY, MAX_WORDS, Grammar, Mix, Sentence
 from mha_core.training.lexicon import HIDDEN, PAD, Lexicon, lexicon
 
-SENTENCES = 24_000  # made at a time, and read `EPOCHS` times with other words hidden
+SENTENCES = 24_000  # generated at a time, and read `EPOCHS` times with other words hidden
 EPOCHS = 4
 BATCH = 64
 NONE = -100  # no answer is asked for
@@ -43,6 +43,7 @@ class Encoded:
 
 
 def encode(sentences: list[Sentence], words: Lexicon) -> Encoded:
+    """Sentences as word numbers with the positions of pronoun, nouns and cue."""
     ids = np.full((len(sentences), MAX_WORDS), words.number[PAD], np.int64)
     for row, sentence in zip(ids, sentences, strict=True):
         row[: len(sentence.words)] = [words.number[word] for word in sentence.words]
@@ -56,7 +57,7 @@ def encode(sentences: list[Sentence], words: Lexicon) -> Encoded:
 
 
 class Batches:
-    """An endless row of batches; batch number n is the same for the same language, seed and mix."""
+    """Batches without end; batch n depends on language, seed and mix alone."""
 
     def __init__(self, language: str, seed: int, mix: Mix = EVERYDAY):
         self.language, self.seed, self.mix = language, seed, mix
@@ -70,37 +71,37 @@ class Batches:
 
     def _prepare(self, epoch: int) -> list[Batch]:
         words = lexicon(self.language)
-        made = made_sentences(self.language, self.seed, epoch // EPOCHS, self.mix)
+        encoded = training_sentences(self.language, self.seed, epoch // EPOCHS, self.mix)
         rng = np.random.default_rng([self.seed, epoch])
-        ids, targets = hide(made, words, rng, self.mix.hidden)
+        ids, targets = hide(encoded, words, rng, self.mix.hidden)
         asked = targets != NONE
         count = asked.sum(1)
         # The positions that are asked come first in each row, in reading order.
         positions = np.argsort(~asked, axis=1, kind="stable")
         targets = np.take_along_axis(targets, positions, 1)
-        is_pronoun = (positions == made.pronoun[:, None]) & (made.pronoun[:, None] > 0)
+        is_pronoun = (positions == encoded.pronoun[:, None]) & (encoded.pronoun[:, None] > 0)
         # By length, else by chance; the two sentences of a pair stay together: what they have in common
         # then cancels out of the gradient, and what one word changes remains.
-        order = np.lexsort((np.repeat(rng.random(len(ids) // 2), 2), made.lengths))
+        order = np.lexsort((np.repeat(rng.random(len(ids) // 2), 2), encoded.lengths))
         batches = []
         for chosen in np.split(order, range(BATCH, len(order), BATCH)):
-            length, most = made.lengths[chosen].max(), max(1, count[chosen].max())
-            full = made.lengths[chosen].min() == length
-            present = None if full else torch.from_numpy(np.arange(length) < made.lengths[chosen, None])
+            length, n_rows = encoded.lengths[chosen].max(), max(1, count[chosen].max())
+            full = encoded.lengths[chosen].min() == length
+            present = None if full else torch.from_numpy(np.arange(length) < encoded.lengths[chosen, None])
             batches.append(
                 Batch(
                     torch.from_numpy(ids[chosen, :length]),
                     present,
-                    torch.from_numpy(positions[chosen, :most]),
-                    torch.from_numpy(targets[chosen, :most]),
-                    torch.from_numpy(is_pronoun[chosen, :most]),
+                    torch.from_numpy(positions[chosen, :n_rows]),
+                    torch.from_numpy(targets[chosen, :n_rows]),
+                    torch.from_numpy(is_pronoun[chosen, :n_rows]),
                 )
             )
         return [batches[i] for i in rng.permutation(len(batches))]
 
 
 @lru_cache(maxsize=4)
-def made_sentences(language: str, seed: int, chunk: int, mix: Mix = EVERYDAY) -> Encoded:
+def training_sentences(language: str, seed: int, chunk: int, mix: Mix = EVERYDAY) -> Encoded:
     """A chunk of training sentences; several models that train with one seed share it."""
     grammar, rng = Grammar(lexicon(language), mix), Random(f"{seed} {chunk}")
     pairs = (grammar.sentences(rng) for _ in range(SENTENCES // 2))
@@ -108,25 +109,25 @@ def made_sentences(language: str, seed: int, chunk: int, mix: Mix = EVERYDAY) ->
 
 
 def hide(
-    made: Encoded, words: Lexicon, rng: np.random.Generator, share: float
+    encoded: Encoded, words: Lexicon, rng: np.random.Generator, share: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """The sentences with a share of their words hidden, and the right word wherever the model is asked.
 
     Of the hidden words 80 % become [MASK], 10 % another word, and 10 % stay (Devlin et al. 2019, BERT).
     The pronoun that was resolved stays in sight, and is asked for the noun that it stands for.
     """
-    at = np.arange(len(made.ids))
-    has_pronoun = made.pronoun > 0
-    real = np.arange(MAX_WORDS) < made.lengths[:, None]
-    real[:, 0] = False  # [CLS]
-    real[at[has_pronoun], made.pronoun[has_pronoun]] = False
-    chosen = real & (rng.random(made.ids.shape) < share)
-    targets = np.where(chosen, made.ids, NONE)
-    answers = made.ids[at, made.nouns[:, 0]]
-    # Where the noun or the word that decides is hidden there is no telling: the pronoun is not asked.
-    seen = has_pronoun & ~chosen[at, made.nouns[:, 0]] & ~chosen[at, made.cue]
-    targets[at[seen], made.pronoun[seen]] = answers[seen]
-    how = rng.random(made.ids.shape)
-    another = rng.integers(words.number[HIDDEN] + 1, len(words.vocabulary), made.ids.shape)
-    ids = np.where(chosen & (how < 0.8), words.number[HIDDEN], made.ids)
-    return np.where(chosen & (how >= 0.9), another, ids), targets
+    at = np.arange(len(encoded.ids))
+    has_pronoun = encoded.pronoun > 0
+    can_hide = np.arange(MAX_WORDS) < encoded.lengths[:, None]
+    can_hide[:, 0] = False  # [CLS]
+    can_hide[at[has_pronoun], encoded.pronoun[has_pronoun]] = False
+    hidden = can_hide & (rng.random(encoded.ids.shape) < share)
+    targets = np.where(hidden, encoded.ids, NONE)
+    answers = encoded.ids[at, encoded.nouns[:, 0]]
+    # Where the noun or the cue is hidden nobody can answer: the pronoun is not asked.
+    answerable = has_pronoun & ~hidden[at, encoded.nouns[:, 0]] & ~hidden[at, encoded.cue]
+    targets[at[answerable], encoded.pronoun[answerable]] = answers[answerable]
+    chance = rng.random(encoded.ids.shape)
+    other_words = rng.integers(words.number[HIDDEN] + 1, len(words.vocabulary), encoded.ids.shape)
+    ids = np.where(hidden & (chance < 0.8), words.number[HIDDEN], encoded.ids)
+    return np.where(hidden & (chance >= 0.9), other_words, ids), targets

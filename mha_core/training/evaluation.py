@@ -1,4 +1,4 @@
-"""How well a small model does on sentences it has never seen, which head shows it, and what heads do there.
+"""Held-out scores of a small model, the head that shows them best, and what every head does there.
 
 Pairs of sentences of which one word decides what a pronoun stands for; and sentences in which it is known
 which word belongs to which: in "The kind doctor bought a lamp" *kind* belongs to *doctor*, *lamp* to
@@ -54,22 +54,22 @@ def pairs(language: str, split: str, *, agreement: bool = False, count: int = PA
     grammar = Grammar(lexicon(language))
     rng = Random(f"pairs {split}")
     names = ("agreement",) if agreement else grammar.names
-    made = [s for name in names for _ in range(count) for s in grammar.pair(rng, name, split)]
-    return encode(made, grammar.lexicon)
+    sentences = [s for name in names for _ in range(count) for s in grammar.pair(rng, name, split)]
+    return encode(sentences, grammar.lexicon)
 
 
 @torch.inference_mode()
-def looked(model: SmallModel, made: Encoded) -> tuple[np.ndarray, np.ndarray]:
-    """What every head does at the pronouns, and which of the two nouns the model answers.
+def noun_weights(model: SmallModel, sentences: Encoded) -> tuple[np.ndarray, np.ndarray]:
+    """The weights of every head from the pronoun to both nouns, and whether the model answers right.
 
     (sentence, layer, head, 2) weights on the right and on the other noun; (sentence,) True where the
     right noun gets the higher score.
     """
-    at = torch.arange(len(made.ids))
-    length = int(made.lengths.max())
-    ids = torch.from_numpy(made.ids[:, :length])
-    pronoun, nouns = torch.from_numpy(made.pronoun), torch.from_numpy(made.nouns)
-    padding = torch.arange(length) < torch.from_numpy(made.lengths)[:, None]
+    at = torch.arange(len(sentences.ids))
+    length = int(sentences.lengths.max())
+    ids = torch.from_numpy(sentences.ids[:, :length])
+    pronoun, nouns = torch.from_numpy(sentences.pronoun), torch.from_numpy(sentences.nouns)
+    padding = torch.arange(length) < torch.from_numpy(sentences.lengths)[:, None]
     hidden, flows = model(ids, rows=pronoun[:, None], padding=padding)
     weights = []
     for flow in flows:
@@ -89,10 +89,10 @@ def two_hops(model: SmallModel, language: str = "en", *, count: int = PAIRS) -> 
     The pair, `first` of the layer before the last and `second` of the last, both from 0, is chosen on
     validation pairs; `accuracy`, `right` and `wrong` are measured on test pairs as in `Scores`.
     """
-    validation = _reached(model, pairs(language, "validation", count=count))
+    validation = _two_hop_weights(model, pairs(language, "validation", count=count))
     value = (validation[..., 0] > validation[..., 1]).mean(0) + validation[..., 0].mean(0)
     first, second = (int(i) for i in np.unravel_index(value.argmax(), value.shape))
-    right, wrong = _reached(model, pairs(language, "test", count=count))[:, first, second].T
+    right, wrong = _two_hop_weights(model, pairs(language, "test", count=count))[:, first, second].T
     return {
         "first": first,
         "second": second,
@@ -102,12 +102,12 @@ def two_hops(model: SmallModel, language: str = "en", *, count: int = PAIRS) -> 
     }
 
 
-def _reached(model: SmallModel, made: Encoded) -> np.ndarray:
-    """What the pronoun reaches by two hops. (sentence, head of layer 1, head of layer 2, noun)"""
-    length = int(made.lengths.max())
-    ids, nouns = torch.from_numpy(made.ids[:, :length]), torch.from_numpy(made.nouns)
-    padding = torch.arange(length) < torch.from_numpy(made.lengths)[:, None]
-    _, flows = model(ids, rows=torch.from_numpy(made.pronoun)[:, None], padding=padding)
+def _two_hop_weights(model: SmallModel, sentences: Encoded) -> np.ndarray:
+    """``A² A¹`` from the pronoun to both nouns. (sentence, head of layer 1, head of layer 2, noun)"""
+    length = int(sentences.lengths.max())
+    ids, nouns = torch.from_numpy(sentences.ids[:, :length]), torch.from_numpy(sentences.nouns)
+    padding = torch.arange(length) < torch.from_numpy(sentences.lengths)[:, None]
+    _, flows = model(ids, rows=torch.from_numpy(sentences.pronoun)[:, None], padding=padding)
     before, last = flows[-2].weights(), flows[-1].weights()[:, :, 0]
     to_nouns = before.gather(3, nouns[:, None, None].expand(-1, *before.shape[1:3], -1))
     return torch.einsum("bjt,bitn->bijn", last, to_nouns).numpy()
@@ -124,16 +124,16 @@ def best_head(weights: np.ndarray) -> tuple[int, int]:
 def scores(model: SmallModel, language: str = "en", *, count: int = PAIRS) -> Scores:
     """Held-out scores of a model, its head chosen on validation pairs and scored on test pairs.
 
-    `count` pairs of each pattern are looked at.
+    `count` pairs of each pattern are measured.
     """
-    layer, head = best_head(looked(model, pairs(language, "validation", count=count))[0])
-    weights, answers = looked(model, pairs(language, "test", count=count))
+    layer, head = best_head(noun_weights(model, pairs(language, "validation", count=count))[0])
+    weights, answers = noun_weights(model, pairs(language, "test", count=count))
     right, wrong = weights[:, layer, head].T
     correct = right > wrong
     last = weights[:, -1]
-    agreement, _ = looked(model, pairs(language, "test", agreement=True, count=count))
+    agreement, _ = noun_weights(model, pairs(language, "test", agreement=True, count=count))
     agreed = agreement[..., 0] > agreement[..., 1]
-    famous_weights, famous_answers = looked(model, famous(language))
+    famous_weights, famous_answers = noun_weights(model, famous(language))
     return Scores(
         answer=float(answers.mean()),
         accuracy=float(correct.mean()),
@@ -156,18 +156,18 @@ def famous(language: str) -> Encoded:
 
 
 LINK_PAIRS = 20  # of each pattern with a pronoun, and four times as many of agreement
-ROUNDS = 100  # sentences of each other pattern; those with a link that is still wanted are kept
-MOST = 160  # links of a kind
-SAME = 80  # of these at one distance, so that no fixed distance finds most of them
-AT_ONCE = 128  # sentences, so that a layer's weights stay in the processor's cache
-OF_PRONOUNS = (
+ROUNDS = 100  # sentences of each other pattern; those with a link of a kind that is not full yet are used
+MAX_LINKS = 160  # of a kind
+MAX_AT_DISTANCE = 80  # of these, so that no fixed distance finds most of them
+BATCH = 128  # sentences, so that a layer's weights stay in the processor's cache
+PRONOUN_LINKS = (
     "pronoun to noun",
     "pronoun to cue",
     "cue to noun",
     "noun to cue",
     "agreement: pronoun to noun",
 )
-OF_WORDS = (
+WORD_LINKS = (
     "article to noun",
     "adjective to noun",
     "preposition to object",
@@ -175,7 +175,7 @@ OF_WORDS = (
     "verb to object",
     "object to verb",
 )
-LINKS = (*OF_PRONOUNS, *OF_WORDS, *(f"hidden {name}" for name in OF_WORDS))
+LINKS = (*PRONOUN_LINKS, *WORD_LINKS, *(f"hidden {name}" for name in WORD_LINKS))
 PREPOSITIONS = ("{preposition}", "在")
 
 
@@ -195,8 +195,8 @@ class Material:
     key: np.ndarray  # (link,): position of the word that it should look at
 
 
-class Looks(NamedTuple):
-    """What every head does with the material."""
+class LinkWeights(NamedTuple):
+    """The weights of every head on the links of the material."""
 
     weight: np.ndarray  # (link, layer, head): on the right key
     right: np.ndarray  # (link, layer, head): True where no key gets more; of equals the first counts
@@ -209,28 +209,28 @@ def material(language: str) -> Material:
     words = lexicon(language)
     reference = pairs(language, "test", count=LINK_PAIRS)
     agreement = pairs(language, "test", agreement=True, count=4 * LINK_PAIRS)
-    made, of_words = _sentences(words)
+    everyday, word_links = _sentences(words)
     at, noun = np.arange(len(reference.ids)), reference.nouns[:, 0]
-    even = _even(reference.cue - reference.pronoun)
-    found = [
+    balanced = _balanced(reference.cue - reference.pronoun)
+    parts = [
         _links("pronoun to noun", at, reference.pronoun, noun),
-        _links("pronoun to cue", even, reference.pronoun[even], reference.cue[even]),
+        _links("pronoun to cue", balanced, reference.pronoun[balanced], reference.cue[balanced]),
         _links("cue to noun", at, reference.cue, noun),
         _links("noun to cue", at, noun, reference.cue),
     ]
     blocks, n = [reference.ids], len(reference.ids)
     at = n + np.arange(len(agreement.ids))
-    found.append(_links("agreement: pronoun to noun", at, agreement.pronoun, agreement.nouns[:, 0]))
-    blocks, n = [*blocks, agreement.ids, made.ids], n + len(agreement.ids)
-    n_whole = n + len(made.ids)
-    for name, links in of_words.items():
+    parts.append(_links("agreement: pronoun to noun", at, agreement.pronoun, agreement.nouns[:, 0]))
+    blocks, n = [*blocks, agreement.ids, everyday.ids], n + len(agreement.ids)
+    n_whole = n + len(everyday.ids)
+    for name, links in word_links.items():
         sentence, query, key = np.array(links).T
-        found.append(_links(name, n + sentence, query, key))
-        copies, at = made.ids[sentence], np.arange(len(sentence))
+        parts.append(_links(name, n + sentence, query, key))
+        copies, at = everyday.ids[sentence], np.arange(len(sentence))
         copies[at, query] = words.number[HIDDEN]
-        found.append(_links(f"hidden {name}", sum(map(len, blocks)) + at, query, key))
+        parts.append(_links(f"hidden {name}", sum(map(len, blocks)) + at, query, key))
         blocks.append(copies)
-    links = np.concatenate(found)
+    links = np.concatenate(parts)
     links = links[np.argsort(links[:, 1], kind="stable")]
     ids = np.concatenate(blocks)
     lengths = (ids != words.number[PAD]).sum(1)
@@ -238,26 +238,28 @@ def material(language: str) -> Material:
 
 
 @torch.inference_mode()
-def looks(model: SmallModel, made: Material) -> Looks:
-    """Every link of the material through the model, many sentences at a time."""
+def link_weights(model: SmallModel, material: Material) -> LinkWeights:
+    """What the heads of a model do at every link of the material."""
     weight, right, whole = [], [], []
-    place = model.bias.device
-    for start in range(0, len(made.ids), AT_ONCE):
-        stop = start + AT_ONCE
-        lengths = made.lengths[start:stop]
-        ids = torch.from_numpy(made.ids[start:stop, : lengths.max()]).to(place)
+    device = model.bias.device
+    for start in range(0, len(material.ids), BATCH):
+        stop = start + BATCH
+        lengths = material.lengths[start:stop]
+        ids = torch.from_numpy(material.ids[start:stop, : lengths.max()]).to(device)
         present = torch.arange(ids.shape[1]) < torch.from_numpy(lengths)[:, None]
-        _, flows = model(ids, padding=present.to(place))
+        _, flows = model(ids, padding=present.to(device))
         # (sentence, layer, head, query, key)
         weights = torch.stack([flow.weights() for flow in flows], 1).cpu().numpy()
-        chosen = slice(*np.searchsorted(made.sentence, (start, stop)))
-        rows = weights[made.sentence[chosen] - start, :, :, made.query[chosen]]  # (link, layer, head, key)
-        on_key = np.take_along_axis(rows, made.key[chosen, None, None, None], 3)[..., 0]
+        chosen = slice(*np.searchsorted(material.sentence, (start, stop)))
+        rows = weights[
+            material.sentence[chosen] - start, :, :, material.query[chosen]
+        ]  # (link, layer, head, key)
+        on_key = np.take_along_axis(rows, material.key[chosen, None, None, None], 3)[..., 0]
         weight.append(on_key)
-        right.append(rows.argmax(3) == made.key[chosen, None, None])
-        n_whole = max(0, made.n_whole - start)
+        right.append(rows.argmax(3) == material.key[chosen, None, None])
+        n_whole = max(0, material.n_whole - start)
         whole += [w[:, :, :n, :n] for w, n in zip(weights[:n_whole], lengths[:n_whole], strict=True)]
-    return Looks(np.concatenate(weight), np.concatenate(right), whole)
+    return LinkWeights(np.concatenate(weight), np.concatenate(right), whole)
 
 
 def _links(name: str, sentence, query, key) -> np.ndarray:
@@ -265,32 +267,34 @@ def _links(name: str, sentence, query, key) -> np.ndarray:
     return np.stack([np.full(len(query), LINKS.index(name)), sentence, query, key], 1)
 
 
-def _even(distance: np.ndarray) -> np.ndarray:
-    """The first `SAME` items at each distance, in order."""
-    return np.sort(np.concatenate([np.flatnonzero(distance == d)[:SAME] for d in np.unique(distance)]))
+def _balanced(distance: np.ndarray) -> np.ndarray:
+    """The first `MAX_AT_DISTANCE` items at each distance, in order."""
+    return np.sort(
+        np.concatenate([np.flatnonzero(distance == d)[:MAX_AT_DISTANCE] for d in np.unique(distance)])
+    )
 
 
 def _sentences(words: Lexicon) -> tuple[Encoded, dict[str, list[tuple[int, int, int]]]]:
     """Sentences of the patterns in `links` of the language, and in which there is which link."""
     phrases, rng = Phrases(words, EVERYDAY), Random("links")
-    made: list[Sentence] = []
-    found: dict[str, list[tuple[int, int, int]]] = {name: [] for name in OF_WORDS}
+    sentences: list[Sentence] = []
+    links: dict[str, list[tuple[int, int, int]]] = {name: [] for name in WORD_LINKS}
     distances = Counter()
     for template in words.grammar["links"] * ROUNDS:
         text, parts = phrases.written(rng, template)
-        wanted = False
-        for name, query, key in _found(words, text, parts):
+        has_link = False
+        for name, query, key in _links_in(words, text, parts):
             distance = name, key - query
-            if len(found[name]) < MOST and distances[distance] < SAME:
+            if len(links[name]) < MAX_LINKS and distances[distance] < MAX_AT_DISTANCE:
                 distances[distance] += 1
-                found[name].append((len(made), query, key))
-                wanted = True
-        if wanted:
-            made.append(Sentence(text))
-    return encode(made, words), {name: links for name, links in found.items() if links}
+                links[name].append((len(sentences), query, key))
+                has_link = True
+        if has_link:
+            sentences.append(Sentence(text))
+    return encode(sentences, words), {name: of_kind for name, of_kind in links.items() if of_kind}
 
 
-def _found(words: Lexicon, text: tuple[str, ...], parts: list):
+def _links_in(words: Lexicon, text: tuple[str, ...], parts: list):
     """Each link of a sentence: its name, the position of the query, the position of the key."""
     groups = {noun.group for noun in words.nouns}
     subject = verb = before = None
@@ -302,7 +306,7 @@ def _found(words: Lexicon, text: tuple[str, ...], parts: list):
         elif slot in groups:
             noun = at.stop - 1
             subject = noun if subject is None else subject
-            yield from _in_phrase(words, text, at)
+            yield from _phrase_links(words, text, at)
             if before in PREPOSITIONS:
                 yield "preposition to object", at.start - 1, noun
             if verb is not None:
@@ -314,7 +318,7 @@ def _found(words: Lexicon, text: tuple[str, ...], parts: list):
         before = part
 
 
-def _in_phrase(words: Lexicon, text: tuple[str, ...], at: slice):
+def _phrase_links(words: Lexicon, text: tuple[str, ...], at: slice):
     """The links inside a noun phrase: article, adjective, noun, where only the noun is always there."""
     noun = at.stop - 1
     adjective = noun - 1 - len(words.grammar.get("adjective_link", "").split())

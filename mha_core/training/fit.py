@@ -1,4 +1,4 @@
-"""Training, step by step: it can be watched, stopped, saved in the middle and taken up again.
+"""Training, step by step: a run can be stopped after any step, saved, and resumed.
 
 The objective is ``share · mean CE at pronouns + (1 − share) · mean CE at hidden words``. Attention
 itself is never supervised.
@@ -17,10 +17,10 @@ from mha_core.training.lexicon import lexicon
 from mha_core.training.model import Shape, SmallModel
 
 WARM_UP = 50
-LEAST_RATE = 0.02  # of the full rate, where the cosine ends
+MIN_RATE = 0.02  # of the full rate, where the cosine ends
 MAX_STEPS = 200_000
-# What can be trained while somebody waits, and how: most of the loss is for pronouns, which are what is
-# watched, and the bare question comes first, which no seed at d_model 32 or 64 then failed to learn.
+# Live training: the sizes that fit into a minute of waiting. Most of the loss is for pronouns, which the page
+# shows, and the bare question comes first: then no seed at d_model 32 or 64 failed to learn it.
 WIDTHS = (32, 64, 128)
 HEADS = (1, 2, 4, 8, 16)
 LIVE = {"steps": 1600, "share": 0.8, "bare": 200}
@@ -84,16 +84,16 @@ class Run:
         return self.step >= self.plan.steps
 
     def advance(self, steps: int) -> float:
-        """Take so many steps, fewer at the end of the plan; the mean loss over them."""
+        """Take `steps` steps, or as many as the plan has left, and return their mean loss."""
         total, taken = torch.zeros(()), 0
         while taken < steps and not self.finished:
             batches = self.bare if self.step < self.plan.bare else self.batches
-            total += self._one(batches[self.step])
+            total += self._step(batches[self.step])
             self.step += 1
             taken += 1
         return float(total) / max(1, taken)
 
-    def _one(self, batch: Batch) -> torch.Tensor:
+    def _step(self, batch: Batch) -> torch.Tensor:
         for group in self.optimizer.param_groups:
             group["lr"] = self.plan.rate * rate_at(self.step, self.plan.steps)
         self.optimizer.zero_grad()
@@ -104,16 +104,17 @@ class Run:
         return loss.detach()
 
     def loss(self, batch: Batch) -> torch.Tensor:
+        """``share · mean CE at pronouns + (1 − share) · mean CE at hidden words``, a scalar."""
         hidden, _ = self.model(batch.ids, rows=batch.rows, padding=batch.padding)
         asked = batch.targets != NONE
-        each = F.cross_entropy(self.model.logits(hidden[asked]), batch.targets[asked], reduction="none")
+        losses = F.cross_entropy(self.model.logits(hidden[asked]), batch.targets[asked], reduction="none")
         pronoun = batch.is_pronoun[asked]
         n_pronoun = pronoun.sum()
         share = self.plan.share
         weight = torch.where(
             pronoun, share / n_pronoun.clamp(min=1), (1 - share) / (len(pronoun) - n_pronoun).clamp(min=1)
         )
-        return (each * weight).sum()
+        return (losses * weight).sum()
 
 
 def _is_number(value: object) -> bool:
@@ -124,5 +125,5 @@ def rate_at(step: int, steps: int) -> float:
     """The learning rate as a share of the full one: a linear warm-up, then half a cosine."""
     if step < WARM_UP:
         return (step + 1) / WARM_UP
-    done = (step - WARM_UP) / max(1, steps - WARM_UP)
-    return LEAST_RATE + (1 - LEAST_RATE) * (1 + math.cos(math.pi * done)) / 2
+    progress = (step - WARM_UP) / max(1, steps - WARM_UP)
+    return MIN_RATE + (1 - MIN_RATE) * (1 + math.cos(math.pi * progress)) / 2

@@ -19,7 +19,7 @@ STOPS = frozenset(".?!。？！")
 
 @dataclass(frozen=True)
 class Mix:
-    """How often sentences have what: shares from 0 to 1."""
+    """How often a sentence has which feature: shares from 0 to 1."""
 
     reference: float = 0.6  # of all: a pronoun that one word decides
     agreement: float = 0.15  # of all: a pronoun that agrees with one of the nouns only; the rest has none
@@ -28,7 +28,7 @@ class Mix:
     distractor: float = 0.15
     sentence_before: float = 0.1
     no_stop: float = 0.15
-    hidden: float = 0.15  # of the words: the model is asked which they were
+    hidden: float = 0.15  # of the words: the model has to say which they were
 
 
 EVERYDAY = Mix()
@@ -46,7 +46,7 @@ class Phrases:
         self.stop = grammar.get("stop", ".")
 
     def written(self, rng: Random, template: str) -> tuple[tuple[str, ...], list[tuple[object, slice]]]:
-        """A template without A, B, P and cue, filled: its words, [CLS] first, and what each part became."""
+        """The words of a template without A, B, P and cue, [CLS] first, and the slice of each part."""
         cut = parts(template)
         words, at = self.filled(rng, cut, {}, "", frozenset())
         return words, [(part, at[index]) for index, part in enumerate(cut)]
@@ -174,22 +174,23 @@ class Grammar:
         while True:
             kind = rng.random()
             if kind < self.mix.reference:
-                made = self._reference(rng, rng.choice(self.schemas), "train")
+                pair = self._reference(rng, rng.choice(self.schemas), "train")
             elif kind < self.mix.reference + self.mix.agreement:
-                made = self._agreement(rng, "train")
+                pair = self._agreement(rng, "train")
             else:
-                made = tuple(Sentence((START, *self._plain(rng))) for _ in range(2))
+                pair = tuple(Sentence((START, *self._plain(rng))) for _ in range(2))
             if rng.random() < self.mix.sentence_before:
                 before = tuple(self._plain(rng))
-                made = tuple(_after(before, one) for one in made)
+                pair = tuple(_after(before, sentence) for sentence in pair)
             if rng.random() < self.mix.no_stop:
-                made = tuple(self._open(one) for one in made)
-            if max(len(one.words) for one in made) <= MAX_WORDS:
-                return made
+                pair = tuple(self._without_stop(sentence) for sentence in pair)
+            if max(len(sentence.words) for sentence in pair) <= MAX_WORDS:
+                return pair
 
-    def _open(self, made: Sentence) -> Sentence:
+    def _without_stop(self, sentence: Sentence) -> Sentence:
         """The sentence without its full stop, as people type."""
-        return replace(made, words=made.words[:-1]) if made.words[-1] == self.phrases.stop else made
+        ends = sentence.words[-1] == self.phrases.stop
+        return replace(sentence, words=sentence.words[:-1]) if ends else sentence
 
     def pair(self, rng: Random, schema: str, split: str) -> Pair:
         """Two sentences that differ in one word, which moves the pronoun from one noun to the other.
@@ -202,13 +203,13 @@ class Grammar:
 
     def famous(self) -> Pair:
         """The pair that everybody knows, as a held-out pair of the first pattern."""
-        made = []
+        pair = []
         for entry in self.lexicon.grammar["famous"]:
             tokens, _ = self.lexicon.cut(entry["text"], limit=MAX_WORDS)
             words = tuple(piece.lower() if piece != START else piece for piece in tokens.pieces)
             at = {role: words.index(entry[role]) for role in ("pronoun", "right", "wrong", "cue")}
-            made.append(Sentence(words, at["pronoun"], (at["right"], at["wrong"]), at["cue"], "famous"))
-        return tuple(made)
+            pair.append(Sentence(words, at["pronoun"], (at["right"], at["wrong"]), at["cue"], "famous"))
+        return tuple(pair)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -251,16 +252,16 @@ class Grammar:
             if one_is != other_is and one.one != other.one and self.split(one, other) == split:
                 break
         template = parts(rng.choice(self.lexicon.grammar["agreement"]))
-        state, made = rng.getstate(), []
+        state, pair = rng.getstate(), []
         for referent, pronoun in enumerate((one_is, other_is)):
             rng.setstate(state)  # the same adjectives and articles in both
             roles = {"A": one, "B": other, "P": pronoun}
             words, at = self.phrases.filled(rng, template, roles, (one_is, other_is), frozenset())
             nouns = (at["A"], at["B"])
-            made.append(
+            pair.append(
                 Sentence(words, at["P"], (nouns[referent], nouns[1 - referent]), at["P"], "agreement")
             )
-        return tuple(made)
+        return tuple(pair)
 
     def _plain(self, rng: Random) -> list[str]:
         words, _ = self.phrases.filled(rng, rng.choice(self.plain_templates), {}, "", frozenset())
@@ -311,12 +312,12 @@ def _common(rng: Random, nouns: list[Noun]) -> Noun:
 EITHER = {("person", "man"), ("person", "woman")}
 
 
-def _after(before: tuple[str, ...], made: Sentence) -> Sentence:
+def _after(before: tuple[str, ...], sentence: Sentence) -> Sentence:
     """The sentence with another one before it."""
-    by = len(before)
+    shift = len(before)
     moved = (
-        (made.pronoun + by, tuple(n + by for n in made.nouns), made.cue + by)
-        if made.pronoun
+        (sentence.pronoun + shift, tuple(n + shift for n in sentence.nouns), sentence.cue + shift)
+        if sentence.pronoun
         else (0, (0, 0), 0)
     )
-    return Sentence((START, *before, *made.words[1:]), *moved, made.schema)
+    return Sentence((START, *before, *sentence.words[1:]), *moved, sentence.schema)

@@ -58,19 +58,19 @@ class Lexicon:
     @cached_property
     def classes(self) -> dict[str, tuple[str, ...]]:
         """Which classes of the language a word belongs to, for finding words that can replace it."""
-        found: dict[str, list[str]] = {}
+        classes: dict[str, list[str]] = {}
         for noun in self.nouns:
             for form in (noun.one, noun.many):
                 if form:
-                    found.setdefault(form, []).append(noun.group)
+                    classes.setdefault(form, []).append(noun.group)
         for name, forms in self.verbs.items():
             for verb in forms:
                 for form, word in zip(FORMS, verb, strict=True):
-                    found.setdefault(word, []).append(f"{name}.{form}")
+                    classes.setdefault(word, []).append(f"{name}.{form}")
         for name, members in self.words.items():
             for word in members:
-                found.setdefault(word, []).append(name)
-        return {word: tuple(names) for word, names in found.items()}
+                classes.setdefault(word, []).append(name)
+        return {word: tuple(names) for word, names in classes.items()}
 
     @cached_property
     def kinds(self) -> dict[str, str]:
@@ -79,11 +79,11 @@ class Lexicon:
         A cue is an adjective that decides what a pronoun stands for.
         """
         cues = " ".join(f"{schema['to_a']} {schema['to_b']}" for schema in self.grammar["schema"]).split()
-        found = {}
+        kinds = {}
         for word in self.vocabulary:
             first = self.classes.get(word, ("other",))[0].split(".")[0]
-            found[word] = MERGED.get(first, first)
-        return found | dict.fromkeys(self.pronouns, "pronoun") | dict.fromkeys(cues, "cue")
+            kinds[word] = MERGED.get(first, first)
+        return kinds | dict.fromkeys(self.pronouns, "pronoun") | dict.fromkeys(cues, "cue")
 
     @cached_property
     def _longest(self) -> int:
@@ -95,7 +95,7 @@ class Lexicon:
         Neighbouring pieces are taken together as long as they make a known word: the longest match.
         Raises `MhaError` for text without a token and for more than `limit` tokens, [CLS] included.
         """
-        typed = words(text, limit=len(text))  # what is too long is told below, in these tokens
+        typed = words(text, limit=len(text))  # too long a text is refused below, in these tokens
         pieces, spans, numbers = [START], [(0, 0)], [self.number[START]]
         at = 0
         while at < len(typed):

@@ -52,9 +52,9 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor, words: Tensor, rows: Tensor | None, padding: Tensor | None):
         normed = self.norm(x)
-        queries, context = _asked(normed, rows), None if rows is None else normed
+        queries, context = _rows_of(normed, rows), None if rows is None else normed
         attended = self.attention(queries, context, key_padding=padding)
-        x = _asked(x, rows) + attended.output
+        x = _rows_of(x, rows) + attended.output
         inner = nn.functional.gelu(self.mlp_in(self.mlp_norm(x)))
         return x + self.mlp_out(inner), Flow(attended, queries, None)
 
@@ -72,7 +72,7 @@ class Lookup(nn.Module):
 
     def forward(self, x: Tensor, words: Tensor, rows: Tensor | None, padding: Tensor | None):
         normed = self.norm(x)
-        queries = _asked(normed, rows)
+        queries = _rows_of(normed, rows)
         attended = self.attention(queries, normed, words, key_padding=padding)
         return attended.output, Flow(attended, queries, words)
 
@@ -111,7 +111,7 @@ class SmallModel(nn.Module):
     def forward(
         self, ids: Tensor, *, rows: Tensor | None = None, padding: Tensor | None = None
     ) -> tuple[Tensor, list[Flow]]:
-        """ids (batch, L) → what each position knows in the end, (batch, L, d_model), and all that flowed.
+        """ids (batch, L) → the last hidden state, (batch, L, d_model), and one `Flow` per layer.
 
         With `rows` (batch, R), positions, the last layer computes those queries alone.
         `padding` (batch, L) is True where there is a word, None where all are.
@@ -120,8 +120,8 @@ class SmallModel(nn.Module):
         x = words + self.position[: ids.shape[1]]
         flows = []
         for layer in self.layers:
-            asked = rows if layer is self.layers[-1] else None
-            x, flow = layer(x, words, asked, padding)
+            queries = rows if layer is self.layers[-1] else None
+            x, flow = layer(x, words, queries, padding)
             flows.append(flow)
         return x, flows
 
@@ -151,14 +151,13 @@ class SmallModel(nn.Module):
 def _pass_through(attention: MultiHeadAttention) -> None:
     """Start with an orthogonal W^V and ``W^O = (W^V)ᵀ``: a word that all heads look at arrives as itself.
 
-    Then the only thing to learn about the answer is where to look. d_model is as wide as all heads
-    together here.
+    Then all that remains to be learned about the answer is where to look. Here h·d_v = d_model.
     """
-    own = attention.projections()
-    turned, _ = torch.linalg.qr(own.w_v.mT)
-    own.w_v.copy_(turned.mT)
-    own.w_o.copy_(turned)
+    matrices = attention.projections()
+    orthogonal, _ = torch.linalg.qr(matrices.w_v.mT)
+    matrices.w_v.copy_(orthogonal.mT)
+    matrices.w_o.copy_(orthogonal)
 
 
-def _asked(x: Tensor, rows: Tensor | None) -> Tensor:
+def _rows_of(x: Tensor, rows: Tensor | None) -> Tensor:
     return x if rows is None else x.gather(1, rows[..., None].expand(-1, -1, x.shape[-1]))

@@ -1,4 +1,4 @@
-"""Trainings that many people share: each plan is trained once, and those who wait see their place."""
+"""A queue of trainings shared by all users: each plan is trained once, and those who wait see their place."""
 
 import threading
 from collections import deque
@@ -18,13 +18,13 @@ from mha_core.training.model import SmallModel
 
 RECORDS = 40  # over a whole training
 PAIRS = 8  # of each pattern, for the scores shown while it learns
-MOST_WAITING = 40
-MOST_KEPT = 24
+MAX_WAITING = 40
+MAX_FINISHED = 24
 
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """What a training had learned by a step; `weights` are those of the famous pair of sentences."""
+    """Measurements of a training at one step; `weights` are those of the famous pair of sentences."""
 
     step: int
     loss: float | None  # mean since the record before
@@ -52,15 +52,15 @@ class Job:
 
     @property
     def step(self) -> int:
-        under_way = self.run or self.trained
-        return under_way.step if under_way else 0
+        current = self.run or self.trained
+        return current.step if current else 0
 
 
 class Trainings:
-    """A queue of trainings and a few threads that work it off.
+    """A queue of trainings and the threads that run them.
 
-    Starting a plan that is there already joins it. A training stops when nobody wants it any more,
-    and goes on where it was when somebody does.
+    Starting a plan that is there already joins it. A training pauses when no user wants it any more,
+    and resumes where it was when one does.
     """
 
     def __init__(self, workers: int = 1):
@@ -73,13 +73,16 @@ class Trainings:
         self._closed = False
 
     def start(self, plan: Plan, who: str) -> Job:
-        """Train a plan, or go on with it, or join it. Raises `MhaError` when too many are waiting."""
+        """Start, resume or join the training of a plan for user `who`.
+
+        Raises `MhaError` when too many are waiting.
+        """
         with self._changed:
             job = self._jobs.get(plan)
             if job is None or job.state == "failed":
                 job = Job(plan, state="stopped")
             if job.state == "stopped":
-                if len(self._waiting) >= MOST_WAITING:
+                if len(self._waiting) >= MAX_WAITING:
                     raise MhaError(
                         f"{len(self._waiting)} trainings are waiting already; come back in a few minutes, "
                         f"or look at one that has been trained."
@@ -94,7 +97,7 @@ class Trainings:
             return job
 
     def stop(self, plan: Plan, who: str) -> None:
-        """Want it no longer; it stops after its current step if nobody else wants it."""
+        """User `who` no longer wants it; it pauses after its current step unless another user does."""
         with self._changed:
             job = self._jobs.get(plan)
             if job is None:
@@ -123,7 +126,7 @@ class Trainings:
         with self._changed:
             name = f"{checkpoints.name(trained.plan)}-s{trained.plan.seed}-{trained.step}"
             self._opened[name] = trained
-            while len(self._opened) > MOST_KEPT:
+            while len(self._opened) > MAX_FINISHED:
                 self._opened.pop(next(iter(self._opened)))
             return name
 
@@ -136,9 +139,9 @@ class Trainings:
             thread.join()
 
     def _forget(self) -> None:
-        """Let go of the oldest trainings that are over, so that memory stays bounded."""
+        """Drop the oldest trainings that are over, so that memory stays bounded."""
         over = [plan for plan, job in self._jobs.items() if job.state in ("finished", "stopped", "failed")]
-        for plan in over[: max(0, len(self._jobs) - MOST_KEPT)]:
+        for plan in over[: max(0, len(self._jobs) - MAX_FINISHED)]:
             del self._jobs[plan]
 
     def _work(self) -> None:
@@ -158,7 +161,7 @@ class Trainings:
                 job.state = "running"
             try:
                 self._train(job)
-            except Exception as error:  # whatever it is: the person sees it, the queue goes on
+            except Exception as error:  # any error: the user sees it, the queue goes on
                 job.error = f"{type(error).__name__}: {error}"
             with self._changed:
                 self._leave(job)
@@ -170,7 +173,7 @@ class Trainings:
             model = job.run.model.requires_grad_(False).eval()
             job.trained = Trained(model, job.plan, job.run.step, {"answer": job.records[-1].answer})
             job.state, job.run = "finished", None  # the optimizer and the sentences are not needed again
-        elif job.wanted_by:  # somebody came back while it was coming to a halt
+        elif job.wanted_by:  # a user came back while it was stopping
             job.state = "waiting"
             self._waiting.append(job)
         else:
@@ -182,17 +185,17 @@ class Trainings:
             job.records.append(record(job.run, None))
         every = max(1, job.plan.steps // RECORDS)
         while not job.run.finished:
-            loss, taken, until = 0.0, 0, (job.run.step // every + 1) * every
+            loss, n_steps, until = 0.0, 0, (job.run.step // every + 1) * every
             while job.run.step < until and not job.run.finished:
                 if self._closed or not job.wanted_by:
                     return
                 loss += job.run.advance(1)
-                taken += 1
-            job.records.append(record(job.run, loss / taken))
+                n_steps += 1
+            job.records.append(record(job.run, loss / n_steps))
 
 
 def record(run: Run, loss: float | None) -> Record:
-    """Measure a training where it stands."""
+    """Measure a training at its current step."""
     language = run.plan.language
     measured = scores(run.model, language, count=PAIRS)
     return Record(
@@ -207,8 +210,8 @@ def record(run: Run, loss: float | None) -> Record:
 
 def weights_of_the_pair(model: SmallModel, language: str) -> tuple[np.ndarray, ...]:
     """The weights of every head in both famous sentences: (layer, head, query, key) each, as copies."""
-    made = famous(language)
-    sentences = zip(made.ids, made.lengths, strict=True)
+    pair = famous(language)
+    sentences = zip(pair.ids, pair.lengths, strict=True)
     return tuple(np.stack(sentence_weights(model, ids[:length])) for ids, length in sentences)
 
 

@@ -54,7 +54,7 @@ def test_the_words_of_a_link_are_what_its_name_says(language, hidden):
         "object": nouns,
         "subject": nouns,
     }
-    for name in evaluation.OF_WORDS:
+    for name in evaluation.WORD_LINKS:
         query_is, key_is = name.split(" to ")
         for sentence, query, key in items(language, hidden + name):
             assert sentence[key] in kinds[key_is], (name, sentence)
@@ -199,7 +199,7 @@ def drawn():
 def test_the_measure_is_that_of_one_trace_for_each_sentence(drawn):
     model, _ = drawn
     material, vocabulary = evaluation.material("en"), lexicon("en").vocabulary
-    looks = evaluation.looks(model, material)
+    looks = evaluation.link_weights(model, material)
     trained = checkpoints.Trained(model, Plan(), 0, {})
     for item in range(0, len(material.kind), 250):
         row, query, key = material.sentence[item], material.query[item], material.key[item]
@@ -223,7 +223,7 @@ def test_the_table_has_every_head_and_role_once_and_its_bounds(drawn):
 
 def test_a_mean_weight_and_the_uniform_baseline_of_a_position(drawn):
     _, table = drawn
-    looks = evaluation.looks(drawn[0], evaluation.material("en"))
+    looks = evaluation.link_weights(drawn[0], evaluation.material("en"))
     found = table[(table["role"] == "previous token") & (table["layer"] == 1) & (table["head"] == 2)].iloc[0]
     cells = [weights[1, 2, m, m - 1] for weights in looks.weights for m in range(1, weights.shape[3])]
     uniform = [1 / weights.shape[3] for weights in looks.weights for _ in range(1, weights.shape[3])]

@@ -275,11 +275,7 @@ KILLED = """
 import os, random, signal, sys, time
 import torch
 torch.set_num_threads(1)
-import mha_core as mha
-from mha_core import resources
 from mha_core.training import checkpoints
-from mha_core.training.__main__ import main
-from mha_core.training.evaluation import Scores, scores
 from mha_core.training.fit import Plan
 from mha_core.training.lexicon import lexicon
 from mha_core.training.model import SmallModel
@@ -318,11 +314,7 @@ print("whole", last)
 DIES = """
 import os, signal, sys
 from mha_core.traces import storage
-import mha_core as mha
-from mha_core import resources
 from mha_core.training import checkpoints
-from mha_core.training.__main__ import main
-from mha_core.training.evaluation import Scores, scores
 
 def half(tensors, path, metadata):
     path.write_bytes(b"half of it")

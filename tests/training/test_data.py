@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from mha_core.training import data
-from mha_core.training.data import EPOCHS, NONE, Batches, encode, hide, made_sentences
+from mha_core.training.data import EPOCHS, NONE, Batches, encode, hide, training_sentences
 from mha_core.training.language import MAX_WORDS, Grammar, Sentence
 from mha_core.training.lexicon import HIDDEN, LANGUAGES, PAD, START, lexicon
 
@@ -144,7 +144,7 @@ def test_batch_n_is_the_same_in_whatever_order_batches_are_asked_for(little, lan
     jumping, order = Batches(language, 5), [13, 0, 7, 6, 13, 1]
     for n in order:
         assert same(jumping[n], straight[n])
-    data.made_sentences.cache_clear()
+    data.training_sentences.cache_clear()
     assert same(Batches(language, 5)[9], straight[9])
 
 
@@ -156,7 +156,7 @@ def test_another_seed_or_language_makes_other_batches(little):
 
 def original(language, seed, chunk):
     """Each sentence of a chunk, as a tuple of words without padding."""
-    made = made_sentences(language, seed, chunk)
+    made = training_sentences(language, seed, chunk)
     return [tuple(row[:length]) for row, length in zip(made.ids, made.lengths, strict=True)]
 
 
@@ -237,7 +237,7 @@ def test_sentences_of_a_batch_are_of_about_one_length():
 
 def test_the_twins_of_a_pair_are_in_one_batch():
     batches = Batches("en", 0)
-    made = made_sentences("en", 0, 0)
+    made = training_sentences("en", 0, 0)
     there: dict[tuple, list[int]] = {}
     for n in range(data.SENTENCES // data.BATCH):
         for sentence in restored(batches[n]):

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from mha_core.training import evaluation
-from mha_core.training.evaluation import PAIRS, Scores, best_head, famous, looked, pairs, scores
+from mha_core.training.evaluation import PAIRS, Scores, best_head, famous, noun_weights, pairs, scores
 from mha_core.training.language import Grammar
 from mha_core.training.lexicon import LANGUAGES, lexicon
 from mha_core.training.model import ARCHITECTURES, Shape, SmallModel
@@ -73,7 +73,7 @@ def test_the_pairs_are_the_same_in_every_process():
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_what_is_looked_at_is_what_a_sentence_alone_gives(architecture):
     model, made = drawn(architecture), pairs("en", "test", count=1)
-    weights, answers = looked(model, made)
+    weights, answers = noun_weights(model, made)
     n_layers = len(ARCHITECTURES[architecture])
     assert weights.shape == (len(made.ids), n_layers, 3, 2)
     for i, length in enumerate(made.lengths):
@@ -89,7 +89,7 @@ def test_what_is_looked_at_is_what_a_sentence_alone_gives(architecture):
 
 def test_two_hops_are_the_product_of_the_weights_of_both_layers(monkeypatch):
     model, made = drawn("standard"), pairs("en", "test", count=1)
-    reached = evaluation._reached(model, made)
+    reached = evaluation._two_hop_weights(model, made)
     assert reached.shape == (len(made.ids), 3, 3, 2)
     for i, length in enumerate(made.lengths):
         first, second = (
@@ -106,7 +106,7 @@ def test_the_pair_of_heads_is_chosen_on_validation_pairs(monkeypatch):
     good, bad = [(0.75, 0.25)] * 4, [(0.25, 0.5)] * 4
     validation, test = by_head(bad, bad, good, bad), by_head(good, good, [*bad[:3], (0.5, 0.25)], good)
     taken = {id(pairs("en", "validation", count=2)): validation, id(pairs("en", "test", count=2)): test}
-    monkeypatch.setattr(evaluation, "_reached", lambda model, made: taken[id(made)])
+    monkeypatch.setattr(evaluation, "_two_hop_weights", lambda model, made: taken[id(made)])
     assert evaluation.two_hops(None, count=2) == {
         "first": 1, "second": 0, "accuracy": 0.25, "right": 0.3125, "wrong": 0.4375,
     }  # fmt: skip
@@ -146,7 +146,7 @@ def by_hand(monkeypatch):
             return made["agreement" if agreement else split]
 
         monkeypatch.setattr(evaluation, "pairs", pick)
-        monkeypatch.setattr(evaluation, "looked", lambda model, encoded: table[id(encoded)])
+        monkeypatch.setattr(evaluation, "noun_weights", lambda model, encoded: table[id(encoded)])
         return scores(None, "en")
 
     return score

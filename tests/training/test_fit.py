@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from mha_core.training import checkpoints
 from mha_core.training.data import NONE, Batch, Batches
-from mha_core.training.fit import LEAST_RATE, WARM_UP, Plan, Run, rate_at
+from mha_core.training.fit import MIN_RATE, WARM_UP, Plan, Run, rate_at
 from mha_core.training.language import BARE
 from mha_core.training.lexicon import lexicon
 
@@ -201,12 +201,12 @@ def test_the_rate_rises_in_a_line_and_falls_as_half_a_cosine(steps):
     assert rates[9] == 10 / WARM_UP
     assert rates[WARM_UP - 1] == 1.0 == rates[WARM_UP]
     assert all(a > b for a, b in zip(rates[WARM_UP:], rates[WARM_UP + 1 :], strict=False))
-    assert min(rates[WARM_UP:]) >= LEAST_RATE
-    assert rate_at(steps, steps) == pytest.approx(LEAST_RATE)
+    assert min(rates[WARM_UP:]) >= MIN_RATE
+    assert rate_at(steps, steps) == pytest.approx(MIN_RATE)
     half = WARM_UP + (steps - WARM_UP) / 2
-    assert rate_at(half, steps) == pytest.approx((1 + LEAST_RATE) / 2)
+    assert rate_at(half, steps) == pytest.approx((1 + MIN_RATE) / 2)
     quarter = WARM_UP + (steps - WARM_UP) / 4
-    expected = LEAST_RATE + (1 - LEAST_RATE) * (1 + math.sqrt(0.5)) / 2
+    expected = MIN_RATE + (1 - MIN_RATE) * (1 + math.sqrt(0.5)) / 2
     assert rate_at(quarter, steps) == pytest.approx(expected)
 
 

@@ -137,7 +137,7 @@ def test_a_training_that_breaks_says_why_and_the_queue_goes_on(trainings, monkey
 
 
 def test_a_full_queue_refuses(trainings, held, monkeypatch):
-    monkeypatch.setattr(queues, "MOST_WAITING", 2)
+    monkeypatch.setattr(queues, "MAX_WAITING", 2)
     running = trainings.start(plan(seed=0), "anna")
     until(lambda: running.state == "running")
     for seed in (1, 2):
@@ -148,7 +148,7 @@ def test_a_full_queue_refuses(trainings, held, monkeypatch):
 
 
 def test_old_trainings_are_let_go_and_running_ones_never(trainings, monkeypatch):
-    monkeypatch.setattr(queues, "MOST_KEPT", 2)
+    monkeypatch.setattr(queues, "MAX_FINISHED", 2)
     jobs = []
     for seed in range(4):
         jobs.append(trainings.start(plan(steps=2, seed=seed), "anna"))
