@@ -1,9 +1,8 @@
-"""Attention itself: the one place in this project where queries meet keys.
+"""Attention: the one place in this project where queries meet keys.
 
 Shapes are written with h heads, n_kv key/value heads, L queries, S keys; batch axes come first.
 
-What has a cell for each pair of tokens is computed in blocks of rows, so that it never exists whole when
-the text is long.
+Scores and weights are computed in blocks of rows: the L × S matrix of a long text never exists whole.
 """
 
 import torch
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.errors import MhaError
 
-LEAST = 64  # rows of a block: products of fewer use the processor badly
+MIN_ROWS = 64  # of a block: products of fewer rows use the processor badly
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, rule: ScoreRule = ScoreRule()) -> Tensor:
@@ -20,15 +19,14 @@ def attend(q: Tensor, k: Tensor, v: Tensor, rule: ScoreRule = ScoreRule()) -> Te
 
     q (…, h, L, d_k), k (…, n_kv, S, d_k), v (…, n_kv, S, d_v) → (…, h, L, d_v), where h is a
     multiple of n_kv: query head i uses key/value head ``i // (h / n_kv)``, which is not copied.
-    Works in fp32, fp64, and in bf16 and fp16 with scores and softmax in fp32. Nothing is remembered.
-    The rows are computed in blocks, so the L × S matrix of all heads never exists at once.
+    Works in fp32, fp64, and in bf16 and fp16 with scores and softmax in fp32.
 
     Raises `MhaError` when the shapes do not fit. Source: Vaswani et al. 2017, equation 1.
     """
     _check(q, k, v)
     n_query, n_key = q.shape[-2], k.shape[-2]
-    # Half of the cells: the model has tensors of its own beside them.
-    blocks = row_blocks(n_query, 2 * q.shape[:-2].numel() * n_key, least=LEAST)
+    # Half of the cells: the model's own tensors need memory, too.
+    blocks = row_blocks(n_query, 2 * q.shape[:-2].numel() * n_key, min_rows=MIN_ROWS)
     if len(blocks) <= 1 or rule.softmax == "matrix":
         return _attend(q, k, v, rule.at(slice(None), slice(None), n_query=n_query, n_key=n_key))
     parts = (
@@ -37,11 +35,11 @@ def attend(q: Tensor, k: Tensor, v: Tensor, rule: ScoreRule = ScoreRule()) -> Te
     )
     if torch.is_grad_enabled():
         return torch.cat(list(parts), dim=-2)
-    # Kept one by one, small results would lie between the freed scores and hold on to their memory.
-    found = v.new_empty((*q.shape[:-1], v.shape[-1]))
+    # A list of small results would lie between the freed scores and keep their memory from being reused.
+    output = v.new_empty((*q.shape[:-1], v.shape[-1]))
     for rows, part in zip(blocks, parts, strict=True):
-        found[..., rows, :] = part
-    return found
+        output[..., rows, :] = part
+    return output
 
 
 def fused(q: Tensor, k: Tensor, v: Tensor, rule: ScoreRule = ScoreRule()) -> Tensor:
@@ -74,15 +72,15 @@ def raw_scores(q: Tensor, k: Tensor) -> Tensor:
     """
     if q.dtype in (torch.float16, torch.bfloat16):
         q, k = q.float(), k.float()
-    return _shared(q, k.mT)
+    return _per_kv_head(q, k.mT)
 
 
 def mix(weights: Tensor, v: Tensor) -> Tensor:
     """``weights v``: each row a mixture of values. (…, h, L, S), (…, n_kv, S, d_v) → (…, h, L, d_v)"""
-    return _shared(weights, v)
+    return _per_kv_head(weights, v)
 
 
-def _shared(rows: Tensor, matrix: Tensor) -> Tensor:
+def _per_kv_head(rows: Tensor, matrix: Tensor) -> Tensor:
     """Multiply each head's rows with the matrix of its key/value head.
 
     The heads that share a matrix are stacked into one tall block of rows, instead of repeating
@@ -96,7 +94,7 @@ def _shared(rows: Tensor, matrix: Tensor) -> Tensor:
 
 
 def _check(q: Tensor, k: Tensor, v: Tensor) -> None:
-    q_shape, k_shape = q.shape, k.shape  # each asking for a shape makes it anew
+    q_shape, k_shape = q.shape, k.shape  # torch builds a shape anew each time
     fits = (
         len(q_shape) >= 3
         and len(k_shape) >= 3
@@ -124,15 +122,15 @@ def concat_heads(heads: Tensor) -> Tensor:
     return heads.transpose(-3, -2).flatten(-2)
 
 
-CELLS = 1 << 20  # at a time: so few that what is computed with them stays in the processor's cache
+CELLS = 1 << 20  # of a block: few enough for the processor's cache
 
 
-def row_blocks(n_rows: int, cells_per_row: int, *, least: int = 1) -> list[slice]:
-    """Neighbouring rows, together all of them, with at most `CELLS` cells in a block or the `least` rows.
+def row_blocks(n_rows: int, cells_per_row: int, *, min_rows: int = 1) -> list[slice]:
+    """Neighbouring rows, together all of them, with at most `CELLS` cells in a block or `min_rows` rows.
 
     ``row_blocks(5, CELLS // 2)`` is ``[slice(0, 2), slice(2, 4), slice(4, 5)]``.
     """
     if 0 < n_rows * cells_per_row <= CELLS:
         return [slice(0, n_rows)]
-    step = max(least, CELLS // max(1, cells_per_row))
+    step = max(min_rows, CELLS // max(1, cells_per_row))
     return [slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]

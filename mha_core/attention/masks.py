@@ -1,4 +1,4 @@
-"""Who may look at whom: masks are boolean, True where a query may look at a key.
+"""Masks: boolean, True where a query may look at a key.
 
 A new mask is a function of (n_query, n_key, size) and a line in `MASKS`.
 """
@@ -41,7 +41,7 @@ def padding(n_query: int, n_key: int, size: int) -> Tensor:
 
 
 MASKS: dict[str, Callable[[int, int, int], Tensor] | None] = {
-    "full": None,  # everybody may look at everybody: no mask at all, and no L × L tensor for it
+    "full": None,  # every query may look at every key: no mask, and no L × L tensor for it
     "causal": causal,
     "window": window,
     "prefix": prefix,
@@ -64,9 +64,9 @@ def build(mask: str | Tensor | None, n_query: int, n_key: int) -> Tensor | None:
     one_of("mask", name, MASKS)
     if size and not size.isdecimal():
         raise MhaError(f"The size of mask {mask!r} must be a whole number, as in '{name}:3'.")
-    make = MASKS[name]
-    reach = min(int(size or DEFAULT_SIZE), n_query + n_key)  # more would not be a tensor's number
-    return None if make is None else make(n_query, n_key, reach)
+    function = MASKS[name]
+    reach = min(int(size or DEFAULT_SIZE), n_query + n_key)  # a larger number may not fit into an int64
+    return None if function is None else function(n_query, n_key, reach)
 
 
 def combine(
@@ -86,19 +86,19 @@ def combine(
     """
     if mask is not None:
         mask = torch.as_tensor(mask)
-        _boolean("mask", mask)
+        _check_boolean("mask", mask)
         accepted = {
             (n_query, n_key): (1, 1),
             (batch, n_query, n_key): (batch, 1),
             (batch, 1, n_query, n_key): (batch, 1),
             (batch, n_heads, n_query, n_key): (batch, n_heads),
         }
-        _accept("mask", mask, accepted)
+        _check_shape("mask", mask, accepted)
         mask = mask.reshape(*accepted[tuple(mask.shape)], n_query, n_key)
     if key_padding is not None:
         key_padding = torch.as_tensor(key_padding)
-        _boolean("key_padding", key_padding)
-        _accept("key_padding", key_padding, {(batch, n_key): None})
+        _check_boolean("key_padding", key_padding)
+        _check_shape("key_padding", key_padding, {(batch, n_key): None})
         key_padding = key_padding[:, None, None, :]
     if mask is None or key_padding is None:
         return mask if key_padding is None else key_padding
@@ -110,7 +110,7 @@ def _offset(n_query: int, n_key: int) -> Tensor:
     return torch.arange(n_key) - torch.arange(n_key - n_query, n_key)[:, None]
 
 
-def _boolean(name: str, mask: Tensor) -> None:
+def _check_boolean(name: str, mask: Tensor) -> None:
     if mask.dtype != torch.bool:
         raise MhaError(
             f"The {name} has dtype {mask.dtype}; a mask is boolean, True where a query may look at "
@@ -118,7 +118,7 @@ def _boolean(name: str, mask: Tensor) -> None:
         )
 
 
-def _accept(name: str, mask: Tensor, shapes: dict) -> None:
+def _check_shape(name: str, mask: Tensor, shapes: dict) -> None:
     if tuple(mask.shape) not in shapes:
         expected = listed(list(dict.fromkeys(shapes)), "or")
         raise MhaError(f"The {name} has shape {tuple(mask.shape)}; expected {expected}.")

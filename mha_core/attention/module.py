@@ -1,4 +1,4 @@
-"""Multi-head attention as a torch module: its sizes, its matrices, and what a pass leaves.
+"""Multi-head attention as a torch module: its sizes, its matrices, and the tensors of one pass.
 
 W^Q, W^K and W^V stand on top of each other in one packed matrix, so that Q, K and V are one product.
 Two ways to see a product agree in every bit, as long as it is the same product: that of the whole
@@ -84,7 +84,7 @@ class Projections(NamedTuple):
 
 
 class Attended(NamedTuple):
-    """What one layer computed: its output and everything needed to compute each matrix again."""
+    """The tensors of one pass through a layer: its output, and q, k, v and rule, which imply every matrix."""
 
     output: Tensor  # (batch, L, d_model)
     q: Tensor  # (batch, h, L, d_k)
@@ -174,11 +174,11 @@ class MultiHeadAttention(nn.Module):
         return Projections(*matrices, w_o, *biases, b_o)
 
     def _check_inputs(self, x: Tensor, context: Tensor, values: Tensor) -> None:
-        for given in (x,) if x is context is values else (x, context, values):
-            if given.dim() != 3 or given.shape[::2] != (x.shape[0], self.spec.d_model):
+        for tensor in (x,) if x is context is values else (x, context, values):
+            if tensor.dim() != 3 or tensor.shape[::2] != (x.shape[0], self.spec.d_model):
                 raise MhaError(
-                    f"The input has shape {tuple(given.shape)}; expected (batch, tokens, {self.spec.d_model})"
-                    f"{'' if given is x else f' with batch {x.shape[0]}'}."
+                    f"The input has shape {tuple(tensor.shape)}; expected (batch, tokens, {self.spec.d_model})"
+                    f"{'' if tensor is x else f' with batch {x.shape[0]}'}."
                 )
 
 
@@ -242,23 +242,23 @@ def _put_together(
     unexpected: list[str],
     errors: list[str],
 ) -> None:
-    """Pack what was loaded. A part that is missing or does not fit is named, and stays as it is."""
+    """Pack the loaded matrices. One that is missing or does not fit is named, and stays as it is."""
     for kind, packed in module.qkv.named_parameters():
         parts = list(packed.detach().split(module.widths))
         for index, name in enumerate("qkv"):
-            given = state.pop(f"{prefix}{name}.{kind}", None)
-            if given is None:
+            tensor = state.pop(f"{prefix}{name}.{kind}", None)
+            if tensor is None:
                 missing.append(f"{prefix}{name}.{kind}")
-            elif given.shape != parts[index].shape:
+            elif tensor.shape != parts[index].shape:
                 # Each part by itself: a W^Q with a row too many and a W^K with one too few would fit.
                 errors.append(
-                    f"size mismatch for {prefix}{name}.{kind}: found {tuple(given.shape)}, "
+                    f"size mismatch for {prefix}{name}.{kind}: found {tuple(tensor.shape)}, "
                     f"expected {tuple(parts[index].shape)}."
                 )
             else:
-                parts[index] = given
+                parts[index] = tensor
         if f"{prefix}qkv.{kind}" in state:
-            unexpected.append(f"{prefix}qkv.{kind}")  # it would not be read
+            unexpected.append(f"{prefix}qkv.{kind}")  # nothing would read it
         state[f"{prefix}qkv.{kind}"] = torch.cat(parts)
 
 
@@ -276,7 +276,7 @@ def _split(d_model: int, n_heads: int) -> int:
 
 
 def _divides(divisor: object, number: int) -> bool:
-    """Whether it does; a divisor that is no size at all is complained about elsewhere."""
+    """Does it divide? A divisor that is no size at all is refused elsewhere."""
     return not isinstance(divisor, int) or divisor < 1 or number % divisor == 0
 
 

@@ -1,4 +1,4 @@
-"""Position codes: none is trained.
+"""Position codes, none of them trained: sinusoidal, rotary and ALiBi.
 
 A new position code is a name in `POSITIONS`, a function here, and its use in `sources.random_weights`.
 """

@@ -90,7 +90,7 @@ def test_blocks_of_rows_give_what_the_whole_gives(rule, n_kv, cells, normal, mon
     q, k, v = normal(2, 6, 7, 5), normal(2, n_kv, 11, 5, seed=1), normal(2, n_kv, 11, 13, seed=2)
     whole = attend(q, k, v, rule(normal))
     monkeypatch.setattr(functional, "CELLS", cells)
-    monkeypatch.setattr(functional, "LEAST", 1)
+    monkeypatch.setattr(functional, "MIN_ROWS", 1)
     for recording in (True, False):
         with torch.set_grad_enabled(recording):
             torch.testing.assert_close(attend(q, k, v, rule(normal)), whole, atol=1e-6, rtol=0)
@@ -109,7 +109,7 @@ def test_no_block_has_more_than_half_of_what_may_be_held_at_once_but_for_a_few_r
     monkeypatch.setattr(functional, "raw_scores", measured)
     row = 2 * 3 * 11
     monkeypatch.setattr(functional, "CELLS", 4 * row)
-    monkeypatch.setattr(functional, "LEAST", least)
+    monkeypatch.setattr(functional, "MIN_ROWS", least)
     attend(normal(2, 3, 13, 5), normal(2, 3, 11, 5), normal(2, 3, 11, 7))
     assert sizes == [row * count for count in found]
 
