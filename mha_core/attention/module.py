@@ -177,7 +177,8 @@ class MultiHeadAttention(nn.Module):
         for tensor in (x,) if x is context is values else (x, context, values):
             if tensor.dim() != 3 or tensor.shape[::2] != (x.shape[0], self.spec.d_model):
                 raise MhaError(
-                    f"The input has shape {tuple(tensor.shape)}; expected (batch, tokens, {self.spec.d_model})"
+                    f"The input has shape {tuple(tensor.shape)}; "
+                    f"expected (batch, tokens, {self.spec.d_model})"
                     f"{'' if tensor is x else f' with batch {x.shape[0]}'}."
                 )
 
