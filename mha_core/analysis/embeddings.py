@@ -63,13 +63,13 @@ def project(vectors: pd.DataFrame, *, axes: int, along: Iterable[str] | None = N
     """
     chosen = vectors if along is None else vectors.loc[list(along)]
     centre = chosen.to_numpy().mean(0)
-    _, sizes, turned = np.linalg.svd(chosen.to_numpy() - centre, full_matrices=False)
+    _, sizes, components = np.linalg.svd(chosen.to_numpy() - centre, full_matrices=False)
     sizes = sizes[sizes > FLAT * np.abs(vectors.to_numpy()).max(initial=0)]
-    kept = turned[: min(axes, len(sizes))]
-    loudest = np.take_along_axis(kept, np.abs(kept).argmax(1)[:, None], 1)
+    components = components[: min(axes, len(sizes))]
+    loudest = np.take_along_axis(components, np.abs(components).argmax(1)[:, None], 1)
     directions, shares = np.zeros((axes, vectors.shape[1])), np.zeros(axes)
-    directions[: len(kept)] = kept * np.sign(loudest)
-    shares[: len(kept)] = sizes[: len(kept)] ** 2 / (sizes**2).sum()
+    directions[: len(components)] = components * np.sign(loudest)
+    shares[: len(components)] = sizes[: len(components)] ** 2 / (sizes**2).sum()
     points = (vectors.to_numpy() - centre) @ directions.T
     return Map(pd.DataFrame(points, vectors.index, pd.RangeIndex(1, axes + 1, name="axis")), shares)
 
@@ -91,10 +91,10 @@ def agreement(vectors: pd.DataFrame, pairs: Iterable[tuple[str, str]]) -> pd.Dat
 
     (pair, pair), rows and columns named “a→b”.
     """
-    there = [(a, b) for a, b in pairs if {a, b} <= set(vectors.index)]
-    rows = [vectors.loc[b].to_numpy() - vectors.loc[a].to_numpy() for a, b in there]
-    units = _units(np.array(rows).reshape(len(there), vectors.shape[1]))
-    names = [f"{a}→{b}" for a, b in there]
+    known = [(a, b) for a, b in pairs if {a, b} <= set(vectors.index)]
+    rows = [vectors.loc[b].to_numpy() - vectors.loc[a].to_numpy() for a, b in known]
+    units = _units(np.array(rows).reshape(len(known), vectors.shape[1]))
+    names = [f"{a}→{b}" for a, b in known]
     return pd.DataFrame(units @ units.T, pd.Index(names, name="pair"), pd.Index(names, name="pair"))
 
 

@@ -1,11 +1,11 @@
-"""How many heads? What was measured for the shipped models, beside what was published, as tables over h."""
+"""Scores over the number of heads h: of the shipped models, and as published."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import pandas as pd
 
-LEAST = 4  # numbers of heads that make a comparison
+MIN_COUNTS = 4  # values of h that make a comparison
 ARCHITECTURE, LANGUAGE = "glass-box", "en"
 SCORES = ("accuracy", "right", "answer", "resolving")
 # Source: Vaswani et al. 2017 (Attention Is All You Need), Table 3, rows (A) and the base model, h 8:
@@ -21,11 +21,11 @@ PUBLISHED = pd.DataFrame(
 
 
 def widths(entries: Iterable[Mapping]) -> tuple[int, ...]:
-    """Every d_model for which at least `LEAST` numbers of heads were measured."""
+    """Every d_model for which at least `MIN_COUNTS` values of h were measured."""
     counts: dict[int, set] = {}
     for plan in _plans(entries):
         counts.setdefault(plan["d_model"], set()).add(plan["h"])
-    return tuple(sorted(width for width, heads in counts.items() if len(heads) >= LEAST))
+    return tuple(sorted(width for width, heads in counts.items() if len(heads) >= MIN_COUNTS))
 
 
 def measured(entries: Iterable[Mapping], d_model: int) -> pd.DataFrame:
@@ -43,8 +43,8 @@ def measured(entries: Iterable[Mapping], d_model: int) -> pd.DataFrame:
             known = {"parameters": entry["parameters"], "seconds": entry.get("cpu_seconds")}
             rows.append({"h": h, "d_k": d_model // h, **scores, **known, "seed": entry["plan"]["seed"]})
     columns = ["h", "d_k", *SCORES, "parameters", "seconds", "seed"]
-    found = pd.DataFrame(rows, columns=columns).set_index("h").sort_index()
-    return found.astype({"seconds": float})
+    table = pd.DataFrame(rows, columns=columns).set_index("h").sort_index()
+    return table.astype({"seconds": float})
 
 
 @dataclass(frozen=True)
@@ -65,9 +65,9 @@ def extremes(column: pd.Series) -> Extremes:
     )
 
 
-def redundant(found: pd.DataFrame) -> bool:
+def redundant(table: pd.DataFrame) -> bool:
     """Does more than half of the heads of the last layer resolve the pronoun alone, for every h above 1?"""
-    several = found[found.index > 1]
+    several = table[table.index > 1]
     return bool(len(several)) and bool((several["resolving"] > several.index / 2).all())
 
 

@@ -1,12 +1,12 @@
-"""What a layer keeps of each token while a text grows, and where its heads rest."""
+"""The key/value cache: how many numbers of each token a layer keeps while a text grows."""
 
 import numpy as np
 
 from mha_core.traces.layer import LayerTrace
 
 
-def kept(layer: LayerTrace) -> dict[str, int] | None:
-    """Numbers kept of one token in one layer: "own" is what this one keeps, the others for comparison.
+def cache_sizes(layer: LayerTrace) -> dict[str, int] | None:
+    """Numbers that one layer keeps of one token: "own" of this layer, the others for comparison.
 
     With h heads, n_kv key/value heads and sizes d_k, d_v: "all" (multi-head) ``h·(d_k + d_v)``, "shared"
     (grouped query) ``n_kv·(d_k + d_v)``, "one" (multi-query) ``d_k + d_v``, and of a layer with latent
@@ -16,32 +16,33 @@ def kept(layer: LayerTrace) -> dict[str, int] | None:
     if not layer.knows("k"):
         return None
     width = layer.d_k + layer.d_v
-    found = {"all": layer.n_heads * width, "one": width}
+    sizes = {"all": layer.n_heads * width, "one": width}
     latent = layer.about.latent
     if latent is not None:
-        found["latent"] = latent.kv_rank + (latent.rotary_width or 0)
-        return {"own": found["latent"], **found}
-    found["shared"] = layer.n_kv_heads * width
-    return {"own": found["shared"], **found}
+        sizes["latent"] = latent.kv_rank + (latent.rotary_width or 0)
+        return {"own": sizes["latent"], **sizes}
+    sizes["shared"] = layer.n_kv_heads * width
+    return {"own": sizes["shared"], **sizes}
 
 
 def short_vectors(layer: LayerTrace) -> dict[str, np.ndarray]:
     """The vectors that a layer with latent attention makes the others of, as far as they are known.
 
     "kv", that of keys and values, (key, kv_rank); "position", the turned part of the key that all heads
-    share, (key, rotary_width): together all that is kept of a token. "q", that of queries, (query, q_rank).
+    share, (key, rotary_width): together all that the cache keeps of a token. "q", that of queries,
+    (query, q_rank).
     Empty for any other layer. Source: DeepSeek-AI 2024, "DeepSeek-V2", section 2.1.
     """
-    found = {}
+    vectors = {}
     if layer.about.latent is None:
-        return found
+        return vectors
     if "kv_short" in layer.tensors:
-        found["kv"] = layer.tensors["kv_short"].float().numpy()
+        vectors["kv"] = layer.tensors["kv_short"].float().numpy()
     if (rotary := layer.about.rotary) is not None:
-        found["position"] = layer.k[0, :, rotary.start : rotary.start + rotary.width]
+        vectors["position"] = layer.k[0, :, rotary.start : rotary.start + rotary.width]
     if "q_short" in layer.tensors:
-        found["q"] = layer.tensors["q_short"].float().numpy()
-    return found
+        vectors["q"] = layer.tensors["q_short"].float().numpy()
+    return vectors
 
 
 def special_share(layer: LayerTrace, special: tuple[int, ...], *, rows: int = 64) -> float | None:

@@ -1,24 +1,24 @@
-"""A matrix with what becomes of each of its rows written beside it."""
+"""A heatmap with columns of text beside its rows."""
 
 import html
 from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-SHARE = 0.42  # of the width that the numbers take
+TEXT_SHARE = 0.42  # of the width
 GAP = 0.02
 
 
-def annotated(figure: go.Figure, written: Sequence[Sequence[str]], headers: Sequence[str]) -> go.Figure:
+def annotated(figure: go.Figure, texts: Sequence[Sequence[str]], headers: Sequence[str]) -> go.Figure:
     """Give a heatmap of named rows a column of texts for each of `headers`, on the same rows.
 
-    `written` has the texts of each row; they are shown as they are, tags included.
+    `texts` has one text for each row and header, (row, header); they are shown as typed, tags included.
     """
     rows = list(figure.data[0].y)
     figure.update_layout(
-        xaxis={"domain": [0, 1 - SHARE - GAP]},
+        xaxis={"domain": [0, 1 - TEXT_SHARE - GAP]},
         xaxis2={
-            "domain": [1 - SHARE, 1],
+            "domain": [1 - TEXT_SHARE, 1],
             "range": [-0.5, len(headers) - 0.5],
             "tickvals": list(range(len(headers))),
             "ticktext": [html.escape(header) for header in headers],
@@ -32,7 +32,7 @@ def annotated(figure: go.Figure, written: Sequence[Sequence[str]], headers: Sequ
         },
         margin={"t": 26},
     )
-    for place, column in enumerate(zip(*written, strict=True)):
+    for place, column in enumerate(zip(*texts, strict=True)):
         figure.add_scatter(
             x=[place] * len(rows),
             y=rows,

@@ -1,29 +1,29 @@
-"""Which query heads share keys and values: heads as dots, a line from each to what it looks at and takes."""
+"""Query heads that share keys and values: a dot for each head, a line to the key/value head it uses."""
 
 import html
 from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-HEIGHT, EDGE = 190, 22  # pixels: of all, above and below for what is written there
-QUERY, KEY = 1.0, 0.0  # how high the two rows stand
-HALF = 0.09  # of the height of what stands below
-LEAST = 8  # heads that the figure has room for: few ones stand together
+HEIGHT, EDGE = 190, 22  # pixels: of the figure, of its margins
+QUERY, KEY = 1.0, 0.0  # y of the two rows
+HALF = 0.09  # of the height of a bar in the lower row
+MIN_HEADS = 8  # that the axis has room for, so that a few heads stand close together
 DASHES = ("solid", "dash", "dot")  # where the theme's colours come round again
 COLOURS = 10
-MOST_NAMED = 16  # in one row
+MAX_NUMBERS = 16  # in one row
 GREY, FILL = "rgba(128, 128, 128, 0.9)", "rgba(128, 128, 128, 0.22)"
 
 
-def grouped_query(of: Sequence[int], *, queries: str, keys: str, told: Sequence[str]) -> go.Figure:
+def grouped_query(of: Sequence[int], *, queries: str, keys: str, hover: Sequence[str]) -> go.Figure:
     """Draw each query head, in its colour, with a line to its key/value head.
 
-    `of` has for each query head the key/value head that it uses, from 0; `queries` and `keys` say in words
-    what the rows are, `told` for each query head what is said under the finger.
+    `of` is the key/value head of each query head, from 0; `queries` and `keys` say in words
+    what the rows are, `hover` for each query head its hover text.
     """
     places = [[head for head, other in enumerate(of) if other == kv] for kv in range(max(of) + 1)]
     middles = [sum(heads) / len(heads) for heads in places]
-    figure = _heads([[middles[kv]] for kv in of], told)
+    figure = _heads([[middles[kv]] for kv in of], hover)
     figure.add_scatter(
         x=middles,
         y=[KEY] * len(middles),
@@ -38,16 +38,16 @@ def grouped_query(of: Sequence[int], *, queries: str, keys: str, told: Sequence[
 
 
 def latent(
-    n_heads: int, parts: Sequence[tuple[int, str]], *, queries: str, keys: str, told: Sequence[str]
+    n_heads: int, parts: Sequence[tuple[int, str]], *, queries: str, keys: str, hover: Sequence[str]
 ) -> go.Figure:
-    """Draw each query head with lines to what keys and values of all heads are made of.
+    """Draw each query head with lines to the short vectors that keys and values of all heads are made of.
 
-    `parts` has what is kept of a token: how many numbers, and their name; bars as wide as that.
+    `parts` are the vectors that a cache keeps of a token: width and name; each is a bar of that width.
     """
     total, left, edges = sum(width for width, _ in parts), -0.4, []
     for width, _ in parts:
         edges.append((left, left := left + (n_heads - 0.2) * width / total))
-    figure = _heads([[(left + right) / 2 for left, right in edges]] * n_heads, told)
+    figure = _heads([[(left + right) / 2 for left, right in edges]] * n_heads, hover)
     for (left, right), (width, name) in zip(edges, parts, strict=True):
         figure.add_scatter(
             x=[left, right, right, left, left],
@@ -72,11 +72,11 @@ def latent(
     return _rows(figure, n_heads, queries, keys)
 
 
-def _heads(ends: Sequence[Sequence[float]], told: Sequence[str]) -> go.Figure:
+def _heads(ends: Sequence[Sequence[float]], hover: Sequence[str]) -> go.Figure:
     """The query heads, each with its lines to these places."""
     figure = go.Figure()
     names = _numbers(len(ends))
-    for head, (places, words) in enumerate(zip(ends, told, strict=True)):
+    for head, (places, words) in enumerate(zip(ends, hover, strict=True)):
         # A stand-in that the page replaces with its theme's colour of that number.
         colour = f"#{head % COLOURS + 1:06d}"
         figure.add_scatter(
@@ -96,7 +96,7 @@ def _heads(ends: Sequence[Sequence[float]], told: Sequence[str]) -> go.Figure:
 def _numbers(count: int) -> list[str]:
     """Numbers from 1: each, or of many the first and every fourth, eighth and so on."""
     step = 1
-    while count / step > MOST_NAMED:
+    while count / step > MAX_NUMBERS:
         step *= 2 if step > 1 else 4
     return [str(at + 1) if (at + 1) % step == 0 or (at == 0 and step > 1) else "" for at in range(count)]
 
@@ -115,6 +115,6 @@ def _rows(figure: go.Figure, n_heads: int, queries: str, keys: str) -> go.Figure
             font_size=13,
         )
     figure.update_layout(height=HEIGHT, margin={"l": 0, "r": 0, "t": EDGE, "b": EDGE}, hovermode="closest")
-    figure.update_xaxes(visible=False, range=[-0.6, max(n_heads, LEAST) - 0.4], fixedrange=True)
+    figure.update_xaxes(visible=False, range=[-0.6, max(n_heads, MIN_HEADS) - 0.4], fixedrange=True)
     figure.update_yaxes(visible=False, range=[KEY - 0.34, QUERY + 0.3], fixedrange=True)
     return figure

@@ -9,11 +9,11 @@ import pandas as pd
 import plotly.graph_objects as go
 
 TALL_ROW, LOW_ROW, FEW_ROWS = 20, 15, 24  # pixels; rows are lower where there are many
-LEAST, MOST = 190, 860
-PACKED = 600  # where rows are too many to be named one by one
+MIN_HEIGHT, MAX_HEIGHT = 190, 860  # pixels
+PACKED_HEIGHT = 600  # where there are too many rows to name each
 FEW_COLUMNS = 8  # so few cells have room for their numbers
-LONGEST_LABEL = 14  # characters
-MOST_MARKS = 400
+MAX_LABEL = 14  # characters
+MAX_CROSSES = 400
 HIDDEN_COLOUR = "rgba(128, 128, 128, 0.28)"
 MARK_COLOUR = "rgba(128, 128, 128, 0.75)"
 FAINT_COLOUR = "rgba(128, 128, 128, 0.45)"
@@ -56,14 +56,14 @@ def heatmap(
     """
     values = frame.to_numpy(dtype=np.float32)
     blank = ~np.isfinite(values) if hidden is None else hidden | ~np.isfinite(values)
-    shown = np.where(blank, np.nan, values)
+    visible = np.where(blank, np.nan, values)
     if limit is None:
-        limit = 1.0 if kind == "weights" else float(np.nanmax(np.abs(shown), initial=0.0)) or 1.0
+        limit = 1.0 if kind == "weights" else float(np.nanmax(np.abs(visible), initial=0.0)) or 1.0
     row_names, column_names = axis_names(frame.index), axis_names(frame.columns)
-    few = shown.shape[0] <= FEW_ROWS // 2 and shown.shape[1] <= FEW_COLUMNS
+    few = visible.shape[0] <= FEW_ROWS // 2 and visible.shape[1] <= FEW_COLUMNS
     data: list = [
         go.Heatmap(
-            z=shown,
+            z=visible,
             x=column_names,
             y=row_names,
             zmin=0.0 if kind == "weights" else -limit,
@@ -88,16 +88,16 @@ def heatmap(
     if row is not None:
         shapes.append(_box((row, row + 1), (0, n_columns), column_names) | frame_line)
     if cell is not None:
-        own = _box((cell[0], cell[0] + 1), (cell[1], cell[1] + 1), column_names)
+        box = _box((cell[0], cell[0] + 1), (cell[1], cell[1] + 1), column_names)
         lines = zip(CELL_COLOURS, (5, 2.5), strict=True)
-        shapes += [own | {"line": {"color": colour, "width": width}} for colour, width in lines]
+        shapes += [box | {"line": {"color": colour, "width": width}} for colour, width in lines]
     tall = n_rows * (TALL_ROW if n_rows <= FEW_ROWS else LOW_ROW)
     words = frame.columns.dtype.kind not in "iu"
-    every = 1 if tall <= MOST else None  # None: plotly leaves names out
+    every = 1 if tall <= MAX_HEIGHT else None  # None: plotly leaves names out
     layout = {  # all of it at once: plotly looks through what is there already with each part that is added
         "shapes": shapes,
         "margin": {"l": 0, "r": 0, "t": 6, "b": 0},
-        "height": int(np.clip(tall + 84, LEAST, MOST)) if tall <= MOST else PACKED,
+        "height": int(np.clip(tall + 84, MIN_HEIGHT, MAX_HEIGHT)) if tall <= MAX_HEIGHT else PACKED_HEIGHT,
         "xaxis": _axis(column_names, columns) | {"tickangle": -50 if words else 0},
         "yaxis": _axis(row_names, rows) | {"autorange": "reversed", "dtick": every},
     }
@@ -129,7 +129,7 @@ def axis_names(index: pd.Index) -> list:
     if index.dtype.kind in "iu":
         numbers = index.tolist()
         return numbers if (np.diff(numbers) == 1).all() else [str(number) for number in numbers]
-    short = [label if len(label) <= LONGEST_LABEL else label[: LONGEST_LABEL - 1] + "…" for label in index]
+    short = [label if len(label) <= MAX_LABEL else label[: MAX_LABEL - 1] + "…" for label in index]
     unique = [s if short.count(s) == 1 else f"{s}\u2009{i + 1}" for i, s in enumerate(short)]
     return [html.escape(label, quote=False) for label in unique]
 
@@ -146,7 +146,7 @@ def _hidden(blank: np.ndarray, rows: list, columns: list, text: str) -> list:
         hoverongaps=False,
         hovertemplate=hover,
     )
-    if blank.sum() > MOST_MARKS:
+    if blank.sum() > MAX_CROSSES:
         return [cells]
     at_rows, at_columns = np.nonzero(blank)
     crosses = go.Scatter(

@@ -85,9 +85,9 @@ def scatter(
         "hovermode": "closest",
     }
     if flat:
-        own = {"zeroline": False, "automargin": True}
+        plain = {"zeroline": False, "automargin": True}
         # One unit is as long on both axes: what looks near is near.
-        layout |= {"xaxis": titles[0] | own, "yaxis": titles[1] | own | {"scaleanchor": "x"}}
+        layout |= {"xaxis": titles[0] | plain, "yaxis": titles[1] | plain | {"scaleanchor": "x"}}
     else:
         named = dict(zip(("xaxis", "yaxis", "zaxis"), titles, strict=True))
         layout["scene"] = named | {"aspectmode": "data", "camera": CAMERA}

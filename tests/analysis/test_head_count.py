@@ -5,7 +5,7 @@ import math
 import pandas as pd
 import pytest
 
-from mha_core.analysis.head_count import LEAST, PUBLISHED, extremes, measured, redundant, widths
+from mha_core.analysis.head_count import MIN_COUNTS, PUBLISHED, extremes, measured, redundant, widths
 from mha_core.training import checkpoints
 
 
@@ -95,7 +95,7 @@ def test_the_shipped_manifest_can_be_read():
     entries = list(checkpoints.manifest().values())
     for d_model in widths(entries):
         found = measured(entries, d_model)
-        assert len(found) >= LEAST
+        assert len(found) >= MIN_COUNTS
         assert found["accuracy"].between(0, 1).all()
         assert (found["resolving"] <= found.index).all()
         assert (found["d_k"] * found.index == d_model).all()

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from mha_core.analysis.kv_cache import kept, special_share
+from mha_core.analysis.kv_cache import cache_sizes, special_share
 from mha_core.traces.facts import Facts, LatentProjection
 from mha_core.traces.layer import LayerTrace
 
@@ -18,18 +18,18 @@ def layer(latent=None, kv=KV):
 
 
 def test_heads_that_share_keys_keep_fewer_numbers():
-    assert kept(layer()) == {"own": KV * 12, "all": HEADS * 12, "one": 12, "shared": KV * 12}
-    assert kept(layer(kv=HEADS))["own"] == HEADS * 12
+    assert cache_sizes(layer()) == {"own": KV * 12, "all": HEADS * 12, "one": 12, "shared": KV * 12}
+    assert cache_sizes(layer(kv=HEADS))["own"] == HEADS * 12
 
 
 def test_latent_attention_keeps_its_short_vector_and_the_rotary_part():
-    found = kept(layer(LatentProjection(kv_rank=8, rotary_width=3)))
+    found = cache_sizes(layer(LatentProjection(kv_rank=8, rotary_width=3)))
     assert (found["own"], found["latent"]) == (11, 11)
     assert "shared" not in found
 
 
 def test_of_weights_alone_nothing_is_known():
-    assert kept(LayerTrace({"weights": torch.full((2, 3, 3), 1 / 3)})) is None
+    assert cache_sizes(LayerTrace({"weights": torch.full((2, 3, 3), 1 / 3)})) is None
 
 
 @pytest.mark.parametrize("special", [(0,), (0, 8), (3, 4)])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from mha_core.analysis.kv_cache import kept, short_vectors
+from mha_core.analysis.kv_cache import cache_sizes, short_vectors
 from mha_core.analysis.rotary import turned
 from mha_core.capture.rotary import RotaryCode
 from mha_core.sources.huggingface import model as huggingface
@@ -56,7 +56,7 @@ def test_the_short_vectors_are_all_that_is_kept_and_make_the_others():
     for layer, block in zip(layers(module), module.layers, strict=True):
         found, made = short_vectors(layer), block.self_attn
         assert list(found) == ["kv", "position", "q"]
-        assert found["kv"].shape[1] + found["position"].shape[1] == kept(layer)["own"] == 33
+        assert found["kv"].shape[1] + found["position"].shape[1] == cache_sizes(layer)["own"] == 33
         both = made.kv_b_proj(torch.tensor(found["kv"])).view(layer.n_key, 3, 13 + 17).numpy()
         np.testing.assert_allclose(both[..., :13].swapaxes(0, 1), layer.k[..., :13], atol=1e-5)
         for head in range(3):

@@ -7,7 +7,15 @@ import pandas as pd
 import streamlit as st
 
 from mha_core.analysis.frames import Origin
-from mha_core.analysis.head_count import LEAST, PUBLISHED, Extremes, extremes, measured, redundant, widths
+from mha_core.analysis.head_count import (
+    MIN_COUNTS,
+    PUBLISHED,
+    Extremes,
+    extremes,
+    measured,
+    redundant,
+    widths,
+)
 from mha_core.figures.lines import lines
 from mha_core.training import checkpoints
 from pages._kit import charts, state
@@ -25,7 +33,7 @@ def width() -> int | None:
     """The chosen d_model of those with enough numbers of heads; None where there is none."""
     offered = widths(checkpoints.manifest().values())
     if not offered:
-        st.info(t("sweep.missing", least=LEAST))
+        st.info(t("sweep.missing", least=MIN_COUNTS))
         return None
     if len(offered) == 1:
         return offered[0]

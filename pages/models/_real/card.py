@@ -5,7 +5,7 @@ from collections.abc import Callable
 import streamlit as st
 
 from mha_core import AttentionTrace
-from mha_core.analysis import kv_cache as sizes
+from mha_core.analysis import kv_cache
 from pages._kit import model_info, model_source, state
 from pages._kit.text import literal, t
 
@@ -60,7 +60,7 @@ def kept(trace: AttentionTrace, *, layer: int, draw: Callable[[], None]) -> None
     `draw` draws who shares what, between the sentence about it and the numbers.
     """
     shown = trace.layers[layer]
-    found = sizes.kept(shown)
+    found = kv_cache.cache_sizes(shown)
     if found is None:
         return
     st.subheader(t("real.kept", layer=layer + 1), help=t("real.kept_help"))
@@ -108,7 +108,7 @@ def kept(trace: AttentionTrace, *, layer: int, draw: Callable[[], None]) -> None
 def _rests(trace: AttentionTrace) -> str:
     """How much of the weights rests on special tokens, on the mean and in the layer where it is most."""
     special = trace.tokens.special or (0,)
-    shares = [sizes.special_share(layer, special) for layer in trace.layers]
+    shares = [kv_cache.special_share(layer, special) for layer in trace.layers]
     if None in shares or len(trace.tokens) < 2:
         return ""
     most = max(range(len(shares)), key=shares.__getitem__)

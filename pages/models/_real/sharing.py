@@ -26,13 +26,15 @@ def diagram(trace: AttentionTrace, *, layer: int) -> None:
         alt = t("sharing.alt_latent", heads=heads, widths=" + ".join(str(width) for width, _ in parts))
         told = [t("sharing.head_latent", head=head + 1) for head in range(heads)]
         names = " + ".join(name for _, name in parts)
-        figure = latent(heads, parts, queries=queries, keys=t("sharing.kept", names=names), told=told)
+        figure = latent(heads, parts, queries=queries, keys=t("sharing.kept", names=names), hover=told)
     else:
         of = [shown.kv_head(head) for head in range(heads)]
         told = [t("sharing.head", head=head + 1, kv=kv + 1) for head, kv in enumerate(of)]
         size = counted({of.count(kv) for kv in of})
         alt = t("sharing.alt", heads=heads, kv=shown.n_kv_heads, size=size)
-        figure = grouped_query(of, queries=queries, keys=t("sharing.keys", count=shown.n_kv_heads), told=told)
+        figure = grouped_query(
+            of, queries=queries, keys=t("sharing.keys", count=shown.n_kv_heads), hover=told
+        )
     charts.draw(
         figure,
         key="sharing",
