@@ -295,10 +295,12 @@ def test_importing_the_library_loads_nothing_heavy():
     assert heavy_after("import mha_core") == []
 
 
+@pytest.mark.slow
 def test_a_trace_without_tables_loads_nothing_heavy():
     assert heavy_after("import mha_core; mha_core.trace('a b', h=3, d_model=15)") == []
 
 
+@pytest.mark.slow
 def test_something_heavy_would_be_noticed():
     assert heavy_after("import mha_core, plotly") == ["plotly"]
     assert "pandas" in heavy_after("import mha_core; mha_core.trace('a', h=1, d_model=2).frame('x')")

@@ -26,7 +26,10 @@ ROOT = Path(__file__).parents[2]
 APP = "mha_core/_app"
 START_LIMIT = 60  # seconds until the server must answer
 
-pytestmark = pytest.mark.skipif(os.name == "nt", reason="written for the paths and signals of POSIX")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(os.name == "nt", reason="written for the paths and signals of POSIX"),
+]
 
 
 def run(*command: object, **options) -> str:

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterable
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -332,6 +333,7 @@ def run(script: str, path: Path) -> subprocess.CompletedProcess:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and SIGKILL")
 def test_a_process_that_is_killed_leaves_a_whole_file_each_time(tmp_path):
     result = run(KILLED, tmp_path / "m")
@@ -339,6 +341,7 @@ def test_a_process_that_is_killed_leaves_a_whole_file_each_time(tmp_path):
     assert int(result.stdout.removeprefix("whole ")) > 0
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
 def test_a_process_that_dies_while_writing_leaves_the_old_file_and_a_hidden_one(model, tmp_path):
     path = tmp_path / "m"
@@ -369,6 +372,12 @@ READABLE = [
     for name, plan in NAMES.items()
     if (plan.architecture, plan.language) == ("glass-box", "en") and plan.h >= 2
 ]
+# One of each architecture and language is measured in the quick tests, too.
+QUICK = ("glass-box-en-h4-d64", "glass-box-zh-h4-d64", "standard-en-h4-d64", "one-layer-en-h4-d64")
+
+
+def mostly_slow(names: Iterable[str]) -> list:
+    return [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in names]
 
 
 @cache
@@ -432,7 +441,7 @@ def test_the_manifest_tells_what_the_file_tells(name):
     assert json.loads(json.dumps(shipped(name).report)) == told
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", mostly_slow(NAMES))
 def test_the_scores_of_the_manifest_can_be_measured_again(name):
     told, found = entry(name)["scores"], asdict(measured(name))
     assert (told["layer"], told["head"]) == (found["layer"], found["head"])
@@ -442,7 +451,7 @@ def test_the_scores_of_the_manifest_can_be_measured_again(name):
     assert found["famous"] == pytest.approx(tuple(told["famous"]), abs=0.02)
 
 
-@pytest.mark.parametrize("name", READABLE)
+@pytest.mark.parametrize("name", mostly_slow(READABLE))
 def test_a_head_of_the_glass_box_points_at_the_right_noun(name):
     found = measured(name)
     assert found.accuracy >= 0.98
@@ -450,7 +459,7 @@ def test_a_head_of_the_glass_box_points_at_the_right_noun(name):
     assert found.famous_right == (True, True)
 
 
-@pytest.mark.parametrize("name", READABLE)
+@pytest.mark.parametrize("name", mostly_slow(READABLE))
 def test_the_famous_pair_is_resolved_in_the_trace_that_is_shown(name):
     """As on the screen: the chosen head, and the answer in words."""
     plan, told = NAMES[name], entry(name)["scores"]

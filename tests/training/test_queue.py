@@ -74,7 +74,7 @@ def test_the_same_plan_is_trained_once_and_shared(trainings, held):
 
 
 def test_those_who_wait_have_a_place(trainings, held):
-    jobs = [trainings.start(plan(seed=seed), "anna") for seed in range(4)]
+    jobs = [trainings.start(plan(steps=3, seed=seed), "anna") for seed in range(4)]
     until(lambda: jobs[0].state == "running")
     assert [job.state for job in jobs[1:]] == ["waiting"] * 3
     assert [trainings.place(job) for job in jobs] == [0, 0, 1, 2]
@@ -158,6 +158,7 @@ def test_old_trainings_are_let_go_and_running_ones_never(trainings, monkeypatch)
     assert trainings.find(jobs[-1].plan) is jobs[-1]
 
 
+@pytest.mark.slow
 def test_two_workers_train_two_plans_at_once_and_mix_nothing():
     trainings = Trainings(workers=2)
     try:

@@ -318,6 +318,7 @@ def test_layers_without_attention_are_named_beside_those_that_are_shown():
     )
 
 
+@pytest.mark.slow
 def test_eight_threads_that_trace_one_model_mix_nothing(traced):
     model, _ = traced("llama")
     texts = [f"{word} crossed {n} streets" for n, word in enumerate(TEXT.split()[:8])]
@@ -414,6 +415,7 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is counted in other units there")
 def test_a_long_text_never_needs_all_weights_at_once():
     run = subprocess.run([sys.executable, "-c", PEAK], capture_output=True, text=True, check=True)

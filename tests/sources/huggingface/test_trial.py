@@ -211,6 +211,7 @@ def test_names_are_those_of_the_attention_modules(adopted):
     assert adopted("xlm")[1][1].name == "attentions.1"
 
 
+@pytest.mark.slow
 def test_eight_threads_that_trace_two_models_mix_nothing(adopted):
     models = [adopted(family)[0] for family in ("bloom", "deberta")]
     texts = [f"{word} crossed {n} streets" for n, word in enumerate(TEXT.split()[:8])]
