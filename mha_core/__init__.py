@@ -16,7 +16,7 @@ from mha_core.sources import trace
 from mha_core.sources.arrays import from_tensors, from_weights
 from mha_core.sources.recorder import record
 from mha_core.traces.layer import LayerTrace
-from mha_core.traces.tokens import Tokens, words
+from mha_core.traces.tokens import Sides, Tokens, words
 from mha_core.traces.trace import AttentionTrace, load
 from mha_core.traces.verify import Check, against_torch
 
@@ -30,6 +30,7 @@ __all__ = [
     "MultiHeadAttention",
     "Projections",
     "ScoreRule",
+    "Sides",
     "Tokens",
     "against_torch",
     "attend",

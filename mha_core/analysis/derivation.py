@@ -149,16 +149,14 @@ class HeadContext:
         holding = tuple(note for note, holds in (notes or {"why": True}).items() if holds)
         return Step(name, formula(name, self.sizes), pictures, after, holding, self.sizes | facts)
 
-    @property
-    def two_texts(self) -> bool:
-        """Do the tokens of one text look at those of another?"""
-        queries, keys = self.trace.sides(self.recorded)
-        return queries is not keys
-
     def picture(self, name: str) -> Picture:
         drawn = picture(self.trace, name, layer=self.layer, head=self.head)
         # What K and V are made of is then the X of the other text.
-        return replace(drawn, name="other", symbol="Y") if name == "x_v" and self.two_texts else drawn
+        return (
+            replace(drawn, name="other", symbol="Y")
+            if name == "x_v" and not self.recorded.sides.same
+            else drawn
+        )
 
     @property
     def adjustments(self) -> Adjustments:
@@ -192,16 +190,16 @@ class HeadContext:
         array = self.recorded.kept(stages[0])  # (head, token, d)
         n_heads, n_tokens, width = array.shape
         own = self.head if name == "q" else self.recorded.kv_head(self.head)
-        queries, keys = self.trace.sides(self.recorded)
+        sides = self.recorded.sides
         frame = pd.DataFrame(
             array.transpose(1, 0, 2).reshape(n_tokens, n_heads * width),
-            index=pd.Index((queries if name == "q" else keys).labels, name=MATRICES[name][0]),
+            index=pd.Index((sides.queries if name == "q" else sides.keys).labels, name=MATRICES[name][0]),
             columns=pd.RangeIndex(1, n_heads * width + 1),
         )
         framed = (own * width, (own + 1) * width)
         where = origin(self.trace, layer=self.layer)
         symbol = name.upper() + (PRIMES[0] if len(stages) > 1 else "")
-        return Picture(name, symbol, frame, "signed", framed=framed, origin=where)
+        return Picture(name, symbol, frame, "signed", framed=framed, origin=where, sides=sides)
 
 
 def steps(trace: AttentionTrace, *, layer: int, head: int) -> list[Step]:
@@ -223,15 +221,16 @@ def steps(trace: AttentionTrace, *, layer: int, head: int) -> list[Step]:
 
 
 def project(view: HeadContext) -> Step:
-    own_values = view.recorded.knows("x_v") and not view.two_texts
+    one_text = view.recorded.sides.same
+    own_values = view.recorded.knows("x_v") and one_text
     changed = [name for name, steps in view.adjustments.items() if steps]
-    notes = {"why": True, "values": own_values, "cross": view.two_texts, "before": changed}
+    notes = {"why": True, "values": own_values, "cross": not one_text, "before": changed}
     before = " ".join(name for name in ("x", "x_v") if view.recorded.knows(name))
     difference = product_difference(view.recorded) if changed else None
     after = (view.packed(name) for name in "qkv")
     step = view.step("project", before, *after, notes=notes, difference=difference)
     step = replace(step, formula=primed(step.formula, changed))
-    if view.two_texts:
+    if not one_text:
         own, *others = step.formula.split("{X}")
         return replace(step, formula=f"{own}{{X}}{'{Y}'.join(others)}")
     return replace(step, formula=from_embeddings(step.formula)) if own_values else step

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from mha_core.traces.layer import LayerTrace
+from mha_core.traces.tokens import Sides
 from mha_core.traces.trace import MATRICES, TOKEN_AXES, AttentionTrace
 
 WHOLE = 256  # tokens up to which the page draws all pairs of them: every head's picture, every measure
@@ -62,7 +63,7 @@ class Picture:
     faint: np.ndarray | None = None  # rows that were never trained to mean anything
     origin: Origin | None = None
     start: tuple[int, int] = (0, 0)
-    two_texts: bool = False  # keys are other tokens than those that look
+    sides: Sides | None = None  # whose tokens are on its axes, where it is a layer's
 
 
 class Part(NamedTuple):
@@ -84,7 +85,6 @@ def picture(
     are then computed for these rows only, so that a long text never makes a matrix of tokens × tokens.
     """
     part = part if isinstance(part, Part) else Part(part, part)
-    queries, keys = trace.sides(trace.layers[layer])
     hidden, faint, (row_axis, column_axis) = None, None, MATRICES[name]
     if name in ("masked", "weights"):
         allowed = trace.layers[layer].allowed(head, rows=part.queries, keys=part.keys)
@@ -104,7 +104,7 @@ def picture(
         faint=faint,
         origin=origin(trace, layer=layer, head=head),
         start=(first_row, first_column if column_axis in TOKEN_AXES else 0),
-        two_texts=queries is not keys,
+        sides=trace.layers[layer].sides,
     )
 
 
@@ -113,29 +113,29 @@ def _part(trace: AttentionTrace, name: str, layer: int, head: int, part: Part) -
     every = slice(None)
     if row_axis != "query" or name == "q":  # what is kept, not computed
         return trace.frame(name, layer=layer, head=head).iloc[part.of(row_axis) or every]
-    queries, keys = trace.sides(trace.layers[layer])
+    sides = trace.layers[layer].sides
     of_keys = {"keys": part.keys} if column_axis == "key" else {}
     values = getattr(trace.layers[layer], name)(head, rows=part.queries, **of_keys)
-    labels = queries.labels[part.queries or every]
-    columns = keys.labels[part.keys or every] if of_keys else range(1, values.shape[1] + 1)
+    labels = sides.queries.labels[part.queries or every]
+    columns = sides.keys.labels[part.keys or every] if of_keys else range(1, values.shape[1] + 1)
     return pd.DataFrame(values, pd.Index(labels, name=row_axis), pd.Index(columns, name=column_axis))
 
 
 def longest(trace: AttentionTrace) -> int:
     """How many tokens the longer of a trace's texts has, of those that its first layer is about."""
-    return max(map(len, trace.sides()))
+    return max(len(trace.sides.queries), len(trace.sides.keys))
 
 
 def around(trace: AttentionTrace, query: int, *, layer: int, head: int, most: int = WINDOW) -> Part:
     """The part of a long text around a token that looks; of another text, around what it mostly looks at."""
-    queries, keys = trace.sides(trace.layers[layer])
-    rows = window(len(queries), query, most)
-    if queries is keys:
+    sides = trace.layers[layer].sides
+    rows = window(len(sides.queries), query, most)
+    if sides.same:
         return Part(rows, rows)
-    if len(keys) <= most:
+    if len(sides.keys) <= most:
         return Part(rows, None)
     strongest = int(trace.layers[layer].weights(head, rows=[query])[0].argmax())
-    return Part(rows, window(len(keys), strongest, most))
+    return Part(rows, window(len(sides.keys), strongest, most))
 
 
 def window(length: int, around: int, most: int = WINDOW) -> slice | None:

@@ -17,7 +17,7 @@ import pandas as pd
 from mha_core.attention.functional import row_blocks
 from mha_core.errors import MhaError
 from mha_core.traces.layer import LayerTrace
-from mha_core.traces.tokens import Tokens, special_positions
+from mha_core.traces.tokens import Sides, Tokens, special_positions
 from mha_core.traces.trace import AttentionTrace
 
 Traced = TypeVar("Traced", AttentionTrace, LayerTrace)
@@ -59,16 +59,11 @@ def _allowed(layer: LayerTrace, rows: slice | np.ndarray) -> np.ndarray | None:
     return allowed[:1] if allowed.strides[0] == 0 else allowed  # heads that share a mask share its sums
 
 
-def same_tokens(layer: LayerTrace) -> bool:
-    """Do a layer's queries look at themselves? Between two texts, positions cannot be compared."""
-    return layer.kind != "cross" and layer.n_query == layer.n_key
-
-
 class Patterns:
     """The sums behind `metrics`, block by block; that function says what they mean."""
 
     def __init__(self, layer: LayerTrace):
-        self.positions = same_tokens(layer)
+        self.positions = layer.sides.same
         self.sums = np.zeros((len(MEASURES), layer.n_heads))
         self.counts = np.zeros((len(MEASURES), layer.n_heads), int)
         self.spare = np.empty(0)
@@ -220,36 +215,27 @@ def leave_out(trace: Traced, without: Without) -> Traced:
         raise MhaError(f"without is 'special' or a list of positions; got {without!r}.")
     if not isinstance(without, str) and not len(without):
         return trace
+    layers = (trace,) if isinstance(trace, LayerTrace) else trace.layers
+    for layer in layers:
+        if without == "special" and not layer.sides.named:
+            raise MhaError("A layer by itself does not know its tokens: leave special ones out of its trace.")
+        if without != "special" and not layer.sides.same:
+            raise MhaError("Positions of two texts cannot be told apart; without='special' works for both.")
+    remaining = {}  # by the text itself: one that looks at itself stays one
+
+    def of_text(tokens: Tokens) -> tuple[list[int], Tokens]:
+        if id(tokens) not in remaining:
+            left_out = special_positions(tokens) if without == "special" else without
+            rest = _rest(len(tokens), left_out)
+            remaining[id(tokens)] = rest, _of_tokens(tokens, rest)
+        return remaining[id(tokens)]
+
+    layers = tuple(_of_layer(one, of_text(one.sides.queries), of_text(one.sides.keys)) for one in layers)
     if isinstance(trace, LayerTrace):
-        if without == "special":
-            raise MhaError("A layer does not know its tokens: leave special ones out of the trace.")
-        rest = _rest(trace.n_query, without)
-        _in_one_text(trace)
-        return _of_layer(trace, rest, rest)
-    if without != "special":
-        for layer in trace.layers:
-            _in_one_text(layer)
-    remaining = {
-        id(tokens): _rest(len(tokens), special_positions(tokens) if without == "special" else without)
-        for tokens in (trace.tokens, trace.target)
-        if tokens is not None
-    }
-    layers = []
-    for layer in trace.layers:
-        queries, keys = trace.sides(layer)
-        layers.append(_of_layer(layer, remaining[id(queries)], remaining[id(keys)]))
-    texts = [
-        None if tokens is None else _of_tokens(tokens, remaining[id(tokens)])
-        for tokens in (trace.tokens, trace.target)
-    ]
+        return layers[0]
     left_out = without if isinstance(without, str) else list(without)
     source = MappingProxyType({**trace.source, "without": left_out})
-    return AttentionTrace(texts[0], tuple(layers), source, target=texts[1])
-
-
-def _in_one_text(layer: LayerTrace) -> None:
-    if not same_tokens(layer):
-        raise MhaError("Positions of two texts cannot be told apart; without='special' works for both.")
+    return AttentionTrace(of_text(trace.tokens)[1], layers, source)
 
 
 def _rest(count: int, without: Sequence[int]) -> list[int]:
@@ -264,12 +250,16 @@ def _rest(count: int, without: Sequence[int]) -> list[int]:
     return rest
 
 
-def _of_layer(layer: LayerTrace, rows: list[int], keys: list[int]) -> LayerTrace:
+def _of_layer(
+    layer: LayerTrace, of_queries: tuple[list[int], Tokens], of_keys: tuple[list[int], Tokens]
+) -> LayerTrace:
+    (rows, queries), (keys, looked_at) = of_queries, of_keys
+    sides = Sides(queries, looked_at)
     if not layer.knows("q"):
         weights = layer.tensors["weights"][:, rows][..., keys]
         total = weights.sum(-1, keepdim=True)
         shared_out = weights / total.masked_fill(total == 0, 1)
-        return replace(layer, tensors=MappingProxyType({"weights": shared_out}))
+        return replace(layer, tensors=MappingProxyType({"weights": shared_out}), sides=sides)
     tensors = {
         "q": layer.tensors["q"][:, rows],
         "k": layer.tensors["k"][:, keys],
@@ -278,12 +268,12 @@ def _of_layer(layer: LayerTrace, rows: list[int], keys: list[int]) -> LayerTrace
     rule = layer.rule.at(slice(None), rows, n_query=layer.n_query, n_key=layer.n_key)
     # What is the same for every key has one column; the scores of sinks are no table.
     rule = rule.mapped(lambda table: table if table.dim() < 2 or table.shape[-1] == 1 else table[..., keys])
-    return replace(layer, tensors=MappingProxyType(tensors), rule=rule)
+    return replace(layer, tensors=MappingProxyType(tensors), rule=rule, sides=sides)
 
 
 def _of_tokens(tokens: Tokens, rest: list[int]) -> Tokens:
     pieces = tuple(tokens.pieces[at] for at in rest)
-    return Tokens(tokens.text, pieces, tuple(tokens.spans[at] for at in rest))
+    return Tokens(tokens.text, pieces, tuple(tokens.spans[at] for at in rest if tokens.spans))
 
 
 def _measured(layer: LayerTrace) -> pd.DataFrame:
@@ -304,7 +294,7 @@ def collapse(layer: LayerTrace) -> float | None:
     Source: Dong, Cordonnier & Loukas 2021, "Attention is not all you need: pure attention loses rank doubly
     exponentially with depth".
     """
-    if not layer.knows("x") or not same_tokens(layer):
+    if not layer.knows("x") or not layer.sides.same:
         return None
     length = np.linalg.norm(layer.x)
     apart = float(np.linalg.norm(layer.x - layer.x.mean(0)) / length) if length else 0.0

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from mha_core.analysis.patterns import Without, blocks, in_one_kind, leave_out, same_tokens
+from mha_core.analysis.patterns import Without, blocks, in_one_kind, leave_out
 from mha_core.errors import MhaError, one_of
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.trace import AttentionTrace
@@ -39,7 +39,7 @@ def rollout(
     if not 0 <= residual <= 1:
         raise MhaError(f"residual {residual} is out of range; 0 to 1 work.")
     one_of("way to join heads", heads, HEADS, parameter="heads")
-    if not same_tokens(trace.layers[0]):
+    if not trace.sides.same:
         raise MhaError("A rollout stays in one text; these layers look from one text at another.")
     reached = np.eye(len(trace.tokens))
     for one in trace.layers[: layer % count + 1]:
@@ -89,6 +89,6 @@ def _layers(trace: AttentionTrace, layer: int):
             f"Two hops end in a layer that has one before it; this trace has layers 0 to "
             f"{len(trace.layers) - 1} and layer {layer} was asked for."
         )
-    if not all(map(same_tokens, trace.layers[layer - 1 : layer + 1])):
+    if not all(one.sides.same for one in trace.layers[layer - 1 : layer + 1]):
         raise MhaError("Two hops stay in one text; these layers look from one text at another.")
     return trace.layers[layer - 1], trace.layers[layer]

@@ -72,7 +72,7 @@ def row_of(trace: AttentionTrace, token: int, *, layer: int) -> Looks:
     """
     shown = _layer(trace, token, layer)
     weights, allowed = (see(rows=[token])[:, 0] for see in (shown.weights, shown.allowed))
-    return Looks(_by_head(trace.sides(shown)[1].labels, weights, "key"), ~allowed)
+    return Looks(_by_head(shown.sides.keys.labels, weights, "key"), ~allowed)
 
 
 def column_of(trace: AttentionTrace, token: int, *, layer: int) -> Looks:
@@ -83,7 +83,7 @@ def column_of(trace: AttentionTrace, token: int, *, layer: int) -> Looks:
     """
     shown = _layer(trace, token, layer, of="key")
     allowed = shown.allowed(keys=[token])[:, :, 0]
-    return Looks(_by_head(trace.sides(shown)[0].labels, shown.column(token), "query"), ~allowed)
+    return Looks(_by_head(shown.sides.queries.labels, shown.column(token), "query"), ~allowed)
 
 
 def over_layers(trace: AttentionTrace, token: int, *, of: Literal["row", "column"]) -> OverLayers:
@@ -117,7 +117,7 @@ def against_keys(trace: AttentionTrace, token: int, *, layer: int, head: int) ->
     shown = _layer(trace, token, layer)
     products = shown.q[shown.checked(head), token] * shown.k[shown.kv_head(head)]
     steps = {"score": shown.scores, "scaled": shown.scaled, "masked": shown.masked, "weight": shown.weights}
-    keys = pd.Index(trace.sides(shown)[1].labels, name="key")
+    keys = pd.Index(shown.sides.keys.labels, name="key")
     numbers = {name: see(head, rows=[token])[0] for name, see in steps.items()}
     return AgainstKeys(
         pd.DataFrame(products, keys, pd.RangeIndex(1, shown.d_k + 1, name="d_k")),
@@ -131,7 +131,7 @@ def mixture(trace: AttentionTrace, token: int, *, layer: int, head: int) -> Mixt
     Raises `MhaError` for a token, a layer or a head that is not there.
     """
     shown = _layer(trace, token, layer)
-    keys = pd.Index(trace.sides(shown)[1].labels, name="key")
+    keys = pd.Index(shown.sides.keys.labels, name="key")
     dimensions = pd.RangeIndex(1, shown.d_v + 1, name="d_v")
     return Mixture(
         pd.Series(shown.weights(head, rows=[token])[0], keys, name="weight"),
@@ -146,10 +146,9 @@ def vectors(trace: AttentionTrace, token: int, *, layer: int, head: int) -> dict
     A token that looks at another text has a query alone: keys and values are those of the other text.
     """
     shown = _layer(trace, token, layer)
-    queries, keys = trace.sides(shown)
-    label = queries.labels[token]
+    label = shown.sides.queries.labels[token]
     own = {"q": shown.q[shown.checked(head), token]}
-    if queries is keys:
+    if shown.sides.same:
         own |= {name: getattr(shown, name)[shown.kv_head(head), token] for name in "kv"}
     return {
         name: pd.DataFrame(
@@ -188,7 +187,7 @@ def _layer(
 ) -> LayerTrace:
     if not 0 <= layer < len(trace.layers):
         raise MhaError(f"This trace has layers 0 to {len(trace.layers) - 1}; layer {layer} was asked for.")
-    count = len(trace.sides(trace.layers[layer])[of == "key"])
+    count = len(trace.layers[layer].sides.keys if of == "key" else trace.layers[layer].sides.queries)
     if not 0 <= token < count:
         raise MhaError(
             f"This sentence has tokens 0 to {count - 1}; token {token} was asked for.",

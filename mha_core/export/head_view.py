@@ -23,7 +23,7 @@ from mha_core.errors import MhaError
 from mha_core.export import base85, utf16
 from mha_core.export.payload import BUDGET, Panel, fitting, pack, size
 from mha_core.traces.layer import LayerTrace
-from mha_core.traces.tokens import Tokens, joined, special_positions
+from mha_core.traces.tokens import Sides, joined, special_positions
 
 # In this order they are one module.
 SCRIPTS = (
@@ -90,8 +90,7 @@ class Traced(Protocol):
     source: Mapping[str, object]
     title: str
     kinds: Sequence[str]
-
-    def sides(self) -> tuple[Tokens, Tokens]: ...
+    sides: Sides
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,7 +147,7 @@ def view(
     layer = len(trace.layers) - 1 if layer is None else layer
     for what, at, count in (
         ("layer", layer, len(trace.layers)),
-        ("token", token or 0, len(trace.sides()[0])),
+        ("token", token or 0, len(trace.sides.queries)),
     ):
         if not 0 <= at < count:
             raise MhaError(f"This trace has {what}s 0 to {count - 1}; {what} {at} was asked for.")
@@ -243,10 +242,10 @@ def header(
 
 def panel(trace: Traced, numbers: Sequence[int], title: str | None = None) -> Panel:
     """The trace as one panel with these layers; called by its text unless by a title."""
-    queries, keys = trace.sides()
-    of_keys = None if queries is keys else keys.labels
+    sides = trace.sides
+    of_keys = None if sides.same else sides.keys.labels
     layers = {number: trace.layers[number] for number in numbers}
-    return Panel(trace.title if title is None else title, queries.labels, layers, of_keys)
+    return Panel(trace.title if title is None else title, sides.queries.labels, layers, of_keys)
 
 
 def special(trace: Traced) -> list[list[int]]:
@@ -254,13 +253,13 @@ def special(trace: Traced) -> list[list[int]]:
 
     The first one can be a sink; of queries that nobody looks at it is none.
     """
-    queries, keys = trace.sides()
-    return [special_positions(queries) or [0] * (queries is keys), special_positions(keys) or [0]]
+    sides = trace.sides
+    return [special_positions(sides.queries) or [0] * sides.same, special_positions(sides.keys) or [0]]
 
 
 def groups(trace: Traced) -> dict | None:
     """Of each side the word's number for each piece, and the words; None where there is nothing to join."""
-    sides = trace.sides()
+    sides = trace.sides.queries, trace.sides.keys
     found = [joined(side) for side in sides]
     if not any(found):
         return None

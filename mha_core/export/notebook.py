@@ -30,13 +30,14 @@ class Traced(Protocol):
     """What is shown; an `AttentionTrace` is one."""
 
     tokens: Tokens
+    title: str
     layers: Sequence[Layer]
     source: Mapping[str, object]
 
 
 def of_trace(trace: Traced) -> str:
     """HTML: the text, where the numbers come from, and the weights of its first layers."""
-    text = trace.tokens.text
+    text = trace.title
     text = text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}…"
     told = ", ".join(f"{key}={value}" for key, value in trace.source.items() if value is not None)
     count = len(trace.layers)

@@ -5,6 +5,7 @@ as one array with a leading axis; a batch axis of 1 in front of the heads is tak
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -15,18 +16,19 @@ from mha_core.attention.module import Projections
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.errors import MhaError
 from mha_core.traces.layer import LayerTrace
-from mha_core.traces.tokens import MAX_TOKENS, Tokens, words
+from mha_core.traces.tokens import MAX_TOKENS, Sides, Tokens, words
 from mha_core.traces.trace import AttentionTrace
 
 NO_TEXT = "␣"  # what stands for a piece that is white space alone
 
 
-def texts(
-    tokens: "str | Sequence[str] | Tokens", keys: "str | Sequence[str] | Tokens | None"
-) -> tuple[Tokens, Tokens]:
+def sides_of(tokens: "str | Sequence[str] | Tokens", keys: "str | Sequence[str] | Tokens | None") -> Sides:
     """The tokens that look and those that are looked at, the same where no `keys` are given."""
     looking = as_tokens(tokens, "tokens")
-    return looking, looking if keys is None else as_tokens(keys, "keys")
+    if keys is None:
+        return Sides(looking, looking)
+    looked_at = as_tokens(keys, "keys")
+    return Sides(looking, replace(looked_at) if looked_at is looking else looked_at)
 
 
 def as_tokens(given: "str | Sequence[str] | Tokens", name: str = "tokens") -> Tokens:
@@ -88,13 +90,15 @@ def from_tensors(
 
     q (head, query, d_k), k (kv_head, key, d_k), v (kv_head, key, d_v), numpy or torch, one layer or several.
     `keys` are the tokens that are looked at where they are others than `tokens`, which look: the layers are
-    then cross-attention. `mask` is boolean, True where a query may look, `bias` is added to the scores; both
-    ([head,] query, key) and the same for all layers. `rule` says all of that and more in one, in place of
-    the three. `w_o` is W^O (h · d_v, d_model), one for each layer; that of `nn.Linear` has to be turned.
+    then cross-attention, and ``trace.layers[0].sides`` has both texts. `mask` is boolean, True where a query
+    may look, `bias` is added to the scores; both ([head,] query, key) and the same for all layers. `rule`
+    says all of that and more in one, in place of the three. `w_o` is W^O (h · d_v, d_model), one for each
+    layer; that of `nn.Linear` has to be turned.
 
     Raises `MhaError` where shapes, lengths or kinds of numbers do not fit.
     """
-    looking, looked_at = texts(tokens, keys)
+    sides = sides_of(tokens, keys)
+    n_query, n_key = len(sides.queries), len(sides.keys)
     parts = {"q": _layers("q", q), "k": _layers("k", k), "v": _layers("v", v)}
     counts = {name: len(layers) for name, layers in parts.items()}
     if len(set(counts.values())) > 1:
@@ -104,8 +108,8 @@ def from_tensors(
     layers = []
     for number, tensors in enumerate(zip(*parts.values(), strict=True)):
         shapes = [tuple(tensor.shape) for tensor in tensors]
-        _check_shapes(number, shapes, len(looking), len(looked_at))
-        _check_rule(rule, shapes[0][0], len(looking), len(looked_at))
+        _check_shapes(number, shapes, n_query, n_key)
+        _check_rule(rule, shapes[0][0], n_query, n_key)
         own = matrices[number]
         height = shapes[0][0] * shapes[2][2]
         if own is not None and (own.dim() != 2 or own.shape[0] != height):
@@ -118,10 +122,11 @@ def from_tensors(
                 MappingProxyType(dict(zip(parts, tensors, strict=True))),
                 rule,
                 Projections(w_o=own),
-                "self" if keys is None else "cross",
+                kind=_kind(sides),
+                sides=sides,
             )
         )
-    return _trace(looking, looked_at, keys is not None, layers, source)
+    return AttentionTrace(sides.queries, tuple(layers), described(source))
 
 
 def from_weights(
@@ -139,25 +144,22 @@ def from_weights(
 
     Raises `MhaError` for numbers that are no weights, and where they do not fit the tokens.
     """
-    looking, looked_at = texts(tokens, keys)
+    sides = sides_of(tokens, keys)
     layers = []
     for number, given in enumerate(_layers("weights", weights)):
-        expected = (len(looking), len(looked_at))
+        expected = (len(sides.queries), len(sides.keys))
         if tuple(given.shape[1:]) != expected:
             raise MhaError(
                 f"weights of layer {number} have shape {tuple(given.shape)}; with {_lengths(*expected)} they "
                 f"are (head, {expected[0]}, {expected[1]})."
             )
         _check_weights(number, given)
-        kind = "self" if keys is None else "cross"
-        layers.append(LayerTrace(MappingProxyType({"weights": given}), kind=kind))
-    return _trace(looking, looked_at, keys is not None, layers, source)
+        layers.append(LayerTrace(MappingProxyType({"weights": given}), kind=_kind(sides), sides=sides))
+    return AttentionTrace(sides.queries, tuple(layers), described(source))
 
 
-def _trace(looking: Tokens, looked_at: Tokens, cross: bool, layers: list, source) -> AttentionTrace:
-    told = described(source)
-    target = looking if cross else None
-    return AttentionTrace(looked_at, tuple(layers), told, target=target)
+def _kind(sides: Sides) -> str:
+    return "self" if sides.same else "cross"
 
 
 def _layers(name: str, given: Any) -> list[Tensor]:

@@ -32,11 +32,11 @@ from mha_core.capture.sdpa import (
     until_heads,
 )
 from mha_core.errors import MhaError, one_of
-from mha_core.sources.arrays import as_tokens, described
+from mha_core.sources.arrays import described, sides_of
 from mha_core.traces.facts import Facts
-from mha_core.traces.layer import LayerTrace
-from mha_core.traces.tokens import Tokens
-from mha_core.traces.trace import KINDS, AttentionTrace
+from mha_core.traces.layer import KINDS, LayerTrace, with_texts
+from mha_core.traces.tokens import Sides, Tokens
+from mha_core.traces.trace import AttentionTrace
 
 NOTHING = (
     "No attention was recorded. Looked for, in this thread and inside the block: calls of "
@@ -71,16 +71,14 @@ def record(
     of what could not, ``trace.source["skipped"]`` tells.
     Raises `MhaError`, when `trace` is read, where no call was seen or one does not fit the tokens.
     """
-    looking = as_tokens(tokens, "tokens")
-    looked_at = None if keys is None else as_tokens(keys, "keys")
-    return Recorder(looking, looked_at, item, kinds, described(source))
+    return Recorder(sides_of(tokens, keys), item, kinds, described(source))
 
 
 class Recorder:
     """What `record` hands out: a context, whose `trace` has what was called in it."""
 
-    def __init__(self, tokens: Tokens, keys: Tokens | None, item: int, kinds, source: Mapping):
-        self.tokens, self.keys, self.item, self.kinds, self.source = tokens, keys, item, kinds, source
+    def __init__(self, sides: Sides, item: int, kinds, source: Mapping):
+        self.sides, self.item, self.kinds, self.source = sides, item, kinds, source
         self.layers: list[LayerTrace] = []
         self.problem: MhaError | None = None
         self._by_hand = Watcher(self.followed, every_row=True)
@@ -112,11 +110,11 @@ class Recorder:
         if not self.layers:
             raise MhaError(" ".join((NOTHING, *unfollowed)))
         kinds = self._lengths() if self.kinds is None else self._checked()
-        layers = tuple(replace(layer, kind=kind) for layer, kind in zip(self.layers, kinds, strict=True))
+        layers = (replace(layer, kind=kind) for layer, kind in zip(self.layers, kinds, strict=True))
         source = {**self.source, "skipped": unfollowed} if unfollowed else self.source
-        if self.keys is None:
-            return AttentionTrace(self.tokens, layers, MappingProxyType(source))
-        return AttentionTrace(self.keys, layers, MappingProxyType(source), target=self.tokens)
+        if not self.sides.same:  # the keys are what is written from
+            layers = with_texts(self.sides.keys, self.sides.queries, layers)
+        return AttentionTrace(self.sides.queries, tuple(layers), MappingProxyType(source))
 
     def _unfollowed(self) -> tuple[str, ...]:
         """What is to be said of softmaxes over these tokens that ran and are not shown."""
@@ -126,10 +124,9 @@ class Recorder:
 
     def _fitting(self) -> dict[tuple[int, int], str]:
         """Whose call one is with so many queries and keys."""
-        own = len(self.tokens)
-        if self.keys is None:
+        own, other = len(self.sides.queries), len(self.sides.keys)
+        if self.sides.same:
             return {(own, own): "self"}
-        other = len(self.keys)
         return {(other, other): "encoder", (own, own): "decoder", (own, other): "cross"}
 
     def _misfit(self, number: int, sizes: tuple[int, int]) -> MhaError:
@@ -146,11 +143,11 @@ class Recorder:
 
     def _lengths(self) -> list[str]:
         """Whose call each one is, as its numbers of queries and keys tell."""
-        fitting = self._fitting()
-        if self.keys is not None and len(fitting) < 3:
+        fitting, own = self._fitting(), len(self.sides.queries)
+        if not self.sides.same and len(fitting) < 3:
             raise MhaError(
-                f"tokens and keys are {len(self.tokens)} each, so lengths do not tell whose call is whose; "
-                f"say it with kinds=: encoder, decoder or cross for each of the {len(self.layers)} calls."
+                f"tokens and keys are {own} each, so lengths do not tell whose call is whose; say it with "
+                f"kinds=: encoder, decoder or cross for each of the {len(self.layers)} calls."
             )
         for number, layer in enumerate(self.layers):
             if (layer.n_query, layer.n_key) not in fitting:

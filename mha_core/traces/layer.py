@@ -5,8 +5,8 @@ O(tokens · d_model) numbers; each matrix is computed when somebody looks, by th
 that `attend` is made of. Heads and positions count from 0.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import Self
@@ -25,9 +25,17 @@ from mha_core.attention.functional import (
 )
 from mha_core.attention.module import Attended, Projections
 from mha_core.attention.score_rule import ScoreRule
-from mha_core.errors import MhaError
+from mha_core.errors import MhaError, one_of
 from mha_core.traces.facts import Facts
+from mha_core.traces.tokens import Sides, Tokens, positions
 
+# Whose tokens look, and at whose: those of a text, or of a target that is written from it.
+KINDS = {
+    "self": ("text", "text"),
+    "encoder": ("text", "text"),
+    "decoder": ("target", "target"),
+    "cross": ("target", "text"),
+}
 NAMES = {"q": "The queries", "k": "The keys", "v": "The values"}
 
 
@@ -53,9 +61,10 @@ class LayerTrace:
     - q_short and kv_short: of a latent attention, the short vectors that queries, and keys and values, are
       made of, (token, rank), behind their norm (DeepSeek-AI 2024).
 
-    `kind` says whose tokens look at whose: "self", in a model with a target sentence "encoder" and
-    "decoder", and "cross" where the target looks at the sentence. `name` is the layer's in its model,
-    `about` has what else is worth knowing.
+    `kind` says what sort of attention it is: "self", in a model with a target sentence "encoder" and
+    "decoder", and "cross" where one text looks at another. `sides` are the tokens that look and those that
+    are looked at: positions until the layer stands in a trace, or those it is given. `name` is the layer's
+    in its model, `about` has what else is worth knowing.
 
     Arrays come back read-only, in float32 (float64 for a float64 trace). ``head=None`` gives all
     heads with a leading head axis; `rows` picks queries, `keys` picks keys. Positions count from 0.
@@ -68,6 +77,13 @@ class LayerTrace:
     kind: str = "self"
     name: str = ""
     about: Facts = field(default=Facts(), repr=False)
+    sides: Sides = field(default=None, repr=False)  # type: ignore[assignment]  # never None afterwards
+
+    def __post_init__(self):
+        if self.sides is None:
+            queries, keys = positions(self.n_query), positions(self.n_key)
+            keys = replace(keys) if self.kind == "cross" else keys  # another text, even if it is as long
+            object.__setattr__(self, "sides", Sides(queries, keys))
 
     @classmethod
     def of(
@@ -341,6 +357,21 @@ class LayerTrace:
     def _shown(tensor: Tensor, head: int | None, keys: Rows = None) -> np.ndarray:
         tensor = tensor if keys is None else tensor[..., keys]
         return array(tensor if head is None else tensor[0])
+
+
+def with_texts(text: Tokens, target: Tokens | None, layers: Iterable[LayerTrace]) -> tuple[LayerTrace, ...]:
+    """The same layers with the sides that their kinds say, between a text and the `target` written from it.
+
+    Raises `MhaError` for a kind of layer that nobody knows, and for one whose text is not given.
+    """
+    texts, named = {"text": text, "target": target}, []
+    for layer in layers:
+        one_of("kind of layer", layer.kind, KINDS, parameter="kind")
+        queries, keys = (texts[side] for side in KINDS[layer.kind])
+        if queries is None or keys is None:
+            raise MhaError(f"A {layer.kind} layer needs the tokens of a target, and there are none.")
+        named.append(replace(layer, sides=Sides(queries, keys)))
+    return tuple(named)
 
 
 def plain(tensor: Tensor) -> Tensor:

@@ -19,11 +19,11 @@ from mha_core.attention.module import Projections
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.errors import MhaError
 from mha_core.traces.facts import Facts
-from mha_core.traces.layer import LayerTrace
-from mha_core.traces.tokens import Tokens
+from mha_core.traces.layer import KINDS, LayerTrace
+from mha_core.traces.tokens import Sides, Tokens
 
 HEADER = "headscope_trace"
-VERSION = 1
+VERSION = 2
 TENSORS = (
     *("q", "k", "v", "x", "x_v", "weights", "q_raw", "k_raw", "cos", "sin"),
     *("q_linear", "k_linear", "v_linear", "q_turned", "k_turned", "q_short", "kv_short"),
@@ -37,13 +37,13 @@ def write(
     layers: tuple[LayerTrace, ...],
     source: Mapping,
     answers: tuple,
-    target: Tokens | None = None,
 ) -> None:
     """Write the parts of a trace to `path`, replacing an existing file in one step."""
     path = Path(path)
     if not path.parent.is_dir():
         raise MhaError(f"There is no folder {path.parent} to save {path.name} in.")
     tensors, described, stored = {}, [], {}
+    texts = [tokens]
     turned = set()  # matrices that lie in memory column by column, as those of nn.Linear do
     for index, layer in enumerate(layers):
         held = {
@@ -60,12 +60,12 @@ def write(
                 tensor = tensor.mT
             tensors[key] = tensor.clone(memory_format=torch.contiguous_format)
         rule = {field: getattr(layer.rule, field) for field in PLAIN}
-        said = {"kind": layer.kind, "name": layer.name, "about": layer.about.plain()}
+        sides = [_number(text, texts) for text in (layer.sides.queries, layer.sides.keys)]
+        said = {"kind": layer.kind, "name": layer.name, "about": layer.about.plain(), "sides": sides}
         described.append({"tensors": names, "rule": rule} | said)
     header = {
         "version": VERSION,
-        **asdict(tokens),
-        "target": None if target is None else asdict(target),
+        "texts": [asdict(text) for text in texts],  # the trace's own first; each once
         "layers": described,
         "turned": sorted(turned),
         "source": dict(source),
@@ -87,30 +87,30 @@ def write_file(path: Path, tensors: dict[str, torch.Tensor], metadata: dict[str,
         temporary.unlink(missing_ok=True)
 
 
-def read(path: str | PathLike) -> tuple[Tokens, tuple[LayerTrace, ...], Mapping, tuple, Tokens | None]:
+def read(path: str | PathLike) -> tuple[Tokens, tuple[LayerTrace, ...], Mapping, tuple]:
     """The parts of a trace, in the order that `AttentionTrace` takes them."""
     try:
         with safe_open(path, framework="pt") as file:
             header = json.loads((file.metadata() or {}).get(HEADER, "null"))
             if header is None:
                 raise MhaError(f"{path} is a safetensors file but no saved trace.")
-            if header["version"] != VERSION:
+            if header["version"] not in (1, VERSION):
                 raise MhaError(
-                    f"{path} has format version {header['version']}; this release reads version {VERSION}."
+                    f"{path} has format version {header['version']}; this release reads 1 to {VERSION}."
                 )
             # Copied to memory of torch's own: products can round by where in memory numbers lie.
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
         tensors |= {name: tensors[name].mT for name in header["turned"]}
-        tokens = _tokens(header)
-        target = None if header.get("target") is None else _tokens(header["target"])
-        layers = tuple(_layer(part, tensors) for part in header["layers"])
+        header = _second(header) if header["version"] == 1 else header
+        texts = [_tokens(part) for part in header["texts"]]
+        layers = tuple(_layer(part, tensors, texts) for part in header["layers"])
         for layer in layers:
             _check(layer)
         answers = tuple(
             None if answer is None else tuple((str(word), float(p)) for word, p in answer)
             for answer in header.get("answers", ())
         )
-        return tokens, layers, MappingProxyType(header["source"]), answers, target
+        return texts[0], layers, MappingProxyType(header["source"]), answers
     except FileNotFoundError:
         raise MhaError(f"There is no file {path}.") from None
     except MhaError:
@@ -121,7 +121,7 @@ def read(path: str | PathLike) -> tuple[Tokens, tuple[LayerTrace, ...], Mapping,
         raise MhaError(f"{path} is damaged: its header does not fit its content ({error!r}).") from None
 
 
-def _layer(part: dict, tensors: dict) -> LayerTrace:
+def _layer(part: dict, tensors: dict, texts: list[Tokens]) -> LayerTrace:
     held = {name: tensors[key] for name, key in part["tensors"].items()}
     rule = {name.removeprefix("rule."): t for name, t in held.items() if name.startswith("rule.")}
     projections = {name: held[name] for name in Projections._fields if name in held}
@@ -132,7 +132,31 @@ def _layer(part: dict, tensors: dict) -> LayerTrace:
         part.get("kind", "self"),
         part.get("name", ""),
         Facts.of(part.get("about", {})),
+        Sides(*(texts[at] for at in part["sides"])),
     )
+
+
+def _number(text: Tokens, texts: list[Tokens]) -> int:
+    """Where a text stands among the texts, at their end if it is new: equal ones can be two."""
+    for at, other in enumerate(texts):
+        if other is text:
+            return at
+    texts.append(text)
+    return len(texts) - 1
+
+
+def _second(header: dict) -> dict:
+    """A header of version 1, which has one text and perhaps a target, as version 2 has it."""
+    layers = header["layers"]
+    sides = [KINDS[part.get("kind", "self")] for part in layers]
+    names = (
+        ("target", "text") if sides and all(both == KINDS["cross"] for both in sides) else ("text", "target")
+    )
+    texts = {"text": header, "target": header.get("target")}
+    layers = [
+        part | {"sides": list(map(names.index, both))} for part, both in zip(layers, sides, strict=True)
+    ]
+    return header | {"texts": [texts[name] for name in names if texts[name]], "layers": layers}
 
 
 def _tokens(part: dict) -> Tokens:

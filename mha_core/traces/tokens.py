@@ -7,7 +7,7 @@ import re
 import unicodedata
 from collections import Counter
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import count
 from typing import NamedTuple
 
@@ -67,6 +67,40 @@ class Tokens:
         return tuple(
             f"{look}\u2009{_subscript(next(nth[look]))}" if total[look] > 1 else look for look in looks
         )
+
+
+@dataclass(frozen=True)
+class Sides:
+    """The two texts of an attention: the tokens that look and those that are looked at.
+
+    A text that looks at itself is one object on both sides; a copy of it would be a second text.
+    """
+
+    queries: Tokens
+    keys: Tokens
+
+    @property
+    def same(self) -> bool:
+        """Does a text look at itself? Between two texts, positions cannot be compared."""
+        return self.queries is self.keys
+
+    @property
+    def named(self) -> bool:
+        """Does anybody know the texts? A layer that stands in no trace has positions in their place."""
+        return bool(self.queries.spans)
+
+    @property
+    def title(self) -> str:
+        """The text, or the one that looks → the one that it looks at, each in its own direction."""
+        return (
+            self.keys.text if self.same else f"\u2068{self.queries.text}\u2069 → \u2068{self.keys.text}\u2069"
+        )
+
+
+@lru_cache(maxsize=8)
+def positions(count: int) -> Tokens:
+    """Tokens of which nothing is known but their number: their labels are 1, 2, 3 …, their places nowhere."""
+    return Tokens("", tuple(map(str, range(1, count + 1))), ())
 
 
 def words(text: str, *, limit: int = MAX_TOKENS) -> Tokens:

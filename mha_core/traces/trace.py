@@ -9,8 +9,8 @@ from os import PathLike
 
 from mha_core.errors import MhaError, one_of
 from mha_core.traces import storage
-from mha_core.traces.layer import LayerTrace
-from mha_core.traces.tokens import Tokens
+from mha_core.traces.layer import KINDS, LayerTrace
+from mha_core.traces.tokens import Sides, Tokens
 
 # Each matrix by name, and the axes it has for one head (or for the layer: then `head` is not asked).
 MATRICES = {
@@ -30,13 +30,6 @@ MATRICES = {
 }
 OF_THE_LAYER = ("x", "x_v", "concat", "result")
 TOKEN_AXES = ("token", "query", "key")
-# Whose tokens look, and at whose.
-KINDS = {
-    "self": ("text", "text"),
-    "encoder": ("text", "text"),
-    "decoder": ("target", "target"),
-    "cross": ("target", "text"),
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,44 +39,30 @@ class AttentionTrace:
     `source` tells in plain values where the numbers came from: its name, the seed, the device.
     `answers` has, for each token that a trained model was asked about, the most probable words with
     their probabilities, and None for the others; it is empty for a source without answers.
-    `target` are the tokens of a second text that looks at itself and at the first one, as in a
-    translation; which layers it belongs to is said by their kind.
+    `tokens` are those of the text that was traced; where one text alone looks at another, those that look.
+    A layer's `sides` say whose tokens look at whose in it: in a layer of the kind "self" the trace's own.
     """
 
     tokens: Tokens
     layers: tuple[LayerTrace, ...]
     source: Mapping[str, object]
     answers: tuple[tuple[tuple[str, float], ...] | None, ...] = ()
-    target: Tokens | None = None
 
     def __post_init__(self):
-        for layer in self.layers:
-            queries, keys = map(len, self.sides(layer))
-            if (layer.n_query, layer.n_key) != (queries, keys):
-                raise MhaError(
-                    f"{queries} tokens that look at {keys} cannot go with {layer.n_query} queries and "
-                    f"{layer.n_key} keys."
-                )
+        own = Sides(self.tokens, self.tokens)
+        object.__setattr__(self, "layers", tuple(_in_texts(layer, own) for layer in self.layers))
         if self.answers and len(self.answers) != len(self.tokens):
             raise MhaError(f"{len(self.tokens)} tokens cannot go with {len(self.answers)} answers.")
 
-    def sides(self, layer: LayerTrace | None = None) -> tuple[Tokens, Tokens]:
-        """The tokens that look, and those that are looked at, in one of the layers, the first if not said.
-
-        Raises `MhaError` for a kind of layer that nobody knows, or whose text the trace does not have.
-        """
-        layer = self.layers[0] if layer is None else layer
-        one_of("kind of layer", layer.kind, KINDS, parameter="kind")
-        sides = tuple({"text": self.tokens, "target": self.target}[side] for side in KINDS[layer.kind])
-        if None in sides:
-            raise MhaError(f"A {layer.kind} layer needs the tokens of a target, and this trace has none.")
-        return sides
+    @property
+    def sides(self) -> Sides:
+        """The two texts of the first layer, and of all of them where they are of one kind."""
+        return self.layers[0].sides if self.layers else Sides(self.tokens, self.tokens)
 
     @property
     def title(self) -> str:
         """The text, or the one that looks → the one that it looks at, each in its own direction."""
-        queries, keys = self.sides()
-        return keys.text if queries is keys else f"\u2068{queries.text}\u2069 → \u2068{keys.text}\u2069"
+        return self.sides.title
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -96,14 +75,13 @@ class AttentionTrace:
         Raises `MhaError` for a kind that the trace does not have.
         """
         one_of("kind of layer in this trace", kind, self.kinds, parameter="kind")
-        if kind != "decoder" and self.kinds == (kind,):
+        if self.kinds == (kind,) and kind in ("self", "cross"):
             return self
         layers = tuple(layer for layer in self.layers if layer.kind == kind)
-        if kind == "cross":
-            return replace(self, layers=layers, answers=())
-        tokens, _ = self.sides(layers[0])
-        answers = self.answers if tokens is self.tokens else ()
-        layers = tuple(replace(layer, kind="self") for layer in layers)
+        tokens = layers[0].sides.queries
+        answers = self.answers if tokens is self.tokens and kind != "cross" else ()
+        if kind != "cross":
+            layers = tuple(replace(layer, kind="self") for layer in layers)
         return AttentionTrace(tokens, layers, self.source, answers)
 
     def frame(self, name: str, *, layer: int = 0, head: int | None = None):
@@ -119,7 +97,7 @@ class AttentionTrace:
             raise MhaError(f"This trace has layers 0 to {len(self.layers) - 1}; layer {layer} was asked for.")
         if name not in OF_THE_LAYER and head is None:
             raise MhaError(f"{name} is a matrix of one head; say which, as in head=0.")
-        queries, keys = (side.labels for side in self.sides(self.layers[layer]))
+        queries, keys = self.layers[layer].sides.queries.labels, self.layers[layer].sides.keys.labels
         labels = {"token": queries, "query": queries, "key": keys}
         values = matrix(self.layers[layer], name, head)
         if values is None and name == "x_v":
@@ -158,7 +136,28 @@ class AttentionTrace:
 
     def save(self, path: str | PathLike) -> None:
         """Write the trace as one safetensors file; an existing file is replaced in one step."""
-        storage.write(path, self.tokens, self.layers, self.source, self.answers, self.target)
+        storage.write(path, self.tokens, self.layers, self.source, self.answers)
+
+
+def _in_texts(layer: LayerTrace, own: Sides) -> LayerTrace:
+    """A layer with its sides, the trace's `own` text where it looks at itself and says nothing else."""
+    one_of("kind of layer", layer.kind, KINDS, parameter="kind")
+    if layer.kind == "cross" and not layer.sides.named:
+        raise MhaError("A cross layer stands between two texts; say which, as in sides=Sides(queries, keys).")
+    if (layer.kind == "self" and layer.sides != own) or not layer.sides.named:
+        layer = replace(layer, sides=own)
+    if layer.sides.same == (layer.kind == "cross"):
+        raise MhaError(
+            f"A layer of the kind {layer.kind} has {'one text' if layer.sides.same else 'two texts'} for its "
+            f"sides; layers between two texts, and they alone, are of the kind cross."
+        )
+    queries, keys = len(layer.sides.queries), len(layer.sides.keys)
+    if (layer.n_query, layer.n_key) != (queries, keys):
+        raise MhaError(
+            f"{queries} tokens that look at {keys} cannot go with {layer.n_query} queries and "
+            f"{layer.n_key} keys."
+        )
+    return layer
 
 
 def load(path: str | PathLike) -> AttentionTrace:

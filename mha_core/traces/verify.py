@@ -102,11 +102,11 @@ def split_difference(layer: LayerTrace) -> float | None:
         return None
     x = layer.tensors["x"][None]
     x_v = layer.tensors["x_v"][None] if "x_v" in layer.tensors else x
-    if layer.kind == "cross" and x_v is x:
+    if not layer.sides.same and x_v is x:
         return None  # the X of the other text is not known
     parts = (
         (x, p.w_q, p.b_q, layer.n_heads),
-        (x_v if layer.kind == "cross" else x, p.w_k, p.b_k, layer.n_kv_heads),
+        (x if layer.sides.same else x_v, p.w_k, p.b_k, layer.n_kv_heads),
         (x_v, p.w_v, p.b_v, layer.n_kv_heads),
     )
     return max((project_packed(*part) - project_per_head(*part)).abs().max().item() for part in parts)
@@ -119,11 +119,11 @@ def product_difference(layer: LayerTrace) -> float | None:
     or the matrices are not known, in cross-attention those of the other text.
     """
     p = layer.projections
-    if "x" not in layer.tensors or p.w_q is None or (layer.kind == "cross" and "x_v" not in layer.tensors):
+    if "x" not in layer.tensors or p.w_q is None or not (layer.sides.same or "x_v" in layer.tensors):
         return None
     x = layer.tensors["x"]
     x_v = layer.tensors.get("x_v", x)
-    inputs = {"q": x, "k": x_v if layer.kind == "cross" else x, "v": x_v}
+    inputs = {"q": x, "k": x if layer.sides.same else x_v, "v": x_v}
     gaps = []
     for name, given in inputs.items():
         stages = (f"{name}_linear", f"{name}_raw", name)

@@ -179,7 +179,7 @@ def _looked_at(page: str) -> None:
     _number("head", most=layer.n_heads)
     _number("token", most=layer.n_query)
     # Here and not on the pages: what two pages bind each for itself is lost on the way between them.
-    if sentence.of_two_texts(trace) and page in ("", "token"):
+    if not trace.sides.same and page in ("", "token"):
         help_text, empty = t("two.key_help"), t("two.key_empty")
         _number("key_token", most=layer.n_key, help=help_text, placeholder=empty)
     elif page == "":
@@ -286,10 +286,10 @@ def _file_sentence() -> None:
     shown = uploads.trace(current())
     if shown is None:
         return
-    looking, looked_at = shown.sides()
-    _read_only(t("control.text"), "file_text", looking.text)
-    if looked_at is not looking:
-        _read_only(t("file.keys"), "file_keys", looked_at.text)
+    sides = shown.sides
+    _read_only(t("control.text"), "file_text", sides.queries.text)
+    if not sides.same:
+        _read_only(t("file.keys"), "file_keys", sides.keys.text)
 
 
 def _read_only(label: str, key: str, text: str) -> None:

@@ -40,7 +40,8 @@ def matrix(
     row = query - first_row if rows_look else None
     of_tokens = frame.columns.name in TOKEN_AXES
     # A click on a row chooses the token that looks: where another text is looked at, keys are none of those.
-    clickable = frame.index.name in TOKEN_AXES and not (picture.two_texts and frame.index.name == "key")
+    of_other = frame.index.name == "key" and picture.sides is not None and not picture.sides.same
+    clickable = frame.index.name in TOKEN_AXES and not of_other
     column = None if seen is None or not of_tokens else seen - first_column
     st.caption(f"{'→ ' if made else ''}**{literal(picture.symbol)}** {t(f'matrix.{picture.name}')}")
     figure = heatmap(

@@ -46,10 +46,10 @@ def of_sentences(
     """
     kept = {}
     for key, trace in traces.items():
-        queries, keys = trace.sides()
-        kept[key] = strip(queries.labels, len(traces))
-        if queries is not keys:
-            kept[f"{key}_keys"] = strip(keys.labels, len(traces))
+        sides = trace.sides
+        kept[key] = strip(sides.queries.labels, len(traces))
+        if not sides.same:
+            kept[f"{key}_keys"] = strip(sides.keys.labels, len(traces))
     if layer is not None:
         kept[shown_in] = view([longest(trace) for trace in traces.values()])
         kept["head_grid"] = grid(layer.n_heads)

@@ -3,13 +3,13 @@
 import streamlit as st
 
 from mha_core import AttentionTrace, MhaError
-from mha_core.analysis.frames import WHOLE
+from mha_core.analysis import frames
 from pages._kit import compute, model_source, refusals, state, uploads
 from pages._kit.text import t
 
 
 def scene_and_traces(
-    longest: int | None = WHOLE,
+    longest: int | None = frames.WHOLE,
 ) -> tuple[state.Scene, AttentionTrace, AttentionTrace | None]:
     """The scene, the trace of its sentence, and that of its second sentence if there is one.
 
@@ -31,7 +31,7 @@ def scene_and_traces(
         if any({"h", "d_model"} <= set(fix) for fix in error.fixes):  # no shipped model has these sizes
             refusals.offer_training(scene)
         st.stop()
-    tokens = max(map(len, trace.sides()))
+    tokens = frames.longest(trace)
     if longest is not None and tokens > longest:
         st.info(t("long.elsewhere", count=f"{tokens:,}", longest=longest), icon=":material/notes:")
         st.stop()

@@ -38,11 +38,11 @@ def show(
     A click chooses a token or, where it `hides` and the switch for that is on, hides it.
     """
     recorded = trace.layers[layer]
-    labels, keys = (side.labels for side in trace.sides(recorded))
+    labels, keys = recorded.sides.queries.labels, recorded.sides.keys.labels
     query = min(query, len(labels) - 1)
     row, allowed = (see(head, rows=[query])[0] for see in (recorded.weights, recorded.allowed))
     hides = hides and hides_on_click(trace)
-    if of_two_texts(trace) and longest(trace) <= WHOLE:
+    if not trace.sides.same and longest(trace) <= WHOLE:
         strips(trace, layer=layer, head=head, query=query, limit=limit, key=key)
     elif longest(trace) <= WHOLE:
         components.token_strip(
@@ -88,18 +88,12 @@ def _listed(shares: Iterable[tuple[str, float]]) -> str:
     )
 
 
-def of_two_texts(trace: AttentionTrace) -> bool:
-    """Are the tokens that look not those that are looked at?"""
-    queries, keys = trace.sides()
-    return queries is not keys
-
-
 def looked_at(trace: AttentionTrace, *, layer: int, head: int, query: int) -> int:
     """The token that is looked at, from 0: the chosen one, or else the one that the query looks at most.
 
     Where a text looks at itself it is the token that looks.
     """
-    if not of_two_texts(trace):
+    if trace.sides.same:
         return query
     chosen = state.current().key_token
     if chosen and chosen <= trace.layers[layer].n_key:
@@ -109,8 +103,8 @@ def looked_at(trace: AttentionTrace, *, layer: int, head: int, query: int) -> in
 
 def strips(trace: AttentionTrace, *, layer: int, head: int, query: int, limit: float, key: str) -> None:
     """Both texts as tokens: the chosen one among those that look, and the others shaded by its row."""
-    queries, keys = trace.sides(trace.layers[layer])
     shown = trace.layers[layer]
+    queries, keys = shown.sides.queries, shown.sides.keys
     row, allowed = (see(head, rows=[query])[0] for see in (shown.weights, shown.allowed))
     chosen = looked_at(trace, layer=layer, head=head, query=query)
     with st.container(gap="xsmall"):

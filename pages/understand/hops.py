@@ -12,7 +12,7 @@ layer = two_hops.last(trace, scene)
 st.header(t("hops.heading"))
 st.markdown(t("hops.intro", one=layer, two=layer + 1))
 model_info.about(trace)
-if not two_hops.in_one_text(trace):
+if not trace.sides.same:
     st.info(t("hops.two_texts"), icon=":material/translate:")
     st.stop()
 if len(trace.layers) < 2:

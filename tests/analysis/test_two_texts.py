@@ -34,12 +34,12 @@ def cross(normal, seed: int = 0, **tensors) -> mha.LayerTrace:
         "k": normal(KV_HEADS, N_KEY, D_K, seed=seed + 1),
         "v": normal(KV_HEADS, N_KEY, D_V, seed=seed + 2),
     }
-    return mha.LayerTrace(MappingProxyType(made | tensors), kind="cross")
+    return mha.LayerTrace(MappingProxyType(made | tensors), kind="cross", sides=mha.Sides(TARGET, SOURCE))
 
 
 @pytest.fixture(scope="module")
 def trace(normal):
-    return mha.AttentionTrace(SOURCE, (cross(normal), cross(normal, 10)), {"name": "by hand"}, target=TARGET)
+    return mha.AttentionTrace(TARGET, (cross(normal), cross(normal, 10)), {"name": "by hand"})
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def projected(normal):
         x_v=y,
     )
     layer = replace(layer, projections=Projections(w_q, w_k, w_v, w_o))
-    return mha.AttentionTrace(SOURCE, (layer,), {"name": "by hand"}, target=TARGET)
+    return mha.AttentionTrace(TARGET, (layer,), {"name": "by hand"})
 
 
 # Pictures
@@ -159,17 +159,17 @@ def test_positions_of_two_texts_are_not_compared(trace):
 
 def test_texts_of_the_same_length_are_still_two(normal):
     layer = mha.LayerTrace(MappingProxyType({"weights": torch.softmax(normal(2, 7, 7), -1)}), kind="cross")
-    assert not patterns.same_tokens(layer)
+    assert not layer.sides.same
     assert patterns.metrics(layer)["previous token"].isna().all()
-    assert patterns.metrics(replace(layer, kind="self"))["previous token"].notna().all()
+    assert patterns.metrics(replace(layer, kind="self", sides=None))["previous token"].notna().all()
 
 
 @pytest.mark.parametrize(("n_query", "n_key"), [(7, 11), (3, 11), (11, 3), (2, 79)])
 def test_a_small_picture_of_two_texts_is_a_square_with_both_in_it(normal, n_query, n_key):
     weights = torch.softmax(normal(2, n_query, n_key), -1)
-    layer = mha.LayerTrace(MappingProxyType({"weights": weights}), kind="cross")
-    keys, queries = (mha.words(" ".join(f"w{i}" for i in range(n))) for n in (n_key, n_query))
-    found = overview(mha.AttentionTrace(keys, (layer,), {}, target=queries))
+    sides = mha.Sides(*(mha.words(" ".join(f"w{i}" for i in range(n))) for n in (n_query, n_key)))
+    layer = mha.LayerTrace(MappingProxyType({"weights": weights}), kind="cross", sides=sides)
+    found = overview(mha.AttentionTrace(sides.queries, (layer,), {}))
     side = min(32, max(n_query, n_key))
     assert (found.side, found.n_tokens, found.thumbs[0].shape) == (side, n_key, (2, side, side))
     codes = np.rint(np.sqrt(weights.numpy()) * 254)

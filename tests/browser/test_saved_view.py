@@ -351,16 +351,20 @@ LOOKED_AT = pieces(
 @pytest.fixture
 def translated():
     """A text of 7 tokens that looks at one of 11, beside layers in which each looks at itself."""
-    sizes = {"cross": (7, 11), "encoder": (11, 11), "decoder": (7, 7)}
+    sides = {
+        "cross": mha.Sides(LOOKS, LOOKED_AT),
+        "encoder": mha.Sides(LOOKED_AT, LOOKED_AT),
+        "decoder": mha.Sides(LOOKS, LOOKS),
+    }
 
     def layer(kind: str) -> mha.LayerTrace:
         draw = torch.Generator().manual_seed(len(kind))
-        n_query, n_key = sizes[kind]
+        n_query, n_key = len(sides[kind].queries), len(sides[kind].keys)
         shapes = {"q": (n_query, 5), "k": (n_key, 5), "v": (n_key, 3)}
         tensors = {name: torch.randn((3, *shape), generator=draw) for name, shape in shapes.items()}
-        return mha.LayerTrace(tensors, kind=kind)
+        return mha.LayerTrace(tensors, kind=kind, sides=sides[kind])
 
-    return mha.AttentionTrace(LOOKED_AT, tuple(map(layer, sizes)), {"name": "by hand"}, target=LOOKS)
+    return mha.AttentionTrace(LOOKED_AT, tuple(map(layer, sides)), {"name": "by hand"})
 
 
 def test_the_cross_part_of_a_trace_is_a_page_with_both_texts(alone, eye, save, written, translated):

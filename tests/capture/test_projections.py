@@ -12,6 +12,7 @@ from mha_core.capture import projections
 from mha_core.capture.projections import Proof, Use, provenance
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.traces.facts import Adjustments, Clip, Norm, Rotary, Scale
+from mha_core.traces.layer import with_texts
 from mha_core.traces.verify import split_difference
 
 SHARED = {
@@ -257,7 +258,7 @@ def test_what_another_text_is_made_of_is_known_where_it_is_looked_at(family, key
 def test_all_of_it_is_saved_and_read_again(family, tmp_path):
     labels = mha.Tokens("a" * 13, tuple("abcdefghijklm"), tuple((n, n + 1) for n in range(13)))
     target = mha.Tokens("a" * 7, tuple("abcdefg"), tuple((n, n + 1) for n in range(7)))
-    trace = mha.AttentionTrace(labels, layers(family), {"name": "m"}, target=target)
+    trace = mha.AttentionTrace(labels, with_texts(labels, target, layers(family)), {"name": "m"})
     trace.save(tmp_path / "t.safetensors")
     for one, other in zip(trace.layers, mha.load(tmp_path / "t.safetensors").layers, strict=True):
         assert set(one.tensors) == set(other.tensors)

@@ -17,7 +17,11 @@ from mha_core.traces.facts import Facts, LatentProjection, Rotary
 
 TEXT = replace(mha.words("die alte Katze sah den neuen Hund"), words=(0, 0, 1, 2, 3, 4, 5), special=(0, 6))
 TARGET = mha.words("the old cat saw it")
-SIDES = {"encoder": (7, 7), "decoder": (5, 5), "cross": (5, 7)}
+SIDES = {
+    "encoder": mha.Sides(TEXT, TEXT),
+    "decoder": mha.Sides(TARGET, TARGET),
+    "cross": mha.Sides(TARGET, TEXT),
+}
 HEADS, D_K, D_V = 3, 11, 13
 
 
@@ -26,13 +30,13 @@ def by_kind(normal):
     """`by_kind(kind)`: a layer of that kind, every size another prime."""
 
     def make(kind: str, seed: int = 0, **described) -> mha.LayerTrace:
-        n_query, n_key = SIDES[kind]
+        n_query, n_key = len(SIDES[kind].queries), len(SIDES[kind].keys)
         tensors = {
             "q": normal(HEADS, n_query, D_K, seed=seed),
             "k": normal(HEADS, n_key, D_K, seed=seed + 1),
             "v": normal(HEADS, n_key, D_V, seed=seed + 2),
         }
-        return mha.LayerTrace(MappingProxyType(tensors), kind=kind, **described)
+        return mha.LayerTrace(MappingProxyType(tensors), kind=kind, sides=SIDES[kind], **described)
 
     return make
 
@@ -46,7 +50,7 @@ def translation(by_kind):
         by_kind("decoder", 20, name="decoder.0.self"),
         by_kind("cross", 30, name="decoder.0.cross", about=Facts(latent=LatentProjection(17))),
     )
-    return mha.AttentionTrace(TEXT, layers, {"name": "by hand"}, target=TARGET)
+    return mha.AttentionTrace(TEXT, layers, {"name": "by hand"})
 
 
 @pytest.fixture(scope="session")
@@ -65,9 +69,9 @@ def known_by_weights(weights):
 
 
 def test_each_kind_has_the_tokens_that_look_and_those_that_are_looked_at(translation):
-    sides = {layer.kind: translation.sides(layer) for layer in translation.layers}
-    assert sides == {"encoder": (TEXT, TEXT), "decoder": (TARGET, TARGET), "cross": (TARGET, TEXT)}
-    assert translation.sides() == (TEXT, TEXT)
+    assert {layer.kind: layer.sides for layer in translation.layers} == SIDES
+    assert [layer.sides.same for layer in translation.layers] == [True, True, True, False]
+    assert translation.sides == SIDES["encoder"]
     assert translation.kinds == ("encoder", "decoder", "cross")
 
 
@@ -87,12 +91,9 @@ def test_a_part_has_the_layers_of_its_kind_and_their_tokens(translation, kind):
     assert [layer.name for layer in part.layers] == [
         layer.name for layer in translation.layers if layer.kind == kind
     ]
-    queries, keys = part.sides()
-    assert (len(queries), len(keys)) == SIDES[kind]
+    assert part.sides == SIDES[kind]
     assert part.kinds == (("cross",) if kind == "cross" else ("self",))
-    if kind != "cross":
-        assert part.tokens is queries
-        assert part.target is None
+    assert part.tokens is part.sides.queries
 
 
 def test_the_part_of_the_only_kind_is_the_trace_itself(known_by_weights):
@@ -102,7 +103,7 @@ def test_the_part_of_the_only_kind_is_the_trace_itself(known_by_weights):
 def test_answers_stay_with_the_text_that_they_are_about(by_kind):
     answers = ((("cat", 0.9),),) + (None,) * 6
     layers = (by_kind("encoder"), by_kind("decoder"), by_kind("cross"))
-    trace = mha.AttentionTrace(TEXT, layers, {"name": "by hand"}, answers, TARGET)
+    trace = mha.AttentionTrace(TEXT, layers, {"name": "by hand"}, answers)
     assert trace.part("encoder").answers == answers
     assert trace.part("decoder").answers == ()
     assert trace.part("cross").answers == ()
@@ -110,12 +111,16 @@ def test_answers_stay_with_the_text_that_they_are_about(by_kind):
 
 def test_what_does_not_fit_is_refused(by_kind, translation, refused):
     cross = by_kind("cross")
-    assert "needs the tokens of a target" in str(refused(mha.AttentionTrace, TEXT, (cross,), {}))
-    error = refused(mha.AttentionTrace, TARGET, (cross,), {}, (), TEXT)
-    assert "7 tokens that look at 5" in str(error)
-    error = refused(mha.AttentionTrace, TEXT, (mha.LayerTrace(cross.tensors, kind="sideways"),), {})
-    assert "sideways" in str(error)
-    assert "cross" in str(error)
+
+    def told(**changed) -> str:
+        return str(refused(mha.AttentionTrace, TEXT, (replace(cross, **changed),), {}))
+
+    assert "sides=Sides(queries, keys)" in told(sides=None)
+    assert "7 tokens that look at 5" in told(sides=mha.Sides(TEXT, TARGET))
+    assert "kind cross has one text" in told(sides=SIDES["encoder"])
+    assert "kind encoder has two texts" in told(kind="encoder")
+    assert "sideways" in told(kind="sideways")
+    assert "cross" in told(kind="sideways")
     assert "encoder" in str(refused(translation.part, "self"))
 
 
@@ -125,7 +130,8 @@ def test_what_does_not_fit_is_refused(by_kind, translation, refused):
 def test_sides_kinds_names_and_what_is_known_come_back(translation, tmp_path):
     translation.save(tmp_path / "t.safetensors")
     loaded = mha.load(tmp_path / "t.safetensors")
-    assert (loaded.tokens, loaded.target) == (TEXT, TARGET)
+    assert loaded.tokens == TEXT
+    assert [layer.sides for layer in loaded.layers] == [layer.sides for layer in translation.layers]
     assert (loaded.tokens.words, loaded.tokens.special) == (TEXT.words, TEXT.special)
     for ours, theirs in zip(translation.layers, loaded.layers, strict=True):
         assert (ours.kind, ours.name, ours.about) == (theirs.kind, theirs.name, theirs.about)
@@ -150,15 +156,15 @@ def test_a_file_from_before_there_were_sides_still_loads(tmp_path):
     trace.save(path)
 
     def age(header):
-        for name in ("target", "words", "special"):
-            header.pop(name)
+        text = header.pop("texts")[0]
+        header.update({name: text[name] for name in ("text", "pieces", "spans")}, version=1)
         for layer in header["layers"]:
-            for name in ("kind", "name", "about"):
+            for name in ("kind", "name", "about", "sides"):
                 layer.pop(name)
 
     edited(path, age)
     loaded = mha.load(path)
-    assert loaded.target is None
+    assert loaded.sides.same
     assert loaded.kinds == ("self",)
     assert loaded.tokens == trace.tokens
     assert loaded.layers[0].weights().tobytes() == trace.layers[0].weights().tobytes()
@@ -167,13 +173,16 @@ def test_a_file_from_before_there_were_sides_still_loads(tmp_path):
 @pytest.mark.parametrize(
     "change",
     [
-        lambda header: header["pieces"].__setitem__(0, 5),
-        lambda header: header["spans"].pop(),
-        lambda header: header["words"].pop(),
-        lambda header: header["special"].append(7),
-        lambda header: header["target"]["pieces"].pop(),
+        lambda header: header["texts"][0]["pieces"].__setitem__(0, 5),
+        lambda header: header["texts"][0]["spans"].pop(),
+        lambda header: header["texts"][0]["words"].pop(),
+        lambda header: header["texts"][0]["special"].append(7),
+        lambda header: header["texts"][1]["pieces"].pop(),
         lambda header: header["layers"][0].update(kind="sideways"),
         lambda header: header["layers"][0].update(kind="cross"),
+        lambda header: header["layers"][0].update(sides=[0, 1]),
+        lambda header: header["layers"][0].update(sides=[0, 2]),
+        lambda header: header["layers"][0].update(sides=[0]),
     ],
 )
 def test_a_file_whose_sides_do_not_fit_is_damaged(translation, tmp_path, refused, change):
@@ -226,7 +235,7 @@ def test_what_is_not_known_is_refused_and_says_what_is(known_by_weights, refused
 
 
 def test_what_weights_suffice_for_is_what_it_is_with_q_and_k(by_kind):
-    full = mha.AttentionTrace(TEXT, (by_kind("encoder"),), {"name": "by hand"}, target=TARGET).part("encoder")
+    full = mha.AttentionTrace(TEXT, (by_kind("encoder"),), {"name": "by hand"}).part("encoder")
     own = mha.LayerTrace(MappingProxyType({"weights": torch.from_numpy(full.layers[0].weights().copy())}))
     bare = mha.AttentionTrace(TEXT, (own,), {"name": "by hand"})
     for at in range(7):

@@ -41,11 +41,11 @@ def translation():
     parts = [of_tensors(1), of_tensors(2, TARGET), of_tensors(3, TARGET, TEXT)]
     kinds = ("encoder", "decoder", "cross")
     layers = [
-        mha.LayerTrace(layer.tensors, layer.rule, layer.projections, kind, f"{kind}.{at}")
+        replace(layer, kind=kind, name=f"{kind}.{at}", sides=part.sides)
         for kind, part in zip(kinds, parts, strict=True)
         for at, layer in enumerate(part.layers)
     ]
-    return mha.AttentionTrace(parts[0].tokens, tuple(layers), {"name": "t"}, target=parts[1].tokens)
+    return mha.AttentionTrace(parts[0].tokens, tuple(layers), {"name": "t"})
 
 
 def of_weights():
@@ -157,7 +157,7 @@ def test_a_file_of_two_texts_has_a_choice_of_whose_attention(open_file, english,
     assert app.segmented_control(key="kind").options == ["encoder", "decoder", "cross"]
     assert strip(app)["tokens"] == list(trace.tokens.labels)
     app.segmented_control(key="kind").set_value("decoder").run()
-    assert strip(app)["tokens"] == list(trace.target.labels)
+    assert strip(app)["tokens"] == list(trace.part("decoder").tokens.labels)
     assert app.text_area(key="file_text").value == " ".join(TARGET)
     app.segmented_control(key="kind").set_value("cross").run()
     assert not app.exception

@@ -154,9 +154,9 @@ def test_two_texts_have_a_choice_of_whose_attention_and_a_target(on_model, strip
     wanted = huggingface.follow(huggingface.load(folder("t5")), Scene.text, target="The street.")
     assert strip(app)["tokens"] == list(wanted.tokens.labels)
     kind.set_value("decoder").run()
-    assert strip(app)["tokens"] == list(wanted.target.labels)
+    assert strip(app)["tokens"] == list(wanted.part("decoder").tokens.labels)
     app.segmented_control(key="kind").set_value("cross").run()
-    assert strip(app)["tokens"] == list(wanted.target.labels)
+    assert strip(app)["tokens"] == list(wanted.part("decoder").tokens.labels)
     assert strip(app, "token_strip_keys")["tokens"] == list(wanted.tokens.labels)
 
 

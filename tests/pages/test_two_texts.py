@@ -30,10 +30,11 @@ def cross():
             for given, matrix in zip((x, y, y), matrices, strict=True)
         )
         tensors = MappingProxyType({"q": q, "k": k, "v": v, "x": x, "x_v": y})
-        return mha.LayerTrace(tensors, projections=mha.Projections(*matrices), kind="cross")
+        sides = mha.Sides(TARGET, SOURCE)
+        return mha.LayerTrace(tensors, projections=mha.Projections(*matrices), kind="cross", sides=sides)
 
     source = {"name": "random", "h": HEADS, "d_model": 15, "seed": 0}
-    return mha.AttentionTrace(SOURCE, (layer(0), layer(1)), source, target=TARGET)
+    return mha.AttentionTrace(TARGET, (layer(0), layer(1)), source)
 
 
 @pytest.fixture
@@ -152,5 +153,4 @@ def test_a_click_on_a_token_of_either_text_goes_to_it(on_cross):
 
 def test_a_text_that_looks_at_itself_is_not_two(monkeypatch):
     trace = mha.trace("one two three", h=2, d_model=4)
-    assert not sentence.of_two_texts(trace)
     assert sentence.looked_at(trace, layer=0, head=0, query=2) == 2

@@ -46,9 +46,10 @@ def test_weights_and_outputs_are_those_of_torch(arrays, n_key):
     output, weights = asked(**given)
     np.testing.assert_allclose(layer.output(), output, atol=1e-6)
     np.testing.assert_allclose(layer.weights(), weights, atol=1e-6)
-    queries, keys = trace.sides()
-    assert queries.pieces == tuple(TOKENS)
-    assert keys.pieces == tuple(KEYS if n_key == 5 else TOKENS)
+    assert trace.tokens is layer.sides.queries
+    assert layer.sides.queries.pieces == tuple(TOKENS)
+    assert layer.sides.keys.pieces == tuple(KEYS if n_key == 5 else TOKENS)
+    assert layer.sides.same == (n_key == 7)
     assert layer.kind == ("cross" if n_key == 5 else "self")
     assert mha.against_torch(layer).passed
 

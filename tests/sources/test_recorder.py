@@ -199,7 +199,7 @@ def test_an_encoder_and_a_decoder_are_told_apart_by_their_lengths(normal):
         normal(1, 5, D), normal(1, 7, D, seed=1), keys=SOURCE,
     )  # fmt: skip
     assert [layer.kind for layer in trace.layers] == [*["encoder"] * 2, *["decoder", "cross"] * 2]
-    assert (trace.tokens.pieces, trace.target.pieces) == (tuple(SOURCE), tuple(TOKENS))
+    assert (trace.tokens.pieces, trace.sides.keys.pieces) == (tuple(TOKENS), tuple(SOURCE))
     assert all(mha.against_torch(layer).passed for layer in trace.layers)
     assert trace.layers[3].x is None  # two inputs, of which one would be told
     np.testing.assert_array_equal(trace.layers[2].allowed(0), np.tril(np.ones((7, 7), bool)))

@@ -211,8 +211,8 @@ def edited(path, change):
 
 
 def test_another_version_is_refused(saved, refused):
-    edited(saved, lambda header, tensors: header.update(version=2))
-    assert str(refused(mha.load, saved)) == f"{saved} has format version 2; this release reads version 1."
+    edited(saved, lambda header, tensors: header.update(version=3))
+    assert str(refused(mha.load, saved)) == f"{saved} has format version 3; this release reads 1 to 2."
 
 
 BROKEN = {
@@ -220,11 +220,11 @@ BROKEN = {
     "mask gone": lambda header, tensors: tensors.pop("0.rule.mask"),
     "no k": lambda header, tensors: header["layers"][0]["tensors"].pop("k"),
     "no version": lambda header, tensors: header.pop("version"),
-    "no text": lambda header, tensors: header.pop("text"),
+    "no text": lambda header, tensors: header["texts"][0].pop("text"),
     "no layers": lambda header, tensors: header.pop("layers"),
     "no rule": lambda header, tensors: header["layers"][0].pop("rule"),
-    "a word too many": lambda header, tensors: header["pieces"].append("!"),
-    "spans of one number": lambda header, tensors: header.update(spans=[[0], [1], [2], [3]]),
+    "a word too many": lambda header, tensors: header["texts"][0]["pieces"].append("!"),
+    "spans of one number": lambda header, tensors: header["texts"][0].update(spans=[[0], [1], [2], [3]]),
     "a rule of text": lambda header, tensors: header["layers"][0]["rule"].update(temperature="hot"),
     "an unknown rule": lambda header, tensors: header["layers"][0]["rule"].update(colour=1),
     "another softmax": lambda header, tensors: header["layers"][0]["rule"].update(softmax="column"),

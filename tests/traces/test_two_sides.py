@@ -53,8 +53,9 @@ def trace_of(queries: Tokens, keys: Tokens, normal, layers: int = 2) -> mha.Atte
     for seed in range(layers):
         sizes = {"q": len(queries), "k": len(keys), "v": len(keys)}
         tensors = {name: normal(3, n, 5, seed=10 * seed + len(name + str(n))) for name, n in sizes.items()}
-        made.append(mha.LayerTrace(MappingProxyType(tensors), kind="cross"))
-    return mha.AttentionTrace(keys, tuple(made), {"name": "by hand"}, target=queries)
+        sides = mha.Sides(queries, keys)
+        made.append(mha.LayerTrace(MappingProxyType(tensors), kind="cross", sides=sides))
+    return mha.AttentionTrace(queries, tuple(made), {"name": "by hand"})
 
 
 # Two lists of tokens
@@ -302,6 +303,6 @@ def test_layers_of_several_kinds_are_looked_at_one_kind_at_a_time(normal, refuse
     queries, keys = mha.words("one two"), mha.words("a b c")
     cross = trace_of(queries, keys, normal, layers=1)
     own = mha.LayerTrace(MappingProxyType({"weights": torch.full((3, 3, 3), 1 / 3)}), kind="encoder")
-    both = mha.AttentionTrace(keys, (own, *cross.layers), {}, target=queries)
+    both = mha.AttentionTrace(keys, (own, *cross.layers), {})
     assert "trace.part('cross').view()" in str(refused(both.view))
     assert both.part("cross").view().header["layers"] == 1

@@ -25,7 +25,7 @@ from mha_core.capture.batch import Unbatched
 from mha_core.errors import MhaError, one_of
 from mha_core.sources.huggingface import files, loading, trial
 from mha_core.sources.huggingface import tokenizer as reading
-from mha_core.traces.layer import LayerTrace
+from mha_core.traces.layer import LayerTrace, with_texts
 from mha_core.traces.tokens import MAX_TOKENS, Tokens
 from mha_core.traces.trace import AttentionTrace
 
@@ -254,7 +254,8 @@ def _read(model: Model, text: str | reading.Ids, limit: int) -> tuple[Tokens, di
 
 
 def _trace(model: Model, tokens: Tokens, layers, skipped, target: Tokens | None = None) -> AttentionTrace:
-    return AttentionTrace(tokens, layers, MappingProxyType(described(model, layers, skipped)), (), target)
+    source = MappingProxyType(described(model, layers, skipped))
+    return AttentionTrace(tokens, with_texts(tokens, target, layers), source)
 
 
 def flow(model: Model, inputs: Mapping[str, Tensor]) -> tuple[tuple[LayerTrace, ...], tuple[str, ...]]:

@@ -50,7 +50,7 @@ def vectors(trace: AttentionTrace, *, layer: int, token: int) -> None:
     if not found:
         return
     st.markdown(f"##### {t('sharing.vectors', layer=layer + 1)}")
-    labels = trace.sides(trace.layers[layer])[0].labels
+    labels = trace.layers[layer].sides.queries.labels
     rows = window(len(labels), token, WINDOW) or slice(None)
     for name, values in found.items():
         title = t(f"sharing.vector_{name}", count=values.shape[1])

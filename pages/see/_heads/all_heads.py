@@ -41,7 +41,7 @@ def show(
     if longest(trace) > WHOLE:
         return
     shown = trace.layers[layer]
-    queries, keys = trace.sides(shown)
+    sides = shown.sides
     fits = shown.n_heads * shown.n_query * shown.n_key < MOST_LINES
     title, note = t("heads.all", layer=layer + 1), matrices.scale_note(limits)
     with st.container(horizontal=True, vertical_alignment="bottom", horizontal_alignment="distribute"):
@@ -49,8 +49,8 @@ def show(
         matrices.scale_control()
     components.head_grid(
         shown,
-        queries.labels,
-        keys=keys.labels,
+        sides.queries.labels,
+        keys=sides.keys.labels,
         chosen=head,
         limits=limits,
         roles=role_labels.labels(trace, scene, layer),

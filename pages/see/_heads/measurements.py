@@ -10,7 +10,7 @@ from mha_core import AttentionTrace, LayerTrace
 from mha_core.analysis import patterns, roles
 from mha_core.analysis.frames import WHOLE, longest, origin
 from mha_core.figures.heatmap import heatmap
-from pages._kit import charts, role_labels, sentence, state
+from pages._kit import charts, role_labels, state
 from pages._kit.text import number, t
 
 KEPT = 32
@@ -43,7 +43,7 @@ def show(trace: AttentionTrace, scene: state.Scene, *, layer: int, head: int) ->
                 },
                 key="roles_table",
             )
-        st.markdown(t("roles.two_texts") if sentence.of_two_texts(trace) else t("roles.patterns"))
+        st.markdown(t("roles.patterns") if trace.sides.same else t("roles.two_texts"))
         table = patterns.metrics(trace.layers[layer])
         table.index = pd.Index([t("heads.grid_name", head=h + 1) for h in table.index], name="head")
         table.columns = [t(f"roles.pattern.{name}") for name in table]

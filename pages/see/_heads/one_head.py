@@ -20,14 +20,14 @@ DIGITS = 6
 
 def show(trace: AttentionTrace, *, layer: int, head: int, query: int, limit: float) -> None:
     """The six matrices of one head; of a long text the part around the chosen token."""
-    queries, keys = trace.sides(trace.layers[layer])
+    sides = trace.layers[layer].sides
     part = around(trace, query, layer=layer, head=head)
     if part.queries:
         first, last = part.queries.start + 1, part.queries.stop
-        st.info(t("detail.part", count=len(queries), first=first, last=last))
-    if part.keys and queries is not keys:
+        st.info(t("detail.part", count=len(sides.queries), first=first, last=last))
+    if part.keys and not sides.same:
         first, last = part.keys.start + 1, part.keys.stop
-        st.info(t("detail.part_keys", count=len(keys), first=first, last=last))
+        st.info(t("detail.part_keys", count=len(sides.keys), first=first, last=last))
     if not trace.layers[layer].knows("q"):
         refusals.only_weights(trace.layers[layer])
         drawn = picture(trace, "weights", layer=layer, head=head, part=part)
@@ -99,7 +99,7 @@ def _cell(trace: AttentionTrace, *, layer: int, head: int, query: int) -> int | 
 
 def _numbers(trace: AttentionTrace, *, layer: int, head: int, query: int, key: int) -> str:
     recorded = trace.layers[layer]
-    queries, keys = (side.labels for side in trace.sides(recorded))
+    queries, keys = recorded.sides.queries.labels, recorded.sides.keys.labels
     at = {"rows": [query], "keys": [key]}
     found = {
         name: f"{getattr(recorded, matrix)(head, **at).item():.{DIGITS}g}"

@@ -28,7 +28,7 @@ class Subject(NamedTuple):
     @property
     def labels(self) -> tuple[str, ...]:
         """Of the tokens that look."""
-        return self.trace.sides(self.of_layer)[0].labels
+        return self.of_layer.sides.queries.labels
 
     @property
     def key(self) -> int:

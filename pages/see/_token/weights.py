@@ -6,7 +6,7 @@ import streamlit as st
 
 from mha_core.analysis.token import Looks, leading, over_layers
 from mha_core.figures.bars import bars
-from pages._kit import sentence, state
+from pages._kit import state
 from pages._kit.text import number, t
 from pages.see._token.directions import Direction, beside, cell, lines
 from pages.see._token.subject import Subject, chart, table, whole, word
@@ -82,14 +82,14 @@ def _listed(subject: Subject, line: str, found: dict[str, pd.DataFrame]) -> pd.D
             | {name: values.to_numpy().ravel() for name, values in columns.items()}
         )
 
-    if not sentence.of_two_texts(subject.trace):
+    if subject.trace.sides.same:
         return listed(next(iter(found.values())), found)
     return pd.concat([listed(weights, {name: weights}) for name, weights in found.items()], ignore_index=True)
 
 
 def ranked(subject: Subject, both: tuple[Direction, Direction]) -> None:
     """Both directions of the chosen head as bars, the largest first; a click goes to that token."""
-    goes_on = sentence.of_two_texts(subject.trace)
+    goes_on = not subject.trace.sides.same
 
     def draw(side: Direction) -> None:
         weights = side.looks.weights.iloc[subject.head]

@@ -25,12 +25,6 @@ def offer() -> None:
             )
 
 
-def in_one_text(trace: AttentionTrace) -> bool:
-    """Does a text look at itself? Else a second step could not start where the first one ended."""
-    queries, keys = trace.sides()
-    return queries is keys
-
-
 def last(trace: AttentionTrace, scene: state.Scene) -> int:
     """The layer of the second hop, from 0: the one that is looked at, if there is one before it."""
     return max(1, min(scene.layer, len(trace.layers)) - 1)

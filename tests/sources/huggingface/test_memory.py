@@ -314,8 +314,8 @@ def test_the_pieces_of_a_tokenizer_are_ids_too(folder):
 
 def test_a_target_of_ids():
     trace = mha.trace([5, 6, 7], source=module("t5"), target=[8, 9])
-    assert trace.target.pieces == ("0", "8", "9")
-    assert trace.target.special == (0,)
+    assert trace.part("decoder").tokens.pieces == ("0", "8", "9")
+    assert trace.part("decoder").tokens.special == (0,)
     assert trace.part("cross").layers[0].weights().shape[1:] == (3, 3)
 
 
