@@ -1,0 +1,40 @@
+"""Curves of a training: the loss on the left, shares on the right, one line at the step that is marked."""
+
+import numpy as np
+import pandas as pd
+
+from mha_core.figures.curves import curves
+
+TABLE = pd.DataFrame(
+    {"loss": [3.0, 1.5, 0.5], "answer": [0.5, 0.75, 1.0], "right": [0.25, 0.5, 0.875]}, index=[0, 40, 80]
+)
+NAMES = {"loss": "Loss", "answer": "answers", "right": "weight on the right noun"}
+
+
+def test_every_column_is_a_line_over_the_steps_and_only_the_loss_stands_on_the_left():
+    figure = curves(TABLE, names=NAMES, step="steps")
+    assert [line.name for line in figure.data] == [*NAMES.values()]
+    for line, column in zip(figure.data, TABLE, strict=True):
+        np.testing.assert_array_equal(line.x, TABLE.index)
+        np.testing.assert_array_equal(line.y, TABLE[column])
+    assert [line.xaxis for line in figure.data] == ["x", "x2", "x2"]
+    assert [bool(line.showlegend) for line in figure.data] == [False, True, True]  # the loss has a title
+
+
+def test_shares_keep_their_axis_and_the_loss_begins_at_zero():
+    layout = curves(TABLE / 4, names=NAMES, step="steps").layout
+    assert layout.yaxis2.range == curves(TABLE, names=NAMES, step="steps").layout.yaxis2.range
+    assert layout.yaxis2.range[0] == 0 < 1 < layout.yaxis2.range[1]
+    assert layout.yaxis.rangemode == "tozero"
+    assert {layout.xaxis.title.text, layout.xaxis2.title.text} == {"steps"}
+
+
+def test_the_marked_step_has_a_line_in_both_panels():
+    assert not curves(TABLE, names=NAMES, step="steps").layout.shapes
+    marks = curves(TABLE, names=NAMES, step="steps", marked=40).layout.shapes
+    assert [(mark.xref, mark.x0, mark.x1) for mark in marks] == [("x", 40, 40), ("x2", 40, 40)]
+
+
+def test_a_training_that_has_not_begun_has_empty_curves():
+    figure = curves(TABLE.iloc[:0], names=NAMES, step="steps")
+    assert [len(line.x) for line in figure.data] == [0, 0, 0]
