@@ -1,9 +1,9 @@
-"""Heads that papers have described, measured again on sentences of our own.
+"""Published findings about single heads, measured again on sentences of our own.
 
-A finding is one head of one published model, what it is said to do, and the paper's number. Papers count
-layers and heads from 1 (Clark et al. 2019) or from 0 (Wang et al. 2022): here all count from 0, and `printed`
-keeps what stands in the paper. Our sentences are short and few, so a score of ours is no repetition of the
-paper's experiment; it shows whether the head does here what it is known for.
+A finding is one head of one published model, its role, and the paper's number. Papers count layers and
+heads from 1 (Clark et al. 2019) or from 0 (Wang et al. 2022): here all count from 0, and `printed` is the
+name in the paper. Our sentences are short and few, so our score does not repeat the paper's experiment; it
+shows whether the head plays its role here.
 """
 
 import json
@@ -27,7 +27,7 @@ Trace = Callable[[str], AttentionTrace]
 
 @dataclass(frozen=True)
 class Finding:
-    """One head, what it was found to do, and the number that was published (None where there is only a name).
+    """One head, its role, and the published number (None where the paper only names the head).
 
     `baseline` is what the paper says a simple rule reaches, such as the word at a fixed distance.
     """
@@ -44,7 +44,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Measured:
-    """A score of ours and from how many items it is the mean."""
+    """Our score: the mean over n items."""
 
     score: float
     n: int
@@ -64,22 +64,22 @@ def findings(model: str) -> tuple[Finding, ...]:
 
 
 def measure(finding: Finding, trace: Trace) -> Measured:
-    """What the head does on our sentences, `trace` being the model: a text to its `AttentionTrace`.
+    """The score of a head on our sentences; `trace` is the model, a function from a text to its trace.
 
     - "link: …": the share of words of which the one that they belong to gets the most weight, among all
       other words. The weights of the pieces of a word are summed where it is looked at, and averaged where
       it looks; special tokens do not count (Clark et al. 2019, section 4).
     - "previous token", "next token", "first token": the mean weight ``A[m, m − 1]``, ``A[m, m + 1]``,
       ``A[m, 0]``.
-    - "duplicate" and "induction": a list of words is said twice; the mean weight from a piece in the second
+    - "duplicate" and "induction": a list of words is repeated; the mean weight from a piece in the second
       list on the same piece in the first, or on the piece after that (Olsson et al. 2022).
     - "name mover" and "second subject": "When Mary and John went …, John gave a drink to": the mean weight
       from the last piece on the name to come, or on the second "John" (Wang et al. 2022).
 
     Raises `MhaError` for a model without that layer or head.
     """
-    found = np.array(list(_MEASURES[finding.measure.split(":")[0]](finding, trace)), float)
-    return Measured(float(found.mean()), len(found))
+    items = np.array(list(_MEASURES[finding.measure.split(":")[0]](finding, trace)), float)
+    return Measured(float(items.mean()), len(items))
 
 
 def _links(finding: Finding, trace: Trace) -> Iterator[bool]:
@@ -87,9 +87,9 @@ def _links(finding: Finding, trace: Trace) -> Iterator[bool]:
     for sentence in _file()["sentences"]:
         if relation not in sentence["links"]:
             continue
-        seen, text = trace(sentence["text"]), sentence["text"]
+        model_trace, text = trace(sentence["text"]), sentence["text"]
         spans = [word.span() for word in WORD.finditer(text)]
-        weights = between_words(_weights(finding, seen), seen.tokens, spans)
+        weights = between_words(_weights(finding, model_trace), model_trace.tokens, spans)
         np.fill_diagonal(weights, -1.0)
         for link in sentence["links"][relation]:
             dependent, head = (_place(text, spans, word) for word in link.split())
@@ -109,10 +109,10 @@ def _repeated(finding: Finding, trace: Trace) -> Iterator[float]:
     beyond = finding.measure == "induction"
     for words in _file()["lists"]:
         text = f"Words: {words} {words}"
-        seen = trace(text)
+        model_trace = trace(text)
         middle = text.index(words) + len(words)
-        starts = [start for start, end in seen.tokens.spans if end > start]
-        pieces = [at for at, (start, end) in enumerate(seen.tokens.spans) if end > start]
+        starts = [start for start, end in model_trace.tokens.spans if end > start]
+        pieces = [at for at, (start, end) in enumerate(model_trace.tokens.spans) if end > start]
         first = [
             at for at, start in zip(pieces, starts, strict=True) if text.index(words) - 1 <= start < middle
         ]
@@ -121,7 +121,7 @@ def _repeated(finding: Finding, trace: Trace) -> Iterator[float]:
             raise MhaError(
                 "The tokenizer cuts a list that is said twice in two ways; nothing can be compared."
             )
-        weights = _weights(finding, seen)
+        weights = _weights(finding, model_trace)
         for again, before in zip(second, first, strict=True):
             yield weights[again, before + beyond]
 
@@ -133,10 +133,10 @@ def _names(finding: Finding, trace: Trace) -> Iterator[float]:
             for a, b in ((one, other), (other, one)):
                 text = sentence.format(a=a, b=b, s=b)
                 start = text.index(a) if mover else text.rindex(b)
-                seen = trace(text)
-                looked_at = _pieces(seen.tokens, (start, start + len(a if mover else b)))
-                last = _pieces(seen.tokens, (len(text) - 2, len(text)))[-1]
-                yield _weights(finding, seen)[last, looked_at].sum()
+                model_trace = trace(text)
+                keys = _pieces(model_trace.tokens, (start, start + len(a if mover else b)))
+                last = _pieces(model_trace.tokens, (len(text) - 2, len(text)))[-1]
+                yield _weights(finding, model_trace)[last, keys].sum()
 
 
 _MEASURES = {
@@ -158,8 +158,8 @@ def between_words(weights: np.ndarray, tokens: Tokens, spans: list[tuple[int, in
     Source: Clark et al. 2019, section 4.1.
     """
     pieces = [_pieces(tokens, span) for span in spans]
-    looked_at = np.stack([weights[:, part].sum(1) for part in pieces], 1)
-    return np.stack([looked_at[part].mean(0) for part in pieces])
+    on_words = np.stack([weights[:, part].sum(1) for part in pieces], 1)
+    return np.stack([on_words[part].mean(0) for part in pieces])
 
 
 def _weights(finding: Finding, trace: AttentionTrace) -> np.ndarray:
@@ -170,14 +170,14 @@ def _weights(finding: Finding, trace: AttentionTrace) -> np.ndarray:
 
 def _pieces(tokens: Tokens, span: tuple[int, int]) -> list[int]:
     """Positions of the pieces that a part of the text was cut into."""
-    found = [at for at, (start, end) in enumerate(tokens.spans) if start < span[1] and span[0] < end]
-    if not found:
+    positions = [at for at, (start, end) in enumerate(tokens.spans) if start < span[1] and span[0] < end]
+    if not positions:
         raise MhaError(f"The tokenizer says of no piece that it is “{tokens.text[slice(*span)]}”.")
-    return found
+    return positions
 
 
 def _place(text: str, spans: list[tuple[int, int]], word: str) -> int:
-    """Which word it is: "the:2" is the second "the"."""
+    """The index of a word among `spans`: "the:2" is the second "the"."""
     name, _, nth = word.partition(":")
     return [at for at, span in enumerate(spans) if text[slice(*span)] == name][int(nth or 1) - 1]
 
