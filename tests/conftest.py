@@ -219,7 +219,6 @@ RULES = {
     ),
     "soft cap": lambda normal: mha.ScoreRule(soft_cap=0.5, mask=DRAWN_MASK),
     "sinks": lambda normal: mha.ScoreRule(sinks=normal(6, seed=7), mask=DRAWN_MASK),
-    "matrix": lambda normal: mha.ScoreRule(softmax="matrix", mask=DRAWN_MASK),
 }
 
 

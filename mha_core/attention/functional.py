@@ -27,7 +27,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, rule: ScoreRule = ScoreRule()) -> Te
     n_query, n_key = q.shape[-2], k.shape[-2]
     # Half of the cells: the model's own tensors need memory, too.
     blocks = row_blocks(n_query, 2 * q.shape[:-2].numel() * n_key, min_rows=MIN_ROWS)
-    if len(blocks) <= 1 or rule.softmax == "matrix":
+    if len(blocks) <= 1:
         return _attend(q, k, v, rule.at(slice(None), slice(None), n_query=n_query, n_key=n_key))
     parts = (
         _attend(q[..., rows, :], k, v, rule.at(slice(None), rows, n_query=n_query, n_key=n_key))

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -10,7 +9,6 @@ from torch import Tensor
 from mha_core.errors import MhaError
 
 HIDDEN = float("-inf")
-SOFTMAX = ("row", "matrix")
 LEAST, MOST = 0.001, 1_000_000  # temperatures and caps with which fp32 scores stay numbers
 
 
@@ -26,8 +24,7 @@ class ScoreRule:
     4. mask: hidden cells become −∞. Boolean, True where a query may look at a key,
        (…, head or 1, query, key) or (query, key).
     5. sinks: one further score for each head that takes weight and gives no value (gpt-oss). (head,)
-    6. softmax over the keys of each row; ``softmax="matrix"`` normalises over the whole matrix
-       instead, the wrong variant that shows why rows matter. Scores are divided by `temperature`.
+    6. softmax over the keys of each row, of scores divided by `temperature`.
 
     A row with every key hidden gets weight zero everywhere, never NaN.
     A bias of −∞ is a mask and is kept as one. Raises `MhaError` for values that make no sense.
@@ -39,7 +36,6 @@ class ScoreRule:
     distance_bias: Tensor | None = None
     mask: Tensor | None = None
     sinks: Tensor | None = None
-    softmax: Literal["row", "matrix"] = "row"
     temperature: float = 1.0
 
     def __post_init__(self):
@@ -47,10 +43,6 @@ class ScoreRule:
             value = getattr(self, name)
             if value is not None and not LEAST <= value <= MOST:
                 raise MhaError(f"{name} {value} is out of range; {LEAST} to {MOST:,} work.")
-        if self.softmax not in SOFTMAX:
-            raise MhaError(f"softmax {self.softmax!r} is unknown; 'row' or 'matrix' can be used.")
-        if self.softmax == "matrix" and self.sinks is not None:
-            raise MhaError("Sinks belong to a row; they cannot be combined with softmax='matrix'.")
         if self.mask is not None and self.mask.dtype != torch.bool:
             raise MhaError(
                 f"The mask has dtype {self.mask.dtype}; a mask is boolean, True where a query may "
@@ -90,7 +82,7 @@ class ScoreRule:
     def is_plain(self) -> bool:
         """Is there nothing but a scale and a mask?"""
         added = self.soft_cap is self.bias is self.distance_bias is self.sinks is None
-        return added and self.softmax == "row" and self.temperature == 1.0
+        return added and self.temperature == 1.0
 
     def item(self, index: int) -> "ScoreRule":
         """The rule of one item of a batch, without the batch axis."""
@@ -144,16 +136,13 @@ class ScoreRule:
         n_key = masked.shape[-1]
         if self.temperature != 1.0:
             masked = masked / self.temperature
-        if self.softmax == "matrix":
-            masked = masked.flatten(-2)
         if self.sinks is not None:
             sink = (self.sinks / self.temperature).to(masked)[:, None, None]
             masked = torch.cat([masked, sink.expand(*masked.shape[:-1], 1)], dim=-1)
         empty = None
         if self.mask is not None and self.sinks is None:
             # Softmax over nothing is 0/0. Such a row is given any finite scores and then weight zero.
-            mask = self.mask.flatten(-2) if self.softmax == "matrix" else self.mask
-            empty = ~mask.any(-1, keepdim=True)
+            empty = ~self.mask.any(-1, keepdim=True)
             if empty.is_cpu and not empty.any():  # elsewhere the question takes longer than the work
                 empty = None
             else:
@@ -163,6 +152,4 @@ class ScoreRule:
         weights = torch.softmax(masked, dim=-1, out=over)
         if empty is not None:
             weights = weights.masked_fill(empty, 0.0)
-        if self.softmax == "matrix":
-            return weights.unflatten(-1, (-1, n_key))
         return weights if self.sinks is None else weights[..., :n_key]

@@ -252,7 +252,7 @@ class LayerTrace:
         With it a single weight is one dot product, ``exp(score / temperature − log_sum_exp)``: it is what
         FlashAttention keeps in place of the weights (Dao et al. 2022). ([head,] query)
         It is computed once for a head, in blocks of rows. Raises `MhaError` for a layer of which only the
-        weights are known. With ``softmax="matrix"`` every row has that of its head's whole matrix.
+        weights are known.
         """
         if head is None:
             return np.stack([self.log_sum_exp(one) for one in range(self.n_heads)])
@@ -320,14 +320,12 @@ class LayerTrace:
         if not self.knows("q"):
             given = self.tensors["weights"][self._heads(head)]
             return given if rows is None else given[:, rows]
-        if self.rule.softmax == "matrix" and rows is not None:
-            return self._weights(head, None)[:, rows]  # a cell depends on the whole matrix
         weights = attention_weights(self._queries(head, rows), self._kv("k", head), self._rule(head, rows))
         return weights.to(self._known("v").dtype)
 
     def _output(self, head: int | None, rows: Rows) -> Tensor:
         parts = [rows]
-        if rows is None and self.rule.softmax == "row":  # so that the weights are never whole when long
+        if rows is None:  # so that the weights are never whole when long
             parts = row_blocks(self.n_query, self.n_key * (self.n_heads if head is None else 1))
         v = self._kv("v", head)
         return torch.cat([mix(self._weights(head, part), v) for part in parts], dim=1)
@@ -344,8 +342,6 @@ class LayerTrace:
             sums[rows] = _log_sum_exp_of_rows(scores)
         if self.rule.sinks is not None:
             sums = np.logaddexp(sums, float(self.rule.sinks[head]) / temperature)
-        if self.rule.softmax == "matrix":
-            sums = np.full_like(sums, _log_sum_exp_of_rows(sums.copy()))
         return sums
 
     def _w_o(self) -> Tensor:

@@ -28,7 +28,7 @@ TENSORS = (
     *("q", "k", "v", "x", "x_v", "weights", "q_raw", "k_raw", "cos", "sin"),
     *("q_linear", "k_linear", "v_linear", "q_turned", "k_turned", "q_short", "kv_short"),
 )
-PLAIN = ("scale", "soft_cap", "softmax", "temperature")  # the fields of a rule that are no tensors
+PLAIN = ("scale", "soft_cap", "temperature")  # the fields of a rule that are no tensors
 
 
 def write(
@@ -101,7 +101,7 @@ def read(path: str | PathLike) -> tuple[Tokens, tuple[LayerTrace, ...], Mapping,
             # Copied to memory of torch's own: products can round by where in memory numbers lie.
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
         tensors |= {name: tensors[name].mT for name in header["turned"]}
-        header = _second(header) if header["version"] == 1 else header
+        header = _second(header, path) if header["version"] == 1 else header
         texts = [_tokens(part) for part in header["texts"]]
         layers = tuple(_layer(part, tensors, texts) for part in header["layers"])
         for layer in layers:
@@ -145,9 +145,15 @@ def _number(text: Tokens, texts: list[Tokens]) -> int:
     return len(texts) - 1
 
 
-def _second(header: dict) -> dict:
+def _second(header: dict, path: str | PathLike) -> dict:
     """A header of version 1, which has one text and perhaps a target, as version 2 has it."""
-    layers = header["layers"]
+    rules = [dict(part["rule"]) for part in header["layers"]]
+    if any(rule.pop("softmax", "row") != "row" for rule in rules):
+        raise MhaError(
+            f"{path} has weights that were normalised over a whole matrix; here each row sums to 1, so it "
+            f"cannot be read."
+        )
+    layers = [part | {"rule": rule} for part, rule in zip(header["layers"], rules, strict=True)]
     sides = [KINDS[part.get("kind", "self")] for part in layers]
     names = (
         ("target", "text") if sides and all(both == KINDS["cross"] for both in sides) else ("text", "target")

@@ -35,10 +35,8 @@ def against_torch(layer: LayerTrace, *, rows: slice | None = None) -> Check:
     if not layer.knows("q"):
         return Check(None, reason="only the weights of this layer are known, not what they were made of")
     rule = layer.rule
-    if rule.soft_cap is not None or rule.sinks is not None or rule.softmax != "row":
-        return Check(
-            None, reason="torch's function knows no soft cap, no sinks and no softmax over the matrix"
-        )
+    if rule.soft_cap is not None or rule.sinks is not None:
+        return Check(None, reason="torch's function knows no soft cap and no sinks")
     k, v = (_for_each_head(layer, name) for name in "kv")
     unit = None
     if layer.n_key <= MOST_UNIT:

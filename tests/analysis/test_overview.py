@@ -34,9 +34,7 @@ RULES = {
     "distances": lambda: {"distance_bias": normal(6, 2 * L - 1, seed=6)},
     "sinks": lambda: {"sinks": normal(6, seed=7), "mask": EMPTY},
     "soft cap": lambda: {"soft_cap": 0.5},
-    "matrix": lambda: {"softmax": "matrix"},
-    "masked matrix": lambda: {"softmax": "matrix", "mask": EMPTY, "temperature": 1.7},
-    "hidden matrix": lambda: {"softmax": "matrix", "mask": torch.zeros(L, L, dtype=torch.bool)},
+    "temperature": lambda: {"mask": EMPTY, "temperature": 1.7},
 }
 
 
@@ -208,11 +206,10 @@ def test_in_a_text_of_two_tokens_no_half_is_a_name():
 # Memory
 
 
-@pytest.mark.parametrize("rule", [{}, {"softmax": "matrix"}], ids=["rows", "matrix"])
-def test_the_matrix_of_a_head_never_exists(monkeypatch, rule):
+def test_the_matrix_of_a_head_never_exists(monkeypatch):
     """1,499 tokens, 8 heads: what a layer is asked for at once is a small part of one head's matrix."""
     n_tokens, asked = 1499, []
-    layer = mha.LayerTrace(dict.fromkeys("qkv", normal(8, n_tokens, 2)), mha.ScoreRule(**rule))
+    layer = mha.LayerTrace(dict.fromkeys("qkv", normal(8, n_tokens, 2)), mha.ScoreRule())
     for name in ("weights", "masked"):
         inner = getattr(mha.LayerTrace, name)
 

@@ -52,7 +52,6 @@ RULES = {
     "mask of each head": mha.ScoreRule(mask=normal(6, LENGTH, LENGTH, seed=6) > -0.3),
     "soft cap": mha.ScoreRule(soft_cap=0.5, mask=DRAWN),
     "sinks": mha.ScoreRule(sinks=normal(6, seed=7), mask=DRAWN),
-    "matrix": mha.ScoreRule(softmax="matrix", mask=DRAWN),
 }
 
 

@@ -72,7 +72,6 @@ BLOCKED = {
     "bias": lambda normal: ScoreRule(bias=normal(6, 7, 11, seed=4), temperature=1.3),
     "distance_bias": lambda normal: ScoreRule(distance_bias=alibi(6, 7, 11)),
     "sinks": lambda normal: ScoreRule(sinks=normal(6, seed=5), soft_cap=2.0),
-    "matrix": lambda normal: ScoreRule(softmax="matrix"),
     "all": lambda normal: ScoreRule(
         scale=0.2,
         mask=random_mask(normal, 2, 1, 7, 11, seed=3),
@@ -332,7 +331,6 @@ def test_the_fused_kernel_gives_it_over_many_of_its_blocks_too(reach, normal, ke
         (6, 5, torch.float32, {"bias": torch.ones(7, 11)}),
         (6, 5, torch.float32, {"distance_bias": torch.ones(6, 17)}),
         (6, 5, torch.float32, {"temperature": 2.0}),
-        (6, 5, torch.float32, {"softmax": "matrix"}),
     ],
 )
 def test_what_the_fused_kernel_lacks_is_left_to_attend(n_kv, d_v, dtype, rule, normal, kernel):

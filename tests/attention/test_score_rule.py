@@ -15,7 +15,7 @@ D_K = 11
 EVERYTHING = slice(None)
 
 
-def reference(raw, *, scale, cap, bias, table, mask, sinks, temperature, matrix):
+def reference(raw, *, scale, cap, bias, table, mask, sinks, temperature):
     """The rule in plain loops over double precision numbers. (head, query, key)"""
     h, queries, keys = raw.shape
     s = np.empty(raw.shape)
@@ -35,8 +35,7 @@ def reference(raw, *, scale, cap, bias, table, mask, sinks, temperature, matrix)
     weights = np.empty(raw.shape)
     for i in range(h):
         for m in range(queries):
-            pool = s[i].ravel() if matrix else s[i, m]
-            total = sum(math.exp(cell / temperature) for cell in pool)
+            total = sum(math.exp(cell / temperature) for cell in s[i, m])
             if sinks is not None:
                 total += math.exp(float(sinks[i]) / temperature)
             for n in range(keys):
@@ -62,18 +61,18 @@ def weights_of(rule, raw):
     with_bias=st.booleans(),
     with_table=st.booleans(),
     with_mask=st.booleans(),
-    last=st.sampled_from(["row", "sinks", "matrix"]),
+    with_sinks=st.booleans(),
     temperature=st.sampled_from([1.0, 0.5, 2.3]),
     seed=st.integers(0, 999),
 )
 def test_the_steps_come_in_the_order_that_the_docstring_gives(
-    scale, cap, with_bias, with_table, with_mask, last, temperature, seed, normal
+    scale, cap, with_bias, with_table, with_mask, with_sinks, temperature, seed, normal
 ):
     raw = normal(H, QUERIES, KEYS, seed=seed, dtype=torch.float64) * 2
     bias = normal(H, QUERIES, KEYS, seed=seed + 1, dtype=torch.float64) if with_bias else None
     table = normal(H, QUERIES + KEYS - 1, seed=seed + 2, dtype=torch.float64) if with_table else None
     mask = normal(QUERIES, KEYS, seed=seed + 3) > 0 if with_mask else None
-    sinks = normal(H, seed=seed + 4, dtype=torch.float64) if last == "sinks" else None
+    sinks = normal(H, seed=seed + 4, dtype=torch.float64) if with_sinks else None
     rule = ScoreRule(
         scale=scale,
         soft_cap=cap,
@@ -81,7 +80,6 @@ def test_the_steps_come_in_the_order_that_the_docstring_gives(
         distance_bias=table,
         mask=mask,
         sinks=sinks,
-        softmax="matrix" if last == "matrix" else "row",
         temperature=temperature,
     )
     factor = D_K**-0.5 if scale is None else scale
@@ -94,7 +92,6 @@ def test_the_steps_come_in_the_order_that_the_docstring_gives(
         mask=mask,
         sinks=sinks,
         temperature=temperature,
-        matrix=last == "matrix",
     )
     scaled, masked = laid_out(rule).logits(raw, D_K)
     np.testing.assert_allclose(scaled, raw * factor, rtol=0, atol=1e-12)
@@ -112,10 +109,9 @@ def test_a_row_sums_to_one_or_to_zero_when_nothing_is_left(seed, temperature, no
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.3])
-@pytest.mark.parametrize("softmax", ["row", "matrix"])
 @pytest.mark.parametrize("mask", [None, torch.ones(QUERIES, KEYS).tril().bool()], ids=["all", "causal"])
-def test_scores_are_written_over_only_where_nobody_needs_them(mask, softmax, temperature, normal):
-    rule = ScoreRule(mask=mask, softmax=softmax, temperature=temperature)
+def test_scores_are_written_over_only_where_nobody_needs_them(mask, temperature, normal):
+    rule = ScoreRule(mask=mask, temperature=temperature)
     masked = rule.masked(normal(H, QUERIES, KEYS))
     before = masked.clone()
     weights = rule.weights(masked)
@@ -152,12 +148,6 @@ def test_a_fully_masked_row_has_zero_weights_and_zero_output(sinks, normal):
     assert (output[:, 2:] != 0).all()
 
 
-def test_a_fully_masked_matrix_is_zero(normal):
-    nothing = torch.zeros(QUERIES, KEYS, dtype=torch.bool)
-    weights = weights_of(ScoreRule(mask=nothing, softmax="matrix"), normal(H, QUERIES, KEYS))
-    assert (weights == 0).all()
-
-
 def test_a_bias_of_minus_infinity_is_a_mask(normal):
     raw, bias, hidden = normal(H, QUERIES, KEYS), normal(H, QUERIES, KEYS, seed=1), normal(QUERIES, KEYS) > 0
     hidden[2] = True
@@ -182,14 +172,6 @@ def test_a_distance_bias_of_minus_infinity_is_a_mask(normal):
     allowed = torch.arange(KEYS) - torch.arange(QUERIES)[:, None] >= 3
     assert (weights[:, ~allowed] == 0).all()
     torch.testing.assert_close(weights.sum(-1), allowed.any(-1).float().expand(H, -1), atol=1e-6, rtol=0)
-
-
-def test_softmax_over_the_matrix_sums_to_one_there_and_not_in_its_rows(normal):
-    mask = normal(QUERIES, KEYS, seed=4) > -0.5
-    weights = weights_of(ScoreRule(softmax="matrix", mask=mask), normal(H, QUERIES, KEYS))
-    torch.testing.assert_close(weights.sum((-1, -2)), torch.ones(H), atol=1e-6, rtol=0)
-    assert (weights.sum(-1) < 0.9).all()
-    assert (weights[:, ~mask] == 0).all()
 
 
 def test_a_table_over_distances_equals_the_dense_bias(normal):
@@ -296,11 +278,6 @@ def test_a_low_temperature_sharpens_and_a_high_one_levels(normal):
         ({"temperature": -1.5}, "temperature -1.5 is out of range; 0.001 to 1,000,000 work."),
         ({"temperature": math.nan}, "temperature nan is out of range; 0.001 to 1,000,000 work."),
         ({"soft_cap": 0.0}, "soft_cap 0.0 is out of range; 0.001 to 1,000,000 work."),
-        ({"softmax": "column"}, "softmax 'column' is unknown; 'row' or 'matrix' can be used."),
-        (
-            {"softmax": "matrix", "sinks": torch.zeros(3)},
-            "Sinks belong to a row; they cannot be combined with softmax='matrix'.",
-        ),
         (
             {"mask": torch.zeros(3, 3)},
             "The mask has dtype torch.float32; a mask is boolean, True where a query may look at a key. "

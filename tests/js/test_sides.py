@@ -150,7 +150,7 @@ def edited(path, change) -> None:
     path.write_bytes(struct.pack("<Q", len(written)) + written + content[8 + length :])
 
 
-def test_a_file_from_before_there_were_sides_still_loads(tmp_path):
+def test_a_file_from_before_there_were_sides_still_loads(tmp_path, refused):
     path = tmp_path / "old.safetensors"
     trace = mha.trace("How are you?", h=3, d_model=15)
     trace.save(path)
@@ -161,6 +161,7 @@ def test_a_file_from_before_there_were_sides_still_loads(tmp_path):
         for layer in header["layers"]:
             for name in ("kind", "name", "about", "sides"):
                 layer.pop(name)
+            layer["rule"]["softmax"] = "row"
 
     edited(path, age)
     loaded = mha.load(path)
@@ -168,6 +169,8 @@ def test_a_file_from_before_there_were_sides_still_loads(tmp_path):
     assert loaded.kinds == ("self",)
     assert loaded.tokens == trace.tokens
     assert loaded.layers[0].weights().tobytes() == trace.layers[0].weights().tobytes()
+    edited(path, lambda header: header["layers"][0]["rule"].update(softmax="matrix"))
+    assert "normalised over a whole matrix" in str(refused(mha.load, path))
 
 
 @pytest.mark.parametrize(
