@@ -5,10 +5,10 @@ alone; whether all was followed is for those to ask who are told (`sources.recor
 """
 
 import sys
+import warnings
 import weakref
 from collections import Counter, deque
 from collections.abc import Callable
-from contextlib import suppress
 
 import torch
 from torch import Tensor, nn
@@ -18,9 +18,9 @@ from mha_core.attention.module import Attended
 from mha_core.capture.collector import Collector
 from mha_core.capture.eager_scores import (
     CLOSE,
+    Followed,
     Log,
     Scores,
-    Seen,
     Shared,
     Times,
     Weights,
@@ -62,23 +62,36 @@ ALIASES = {"true_divide": "div", "multiply": "mul", "subtract": "sub", "divide":
 LATEST = 4  # matrices among which are those of the queries and keys
 TINY = 1e-6  # what is divided by less, or multiplied with more than its inverse, is not divided again
 MATRICES = {"linear", "addmm"}  # what a rotary code may turn afterwards
+# Arguments by position, as far as they matter here: who names them says the same.
+ARGUMENTS = {
+    **dict.fromkeys(("add", "sub", "mul", "div", "matmul"), ("input", "other")),
+    **dict.fromkeys(("bmm", "mm"), ("input", "mat2")),
+    "baddbmm": ("input", "batch1", "batch2"),
+    "einsum": ("equation", "operands"),
+    "masked_fill": ("input", "mask", "value"),
+    "where": ("condition", "input", "other"),
+    "softmax": ("input", "dim"),
+    "dropout": ("input", "p", "training"),
+}
+OPTIONAL = {"dropout"}  # may be called with the first of them alone
 FOLLOWED = PRODUCTS | MATRICES | CASTS | VIEWS | MOVES | PERHAPS | SIMPLE | BY_HAND | {"softmax", "get"}
 
 
-class Watcher(TorchFunctionMode):
+class EagerMode(TorchFunctionMode):
     """Tells of each attention that runs in this thread and could be followed from end to end.
 
     `tell` is given what was seen and the output (…, query, d_v) that the model computed, of which the axes
-    before the last two are heads; how far that is from what was seen says `Seen.gap`. `every_row` compares
-    all of it. `softmaxes` counts by their (query, key) those that ran: with fewer calls, some was not
-    understood.
+    before the last two are heads; how far that is from what was seen says `Followed.gap`. `every_row`
+    compares all of it. `softmaxes` counts by their (query, key) those that ran: with fewer calls, some was
+    not understood.
     """
 
-    def __init__(self, tell: Callable[[Seen, Tensor], None], *, every_row: bool):
+    def __init__(self, tell: Callable[[Followed, Tensor], None], *, every_row: bool):
         super().__init__()
         self.tell, self.every_row = tell, every_row
         self.softmaxes: Counter[tuple[int, int]] = Counter()
         self.outputs: deque[Tensor] = deque(maxlen=LATEST)  # of matrices
+        self.error: Exception | None = None
         self.shared = Shared()
         # By the id of a tensor: the tensor, its version, and what it is known to be.
         self._known: dict[int, tuple[weakref.ref, int, Scores | Weights | Times | Log]] = {}
@@ -91,12 +104,25 @@ class Watcher(TorchFunctionMode):
         name = ALIASES.get(name, name)
         if name not in FOLLOWED and name != "T":
             return func(*args, **kwargs)
-        before = [self._of(arg) for arg in args]  # in place, a version ends with the call
+        given = _by_position(name, args, kwargs)
+        before = [self._of(arg) for arg in given]  # in place, a version ends with the call
         result = func(*args, **kwargs)
-        # What is asked for in an unforeseen way is not followed; what we compute is for nobody to watch.
-        with suppress(Exception), torch.no_grad(), torch._C.DisableTorchFunction():
-            self._saw(name, args, kwargs, before, result)
+        if given and isinstance(result, Tensor | tuple | list) and _is_plain((*given, result)):
+            try:  # what we compute is for nobody to watch
+                with torch.no_grad(), torch._C.DisableTorchFunction():
+                    self._saw(name, given, kwargs, before, result)
+            except MhaError:  # the rule has no place for it: it is followed no further
+                pass
+            except Exception as error:  # ours: the model shall not notice, but who asks what was seen is told
+                self.error = self.error or error
         return result
+
+    def warn(self) -> None:
+        """Warn of the first error of ours, if there was one: an attention may be missing because of it."""
+        if self.error is not None:
+            warnings.warn(
+                f"Some attention was not followed, by an error of ours: {self.error!r}", stacklevel=3
+            )
 
     def _of(self, tensor: object) -> Scores | Weights | Times | Log | None:
         """What is known of a tensor, unless it was changed since."""
@@ -118,7 +144,7 @@ class Watcher(TorchFunctionMode):
             self.outputs.append(result)
             return
         if name == "softmax":
-            self._softmax(args, kwargs, before[0], result)
+            self._softmax(args, before[0], result)
             return
         if name in BY_HAND or (name == "sub" and isinstance(before[1], Log)):
             self._softmax_by_hand(name, args, kwargs, before, result)
@@ -138,9 +164,8 @@ class Watcher(TorchFunctionMode):
             self._note(result, known)
         else:
             found = changed(name, at, known, args, kwargs) if isinstance(known, Scores) else None
-            # In place there is nothing left to compare with, but what comes back in one piece is the same.
-            if found is None and name in PERHAPS and (result is not given or name == "dropout"):
-                found = known if same(result, given, kwargs) else None
+            if found is None and name in PERHAPS:
+                found = known if _unchanged(name, result, given, args) else None
             self._note(result, found)
 
     def _numbers(self, name: str, args: tuple, kwargs: dict, before: list, result: object) -> None:
@@ -157,9 +182,8 @@ class Watcher(TorchFunctionMode):
                 if name != "dropout" or part is args[0]:
                     self._note(part, before[0])
 
-    def _softmax(self, args: tuple, kwargs: dict, known: object, result: Tensor) -> None:
-        axis = args[1] if len(args) > 1 else kwargs["dim"]
-        if axis not in (-1, result.dim() - 1) or result.dim() < 3:
+    def _softmax(self, args: tuple, known: object, result: Tensor) -> None:
+        if args[1] not in (-1, result.dim() - 1) or result.dim() < 3:
             return
         self.softmaxes[tuple(result.shape[-2:])] += 1
         if isinstance(known, Scores):
@@ -183,7 +207,10 @@ class Watcher(TorchFunctionMode):
         ends, (left, right, made) = args[:2], (*args[:2], result)
         if name == "einsum":
             equation, ends = args[0], args[1] if isinstance(args[1], list | tuple) else args[1:]
-            ends, (left, right, made) = as_product(equation, ends, result)
+            product = as_product(equation, ends, result)
+            if product is None:
+                return
+            ends, (left, right, made) = product
         known = [self._of(end) for end in ends]
         if isinstance(known[0], Weights):
             self._values(known[0].scores, left, right, made)
@@ -191,12 +218,11 @@ class Watcher(TorchFunctionMode):
             self._note(result, self._scores(left, right, result, known))
 
     def _with_addend(self, args: tuple, kwargs: dict, result: Tensor) -> None:
-        given = dict(zip(("input", "batch1", "batch2"), args, strict=False)) | kwargs
-        left, right = given["batch1"], given["batch2"]
+        added, left, right = args
         scores = self._scores(left, right, result, [self._of(left), self._of(right)])
-        scores = scores.times(float(given.get("alpha", 1.0)))
-        if beta := float(given.get("beta", 1.0)):
-            scores = scores.plus(given["input"], beta)
+        scores = scores.times(float(kwargs.get("alpha", 1.0)))
+        if scores is not None and (beta := float(kwargs.get("beta", 1.0))):
+            scores = scores.plus(added, beta)
         self._note(result, scores)
 
     def _scores(self, left: Tensor, right: Tensor, result: Tensor, before: list) -> Scores:
@@ -211,18 +237,56 @@ class Watcher(TorchFunctionMode):
 
     def _values(self, scores: Scores, weights: Tensor, v: Tensor, output: Tensor) -> None:
         lead = output.shape[:-2]
+        if lead.numel() != scores.q.shape[1]:  # the same weights for several values
+            return
         parts = (heads(weights, lead), heads(v, lead), heads(output, lead))
         seen = finished(scores, *parts, self.shared, every_row=self.every_row)
         if seen is not None:
             self.tell(seen, output)
 
 
-def is_exact(seen: Seen) -> bool:
+def _by_position(name: str, args: tuple, kwargs: dict) -> tuple:
+    """The arguments that matter, in their order; none where some are missing.
+
+    ``scores.where(mask, other)`` has the mask behind what ``torch.where(mask, scores, other)`` has it before.
+    """
+    names = ARGUMENTS.get(name, ("input",))
+    for parameter in names[len(args) :]:
+        if parameter not in kwargs:
+            break
+        args = (*args, kwargs[parameter])
+    if len(args) < (1 if name in OPTIONAL else len(names)):
+        return ()
+    if name == "where" and isinstance(args[1], Tensor) and args[1].dtype == torch.bool:
+        known = isinstance(args[0], Tensor) and args[0].dtype == torch.bool
+        return args if known else (args[1], args[0], *args[2:])
+    return args
+
+
+def _is_plain(value: object) -> bool:
+    """Do the numbers of a tensor, or of all tensors in a list, lie in memory in the usual way?"""
+    if isinstance(value, tuple | list):
+        return all(map(_is_plain, value))
+    if not isinstance(value, Tensor):
+        return True
+    usual = value.layout is torch.strided
+    return usual and not (value.is_meta or value.is_nested or value.is_quantized)
+
+
+def _unchanged(name: str, result: Tensor, given: Tensor, args: tuple) -> bool:
+    """Are all numbers what they were, but for those that hide a cell?"""
+    if result is given:  # in place there is nothing left to compare with, but such a dropout can be asked
+        p, training = (*args[1:3], *(0.5, True)[max(0, len(args) - 1) :])
+        return name == "dropout" and not (p and training)
+    return same(result, given)
+
+
+def is_exact(seen: Followed) -> bool:
     """Is what was followed what was computed, but for rounding?"""
     return seen.gap <= CLOSE.get(seen.v.dtype, 0.0)
 
 
-def attended(seen: Seen, lead: torch.Size, item: int) -> Attended:
+def attended(seen: Followed, lead: torch.Size, item: int) -> Attended:
     """One text of what was followed, as a batch of one.
 
     `lead` are the axes of the output before query and width: (batch, …, head), one, or none. Raises
@@ -258,14 +322,14 @@ def _of(table: Tensor, own: slice) -> Tensor:
     return table if table.shape[1] == 1 else table[:, own]
 
 
-class Collecting(Watcher):
+class CollectingMode(EagerMode):
     """Hands a collector each call that is no further than `close` from what ran; `gap` is the largest."""
 
     def __init__(self, collector: Collector, close: float, *, every_row: bool):
         super().__init__(self._collect, every_row=every_row)
         self.collector, self.close, self.gap = collector, close, 0.0
 
-    def _collect(self, seen: Seen, output: Tensor) -> None:
+    def _collect(self, seen: Followed, output: Tensor) -> None:
         if seen.gap > self.close:
             return
         self.gap = max(self.gap, seen.gap)

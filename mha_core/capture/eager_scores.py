@@ -6,6 +6,7 @@ followed no further. Whether it is true is asked of the weights that the model c
 """
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -19,6 +20,7 @@ from mha_core.capture.masks import by_distance
 FAR = -1e4  # an added number at or below it is meant to hide a cell, if the cell's weight is zero then
 # How far weights and outputs of two ways to compute the same may lie apart, in units of the largest one.
 CLOSE = {torch.float64: 1e-6, torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
+EINSUM = re.compile(r"[A-Za-z]+,[A-Za-z]+->[A-Za-z]+")
 ROWS = 3  # queries whose weights are computed again where not all are
 
 
@@ -136,7 +138,7 @@ class Shared:
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class Followed:
     """An attention that was followed to its end: what it is, and how far that is from what was computed."""
 
     q: Tensor
@@ -148,7 +150,7 @@ class Seen:
 
 def finished(
     scores: Scores, weights: Tensor, v: Tensor, output: Tensor, shared: Shared, *, every_row: bool
-) -> Seen | None:
+) -> Followed | None:
     """Scores whose `weights` were multiplied with values, if they make those weights and that `output`.
 
     weights (1, head, query, key), v (1, head or 1, key, d_v), output (1, head, query, d_v) as the model
@@ -165,7 +167,7 @@ def finished(
     there = rule.at(slice(None), rows, n_query=n_query, n_key=n_key)
     again = attention_weights(scores.q[:, :, rows], k, there).to(v.dtype)
     gap = max(_apart(again, weights[:, :, rows]), _apart(mix(again, v), output[:, :, rows]))
-    return Seen(scores.q, k, v, rule, gap)
+    return Followed(scores.q, k, v, rule, gap)
 
 
 def _rule(scores: Scores, weights: Tensor, shared: Shared) -> ScoreRule | None:
@@ -268,23 +270,29 @@ class Log:
 
 
 def changed(name: str, at: int, known: Scores, args: tuple, kwargs: dict) -> Scores | None:
-    """Scores after one of the operations of which the rule has a place."""
+    """Scores, which are argument `at`, after one of the operations of which the rule has a place."""
     if name == "tanh":
         return known.capped()
-    if name == "masked_fill" and at == 0:
-        value = number(kwargs["value"] if "value" in kwargs else args[2])
-        return known.hiding(args[1]) if value is not None and value <= FAR else None
+    if name == "masked_fill":
+        value = number(args[2])
+        return known.hiding(args[1]) if at == 0 and value is not None and value <= FAR else None
     if name == "where":
+        if at == 0 or args[0].dtype != torch.bool:
+            return None
         cells, other = args[0], args[3 - at]
         far = float(other.max()) if isinstance(other, Tensor) else other
         return None if far > FAR else known.hiding(~cells if at == 1 else cells)
+    if name not in ("add", "sub", "mul", "div"):
+        return None
     other = args[1 - at]
+    if not isinstance(other, Tensor | int | float):
+        return None
     if name in ("add", "sub"):
         if name == "sub" and at == 1:
             return None
         return known.plus(other, float(kwargs.get("alpha", 1.0)) * (1 if name == "add" else -1))
     factor = number(other)
-    if name in ("mul", "div") and kwargs.get("rounding_mode") is None:
+    if kwargs.get("rounding_mode") is None:
         if factor and (name == "mul" or at == 0):
             return known.times(factor if name == "mul" else 1 / factor)
         if name == "mul" and isinstance(other, Tensor) and bool(((other == 0) | (other == 1)).all()):
@@ -292,10 +300,8 @@ def changed(name: str, at: int, known: Scores, args: tuple, kwargs: dict) -> Sco
     return None
 
 
-def same(result: Tensor, given: Tensor, kwargs: dict) -> bool:
+def same(result: Tensor, given: Tensor) -> bool:
     """Are all numbers what they were, but for those that hide a cell?"""
-    if result is given:
-        return not kwargs.get("training") or not kwargs.get("p")
     far = (result <= FAR) & (given <= FAR)
     return bool(((result == given) | far).all())
 
@@ -307,18 +313,25 @@ def number(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-def as_product(equation: str, ends: Sequence[Tensor], result: Tensor) -> tuple[tuple, tuple]:
+def as_product(equation: str, ends: Sequence[Tensor], result: Tensor) -> tuple[tuple, tuple] | None:
     """The two factors of an einsum in their order as ``left @ right = made``, and these three.
 
-    left (…, i, c), right (…, c, j), made (…, i, j). Fails for what is no such product.
+    left (…, i, c), right (…, c, j), made (…, i, j). None for what is no such product.
     """
+    if not isinstance(equation, str) or len(ends) != 2 or not EINSUM.fullmatch(equation.replace(" ", "")):
+        return None
     terms, made = equation.replace(" ", "").split("->")
     terms = terms.split(",")
-    (over,) = set(terms[0]) & set(terms[1]) - set(made)
-    (rows,), (columns,) = ((set(terms[n]) & set(made)) - set(terms[1 - n]) for n in (0, 1))
+    if any(len(set(term)) != len(term) for term in (*terms, made)):
+        return None
+    over = set(terms[0]) & set(terms[1]) - set(made)
+    rows, columns = ((set(terms[n]) & set(made)) - set(terms[1 - n]) for n in (0, 1))
+    lead = [axis for axis in made if axis not in rows | columns]
+    if {len(over), len(rows), len(columns)} != {1} or {len(term) for term in terms} != {len(lead) + 2}:
+        return None
+    (over,), (rows,), (columns,) = over, rows, columns
     if made.index(rows) > made.index(columns):
         (rows, columns), terms, ends = (columns, rows), terms[::-1], ends[::-1]
-    lead = [axis for axis in made if axis not in (rows, columns)]
     left = ends[0].permute([terms[0].index(axis) for axis in (*lead, rows, over)])
     right = ends[1].permute([terms[1].index(axis) for axis in (*lead, over, columns)])
     order = [*lead, rows, columns]

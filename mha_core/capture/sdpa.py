@@ -23,7 +23,7 @@ from mha_core.traces.facts import Facts
 SDPA, FORWARD = F.scaled_dot_product_attention, F.multi_head_attention_forward
 
 
-class Watch(TorchFunctionMode):
+class SdpaMode(TorchFunctionMode):
     """Shows each call of the two before it happens; what a call calls in turn is not seen.
 
     `show` is given the function, its arguments and its named arguments.
@@ -99,7 +99,7 @@ class _Uncompiled:
 uncompiled = _Uncompiled()
 
 
-class Called:
+class SdpaReader:
     """Reads the calls of one recording: `item` of each batch, with one causal mask for layers of a size."""
 
     def __init__(self, item: int):
@@ -131,6 +131,11 @@ class Called:
 
     def _one(self, part: Tensor, number: int) -> Tensor:
         """One item of a batch, (head, position, width)."""
+        if part.is_meta:
+            raise MhaError(
+                f"Call {number} of scaled_dot_product_attention has tensors without numbers (device “meta”); "
+                f"what runs on them cannot be recorded."
+            )
         if part.is_nested or (part.dim() not in (2, 4) and not (part.dim() == 3 and part.shape[0] == 1)):
             raise MhaError(
                 f"Call {number} of scaled_dot_product_attention has tensors of shape "

@@ -19,14 +19,14 @@ from torch import Tensor
 
 from mha_core.attention.module import Attended
 from mha_core.capture import eager_code
-from mha_core.capture.eager_code import Watcher
-from mha_core.capture.eager_scores import Seen
+from mha_core.capture.eager_code import EagerMode
+from mha_core.capture.eager_scores import Followed
 from mha_core.capture.sdpa import (
     SDPA,
     SIGNATURE,
-    Called,
     HeadsReached,
-    Watch,
+    SdpaMode,
+    SdpaReader,
     projections,
     uncompiled,
     until_heads,
@@ -81,16 +81,16 @@ class Recorder:
         self.sides, self.item, self.kinds, self.source = sides, item, kinds, source
         self.layers: list[LayerTrace] = []
         self.problem: MhaError | None = None
-        self._by_hand = Watcher(self.followed, every_row=True)
+        self._by_hand = EagerMode(self.followed, every_row=True)
         self._followed: Counter[tuple[int, int]] = Counter()
         self._unclear: list[MhaError] = []
-        self._called = Called(item)
+        self._called = SdpaReader(item)
         self._inside = ExitStack()
 
     def __enter__(self) -> "Recorder":
         self._inside.enter_context(uncompiled)
         self._inside.enter_context(self._by_hand)
-        self._inside.enter_context(Watch(self.saw))
+        self._inside.enter_context(SdpaMode(self.saw))
         return self
 
     def __exit__(self, *error) -> None:
@@ -104,6 +104,7 @@ class Recorder:
         """
         if self.problem is not None:
             raise self.problem
+        self._by_hand.warn()
         unfollowed = self._unfollowed()
         if not self.layers and self._unclear:
             raise self._unclear[0]
@@ -154,7 +155,7 @@ class Recorder:
                 raise self._misfit(number, (layer.n_query, layer.n_key))
         return [fitting[layer.n_query, layer.n_key] for layer in self.layers]
 
-    def followed(self, seen: Seen, output: Tensor) -> None:
+    def followed(self, seen: Followed, output: Tensor) -> None:
         """Write an attention down that the code computes itself, if it is one of these texts."""
         sizes = seen.q.shape[2], seen.k.shape[2]
         if not eager_code.is_exact(seen):

@@ -125,7 +125,7 @@ def followed(way, n_kv: int = H, *, every_row: bool = True, call=None):
     with (
         torch.no_grad(),
         inside as collector,
-        eager_code.Collecting(collector, 1e-5, every_row=every_row) as seen,
+        eager_code.CollectingMode(collector, 1e-5, every_row=every_row) as seen,
     ):
         weights, output = (call or module)(q, k, v)
     return collector.calls, weights.reshape(-1, L, L), output.reshape(-1, L, D), seen
@@ -330,3 +330,76 @@ def test_a_wrong_number_is_found(monkeypatch):
     """The follower itself is checked: with one that forgets a factor nothing is told."""
     monkeypatch.setattr(eager_scores.Scores, "times", lambda self, factor: self)
     assert followed(plain)[0] == []
+
+
+# What is written in another way, and what goes wrong in our own code
+
+
+def by_names(q, k, v):
+    scores = torch.matmul(input=q, other=k.mT)
+    scores = torch.mul(input=scores, other=0.5).where(CAUSAL, torch.tensor(float("-inf")))
+    return F.softmax(input=scores, dim=-1), v
+
+
+def masked_by_name(q, k, v):
+    scores = torch.baddbmm(input=FREE[0], batch1=q[0], batch2=k[0].mT, alpha=0.3).unsqueeze(0)
+    return torch.softmax(scores.masked_fill(mask=~CAUSAL, value=-1e9), dim=-1), v
+
+
+@pytest.mark.parametrize("way", [by_names, masked_by_name])
+def test_arguments_may_be_named(way):
+    [call], weights, _, seen = followed(way)
+    torch.testing.assert_close(call.weights()[0], weights)
+    assert seen.error is None
+
+
+@pytest.mark.filterwarnings("ignore:Implicit dimension choice")
+def test_what_is_asked_for_in_another_way_is_no_error_of_ours():
+    """Forms of the operations that are followed, of which none is attention as we read it."""
+    x, m = torch.randn(2, 3, 3), torch.randn(3, 3)
+    equations = [
+        ("bij,jk", x, m),
+        ("...ij,...jk->...ik", x, x),
+        ("bij->bji", x),
+        ("bii,ij->bj", x, m),
+        ("bij,bjk->bi", x, x),
+        ("bij,jk,kl->bil", x, m, m),
+        ("bij,jk->bik", [x, m]),
+    ]
+    with eager_code.EagerMode(lambda *_: None, every_row=True) as seen:
+        torch.einsum(x, [0, 1, 2], m, [2, 3], [0, 1, 3])
+        for equation, *ends in equations:
+            torch.einsum(equation, *ends)
+        scores = x @ x.mT
+        F.softmax(scores)
+        torch.where(scores > 0)
+        torch.where(scores > 0, scores, 0.0)
+        torch.add(scores, scores, alpha=2)
+        scores.div(2.0, rounding_mode="floor")
+        scores.max(-1)
+        scores.clamp(min=0.0)
+        scores.double()
+        scores.mul(torch.inf)
+        scores.mul(0.0)
+        scores.sub(torch.tensor(1j))
+        torch.softmax(torch.tanh(scores) * 1e9, -1) @ x  # no soft cap that a rule takes
+        F.dropout(scores, 0.5, True, True)
+        torch.softmax(scores, -1) @ torch.randn(5, 2, 3, 3)
+        torch.matmul(m, m[0])
+        torch.mm(m.to_sparse(), m)
+        torch.logsumexp(scores, (1, 2))
+        with torch.device("meta"):
+            torch.softmax(torch.empty(2, 3, 3) @ torch.empty(2, 3, 3), -1) @ torch.empty(2, 3, 3)
+    assert seen.error is None
+
+
+def test_an_error_of_ours_is_told_and_leaves_the_model_alone(monkeypatch):
+    def broken(*args, **kwargs):
+        raise IndexError("ours")
+
+    monkeypatch.setattr(eager_code, "finished", broken)
+    calls, weights, _, seen = followed(plain)
+    assert calls == []
+    assert weights.shape[-2:] == (L, L)
+    with pytest.warns(UserWarning, match=r"by an error of ours: IndexError\('ours'\)"):
+        seen.warn()

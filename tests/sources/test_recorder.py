@@ -360,6 +360,13 @@ def test_what_does_not_fit_is_told_when_it_is_asked_for(x, normal, refused):
     assert "what is a head" in reason(refused, F.scaled_dot_product_attention, *[normal(3, 7, 4)] * 3)
 
 
+def test_tensors_without_numbers_cannot_be_recorded(refused):
+    q = torch.empty(1, H, 7, D_K, device="meta")
+    with mha.record(tokens=TOKENS) as rec:
+        assert F.scaled_dot_product_attention(q, q, q).shape == q.shape
+    assert "without numbers (device “meta”)" in str(refused(lambda: rec.trace))
+
+
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 def test_nested_tensors_are_not_understood(normal, refused):
     rows = torch.nested.nested_tensor([normal(7, H, 4)] * 2, layout=torch.jagged).transpose(1, 2)

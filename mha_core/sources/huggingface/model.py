@@ -335,13 +335,17 @@ def _followed(
 ) -> list:
     """What is kept of the traces of texts that were read, in their order; alike lengths go together."""
     order = sorted(range(len(read)), key=lambda n: len(read[n][0]))
+    # The first token is turned by no angle, so of a text that has no other it is not known whether it is.
+    single = sum(len(tokens) == 1 for tokens, _ in read)
+    parts = [[n] for n in order[:single]]
+    parts += [order[start : start + batch] for start in range(single, len(order), batch)]
     kept: list = [None] * len(read)
-    for start in range(0, len(order), batch):
-        at = order[start : start + batch]
+    for at in parts:
         try:
-            flowed = _flow_many(model, [read[n][1] for n in at])
+            flowed = _flow_many(model, [read[n][1] for n in at]) if len(at) > 1 else None
         except Unbatched:
-            flowed = [flow(model, _one(model, read[n][1])) for n in at]
+            flowed = None
+        flowed = flowed or [flow(model, _one(model, read[n][1])) for n in at]
         for n in at:
             kept[n] = reduce(_trace(model, read[n][0], *flowed.pop(0)))
     return kept

@@ -23,7 +23,7 @@ from mha_core.attention.functional import attend, fused
 from mha_core.capture.batch import collecting_batch
 from mha_core.capture.call import Call
 from mha_core.capture.collector import Attend, collecting, watch
-from mha_core.capture.eager_code import Collecting
+from mha_core.capture.eager_code import CollectingMode
 from mha_core.capture.eager_scores import CLOSE
 from mha_core.errors import MhaError
 from mha_core.traces.facts import Facts
@@ -492,10 +492,11 @@ def _watch(
     close: float,
     *,
     every_row: bool,
-) -> tuple[list[Call], "Collecting"]:
+) -> tuple[list[Call], "CollectingMode"]:
     """The calls of a pass."""
-    with collecting(names) as collector, Collecting(collector, close, every_row=every_row) as watcher:
+    with collecting(names) as collector, CollectingMode(collector, close, every_row=every_row) as watcher:
         forward(module, inputs)
+    watcher.warn()
     return collector.calls, watcher
 
 
