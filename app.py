@@ -4,7 +4,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from mha_core import resources  # and torch, when the server starts and not when the first visitor comes
+from mha_core import resources, trace  # noqa: F401 (so torch is loaded before the first visitor comes)
 
 SCRIPTS = ("Html", "purify.es", "BidiComponent")  # what `st.html` and our components wait for
 FONT = "SourceSerifVariable-Roman"  # of headings: a wider one that comes late would break their lines anew

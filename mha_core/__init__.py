@@ -5,39 +5,108 @@
 >>> trace.layers[0].weights(head=2).shape
 (4, 4)
 
-Importing this loads torch, but neither a web framework nor a plotting library.
+Importing this loads nothing else: a name loads what it needs when it is first asked for, torch with the
+first trace, pandas with the first table, plotly with the first figure.
 """
 
-from mha_core.attention.functional import attend
-from mha_core.attention.module import Attended, AttentionSpec, MultiHeadAttention, Projections
-from mha_core.attention.score_rule import ScoreRule
-from mha_core.errors import MhaError
-from mha_core.sources import trace
-from mha_core.sources.arrays import from_tensors, from_weights
-from mha_core.sources.recorder import record
-from mha_core.traces.layer import LayerTrace
-from mha_core.traces.tokens import Sides, Tokens, words
-from mha_core.traces.trace import AttentionTrace, load
-from mha_core.traces.verify import Check, against_torch
+from typing import TYPE_CHECKING
 
+if TYPE_CHECKING:  # for editors and type checkers; `__getattr__` says the same to Python
+    from mha_core import figures
+    from mha_core.analysis.overview import Overview, overview
+    from mha_core.analysis.patterns import metrics, similarity
+    from mha_core.analysis.roles import roles
+    from mha_core.analysis.rollout import rollout
+    from mha_core.attention.functional import attend
+    from mha_core.attention.module import Attended, AttentionSpec, MultiHeadAttention, Projections
+    from mha_core.attention.score_rule import ScoreRule
+    from mha_core.errors import MhaError
+    from mha_core.export.head_view import HeadView
+    from mha_core.sources import trace, trace_many
+    from mha_core.sources.arrays import from_tensors, from_weights
+    from mha_core.sources.recorder import Recorder, record
+    from mha_core.traces.layer import LayerTrace
+    from mha_core.traces.tokens import Sides, Tokens, words
+    from mha_core.traces.trace import AttentionTrace, load
+    from mha_core.traces.verify import Check, against_torch
+
+__version__ = "0.1.0"
 __all__ = [
     "Attended",
     "AttentionSpec",
     "AttentionTrace",
     "Check",
+    "HeadView",
     "LayerTrace",
     "MhaError",
     "MultiHeadAttention",
+    "Overview",
     "Projections",
+    "Recorder",
     "ScoreRule",
     "Sides",
     "Tokens",
     "against_torch",
     "attend",
+    "figures",
     "from_tensors",
     "from_weights",
     "load",
+    "metrics",
+    "overview",
     "record",
+    "roles",
+    "rollout",
+    "similarity",
     "trace",
+    "trace_many",
     "words",
 ]
+
+
+def __getattr__(name: str) -> object:
+    match name:
+        case "trace" | "trace_many":
+            from mha_core import sources as home
+        case "from_tensors" | "from_weights":
+            from mha_core.sources import arrays as home
+        case "record" | "Recorder":
+            from mha_core.sources import recorder as home
+        case "AttentionTrace" | "load":
+            from mha_core.traces import trace as home
+        case "LayerTrace":
+            from mha_core.traces import layer as home
+        case "Sides" | "Tokens" | "words":
+            from mha_core.traces import tokens as home
+        case "Check" | "against_torch":
+            from mha_core.traces import verify as home
+        case "HeadView":
+            from mha_core.export import head_view as home
+        case "metrics" | "similarity":
+            from mha_core.analysis import patterns as home
+        case "rollout":
+            from mha_core.analysis import rollout as home
+        case "roles":
+            from mha_core.analysis import roles as home
+        case "overview" | "Overview":
+            from mha_core.analysis import overview as home
+        case "attend":
+            from mha_core.attention import functional as home
+        case "Attended" | "AttentionSpec" | "MultiHeadAttention" | "Projections":
+            from mha_core.attention import module as home
+        case "ScoreRule":
+            from mha_core.attention import score_rule as home
+        case "MhaError":
+            from mha_core import errors as home
+        case "figures":
+            import mha_core.figures as figures
+
+            return figures
+        case _:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value = getattr(home, name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, *(name for name in globals() if name.startswith("__"))]

@@ -1,16 +1,205 @@
-"""The command `headscope`: open the app, from a checkout or from an installed wheel."""
+"""The command `headscope`: the app, a trace without it, a saved trace in it."""
 
+import argparse
 import os
 import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
 
+import mha_core as mha
 from mha_core import resources
 
+if TYPE_CHECKING:
+    from mha_core import AttentionTrace
 
-def main() -> None:
-    """Become `streamlit run app.py`, with whatever options were given."""
-    command = [sys.executable, "-m", "streamlit", "run", str(resources.path("app.py")), *sys.argv[1:]]
-    os.execv(sys.executable, command)
+# Each setting of a source: what it is read as, and what `headscope trace --help` says of it.
+SETTINGS = {
+    "h": (int, "heads of a layer (random, mini)"),
+    "d_model": (int, "numbers for each token (random, mini)"),
+    "seed": (int, "what the weights are drawn from (random)"),
+    "layers": (int, "how many (random)"),
+    "d_k": (int, "numbers for each query and key (random)"),
+    "d_v": (int, "numbers for each value (random)"),
+    "n_kv_heads": (int, "heads of keys and values that the h heads share (random)"),
+    "position": (str, "position code: none, sinusoidal, learned, rotary or alibi (random)"),
+    "mask": (str, "who may look at whom: full or causal, or another of mha_core.attention.masks (random)"),
+    "bias": (bool, "with or without a vector that each projection adds (random)"),
+    "architecture": (str, "glass-box, standard or one-layer (mini)"),
+    "trained": (bool, "after the training or before it (mini)"),
+    "revision": (str, "branch, tag or commit on the hub (a model)"),
+    "target": (str, "the text that a model with a decoder writes (a model)"),
+    "dtype": (str, "float32, float16 or bfloat16 (a model)"),
+    "device": (str, "cpu, cuda or mps"),
+    "limit": (int, "the most tokens"),
+}
+EPILOG = """\
+Without a command the app is opened, in the browser. Streamlit's options are handed on to it:
+  headscope --server.port 8600
+"""
 
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Do what the words after `headscope` say. The exit code is 0, 1 for a refusal, 2 for a wrong usage.
+
+    The app takes the place of this process: its exit code is Streamlit's.
+    """
+    words, options = _split(sys.argv[1:] if arguments is None else arguments)
+    parser = _parser()
+    asked = parser.parse_args(words)
+    if asked.command == "trace" and options:
+        parser.error(f"{options[0]} is an option of the app, and headscope trace does not open it")
+    try:
+        if asked.command == "trace":
+            return _trace(asked)
+        if asked.command == "open":
+            mha.load(asked.file)  # a file that cannot be read is refused here, not in the browser
+            os.environ[resources.OPENED] = str(asked.file.resolve())
+        return _app(options)
+    except (mha.MhaError, OSError) as error:
+        print(f"headscope: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Our words, and Streamlit's options with their values: those with a dot, as in --server.port 8600."""
+    words, options = [], []
+    rest = iter(arguments)
+    for word in rest:
+        if word == "--":  # all that follows is text
+            return [*words, word, *rest], options
+        name, equals, _ = word.partition("=")
+        if not name.startswith("--") or "." not in name:
+            words.append(word)
+        else:
+            options.extend([word] if equals else [word, *[value for value in [next(rest, None)] if value]])
+    return words, options
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        "headscope",
+        description="Multi-head attention with every number of every head in sight.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"headscope {mha.__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+
+    meaning = "send a text through attention and write what flowed to a file"
+    trace = commands.add_parser("trace", help=meaning, description=f"{meaning}.", allow_abbrev=False)
+    trace.add_argument("text", metavar="TEXT", help="the text, in quotation marks")
+    trace.add_argument(
+        *("-o", "--output"),
+        type=_output,
+        required=True,
+        metavar="FILE",
+        help=".html: the head view as a page that works offline; .csv: a line for each weight; .npz: "
+        "weights, q, k and v of each layer for numpy; .safetensors: a trace for mha.load and headscope open",
+    )
+    trace.add_argument(
+        "--source",
+        default="random",
+        help="random (the default), mini, or the id or folder of a Hugging Face model",
+    )
+    trace.add_argument("--kind", help="only the layers of one kind: encoder, decoder or cross")
+    for name, (read, meaning) in SETTINGS.items():
+        option = f"--{name.replace('_', '-')}"
+        how = {"action": argparse.BooleanOptionalAction} if read is bool else {"type": read}
+        trace.add_argument(option, **how, default=argparse.SUPPRESS, help=meaning)
+
+    meaning = "open the app on a saved trace"
+    opened = commands.add_parser("open", help=meaning, description=f"{meaning}.", allow_abbrev=False)
+    opened.add_argument("file", type=Path, metavar="FILE", help="what trace.save or headscope trace wrote")
+    return parser
+
+
+def _output(word: str) -> Path:
+    path = Path(word)
+    if path.suffix not in WRITERS:
+        *most, last = WRITERS
+        raise argparse.ArgumentTypeError(f"{word!r} must end in {', '.join(most)} or {last}")
+    return path
+
+
+def _app(options: Sequence[str]) -> int:
+    """Become `streamlit run app.py`."""
+    command = [sys.executable, "-m", "streamlit", "run", str(resources.path("app.py")), *options]
+    return os.execv(sys.executable, command)
+
+
+def _trace(asked: argparse.Namespace) -> int:
+    path = asked.output
+    if not path.parent.is_dir():  # said before a model is loaded for nothing
+        raise mha.MhaError(f"There is no folder {path.parent} to save {path.name} in.")
+    settings = {name: getattr(asked, name) for name in SETTINGS if hasattr(asked, name)}
+    trace = mha.trace(asked.text, source=asked.source, **settings)
+    if asked.kind is not None:
+        trace = trace.part(asked.kind)
+    elif path.suffix == ".html" and len(trace.kinds) > 1:
+        raise mha.MhaError(
+            f"A page shows layers of one kind, and the kinds here are {', '.join(trace.kinds)}; "
+            f"choose one, as in --kind {trace.kinds[-1]}."
+        )
+    WRITERS[path.suffix](trace, path)
+    heads = sum(layer.n_heads for layer in trace.layers)
+    print(f"{path}: {len(trace.tokens)} tokens, {len(trace.layers)} layers, {heads} heads")
+    return 0
+
+
+def _page(trace: "AttentionTrace", path: Path) -> None:
+    trace.view().save(path)
+
+
+def _table(trace: "AttentionTrace", path: Path) -> None:
+    """Every weight: layer, head, query, key; all counted from 1, as in the app's tables."""
+    from mha_core.analysis import frames
+
+    def write(temporary: Path) -> None:
+        with temporary.open("w", encoding="utf-8", newline="") as file:
+            for number, layer in enumerate(trace.layers):
+                table = frames.long_table(trace, "weights", layer=number, heads=range(layer.n_heads))
+                table.insert(0, "layer", number + 1)
+                table.to_csv(file, index=False, header=number == 0)
+
+    _replace(path, write)
+
+
+def _arrays(trace: "AttentionTrace", path: Path) -> None:
+    """weights_0, q_0, k_0, v_0 of layer 0 and so on, and the pieces of text that look and are looked at."""
+    import numpy as np
+
+    arrays = {}
+    for number, layer in enumerate(trace.layers):
+        known = {name: getattr(layer, name) for name in ("q", "k", "v") if layer.knows(name)}
+        arrays |= {
+            f"{name}_{number}": array for name, array in ({"weights": layer.weights()} | known).items()
+        }
+    arrays["tokens"] = np.array(trace.tokens.pieces)
+    if trace.target is not None:
+        arrays["target"] = np.array(trace.target.pieces)
+    _replace(path, lambda temporary: np.savez_compressed(temporary, **arrays))
+
+
+def _saved(trace: "AttentionTrace", path: Path) -> None:
+    trace.save(path)
+
+
+def _replace(path: Path, write: Callable[[Path], None]) -> None:
+    """Write beside the file and rename: whoever reads it sees the old one or the new one."""
+    temporary = path.with_name(f".{uuid4().hex}{path.suffix}")
+    try:
+        write(temporary)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+WRITERS = {".html": _page, ".csv": _table, ".npz": _arrays, ".safetensors": _saved}
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

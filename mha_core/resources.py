@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+OPENED = "HEADSCOPE_OPENED"  # of the environment: the saved trace that the app shows at first
 PACKAGE = Path(__file__).resolve().parent
 
 

@@ -1,47 +1,156 @@
 """Where traces come from. A source is a function from a text to an `AttentionTrace`.
 
-A new source is a file here with such a function, and a line in `SOURCES`. Any other name is that of
-a Hugging Face model.
+A new source is a file here with such a function, a line in `SOURCES`, and its arguments as an overload of
+`trace`. Any other name is that of a Hugging Face model.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from difflib import get_close_matches
+from os import PathLike
+from typing import Any, Literal, TypeVar, overload
 
-from torch import nn
+from torch import Tensor, nn
 
-from mha_core.errors import MhaError, in_range, one_of
+from mha_core.errors import MhaError, in_range, listed
 from mha_core.sources import mini, random_weights
-from mha_core.sources.huggingface import model as huggingface
+from mha_core.sources.huggingface import model
+from mha_core.sources.huggingface.tokenizer import Ids
+from mha_core.traces.tokens import MAX_TOKENS
 from mha_core.traces.trace import AttentionTrace
+from mha_core.training.language import MAX_WORDS
 
+Kept = TypeVar("Kept")
 SOURCES: dict[str, Callable[..., AttentionTrace]] = {"random": random_weights.trace, "mini": mini.trace}
+MAX_BATCH = 4096
+# What other libraries call our arguments.
+ELSEWHERE = {
+    **dict.fromkeys(("heads", "n_heads", "num_heads", "n_head", "nhead"), "h"),
+    **dict.fromkeys(("n_layers", "num_layers", "n_layer"), "layers"),
+    **dict.fromkeys(("embed_dim", "hidden_size", "n_embd", "dim"), "d_model"),
+    **dict.fromkeys(("d_head", "head_dim"), "d_k"),
+}
 
 
-def trace(text: str, *, source: str = "random", **settings) -> AttentionTrace:
+@overload
+def trace(
+    text: str,
+    *,
+    source: Literal["random"] = "random",
+    h: int = 8,
+    d_model: int = 512,
+    seed: int = 0,
+    layers: int = 1,
+    d_k: int | None = None,
+    d_v: int | None = None,
+    n_kv_heads: int | None = None,
+    position: str = "sinusoidal",
+    mask: str | Tensor | None = "full",
+    bias: bool = True,
+    limit: int = MAX_TOKENS,
+    device: str | None = None,
+) -> AttentionTrace: ...
+
+
+@overload
+def trace(
+    text: str,
+    *,
+    source: Literal["mini"],
+    h: int = 4,
+    d_model: int = 64,
+    architecture: str = "glass-box",
+    trained: bool = True,
+    limit: int = MAX_WORDS,
+    device: str | None = None,
+) -> AttentionTrace: ...
+
+
+@overload
+def trace(
+    text: str | Ids,
+    *,
+    source: str | PathLike[str],
+    revision: str | None = None,
+    target: str | Ids | None = None,
+    device: str | None = None,
+    dtype: str | None = None,
+    limit: int = MAX_TOKENS,
+) -> AttentionTrace: ...
+
+
+@overload
+def trace(
+    text: str | Ids,
+    *,
+    source: nn.Module,
+    tokenizer: Any = None,
+    target: str | Ids | None = None,
+    limit: int = MAX_TOKENS,
+) -> AttentionTrace: ...
+
+
+def trace(text: Any, *, source: Any = "random", **settings: Any) -> AttentionTrace:
     """Send a text through multi-head attention and keep everything that flowed.
 
-    ``trace("How are you?", h=4, d_model=64)``; `source` names where the weights come from, and
-    `settings` are that source's own: those of `sources.random_weights.trace` for "random", of
-    `sources.mini.trace` for "mini", trained weights that come with the library. Any other source is a
-    folder with a model or an id of the Hugging Face hub, with the settings of
-    `sources.huggingface.model.trace`.
+    `source` says where the weights come from, and decides what else can be asked for:
 
-    Raises `MhaError` for an unknown source and for settings that do not fit together.
+    - "random": weights drawn from `seed`, for any words, any h and d_model;
+    - "mini": a small trained model that comes with the library, for the words that it knows;
+    - the id of a model on the Hugging Face hub, or a folder with one;
+    - a model of transformers in memory, with its tokenizer; it stays as it was.
+
+    h is the number of heads, d_model the width of a token's vector, ``d_k = d_v = d_model / h`` unless given.
+    `position` is none, sinusoidal, learned, rotary or alibi; `mask` a name or a boolean (query, key) tensor,
+    True where a query may look. With ``layers > 1`` the output of one layer is the input of the next,
+    directly. `architecture` is glass-box, standard or one-layer, and ``trained=False`` takes that model as it
+    was before its training. `target` is the text that an encoder–decoder writes; it writes its own if none is
+    given. Models of transformers also take the ids of tokens instead of a text. `limit` is the most tokens.
+
+    >>> trace("How are you?", h=4, d_model=64).layers[0].weights(head=2).shape
+    (4, 4)
+
+    Raises `MhaError` for what is no text, for an argument that the source does not have, for values that do
+    not fit together, and for a model that cannot be loaded or traced.
+    Sources: Vaswani et al. 2017 (h 8 and d_model 512 are its base setting).
     """
-    if settings.keys() - huggingface.SETTINGS:  # those of a built-in source: which one was meant?
-        one_of("source", source, SOURCES)
-    if source in SOURCES:
+    _check_settings(source, settings)
+    _check_text(text, source)
+    if _is_built_in(source):
         return SOURCES[source](text, **settings)
-    return huggingface.trace(text, source=source, **settings)
+    return model.trace(text, source=source, **settings)
+
+
+@overload
+def trace_many(
+    texts: Iterable[str | Ids],
+    *,
+    source: str | PathLike[str] | nn.Module = "random",
+    batch: int = 32,
+    reduce: None = None,
+    **settings: Any,
+) -> Iterator[AttentionTrace]: ...
+
+
+@overload
+def trace_many(
+    texts: Iterable[str | Ids],
+    *,
+    source: str | PathLike[str] | nn.Module = "random",
+    batch: int = 32,
+    reduce: Callable[[AttentionTrace], Kept],
+    **settings: Any,
+) -> Iterator[Kept]: ...
 
 
 def trace_many(
-    texts: Iterable[str],
+    texts: Iterable[str | Ids],
     *,
-    source: str | nn.Module = "random",
+    source: str | PathLike[str] | nn.Module = "random",
     batch: int = 32,
-    reduce: Callable[[AttentionTrace], object] | None = None,
-    **settings,
-) -> Iterator:
+    reduce: Callable[[AttentionTrace], Any] | None = None,
+    **settings: Any,
+) -> Iterator[Any]:
     """The traces of many texts, one after another in their order: each what `trace` gives of it.
 
     >>> corpus = ["How are you?", "A cat sat."]
@@ -57,20 +166,89 @@ def trace_many(
 
     Raises `MhaError` as `trace` does, for one text at its turn, with its number.
     """
-    if isinstance(texts, str):
-        raise MhaError("trace_many takes several texts, such as a list; trace takes one.")
-    batch = in_range("batch", batch, 1, 4096)
-    if source in SOURCES:
+    if isinstance(texts, str) or not isinstance(texts, Iterable):
+        raise MhaError(f"trace_many takes several texts, as in a list, and trace one; got {_shown(texts)}.")
+    _check_settings(source, settings)
+    if "target" in settings:
+        raise MhaError("A target belongs to one text; trace each pair by itself: mha.trace(text, target=…).")
+    in_range("batch", batch, 1, MAX_BATCH)
+    if _is_built_in(source):
         return _one_by_one(texts, SOURCES[source], settings, reduce)
     limit = {"limit": settings.pop("limit")} if "limit" in settings else {}
-    model = huggingface.at_hand(source, **settings)
-    return huggingface.follow_many(model, texts, batch=batch, reduce=reduce, **limit)
+    ready = model.at_hand(source, **settings)
+    return model.follow_many(ready, texts, batch=batch, reduce=reduce, **limit)
 
 
-def _one_by_one(texts: Iterable[str], source: Callable, settings: dict, reduce: Callable | None) -> Iterator:
+def _one_by_one(texts: Iterable, source: Callable, settings: dict, reduce: Callable | None) -> Iterator:
     for number, text in enumerate(texts, start=1):
         try:
+            _check_text(text, "random")
             trace = source(text, **settings)
         except MhaError as error:
             raise MhaError(f"Text {number}: {error}") from error
         yield trace if reduce is None else reduce(trace)
+
+
+def _is_built_in(source: Any) -> bool:
+    return isinstance(source, str) and source in SOURCES
+
+
+def _check_text(text: Any, source: Any) -> None:
+    """What is no text is refused before a model is loaded for it."""
+    if isinstance(text, str):
+        return
+    built_in = _is_built_in(source)
+    words = [one for one in text if isinstance(one, str)] if isinstance(text, list | tuple) else []
+    if words and (built_in or any(" " in one for one in words)):  # else pieces of a tokenizer
+        raise MhaError("mha.trace takes one text; mha.trace_many(texts) takes several.")
+    if built_in or not (isinstance(text, Sequence) or hasattr(text, "tolist")):
+        ids = "" if built_in else ", or the ids of its tokens"
+        raise MhaError(f"The text must be a string{ids}; got {_shown(text)}.")
+
+
+def _check_settings(source: Any, settings: dict[str, Any]) -> None:
+    """Raise `MhaError` for what is no argument of the source, which says whose it is, or which is like it."""
+    if not isinstance(source, str | PathLike | nn.Module):
+        raise MhaError(
+            f"source is {', '.join(map(repr, SOURCES))}, the id or the folder of a Hugging Face model, or "
+            f"a model in memory; got {_shown(source)}."
+        )
+    own = _arguments(source)
+    for name, value in settings.items():
+        if name in own:
+            continue
+        others = [other for other in SOURCES if other != source and name in _arguments(other)]
+        told = [f"source={other!r}" for other in others]
+        if not others and _is_built_in(source) and name in _arguments(""):
+            told = ["Hugging Face models"]
+        if told:
+            raise MhaError(
+                f"{name} is an argument of {listed(told, 'and')}, not of {_named(source)}, which takes "
+                f"{listed(own, 'and')}.",
+                fixes=tuple({"source": other} for other in others),
+            )
+        nearest = [ELSEWHERE[name]] if ELSEWHERE.get(name) in own else get_close_matches(name, own, 1)
+        if nearest:
+            raise MhaError(
+                f"{name} is not an argument of {_named(source)}; {nearest[0]} is.",
+                fixes=({nearest[0]: value},),
+            )
+        raise MhaError(f"{name} is not an argument of {_named(source)}, which takes {listed(own, 'and')}.")
+
+
+def _arguments(source: Any) -> list[str]:
+    """What can be asked of a source besides the text; any other name and a model are of transformers."""
+    function = SOURCES[source] if _is_built_in(source) else model.trace
+    return [name for name in inspect.signature(function).parameters if name not in ("text", "source")]
+
+
+def _named(source: Any) -> str:
+    if _is_built_in(source):
+        return f"source={source!r}"
+    if isinstance(source, nn.Module):
+        return f"a model in memory ({type(source).__name__})"
+    return f"source={str(source)!r} (a Hugging Face model)"
+
+
+def _shown(value: object) -> str:
+    return "None" if value is None else f"a {type(value).__name__}"

@@ -9,7 +9,7 @@ its fused encoder path by itself, and compiled code runs uncompiled; what `torch
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from types import MappingProxyType
@@ -169,7 +169,7 @@ class Recorder:
         except MhaError as error:  # perhaps it is none of the attention that is meant
             self._unclear.append(error)
 
-    def saw(self, function, args: tuple, kwargs: dict) -> None:
+    def saw(self, function: Callable, args: tuple, kwargs: dict) -> None:
         """Write a call down; what is wrong with it is told later, since the model shall not notice."""
         if self.problem is not None:
             return

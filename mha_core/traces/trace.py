@@ -6,11 +6,17 @@ Layers and heads count from 0 here; the app, like the papers, counts them from 1
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from os import PathLike
+from typing import TYPE_CHECKING
 
 from mha_core.errors import MhaError, one_of
 from mha_core.traces import storage
 from mha_core.traces.layer import KINDS, LayerTrace
 from mha_core.traces.tokens import Sides, Tokens
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from mha_core.export.head_view import HeadView
 
 # Each matrix by name, and the axes it has for one head (or for the layer: then `head` is not asked).
 MATRICES = {
@@ -84,7 +90,7 @@ class AttentionTrace:
             layers = tuple(replace(layer, kind="self") for layer in layers)
         return AttentionTrace(tokens, layers, self.source, answers)
 
-    def frame(self, name: str, *, layer: int = 0, head: int | None = None):
+    def frame(self, name: str, *, layer: int = 0, head: int | None = None) -> "pd.DataFrame":
         """One matrix as a pandas DataFrame: token labels on its token axes, dimensions from 1 on.
 
         `name` is one of `MATRICES`. All but x, concat and result are matrices of one `head`.
@@ -117,7 +123,7 @@ class AttentionTrace:
         head: int = 0,
         token: int | None = None,
         beside: "AttentionTrace | None" = None,
-    ):
+    ) -> "HeadView":
         """All heads over the sentence, to be explored: a notebook shows it, ``.save("view.html")`` keeps it.
 
         It starts with the last layer if none is said, that head, and that token's lines; all from 0. Another

@@ -17,8 +17,8 @@ MATHS = f"{FLAT} mha_core.attention.*"
 TRACES = f"{MATHS} mha_core.traces.*"
 
 # What each room may import besides the standard library and itself; of several rows that fit a file the
-# longest one holds. `a.*` is all that lies below a; `late:` allows an import inside a function only, so that
-# loading the file does not pay for it.
+# longest one holds. `a.*` is all that lies below a; `late:` allows an import inside a function or for type
+# checkers only, so that loading the file does not pay for it.
 TABLE = {
     "mha_core/errors.py": "",
     "mha_core/resources.py": "",
@@ -34,8 +34,8 @@ TABLE = {
     "mha_core/analysis/*": f"numpy pandas {TRACES}",
     "mha_core/analysis/roles.py": f"numpy pandas {TRACES} mha_core.analysis.* mha_core.training.*",
     "mha_core/figures/*": "numpy pandas plotly",
-    "mha_core/__init__.py": f"{TRACES} mha_core.sources mha_core.sources.*",
-    "mha_core/__main__.py": FLAT,
+    "mha_core/__init__.py": "late:mha_core.*",
+    "mha_core/__main__.py": f"mha_core late:numpy late:mha_core.analysis.* {FLAT}",
     "pages/_kit/*": "streamlit numpy pandas mha_core mha_core.*",
     "pages/[!_]*/_*/*": "streamlit numpy pandas mha_core mha_core.* pages._kit pages._kit.*",
     "pages/[!_]*/*": "streamlit pages._kit pages._kit.* mha_core.analysis.* mha_core.figures.*",
@@ -73,6 +73,7 @@ def statements(text: str) -> list[tuple[str, str, int, bool]]:
         elif isinstance(node, ast.ImportFrom):
             rows.extend((node.module, name.name, node.lineno, late) for name in node.names)
         late = late or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        late = late or (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
         for child in ast.iter_child_nodes(node):
             visit(child, late)
 
@@ -210,7 +211,9 @@ def planted_in(tree: Tree, file: str, text: str) -> Tree:
         ),
         ("mha_core/figures/heatmap.py", "import torch.nn", "imports torch.nn"),
         ("mha_core/__init__.py", "from mha_core.analysis import frames", "imports mha_core.analysis.frames"),
+        ("mha_core/__init__.py", "import torch", "imports torch"),
         ("mha_core/__main__.py", "import streamlit", "imports streamlit"),
+        ("mha_core/__main__.py", "import numpy", "imports numpy"),
         ("mha_core/__main__.py", "import importlib", "imports importlib"),
         ("pages/see/heads.py", "import torch", "imports torch"),
         ("pages/see/heads.py", "if True:\n    import plotly.express as px", "imports plotly.express"),
@@ -275,32 +278,3 @@ def test_the_top_level_holds_what_was_agreed_and_nothing_else():
     ).stdout.splitlines()
     top = {path.split("/")[0] for path in listed}
     assert {name for name in top if not name.startswith(".")} - TOP_LEVEL == set()
-
-
-# What a fresh interpreter loads
-
-HEAVY = ("streamlit", "plotly", "transformers", "pandas")
-
-
-def heavy_after(statement):
-    """Which of the heavy libraries a fresh interpreter has loaded after the statement."""
-    program = f"import sys; {statement}; print(*[n for n in {HEAVY} if n in sys.modules])"
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True, timeout=120
-    )
-    return done.stdout.split()
-
-
-def test_importing_the_library_loads_nothing_heavy():
-    assert heavy_after("import mha_core") == []
-
-
-@pytest.mark.slow
-def test_a_trace_without_tables_loads_nothing_heavy():
-    assert heavy_after("import mha_core; mha_core.trace('a b', h=3, d_model=15)") == []
-
-
-@pytest.mark.slow
-def test_something_heavy_would_be_noticed():
-    assert heavy_after("import mha_core, plotly") == ["plotly"]
-    assert "pandas" in heavy_after("import mha_core; mha_core.trace('a', h=1, d_model=2).frame('x')")

@@ -204,7 +204,11 @@ def test_every_fix_of_a_split_works(d_model, h, refused):
             {"mask": "diagonal"},
             "There is no mask called 'diagonal'; full, causal, window, prefix or padding can be used.",
         ),
-        ({"source": "dice"}, "There is no source called 'dice'; random or mini can be used."),
+        (
+            {"source": "dice"},
+            "h is an argument of source='random' and source='mini', not of source='dice' (a Hugging Face "
+            "model), which takes tokenizer, revision, target, device, dtype and limit.",
+        ),
         ({"limit": 3}, "The text has 4 tokens and the limit is 3; remove 1 or keep the first 3."),
         ({"device": "abacus"}, None),
     ],

@@ -31,7 +31,6 @@ from mha_core.traces.trace import AttentionTrace
 
 NAME = "headscope"
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
-SETTINGS = {"tokenizer", "revision", "target", "device", "dtype", "limit"}  # those of `trace`
 AT_HAND = 2  # models that `trace` keeps
 WRAPPERS = 5  # around one another, at most
 AHEAD = 4  # batches of texts that are read at once: those of alike lengths go together

