@@ -170,18 +170,15 @@ def _table(trace: "AttentionTrace", path: Path) -> None:
 
 
 def _arrays(trace: "AttentionTrace", path: Path) -> None:
-    """weights_0, q_0, k_0, v_0 of layer 0 and so on, and the pieces of text that look and are looked at."""
+    """weights_0, q_0, k_0, v_0 of layer 0 and so on, with the labels of its queries_0 and keys_0."""
     import numpy as np
 
     arrays = {}
     for number, layer in enumerate(trace.layers):
+        named = {"queries": np.array(layer.sides.queries.labels), "keys": np.array(layer.sides.keys.labels)}
         known = {name: getattr(layer, name) for name in ("q", "k", "v") if layer.knows(name)}
-        arrays |= {
-            f"{name}_{number}": array for name, array in ({"weights": layer.weights()} | known).items()
-        }
-    arrays["tokens"] = np.array(trace.tokens.pieces)
-    if trace.target is not None:
-        arrays["target"] = np.array(trace.target.pieces)
+        parts = {**named, "weights": layer.weights(), **known}
+        arrays |= {f"{name}_{number}": array for name, array in parts.items()}
     _replace(path, lambda temporary: np.savez_compressed(temporary, **arrays))
 
 

@@ -35,6 +35,7 @@ def controls(page: str) -> None:
 
     What decides the sizes is read first, also where it stands lower: a link may set all at once.
     """
+    uploads.begin()
     with st.sidebar:
         sentences = st.container()
         _source()

@@ -1,5 +1,6 @@
 """A saved trace that is opened here: for this visitor alone, and kept for as long as the visit lasts."""
 
+import os
 import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
@@ -10,7 +11,7 @@ from typing import NamedTuple
 
 import streamlit as st
 
-from mha_core import AttentionTrace, MhaError, load
+from mha_core import AttentionTrace, MhaError, load, resources
 from mha_core.training.lexicon import LANGUAGES
 from pages._kit.state import Scene
 
@@ -28,6 +29,29 @@ class Opened(NamedTuple):
     name: str
     digest: str
     parts: Mapping[str, AttentionTrace]
+
+
+def begin() -> None:
+    """Open the trace that the server was started with, `headscope open`, once for each visitor.
+
+    It is what he sees first, unless the link asks for something else.
+    """
+    path = os.environ.get(resources.OPENED)
+    if not path or "opened_trace" in st.session_state:
+        return
+    try:
+        found = _on_disk(path, os.stat(path).st_mtime_ns)
+    except (MhaError, OSError) as error:
+        st.session_state.opened_trace, st.session_state.file_refused = None, str(error)
+        return
+    st.session_state.opened_trace, st.session_state.file = found, found.digest
+    if "source" not in {*st.session_state, *st.query_params}:
+        st.session_state.source = "file"
+
+
+@st.cache_resource(max_entries=1, show_spinner=False)
+def _on_disk(path: str, changed: int) -> Opened:
+    return read(Path(path).name, Path(path).read_bytes())
 
 
 def trace(scene: Scene) -> AttentionTrace | None:

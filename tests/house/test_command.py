@@ -4,6 +4,7 @@ import inspect
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -72,9 +73,10 @@ def test_words_with_commas_and_quotes_come_back_from_a_table(tmp_path, capsys):
 
 def test_arrays_are_those_of_the_trace(trace, tmp_path, capsys):
     with np.load(written(tmp_path / "t.npz", capsys)) as arrays:
-        assert arrays["tokens"].tolist() == [*trace.tokens.pieces]
-        assert set(arrays) == {"tokens", *(f"{n}_{i}" for n in ("weights", "q", "k", "v") for i in (0, 1))}
+        names = ("queries", "keys", "weights", "q", "k", "v")
+        assert set(arrays) == {f"{name}_{number}" for name in names for number in (0, 1)}
         for number, layer in enumerate(trace.layers):
+            assert arrays[f"keys_{number}"].tolist() == [*trace.tokens.labels]
             np.testing.assert_array_equal(arrays[f"weights_{number}"], layer.weights())
             np.testing.assert_array_equal(arrays[f"v_{number}"], layer.v)
 
@@ -111,13 +113,12 @@ def test_every_setting_of_a_source_is_an_option(tmp_path, capsys):
 
 
 def test_one_kind_of_several_is_written(tmp_path, capsys, monkeypatch):
-    weights = {"self": (2, 2), "cross": (2, 3)}
-    both = [mha.from_weights(np.full((1, *shape), 1 / shape[1]), "a b", keys=keys)
-            for shape, keys in zip(weights.values(), (None, "c d e"), strict=True)]  # fmt: skip
-    decoder = both[0].layers[0]
-    object.__setattr__(decoder, "kind", "decoder")
+    inner, outer = (
+        mha.from_weights(np.full((1, 2, n), 1 / n), "a b", keys=keys).layers[0]
+        for n, keys in ((2, None), (3, "c d e"))
+    )
     translated = mha.AttentionTrace(
-        both[1].tokens, (decoder, both[1].layers[0]), {"name": "given"}, target=both[1].target
+        inner.sides.queries, (replace(inner, kind="decoder"), outer), {"name": "given"}
     )
     monkeypatch.setattr(mha, "trace", lambda text, **settings: translated)
     for suffix, count in ((".csv", 4 + 6), (".npz", None)):

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import mha_core as mha
+from mha_core import resources
 from pages._kit import refusals, uploads
 from pages._kit.text import literal
 
@@ -229,3 +230,47 @@ def test_a_saved_trace_of_a_small_model_is_shown_as_it_was(open_file, said):
     assert not app.toggle  # its text cannot be changed, so nothing can be hidden
     spec = json.loads(app.get_by_key("matrix-weights").proto.spec)
     assert "saved trace" in json.dumps(spec["layout"]["meta"])
+
+
+# A server that `headscope open` started
+
+
+@pytest.fixture
+def started_with(monkeypatch, tmp_path):
+    """`started_with(trace)`: the server of `headscope open` with that trace on disk."""
+
+    def start(trace):
+        trace.save(path := tmp_path / "own.safetensors")
+        monkeypatch.setenv(resources.OPENED, str(path))
+        return path
+
+    return start
+
+
+def test_the_trace_that_the_server_was_started_with_is_what_everybody_sees_first(
+    started_with, opened, strip, drawn
+):
+    started_with(trace := of_tensors())
+    for _ in range(2):
+        app = opened()
+        assert not app.exception
+        assert app.session_state.source == "file"
+        assert strip(app)["tokens"] == list(trace.tokens.labels)
+        np.testing.assert_array_equal(drawn(app, "matrix-q"), trace.layers[1].q[2])
+    app.button(key="close_file").click().run()  # and it stays closed
+    assert app.session_state.opened_trace is None
+
+
+def test_a_link_asks_for_something_else_and_the_file_waits(started_with, opened, strip):
+    started_with(of_tensors())
+    app = opened(source="random", text="one two", twin="")
+    assert strip(app)["tokens"] == ["one", "two"]
+    app.segmented_control(key="source").set_value("file").run()
+    assert len(strip(app)["tokens"]) == len(TEXT)
+
+
+def test_a_file_that_is_gone_by_now_is_told(started_with, opened):
+    started_with(of_tensors()).unlink()
+    app = opened(source="file")
+    assert not app.exception
+    assert "No such file" in app.error[0].value
