@@ -37,11 +37,22 @@ def pytest_xdist_auto_num_workers(config) -> int:
     return 0 if ".py" in named else min(os.cpu_count() or 1, MOST_WORKERS)
 
 
+TESTS = Path(__file__).parent
+FIRST_CASE = ("js", "pages", "parity")  # folders in which only the first case of a test is quick
+
+
 def pytest_collection_modifyitems(items) -> None:
-    """Tests in a browser are slow. What is slow begins first, or one worker would end alone with it."""
+    """Mark as slow what opens a browser, and further cases of tests that start a program, a page or a model.
+
+    Slow tests begin first, or one worker would be left alone with them at the end.
+    """
+    started = set()
     for item in items:
-        if "browser" in item.fixturenames:
+        test = item.path, item.originalname
+        folder = item.path.relative_to(TESTS).parts[0] if item.path.is_relative_to(TESTS) else ""
+        if "browser" in item.fixturenames or (folder in FIRST_CASE and test in started):
             item.add_marker("slow")
+        started.add(test)
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
