@@ -268,6 +268,7 @@ def shipped() -> checkpoints.Trained:
     return checkpoints.load_model(checkpoints.path(mini.find("en", "one-layer", 4, 64)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trained", [True, False])
 def test_a_trace_a_model_and_its_file_have_the_same_roles(shipped, trained, tmp_path):
     model = shipped if trained else checkpoints.untrained(shipped.plan)

@@ -86,6 +86,7 @@ def test_a_ranking_is_as_wide_as_the_grid_and_has_captions_where_there_is_room(c
 # The finger
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ranked", [None, [4, 3, 2, 1, 0]])
 def test_the_finger_finds_the_picture_that_stands_there_and_no_other(call, ranked):
     plan = call("arrange", [3, 2], 500, ranked)

@@ -12,6 +12,8 @@ from pages._kit.state import Scene
 from pages._kit.text import literal
 from pages.see._heads.one_head import AS_THEY_ARE, BY_TOKEN, BY_VARIANCE, EACH, ENDS, ORDERS, SHARED
 
+pytestmark = pytest.mark.slow
+
 VECTORS = ("q", "k", "v")
 SIX = (*VECTORS, "scores", "weights", "output")
 NASTY = "<img src=x onerror=alert(1)> </script> &amp; =1+1"

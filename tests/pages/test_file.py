@@ -12,6 +12,8 @@ from mha_core import resources
 from pages._kit import refusals, uploads
 from pages._kit.text import literal
 
+pytestmark = pytest.mark.slow
+
 TEXT = ["<s>", "Die", "*alte*", "Katze", "שלום", "動", "</s>"]  # 7
 TARGET = ["the", "old", "cat", "saw", "it"]  # 5
 PAGES = (

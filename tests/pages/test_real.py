@@ -116,6 +116,7 @@ def test_words_that_are_one_piece_each_have_no_switch(opened_on_random, eye):
     assert eye(opened_on_random())[0]["groups"] == [None]
 
 
+@pytest.mark.slow
 def test_a_model_is_loaded_once_for_all(on_model, folder, monkeypatch):
     on_model("bert")
     monkeypatch.setattr(huggingface, "load", lambda *_, **__: pytest.fail("loaded again"))
@@ -123,6 +124,7 @@ def test_a_model_is_loaded_once_for_all(on_model, folder, monkeypatch):
     assert not app.error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_page_stands_with_every_kind_of_model(on_model, page, family):
@@ -165,6 +167,7 @@ def test_a_target_is_asked_for_where_there_is_one_alone(on_model):
     assert "target" in {area.key for area in on_model("t5").text_area}
 
 
+@pytest.mark.slow
 def test_the_same_word_is_looked_at_when_the_source_changes(opened, given, folder, strip):
     given("gpt2", "bert")
     app = opened(token=9)  # "it"
@@ -177,6 +180,7 @@ def test_the_same_word_is_looked_at_when_the_source_changes(opened, given, folde
     assert strip(app)["chosen"] == 8
 
 
+@pytest.mark.slow
 def test_a_sentence_that_the_small_model_cannot_read_is_taken_to_a_real_one(opened, given, folder, strip):
     given("bert")
     text = "My frend was too tired."
@@ -198,6 +202,7 @@ def test_a_link_decides_the_token(on_model, strip):
     assert strip(on_model("bert", token=3))["chosen"] == 2
 
 
+@pytest.mark.slow
 def test_a_second_sentence_of_another_length_stands_beside(on_model, strip):
     app = on_model("gpt2", twin="A bird sang.")
     assert len(strip(app, "twin_strip")["tokens"]) < len(strip(app)["tokens"])
@@ -213,6 +218,7 @@ def test_without_a_model_the_page_says_what_to_install_and_type(opened, english)
     assert app.segmented_control(key="source").value == "random"
 
 
+@pytest.mark.slow
 def test_a_model_that_is_not_here_is_fetched_when_somebody_says_so(opened, english, monkeypatch):
     monkeypatch.setattr(huggingface, "load", lambda *_, **__: pytest.fail("loaded unasked"))
     app = opened(source="model", model="openai-community/gpt2")
@@ -233,6 +239,7 @@ def test_a_model_that_is_not_here_is_fetched_when_somebody_says_so(opened, engli
     assert {"use_mini", "use_random"} <= keys(app)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("typed", ["/no/such/folder", "./nothing", "~nobody/x"])
 def test_a_folder_that_is_not_there_is_refused_and_stays_typed(opened, typed):
     app = opened(source="model", model=typed)
@@ -241,6 +248,7 @@ def test_a_folder_that_is_not_there_is_refused_and_stays_typed(opened, typed):
     assert {"again", "use_mini"} <= keys(app)
 
 
+@pytest.mark.slow
 def test_an_empty_text_is_refused_and_the_model_stays(on_model, strip):
     app = on_model("bert", text=" ")
     assert app.error
@@ -249,6 +257,7 @@ def test_an_empty_text_is_refused_and_the_model_stays(on_model, strip):
     assert "sang" in strip(app)["tokens"] or "s" in strip(app)["tokens"]
 
 
+@pytest.mark.slow
 def test_a_text_beyond_the_limit_is_refused_with_a_shorter_one(on_model, said):
     app = on_model("gpt2", text="a bird " * 60)
     assert "97" in app.error[0].value
@@ -256,6 +265,7 @@ def test_a_text_beyond_the_limit_is_refused_with_a_shorter_one(on_model, said):
     assert not app.error
 
 
+@pytest.mark.slow
 def test_who_stopped_loading_is_told_and_can_begin_again(folder, monkeypatch, english, strip):
     name = folder("llama") + "/."  # under this name nothing is loaded
     monkeypatch.setenv(model_source.FOLDERS, name)
@@ -291,6 +301,7 @@ def test_what_stops_loading_is_the_one_who_waits(monkeypatch):
     assert shelf.begin(ModelKey("a")) is not job  # who asks again begins again
 
 
+@pytest.mark.slow
 def test_of_three_models_the_one_that_was_used_last_but_two_is_freed(folder):
     shelf, loaded = LoadedModels(most=2), []
     for family in ("bert", "gpt2", "llama"):
@@ -324,6 +335,7 @@ def test_traces_of_a_model_are_kept_by_their_size(folder, monkeypatch):
     assert entry.parts("A bird sang.") is not first
 
 
+@pytest.mark.slow
 def test_a_hosted_server_has_the_models_that_are_on_it_and_no_others(opened, folder, monkeypatch, said):
     monkeypatch.setenv(model_source.HOSTED, "1")
     monkeypatch.setattr(files, "_cached", lambda cache: [("us/bird", files.Path(folder("bert")), "f" * 40)])
@@ -350,6 +362,7 @@ def test_without_the_library_the_page_says_what_to_install(opened, folder, monke
     assert "headscope[models]" in app.error[0].value.replace("\\", "")
 
 
+@pytest.mark.slow
 def test_steps_say_why_some_are_left_out(on_model, english):
     app = on_model("deepseek_v3")
     app.switch_page("understand/steps.py").run()
@@ -360,6 +373,7 @@ def test_steps_say_why_some_are_left_out(on_model, english):
     assert len([head for head in app.subheader if head.value[:1].isdigit()]) == 9
 
 
+@pytest.mark.slow
 def test_a_model_whose_own_code_is_watched_shows_everything(on_model, folder, said, drawn):
     app = on_model("bloom", layer=1, head=2)  # its attention is outside the common interface
     layer = same("bloom", folder).layers[0]
@@ -384,6 +398,7 @@ def test_it_is_said_how_it_was_seen_and_what_else_there_is_to_know(monkeypatch, 
     assert told == [literal("It is *odd*."), english("real.bias_by_words", count=2)]
 
 
+@pytest.mark.slow
 def test_a_model_that_hands_out_weights_alone_says_so(on_model, folder, english, drawn, monkeypatch):
     monkeypatch.setattr(trial, "tried", lambda *_: None)  # as of code that is not understood
     model_source.loaded.clear()
@@ -413,6 +428,7 @@ def test_the_page_about_a_model_has_its_card_and_its_heads(on_model, folder, sai
     assert len(rows) == 3  # for each head, by groups, one
 
 
+@pytest.mark.slow
 def test_the_turn_of_another_vector_is_drawn(on_model):
     app = on_model("llama", token=5)
     app.switch_page("models/real.py").run()
@@ -421,6 +437,7 @@ def test_the_turn_of_another_vector_is_drawn(on_model):
     assert app.get_by_key("rotation").proto.spec != first
 
 
+@pytest.mark.slow
 def test_a_latent_model_says_what_it_keeps(on_model, english):
     app = on_model("deepseek_v3")
     app.switch_page("models/real.py").run()
@@ -428,6 +445,7 @@ def test_a_latent_model_says_what_it_keeps(on_model, english):
     assert table[english("real.kept_numbers")].tolist() == [3 * (23 + 17), 23 + 10, 23 + 17]
 
 
+@pytest.mark.slow
 def test_published_heads_are_measured_in_a_model_that_is_here(opened, folder, monkeypatch, english):
     name = folder("llama")
     monkeypatch.setitem(literature.MODELS, "openai-community/gpt2", (name,))
@@ -451,6 +469,7 @@ def test_published_heads_are_measured_in_a_model_that_is_here(opened, folder, mo
 # With how many bits it computes
 
 
+@pytest.mark.slow
 def test_a_model_computes_in_the_numbers_that_a_link_asks_for(on_model, folder, said, drawn):
     app = on_model("llama", dtype="bfloat16", layer=1, head=2)
     assert app.selectbox(key="dtype").value == "bfloat16"
@@ -474,6 +493,7 @@ def test_the_usual_numbers_are_float32_on_a_processor_and_need_no_word(on_model,
     assert model_source.key_of(replace(scene, dtype="float16")) == ModelKey("a")
 
 
+@pytest.mark.slow
 def test_what_does_not_run_in_half_precision_is_offered_in_whole(on_model, folder, monkeypatch, strip):
     load = huggingface.load
 

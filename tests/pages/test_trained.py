@@ -11,6 +11,8 @@ from mha_core.training import checkpoints
 from pages._kit.state import Scene
 from pages._kit.text import literal
 
+pytestmark = pytest.mark.slow
+
 TIRED, WIDE = Scene().text, Scene().twin
 BOTH = {"token_strip": TIRED, "twin_strip": WIDE}
 CHINESE = {"text": "小猫没有过马路，因为它太累了。", "twin": "小猫没有过马路，因为它太宽了。"}

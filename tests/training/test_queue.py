@@ -54,6 +54,7 @@ def held(monkeypatch):
     gate.set()
 
 
+@pytest.mark.slow
 def test_a_training_ends_in_the_model_that_training_alone_gives(trainings):
     job = trainings.start(plan(), "anna")
     until(lambda: job.state == "finished")
