@@ -239,6 +239,7 @@ def program(*words: str) -> subprocess.CompletedProcess:
     return subprocess.run(run, capture_output=True, text=True, check=False, timeout=120)
 
 
+@pytest.mark.slow
 def test_the_exit_codes_and_streams_of_the_program(tmp_path):
     version = program("--version")
     assert (version.returncode, version.stdout) == (0, f"headscope {mha.__version__}\n")

@@ -31,10 +31,22 @@ def loaded(code: str) -> list[str]:
     [
         ("import mha_core", []),
         ("import mha_core; dir(mha_core); mha_core.__all__; mha_core.MhaError", []),
-        ("import mha_core; mha_core.trace('a b', h=1, d_model=4).view().html()", ["torch", "numpy"]),
-        ("from mha_core import metrics, similarity, roles, rollout, overview", ["torch", "numpy", "pandas"]),
-        ("import mha_core; mha_core.trace('a', h=1, d_model=2).frame('x')", ["torch", "numpy", "pandas"]),
-        ("from mha_core import figures", ["numpy", "pandas", "plotly"]),
+        pytest.param(
+            "import mha_core; mha_core.trace('a b', h=1, d_model=4).view().html()",
+            ["torch", "numpy"],
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "from mha_core import metrics, similarity, roles, rollout, overview",
+            ["torch", "numpy", "pandas"],
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "import mha_core; mha_core.trace('a', h=1, d_model=2).frame('x')",
+            ["torch", "numpy", "pandas"],
+            marks=pytest.mark.slow,
+        ),
+        pytest.param("from mha_core import figures", ["numpy", "pandas", "plotly"], marks=pytest.mark.slow),
     ],
 )
 def test_a_name_loads_what_it_needs_and_nothing_else(code, expected):
