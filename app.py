@@ -1,10 +1,15 @@
-"""What `streamlit run app.py` starts: the frame with its pages, with what all of them have in their head."""
+"""What `streamlit run app.py` starts: the frame with its pages, with what all of them have in their head, and
+the scripts that they fetch."""
 
 from pathlib import Path
 
 import streamlit as st
+from starlette.responses import HTMLResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
 
-from mha_core import resources, trace  # noqa: F401 (so torch is loaded before the first visitor comes)
+from mha_core import resources  # and torch, when the server starts and not when the first visitor comes
+from mha_core.export import head_view, scripts
 
 SCRIPTS = ("Html", "purify.es", "BidiComponent")  # what `st.html` and our components wait for
 FONT = "SourceSerifVariable-Roman"  # of headings: a wider one that comes late would break their lines anew
@@ -58,4 +63,27 @@ def _is_page(headers) -> bool:
     return any(name.lower() == b"content-type" and kind.startswith(b"text/html") for name, kind in headers)
 
 
-app = st.App("pages/frame.py", middleware=[(Early, (), {})])
+FOREVER = "public, max-age=31536000, immutable"  # other scripts have another address
+BASE = "/".join([st.get_option("server.baseUrlPath").strip("/"), "headscope", scripts.digest()]).lstrip("/")
+
+
+class Modules(StaticFiles):
+    """Our scripts, called scripts whatever the system takes a file of that name for."""
+
+    def file_response(self, *args, **options):
+        response = super().file_response(*args, **options)
+        response.headers["content-type"] = "text/javascript; charset=utf-8"
+        response.headers["cache-control"] = FOREVER
+        return response
+
+
+def saved_page(_request) -> HTMLResponse:
+    """A page to be saved, without its numbers (head_view_app.js)."""
+    return HTMLResponse(head_view.page(), headers={"cache-control": FOREVER})
+
+
+ROUTES = [
+    Route(f"/{BASE}/saved_page.html", saved_page),
+    Mount(f"/{BASE}", Modules(directory=scripts.FOLDER)),
+]
+app = st.App("pages/frame.py", routes=ROUTES, middleware=[(Early, (), {})])

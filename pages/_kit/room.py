@@ -2,7 +2,7 @@
 
 Streamlit loads the script of a widget or a component when the first one is drawn, and shows a grey bar for
 it meanwhile. A custom property, ``--room``, tells the height of what comes to that bar (assets/head.html) and
-to its element. Our components set it to 0 once they are drawn (`arrived`, common.js), so that what is kept
+to its element. Our components set it to 0 once they are drawn (`arrived`, streamlit.js), so that what is kept
 for them need not be exact.
 """
 
