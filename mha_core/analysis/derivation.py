@@ -211,8 +211,8 @@ def steps(trace: AttentionTrace, *, layer: int, head: int) -> list[Step]:
     recorded = trace.layers[layer]
     recorded.checked(head)
     # X alone does not say how Q came about: some models norm it, or turn it in a way of their own.
-    unknown = {project} if recorded.x is None or recorded.projections.w_q is None else set()
-    unknown |= {output} if recorded.projections.w_o is None else set()
+    unknown = {project} if not (recorded.knows("x") and recorded.knows("w_q")) else set()
+    unknown |= set() if recorded.knows("w_o") else {output}
     view = HeadContext(trace, layer, head)
     found = [make(view) for make in STEPS if make not in unknown]
     if view.adjustments:

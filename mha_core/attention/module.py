@@ -82,6 +82,11 @@ class Projections(NamedTuple):
     b_v: Tensor | None = None
     b_o: Tensor | None = None
 
+    @property
+    def known(self) -> tuple[str, ...]:
+        """The names of those that the layer has."""
+        return tuple(name for name, matrix in self._asdict().items() if matrix is not None)
+
 
 class Attended(NamedTuple):
     """The tensors of one pass through a layer: its output, and q, k, v and rule, which imply every matrix."""

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from mha_core.attention.functional import attention_weights
-from mha_core.attention.module import Projections
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.capture.projections import Matrix
 from mha_core.capture.rotary import RotaryCode
 from mha_core.traces.facts import Adjustments, Facts, LatentProjection
 from mha_core.traces.layer import LayerTrace, shared
+from mha_core.traces.projections import ModelProjections, Part
 
 # What a latent attention (MLA) calls its sizes, and what we call them.
 LATENT = {
@@ -37,7 +37,7 @@ class Call:
     rule: ScoreRule
     looks_outside: bool
     tensors: Mapping[str, Tensor] = field(default_factory=dict)  # what else a layer keeps, without a batch
-    projections: Projections = field(default_factory=Projections)  # without W^O
+    projections: Mapping[str, Tensor | Part] = field(default_factory=dict)  # without W^O
     code: RotaryCode | None = None
     adjustments: Adjustments | None = None
     output: Matrix | None = None  # W^O and its bias
@@ -45,22 +45,22 @@ class Call:
     def layer(self, kind: str, common: dict) -> LayerTrace:
         """The call as a layer of a trace. `common` holds what the layers of one trace share."""
         tensors = {"q": self.q[0], "k": self.k[0], "v": self.v[0], **self.tensors}
-        projections, facts = self.projections, Facts(latent=_latent(self.module))
+        projections, facts = dict(self.projections), Facts(latent=_latent(self.module))
         if kind != "cross" and "x_v" in tensors:  # it looked outside, but not at the text
             del tensors["x_v"]
-            projections = Projections()
+            projections = {}
         tensors = {name: _on_cpu(tensor) for name, tensor in tensors.items()}
         if self.code is not None:
             facts = replace(facts, rotary=self.code.fact)
             tensors |= _shared_code(self.code, common)
-        if projections.w_q is not None:
+        if "w_q" in projections:
             facts = replace(facts, adjustments=self.adjustments)
         if self.output is not None:
-            projections = projections._replace(w_o=self.output[0], b_o=self.output[1])
+            projections |= {"w_o": self.output[0], "b_o": self.output[1]}
         return LayerTrace(
             MappingProxyType(tensors),
             self.rule.item(0).mapped(shared) if self.rule.tensors() else self.rule,
-            Projections(*[None if matrix is None else _on_cpu(matrix) for matrix in projections]),
+            ModelProjections(projections),
             kind,
             self.name,
             facts,

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 from mha_core.attention.functional import attend
-from mha_core.attention.module import Projections
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.capture import projections
 from mha_core.capture.call import Call, attribute, copied
@@ -87,8 +86,7 @@ class Collector:
         call.tensors = {
             name: self._text(tensor) if name == "x_v" else copied(tensor) for name, tensor in tensors.items()
         }
-        taken = {name: projections.taken(*part) for name, part in found.projections.items()}
-        call.projections = Projections(**taken)
+        call.projections = found.projections
 
     def _text(self, x: Tensor) -> Tensor:
         """A copy of what another text's keys and values are made of: all layers look at the same one."""

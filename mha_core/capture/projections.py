@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from mha_core.capture.rotary import Codes, RotaryCode, candidates
 from mha_core.traces.facts import Adjustment, Adjustments, Clip, Norm, Rotary, Scale
+from mha_core.traces.projections import Part
 
 # What libraries call the matrices of q, k and v, and norms behind them; a packed matrix has one name.
 NAMES = (
@@ -108,7 +109,7 @@ class Provenance:
     """
 
     tensors: Mapping[str, Tensor] = field(default_factory=dict)
-    projections: Mapping[str, tuple[Tensor, Layout | None]] = field(default_factory=dict)
+    projections: Mapping[str, Tensor | Part] = field(default_factory=dict)
     code: RotaryCode | None = None
     adjustments: Adjustments | None = None
 
@@ -150,9 +151,9 @@ def provenance(
     projections = {}
     for name, stage in first.items():
         weight, bias = stage.matrix
-        projections[f"w_{name}"] = weight, stage.layout
+        projections[f"w_{name}"] = weight if stage.layout is None else Part(weight, stage.layout)
         if bias is not None:
-            projections[f"b_{name}"] = bias, stage.layout
+            projections[f"b_{name}"] = bias if stage.layout is None else Part(bias, stage.layout)
     if inputs[0] != inputs[2]:
         tensors["x_v"] = _rows(first["v"].use.x)
     adjustments = Adjustments(**{name: tuple(_adjustments(stages)) for name, stages in made.items()})
@@ -163,13 +164,6 @@ def provenance(
         if each and not isinstance(each[0], Rotary):
             tensors[f"{name}_linear"] = first[name].heads[0]
     return Provenance(tensors, projections, code, adjustments)
-
-
-def taken(matrix: Tensor, layout: Layout | None) -> Tensor:
-    """The columns of a matrix, or the numbers of a bias, that make one of q, k and v."""
-    if layout is None:
-        return matrix
-    return layout(matrix) if matrix.dim() == 2 else layout(matrix[None])[0]
 
 
 def matrix(use: Use) -> Matrix | None:

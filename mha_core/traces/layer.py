@@ -27,6 +27,7 @@ from mha_core.attention.module import Attended, Projections
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.errors import MhaError, one_of
 from mha_core.traces.facts import Facts
+from mha_core.traces.projections import ModelProjections
 from mha_core.traces.tokens import Sides, Tokens, positions
 
 # Whose tokens look, and at whose: those of a text, or of a target that is written from it.
@@ -46,7 +47,8 @@ Rows = slice | list[int] | None
 class LayerTrace:
     """One attention layer's queries, keys, values and score rule, and every matrix they imply.
 
-    q, k, v, x and x_v are copies; `projections` are the module's own matrices, which can be large.
+    q, k, v, x and x_v are copies; `projections` are the module's own matrices, which can be large: each
+    comes to the CPU when it is asked for, and is refused once the module has changed it.
     Where somebody else computed the weights and kept no queries and keys, `tensors` has weights
     (head, query, key) in their place, and what would follow from q and k is not known.
 
@@ -105,7 +107,7 @@ class LayerTrace:
         return cls(
             MappingProxyType({name: owned(tensor[item]) for name, tensor in tensors.items()}),
             attended.rule.item(item).mapped(shared),
-            Projections(*(None if matrix is None else plain(matrix) for matrix in projections)),
+            ModelProjections(projections._asdict()),
             **described,
         )
 
@@ -140,7 +142,7 @@ class LayerTrace:
         """The width of X and Z, None where neither X nor W^O is known."""
         if "x" in self.tensors:
             return self.tensors["x"].shape[1]
-        return None if self.projections.w_o is None else self.projections.w_o.shape[1]
+        return self.projections.w_o.shape[1] if self.knows("w_o") else None
 
     @property
     def scale(self) -> float:
@@ -177,8 +179,8 @@ class LayerTrace:
     # What is known
 
     def knows(self, name: str) -> bool:
-        """Was the tensor of that name recorded?"""
-        return name in self.tensors
+        """Was the tensor of that name recorded, or is the matrix of that name known?"""
+        return name in self.tensors or name in self.projections.known
 
     def kept(self, name: str) -> np.ndarray:
         """The tensor that was recorded under a name, as `tensors` has it."""
@@ -345,7 +347,7 @@ class LayerTrace:
         return sums
 
     def _w_o(self) -> Tensor:
-        if self.projections.w_o is None:
+        if not self.knows("w_o"):
             raise MhaError("The output matrix W^O of this layer is not known; look at `output` instead.")
         return self.projections.w_o
 

@@ -195,7 +195,7 @@ def _check(layer: LayerTrace) -> None:
             raise ValueError(f"weights of shape {weights.shape} are not all finite and at least 0")
         return
     attend(layer.tensors["q"][:, :1], layer.tensors["k"], layer.tensors["v"])
-    if layer.projections.w_o is None:
+    if not layer.knows("w_o"):
         layer.output(rows=[0])
     else:
         layer.contribution(rows=[0])

@@ -105,7 +105,7 @@ def numbers(trace: AttentionTrace, *, layer: int, head: int, query: int) -> None
     """
     recorded = trace.layers[layer]
     offered = OF_ONE_HEAD if recorded.knows("q") else ["weights"]
-    if recorded.projections.w_o is None:
+    if not recorded.knows("w_o"):
         offered = [matrix for matrix in offered if matrix != "contribution"]
     name = st.selectbox(
         t("heads.matrix"),

@@ -77,8 +77,8 @@ def left_out(trace: AttentionTrace, layer: LayerTrace, *, count: int) -> None:
     if not model_source.is_real(trace):
         st.info(t("file.partly", count=count), icon=":material/help:")
         return
-    reasons = [t("real.no_start")] if layer.x is None or layer.projections.w_q is None else []
-    reasons += [t("real.no_end")] if layer.projections.w_o is None else []
+    reasons = [t("real.no_start")] if not (layer.knows("x") and layer.knows("w_q")) else []
+    reasons += [t("real.no_end")] if not layer.knows("w_o") else []
     st.info(" ".join(reasons), icon=":material/help:")
 
 

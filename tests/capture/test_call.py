@@ -5,7 +5,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from mha_core.attention.module import Projections
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.capture.call import Call
 from mha_core.capture.rotary import RotaryCode
@@ -19,7 +18,7 @@ def call(**known) -> Call:
 
 
 def test_a_call_that_looks_outside_but_not_at_the_text_has_no_other_text():
-    matrices = Projections(*(torch.randn(7, 18) for _ in range(3)))
+    matrices = {name: torch.randn(7, 18) for name in ("w_q", "w_k", "w_v")}
     made = call(projections=matrices, tensors={"x": torch.randn(4, 7), "x_v": torch.randn(4, 7)})
     cross, own = (made.layer(kind, {}) for kind in ("cross", "self"))
     assert cross.knows("x_v")

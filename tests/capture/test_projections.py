@@ -370,7 +370,7 @@ def test_matrices_are_known_where_the_inputs_are_those_of_such_a_layer(texts, in
         {f"{part}_{name}" for part in "wb" for name in "qkv"} if known else set()
     )
     if known:
-        assert torch.equal(found.projections["w_k"][0], uses[1].module.weight.mT)
+        assert torch.equal(found.projections["w_k"], uses[1].module.weight.mT)
         assert torch.equal(found.tensors["x"], texts[0][0])
         assert ("x_v" in found.tensors) == (inputs[0] != inputs[2])
         assert "x_v" not in found.tensors or torch.equal(found.tensors["x_v"], texts[1][0])
@@ -471,7 +471,7 @@ def test_a_part_of_a_packed_matrix_is_not_copied(texts):
     packed = used("c_attn", texts[0], 3 * N_HEADS * D_K)
     q, k, v = (part.unflatten(2, (N_HEADS, D_K)).transpose(1, 2) for part in packed.y.chunk(3, dim=2))
     found = provenance(q, k, v, [packed])
-    parts = {name: projections.taken(*part) for name, part in found.projections.items()}
+    parts = {name: part.taken() for name, part in found.projections.items()}
     place = packed.module.weight.untyped_storage().data_ptr()
     assert {parts[f"w_{name}"].untyped_storage().data_ptr() for name in "qkv"} == {place}
     torch.testing.assert_close(texts[0][0] @ parts["w_v"] + parts["b_v"], v[0].transpose(0, 1).flatten(1))

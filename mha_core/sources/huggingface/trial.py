@@ -191,7 +191,7 @@ def _same_layer(one: LayerTrace, other: LayerTrace) -> bool:
         if a.keys() != b.keys():
             return False
         pairs += [(a[name], b[name]) for name in a]
-    if [part is None for part in one.projections] != [part is None for part in other.projections]:
+    if set(one.projections.known) != set(other.projections.known):
         return False
     return all(gap(a, b) <= ROUNDING.get(a.dtype, 0.0) for a, b in pairs)
 

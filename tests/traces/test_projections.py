@@ -1,0 +1,175 @@
+"""A model's own matrices: nobody copies them but who asks, and what was changed since is refused."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import mha_core as mha
+from mha_core.attention.module import AttentionSpec, MultiHeadAttention, Projections
+from mha_core.sources.huggingface import model as huggingface
+from mha_core.traces.projections import SYMBOLS, ModelProjections, Part
+from tests.sources import tiny
+
+IDS = {"input_ids": torch.arange(3, 16)[None]}
+
+
+class OnGpu(torch.Tensor):
+    """A tensor that says that it lies elsewhere, and writes down who brings it here."""
+
+    is_cpu = False
+    brought: list
+
+    @staticmethod
+    def of(tensor: torch.Tensor, brought: list) -> "OnGpu":
+        made = tensor.as_subclass(OnGpu)
+        made.brought = brought
+        return made
+
+    def detach(self) -> "OnGpu":
+        return OnGpu.of(super().detach(), self.brought)
+
+    def to(self, device: str) -> torch.Tensor:
+        self.brought.append(tuple(self.shape))
+        return self.as_subclass(torch.Tensor).clone()
+
+
+@pytest.fixture
+def layer():
+    """A module that somebody goes on to train, and a layer of a trace of it."""
+    torch.manual_seed(2)
+    module, x = MultiHeadAttention(AttentionSpec(14, 2)), torch.randn(1, 3, 14)
+    return module, mha.LayerTrace.of(module(x), x=x, projections=module.projections())
+
+
+def train(module: torch.nn.Module) -> None:
+    module(torch.randn(1, 3, 14)).output.sum().backward()
+    torch.optim.SGD(module.parameters(), lr=0.1).step()
+
+
+def test_what_lies_elsewhere_is_brought_once_and_only_what_was_asked_for():
+    brought: list = []
+    widths = {"w_q": 4, "w_k": 5, "w_o": 6}
+    matrices = {name: OnGpu.of(torch.randn(3, width), brought) for name, width in widths.items()}
+    known = ModelProjections(matrices)
+    assert known.known == ("w_q", "w_k", "w_o")
+    assert brought == []
+    assert torch.equal(known.w_k, matrices["w_k"].as_subclass(torch.Tensor))
+    assert known.w_k is known.w_k
+    assert known.w_v is None
+    assert brought == [(3, 5)]
+    assert [matrix is None for matrix in known] == [False, False, True, False, True, True, True, True]
+    assert brought == [(3, 5), (3, 4), (3, 6)]
+
+
+class Made(TorchDispatchMode):
+    """The shapes of all tensors that are made, views of others not counted."""
+
+    def __init__(self):
+        super().__init__()
+        self.shapes: list[tuple[int, ...]] = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        if isinstance(out, torch.Tensor) and func._schema.returns[0].alias_info is None:
+            self.shapes.append(tuple(out.shape))
+        return out
+
+
+@pytest.mark.parametrize("family", ["gpt_neox", "bert", "gpt2", "llama"])
+def test_a_trace_copies_no_matrix_until_somebody_asks(family):
+    model = huggingface.adopt(tiny.module(family))
+    width = model.module.config.hidden_size
+    with Made() as made:
+        [first, *_], _ = huggingface.flow(model, IDS)
+        assert first.knows("w_q")
+        assert (1, 13, width) in made.shapes  # what is computed is seen
+        assert not [shape for shape in made.shapes if len(shape) == 2 and shape[0] == width]
+        shape = tuple(first.projections.w_q.shape)
+    # Of GPT-NeoX the columns of q, k and v lie between each other; all others are parts as they lie.
+    assert (shape in made.shapes) == (family == "gpt_neox")
+
+
+def test_they_are_the_models_own_where_it_is_on_the_cpu(layer):
+    module, trace = layer
+    assert trace.projections.w_o.data_ptr() == module.o.weight.data_ptr()
+    assert trace.projections.w_q.data_ptr() == module.qkv.weight.data_ptr()
+
+
+@pytest.mark.parametrize("name", SYMBOLS)
+def test_what_the_model_has_changed_since_is_refused_by_name(layer, name, refused):
+    module, trace = layer
+    weights, before = trace.weights(), getattr(trace.projections, name).clone()
+    assert torch.equal(getattr(trace.projections, name), before)
+    train(module)
+    assert str(refused(getattr, trace.projections, name)) == (
+        f"{SYMBOLS[name]} is the model's own, and the model has changed it since this trace was made, as "
+        f"training does. Trace again, or save a trace before: a file has its own."
+    )
+    assert trace.knows(name)
+    assert (trace.weights() == weights).all()
+
+
+def test_what_needs_such_a_matrix_is_refused_and_all_else_is_shown_as_it_was(layer, refused):
+    module, trace = layer
+    output, contribution = trace.output(), trace.contribution()
+    train(module)
+    for view in (
+        trace.contribution,
+        trace.result,
+        lambda: list(trace.projections),
+        trace.projections._asdict,
+    ):
+        assert "has changed it" in str(refused(view))
+    assert (trace.output() == output).all()
+    again = mha.LayerTrace.of(module(torch.randn(1, 3, 14)), projections=module.projections())
+    assert again.contribution().shape == contribution.shape
+
+
+def test_a_file_has_matrices_of_its_own(layer, tmp_path, refused):
+    module, own = layer
+    trace = mha.AttentionTrace(mha.words("how are you"), (own,), {"name": "a"})
+    result = own.result()
+    trace.save(tmp_path / "t.safetensors")
+    train(module)
+    assert "W^Q" in str(refused(trace.save, tmp_path / "u.safetensors"))
+    assert (mha.load(tmp_path / "t.safetensors").layers[0].result() == result).all()
+
+
+def test_a_copy_that_was_taken_before_stays():
+    whole, columns = torch.randn(6, 8), [1, 4]
+    parts = {
+        name: Part(of, lambda rows: rows[:, columns]) for name, of in (("w_q", whole), ("b_q", whole[0]))
+    }
+    known = ModelProjections(parts)
+    matrix, bias = whole[:, columns], whole[0][columns]
+    assert torch.equal(known.w_q, matrix)
+    assert torch.equal(known.b_q, bias)
+    whole.zero_()
+    assert torch.equal(known.w_q, matrix)
+    assert torch.equal(known.b_q, bias)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda given: pickle.loads(pickle.dumps(given))])
+def test_a_copy_holds_its_own(layer, copied):
+    module, trace = layer
+    before, made = trace.projections.w_q.clone(), copied(trace.projections)
+    assert type(made) is Projections
+    train(module)
+    assert torch.equal(made.w_q, before)
+
+
+def test_one_of_them_can_be_replaced(layer):
+    _, trace = layer
+    other = trace.projections._replace(w_q=torch.zeros(14, 14))
+    assert other.w_q.sum() == 0
+    assert torch.equal(other.w_k, trace.projections.w_k)
+    assert torch.equal(other[1], trace.projections[1])
+
+
+def test_matrices_of_inference_mode_are_shown():
+    with torch.inference_mode():
+        matrix = torch.randn(3, 4)
+    assert torch.equal(ModelProjections({"w_q": matrix}).w_q, matrix)
