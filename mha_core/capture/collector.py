@@ -64,7 +64,8 @@ class Collector:
     def _explain(self, call: Call, q: Tensor, k: Tensor, v: Tensor, inputs: dict) -> None:
         """What made q, k and v, as far as the modules of the attention show it."""
         children = {} if call.module is None else call.module._modules
-        uses = [use for use in self._uses if children.get(use.proof.name) is use.module]
+        uses = [use.unchanged() for use in self._uses if children.get(use.proof.name) is use.module]
+        uses = [use for use in uses if use is not None]
         codes = inputs.get("position_embeddings")
         codes = codes if _are_codes(codes) else None
         found = projections.provenance(
@@ -121,7 +122,9 @@ class Collector:
 
     def left(self, use: Use) -> None:
         """A module was used; it is W^O if it took the heads' outputs, unchanged, right after attention."""
-        if self._joined is not None and use.proof.name in OUTPUTS:
+        if use.proof.name not in OUTPUTS:
+            self._uses.append(use)
+        elif self._joined is not None:
             joined, version = self._joined
             fits = use.x.numel() == joined.numel() and use.x.dtype == joined.dtype
             fits &= joined._version == version  # a model may change them in place before it joins them
@@ -129,8 +132,6 @@ class Collector:
             if fits and (same or torch.equal(use.x.reshape(-1), joined.flatten())):
                 self.calls[-1].output = projections.matrix(use)
                 self._joined = None
-                return
-        self._uses.append(use)
 
 
 @contextmanager

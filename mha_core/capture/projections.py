@@ -38,7 +38,8 @@ OUTPUTS = {"o_proj", "out_proj", "dense", "o", "c_proj", "out_lin", "Wo", "post_
 # Of latent attention: what makes all queries, the key that all heads share, and the short vectors.
 LATENT_QUERIES, LATENT_KEYS = ("q_b_proj", "q_proj"), ("kv_a_proj_with_mqa", "k_rope_only_layernorm")
 SHORT = {"q_a_layernorm": "q_short", "kv_a_layernorm": "kv_short"}
-WATCHED = {*(name for names in NAMES for name in names), *OUTPUTS, *LATENT_QUERIES, *LATENT_KEYS, *SHORT}
+WATCHED = {*(name for names in NAMES for name in names if name), *OUTPUTS}
+WATCHED |= {*LATENT_QUERIES, *LATENT_KEYS, *SHORT}
 
 NORMS = ("RMSNorm", "LayerNorm")
 TINY = 1e-2  # the largest number that can be what a norm adds below its root
@@ -125,26 +126,25 @@ def provenance(
 ) -> Provenance:
     """What made the q (1, h, L, d_k), k (1, n_kv, S, d_k), v (1, n_kv, S, d_v) of an attention call.
 
-    `uses` are those of the attention's own modules in the order in which they ran, `codes` the rotations
-    that may have been used; `outside` says that K and V are made of another text.
+    `uses` are those of the attention's own modules in the order in which they ran, with their outputs as they
+    were, `codes` the rotations that may have been used; `outside` says that K and V are made of another text.
     """
-    uses = [use for given in uses if (use := given.unchanged()) is not None]
     sizes = (q.shape[1], k.shape[1], q.shape[3], v.shape[3])
-    of_q, of_k, of_v = ([u for u in uses if u.proof.name in role] for role in zip(*NAMES, strict=True))
-    made_q = _stages(q, 0, sizes, of_q, [None] if outside else [None, *codes])
+    of_q, of_k, of_v = ([u for u in uses if u.proof.name in names] for names in zip(*NAMES, strict=True))
+    to_q = _path(q, 0, sizes, of_q, [None] if outside else [None, *codes])
     # Queries and keys are turned alike; a code that turned only one of them is not understood.
-    code = _code(made_q)
-    made_k = _stages(k, 1, sizes, of_k, [None] if code is None else [code, None]) if made_q else ()
-    made_k = made_k if _code(made_k) is code else ()
-    made = {"q": made_q, "k": made_k, "v": _stages(v, 2, sizes, of_v, [None])}
-    first = {name: stages[0] for name, stages in made.items() if stages and stages[0].matrix is not None}
+    code = _code(to_q)
+    to_k = _path(k, 1, sizes, of_k, [None] if code is None else [code, None]) if to_q else ()
+    to_k = to_k if _code(to_k) is code else ()
+    paths = {"q": to_q, "k": to_k, "v": _path(v, 2, sizes, of_v, [None])}
+    first = {name: path[0] for name, path in paths.items() if path and path[0].matrix is not None}
     tensors = {}
     if (role := "q" if outside else "v") in first:
         tensors["x"] = _rows(first[role].use.x)
-    if not (made_q and made_k):
+    if not (to_q and to_k):
         return Provenance(tensors)
     if code is not None:
-        tensors |= _turned(made_q, "q") | _turned(made_k, "k")
+        tensors |= _turned(to_q, "q") | _turned(to_k, "k")
     inputs = [stage.use.x.data_ptr() for stage in first.values()]
     if len(inputs) < 3 or inputs[1] != inputs[2] or not (outside or inputs[0] == inputs[2]):
         return Provenance(tensors, code=code)
@@ -156,7 +156,7 @@ def provenance(
             projections[f"b_{name}"] = bias if stage.layout is None else Part(bias, stage.layout)
     if inputs[0] != inputs[2]:
         tensors["x_v"] = _rows(first["v"].use.x)
-    adjustments = Adjustments(**{name: tuple(_adjustments(stages)) for name, stages in made.items()})
+    adjustments = Adjustments(**{name: tuple(_adjustments(path)) for name, path in paths.items()})
     steps = adjustments.items()
     if all(isinstance(step, Rotary) for _, each in steps for step in each):
         return Provenance(tensors, projections, code)
@@ -233,12 +233,8 @@ def adjusted(heads: Tensor, wanted: Tensor) -> Scale | Clip | None:
 
 
 def short_vectors(uses: Sequence[Use]) -> dict[str, Tensor]:
-    """The short vectors (token, rank) of a latent attention behind their norms, which its modules made."""
-    return {
-        SHORT[use.proof.name]: use.y[0]
-        for use in uses
-        if use.proof.name in SHORT and use.versions == (use.x._version, use.y._version)
-    }
+    """The short vectors (token, rank) of a latent attention, behind their norms."""
+    return {SHORT[use.proof.name]: use.y[0] for use in uses if use.proof.name in SHORT}
 
 
 def latent(q: Tensor, k: Tensor, uses: Sequence[Use], codes: Codes, *, width: int) -> Provenance | None:
@@ -249,15 +245,18 @@ def latent(q: Tensor, k: Tensor, uses: Sequence[Use], codes: Codes, *, width: in
     Source: DeepSeek-AI 2024, "DeepSeek-V2", section 2.1.3.
     """
     _, n_heads, tokens, d_k = q.shape
-    rows = [
-        (use.proof.name, use.y.reshape(1, tokens, -1, use.y.shape[-1]).transpose(1, 2))
-        for use in reversed(uses)
-        if use.versions == (use.x._version, use.y._version) and use.y.shape[:-1].numel() == tokens
+    outputs = [(use.proof.name, use.y) for use in reversed(uses) if use.y.shape[:-1].numel() == tokens]
+    queries = [
+        y.reshape(1, tokens, n_heads, d_k).transpose(1, 2)
+        for name, y in outputs
+        if name in LATENT_QUERIES and y.shape[-1] == n_heads * d_k
     ]
-    queries = [y for name, y in rows if name in LATENT_QUERIES and y.shape[-1] == n_heads * d_k]
-    queries = [y.reshape(1, tokens, n_heads, d_k).transpose(1, 2) for y in queries]
-    keys = [y for name, y in rows if name in LATENT_KEYS and y.shape[-1] >= width]
-    shared = [part for y in keys for part in (y[..., -width:], y[..., :width])]
+    keys = [
+        y.reshape(1, 1, tokens, -1)[..., part]
+        for name, y in outputs
+        if name in LATENT_KEYS and y.shape[-1] >= width
+        for part in (slice(-width, None), slice(0, width))
+    ]
     # As they are, or pairs taken apart: all first ones, then all second ones.
     orders = slice(None), torch.arange(width // 2 * 2, device=q.device).view(-1, 2).mT.flatten()
     for start in dict.fromkeys((d_k - width, 0)):
@@ -268,56 +267,58 @@ def latent(q: Tensor, k: Tensor, uses: Sequence[Use], codes: Codes, *, width: in
                 continue
             for order in orders:
                 before_q = _before(raw_q, order, code, own_q)
-                before_k = None if before_q is None else _before(shared, order, code, own_k)
+                before_k = None if before_q is None else _before(keys, order, code, own_k)
                 if before_k is not None:
                     tensors = {"q_raw": _with(q, start, before_q), "k_raw": _with(k, start, before_k)}
                     return Provenance(tensors, code=code._replace(start=start))
     return None
 
 
-def _stages(
+def _path(
     wanted: Tensor, role: int, sizes: tuple, uses: Sequence[Use], codes: Sequence[RotaryCode | None]
 ) -> tuple[Stage, ...]:
     """The modules that made what was wanted, from the first to the last; none if they were not found.
 
     Before a norm it is looked for what made the norm's input; where that is not found, the norm is the first.
     """
-    cuts = [(use, *cut) for use in reversed(uses) for cut in _cuts(use.y, role, sizes, wanted.shape)]
-    if (made := _made(wanted, cuts, codes)) is None:
+    outputs = [(use, *cut) for use in reversed(uses) for cut in _cuts(use.y, role, sizes, wanted.shape)]
+    if (last := _last(wanted, outputs, codes)) is None:
         return ()
-    use, layout, heads, change, code = made
-    product = matrix(use)
-    own = norm(use, wanted.shape[3]) if product is None else None
-    last = Stage(use, layout, heads, change, code, wanted, product, own)
-    if own is not None:
-        before = uses[: next(at for at, other in enumerate(uses) if other is use)]
-        for _, cut in _cuts(use.x, role, sizes, wanted.shape):
-            rest = _stages(cut, role, sizes, before, codes if code is None else [None])
-            if rest and rest[0].matrix is not None:
-                return (*rest, last)
+    if last.norm is not None:
+        before = uses[: next(at for at, use in enumerate(uses) if use is last.use)]
+        for _, cut in _cuts(last.use.x, role, sizes, wanted.shape):
+            path = _path(cut, role, sizes, before, codes if last.code is None else [None])
+            if path and path[0].matrix is not None:
+                return (*path, last)
     return (last,)
 
 
-def _made(
-    wanted: Tensor, cuts: Sequence[tuple[Use, Layout | None, Tensor]], codes: Sequence[RotaryCode | None]
-) -> tuple[Use, Layout | None, Tensor, Scale | Clip | None, RotaryCode | None] | None:
-    """The output, cut into heads, that is what was wanted, and by which change and rotation; None if none is.
+def _last(
+    wanted: Tensor, outputs: Sequence[tuple[Use, Layout | None, Tensor]], codes: Sequence[RotaryCode | None]
+) -> Stage | None:
+    """The stage whose output, cut into heads, became what was wanted; None if none did.
 
     First asked is which has the same numbers in the same place, which need not be compared, then which was
     turned, last which was changed by one number.
     """
-    for cut in cuts if None in codes else ():
-        if _is_the_same(cut[2], wanted):
-            return (*cut, None, None)
-    for cut in cuts:
+
+    def stage(output: tuple, change: Scale | Clip | None = None, code: RotaryCode | None = None) -> Stage:
+        product = matrix(output[0])
+        own = norm(output[0], wanted.shape[3]) if product is None else None
+        return Stage(*output, change, code, wanted, product, own)
+
+    for output in outputs if None in codes else ():
+        if _is_the_same(output[2], wanted):
+            return stage(output)
+    for output in outputs:
         for code in codes:
-            if _turns_into(cut[2], wanted, code):
-                return (*cut, None, code)
-    for cut in cuts:
+            if _turns_into(output[2], wanted, code):
+                return stage(output, code=code)
+    for output in outputs:
         for code in codes:
             before = wanted if code is None else code.back(wanted)
-            if (change := adjusted(cut[2], before)) is not None:
-                return (*cut, change, code)
+            if (change := adjusted(output[2], before)) is not None:
+                return stage(output, change, code)
     return None
 
 
@@ -365,24 +366,24 @@ def _layouts(columns: int, role: int, n_heads: int, n_kv: int, d_k: int, d_v: in
         yield lambda rows: rows.unflatten(1, (n_heads, 2, d_k))[:, :, 0].flatten(1)
 
 
-def _adjustments(stages: Sequence[Stage]) -> Iterator[Adjustment]:
-    for stage in stages:
+def _adjustments(path: Sequence[Stage]) -> Iterator[Adjustment]:
+    for stage in path:
         yield from (step for step in (stage.norm, stage.change) if step is not None)
         if stage.code is not None:
             yield stage.code.fact
 
 
-def _code(stages: Sequence[Stage]) -> RotaryCode | None:
-    return next((stage.code for stage in stages if stage.code is not None), None)
+def _code(path: Sequence[Stage]) -> RotaryCode | None:
+    return next((stage.code for stage in path if stage.code is not None), None)
 
 
-def _turned(stages: Sequence[Stage], name: str) -> dict[str, Tensor]:
+def _turned(path: Sequence[Stage], name: str) -> dict[str, Tensor]:
     """What was turned, and what became of it where something else came after."""
-    at = next(at for at, stage in enumerate(stages) if stage.code is not None)
-    raw, change = stages[at].heads[0], stages[at].change
+    turning = next(stage for stage in path if stage.code is not None)
+    raw, change = turning.heads[0], turning.change
     if change is not None:
         raw = raw * change.by if isinstance(change, Scale) else raw.clamp(-change.at, change.at)
-    turned = {} if stages[at] is stages[-1] else {f"{name}_turned": stages[at].result[0]}
+    turned = {} if turning is path[-1] else {f"{name}_turned": turning.result[0]}
     return {f"{name}_raw": raw} | turned
 
 

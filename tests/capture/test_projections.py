@@ -429,7 +429,17 @@ def test_what_was_proven_of_a_module_is_asked_again(texts, spoiled, which):
         wanted[which] = wanted[which][:, :, :-1]
     else:
         uses.remove(use)
+    uses = [as_it_was for use in uses if (as_it_was := use.unchanged()) is not None]
     assert not provenance(*wanted, uses).projections
+
+
+def test_an_output_that_was_cut_off_in_place_is_known_as_it_was(texts):
+    use = used("query", texts[0])
+    product = use.y.clone()
+    use.y.clamp_(-0.1, 0.1)
+    assert torch.equal(use.unchanged().y, product)
+    use.y.mul_(2.0)
+    assert use.unchanged() is None
 
 
 def test_a_module_that_adds_something_of_its_own_is_no_matrix(texts):
