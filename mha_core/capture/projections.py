@@ -52,11 +52,12 @@ Layout = Callable[[Tensor], Tensor]  # the columns of a matrix, or of its output
 
 @dataclass(eq=False, slots=True)
 class Proof:
-    """What the numbers of a module have shown that it computes; it holds as long as its weight lies there."""
+    """What the numbers of a module have shown that it computes; a matrix as long as its weight lies there."""
 
     name: str  # the last part of the module's
     matrix: Matrix | None = None
     norm: str | None = None
+    code: int = 0  # which rotation turned its output in a text of several tokens; 0 for none
 
 
 class Use(NamedTuple):
@@ -131,9 +132,14 @@ def provenance(
     """
     sizes = (q.shape[1], k.shape[1], q.shape[3], v.shape[3])
     of_q, of_k, of_v = ([u for u in uses if u.proof.name in names] for names in zip(*NAMES, strict=True))
-    to_q = _path(q, 0, sizes, of_q, [None] if outside else [None, *codes])
-    # Queries and keys are turned alike; a code that turned only one of them is not understood.
+    turns = [None] if outside else [None, *codes]
+    # The first token is turned by nothing, so one token alone does not show which code it was.
+    known = of_q[-1].proof.code if of_q and q.shape[2] == 1 else 0
+    to_q = _path(q, 0, sizes, of_q, [*turns[known : known + 1], *turns])
     code = _code(to_q)
+    if to_q and q.shape[2] > 1:
+        to_q[-1].use.proof.code = next(at for at, turn in enumerate(turns) if turn is code)
+    # Queries and keys are turned alike; a code that turned only one of them is not understood.
     to_k = _path(k, 1, sizes, of_k, [None] if code is None else [code, None]) if to_q else ()
     to_k = to_k if _code(to_k) is code else ()
     paths = {"q": to_q, "k": to_k, "v": _path(v, 2, sizes, of_v, [None])}
