@@ -27,14 +27,14 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("all")
 
-MOST_WORKERS = 8  # each has a torch, a server and a browser of its own: about 1.5 GB
+MAX_WORKERS = 8  # each has a torch, a server and a browser of its own: about 1.5 GB
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config) -> int:
     """A process for each processor; files that are named run at once, in this process."""
     named = [Path(str(asked).split("::")[0]).suffix for asked in config.args]
-    return 0 if ".py" in named else min(os.cpu_count() or 1, MOST_WORKERS)
+    return 0 if ".py" in named else min(os.cpu_count() or 1, MAX_WORKERS)
 
 
 TESTS = Path(__file__).parent
@@ -86,12 +86,12 @@ def kernel(monkeypatch):
 
 @pytest.fixture(scope="session")
 def node() -> str:
-    found = shutil.which("node")
-    if found is None:
+    program = shutil.which("node")
+    if program is None:
         if os.environ.get("CI"):
             pytest.fail("node is missing; .ci/run installs it.")
         pytest.skip("node is not installed")
-    return found
+    return program
 
 
 @pytest.fixture
@@ -205,9 +205,9 @@ def make_layer(normal):
 
     def make(rule=mha.ScoreRule(), *, dtype=torch.float32, mask=None, seed=0):
         module = mha.MultiHeadAttention(mha.AttentionSpec(11, 6, n_kv_heads=3, d_k=5, d_v=13))
-        own = module.projections()
+        matrices = module.projections()
         for index, name in enumerate("qkvo"):
-            for part in (getattr(own, f"w_{name}").mT, getattr(own, f"b_{name}")):
+            for part in (getattr(matrices, f"w_{name}").mT, getattr(matrices, f"b_{name}")):
                 part.copy_(normal(*part.shape, seed=seed + 100 + 2 * index + (part.dim() == 1)) / 11**0.5)
         module = module.requires_grad_(False).to(dtype)
         x = normal(1, LENGTH, 11, seed=seed, dtype=dtype)

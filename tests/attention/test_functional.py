@@ -95,9 +95,9 @@ def test_blocks_of_rows_give_what_the_whole_gives(rule, n_kv, cells, normal, mon
             torch.testing.assert_close(attend(q, k, v, rule(normal)), whole, atol=1e-6, rtol=0)
 
 
-@pytest.mark.parametrize(("least", "found"), [(1, [2, 2, 2, 2, 2, 2, 1]), (5, [5, 5, 3])])
+@pytest.mark.parametrize(("min_rows", "heights"), [(1, [2, 2, 2, 2, 2, 2, 1]), (5, [5, 5, 3])])
 def test_no_block_has_more_than_half_of_what_may_be_held_at_once_but_for_a_few_rows(
-    least, found, normal, monkeypatch
+    min_rows, heights, normal, monkeypatch
 ):
     sizes = []
 
@@ -108,9 +108,9 @@ def test_no_block_has_more_than_half_of_what_may_be_held_at_once_but_for_a_few_r
     monkeypatch.setattr(functional, "raw_scores", measured)
     row = 2 * 3 * 11
     monkeypatch.setattr(functional, "CELLS", 4 * row)
-    monkeypatch.setattr(functional, "MIN_ROWS", least)
+    monkeypatch.setattr(functional, "MIN_ROWS", min_rows)
     attend(normal(2, 3, 13, 5), normal(2, 3, 11, 5), normal(2, 3, 11, 7))
-    assert sizes == [row * count for count in found]
+    assert sizes == [row * count for count in heights]
 
 
 def test_the_gradient_is_that_of_the_formula(normal):

@@ -20,10 +20,10 @@ SPECS = {
 
 @pytest.fixture(params=SPECS.values(), ids=SPECS)
 def module(request, normal):
-    made = MultiHeadAttention(request.param).requires_grad_(False).eval()
-    for index, part in enumerate(made.state_dict().values()):
+    module = MultiHeadAttention(request.param).requires_grad_(False).eval()
+    for index, part in enumerate(module.state_dict().values()):
         part.copy_(normal(*part.shape, seed=index) / 3)
-    return made
+    return module
 
 
 @pytest.fixture
@@ -173,10 +173,10 @@ def test_the_packed_product_is_that_of_all_heads_of_the_whole_matrix(
 
 def test_each_input_meets_its_own_matrix(module, inputs):
     """Three different inputs are three products, and then each is that of its matrix in every bit."""
-    own = module.projections()
-    for name, made, given in zip("qkv", module.project(*inputs), inputs, strict=True):
-        weight, bias = getattr(own, f"w_{name}"), getattr(own, f"b_{name}")
-        assert torch.equal(made, project_packed(given, weight, bias, made.shape[1])), name
+    matrices = module.projections()
+    for name, tensor, x in zip("qkv", module.project(*inputs), inputs, strict=True):
+        weight, bias = getattr(matrices, f"w_{name}"), getattr(matrices, f"b_{name}")
+        assert torch.equal(tensor, project_packed(x, weight, bias, tensor.shape[1])), name
 
 
 @pytest.mark.parametrize(
@@ -185,31 +185,31 @@ def test_each_input_meets_its_own_matrix(module, inputs):
     ids=["x", "x c", "x x v", "x c x", "x x", "x - x", "x c c"],
 )
 def test_inputs_that_are_the_same_change_nothing_but_rounding(same, module, inputs):
-    given = [None if index is None else inputs[index] for index in same]
-    context = given[0] if given[1] is None else given[1]
-    values = context if given[2] is None else given[2]
+    named = [None if index is None else inputs[index] for index in same]
+    context = named[0] if named[1] is None else named[1]
+    values = context if named[2] is None else named[2]
     if values.shape != context.shape:  # as many values as keys
         context = context[:, : values.shape[1]]
-    apart = module.project(given[0], context.clone(), values.clone())
-    for made, expected in zip(module.project(*given), apart, strict=True):
-        rows = made[..., : expected.shape[2], :]
+    apart = module.project(named[0], context.clone(), values.clone())
+    for tensor, expected in zip(module.project(*named), apart, strict=True):
+        rows = tensor[..., : expected.shape[2], :]
         torch.testing.assert_close(rows, expected, atol=2e-6, rtol=0)
 
 
 def test_naming_the_same_input_three_times_is_self_attention(module, inputs):
     x = inputs[0]
     for named in ((x, x), (x, None, x), (x, x, x)):
-        for made, expected in zip(module.project(*named), module.project(x), strict=True):
-            assert torch.equal(made, expected)
+        for tensor, expected in zip(module.project(*named), module.project(x), strict=True):
+            assert torch.equal(tensor, expected)
 
 
-@pytest.mark.parametrize("given", [1, 2, 3])
-def test_gradients_reach_each_part_of_the_packed_matrix(given, module, inputs):
+@pytest.mark.parametrize("n_inputs", [1, 2, 3])
+def test_gradients_reach_each_part_of_the_packed_matrix(n_inputs, module, inputs):
     module.requires_grad_(True)
-    made = module.project(*inputs[:given])
-    weights = torch.autograd.grad(made[1].sum(), module.qkv.weight)[0].split(module.widths)
+    q_k_v = module.project(*inputs[:n_inputs])
+    weights = torch.autograd.grad(q_k_v[1].sum(), module.qkv.weight)[0].split(module.widths)
     assert [bool(part.abs().sum() > 0) for part in weights] == [False, True, False]
-    keys = inputs[min(given - 1, 1)]
+    keys = inputs[min(n_inputs - 1, 1)]
     torch.testing.assert_close(weights[1], keys.sum((0, 1)).expand_as(weights[1]), atol=1e-5, rtol=1e-5)
 
 
@@ -291,8 +291,8 @@ def test_module_equals_torch_per_head(crossed, form, padded, bias, normal):
     )
     torch.testing.assert_close(attended.output, output, atol=1e-6, rtol=0)
     for item in range(n):
-        shown = LayerTrace.of(attended, item=item).weights()
-        torch.testing.assert_close(torch.from_numpy(shown.copy()), weights[item], atol=1e-6, rtol=0)
+        ours_weights = LayerTrace.of(attended, item=item).weights()
+        torch.testing.assert_close(torch.from_numpy(ours_weights.copy()), weights[item], atol=1e-6, rtol=0)
 
 
 def test_the_rule_that_comes_back_is_the_one_that_was_used(normal):
@@ -330,8 +330,8 @@ def test_d_v_is_free(normal):
         (1, 8, 2, 64),
         (1, 8, 2, 100),
     ]
-    own = module.projections()
-    assert {name: tuple(t.shape) for name, t in own._asdict().items()} == {
+    matrices = module.projections()
+    assert {name: tuple(t.shape) for name, t in matrices._asdict().items()} == {
         "w_q": (512, 512),
         "w_k": (512, 512),
         "w_v": (512, 800),
@@ -354,10 +354,10 @@ def names(bias=True):
 def test_a_state_dict_has_four_matrices_that_are_views(module):
     state = module.state_dict()
     assert set(state) == names(module.spec.bias)
-    own = module.projections()
+    matrices = module.projections()
     for name, tensor in state.items():
         matrix, kind = name.split(".")
-        expected = getattr(own, f"{kind[0]}_{matrix}")
+        expected = getattr(matrices, f"{kind[0]}_{matrix}")
         assert tensor.is_contiguous()
         assert torch.equal(tensor, expected.mT if tensor.dim() == 2 else expected)
         assert tensor.untyped_storage().data_ptr() == expected.untyped_storage().data_ptr()
@@ -373,10 +373,10 @@ def test_what_is_written_into_a_state_dict_arrives_in_the_product(module):
 @pytest.mark.parametrize("assign", [False, True])
 def test_what_was_saved_is_what_is_loaded(assign, module, inputs):
     state = {f"a.b.{name}": tensor.clone() for name, tensor in module.state_dict().items()}
-    given = dict(state)
+    before = dict(state)
     other = torch.nn.ModuleDict({"a": torch.nn.ModuleDict({"b": MultiHeadAttention(module.spec)})})
     other.load_state_dict(state, assign=assign)
-    assert {name: id(tensor) for name, tensor in state.items()} == {n: id(t) for n, t in given.items()}
+    assert {name: id(tensor) for name, tensor in state.items()} == {n: id(t) for n, t in before.items()}
     assert set(other.state_dict()) == set(state)
     twin = other["a"]["b"].requires_grad_(False)
     assert torch.equal(twin(*inputs).output, module(*inputs).output)

@@ -7,19 +7,19 @@ from mha_core.figures.grouped_query import COLOURS, HALF, KEY, QUERY, grouped_qu
 WORDS = {"queries": "<b>query", "keys": "key & value"}
 
 
-def told(count: int) -> list[str]:
+def hover_texts(count: int) -> list[str]:
     return [f"<i>{head}" for head in range(count)]
 
 
 def lines(figure, count: int):
     """Of each head the ends of its lines, (x above, x below)."""
-    found = []
+    ends = []
     for trace in figure.data[:count]:
         assert set(trace.y[::3]) == {QUERY}
         assert set(trace.y[1::3]) == {KEY + HALF}
         assert set(trace.x[2::3]) == {None}
-        found.append(list(zip(trace.x[::3], trace.x[1::3], strict=True)))
-    return found
+        ends.append(list(zip(trace.x[::3], trace.x[1::3], strict=True)))
+    return ends
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def lines(figure, count: int):
     ids=["MHA", "GQA", "MQA"],
 )
 def test_each_head_has_a_line_to_the_middle_of_its_group(of, below):
-    figure = grouped_query(of, hover=told(len(of)), **WORDS)
+    figure = grouped_query(of, hover=hover_texts(len(of)), **WORDS)
     assert lines(figure, len(of)) == [[(head, below[kv])] for head, kv in enumerate(of)]
     squares = figure.data[-1]
     assert (list(squares.x), list(squares.text)) == (below, [str(kv + 1) for kv in range(len(below))])
@@ -40,7 +40,7 @@ def test_each_head_has_a_line_to_the_middle_of_its_group(of, below):
 
 
 def test_colours_are_those_of_heads_and_dashes_tell_apart_where_they_come_round():
-    figure = grouped_query([head // 4 for head in range(24)], hover=told(24), **WORDS)
+    figure = grouped_query([head // 4 for head in range(24)], hover=hover_texts(24), **WORDS)
     looks = [(trace.line.color, trace.line.dash) for trace in figure.data[:24]]
     assert looks[:2] == [("#000001", "solid"), ("#000002", "solid")]
     assert looks[COLOURS] == ("#000001", "dash")
@@ -50,13 +50,13 @@ def test_colours_are_those_of_heads_and_dashes_tell_apart_where_they_come_round(
 
 
 def test_what_is_said_is_no_markup():
-    figure = grouped_query([0, 0], hover=told(2), **WORDS)
+    figure = grouped_query([0, 0], hover=hover_texts(2), **WORDS)
     assert figure.data[0].hovertemplate == "&lt;i&gt;0<extra></extra>"
     assert {note.text for note in figure.layout.annotations} == {"&lt;b&gt;query", "key &amp; value"}
 
 
 def test_all_heads_use_both_parts_of_what_is_kept_in_latent_attention():
-    figure = latent(4, [(30, "short"), (10, "<position>")], hover=told(4), **WORDS)
+    figure = latent(4, [(30, "short"), (10, "<position>")], hover=hover_texts(4), **WORDS)
     short, position = figure.data[4:]
     widths = [max(bar.x) - min(bar.x) for bar in (short, position)]
     assert widths[0] == pytest.approx(3 * widths[1])

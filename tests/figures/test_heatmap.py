@@ -267,7 +267,7 @@ def veils(figure: go.Figure) -> list:
 def test_faint_rows_and_no_others_lie_under_grey_from_end_to_end(columns, faint):
     figure = draw(np.zeros((4, 3)), columns=columns, faint=np.array(faint, bool))
     places = np.arange(3) if columns else np.asarray(figure.data[0].x)
-    found = []
+    veiled = []
     for veil in veils(figure):
         assert veil.type == "rect"
         assert veil.fillcolor == module.FAINT_COLOUR
@@ -275,8 +275,8 @@ def test_faint_rows_and_no_others_lie_under_grey_from_end_to_end(columns, faint)
         assert (veil.x0, veil.x1) == (places[0] - 0.5, places[-1] + 0.5)
         [row] = np.flatnonzero((np.arange(4) > veil.y0) & (np.arange(4) < veil.y1))
         assert (veil.y0, veil.y1) == (row - 0.5, row + 0.5)
-        found.append(int(row))
-    assert found == [*np.flatnonzero(faint)]
+        veiled.append(int(row))
+    assert veiled == [*np.flatnonzero(faint)]
 
 
 @pytest.mark.parametrize("faint", [None, np.zeros(4, bool)], ids=["not named", "none"])

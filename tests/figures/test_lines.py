@@ -61,9 +61,9 @@ def test_axes_are_named():
 
 
 def test_each_line_is_named_where_it_ends():
-    found = written(draw())
-    assert [name.split()[-1] for name in found] == ["first", "second"]
-    for annotation, end in zip(found.values(), (1.0, 0.99), strict=True):
+    names = written(draw())
+    assert [name.split()[-1] for name in names] == ["first", "second"]
+    for annotation, end in zip(names.values(), (1.0, 0.99), strict=True):
         assert annotation.x == pytest.approx(np.log10(8))
         assert annotation.y == end
 

@@ -38,11 +38,11 @@ def test_every_word_stands_where_its_row_says(axes, kind):
 
 
 def test_each_group_has_its_own_mark_and_only_the_rest_a_colour_of_its_own():
-    found = marks(draw(rest="rest"))
-    assert [*found] == ["animal", "food", "rest"]
-    assert found["animal"].marker.symbol != found["food"].marker.symbol
-    assert [found[name].marker.color for name in found] == [None, None, REST_COLOUR]
-    assert [*found["animal"].customdata] == ["cat", "dog"]
+    by_group = marks(draw(rest="rest"))
+    assert [*by_group] == ["animal", "food", "rest"]
+    assert by_group["animal"].marker.symbol != by_group["food"].marker.symbol
+    assert [by_group[name].marker.color for name in by_group] == [None, None, REST_COLOUR]
+    assert [*by_group["animal"].customdata] == ["cat", "dog"]
 
 
 @pytest.mark.parametrize("axes", [2, 3])

@@ -33,8 +33,8 @@ LOADERS = {"model": checkpoints.load_model, "run": checkpoints.load_run}
 def model(tiny) -> Trained:
     """A model whose weights need more than half precision."""
     plan = tiny()
-    made = SmallModel(plan.shape, len(lexicon().vocabulary), seed=5)
-    return Trained(made, plan, 17, {"scores": {"answer": 0.123}, "names": ["a", "b"]})
+    small = SmallModel(plan.shape, len(lexicon().vocabulary), seed=5)
+    return Trained(small, plan, 17, {"scores": {"answer": 0.123}, "names": ["a", "b"]})
 
 
 @pytest.fixture(params=LOADERS)
@@ -93,9 +93,9 @@ def test_a_plan_with_a_rate_of_its_own_comes_back(tmp_path, little):
 def test_a_file_has_the_matrices_apart(model, tmp_path):
     checkpoints.save_model(tmp_path / "model", model)
     with safe_open(tmp_path / "model", framework="pt") as file:
-        found = {name for name in file.keys() if name.startswith("layers.1.")}  # noqa: SIM118
+        names = {name for name in file.keys() if name.startswith("layers.1.")}  # noqa: SIM118
     parts = {f"attention.{which}.{kind}" for which in "qkvo" for kind in ("weight", "bias")}
-    assert found == {f"layers.1.{name}" for name in {"norm.weight", "norm.bias"} | parts}
+    assert names == {f"layers.1.{name}" for name in {"norm.weight", "norm.bias"} | parts}
 
 
 # Refusals
@@ -301,11 +301,11 @@ for _ in range(12):
     time.sleep(draw.uniform(0.0, 0.12))
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    found = checkpoints.load_model(path)
-    values = {float(v) for p in found.model.parameters() for v in (p.min(), p.max())}
-    assert values == {float(found.step)}, (values, found.step)
-    assert found.step >= last, (found.step, last)
-    last = found.step
+    loaded = checkpoints.load_model(path)
+    values = {float(v) for p in loaded.model.parameters() for v in (p.min(), p.max())}
+    assert values == {float(loaded.step)}, (values, loaded.step)
+    assert loaded.step >= last, (loaded.step, last)
+    last = loaded.step
     hidden = [n for n in os.listdir(os.path.dirname(path)) if n != os.path.basename(path)]
     assert all(n.startswith(".") for n in hidden), hidden
 print("whole", last)
@@ -411,10 +411,10 @@ def test_the_folder_holds_the_models_and_the_manifest_and_nothing_else():
 @pytest.mark.parametrize("name", NAMES)
 def test_a_model_is_there_and_was_trained_to_the_end_of_its_plan(name):
     assert checkpoints.path(NAMES[name]).is_file()
-    found = shipped(name)
-    assert found.plan == NAMES[name]
-    assert found.step == NAMES[name].steps
-    assert all(bool(p.isfinite().all()) for p in found.model.parameters())
+    trained = shipped(name)
+    assert trained.plan == NAMES[name]
+    assert trained.step == NAMES[name].steps
+    assert all(bool(p.isfinite().all()) for p in trained.model.parameters())
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -433,40 +433,40 @@ def test_each_shipped_file_arrives_in_the_matrices_that_it_names(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_manifest_tells_what_the_file_tells(name):
-    told = entry(name)
-    assert Plan(**told["plan"]) == NAMES[name]
-    assert told["vocabulary"] == lexicon(NAMES[name].language).digest
-    assert told["parameters"] == sum(p.numel() for p in shipped(name).model.parameters())
-    assert told["made_by"] == f"python -m mha_core.training {name}"
-    assert json.loads(json.dumps(shipped(name).report)) == told
+    written = entry(name)
+    assert Plan(**written["plan"]) == NAMES[name]
+    assert written["vocabulary"] == lexicon(NAMES[name].language).digest
+    assert written["parameters"] == sum(p.numel() for p in shipped(name).model.parameters())
+    assert written["made_by"] == f"python -m mha_core.training {name}"
+    assert json.loads(json.dumps(shipped(name).report)) == written
 
 
 @pytest.mark.parametrize("name", mostly_slow(NAMES))
 def test_the_scores_of_the_manifest_can_be_measured_again(name):
-    told, found = entry(name)["scores"], asdict(measured(name))
-    assert (told["layer"], told["head"]) == (found["layer"], found["head"])
-    assert told["famous_right"] == list(found["famous_right"])
+    written, again = entry(name)["scores"], asdict(measured(name))
+    assert (written["layer"], written["head"]) == (again["layer"], again["head"])
+    assert written["famous_right"] == list(again["famous_right"])
     for key in ("answer", "accuracy", "both", "right", "wrong", "agreement"):
-        assert found[key] == pytest.approx(told[key], abs=0.02), key
-    assert found["famous"] == pytest.approx(tuple(told["famous"]), abs=0.02)
+        assert again[key] == pytest.approx(written[key], abs=0.02), key
+    assert again["famous"] == pytest.approx(tuple(written["famous"]), abs=0.02)
 
 
 @pytest.mark.parametrize("name", mostly_slow(READABLE))
 def test_a_head_of_the_glass_box_points_at_the_right_noun(name):
-    found = measured(name)
-    assert found.accuracy >= 0.98
-    assert found.right >= 0.75
-    assert found.famous_right == (True, True)
+    held_out = measured(name)
+    assert held_out.accuracy >= 0.98
+    assert held_out.right >= 0.75
+    assert held_out.famous_right == (True, True)
 
 
 @pytest.mark.parametrize("name", mostly_slow(READABLE))
 def test_the_famous_pair_is_resolved_in_the_trace_that_is_shown(name):
     """As on the screen: the chosen head, and the answer in words."""
-    plan, told = NAMES[name], entry(name)["scores"]
+    plan, best = NAMES[name], entry(name)["scores"]
     for cue, right, wrong in (("tired", "animal", "street"), ("wide", "street", "animal")):
         text = f"The animal didn't cross the street because it was too {cue}."
         trace = mha.trace(text, source="mini", h=plan.h, d_model=plan.d_model)
-        weights = trace.frame("weights", layer=told["layer"], head=told["head"]).loc["it"]
+        weights = trace.frame("weights", layer=best["layer"], head=best["head"]).loc["it"]
         assert weights.idxmax() == right
         assert weights[right] > weights[wrong]
         assert trace.answers[list(trace.tokens.pieces).index("it")][0][0] == right
@@ -483,10 +483,12 @@ SHARES, WEIGHTS = 0.02, 0.08
 def test_the_documented_command_gives_the_scores_of_the_manifest(tmp_path, capsys):
     main([SMALLEST, "--out", str(tmp_path)])
     capsys.readouterr()
-    made = json.loads((tmp_path / checkpoints.MANIFEST).read_text(encoding="utf-8"))[SMALLEST]["scores"]
-    told = checkpoints.manifest()[SMALLEST]["scores"]
+    again = json.loads((tmp_path / checkpoints.MANIFEST).read_text(encoding="utf-8"))[SMALLEST]["scores"]
+    shipped_scores = checkpoints.manifest()[SMALLEST]["scores"]
     for key in ("answer", "accuracy", "both", "agreement"):
-        assert made[key] == pytest.approx(told[key], abs=SHARES if key != "agreement" else 0.05), key
+        assert again[key] == pytest.approx(shipped_scores[key], abs=SHARES if key != "agreement" else 0.05), (
+            key
+        )
     for key in ("right", "wrong"):
-        assert made[key] == pytest.approx(told[key], abs=WEIGHTS), key
-    assert made["famous_right"] == told["famous_right"]
+        assert again[key] == pytest.approx(shipped_scores[key], abs=WEIGHTS), key
+    assert again["famous_right"] == shipped_scores["famous_right"]

@@ -46,24 +46,24 @@ def test_every_missing_model_is_made_with_its_entry(tmp_path, capsys):
         assert entry["made_by"] == f"python -m mha_core.training {name}"
         again = evaluation.scores(trained.model, plan.language)
         assert entry["scores"]["answer"] == pytest.approx(again.answer, abs=0.1)
-    told = capsys.readouterr()
-    assert [line.split("  ")[1] for line in told.err.splitlines()] == [
+    output = capsys.readouterr()
+    assert [line.split("  ")[1] for line in output.err.splitlines()] == [
         f"step {step} of {STEPS}" for step in (3, 6, 7)
     ] * 2
-    assert ENGLISH in told.out
+    assert ENGLISH in output.out
 
 
 def test_what_is_there_is_left_alone_unless_it_is_named(tmp_path):
     command.main(["--out", str(tmp_path)])
-    made = {name: (tmp_path / name).stat().st_mtime_ns for name in files(tmp_path)}
+    times = {name: (tmp_path / name).stat().st_mtime_ns for name in files(tmp_path)}
     command.main(["--out", str(tmp_path)])
-    assert {name: (tmp_path / name).stat().st_mtime_ns for name in files(tmp_path)} == made
+    assert {name: (tmp_path / name).stat().st_mtime_ns for name in files(tmp_path)} == times
     (tmp_path / f"{CHINESE}.safetensors").unlink()
     command.main(["--out", str(tmp_path)])
     assert (tmp_path / f"{CHINESE}.safetensors").exists()
-    assert (tmp_path / f"{ENGLISH}.safetensors").stat().st_mtime_ns == made[f"{ENGLISH}.safetensors"]
+    assert (tmp_path / f"{ENGLISH}.safetensors").stat().st_mtime_ns == times[f"{ENGLISH}.safetensors"]
     command.main([ENGLISH, "--out", str(tmp_path)])
-    assert (tmp_path / f"{ENGLISH}.safetensors").stat().st_mtime_ns != made[f"{ENGLISH}.safetensors"]
+    assert (tmp_path / f"{ENGLISH}.safetensors").stat().st_mtime_ns != times[f"{ENGLISH}.safetensors"]
 
 
 class Stopped(BaseException):

@@ -27,7 +27,7 @@ def words(request):
 
 
 @pytest.fixture(scope="module")
-def made(words):
+def encoded(words):
     """6,000 sentences as numbers."""
     grammar, rng = Grammar(words), Random("data")
     return encode([s for _ in range(3000) for s in grammar.sentences(rng)], words)
@@ -49,88 +49,89 @@ def test_a_sentence_is_encoded_by_hand():
     assert encoded.cue.tolist() == [9, 0]
 
 
-def test_padding_is_behind_the_words_and_nowhere_else(made, words):
+def test_padding_is_behind_the_words_and_nowhere_else(encoded, words):
     place = np.arange(MAX_WORDS)
-    assert ((made.ids == words.number[PAD]) == (place >= made.lengths[:, None])).all()
-    assert (made.ids[:, 0] == words.number[START]).all()
-    assert not (made.ids == words.number[HIDDEN]).any()
+    assert ((encoded.ids == words.number[PAD]) == (place >= encoded.lengths[:, None])).all()
+    assert (encoded.ids[:, 0] == words.number[START]).all()
+    assert not (encoded.ids == words.number[HIDDEN]).any()
 
 
 # Hiding
 
 
 @pytest.fixture(scope="module")
-def hidden(made, words):
-    return hide(made, words, np.random.default_rng(7), SHARE)
+def hidden(encoded, words):
+    return hide(encoded, words, np.random.default_rng(7), SHARE)
 
 
-def test_words_are_asked_with_themselves_and_pronouns_with_their_noun(made, hidden):
+def test_words_are_asked_with_themselves_and_pronouns_with_their_noun(encoded, hidden):
     _, targets = hidden
-    at = np.arange(len(made.ids))
+    at = np.arange(len(encoded.ids))
     asked = targets != NONE
     resolved = np.zeros_like(asked)
-    resolved[at[made.pronoun > 0], made.pronoun[made.pronoun > 0]] = True
-    assert (targets[asked & ~resolved] == made.ids[asked & ~resolved]).all()
-    nouns = np.broadcast_to(made.ids[at, made.nouns[:, 0]][:, None], asked.shape)
+    resolved[at[encoded.pronoun > 0], encoded.pronoun[encoded.pronoun > 0]] = True
+    assert (targets[asked & ~resolved] == encoded.ids[asked & ~resolved]).all()
+    nouns = np.broadcast_to(encoded.ids[at, encoded.nouns[:, 0]][:, None], asked.shape)
     assert (targets[asked & resolved] == nouns[asked & resolved]).all()
     assert asked[:, 0].sum() == 0  # [CLS] never
-    assert not (asked & (np.arange(MAX_WORDS) >= made.lengths[:, None])).any()  # padding never
+    assert not (asked & (np.arange(MAX_WORDS) >= encoded.lengths[:, None])).any()  # padding never
 
 
-def test_about_fifteen_percent_of_the_words_are_asked_and_most_of_them_are_masks(made, hidden, words):
+def test_about_fifteen_percent_of_the_words_are_asked_and_most_of_them_are_masks(encoded, hidden, words):
     ids, targets = hidden
-    real = np.arange(MAX_WORDS) < made.lengths[:, None]
+    real = np.arange(MAX_WORDS) < encoded.lengths[:, None]
     real[:, 0] = False
     at = np.arange(len(ids))
-    real[at[made.pronoun > 0], made.pronoun[made.pronoun > 0]] = False
+    real[at[encoded.pronoun > 0], encoded.pronoun[encoded.pronoun > 0]] = False
     asked = (targets != NONE) & real
     assert asked.sum() / real.sum() == pytest.approx(SHARE, abs=0.01)
     masked = ids == words.number[HIDDEN]
     assert not (masked & ~asked).any()
     assert masked.sum() / asked.sum() == pytest.approx(0.8, abs=0.02)
-    another = asked & ~masked & (ids != made.ids)
+    another = asked & ~masked & (ids != encoded.ids)
     assert another.sum() / asked.sum() == pytest.approx(0.1, abs=0.02)
     assert (ids[another] > words.number[HIDDEN]).all()  # never a special token
-    assert (asked & (ids == made.ids)).sum() / asked.sum() == pytest.approx(0.1, abs=0.02)
+    assert (asked & (ids == encoded.ids)).sum() / asked.sum() == pytest.approx(0.1, abs=0.02)
 
 
-def test_with_nothing_hidden_every_resolved_pronoun_is_asked_and_no_word(made, words):
-    ids, targets = hide(made, words, np.random.default_rng(7), 0.0)
-    assert np.array_equal(ids, made.ids)
+def test_with_nothing_hidden_every_resolved_pronoun_is_asked_and_no_word(encoded, words):
+    ids, targets = hide(encoded, words, np.random.default_rng(7), 0.0)
+    assert np.array_equal(ids, encoded.ids)
     assert np.array_equal(
-        targets != NONE, (np.arange(ids.shape[1]) == made.pronoun[:, None]) & (made.pronoun > 0)[:, None]
+        targets != NONE,
+        (np.arange(ids.shape[1]) == encoded.pronoun[:, None]) & (encoded.pronoun > 0)[:, None],
     )
 
 
-def test_what_is_not_asked_is_left_as_it_was(made, hidden):
+def test_what_is_not_asked_is_left_as_it_was(encoded, hidden):
     ids, targets = hidden
-    assert (ids[targets == NONE] == made.ids[targets == NONE]).all()
+    assert (ids[targets == NONE] == encoded.ids[targets == NONE]).all()
 
 
-def test_the_resolved_pronoun_stays_in_sight(made, hidden):
+def test_the_resolved_pronoun_stays_in_sight(encoded, hidden):
     ids, _ = hidden
-    at = np.flatnonzero(made.pronoun)
-    assert (ids[at, made.pronoun[at]] == made.ids[at, made.pronoun[at]]).all()
+    at = np.flatnonzero(encoded.pronoun)
+    assert (ids[at, encoded.pronoun[at]] == encoded.ids[at, encoded.pronoun[at]]).all()
 
 
-def test_a_pronoun_is_asked_where_its_noun_and_the_cue_are_in_sight_and_only_there(made, hidden):
+def test_a_pronoun_is_asked_where_its_noun_and_the_cue_are_in_sight_and_only_there(encoded, hidden):
     ids, targets = hidden
-    at = np.flatnonzero(made.pronoun)
-    asked = targets[at, made.pronoun[at]] != NONE
-    noun, cue = made.nouns[at, 0], made.cue[at]
+    at = np.flatnonzero(encoded.pronoun)
+    asked = targets[at, encoded.pronoun[at]] != NONE
+    noun, cue = encoded.nouns[at, 0], encoded.cue[at]
     chosen_noun = targets[at, noun] != NONE  # hidden, changed, or merely asked for
-    chosen_cue = (targets[at, cue] != NONE) & (cue != made.pronoun[at])
+    chosen_cue = (targets[at, cue] != NONE) & (cue != encoded.pronoun[at])
     assert (asked == ~(chosen_noun | chosen_cue)).all()
     assert 0.1 < (~asked).mean() < 0.4
     # What the model reads where it is asked still has the noun and the cue.
-    assert (ids[at, noun] == made.ids[at, noun])[asked].all()
-    assert (ids[at, cue] == made.ids[at, cue])[asked].all()
+    assert (ids[at, noun] == encoded.ids[at, noun])[asked].all()
+    assert (ids[at, cue] == encoded.ids[at, cue])[asked].all()
     # The other noun may be hidden: that does not change what is right.
-    assert ((targets[at, made.nouns[at, 1]] != NONE) & asked).any()
+    assert ((targets[at, encoded.nouns[at, 1]] != NONE) & asked).any()
 
 
-def test_hiding_depends_on_the_generator_alone(made, words):
-    first, again, other = (hide(made, words, np.random.default_rng(seed), SHARE) for seed in (3, 3, 5))
+def test_hiding_depends_on_the_generator_alone(encoded, words):
+    first, again, other = (hide(encoded, words, np.random.default_rng(seed), SHARE) for seed in (3, 3, 5))
     assert all((a == b).all() for a, b in zip(first, again, strict=True))
     assert (first[1] != other[1]).any()
 
@@ -156,8 +157,8 @@ def test_another_seed_or_language_makes_other_batches(little):
 
 def original(language, seed, chunk):
     """Each sentence of a chunk, as a tuple of words without padding."""
-    made = training_sentences(language, seed, chunk)
-    return [tuple(row[:length]) for row, length in zip(made.ids, made.lengths, strict=True)]
+    encoded = training_sentences(language, seed, chunk)
+    return [tuple(row[:length]) for row, length in zip(encoded.ids, encoded.lengths, strict=True)]
 
 
 def restored(batch):
@@ -237,14 +238,14 @@ def test_sentences_of_a_batch_are_of_about_one_length():
 
 def test_the_twins_of_a_pair_are_in_one_batch():
     batches = Batches("en", 0)
-    made = training_sentences("en", 0, 0)
+    encoded = training_sentences("en", 0, 0)
     there: dict[tuple, list[int]] = {}
     for n in range(data.SENTENCES // data.BATCH):
         for sentence in restored(batches[n]):
             there.setdefault(sentence, []).append(n)
     together = apart = 0
-    for index in np.flatnonzero(made.pronoun[::2] > 0) * 2:
-        one, other = (tuple(made.ids[i, : made.lengths[i]].tolist()) for i in (index, index + 1))
+    for index in np.flatnonzero(encoded.pronoun[::2] > 0) * 2:
+        one, other = (tuple(encoded.ids[i, : encoded.lengths[i]].tolist()) for i in (index, index + 1))
         if len(there[one]) == len(there[other]) == 1:
             together += there[one] == there[other]
             apart += there[one] != there[other]

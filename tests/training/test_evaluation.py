@@ -44,27 +44,27 @@ def test_validation_and_test_pairs_share_no_pair_of_nouns(language):
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("split", ["validation", "test"])
 def test_each_pattern_is_measured_as_often_as_the_others_by_minimal_pairs(language, split):
-    made = pairs(language, split)
+    encoded = pairs(language, split)
     n_patterns = len(Grammar(lexicon(language)).names)
-    assert len(made.ids) == 2 * PAIRS * n_patterns
+    assert len(encoded.ids) == 2 * PAIRS * n_patterns
     one, other = slice(0, None, 2), slice(1, None, 2)
-    assert (made.nouns[one] == made.nouns[other, ::-1]).all()
-    differ = made.ids[one] != made.ids[other]
+    assert (encoded.nouns[one] == encoded.nouns[other, ::-1]).all()
+    differ = encoded.ids[one] != encoded.ids[other]
     assert (differ.sum(1) == 1).all()
-    assert (differ.argmax(1) == made.cue[one]).all()
+    assert (differ.argmax(1) == encoded.cue[one]).all()
     agreement = pairs(language, split, agreement=True)
     assert len(agreement.ids) == 2 * PAIRS
     assert (agreement.cue == agreement.pronoun).all()
 
 
 def test_the_pairs_are_the_same_in_every_process():
-    made = pairs("en", "test", count=2)
+    encoded = pairs("en", "test", count=2)
     pairs.cache_clear()
     again = pairs("en", "test", count=2)
-    assert made is not again
-    assert (made.ids == again.ids).all()
+    assert encoded is not again
+    assert (encoded.ids == again.ids).all()
     grammar = Grammar(lexicon("en"))
-    assert len(made.ids) == 4 * len(grammar.names)
+    assert len(encoded.ids) == 4 * len(grammar.names)
 
 
 # What the heads do
@@ -72,33 +72,33 @@ def test_the_pairs_are_the_same_in_every_process():
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_what_is_looked_at_is_what_a_sentence_alone_gives(architecture):
-    model, made = drawn(architecture), pairs("en", "test", count=1)
-    weights, answers = noun_weights(model, made)
+    model, encoded = drawn(architecture), pairs("en", "test", count=1)
+    weights, answers = noun_weights(model, encoded)
     n_layers = len(ARCHITECTURES[architecture])
-    assert weights.shape == (len(made.ids), n_layers, 3, 2)
-    for i, length in enumerate(made.lengths):
-        hidden, flows = model(torch.from_numpy(made.ids[i : i + 1, :length]))
+    assert weights.shape == (len(encoded.ids), n_layers, 3, 2)
+    for i, length in enumerate(encoded.lengths):
+        hidden, flows = model(torch.from_numpy(encoded.ids[i : i + 1, :length]))
         for layer, flow in enumerate(flows):
             q, k = flow.attended.q[0], flow.attended.k[0]
-            rows = (q @ k.mT / 5**0.5).softmax(-1)[:, made.pronoun[i]]
-            np.testing.assert_allclose(weights[i, layer], rows[:, made.nouns[i]], atol=1e-5)
-        logits = model.logits(hidden[0, made.pronoun[i]])
-        right, wrong = logits[made.ids[i, made.nouns[i]]]
+            rows = (q @ k.mT / 5**0.5).softmax(-1)[:, encoded.pronoun[i]]
+            np.testing.assert_allclose(weights[i, layer], rows[:, encoded.nouns[i]], atol=1e-5)
+        logits = model.logits(hidden[0, encoded.pronoun[i]])
+        right, wrong = logits[encoded.ids[i, encoded.nouns[i]]]
         assert answers[i] == bool(right > wrong)
 
 
 def test_two_hops_are_the_product_of_the_weights_of_both_layers(monkeypatch):
-    model, made = drawn("standard"), pairs("en", "test", count=1)
-    reached = evaluation._two_hop_weights(model, made)
-    assert reached.shape == (len(made.ids), 3, 3, 2)
-    for i, length in enumerate(made.lengths):
+    model, encoded = drawn("standard"), pairs("en", "test", count=1)
+    reached = evaluation._two_hop_weights(model, encoded)
+    assert reached.shape == (len(encoded.ids), 3, 3, 2)
+    for i, length in enumerate(encoded.lengths):
         first, second = (
             (flow.attended.q[0] @ flow.attended.k[0].mT / 5**0.5).softmax(-1)
-            for flow in model(torch.from_numpy(made.ids[i : i + 1, :length]))[1]
+            for flow in model(torch.from_numpy(encoded.ids[i : i + 1, :length]))[1]
         )
         for one in range(3):
             for other in range(3):
-                row = (second[other] @ first[one])[made.pronoun[i], made.nouns[i]]
+                row = (second[other] @ first[one])[encoded.pronoun[i], encoded.nouns[i]]
                 np.testing.assert_allclose(reached[i, one, other], row, atol=1e-5)
 
 
@@ -106,7 +106,7 @@ def test_the_pair_of_heads_is_chosen_on_validation_pairs(monkeypatch):
     good, bad = [(0.75, 0.25)] * 4, [(0.25, 0.5)] * 4
     validation, test = by_head(bad, bad, good, bad), by_head(good, good, [*bad[:3], (0.5, 0.25)], good)
     taken = {id(pairs("en", "validation", count=2)): validation, id(pairs("en", "test", count=2)): test}
-    monkeypatch.setattr(evaluation, "_two_hop_weights", lambda model, made: taken[id(made)])
+    monkeypatch.setattr(evaluation, "_two_hop_weights", lambda model, encoded: taken[id(encoded)])
     assert evaluation.two_hops(None, count=2) == {
         "first": 1, "second": 0, "accuracy": 0.25, "right": 0.3125, "wrong": 0.4375,
     }  # fmt: skip
@@ -136,14 +136,14 @@ def by_hand(monkeypatch):
             id(pairs("en", "test", agreement=True)): (agreement, np.zeros(4, bool)),
             id(famous("en")): (of_famous, np.array(famous_answers)),
         }
-        made = {
+        sets = {
             "validation": pairs("en", "validation"),
             "test": pairs("en", "test"),
             "agreement": pairs("en", "test", agreement=True),
         }
 
         def pick(language, split, *, agreement=False, count=PAIRS):
-            return made["agreement" if agreement else split]
+            return sets["agreement" if agreement else split]
 
         monkeypatch.setattr(evaluation, "pairs", pick)
         monkeypatch.setattr(evaluation, "noun_weights", lambda model, encoded: table[id(encoded)])
@@ -162,8 +162,8 @@ def test_the_scores_of_weights_given_by_hand(by_hand):
     validation = by_head(NEVER, NEVER, ALWAYS, [RIGHT, RIGHT, RIGHT, WRONG])
     agreement = by_head([RIGHT, WRONG, WRONG, WRONG], NEVER, [RIGHT, RIGHT, WRONG, WRONG], NEVER)
     of_famous = by_head(NEVER, NEVER, [(0.875, 0.0), (0.625, 0.25), WRONG, WRONG], NEVER)[:2]
-    found = by_hand(validation, test, agreement, of_famous, (True, True, True, False), (True, False))
-    assert found == Scores(
+    measured = by_hand(validation, test, agreement, of_famous, (True, True, True, False), (True, False))
+    assert measured == Scores(
         answer=0.75,
         accuracy=0.75,  # three of four sentences
         both=0.5,  # one of two pairs
@@ -188,8 +188,8 @@ def test_heads_that_resolve_are_counted_in_the_last_layer_alone(by_hand):
 def test_the_head_is_chosen_on_validation_pairs_and_not_on_test_pairs(by_hand):
     validation = by_head(NEVER, ALWAYS, NEVER, NEVER)
     test = by_head(NEVER, NEVER, ALWAYS, NEVER)
-    found = by_hand(validation, test, validation, test[:2])
-    assert (found.layer, found.head, found.accuracy) == (0, 1, 0.0)
+    measured = by_hand(validation, test, validation, test[:2])
+    assert (measured.layer, measured.head, measured.accuracy) == (0, 1, 0.0)
 
 
 def test_of_heads_that_are_right_as_often_the_one_with_more_weight_is_best():
@@ -206,8 +206,8 @@ def test_a_head_with_much_more_weight_is_better_than_one_that_is_right_a_little_
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_a_model_that_was_never_trained_is_no_better_than_a_coin(language):
-    found = scores(drawn("standard", language), language)
-    assert found.answer == pytest.approx(0.5, abs=0.05)
-    assert found.accuracy == pytest.approx(0.5, abs=0.05)
-    assert found.both < 0.2
-    assert len(found.famous) == len(found.famous_right) == 2
+    measured = scores(drawn("standard", language), language)
+    assert measured.answer == pytest.approx(0.5, abs=0.05)
+    assert measured.accuracy == pytest.approx(0.5, abs=0.05)
+    assert measured.both < 0.2
+    assert len(measured.famous) == len(measured.famous_right) == 2

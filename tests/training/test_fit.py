@@ -147,27 +147,27 @@ def test_saving_changes_nothing_in_the_training(little, tiny, tmp_path):
 
 def batch(**parts) -> Batch:
     ids = torch.tensor([[1, 5, 6, 7, 8], [1, 9, 10, 11, 0]])
-    given = {
+    whole = {
         "ids": ids,
         "padding": ids != 0,
         "rows": torch.tensor([[1, 3], [2, 0]]),
         "targets": torch.tensor([[20, 5], [10, NONE]]),
         "is_pronoun": torch.tensor([[False, True], [False, False]]),
     }
-    return Batch(**{**given, **parts})
+    return Batch(**{**whole, **parts})
 
 
 def by_hand(run: Run, asked: Batch) -> tuple[list[float], list[float]]:
     """The cross-entropy of each question, pronouns and hidden words apart."""
-    found = ([], [])
+    losses = ([], [])
     for i in range(2):
         length = int(asked.padding[i].sum())
         hidden, _ = run.model(asked.ids[i : i + 1, :length])
         for row, target, pronoun in zip(asked.rows[i], asked.targets[i], asked.is_pronoun[i], strict=True):
             if target != NONE:
                 loss = F.cross_entropy(run.model.logits(hidden[0, row])[None], target[None])
-                found[int(pronoun)].append(loss.item())
-    return found
+                losses[int(pronoun)].append(loss.item())
+    return losses
 
 
 def mean(values: list[float]) -> float:

@@ -219,15 +219,15 @@ def test_chinese_is_cut_by_the_longest_match(text, expected):
 def test_made_chinese_sentences_are_cut_into_the_words_they_were_made_of():
     words, rng = lexicon("zh"), Random(1)
     grammar = Grammar(words)
-    made = [sentence for _ in range(2000) for sentence in grammar.sentences(rng)]
-    made += [
+    sentences = [sentence for _ in range(2000) for sentence in grammar.sentences(rng)]
+    sentences += [
         sentence
         for name in (*grammar.names, "agreement")
         for split in ("validation", "test")
         for _ in range(20)
         for sentence in grammar.pair(rng, name, split)
     ]
-    for sentence in made:
+    for sentence in sentences:
         tokens, numbers = words.cut("".join(sentence.words[1:]), limit=32)
         assert tokens.pieces == sentence.words
         assert numbers == [words.number[word] for word in sentence.words]

@@ -178,10 +178,10 @@ def test_an_answer_is_made_of_weights_and_embeddings_alone(architecture, ids):
     hidden, flows = model(ids)
     attended = flows[-1].attended
     scores = attended.q @ attended.k.mT / (D_MODEL // H) ** 0.5
-    own = model.layers[-1].attention.projections()
-    v = model.embedding[ids] @ own.w_v + own.b_v
+    matrices = model.layers[-1].attention.projections()
+    v = model.embedding[ids] @ matrices.w_v + matrices.b_v
     heads = scores.softmax(-1) @ v.unflatten(-1, (H, -1)).transpose(1, 2)
-    joined = heads.transpose(1, 2).flatten(2) @ own.w_o + own.b_o
+    joined = heads.transpose(1, 2).flatten(2) @ matrices.w_o + matrices.b_o
     torch.testing.assert_close(hidden, joined, atol=1e-5, rtol=1e-5)
 
 
@@ -193,8 +193,8 @@ def test_a_lookup_that_looks_everywhere_alike_knows_nothing_of_its_own_residual(
     changed = x.clone()
     changed[:, 4] += 3.0 * torch.randn(D_MODEL, generator=torch.Generator().manual_seed(5))
     assert (lookup(changed, words, None, None)[0][:, 4] - before[:, 4]).abs().max() > 1e-3
-    own = lookup.attention.projections()
-    for part in (own.w_q, own.w_k, own.b_q, own.b_k):
+    matrices = lookup.attention.projections()
+    for part in (matrices.w_q, matrices.w_k, matrices.b_q, matrices.b_k):
         part.zero_()
     uniform = lookup(x, words, None, None)[0]
     assert torch.equal(lookup(changed, words, None, None)[0], uniform)
@@ -213,8 +213,8 @@ def test_who_looks_at_one_word_gets_that_word_through_both_matrices(architecture
     only = torch.zeros(7, LENGTH, dtype=torch.bool)
     only[:, seen] = True
     hidden, _ = model(ids, padding=only)
-    own = model.layers[-1].attention.projections()
-    expected = (model.embedding[ids[:, seen]] @ own.w_v + own.b_v) @ own.w_o + own.b_o
+    matrices = model.layers[-1].attention.projections()
+    expected = (model.embedding[ids[:, seen]] @ matrices.w_v + matrices.b_v) @ matrices.w_o + matrices.b_o
     torch.testing.assert_close(hidden, expected[:, None].expand_as(hidden), atol=1e-5, rtol=1e-5)
 
 
@@ -305,8 +305,8 @@ def test_a_word_that_all_heads_look_at_arrives_as_itself_at_the_start(architectu
 def test_an_ordinary_model_does_not_start_with_words_passed_through(ids):
     model = SmallModel(Shape("standard", 4, 20), N_WORDS).requires_grad_(False)
     for layer in model.layers:
-        own = layer.attention.projections()
-        product = own.w_v @ own.w_o
+        matrices = layer.attention.projections()
+        product = matrices.w_v @ matrices.w_o
         assert float((product - torch.eye(20)).abs().max()) > 0.1
 
 

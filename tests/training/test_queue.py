@@ -23,9 +23,9 @@ def few_pairs(monkeypatch):
 
 @pytest.fixture
 def trainings():
-    made = Trainings()
-    yield made
-    made.close()
+    queue = Trainings()
+    yield queue
+    queue.close()
 
 
 def plan(steps=20, **settings) -> Plan:
