@@ -1,29 +1,73 @@
-"""The frame of every page: its settings, the navigation, the shared controls."""
+"""The frame of every page: its settings, the navigation, and the shared controls that the page uses."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import streamlit as st
 
-from pages._kit import charts, components, compute, controls
+from pages._kit import charts, components, compute, controls, streamlit_parts
+from pages._kit.controls import with_sentence
 from pages._kit.text import ASSETS, PAGES, t
 
-st.set_page_config(page_title="Headscope", page_icon=str(ASSETS / "icon.svg"), layout="wide")
-st.logo(ASSETS / "logo.svg", size="large", icon_image=ASSETS / "icon.svg")
-page = st.navigation(
-    [
-        st.Page(PAGES / "see" / "heads.py", title=t("heads.title"), default=True),
-        st.Page(PAGES / "see" / "token.py", title=t("one.title")),
-        st.Page(PAGES / "models" / "real.py", title=t("real.title"), url_path="model"),
-        st.Page(PAGES / "understand" / "steps.py", title=t("steps.title")),
-        st.Page(PAGES / "understand" / "hops.py", title=t("hops.title")),
-        st.Page(PAGES / "understand" / "embeddings.py", title=t("words.title")),
-        st.Page(PAGES / "learn" / "train.py", title=t("train.title")),
-        st.Page(PAGES / "learn" / "before_after.py", title=t("before.title"), url_path="before-after"),
-        st.Page(PAGES / "learn" / "sweep.py", title=t("sweep.title")),
-    ],
-    position="top",
+
+class Page(NamedTuple):
+    """A page of the navigation, and of each source the controls that change something on it.
+
+    A source that is not named has nothing to show there; a page that names none is about no source.
+    """
+
+    file: str
+    title: str
+    controls: Mapping[str, frozenset[str]] = {}
+    path: str | None = None
+
+
+TRAINED = ("mini", "run")
+ALL = (
+    Page("see/heads.py", "heads.title", with_sentence("twin", "layer", "head", "token", "key_token"), ""),
+    Page("see/token.py", "one.title", with_sentence("layer", "head", "token", "key_token of two texts")),
+    Page(
+        "models/real.py",
+        "real.title",
+        with_sentence("layer", "head", "token of vectors", sources=("model",)),
+        "model",
+    ),
+    Page("understand/steps.py", "steps.title", with_sentence("layer", "head", "token")),
+    Page("understand/hops.py", "hops.title", with_sentence("twin", "layer of two hops", "token")),
+    Page(
+        "understand/embeddings.py",
+        "words.title",
+        # Of drawn vectors the rest decides nothing: attention comes after them.
+        with_sentence("token", sources=TRAINED) | {"random": frozenset({"text", "d_model", "seed", "token"})},
+    ),
+    Page("learn/train.py", "train.title"),
+    Page(
+        "learn/before_after.py",
+        "before.title",
+        with_sentence("layer", "head", "token", sources=TRAINED),
+        "before-after",
+    ),
+    Page("learn/sweep.py", "sweep.title"),
 )
-controls.controls(page.url_path)
-st.sidebar.caption(compute.device().reason)
+
+st.logo(ASSETS / "logo.svg", size="large", icon_image=ASSETS / "icon.svg")
+pages = {
+    st.Page(PAGES / page.file, title=t(page.title), url_path=page.path or None, default=page.path == ""): page
+    for page in ALL
+}
+chosen = st.navigation(list(pages), position="top")
+st.set_page_config(
+    page_title="Headscope",
+    page_icon=str(ASSETS / "icon.svg"),
+    layout="wide",
+    initial_sidebar_state="auto" if pages[chosen].controls else "collapsed",
+)
+streamlit_parts.style()
 with st.sidebar:
+    above, below = st.container(), st.container()
+with below:  # drawn first: while the rest is computed, the browser fetches what components are drawn by
+    st.caption(compute.device().reason)
     components.history()
     charts.mount()
-page.run()
+controls.controls(pages[chosen].controls, above)
+chosen.run()

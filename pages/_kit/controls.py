@@ -1,9 +1,11 @@
-"""The shared controls: drawn once by the frame, bound to the URL, the same on every page."""
+"""The shared controls: drawn once by the frame, bound to the URL, of each page those that it uses."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import fields
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from mha_core import MhaError
 from mha_core.attention.masks import MASKS
@@ -14,7 +16,7 @@ from mha_core.sources.huggingface.model import DTYPES
 from mha_core.sources.random_weights import MAX_SEED
 from mha_core.training.model import ARCHITECTURES
 from pages._kit import compute, model_source, sentence, uploads
-from pages._kit.state import DEFAULTS, STARTED, current, go
+from pages._kit.state import DEFAULTS, SETTINGS, STARTED, Scene, current, go
 from pages._kit.text import ASSETS, literal, t
 
 MAX_CHARACTERS = 40_000
@@ -30,41 +32,60 @@ MOST = {
 }
 
 
-def controls(page: str) -> None:
-    """Sentence, source, sizes, and what is looked at on the page with this path.
+def with_sentence(*looked_at: str, sources: Sequence[str] = compute.SOURCES) -> dict[str, frozenset[str]]:
+    """The controls of a page that shows a sentence: it, the settings of each source, what is looked at."""
+    return {source: frozenset({"text", *SETTINGS[source], *looked_at}) for source in sources}
 
-    What decides the sizes is read first, also where it stands lower: a link may set all at once.
+
+def controls(of_source: Mapping[str, frozenset[str]], place: DeltaGenerator) -> None:
+    """Sentence, source, sizes and what is looked at: of the chosen source those that change something.
+
+    The source itself can always be chosen, except where a page is about none. What a page does not draw keeps
+    its value. What decides the sizes is read first, also where it stands lower: a link may set all at once.
     """
+    _keep()
     uploads.begin()
-    with st.sidebar:
+    if not of_source:
+        return
+    with place:
         sentences = st.container()
         _source()
         sizes, looked_at = st.container(), st.container()
     source = current().source
+    used = of_source.get(source)
+    if used is None:
+        return
     stage = st.empty() if source == "model" else None  # on the page: loading takes a while
-    with st.sidebar:
-        if source == "file":
-            with sizes:
-                _file()
-            with sentences:
-                _file_sentence()
-        else:
-            with sentences:
-                _sentence()
-        if source == "random":
-            with st.expander(t("control.advanced")):
-                _advanced()
+    if source == "file":
         with sizes:
-            if source == "run":
-                _run()
-            elif source == "model":
-                _model(stage)
-            elif source != "file":
-                _sizes()
-            if source == "mini":
-                _choice("architecture", list(ARCHITECTURES))
-        with looked_at:
-            _looked_at(page)
+            _file()
+        with sentences:
+            _file_sentence()
+    else:
+        with sentences:
+            _sentence(used)
+    if source == "random":
+        with place, st.expander(t("control.advanced")):
+            _advanced(used)
+    with sizes:
+        if source == "run":
+            _run()
+        elif source == "model":
+            _model(stage)
+        elif source != "file":
+            _sizes(used)
+        if source == "mini":
+            _choice("architecture", list(ARCHITECTURES))
+    with looked_at:
+        _looked_at(used)
+
+
+def _keep() -> None:
+    """Streamlit forgets the value of a control that a page does not draw, unless it is written anew."""
+    for field in fields(Scene):
+        key = field.name
+        if key in st.session_state:
+            st.session_state[key] = st.session_state[key]
 
 
 def _source() -> None:
@@ -90,7 +111,7 @@ def _source_changed() -> None:
         go(token=max(1, current().token + step))
 
 
-def _sentence() -> None:
+def _sentence(used: Set[str]) -> None:
     source = current().source
     most = model_source.limit(current()) if source == "model" else None
     help_text = t("control.text_help", limit=most or compute.MAX_TOKENS[source] - (source in STARTED))
@@ -110,16 +131,17 @@ def _sentence() -> None:
     if st.session_state.get("text_before", text) != text and st.session_state.get("twin") == DEFAULTS.twin:
         st.session_state.twin = DEFAULTS.twin if default else ""
     st.session_state.text_before = text
-    st.text_area(
-        t("control.twin"),
-        DEFAULTS.twin,
-        key="twin",
-        height=90,
-        max_chars=MAX_CHARACTERS,
-        help=t("control.twin_help"),
-        placeholder=t("control.twin_empty"),
-        bind="query-params",
-    )
+    if "twin" in used:
+        st.text_area(
+            t("control.twin"),
+            DEFAULTS.twin,
+            key="twin",
+            height=90,
+            max_chars=MAX_CHARACTERS,
+            help=t("control.twin_help"),
+            placeholder=t("control.twin_empty"),
+            bind="query-params",
+        )
     examples = json.loads((ASSETS / "examples.json").read_text(encoding="utf-8"))
     st.selectbox(
         t("control.example"),
@@ -151,12 +173,14 @@ def _run() -> None:
     st.selectbox(t("control.run"), runs, key="run", bind="query-params")
 
 
-def _sizes() -> None:
-    left, right = st.columns(2)
-    with left:
-        _number("h", help=t("control.h_help"))
-    with right:
-        _number("d_model", help=t("control.d_model_help"))
+def _sizes(used: Set[str]) -> None:
+    shown = [key for key in ("h", "d_model") if key in used]
+    helps = {"h": t("control.h_help"), "d_model": t("control.d_model_help")}
+    for column, key in zip(st.columns(2), shown, strict=False):
+        with column:
+            _number(key, help=helps[key])
+    if "h" not in used:
+        return
     scene = current()
     try:
         if scene.source == "mini":
@@ -168,38 +192,50 @@ def _sizes() -> None:
     st.caption(t("control.sizes", d_k=spec.d_k, d_v=spec.d_v))
 
 
-def _looked_at(page: str) -> None:
+def _looked_at(used: Set[str]) -> None:
     """Layer, head and token; a choice that the new sizes no longer offer moves to the nearest."""
     trace = compute.peek(current())
     if trace is None:
         return  # the page says why there is nothing to look at
     model_source.same_word(trace)
-    if len(trace.layers) > 1:
-        _number("layer", most=len(trace.layers))
-    layer = trace.layers[min(current().layer, len(trace.layers)) - 1]
-    _number("head", most=layer.n_heads)
-    _number("token", most=layer.n_query)
+    layers = len(trace.layers)
+    # Two hops end in the second layer at the earliest.
+    if layers > 1 and ("layer" in used or ("layer of two hops" in used and layers > 2)):
+        _number("layer", most=layers)
+    layer = trace.layers[min(current().layer, layers) - 1]
+    if "head" in used:
+        _number("head", most=layer.n_heads)
+    of_vectors = layer.about.rotary is not None or layer.about.latent is not None
+    if "token" in used or ("token of vectors" in used and of_vectors):
+        _number("token", most=layer.n_query)
     # Here and not on the pages: what two pages bind each for itself is lost on the way between them.
-    if not trace.sides.same and page in ("", "token"):
+    if not trace.sides.same and used & {"key_token", "key_token of two texts"}:
         help_text, empty = t("two.key_help"), t("two.key_empty")
         _number("key_token", most=layer.n_key, help=help_text, placeholder=empty)
-    elif page == "":
+    elif "key_token" in used:
         help_text, empty = t("detail.key_help"), t("detail.key_empty")
         _number("key_token", most=layer.n_key, help=help_text, placeholder=empty)
 
 
-def _advanced() -> None:
-    _number("layers", help=t("control.layers_help"))
-    _number("seed", least=0, help=t("control.seed_help"))
-    _choice("mask", list(MASKS))
-    _choice("position", list(POSITIONS))
-    _number("d_k", placeholder=t("control.auto_d_k"))
-    _number("d_v", placeholder=t("control.auto_d_v"))
-    _number("n_kv_heads", placeholder=t("control.auto_n_kv_heads"), help=t("control.n_kv_heads_help"))
-    st.toggle(t("control.bias"), DEFAULTS.bias, key="bias", bind="query-params")
+def _advanced(used: Set[str]) -> None:
+    drawn = {
+        "layers": lambda: _number("layers", help=t("control.layers_help")),
+        "seed": lambda: _number("seed", least=0, help=t("control.seed_help")),
+        "mask": lambda: _choice("mask", list(MASKS)),
+        "position": lambda: _choice("position", list(POSITIONS)),
+        "d_k": lambda: _number("d_k", placeholder=t("control.auto_d_k")),
+        "d_v": lambda: _number("d_v", placeholder=t("control.auto_d_v")),
+        "n_kv_heads": lambda: _number(
+            "n_kv_heads", placeholder=t("control.auto_n_kv_heads"), help=t("control.n_kv_heads_help")
+        ),
+        "bias": lambda: st.toggle(t("control.bias"), DEFAULTS.bias, key="bias", bind="query-params"),
+    }
+    for key, draw in drawn.items():
+        if key in used:
+            draw()
 
 
-def _model(stage) -> None:
+def _model(stage: DeltaGenerator) -> None:
     """Which model, what it reads besides the text, and whose attention of it; loading is shown in `stage`."""
     names, strangers = list(model_source.here()), model_source.hosted()
     asked = st.query_params.get("model")

@@ -8,10 +8,8 @@ from pages._kit import compute, model_source, refusals, state, uploads
 from pages._kit.text import t
 
 
-def scene_and_traces(
-    longest: int | None = frames.WHOLE,
-) -> tuple[state.Scene, AttentionTrace, AttentionTrace | None]:
-    """The scene, the trace of its sentence, and that of its second sentence if there is one.
+def scene_and_trace(longest: int | None = frames.WHOLE) -> tuple[state.Scene, AttentionTrace]:
+    """The scene and the trace of its sentence.
 
     A page that draws whole matrices takes texts of at most `longest` tokens, and says so of others.
     """
@@ -35,10 +33,15 @@ def scene_and_traces(
     if longest is not None and tokens > longest:
         st.info(t("long.elsewhere", count=f"{tokens:,}", longest=longest), icon=":material/notes:")
         st.stop()
+    return scene, trace
+
+
+def second_trace(scene: state.Scene) -> AttentionTrace | None:
+    """The trace of the second sentence, if there is one."""
     if scene.source == "file" or not scene.twin.strip():
-        return scene, trace, None
+        return None
     try:
-        return scene, trace, compute.trace(scene, text=scene.twin)
+        return compute.trace(scene, text=scene.twin)
     except MhaError as error:
         st.warning(refusals.short(error))
-        return scene, trace, None
+        return None

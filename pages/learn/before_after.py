@@ -3,12 +3,12 @@
 import streamlit as st
 
 from mha_core.analysis.frames import picture
-from pages._kit import head_view, matrices, model_info, room, state
-from pages._kit.scene import scene_and_traces
+from pages._kit import head_view, matrices, model_info, state
+from pages._kit.scene import scene_and_trace
 from pages._kit.text import t
 from pages.learn._before_after import sides
 
-scene, trace, _ = scene_and_traces()
+scene = state.current()
 st.header(t("before.heading"))
 st.markdown(t("before.intro"))
 if scene.source in ("file", "model"):
@@ -17,10 +17,10 @@ if scene.source in ("file", "model"):
 if scene.source == "random":
     sides.offer()
     st.stop()
+scene, trace = scene_and_trace()
 both = {"before": sides.untrained(scene), "after": trace}
 layer_index, head, query = state.indices(trace, scene)
 layer = trace.layers[layer_index]
-room.of_sentences({f"{key}_strip": shown for key, shown in both.items()}, layer=layer, shown_in="before_view")
 weights = {key: shown.layers[layer_index].weights() for key, shown in both.items()}
 limit = max(float(array[head].max()) for array in weights.values())
 for column, (key, shown) in zip(st.columns(2), both.items(), strict=True):

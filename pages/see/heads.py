@@ -2,16 +2,16 @@
 
 import streamlit as st
 
-from pages._kit import head_view, matrices, model_info, overview, room, sentence, state
-from pages._kit.scene import scene_and_traces
+from pages._kit import head_view, matrices, model_info, overview, sentence, state
+from pages._kit.scene import scene_and_trace, second_trace
 from pages._kit.text import t
 from pages.see._heads import all_heads, measurements, one_head
 
-scene, trace, twin = scene_and_traces(longest=None)
+scene, trace = scene_and_trace(longest=None)
+twin = second_trace(scene)
 layer_index, head, query = state.indices(trace, scene)
 layer = trace.layers[layer_index]
 both = {key: shown for key, shown in (("token_strip", trace), ("twin_strip", twin)) if shown}
-room.of_sentences(both, layer=layer)
 limits = all_heads.limits(trace, layer=layer_index, head=head, query=query)
 looked_at = {"layer": layer_index, "head": head, "query": query}
 for column, (key, shown) in zip(st.columns(len(both)), both.items(), strict=True):

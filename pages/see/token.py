@@ -2,15 +2,14 @@
 
 import streamlit as st
 
-from pages._kit import model_info, refusals, room, sentence, state
-from pages._kit.scene import scene_and_traces
+from pages._kit import model_info, refusals, sentence, state
+from pages._kit.scene import scene_and_trace
 from pages._kit.text import t
 from pages.see._token import directions, products, weights
 from pages.see._token.subject import Subject
 
-scene, trace, _ = scene_and_traces(longest=None)
+scene, trace = scene_and_trace(longest=None)
 subject = Subject(trace, *state.indices(trace, scene))
-room.of_sentences({"token_strip": trace})
 st.header(t("one.heading", token=subject.name, layer=subject.layer + 1, head=subject.head + 1))
 both = directions.both_directions(subject)
 row = both[0].looks.weights.iloc[subject.head]

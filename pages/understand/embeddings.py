@@ -3,16 +3,17 @@
 import streamlit as st
 
 from pages._kit import state
-from pages._kit.scene import scene_and_traces
+from pages._kit.scene import scene_and_trace
 from pages._kit.text import literal, t
 from pages.understand._embeddings import words
 
-scene, trace, _ = scene_and_traces()
+scene = state.current()
 if scene.source in ("file", "model"):
     st.info(
         t("file.no_words") if scene.source == "file" else t("real.no_words"), icon=":material/scatter_plot:"
     )
     st.stop()
+scene, trace = scene_and_trace()
 query = trace.tokens.pieces[state.indices(trace, scene)[2]]
 known = words.of(scene, trace)
 count, width = known.vectors.shape

@@ -3,11 +3,12 @@
 import streamlit as st
 
 from pages._kit import model_info, state
-from pages._kit.scene import scene_and_traces
+from pages._kit.scene import scene_and_trace, second_trace
 from pages._kit.text import t
 from pages.understand._hops import two_hops
 
-scene, trace, twin = scene_and_traces()
+scene, trace = scene_and_trace()
+twin = second_trace(scene)
 layer = two_hops.last(trace, scene)
 st.header(t("hops.heading"))
 st.markdown(t("hops.intro", one=layer, two=layer + 1))

@@ -4,12 +4,12 @@ import streamlit as st
 
 from mha_core.analysis.derivation import STEPS, Step, steps
 from pages._kit import matrices, model_info, refusals, state
-from pages._kit.scene import scene_and_traces
+from pages._kit.scene import scene_and_trace
 from pages._kit.text import literal, number, t
 
 MOST_BESIDE = 4  # matrices in a row
 
-scene, trace, _ = scene_and_traces()
+scene, trace = scene_and_trace()
 layer_index, head, query = state.indices(trace, scene)
 layer = trace.layers[layer_index]
 limit = matrices.limits(layer)[head]

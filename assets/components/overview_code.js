@@ -1,0 +1,4 @@
+// The scripts of the overview; shows nothing.
+export default function () {
+  keep("overview_code", "", { showOverview });
+}

@@ -1,0 +1,64 @@
+"""A page shows the controls that change something on it; what it does not show keeps its value."""
+
+import pytest
+
+SIZES = ("h", "d_model")
+SENTENCE = ("text", "example", "source")
+ADVANCED = ("layers", "seed", "mask", "position", "d_k", "d_v", "n_kv_heads", "bias")
+MINI = (*SENTENCE, *SIZES, "architecture")
+RANDOM = (*SENTENCE, *SIZES, *ADVANCED)
+PAGES = {
+    "see/heads.py": {
+        "mini": (*MINI, "twin", "layer", "head", "token", "key_token"),
+        "random": (*RANDOM, "twin", "head", "token", "key_token"),
+    },
+    "see/token.py": {"mini": (*MINI, "layer", "head", "token"), "random": (*RANDOM, "head", "token")},
+    "models/real.py": {"mini": ("source",), "random": ("source",)},
+    "understand/steps.py": {"mini": (*MINI, "layer", "head", "token"), "random": (*RANDOM, "head", "token")},
+    "understand/hops.py": {"mini": (*MINI, "twin", "token"), "random": (*RANDOM, "twin", "token")},
+    "understand/embeddings.py": {"mini": (*MINI, "token"), "random": (*SENTENCE, "d_model", "seed", "token")},
+    "learn/train.py": {"mini": (), "random": ()},
+    "learn/before_after.py": {"mini": (*MINI, "layer", "head", "token"), "random": ("source",)},
+    "learn/sweep.py": {"mini": (), "random": ()},
+}
+KINDS = (
+    "text_area",
+    "selectbox",
+    "number_input",
+    "segmented_control",
+    "button_group",
+    "toggle",
+    "text_input",
+)
+
+
+def shown(app) -> set[str]:
+    """The keys of the controls in the sidebar."""
+    found = [element for kind in KINDS for element in app.sidebar.get(kind)]
+    return {element.key for element in found}
+
+
+@pytest.mark.parametrize("source", ["mini", "random"])
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_shows_the_controls_that_change_something_on_it(opened_on, page, source):
+    assert shown(opened_on(page, source=source)) == set(PAGES[page][source])
+
+
+def test_the_layer_of_two_hops_is_asked_for_where_there_is_a_choice(opened_on):
+    link = {"source": "random", "layers": 3, "layer": 3}
+    assert "layer" in shown(opened_on("understand/hops.py", **link))
+
+
+@pytest.mark.parametrize("between", ["learn/train.py", "models/real.py", "understand/embeddings.py"])
+def test_what_a_page_does_not_show_keeps_its_value(opened, between):
+    app = opened()
+    app.text_area(key="text").set_value("The dog chased the cat because it was hungry.")
+    app.number_input(key="h").set_value(8)
+    app.number_input(key="head").set_value(3)
+    app.run()
+    app.switch_page(between).run()
+    app.run()  # also while one stays there
+    app.switch_page("see/heads.py").run()
+    assert app.text_area(key="text").value == "The dog chased the cat because it was hungry."
+    assert (app.number_input(key="h").value, app.number_input(key="head").value) == (8, 3)
+    assert app.text_area(key="twin").value == ""
