@@ -24,35 +24,35 @@ class Page(NamedTuple):
 
 TRAINED = ("mini", "run")
 ALL = (
-    Page("see/heads.py", "heads.title", with_sentence("twin", "layer", "head", "token", "key_token"), ""),
-    Page("see/token.py", "one.title", with_sentence("layer", "head", "token", "key_token of two texts")),
+    Page("see/heads.py", t("heads.title"), with_sentence("twin", "layer", "head", "token", "key_token"), ""),
+    Page("see/token.py", t("one.title"), with_sentence("layer", "head", "token", "key_token of two texts")),
     Page(
         "models/real.py",
-        "real.title",
+        t("real.title"),
         with_sentence("layer", "head", "token of vectors", sources=("model",)),
         "model",
     ),
-    Page("understand/steps.py", "steps.title", with_sentence("layer", "head", "token")),
-    Page("understand/hops.py", "hops.title", with_sentence("twin", "layer of two hops", "token")),
+    Page("understand/steps.py", t("steps.title"), with_sentence("layer", "head", "token")),
+    Page("understand/hops.py", t("hops.title"), with_sentence("twin", "layer of two hops", "token")),
     Page(
         "understand/embeddings.py",
-        "words.title",
+        t("words.title"),
         # Of drawn vectors the rest decides nothing: attention comes after them.
         with_sentence("token", sources=TRAINED) | {"random": frozenset({"text", "d_model", "seed", "token"})},
     ),
-    Page("learn/train.py", "train.title"),
+    Page("learn/train.py", t("train.title")),
     Page(
         "learn/before_after.py",
-        "before.title",
+        t("before.title"),
         with_sentence("layer", "head", "token", sources=TRAINED),
         "before-after",
     ),
-    Page("learn/sweep.py", "sweep.title"),
+    Page("learn/sweep.py", t("sweep.title")),
 )
 
 st.logo(ASSETS / "logo.svg", size="large", icon_image=ASSETS / "icon.svg")
 pages = {
-    st.Page(PAGES / page.file, title=t(page.title), url_path=page.path or None, default=page.path == ""): page
+    st.Page(PAGES / page.file, title=page.title, url_path=page.path or None, default=page.path == ""): page
     for page in ALL
 }
 chosen = st.navigation(list(pages), position="top")
