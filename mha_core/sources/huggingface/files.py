@@ -176,7 +176,7 @@ def find(
 
 def missing() -> MhaError:
     return MhaError(
-        'Models of others need the library transformers: pip install "headscope[models]". '
+        'Hugging Face models need the library transformers: pip install "headscope[models]". '
         "The sources “mini” and “random” work without it.",
         fixes=({"source": "mini"}, {"source": "random"}),
     )
@@ -399,7 +399,7 @@ def curated() -> tuple[Curated, ...]:
 
 
 def library() -> bool:
-    """Is the library here that models of others need? It is not loaded to find out."""
+    """Is the library here that Hugging Face models need? It is not loaded to find out."""
     return any(Path(place or ".", "transformers", "__init__.py").is_file() for place in sys.path)
 
 

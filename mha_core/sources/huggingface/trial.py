@@ -63,7 +63,7 @@ class Route:
     name: str
     difference: float
     missing: str | None = None
-    understood: "Understood | None" = None
+    own_code: "OwnCode | None" = None
     skipped: tuple[str, ...] = ()  # layers that the model returns weights of, of parts of a text
     notes: tuple[str, ...] = ()
     by: Attend = attend
@@ -111,9 +111,9 @@ def _route(module: nn.Module, names: Mapping[int, str], ours: str, inputs: dict,
             if apart is not None and apart <= close:
                 return Route("attend", apart, skipped=skipped, by=by)
     _set(module, "eager")
-    understood = attempt(lambda: tried(module, names, inputs, weights, close))
-    if understood is not None:
-        return Route("watch", understood.difference, understood=understood, skipped=skipped)
+    own_code = attempt(lambda: try_own_code(module, names, inputs, weights, close))
+    if own_code is not None:
+        return Route("watch", own_code.difference, own_code=own_code, skipped=skipped)
     if not given:
         raise MhaError(
             f"Nothing of {type(module).__name__} can be shown: "
@@ -127,7 +127,7 @@ def run(
 ) -> tuple[tuple[LayerTrace, ...], tuple[str, ...]]:
     """The layers of a forward pass by a route, and what was left out, each with its reason."""
     if route.name == "watch":
-        found = traced(route.understood, module, names, inputs, _close(module))
+        found = own_code_layers(route.own_code, module, names, inputs, _close(module))
         if found is None:
             return _weights_alone(ANOTHER_WAY, module, inputs)
         return found[0], (*route.skipped, *found[1])
@@ -411,7 +411,7 @@ ELSEWHERE = "it does not look from token to token, or at two texts at once"
 
 
 @dataclass(frozen=True)
-class Understood:
+class OwnCode:
     """What a trial found of a model's own attention: its calls in order, and which of them are shown."""
 
     calls: tuple[str, ...]  # the name of each
@@ -421,13 +421,13 @@ class Understood:
     difference: float
 
 
-def tried(
+def try_own_code(
     module: nn.Module,
     names: Mapping[int, str],
     inputs: Mapping[str, Tensor],
     weights: list[tuple[str, Tensor]],
     close: float,
-) -> Understood | None:
+) -> OwnCode | None:
     """What can be seen of a model's own attention, in a pass that returned `weights` when it was asked to.
 
     None if any attention in it was not followed from end to end, or is not what the model returns.
@@ -456,11 +456,11 @@ def tried(
         return None
     by_words = {n for n, pair in enumerate(zip(calls, others, strict=True)) if _bias_differs(*pair)}
     called = tuple(call.name for call in calls)
-    return Understood(called, tuple(shown), frozenset(by_words), _unseen(weights, given), difference)
+    return OwnCode(called, tuple(shown), frozenset(by_words), _unseen(weights, given), difference)
 
 
-def traced(
-    understood: Understood,
+def own_code_layers(
+    own_code: OwnCode,
     module: nn.Module,
     names: Mapping[int, str],
     inputs: Mapping[str, Tensor],
@@ -468,18 +468,18 @@ def traced(
 ) -> tuple[tuple[LayerTrace, ...], tuple[str, ...]] | None:
     """The layers of a pass, and what is not shown of it; None if it was not the same code that ran."""
     calls, _ = _watch(module, names, inputs, close, every_row=False)
-    if tuple(call.name for call in calls) != understood.calls:
+    if tuple(call.name for call in calls) != own_code.calls:
         return None
-    layers, skipped, shared = [], [*understood.skipped], {}
+    layers, skipped, shared = [], [*own_code.skipped], {}
     calls = calls[::-1]
-    for n, is_shown in enumerate(understood.shown):
+    for n, is_shown in enumerate(own_code.shown):
         call = calls.pop()  # each is let go when it has been copied
         whose = kind(call, module, names, inputs)
         if whose is None or not is_shown:
             skipped.append(f"{call.name}: {ELSEWHERE if whose is None else BESIDE}")
             continue
         layer = call.layer(whose, shared)
-        if n in understood.by_words:
+        if n in own_code.by_words:
             layer = replace(layer, about=replace(layer.about, bias=BY_WORDS))
         layers.append(layer)
     return tuple(layers), tuple(skipped)

@@ -271,9 +271,11 @@ def test_one_layer_that_is_not_understood_is_enough():
 def test_an_attention_that_was_seen_and_not_understood_counts_if_nothing_is_returned_of_it():
     module = made("bloom")
     names, ids = watch(module), {"input_ids": IDS["input_ids"][:, :7]}
-    assert trial.tried(module, names, ids, [], 1e-4).calls == tuple(f"h.{n}.self_attention" for n in (0, 1))
+    assert trial.try_own_code(module, names, ids, [], 1e-4).calls == tuple(
+        f"h.{n}.self_attention" for n in (0, 1)
+    )
     module.h[1].self_attention.attention_dropout.register_forward_hook(lambda _, __, weights: weights.flip(1))
-    assert trial.tried(module, names, ids, [], 1e-4) is None
+    assert trial.try_own_code(module, names, ids, [], 1e-4) is None
 
 
 def test_a_follower_that_forgets_something_is_not_believed(monkeypatch):
