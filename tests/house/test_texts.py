@@ -4,6 +4,8 @@ import ast
 import json
 import re
 import string
+from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -22,61 +24,22 @@ ROOT = Path(__file__).parents[2]
 LANGUAGES = sorted((ROOT / "assets" / "languages").glob("*.json"))
 ENGLISH = json.loads((ROOT / "assets" / "languages" / "en.json").read_text(encoding="utf-8"))
 
-SIZES = ("h", "d_model", "layers", "seed", "d_k", "d_v", "n_kv_heads")
-NUMBERS = (*SIZES, "layer", "head", "token", "key_token")
-TRAINED = tuple(f"train_{key}" for key in ("h", "d_model", "architecture", "language"))
-CHOICES = ("mask", "position", "architecture", *TRAINED)
-COLUMNS = ("role", "score", "weight", "baseline", "control", "n")
-PATTERNS = ("previous token", "next token", "same token", "first token", "entropy", "distance")
-TURNED = ("first", "second", "x", "y", "x_after", "y_after", "theta", "angle")
-FOUND = json.loads((ROOT / "assets" / "published_heads.json").read_text(encoding="utf-8"))["findings"]
-MEASURED = {entry["measure"].removeprefix(literature.LINK) for entry in FOUND}
-NOTES = {
-    "project": ("values", "cross", "before"),
-    "adjust": ("norm", "scale", "clip", "rotary"),
-    "split": ("same", "shared", "rotary"),
-    "scale": ("own",),
-    "mask": ("none", "biased", "added", "by_words", "capped"),
-    "softmax": ("empty", "sinks"),
-}
-# The keys that are put together where they are used, with {} for what is filled in.
-FAMILIES = {
-    "eye.{}": {key for key in ENGLISH if key.startswith("eye.")},
-    "matrix.{}": {f"matrix.{name}" for name in (*MATRICES, "hops", "other")},
-    "axis.{}": {f"axis.{axis}" for axes in MATRICES.values() for axis in axes} | {"axis.packed"},
-    "control.{}": {f"control.{key}" for key in (*NUMBERS, *CHOICES)},
-    "control.{}_help": {f"control.{key}_help" for key in CHOICES},
-    "save.{}": {f"save.{name}" for name in ("open", "png", "svg", "csv")},
-    "answer.{}": {f"answer.{kind}" for kind in ("pronoun", "itself", "hidden")},
-    "model.{}": {f"model.{architecture}" for architecture in ARCHITECTURES},
-    "model.layer.{}": {f"model.layer.{kind}" for kind in ("block", "lookup")},
-    "before.{}": {"before.before", "before.after"},
-    "train.curve.{}": {f"train.curve.{curve}" for curve in ("loss", "answer", "accuracy", "right")},
-    "role.{}": {f"role.{role}" for role in ROLES},
-    "roles.column.{}": {f"roles.column.{column}" for column in COLUMNS},
-    "roles.pattern.{}": {f"roles.pattern.{pattern}" for pattern in PATTERNS},
-    "words.intro_{}": {"words.intro_trained", "words.intro_random"},
-    "words.relation_{}": {f"words.relation_{kind}" for known in RELATIONS.values() for kind in known},
-    "words.cosines_{}": {"words.cosines_one", "words.cosines_several"},
-    "words.agree_{}": {f"words.agree_{verdict}" for verdict in ("all", "some", "none", "random")},
-    "literature.measure_{}": {f"literature.measure_{name}" for name in MEASURED},
-    "literature.how_{}": {f"literature.how_{kind}" for kind in literature.HOW},
-    "literature.{}": {f"literature.column_{column}" for column in ("paper", "ours", "baseline")},
-    "rotation.column_{}": {f"rotation.column_{column}" for column in TURNED},
-    "sharing.vector_{}": {f"sharing.vector_{name}" for name in ("kv", "position", "q")},
-    "sweep.line_{}": {f"sweep.line_{column}" for column in ("answer", "accuracy", "right")},
-    "sweep.column_{}": {f"sweep.column_{column}" for column in ("answer", "accuracy")},
-    "sweep.best_{}": {"sweep.best_even", "sweep.best_uneven"},
-    "sweep.one_{}": {"sweep.one_coin", "sweep.one_able"},
-    "sweep.roles_{}": {"sweep.roles_redundant", "sweep.roles_mixed"},
-    "steps.{}.title": {f"steps.{step.__name__}.title" for step in (*STEPS, adjust)},
-    "steps.{}.{}": {
-        f"steps.{s.__name__}.{note}" for s in (*STEPS, adjust) for note in ("why", *NOTES.get(s.__name__, ()))
-    },
+MEASURES = json.loads((ROOT / "assets" / "published_heads.json").read_text(encoding="utf-8"))["findings"]
+# Keys that end in a name which the library lists, with {} for the name: a new name needs a text.
+NAMED = {
+    "matrix.{}": set(MATRICES),
+    "axis.{}": {axis for axes in MATRICES.values() for axis in axes},
+    "model.{}": set(ARCHITECTURES),
+    "role.{}": set(ROLES),
+    "words.relation_{}": {kind for relations in RELATIONS.values() for kind in relations},
+    "literature.measure_{}": {entry["measure"].removeprefix(literature.LINK) for entry in MEASURES},
+    "literature.how_{}": set(literature.HOW),
+    "steps.{}.title": {step.__name__ for step in (*STEPS, adjust)},
 }
 SPECIAL = set(string.punctuation)
 
 
+@cache
 def calls() -> list[tuple[str, str, ast.Call]]:
     """Every ``t(…)`` in the pages: where it is, its key with {} for what is filled in, and the call."""
     found = []
@@ -97,23 +60,64 @@ def placeholders(words: str) -> set[str]:
     return {name for _, name, _, _ in string.Formatter().parse(words) if name is not None}
 
 
+@cache
+def sources() -> str:
+    """The code, the scripts and the list of published heads, as one text."""
+    files = [*(ROOT / "pages").rglob("*.py"), *(ROOT / "mha_core").rglob("*.py")]
+    files += [*(ROOT / "assets").rglob("*.js"), ROOT / "assets" / "published_heads.json"]
+    return "\n".join(file.read_text(encoding="utf-8") for file in files)
+
+
+@cache
+def source_words() -> frozenset[str]:
+    return frozenset(re.findall(r"\w+", sources()))
+
+
+@cache
+def script_keys() -> tuple[re.Pattern, ...]:
+    """The keys that scripts put together, as texts[`draw_${name}`]."""
+    templates = sorted(set(re.findall(r"texts\[`([^`]+)`\]", sources())))
+    return tuple(re.compile(re.sub(r"\$\{[^}]+\}", "([^_]+)", template)) for template in templates)
+
+
+def in_sources(word: str) -> bool:
+    """Does a word stand in the sources, by itself or put together by a script of words that do?"""
+    parts = (key.fullmatch(word) for key in script_keys())
+    return word in source_words() or any(part and source_words().issuperset(part.groups()) for part in parts)
+
+
+def texts_of(key: str, texts: Iterable[str]) -> set[str]:
+    """The texts that a key stands for: itself, or with {} all whose filled-in words are in the sources."""
+    form = re.compile(re.escape(key).replace(r"\{\}", r"([^.]+)"))
+    return {
+        text
+        for text in texts
+        if (filled := form.fullmatch(text))
+        and all(in_sources(word) for part in filled.groups() for word in re.findall(r"\w+", part))
+    }
+
+
+def unused(texts: Iterable[str]) -> set[str]:
+    return set(texts).difference(*(texts_of(key, texts) for key in {key for _, key, _ in calls()}))
+
+
 def test_every_key_in_use_has_a_text():
-    missing = [
-        (place, wanted)
-        for place, key, _ in calls()
-        for wanted in sorted(FAMILIES.get(key, {key}))
-        if wanted not in ENGLISH
-    ]
-    assert missing == []
+    assert [(place, key) for place, key, _ in calls() if not texts_of(key, ENGLISH)] == []
+
+
+@pytest.mark.parametrize("key", NAMED)
+def test_every_name_that_the_library_lists_has_a_text(key):
+    assert key in {used for _, used, _ in calls()}
+    assert [name for name in NAMED[key] if key.format(name) not in ENGLISH] == []
 
 
 def test_every_text_is_in_use():
-    used = {wanted for _, key, _ in calls() for wanted in FAMILIES.get(key, {key})}
-    assert sorted(set(ENGLISH) - used) == []
+    assert unused(ENGLISH) == set()
 
 
-def test_every_family_of_keys_is_in_use():
-    assert set(FAMILIES) - {key for _, key, _ in calls()} == set()
+@pytest.mark.parametrize("key", ["role.unheardof", "steps.project.gone_long_ago", "app.no_such_text"])
+def test_a_text_that_nobody_uses_is_noticed(key):
+    assert unused([*ENGLISH, key]) == {key}
 
 
 def test_every_placeholder_is_filled_in_where_a_text_is_used():
