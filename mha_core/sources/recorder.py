@@ -81,7 +81,7 @@ class Recorder:
         self.sides, self.item, self.kinds, self.source = sides, item, kinds, source
         self.layers: list[LayerTrace] = []
         self.problem: MhaError | None = None
-        self._by_hand = EagerMode(self.followed, every_row=True)
+        self._by_hand = EagerMode(self._follow, every_row=True)
         self._followed: Counter[tuple[int, int]] = Counter()
         self._unclear: list[MhaError] = []
         self._called = SdpaReader(item)
@@ -90,7 +90,7 @@ class Recorder:
     def __enter__(self) -> "Recorder":
         self._inside.enter_context(uncompiled)
         self._inside.enter_context(self._by_hand)
-        self._inside.enter_context(SdpaMode(self.saw))
+        self._inside.enter_context(SdpaMode(self._saw))
         return self
 
     def __exit__(self, *error) -> None:
@@ -155,7 +155,7 @@ class Recorder:
                 raise self._misfit(number, (layer.n_query, layer.n_key))
         return [fitting[layer.n_query, layer.n_key] for layer in self.layers]
 
-    def followed(self, seen: Followed, output: Tensor) -> None:
+    def _follow(self, seen: Followed, output: Tensor) -> None:
         """Write an attention down that the code computes itself, if it is one of these texts."""
         sizes = seen.q.shape[2], seen.k.shape[2]
         if not eager_code.is_exact(seen):
@@ -169,7 +169,7 @@ class Recorder:
         except MhaError as error:  # perhaps it is none of the attention that is meant
             self._unclear.append(error)
 
-    def saw(self, function: Callable, args: tuple, kwargs: dict) -> None:
+    def _saw(self, function: Callable, args: tuple, kwargs: dict) -> None:
         """Write a call down; what is wrong with it is told later, since the model shall not notice."""
         if self.problem is not None:
             return

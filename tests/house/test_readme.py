@@ -1,30 +1,123 @@
-"""What the README shows of recording does what it says."""
+"""The READMEs are true: their examples run, their links lead somewhere, the house stands as it is drawn."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 import mha_core as mha
+from tests.house import reference
+from tests.sources import tiny
 
-README = Path(__file__).parents[2] / "README.md"
-MARK = "<!-- this block runs as a test -->\n```python\n"
+ROOT = Path(__file__).parents[2]
+PAGES = [
+    "README.md",
+    "mha_core/README.md",
+    "mha_core/export/README.md",
+    "mha_core/training/README.md",
+    "tests/parity/README.md",
+]
+MAX_WORDS = 900  # of the README, for the person who wants to use it
+# Names in the examples, and the tiny models that stand for them in the working folder.
+MODELS = {"gpt2": "gpt2", "openai-community/gpt2": "gpt2", "google-t5/t5-small": "t5"}
+
+pytestmark = pytest.mark.skipif(not (ROOT / "README.md").exists(), reason="not a checkout: no README")
 
 
-@pytest.fixture(scope="module")
-def shown() -> str:
-    """The block as it stands in the README."""
-    if not README.exists():
-        pytest.skip("not a checkout: there is no README")
-    return README.read_text(encoding="utf-8").split(MARK)[1].split("```")[0]
+def text(page: str) -> str:
+    return (ROOT / page).read_text(encoding="utf-8")
 
 
-def test_the_example_of_recording_runs_and_its_files_open(shown, tmp_path, monkeypatch):
+def examples(page: str) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", text(page), re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def working_folder(tmp_path, monkeypatch):
+    """A folder in which the names of models are folders with tiny ones."""
     monkeypatch.chdir(tmp_path)
-    names = {"mha": mha}
-    exec(compile(shown, "README.md", "exec"), names)
-    trace = names["rec"].trace
-    assert [(layer.n_heads, layer.n_query, layer.d_k) for layer in trace.layers] == [(4, 5, 12)] * 2
-    assert all(mha.against_torch(layer).passed for layer in trace.layers)
-    assert mha.load(tmp_path / "mine.safetensors").tokens.pieces == tuple(names["tokens"])
-    assert 'id="numbers"' in (tmp_path / "view.html").read_text(encoding="utf-16")
-    assert "AttentionTrace" in trace._repr_html_()
+    for name, family in MODELS.items():
+        path = tmp_path / name
+        tiny.module(family).save_pretrained(path)
+        tiny.fast().save_pretrained(path)
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_the_examples_of_the_readme_run_in_their_order(working_folder):
+    names = {}
+    for example in examples("README.md"):
+        exec(compile(example, "README.md", "exec"), names)
+    recorded = names["recorder"].trace
+    assert [(layer.n_heads, layer.n_query, layer.d_k) for layer in recorded.layers] == [(4, 5, 12)] * 2
+    assert all(mha.against_torch(layer).passed for layer in recorded.layers)
+    assert mha.load("mine.safetensors").tokens.pieces == tuple(names["tokens"])
+    assert mha.load("trace.safetensors").tokens.labels[8] == "it"
+    assert (working_folder / "view.html").stat().st_size > 10_000
+
+
+@pytest.mark.slow
+def test_the_examples_about_models_run(working_folder):
+    for example in examples("tests/parity/README.md"):
+        exec(compile(example, "tests/parity/README.md", "exec"), {"mha": mha})
+
+
+def test_the_readme_is_short():
+    assert len(text("README.md").split()) <= MAX_WORDS
+
+
+def test_the_two_commands_that_set_up_are_what_they_were():
+    prefix = "python3 -m venv .venv && .venv/bin/pip install -c constraints.txt "
+    commands = re.findall(r"^```bash\n(python3 .*?)\n```", text("README.md"), re.MULTILINE)
+    assert commands == [f"{prefix}. && .venv/bin/headscope", f'{prefix}-e ".[test]" && .venv/bin/pytest']
+
+
+@pytest.mark.parametrize("page", [*PAGES, "mha_core/REFERENCE.md"])
+def test_every_link_and_every_path_that_is_named_leads_somewhere(page):
+    links = re.findall(r"\]\(([^)#:]+)\)", text(page))
+    missing = [link for link in links if not (ROOT / page).parent.joinpath(link).exists()]
+    named = re.findall(r"`((?:mha_core|pages|assets|tests|\.streamlit)/[\w./-]+)`", text(page))
+    assert [*missing, *(path for path in named if not (ROOT / path).exists())] == []
+
+
+# The house
+
+
+def drawn() -> list[str]:
+    """The paths of the tree, as `mha_core/README.md` draws it."""
+    block = text("mha_core/README.md").split("## What is where\n\n```\n")[1].split("```")[0]
+    return [line.split("  ")[0] for line in block.splitlines()]
+
+
+def standing() -> set[str]:
+    """A path for each room, each file beside the rooms, each page, and what stands beside the house."""
+    house = {f"mha_core/{path.name}" for path in (ROOT / "mha_core").glob("*.py")}
+    house |= {f"mha_core/{path.parent.name}/" for path in (ROOT / "mha_core").glob("*/__init__.py")}
+    pages = {path.relative_to(ROOT).as_posix() for path in (ROOT / "pages").glob("*/*.py")}
+    pages = {path for path in pages if not path.startswith("pages/_")} | {"pages/frame.py", "pages/_kit/"}
+    return house | pages | {"app.py", "assets/", "tests/"}
+
+
+def test_the_tree_has_a_line_for_each_room_and_page_and_no_other():
+    assert len(drawn()) == len(set(drawn()))
+    assert set(drawn()) == standing()
+
+
+# The reference
+
+
+def test_the_reference_is_what_signatures_and_docstrings_say():
+    written = reference.PATH.read_text(encoding="utf-8")
+    assert written == reference.text(), "write it again: python -m tests.house.reference"
+
+
+def test_every_public_name_has_one_place_in_the_reference():
+    names = [name for group in reference.GROUPS.values() for name in group]
+    assert sorted(names) == sorted(mha.__all__)
+
+
+def test_every_name_that_is_set_beside_transformer_lens_is_one_of_a_layer():
+    layer = mha.trace("a b", h=2, d_model=4).layers[0]
+    for ours, _, axes, _ in reference.NAMES:
+        value = getattr(layer, ours)
+        assert (value() if callable(value) else value).ndim == len(axes.split(", ")), ours
