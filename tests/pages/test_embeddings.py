@@ -84,6 +84,7 @@ def test_other_classes_make_another_map(shown):
     assert "it" in found
 
 
+@pytest.mark.slow
 def test_without_a_class_there_are_the_words_of_the_sentence(shown):
     app = shown()
     app.multiselect(key="classes").set_value([]).run()
@@ -91,6 +92,7 @@ def test_without_a_class_there_are_the_words_of_the_sentence(shown):
     assert set(points(app)) == written(app)
 
 
+@pytest.mark.slow
 def test_three_axes_have_a_third_number(shown):
     app = shown(axes="3-D")
     assert not app.exception
@@ -113,6 +115,7 @@ def test_the_nearest_words_are_those_of_the_chosen_one(shown, english, vectors, 
     assert english("words.by_chance", cosine=f"{cosine:.2f}", count="1,705") in [c.value for c in app.caption]
 
 
+@pytest.mark.slow
 def test_another_word_can_be_searched_for_and_a_strange_one_is_dropped(shown):
     app = shown(word="xyzzy")
     assert not app.exception
@@ -150,6 +153,7 @@ def test_drawn_vectors_are_said_to_mean_nothing(shown, english):
     assert frame["are"] == pytest.approx(how @ are / np.linalg.norm(how) / np.linalg.norm(are), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_a_chinese_sentence_has_its_own_words_and_pairs(shown):
     app = shown(text="小猫没有过马路，因为它太累了。", twin="", token=2)
     assert "小猫" in written(app)

@@ -184,6 +184,7 @@ def test_the_head_changes_what_is_looked_at(opened, drawn, head):
     shows(app, drawn, expected(), head=head - 1)
 
 
+@pytest.mark.slow
 def test_the_layer_can_be_chosen_where_there_are_several(opened, drawn):
     app = opened(layers=3)
     shows(app, drawn, expected(layers=3))
@@ -212,6 +213,7 @@ def test_a_token_that_is_no_longer_there_becomes_the_last(opened):
     assert "**last**" in app.markdown[0].value
 
 
+@pytest.mark.slow
 def test_what_is_looked_at_stays_when_something_else_changes(opened):
     app = opened(h=8, head=5, token=3)
     app.number_input(key="seed").set_value(4).run()
@@ -231,6 +233,7 @@ def test_an_example_replaces_the_sentence_and_gives_the_menu_back(opened, drawn)
     shows(app, drawn, expected(text=menu.options[2]))
 
 
+@pytest.mark.slow
 def test_every_example_is_a_sentence_that_can_be_shown(opened):
     app = opened()
     options = app.selectbox(key="example").options
@@ -342,6 +345,7 @@ def test_a_text_without_a_word_is_refused_until_there_is_one(opened, drawn, text
     shows(app, drawn, expected(text="a word"))
 
 
+@pytest.mark.slow
 def test_a_text_that_is_too_long_is_refused_and_shortened_on_request(opened, drawn, english, monkeypatch):
     monkeypatch.setitem(compute.MAX_TOKENS, "random", 60)
     text = " ".join(f"w{i}" for i in range(104))
@@ -373,6 +377,7 @@ def test_a_refusal_says_so_on_every_page(opened):
 # Between the pages
 
 
+@pytest.mark.slow
 def test_the_scene_stays_when_the_page_changes(opened, drawn):
     app = opened(text="one two three", h=8, head=6, mask="causal")
     app.switch_page(STEPS).run()

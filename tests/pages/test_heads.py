@@ -56,6 +56,7 @@ def test_no_table_is_offered_of_heads_that_the_browser_has_only_some_of(opened, 
     assert grid(opened())[0]["numbers"] is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("longer", ["text", "twin"])
 def test_what_travels_of_two_sentences_is_what_fits_of_the_longer_one(opened, eye, monkeypatch, longer):
     texts = {"layers": 2, "text": "It was too tired", "twin": "It was too wide"}
@@ -68,6 +69,7 @@ def test_what_travels_of_two_sentences_is_what_fits_of_the_longer_one(opened, ey
     assert [len(panel["layers"]) for panel in eye(opened(**texts))[1]] == [1, 1]
 
 
+@pytest.mark.slow
 def test_no_table_is_offered_that_a_spreadsheet_has_no_room_for(opened, monkeypatch):
     _, cells = grid(opened())
     for most, there in ((cells.size + 1, True), (cells.size, False)):
@@ -122,6 +124,7 @@ def test_random_weights_are_said_to_carry_no_meaning(opened, english):
     assert english("model.random") in [caption.value for caption in opened().caption]
 
 
+@pytest.mark.slow
 def test_a_later_layer_says_where_its_input_comes_from(opened, english):
     app = opened(layers=3, layer=2)
     app.run()
@@ -130,6 +133,7 @@ def test_a_later_layer_says_where_its_input_comes_from(opened, english):
     assert not [c for c in app.caption if "residual" in c.value]
 
 
+@pytest.mark.slow
 def test_a_layer_in_which_all_tokens_have_become_alike_says_so(opened, english):
     app = opened(layers=6, layer=4)
     apart = patterns.collapse(trace(layers=6).layers[3])

@@ -21,6 +21,7 @@ def trace(text=Scene.text, **settings) -> mha.AttentionTrace:
     return mha.trace(text, source="mini", **settings)
 
 
+@pytest.mark.slow
 def test_the_standard_model_opens_on_the_pair_of_heads_that_reaches_its_answer(on_hops, drawn):
     app = on_hops(architecture="standard")
     shown = trace(architecture="standard")

@@ -114,6 +114,7 @@ def test_the_table_says_the_same_in_numbers(layered, english):
         np.testing.assert_allclose(column, seen.table[name], atol=0.0005)
 
 
+@pytest.mark.slow
 def test_many_layers_are_open_at_once_and_two_are_a_click_away(layered, english):
     def fold(app):
         return next(e for e in app.expander if e.label == english("overview.title"))

@@ -162,6 +162,7 @@ def test_two_texts_have_a_choice_of_whose_attention_and_a_target(on_model, strip
     assert strip(app, "token_strip_keys")["tokens"] == list(wanted.tokens.labels)
 
 
+@pytest.mark.slow
 def test_a_target_is_asked_for_where_there_is_one_alone(on_model):
     assert "target" not in {area.key for area in on_model("bert").text_area}
     assert "target" in {area.key for area in on_model("t5").text_area}
@@ -416,6 +417,7 @@ def _there(app, key):
         return False
 
 
+@pytest.mark.slow
 def test_the_page_about_a_model_has_its_card_and_its_heads(on_model, folder, said):
     app = on_model("llama")
     app.switch_page("models/real.py").run()

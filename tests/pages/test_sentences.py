@@ -97,6 +97,7 @@ def test_a_link_shows_its_second_sentence(opened, strip):
     assert typed(app) == ("The dog was tired.", "The dog was wide.")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["The dog was tired.", "humpty dumpty sat on"])
 def test_an_old_link_shows_its_sentence_and_nothing_that_was_left_over(opened, strip, text):
     app = opened(text=text, h=8, head=2, token=3)
@@ -246,6 +247,7 @@ def test_without_the_switch_a_click_chooses(opened, click, english, strip):
     assert strip(app)["hides"] is None
 
 
+@pytest.mark.slow
 def test_words_are_given_back_in_any_order(hiding, click):
     app = hiding()
     for token in (7, 1, 8):  # because, The, it: none is as long as [MASK]
@@ -277,6 +279,7 @@ def test_each_token_says_what_a_click_does(hiding, click, english, strip):
     assert hints[3] == english("hide.hint", word="didn't")
 
 
+@pytest.mark.slow
 def test_a_mask_that_was_typed_stays(hiding, click, strip):
     app = write(hiding(token=5), "The hungry dog [MASK] the old bread.")
     assert strip(app)["hides"][4] is None
@@ -285,6 +288,7 @@ def test_a_mask_that_was_typed_stays(hiding, click, strip):
     assert typed(click(app, "token_strip", 2))[0] == "The hungry dog [MASK] the old bread."
 
 
+@pytest.mark.slow
 def test_another_sentence_begins_with_all_its_words(hiding, click, strip):
     app = click(hiding(), "token_strip", 2)
     write(app, "The dog [MASK] the cat.")
@@ -304,6 +308,7 @@ def test_hiding_takes_the_very_word_that_was_clicked(hiding, click):
     assert typed(app)[0] == "The dog saw the cat and [MASK] bird."
 
 
+@pytest.mark.slow
 def test_the_start_of_the_sentence_cannot_be_hidden(hiding, click, strip):
     app = click(hiding(token=9), "token_strip", 0)
     assert not app.exception
