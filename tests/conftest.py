@@ -15,8 +15,8 @@ import pytest
 import torch
 
 import mha_core as mha
-from mha_core import resources
 from mha_core.attention.positions import alibi
+from mha_core.export import scripts
 from mha_core.training import data
 
 torch.set_num_threads(1)
@@ -84,9 +84,6 @@ def kernel(monkeypatch):
     return use
 
 
-COMPONENTS = resources.path("assets", "components")
-
-
 @pytest.fixture(scope="session")
 def node() -> str:
     program = shutil.which("node")
@@ -99,18 +96,22 @@ def node() -> str:
 
 @pytest.fixture
 def javascript(node, tmp_path):
-    """`javascript(["attention.js"], "return …", file=bytes)`: what the code returns, as Python values.
+    """`javascript(["payload.js"], "return …", file=bytes)`: what the code returns, as Python values.
 
-    The scripts are joined as a component joins them. `files` has the bytes of each named file.
+    All that the modules export can be used by its name. `files` has the bytes of each named file.
     """
 
-    def run(scripts: list[str], code: str, **files: bytes):
+    def run(modules: list[str], code: str, **files: bytes):
         for name, content in files.items():
             (tmp_path / name).write_bytes(content)
-        joined = "\n".join((COMPONENTS / script).read_text(encoding="utf-8") for script in scripts)
+        imports = "".join(
+            f"import {{ {', '.join(scripts.EXPORTED.findall(scripts.asset(name)))} }} "
+            f"from {json.dumps((scripts.FOLDER / name).as_uri())};\n"
+            for name in modules
+        )
         module = tmp_path / "module.mjs"
         module.write_text(
-            f"""{joined}
+            f"""{imports}
 import {{ readFileSync }} from "node:fs";
 const file = (name) => new Uint8Array(readFileSync({json.dumps(str(tmp_path))} + "/" + name));
 const found = await (async () => {{ {code} }})();

@@ -1,7 +1,15 @@
 // One line of text with arcs above it.
-class Arcs extends Curved {
+import { arc } from "./curves.js";
+import { Curved, fit, ROW, SCENE_TOKENS } from "./drawing.js";
+import { meanAcross, strongest } from "./focus.js";
+import { isRtl, short } from "./text.js";
+
+const NUMBER_WIDTH = 34; // pixels
+
+export class Arcs extends Curved {
   sides = ["token"];
-  get across() {
+
+  get isAcross() {
     return true;
   }
 
@@ -10,7 +18,7 @@ class Arcs extends Curved {
     this.width = stage.clientWidth;
     let x = 12;
     this.places = panel.tokens.map((token) => {
-      const size = Math.max(view.textWidth(token) + 16, NUMBER);
+      const size = Math.max(view.textWidth(token) + 16, NUMBER_WIDTH);
       x += size;
       return { x: x - size, size };
     });
@@ -37,16 +45,18 @@ class Arcs extends Curved {
   // Tokens that are not wholly in sight on the left and on the right.
   beyond() {
     const [start, end] = [this.scroll.scrollLeft, this.scroll.scrollLeft + this.width];
-    const [left, right] = [this.places.filter(({ x }) => x < start - 1), this.places.filter(({ x, size }) => x + size > end + 1)];
+    const [left, right] = [
+      this.places.filter(({ x }) => x < start - 1),
+      this.places.filter(({ x, size }) => x + size > end + 1),
+    ];
     return [left.length, right.length];
   }
 
-  put(element, side, at) {
+  put(element, _, at) {
     const { x, size } = this.places[at];
-    for (const [name, value] of Object.entries({ left: x, width: size, top: this.tall })) element.style[name] = `${value}px`;
+    for (const [name, value] of Object.entries({ left: x, width: size, top: this.tall }))
+      element.style[name] = `${value}px`;
   }
-
-  answers = () => true;
 
   // One number has room below a word, the mean where several heads are on.
   numbersOf(focus) {

@@ -1,62 +1,192 @@
-// Clicks on plotly's figures, and a Save menu at each and at what `saveable` has offered. Streamlit reports no
-// click on a heatmap, but our components run in its page, where plotly can be asked. Mounted once for all pages;
-// what the page keeps for it is one object on window, so that nothing piles up however often the app runs again.
-// Data: the words of the menu, { open, png, svg, csv }.
-// A figure says what it is in layout.meta: { title, caption, file, start, rows, columns, corner }.
+// Every figure of a page: a Save menu at each of plotly's and at each drawing of our own (`saveable`), and clicks on
+// cells. Streamlit reports no click on a heatmap, but our components run in its page, where plotly can be asked.
+// Mounted once for all pages. Data: the words of the menu, { open, png, svg, csv }.
+// A figure of plotly's says what it is in layout.meta: { title, caption, file, start, rows, columns, corner }.
+import { make, makeButton, makeSvg } from "./elements.js";
+import { FORMATS, save } from "./saving.js";
+import { keyAround } from "./streamlit.js";
+import { cleaned } from "./text.js";
+
+/** @typedef {import("./saving.js").Figure} Figure */
+
 const PLOT = ".js-plotly-plot";
+const OFFERED = "data-headscope-saveable";
+/** @type {WeakMap<Element, Figure>} drawings of our own, by the element that they are in */
+const offered = new WeakMap();
+const listeners = new WeakMap(); // of a figure of plotly's ours
+const mounted = { watching: false, waiting: false, words: null, send: null };
+
+/**
+ * Offer a drawing of our own to the Save menus of the page.
+ * @param {Element} root in the component's own tree
+ * @param {Figure} figure
+ */
+export function saveable(root, figure) {
+  const { host } = /** @type {ShadowRoot} */ (root.getRootNode());
+  if (!host) return;
+  offered.set(host, figure);
+  host.setAttribute(OFFERED, "");
+  lookLater();
+}
+
+// The menu in a box: one quiet button, which opens three. `asked` says what the figure in it is by now.
+function addMenu(box, asked) {
+  if (box.querySelector(":scope > .headscope-save")) return;
+  const { words } = mounted;
+  const menu = make("div", "headscope-save");
+  const choices = make("span");
+  const opener = makeButton("", "", () => {
+    show(choices.hidden);
+    if (!choices.hidden) /** @type {HTMLElement} */ (choices.firstChild).focus({ preventScroll: true });
+  });
+  name(opener, words.open);
+  opener.append(icon());
+  for (const format of Object.keys(FORMATS)) {
+    const choice = makeButton(words[format], "", () => {
+      close();
+      save(asked(), format);
+    });
+    name(choice, `${words.open}: ${words[format]}`);
+    choices.append(choice);
+  }
+  menu.append(choices, opener);
+  box.append(menu);
+  show(false);
+
+  function show(open) {
+    choices.hidden = !open;
+    opener.setAttribute("aria-expanded", String(open));
+    /** @type {HTMLElement} */ (choices.lastChild).hidden = !asked().lines;
+    const { paper } = asked().look();
+    if (paper) menu.style.setProperty("--paper", paper);
+  }
+  function close() {
+    show(false);
+    opener.focus({ preventScroll: true });
+  }
+  menu.onkeydown = (event) => {
+    if (event.key !== "Escape" || choices.hidden) return;
+    event.stopPropagation();
+    close();
+  };
+  menu.addEventListener("focusout", ({ relatedTarget }) => {
+    if (!menu.contains(/** @type {Node} */ (relatedTarget))) show(false);
+  });
+}
+
+function name(button, words) {
+  button.title = words;
+  button.setAttribute("aria-label", words);
+}
+
+function icon() {
+  const drawn = makeSvg("svg", { viewBox: "0 0 16 16", width: 14, height: 14, "aria-hidden": true });
+  const line = { fill: "none", stroke: "currentColor", "stroke-width": 1.5 };
+  drawn.append(makeSvg("path", { d: "M8 2v8M4.5 7 8 10.5 11.5 7M2.5 13.5h11", ...line }));
+  return drawn;
+}
+
+/**
+ * A figure of plotly's, as it is asked for a file.
+ * @returns {Figure}
+ */
+function plotFigure(plot) {
+  const { paper_bgcolor: paper, font = {} } = plot._fullLayout ?? {};
+  return {
+    meta: plot.layout?.meta ?? {},
+    look: () => ({
+      paper,
+      font: font.family,
+      get ink() {
+        return getComputedStyle(plot.parentElement).color; // asked for only when a file is made
+      },
+    }),
+    drawn: async () => {
+      const { width, height } = plot._fullLayout;
+      const url = await plotly().toImage(plot, { format: "svg", width, height });
+      const source = cleaned(decodeURIComponent(url.slice(url.indexOf(",") + 1)));
+      const parsed = new DOMParser().parseFromString(source, "image/svg+xml");
+      return { figure: /** @type {any} */ (parsed.documentElement), width, height };
+    },
+    // A heatmap as the matrix that is drawn, empty where a cell is hidden; of others a line for each point.
+    lines: () => (plot._fullData[0].type === "heatmap" ? matrixLines(plot) : pointLines(plot)),
+  };
+}
+
+const plotly = () => /** @type {any} */ (window).Plotly;
+
+function matrixLines(plot) {
+  const [cells] = plot._fullData;
+  const { rows = cells.y, columns = cells.x, corner = "" } = plot.layout.meta ?? {};
+  const body = Array.from(cells.z, (row, i) => [rows[i], ...row]);
+  return [[corner, ...columns], ...body];
+}
+
+function pointLines(plot) {
+  const shown = plot._fullData.filter((trace) => trace.hoverinfo !== "skip" && trace.visible === true);
+  const axes = shown.some((trace) => trace.z) ? ["x", "y", "z"] : ["x", "y"];
+  const of = (trace) =>
+    Array.from(trace.x, (_, i) => [
+      unmarked(trace.name),
+      ...axes.map((axis) => trace[axis][i]),
+      Array.isArray(trace.customdata) ? trace.customdata[i] : "",
+    ]);
+  return [["series", ...axes, "label"], ...shown.flatMap(of)];
+}
+
+// The text of plotly's pseudo-HTML, in which we escape everything.
+function unmarked(text) {
+  return new DOMParser().parseFromString(text, "text/html").documentElement.textContent;
+}
 
 // Reports a clicked cell of a figure that has `start`, the positions of its first row and column.
-function report(charts, plot, { points }) {
+function report(plot, { points }) {
   const start = plot.layout?.meta?.start;
   const cell = points.find((point) => Array.isArray(point.pointNumber));
   if (!start || !cell) return;
   const [row, column] = start.map((first, axis) => (first === null ? null : first + cell.pointNumber[axis]));
-  charts.send({ chart: keyOf(plot), row, column });
+  mounted.send({ chart: keyAround(plot), row, column });
 }
 
-function keyOf(plot) {
-  const names = plot.closest("[class*='st-key-']")?.classList ?? [];
-  return [...names].find((name) => name.startsWith("st-key-"))?.slice("st-key-".length) ?? "";
-}
-
-// Before each press the one listener of the figure is put (back) in place: plotly forgets it when a
-// figure is drawn anew, and keeps it when it is only updated.
-function listen(charts, target) {
+// Before each press the one listener of the figure is put (back) in place: plotly forgets it when a figure is drawn
+// anew, and keeps it when it is only updated.
+function hearClicks(target) {
   const plot = target.closest?.(PLOT);
   if (!plot?.on) return;
-  plot.headscopeClick ??= (event) => report(charts, plot, event);
-  plot.removeListener("plotly_click", plot.headscopeClick);
-  plot.on("plotly_click", plot.headscopeClick);
+  if (!listeners.has(plot)) listeners.set(plot, (event) => report(plot, event));
+  plot.removeListener("plotly_click", listeners.get(plot));
+  plot.on("plotly_click", listeners.get(plot));
 }
 
 // Every figure has its menu, also those that come later.
-function watch(charts) {
-  let waiting = false;
-  const scan = () => {
-    waiting = false;
-    for (const plot of window.Plotly?.toImage ? document.querySelectorAll(PLOT) : []) {
-      plot.toggleAttribute("data-headscope-cells", (plot._fullData ?? []).some(({ type }) => type === "heatmap"));
-      addMenu(plot.parentElement, () => plotted(plot), charts.words);
-    }
-    for (const host of document.querySelectorAll("[data-headscope-saveable]")) {
-      host.parentElement.dataset.headscopeBox = "";
-      addMenu(host.parentElement, () => host.headscope, charts.words);
-    }
-  };
-  const later = () => {
-    if (!waiting) setTimeout(scan, 50);
-    waiting = true;
-  };
-  charts.look = later;
-  document.addEventListener("pointerdown", ({ target }) => listen(charts, target), true);
-  new MutationObserver(later).observe(document.body, { subtree: true, childList: true });
-  later();
+function look() {
+  mounted.waiting = false;
+  for (const plot of plotly()?.toImage ? /** @type {any} */ (document.querySelectorAll(PLOT)) : []) {
+    plot.toggleAttribute(
+      "data-headscope-cells",
+      (plot._fullData ?? []).some(({ type }) => type === "heatmap"),
+    );
+    addMenu(plot.parentElement, () => plotFigure(plot));
+  }
+  for (const host of document.querySelectorAll(`[${OFFERED}]`)) {
+    host.parentElement.dataset.headscopeBox = "";
+    addMenu(host.parentElement, () => offered.get(host));
+  }
+}
+
+function lookLater() {
+  if (mounted.watching && !mounted.waiting) {
+    mounted.waiting = true;
+    setTimeout(look, 50);
+  }
 }
 
 export default function ({ data, setTriggerValue }) {
-  const first = !window.headscopeCharts;
-  const charts = (window.headscopeCharts ??= {});
-  charts.words = data;
-  charts.send = (picked) => setTriggerValue("picked", picked);
-  if (first) watch(charts);
+  mounted.words = data;
+  mounted.send = (picked) => setTriggerValue("picked", picked);
+  if (mounted.watching) return;
+  mounted.watching = true;
+  document.addEventListener("pointerdown", ({ target }) => hearClicks(target), true);
+  new MutationObserver(lookLater).observe(document.body, { subtree: true, childList: true });
+  lookLater();
 }

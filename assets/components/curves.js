@@ -1,6 +1,10 @@
 // Curves between tokens: eight numbers each (a cubic Bézier), drawn on a canvas, hit by a pointer, saved as SVG.
+import { lookOf } from "./colours.js";
+
 const SAMPLES = 24;
-const DASHES = [[], [7, 4], [2, 3]]; // heads beyond the colours there are
+
+/** @typedef {{ head: number, query: number, key: number, weight: number }} Line */
+/** @typedef {Line & { strength: number, points: number[] }} Curve eight numbers, and how strong it is drawn */
 
 // From the right end of a query to the left end of a key.
 export const between = (x0, y0, x1, y1) => [x0, y0, x0 + 0.45 * (x1 - x0), y0, x0 + 0.55 * (x1 - x0), y1, x1, y1];
@@ -46,12 +50,10 @@ export function under(curves, x, y, reach = 6) {
   return found?.curve ?? null;
 }
 
-export const strokeOf = (weight) => ({ width: 0.7 + 3.6 * Math.min(weight, 1), opacity: 0.1 + 0.9 * Math.min(weight, 1) });
-
-// A head's colour, and its dashes where there are more heads than colours.
-export function lookOf(palette, head) {
-  return { colour: palette[head % palette.length], dash: DASHES[Math.floor(head / palette.length) % DASHES.length] };
-}
+export const strokeOf = (weight) => ({
+  width: 0.7 + 3.6 * Math.min(weight, 1),
+  opacity: 0.1 + 0.9 * Math.min(weight, 1),
+});
 
 export function drawCurves(context, curves, palette, marked) {
   const groups = new Map(); // one path for all curves that look alike: thousands of strokes are slow

@@ -3,28 +3,41 @@
 // A drawing gets the panel and the view (what is on, what is looked at) and has three methods: `draw` from
 // scratch, `update` when only the focus moved, and `scene`, the whole of it as shapes to be saved. Only what
 // is in sight is made, so that a text may have thousands of tokens.
-const ROW = 24;
-const TALLEST = 600; // pixels, then it scrolls
+import { drawCurves, under } from "./curves.js";
+import { make, makeButton } from "./elements.js";
+import { across, linesOf, meanAcross } from "./focus.js";
+import { listOf, longestOf } from "./panel.js";
+import { fill, short } from "./text.js";
+
+export const ROW = 24;
+export const TALLEST = 600; // pixels, then it scrolls
+export const LONG = 48;
+export const FULL = 0.5; // where the strongest weight in sight is below this, lines are drawn relative to it
+export const MOST_NUMBERS = 3; // heads whose numbers stand beside a token; of more the mean
+export const SCENE_TOKENS = 1000; // in a saved figure
 const OVERSCAN = 8; // tokens beyond what is in sight
 const LINES_OF_ALL = 5; // for each token and head, when a long text is drawn without a focus
-const LONG = 48;
-const FULL = 0.5; // where the strongest weight in sight is below this, lines are drawn relative to it
-const MOST_NUMBERS = 3; // heads whose numbers stand beside a token; of more the mean
-const FEW = 3; // letters of a token that is never shortened
-const NUMBER = 34; // pixels that a number takes
-const SCENE_TOKENS = 1000; // in a saved figure
+const FEW_LETTERS = 3; // of a token that is never shortened
+const FURTHER = 0.8; // of what is in sight: how far a press on "12 more" scrolls
 
-function make(name, className = "", text = "") {
-  const element = document.createElement(name);
-  if (className) element.className = className;
-  if (text) element.textContent = text;
-  return element;
-}
+/** @typedef {import("./focus.js").Focus} Focus */
+/** @typedef {{ text: string, note?: string, x: number, y: number, anchor: string, fill?: string }} Label */
 
-function tokenElement(view, panel, side, at) {
+/**
+ * A drawing as shapes, to be saved.
+ * @typedef {object} Scene
+ * @property {number} width
+ * @property {number} height
+ * @property {import("./curves.js").Curve[]} curves
+ * @property {Label[]} labels
+ * @property {{ x: number, y: number, width: number, height: number, fill: string }[]} [rectangles]
+ * @property {{ href: string, x: number, y: number, width: number, height: number }} [image]
+ */
+
+export function tokenElement(panel, side, at) {
   const element = make("div", `token ${side}`);
   const text = listOf(panel, side)[at];
-  element.append(make("bdi", [...text].length <= FEW ? "whole" : "", text), make("span", "numbers"));
+  element.append(make("bdi", [...text].length <= FEW_LETTERS ? "whole" : "", text), make("span", "numbers"));
   Object.assign(element.dataset, { side, at });
   element.id = `${panel.id}-${side}-${at}`;
   element.setAttribute("role", "option");
@@ -34,7 +47,7 @@ function tokenElement(view, panel, side, at) {
 }
 
 // The weight's own figures beside a token: each head's, named where there are several, or the mean.
-function putNumbers(view, panel, element, weights) {
+function putNumbers(view, element, weights) {
   const at = Number(element.dataset.at);
   const seen = weights.filter(({ values }) => values[at] >= view.least);
   const { length } = weights;
@@ -44,20 +57,20 @@ function putNumbers(view, panel, element, weights) {
       if (head !== null) number.style.color = view.look(head).colour;
       if (head !== null && length > 1) number.prepend(make("sub", "", String(head + 1)));
       return number;
-    })
+    }),
   );
   const most = Math.max(0, ...weights.map(({ values }) => values[at]));
   element.classList.toggle("seen", most >= 0.1);
   return most;
 }
 
-function numbersOf(view, panel, focus) {
+export function numbersOf(view, panel, focus) {
   const layer = view.layer(panel);
   if (view.heads.length > MOST_NUMBERS) return [{ head: null, values: meanAcross(layer, view.heads, focus) }];
   return view.heads.map((head) => ({ head, values: across(layer, head, focus) }));
 }
 
-function mark(view, panel, element) {
+export function mark(view, panel, element) {
   const at = Number(element.dataset.at);
   const { pinned, focus } = view.of(panel);
   const side = element.dataset.side; // where there is one element for both, "token"
@@ -67,7 +80,7 @@ function mark(view, panel, element) {
   element.classList.toggle("away", view.hidden(panel)[side === "key" ? "key" : "query"].has(at));
 }
 
-function fit(canvas, width, height) {
+export function fit(canvas, width, height) {
   const ratio = window.devicePixelRatio || 1;
   canvas.width = Math.max(1, Math.round(width * ratio));
   canvas.height = Math.max(1, Math.round(height * ratio));
@@ -76,10 +89,56 @@ function fit(canvas, width, height) {
   canvas.getContext("2d").setTransform(ratio, 0, 0, ratio, 0, 0);
 }
 
+// How much of a text goes on beyond its drawing: "← 12 more" and "23 more →", which a press scrolls to. They
+// stand at the beginning and the end of what is in sight; keys and screen readers have the tokens themselves.
+class More {
+  // `way` is "left" and "right", or "up" and "down", of the box that scrolls; `texts` are the view's words.
+  constructor(stage, scroll, across, texts) {
+    this.words = { left: texts.more_left, right: texts.more_right, up: texts.more_up, down: texts.more_down };
+    this.ends = (across ? ["left", "right"] : ["up", "down"]).map((way, nth) => {
+      const button = makeButton("", `more ${way}`, (event) => {
+        event.stopPropagation(); // not a click on the drawing
+        const by = (nth ? FURTHER : -FURTHER) * (across ? scroll.clientWidth : scroll.clientHeight);
+        scroll.scrollBy({ [across ? "left" : "top"]: by, behavior: "smooth" });
+      });
+      button.tabIndex = -1;
+      button.hidden = true;
+      button.setAttribute("aria-hidden", "true");
+      stage.append(button);
+      return button;
+    });
+  }
+
+  // So many tokens are not in sight before and after.
+  show(...counts) {
+    this.ends.forEach((button, nth) => {
+      const [count, way] = [counts[nth], button.classList[1]];
+      button.hidden = !count;
+      const text = count ? fill(this.words[way], { count }) : "";
+      if (button.textContent !== text) button.textContent = text;
+    });
+  }
+}
+
 // What all drawings with curves share: a box that scrolls, a canvas that stays, tokens that come and go.
-class Curved {
+export class Curved {
+  /** @type {import("./curves.js").Curve[]} */
+  curves = [];
+  /** @type {Map<string, HTMLElement>} the elements of tokens, by side and position */
+  shown = new Map();
+  strongest = 0;
+  /** @type {string[]} of the tokens: "query" and "key", or "token" for both */
+  sides = [];
+
+  /**
+   * @param {import("./head_view.js").HeadView} view
+   * @param {import("./panel.js").Panel} panel
+   * @param {HTMLElement} stage
+   */
   constructor(view, panel, stage) {
-    Object.assign(this, { view, panel, stage, shown: new Map(), curves: [] });
+    this.view = view;
+    this.panel = panel;
+    this.stage = stage;
     this.scroll = make("div", "scroll");
     this.long = make("div", "long");
     this.canvas = make("canvas");
@@ -88,7 +147,46 @@ class Curved {
     this.scroll.append(this.long);
     this.scroll.onscroll = () => this.update();
     stage.replaceChildren(this.scroll);
-    this.more = new More(stage, this.scroll, this.across, view.texts);
+    this.more = new More(stage, this.scroll, this.isAcross, view.texts);
+  }
+
+  // Does it scroll from left to right?
+  get isAcross() {
+    return false;
+  }
+
+  /**
+   * The first token in sight and the one after the last.
+   * @returns {number[]}
+   */
+  range() {
+    throw new Error("each drawing says what is in sight of it");
+  }
+
+  /**
+   * How many tokens are not wholly in sight before and after.
+   * @returns {number[]}
+   */
+  beyond() {
+    throw new Error("each drawing says how far it goes on");
+  }
+
+  /**
+   * The curves of the tokens in sight, moved by (x, y).
+   * @returns {import("./curves.js").Curve[]}
+   */
+  curvesOf(_from, _to, _x, _y) {
+    throw new Error("each drawing has curves of its own");
+  }
+
+  // Put a token in its place.
+  put(_element, _side, _at) {
+    throw new Error("each drawing has places of its own");
+  }
+
+  // Does a side have numbers beside it?
+  answers(_side, _focus) {
+    return true;
   }
 
   // Tokens that are in sight get an element, the others lose theirs.
@@ -98,7 +196,8 @@ class Curved {
     const want = (side, at) => wanted.set(`${side} ${at}`, [side, at]);
     const [from, to] = this.range();
     for (const side of this.sides)
-      for (let at = Math.max(0, from - OVERSCAN); at < Math.min(listOf(panel, side).length, to + OVERSCAN); at++) want(side, at);
+      for (let at = Math.max(0, from - OVERSCAN); at < Math.min(listOf(panel, side).length, to + OVERSCAN); at++)
+        want(side, at);
     const active = view.active(panel); // a screen reader looks for it wherever it is
     if (active) want(view.sideOf(active.side), active.token);
     for (const [name, element] of this.shown) {
@@ -108,7 +207,7 @@ class Curved {
     }
     for (const [name, [side, at]] of wanted) {
       if (this.shown.has(name)) continue;
-      const element = tokenElement(view, panel, side, at);
+      const element = tokenElement(panel, side, at);
       this.put(element, side, at);
       this.shown.set(name, element);
       this.long.append(element);
@@ -122,9 +221,9 @@ class Curved {
     const numbers = focus ? this.numbersOf(focus) : [];
     for (const element of this.shown.values()) {
       mark(view, panel, element);
-      if (focus && this.answers(element.dataset.side, focus)) putNumbers(view, panel, element, numbers);
+      if (focus && this.answers(element.dataset.side, focus)) putNumbers(view, element, numbers);
       else {
-        element.lastChild.replaceChildren();
+        element.lastElementChild.replaceChildren();
         element.classList.remove("seen");
       }
     }

@@ -1,29 +1,136 @@
-// The eye: all heads of a layer at once, every token under the finger. What is hovered, pinned, switched or
+// The head view: all heads of a layer at once, every token under the pointer. What is hovered, pinned, switched or
 // drawn differently stays in the browser; the server hears only of "show this on the page".
-const DRAWINGS = { lines: Lines, text: Shaded, arcs: Arcs, matrix: Matrix };
+import { Arcs } from "./arcs.js";
+import { lookOf, themeColours } from "./colours.js";
+import { showBar, showChips, showFoot } from "./controls.js";
+import { FULL } from "./drawing.js";
+import { make } from "./elements.js";
+import { afterPick, everywhere, leastOf, spoken } from "./focus.js";
+import { pressKey } from "./keyboard.js";
+import { Lines } from "./lines.js";
+import { Matrix } from "./matrix.js";
+import { layerOf, listOf, longestOf, prepared } from "./panel.js";
+import { followPointer } from "./pointer.js";
+import { Shaded } from "./shaded.js";
+import { apart, exact, fill } from "./text.js";
 
+/** @typedef {import("./focus.js").Focus} Focus */
+/** @typedef {import("./panel.js").Panel} Panel */
+
+/**
+ * What the view is told besides its numbers (mha_core/export/head_view.py). Layers, heads and tokens count from 0.
+ * @typedef {object} Header
+ * @property {string} id
+ * @property {string} name
+ * @property {string} [digest] of the payload
+ * @property {number} layers
+ * @property {number} heads
+ * @property {number | null} kv heads of keys and values that the heads share
+ * @property {number} layer
+ * @property {number} head
+ * @property {number | null} token
+ * @property {number[]} on heads that are drawn at first
+ * @property {number[][][]} special of each panel those of its queries and of its keys
+ * @property {({ query: Words, key: Words } | null)[] | null} groups
+ * @property {string} source
+ * @property {string} file the name of what is saved, without its ending
+ * @property {Record<string, string>} texts
+ * @property {boolean} [brief] the sentences stand above the view
+ * @property {boolean} [opens] the page can show what is chosen
+ * @property {string} [drawing] what a page shows that was saved so
+ * @property {boolean} [plain]
+ * @property {boolean} [words]
+ */
+/** @typedef {{ of: number[], labels: string[] }} Words of each piece the number of its word, and the words */
+
+/**
+ * What the page around the view can do.
+ * @typedef {object} Page
+ * @property {((chosen: object) => void) | null} open show on the page what is chosen in the view
+ * @property {((header: Header) => Promise<string>) | null} page the view as a page of its own, to be saved
+ */
+
+const DRAWINGS = { lines: Lines, text: Shaded, arcs: Arcs, matrix: Matrix };
 const NOTHING = { query: new Set(), key: new Set() };
 const BOLD = 1.1; // how much wider a token in focus is
 
-class HeadView {
+export class HeadView {
+  /** @type {Header} */
+  header;
+  /** @type {Record<string, string>} */
+  texts;
+  /** @type {Page["open"]} */
+  open = null;
+  /** @type {Page["page"]} */
+  page = null;
+  state = { drawing: "lines", side: "query", layer: 0, least: null, most: 0, plain: false, words: false };
+  /** @type {import("./payload.js").PayloadPanel[]} */
+  original = [];
+  /** @type {Panel[]} */
+  data = [];
+  /** @type {{ panel: Panel, box: HTMLElement, stage: HTMLElement, said: HTMLElement, drawing: any }[]} */
+  drawings = [];
+  /** @type {Set<number>} heads that are drawn */
+  on = new Set();
+  /** @type {(Focus | null)[] | null} of each panel what a click holds */
+  pinned = null;
+  /** @type {(Focus | null)[] | null} of each panel what is under the pointer */
+  hover = null;
+  /** @type {{ nth: number, token: number } | null} where the keyboard is */
+  at = null;
+  /** @type {import("./curves.js").Line | null} what is under the pointer between tokens */
+  line = null;
+  /** @type {number | undefined} the head that was clicked last */
+  last;
+  /** pixels that the pointer has moved with a button down */
+  dragged = 0;
+  said = "";
+  scene = "";
+  nHeads = 0;
+  /** @type {string[]} colours of heads */
+  palette = [];
+  /** @type {import("./colours.js").Colour[]} of weights */
+  colours = [];
+  accent = "";
+  ink = "";
+  background = "";
+  font = "";
+  ruler = make("canvas").getContext("2d");
+
+  /** @param {HTMLElement} root */
   constructor(root) {
     this.root = root;
-    this.state = { drawing: "lines", side: "query", least: null, most: 0, plain: false, words: false };
-    this.hover = null;
-    root.replaceChildren(...["bar", "chips", "panels", "foot"].map((part) => (this[part] = make("div", part))));
+    this.bar = make("div", "bar");
+    this.chips = make("div", "chips");
+    this.panels = make("div", "panels");
+    this.foot = make("div", "foot");
+    root.replaceChildren(this.bar, this.chips, this.panels, this.foot);
     this.chips.setAttribute("role", "group");
-    this.panels.addEventListener("keydown", (event) => pressedKey(this, event));
+    this.panels.addEventListener("keydown", (event) => pressKey(this, event));
     root.addEventListener("pointerdown", ({ target }) => {
-      for (const menu of root.querySelectorAll("details[open]")) if (!menu.contains(target)) menu.open = false;
+      for (const menu of root.querySelectorAll("details[open]")) {
+        if (!menu.contains(/** @type {Node} */ (target))) menu.removeAttribute("open");
+      }
     });
     new ResizeObserver(() => this.redraw()).observe(this.panels);
   }
 
-  // New numbers or a new scene. What was switched stays switched, as far as it still exists.
-  show(header, panels, { open, page, bytes }) {
-    const { texts } = header;
-    Object.assign(this, { header, texts, open, page, bytes });
-    if (!this.scene) for (const name of ["drawing", "plain", "words"]) this.state[name] = header[name] ?? this.state[name]; // a page that was saved so
+  /**
+   * New numbers or a new scene. What was switched stays switched, as far as it still exists.
+   * @param {Header} header
+   * @param {import("./payload.js").PayloadPanel[]} panels
+   * @param {Page} page
+   */
+  show(header, panels, { open, page }) {
+    this.header = header;
+    this.texts = header.texts;
+    this.open = open;
+    this.page = page;
+    this.original = panels;
+    if (!this.scene) {
+      // A page that was saved so.
+      for (const name of ["drawing", "plain", "words"]) this.state[name] = header[name] ?? this.state[name];
+    }
     this.data = panels.map((panel, nth) => prepared(panel, header, nth, this.state.words));
     if (!this.offers(this.state.drawing)) this.state.drawing = "lines";
     // Another sentence is another scene: what was pinned may not even exist in it.
@@ -34,12 +141,45 @@ class HeadView {
     if (another || this.scene !== scene || !first.has(this.state.layer)) {
       this.state.layer = header.layer;
       // A page that has followed the view leaves it as it is: where the keyboard is, and who is pinned with it.
-      const follows = !another && chosenToken(this) === header.token;
-      if (!follows) this.pin(0, header.token === null ? null : { side: "query", tokens: [this.data[0].wordOf("query", header.token)] });
-      if (!this.on || this.nHeads !== header.heads || !this.on.has(header.head)) this.on = new Set(header.on);
+      const follows = !another && this.chosenToken === header.token;
+      const focus = () => ({ side: "query", tokens: [this.data[0].wordOf("query", header.token)] });
+      if (!follows) this.pin(0, header.token === null ? null : focus());
+      if (!this.said || this.nHeads !== header.heads || !this.on.has(header.head)) this.on = new Set(header.on);
     }
-    Object.assign(this, { said, scene, nHeads: header.heads, hover: null, line: null });
+    this.said = said;
+    this.scene = scene;
+    this.nHeads = header.heads;
+    this.hover = null;
+    this.line = null;
     this.build();
+  }
+
+  get drawingNames() {
+    return Object.keys(DRAWINGS);
+  }
+
+  // What a reader has before him in the view, as the page counts it: what "show it on the page" asks for.
+  get chosen() {
+    const found = { layer: this.state.layer, token: this.chosenToken, head: this.chosenHead };
+    return this.two ? { ...found, key: this.#chosenOn(["key"]) } : found;
+  }
+
+  get chosenToken() {
+    return this.#chosenOn(this.two ? ["query"] : ["query", "key"]);
+  }
+
+  // The page's own head as long as it is on, else the first that is.
+  get chosenHead() {
+    const { heads, header } = this;
+    return heads.includes(header.head) ? header.head : (heads[0] ?? header.head);
+  }
+
+  // The token that is chosen on one of these sides; null for none.
+  #chosenOn(sides) {
+    const pinned = this.pinned?.find((focus) => focus?.tokens.length && sides.includes(focus.side));
+    if (!pinned) return null;
+    const at = pinned.tokens.includes(this.at.token) ? this.at.token : pinned.tokens.at(-1);
+    return this.data[0].pieceOf(pinned.side, at);
   }
 
   get heads() {
@@ -87,19 +227,21 @@ class HeadView {
   readTheme() {
     const style = getComputedStyle(this.root);
     const read = (name) => style.getPropertyValue(name).trim();
-    this.palette = read("--st-chart-categorical-colors").split(",").map((colour) => colour.trim());
+    this.palette = read("--st-chart-categorical-colors")
+      .split(",")
+      .map((colour) => colour.trim());
     this.colours = themeColours(this.root);
     this.accent = read("--st-primary-color");
     this.ink = read("--st-text-color");
     this.background = read("--st-background-color");
     this.font = style.fontFamily;
-    this.ruler ??= document.createElement("canvas").getContext("2d");
     this.ruler.font = `14.4px ${this.font}`;
   }
 
   textWidth = (text) => this.ruler.measureText(text).width;
 
-  measure = (panel, side) => listOf(panel, side).reduce((widest, token) => Math.max(widest, this.textWidth(token)), 0) * BOLD;
+  measure = (panel, side) =>
+    listOf(panel, side).reduce((widest, token) => Math.max(widest, this.textWidth(token)), 0) * BOLD;
 
   // Do the sentences look at another text?
   get two() {
@@ -111,25 +253,26 @@ class HeadView {
 
   build() {
     this.readTheme();
-    const focused = this.root.getRootNode().activeElement?.dataset?.panel;
+    const place = /** @type {Document | ShadowRoot} */ (this.root.getRootNode());
+    const focused = /** @type {HTMLElement} */ (place.activeElement)?.dataset?.panel;
     const full = this.data.map(({ title }) => title);
     const titles = this.header.brief ? apart(full) : full;
     this.drawings = this.data.map((panel) => panelOf(this, panel, titles[panel.nth]));
     this.panels.replaceChildren(...this.drawings.map(({ box }) => box));
     for (const one of this.drawings) {
       one.drawing = new DRAWINGS[this.state.drawing](this, one.panel, one.stage);
-      listen(this, one);
+      followPointer(this, one);
     }
     this.controls();
     this.redraw();
-    arrived(this.root);
     if (focused !== undefined) this.drawings[focused]?.stage.focus({ preventScroll: true });
     const pinned = this.pinned?.[0]?.tokens[0];
-    if (pinned) for (const { drawing, panel } of this.drawings) drawing.centre?.(Math.min(pinned, longestOf(panel) - 1));
+    if (pinned)
+      for (const { drawing, panel } of this.drawings) drawing.centre?.(Math.min(pinned, longestOf(panel) - 1));
   }
 
   redraw() {
-    if (!this.drawings || !this.panels.clientWidth) return;
+    if (!this.panels.clientWidth) return;
     for (const { drawing } of this.drawings) drawing.draw();
     this.say();
   }
@@ -148,9 +291,10 @@ class HeadView {
         said.dataset.text = text;
         said.replaceChildren(make("span", "", text));
       }
-      stage.dataset.pinned = Boolean(pinned);
+      stage.dataset.pinned = String(Boolean(pinned));
       const active = this.active(panel);
-      if (active) stage.setAttribute("aria-activedescendant", `${panel.id}-${this.sideOf(active.side)}-${active.token}`);
+      if (active)
+        stage.setAttribute("aria-activedescendant", `${panel.id}-${this.sideOf(active.side)}-${active.token}`);
       else stage.removeAttribute("aria-activedescendant");
     }
     showFoot(this);
@@ -170,7 +314,8 @@ class HeadView {
 
   sideOf = (side) => (this.state.drawing === "lines" || this.two ? side : "token");
 
-  choose(nth, { side, tokens: [token] }, more) {
+  // A token was clicked; with `more` it is added to those that are held.
+  choose(nth, side, token, more) {
     this.pin(nth, afterPick(this.pinned?.[nth], side, token, more));
     this.at = { nth, token };
     this.hover = null;
@@ -186,14 +331,14 @@ class HeadView {
 
   toLayer(number) {
     if (number < 0 || number >= this.header.layers) return;
-    if (!this.has(number)) return this.open?.({ ...chosen(this), layer: number });
+    if (!this.has(number)) return this.open?.({ ...this.chosen, layer: number });
     this.state.layer = number;
     this.controls();
     this.redraw();
   }
 
   toServer() {
-    this.open?.(chosen(this));
+    this.open?.(this.chosen);
   }
 
   has = (layer) => this.data[0].layers.has(layer);
@@ -210,8 +355,7 @@ class HeadView {
   }
 
   again() {
-    const panels = this.data.map(({ nth }) => this.original[nth]);
-    this.show(this.header, panels, this);
+    this.show(this.header, this.original, this);
   }
 
   controls() {
@@ -220,10 +364,32 @@ class HeadView {
   }
 }
 
-// Panels that were read from a blob, shown in a root that may have been shown something before.
-export function showView(root, header, panels, actions) {
+// The place of one sentence in the view: its title, the stage of its drawing, and what is said about it.
+function panelOf(view, panel, words) {
+  const box = make("div", "panel");
+  const stage = make("div", `stage ${view.state.drawing}`);
+  const said = make("p", "said");
+  said.setAttribute("aria-live", "polite");
+  stage.tabIndex = 0;
+  stage.dataset.panel = String(panel.nth);
+  stage.setAttribute("role", "listbox");
+  stage.setAttribute("aria-multiselectable", "true");
+  stage.setAttribute("aria-label", fill(view.texts.panel, { text: panel.title }));
+  if (view.data.length > 1 || panel.two)
+    box.append(Object.assign(make("p", "title", words), { title: panel.title, dir: "auto" }));
+  box.append(stage, said);
+  return { panel, box, stage, said, drawing: null };
+}
+
+/**
+ * Panels that were read from a payload, shown in a root that may have been shown something before.
+ * @param {HTMLElement & { view?: HeadView }} root
+ * @param {Header} header
+ * @param {import("./payload.js").PayloadPanel[]} panels
+ * @param {Page} page
+ */
+export function showView(root, header, panels, page) {
   root.view ??= new HeadView(root);
-  root.view.original = panels;
-  root.view.show(header, panels, actions);
+  root.view.show(header, panels, page);
   return root.view;
 }

@@ -1,5 +1,10 @@
 // Two columns of tokens, those who look and those who are looked at, with lines between them.
-class Lines extends Curved {
+import { between } from "./curves.js";
+import { Curved, fit, MOST_NUMBERS, numbersOf, ROW, SCENE_TOKENS, TALLEST } from "./drawing.js";
+import { listOf, longestOf } from "./panel.js";
+import { short } from "./text.js";
+
+export class Lines extends Curved {
   sides = ["query", "key"];
 
   draw() {
@@ -35,10 +40,13 @@ class Lines extends Curved {
 
   put(element, side, at) {
     const own = side === "query" ? { left: 0, width: this.left } : { left: this.left + this.middle, width: this.right };
-    for (const [name, value] of Object.entries({ ...own, top: at * ROW, height: ROW })) element.style[name] = `${value}px`;
+    for (const [name, value] of Object.entries({ ...own, top: at * ROW, height: ROW }))
+      element.style[name] = `${value}px`;
   }
 
-  answers = (side, focus) => side !== focus.side;
+  answers(side, focus) {
+    return side !== focus.side;
+  }
 
   curvesOf(from, to, x, y) {
     const { heads } = this.view;

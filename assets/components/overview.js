@@ -1,29 +1,47 @@
 // All layers × heads of a text as one canvas of small pictures. They are drawn once, off the screen; the
 // finger on one only moves an outline. Only opening a head reaches the server.
+import { arrival } from "./blobs.js";
+import { saveable } from "./charts.js";
+import { codeColours, themeColours } from "./colours.js";
+import { make, makeButton, makeSvg, renew } from "./elements.js";
+import { byRole, headsOf, ranking, unpackOverview } from "./overview_data.js";
+import {
+  arrange,
+  axes,
+  bracketed,
+  brackets,
+  captions,
+  corner,
+  headName,
+  LETTERS,
+  placeAt,
+  stepTo,
+} from "./overview_plan.js";
+import { arrived, atRest, followLink } from "./streamlit.js";
+
 const ASIDE = 256; // width of the words beside the pictures
 const NARROW = 600;
-
-function element(name, className = "", text = "") {
-  const made = document.createElement(name);
-  made.className = className;
-  made.textContent = text;
-  return made;
-}
+const FINER = 2; // pixels of a picture for each of the drawing, as in a PNG
 
 // What stays from call to call.
 function build(root) {
-  const ui = { orders: element("div", "orders"), stage: element("div", "stage"), canvas: element("canvas", "all") };
-  ui.aside = element("div", "aside");
-  ui.preview = element("canvas", "preview");
-  ui.said = element("div", "said");
-  [ui.name, ui.role, ui.list] = [element("strong"), element("span", "role"), element("dl")];
-  ui.open = element("button", "open");
+  const ui = {
+    orders: make("div", "orders"),
+    stage: make("div", "stage"),
+    canvas: make("canvas", "all"),
+    aside: make("div", "aside"),
+    preview: make("canvas", "preview"),
+    said: make("div", "said"),
+    name: make("strong"),
+    role: make("span", "role"),
+    list: make("dl"),
+    open: makeButton("", "open", null),
+  };
   ui.orders.setAttribute("role", "group");
   ui.said.setAttribute("role", "status");
   ui.said.setAttribute("aria-live", "polite");
   ui.canvas.tabIndex = 0;
   ui.canvas.setAttribute("role", "application");
-  ui.open.type = "button";
   ui.said.append(ui.name, ui.role, ui.list);
   ui.aside.append(ui.preview, ui.said, ui.open);
   ui.stage.append(ui.canvas, ui.aside);
@@ -33,14 +51,14 @@ function build(root) {
 }
 
 // What `unpackOverview` has read, with the head that is `chosen`, in an element that may have shown others.
-export function showOverview(root, { header, thumbs, measures, chosen: own, link }, pick) {
-  const ui = (root.ui ??= build(root));
+function showOverview(root, { header, thumbs, measures, chosen: own, link }, pick) {
+  root.ui ??= build(root);
+  root.order ??= { by: "", turned: false };
+  const { ui, order } = root;
   const all = headsOf(header.heads);
   const wide = header.measures.length;
   const value = (head, name) => measures[head * wide + header.measures.indexOf(name)];
-  const find = ({ layer, head }) => all.findIndex((one) => one.layer === layer && one.head === head);
-  const chosen = find(own);
-  const order = (root.order ??= { by: "", turned: false });
+  const chosen = all.findIndex(({ layer, head }) => layer === own.layer && head === own.head);
   if (root.shown !== `${header.heads} ${chosen}`) root.at = chosen; // another trace or another choice
   root.shown = `${header.heads} ${chosen}`;
 
@@ -49,16 +67,24 @@ export function showOverview(root, { header, thumbs, measures, chosen: own, link
   const primary = style.getPropertyValue("--st-primary-color");
   const atlas = paintAtlas(header, thumbs, themeColours(root));
   const context = ui.canvas.getContext("2d");
-  const sheet = document.createElement("canvas");
+  const sheet = make("canvas");
   let plan = null;
   let ratio = 1;
   let hovered = -1; // a head, as `chosen` and `root.at` are
 
   function ranked() {
     if (!order.by) return null;
-    if (order.by === "role") return byRole(header.roles, all.map((_, head) => value(head, "role")), order.turned);
+    if (order.by === "role")
+      return byRole(
+        header.roles,
+        all.map((_, head) => value(head, "role")),
+        order.turned,
+      );
     const down = header.orders.find(({ name }) => name === order.by).down;
-    return ranking(all.map((_, head) => value(head, order.by)), down !== order.turned);
+    return ranking(
+      all.map((_, head) => value(head, order.by)),
+      down !== order.turned,
+    );
   }
 
   // The sheet: every picture, the numbers of layers and heads, captions. Drawn when its size changes.
@@ -131,14 +157,14 @@ export function showOverview(root, { header, thumbs, measures, chosen: own, link
     if (root.said === `${head} ${header.about}`) return;
     root.said = `${head} ${header.about}`;
     const { layer, head: own } = all[head];
-    ui.name.textContent = named(header.texts, header.shared, layer, own);
+    ui.name.textContent = headName(header.texts, header.shared, layer, own);
     ui.role.textContent = header.labels[head] || header.texts.none;
     ui.role.classList.toggle("none", !header.labels[head]);
     ui.list.replaceChildren(
       ...header.said.flatMap(({ name, label, digits }) => {
         const number = value(head, name);
-        return [element("dt", "", label), element("dd", "", Number.isNaN(number) ? "–" : number.toFixed(digits))];
-      })
+        return [make("dt", "", label), make("dd", "", Number.isNaN(number) ? "–" : number.toFixed(digits))];
+      }),
     );
     ui.open.style.visibility = (link || root.at !== chosen) && head === root.at ? "visible" : "hidden";
     const pen = ui.preview.getContext("2d");
@@ -154,25 +180,23 @@ export function showOverview(root, { header, thumbs, measures, chosen: own, link
 
   function orders() {
     return [{ name: "", label: header.texts.layers, down: false }, ...header.orders].map(({ name, label, down }) => {
-      const button = element("button", "", label);
-      button.type = "button";
-      button.setAttribute("aria-pressed", order.by === name);
-      if (order.by === name && name) {
-        button.append(element("span", "way", (name === "role" ? order.turned : down !== order.turned) ? " ↓" : " ↑"));
-        button.title = header.texts.turn;
-      }
-      button.onclick = () => {
+      const button = makeButton(label, "", () => {
         order.turned = name && order.by === name ? !order.turned : false;
         order.by = name;
-        redraw(ui.orders, orders());
+        renew(ui.orders, orders());
         fit();
-      };
+      });
+      button.setAttribute("aria-pressed", String(order.by === name));
+      if (order.by === name && name) {
+        button.append(make("span", "way", (name === "role" ? order.turned : down !== order.turned) ? " ↓" : " ↑"));
+        button.title = header.texts.turn;
+      }
       return button;
     });
   }
 
   const under = ({ offsetX, offsetY }) => {
-    const slot = plan ? hit(plan, offsetX, offsetY) : -1;
+    const slot = plan ? placeAt(plan, offsetX, offsetY) : -1;
     return slot < 0 ? -1 : plan.slots[slot];
   };
   const point = (head) => {
@@ -186,7 +210,9 @@ export function showOverview(root, { header, thumbs, measures, chosen: own, link
     point(head);
   };
   ui.canvas.onpointerleave = () => point(-1);
-  ui.canvas.onpointerdown = (event) => { root.finger = event.pointerType === "touch"; };
+  ui.canvas.onpointerdown = (event) => {
+    root.finger = event.pointerType === "touch";
+  };
   ui.canvas.onclick = (event) => {
     const head = under(event);
     if (head < 0) return;
@@ -199,7 +225,7 @@ export function showOverview(root, { header, thumbs, measures, chosen: own, link
   ui.canvas.onkeydown = (event) => {
     if (event.key === "Enter" || event.key === " ") open(root.at);
     else {
-      const slot = step(plan, plan.of.get(root.at), event.key);
+      const slot = stepTo(plan, plan.of.get(root.at), event.key);
       if (slot === plan.of.get(root.at) && !/^(Arrow|Home|End)/.test(event.key)) return;
       hovered = -1;
       root.said = null;
@@ -214,15 +240,106 @@ export function showOverview(root, { header, thumbs, measures, chosen: own, link
   ui.orders.setAttribute("aria-label", header.texts.order);
   [ui.preview.width, ui.preview.height] = [header.side, header.side];
   ui.preview.setAttribute("aria-hidden", "true");
-  redraw(ui.orders, orders());
+  renew(ui.orders, orders());
+  arrived(root);
   root.said = null;
   root.fit = fit;
   fit();
   saveable(root, {
     meta: header.meta,
     look: () => ({ paper: style.getPropertyValue("--st-background-color"), ink: text, font: style.fontFamily }),
-    drawn: async () => overviewDrawn(plan, atlas, { ink: text, side: header.side }),
+    drawn: () => overviewDrawn(plan, atlas, { ink: text, side: header.side }),
     lines: () => overviewLines(header, all, value),
   });
   const leading = leads(root, link, chosen);
+}
+
+// All pictures side by side at their own size: the only place where codes become colours.
+function paintAtlas(header, thumbs, colours) {
+  const { side } = header;
+  const count = thumbs.length / side ** 2;
+  const across = Math.ceil(Math.sqrt(count));
+  const atlas = make("canvas");
+  [atlas.width, atlas.height] = [across * side, Math.ceil(count / across) * side];
+  const context = atlas.getContext("2d");
+  const image = context.createImageData(atlas.width, atlas.height);
+  const [inks, pixels] = [new Uint32Array(codeColours(colours).buffer), new Uint32Array(image.data.buffer)];
+  for (let head = 0, from = 0; head < count; head += 1) {
+    const start = Math.floor(head / across) * side * atlas.width + (head % across) * side;
+    for (let row = 0; row < side; row += 1) {
+      for (let column = 0; column < side; column += 1, from += 1) {
+        pixels[start + row * atlas.width + column] = inks[thumbs[from]];
+      }
+    }
+  }
+  context.putImageData(image, 0, 0);
+  return { canvas: atlas, at: (head) => [(head % across) * side, Math.floor(head / across) * side, side, side] };
+}
+
+// The pictures where they stand; `side` is how many pixels of the screen one has by itself.
+function drawPictures(pen, plan, atlas, side) {
+  pen.imageSmoothingEnabled = plan.size < side; // smaller: the mean of pixels; larger: as they are
+  plan.slots.forEach((head, slot) => {
+    if (head >= 0) pen.drawImage(atlas.canvas, ...atlas.at(head), ...corner(plan, slot), plan.size, plan.size);
+  });
+}
+
+// The overview as a file: its pictures as they stand, numbers and captions as letters.
+function overviewDrawn(plan, atlas, { ink, side }) {
+  const { width, height } = plan;
+  const pictures = make("canvas");
+  [pictures.width, pictures.height] = [FINER * width, FINER * height];
+  const pen = pictures.getContext("2d");
+  pen.scale(FINER, FINER);
+  drawPictures(pen, plan, atlas, side / FINER);
+  const figure = makeSvg("svg", { width, height, viewBox: `0 0 ${width} ${height}` });
+  figure.append(makeSvg("image", { href: pictures.toDataURL(), width, height }));
+  for (const { text, x, y, anchor } of plan.labels) {
+    const letters = { "text-anchor": anchor === "center" ? "middle" : anchor, "font-size": LETTERS, fill: ink };
+    figure.append(makeSvg("text", { x, y: y + LETTERS / 3, ...letters }, text));
+  }
+  if (plan.brackets) figure.append(makeSvg("path", { d: plan.brackets, fill: "none", stroke: ink }));
+  return { figure, width, height };
+}
+
+// Every measure as a table.
+function overviewLines({ texts, said, labels }, all, value) {
+  const names = said.map(({ label }) => label);
+  const body = all.map(({ layer, head }, at) => [
+    layer + 1,
+    head + 1,
+    labels[at],
+    ...said.map(({ name }) => value(at, name)),
+  ]);
+  return [[texts.of_layer, texts.of_head, texts.role, ...names], ...body];
+}
+
+// On a page where a head is chosen and shown on another page, opening one leads there: first the scene moves to it,
+// and when the server has said so, the link on the page is followed. So Back brings the reader back. The link stands
+// below the overview: before the page has run to its end there may be none to follow.
+export function leads(root, link, chosen) {
+  const follow = () => {
+    root.leaving = undefined;
+    atRest(() => followLink(link));
+  };
+  if (link && root.leaving === chosen) follow();
+  return {
+    // Opens a head; one that is chosen already is nothing new to the server.
+    open(head, choose) {
+      if (!link) return choose();
+      if (head === chosen) return follow();
+      root.leaving = head;
+      choose();
+    },
+  };
+}
+
+// Inside Streamlit: which head is chosen comes as JSON, all else by itself (blobs.js).
+export default async function ({ data, parentElement, setTriggerValue }) {
+  const root = parentElement.querySelector(".overview");
+  root.turn = (root.turn ?? 0) + 1;
+  const { turn } = root;
+  const seen = unpackOverview(await arrival("overview", data.digest));
+  if (root.turn !== turn) return; // a newer scene has come meanwhile
+  showOverview(root, { ...seen, chosen: data.chosen, link: data.link }, (head) => setTriggerValue("picked", head));
 }

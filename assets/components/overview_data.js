@@ -21,7 +21,7 @@ export function ranking(values, descending) {
   const way = descending ? -1 : 1;
   return [...values.keys()].sort((a, b) => {
     const [x, y] = [values[a], values[b]];
-    if (Number.isNaN(x) || Number.isNaN(y)) return Number.isNaN(x) - Number.isNaN(y) || a - b;
+    if (Number.isNaN(x) || Number.isNaN(y)) return Number(Number.isNaN(x)) - Number(Number.isNaN(y)) || a - b;
     return way * (x - y) || a - b;
   });
 }
@@ -30,7 +30,7 @@ export function ranking(values, descending) {
 export function byRole(roles, scores, backwards) {
   const way = backwards ? -1 : 1;
   return [...roles.keys()].sort((a, b) => {
-    if (!roles[a] || !roles[b]) return !roles[a] - !roles[b] || a - b;
+    if (!roles[a] || !roles[b]) return Number(!roles[a]) - Number(!roles[b]) || a - b;
     if (roles[a] !== roles[b]) return way * (roles[a] < roles[b] ? -1 : 1);
     return scores[b] - scores[a] || a - b;
   });

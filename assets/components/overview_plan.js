@@ -1,21 +1,22 @@
 // Where each picture of the overview stands, what is under the finger, and where the keys lead.
-const LARGEST = 96; // pixels from one picture to the next
+const WIDEST_PITCH = 96; // pixels from one picture to the next
 const SMALLEST = 10; // below this only where the screen is too narrow
-const TALLEST = 720; // of all pictures together, where they can be smaller
+const HIGHEST = 720; // of all pictures together, where they can be smaller
 const EDGE = { left: 26, top: 18 }; // room for the numbers of layers and heads
-const CAPTION = 15;
-const LETTERS = 11; // pixels: the height of numbers and captions
+const BELOW = 15; // room for a caption
+export const LETTERS = 11; // pixels: the height of numbers and captions
+const ARM = 4; // pixels that a bracket reaches down at both ends
 
 // Where the pictures stand. In the grid a row is a layer and a column a head; a ranking (a list of heads)
 // runs on from row to row, as wide as the grid and with pictures as large. `slots` has the head at each place, −1 for none.
 export function arrange(counts, width, ranked = null) {
   const columns = Math.max(...counts);
   const fits = Math.floor((width - EDGE.left) / columns);
-  const tall = Math.max(SMALLEST, Math.floor(TALLEST / counts.length));
-  const pitch = Math.max(3, Math.min(LARGEST, fits, tall));
+  const tall = Math.max(SMALLEST, Math.floor(HIGHEST / counts.length));
+  const pitch = Math.max(3, Math.min(WIDEST_PITCH, fits, tall));
   const gap = pitch >= 40 ? 6 : pitch >= 14 ? 2 : 1;
   if (ranked) {
-    const caption = pitch >= 30 ? CAPTION : 0;
+    const caption = pitch >= 30 ? BELOW : 0;
     const across = Math.min(ranked.length, columns); // as wide as the grid, so that nothing beside it moves
     return place({ pitch, gap, caption, columns: across, left: 0, top: 0, slots: ranked });
   }
@@ -43,7 +44,7 @@ export function corner(plan, slot) {
 }
 
 // The place under a point of the canvas, −1 where there is no head; gaps belong to the picture before them.
-export function hit(plan, x, y) {
+export function placeAt(plan, x, y) {
   const column = Math.floor((x - plan.left - 1) / plan.pitch);
   const row = Math.floor((y - plan.top - 1) / plan.down);
   if (column < 0 || column >= plan.columns || row < 0 || row >= plan.rows) return -1;
@@ -52,7 +53,7 @@ export function hit(plan, x, y) {
 }
 
 // The place that a key leads to, the same one where there is nothing further.
-export function step(plan, slot, key) {
+export function stepTo(plan, slot, key) {
   const taken = (at) => at >= 0 && (plan.slots[at] ?? -1) >= 0;
   if (key === "Home") return plan.slots.findIndex((head) => head >= 0);
   if (key === "End") return plan.slots.findLastIndex((head) => head >= 0);
@@ -91,4 +92,29 @@ export function captions(plan, all) {
     const text = `${all[at].layer + 1}.${all[at].head + 1}`;
     return { text, x: x + plan.size / 2, y: y + plan.size + plan.caption / 2, anchor: "center" };
   });
+}
+
+// Which heads share keys and values: a bracket over their columns, as the path of a drawing; empty for no brackets.
+export function brackets(plan, size) {
+  const starts = size ? Array.from({ length: Math.ceil(plan.columns / size) }, (_, group) => group * size) : [];
+  return starts
+    .map((head) => {
+      const last = Math.min(head + size, plan.columns) - 1;
+      const [left] = corner(plan, head);
+      const right = corner(plan, last)[0] + plan.size;
+      return `M${left + 0.5} ${plan.top}v${0.5 - ARM}H${right - 0.5}v${ARM - 0.5}`;
+    })
+    .join("");
+}
+
+// What a head is called, with the key/value head that it shares with others.
+export function headName(texts, shared, layer, head) {
+  const name = texts.name.replace("{layer}", layer + 1).replace("{head}", head + 1);
+  const size = shared[layer];
+  return size > 1 ? `${name} · ${texts.shared.replace("{head}", Math.floor(head / size) + 1)}` : name;
+}
+
+// How many columns each bracket covers, if that is the same in all layers; 0 for no brackets.
+export function bracketed(shared) {
+  return new Set(shared).size === 1 && shared[0] > 1 ? shared[0] : 0;
 }

@@ -1,11 +1,17 @@
-// The script of a page on its own: its numbers are inside, and nobody is asked. 4 bytes say how long the
-// deflated header is; the blob follows it.
+// The script of a saved page: its numbers are inside, and nobody is asked. 4 bytes say how long the header is; the
+// payload follows it.
+import { showView } from "./head_view.js";
+import { openPayload } from "./payload.js";
+
+/** @type {Uint8Array} */
+const inside = /** @type {any} */ (globalThis).headscopeNumbers;
+const start = 4 + new DataView(inside.buffer).getUint32(0, true);
+/** @type {import("./head_view.js").Header} */
+const header = JSON.parse(new TextDecoder().decode(inside.subarray(4, start)));
+const panels = openPayload(inside.slice(start));
+/** @type {HTMLElement} */
 const root = document.querySelector(".view");
-const inside = bytesOf("numbers");
-const start = 4 + new DataView(inside.buffer, inside.byteOffset).getUint32(0, true);
-const header = JSON.parse(await unpacked(inside.subarray(4, start)));
-const bytes = inside.slice(start);
-const draw = async () => showView(root, header, await openBlob(bytes), { open: null, page: null, bytes });
+const draw = () => showView(root, header, panels, { open: null, page: null });
 document.title = `${header.file} · Headscope`;
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 draw();

@@ -1,12 +1,17 @@
-// Start of a page on its own: its style and its script are unpacked, and the script reads the numbers.
-const bytesOf = (id) => fromLetters(document.getElementById(id).textContent);
-const unpacked = async (bytes) => {
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-  return new TextDecoder().decode(await new Response(stream).arrayBuffer());
-};
+// Start of a saved page: its numbers, its style and its script are unpacked, and the script reads the numbers.
 (async () => {
-  const [style, script] = (await unpacked(bytesOf("program"))).split("\0");
+  const unpacked = async (id) => {
+    const letters = atob(document.getElementById(id).textContent);
+    const bytes = Uint8Array.from({ length: letters.length }, (_, i) => letters.charCodeAt(i));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+    return new Uint8Array(await new Response(stream).arrayBuffer());
+  };
+  const [program, numbers] = await Promise.all([unpacked("program"), unpacked("numbers")]);
+  const [style, script] = new TextDecoder().decode(program).split("\0");
   const add = (name, how) => document.head.append(Object.assign(document.createElement(name), how));
+  /** @type {any} */ (globalThis).headscopeNumbers = numbers;
   add("style", { textContent: style });
   add("script", { type: "module", textContent: script });
-})().catch(() => (document.querySelector("main p").hidden = false));
+})().catch(() => {
+  document.querySelector("main p").removeAttribute("hidden");
+});

@@ -1,7 +1,12 @@
 // The finger on a drawing: what is under it is looked at, a click holds it, dragging moves a matrix.
+import { make } from "./elements.js";
+import { listOf } from "./panel.js";
+import { exact, fill, isolated } from "./text.js";
+
 const STILL = 4; // pixels that a click may tremble
 
-export function listen(view, { panel, stage, drawing, said }) {
+/** @param {import("./head_view.js").HeadView} view */
+export function followPointer(view, { panel, stage, drawing, said }) {
   const tokenOf = (event) => event.target.closest?.(".token");
   const focusOf = (element, at = Number(element.dataset.at)) => ({
     side: element.dataset.side === "token" ? view.state.side : element.dataset.side,
@@ -15,7 +20,7 @@ export function listen(view, { panel, stage, drawing, said }) {
   const drag = (event) => {
     view.dragged += Math.abs(event.movementX) + Math.abs(event.movementY);
     if (view.dragged < STILL) return;
-    drawing.window.pan(event.movementX, event.movementY);
+    drawing.viewport.pan(event.movementX, event.movementY);
     drawing.paint();
   };
   // The line or cell under the pointer says its own number.
@@ -28,9 +33,11 @@ export function listen(view, { panel, stage, drawing, said }) {
     if (said.dataset.text !== text) said.replaceChildren(make("span", "", text));
     said.dataset.text = text;
   };
-  stage.addEventListener("pointerdown", () => (view.dragged = 0));
+  stage.addEventListener("pointerdown", () => {
+    view.dragged = 0;
+  });
   stage.addEventListener("pointermove", (event) => {
-    if (drawing.window?.zoomed && event.buttons === 1) return drag(event);
+    if (drawing.viewport?.zoomed && event.buttons === 1) return drag(event);
     const element = tokenOf(event);
     if (element) return event.pointerType === "touch" ? undefined : hover(focusOf(element));
     hover(null);
@@ -38,7 +45,8 @@ export function listen(view, { panel, stage, drawing, said }) {
   });
   stage.addEventListener("pointerleave", () => {
     hover(null);
-    if (view.line) drawing.paint((view.line = null));
+    if (view.line) drawing.paint(null);
+    view.line = null;
     drawing.mark?.(null);
     view.say();
   });
@@ -46,21 +54,30 @@ export function listen(view, { panel, stage, drawing, said }) {
     if (view.dragged >= STILL) return;
     const element = tokenOf(event);
     const cell = element ? null : drawing.hit(event);
-    if (!element && !(drawing.window && cell)) return point(event); // a finger does not hover
-    const focus = element ? focusOf(element) : { side: "query", tokens: [cell.query] };
-    view.choose(panel.nth, focus, event.shiftKey || event.ctrlKey || event.metaKey);
+    if (!element && !(drawing.viewport && cell)) return point(event); // a finger does not hover
+    const { side, tokens } = element ? focusOf(element) : { side: "query", tokens: [cell.query] };
+    view.choose(panel.nth, side, tokens[0], event.shiftKey || event.ctrlKey || event.metaKey);
   });
 }
 
 function exactly(view, panel, { query, key, head, weight, hidden }) {
   const { texts } = view;
   const layer = view.layer(panel);
-  const who = head === null ? fill(texts.mean_of, { heads: view.heads.map((h) => h + 1).join(", ") }) : fill(texts.one_head, { heads: head + 1 });
+  const who =
+    head === null
+      ? fill(texts.mean_of, { heads: view.heads.map((h) => h + 1).join(", ") })
+      : fill(texts.one_head, { heads: head + 1 });
   const [from, to] = [listOf(panel, "query")[query], listOf(panel, "key")[key]].map(isolated);
   if (hidden && layer.hidden?.has(key)) return fill(texts.cell_left_out, { to });
   if (hidden) return fill(texts.cell_hidden, { from, to });
   const score = head === null || !layer.score ? NaN : layer.score(head, query, key);
   const value = exact(weight);
-  const said = fill(Number.isNaN(score) ? texts.cell : texts.cell_score, { who, from, to, value, score: score.toFixed(3) });
+  const said = fill(Number.isNaN(score) ? texts.cell : texts.cell_score, {
+    who,
+    from,
+    to,
+    value,
+    score: score.toFixed(3),
+  });
   return layer.away ? `${said} ${texts.rescaled}` : said;
 }

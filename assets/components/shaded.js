@@ -1,16 +1,29 @@
 // The words as a text, each shaded by its weight: the brightest is the largest weight in sight. Where a text
 // looks at another one, both stand there, the one that looks above: the other one is shaded.
-class Shaded {
+import { inkOn, shade } from "./colours.js";
+import { mark, SCENE_TOKENS, TALLEST, tokenElement } from "./drawing.js";
+import { make } from "./elements.js";
+import { meanAcross } from "./focus.js";
+import { listOf } from "./panel.js";
+import { isRtl, short } from "./text.js";
+
+export class Shaded {
+  most = 1;
+  /** @type {HTMLElement[]} of the tokens */
+  elements;
+
   constructor(view, panel, stage) {
-    Object.assign(this, { view, panel, stage });
+    this.view = view;
+    this.panel = panel;
+    this.stage = stage;
     this.sides = panel.two ? ["query", "key"] : ["token"];
     this.prose = this.sides.map((side) => {
       const text = make("div", "prose");
       text.dir = isRtl(listOf(panel, side)) ? "rtl" : "ltr";
-      text.append(...listOf(panel, side).map((_, at) => tokenElement(view, panel, side, at)));
+      text.append(...listOf(panel, side).map((_, at) => tokenElement(panel, side, at)));
       return text;
     });
-    this.elements = this.prose.flatMap((text) => [...text.children]);
+    this.elements = /** @type {HTMLElement[]} */ (this.prose.flatMap((text) => [...text.children]));
     this.scroll = make("div", "scroll");
     this.prose.forEach((text, nth) => {
       if (panel.two) this.scroll.append(make("p", "whose", nth ? view.texts.text_key : view.texts.text_query));
@@ -37,7 +50,7 @@ class Shaded {
       const share = answers && !hidden.has(at) ? Math.min(1, weights[at] / this.most) : 0;
       const colour = shade(view.colours, share);
       element.style.background = share >= 0.02 ? `rgb(${colour})` : "";
-      element.style.color = share >= 0.02 ? ink(colour) : "";
+      element.style.color = share >= 0.02 ? inkOn(colour) : "";
       element.lastChild.textContent = answers && weights[at] >= Math.max(view.least, 0.005) ? short(weights[at]) : "";
     }
   }
@@ -57,7 +70,8 @@ class Shaded {
   element(at) {
     const side = this.view.active(this.panel)?.side ?? "query";
     const nth = Math.max(0, this.sides.indexOf(side));
-    return this.prose[nth].children[Math.min(at, this.prose[nth].children.length - 1)];
+    const { children } = this.prose[nth];
+    return /** @type {HTMLElement} */ (children[Math.min(at, children.length - 1)]);
   }
 
   centre(at) {
@@ -81,7 +95,7 @@ class Shaded {
       const share = Math.min(1, weights[at] / this.most);
       const colour = element.style.background ? shade(view.colours, share) : null;
       if (colour) rectangles.push({ x, y, width: own.width, height: own.height, fill: `rgb(${colour})` });
-      const fill = colour ? ink(colour) : undefined;
+      const fill = colour ? inkOn(colour) : undefined;
       const text = listOf(this.panel, element.dataset.side)[at];
       labels.push({ text, x: x + own.width / 2, y: y + 13, anchor: "middle", fill });
       const note = element.lastChild.textContent;

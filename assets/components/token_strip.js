@@ -1,34 +1,37 @@
-// The sentence as its tokens. The chosen token is the query; every token is shaded by the weight
-// that the query gives it, with the number below. Choosing another token is a button press.
-// Data: { title, tokens, weights (null where hidden; null for a text that is not looked at), limit, chosen, hints, hides (null, or what a press
-// does to each token besides: null for nothing) }.
+// The sentence as its tokens. The chosen token is the query; every token is shaded by the weight that the query
+// gives it, with the number below. Choosing another token is a button press.
+// Data: { title, tokens, weights (null where hidden; null for a text that is not looked at), limit, chosen, hints,
+// hides (null, or what a press does to each token besides: null for nothing) }.
+import { inkOn, shade, themeColours } from "./colours.js";
+import { make, makeButton, renew } from "./elements.js";
+import { arrived } from "./streamlit.js";
+import { isRtl } from "./text.js";
 
-function button({ tokens, weights, limit, chosen, hints, hides }, index, colours) {
-  const element = document.createElement("button");
-  const word = document.createElement("bdi");
-  const number = document.createElement("span");
+function tokenButton({ tokens, weights, limit, chosen, hints, hides }, index, colours, choose) {
+  const element = makeButton("", "", choose);
+  const word = make("bdi", "", tokens[index]);
+  const number = make("span");
   const weight = weights?.[index];
-  word.textContent = tokens[index];
-  if (!weights) element.className = "plain"; // these look, nobody looks at them
+  if (!weights)
+    element.className = "plain"; // these look, nobody looks at them
   else if (weight === null) {
     element.className = "hidden";
     number.textContent = "×";
   } else {
     const colour = shade(colours, weight / limit);
     word.style.backgroundColor = `rgb(${colour})`;
-    word.style.color = ink(colour);
+    word.style.color = inkOn(colour);
     number.textContent = weight.toFixed(2);
   }
-  element.type = "button";
   element.title = hides?.[index] ?? hints[index];
   element.classList.toggle("hides", Boolean(hides?.[index]));
-  element.setAttribute("aria-pressed", index === chosen);
+  element.setAttribute("aria-pressed", String(index === chosen));
   element.append(word, number);
   return element;
 }
 
 // Scroll a long sentence, and nothing but the sentence, to the chosen token.
-function reveal(strip, chosen) {
+function revealChosen(strip, chosen) {
   const top = chosen.offsetTop - strip.offsetTop;
   const beyond = top < strip.scrollTop || top + chosen.offsetHeight > strip.scrollTop + strip.clientHeight;
   if (beyond) strip.scrollTop = top;
@@ -39,11 +42,10 @@ export default function ({ data, parentElement, setTriggerValue }) {
   const colours = themeColours(strip);
   strip.setAttribute("aria-label", data.title);
   strip.dir = isRtl(data.tokens) ? "rtl" : "ltr";
-  const elements = data.tokens.map((_, index) => {
-    const element = button(data, index, colours);
-    element.onclick = () => setTriggerValue("picked", index);
-    return element;
-  });
-  redraw(strip, elements);
-  reveal(strip, elements[data.chosen]);
+  const elements = data.tokens.map((_, index) =>
+    tokenButton(data, index, colours, () => setTriggerValue("picked", index)),
+  );
+  renew(strip, elements);
+  arrived(strip);
+  revealChosen(strip, elements[data.chosen]);
 }

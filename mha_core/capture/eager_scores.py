@@ -166,8 +166,8 @@ def finished(
     rows = rows.to(weights.device)
     there = rule.at(slice(None), rows, n_query=n_query, n_key=n_key)
     again = attention_weights(scores.q[:, :, rows], k, there).to(v.dtype)
-    gap = max(_apart(again, weights[:, :, rows]), _apart(mix(again, v), output[:, :, rows]))
-    return Followed(scores.q, k, v, rule, gap)
+    apart = max(gap(again, weights[:, :, rows]), gap(mix(again, v), output[:, :, rows]))
+    return Followed(scores.q, k, v, rule, apart)
 
 
 def _rule(scores: Scores, weights: Tensor, shared: Shared) -> ScoreRule | None:
@@ -226,12 +226,18 @@ def _unrepeated(k: Tensor, v: Tensor, n_heads: int) -> tuple[Tensor, Tensor]:
     return k, v
 
 
-def _apart(given: Tensor, asked: Tensor) -> float:
-    """The largest difference, in units of the largest number if that is above 1; NaN counts as infinite."""
+def gap(given: Tensor, asked: Tensor) -> float:
+    """The largest difference, in units of the largest number if that is above 1.
+
+    Where both are NaN or the same infinity there is none; one NaN, and other shapes, count as infinite.
+    """
     if given.shape != asked.shape:
         return float("inf")
-    gap = (given.float() - asked.float()).abs().nan_to_num(nan=float("inf"))
-    return gap.max().item() / max(1.0, asked.float().abs().max().item())
+    given, asked = given.float(), asked.float()
+    same = (given == asked) | (given.isnan() & asked.isnan())
+    difference = (given - asked).abs().masked_fill(same, 0.0).nan_to_num(nan=float("inf"))
+    largest = asked.abs().nan_to_num(posinf=0.0).max().item()  # infinity would make everything small
+    return difference.max().item() / max(1.0, largest)
 
 
 def version(tensor: Tensor) -> int:

@@ -1,8 +1,7 @@
 """All heads of a layer over a sentence, to be explored in a browser: in the app, in a notebook, from a file.
 
-The page holds the numbers, packed by `payload`, and scripts of our own; it loads nothing from elsewhere.
-A file is UTF-16, in which bytes take 3 % more than they are; what is handed on as text, as to a notebook, is
-ASCII and takes 25 % more.
+The page holds the numbers, packed by `payload`, and scripts of our own, all deflated and as base64; it loads
+nothing from elsewhere. It is ASCII, so it may be written in any encoding and be pasted anywhere.
 """
 
 import html
@@ -10,68 +9,43 @@ import json
 import re
 import struct
 import zlib
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from hashlib import blake2b
 from os import PathLike
 from pathlib import Path
 from typing import Protocol
 
 from mha_core import resources
 from mha_core.errors import MhaError
-from mha_core.export import base85, utf16
+from mha_core.export import scripts
 from mha_core.export.payload import BUDGET, Panel, fitting, pack, size
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.tokens import Sides, joined, special_positions
 
-# In this order they are one module.
-SCRIPTS = (
-    *("common.js", "attention.js", "direction.js", "eye.js", "sides.js", "curves.js", "more.js"),
-    *("drawing.js", "lines.js", "arcs.js", "shaded.js", "window.js", "matrix_marks.js", "matrix.js"),
-    *("save.js", "sharing.js", "chosen.js", "bar.js", "panel.js", "pointer.js", "keys.js", "head_view.js"),
-)
 STYLE = "head_view.css"
-REMARK = re.compile(r"^\s*(?://.*|/\*[^*]*\*/\s*)\n", re.MULTILINE)
-INDENT = re.compile(r"^\s+", re.MULTILINE)
-
-
-def asset(name: str) -> str:
-    return resources.path("assets", "components", name).read_text(encoding="utf-8")
-
-
-def script() -> str:
-    """All scripts of the view as one module."""
-    return "\n".join(asset(name) for name in SCRIPTS)
-
-
-def bare(text: str) -> str:
-    """A script or style without what only people read: remarks on lines of their own, and indents."""
-    return INDENT.sub("", REMARK.sub("", text))
 
 
 @cache
-def page(sorry: str, *, ascii: bool = False) -> str:
-    """A page without its numbers, for which ``__NUMBERS__`` stands.
-
-    `sorry` is what a browser says that cannot unpack it. Its letters are those of `utf16`, or of `base85`.
-    """
-    how, reader = (base85, "base85.js") if ascii else (utf16, "utf16.js")
-    program = bare(asset("page.css") + asset(STYLE)) + "\0" + bare(f"{script()}\n{asset('page.js')}")
-    parts = {
-        "OLD": html.escape(sorry),
-        "PROGRAM": how.encoded(zlib.compress(program.encode(), 9)),
-        "START": bare(asset(reader) + asset("page_start.js")),
-    }
-    return _filled(asset("page.html"), parts)
+def page() -> str:
+    """A page with ``__NUMBERS__`` in place of its numbers, ``__OLD__`` of what an old browser says."""
+    style = scripts.asset("page.css") + scripts.asset(STYLE)
+    program = "\0".join(map(scripts.bare, (style, scripts.merged("page.js"))))
+    start = scripts.bare(scripts.asset("page_start.js"))
+    return _filled(scripts.asset("page.html"), {"PROGRAM": _letters(program.encode()), "START": start})
 
 
-def filled(header: Mapping[str, object], blob: bytes, *, ascii: bool = False) -> str:
-    """The whole page: header and blob as assets/components/page.js reads them."""
-    said = zlib.compress(json.dumps(header).encode(), 9)
-    how, inside = (base85 if ascii else utf16), struct.pack("<I", len(said)) + said + blob
-    sorry = header["texts"]["old_browser"]
-    return _filled(page(sorry, ascii=ascii), {"NUMBERS": how.encoded(inside)})
+def filled(header: Mapping[str, object], payload: bytes) -> str:
+    """The whole page: header and payload as assets/components/page.js reads them."""
+    sorry = html.escape(header["texts"]["old_browser"]).encode("ascii", "xmlcharrefreplace").decode()
+    said = json.dumps(header).encode()
+    numbers = _letters(struct.pack("<I", len(said)) + said + payload)
+    return _filled(page(), {"OLD": sorry, "NUMBERS": numbers})
+
+
+def _letters(data: bytes) -> str:
+    return b64encode(zlib.compress(data)).decode("ascii")
 
 
 def _filled(template: str, parts: Mapping[str, str]) -> str:
@@ -80,7 +54,7 @@ def _filled(template: str, parts: Mapping[str, str]) -> str:
 
 
 TEXTS = "eye."  # what their keys begin with
-ALL_LAYERS = 5  # times the budget that a file may take: it cannot ask for more later
+ALL_LAYERS = 8  # times the budget that a file may take: it cannot ask for more later
 
 
 class Traced(Protocol):
@@ -102,17 +76,17 @@ class HeadView:
 
     def html(self) -> str:
         """The whole page, numbers and scripts included, in characters of ASCII."""
-        return filled(self.header, self.blob, ascii=True)
+        return filled(self.header, self.blob)
 
     def save(self, path: str | PathLike) -> None:
-        """Write the page as one HTML file, in UTF-16, which holds bytes best.
+        """Write the page as one HTML file.
 
         Raises `MhaError` where there is no such folder.
         """
         path = Path(path)
         if not path.parent.is_dir():
             raise MhaError(f"There is no folder {path.parent} to save {path.name} in.")
-        path.write_bytes(utf16.file(filled(self.header, self.blob)))
+        path.write_text(self.html(), encoding="utf-8")
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the page in a frame of its own."""
@@ -159,12 +133,13 @@ def view(
             f"A trace beside another must have as many layers and heads; these have {len(counts[0])} and "
             f"{len(counts[1])} layers, with {max(counts[0])} and {max(counts[1])} heads."
         )
-    numbers, heads = fitting(longest(traces).layers, layer, head, budget=ALL_LAYERS * BUDGET // len(traces))
-    blob = pack([panel(each, numbers) for each in traces], heads=heads)
+    budget = ALL_LAYERS * BUDGET // len(traces)
+    numbers, heads = fitting(longest(traces).layers, layer, head, budget=budget, values=True)
+    blob = pack([panel(each, numbers) for each in traces], heads=heads, values=True)
     sizes = {"h": shown.n_heads, "d_model": shown.d_model}
     source = said(sizes | in_common([each.source for each in traces]))
     return HeadView(
-        header_of(traces, blob, layer=layer, head=head, token=token, source=source, texts=texts("en")), blob
+        header_of(traces, layer=layer, head=head, token=token, source=source, texts=texts("en")), blob
     )
 
 
@@ -173,13 +148,10 @@ def longest(traces: Sequence[Traced]) -> Traced:
     return max(traces, key=lambda trace: sum(map(size, trace.layers)))
 
 
-def header_of(
-    traces: Sequence[Traced], blob: bytes, *, layer: int, head: int, token: int | None, **said: object
-) -> dict:
+def header_of(traces: Sequence[Traced], *, layer: int, head: int, token: int | None, **said: object) -> dict:
     """`header` of traces of one model; `said` is what it takes besides."""
     first = traces[0]
     return header(
-        blob,
         [special(trace) for trace in traces],
         n_layers=len(first.layers),
         n_heads=first.layers[layer].n_heads,
@@ -200,7 +172,6 @@ def in_common(sources: Sequence[Mapping[str, object]]) -> dict[str, object]:
 
 
 def header(
-    blob: bytes,
     special: Sequence[Sequence[Sequence[int]]],
     *,
     n_layers: int,
@@ -224,7 +195,6 @@ def header(
     return {
         "name": name,
         "id": name,
-        "digest": blake2b(blob, digest_size=8).hexdigest(),
         "layers": n_layers,
         "heads": n_heads,
         "kv": kv,

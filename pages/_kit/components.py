@@ -1,49 +1,65 @@
 """Our components: the sentence as tokens, all heads at a glance, and a Back button that works.
 
-Inline scripts without a build step. Data reaches the page by `textContent` and canvas alone.
+Their scripts are modules that the app serves (app.py). Data reaches the page by `textContent` and canvas
+alone.
 """
 
 import json
 import struct
 from collections.abc import Mapping, Sequence
+from hashlib import blake2b
 
 import numpy as np
 import streamlit as st
 
 from mha_core import LayerTrace
-from pages._kit.text import ASSETS, number, t
+from mha_core.export import scripts
+from pages._kit.text import number, t
 
-FOLDER = ASSETS / "components"
 HIDDEN = 255
 
 
-def component(
-    name: str, *, html: str | None = None, scripts: Sequence[str], style: str | None = None, **options
-):
-    js = "\n".join((FOLDER / script).read_text(encoding="utf-8") for script in scripts)
-    css = None if style is None else (FOLDER / style).read_text(encoding="utf-8")
+# A component's own script fetches its module, and all that this imports, at once.
+LOADER = """\
+const at = (file) => new URL(`./headscope/{digest}/${{file}}`, document.baseURI);
+const modules = Promise.all({files}.map((file) => import(at(file)))).catch((error) => {{
+  throw new Error({sorry}, {{ cause: error }});
+}});
+export default async (component) => (await modules)[0].default(component);
+"""
+
+
+def component(name: str, module: str, *, html: str | None = None, style: str | None = None, **options):
+    """A component of Streamlit's whose script is the default export of one of assets/components."""
+    first, *others = reversed(scripts.order(module))
+    js = LOADER.format(
+        digest=scripts.digest(),
+        files=json.dumps([first, *others]),
+        sorry=json.dumps(t("components.not_served")),
+    )
+    css = None if style is None else scripts.asset(style)
     return st.components.v2.component(f"headscope_{name}", html=html, js=js, css=css, **options)
 
 
 _grid = component(
-    "head_grid",
-    html='<div class="grid" role="group"></div>',
-    scripts=("common.js", "registry.js", "saveable.js", "head_grid.js"),
-    style="head_grid.css",
+    "head_grid", "head_grid.js", html='<div class="grid" role="group"></div>', style="head_grid.css"
 )
 _strip = component(
-    "token_strip",
-    html='<div class="strip" role="group"></div>',
-    scripts=("common.js", "direction.js", "token_strip.js"),
-    style="token_strip.css",
+    "token_strip", "token_strip.js", html='<div class="strip" role="group"></div>', style="token_strip.css"
 )
-_history = component("history", scripts=("history.js",))
-_charts = component(
-    "charts",
-    scripts=("charts.js", "charts_plot.js", "charts_save.js"),
-    style="charts.css",
-    isolate_styles=False,
-)
+_history = component("history", "history.js")
+_charts = component("charts", "charts.js", style="charts.css", isolate_styles=False)
+_bytes = component("bytes", "blobs.js")
+
+
+def send(name: str, data: bytes, *, key: str) -> str:
+    """Bytes for the scripts of the page, sent again only when they change; shows nothing.
+
+    The scripts find them by the name and the digest that is returned (blobs.js).
+    """
+    digest = blake2b(data, digest_size=8).hexdigest()
+    _bytes(key=key, data=json.dumps({"name": name, "digest": digest}).encode() + b"\n" + data)
+    return digest
 
 
 def history() -> None:

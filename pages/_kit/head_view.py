@@ -1,6 +1,5 @@
 """The head view on a page: its numbers sent once, its scene with every run, its wishes carried out."""
 
-import json
 import weakref
 from collections.abc import Sequence
 from weakref import WeakKeyDictionary
@@ -10,7 +9,6 @@ import streamlit as st
 
 from mha_core import AttentionTrace
 from mha_core.analysis.frames import origin
-from mha_core.export import head_view, utf16
 from mha_core.export import head_view as views
 from mha_core.export.payload import BUDGET, Panel, fitting, pack
 from pages._kit import components, state
@@ -21,16 +19,8 @@ MOST_PACKED = 4  # forms of one trace
 _kept: WeakKeyDictionary[AttentionTrace, dict] = WeakKeyDictionary()
 
 
-_blob = components.component("blob", scripts=("attention.js", "registry.js", "streamlit_blob.js"))
-_code = components.component(
-    "head_view_code", scripts=(*head_view.SCRIPTS, "save_page.js", "registry.js", "streamlit_code.js")
-)
-_page = components.component("page", scripts=("registry.js", "streamlit_page.js"))
 _view = components.component(
-    "head_view",
-    html='<div class="view"></div>',
-    scripts=("registry.js", "streamlit_view.js"),
-    style=head_view.STYLE,
+    "head_view", "head_view_app.js", html='<div class="view"></div>', style=views.STYLE
 )
 
 
@@ -48,7 +38,7 @@ def of_traces(
 
     `heads` are drawn at first, all positions from 0. As many layers and heads travel as
     fit; when a reader asks for others, the scene moves to them. What comes back tells another component
-    where the browser has the layer's numbers (registry.js), if all heads of it travel.
+    where the browser has the layer's numbers (blobs.js), if all heads of it travel.
     """
     brief = titles is None  # the sentences stand above the view, word by word
     numbers, loaded = fitting(views.longest(traces).layers, layer, head, budget=BUDGET // len(traces))
@@ -56,7 +46,6 @@ def of_traces(
     blob = _packed(traces, titles, numbers, loaded)
     header = views.header_of(
         traces,
-        blob,
         layer=layer,
         head=head,
         token=token,
@@ -65,8 +54,8 @@ def of_traces(
         source=views.said(views.in_common([origin(trace).source for trace in traces])),
         texts=_texts(),
     )
-    _mount(header | {"brief": brief}, blob, key, _opened)
-    return {"name": key, "digest": header["digest"], "layer": layer} if loaded is None else None
+    digest = _mount(header | {"brief": brief}, blob, key, _opened)
+    return {"name": key, "digest": digest, "layer": layer} if loaded is None else None
 
 
 def of_weights(
@@ -82,7 +71,6 @@ def of_weights(
     blob = pack(packed)
     n_heads = len(panels[0][0][layer])
     header = views.header(
-        blob,
         [[[0], [0]] for _ in panels],  # a small model reads [CLS] first
         n_layers=len(panels[0][0]),
         n_heads=n_heads,
@@ -128,16 +116,14 @@ SLOTS = (
 )
 
 
-def _mount(header: dict, blob: bytes, key: str, on_open=None) -> None:
-    """Where nobody carries a wish out (`on_open`), the view offers none."""
-    said = json.dumps({"name": key, "digest": header["digest"]}).encode()
-    data = header | {"opens": on_open is not None}
-    # The first three show nothing and leave no gap. (Not in the sidebar: a fragment may not write there.)
+def _mount(header: dict, blob: bytes, key: str, on_open=None) -> str:
+    """The digest of the blob; where nobody carries a wish out (`on_open`), the view offers none."""
+    # The first shows nothing and leaves no gap. (Not in the sidebar: a fragment may not write there.)
     with st.container(gap=None):
-        _code(key=f"{key}_code")
-        _page(key=f"{key}_page", data=utf16.file(head_view.page(t("eye.old_browser"))))
-        _blob(key=f"{key}_blob", data=said + b"\n" + blob)
+        digest = components.send(key, blob, key=f"{key}_blob")
+        data = header | {"digest": digest, "opens": on_open is not None}
         _view(key=key, data=data, on_opened_change=lambda: on_open and on_open(st.session_state[key].opened))
+    return digest
 
 
 def _opened(chosen: dict) -> None:

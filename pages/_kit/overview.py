@@ -4,7 +4,6 @@ import json
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from hashlib import blake2b
 
 import numpy as np
 import pandas as pd
@@ -21,17 +20,8 @@ from pages._kit.text import t
 KEPT = 8
 LEAST_OPEN = 3  # layers from which on the overview is what one sees first
 
-SCRIPTS = ("common.js", "saveable.js", "overview_plan.js", "overview_atlas.js", "overview_sharing.js")
-SCRIPTS += ("overview_save.js", "overview_leads.js", "overview.js")
-_code = components.component(
-    "overview_code", scripts=("overview_data.js", *SCRIPTS, "registry.js", "overview_code.js")
-)
-_blob = components.component("overview_blob", scripts=("overview_data.js", "registry.js", "overview_blob.js"))
 _overview = components.component(
-    "overview",
-    html='<div class="overview"></div>',
-    scripts=("registry.js", "streamlit_overview.js"),
-    style="overview.css",
+    "overview", "overview.js", html='<div class="overview"></div>', style="overview.css"
 )
 
 # Measures by which heads can be sorted, and whether the largest comes first.
@@ -88,11 +78,8 @@ def show(
 
 def _mount(blob: bytes, scene: dict) -> None:
     """The pictures are sent once, and with each choice the chosen head alone."""
-    digest = blake2b(blob, digest_size=8).hexdigest()
-    said = json.dumps({"name": "overview", "digest": digest}).encode()
-    with st.container(gap=None):  # the first two show nothing
-        _code(key="overview_code")
-        _blob(key="overview_blob", data=said + b"\n" + blob)
+    with st.container(gap=None):  # the first shows nothing
+        digest = components.send("overview", blob, key="overview_blob")
         _overview(key="overview", data={"digest": digest} | scene, on_picked_change=_picked)
 
 

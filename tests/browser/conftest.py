@@ -85,11 +85,11 @@ def browser():
 
 @pytest.fixture
 def serve():
-    """Start a fresh server; returns its address."""
+    """`serve(base="a/b")`: start a fresh server, below that path; returns its address."""
     running = []
 
-    def start() -> str:
-        running.append(Server())
+    def start(**how) -> str:
+        running.append(Server(**how))
         return running[-1].address
 
     yield start
@@ -367,15 +367,15 @@ def settle(page) -> None:
 class Server:
     """`streamlit run` of the app, or of another script, on a free port of this machine."""
 
-    def __init__(self, script: Path = ROOT / "app.py"):
+    def __init__(self, script: Path = ROOT / "app.py", base: str = ""):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
-        self.address = f"http://127.0.0.1:{port}"
+        self.address = f"http://127.0.0.1:{port}/{base}".rstrip("/")
         options = f"--server.port {port} --server.address 127.0.0.1 --server.headless true".split()
         command = [sys.executable, "-m", "streamlit", "run", str(script), *options]
         self.process = subprocess.Popen(
-            [*command, "--server.fileWatcherType", "none"],
+            [*command, "--server.fileWatcherType", "none", "--server.baseUrlPath", base],
             cwd=ROOT,
             env=os.environ | {"OMP_NUM_THREADS": "1"},  # as the tests: threads wait for each other
             stdout=subprocess.DEVNULL,

@@ -452,6 +452,12 @@ def test_a_picture_whose_numbers_are_elsewhere_has_no_table(visit, app):
     offered = menu.locator("span button:visible")
     assert offered.all_inner_texts() == ["PNG", "SVG", "CSV"]
     opener.click()
-    page.locator(".st-key-head_grid [data-headscope-saveable]").evaluate("e => { delete e.headscope.lines; }")
+    page.locator(".st-key-head_grid .grid").evaluate(
+        """async (grid) => {
+            const ours = ({ name }) => name.endsWith("/charts.js");
+            const { name } = performance.getEntriesByType("resource").find(ours);
+            (await import(name)).saveable(grid, { meta: {}, look: () => ({}), drawn: null });
+        }"""
+    )
     opener.click()
     assert offered.all_inner_texts() == ["PNG", "SVG"]

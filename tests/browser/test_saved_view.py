@@ -12,7 +12,6 @@ import pytest
 import torch
 
 import mha_core as mha
-from mha_core.export.rounding import TOLERANCE
 from pages._kit.state import Scene
 
 TIRED, WIDE = Scene().text, Scene().twin
@@ -86,6 +85,23 @@ def test_a_figure_is_saved_as_svg_and_at_twice_its_size_as_png(visit, app, eye, 
     png = save(page, view, "PNG").read_bytes()
     assert png[:8] == b"\x89PNG\r\n\x1a\n"
     assert struct.unpack(">II", png[16:24]) == (2 * width, 2 * height)
+
+
+def test_a_picture_has_the_fonts_of_the_page_inside(visit, app, eye, save):
+    page = visit(app)
+    page.evaluate(
+        """() => {
+            window.written = [];
+            const real = encodeURIComponent;
+            window.encodeURIComponent = (text) => { window.written.push(text); return real(text); };
+        }"""
+    )
+    save(page, eye(page), "PNG")
+    [drawn] = [text for text in page.evaluate("window.written") if str(text).startswith("<svg")]
+    fonts = page.locator(".view").evaluate("view => getComputedStyle(view).fontFamily")
+    font = fonts.split(",")[0].strip("\"'")
+    assert f'@font-face{{font-family:"{font}"' in drawn
+    assert "src:url(data:font" in drawn or "src:url(data:application" in drawn
 
 
 @pytest.mark.parametrize("drawing", ["text", "arcs", "matrix"])
@@ -255,7 +271,7 @@ def test_of_a_long_text_only_what_is_in_sight_has_elements(long):
     last.hover()
     same = {(line[1], line[2]): line[3] for line in view.lines()}
     row = trace.layers[0].weights(1)[LONG - 1]
-    drawn, near = {key for _, key in same}, TOLERANCE
+    drawn, near = {key for _, key in same}, 1e-5
     assert {query for query, _ in same} == {LONG - 1}
     assert {*np.flatnonzero(row >= 1 / LONG + near)} <= drawn <= {*np.flatnonzero(row >= 1 / LONG - near)}
     for (_, key), weight in same.items():
@@ -402,7 +418,7 @@ def test_the_cross_part_of_a_trace_is_a_page_with_both_texts(alone, eye, save, w
     for row in rows:
         query, key = int(row["query"]) - 1, int(row["key"]) - 1
         assert (row["query_token"], row["key_token"]) == (LOOKS.labels[query], LOOKED_AT.labels[key])
-        assert float(row["weight"]) == pytest.approx(weights[query, key], abs=TOLERANCE)
+        assert float(row["weight"]) == pytest.approx(weights[query, key], abs=1e-5)
     said = texts(ET.fromstring(save(page, view, "SVG").read_text(encoding="utf-8")))
     assert all(said.count(label) == 1 for label in ("butter", "etter", "gest"))
 

@@ -24,6 +24,13 @@ def weights(text: str = TIRED, layer: int = -1, **settings) -> np.ndarray:
     return mha.trace(**(Scene().settings(text) | settings)).layers[layer].weights()
 
 
+def told(head: int, key: int, word: str) -> str:
+    """What is said of "it" and a key of the first sentence, under the pointer."""
+    layer = mha.trace(**Scene().settings(TIRED)).layers[1]
+    weight, score = layer.weights(head)[IT, key], layer.scores(head)[IT, key]
+    return f"it → {word}: weight {weight:.4f}, q · k {score:.3f} (head {head + 1})."
+
+
 def expected(
     text: str, tokens, heads, side: str = "query", least: float = FAINTEST, layer: int = -1, **settings
 ):
@@ -319,9 +326,7 @@ def test_a_line_says_its_number_to_four_digits(view_of):
     page = view.page
     for head, key, word in ((2, 2, "animal"), (3, 6, "street")):
         page.mouse.move(*view.place((head, IT, key)))
-        expect(view.panel().locator(".said")).to_have_text(
-            f"it → {word}: weight {weights()[head, IT, key]:.4f} (head {head + 1})."
-        )
+        expect(view.panel().locator(".said")).to_have_text(told(head, key, word))
     view.away()
     assert view.said().startswith("it looks at animal 0.9")
 
@@ -488,7 +493,7 @@ def test_text_and_arcs_and_matrix_show_the_same_numbers(view_of):
     numbers = [view.token(at, "token").locator(".numbers").inner_text() for at in (2, 6, 5)]
     assert numbers == [f"{row[2]:.2f}", f"{row[6]:.2f}", ""]
     page.mouse.move(*view.place((3, IT, 2), at=0.2))
-    expect(view.panel().locator(".said")).to_have_text(f"it → animal: weight {row[2]:.4f} (head 4).")
+    expect(view.panel().locator(".said")).to_have_text(told(3, 2, "animal"))
     view.button("looks at it").click()
     view.away()
     same(view.lines(), expected(TIRED, IT, [3], "key"))
@@ -518,7 +523,7 @@ def cell_at(view, key: int, query: int) -> tuple[float, float]:
     """Where a cell of the matrix is on the screen."""
     return view.view.evaluate(
         """(v, [key, query]) => {
-            const { canvas, window: w } = v.view.drawings[0].drawing;
+            const { canvas, viewport: w } = v.view.drawings[0].drawing;
             const box = canvas.getBoundingClientRect();
             const labels = (box.width - w.width);
             const at = (start, first, n) => start + labels + first + (n + 0.5) * w.cell;
@@ -538,7 +543,7 @@ def point_at(page, view, key: int, query: int) -> tuple[float, float]:
     return place
 
 
-WINDOW = "v => (({ cell, x, y, least }) => [cell, x, y, least])(v.view.drawings[0].drawing.window)"
+WINDOW = "v => (({ cell, x, y, least }) => [cell, x, y, least])(v.view.drawings[0].drawing.viewport)"
 
 
 def test_the_matrix_is_zoomed_and_moved_and_a_click_pins_the_row(view_of):
@@ -547,9 +552,7 @@ def test_the_matrix_is_zoomed_and_moved_and_a_click_pins_the_row(view_of):
     view.chip("head 4").dblclick()
     view.button("matrix").click()
     point_at(page, view, 2, IT)
-    expect(view.panel().locator(".said")).to_have_text(
-        f"it → animal: weight {weights()[3, IT, 2]:.4f} (head 4)."
-    )
+    expect(view.panel().locator(".said")).to_have_text(told(3, 2, "animal"))
     page.mouse.click(*point_at(page, view, 0, 6))
     view.away()
     assert view.said().startswith("street looks at")
@@ -568,7 +571,7 @@ def test_the_matrix_is_zoomed_and_moved_and_a_click_pins_the_row(view_of):
     page.mouse.wheel(0, -60)
     page.keyboard.up("Control")
     page.wait_for_function(
-        "([v, cell]) => v.view.drawings[0].drawing.window.cell > 2.1 * cell",
+        "([v, cell]) => v.view.drawings[0].drawing.viewport.cell > 2.1 * cell",
         arg=[view.view.element_handle(), cell],
     )
     assert cell_at(view, 5, 5) == pytest.approx(place, abs=1)  # the place under the pointer stays

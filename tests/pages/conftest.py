@@ -3,7 +3,6 @@
 import base64
 import json
 import struct
-import zlib
 from pathlib import Path
 
 import numpy as np
@@ -84,19 +83,19 @@ def eye():
         header = json.loads(app.get_by_key(key).proto.json)
         said, blob = app.get_by_key(f"{key}_blob").proto.bytes.split(b"\n", 1)
         assert json.loads(said) == {"name": header["name"], "digest": header["digest"]}
-        inner = blob[4:] if blob[:4] == b"mha0" else zlib.decompress(blob[4:])
-        (size,) = struct.unpack_from("<I", inner)
-        panels = json.loads(inner[4 : 4 + size])["panels"]
+        assert blob[:4] == b"mha0"
+        (size,) = struct.unpack_from("<I", blob, 4)
+        panels = json.loads(blob[8 : 8 + size])["panels"]
         for panel in panels:
             for layer in panel["layers"]:
-                layer["weights"] = _weights(inner[4 + size :], layer["weights"])
+                layer["weights"] = _weights(blob[8 + size :], layer["weights"])
         return header, panels
 
     return read
 
 
 def _weights(body: bytes, at: dict) -> np.ndarray:
-    """16 bits of the square root, as `mha_core/transport.py` says."""
+    """16 bits of the square root, as `mha_core/export/payload.py` says."""
     codes = np.frombuffer(body, at["type"], int(np.prod(at["shape"])), at["at"]).reshape(at["shape"])
     return (codes / 65535) ** 2
 

@@ -227,58 +227,6 @@ def test_a_model_of_transformers_with_sdpa():
 # What the call says
 
 
-def test_heads_that_share_keys(normal):
-    q, k, v = normal(1, 6, 7, 4), normal(1, 2, 7, 4, seed=1), normal(1, 2, 7, 5, seed=2)
-    [layer] = recorded(
-        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, enable_gqa=True), q, k, v
-    ).layers
-    assert (layer.n_heads, layer.n_kv_heads, layer.d_v) == (6, 2, 5)
-    expected = F.scaled_dot_product_attention(q, k, v, enable_gqa=True)[0]
-    np.testing.assert_allclose(layer.output(), expected, atol=1e-6)
-
-
-def test_heads_that_are_told_once_for_all(normal):
-    q, k, v = normal(2, 6, 7, 4), normal(2, 1, 7, 4, seed=1), normal(1, 6, 7, 5, seed=2)
-    [layer] = recorded(F.scaled_dot_product_attention, q, k, v, item=1).layers
-    expected = F.scaled_dot_product_attention(q, k, v)[1]
-    np.testing.assert_allclose(layer.output(), expected, atol=1e-6)
-
-
-MASKS = {
-    "of all": lambda normal: normal(7, 7) > -0.5,
-    "of an item": lambda normal: normal(2, 1, 7, 7) > -0.5,
-    "of a head": lambda normal: normal(1, H, 7, 7) > -0.5,
-    "of keys": lambda normal: (normal(2, 1, 1, 7) > -0.5) | (torch.arange(7) == 0),
-    "added": lambda normal: normal(2, H, 7, 7),
-    "added and −∞": lambda normal: normal(7, 7).masked_fill(torch.ones(7, 7).triu(1) > 0, -torch.inf),
-    "the lowest number": lambda normal: torch.zeros(2, 1, 7, 7).masked_fill(
-        torch.ones(7, 7).triu(1) > 0, torch.finfo(torch.float32).min
-    ),
-}
-
-
-@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
-def test_masks_of_every_shape(normal, mask):
-    q, k, v = normal(2, H, 7, 4), normal(2, H, 7, 4, seed=1), normal(2, H, 7, 5, seed=2)
-    mask = mask(normal)
-    [layer] = recorded(
-        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, attn_mask=mask), q, k, v, item=1
-    ).layers
-    seen = layer.allowed().any(-1)  # a row with all hidden is torch's to define
-    expected = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)[1]
-    np.testing.assert_allclose(layer.output()[seen], expected.numpy()[seen], atol=1e-5)
-
-
-def test_the_lowest_number_hides_unless_all_of_a_row_have_it(normal):
-    q = normal(1, 1, 7, 4)
-    lowest = torch.zeros(7, 7).masked_fill(torch.ones(7, 7).triu(1) > 0, torch.finfo(torch.float32).min)
-    lowest[3] = torch.finfo(torch.float32).min
-    [layer] = recorded(lambda q: F.scaled_dot_product_attention(q, q, q, attn_mask=lowest), q).layers
-    assert not layer.allowed(0)[2, 3:].any()
-    assert layer.allowed(0)[3].all()
-    np.testing.assert_allclose(layer.weights(0)[3], 1 / 7, atol=1e-6)  # as torch has it
-
-
 def test_with_dropout_the_weights_are_those_before_it(x):
     model = nn.MultiheadAttention(D, H, dropout=0.5, batch_first=True)
     with mha.record(tokens=TOKENS) as rec:

@@ -1,6 +1,8 @@
-"""The head view of a text that looks at another one, and of pieces joined to words; node against numpy."""
+"""Layers whose queries and keys belong to different texts, and layers of which only the weights are known."""
 
 import json
+import struct
+from dataclasses import replace
 from types import MappingProxyType
 
 import numpy as np
@@ -8,301 +10,261 @@ import pytest
 import torch
 
 import mha_core as mha
-from mha_core.export import head_view
-from mha_core.export.payload import Panel, pack
-from mha_core.traces.tokens import Tokens, joined
+from mha_core.analysis import overview, patterns, token
+from mha_core.analysis.frames import picture
+from mha_core.export.payload import Panel, fitting, pack, size
+from mha_core.traces.facts import Facts, LatentProjection, Rotary
 
-QUERIES = ("[CLS]", "the", "ani", "##mal", "sat", "down", ".")
-KEYS = tuple(f"k{at}" for at in range(11))
-QUERY_WORDS = [0, 1, 2, 2, 3, 4, 5]
-KEY_WORDS = [0, 1, 1, 1, 2, 3, 3, 4, 5, 6, 7]
-TEXTS = head_view.texts("en")
-SCRIPTS = [
-    "common.js",
-    "attention.js",
-    "direction.js",
-    "eye.js",
-    "sides.js",
-    "curves.js",
-    "drawing.js",
-    "window.js",
-]
+TEXT = replace(mha.words("die alte Katze sah den neuen Hund"), words=(0, 0, 1, 2, 3, 4, 5), special=(0, 6))
+TARGET = mha.words("the old cat saw it")
+SIDES = {
+    "encoder": mha.Sides(TEXT, TEXT),
+    "decoder": mha.Sides(TARGET, TARGET),
+    "cross": mha.Sides(TARGET, TEXT),
+}
+HEADS, D_K, D_V = 3, 11, 13
 
 
-@pytest.fixture(scope="module")
-def weights(normal) -> np.ndarray:
-    """Three heads, 7 queries, 11 keys."""
-    return torch.softmax(2 * normal(3, 7, 11), -1).numpy()
+@pytest.fixture(scope="session")
+def by_kind(normal):
+    """`by_kind(kind)`: a layer of that kind, every size another prime."""
+
+    def make(kind: str, seed: int = 0, **described) -> mha.LayerTrace:
+        n_query, n_key = len(SIDES[kind].queries), len(SIDES[kind].keys)
+        tensors = {
+            "q": normal(HEADS, n_query, D_K, seed=seed),
+            "k": normal(HEADS, n_key, D_K, seed=seed + 1),
+            "v": normal(HEADS, n_key, D_V, seed=seed + 2),
+        }
+        return mha.LayerTrace(MappingProxyType(tensors), kind=kind, sides=SIDES[kind], **described)
+
+    return make
 
 
-@pytest.fixture
-def on_panel(javascript, weights):
-    """`on_panel("return …")`: the code has the `panel` of a blob and its `layer`."""
-    blob = pack([Panel("a → b", QUERIES, {1: weights}, KEYS)])
-
-    def run(code: str, **values):
-        constants = "".join(f"const {name} = {json.dumps(value)};\n" for name, value in values.items())
-        start = 'const [panel] = await openBlob(file("blob"));\nconst layer = panel.layers.get(1);\n'
-        return javascript(SCRIPTS, start + constants + code, blob=blob)
-
-    return run
-
-
-def trace_of(queries: Tokens, keys: Tokens, normal, layers: int = 2) -> mha.AttentionTrace:
-    made = []
-    for seed in range(layers):
-        sizes = {"q": len(queries), "k": len(keys), "v": len(keys)}
-        tensors = {name: normal(3, n, 5, seed=10 * seed + len(name + str(n))) for name, n in sizes.items()}
-        sides = mha.Sides(queries, keys)
-        made.append(mha.LayerTrace(MappingProxyType(tensors), kind="cross", sides=sides))
-    return mha.AttentionTrace(queries, tuple(made), {"name": "by hand"})
+@pytest.fixture(scope="session")
+def translation(by_kind):
+    """Two encoder layers, then a decoder and a cross layer, as an encoder–decoder calls them."""
+    layers = (
+        by_kind("encoder", 0, name="encoder.0"),
+        by_kind("encoder", 10, name="encoder.1", about=Facts(rotary=Rotary("half", 6))),
+        by_kind("decoder", 20, name="decoder.0.self"),
+        by_kind("cross", 30, name="decoder.0.cross", about=Facts(latent=LatentProjection(17))),
+    )
+    return mha.AttentionTrace(TEXT, layers, {"name": "by hand"})
 
 
-# Two lists of tokens
+@pytest.fixture(scope="session")
+def weights(normal):
+    return torch.softmax(normal(HEADS, 7, 7, seed=40), -1)
 
 
-def test_words_of_either_direction_stay_where_they_are_said(javascript, weights):
-    keys = ["طارت", "أمس", *KEYS[2:]]
-    code = f"""
-    const [panel] = await openBlob(file("blob"));
-    const none = {{ query: new Set(), key: new Set() }};
-    return spoken(panel, panel.layers.get(0), [0], {{ side: "key", tokens: [1] }}, none, {json.dumps(TEXTS)});
-    """
-    said = javascript(SCRIPTS, code, blob=pack([Panel("a", QUERIES, {0: weights}, keys)]))
-    assert said.startswith("\u2068أمس\u2069 is looked at by ")
-    assert said.count("\u2068") == 1  # the others need none
+@pytest.fixture(scope="session")
+def known_by_weights(weights):
+    """A trace of which nothing is known but the weights of one layer."""
+    layer = mha.LayerTrace(MappingProxyType({"weights": weights}))
+    return mha.AttentionTrace(TEXT, (layer,), {"name": "by hand"})
 
 
-def test_a_blob_has_the_tokens_of_both_texts(on_panel, javascript, weights):
-    assert on_panel("return [panel.tokens, panel.keys, layer.nQuery, layer.nKey];") == [
-        list(QUERIES),
-        list(KEYS),
-        7,
-        11,
+# Whose tokens
+
+
+def test_each_kind_has_the_tokens_that_look_and_those_that_are_looked_at(translation):
+    assert {layer.kind: layer.sides for layer in translation.layers} == SIDES
+    assert [layer.sides.same for layer in translation.layers] == [True, True, True, False]
+    assert translation.sides == SIDES["encoder"]
+    assert translation.kinds == ("encoder", "decoder", "cross")
+
+
+def test_a_frame_of_a_cross_layer_has_both_texts_on_its_axes(translation):
+    frame = translation.frame("weights", layer=3, head=1)
+    assert list(frame.index) == list(TARGET.labels)
+    assert list(frame.columns) == list(TEXT.labels)
+    np.testing.assert_array_equal(frame.to_numpy(), translation.layers[3].weights(1))
+    assert list(translation.frame("q", layer=3, head=0).index) == list(TARGET.labels)
+    assert list(translation.frame("v", layer=3, head=0).index) == list(TEXT.labels)
+    assert picture(translation, "scores", layer=3, head=2).frame.shape == (5, 7)
+
+
+@pytest.mark.parametrize("kind", SIDES)
+def test_a_part_has_the_layers_of_its_kind_and_their_tokens(translation, kind):
+    part = translation.part(kind)
+    assert [layer.name for layer in part.layers] == [
+        layer.name for layer in translation.layers if layer.kind == kind
     ]
-    blob = pack([Panel("a", QUERIES, {0: weights[:, :, :7]})])
-    code = 'const [panel] = await openBlob(file("blob")); return panel.tokens === panel.keys;'
-    assert javascript(SCRIPTS, code, blob=blob) is True
+    assert part.sides == SIDES[kind]
+    assert part.kinds == (("cross",) if kind == "cross" else ("self",))
+    assert part.tokens is part.sides.queries
 
 
-@pytest.mark.parametrize("side", ["query", "key"])
-def test_the_sentence_names_the_tokens_of_both_texts(on_panel, weights, side):
-    code = """
-    const none = { query: new Set(), key: new Set() };
-    return spoken(panel, layer, [2], { side, tokens: [4] }, none, texts);
-    """
-    said = on_panel(code, side=side, texts=TEXTS)
-    values, names = (weights[2, 4], KEYS) if side == "query" else (weights[2, :, 4], QUERIES)
-    order = [at for at in np.argsort(-values) if values[at] >= 0.005][:5]
-    listed = ", ".join(f"{names[at]} {values[at]:.2f}" for at in order)
-    verb = "looks at" if side == "query" else "is looked at by"
-    assert said == f"{(QUERIES if side == 'query' else KEYS)[4]} {verb} {listed} (head 3)."
+def test_the_part_of_the_only_kind_is_the_trace_itself(known_by_weights):
+    assert known_by_weights.part("self") is known_by_weights
 
 
-def test_lines_leave_out_the_special_tokens_of_their_own_side(on_panel, weights):
-    code = """
-    const hidden = { query: new Set([0]), key: new Set([8, 10]) };
-    return [null, { side: "key", tokens: [8] }, { side: "key", tokens: [0] }].map((focus) =>
-      linesOf(layer, [0, 1], { focus, least: 0, most: 0, hidden }).map(({ query, key }) => [query, key]));
-    """
-    every, hidden, column = on_panel(code)
-    assert {tuple(pair) for pair in every} == {
-        (q, k) for q in range(1, 7) for k in range(11) if k not in (8, 10)
-    }
-    assert hidden == []
-    assert sorted({q for q, _ in column}) == [1, 2, 3, 4, 5, 6]
+def test_answers_stay_with_the_text_that_they_are_about(by_kind):
+    answers = ((("cat", 0.9),),) + (None,) * 6
+    layers = (by_kind("encoder"), by_kind("decoder"), by_kind("cross"))
+    trace = mha.AttentionTrace(TEXT, layers, {"name": "by hand"}, answers)
+    assert trace.part("encoder").answers == answers
+    assert trace.part("decoder").answers == ()
+    assert trace.part("cross").answers == ()
 
 
-def test_the_table_has_every_pair_of_both_texts_with_their_names(on_panel, weights):
-    rows = on_panel("return table(panel, layer, [1], null);")
-    assert len(rows) == 77
-    for layer, head, query, query_token, key, key_token, weight in rows:
-        assert (layer, head, query_token, key_token) == (2, 2, QUERIES[query - 1], KEYS[key - 1])
-        assert weight == pytest.approx(weights[1, query - 1, key - 1], abs=2e-5)
-    assert len(on_panel('return table(panel, layer, [1], { side: "key", tokens: [10] });')) == 7
+def test_what_does_not_fit_is_refused(by_kind, translation, refused):
+    cross = by_kind("cross")
+
+    def told(**changed) -> str:
+        return str(refused(mha.AttentionTrace, TEXT, (replace(cross, **changed),), {}))
+
+    assert "sides=Sides(queries, keys)" in told(sides=None)
+    assert "7 tokens that look at 5" in told(sides=mha.Sides(TEXT, TARGET))
+    assert "kind cross has one text" in told(sides=SIDES["encoder"])
+    assert "kind encoder has two texts" in told(kind="encoder")
+    assert "sideways" in told(kind="sideways")
+    assert "cross" in told(kind="sideways")
+    assert "encoder" in str(refused(translation.part, "self"))
 
 
-def test_the_same_token_is_looked_for_on_its_own_side_of_the_other_panel(on_panel):
-    code = """
-    const other = { tokens: ["x", "k3"], keys: ["k3", "y", "k9"] };
-    return [everywhere([panel, other], 0, { side: "key", tokens: [9, 3] })[1],
-            everywhere([panel, other], 0, { side: "query", tokens: [3] })[1]];
-    """
-    assert on_panel(code) == [
-        {"side": "key", "tokens": [0, 2]},
-        {"side": "query", "tokens": [], "absent": ["##mal"]},
-    ]
+# On disk
 
 
-def test_a_matrix_may_have_more_columns_than_rows(javascript):
-    code = """
-    const w = new Window(11, 220, 140, 7);
-    const found = [w.cell, w.at(219, 139), w.at(219, 0), w.seen("x"), w.seen("y")];
-    w.zoom(3, 0, 0);
-    w.pan(-1e6, -1e6);
-    return [...found, [w.x, w.y], w.at(219, 139)];
-    """
-    corner = {"query": 6, "key": 10}
-    expected = [20, corner, {"query": 0, "key": 10}, [0, 11], [0, 7], [220 - 660, 140 - 420], corner]
-    assert javascript(SCRIPTS, code) == expected
+def test_sides_kinds_names_and_what_is_known_come_back(translation, tmp_path):
+    translation.save(tmp_path / "t.safetensors")
+    loaded = mha.load(tmp_path / "t.safetensors")
+    assert loaded.tokens == TEXT
+    assert [layer.sides for layer in loaded.layers] == [layer.sides for layer in translation.layers]
+    assert (loaded.tokens.words, loaded.tokens.special) == (TEXT.words, TEXT.special)
+    for ours, theirs in zip(translation.layers, loaded.layers, strict=True):
+        assert (ours.kind, ours.name, ours.about) == (theirs.kind, theirs.name, theirs.about)
+        np.testing.assert_array_equal(ours.weights(), theirs.weights())
 
 
-def test_a_long_matrix_is_pooled_in_both_directions(javascript, normal):
-    weights = torch.softmax(normal(1, 7, 1601), -1).numpy()
-    code = """
-    const pooled = new Pooled((await openBlob(file("blob")))[0].layers.get(0), [0]);
-    pooled.advance(Infinity);
-    return [pooled.step, pooled.rows, pooled.columns, pooled.values];
-    """
-    blob = pack([Panel("a", ["q"] * 7, {0: weights}, ["k"] * 1601)])
-    step, rows, columns, values = javascript(SCRIPTS, code, blob=blob)
-    assert (step, rows, columns) == (3, 3, 534)
-    padded = np.zeros((9, 1602))
-    padded[:7, :1601] = weights[0]
-    expected = padded.reshape(3, 3, 534, 3).max((1, 3)).ravel()
-    np.testing.assert_allclose(values, expected, atol=5e-5)
+def edited(path, change) -> None:
+    """Change the header of a saved trace in place."""
+    content = path.read_bytes()
+    (length,) = struct.unpack("<Q", content[:8])
+    outer = json.loads(content[8 : 8 + length])
+    header = json.loads(outer["__metadata__"]["headscope_trace"])
+    change(header)
+    outer["__metadata__"]["headscope_trace"] = json.dumps(header)
+    written = json.dumps(outer).encode()
+    path.write_bytes(struct.pack("<Q", len(written)) + written + content[8 + length :])
 
 
-# What special tokens take is shared out
+def test_a_file_from_before_there_were_sides_still_loads(tmp_path, refused):
+    path = tmp_path / "old.safetensors"
+    trace = mha.trace("How are you?", h=3, d_model=15)
+    trace.save(path)
 
+    def age(header):
+        text = header.pop("texts")[0]
+        header.update({name: text[name] for name in ("text", "pieces", "spans")}, version=1)
+        for layer in header["layers"]:
+            for name in ("kind", "name", "about", "sides"):
+                layer.pop(name)
+            layer["rule"]["softmax"] = "row"
 
-def test_without_hidden_keys_each_row_sums_to_one_again(on_panel, weights):
-    code = """
-    const rest = new Rescaled(layer, new Set([0, 5]));
-    return [[0, 3].map((q) => rest.row(1, q)), rest.column(1, 4), rest.column(1, 5), rest.weight(1, 3, 4),
-            rest.away(1, 3), rest.sees(1, 3, 5), rest.sees(1, 3, 4), table(panel, rest, [1], null).length];
-    """
-    rows, column, hidden, cell, away, sees_hidden, sees, n_rows = on_panel(code)
-    expected = weights[1].copy()
-    expected[:, [0, 5]] = 0
-    expected /= expected.sum(1, keepdims=True)
-    np.testing.assert_allclose(rows, expected[[0, 3]], atol=5e-4)
-    np.testing.assert_allclose(column, expected[:, 4], atol=5e-4)
-    assert hidden == [0] * 7
-    assert cell == pytest.approx(expected[3, 4], abs=5e-4)
-    assert away == pytest.approx(weights[1, 3, [0, 5]].sum(), abs=1e-4)
-    assert (sees_hidden, sees, n_rows) == (False, True, 7 * 9)
-
-
-def test_a_row_that_goes_to_hidden_keys_alone_is_empty(javascript):
-    code = """
-    const layer = (await openBlob(file("blob")))[0].layers.get(0);
-    const rest = new Rescaled(layer, new Set([0]));
-    return [rest.row(0, 0), rest.weight(0, 0, 1), rest.away(0, 0)];
-    """
-    weights = np.array([[[1.0, 0, 0]]])
-    blob = pack([Panel("a", ["q"], {0: weights}, ["a", "b", "c"])])
-    assert javascript(SCRIPTS, code, blob=blob) == [[0, 0, 0], 0, 1]
-
-
-# Pieces and words
-
-
-def test_a_word_takes_the_mean_of_its_pieces_and_gives_their_sum(on_panel, weights):
-    code = """
-    const joined = new Grouped(layer, queries, keys);
-    return [joined.nQuery, joined.nKey, Array.from({ length: joined.nQuery }, (_, q) => joined.row(2, q)),
-            joined.column(2, 3), joined.weight(2, 2, 1)];
-    """
-    n_query, n_key, rows, column, cell = on_panel(code, queries=QUERY_WORDS, keys=KEY_WORDS)
-    summed = np.add.reduceat(weights[2], np.unique(KEY_WORDS, return_index=True)[1], axis=1)
-    expected = np.stack([summed[np.array(QUERY_WORDS) == word].mean(0) for word in range(6)])
-    assert (n_query, n_key) == expected.shape == (6, 8)
-    np.testing.assert_allclose(rows, expected, atol=1e-4)
-    np.testing.assert_allclose(column, expected[:, 3], atol=1e-4)
-    assert cell == pytest.approx(expected[2, 1], abs=1e-4)
-    np.testing.assert_allclose(np.sum(rows, axis=1), 1, atol=1e-3)
-
-
-def test_a_prepared_panel_has_words_their_special_tokens_and_the_way_back(on_panel, weights):
-    header = {
-        "id": "v",
-        "special": [[[0], [10]]],
-        "groups": [
-            {
-                "query": {"of": QUERY_WORDS, "labels": ["[CLS]", "the", "animal", "sat", "down", "."]},
-                "key": {"of": KEY_WORDS, "labels": [f"w{at}" for at in range(8)]},
-            }
-        ],
-    }
-    code = """
-    const [words, pieces] = [true, false].map((joined) => prepared(panel, header, 0, joined));
-    const rest = layerOf(words, 1, true);
-    return [words.tokens, words.keys, words.special.key, words.two, words.wordOf("query", 3),
-            words.pieceOf("query", 3), words.pieceOf("key", 3), rest.row(0, 2),
-            rest === layerOf(words, 1, true),
-            pieces.tokens, pieces.special.key, layerOf(pieces, 1, false) === layer];
-    """
-    tokens, keys, special, two, word, piece, key_piece, row, kept, *plain = on_panel(code, header=header)
-    assert (tokens[2], keys, special, two) == ("animal", [f"w{at}" for at in range(8)], [7], True)
-    assert (word, piece, key_piece, kept) == (2, 4, 5, True)
-    mean = weights[0, 2:4].mean(0)
-    summed = np.array([mean[np.array(KEY_WORDS) == at].sum() for at in range(8)])
-    summed[7] = 0
-    np.testing.assert_allclose(row, summed / summed.sum(), atol=5e-4)
-    assert plain == [list(QUERIES), [10], True]
+    edited(path, age)
+    loaded = mha.load(path)
+    assert loaded.sides.same
+    assert loaded.kinds == ("self",)
+    assert loaded.tokens == trace.tokens
+    assert loaded.layers[0].weights().tobytes() == trace.layers[0].weights().tobytes()
+    edited(path, lambda header: header["layers"][0]["rule"].update(softmax="matrix"))
+    assert "normalised over a whole matrix" in str(refused(mha.load, path))
 
 
 @pytest.mark.parametrize(
-    ("words", "special", "of", "labels"),
+    "change",
     [
-        ((0, 1, 1, 2), (), (0, 1, 1, 2), ("the", "animal", "sat")),
-        ((0, 1, 1, 1), (3,), (0, 1, 1, 2), ("the", "animal", "sat")),  # a special piece is alone
-        ((4, 7, 7, 9), (), (0, 1, 1, 2), ("the", "animal", "sat")),  # numbers without gaps
-        ((0, 1, 2, 3), (), None, None),
-        ((), (), None, None),
+        lambda header: header["texts"][0]["pieces"].__setitem__(0, 5),
+        lambda header: header["texts"][0]["spans"].pop(),
+        lambda header: header["texts"][0]["words"].pop(),
+        lambda header: header["texts"][0]["special"].append(7),
+        lambda header: header["texts"][1]["pieces"].pop(),
+        lambda header: header["layers"][0].update(kind="sideways"),
+        lambda header: header["layers"][0].update(kind="cross"),
+        lambda header: header["layers"][0].update(sides=[0, 1]),
+        lambda header: header["layers"][0].update(sides=[0, 2]),
+        lambda header: header["layers"][0].update(sides=[0]),
     ],
 )
-def test_pieces_of_one_word_are_joined(words, special, of, labels):
-    tokens = Tokens(
-        "the animal sat", ("the", "ani", "##mal", "sat"), ((0, 3), (4, 7), (7, 10), (11, 14)), words, special
-    )
-    found = joined(tokens)
-    if of is None:
-        assert found is None
-    else:
-        assert (found.of, found.labels) == (of, labels)
+def test_a_file_whose_sides_do_not_fit_is_damaged(translation, tmp_path, refused, change):
+    path = tmp_path / "t.safetensors"
+    translation.save(path)
+    edited(path, change)
+    assert "is damaged" in str(refused(mha.load, path))
 
 
-def test_words_that_are_alike_are_told_apart_and_pieces_without_a_place_keep_their_names():
-    tokens = Tokens(
-        "ab ab",
-        ("<s>", "a", "b", "a", "b"),
-        ((0, 0), (0, 1), (1, 2), (3, 4), (4, 5)),
-        (0, 1, 1, 2, 2),
-        (0,),
-    )
-    assert joined(tokens).labels == ("<s>", "ab\u2009₁", "ab\u2009₂")
+def test_a_layer_known_by_its_weights_comes_back(known_by_weights, weights, tmp_path):
+    known_by_weights.save(tmp_path / "t.safetensors")
+    [layer] = mha.load(tmp_path / "t.safetensors").layers
+    assert set(layer.tensors) == {"weights"}
+    assert torch.equal(layer.tensors["weights"], weights)
 
 
-# In Python
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), -0.25])
+def test_a_file_with_weights_that_are_none_is_damaged(weights, tmp_path, refused, wrong):
+    spoilt = weights.clone()
+    spoilt[1, 2, 3] = wrong
+    layer = mha.LayerTrace(MappingProxyType({"weights": spoilt}))
+    mha.AttentionTrace(TEXT, (layer,), {}).save(tmp_path / "t.safetensors")
+    assert "is damaged" in str(refused(mha.load, tmp_path / "t.safetensors"))
 
 
-def test_a_view_of_a_cross_part_has_both_texts(normal, refused):
-    queries, keys = mha.words("one two three four five six ."), mha.words(" ".join(KEYS))
-    trace = trace_of(queries, keys, normal)
-    view = trace.view(token=6)
-    assert view.header["special"] == [[[], [0]]]  # a token that nobody looks at is no sink
-    assert view.header["groups"] == [None]
-    assert view.header["file"].startswith("headscope-one-two")
-    assert b'"keys": ["k0"' in pack([head_view.panel(trace, [0])], deflate=False)
-    assert "token 7 was asked for" in str(refused(trace.view, token=7))
-    assert trace.title == f"\u2068{queries.text}\u2069 → \u2068{keys.text}\u2069"
+# Weights alone
 
 
-def test_the_tokenizer_says_what_is_special_and_what_a_word_is(normal):
-    pieces = Tokens("an imal", ("an", "##x", "end"), ((0, 2), (3, 5), (5, 7)), (0, 0, 1), (2,))
-    trace = trace_of(pieces, mha.words(" ".join(KEYS)), normal)
-    header = trace.view().header
-    assert header["special"] == [[[2], [0]]]
-    assert header["groups"][0]["query"]["of"] == [0, 0, 1]
-    assert header["groups"][0]["key"] == {"of": list(range(11)), "labels": list(KEYS)}
+def test_a_layer_known_by_its_weights_has_sizes_and_weights(known_by_weights, weights):
+    [layer] = known_by_weights.layers
+    assert (layer.n_heads, layer.n_kv_heads, layer.n_query, layer.n_key) == (3, 3, 7, 7)
+    assert layer.d_model is None
+    np.testing.assert_array_equal(layer.weights(), weights)
+    np.testing.assert_array_equal(layer.weights(2, rows=[1, 4], keys=[6]), weights[2, [1, 4]][:, [6]])
+    assert layer.allowed().all()
+    assert known_by_weights.frame("weights", head=1).shape == (7, 7)
 
 
-def test_layers_of_several_kinds_are_looked_at_one_kind_at_a_time(normal, refused):
-    queries, keys = mha.words("one two"), mha.words("a b c")
-    cross = trace_of(queries, keys, normal, layers=1)
-    own = mha.LayerTrace(MappingProxyType({"weights": torch.full((3, 3, 3), 1 / 3)}), kind="encoder")
-    both = mha.AttentionTrace(keys, (own, *cross.layers), {})
-    assert "trace.part('cross').view()" in str(refused(both.view))
-    assert both.part("cross").view().header["layers"] == 1
+def test_what_is_not_known_is_refused_and_says_what_is(known_by_weights, refused):
+    [layer] = known_by_weights.layers
+    for name in ("scores", "scaled", "masked", "output", "concat", "contribution", "result"):
+        assert "not known" in str(refused(getattr(layer, name))), name
+    for name in ("q", "k", "v", "d_k", "d_v", "scale"):
+        assert "ask for its weights" in str(refused(getattr, layer, name)), name
+    for name in ("q", "k", "v", "scores", "output"):
+        assert "not known" in str(refused(known_by_weights.frame, name, head=0)), name
+    assert "not known" in str(refused(layer.log_sum_exp))
+    assert "not known" in str(refused(token.against_keys, known_by_weights, 0, layer=0, head=0))
+    assert "not known" in str(refused(token.mixture, known_by_weights, 0, layer=0, head=0))
+
+
+def test_what_weights_suffice_for_is_what_it_is_with_q_and_k(by_kind):
+    full = mha.AttentionTrace(TEXT, (by_kind("encoder"),), {"name": "by hand"}).part("encoder")
+    own = mha.LayerTrace(MappingProxyType({"weights": torch.from_numpy(full.layers[0].weights().copy())}))
+    bare = mha.AttentionTrace(TEXT, (own,), {"name": "by hand"})
+    for at in range(7):
+        np.testing.assert_allclose(own.column(at), full.layers[0].column(at), atol=1e-6)
+        for see in (token.row_of, token.column_of):
+            np.testing.assert_allclose(
+                see(bare, at, layer=0).weights, see(full, at, layer=0).weights, atol=1e-6
+            )
+    np.testing.assert_allclose(patterns.metrics(own), patterns.metrics(full.layers[0]), atol=1e-6)
+    np.testing.assert_allclose(patterns.similarity(own), patterns.similarity(full.layers[0]), atol=1e-3)
+    ours, theirs = overview.overview(bare), overview.overview(full)
+    np.testing.assert_array_equal(ours.thumbs[0], theirs.thumbs[0])
+    together = np.concatenate([block.weights for block in patterns.blocks(own)], axis=1)
+    np.testing.assert_array_equal(together, own.weights())
+    # Short texts travel as their weights, whatever else is known.
+    assert pack([Panel("", TEXT.labels, {0: own})]) == pack([Panel("", TEXT.labels, {0: full.layers[0]})])
+
+
+def test_weights_of_a_long_text_travel_as_weights(normal):
+    layer = mha.LayerTrace(MappingProxyType({"weights": torch.softmax(normal(1, 199, 199), -1)}))
+    assert size(layer) == 2 * 199 * 199
+    assert fitting([layer], 0, 0) == ([0], None)
+    assert b'"weights"' in pack([Panel("", ["a"] * 199, {0: layer})])
+
+
+def test_torch_is_not_asked_about_weights_alone(known_by_weights):
+    check = mha.against_torch(known_by_weights.layers[0], rows=slice(0, 3))
+    assert (check.difference, check.passed) == (None, False)
+    assert "only the weights" in check.reason

@@ -24,7 +24,7 @@ from mha_core.capture.batch import collecting_batch
 from mha_core.capture.call import Call
 from mha_core.capture.collector import Attend, collecting, watch
 from mha_core.capture.eager_code import CollectingMode
-from mha_core.capture.eager_scores import CLOSE
+from mha_core.capture.eager_scores import CLOSE, gap
 from mha_core.errors import MhaError
 from mha_core.traces.facts import Facts
 from mha_core.traces.layer import LayerTrace
@@ -369,16 +369,6 @@ def returned(output: object) -> list[tuple[str, Tensor]]:
 def are_weights(matrix: Tensor) -> bool:
     """Could each row be weights? ProphetNet returns its scores by that name."""
     return bool(matrix.min() >= 0) and bool(matrix.float().sum(-1).max() <= 1.1)
-
-
-def gap(given: Tensor, asked: Tensor) -> float:
-    """The largest difference, in units of the largest number if that is above 1; NaN counts as infinite."""
-    if given.shape != asked.shape:
-        return float("inf")
-    given, asked = given.float(), asked.float()
-    same = (given == asked) | (given.isnan() & asked.isnan())
-    gap = (given - asked).abs().masked_fill(same, 0.0)
-    return gap.nan_to_num(nan=float("inf")).max().item() / max(1.0, asked.abs().nan_to_num().max().item())
 
 
 NO_ATTENTION = re.compile(  # SSM in capitals alone: "ssm" is also in GptOssMLP

@@ -1,0 +1,69 @@
+// The colours of weights and of heads, as the page's theme has them.
+
+/** @typedef {[number, number, number]} Colour red, green and blue, 0 to 255 */
+/** @typedef {{ colour: string, dash: number[] }} Look how the lines of a head are drawn */
+
+const DASHES = [[], [7, 4], [2, 3]]; // heads beyond the colours there are
+export const HIDDEN_CODE = 255; // of a cell that may not be looked at, in pictures of one byte a cell
+export const HIDDEN_COLOUR = [128, 128, 128, 72];
+
+/**
+ * The colours of the sequential scale, read anew because the theme can change.
+ * @param {Element} element
+ * @returns {Colour[]}
+ */
+export function themeColours(element) {
+  const listed = getComputedStyle(element).getPropertyValue("--st-chart-sequential-colors");
+  return listed
+    .split(",")
+    .map((hex) => /** @type {Colour} */ ([1, 3, 5].map((i) => parseInt(hex.trim().slice(i, i + 2), 16))));
+}
+
+/**
+ * The colour at a share (0 to 1) of the scale.
+ * @param {Colour[]} colours
+ * @param {number} share
+ * @returns {Colour}
+ */
+export function shade(colours, share) {
+  const at = Math.min(Math.max(share, 0), 1) * (colours.length - 1);
+  const low = Math.min(Math.floor(at), colours.length - 2);
+  return /** @type {Colour} */ (colours[low].map((c, i) => Math.round(c + (colours[low + 1][i] - c) * (at - low))));
+}
+
+/**
+ * Dark or light ink, whichever stands out more on a colour (relative luminance, WCAG 2).
+ * @param {number[]} colour
+ */
+export function inkOn(colour) {
+  const linear = colour.map((c) => (c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4));
+  const luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
+  return luminance > 0.179 ? "#14161b" : "#ffffff";
+}
+
+/**
+ * The colour of each code of a picture of one byte a cell: 0 to 254 is the share of the scale, 255 a hidden
+ * cell. Four bytes each: red, green, blue, opacity.
+ * @param {Colour[]} colours
+ */
+export function codeColours(colours) {
+  const table = new Uint8ClampedArray(4 * 256);
+  for (let code = 0; code < HIDDEN_CODE; code += 1) {
+    table.set([...shade(colours, code / (HIDDEN_CODE - 1)), 255], 4 * code);
+  }
+  table.set(HIDDEN_COLOUR, 4 * HIDDEN_CODE);
+  return table;
+}
+
+/**
+ * A head's colour, and its dashes where there are more heads than colours.
+ * @param {string[]} palette
+ * @param {number} head
+ * @returns {Look}
+ */
+export function lookOf(palette, head) {
+  return {
+    colour: palette[head % palette.length],
+    dash: DASHES[Math.floor(head / palette.length) % DASHES.length],
+  };
+}

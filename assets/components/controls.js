@@ -1,0 +1,249 @@
+// The head view's controls: drawings, layers, direction, options, saving; the heads; what Enter would do.
+import { make, makeButton, renew } from "./elements.js";
+import { afterClick } from "./focus.js";
+import { fill } from "./text.js";
+import { saveView } from "./view_files.js";
+
+/** @typedef {import("./head_view.js").HeadView} HeadView */
+
+const SEGMENTS = 16; // layers that get a button each
+const BRIEF = 12; // heads from which on only their numbers are written in the frames of those that share keys
+
+function toggle(text, on, act, className = "") {
+  const button = makeButton(text, className, act);
+  button.setAttribute("aria-pressed", String(on));
+  return button;
+}
+
+/** @param {HTMLElement[]} buttons */
+function group(label, buttons, className = "") {
+  const box = make("div", `group ${className}`);
+  box.setAttribute("role", "group");
+  box.setAttribute("aria-label", label);
+  box.append(...buttons);
+  return box;
+}
+
+/** @param {HeadView} view */
+export function showBar(view) {
+  const { texts, state } = view;
+  const drawings = view.drawingNames.map((name) => {
+    const button = toggle(texts[`draw_${name}`], state.drawing === name, () => view.set("drawing", name));
+    if (!view.offers(name)) Object.assign(button, { disabled: true, title: texts.no_arcs });
+    return button;
+  });
+  /** @type {HTMLElement[]} */
+  const parts = [group(texts.drawing, drawings, "segments")];
+  if (view.header.layers > 1) parts.push(layers(view));
+  if ((state.drawing === "text" && !view.two) || state.drawing === "arcs") {
+    const sides = ["query", "key"].map((side) =>
+      toggle(texts[`side_${side}`], state.side === side, () => view.set("side", side)),
+    );
+    parts.push(group(texts.direction, sides, "segments"));
+  }
+  parts.push(options(view), saving(view));
+  renew(view.bar, parts);
+}
+
+function layers(view) {
+  const { texts, header, state } = view;
+  const name = (number) => fill(texts.layer, { layer: number + 1 });
+  const every = Array.from({ length: header.layers }, (_, number) => number);
+  if (header.layers <= SEGMENTS) {
+    const buttons = every.map((number) => {
+      const button = toggle(String(number + 1), state.layer === number, () => view.toLayer(number));
+      button.setAttribute("aria-label", name(number));
+      button.disabled = !view.open && !view.has(number); // a page on its own cannot ask for it
+      return button;
+    });
+    const box = group(texts.layers, buttons, "segments");
+    box.prepend(make("span", "label", texts.layers));
+    return box;
+  }
+  const select = make("select");
+  select.setAttribute("aria-label", texts.layers);
+  const option = (number) =>
+    Object.assign(make("option", "", name(number)), {
+      value: number,
+      selected: number === state.layer,
+      disabled: !view.open && !view.has(number),
+    });
+  select.append(...every.map(option));
+  select.onchange = () => view.toLayer(Number(select.value));
+  return select;
+}
+
+function menu(text, parts) {
+  const box = make("details", "menu");
+  const inside = make("div", "inside");
+  inside.append(...parts);
+  box.append(make("summary", "", text), inside);
+  box.onkeydown = (event) => {
+    if (event.key !== "Escape" || !box.open) return;
+    event.stopPropagation();
+    box.open = false;
+    box.querySelector("summary").focus();
+  };
+  box.ontoggle = () => {
+    if (!box.open) return;
+    for (const other of box.parentElement.querySelectorAll("details[open]")) {
+      if (other !== box) other.removeAttribute("open");
+    }
+  };
+  return box;
+}
+
+function options(view) {
+  const { texts, state } = view;
+  const field = (text, input) => {
+    const label = make("label", "", text);
+    label.append(input);
+    return label;
+  };
+  const least = Object.assign(make("input"), { type: "range", min: 0, max: 0.5, step: 0.01, value: view.least });
+  const shown = make("output", "", view.least.toFixed(3));
+  least.oninput = () => {
+    shown.textContent = Number(least.value).toFixed(3);
+    state.least = Number(least.value);
+    view.redraw();
+  };
+  const most = Object.assign(make("input"), {
+    type: "number",
+    min: 0,
+    max: 99,
+    step: 1,
+    value: state.most || "",
+    placeholder: texts.all,
+  });
+  most.oninput = () => {
+    state.most = Math.max(0, Math.floor(Number(most.value) || 0));
+    view.redraw();
+  };
+  const tick = (name, text) => {
+    const box = Object.assign(make("input"), { type: "checkbox", checked: state[name] });
+    box.onchange = () => view.set(name, box.checked);
+    const label = make("label", "tick");
+    label.append(box, text);
+    return label;
+  };
+  const threshold = field(texts.least, least);
+  threshold.append(shown);
+  /** @type {HTMLElement[]} */
+  const parts = [threshold, field(texts.most, most)];
+  if (view.data.some(({ special }) => special.query.size + special.key.size))
+    parts.push(tick("plain", texts.hide_special));
+  if (view.header.groups?.some(Boolean)) parts.push(tick("words", texts.words));
+  parts.push(make("p", "keys", texts.keys));
+  return menu(texts.options, parts);
+}
+
+function saving(view) {
+  const { texts } = view;
+  const item = (text, kind) => {
+    const button = makeButton(text, "", () => {
+      button.closest("details").open = false;
+      saveView(view, kind);
+    });
+    return button;
+  };
+  const parts = ["PNG", "SVG", "CSV"].map((name) => item(name, name.toLowerCase()));
+  if (view.page) parts.push(item(texts.save_page, "html"));
+  return menu(texts.save, parts);
+}
+
+// Chips are made once and then changed in place: a double-click needs the same button twice.
+/** @param {HeadView} view */
+export function showChips(view) {
+  const { texts, header } = view;
+  const made = JSON.stringify([header.heads, header.kv, texts.head]);
+  if (view.chips.dataset.made !== made) {
+    view.chips.dataset.made = made;
+    view.chips.setAttribute("aria-label", texts.chips);
+    const heads = Array.from({ length: header.heads }, (_, head) => chip(view, head));
+    const all = toggle(
+      texts.all_heads,
+      false,
+      () => {
+        const complete = view.heads.length === view.every.length;
+        view.switchHeads(new Set(complete ? view.header.on : view.every));
+      },
+      "chip every",
+    );
+    view.chips.replaceChildren(...framed(view, heads), all);
+  }
+  const { every, heads } = view;
+  const chips = /** @type {HTMLButtonElement[]} */ ([...view.chips.querySelectorAll(".chip")]);
+  chips.pop().setAttribute("aria-pressed", String(heads.length === every.length));
+  chips.forEach((button, head) => {
+    const { colour, dash } = view.look(head);
+    button.style.setProperty("--head", colour);
+    button.classList.toggle("dashed", dash.length > 0);
+    button.setAttribute("aria-pressed", String(heads.includes(head)));
+    button.disabled = !view.open && !every.includes(head);
+    button.title = every.includes(head) ? texts.chip_help : texts.chip_load;
+  });
+}
+
+// Query heads that share keys and values (GQA, MQA): their switches stand in one frame, named after what they share.
+function framed(view, chips) {
+  const { header, texts } = view;
+  const size = header.heads / header.kv;
+  if (!header.kv || size === 1) return chips;
+  if (header.heads > BRIEF) {
+    chips.forEach((chip, head) => {
+      chip.setAttribute("aria-label", chip.textContent);
+      chip.textContent = head + 1;
+    });
+  }
+  return Array.from({ length: header.kv }, (_, kv) => {
+    const [first, last] = [kv * size, (kv + 1) * size];
+    const name = make("span", "label", fill(texts.shared, { head: kv + 1 }));
+    name.setAttribute("aria-hidden", "true"); // the frame says it in full
+    const said = fill(texts.shared_heads, { heads: `${first + 1}–${last}`, head: kv + 1 });
+    const box = group(said, [name, ...chips.slice(first, last)], "shared");
+    box.title = said;
+    return box;
+  });
+}
+
+function chip(view, head) {
+  const button = toggle(fill(view.texts.head, { head: head + 1 }), false, null, "chip");
+  const here = () => view.every.includes(head);
+  button.onclick = (event) => {
+    if (!here()) return view.open({ ...view.chosen, head });
+    view.switchHeads(afterClick(view.on, head, event.shiftKey ? "range" : "toggle", view.every, view.last));
+    view.last = head;
+  };
+  button.ondblclick = () => here() && view.switchHeads(afterClick(view.on, head, "solo", view.every));
+  return button;
+}
+
+// Below the drawing: that something is pinned and how to let it go, and what could be shown on the page.
+/** @param {HeadView} view */
+export function showFoot(view) {
+  const { texts } = view;
+  const pinned = view.pinned?.some(Boolean);
+  const token = view.chosenToken;
+  const parts = [];
+  if (pinned) {
+    const release = toggle(texts.release, false, () => {
+      view.pinned = null;
+      view.update();
+    });
+    release.removeAttribute("aria-pressed");
+    parts.push(release);
+  }
+  const { header } = view;
+  const elsewhere =
+    view.state.layer !== header.layer || (token !== null && token !== header.token) || view.chosenHead !== header.head;
+  if (view.open && elsewhere) {
+    const names = { layer: view.state.layer + 1, head: view.chosenHead + 1 };
+    const show = toggle(fill(texts.show_below, names), false, () => view.toServer(), "primary");
+    show.removeAttribute("aria-pressed");
+    parts.push(show);
+  }
+  const now = parts.map((part) => part.textContent).join("|");
+  if (view.foot.dataset.now === now) return;
+  view.foot.dataset.now = now;
+  renew(view.foot, parts);
+}

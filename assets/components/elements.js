@@ -1,0 +1,55 @@
+// Elements of a page and of a drawing. Text is always set as text: no token can be taken for markup.
+import { cleaned } from "./text.js";
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/**
+ * @template {keyof HTMLElementTagNameMap} Name
+ * @param {Name} name
+ * @returns {HTMLElementTagNameMap[Name]}
+ */
+export function make(name, className = "", text = "") {
+  const element = document.createElement(name);
+  if (className) element.className = className;
+  if (text) element.textContent = text;
+  return element;
+}
+
+/** @param {(event: MouseEvent) => void} act */
+export function makeButton(text, className, act) {
+  const button = make("button", className, text);
+  button.type = "button";
+  button.onclick = act;
+  return button;
+}
+
+/**
+ * An element of an SVG drawing.
+ * @param {string} name
+ * @param {Record<string, any>} attributes
+ * @returns {SVGElement}
+ */
+export function makeSvg(name, attributes, text = "") {
+  const element = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  if (text) element.textContent = cleaned(text);
+  return /** @type {SVGElement} */ (element);
+}
+
+/**
+ * New controls in place of old ones; the keyboard stays at the control where it was, and menus stay open.
+ * @param {Element} container
+ * @param {Element[]} elements
+ */
+export function renew(container, elements) {
+  const controls = () =>
+    /** @type {HTMLElement[]} */ ([...container.querySelectorAll("button, input, select, summary")]);
+  const root = /** @type {Document | ShadowRoot} */ (container.getRootNode());
+  const focused = controls().indexOf(/** @type {HTMLElement} */ (root.activeElement));
+  const open = [...container.querySelectorAll("details")].map((menu) => menu.open);
+  container.replaceChildren(...elements);
+  container.querySelectorAll("details").forEach((menu, i) => {
+    menu.open = open[i] ?? false;
+  });
+  controls()[focused]?.focus({ preventScroll: true });
+}

@@ -1,0 +1,24 @@
+// The head view inside Streamlit: the scene comes as JSON, the numbers by themselves (blobs.js).
+import { arrival } from "./blobs.js";
+import { showView } from "./head_view.js";
+import { openPayload } from "./payload.js";
+import { pageOf } from "./saved_page.js";
+import { arrived } from "./streamlit.js";
+
+const opened = new WeakMap(); // of bytes their panels: what was computed for one scene is there for the next
+
+// The page without numbers comes from the server that these scripts come from.
+const TEMPLATE = new URL("saved_page.html", import.meta.url);
+
+export default async function ({ data, parentElement, setTriggerValue }) {
+  const root = parentElement.querySelector(".view");
+  root.turn = (root.turn ?? 0) + 1;
+  const { turn } = root;
+  const payload = await arrival(data.name, data.digest);
+  if (root.turn !== turn) return; // a newer scene has come meanwhile
+  if (!opened.has(payload)) opened.set(payload, openPayload(payload));
+  const open = data.opens ? (chosen) => setTriggerValue("opened", chosen) : null;
+  const page = async (header) => pageOf(await (await fetch(TEMPLATE)).text(), header, payload);
+  showView(root, data, opened.get(payload), { open, page });
+  arrived(root);
+}

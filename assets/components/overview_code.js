@@ -1,4 +1,0 @@
-// The scripts of the overview; shows nothing.
-export default function () {
-  keep("overview_code", "", { showOverview });
-}

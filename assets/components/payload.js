@@ -1,0 +1,140 @@
+// What mha_core/export/payload.py packs, read again: attention layers whose cells are computed when looked at.
+//
+// A layer is either its weights, 16 bits of each square root, or q, k, v, the score rule and each row's
+// log-sum-exp, from which a weight is exp(score / temperature − lse). Numbers are float64 here.
+const LEVELS = 65535;
+const ARRAYS = { u1: Uint8Array, u2: Uint16Array, i4: Int32Array, f4: Float32Array };
+const ROWS_KEPT = 512; // rows that are remembered
+
+/** @typedef {{ shape: number[], data: Uint8Array | Uint16Array | Int32Array | Float32Array }} Tensor */
+/** @typedef {{ scale: number, cap: number | null, temperature: number }} Rule */
+/** @typedef {{ title: string, tokens: string[], keys: string[], layers: Map<number, Layer> }} PayloadPanel */
+
+/**
+ * The panels of a payload. `keys` are the tokens that are looked at: the same list as `tokens` unless they belong
+ * to another text.
+ * @param {Uint8Array} bytes
+ * @returns {PayloadPanel[]}
+ */
+export function openPayload(bytes) {
+  const mark = new TextDecoder().decode(bytes.subarray(0, 4));
+  if (mark !== "mha0") throw new Error(`not attention: ${mark}`);
+  const aligned = bytes.byteOffset % 4 ? bytes.slice() : bytes;
+  const size = new DataView(aligned.buffer, aligned.byteOffset).getUint32(4, true);
+  const header = JSON.parse(new TextDecoder().decode(aligned.subarray(8, 8 + size)));
+  const start = aligned.byteOffset + 8 + size; // a multiple of 4, as each array's place behind it
+  const array = ({ at, shape, type }) => {
+    const length = shape.reduce((a, b) => a * b, 1);
+    return { shape, data: new ARRAYS[type](aligned.buffer, start + at, length) };
+  };
+  return header.panels.map(({ title, tokens, keys = tokens, layers }) => ({
+    title,
+    tokens,
+    keys,
+    layers: new Map(layers.map((layer) => [layer.number, new Layer(layer, array)])),
+  }));
+}
+
+// One layer. `heads` are the numbers of the heads that are here; every method takes such a number.
+export class Layer {
+  constructor(described, array) {
+    /** @type {(name: string) => Tensor | null} */
+    const tensor = (name) => (described[name] ? array(described[name]) : null);
+    this.weights = tensor("weights");
+    this.q = tensor("q");
+    this.k = tensor("k");
+    this.v = tensor("v");
+    this.lse = tensor("lse");
+    this.bias = tensor("bias");
+    this.distanceBias = tensor("distance_bias");
+    this.range = tensor("range");
+    this.visible = tensor("visible");
+    /** @type {number} */
+    this.number = described.number;
+    /** @type {number[]} */
+    this.heads = described.heads;
+    /** @type {number} */
+    this.nHeads = described.n_heads;
+    /** @type {Rule} */
+    this.rule = { scale: described.scale, cap: described.soft_cap, temperature: described.temperature };
+    /** @type {number[]} which of the heads of keys and values each head uses */
+    this.kv = described.kv;
+    /** @type {Map<number, number>} */
+    this.place = new Map(described.heads.map((head, place) => [head, place]));
+    this.nQuery = (this.weights ?? this.q).shape[1];
+    this.nKey = this.weights ? this.weights.shape[2] : this.k.shape[1];
+    /** @type {Map<number, Float32Array>} */
+    this.rows = new Map();
+  }
+
+  // May this query look at this key?
+  sees(head, query, key) {
+    const place = this.place.get(head);
+    if (this.range) {
+      const at = 2 * (this.#shared(this.range, place) * this.nQuery + query);
+      return key >= this.range.data[at] && key < this.range.data[at + 1];
+    }
+    if (!this.visible) return true;
+    const { shape, data } = this.visible;
+    const byte = (this.#shared(this.visible, place) * shape[1] + query) * shape[2] + (key >> 3);
+    return ((data[byte] >> (7 - (key & 7))) & 1) === 1;
+  }
+
+  // q · k, or NaN where it was not sent.
+  score(head, query, key) {
+    if (this.weights) return NaN;
+    const place = this.place.get(head);
+    const [, nKey, width] = this.k.shape;
+    const from = (place * this.nQuery + query) * width;
+    const to = (this.kv[place] * nKey + key) * width;
+    let dot = 0;
+    for (let d = 0; d < width; d++) dot += this.q.data[from + d] * this.k.data[to + d];
+    return dot;
+  }
+
+  weight(head, query, key) {
+    const place = this.place.get(head);
+    if (this.weights) {
+      const code = this.weights.data[(place * this.nQuery + query) * this.nKey + key] / LEVELS;
+      return code * code;
+    }
+    if (!this.sees(head, query, key)) return 0;
+    const { scale, cap, temperature } = this.rule;
+    let s = this.score(head, query, key) * scale;
+    if (cap) s = cap * Math.tanh(s / cap);
+    if (this.bias) s += this.#biased(place, query, key);
+    if (this.distanceBias) {
+      const { shape, data } = this.distanceBias;
+      s += data[this.#shared(this.distanceBias, place) * shape[1] + key - query + this.nQuery - 1];
+    }
+    return Math.exp(s / temperature - this.lse.data[place * this.nQuery + query]);
+  }
+
+  // What a query takes from every key; kept for the next time. Float32Array of nKey.
+  row(head, query) {
+    const name = head * this.nQuery + query;
+    let row = this.rows.get(name);
+    if (!row) {
+      row = Float32Array.from({ length: this.nKey }, (_, key) => this.weight(head, query, key));
+      if (this.rows.size >= ROWS_KEPT) this.rows.delete(this.rows.keys().next().value);
+      this.rows.set(name, row);
+    }
+    return row;
+  }
+
+  // What every query takes from a key. Float32Array of nQuery.
+  column(head, key) {
+    return Float32Array.from({ length: this.nQuery }, (_, query) => this.weight(head, query, key));
+  }
+
+  #biased(place, query, key) {
+    const { shape, data } = this.bias; // any of its axes may be shared
+    const row = shape[1] === 1 ? 0 : query;
+    const column = shape[2] === 1 ? 0 : key;
+    return data[(this.#shared(this.bias, place) * shape[1] + row) * shape[2] + column];
+  }
+
+  #shared(table, place) {
+    return table.shape[0] === 1 ? 0 : place;
+  }
+}

@@ -1,0 +1,59 @@
+// Every private part of Streamlit that our scripts touch. What it calls its elements and how it writes addresses may
+// change with any version: tests/browser/test_streamlit.py fails then.
+const AT_REST = '[data-testid="stApp"][data-test-script-state="notRunning"]';
+const KEY = "st-key-"; // before the key of an element, as a class
+const MOMENT = 50; // milliseconds
+const MOST_MOMENTS = 200; // before a page that runs on and on is left all the same
+
+// The key of the element that this one is in; "" for none.
+export function keyAround(element) {
+  const classes = element.closest(`[class*='${KEY}']`)?.classList ?? [];
+  return [...classes].find((name) => name.startsWith(KEY))?.slice(KEY.length) ?? "";
+}
+
+// Act once the page has run to its end.
+export function atRest(act, moments = MOST_MOMENTS) {
+  if (moments && !document.querySelector(AT_REST)) setTimeout(() => atRest(act, moments - 1), MOMENT);
+  else setTimeout(act, MOMENT);
+}
+
+// Follow the link in the container with this key.
+export function followLink(key) {
+  /** @type {HTMLElement} */ (document.querySelector(`.${KEY}${key} a`))?.click();
+}
+
+// What is drawn needs no room kept for it any longer (pages/_kit/room.py).
+export function arrived(element) {
+  element.getRootNode().host?.closest(".stElementContainer")?.style.setProperty("--room", "0px");
+}
+
+let watched = false;
+
+// Back undoes a change of a control. Streamlit writes a control that is bound to the address with
+// `history.replaceState`, which leaves nothing to go back to; here such a write becomes an entry of its own. It is
+// told apart by its form: an absolute address on the same page with another query. Streamlit's own writes while Back
+// is under way are relative and pass as they are. One act of the reader makes one entry: what the server then changes
+// by itself, such as the token when the source changes, Streamlit would push as another, with a scene between that
+// never was.
+export function undoByBack(history = window.history, location = window.location) {
+  if (watched) return;
+  watched = true;
+  const push = history.pushState.bind(history);
+  const replace = history.replaceState.bind(history);
+  let acted = false;
+  const note = (happened) => () => {
+    acted = happened;
+  };
+  for (const act of ["pointerdown", "keydown"]) window.addEventListener(act, note(true), true);
+  window.addEventListener("popstate", note(false), true);
+  const changes = (url) => url.pathname === location.pathname && url.search !== location.search;
+  history.replaceState = (state, title, url) => {
+    const control = URL.canParse(String(url)) && changes(new URL(url));
+    return control ? history.pushState(state, title, url) : replace(state, title, url);
+  };
+  history.pushState = (state, title, url) => {
+    const follows = !acted && changes(new URL(url ?? "", location.href));
+    acted = false;
+    return follows ? replace(state, title, url) : push(state, title, url);
+  };
+}

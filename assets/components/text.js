@@ -1,0 +1,35 @@
+// Words and digits: which way a text runs, sentences with their blanks filled in, weights as they are written.
+const RTL = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]/u;
+const NO_WORD = /^(\[[A-Z]+\]|<[^\s<>]+>)$/; // [CLS], </s>: not of the text
+
+// A token in a sentence keeps to itself the direction it is written in: two Arabic words would turn the
+// numbers between them round.
+export const isolated = (token) => (RTL.test(token) ? `\u2068${token}\u2069` : token);
+
+// Does the text run from right to left? The first letter that has a direction decides (Unicode, UAX 9).
+export function isRtl(tokens) {
+  const text = tokens.filter((token) => !NO_WORD.test(token)).join(" ");
+  return RTL.test(text.match(/\p{L}/u)?.[0] ?? "");
+}
+
+// A template with {names} filled in. What is filled in is never a template itself.
+export function fill(template, values) {
+  return template.replace(/\{(\w+)\}/g, (whole, name) => (name in values ? String(values[name]) : whole));
+}
+
+// Digits of a weight: two beside a token, four where it is asked for.
+export const short = (weight) => (weight >= 0.005 || weight === 0 ? weight.toFixed(2) : "<0.01");
+export const exact = (weight) => (weight >= 0.0001 || weight === 0 ? weight.toFixed(4) : weight.toExponential(1));
+
+// What tells titles apart: the words that all begin with are left out but the last of them. One alone stays.
+export function apart(titles) {
+  const words = titles.map((title) => title.split(" "));
+  const most = Math.min(...words.map(({ length }) => length)) - 1;
+  let same = 0;
+  while (same < most && words.every((title) => title[same] === words[0][same])) same += 1;
+  return titles.length < 2 || same < 2 ? titles : words.map((title) => ["…", ...title.slice(same - 1)].join(" "));
+}
+
+// What no XML may hold, control characters and halves of surrogate pairs, is replaced.
+const NOT_XML = /[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/gu;
+export const cleaned = (text) => text.replace(NOT_XML, "\ufffd");

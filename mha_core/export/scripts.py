@@ -1,0 +1,94 @@
+"""Our scripts are ES modules: which ones one needs, and all of those as one text for a page without a server.
+
+A module imports by name alone, `import { a, b } from "./c.js"`. What one declares on its top level no other
+one declares, so that modules in one text mean what they mean apart.
+"""
+
+import re
+from functools import cache
+from hashlib import blake2b
+
+from mha_core import resources
+
+FOLDER = resources.path("assets", "components")
+IMPORT = re.compile(r'^import \{([^}]*)\} from "\./([\w.]+)";\n', re.MULTILINE)
+DECLARATION = r"(?:async function|function|class|const|let|var)\b"
+DECLARED = re.compile(rf"^(?:export )?{DECLARATION} ?(\w*)", re.MULTILINE)
+EXPORTED = re.compile(rf"^export {DECLARATION} (\w+)", re.MULTILINE)
+EXPORT = re.compile(rf"^export (?={DECLARATION})", re.MULTILINE)
+OTHER = re.compile(r"^(?:import|export)\b.*|\bimport\(.*", re.MULTILINE)  # of no kind that we use
+REMARK = re.compile(r"^[ \t]*(?://.*|/\*(?:[^*]|\*(?!/))*\*/[ \t]*)\n", re.MULTILINE)
+INDENT = re.compile(r"^\s+", re.MULTILINE)
+
+
+def asset(name: str) -> str:
+    return (FOLDER / name).read_text(encoding="utf-8")
+
+
+@cache
+def digest() -> str:
+    """Of all scripts together: another one has another address, and no browser keeps an old one."""
+    found = blake2b(digest_size=8)
+    for path in sorted(FOLDER.glob("*.js")):
+        found.update(f"{path.name} {path.stat().st_size}\n".encode())
+        found.update(path.read_bytes())
+    return found.hexdigest()
+
+
+def imports(name: str) -> dict[str, list[str]]:
+    """The names that a module imports, by the files that it imports them from."""
+    return {
+        file: [part for part in (part.strip() for part in names.split(",")) if part]
+        for names, file in IMPORT.findall(asset(name))
+    }
+
+
+@cache
+def order(name: str) -> tuple[str, ...]:
+    """All modules that one needs, each behind those that it imports, itself last.
+
+    Raises `ValueError` for modules that import each other in a circle.
+    """
+    found: list[str] = []
+
+    def visit(file: str, above: tuple[str, ...]) -> None:
+        if file in above:
+            raise ValueError(f"{' imports '.join([*above[above.index(file) :], file])}: a circle.")
+        if file not in found:
+            for imported in imports(file):
+                visit(imported, (*above, file))
+            found.append(file)
+
+    visit(name, ())
+    return tuple(found)
+
+
+def merged(name: str) -> str:
+    """A module and all that it imports as one module text, which imports nothing and exports nothing.
+
+    Raises `ValueError` where that text would mean something else than the modules do: for imports of another
+    kind or of what is not exported, for a default export, and for two modules that declare one name.
+    """
+    texts, exports, owners = [], {}, {}
+    for file in order(name):
+        for other, names in imports(file).items():
+            if missing := set(names) - exports[other]:
+                raise ValueError(f"{file} imports {', '.join(sorted(missing))}, not exported by {other}.")
+        text = IMPORT.sub("", asset(file))
+        for declared in DECLARED.findall(text):
+            if not declared:
+                raise ValueError(f"{file} declares several names at once; one by one they can be told apart.")
+            if declared in owners:
+                raise ValueError(f"{declared} is declared in {owners[declared]} and in {file}.")
+            owners[declared] = file
+        exports[file] = set(EXPORTED.findall(text))
+        text = EXPORT.sub("", text)
+        if other := OTHER.search(REMARK.sub("", text)):
+            raise ValueError(f"{file} has {other[0]!r}, which cannot stand in one text with others.")
+        texts.append(text)
+    return "".join(texts)
+
+
+def bare(text: str) -> str:
+    """A script or style without what only people read: remarks on lines of their own, and indents."""
+    return INDENT.sub("", REMARK.sub("", text))

@@ -1,0 +1,78 @@
+"""Our scripts reach the browser as modules: on every address, under a base path, anew after an upgrade."""
+
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from mha_core.export import scripts
+from pages._kit.text import catalogue
+
+ROOT = Path(__file__).parents[2]
+FOLDER = f"/headscope/{scripts.digest()}"
+
+
+def fetched(page) -> list[str]:
+    """The addresses of our scripts that the page has loaded."""
+    names = page.evaluate("performance.getEntriesByType('resource').map(({ name }) => name)")
+    return [name for name in names if "/headscope/" in name]
+
+
+@pytest.mark.parametrize("page", ["", "/token", "/steps"])
+def test_each_page_loads_each_module_once_from_where_it_lies(visit, app, page):
+    loaded = fetched(visit(f"{app}{page}"))
+    assert loaded
+    assert len(set(loaded)) == len(loaded)
+    assert all(name.startswith(f"{app}{FOLDER}/") for name in loaded)
+    names = {name.rpartition("/")[2] for name in loaded}
+    assert names >= {*scripts.order("charts.js"), *scripts.order("history.js")}
+
+
+def test_all_modules_of_a_component_are_asked_for_at_once(visit, app):
+    """None waits for another one that imports it: far from a server each such wait is a journey."""
+    page = visit(app, first=True)
+    times = page.evaluate(
+        """performance.getEntriesByType('resource').filter(({ name }) => name.includes('/headscope/'))
+            .map(({ name, startTime }) => [name.split('/').at(-1), startTime])"""
+    )
+    began = dict(times)
+    view = [began[name] for name in scripts.order("head_view_app.js")]
+    assert max(view) - min(view) < 1000  # milliseconds, on a busy machine; a chain of them would be 5 long
+
+
+def test_a_browser_keeps_them_as_scripts_until_there_are_others(app):
+    with urllib.request.urlopen(f"{app}{FOLDER}/text.js") as answer:
+        assert answer.headers["content-type"] == "text/javascript; charset=utf-8"
+        assert "immutable" in answer.headers["cache-control"]
+        assert answer.read() == scripts.asset("text.js").encode()
+    with urllib.request.urlopen(f"{app}{FOLDER}/saved_page.html") as answer:
+        assert answer.headers["content-type"].startswith("text/html")
+        assert b"__NUMBERS__" in answer.read()
+    with pytest.raises(urllib.error.HTTPError, match=r"400|404"):
+        urllib.request.urlopen(f"{app}{FOLDER}/../app.py")
+
+
+def test_under_a_base_path_everything_is_there(serve, visit, eye, tmp_path, alone):
+    address = serve(base="class/one")
+    page = visit(f"{address}/token")
+    assert all(name.startswith(f"{address}{FOLDER}/") for name in fetched(page))
+    view = eye(visit(address))
+    view.token(2).hover()
+    assert {line[1] for line in view.lines()} == {2}
+    menu = view.menu("Save")
+    with view.page.expect_download() as download:
+        menu.get_by_role("button", name="Page that works offline").click()
+    download.value.save_as(tmp_path / "view.html")
+    assert eye(alone(tmp_path / "view.html")).on() == view.on()
+
+
+def test_where_the_app_does_not_serve_them_each_component_says_what_to_do(serve, browser):
+    # Started some other way: the frame alone, without what app.py puts beside it.
+    address = serve(script=ROOT / "pages" / "frame.py")
+    page = browser.new_page()
+    page.goto(address)
+    said = page.get_by_text(catalogue("en")["components.not_served"])
+    said.first.wait_for()
+    assert said.count() > 2
+    page.close()

@@ -1,0 +1,77 @@
+"""The private parts of Streamlit that our scripts touch (streamlit.js) are what they were."""
+
+import pytest
+from playwright.sync_api import expect
+
+from mha_core.export import scripts
+
+MODULE = f"./headscope/{scripts.digest()}/streamlit.js"
+IMPORTED = f"const ours = await import(new URL('{MODULE}', document.baseURI));"
+
+
+@pytest.fixture
+def page(visit, app):
+    return visit(app)
+
+
+def test_an_element_tells_its_key(page):
+    found = page.locator(".st-key-matrix-weights .js-plotly-plot").evaluate(
+        f"async (plot) => {{ {IMPORTED} return [ours.keyAround(plot), ours.keyAround(document.body)]; }}"
+    )
+    assert found == ["matrix-weights", ""]
+
+
+def test_a_page_that_has_run_to_its_end_is_known_to_have(page):
+    waited = page.evaluate(
+        f"""async () => {{
+            {IMPORTED}
+            const start = performance.now();
+            await new Promise((resolve) => ours.atRest(resolve));
+            return performance.now() - start;
+        }}"""
+    )
+    assert waited < 3000  # milliseconds; one that runs on is left after 10 seconds
+
+
+def test_a_link_is_followed_by_the_key_of_its_container(page):
+    followed = """async () => {
+        const box = document.createElement('div');
+        box.className = 'st-key-there';
+        const link = box.appendChild(document.createElement('a'));
+        let clicks = 0;
+        link.onclick = () => { clicks += 1; };
+        document.body.append(box);
+        ours.followLink('there');
+        ours.followLink('nowhere');
+        box.remove();
+        return clicks;
+    }"""
+    assert page.evaluate(followed.replace("async () => {", f"async () => {{ {IMPORTED}")) == 1
+
+
+def test_a_control_is_written_into_the_address_in_the_form_that_back_is_made_of(page, settled):
+    # Written over what is in place: ours is called by it, and passes on what it leaves alone.
+    page.evaluate(
+        """() => {
+            window.written = [];
+            for (const how of ['replaceState', 'pushState']) {
+                const real = history[how];
+                history[how] = (state, title, url) => {
+                    window.written.push([how, String(url)]);
+                    real.call(history, state, title, url);
+                };
+            }
+        }"""
+    )
+    before = page.evaluate("history.length")
+    page.get_by_role("spinbutton", name="Head", exact=True).fill("2")
+    page.keyboard.press("Enter")
+    settled(page)
+    how, address = page.evaluate("window.written[0]")
+    assert how == "replaceState"
+    assert address.startswith("http://")
+    assert "head=2" in address
+    assert page.evaluate("history.length") == before + 1
+    page.go_back()
+    settled(page)
+    expect(page.get_by_role("spinbutton", name="Head", exact=True)).to_have_value("4")

@@ -1,0 +1,304 @@
+"""What is looked at, run by node and compared with numpy: choices, sums, sentences, tables."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+import torch
+
+from mha_core.export import head_view
+from mha_core.export.payload import Panel, pack
+
+MODULES = ["payload.js", "panel.js", "focus.js"]
+LABELS = ["[CLS]", "the", "animal", "was", "too", "tired", "."]
+TEXTS = head_view.texts("en")
+NONE = "const none = { query: new Set(), key: new Set() };\n"
+
+
+@pytest.fixture
+def looked(javascript):
+    """`looked("return …", value=…)`: what the view's scripts make of it; values are constants of the code."""
+
+    def run(code: str, **values):
+        constants = "".join(f"const {name} = {json.dumps(value)};\n" for name, value in values.items())
+        return javascript(MODULES, constants + code)
+
+    return run
+
+
+@pytest.fixture
+def on_layer(javascript, weights):
+    """As `looked`, with a `layer` of three heads over seven tokens."""
+    blob = pack([Panel("a", LABELS, {1: weights})])
+
+    def run(code: str, **values):
+        constants = "".join(f"const {name} = {json.dumps(value)};\n" for name, value in values.items())
+        start = 'const layer = (await openPayload(file("blob")))[0].layers.get(1);\n'
+        return javascript(MODULES, start + constants + code, blob=blob)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def weights(normal) -> np.ndarray:
+    return torch.softmax(2 * normal(3, 7, 7), -1).numpy()
+
+
+# Which heads are on
+
+
+@pytest.mark.parametrize(
+    ("on", "head", "how", "last", "after"),
+    [
+        ([2, 3], 1, "toggle", None, [1, 2, 3]),
+        ([2, 3], 3, "toggle", None, [2]),
+        ([3], 3, "toggle", None, []),
+        ([2, 3], 1, "solo", None, [1]),
+        ([1], 1, "solo", None, [0, 1, 2, 3, 5]),
+        ([1], 2, "solo", None, [2]),
+        ([0], 3, "range", 1, [0, 1, 2, 3]),
+        ([0], 1, "range", 3, [0, 1, 2, 3]),
+        ([0], 5, "range", 2, [0, 2, 3, 5]),  # 4 is not loaded
+        ([0], 2, "range", None, [0, 2]),
+    ],
+)
+def test_a_click_on_a_chip(looked, on, head, how, last, after):
+    code = "return afterClick(new Set(on), head, how, [0, 1, 2, 3, 5], last);"
+    assert sorted(looked(code, on=on, head=head, how=how, last=last)) == after
+
+
+@pytest.mark.parametrize(
+    ("on", "by", "after"),
+    [([0], 1, 2), ([2], 1, 5), ([5], 1, 0), ([0], -1, 5), ([2, 5], 1, 2), ([2, 5], -1, 0), ([], 1, 0)],
+)
+def test_the_next_head(looked, on, by, after):
+    assert looked("return nextHead(new Set(on), [0, 2, 5], by);", on=on, by=by) == [after]
+
+
+def test_a_head_that_is_on_and_not_loaded_leads_to_the_first_that_is(looked):
+    assert looked("return nextHead(new Set([7]), [8, 9], 1);") == [9]
+
+
+# Which tokens are chosen
+
+
+def pinned(side, *tokens):
+    return {"side": side, "tokens": list(tokens)}
+
+
+@pytest.mark.parametrize(
+    ("before", "side", "token", "more", "after"),
+    [
+        (None, "query", 2, False, pinned("query", 2)),
+        (None, "query", 2, True, pinned("query", 2)),
+        (pinned("query", 2), "query", 2, False, None),
+        (pinned("query", 2), "key", 2, False, pinned("key", 2)),
+        (pinned("query", 2), "query", 4, False, pinned("query", 4)),
+        (pinned("query", 4), "query", 2, True, pinned("query", 2, 4)),
+        (pinned("query", 2, 4), "query", 4, True, pinned("query", 2)),
+        (pinned("query", 2, 4), "query", 4, False, pinned("query", 4)),
+        (pinned("query", 2), "query", 2, True, None),
+        (pinned("query", 2, 3), "key", 3, True, pinned("key", 3)),
+    ],
+)
+def test_a_click_on_a_token(looked, before, side, token, more, after):
+    code = "return afterPick(before, side, token, more);"
+    assert looked(code, before=before, side=side, token=token, more=more) == after
+
+
+# Sums and lines
+
+
+def test_the_weights_between_a_focus_and_the_others_are_numpys(on_layer, weights):
+    code = """
+    return [across(layer, 1, one), across(layer, 1, several), across(layer, 2, key),
+            meanAcross(layer, [0, 2], several), meanAcross(layer, [], one)];
+    """
+    found = on_layer(code, one=pinned("query", 3), several=pinned("query", 1, 5), key=pinned("key", 0, 6))
+    expected = [
+        weights[1, 3],
+        weights[1, 1] + weights[1, 5],
+        weights[2, :, 0] + weights[2, :, 6],
+        (weights[[0, 2]][:, [1, 5]].sum(1)).mean(0),
+        np.zeros(7),
+    ]
+    for shown, wanted in zip(found, expected, strict=True):
+        np.testing.assert_allclose(shown, wanted, atol=5e-5)
+
+
+def lines(weights, heads, pairs, least, most, hidden) -> set[tuple]:
+    """By numpy: for each head and (side, token) of `pairs` the lines that are drawn."""
+    drawn = set()
+    for head in heads:
+        for side, token in pairs:
+            if token in hidden:
+                continue
+            row = weights[head, token] if side == "query" else weights[head, :, token]
+            order = [i for i in np.argsort(-row) if row[i] >= least and i not in hidden]
+            for other in order[: most or None]:
+                drawn.add((head, token, int(other)) if side == "query" else (head, int(other), token))
+    return drawn
+
+
+@pytest.mark.parametrize(
+    ("focus", "least", "most", "hidden"),
+    [
+        (None, 0.02, 0, []),
+        (None, 0.02, 2, []),
+        (None, 0.0, 0, [0, 6]),
+        (pinned("query", 2), 0.1, 0, []),
+        (pinned("key", 2, 4), 0.05, 3, [0]),
+        (pinned("key", 0), 0.0, 0, [0]),
+    ],
+)
+def test_the_lines_are_those_that_numpy_finds(on_layer, weights, focus, least, most, hidden):
+    code = """
+    const away = { query: new Set(hidden), key: new Set(hidden) };
+    return linesOf(layer, [0, 2], { focus, least, most, hidden: away });
+    """
+    found = on_layer(code, focus=focus, least=least, most=most, hidden=hidden)
+    pairs = (
+        [("query", i) for i in range(7)] if focus is None else [(focus["side"], i) for i in focus["tokens"]]
+    )
+    assert {(one["head"], one["query"], one["key"]) for one in found} == lines(
+        weights, [0, 2], pairs, least, most, hidden
+    )
+    for one in found:
+        assert one["weight"] == pytest.approx(weights[one["head"], one["query"], one["key"]], abs=2e-5)
+
+
+def test_only_the_queries_in_sight_have_lines(on_layer):
+    code = NONE + "return linesOf(layer, [0], { from: 2, to: 4, least: 0, most: 1, hidden: none });"
+    assert [line["query"] for line in on_layer(code)] == [2, 3]
+
+
+def test_the_strongest_are_the_largest_first_and_of_equals_the_earlier(looked):
+    code = """
+    const w = [0.1, 0.4, 0.1, 0, 0.4];
+    return [strongest(w), strongest(w, { least: 0.1 }), strongest(w, { most: 3 }),
+            strongest(w, { least: 0.1, most: 2, hidden: new Set([1]) })];
+    """
+    assert looked(code) == [[1, 4, 0, 2, 3], [1, 4, 0, 2], [1, 4, 0], [4, 0]]
+
+
+# What is said
+
+
+def spoken(on_layer, heads, focus, hidden=()):
+    code = """
+    const away = { query: new Set(hidden), key: new Set(hidden) };
+    const shown = hidden.length ? new Rescaled(layer, away.key) : layer;
+    return spoken({ tokens }, shown, heads, focus, away, texts);
+    """
+    return on_layer(code, tokens=LABELS, heads=heads, focus=focus, hidden=list(hidden), texts=TEXTS)
+
+
+def named(row, hidden=()) -> str:
+    order = [i for i in np.argsort(-row) if row[i] >= 0.005 and i not in hidden][:5]
+    return ", ".join(f"{LABELS[i]} {row[i]:.2f}" for i in order)
+
+
+# The other sentence
+
+ONE, OTHER = ["the", "animal", "was", "tired"], ["the", "street", "animal", "was"]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "found"),
+    [
+        ([0], {"side": "query", "tokens": [0]}),
+        ([1], {"side": "query", "tokens": [2]}),  # the same word stands elsewhere
+        ([3], {"side": "query", "tokens": [], "absent": ["tired"]}),
+        ([2, 1], {"side": "query", "tokens": [2, 3]}),
+        ([0, 3], {"side": "query", "tokens": [0]}),
+    ],
+)
+def test_what_is_chosen_in_one_sentence_is_chosen_in_the_other_where_it_is(looked, chosen, found):
+    code = "return everywhere(panels, 0, focus);"
+    panels = [{"tokens": ONE}, {"tokens": OTHER}]
+    focus = {"side": "query", "tokens": chosen}
+    assert looked(code, panels=panels, focus=focus) == [focus, found]
+    assert looked(code, panels=panels, focus=None) == [None, None]
+
+
+@pytest.mark.parametrize("side", ["query", "key"])
+def test_a_sentence_without_the_chosen_word_says_so_and_has_no_lines(on_layer, side):
+    focus = {"side": side, "tokens": [], "absent": ["street", "wide"]}
+    code = f"""{NONE} return [
+      spoken({{ tokens: labels }}, layer, [0, 1], focus, none, texts),
+      linesOf(layer, [0, 1], {{ focus, least: 0, most: 0, hidden: none }}),
+      meanAcross(layer, [0, 1], focus),
+      table({{ tokens: labels }}, layer, [0], focus),
+    ];"""
+    said, lines, weights, rows = on_layer(code, focus=focus, labels=LABELS, texts=TEXTS)
+    assert said == "This sentence has no “street + wide”."
+    assert (lines, weights, rows) == ([], [0] * 7, [])
+
+
+def test_the_sentence_names_whom_a_token_looks_at(on_layer, weights):
+    row = weights[1, 3]
+    assert spoken(on_layer, [1], pinned("query", 3)) == f"was looks at {named(row)} (head 2)."
+
+
+def test_the_sentence_names_who_looks_at_a_token(on_layer, weights):
+    column = weights[[0, 2]].mean(0)[:, 2]
+    expected = f"animal is looked at by {named(column)} (mean of heads 1, 3)."
+    assert spoken(on_layer, [0, 2], pinned("key", 2)) == expected
+
+
+def test_the_sentence_says_how_much_goes_to_hidden_tokens(on_layer, weights):
+    row = weights[0, 4] + weights[0, 5]
+    away = weights[0][:, [0, 2]].sum(1, keepdims=True)
+    rest = weights[0] / (1 - away)
+    share = f"Hidden tokens take {row[[0, 2]].sum():.2f}; here that is shared out"
+    expected = f"too + tired looks at {named(rest[4] + rest[5], [0, 2])} (head 1). {share}"
+    assert spoken(on_layer, [0], pinned("query", 4, 5), [0, 2]).startswith(expected)
+    rest[:, [0, 2]] = 0
+    expected = f"was is looked at by {named(rest[:, 3], [0, 2])} (head 1). {TEXTS['rescaled']}"
+    assert spoken(on_layer, [0], pinned("key", 3), [0, 2]) == expected
+
+
+def test_the_sentence_says_that_nothing_is_on_or_chosen(on_layer):
+    assert spoken(on_layer, [], pinned("query", 1)) == TEXTS["no_head"]
+    assert spoken(on_layer, [0], None) == TEXTS["nothing_chosen"]
+
+
+@pytest.mark.parametrize(("length", "said"), [(900, "0.0013"), (20_000, "6.0e-5")])
+def test_a_row_whose_weights_are_all_small_is_not_called_empty(javascript, length, said):
+    weights = np.full((1, 1, length), 1 / length, np.float32)
+    weights[0, 0, 7] *= 1.2
+    code = """
+    const layer = (await openPayload(file("blob")))[0].layers.get(0);
+    const tokens = Array.from({ length: layer.nKey }, (_, i) => `t${i}`);
+    return spoken({ tokens }, layer, [0], { side: "query", tokens: [0] }, none, TEXTS);
+    """
+    code = f"{NONE}const TEXTS = {json.dumps(TEXTS)};\n{code}"
+    blob = pack([Panel("a", ["t"] * length, {0: weights})])
+    found = javascript(MODULES, code, blob=blob)
+    assert re.match(rf"t0 looks at t7 {re.escape(said)}, t0 ", found)
+
+
+def test_an_empty_row_is_said_to_be_empty(javascript):
+    code = f"""
+    const layer = (await openPayload(file("blob")))[0].layers.get(0);
+    const focus = {{ side: "query", tokens: [0] }};
+    {NONE}
+    return spoken({{ tokens: ["a", "b"] }}, layer, [0], focus, none, {json.dumps(TEXTS)});
+    """
+    blob = pack([Panel("a", ["a", "b"], {0: np.zeros((1, 2, 2), np.float32)})])
+    assert javascript(MODULES, code, blob=blob) == ("a looks at nothing: its row is empty (head 1).")
+
+
+@pytest.mark.parametrize(
+    ("focus", "count"), [(None, 98), (pinned("query", 2, 3), 28), (pinned("key", 0), 14)]
+)
+def test_the_table_has_every_pair_or_those_of_the_focus(on_layer, weights, focus, count):
+    found = on_layer("return table({ tokens }, layer, [0, 2], focus);", tokens=LABELS, focus=focus)
+    assert len(found) == count
+    for layer, head, query, query_token, key, key_token, weight in found:
+        assert layer == 2
+        assert (query_token, key_token) == (LABELS[query - 1], LABELS[key - 1])
+        assert weight == pytest.approx(weights[head - 1, query - 1, key - 1], abs=2e-5)
+        if focus:
+            assert (query if focus["side"] == "query" else key) - 1 in focus["tokens"]

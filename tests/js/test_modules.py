@@ -1,0 +1,165 @@
+"""The scripts as modules: node loads each, a linter and types find nothing, one text means what they mean."""
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from mha_core.export import scripts
+
+ROOT = Path(__file__).parents[2]
+ENTRIES = ("page.js", "page_start.js")  # run in a page as soon as they are loaded
+IMPORT = 'import { b } from "./b.js";\n'
+MODULES = sorted(path.name for path in scripts.FOLDER.glob("*.js") if path.name not in ENTRIES)
+MOUNTED = (
+    "blobs.js",
+    "charts.js",
+    "head_grid.js",
+    "head_view_app.js",
+    "history.js",
+    "overview.js",
+    "token_strip.js",
+)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """`folder(a="…", b="…")`: a folder with these modules in place of ours."""
+    monkeypatch.setattr(scripts, "FOLDER", tmp_path)
+
+    def write(**texts: str) -> None:
+        scripts.order.cache_clear()
+        for name, text in texts.items():
+            (tmp_path / f"{name}.js").write_text(text, encoding="utf-8")
+
+    yield write
+    scripts.order.cache_clear()
+
+
+# Our modules
+
+
+def test_node_loads_every_module_and_what_it_imports(node):
+    # A name that is not exported where it is imported from is an error before anything runs.
+    addresses = [(scripts.FOLDER / name).as_uri() for name in MODULES]
+    code = f"for (const file of {addresses}) await import(file);"
+    done = subprocess.run(
+        [node, "--input-type=module", "-e", code], capture_output=True, text=True, timeout=120
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(MODULES) > 20
+
+
+def test_every_module_is_needed_by_one_that_a_page_mounts_or_is():
+    needed = {file for name in (*MOUNTED, "page.js") for file in scripts.order(name)}
+    assert needed == {*MODULES, "page.js"}
+
+
+def test_those_that_are_mounted_say_what_to_do_with_an_element():
+    for name in MODULES:
+        mounts = re.search(r"^export default (async )?function \(", scripts.asset(name), re.MULTILINE)
+        assert bool(mounts) == (name in MOUNTED)
+
+
+def test_no_two_modules_declare_one_name():
+    owners = {}
+    for name in (*MODULES, "page.js"):
+        for declared in scripts.DECLARED.findall(scripts.asset(name)):
+            assert declared, name
+            assert owners.setdefault(declared, name) == name, declared
+
+
+def tool(name: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        if os.environ.get("CI"):
+            pytest.fail(f"{name} is missing; .ci/run installs it.")
+        pytest.skip(f"{name} is not installed (tests/js/package.json)")
+    return found
+
+
+def run(*command: object) -> None:
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=300, cwd=ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_linter_finds_nothing():
+    run(tool("biome"), "check", "--config-path=.biome.json", "--error-on-warnings", "assets/components")
+
+
+def test_types_fit():
+    run(tool("tsc"), "-p", "tests/js")
+
+
+# Where they come from
+
+
+def test_another_script_has_another_address(folder):
+    digests = []
+    for texts in ({"a": "1;"}, {"a": "2;"}, {"b": ""}, {"b": "1;"}):
+        folder(**texts)
+        scripts.digest.cache_clear()
+        digests.append(scripts.digest())
+    scripts.digest.cache_clear()
+    assert len(set(digests)) == 4
+    assert all(re.fullmatch(r"[0-9a-f]{16}", digest) for digest in digests)
+
+
+# Modules in one text
+
+
+def test_a_module_stands_behind_what_it_imports_and_once(folder):
+    folder(
+        a='import { b } from "./b.js";\nimport {\n  c,\n  d,\n} from "./c.js";\nb(c);\n',
+        b='import { c } from "./c.js";\n\nexport const b = () => c;\n',
+        c="// Three.\nexport const c = 3;\nexport async function d() {}\nclass Own {}\n",
+    )
+    assert scripts.order("a.js") == ("c.js", "b.js", "a.js")
+    assert scripts.bare(scripts.merged("a.js")) == (
+        "const c = 3;\nasync function d() {}\nclass Own {}\nconst b = () => c;\nb(c);\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "said"),
+    [
+        (IMPORT, 'import { a } from "./a.js";\n', "a circle"),
+        (IMPORT, "const b = 1;\n", "imports b, not exported by b.js"),
+        (
+            f"{IMPORT}const c = 1;\n",
+            "export const b = 1;\nconst c = 2;\n",
+            "c is declared in b.js and in a.js",
+        ),
+        ('import { b as c } from "./b.js";\n', "export const b = 1;\n", "imports b as c"),
+        ('import * as b from "./b.js";\n', "", "cannot stand in one text"),
+        ('import b from "./b.js";\n', "", "cannot stand in one text"),
+        ('const b = await import("./b.js");\n', "", "cannot stand in one text"),
+        ("export default function () {}\n", "", "cannot stand in one text"),
+        ("export { b };\n", "", "cannot stand in one text"),
+        ("const [b, c] = [1, 2];\n", "", "declares several names at once"),
+    ],
+)
+def test_what_would_mean_something_else_in_one_text_is_refused(folder, a, b, said):
+    folder(a=a, b=b)
+    with pytest.raises(ValueError, match=said):
+        scripts.merged("a.js")
+
+
+def test_what_only_people_read_stays_at_home():
+    text = "/**\n * A doc.\n */\nconst a = 1; // why\n\n  // a remark\n  /* one line */\n  b();\n"
+    assert scripts.bare(text) == "const a = 1; // why\nb();\n"
+    # No string of ours goes on over lines, where what looks like a remark or an indent would be part of it.
+    for name in (*MODULES, *ENTRIES):
+        for line in scripts.asset(name).splitlines():
+            assert line.count("`") % 2 == 0 or line.lstrip().startswith("//"), (name, line)
+
+
+def test_the_text_of_a_page_is_a_module_by_itself(node, tmp_path):
+    (tmp_path / "page.mjs").write_text(scripts.bare(scripts.merged("page.js")), encoding="utf-8")
+    done = subprocess.run(
+        [node, "--check", tmp_path / "page.mjs"], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,0 +1,299 @@
+"""The head view of a text that looks at another one, and of pieces joined to words; node against numpy."""
+
+import json
+from types import MappingProxyType
+
+import numpy as np
+import pytest
+import torch
+
+import mha_core as mha
+from mha_core.export import head_view
+from mha_core.export.payload import Panel, pack
+from mha_core.traces.tokens import Tokens, joined
+
+QUERIES = ("[CLS]", "the", "ani", "##mal", "sat", "down", ".")
+KEYS = tuple(f"k{at}" for at in range(11))
+QUERY_WORDS = [0, 1, 2, 2, 3, 4, 5]
+KEY_WORDS = [0, 1, 1, 1, 2, 3, 3, 4, 5, 6, 7]
+TEXTS = head_view.texts("en")
+MODULES = ["payload.js", "panel.js", "focus.js", "viewport.js", "text.js"]
+
+
+@pytest.fixture(scope="module")
+def weights(normal) -> np.ndarray:
+    """Three heads, 7 queries, 11 keys."""
+    return torch.softmax(2 * normal(3, 7, 11), -1).numpy()
+
+
+@pytest.fixture
+def on_panel(javascript, weights):
+    """`on_panel("return …")`: the code has the `panel` of a blob and its `layer`."""
+    blob = pack([Panel("a → b", QUERIES, {1: weights}, KEYS)])
+
+    def run(code: str, **values):
+        constants = "".join(f"const {name} = {json.dumps(value)};\n" for name, value in values.items())
+        start = 'const [panel] = await openPayload(file("blob"));\nconst layer = panel.layers.get(1);\n'
+        return javascript(MODULES, start + constants + code, blob=blob)
+
+    return run
+
+
+def trace_of(queries: Tokens, keys: Tokens, normal, layers: int = 2) -> mha.AttentionTrace:
+    made = []
+    for seed in range(layers):
+        sizes = {"q": len(queries), "k": len(keys), "v": len(keys)}
+        tensors = {name: normal(3, n, 5, seed=10 * seed + len(name + str(n))) for name, n in sizes.items()}
+        sides = mha.Sides(queries, keys)
+        made.append(mha.LayerTrace(MappingProxyType(tensors), kind="cross", sides=sides))
+    return mha.AttentionTrace(queries, tuple(made), {"name": "by hand"})
+
+
+# Two lists of tokens
+
+
+def test_words_of_either_direction_stay_where_they_are_said(javascript, weights):
+    keys = ["طارت", "أمس", *KEYS[2:]]
+    code = f"""
+    const [panel] = await openPayload(file("blob"));
+    const none = {{ query: new Set(), key: new Set() }};
+    return spoken(panel, panel.layers.get(0), [0], {{ side: "key", tokens: [1] }}, none, {json.dumps(TEXTS)});
+    """
+    said = javascript(MODULES, code, blob=pack([Panel("a", QUERIES, {0: weights}, keys)]))
+    assert said.startswith("\u2068أمس\u2069 is looked at by ")
+    assert said.count("\u2068") == 1  # the others need none
+
+
+def test_a_blob_has_the_tokens_of_both_texts(on_panel, javascript, weights):
+    assert on_panel("return [panel.tokens, panel.keys, layer.nQuery, layer.nKey];") == [
+        list(QUERIES),
+        list(KEYS),
+        7,
+        11,
+    ]
+    blob = pack([Panel("a", QUERIES, {0: weights[:, :, :7]})])
+    code = 'const [panel] = await openPayload(file("blob")); return panel.tokens === panel.keys;'
+    assert javascript(MODULES, code, blob=blob) is True
+
+
+@pytest.mark.parametrize("side", ["query", "key"])
+def test_the_sentence_names_the_tokens_of_both_texts(on_panel, weights, side):
+    code = """
+    const none = { query: new Set(), key: new Set() };
+    return spoken(panel, layer, [2], { side, tokens: [4] }, none, texts);
+    """
+    said = on_panel(code, side=side, texts=TEXTS)
+    values, names = (weights[2, 4], KEYS) if side == "query" else (weights[2, :, 4], QUERIES)
+    order = [at for at in np.argsort(-values) if values[at] >= 0.005][:5]
+    listed = ", ".join(f"{names[at]} {values[at]:.2f}" for at in order)
+    verb = "looks at" if side == "query" else "is looked at by"
+    assert said == f"{(QUERIES if side == 'query' else KEYS)[4]} {verb} {listed} (head 3)."
+
+
+def test_lines_leave_out_the_special_tokens_of_their_own_side(on_panel, weights):
+    code = """
+    const hidden = { query: new Set([0]), key: new Set([8, 10]) };
+    return [null, { side: "key", tokens: [8] }, { side: "key", tokens: [0] }].map((focus) =>
+      linesOf(layer, [0, 1], { focus, least: 0, most: 0, hidden }).map(({ query, key }) => [query, key]));
+    """
+    every, hidden, column = on_panel(code)
+    assert {tuple(pair) for pair in every} == {
+        (q, k) for q in range(1, 7) for k in range(11) if k not in (8, 10)
+    }
+    assert hidden == []
+    assert sorted({q for q, _ in column}) == [1, 2, 3, 4, 5, 6]
+
+
+def test_the_table_has_every_pair_of_both_texts_with_their_names(on_panel, weights):
+    rows = on_panel("return table(panel, layer, [1], null);")
+    assert len(rows) == 77
+    for layer, head, query, query_token, key, key_token, weight in rows:
+        assert (layer, head, query_token, key_token) == (2, 2, QUERIES[query - 1], KEYS[key - 1])
+        assert weight == pytest.approx(weights[1, query - 1, key - 1], abs=2e-5)
+    assert len(on_panel('return table(panel, layer, [1], { side: "key", tokens: [10] });')) == 7
+
+
+def test_the_same_token_is_looked_for_on_its_own_side_of_the_other_panel(on_panel):
+    code = """
+    const other = { tokens: ["x", "k3"], keys: ["k3", "y", "k9"] };
+    return [everywhere([panel, other], 0, { side: "key", tokens: [9, 3] })[1],
+            everywhere([panel, other], 0, { side: "query", tokens: [3] })[1]];
+    """
+    assert on_panel(code) == [
+        {"side": "key", "tokens": [0, 2]},
+        {"side": "query", "tokens": [], "absent": ["##mal"]},
+    ]
+
+
+def test_a_matrix_may_have_more_columns_than_rows(javascript):
+    code = """
+    const w = new Viewport(11, 220, 140, 7);
+    const found = [w.cell, w.at(219, 139), w.at(219, 0), w.seen("x"), w.seen("y")];
+    w.zoom(3, 0, 0);
+    w.pan(-1e6, -1e6);
+    return [...found, [w.x, w.y], w.at(219, 139)];
+    """
+    corner = {"query": 6, "key": 10}
+    expected = [20, corner, {"query": 0, "key": 10}, [0, 11], [0, 7], [220 - 660, 140 - 420], corner]
+    assert javascript(MODULES, code) == expected
+
+
+def test_a_long_matrix_is_pooled_in_both_directions(javascript, normal):
+    weights = torch.softmax(normal(1, 7, 1601), -1).numpy()
+    code = """
+    const pooled = new Pooled((await openPayload(file("blob")))[0].layers.get(0), [0]);
+    pooled.advance(Infinity);
+    return [pooled.step, pooled.rows, pooled.columns, pooled.values];
+    """
+    blob = pack([Panel("a", ["q"] * 7, {0: weights}, ["k"] * 1601)])
+    step, rows, columns, values = javascript(MODULES, code, blob=blob)
+    assert (step, rows, columns) == (3, 3, 534)
+    padded = np.zeros((9, 1602))
+    padded[:7, :1601] = weights[0]
+    expected = padded.reshape(3, 3, 534, 3).max((1, 3)).ravel()
+    np.testing.assert_allclose(values, expected, atol=5e-5)
+
+
+# What special tokens take is shared out
+
+
+def test_without_hidden_keys_each_row_sums_to_one_again(on_panel, weights):
+    code = """
+    const rest = new Rescaled(layer, new Set([0, 5]));
+    return [[0, 3].map((q) => rest.row(1, q)), rest.column(1, 4), rest.column(1, 5), rest.weight(1, 3, 4),
+            rest.away(1, 3), rest.sees(1, 3, 5), rest.sees(1, 3, 4), table(panel, rest, [1], null).length];
+    """
+    rows, column, hidden, cell, away, sees_hidden, sees, n_rows = on_panel(code)
+    expected = weights[1].copy()
+    expected[:, [0, 5]] = 0
+    expected /= expected.sum(1, keepdims=True)
+    np.testing.assert_allclose(rows, expected[[0, 3]], atol=5e-4)
+    np.testing.assert_allclose(column, expected[:, 4], atol=5e-4)
+    assert hidden == [0] * 7
+    assert cell == pytest.approx(expected[3, 4], abs=5e-4)
+    assert away == pytest.approx(weights[1, 3, [0, 5]].sum(), abs=1e-4)
+    assert (sees_hidden, sees, n_rows) == (False, True, 7 * 9)
+
+
+def test_a_row_that_goes_to_hidden_keys_alone_is_empty(javascript):
+    code = """
+    const layer = (await openPayload(file("blob")))[0].layers.get(0);
+    const rest = new Rescaled(layer, new Set([0]));
+    return [rest.row(0, 0), rest.weight(0, 0, 1), rest.away(0, 0)];
+    """
+    weights = np.array([[[1.0, 0, 0]]])
+    blob = pack([Panel("a", ["q"], {0: weights}, ["a", "b", "c"])])
+    assert javascript(MODULES, code, blob=blob) == [[0, 0, 0], 0, 1]
+
+
+# Pieces and words
+
+
+def test_a_word_takes_the_mean_of_its_pieces_and_gives_their_sum(on_panel, weights):
+    code = """
+    const joined = new Grouped(layer, queries, keys);
+    return [joined.nQuery, joined.nKey, Array.from({ length: joined.nQuery }, (_, q) => joined.row(2, q)),
+            joined.column(2, 3), joined.weight(2, 2, 1)];
+    """
+    n_query, n_key, rows, column, cell = on_panel(code, queries=QUERY_WORDS, keys=KEY_WORDS)
+    summed = np.add.reduceat(weights[2], np.unique(KEY_WORDS, return_index=True)[1], axis=1)
+    expected = np.stack([summed[np.array(QUERY_WORDS) == word].mean(0) for word in range(6)])
+    assert (n_query, n_key) == expected.shape == (6, 8)
+    np.testing.assert_allclose(rows, expected, atol=1e-4)
+    np.testing.assert_allclose(column, expected[:, 3], atol=1e-4)
+    assert cell == pytest.approx(expected[2, 1], abs=1e-4)
+    np.testing.assert_allclose(np.sum(rows, axis=1), 1, atol=1e-3)
+
+
+def test_a_prepared_panel_has_words_their_special_tokens_and_the_way_back(on_panel, weights):
+    header = {
+        "id": "v",
+        "special": [[[0], [10]]],
+        "groups": [
+            {
+                "query": {"of": QUERY_WORDS, "labels": ["[CLS]", "the", "animal", "sat", "down", "."]},
+                "key": {"of": KEY_WORDS, "labels": [f"w{at}" for at in range(8)]},
+            }
+        ],
+    }
+    code = """
+    const [words, pieces] = [true, false].map((joined) => prepared(panel, header, 0, joined));
+    const rest = layerOf(words, 1, true);
+    return [words.tokens, words.keys, words.special.key, words.two, words.wordOf("query", 3),
+            words.pieceOf("query", 3), words.pieceOf("key", 3), rest.row(0, 2),
+            rest === layerOf(words, 1, true),
+            pieces.tokens, pieces.special.key, layerOf(pieces, 1, false) === layer];
+    """
+    tokens, keys, special, two, word, piece, key_piece, row, kept, *plain = on_panel(code, header=header)
+    assert (tokens[2], keys, special, two) == ("animal", [f"w{at}" for at in range(8)], [7], True)
+    assert (word, piece, key_piece, kept) == (2, 4, 5, True)
+    mean = weights[0, 2:4].mean(0)
+    summed = np.array([mean[np.array(KEY_WORDS) == at].sum() for at in range(8)])
+    summed[7] = 0
+    np.testing.assert_allclose(row, summed / summed.sum(), atol=5e-4)
+    assert plain == [list(QUERIES), [10], True]
+
+
+@pytest.mark.parametrize(
+    ("words", "special", "of", "labels"),
+    [
+        ((0, 1, 1, 2), (), (0, 1, 1, 2), ("the", "animal", "sat")),
+        ((0, 1, 1, 1), (3,), (0, 1, 1, 2), ("the", "animal", "sat")),  # a special piece is alone
+        ((4, 7, 7, 9), (), (0, 1, 1, 2), ("the", "animal", "sat")),  # numbers without gaps
+        ((0, 1, 2, 3), (), None, None),
+        ((), (), None, None),
+    ],
+)
+def test_pieces_of_one_word_are_joined(words, special, of, labels):
+    tokens = Tokens(
+        "the animal sat", ("the", "ani", "##mal", "sat"), ((0, 3), (4, 7), (7, 10), (11, 14)), words, special
+    )
+    found = joined(tokens)
+    if of is None:
+        assert found is None
+    else:
+        assert (found.of, found.labels) == (of, labels)
+
+
+def test_words_that_are_alike_are_told_apart_and_pieces_without_a_place_keep_their_names():
+    tokens = Tokens(
+        "ab ab",
+        ("<s>", "a", "b", "a", "b"),
+        ((0, 0), (0, 1), (1, 2), (3, 4), (4, 5)),
+        (0, 1, 1, 2, 2),
+        (0,),
+    )
+    assert joined(tokens).labels == ("<s>", "ab\u2009₁", "ab\u2009₂")
+
+
+# In Python
+
+
+def test_a_view_of_a_cross_part_has_both_texts(normal, refused):
+    queries, keys = mha.words("one two three four five six ."), mha.words(" ".join(KEYS))
+    trace = trace_of(queries, keys, normal)
+    view = trace.view(token=6)
+    assert view.header["special"] == [[[], [0]]]  # a token that nobody looks at is no sink
+    assert view.header["groups"] == [None]
+    assert view.header["file"].startswith("headscope-one-two")
+    assert b'"keys": ["k0"' in pack([head_view.panel(trace, [0])])
+    assert "token 7 was asked for" in str(refused(trace.view, token=7))
+    assert trace.title == f"\u2068{queries.text}\u2069 → \u2068{keys.text}\u2069"
+
+
+def test_the_tokenizer_says_what_is_special_and_what_a_word_is(normal):
+    pieces = Tokens("an imal", ("an", "##x", "end"), ((0, 2), (3, 5), (5, 7)), (0, 0, 1), (2,))
+    trace = trace_of(pieces, mha.words(" ".join(KEYS)), normal)
+    header = trace.view().header
+    assert header["special"] == [[[2], [0]]]
+    assert header["groups"][0]["query"]["of"] == [0, 0, 1]
+    assert header["groups"][0]["key"] == {"of": list(range(11)), "labels": list(KEYS)}
+
+
+def test_layers_of_several_kinds_are_looked_at_one_kind_at_a_time(normal, refused):
+    queries, keys = mha.words("one two"), mha.words("a b c")
+    cross = trace_of(queries, keys, normal, layers=1)
+    own = mha.LayerTrace(MappingProxyType({"weights": torch.full((3, 3, 3), 1 / 3)}), kind="encoder")
+    both = mha.AttentionTrace(keys, (own, *cross.layers), {})
+    assert "trace.part('cross').view()" in str(refused(both.view))
+    assert both.part("cross").view().header["layers"] == 1
