@@ -14,7 +14,8 @@ import pandas as pd
 from mha_core.analysis.frames import Picture, origin, picture
 from mha_core.traces.facts import Adjustments
 from mha_core.traces.layer import LayerTrace
-from mha_core.traces.trace import MATRICES, AttentionTrace
+from mha_core.traces.matrices import MATRICES
+from mha_core.traces.trace import AttentionTrace
 from mha_core.traces.verify import product_difference, split_difference
 
 # LaTeX, in which `X[L, d_model]` is a symbol with its shape under it, filled in with numbers, and
@@ -179,7 +180,7 @@ class HeadContext:
             return drawn
         own = self.head if name == "q" else self.recorded.kv_head(self.head)
         frame = pd.DataFrame(
-            self.recorded.kept(stages[at])[own], index=drawn.frame.index, columns=drawn.frame.columns
+            self.recorded.tensor(stages[at])[own], index=drawn.frame.index, columns=drawn.frame.columns
         )
         letter, *rest = drawn.symbol
         return replace(drawn, frame=frame, symbol=f"{letter}{PRIMES[at]}{''.join(rest)}")
@@ -187,13 +188,15 @@ class HeadContext:
     def packed(self, name: str) -> Picture:
         """The product X W of all heads side by side, the chosen head's columns framed."""
         stages = self.stages(name)
-        array = self.recorded.kept(stages[0])  # (head, token, d)
+        array = self.recorded.tensor(stages[0])  # (head, token, d)
         n_heads, n_tokens, width = array.shape
         own = self.head if name == "q" else self.recorded.kv_head(self.head)
         sides = self.recorded.sides
         frame = pd.DataFrame(
             array.transpose(1, 0, 2).reshape(n_tokens, n_heads * width),
-            index=pd.Index((sides.queries if name == "q" else sides.keys).labels, name=MATRICES[name][0]),
+            index=pd.Index(
+                (sides.queries if name == "q" else sides.keys).labels, name=MATRICES[name].axes[0]
+            ),
             columns=pd.RangeIndex(1, n_heads * width + 1),
         )
         framed = (own * width, (own + 1) * width)
@@ -208,8 +211,8 @@ def steps(trace: AttentionTrace, *, layer: int, head: int) -> list[Step]:
     Where a model does more with the product X W before queries meet keys, `adjust` follows the split.
     Raises `MhaError` for a head that is not there, and where only the weights of the layer are known.
     """
-    recorded = trace.layers[layer]
-    recorded.checked(head)
+    recorded, layer = trace.layer(layer), trace.layer_index(layer)
+    head = recorded.head_index(head)
     # X alone does not say how Q came about: some models norm it, or turn it in a way of their own.
     unknown = {project} if not (recorded.knows("x") and recorded.knows("w_q")) else set()
     unknown |= set() if recorded.knows("w_o") else {output}

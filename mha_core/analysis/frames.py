@@ -7,30 +7,12 @@ from typing import Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
-from mha_core.traces.layer import LayerTrace
+from mha_core.traces.matrices import MATRICES, TOKEN_AXES
 from mha_core.traces.tokens import Sides
-from mha_core.traces.trace import MATRICES, TOKEN_AXES, AttentionTrace
+from mha_core.traces.trace import AttentionTrace
 
 WHOLE = 256  # tokens up to which the page draws all pairs of them: every head's picture, every measure
 WINDOW = 128  # rows and columns of tokens that one large figure has room for
-KIND = {name: "weights" if name == "weights" else "signed" for name in MATRICES}
-# How each matrix is written; {} is the head, counted from 1 as in the papers.
-SUBSCRIPT = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
-SYMBOLS = {
-    "x": "X",
-    "x_v": "E",
-    "q": "Q{}",
-    "k": "K{}",
-    "v": "V{}",
-    "scores": "S{}",
-    "scaled": "S{} / √d_k",
-    "masked": "S{} masked",
-    "weights": "A{}",
-    "output": "head{}",
-    "concat": "concat",
-    "contribution": "head{0} · Wᴼ{0}",
-    "result": "Z",
-}
 
 
 @dataclass(frozen=True)
@@ -85,40 +67,26 @@ def picture(
     are then computed for these rows only, so that a long text never makes a matrix of tokens × tokens.
     """
     part = part if isinstance(part, Part) else Part(part, part)
-    hidden, faint, (row_axis, column_axis) = None, None, MATRICES[name]
+    matrix, shown, layer = MATRICES[name], trace.layer(layer), trace.layer_index(layer)
+    hidden, faint, (row_axis, column_axis) = None, None, matrix.axes
     if name in ("masked", "weights"):
-        allowed = trace.layers[layer].allowed(head, rows=part.queries, keys=part.keys)
+        allowed = shown.allowed(head, rows=part.queries, keys=part.keys)
         hidden = None if allowed.all() else ~allowed
     if row_axis == "query":
         faint = untrained_rows(trace, layer)
         faint = faint if faint is None or part.queries is None else faint[part.queries]
-    first_row, first_column = (shown.start if (shown := part.of(axis)) else 0 for axis in MATRICES[name])
+    first_row, first_column = (cut.start if (cut := part.of(axis)) else 0 for axis in matrix.axes)
     return Picture(
         name,
-        symbol(trace.layers[layer], name, head),
-        trace.frame(name, layer=layer, head=head)
-        if part == (None, None)
-        else _part(trace, name, layer, head, part),
-        KIND[name],
+        matrix.written(shown, head),
+        trace.frame(name, layer=layer, head=head, rows=part.queries, keys=part.keys),
+        matrix.kind,
         hidden,
         faint=faint,
-        origin=origin(trace, layer=layer, head=head),
+        origin=origin(trace, layer=layer, head=shown.head_index(head)),
         start=(first_row, first_column if column_axis in TOKEN_AXES else 0),
-        sides=trace.layers[layer].sides,
+        sides=shown.sides,
     )
-
-
-def _part(trace: AttentionTrace, name: str, layer: int, head: int, part: Part) -> pd.DataFrame:
-    row_axis, column_axis = MATRICES[name]
-    every = slice(None)
-    if row_axis != "query" or name == "q":  # what is kept, not computed
-        return trace.frame(name, layer=layer, head=head).iloc[part.of(row_axis) or every]
-    sides = trace.layers[layer].sides
-    of_keys = {"keys": part.keys} if column_axis == "key" else {}
-    values = getattr(trace.layers[layer], name)(head, rows=part.queries, **of_keys)
-    labels = sides.queries.labels[part.queries or every]
-    columns = sides.keys.labels[part.keys or every] if of_keys else range(1, values.shape[1] + 1)
-    return pd.DataFrame(values, pd.Index(labels, name=row_axis), pd.Index(columns, name=column_axis))
 
 
 def longest(trace: AttentionTrace) -> int:
@@ -174,18 +142,12 @@ def untrained_rows(trace: AttentionTrace, layer: int) -> np.ndarray | None:
     return np.array([answer is None for answer in trace.answers])
 
 
-def symbol(layer: LayerTrace, name: str, head: int) -> str:
-    """How the matrix of a head is written, ``Q₃`` for head 2; K and V go by their own head."""
-    owner = layer.kv_head(head) if name in ("k", "v") else head
-    return SYMBOLS[name].format(str(owner + 1).translate(SUBSCRIPT))
-
-
 def long_table(trace: AttentionTrace, name: str, *, layer: int, heads: Iterable[int]) -> pd.DataFrame:
     """A matrix of several heads, one line for each number: head, row, column, value.
 
     Heads and positions count from 1; each token axis has its position and its word.
     """
-    row_axis, column_axis = MATRICES[name]
+    row_axis, column_axis = MATRICES[name].axes
     parts = []
     for head in heads:
         frame = trace.frame(name, layer=layer, head=head)

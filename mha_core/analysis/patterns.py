@@ -16,6 +16,7 @@ import pandas as pd
 
 from mha_core.attention.functional import row_blocks
 from mha_core.errors import MhaError
+from mha_core.traces.indices import index
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.tokens import Sides, Tokens, special_positions
 from mha_core.traces.trace import AttentionTrace
@@ -240,10 +241,7 @@ def leave_out(trace: Traced, without: Without) -> Traced:
 
 def _rest(count: int, without: Sequence[int]) -> list[int]:
     """The positions that remain of so many; those to leave out may count from the end, as in numpy."""
-    for at in without:
-        if not -count <= at < count:
-            raise MhaError(f"There are tokens 0 to {count - 1}; token {at} was to be left out.")
-    left_out = {at % count for at in without}
+    left_out = {index("token", at, count, of="The text") for at in without}
     rest = [at for at in range(count) if at not in left_out]
     if not rest:
         raise MhaError(f"All {count} tokens would be left out; leave one at least.")

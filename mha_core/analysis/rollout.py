@@ -33,16 +33,14 @@ def rollout(
     Source: Abnar & Zuidema 2020, "Quantifying Attention Flow in Transformers".
     """
     trace = in_one_kind(leave_out(trace, without))
-    count = len(trace.layers)
-    if not -count <= layer < count:
-        raise MhaError(f"This trace has layers 0 to {count - 1}; layer {layer} was asked for.")
+    last = trace.layer_index(layer)
     if not 0 <= residual <= 1:
         raise MhaError(f"residual {residual} is out of range; 0 to 1 work.")
     one_of("way to join heads", heads, HEADS, parameter="heads")
     if not trace.sides.same:
         raise MhaError("A rollout stays in one text; these layers look from one text at another.")
     reached = np.eye(len(trace.tokens))
-    for one in trace.layers[: layer % count + 1]:
+    for one in trace.layers[: last + 1]:
         step = (1 - residual) * _joined(one, heads) + residual * np.eye(len(reached))
         total = step.sum(1, keepdims=True)  # less than 1 with sinks, and where all keys are hidden
         reached = np.divide(step, total, out=np.zeros_like(step), where=total > 0) @ reached
@@ -84,11 +82,9 @@ def best_hops(trace: AttentionTrace, query: int, key: int, *, layer: int = 1) ->
 
 
 def _layers(trace: AttentionTrace, layer: int):
-    if not 1 <= layer < len(trace.layers):
-        raise MhaError(
-            f"Two hops end in a layer that has one before it; this trace has layers 0 to "
-            f"{len(trace.layers) - 1} and layer {layer} was asked for."
-        )
+    layer = trace.layer_index(layer)
+    if not layer:
+        raise MhaError("Two hops end in a layer that has one before it; layer 0 is the first.")
     if not all(one.sides.same for one in trace.layers[layer - 1 : layer + 1]):
         raise MhaError("Two hops stay in one text; these layers look from one text at another.")
     return trace.layers[layer - 1], trace.layers[layer]

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from mha_core.errors import MhaError, one_of
+from mha_core.traces.indices import index
 from mha_core.traces.layer import LayerTrace
 
 RAW = {"q": "q_raw", "k": "k_raw"}
@@ -26,12 +27,11 @@ def turned(layer: LayerTrace, token: int, *, head: int, name: str = "q") -> pd.D
     rotary = layer.about.rotary
     if rotary is None or not all(layer.knows(key) for key in (RAW[name], "cos", "sin")):
         raise MhaError("The rotation of this layer is not known, or there is none.")
-    own = layer.checked(head) if name == "q" else layer.kv_head(head)
-    if not 0 <= token < layer.n_query:
-        raise MhaError(f"This layer has tokens 0 to {layer.n_query - 1}; token {token} was asked for.")
+    own = layer.head_index(head) if name == "q" else layer.kv_head(head)
+    token = index("token", token, layer.n_query, of="This layer")
     before = layer.tensors[RAW[name]][own, token].float().numpy()
     turned_to = f"{name}_turned" if layer.knows(f"{name}_turned") else name  # a norm may come after
-    after = layer.kept(turned_to)[own, token].astype(np.float32)
+    after = layer.tensor(turned_to)[own, token].astype(np.float32)
     cos, sin = (layer.tensors[key].float().numpy() for key in ("cos", "sin"))
     first, second = pairs(rotary.form, cos.shape[1])
     angles = np.arctan2(sin[:, first], cos[:, first])  # (token, pair), each within one turn

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
-from mha_core.errors import MhaError
+from mha_core.traces.indices import index
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.trace import AttentionTrace
 
@@ -115,7 +115,7 @@ def against_keys(trace: AttentionTrace, token: int, *, layer: int, head: int) ->
     Raises `MhaError` for a token, a layer or a head that is not there.
     """
     shown = _layer(trace, token, layer)
-    products = shown.q[shown.checked(head), token] * shown.k[shown.kv_head(head)]
+    products = shown.q[shown.head_index(head), token] * shown.k[shown.kv_head(head)]
     steps = {"score": shown.scores, "scaled": shown.scaled, "masked": shown.masked, "weight": shown.weights}
     keys = pd.Index(shown.sides.keys.labels, name="key")
     numbers = {name: see(head, rows=[token])[0] for name, see in steps.items()}
@@ -147,7 +147,7 @@ def vectors(trace: AttentionTrace, token: int, *, layer: int, head: int) -> dict
     """
     shown = _layer(trace, token, layer)
     label = shown.sides.queries.labels[token]
-    own = {"q": shown.q[shown.checked(head), token]}
+    own = {"q": shown.q[shown.head_index(head), token]}
     if shown.sides.same:
         own |= {name: getattr(shown, name)[shown.kv_head(head), token] for name in "kv"}
     return {
@@ -185,15 +185,9 @@ def densest(table: pd.DataFrame, most: int) -> np.ndarray:
 def _layer(
     trace: AttentionTrace, token: int, layer: int, of: Literal["query", "key"] = "query"
 ) -> LayerTrace:
-    if not 0 <= layer < len(trace.layers):
-        raise MhaError(f"This trace has layers 0 to {len(trace.layers) - 1}; layer {layer} was asked for.")
-    count = len(trace.layers[layer].sides.keys if of == "key" else trace.layers[layer].sides.queries)
-    if not 0 <= token < count:
-        raise MhaError(
-            f"This sentence has tokens 0 to {count - 1}; token {token} was asked for.",
-            fixes=({"token": min(max(token, 0), count - 1)},),
-        )
-    return trace.layers[layer]
+    shown = trace.layer(layer)
+    index("token", token, len(shown.sides.queries if of == "query" else shown.sides.keys), of="This text")
+    return shown
 
 
 def _by_head(labels: Sequence[str], weights: np.ndarray, axis: str) -> pd.DataFrame:

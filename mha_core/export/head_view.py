@@ -21,6 +21,7 @@ from mha_core import resources
 from mha_core.errors import MhaError
 from mha_core.export import scripts
 from mha_core.export.payload import BUDGET, Panel, fitting, pack, size
+from mha_core.traces.indices import index
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.tokens import Sides, joined, special_positions
 
@@ -118,15 +119,11 @@ def view(
                 f"This trace has layers of the kinds {', '.join(each.kinds)}; look at one of them, "
                 f"as in trace.part({each.kinds[-1]!r}).view()."
             )
-    layer = len(trace.layers) - 1 if layer is None else layer
-    for what, at, count in (
-        ("layer", layer, len(trace.layers)),
-        ("token", token or 0, len(trace.sides.queries)),
-    ):
-        if not 0 <= at < count:
-            raise MhaError(f"This trace has {what}s 0 to {count - 1}; {what} {at} was asked for.")
+    layer = index("layer", -1 if layer is None else layer, len(trace.layers), of="This trace")
     shown = trace.layers[layer]
-    shown.checked(head)
+    if token is not None:
+        token = index("token", token, shown.n_query, of="This trace")
+    head = shown.head_index(head)
     counts = [[each.n_heads for each in other.layers] for other in traces]
     if counts[0] != counts[-1]:
         raise MhaError(

@@ -22,6 +22,7 @@ import numpy as np
 from mha_core.attention.functional import row_blocks
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.errors import MhaError
+from mha_core.traces.indices import index
 from mha_core.traces.layer import LayerTrace
 
 LEVELS = 65535
@@ -113,10 +114,13 @@ def _layer(
     body: _Body, number: int, layer: LayerTrace | np.ndarray, heads: Sequence[int] | None, values: bool
 ) -> dict:
     if isinstance(layer, np.ndarray):
-        shown = range(len(layer)) if heads is None else [_checked(head, len(layer)) for head in heads]
+        count = len(layer)
+        shown = range(count)
+        if heads is not None:
+            shown = [index("head", head, count, of="This layer") for head in heads]
         described = {"n_heads": len(layer), "weights": body.add(coded(layer[list(shown)]))}
     else:
-        shown = range(layer.n_heads) if heads is None else [layer.checked(head) for head in heads]
+        shown = range(layer.n_heads) if heads is None else [layer.head_index(head) for head in heads]
         form = _weights if _as_weights(layer, len(shown), values) else _scores
         described = (
             {"n_heads": layer.n_heads}
@@ -124,12 +128,6 @@ def _layer(
             | form(body, layer, list(shown), values)
         )
     return {"number": number, "heads": list(shown)} | described
-
-
-def _checked(head: int, n_heads: int) -> int:
-    if not 0 <= head < n_heads:
-        raise MhaError(f"This layer has heads 0 to {n_heads - 1}; head {head} was asked for.")
-    return head
 
 
 def _as_weights(layer: LayerTrace, n_heads: int, values: bool) -> bool:

@@ -27,6 +27,7 @@ from mha_core.attention.module import Attended, Projections
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.errors import MhaError, one_of
 from mha_core.traces.facts import Facts
+from mha_core.traces.indices import Picked, index, indices
 from mha_core.traces.projections import ModelProjections
 from mha_core.traces.tokens import Sides, Tokens, positions
 
@@ -37,10 +38,8 @@ KINDS = {
     "decoder": ("target", "target"),
     "cross": ("target", "text"),
 }
+LAYER = "This layer"  # as messages call it
 NAMES = {"q": "The queries", "k": "The keys", "v": "The values"}
-
-
-Rows = slice | list[int] | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,8 +68,9 @@ class LayerTrace:
     in its model, `about` has what else is worth knowing.
 
     Arrays come back read-only, in float32 (float64 for a float64 trace). ``head=None`` gives all
-    heads with a leading head axis; `rows` picks queries, `keys` picks keys. Positions count from 0.
-    Every method raises `MhaError` for a head that the layer does not have.
+    heads with a leading head axis; `rows` picks queries and `keys` picks keys by a slice, a list or array of
+    positions, or one position, whose axis stays. Positions count from 0, negative ones from the end.
+    Every method raises `MhaError` for a head, row or key that the layer does not have.
     """
 
     tensors: Mapping[str, Tensor] = field(repr=False)  # q, k, v or weights, and what is known of x, x_v
@@ -182,7 +182,7 @@ class LayerTrace:
         """Was the tensor of that name recorded, or is the matrix of that name known?"""
         return name in self.tensors or name in self.projections.known
 
-    def kept(self, name: str) -> np.ndarray:
+    def tensor(self, name: str) -> np.ndarray:
         """The tensor that was recorded under a name, as `tensors` has it."""
         return array(self._known(name))
 
@@ -200,40 +200,44 @@ class LayerTrace:
 
     def kv_head(self, head: int) -> int:
         """The key/value head that query head `head` uses: neighbours share one."""
-        return self.checked(head) // (self.n_heads // self.n_kv_heads)
+        return self.head_index(head) // (self.n_heads // self.n_kv_heads)
 
-    def checked(self, head: int) -> int:
-        """`head` itself, if the layer has it."""
-        if not 0 <= head < self.n_heads:
-            raise MhaError(
-                f"This layer has heads 0 to {self.n_heads - 1}; head {head} was asked for.",
-                fixes=({"head": min(max(head, 0), self.n_heads - 1)},),
-            )
-        return head
+    def head_index(self, head: int) -> int:
+        """The number of a head from 0; ``-1`` is the last one."""
+        return index("head", head, self.n_heads, of=LAYER)
+
+    def row_indices(self, rows: Picked) -> slice | list[int] | None:
+        """The tokens that look, by their positions from 0; None for all."""
+        return indices("row", rows, self.n_query, of=LAYER)
+
+    def key_indices(self, keys: Picked) -> slice | list[int] | None:
+        """The tokens that are looked at, by their positions from 0; None for all."""
+        return indices("key", keys, self.n_key, of=LAYER)
 
     # Matrices
 
-    def scores(self, head: int | None = None, *, rows: Rows = None, keys: Rows = None) -> np.ndarray:
+    def scores(self, head: int | None = None, *, rows: Picked = None, keys: Picked = None) -> np.ndarray:
         """Raw scores ``q kᵀ``. ([head,] query, key)"""
-        return self._shown(self._raw(head, rows), head, keys)
+        return self._shown(self._raw(head, self.row_indices(rows)), head, keys)
 
-    def scaled(self, head: int | None = None, *, rows: Rows = None, keys: Rows = None) -> np.ndarray:
+    def scaled(self, head: int | None = None, *, rows: Picked = None, keys: Picked = None) -> np.ndarray:
         """Scores times `scale`. ([head,] query, key)"""
-        return self._shown(self._logits(head, rows)[0], head, keys)
+        return self._shown(self._logits(head, self.row_indices(rows))[0], head, keys)
 
-    def masked(self, head: int | None = None, *, rows: Rows = None, keys: Rows = None) -> np.ndarray:
+    def masked(self, head: int | None = None, *, rows: Picked = None, keys: Picked = None) -> np.ndarray:
         """What the softmax gets: capped, biased, and −∞ where hidden. ([head,] query, key)"""
-        return self._shown(self._logits(head, rows)[1], head, keys)
+        return self._shown(self._logits(head, self.row_indices(rows))[1], head, keys)
 
-    def weights(self, head: int | None = None, *, rows: Rows = None, keys: Rows = None) -> np.ndarray:
+    def weights(self, head: int | None = None, *, rows: Picked = None, keys: Picked = None) -> np.ndarray:
         """How much each query takes from each key; a row sums to 1. ([head,] query, key)
 
         A row whose keys are all hidden is zero everywhere; with sinks a row sums to less than 1.
         """
-        return self._shown(self._weights(head, rows), head, keys)
+        return self._shown(self._weights(head, self.row_indices(rows)), head, keys)
 
     def column(self, key: int) -> np.ndarray:
         """What every query takes from one key, ``A[:, key]``: O(tokens · d_k) numbers. (head, query)"""
+        key = index("key", key, self.n_key, of=LAYER)
         if not self.knows("q"):
             return self.weights(keys=[key])[..., 0]
         lse, column = self.log_sum_exp(), np.empty((self.n_heads, self.n_query), self.q.dtype)
@@ -258,32 +262,34 @@ class LayerTrace:
         """
         if head is None:
             return np.stack([self.log_sum_exp(one) for one in range(self.n_heads)])
-        if self.checked(head) not in self._log_sum_exps:
+        head = self.head_index(head)
+        if head not in self._log_sum_exps:
             self._log_sum_exps[head] = self._log_sum_exp(head)
         return self._log_sum_exps[head]
 
-    def allowed(self, head: int | None = None, *, rows: Rows = None, keys: Rows = None) -> np.ndarray:
+    def allowed(self, head: int | None = None, *, rows: Picked = None, keys: Picked = None) -> np.ndarray:
         """True where the query may look at the key. ([head,] query, key)"""
+        rows = self.row_indices(rows)
         mask = self._rule(head, rows).mask
         queries = self._rows[self._heads(head)]
         shape = (*(queries if rows is None else queries[:, rows]).shape[:2], self.n_key)
         return self._shown(torch.ones(shape, dtype=bool) if mask is None else mask.expand(shape), head, keys)
 
-    def output(self, head: int | None = None, *, rows: Rows = None) -> np.ndarray:
+    def output(self, head: int | None = None, *, rows: Picked = None) -> np.ndarray:
         """Each head's output, the mixture ``weights v``. ([head,] query, d_v)"""
-        return self._shown(self._output(head, rows), head)
+        return self._shown(self._output(head, self.row_indices(rows)), head)
 
     def concat(self) -> np.ndarray:
         """The heads' outputs side by side. (query, h · d_v)"""
         return array(concat_heads(self._output(None, None)))
 
-    def contribution(self, head: int | None = None, *, rows: Rows = None) -> np.ndarray:
+    def contribution(self, head: int | None = None, *, rows: Picked = None) -> np.ndarray:
         """What a head adds to the layer's output, ``head_i W_i^O``. ([head,] query, d_model)
 
         The contributions of all heads and the bias of W^O sum to `result`.
         """
         w_o = self._w_o().unflatten(0, (self.n_heads, self.d_v))[self._heads(head)]
-        return self._shown(self._output(head, rows) @ w_o, head)
+        return self._shown(self._output(head, self.row_indices(rows)) @ w_o, head)
 
     def result(self) -> np.ndarray:
         """The layer's output ``concat W^O + b^O``. (query, d_model)"""
@@ -298,34 +304,34 @@ class LayerTrace:
     # How
 
     def _heads(self, head: int | None) -> slice:
-        return slice(None) if head is None else slice(self.checked(head), head + 1)
+        return slice(None) if head is None else slice(at := self.head_index(head), at + 1)
 
     def _kv(self, name: str, head: int | None) -> Tensor:
         tensor = self._known(name)
         return tensor if head is None else tensor[self.kv_head(head)][None]
 
-    def _raw(self, head: int | None, rows: Rows) -> Tensor:
+    def _raw(self, head: int | None, rows: slice | list[int] | None) -> Tensor:
         return raw_scores(self._queries(head, rows), self._kv("k", head))
 
-    def _queries(self, head: int | None, rows: Rows) -> Tensor:
+    def _queries(self, head: int | None, rows: slice | list[int] | None) -> Tensor:
         q = self._known("q")[self._heads(head)]
         return q if rows is None else q[:, rows]
 
-    def _rule(self, head: int | None, rows: Rows) -> ScoreRule:
+    def _rule(self, head: int | None, rows: slice | list[int] | None) -> ScoreRule:
         rows = slice(None) if rows is None else rows
         return self.rule.at(self._heads(head), rows, n_query=self.n_query, n_key=self.n_key)
 
-    def _logits(self, head: int | None, rows: Rows) -> tuple[Tensor, Tensor]:
+    def _logits(self, head: int | None, rows: slice | list[int] | None) -> tuple[Tensor, Tensor]:
         return self._rule(head, rows).logits(self._raw(head, rows), self.d_k)
 
-    def _weights(self, head: int | None, rows: Rows) -> Tensor:
+    def _weights(self, head: int | None, rows: slice | list[int] | None) -> Tensor:
         if not self.knows("q"):
             given = self.tensors["weights"][self._heads(head)]
             return given if rows is None else given[:, rows]
         weights = attention_weights(self._queries(head, rows), self._kv("k", head), self._rule(head, rows))
         return weights.to(self._known("v").dtype)
 
-    def _output(self, head: int | None, rows: Rows) -> Tensor:
+    def _output(self, head: int | None, rows: slice | list[int] | None) -> Tensor:
         parts = [rows]
         if rows is None:  # so that the weights are never whole when long
             parts = row_blocks(self.n_query, self.n_key * (self.n_heads if head is None else 1))
@@ -351,8 +357,8 @@ class LayerTrace:
             raise MhaError("The output matrix W^O of this layer is not known; look at `output` instead.")
         return self.projections.w_o
 
-    @staticmethod
-    def _shown(tensor: Tensor, head: int | None, keys: Rows = None) -> np.ndarray:
+    def _shown(self, tensor: Tensor, head: int | None, keys: Picked = None) -> np.ndarray:
+        keys = self.key_indices(keys)
         tensor = tensor if keys is None else tensor[..., keys]
         return array(tensor if head is None else tensor[0])
 

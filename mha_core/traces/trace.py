@@ -3,39 +3,22 @@
 Layers and heads count from 0 here; the app, like the papers, counts them from 1.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from typing import TYPE_CHECKING
 
 from mha_core.errors import MhaError, one_of
 from mha_core.traces import storage
+from mha_core.traces.indices import Picked, index
 from mha_core.traces.layer import KINDS, LayerTrace
+from mha_core.traces.matrices import MATRICES
 from mha_core.traces.tokens import Sides, Tokens
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from mha_core.export.head_view import HeadView
-
-# Each matrix by name, and the axes it has for one head (or for the layer: then `head` is not asked).
-MATRICES = {
-    "x": ("token", "d_model"),
-    "x_v": ("key", "d_model"),
-    "q": ("query", "d_k"),
-    "k": ("key", "d_k"),
-    "v": ("key", "d_v"),
-    "scores": ("query", "key"),
-    "scaled": ("query", "key"),
-    "masked": ("query", "key"),
-    "weights": ("query", "key"),
-    "output": ("query", "d_v"),
-    "concat": ("token", "h·d_v"),
-    "contribution": ("query", "d_model"),
-    "result": ("token", "d_model"),
-}
-OF_THE_LAYER = ("x", "x_v", "concat", "result")
-TOKEN_AXES = ("token", "query", "key")
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,31 +73,49 @@ class AttentionTrace:
             layers = tuple(replace(layer, kind="self") for layer in layers)
         return AttentionTrace(tokens, layers, self.source, answers)
 
-    def frame(self, name: str, *, layer: int = 0, head: int | None = None) -> "pd.DataFrame":
+    def layer(self, layer: int) -> LayerTrace:
+        """One of the layers, from 0; ``-1`` is the last. Raises `MhaError` for one that is not there."""
+        return self.layers[self.layer_index(layer)]
+
+    def layer_index(self, layer: int) -> int:
+        """The number of a layer from 0; ``-1`` is the last one."""
+        return index("layer", layer, len(self.layers), of="This trace")
+
+    def frame(
+        self,
+        name: str,
+        *,
+        layer: int = 0,
+        head: int | None = None,
+        rows: Picked = None,
+        keys: Picked = None,
+    ) -> "pd.DataFrame":
         """One matrix as a pandas DataFrame: token labels on its token axes, dimensions from 1 on.
 
-        `name` is one of `MATRICES`. All but x, concat and result are matrices of one `head`.
-        Raises `MhaError` for an unknown name or layer, and for a head that is missing or unknown.
+        `name` is one of `MATRICES`. All but x, x_v, concat and result are matrices of one `head`. `rows`
+        picks tokens that look and `keys` those that are looked at, on the axes that have them, as
+        `LayerTrace` does; scores, weights and outputs are computed for these rows alone.
+        Raises `MhaError` for an unknown name, layer, row or key, and for a head that is missing or unknown.
         """
         import pandas as pd  # half a second that a computation without tables should not pay
 
         one_of("matrix", name, MATRICES, parameter="name")
-        if not 0 <= layer < len(self.layers):
-            raise MhaError(f"This trace has layers 0 to {len(self.layers) - 1}; layer {layer} was asked for.")
-        if name not in OF_THE_LAYER and head is None:
+        matrix, shown = MATRICES[name], self.layer(layer)
+        if not matrix.of_layer and head is None:
             raise MhaError(f"{name} is a matrix of one head; say which, as in head=0.")
-        queries, keys = self.layers[layer].sides.queries.labels, self.layers[layer].sides.keys.labels
-        labels = {"token": queries, "query": queries, "key": keys}
-        values = matrix(self.layers[layer], name, head)
+        values = matrix.values(shown, head, rows=rows, keys=keys)
         if values is None and name == "x_v":
             raise MhaError("This layer has no inputs of its own for V: they are X.")
         if values is None:
             raise MhaError("The input X of this layer is not known.")
-        rows, columns = (
+        queries = _picked(shown.sides.queries.labels, shown.row_indices(rows))
+        labels = {"token": queries, "query": queries}
+        labels["key"] = _picked(shown.sides.keys.labels, shown.key_indices(keys))
+        row_labels, column_labels = (
             pd.Index(labels.get(axis, range(1, size + 1)), name=axis)
-            for axis, size in zip(MATRICES[name], values.shape, strict=True)
+            for axis, size in zip(matrix.axes, values.shape, strict=True)
         )
-        return pd.DataFrame(values, index=rows, columns=columns)
+        return pd.DataFrame(values, index=row_labels, columns=column_labels)
 
     def view(
         self,
@@ -178,12 +179,7 @@ def load(path: str | PathLike) -> AttentionTrace:
         raise MhaError(f"{path} is damaged: {error}") from None
 
 
-def matrix(layer: LayerTrace, name: str, head: int | None):
-    """The matrix of that name as an array, for one head or for the layer; None for an X that is not there."""
-    if name in ("x", "x_v"):
-        return getattr(layer, name)
-    if name == "q":
-        return layer.q[layer.checked(head)]
-    if name in ("k", "v"):
-        return getattr(layer, name)[layer.kv_head(head)]
-    return getattr(layer, name)() if name in OF_THE_LAYER else getattr(layer, name)(head)
+def _picked(labels: tuple[str, ...], picked: slice | list[int] | None) -> Sequence[str]:
+    if isinstance(picked, list):
+        return [labels[at] for at in picked]
+    return labels if picked is None else labels[picked]

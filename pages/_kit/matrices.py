@@ -5,14 +5,14 @@ import pandas as pd
 import streamlit as st
 
 from mha_core import AttentionTrace, LayerTrace, against_torch
-from mha_core.analysis.frames import WHOLE, Origin, Picture, around, long_table, picture, symbol, window
+from mha_core.analysis.frames import WHOLE, Origin, Picture, around, long_table, picture, window
 from mha_core.figures.heatmap import heatmap
-from mha_core.traces.trace import MATRICES, OF_THE_LAYER, TOKEN_AXES
+from mha_core.traces.matrices import MATRICES, TOKEN_AXES
 from pages._kit import charts
 from pages._kit.charts import file_name
 from pages._kit.text import literal, number, t
 
-OF_ONE_HEAD = [name for name in MATRICES if name not in OF_THE_LAYER]
+OF_ONE_HEAD = [name for name, matrix in MATRICES.items() if not matrix.of_layer]
 MOST_CHECKED = 1024  # rows that are compared with torch
 # Where the colours of weights end: at the largest of all heads, of each head, or at 1; they stand in links.
 SHARED, OWN, FULL = ENDS = ("shared", "per head", "0 to 1")
@@ -112,7 +112,9 @@ def numbers(trace: AttentionTrace, *, layer: int, head: int, query: int) -> None
         offered,
         index=offered.index("weights"),
         key="table",
-        format_func=lambda matrix: f"{symbol(trace.layers[layer], matrix, head)}  {t(f'matrix.{matrix}')}",
+        format_func=lambda matrix: (
+            f"{MATRICES[matrix].written(trace.layers[layer], head)}  {t(f'matrix.{matrix}')}"
+        ),
     )
     part = around(trace, query, layer=layer, head=head, most=WHOLE)
     shown = picture(trace, name, layer=layer, head=head, part=part).frame

@@ -6,11 +6,11 @@ import pytest
 import mha_core as mha
 from mha_core.analysis.frames import WINDOW, ordered, origin, picture, window
 from mha_core.traces.layer import LayerTrace
-from mha_core.traces.trace import MATRICES, OF_THE_LAYER, TOKEN_AXES
+from mha_core.traces.matrices import MATRICES, TOKEN_AXES
 
 TEXT = "the cat saw the dog and the dog saw a bird"
 PART = slice(4, 9)
-OF_A_HEAD = [name for name in MATRICES if name not in OF_THE_LAYER]
+OF_A_HEAD = [name for name, matrix in MATRICES.items() if not matrix.of_layer]
 
 
 @pytest.fixture(scope="module")
@@ -39,12 +39,12 @@ def test_the_window_holds_the_chosen_token_and_is_never_smaller_than_it_may_be(l
 @pytest.mark.parametrize("name", OF_A_HEAD)
 def test_a_part_is_cut_out_of_the_whole(trace, name):
     whole, part = (picture(trace, name, layer=0, head=3, part=cut) for cut in (None, PART))
-    of_tokens = MATRICES[name][1] in TOKEN_AXES
+    of_tokens = MATRICES[name].axes[1] in TOKEN_AXES
     expected = whole.frame.iloc[PART, PART] if of_tokens else whole.frame.iloc[PART]
     np.testing.assert_allclose(part.frame.to_numpy(), expected.to_numpy(), rtol=1e-5, atol=1e-6)
     assert [*part.frame.index] == [*expected.index]
     assert [*part.frame.columns] == [*expected.columns]
-    assert (part.frame.index.name, part.frame.columns.name) == MATRICES[name]
+    assert (part.frame.index.name, part.frame.columns.name) == MATRICES[name].axes
     assert part.start == (4, 4 if of_tokens else 0)
     assert whole.start == (0, 0)
     if whole.hidden is not None:

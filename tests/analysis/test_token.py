@@ -249,15 +249,15 @@ def test_no_whole_matrix_is_made(monkeypatch):
 def test_a_token_and_a_layer_that_are_not_there_are_refused(ask, refused):
     trace = mha.trace(TEXT, h=3, d_model=12)
     error = refused(ask, trace, LENGTH, 0)
-    assert str(error) == "This sentence has tokens 0 to 6; token 7 was asked for."
+    assert str(error) == "This text has tokens 0 to 6; token 7 was asked for."
     assert error.fixes == ({"token": 6},)
-    assert refused(ask, trace, -1, 0).fixes == ({"token": 0},)
+    assert refused(ask, trace, -8, 0).fixes == ({"token": 0},)
     assert "layers 0 to 0; layer 1 was asked for" in str(refused(ask, trace, 0, 1))
-    assert "layer -1" in str(refused(ask, trace, 0, -1))
+    assert "layer -2" in str(refused(ask, trace, 0, -2))
 
 
 @pytest.mark.parametrize("ask", [against_keys, mixture, vectors])
-@pytest.mark.parametrize("head", [-1, 3])
+@pytest.mark.parametrize("head", [-4, 3])
 def test_a_head_that_is_not_there_is_refused(ask, head, refused):
     trace = mha.trace(TEXT, h=3, d_model=12)
     assert "heads 0 to 2" in str(refused(ask, trace, 0, layer=0, head=head))

@@ -67,16 +67,17 @@ def test_the_last_layer_is_shown_unless_another_is_said(traced):
     ("asked", "said"),
     [
         ({"layer": 2}, "This trace has layers 0 to 1; layer 2 was asked for."),
-        ({"layer": -1}, "This trace has layers 0 to 1; layer -1 was asked for."),
+        ({"layer": -3}, "This trace has layers 0 to 1; layer -3 was asked for."),
         ({"token": 4}, "This trace has tokens 0 to 3; token 4 was asked for."),
-        ({"token": -1}, "This trace has tokens 0 to 3; token -1 was asked for."),
+        ({"token": -5}, "This trace has tokens 0 to 3; token -5 was asked for."),
+        ({"token": "a"}, "token is a whole number; got 'a'."),
     ],
 )
 def test_a_layer_or_token_that_is_not_there_is_refused(traced, refused, asked, said):
     assert str(refused(head_view.view, traced, **asked)) == said
 
 
-@pytest.mark.parametrize("head", [3, -1])
+@pytest.mark.parametrize("head", [3, -4])
 def test_a_head_that_is_not_there_is_refused(traced, refused, head):
     assert str(head) in str(refused(head_view.view, traced, head=head))
 
@@ -84,6 +85,8 @@ def test_a_head_that_is_not_there_is_refused(traced, refused, head):
 def test_the_trace_offers_the_same_view(traced):
     ours, offered = head_view.view(traced, layer=0, head=1, token=2), traced.view(layer=0, head=1, token=2)
     assert (ours.header, ours.blob) == (offered.header, offered.blob)
+    from_the_end = traced.view(layer=-2, head=-2, token=-2)
+    assert (from_the_end.header, from_the_end.blob) == (ours.header, ours.blob)
 
 
 def test_another_sentence_of_the_same_model_stands_beside(traced):

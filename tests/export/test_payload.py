@@ -214,7 +214,7 @@ def test_what_fits_is_loaded_and_the_chosen_head_always(normal):
 def test_a_head_that_is_not_there_is_refused(make_layer, refused, normal):
     assert "head 6" in str(refused(pack, [Panel("a", LABELS, {0: make_layer()})], heads=[6]))
     weights = torch.softmax(normal(2, 7, 7), -1).numpy()
-    assert "head -1" in str(refused(pack, [Panel("a", LABELS, {0: weights})], heads=[-1]))
+    assert "head -3" in str(refused(pack, [Panel("a", LABELS, {0: weights})], heads=[-3]))
 
 
 def test_bytes_that_are_no_blob_are_refused_in_the_browser(javascript):

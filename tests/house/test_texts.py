@@ -14,7 +14,7 @@ from streamlit.testing.v1 import AppTest
 from mha_core.analysis.derivation import STEPS, adjust
 from mha_core.analysis.embeddings import RELATIONS
 from mha_core.analysis.roles import ROLES
-from mha_core.traces.trace import MATRICES
+from mha_core.traces.matrices import MATRICES
 from mha_core.training.model import ARCHITECTURES
 from pages._kit import text
 from pages._kit.text import literal
@@ -28,7 +28,7 @@ MEASURES = json.loads((ROOT / "assets" / "published_heads.json").read_text(encod
 # Keys that end in a name which the library lists, with {} for the name: a new name needs a text.
 NAMED = {
     "matrix.{}": set(MATRICES),
-    "axis.{}": {axis for axes in MATRICES.values() for axis in axes},
+    "axis.{}": {axis for matrix in MATRICES.values() for axis in matrix.axes},
     "model.{}": set(ARCHITECTURES),
     "role.{}": set(ROLES),
     "words.relation_{}": {kind for relations in RELATIONS.values() for kind in relations},

@@ -329,9 +329,40 @@ def test_no_matrix_of_all_rows_is_made_for_a_column(normal, monkeypatch):
 # Refusals
 
 
+@pytest.mark.parametrize("known", [True, False], ids=["q and k", "weights alone"])
+def test_what_is_picked_is_what_numpy_picks(known):
+    layer = mha.trace("one two three four five", h=3, d_model=15, mask="causal").layers[0]
+    if not known:
+        layer = mha.from_weights(layer.weights().copy(), "one two three four five").layers[0]
+    for name in CELLS if known else ("weights", "allowed"):
+        see = getattr(layer, name)
+        whole = see()
+        for rows, keys in (([4, -5], slice(-2, None)), (-1, [0]), (np.arange(5) > 2, np.array([-1, 1]))):
+            picked = [[one] if isinstance(one, int) else one for one in (rows, keys)]
+            expected = whole[:, picked[0]][:, :, picked[1]]
+            np.testing.assert_allclose(see(rows=rows, keys=keys), expected, rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(see(-2, rows=rows, keys=keys), expected[1], rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(layer.column(-1), layer.column(4))
+    if known:
+        np.testing.assert_array_equal(layer.log_sum_exp(-1), layer.log_sum_exp(2))
+        np.testing.assert_allclose(layer.output(-1, rows=-2), layer.output()[2, [3]], rtol=1e-5)
+        assert layer.kv_head(-1) == 2
+
+
+def test_rows_and_keys_that_are_not_there_are_refused_by_every_method(refused):
+    layer = mha.trace("How are you?", h=3, d_model=15).layers[0]
+    for name in PER_HEAD:
+        error = refused(getattr(layer, name), 0, rows=[9])
+        assert str(error) == "This layer has rows 0 to 3; row 9 was asked for."
+    for name in CELLS:
+        assert "keys 0 to 3; key -5" in str(refused(getattr(layer, name), keys=-5))
+    assert "key 4 was asked for" in str(refused(layer.column, 4))
+    assert str(refused(layer.weights, [0, 1])) == "head is a whole number; got [0, 1]."
+
+
 def test_a_head_that_is_not_there_is_refused_by_every_method(refused):
     layer = mha.trace("How are you?", h=3, d_model=15).layers[0]
-    for name in (*PER_HEAD, "kv_head", "checked"):
+    for name in (*PER_HEAD, "kv_head", "head_index"):
         error = refused(getattr(layer, name), 3)
         assert str(error) == "This layer has heads 0 to 2; head 3 was asked for."
         assert error.fixes == ({"head": 2},)

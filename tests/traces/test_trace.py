@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import mha_core as mha
-from mha_core.traces.trace import MATRICES
+from mha_core.traces.matrices import MATRICES
 
 PER_HEAD = ("scores", "scaled", "masked", "weights", "allowed", "output", "contribution")
 
@@ -128,6 +128,32 @@ def test_a_frame_is_of_the_layer_that_was_asked_for():
     assert not trace.frame("result").equals(trace.frame("result", layer=1))
 
 
+PICKS = [
+    {"rows": slice(1, 4)},
+    {"keys": [0, -1]},
+    {"rows": -2, "keys": np.array([2, 0, 1])},
+    {"rows": [], "keys": slice(None, None, 2)},
+]
+
+
+@pytest.mark.parametrize("picked", PICKS, ids=str)
+@pytest.mark.parametrize("name", MATRICES)
+def test_a_crop_of_a_frame_is_cut_out_of_the_whole(name, picked, glass_box):
+    whole, crop = (glass_box.frame(name, layer=-1, head=-1, **more) for more in ({}, picked))
+    at = {"token": "rows", "query": "rows", "key": "keys"}
+    rows, columns = (picked.get(at.get(axis), slice(None)) for axis in MATRICES[name].axes)
+    rows, columns = ([pick] if isinstance(pick, int) else pick for pick in (rows, columns))
+    expected = whole.iloc[rows, columns]
+    pd.testing.assert_frame_equal(crop, expected, rtol=1e-4, atol=1e-6, check_index_type=False)
+
+
+def test_layers_and_heads_are_counted_from_the_end_too(glass_box):
+    assert glass_box.layer(-1) is glass_box.layers[1]
+    assert glass_box.layer_index(-2) == 0
+    ours = glass_box.frame("weights", layer=-1, head=-3)
+    pd.testing.assert_frame_equal(ours, glass_box.frame("weights", layer=1, head=1))
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -139,9 +165,11 @@ def test_a_frame_is_of_the_layer_that_was_asked_for():
         ({"name": "x_v"}, "This layer has no inputs of its own for V: they are X."),
         ({"name": "q"}, "q is a matrix of one head; say which, as in head=0."),
         ({"name": "q", "head": 3}, "This layer has heads 0 to 2; head 3 was asked for."),
-        ({"name": "weights", "head": -1}, "This layer has heads 0 to 2; head -1 was asked for."),
+        ({"name": "weights", "head": -4}, "This layer has heads 0 to 2; head -4 was asked for."),
         ({"name": "x", "layer": 2}, "This trace has layers 0 to 1; layer 2 was asked for."),
-        ({"name": "x", "layer": -1}, "This trace has layers 0 to 1; layer -1 was asked for."),
+        ({"name": "x", "layer": -3}, "This trace has layers 0 to 1; layer -3 was asked for."),
+        ({"name": "x", "rows": [4]}, "This layer has rows 0 to 3; row 4 was asked for."),
+        ({"name": "v", "head": 0, "keys": -5}, "This layer has keys 0 to 3; key -5 was asked for."),
     ],
 )
 def test_a_frame_that_is_not_there_is_refused(arguments, message, refused):
@@ -149,7 +177,7 @@ def test_a_frame_that_is_not_there_is_refused(arguments, message, refused):
     error = refused(trace.frame, **arguments)
     assert str(error) == message
     for fix in error.fixes:
-        if fix == {"name": "x_v"}:
+        if fix == {"name": "x_v"} or fix.keys() & {"row", "key"}:
             continue  # the random source makes V of X; the glass-box has it, below
         trace.frame(**{**arguments, **fix})
 

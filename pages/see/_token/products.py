@@ -4,10 +4,10 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from mha_core.analysis.frames import symbol
 from mha_core.analysis.token import Leading, Mixture, against_keys, densest, leading, mixture, vectors
 from mha_core.figures.annotated import annotated
 from mha_core.figures.heatmap import FEW_COLUMNS, heatmap
+from mha_core.traces.matrices import MATRICES
 from pages._kit.text import literal, number, t
 from pages.see._token.subject import Subject, chart, table, whole, word
 
@@ -63,7 +63,7 @@ def _vectors(subject: Subject) -> None:
     said = {"q": t("matrix.q"), "k": t("matrix.k"), "v": t("matrix.v")}
     for name, vector in own.items():
         with cells.container():
-            st.caption(f"**{literal(symbol(subject.of_layer, name, subject.head))}** {said[name]}")
+            st.caption(f"**{literal(MATRICES[name].written(subject.of_layer, subject.head))}** {said[name]}")
             axis = t("axis.d_v") if name == "v" else t("axis.d_k")
             drawn = heatmap(vector, kind="signed", rows="", columns=axis, limit=limits[name] or None)
             drawn.update_layout(height=STRIP, margin_r=BUTTON)
