@@ -391,6 +391,7 @@ def test_after_the_block_nothing_is_recorded_also_when_it_failed(x):
     assert len(rec.trace.layers) == 1
 
 
+@pytest.mark.slow
 def test_compiled_code_runs_uncompiled_meanwhile(x):
     compiled, made = Causal().eval(), []
 

@@ -17,7 +17,7 @@ TINY = {"h": 2, "d_model": 8}
 
 
 @pytest.fixture(autouse=True)
-def few_pairs(monkeypatch):
+def quick(monkeypatch, little):
     monkeypatch.setattr(queues, "PAIRS", 1)
 
 
