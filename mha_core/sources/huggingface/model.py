@@ -7,6 +7,7 @@ function of the eager implementation: with any other a plain function would be h
 
 import copy
 import gc
+import inspect
 import threading
 import weakref
 from collections import OrderedDict
@@ -161,7 +162,9 @@ def _adapters(module: object) -> list:
 
 
 def _traceable(module: nn.Module) -> nn.Module:
-    if module.main_input_name != "input_ids":
+    # The text part of a model for pictures says that model's main input for its own.
+    _, first, *_ = inspect.signature(type(module).forward).parameters
+    if "input_ids" not in (module.main_input_name, first):
         raise MhaError(
             f"{type(module).__name__} reads {module.main_input_name} and no text, so it cannot be traced."
         )
