@@ -6,7 +6,6 @@ import { saveable } from "./charts.js";
 import { codeColours, themeColours } from "./colours.js";
 import { make, makeButton, makeSvg, renew } from "./elements.js";
 import { openPayload } from "./payload.js";
-import { arrived } from "./streamlit.js";
 
 const SIDE = 144; // pixels of a saved picture
 const GAP = 14; // between two
@@ -87,7 +86,6 @@ export default function ({ data, parentElement, setTriggerValue }) {
     return element;
   });
   renew(grid, elements);
-  arrived(grid);
   const style = getComputedStyle(grid);
   const [paper, ink] = ["background", "text"].map((name) => style.getPropertyValue(`--st-${name}-color`));
   /** @type {import("./saving.js").Figure} */

@@ -17,7 +17,7 @@ import {
   placeAt,
   stepTo,
 } from "./overview_plan.js";
-import { arrived, atRest, followLink } from "./streamlit.js";
+import { atRest, followLink } from "./streamlit.js";
 
 const ASIDE = 256; // width of the words beside the pictures
 const NARROW = 600;
@@ -241,7 +241,6 @@ function showOverview(root, { header, thumbs, measures, chosen: own, link }, pic
   [ui.preview.width, ui.preview.height] = [header.side, header.side];
   ui.preview.setAttribute("aria-hidden", "true");
   renew(ui.orders, orders());
-  arrived(root);
   root.said = null;
   root.fit = fit;
   fit();

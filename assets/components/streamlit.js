@@ -22,11 +22,6 @@ export function followLink(key) {
   /** @type {HTMLElement} */ (document.querySelector(`.${KEY}${key} a`))?.click();
 }
 
-// What is drawn needs no room kept for it any longer (pages/_kit/room.py).
-export function arrived(element) {
-  element.getRootNode().host?.closest(".stElementContainer")?.style.setProperty("--room", "0px");
-}
-
 let watched = false;
 
 // Back undoes a change of a control. Streamlit writes a control that is bound to the address with

@@ -4,7 +4,6 @@
 // hides (null, or what a press does to each token besides: null for nothing) }.
 import { inkOn, shade, themeColours } from "./colours.js";
 import { make, makeButton, renew } from "./elements.js";
-import { arrived } from "./streamlit.js";
 import { isRtl } from "./text.js";
 
 function tokenButton({ tokens, weights, limit, chosen, hints, hides }, index, colours, choose) {
@@ -46,6 +45,5 @@ export default function ({ data, parentElement, setTriggerValue }) {
     tokenButton(data, index, colours, () => setTriggerValue("picked", index)),
   );
   renew(strip, elements);
-  arrived(strip);
   revealChosen(strip, elements[data.chosen]);
 }

@@ -13,7 +13,7 @@ RADIO = '[role="radio"]'
 KEYED = "st-key-"  # before the key of an element, as a class
 
 INVISIBLE = ("history", "charts")
-CARRIERS = ("_blob", "_code", "_page")  # how the keys of components end that carry data and show nothing
+CARRIERS = ("_blob",)  # how the keys of components end that carry data and show nothing
 
 
 def style() -> None:

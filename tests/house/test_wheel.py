@@ -20,6 +20,7 @@ from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from websockets.sync.client import connect
 
 from mha_core.analysis.derivation import STEPS
+from mha_core.export import scripts
 from pages._kit.text import catalogue
 
 ROOT = Path(__file__).parents[2]
@@ -234,6 +235,14 @@ def test_the_home_page_shows_its_result_without_an_error(server):
         assert f"**{symbol}** {english[f'matrix.{name}']}" in captions
     assert sum(e.WhichOneof("type") == "plotly_chart" for e in elements) == 7  # and how alike the heads are
     assert sum(e.WhichOneof("type") == "bidi_component" for e in elements) >= 2
+
+
+def test_the_scripts_of_the_pages_are_served_from_it(server):
+    folder = f"http://{server}/headscope/{scripts.digest()}"
+    for name in scripts.order("head_view_app.js"):
+        with urllib.request.urlopen(f"{folder}/{name}", timeout=20) as answer:
+            assert answer.headers["content-type"].startswith("text/javascript")
+            assert answer.read() == scripts.asset(name).encode()
 
 
 def test_the_apps_own_settings_travel_with_it(server):
