@@ -50,7 +50,7 @@ def test_a_device_that_is_not_here_is_refused(machine, refused):
 
 
 def test_a_trace_takes_the_device_it_is_told(refused):
-    assert mha.trace("How are you?", device="cpu").source["device"] == "cpu"
+    assert mha.trace("How are you?", device="cpu").source.device == "cpu"
     message = str(refused(mha.trace, "How are you?", device="abacus"))
     assert message.startswith("Device 'abacus' is not available here; ")
 

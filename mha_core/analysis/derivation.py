@@ -15,6 +15,7 @@ from mha_core.analysis.frames import Picture, origin, picture
 from mha_core.traces.facts import Adjustments
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.matrices import MATRICES
+from mha_core.traces.source import RandomSource
 from mha_core.traces.trace import AttentionTrace
 from mha_core.traces.verify import product_difference, split_difference
 
@@ -239,13 +240,19 @@ def project(view: HeadContext) -> Step:
     return replace(step, formula=from_embeddings(step.formula)) if own_values else step
 
 
+def _position(view: HeadContext) -> str | None:
+    """The position code that the weights were drawn with; that of a model is read from its layers."""
+    origin = view.trace.source.origin
+    return origin.position if isinstance(origin, RandomSource) else None
+
+
 def split(view: HeadContext) -> Step:
     difference = split_difference(view.recorded)
     notes = {
         "why": True,
         "same": difference is not None,
         "shared": view.recorded.n_kv_heads < view.recorded.n_heads,
-        "rotary": view.trace.source.get("position") == "rotary",
+        "rotary": _position(view) == "rotary",
     }
     after = (view.stage(name, 0) for name in "qkv")
     step = view.step("split", "", *after, notes=notes, difference=difference)
@@ -284,7 +291,7 @@ def mask(view: HeadContext) -> Step:
     after = view.picture("masked")
     hidden = 0 if after.hidden is None else int(after.hidden.sum())
     rule = view.recorded.rule
-    alibi = view.trace.source.get("position") == "alibi" and rule.distance_bias is not None
+    alibi = _position(view) == "alibi" and rule.distance_bias is not None
     added = (rule.bias is not None or rule.distance_bias is not None) and not alibi
     by_words = added and bool(view.recorded.about.bias)
     notes = {"why": hidden, "none": not hidden, "biased": alibi, "added": added and not by_words}

@@ -1,6 +1,6 @@
 """A trace as tables: what pages and figures need, and nothing about how it looks."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from mha_core.traces.matrices import MATRICES, TOKEN_AXES
+from mha_core.traces.source import Source
 from mha_core.traces.tokens import Sides
 from mha_core.traces.trace import AttentionTrace
 
@@ -17,16 +18,18 @@ WINDOW = 128  # rows and columns of tokens that one large figure has room for
 
 @dataclass(frozen=True)
 class Origin:
-    """Where the numbers of a figure come from: weights and sizes, sentence, layer and head from 0.
+    """Where the numbers of a figure come from: source and sizes, sentence, layer and head from 0.
 
     What a figure is not about is None; `note` says what else there is to say, in words.
     """
 
-    source: Mapping[str, object] | None = None
+    source: Source | None = None
     text: str | None = None
     layer: int | None = None
     head: int | None = None
     note: str = ""
+    h: int | None = None
+    d_model: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,8 +131,8 @@ def ordered(picture: Picture, columns: np.ndarray) -> Picture:
 
 def origin(trace: AttentionTrace, *, layer: int | None = None, head: int | None = None) -> Origin:
     """Where a trace's numbers come from, with the sizes that every source has."""
-    sizes = {"h": trace.layers[0].n_heads, "d_model": trace.layers[0].d_model}
-    return Origin(sizes | dict(trace.source), trace.title, layer, head)
+    first = trace.layers[0]
+    return Origin(trace.source, trace.title, layer, head, h=first.n_heads, d_model=first.d_model)
 
 
 def untrained_rows(trace: AttentionTrace, layer: int) -> np.ndarray | None:

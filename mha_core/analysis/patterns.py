@@ -234,9 +234,7 @@ def leave_out(trace: Traced, without: Without) -> Traced:
     layers = tuple(_of_layer(one, of_text(one.sides.queries), of_text(one.sides.keys)) for one in layers)
     if isinstance(trace, LayerTrace):
         return layers[0]
-    left_out = without if isinstance(without, str) else list(without)
-    source = MappingProxyType({**trace.source, "without": left_out})
-    return AttentionTrace(of_text(trace.tokens)[1], layers, source)
+    return AttentionTrace(of_text(trace.tokens)[1], layers, trace.source)
 
 
 def _rest(count: int, without: Sequence[int]) -> list[int]:

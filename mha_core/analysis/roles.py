@@ -11,6 +11,7 @@ import pandas as pd
 
 from mha_core.analysis.patterns import DISTANCE, POSITIONS
 from mha_core.errors import MhaError
+from mha_core.traces.source import TrainedSource
 from mha_core.traces.trace import AttentionTrace
 from mha_core.training import evaluation
 from mha_core.training.checkpoints import PLANS, Trained, load_model, path, untrained
@@ -86,14 +87,14 @@ def _small_model(measured: AttentionTrace | Trained | str | PathLike) -> Trained
     if not isinstance(measured, AttentionTrace):
         raise MhaError(f"Roles are measured for a trace or a small model; got a {type(measured).__name__}.")
     source = measured.source
-    if source.get("name") != "mini":
+    if not isinstance(source, TrainedSource):
         raise MhaError(
             f"Roles are measured on sentences in which the right answer is known; that takes a small model, "
-            f"as in mha.trace(text, source='mini'). This trace comes from {source.get('name')!r}. "
+            f"as in mha.trace(text, source='mini'). This trace comes from {source.name!r}. "
             f"mha.metrics(trace) and mha.similarity(trace) work for every trace.",
             fixes=({"source": "mini"},),
         )
-    asked = [source.get(name) for name in NAMED_BY]
+    asked = [getattr(source, name) for name in NAMED_BY]
     for plan in PLANS:
         if [getattr(plan, name) for name in NAMED_BY] == asked:
             for trained in (load_model(path(plan)), untrained(plan)):

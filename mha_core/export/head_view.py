@@ -11,7 +11,7 @@ import struct
 import zlib
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from os import PathLike
 from pathlib import Path
@@ -23,6 +23,7 @@ from mha_core.export import scripts
 from mha_core.export.payload import BUDGET, Panel, fitting, pack, size
 from mha_core.traces.indices import index
 from mha_core.traces.layer import LayerTrace
+from mha_core.traces.source import Source, caption
 from mha_core.traces.tokens import Sides, joined, special_positions
 
 STYLE = "head_view.css"
@@ -62,7 +63,7 @@ class Traced(Protocol):
     """What is viewed; an `AttentionTrace` is one (it offers this view itself, so it cannot be named here)."""
 
     layers: Sequence[LayerTrace]
-    source: Mapping[str, object]
+    source: Source
     title: str
     kinds: Sequence[str]
     sides: Sides
@@ -72,8 +73,8 @@ class Traced(Protocol):
 class HeadView:
     """A view that shows itself in a notebook and saves itself as a page that works without a server."""
 
-    header: dict
-    blob: bytes
+    header: dict = field(repr=False)
+    blob: bytes = field(repr=False)
 
     def html(self) -> str:
         """The whole page, numbers and scripts included, in characters of ASCII."""
@@ -133,8 +134,7 @@ def view(
     budget = ALL_LAYERS * BUDGET // len(traces)
     numbers, heads = fitting(longest(traces).layers, layer, head, budget=budget, values=True)
     blob = pack([panel(each, numbers) for each in traces], heads=heads, values=True)
-    sizes = {"h": shown.n_heads, "d_model": shown.d_model}
-    source = said(sizes | in_common([each.source for each in traces]))
+    source = caption_of(traces, layer)
     return HeadView(
         header_of(traces, layer=layer, head=head, token=token, source=source, texts=texts("en")), blob
     )
@@ -162,10 +162,14 @@ def header_of(traces: Sequence[Traced], *, layer: int, head: int, token: int | N
     )
 
 
-def in_common(sources: Sequence[Mapping[str, object]]) -> dict[str, object]:
-    """What is true of all of them, so that one caption speaks of all."""
-    first, *others = sources
-    return {key: value for key, value in first.items() if all(o.get(key) == value for o in others)}
+def caption_of(traces: Sequence[Traced], layer: int) -> str:
+    """Where the numbers come from, in one line that is true of all the traces."""
+    first, *others = (_sizes(trace.layers[layer]) | trace.source.said() for trace in traces)
+    return caption({key: value for key, value in first.items() if all(o.get(key) == value for o in others)})
+
+
+def _sizes(layer: LayerTrace) -> dict[str, int | None]:
+    return {"h": layer.n_heads, "d_model": layer.d_model}
 
 
 def header(
@@ -238,13 +242,6 @@ def groups(trace: Traced) -> dict | None:
         name: {"of": list(of), "labels": list(labels)}
         for name, (of, labels) in zip(("query", "key"), told, strict=True)
     }
-
-
-def said(source: Mapping[str, object]) -> str:
-    """Where the numbers come from, for the caption of a figure: "mini, glass-box, h=4, d_model=64, …"."""
-    named = [str(source[key]) for key in ("name", "architecture") if source.get(key)]
-    counted = ("h", "d_model", "seed", "layers", "mask", "position", "step")
-    return ", ".join([*named, *(f"{key}={source[key]}" for key in counted if source.get(key) is not None)])
 
 
 def texts(language: str) -> dict[str, str]:

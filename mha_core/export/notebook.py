@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from mha_core.traces.source import Source
 from mha_core.traces.tokens import Tokens
 
 MOST_HEADS, SIDE, CELL = 8, 24, 4  # pictures of a layer, cells and pixels of each
@@ -32,14 +33,13 @@ class Traced(Protocol):
     tokens: Tokens
     title: str
     layers: Sequence[Layer]
-    source: Mapping[str, object]
+    source: Source
 
 
 def of_trace(trace: Traced) -> str:
     """HTML: the text, where the numbers come from, and the weights of its first layers."""
     text = trace.title
     text = text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}…"
-    told = ", ".join(f"{key}={value}" for key, value in trace.source.items() if value is not None)
     count = len(trace.layers)
     rows = "".join(
         f"<div>{html.escape(_title(layer, number))}{_pictures(layer)}</div>"
@@ -49,7 +49,7 @@ def of_trace(trace: Traced) -> str:
     return _framed(
         f"<b>AttentionTrace</b> of {len(trace.tokens)} tokens, {count} {'layer' if count == 1 else 'layers'}"
         f"<div><bdi>“{html.escape(text)}”</bdi></div>"
-        f"<div>source: {html.escape(told)}</div>{rows}{more}"
+        f"<div>source: {html.escape(repr(trace.source))}</div>{rows}{more}"
     )
 
 

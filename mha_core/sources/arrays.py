@@ -4,7 +4,7 @@ Each of `q`, `k`, `v` and `weights` is one layer (head, row, column), or several
 as one array with a leading axis; a batch axis of 1 in front of the heads is taken away.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -16,6 +16,7 @@ from mha_core.attention.module import Projections
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.errors import MhaError
 from mha_core.traces.layer import LayerTrace
+from mha_core.traces.source import Described, described
 from mha_core.traces.tokens import MAX_TOKENS, Sides, Tokens, words
 from mha_core.traces.trace import AttentionTrace
 
@@ -59,15 +60,6 @@ def as_tokens(given: "str | Sequence[str] | Tokens", name: str = "tokens") -> To
     return Tokens(" ".join(shown), tuple(shown), tuple(spans))
 
 
-def described(source: str | Mapping[str, object]) -> Mapping[str, object]:
-    """What is told about where numbers come from: a name, or a mapping of plain values with one."""
-    told = {"name": source} if isinstance(source, str) else dict(source)
-    plain = all(isinstance(value, str | int | float | None) for value in told.values())
-    if not isinstance(told.get("name"), str) or not plain:
-        raise MhaError("source is a name, or a mapping with a 'name' and plain values: text and numbers.")
-    return MappingProxyType(told)
-
-
 # How far above 1 the weights of a row may sum by rounding.
 ROUNDING, HALF_ROUNDING = 1e-3, 1e-2
 
@@ -84,7 +76,7 @@ def from_tensors(
     bias: Any = None,
     rule: ScoreRule | None = None,
     w_o: Any = None,
-    source: str | Mapping[str, object] = "tensors",
+    source: Described = "tensors",
 ) -> AttentionTrace:
     """A trace of queries, keys and values that one has: ``softmax(scale · q kᵀ + bias) v``.
 
@@ -134,7 +126,7 @@ def from_weights(
     tokens: "str | Sequence[str] | Tokens",
     keys: "str | Sequence[str] | Tokens | None" = None,
     *,
-    source: str | Mapping[str, object] = "weights",
+    source: Described = "weights",
 ) -> AttentionTrace:
     """A trace of attention weights that one has, such as a model's `attentions`; nothing else is then known.
 

@@ -4,7 +4,6 @@ import difflib
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
-from types import MappingProxyType
 
 import regex
 import torch
@@ -13,6 +12,7 @@ from mha_core import device as devices
 from mha_core.attention.module import MAX_D_MODEL, MAX_HEADS
 from mha_core.errors import MhaError, in_range, listed, one_of
 from mha_core.traces.layer import LayerTrace
+from mha_core.traces.source import MiniSource
 from mha_core.traces.tokens import Tokens
 from mha_core.traces.trace import AttentionTrace
 from mha_core.training import checkpoints
@@ -166,24 +166,23 @@ def follow(trained: Trained, text: str, *, limit: int = MAX_WORDS) -> AttentionT
         for flow, layer in zip(flows, model.layers, strict=True)
     )
     plan = trained.plan
-    source = {
-        "name": "mini",
-        "architecture": plan.architecture,
-        "language": plan.language,
-        "h": plan.h,
-        "d_model": plan.d_model,
-        "seed": plan.seed,
-        "step": trained.step,
-        "steps": plan.steps,
-        "device": place.type,
-        "torch": torch.__version__,
-    }
+    source = MiniSource(
+        architecture=plan.architecture,
+        language=plan.language,
+        h=plan.h,
+        d_model=plan.d_model,
+        seed=plan.seed,
+        step=trained.step,
+        steps=plan.steps,
+        device=place.type,
+        torch=str(torch.__version__),
+    )
     asked = words.pronouns | {HIDDEN}
     answers = tuple(
         _most_probable(row, words) if words.vocabulary[number] in asked else None
         for row, number in zip(probabilities, numbers, strict=True)
     )
-    return AttentionTrace(tokens, layers, MappingProxyType(source), answers)
+    return AttentionTrace(tokens, layers, source, answers)
 
 
 @lru_cache(maxsize=64)

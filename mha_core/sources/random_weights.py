@@ -15,6 +15,7 @@ from mha_core.attention.module import Attended, AttentionSpec, MultiHeadAttentio
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.errors import in_range, one_of
 from mha_core.traces.layer import LayerTrace, plain
+from mha_core.traces.source import RandomSource
 from mha_core.traces.tokens import MAX_TOKENS, words
 from mha_core.traces.trace import AttentionTrace
 
@@ -89,15 +90,9 @@ def trace(
                 # From the copies on: what they were made of has been let go by now.
                 q, k, v, x = (recorded[-1].tensors[name][None].to(place.name) for name in "qkvx")
                 x = module.join(attend(q, k, v, on_device))
-    source = {
-        "name": "random",
-        "seed": seed,
-        "position": position,
-        "mask": mask if isinstance(mask, str) else "full" if mask is None else "drawn",
-        "device": place.name,
-        "torch": torch.__version__,
-    }
-    return AttentionTrace(tokens, tuple(recorded), MappingProxyType(source))
+    of_mask = mask if isinstance(mask, str) else "full" if mask is None else "drawn"
+    source = RandomSource(seed, position, of_mask, place.name, str(torch.__version__))
+    return AttentionTrace(tokens, tuple(recorded), source)
 
 
 def _layer(module: MultiHeadAttention, x: Tensor, rule: ScoreRule, *, turned: bool) -> LayerTrace:

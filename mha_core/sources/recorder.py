@@ -9,7 +9,7 @@ its fused encoder path by itself, and compiled code runs uncompiled; what `torch
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from types import MappingProxyType
@@ -32,9 +32,10 @@ from mha_core.capture.sdpa import (
     until_heads,
 )
 from mha_core.errors import MhaError, one_of
-from mha_core.sources.arrays import described, sides_of
+from mha_core.sources.arrays import sides_of
 from mha_core.traces.facts import Facts
 from mha_core.traces.layer import KINDS, LayerTrace, with_texts
+from mha_core.traces.source import Described, RecordedSource, described
 from mha_core.traces.tokens import Sides, Tokens
 from mha_core.traces.trace import AttentionTrace
 
@@ -57,7 +58,7 @@ def record(
     keys: "str | Sequence[str] | Tokens | None" = None,
     item: int = 0,
     kinds: Sequence[str] | None = None,
-    source: str | Mapping[str, object] = "recorded",
+    source: Described = RecordedSource.name,
 ) -> "Recorder":
     """``with mha.record(tokens=…) as rec: my_model(x)``, and `rec.trace` is its attention.
 
@@ -68,16 +69,16 @@ def record(
     fused path off; with dropout in torch's functions the weights are those before it.
 
     A softmax of the code's own is a call, too, if it could be followed from queries and keys to the values;
-    of what could not, ``trace.source["skipped"]`` tells.
+    of what could not, ``trace.source.skipped`` tells.
     Raises `MhaError`, when `trace` is read, where no call was seen or one does not fit the tokens.
     """
-    return Recorder(sides_of(tokens, keys), item, kinds, described(source))
+    return Recorder(sides_of(tokens, keys), item, kinds, described(source, RecordedSource))
 
 
 class Recorder:
     """What `record` hands out: a context, whose `trace` has what was called in it."""
 
-    def __init__(self, sides: Sides, item: int, kinds, source: Mapping):
+    def __init__(self, sides: Sides, item: int, kinds, source: RecordedSource):
         self.sides, self.item, self.kinds, self.source = sides, item, kinds, source
         self.layers: list[LayerTrace] = []
         self.problem: MhaError | None = None
@@ -112,10 +113,10 @@ class Recorder:
             raise MhaError(" ".join((NOTHING, *unfollowed)))
         kinds = self._lengths() if self.kinds is None else self._checked()
         layers = (replace(layer, kind=kind) for layer, kind in zip(self.layers, kinds, strict=True))
-        source = {**self.source, "skipped": unfollowed} if unfollowed else self.source
+        source = replace(self.source, skipped=unfollowed)
         if not self.sides.same:  # the keys are what is written from
             layers = with_texts(self.sides.keys, self.sides.queries, layers)
-        return AttentionTrace(self.sides.queries, tuple(layers), MappingProxyType(source))
+        return AttentionTrace(self.sides.queries, tuple(layers), source)
 
     def _unfollowed(self) -> tuple[str, ...]:
         """What is to be said of softmaxes over these tokens that ran and are not shown."""

@@ -1,5 +1,6 @@
 """Traces on disk: one safetensors file with a JSON header. No pickles, nothing is executed."""
 
+import copyreg
 import json
 import os
 from collections.abc import Mapping
@@ -10,9 +11,11 @@ from types import MappingProxyType
 from uuid import uuid4
 
 import numpy as np
+import safetensors.torch
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
+from torch import Tensor
 
 from mha_core.attention.functional import attend
 from mha_core.attention.module import Projections
@@ -20,6 +23,8 @@ from mha_core.attention.score_rule import ScoreRule
 from mha_core.errors import MhaError
 from mha_core.traces.facts import Facts
 from mha_core.traces.layer import KINDS, LayerTrace
+from mha_core.traces.source import Source
+from mha_core.traces.source import read as read_source
 from mha_core.traces.tokens import Sides, Tokens
 
 HEADER = "headscope_trace"
@@ -31,26 +36,40 @@ TENSORS = (
 PLAIN = ("scale", "soft_cap", "temperature")  # the fields of a rule that are no tensors
 
 
-def write(
-    path: str | PathLike,
-    tokens: Tokens,
-    layers: tuple[LayerTrace, ...],
-    source: Mapping,
-    answers: tuple,
-) -> None:
-    """Write the parts of a trace to `path`, replacing an existing file in one step."""
+Parts = tuple[Tokens, tuple[LayerTrace, ...], Source, tuple]  # as `AttentionTrace` takes them
+
+
+def write(path: str | PathLike, parts: Parts, *, matrices: bool = True) -> None:
+    """Write the parts of a trace to `path`, replacing an existing file in one step; see `packed`."""
     path = Path(path)
     if not path.parent.is_dir():
         raise MhaError(f"There is no folder {path.parent} to save {path.name} in.")
+    header, tensors = packed(parts, matrices=matrices)
+    write_file(path, tensors, {HEADER: header})
+
+
+def packed(parts: Parts, *, matrices: bool = True) -> tuple[str, dict[str, Tensor]]:
+    """The parts of a trace as a header in JSON and tensors by name, of which `unpacked` makes them again.
+
+    Without `matrices` the layers' W and b are left out, and are not known where the trace is read.
+    """
+    tokens, layers, source, answers = parts
+    texts = [tokens]  # the trace's own first; each once
+    described, tensors = _described(layers, texts, matrices=matrices)
+    header = {"version": VERSION, "texts": [asdict(text) for text in texts], **described}
+    return json.dumps(header | {"source": source.plain(), "answers": answers}), tensors
+
+
+def _described(
+    layers: tuple[LayerTrace, ...], texts: list[Tokens], *, matrices: bool = True
+) -> tuple[dict, dict[str, Tensor]]:
+    """The layers' part of a header, and their tensors; `texts` that are new are appended."""
     tensors, described, stored = {}, [], {}
-    texts = [tokens]
     turned = set()  # matrices that lie in memory column by column, as those of nn.Linear do
     for index, layer in enumerate(layers):
-        held = {
-            **layer.tensors,
-            **{f"rule.{name}": tensor for name, tensor in layer.rule.tensors().items()},
-            **{n: t for n, t in layer.projections._asdict().items() if t is not None},
-        }
+        held = {**layer.tensors, **{f"rule.{name}": tensor for name, tensor in layer.rule.tensors().items()}}
+        if matrices:
+            held |= {n: t for n, t in layer.projections._asdict().items() if t is not None}
         names = {}
         for name, tensor in held.items():
             # Layers that share a tensor, a mask above all, share it in the file too.
@@ -63,18 +82,10 @@ def write(
         sides = [_number(text, texts) for text in (layer.sides.queries, layer.sides.keys)]
         said = {"kind": layer.kind, "name": layer.name, "about": layer.about.plain(), "sides": sides}
         described.append({"tensors": names, "rule": rule} | said)
-    header = {
-        "version": VERSION,
-        "texts": [asdict(text) for text in texts],  # the trace's own first; each once
-        "layers": described,
-        "turned": sorted(turned),
-        "source": dict(source),
-        "answers": answers,
-    }
-    write_file(path, tensors, {HEADER: json.dumps(header)})
+    return {"layers": described, "turned": sorted(turned)}, tensors
 
 
-def write_file(path: Path, tensors: dict[str, torch.Tensor], metadata: dict[str, str]) -> None:
+def write_file(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
     """Write a safetensors file beside `path` and rename it: a reader sees the old file or the new."""
     temporary = path.with_name(f".{path.name}.{uuid4().hex}")
     try:
@@ -87,30 +98,16 @@ def write_file(path: Path, tensors: dict[str, torch.Tensor], metadata: dict[str,
         temporary.unlink(missing_ok=True)
 
 
-def read(path: str | PathLike) -> tuple[Tokens, tuple[LayerTrace, ...], Mapping, tuple]:
-    """The parts of a trace, in the order that `AttentionTrace` takes them."""
+def read(path: str | PathLike) -> Parts:
+    """The parts of a trace that `write` wrote."""
     try:
         with safe_open(path, framework="pt") as file:
-            header = json.loads((file.metadata() or {}).get(HEADER, "null"))
+            header = (file.metadata() or {}).get(HEADER)
             if header is None:
                 raise MhaError(f"{path} is a safetensors file but no saved trace.")
-            if header["version"] not in (1, VERSION):
-                raise MhaError(
-                    f"{path} has format version {header['version']}; this release reads 1 to {VERSION}."
-                )
             # Copied to memory of torch's own: products can round by where in memory numbers lie.
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
-        tensors |= {name: tensors[name].mT for name in header["turned"]}
-        header = _second(header, path) if header["version"] == 1 else header
-        texts = [_tokens(part) for part in header["texts"]]
-        layers = tuple(_layer(part, tensors, texts) for part in header["layers"])
-        for layer in layers:
-            _check(layer)
-        answers = tuple(
-            None if answer is None else tuple((str(word), float(p)) for word, p in answer)
-            for answer in header.get("answers", ())
-        )
-        return texts[0], layers, MappingProxyType(header["source"]), answers
+        return unpacked(header, tensors, name=str(path))
     except FileNotFoundError:
         raise MhaError(f"There is no file {path}.") from None
     except MhaError:
@@ -119,6 +116,28 @@ def read(path: str | PathLike) -> tuple[Tokens, tuple[LayerTrace, ...], Mapping,
         raise MhaError(f"{path} cannot be read as a saved trace: {error}.") from None
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, IndexError) as error:
         raise MhaError(f"{path} is damaged: its header does not fit its content ({error!r}).") from None
+
+
+def unpacked(header: str, tensors: Mapping[str, Tensor], *, name: str = "The trace") -> Parts:
+    """The parts of a trace from what `packed` made of them; errors of many kinds where they do not fit."""
+    header = json.loads(header)
+    if header["version"] not in (1, VERSION):
+        raise MhaError(f"{name} has format version {header['version']}; this release reads 1 to {VERSION}.")
+    header = _second(header, name) if header["version"] == 1 else header
+    texts = [_tokens(part) for part in header["texts"]]
+    layers = _layers(header, tensors, texts)
+    for layer in layers:
+        _check(layer)
+    answers = tuple(
+        None if answer is None else tuple((str(word), float(p)) for word, p in answer)
+        for answer in header.get("answers", ())
+    )
+    return texts[0], layers, read_source(header["source"]), answers
+
+
+def _layers(header: dict, tensors: Mapping[str, Tensor], texts: list[Tokens]) -> tuple[LayerTrace, ...]:
+    tensors = dict(tensors) | {name: tensors[name].mT for name in header["turned"]}
+    return tuple(_layer(part, tensors, texts) for part in header["layers"])
 
 
 def _layer(part: dict, tensors: dict, texts: list[Tokens]) -> LayerTrace:
@@ -201,6 +220,32 @@ def _check(layer: LayerTrace) -> None:
         layer.contribution(rows=[0])
 
 
-def _place(tensor: torch.Tensor) -> tuple:
+def _place(tensor: Tensor) -> tuple:
     """What two tensors have in common exactly when they are views of the same numbers."""
     return tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride()
+
+
+# A layer travels between processes as it lies in a file, in bytes: what it computed before stays behind, what
+# several tensors share travels once, and no shared memory is held, of which a process has little.
+
+
+def as_bytes(tensors: dict[str, Tensor]) -> bytes:
+    return safetensors.torch.save(tensors)
+
+
+def from_bytes(content: bytes) -> dict[str, Tensor]:
+    return {name: tensor.clone() for name, tensor in safetensors.torch.load(content).items()}
+
+
+def _pickled(layer: LayerTrace) -> tuple:
+    texts: list[Tokens] = []
+    header, tensors = _described((layer,), texts)
+    return _unpickled, (header, [asdict(text) for text in texts], as_bytes(tensors))
+
+
+def _unpickled(header: dict, texts: list[dict], content: bytes) -> LayerTrace:
+    [layer] = _layers(header, from_bytes(content), [_tokens(text) for text in texts])
+    return layer
+
+
+copyreg.pickle(LayerTrace, _pickled)

@@ -11,7 +11,8 @@ import pandas as pd
 import streamlit as st
 
 from mha_core.analysis.frames import Origin
-from pages._kit import components, state, uploads
+from mha_core.traces.source import FileSource, ModelSource, RandomSource, TrainedSource
+from pages._kit import components, state
 from pages._kit.text import t
 
 CONFIG = {
@@ -70,7 +71,7 @@ def caption(origin: Origin) -> list[str]:
     """The lines under a saved figure: the sentence, and what its numbers come from."""
     text = origin.text or ""
     short = text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…"
-    where = [_weights(origin.source)] if origin.source else []
+    where = [_weights(origin)] if origin.source else []
     if origin.layer is not None:
         where.append(t("save.layer", layer=origin.layer + 1))
     if origin.head is not None:
@@ -79,17 +80,24 @@ def caption(origin: Origin) -> list[str]:
     return [line for line in lines if line]
 
 
-def _weights(source: Mapping) -> str:
-    if "file" in source:
-        return t("save.file", file=source["file"], source=uploads.maker(source))
-    if "route" in source:
-        return t("save.model", **{name: source[name] for name in ("name", "architecture", "dtype")})
-    if source["name"] == "random":
-        return t("save.random", **{name: source[name] for name in ("h", "d_model", "seed")})
-    sizes = {name: source[name] for name in ("architecture", "h", "d_model")}
-    if not source["step"]:
-        return t("save.untrained", **sizes)
-    return t("save.trained", step=f"{source['step']:,}", **sizes)
+def _weights(origin: Origin) -> str:
+    match origin.source:
+        case FileSource() as source:
+            return t("save.file", file=source.file, source=source.name)
+        case ModelSource() as source:
+            return t("save.model", name=source.name, architecture=source.architecture, dtype=source.dtype)
+        case RandomSource() as source:
+            return t("save.random", h=origin.h, d_model=origin.d_model, seed=source.seed)
+        case TrainedSource(step=0) as source:
+            return t("save.untrained", **_sizes(source))
+        case TrainedSource() as source:
+            return t("save.trained", step=f"{source.step:,}", **_sizes(source))
+        case source:
+            return source.name
+
+
+def _sizes(source: TrainedSource) -> dict:
+    return {"architecture": source.architecture, "h": source.h, "d_model": source.d_model}
 
 
 def _named(key: str, origin: Origin) -> list:

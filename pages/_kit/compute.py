@@ -1,6 +1,7 @@
 """Everything that computes: one cached, bounded door from a scene to its trace."""
 
 import json
+from dataclasses import replace
 from threading import Lock
 
 import streamlit as st
@@ -8,6 +9,7 @@ import streamlit as st
 import mha_core as mha
 from mha_core.device import Device, pick
 from mha_core.sources.mini import find, follow, model
+from mha_core.traces.source import RunSource
 from mha_core.training.checkpoints import Trained, untrained
 from mha_core.training.language import MAX_WORDS
 from mha_core.training.queue import Trainings
@@ -96,7 +98,8 @@ def _computed(settings: str) -> mha.AttentionTrace:
     asked = json.loads(settings)
     if asked["source"] == "run":
         found = _finished(asked["run"])
-        return follow(found if asked.get("trained", True) else untrained(found.plan), asked["text"])
+        trace = follow(found if asked.get("trained", True) else untrained(found.plan), asked["text"])
+        return replace(trace, source=RunSource(asked["run"], **vars(trace.source)))
     return mha.trace(limit=MAX_TOKENS[asked["source"]], **asked)
 
 

@@ -8,7 +8,6 @@ import numpy as np
 import streamlit as st
 
 from mha_core import AttentionTrace
-from mha_core.analysis.frames import origin
 from mha_core.export import head_view as views
 from mha_core.export.payload import BUDGET, Panel, fitting, pack
 from pages._kit import components, state
@@ -51,7 +50,7 @@ def of_traces(
         token=token,
         on=heads,
         name=key,
-        source=views.said(views.in_common([origin(trace).source for trace in traces])),
+        source=views.caption_of(traces, layer),
         texts=_texts(),
     )
     digest = _mount(header | {"brief": brief}, blob, key, _opened)

@@ -1,14 +1,13 @@
 """What the model behind a trace is: one sentence on the page, the rest behind a click."""
 
-from collections.abc import Mapping
-
 import streamlit as st
 
 from mha_core import AttentionTrace, LayerTrace
 from mha_core.analysis import patterns
 from mha_core.analysis.frames import untrained_rows
+from mha_core.traces.source import FileSource, ModelSource, RandomSource, TrainedSource
 from mha_core.training import checkpoints
-from pages._kit import model_source, state, uploads
+from pages._kit import model_source, state
 from pages._kit.text import literal, number, t
 
 EXACT = 1e-5  # largest difference that is rounding of 32-bit numbers
@@ -18,20 +17,20 @@ FOLDER_SIGNS = ("/", "\\")
 def about(trace: AttentionTrace) -> None:
     """Where the weights come from, and for a trained model what was trained and how well it does."""
     source = trace.source
-    if "file" in source:
+    if isinstance(source, FileSource):
         _saved(trace)
         return
     if model_source.is_real(trace):
         brief(trace)
         return
-    if source["name"] == "random":
+    if not isinstance(source, TrainedSource):
         st.caption(t("model.random"))
         return
-    kind = {name: literal(source[name]) for name in ("architecture", "h", "d_model")}
-    steps = f"{source['step']:,}"
-    st.caption(t("model.trained", steps=steps, **kind) if source["step"] else t("model.untrained", **kind))
+    kind = {"architecture": literal(source.architecture), "h": source.h, "d_model": source.d_model}
+    steps = f"{source.step:,}"
+    st.caption(t("model.trained", steps=steps, **kind) if source.step else t("model.untrained", **kind))
     with st.expander(t("model.more")):
-        st.markdown(t(f"model.{source['architecture']}"))
+        st.markdown(t(f"model.{source.architecture}"))
         st.markdown(t("model.supervised"))
         st.markdown(t("model.rows"))
         if report := _report(source):
@@ -49,10 +48,10 @@ def layer(trace: AttentionTrace, number: int, *, rows: bool = True) -> None:
 
 def _layer(trace: AttentionTrace, layer: int) -> str:
     n_layers = len(trace.layers)
-    if "file" in trace.source or model_source.is_real(trace):
+    if isinstance(trace.source, FileSource | ModelSource):
         name = trace.layers[layer].name
         return t("file.layer", name=literal(name)) if name else ""
-    if trace.source["name"] != "mini":
+    if not isinstance(trace.source, TrainedSource):
         return t("heads.stacked", layer=layer + 1, layers=n_layers, before=layer) if layer else ""
     kind = "lookup" if trace.layers[layer].x_v is not None else "block"
     return t(f"model.layer.{kind}", layer=layer + 1, layers=n_layers)
@@ -60,7 +59,8 @@ def _layer(trace: AttentionTrace, layer: int) -> str:
 
 def collapsed(trace: AttentionTrace, layer: int) -> None:
     """Say so where all tokens have become alike and every head looks evenly: measured in this trace."""
-    stacked = layer and trace.source["name"] == "random"  # blocks of other models have more than attention
+    # Blocks of other models have more than attention.
+    stacked = layer and isinstance(trace.source, RandomSource)
     apart = patterns.collapse(trace.layers[layer]) if stacked else None
     if apart is not None:
         st.caption(t("heads.collapsed", share=f"{100 * apart:.2g}"))
@@ -83,18 +83,18 @@ def left_out(trace: AttentionTrace, layer: LayerTrace, *, count: int) -> None:
 
 
 def _saved(trace: AttentionTrace) -> None:
-    told = {"file": literal(trace.source["file"]), "name": literal(uploads.maker(trace.source))}
+    told = {"file": literal(trace.source.file), "name": literal(trace.source.name)}
     heads = sorted({layer.n_heads for layer in trace.layers})
     heads = heads[0] if len(heads) == 1 else f"{heads[0]}–{heads[-1]}"
     st.caption(t("file.about", layers=len(trace.layers), heads=heads, **told))
     skipped(trace)
 
 
-def _report(source: Mapping) -> dict | None:
+def _report(source: TrainedSource) -> dict | None:
     """The held-out scores of a shipped model, in words and per cent; None for a model of somebody's own."""
-    name = "{architecture}-{language}-h{h}-d{d_model}".format(**source)
+    name = f"{source.architecture}-{source.language}-h{source.h}-d{source.d_model}"
     entry = checkpoints.manifest().get(name)
-    if entry is None or (source["seed"], source["step"]) != (entry["plan"]["seed"], entry["plan"]["steps"]):
+    if entry is None or (source.seed, source.step) != (entry["plan"]["seed"], entry["plan"]["steps"]):
         return None
     scores = entry["scores"]
     return {
@@ -112,8 +112,8 @@ def brief(trace: AttentionTrace) -> None:
         st.caption(
             t(
                 "real.about",
-                name=literal(short(str(source["name"]))),
-                architecture=literal(source["architecture"]),
+                name=literal(short(source.name)),
+                architecture=literal(source.architecture),
                 layers=len(trace.layers),
                 heads=counted({layer.n_heads for layer in trace.layers}),
             ),
@@ -125,11 +125,11 @@ def brief(trace: AttentionTrace) -> None:
 
 def skipped(trace: AttentionTrace) -> None:
     """Layers that are not shown, each with its reason, and what else there is to know of those that are."""
-    if reasons := trace.source.get("skipped"):
+    if reasons := trace.source.skipped:
         with st.expander(t("real.skipped", count=len(reasons))):
             for reason in reasons:
                 st.markdown(literal(reason))
-    for note in trace.source.get("notes", ()):
+    for note in trace.source.notes:
         st.caption(literal(note))
     if number_of := sum(bool(layer.about.bias) for layer in trace.layers):
         st.caption(t("real.bias_by_words", count=number_of))
@@ -137,13 +137,13 @@ def skipped(trace: AttentionTrace) -> None:
 
 def exact(trace: AttentionTrace) -> None:
     """Is what is shown what the model itself computes? Tried when it was loaded."""
-    if trace.source["route"] == "weights":
+    if trace.source.route == "weights":
         st.badge(t("real.weights_only"), color="gray", help=t("real.weights_only_help"))
         return
-    gap, how = literal(number(trace.source["difference"])), t("real.exact_help")
-    if trace.source["route"] == "watch":
+    gap, how = literal(number(trace.source.difference)), t("real.exact_help")
+    if trace.source.route == "watch":
         how = t("real.watched_help")
-    if trace.source["difference"] > EXACT:  # half precision rounds in another order
+    if trace.source.difference > EXACT:  # half precision rounds in another order
         st.badge(t("real.close", difference=gap), color="blue", help=how)
         return
     st.badge(t("real.exact", difference=gap), icon=":material/check:", color="green", help=how)
@@ -159,3 +159,9 @@ def counted(numbers: set[int]) -> str:
     """One number, or from the least to the largest."""
     low, high = min(numbers), max(numbers)
     return f"{low:,}" if low == high else f"{low:,}–{high:,}"
+
+
+def is_standard(trace: AttentionTrace) -> bool:
+    """Was it trained as a standard block, whose heads the second hop goes through?"""
+    origin = trace.source.origin
+    return isinstance(origin, TrainedSource) and origin.architecture == "standard"

@@ -16,6 +16,7 @@ from mha_core import AttentionTrace, MhaError, device
 from mha_core.sources.huggingface import files
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.sources.huggingface.files import PACKAGE, Curated, Present, curated, library, present
+from mha_core.traces.source import ModelSource
 from mha_core.traces.tokens import words
 from pages._kit.state import DEFAULTS, Scene, current, go
 from pages._kit.text import literal, t
@@ -196,7 +197,7 @@ def known() -> dict[str, Curated]:
 
 def is_real(trace: AttentionTrace) -> bool:
     """Was a trace made by a model of others, in this app?"""
-    return "route" in trace.source and "file" not in trace.source
+    return isinstance(trace.source, ModelSource)
 
 
 def load(scene: Scene, stage) -> None:

@@ -5,6 +5,7 @@ import streamlit as st
 
 from mha_core import AttentionTrace, MhaError
 from mha_core.analysis import roles
+from mha_core.traces.source import TrainedSource
 from pages._kit import compute, state
 from pages._kit.text import t
 
@@ -33,16 +34,13 @@ def name(role: str) -> str:
 
 def of_scene(trace: AttentionTrace, scene: state.Scene) -> pd.DataFrame | None:
     """The roles of the scene's model, measured once on this server; None for weights without training."""
-    if trace.source["name"] != "mini":
+    if not isinstance(trace.source, TrainedSource):
         return None
     try:
-        trained = compute.small_model(scene, trace.source["language"])
+        trained = compute.small_model(scene, trace.source.language)
     except MhaError:
         return None
-    name = " ".join(
-        str(trace.source[key]) for key in ("architecture", "language", "h", "d_model", "seed", "step")
-    )
-    return _measured(f"{scene.source} {scene.run} {name}", trained)
+    return _measured(str(trace.source), trained)
 
 
 @st.cache_resource(max_entries=32, show_spinner=False)

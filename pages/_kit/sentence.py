@@ -11,6 +11,7 @@ import streamlit as st
 
 from mha_core import AttentionTrace
 from mha_core.analysis.frames import WHOLE, longest
+from mha_core.traces.source import FileSource
 from mha_core.training.lexicon import lexicon
 from pages._kit import components, state
 from pages._kit.text import isolated, literal, t
@@ -74,7 +75,7 @@ def answer(trace: AttentionTrace, query: int) -> None:
     if answer is None:
         st.caption(t("answer.none", query=name))
         return
-    nouns = lexicon(trace.source["language"]).noun_forms
+    nouns = lexicon(trace.source.origin.language).noun_forms
     kind = "hidden" if piece == MASK else "pronoun" if answer[0][0] in nouns else "itself"
     st.markdown(t(f"answer.{kind}", query=name, list=_listed(answer)))
 
@@ -133,13 +134,13 @@ def strips(trace: AttentionTrace, *, layer: int, head: int, query: int, limit: f
 
 def hide_switch(trace: AttentionTrace) -> None:
     """What a click does; only a model that was trained to guess words offers the choice."""
-    if trace.answers and "file" not in trace.source:
+    if trace.answers and not isinstance(trace.source, FileSource):
         st.toggle(t("hide.switch"), key=SWITCH, help=t("hide.help"))
 
 
 def hides_on_click(trace: AttentionTrace) -> bool:
     """Does a click hide? Asked also before the switch is drawn."""
-    return bool(trace.answers and "file" not in trace.source and st.session_state.get(SWITCH))
+    return bool(trace.answers and not isinstance(trace.source, FileSource) and st.session_state.get(SWITCH))
 
 
 def hide_hint(trace: AttentionTrace, token: int, strip: str) -> str | None:

@@ -3,23 +3,21 @@
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from hashlib import blake2b
 from pathlib import Path
-from types import MappingProxyType
 from typing import NamedTuple
 
 import streamlit as st
 
 from mha_core import AttentionTrace, MhaError, load, resources
+from mha_core.traces.source import FileSource, Source
 from mha_core.training.lexicon import LANGUAGES
 from pages._kit.state import Scene
 
 MEGABYTES = 200
 LONGEST = 100  # characters of what a file says about itself
-TOLD = ("skipped", "notes")  # what a source says in sentences
 MOST_TOLD, LONGEST_TOLD = 100, 400  # of these, and characters of each
-MARK = " (file)"
 NOTHING = "No saved trace is open; open one in the sidebar."
 
 
@@ -62,11 +60,6 @@ def trace(scene: Scene) -> AttentionTrace | None:
     return found.parts.get(scene.kind) or next(iter(found.parts.values()))
 
 
-def maker(source: Mapping) -> str:
-    """What the trace of a file was made by, as the file says."""
-    return str(source["name"]).removesuffix(MARK)
-
-
 def opened() -> Opened | None:
     """The open file."""
     return st.session_state.get("opened_trace")
@@ -102,21 +95,26 @@ def read(name: str, content: bytes) -> Opened:
             raise MhaError(str(error).replace(str(path), name)) from None
     if not whole.layers:
         raise MhaError(f"{name} holds no layer.")
-    facts = {
-        key: value[:LONGEST] if isinstance(value, str) else value
-        for key, value in whole.source.items()
-        if isinstance(value, str | int | float) and key not in TOLD
-    }
-    told = {
-        key: tuple(str(one)[:LONGEST_TOLD] for one in value[:MOST_TOLD])
-        for key in TOLD
-        if isinstance(value := whole.source.get(key), list)
-    }
-    # By its name alone it is no source of the app: what those know about their weights is not in the file.
-    source = facts | told | {"name": f"{facts.get('name', 'trace')}{MARK}", "file": name}
-    answered = source.get("language") in LANGUAGES and all(answer != () for answer in whole.answers)
-    whole = replace(
-        whole, source=MappingProxyType(source), answers=whole.answers if answered else ()
-    )  # fmt: skip
+    whole = replace(whole, source=FileSource(name, _short(whole.source)))
+    lexical = getattr(whole.source.origin, "language", None) in LANGUAGES
+    if not lexical or any(answer == () for answer in whole.answers):
+        whole = replace(whole, answers=())
     digest = blake2b(content, digest_size=8).hexdigest()
     return Opened(name, digest, {kind: whole.part(kind) for kind in whole.kinds})
+
+
+def _short(source: Source) -> Source:
+    """What a file says about itself, no longer than the page has room for."""
+    told = {one.name: getattr(source, one.name) for one in fields(source)}
+    for name, value in told.items():
+        if isinstance(value, str):
+            told[name] = value[:LONGEST]
+        elif isinstance(value, tuple):
+            told[name] = tuple(one[:LONGEST_TOLD] for one in value[:MOST_TOLD])
+        elif isinstance(value, Source):
+            told[name] = _short(value)
+        elif isinstance(value, Mapping):
+            told[name] = {
+                key[:LONGEST]: one[:LONGEST] if isinstance(one, str) else one for key, one in value.items()
+            }
+    return replace(source, **told)

@@ -27,5 +27,5 @@ for shown in (trace, twin):
         two_hops.path(shown, query, first=first, second=second, layer=layer)
         name = "first" if shown is trace else "twin"
         two_hops.show_matrices(shown, query, first=first, second=second, key=name, layer=layer)
-if trace.source.get("architecture") == "standard":
+if model_info.is_standard(trace):
     st.markdown(t("hops.standard"))

@@ -187,7 +187,7 @@ def test_the_projections_show_all_heads_side_by_side_as_one_product_made_them(tr
     shown = values(told(trace)["project"].after)
     for name in "qkv":
         np.testing.assert_array_equal(shown[name], np.hstack(list(getattr(layer, name))))
-    if trace.source["position"] != "rotary":  # rotary turns Q and K after the product
+    if trace.source.position != "rotary":  # rotary turns Q and K after the product
         p = layer.projections
         for name, weight, bias in (("q", p.w_q, p.b_q), ("k", p.w_k, p.b_k), ("v", p.w_v, p.b_v)):
             product = layer.x @ weight.numpy() + (0 if bias is None else bias.numpy())

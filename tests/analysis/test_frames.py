@@ -290,5 +290,5 @@ def test_hidden_cells_move_with_their_columns(long_trace):
 def test_a_picture_says_where_its_numbers_come_from(long_trace):
     found = picture(long_trace, "weights", layer=0, head=3).origin
     assert (found.text, found.layer, found.head) == (LONG_TEXT, 0, 3)
-    assert (found.source["name"], found.source["h"], found.source["d_model"]) == ("random", 4, 12)
+    assert (found.source.name, found.h, found.d_model) == ("random", 4, 12)
     assert origin(long_trace).head is None

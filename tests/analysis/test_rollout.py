@@ -71,7 +71,7 @@ def test_two_one_hot_heads_lead_where_they_point():
         q = torch.eye(3)[to][None] * big
         parts = {"q": q, "k": torch.eye(3)[None], "v": torch.zeros(1, 3, 4)}
         layers.append(mha.LayerTrace(parts, mha.ScoreRule()))
-    pointed = mha.AttentionTrace(trace.tokens, tuple(layers), {})
+    pointed = mha.AttentionTrace(trace.tokens, tuple(layers), "by hand")
     assert two_hops(pointed, first=0, second=0).loc["it"].to_dict() == {"animal": 1, "it": 0, "tired": 0}
 
 

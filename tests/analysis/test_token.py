@@ -192,7 +192,7 @@ def test_two_tokens_by_hand():
         "v": torch.tensor([[[33.0, 0.0, 66.0], [0.0, 33.0, -33.0]]]),
     }
     layer = LayerTrace(parts, mha.ScoreRule(scale=float(np.log(2))))
-    trace = mha.AttentionTrace(mha.words("a b"), (layer,), {})
+    trace = mha.AttentionTrace(mha.words("a b"), (layer,), "by hand")
     products, numbers = against_keys(trace, 0, layer=0, head=0)
     np.testing.assert_array_equal(products, [[3, 0], [0, -2]])
     np.testing.assert_array_equal(numbers["score"], [3, -2])

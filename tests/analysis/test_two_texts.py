@@ -169,7 +169,7 @@ def test_a_small_picture_of_two_texts_is_a_square_with_both_in_it(normal, n_quer
     weights = torch.softmax(normal(2, n_query, n_key), -1)
     sides = mha.Sides(*(mha.words(" ".join(f"w{i}" for i in range(n))) for n in (n_query, n_key)))
     layer = mha.LayerTrace(MappingProxyType({"weights": weights}), kind="cross", sides=sides)
-    found = overview(mha.AttentionTrace(sides.queries, (layer,), {}))
+    found = overview(mha.AttentionTrace(sides.queries, (layer,), "by hand"))
     side = min(32, max(n_query, n_key))
     assert (found.side, found.n_tokens, found.thumbs[0].shape) == (side, n_key, (2, side, side))
     codes = np.rint(np.sqrt(weights.numpy()) * 254)

@@ -59,7 +59,7 @@ def test_no_text_becomes_a_tag_and_nothing_is_loaded():
     assert "http" not in shown
     said = "".join(parsed(shown).itertext())
     assert " ".join(NASTY) in said
-    assert "name=<img src=x>" in said
+    assert "name='<img src=x>'" in said
 
 
 def test_a_long_text_of_many_heads_stays_a_small_picture():

@@ -294,6 +294,6 @@ def test_layers_of_several_kinds_are_looked_at_one_kind_at_a_time(normal, refuse
     queries, keys = mha.words("one two"), mha.words("a b c")
     cross = trace_of(queries, keys, normal, layers=1)
     own = mha.LayerTrace(MappingProxyType({"weights": torch.full((3, 3, 3), 1 / 3)}), kind="encoder")
-    both = mha.AttentionTrace(keys, (own, *cross.layers), {})
+    both = mha.AttentionTrace(keys, (own, *cross.layers), "by hand")
     assert "trace.part('cross').view()" in str(refused(both.view))
     assert both.part("cross").view().header["layers"] == 1

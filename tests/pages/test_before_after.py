@@ -26,7 +26,7 @@ def test_both_sides_show_the_same_model_untrained_and_trained(on_page, drawn, en
         recorded = shown.layers[layer]
         np.testing.assert_array_equal(drawn(app, f"{key}-weights"), recorded.weights(head))
         np.testing.assert_array_equal(drawn(app, f"{key}-q"), recorded.q[head])
-        told = english(f"before.{key}", step=f"{shown.source['step']:,}")
+        told = english(f"before.{key}", step=f"{shown.source.step:,}")
         assert told in [subheader.value for subheader in app.subheader]
     assert not np.array_equal(drawn(app, "before-weights"), drawn(app, "after-weights"))
 
@@ -40,7 +40,7 @@ def test_the_view_has_the_untrained_and_the_trained_layers_side_by_side(on_page,
             np.testing.assert_allclose(packed["weights"], layer.weights(), atol=2e-5)
     assert (header["layer"], header["head"], header["token"]) == (1, 3, 8)
     assert panels[0]["title"] == f"Before: step 0 · {scene.text}"
-    assert panels[1]["title"] == f"After: step {shown.source['step']:,} · {scene.text}"
+    assert panels[1]["title"] == f"After: step {shown.source.step:,} · {scene.text}"
     assert header["source"] == "mini, glass-box, h=4, d_model=64, seed=0"  # no step: there are two
     assert header["opens"] is True
 

@@ -7,6 +7,7 @@ import pytest
 
 import mha_core as mha
 from mha_core.analysis import frames
+from mha_core.traces.source import ArraySource
 from pages._kit import charts
 from pages._kit.state import Scene
 from pages._kit.text import literal
@@ -228,7 +229,7 @@ def test_a_trained_model_is_named_with_its_training():
     said = charts.caption(frames.origin(found, layer=1, head=0))
     assert said == [
         "“the cat saw the dog”",
-        f"small glass-box model, h 4, d_model 32, {found.source['step']:,} training steps"
+        f"small glass-box model, h 4, d_model 32, {found.source.step:,} training steps"
         " · layer 2 · head 1 · Headscope",
     ]
     before = mha.trace("the cat saw the dog", source="mini", h=4, d_model=32, trained=False)
@@ -237,7 +238,7 @@ def test_a_trained_model_is_named_with_its_training():
 
 def test_a_long_sentence_is_cut_in_the_caption():
     text = "word " * 1000
-    [sentence, _] = charts.caption(frames.Origin({"name": "random", "h": 1, "d_model": 2, "seed": 0}, text))
+    [sentence, _] = charts.caption(frames.Origin(ArraySource("mine"), text))
     assert len(sentence) == charts.LONGEST_TEXT + 2
     assert sentence.endswith("…”")
 

@@ -164,13 +164,13 @@ def test_the_page_says_what_was_trained_and_how_well_it_does(opened, english, li
     app = opened(**link)
     settings = {name: value for name, value in link.items() if name in ("h", "d_model", "architecture")}
     source = trained(link.get("text", TIRED), **settings).source
-    entry = checkpoints.manifest()["{architecture}-{language}-h{h}-d{d_model}".format(**source)]
-    kind = {name: literal(source[name]) for name in ("architecture", "h", "d_model")}
+    entry = checkpoints.manifest()["{architecture}-{language}-h{h}-d{d_model}".format(**vars(source))]
+    kind = {name: literal(getattr(source, name)) for name in ("architecture", "h", "d_model")}
     captions = [caption.value for caption in app.caption]
     assert english("model.trained", steps=f"{entry['plan']['steps']:,}", **kind) in captions
     assert english("model.random") not in captions
     said = [markdown.value for markdown in app.markdown]
-    assert english(f"model.{source['architecture']}") in said
+    assert english(f"model.{source.architecture}") in said
     [scores] = [words for words in said if f"{100 * entry['scores']['answer']:.0f} % right answers" in words]
     best = f"layer {entry['scores']['layer'] + 1}, head {entry['scores']['head'] + 1},"
     assert best in scores

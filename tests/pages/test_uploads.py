@@ -9,6 +9,7 @@ import torch
 
 import mha_core as mha
 from mha_core import resources
+from mha_core.traces.source import ArraySource, FileSource, RecordedSource
 from pages._kit import refusals, uploads
 from pages._kit.text import literal
 
@@ -179,7 +180,7 @@ BAD = {
 
 def test_what_could_not_be_recorded_is_told(open_file, english):
     sentence = "Of *all* softmaxes one could not be followed."
-    app = open_file(replace(of_tensors(), source={"name": "recorded", "skipped": (sentence,), "notes": 3}))
+    app = open_file(replace(of_tensors(), source=RecordedSource(skipped=(sentence,))))
     assert english("real.skipped", count=1) in [fold.label for fold in app.expander]
     assert literal(sentence) in [words.value for words in app.markdown]
 
@@ -209,13 +210,11 @@ def test_a_file_that_is_taken_away_stays_open_until_it_is_closed(open_file, engl
 
 def test_what_a_file_says_about_itself_is_believed_in_nothing(tmp_path):
     tokens, layers = of_tensors().tokens, of_tensors().layers
-    source = {"name": "mini", "step": [1], "h": "x" * 999, "language": "xx"}
+    source = {"name": "mini", "h": "x" * 999, "language": "xx"}
     trace = mha.AttentionTrace(tokens, layers, source, ((("a", 0.5),),) * 7)
     found = uploads.read("a.safetensors", content(trace, tmp_path / "t.safetensors"))
     [part] = found.parts.values()
-    assert part.source["name"] == "mini (file)"
-    assert "step" not in part.source
-    assert len(part.source["h"]) == 100
+    assert part.source == FileSource("a.safetensors", ArraySource("mini", {"h": "x" * 100, "language": "xx"}))
     assert part.answers == ()
 
 

@@ -6,6 +6,7 @@ import torch
 from torch.nn import functional as F
 
 import mha_core as mha
+from mha_core.traces.source import ArraySource
 
 TOKENS = ["the", "old", "cat", "saw", "the", "new", "cat"]  # 7
 KEYS = ["die", "Katze", "sah", "sie", "nie"]  # 5
@@ -106,7 +107,7 @@ def test_a_saved_one_comes_back(arrays, tmp_path):
     trace.save(tmp_path / "t.safetensors")
     loaded = mha.load(tmp_path / "t.safetensors")
     np.testing.assert_array_equal(loaded.layers[0].weights(), trace.layers[0].weights())
-    assert dict(loaded.source) == {"name": "mine", "step": 3}
+    assert loaded.source == ArraySource("mine", {"step": 3})
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The source "mini": the laws of a trace hold, unknown words are named, and what is offered works."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import FrozenInstanceError
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 import mha_core as mha
 from mha_core.sources import mini
 from mha_core.sources.mini import ANSWERS, UnknownWords
+from mha_core.traces.source import MiniSource
 from mha_core.traces.verify import split_difference
 from mha_core.training import checkpoints
 from mha_core.training.fit import Plan
@@ -90,7 +92,7 @@ def test_the_contributions_of_the_heads_sum_to_the_result(trace):
 
 
 def test_only_a_lookup_has_values_of_its_own(trace):
-    kinds = ARCHITECTURES[trace.source["architecture"]]
+    kinds = ARCHITECTURES[trace.source.architecture]
     assert [layer.x_v is not None for layer in trace.layers] == [kind == "lookup" for kind in kinds]
 
 
@@ -114,20 +116,18 @@ def test_a_trace_can_be_saved_and_comes_back(trace, tmp_path):
     trace.save(tmp_path / "t.safetensors")
     loaded = mha.load(tmp_path / "t.safetensors")
     assert (loaded.tokens, loaded.answers) == (trace.tokens, trace.answers)
-    assert dict(loaded.source) == dict(trace.source)
+    assert loaded.source == trace.source
     for ours, theirs in zip(trace.layers, loaded.layers, strict=True):
         assert ours.result().tobytes() == theirs.result().tobytes()
 
 
 def test_the_source_tells_which_model_it_was():
-    source = dict(traced(CHINESE, h=4).source)
-    expected = {
-        "name": "mini", "architecture": "glass-box", "language": "zh", "h": 4, "d_model": 64,
-        "seed": 0, "step": 0,
-    }  # fmt: skip
-    assert source.items() >= expected.items()
-    with pytest.raises(TypeError):
-        traced().source["step"] = 7
+    source = traced(CHINESE, h=4).source
+    assert isinstance(source, MiniSource)
+    assert (source.name, source.architecture, source.language) == ("mini", "glass-box", "zh")
+    assert (source.h, source.d_model, source.seed, source.step) == (4, 64, 0, 0)
+    with pytest.raises(FrozenInstanceError):
+        traced().source.step = 7
 
 
 # Answers
@@ -143,7 +143,7 @@ def test_only_pronouns_and_hidden_words_are_answered():
 
 
 def test_answers_are_the_most_probable_words_in_order(trace):
-    words = set(lexicon(trace.source["language"]).vocabulary)
+    words = set(lexicon(trace.source.language).vocabulary)
     answers = [answer for answer in trace.answers if answer]
     assert answers
     for answer in answers:
@@ -170,7 +170,7 @@ def test_a_hidden_word_is_not_read():
     [("the cat", "en"), (CHINESE, "zh"), ("[MASK] saw it", "en"), ("[MASK]马路", "zh"), ("它！", "zh")],
 )
 def test_text_with_chinese_characters_goes_to_the_chinese_model(text, language):
-    assert traced(text).source["language"] == language
+    assert traced(text).source.language == language
 
 
 def test_one_chinese_character_is_enough(refused):
@@ -320,7 +320,7 @@ def test_a_model_that_is_not_shipped_is_refused_with_the_nearest_that_are(settin
     assert error.fixes
     for fix in error.fixes:
         trace = traced(**{**settings, **fix})
-        assert (trace.source["h"], trace.source["d_model"]) == (fix["h"], fix["d_model"])
+        assert (trace.source.h, trace.source.d_model) == (fix["h"], fix["d_model"])
     wanted = settings.get("d_model", 64)
     first = error.fixes[0]["d_model"]
     assert all(abs(first - wanted) <= abs(fix["d_model"] - wanted) for fix in error.fixes)
@@ -374,7 +374,7 @@ def test_trained_weights_are_those_of_the_file(monkeypatch, tmp_path, little):
     mini._loaded.cache_clear()
     before, after = (mha.trace(TEXT, source="mini", h=2, d_model=8, trained=t) for t in (False, True))
     mini._loaded.cache_clear()
-    assert (before.source["step"], after.source["step"], after.source["steps"]) == (0, 5, 5)
+    assert (before.source.step, after.source.step, after.source.steps) == (0, 5, 5)
     half = run.model.state_dict()["layers.0.attention.q.weight"].half().float().mT
     assert np.array_equal(after.layers[0].projections.w_q, half)
     assert not np.array_equal(before.layers[0].q, after.layers[0].q)

@@ -1,5 +1,7 @@
 """Random weights: numbers that depend on seed, words and sizes alone, and refusals whose fixes work."""
 
+from dataclasses import FrozenInstanceError
+
 import numpy as np
 import pytest
 import torch
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 import mha_core as mha
 from mha_core.attention import initialization, positions
 from mha_core.sources import random_weights
+from mha_core.traces.source import RandomSource
 
 
 def close(ours, theirs, tolerance=1e-6):
@@ -96,20 +99,19 @@ def test_the_same_call_gives_the_same_bits(setting, trace):
 
 def test_the_source_tells_where_the_numbers_come_from(setting, trace):
     mask = setting.get("mask", "full")
-    assert dict(trace.source) == {
-        "name": "random",
-        "seed": setting.get("seed", 0),
-        "position": setting.get("position", "sinusoidal"),
-        "mask": mask if isinstance(mask, str) else "drawn",
-        "device": "cpu" if not torch.cuda.is_available() else trace.source["device"],
-        "torch": torch.__version__,
-    }
-    with pytest.raises(TypeError):
-        trace.source["seed"] = 3
+    assert trace.source == RandomSource(
+        seed=setting.get("seed", 0),
+        position=setting.get("position", "sinusoidal"),
+        mask=mask if isinstance(mask, str) else "drawn",
+        device="cpu" if not torch.cuda.is_available() else trace.source.device,
+        torch=str(torch.__version__),
+    )
+    with pytest.raises(FrozenInstanceError):
+        trace.source.seed = 3
 
 
 def test_no_mask_is_told_as_full():
-    assert mha.trace("How are you?", h=3, d_model=15, mask=None).source["mask"] == "full"
+    assert mha.trace("How are you?", h=3, d_model=15, mask=None).source.mask == "full"
 
 
 def test_a_word_has_the_same_vector_in_every_sentence():
@@ -142,7 +144,7 @@ def test_the_base_setting():
     assert len(trace.tokens) == 12
     assert (layer.n_heads, layer.d_k, layer.d_v, layer.x.shape) == (8, 64, 64, (12, 512))
     assert layer.projections.w_o.shape == (512, 512)
-    assert trace.source["position"] == "sinusoidal"
+    assert trace.source.position == "sinusoidal"
 
 
 def test_mission_case_2_through_the_public_call():

@@ -264,7 +264,7 @@ def test_a_recorded_trace_can_be_saved(x, tmp_path):
     trace = recorded(nn.TransformerEncoderLayer(D, EVEN, 8, batch_first=True).eval(), x)
     trace.save(tmp_path / "t.safetensors")
     loaded = mha.load(tmp_path / "t.safetensors")
-    assert loaded.source["name"] == "recorded"
+    assert loaded.source.name == "recorded"
     np.testing.assert_array_equal(loaded.layers[0].result(), trace.layers[0].result())
 
 

@@ -247,7 +247,7 @@ def test_what_was_not_understood_is_named_beside_what_was():
     with mha.record(tokens=TOKENS) as rec:
         model(x)
     assert len(rec.trace.layers) == 1
-    [skipped] = rec.trace.source["skipped"]
+    [skipped] = rec.trace.source.skipped
     assert "1 over these tokens" in skipped
 
 
@@ -259,7 +259,7 @@ def test_what_cannot_be_told_apart_does_not_spoil_what_can():
 
     trace = recorded(model, torch.randn(1, 7, D)).trace
     assert len(trace.layers) == 1
-    assert "1 over these tokens" in trace.source["skipped"][0]
+    assert "1 over these tokens" in trace.source.skipped[0]
 
 
 def test_weights_that_are_changed_on_their_way_are_not_shown(refused):

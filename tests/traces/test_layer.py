@@ -371,7 +371,7 @@ def test_a_head_that_is_not_there_is_refused_by_every_method(refused):
 def test_what_a_layer_does_not_know_is_said(normal, refused):
     module = mha.MultiHeadAttention(mha.AttentionSpec(15, 3)).requires_grad_(False)
     layer = mha.LayerTrace.of(module(normal(1, 2, 15)))
-    trace = mha.AttentionTrace(mha.words("a b"), (layer,), {})
+    trace = mha.AttentionTrace(mha.words("a b"), (layer,), "by hand")
     assert layer.x is None
     assert layer.projections == Projections()
     assert str(refused(trace.frame, "x")) == "The input X of this layer is not known."

@@ -113,7 +113,7 @@ def test_what_does_not_fit_is_refused(by_kind, translation, refused):
     cross = by_kind("cross")
 
     def told(**changed) -> str:
-        return str(refused(mha.AttentionTrace, TEXT, (replace(cross, **changed),), {}))
+        return str(refused(mha.AttentionTrace, TEXT, (replace(cross, **changed),), "by hand"))
 
     assert "sides=Sides(queries, keys)" in told(sides=None)
     assert "7 tokens that look at 5" in told(sides=mha.Sides(TEXT, TARGET))
@@ -207,7 +207,7 @@ def test_a_file_with_weights_that_are_none_is_damaged(weights, tmp_path, refused
     spoilt = weights.clone()
     spoilt[1, 2, 3] = wrong
     layer = mha.LayerTrace(MappingProxyType({"weights": spoilt}))
-    mha.AttentionTrace(TEXT, (layer,), {}).save(tmp_path / "t.safetensors")
+    mha.AttentionTrace(TEXT, (layer,), "by hand").save(tmp_path / "t.safetensors")
     assert "is damaged" in str(refused(mha.load, tmp_path / "t.safetensors"))
 
 

@@ -214,5 +214,5 @@ def test_answers_stand_at_the_tokens_they_belong_to(glass_box):
 @pytest.mark.parametrize("count", [1, 6, 8])
 def test_answers_for_another_number_of_tokens_are_refused(glass_box, count, refused):
     answers = (None,) * count
-    error = refused(mha.AttentionTrace, glass_box.tokens, glass_box.layers, {}, answers)
+    error = refused(mha.AttentionTrace, glass_box.tokens, glass_box.layers, "by hand", answers)
     assert str(error) == f"7 tokens cannot go with {count} answers."

@@ -27,6 +27,7 @@ from mha_core.errors import MhaError, one_of
 from mha_core.sources.huggingface import files, loading, trial
 from mha_core.sources.huggingface import tokenizer as reading
 from mha_core.traces.layer import LayerTrace, with_texts
+from mha_core.traces.source import ModelSource
 from mha_core.traces.tokens import MAX_TOKENS, Tokens
 from mha_core.traces.trace import AttentionTrace
 
@@ -256,8 +257,7 @@ def _read(model: Model, text: str | reading.Ids, limit: int) -> tuple[Tokens, di
 
 
 def _trace(model: Model, tokens: Tokens, layers, skipped, target: Tokens | None = None) -> AttentionTrace:
-    source = MappingProxyType(described(model, layers, skipped))
-    return AttentionTrace(tokens, with_texts(tokens, target, layers), source)
+    return AttentionTrace(tokens, with_texts(tokens, target, layers), described(model, layers, skipped))
 
 
 def flow(model: Model, inputs: Mapping[str, Tensor]) -> tuple[tuple[LayerTrace, ...], tuple[str, ...]]:
@@ -282,23 +282,22 @@ def _complete(
     return layers, skipped
 
 
-def described(model: Model, layers: Iterable[LayerTrace], skipped: Iterable[str] = ()) -> dict[str, object]:
-    """Where a trace of this model comes from, in plain values."""
-    route = model.route.name if any(layer.knows("q") for layer in layers) else "weights"
-    return {
-        "name": model.name,
-        "revision": model.revision,
-        "architecture": model.architecture,
-        "family": model.module.config.model_type,
-        "route": route,
-        "difference": model.route.difference,
-        "skipped": list(skipped),
-        "notes": list(model.route.notes),
-        "dtype": model.dtype,
-        "device": model.device,
-        "torch": torch.__version__,
-        "transformers": _library().__version__,
-    }
+def described(model: Model, layers: Iterable[LayerTrace], skipped: Iterable[str] = ()) -> ModelSource:
+    """Where a trace of this model comes from."""
+    return ModelSource(
+        name=model.name,
+        revision=model.revision,
+        architecture=model.architecture,
+        family=model.module.config.model_type,
+        route=model.route.name if any(layer.knows("q") for layer in layers) else "weights",
+        difference=model.route.difference,
+        dtype=model.dtype,
+        device=model.device,
+        torch=str(torch.__version__),
+        transformers=_library().__version__,
+        skipped=tuple(skipped),
+        notes=tuple(model.route.notes),
+    )
 
 
 def follow_many(

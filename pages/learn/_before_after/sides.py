@@ -21,7 +21,7 @@ def untrained(scene: state.Scene) -> AttentionTrace:
 
 def when(trace: AttentionTrace, *, key: str) -> str:
     """Which of the two it is: “Before: step 0”, “After: step 8,000”."""
-    return t(f"before.{key}", step=f"{trace.source['step']:,}")
+    return t(f"before.{key}", step=f"{trace.source.step:,}")
 
 
 def title(trace: AttentionTrace, *, key: str) -> str:

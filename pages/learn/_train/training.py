@@ -10,6 +10,7 @@ from mha_core import MhaError
 from mha_core.analysis.frames import Origin
 from mha_core.attention.module import AttentionSpec
 from mha_core.figures.curves import curves
+from mha_core.traces.source import RunSource
 from mha_core.training import checkpoints
 from mha_core.training.fit import HEADS, LIVE, WIDTHS, Plan
 from mha_core.training.lexicon import LANGUAGES
@@ -169,13 +170,13 @@ def _figures(job: Job, records: list, at: int) -> None:
         marked=record.step if at < len(records) - 1 else None,
     )
     plan = job.plan
-    source = {"name": "run", "architecture": plan.architecture, "h": plan.h, "d_model": plan.d_model}
+    sizes = (plan.h, plan.d_model, plan.seed, records[-1].step, plan.steps)
     charts.draw(
         figure,
         key="train_curves",
         alt=t("train.alt", answer=f"{record.answer:.2f}"),
         title=t("train.curves"),
-        origin=Origin(source | {"step": records[-1].step}),
+        origin=Origin(RunSource(job.name, plan.architecture, plan.language, *sizes)),
         config=CONFIG,
     )
 

@@ -15,7 +15,7 @@ def show(trace: AttentionTrace, scene: state.Scene) -> None:
     entry = model_source.at_hand(scene)
     source = trace.source
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.markdown(f"#### {literal(model_info.short(str(source['name'])))}", width="content")
+        st.markdown(f"#### {literal(model_info.short(source.name))}", width="content")
         model_info.exact(trace)
     cells = st.grid(2 if len(facts(trace, entry)) < 3 else 5, min_column_width=150)
     for label, value in facts(trace, entry):
@@ -35,7 +35,7 @@ def facts(trace: AttentionTrace, entry) -> list[tuple[str, str]]:
     known = [layer for layer in layers if layer.knows("q")]
     several = entry is not None and len(entry.kinds) > 1
     told = [
-        (t("real.fact_architecture"), f"{source['architecture']} ({source['family']})"),
+        (t("real.fact_architecture"), f"{source.architecture} ({source.family})"),
         (t("real.fact_layers"), f"{len(layers)} × {model_info.counted({layer.n_heads for layer in layers})}"),
     ]
     if several:
@@ -48,9 +48,9 @@ def facts(trace: AttentionTrace, entry) -> list[tuple[str, str]]:
     if entry is not None:
         told.append((t("real.fact_parameters"), f"{entry.parameters:,}"))
         told.append((t("real.fact_limit"), f"{entry.model.limit:,}"))
-    told.append((t("real.fact_dtype"), f"{source['dtype']}, {source['device']}"))
-    if source["revision"]:
-        told.append((t("control.revision"), str(source["revision"])[:12]))
+    told.append((t("real.fact_dtype"), f"{source.dtype}, {source.device}"))
+    if source.revision:
+        told.append((t("control.revision"), source.revision[:12]))
     return told
 
 

@@ -13,6 +13,7 @@ from mha_core.figures.heatmap import heatmap
 from mha_core.figures.scatter import scatter
 from mha_core.sources.mini import CHINESE, vectors
 from mha_core.sources.random_weights import word_vectors
+from mha_core.traces.source import TrainedSource
 from mha_core.training.lexicon import START, lexicon, plain
 from pages._kit import charts, compute, state
 from pages._kit.text import literal, t
@@ -42,7 +43,8 @@ def of(scene: state.Scene, trace: AttentionTrace) -> Words:
     """All words that a trained model knows; for drawn weights those of the sentence and the known pairs."""
     own = tuple(dict.fromkeys(map(of_piece, trace.tokens.pieces)))
     drawn = scene.source == "random"
-    language = trace.source.get("language", "zh" if CHINESE.search(scene.text) else "en")
+    typed = "zh" if CHINESE.search(scene.text) else "en"
+    language = trace.source.language if isinstance(trace.source, TrainedSource) else typed
     if drawn:
         pairs = itertools.chain(*itertools.chain(*RELATIONS[language].values()))
         names = tuple(dict.fromkeys([*own, *pairs]))

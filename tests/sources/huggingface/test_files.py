@@ -103,7 +103,7 @@ def test_a_model_is_downloaded_once_with_its_bytes_in_sight(hub):
     told = []
     model = huggingface.load("our/tiny", endpoint=hub, progress=lambda *step: told.append(step))
     assert model.revision == SHA
-    assert huggingface.follow(model, "the animal").source["revision"] == SHA
+    assert huggingface.follow(model, "the animal").source.revision == SHA
     stages = [stage for stage, _, _ in told]
     assert list(dict.fromkeys(stages)) == ["download", "load", "check"]
     bytes_done = [done for stage, done, _ in told if stage == "download"]

@@ -84,7 +84,7 @@ def test_half_precision_is_traced_in_it(dtype):
     before = state(model)
     trace = mha.trace(TEXT, source=model, tokenizer=fast())
     assert state(model) == before
-    assert trace.source["dtype"] == str(dtype).removeprefix("torch.")
+    assert trace.source.dtype == str(dtype).removeprefix("torch.")
     theirs = of_their_own(model, {"input_ids": torch.tensor([fast()(TEXT)["input_ids"]])}, "self")
     for layer, weights in zip(trace.layers, theirs, strict=True):
         assert layer.tensors["q"].dtype == dtype
@@ -280,7 +280,7 @@ def test_a_model_that_changes_itself_on_a_short_text_is_not_changed():
     model = transformers.BigBirdModel(config).eval()
     before = state(model)
     trace = mha.trace([3, 4, 5, 6, 7], source=model)
-    assert "every word looks at all words" in trace.source["notes"][0]
+    assert "every word looks at all words" in trace.source.notes[0]
     assert state(model) == before
 
 

@@ -16,6 +16,7 @@ from mha_core.capture import collector
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.sources.huggingface import trial
 from mha_core.traces.facts import LatentProjection
+from mha_core.traces.source import ModelSource
 from tests.sources.tiny import CONFIGS, TEXT, fast, module
 
 TARGET = "Das Tier ging nicht."
@@ -447,23 +448,22 @@ def test_a_model_is_kept_for_the_next_text_and_let_go_of_later(folder, monkeypat
 
 def test_a_trace_says_where_it_comes_from_and_can_be_kept(traced, folder, tmp_path):
     model, trace = traced("llama")
-    assert dict(trace.source) == {
-        "name": str(folder("llama")),
-        "revision": None,
-        "architecture": "LlamaModel",
-        "family": "llama",
-        "route": "attend",
-        "difference": model.route.difference,
-        "skipped": [],
-        "notes": [],
-        "dtype": "float32",
-        "device": model.device,
-        "torch": torch.__version__,
-        "transformers": transformers.__version__,
-    }
+    assert trace.source == ModelSource(
+        name=str(folder("llama")),
+        revision=None,
+        architecture="LlamaModel",
+        family="llama",
+        route="attend",
+        difference=model.route.difference,
+        dtype="float32",
+        device=model.device,
+        torch=str(torch.__version__),
+        transformers=transformers.__version__,
+    )
     assert model.route.difference <= 1e-5
     trace.save(tmp_path / "t.safetensors")
     again = mha.load(tmp_path / "t.safetensors")
+    assert again.source == trace.source
     assert again.layers[1].about == trace.layers[1].about
     assert torch.equal(again.layers[1].tensors["q_raw"], trace.layers[1].tensors["q_raw"])
     assert np.array_equal(again.layers[1].weights(), trace.layers[1].weights())
@@ -486,8 +486,8 @@ def test_a_target_is_typed_or_written_by_the_model(traced, family):
 
 def test_half_precision_is_used_when_it_is_asked_for(folder):
     trace = mha.trace(TEXT, source=str(folder("llama")), dtype="bfloat16", device="cpu")
-    assert trace.source["dtype"] == "bfloat16"
-    assert trace.source["route"] == "attend"
+    assert trace.source.dtype == "bfloat16"
+    assert trace.source.route == "attend"
     assert trace.layers[0].tensors["q"].dtype == torch.bfloat16
     huggingface.forget()
 
@@ -497,7 +497,7 @@ def test_a_model_in_memory_needs_no_folder():
     trace = huggingface.follow(model, "the animal")
     assert trace.tokens.pieces[0] == "[CLS]"
     assert trace.tokens.special == (0, len(trace.tokens) - 1)
-    assert trace.source["name"] == "mine"
+    assert trace.source.name == "mine"
 
 
 @pytest.mark.parametrize("family", ["bert", "t5"])

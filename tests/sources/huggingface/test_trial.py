@@ -258,7 +258,7 @@ def test_an_architecture_that_is_not_understood_is_shown_with_less_and_says_so()
     assert not layer.knows("q")
     assert "queries, keys and values are not known" in layer.about.missing
     assert model.route.missing == layer.about.missing
-    assert trace.source["route"] == "weights"
+    assert trace.source.route == "weights"
 
 
 def test_one_layer_that_is_not_understood_is_enough():
@@ -304,11 +304,11 @@ def big_bird(**more: object) -> transformers.BigBirdModel:
 def test_a_model_that_changes_itself_for_a_short_text_says_so():
     model = huggingface.adopt(big_bird(), fast("byte_level"))
     trace = huggingface.follow(model, TEXT * 3)
-    [note] = trace.source["notes"]
+    [note] = trace.source.notes
     assert "BigBirdBlockSparseAttention became BigBirdSelfAttention" in note
     assert "every word looks at all words" in note
     assert len(trace.tokens) > (5 + 2) * 2  # so long that it would be cut into blocks
-    assert trace.source["route"] == "watch"
+    assert trace.source.route == "watch"
     assert [layer.name for layer in trace.layers] == [f"encoder.layer.{n}.attention.self" for n in range(2)]
     assert (trace.layers[0].weights() > 0).all()
 
@@ -330,9 +330,9 @@ def test_a_longer_text_that_other_code_reads_is_shown_with_less_and_says_so():
         )
     model = huggingface.adopt(module, fast("byte_level"))
     assert model.route.name == "watch"
-    assert huggingface.follow(model, "a cat").source["route"] == "watch"
+    assert huggingface.follow(model, "a cat").source.route == "watch"
     trace = huggingface.follow(model, TEXT)
-    assert trace.source["route"] == "weights"
+    assert trace.source.route == "weights"
     assert len(trace.layers) == 2
     for layer in trace.layers:
         assert not layer.knows("q")
@@ -356,7 +356,7 @@ def test_scores_that_are_returned_as_weights_are_not_shown_as_weights(refused):
 def test_a_trace_keeps_what_it_says_of_its_bias(adopted, tmp_path):
     model, _, _ = adopted("xlnet")
     trace = huggingface.follow(model, TEXT)
-    assert (trace.source["route"], trace.source["notes"]) == ("watch", [])
+    assert (trace.source.route, trace.source.notes) == ("watch", ())
     trace.save(tmp_path / "t.safetensors")
     again = mha.load(tmp_path / "t.safetensors")
     assert again.layers[1].about.bias == trial.BY_WORDS

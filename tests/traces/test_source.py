@@ -1,0 +1,219 @@
+"""What a source is, is a type: it says so in captions, is the same from a file, and never changes."""
+
+import copy
+import json
+import pickle
+from dataclasses import FrozenInstanceError, replace
+
+import pytest
+import torch
+
+import mha_core as mha
+from mha_core.traces import source as sources
+from mha_core.traces.source import (
+    KINDS,
+    ArraySource,
+    FileSource,
+    MiniSource,
+    ModelSource,
+    RandomSource,
+    RecordedSource,
+    RunSource,
+    TrainedSource,
+    caption,
+    described,
+    read,
+)
+
+TRAINED = ("glass-box", "en", 4, 64, 0, 500, 800, "cpu", "2.13")
+MODEL = (
+    "bert",
+    None,
+    "BertModel",
+    "bert",
+    "attend",
+    2e-7,
+    "float32",
+    "cpu",
+    "2.13",
+    "5.23",
+    ("pooler: none",),
+)
+SOURCES = [
+    RandomSource(7, "alibi", "causal", "cpu", "2.13"),
+    MiniSource(*TRAINED),
+    RunSource("mine", *TRAINED),
+    ModelSource(*MODEL),
+    ArraySource("mine", {"step": 3, "lr": 0.1, "note": "x", "none": None}),
+    RecordedSource("recorded", {"a": 1}, ("one softmax",)),
+    FileSource("t.safetensors", ModelSource(*MODEL)),
+]
+each = pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.kind)
+
+
+def test_every_kind_is_here():
+    assert {source.kind: type(source) for source in SOURCES} == KINDS
+
+
+@each
+def test_a_source_comes_back_from_plain_values_from_bytes_and_as_a_copy(source):
+    ways = (json.loads(json.dumps(source.plain())), source.plain())
+    assert [read(way) for way in ways] == [source, source]
+    assert pickle.loads(pickle.dumps(source)) == copy.deepcopy(source) == source
+
+
+@each
+def test_nothing_in_a_source_can_be_changed(source):
+    field = next(iter(vars(source)))
+    with pytest.raises(FrozenInstanceError):
+        setattr(source, field, "other")
+    if isinstance(source, ArraySource):
+        with pytest.raises(TypeError):
+            source.facts["step"] = 4
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        (SOURCES[0], "random, seed=7, mask=causal, position=alibi"),
+        (SOURCES[1], "mini, glass-box, h=4, d_model=64, seed=0, step=500"),
+        (SOURCES[2], "mine, glass-box, h=4, d_model=64, seed=0, step=500"),
+        (SOURCES[3], "bert, BertModel"),
+        (SOURCES[4], "mine, step=3, lr=0.1, note=x"),
+        (SOURCES[5], "recorded, a=1"),
+        (SOURCES[6], "bert (file), BertModel"),
+        (ArraySource("", {"architecture": "A"}), "A"),
+    ],
+)
+def test_a_caption_says_what_tells_it_from_others(source, said):
+    assert caption(source.said()) == said
+
+
+def test_a_file_speaks_for_what_made_it():
+    *_, file = SOURCES
+    assert (file.name, file.skipped, file.notes) == ("bert", ("pooler: none",), ())
+    assert file.origin == FileSource("u", file).origin == SOURCES[3]
+    assert SOURCES[0].origin is SOURCES[0]
+    assert isinstance(SOURCES[2], TrainedSource)
+    assert not isinstance(SOURCES[2], MiniSource)
+
+
+# What a person says
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("mine", ArraySource("mine")),
+        ({"name": "mine", "a": 1}, ArraySource("mine", {"a": 1})),
+        ({"name": "random", "seed": 3}, ArraySource("random", {"seed": 3})),  # a name makes no kind
+        (SOURCES[4], SOURCES[4]),
+    ],
+)
+def test_a_name_or_a_mapping_is_a_source_of_arrays(given, expected):
+    assert described(given) == expected
+    assert mha.from_weights(torch.ones(1, 1, 1), "a", source=given).source == expected
+
+
+@pytest.mark.parametrize("given", [None, 3, {}, {"a": 1}, {"name": 3}, {"name": "m", "a": []}, SOURCES[0]])
+def test_what_does_not_describe_a_source_is_refused(given, refused):
+    said = str(refused(described, given))
+    assert said == "source is a name, or a mapping with a 'name' and plain values: text and numbers."
+
+
+def test_a_trace_made_by_hand_takes_a_name_and_every_source():
+    trace = mha.from_weights(torch.ones(1, 1, 1), "a")
+    assert replace(trace, source="mine").source == ArraySource("mine")
+    assert replace(trace, source=SOURCES[0]).source is SOURCES[0]
+
+
+# Files
+
+
+FLAT = {  # as files had them before sources had kinds
+    "random": {
+        "name": "random",
+        "seed": 7,
+        "position": "alibi",
+        "mask": "causal",
+        "device": "cpu",
+        "torch": "2.13",
+    },
+    "mini": {
+        "name": "mini",
+        "architecture": "glass-box",
+        "language": "en",
+        "h": 4,
+        "d_model": 64,
+        "seed": 0,
+        "step": 500,
+        "steps": 800,
+        "device": "cpu",
+        "torch": "2.13",
+    },
+    "model": {
+        "name": "bert",
+        "revision": None,
+        "architecture": "BertModel",
+        "family": "bert",
+        "route": "attend",
+        "difference": 2e-7,
+        "skipped": ["pooler: none"],
+        "notes": [],
+        "dtype": "float32",
+        "device": "cpu",
+        "torch": "2.13",
+        "transformers": "5.23",
+    },
+    "arrays": {"name": "mine", "step": 3, "lr": 0.1, "note": "x", "none": None},
+}
+
+
+@pytest.mark.parametrize("source", [s for s in SOURCES if s.kind in FLAT], ids=lambda source: source.kind)
+def test_a_source_of_a_file_from_before_is_told_by_what_it_says(source):
+    assert read(FLAT[source.kind]) == source
+
+
+def test_a_recording_from_before_keeps_what_it_skipped():
+    assert read({"name": "recorded"}) == RecordedSource()
+    assert read({"name": "mine", "skipped": ["one"], "a": 1}) == RecordedSource("mine", {"a": 1}, ("one",))
+
+
+@pytest.mark.parametrize("kind", ["random", "mini", "model"])
+def test_one_from_before_that_only_has_the_name_of_a_kind_is_arrays(kind):
+    flat = FLAT[kind] | {"device": [1]}
+    found = read(flat)
+    assert type(found) is (RecordedSource if flat.get("skipped") else ArraySource)
+    assert found.name == flat["name"]
+    assert "device" not in found.facts
+    assert read({"name": flat["name"], "route": "attend"}).facts == {"route": "attend"}
+    assert read({}) == ArraySource("unknown")
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [
+        ["nobody", {}],
+        ["random", {"seed": 1}],
+        ["random", {**SOURCES[0].plain()[1], "seed": "1"}],
+        ["mini", {**SOURCES[1].plain()[1], "h": None}],
+        ["model", {**SOURCES[3].plain()[1], "skipped": [1]}],
+        ["model", {**SOURCES[3].plain()[1], "difference": "0"}],
+        ["arrays", {"name": "a", "facts": 3}],
+        ["arrays", {"name": "a", "facts": {"a": []}}],
+        ["file", {"file": "a", "saved": ["nobody", {}]}],
+        [],
+        None,
+        3,
+    ],
+    ids=str,
+)
+def test_what_is_no_source_is_refused(spoilt):
+    with pytest.raises((KeyError, TypeError, ValueError)):
+        read(spoilt)
+
+
+def test_a_whole_number_is_a_number():
+    whole = ["model", {**SOURCES[3].plain()[1], "difference": 0}]
+    assert read(whole).difference == 0
+    assert sources.read(["mini", {**SOURCES[1].plain()[1], "later": 1}]) == SOURCES[1]  # of a later release
