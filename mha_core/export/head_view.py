@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Protocol
 
 from mha_core import resources
-from mha_core.errors import MhaError
+from mha_core.errors import MhaError, in_range
 from mha_core.export import scripts
 from mha_core.export.payload import BUDGET, Panel, fitting, pack, size
 from mha_core.traces.indices import index
@@ -56,6 +56,8 @@ def _filled(template: str, parts: Mapping[str, str]) -> str:
 
 
 TEXTS = "eye."  # what their keys begin with
+HEIGHTS = (100, 10_000)  # of a frame in a notebook, in pixels
+TALLEST, LOWEST, TOKEN = 760, 260, 30  # unless one is said: at most, without a token, and for each token
 ALL_LAYERS = 8  # times the budget that a file may take: it cannot ask for more later
 
 
@@ -71,10 +73,21 @@ class Traced(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class HeadView:
-    """A view that shows itself in a notebook and saves itself as a page that works without a server."""
+    """A view that shows itself in a notebook and saves itself as a page that works without a server.
+
+    `height` is that of its frame in a notebook, in pixels.
+    """
 
     header: dict = field(repr=False)
     blob: bytes = field(repr=False)
+    height: int = TALLEST
+
+    def __repr__(self) -> str:
+        header = self.header
+        return (
+            f"<HeadView {header['file']}: {header['source']}; layer {header['layer']} of {header['layers']}, "
+            f"{header['heads']} heads>"
+        )
 
     def html(self) -> str:
         """The whole page, numbers and scripts included, in characters of ASCII."""
@@ -94,7 +107,7 @@ class HeadView:
         """What a notebook shows: the page in a frame of its own."""
         return (
             f'<iframe srcdoc="{html.escape(self.html())}" sandbox="allow-scripts allow-downloads" '
-            f'style="width:100%;height:760px;border:0" title="Headscope"></iframe>'
+            f'style="width:100%;height:{self.height}px;border:0" title="Headscope"></iframe>'
         )
 
 
@@ -103,15 +116,17 @@ def view(
     *,
     layer: int | None = None,
     head: int = 0,
-    token: int | None = None,
+    token: int | str | None = None,
+    heads: Sequence[int] | None = None,
     beside: Traced | None = None,
+    titles: Sequence[str] | None = None,
+    height: int | None = None,
 ) -> HeadView:
     """The head view of one trace: the last layer if none is said, that head, that token's lines.
 
-    Another trace of the same model can stand beside it. All layers are inside where they fit; of a long text
-    with many heads only those around the chosen one. Layers, heads and tokens count from 0; a token is one
-    that looks. Raises `MhaError` for a layer, head or token that is not there, for layers of several kinds,
-    which have tokens of their own, and for a trace beside it with other layers or heads.
+    Another trace with as many layers and heads can stand beside it. All layers are inside where they fit; of
+    a long text with many heads only those around the chosen one. Layers, heads and tokens count from 0; a
+    token is one that looks, or its word. Raises as `AttentionTrace.view` does.
     """
     traces = [trace] if beside is None else [trace, beside]
     for each in traces:
@@ -123,8 +138,17 @@ def view(
     layer = index("layer", -1 if layer is None else layer, len(trace.layers), of="This trace")
     shown = trace.layers[layer]
     if token is not None:
+        token = trace.sides.queries.index(token) if isinstance(token, str) else token
         token = index("token", token, shown.n_query, of="This trace")
     head = shown.head_index(head)
+    heads = None if heads is None else [shown.head_index(one) for one in heads]
+    if heads == []:
+        raise MhaError("heads names no head; name one at least, or leave it out.")
+    if height is not None:
+        in_range("height", height, *HEIGHTS)
+    titles = _titles(traces) if titles is None else titles
+    if isinstance(titles, str) or len(titles) != len(traces):
+        raise MhaError(f"titles are a list with a title for each trace, here {len(traces)}; got {titles!r}.")
     counts = [[each.n_heads for each in other.layers] for other in traces]
     if counts[0] != counts[-1]:
         raise MhaError(
@@ -132,12 +156,33 @@ def view(
             f"{len(counts[1])} layers, with {max(counts[0])} and {max(counts[1])} heads."
         )
     budget = ALL_LAYERS * BUDGET // len(traces)
-    numbers, heads = fitting(longest(traces).layers, layer, head, budget=budget, values=True)
-    blob = pack([panel(each, numbers) for each in traces], heads=heads, values=True)
-    source = caption_of(traces, layer)
-    return HeadView(
-        header_of(traces, layer=layer, head=head, token=token, source=source, texts=texts("en")), blob
-    )
+    numbers, inside = fitting(longest(traces).layers, layer, head, budget=budget, values=True)
+    panels = [panel(each, numbers, title) for each, title in zip(traces, titles, strict=True)]
+    blob = pack(panels, heads=inside, values=True)
+    told = {
+        "layer": layer,
+        "head": head,
+        "token": token,
+        "on": heads,
+        "source": caption_of(traces, layer),
+        "texts": texts("en"),
+    }
+    tokens = max(len(text) for each in traces for text in (each.sides.queries, each.sides.keys))
+    tall = min(TALLEST, LOWEST + TOKEN * tokens) if height is None else height
+    return HeadView(header_of(traces, **told), blob, tall)
+
+
+def _titles(traces: Sequence[Traced]) -> list[str]:
+    """Each trace by its text, and where their sources differ by what is its own."""
+    said = [trace.source.said() for trace in traces]
+    own = [
+        caption({key: value for key, value in one.items() if any(other.get(key) != value for other in said)})
+        for one in said
+    ]
+    return [
+        f"{mark} · \u2068{trace.title}\u2069" if mark else trace.title
+        for mark, trace in zip(own, traces, strict=True)
+    ]
 
 
 def longest(traces: Sequence[Traced]) -> Traced:

@@ -34,7 +34,7 @@ class Matrix:
     def values(
         self, layer: LayerTrace, head: int | None = None, *, rows: Picked = None, keys: Picked = None
     ) -> np.ndarray | None:
-        """Its numbers, for one head or for the layer; None for an X that is not known.
+        """Its numbers, for one head, for all heads or for the layer; None for an X that is not known.
 
         `rows` picks tokens that look and `keys` those that are looked at, on the axes that have them; what
         has to be computed is computed for these rows alone.
@@ -44,14 +44,14 @@ class Matrix:
             return found(head, rows=rows, keys=keys) if self.axes[1] == "key" else found(head, rows=rows)
         if callable(found):
             found = found()
-        elif self.name == "q":
+        elif self.name == "q" and head is not None:
             found = found[layer.head_index(head)]
-        elif self.name in ("k", "v"):
+        elif self.name in ("k", "v") and head is not None:
             found = found[layer.kv_head(head)]
         if found is None:
             return None
         picked = layer.key_indices(keys) if self.axes[0] == "key" else layer.row_indices(rows)
-        return found if picked is None else found[picked]
+        return found if picked is None else found[..., picked, :]
 
 
 MATRICES = {

@@ -4,7 +4,7 @@ import copyreg
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
@@ -69,7 +69,7 @@ def _described(
     for index, layer in enumerate(layers):
         held = {**layer.tensors, **{f"rule.{name}": tensor for name, tensor in layer.rule.tensors().items()}}
         if matrices:
-            held |= {n: t for n, t in layer.projections._asdict().items() if t is not None}
+            held |= {name: getattr(layer.projections, name) for name in layer.projections.known}
         names = {}
         for name, tensor in held.items():
             # Layers that share a tensor, a mask above all, share it in the file too.
@@ -240,11 +240,11 @@ def from_bytes(content: bytes) -> dict[str, Tensor]:
 def _pickled(layer: LayerTrace) -> tuple:
     texts: list[Tokens] = []
     header, tensors = _described((layer,), texts)
-    return _unpickled, (header, [asdict(text) for text in texts], as_bytes(tensors))
+    return _unpickled, (header, [replace(text) for text in texts], as_bytes(tensors))  # without their caches
 
 
-def _unpickled(header: dict, texts: list[dict], content: bytes) -> LayerTrace:
-    [layer] = _layers(header, from_bytes(content), [_tokens(text) for text in texts])
+def _unpickled(header: dict, texts: list[Tokens], content: bytes) -> LayerTrace:
+    [layer] = _layers(header, from_bytes(content), texts)
     return layer
 
 

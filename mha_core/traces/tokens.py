@@ -3,6 +3,7 @@
 A tokenizer's pieces are joined to the words that they were cut from by `joined`.
 """
 
+import difflib
 import re
 import unicodedata
 from collections import Counter
@@ -13,7 +14,7 @@ from typing import NamedTuple
 
 import regex
 
-from mha_core.errors import MhaError
+from mha_core.errors import MhaError, listed
 
 MAX_TOKENS = 4096
 # Characters of scripts that put no spaces between words: each becomes a token of its own.
@@ -34,6 +35,7 @@ PIECE = regex.compile(
 )
 # White space, control characters and the marks that only steer direction or line breaks.
 SEPARATOR = regex.compile(r"[\s\p{Cc}\p{Bidi_Control}\u200b\u2060\ufeff]+")
+MARKS = "Ġ▁"  # a tokenizer's mark of a space before a piece
 INVISIBLE = regex.compile(r"\p{Default_Ignorable_Code_Point}+")
 
 
@@ -67,6 +69,48 @@ class Tokens:
         return tuple(
             f"{look}\u2009{_subscript(next(nth[look]))}" if total[look] > 1 else look for look in looks
         )
+
+    def index(self, word: str) -> int:
+        """The position of a word, from 0: ``index("it")``; of one that is there more than once ``"the~2"``.
+
+        A label is its position, too, and so is a word that a tokenizer marks, ``"Ġit"`` or ``"▁it"``, without
+        the mark. Raises `MhaError` for a word that is not there, and for one that is there more than once or
+        was cut into pieces, with the positions.
+        """
+        if not isinstance(word, str):
+            raise MhaError(f"A word is looked up, as in index('it'); got {word!r}.")
+        look = unicodedata.normalize("NFC", word)
+        if look in self.labels:
+            return self.labels.index(look)
+        pieces = [unicodedata.normalize("NFC", piece) for piece in self.pieces]
+        for names in (pieces, [piece.lstrip(MARKS) for piece in pieces]):
+            if found := [at for at, name in enumerate(names) if name == look]:
+                break
+            name, _, nth = look.rpartition("~")
+            if found := [at for at, one in enumerate(names) if name and one == name and nth.isdecimal()]:
+                if not 1 <= int(nth) <= len(found):
+                    raise MhaError(f"There are {len(found)} {name!r}, at {listed(found, 'and')}; not {nth}.")
+                return found[int(nth) - 1]
+        if len(found) > 1:
+            raise MhaError(
+                f"{word!r} is at the positions {listed(found, 'and')}; say which, as in '{word}~2'.",
+                fixes=tuple({"token": at} for at in found),
+            )
+        return found[0] if found else self._missing(look)
+
+    def _missing(self, word: str) -> int:
+        """The position of a word that is no piece: there is none, and the error says why."""
+        words = joined(self)
+        for at, label in enumerate(words.labels if words else ()):
+            if label.partition("\u2009")[0] == word:
+                cut = [position for position, number in enumerate(words.of) if number == at]
+                raise MhaError(
+                    f"{word!r} was cut into {listed([self.pieces[position] for position in cut], 'and')}, at "
+                    f"the positions {listed(cut, 'and')}.",
+                    fixes=tuple({"token": position} for position in cut),
+                )
+        near = difflib.get_close_matches(word, self.pieces, 3, 0.6) or self.pieces[:8]
+        raise MhaError(f"There is no token {word!r}; there is {listed(dict.fromkeys(near), 'and')}.")
 
 
 @dataclass(frozen=True)

@@ -3,23 +3,34 @@
 Layers and heads count from 0 here; the app, like the papers, counts them from 1.
 """
 
+import html
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from mha_core.errors import MhaError, one_of
 from mha_core.traces import storage
 from mha_core.traces.indices import Picked, index
 from mha_core.traces.layer import KINDS, LayerTrace
 from mha_core.traces.matrices import MATRICES
-from mha_core.traces.source import Source, described
+from mha_core.traces.source import Source, caption, described
 from mha_core.traces.tokens import Sides, Tokens
 
 if TYPE_CHECKING:
     import pandas as pd
+    import plotly.graph_objects as go
+    import xarray as xr
 
     from mha_core.export.head_view import HeadView
+
+UNKNOWN = {
+    "x": "The input X of this layer is not known.",
+    "x_v": "This layer has no inputs of its own for V: they are X.",
+}
+AXES = {"query": "query: who looks", "key": "key: at whom", "token": "token"}  # in a figure
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,10 +119,8 @@ class AttentionTrace:
         if not matrix.of_layer and head is None:
             raise MhaError(f"{name} is a matrix of one head; say which, as in head=0.")
         values = matrix.values(shown, head, rows=rows, keys=keys)
-        if values is None and name == "x_v":
-            raise MhaError("This layer has no inputs of its own for V: they are X.")
         if values is None:
-            raise MhaError("The input X of this layer is not known.")
+            raise MhaError(UNKNOWN[name])
         queries = _picked(shown.sides.queries.labels, shown.row_indices(rows))
         labels = {"token": queries, "query": queries}
         labels["key"] = _picked(shown.sides.keys.labels, shown.key_indices(keys))
@@ -121,23 +130,102 @@ class AttentionTrace:
         )
         return pd.DataFrame(values, index=row_labels, columns=column_labels)
 
+    def to_xarray(self, name: str = "weights", *, layer: int | None = None) -> "xr.DataArray":
+        """One matrix of all heads as an `xarray.DataArray`, of one layer or with an axis of all layers.
+
+        `name` is one of `MATRICES`. Its axes are those of the matrix, behind `head`, which for k and v is
+        `kv_head`; x, concat and result have none. Token axes have their labels, the others count from 0:
+        ``trace.to_xarray("weights", layer=2).sel(head=3, query="it")``.
+
+        Raises `MhaError` for an unknown name or layer, for what a layer does not know, where layers differ in
+        shape or texts, and where xarray is not installed.
+        """
+        one_of("matrix", name, MATRICES, parameter="name")
+        try:
+            import xarray
+        except ImportError:
+            raise MhaError(
+                "to_xarray needs the package xarray: pip install 'headscope[xarray]', or pip install xarray."
+            ) from None
+        numbers = [layer or 0] if layer is not None or not self.layers else range(len(self.layers))
+        layers = [self.layer(number) for number in numbers]
+        arrays = [MATRICES[name].values(one) for one in layers]
+        if any(array is None for array in arrays):
+            raise MhaError(UNKNOWN[name])
+        shapes, sides = {array.shape for array in arrays}, {one.sides for one in layers}
+        if len(shapes) > 1 or len(sides) > 1:
+            raise MhaError(
+                f"The layers differ in shape or in their texts, so {name} of all is no one array; say which, "
+                f"as in layer=0."
+            )
+        of_heads = [] if MATRICES[name].of_layer else ["kv_head" if name in ("k", "v") else "head"]
+        dims = [*of_heads, *MATRICES[name].axes]
+        queries, keys = (side.labels for side in (layers[0].sides.queries, layers[0].sides.keys))
+        labels = {"token": queries, "query": queries, "key": keys}
+        coords = {dim: list(labels.get(dim, range(size))) for dim, size in zip(dims, *shapes, strict=True)}
+        values = arrays[0] if layer is not None else np.stack(arrays)
+        if layer is None:
+            dims, coords = ["layer", *dims], {"layer": list(numbers), **coords}
+        about = {"text": self.title, "source": caption(self.source.said())}
+        return xarray.DataArray(values, coords, dims, name, about)
+
+    def figure(self, name: str = "weights", *, layer: int = 0, head: int | None = None) -> "go.Figure":
+        """One matrix as a plotly figure, a value under the pointer; ``.write_html("a.html")`` keeps it.
+
+        Weights are coloured from 0 to 1, all else around 0; cells hidden by the mask are grey. Arguments and
+        errors are those of `frame`.
+        """
+        from mha_core.figures.heatmap import heatmap
+
+        frame = self.frame(name, layer=layer, head=head)
+        matrix, shown = MATRICES[name], self.layer(layer)
+        allowed = shown.allowed(head) if name in ("masked", "weights") else None
+        rows, columns = (AXES.get(axis, f"dimension of {axis}") for axis in matrix.axes)
+        figure = heatmap(
+            frame,
+            kind=matrix.kind,
+            rows=rows,
+            columns=columns,
+            hidden=None if allowed is None or allowed.all() else ~allowed,
+        )
+        of_head = "" if matrix.of_layer else f", head {head}"
+        told = f"{name}, layer {layer}{of_head} · {caption(self.source.said())}"
+        return figure.update_layout(title={"text": html.escape(told), "font": {"size": 13}}, margin={"t": 40})
+
     def view(
         self,
         *,
         layer: int | None = None,
         head: int = 0,
-        token: int | None = None,
+        token: int | str | None = None,
+        heads: Sequence[int] | None = None,
         beside: "AttentionTrace | None" = None,
+        titles: Sequence[str] | None = None,
+        height: int | None = None,
     ) -> "HeadView":
         """All heads over the sentence, to be explored: a notebook shows it, ``.save("view.html")`` keeps it.
 
-        It starts with the last layer if none is said, that head, and that token's lines; all from 0. Another
-        sentence that went through the same model can stand `beside` it. Raises `MhaError` for a layer, head
-        or token that is not there, for layers of several kinds, and for another model's trace beside it.
+        It starts with the last layer if none is said, that head, and the lines of that token, a position or a
+        word as `Tokens.index` has it; of `heads` the lines are drawn at first, of that head alone if none are
+        said. All count from 0. Another trace with as many layers and heads can stand `beside` it: of another
+        sentence, or of another model. `titles` name the two; otherwise each is called by its text and by what
+        its source does not share with the other. `height` is that of the frame in a notebook, in pixels.
+
+        Raises `MhaError` for a layer, head or token that is not there, for layers of several kinds, for a
+        trace of another shape beside it, and for more or fewer titles than traces.
         """
         from mha_core.export.head_view import view
 
-        return view(self, layer=layer, head=head, token=token, beside=beside)
+        return view(
+            self,
+            layer=layer,
+            head=head,
+            token=token,
+            heads=heads,
+            beside=beside,
+            titles=titles,
+            height=height,
+        )
 
     def _repr_html_(self) -> str:
         """What a notebook shows: what this is, its source, and small pictures of the weights."""

@@ -7,8 +7,10 @@ import re
 import struct
 import tomllib
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -70,16 +72,63 @@ def test_the_last_layer_is_shown_unless_another_is_said(traced):
         ({"layer": -3}, "This trace has layers 0 to 1; layer -3 was asked for."),
         ({"token": 4}, "This trace has tokens 0 to 3; token 4 was asked for."),
         ({"token": -5}, "This trace has tokens 0 to 3; token -5 was asked for."),
-        ({"token": "a"}, "token is a whole number; got 'a'."),
+        ({"head": 3}, "This layer has heads 0 to 2; head 3 was asked for."),
+        ({"heads": [0, -4]}, "This layer has heads 0 to 2; head -4 was asked for."),
+        ({"heads": []}, "heads names no head; name one at least, or leave it out."),
+        ({"layer": "a"}, "layer is a whole number; got 'a'."),
+        ({"head": 1.5}, "head is a whole number; got 1.5."),
+        ({"token": "a"}, "There is no token 'a'; there is one, two and three."),
+        ({"token": "two"}, "'two' is at the positions 1 and 3; say which, as in 'two~2'."),
+        ({"titles": "ab"}, "titles are a list with a title for each trace, here 1; got 'ab'."),
+        ({"titles": ("a", "b")}, "titles are a list with a title for each trace, here 1; got ('a', 'b')."),
+        ({"height": 20}, "height 20 is out of range; 100 to 10000 work."),
     ],
 )
-def test_a_layer_or_token_that_is_not_there_is_refused(traced, refused, asked, said):
+def test_what_is_not_there_is_refused(traced, refused, asked, said):
     assert str(refused(head_view.view, traced, **asked)) == said
 
 
-@pytest.mark.parametrize("head", [3, -4])
-def test_a_head_that_is_not_there_is_refused(traced, refused, head):
-    assert str(head) in str(refused(head_view.view, traced, head=head))
+def test_heads_a_word_and_a_height_can_be_asked_for(traced):
+    view = traced.view(heads=[0, 2], token="one", height=300)
+    assert (view.header["on"], view.header["token"], view.height) == ([0, 2], 0, 300)
+    assert traced.view(token="two~2").header["token"] == 3
+    asked = {"layer": 1, "head": 2, "heads": [1], "token": 3}
+    numbers = {name: np.array(value)[()] for name, value in asked.items()}
+    assert traced.view(**numbers).header == traced.view(**asked).header
+    assert 'style="width:100%;height:300px;border:0"' in view._repr_html_()
+
+
+def test_a_frame_is_as_high_as_its_text_needs(traced):
+    long = mha.trace("word " * 60, h=3, d_model=12, layers=2)
+    heights = [view.height for view in (traced.view(), traced.view(beside=long), long.view())]
+    assert heights[0] < heights[1] == heights[2] == head_view.TALLEST
+    assert f"height:{heights[0]}px" in traced.view()._repr_html_()
+
+
+def test_what_stands_beside_is_told_apart(traced):
+    same = mha.trace(TEXT, h=3, d_model=12, layers=2)
+    assert traced.view(beside=same).blob == pack(
+        [head_view.panel(each, [0, 1]) for each in (traced, same)], values=True
+    )
+    named = traced.view(beside=same, titles=("left", "right"))
+    panels = [head_view.panel(traced, [0, 1], "left"), head_view.panel(same, [0, 1], "right")]
+    assert named.blob == pack(panels, values=True)
+    models = [replace(trace, source=name) for trace, name in ((traced, "bert"), (same, "gpt2"))]
+    panels = [head_view.panel(each, [0, 1], f"{each.source.name} · \u2068{TEXT}\u2069") for each in models]
+    view = models[0].view(beside=models[1])
+    assert view.blob == pack(panels, values=True)
+    assert view.header["source"] == "h=3, d_model=12"
+
+
+def test_a_view_is_one_short_line_beside_its_page(traced):
+    long = mha.trace("word " * 300, h=3, d_model=12, layers=2)
+    for view in (traced.view(), long.view()):
+        assert len(repr(view)) < 250
+        assert "\n" not in repr(view)
+    assert repr(traced.view(layer=0)) == (
+        "<HeadView headscope-one-two-three-two: random, h=3, d_model=12, seed=0, mask=full, "
+        "position=sinusoidal; layer 0 of 2, 3 heads>"
+    )
 
 
 def test_the_trace_offers_the_same_view(traced):
@@ -92,7 +141,9 @@ def test_the_trace_offers_the_same_view(traced):
 def test_another_sentence_of_the_same_model_stands_beside(traced):
     other = mha.trace("a longer sentence than the first one was", h=3, d_model=12, layers=2, seed=5)
     view = traced.view(beside=other, token=3)
-    assert view.blob == pack([head_view.panel(trace, [0, 1]) for trace in (traced, other)], values=True)
+    titles = [f"seed={seed} · \u2068{trace.title}\u2069" for seed, trace in ((0, traced), (5, other))]
+    pairs = zip((traced, other), titles, strict=True)
+    assert view.blob == pack([head_view.panel(each, [0, 1], title) for each, title in pairs], values=True)
     assert len(view.header["special"]) == len(view.header["groups"]) == 2
     assert view.header["token"] == 3
     assert "seed" in traced.view().header["source"]

@@ -24,7 +24,8 @@ TABLE = {
     "mha_core/resources.py": "",
     "mha_core/device.py": "torch mha_core.errors",
     "mha_core/attention/*": f"torch numpy {FLAT}",
-    "mha_core/traces/*": f"torch numpy regex safetensors late:pandas late:mha_core.export.* {MATHS}",
+    "mha_core/traces/*": f"torch numpy regex safetensors late:pandas late:plotly late:xarray"
+    f" late:mha_core.export.* late:mha_core.figures.* {MATHS}",
     "mha_core/export/*": f"torch numpy {TRACES}",
     "mha_core/training/*": f"torch numpy regex safetensors {TRACES}",
     "mha_core/capture/*": f"torch {TRACES}",
@@ -200,7 +201,7 @@ def planted_in(tree: Tree, file: str, text: str) -> Tree:
         ("mha_core/capture/collector.py", "def f():\n    import transformers", "imports transformers"),
         ("mha_core/sources/huggingface/model.py", "import transformers", "imports transformers"),
         ("mha_core/sources/huggingface/files.py", "import huggingface_hub", "imports huggingface_hub"),
-        ("mha_core/traces/trace.py", "def frame():\n    import plotly", "imports plotly"),
+        ("mha_core/traces/trace.py", "def frame():\n    import streamlit", "imports streamlit"),
         ("mha_core/traces/trace.py", "import pandas", "imports pandas"),
         ("mha_core/traces/trace.py", "class Late:\n    import pandas", "imports pandas"),
         ("mha_core/traces/trace.py", "import mha_core.export.payload", "imports mha_core.export.payload"),

@@ -1,16 +1,22 @@
 """A saved trace comes back to the last bit, a damaged file is refused, and a failed save harms nothing."""
 
+import copy
 import json
+import multiprocessing
+import pickle
 import random
 import stat
 import struct
-from dataclasses import replace
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import fields, replace
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
 
 import mha_core as mha
+from mha_core.attention.module import Projections
 from mha_core.attention.positions import alibi
 from mha_core.traces import storage
 
@@ -345,3 +351,83 @@ def test_a_saved_file_can_be_read_by_whoever_may_read_new_files(saved, tmp_path)
     ordinary = tmp_path / "ordinary"
     ordinary.write_bytes(b"")
     assert stat.filemode(saved.stat().st_mode) == stat.filemode(ordinary.stat().st_mode)
+
+
+# Without matrices
+
+
+def test_without_matrices_all_else_comes_back_and_they_are_not_known(trace, tmp_path, refused):
+    trace.save(tmp_path / "all.safetensors")
+    trace.save(tmp_path / "t.safetensors", matrices=False)
+    found = mha.load(tmp_path / "t.safetensors")
+    for ours, theirs in zip(trace.layers, found.layers, strict=True):
+        for name in ("q", "k", "v", "x", "masked", "weights", "output", "concat"):
+            one, other = (getattr(layer, name) for layer in (ours, theirs))
+            assert (one() if callable(one) else one).tobytes() == (
+                other() if callable(other) else other
+            ).tobytes(), name
+        assert theirs.projections == Projections()
+        assert "W^O" in str(refused(theirs.contribution))
+        assert "W^O" in str(refused(theirs.result))
+        assert theirs.d_model == ours.d_model
+    same(replace(trace, layers=tuple(replace(one, projections=Projections()) for one in trace.layers)), found)
+    weights = sum(m.nbytes for one in trace.layers for m in one.projections if m is not None)
+    sizes = [(tmp_path / name).stat().st_size for name in ("all.safetensors", "t.safetensors")]
+    assert weights <= sizes[0] - sizes[1] <= weights + 4096  # and what the header says of them
+
+
+# From process to process
+
+
+def spoilt(original):
+    """What was computed for it, so that copies could take it along."""
+    for layer in original.layers:
+        layer.log_sum_exp()
+        assert vars(layer).keys() > {field.name for field in fields(layer)}
+    return original
+
+
+@pytest.mark.parametrize("copied", [lambda t: pickle.loads(pickle.dumps(t)), copy.deepcopy, copy.copy])
+def test_a_copy_is_the_same_to_the_last_bit_without_what_was_computed(trace, copied):
+    found = copied(spoilt(trace))
+    same(found, trace)
+    for ours, theirs in zip(trace.layers, found.layers, strict=True):
+        assert vars(theirs).keys() <= {field.name for field in fields(theirs)}
+        assert (theirs.kind, theirs.name, theirs.about) == (ours.kind, ours.name, ours.about)
+        assert (theirs.sides, theirs.sides.same) == (ours.sides, ours.sides.same)
+        assert ours.tensors["q"].data_ptr() != theirs.tensors["q"].data_ptr()
+        assert theirs.weights().tobytes() == ours.weights().tobytes()
+        for array in (theirs.q, theirs.x, theirs.weights()):
+            assert not array.flags.writeable
+        with pytest.raises(TypeError):
+            theirs.tensors["q"] = None
+
+
+def test_a_pickle_is_as_small_as_a_file(trace, tmp_path):
+    trace.save(tmp_path / "t.safetensors")
+    assert len(pickle.dumps(spoilt(trace))) <= (tmp_path / "t.safetensors").stat().st_size + 1024
+
+
+def test_a_layer_alone_can_be_copied_with_its_texts(make_layer, rule):
+    layer = make_layer(rule)
+    assert torch.equal(copy.deepcopy(layer).tensors["q"], layer.tensors["q"])
+    for original in (mha.trace("a b c", h=3, d_model=15).layers[0], layer):
+        found = pickle.loads(pickle.dumps(original))
+        assert (found.sides, found.sides.same) == (original.sides, original.sides.same)
+        assert found.weights().tobytes() == original.weights().tobytes()
+
+
+def weights_of(trace):
+    return trace, trace.layers[0].weights()
+
+
+@pytest.mark.slow
+def test_traces_travel_to_another_process_and_back():
+    texts = ["the cat saw it", "How are you?", "a"]
+    traces = [mha.trace(text, h=3, d_model=15, layers=2) for text in texts]
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as others:
+        found = list(others.map(weights_of, traces))
+    for ours, (theirs, weights) in zip(traces, found, strict=True):
+        same(theirs, ours)
+        np.testing.assert_allclose(weights, ours.layers[0].weights(), atol=1e-6)
+        assert not theirs.layers[0].q.flags.writeable

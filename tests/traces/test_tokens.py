@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mha_core import words
-from mha_core.traces.tokens import MAX_TOKENS, SEPARATOR
+from mha_core.traces.tokens import MAX_TOKENS, SEPARATOR, Tokens
 
 # Text as people type it, and text as nobody does: scripts, joiners, marks, brackets and digits in a heap.
 TYPED = st.text(
@@ -183,3 +183,52 @@ def test_the_limit_is_there_without_being_asked_for(refused):
         "The text has 5,001 tokens and the limit is 4,096; remove 905 or keep the first 4,096."
     )
     assert len(words(error.fixes[0]["text"])) == MAX_TOKENS
+
+
+# Looking a word up
+
+
+def test_every_label_is_its_position():
+    tokens = words("the cat saw the dog and the cat")
+    assert [tokens.index(label) for label in tokens.labels] == list(range(8))
+
+
+def test_a_word_is_its_position_and_of_several_the_nth():
+    tokens = words("The cat saw the dog and the cat.")
+    assert [tokens.index(word) for word in ("The", "saw", "dog", ".")] == [0, 2, 4, 8]
+    assert [tokens.index(word) for word in ("the~1", "the~2", "cat~2", "dog~1")] == [3, 6, 7, 4]
+    assert words("a ~ b").index("~") == 1
+
+
+@pytest.mark.parametrize(
+    ("word", "said", "positions"),
+    [
+        ("the", "'the' is at the positions 3 and 6; say which, as in 'the~2'.", (3, 6)),
+        ("the~3", "There are 2 'the', at 3 and 6; not 3.", ()),
+        ("the~0", "There are 2 'the', at 3 and 6; not 0.", ()),
+        ("cot", "There is no token 'cot'; there is cat.", ()),
+        ("zebra", "There is no token 'zebra'; there is The, cat, saw, the, dog and and.", ()),
+        ("", "There is no token ''; there is The, cat, saw, the, dog and and.", ()),
+        (None, "A word is looked up, as in index('it'); got None.", ()),
+    ],
+)
+def test_a_word_that_is_not_there_or_more_than_once_is_refused(refused, word, said, positions):
+    error = refused(words("The cat saw the dog and the cot"[:-3] + "cat").index, word)
+    assert str(error) == said
+    assert error.fixes == tuple({"token": at} for at in positions)
+
+
+def test_a_tokenizers_mark_can_be_left_out_and_a_word_in_pieces_is_told(refused):
+    pieces, spans = (
+        ("It", "Ġun", "bel", "iev", "ably", "Ġis"),
+        ((0, 2), (3, 5), (5, 8), (8, 11), (11, 15), (16, 18)),
+    )
+    tokens = Tokens("It unbelievably is", pieces, spans, words=(0, 1, 1, 1, 1, 2))
+    assert [tokens.index(word) for word in ("Ġis", "is", "un", "bel")] == [5, 5, 1, 2]
+    error = refused(tokens.index, "unbelievably")
+    assert str(error) == "'unbelievably' was cut into Ġun, bel, iev and ably, at the positions 1, 2, 3 and 4."
+    assert error.fixes == tuple({"token": at} for at in (1, 2, 3, 4))
+
+
+def test_one_letter_can_be_typed_in_two_ways():
+    assert words("caf\u00e9 au lait").index("cafe\u0301") == 0

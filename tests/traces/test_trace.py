@@ -1,5 +1,6 @@
 """A trace never changes, holds little more than Q, K and V, and names the axes of its tables."""
 
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -216,3 +217,79 @@ def test_answers_for_another_number_of_tokens_are_refused(glass_box, count, refu
     answers = (None,) * count
     error = refused(mha.AttentionTrace, glass_box.tokens, glass_box.layers, "by hand", answers)
     assert str(error) == f"7 tokens cannot go with {count} answers."
+
+
+# As arrays with names
+
+
+@pytest.mark.parametrize("name", MATRICES)
+def test_an_array_with_names_holds_the_frames_of_all_heads_and_layers(trace, name, refused):
+    if name == "x_v":
+        assert "they are X" in str(refused(trace.to_xarray, name))
+        return
+    found = trace.to_xarray(name)
+    assert found.dims[0] == "layer"
+    assert found.sizes["layer"] == len(trace.layers)
+    for number, layer in enumerate(trace.layers):
+        one = trace.to_xarray(name, layer=number)
+        assert one.identical(found.isel(layer=number).drop_vars("layer"))
+        for head in range(layer.n_heads):
+            frame = trace.frame(name, layer=number, head=head)
+            own = {"kv_head": layer.kv_head(head)} if "kv_head" in one.dims else {"head": head}
+            values = one.sel(own) if set(own) <= set(one.dims) else one
+            np.testing.assert_allclose(values, frame, atol=1e-6)
+            assert list(values.dims) == list(MATRICES[name].axes)
+            for dim in {"query", "key", "token"} & set(values.dims):
+                assert tuple(values[dim].values) == trace.tokens.labels
+
+
+def test_an_array_with_names_is_asked_by_word_and_says_where_it_comes_from():
+    trace = mha.trace("the cat saw it", h=3, d_model=15, layers=2)
+    found = trace.to_xarray("weights", layer=1)
+    assert found.name == "weights"
+    assert float(found.sel(head=2, query="it", key="cat")) == float(trace.layers[1].weights(2)[3, 1])
+    assert found.attrs["text"] == "the cat saw it"
+    assert found.attrs["source"].startswith("random, seed=0")
+
+
+def test_layers_of_several_shapes_or_texts_are_no_one_array(refused):
+    one, other = (mha.trace("a b", h=h, d_model=12) for h in (3, 4))
+    both = mha.AttentionTrace(one.tokens, (*one.layers, *other.layers), "both")
+    assert "say which, as in layer=0" in str(refused(both.to_xarray, "weights"))
+    assert both.to_xarray("weights", layer=1).shape == (4, 2, 2)
+    assert "layer 2 was asked for" in str(refused(both.to_xarray, "weights", layer=2))
+    assert "no matrix called 'a'" in str(refused(both.to_xarray, "a"))
+    assert "layer 0" in str(refused(mha.AttentionTrace(one.tokens, (), "none").to_xarray, "weights"))
+
+
+def test_without_xarray_it_is_said_what_to_install(refused, monkeypatch):
+    monkeypatch.setitem(sys.modules, "xarray", None)
+    said = str(refused(mha.trace("a b", h=3, d_model=15).to_xarray, "weights"))
+    assert "pip install 'headscope[xarray]'" in said
+
+
+# As a figure
+
+
+def test_a_figure_is_drawn_with_its_numbers_words_and_source(trace, refused):
+    last = trace.layers[0].n_heads - 1
+    for name in ("weights", "masked", "q", "result"):
+        figure = trace.figure(name, layer=0, head=last)
+        drawn = figure.data[0]
+        frame = trace.frame(name, layer=0, head=last).to_numpy()
+        allowed = trace.layers[0].allowed(last) if name in ("weights", "masked") else np.isfinite(frame)
+        np.testing.assert_array_equal(drawn.z, np.where(allowed & np.isfinite(frame), frame, np.nan))
+        assert (drawn.zmin == 0) == (name == "weights")
+        head = "" if name == "result" else f", head {last}"
+        assert figure.layout.title.text.startswith(f"{name}, layer 0{head} · random, seed=")
+    assert figure.layout.yaxis.title.text == "token"
+    assert trace.figure("weights", head=0).layout.xaxis.title.text == "key: at whom"
+    assert "say which, as in head=0" in str(refused(trace.figure, "weights"))
+    assert "layer 9" in str(refused(trace.figure, "weights", layer=9, head=0))
+
+
+def test_what_a_figure_says_is_no_tag():
+    trace = mha.from_weights(np.eye(2)[None], ["a", "<b>"], source="<img src=x>")
+    figure = trace.figure("weights", head=0)
+    assert figure.data[0].y == ("a", "&lt;b&gt;")
+    assert "· &lt;img src=x&gt;" in figure.layout.title.text
