@@ -6,6 +6,8 @@ as one array with a leading axis; a batch axis of 1 in front of the heads is tak
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import isfinite
+from numbers import Real
 from types import MappingProxyType
 from typing import Any
 
@@ -80,7 +82,9 @@ def from_tensors(
 ) -> AttentionTrace:
     """A trace of queries, keys and values that one has: ``softmax(scale · q kᵀ + bias) v``.
 
-    q (head, query, d_k), k (kv_head, key, d_k), v (kv_head, key, d_v), numpy or torch, one layer or several.
+    q (head, query, d_k), k (kv_head, key, d_k), v (kv_head, key, d_v), numpy or torch, of one kind of
+    numbers, one layer or several: a leading axis counts layers, so of a batch one item has to be chosen, as in
+    q[0].
     `keys` are the tokens that are looked at where they are others than `tokens`, which look: the layers are
     then cross-attention, and ``trace.layers[0].sides`` has both texts. `mask` is boolean, True where a query
     may look, `bias` is added to the scores; both ([head,] query, key) and the same for all layers. `rule`
@@ -94,7 +98,10 @@ def from_tensors(
     parts = {"q": _layers("q", q), "k": _layers("k", k), "v": _layers("v", v)}
     counts = {name: len(layers) for name, layers in parts.items()}
     if len(set(counts.values())) > 1:
-        raise MhaError(f"q, k and v are of {', '.join(map(str, counts.values()))} layers; all need as many.")
+        raise MhaError(
+            f"q, k and v are of {', '.join(map(str, counts.values()))} layers; all need as many. A leading "
+            f"axis counts layers; of a batch give one item, as in q[0]."
+        )
     rule = _rule(rule, scale, mask, bias)
     matrices = [None] * counts["q"] if w_o is None else _matrices(w_o, counts["q"])
     layers = []
@@ -103,6 +110,7 @@ def from_tensors(
         _check_shapes(number, shapes, n_query, n_key)
         _check_rule(rule, shapes[0][0], n_query, n_key)
         own = matrices[number]
+        _check_kinds(number, dict(zip("qkv", tensors, strict=True)) | {"w_o": own})
         height = shapes[0][0] * shapes[2][2]
         if own is not None and (own.dim() != 2 or own.shape[0] != height):
             raise MhaError(
@@ -188,6 +196,24 @@ def _tensor(name: str, given: Any) -> Tensor:
     return tensor if tensor.is_floating_point() or tensor.dtype == torch.bool else tensor.float()
 
 
+def _check_kinds(number: int, tensors: dict[str, Tensor | None]) -> None:
+    """q, k, v and W^O are multiplied with each other, which takes one kind of numbers."""
+    kinds = {name: _kind_of(tensor) for name, tensor in tensors.items() if tensor is not None}
+    for name, kind in kinds.items():
+        if kind == "bool":
+            raise MhaError(f"{name} of layer {number} is boolean; give numbers.")
+    if len(set(kinds.values())) > 1:
+        told = ", ".join(f"{name} {kind}" for name, kind in kinds.items())
+        raise MhaError(
+            f"The arrays of layer {number} are of several kinds of numbers: {told}. All of a layer need one, "
+            f"as in k.astype({kinds['q']!r}) of numpy or k.to(torch.{kinds['q']})."
+        )
+
+
+def _kind_of(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
 def _rule(rule: ScoreRule | None, scale: float | None, mask: Any, bias: Any) -> ScoreRule:
     if rule is not None:
         if not (scale is None and mask is None and bias is None):
@@ -197,7 +223,11 @@ def _rule(rule: ScoreRule | None, scale: float | None, mask: Any, bias: Any) -> 
     bias = None if bias is None else _table("bias", bias)
     if bias is not None and (bias.dtype == torch.bool or bias.isnan().any() or (bias == torch.inf).any()):
         raise MhaError("bias has to be numbers that are added to scores, at most −∞ among them.")
-    return ScoreRule(scale=scale, mask=mask, bias=bias)
+    if scale is not None and (not isinstance(scale, Real) or not isfinite(scale) or scale == 0):
+        raise MhaError(
+            f"scale is what q kᵀ is multiplied with, such as d_k ** -0.5: a number, not 0; got {scale!r}."
+        )
+    return ScoreRule(scale=None if scale is None else float(scale), mask=mask, bias=bias)
 
 
 def _table(name: str, given: Any) -> Tensor:

@@ -88,6 +88,11 @@ class Recorder:
         self._called = SdpaReader(item)
         self._inside = ExitStack()
 
+    def __repr__(self) -> str:
+        counted = Counter(f"{layer.n_heads} heads, {layer.n_query} × {layer.n_key}" for layer in self.layers)
+        calls = "; ".join(f"{count} × ({sizes})" for sizes, count in counted.items())
+        return f"<Recorder of {len(self.sides.queries)} tokens: {calls or 'nothing was recorded yet'}>"
+
     def __enter__(self) -> "Recorder":
         self._inside.enter_context(uncompiled)
         self._inside.enter_context(self._by_hand)

@@ -202,3 +202,43 @@ def test_rows_may_sum_to_less_than_one_and_a_little_more(normal):
 def test_numbers_that_are_no_weights_are_refused(normal, refused, change, said):
     weights = torch.softmax(normal(H, 7, 7), -1)
     assert said in str(refused(mha.from_weights, change(weights), TOKENS))
+
+
+# Kinds of numbers
+
+
+@pytest.mark.parametrize("odd", ["k", "v", "w_o"])
+@pytest.mark.parametrize("kind", ["float64", "float16"])
+def test_arrays_of_several_kinds_of_numbers_are_refused_at_once(refused, odd, kind):
+    given = {name: np.ones((4, 5, 8), np.float32) for name in "qkv"} | {"w_o": np.ones((32, 6), np.float32)}
+    mha.from_tensors(**given, tokens="a b c d e")
+    said = str(refused(mha.from_tensors, **given | {odd: given[odd].astype(kind)}, tokens="a b c d e"))
+    assert f"{odd} {kind}" in said
+    assert "k.astype('float32')" in said
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "said"),
+    [
+        (lambda a: a.astype(bool), "q of layer 0 is boolean; give numbers."),
+        (lambda a: a.astype(complex), "q has complex numbers; give real ones."),
+        (lambda a: a * np.nan, "q has numbers that are not finite"),
+    ],
+)
+def test_what_are_no_numbers_is_refused(refused, spoilt, said):
+    given = np.ones((4, 5, 8), np.float32)
+    assert said in str(refused(mha.from_tensors, q=spoilt(given), k=given, v=given, tokens="a b c d e"))
+
+
+@pytest.mark.parametrize("scale", [0, 0.0, float("inf"), float("nan"), "1", [1.0]])
+def test_a_scale_that_is_none_is_refused(refused, scale):
+    given = dict.fromkeys("qkv", np.ones((4, 5, 8), np.float32))
+    assert repr(scale) in str(refused(mha.from_tensors, **given, tokens="a b c d e", scale=scale))
+
+
+def test_a_batch_is_layers_and_one_that_does_not_fit_says_so(refused):
+    batch, one = np.ones((2, 4, 5, 8), np.float32), np.ones((4, 5, 8), np.float32)
+    assert len(mha.from_tensors(q=batch, k=batch, v=batch, tokens="a b c d e").layers) == 2
+    said = str(refused(mha.from_tensors, q=batch, k=one, v=one, tokens="a b c d e"))
+    assert "2, 1, 1 layers" in said
+    assert "of a batch give one item, as in q[0]" in said

@@ -413,3 +413,12 @@ def test_compiled_code_runs_uncompiled_meanwhile(x):
     with torch.no_grad():
         fast(x[:, :5])
     assert len(made) == 2  # and compiles again
+
+
+def test_a_recorder_says_what_was_recorded(normal):
+    q = normal(1, 2, 3, 4)
+    with mha.record(tokens=["a", "b", "c"]) as rec:
+        assert repr(rec) == "<Recorder of 3 tokens: nothing was recorded yet>"
+        for _ in range(2):
+            F.scaled_dot_product_attention(q, q, q)
+    assert repr(rec) == "<Recorder of 3 tokens: 2 × (2 heads, 3 × 3)>"
