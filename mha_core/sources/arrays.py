@@ -83,8 +83,8 @@ def from_tensors(
     """A trace of queries, keys and values that one has: ``softmax(scale · q kᵀ + bias) v``.
 
     q (head, query, d_k), k (kv_head, key, d_k), v (kv_head, key, d_v), numpy or torch, of one kind of
-    numbers, one layer or several: a leading axis counts layers, so of a batch one item has to be chosen, as in
-    q[0].
+    numbers, one layer or several: a leading axis counts layers, so one item of a batch has to be chosen, as
+    in q[0].
     `keys` are the tokens that are looked at where they are others than `tokens`, which look: the layers are
     then cross-attention, and ``trace.layers[0].sides`` has both texts. `mask` is boolean, True where a query
     may look, `bias` is added to the scores; both ([head,] query, key) and the same for all layers. `rule`
