@@ -85,8 +85,8 @@ class HeadView:
     def __repr__(self) -> str:
         header = self.header
         return (
-            f"<HeadView {header['file']}: {header['source']}; layer {header['layer']} of {header['layers']}, "
-            f"{header['heads']} heads>"
+            f"<HeadView {header['file']}: {header['source']}; "
+            f"layers[{header['layer']}] of {header['layers']}, {header['heads']} heads>"
         )
 
     def html(self) -> str:

@@ -227,6 +227,13 @@ class AttentionTrace:
             height=height,
         )
 
+    def __repr__(self) -> str:
+        heads = ", ".join(dict.fromkeys(f"{layer.n_heads} heads" for layer in self.layers)) or "none"
+        return (
+            f"<AttentionTrace {self.title[:60]!r}: {len(self.tokens)} tokens, {len(self.layers)} layers "
+            f"({heads}); {caption(self.source.said())}>"
+        )
+
     def _repr_html_(self) -> str:
         """What a notebook shows: what this is, its source, and small pictures of the weights."""
         from mha_core.export.notebook import of_trace

@@ -127,7 +127,7 @@ def test_a_view_is_one_short_line_beside_its_page(traced):
         assert "\n" not in repr(view)
     assert repr(traced.view(layer=0)) == (
         "<HeadView headscope-one-two-three-two: random, h=3, d_model=12, seed=0, mask=full, "
-        "position=sinusoidal; layer 0 of 2, 3 heads>"
+        "position=sinusoidal; layers[0] of 2, 3 heads>"
     )
 
 

@@ -87,6 +87,15 @@ def test_looking_leaves_nothing_behind():
 # Tables
 
 
+def test_a_trace_is_one_short_line_whatever_its_text():
+    trace = mha.trace("How are you?", h=4, d_model=64, layers=2)
+    assert repr(trace) == (
+        "<AttentionTrace 'How are you?': 4 tokens, 2 layers (4 heads); "
+        "random, seed=0, mask=full, position=sinusoidal>"
+    )
+    assert len(repr(mha.trace("word " * 300, h=1, d_model=2))) < 250
+
+
 def test_a_frame_names_its_axes_and_labels_its_tokens():
     trace = mha.trace("the cat saw the dog", h=3, d_model=11, d_k=5, d_v=13)
     labels, layer = ["the\u2009₁", "cat", "saw", "the\u2009₂", "dog"], trace.layers[0]
