@@ -104,7 +104,9 @@ export class HeadView {
     this.chips = make("div", "chips");
     this.panels = make("div", "panels");
     this.foot = make("div", "foot");
-    root.replaceChildren(this.bar, this.chips, this.panels, this.foot);
+    this.caption = make("p", "caption");
+    this.caption.dir = "auto";
+    root.replaceChildren(this.bar, this.chips, this.panels, this.foot, this.caption);
     this.chips.setAttribute("role", "group");
     this.panels.addEventListener("keydown", (event) => pressKey(this, event));
     root.addEventListener("pointerdown", ({ target }) => {
@@ -361,6 +363,11 @@ export class HeadView {
   controls() {
     showBar(this);
     showChips(this);
+    // In the app sentence and model stand above the view, and of several texts each above its panel.
+    const titled = this.data.length > 1 || this.two;
+    const layer = `${fill(this.texts.layer, { layer: this.state.layer + 1 })} / ${this.header.layers}`;
+    const said = [titled ? "" : this.data[0].title, this.header.source, layer].filter(Boolean);
+    this.caption.textContent = this.header.opens === undefined ? said.join(" · ") : "";
   }
 }
 

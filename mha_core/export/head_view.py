@@ -57,7 +57,7 @@ def _filled(template: str, parts: Mapping[str, str]) -> str:
 
 TEXTS = "eye."  # what their keys begin with
 HEIGHTS = (100, 10_000)  # of a frame in a notebook, in pixels
-TALLEST, LOWEST, TOKEN = 760, 260, 30  # unless one is said: at most, without a token, and for each token
+TALLEST, LOWEST, TOKEN = 760, 240, 28  # unless one is said: at most, without a token, and for each token
 ALL_LAYERS = 8  # times the budget that a file may take: it cannot ask for more later
 
 

@@ -42,6 +42,20 @@ def test_it_is_read_from_a_disk_byte_for_byte(alone, trace, tmp_path, eye):
     assert eye(page).panel().locator(".query bdi").all_inner_texts() == labels
 
 
+def test_it_says_sentence_model_and_layer(alone, tmp_path):
+    trace = mha.trace(TEXT, h=2, d_model=8, layers=2)
+    source = "random, h=2, d_model=8, seed=0, mask=full, position=sinusoidal"
+    trace.view(layer=0).save(tmp_path / "view.html")
+    page = alone(tmp_path / "view.html")
+    assert page.locator(".caption").inner_text() == f"{TEXT} · {source} · layer 1 / 2"
+    page.locator(".segments button", has_text="2").click()
+    assert page.locator(".caption").inner_text().endswith("· layer 2 / 2")
+    trace.view(beside=trace, titles=("left", "right")).save(tmp_path / "view.html")
+    page = alone(tmp_path / "view.html")
+    assert page.locator(".caption").inner_text() == f"{source} · layer 2 / 2"
+    assert page.locator(".panel .title").all_inner_texts() == ["left", "right"]
+
+
 def test_a_notebook_shows_it_in_its_frame(tab, trace):
     notebook = f"<!doctype html><meta charset=utf-8><body>{trace.view(token=1)._repr_html_()}"
     tab.set_content(notebook)
