@@ -41,10 +41,17 @@ def controls(of_source: Mapping[str, frozenset[str]], place: DeltaGenerator) -> 
     """Sentence, source, sizes and what is looked at: of the chosen source those that change something.
 
     The source itself can always be chosen, except where a page is about none. What a page does not draw keeps
-    its value. What decides the sizes is read first, also where it stands lower: a link may set all at once.
+    its value and its place in the link.
     """
     _keep()
     uploads.begin()
+    st.session_state.drawn = set()
+    _seen(of_source, place)
+    _unseen()
+
+
+def _seen(of_source: Mapping[str, frozenset[str]], place: DeltaGenerator) -> None:
+    """What decides the sizes is read first, also where it stands lower: a link may set all at once."""
     if not of_source:
         return
     with place:
@@ -75,7 +82,7 @@ def controls(of_source: Mapping[str, frozenset[str]], place: DeltaGenerator) -> 
         elif source != "file":
             _sizes(used)
         if source == "mini":
-            _choice("architecture", list(ARCHITECTURES))
+            _choice("architecture")
     with looked_at:
         _looked_at(used)
 
@@ -88,17 +95,57 @@ def _keep() -> None:
             st.session_state[key] = st.session_state[key]
 
 
+def _unseen() -> None:
+    """Controls that nobody sees, of what this page draws none for and a link has to say all the same.
+
+    Streamlit reads and writes a link for controls alone, and takes out of it what a page does not draw.
+    """
+    with st.container(key="unseen"):
+        for field in fields(Scene):
+            key, default = field.name, _default(field.name)
+            here = key in st.query_params or st.session_state.get(key) not in (None, default)
+            if not here or key in st.session_state.drawn or key == "file":  # a file is open for one visit
+                continue
+            options = _options(key)
+            if options:
+                st.selectbox(key, options, options.index(default), **_linked(key))
+            elif isinstance(default, bool):
+                st.toggle(key, default, **_linked(key))
+            elif "int" in str(field.type):
+                st.number_input(key, 0 if key == "seed" else 1, MOST.get(key), default, **_linked(key))
+            else:
+                st.text_area(key, default, max_chars=MAX_CHARACTERS, **_linked(key))
+
+
+def _linked(key: str) -> dict[str, str]:
+    """Of a control: its key, which is its name in the link, too."""
+    st.session_state.drawn.add(key)
+    return {"key": key, "bind": "query-params"}
+
+
+def _default(key: str):
+    return model_source.usual_dtype() if key == "dtype" else getattr(DEFAULTS, key)
+
+
+def _options(key: str) -> list[str]:
+    """The names of which the field has one: they stand in the link, whatever the language."""
+    named = {"architecture": ARCHITECTURES, "position": POSITIONS, "mask": MASKS, "dtype": DTYPES}
+    return _offered() if key == "source" else list(named.get(key, ()))
+
+
+def _offered() -> list[str]:
+    return [source for source in compute.SOURCES if source != "run" or compute.finished_runs()]
+
+
 def _source() -> None:
-    offered = [source for source in compute.SOURCES if source != "run" or compute.finished_runs()]
     st.segmented_control(
         t("control.source"),
-        offered,
+        _offered(),
         default=DEFAULTS.source,
         required=True,
-        key="source",
         help=t("control.source_help"),
         on_change=_source_changed,
-        bind="query-params",
+        **_linked("source"),
     )
     st.session_state.source_before = current().source  # a link and a button set it too
 
@@ -118,11 +165,10 @@ def _sentence(used: Set[str]) -> None:
     st.text_area(
         t("control.text"),
         DEFAULTS.text,
-        key="text",
         height=90,
         max_chars=MAX_CHARACTERS,
         help=help_text,
-        bind="query-params",
+        **_linked("text"),
     )
     text = current().text
     default = sentence.same_words(text, DEFAULTS.text)
@@ -135,12 +181,11 @@ def _sentence(used: Set[str]) -> None:
         st.text_area(
             t("control.twin"),
             DEFAULTS.twin,
-            key="twin",
             height=90,
             max_chars=MAX_CHARACTERS,
             help=t("control.twin_help"),
             placeholder=t("control.twin_empty"),
-            bind="query-params",
+            **_linked("twin"),
         )
     examples = json.loads((ASSETS / "examples.json").read_text(encoding="utf-8"))
     st.selectbox(
@@ -170,7 +215,7 @@ def _run() -> None:
         st.caption(t("control.run_gone", name=literal(asked)))
     if st.session_state.get("run") not in runs:
         st.session_state.run = asked if asked in runs else runs[0]
-    st.selectbox(t("control.run"), runs, key="run", bind="query-params")
+    st.selectbox(t("control.run"), runs, **_linked("run"))
 
 
 def _sizes(used: Set[str]) -> None:
@@ -221,14 +266,14 @@ def _advanced(used: Set[str]) -> None:
     drawn = {
         "layers": lambda: _number("layers", help=t("control.layers_help")),
         "seed": lambda: _number("seed", least=0, help=t("control.seed_help")),
-        "mask": lambda: _choice("mask", list(MASKS)),
-        "position": lambda: _choice("position", list(POSITIONS)),
+        "mask": lambda: _choice("mask"),
+        "position": lambda: _choice("position"),
         "d_k": lambda: _number("d_k", placeholder=t("control.auto_d_k")),
         "d_v": lambda: _number("d_v", placeholder=t("control.auto_d_v")),
         "n_kv_heads": lambda: _number(
             "n_kv_heads", placeholder=t("control.auto_n_kv_heads"), help=t("control.n_kv_heads_help")
         ),
-        "bias": lambda: st.toggle(t("control.bias"), DEFAULTS.bias, key="bias", bind="query-params"),
+        "bias": lambda: st.toggle(t("control.bias"), DEFAULTS.bias, **_linked("bias")),
     }
     for key, draw in drawn.items():
         if key in used:
@@ -247,11 +292,10 @@ def _model(stage: DeltaGenerator) -> None:
         t("control.model"),
         [*names, *model_source.known()],
         index=0 if names else None,
-        key="model",
         placeholder=t("control.model_none") if strangers else t("control.model_empty"),
         help=t("control.model_hosted") if strangers else t("control.model_help"),
         accept_new_options=not strangers,
-        bind="query-params",
+        **_linked("model"),
     )
     scene = current()
     if scene.model is None:
@@ -261,31 +305,22 @@ def _model(stage: DeltaGenerator) -> None:
             if scene.model != PACKAGE and not model_source.is_folder(scene.model):
                 st.text_input(
                     t("control.revision"),
-                    key="revision",
                     placeholder=t("control.revision_empty"),
                     help=t("control.revision_help"),
-                    bind="query-params",
+                    **_linked("revision"),
                 )
-            st.selectbox(
-                t("control.dtype"),
-                list(DTYPES),
-                list(DTYPES).index(model_source.usual_dtype()),
-                key="dtype",
-                help=t("control.dtype_help"),
-                bind="query-params",
-            )
+            _choice("dtype")
     model_source.load(current(), stage)
     if (entry := model_source.at_hand(current())) is None:
         return
     if entry.model.has_target:
         st.text_area(
             t("control.target"),
-            key="target",
             height=68,
             max_chars=MAX_CHARACTERS,
             placeholder=t("control.target_empty"),
             help=t("control.target_help"),
-            bind="query-params",
+            **_linked("target"),
         )
     try:
         with stage.container(), st.spinner(t("real.reading", name=literal(scene.model))):
@@ -345,9 +380,8 @@ def _kind(kinds: Sequence[str]) -> None:
         kinds,
         default=kinds[0],
         required=True,
-        key="kind",
         help=t("control.kind_help"),
-        bind="query-params",
+        **_linked("kind"),
     )
 
 
@@ -356,15 +390,13 @@ def _number(key: str, *, least: int = 1, most: int | None = None, **options) -> 
     _clamp(key, most)
     default = getattr(DEFAULTS, key)
     value = None if default is None else min(default, most)
-    st.number_input(t(f"control.{key}"), least, most, value, key=key, bind="query-params", **options)
+    st.number_input(t(f"control.{key}"), least, most, value, **_linked(key), **options)
 
 
-def _choice(key: str, options: list[str]) -> None:
-    """A choice by the field's own names: they stand in the link, whatever the language."""
-    default = options.index(getattr(DEFAULTS, key))
-    st.selectbox(
-        t(f"control.{key}"), options, default, key=key, help=t(f"control.{key}_help"), bind="query-params"
-    )
+def _choice(key: str) -> None:
+    options = _options(key)
+    default = options.index(_default(key))
+    st.selectbox(t(f"control.{key}"), options, default, help=t(f"control.{key}_help"), **_linked(key))
 
 
 def _clamp(key: str, high: int) -> None:

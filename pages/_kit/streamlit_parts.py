@@ -12,7 +12,7 @@ TAG = "[data-tag]"  # what is chosen of several
 RADIO = '[role="radio"]'
 KEYED = "st-key-"  # before the key of an element, as a class
 
-INVISIBLE = ("history", "charts")
+INVISIBLE = ("history", "charts", "unseen")
 CARRIERS = ("_blob",)  # how the keys of components end that carry data and show nothing
 
 

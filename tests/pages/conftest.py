@@ -20,8 +20,10 @@ FRAME = "pages/frame.py"
 RANDOM = {"source": "random", "twin": "", "layer": 1, "head": 1, "token": 8}
 
 
-def run(file: str, link: dict) -> AppTest:
+def run(file: str, link: dict, page: str | None = None) -> AppTest:
     app = AppTest.from_file(ROOT / file, default_timeout=60)
+    if page:
+        app.switch_page(page)
     for key, value in link.items():
         app.query_params[key] = str(value)
     app.run()
@@ -38,6 +40,12 @@ def opened():
 def opened_on_random():
     """As `opened`, on random weights; files that speak about those let it stand for `opened`."""
     return lambda **link: run(FRAME, RANDOM | link)
+
+
+@pytest.fixture
+def arrived():
+    """`arrived("learn/train.py", h=2)`: a page in its frame that is the first one sees of the app."""
+    return lambda page, **link: run(FRAME, link, page)
 
 
 @pytest.fixture

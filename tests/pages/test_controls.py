@@ -2,6 +2,8 @@
 
 import pytest
 
+from pages._kit.state import DEFAULTS
+
 SIZES = ("h", "d_model")
 SENTENCE = ("text", "example", "source")
 ADVANCED = ("layers", "seed", "mask", "position", "d_k", "d_v", "n_kv_heads", "bias")
@@ -62,3 +64,76 @@ def test_what_a_page_does_not_show_keeps_its_value(opened, between):
     assert app.text_area(key="text").value == "The dog chased the cat because it was hungry."
     assert (app.number_input(key="h").value, app.number_input(key="head").value) == (8, 3)
     assert app.text_area(key="twin").value == ""
+
+
+# Links
+
+LINK = {
+    "text": "How are\nyou?",
+    "twin": "Who are you?",
+    "source": "random",
+    "architecture": "standard",
+    "h": "8",
+    "d_model": "32",
+    "seed": "0",  # as it is without a link
+    "layers": "3",
+    "d_k": "6",
+    "n_kv_heads": "2",
+    "position": "alibi",
+    "mask": "causal",
+    "bias": "false",
+    "layer": "3",
+    "head": "7",
+    "token": "2",
+    "key_token": "1",
+}
+SAID = {key: value for key, value in LINK.items() if key != "seed"}
+
+
+def linked(app) -> dict[str, str]:
+    """What the link of the page says."""
+    values = app.query_params.items()
+    return {key: value if isinstance(value, str) else "&".join(value) for key, value in values}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_page_takes_up_its_link_and_keeps_it(arrived, page):
+    app = arrived(page, **LINK)
+    assert linked(app) == SAID
+    app.run()
+    assert linked(app) == SAID
+    app.switch_page("see/heads.py").run()
+    assert linked(app) == SAID
+    assert app.text_area(key="text").value == LINK["text"]
+    assert [app.number_input(key=key).value for key in ("h", "head", "layer", "token")] == [8, 7, 3, 2]
+    assert not app.toggle(key="bias").value
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_link_to_another_page_says_what_was_chosen_before(opened, page):
+    app = opened()
+    app.text_area(key="text").set_value("The dog chased the cat because it was hungry.")
+    app.number_input(key="head").set_value(3)
+    app.run()
+    app.switch_page(page).run()
+    chosen = {"text": "The dog chased the cat because it was hungry.", "twin": "", "head": "3"}
+    assert linked(app) == chosen
+    app.run()
+    assert linked(app) == chosen
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_link_says_nothing_of_what_is_as_it_begins(arrived, page):
+    defaults = {key: str(value) for key, value in vars(DEFAULTS).items() if value is not None}
+    assert linked(arrived(page, **defaults)) == {}
+
+
+@pytest.mark.parametrize("value", ["many", "-1", "1e9", "", "<b>"])
+@pytest.mark.parametrize("key", ["h", "d_k", "mask", "bias", "source", "architecture"])
+def test_what_makes_no_sense_goes_from_the_link_of_a_page_that_does_not_show_it(arrived, key, value):
+    app = arrived("learn/train.py", **{key: value})
+    assert linked(app) == {}
+    app.switch_page("see/heads.py").run()
+    assert not app.exception
+    assert not app.error
+    assert linked(app) == {}
