@@ -1,7 +1,7 @@
 """From X to Z for one head, step by step, with the sizes, the numbers and the formulas of one trace.
 
-There are nine steps, and one that some layers have. A new step is a function of a `HeadContext` and a line
-each in `STEPS` and in `FORMULAS`.
+There are nine steps, and a tenth that some layers have. A new step is a function of a `HeadContext` and one
+line each in `STEPS` and `FORMULAS`.
 """
 
 import re
@@ -20,8 +20,8 @@ from mha_core.traces.trace import AttentionTrace
 from mha_core.traces.verify import product_difference, split_difference
 
 # LaTeX, in which `X[L, d_model]` is a symbol with its shape under it, filled in with numbers, and
-# `_i` the chosen head, `_j` its key/value head. L tokens look at M: the same ones, or those of another text,
-# whose vectors have d_y numbers.
+# `_i` the chosen head, `_j` its key/value head. L queries look at M keys: the same tokens, or those of
+# another text, whose vectors have d_y numbers.
 FORMULAS = {
     "project": r"""\begin{gathered}
         X[L, d_model] \;\; W^Q[d_model, h·d_k] = Q[L, h·d_k] \\
@@ -48,7 +48,7 @@ WORDS = {
 
 
 def formula(name: str, sizes: dict) -> str:
-    """The formula of a step with the sizes written in."""
+    """The formula of a step with the sizes filled in."""
 
     def shaped(match: re.Match) -> str:
         rows, columns = (
@@ -66,14 +66,14 @@ def formula(name: str, sizes: dict) -> str:
 
 
 def primed(latex: str, names: Sequence[str]) -> str:
-    """A formula, sizes written in, in which these of Q, K and V are not yet what attention reads: Q'."""
+    """A formula with sizes, with a prime on those of Q, K and V that are adjusted later: Q'."""
     for name in names:
         latex = re.sub(rf"(?<![\w^]){name.upper()}(?=[}}_])", f"{name.upper()}'", latex)
     return latex
 
 
-def way(adjustments: Adjustments, sizes: dict) -> str:
-    """What becomes of Q', K' and V' of a head on their way to Q, K and V, a line for each that changes."""
+def adjustment_formula(adjustments: Adjustments, sizes: dict) -> str:
+    """The steps from a head's Q', K' and V' to Q, K and V, one line for each that changes."""
     lines = []
     for name, steps in adjustments.items():
         letter, head = name.upper(), sizes["i" if name == "q" else "kv"]
@@ -93,14 +93,14 @@ def from_embeddings(latex: str) -> str:
     return f"{head}{{E}}{values}"
 
 
-PRIMES = ("′", "″", "‴")  # what comes before Q, K and V, from the product on
+PRIMES = ("′", "″", "‴")  # the stages from the product X W to Q, K and V
 
 
 @dataclass(frozen=True, eq=False)
 class Step:
     """One step: its formula in LaTeX, sizes filled in, and the matrices before and after.
 
-    `notes` names the sentences that hold here, "why" above all; `facts` are the numbers in them.
+    `notes` names the sentences that hold here, first of all "why"; `facts` are the numbers in them.
     """
 
     name: str
@@ -109,7 +109,7 @@ class Step:
     after: tuple[Picture, ...]
     notes: tuple[str, ...]
     facts: dict
-    in_a_row: int = 0  # matrices, where they do not all stand beside each other
+    per_row: int = 0  # matrices in a row of the page; 0 for all beside each other
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,13 +121,13 @@ class HeadContext:
     head: int
 
     @property
-    def recorded(self) -> LayerTrace:
+    def layer_trace(self) -> LayerTrace:
         return self.trace.layers[self.layer]
 
     @property
     def sizes(self) -> dict:
         """The sizes under the names that formulas and sentences use; i and kv count from 1."""
-        layer = self.recorded
+        layer = self.layer_trace
         return {
             "i": self.head + 1,
             "kv": layer.kv_head(self.head) + 1,
@@ -143,45 +143,45 @@ class HeadContext:
         }
 
     def step(self, name: str, before: str, *after: Picture, notes: dict | None = None, **facts) -> Step:
-        """A step whose matrices before are named by the words of `before`.
+        """A step; `before` names its input matrices, separated by spaces.
 
-        `notes` maps each sentence to whether it holds; without it "why" does.
+        `notes` maps each sentence to whether it holds; by default "why" does.
         """
         pictures = tuple(self.picture(matrix) for matrix in before.split())
-        holding = tuple(note for note, holds in (notes or {"why": True}).items() if holds)
-        return Step(name, formula(name, self.sizes), pictures, after, holding, self.sizes | facts)
+        true_notes = tuple(note for note, holds in (notes or {"why": True}).items() if holds)
+        return Step(name, formula(name, self.sizes), pictures, after, true_notes, self.sizes | facts)
 
     def picture(self, name: str) -> Picture:
         drawn = picture(self.trace, name, layer=self.layer, head=self.head)
-        # What K and V are made of is then the X of the other text.
+        # In cross-attention K and V are products of the other text's X.
         return (
             replace(drawn, name="other", symbol="Y")
-            if name == "x_v" and not self.recorded.sides.same
+            if name == "x_v" and not self.layer_trace.sides.same
             else drawn
         )
 
     @property
     def adjustments(self) -> Adjustments:
-        """What the model does with the products X W before they are q, k and v."""
-        about = self.recorded.about
+        """The steps of the model between the products X W and q, k and v."""
+        about = self.layer_trace.about
         if about.adjustments is not None:
             return about.adjustments
-        turned = () if about.rotary is None else (about.rotary,)
-        return Adjustments(turned, turned)
+        rotation = () if about.rotary is None else (about.rotary,)
+        return Adjustments(rotation, rotation)
 
     def stages(self, name: str) -> list[str]:
-        """The tensors from the product X W to q, k or v, by their names; of most models one."""
-        known = (f"{name}_{stage}" for stage in ("linear", "raw", "turned"))
-        return [*(stage for stage in known if self.recorded.knows(stage)), name]
+        """The names of the tensors from the product X W to q, k or v; one in most models."""
+        earlier = (f"{name}_{stage}" for stage in ("linear", "raw", "turned"))
+        return [*(stage for stage in earlier if self.layer_trace.knows(stage)), name]
 
     def stage(self, name: str, at: int) -> Picture:
-        """The head's own part of one of the stages of q, k or v."""
+        """The head's part of one stage of q, k or v."""
         stages, drawn = self.stages(name), self.picture(name)
         if at == len(stages) - 1:
             return drawn
-        own = self.head if name == "q" else self.recorded.kv_head(self.head)
+        head = self.head if name == "q" else self.layer_trace.kv_head(self.head)
         frame = pd.DataFrame(
-            self.recorded.tensor(stages[at])[own], index=drawn.frame.index, columns=drawn.frame.columns
+            self.layer_trace.tensor(stages[at])[head], index=drawn.frame.index, columns=drawn.frame.columns
         )
         letter, *rest = drawn.symbol
         return replace(drawn, frame=frame, symbol=f"{letter}{PRIMES[at]}{''.join(rest)}")
@@ -189,10 +189,10 @@ class HeadContext:
     def packed(self, name: str) -> Picture:
         """The product X W of all heads side by side, the chosen head's columns framed."""
         stages = self.stages(name)
-        array = self.recorded.tensor(stages[0])  # (head, token, d)
+        array = self.layer_trace.tensor(stages[0])  # (head, token, d)
         n_heads, n_tokens, width = array.shape
-        own = self.head if name == "q" else self.recorded.kv_head(self.head)
-        sides = self.recorded.sides
+        head = self.head if name == "q" else self.layer_trace.kv_head(self.head)
+        sides = self.layer_trace.sides
         frame = pd.DataFrame(
             array.transpose(1, 0, 2).reshape(n_tokens, n_heads * width),
             index=pd.Index(
@@ -200,58 +200,58 @@ class HeadContext:
             ),
             columns=pd.RangeIndex(1, n_heads * width + 1),
         )
-        framed = (own * width, (own + 1) * width)
+        framed = (head * width, (head + 1) * width)
         where = origin(self.trace, layer=self.layer)
         symbol = name.upper() + (PRIMES[0] if len(stages) > 1 else "")
         return Picture(name, symbol, frame, "signed", framed=framed, origin=where, sides=sides)
 
 
 def steps(trace: AttentionTrace, *, layer: int, head: int) -> list[Step]:
-    """The steps of `STEPS` in order, but for the first where X and W^Q and the last where W^O is not known.
+    """The steps of `STEPS` in order, without `project` where X or W^Q is unknown and `output` where W^O is.
 
-    Where a model does more with the product X W before queries meet keys, `adjust` follows the split.
-    Raises `MhaError` for a head that is not there, and where only the weights of the layer are known.
+    Where a model changes the product X W before the scores, `adjust` follows the split.
+    Raises `MhaError` for a head that the layer does not have, and for a layer with nothing but weights.
     """
-    recorded, layer = trace.layer(layer), trace.layer_index(layer)
-    head = recorded.head_index(head)
-    # X alone does not say how Q came about: some models norm it, or turn it in a way of their own.
-    unknown = {project} if not (recorded.knows("x") and recorded.knows("w_q")) else set()
-    unknown |= set() if recorded.knows("w_o") else {output}
+    layer_trace, layer = trace.layer(layer), trace.layer_index(layer)
+    head = layer_trace.head_index(head)
+    # X alone does not determine Q: some models norm or rotate the product.
+    unknown = {project} if not (layer_trace.knows("x") and layer_trace.knows("w_q")) else set()
+    unknown |= set() if layer_trace.knows("w_o") else {output}
     view = HeadContext(trace, layer, head)
-    found = [make(view) for make in STEPS if make not in unknown]
+    shown = [step(view) for step in STEPS if step not in unknown]
     if view.adjustments:
-        found.insert([step.name for step in found].index("scores"), adjust(view))
-    return found
+        shown.insert([step.name for step in shown].index("scores"), adjust(view))
+    return shown
 
 
 def project(view: HeadContext) -> Step:
-    one_text = view.recorded.sides.same
-    own_values = view.recorded.knows("x_v") and one_text
+    one_text = view.layer_trace.sides.same
+    embedding_values = view.layer_trace.knows("x_v") and one_text
     changed = [name for name, steps in view.adjustments.items() if steps]
-    notes = {"why": True, "values": own_values, "cross": not one_text, "before": changed}
-    before = " ".join(name for name in ("x", "x_v") if view.recorded.knows(name))
-    difference = product_difference(view.recorded) if changed else None
+    notes = {"why": True, "values": embedding_values, "cross": not one_text, "before": changed}
+    before = " ".join(name for name in ("x", "x_v") if view.layer_trace.knows(name))
+    difference = product_difference(view.layer_trace) if changed else None
     after = (view.packed(name) for name in "qkv")
     step = view.step("project", before, *after, notes=notes, difference=difference)
     step = replace(step, formula=primed(step.formula, changed))
     if not one_text:
-        own, *others = step.formula.split("{X}")
-        return replace(step, formula=f"{own}{{X}}{'{Y}'.join(others)}")
-    return replace(step, formula=from_embeddings(step.formula)) if own_values else step
+        first, *others = step.formula.split("{X}")
+        return replace(step, formula=f"{first}{{X}}{'{Y}'.join(others)}")
+    return replace(step, formula=from_embeddings(step.formula)) if embedding_values else step
 
 
 def _position(view: HeadContext) -> str | None:
-    """The position code that the weights were drawn with; that of a model is read from its layers."""
+    """The position code of random weights; None for models, whose layers have theirs."""
     origin = view.trace.source.origin
     return origin.position if isinstance(origin, RandomSource) else None
 
 
 def split(view: HeadContext) -> Step:
-    difference = split_difference(view.recorded)
+    difference = split_difference(view.layer_trace)
     notes = {
         "why": True,
         "same": difference is not None,
-        "shared": view.recorded.n_kv_heads < view.recorded.n_heads,
+        "shared": view.layer_trace.n_kv_heads < view.layer_trace.n_heads,
         "rotary": _position(view) == "rotary",
     }
     after = (view.stage(name, 0) for name in "qkv")
@@ -260,41 +260,51 @@ def split(view: HeadContext) -> Step:
 
 
 def adjust(view: HeadContext) -> Step:
-    """What some models do with the products before queries meet keys: norm, scale, limit, rotation."""
-    own = {step.name: step for _, steps in view.adjustments.items() for step in steps}
+    """The changes of some models to the products before the scores: norm, scale, limit, rotation."""
+    changes = {step.name: step for _, steps in view.adjustments.items() for step in steps}
     changed = [name for name, steps in view.adjustments.items() if steps]
-    shown = tuple(view.stage(name, at) for name in changed for at in range(len(view.stages(name))))
-    notes = ("why", *own)
-    named = {"by": "scale", "at": "clip", "kind": "norm"}
-    facts = {fact: getattr(own[step], fact) for fact, step in named.items() if step in own}
-    most = max(len(view.stages(name)) for name in changed)
-    return Step("adjust", way(view.adjustments, view.sizes), (), shown, notes, view.sizes | facts, most)
+    stages = tuple(view.stage(name, at) for name in changed for at in range(len(view.stages(name))))
+    notes = ("why", *changes)
+    owners = {"by": "scale", "at": "clip", "kind": "norm"}
+    facts = {fact: getattr(changes[step], fact) for fact, step in owners.items() if step in changes}
+    per_row = max(len(view.stages(name)) for name in changed)
+    return Step(
+        "adjust",
+        adjustment_formula(view.adjustments, view.sizes),
+        (),
+        stages,
+        notes,
+        view.sizes | facts,
+        per_row,
+    )
 
 
 def scores(view: HeadContext) -> Step:
-    made = view.picture("scores")
-    largest = made.frame.stack().idxmax()
-    facts = {"query": largest[0], "key": largest[1], "score": made.frame.loc[largest]}
-    return view.step("scores", "q k", made, **facts)
+    picture = view.picture("scores")
+    largest = picture.frame.stack().idxmax()
+    facts = {"query": largest[0], "key": largest[1], "score": picture.frame.loc[largest]}
+    return view.step("scores", "q k", picture, **facts)
 
 
 def scale(view: HeadContext) -> Step:
     before, after = view.picture("scores").frame, view.picture("scaled")
     spread = {"spread_before": before.to_numpy().std(), "spread_after": after.frame.to_numpy().std()}
-    # Some models multiply with a number of their own; then what is said of √d_k does not hold.
-    own = not np.isclose(view.recorded.scale, view.recorded.d_k**-0.5)
-    step = view.step("scale", "scores", after, notes={"why": not own, "own": own}, **spread)
-    return replace(step, formula=rf"S_{{{view.head + 1}}} \cdot {view.sizes['scale']}") if own else step
+    # Some models have a scale other than 1/√d_k; the sentence about √d_k is then wrong.
+    other_scale = not np.isclose(view.layer_trace.scale, view.layer_trace.d_k**-0.5)
+    step = view.step("scale", "scores", after, notes={"why": not other_scale, "own": other_scale}, **spread)
+    return (
+        replace(step, formula=rf"S_{{{view.head + 1}}} \cdot {view.sizes['scale']}") if other_scale else step
+    )
 
 
 def mask(view: HeadContext) -> Step:
     after = view.picture("masked")
     hidden = 0 if after.hidden is None else int(after.hidden.sum())
-    rule = view.recorded.rule
+    rule = view.layer_trace.rule
     alibi = _position(view) == "alibi" and rule.distance_bias is not None
-    added = (rule.bias is not None or rule.distance_bias is not None) and not alibi
-    by_words = added and bool(view.recorded.about.bias)
-    notes = {"why": hidden, "none": not hidden, "biased": alibi, "added": added and not by_words}
+    biased = (rule.bias is not None or rule.distance_bias is not None) and not alibi
+    by_words = biased and bool(view.layer_trace.about.bias)
+    notes = {"why": hidden, "none": not hidden, "biased": alibi, "added": biased and not by_words}
     notes["by_words"] = by_words
     notes["capped"] = rule.soft_cap is not None
     return view.step("mask", "scaled", after, notes=notes, hidden=hidden, cells=after.frame.size)
@@ -303,12 +313,12 @@ def mask(view: HeadContext) -> Step:
 def softmax(view: HeadContext) -> Step:
     after = view.picture("weights")
     sums = after.frame.to_numpy().sum(axis=1)
-    off = np.abs(sums[sums > 0] - 1).max(initial=0.0)
+    deviation = np.abs(sums[sums > 0] - 1).max(initial=0.0)
     empty = int((sums == 0).sum())
-    sinks = view.recorded.rule.sinks is not None
+    sinks = view.layer_trace.rule.sinks is not None
     notes = {"why": not sinks, "sinks": sinks, "empty": empty}
     return view.step(
-        "softmax", "masked", after, notes=notes, empty=empty, off=off, least=sums.min(), most=sums.max()
+        "softmax", "masked", after, notes=notes, empty=empty, off=deviation, least=sums.min(), most=sums.max()
     )
 
 
@@ -317,17 +327,17 @@ def mix(view: HeadContext) -> Step:
 
 
 def concat(view: HeadContext) -> Step:
-    d_v = view.recorded.d_v
+    d_v = view.layer_trace.d_v
     framed = (view.head * d_v, (view.head + 1) * d_v)
     return view.step("concat", "output", replace(view.picture("concat"), framed=framed))
 
 
 def output(view: HeadContext) -> Step:
-    layer = view.recorded
+    layer = view.layer_trace
     bias = 0.0 if layer.projections.b_o is None else layer.projections.b_o.numpy()
-    gap = np.abs(layer.contribution().sum(axis=0) + bias - layer.result()).max()
+    difference = np.abs(layer.contribution().sum(axis=0) + bias - layer.result()).max()
     after = (view.picture("contribution"), view.picture("result"))
-    return view.step("output", "concat", *after, difference=gap)
+    return view.step("output", "concat", *after, difference=difference)
 
 
 STEPS = (project, split, scores, scale, mask, softmax, mix, concat, output)

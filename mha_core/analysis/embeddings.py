@@ -1,4 +1,4 @@
-"""Word vectors as tables: a map of them, the nearest of a word, and whether differences agree.
+"""Word vectors as tables: a map of them, the neighbours of a word, and the agreement of differences.
 
 The vectors are a frame with one row for each word, ``(word, d_model)``.
 """
@@ -21,18 +21,18 @@ RELATIONS = {
     },
     "zh": {"gender": (("男人", "女人"), ("国王", "女王"), ("男孩", "女孩"))},
 }
-FLAT = 1e-9  # of the largest number: below it an axis is rounding
+FLAT = 1e-9  # of the largest number: a smaller axis is rounding
 
 
 class Map(NamedTuple):
-    """Where words lie on a few axes, and the share of the variance that each axis shows."""
+    """The positions of words on a few axes, and the share of the variance that each axis shows."""
 
     points: pd.DataFrame  # (word, axis)
     shares: np.ndarray  # (axis,)
 
 
 class Chance(NamedTuple):
-    """What vectors of random directions would show: the cosine of the nearest, and of 95 % of pairs."""
+    """Cosines of random directions: of the nearest of many, and the limit of 95 % of pairs."""
 
     nearest: float
     pair: float
@@ -41,7 +41,7 @@ class Chance(NamedTuple):
 def table(words: Sequence[str], matrix: np.ndarray) -> pd.DataFrame:
     """Words and their vectors as one frame. (word, d_model)
 
-    Raises `MhaError` when there is no word, a word stands twice, or the counts do not agree.
+    Raises `MhaError` without any word, for a word that stands twice, and where the counts differ.
     """
     matrix = np.asarray(matrix, dtype=np.float64)
     if matrix.ndim != 2 or len(words) != len(matrix) or not len(words):
@@ -57,18 +57,18 @@ def table(words: Sequence[str], matrix: np.ndarray) -> pd.DataFrame:
 def project(vectors: pd.DataFrame, *, axes: int, along: Iterable[str] | None = None) -> Map:
     """Principal components: ``(E − mean) V`` with ``E − mean = U S Vᵀ``; (word, d_model) → (word, axis).
 
-    The axes are those along which the words `along` (all unless given) differ most, and the share of
-    axis a is ``S²[a] / Σ S²`` of those words; all other words are put on the same axes. The sign of an
+    The axes are those along which the words `along` (by default all) differ most, and the share of
+    axis a is ``S²[a] / Σ S²`` of those words; all other words are projected on the same axes. The sign of an
     axis is free: each has its largest loading positive. Axes that the words do not fill are 0.
     """
-    chosen = vectors if along is None else vectors.loc[list(along)]
-    centre = chosen.to_numpy().mean(0)
-    _, sizes, components = np.linalg.svd(chosen.to_numpy() - centre, full_matrices=False)
+    basis = vectors if along is None else vectors.loc[list(along)]
+    centre = basis.to_numpy().mean(0)
+    _, sizes, components = np.linalg.svd(basis.to_numpy() - centre, full_matrices=False)
     sizes = sizes[sizes > FLAT * np.abs(vectors.to_numpy()).max(initial=0)]
     components = components[: min(axes, len(sizes))]
-    loudest = np.take_along_axis(components, np.abs(components).argmax(1)[:, None], 1)
+    loadings = np.take_along_axis(components, np.abs(components).argmax(1)[:, None], 1)
     directions, shares = np.zeros((axes, vectors.shape[1])), np.zeros(axes)
-    directions[: len(components)] = components * np.sign(loudest)
+    directions[: len(components)] = components * np.sign(loadings)
     shares[: len(components)] = sizes[: len(components)] ** 2 / (sizes**2).sum()
     points = (vectors.to_numpy() - centre) @ directions.T
     return Map(pd.DataFrame(points, vectors.index, pd.RangeIndex(1, axes + 1, name="axis")), shares)
@@ -91,15 +91,15 @@ def agreement(vectors: pd.DataFrame, pairs: Iterable[tuple[str, str]]) -> pd.Dat
 
     (pair, pair), rows and columns named “a→b”.
     """
-    known = [(a, b) for a, b in pairs if {a, b} <= set(vectors.index)]
-    rows = [vectors.loc[b].to_numpy() - vectors.loc[a].to_numpy() for a, b in known]
-    units = _units(np.array(rows).reshape(len(known), vectors.shape[1]))
-    names = [f"{a}→{b}" for a, b in known]
+    present = [(a, b) for a, b in pairs if {a, b} <= set(vectors.index)]
+    rows = [vectors.loc[b].to_numpy() - vectors.loc[a].to_numpy() for a, b in present]
+    units = _units(np.array(rows).reshape(len(present), vectors.shape[1]))
+    names = [f"{a}→{b}" for a, b in present]
     return pd.DataFrame(units @ units.T, pd.Index(names, name="pair"), pd.Index(names, name="pair"))
 
 
 def chance(n_words: int, width: int) -> Chance:
-    """What to expect of random directions: a cosine is about N(0, 1/width).
+    """The cosines to expect of random directions: about N(0, 1/width).
 
     The nearest of n words: the median of the largest of n − 1, ``Φ⁻¹(0.5^(1/(n−1))) / √width``.
     Two differences: 95 % lie within ``± 1.96 / √width``.
@@ -109,7 +109,7 @@ def chance(n_words: int, width: int) -> Chance:
 
 
 def verdict(cosines: Sequence[float], limit: float) -> str:
-    """Do differences agree more than chance gives? "all" of them, "some" on average, or "none".
+    """Do differences agree more than by chance? "all" of them, "some" on average, or "none".
 
     `limit` is where 95 % of single cosines of random directions end; a mean of m ends at ``limit / √m``.
     """

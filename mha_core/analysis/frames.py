@@ -1,4 +1,4 @@
-"""A trace as tables: what pages and figures need, and nothing about how it looks."""
+"""A trace as tables, for pages and figures, without colours or layout."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -12,15 +12,15 @@ from mha_core.traces.source import Source
 from mha_core.traces.tokens import Sides
 from mha_core.traces.trace import AttentionTrace
 
-WHOLE = 256  # tokens up to which the page draws all pairs of them: every head's picture, every measure
-WINDOW = 128  # rows and columns of tokens that one large figure has room for
+WHOLE = 256  # the most tokens of which a page draws all pairs: every head's picture, every measure
+WINDOW = 128  # the most rows and columns of tokens in one large figure
 
 
 @dataclass(frozen=True)
 class Origin:
     """Where the numbers of a figure come from: source and sizes, sentence, layer and head from 0.
 
-    What a figure is not about is None; `note` says what else there is to say, in words.
+    Facts that do not apply to a figure are None; `note` holds any other remark, in words.
     """
 
     source: Source | None = None
@@ -34,9 +34,9 @@ class Origin:
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """One matrix to draw: its symbol, its frame, its colour meaning and what is special in it.
+    """One matrix to draw: its symbol, its frame, the meaning of its colours, and its marked cells.
 
-    `start` is the position of its first row and first column, from 0, where only a part is shown.
+    `start` is the position of its first row and first column, from 0, where only a part is drawn.
     """
 
     name: str
@@ -45,14 +45,14 @@ class Picture:
     kind: Literal["weights", "signed"]
     hidden: np.ndarray | None = None
     framed: tuple[int, int] | None = None
-    faint: np.ndarray | None = None  # rows that were never trained to mean anything
+    faint: np.ndarray | None = None  # rows that training gave no meaning
     origin: Origin | None = None
     start: tuple[int, int] = (0, 0)
-    sides: Sides | None = None  # whose tokens are on its axes, where it is a layer's
+    sides: Sides | None = None  # the tokens on its axes, for a matrix of a layer
 
 
 class Part(NamedTuple):
-    """Which tokens are shown, of those that look and of those that are looked at; None for all."""
+    """The query tokens and the key tokens to draw; None for all."""
 
     queries: slice | None = None
     keys: slice | None = None
@@ -66,14 +66,14 @@ def picture(
 ) -> Picture:
     """One named matrix of one head, ready to draw. Heads count from 0 here, from 1 in the symbol.
 
-    `part` shows these tokens alone, on each axis of tokens, a slice on both alike; the matrices of a head
-    are then computed for these rows only, so that a long text never makes a matrix of tokens × tokens.
+    `part` limits each axis of tokens to these tokens, a slice limits both. The matrices of a head are then
+    computed for these rows alone, so that a long text never needs a matrix of tokens × tokens.
     """
     part = part if isinstance(part, Part) else Part(part, part)
-    matrix, shown, layer = MATRICES[name], trace.layer(layer), trace.layer_index(layer)
+    matrix, layer_trace, layer = MATRICES[name], trace.layer(layer), trace.layer_index(layer)
     hidden, faint, (row_axis, column_axis) = None, None, matrix.axes
     if name in ("masked", "weights"):
-        allowed = shown.allowed(head, rows=part.queries, keys=part.keys)
+        allowed = layer_trace.allowed(head, rows=part.queries, keys=part.keys)
         hidden = None if allowed.all() else ~allowed
     if row_axis == "query":
         faint = untrained_rows(trace, layer)
@@ -81,64 +81,64 @@ def picture(
     first_row, first_column = (cut.start if (cut := part.of(axis)) else 0 for axis in matrix.axes)
     return Picture(
         name,
-        matrix.written(shown, head),
+        matrix.written(layer_trace, head),
         trace.frame(name, layer=layer, head=head, rows=part.queries, keys=part.keys),
         matrix.kind,
         hidden,
         faint=faint,
-        origin=origin(trace, layer=layer, head=shown.head_index(head)),
+        origin=origin(trace, layer=layer, head=layer_trace.head_index(head)),
         start=(first_row, first_column if column_axis in TOKEN_AXES else 0),
-        sides=shown.sides,
+        sides=layer_trace.sides,
     )
 
 
 def longest(trace: AttentionTrace) -> int:
-    """How many tokens the longer of a trace's texts has, of those that its first layer is about."""
+    """The number of tokens in the longer text of the trace's first layer."""
     return max(len(trace.sides.queries), len(trace.sides.keys))
 
 
-def around(trace: AttentionTrace, query: int, *, layer: int, head: int, most: int = WINDOW) -> Part:
-    """The part of a long text around a token that looks; of another text, around what it mostly looks at."""
+def around(trace: AttentionTrace, query: int, *, layer: int, head: int, size: int = WINDOW) -> Part:
+    """The part of a long text around a query; of a second text, the part around its strongest key."""
     sides = trace.layers[layer].sides
-    rows = window(len(sides.queries), query, most)
+    rows = window(len(sides.queries), query, size)
     if sides.same:
         return Part(rows, rows)
-    if len(sides.keys) <= most:
+    if len(sides.keys) <= size:
         return Part(rows, None)
     strongest = int(trace.layers[layer].weights(head, rows=[query])[0].argmax())
-    return Part(rows, window(len(sides.keys), strongest, most))
+    return Part(rows, window(len(sides.keys), strongest, size))
 
 
-def window(length: int, around: int, most: int = WINDOW) -> slice | None:
-    """At most `most` of `length` positions with `around` as near their middle as can be; None for all.
+def window(length: int, around: int, size: int = WINDOW) -> slice | None:
+    """At most `size` of `length` positions, with `around` as near their middle as possible; None for all.
 
-    ``window(1000, 500, 128)`` is ``slice(436, 564)``; at the ends the part is as long as elsewhere.
+    ``window(1000, 500, 128)`` is ``slice(436, 564)``; at the ends of a text the part has the same length.
     """
-    if length <= most:
+    if length <= size:
         return None
-    start = min(max(around - most // 2, 0), length - most)
-    return slice(start, start + most)
+    start = min(max(around - size // 2, 0), length - size)
+    return slice(start, start + size)
 
 
 def ordered(picture: Picture, columns: np.ndarray) -> Picture:
-    """The same picture with its columns in another order; each keeps its number.
+    """The same picture with its columns in another order; each keeps its label.
 
-    ``columns[i]`` is the position, from 0, of the column that comes to stand at i. (column,)
+    ``columns[i]`` is the old position, from 0, of the column at i in the new picture. (column,)
     """
     hidden = None if picture.hidden is None else picture.hidden[:, columns]
     return replace(picture, frame=picture.frame.iloc[:, columns], hidden=hidden)
 
 
 def origin(trace: AttentionTrace, *, layer: int | None = None, head: int | None = None) -> Origin:
-    """Where a trace's numbers come from, with the sizes that every source has."""
+    """The source of a trace's numbers, with its h and d_model."""
     first = trace.layers[0]
     return Origin(trace.source, trace.title, layer, head, h=first.n_heads, d_model=first.d_model)
 
 
 def untrained_rows(trace: AttentionTrace, layer: int) -> np.ndarray | None:
-    """True for each query whose row in the last layer no answer was ever asked of; None for no such layer.
+    """True for each query whose row in the last layer was never used for an answer; None for other layers.
 
-    A trained model is asked at pronouns and hidden words alone; its earlier layers serve those rows.
+    A small model answers at pronouns and hidden words alone; its earlier layers serve those rows.
     """
     if not trace.answers or layer < len(trace.layers) - 1:
         return None
@@ -146,7 +146,7 @@ def untrained_rows(trace: AttentionTrace, layer: int) -> np.ndarray | None:
 
 
 def long_table(trace: AttentionTrace, name: str, *, layer: int, heads: Iterable[int]) -> pd.DataFrame:
-    """A matrix of several heads, one line for each number: head, row, column, value.
+    """A matrix of several heads in long form, one row for each number: head, row, column, value.
 
     Heads and positions count from 1; each token axis has its position and its word.
     """

@@ -1,4 +1,4 @@
-"""Scores over the number of heads h: of the shipped models, and as published."""
+"""Scores by the number of heads h: of the shipped models, and published ones."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -31,17 +31,18 @@ def widths(entries: Iterable[Mapping]) -> tuple[int, ...]:
 def measured(entries: Iterable[Mapping], d_model: int) -> pd.DataFrame:
     """One row for each h at one width, from the entries of a manifest.
 
-    `accuracy` is how often the best head gives the right noun more weight than the other, `right` its
-    mean weight there, `answer` how often the model answers right, `resolving` how many heads of the last
-    layer are right alone; `seconds` of processor time are missing where a training was interrupted.
+    `accuracy` is the share of items in which the best head gives the right noun more weight than the
+    other, `right` its mean weight on that noun, `answer` the share of right answers of the model,
+    `resolving` the number of heads of the last layer that are right alone; `seconds` of processor time are
+    missing where a training was interrupted.
     """
     rows = []
     for entry in entries:
         if entry["plan"]["d_model"] == d_model and list(_plans([entry])):
             h = entry["plan"]["h"]
             scores = {name: entry["scores"][name] for name in SCORES}
-            known = {"parameters": entry["parameters"], "seconds": entry.get("cpu_seconds")}
-            rows.append({"h": h, "d_k": d_model // h, **scores, **known, "seed": entry["plan"]["seed"]})
+            cost = {"parameters": entry["parameters"], "seconds": entry.get("cpu_seconds")}
+            rows.append({"h": h, "d_k": d_model // h, **scores, **cost, "seed": entry["plan"]["seed"]})
     columns = ["h", "d_k", *SCORES, "parameters", "seconds", "seed"]
     table = pd.DataFrame(rows, columns=columns).set_index("h").sort_index()
     return table.astype({"seconds": float})

@@ -1,4 +1,4 @@
-"""The key/value cache: how many numbers of each token a layer keeps while a text grows."""
+"""The key/value cache: the number of values that a layer stores for each token while a text grows."""
 
 import numpy as np
 
@@ -6,11 +6,11 @@ from mha_core.traces.layer import LayerTrace
 
 
 def cache_sizes(layer: LayerTrace) -> dict[str, int] | None:
-    """Numbers that one layer keeps of one token: "own" of this layer, the others for comparison.
+    """The number of values that a layer stores for one token: "own" of this layer, the others for comparison.
 
     With h heads, n_kv key/value heads and sizes d_k, d_v: "all" (multi-head) ``h·(d_k + d_v)``, "shared"
     (grouped query) ``n_kv·(d_k + d_v)``, "one" (multi-query) ``d_k + d_v``, and of a layer with latent
-    attention "latent" ``kv_rank + rotary_width``. None where keys are not known.
+    attention "latent" ``kv_rank + rotary_width``. None where the keys are not known.
     Sources: Shazeer 2019 (multi-query), Ainslie et al. 2023 (grouped), DeepSeek-AI 2024 (latent).
     """
     if not layer.knows("k"):
@@ -26,11 +26,10 @@ def cache_sizes(layer: LayerTrace) -> dict[str, int] | None:
 
 
 def short_vectors(layer: LayerTrace) -> dict[str, np.ndarray]:
-    """The vectors that a layer with latent attention makes the others of, as far as they are known.
+    """The compressed vectors of a layer with latent attention, as far as they are known.
 
-    "kv", that of keys and values, (key, kv_rank); "position", the turned part of the key that all heads
-    share, (key, rotary_width): together all that the cache keeps of a token. "q", that of queries,
-    (query, q_rank).
+    "kv", that of keys and values, (key, kv_rank); "position", the rotated part of the key that all heads
+    share, (key, rotary_width): together they are the cache of a token. "q", that of queries, (query, q_rank).
     Empty for any other layer. Source: DeepSeek-AI 2024, "DeepSeek-V2", section 2.1.
     """
     vectors = {}
@@ -46,9 +45,9 @@ def short_vectors(layer: LayerTrace) -> dict[str, np.ndarray]:
 
 
 def special_share(layer: LayerTrace, special: tuple[int, ...], *, rows: int = 64) -> float | None:
-    """The mean share of a row's weight that rests on special tokens; None where there is none of them.
+    """The mean share of a row's weight on special tokens; None where there are none.
 
-    At most `rows` rows count, evenly spread.
+    At most `rows` rows count, evenly spaced. None too where the numbers of queries and keys differ.
     """
     if not special or layer.n_query != layer.n_key:
         return None

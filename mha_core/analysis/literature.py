@@ -1,9 +1,9 @@
-"""Published findings about single heads, measured again on sentences of our own.
+"""Published findings about single heads, measured again on our own sentences.
 
 A finding is one head of one published model, its role, and the paper's number. Papers count layers and
 heads from 1 (Clark et al. 2019) or from 0 (Wang et al. 2022): here all count from 0, and `printed` is the
-name in the paper. Our sentences are short and few, so our score does not repeat the paper's experiment; it
-shows whether the head plays its role here.
+name in the paper. Our sentences are short and few: our score does not repeat the paper's experiment, it shows
+whether the head plays its role on these sentences.
 """
 
 import json
@@ -21,7 +21,7 @@ from mha_core.traces.tokens import Tokens
 from mha_core.traces.trace import AttentionTrace
 
 WORD = re.compile(r"\w+(?:['’]\w+)?")
-LINK = "link: "  # what the name of a measure of grammar begins with
+LINK = "link: "  # prefix of the measures of grammar
 Trace = Callable[[str], AttentionTrace]
 
 
@@ -51,30 +51,30 @@ class Measured:
 
 
 def findings(model: str) -> tuple[Finding, ...]:
-    """The findings about a model by its id, with or without its owner; none for a model not in the papers.
+    """The findings about a model, by its id with or without the owner; empty for a model not in the papers.
 
-    ``findings("openai-community/gpt2")`` are those of GPT-2 small.
+    ``findings("openai-community/gpt2")`` returns those of GPT-2 small.
     """
-    known = _file()["models"].get(model.rsplit("/", 1)[-1].lower())
+    name = _catalogue()["models"].get(model.rsplit("/", 1)[-1].lower())
     return tuple(
         Finding(**{**entry, "layer": entry["layer"] - 1, "head": entry["head"] - 1})
-        for entry in _file()["findings"]
-        if entry["model"] == known
+        for entry in _catalogue()["findings"]
+        if entry["model"] == name
     )
 
 
 def measure(finding: Finding, trace: Trace) -> Measured:
     """The score of a head on our sentences; `trace` is the model, a function from a text to its trace.
 
-    - "link: …": the share of words of which the one that they belong to gets the most weight, among all
-      other words. The weights of the pieces of a word are summed where it is looked at, and averaged where
-      it looks; special tokens do not count (Clark et al. 2019, section 4).
+    - "link: …": the share of words whose syntactic head gets the largest weight among all other words.
+      Weights are summed over the pieces of a key word and averaged over the pieces of a query word;
+      special tokens do not count (Clark et al. 2019, section 4).
     - "previous token", "next token", "first token": the mean weight ``A[m, m − 1]``, ``A[m, m + 1]``,
       ``A[m, 0]``.
     - "duplicate" and "induction": a list of words is repeated; the mean weight from a piece in the second
-      list on the same piece in the first, or on the piece after that (Olsson et al. 2022).
+      list to the same piece in the first, or to the piece after it (Olsson et al. 2022).
     - "name mover" and "second subject": "When Mary and John went …, John gave a drink to": the mean weight
-      from the last piece on the name to come, or on the second "John" (Wang et al. 2022).
+      from the last piece to the correct next name, or to the second "John" (Wang et al. 2022).
 
     Raises `MhaError` for a model without that layer or head.
     """
@@ -84,7 +84,7 @@ def measure(finding: Finding, trace: Trace) -> Measured:
 
 def _links(finding: Finding, trace: Trace) -> Iterator[bool]:
     relation = finding.measure.removeprefix(LINK)
-    for sentence in _file()["sentences"]:
+    for sentence in _catalogue()["sentences"]:
         if relation not in sentence["links"]:
             continue
         model_trace, text = trace(sentence["text"]), sentence["text"]
@@ -92,12 +92,12 @@ def _links(finding: Finding, trace: Trace) -> Iterator[bool]:
         weights = between_words(_weights(finding, model_trace), model_trace.tokens, spans)
         np.fill_diagonal(weights, -1.0)
         for link in sentence["links"][relation]:
-            dependent, head = (_place(text, spans, word) for word in link.split())
+            dependent, head = (_word_index(text, spans, word) for word in link.split())
             yield weights[dependent].argmax() == head
 
 
 def _positions(finding: Finding, trace: Trace) -> Iterator[float]:
-    for sentence in _file()["sentences"]:
+    for sentence in _catalogue()["sentences"]:
         weights = _weights(finding, trace(sentence["text"]))
         if finding.measure == "first token":
             yield from weights[1:, 0]
@@ -106,8 +106,8 @@ def _positions(finding: Finding, trace: Trace) -> Iterator[float]:
 
 
 def _repeated(finding: Finding, trace: Trace) -> Iterator[float]:
-    beyond = finding.measure == "induction"
-    for words in _file()["lists"]:
+    offset = finding.measure == "induction"
+    for words in _catalogue()["lists"]:
         text = f"Words: {words} {words}"
         model_trace = trace(text)
         middle = text.index(words) + len(words)
@@ -119,18 +119,18 @@ def _repeated(finding: Finding, trace: Trace) -> Iterator[float]:
         second = [at for at, start in zip(pieces, starts, strict=True) if start >= middle]
         if len(first) != len(second):
             raise MhaError(
-                "The tokenizer cuts a list that is said twice in two ways; nothing can be compared."
+                "The tokenizer splits the same list in two different ways; nothing can be compared."
             )
         weights = _weights(finding, model_trace)
         for again, before in zip(second, first, strict=True):
-            yield weights[again, before + beyond]
+            yield weights[again, before + offset]
 
 
 def _names(finding: Finding, trace: Trace) -> Iterator[float]:
     mover = finding.measure == "name mover"
-    for one, other in _file()["names"]:
-        for sentence in _file()["gifts"]:
-            for a, b in ((one, other), (other, one)):
+    for first, second in _catalogue()["names"]:
+        for sentence in _catalogue()["gifts"]:
+            for a, b in ((first, second), (second, first)):
                 text = sentence.format(a=a, b=b, s=b)
                 start = text.index(a) if mover else text.rindex(b)
                 model_trace = trace(text)
@@ -152,7 +152,7 @@ _MEASURES = {
 
 
 def between_words(weights: np.ndarray, tokens: Tokens, spans: list[tuple[int, int]]) -> np.ndarray:
-    """Weights from word to word: summed over the pieces that are looked at, averaged over those that look.
+    """Weights from word to word: summed over pieces of the key word, averaged over pieces of the query word.
 
     weights (query, key), spans of the words in the text → (word, word).
     Source: Clark et al. 2019, section 4.1.
@@ -169,19 +169,19 @@ def _weights(finding: Finding, trace: AttentionTrace) -> np.ndarray:
 
 
 def _pieces(tokens: Tokens, span: tuple[int, int]) -> list[int]:
-    """Positions of the pieces that a part of the text was cut into."""
+    """Positions of the pieces of one part of the text."""
     positions = [at for at, (start, end) in enumerate(tokens.spans) if start < span[1] and span[0] < end]
     if not positions:
-        raise MhaError(f"The tokenizer says of no piece that it is “{tokens.text[slice(*span)]}”.")
+        raise MhaError(f"The tokenizer has no piece at “{tokens.text[slice(*span)]}”.")
     return positions
 
 
-def _place(text: str, spans: list[tuple[int, int]], word: str) -> int:
+def _word_index(text: str, spans: list[tuple[int, int]], word: str) -> int:
     """The index of a word among `spans`: "the:2" is the second "the"."""
     name, _, nth = word.partition(":")
     return [at for at, span in enumerate(spans) if text[slice(*span)] == name][int(nth or 1) - 1]
 
 
 @cache
-def _file() -> dict:
+def _catalogue() -> dict:
     return json.loads(resources.path("assets", "published_heads.json").read_text(encoding="utf-8"))

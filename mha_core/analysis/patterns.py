@@ -1,7 +1,7 @@
-"""What heads do, in numbers: where they look by position, how widely, and how alike two of them look.
+"""Measures of heads: the positions they look at, how widely they look, and how similar two of them are.
 
-Everything that is measured over all weights of a layer reads them a block of rows at a time: memory grows
-with the block and not with heads × tokens². Heads and positions count from 0. Sources: Clark et al. 2019,
+Measures over all weights of a layer read one block of rows at a time: memory grows with the block, not
+with heads × tokens². Heads and positions count from 0. Sources: Clark et al. 2019,
 "What Does BERT Look At?" (patterns, entropy, similarity); Vig & Belinkov 2019, "Analyzing the Structure of
 Attention in a Transformer Language Model" (mean distance).
 """
@@ -41,8 +41,8 @@ class Block(NamedTuple):
 def blocks(layer: LayerTrace, *, each: int = 1) -> Iterator[Block]:
     """All weights of a layer, `CELLS` of them at a time.
 
-    A block has all heads and some rows, at least one. `each` is how many numbers its reader makes of a cell
-    at once: with more of them a block is smaller.
+    A block has all heads and at least one row. `each` is the number of values that the caller computes per
+    cell at the same time; a larger number makes smaller blocks.
     """
     for rows in row_blocks(layer.n_query, layer.n_key * layer.n_heads * each):
         yield block_of(layer, rows)
@@ -61,13 +61,13 @@ def _allowed(layer: LayerTrace, rows: slice | np.ndarray) -> np.ndarray | None:
 
 
 class Patterns:
-    """The sums behind `metrics`, block by block; that function says what they mean."""
+    """The sums behind `metrics`, added up block by block; `metrics` documents the measures."""
 
     def __init__(self, layer: LayerTrace):
         self.positions = layer.sides.same
         self.sums = np.zeros((len(MEASURES), layer.n_heads))
         self.counts = np.zeros((len(MEASURES), layer.n_heads), int)
-        self.spare = np.empty(0)
+        self.buffer = np.empty(0)
 
     def add(self, block: Block) -> None:
         weights, allowed = block.weights, block.allowed
@@ -85,19 +85,19 @@ class Patterns:
         total = weights.sum(2)  # less than 1 with sinks; hidden cells are 0
         counted = choice & (total > 0)
         logs = self._logs(weights)
-        apart = np.abs(np.arange(n_key) - queries[:, None]).astype(weights.dtype)
+        offsets = np.abs(np.arange(n_key) - queries[:, None]).astype(weights.dtype)
         with np.errstate(divide="ignore", invalid="ignore"):
             # H(w / Σw) = log Σw − Σ w log w / Σw
             spread = (np.log(total) - np.vecdot(weights, logs) / total) / np.log(visible)
-            distance = np.vecdot(weights, apart) / total
+            distance = np.vecdot(weights, offsets) / total
         self._count("entropy", spread.clip(0, 1), counted)  # rounding can leave the bounds
         self._count("distance", distance, counted & self.positions)
 
     def _logs(self, weights: np.ndarray) -> np.ndarray:
-        """``log w``, finite where w is 0, in memory for every block: new pages cost more than logs."""
-        if self.spare.size < weights.size or self.spare.dtype != weights.dtype:
-            self.spare = np.empty(weights.size, weights.dtype)
-        logs = self.spare[: weights.size].reshape(weights.shape)
+        """``log w``, finite where w is 0. All blocks share a buffer: new memory costs more than logs."""
+        if self.buffer.size < weights.size or self.buffer.dtype != weights.dtype:
+            self.buffer = np.empty(weights.size, weights.dtype)
+        logs = self.buffer[: weights.size].reshape(weights.shape)
         np.maximum(weights, np.finfo(weights.dtype).tiny, out=logs)
         return np.log(logs, out=logs)
 
@@ -108,35 +108,38 @@ class Patterns:
 
     def table(self) -> pd.DataFrame:
         """The means, one row for each head; NaN where no row counts."""
-        nothing = np.full(self.sums.shape, np.nan)
-        means = np.divide(self.sums, self.counts, out=nothing, where=self.counts > 0)
+        missing = np.full(self.sums.shape, np.nan)
+        means = np.divide(self.sums, self.counts, out=missing, where=self.counts > 0)
         return pd.DataFrame(
             dict(zip(MEASURES, means, strict=True)), pd.RangeIndex(means.shape[1], name="head")
         )
 
 
-# Rank collapse: all rows as good as even, and the tokens as good as one. Ours.
-EVEN, ALIKE, ROWS_LOOKED_AT = 0.99, 0.1, 64
-AT_ONCE = 8  # numbers in memory for each cell while heads are compared, about
+# Rank collapse: all rows nearly uniform and all tokens nearly equal. These limits are our choice.
+EVEN, ALIKE, MAX_SAMPLED_ROWS = 0.99, 0.1, 64
+VALUES_PER_CELL = 8  # numbers in memory for each cell while heads are compared, about
 
 
 def metrics(trace: AttentionTrace | LayerTrace, *, without: Without = ()) -> pd.DataFrame:
-    """Where each head looks by position and how widely: a row for each (layer, head), or head of a layer.
+    """The positions each head looks at, and how widely it looks: one row for each (layer, head) of a trace.
+
+    For a single layer the rows are its heads.
 
     - "previous token", "next token", "same token": mean weight ``A[m, m−1]``, ``A[m, m+1]``, ``A[m, m]``;
     - "first token": mean ``A[m, 0]`` over m > 0, high where the first token serves as a sink;
-    - "entropy": mean of ``−Σ p log p / log(visible keys)``, 0 for one key alone, 1 for all alike;
+    - "entropy": mean of ``−Σ p log p / log(visible keys)``, 0 for a single key, 1 for equal weights;
     - "distance": mean of ``Σ p |m − n|``, in positions,
 
     where p is row m of the weights A over its sum. A mean runs over the rows in which that key exists and
-    is visible. Rows with fewer than two visible keys have no choice and are left out; NaN where none is left.
-    Where one text looks at another, positions mean nothing: all but the entropy are NaN.
+    is visible. Rows with fewer than two visible keys are left out; NaN where no row remains. In
+    cross-attention positions mean nothing: all measures but the entropy are NaN.
 
-    ``without="special"`` leaves out special tokens and padding, a list of positions these tokens, as
-    queries and as keys. What they take is shared out among the others, ``w / Σ w`` over the remaining keys,
+    ``without="special"`` leaves out special tokens and padding, a list of positions those tokens, as
+    queries and as keys. The other weights are divided by their sum, ``w / Σ w`` over the remaining keys,
     and positions are counted among the remaining tokens.
 
-    Raises `MhaError` for what is no trace, for positions that it does not have, and where nothing is left.
+    Raises `MhaError` for a value that is no trace, for positions that the text does not have, and where no
+    token remains.
     Sources: Clark et al. 2019, for the distance Vig & Belinkov 2019, for sinks Xiao et al. 2023.
     """
     remaining = leave_out(trace, without)
@@ -148,51 +151,52 @@ def metrics(trace: AttentionTrace | LayerTrace, *, without: Without = ()) -> pd.
 def similarity(
     trace: AttentionTrace | LayerTrace, *, without: Without = (), max_rows: int | None = None
 ) -> pd.DataFrame:
-    """How alike each two heads look, from 0 (never at the same key) to 1 (the same weights).
+    """Similarity of every two heads, from 0 (never the same key) to 1 (the same weights).
 
     ``1 − mean over rows of √JSD(p, q)`` with ``JSD(p, q) = H((p + q)/2) − (H(p) + H(q))/2`` in bits, p and q
-    being the rows of the two heads over their sums. The root of the divergence is a metric, so heads
-    that are both like a third one are like each other. Of a trace all heads of all layers are compared,
-    ((layer, head), (layer, head)), of a layer its own, (head, head).
+    being the rows of the two heads, divided by their sums. The root of the divergence is a metric: two heads
+    that are close to a third one are close to each other. A trace compares all heads of all layers,
+    ((layer, head), (layer, head)), a layer its own heads, (head, head).
 
-    Rows are those of `metrics`, left out where either head has none; NaN where no row is left. Of a long
-    text at most `max_rows` rows can be compared, evenly spaced; memory never grows with tokens².
+    Rows are those of `metrics`, left out where either head has none; NaN where no row remains. `max_rows`
+    compares at most that many rows of a long text, evenly spaced; memory never grows with tokens².
     `without` leaves tokens out as in `metrics`.
 
-    Raises `MhaError` as `metrics` does, and for layers of several kinds, whose rows belong to other tokens.
+    Raises `MhaError` as `metrics` does, and for layers of several kinds, whose rows are different tokens.
     Sources: Lin 1991 (bounds), Endres & Schindelin 2003 (the root), Clark et al. 2019 (between heads).
     """
     remaining = leave_out(trace, without)
-    layers = (remaining,) if isinstance(remaining, LayerTrace) else in_one_kind(remaining).layers
+    layers = (remaining,) if isinstance(remaining, LayerTrace) else of_one_kind(remaining).layers
     n_query, n_key, n_heads = layers[0].n_query, layers[0].n_key, sum(layer.n_heads for layer in layers)
     queries = None
     if max_rows is not None and max_rows < n_query:
         queries = np.linspace(0, n_query - 1, max_rows).astype(int)
-    apart, common = np.zeros((2, n_heads, n_heads))
+    distances, common = np.zeros((2, n_heads, n_heads))
     count = n_query if queries is None else len(queries)
-    for part in row_blocks(count, n_key * n_heads * AT_ONCE):
+    for part in row_blocks(count, n_key * n_heads * VALUES_PER_CELL):
         rows = part if queries is None else queries[part]
         p = np.concatenate([_shares(block_of(layer, rows)) for layer in layers])
         entropy, counted = _entropy(p), p.any(2)
         for head in range(n_heads - 1):
             others = slice(head + 1, None)
-            mixed = _entropy((p[head] + p[others]) / 2)
-            divergence = mixed - (entropy[head] + entropy[others]) / 2
-            both = counted[head] & counted[others]
-            apart[head, others] += np.where(both, np.sqrt(divergence.clip(0, 1)), 0.0).sum(1)
-            common[head, others] += both.sum(1)
-    apart, common = apart + apart.T, common + common.T
-    alike = 1 - np.divide(apart, common, out=np.full(apart.shape, np.nan), where=common > 0)
-    np.fill_diagonal(alike, 1.0)
+            mean_entropy = _entropy((p[head] + p[others]) / 2)
+            divergence = mean_entropy - (entropy[head] + entropy[others]) / 2
+            in_both = counted[head] & counted[others]
+            distances[head, others] += np.where(in_both, np.sqrt(divergence.clip(0, 1)), 0.0).sum(1)
+            common[head, others] += in_both.sum(1)
+    distances, common = distances + distances.T, common + common.T
+    means = np.divide(distances, common, out=np.full(distances.shape, np.nan), where=common > 0)
+    similarities = 1 - means
+    np.fill_diagonal(similarities, 1.0)
     heads = pd.RangeIndex(n_heads, name="head")
     if not isinstance(remaining, LayerTrace):
         pairs = [(at, head) for at, layer in enumerate(layers) for head in range(layer.n_heads)]
         heads = pd.MultiIndex.from_tuples(pairs, names=["layer", "head"])
-    return pd.DataFrame(alike, heads, heads)
+    return pd.DataFrame(similarities, heads, heads)
 
 
-def in_one_kind(trace: AttentionTrace) -> AttentionTrace:
-    """The trace itself, if all its layers look from the same tokens at the same tokens; else `MhaError`."""
+def of_one_kind(trace: AttentionTrace) -> AttentionTrace:
+    """The trace itself. Raises `MhaError` where its layers are of several kinds, between different tokens."""
     if len(trace.kinds) > 1:
         raise MhaError(
             f"This trace has layers of the kinds {', '.join(trace.kinds)}, between different tokens; "
@@ -202,10 +206,12 @@ def in_one_kind(trace: AttentionTrace) -> AttentionTrace:
 
 
 def leave_out(trace: Traced, without: Without) -> Traced:
-    """A trace or a layer with the remaining tokens alone, their weights shared out as `metrics` says.
+    """A trace or a layer without some of its tokens; the remaining weights are divided by their sum.
 
-    Queries, keys and values of the tokens are dropped, and the softmax runs over the remaining keys. Where
-    one text looks at another, "special" leaves out those of both, and positions cannot be told apart.
+    `metrics` documents `without`.
+
+    Queries, keys and values of the tokens are dropped, and the softmax runs over the remaining keys. In
+    cross-attention "special" leaves out those of both texts, and a list of positions is refused.
     """
     if not isinstance(trace, AttentionTrace | LayerTrace):
         raise MhaError(
@@ -222,90 +228,94 @@ def leave_out(trace: Traced, without: Without) -> Traced:
             raise MhaError("A layer by itself does not know its tokens: leave special ones out of its trace.")
         if without != "special" and not layer.sides.same:
             raise MhaError("Positions of two texts cannot be told apart; without='special' works for both.")
-    remaining = {}  # by the text itself: one that looks at itself stays one
+    remaining = {}  # by identity, so that a text that looks at itself remains one object
 
     def of_text(tokens: Tokens) -> tuple[list[int], Tokens]:
         if id(tokens) not in remaining:
             left_out = special_positions(tokens) if without == "special" else without
-            rest = _rest(len(tokens), left_out)
-            remaining[id(tokens)] = rest, _of_tokens(tokens, rest)
+            positions = _remaining_positions(len(tokens), left_out)
+            remaining[id(tokens)] = positions, _selected_tokens(tokens, positions)
         return remaining[id(tokens)]
 
-    layers = tuple(_of_layer(one, of_text(one.sides.queries), of_text(one.sides.keys)) for one in layers)
+    layers = tuple(
+        _selected_layer(layer, of_text(layer.sides.queries), of_text(layer.sides.keys)) for layer in layers
+    )
     if isinstance(trace, LayerTrace):
         return layers[0]
     return AttentionTrace(of_text(trace.tokens)[1], layers, trace.source)
 
 
-def _rest(count: int, without: Sequence[int]) -> list[int]:
-    """The positions that remain of so many; those to leave out may count from the end, as in numpy."""
+def _remaining_positions(count: int, without: Sequence[int]) -> list[int]:
+    """The positions below `count` that are not left out; negative ones count from the end, as in numpy."""
     left_out = {index("token", at, count, of="The text") for at in without}
-    rest = [at for at in range(count) if at not in left_out]
-    if not rest:
+    positions = [at for at in range(count) if at not in left_out]
+    if not positions:
         raise MhaError(f"All {count} tokens would be left out; leave one at least.")
-    return rest
+    return positions
 
 
-def _of_layer(
-    layer: LayerTrace, of_queries: tuple[list[int], Tokens], of_keys: tuple[list[int], Tokens]
+def _selected_layer(
+    layer: LayerTrace, queries: tuple[list[int], Tokens], keys: tuple[list[int], Tokens]
 ) -> LayerTrace:
-    (rows, queries), (keys, looked_at) = of_queries, of_keys
-    sides = Sides(queries, looked_at)
+    (rows, query_tokens), (columns, key_tokens) = queries, keys
+    sides = Sides(query_tokens, key_tokens)
     if not layer.knows("q"):
-        weights = layer.tensors["weights"][:, rows][..., keys]
+        weights = layer.tensors["weights"][:, rows][..., columns]
         total = weights.sum(-1, keepdim=True)
-        shared_out = weights / total.masked_fill(total == 0, 1)
-        return replace(layer, tensors=MappingProxyType({"weights": shared_out}), sides=sides)
+        weights = weights / total.masked_fill(total == 0, 1)
+        return replace(layer, tensors=MappingProxyType({"weights": weights}), sides=sides)
     tensors = {
         "q": layer.tensors["q"][:, rows],
-        "k": layer.tensors["k"][:, keys],
-        "v": layer.tensors["v"][:, keys],
+        "k": layer.tensors["k"][:, columns],
+        "v": layer.tensors["v"][:, columns],
     }
     rule = layer.rule.at(slice(None), rows, n_query=layer.n_query, n_key=layer.n_key)
-    # What is the same for every key has one column; the scores of sinks are no table.
-    rule = rule.mapped(lambda table: table if table.dim() < 2 or table.shape[-1] == 1 else table[..., keys])
+    # A table with one column is the same for every key; the scores of sinks have no column for keys.
+    rule = rule.mapped(
+        lambda table: table if table.dim() < 2 or table.shape[-1] == 1 else table[..., columns]
+    )
     return replace(layer, tensors=MappingProxyType(tensors), rule=rule, sides=sides)
 
 
-def _of_tokens(tokens: Tokens, rest: list[int]) -> Tokens:
-    pieces = tuple(tokens.pieces[at] for at in rest)
-    return Tokens(tokens.text, pieces, tuple(tokens.spans[at] for at in rest if tokens.spans))
+def _selected_tokens(tokens: Tokens, positions: list[int]) -> Tokens:
+    pieces = tuple(tokens.pieces[at] for at in positions)
+    return Tokens(tokens.text, pieces, tuple(tokens.spans[at] for at in positions if tokens.spans))
 
 
 def _measured(layer: LayerTrace) -> pd.DataFrame:
     """The measures of one layer, a row for each head."""
-    found = Patterns(layer)
+    sums = Patterns(layer)
     for block in blocks(layer):
-        found.add(block)
-    return found.table()
+        sums.add(block)
+    return sums.table()
 
 
 def collapse(layer: LayerTrace) -> float | None:
-    """How far apart the tokens of a layer are whose heads all look evenly; None where a head still chooses.
+    """The relative distance of a layer's tokens, if rank has collapsed there; None where it has not.
 
-    None too where X is not known and where the tokens look at those of another text.
+    None too where X is not known, and in cross-attention.
 
     ``‖X − mean of X‖ / ‖X‖`` of the layer's input X, where that is at most `ALIKE` and the mean over rows
-    of ``−Σ p log p / log(visible keys)`` at least `EVEN` in every head. At most `ROWS_LOOKED_AT` rows count.
+    of ``−Σ p log p / log(visible keys)`` at least `EVEN` in every head, over at most `MAX_SAMPLED_ROWS` rows.
     Source: Dong, Cordonnier & Loukas 2021, "Attention is not all you need: pure attention loses rank doubly
     exponentially with depth".
     """
     if not layer.knows("x") or not layer.sides.same:
         return None
     length = np.linalg.norm(layer.x)
-    apart = float(np.linalg.norm(layer.x - layer.x.mean(0)) / length) if length else 0.0
-    if apart > ALIKE or len(layer.x) < 2:
+    distance = float(np.linalg.norm(layer.x - layer.x.mean(0)) / length) if length else 0.0
+    if distance > ALIKE or len(layer.x) < 2:
         return None
-    rows = np.linspace(0, layer.n_query - 1, min(layer.n_query, ROWS_LOOKED_AT)).astype(int)
+    rows = np.linspace(0, layer.n_query - 1, min(layer.n_query, MAX_SAMPLED_ROWS)).astype(int)
     visible = layer.allowed(rows=rows).sum(-1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        even = _entropy(layer.weights(rows=rows).astype(np.float64)) / np.log2(visible)
-    found = _mean(np.nan_to_num(even), visible > 1)
-    return apart if (found >= EVEN).all() else None
+        evenness = _entropy(layer.weights(rows=rows).astype(np.float64)) / np.log2(visible)
+    means = _mean(np.nan_to_num(evenness), visible > 1)
+    return distance if (means >= EVEN).all() else None
 
 
 def _shares(block: Block) -> np.ndarray:
-    """Weights whose rows sum to 1; zero in rows without a choice. (head, row, key)"""
+    """Weights whose rows sum to 1; zero in rows with fewer than two visible keys. (head, row, key)"""
     weights, choice = block.weights.astype(np.float64), block.weights.shape[2] >= 2
     if block.allowed is not None:
         choice = (block.allowed.sum(2) >= 2)[..., None]
@@ -314,7 +324,7 @@ def _shares(block: Block) -> np.ndarray:
 
 
 def _mean(values: np.ndarray, counted: np.ndarray) -> np.ndarray:
-    """The mean over the last axis of what counts, NaN where nothing does."""
+    """The mean over the last axis of the values marked in `counted`, NaN where there are none."""
     n = counted.sum(-1)
     total = np.where(counted, values, 0.0).sum(-1)
     return np.divide(total, n, out=np.full(total.shape, np.nan), where=n > 0)

@@ -1,4 +1,4 @@
-"""What the heads of a small model do, measured on sentences in which the right answer is known.
+"""The roles of a small model's heads, measured on sentences in which the right answer is known.
 
 Heads and layers count from 0. Source: Clark et al. 2019, "What Does BERT Look At?" (argmax accuracy of links
 against a fixed distance).
@@ -20,37 +20,37 @@ from mha_core.training.lexicon import lexicon
 from mha_core.training.model import SmallModel
 
 ROLES = (*POSITIONS, *evaluation.LINKS)
-# A head is named after what it mostly does. For a position that is half of its weight. For a link, 0.5 is
-# what a head gets that always takes the same one of the two nouns, so it has to be clearly more.
-LEAST_WEIGHT = 0.5
-LEAST_SHARE = 0.6
-# A share of 160 items has a standard error of up to 0.04, and a role is looked for in up to 32 heads: five
-# standard errors are no accident.
+# The smallest score that names a head. For a position it is half of the weight. For a link, a head that
+# always takes the same one of the two nouns scores 0.5, so the limit is clearly higher.
+MIN_WEIGHT = 0.5
+MIN_SHARE = 0.6
+# A share of 160 items has a standard error of up to 0.04; with up to 32 heads, five standard errors are no
+# accident.
 MARGIN = 0.2
 
-NAMED_BY = ("language", "architecture", "h", "d_model", "seed")  # what a trace says of its small model
-SAME = 1e-3  # how far weights may be apart that one model computed, on whatever device
+IDENTITY = ("language", "architecture", "h", "d_model", "seed")  # of a small model, in a trace and in a plan
+TOLERANCE = 1e-3  # of weights that one model computed on two devices
 
 
 def roles(measured: AttentionTrace | Trained | str | PathLike) -> pd.DataFrame:
-    """What each head of a small model does, measured on held-out sentences: a row for each head and role.
+    """The roles of a small model's heads, measured on held-out sentences: one row for each head and role.
 
-    `measured` is a trace of a small model that comes with Headscope (``source="mini"``), or a small model
-    that was trained on the page Train: its file, or what `training.checkpoints.load_model` reads from it.
+    `measured` is a trace of a small model that comes with Headscope (``source="mini"``), the file of a small
+    model from the page Train, or that model as `training.checkpoints.load_model` returns it.
     Columns: layer, head, role (one of `ROLES`), and
 
     - score: for "A to B" the share of items in which B gets the largest weight of A's row; for a position
       the mean weight on it;
     - weight: the mean weight on the right key;
-    - baseline: for a link the share that the best fixed distance finds, for a position uniform ``1/L``;
+    - baseline: for a link the score of the best fixed distance, for a position the uniform weight ``1/L``;
     - control: the score of the same head before training;
     - n: the number of items.
 
-    In "hidden A to B" the word A is [MASK], as it mostly was when the model was asked for it. The cue is the
-    word that decides what the pronoun stands for. The sentences are the same on every call.
+    In "hidden A to B" the word A is [MASK], as in most of the training items that ask for it. The cue is the
+    word that decides the noun of the pronoun. The sentences are the same on every call.
 
-    Raises `MhaError` for the trace of anything else: other sentences are measured, which takes the model.
-    `metrics` and `similarity` read the trace alone.
+    Raises `MhaError` for any other trace, because measuring other sentences takes the model. `metrics` and
+    `similarity` read the trace alone.
     Source: Clark et al. 2019.
     """
     trained = _small_model(measured)
@@ -68,9 +68,11 @@ def of_model(model: SmallModel, language: str, *, seed: int = 0) -> pd.DataFrame
             f"The model has {len(model.embedding):,} words, the small language {language!r} has {n_words:,}: "
             f"this model belongs to another language."
         )
-    made = evaluation.material(language)
-    trained = _measured(evaluation.link_weights(model, made), made)
-    control = _measured(evaluation.link_weights(SmallModel(model.shape, n_words, seed=seed), made), made)
+    material = evaluation.material(language)
+    trained = _measured(evaluation.link_weights(model, material), material)
+    control = _measured(
+        evaluation.link_weights(SmallModel(model.shape, n_words, seed=seed), material), material
+    )
     keys = ["layer", "head", "role"]
     control = control[[*keys, "score"]].rename(columns={"score": "control"})
     table = trained.merge(control, on=keys, validate="one_to_one")
@@ -79,7 +81,7 @@ def of_model(model: SmallModel, language: str, *, seed: int = 0) -> pd.DataFrame
 
 
 def _small_model(measured: AttentionTrace | Trained | str | PathLike) -> Trained:
-    """The model to measure; a trace says which one it was, and is compared with what that one does."""
+    """The model to measure; that of a trace is identified by its settings and proved by its weights."""
     if isinstance(measured, Trained):
         return measured
     if isinstance(measured, str | PathLike):
@@ -94,9 +96,9 @@ def _small_model(measured: AttentionTrace | Trained | str | PathLike) -> Trained
             f"mha.metrics(trace) and mha.similarity(trace) work for every trace.",
             fixes=({"source": "mini"},),
         )
-    asked = [getattr(source, name) for name in NAMED_BY]
+    identity = [getattr(source, name) for name in IDENTITY]
     for plan in PLANS:
-        if [getattr(plan, name) for name in NAMED_BY] == asked:
+        if [getattr(plan, name) for name in IDENTITY] == identity:
             for trained in (load_model(path(plan)), untrained(plan)):
                 if _comes_from(measured, trained):
                     return trained
@@ -107,49 +109,49 @@ def _small_model(measured: AttentionTrace | Trained | str | PathLike) -> Trained
 
 
 def _comes_from(trace: AttentionTrace, trained: Trained) -> bool:
-    """Does the text of the trace go through this model as the trace says?"""
+    """Does this model compute the weights of the trace from the same text?"""
     _, numbers = lexicon(trained.plan.language).cut(trace.tokens.text, limit=MAX_WORDS)
     weights = evaluation.sentence_weights(trained.model, numbers)
     recorded = [layer.weights() for layer in trace.layers]
-    return [one.shape for one in weights] == [one.shape for one in recorded] and all(
-        np.allclose(*pair, atol=SAME) for pair in zip(weights, recorded, strict=True)
+    return [array.shape for array in weights] == [array.shape for array in recorded] and all(
+        np.allclose(*pair, atol=TOLERANCE) for pair in zip(weights, recorded, strict=True)
     )
 
 
 def labels(roles: pd.DataFrame) -> dict[tuple[int, int], tuple[str, float]]:
-    """The one role that a head can be called after, and its score: (layer, head) → (role, score).
+    """The role that names each head, and its score: (layer, head) → (role, score).
 
-    The role with the highest score among those in which the score is at least `LEAST_SHARE` (for a
-    position `LEAST_WEIGHT`), and at least `MARGIN` above the baseline and above the control of *every*
+    The role with the highest score among those in which the score is at least `MIN_SHARE` (for a
+    position `MIN_WEIGHT`), and at least `MARGIN` above the baseline and above the control of *every*
     head. A head without such a role has no label.
     """
-    # The best of many heads is compared, so the best of the untrained ones is what it has to beat.
-    beaten = np.maximum(roles["baseline"], roles.groupby("role")["control"].transform("max"))
-    least = np.where(roles["role"].isin(POSITIONS), LEAST_WEIGHT, LEAST_SHARE)
-    fit = roles[(roles["score"] >= least) & (roles["score"] >= beaten + MARGIN)]
-    best = fit.sort_values("score", ascending=False, kind="stable").drop_duplicates(["layer", "head"])
+    # A head was picked as the best of many, so it is compared with the best of the untrained heads.
+    reference = np.maximum(roles["baseline"], roles.groupby("role")["control"].transform("max"))
+    minimum = np.where(roles["role"].isin(POSITIONS), MIN_WEIGHT, MIN_SHARE)
+    candidates = roles[(roles["score"] >= minimum) & (roles["score"] >= reference + MARGIN)]
+    best = candidates.sort_values("score", ascending=False, kind="stable").drop_duplicates(["layer", "head"])
     best = best.sort_values(["layer", "head"])
     heads = zip(best["layer"].tolist(), best["head"].tolist(), strict=True)
     return dict(zip(heads, zip(best["role"], best["score"].tolist(), strict=True), strict=True))
 
 
-def _measured(links: evaluation.LinkWeights, made: evaluation.Material) -> pd.DataFrame:
+def _measured(links: evaluation.LinkWeights, material: evaluation.Material) -> pd.DataFrame:
     """Score, weight, baseline and n of every head and role."""
     n_layers, n_heads = links.weight.shape[1:]
     parts = []
     for name in POSITIONS:
-        found = [_along(weights, name) for weights in links.weights]  # (layer, head, row) each
-        n = sum(rows.shape[2] for rows in found)
-        score = sum(rows.sum(2, dtype=float) for rows in found) / n
+        cells = [_pattern_cells(weights, name) for weights in links.weights]  # (layer, head, row) each
+        n = sum(rows.shape[2] for rows in cells)
+        score = sum(rows.sum(2, dtype=float) for rows in cells) / n
         uniform = sum(
-            rows.shape[2] / weights.shape[3] for rows, weights in zip(found, links.weights, strict=True)
+            rows.shape[2] / weights.shape[3] for rows, weights in zip(cells, links.weights, strict=True)
         )
         parts.append((name, score, score, uniform / n, n))
     for kind, name in enumerate(evaluation.LINKS):
-        chosen = made.kind == kind
-        if n := int(chosen.sum()):
-            _, frequent = np.unique((made.key - made.query)[chosen], return_counts=True)
-            score, weight = links.right[chosen].mean(0), links.weight[chosen].mean(0, dtype=float)
+        items = material.kind == kind
+        if n := int(items.sum()):
+            _, frequent = np.unique((material.key - material.query)[items], return_counts=True)
+            score, weight = links.right[items].mean(0), links.weight[items].mean(0, dtype=float)
             parts.append((name, score, weight, frequent.max() / n, n))
     layer, head = (axis.ravel() for axis in np.indices((n_layers, n_heads)))
     return pd.concat(
@@ -171,8 +173,8 @@ def _measured(links: evaluation.LinkWeights, made: evaluation.Material) -> pd.Da
     )
 
 
-def _along(matrices: np.ndarray, name: str) -> np.ndarray:
-    """The cells that a pattern is about, of the rows that have one. (…, query, key) → (…, row)"""
+def _pattern_cells(matrices: np.ndarray, name: str) -> np.ndarray:
+    """The cells of a positional pattern, of the rows that have one. (…, query, key) → (…, row)"""
     if name == "first token":
         return matrices[..., 1:, 0]
     return np.diagonal(matrices, DISTANCE[name], -2, -1)

@@ -116,7 +116,7 @@ def numbers(trace: AttentionTrace, *, layer: int, head: int, query: int) -> None
             f"{MATRICES[matrix].written(trace.layers[layer], head)}  {t(f'matrix.{matrix}')}"
         ),
     )
-    part = around(trace, query, layer=layer, head=head, most=WHOLE)
+    part = around(trace, query, layer=layer, head=head, size=WHOLE)
     shown = picture(trace, name, layer=layer, head=head, part=part).frame
     st.dataframe(shown)
 

@@ -48,7 +48,7 @@ for count, step in enumerate(known, start=1):
     )  # what comes in then stands above what is made
     rows = [pictures[:cut], pictures[cut:]] if cut else [pictures]
     for row in rows:
-        cells = st.grid(step.in_a_row or max(map(len, rows)), min_column_width=225)
+        cells = st.grid(step.per_row or max(map(len, rows)), min_column_width=225)
         for place, drawn in row:
             made = place >= len(step.before) > 0
             with cells.container():

@@ -9,7 +9,7 @@ import torch
 
 import mha_core as mha
 from mha_core.analysis.derivation import steps
-from mha_core.analysis.rotary import turned
+from mha_core.analysis.rotary import rotated_pairs
 from mha_core.capture.rotary import RotaryCode
 from mha_core.traces.facts import Adjustments, Clip, Facts, Norm, Rotary, Scale
 from mha_core.traces.verify import product_difference
@@ -79,7 +79,7 @@ def test_products_and_what_becomes_of_them_are_shown_apart(order):
     marks = ("′", "″", "‴")[: len(stages)]
     symbols = [f"{letter}{mark}{own}" for letter, own in ("Q₄", "K₂") for mark in (*marks, "")]
     assert [drawn.symbol for drawn in shown] == symbols
-    assert (found["adjust"].before, found["adjust"].in_a_row) == ((), len(stages) + 1)
+    assert (found["adjust"].before, found["adjust"].per_row) == ((), len(stages) + 1)
     assert [drawn.symbol for drawn in found["project"].after] == ["Q′", "K′", "V"]
 
 
@@ -134,7 +134,7 @@ def test_a_matrix_that_did_not_make_the_product_is_found_out():
 
 def test_a_rotation_before_a_norm_ends_where_the_norm_begins():
     layer = layer_of("rn")
-    table = turned(layer, 2, head=3)
+    table = rotated_pairs(layer, 2, head=3)
     after = layer.tensors["q_turned"][3, 2].numpy()
     np.testing.assert_array_equal(table["x_after"], after[table["first"]])
     assert np.allclose(np.hypot(table["x"], table["y"]), np.hypot(table["x_after"], table["y_after"]))

@@ -11,7 +11,7 @@ from mha_core.analysis import literature
 from mha_core.analysis.literature import LINK, WORD, Finding, between_words, findings, measure
 from mha_core.traces.layer import LayerTrace
 
-SENTENCES = literature._file()["sentences"]
+SENTENCES = literature._catalogue()["sentences"]
 RELATIONS = sorted({relation for sentence in SENTENCES for relation in sentence["links"]})
 
 
@@ -39,7 +39,7 @@ def finding(measure: str, head: int = 1) -> Finding:
 
 def test_every_finding_names_a_measure_that_there_is():
     known = {*literature._MEASURES, *(LINK + relation for relation in RELATIONS)} - {"link"}
-    for model in literature._file()["models"]:
+    for model in literature._catalogue()["models"]:
         assert findings(model)
         assert {found.measure for found in findings(model)} <= known
 
@@ -60,7 +60,7 @@ def test_every_link_names_two_words_of_its_sentence():
         spans = [word.span() for word in WORD.finditer(sentence["text"])]
         for links in sentence["links"].values():
             for link in links:
-                one, other = (literature._place(sentence["text"], spans, word) for word in link.split())
+                one, other = (literature._word_index(sentence["text"], spans, word) for word in link.split())
                 assert one != other
 
 
@@ -79,7 +79,7 @@ def test_determiners_and_adjectives_stand_before_their_noun():
         spans = [word.span() for word in WORD.finditer(sentence["text"])]
         for relation in ("determiner", "adjective", "possessive"):
             for link in sentence["links"].get(relation, []):
-                one, other = (literature._place(sentence["text"], spans, word) for word in link.split())
+                one, other = (literature._word_index(sentence["text"], spans, word) for word in link.split())
                 assert one < other <= one + 3, link
 
 
@@ -92,7 +92,9 @@ def test_a_head_that_always_looks_right_has_1_and_an_even_one_nearly_nothing(rel
         for sentence in SENTENCES:
             if sentence["text"] == tokens.text:
                 for link in sentence["links"].get(relation, []):
-                    one, other = (literature._place(tokens.text, list(tokens.spans), w) for w in link.split())
+                    one, other = (
+                        literature._word_index(tokens.text, list(tokens.spans), w) for w in link.split()
+                    )
                     if one == m:
                         return other
         return 0
@@ -142,7 +144,7 @@ def test_repetition(name, beyond):
 @pytest.mark.parametrize(("name", "which"), [("name mover", 0), ("second subject", 1)])
 def test_names(name, which):
     """In "When Mary and John went …, John gave a drink to" Mary is said once and John twice."""
-    people = {person for pair in literature._file()["names"] for person in pair}
+    people = {person for pair in literature._catalogue()["names"] for person in pair}
 
     def at(tokens, m):
         if m < len(tokens) - 1:
@@ -153,7 +155,7 @@ def test_names(name, which):
         return (once, said[-1])[which]
 
     found = measure(finding(name), looking(at))
-    assert (found.score, found.n) == (1.0, 2 * len(literature._file()["names"]) * 4)
+    assert (found.score, found.n) == (1.0, 2 * len(literature._catalogue()["names"]) * 4)
     other = {"name mover": "second subject", "second subject": "name mover"}[name]
     assert measure(finding(other), looking(at)).score == 0.0
 

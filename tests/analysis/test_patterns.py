@@ -9,9 +9,9 @@ import torch
 import mha_core as mha
 from mha_core.analysis.patterns import (
     ALIKE,
-    AT_ONCE,
     EVEN,
     POSITIONS,
+    VALUES_PER_CELL,
     collapse,
     leave_out,
     metrics,
@@ -233,7 +233,7 @@ def test_some_rows_of_a_text_are_compared_evenly_spaced():
 def test_likeness_of_a_long_text_needs_no_whole_matrix(monkeypatch):
     layer = mha.trace(" ".join(["a", "b", "c"] * 20), h=3, d_model=12).layers[0]
     seen, weights = [], mha.LayerTrace.weights
-    monkeypatch.setattr("mha_core.attention.functional.CELLS", AT_ONCE * 3 * 60 * 7)
+    monkeypatch.setattr("mha_core.attention.functional.CELLS", VALUES_PER_CELL * 3 * 60 * 7)
 
     def watched(self, head=None, *, rows=None, keys=None):
         found = weights(self, head, rows=rows, keys=keys)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from mha_core.analysis.rotary import pairs, turned
+from mha_core.analysis.rotary import pairs, rotated_pairs
 from mha_core.capture.rotary import RotaryCode
 from mha_core.traces.facts import Facts
 from mha_core.traces.layer import LayerTrace
@@ -29,7 +29,7 @@ def layer(form: str, start: int = 0) -> LayerTrace:
 @pytest.mark.parametrize("token", [0, 1, 9])
 @pytest.mark.parametrize("start", [0, 1])
 def test_a_pair_turned_by_its_angle_is_what_was_used(form, name, token, start):
-    found = turned(layer(form, start), token, head=3, name=name)
+    found = rotated_pairs(layer(form, start), token, head=3, name=name)
     assert sorted([*found["first"], *found["second"]]) == list(range(start, start + WIDTH))
     np.testing.assert_allclose(found["angle"], token * found["theta"], atol=1e-6)
     np.testing.assert_allclose(found["theta"], [1.0, 0.21, 0.013], atol=1e-5)
@@ -51,13 +51,13 @@ def test_an_angle_that_is_no_multiple_is_not_told():
     tensors = dict(given.tensors)
     tensors["cos"], tensors["sin"] = tensors["cos"].clone(), tensors["sin"].clone()
     tensors["cos"][5], tensors["sin"][5] = torch.cos(torch.full((6,), 0.5)), torch.sin(torch.full((6,), 0.5))
-    assert turned(LayerTrace(tensors, about=given.about), 5, head=0)["angle"].isna().all()
-    assert turned(LayerTrace(tensors, about=given.about), 6, head=0)["angle"].notna().all()
+    assert rotated_pairs(LayerTrace(tensors, about=given.about), 5, head=0)["angle"].isna().all()
+    assert rotated_pairs(LayerTrace(tensors, about=given.about), 6, head=0)["angle"].notna().all()
 
 
 def test_what_is_not_there_is_refused(refused):
     given = layer("half")
-    assert "token 11" in str(refused(turned, given, 11, head=0))
-    assert "head 4" in str(refused(turned, given, 0, head=4))
-    assert "rotation" in str(refused(turned, LayerTrace(given.tensors), 0, head=0))
-    assert "vector" in str(refused(turned, given, 0, head=0, name="v"))
+    assert "token 11" in str(refused(rotated_pairs, given, 11, head=0))
+    assert "head 4" in str(refused(rotated_pairs, given, 0, head=4))
+    assert "rotation" in str(refused(rotated_pairs, LayerTrace(given.tensors), 0, head=0))
+    assert "vector" in str(refused(rotated_pairs, given, 0, head=0, name="v"))

@@ -287,7 +287,7 @@ def series(*values: float) -> pd.Series:
 def test_the_largest_are_named_and_two_or_more_told_together(
     values, most, least, positions, n_others, others
 ):
-    found = leading(series(*values), most, least=least)
+    found = leading(series(*values), most, minimum=least)
     assert list(found.positions) == positions
     assert found.n_others == n_others
     assert found.others == pytest.approx(others)

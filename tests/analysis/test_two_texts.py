@@ -90,13 +90,13 @@ def test_each_text_may_be_whole_while_the_other_is_cut(trace):
 def test_the_part_around_a_token_holds_what_it_mostly_looks_at(trace):
     for query in range(N_QUERY):
         strongest = trace.layers[1].weights(3)[query].argmax()
-        rows, keys = around(trace, query, layer=1, head=3, most=3)
+        rows, keys = around(trace, query, layer=1, head=3, size=3)
         assert query in range(rows.start, rows.stop)
         assert strongest in range(keys.start, keys.stop)
         assert (rows.stop - rows.start, keys.stop - keys.start) == (3, 3)
     assert around(trace, 0, layer=0, head=0) == (None, None)
-    assert around(trace, 0, layer=0, head=0, most=7)[0] is None
-    assert around(trace, 0, layer=0, head=0, most=8) == (None, around(trace, 0, layer=0, head=0, most=8).keys)
+    assert around(trace, 0, layer=0, head=0, size=7)[0] is None
+    assert around(trace, 0, layer=0, head=0, size=8) == (None, around(trace, 0, layer=0, head=0, size=8).keys)
     assert longest(trace) == 11
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from mha_core.analysis.kv_cache import cache_sizes, short_vectors
-from mha_core.analysis.rotary import turned
+from mha_core.analysis.rotary import rotated_pairs
 from mha_core.capture.rotary import RotaryCode
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.traces.facts import Rotary
@@ -46,7 +46,7 @@ def test_all_heads_share_the_key_that_is_turned_and_not_the_query():
         key, query = (layer.tensors[name][..., 13:] for name in ("k_raw", "q_raw"))
         assert torch.equal(key, key[:1].expand_as(key))
         assert (query - query[:1]).abs().max() > 0.1
-        one, other = (turned(layer, 5, head=head, name="k") for head in (0, 2))
+        one, other = (rotated_pairs(layer, 5, head=head, name="k") for head in (0, 2))
         np.testing.assert_array_equal(one, other)
         assert list(one["first"]) == [13, 14, 15, 16, 17]
 
@@ -77,7 +77,7 @@ def test_a_code_of_complex_numbers_is_understood():
     every.enliven(module)
     for layer in layers(module):
         assert layer.about.rotary.form == "pairs"
-        found = turned(layer, 7, head=1)
+        found = rotated_pairs(layer, 7, head=1)
         before, after = found["x"] + 1j * found["y"], found["x_after"] + 1j * found["y_after"]
         np.testing.assert_allclose(before * np.exp(1j * found["angle"]), after, atol=1e-5)
 

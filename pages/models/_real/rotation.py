@@ -7,7 +7,7 @@ import streamlit as st
 
 from mha_core import AttentionTrace
 from mha_core.analysis.frames import origin
-from mha_core.analysis.rotary import turned
+from mha_core.analysis.rotary import rotated_pairs
 from mha_core.figures.arrows import arrows
 from pages._kit import charts
 from pages._kit.text import isolated, literal, t
@@ -30,7 +30,7 @@ def show(trace: AttentionTrace, *, layer: int, head: int, token: int) -> None:
         key="turned",
         bind="query-params",
     )
-    table = turned(recorded, token, head=head, name=name)
+    table = rotated_pairs(recorded, token, head=head, name=name)
     word = trace.tokens.labels[token]
     st.markdown(
         t(

@@ -27,9 +27,7 @@ def show(trace: AttentionTrace, scene: state.Scene, *, layer: int, head: int) ->
     with st.expander(t("roles.title")):
         measured = role_labels.of_scene(trace, scene)
         if measured is not None:
-            st.markdown(
-                t("roles.how", share=roles.LEAST_SHARE, weight=roles.LEAST_WEIGHT, margin=roles.MARGIN)
-            )
+            st.markdown(t("roles.how", share=roles.MIN_SHARE, weight=roles.MIN_WEIGHT, margin=roles.MARGIN))
             own = measured[(measured["layer"] == layer) & (measured["head"] == head)]
             table = own.drop(columns=["layer", "head"]).sort_values("score", ascending=False)
             table["role"] = table["role"].map(role_labels.name)

@@ -123,7 +123,7 @@ def mixed(subject: Subject) -> None:
 
 def worth(made: Mixture) -> Leading:
     """The tokens that are named in a mixture: few, and none whose weight is next to nothing here."""
-    return leading(made.weights, MOST_TERMS, least=LEAST_SHARE * float(made.weights.max()))
+    return leading(made.weights, MOST_TERMS, minimum=LEAST_SHARE * float(made.weights.max()))
 
 
 def sentence(subject: Subject, made: Mixture, *, marked: bool = True) -> str:
