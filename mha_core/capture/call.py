@@ -12,7 +12,7 @@ from mha_core.attention.score_rule import ScoreRule
 from mha_core.capture.projections import Matrix
 from mha_core.capture.rotary import RotaryCode
 from mha_core.traces.facts import Adjustments, Facts, LatentProjection
-from mha_core.traces.layer import LayerTrace, shared
+from mha_core.traces.layer import LayerTrace, compact
 from mha_core.traces.projections import ModelProjections, Part
 
 # What a latent attention (MLA) calls its sizes, and what we call them.
@@ -59,7 +59,7 @@ class Call:
             projections |= {"w_o": self.output[0], "b_o": self.output[1]}
         return LayerTrace(
             MappingProxyType(tensors),
-            self.rule.item(0).mapped(shared) if self.rule.tensors() else self.rule,
+            self.rule.item(0).mapped(compact) if self.rule.tensors() else self.rule,
             ModelProjections(projections),
             kind,
             self.name,

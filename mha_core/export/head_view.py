@@ -174,7 +174,7 @@ def view(
 
 def _titles(traces: Sequence[Traced]) -> list[str]:
     """Each trace by its text, and where their sources differ by what is its own."""
-    said = [trace.source.said() for trace in traces]
+    said = [trace.source.caption_facts() for trace in traces]
     own = [
         caption({key: value for key, value in one.items() if any(other.get(key) != value for other in said)})
         for one in said
@@ -209,7 +209,7 @@ def header_of(traces: Sequence[Traced], *, layer: int, head: int, token: int | N
 
 def caption_of(traces: Sequence[Traced], layer: int) -> str:
     """Where the numbers come from, in one line that is true of all the traces."""
-    first, *others = (_sizes(trace.layers[layer]) | trace.source.said() for trace in traces)
+    first, *others = (_sizes(trace.layers[layer]) | trace.source.caption_facts() for trace in traces)
     return caption({key: value for key, value in first.items() if all(o.get(key) == value for o in others)})
 
 

@@ -18,7 +18,7 @@ from mha_core.attention.module import Projections
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.errors import MhaError
 from mha_core.traces.layer import LayerTrace
-from mha_core.traces.source import Described, described
+from mha_core.traces.source import SourceValue, array_source
 from mha_core.traces.tokens import MAX_TOKENS, Sides, Tokens, words
 from mha_core.traces.trace import AttentionTrace
 
@@ -78,7 +78,7 @@ def from_tensors(
     bias: Any = None,
     rule: ScoreRule | None = None,
     w_o: Any = None,
-    source: Described = "tensors",
+    source: SourceValue = "tensors",
 ) -> AttentionTrace:
     """A trace of queries, keys and values that one has: ``softmax(scale · q kᵀ + bias) v``.
 
@@ -126,7 +126,7 @@ def from_tensors(
                 sides=sides,
             )
         )
-    return AttentionTrace(sides.queries, tuple(layers), described(source))
+    return AttentionTrace(sides.queries, tuple(layers), array_source(source))
 
 
 def from_weights(
@@ -134,7 +134,7 @@ def from_weights(
     tokens: "str | Sequence[str] | Tokens",
     keys: "str | Sequence[str] | Tokens | None" = None,
     *,
-    source: Described = "weights",
+    source: SourceValue = "weights",
 ) -> AttentionTrace:
     """A trace of attention weights that one has, such as a model's `attentions`; nothing else is then known.
 
@@ -155,7 +155,7 @@ def from_weights(
             )
         _check_weights(number, given)
         layers.append(LayerTrace(MappingProxyType({"weights": given}), kind=_kind(sides), sides=sides))
-    return AttentionTrace(sides.queries, tuple(layers), described(source))
+    return AttentionTrace(sides.queries, tuple(layers), array_source(source))
 
 
 def _kind(sides: Sides) -> str:

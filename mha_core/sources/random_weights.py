@@ -14,7 +14,7 @@ from mha_core.attention.initialization import normal
 from mha_core.attention.module import Attended, AttentionSpec, MultiHeadAttention
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.errors import in_range, one_of
-from mha_core.traces.layer import LayerTrace, plain
+from mha_core.traces.layer import LayerTrace, on_cpu
 from mha_core.traces.source import RandomSource
 from mha_core.traces.tokens import MAX_TOKENS, words
 from mha_core.traces.trace import AttentionTrace
@@ -101,7 +101,7 @@ def _layer(module: MultiHeadAttention, x: Tensor, rule: ScoreRule, *, turned: bo
         q, k = positions.rotate(q), positions.rotate(k)
     layer = LayerTrace.of(Attended(None, q, k, v, rule), projections=module.projections())
     # X was made here and is nobody else's: a copy of it would stand where memory is at its highest.
-    return replace(layer, tensors=MappingProxyType({**layer.tensors, "x": plain(x[0])}))
+    return replace(layer, tensors=MappingProxyType({**layer.tensors, "x": on_cpu(x[0])}))
 
 
 def drawn(spec: AttentionSpec, *, seed: int, layer: int) -> MultiHeadAttention:

@@ -35,7 +35,7 @@ from mha_core.errors import MhaError, one_of
 from mha_core.sources.arrays import sides_of
 from mha_core.traces.facts import Facts
 from mha_core.traces.layer import KINDS, LayerTrace, with_texts
-from mha_core.traces.source import Described, RecordedSource, described
+from mha_core.traces.source import RecordedSource, SourceValue, array_source
 from mha_core.traces.tokens import Sides, Tokens
 from mha_core.traces.trace import AttentionTrace
 
@@ -58,7 +58,7 @@ def record(
     keys: "str | Sequence[str] | Tokens | None" = None,
     item: int = 0,
     kinds: Sequence[str] | None = None,
-    source: Described = RecordedSource.name,
+    source: SourceValue = RecordedSource.name,
 ) -> "Recorder":
     """``with mha.record(tokens=…) as rec: my_model(x)``, and `rec.trace` is its attention.
 
@@ -72,7 +72,7 @@ def record(
     of what could not, ``trace.source.skipped`` tells.
     Raises `MhaError`, when `trace` is read, where no call was seen or one does not fit the tokens.
     """
-    return Recorder(sides_of(tokens, keys), item, kinds, described(source, RecordedSource))
+    return Recorder(sides_of(tokens, keys), item, kinds, array_source(source, RecordedSource))
 
 
 class Recorder:

@@ -1,1 +1,1 @@
-"""What is kept of a pass: tokens, layers, the trace of both, and how it is saved and verified."""
+"""The record of a forward pass: its tokens and layers, the trace of both, saving and verification."""

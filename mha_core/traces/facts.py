@@ -1,4 +1,4 @@
-"""What is known about a layer besides its tensors: small values, which are saved with its trace."""
+"""Facts about a layer besides its tensors: small frozen values, saved with the trace."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
@@ -7,9 +7,9 @@ from typing import ClassVar
 
 @dataclass(frozen=True)
 class Rotary:
-    """A rotary position code: it turns `width` dimensions of each head of Q and K, from `start` on.
+    """A rotary position code, which rotates `width` dimensions of each head of Q and K, from `start` on.
 
-    `form` says which two turn together: i and i + width/2 ("half"), or 2i and 2i + 1 ("pairs").
+    `form` says which two dimensions are a pair: i and i + width/2 ("half"), or 2i and 2i + 1 ("pairs").
     Source: Su et al. 2021, "RoFormer".
     """
 
@@ -21,7 +21,7 @@ class Rotary:
 
 @dataclass(frozen=True)
 class Norm:
-    """A norm: `kind` is RMSNorm or LayerNorm, `over` "head" or "all", whose numbers it takes together.
+    """A norm: `kind` is RMSNorm or LayerNorm, over the numbers of each head ("head") or of all heads ("all").
 
     Sources: Zhang and Sennrich 2019 (RMSNorm), Ba, Kiros and Hinton 2016 (LayerNorm).
     """
@@ -33,7 +33,7 @@ class Norm:
 
 @dataclass(frozen=True)
 class Scale:
-    """A multiplication of all numbers with one."""
+    """A multiplication of all numbers by the factor `by`."""
 
     name: ClassVar[str] = "scale"
     by: float
@@ -41,7 +41,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class Clip:
-    """A limit: larger numbers become `at`, smaller ones than −`at` become −`at`."""
+    """A limit: numbers above `at` become `at`, numbers below −`at` become −`at`."""
 
     name: ClassVar[str] = "clip"
     at: float
@@ -53,7 +53,7 @@ ADJUSTMENTS = {kind.name: kind for kind in (Norm, Scale, Clip, Rotary)}
 
 @dataclass(frozen=True)
 class Adjustments:
-    """What a model does with the products X W^Q, X W^K and X W^V before they are Q, K and V, in order."""
+    """The steps, in order, from the products X W^Q, X W^K and X W^V to Q, K and V."""
 
     q: tuple[Adjustment, ...] = ()
     k: tuple[Adjustment, ...] = ()
@@ -69,10 +69,11 @@ class Adjustments:
 
 @dataclass(frozen=True)
 class LatentProjection:
-    """Latent attention (MLA): keys and values are made of a short vector of `kv_rank` numbers a token.
+    """Latent attention (MLA): keys and values come from a short vector of `kv_rank` numbers per token.
 
-    Queries may be, of one of `q_rank`; of each head's queries and keys `rotary_width` dimensions are turned
-    by a rotary code and `plain_width` are not. None where the model does not say it.
+    Queries may come from a short vector of `q_rank` numbers. A rotary code rotates `rotary_width` dimensions
+    of each head's queries and keys, and leaves `plain_width` as they are. A size that the model does not
+    state is None.
     Source: DeepSeek-AI 2024, "DeepSeek-V2", section 2.1.
     """
 
@@ -85,12 +86,12 @@ class LatentProjection:
 
 @dataclass(frozen=True)
 class Facts:
-    """All that is known about a layer besides its tensors; what is not known, or is not so, is empty.
+    """All facts about a layer besides its tensors; a fact that is unknown or does not apply is empty.
 
-    `bias` says why what is added to the scores holds for this text alone, `missing` why queries and keys are
-    not known. Of a layer that was recorded, `call` counts from 1 which call of attention it was, `by_hand`
-    says that the code computed it without torch's function, and `dropout` is the share of weights that the
-    call would have dropped in training.
+    `bias` is the reason why the bias on the scores is valid for this text only, `missing` the reason why
+    queries and keys are not known. For a recorded layer, `call` is the number of the attention call, from 1;
+    `by_hand` is True where the code computed attention without torch's function; `dropout` is the share of
+    weights that the call would have dropped in training.
     """
 
     rotary: Rotary | None = None
@@ -102,39 +103,43 @@ class Facts:
     by_hand: bool = False
     dropout: float = 0.0
 
-    def plain(self) -> dict[str, object]:
-        """The facts that are known, in values that JSON has, by the names of our files; `of` reads them."""
-        known = {field.name: getattr(self, field.name) for field in fields(self)}
-        plain = {
-            field.name: known[field.name] for field in fields(self) if known[field.name] != field.default
+    def to_json(self) -> dict[str, object]:
+        """The facts that are not empty, as JSON values by their names in files; `of` is the inverse."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        entries = {
+            field.name: values[field.name] for field in fields(self) if values[field.name] != field.default
         }
-        for name in plain.keys() & {"rotary", "latent"}:
-            plain[name] = {size: n for size, n in asdict(plain[name]).items() if n is not None}
-        if (adjustments := plain.pop("adjustments", None)) is not None:
-            plain["between"] = {
-                name: [_written(step) for step in steps] for name, steps in adjustments.items()
+        for name in entries.keys() & {"rotary", "latent"}:
+            entries[name] = {size: n for size, n in asdict(entries[name]).items() if n is not None}
+        if (adjustments := entries.pop("adjustments", None)) is not None:
+            entries["between"] = {
+                name: [_step_to_json(step) for step in steps] for name, steps in adjustments.items()
             }
-        return plain
+        return entries
 
     @classmethod
-    def of(cls, plain: Mapping) -> "Facts":
-        """Facts from the values that `plain` made of them; `TypeError` or `KeyError` if they do not fit."""
-        known = dict(plain)
-        if "rotary" in known:
-            known["rotary"] = Rotary(**known["rotary"])
-        if "latent" in known:
-            known["latent"] = LatentProjection(**known["latent"])
-        if (between := known.pop("between", None)) is not None:
-            rotary = known.get("rotary")
-            steps = {name: tuple(_read(rotary, **step) for step in each) for name, each in between.items()}
-            known["adjustments"] = Adjustments(**steps)
-        return cls(**known)
+    def of(cls, entries: Mapping) -> "Facts":
+        """The facts that `to_json` wrote. Raises `TypeError` or `KeyError` for other values."""
+        values = dict(entries)
+        if "rotary" in values:
+            values["rotary"] = Rotary(**values["rotary"])
+        if "latent" in values:
+            values["latent"] = LatentProjection(**values["latent"])
+        if (adjustments := values.pop("between", None)) is not None:
+            rotary = values.get("rotary")
+            values["adjustments"] = Adjustments(
+                **{
+                    name: tuple(_step_from_json(rotary, **step) for step in steps)
+                    for name, steps in adjustments.items()
+                }
+            )
+        return cls(**values)
 
 
-def _written(step: Adjustment) -> dict[str, object]:
-    """A rotation is the one that the layer's `rotary` describes."""
+def _step_to_json(step: Adjustment) -> dict[str, object]:
+    """A step as JSON values; a rotation needs none, since it is the layer's `rotary`."""
     return {"step": step.name} if isinstance(step, Rotary) else {"step": step.name, **asdict(step)}
 
 
-def _read(rotary: Rotary | None, *, step: str, **numbers: object) -> Adjustment:
+def _step_from_json(rotary: Rotary | None, *, step: str, **numbers: object) -> Adjustment:
     return rotary if step == Rotary.name and rotary is not None else ADJUSTMENTS[step](**numbers)

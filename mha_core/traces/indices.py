@@ -1,4 +1,4 @@
-"""Positions as numpy counts them: from 0, from the end where they are negative, and never outside."""
+"""Indices as in numpy: they count from 0, negative ones from the end; one out of range is an error."""
 
 from collections.abc import Sequence
 from operator import index as whole_number
@@ -11,9 +11,10 @@ Picked = slice | int | Sequence[int] | np.ndarray | None
 
 
 def index(what: str, at: int, count: int, *, of: str) -> int:
-    """The position from 0 that `at` means among `count` heads, layers, rows …; ``-1`` is the last one.
+    """The index `at` among `count` heads, layers, rows …, counted from 0; ``-1`` is the last one.
 
-    Raises `MhaError` for one that is not there, saying which ones `of` has, and for what is no whole number.
+    Raises `MhaError` for an index out of range, with the range that `of` has, and for anything but a whole
+    number.
     """
     try:
         number = whole_number(at)
@@ -32,10 +33,10 @@ def index(what: str, at: int, count: int, *, of: str) -> int:
 
 
 def indices(what: str, picked: Picked, count: int, *, of: str) -> slice | list[int] | None:
-    """The positions that are picked out of `count`, from 0; None for all. One number picks one of them.
+    """The selected positions out of `count`, from 0; None for all. `picked` may be a single number.
 
-    A slice is cut off at the ends, as in numpy; an array of booleans says of each position whether it is
-    picked. Raises `MhaError` for positions that are not there.
+    As in numpy, a slice may reach beyond the ends, and an array of `count` booleans selects the positions
+    that are True. Raises `MhaError` for positions out of range.
     """
     if picked is None:
         return None

@@ -1,8 +1,8 @@
-"""What one attention layer leaves behind: q, k, v (or weights) and its rule. All else is a view of them.
+"""One attention layer of a trace: q, k, v (or weights) and the score rule. All else follows from them.
 
 A trace has no batch axis, lives on the CPU and never changes, so threads can share it. It holds
-O(tokens · d_model) numbers; each matrix is computed when somebody looks, by the same functions
-that `attend` is made of. Heads and positions count from 0.
+O(tokens · d_model) numbers; each matrix is computed on demand, by the same functions that `attend`
+is made of. Heads and positions count from 0.
 """
 
 from collections.abc import Iterable, Mapping
@@ -31,7 +31,7 @@ from mha_core.traces.indices import Picked, index, indices
 from mha_core.traces.projections import ModelProjections
 from mha_core.traces.tokens import Sides, Tokens, positions
 
-# Whose tokens look, and at whose: those of a text, or of a target that is written from it.
+# The texts of the queries and of the keys, by kind: the source text, or the target written from it.
 KINDS = {
     "self": ("text", "text"),
     "encoder": ("text", "text"),
@@ -46,30 +46,29 @@ NAMES = {"q": "The queries", "k": "The keys", "v": "The values"}
 class LayerTrace:
     """One attention layer's queries, keys, values and score rule, and every matrix they imply.
 
-    q, k, v, x and x_v are copies; `projections` are the module's own matrices, which can be large: each
-    comes to the CPU when it is asked for, and is refused once the module has changed it.
-    Where somebody else computed the weights and kept no queries and keys, `tensors` has weights
-    (head, query, key) in their place, and what would follow from q and k is not known.
+    q, k, v, x and x_v are copies. `projections` are the module's own matrices, which can be large: each
+    comes to the CPU when it is read, and is refused once the module has changed it.
+    Where only the weights are known, `tensors` has weights (head, query, key) in place of q and k, and
+    nothing that needs q or k is available.
 
-    Between the matrices and q, k and v a model may do more; `tensors` then has what it made on the way, and
-    `about.adjustments` says what it did, in order, for each of q, k and v:
+    A model may transform the products X W before they are q, k and v. `tensors` then has the intermediate
+    results, and `about.adjustments` the steps, in order, for each of q, k and v:
 
-    - q_linear, k_linear, v_linear: the product itself, X W cut into heads, where anything but a rotation
-      comes next: a norm, a scale, a limit at which numbers are cut off;
-    - q_raw, k_raw: before a rotary code turns them, with the code's cos and sin, (token, width);
-      `about.rotary` says how these are used;
-    - q_turned, k_turned: behind the rotation, where that is not yet q and k;
-    - q_short and kv_short: of a latent attention, the short vectors that queries, and keys and values, are
-      made of, (token, rank), behind their norm (DeepSeek-AI 2024).
+    - q_linear, k_linear, v_linear: the product X W itself, cut into heads, where the next step is a norm, a
+      scale or a limit;
+    - q_raw, k_raw: queries and keys before the rotary code, with the code's cos and sin, (token, width);
+      `about.rotary` describes the code;
+    - q_turned, k_turned: queries and keys after the rotary code, where further steps follow;
+    - q_short, kv_short: in latent attention, the short vectors (token, rank) behind queries, and behind keys
+      and values, after their norm (DeepSeek-AI 2024).
 
-    `kind` says what sort of attention it is: "self", in a model with a target sentence "encoder" and
-    "decoder", and "cross" where one text looks at another. `sides` are the tokens that look and those that
-    are looked at: positions until the layer stands in a trace, or those it is given. `name` is the layer's
-    in its model, `about` has what else is worth knowing.
+    `kind` is the kind of attention: "self"; in a model with a target sentence "encoder" and "decoder"; and
+    "cross" between two texts. `sides` are the texts of the queries and of the keys; outside a trace, unless
+    stated, they are numbered positions. `name` is the layer's name in its model, `about` has further facts.
 
-    Arrays come back read-only, in float32 (float64 for a float64 trace). ``head=None`` gives all
-    heads with a leading head axis; `rows` picks queries and `keys` picks keys by a slice, a list or array of
-    positions, or one position, whose axis stays. Positions count from 0, negative ones from the end.
+    Arrays are read-only, in float32 (float64 for a float64 trace). ``head=None`` returns all heads, with a
+    leading head axis. `rows` selects queries and `keys` selects keys: a slice, a list or array of positions,
+    or one position, whose axis stays. Positions count from 0, negative ones from the end.
     Every method raises `MhaError` for a head, row or key that the layer does not have.
     """
 
@@ -98,15 +97,15 @@ class LayerTrace:
         item: int = 0,
         **described: object,
     ) -> Self:
-        """Keep one item of a batch: the batch axis ends here, and so do the GPU and autograd.
+        """One item of a batch as a layer: without batch axis and autograd, on the CPU.
 
-        `described` are the layer's kind, name and what is known about it.
+        `described` are the layer's `kind`, `name`, `about` and `sides`.
         """
         tensors = {"q": attended.q, "k": attended.k, "v": attended.v}
-        tensors |= {name: given for name, given in (("x", x), ("x_v", x_v)) if given is not None}
+        tensors |= {name: tensor for name, tensor in (("x", x), ("x_v", x_v)) if tensor is not None}
         return cls(
-            MappingProxyType({name: owned(tensor[item]) for name, tensor in tensors.items()}),
-            attended.rule.item(item).mapped(shared),
+            MappingProxyType({name: contiguous_copy(tensor[item]) for name, tensor in tensors.items()}),
+            attended.rule.item(item).mapped(compact),
             ModelProjections(projections._asdict()),
             **described,
         )
@@ -131,11 +130,11 @@ class LayerTrace:
 
     @property
     def d_k(self) -> int:
-        return self._known("q").shape[2]
+        return self._tensor("q").shape[2]
 
     @property
     def d_v(self) -> int:
-        return self._known("v").shape[2]
+        return self._tensor("v").shape[2]
 
     @property
     def d_model(self) -> int | None:
@@ -146,25 +145,25 @@ class LayerTrace:
 
     @property
     def scale(self) -> float:
-        """What raw scores are multiplied with, ``1/√d_k`` unless the rule says otherwise."""
+        """The factor on raw scores, ``1/√d_k`` unless the rule has another."""
         return self.rule.factor(self.d_k)
 
-    # What flowed
+    # Recorded arrays
 
     @cached_property
     def q(self) -> np.ndarray:
         """Queries. (head, query, d_k)"""
-        return array(self._known("q"))
+        return array(self._tensor("q"))
 
     @cached_property
     def k(self) -> np.ndarray:
         """Keys. (kv_head, key, d_k)"""
-        return array(self._known("k"))
+        return array(self._tensor("k"))
 
     @cached_property
     def v(self) -> np.ndarray:
         """Values. (kv_head, key, d_v)"""
-        return array(self._known("v"))
+        return array(self._tensor("v"))
 
     @cached_property
     def x(self) -> np.ndarray | None:
@@ -173,20 +172,20 @@ class LayerTrace:
 
     @cached_property
     def x_v(self) -> np.ndarray | None:
-        """What V is made of, None where that is x. (key, d_model)"""
+        """The input of W^V where it is not x, else None. (key, d_model)"""
         return array(self.tensors["x_v"]) if "x_v" in self.tensors else None
 
-    # What is known
+    # Availability
 
     def knows(self, name: str) -> bool:
-        """Was the tensor of that name recorded, or is the matrix of that name known?"""
+        """Does the layer have a tensor, matrix or bias of this name?"""
         return name in self.tensors or name in self.projections.known
 
     def tensor(self, name: str) -> np.ndarray:
-        """The tensor that was recorded under a name, as `tensors` has it."""
-        return array(self._known(name))
+        """The tensor of this name in `tensors`, as a read-only array."""
+        return array(self._tensor(name))
 
-    def _known(self, name: str) -> Tensor:
+    def _tensor(self, name: str) -> Tensor:
         if name not in self.tensors:
             raise MhaError(
                 f"{NAMES.get(name, name)} of this layer are not known; ask for its weights instead."
@@ -203,37 +202,37 @@ class LayerTrace:
         return self.head_index(head) // (self.n_heads // self.n_kv_heads)
 
     def head_index(self, head: int) -> int:
-        """The number of a head from 0; ``-1`` is the last one."""
+        """The index of a head, from 0; ``-1`` is the last one."""
         return index("head", head, self.n_heads, of=LAYER)
 
     def row_indices(self, rows: Picked) -> slice | list[int] | None:
-        """The tokens that look, by their positions from 0; None for all."""
+        """The positions of the selected queries, from 0; None for all."""
         return indices("row", rows, self.n_query, of=LAYER)
 
     def key_indices(self, keys: Picked) -> slice | list[int] | None:
-        """The tokens that are looked at, by their positions from 0; None for all."""
+        """The positions of the selected keys, from 0; None for all."""
         return indices("key", keys, self.n_key, of=LAYER)
 
     # Matrices
 
     def scores(self, head: int | None = None, *, rows: Picked = None, keys: Picked = None) -> np.ndarray:
         """Raw scores ``q kᵀ``. ([head,] query, key)"""
-        return self._shown(self._raw(head, self.row_indices(rows)), head, keys)
+        return self._as_array(self._raw(head, self.row_indices(rows)), head, keys)
 
     def scaled(self, head: int | None = None, *, rows: Picked = None, keys: Picked = None) -> np.ndarray:
         """Scores times `scale`. ([head,] query, key)"""
-        return self._shown(self._logits(head, self.row_indices(rows))[0], head, keys)
+        return self._as_array(self._logits(head, self.row_indices(rows))[0], head, keys)
 
     def masked(self, head: int | None = None, *, rows: Picked = None, keys: Picked = None) -> np.ndarray:
-        """What the softmax gets: capped, biased, and −∞ where hidden. ([head,] query, key)"""
-        return self._shown(self._logits(head, self.row_indices(rows))[1], head, keys)
+        """The input of the softmax: scaled scores with cap and bias, −∞ where hidden. ([head,] query, key)"""
+        return self._as_array(self._logits(head, self.row_indices(rows))[1], head, keys)
 
     def weights(self, head: int | None = None, *, rows: Picked = None, keys: Picked = None) -> np.ndarray:
         """How much each query takes from each key; a row sums to 1. ([head,] query, key)
 
         A row whose keys are all hidden is zero everywhere; with sinks a row sums to less than 1.
         """
-        return self._shown(self._weights(head, self.row_indices(rows)), head, keys)
+        return self._as_array(self._weights(head, self.row_indices(rows)), head, keys)
 
     def column(self, key: int) -> np.ndarray:
         """What every query takes from one key, ``A[:, key]``: O(tokens · d_k) numbers. (head, query)"""
@@ -247,18 +246,18 @@ class LayerTrace:
             rule = self.rule.at(slice(None), rows, n_query=self.n_query, n_key=self.n_key)
             rule = rule.mapped(lambda table: _at_key(table, key))
             masked = rule.masked(torch.from_numpy(scaled[:, rows, None]))[..., 0].numpy()
-            with np.errstate(invalid="ignore"):  # a row that is hidden altogether: −∞ − −∞
+            with np.errstate(invalid="ignore"):  # a fully hidden row: −∞ − −∞
                 weights = np.exp(masked / self.rule.temperature - lse[:, rows])
             column[:, rows] = np.where(np.isneginf(masked), 0.0, weights)
         return column
 
     def log_sum_exp(self, head: int | None = None) -> np.ndarray:
-        """``log Σ exp(score / temperature)`` of each row, sinks included, −∞ where all is hidden. float64
+        """``log Σ exp(score / temperature)`` of each row in float64, with sinks. ([head,] query)
 
-        With it a single weight is one dot product, ``exp(score / temperature − log_sum_exp)``: it is what
-        FlashAttention keeps in place of the weights (Dao et al. 2022). ([head,] query)
-        It is computed once for a head, in blocks of rows. Raises `MhaError` for a layer of which only the
-        weights are known.
+        It is −∞ for a fully hidden row. With it a single weight takes one dot product,
+        ``exp(score / temperature − log_sum_exp)``; FlashAttention stores it in place of the weights (Dao et
+        al. 2022). It is computed once per head, in blocks of rows. Raises `MhaError` for a layer of which
+        only the weights are known.
         """
         if head is None:
             return np.stack([self.log_sum_exp(one) for one in range(self.n_heads)])
@@ -273,48 +272,50 @@ class LayerTrace:
         mask = self._rule(head, rows).mask
         queries = self._rows[self._heads(head)]
         shape = (*(queries if rows is None else queries[:, rows]).shape[:2], self.n_key)
-        return self._shown(torch.ones(shape, dtype=bool) if mask is None else mask.expand(shape), head, keys)
+        return self._as_array(
+            torch.ones(shape, dtype=bool) if mask is None else mask.expand(shape), head, keys
+        )
 
     def output(self, head: int | None = None, *, rows: Picked = None) -> np.ndarray:
         """Each head's output, the mixture ``weights v``. ([head,] query, d_v)"""
-        return self._shown(self._output(head, self.row_indices(rows)), head)
+        return self._as_array(self._output(head, self.row_indices(rows)), head)
 
     def concat(self) -> np.ndarray:
         """The heads' outputs side by side. (query, h · d_v)"""
         return array(concat_heads(self._output(None, None)))
 
     def contribution(self, head: int | None = None, *, rows: Picked = None) -> np.ndarray:
-        """What a head adds to the layer's output, ``head_i W_i^O``. ([head,] query, d_model)
+        """A head's summand of the layer's output, ``head_i W_i^O``. ([head,] query, d_model)
 
         The contributions of all heads and the bias of W^O sum to `result`.
         """
         w_o = self._w_o().unflatten(0, (self.n_heads, self.d_v))[self._heads(head)]
-        return self._shown(self._output(head, self.row_indices(rows)) @ w_o, head)
+        return self._as_array(self._output(head, self.row_indices(rows)) @ w_o, head)
 
     def result(self) -> np.ndarray:
         """The layer's output ``concat W^O + b^O``. (query, d_model)"""
         return array(join_heads(self._output(None, None), self._w_o(), self.projections.b_o))
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: what was recorded, and small pictures of the weights."""
+        """HTML for a notebook: the recorded tensors, and small pictures of the weights."""
         from mha_core.export.notebook import of_layer
 
         return of_layer(self)
 
-    # How
+    # Computation
 
     def _heads(self, head: int | None) -> slice:
         return slice(None) if head is None else slice(at := self.head_index(head), at + 1)
 
     def _kv(self, name: str, head: int | None) -> Tensor:
-        tensor = self._known(name)
+        tensor = self._tensor(name)
         return tensor if head is None else tensor[self.kv_head(head)][None]
 
     def _raw(self, head: int | None, rows: slice | list[int] | None) -> Tensor:
         return raw_scores(self._queries(head, rows), self._kv("k", head))
 
     def _queries(self, head: int | None, rows: slice | list[int] | None) -> Tensor:
-        q = self._known("q")[self._heads(head)]
+        q = self._tensor("q")[self._heads(head)]
         return q if rows is None else q[:, rows]
 
     def _rule(self, head: int | None, rows: slice | list[int] | None) -> ScoreRule:
@@ -326,17 +327,17 @@ class LayerTrace:
 
     def _weights(self, head: int | None, rows: slice | list[int] | None) -> Tensor:
         if not self.knows("q"):
-            given = self.tensors["weights"][self._heads(head)]
-            return given if rows is None else given[:, rows]
+            recorded = self.tensors["weights"][self._heads(head)]
+            return recorded if rows is None else recorded[:, rows]
         weights = attention_weights(self._queries(head, rows), self._kv("k", head), self._rule(head, rows))
-        return weights.to(self._known("v").dtype)
+        return weights.to(self._tensor("v").dtype)
 
     def _output(self, head: int | None, rows: slice | list[int] | None) -> Tensor:
-        parts = [rows]
-        if rows is None:  # so that the weights are never whole when long
-            parts = row_blocks(self.n_query, self.n_key * (self.n_heads if head is None else 1))
+        blocks = [rows]
+        if rows is None:  # of a long text the weights are never in memory as a whole
+            blocks = row_blocks(self.n_query, self.n_key * (self.n_heads if head is None else 1))
         v = self._kv("v", head)
-        return torch.cat([mix(self._weights(head, part), v) for part in parts], dim=1)
+        return torch.cat([mix(self._weights(head, block), v) for block in blocks], dim=1)
 
     @cached_property
     def _log_sum_exps(self) -> dict[int, np.ndarray]:
@@ -357,44 +358,45 @@ class LayerTrace:
             raise MhaError("The output matrix W^O of this layer is not known; look at `output` instead.")
         return self.projections.w_o
 
-    def _shown(self, tensor: Tensor, head: int | None, keys: Picked = None) -> np.ndarray:
+    def _as_array(self, tensor: Tensor, head: int | None, keys: Picked = None) -> np.ndarray:
         keys = self.key_indices(keys)
         tensor = tensor if keys is None else tensor[..., keys]
         return array(tensor if head is None else tensor[0])
 
 
 def with_texts(text: Tokens, target: Tokens | None, layers: Iterable[LayerTrace]) -> tuple[LayerTrace, ...]:
-    """The same layers with the sides that their kinds say, between a text and the `target` written from it.
+    """The layers with their `sides`, by their kinds: a text, and the `target` that is written from it.
 
-    Raises `MhaError` for a kind of layer that nobody knows, and for one whose text is not given.
+    Raises `MhaError` for an unknown kind of layer, and for a layer that needs a target where there is none.
     """
-    texts, named = {"text": text, "target": target}, []
+    texts, with_sides = {"text": text, "target": target}, []
     for layer in layers:
         one_of("kind of layer", layer.kind, KINDS, parameter="kind")
         queries, keys = (texts[side] for side in KINDS[layer.kind])
         if queries is None or keys is None:
             raise MhaError(f"A {layer.kind} layer needs the tokens of a target, and there are none.")
-        named.append(replace(layer, sides=Sides(queries, keys)))
-    return tuple(named)
+        with_sides.append(replace(layer, sides=Sides(queries, keys)))
+    return tuple(with_sides)
 
 
-def plain(tensor: Tensor) -> Tensor:
+def on_cpu(tensor: Tensor) -> Tensor:
+    """The tensor on the CPU, without autograd; it may share memory with the original."""
     return tensor.detach().to("cpu")
 
 
-def shared(tensor: Tensor) -> Tensor:
-    """The tensor itself, so that layers can share one mask, unless it is a part of something larger."""
-    tensor = plain(tensor)
+def compact(tensor: Tensor) -> Tensor:
+    """The tensor itself, so that layers can share one mask, or a copy where its memory holds more."""
+    tensor = on_cpu(tensor)
     return tensor if tensor.untyped_storage().nbytes() <= tensor.nbytes else tensor.clone()
 
 
-def owned(tensor: Tensor) -> Tensor:
-    """A copy in plain order: it keeps no batch alive, and nobody else can change it."""
-    return plain(tensor).clone(memory_format=torch.contiguous_format)
+def contiguous_copy(tensor: Tensor) -> Tensor:
+    """A contiguous copy on the CPU, independent of the batch that it was a part of."""
+    return on_cpu(tensor).clone(memory_format=torch.contiguous_format)
 
 
 def array(tensor: Tensor) -> np.ndarray:
-    """A read-only array; half precision, which numpy only half knows, becomes float32 exactly."""
+    """The tensor as a read-only array; half precision becomes float32, which is exact."""
     if tensor.dtype in (torch.float16, torch.bfloat16):
         tensor = tensor.float()
     array = tensor.numpy().view()
@@ -403,14 +405,14 @@ def array(tensor: Tensor) -> np.ndarray:
 
 
 def _at_key(table: Tensor, key: int) -> Tensor:
-    """One key's column of a mask or bias; the scores of sinks are no table."""
+    """One key's column of a mask or bias; sinks, one number per head, stay whole."""
     return table if table.dim() == 1 else table[..., [0 if table.shape[-1] == 1 else key]]
 
 
 def _log_sum_exp_of_rows(scores: np.ndarray) -> np.ndarray:
-    """Over the last axis; `scores` are written over: a second array of them would be large."""
-    most = scores.max(-1)
-    base = np.where(np.isfinite(most), most, 0.0)
+    """The log-sum-exp over the last axis; `scores` is overwritten to save memory."""
+    largest = scores.max(-1)
+    base = np.where(np.isfinite(largest), largest, 0.0)
     with np.errstate(divide="ignore"):
         scores -= base[..., None]
         return base + np.log(np.exp(scores, out=scores).sum(-1))

@@ -1,4 +1,4 @@
-"""The matrices of a layer by name: what is on their axes, how they are written, what their numbers are."""
+"""The matrices of a layer by name: their axes, their symbols in formulas, and their values."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -16,8 +16,8 @@ SUBSCRIPT = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 class Matrix:
     """One matrix of a layer.
 
-    `axes` says what its rows and its columns are, `symbol` how it is written, {} being the head from 1.
-    `of_layer` is True for a matrix that all heads have in common. `kind` is the meaning of its colours.
+    `axes` are the names of its rows and columns; `symbol` is its symbol in formulas, with {} for the head,
+    from 1. `of_layer` is True for a matrix that all heads have in common. `kind` is its colour scale.
     """
 
     name: str
@@ -27,31 +27,31 @@ class Matrix:
     kind: Literal["weights", "signed"] = "signed"
 
     def written(self, layer: LayerTrace, head: int) -> str:
-        """Its symbol for a head from 0, ``Q₃`` for head 2; K and V go by their own head."""
+        """Its symbol for a head, from 0: ``Q₃`` for head 2. K and V have their key/value head's number."""
         owner = layer.kv_head(head) if self.name in ("k", "v") else layer.head_index(head)
         return self.symbol.format(str(owner + 1).translate(SUBSCRIPT))
 
     def values(
         self, layer: LayerTrace, head: int | None = None, *, rows: Picked = None, keys: Picked = None
     ) -> np.ndarray | None:
-        """Its numbers, for one head, for all heads or for the layer; None for an X that is not known.
+        """Its values for one head, for all heads or for the layer; None for an X that is not known.
 
-        `rows` picks tokens that look and `keys` those that are looked at, on the axes that have them; what
-        has to be computed is computed for these rows alone.
+        `rows` selects query tokens and `keys` key tokens, on the axes that have them. A matrix that has to be
+        computed is computed for these rows only.
         """
-        found = getattr(layer, self.name)
-        if callable(found) and not self.of_layer:
-            return found(head, rows=rows, keys=keys) if self.axes[1] == "key" else found(head, rows=rows)
-        if callable(found):
-            found = found()
+        values = getattr(layer, self.name)  # an array, or the method that computes it
+        if callable(values) and not self.of_layer:
+            return values(head, rows=rows, keys=keys) if self.axes[1] == "key" else values(head, rows=rows)
+        if callable(values):
+            values = values()
         elif self.name == "q" and head is not None:
-            found = found[layer.head_index(head)]
+            values = values[layer.head_index(head)]
         elif self.name in ("k", "v") and head is not None:
-            found = found[layer.kv_head(head)]
-        if found is None:
+            values = values[layer.kv_head(head)]
+        if values is None:
             return None
-        picked = layer.key_indices(keys) if self.axes[0] == "key" else layer.row_indices(rows)
-        return found if picked is None else found[..., picked, :]
+        positions = layer.key_indices(keys) if self.axes[0] == "key" else layer.row_indices(rows)
+        return values if positions is None else values[..., positions, :]
 
 
 MATRICES = {

@@ -1,4 +1,4 @@
-"""The matrices of a layer as its model has them: copied only when asked for, refused once changed."""
+"""The matrices of a layer as references to its model: copied on first use, refused once the model changed."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
@@ -26,42 +26,42 @@ class Part(NamedTuple):
     whole: Tensor
     columns: Callable[[Tensor], Tensor]
 
-    def taken(self) -> Tensor:
-        """The part: a view of the whole where its columns lie beside each other, else a copy."""
+    def tensor(self) -> Tensor:
+        """The part: a view of the whole matrix where its columns are adjacent in memory, else a copy."""
         return self.columns(self.whole) if self.whole.dim() == 2 else self.columns(self.whole[None])[0]
 
 
 class ModelProjections(Projections):
-    """A model's own matrices, where it has them: each comes to the CPU when somebody asks for it.
+    """References to a model's own matrices; each comes to the CPU when it is first read.
 
-    So a trace copies none of them, and one that the model has changed since, by training above all, is no
-    longer what made the layer: asking for it raises `MhaError`. One that came from a GPU is a copy from
-    then on. Saved or pickled, they are plain `Projections`.
+    So a trace copies no matrix. Once the model has changed a matrix, above all by training, it is no longer
+    the one that made the layer, and reading it raises `MhaError`. A copy of a matrix from a GPU stays
+    valid. A saved or pickled trace has simple `Projections` instead.
     """
 
-    _own: Mapping[str, tuple[Tensor | Part, int]]  # with the version that it has in this trace
+    _references: Mapping[str, tuple[Tensor | Part, int]]  # each with its version at the time of the trace
     _copies: dict[str, Tensor]
 
     def __new__(cls, matrices: Mapping[str, Tensor | Part | None]) -> "ModelProjections":
-        own = {name: _detached(matrix) for name, matrix in matrices.items() if matrix is not None}
-        self = super().__new__(cls, **{name: _whole(matrix) for name, matrix in own.items()})
-        self._own = {name: (matrix, _version(matrix)) for name, matrix in own.items()}
+        references = {name: _detached(matrix) for name, matrix in matrices.items() if matrix is not None}
+        self = super().__new__(cls, **{name: _whole(matrix) for name, matrix in references.items()})
+        self._references = {name: (matrix, _version(matrix)) for name, matrix in references.items()}
         self._copies = {}
         return self
 
     @property
     def known(self) -> tuple[str, ...]:
-        """The names of those that the layer has; asking for them copies nothing."""
-        return tuple(self._own)
+        """The names of the matrices and biases that the layer has; nothing is copied."""
+        return tuple(self._references)
 
     def __getattribute__(self, name: str) -> object:
-        return self._asked(name) if name in SYMBOLS else super().__getattribute__(name)
+        return self._matrix(name) if name in SYMBOLS else super().__getattribute__(name)
 
     def __getitem__(self, at: int | slice) -> object:
         return tuple(self)[at]
 
     def __iter__(self) -> Iterator[Tensor | None]:
-        return (self._asked(name) for name in SYMBOLS)
+        return (self._matrix(name) for name in SYMBOLS)
 
     def __reduce__(self) -> tuple:
         return Projections, tuple(self)
@@ -69,21 +69,21 @@ class ModelProjections(Projections):
     def _replace(self, **changed: Tensor | None) -> Projections:
         return Projections(*self)._replace(**changed)
 
-    def _asked(self, name: str) -> Tensor | None:
-        if name in self._copies or name not in self._own:
+    def _matrix(self, name: str) -> Tensor | None:
+        if name in self._copies or name not in self._references:
             return self._copies.get(name)
-        matrix, version = self._own[name]
+        matrix, version = self._references[name]
         if _version(matrix) != version:
             raise MhaError(
                 f"{SYMBOLS[name]} is the model's own, and the model has changed it since this trace was "
                 f"made, as training does. Trace again, or save a trace before: a file has its own."
             )
         whole = _whole(matrix)
-        found = matrix.taken() if isinstance(matrix, Part) else matrix
-        found = found if found.is_cpu else found.to("cpu")
-        if found.untyped_storage().data_ptr() != whole.untyped_storage().data_ptr():
-            self._copies[name] = found
-        return found
+        tensor = matrix.tensor() if isinstance(matrix, Part) else matrix
+        tensor = tensor if tensor.is_cpu else tensor.to("cpu")
+        if tensor.untyped_storage().data_ptr() != whole.untyped_storage().data_ptr():
+            self._copies[name] = tensor
+        return tensor
 
 
 def _detached(matrix: Tensor | Part) -> Tensor | Part:
@@ -95,6 +95,6 @@ def _whole(matrix: Tensor | Part) -> Tensor:
 
 
 def _version(matrix: Tensor | Part) -> int:
-    """How often a matrix was written over; not known of one that was made in inference mode."""
+    """How often a matrix was changed in place; 0 for an inference tensor, which has no count."""
     whole = _whole(matrix)
     return 0 if whole.is_inference() else whole._version

@@ -1,4 +1,4 @@
-"""Where the numbers of a trace come from: a small frozen value, of one type for each kind of source."""
+"""The source of a trace's numbers: a small frozen value, with one type for each kind of source."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -7,43 +7,43 @@ from typing import ClassVar, get_args, get_origin
 
 from mha_core.errors import MhaError
 
-Plain = str | int | float | None
+FactValue = str | int | float | None
 
 
 @dataclass(frozen=True)
 class Source:
-    """What every source has: a name, and what it has to say in sentences about its numbers.
+    """What every source has: a name, and sentences about its numbers.
 
-    `skipped` are parts that could not be shown, each with its reason; `notes` is what else one should know.
-    `kind` is the source's own name in files, `CAPTION` are the facts of it that the caption of a figure says.
+    `skipped` are the parts that could not be traced, each with its reason; `notes` are further remarks.
+    `kind` is the name of the type in files, `CAPTION` are the facts that the caption of a figure has.
     """
 
     kind: ClassVar[str]
     CAPTION: ClassVar[tuple[str, ...]] = ("name",)
     name: ClassVar[str]
-    skipped = ()  # fields of those sources that have something to say
+    skipped = ()  # a field of the sources that can have some
     notes = ()
 
     @property
     def origin(self) -> "Source":
-        """What computed the numbers: of a file what made it, else the source itself."""
+        """The source that computed the numbers: for a file the saved one, else the source itself."""
         return self
 
-    def said(self) -> dict[str, object]:
-        """The facts that a caption says, by their names."""
+    def caption_facts(self) -> dict[str, object]:
+        """The facts for a caption, by their names."""
         return {name: getattr(self, name) for name in self.CAPTION}
 
-    def plain(self) -> list:
-        """The kind and all facts, in values that JSON has; `read` makes the source of them again."""
-        return [self.kind, {one.name: _plain(getattr(self, one.name)) for one in fields(self)}]
+    def to_json(self) -> list:
+        """The kind and all facts, as JSON values; `read` is the inverse."""
+        return [self.kind, {field.name: _json_value(getattr(self, field.name)) for field in fields(self)}]
 
     def __reduce__(self):
-        return read, (self.plain(),)
+        return read, (self.to_json(),)
 
 
 @dataclass(frozen=True)
 class RandomSource(Source):
-    """Weights that are drawn from a seed; `mask` is "drawn" where it is a person's own."""
+    """Weights drawn at random from a seed; `mask` is "drawn" for a mask that the user drew."""
 
     kind: ClassVar[str] = "random"
     CAPTION: ClassVar[tuple[str, ...]] = ("name", "seed", "mask", "position")
@@ -57,10 +57,10 @@ class RandomSource(Source):
 
 @dataclass(frozen=True)
 class TrainedSource(Source):
-    """A small model of ours, by the plan that it was trained by.
+    """A small model trained by this library, with the plan of its training.
 
-    `step` of `steps` of its training were done; at 0 its weights are those that it began with. `device` and
-    `torch` are those of the pass, empty where there was none.
+    It was trained for `step` of `steps` steps; at step 0 it has its initial weights. `device` and `torch`
+    are those of the forward pass, empty where there was none.
     """
 
     CAPTION: ClassVar[tuple[str, ...]] = ("name", "architecture", "h", "d_model", "seed", "step")
@@ -85,7 +85,7 @@ class MiniSource(TrainedSource):
 
 @dataclass(frozen=True)
 class RunSource(TrainedSource):
-    """A small model that a person trained, by the name of that training."""
+    """A small model that the user trained; `name` is the name of the training run."""
 
     kind: ClassVar[str] = "run"
     name: str
@@ -93,9 +93,9 @@ class RunSource(TrainedSource):
 
 @dataclass(frozen=True)
 class ModelSource(Source):
-    """A transformers model, by its id or folder, its class (`architecture`) and its model type (`family`).
+    """A transformers model: its id or folder, its class (`architecture`) and its model type (`family`).
 
-    `route` says how its attention is seen, and `difference` how far that is from what it computes itself.
+    `route` is the way its attention is captured; `difference` is the largest one to the model's own outputs.
     """
 
     kind: ClassVar[str] = "model"
@@ -116,24 +116,26 @@ class ModelSource(Source):
 
 @dataclass(frozen=True)
 class ArraySource(Source):
-    """Arrays that somebody has: a name for them, and what else is told about them, text and numbers."""
+    """Arrays of the caller: a name for them, and further facts, text and numbers."""
 
     kind: ClassVar[str] = "arrays"
     name: str = "arrays"
-    facts: Mapping[str, Plain] = field(default_factory=dict)
+    facts: Mapping[str, FactValue] = field(default_factory=dict)
 
     def __post_init__(self):
-        if not isinstance(self.name, str) or not all(isinstance(one, Plain) for one in self.facts.values()):
+        if not isinstance(self.name, str) or not all(
+            isinstance(fact, FactValue) for fact in self.facts.values()
+        ):
             raise MhaError("source is a name, or a mapping with a 'name' and plain values: text and numbers.")
         object.__setattr__(self, "facts", MappingProxyType(dict(self.facts)))
 
-    def said(self) -> dict[str, object]:
+    def caption_facts(self) -> dict[str, object]:
         return {"name": self.name, **self.facts}
 
 
 @dataclass(frozen=True)
 class RecordedSource(ArraySource):
-    """Attention that was recorded while a person's own code ran."""
+    """Attention that was recorded while the user's own code ran."""
 
     kind: ClassVar[str] = "recording"
     name: str = "recorded"
@@ -142,7 +144,7 @@ class RecordedSource(ArraySource):
 
 @dataclass(frozen=True)
 class FileSource(Source):
-    """A saved trace that was opened from a file, and the source that made it."""
+    """A file that a trace was opened from, and the source of that trace."""
 
     kind: ClassVar[str] = "file"
     file: str
@@ -164,90 +166,90 @@ class FileSource(Source):
     def notes(self) -> tuple[str, ...]:
         return self.saved.notes
 
-    def said(self) -> dict[str, object]:
-        return self.saved.said() | {"name": f"{self.name} (file)"}
+    def caption_facts(self) -> dict[str, object]:
+        return self.saved.caption_facts() | {"name": f"{self.name} (file)"}
 
 
-Described = str | Mapping[str, Plain] | ArraySource
+SourceValue = str | Mapping[str, FactValue] | ArraySource
 KINDS = {
-    one.kind: one
-    for one in (RandomSource, MiniSource, RunSource, ModelSource, ArraySource, RecordedSource, FileSource)
+    source.kind: source
+    for source in (RandomSource, MiniSource, RunSource, ModelSource, ArraySource, RecordedSource, FileSource)
 }
-WORDS = ("name", "architecture")  # what a caption says without saying what it is
+WORDS = ("name", "architecture")  # facts that a caption has without their names
 
 
-def described(given: Described, kind: type[ArraySource] = ArraySource) -> ArraySource:
-    """A name, or a mapping of plain values with one, as a source of that kind; one of that kind as it is.
+def array_source(value: SourceValue, kind: type[ArraySource] = ArraySource) -> ArraySource:
+    """The source of type `kind` for a name, or for a mapping of simple values with a "name".
 
-    Raises `MhaError` for anything else.
+    A source of that type is returned unchanged. Raises `MhaError` for anything else.
     """
-    if isinstance(given, kind):
-        return given
-    facts = {"name": given} if isinstance(given, str) else dict(given) if isinstance(given, Mapping) else {}
+    if isinstance(value, kind):
+        return value
+    facts = {"name": value} if isinstance(value, str) else dict(value) if isinstance(value, Mapping) else {}
     return kind(name=facts.pop("name", None), facts=facts)
 
 
-def caption(said: Mapping[str, object]) -> str:
+def caption(facts: Mapping[str, object]) -> str:
     """Facts in one line: ``mini, glass-box, h=4, d_model=64``."""
-    words = [str(said[name]) for name in WORDS if said.get(name)]
-    return ", ".join([*words, *(f"{k}={v}" for k, v in said.items() if k not in WORDS and v is not None)])
+    words = [str(facts[name]) for name in WORDS if facts.get(name)]
+    return ", ".join([*words, *(f"{k}={v}" for k, v in facts.items() if k not in WORDS and v is not None)])
 
 
-def read(given: object) -> Source:
-    """A source as `plain` wrote it, or as files had it before sources had kinds.
+def read(value: object) -> Source:
+    """The source that `to_json` wrote, or one in the older form, a mapping without a kind.
 
     Raises `KeyError`, `TypeError` or `ValueError` for anything else.
     """
-    if isinstance(given, Mapping):
-        return _read_flat(given)
-    kind, values = given
-    return _made(KINDS[kind], values)
+    if isinstance(value, Mapping):
+        return _without_kind(value)
+    kind, values = value
+    return _from_values(KINDS[kind], values)
 
 
-def _made(kind: type[Source], values: Mapping[str, object]) -> Source:
-    """A source with these values, each of the type that its field has."""
-    found = {}
-    for one in fields(kind):
-        if one.name not in values:
+def _from_values(kind: type[Source], values: Mapping[str, object]) -> Source:
+    """A source of type `kind`; `ValueError` for a value that does not have its field's type."""
+    arguments = {}
+    for entry in fields(kind):
+        if entry.name not in values:
             continue
-        value = values[one.name]
-        if one.type is Source:
+        value = values[entry.name]
+        if entry.type is Source:
             value = read(value)
-        elif get_origin(one.type) is tuple:
+        elif get_origin(entry.type) is tuple:
             value = tuple(value)
-        if not _fits(value, one.type):
-            raise ValueError(f"{one.name} of a source is {value!r}")
-        found[one.name] = value
-    return kind(**found)
+        if not _has_type(value, entry.type):
+            raise ValueError(f"{entry.name} of a source is {value!r}")
+        arguments[entry.name] = value
+    return kind(**arguments)
 
 
-def _fits(value: object, kind: object) -> bool:
+def _has_type(value: object, kind: object) -> bool:
     if get_origin(kind) is tuple:
-        return all(isinstance(one, get_args(kind)[0]) for one in value)
+        return all(isinstance(item, get_args(kind)[0]) for item in value)
     if not isinstance(kind, type | UnionType):
         return isinstance(value, get_origin(kind))
     return isinstance(value, (kind, int) if kind is float else kind)
 
 
-def _read_flat(values: Mapping[str, object]) -> Source:
-    """A source of a file in which it was a mapping alone: it is told by what it says."""
+def _without_kind(values: Mapping[str, object]) -> Source:
+    """A source in the older form, a mapping without a kind; its type follows from its keys and name."""
     name = values.get("name")
     kind = ModelSource if "route" in values else {"random": RandomSource, "mini": MiniSource}.get(name)
     try:
-        return _made(kind, values) if kind else _recorded(values)
-    except (TypeError, ValueError):  # it only has the name of one
-        return _recorded(values)
+        return _from_values(kind, values) if kind else _arrays_or_recording(values)
+    except (TypeError, ValueError):  # another source with the name of a known one
+        return _arrays_or_recording(values)
 
 
-def _recorded(values: Mapping[str, object]) -> Source:
-    facts = {key: value for key, value in values.items() if key != "name" and isinstance(value, Plain)}
+def _arrays_or_recording(values: Mapping[str, object]) -> Source:
+    facts = {key: value for key, value in values.items() if key != "name" and isinstance(value, FactValue)}
     name, skipped = str(values.get("name", "unknown")), values.get("skipped")
     if name == RecordedSource.name or skipped:
-        return _made(RecordedSource, {"name": name, "facts": facts, "skipped": skipped or ()})
+        return _from_values(RecordedSource, {"name": name, "facts": facts, "skipped": skipped or ()})
     return ArraySource(name, facts)
 
 
-def _plain(value: object) -> object:
+def _json_value(value: object) -> object:
     if isinstance(value, Source):
-        return value.plain()
+        return value.to_json()
     return dict(value) if isinstance(value, Mapping) else value

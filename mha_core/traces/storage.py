@@ -1,4 +1,4 @@
-"""Traces on disk: one safetensors file with a JSON header. No pickles, nothing is executed."""
+"""Traces on disk: one safetensors file with a JSON header; no pickle, so no code is executed."""
 
 import copyreg
 import json
@@ -33,14 +33,13 @@ TENSORS = (
     *("q", "k", "v", "x", "x_v", "weights", "q_raw", "k_raw", "cos", "sin"),
     *("q_linear", "k_linear", "v_linear", "q_turned", "k_turned", "q_short", "kv_short"),
 )
-PLAIN = ("scale", "soft_cap", "temperature")  # the fields of a rule that are no tensors
-
+RULE_NUMBERS = ("scale", "soft_cap", "temperature")  # the fields of a rule that are not tensors
 
 Parts = tuple[Tokens, tuple[LayerTrace, ...], Source, tuple]  # as `AttentionTrace` takes them
 
 
 def write(path: str | PathLike, parts: Parts, *, matrices: bool = True) -> None:
-    """Write the parts of a trace to `path`, replacing an existing file in one step; see `packed`."""
+    """Write the parts of a trace to `path`; an existing file is replaced in one step. See `packed`."""
     path = Path(path)
     if not path.parent.is_dir():
         raise MhaError(f"There is no folder {path.parent} to save {path.name} in.")
@@ -49,48 +48,51 @@ def write(path: str | PathLike, parts: Parts, *, matrices: bool = True) -> None:
 
 
 def packed(parts: Parts, *, matrices: bool = True) -> tuple[str, dict[str, Tensor]]:
-    """The parts of a trace as a header in JSON and tensors by name, of which `unpacked` makes them again.
+    """The parts of a trace as a JSON header and tensors by name; `unpacked` is the inverse.
 
-    Without `matrices` the layers' W and b are left out, and are not known where the trace is read.
+    Without `matrices` the layers' W and b are left out, and the trace that is read does not have them.
     """
     tokens, layers, source, answers = parts
-    texts = [tokens]  # the trace's own first; each once
-    described, tensors = _described(layers, texts, matrices=matrices)
-    header = {"version": VERSION, "texts": [asdict(text) for text in texts], **described}
-    return json.dumps(header | {"source": source.plain(), "answers": answers}), tensors
+    texts = [tokens]  # the trace's own text first, each text once
+    layers_header, tensors = _packed_layers(layers, texts, matrices=matrices)
+    header = {"version": VERSION, "texts": [asdict(text) for text in texts], **layers_header}
+    return json.dumps(header | {"source": source.to_json(), "answers": answers}), tensors
 
 
-def _described(
+def _packed_layers(
     layers: tuple[LayerTrace, ...], texts: list[Tokens], *, matrices: bool = True
 ) -> tuple[dict, dict[str, Tensor]]:
-    """The layers' part of a header, and their tensors; `texts` that are new are appended."""
-    tensors, described, stored = {}, [], {}
-    turned = set()  # matrices that lie in memory column by column, as those of nn.Linear do
+    """The layers' part of a header, and their tensors; new texts are appended to `texts`."""
+    tensors, headers, keys = {}, [], {}
+    transposed = set()  # keys of matrices that lie in memory column by column, as those of nn.Linear do
     for index, layer in enumerate(layers):
-        held = {**layer.tensors, **{f"rule.{name}": tensor for name, tensor in layer.rule.tensors().items()}}
+        layer_tensors = {
+            **layer.tensors,
+            **{f"rule.{name}": tensor for name, tensor in layer.rule.tensors().items()},
+        }
         if matrices:
-            held |= {name: getattr(layer.projections, name) for name in layer.projections.known}
+            layer_tensors |= {name: getattr(layer.projections, name) for name in layer.projections.known}
         names = {}
-        for name, tensor in held.items():
-            # Layers that share a tensor, a mask above all, share it in the file too.
-            names[name] = key = stored.setdefault(_place(tensor), f"{index}.{name}")
+        for name, tensor in layer_tensors.items():
+            # A tensor that layers share, such as a mask, is stored once.
+            names[name] = key = keys.setdefault(_identity(tensor), f"{index}.{name}")
             if tensor.dim() == 2 and not tensor.is_contiguous() and tensor.mT.is_contiguous():
-                turned.add(key)
+                transposed.add(key)
                 tensor = tensor.mT
             tensors[key] = tensor.clone(memory_format=torch.contiguous_format)
-        rule = {field: getattr(layer.rule, field) for field in PLAIN}
-        sides = [_number(text, texts) for text in (layer.sides.queries, layer.sides.keys)]
-        said = {"kind": layer.kind, "name": layer.name, "about": layer.about.plain(), "sides": sides}
-        described.append({"tensors": names, "rule": rule} | said)
-    return {"layers": described, "turned": sorted(turned)}, tensors
+        rule = {field: getattr(layer.rule, field) for field in RULE_NUMBERS}
+        sides = [_text_index(text, texts) for text in (layer.sides.queries, layer.sides.keys)]
+        facts = {"kind": layer.kind, "name": layer.name, "about": layer.about.to_json(), "sides": sides}
+        headers.append({"tensors": names, "rule": rule} | facts)
+    return {"layers": headers, "turned": sorted(transposed)}, tensors
 
 
 def write_file(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
-    """Write a safetensors file beside `path` and rename it: a reader sees the old file or the new."""
+    """Write a safetensors file beside `path` and rename it, so that no reader sees half a file."""
     temporary = path.with_name(f".{path.name}.{uuid4().hex}")
     try:
         temporary.touch()
-        permissions = temporary.stat().st_mode  # those of any new file; safetensors would narrow them
+        permissions = temporary.stat().st_mode  # those of any new file; safetensors would restrict them
         save_file(tensors, temporary, metadata=metadata)
         temporary.chmod(permissions)
         os.replace(temporary, path)
@@ -105,7 +107,7 @@ def read(path: str | PathLike) -> Parts:
             header = (file.metadata() or {}).get(HEADER)
             if header is None:
                 raise MhaError(f"{path} is a safetensors file but no saved trace.")
-            # Copied to memory of torch's own: products can round by where in memory numbers lie.
+            # Copied to memory that torch allocates: rounding of products can depend on the alignment.
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
         return unpacked(header, tensors, name=str(path))
     except FileNotFoundError:
@@ -119,11 +121,15 @@ def read(path: str | PathLike) -> Parts:
 
 
 def unpacked(header: str, tensors: Mapping[str, Tensor], *, name: str = "The trace") -> Parts:
-    """The parts of a trace from what `packed` made of them; errors of many kinds where they do not fit."""
+    """The parts of a trace from the header and the tensors that `packed` returned.
+
+    Raises `MhaError` for another format version; parts that do not fit raise one of several errors, which
+    `read` reports as a damaged file.
+    """
     header = json.loads(header)
     if header["version"] not in (1, VERSION):
         raise MhaError(f"{name} has format version {header['version']}; this release reads 1 to {VERSION}.")
-    header = _second(header, name) if header["version"] == 1 else header
+    header = _from_version_1(header, name) if header["version"] == 1 else header
     texts = [_tokens(part) for part in header["texts"]]
     layers = _layers(header, tensors, texts)
     for layer in layers:
@@ -141,11 +147,11 @@ def _layers(header: dict, tensors: Mapping[str, Tensor], texts: list[Tokens]) ->
 
 
 def _layer(part: dict, tensors: dict, texts: list[Tokens]) -> LayerTrace:
-    held = {name: tensors[key] for name, key in part["tensors"].items()}
-    rule = {name.removeprefix("rule."): t for name, t in held.items() if name.startswith("rule.")}
-    projections = {name: held[name] for name in Projections._fields if name in held}
+    by_name = {name: tensors[key] for name, key in part["tensors"].items()}
+    rule = {name.removeprefix("rule."): t for name, t in by_name.items() if name.startswith("rule.")}
+    projections = {name: by_name[name] for name in Projections._fields if name in by_name}
     return LayerTrace(
-        MappingProxyType({name: held[name] for name in TENSORS if name in held}),
+        MappingProxyType({name: by_name[name] for name in TENSORS if name in by_name}),
         ScoreRule(**part["rule"], **rule),
         Projections(**projections),
         part.get("kind", "self"),
@@ -155,8 +161,8 @@ def _layer(part: dict, tensors: dict, texts: list[Tokens]) -> LayerTrace:
     )
 
 
-def _number(text: Tokens, texts: list[Tokens]) -> int:
-    """Where a text stands among the texts, at their end if it is new: equal ones can be two."""
+def _text_index(text: Tokens, texts: list[Tokens]) -> int:
+    """The index of a text in `texts`, which grows by a new text; two equal texts stay two."""
     for at, other in enumerate(texts):
         if other is text:
             return at
@@ -164,8 +170,8 @@ def _number(text: Tokens, texts: list[Tokens]) -> int:
     return len(texts) - 1
 
 
-def _second(header: dict, path: str | PathLike) -> dict:
-    """A header of version 1, which has one text and perhaps a target, as version 2 has it."""
+def _from_version_1(header: dict, path: str | PathLike) -> dict:
+    """A header of version 1, which has a text and an optional target, in the form of version 2."""
     rules = [dict(part["rule"]) for part in header["layers"]]
     if any(rule.pop("softmax", "row") != "row" for rule in rules):
         raise MhaError(
@@ -174,18 +180,17 @@ def _second(header: dict, path: str | PathLike) -> dict:
         )
     layers = [part | {"rule": rule} for part, rule in zip(header["layers"], rules, strict=True)]
     sides = [KINDS[part.get("kind", "self")] for part in layers]
-    names = (
-        ("target", "text") if sides and all(both == KINDS["cross"] for both in sides) else ("text", "target")
-    )
+    only_cross = bool(sides) and all(pair == KINDS["cross"] for pair in sides)
+    names = ("target", "text") if only_cross else ("text", "target")
     texts = {"text": header, "target": header.get("target")}
     layers = [
-        part | {"sides": list(map(names.index, both))} for part, both in zip(layers, sides, strict=True)
+        part | {"sides": list(map(names.index, pair))} for part, pair in zip(layers, sides, strict=True)
     ]
     return header | {"texts": [texts[name] for name in names if texts[name]], "layers": layers}
 
 
 def _tokens(part: dict) -> Tokens:
-    """The tokens of a text; `ValueError` where the parts do not fit each other."""
+    """The tokens of a text; `ValueError` where their parts do not match."""
     tokens = Tokens(
         part["text"],
         tuple(part["pieces"]),
@@ -201,7 +206,7 @@ def _tokens(part: dict) -> Tokens:
 
 
 def _check(layer: LayerTrace) -> None:
-    """Raise `ValueError` or `RuntimeError` unless all parts fit each other; the trace checks their number."""
+    """Raise `ValueError` or `RuntimeError` unless all shapes match each other."""
     rows = {"q", "x", "q_raw", "q_linear", "q_turned", "cos", "sin", "q_short"}
     keys = {"k", "v", "x_v", "k_raw", "k_linear", "k_turned", "v_linear", "kv_short"}
     for names, count in ((rows, layer.n_query), (keys, layer.n_key)):
@@ -220,27 +225,29 @@ def _check(layer: LayerTrace) -> None:
         layer.contribution(rows=[0])
 
 
-def _place(tensor: Tensor) -> tuple:
-    """What two tensors have in common exactly when they are views of the same numbers."""
+def _identity(tensor: Tensor) -> tuple:
+    """A key that is equal for two tensors exactly when they are the same view of the same memory."""
     return tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride()
 
 
-# A layer travels between processes as it lies in a file, in bytes: what it computed before stays behind, what
-# several tensors share travels once, and no shared memory is held, of which a process has little.
+# A layer is pickled as the bytes of its file: without cached results, with each shared tensor once, and
+# without shared memory, of which a process has little.
 
 
 def as_bytes(tensors: dict[str, Tensor]) -> bytes:
+    """Tensors by name as the bytes of a safetensors file."""
     return safetensors.torch.save(tensors)
 
 
 def from_bytes(content: bytes) -> dict[str, Tensor]:
+    """The inverse of `as_bytes`."""
     return {name: tensor.clone() for name, tensor in safetensors.torch.load(content).items()}
 
 
 def _pickled(layer: LayerTrace) -> tuple:
     texts: list[Tokens] = []
-    header, tensors = _described((layer,), texts)
-    return _unpickled, (header, [replace(text) for text in texts], as_bytes(tensors))  # without their caches
+    header, tensors = _packed_layers((layer,), texts)
+    return _unpickled, (header, [replace(text) for text in texts], as_bytes(tensors))  # without cached labels
 
 
 def _unpickled(header: dict, texts: list[Tokens], content: bytes) -> LayerTrace:

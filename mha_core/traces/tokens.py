@@ -1,6 +1,6 @@
 """Typed text to tokens: words in any language, one unique label per position.
 
-A tokenizer's pieces are joined to the words that they were cut from by `joined`.
+`joined` groups a tokenizer's pieces into the words that they were cut from.
 """
 
 import difflib
@@ -20,7 +20,7 @@ MAX_TOKENS = 4096
 # Characters of scripts that put no spaces between words: each becomes a token of its own.
 UNSPACED = r"[\p{Han}\p{Hiragana}\p{Katakana}ー\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"
 LETTER = rf"(?:(?!{UNSPACED})(?=[\p{{L}}\p{{N}}_])\X)"
-# Nothing may end inside what is read as one character, such as a bracket with an accent on it.
+# No piece may end inside one character as read, such as a bracket with an accent.
 WHOLE = r"(?![\p{GCB=Extend}\p{GCB=SpacingMark}\p{GCB=ZWJ}])"
 PIECE = regex.compile(
     rf"""
@@ -33,7 +33,7 @@ PIECE = regex.compile(
     """,
     regex.VERBOSE,
 )
-# White space, control characters and the marks that only steer direction or line breaks.
+# White space, control characters and marks that only control direction or line breaks.
 SEPARATOR = regex.compile(r"[\s\p{Cc}\p{Bidi_Control}\u200b\u2060\ufeff]+")
 MARKS = "Ġ▁"  # a tokenizer's mark of a space before a piece
 INVISIBLE = regex.compile(r"\p{Default_Ignorable_Code_Point}+")
@@ -41,11 +41,11 @@ INVISIBLE = regex.compile(r"\p{Default_Ignorable_Code_Point}+")
 
 @dataclass(frozen=True)
 class Tokens:
-    """A text and the pieces it was cut into, in reading order.
+    """A text and its pieces, in reading order.
 
-    ``text[start:end]`` for each of `spans` is the piece as it was typed. Where a tokenizer cuts words,
-    `words` has the number of each piece's word, from 0; `special` are the positions of pieces that
-    stand for no text, such as [CLS], as far as the tokenizer says.
+    ``text[start:end]`` for each of `spans` is the piece as typed. Where a tokenizer cuts words into pieces,
+    `words` has the number of each piece's word, from 0. `special` are the positions of pieces without text,
+    such as [CLS], as far as the tokenizer marks them.
     """
 
     text: str
@@ -59,47 +59,50 @@ class Tokens:
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
-        """A label for each position, no two alike: the n-th repetition of a piece gets a small n.
+        """A unique label for each position: a piece that occurs several times gets a subscript 1, 2, 3 …
 
-        The thin space before the n keeps labels apart from anything typed: no piece holds a space.
+        The thin space before the subscript keeps labels apart from pieces, which contain no space.
         """
-        looks = [unicodedata.normalize("NFC", piece) for piece in self.pieces]
-        total = Counter(looks)
-        nth = {look: count(1) for look in total}
+        forms = [unicodedata.normalize("NFC", piece) for piece in self.pieces]
+        total = Counter(forms)
+        numbers = {form: count(1) for form in total}
         return tuple(
-            f"{look}\u2009{_subscript(next(nth[look]))}" if total[look] > 1 else look for look in looks
+            f"{form}\u2009{_subscript(next(numbers[form]))}" if total[form] > 1 else form for form in forms
         )
 
     def index(self, word: str) -> int:
-        """The position of a word, from 0: ``index("it")``; of one that is there more than once ``"the~2"``.
+        """The position of a word, from 0: ``index("it")``, or ``index("the~2")`` for the second "the".
 
-        A label is its position, too, and so is a word that a tokenizer marks, ``"Ġit"`` or ``"▁it"``, without
-        the mark. Raises `MhaError` for a word that is not there, and for one that is there more than once or
-        was cut into pieces, with the positions.
+        `word` may also be a label, or a piece without its tokenizer's mark: ``"it"`` for ``"Ġit"`` or
+        ``"▁it"``. Raises `MhaError` for an unknown word, and, with the positions, for a word that occurs
+        several times or was cut into pieces.
         """
         if not isinstance(word, str):
             raise MhaError(f"A word is looked up, as in index('it'); got {word!r}.")
-        look = unicodedata.normalize("NFC", word)
-        if look in self.labels:
-            return self.labels.index(look)
+        form = unicodedata.normalize("NFC", word)
+        if form in self.labels:
+            return self.labels.index(form)
         pieces = [unicodedata.normalize("NFC", piece) for piece in self.pieces]
         for names in (pieces, [piece.lstrip(MARKS) for piece in pieces]):
-            if found := [at for at, name in enumerate(names) if name == look]:
+            if positions := [at for at, name in enumerate(names) if name == form]:
                 break
-            name, _, nth = look.rpartition("~")
-            if found := [at for at, one in enumerate(names) if name and one == name and nth.isdecimal()]:
-                if not 1 <= int(nth) <= len(found):
-                    raise MhaError(f"There are {len(found)} {name!r}, at {listed(found, 'and')}; not {nth}.")
-                return found[int(nth) - 1]
-        if len(found) > 1:
+            stem, _, nth = form.rpartition("~")
+            if positions := [
+                at for at, name in enumerate(names) if stem and name == stem and nth.isdecimal()
+            ]:
+                if not 1 <= int(nth) <= len(positions):
+                    places = listed(positions, "and")
+                    raise MhaError(f"There are {len(positions)} {stem!r}, at {places}; not {nth}.")
+                return positions[int(nth) - 1]
+        if len(positions) > 1:
             raise MhaError(
-                f"{word!r} is at the positions {listed(found, 'and')}; say which, as in '{word}~2'.",
-                fixes=tuple({"token": at} for at in found),
+                f"{word!r} is at the positions {listed(positions, 'and')}; say which, as in '{word}~2'.",
+                fixes=tuple({"token": at} for at in positions),
             )
-        return found[0] if found else self._missing(look)
+        return positions[0] if positions else self._missing(form)
 
     def _missing(self, word: str) -> int:
-        """The position of a word that is no piece: there is none, and the error says why."""
+        """Always raises `MhaError`: a word that was cut into pieces, or that does not occur."""
         words = joined(self)
         for at, label in enumerate(words.labels if words else ()):
             if label.partition("\u2009")[0] == word:
@@ -115,9 +118,9 @@ class Tokens:
 
 @dataclass(frozen=True)
 class Sides:
-    """The two texts of an attention: the tokens that look and those that are looked at.
+    """The two texts of an attention: the tokens of the queries and those of the keys.
 
-    A text that looks at itself is one object on both sides; a copy of it would be a second text.
+    In self-attention both are one object; an equal copy would count as a second text.
     """
 
     queries: Tokens
@@ -125,17 +128,17 @@ class Sides:
 
     @property
     def same(self) -> bool:
-        """Does a text look at itself? Between two texts, positions cannot be compared."""
+        """Are queries and keys one text? Positions of two texts cannot be compared."""
         return self.queries is self.keys
 
     @property
     def named(self) -> bool:
-        """Does anybody know the texts? A layer that stands in no trace has positions in their place."""
+        """Are the texts known? A layer outside a trace has numbered positions in their place."""
         return bool(self.queries.spans)
 
     @property
     def title(self) -> str:
-        """The text, or the one that looks → the one that it looks at, each in its own direction."""
+        """The text, or between two texts "queries → keys", each in its own writing direction."""
         return (
             self.keys.text if self.same else f"\u2068{self.queries.text}\u2069 → \u2068{self.keys.text}\u2069"
         )
@@ -143,7 +146,7 @@ class Sides:
 
 @lru_cache(maxsize=8)
 def positions(count: int) -> Tokens:
-    """Tokens of which nothing is known but their number: their labels are 1, 2, 3 …, their places nowhere."""
+    """Tokens without a text: only their number is known. Their labels are 1, 2, 3 …, they have no spans."""
     return Tokens("", tuple(map(str, range(1, count + 1))), ())
 
 
@@ -159,7 +162,7 @@ def words(text: str, *, limit: int = MAX_TOKENS) -> Tokens:
     for chunk, offset in _between_separators(text):
         for match in PIECE.finditer(chunk):
             if INVISIBLE.fullmatch(match[0]):
-                continue  # a joiner with nothing to join
+                continue  # an invisible character alone
             pieces.append(match[0])
             spans.append((offset + match.start(), offset + match.end()))
     if not pieces:
@@ -174,18 +177,18 @@ def words(text: str, *, limit: int = MAX_TOKENS) -> Tokens:
     return Tokens(text, tuple(pieces), tuple(spans))
 
 
-# [CLS] [SEP] [PAD] <s> <|endoftext|>, and what stands for a word that is asked for.
+# [CLS] [SEP] [PAD] <s> <|endoftext|>, and the masks, which stand for a word to predict.
 SPECIAL = re.compile(r"\[[A-Z]{2,12}\]|<[^\s<>]{1,20}>")
-ASKED = ("[MASK]", "<mask>")
+MASKS = ("[MASK]", "<mask>")
 
 
 def special_positions(tokens: Tokens) -> list[int]:
-    """Positions of tokens that stand for no word, as [CLS] and padding: the tokenizer's, or by their form.
+    """Positions of tokens such as [CLS] and padding: as the tokenizer marks them, or else by their form.
 
-    A mask token stands for a word that is asked for, and is none of them.
+    A mask token is not special: it stands for a word to predict.
     """
     special = tokens.special or [at for at, piece in enumerate(tokens.pieces) if SPECIAL.fullmatch(piece)]
-    return [at for at in special if tokens.pieces[at] not in ASKED]
+    return [at for at in special if tokens.pieces[at] not in MASKS]
 
 
 def _between_separators(text: str):
@@ -204,17 +207,17 @@ CUT = re.compile(r"(U\+[0-9A-F]{4,6}|.)·1(?:\1·[2-4])+", re.DOTALL)  # a chara
 
 
 class Joined(NamedTuple):
-    """The number of each piece's word, rising from 0 without a gap, and a label for each word."""
+    """The number of each piece's word (0, 1, 2 … without gaps), and a label for each word."""
 
     of: tuple[int, ...]
     labels: tuple[str, ...]
 
 
 def joined(tokens: Tokens) -> Joined | None:
-    """The words of a text's pieces; None where every piece is a word, or nobody knows.
+    """The words of a text's pieces; None where every piece is a word, or the words are not known.
 
-    Pieces that follow each other and have one number in ``tokens.words`` are one word; a special piece is
-    a word of its own. A word is written as in the text, or else as its pieces together, no two alike.
+    Adjacent pieces with one number in ``tokens.words`` are one word; a special piece is a word by itself.
+    The labels are unique: the word as typed, or, without a typed form, its pieces put together.
     """
     special, of = set(tokens.special), []
     for at, number in enumerate(tokens.words):
@@ -227,8 +230,8 @@ def joined(tokens: Tokens) -> Joined | None:
         first = of.index(word)
         last = len(of) - 1 - of[::-1].index(word)
         typed = tokens.text[tokens.spans[first][0] : tokens.spans[last][1]]
-        # White space between them would be none of a label's: it keeps labels apart from what is typed.
         together = CUT.sub(r"\1", "".join(tokens.pieces[first : last + 1]))
         texts.append(typed if typed and not typed[0].isspace() else together)
+    # A label contains no white space, so that it differs from any typed text.
     named = Tokens(tokens.text, tuple("".join(text.split()) or "·" for text in texts), ((0, 0),) * len(texts))
     return Joined(tuple(of), named.labels)

@@ -1,4 +1,4 @@
-"""One sentence through attention: its tokens and what each layer left behind.
+"""One sentence through attention: its tokens and a record of each layer.
 
 Layers and heads count from 0 here; the app, like the papers, counts them from 1.
 """
@@ -16,7 +16,7 @@ from mha_core.traces import storage
 from mha_core.traces.indices import Picked, index
 from mha_core.traces.layer import KINDS, LayerTrace
 from mha_core.traces.matrices import MATRICES
-from mha_core.traces.source import Source, caption, described
+from mha_core.traces.source import Source, array_source, caption
 from mha_core.traces.tokens import Sides, Tokens
 
 if TYPE_CHECKING:
@@ -30,19 +30,19 @@ UNKNOWN = {
     "x": "The input X of this layer is not known.",
     "x_v": "This layer has no inputs of its own for V: they are X.",
 }
-AXES = {"query": "query: who looks", "key": "key: at whom", "token": "token"}  # in a figure
+AXES = {"query": "query: who looks", "key": "key: at whom", "token": "token"}  # titles in a figure
 
 
 @dataclass(frozen=True, eq=False)
 class AttentionTrace:
     """One sentence through one or more attention layers; immutable, without batch or device.
 
-    `source` tells where the numbers came from: a `RandomSource` its seed, a `ModelSource` its revision; a
-    name, or a mapping of plain values with one, becomes an `ArraySource`.
-    `answers` has, for each token that a trained model was asked about, the most probable words with
-    their probabilities, and None for the others; it is empty for a source without answers.
-    `tokens` are those of the text that was traced; where one text alone looks at another, those that look.
-    A layer's `sides` say whose tokens look at whose in it: in a layer of the kind "self" the trace's own.
+    `source` is where the numbers came from: a `RandomSource` with its seed, a `ModelSource` with its
+    revision; a name, or a mapping of simple values with a "name", becomes an `ArraySource`.
+    `answers` has, for each token that a trained model had to predict, the most probable words with their
+    probabilities, and None for the other tokens; it is empty for a source without predictions.
+    `tokens` are those of the traced text; where all layers are "cross", those of the queries' text.
+    The `sides` of a layer are the texts of its queries and keys; of a "self" layer both are `tokens`.
     """
 
     tokens: Tokens
@@ -52,29 +52,29 @@ class AttentionTrace:
 
     def __post_init__(self):
         if not isinstance(self.source, Source):
-            object.__setattr__(self, "source", described(self.source))
-        own = Sides(self.tokens, self.tokens)
-        object.__setattr__(self, "layers", tuple(_in_texts(layer, own) for layer in self.layers))
+            object.__setattr__(self, "source", array_source(self.source))
+        sides = Sides(self.tokens, self.tokens)
+        object.__setattr__(self, "layers", tuple(_with_sides(layer, sides) for layer in self.layers))
         if self.answers and len(self.answers) != len(self.tokens):
             raise MhaError(f"{len(self.tokens)} tokens cannot go with {len(self.answers)} answers.")
 
     @property
     def sides(self) -> Sides:
-        """The two texts of the first layer, and of all of them where they are of one kind."""
+        """The two texts of the first layer; of all layers, where they are of one kind."""
         return self.layers[0].sides if self.layers else Sides(self.tokens, self.tokens)
 
     @property
     def title(self) -> str:
-        """The text, or the one that looks → the one that it looks at, each in its own direction."""
+        """The text, or between two texts "queries → keys", each in its own writing direction."""
         return self.sides.title
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The kinds of attention that the trace has, in the order in which they come."""
+        """The kinds of attention in the trace, in order of their first layer."""
         return tuple(dict.fromkeys(layer.kind for layer in self.layers))
 
     def part(self, kind: str) -> "AttentionTrace":
-        """The layers of one kind alone; the tokens of its queries are then `tokens`.
+        """The trace of the layers of one kind; its `tokens` are those of their queries.
 
         Raises `MhaError` for a kind that the trace does not have.
         """
@@ -89,11 +89,11 @@ class AttentionTrace:
         return AttentionTrace(tokens, layers, self.source, answers)
 
     def layer(self, layer: int) -> LayerTrace:
-        """One of the layers, from 0; ``-1`` is the last. Raises `MhaError` for one that is not there."""
+        """One layer by its index, from 0; ``-1`` is the last. Raises `MhaError` for an index out of range."""
         return self.layers[self.layer_index(layer)]
 
     def layer_index(self, layer: int) -> int:
-        """The number of a layer from 0; ``-1`` is the last one."""
+        """The index of a layer, from 0; ``-1`` is the last one."""
         return index("layer", layer, len(self.layers), of="This trace")
 
     def frame(
@@ -105,25 +105,25 @@ class AttentionTrace:
         rows: Picked = None,
         keys: Picked = None,
     ) -> "pd.DataFrame":
-        """One matrix as a pandas DataFrame: token labels on its token axes, dimensions from 1 on.
+        """One matrix as a pandas DataFrame: token axes have labels, dimensions count from 1.
 
         `name` is one of `MATRICES`. All but x, x_v, concat and result are matrices of one `head`. `rows`
-        picks tokens that look and `keys` those that are looked at, on the axes that have them, as
-        `LayerTrace` does; scores, weights and outputs are computed for these rows alone.
+        selects queries and `keys` selects keys, on the axes that have them, as in `LayerTrace`; scores,
+        weights and outputs are computed for these rows only.
         Raises `MhaError` for an unknown name, layer, row or key, and for a head that is missing or unknown.
         """
-        import pandas as pd  # half a second that a computation without tables should not pay
+        import pandas as pd  # takes half a second, which only tables need
 
         one_of("matrix", name, MATRICES, parameter="name")
-        matrix, shown = MATRICES[name], self.layer(layer)
+        matrix, one_layer = MATRICES[name], self.layer(layer)
         if not matrix.of_layer and head is None:
             raise MhaError(f"{name} is a matrix of one head; say which, as in head=0.")
-        values = matrix.values(shown, head, rows=rows, keys=keys)
+        values = matrix.values(one_layer, head, rows=rows, keys=keys)
         if values is None:
             raise MhaError(UNKNOWN[name])
-        queries = _picked(shown.sides.queries.labels, shown.row_indices(rows))
+        queries = _selected(one_layer.sides.queries.labels, one_layer.row_indices(rows))
         labels = {"token": queries, "query": queries}
-        labels["key"] = _picked(shown.sides.keys.labels, shown.key_indices(keys))
+        labels["key"] = _selected(one_layer.sides.keys.labels, one_layer.key_indices(keys))
         row_labels, column_labels = (
             pd.Index(labels.get(axis, range(1, size + 1)), name=axis)
             for axis, size in zip(matrix.axes, values.shape, strict=True)
@@ -133,11 +133,11 @@ class AttentionTrace:
     def to_xarray(self, name: str = "weights", *, layer: int | None = None) -> "xr.DataArray":
         """One matrix of all heads as an `xarray.DataArray`, of one layer or with an axis of all layers.
 
-        `name` is one of `MATRICES`. Its axes are those of the matrix, behind `head`, which for k and v is
-        `kv_head`; x, concat and result have none. Token axes have their labels, the others count from 0:
+        `name` is one of `MATRICES`. The axes are those of the matrix, after `head` (`kv_head` for k and v;
+        x, x_v, concat and result have no head axis). Token axes have labels, the others count from 0:
         ``trace.to_xarray("weights", layer=2).sel(head=3, query="it")``.
 
-        Raises `MhaError` for an unknown name or layer, for what a layer does not know, where layers differ in
+        Raises `MhaError` for an unknown name or layer, for a matrix that is not known, where layers differ in
         shape or texts, and where xarray is not installed.
         """
         one_of("matrix", name, MATRICES, parameter="name")
@@ -166,20 +166,20 @@ class AttentionTrace:
         values = arrays[0] if layer is not None else np.stack(arrays)
         if layer is None:
             dims, coords = ["layer", *dims], {"layer": list(numbers), **coords}
-        about = {"text": self.title, "source": caption(self.source.said())}
-        return xarray.DataArray(values, coords, dims, name, about)
+        attributes = {"text": self.title, "source": caption(self.source.caption_facts())}
+        return xarray.DataArray(values, coords, dims, name, attributes)
 
     def figure(self, name: str = "weights", *, layer: int = 0, head: int | None = None) -> "go.Figure":
-        """One matrix as a plotly figure, a value under the pointer; ``.write_html("a.html")`` keeps it.
+        """One matrix as a plotly figure with values on hover; ``.write_html("a.html")`` saves it.
 
-        Weights are coloured from 0 to 1, all else around 0; cells hidden by the mask are grey. Arguments and
-        errors are those of `frame`.
+        Weights have a colour scale from 0 to 1, other matrices one centred on 0; cells hidden by the mask are
+        grey. Arguments and errors are those of `frame`.
         """
         from mha_core.figures.heatmap import heatmap
 
         frame = self.frame(name, layer=layer, head=head)
-        matrix, shown = MATRICES[name], self.layer(layer)
-        allowed = shown.allowed(head) if name in ("masked", "weights") else None
+        matrix = MATRICES[name]
+        allowed = self.layer(layer).allowed(head) if name in ("masked", "weights") else None
         rows, columns = (AXES.get(axis, f"dimension of {axis}") for axis in matrix.axes)
         figure = heatmap(
             frame,
@@ -189,8 +189,10 @@ class AttentionTrace:
             hidden=None if allowed is None or allowed.all() else ~allowed,
         )
         of_head = "" if matrix.of_layer else f", head {head}"
-        told = f"{name}, layer {layer}{of_head} · {caption(self.source.said())}"
-        return figure.update_layout(title={"text": html.escape(told), "font": {"size": 13}}, margin={"t": 40})
+        title = f"{name}, layer {layer}{of_head} · {caption(self.source.caption_facts())}"
+        return figure.update_layout(
+            title={"text": html.escape(title), "font": {"size": 13}}, margin={"t": 40}
+        )
 
     def view(
         self,
@@ -203,16 +205,16 @@ class AttentionTrace:
         titles: Sequence[str] | None = None,
         height: int | None = None,
     ) -> "HeadView":
-        """All heads over the sentence, to be explored: a notebook shows it, ``.save("view.html")`` keeps it.
+        """An interactive view of all heads: a notebook displays it, ``.save("view.html")`` saves it.
 
-        It starts with the last layer if none is said, that head, and the lines of that token, a position or a
-        word as `Tokens.index` has it; of `heads` the lines are drawn at first, of that head alone if none are
-        said. All count from 0. Another trace with as many layers and heads can stand `beside` it: of another
-        sentence, or of another model. `titles` name the two; otherwise each is called by its text and by what
-        its source does not share with the other. `height` is that of the frame in a notebook, in pixels.
+        `layer` (default: the last), `head` and `token` are selected at the start; `token` is a position, or a
+        word as in `Tokens.index`. `heads` are the heads whose lines are drawn at the start (default: `head`).
+        All count from 0. `beside` is a second trace with as many layers and heads, of another sentence or
+        another model. `titles` are the titles of the traces; the default is the text, and for two traces the
+        facts in which their sources differ. `height` is the height of the frame in a notebook, in pixels.
 
-        Raises `MhaError` for a layer, head or token that is not there, for layers of several kinds, for a
-        trace of another shape beside it, and for more or fewer titles than traces.
+        Raises `MhaError` for a layer, head or token out of range, for layers of several kinds, for a second
+        trace with other numbers of layers or heads, and for more or fewer titles than traces.
         """
         from mha_core.export.head_view import view
 
@@ -231,11 +233,11 @@ class AttentionTrace:
         heads = ", ".join(dict.fromkeys(f"{layer.n_heads} heads" for layer in self.layers)) or "none"
         return (
             f"<AttentionTrace {self.title[:60]!r}: {len(self.tokens)} tokens, {len(self.layers)} layers "
-            f"({heads}); {caption(self.source.said())}>"
+            f"({heads}); {caption(self.source.caption_facts())}>"
         )
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: what this is, its source, and small pictures of the weights."""
+        """HTML for a notebook: the text, the source, and small pictures of the weights."""
         from mha_core.export.notebook import of_trace
 
         return of_trace(self)
@@ -243,14 +245,14 @@ class AttentionTrace:
     def save(self, path: str | PathLike, *, matrices: bool = True) -> None:
         """Write the trace as one safetensors file; an existing file is replaced in one step.
 
-        The layers' own matrices W are most of it: of 16 tokens in a model of d_model 384, 14 of 15 MB. With
-        ``matrices=False`` they stay out, and the trace that `load` reads does not know them: what needs W^O,
-        `contribution` and `result`, is then refused, all else is the same to the last bit.
+        Most of the file are the layers' matrices W: 14 of 15 MB for 16 tokens and d_model 384. With
+        ``matrices=False`` they are left out. The trace that `load` reads then refuses `contribution` and
+        `result`, which need W^O; everything else is the same to the last bit.
         """
         storage.write(path, self._parts(), matrices=matrices)
 
     def __reduce__(self):
-        """Pickled and copied as it is saved: without what was computed before, and read-only again."""
+        """Pickled and copied in its saved form, without cached results."""
         header, tensors = storage.packed(self._parts())
         return _unpickled, (header, storage.as_bytes(tensors))
 
@@ -262,13 +264,16 @@ def _unpickled(header: str, content: bytes) -> AttentionTrace:
     return AttentionTrace(*storage.unpacked(header, storage.from_bytes(content)))
 
 
-def _in_texts(layer: LayerTrace, own: Sides) -> LayerTrace:
-    """A layer with its sides, the trace's `own` text where it looks at itself and says nothing else."""
+def _with_sides(layer: LayerTrace, sides: Sides) -> LayerTrace:
+    """The layer with the trace's `sides` where it is of the kind "self" or has no texts; else unchanged.
+
+    Raises `MhaError` where the layer's kind, texts and sizes do not match.
+    """
     one_of("kind of layer", layer.kind, KINDS, parameter="kind")
     if layer.kind == "cross" and not layer.sides.named:
         raise MhaError("A cross layer stands between two texts; say which, as in sides=Sides(queries, keys).")
-    if (layer.kind == "self" and layer.sides != own) or not layer.sides.named:
-        layer = replace(layer, sides=own)
+    if (layer.kind == "self" and layer.sides != sides) or not layer.sides.named:
+        layer = replace(layer, sides=sides)
     if layer.sides.same == (layer.kind == "cross"):
         raise MhaError(
             f"A layer of the kind {layer.kind} has {'one text' if layer.sides.same else 'two texts'} for its "
@@ -284,9 +289,9 @@ def _in_texts(layer: LayerTrace, own: Sides) -> LayerTrace:
 
 
 def load(path: str | PathLike) -> AttentionTrace:
-    """Read a trace that `AttentionTrace.save` wrote, the same to the last bit.
+    """Read a trace that `AttentionTrace.save` wrote; it is the same to the last bit.
 
-    Raises `MhaError` when the file is missing, truncated, damaged, or something else.
+    Raises `MhaError` where the file is missing, truncated, damaged, or not a saved trace.
     """
     parts = storage.read(path)
     try:
@@ -295,7 +300,7 @@ def load(path: str | PathLike) -> AttentionTrace:
         raise MhaError(f"{path} is damaged: {error}") from None
 
 
-def _picked(labels: tuple[str, ...], picked: slice | list[int] | None) -> Sequence[str]:
-    if isinstance(picked, list):
-        return [labels[at] for at in picked]
-    return labels if picked is None else labels[picked]
+def _selected(labels: tuple[str, ...], positions: slice | list[int] | None) -> Sequence[str]:
+    if isinstance(positions, list):
+        return [labels[at] for at in positions]
+    return labels if positions is None else labels[positions]

@@ -1,4 +1,4 @@
-"""Is what is shown what torch computes? Asked again, on the same tensors, whenever it is shown."""
+"""Checks of a layer against torch: the same tensors, computed again by torch's own functions."""
 
 from dataclasses import dataclass, replace
 
@@ -10,14 +10,14 @@ from mha_core.attention.functional import row_blocks
 from mha_core.attention.module import project_packed, project_per_head
 from mha_core.traces.layer import LayerTrace
 
-# What rounding can explain for values around 1, given that torch may add in another order.
+# The largest difference that rounding can cause for values around 1; torch may add in another order.
 ROUNDING = {torch.float64: 1e-12, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 1e-1}
-MOST_UNIT = 1024
+MAX_UNIT = 1024
 
 
 @dataclass(frozen=True)
 class Check:
-    """The largest absolute difference to torch, or the reason why torch cannot be asked."""
+    """The largest absolute difference to torch, or the reason why there is nothing to compare."""
 
     difference: float | None
     passed: bool = False
@@ -27,10 +27,10 @@ class Check:
 def against_torch(layer: LayerTrace, *, rows: slice | None = None) -> Check:
     """Compare weights and outputs of all heads with `scaled_dot_product_attention`, in all rows or some.
 
-    Torch's function returns outputs only; given the unit matrix as values, its output is the
-    weights; of a text with more keys than `MOST_UNIT` the outputs alone are compared, since that matrix
-    would be larger than all else. Rows with every key hidden are left out, since torch does not define them.
-    Both are asked for a block of rows at a time: neither matrix is whole when it is long.
+    Torch's function returns outputs only; with the unit matrix as values, its output is the weights.
+    With more than `MAX_UNIT` keys only the outputs are compared, since the unit matrix would need too much
+    memory. Rows with every key hidden are left out: torch does not define them.
+    Both sides are computed in blocks of rows, so that no matrix of a long text is in memory as a whole.
     """
     if not layer.knows("q"):
         return Check(None, reason="only the weights of this layer are known, not what they were made of")
@@ -39,61 +39,62 @@ def against_torch(layer: LayerTrace, *, rows: slice | None = None) -> Check:
         return Check(None, reason="torch's function knows no soft cap and no sinks")
     k, v = (_for_each_head(layer, name) for name in "kv")
     unit = None
-    if layer.n_key <= MOST_UNIT:
+    if layer.n_key <= MAX_UNIT:
         unit = torch.eye(layer.n_key, dtype=v.dtype).expand(layer.n_heads, -1, -1).contiguous()
     start, stop, _ = (rows or slice(None)).indices(layer.n_query)
-    found, parts = [], row_blocks(stop - start, layer.n_heads * layer.n_key)
-    for part in parts:
-        found += _compared(_part(layer, slice(start + part.start, start + part.stop)), k, v, unit)
-    if not found:
+    results = []
+    for block in row_blocks(stop - start, layer.n_heads * layer.n_key):
+        results += _differences(_with_rows(layer, slice(start + block.start, start + block.stop)), k, v, unit)
+    if not results:
         return Check(None, reason="every row is fully masked, which torch does not define")
-    return Check(max(gap for gap, _ in found), all(passed for _, passed in found))
+    return Check(max(difference for difference, _ in results), all(passed for _, passed in results))
 
 
-def _compared(layer: LayerTrace, k: Tensor, v: Tensor, unit: Tensor | None) -> list[tuple[float, bool]]:
-    """The largest difference of outputs and of weights, and whether rounding can explain it."""
-    rule, q = layer.rule, layer.tensors["q"]
-    laid_out = rule.at(slice(None), slice(None), n_query=layer.n_query, n_key=layer.n_key)
+def _differences(layer: LayerTrace, k: Tensor, v: Tensor, unit: Tensor | None) -> list[tuple[float, bool]]:
+    """The largest difference of outputs and of weights, each with whether rounding can explain it."""
+    q = layer.tensors["q"]
+    rule = layer.rule.at(slice(None), slice(None), n_query=layer.n_query, n_key=layer.n_key)
     extra = torch.zeros(1, layer.n_query, layer.n_key, dtype=q.dtype)
-    if laid_out.bias is not None:
-        extra = extra + laid_out.bias.to(q.dtype)
+    if rule.bias is not None:
+        extra = extra + rule.bias.to(q.dtype)
     extra = extra / rule.temperature
-    if laid_out.mask is not None:
-        extra = extra.masked_fill(~laid_out.mask, float("-inf"))
+    if rule.mask is not None:
+        extra = extra.masked_fill(~rule.mask, float("-inf"))
     visible = (extra > float("-inf")).any(-1).expand(layer.n_heads, -1)
     if not visible.any():
         return []
-    found = []
-    for shown, values in ((layer.output, v), (layer.weights, unit)):
+    results = []
+    for ours, values in ((layer.output, v), (layer.weights, unit)):
         if values is None:
             continue
-        asked = F.scaled_dot_product_attention(
+        expected = F.scaled_dot_product_attention(
             q[None], k[None], values[None], attn_mask=extra[None], scale=layer.scale / rule.temperature
         )[0]
-        gap = (torch.from_numpy(shown().copy()) - asked).abs()[visible]
-        difference = gap.nan_to_num(nan=float("inf")).max().item()
-        found.append((difference, difference <= ROUNDING[v.dtype] * max(1.0, values.abs().max().item())))
-    return found
+        differences = (torch.from_numpy(ours().copy()) - expected).abs()[visible]
+        difference = differences.nan_to_num(nan=float("inf")).max().item()
+        results.append((difference, difference <= ROUNDING[v.dtype] * max(1.0, values.abs().max().item())))
+    return results
 
 
 def _for_each_head(layer: LayerTrace, name: str) -> Tensor:
-    shared = layer.tensors[name]
+    """Keys or values, repeated for the query heads that share them. (head, key, width)"""
+    tensor = layer.tensors[name]
     group = layer.n_heads // layer.n_kv_heads
-    return shared if group == 1 else shared.repeat_interleave(group, dim=0)
+    return tensor if group == 1 else tensor.repeat_interleave(group, dim=0)
 
 
-def _part(layer: LayerTrace, rows: slice) -> LayerTrace:
-    """The layer as if only these queries had asked."""
+def _with_rows(layer: LayerTrace, rows: slice) -> LayerTrace:
+    """The layer with these queries only."""
     rule = layer.rule.at(slice(None), rows, n_query=layer.n_query, n_key=layer.n_key)
     return replace(layer, tensors=dict(layer.tensors) | {"q": layer.tensors["q"][:, rows]}, rule=rule)
 
 
 def split_difference(layer: LayerTrace) -> float | None:
-    """The largest difference between the two views of the split; exactly 0 when they agree.
+    """The largest difference between two ways to split the projections into heads; 0 when they agree.
 
-    One product with each of W^Q, W^K and W^V and a cut into heads, against X contracted with each
-    matrix reshaped to (d_model, head, d). None where X or the matrices are not known. Between two texts
-    K is made of the other one's X, as V is.
+    One way is a product with each of W^Q, W^K and W^V that is then cut into heads, the other contracts X with
+    each matrix reshaped to (d_model, head, d). None where X or the matrices are not known. Between two texts
+    the X of K and V is that of the keys' text.
     """
     p = layer.projections
     if "x" not in layer.tensors or p.w_q is None:
@@ -101,7 +102,7 @@ def split_difference(layer: LayerTrace) -> float | None:
     x = layer.tensors["x"][None]
     x_v = layer.tensors["x_v"][None] if "x_v" in layer.tensors else x
     if not layer.sides.same and x_v is x:
-        return None  # the X of the other text is not known
+        return None  # the X of the keys' text is not known
     parts = (
         (x, p.w_q, p.b_q, layer.n_heads),
         (x if layer.sides.same else x_v, p.w_k, p.b_k, layer.n_kv_heads),
@@ -111,10 +112,10 @@ def split_difference(layer: LayerTrace) -> float | None:
 
 
 def product_difference(layer: LayerTrace) -> float | None:
-    """The largest difference between X W + b, computed now, and the product that flowed.
+    """The largest difference between X W + b, computed now, and the recorded product.
 
-    What flowed is the first of q_linear, q_raw and q that is known, and likewise for k and v. None where X
-    or the matrices are not known, in cross-attention those of the other text.
+    The recorded product is the first of q_linear, q_raw and q that is known, and likewise for k and v. None
+    where an X (in cross-attention that of either text) or the matrices are not known.
     """
     p = layer.projections
     if "x" not in layer.tensors or p.w_q is None or not (layer.sides.same or "x_v" in layer.tensors):
@@ -122,11 +123,11 @@ def product_difference(layer: LayerTrace) -> float | None:
     x = layer.tensors["x"]
     x_v = layer.tensors.get("x_v", x)
     inputs = {"q": x, "k": x if layer.sides.same else x_v, "v": x_v}
-    gaps = []
-    for name, given in inputs.items():
+    differences = []
+    for name, layer_input in inputs.items():
         stages = (f"{name}_linear", f"{name}_raw", name)
-        flowed = next(layer.tensors[stage] for stage in stages if stage in layer.tensors)
+        recorded = next(layer.tensors[stage] for stage in stages if stage in layer.tensors)
         weight, bias = getattr(p, f"w_{name}"), getattr(p, f"b_{name}")
-        made = project_packed(given[None], weight, bias, flowed.shape[0])[0]
-        gaps.append((made.float() - flowed.float()).abs().max().item())
-    return max(gaps)
+        product = project_packed(layer_input[None], weight, bias, recorded.shape[0])[0]
+        differences.append((product.float() - recorded.float()).abs().max().item())
+    return max(differences)

@@ -30,17 +30,17 @@ ALL = [
 
 @pytest.mark.parametrize("facts", ALL)
 def test_facts_are_the_same_when_they_have_been_written_and_read(facts):
-    assert Facts.of(json.loads(json.dumps(facts.plain()))) == facts
+    assert Facts.of(json.loads(json.dumps(facts.to_json()))) == facts
 
 
 def test_what_is_not_known_is_not_written():
-    assert Facts().plain() == {}
-    assert Facts(latent=LatentProjection(8)).plain() == {"latent": {"kv_rank": 8}}
+    assert Facts().to_json() == {}
+    assert Facts(latent=LatentProjection(8)).to_json() == {"latent": {"kv_rank": 8}}
 
 
 def test_files_name_the_adjustments_as_they_always_did():
     facts = Facts(rotary=ROTARY, adjustments=Adjustments(q=(NORM, ROTARY), k=(Scale(0.5),), v=(Clip(2.0),)))
-    assert facts.plain()["between"] == {
+    assert facts.to_json()["between"] == {
         "q": [{"step": "norm", "kind": "RMSNorm", "over": "head"}, {"step": "rotary"}],
         "k": [{"step": "scale", "by": 0.5}],
         "v": [{"step": "clip", "at": 2.0}],
@@ -49,7 +49,7 @@ def test_files_name_the_adjustments_as_they_always_did():
 
 
 @pytest.mark.parametrize(
-    ("plain", "error"),
+    ("to_json", "error"),
     [
         ({"rotated": True}, TypeError),
         ({"rotary": {"form": "half"}}, TypeError),
@@ -57,9 +57,9 @@ def test_files_name_the_adjustments_as_they_always_did():
         ({"between": {"q": [{"step": "fold"}]}}, KeyError),
     ],
 )
-def test_what_does_not_fit_is_not_read(plain, error):
+def test_what_does_not_fit_is_not_read(to_json, error):
     with pytest.raises(error):
-        Facts.of(plain)
+        Facts.of(to_json)
 
 
 def test_facts_do_not_change():

@@ -20,8 +20,8 @@ from mha_core.traces.source import (
     RecordedSource,
     RunSource,
     TrainedSource,
+    array_source,
     caption,
-    described,
     read,
 )
 
@@ -57,7 +57,7 @@ def test_every_kind_is_here():
 
 @each
 def test_a_source_comes_back_from_plain_values_from_bytes_and_as_a_copy(source):
-    ways = (json.loads(json.dumps(source.plain())), source.plain())
+    ways = (json.loads(json.dumps(source.to_json())), source.to_json())
     assert [read(way) for way in ways] == [source, source]
     assert pickle.loads(pickle.dumps(source)) == copy.deepcopy(source) == source
 
@@ -86,7 +86,7 @@ def test_nothing_in_a_source_can_be_changed(source):
     ],
 )
 def test_a_caption_says_what_tells_it_from_others(source, said):
-    assert caption(source.said()) == said
+    assert caption(source.caption_facts()) == said
 
 
 def test_a_file_speaks_for_what_made_it():
@@ -111,13 +111,13 @@ def test_a_file_speaks_for_what_made_it():
     ],
 )
 def test_a_name_or_a_mapping_is_a_source_of_arrays(given, expected):
-    assert described(given) == expected
+    assert array_source(given) == expected
     assert mha.from_weights(torch.ones(1, 1, 1), "a", source=given).source == expected
 
 
 @pytest.mark.parametrize("given", [None, 3, {}, {"a": 1}, {"name": 3}, {"name": "m", "a": []}, SOURCES[0]])
 def test_what_does_not_describe_a_source_is_refused(given, refused):
-    said = str(refused(described, given))
+    said = str(refused(array_source, given))
     assert said == "source is a name, or a mapping with a 'name' and plain values: text and numbers."
 
 
@@ -195,10 +195,10 @@ def test_one_from_before_that_only_has_the_name_of_a_kind_is_arrays(kind):
     [
         ["nobody", {}],
         ["random", {"seed": 1}],
-        ["random", {**SOURCES[0].plain()[1], "seed": "1"}],
-        ["mini", {**SOURCES[1].plain()[1], "h": None}],
-        ["model", {**SOURCES[3].plain()[1], "skipped": [1]}],
-        ["model", {**SOURCES[3].plain()[1], "difference": "0"}],
+        ["random", {**SOURCES[0].to_json()[1], "seed": "1"}],
+        ["mini", {**SOURCES[1].to_json()[1], "h": None}],
+        ["model", {**SOURCES[3].to_json()[1], "skipped": [1]}],
+        ["model", {**SOURCES[3].to_json()[1], "difference": "0"}],
         ["arrays", {"name": "a", "facts": 3}],
         ["arrays", {"name": "a", "facts": {"a": []}}],
         ["file", {"file": "a", "saved": ["nobody", {}]}],
@@ -214,6 +214,6 @@ def test_what_is_no_source_is_refused(spoilt):
 
 
 def test_a_whole_number_is_a_number():
-    whole = ["model", {**SOURCES[3].plain()[1], "difference": 0}]
+    whole = ["model", {**SOURCES[3].to_json()[1], "difference": 0}]
     assert read(whole).difference == 0
-    assert sources.read(["mini", {**SOURCES[1].plain()[1], "later": 1}]) == SOURCES[1]  # of a later release
+    assert sources.read(["mini", {**SOURCES[1].to_json()[1], "later": 1}]) == SOURCES[1]  # of a later release
