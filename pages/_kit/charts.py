@@ -1,7 +1,7 @@
-"""Every plotly figure of the app is drawn here: it can be clicked, saved, and traced back to its scene.
+"""Draws every plotly figure of the app, so that users can click its cells and save it as a file.
 
-What a figure is and where it comes from travels in its `layout.meta`; charts.js, which the frame mounts
-once, reads it there for the files that it saves and for the cells that are clicked.
+The title, caption and file name of a figure are in its `layout.meta`. charts.js, which the frame mounts
+once, reads them there when the user saves the figure or clicks a cell.
 """
 
 import re
@@ -19,21 +19,21 @@ CONFIG = {
     "displaylogo": False,
     "modeBarButtonsToRemove": ["toImage", "select2d", "lasso2d", "autoScale2d", "zoomIn2d", "zoomOut2d"],
 }
-# A heatmap has few: dragging zooms, and with Shift it moves what is seen.
-FEW = CONFIG | {"modeBarButtonsToRemove": [*CONFIG["modeBarButtonsToRemove"], "zoom2d", "pan2d"]}
-LONGEST_TEXT = 300  # characters of the sentence that a saved figure carries
+# A heatmap needs no buttons for zoom and pan: dragging zooms, and dragging with Shift pans.
+HEATMAP_CONFIG = CONFIG | {"modeBarButtonsToRemove": [*CONFIG["modeBarButtonsToRemove"], "zoom2d", "pan2d"]}
+MAX_TEXT = 300  # characters of the sentence in the caption of a saved figure
 
 
 def mount() -> None:
-    """Let every figure be clicked and saved; shows nothing by itself."""
+    """Mount the script that makes figures clickable and savable; it shows nothing on the page."""
     components.charts({name: t(f"save.{name}") for name in ("open", "png", "svg", "csv")}, _picked)
 
 
 def _picked(*, chart: str, row: object, column: object) -> None:
-    """Go to the tokens of the cell that was clicked: its row looks, its column is looked at."""
-    places = {"token": row, "key_token": column}
-    # The browser sent this; that the tokens are there is seen to where the controls are drawn.
-    state.go(**{key: at + 1 for key, at in places.items() if isinstance(at, int) and at >= 0})
+    """Choose the tokens of the clicked cell: the row is the query, the column is the key."""
+    positions = {"token": row, "key_token": column}
+    # The browser sent these numbers; the controls clamp them to the tokens that exist.
+    state.go(**{key: at + 1 for key, at in positions.items() if isinstance(at, int) and at >= 0})
 
 
 def draw(
@@ -48,10 +48,10 @@ def draw(
     config: Mapping = CONFIG,
     **options,
 ) -> None:
-    """A figure on the page; `title` and `origin` are written into every file that is made of it.
+    """Draw a figure on the page; files saved from it carry `title` and `origin`.
 
     `table` has the full names of a heatmap's rows and columns. `start` makes cells clickable: it is the
-    position of the first row and the first column, from 0, None where columns are no tokens.
+    position of the first row and the first column, from 0; the column is None where columns are not tokens.
     """
     meta = described(key, title, origin) | {"start": start}
     if table is not None:
@@ -63,20 +63,24 @@ def draw(
 
 
 def described(key: str, title: str, origin: Origin) -> dict[str, object]:
-    """What a saved figure says of itself, and the name of its file."""
-    return {"title": title, "caption": caption(origin), "file": file_name(*_named(key, origin))}
+    """Title, caption lines and file name of a saved figure, for its `layout.meta`."""
+    return {"title": title, "caption": caption(origin), "file": file_name(*_name_parts(key, origin))}
 
 
 def caption(origin: Origin) -> list[str]:
-    """The lines under a saved figure: the sentence, and what its numbers come from."""
+    """The lines under a saved figure: the sentence, the note, and the source of the numbers."""
     text = origin.text or ""
-    short = text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…"
-    where = [_weights(origin)] if origin.source else []
+    excerpt = text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"
+    sources = [_weights(origin)] if origin.source else []
     if origin.layer is not None:
-        where.append(t("save.layer", layer=origin.layer + 1))
+        sources.append(t("save.layer", layer=origin.layer + 1))
     if origin.head is not None:
-        where.append(t("save.head", head=origin.head + 1))
-    lines = [t("save.text", text=short) if short else "", origin.note, " · ".join([*where, "Headscope"])]
+        sources.append(t("save.head", head=origin.head + 1))
+    lines = [
+        t("save.text", text=excerpt) if excerpt else "",
+        origin.note,
+        " · ".join([*sources, "Headscope"]),
+    ]
     return [line for line in lines if line]
 
 
@@ -100,13 +104,13 @@ def _sizes(source: TrainedSource) -> dict:
     return {"architecture": source.architecture, "h": source.h, "d_model": source.d_model}
 
 
-def _named(key: str, origin: Origin) -> list:
-    """What is in a file, in words for its name."""
-    counted = {"layer": origin.layer, "head": origin.head}
-    places = [part for name, at in counted.items() if at is not None for part in (name, at + 1)]
-    return [key.removeprefix("matrix-"), *places, *([origin.text[:40]] if origin.text else [])]
+def _name_parts(key: str, origin: Origin) -> list:
+    """The parts of a file name: the figure, its layer and head, and the start of the sentence."""
+    indices = {"layer": origin.layer, "head": origin.head}
+    parts = [part for name, at in indices.items() if at is not None for part in (name, at + 1)]
+    return [key.removeprefix("matrix-"), *parts, *([origin.text[:40]] if origin.text else [])]
 
 
 def file_name(*parts: object) -> str:
-    """Words joined into a name that every file system takes."""
+    """Join words into a file name that every file system accepts."""
     return "-".join(re.sub(r"[^\w]+", "-", str(part)).strip("-") for part in ("headscope", *parts))

@@ -1,4 +1,4 @@
-"""Everything that computes: one cached, bounded door from a scene to its trace."""
+"""Computes the trace of a scene, in a cache of limited size, and holds the trainings of the server."""
 
 import json
 from dataclasses import replace
@@ -19,23 +19,23 @@ from pages._kit.text import t
 
 SOURCES = ("mini", "random", "run", "model", "file")
 MAX_TOKENS = {"mini": MAX_WORDS, "random": 4096, "run": MAX_WORDS, "model": 4096}
-MAX_TRACES = 32
-LARGE = 1 << 25  # numbers in the q of all layers from which on a trace is one of few that are kept
-MAX_LARGE = 2
+MAX_TRACES = 32  # in the cache
+LARGE = 1 << 25  # numbers in q over all layers; at least as many make a trace large
+MAX_LARGE = 2  # large traces in the cache
 
 
 def trace(scene: Scene, *, text: str | None = None, trained: bool = True) -> mha.AttentionTrace:
     """The trace of the scene's text, or of another with the same settings.
 
-    A file has one text, whatever is asked for. ``trained=False`` takes a trained model as it was before
-    its first step.
+    The trace of a saved file ignores `text`. ``trained=False`` takes the model before its first training
+    step.
     Raises `MhaError` where the settings do not fit.
     """
     if scene.source == "file":
-        found = uploads.trace(scene)
-        if found is None:
+        saved = uploads.trace(scene)
+        if saved is None:
             raise mha.MhaError(uploads.NOTHING)
-        return found
+        return saved
     if scene.source == "model":
         return model_source.trace(scene, scene.text if text is None else text)
     settings = scene.settings(text) | ({} if trained else {"trained": False})
@@ -45,10 +45,10 @@ def trace(scene: Scene, *, text: str | None = None, trained: bool = True) -> mha
 
 
 def _is_large(scene: Scene, text: str) -> bool:
-    """Many layers over a long text: hundreds of megabytes, and seconds of all cores."""
-    shape = (scene.d_k or scene.d_model // max(scene.h, 1)) * scene.h * scene.layers
-    # A token has at least one character and mostly a space: an upper bound that costs nothing.
-    return scene.source == "random" and len(text) * shape >= LARGE
+    """Whether many layers meet a long text: hundreds of megabytes, and seconds of all cores."""
+    numbers_per_token = (scene.d_k or scene.d_model // max(scene.h, 1)) * scene.h * scene.layers
+    # A token has at least one character, so the length of the text is a cheap upper bound.
+    return scene.source == "random" and len(text) * numbers_per_token >= LARGE
 
 
 def peek(scene: Scene) -> mha.AttentionTrace | None:
@@ -60,14 +60,14 @@ def peek(scene: Scene) -> mha.AttentionTrace | None:
 
 
 def small_model(scene: Scene, language: str) -> Trained:
-    """The small trained model that the scene looks at; each shipped one is read once."""
+    """The small trained model of the scene; each shipped model is read once."""
     if scene.source == "run":
         return _finished(scene.run)
     return model(find(language, scene.architecture, scene.h, scene.d_model))
 
 
 def finished_runs() -> dict[str, Trained]:
-    """The models that were trained or opened on this server, by name."""
+    """The models trained or opened on this server, by name."""
     return trainings().finished()
 
 
@@ -84,7 +84,7 @@ def _trace(settings: str) -> mha.AttentionTrace:
 
 @st.cache_resource(max_entries=MAX_LARGE, show_spinner=False)
 def _large_trace(settings: str) -> mha.AttentionTrace:
-    # One after the other: two at once take twice the memory and not half the time.
+    # One at a time: two at once would need twice the memory and save no time.
     with st.spinner(t("long.computing")), _one_at_a_time():
         return _computed(settings)
 
@@ -95,12 +95,13 @@ def _one_at_a_time() -> Lock:
 
 
 def _computed(settings: str) -> mha.AttentionTrace:
-    asked = json.loads(settings)
-    if asked["source"] == "run":
-        found = _finished(asked["run"])
-        trace = follow(found if asked.get("trained", True) else untrained(found.plan), asked["text"])
-        return replace(trace, source=RunSource(asked["run"], **vars(trace.source)))
-    return mha.trace(limit=MAX_TOKENS[asked["source"]], **asked)
+    arguments = json.loads(settings)
+    if arguments["source"] == "run":
+        finished = _finished(arguments["run"])
+        trained = finished if arguments.get("trained", True) else untrained(finished.plan)
+        trace = follow(trained, arguments["text"])
+        return replace(trace, source=RunSource(arguments["run"], **vars(trace.source)))
+    return mha.trace(limit=MAX_TOKENS[arguments["source"]], **arguments)
 
 
 def _finished(name: str | None) -> Trained:

@@ -1,4 +1,4 @@
-"""Matrices on a page: drawn on a colour scale, described for those who do not see them, taken home as CSV."""
+"""Matrices on a page: as heatmaps with a text alternative, as tables, and as CSV files."""
 
 import numpy as np
 import pandas as pd
@@ -13,9 +13,10 @@ from pages._kit.charts import file_name
 from pages._kit.text import literal, number, t
 
 OF_ONE_HEAD = [name for name, matrix in MATRICES.items() if not matrix.of_layer]
-MOST_CHECKED = 1024  # rows that are compared with torch
-# Where the colours of weights end: at the largest of all heads, of each head, or at 1; they stand in links.
-SHARED, OWN, FULL = ENDS = ("shared", "per head", "0 to 1")
+MAX_CHECKED_ROWS = 1024  # that are compared with torch
+# Where the colours of weights end: at the largest weight of all heads, of each head, or at 1. Values of a
+# URL parameter.
+SHARED, PER_HEAD, FULL = ENDS = ("shared", "per head", "0 to 1")
 FORMULA_START = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -25,25 +26,25 @@ def matrix(
     key: str,
     limit: float,
     query: int,
-    made: bool = False,
+    result: bool = False,
     end: float | None = None,
-    seen: int | None = None,
+    key_token: int | None = None,
 ) -> None:
-    """One matrix as a heatmap with its meaning above it; `key` keeps it in place between runs.
+    """One matrix as a heatmap with its meaning above it; `key` is its element key.
 
-    Weights are coloured up to `limit`, other numbers up to their own largest or to `end`; the row of the
-    chosen token is framed where rows are tokens that look, and the cell of the token `seen` in it; `made`
-    says that this is what a step makes of the others. A click on a cell chooses its tokens.
+    Weights are coloured up to `limit`, other numbers up to `end` or to their largest absolute value. Where
+    rows are queries, the row of the token `query` is framed, and in it the cell of the token `key_token`.
+    `result` marks the matrix as the result of a step with an arrow. A click on a cell chooses its tokens.
     """
     frame, (first_row, first_column) = picture.frame, picture.start
-    rows_look = frame.index.name == "query" and picture.framed is None
-    row = query - first_row if rows_look else None
-    of_tokens = frame.columns.name in TOKEN_AXES
-    # A click on a row chooses the token that looks: where another text is looked at, keys are none of those.
-    of_other = frame.index.name == "key" and picture.sides is not None and not picture.sides.same
-    clickable = frame.index.name in TOKEN_AXES and not of_other
-    column = None if seen is None or not of_tokens else seen - first_column
-    st.caption(f"{'→ ' if made else ''}**{literal(picture.symbol)}** {t(f'matrix.{picture.name}')}")
+    rows_are_queries = frame.index.name == "query" and picture.framed is None
+    row = query - first_row if rows_are_queries else None
+    columns_are_tokens = frame.columns.name in TOKEN_AXES
+    # A click on a row chooses the query; the keys of another text are not among the queries.
+    rows_of_other_text = frame.index.name == "key" and picture.sides is not None and not picture.sides.same
+    clickable = frame.index.name in TOKEN_AXES and not rows_of_other_text
+    column = None if key_token is None or not columns_are_tokens else key_token - first_column
+    st.caption(f"{'→ ' if result else ''}**{literal(picture.symbol)}** {t(f'matrix.{picture.name}')}")
     figure = heatmap(
         frame,
         kind=picture.kind,
@@ -55,7 +56,7 @@ def matrix(
         framed=picture.framed,
         row=row,
         faint=picture.faint,
-        cell=(row, column) if rows_look and column in range(frame.shape[1]) else None,
+        cell=(row, column) if rows_are_queries and column in range(frame.shape[1]) else None,
     )
     charts.draw(
         figure,
@@ -64,8 +65,8 @@ def matrix(
         title=f"{picture.symbol} {t(f'matrix.{picture.name}')}",
         origin=picture.origin or Origin(),
         table=frame,
-        config=charts.FEW,
-        start=(first_row, first_column if of_tokens else None) if clickable else None,
+        config=charts.HEATMAP_CONFIG,
+        start=(first_row, first_column if columns_are_tokens else None) if clickable else None,
     )
 
 
@@ -77,16 +78,18 @@ def _axis(index: pd.Index) -> str:
 
 def _alt(picture: Picture) -> str:
     values = picture.frame.to_numpy()
-    seen = values[np.isfinite(values)]
-    low, high = (number(edge) for edge in ((seen.min(), seen.max()) if seen.size else (0, 0)))
+    finite = values[np.isfinite(values)]
+    low, high = (number(edge) for edge in ((finite.min(), finite.max()) if finite.size else (0, 0)))
     rows, columns = values.shape
-    what = t(f"matrix.{picture.name}")
-    return t("matrix.alt", symbol=picture.symbol, what=what, rows=rows, columns=columns, low=low, high=high)
+    meaning = t(f"matrix.{picture.name}")
+    return t(
+        "matrix.alt", symbol=picture.symbol, what=meaning, rows=rows, columns=columns, low=low, high=high
+    )
 
 
 def check_badge(layer: LayerTrace, query: int) -> None:
-    """Whether what is shown equals what torch computes, found out now; in a long text around the token."""
-    check = against_torch(layer, rows=window(layer.n_query, query, MOST_CHECKED))
+    """A badge: does this layer equal what torch computes? Of a long text the rows around the token."""
+    check = against_torch(layer, rows=window(layer.n_query, query, MAX_CHECKED_ROWS))
     hint = t("check.help")
     if check.difference is None:
         st.badge(t("check.impossible", reason=check.reason), color="gray", help=hint)
@@ -99,31 +102,29 @@ def check_badge(layer: LayerTrace, query: int) -> None:
 
 
 def numbers(trace: AttentionTrace, *, layer: int, head: int, query: int) -> None:
-    """One matrix of the chosen head as a table, and a CSV of the same matrix for every head.
+    """One matrix of the chosen head as a table, and a CSV file of the same matrix for every head.
 
-    Of a long text both are of the part around the chosen token, and of this head.
+    Of a long text both hold the part around the chosen token, and this head alone.
     """
-    recorded = trace.layers[layer]
-    offered = OF_ONE_HEAD if recorded.knows("q") else ["weights"]
-    if not recorded.knows("w_o"):
-        offered = [matrix for matrix in offered if matrix != "contribution"]
+    layer_trace = trace.layers[layer]
+    options = OF_ONE_HEAD if layer_trace.knows("q") else ["weights"]
+    if not layer_trace.knows("w_o"):
+        options = [matrix for matrix in options if matrix != "contribution"]
     name = st.selectbox(
         t("heads.matrix"),
-        offered,
-        index=offered.index("weights"),
+        options,
+        index=options.index("weights"),
         key="table",
-        format_func=lambda matrix: (
-            f"{MATRICES[matrix].written(trace.layers[layer], head)}  {t(f'matrix.{matrix}')}"
-        ),
+        format_func=lambda matrix: f"{MATRICES[matrix].written(layer_trace, head)}  {t(f'matrix.{matrix}')}",
     )
     part = around(trace, query, layer=layer, head=head, size=WHOLE)
-    shown = picture(trace, name, layer=layer, head=head, part=part).frame
-    st.dataframe(shown)
+    frame = picture(trace, name, layer=layer, head=head, part=part).frame
+    st.dataframe(frame)
 
     def table() -> pd.DataFrame:
         if any(part):
-            return shown.reset_index()
-        return long_table(trace, name, layer=layer, heads=range(trace.layers[layer].n_heads))
+            return frame.reset_index()
+        return long_table(trace, name, layer=layer, heads=range(layer_trace.n_heads))
 
     st.download_button(
         t("heads.download"),
@@ -136,7 +137,7 @@ def numbers(trace: AttentionTrace, *, layer: int, head: int, query: int) -> None
 
 
 def csv(table: pd.DataFrame) -> bytes:
-    """A table for spreadsheets: UTF-8 with its mark, and words that look like formulas made harmless."""
+    """A CSV file for spreadsheets: UTF-8 with a byte order mark; cells like formulas get an apostrophe."""
     safe = table.copy()
     for column in safe.select_dtypes(exclude="number"):
         risky = safe[column].astype(str).str.startswith(FORMULA_START)
@@ -145,7 +146,7 @@ def csv(table: pd.DataFrame) -> bytes:
 
 
 def scale_control() -> None:
-    """Where the colours of weights shall end."""
+    """The control for where the colours of weights end."""
     st.segmented_control(
         t("heads.scale"),
         ENDS,
@@ -158,7 +159,7 @@ def scale_control() -> None:
 
 
 def scale() -> str:
-    """The end that is chosen. A link sets it before the control is drawn, which stands below its pictures."""
+    """The chosen scale; from the URL where the control, which is below the figures, is not drawn yet."""
     linked = st.query_params.get("scale", SHARED)
     return st.session_state.get("scale", linked if linked in ENDS else SHARED)
 
@@ -166,12 +167,14 @@ def scale() -> str:
 def limits(layer: LayerTrace) -> np.ndarray:
     """The weight at which each head's colours end. (head,)"""
     largest = layer.weights().max(axis=(1, 2))
-    ends = {SHARED: np.full_like(largest, largest.max()), OWN: largest, FULL: np.ones_like(largest)}[scale()]
-    return np.where(ends > 0, ends, 1.0)  # a layer that is hidden altogether has no largest weight
+    ends = {SHARED: np.full_like(largest, largest.max()), PER_HEAD: largest, FULL: np.ones_like(largest)}[
+        scale()
+    ]
+    return np.where(ends > 0, ends, 1.0)  # where the mask hides everything, all weights are 0
 
 
 def scale_note(ends: np.ndarray) -> str:
-    """The scale in words, so that nobody compares what cannot be compared."""
-    if scale() == OWN:
+    """The scale in words, since colours on different scales cannot be compared."""
+    if scale() == PER_HEAD:
         return t("heads.scale_each")
     return t("heads.scale_now", limit=number(ends[0]))

@@ -1,4 +1,4 @@
-"""What the model behind a trace is: one sentence on the page, the rest behind a click."""
+"""The model behind a trace: one sentence on the page, the details in an expander."""
 
 import streamlit as st
 
@@ -10,12 +10,12 @@ from mha_core.training import checkpoints
 from pages._kit import model_source, state
 from pages._kit.text import literal, number, t
 
-EXACT = 1e-5  # largest difference that is rounding of 32-bit numbers
+EXACT = 1e-5  # largest difference that rounding of 32-bit numbers explains
 FOLDER_SIGNS = ("/", "\\")
 
 
 def about(trace: AttentionTrace) -> None:
-    """Where the weights come from, and for a trained model what was trained and how well it does."""
+    """The source of the weights; for a trained model also its task and its scores."""
     source = trace.source
     if isinstance(source, FileSource):
         _saved(trace)
@@ -39,10 +39,10 @@ def about(trace: AttentionTrace) -> None:
 
 
 def layer(trace: AttentionTrace, number: int, *, rows: bool = True) -> None:
-    """What comes into a layer and what becomes of its output, and what the grey over some `rows` means."""
+    """The input of a layer and the use of its output; with `rows` also the meaning of the grey rows."""
     if note := _layer(trace, number):
         st.caption(note)
-    if rows and (untrained := untrained_rows(trace, number)) is not None and untrained.any():
+    if rows and (without_loss := untrained_rows(trace, number)) is not None and without_loss.any():
         st.caption(t("model.veiled"))
 
 
@@ -58,22 +58,22 @@ def _layer(trace: AttentionTrace, layer: int) -> str:
 
 
 def collapsed(trace: AttentionTrace, layer: int) -> None:
-    """Say so where all tokens have become alike and every head looks evenly: measured in this trace."""
-    # Blocks of other models have more than attention.
+    """A note where all tokens have become alike, so that all weights are even; measured in this trace."""
+    # Only layers with random weights are attention alone; blocks of other models have more than that.
     stacked = layer and isinstance(trace.source, RandomSource)
-    apart = patterns.collapse(trace.layers[layer]) if stacked else None
-    if apart is not None:
-        st.caption(t("heads.collapsed", share=f"{100 * apart:.2g}"))
+    spread = patterns.collapse(trace.layers[layer]) if stacked else None
+    if spread is not None:
+        st.caption(t("heads.collapsed", share=f"{100 * spread:.2g}"))
 
 
 def of_ours() -> None:
-    """On a page about the small models: that it is, where somebody looks at a model of others."""
+    """A note on pages about our small models, for a user who has chosen a third-party model."""
     if state.current().source == "model":
         st.info(t("real.not_here"), icon=":material/deployed_code:")
 
 
 def left_out(trace: AttentionTrace, layer: LayerTrace, *, count: int) -> None:
-    """Why so many of the nine steps are not shown."""
+    """A note on why `count` of the nine steps are not shown."""
     if not model_source.is_real(trace):
         st.info(t("file.partly", count=count), icon=":material/help:")
         return
@@ -83,15 +83,15 @@ def left_out(trace: AttentionTrace, layer: LayerTrace, *, count: int) -> None:
 
 
 def _saved(trace: AttentionTrace) -> None:
-    told = {"file": literal(trace.source.file), "name": literal(trace.source.name)}
+    names = {"file": literal(trace.source.file), "name": literal(trace.source.name)}
     heads = sorted({layer.n_heads for layer in trace.layers})
     heads = heads[0] if len(heads) == 1 else f"{heads[0]}–{heads[-1]}"
-    st.caption(t("file.about", layers=len(trace.layers), heads=heads, **told))
+    st.caption(t("file.about", layers=len(trace.layers), heads=heads, **names))
     skipped(trace)
 
 
 def _report(source: TrainedSource) -> dict | None:
-    """The held-out scores of a shipped model, in words and per cent; None for a model of somebody's own."""
+    """The held-out scores of a shipped model as texts; None for a model that the user trained."""
     name = f"{source.architecture}-{source.language}-h{source.h}-d{source.d_model}"
     entry = checkpoints.manifest().get(name)
     if entry is None or (source.seed, source.step) != (entry["plan"]["seed"], entry["plan"]["steps"]):
@@ -106,7 +106,7 @@ def _report(source: TrainedSource) -> dict | None:
 
 
 def brief(trace: AttentionTrace) -> None:
-    """Model, sizes, and how exactly it is seen."""
+    """Name and sizes of a third-party model, and a badge with the error of its trace."""
     source = trace.source
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption(
@@ -124,44 +124,44 @@ def brief(trace: AttentionTrace) -> None:
 
 
 def skipped(trace: AttentionTrace) -> None:
-    """Layers that are not shown, each with its reason, and what else there is to know of those that are."""
+    """The layers that are not shown, each with its reason, and the notes about those that are."""
     if reasons := trace.source.skipped:
         with st.expander(t("real.skipped", count=len(reasons))):
             for reason in reasons:
                 st.markdown(literal(reason))
     for note in trace.source.notes:
         st.caption(literal(note))
-    if number_of := sum(bool(layer.about.bias) for layer in trace.layers):
-        st.caption(t("real.bias_by_words", count=number_of))
+    if n_biased := sum(bool(layer.about.bias) for layer in trace.layers):
+        st.caption(t("real.bias_by_words", count=n_biased))
 
 
 def exact(trace: AttentionTrace) -> None:
-    """Is what is shown what the model itself computes? Tried when it was loaded."""
+    """A badge: does the trace equal what the model itself computes? Measured when it was loaded."""
     if trace.source.route == "weights":
         st.badge(t("real.weights_only"), color="gray", help=t("real.weights_only_help"))
         return
-    gap, how = literal(number(trace.source.difference)), t("real.exact_help")
+    difference, explanation = literal(number(trace.source.difference)), t("real.exact_help")
     if trace.source.route == "watch":
-        how = t("real.watched_help")
+        explanation = t("real.watched_help")
     if trace.source.difference > EXACT:  # half precision rounds in another order
-        st.badge(t("real.close", difference=gap), color="blue", help=how)
+        st.badge(t("real.close", difference=difference), color="blue", help=explanation)
         return
-    st.badge(t("real.exact", difference=gap), icon=":material/check:", color="green", help=how)
+    st.badge(t("real.exact", difference=difference), icon=":material/check:", color="green", help=explanation)
 
 
 def short(name: str) -> str:
-    """A model as it is called; of a folder the last part of its path."""
+    """The name of a model; for a folder the last part of its path."""
     is_folder = name.startswith((".", "~", *FOLDER_SIGNS)) or "\\" in name
     return name.rstrip("/\\").replace("\\", "/").rsplit("/", 1)[-1] if is_folder else name
 
 
 def counted(numbers: set[int]) -> str:
-    """One number, or from the least to the largest."""
+    """One number, or the range from the smallest to the largest."""
     low, high = min(numbers), max(numbers)
     return f"{low:,}" if low == high else f"{low:,}–{high:,}"
 
 
 def is_standard(trace: AttentionTrace) -> bool:
-    """Was it trained as a standard block, whose heads the second hop goes through?"""
+    """Whether the model was trained with standard blocks, which fetch what layer 1 gathered in layer 2."""
     origin = trace.source.origin
     return isinstance(origin, TrainedSource) and origin.architecture == "standard"

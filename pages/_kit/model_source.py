@@ -1,4 +1,4 @@
-"""Third-party models as a source: which there are, those in memory, and one while it is loaded."""
+"""Third-party models as a source: those on this machine, those in memory, and their loading."""
 
 import os
 import time
@@ -21,18 +21,18 @@ from mha_core.traces.tokens import words
 from pages._kit.state import DEFAULTS, Scene, current, go
 from pages._kit.text import literal, t
 
-HOSTED, FOLDERS = "HEADSCOPE_HOSTED", "HEADSCOPE_MODELS"  # variables of the environment, see the README
-POLL = 0.2  # seconds between two looks at a loading
-TOLD = "sentence-transformers/all-MiniLM-L6-v2"  # what the package holds
-MOST_MODELS = 2
-MOST_BYTES = 1 << 30  # of the traces of one model together
-PATIENCE = 3.0  # seconds for which a loading goes on while nobody looks at it
-REMEMBERED = 60.0  # seconds for which a refusal stands before the model is tried again
-HALVES = ("bfloat16", "float16")
+HOSTED, FOLDERS = "HEADSCOPE_HOSTED", "HEADSCOPE_MODELS"  # environment variables, see the README
+POLL_SECONDS = 0.2  # between two updates of the progress bar
+PACKAGED = "sentence-transformers/all-MiniLM-L6-v2"  # the model in the package
+MAX_MODELS = 2  # in memory
+MAX_BYTES = 1 << 30  # of the traces of one model together
+PATIENCE = 3.0  # seconds for which a loading goes on without a waiting user
+ERROR_SECONDS = 60.0  # for which an error stands before the model is tried again
+HALF_PRECISION = ("bfloat16", "float16")
 
 
 class ModelKey(NamedTuple):
-    """Which model: `dtype` is None for what is usual on this machine."""
+    """The key of a model in memory; `dtype` is None for the default of this machine."""
 
     name: str
     revision: str | None = None
@@ -41,35 +41,35 @@ class ModelKey(NamedTuple):
 
 @dataclass(eq=False)
 class LoadedModel:
-    """A loaded model and its last traces: of each text one for each kind of attention."""
+    """A loaded model and its latest traces: for each text one of each kind of attention."""
 
     model: huggingface.Model
-    kinds: tuple[str, ...] = ()  # of attention, known once it has read a text
+    kinds: tuple[str, ...] = ()  # of attention; known after the first text
     _lock: Lock = field(default_factory=Lock, repr=False)
     _traces: OrderedDict = field(default_factory=OrderedDict, repr=False)
 
     @property
     def parameters(self) -> int:
-        """How many numbers were learned."""
+        """The number of parameters."""
         return sum(parameter.numel() for parameter in self.model.module.parameters())
 
     def parts(self, text: str, target: str | None = None) -> Mapping[str, AttentionTrace]:
-        """The trace of each kind of attention. Raises `MhaError` for a text that the model does not take."""
+        """The trace of each kind of attention. Raises `MhaError` for a text that the model cannot take."""
         key = (text, target)
-        with self._lock:  # two at once would take twice the memory and not half the time
-            found = self._traces.pop(key, None)
-            if found is None:
-                whole = huggingface.follow(self.model, text, target=target)
-                self.kinds = whole.kinds
-                found = MappingProxyType({kind: whole.part(kind) for kind in whole.kinds}), _bytes(whole)
-            self._traces[key] = found
-            while sum(size for _, size in self._traces.values()) > MOST_BYTES and len(self._traces) > 1:
+        with self._lock:  # two at once would need twice the memory and save no time
+            entry = self._traces.pop(key, None)
+            if entry is None:
+                trace = huggingface.follow(self.model, text, target=target)
+                self.kinds = trace.kinds
+                entry = MappingProxyType({kind: trace.part(kind) for kind in trace.kinds}), _bytes(trace)
+            self._traces[key] = entry
+            while sum(size for _, size in self._traces.values()) > MAX_BYTES and len(self._traces) > 1:
                 self._traces.popitem(last=False)
-        return found[0]
+        return entry[0]
 
 
 class Loading:
-    """A loading in a thread of its own: all who wait for the model look at the same one."""
+    """The state of a loading, which runs in its own thread; all users who wait for a model share one."""
 
     def __init__(self, key: ModelKey):
         self.key = key
@@ -77,77 +77,76 @@ class Loading:
         self.error: MhaError | None = None
         self.finished = Event()
         self.ended = float("inf")
-        self.look()
+        self.keep_alive()
 
-    def look(self) -> None:
-        """Somebody still waits for it."""
-        self._looked = time.monotonic()
+    def keep_alive(self) -> None:
+        """Note that a user is still waiting."""
+        self._last_wait = time.monotonic()
 
-    def left_alone(self) -> bool:
-        """Has everybody gone who waited for it?"""
-        return time.monotonic() - self._looked > PATIENCE
+    def abandoned(self) -> bool:
+        """Whether no user has been waiting for `PATIENCE` seconds."""
+        return time.monotonic() - self._last_wait > PATIENCE
 
-    def tell(self, stage: str, done: int, total: int) -> None:
+    def report(self, stage: str, done: int, total: int) -> None:
         self.stage, self.done, self.total = stage, done, total
 
 
 class LoadedModels:
-    """At most `most` models, the one that was used last kept longest."""
+    """The models in memory: at most `max_models`; the least recently used is dropped first."""
 
-    def __init__(self, most: int = MOST_MODELS):
-        self._most = most
+    def __init__(self, max_models: int = MAX_MODELS):
+        self._max_models = max_models
         self._lock, self._one_at_a_time = Lock(), Lock()
         self._entries: OrderedDict[ModelKey, LoadedModel] = OrderedDict()
         self._loadings: dict[ModelKey, Loading] = {}
 
     def find(self, key: ModelKey) -> LoadedModel | None:
-        """The model if it is loaded."""
+        """The model, or None where it is not loaded."""
         with self._lock:
             if key in self._entries:
                 self._entries.move_to_end(key)
             return self._entries.get(key)
 
     def begin(self, key: ModelKey) -> Loading:
-        """The loading of a model, begun now unless it is under way or was refused a moment ago."""
+        """The loading of a model; started now unless it is running or failed within `ERROR_SECONDS`."""
         with self._lock:
             self._loadings = {
-                k: one for k, one in self._loadings.items() if time.monotonic() - one.ended < REMEMBERED
+                k: item for k, item in self._loadings.items() if time.monotonic() - item.ended < ERROR_SECONDS
             }
             loading = self._loadings.get(key)
             if loading is None or isinstance(loading.error, files.Stopped):
                 loading = self._loadings[key] = Loading(key)
                 Thread(target=self._load, args=(loading,), daemon=True).start()
-            loading.look()
+            loading.keep_alive()
             return loading
 
     def refused(self, key: ModelKey) -> MhaError | None:
-        """Why the model could not be loaded a moment ago."""
+        """The error of the latest loading of the model; None where there is none."""
         with self._lock:
             return self._loadings[key].error if key in self._loadings else None
 
     def forget(self, key: ModelKey) -> None:
-        """Let a model that was refused be tried again."""
+        """Forget the error of a model, so that it can be loaded again."""
         with self._lock:
             if key in self._loadings and self._loadings[key].finished.is_set():
                 del self._loadings[key]
 
     def _load(self, loading: Loading) -> None:
         name, revision, dtype = loading.key
-        asked = {"revision": revision, "progress": loading.tell, "cancelled": loading.left_alone}
+        options = {"revision": revision, "progress": loading.report, "cancelled": loading.abandoned}
         try:
             with self._one_at_a_time:
-                huggingface.register()  # without the library nothing has to be looked for
-                files.find(name, **asked)  # what cannot be had pushes no other model out
+                huggingface.register()  # raises where the library is missing, before the search for files
+                files.find(name, **options)  # before a model leaves the memory: a missing one drops none
                 self._make_room()
-                entry = LoadedModel(huggingface.load(name, dtype=dtype, **asked))
+                entry = LoadedModel(huggingface.load(name, dtype=dtype, **options))
                 with self._lock:
                     self._entries[loading.key] = entry
                     self._loadings.pop(loading.key, None)
         except MhaError as error:
-            loading.error = _in_half(error) if dtype in HALVES else error
-        except (
-            Exception
-        ) as error:  # somebody else's files and library: whatever it is, it is no crash of ours
+            loading.error = _with_float32(error) if dtype in HALF_PRECISION else error
+        # Third-party files and code can raise anything; the app reports it and goes on.
+        except Exception as error:
             loading.error = MhaError(f"{name} cannot be loaded ({type(error).__name__}: {error}).")
         finally:
             loading.ended = time.monotonic()
@@ -155,13 +154,13 @@ class LoadedModels:
 
     def _make_room(self) -> None:
         with self._lock:
-            while len(self._entries) >= self._most:
+            while len(self._entries) >= self._max_models:
                 self._entries.popitem(last=False)
         huggingface.free()
 
 
-def _in_half(error: MhaError) -> MhaError:
-    """Some models do not run in half precision everywhere: the same refusal, with whole precision offered."""
+def _with_float32(error: MhaError) -> MhaError:
+    """The same error with float32 as a fix: some models do not run in half precision on every device."""
     return MhaError(str(error), fixes=(*error.fixes, {"dtype": "float32"}))
 
 
@@ -175,12 +174,12 @@ def loaded() -> LoadedModels:
 
 
 def hosted() -> bool:
-    """Is this a server for strangers? Then they choose among what is on it, and nothing is downloaded."""
+    """Whether this is a public server: it offers the models on its disk and downloads nothing."""
     return os.environ.get(HOSTED, "") not in ("", "0")
 
 
 def here() -> dict[str, Present]:
-    """The models on this machine by their names."""
+    """The models on this machine, by name."""
     folders = [] if hosted() else os.environ.get(FOLDERS, "").split(os.pathsep)
     return _here(tuple(filter(None, folders)))
 
@@ -191,17 +190,17 @@ def _here(folders: tuple[str, ...]) -> dict[str, Present]:
 
 
 def known() -> dict[str, Curated]:
-    """Well-known models that are not on this machine; a server for strangers offers none."""
+    """Well-known models that are not on this machine; a public server offers none."""
     return {} if hosted() else {model.id: model for model in curated() if model.id not in here()}
 
 
 def is_real(trace: AttentionTrace) -> bool:
-    """Was a trace made by a model of others, in this app?"""
+    """Whether the trace is of a third-party model that this app runs."""
     return isinstance(trace.source, ModelSource)
 
 
 def load(scene: Scene, stage) -> None:
-    """Wait for the scene's model, with its stages on screen; at once where nothing may be loaded."""
+    """Load the scene's model, with a progress bar; does nothing where it may not be loaded."""
     key = key_of(scene)
     if at_hand(scene) is not None or not wanted(scene):
         return
@@ -210,14 +209,14 @@ def load(scene: Scene, stage) -> None:
         with stage.container(), st.status(t("real.loading", name=literal(scene.model)), expanded=True):
             bar = st.progress(0.0, _stage(loading))
             st.button(t("real.stop"), key="stop_model", on_click=_stop, args=(key,))
-            while not loading.finished.wait(POLL):
-                loading.look()
+            while not loading.finished.wait(POLL_SECONDS):
+                loading.keep_alive()
                 bar.progress(loading.done / loading.total if loading.total else 0.0, _stage(loading))
     stage.empty()
 
 
 def trace(scene: Scene, text: str) -> AttentionTrace:
-    """The trace of a text of the kind that is chosen. Raises `MhaError` where there is none, and why."""
+    """The trace of a text, of the chosen kind of attention. Raises `MhaError` with the reason for none."""
     if (reason := refuses(scene)) is not None:
         raise reason
     entry = at_hand(scene)
@@ -230,65 +229,65 @@ def trace(scene: Scene, text: str) -> AttentionTrace:
 
 
 def ready(scene: Scene) -> bool:
-    """Is a model chosen, and need nobody agree first that it is fetched? It may be refused yet."""
+    """Whether a model is chosen and needs no consent to a download; its loading may still fail."""
     return scene.model is not None and bool(at_hand(scene) or wanted(scene) or refuses(scene))
 
 
 def at_hand(scene: Scene) -> LoadedModel | None:
-    """The scene's model, if it is loaded."""
+    """The scene's model; None where it is not loaded."""
     if scene.model is None or refuses(scene) is not None:
         return None
     return loaded().find(key_of(scene))
 
 
 def same_word(trace: AttentionTrace) -> None:
-    """Keep looking at the same word when a model cuts the sentence in another way than the source before."""
+    """Keep the chosen word when the new source splits the sentence into other tokens than the last one."""
     scene, tokens = current(), trace.tokens
-    by = (scene.source, scene.model if scene.source == "model" else None)
-    before, st.session_state.cut = st.session_state.get("cut"), (by, tokens.text, tokens.spans)
+    tokenizer = (scene.source, scene.model if scene.source == "model" else None)
+    before, st.session_state.cut = st.session_state.get("cut"), (tokenizer, tokens.text, tokens.spans)
     sources = {scene.source, before[0][0] if before else scene.source}
-    if "model" not in sources or (before and (before[0] == by or before[1] != tokens.text)):
+    if "model" not in sources or (before and (before[0] == tokenizer or before[1] != tokens.text)):
         return
     if before is None:
         if "token" in st.query_params or tokens.text != DEFAULTS.text:
             return
         spans = words(tokens.text).spans
-        at = DEFAULTS.token - 2  # small models put [CLS] before it
+        at = DEFAULTS.token - 2  # small models put [CLS] first
     else:
         spans, at = before[2], scene.token - 1
     if at < len(spans) and spans[at][0] < spans[at][1]:
         start = spans[at][0]
-        places = [place for place, (first, end) in enumerate(tokens.spans) if first <= start < end]
-        go(**({"token": places[0] + 1} if places else {}))
+        positions = [position for position, (first, end) in enumerate(tokens.spans) if first <= start < end]
+        go(**({"token": positions[0] + 1} if positions else {}))
 
 
 def notice(scene: Scene) -> str | None:
-    """What to look at in the scene's model, if it is a well-known one."""
-    name = TOLD if scene.model == PACKAGE else scene.model
+    """What to look at in the scene's model; None for a model that is not well known."""
+    name = PACKAGED if scene.model == PACKAGE else scene.model
     return next((model.notice for model in curated() if model.id == name), None)
 
 
 def limit(scene: Scene) -> int | None:
-    """The most tokens that the scene's model takes, as far as that is known."""
+    """The largest number of tokens that the scene's model takes; None where it is unknown."""
     entry = at_hand(scene)
     return None if entry is None else entry.model.limit
 
 
 def again(key: ModelKey) -> None:
-    """Somebody wants the model: fetch it, or try it again after a refusal."""
+    """The user agrees to load the model: for the first time, or again after an error."""
     st.session_state.model_stopped = None
     st.session_state.model_agreed = key
     loaded().forget(key)
 
 
 def _stop(key: ModelKey) -> None:
-    """For this visitor alone: when nobody else waits for it, the loading ends by itself."""
+    """Stop waiting in this session; the loading ends when no other user waits for it."""
     st.session_state.model_stopped = key
     st.session_state.model_agreed = None
 
 
 def wanted(scene: Scene) -> bool:
-    """May it be loaded without asking: it is on this machine, or somebody has agreed to fetch it?"""
+    """Whether the model may be loaded now: it is on this machine, or the user has agreed to a download."""
     key = key_of(scene)
     if refuses(scene) is not None or st.session_state.get("model_stopped") == key:
         return False
@@ -298,7 +297,7 @@ def wanted(scene: Scene) -> bool:
 
 
 def refuses(scene: Scene) -> MhaError | None:
-    """A server for strangers has the models that are on it, in the revision that is on it."""
+    """Why the model cannot be loaded at all, as for one that is not on a public server; None where it can."""
     if scene.model is None:
         return MhaError("No model is chosen.", fixes=({"source": "mini"},))
     if hosted() and (scene.model not in here() or scene.revision):
@@ -307,17 +306,18 @@ def refuses(scene: Scene) -> MhaError | None:
 
 
 def is_folder(name: str) -> bool:
-    """A folder, or what is written like one: looked for at once, since nothing has to be fetched."""
+    """Whether the name is a folder or written like one; folders need no download."""
     return name.startswith((".", "~", "/", os.sep)) or Path(name).is_dir()
 
 
 def key_of(scene: Scene) -> ModelKey:
-    asked = None if hosted() or scene.dtype == usual_dtype() else scene.dtype
-    return ModelKey(scene.model, scene.revision or None, asked)
+    """The key of the scene's model in memory."""
+    dtype = None if hosted() or scene.dtype == usual_dtype() else scene.dtype
+    return ModelKey(scene.model, scene.revision or None, dtype)
 
 
 def parts(entry: LoadedModel, scene: Scene, text: str) -> Mapping[str, AttentionTrace]:
-    """The trace of each kind of attention of the scene's model in a text."""
+    """The trace of each kind of attention when the scene's model reads a text."""
     target = scene.target if entry.model.has_target and (scene.target or "").strip() else None
     return entry.parts(text, target)
 
@@ -333,13 +333,13 @@ def _stage(loading: Loading) -> str:
 
 
 def size(count: int) -> str:
-    """Bytes in a unit that a person reads."""
-    for unit, least in (("GB", 1e9), ("MB", 1e6)):
-        if count >= least:
-            return f"{count / least:.1f} GB" if unit == "GB" else f"{count / least:.0f} MB"
+    """A number of bytes in GB, MB or kB."""
+    for unit, smallest in (("GB", 1e9), ("MB", 1e6)):
+        if count >= smallest:
+            return f"{count / smallest:.1f} GB" if unit == "GB" else f"{count / smallest:.0f} MB"
     return f"{count / 1e3:.0f} kB"
 
 
 def usual_dtype() -> str:
-    """The kind of numbers in which a model computes here unless another is chosen."""
+    """The default number type of models on this machine."""
     return device.usual_dtype(device.pick().name)

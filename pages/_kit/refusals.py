@@ -1,4 +1,4 @@
-"""What does not fit or is not there, told on the page, with what works instead as buttons."""
+"""Errors and missing models or files on a page, each with buttons for what works instead."""
 
 from dataclasses import fields
 
@@ -22,32 +22,34 @@ rec.trace.save("mine.safetensors")
 """
 
 
-def show(error: MhaError, *, own: bool = False) -> None:
-    """Say what was refused and why, and offer what works; nothing that was typed is lost.
+def show(error: MhaError, *, page_offers: bool = False) -> None:
+    """The message of an error, with a button for each of its fixes; the user's text stays.
 
-    `own`: the page offers other sources itself.
+    `page_offers` says that the page itself offers other sources.
     """
     if isinstance(error, UnknownWords):
         _unknown(error)
         return
     st.error(
-        literal(error), title=t("real.refused") if own else t("error.title"), icon=":material/straighten:"
+        literal(error),
+        title=t("real.refused") if page_offers else t("error.title"),
+        icon=":material/straighten:",
     )
-    ours = {field.name for field in fields(Scene)}
-    known = [fix for fix in error.fixes if fix.keys() <= ours - ({"source"} if own else set())]
-    offered = [fix for fix in known if all(v <= MOST[name] for name, v in fix.items() if name in MOST)]
+    settings = {field.name for field in fields(Scene)} - ({"source"} if page_offers else set())
+    known = [fix for fix in error.fixes if fix.keys() <= settings]
+    allowed = [fix for fix in known if all(v <= MOST[name] for name, v in fix.items() if name in MOST)]
     with st.container(horizontal=True):
-        for index, fix in enumerate(offered):
-            said = ", ".join(f"{name} {value}" for name, value in fix.items())
-            label = t("error.text") if "text" in fix else t("error.use", what=said)
+        for index, fix in enumerate(allowed):
+            values = ", ".join(f"{name} {value}" for name, value in fix.items())
+            label = t("error.text") if "text" in fix else t("error.use", what=values)
             st.button(literal(label), key=f"fix_{index}", on_click=go, kwargs=fix)
 
 
 def offer_training(scene: Scene) -> None:
-    """A link to the page Train, for sizes that no shipped model has and that can be trained."""
+    """A link to the page Train, for sizes without a shipped model that can be trained."""
     if scene.source != "mini" or scene.d_model not in WIDTHS or scene.h not in HEADS:
         return
-    asked = {
+    parameters = {
         "train_h": str(scene.h),
         "train_d_model": str(scene.d_model),
         "train_architecture": scene.architecture,
@@ -56,12 +58,12 @@ def offer_training(scene: Scene) -> None:
         PAGES / "learn" / "train.py",
         label=t("error.train", h=scene.h, d_model=scene.d_model),
         icon=":material/model_training:",
-        query_params=asked,
+        query_params=parameters,
     )
 
 
 def short(error: MhaError) -> str:
-    """The refusal of a second sentence, in one paragraph."""
+    """The error of the second sentence in one paragraph."""
     return t("error.twin", reason=literal(error))
 
 
@@ -83,19 +85,19 @@ def _unknown(error: UnknownWords) -> None:
                     kwargs={"text": error.instead(entry, word)},
                 )
     with st.container(horizontal=True):
-        st.button(t("unknown.random"), key="unknown_random", type="primary", on_click=_random)
+        st.button(t("unknown.random"), key="unknown_random", type="primary", on_click=_use_random)
         if model_source.here() or not model_source.hosted():
             st.button(t("unknown.model"), key="unknown_model", on_click=go, kwargs={"source": "model"})
 
 
-def _random() -> None:
+def _use_random() -> None:
     go(source="random", token=max(1, current().token - 1))
 
 
 def no_model(scene: Scene) -> None:
-    """What to do where no model is chosen, or nobody has agreed yet that the chosen one is fetched."""
+    """What to do where no model is chosen, or the user has not agreed to download the chosen one."""
     if scene.model is not None:
-        _consent(scene)
+        _ask_to_download(scene)
         return
     st.info(
         t("real.none_hosted") if model_source.hosted() else t("real.none"), icon=":material/deployed_code:"
@@ -103,11 +105,11 @@ def no_model(scene: Scene) -> None:
     if not model_source.hosted():
         st.code(INSTALL, language="bash")
         st.markdown(t("real.typed"))
-    _others()
+    _offer_own_sources()
 
 
 def offer_models(scene: Scene) -> None:
-    """What works instead, under a refusal: the model again, one that is here, and our own."""
+    """Buttons under an error: the same model again, two models on this machine, and our own sources."""
     with st.container(horizontal=True):
         if (
             scene.model is not None
@@ -128,17 +130,17 @@ def offer_models(scene: Scene) -> None:
                 on_click=go,
                 kwargs={"model": name},
             )
-    _others()
+    _offer_own_sources()
 
 
-def _others() -> None:
+def _offer_own_sources() -> None:
     with st.container(horizontal=True):
         for source, label in (("mini", t("real.use_mini")), ("random", t("real.use_random"))):
             st.button(label, key=f"use_{source}", on_click=go, kwargs={"source": source})
 
 
-def _consent(scene: Scene) -> None:
-    """A model that is not here is fetched when a person says so, not because a link names it."""
+def _ask_to_download(scene: Scene) -> None:
+    """Ask before a download: a model that a URL names is downloaded only after a click."""
     entry = next((model for model in curated() if model.id == scene.model), None)
     name = literal(scene.model)
     if st.session_state.get("model_stopped") == model_source.key_of(scene):
@@ -160,7 +162,7 @@ def _consent(scene: Scene) -> None:
         on_click=model_source.again,
         args=(model_source.key_of(scene),),
     )
-    _others()
+    _offer_own_sources()
 
 
 def no_file() -> None:
@@ -170,6 +172,6 @@ def no_file() -> None:
 
 
 def only_weights(layer: LayerTrace) -> None:
-    """Said in the place of Q, K, V and the scores, where a trace has none of them."""
-    own = bool(layer.about.missing)  # the model hands out its weights alone
-    st.info(t("real.unknown") if own else t("file.unknown"), icon=":material/help:")
+    """A note in place of Q, K, V and the scores, where the trace has weights alone."""
+    by_model = bool(layer.about.missing)  # the code of the model returns weights alone
+    st.info(t("real.unknown") if by_model else t("file.unknown"), icon=":material/help:")

@@ -1,4 +1,4 @@
-"""What heads were measured to do: a label under each."""
+"""The measured roles of heads, as labels."""
 
 import pandas as pd
 import streamlit as st
@@ -11,20 +11,20 @@ from pages._kit.text import t
 
 
 def labels(trace: AttentionTrace, scene: state.Scene, layer: int) -> list[str]:
-    """For each head its measured role with the score, or nothing; only trained models have roles."""
-    found = named(trace, scene) or {}
-    return [label(found.get((layer, head))) for head in range(trace.layers[layer].n_heads)]
+    """The label of each head: its measured role with the score; empty without a role or without training."""
+    named_roles = named(trace, scene) or {}
+    return [label(named_roles.get((layer, head))) for head in range(trace.layers[layer].n_heads)]
 
 
 def named(trace: AttentionTrace, scene: state.Scene) -> dict[tuple[int, int], tuple[str, float]] | None:
-    """What each head was measured to do, as `roles.labels` has it; None for weights without training."""
+    """The role and score of each (layer, head), as in `roles.labels`; None for weights without training."""
     measured = of_scene(trace, scene)
     return None if measured is None else roles.labels(measured)
 
 
-def label(found: tuple[str, float] | None) -> str:
-    """A role and its score in words; nothing for a head without one."""
-    return "" if found is None else t("roles.label", role=name(found[0]), score=f"{found[1]:.2f}")
+def label(role: tuple[str, float] | None) -> str:
+    """A role and its score in words; empty for None, a head without a role."""
+    return "" if role is None else t("roles.label", role=name(role[0]), score=f"{role[1]:.2f}")
 
 
 def name(role: str) -> str:
@@ -33,7 +33,7 @@ def name(role: str) -> str:
 
 
 def of_scene(trace: AttentionTrace, scene: state.Scene) -> pd.DataFrame | None:
-    """The roles of the scene's model, measured once on this server; None for weights without training."""
+    """The roles of the scene's model, measured once per server; None for weights without training."""
     if not isinstance(trace.source, TrainedSource):
         return None
     try:

@@ -1,4 +1,4 @@
-"""The scene of a page and its traces; where something does not fit, the page says so and ends."""
+"""The scene of a page and its traces; where one cannot be computed, the page says why and stops."""
 
 import streamlit as st
 
@@ -8,10 +8,11 @@ from pages._kit import compute, model_source, refusals, state, uploads
 from pages._kit.text import t
 
 
-def scene_and_trace(longest: int | None = frames.WHOLE) -> tuple[state.Scene, AttentionTrace]:
+def scene_and_trace(max_tokens: int | None = frames.WHOLE) -> tuple[state.Scene, AttentionTrace]:
     """The scene and the trace of its sentence.
 
-    A page that draws whole matrices takes texts of at most `longest` tokens, and says so of others.
+    The page stops with a note for a text of more than `max_tokens` tokens, the most that it can draw; None
+    takes texts of every length.
     """
     scene = state.current()
     if scene.source == "file" and uploads.trace(scene) is None:
@@ -23,21 +24,21 @@ def scene_and_trace(longest: int | None = frames.WHOLE) -> tuple[state.Scene, At
     try:
         trace = compute.trace(scene)
     except MhaError as error:
-        refusals.show(error, own=scene.source == "model")
+        refusals.show(error, page_offers=scene.source == "model")
         if scene.source == "model":
             refusals.offer_models(scene)
         if any({"h", "d_model"} <= set(fix) for fix in error.fixes):  # no shipped model has these sizes
             refusals.offer_training(scene)
         st.stop()
     tokens = frames.longest(trace)
-    if longest is not None and tokens > longest:
-        st.info(t("long.elsewhere", count=f"{tokens:,}", longest=longest), icon=":material/notes:")
+    if max_tokens is not None and tokens > max_tokens:
+        st.info(t("long.elsewhere", count=f"{tokens:,}", longest=max_tokens), icon=":material/notes:")
         st.stop()
     return scene, trace
 
 
 def second_trace(scene: state.Scene) -> AttentionTrace | None:
-    """The trace of the second sentence, if there is one."""
+    """The trace of the second sentence; None where there is none or it cannot be computed."""
     if scene.source == "file" or not scene.twin.strip():
         return None
     try:

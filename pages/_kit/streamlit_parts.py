@@ -1,35 +1,35 @@
-"""Every private part of Streamlit that the pages touch: how it calls the elements that our style speaks of.
+"""The private names of Streamlit that the pages rely on: selectors of the elements in our style sheet.
 
-Any version may rename them; tests/pages/test_streamlit_parts.py fails then. The scripts have theirs in
-assets/components/streamlit.js.
+A new version may rename them; then tests/pages/test_streamlit_parts.py fails. The selectors of the scripts
+are in assets/components/streamlit.js.
 """
 
 import streamlit as st
 
 SIDEBAR = '[data-testid="stSidebar"]'
 PRIMARY = '[data-testid="stBaseButton-primary"]'
-TAG = "[data-tag]"  # what is chosen of several
+TAG = "[data-tag]"  # a chosen option of a multiselect
 RADIO = '[role="radio"]'
-KEYED = "st-key-"  # before the key of an element, as a class
+KEYED = "st-key-"  # prefix of an element's key in its class
 
 INVISIBLE = ("history", "charts", "unseen")
-CARRIERS = ("_blob",)  # how the keys of components end that carry data and show nothing
+CARRIERS = ("_blob",)  # endings of the keys of components that hold data and show nothing
 
 
 def style() -> None:
-    """What Streamlit's theme cannot say: put on the page before anything else."""
-    st.html(f"<style>{_rules()}</style>")  # our own words alone
+    """The style rules that Streamlit's theme cannot express; called before the page draws anything."""
+    st.html(f"<style>{_rules()}</style>")  # no user text in it
 
 
 def _rules() -> str:
-    nothing = [
+    invisible = [
         *(_keyed(key) for key in INVISIBLE),
         *(f'[class*="{KEYED}"][class*="{end}"]' for end in CARRIERS),
     ]
     return f"""
-{", ".join(nothing)} {{ display: none; }}
+{", ".join(invisible)} {{ display: none; }}
 {SIDEBAR} {_keyed("source")} {RADIO} {{ padding: 0.25rem 0.6rem; }}
-/* Streamlit writes white on its main colour, which in a dark page is a light one. */
+/* Streamlit writes white on its main colour, which is light in the dark theme. */
 :is({PRIMARY}, {TAG}, {TAG} *) {{ color: light-dark(#ffffff, #14161b) !important; }}
 """
 

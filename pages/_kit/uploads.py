@@ -1,4 +1,4 @@
-"""A saved trace that is opened here: for this visitor alone, and kept for as long as the visit lasts."""
+"""The saved trace that a user has open, in the session of this user alone."""
 
 import os
 import tempfile
@@ -16,13 +16,13 @@ from mha_core.training.lexicon import LANGUAGES
 from pages._kit.state import Scene
 
 MEGABYTES = 200
-LONGEST = 100  # characters of what a file says about itself
-MOST_TOLD, LONGEST_TOLD = 100, 400  # of these, and characters of each
+MAX_FIELD = 100  # characters of one field of a file's source
+MAX_ITEMS, MAX_ITEM = 100, 400  # items of a list in it, and characters of each
 NOTHING = "No saved trace is open; open one in the sidebar."
 
 
 class Opened(NamedTuple):
-    """A file: its name, what tells it from others, and the trace of each kind of attention in it."""
+    """An open file: its name, a hash of its content, and the trace of each kind of attention in it."""
 
     name: str
     digest: str
@@ -30,19 +30,19 @@ class Opened(NamedTuple):
 
 
 def begin() -> None:
-    """Open the trace that the server was started with, `headscope open`, once for each visitor.
+    """Open the trace that `headscope open` started the server with, once per session.
 
-    It is what he sees first, unless the link asks for something else.
+    It is the first source of the session, unless the URL names another.
     """
     path = os.environ.get(resources.OPENED)
     if not path or "opened_trace" in st.session_state:
         return
     try:
-        found = _on_disk(path, os.stat(path).st_mtime_ns)
+        file = _on_disk(path, os.stat(path).st_mtime_ns)
     except (MhaError, OSError) as error:
         st.session_state.opened_trace, st.session_state.file_refused = None, str(error)
         return
-    st.session_state.opened_trace, st.session_state.file = found, found.digest
+    st.session_state.opened_trace, st.session_state.file = file, file.digest
     if "source" not in {*st.session_state, *st.query_params}:
         st.session_state.source = "file"
 
@@ -53,68 +53,69 @@ def _on_disk(path: str, changed: int) -> Opened:
 
 
 def trace(scene: Scene) -> AttentionTrace | None:
-    """The trace of the open file, of the kind that is chosen; None where none is open."""
-    found = opened()
-    if found is None:
+    """The trace of the open file, of the chosen kind of attention; None where no file is open."""
+    file = opened()
+    if file is None:
         return None
-    return found.parts.get(scene.kind) or next(iter(found.parts.values()))
+    return file.parts.get(scene.kind) or next(iter(file.parts.values()))
 
 
 def opened() -> Opened | None:
-    """The open file."""
+    """The open file; None where none is open."""
     return st.session_state.get("opened_trace")
 
 
 def take() -> None:
-    """Open what the uploader was given; what was open stays open when that is no trace."""
-    given = st.session_state.trace_file
+    """Open the file in the uploader; if it is not a trace, the file that was open stays open."""
+    upload = st.session_state.trace_file
     st.session_state.file_refused = None
-    if given is None:  # taken away, which a browser does too before it gives another one
+    if upload is None:  # removed by the user, or by the browser before it sends the next file
         return
     try:
-        found = read(given.name, given.getvalue())
+        file = read(upload.name, upload.getvalue())
     except MhaError as error:
         st.session_state.file_refused = str(error)
         return
-    st.session_state.opened_trace, st.session_state.file = found, found.digest
+    st.session_state.opened_trace, st.session_state.file = file, file.digest
 
 
 def close() -> None:
-    """Nothing is open any more."""
+    """Close the open file."""
     st.session_state.opened_trace = st.session_state.file = None
 
 
 def read(name: str, content: bytes) -> Opened:
-    """A file as `AttentionTrace.save` wrote it. Raises `MhaError` for any other, which names the file."""
+    """A file that `AttentionTrace.save` wrote. Raises `MhaError` with the name of any other file."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.safetensors"
         path.write_bytes(content)
         try:
-            whole = load(path)
+            saved = load(path)
         except MhaError as error:
             raise MhaError(str(error).replace(str(path), name)) from None
-    if not whole.layers:
+    if not saved.layers:
         raise MhaError(f"{name} holds no layer.")
-    whole = replace(whole, source=FileSource(name, _short(whole.source)))
-    lexical = getattr(whole.source.origin, "language", None) in LANGUAGES
-    if not lexical or any(answer == () for answer in whole.answers):
-        whole = replace(whole, answers=())
+    trace = replace(saved, source=FileSource(name, _short(saved.source)))
+    has_lexicon = getattr(trace.source.origin, "language", None) in LANGUAGES
+    if not has_lexicon or any(answer == () for answer in trace.answers):
+        trace = replace(trace, answers=())
     digest = blake2b(content, digest_size=8).hexdigest()
-    return Opened(name, digest, {kind: whole.part(kind) for kind in whole.kinds})
+    return Opened(name, digest, {kind: trace.part(kind) for kind in trace.kinds})
 
 
 def _short(source: Source) -> Source:
-    """What a file says about itself, no longer than the page has room for."""
-    told = {one.name: getattr(source, one.name) for one in fields(source)}
-    for name, value in told.items():
+    """The source named in a file, with its texts cut to the room on the page."""
+    values = {field.name: getattr(source, field.name) for field in fields(source)}
+    for name, value in values.items():
         if isinstance(value, str):
-            told[name] = value[:LONGEST]
+            values[name] = value[:MAX_FIELD]
         elif isinstance(value, tuple):
-            told[name] = tuple(one[:LONGEST_TOLD] for one in value[:MOST_TOLD])
+            values[name] = tuple(item[:MAX_ITEM] for item in value[:MAX_ITEMS])
         elif isinstance(value, Source):
-            told[name] = _short(value)
+            values[name] = _short(value)
         elif isinstance(value, Mapping):
-            told[name] = {
-                key[:LONGEST]: one[:LONGEST] if isinstance(one, str) else one for key, one in value.items()
+            values[name] = {
+                key[:MAX_FIELD]: item[:MAX_FIELD] if isinstance(item, str) else item
+                for key, item in value.items()
             }
-    return replace(source, **told)
+    return replace(source, **values)

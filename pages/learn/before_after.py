@@ -21,24 +21,24 @@ scene, trace = scene_and_trace()
 both = {"before": sides.untrained(scene), "after": trace}
 layer_index, head, query = state.indices(trace, scene)
 layer = trace.layers[layer_index]
-weights = {key: shown.layers[layer_index].weights() for key, shown in both.items()}
+weights = {key: side.layers[layer_index].weights() for key, side in both.items()}
 limit = max(float(array[head].max()) for array in weights.values())
-for column, (key, shown) in zip(st.columns(2), both.items(), strict=True):
+for column, (key, side) in zip(st.columns(2), both.items(), strict=True):
     with column:
-        sides.side(shown, key=key, layer=layer_index, head=head, query=query, limit=limit)
+        sides.side(side, key=key, layer=layer_index, head=head, query=query, limit=limit)
 head_view.of_traces(
     list(both.values()),
     layer=layer_index,
     head=head,
     token=query,
     heads=range(layer.n_heads),
-    titles=[sides.title(shown, key=key) for key, shown in both.items()],
+    titles=[sides.title(side, key=key) for key, side in both.items()],
     key="before_view",
 )
 st.subheader(t("before.matrices", head=head + 1, layer=layer_index + 1))
 model_info.layer(trace, layer_index)
 for name in ("weights", "q", "k"):
-    for column, (key, shown) in zip(st.columns(2), both.items(), strict=True):
+    for column, (key, side) in zip(st.columns(2), both.items(), strict=True):
         with column:
-            drawn = picture(shown, name, layer=layer_index, head=head)
-            matrices.matrix(drawn, key=f"{key}-{name}", limit=limit, query=query)
+            matrix = picture(side, name, layer=layer_index, head=head)
+            matrices.matrix(matrix, key=f"{key}-{name}", limit=limit, query=query)

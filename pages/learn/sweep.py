@@ -1,4 +1,4 @@
-"""How many heads? What our small models measured for each h, beside what the paper published."""
+"""How many heads? The scores of our small models for each h, beside those that the paper published."""
 
 import streamlit as st
 
@@ -10,23 +10,23 @@ st.header(t("sweep.heading"))
 st.caption(t("sweep.intro"))
 model_info.of_ours()
 d_model = comparison.width()
-found = None if d_model is None else comparison.rows(d_model)
+scores = None if d_model is None else comparison.scores(d_model)
 
-figures = st.grid(1 if found is None else 2, min_column_width=340)
-if found is not None:
+figures = st.grid(1 if scores is None else 2, min_column_width=340)
+if scores is not None:
     with figures.container():
-        comparison.own_lines(found, d_model)
+        comparison.our_lines(scores, d_model)
 with figures.container():
     comparison.paper_lines()
 
 st.subheader(t("sweep.says"), divider="gray")
-for sentence in [*(comparison.says(found) if found is not None else []), comparison.paper_says()]:
+for sentence in [*(comparison.sentences(scores) if scores is not None else []), comparison.paper_sentence()]:
     st.markdown(sentence)
 
 st.subheader(t("sweep.tables"), divider="gray")
 ours, papers = st.columns([5, 2], gap="medium")
-if found is not None:
+if scores is not None:
     with ours:
-        comparison.own_table(found, d_model)
+        comparison.our_table(scores, d_model)
 with papers:
     comparison.paper_table()

@@ -1,4 +1,4 @@
-"""A model of others: what it is, all its heads at a glance, which ones there are, and what papers found."""
+"""A third-party model: its facts, all its heads in an overview, the models to choose, and known heads."""
 
 import streamlit as st
 
@@ -8,7 +8,7 @@ from pages.models._real import card, choice, literature, rotation, sharing
 
 scene = state.current()
 st.header(t("real.heading"))
-trace = choice.shown(scene)
+trace = choice.trace_or_offer(scene)
 if trace is not None:
     layer, head, query = state.indices(trace, scene)
     card.show(trace, scene)
@@ -17,11 +17,11 @@ if trace is not None:
         overview.show(trace, scene, fold, layer=layer, head=head, link=choice.TO_HEADS)
     choice.links(layer=layer, head=head)
     rotation.show(trace, layer=layer, head=head, token=query)
-    card.kept(trace, layer=layer, draw=lambda: sharing.diagram(trace, layer=layer))
+    card.cache(trace, layer=layer, draw=lambda: sharing.diagram(trace, layer=layer))
     sharing.vectors(trace, layer=layer, token=query)
 
 st.subheader(t("real.offered"), divider="gray")
-choice.offered(scene)
+choice.table()
 
 st.subheader(t("literature.title"), divider="gray", help=t("literature.help"))
 literature.show(scene)

@@ -7,20 +7,25 @@ from pages._kit.scene import scene_and_trace, second_trace
 from pages._kit.text import t
 from pages.see._heads import all_heads, measurements, one_head
 
-scene, trace = scene_and_trace(longest=None)
+scene, trace = scene_and_trace(max_tokens=None)
 twin = second_trace(scene)
 layer_index, head, query = state.indices(trace, scene)
 layer = trace.layers[layer_index]
-both = {key: shown for key, shown in (("token_strip", trace), ("twin_strip", twin)) if shown}
+both = {
+    key: sentence_trace
+    for key, sentence_trace in (("token_strip", trace), ("twin_strip", twin))
+    if sentence_trace
+}
 limits = all_heads.limits(trace, layer=layer_index, head=head, query=query)
-looked_at = {"layer": layer_index, "head": head, "query": query}
-for column, (key, shown) in zip(st.columns(len(both)), both.items(), strict=True):
+choice = {"layer": layer_index, "head": head, "query": query}
+for column, (key, sentence_trace) in zip(st.columns(len(both)), both.items(), strict=True):
     with column:
-        sentence.show(shown, **looked_at, limit=limits[head], key=key, hides=True)
-with st.container():  # what comes and goes shall not move what follows: the keyboard would lose its place
+        sentence.show(sentence_trace, **choice, limit=limits[head], key=key, hides=True)
+# In a container, so that a note that comes or goes keeps the elements below and the keyboard focus on them.
+with st.container():
     sentence.hide_switch(trace)
     model_info.collapsed(trace, layer_index)
-glance = overview.fold(trace, opened=True) if overview.first(trace) else None
+overview_fold = overview.fold(trace, opened=True) if overview.first(trace) else None
 
 st.subheader(t("view.title"), help=t("view.help"))
 others = [other for other in range(layer.n_heads) if other != head]
@@ -28,7 +33,7 @@ numbers = head_view.of_traces(
     list(both.values()), layer=layer_index, head=head, token=query, heads=sorted([head, *others[-1:]])
 )
 model_info.about(trace)
-glance = glance or overview.fold(trace, opened=False)
+overview_fold = overview_fold or overview.fold(trace, opened=False)
 all_heads.show(trace, scene, layer=layer_index, head=head, limits=limits, numbers=numbers)
 measurements.show(trace, scene, layer=layer_index, head=head)
 
@@ -43,5 +48,5 @@ one_head.show(trace, layer=layer_index, head=head, query=query, limit=limits[hea
 with st.expander(t("heads.numbers")):
     matrices.numbers(trace, layer=layer_index, head=head, query=query)
 
-# Filled last, since it takes longest: a long text has millions of weights in each head.
-overview.show(trace, scene, glance, layer=layer_index, head=head)
+# Computed last, since it takes the longest: a long text has millions of weights in each head.
+overview.show(trace, scene, overview_fold, layer=layer_index, head=head)

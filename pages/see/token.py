@@ -8,7 +8,7 @@ from pages._kit.text import t
 from pages.see._token import directions, products, weights
 from pages.see._token.subject import Subject
 
-scene, trace = scene_and_trace(longest=None)
+scene, trace = scene_and_trace(max_tokens=None)
 subject = Subject(trace, *state.indices(trace, scene))
 st.header(t("one.heading", token=subject.name, layer=subject.layer + 1, head=subject.head + 1))
 both = directions.both_directions(subject)

@@ -1,4 +1,4 @@
-"""What are the words made of before attention? Their vectors on a map, and who is near whom."""
+"""What are the words before attention? Their vectors on a map, and the nearest words of each."""
 
 import streamlit as st
 
@@ -30,14 +30,19 @@ with st.container(horizontal=True, vertical_alignment="bottom"):
     st.segmented_control(
         t("words.axes"), words.AXES, default=words.FLAT, required=True, key="axes", bind="query-params"
     )
-deep = st.session_state.axes == words.DEEP
-place = words.placed(known, kinds, axes=3 if deep else 2)
+three_axes = st.session_state.axes == words.DEEP
+word_map = words.project_words(known, kinds, axes=3 if three_axes else 2)
 
 left, right = st.columns([5, 2], gap="medium")
 with left:
-    words.map_of(known, place, kinds, chosen=chosen)
+    words.map_of(known, word_map, kinds, chosen=chosen)
     st.caption(
-        t("words.shares", share=f"{100 * place.shares.sum():.0f}", axes=len(place.shares), d_model=width)
+        t(
+            "words.shares",
+            share=f"{100 * word_map.shares.sum():.0f}",
+            axes=len(word_map.shares),
+            d_model=width,
+        )
     )
 with right:
     st.subheader(t("words.nearest", word=literal(chosen)), help=t("words.nearest_help"))
@@ -45,4 +50,4 @@ with right:
 
 st.subheader(t("words.relations"), divider="gray")
 st.markdown(t("words.relations_intro"))
-words.relations(known, place)
+words.relations(known, word_map)

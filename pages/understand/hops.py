@@ -22,10 +22,10 @@ if len(trace.layers) < 2:
     st.stop()
 *_, query = state.indices(trace, scene)
 first, second = two_hops.heads(trace, query, layer=layer)
-for shown in (trace, twin):
-    if shown:
-        two_hops.path(shown, query, first=first, second=second, layer=layer)
-        name = "first" if shown is trace else "twin"
-        two_hops.show_matrices(shown, query, first=first, second=second, key=name, layer=layer)
+for sentence_trace in (trace, twin):
+    if sentence_trace:
+        two_hops.path(sentence_trace, query, first=first, second=second, layer=layer)
+        name = "first" if sentence_trace is trace else "twin"
+        two_hops.show_matrices(sentence_trace, query, first=first, second=second, key=name, layer=layer)
 if model_info.is_standard(trace):
     st.markdown(t("hops.standard"))

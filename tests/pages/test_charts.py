@@ -239,7 +239,7 @@ def test_a_trained_model_is_named_with_its_training():
 def test_a_long_sentence_is_cut_in_the_caption():
     text = "word " * 1000
     [sentence, _] = charts.caption(frames.Origin(ArraySource("mine"), text))
-    assert len(sentence) == charts.LONGEST_TEXT + 2
+    assert len(sentence) == charts.MAX_TEXT + 2
     assert sentence.endswith("…”")
 
 

@@ -73,7 +73,7 @@ def test_what_travels_of_two_sentences_is_what_fits_of_the_longer_one(opened, ey
 def test_no_table_is_offered_that_a_spreadsheet_has_no_room_for(opened, monkeypatch):
     _, cells = grid(opened())
     for most, there in ((cells.size + 1, True), (cells.size, False)):
-        monkeypatch.setattr(all_heads, "MOST_LINES", most)
+        monkeypatch.setattr(all_heads, "MAX_LINES", most)
         assert (grid(opened())[0]["numbers"] is not None) is there
 
 

@@ -304,7 +304,7 @@ def test_what_stops_loading_is_the_one_who_waits(monkeypatch):
 
 @pytest.mark.slow
 def test_of_three_models_the_one_that_was_used_last_but_two_is_freed(folder):
-    shelf, loaded = LoadedModels(most=2), []
+    shelf, loaded = LoadedModels(max_models=2), []
     for family in ("bert", "gpt2", "llama"):
         job = shelf.begin(ModelKey(folder(family)))
         assert job.finished.wait(60), family
@@ -317,7 +317,7 @@ def test_of_three_models_the_one_that_was_used_last_but_two_is_freed(folder):
 
 
 def test_a_model_that_cannot_be_had_pushes_none_out(folder, monkeypatch):
-    shelf = LoadedModels(most=1)
+    shelf = LoadedModels(max_models=1)
     assert shelf.begin(ModelKey(folder("bert"))).finished.wait(60)
     job = shelf.begin(ModelKey("/no/such"))
     assert job.finished.wait(60)
@@ -331,7 +331,7 @@ def test_traces_of_a_model_are_kept_by_their_size(folder, monkeypatch):
     entry = shelf.find(ModelKey(folder("bert")))
     first = entry.parts("A bird sang.")
     assert entry.parts("A bird sang.") is first
-    monkeypatch.setattr("pages._kit.model_source.MOST_BYTES", 1)
+    monkeypatch.setattr("pages._kit.model_source.MAX_BYTES", 1)
     entry.parts("The street.")
     assert entry.parts("A bird sang.") is not first
 

@@ -69,15 +69,15 @@ def test_roles_are_measured_once_for_a_model(monkeypatch):
 
 
 def test_likeness_is_shown_for_a_long_text_too_of_some_of_its_rows(opened, english, monkeypatch):
-    monkeypatch.setattr(measurements, "MOST_CELLS", 0)
+    monkeypatch.setattr(measurements, "MAX_CELLS", 0)
     words = " ".join(f"word{n}" for n in range(300))
     app = opened(source="random", text=words, twin="", h=3, d_model=12)
     assert not app.exception
     trace = mha.trace(**(Scene(source="random").settings(words) | {"h": 3, "d_model": 12}))
-    alike = patterns.similarity(trace.layers[0], max_rows=measurements.LEAST_ROWS).to_numpy()
+    alike = patterns.similarity(trace.layers[0], max_rows=measurements.MIN_ROWS).to_numpy()
     said = english("roles.alike", mean=number((alike.sum() - 3) / 6))
     assert said in [markdown.value for markdown in app.markdown]
-    some = english("roles.alike_some", rows=measurements.LEAST_ROWS, tokens=300)
+    some = english("roles.alike_some", rows=measurements.MIN_ROWS, tokens=300)
     assert some in [caption.value for caption in app.caption]
 
 

@@ -1,4 +1,4 @@
-"""The page Before / after: the untrained twin of a model, and one side of the page."""
+"""The page Before / after: the trace of the untrained model, and one side of the page."""
 
 import streamlit as st
 
@@ -8,7 +8,7 @@ from pages._kit.text import t
 
 
 def offer() -> None:
-    """Random weights have no after: offer a trained model."""
+    """Random weights are never trained: a button that chooses a trained model instead."""
     st.info(t("before.random"), icon=":material/casino:")
     kwargs = {"source": "mini", "h": 4, "d_model": 64}
     st.button(t("before.take"), type="primary", key="take_mini", on_click=state.go, kwargs=kwargs)
@@ -19,16 +19,17 @@ def untrained(scene: state.Scene) -> AttentionTrace:
     return compute.trace(scene, trained=False)
 
 
-def when(trace: AttentionTrace, *, key: str) -> str:
-    """Which of the two it is: “Before: step 0”, “After: step 8,000”."""
+def heading(trace: AttentionTrace, *, key: str) -> str:
+    """The heading of a side, such as “Before: step 0” or “After: step 8,000”."""
     return t(f"before.{key}", step=f"{trace.source.step:,}")
 
 
 def title(trace: AttentionTrace, *, key: str) -> str:
-    """The same sentence twice needs more than its text to be told apart, in a saved figure too."""
-    return f"{when(trace, key=key)} · {trace.tokens.text}"
+    """The title of a side: its heading and the sentence, since both sides have the same sentence."""
+    return f"{heading(trace, key=key)} · {trace.tokens.text}"
 
 
 def side(trace: AttentionTrace, *, key: str, layer: int, head: int, query: int, limit: float) -> None:
-    st.subheader(when(trace, key=key))
+    """One side of the page: its heading, and the sentence coloured by the weights of the chosen token."""
+    st.subheader(heading(trace, key=key))
     sentence.show(trace, layer=layer, head=head, query=query, limit=limit, key=f"{key}_strip")

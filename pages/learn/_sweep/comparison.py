@@ -1,4 +1,4 @@
-"""The comparison over h on a page: two figures, two tables, and what the numbers say."""
+"""The page Sweep: our scores and the published ones over h, as figures, tables and sentences."""
 
 from collections.abc import Collection
 from urllib.parse import urlencode
@@ -23,42 +23,42 @@ from pages._kit.text import t
 
 TICKS = tuple(PUBLISHED.index.union([2]))
 LINES = ("answer", "accuracy", "right")
-COIN = 0.5
-NEAR_COIN = 0.6
-BLEU = (24.6, 26.1)
-PREFERRED = 64  # d_model, where it is there
+COIN = 0.5  # the accuracy of guesses between two words
+MAX_NEAR_COIN = 0.6  # accuracies up to here are called guesses
+BLEU_AXIS = (24.6, 26.1)  # the ends of the axis
+DEFAULT_WIDTH = 64  # d_model, where it is among the widths
 
 
 def width() -> int | None:
-    """The chosen d_model of those with enough numbers of heads; None where there is none."""
-    offered = widths(checkpoints.manifest().values())
-    if not offered:
+    """The chosen d_model, among those with at least `MIN_COUNTS` values of h; None where there are none."""
+    options = widths(checkpoints.manifest().values())
+    if not options:
         st.info(t("sweep.missing", least=MIN_COUNTS))
         return None
-    if len(offered) == 1:
-        return offered[0]
-    if st.session_state.get("width") not in offered:
+    if len(options) == 1:
+        return options[0]
+    if st.session_state.get("width") not in options:
         st.session_state.pop("width", None)
     return st.segmented_control(
         t("sweep.width"),
-        offered,
-        default=PREFERRED if PREFERRED in offered else offered[0],
+        options,
+        default=DEFAULT_WIDTH if DEFAULT_WIDTH in options else options[0],
         required=True,
         key="width",
         bind="query-params",
     )
 
 
-def rows(d_model: int) -> pd.DataFrame:
-    """What was measured at one width, one row for each h."""
+def scores(d_model: int) -> pd.DataFrame:
+    """The scores of our models of one width, one row for each h."""
     return measured(checkpoints.manifest().values(), d_model)
 
 
-def own_lines(found: pd.DataFrame, d_model: int) -> None:
-    """What was measured, as lines over h."""
+def our_lines(scores: pd.DataFrame, d_model: int) -> None:
+    """Our scores as lines over h."""
     st.subheader(t("sweep.measured", d_model=d_model))
     figure = lines(
-        found,
+        scores,
         names={column: t(f"sweep.line_{column}") for column in LINES},
         across=t("sweep.across"),
         up=t("sweep.share"),
@@ -72,14 +72,14 @@ def own_lines(found: pd.DataFrame, d_model: int) -> None:
     st.caption(t("sweep.lines"))
 
 
-def own_table(found: pd.DataFrame, d_model: int) -> None:
-    """What was measured, as a table; each row leads to its heads."""
-    percent = {name: 100 * found[name] for name in ("answer", "accuracy")}
-    resolving = [t("sweep.of", count=count, h=h) for h, count in found["resolving"].items()]
-    shown = found.assign(**percent, resolving=resolving, link=[_link(h, d_model) for h in found.index])
+def our_table(scores: pd.DataFrame, d_model: int) -> None:
+    """Our scores as a table; each row has a link to the heads of its model."""
+    percent = {name: 100 * scores[name] for name in ("answer", "accuracy")}
+    resolving = [t("sweep.of", count=count, h=h) for h, count in scores["resolving"].items()]
+    table = scores.assign(**percent, resolving=resolving, link=[_link(h, d_model) for h in scores.index])
     number = st.column_config.NumberColumn
     st.dataframe(
-        shown.drop(columns="seed").reset_index(),
+        table.drop(columns="seed").reset_index(),
         hide_index=True,
         column_order=["link", "h", "d_k", *percent, "right", "resolving", "parameters", "seconds"],
         column_config={
@@ -98,7 +98,7 @@ def own_table(found: pd.DataFrame, d_model: int) -> None:
 
 
 def paper_lines() -> None:
-    """What was published, as a line over h."""
+    """The published BLEU as a line over h."""
     st.subheader(t("sweep.published"))
     bleu = extremes(PUBLISHED["bleu"])
     figure = lines(
@@ -107,17 +107,17 @@ def paper_lines() -> None:
         across=t("sweep.across"),
         up=t("sweep.bleu"),
         ticks=TICKS,
-        limits=BLEU,
+        limits=BLEU_AXIS,
         decimals=1,
     )
     alt = t("sweep.published_alt", least=bleu.least, most=bleu.most)
-    where = Origin(note=t("sweep.source"))
-    charts.draw(figure, key="sweep_published", alt=alt, title=t("sweep.published"), origin=where)
+    source = Origin(note=t("sweep.source"))
+    charts.draw(figure, key="sweep_published", alt=alt, title=t("sweep.published"), origin=source)
     st.caption(t("sweep.source"))
 
 
 def paper_table() -> None:
-    """What was published, as a table."""
+    """The published scores as a table."""
     st.dataframe(
         PUBLISHED.reset_index(),
         hide_index=True,
@@ -128,32 +128,33 @@ def paper_table() -> None:
     )
 
 
-def says(found: pd.DataFrame) -> list[str]:
-    """Sentences that hold for these numbers."""
-    best, several = extremes(found["accuracy"]), found[found.index > 1]
-    said = [t(f"sweep.best_{'even' if best.most == best.least else 'uneven'}", **_percent(best))]
-    if 1 in found.index and len(several):
-        one = found["accuracy"][1]
-        kind = "coin" if abs(one - COIN) < NEAR_COIN - COIN else "able"
-        more = _percent(extremes(several["accuracy"]))
-        said.append(t(f"sweep.one_{kind}", one=f"{100 * one:.1f}", several=several.index[0], **more))
+def sentences(scores: pd.DataFrame) -> list[str]:
+    """Sentences about our scores, chosen by their numbers."""
+    best, several = extremes(scores["accuracy"]), scores[scores.index > 1]
+    texts = [t(f"sweep.best_{'even' if best.most == best.least else 'uneven'}", **_percent(best))]
+    if 1 in scores.index and len(several):
+        one = scores["accuracy"][1]
+        kind = "coin" if abs(one - COIN) < MAX_NEAR_COIN - COIN else "able"
+        percent = _percent(extremes(several["accuracy"]))
+        texts.append(t(f"sweep.one_{kind}", one=f"{100 * one:.1f}", several=several.index[0], **percent))
     counts = [t("sweep.item", count=count, h=h) for h, count in several["resolving"].items()]
-    said.append(t(f"sweep.roles_{'redundant' if redundant(found) else 'mixed'}", list=", ".join(counts)))
-    if found["parameters"].nunique() == 1:
-        said.append(t("sweep.cost", parameters=f"{found['parameters'].iloc[0]:,}"))
-    said.append(t("sweep.seed", seed=_listed(sorted(set(found["seed"])))))
-    return said
+    texts.append(t(f"sweep.roles_{'redundant' if redundant(scores) else 'mixed'}", list=", ".join(counts)))
+    if scores["parameters"].nunique() == 1:
+        texts.append(t("sweep.cost", parameters=f"{scores['parameters'].iloc[0]:,}"))
+    texts.append(t("sweep.seed", seed=_joined(sorted(set(scores["seed"])))))
+    return texts
 
 
-def paper_says() -> str:
+def paper_sentence() -> str:
+    """A sentence about the highest and the lowest published BLEU."""
     bleu = extremes(PUBLISHED["bleu"])
     return t(
         "sweep.paper",
         most=bleu.most,
         least=bleu.least,
         gap=f"{bleu.most - bleu.least:.1f}",
-        most_at=_listed(bleu.most_at),
-        least_at=_listed(bleu.least_at),
+        most_at=_joined(bleu.most_at),
+        least_at=_joined(bleu.least_at),
     )
 
 
@@ -161,19 +162,19 @@ def _percent(ends: Extremes) -> dict[str, str]:
     return {
         "most": f"{100 * ends.most:.1f}",
         "least": f"{100 * ends.least:.1f}",
-        "most_at": _listed(ends.most_at),
-        "least_at": _listed(ends.least_at),
+        "most_at": _joined(ends.most_at),
+        "least_at": _joined(ends.least_at),
     }
 
 
-def _listed(values: Collection) -> str:
+def _joined(values: Collection) -> str:
     return ", ".join(str(value) for value in values)
 
 
 def _link(h: int, d_model: int) -> str:
-    """The address of the Heads page with these heads and the sentences of the scene."""
+    """The address of the page Heads with this model and the sentences of the scene."""
     scene = state.current()
-    asked = {name: getattr(scene, name) for name in ("text", "twin")}
-    changed = {name: text for name, text in asked.items() if text != getattr(state.DEFAULTS, name)}
+    texts = {name: getattr(scene, name) for name in ("text", "twin")}
+    changed = {name: text for name, text in texts.items() if text != getattr(state.DEFAULTS, name)}
     language = {"lang": st.query_params["lang"]} if "lang" in st.query_params else {}
     return f"./?{urlencode({'h': h, 'd_model': d_model} | changed | language)}"

@@ -1,4 +1,4 @@
-"""The page Train: what to train, how far it is, and what its heads look like by now."""
+"""The page Train: the settings of a training, its progress, and its heads at each step."""
 
 import tempfile
 from pathlib import Path
@@ -24,12 +24,12 @@ CONFIG = {"displaylogo": False, "displayModeBar": False}
 
 
 def introduction() -> None:
-    """What is learned here, and from what."""
+    """One sentence on the task and its data."""
     st.caption(t("train.intro", bare=LIVE["bare"]))
 
 
 def plan() -> Plan:
-    """What to train, chosen with controls that a link can set."""
+    """The settings of the training, from controls that URL parameters can set."""
     cells = st.grid(5, min_column_width=140)
     with cells.container():
         h = _choice("train_h", list(HEADS), 4)
@@ -60,13 +60,13 @@ def _choice(key: str, options: list, default):
 
 
 def buttons(plan: Plan) -> None:
-    """Start, stop, go on; and look at the result on the other pages."""
-    queue, job, who = compute.trainings(), compute.trainings().find(plan), _who()
+    """The button that starts, continues or stops the training, or shows its model on the page Heads."""
+    queue, job, visitor = compute.trainings(), compute.trainings().find(plan), _visitor()
     with st.container(horizontal=True):
         if job is None or job.state in ("stopped", "failed"):
-            words = t("train.continue") if job and job.step else t("train.start")
+            label = t("train.continue") if job and job.step else t("train.start")
             st.button(
-                words,
+                label,
                 type="primary",
                 icon=":material/play_arrow:",
                 key="start",
@@ -75,7 +75,7 @@ def buttons(plan: Plan) -> None:
             )
         elif job.state != "finished":
             st.button(
-                t("train.stop"), icon=":material/stop:", key="stop", on_click=queue.stop, args=(plan, who)
+                t("train.stop"), icon=":material/stop:", key="stop", on_click=queue.stop, args=(plan, visitor)
             )
         else:
             st.button(
@@ -91,43 +91,43 @@ def buttons(plan: Plan) -> None:
 
 def _start(plan: Plan) -> None:
     try:
-        compute.trainings().start(plan, _who())
+        compute.trainings().start(plan, _visitor())
     except MhaError as error:
         st.session_state.train_refused = str(error)
 
 
-def _who() -> str:
-    """This visitor, so that nobody stops what somebody else still waits for."""
+def _visitor() -> str:
+    """The name of this session; a training stops when no session waits for it."""
     return st.session_state.setdefault("who", f"visitor {id(st.session_state)} {len(st.session_state)}")
 
 
 def watch(plan: Plan) -> None:
-    """The training as it goes; while it does, this part of the page draws itself again."""
+    """The progress and the heads of the training; redrawn every second while it runs."""
     if refused := st.session_state.pop("train_refused", None):
         st.warning(literal(refused))
     job = compute.trainings().find(plan)
     if job is None:
         st.info(t("train.empty"), icon=":material/model_training:")
         return
-    moving = job.state in ("waiting", "running")
-    st.fragment(_drawn, run_every=1.0 if moving else None)(plan, moving)
+    active = job.state in ("waiting", "running")
+    st.fragment(_progress_and_figures, run_every=1.0 if active else None)(plan, active)
 
 
-def _drawn(plan: Plan, moving: bool) -> None:
+def _progress_and_figures(plan: Plan, active: bool) -> None:
     job = compute.trainings().find(plan)
-    if job is None or (moving and job.state not in ("waiting", "running")):
+    if job is None or (active and job.state not in ("waiting", "running")):
         st.rerun()  # the whole page: its buttons have changed
     _progress(job)
     records = list(job.records)
     if not records:
         return
     at = len(records) - 1
-    if len(records) > 1 and not moving:
+    if len(records) > 1 and not active:
         steps = [record.step for record in records]
-        chosen = st.select_slider(
+        step = st.select_slider(
             t("train.scrub"), steps, steps[-1], help=t("train.scrub_help"), key="train_step"
         )
-        at = steps.index(chosen)
+        at = steps.index(step)
     _figures(job, records, at)
 
 
@@ -186,7 +186,7 @@ def _pronoun(labels: tuple[str, ...]) -> int:
 
 
 def files(plan: Plan) -> None:
-    """Take a finished model home, and open one again."""
+    """Download a finished model, or open one from a file."""
     job = compute.trainings().find(plan)
     with st.expander(t("train.files")):
         if job and job.trained:
@@ -197,9 +197,11 @@ def files(plan: Plan) -> None:
                 mime="application/octet-stream",
                 on_click="ignore",
             )
-        given = st.file_uploader(t("train.open"), type="safetensors", help=t("train.open_help"), key="opened")
-        if given is not None:
-            _open(given)
+        upload = st.file_uploader(
+            t("train.open"), type="safetensors", help=t("train.open_help"), key="opened"
+        )
+        if upload is not None:
+            _open(upload)
 
 
 def _bytes(trained: checkpoints.Trained) -> bytes:
@@ -209,14 +211,14 @@ def _bytes(trained: checkpoints.Trained) -> bytes:
         return path.read_bytes()
 
 
-def _open(given) -> None:
+def _open(upload) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.safetensors"
-        path.write_bytes(given.getvalue())
+        path.write_bytes(upload.getvalue())
         try:
             name = compute.trainings().add(checkpoints.load_model(path))
         except MhaError as error:
-            st.error(literal(str(error).replace(str(path), given.name)))
+            st.error(literal(str(error).replace(str(path), upload.name)))
             return
     st.success(t("train.opened", name=literal(name)))
     kwargs = {"source": "run", "run": name}

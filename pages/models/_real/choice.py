@@ -1,4 +1,4 @@
-"""The page Real model: the trace it is about, the way to other pages, and which models there are."""
+"""The page Real model: its trace, the links to other pages, and the table of models."""
 
 import pandas as pd
 import streamlit as st
@@ -8,13 +8,13 @@ from mha_core.sources.huggingface.files import PACKAGE, curated
 from pages._kit import compute, model_source, refusals, state
 from pages._kit.text import PAGES, literal, t
 
-# Pixels. Streamlit breaks lines in rows above 64, and what is to be noticed is long.
-ROW, HEAD, NOTICE = 65, 37, 300
+# Pixels. Streamlit breaks lines in rows higher than 64, which the long column of notices needs.
+ROW_HEIGHT, HEADER_HEIGHT, NOTICE_WIDTH = 65, 37, 300
 TO_HEADS = "to_heads"  # key of the link to the page Heads
 
 
-def shown(scene: state.Scene) -> AttentionTrace | None:
-    """The trace of the scene's model; where there is none, what to do is said instead."""
+def trace_or_offer(scene: state.Scene) -> AttentionTrace | None:
+    """The trace of the scene's model; None, with a note on what to do, where there is none."""
     if scene.source != "model":
         st.info(t("real.other"), icon=":material/deployed_code:")
         names = list(model_source.here())
@@ -28,13 +28,13 @@ def shown(scene: state.Scene) -> AttentionTrace | None:
     try:
         return compute.trace(scene)
     except MhaError as error:
-        refusals.show(error, own=True)
+        refusals.show(error, page_offers=True)
         refusals.offer_models(scene)
         return None
 
 
 def links(*, layer: int, head: int) -> None:
-    """The pages on which the head that was chosen above is shown in full."""
+    """Links to the pages that show the chosen head in full."""
     with st.container(horizontal=True, vertical_alignment="center"):
         st.markdown(t("real.look", layer=layer + 1, head=head + 1), width="content")
         with st.container(key=TO_HEADS, width="content"):
@@ -46,23 +46,24 @@ def links(*, layer: int, head: int) -> None:
             st.page_link(PAGES / page, label=label, icon=":material/arrow_forward:")
 
 
-def offered(scene: state.Scene) -> None:
-    """What is on this machine, and what is well known; a click on a row takes that model."""
-    table = models(scene)
-    if table.empty:
+def table() -> None:
+    """The models on this machine and the well-known ones; a click on a row chooses a model."""
+    frame = models()
+    if frame.empty:
         st.markdown(t("real.none_hosted") if model_source.hosted() else t("real.none"))
     else:
         st.caption(t("real.pick_hosted") if model_source.hosted() else t("real.pick"))
-        names = list(table.pop("name"))
+        names = list(frame.pop("name"))
         st.dataframe(
-            table,
+            frame,
             hide_index=True,
-            height=ROW * len(table) + HEAD,  # "content" is known only once the table's script has come
-            row_height=ROW,
+            # "content" would move the page when the script of the table has loaded.
+            height=ROW_HEIGHT * len(frame) + HEADER_HEIGHT,
+            row_height=ROW_HEIGHT,
             key="models_table",
             on_select=lambda: _picked(names),
             selection_mode="single-row",
-            column_config={t("real.column_notice"): st.column_config.TextColumn(width=NOTICE)},
+            column_config={t("real.column_notice"): st.column_config.TextColumn(width=NOTICE_WIDTH)},
         )
     if not model_source.hosted():
         st.markdown(t("real.typed"))
@@ -71,10 +72,10 @@ def offered(scene: state.Scene) -> None:
             st.code(refusals.INSTALL, language="bash")
 
 
-def models(scene: state.Scene) -> pd.DataFrame:
-    """A row for each model that can be taken, those of this machine first; `name` is what it is loaded by."""
+def models() -> pd.DataFrame:
+    """A row for each model, those on this machine first; the column `name` is the name to load it by."""
     about = {model.id: model for model in curated()}
-    about[PACKAGE] = about[model_source.TOLD]
+    about[PACKAGE] = about[model_source.PACKAGED]
     here = model_source.here()
     rows = []
     for name in [*here, *model_source.known()]:

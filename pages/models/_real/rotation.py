@@ -1,4 +1,4 @@
-"""How a rotary position code turns one query or key: its pairs of numbers as arrows, before and after."""
+"""A rotary position code: pairs of numbers of one query or key as arrows, before and after rotation."""
 
 import math
 
@@ -12,14 +12,14 @@ from mha_core.figures.arrows import arrows
 from pages._kit import charts
 from pages._kit.text import isolated, literal, t
 
-DRAWN = 8  # pairs, from the quickest to the slowest
-VECTORS = ("q", "k")  # they stand in the link
+MAX_PAIRS = 8  # in the figure, from the fastest rotation to the slowest
+VECTORS = ("q", "k")  # values of a URL parameter
 
 
 def show(trace: AttentionTrace, *, layer: int, head: int, token: int) -> None:
-    """A few pairs of the token's query or key in the plane; nothing for a layer without such a code."""
-    recorded = trace.layers[layer]
-    if recorded.about.rotary is None:
+    """A few pairs of the token's query or key in the plane; nothing for a layer without rotary positions."""
+    layer_trace = trace.layers[layer]
+    if layer_trace.about.rotary is None:
         return
     st.subheader(t("rotation.title", layer=layer + 1, head=head + 1), help=t("rotation.help"))
     name = st.segmented_control(
@@ -30,7 +30,7 @@ def show(trace: AttentionTrace, *, layer: int, head: int, token: int) -> None:
         key="turned",
         bind="query-params",
     )
-    table = rotated_pairs(recorded, token, head=head, name=name)
+    table = rotated_pairs(layer_trace, token, head=head, name=name)
     word = trace.tokens.labels[token]
     st.markdown(
         t(
@@ -39,12 +39,12 @@ def show(trace: AttentionTrace, *, layer: int, head: int, token: int) -> None:
             position=token,
             pairs=len(table),
             width=2 * len(table),
-            d_k=recorded.d_k,
+            d_k=layer_trace.d_k,
         )
     )
-    if name == "k" and recorded.about.latent is not None:
+    if name == "k" and layer_trace.about.latent is not None:
         st.caption(t("rotation.shared"))
-    chosen = table.iloc[np.unique(np.linspace(0, len(table) - 1, min(DRAWN, len(table))).astype(int))]
+    chosen = table.iloc[np.unique(np.linspace(0, len(table) - 1, min(MAX_PAIRS, len(table))).astype(int))]
     titles = [_title(pair, row, token) for pair, row in chosen.iterrows()]
     alt = t("rotation.alt", token=word, count=len(chosen), list="; ".join(titles))
     charts.draw(
@@ -62,7 +62,7 @@ def show(trace: AttentionTrace, *, layer: int, head: int, token: int) -> None:
 
 
 def _title(pair: int, row, position: int) -> str:
-    """The pair and by how much it turned: the position times the angle of one position."""
+    """The title of a pair: its number and its angle, the position times the angle of one position."""
     degrees = math.degrees(row["theta"])
     if not math.isfinite(row["angle"]):
         return t("rotation.pair_of", pair=pair)

@@ -1,4 +1,4 @@
-"""Whose keys and values the heads of a layer use: drawn, and of latent attention what they are made of."""
+"""A diagram of the keys and values that heads share, and the short vectors of latent attention."""
 
 import pandas as pd
 import streamlit as st
@@ -14,26 +14,29 @@ from pages._kit.text import t
 
 
 def diagram(trace: AttentionTrace, *, layer: int) -> None:
-    """Each query head with a line to its keys and values; nothing where those are not known."""
-    shown = trace.layers[layer]
-    if not shown.knows("k"):
+    """Each query head with a line to its keys and values; nothing where they are unknown."""
+    layer_trace = trace.layers[layer]
+    if not layer_trace.knows("k"):
         return
-    heads = shown.n_heads
+    heads = layer_trace.n_heads
     queries = t("sharing.queries", count=heads)
-    if (of := shown.about.latent) is not None:
-        parts = [(of.kv_rank, t("sharing.short")), (of.rotary_width, t("sharing.position"))]
+    if (latent_about := layer_trace.about.latent) is not None:
+        parts = [
+            (latent_about.kv_rank, t("sharing.short")),
+            (latent_about.rotary_width, t("sharing.position")),
+        ]
         parts = [part for part in parts if part[0]]
         alt = t("sharing.alt_latent", heads=heads, widths=" + ".join(str(width) for width, _ in parts))
-        told = [t("sharing.head_latent", head=head + 1) for head in range(heads)]
+        hover = [t("sharing.head_latent", head=head + 1) for head in range(heads)]
         names = " + ".join(name for _, name in parts)
-        figure = latent(heads, parts, queries=queries, keys=t("sharing.kept", names=names), hover=told)
+        figure = latent(heads, parts, queries=queries, keys=t("sharing.kept", names=names), hover=hover)
     else:
-        of = [shown.kv_head(head) for head in range(heads)]
-        told = [t("sharing.head", head=head + 1, kv=kv + 1) for head, kv in enumerate(of)]
-        size = counted({of.count(kv) for kv in of})
-        alt = t("sharing.alt", heads=heads, kv=shown.n_kv_heads, size=size)
+        kv_heads = [layer_trace.kv_head(head) for head in range(heads)]
+        hover = [t("sharing.head", head=head + 1, kv=kv + 1) for head, kv in enumerate(kv_heads)]
+        size = counted({kv_heads.count(kv) for kv in kv_heads})
+        alt = t("sharing.alt", heads=heads, kv=layer_trace.n_kv_heads, size=size)
         figure = grouped_query(
-            of, queries=queries, keys=t("sharing.keys", count=shown.n_kv_heads), hover=told
+            kv_heads, queries=queries, keys=t("sharing.keys", count=layer_trace.n_kv_heads), hover=hover
         )
     charts.draw(
         figure,
@@ -45,14 +48,14 @@ def diagram(trace: AttentionTrace, *, layer: int) -> None:
 
 
 def vectors(trace: AttentionTrace, *, layer: int, token: int) -> None:
-    """The short vectors of a layer with latent attention, token by token; nothing for any other layer."""
-    found = short_vectors(trace.layers[layer])
-    if not found:
+    """The short vectors of latent attention, one row for each token; nothing for any other layer."""
+    named_vectors = short_vectors(trace.layers[layer])
+    if not named_vectors:
         return
     st.markdown(f"##### {t('sharing.vectors', layer=layer + 1)}")
     labels = trace.layers[layer].sides.queries.labels
     rows = window(len(labels), token, WINDOW) or slice(None)
-    for name, values in found.items():
+    for name, values in named_vectors.items():
         title = t(f"sharing.vector_{name}", count=values.shape[1])
         st.caption(title)
         dimensions = pd.RangeIndex(1, values.shape[1] + 1, name="dimension")
@@ -71,6 +74,6 @@ def vectors(trace: AttentionTrace, *, layer: int, token: int) -> None:
             title=title,
             origin=origin(trace, layer=layer),
             table=frame,
-            config=charts.FEW,
+            config=charts.HEATMAP_CONFIG,
             start=(rows.start or 0, None),
         )

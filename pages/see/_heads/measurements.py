@@ -1,4 +1,4 @@
-"""The measurements of the heads of a layer: their roles and patterns, and how alike they look."""
+"""The measurements of the heads of a layer: roles, patterns, and the similarity of their weights."""
 
 import json
 
@@ -13,13 +13,14 @@ from mha_core.figures.heatmap import heatmap
 from pages._kit import charts, role_labels, state
 from pages._kit.text import number, t
 
-KEPT = 32
-MOST_CELLS, LEAST_ROWS = 30_000_000, 32  # that are compared, over all pairs of heads: half a second
+MAX_LAYERS = 32  # whose similarities are in the cache
+# Weights compared over all pairs of heads at most, in about half a second, and rows compared at least.
+MAX_CELLS, MIN_ROWS = 30_000_000, 32
 
 
 def show(trace: AttentionTrace, scene: state.Scene, *, layer: int, head: int) -> None:
-    """Roles of this head, patterns of all heads here, and how alike they are."""
-    if longest(trace) > WHOLE:  # the overview has measured the rest
+    """The roles of the chosen head, the patterns of all heads of the layer, and their similarity."""
+    if longest(trace) > WHOLE:  # the overview shows its other measurements
         if trace.layers[layer].n_heads > 1:
             with st.expander(t("roles.alike_title")):
                 likeness(trace, scene, layer=layer)
@@ -28,8 +29,8 @@ def show(trace: AttentionTrace, scene: state.Scene, *, layer: int, head: int) ->
         measured = role_labels.of_scene(trace, scene)
         if measured is not None:
             st.markdown(t("roles.how", share=roles.MIN_SHARE, weight=roles.MIN_WEIGHT, margin=roles.MARGIN))
-            own = measured[(measured["layer"] == layer) & (measured["head"] == head)]
-            table = own.drop(columns=["layer", "head"]).sort_values("score", ascending=False)
+            of_head = measured[(measured["layer"] == layer) & (measured["head"] == head)]
+            table = of_head.drop(columns=["layer", "head"]).sort_values("score", ascending=False)
             table["role"] = table["role"].map(role_labels.name)
             st.dataframe(
                 table,
@@ -50,31 +51,31 @@ def show(trace: AttentionTrace, scene: state.Scene, *, layer: int, head: int) ->
 
 
 def likeness(trace: AttentionTrace, scene: state.Scene, *, layer: int) -> None:
-    """Each two heads of the layer compared, as a heatmap and on average; nothing for one head."""
-    recorded = trace.layers[layer]
-    if recorded.n_heads < 2:
+    """The similarity of each pair of heads, as a heatmap and as a mean; nothing for a single head."""
+    layer_trace = trace.layers[layer]
+    if layer_trace.n_heads < 2:
         return
-    rows = recorded.n_query if longest(trace) <= WHOLE else rows_of(recorded)
-    alike = _alike(json.dumps(scene.settings(), sort_keys=True), layer, rows, recorded)
-    names = pd.Index([str(head + 1) for head in range(len(alike))], name="head")
-    frame = pd.DataFrame(alike, names, names)
-    off = alike.sum() - len(alike)
-    mean = off / (len(alike) * (len(alike) - 1))
+    rows = layer_trace.n_query if longest(trace) <= WHOLE else rows_of(layer_trace)
+    similarities = _similarities(json.dumps(scene.settings(), sort_keys=True), layer, rows, layer_trace)
+    names = pd.Index([str(head + 1) for head in range(len(similarities))], name="head")
+    frame = pd.DataFrame(similarities, names, names)
+    off_diagonal = similarities.sum() - len(similarities)
+    mean = off_diagonal / (len(similarities) * (len(similarities) - 1))
     st.markdown(t("roles.alike", mean=number(mean)))
-    if rows < recorded.n_query:
-        st.caption(t("roles.alike_some", rows=rows, tokens=recorded.n_query))
+    if rows < layer_trace.n_query:
+        st.caption(t("roles.alike_some", rows=rows, tokens=layer_trace.n_query))
     figure = heatmap(frame, kind="weights", rows=t("control.head"), columns=t("control.head"), limit=1.0)
-    alt = t("roles.alike_alt", heads=len(alike), mean=number(mean))
-    title, where = t("roles.alike_title"), origin(trace, layer=layer)
-    charts.draw(figure, key="alike", alt=alt, title=title, origin=where, table=frame, width=420)
+    alt = t("roles.alike_alt", heads=len(similarities), mean=number(mean))
+    title, source = t("roles.alike_title"), origin(trace, layer=layer)
+    charts.draw(figure, key="alike", alt=alt, title=title, origin=source, table=frame, width=420)
 
 
 def rows_of(layer: LayerTrace) -> int:
-    """How many rows of a long text are compared, so that nobody waits."""
+    """The number of rows that are compared: of a long text as many as take half a second."""
     pairs = layer.n_heads * (layer.n_heads - 1) // 2
-    return min(layer.n_query, max(LEAST_ROWS, MOST_CELLS // (pairs * layer.n_key)))
+    return min(layer.n_query, max(MIN_ROWS, MAX_CELLS // (pairs * layer.n_key)))
 
 
-@st.cache_resource(max_entries=KEPT, show_spinner=False)
-def _alike(settings: str, layer: int, rows: int, _layer: LayerTrace) -> np.ndarray:
+@st.cache_resource(max_entries=MAX_LAYERS, show_spinner=False)
+def _similarities(settings: str, layer: int, rows: int, _layer: LayerTrace) -> np.ndarray:
     return patterns.similarity(_layer, max_rows=rows).to_numpy()

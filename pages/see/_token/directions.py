@@ -1,4 +1,4 @@
-"""One direction of attention on the page Token: what the token looks at, or who looks at it."""
+"""The two directions of attention on the page Token: what the token looks at, and what looks at it."""
 
 from collections.abc import Callable
 from typing import Literal, NamedTuple
@@ -12,16 +12,16 @@ from mha_core.figures.heatmap import heatmap
 from pages._kit.text import isolated, number, t
 from pages.see._token.subject import Subject, chart, word
 
-MOST_DRAWN = 40  # tokens across one heatmap
+MAX_COLUMNS = 40  # tokens across one heatmap
 
 
 class Direction(NamedTuple):
-    """One direction of attention, with its words: what the token looks at, or who looks at it."""
+    """One direction of attention, a row or a column of weights, with its texts."""
 
     name: Literal["looks", "seen"]
     title: str
-    said: str  # the title where no Markdown is read
-    nothing: str
+    plain_title: str  # without Markdown
+    empty: str  # the text where all weights are 0
     axis: str
     looks: Looks
 
@@ -52,7 +52,7 @@ def both_directions(subject: Subject) -> tuple[Direction, Direction]:
 
 
 def beside(draw: Callable[[Direction], None], both: tuple[Direction, Direction]) -> None:
-    """Both directions next to each other, or below each other where there is no room."""
+    """Draw both directions side by side, or one below the other on a narrow page."""
     cells = st.grid(2, min_column_width=300)
     for side in both:
         with cells.container():
@@ -71,18 +71,18 @@ def lines(
     key: str,
     alt: Callable[[int], str],
 ) -> bool:
-    """Heads or layers × the tokens that most weight goes to, or that nothing does; is there anything?
+    """A heatmap of heads or layers × the tokens with the most weight; returns whether any weight is above 0.
 
-    `alt` gets the number of tokens that are drawn.
+    `alt` takes the number of tokens that are drawn.
     """
     values = looks.weights.to_numpy()
     if not values.any():
-        st.markdown(side.nothing)
+        st.markdown(side.empty)
         return False
-    kept = densest(looks.weights, MOST_DRAWN)
-    masked = looks.hidden[:, kept]
+    columns = densest(looks.weights, MAX_COLUMNS)
+    masked = looks.hidden[:, columns]
     figure = heatmap(
-        named(looks.weights.iloc[:, kept]),
+        with_text_index(looks.weights.iloc[:, columns]),
         kind="weights",
         rows=rows,
         columns=side.axis,
@@ -91,13 +91,13 @@ def lines(
         limit=limit,
         row=framed,
     )
-    chart(subject, figure, key=key, alt=alt(len(kept)))
-    partly(values, kept)
+    chart(subject, figure, key=key, alt=alt(len(columns)))
+    partly(values, columns)
     return True
 
 
-def named(frame: pd.DataFrame) -> pd.DataFrame:
-    """The same lines with their numbers as names, so that every one of them is written on the axis."""
+def with_text_index(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame with its index as text, so that the axis has a tick for every line."""
     return frame.set_axis(frame.index.astype(str), axis=0)
 
 
@@ -106,9 +106,9 @@ def cell(label: str, value: float) -> str:
     return f"{isolated(label)} {value:.2f}"
 
 
-def partly(values: np.ndarray, kept: np.ndarray) -> None:
-    """Say which tokens of a long text are not drawn."""
-    if len(kept) == values.shape[-1]:
+def partly(values: np.ndarray, columns: np.ndarray) -> None:
+    """A note on how many tokens of a long text are not drawn, and on their largest weight."""
+    if len(columns) == values.shape[-1]:
         return
-    most = np.delete(values, kept, axis=-1).max()
-    st.caption(t("one.partly", shown=len(kept), count=values.shape[-1], most=number(most)))
+    largest = np.delete(values, columns, axis=-1).max()
+    st.caption(t("one.partly", shown=len(columns), count=values.shape[-1], most=number(largest)))

@@ -1,4 +1,4 @@
-"""The page Token, inside one head: its query against every key, and its output as a mixture of values."""
+"""One head on the page Token: the query against every key, and the output as a mixture of values."""
 
 import numpy as np
 import pandas as pd
@@ -9,17 +9,18 @@ from mha_core.figures.annotated import annotated
 from mha_core.figures.heatmap import FEW_COLUMNS, heatmap
 from mha_core.traces.matrices import MATRICES
 from pages._kit.text import literal, number, t
-from pages.see._token.subject import Subject, chart, table, whole, word
+from pages.see._token.subject import Subject, chart, sum_of_row, table, word
 
-MOST_KEYS = 24  # keys that the query is shown against
-MOST_TERMS = 10  # tokens that a mixture is written out of
-LEAST_SHARE = 0.005  # of the largest weight: smaller ones are told together
-ROOMY, LEAST_SHOWN = 100, 0.001  # where scores lose their decimals, and weights turn into "less than"
-STRIP, BUTTON = 104, 26  # pixels: one vector as a line of cells, and beside its last number a button
+MAX_KEYS = 24  # in the figure of q against the keys
+MAX_TERMS = 10  # tokens in a mixture that is written out
+MIN_SHARE = 0.005  # of the largest weight; smaller weights are added up to one term
+MAX_WITH_DECIMALS = 100  # absolute value from which on scores are written with three digits
+MIN_WEIGHT = 0.001  # smaller weights are written as "less than" it
+STRIP_HEIGHT, BUTTON_WIDTH = 104, 26  # pixels: one vector as a row of cells, and the button beside it
 
 
 def search(subject: Subject) -> None:
-    """The token's q, k and v, and q against every key: products, score, what the softmax gets, weight."""
+    """The token's q, k and v, and q against every key: products, score, softmax input, weight."""
     layer = subject.of_layer
     st.markdown(t("one.search", token=subject.name))
     _vectors(subject)
@@ -27,72 +28,78 @@ def search(subject: Subject) -> None:
         st.caption(t("heads.shares", head=subject.head + 1, kv=layer.kv_head(subject.head) + 1))
     st.markdown(t("one.products", token=subject.name, d_k=layer.d_k, scale=literal(number(layer.scale))))
     products, numbers = against_keys(subject.trace, subject.token, layer=subject.layer, head=subject.head)
-    kept = densest(numbers[["weight"]].T, MOST_KEYS)
-    shown = numbers.iloc[kept]
-    seen = np.isfinite(numbers["masked"])
-    changed = not np.allclose(numbers["masked"][seen], numbers["scaled"][seen])
-    drawn = heatmap(
-        products.iloc[kept], kind="signed", rows=t("axis.key"), columns=t("one.product", d_k=t("axis.d_k"))
+    keys = densest(numbers[["weight"]].T, MAX_KEYS)
+    rows = numbers.iloc[keys]
+    visible = np.isfinite(numbers["masked"])
+    adjusted = not np.allclose(numbers["masked"][visible], numbers["scaled"][visible])
+    figure = heatmap(
+        products.iloc[keys], kind="signed", rows=t("axis.key"), columns=t("one.product", d_k=t("axis.d_k"))
     )
-    written = [[_short(row.score), _into(row.masked), _share(row.weight)] for row in shown.itertuples()]
-    headers = ["q · k", t("one.adjusted") if changed else t("one.scaled"), t("one.weight")]
+    cells = [
+        [_short(row.score), _softmax_input(row.masked), _weight(row.weight)] for row in rows.itertuples()
+    ]
+    headers = ["q · k", t("one.adjusted") if adjusted else t("one.scaled"), t("one.weight")]
     chart(
         subject,
-        annotated(drawn, written, headers),
+        annotated(figure, cells, headers),
         key="one-products",
-        alt=t("one.products_alt", token=subject.labels[subject.token], keys=len(kept), d_k=layer.d_k),
+        alt=t("one.products_alt", token=subject.labels[subject.token], keys=len(keys), d_k=layer.d_k),
     )
-    if changed:
+    if adjusted:
         st.caption(t("one.adjusted_note"))
-    if not seen.all():
-        st.caption(t("one.hidden_note", count=int((~seen).sum())))
-    if len(kept) < len(numbers):
-        most = number(np.delete(numbers["weight"].to_numpy(), kept).max())
-        st.caption(t("one.partly", shown=len(kept), count=len(numbers), most=most))
+    if not visible.all():
+        st.caption(t("one.hidden_note", count=int((~visible).sum())))
+    if len(keys) < len(numbers):
+        largest = number(np.delete(numbers["weight"].to_numpy(), keys).max())
+        st.caption(t("one.partly", shown=len(keys), count=len(numbers), most=largest))
     table(
-        _with_tokens(pd.concat([numbers, _named(products, "q·k ")], axis=1)), name="scores", subject=subject
+        _with_tokens(pd.concat([numbers, _with_prefix(products, "q·k ")], axis=1)),
+        name="scores",
+        subject=subject,
     )
 
 
 def _vectors(subject: Subject) -> None:
-    own = vectors(subject.trace, subject.token, layer=subject.layer, head=subject.head)
-    limits = {name: float(np.abs(vector.to_numpy()).max()) for name, vector in own.items()}
-    if "k" in limits:  # a token that looks at another text has a query alone
-        limits["q"] = limits["k"] = max(limits["q"], limits["k"])  # they meet each other, v meets neither
-    cells = st.grid(len(own), min_column_width=260)
-    said = {"q": t("matrix.q"), "k": t("matrix.k"), "v": t("matrix.v")}
-    for name, vector in own.items():
+    vector_frames = vectors(subject.trace, subject.token, layer=subject.layer, head=subject.head)
+    limits = {name: float(np.abs(vector.to_numpy()).max()) for name, vector in vector_frames.items()}
+    if "k" in limits:  # absent where the keys are those of another text
+        limits["q"] = limits["k"] = max(limits["q"], limits["k"])  # one scale, since q and k are multiplied
+    cells = st.grid(len(vector_frames), min_column_width=260)
+    meanings = {"q": t("matrix.q"), "k": t("matrix.k"), "v": t("matrix.v")}
+    for name, vector in vector_frames.items():
         with cells.container():
-            st.caption(f"**{literal(MATRICES[name].written(subject.of_layer, subject.head))}** {said[name]}")
+            st.caption(
+                f"**{literal(MATRICES[name].written(subject.of_layer, subject.head))}** {meanings[name]}"
+            )
             axis = t("axis.d_v") if name == "v" else t("axis.d_k")
-            drawn = heatmap(vector, kind="signed", rows="", columns=axis, limit=limits[name] or None)
-            drawn.update_layout(height=STRIP, margin_r=BUTTON)
-            drawn.update_traces(showscale=False, texttemplate=None)
+            figure = heatmap(vector, kind="signed", rows="", columns=axis, limit=limits[name] or None)
+            figure.update_layout(height=STRIP_HEIGHT, margin_r=BUTTON_WIDTH)
+            figure.update_traces(showscale=False, texttemplate=None)
             values = vector.to_numpy()
             alt = t(
                 "one.vector_alt",
-                what=said[name],
+                what=meanings[name],
                 size=values.size,
                 low=number(values.min()),
                 high=number(values.max()),
             )
-            chart(subject, drawn, key=f"one-{name}", alt=alt)
+            chart(subject, figure, key=f"one-{name}", alt=alt)
 
 
 def mixed(subject: Subject) -> None:
-    """The row as a sentence of weights, the values it mixes, and one component written out."""
-    made = mixture(subject.trace, subject.token, layer=subject.layer, head=subject.head)
-    found = worth(made)
-    if not len(found.positions):
+    """The row of weights as a sentence, the mixture of values, and one output component written out."""
+    mix = mixture(subject.trace, subject.token, layer=subject.layer, head=subject.head)
+    leading_terms = largest_terms(mix)
+    if not len(leading_terms.positions):
         st.markdown(t("token.looks_nowhere", head=subject.head + 1, query=subject.name))
         return
     with st.container(border=True):
-        st.markdown(sentence(subject, made))
-    total = float(made.weights.to_numpy().sum(dtype=np.float64))
-    st.markdown(f"{t('one.mixture', token=subject.name, head=subject.head + 1)} {whole(total)}")
-    component = _component(made)
-    parts = summed(made, t("one.others", count=found.n_others), t("one.output"))
-    drawn = heatmap(
+        st.markdown(sentence(subject, mix))
+    total = float(mix.weights.to_numpy().sum(dtype=np.float64))
+    st.markdown(f"{t('one.mixture', token=subject.name, head=subject.head + 1)} {sum_of_row(total)}")
+    component = _component(mix)
+    parts = table_of_parts(mix, t("one.others", count=leading_terms.n_others), t("one.output"))
+    figure = heatmap(
         parts,
         kind="signed",
         rows=t("one.gives"),
@@ -101,80 +108,82 @@ def mixed(subject: Subject) -> None:
         row=len(parts) - 1,
     )
     if parts.shape[1] <= FEW_COLUMNS:
-        drawn.update_xaxes(dtick=1)  # there is no component 1.5
+        figure.update_xaxes(dtick=1)  # components are whole numbers
     chart(
         subject,
-        drawn,
+        figure,
         key="one-mixture",
         alt=t(
             "one.mixture_alt",
             token=subject.labels[subject.token],
             rows=len(parts) - 1,
             d_v=parts.shape[1],
-            sentence=sentence(subject, made, marked=False),
+            sentence=sentence(subject, mix, marked=False),
         ),
     )
-    st.markdown(written_out(made, component))
-    st.caption(t("one.sum_check", difference=literal(number(made.difference))))
-    given = _with_tokens(pd.concat([made.weights, _named(made.parts, "weight·v ")], axis=1))
-    given.loc[len(given)] = [pd.NA, t("one.output"), total, *made.output]
-    table(given, name="mixture", subject=subject)
+    st.markdown(written_out(mix, component))
+    st.caption(t("one.sum_check", difference=literal(number(mix.difference))))
+    frame = _with_tokens(pd.concat([mix.weights, _with_prefix(mix.parts, "weight·v ")], axis=1))
+    frame.loc[len(frame)] = [pd.NA, t("one.output"), total, *mix.output]
+    table(frame, name="mixture", subject=subject)
 
 
-def worth(made: Mixture) -> Leading:
-    """The tokens that are named in a mixture: few, and none whose weight is next to nothing here."""
-    return leading(made.weights, MOST_TERMS, minimum=LEAST_SHARE * float(made.weights.max()))
+def largest_terms(mix: Mixture) -> Leading:
+    """The named tokens of a mixture: at most `MAX_TERMS`, each at least `MIN_SHARE` of the largest weight."""
+    return leading(mix.weights, MAX_TERMS, minimum=MIN_SHARE * float(mix.weights.max()))
 
 
-def sentence(subject: Subject, made: Mixture, *, marked: bool = True) -> str:
-    """The row in words: the token = weight · token + …, largest first, the small ones together.
+def sentence(subject: Subject, mix: Mixture, *, marked: bool = True) -> str:
+    """The row in words: the token = weight · token + …, largest first, the small weights as one term.
 
-    `marked` is for places that read Markdown.
+    `marked` writes Markdown, with the tokens in bold.
     """
-    say = (lambda label: f"**{word(label)}**") if marked else str
+    name = (lambda label: f"**{word(label)}**") if marked else str
     amount = _signed if marked else number
-    found, weights, keys = worth(made), made.weights.to_numpy(), made.weights.index
-    terms = [t("one.term", weight=amount(weights[at]), token=say(keys[at])) for at in found.positions]
-    if found.n_others:
-        others = t("one.others", count=found.n_others)
-        terms.append(t("one.term_others", weight=amount(found.others), others=others))
-    return t("one.sentence", token=say(subject.labels[subject.token]), terms=" + ".join(terms))
+    leading_terms, weights, keys = largest_terms(mix), mix.weights.to_numpy(), mix.weights.index
+    terms = [
+        t("one.term", weight=amount(weights[at]), token=name(keys[at])) for at in leading_terms.positions
+    ]
+    if leading_terms.n_others:
+        others = t("one.others", count=leading_terms.n_others)
+        terms.append(t("one.term_others", weight=amount(leading_terms.others), others=others))
+    return t("one.sentence", token=name(subject.labels[subject.token]), terms=" + ".join(terms))
 
 
-def summed(made: Mixture, others: str, output: str) -> pd.DataFrame:
-    """What each token gives, largest weight first, then the small ones together, then their sum."""
-    found, parts = worth(made), made.parts
-    names, rows = list(parts.index[found.positions]), list(parts.to_numpy()[found.positions])
-    if found.n_others:
+def table_of_parts(mix: Mixture, others: str, output: str) -> pd.DataFrame:
+    """The part of each named token, largest weight first, then the sum of all others, then the output."""
+    leading_terms, parts = largest_terms(mix), mix.parts
+    names, rows = list(parts.index[leading_terms.positions]), list(parts.to_numpy()[leading_terms.positions])
+    if leading_terms.n_others:
         names.append(others)
-        rows.append(_rest(made, found.positions))
-    return pd.DataFrame([*rows, made.output.to_numpy()], [*names, output], columns=parts.columns)
+        rows.append(_rest(mix, leading_terms.positions))
+    return pd.DataFrame([*rows, mix.output.to_numpy()], [*names, output], columns=parts.columns)
 
 
-def written_out(made: Mixture, component: int) -> str:
-    """One component of the output as the sum of products that it is."""
-    found = worth(made)
-    weights, values = made.weights.to_numpy(), made.values.to_numpy()[:, component]
-    terms = [f"{_signed(weights[at])} · {_bracketed(values[at])}" for at in found.positions]
-    if found.n_others:
-        terms.append(_bracketed(_rest(made, found.positions)[component]))
-    total = _signed(made.output.to_numpy()[component])
+def written_out(mix: Mixture, component: int) -> str:
+    """One component of the output, written out as a sum of products."""
+    leading_terms = largest_terms(mix)
+    weights, values = mix.weights.to_numpy(), mix.values.to_numpy()[:, component]
+    terms = [f"{_signed(weights[at])} · {_bracketed(values[at])}" for at in leading_terms.positions]
+    if leading_terms.n_others:
+        terms.append(_bracketed(_rest(mix, leading_terms.positions)[component]))
+    total = _signed(mix.output.to_numpy()[component])
     return t("one.equation", component=component + 1, terms=" + ".join(terms), total=total)
 
 
-def _rest(made: Mixture, positions: np.ndarray) -> np.ndarray:
-    """What the tokens that are not named give together. (d_v,)"""
-    return np.delete(made.parts.to_numpy(), positions, axis=0).sum(axis=0)
+def _rest(mix: Mixture, positions: np.ndarray) -> np.ndarray:
+    """The sum of the parts of the tokens that are not named. (d_v,)"""
+    return np.delete(mix.parts.to_numpy(), positions, axis=0).sum(axis=0)
 
 
-def _component(made: Mixture) -> int:
-    most = len(made.output)
+def _component(mix: Mixture) -> int:
+    width = len(mix.output)
     if "component" in st.session_state:
-        st.session_state.component = min(st.session_state.component or 1, most)
+        st.session_state.component = min(st.session_state.component or 1, width)
     st.number_input(
         t("one.component"),
         1,
-        most,
+        width,
         1,
         key="component",
         width=200,
@@ -185,25 +194,25 @@ def _component(made: Mixture) -> int:
 
 
 def _with_tokens(numbers: pd.DataFrame) -> pd.DataFrame:
-    told = numbers.reset_index(names="token")
-    told.insert(0, "position", pd.array(range(1, len(told) + 1), dtype="Int64"))
-    return told
+    frame = numbers.reset_index(names="token")
+    frame.insert(0, "position", pd.array(range(1, len(frame) + 1), dtype="Int64"))
+    return frame
 
 
-def _named(frame: pd.DataFrame, before: str) -> pd.DataFrame:
-    return frame.rename(columns=lambda dimension: f"{before}{dimension}")
+def _with_prefix(frame: pd.DataFrame, prefix: str) -> pd.DataFrame:
+    return frame.rename(columns=lambda dimension: f"{prefix}{dimension}")
 
 
 def _short(value: float) -> str:
-    """A score in the little room beside the figure; the table has all its digits."""
-    return (f"{value:.2f}" if abs(value) < ROOMY else f"{value:.3g}").replace("-", "−")
+    """A score, short enough for the room beside the figure; the table has all digits."""
+    return (f"{value:.2f}" if abs(value) < MAX_WITH_DECIMALS else f"{value:.3g}").replace("-", "−")
 
 
-def _share(value: float) -> str:
-    return f"{value:.3f}" if value >= LEAST_SHOWN or value == 0 else f"<{LEAST_SHOWN}"
+def _weight(value: float) -> str:
+    return f"{value:.3f}" if value >= MIN_WEIGHT or value == 0 else f"<{MIN_WEIGHT}"
 
 
-def _into(value: float) -> str:
+def _softmax_input(value: float) -> str:
     return _short(value) if np.isfinite(value) else "−∞"
 
 

@@ -1,4 +1,4 @@
-"""What every part of the page Token needs: what is looked at, its figures, and its tables to take home."""
+"""The subject of the page Token: the chosen layer, head and token, with its figures and tables."""
 
 from typing import NamedTuple
 
@@ -10,11 +10,11 @@ from mha_core.analysis.frames import origin
 from pages._kit import charts, matrices, sentence
 from pages._kit.text import isolated, literal, t
 
-OFF_ONE = 1e-3  # how far the sum of a row may be from 1 by rounding, in half precision too
+ROUNDING = 1e-3  # largest distance from 1 of the sum of a row, in half precision too
 
 
 class Subject(NamedTuple):
-    """What the page looks at; layer, head and token from 0."""
+    """What the page is about; layer, head and token from 0."""
 
     trace: AttentionTrace
     layer: int
@@ -27,12 +27,12 @@ class Subject(NamedTuple):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Of the tokens that look."""
+        """The labels of the query tokens."""
         return self.of_layer.sides.queries.labels
 
     @property
     def key(self) -> int:
-        """Whose column is shown: the token's own, or that of a token of the other text."""
+        """The key whose column is shown: the token itself, or a token of the other text. From 0."""
         return sentence.looked_at(self.trace, layer=self.layer, head=self.head, query=self.token)
 
     @property
@@ -41,18 +41,18 @@ class Subject(NamedTuple):
 
 
 def word(label: str) -> str:
-    """A token in a place that reads Markdown: as typed, whatever direction it is written in."""
+    """A token escaped for Markdown, in direction isolates where it is written right to left."""
     return literal(isolated(label))
 
 
-def chart(subject: Subject, drawn, *, key: str, alt: str, **options) -> None:
-    """A figure about the token; what it says to those who do not see it is its title in a file."""
-    where = origin(subject.trace, layer=subject.layer, head=subject.head)
-    charts.draw(drawn, key=key, alt=alt, title=alt, origin=where, **options)
+def chart(subject: Subject, figure, *, key: str, alt: str, **options) -> None:
+    """Draw a figure about the token; its text alternative is also its title in a saved file."""
+    source = origin(subject.trace, layer=subject.layer, head=subject.head)
+    charts.draw(figure, key=key, alt=alt, title=alt, origin=source, **options)
 
 
 def table(frame: pd.DataFrame, *, name: str, subject: Subject) -> None:
-    """What a figure shows, all of it, as a table that can be taken home."""
+    """All numbers behind a figure, as a table with a button for a CSV file."""
     at = subject.token
     with st.expander(t("heads.numbers")):
         st.dataframe(frame, hide_index=True)
@@ -66,6 +66,6 @@ def table(frame: pd.DataFrame, *, name: str, subject: Subject) -> None:
         )
 
 
-def whole(total: float) -> str:
-    """What the weights of a row sum to, and where the rest is if that is not 1."""
-    return t("one.sum_row") if abs(total - 1) < OFF_ONE else t("one.sum_less", total=f"{total:.2f}")
+def sum_of_row(total: float) -> str:
+    """A sentence on the sum of a row's weights, and on the rest where the sum is not 1."""
+    return t("one.sum_row") if abs(total - 1) < ROUNDING else t("one.sum_less", total=f"{total:.2f}")

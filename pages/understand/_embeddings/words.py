@@ -1,4 +1,4 @@
-"""Word vectors on a page: which there are, which is chosen, and the panels that show them."""
+"""The page Words: the word vectors of the scene, the controls, and the panels."""
 
 import itertools
 from typing import NamedTuple
@@ -18,20 +18,20 @@ from mha_core.training.lexicon import START, lexicon, plain
 from pages._kit import charts, compute, state
 from pages._kit.text import literal, t
 
-FLAT, DEEP = AXES = ("2-D", "3-D")  # they stand in the link
+FLAT, DEEP = AXES = ("2-D", "3-D")  # values of a URL parameter
 SHOWN = ("animal", "person", "food", "place")
-MOST_CLASSES = 6  # whose colours can be told apart
-LEAST_WORDS = 4  # that can decide what the axes of a map are
+MAX_CLASSES = 6  # as many colours are easy to tell apart
+MIN_WORDS = 4  # that the axes of a map are computed from
 
 
 class Words(NamedTuple):
-    """The vectors of a scene, (word, d_model), each word's class, and the words of the sentence."""
+    """The word vectors of a scene, (word, d_model), their classes, and the words of the sentence."""
 
     vectors: pd.DataFrame
     kinds: pd.Series
-    own: tuple[str, ...]
+    sentence: tuple[str, ...]
     language: str
-    drawn: bool
+    random: bool
     origin: Origin
 
     @property
@@ -40,82 +40,82 @@ class Words(NamedTuple):
 
 
 def of(scene: state.Scene, trace: AttentionTrace) -> Words:
-    """All words that a trained model knows; for drawn weights those of the sentence and the known pairs."""
-    own = tuple(dict.fromkeys(map(of_piece, trace.tokens.pieces)))
-    drawn = scene.source == "random"
-    typed = "zh" if CHINESE.search(scene.text) else "en"
-    language = trace.source.language if isinstance(trace.source, TrainedSource) else typed
-    if drawn:
+    """All words of a trained model; for random weights those of the sentence and of the known pairs."""
+    sentence = tuple(dict.fromkeys(map(of_piece, trace.tokens.pieces)))
+    random = scene.source == "random"
+    language_of_text = "zh" if CHINESE.search(scene.text) else "en"
+    language = trace.source.language if isinstance(trace.source, TrainedSource) else language_of_text
+    if random:
         pairs = itertools.chain(*itertools.chain(*RELATIONS[language].values()))
-        names = tuple(dict.fromkeys([*own, *pairs]))
+        names = tuple(dict.fromkeys([*sentence, *pairs]))
         matrix = word_vectors(names, scene.d_model, seed=scene.seed)
-        kinds = {name: t("words.own") if name in own else t("words.known") for name in names}
+        kinds = {name: t("words.own") if name in sentence else t("words.known") for name in names}
     else:
         names, matrix = vectors(compute.small_model(scene, language))
         kinds = lexicon(language).kinds
-    found = table(names, matrix.numpy())
-    return Words(found, pd.Series(kinds)[found.index], own, language, drawn, origin(trace))
+    frame = table(names, matrix.numpy())
+    return Words(frame, pd.Series(kinds)[frame.index], sentence, language, random, origin(trace))
 
 
 def of_piece(piece: str) -> str:
-    """The word of a token, as it stands in a vocabulary."""
+    """The word of a token, in the form of the vocabulary."""
     return piece if piece == START else plain(piece)
 
 
 def choice(words: Words, query: str) -> str:
-    """The word that is looked at: one searched for or clicked on, else the chosen token."""
-    offered = list(words.vectors.index)
-    if st.session_state.get("word") not in (None, *offered):
+    """The word from the search or from a click; else the word of the chosen token."""
+    options = list(words.vectors.index)
+    if st.session_state.get("word") not in (None, *options):
         st.session_state.word = None  # a word of another vocabulary
-    found = st.selectbox(
+    selected = st.selectbox(
         t("words.word"),
-        offered,
+        options,
         index=None,
         key="word",
         placeholder=t("words.word_empty", word=query),
         help=t("words.word_help"),
         bind="query-params",
     )
-    return found or of_piece(query)
+    return selected or of_piece(query)
 
 
 def classes(words: Words) -> list[str]:
-    """The classes that are shown: all of drawn weights, whose words are few, and those chosen of others."""
-    offered = list(dict.fromkeys(words.kinds))
-    if words.drawn:
-        return offered
+    """The classes on the map: for random weights all, since their words are few, else the chosen ones."""
+    options = list(dict.fromkeys(words.kinds))
+    if words.random:
+        return options
     return st.multiselect(
         t("words.classes"),
-        sorted(offered),  # by their own names: they stand in the link, whatever the language
-        default=[kind for kind in SHOWN if kind in offered],
+        sorted(options),  # untranslated: values of a URL parameter
+        default=[kind for kind in SHOWN if kind in options],
         key="classes",
-        max_selections=MOST_CLASSES,
+        max_selections=MAX_CLASSES,
         help=t("words.classes_help"),
         bind="query-params",
     )
 
 
-def placed(words: Words, kinds: list[str], *, axes: int) -> Map:
-    """The words on axes along which the shown ones differ most."""
+def project_words(words: Words, kinds: list[str], *, axes: int) -> Map:
+    """The words on the axes along which the words of `kinds` differ most."""
     along = words.vectors.index[words.kinds.isin(kinds)]
-    return project(words.vectors, axes=axes, along=along if len(along) >= LEAST_WORDS else None)
+    return project(words.vectors, axes=axes, along=along if len(along) >= MIN_WORDS else None)
 
 
-def map_of(words: Words, place: Map, kinds: list[str], *, chosen: str) -> None:
-    """The words of the chosen classes and of the sentence; a click on a word chooses it."""
+def map_of(words: Words, word_map: Map, kinds: list[str], *, chosen: str) -> None:
+    """The map of the words of `kinds` and of the sentence; a click on a word chooses it."""
     index = words.vectors.index
-    own = index.isin([*words.own, chosen])
-    shown = words.kinds.isin(kinds) | own
+    labelled = index.isin([*words.sentence, chosen])
+    on_map = words.kinds.isin(kinds) | labelled
     rest = t("words.rest")
     figure = scatter(
-        place.points[shown.to_numpy()],
-        axes=_axes(place),
+        word_map.points[on_map.to_numpy()],
+        axes=_axes(word_map),
         groups=words.kinds.where(words.kinds.isin(kinds), rest),
         rest=rest,
-        labelled=set(index[own]),
+        labelled=set(index[labelled]),
         chosen=chosen,
     )
-    alt = t("words.alt", count=int(shown.sum()), word=chosen)
+    alt = t("words.alt", count=int(on_map.sum()), word=chosen)
     charts.draw(
         figure,
         key="words_map",
@@ -127,12 +127,12 @@ def map_of(words: Words, place: Map, kinds: list[str], *, chosen: str) -> None:
 
 
 def neighbours(words: Words, chosen: str) -> None:
-    """The nearest words as a table, and how near words would be by chance."""
-    found = nearest(words.vectors, chosen).reset_index()
-    found.insert(1, "class", words.kinds[found["word"]].to_numpy())
+    """The nearest words as a table, and the cosine of the nearest word by chance."""
+    frame = nearest(words.vectors, chosen).reset_index()
+    frame.insert(1, "class", words.kinds[frame["word"]].to_numpy())
     names = {"word": t("words.column_word"), "class": t("words.column_class"), "cosine": t("words.cosine")}
     st.dataframe(
-        found,
+        frame,
         hide_index=True,
         column_config={
             name: st.column_config.NumberColumn(label, format="%.3f") if name == "cosine" else label
@@ -142,8 +142,8 @@ def neighbours(words: Words, chosen: str) -> None:
     st.caption(t("words.by_chance", cosine=f"{words.by_chance.nearest:.2f}", count=f"{len(words.kinds):,}"))
 
 
-def relations(words: Words, place: Map) -> None:
-    """The known pairs: their differences as arrows, how well these agree, and what that says."""
+def relations(words: Words, word_map: Map) -> None:
+    """The known pairs: their differences as arrows, the cosines of these, and a sentence on each relation."""
     known = RELATIONS[words.language]
     groups = {
         word: t(f"words.relation_{kind}") for kind, pairs in known.items() for word in itertools.chain(*pairs)
@@ -152,8 +152,8 @@ def relations(words: Words, place: Map) -> None:
     sides, cosines = st.grid(2, min_column_width=300), agreement(words.vectors, pairs)
     with sides.container():
         figure = scatter(
-            place.points.loc[list(groups)].iloc[:, :2],
-            axes=_axes(place)[:2],
+            word_map.points.loc[list(groups)].iloc[:, :2],
+            axes=_axes(word_map)[:2],
             groups=pd.Series(groups),
             labelled=set(groups),
             arrows=pairs,
@@ -171,15 +171,15 @@ def relations(words: Words, place: Map) -> None:
 
 
 def _reading(words: Words, kind: str, cosines: pd.DataFrame) -> str:
-    """Do the differences of one relation agree more than chance would have it?"""
+    """A sentence: do the differences of one relation agree more than by chance?"""
     names, limit = list(cosines), words.by_chance.pair
     values = [cosines.loc[a, b] for a, b in itertools.combinations(names, 2)]
-    said = {"low": f"{min(values):.2f}", "high": f"{max(values):.2f}"}
+    ends = {"low": f"{min(values):.2f}", "high": f"{max(values):.2f}"}
     return t(
-        f"words.agree_{'random' if words.drawn else verdict(values, limit)}",
+        f"words.agree_{'random' if words.random else verdict(values, limit)}",
         relation=t(f"words.relation_{kind}"),
         pairs=literal(", ".join(names)),
-        cosines=t(f"words.cosines_{'several' if len(values) > 1 else 'one'}", **said),
+        cosines=t(f"words.cosines_{'several' if len(values) > 1 else 'one'}", **ends),
         mean=f"{sum(values) / len(values):.2f}",
         limit=f"{limit:.2f}",
     )
@@ -192,7 +192,8 @@ def _clicked() -> None:
         state.go(word=word if isinstance(word, str) else word[0])
 
 
-def _axes(place: Map) -> list[str]:
+def _axes(word_map: Map) -> list[str]:
     return [
-        t("words.axis", axis=axis, share=f"{100 * share:.0f}") for axis, share in enumerate(place.shares, 1)
+        t("words.axis", axis=axis, share=f"{100 * share:.0f}")
+        for axis, share in enumerate(word_map.shares, 1)
     ]

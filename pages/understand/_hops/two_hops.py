@@ -14,7 +14,7 @@ from pages._kit.text import literal, raised, t
 
 
 def offer() -> None:
-    """Buttons to models in which there are two layers."""
+    """Buttons that choose models with two layers."""
     with st.container(horizontal=True):
         for architecture in ("standard", "glass-box"):
             st.button(
@@ -26,26 +26,26 @@ def offer() -> None:
 
 
 def last(trace: AttentionTrace, scene: state.Scene) -> int:
-    """The layer of the second hop, from 0: the one that is looked at, if there is one before it."""
+    """The layer of the second hop, from 0: the chosen layer, or layer 1 where the first is chosen."""
     return max(1, min(scene.layer, len(trace.layers)) - 1)
 
 
 def heads(trace: AttentionTrace, query: int, *, layer: int = 1) -> tuple[int, int]:
-    """The heads to multiply, from 0: at first those by which the chosen token best reaches the answer."""
+    """The two heads to multiply, from 0; the default is the best pair from the chosen token to the answer."""
     first, second = best_hops(trace, query, _answer(trace, query), layer=layer)
     counts = [layer.n_heads for layer in trace.layers[layer - 1 : layer + 1]]
-    # Another sentence or token has its own best pair; what a link says comes first.
+    # The default changes with the sentence and the token; a URL parameter comes before it.
     default = {"hop1": first + 1, "hop2": second + 1}
-    asked = (trace.tokens.text, query, layer, *counts, str(trace.source))
-    if st.session_state.setdefault("hops_for", asked) != asked:
-        st.session_state.update(default, hops_for=asked)
+    settings = (trace.tokens.text, query, layer, *counts, str(trace.source))
+    if st.session_state.setdefault("hops_for", settings) != settings:
+        st.session_state.update(default, hops_for=settings)
     left, right, best = st.columns([1, 1, 2], vertical_alignment="bottom")
     hops = zip((left, right), default.items(), counts, (layer, layer + 1), strict=True)
     for column, (key, value), count, at in hops:
         with column:
-            most = min(st.session_state.get(key, value), count)
+            number = min(st.session_state.get(key, value), count)
             if key in st.session_state:
-                st.session_state[key] = most
+                st.session_state[key] = number
             st.number_input(t("control.hop", layer=at), 1, count, value, key=key, bind="query-params")
     with best:
         st.button(
@@ -55,18 +55,18 @@ def heads(trace: AttentionTrace, query: int, *, layer: int = 1) -> tuple[int, in
 
 
 def _answer(trace: AttentionTrace, query: int) -> int:
-    """Where the model's own answer for the token stands in the text; the token itself if nowhere."""
+    """The position of the model's answer for the token in the text; the token itself if it is not there."""
     answer = trace.answers[query] if trace.answers else None
-    places = [
+    positions = [
         at
         for at, piece in enumerate(trace.tokens.pieces)
         if answer and plain(piece) == answer[0][0] and at != query
     ]
-    return places[0] if places else query
+    return positions[0] if positions else query
 
 
 def path(trace: AttentionTrace, query: int, *, first: int, second: int, layer: int = 1) -> None:
-    """The strongest path of the chosen token, in words, and what one step alone would say."""
+    """The strongest path of the chosen token in words, with the direct weight of the second layer."""
     query = min(query, len(trace.tokens) - 1)
     names = [literal(label) for label in trace.tokens.labels]
     one, two = trace.layers[layer - 1].weights(first), trace.layers[layer].weights(second)
@@ -92,7 +92,7 @@ def path(trace: AttentionTrace, query: int, *, first: int, second: int, layer: i
 def show_matrices(
     trace: AttentionTrace, query: int, *, first: int, second: int, key: str, layer: int = 1
 ) -> None:
-    """A¹, A² and their product, on one colour scale."""
+    """The weights of both heads and their product, on one colour scale."""
     product = two_hops(trace, first=first, second=second, layer=layer)
     one, two = (
         picture(trace, "weights", layer=at, head=head) for at, head in ((layer - 1, first), (layer, second))
@@ -101,7 +101,7 @@ def show_matrices(
         t("hops.symbol", layer=raised(layer), head=first + 1),
         t("hops.symbol", layer=raised(layer + 1), head=second + 1),
     ]
-    drawn = (
+    pictures = (
         Picture("weights", symbols[0], one.frame, "weights", origin=one.origin),
         Picture("weights", symbols[1], two.frame, "weights", origin=two.origin),
         Picture(
@@ -112,8 +112,8 @@ def show_matrices(
             origin=replace(origin(trace), note=" · ".join(symbols)),
         ),
     )
-    limit = float(np.max([matrix.frame.to_numpy().max() for matrix in drawn])) or 1.0
+    limit = float(np.max([matrix.frame.to_numpy().max() for matrix in pictures])) or 1.0
     cells = st.grid(3, min_column_width=300)
-    for place, matrix in enumerate(drawn):
+    for place, matrix in enumerate(pictures):
         with cells.container():
-            matrices.matrix(matrix, key=f"hops-{key}-{place}", limit=limit, query=query, made=place == 2)
+            matrices.matrix(matrix, key=f"hops-{key}-{place}", limit=limit, query=query, result=place == 2)
