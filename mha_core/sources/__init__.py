@@ -20,10 +20,10 @@ from mha_core.traces.tokens import MAX_TOKENS
 from mha_core.traces.trace import AttentionTrace
 from mha_core.training.language import MAX_WORDS
 
-Kept = TypeVar("Kept")
+Reduced = TypeVar("Reduced")
 SOURCES: dict[str, Callable[..., AttentionTrace]] = {"random": random_weights.trace, "mini": mini.trace}
 MAX_BATCH = 4096
-# What other libraries call our arguments.
+# Names of our arguments in other libraries.
 ELSEWHERE = {
     **dict.fromkeys(("heads", "n_heads", "num_heads", "n_head", "nhead"), "h"),
     **dict.fromkeys(("n_layers", "num_layers", "n_layer"), "layers"),
@@ -91,27 +91,28 @@ def trace(
 
 
 def trace(text: Any, *, source: Any = "random", **settings: Any) -> AttentionTrace:
-    """Send a text through multi-head attention and keep everything that flowed.
+    """Send a text through multi-head attention and record every tensor of it.
 
-    `source` says where the weights come from, and decides what else can be asked for:
+    `source` says where the weights come from, and decides which other arguments there are:
 
     - "random": weights drawn from `seed`, for any words, any h and d_model;
-    - "mini": a small trained model that comes with the library, for the words that it knows;
+    - "mini": a small trained model that comes with the library, for the words of its vocabulary;
     - the id of a model on the Hugging Face hub, or a folder with one;
-    - a model of transformers in memory, with its tokenizer; it stays as it was.
+    - a transformers model in memory, with its tokenizer; it is not changed.
 
-    h is the number of heads, d_model the width of a token's vector, ``d_k = d_v = d_model / h`` unless given.
+    h is the number of heads, d_model the width of a token's vector, by default ``d_k = d_v = d_model / h``.
     `position` is none, sinusoidal, learned, rotary or alibi; `mask` a name or a boolean (query, key) tensor,
     True where a query may look. With ``layers > 1`` the output of one layer is the input of the next,
-    directly. `architecture` is glass-box, standard or one-layer, and ``trained=False`` takes that model as it
-    was before its training. `target` is the text that an encoder–decoder writes; it writes its own if none is
-    given. Models of transformers also take the ids of tokens instead of a text. `limit` is the most tokens.
+    directly. `architecture` is glass-box, standard or one-layer, and ``trained=False`` takes that model with
+    its weights before training. `target` is the text of the decoder of an encoder–decoder; by default the
+    model generates it. Transformers models also take token ids instead of a text. `limit` is the largest
+    number of tokens.
 
     >>> trace("How are you?", h=4, d_model=64).layers[0].weights(head=2).shape
     (4, 4)
 
-    Raises `MhaError` for what is no text, for an argument that the source does not have, for values that do
-    not fit together, and for a model that cannot be loaded or traced.
+    Raises `MhaError` for a value that is no text, for an argument that the source does not have, for values
+    that do not fit together, and for a model that cannot be loaded or traced.
     Sources: Vaswani et al. 2017 (h 8 and d_model 512 are its base setting).
     """
     _check_settings(source, settings)
@@ -138,9 +139,9 @@ def trace_many(
     *,
     source: str | PathLike[str] | nn.Module = "random",
     batch: int = 32,
-    reduce: Callable[[AttentionTrace], Kept],
+    reduce: Callable[[AttentionTrace], Reduced],
     **settings: Any,
-) -> Iterator[Kept]: ...
+) -> Iterator[Reduced]: ...
 
 
 def trace_many(
@@ -151,23 +152,25 @@ def trace_many(
     reduce: Callable[[AttentionTrace], Any] | None = None,
     **settings: Any,
 ) -> Iterator[Any]:
-    """The traces of many texts, one after another in their order: each what `trace` gives of it.
+    """The traces of many texts, in their order, each equal to that of `trace`.
 
     >>> corpus = ["How are you?", "A cat sat."]
     >>> [len(trace.tokens) for trace in trace_many(corpus, h=4, d_model=64)]
     [4, 4]
 
-    `reduce` is given each trace, and what it returns is what the iterator gives: the trace itself (37 kB for
-    each token of a small model) is then let go. `source` and `settings` are those of `trace`. Models of
-    transformers read up to `batch` texts in one pass, filled up to the longest one and hidden from one
-    another; each number is within 1e-5 of that of its text alone (in half precision within the rounding of
-    that). Where a trial of two texts shows otherwise, and for sources that read one text at a time, they
-    go one by one. Texts are read ahead, four batches at most.
+    `reduce` is called with each trace, and the iterator yields its result instead; the trace itself (37 kB
+    for each token of a small model) is then freed. `source` and `settings` are those of `trace`. Transformers
+    models read up to `batch` texts in one pass, padded to the longest one, with the padding masked; each
+    number is within 1e-5 of that of its text alone (in half precision within its rounding). Texts go one by
+    one where a trial of two texts shows a larger difference, and for sources that read one text at a time.
+    At most four batches of texts are read ahead.
 
-    Raises `MhaError` as `trace` does, for one text at its turn, with its number.
+    Raises `MhaError` as `trace` does, when the text in question is reached, with its number.
     """
     if isinstance(texts, str) or not isinstance(texts, Iterable):
-        raise MhaError(f"trace_many takes several texts, as in a list, and trace one; got {_shown(texts)}.")
+        raise MhaError(
+            f"trace_many takes several texts, as in a list, and trace one; got {_type_name(texts)}."
+        )
     _check_settings(source, settings)
     if "target" in settings:
         raise MhaError("A target belongs to one text; trace each pair by itself: mha.trace(text, target=…).")
@@ -194,55 +197,59 @@ def _is_built_in(source: Any) -> bool:
 
 
 def _check_text(text: Any, source: Any) -> None:
-    """What is no text is refused before a model is loaded for it."""
+    """Refuse a value that is no text before a model is loaded."""
     if isinstance(text, str):
         return
     built_in = _is_built_in(source)
-    words = [one for one in text if isinstance(one, str)] if isinstance(text, list | tuple) else []
-    if words and (built_in or any(" " in one for one in words)):  # else pieces of a tokenizer
+    strings = [entry for entry in text if isinstance(entry, str)] if isinstance(text, list | tuple) else []
+    if strings and (built_in or any(" " in entry for entry in strings)):  # else pieces of a tokenizer
         raise MhaError("mha.trace takes one text; mha.trace_many(texts) takes several.")
     if built_in or not (isinstance(text, Sequence) or hasattr(text, "tolist")):
         ids = "" if built_in else ", or the ids of its tokens"
-        raise MhaError(f"The text must be a string{ids}; got {_shown(text)}.")
+        raise MhaError(f"The text must be a string{ids}; got {_type_name(text)}.")
 
 
 def _check_settings(source: Any, settings: dict[str, Any]) -> None:
-    """Raise `MhaError` for what is no argument of the source, which says whose it is, or which is like it."""
+    """Raise `MhaError` for an argument that the source does not have, with the right source or argument."""
     if not isinstance(source, str | PathLike | nn.Module):
         raise MhaError(
             f"source is {', '.join(map(repr, SOURCES))}, the id or the folder of a Hugging Face model, or "
-            f"a model in memory; got {_shown(source)}."
+            f"a model in memory; got {_type_name(source)}."
         )
-    own = _arguments(source)
+    arguments = _arguments(source)
     for name, value in settings.items():
-        if name in own:
+        if name in arguments:
             continue
         others = [other for other in SOURCES if other != source and name in _arguments(other)]
-        told = [f"source={other!r}" for other in others]
+        owners = [f"source={other!r}" for other in others]
         if not others and _is_built_in(source) and name in _arguments(""):
-            told = ["Hugging Face models"]
-        if told:
+            owners = ["Hugging Face models"]
+        if owners:
             raise MhaError(
-                f"{name} is an argument of {listed(told, 'and')}, not of {_named(source)}, which takes "
-                f"{listed(own, 'and')}.",
+                f"{name} is an argument of {listed(owners, 'and')}, not of {_description(source)}, which "
+                f"takes {listed(arguments, 'and')}.",
                 fixes=tuple({"source": other} for other in others),
             )
-        nearest = [ELSEWHERE[name]] if ELSEWHERE.get(name) in own else get_close_matches(name, own, 1)
+        nearest = (
+            [ELSEWHERE[name]] if ELSEWHERE.get(name) in arguments else get_close_matches(name, arguments, 1)
+        )
         if nearest:
             raise MhaError(
-                f"{name} is not an argument of {_named(source)}; {nearest[0]} is.",
+                f"{name} is not an argument of {_description(source)}; {nearest[0]} is.",
                 fixes=({nearest[0]: value},),
             )
-        raise MhaError(f"{name} is not an argument of {_named(source)}, which takes {listed(own, 'and')}.")
+        raise MhaError(
+            f"{name} is not an argument of {_description(source)}, which takes {listed(arguments, 'and')}."
+        )
 
 
 def _arguments(source: Any) -> list[str]:
-    """What can be asked of a source besides the text; any other name and a model are of transformers."""
+    """The arguments of a source besides the text; names that are not in `SOURCES` are transformers models."""
     function = SOURCES[source] if _is_built_in(source) else model.trace
     return [name for name in inspect.signature(function).parameters if name not in ("text", "source")]
 
 
-def _named(source: Any) -> str:
+def _description(source: Any) -> str:
     if _is_built_in(source):
         return f"source={source!r}"
     if isinstance(source, nn.Module):
@@ -250,5 +257,5 @@ def _named(source: Any) -> str:
     return f"source={str(source)!r} (a Hugging Face model)"
 
 
-def _shown(value: object) -> str:
+def _type_name(value: object) -> str:
     return "None" if value is None else f"a {type(value).__name__}"

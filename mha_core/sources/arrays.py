@@ -1,7 +1,7 @@
-"""Traces of arrays that somebody already has: queries, keys and values, or the weights alone.
+"""Traces of the caller's own arrays: queries, keys and values, or the weights alone.
 
 Each of `q`, `k`, `v` and `weights` is one layer (head, row, column), or several as a list of such arrays or
-as one array with a leading axis; a batch axis of 1 in front of the heads is taken away.
+as one array with a leading axis; a batch axis of 1 before the heads is removed.
 """
 
 from collections.abc import Sequence
@@ -22,47 +22,47 @@ from mha_core.traces.source import SourceValue, array_source
 from mha_core.traces.tokens import MAX_TOKENS, Sides, Tokens, words
 from mha_core.traces.trace import AttentionTrace
 
-NO_TEXT = "␣"  # what stands for a piece that is white space alone
+NO_TEXT = "␣"  # shown for a piece of white space alone
 
 
 def sides_of(tokens: "str | Sequence[str] | Tokens", keys: "str | Sequence[str] | Tokens | None") -> Sides:
-    """The tokens that look and those that are looked at, the same where no `keys` are given."""
-    looking = as_tokens(tokens, "tokens")
+    """The tokens of the queries and those of the keys; without `keys` they are the same."""
+    query_tokens = as_tokens(tokens, "tokens")
     if keys is None:
-        return Sides(looking, looking)
-    looked_at = as_tokens(keys, "keys")
-    return Sides(looking, replace(looked_at) if looked_at is looking else looked_at)
+        return Sides(query_tokens, query_tokens)
+    key_tokens = as_tokens(keys, "keys")
+    return Sides(query_tokens, replace(key_tokens) if key_tokens is query_tokens else key_tokens)
 
 
-def as_tokens(given: "str | Sequence[str] | Tokens", name: str = "tokens") -> Tokens:
-    """Tokens as they are, a list of pieces, or a text, which is cut into words as `mha.words` does.
+def as_tokens(value: "str | Sequence[str] | Tokens", name: str = "tokens") -> Tokens:
+    """`Tokens` of a list of pieces, or of a text, which `mha.words` splits; `Tokens` are returned unchanged.
 
-    Raises `MhaError` for anything else, for none, and for more than `MAX_TOKENS`.
+    Raises `MhaError` for any other value, for an empty list, and for more than `MAX_TOKENS`.
     """
-    if isinstance(given, Tokens):
-        return given
-    if isinstance(given, str):
-        return words(given)
+    if isinstance(value, Tokens):
+        return value
+    if isinstance(value, str):
+        return words(value)
     try:
-        pieces = list(given)
+        pieces = list(value)
     except TypeError:
         pieces = [None]
     if not pieces or not all(isinstance(piece, str) for piece in pieces):
         raise MhaError(
-            f"{name} is {type(given).__name__} and no list of strings; give the pieces of the text, such as "
+            f"{name} is {type(value).__name__} and no list of strings; give the pieces of the text, such as "
             f"tokenizer.convert_ids_to_tokens(ids), or the text itself."
         )
     if len(pieces) > MAX_TOKENS:
         raise MhaError(f"{name} has {len(pieces):,} tokens; the limit is {MAX_TOKENS:,}.")
-    shown = [piece if piece.strip() else NO_TEXT for piece in pieces]
+    labels = [piece if piece.strip() else NO_TEXT for piece in pieces]
     spans, at = [], 0
-    for piece in shown:
+    for piece in labels:
         spans.append((at, at + len(piece)))
         at += len(piece) + 1
-    return Tokens(" ".join(shown), tuple(shown), tuple(spans))
+    return Tokens(" ".join(labels), tuple(labels), tuple(spans))
 
 
-# How far above 1 the weights of a row may sum by rounding.
+# By rounding, the weights of a row may sum to this much above 1.
 ROUNDING, HALF_ROUNDING = 1e-3, 1e-2
 
 
@@ -80,16 +80,16 @@ def from_tensors(
     w_o: Any = None,
     source: SourceValue = "tensors",
 ) -> AttentionTrace:
-    """A trace of queries, keys and values that one has: ``softmax(scale · q kᵀ + bias) v``.
+    """A trace of the caller's queries, keys and values: ``softmax(scale · q kᵀ + bias) v``.
 
     q (head, query, d_k), k (kv_head, key, d_k), v (kv_head, key, d_v), numpy or torch, of one kind of
     numbers, one layer or several: a leading axis counts layers, so one item of a batch has to be chosen, as
     in q[0].
-    `keys` are the tokens that are looked at where they are others than `tokens`, which look: the layers are
-    then cross-attention, and ``trace.layers[0].sides`` has both texts. `mask` is boolean, True where a query
-    may look, `bias` is added to the scores; both ([head,] query, key) and the same for all layers. `rule`
-    says all of that and more in one, in place of the three. `w_o` is W^O (h · d_v, d_model), one for each
-    layer; that of `nn.Linear` has to be turned.
+    `tokens` are those of the queries, `keys` those of the keys where they differ: the layers are then
+    cross-attention, and ``trace.layers[0].sides`` has both texts. `mask` is boolean, True where a query may
+    look, `bias` is added to the scores; both ([head,] query, key) and the same for all layers. `rule`
+    replaces `scale`, `mask` and `bias`, and has further settings. `w_o` is W^O (h · d_v, d_model), one for
+    each layer; the weight of `nn.Linear` has to be transposed (.T).
 
     Raises `MhaError` where shapes, lengths or kinds of numbers do not fit.
     """
@@ -109,19 +109,19 @@ def from_tensors(
         shapes = [tuple(tensor.shape) for tensor in tensors]
         _check_shapes(number, shapes, n_query, n_key)
         _check_rule(rule, shapes[0][0], n_query, n_key)
-        own = matrices[number]
-        _check_kinds(number, dict(zip("qkv", tensors, strict=True)) | {"w_o": own})
+        matrix = matrices[number]
+        _check_kinds(number, dict(zip("qkv", tensors, strict=True)) | {"w_o": matrix})
         height = shapes[0][0] * shapes[2][2]
-        if own is not None and (own.dim() != 2 or own.shape[0] != height):
+        if matrix is not None and (matrix.dim() != 2 or matrix.shape[0] != height):
             raise MhaError(
-                f"w_o of layer {number} has shape {tuple(own.shape)}; expected ({height}, d_model), which is "
-                f"h · d_v rows. The weight of an nn.Linear is turned: give its .T."
+                f"w_o of layer {number} has shape {tuple(matrix.shape)}; expected ({height}, d_model), which "
+                f"is h · d_v rows. The weight of an nn.Linear is transposed: give its .T."
             )
         layers.append(
             LayerTrace(
                 MappingProxyType(dict(zip(parts, tensors, strict=True))),
                 rule,
-                Projections(w_o=own),
+                Projections(w_o=matrix),
                 kind=_kind(sides),
                 sides=sides,
             )
@@ -136,25 +136,27 @@ def from_weights(
     *,
     source: SourceValue = "weights",
 ) -> AttentionTrace:
-    """A trace of attention weights that one has, such as a model's `attentions`; nothing else is then known.
+    """A trace of attention weights alone, such as a model's `attentions`; q, k and v are unknown.
 
     weights (head, query, key), numpy or torch, one layer or several. No weight is below 0 and no row sums to
     more than 1 + 0.001 (0.01 in half precision); less than 1 is allowed, since sinks and hidden rows do that.
-    `keys` are the tokens that are looked at where they are others than `tokens`.
+    `keys` are the tokens of the keys where they differ from `tokens`, those of the queries.
 
-    Raises `MhaError` for numbers that are no weights, and where they do not fit the tokens.
+    Raises `MhaError` for numbers that are no weights, and for shapes that do not fit the tokens.
     """
     sides = sides_of(tokens, keys)
     layers = []
-    for number, given in enumerate(_layers("weights", weights)):
+    for number, layer_weights in enumerate(_layers("weights", weights)):
         expected = (len(sides.queries), len(sides.keys))
-        if tuple(given.shape[1:]) != expected:
+        if tuple(layer_weights.shape[1:]) != expected:
             raise MhaError(
-                f"weights of layer {number} have shape {tuple(given.shape)}; with {_lengths(*expected)} they "
-                f"are (head, {expected[0]}, {expected[1]})."
+                f"weights of layer {number} have shape {tuple(layer_weights.shape)}; with "
+                f"{_lengths(*expected)} they are (head, {expected[0]}, {expected[1]})."
             )
-        _check_weights(number, given)
-        layers.append(LayerTrace(MappingProxyType({"weights": given}), kind=_kind(sides), sides=sides))
+        _check_weights(number, layer_weights)
+        layers.append(
+            LayerTrace(MappingProxyType({"weights": layer_weights}), kind=_kind(sides), sides=sides)
+        )
     return AttentionTrace(sides.queries, tuple(layers), array_source(source))
 
 
@@ -162,35 +164,35 @@ def _kind(sides: Sides) -> str:
     return "self" if sides.same else "cross"
 
 
-def _layers(name: str, given: Any) -> list[Tensor]:
+def _layers(name: str, value: Any) -> list[Tensor]:
     """The layers of an array or a list of arrays, each (head, row, column) on the CPU."""
-    parts = list(given) if isinstance(given, list | tuple) else None
+    parts = list(value) if isinstance(value, list | tuple) else None
     if parts is None:
-        whole = _tensor(name, given)
+        whole = _tensor(name, value)
         parts = list(whole) if whole.dim() >= 4 else [whole]
-    layers = [_one(name, _tensor(name, part)) for part in parts]
+    layers = [_layer_tensor(name, _tensor(name, part)) for part in parts]
     if not layers:
         raise MhaError(f"{name} has no layer; give at least one array (head, row, column).")
     return layers
 
 
-def _one(name: str, given: Tensor) -> Tensor:
-    shape = tuple(given.shape)
-    if given.dim() == 4 and shape[0] == 1:
-        given = given[0]
-    if given.dim() != 3 or 0 in given.shape:
-        more = " One item of the batch has to be chosen, as in x[0]." if given.dim() == 4 else ""
-        raise MhaError(f"{name} has a layer of shape {shape}; expected (head, row, column).{more}")
-    if not torch.isfinite(given).all():
+def _layer_tensor(name: str, tensor: Tensor) -> Tensor:
+    shape = tuple(tensor.shape)
+    if tensor.dim() == 4 and shape[0] == 1:
+        tensor = tensor[0]
+    if tensor.dim() != 3 or 0 in tensor.shape:
+        advice = " One item of the batch has to be chosen, as in x[0]." if tensor.dim() == 4 else ""
+        raise MhaError(f"{name} has a layer of shape {shape}; expected (head, row, column).{advice}")
+    if not torch.isfinite(tensor).all():
         raise MhaError(f"{name} has numbers that are not finite (NaN or infinite); all of them have to be.")
-    return given.clone(memory_format=torch.contiguous_format)
+    return tensor.clone(memory_format=torch.contiguous_format)
 
 
-def _tensor(name: str, given: Any) -> Tensor:
+def _tensor(name: str, value: Any) -> Tensor:
     try:
-        tensor = torch.as_tensor(given).detach().to("cpu")
+        tensor = torch.as_tensor(value).detach().to("cpu")
     except (TypeError, ValueError, RuntimeError):
-        raise MhaError(f"{name} is {type(given).__name__}; give an array of numpy or torch.") from None
+        raise MhaError(f"{name} is {type(value).__name__}; give an array of numpy or torch.") from None
     if tensor.is_complex():
         raise MhaError(f"{name} has complex numbers; give real ones.")
     return tensor if tensor.is_floating_point() or tensor.dtype == torch.bool else tensor.float()
@@ -230,8 +232,8 @@ def _rule(rule: ScoreRule | None, scale: float | None, mask: Any, bias: Any) -> 
     return ScoreRule(scale=None if scale is None else float(scale), mask=mask, bias=bias)
 
 
-def _table(name: str, given: Any) -> Tensor:
-    table = _tensor(name, given)
+def _table(name: str, value: Any) -> Tensor:
+    table = _tensor(name, value)
     if table.dim() == 4 and table.shape[0] == 1:
         table = table[0]
     if table.dim() not in (2, 3):
@@ -278,14 +280,14 @@ def _check_rule(rule: ScoreRule, heads: int, n_query: int, n_key: int) -> None:
             )
 
 
-def _check_weights(number: int, given: Tensor) -> None:
-    half = given.dtype in (torch.float16, torch.bfloat16)
-    most = float(given.double().sum(-1).max())
+def _check_weights(number: int, weights: Tensor) -> None:
+    half = weights.dtype in (torch.float16, torch.bfloat16)
+    largest_sum = float(weights.double().sum(-1).max())
     rounding = HALF_ROUNDING if half else ROUNDING
-    if given.dtype == torch.bool or given.min() < 0 or most > 1 + rounding:
+    if weights.dtype == torch.bool or weights.min() < 0 or largest_sum > 1 + rounding:
         raise MhaError(
-            f"weights of layer {number} are no attention weights: the smallest is {float(given.min()):.4g} "
-            f"and a row sums to up to {most:.4g}. Weights are at least 0 and a row sums to 1 or less. "
+            f"weights of layer {number} are no attention weights: the smallest is {float(weights.min()):.4g} "
+            f"and a row sums to up to {largest_sum:.4g}. Weights are at least 0 and a row sums to 1 or less. "
             f"Scores become weights by torch.softmax(scores, dim=-1)."
         )
 

@@ -1,4 +1,4 @@
-"""Small trained models that come with the library: any h and d_model in a table, a small vocabulary."""
+"""Small trained models of the library, for some pairs of h and d_model, with a small vocabulary."""
 
 import difflib
 from dataclasses import dataclass, replace
@@ -29,7 +29,7 @@ CHINESE = regex.compile(r"\p{Han}")
 
 @dataclass(frozen=True)
 class Unknown:
-    """A word that the small language does not have, where it stands, and words to put there instead."""
+    """A word outside the vocabulary, its place in the text, and words to put there instead."""
 
     word: str
     start: int
@@ -38,7 +38,7 @@ class Unknown:
 
 
 class UnknownWords(MhaError):
-    """A text with words that the small model has never seen; `unknown` names each.
+    """A text with words outside the small model's vocabulary; `unknown` names each.
 
     Each text of `fixes` has all of them replaced; `instead` replaces one.
     """
@@ -87,9 +87,9 @@ def trace(
     """Trace a text through a small model that was trained on made-up sentences.
 
     Text with Chinese characters goes to the Chinese model, any other to the English one.
-    ``trained=False`` takes the same model as it was before its first step.
-    ``[MASK]`` hides a word. `answers` of the trace says what the model takes each pronoun and each
-    hidden word to be; other rows were never trained to mean anything.
+    ``trained=False`` takes the same model before its first training step.
+    ``[MASK]`` hides a word. `answers` of the trace has the model's words for each pronoun and each
+    hidden word; training gave other rows no meaning.
 
     Raises `MhaError` for a model that is not shipped, for a text that is empty or longer than `limit`
     tokens, and `UnknownWords` for words outside the vocabulary.
@@ -100,32 +100,32 @@ def trace(
 
 
 def model(plan: Plan, *, trained: bool = True, device: str | None = None) -> Trained:
-    """A shipped model, read once, as it is after its training or before."""
+    """A shipped model, read once, after its training or before."""
     return _loaded(checkpoints.name(plan), trained, devices.pick(device).name)
 
 
 def vectors(trained: Trained) -> tuple[tuple[str, ...], torch.Tensor]:
-    """Every word that a small model knows, and its embedding. (word, d_model)
+    """The vocabulary of a small model and its embeddings. (word, d_model)
 
-    The filling behind short sentences is left out: it stands for no word and is never trained.
+    The padding of short sentences is left out: it is no word and is never trained.
     """
     return lexicon(trained.plan.language).vocabulary[1:], trained.model.embedding.detach()[1:].cpu()
 
 
 def find(language: str, architecture: str, h: int, d_model: int) -> Plan:
-    """The plan of a shipped model. Raises `MhaError` that says which ones there are."""
+    """The plan of a shipped model. Raises `MhaError` with the models that there are."""
     one_of("architecture", architecture, ARCHITECTURES)
     in_range("h", h, 1, MAX_HEADS)
     in_range("d_model", d_model, 1, MAX_D_MODEL)
-    there = {
+    plans = {
         (plan.h, plan.d_model): plan
         for plan in checkpoints.PLANS
         if (plan.language, plan.architecture) == (language, architecture)
     }
-    if (h, d_model) in there:
-        return there[h, d_model]
+    if (h, d_model) in plans:
+        return plans[h, d_model]
     kind = f"{architecture} model for {'Chinese' if language == 'zh' else 'English'}"
-    if not there:
+    if not plans:
         others = [plan for plan in checkpoints.PLANS if plan.language == language]
         nearest = min(others, key=lambda plan: (abs(plan.d_model - d_model), abs(plan.h - h)))
         raise MhaError(
@@ -133,12 +133,12 @@ def find(language: str, architecture: str, h: int, d_model: int) -> Plan:
             f"can be used.",
             fixes=({"architecture": nearest.architecture, "h": nearest.h, "d_model": nearest.d_model},),
         )
-    widths = sorted({width for _, width in there})
+    widths = sorted({width for _, width in plans})
     table = "; ".join(
-        f"d_model {width} with h {listed(sorted(n for n, w in there if w == width), 'or')}"
+        f"d_model {width} with h {listed(sorted(n for n, w in plans if w == width), 'or')}"
         for width in widths
     )
-    near = sorted(there, key=lambda pair: (abs(pair[1] - d_model), abs(pair[0] - h)))[:3]
+    near = sorted(plans, key=lambda pair: (abs(pair[1] - d_model), abs(pair[0] - h)))[:3]
     raise MhaError(
         f"No {kind} with h {h} and d_model {d_model} comes with Headscope; there are {table}. "
         f"On the page Train such a model can be trained.",
@@ -147,7 +147,7 @@ def find(language: str, architecture: str, h: int, d_model: int) -> Plan:
 
 
 def follow(trained: Trained, text: str, *, limit: int = MAX_WORDS) -> AttentionTrace:
-    """Trace a text through a small model, on the device where the model lies. Raises as `trace` does."""
+    """Trace a text through a small model, on the model's device. Raises as `trace` does."""
     words = lexicon(trained.plan.language)
     tokens, numbers = words.cut(text, limit=min(limit, MAX_WORDS))
     model, place = trained.model, trained.model.bias.device
@@ -177,9 +177,9 @@ def follow(trained: Trained, text: str, *, limit: int = MAX_WORDS) -> AttentionT
         device=place.type,
         torch=str(torch.__version__),
     )
-    asked = words.pronouns | {HIDDEN}
+    answered = words.pronouns | {HIDDEN}
     answers = tuple(
-        _most_probable(row, words) if words.vocabulary[number] in asked else None
+        _most_probable(row, words) if words.vocabulary[number] in answered else None
         for row, number in zip(probabilities, numbers, strict=True)
     )
     return AttentionTrace(tokens, layers, source, answers)
@@ -188,8 +188,8 @@ def follow(trained: Trained, text: str, *, limit: int = MAX_WORDS) -> AttentionT
 @lru_cache(maxsize=64)
 def _loaded(name: str, trained: bool, place: str) -> Trained:
     plan = _plans()[name]
-    found = checkpoints.load_model(checkpoints.path(plan)) if trained else checkpoints.untrained(plan)
-    return replace(found, model=found.model.to(place))
+    loaded = checkpoints.load_model(checkpoints.path(plan)) if trained else checkpoints.untrained(plan)
+    return replace(loaded, model=loaded.model.to(place))
 
 
 def _plans() -> dict[str, Plan]:
@@ -210,14 +210,14 @@ def _unknown(model: SmallModel, words: Lexicon, tokens: Tokens, numbers: list) -
     with torch.inference_mode():
         hidden, _ = model(ids.to(model.bias.device))
         expected = model.logits(hidden[0]).cpu()
-    found = []
+    unknown = []
     for at, (number, (start, end)) in enumerate(zip(numbers, tokens.spans, strict=True)):
         if number is None:
-            like = difflib.get_close_matches(
+            similar = difflib.get_close_matches(
                 tokens.pieces[at].casefold(), words.vocabulary[3:], SUGGESTIONS, 0.7
             )
             ranked = (words.vocabulary[i] for i in expected[at].argsort(descending=True).tolist())
-            fits = islice((word for word in ranked if word.isalpha()), SUGGESTIONS)
-            suggestions = dict.fromkeys([*like, *fits])
-            found.append(Unknown(tokens.pieces[at], start, end, tuple(suggestions)))
-    return tuple(found)
+            likely = islice((word for word in ranked if word.isalpha()), SUGGESTIONS)
+            suggestions = dict.fromkeys([*similar, *likely])
+            unknown.append(Unknown(tokens.pieces[at], start, end, tuple(suggestions)))
+    return tuple(unknown)
