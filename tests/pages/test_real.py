@@ -13,6 +13,7 @@ from mha_core import device
 from mha_core.sources.huggingface import files, trial
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.traces.facts import Facts
+from mha_core.traces.source import ModelSource
 from mha_core.traces.tokens import joined
 from pages._kit import model_info, model_source, refusals
 from pages._kit.model_source import LoadedModels, ModelKey
@@ -140,12 +141,29 @@ def test_the_page_names_the_model_and_how_exactly_it_is_seen(on_model, folder, s
     assert ":green-badge[" in words or "exact" in words
 
 
+def seen_by(route: str, *, difference: float = 0.0, notes: tuple[str, ...] = ()) -> ModelSource:
+    """A source as a loaded model has it."""
+    return ModelSource(
+        name="tiny",
+        revision=None,
+        architecture="BertModel",
+        family="bert",
+        route=route,
+        difference=difference,
+        dtype="float32",
+        device="cpu",
+        torch="2",
+        transformers="5",
+        notes=notes,
+    )
+
+
 @pytest.mark.parametrize(("difference", "said_as"), [(0.0, "exact"), (1e-5, "exact"), (2e-2, "close")])
 def test_only_rounding_is_called_exact(monkeypatch, difference, said_as, english):
     told = []
     monkeypatch.setattr(model_info.st, "badge", lambda label, **_: told.append(label))
     trace = mha.trace("A bird sang.", h=2, d_model=4)
-    model_info.exact(replace(trace, source={"route": "attend", "difference": difference}))
+    model_info.exact(replace(trace, source=seen_by("attend", difference=difference)))
     assert told[0].startswith(english(f"real.{said_as}", difference="").strip())
 
 
@@ -390,12 +408,14 @@ def test_it_is_said_how_it_was_seen_and_what_else_there_is_to_know(monkeypatch, 
     monkeypatch.setattr(model_info.st, "badge", lambda _, help, **__: told.append(help))
     monkeypatch.setattr(model_info.st, "caption", told.append)
     trace = mha.trace("A bird sang.", h=2, d_model=4)
-    model_info.exact(replace(trace, source={"route": "attend", "difference": 0.0}))
-    model_info.exact(replace(trace, source={"route": "watch", "difference": 0.0}))
+    model_info.exact(replace(trace, source=seen_by("attend")))
+    model_info.exact(replace(trace, source=seen_by("watch")))
     assert told == [english("real.exact_help"), english("real.watched_help")]
     told.clear()
     layer = replace(trace.layers[0], about=Facts(bias="It depends on the words."))
-    model_info.skipped(replace(trace, layers=(layer, layer), source={"notes": ["It is *odd*."]}))
+    model_info.skipped(
+        replace(trace, layers=(layer, layer), source=seen_by("attend", notes=("It is *odd*.",)))
+    )
     assert told == [literal("It is *odd*."), english("real.bias_by_words", count=2)]
 
 
