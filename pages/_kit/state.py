@@ -77,5 +77,12 @@ def indices(trace: AttentionTrace, scene: Scene) -> tuple[int, int, int]:
 
 
 def go(**values: object) -> None:
-    """Move to another scene; for callbacks, since a widget's state is set before it is drawn."""
+    """Move to another scene; for callbacks, since a widget's state is set before it is drawn.
+
+    The link follows a control that the page has drawn by itself; for the others it is written here.
+    """
     st.session_state.update(values)
+    drawn = st.session_state.get("drawn", ())
+    for name, value in values.items():
+        if hasattr(DEFAULTS, name) and name not in drawn and value not in (None, getattr(DEFAULTS, name)):
+            st.query_params[name] = str(value)
