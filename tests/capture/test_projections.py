@@ -481,7 +481,7 @@ def test_a_part_of_a_packed_matrix_is_not_copied(texts):
     packed = used("c_attn", texts[0], 3 * N_HEADS * D_K)
     q, k, v = (part.unflatten(2, (N_HEADS, D_K)).transpose(1, 2) for part in packed.y.chunk(3, dim=2))
     found = provenance(q, k, v, [packed])
-    parts = {name: part.taken() for name, part in found.projections.items()}
+    parts = {name: part.tensor() for name, part in found.projections.items()}
     place = packed.module.weight.untyped_storage().data_ptr()
     assert {parts[f"w_{name}"].untyped_storage().data_ptr() for name in "qkv"} == {place}
     torch.testing.assert_close(texts[0][0] @ parts["w_v"] + parts["b_v"], v[0].transpose(0, 1).flatten(1))

@@ -170,7 +170,7 @@ def test_vectors_have_one_range_of_colours_or_each_its_own(opened, english, said
 
 
 def test_of_a_long_text_the_part_around_the_token_is_shown_and_said(opened, english, drawn, monkeypatch):
-    monkeypatch.setitem(frames.around.__kwdefaults__, "most", 5)
+    monkeypatch.setitem(frames.around.__kwdefaults__, "size", 5)
     app = opened(token=7, key_token=6)
     assert not app.exception
     layer = trace().layers[0]
@@ -187,7 +187,7 @@ def test_of_a_long_text_the_part_around_the_token_is_shown_and_said(opened, engl
 
 
 def test_a_key_outside_the_part_is_told_but_not_marked(opened, said, monkeypatch):
-    monkeypatch.setitem(frames.around.__kwdefaults__, "most", 5)
+    monkeypatch.setitem(frames.around.__kwdefaults__, "size", 5)
     app = opened(token=7, key_token=1)
     assert len(spec(app, "weights")["layout"]["shapes"]) == 1
     assert [text for text in said(app) if "weight **" in text]
