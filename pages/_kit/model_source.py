@@ -18,7 +18,7 @@ from mha_core.sources.huggingface import model as huggingface
 from mha_core.sources.huggingface.files import PACKAGE, Curated, Present, curated, library, present
 from mha_core.traces.source import ModelSource
 from mha_core.traces.tokens import words
-from pages._kit.state import DEFAULTS, Scene, current, go
+from pages._kit.state import DEFAULTS, Scene, current
 from pages._kit.text import literal, t
 
 HOSTED, FOLDERS = "HEADSCOPE_HOSTED", "HEADSCOPE_MODELS"  # environment variables, see the README
@@ -258,7 +258,8 @@ def same_word(trace: AttentionTrace) -> None:
     if at < len(spans) and spans[at][0] < spans[at][1]:
         start = spans[at][0]
         positions = [position for position, (first, end) in enumerate(tokens.spans) if first <= start < end]
-        go(**({"token": positions[0] + 1} if positions else {}))
+        if positions:  # no callback: the control of the token is drawn behind this, and its link follows it
+            st.session_state.token = positions[0] + 1
 
 
 def notice(scene: Scene) -> str | None:

@@ -84,5 +84,5 @@ def go(**values: object) -> None:
     st.session_state.update(values)
     drawn = st.session_state.get("drawn", ())
     for name, value in values.items():
-        if hasattr(DEFAULTS, name) and name not in drawn and value not in (None, getattr(DEFAULTS, name)):
+        if hasattr(DEFAULTS, name) and name not in drawn and value not in (None, "", getattr(DEFAULTS, name)):
             st.query_params[name] = str(value)
