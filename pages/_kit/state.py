@@ -4,9 +4,11 @@ Keys are URL parameters too (``?text=…&h=4``), so a copied link shows the same
 Heads, layers and tokens count from 1 here, as on screen.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass, fields
 
 import streamlit as st
+from streamlit.errors import StreamlitAPIException
 
 from mha_core import AttentionTrace
 
@@ -79,10 +81,11 @@ def indices(trace: AttentionTrace, scene: Scene) -> tuple[int, int, int]:
 def go(**values: object) -> None:
     """Move to another scene; for callbacks, since a widget's state is set before it is drawn.
 
-    The link follows a control that the page has drawn by itself; for the others it is written here.
+    The link follows a control that the page has drawn by itself, and Streamlit refuses a second writer;
+    for the others it is written here.
     """
     st.session_state.update(values)
-    drawn = st.session_state.get("drawn", ())
     for name, value in values.items():
-        if hasattr(DEFAULTS, name) and name not in drawn and value not in (None, "", getattr(DEFAULTS, name)):
-            st.query_params[name] = str(value)
+        if hasattr(DEFAULTS, name) and value not in (None, "", getattr(DEFAULTS, name)):
+            with suppress(StreamlitAPIException):
+                st.query_params[name] = str(value)
