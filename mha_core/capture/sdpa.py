@@ -121,8 +121,7 @@ class SdpaReader:
             q = q.expand(heads, -1, -1)
             if k.shape[0] != v.shape[0]:
                 k, v = (part.expand(heads, -1, -1) for part in (k, v))
-        if torch.is_autocast_enabled(q.device.type):
-            q, k, v = (part.to(torch.get_autocast_dtype(q.device.type)) for part in (q, k, v))
+        q, k, v = (_as_computed_with(part) for part in (q, k, v))
         mask, bias = self._mask(attn_mask, query.dim())
         if is_causal:
             mask = self._below(q.shape[1], k.shape[1])
@@ -167,6 +166,14 @@ class SdpaReader:
         if (n_query, n_key) not in self._causal:
             self._causal[n_query, n_key] = torch.ones(n_query, n_key, dtype=torch.bool).tril()
         return self._causal[n_query, n_key]
+
+
+def _as_computed_with(part: Tensor) -> Tensor:
+    """The tensor in the dtype that torch computes with: autocast changes all but float64."""
+    device = part.device.type
+    if part.dtype == torch.float64 or not torch.is_autocast_enabled(device):
+        return part
+    return part.to(torch.get_autocast_dtype(device))
 
 
 def place(item: int, n_items: int) -> int:

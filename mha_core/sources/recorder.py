@@ -170,7 +170,7 @@ class Recorder:
         try:
             if sizes not in self._kinds_by_sizes():
                 raise self._misfit(len(self.layers), sizes)
-            with torch.inference_mode(False):
+            with torch.inference_mode(False), torch.no_grad():
                 self._add(eager_code.attended(seen, output.shape[:-2], self.item), Facts(by_hand=True))
             self._followed[sizes] += 1
         except MhaError as error:  # perhaps an attention over other things than these tokens
@@ -180,7 +180,8 @@ class Recorder:
         """Record a call; errors are kept for `trace`, so that the model runs on undisturbed."""
         if self.problem is not None:
             return
-        with torch.no_grad(), torch.inference_mode(False):
+        # In this order: leaving inference mode switches gradients on again.
+        with torch.inference_mode(False), torch.no_grad():
             try:
                 if function is SDPA:
                     self._add_sdpa(*args, **kwargs)

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 import mha_core as mha
 from mha_core.traces.verify import split_difference
@@ -247,6 +248,43 @@ def test_under_autocast_it_is_what_was_computed_with(x):
         model(x)
     assert rec.trace.layers[0].tensors["q"].dtype == output.dtype == torch.bfloat16
     np.testing.assert_allclose(rec.trace.layers[0].output(), output[0].float(), atol=0.05)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16])
+def test_autocast_leaves_float64_alone(normal, dtype):
+    q, k, v = (normal(1, H, 7, D_K, seed=n).to(dtype) for n in range(3))
+    with torch.autocast("cpu", dtype=torch.bfloat16), mha.record(tokens=TOKENS) as rec:
+        output = F.scaled_dot_product_attention(q, k, v)
+    [layer] = rec.trace.layers
+    assert layer.tensors["q"].dtype == output.dtype
+    atol = 1e-12 if dtype == torch.float64 else 0.02
+    np.testing.assert_allclose(layer.output(), output[0].double(), atol=atol)
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_checkpointed_module_is_trained_as_if_nobody_watched(x, reentrant, inside):
+    """Backward runs it again, which is no further call."""
+    model, gradients = nn.MultiheadAttention(D, H, batch_first=True), []
+    x.requires_grad_()
+
+    def forward():
+        return checkpoint(lambda given: model(given, given, given)[0], x, use_reentrant=reentrant).sum()
+
+    for watched in (False, True):
+        model.zero_grad()
+        if not watched:
+            forward().backward()
+        else:
+            with mha.record(tokens=TOKENS) as rec:
+                loss = forward()
+                if inside:
+                    loss.backward()
+            if not inside:
+                loss.backward()
+        gradients.append([part.grad.clone() for part in model.parameters()])
+    assert all(torch.equal(one, other) for one, other in zip(*gradients, strict=True))
+    assert len(rec.trace.layers) == 1
 
 
 def test_a_trace_stays_what_it_is_when_the_model_is_trained_further(x):
