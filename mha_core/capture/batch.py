@@ -14,7 +14,7 @@ from mha_core.attention.functional import attend
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.capture.call import Call
 from mha_core.capture.collector import Attend, Collector, activated
-from mha_core.capture.masks import taken_apart
+from mha_core.capture.masks import Choice, taken_apart
 from mha_core.capture.projections import Use
 from mha_core.errors import MhaError
 
@@ -30,7 +30,18 @@ class Batch(Collector):
         super().__init__(names, by)
         self.lengths, self.width = lengths, width
 
-    def add(self, module: nn.Module | None, q: Tensor, k: Tensor, v: Tensor, rule: ScoreRule, joined: Tensor):
+    def add(
+        self,
+        module: nn.Module | None,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        rule: ScoreRule,
+        joined: Tensor,
+        choice: Choice | None = None,
+    ) -> None:
+        if choice is not None:  # of keys with equal scores it takes other ones if there are more of them
+            raise Unbatched("A learned index chooses the keys.")
         if {(part.shape[0], part.shape[2]) for part in (q, k, v)} != {(len(self.lengths), self.width)}:
             raise Unbatched(f"q {tuple(q.shape)}, k {tuple(k.shape)}")
         q, k, v = (self._row(part.transpose(1, 2)).transpose(1, 2) for part in (q, k, v))
@@ -98,7 +109,7 @@ class Batch(Collector):
         def own(table: Tensor | None) -> Tensor | None:
             return None if table is None else table[min(i, table.shape[0] - 1)][None, :, :n, :n]
 
-        fields = taken_apart(own(rule.mask), own(rule.bias), n, n)
+        fields = taken_apart(own(rule.mask), own(rule.bias), size=(n, n))
         if rule.distance_bias is not None:  # its middle, since distances are smaller
             fields["distance_bias"] = rule.distance_bias[:, self.width - n : self.width + n - 1]
         return {name: table.contiguous() for name, table in fields.items()}

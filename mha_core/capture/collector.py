@@ -17,13 +17,21 @@ from mha_core.attention.functional import attend
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.capture import projections
 from mha_core.capture.call import Call, attribute, copied
-from mha_core.capture.masks import SharedRules
+from mha_core.capture.masks import Choice, SharedRules
 from mha_core.capture.projections import OUTPUTS, WATCHED, Proof, Use
 from mha_core.capture.rotary import Codes, RotaryCode, candidates
+from mha_core.errors import MhaError, listed
 
 ATTENTION = re.compile(r"att(n|ention)", re.IGNORECASE)  # modules that are handed what attention needs
 CROSS = re.compile(r"cross|encdec|encoder_attn|enc_dec|src_attn", re.IGNORECASE)
 CROSS_INPUTS = ("key_value_states", "encoder_hidden_states", "cross_attention_states")
+
+# What models hand to attention by these names changes nothing in it: eager masks and q, k, v have it in them.
+# The last two are inputs of a model, which some hand on with all that they do not know.
+HARMLESS = {
+    *("deterministic", "is_causal", "logits_to_keep", "position_ids", "sliding_window", "use_cache"),
+    *("output_attentions", "output_hidden_states", "output_router_logits", "input_ids", "token_type_ids"),
+}
 
 Attend = Callable[[Tensor, Tensor, Tensor, ScoreRule], Tensor]
 
@@ -47,8 +55,17 @@ class Collector:
         # The heads' outputs side by side and their version, until W^O takes them.
         self._joined: tuple[Tensor, int] | None = None
 
-    def add(self, module: nn.Module | None, q: Tensor, k: Tensor, v: Tensor, rule: ScoreRule, joined: Tensor):
-        """A call and its result, (1, query, head, d_v)."""
+    def add(
+        self,
+        module: nn.Module | None,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        rule: ScoreRule,
+        joined: Tensor,
+        choice: Choice | None = None,
+    ) -> None:
+        """A call, its result (1, query, head, d_v), and what a learned index chose for it."""
         name = self._names.get(id(module), self._handed[-1][0] if self._handed else "")
         inputs: dict = {}
         for at, kept in self._handed:
@@ -154,6 +171,10 @@ def activated(collector: Collector) -> Iterator[Collector]:
         _active.reset(token)
 
 
+class UnknownKeyword(MhaError):
+    """A model hands its attention something by a name that we do not understand."""
+
+
 def attention(
     module: nn.Module,
     query: Tensor,
@@ -166,18 +187,31 @@ def attention(
     position_bias: Tensor | None = None,
     s_aux: Tensor | None = None,
     sinks: Tensor | None = None,
-    **_: object,
+    indices: Tensor | None = None,
+    block_indices: Tensor | None = None,
+    **others: object,
 ) -> tuple[Tensor, None]:
     """`attend`, or what the collector has for it, by the interface for attention functions.
 
     The result is (batch, query, head, d_v). The mask is that of the eager implementation: it has causality,
-    windows and padding in it.
+    windows and padding in it. Not in it is what a learned index chose, (batch, query, chosen) keys or (batch,
+    index head, query, chosen) blocks of keys: models mask that only for functions whose names they know.
+    Raises `UnknownKeyword` for any other argument that has a value.
     """
+    unknown = [name for name, value in others.items() if value is not None and name not in HARMLESS]
+    if unknown:
+        raise UnknownKeyword(
+            f"{type(module).__name__} hands its attention {listed(map('{}='.format, unknown), 'and')}, which "
+            f"is not understood."
+        )
     collector = _active.get()
     sinks = s_aux if sinks is None else sinks
+    choice = _choice(module, indices, block_indices)
     rule = (SharedRules() if collector is None else collector.rules).rule(
         attention_mask,
         position_bias,
+        choice,
+        n_heads=query.shape[1],
         n_query=query.shape[-2],
         n_key=key.shape[-2],
         scale=None if scaling is None else float(scaling),
@@ -187,8 +221,20 @@ def attention(
     by = attend if collector is None else collector.by
     joined = by(query, key, value, rule).transpose(1, 2).contiguous()
     if collector is not None:
-        collector.add(module, query, key, value, rule, joined)
+        collector.add(module, query, key, value, rule, joined, choice)
     return joined, None
+
+
+def _choice(module: nn.Module, keys: Tensor | None, blocks: Tensor | None) -> Choice | None:
+    """What a learned index chose (DeepSeek V3.2: keys, MiniMax M3: blocks of keys)."""
+    if blocks is None:
+        return None if keys is None else Choice(keys)
+    size = getattr(getattr(module, "indexer", None), "block_size", None)
+    if keys is not None or not isinstance(size, int):
+        raise UnknownKeyword(
+            f"{type(module).__name__} hands its attention block_indices= of blocks of an unknown size."
+        )
+    return Choice(blocks, size)
 
 
 def watch(model: nn.Module) -> dict[int, str]:

@@ -1,6 +1,7 @@
-"""What models add to their scores, taken apart: numbers are a bias, the depths of a dtype hide a cell."""
+"""What models hide and add, taken apart: numbers are a bias, the depths of a dtype hide a cell."""
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -8,55 +9,84 @@ from torch import Tensor
 from mha_core.attention.score_rule import ScoreRule
 
 
+class Choice(NamedTuple):
+    """The keys that a learned index chose for each query, as places of blocks; −1 stands for none.
+
+    `blocks` is (batch, query, block) or (batch, index head, query, block), and a block has `size` keys.
+    Each head of the index speaks for as many heads of the attention, in their order.
+    """
+
+    blocks: Tensor
+    size: int = 1
+
+    def allowed(self, n_heads: int, n_key: int) -> Tensor:
+        """Which keys each query may look at, boolean, (batch, head or 1, query, key)."""
+        blocks = self.blocks if self.blocks.dim() == 4 else self.blocks[:, None]
+        n_blocks = -(-n_key // self.size)
+        places = blocks.long().masked_fill(blocks < 0, n_blocks)  # a place of its own, which is cut off
+        allowed = torch.zeros(*blocks.shape[:3], n_blocks + 1, dtype=torch.bool, device=blocks.device)
+        allowed = allowed.scatter_(-1, places, True)[..., :n_blocks]
+        allowed = allowed.repeat_interleave(self.size, dim=-1)[..., :n_key]
+        n_index_heads = allowed.shape[1]
+        return allowed if n_index_heads == 1 else allowed.repeat_interleave(n_heads // n_index_heads, dim=1)
+
+
 class SharedRules:
     """Masks and biases as a rule has them; what layers share is taken apart once and shared again.
 
-    One of these serves one forward pass: it holds what it was given, so that no other tensor can take
-    its place in memory.
+    One of these serves one forward pass: it holds the tensors, so that no other can take the place of
+    one of them in memory.
     """
 
     def __init__(self):
-        self._known: dict[tuple, tuple] = {}
+        self._fields: dict[tuple, tuple] = {}
         self._rules: dict[tuple, ScoreRule] = {}
 
     def rule(
         self,
         mask: Tensor | None,
         bias: Tensor | None = None,
+        choice: Choice | None = None,
         *,
+        n_heads: int = 1,
         n_query: int,
         n_key: int,
         scale: float | None = None,
         soft_cap: float | None = None,
         sinks: Tensor | None = None,
     ) -> ScoreRule:
-        """A rule from a mask (1, head or 1, query, key), boolean or additive, and a bias of that shape."""
-        key = (id(mask), id(bias), n_query, n_key)
-        if key not in self._known:
-            self._known[key] = (mask, bias, taken_apart(mask, bias, n_query, n_key))
+        """A rule from a mask (batch, head or 1, query, key), a bias of that shape and an index's choice.
+
+        The mask is boolean or additive.
+        """
+        key = (id(mask), id(bias), choice and (id(choice.blocks), choice.size, n_heads), n_query, n_key)
+        if key not in self._fields:
+            allowed = None if choice is None else choice.allowed(n_heads, n_key)
+            self._fields[key] = (mask, bias, choice, taken_apart(mask, bias, allowed, size=(n_query, n_key)))
         whole = (*key, scale, soft_cap)
         if whole not in self._rules:
-            self._rules[whole] = ScoreRule(scale=scale, soft_cap=soft_cap or None, **self._known[key][2])
+            self._rules[whole] = ScoreRule(scale=scale, soft_cap=soft_cap or None, **self._fields[key][-1])
         return self._rules[whole] if sinks is None else replace(self._rules[whole], sinks=sinks)
 
 
-def taken_apart(mask: Tensor | None, bias: Tensor | None, n_query: int, n_key: int) -> dict[str, Tensor]:
-    """The fields `mask`, `bias` and `distance_bias` of a rule, as far as they are needed.
+def taken_apart(*tables: Tensor | None, size: tuple[int, int]) -> dict[str, Tensor]:
+    """The fields `mask`, `bias` and `distance_bias` of a rule from masks and biases of a model.
 
-    A number at or below half of the least one of its dtype hides a cell. A bias that is the same for
-    all pairs of one distance becomes a table of distances, (head, n_query + n_key − 1).
+    Each table is (batch, head or 1, query, key) and is cut to `size`: True allows a cell, False hides it;
+    a number is added to the score, and hides the cell at or below half of the least one of its dtype. A
+    bias that is the same for all pairs of one distance becomes a table (head, n_query + n_key − 1).
     """
     hidden, total = None, None
-    for given in (mask, bias):
-        if given is None:
+    for table in tables:
+        if table is None:
             continue
-        given = given[..., :n_query, :n_key]
-        if given.dtype == torch.bool:
-            hides = ~given
+        table = table[..., : size[0], : size[1]]
+        if table.dtype == torch.bool:
+            hides = ~table
         else:
-            hides = given <= torch.finfo(given.dtype).min / 2
-            if (given.masked_fill(hides, 0) != 0).any():
-                numbers = given.masked_fill(hides, 0)
+            hides = table <= torch.finfo(table.dtype).min / 2
+            if (table.masked_fill(hides, 0) != 0).any():
+                numbers = table.masked_fill(hides, 0)
                 total = numbers if total is None else total + numbers
         if hides.any():
             hidden = hides if hidden is None else hidden | hides
@@ -64,7 +94,7 @@ def taken_apart(mask: Tensor | None, bias: Tensor | None, n_query: int, n_key: i
     if hidden is not None:
         fields["mask"] = ~hidden
     if total is not None:
-        table = by_distance(total, fields.get("mask"), n_query, n_key)
+        table = by_distance(total, fields.get("mask"), *size)
         fields |= {"bias": total} if table is None else {"distance_bias": table}
     return fields
 

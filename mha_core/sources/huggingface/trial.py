@@ -6,13 +6,16 @@ through the route. Weights and output must be the same, else the next route is t
 whose attention does something of its own is never shown wrongly; it is shown with less.
 """
 
+import inspect
 import re
+import sys
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -22,25 +25,29 @@ from torch import Tensor, nn
 from mha_core.attention.functional import attend, fused
 from mha_core.capture.batch import collecting_batch
 from mha_core.capture.call import Call
-from mha_core.capture.collector import Attend, collecting, watch
+from mha_core.capture.collector import ATTENTION, Attend, UnknownKeyword, collecting, watch
 from mha_core.capture.eager_code import CollectingMode
 from mha_core.capture.eager_scores import CLOSE, gap
 from mha_core.errors import MhaError
+from mha_core.sources.huggingface import tokenizer as reading
 from mha_core.traces.facts import Facts
 from mha_core.traces.layer import LayerTrace
 
+WEIGHTS_ALONE = "It returns its weights; queries, keys and values are not known."
 MISSING = (
-    "This architecture computes attention in a way of its own, outside the common interface. It returns "
-    "its weights; queries, keys and values are not known."
+    f"This architecture computes attention in a way of its own, outside the common interface. {WEIGHTS_ALONE}"
 )
-DIFFERENT = (
-    "What this architecture computes differs from the common attention function. It returns its weights; "
-    "queries, keys and values are not known."
-)
+DIFFERENT = f"What this architecture computes differs from the common attention function. {WEIGHTS_ALONE}"
 ANOTHER_WAY = (
-    "For this text the model computes attention in another way than for short ones. It returns its weights; "
-    "queries, keys and values are not known."
+    f"For this text the model computes attention in another way than for short ones. {WEIGHTS_ALONE}"
 )
+LIBRARY = re.compile(r"(torch|builtins|abc|transformers\.(?!models\.))")  # no model's own code
+NAME_ASKED = re.compile(r"_attn_implementation\s*(?:[=!]=|(?:not\s+)?in\b)")
+BUDGET = re.compile(r"top_?k|window|chunk|block|budget", re.IGNORECASE)  # of keys, by a module's attribute
+LONG_PROBE, SMALL_BUDGETS = (
+    64,
+    (16, 2),
+)  # tokens; the second for a choice of blocks, which are small then, too
 SPARSE = re.compile(r"sparse", re.IGNORECASE)
 SWITCHED = "When the model read a few words it changed a part of itself for good: {one} became {other}."
 FULL = (
@@ -91,7 +98,8 @@ def choose(module: nn.Module, ours: str) -> tuple[Route, dict[int, str]]:
         (before[name], after[name]) for name in before if before[name] != after.get(name, before[name])
     }
     notes = tuple(_switched(one, other) for one, other in sorted(changed))
-    return replace(_route(module, names, ours if own else "", inputs, asked), notes=notes), names
+    route = _route(module, names, ours if own else "", inputs, asked)
+    return replace(route, notes=(*notes, *route.notes)), names
 
 
 def _switched(one: str, other: str) -> str:
@@ -101,25 +109,96 @@ def _switched(one: str, other: str) -> str:
 
 
 def _route(module: nn.Module, names: Mapping[int, str], ours: str, inputs: dict, asked: object) -> Route:
-    given, apart = returned(asked), None
-    weights = [(whose, matrix) for whose, matrix in given if matrix.dim() == 4]
-    skipped = tuple(f"{whose} layer: {IN_PARTS}" for whose, matrix in given if matrix.dim() > 4)
+    returned_weights, apart, reason = returned(asked), None, ""
+    weights = [(whose, matrix) for whose, matrix in returned_weights if matrix.dim() == 4]
+    skipped = tuple(f"{whose} layer: {IN_PARTS}" for whose, matrix in returned_weights if matrix.dim() > 4)
     close = _close(module)
     if ours and _set(module, ours):
-        for by in (fused, attend):
-            apart = attempt(partial(_trial, module, names, inputs, asked, weights, by))
-            if apart is not None and apart <= close:
-                return Route("attend", apart, skipped=skipped, by=by)
+        try:
+            for by in (fused, attend):
+                apart = attempt(partial(_trial, module, names, inputs, asked, by))
+                if apart is not None and apart <= close:
+                    if asks_for_name(module):
+                        _prove_beyond_budgets(module, names, ours, by)
+                    return Route("attend", apart, skipped=skipped, by=by)
+        except Unproven as error:
+            apart, reason = None, str(error)
     _set(module, "eager")
+    notes = (reason,) if reason else ()
     own_code = attempt(lambda: try_own_code(module, names, inputs, weights, close))
     if own_code is not None:
-        return Route("watch", own_code.difference, own_code=own_code, skipped=skipped)
-    if not given:
-        raise MhaError(
-            f"Nothing of {type(module).__name__} can be shown: "
-            f"{'; '.join(without_attention(module)) or 'it has no attention that could be seen'}."
-        )
+        return Route("watch", own_code.difference, own_code=own_code, skipped=skipped, notes=notes)
+    if not returned_weights:
+        reasons = (*without_attention(module), *notes) or ("it has no attention that could be seen",)
+        raise MhaError(f"Nothing of {type(module).__name__} can be shown: {'; '.join(reasons)}.")
+    if reason:
+        return Route("weights", 0.0, f"{reason} {WEIGHTS_ALONE}", notes=notes)
     return Route("weights", 0.0, MISSING if apart is None else DIFFERENT)
+
+
+class Unproven(MhaError):
+    """Our attention function is not known to understand all that a model hands it."""
+
+
+def asks_for_name(module: nn.Module) -> bool:
+    """Does the code of a model compare the name of its attention function with names that it knows?
+
+    It may then hand ours something else than its own, and only for longer texts.
+    """
+    files = {kind.__module__ for part in module.modules() for kind in type(part).__mro__}
+    return any(_file_asks_for_name(file) for file in files if not LIBRARY.match(file))
+
+
+@cache
+def _file_asks_for_name(file: str) -> bool:
+    try:
+        return NAME_ASKED.search(inspect.getsource(sys.modules[file])) is not None
+    except (OSError, TypeError, KeyError):  # as of a class that was written in a notebook
+        return True
+
+
+def _prove_beyond_budgets(module: nn.Module, names: Mapping[int, str], ours: str, by: Attend) -> None:
+    """A trial of a text longer than what a token may look at. Raises `Unproven` unless it succeeds.
+
+    The numbers of keys, blocks or windows are made small for it: real ones are thousands of tokens.
+    """
+    inputs = probe(module, min(LONG_PROBE, reading.limit(module.config, None)))
+    _set(module, "eager")
+    whole = output(forward(module, inputs))
+    for budget in SMALL_BUDGETS:
+        with small_budgets(module, budget):
+            _set(module, "eager")
+            asked = attempt(lambda: forward(module, inputs, output_attentions=True))
+            _set(module, ours)
+            apart = None if asked is None else attempt(partial(_trial, module, names, inputs, asked, by))
+        # What not even the smallest budget changes looks at all keys, as where no layer is sparse.
+        reached = budget == SMALL_BUDGETS[-1] or (asked is not None and gap(output(asked), whole) > 0)
+        if reached and apart is not None and apart <= _close(module):
+            return
+    raise Unproven(
+        f"{type(module).__name__} treats attention functions differently by their names, and ours was not "
+        f"proven for texts longer than what a token may look at."
+    )
+
+
+@contextmanager
+def small_budgets(module: nn.Module, budget: int) -> Iterator[None]:
+    """While entered, modules and configs let attention choose at most `budget` keys, blocks or the like."""
+    holders = [part for place, part in module.named_modules() if ATTENTION.search(place)]
+    configs = {id(config): config for part in module.modules() if (config := vars(part).get("config"))}
+    before = [
+        (holder, name, value)
+        for holder in (*holders, *configs.values())
+        for name, value in vars(holder).items()
+        if BUDGET.search(name) and type(value) is int and value > budget
+    ]
+    try:
+        for holder, name, _ in before:
+            setattr(holder, name, budget)
+        yield
+    finally:
+        for holder, name, value in before:
+            setattr(holder, name, value)
 
 
 def run(
@@ -207,6 +286,8 @@ def attempt(trial: Callable[[], Found | None]) -> Found | None:
     """
     try:
         return trial()
+    except Unproven:
+        raise
     except MhaError:
         return None
     except Exception as error:
@@ -221,18 +302,22 @@ def _trial(
     names: Mapping[int, str],
     inputs: dict,
     asked: object,
-    weights: list,
     by: Attend,
 ) -> float | None:
-    """The largest difference of weights or outputs between a route and the model itself.
+    """The largest difference of weights or outputs between our function and the model itself.
 
-    None if the route does not see all that the model returns weights of: a part would look like the whole.
+    None if it does not see all that the model returns weights of: a part would look like the whole. Raises
+    `Unproven` if it is handed what it does not understand.
     """
     with collecting(names, by) as collector:
-        given = forward(module, inputs)
+        try:
+            ours = forward(module, inputs)
+        except UnknownKeyword as error:
+            raise Unproven(str(error)) from error
     if not collector.calls:
         return None
-    apart = gap(output(given), output(asked))
+    weights = [(whose, matrix) for whose, matrix in returned(asked) if matrix.dim() == 4]
+    apart = gap(output(ours), output(asked))
     kinds = [kind(call, module, names, inputs) for call in collector.calls]
     for of in RETURNED.values():
         n_returned = sum(k == of and w.shape[2:] == sizes(inputs)[of] for k, w in weights)
@@ -305,7 +390,7 @@ def forward(module: nn.Module, inputs: Mapping[str, Tensor], **more: object) -> 
         return module(**inputs, **more, return_dict=True)
 
 
-def probe(module: nn.Module) -> dict[str, Tensor]:
+def probe(module: nn.Module, n: int = PROBE) -> dict[str, Tensor]:
     """A few tokens, other ones on each side, and no two alike if the vocabulary allows."""
     config, device = module.config.get_text_config(), next(module.parameters()).device
     most = getattr(config, "vocab_size", None) or 8
@@ -315,10 +400,10 @@ def probe(module: nn.Module) -> dict[str, Tensor]:
         special |= set(number) if isinstance(number, list | tuple) else {number}
     # From the middle of the vocabulary: at its ends stand tokens for pictures and the like.
     around = [*range(most // 2, most), *range(most // 2 - 1, -1, -1)]
-    ids = [number for number in around[: PROBE + 9] if number not in special] or [0]
-    inputs = {"input_ids": torch.tensor([ids[:PROBE]], device=device)}
+    ids = [number for number in around[: n + 9] if number not in special] or [0]
+    inputs = {"input_ids": torch.tensor([ids[:n]], device=device)}
     if module.config.is_encoder_decoder:
-        inputs["decoder_input_ids"] = torch.tensor([ids[:-PROBE:-1] or ids[:1]], device=device)
+        inputs["decoder_input_ids"] = torch.tensor([ids[:-n:-1] or ids[:1]], device=device)
     return inputs
 
 

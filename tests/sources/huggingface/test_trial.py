@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from transformers.models.llama.modeling_llama import LlamaAttention
 
 import mha_core as mha
 from mha_core.capture import eager_scores
@@ -14,6 +15,7 @@ from mha_core.capture.collector import watch
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.sources.huggingface import trial
 from mha_core.traces.facts import Rotary
+from tests.parity import tiny
 from tests.sources.tiny import TEXT, fast
 
 BERT = {"hidden_size": 39, "num_attention_heads": 3, "num_hidden_layers": 2, "intermediate_size": 53}
@@ -242,6 +244,120 @@ def test_nothing_of_the_model_changes_while_it_is_watched(adopted):
     huggingface.follow(model, "Something else.")
     assert state() == before
     assert all(torch.equal(weights[k], v) for k, v in model.module.named_parameters())
+
+
+# What is handed to our function in another way than to the model's own
+
+LONGER = torch.randint(5, 90, (1, 23), generator=torch.Generator().manual_seed(1))
+INDEXED = ["deepseek_v32", "axk2", "dots3_note_text", "glm_moe_dsa", "hy_v4", "mistral_large4"]
+INDEXED += ["mistral_large4_text", "minimax_m3_vl_text"]
+
+
+def indexed(family: str) -> torch.nn.Module:
+    """A tiny model with a learned index that chooses 8 keys, or 3 blocks of 3: more than a trial has."""
+    config = tiny.config(family)
+    for part in {id(c): c for c in (config, config.get_text_config())}.values():
+        part.index_topk, part.index_block_size, part.index_topk_blocks = 8, 3, 3
+        if family == "minimax_m3_vl_text":
+            part.layer_types = ["full_attention", "minimax_m3_sparse"]
+    torch.manual_seed(0)
+    kind = tiny.KINDS[tiny.families()[family]][1]
+    module = kind.from_config(config, attn_implementation="eager").eval()
+    tiny.enliven(module)
+    return module
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "family", [INDEXED[0], *(pytest.param(f, marks=pytest.mark.slow) for f in INDEXED[1:])]
+)
+def test_keys_that_a_learned_index_hides_are_hidden_in_longer_texts(family):
+    module = indexed(family)
+    with torch.no_grad():
+        theirs = module(LONGER, output_attentions=True, use_cache=False).attentions
+    trace = mha.trace(LONGER, source=module)
+    assert (trace.source.route, trace.source.notes, trace.source.skipped) == ("attend", (), ())
+    for layer, weights in zip(trace.layers, theirs, strict=True):
+        assert np.abs(layer.weights() - weights[0].numpy()).max() <= 1e-6
+    assert min((weights[0] > 0).sum(-1).max() for weights in theirs) <= 9 < LONGER.shape[1]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_texts_whose_keys_an_index_chooses_go_one_by_one():
+    """Of keys with the same score it takes others where a text is filled up: half of its scores are 0."""
+    model = huggingface.adopt(indexed("deepseek_v32"))
+    texts = [LONGER[0].tolist(), LONGER[0, 3:15].tolist()]
+    for text, trace in zip(texts, huggingface.follow_many(model, texts, batch=2), strict=True):
+        alone = huggingface.follow(model, text)
+        assert all(
+            np.array_equal(a.weights(), b.weights()) for a, b in zip(trace.layers, alone.layers, strict=True)
+        )
+
+
+def handing(**more: object) -> transformers.LlamaModel:
+    """A model whose attention is handed something more."""
+    module = tiny.model("llama")
+    for block in module.model.layers:
+        block.self_attn.register_forward_pre_hook(
+            lambda _, args, kwargs: (args, kwargs | more), with_kwargs=True
+        )
+    return module
+
+
+@pytest.mark.parametrize("value", [3.0, torch.ones(2), True, "wide"])
+def test_an_argument_that_nobody_knows_refuses_the_route_by_name(value):
+    trace = mha.trace(LONGER, source=handing(colour=value))
+    assert trace.source.route == "watch"
+    assert trace.source.notes == ("LlamaAttention hands its attention colour=, which is not understood.",)
+
+
+@pytest.mark.parametrize("more", [{"colour": None}, {"position_ids": LONGER, "sliding_window": 5}])
+def test_an_argument_without_a_value_and_a_harmless_one_are_no_reason(more):
+    assert mha.trace(LONGER, source=handing(**more)).source.route == "attend"
+
+
+def test_an_argument_that_only_longer_texts_have_refuses_them(refused):
+    module = tiny.model("llama")
+    for block in module.model.layers:
+        block.self_attn.register_forward_pre_hook(
+            lambda _, args, kwargs: (
+                args,
+                kwargs | {"colour": args or kwargs["hidden_states"].shape[1] > 9 or None},
+            ),
+            with_kwargs=True,
+        )
+    assert mha.trace(LONGER[:, :9], source=module).source.route == "attend"
+    assert "hands its attention colour=" in str(refused(mha.trace, LONGER, source=module))
+
+
+class ShortSighted(LlamaAttention):
+    """An attention that looks back at few keys if it is called by a name that it knows."""
+
+    key_budget: int
+
+    def forward(self, hidden_states, attention_mask=None, **kwargs):
+        if self.config._attn_implementation == "eager":
+            places = torch.arange(hidden_states.shape[1])
+            far = places[:, None] - places >= self.key_budget
+            attention_mask = attention_mask.masked_fill(far, torch.finfo(attention_mask.dtype).min)
+        return super().forward(hidden_states, attention_mask=attention_mask, **kwargs)
+
+
+@pytest.mark.parametrize("budget", [9, 50])
+def test_what_a_model_does_for_names_that_it_knows_is_proven_beyond_its_budget(budget):
+    """Nothing tells our function of it: a text of a few tokens is the same by any name."""
+    module = tiny.model("llama")
+    for block in module.model.layers:
+        block.self_attn.__class__, block.self_attn.key_budget = ShortSighted, budget
+    text = torch.randint(5, 90, (1, budget + 7), generator=torch.Generator().manual_seed(1))
+    trace = mha.trace(text, source=module)
+    with torch.no_grad():
+        theirs = module(text, output_attentions=True).attentions
+    assert trace.source.route == "watch"
+    assert "treats attention functions differently by their names" in trace.source.notes[0]
+    for layer, weights in zip(trace.layers, theirs, strict=True):
+        assert np.abs(layer.weights() - weights[0].numpy()).max() <= 1e-5
+    assert module.model.layers[0].self_attn.key_budget == budget
 
 
 # Where it is not understood
