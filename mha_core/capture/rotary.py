@@ -1,15 +1,18 @@
 """Rotary position codes: how one turns queries and keys, and how it is found in what was turned."""
 
+import copy
 from collections.abc import Iterable
+from functools import partial
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from mha_core.traces.facts import Rotary
 
 UNIT = 1e-3  # how far cos² + sin² may be from 1
 FORMS = ("pairs", "half")
+BY_LENGTH = ("dynamic", "longrope")  # types of codes that are other ones for a longer text
 
 Codes = tuple[Tensor, Tensor] | Tensor | None  # cosines and sines (1, L, …), or both as complex numbers
 
@@ -114,3 +117,33 @@ def _recovered(raw: Tensor, used: Tensor, form: str) -> tuple[Tensor, Tensor] | 
         return None
     laid = [torch.cat([c, c], -1) if form == "half" else c.repeat_interleave(2, -1) for c in (cos, sin)]
     return tuple(code.to(used) for code in laid)
+
+
+def by_length(model: nn.Module) -> list[nn.Module]:
+    """The parts of a model whose rotary codes depend on the length of the text."""
+    types = ((part, str(vars(part).get("rope_type"))) for part in model.modules())
+    return [part for part, kind in types if any(name in kind for name in BY_LENGTH)]
+
+
+def start_anew(model: nn.Module) -> None:
+    """Let each pass of a model compute the rotary codes of its own text, in any thread.
+
+    Codes that depend on the length of the text are kept for the next one: a short text after a long one
+    would be turned as the long one was, and two threads would turn each other's. The model is changed, its
+    tensors are not.
+    """
+    for part in by_length(model):
+        for name, buffer in list(part._buffers.items()):
+            if name.endswith("original_inv_freq"):  # perhaps somebody read a long text before
+                part._buffers[name.replace("original_", "")] = buffer.clone()
+        for name in vars(part):
+            if name.endswith("max_seq_len_cached"):
+                setattr(part, name, part.original_max_seq_len)
+        part.forward = partial(_anew, part)
+
+
+def _anew(part: nn.Module, *args: object, **kwargs: object) -> object:
+    """What a part computes, by a copy that is let go of."""
+    fresh = copy.copy(part)
+    fresh._buffers = {name: buffer.clone() for name, buffer in part._buffers.items()}
+    return type(part).forward(fresh, *args, **kwargs)

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from mha_core import device as devices
-from mha_core.capture import collector
+from mha_core.capture import collector, rotary
 from mha_core.capture.batch import Unbatched
 from mha_core.errors import MhaError, one_of
 from mha_core.sources.huggingface import files, loading, trial
@@ -36,7 +36,6 @@ DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.
 AT_HAND = 2  # models that `trace` keeps
 WRAPPERS = 5  # around one another, at most
 AHEAD = 4  # batches of texts that are read at once: those of alike lengths go together
-BY_LENGTH = ("dynamic", "longrope")  # rotary codes that are other ones for a longer text beside
 
 
 _registering = threading.Lock()
@@ -200,6 +199,7 @@ def _prepared(module: nn.Module, tokenizer, *, name: str, revision: str | None =
     module = module.eval()
     for config in {id(part): part for part in (module.config, module.config.get_text_config())}.values():
         config.use_cache = False  # keys are wanted of all tokens at once; nothing is read again
+    rotary.start_anew(module)
     route, names = trial.choose(module, NAME)
     weight = next(module.parameters())
     kind = str(weight.dtype).removeprefix("torch.")
@@ -386,9 +386,9 @@ def _padding(model: Model) -> Iterator[int | None]:
 def _batches(model: Model) -> bool:
     """Do texts that go through the model together come out as they do alone? Two of them are tried."""
     config = model.module.config.get_text_config()
-    scaled = getattr(config, "rope_parameters", None) or {}
-    by_length = any(word in str(scaled) for word in BY_LENGTH)
-    if model.route.name != "attend" or model.has_target or by_length or hasattr(config, "expert_capacity"):
+    # The longest text decides on the rotary codes of all, and on the places of experts.
+    by_longest = bool(rotary.by_length(model.module)) or hasattr(config, "expert_capacity")
+    if model.route.name != "attend" or model.has_target or by_longest:
         return False
     long = trial.probe(model.module)["input_ids"][0].tolist()
     read = [{"input_ids": long[:4]}, {"input_ids": long}]

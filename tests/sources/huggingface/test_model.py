@@ -319,22 +319,53 @@ def test_layers_without_attention_are_named_beside_those_that_are_shown():
     )
 
 
+ROPES = {
+    "dynamic": {"rope_type": "dynamic", "factor": 2.0},
+    "longrope": {
+        "rope_type": "longrope",
+        "factor": 4.0,
+        "short_factor": [1.0] * 7,
+        "long_factor": [float(n) for n in range(1, 8)],
+        "original_max_position_embeddings": 16,
+    },
+}
+LENGTHS = (41, 11, 37, 23, 17, 29, 13, 31)  # beyond 16 tokens the codes are other ones
+
+
+def model_with_codes(rope: str) -> transformers.PreTrainedModel:
+    codes = {"rope_theta": 1e4, **ROPES[rope]}
+    positions = 16 if rope == "dynamic" else 64
+    return module("llama", vocab_size=97, rope_parameters=codes, max_position_embeddings=positions)
+
+
+def passes(model: huggingface.Model, n: int) -> list:
+    layers, _ = huggingface.flow(model, {"input_ids": torch.arange(5, 5 + n)[None]})
+    return [matrix for layer in layers for matrix in (layer.q, layer.k, layer.weights())]
+
+
+@pytest.mark.parametrize("rope", ROPES)
+def test_a_rotary_code_is_that_of_the_text_whatever_was_read_before(rope):
+    own = model_with_codes(rope)
+    fresh = {n: passes(huggingface.adopt(model_with_codes(rope)), n) for n in LENGTHS}
+    with torch.no_grad():
+        own(input_ids=torch.arange(5, 60)[None])
+    before = {name: buffer.clone() for name, buffer in own.named_buffers()}
+    model = huggingface.adopt(own)
+    for n in LENGTHS:
+        assert all(map(np.array_equal, passes(model, n), fresh[n]))
+    assert all(torch.equal(buffer, before[name]) for name, buffer in own.named_buffers())
+    assert not np.allclose(fresh[41][0][:, :11], fresh[11][0], atol=1e-3)  # else nothing is shown by this
+
+
 @pytest.mark.slow
-def test_eight_threads_that_trace_one_model_mix_nothing(traced):
-    model, _ = traced("llama")
-    texts = [f"{word} crossed {n} streets" for n, word in enumerate(TEXT.split()[:8])]
-    alone = [huggingface.follow(model, text) for text in texts]
+@pytest.mark.parametrize("rope", ROPES)
+def test_eight_threads_that_trace_one_model_mix_nothing(rope):
+    model = huggingface.adopt(model_with_codes(rope))
+    alone = {n: passes(huggingface.adopt(model_with_codes(rope)), n) for n in LENGTHS}
 
     def often(number: int) -> int:
-        mixed = 0
-        for _ in range(40):
-            trace = huggingface.follow(model, texts[number])
-            same = trace.tokens == alone[number].tokens and len(trace.layers) == len(alone[number].layers)
-            mixed += not same or any(
-                not np.array_equal(one.weights(), other.weights()) or not np.array_equal(one.x, other.x)
-                for one, other in zip(trace.layers, alone[number].layers, strict=True)
-            )
-        return mixed
+        lengths = (LENGTHS[number:] + LENGTHS[:number]) * 5
+        return sum(not all(map(np.array_equal, passes(model, n), alone[n])) for n in lengths)
 
     with ThreadPoolExecutor(8) as pool:
         assert sum(pool.map(often, range(8))) == 0
