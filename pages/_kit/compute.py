@@ -44,6 +44,12 @@ def trace(scene: Scene, *, text: str | None = None, trained: bool = True) -> mha
     return _large_trace(key) if _is_large(scene, settings["text"]) else _trace(key)
 
 
+def cache_key(scene: Scene) -> str:
+    """The scene's settings as a string, with the state of the files of a model in a folder."""
+    entry = model_source.at_hand(scene) if scene.source == "model" else None
+    return json.dumps([scene.settings(), entry and entry.fingerprint], sort_keys=True, default=str)
+
+
 def _is_large(scene: Scene, text: str) -> bool:
     """Whether many layers meet a long text: hundreds of megabytes, and seconds of all cores."""
     numbers_per_token = (scene.d_k or scene.d_model // max(scene.h, 1)) * scene.h * scene.layers

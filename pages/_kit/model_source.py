@@ -44,6 +44,7 @@ class LoadedModel:
     """A loaded model and its latest traces: for each text one of each kind of attention."""
 
     model: huggingface.Model
+    fingerprint: tuple | None = None  # of its folder when it was loaded
     kinds: tuple[str, ...] = ()  # of attention; known after the first text
     _lock: Lock = field(default_factory=Lock, repr=False)
     _traces: OrderedDict = field(default_factory=OrderedDict, repr=False)
@@ -107,6 +108,13 @@ class LoadedModels:
                 self._entries.move_to_end(key)
             return self._entries.get(key)
 
+    def drop_if_saved_again(self, key: ModelKey) -> None:
+        """Drop the model if its folder has other files than when it was loaded."""
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is not None and entry.fingerprint != files.fingerprint(key.name):
+                del self._entries[key]
+
     def begin(self, key: ModelKey) -> Loading:
         """The loading of a model; started now unless it is running or failed within `ERROR_SECONDS`."""
         with self._lock:
@@ -139,7 +147,8 @@ class LoadedModels:
                 huggingface.register()  # raises where the library is missing, before the search for files
                 files.find(name, **options)  # before a model leaves the memory: a missing one drops none
                 self._make_room()
-                entry = LoadedModel(huggingface.load(name, dtype=dtype, **options))
+                fingerprint = files.fingerprint(name)  # before it is read: it may be saved meanwhile
+                entry = LoadedModel(huggingface.load(name, dtype=dtype, **options), fingerprint)
                 with self._lock:
                     self._entries[loading.key] = entry
                     self._loadings.pop(loading.key, None)
@@ -200,8 +209,12 @@ def is_real(trace: AttentionTrace) -> bool:
 
 
 def load(scene: Scene, stage) -> None:
-    """Load the scene's model, with a progress bar; does nothing where it may not be loaded."""
+    """Load the scene's model, with a progress bar; does nothing where it may not be loaded.
+
+    A model in a folder that was saved again is loaded again.
+    """
     key = key_of(scene)
+    loaded().drop_if_saved_again(key)
     if at_hand(scene) is not None or not wanted(scene):
         return
     loading = loaded().begin(key)

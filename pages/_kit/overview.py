@@ -14,7 +14,7 @@ from mha_core import AttentionTrace
 from mha_core.analysis.frames import WHOLE, longest, origin
 from mha_core.analysis.overview import Overview, overview
 from mha_core.analysis.patterns import MEASURES
-from pages._kit import charts, components, role_labels, state
+from pages._kit import charts, components, compute, role_labels, state
 from pages._kit.text import t
 
 KEPT = 8
@@ -64,7 +64,7 @@ def show(
     shared = [shown.n_heads // shown.n_kv_heads for shown in trace.layers]
     with fold:
         with st.spinner(t("overview.working")):
-            seen = _seen(json.dumps(scene.settings(), sort_keys=True), trace)
+            seen = _seen(compute.cache_key(scene), trace)
         named = role_labels.named(trace, scene)
         named = seen.positions() if named is None else named
         where = replace(origin(trace), note=t("overview.note"))

@@ -6,6 +6,7 @@ from threading import Event
 
 import numpy as np
 import pytest
+import torch
 from streamlit.testing.v1 import AppTest
 
 import mha_core as mha
@@ -298,6 +299,24 @@ def test_who_stopped_loading_is_told_and_can_begin_again(folder, monkeypatch, en
     app.button(key="fetch_model").click().run()
     assert model_source.loaded().find(ModelKey(name))
     assert strip(app)["tokens"]
+
+
+def test_a_folder_that_was_saved_again_is_loaded_again(opened, tmp_path, drawn, monkeypatch):
+    model, tokenizer = tiny.module("gpt2"), tiny.fast()
+    tokenizer.save_pretrained(tmp_path)
+    model.save_pretrained(tmp_path)
+    monkeypatch.setenv(model_source.FOLDERS, str(tmp_path))
+    app = opened(source="model", model=str(tmp_path), layer=1, head=1)
+    before, similarities = drawn(app, "matrix-weights"), app.get_by_key("alike").proto.spec
+    with torch.no_grad():
+        model.h[0].attn.c_attn.weight.mul_(1.5)
+    model.save_pretrained(tmp_path)
+    app.run()
+    after = drawn(app, "matrix-weights")
+    trace = mha.trace(Scene.text, source=model, tokenizer=tokenizer)
+    np.testing.assert_array_equal(np.nan_to_num(after), trace.layers[0].weights(0))
+    assert not np.allclose(after, before, equal_nan=True)
+    assert app.get_by_key("alike").proto.spec != similarities
 
 
 def test_what_stops_loading_is_the_one_who_waits(monkeypatch):

@@ -182,6 +182,21 @@ def module(family: str, seed: int = 7, **changed):
     return made
 
 
+def state(model: torch.nn.Module) -> list:
+    """All that a trace could have left behind: of each module, each config and each parameter."""
+    configs = {id(part.config): part.config for part in model.modules() if hasattr(part, "config")}
+    return [
+        [(id(config), config.to_dict(), config._attn_implementation) for config in configs.values()],
+        [(id(part), type(part), {k: id(v) for k, v in vars(part).items()}) for part in model.modules()],
+        [
+            {k: list(v) for k, v in vars(part).items() if k.endswith("_hooks") and v is not None}
+            for part in model.modules()
+        ],
+        [(id(p), p.requires_grad, p._version, p.dtype, id(p.grad)) for p in model.parameters()],
+        [part.training for part in model.modules()],
+    ]
+
+
 def folders(tmp_path_factory, tokenizers: dict[str, str]):
     """`make("bert")`: the path of a folder with that model and its tokenizer, made once."""
     made = {}

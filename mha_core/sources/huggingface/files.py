@@ -57,6 +57,23 @@ class Folder:
         return sorted(file for file in self.path.glob("*.safetensors") if WEIGHTS.fullmatch(file.name))
 
 
+def fingerprint(source: str) -> tuple | None:
+    """What changes when a model is saved again into its folder; None for a name that is no folder.
+
+    The folder, and name, size, time of the last change and number on the disk of each of its files.
+    """
+    folder = Path(source).expanduser()
+    if not folder.is_dir():
+        return None
+    entries = []
+    for file in sorted(folder.iterdir()):
+        if WANTED.fullmatch(file.name):
+            with suppress(OSError):  # gone meanwhile
+                status = file.stat()
+                entries.append((file.name, status.st_size, status.st_mtime_ns, status.st_ino))
+    return folder.resolve(), *entries
+
+
 def adapter(name: str) -> str:
     return (
         f"{name} is an adapter (PEFT), which is no model by itself. Merge it into its model and save that "

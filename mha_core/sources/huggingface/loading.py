@@ -42,15 +42,18 @@ def tokenizer(transformers, folder: Folder):
                 return found
             reason = "it has no words"
         except Exception as error:  # each kind of tokenizer fails in its own way
-            reason = _short(error)
+            reason = first_line(error)
     raise MhaError(
         f"The tokenizer of {folder.name} is missing or cannot be read ({reason}); "
         f"`tokenizer.save_pretrained(folder)` puts it beside the model."
     )
 
 
-def module(transformers, folder: Folder, settings, dtype: torch.dtype) -> nn.Module:
-    """The model without a head for a task, or with the one that writes, of a model that does."""
+def module(transformers, folder: Folder, settings, dtype: torch.dtype) -> tuple[nn.Module, str | None]:
+    """The model, with its output head if it is an encoder–decoder, else without a head for a task.
+
+    → the model, and the name of the output head's matrix if the files lack it: its numbers are random then.
+    """
     if settings.is_encoder_decoder and type(settings) in transformers.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING:
         auto = transformers.AutoModelForSeq2SeqLM
     elif type(settings) in transformers.MODEL_MAPPING:
@@ -69,7 +72,7 @@ def module(transformers, folder: Folder, settings, dtype: torch.dtype) -> nn.Mod
             output_loading_info=True,
         )
     except Exception as error:
-        raise MhaError(f"{folder.name} cannot be loaded: {_short(error)}.") from error
+        raise MhaError(f"{folder.name} cannot be loaded: {first_line(error)}.") from error
     if loaded.main_input_name != "input_ids":
         raise MhaError(f"{folder.name} reads {loaded.main_input_name} and no text, so it cannot be traced.")
     # What is missing was drawn at random. A head for a task may be, what the text goes through may not.
@@ -80,9 +83,24 @@ def module(transformers, folder: Folder, settings, dtype: torch.dtype) -> nn.Mod
             f"The weights of {folder.name} do not fit its config.json: {len(wrong)} are missing or of "
             f"another size, such as {wrong[0]}."
         )
-    return loaded
+    return loaded, _untrained_head(loaded, folder, report["missing_keys"])
 
 
-def _short(error: Exception) -> str:
+def _untrained_head(loaded: nn.Module, folder: Folder, missing: set[str]) -> str | None:
+    """The name of the output head's matrix if it does not come from the files.
+
+    Some classes tie it to the embeddings even where config.json says that the two are not one matrix.
+    """
+    head = loaded.get_output_embeddings() if loaded.can_generate() else None
+    for name, part in loaded.named_modules():
+        if part is head:
+            tied = part.weight is getattr(loaded.get_input_embeddings(), "weight", None)
+            untied = folder.config.get("tie_word_embeddings") is False
+            return f"{name}.weight" if f"{name}.weight" in missing or (tied and untied) else None
+    return None
+
+
+def first_line(error: Exception) -> str:
+    """The type of an error and the first line of what it says."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0].rstrip('.')[:200]}" if lines else type(error).__name__

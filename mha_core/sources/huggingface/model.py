@@ -12,17 +12,18 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from os import PathLike
 from types import MappingProxyType
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from mha_core import device as devices
 from mha_core.capture import collector, rotary
-from mha_core.capture.batch import Unbatched
 from mha_core.errors import MhaError, one_of
 from mha_core.sources.huggingface import files, loading, trial
 from mha_core.sources.huggingface import tokenizer as reading
@@ -35,12 +36,14 @@ NAME = "headscope"
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 AT_HAND = 2  # models that `trace` keeps
 WRAPPERS = 5  # around one another, at most
+Result = TypeVar("Result")
 AHEAD = 4  # batches of texts that are read at once: those of alike lengths go together
 
 
 _registering = threading.Lock()
 _loading = threading.Lock()
-_kept: OrderedDict[tuple, "Model"] = OrderedDict()  # the one that was used last stands last
+# Models from files with the fingerprint of their folder; the one that was used last stands last.
+_loaded: OrderedDict[tuple, tuple[tuple | None, "Model"]] = OrderedDict()
 # By the id of a model in memory: that model, what it was like, and its twin, which holds its tensors alone.
 _twins: OrderedDict[int, tuple[weakref.ref, tuple, "Model"]] = OrderedDict()
 
@@ -58,6 +61,7 @@ class Model:
     route: trial.Route
     names: Mapping[int, str] = field(repr=False)  # of each module, by its id
     unattended: tuple[str, ...] = ()  # layers that mix tokens by other means
+    untrained_head: str | None = None  # the matrix of its output head, where the files lack it
 
     @property
     def architecture(self) -> str:
@@ -76,7 +80,7 @@ class Model:
     @property
     def limit(self) -> int:
         """The most tokens that it takes."""
-        return reading.limit(self.module.config, self.tokenizer)
+        return reading.limit(self.module, self.tokenizer)
 
 
 def load(
@@ -105,13 +109,14 @@ def load(
     files.check_memory(name, files.memory_needed(folder.weights, DTYPES[kind], name=name), place)
     files.check_stopped(cancelled)
     tell("load", 0, 1)
-    module = loading.module(transformers, folder, config, DTYPES[kind]).to(place).requires_grad_(False)
+    module, untrained_head = loading.module(transformers, folder, config, DTYPES[kind])
+    module = module.to(place).requires_grad_(False)
     tell("load", 1, 1)
     files.check_stopped(cancelled)
     tell("check", 0, 1)
     model = _prepared(module, tokenizer, name=name, revision=folder.revision)
     tell("check", 1, 1)
-    return model
+    return replace(model, untrained_head=untrained_head)
 
 
 def adopt(module: nn.Module, tokenizer=None, *, name: str = "") -> Model:
@@ -221,39 +226,67 @@ def register() -> None:
 def follow(
     model: Model, text: str | reading.Ids, *, target: str | reading.Ids | None = None, limit: int = MAX_TOKENS
 ) -> AttentionTrace:
-    """Trace a text through a model; of one that writes a text too, `target` or what it writes itself.
+    """Trace a text through a model; of an encoder–decoder also its target, by default what it writes itself.
 
     Instead of a text, `text` and `target` may be the ids of tokens. Raises `MhaError` for text that is empty
-    or too long, for a target where there is none, for a text without a tokenizer, and for a layer whose
-    attention cannot be shown if there is no other.
+    or too long, for a target where there is none, for a model that cannot write one, for a text without a
+    tokenizer, for a layer whose attention cannot be shown if there is no other, and for an error inside the
+    model.
     """
     if target is not None and not model.has_target:
         raise MhaError(f"{model.title} reads one text and writes no other; leave the target out.")
     tokens, ids = _read(model, text, limit)
-    inputs = _one(model, ids)
-    side = None
+    with _errors_of(model):
+        inputs = _one(model, ids)
+    target_tokens = None
     if model.has_target:
-        if target is None:
-            written = reading.written_target(model.module, inputs, name=model.title)
-        else:
-            config = model.module.config
-            start = config.decoder_start_token_id
-            start = config.bos_token_id if start is None else start
-            written = reading.encoded_target(
-                model.tokenizer, target, start=start, limit=min(limit, model.limit), name=model.title
-            )
-        reading.check_ids(model.module, written, name=model.title)
-        inputs["decoder_input_ids"] = torch.tensor([written], device=model.device)
-        typed = target if isinstance(target, str) else None
-        side = reading.tokens_of(model.tokenizer, written, typed, start=True)
-    return _trace(model, tokens, *flow(model, inputs), side)
+        decoder_ids = _decoder_ids(model, inputs, target, limit)
+        inputs["decoder_input_ids"] = torch.tensor([decoder_ids], device=model.device)
+        target_text = target if isinstance(target, str) else None
+        target_tokens = reading.tokens_of(model.tokenizer, decoder_ids, target_text, start=True)
+    return _trace(model, tokens, *flow(model, inputs), target_tokens)
+
+
+def _decoder_ids(
+    model: Model, inputs: dict[str, Tensor], target: str | reading.Ids | None, limit: int
+) -> list[int]:
+    """What the decoder reads: the target, or what the model writes itself."""
+    module, name = model.module, model.title
+    if target is not None:
+        limit = min(limit, reading.limit(module, model.tokenizer, side="decoder"))
+        ids = reading.decoder_ids(module, model.tokenizer, target, limit=limit, name=name)
+    elif model.untrained_head is not None:
+        raise MhaError(
+            f"{name} has no trained weights to write a target with ({model.untrained_head} is missing from "
+            f"its files); type one."
+        )
+    else:
+        with _errors_of(model):
+            ids = reading.written_target(module, inputs, name=name)
+    reading.check_ids(module, ids, name=name)
+    return ids
+
+
+@contextmanager
+def _errors_of(model: Model) -> Iterator[None]:
+    """An error inside a model as an `MhaError` with the model's name; the error itself is its cause."""
+    try:
+        yield
+    except MhaError:
+        raise
+    except Exception as error:  # any library's any error
+        raise MhaError(
+            f"{model.title} cannot be traced on this text: inside it an error was raised "
+            f"({loading.first_line(error)})."
+        ) from error
 
 
 def _read(model: Model, text: str | reading.Ids, limit: int) -> tuple[Tokens, dict[str, list[int]]]:
-    """The tokens of a text and the model's inputs."""
+    """The tokens of a text and the inputs that the model takes."""
     tokens, ids = reading.encoded(model.tokenizer, text, limit=min(limit, model.limit), name=model.title)
     reading.check_ids(model.module, ids["input_ids"], name=model.title)
-    return tokens, ids
+    arguments = inspect.signature(type(model.module).forward).parameters
+    return tokens, {name: row for name, row in ids.items() if name in ("input_ids", *arguments)}
 
 
 def _trace(model: Model, tokens: Tokens, layers, skipped, target: Tokens | None = None) -> AttentionTrace:
@@ -265,7 +298,9 @@ def flow(model: Model, inputs: Mapping[str, Tensor]) -> tuple[tuple[LayerTrace, 
 
     Raises `MhaError` if nothing can be shown.
     """
-    return _complete(model, *trial.run(model.route, model.module, model.names, inputs))
+    with _errors_of(model):
+        layers, skipped = trial.run(model.route, model.module, model.names, inputs)
+    return _complete(model, layers, skipped)
 
 
 def _complete(
@@ -319,37 +354,50 @@ def follow_many(
     together = batch > 1 and _batches(model)
     texts = enumerate(texts, start=1)
     while ahead := list(islice(texts, batch * AHEAD if together else 1)):
-        found, wrong = [], None
-        for number, text in ahead:
-            try:
-                found.append(_read(model, text, limit) if together else follow(model, text, limit=limit))
-            except MhaError as error:
-                wrong = MhaError(f"Text {number}: {error}")
-                break
-        yield from _followed(model, found, batch, reduce) if together else map(reduce, found)
-        if wrong is not None:
-            raise wrong
+        numbers = [number for number, _ in ahead]
+        if together:
+            inputs = [_outcome(_read, model, text, limit) for _, text in ahead]
+            results = _followed(model, inputs, batch, reduce)
+        else:
+            traces = (_outcome(follow, model, text, limit=limit) for _, text in ahead)
+            results = (trace if isinstance(trace, MhaError) else reduce(trace) for trace in traces)
+        for number, result in zip(numbers, results, strict=True):
+            if isinstance(result, MhaError):
+                raise MhaError(f"Text {number}: {result}") from result
+            yield result
+
+
+def _outcome(function: Callable[..., Result], *args: object, **settings: object) -> Result | MhaError:
+    """The result of a function, or the refusal that it raised."""
+    try:
+        return function(*args, **settings)
+    except MhaError as error:
+        return error
 
 
 def _followed(
-    model: Model, read: list[tuple[Tokens, dict[str, list[int]]]], batch: int, reduce: Callable
+    model: Model, texts: list[tuple[Tokens, dict[str, list[int]]] | MhaError], batch: int, reduce: Callable
 ) -> list:
-    """What is kept of the traces of texts that were read, in their order; alike lengths go together."""
-    order = sorted(range(len(read)), key=lambda n: len(read[n][0]))
+    """The reduced traces of texts, or the refusal of each, in their order; alike lengths go together."""
+    results: list = [text if isinstance(text, MhaError) else None for text in texts]
+    order = [n for n, text in enumerate(texts) if not isinstance(text, MhaError)]
+    order.sort(key=lambda n: len(texts[n][0]))
     # The first token is turned by no angle, so of a text that has no other it is not known whether it is.
-    single = sum(len(tokens) == 1 for tokens, _ in read)
+    single = sum(len(texts[n][0]) == 1 for n in order)
     parts = [[n] for n in order[:single]]
     parts += [order[start : start + batch] for start in range(single, len(order), batch)]
-    kept: list = [None] * len(read)
-    for at in parts:
+    for part in parts:
         try:
-            flowed = _flow_many(model, [read[n][1] for n in at]) if len(at) > 1 else None
-        except Unbatched:
+            flowed = _flow_many(model, [texts[n][1] for n in part]) if len(part) > 1 else None
+        except Exception:  # `Unbatched`, or an error of the model: each text by itself shows whose it is
             flowed = None
-        flowed = flowed or [flow(model, _one(model, read[n][1])) for n in at]
-        for n in at:
-            kept[n] = reduce(_trace(model, read[n][0], *flowed.pop(0)))
-    return kept
+        flowed = flowed or [_outcome(flow, model, _one(model, texts[n][1])) for n in part]
+        for n in part:
+            layers = flowed.pop(0)
+            results[n] = (
+                layers if isinstance(layers, MhaError) else reduce(_trace(model, texts[n][0], *layers))
+            )
+    return results
 
 
 def _one(model: Model, ids: dict[str, list[int]]) -> dict[str, Tensor]:
@@ -443,13 +491,15 @@ def at_hand(
         raise MhaError(f"{source} has its own tokenizer; leave tokenizer= out, or give a model in memory.")
     key = (str(source), revision, device, dtype)
     with _loading:
-        model = _kept.pop(key, None)
-        if model is None:
-            while len(_kept) >= AT_HAND:  # before the new one comes: both might not fit
-                _kept.popitem(last=False)
-                free()
+        fingerprint = files.fingerprint(str(source))  # before it is loaded: it may be saved meanwhile
+        previous, model = _loaded.pop(key, (None, None))
+        if model is None or previous != fingerprint:
+            model = None
+            while len(_loaded) >= AT_HAND:  # before the new one comes: both might not fit
+                _loaded.popitem(last=False)
+            free()
             model = load(str(source), revision=revision, device=device, dtype=dtype)
-        _kept[key] = model
+        _loaded[key] = fingerprint, model
     return model
 
 
@@ -473,7 +523,8 @@ def _state(module: nn.Module) -> tuple:
         (id(part), type(part), _plain({k: v for k, v in vars(part).items() if k != "training"}))
         for part in module.modules()
     ]
-    return parts, module.config.to_dict()
+    settings = (module.config, getattr(module, "generation_config", None))
+    return parts, [each and each.to_dict() for each in settings]
 
 
 def _plain(value: object) -> object:
@@ -490,7 +541,7 @@ def _plain(value: object) -> object:
 def forget() -> None:
     """Let go of the models that `trace` keeps."""
     with _loading:
-        _kept.clear()
+        _loaded.clear()
         _twins.clear()
     free()
 

@@ -6,7 +6,7 @@ each part of a cut character is that character with the number of the part.
 """
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from operator import index
 
@@ -18,47 +18,61 @@ from mha_core.errors import MhaError
 from mha_core.traces.tokens import MAX_TOKENS, Tokens
 from mha_core.traces.tokens import words as cut_into_words
 
-MOST_NEW = 32  # tokens of a target that the model writes itself
+MAX_NEW_TOKENS = 32  # of a target that the model writes itself
+MAX_ID = 2**31 - 1
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 Ids = Sequence[int] | Sequence[str] | Tensor  # of the tokens of one text, or the tokenizer's own pieces
 
-_one_at_a_time = threading.Lock()  # tokenizers in Rust refuse two callers at once
+_tokenizer_lock = threading.Lock()  # tokenizers in Rust refuse two callers at once
 
 
-def encoded(tokenizer, typed: str | Ids, *, limit: int, name: str) -> tuple[Tokens, dict[str, list[int]]]:
-    """The tokens and the model's inputs of a text, or of ids that stand for one.
+def encoded(tokenizer, text: str | Ids, *, limit: int, name: str) -> tuple[Tokens, dict[str, list[int]]]:
+    """The tokens and the model's inputs of a text, or of the ids of one.
 
-    Raises `MhaError` for a text that is empty or too long, for a text without a tokenizer, and for what is
-    neither a text nor ids.
+    Raises `MhaError` for a text that is empty, too long or has half of a character, for a text without a
+    tokenizer, and for a value that is neither a text nor ids.
     """
-    if not isinstance(typed, str):
-        ids = numbers(tokenizer, typed)
-        _within(len(ids), limit, name)
+    if not isinstance(text, str):
+        ids = token_ids(tokenizer, text)
+        _check_length(len(ids), limit, name)
         return tokens_of(tokenizer, ids), {"input_ids": ids}
-    if not typed.strip():
+    if not text.strip():
         raise MhaError("There is no text to look at; type at least one word.")
-    _needed(tokenizer, name)
+    _check_characters(text)
+    _check_tokenizer(tokenizer, name)
     fast = bool(getattr(tokenizer, "is_fast", False))
-    with _one_at_a_time:
-        found = tokenizer(typed, return_offsets_mapping=fast, verbose=False)
-        ids = list(found["input_ids"])
+    with _tokenizer_lock:
+        encoding = tokenizer(text, return_offsets_mapping=fast, verbose=False)
+        ids = list(encoding["input_ids"])
         raw = [str(piece) for piece in tokenizer.convert_ids_to_tokens(ids)]
-        special, letters = _special(tokenizer, ids, found), _letters(tokenizer)
-    offsets = found["offset_mapping"] if fast else None
-    tokens = readable_tokens(typed, raw, special=special, letters=letters, offsets=offsets)
+        special, letters = _special(tokenizer, ids, encoding), _letters(tokenizer)
+    offsets = encoding["offset_mapping"] if fast else None
+    tokens = readable_tokens(text, raw, special=special, letters=letters, offsets=offsets)
     if all(special):
         raise MhaError(f"The tokenizer of {name} finds nothing in this text; type another word.")
     if len(tokens) > limit:
-        kept = max(0, limit - sum(special) - 1)
+        last = max(0, limit - sum(special) - 1)
         raise MhaError(
             f"The text has {len(tokens):,} tokens and {name} takes {limit:,}; "
             f"remove {len(tokens) - limit:,} or keep the first {limit:,}.",
-            fixes=({"text": tokens.text[: tokens.spans[kept][1]]},),
+            fixes=({"text": tokens.text[: tokens.spans[last][1]]},),
         )
-    return tokens, {key: list(found[key]) for key in INPUTS if key in found}
+    return tokens, {key: list(encoding[key]) for key in INPUTS if key in encoding}
 
 
-def _needed(tokenizer, name: str) -> None:
+def _check_characters(text: str) -> None:
+    """Raise `MhaError` for half of a surrogate pair, which is left where an emoji was cut in two."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise MhaError(
+            f"The text has half of a character at position {error.start + 1:,} "
+            f"(U+{ord(text[error.start]):04X}); remove it.",
+            fixes=({"text": text.encode(errors="ignore").decode()},),
+        ) from None
+
+
+def _check_tokenizer(tokenizer, name: str) -> None:
     if tokenizer is None:
         raise MhaError(
             f"{name} has no tokenizer, so it cannot read a text; give it one (tokenizer=), "
@@ -71,94 +85,144 @@ def _needed(tokenizer, name: str) -> None:
         )
 
 
-def _within(n: int, limit: int, name: str, what: str = "text") -> None:
+def _check_length(n: int, limit: int, name: str, what: str = "text") -> None:
     if n > limit:
         raise MhaError(f"The {what} has {n:,} tokens and {name} takes {limit:,}.")
 
 
-def numbers(tokenizer, given: Ids) -> list[int]:
-    """The ids of tokens that were given as numbers, or as the tokenizer's own pieces.
+def token_ids(tokenizer, ids: Ids) -> list[int]:
+    """The ids of tokens, which may also be the tokenizer's own pieces.
 
-    Raises `MhaError` for an empty list, more than one row, and for what stands for no token.
+    Raises `MhaError` for an empty list, more than one row, and for an entry that is no token.
     """
-    if isinstance(given, Tensor) or hasattr(given, "tolist"):
-        shape = tuple(given.shape)
+    if hasattr(ids, "tolist"):  # of torch, numpy, pandas or the module array
+        shape = tuple(getattr(ids, "shape", (len(ids),)))
         if len(shape) == 2 and shape[0] == 1:
-            given, shape = given[0], shape[1:]
+            ids, shape = ids[0], shape[1:]
         if len(shape) != 1:
             raise MhaError(f"Ids of the shape {shape} are no single text; one row (token) can be traced.")
-        given = given.tolist()
-    if not isinstance(given, Sequence):
+        ids = ids.tolist()
+    if not isinstance(ids, Sequence) or isinstance(ids, bytes | bytearray):
         raise MhaError(
-            f"A text is a string, or the ids of its tokens, and this is of the type {type(given).__name__}."
+            f"A text is a string, or the ids of its tokens, and this is of the type {type(ids).__name__}."
         )
-    if not given:
+    if not ids:
         raise MhaError("There are no tokens to look at; give at least one.")
-    if all(isinstance(piece, str) for piece in given):
-        _needed(tokenizer, "The model")
-        known = set(tokenizer.get_vocab())
-        if unknown := [piece for piece in given if piece not in known]:
+    if all(isinstance(piece, str) for piece in ids):
+        _check_tokenizer(tokenizer, "The model")
+        vocabulary = set(tokenizer.get_vocab())
+        if unknown := [piece for piece in ids if piece not in vocabulary]:
             raise MhaError(f"The tokenizer has no piece {unknown[0]!r}; a text is given as one string.")
-        return [int(number) for number in tokenizer.convert_tokens_to_ids(list(given))]
-    wrong = [n for n in given if isinstance(n, bool) or not hasattr(n, "__index__")]
-    if wrong or min(given) < 0:
-        told = wrong[0] if wrong else min(given)
-        raise MhaError(f"{told!r} is no id of a token; ids are whole numbers from 0 on.")
-    return [index(number) for number in given]
+        return [int(number) for number in tokenizer.convert_tokens_to_ids(list(ids))]
+    for number in ids:
+        if isinstance(number, bool) or not hasattr(number, "__index__") or not 0 <= number <= MAX_ID:
+            raise MhaError(f"{number!r} is no id of a token; ids are whole numbers from 0 to {MAX_ID:,}.")
+    return [index(number) for number in ids]
 
 
-def tokens_of(tokenizer, ids: Sequence[int], typed: str | None = None, *, start: bool = False) -> Tokens:
-    """The tokens that ids stand for; without a tokenizer their labels are the ids.
+def tokens_of(tokenizer, ids: Sequence[int], text: str | None = None, *, start: bool = False) -> Tokens:
+    """The tokens of ids; without a tokenizer their labels are the ids.
 
-    `typed` is their text if that is known, and `start` says that the first one stands for none.
+    `text` is their text if that is known. With `start` the first token is that of the beginning.
     """
     if tokenizer is None:
         pieces = [str(number) for number in ids]
         ends = list(accumulate(len(piece) + 1 for piece in pieces))
         spans = tuple((end - len(piece) - 1, end - 1) for end, piece in zip(ends, pieces, strict=True))
         return Tokens(" ".join(pieces), tuple(pieces), spans, special=(0,) if start else ())
-    _needed(tokenizer, "The model")
-    with _one_at_a_time:
-        found = tokenizer.convert_ids_to_tokens(list(ids))
+    _check_tokenizer(tokenizer, "The model")
+    with _tokenizer_lock:
+        pieces = tokenizer.convert_ids_to_tokens(list(ids))
         special, letters = _special(tokenizer, ids), _letters(tokenizer)
-        typed = tokenizer.decode(list(ids), skip_special_tokens=True) if typed is None else typed
+        text = tokenizer.decode(list(ids), skip_special_tokens=True) if text is None else text
     # A model can have more numbers than its tokenizer has pieces, and write one of them.
-    raw = [f"<{number}>" if piece is None else str(piece) for number, piece in zip(ids, found, strict=True)]
-    special = [known or piece is None for known, piece in zip(special, found, strict=True)]
+    raw = [f"<{number}>" if piece is None else str(piece) for number, piece in zip(ids, pieces, strict=True)]
+    special = [known or piece is None for known, piece in zip(special, pieces, strict=True)]
     special[0] |= start
-    return readable_tokens(typed, raw, special=special, letters=letters)
+    return readable_tokens(text, raw, special=special, letters=letters)
 
 
-def encoded_target(tokenizer, typed: str | Ids, *, start: int, limit: int, name: str) -> list[int]:
-    """What the decoder reads for a target: the start token, then the target without its end."""
-    if isinstance(typed, str):
-        if not typed.strip():
+def decoder_ids(module: nn.Module, tokenizer, target: str | Ids, *, limit: int, name: str) -> list[int]:
+    """What the decoder reads for a target: its tokens moved to the right by one, as in training.
+
+    The model's own shift is used where it has one: mBART and PLBart put the language, which the tokenizer
+    writes last, in front. Ids without an end get the start token in front; ids that begin with it stay.
+    Raises `MhaError` for a target that is empty or too long, and where the start token is not known.
+    """
+    start = start_token(module)
+    if isinstance(target, str):
+        if not target.strip():
             raise MhaError("The target is empty; type at least one word, or leave it out.")
-        _needed(tokenizer, name)
-        with _one_at_a_time:
-            ids = list(tokenizer(text_target=typed, verbose=False)["input_ids"])
-        if ids and ids[-1] == tokenizer.eos_token_id:
-            ids = ids[:-1]
+        _check_characters(target)
+        _check_tokenizer(tokenizer, name)
+        with _tokenizer_lock:
+            labels = list(tokenizer(text_target=target, verbose=False)["input_ids"])
     else:
-        ids = numbers(tokenizer, typed)
-    ids = ids if ids and ids[0] == start else [start, *ids]
-    _within(len(ids), limit, name, "target")
+        labels = token_ids(tokenizer, target)
+    shift = getattr(module, "prepare_decoder_input_ids_from_labels", None)
+    if labels and labels[0] == start and (shift is None or not isinstance(target, str)):
+        ids = labels[:-1] if isinstance(target, str) and _is_end(module, tokenizer, labels[-1]) else labels
+    elif not (labels and _is_end(module, tokenizer, labels[-1])):
+        ids = [start, *labels]
+    elif (shifted := _shifted(shift, labels)) is not None:
+        ids = shifted
+    else:
+        ids = [start, *labels[:-1]]
+    if None in ids:
+        raise MhaError(
+            f"It is not known with which token a target of {name} begins: neither its config nor its "
+            f"generation config has a decoder_start_token_id. Set it there."
+        )
+    _check_length(len(ids), limit, name, "target")
     return ids
 
 
+def start_token(module: nn.Module) -> int | None:
+    """The id that the decoder reads first, as `generate` of transformers chooses it; None where unknown."""
+    settings = (module.config, getattr(module, "generation_config", None))
+    for name in ("decoder_start_token_id", "bos_token_id"):
+        for each in settings:
+            if isinstance(number := getattr(each, name, None), int):
+                return number
+    return None
+
+
+def _is_end(module: nn.Module, tokenizer, number: int) -> bool:
+    """Whether a token stands for the end of a target or, behind that, for its language."""
+    ends = getattr(module.config.get_text_config(decoder=True), "eos_token_id", None)
+    special = getattr(tokenizer, "all_special_ids", ())
+    return number in special or number in (ends if isinstance(ends, list | tuple) else (ends,))
+
+
+def _shifted(shift: Callable[[Tensor], Tensor] | None, labels: list[int]) -> list[int] | None:
+    """The labels moved by the model's own function; None where it has none or lacks the start token."""
+    if shift is None:
+        return None
+    try:
+        return shift(torch.tensor([labels]))[0].tolist()
+    except (AttributeError, ValueError, TypeError):
+        return None
+
+
 def written_target(module: nn.Module, inputs: Mapping[str, Tensor], *, name: str) -> list[int]:
-    """What the decoder reads while it writes a target by itself, the likeliest token each time."""
+    """What the decoder reads while the model writes a target, the most probable token each time."""
     if not module.can_generate():
         raise MhaError(f"{name} cannot write a target itself; type one.")
     with torch.no_grad():
-        ids = module.generate(**inputs, max_new_tokens=MOST_NEW, do_sample=False, num_beams=1)
+        # Without a cache: some models lay it out for as many layers as the encoder has.
+        ids = module.generate(
+            **inputs, max_new_tokens=MAX_NEW_TOKENS, do_sample=False, num_beams=1, use_cache=False
+        )
     # The last token is written, but never read.
     return ids[0].tolist()[: max(1, ids.shape[1] - 1)]
 
 
 def check_ids(module: nn.Module, ids: list[int], *, name: str) -> None:
-    """Raises `MhaError` for tokens that the model has no vectors for."""
-    embedding = getattr(module.get_input_embeddings(), "num_embeddings", None)
+    """Raise `MhaError` for tokens that the model has no vectors for."""
+    try:
+        embedding = getattr(module.get_input_embeddings(), "num_embeddings", None)
+    except NotImplementedError:  # CANINE hashes its characters
+        return
     if embedding is not None and max(ids) >= embedding:
         raise MhaError(
             f"{name} has no vector for the token {max(ids):,}: it has {embedding:,}, from 0 on. "
@@ -166,25 +230,34 @@ def check_ids(module: nn.Module, ids: list[int], *, name: str) -> None:
         )
 
 
-def limit(config, tokenizer) -> int:
-    """The most tokens that a model takes: what its tokenizer and its positions say, and never above ours."""
-    said = [MAX_TOKENS]
-    if isinstance(most := getattr(tokenizer, "model_max_length", None), int):
-        said.append(most)
-    config = config.get_text_config()
-    for name in ("max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length"):
-        if isinstance(most := getattr(config, name, None), int) and most > 0:
-            # Positions of RoBERTa start behind that of the filling.
-            behind = most in (514, 1026, 4098, 8194) and getattr(config, "pad_token_id", None) == 1
-            said.append(most - 2 if behind else most)
-    return min(said)
+POSITIONS = ("max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length")
 
 
-def _special(tokenizer, ids: Sequence[int], found=None) -> list[bool]:
-    encodings = getattr(found, "encodings", None)
+def limit(module: nn.Module, tokenizer, *, side: str = "encoder") -> int:
+    """The largest number of tokens: that of the tokenizer, of the positions, and never above ours.
+
+    `side` is "encoder" for a text and "decoder" for a target.
+    """
+    config, limits = module.config.get_text_config(), [MAX_TOKENS]
+    for settings, name in [
+        (tokenizer, "model_max_length"),
+        *((config, name) for name in (*POSITIONS, f"max_{side}_position_embeddings")),
+    ]:
+        if isinstance(number := getattr(settings, name, None), int) and number > 0:
+            limits.append(number)
+    for name, part in module.named_modules():
+        table, padding = getattr(part, "weight", None), getattr(part, "padding_idx", None)
+        if "position" in name.rpartition(".")[2] and table is not None and padding is not None:
+            limits.append(table.shape[0] - padding - 1)  # RoBERTa's positions start behind the padding
+    return min(limits)
+
+
+def _special(tokenizer, ids: Sequence[int], encoding=None) -> list[bool]:
+    """For each token whether it stands for no text; the one for unknown words does."""
+    encodings = getattr(encoding, "encodings", None)
     marks = encodings[0].special_tokens_mask if encodings else [0] * len(ids)
-    stand_for_nothing = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
-    return [bool(mark) or number in stand_for_nothing for mark, number in zip(marks, ids, strict=True)]
+    special_ids = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
+    return [bool(mark) or number in special_ids for mark, number in zip(marks, ids, strict=True)]
 
 
 def _letters(tokenizer) -> Mapping[str, int] | None:

@@ -162,7 +162,7 @@ def _prove_beyond_budgets(module: nn.Module, names: Mapping[int, str], ours: str
 
     The numbers of keys, blocks or windows are made small for it: real ones are thousands of tokens.
     """
-    inputs = probe(module, min(LONG_PROBE, reading.limit(module.config, None)))
+    inputs = probe(module, min(LONG_PROBE, reading.limit(module, None)))
     _set(module, "eager")
     whole = output(forward(module, inputs))
     for budget in SMALL_BUDGETS:

@@ -1,7 +1,5 @@
 """The measurements of the heads of a layer: roles, patterns, and the similarity of their weights."""
 
-import json
-
 import numpy as np
 import pandas as pd
 import streamlit as st
@@ -10,7 +8,7 @@ from mha_core import AttentionTrace, LayerTrace
 from mha_core.analysis import patterns, roles
 from mha_core.analysis.frames import WHOLE, longest, origin
 from mha_core.figures.heatmap import heatmap
-from pages._kit import charts, role_labels, state
+from pages._kit import charts, compute, role_labels, state
 from pages._kit.text import number, t
 
 MAX_LAYERS = 32  # whose similarities are in the cache
@@ -56,7 +54,7 @@ def likeness(trace: AttentionTrace, scene: state.Scene, *, layer: int) -> None:
     if layer_trace.n_heads < 2:
         return
     rows = layer_trace.n_query if longest(trace) <= WHOLE else rows_of(layer_trace)
-    similarities = _similarities(json.dumps(scene.settings(), sort_keys=True), layer, rows, layer_trace)
+    similarities = _similarities(compute.cache_key(scene), layer, rows, layer_trace)
     names = pd.Index([str(head + 1) for head in range(len(similarities))], name="head")
     frame = pd.DataFrame(similarities, names, names)
     off_diagonal = similarities.sum() - len(similarities)

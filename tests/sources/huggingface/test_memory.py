@@ -3,6 +3,7 @@
 import copy
 import threading
 import weakref
+from array import array
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -16,7 +17,7 @@ from mha_core.capture import collector
 from mha_core.capture.eager_scores import CLOSE
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.sources.huggingface import trial
-from tests.sources.tiny import TEXT, fast, module
+from tests.sources.tiny import TEXT, fast, module, state
 
 FAMILIES = ("gpt2", "bert", "llama", "gemma2", "t5", "bloom")
 TARGET = {"t5": "Das Tier ging nicht."}
@@ -26,21 +27,6 @@ TARGET = {"t5": "Das Tier ging nicht."}
 def _forgotten():
     yield
     huggingface.forget()
-
-
-def state(model: nn.Module) -> list:
-    """All that a trace could have left behind: of each module, each config and each parameter."""
-    configs = {id(part.config): part.config for part in model.modules() if hasattr(part, "config")}
-    return [
-        [(id(config), config.to_dict(), config._attn_implementation) for config in configs.values()],
-        [(id(part), type(part), {k: id(v) for k, v in vars(part).items()}) for part in model.modules()],
-        [
-            {k: list(v) for k, v in vars(part).items() if k.endswith("_hooks") and v is not None}
-            for part in model.modules()
-        ],
-        [(id(p), p.requires_grad, p._version, p.dtype, id(p.grad)) for p in model.parameters()],
-        [part.training for part in model.modules()],
-    ]
 
 
 def of_their_own(model: nn.Module, ids: dict, kind: str) -> list[np.ndarray]:
@@ -104,7 +90,7 @@ def test_it_is_left_as_it_was_when_an_error_is_raised_inside(refused):
     assert collector._active.get() is None
 
 
-def test_an_error_after_the_trial_is_the_models_own_and_leaves_it_as_it_was():
+def test_an_error_after_the_trial_has_the_models_name_and_leaves_it_as_it_was(refused):
     model = module("bert")
 
     def fails(part, args):
@@ -113,8 +99,13 @@ def test_an_error_after_the_trial_is_the_models_own_and_leaves_it_as_it_was():
 
     model.encoder.layer[1].register_forward_pre_hook(fails)
     before = state(model)
-    with pytest.raises(ValueError, match="too long for me"):
-        mha.trace(TEXT, source=model, tokenizer=fast())
+    error = refused(mha.trace, TEXT, source=model, tokenizer=fast())
+    inside = "BertModel cannot be traced on this text: inside it an error was raised"
+    assert str(error) == f"{inside} (ValueError: too long for me)."
+    assert isinstance(error.__cause__, ValueError)
+    texts = mha.trace_many([[3, 4, 5], [6, 7], TEXT, [8, 9]], source=model, tokenizer=fast(), batch=2)
+    assert [len(next(texts).tokens) for _ in range(2)] == [3, 2]
+    assert str(refused(next, texts)).startswith(f"Text 3: {inside}")
     assert state(model) == before
     assert collector._active.get() is None
     assert len(mha.trace([3, 4, 5], source=model).layers) == 2
@@ -323,13 +314,16 @@ def test_a_target_of_ids():
     ("given", "said"),
     [
         ([], "There are no tokens to look at; give at least one."),
-        ([3, 1.5], "1.5 is no id of a token; ids are whole numbers from 0 on."),
+        ([3, 1.5], "1.5 is no id of a token; ids are whole numbers from 0 to 2,147,483,647."),
         ([True], "True is no id of a token"),
         ([3, -1], "-1 is no id of a token"),
         (torch.zeros(2, 3, dtype=torch.long), "Ids of the shape (2, 3) are no single text"),
         (torch.zeros(3), "0.0 is no id of a token"),
         (["zzz"], "The tokenizer has no piece 'zzz'; a text is given as one string."),
         ([3, 700], "BertModel has no vector for the token 700: it has 557, from 0 on."),
+        (b"the animal", "A text is a string, or the ids of its tokens, and this is of the type bytes."),
+        (array("d", [3.0]), "3.0 is no id of a token"),
+        ([10**30], "000 is no id of a token; ids are whole numbers from 0 to 2,147,483,647."),
         (None, "A text is a string, or the ids of its tokens, and this is of the type NoneType."),
         ([3] * 600, "The text has 600 tokens and BertModel takes 512."),
     ],

@@ -17,6 +17,7 @@ from mha_core.sources.huggingface import model as huggingface
 from mha_core.sources.huggingface import trial
 from mha_core.traces.facts import LatentProjection
 from mha_core.traces.source import ModelSource
+from tests.sources.huggingface import lengths
 from tests.sources.tiny import CONFIGS, TEXT, fast, module
 
 TARGET = "Das Tier ging nicht."
@@ -465,15 +466,34 @@ def test_a_model_is_kept_for_the_next_text_and_let_go_of_later(folder, monkeypat
     mha.trace("One.", source=paths[0])
     mha.trace("Two.", source=paths[0])
     assert loads == paths[:1]
-    [kept] = huggingface._kept.values()
-    gone = weakref.ref(kept.module)
-    del kept
+    gone = weakref.ref(huggingface.at_hand(paths[0]).module)
     mha.trace("Three.", source=paths[1])
     assert gone() is not None
     mha.trace("Four.", source=paths[2])
     assert gone() is None
     mha.trace("Five.", source=paths[1])
     assert loads == paths
+    huggingface.forget()
+
+
+def test_a_folder_that_was_saved_again_is_loaded_again(tmp_path):
+    """The loop of a notebook: train, save, look."""
+    model = module("gpt2")
+    fast().save_pretrained(tmp_path)
+    model.save_pretrained(tmp_path)
+    before = mha.trace(TEXT, source=tmp_path)
+    assert np.array_equal(mha.trace(TEXT, source=tmp_path).layers[0].q, before.layers[0].q)
+    with torch.no_grad():
+        model.h[0].attn.c_attn.weight.mul_(1.5)
+    model.save_pretrained(tmp_path)
+    after = mha.trace(TEXT, source=tmp_path)
+    expected = mha.trace(TEXT, source=model, tokenizer=fast())
+    assert np.array_equal(after.layers[0].q, expected.layers[0].q)
+    assert not np.allclose(after.layers[0].q, before.layers[0].q)
+    tokenizer = fast("word_piece")
+    tokenizer.save_pretrained(tmp_path)
+    assert mha.trace(TEXT, source=tmp_path).tokens.pieces[0] == "[CLS]"
+    assert len(huggingface._loaded) == 1
     huggingface.forget()
 
 
@@ -513,6 +533,70 @@ def test_a_target_is_typed_or_written_by_the_model(traced, family):
     assert "Tier" in "".join(target.pieces)
     written = huggingface.follow(model, TEXT)
     assert written.part("cross").layers[0].n_query == len(written.part("decoder").tokens)
+
+
+LABELS = {"text": "a b tier", "ids": None}
+
+
+@pytest.mark.parametrize("family", ["MBart", "PLBart"])
+@pytest.mark.parametrize("kind", LABELS)
+def test_a_target_is_what_the_decoder_reads_in_training(family, kind):
+    """mBART's tokenizer writes the language last, its decoder reads it first."""
+    words = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("▁", -9.0)]
+    words += [(f"▁{word}", -1.0) for word in ("a", "b", "tier")]
+    tokenizer = transformers.MBartTokenizer(vocab=words, src_lang="en_XX", tgt_lang="de_DE")
+    sizes = CONFIGS["bart"][1] | {"decoder_start_token_id": None, "vocab_size": len(tokenizer)}
+    config = getattr(transformers, f"{family}Config")(**sizes)
+    model = getattr(transformers, f"{family}ForConditionalGeneration")(config).eval()
+    labels = tokenizer(text_target=LABELS["text"])["input_ids"]
+    trace = mha.trace("a b", source=model, tokenizer=tokenizer, target=LABELS[kind] or labels)
+    assert trace.part("decoder").tokens.pieces == ("de_DE", "a", "b", "tier", "</s>")
+    read = []
+    model.get_decoder().register_forward_pre_hook(
+        lambda _, args, named: read.append(named["input_ids"]), with_kwargs=True
+    )
+    with torch.no_grad():
+        model(input_ids=torch.tensor([tokenizer("a b")["input_ids"]]), labels=torch.tensor([labels]))
+    assert tokenizer.convert_ids_to_tokens(read[0][0].tolist()) == ["de_DE", "▁a", "▁b", "▁tier", "</s>"]
+
+
+def test_the_token_that_begins_a_target_may_stand_in_the_generation_config_alone(refused):
+    model = module("t5", decoder_start_token_id=None)
+    message = str(refused(mha.trace, TEXT, source=model, tokenizer=fast(), target=TARGET))
+    assert message == (
+        "It is not known with which token a target of T5ForConditionalGeneration begins: neither its config "
+        "nor its generation config has a decoder_start_token_id. Set it there."
+    )
+    model.generation_config.decoder_start_token_id = 11
+    for target in (TARGET, fast()(TARGET)["input_ids"], None):
+        trace = mha.trace(TEXT, source=model, tokenizer=fast(), target=target)
+        pieces = trace.part("decoder").tokens.pieces
+        assert pieces[0] == fast().convert_ids_to_tokens(11)
+        assert target is None or "Tier" in "".join(pieces[1:])
+
+
+@pytest.mark.parametrize(("family", "prefix"), [("t5", "T5"), ("bart", "Bart")])
+def test_a_target_is_not_written_with_weights_that_were_never_trained(tmp_path, refused, family, prefix):
+    config = module(family).config
+    config.tie_word_embeddings = False
+    fast().save_pretrained(tmp_path)
+    getattr(transformers, f"{prefix}Model")(config).save_pretrained(tmp_path)
+    message = str(refused(mha.trace, TEXT, source=tmp_path))
+    assert message == (
+        f"{tmp_path} has no trained weights to write a target with (lm_head.weight is missing from its "
+        f"files); type one."
+    )
+    assert mha.trace(TEXT, source=tmp_path, target=TARGET).part("decoder").tokens.text == TARGET
+    getattr(transformers, f"{prefix}ForConditionalGeneration")(config).save_pretrained(tmp_path)
+    assert mha.trace(TEXT, source=tmp_path).kinds == ("encoder", "decoder", "cross")
+    huggingface.forget()
+
+
+@pytest.mark.parametrize("family", ["roberta", "canine", "longt5", "encoder-decoder"])
+def test_at_the_edges_of_its_length_a_model_is_traced_or_refused(family):
+    outcomes = lengths.outcomes(family)
+    assert "trace" in outcomes
+    assert any(outcome.startswith("The text has") for outcome in outcomes)
 
 
 def test_half_precision_is_used_when_it_is_asked_for(folder):

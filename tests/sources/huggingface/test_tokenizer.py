@@ -1,12 +1,17 @@
 """Pieces of tokenizers as a person reads them: no Ġ, no ▁, no �, and each at its place in the text."""
 
+from contextlib import nullcontext
+
 import pytest
+import torch
 import transformers
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mha_core.errors import MhaError
 from mha_core.sources.huggingface import tokenizer as reading
 from mha_core.traces.tokens import Tokens, joined
+from tests.parity import tiny
 from tests.sources.tiny import TEXT, TOKENIZERS, fast
 
 KEPT = {kind: fast(kind) for kind in TOKENIZERS}
@@ -94,11 +99,20 @@ def test_any_text_gives_pieces_that_can_be_drawn(text):
         return
     try:
         found = tokens("byte_level", text)
-    except UnicodeEncodeError:  # half a pair of surrogates: the tokenizer itself refuses it
+    except MhaError:
+        assert any(0xD800 <= ord(letter) < 0xE000 for letter in text)
         return
     assert len(set(found.labels)) == len(found)
     assert all(piece and not any(letter.isspace() for letter in piece) for piece in found.pieces)
     assert not any("\ufffd" in piece for piece in found.pieces) or "\ufffd" in text
+
+
+@pytest.mark.parametrize("kind", [*TOKENIZERS, "in Python"])
+def test_half_of_a_character_is_refused_with_the_text_that_is_left(kind, refused):
+    tokenizer = transformers.ByT5Tokenizer() if kind == "in Python" else KEPT[kind]
+    error = refused(reading.encoded, tokenizer, "it \ud83d is", limit=99, name="x")
+    assert str(error) == "The text has half of a character at position 4 (U+D83D); remove it."
+    assert error.fixes == ({"text": "it  is"},)
 
 
 def test_a_tokenizer_in_python_is_read_too():
@@ -140,13 +154,32 @@ def test_parts_of_a_character_that_is_not_in_the_text_lose_their_numbers_too():
     assert found.labels == ("🙂", "U+200D", "x·1")
 
 
-def test_the_limit_is_that_of_positions_and_tokenizer():
-    config = transformers.RobertaConfig(max_position_embeddings=514, pad_token_id=1)
-    tokenizer = fast()
-    assert reading.limit(config, tokenizer) == 512
-    assert reading.limit(transformers.T5Config(), tokenizer) == 4096
-    tokenizer.model_max_length = 77
-    assert reading.limit(config, tokenizer) == 77
+@pytest.mark.parametrize("family", ["roberta", "esm", "ibert", "mpnet", "prophetnet", "bert", "bart", "led"])
+def test_a_model_takes_as_many_tokens_as_the_limit_says_and_no_more(family):
+    built = tiny.model(family)
+    config = built.config
+    if family == "led":  # other positions on each side
+        config.max_encoder_position_embeddings, config.max_decoder_position_embeddings = 64, 48
+        built = type(built)(config)
+    tokenizer, target = fast(), {"use_cache": False}
+    limit = reading.limit(built, tokenizer)
+    if config.is_encoder_decoder:
+        target["decoder_input_ids"] = torch.tensor([[7]])
+    built(torch.full((1, limit), 7), **target)
+    if family not in ("prophetnet", "led"):  # these have no error: one is clamped, one padded
+        with pytest.raises((IndexError, RuntimeError)):
+            built(torch.full((1, limit + 1), 7), **target)
+    if family in ("bart", "led"):
+        limit = reading.limit(built, tokenizer, side="decoder")
+        for n, raises in ((limit, False), (limit + 1, True)):
+            with pytest.raises((IndexError, RuntimeError)) if raises else nullcontext():
+                built(torch.tensor([[7]]), decoder_input_ids=torch.full((1, n), 7))
+    tokenizer.model_max_length = 31
+    assert reading.limit(built, tokenizer) == 31
+
+
+def test_a_model_without_positions_takes_as_many_tokens_as_anything_here():
+    assert reading.limit(tiny.model("t5"), fast()) == 4096
 
 
 def test_a_number_that_the_tokenizer_has_no_piece_for_is_shown_as_the_number():
