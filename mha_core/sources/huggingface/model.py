@@ -5,7 +5,6 @@ to an attention function that is looked up by name; ours is registered under `NA
 function of the eager implementation: with any other a plain function would be handed no mask at all.
 """
 
-import copy
 import gc
 import inspect
 import threading
@@ -128,7 +127,7 @@ def adopt(module: nn.Module, tokenizer=None, *, name: str = "") -> Model:
     through. Raises `MhaError` for what is no transformers model and for one that cannot be traced.
     """
     module = unwrapped(module)
-    return _prepared(_twin(module), tokenizer, name=name or module.name_or_path or type(module).__name__)
+    return _prepared(trial.twin(module), tokenizer, name=name or module.name_or_path or type(module).__name__)
 
 
 def unwrapped(module: object) -> nn.Module:
@@ -180,25 +179,10 @@ def _traceable(module: nn.Module) -> nn.Module:
     return module
 
 
-def _twin(module: nn.Module) -> nn.Module:
-    """Modules and configs like those of a model, with the very same tensors in them."""
-    held = [value for part in module.modules() for value in vars(part).values() if isinstance(value, Tensor)]
-    shared = {id(tensor): tensor for tensor in (*module.parameters(), *module.buffers(), *held)}
-    try:
-        return copy.deepcopy(module, shared)
-    except Exception as error:  # any library's any error: what hangs on the model is not ours
-        raise MhaError(
-            f"{type(module).__name__} holds something that cannot be copied ({type(error).__name__}: "
-            f"{error}), so it cannot be traced without changing it. Its attention can be recorded: "
-            f"with mha.record(tokens=…) as recorded: model(**inputs)."
-        ) from error
-
-
 def _prepared(module: nn.Module, tokenizer, *, name: str, revision: str | None = None) -> Model:
-    """A model that nobody else uses, made ours.
+    """A model that nobody else uses, set to the best route that its trial has proven.
 
-    It runs a few tokens with its own attention and with ours: only if weights and output are the same is
-    it traced that way, else `trial` has the next best one. Raises `MhaError` if there is none.
+    Raises `MhaError` if there is none.
     """
     register()
     module = module.eval()
@@ -207,6 +191,8 @@ def _prepared(module: nn.Module, tokenizer, *, name: str, revision: str | None =
     rotary.start_anew(module)
     route, names = trial.choose(module, NAME)
     weight = next(module.parameters())
+    if weight.dtype in (torch.bfloat16, torch.float16):
+        free()  # the copy that the trial ran in
     kind = str(weight.dtype).removeprefix("torch.")
     unattended = trial.without_attention(module)
     names = MappingProxyType(names)
@@ -436,7 +422,7 @@ def _batches(model: Model) -> bool:
     config = model.module.config.get_text_config()
     # The longest text decides on the rotary codes of all, and on the places of experts.
     by_longest = bool(rotary.by_length(model.module)) or hasattr(config, "expert_capacity")
-    if model.route.name != "attend" or model.has_target or by_longest:
+    if model.route.name != "attend" or model.route.changes or model.has_target or by_longest:
         return False
     long = trial.probe(model.module)["input_ids"][0].tolist()
     read = [{"input_ids": long[:4]}, {"input_ids": long}]

@@ -6,6 +6,7 @@ through the route. Weights and output must be the same, else the next route is t
 whose attention does something of its own is never shown wrongly; it is shown with less.
 """
 
+import copy
 import inspect
 import re
 import sys
@@ -29,6 +30,7 @@ from mha_core.capture.collector import ATTENTION, Attend, UnknownKeyword, collec
 from mha_core.capture.eager_code import CollectingMode
 from mha_core.capture.eager_scores import CLOSE, gap
 from mha_core.errors import MhaError
+from mha_core.sources.huggingface import files
 from mha_core.sources.huggingface import tokenizer as reading
 from mha_core.traces.facts import Facts
 from mha_core.traces.layer import LayerTrace
@@ -44,15 +46,11 @@ ANOTHER_WAY = (
 LIBRARY = re.compile(r"(torch|builtins|abc|transformers\.(?!models\.))")  # no model's own code
 NAME_ASKED = re.compile(r"_attn_implementation\s*(?:[=!]=|(?:not\s+)?in\b)")
 BUDGET = re.compile(r"top_?k|window|chunk|block|budget", re.IGNORECASE)  # of keys, by a module's attribute
-LONG_PROBE, SMALL_BUDGETS = (
-    64,
-    (16, 2),
-)  # tokens; the second for a choice of blocks, which are small then, too
-SPARSE = re.compile(r"sparse", re.IGNORECASE)
-SWITCHED = "When the model read a few words it changed a part of itself for good: {one} became {other}."
-FULL = (
-    "Of a long text this model is made to look at parts only. When it reads a short one it changes itself "
-    "for good: {one} became {other}. So here every word looks at all words, however long the text is."
+LONG_PROBE = 64  # tokens
+SMALL_BUDGETS = (16, 2)  # 16 blocks of 16 keys are no choice of 64 keys, 2 of 2 are
+IMPRECISE = (
+    "There was no room for a copy of the model in float32, or it does not run in it, so the trial ran in "
+    "{dtype}: small differences from the model's own attention would not have been noticed."
 )
 
 Found = TypeVar("Found")
@@ -63,8 +61,9 @@ class Route:
     """A way to a trace: "attend" and "watch" have all numbers, "weights" the weights alone, and why.
 
     `difference` is the largest one of weights and output between it and the model's own attention, in the
-    trial. `by` is what our function attends by: torch's fused kernel, unless that went astray in its trial.
-    `notes` say what else is to be known of what is shown.
+    trial, which runs in fp32 where there is room. `by` is what our function attends by: torch's fused kernel,
+    unless that went astray in its trial. `notes` say what else is to be known of what is shown. A model that
+    `changes` itself when it reads, as BigBird does for good when a text is short, runs as a twin each time.
     """
 
     name: str
@@ -74,17 +73,94 @@ class Route:
     skipped: tuple[str, ...] = ()  # layers that the model returns weights of, of parts of a text
     notes: tuple[str, ...] = ()
     by: Attend = attend
+    changes: bool = False
 
 
 def choose(module: nn.Module, ours: str) -> tuple[Route, dict[int, str]]:
-    """The best route that gives what the model itself computes; the model is then set to it, for good.
+    """The best route that gives what the model itself computes; the model is then set to it.
 
-    → the route, and the names of the model's parts by their ids. Raises `MhaError` for a model that
-    cannot run on tokens alone and for one without attention.
+    The trial runs in a twin of the model, in fp32 if there is room for a copy: in half precision two ways to
+    compute the same differ by more than some errors. → the route, and the names of the model's parts by their
+    ids. Raises `MhaError` for a model that cannot run on tokens alone and for one without attention.
     """
+    half = halves(module)
+    route = attempt(lambda: _route_of_copy(module, half, ours)) if half else None
+    if route is None:
+        route = _tried(twin(module), ours)
+        if half:
+            note = IMPRECISE.format(dtype=str(half[0].dtype).removeprefix("torch."))
+            route = replace(route, notes=(*route.notes, note))
+    return route, _adjusted(module, route, ours)
+
+
+def _route_of_copy(module: nn.Module, half: list[Tensor], ours: str) -> Route | None:
+    """The route that a trial in fp32 chooses. None if there is no room for a copy.
+
+    Raises what the model itself raises in its own precision.
+    """
+    precise = in_float32(module, half)
+    if precise is None:
+        return None
+    route = _tried(precise, ours)
+    _adjusted(twin(module), route, ours)
+    return route
+
+
+def _adjusted(module: nn.Module, route: Route, ours: str) -> dict[int, str]:
+    """Set a model to a route. → the names of its parts by their ids, none if its twins are run"""
+    _set(module, ours if route.name == "attend" else "eager")
+    names = {} if route.changes else watch(module)
+    run(route, module, names, probe(module))  # what this proves of the matrices is known from then on
+    return names
+
+
+def twin(module: nn.Module, others: Mapping[int, Tensor] = MappingProxyType({})) -> nn.Module:
+    """Modules and configs like those of a model, with the very same tensors, or `others` by their ids."""
+    try:
+        return copy.deepcopy(module, {id(tensor): tensor for tensor in tensors_of(module)} | {**others})
+    except Exception as error:  # any library's any error: what hangs on the model is not ours
+        raise MhaError(
+            f"{type(module).__name__} holds something that cannot be copied ({type(error).__name__}: "
+            f"{error}), so it cannot be traced without changing it. Its attention can be recorded: "
+            f"with mha.record(tokens=…) as recorded: model(**inputs)."
+        ) from error
+
+
+def tensors_of(module: nn.Module) -> list[Tensor]:
+    """The parameters and buffers of a model, and tensors that its modules hold besides."""
+    held = [value for part in module.modules() for value in vars(part).values() if isinstance(value, Tensor)]
+    return [*module.parameters(), *module.buffers(), *held]
+
+
+def halves(module: nn.Module) -> list[Tensor]:
+    """The tensors of a model that are in bf16 or fp16."""
+    half = (torch.bfloat16, torch.float16)
+    return list({id(tensor): tensor for tensor in tensors_of(module) if tensor.dtype in half}.values())
+
+
+def in_float32(module: nn.Module, half: list[Tensor]) -> nn.Module | None:
+    """A twin with copies in fp32 of the tensors in half precision. None if there is no room for them."""
+    device = next(module.parameters()).device
+    free = files.free_bytes(str(device))
+    if free is not None and 4 * sum(tensor.numel() for tensor in half) * files.ROOM > free:
+        return None
+
+    def precise(tensor: Tensor) -> Tensor:
+        number = tensor.detach().float()
+        return nn.Parameter(number, requires_grad=False) if isinstance(tensor, nn.Parameter) else number
+
+    other = twin(module, {id(tensor): precise(tensor) for tensor in half})
+    for config in {id(c): c for part in other.modules() if (c := vars(part).get("config"))}.values():
+        if getattr(config, "dtype", None) in (torch.bfloat16, torch.float16):
+            config.dtype = torch.float32
+    return other
+
+
+def _tried(module: nn.Module, ours: str) -> Route:
+    """The best route of a model that nobody else uses. Raises `MhaError` if there is none."""
     inputs = probe(module)
     own = _set(module, "eager")
-    before = {name: type(part).__name__ for name, part in module.named_modules()}
+    before = _classes(module)
     try:
         asked = forward(module, inputs, output_attentions=True)
     except Exception as error:  # any library's any error: it is somebody else's model
@@ -92,20 +168,13 @@ def choose(module: nn.Module, ours: str) -> tuple[Route, dict[int, str]]:
             f"{type(module).__name__} does not run on a text alone ({type(error).__name__}: {error}), "
             f"so it is no model of texts that can be traced."
         ) from error
-    names = watch(module)  # now, since the pass may have changed the model: BigBird's does
-    after = {name: type(part).__name__ for name, part in module.named_modules()}
-    changed = {
-        (before[name], after[name]) for name in before if before[name] != after.get(name, before[name])
-    }
-    notes = tuple(_switched(one, other) for one, other in sorted(changed))
+    names = watch(module)  # now, since the pass may have changed the model
     route = _route(module, names, ours if own else "", inputs, asked)
-    return replace(route, notes=(*notes, *route.notes)), names
+    return replace(route, changes=_classes(module) != before)
 
 
-def _switched(one: str, other: str) -> str:
-    return (FULL if SPARSE.search(one) and not SPARSE.search(other) else SWITCHED).format(
-        one=one, other=other
-    )
+def _classes(module: nn.Module) -> dict[str, type]:
+    return {name: type(part) for name, part in module.named_modules()}
 
 
 def _route(module: nn.Module, names: Mapping[int, str], ours: str, inputs: dict, asked: object) -> Route:
@@ -205,6 +274,10 @@ def run(
     route: Route, module: nn.Module, names: Mapping[int, str], inputs: Mapping[str, Tensor]
 ) -> tuple[tuple[LayerTrace, ...], tuple[str, ...]]:
     """The layers of a forward pass by a route, and what was left out, each with its reason."""
+    if route.changes:
+        module = twin(module)
+        forward(module, inputs)
+        names = watch(module)
     if route.name == "watch":
         found = own_code_layers(route.own_code, module, names, inputs, _close(module))
         if found is None:
@@ -360,7 +433,8 @@ def _weights_alone(
 ) -> tuple[tuple[LayerTrace, ...], tuple[str, ...]]:
     asked = forward(module, inputs, output_attentions=True)
     layers, skipped = [], []
-    for whose, weights in returned(asked):
+    for whose, matrix in returned(asked):
+        weights = _without_filling(matrix, *sizes(inputs)[whose])
         if weights.shape[0] != 1 or weights.shape[2:] != sizes(inputs)[whose]:
             skipped.append(f"{whose} layer: {IN_PARTS}")
         elif not are_weights(weights):
@@ -370,6 +444,12 @@ def _weights_alone(
             tensors = MappingProxyType({"weights": kept})
             layers.append(LayerTrace(tensors, kind=whose, about=Facts(missing=missing)))
     return tuple(layers), tuple(skipped)
+
+
+def _without_filling(weights: Tensor, n_query: int, n_key: int) -> Tensor:
+    """Weights without tokens behind the text that nothing looks at: BigBird fills its blocks up with them."""
+    fits = weights.dim() == 4 and weights.shape[2] > n_query and weights.shape[3] > n_key
+    return weights[..., :n_query, :n_key] if fits and not weights[..., :n_query, n_key:].any() else weights
 
 
 PROBE = 7  # tokens of a trial
@@ -482,6 +562,7 @@ BY_WORDS = (
 )
 BESIDE = "it mixes other values by weights that the model does not return"
 IN_PARTS = "its weights are not those of token to token"
+MORE = "softmaxes that short texts do not have: {n}, which could not be followed"
 ELSEWHERE = "it does not look from token to token, or at two texts at once"
 
 
@@ -494,6 +575,7 @@ class OwnCode:
     by_words: frozenset[int]  # those whose bias is another one with other words
     skipped: tuple[str, ...]  # what the model returns weights of and no call is
     difference: float
+    softmaxes: int  # of all sizes, followed or not
 
 
 def try_own_code(
@@ -531,7 +613,14 @@ def try_own_code(
         return None
     by_words = {n for n, pair in enumerate(zip(calls, others, strict=True)) if _bias_differs(*pair)}
     called = tuple(call.name for call in calls)
-    return OwnCode(called, tuple(shown), frozenset(by_words), _unseen(weights, given), difference)
+    return OwnCode(
+        called,
+        tuple(shown),
+        frozenset(by_words),
+        _unseen(weights, given),
+        difference,
+        watcher.softmaxes.total(),
+    )
 
 
 def own_code_layers(
@@ -542,10 +631,12 @@ def own_code_layers(
     close: float,
 ) -> tuple[tuple[LayerTrace, ...], tuple[str, ...]] | None:
     """The layers of a pass, and what is not shown of it; None if it was not the same code that ran."""
-    calls, _ = _watch(module, names, inputs, close, every_row=False)
+    calls, watcher = _watch(module, names, inputs, close, every_row=False)
     if tuple(call.name for call in calls) != own_code.calls:
         return None
     layers, skipped, shared = [], [*own_code.skipped], {}
+    if watcher.softmaxes.total() > own_code.softmaxes:
+        skipped.append(MORE.format(n=watcher.softmaxes.total() - own_code.softmaxes))
     calls = calls[::-1]
     for n, is_shown in enumerate(own_code.shown):
         call = calls.pop()  # each is let go when it has been copied

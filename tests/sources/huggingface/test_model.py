@@ -114,7 +114,8 @@ def test_what_is_traced_by_is_what_was_tried(kernel):
     model = huggingface.adopt(module("bert"))
     tried = len(asked)
     layers, _ = huggingface.flow(model, {"input_ids": torch.tensor([[5, 6, 7]])})
-    assert (tried, len(asked)) == (len(layers), 2 * len(layers))
+    assert tried > 0
+    assert len(asked) - tried == len(layers)
     assert model.route.by is fused
     assert model.route.difference < 1e-6
 

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from transformers.models.llama.modeling_llama import LlamaAttention
+from transformers.models.llama import modeling_llama
 
 import mha_core as mha
 from mha_core.capture import eager_scores
 from mha_core.capture.collector import watch
+from mha_core.sources.huggingface import files, trial
 from mha_core.sources.huggingface import model as huggingface
-from mha_core.sources.huggingface import trial
 from mha_core.traces.facts import Rotary
 from tests.parity import tiny
 from tests.sources.tiny import TEXT, fast
@@ -330,7 +330,7 @@ def test_an_argument_that_only_longer_texts_have_refuses_them(refused):
     assert "hands its attention colour=" in str(refused(mha.trace, LONGER, source=module))
 
 
-class ShortSighted(LlamaAttention):
+class ShortSighted(modeling_llama.LlamaAttention):
     """An attention that looks back at few keys if it is called by a name that it knows."""
 
     key_budget: int
@@ -416,26 +416,59 @@ def big_bird(**more: object) -> transformers.BigBirdModel:
     return transformers.BigBirdModel(config).eval()
 
 
-@pytest.mark.filterwarnings("ignore")
-def test_a_model_that_changes_itself_for_a_short_text_says_so():
-    model = huggingface.adopt(big_bird(), fast("byte_level"))
-    trace = huggingface.follow(model, TEXT * 3)
-    [note] = trace.source.notes
-    assert "BigBirdBlockSparseAttention became BigBirdSelfAttention" in note
-    assert "every word looks at all words" in note
-    assert len(trace.tokens) > (5 + 2) * 2  # so long that it would be cut into blocks
-    assert trace.source.route == "watch"
-    assert [layer.name for layer in trace.layers] == [f"encoder.layer.{n}.attention.self" for n in range(2)]
-    assert (trace.layers[0].weights() > 0).all()
+def pegasus() -> transformers.BigBirdPegasusModel:
+    torch.manual_seed(7)
+    config = transformers.BigBirdPegasusConfig(
+        vocab_size=VOCABULARY,
+        max_position_embeddings=128,
+        d_model=39,
+        encoder_attention_heads=3,
+        decoder_attention_heads=3,
+        encoder_layers=2,
+        decoder_layers=1,
+        encoder_ffn_dim=53,
+        decoder_ffn_dim=53,
+        **SPARSE,
+    )
+    return transformers.BigBirdPegasusModel(config).eval()
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_where_blocks_are_looked_at_after_all_nothing_is_shown(refused):
-    """Its attention for long texts, put back by hand: it is not followed, and it returns no weights."""
-    model = huggingface.adopt(big_bird())
-    model.module.set_attention_type("block_sparse")
-    ids = {"input_ids": torch.arange(22)[None] % 53 + 3}
-    assert str(refused(huggingface.flow, model, ids)).startswith("Nothing of BigBirdModel can be shown")
+@pytest.mark.parametrize("n", [22, 23])  # the last is no multiple of the block: the model fills it up
+@pytest.mark.parametrize("build", [big_bird, pegasus])
+def test_a_model_that_a_short_text_changes_for_good_reads_a_long_one_as_if_it_were_new(build, n):
+    """BigBird looks at blocks of a long text, and at all of a short one and of any that comes after it."""
+    model = huggingface.adopt(build())
+    long = {"input_ids": torch.arange(n)[None] % 53 + 3}
+    if model.has_target:
+        long["decoder_input_ids"] = long["input_ids"][:, :5]
+    short = long | {"input_ids": long["input_ids"][:, :9]}
+    [first, *_], _ = huggingface.flow(model, short)
+    layers, skipped = huggingface.flow(model, long)
+    [again, *_], _ = huggingface.flow(model, short)
+    with torch.no_grad():
+        theirs = trial.returned(build()(**long, output_attentions=True))
+    assert model.route.name == "watch"
+    assert first.knows("q")
+    assert np.array_equal(first.weights(), again.weights())
+    assert skipped == ()
+    for layer, (kind, weights) in zip(layers, theirs, strict=True):
+        assert layer.kind == kind
+        assert "in another way than for short ones" in layer.about.missing
+        n_query, n_key = layer.weights().shape[1:]
+        assert np.abs(layer.weights() - weights[0, :, :n_query, :n_key].numpy()).max() <= 1e-6
+    assert (layers[0].weights() == 0).any()  # blocks that are not looked at
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_threads_with_long_and_short_texts_do_not_change_the_model_for_each_other():
+    model, texts = huggingface.adopt(big_bird()), [IDS["input_ids"], torch.arange(22)[None] % 53 + 3]
+    alone = [huggingface.flow(model, {"input_ids": ids})[0][1].weights() for ids in texts]
+    with ThreadPoolExecutor(4) as pool:
+        runs = pool.map(
+            lambda n: huggingface.flow(model, {"input_ids": texts[n % 2]})[0][1].weights(), range(16)
+        )
+    assert all(np.array_equal(weights, alone[n % 2]) for n, weights in enumerate(runs))
 
 
 def test_a_longer_text_that_other_code_reads_is_shown_with_less_and_says_so():
@@ -486,3 +519,81 @@ def test_half_precision_is_watched_too():
     layers, _ = huggingface.flow(model, IDS)
     assert layers[0].tensors["q"].dtype == torch.bfloat16
     assert replace(layers[0]).weights().sum(-1) == pytest.approx(1.0, abs=0.02)
+
+
+# Half precision: the trial runs in fp32 all the same
+
+
+@pytest.fixture
+def wrong_scale(monkeypatch):
+    """A Llama whose own attention multiplies its scores by 1.02 more than it tells our function."""
+    own = modeling_llama.eager_attention_forward
+    monkeypatch.setattr(
+        modeling_llama,
+        "eager_attention_forward",
+        lambda *args, scaling, **more: own(*args, scaling=1.02 * scaling, **more),
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_a_scale_that_is_wrong_by_two_percent_passes_in_no_precision(wrong_scale, dtype):
+    model = huggingface.adopt(tiny.model("llama").to(dtype))
+    assert model.route.name == "watch"  # which reads the scale that was used
+    layers, _ = huggingface.flow(model, {"input_ids": LONGER})
+    assert [layer.rule.scale for layer in layers] == pytest.approx([1.02 * 8**-0.5] * 2)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_follower_that_reads_a_wrong_scale_is_not_believed_in_half_precision(monkeypatch, dtype):
+    times = eager_scores.Scores.times
+    monkeypatch.setattr(eager_scores.Scores, "times", lambda self, factor: times(self, 1.02 * factor))
+    assert huggingface.adopt(made("mpt").to(dtype)).route.name == "weights"
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_right_scale_passes_in_half_precision_and_the_model_stays_in_it(dtype):
+    module = tiny.model("llama").to(dtype)
+    model = huggingface.adopt(module)
+    assert (model.route.name, model.route.notes) == ("attend", ())
+    assert model.route.difference < 1e-5
+    assert {weight.dtype for weight in (*module.parameters(), *model.module.parameters())} == {dtype}
+    layers, _ = huggingface.flow(model, {"input_ids": LONGER})
+    assert layers[0].tensors["q"].dtype == dtype
+
+
+def test_without_room_for_a_copy_the_trial_says_in_what_it_ran(monkeypatch):
+    monkeypatch.setattr(files, "free_bytes", lambda device: 1000)
+    trace = mha.trace(LONGER, source=tiny.model("llama").to(torch.bfloat16))
+    assert trace.source.route == "attend"
+    assert trace.source.notes == (trial.IMPRECISE.format(dtype="bfloat16"),)
+
+
+# Attention that only longer texts have
+
+
+class Further(torch.nn.Module):
+    """A layer of Bloom with an attention of its own beside, for texts of more than eight tokens."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, hidden_states, residual, **more):
+        out, weights = self.inner(hidden_states, residual, **more)
+        if hidden_states.shape[1] > 8:
+            scores = hidden_states @ hidden_states.mT
+            gate = hidden_states.mean(-1, keepdim=True).sigmoid()
+            out = out + (scores.softmax(-1) * gate) @ hidden_states
+        return out, weights
+
+
+def test_attention_that_only_longer_texts_have_is_named():
+    module = made("bloom")
+    module.h[1].self_attention = Further(module.h[1].self_attention)
+    model = huggingface.adopt(module)
+    assert model.route.name == "watch"
+    short = {"input_ids": IDS["input_ids"][:, :8]}
+    assert huggingface.flow(model, short)[1] == ()
+    layers, skipped = huggingface.flow(model, IDS)
+    assert len(layers) == 2
+    assert skipped == (trial.MORE.format(n=1),)
