@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # for editors and type checkers; `__getattr__` says the same 
     from mha_core.sources.arrays import from_tensors, from_weights
     from mha_core.sources.recorder import Recorder, record
     from mha_core.traces.layer import LayerTrace
+    from mha_core.traces.mixer import MixerTrace
     from mha_core.traces.tokens import Sides, Tokens, words
     from mha_core.traces.trace import AttentionTrace, load
     from mha_core.traces.verify import Check, against_torch
@@ -39,6 +40,7 @@ __all__ = [
     "HeadView",
     "LayerTrace",
     "MhaError",
+    "MixerTrace",
     "MultiHeadAttention",
     "Overview",
     "Projections",
@@ -74,6 +76,8 @@ def __getattr__(name: str) -> object:
             from mha_core.sources import recorder as home
         case "AttentionTrace" | "load":
             from mha_core.traces import trace as home
+        case "MixerTrace":
+            from mha_core.traces import mixer as home
         case "LayerTrace":
             from mha_core.traces import layer as home
         case "Sides" | "Tokens" | "words":

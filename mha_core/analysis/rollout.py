@@ -28,12 +28,19 @@ def rollout(
     could have had an influence, not which ones had.
 
     `without` leaves tokens out as in `metrics`.
-    Raises `MhaError` for a layer that the trace does not have, for a residual outside 0 to 1, and for
-    cross-attention, whose steps cannot be chained: queries and keys are tokens of different texts.
+    Raises `MhaError` for a layer that the trace does not have, for a residual outside 0 to 1, for a model
+    with layers without softmax, through which no weights lead, and for cross-attention, whose steps cannot
+    be chained: queries and keys are tokens of different texts.
     Source: Abnar & Zuidema 2020, "Quantifying Attention Flow in Transformers".
     """
-    trace = of_one_kind(leave_out(trace, without))
-    last = trace.layer_index(layer)
+    shown = of_one_kind(leave_out(trace, without))
+    if trace.mixers:
+        rules = ", ".join(dict.fromkeys(mixer.rule for mixer in trace.mixers))
+        raise MhaError(
+            f"A rollout goes through every layer, and {len(trace.mixers)} layers of this model have no "
+            f"weights ({rules}); look at single layers, and at mixing() of trace.mixers."
+        )
+    trace, last = shown, shown.layer_index(layer)
     if not 0 <= residual <= 1:
         raise MhaError(f"residual {residual} is out of range; 0 to 1 work.")
     one_of("way to join heads", heads, HEADS, parameter="heads")

@@ -23,6 +23,7 @@ from mha_core.attention.score_rule import ScoreRule
 from mha_core.errors import MhaError
 from mha_core.traces.facts import Facts
 from mha_core.traces.layer import KINDS, LayerTrace
+from mha_core.traces.mixer import MixerTrace
 from mha_core.traces.source import Source
 from mha_core.traces.source import read as read_source
 from mha_core.traces.tokens import Sides, Tokens
@@ -35,7 +36,10 @@ TENSORS = (
 )
 RULE_NUMBERS = ("scale", "soft_cap", "temperature")  # the fields of a rule that are not tensors
 
-Parts = tuple[Tokens, tuple[LayerTrace, ...], Source, tuple]  # as `AttentionTrace` takes them
+MIXER_TENSORS = ("v", "output", "gate", "bias", "mixing")
+MAX_MIXING = 1 << 26  # numbers in the matrices of all mixers of a file: 256 MB
+
+Parts = tuple[Tokens, tuple[LayerTrace, ...], Source, tuple, tuple[MixerTrace, ...]]  # of `AttentionTrace`
 
 
 def write(path: str | PathLike, parts: Parts, *, matrices: bool = True) -> None:
@@ -52,10 +56,13 @@ def packed(parts: Parts, *, matrices: bool = True) -> tuple[str, dict[str, Tenso
 
     Without `matrices` the layers' W and b are left out, and the trace that is read does not have them.
     """
-    tokens, layers, source, answers = parts
+    tokens, layers, source, answers, mixers = parts
     texts = [tokens]  # the trace's own text first, each text once
     layers_header, tensors = _packed_layers(layers, texts, matrices=matrices)
     header = {"version": VERSION, "texts": [asdict(text) for text in texts], **layers_header}
+    if mixers:
+        mixers_header, mixer_tensors = _packed_mixers(mixers)
+        header, tensors = header | {"mixers": mixers_header}, tensors | mixer_tensors
     return json.dumps(header | {"source": source.to_json(), "answers": answers}), tensors
 
 
@@ -85,6 +92,38 @@ def _packed_layers(
         facts = {"kind": layer.kind, "name": layer.name, "about": layer.about.to_json(), "sides": sides}
         headers.append({"tensors": names, "rule": rule} | facts)
     return {"layers": headers, "turned": sorted(transposed)}, tensors
+
+
+def _packed_mixers(mixers: tuple[MixerTrace, ...]) -> tuple[list[dict], dict[str, Tensor]]:
+    """The mixers' part of a header, and their tensors with the matrices of all heads.
+
+    Raises `MhaError` where the matrices are larger than `MAX_MIXING` together.
+    """
+    size = sum(mixer.n_heads * mixer.n_tokens**2 for mixer in mixers)
+    if size > MAX_MIXING:
+        names = ", ".join(dict.fromkeys(mixer.rule for mixer in mixers))
+        raise MhaError(
+            f"The matrices of {len(mixers)} layers without softmax ({names}) have {size:,} numbers, a file "
+            f"takes at most {MAX_MIXING:,}; save a shorter text, or leave these layers out with mixers=False."
+        )
+    headers, tensors = [], {}
+    for number, mixer in enumerate(mixers):
+        own = dict(mixer.tensors) | {"mixing": mixer.proven(range(mixer.n_heads))}
+        names = {name: f"mixer{number}.{name}" for name in own}
+        tensors |= {names[name]: tensor.contiguous() for name, tensor in own.items()}
+        facts = {"rule": mixer.rule, "unit": mixer.unit, "name": mixer.name, "convolution": mixer.convolution}
+        headers.append(facts | {"tensors": names})
+    return headers, tensors
+
+
+def _mixer(part: dict, tensors: Mapping[str, Tensor]) -> MixerTrace:
+    """A mixer of a file; `ValueError` where its tensors do not match."""
+    own = {name: tensors[key] for name, key in part["tensors"].items() if name in MIXER_TENSORS}
+    heads, n_tokens, _ = own["v"].shape
+    if own["output"].shape != own["v"].shape or own["mixing"].shape != (heads, n_tokens, n_tokens):
+        raise ValueError("the tensors of a layer without softmax do not fit each other")
+    facts = {name: part[name] for name in ("rule", "unit", "name", "convolution")}
+    return MixerTrace(MappingProxyType(own), **facts)
 
 
 def write_file(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
@@ -138,7 +177,8 @@ def unpacked(header: str, tensors: Mapping[str, Tensor], *, name: str = "The tra
         None if answer is None else tuple((str(word), float(p)) for word, p in answer)
         for answer in header.get("answers", ())
     )
-    return texts[0], layers, read_source(header["source"]), answers
+    mixers = tuple(_mixer(part, tensors) for part in header.get("mixers", ()))
+    return texts[0], layers, read_source(header["source"]), answers, mixers
 
 
 def _layers(header: dict, tensors: Mapping[str, Tensor], texts: list[Tokens]) -> tuple[LayerTrace, ...]:

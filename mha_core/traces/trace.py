@@ -16,6 +16,7 @@ from mha_core.traces import storage
 from mha_core.traces.indices import Picked, index
 from mha_core.traces.layer import KINDS, LayerTrace
 from mha_core.traces.matrices import MATRICES
+from mha_core.traces.mixer import MixerTrace
 from mha_core.traces.source import Source, array_source, caption
 from mha_core.traces.tokens import Sides, Tokens
 
@@ -43,12 +44,15 @@ class AttentionTrace:
     probabilities, and None for the other tokens; it is empty for a source without predictions.
     `tokens` are those of the traced text; where all layers are "cross", those of the queries' text.
     The `sides` of a layer are the texts of its queries and keys; of a "self" layer both are `tokens`.
+    `mixers` are the model's layers without softmax that mix tokens linearly in their values. They have no
+    weights and no place in `layers`, nor in anything that is computed from weights.
     """
 
     tokens: Tokens
     layers: tuple[LayerTrace, ...]
     source: Source
     answers: tuple[tuple[tuple[str, float], ...] | None, ...] = ()
+    mixers: tuple[MixerTrace, ...] = ()
 
     def __post_init__(self):
         if not isinstance(self.source, Source):
@@ -57,6 +61,9 @@ class AttentionTrace:
         object.__setattr__(self, "layers", tuple(_with_sides(layer, sides) for layer in self.layers))
         if self.answers and len(self.answers) != len(self.tokens):
             raise MhaError(f"{len(self.tokens)} tokens cannot go with {len(self.answers)} answers.")
+        for mixer in self.mixers:
+            if mixer.n_tokens != len(self.tokens):
+                raise MhaError(f"{len(self.tokens)} tokens cannot go with a mixer of {mixer.n_tokens}.")
 
     @property
     def sides(self) -> Sides:
@@ -86,7 +93,8 @@ class AttentionTrace:
         answers = self.answers if tokens is self.tokens and kind != "cross" else ()
         if kind != "cross":
             layers = tuple(replace(layer, kind="self") for layer in layers)
-        return AttentionTrace(tokens, layers, self.source, answers)
+        mixers = self.mixers if tokens is self.tokens and kind != "cross" else ()
+        return AttentionTrace(tokens, layers, self.source, answers, mixers)
 
     def layer(self, layer: int) -> LayerTrace:
         """One layer by its index, from 0; ``-1`` is the last. Raises `MhaError` for an index out of range."""
@@ -94,7 +102,12 @@ class AttentionTrace:
 
     def layer_index(self, layer: int) -> int:
         """The index of a layer, from 0; ``-1`` is the last one."""
-        return index("layer", layer, len(self.layers), of="This trace")
+        of = f", whose {len(self.mixers)} layers without softmax are its mixers," if self.mixers else ""
+        return index("layer", layer, len(self.layers), of=f"This trace{of}")
+
+    def mixer(self, mixer: int) -> MixerTrace:
+        """One layer without softmax by its index in `mixers`. Raises `MhaError` for an index out of range."""
+        return self.mixers[index("mixer", mixer, len(self.mixers), of="This trace")]
 
     def frame(
         self,
@@ -231,9 +244,10 @@ class AttentionTrace:
 
     def __repr__(self) -> str:
         heads = ", ".join(dict.fromkeys(f"{layer.n_heads} heads" for layer in self.layers)) or "none"
+        mixers = f", {len(self.mixers)} mixers" if self.mixers else ""
         return (
             f"<AttentionTrace {self.title[:60]!r}: {len(self.tokens)} tokens, {len(self.layers)} layers "
-            f"({heads}); {caption(self.source.caption_facts())}>"
+            f"({heads}){mixers}; {caption(self.source.caption_facts())}>"
         )
 
     def _repr_html_(self) -> str:
@@ -242,14 +256,18 @@ class AttentionTrace:
 
         return of_trace(self)
 
-    def save(self, path: str | PathLike, *, matrices: bool = True) -> None:
+    def save(self, path: str | PathLike, *, matrices: bool = True, mixers: bool = True) -> None:
         """Write the trace as one safetensors file; an existing file is replaced in one step.
 
         Most of the file are the layers' matrices W: 14 of 15 MB for 16 tokens and d_model 384. With
         ``matrices=False`` they are left out. The trace that `load` reads then refuses `contribution` and
         `result`, which need W^O; everything else is the same to the last bit.
+
+        Mixers are saved with the matrices of all their heads, since a file has none of the model's code;
+        ``mixers=False`` leaves them out. Raises `MhaError` where these matrices are too large for a file.
         """
-        storage.write(path, self._parts(), matrices=matrices)
+        parts = self._parts() if mixers else replace(self, mixers=())._parts()
+        storage.write(path, parts, matrices=matrices)
 
     def __reduce__(self):
         """Pickled and copied in its saved form, without cached results."""
@@ -257,7 +275,7 @@ class AttentionTrace:
         return _unpickled, (header, storage.as_bytes(tensors))
 
     def _parts(self) -> storage.Parts:
-        return self.tokens, self.layers, self.source, self.answers
+        return self.tokens, self.layers, self.source, self.answers, self.mixers
 
 
 def _unpickled(header: str, content: bytes) -> AttentionTrace:

@@ -1,11 +1,14 @@
 """Rollout and two hops: products of layers' weights, by hand and by what must hold for any weights."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 import mha_core as mha
 from mha_core.analysis.rollout import best_hops, rollout, two_hops
+from mha_core.traces.mixer import MixerTrace
 
 TEXT = "the old cat saw the new cat"
 
@@ -160,3 +163,10 @@ def test_between_two_texts_there_is_no_rollout():
         rollout(mha.from_weights(weights, "a b", keys="c d e"))
     with pytest.raises(mha.MhaError, match="got a list"):
         rollout([1, 2])
+
+
+def test_a_rollout_leads_through_no_layer_without_weights(trace):
+    ones = torch.ones(2, 7, 3)
+    mixer = MixerTrace({"v": ones, "output": ones}, "gated delta rule")
+    with pytest.raises(mha.MhaError, match="1 layers of this model have no weights \\(gated delta rule\\)"):
+        rollout(replace(trace, mixers=(mixer,)))

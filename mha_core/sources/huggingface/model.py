@@ -22,11 +22,12 @@ import torch
 from torch import Tensor, nn
 
 from mha_core import device as devices
-from mha_core.capture import collector, rotary
+from mha_core.capture import collector, mixing, rotary
 from mha_core.errors import MhaError, one_of
 from mha_core.sources.huggingface import files, loading, trial
 from mha_core.sources.huggingface import tokenizer as reading
 from mha_core.traces.layer import LayerTrace, with_texts
+from mha_core.traces.mixer import MixerTrace
 from mha_core.traces.source import ModelSource
 from mha_core.traces.tokens import MAX_TOKENS, Tokens
 from mha_core.traces.trace import AttentionTrace
@@ -60,6 +61,7 @@ class Model:
     route: trial.Route
     names: Mapping[int, str] = field(repr=False)  # of each module, by its id
     unattended: tuple[str, ...] = ()  # layers that mix tokens by other means
+    mixers: Mapping[str, int] = field(default_factory=dict, repr=False)  # those with a proven matrix
     untrained_head: str | None = None  # the matrix of its output head, where the files lack it
 
     @property
@@ -189,14 +191,34 @@ def _prepared(module: nn.Module, tokenizer, *, name: str, revision: str | None =
     for config in {id(part): part for part in (module.config, module.config.get_text_config())}.values():
         config.use_cache = False  # keys are wanted of all tokens at once; nothing is read again
     rotary.start_anew(module)
+    watched = mixing.watch(module)
     route, names = trial.choose(module, NAME)
     weight = next(module.parameters())
     if weight.dtype in (torch.bfloat16, torch.float16):
         free()  # the copy that the trial ran in
-    kind = str(weight.dtype).removeprefix("torch.")
-    unattended = trial.without_attention(module)
-    names = MappingProxyType(names)
-    return Model(name, module, tokenizer, revision, weight.device.type, kind, route, names, unattended)
+    model = Model(
+        name,
+        module,
+        tokenizer,
+        revision,
+        weight.device.type,
+        str(weight.dtype).removeprefix("torch."),
+        route,
+        MappingProxyType(names),
+        trial.without_attention(module),
+        _proven(module, watched) if watched else watched,
+    )
+    if route.name == "mixing" and not model.mixers:
+        raise MhaError(f"Nothing of {model.title} can be shown: {'; '.join(model.unattended)}.")
+    return model
+
+
+def _proven(module: nn.Module, watched: Mapping[str, int]) -> Mapping[str, int]:
+    """Those of the watched layers without softmax whose matrices make their output for a few tokens."""
+    with mixing.recording() as recorder:
+        trial.forward(module, trial.probe(module))
+    proven = mixing.provable(recorder.layers(watched))
+    return MappingProxyType({name: width for name, width in watched.items() if name in proven})
 
 
 def register() -> None:
@@ -230,7 +252,7 @@ def follow(
         inputs["decoder_input_ids"] = torch.tensor([decoder_ids], device=model.device)
         target_text = target if isinstance(target, str) else None
         target_tokens = reading.tokens_of(model.tokenizer, decoder_ids, target_text, start=True)
-    return _trace(model, tokens, *flow(model, inputs), target_tokens)
+    return _trace(model, tokens, *flow_and_mixers(model, inputs), target=target_tokens)
 
 
 def _decoder_ids(
@@ -275,27 +297,53 @@ def _read(model: Model, text: str | reading.Ids, limit: int) -> tuple[Tokens, di
     return tokens, {name: row for name, row in ids.items() if name in ("input_ids", *arguments)}
 
 
-def _trace(model: Model, tokens: Tokens, layers, skipped, target: Tokens | None = None) -> AttentionTrace:
-    return AttentionTrace(tokens, with_texts(tokens, target, layers), described(model, layers, skipped))
+def _trace(
+    model: Model,
+    tokens: Tokens,
+    layers: tuple[LayerTrace, ...],
+    skipped: tuple[str, ...],
+    mixers: tuple[MixerTrace, ...] = (),
+    *,
+    target: Tokens | None = None,
+) -> AttentionTrace:
+    layers = with_texts(tokens, target, layers)
+    return AttentionTrace(tokens, layers, described(model, layers, skipped), mixers=mixers)
 
 
 def flow(model: Model, inputs: Mapping[str, Tensor]) -> tuple[tuple[LayerTrace, ...], tuple[str, ...]]:
-    """The layers of one forward pass, and what could not be shown, each with its reason.
+    """The attention layers of one forward pass, and what has no weights, each with its reason.
 
-    Raises `MhaError` if nothing can be shown.
+    Raises `MhaError` if there is no attention layer.
     """
     with _errors_of(model):
         layers, skipped = trial.run(model.route, model.module, model.names, inputs)
     return _complete(model, layers, skipped)
 
 
+def flow_and_mixers(
+    model: Model, inputs: Mapping[str, Tensor]
+) -> tuple[tuple[LayerTrace, ...], tuple[str, ...], tuple[MixerTrace, ...]]:
+    """The attention layers of one forward pass, what cannot be shown, and the layers without softmax.
+
+    Raises `MhaError` if nothing can be shown.
+    """
+    with mixing.recording() as recorder, _errors_of(model):
+        flowed = trial.run(model.route, model.module, model.names, inputs)
+    mixers = recorder.layers(model.mixers)
+    return *_complete(model, *flowed, mixers), mixers
+
+
 def _complete(
-    model: Model, layers: tuple[LayerTrace, ...], skipped: tuple[str, ...]
+    model: Model,
+    layers: tuple[LayerTrace, ...],
+    skipped: tuple[str, ...],
+    mixers: tuple[MixerTrace, ...] = (),
 ) -> tuple[tuple[LayerTrace, ...], tuple[str, ...]]:
     """The same and the layers that mix tokens by other means. Raises `MhaError` if nothing is shown."""
-    shown = {f"{layer.name}:" for layer in layers}  # KimiLinearAttention is the name of an attention
+    # KimiLinearAttention is the name of an attention
+    shown = {f"{layer.name}:" for layer in (*layers, *mixers)}
     skipped = (*skipped, *(entry for entry in model.unattended if entry.split(" ")[0] not in shown))
-    if not layers:
+    if not layers and not mixers:
         raise MhaError(
             f"Nothing of {model.title} can be shown: "
             f"{'; '.join(skipped) or 'it has no attention layer that could be seen'}."
@@ -310,7 +358,7 @@ def described(model: Model, layers: Iterable[LayerTrace], skipped: Iterable[str]
         revision=model.revision,
         architecture=model.architecture,
         family=model.module.config.model_type,
-        route=model.route.name if any(layer.knows("q") for layer in layers) else "weights",
+        route=model.route.name if not layers or any(layer.knows("q") for layer in layers) else "weights",
         difference=model.route.difference,
         dtype=model.dtype,
         device=model.device,
@@ -422,7 +470,8 @@ def _batches(model: Model) -> bool:
     config = model.module.config.get_text_config()
     # The longest text decides on the rotary codes of all, and on the places of experts.
     by_longest = bool(rotary.by_length(model.module)) or hasattr(config, "expert_capacity")
-    if model.route.name != "attend" or model.route.changes or model.has_target or by_longest:
+    alone = model.has_target or by_longest or model.mixers
+    if model.route.name != "attend" or model.route.changes or alone:
         return False
     long = trial.probe(model.module)["input_ids"][0].tolist()
     read = [{"input_ids": long[:4]}, {"input_ids": long}]

@@ -60,6 +60,8 @@ Found = TypeVar("Found")
 class Route:
     """A way to a trace: "attend" and "watch" have all numbers, "weights" the weights alone, and why.
 
+    "mixing" is the way to a model without any attention: all its layers mix tokens by other means.
+
     `difference` is the largest one of weights and output between it and the model's own attention, in the
     trial, which runs in fp32 where there is room. `by` is what our function attends by: torch's fused kernel,
     unless that went astray in its trial. `notes` say what else is to be known of what is shown. A model that
@@ -198,6 +200,8 @@ def _route(module: nn.Module, names: Mapping[int, str], ours: str, inputs: dict,
     if own_code is not None:
         return Route("watch", own_code.difference, own_code=own_code, skipped=skipped, notes=notes)
     if not returned_weights:
+        if not reason and _has_mixers_alone(module, names, inputs, close):
+            return Route("mixing", 0.0)
         reasons = (*without_attention(module), *notes) or ("it has no attention that could be seen",)
         raise MhaError(f"Nothing of {type(module).__name__} can be shown: {'; '.join(reasons)}.")
     if reason:
@@ -270,6 +274,14 @@ def small_budgets(module: nn.Module, budget: int) -> Iterator[None]:
             setattr(holder, name, value)
 
 
+def _has_mixers_alone(module: nn.Module, names: Mapping[int, str], inputs: dict, close: float) -> bool:
+    """Has the model layers that mix tokens by other means, and nothing else that could be attention?"""
+    if not without_attention(module):
+        return False
+    calls, watcher = _watch(module, names, inputs, close, every_row=True)
+    return not calls and not any(watcher.softmaxes[size] for size in sizes(inputs).values())
+
+
 def run(
     route: Route, module: nn.Module, names: Mapping[int, str], inputs: Mapping[str, Tensor]
 ) -> tuple[tuple[LayerTrace, ...], tuple[str, ...]]:
@@ -285,6 +297,9 @@ def run(
         return found[0], (*route.skipped, *found[1])
     if route.name == "weights":
         return _weights_alone(route.missing, module, inputs)
+    if route.name == "mixing":
+        forward(module, inputs)
+        return (), ()
     with collecting(names, route.by) as collector:
         forward(module, inputs)
     return _layers(route, module, names, inputs, collector.calls)

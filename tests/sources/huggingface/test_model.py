@@ -284,12 +284,15 @@ def test_an_error_of_the_model_in_a_trial_costs_a_route_and_nothing_else(monkeyp
     assert huggingface.adopt(bert).route.name == "watch"
 
 
-def test_a_model_without_attention_is_refused_with_the_reason(refused):
-    config = transformers.MambaConfig(hidden_size=20, num_hidden_layers=2, vocab_size=61)
-    message = str(refused(huggingface.adopt, transformers.MambaModel(config)))
+def test_a_model_without_attention_or_matrix_is_refused_with_the_reason(refused):
+    config = transformers.FNetConfig(
+        hidden_size=20, intermediate_size=28, num_hidden_layers=2, vocab_size=61, pad_token_id=0
+    )
+    message = str(refused(huggingface.adopt, transformers.FNetModel(config)))
     assert message == (
-        "Nothing of MambaModel can be shown: layers.0.mixer: MambaMixer mixes tokens by other means "
-        "than attention; layers.1.mixer: MambaMixer mixes tokens by other means than attention."
+        "Nothing of FNetModel can be shown: encoder.layer.0.fourier: FNetFourierTransform mixes tokens by "
+        "other means than attention; encoder.layer.1.fourier: FNetFourierTransform mixes tokens by other "
+        "means than attention."
     )
 
 

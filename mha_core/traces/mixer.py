@@ -1,0 +1,134 @@
+"""A layer without softmax that mixes tokens linearly in their values, and the matrix by which it does.
+
+Gated DeltaNet, Kimi's delta attention, lightning attention, Mamba, RWKV, mLSTM, RG-LRU and short
+convolutions carry a state along the text instead of comparing each query with each key. Once their decays
+and gates are known, each token's output is still a weighted sum of the values, so there is a matrix.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mha_core.errors import MhaError, one_of
+from mha_core.traces.indices import index
+from mha_core.traces.layer import array
+
+UNITS = ("head", "channel")  # what has a matrix of its own
+MAX_NUMBERS = 1 << 27  # in all matrices of a layer at once
+# How far M V may be from the recorded output, as a share of the largest |M| |V|.
+TOLERANCE = {torch.float16: 4e-3, torch.bfloat16: 3e-2}
+FULL_PRECISION = 1e-5  # the kernels compute in float32, also for float64
+
+Matrices = Callable[[Sequence[int]], Tensor]  # heads -> (head, query, key)
+
+
+@dataclass(frozen=True, eq=False)
+class MixerTrace:
+    """One layer without softmax that mixes tokens linearly in their values, ``gate · (M V) + bias``.
+
+    `tensors` has v and output, (head, token, d_v), and where the layer has them gate, (head, token, d_v), and
+    bias, (head, 1, d_v). `matrices` computes M of the selected heads; a trace from a file has mixing, (head,
+    query, key), among its tensors instead. `rule` is what the layer computes, for example "gated delta rule".
+    `unit` says what has a matrix of its own: a "head" of d_v values, or a "channel" of one, which counts as
+    a head here. Where `convolution` is not 0, each value was itself mixed from this many neighbouring tokens.
+
+    Sources: Yang, Kautz and Hatamizadeh 2024, "Gated Delta Networks"; Ali, Zimerman and Wolf 2024, "The
+    Hidden Attention of Mamba Models"; Dao and Gu 2024, "Transformers are SSMs".
+    """
+
+    tensors: Mapping[str, Tensor] = field(repr=False)
+    rule: str
+    unit: str = "head"
+    name: str = ""
+    convolution: int = 0
+    matrices: Matrices | None = field(default=None, repr=False)
+
+    def __post_init__(self):
+        one_of("unit", self.unit, UNITS, parameter="unit")
+
+    @property
+    def n_heads(self) -> int:
+        return self.tensors["v"].shape[0]
+
+    @property
+    def n_tokens(self) -> int:
+        return self.tensors["v"].shape[1]
+
+    @property
+    def d_v(self) -> int:
+        return self.tensors["v"].shape[2]
+
+    @property
+    def v(self) -> np.ndarray:
+        """Values. (head, token, d_v)"""
+        return array(self.tensors["v"])
+
+    def output(self) -> np.ndarray:
+        """What the layer's own code computed, before its norm and its output matrix. (head, token, d_v)"""
+        return array(self.tensors["output"])
+
+    def mixing(self, head: int | None = None) -> np.ndarray:
+        """How much of each value each token takes, M: signed, no row need sum to 1. ([head,] query, key)
+
+        The matrix comes from the model's own code, which mixes unit vectors in place of the values, and is
+        compared with the recorded output: ``|gate · (M V) + bias − output|`` is at most 1e-5 of the largest
+        ``|M| |V|`` (3e-2 in bfloat16, 4e-3 in float16). Raises `MhaError` where it is larger, for a head that
+        the layer does not have, and where the matrices of all heads are too large together.
+        """
+        heads = range(self.n_heads) if head is None else [self.head_index(head)]
+        size = prod((len(heads), self.n_tokens, self.n_tokens))
+        if size > MAX_NUMBERS:
+            raise MhaError(
+                f"The matrices of all {self.n_heads} {self.unit}s have {size:,} numbers, at most "
+                f"{MAX_NUMBERS:,} can be had at once; ask for one, as in head=0.",
+                fixes=({"head": 0},),
+            )
+        mixing = self.proven(heads)
+        return array(mixing if head is None else mixing[0])
+
+    def weights(self, head: int | None = None, **_: object) -> np.ndarray:
+        """Raises `MhaError`: this layer has no softmax, so no weights; `mixing` has its matrix."""
+        raise MhaError(
+            f"{self.name or 'This layer'} is no softmax attention ({self.rule}), so it has no weights that "
+            f"sum to 1; mixing({'' if head is None else f'head={head}'}) is the signed matrix by which it "
+            f"mixes the tokens."
+        )
+
+    def head_index(self, head: int) -> int:
+        """The index of a head or channel, from 0; ``-1`` is the last one."""
+        return index("head", head, self.n_heads, of="This layer")
+
+    def proven(self, heads: Sequence[int]) -> Tensor:
+        """The matrices of some heads, compared with the recorded output. (head, query, key)
+
+        Raises `MhaError` where they do not make it.
+        """
+        mixing = self._computed(list(heads))
+        self._check(mixing, list(heads))
+        return mixing
+
+    def _computed(self, heads: list[int]) -> Tensor:
+        if self.matrices is None:
+            return self.tensors["mixing"][heads]
+        with torch.inference_mode(False), torch.no_grad():
+            return self.matrices(heads)
+
+    def _check(self, mixing: Tensor, heads: list[int]) -> None:
+        """Raise `MhaError` unless the matrices make the recorded output of the recorded values."""
+        parts = {name: tensor[heads].float() for name, tensor in self.tensors.items() if name != "mixing"}
+        mixing = mixing.float()
+        output, scale = mixing @ parts["v"], mixing.abs() @ parts["v"].abs()
+        if "gate" in parts:
+            output, scale = output * parts["gate"], scale * parts["gate"].abs()
+        output = output + parts.get("bias", 0.0)
+        largest = max(scale.max().item(), parts["output"].abs().max().item())
+        apart = (output - parts["output"]).abs().max().item()
+        if not apart <= TOLERANCE.get(self.tensors["v"].dtype, FULL_PRECISION) * largest:
+            raise MhaError(
+                f"{self.name or 'This layer'} ({self.rule}) is not linear in its values: the matrix of its "
+                f"own code gives another output, off by {apart:.2g}. So it has no matrix."
+            )
