@@ -29,25 +29,38 @@ def trace(scene: Scene, *, text: str | None = None, trained: bool = True) -> mha
 
     The trace of a saved file ignores `text`. ``trained=False`` takes the model before its first training
     step.
-    Raises `MhaError` where the settings do not fit.
+    Raises `MhaError` where the settings do not fit, and for a trace without attention.
     """
     if scene.source == "file":
         saved = uploads.trace(scene)
         if saved is None:
             raise mha.MhaError(uploads.NOTHING)
-        return saved
+        return _with_layers(saved)
     if scene.source == "model":
-        return model_source.trace(scene, scene.text if text is None else text)
+        return _with_layers(model_source.trace(scene, scene.text if text is None else text))
     settings = scene.settings(text) | ({} if trained else {"trained": False})
     # One canonical string is the key: separate arguments can collide in the cache's hash.
     key = json.dumps(settings, sort_keys=True)
     return _large_trace(key) if _is_large(scene, settings["text"]) else _trace(key)
 
 
+<<<<<<< HEAD
 def cache_key(scene: Scene) -> str:
     """The scene's settings as a string, with the state of the files of a model in a folder."""
     entry = model_source.at_hand(scene) if scene.source == "model" else None
     return json.dumps([scene.settings(), entry and entry.fingerprint], sort_keys=True, default=str)
+=======
+def _with_layers(trace: mha.AttentionTrace) -> mha.AttentionTrace:
+    """The trace itself. Raises `MhaError` for one of a model without softmax attention."""
+    if not trace.layers:
+        rules = ", ".join(dict.fromkeys(mixer.rule for mixer in trace.mixers))
+        raise mha.MhaError(
+            f"No layer of this model has attention weights ({rules}). The page Real model shows the matrices "
+            f"by which they mix the words.",
+            fixes=({"source": "mini"},),
+        )
+    return trace
+>>>>>>> c34bdd0 (pages: a model without attention weights is refused by name)
 
 
 def _is_large(scene: Scene, text: str) -> bool:

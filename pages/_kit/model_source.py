@@ -62,7 +62,8 @@ class LoadedModel:
             if entry is None:
                 trace = huggingface.follow(self.model, text, target=target)
                 self.kinds = trace.kinds
-                entry = MappingProxyType({kind: trace.part(kind) for kind in trace.kinds}), _bytes(trace)
+                traces = {kind: trace.part(kind) for kind in trace.kinds} or {"self": trace}
+                entry = MappingProxyType(traces), _bytes(trace)
             self._traces[key] = entry
             while sum(size for _, size in self._traces.values()) > MAX_BYTES and len(self._traces) > 1:
                 self._traces.popitem(last=False)
