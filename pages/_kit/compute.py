@@ -44,12 +44,12 @@ def trace(scene: Scene, *, text: str | None = None, trained: bool = True) -> mha
     return _large_trace(key) if _is_large(scene, settings["text"]) else _trace(key)
 
 
-<<<<<<< HEAD
 def cache_key(scene: Scene) -> str:
     """The scene's settings as a string, with the state of the files of a model in a folder."""
     entry = model_source.at_hand(scene) if scene.source == "model" else None
     return json.dumps([scene.settings(), entry and entry.fingerprint], sort_keys=True, default=str)
-=======
+
+
 def _with_layers(trace: mha.AttentionTrace) -> mha.AttentionTrace:
     """The trace itself. Raises `MhaError` for one of a model without softmax attention."""
     if not trace.layers:
@@ -60,7 +60,6 @@ def _with_layers(trace: mha.AttentionTrace) -> mha.AttentionTrace:
             fixes=({"source": "mini"},),
         )
     return trace
->>>>>>> c34bdd0 (pages: a model without attention weights is refused by name)
 
 
 def _is_large(scene: Scene, text: str) -> bool:

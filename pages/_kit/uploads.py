@@ -100,8 +100,7 @@ def read(name: str, content: bytes) -> Opened:
     if not has_lexicon or any(answer == () for answer in trace.answers):
         trace = replace(trace, answers=())
     digest = blake2b(content, digest_size=8).hexdigest()
-    parts = {kind: trace.part(kind) for kind in trace.kinds} or {"self": trace}
-    return Opened(name, digest, parts)
+    return Opened(name, digest, {kind: trace.part(kind) for kind in trace.kinds})
 
 
 def _short(source: Source) -> Source:
