@@ -66,6 +66,9 @@ def as_tokens(value: "str | Sequence[str] | Tokens", name: str = "tokens") -> To
 ROUNDING, HALF_ROUNDING = 1e-3, 1e-2
 
 
+MAX_WHOLE = 2**24  # up to which float32 has every whole number
+
+
 def from_tensors(
     *,
     q: Any,
@@ -82,16 +85,16 @@ def from_tensors(
 ) -> AttentionTrace:
     """A trace of the caller's queries, keys and values: ``softmax(scale · q kᵀ + bias) v``.
 
-    q (head, query, d_k), k (kv_head, key, d_k), v (kv_head, key, d_v), numpy or torch, of one kind of
-    numbers, one layer or several: a leading axis counts layers, so one item of a batch has to be chosen, as
-    in q[0].
+    q (head, query, d_k), k (kv_head, key, d_k), v (kv_head, key, d_v), numpy or torch, of one number type
+    (whole numbers count as float32), one layer or several: a leading axis counts layers, so one item of a
+    batch has to be chosen, as in q[0].
     `tokens` are those of the queries, `keys` those of the keys where they differ: the layers are then
     cross-attention, and ``trace.layers[0].sides`` has both texts. `mask` is boolean, True where a query may
     look, `bias` is added to the scores; both ([head,] query, key) and the same for all layers. `rule`
     replaces `scale`, `mask` and `bias`, and has further settings. `w_o` is W^O (h · d_v, d_model), one for
     each layer; the weight of `nn.Linear` has to be transposed (.T).
 
-    Raises `MhaError` where shapes, lengths or kinds of numbers do not fit.
+    Raises `MhaError` where shapes, lengths or number types do not fit.
     """
     sides = sides_of(tokens, keys)
     n_query, n_key = len(sides.queries), len(sides.keys)
@@ -110,7 +113,7 @@ def from_tensors(
         _check_shapes(number, shapes, n_query, n_key)
         _check_rule(rule, shapes[0][0], n_query, n_key)
         matrix = matrices[number]
-        _check_kinds(number, dict(zip("qkv", tensors, strict=True)) | {"w_o": matrix})
+        _check_dtypes(number, dict(zip("qkv", tensors, strict=True)) | {"w_o": matrix})
         height = shapes[0][0] * shapes[2][2]
         if matrix is not None and (matrix.dim() != 2 or matrix.shape[0] != height):
             raise MhaError(
@@ -195,31 +198,36 @@ def _tensor(name: str, value: Any) -> Tensor:
         raise MhaError(f"{name} is {type(value).__name__}; give an array of numpy or torch.") from None
     if tensor.is_complex():
         raise MhaError(f"{name} has complex numbers; give real ones.")
-    return tensor if tensor.is_floating_point() or tensor.dtype == torch.bool else tensor.float()
+    if tensor.is_floating_point() or tensor.dtype == torch.bool:
+        return tensor
+    whole = tensor.numpy()
+    if whole.size and max(int(whole.max()), -int(whole.min())) > MAX_WHOLE:
+        raise MhaError(f"{name} has whole numbers above 2^24, which float32 rounds; give float64 numbers.")
+    return tensor.float()
 
 
-def _check_kinds(number: int, tensors: dict[str, Tensor | None]) -> None:
-    """q, k, v and W^O are multiplied with each other, which takes one kind of numbers."""
-    kinds = {name: _kind_of(tensor) for name, tensor in tensors.items() if tensor is not None}
-    for name, kind in kinds.items():
-        if kind == "bool":
+def _check_dtypes(number: int, tensors: dict[str, Tensor | None]) -> None:
+    """q, k, v and W^O are multiplied with each other, which takes one number type."""
+    dtypes = {
+        name: str(tensor.dtype).removeprefix("torch.")
+        for name, tensor in tensors.items()
+        if tensor is not None
+    }
+    for name, dtype in dtypes.items():
+        if dtype == "bool":
             raise MhaError(f"{name} of layer {number} is boolean; give numbers.")
-    if len(set(kinds.values())) > 1:
-        told = ", ".join(f"{name} {kind}" for name, kind in kinds.items())
+    if len(set(dtypes.values())) > 1:
+        each = ", ".join(f"{name} {dtype}" for name, dtype in dtypes.items())
         raise MhaError(
-            f"The arrays of layer {number} are of several kinds of numbers: {told}. All of a layer need one, "
-            f"as in k.astype({kinds['q']!r}) of numpy or k.to(torch.{kinds['q']})."
+            f"The arrays of layer {number} are of several number types: {each}. All of a layer need one, "
+            f"as in k.astype({dtypes['q']!r}) of numpy or k.to(torch.{dtypes['q']})."
         )
-
-
-def _kind_of(tensor: Tensor) -> str:
-    return str(tensor.dtype).removeprefix("torch.")
 
 
 def _rule(rule: ScoreRule | None, scale: float | None, mask: Any, bias: Any) -> ScoreRule:
     if rule is not None:
         if not (scale is None and mask is None and bias is None):
-            raise MhaError("rule says all about the scores; leave scale, mask and bias out, or rule.")
+            raise MhaError("rule replaces scale, mask and bias; leave these out, or rule.")
         return rule
     mask = None if mask is None else _table("mask", mask)
     bias = None if bias is None else _table("bias", bias)

@@ -47,7 +47,8 @@ class LayerTrace:
     """One attention layer's queries, keys, values and score rule, and every matrix they imply.
 
     q, k, v, x and x_v are copies. `projections` are the module's own matrices, which can be large: each
-    comes to the CPU when it is read, and is refused once the module has changed it.
+    comes to the CPU when it is read, and is refused once the module has changed it. (A write through
+    ``parameter.data``, which torch does not count, is not noticed.)
     Where only the weights are known, `tensors` has weights (head, query, key) in place of q and k, and
     nothing that needs q or k is available.
 

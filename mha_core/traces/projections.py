@@ -35,8 +35,9 @@ class ModelProjections(Projections):
     """References to a model's own matrices; each comes to the CPU when it is first read.
 
     So a trace copies no matrix. Once the model has changed a matrix, above all by training, it is no longer
-    the one that made the layer, and reading it raises `MhaError`. A copy of a matrix from a GPU stays
-    valid. A saved or pickled trace has simple `Projections` instead.
+    the one that made the layer, and reading it raises `MhaError`. A write through ``parameter.data`` is not
+    noticed, since torch does not count it. A copy of a matrix from a GPU stays valid. A saved or pickled
+    trace has simple `Projections` instead.
     """
 
     _references: Mapping[str, tuple[Tensor | Part, int]]  # each with its version at the time of the trace

@@ -3,7 +3,8 @@
 import copyreg
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from os import PathLike
 from pathlib import Path
@@ -141,20 +142,31 @@ def write_file(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str])
 
 def read(path: str | PathLike) -> Parts:
     """The parts of a trace that `write` wrote."""
+    with open_file(path, HEADER, kind="a saved trace") as (header, file):
+        # Copied to memory that torch allocates: rounding of products can depend on the alignment.
+        tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+        return unpacked(header, tensors, name=str(path))
+
+
+@contextmanager
+def open_file(path: str | PathLike, key: str, *, kind: str) -> Iterator[tuple[str, safe_open]]:
+    """A safetensors file, open, and its header: the metadata under a key.
+
+    Raises `MhaError` for a file that is missing or cannot be read, for one without that header, which is not
+    of that kind, and for an error of the block inside: there header and tensors do not fit.
+    """
     try:
         with safe_open(path, framework="pt") as file:
-            header = (file.metadata() or {}).get(HEADER)
+            header = (file.metadata() or {}).get(key)
             if header is None:
-                raise MhaError(f"{path} is a safetensors file but no saved trace.")
-            # Copied to memory that torch allocates: rounding of products can depend on the alignment.
-            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
-        return unpacked(header, tensors, name=str(path))
+                raise MhaError(f"{path} is a safetensors file but not {kind}.")
+            yield header, file
     except FileNotFoundError:
         raise MhaError(f"There is no file {path}.") from None
     except MhaError:
         raise
     except (SafetensorError, OSError) as error:
-        raise MhaError(f"{path} cannot be read as a saved trace: {error}.") from None
+        raise MhaError(f"{path} cannot be read as {kind}: {error}.") from None
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, IndexError) as error:
         raise MhaError(f"{path} is damaged: its header does not fit its content ({error!r}).") from None
 

@@ -143,15 +143,18 @@ class AttentionTrace:
         )
         return pd.DataFrame(values, index=row_labels, columns=column_labels)
 
-    def to_xarray(self, name: str = "weights", *, layer: int | None = None) -> "xr.DataArray":
-        """One matrix of all heads as an `xarray.DataArray`, of one layer or with an axis of all layers.
+    def to_xarray(
+        self, name: str = "weights", *, layer: int | None = None, head: int | None = None
+    ) -> "xr.DataArray":
+        """One matrix as an `xarray.DataArray`: of one head or all, of one layer or all.
 
-        `name` is one of `MATRICES`. The axes are those of the matrix, after `head` (`kv_head` for k and v;
-        x, x_v, concat and result have no head axis). Token axes have labels, the others count from 0:
-        ``trace.to_xarray("weights", layer=2).sel(head=3, query="it")``.
+        `name` is one of `MATRICES`. The axes are `layer`, without ``layer=``; `head`, without ``head=``
+        (`kv_head` for k and v; x, x_v, concat and result have none); and those of the matrix. Token axes have
+        labels, the others count from 0: ``trace.to_xarray("weights", layer=2).sel(head=3, query="it")``. With
+        ``head=3`` the matrices of the other heads are not computed.
 
-        Raises `MhaError` for an unknown name or layer, for a matrix that is not known, where layers differ in
-        shape or texts, and where xarray is not installed.
+        Raises `MhaError` for an unknown name, layer or head, for a matrix that is not known, where layers
+        differ in shape or texts, and where xarray is not installed.
         """
         one_of("matrix", name, MATRICES, parameter="name")
         try:
@@ -160,9 +163,10 @@ class AttentionTrace:
             raise MhaError(
                 "to_xarray needs the package xarray: pip install 'headscope[xarray]', or pip install xarray."
             ) from None
+        matrix = MATRICES[name]
         numbers = [layer or 0] if layer is not None or not self.layers else range(len(self.layers))
         layers = [self.layer(number) for number in numbers]
-        arrays = [MATRICES[name].values(one) for one in layers]
+        arrays = [matrix.values(one, head) for one in layers]
         if any(array is None for array in arrays):
             raise MhaError(UNKNOWN[name])
         shapes, sides = {array.shape for array in arrays}, {one.sides for one in layers}
@@ -171,8 +175,8 @@ class AttentionTrace:
                 f"The layers differ in shape or in their texts, so {name} of all is no one array; say which, "
                 f"as in layer=0."
             )
-        of_heads = [] if MATRICES[name].of_layer else ["kv_head" if name in ("k", "v") else "head"]
-        dims = [*of_heads, *MATRICES[name].axes]
+        no_heads = matrix.of_layer or head is not None
+        dims = [*([] if no_heads else ["kv_head" if name in ("k", "v") else "head"]), *matrix.axes]
         queries, keys = (side.labels for side in (layers[0].sides.queries, layers[0].sides.keys))
         labels = {"token": queries, "query": queries, "key": keys}
         coords = {dim: list(labels.get(dim, range(size))) for dim, size in zip(dims, *shapes, strict=True)}

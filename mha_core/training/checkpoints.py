@@ -10,12 +10,11 @@ from os import PathLike
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from mha_core import resources
 from mha_core.errors import MhaError
-from mha_core.traces.storage import write_file
+from mha_core.traces.storage import open_file, write_file
 from mha_core.training.fit import Plan, Run
 from mha_core.training.lexicon import lexicon
 from mha_core.training.model import SmallModel
@@ -141,33 +140,22 @@ def _write(path: str | PathLike, tensors: dict[str, Tensor], plan: Plan, step: i
 
 
 def _read(path: str | PathLike) -> tuple[dict[str, Tensor], dict, Plan]:
-    try:
-        with safe_open(path, framework="pt") as file:
-            header = json.loads((file.metadata() or {}).get(HEADER, "null"))
-            if header is None:
-                raise MhaError(f"{path} is a safetensors file but no model of the small language.")
-            if header["version"] != VERSION:
-                raise MhaError(
-                    f"{path} has format version {header['version']}; this release reads version {VERSION}."
-                )
-            plan = Plan(**header["plan"])
-            if header["vocabulary"] != lexicon(plan.language).digest:
-                raise MhaError(
-                    f"{path} was trained with another vocabulary ({header['vocabulary']}); the words of "
-                    f"this release are {lexicon(plan.language).digest}."
-                )
-            step = header["step"]
-            if type(step) is not int or not 0 <= step <= plan.steps or type(header["report"]) is not dict:
-                raise ValueError(f"step {step!r} of {plan.steps}, report {header['report']!r}")
-            return {name: file.get_tensor(name) for name in file.keys()}, header, plan  # noqa: SIM118
-    except FileNotFoundError:
-        raise MhaError(f"There is no file {path}.") from None
-    except MhaError:
-        raise
-    except (SafetensorError, OSError) as error:
-        raise MhaError(f"{path} cannot be read as a model: {error}.") from None
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise MhaError(f"{path} is damaged: its header does not fit its content ({error!r}).") from None
+    with open_file(path, HEADER, kind="a model of the small language") as (header, file):
+        header = json.loads(header)
+        if header["version"] != VERSION:
+            raise MhaError(
+                f"{path} has format version {header['version']}; this release reads version {VERSION}."
+            )
+        plan = Plan(**header["plan"])
+        if header["vocabulary"] != lexicon(plan.language).digest:
+            raise MhaError(
+                f"{path} was trained with another vocabulary ({header['vocabulary']}); the words of "
+                f"this release are {lexicon(plan.language).digest}."
+            )
+        step = header["step"]
+        if type(step) is not int or not 0 <= step <= plan.steps or type(header["report"]) is not dict:
+            raise ValueError(f"step {step!r} of {plan.steps}, report {header['report']!r}")
+        return {name: file.get_tensor(name) for name in file.keys()}, header, plan  # noqa: SIM118
 
 
 def _fill(path: str | PathLike, model: SmallModel, tensors: dict[str, Tensor]) -> None:

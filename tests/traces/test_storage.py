@@ -169,7 +169,7 @@ def test_a_foreign_safetensors_file_is_refused(tmp_path, refused):
     path = tmp_path / "weights.safetensors"
     for metadata in (None, {"format": "pt"}):
         save_file({"weight": torch.zeros(2, 3)}, path, metadata=metadata)
-        assert str(refused(mha.load, path)) == f"{path} is a safetensors file but no saved trace."
+        assert str(refused(mha.load, path)) == f"{path} is a safetensors file but not a saved trace."
 
 
 @pytest.mark.parametrize("content", [b"", b"hello", b"a text file\n" * 99, bytes(99)], ids=len)

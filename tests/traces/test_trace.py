@@ -246,6 +246,9 @@ def test_an_array_with_names_holds_the_frames_of_all_heads_and_layers(trace, nam
             frame = trace.frame(name, layer=number, head=head)
             own = {"kv_head": layer.kv_head(head)} if "kv_head" in one.dims else {"head": head}
             values = one.sel(own) if set(own) <= set(one.dims) else one
+            alone = trace.to_xarray(name, head=head).isel(layer=number)
+            np.testing.assert_allclose(alone, values, atol=1e-6)
+            assert alone.dims == values.dims
             np.testing.assert_allclose(values, frame, atol=1e-6)
             assert list(values.dims) == list(MATRICES[name].axes)
             for dim in {"query", "key", "token"} & set(values.dims):
@@ -266,6 +269,8 @@ def test_layers_of_several_shapes_or_texts_are_no_one_array(refused):
     both = mha.AttentionTrace(one.tokens, (*one.layers, *other.layers), "both")
     assert "say which, as in layer=0" in str(refused(both.to_xarray, "weights"))
     assert both.to_xarray("weights", layer=1).shape == (4, 2, 2)
+    assert both.to_xarray("weights", head=2).shape == (2, 2, 2)
+    assert "head 3" in str(refused(both.to_xarray, "weights", head=3))
     assert "layer 2 was asked for" in str(refused(both.to_xarray, "weights", layer=2))
     assert "no matrix called 'a'" in str(refused(both.to_xarray, "a"))
     assert "layer 0" in str(refused(mha.AttentionTrace(one.tokens, (), "none").to_xarray, "weights"))

@@ -131,7 +131,7 @@ def test_a_foreign_safetensors_file_is_refused(tmp_path, refused):
         for load in LOADERS.values():
             error = refused(load, tmp_path / name)
             assert str(error) == (
-                f"{tmp_path / name} is a safetensors file but no model of the small language."
+                f"{tmp_path / name} is a safetensors file but not a model of the small language."
             )
 
 

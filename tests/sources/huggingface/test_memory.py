@@ -275,6 +275,17 @@ def test_a_model_that_changes_itself_on_a_short_text_is_not_changed():
     assert state(model) == before
 
 
+def test_a_model_that_reads_its_implementation_in_every_pass_is_followed_too():
+    model = module("falcon")
+    assert model.config._attn_implementation == "sdpa"
+    before = state(model)
+    trace = mha.trace(list(range(3, 16)), source=model)
+    assert trace.source.route == "watch"
+    [theirs, _] = of_their_own(model, {"input_ids": torch.arange(3, 16)[None]}, "self")
+    assert np.abs(trace.layers[0].weights() - theirs).max() <= 1e-5
+    assert state(model) == before
+
+
 # Ids instead of a text
 
 
