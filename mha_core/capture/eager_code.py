@@ -4,22 +4,32 @@ A `TorchFunctionMode` sees what its thread computes and changes nothing. What it
 alone; whether all was followed is for those to ask who are told (`sources.recorder`, `sources.huggingface`).
 """
 
-import sys
+import math
 import warnings
 import weakref
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from mha_core.attention.module import Attended
+from mha_core.capture.caller import caller, inner_axes, item_index
 from mha_core.capture.collector import Collector
 from mha_core.capture.eager_scores import (
     CLOSE,
+    Attempt,
+    Exponentials,
     Followed,
+    Known,
     Log,
+    Lost,
+    Moved,
+    OfRows,
+    Product,
     Scores,
     Shared,
     Times,
@@ -35,30 +45,30 @@ from mha_core.capture.eager_scores import (
     version,
 )
 from mha_core.capture.rotary import recovered
-from mha_core.capture.sdpa import place
 from mha_core.errors import MhaError
 
 PRODUCTS = {"matmul", "bmm", "mm", "einsum", "baddbmm"}
 CASTS = {"float", "double", "half", "bfloat16", "to", "type", "type_as", "contiguous", "clone", "detach"}
 VIEWS = {"view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "view_as", "reshape_as"}
-MOVES = {
-    "transpose",
-    "permute",
-    "expand",
-    "expand_as",
-    "repeat",
-    "chunk",
-    "split",
-    "getitem",
-    "swapaxes",
-    "t",
-}
-TURNED = {"T", "mT", "data"}  # attributes
+TURNS = {"transpose", "permute", "swapaxes", "swapdims", "movedim", "t", "T", "mT"}
+MOVES = TURNS | {"expand", "expand_as", "repeat", "chunk", "split", "getitem"}
+ATTRIBUTES = {"T", "mT", "data"}
 # May leave all numbers as they are; then nothing has happened.
 PERHAPS = {"dropout", "clamp", "clip", "max", "maximum", "min", "minimum", "nan_to_num", "masked_fill", "mul"}
 SIMPLE = {"add", "sub", "mul", "div", "masked_fill", "where", "tanh"}
-BY_HAND = {"logsumexp", "exp"}  # a softmax in two steps
-ALIASES = {"true_divide": "div", "multiply": "mul", "subtract": "sub", "divide": "div", "clamp_min": "clamp"}
+BY_HAND = {"logsumexp", "log_softmax", "exp", "sum", "amax", "max"}  # the steps of a softmax
+ALIASES = {
+    "true_divide": "div",
+    "multiply": "mul",
+    "subtract": "sub",
+    "divide": "div",
+    "clamp_min": "clamp",
+    "special_softmax": "softmax",
+    "special_log_softmax": "log_softmax",
+    "special_logsumexp": "logsumexp",
+    "concat": "cat",
+    "concatenate": "cat",
+}
 LATEST = 4  # matrices among which are those of the queries and keys
 TINY = 1e-6  # what is divided by less, or multiplied with more than its inverse, is not divided again
 MATRICES = {"linear", "addmm"}  # what a rotary code may turn afterwards
@@ -66,56 +76,88 @@ MATRICES = {"linear", "addmm"}  # what a rotary code may turn afterwards
 ARGUMENTS = {
     **dict.fromkeys(("add", "sub", "mul", "div", "matmul"), ("input", "other")),
     **dict.fromkeys(("bmm", "mm"), ("input", "mat2")),
+    **dict.fromkeys(("softmax", "log_softmax", "sum", "amax", "max"), ("input", "dim")),
     "baddbmm": ("input", "batch1", "batch2"),
     "einsum": ("equation", "operands"),
     "masked_fill": ("input", "mask", "value"),
     "where": ("condition", "input", "other"),
-    "softmax": ("input", "dim"),
     "dropout": ("input", "p", "training"),
+    "cat": ("tensors", "dim"),
 }
-OPTIONAL = {"dropout"}  # may be called with the first of them alone
-FOLLOWED = PRODUCTS | MATRICES | CASTS | VIEWS | MOVES | PERHAPS | SIMPLE | BY_HAND | {"softmax", "get"}
+OPTIONAL = {"dropout", "sum", "amax", "max", "cat"}  # may be called with the first of them alone
+FOLLOWED = PRODUCTS | MATRICES | CASTS | VIEWS | MOVES | PERHAPS | SIMPLE | BY_HAND
+FOLLOWED |= {"softmax", "cat", "data"}
+NO_PRODUCT = "its input is no product of queries and keys"
+NO_SOFTMAX = "values are multiplied with scores that went through no softmax"
 
 
 class EagerMode(TorchFunctionMode):
     """Tells of each attention that runs in this thread and could be followed from end to end.
 
-    `tell` is given what was seen and the output (…, query, d_v) that the model computed, of which the axes
-    before the last two are heads; how far that is from what was seen says `Followed.gap`. `every_row`
-    compares all of it. `softmaxes` counts by their (query, key) those that ran: with fewer calls, some was
-    not understood.
+    `tell` is given what was followed, the output (…, query, d_v) that the model computed, of which the axes
+    before the last two are heads, and the tensor that the model has for it; how far the output is from what
+    was followed says `Followed.gap`. It returns whether that was accepted. `every_row` compares all of it.
+    `softmaxes` counts by their (query, key) those that ran: with fewer calls, some was not understood.
+    `attempts` are these and what stands in the place of one; `locate` gives the place of each.
+    `tell_joined` is given the tensors that were set side by side along the last axis, where the results of
+    attention are among them, and what they became.
     """
 
-    def __init__(self, tell: Callable[[Followed, Tensor], None], *, every_row: bool):
+    def __init__(
+        self,
+        tell: Callable[[Followed, Tensor, Tensor], bool],
+        *,
+        every_row: bool,
+        locate: Callable[[], object] = lambda: None,
+        tell_joined: Callable[[Sequence[Tensor], Tensor], None] = lambda parts, joined: None,
+    ):
         super().__init__()
-        self.tell, self.every_row = tell, every_row
+        self.tell, self.every_row, self.locate, self.tell_joined = tell, every_row, locate, tell_joined
         self.softmaxes: Counter[tuple[int, int]] = Counter()
+        self.attempts: list[Attempt] = []
         self.outputs: deque[Tensor] = deque(maxlen=LATEST)  # of matrices
         self.error: Exception | None = None
         self.shared = Shared()
         # By the id of a tensor: the tensor, its version, and what it is known to be.
-        self._known: dict[int, tuple[weakref.ref, int, Scores | Weights | Times | Log]] = {}
+        self._known: dict[int, tuple[weakref.ref, int, Known]] = {}
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        name = getattr(func, "__name__", "").strip("_")
-        if name == "get":  # an attribute
-            name = "T" if getattr(func.__self__, "__name__", "") in TURNED else ""
-        name = ALIASES.get(name, name)
-        if name not in FOLLOWED and name != "T":
-            return func(*args, **kwargs)
-        given = _by_position(name, args, kwargs)
-        before = [self._of(arg) for arg in given]  # in place, a version ends with the call
+        name = _name(func)
+        if name not in FOLLOWED:
+            return self._run_unknown(name, func, args, kwargs) if self._known else func(*args, **kwargs)
+        arguments = _by_position(name, args, kwargs)
+        before = [self._of(arg) for arg in arguments]  # in place, a version ends with the call
+        parts = [self._of(part) for part in arguments[0]] if name == "cat" and arguments else []
         result = func(*args, **kwargs)
-        if given and isinstance(result, Tensor | tuple | list) and _is_plain((*given, result)):
-            try:  # what we compute is for nobody to watch
-                with torch.no_grad(), torch._C.DisableTorchFunction():
-                    self._saw(name, given, kwargs, before, result)
-            except MhaError:  # the rule has no place for it: it is followed no further
-                pass
-            except Exception as error:  # ours: the model shall not notice, but who asks what was seen is told
-                self.error = self.error or error
+        if arguments and isinstance(result, Tensor | tuple | list) and _is_strided((*arguments, result)):
+            with self.undisturbed():
+                if name == "cat":
+                    self._joined(arguments, parts, result)
+                else:
+                    self._saw(name, func, arguments, kwargs, before, result)
         return result
+
+    def _run_unknown(self, name: str, func: Callable, args: tuple, kwargs: dict) -> object:
+        """Run an operation that is not followed; what it makes of scores or weights is lost."""
+        given = [part for arg in (*args, *kwargs.values()) for part in _tensors(arg)]
+        before = [(part, known) for part in given if isinstance(known := self._of(part), TRACKED)]
+        result = func(*args, **kwargs)
+        for part, known in before:
+            with self.undisturbed():
+                self._lose(name, known, result if self._of(part) is known else part)
+        return result
+
+    @contextmanager
+    def undisturbed(self) -> Iterator[None]:
+        """Our own work: modes do not see it, and its errors do not reach the model."""
+        try:
+            with torch.no_grad(), torch._C.DisableTorchFunction():
+                yield
+        except MhaError:  # the rule has no place for it: it is followed no further
+            pass
+        except Exception as error:  # kept for `warn`
+            self.error = self.error or error
 
     def warn(self) -> None:
         """Warn of the first error of ours, if there was one: an attention may be missing because of it."""
@@ -124,49 +166,122 @@ class EagerMode(TorchFunctionMode):
                 f"Some attention was not followed, by an error of ours: {self.error!r}", stacklevel=3
             )
 
-    def _of(self, tensor: object) -> Scores | Weights | Times | Log | None:
+    def _of(self, tensor: object) -> Known | None:
         """What is known of a tensor, unless it was changed since."""
         if not isinstance(tensor, Tensor):
             return None
         there, then, known = self._known.get(id(tensor), (None, 0, None))
         return known if there is not None and there() is tensor and then == version(tensor) else None
 
-    def _note(self, tensor: Tensor, known: Scores | Weights | Times | Log | None) -> None:
+    def _note(self, tensor: Tensor, known: Known | None) -> None:
+        if isinstance(known, Moved) and known.order == tuple(range(len(known.order))):
+            known = known.known
         if known is not None:
             gone = weakref.ref(tensor, lambda _, key=id(tensor): self._known.pop(key, None))
             self._known[id(tensor)] = (gone, version(tensor), known)
 
-    def _saw(self, name: str, args: tuple, kwargs: dict, before: list, result: object) -> None:
+    def _lose(self, name: str, known: Known, result: object) -> None:
+        """Scores or weights went through an operation after which they are not followed."""
+        inner = known.known if isinstance(known, Moved) else known
+        attempt = getattr(inner, "attempt", None)
+        if attempt is not None:
+            attempt.lost = attempt.lost or f"its weights went through {name or 'an operation'}"
+        sizes = inner.sizes if isinstance(inner, Scores | Lost) else inner.scores.sizes
+        operation = inner.operation if isinstance(inner, Lost) else name
+        for part in _tensors(result):
+            n_cells = part.numel() if part.dim() > 1 and part.is_floating_point() else 0
+            if n_cells and (name == "cat" or n_cells % (sizes[0] * sizes[1]) == 0):
+                self._note(part, Lost(sizes, operation, attempt))
+
+    def _saw(
+        self, name: str, func: Callable, args: tuple, kwargs: dict, before: list, result: object
+    ) -> None:
         if name in PRODUCTS:
             self._product(name, args, kwargs, before, result)
             return
         if name in MATRICES:
             self.outputs.append(result)
             return
-        if name == "softmax":
-            self._softmax(args, before[0], result)
+        if name in ("softmax", "log_softmax"):
+            self._softmax(name, args, before[0], result)
             return
-        if name in BY_HAND or (name == "sub" and isinstance(before[1], Log)):
-            self._softmax_by_hand(name, args, kwargs, before, result)
-            return
-        at = next((n for n, known in enumerate(before) if isinstance(known, Scores | Weights)), None)
+        tracked = [n for n, known in enumerate(before) if isinstance(known, TRACKED)]
+        at = min(tracked, key=lambda n: isinstance(before[n], Lost), default=None)
         if at is None:
-            self._numbers(name, args, kwargs, before, result)
+            if isinstance(before[0], OfRows):
+                self._of_rows(name, before[0], args[0], result)
+            else:
+                self._numbers(name, args, kwargs, before, result)
             return
         known, given = before[at], args[at]
+        if name in BY_HAND and at == 0 and self._step(name, known, args, kwargs, result):
+            return
         if not isinstance(result, Tensor):
             return
-        if name in VIEWS:
-            self._note(result, seen_as(known, result.shape))
-        elif result.shape != given.shape:
-            return
-        elif name in CASTS:
-            self._note(result, known)
+        new = None
+        if name in TURNS and not isinstance(known, Log | Lost):
+            new = _moved(func, known, given, args, kwargs)
+        elif name in VIEWS and isinstance(known, Scores | Weights):
+            new = seen_as(known, result.shape)
+        elif name == "getitem" and not isinstance(known, Lost):
+            new = _cropped(known, given, result)
+        elif result.shape == given.shape:
+            new = self._same_cells(name, at, known, args, kwargs, before, result)
+        if new is not None:
+            self._note(result, new)
+        elif name not in ("max", "amax", "sum") or result.shape == given.shape:
+            self._lose(name, known, result)
+
+    def _same_cells(
+        self, name: str, at: int, known: Known, args: tuple, kwargs: dict, before: list, result: Tensor
+    ) -> Known | None:
+        """What a tensor is known to be after an operation that keeps its cells where they are."""
+        if name in CASTS or name == "data":
+            return known
+        if isinstance(known, Moved):
+            args = tuple(known.back(arg) if isinstance(arg, Tensor) else arg for arg in args)
+            new = self._elementwise(name, at, known.known, args, kwargs, before, known.back(result))
+            return None if new is None else Moved(new, known.order)
+        return self._elementwise(name, at, known, args, kwargs, before, result)
+
+    def _elementwise(
+        self, name: str, at: int, known: Known, args: tuple, kwargs: dict, before: list, result: Tensor
+    ) -> Known | None:
+        """What becomes of scores, exponentials or weights by an operation on each of them."""
+        other = before[1 - at] if name in ("sub", "div") and len(before) > 1 else None
+        if isinstance(other, OfRows | Log) and at == 0 and not kwargs:
+            return self._by_row(name, known, other, result)
+        if isinstance(known, Scores):
+            new = changed(name, at, known, args, kwargs)
+        elif isinstance(known, Exponentials) and name in ("mul", "masked_fill"):
+            new = _hidden_exponentials(name, at, known, args)
+        elif (
+            isinstance(known, Weights) and name == "dropout" and not _unchanged(name, result, args[at], args)
+        ):
+            return replace(known, dropout=_dropped(args)) if not known.dropout else None
         else:
-            found = changed(name, at, known, args, kwargs) if isinstance(known, Scores) else None
-            if found is None and name in PERHAPS:
-                found = known if _unchanged(name, result, given, args) else None
-            self._note(result, found)
+            new = None
+        if new is None and name in PERHAPS and _unchanged(name, result, args[at], args):
+            return known
+        return new
+
+    def _by_row(self, name: str, known: Known, row: OfRows | Log, result: Tensor) -> Known | None:
+        """Scores or exponentials, and a number of the same scores for each row of them."""
+        scores = getattr(known, "scores", known)
+        if row.scores is not scores:
+            return None
+        if name == "sub" and isinstance(known, Scores):
+            if isinstance(row, Log):
+                return Log(scores, of_weights=True)
+            return scores if row.of == "largest" else None  # a softmax does not change by that
+        if name == "div" and isinstance(known, Exponentials) and getattr(row, "of", "") == "sum":
+            return self._weights(scores, result)
+        return None
+
+    def _of_rows(self, name: str, row: OfRows, given: Tensor, result: object) -> None:
+        """A number for each row in another shape: the axis of the keys may come back."""
+        if name in VIEWS | CASTS | {"getitem", "data"} and isinstance(result, Tensor):
+            self._note(result, row if result.numel() == given.numel() else None)
 
     def _numbers(self, name: str, args: tuple, kwargs: dict, before: list, result: object) -> None:
         """A tensor times a number, and the same in another order."""
@@ -177,72 +292,241 @@ class EagerMode(TorchFunctionMode):
                     value = value if name == "mul" else 1 / value
                     self._note(result, Times(times(before) * value))
                     return
-        elif isinstance(before[0], Times) and name in CASTS | VIEWS | MOVES | {"T", "dropout"}:
+        elif isinstance(before[0], Times) and name in CASTS | VIEWS | MOVES | {"data", "dropout"}:
             for part in result if isinstance(result, tuple | list) else (result,):
                 if name != "dropout" or part is args[0]:
                     self._note(part, before[0])
 
-    def _softmax(self, args: tuple, known: object, result: Tensor) -> None:
-        if args[1] not in (-1, result.dim() - 1) or result.dim() < 3:
+    def _softmax(self, name: str, args: tuple, known: Known | None, result: Tensor) -> None:
+        if not isinstance(args[1], int) or result.dim() < 2:
             return
-        self.softmaxes[tuple(result.shape[-2:])] += 1
-        if isinstance(known, Scores):
-            self._note(result, Weights(known))
+        n = result.dim()
+        axis = args[1] % n
+        order = known.order if isinstance(known, Moved) else tuple(range(n))
+        scores = known.known if isinstance(known, Moved) else known
+        lost = ""
+        if isinstance(scores, Scores) and order[axis] == n - 2:  # then it was a product of keys and queries
+            scores, lost = scores.exchanged(), "it sums to 1 over the queries"
+            swap = (*range(n - 2), n - 1, n - 2)
+            order = tuple(swap[at] for at in order)
+        if isinstance(scores, Scores) and order[axis] == n - 1:
+            if name == "softmax":
+                self._note(result, Moved(self._weights(scores, result, lost), order))
+            elif known is scores:
+                self._note(result, Log(scores, of_weights=True))
+        elif name == "softmax":
+            lost = f"its scores went through {known.operation}" if isinstance(known, Lost) else NO_PRODUCT
+            if isinstance(scores, Scores):
+                lost = "it sums to 1 over another axis than keys or queries"
+            sizes = known.sizes if isinstance(known, Lost) else tuple(result.shape[-2:])
+            if isinstance(known, Lost) or axis == n - 1 or isinstance(scores, Scores):
+                self._attempt(sizes, lost)
+            if axis == n - 1 and n > 2:
+                self.softmaxes[tuple(result.shape[-2:])] += 1
 
-    def _softmax_by_hand(self, name: str, args: tuple, kwargs: dict, before: list, result: Tensor) -> None:
-        """``exp(s − logsumexp(s))``"""
-        known = before[0]
+    def _attempt(self, sizes: tuple[int, int], lost: str = "") -> Attempt:
+        attempt = Attempt(sizes, self.locate(), lost)
+        self.attempts.append(attempt)
+        return attempt
+
+    def _weights(self, scores: Scores, result: Tensor, lost: str = "") -> Weights:
+        """The weights of scores: each row is divided by its sum."""
+        if result.dim() > 2:
+            self.softmaxes[scores.sizes] += 1
+        return Weights(scores, self._attempt(scores.sizes, lost))
+
+    def _step(self, name: str, known: Known, args: tuple, kwargs: dict, result: object) -> bool:
+        """One of the steps of ``exp(s − max s) / Σ exp(s − max s)`` or ``exp(s − logsumexp(s))``."""
+        if name == "exp":
+            if isinstance(known, Log) and known.of_weights:
+                self._note(result, self._weights(known.scores, result))
+            elif isinstance(known, Scores):
+                self._note(result, Exponentials(known))
+            else:
+                return False
+            return True
+        axis = args[1] if len(args) > 1 else kwargs.get("dim")
+        axis = axis[0] if isinstance(axis, tuple | list) and len(axis) == 1 else axis
+        rows = axis is not None and axis in (-1, args[0].dim() - 1)
         if name == "logsumexp" and isinstance(known, Scores):
-            self._note(result, Log(known) if result.shape == (*args[0].shape[:-1], 1) else None)
-        elif name == "sub" and before[1].scores is known and not kwargs:
-            self._note(result, Log(known, of_weights=True))
-        elif name == "exp" and isinstance(known, Log) and known.of_weights:
-            self.softmaxes[tuple(result.shape[-2:])] += 1
-            self._note(result, Weights(known.scores))
+            keeps = isinstance(result, Tensor) and result.shape == (*args[0].shape[:-1], 1)
+            self._note(result, Log(known) if keeps else None)
+        elif name == "sum" and isinstance(known, Exponentials) and rows:
+            self._note(result, OfRows(known.scores, "sum"))
+        elif name in ("max", "amax") and isinstance(known, Scores) and (rows or axis is None):
+            largest = result if isinstance(result, Tensor) else result[0]
+            self._note(largest, OfRows(known, "largest"))
+        else:
+            return False
+        return True
+
+    def _joined(self, args: tuple, parts: list, result: Tensor) -> None:
+        """Tensors side by side: scores and a sink, or the results of heads."""
+        tensors, axis = args[0], args[1] if len(args) > 1 else 0
+        last = isinstance(axis, int) and axis in (-1, result.dim() - 1)
+        if last and len(tensors) == 2 and isinstance(parts[0], Scores):
+            scores = parts[0].with_sinks(tensors[1], result.shape)
+            if scores is not None:
+                self._note(result, scores)
+                return
+        for known in parts:
+            if isinstance(known, TRACKED):
+                self._lose("cat", known, result)
+        if last:
+            self.tell_joined(tensors, result)
 
     def _product(self, name: str, args: tuple, kwargs: dict, before: list, result: Tensor) -> None:
         if name == "baddbmm":
             self._with_addend(args, kwargs, result)
             return
-        ends, (left, right, made) = args[:2], (*args[:2], result)
         if name == "einsum":
-            equation, ends = args[0], args[1] if isinstance(args[1], list | tuple) else args[1:]
-            product = as_product(equation, ends, result)
-            if product is None:
+            operands = args[1] if isinstance(args[1], list | tuple) else args[1:]
+            product = as_product(args[0], operands, result)
+        elif min(args[0].dim(), args[1].dim()) > 1:
+            product = Product.of(*args[:2], result)
+        else:
+            product = None
+        if product is None:
+            return
+        for way in (product, product.transposed()):
+            known = self._in_order(*way.ends[0])
+            if isinstance(known, Weights):
+                self._values(known, way, result)
                 return
-            ends, (left, right, made) = product
-        known = [self._of(end) for end in ends]
-        if isinstance(known[0], Weights):
-            self._values(known[0].scores, left, right, made)
-        elif made is result and min(left.dim(), right.dim()) > 1 and left.is_floating_point():
-            self._note(result, self._scores(left, right, result, known))
+            if known is not None and not _is_parameter(way.right):
+                self._not_weights(known)
+        before = [self._of(end) for end, _ in product.ends]
+        for known in before:
+            if isinstance(known, TRACKED) and not isinstance(known, Scores):
+                self._lose(name, known, result)
+        if product.left.is_floating_point():
+            self._note(result, Moved(self._scores(product, before), product.order))
+
+    def _in_order(self, end: Tensor, order: tuple[int, ...]) -> Known | None:
+        """Scores or weights that are a factor of a product, if their last axes are query and key there."""
+        known = self._of(end)
+        if isinstance(known, Moved):
+            known, order = known.known, tuple(known.order[axis] for axis in order)
+        return known if isinstance(known, TRACKED) and order == tuple(range(len(order))) else None
 
     def _with_addend(self, args: tuple, kwargs: dict, result: Tensor) -> None:
         added, left, right = args
-        scores = self._scores(left, right, result, [self._of(left), self._of(right)])
+        product = Product.of(left, right, result)
+        scores = self._scores(product, [self._of(left), self._of(right)])
         scores = scores.times(float(kwargs.get("alpha", 1.0)))
         if scores is not None and (beta := float(kwargs.get("beta", 1.0))):
             scores = scores.plus(added, beta)
         self._note(result, scores)
 
-    def _scores(self, left: Tensor, right: Tensor, result: Tensor, before: list) -> Scores:
+    def _scores(self, product: Product, before: list) -> Scores:
+        lead = product.result.shape[:-2]
         factor = times(before)
-        q, k = heads(left, result.shape[:-2]), heads(right.mT, result.shape[:-2])
+        q, k = heads(product.left, lead), heads(product.right.mT, lead)
         if q.shape[1] == 1:
-            q = q.expand(1, max(1, result.shape[:-2].numel()), -1, -1)
+            q = q.expand(1, max(1, lead.numel()), -1, -1)
         for n, known in enumerate(before):  # shown as they were before, as the formula has them
             if isinstance(known, Times):
                 q, k = (q / known.factor, k) if n == 0 else (q, k / known.factor)
-        return Scores(q, k, result.shape, factor)
+        inside = {*_inside(product.left, lead), *_inside(product.right.mT, lead)}
+        learned = _is_parameter(product.left) or _is_parameter(product.right)
+        return Scores(q, k, product.result.shape, factor, inside=tuple(inside), learned=learned)
 
-    def _values(self, scores: Scores, weights: Tensor, v: Tensor, output: Tensor) -> None:
-        lead = output.shape[:-2]
-        if lead.numel() != scores.q.shape[1]:  # the same weights for several values
+    def _not_weights(self, known: Known) -> None:
+        """Values were multiplied with what stands in the place of weights."""
+        if getattr(known, "attempt", None) is not None:
             return
-        parts = (heads(weights, lead), heads(v, lead), heads(output, lead))
-        seen = finished(scores, *parts, self.shared, every_row=self.every_row)
+        if isinstance(known, Lost):
+            self._attempt(
+                known.sizes, f"values are multiplied with scores that went through {known.operation}"
+            )
+        elif not (isinstance(known, Scores) and known.learned):
+            scores = known if isinstance(known, Scores) else known.scores
+            self._attempt(scores.sizes, NO_SOFTMAX)
+
+    def _values(self, known: Weights, product: Product, result: Tensor) -> None:
+        """Values were multiplied with weights."""
+        scores, lead, attempt = known.scores, product.result.shape[:-2], known.attempt
+        if lead.numel() != scores.q.shape[1]:
+            attempt.lost = attempt.lost or "its weights mix several values"
+            return
+        parts = (heads(part, lead) for part in (product.left, product.right, product.result))
+        seen = finished(scores, *parts, self.shared, every_row=self.every_row, dropout=known.dropout)
         if seen is not None:
-            self.tell(seen, output)
+            inside = tuple({*seen.inside, *_inside(product.right, lead)})
+            attempt.followed |= self.tell(replace(seen, inside=inside), product.result, result)
+        attempt.lost = attempt.lost or "no score rule gives its weights"
+
+
+TRACKED = Scores | Weights | Exponentials | Log | Moved | Lost
+
+
+def _name(func: Callable) -> str:
+    """What an operation is called, however it is written; the name of an attribute that gives a tensor."""
+    name = getattr(func, "__name__", "").strip("_")
+    if name == "get":
+        name = getattr(getattr(func, "__self__", None), "__name__", "")
+        return name if name in ATTRIBUTES else ""
+    return ALIASES.get(name, name)
+
+
+def _tensors(value: object) -> tuple[Tensor, ...]:
+    """A tensor, or those in a list."""
+    if isinstance(value, Tensor):
+        return (value,)
+    if isinstance(value, tuple | list):
+        return tuple(part for part in value if isinstance(part, Tensor))
+    return ()
+
+
+def _inside(tensor: Tensor, lead: torch.Size) -> tuple[int, ...]:
+    """The axes of heads that lie within a token in memory, if the tensor has all axes of the result."""
+    return inner_axes(tensor) if tensor.shape[:-2] == lead else ()
+
+
+def _is_parameter(tensor: Tensor) -> bool:
+    """Is it a matrix of a module? Then it is a layer's, and has no values of tokens."""
+    return isinstance(tensor, nn.Parameter) or isinstance(tensor._base, nn.Parameter)
+
+
+def _moved(func: Callable, known: Known, given: Tensor, args: tuple, kwargs: dict) -> Known | None:
+    """Scores or weights with their axes in another order."""
+    if isinstance(known, Log):
+        return None
+    numbered = torch.empty(tuple(range(2, given.dim() + 2)), device="meta")
+    order = tuple(size - 2 for size in func(numbered, *args[1:], **kwargs).shape)
+    inner, before = (known.known, known.order) if isinstance(known, Moved) else (known, range(given.dim()))
+    return Moved(inner, tuple(before[axis] for axis in order))
+
+
+def _cropped(known: Known, given: Tensor, result: Tensor) -> Known | None:
+    """Scores or weights of which all cells were taken, or all but those of the sink."""
+    if result.data_ptr() != given.data_ptr() or result.stride() != given.stride():
+        return None
+    if result.shape == given.shape:
+        return known
+    without_sink = (*given.shape[:-1], given.shape[-1] - 1)
+    if isinstance(known, Weights) and known.scores.sinks is not None and result.shape == without_sink:
+        return replace(known, scores=replace(known.scores, shape=result.shape))
+    return None
+
+
+def _hidden_exponentials(name: str, at: int, known: Exponentials, args: tuple) -> Exponentials | None:
+    """Exponentials of which some cells were set to zero."""
+    other = args[1 - at] if name == "mul" else args[1]
+    if not isinstance(other, Tensor) or not bool(((other == 0) | (other == 1)).all()):
+        return None
+    if name == "masked_fill" and number(args[2]) != 0:
+        return None
+    scores = known.scores.hiding(other == 0 if name == "mul" else other)
+    return None if scores is None else Exponentials(scores)
+
+
+def _dropped(args: tuple) -> float:
+    """The share of numbers that a call of dropout sets to zero."""
+    p = float(args[1]) if len(args) > 1 else 0.5
+    if not 0 < p < 1:
+        raise MhaError(f"dropout of {p}")
+    return p
 
 
 def _by_position(name: str, args: tuple, kwargs: dict) -> tuple:
@@ -263,13 +547,13 @@ def _by_position(name: str, args: tuple, kwargs: dict) -> tuple:
     return args
 
 
-def _is_plain(value: object) -> bool:
+def _is_strided(value: object) -> bool:
     """Do the numbers of a tensor, or of all tensors in a list, lie in memory in the usual way?"""
     if isinstance(value, tuple | list):
-        return all(map(_is_plain, value))
+        return all(map(_is_strided, value))
     if not isinstance(value, Tensor):
         return True
-    usual = value.layout is torch.strided
+    usual = value.layout is torch.strided and not torch._C._functorch.is_batchedtensor(value)
     return usual and not (value.is_meta or value.is_nested or value.is_quantized)
 
 
@@ -286,40 +570,35 @@ def is_exact(seen: Followed) -> bool:
     return seen.gap <= CLOSE.get(seen.v.dtype, 0.0)
 
 
-def attended(seen: Followed, lead: torch.Size, item: int) -> Attended:
+def attended(seen: Followed, lead: Sequence[int], axis: int | None, item: int) -> Attended:
     """One text of what was followed, as a batch of one.
 
-    `lead` are the axes of the output before query and width: (batch, …, head), one, or none. Raises
-    `MhaError` where one axis could be either, and for an item that the batch does not have.
+    `lead` are the axes of the output before query and width, of which `axis` counts texts and all others
+    count heads; None where all do. Raises `MhaError` for an item that the batch does not have.
     """
-    if len(lead) == 1 and lead[0] > 1:
-        raise MhaError(
-            f"A softmax of the model's own has {lead[0]} heads, or {lead[0]} texts, in one axis: it cannot "
-            f"be told which. Record one text at a time, with heads in an axis of their own, or give what was "
-            f"computed to mha.from_tensors(q=, k=, v=, tokens=)."
-        )
-    n_items = lead[0] if len(lead) > 1 else 1
-    n_heads = seen.q.shape[1] // n_items
-    first = place(item, n_items) * n_heads
-    own = slice(first, first + n_heads)
-    k, v = (_own(part, seen.q.shape[1], n_items, own) for part in (seen.k, seen.v))
-    return Attended(None, seen.q[:, own], k, v, seen.rule.mapped(lambda table: _of(table, own)))
+    numbers = torch.arange(math.prod(lead)).reshape(tuple(lead))
+    if axis is not None:
+        numbers = numbers.select(axis, item_index(item, lead[axis]))
+    rows = numbers.flatten()
+    k, v = (_shared_heads(part, seen.q.shape[1], rows) for part in (seen.k, seen.v))
+    return Attended(None, seen.q[:, rows], k, v, seen.rule.mapped(lambda table: _of_heads(table, rows)))
 
 
-def _own(part: Tensor, n_heads: int, n_items: int, own: slice) -> Tensor:
+def _shared_heads(part: Tensor, n_heads: int, rows: Tensor) -> Tensor:
     """The keys or values of some heads, (1, kv_head, key, width): as few as they share."""
-    n_kv = part.shape[1]
-    if n_kv % n_items:
-        return part.repeat_interleave(n_heads // n_kv, dim=1)[:, own]
-    first = own.start * n_kv // n_heads
-    return part[:, first : first + n_kv // n_items]
+    group = n_heads // part.shape[1]
+    numbers = rows // group
+    few = numbers[::group]
+    if len(rows) % group == 0 and torch.equal(few.repeat_interleave(group), numbers):
+        return part[:, few]
+    return part[:, numbers]
 
 
-def _of(table: Tensor, own: slice) -> Tensor:
-    """Some heads of a mask or bias (1, head or 1, query, key), or a table of distances (head, distance)."""
-    if table.dim() == 2:
-        return table[own]
-    return table if table.shape[1] == 1 else table[:, own]
+def _of_heads(table: Tensor, rows: Tensor) -> Tensor:
+    """Some heads of sinks (head,), of a table (head, distance) or of one (1, head or 1, query, key)."""
+    if table.dim() <= 2:
+        return table[rows]
+    return table if table.shape[1] == 1 else table[:, rows]
 
 
 class CollectingMode(EagerMode):
@@ -329,26 +608,14 @@ class CollectingMode(EagerMode):
         super().__init__(self._collect, every_row=every_row)
         self.collector, self.close, self.gap = collector, close, 0.0
 
-    def _collect(self, seen: Followed, output: Tensor) -> None:
-        if seen.gap > self.close:
-            return
+    def _collect(self, seen: Followed, output: Tensor, _: Tensor) -> bool:
+        if seen.gap > self.close or seen.dropout:
+            return False
         self.gap = max(self.gap, seen.gap)
         # Cosines and sines that the attention module was not handed, so that its matrices are found.
         if not self.collector.knows_codes and (codes := recovered(seen.k, self.outputs)) is not None:
             self.collector.turned_by(codes)
         self.outputs.clear()
         joined = heads(output, output.shape[:-2]).transpose(1, 2).contiguous()
-        self.collector.add(_running(), seen.q, seen.k, seen.v, seen.rule, joined)
-
-
-def _running() -> nn.Module | None:
-    """The innermost module that is running now and holds others: a product may be a module of its own."""
-    frame, found = sys._getframe(1), None
-    while frame is not None:
-        part = frame.f_locals.get("self")
-        if isinstance(part, nn.Module):
-            found = part if found is None else found
-            if next(part.children(), None) is not None:
-                return part
-        frame = frame.f_back
-    return found
+        self.collector.add(caller().module, seen.q, seen.k, seen.v, seen.rule, joined)
+        return True

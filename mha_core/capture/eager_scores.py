@@ -1,14 +1,15 @@
 """Scores on their way from the product of queries and keys to the weights, in a model's own code.
 
 A product of two tensors is taken for ``q kᵀ``. What is done to it afterwards is written down as
-``cap · tanh(scale · q kᵀ / cap) + terms, hidden where a mask says so``; what cannot be written so is
-followed no further. Whether it is true is asked of the weights that the model computed in the end.
+``cap · tanh(scale · q kᵀ / cap) + terms, hidden where a mask says so``, with a sink beside the keys; what
+cannot be written so is followed no further. The weights that the model computed in the end are the proof.
 """
 
 import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -39,6 +40,9 @@ class Scores:
 
     q (1, head, query, d_k), k (1, head or 1, key, d_k). `hidden` and `emptied` are cells that were
     covered by a mask, and cells that no longer depend on q and k, (1, head or 1, query or 1, key or 1).
+    `sinks` (head,) are scores in a last column of their own, after which only a softmax may come.
+    `inside` are the axes of heads that lie within a token in memory; `learned` says that one factor of the
+    product is a parameter of a module.
     """
 
     q: Tensor
@@ -49,14 +53,54 @@ class Scores:
     terms: tuple[Term, ...] = ()
     hidden: tuple[Tensor, ...] = ()
     emptied: tuple[Tensor, ...] = ()
+    sinks: Tensor | None = None
+    inside: tuple[int, ...] = ()
+    learned: bool = False
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """The numbers of queries and keys."""
+        return self.q.shape[2], self.k.shape[2]
 
     def times(self, factor: float) -> "Scores | None":
         """The same times a number. None where it would turn what is hidden into what stands out."""
-        if factor <= 0:
+        if factor <= 0 or self.sinks is not None:
             return None
         terms = tuple(replace(term, factor=term.factor * factor) for term in self.terms)
         cap = None if self.cap is None else self.cap * factor
         return replace(self, scale=self.scale * factor, cap=cap, terms=terms)
+
+    def times_rows(self, factors: Tensor) -> "Scores | None":
+        """The same times a number for each head or query, which is multiplied into the queries."""
+        laid = self.laid(factors)
+        if laid is None or laid.shape[-1] != 1 or self.cap is not None or not bool((laid > 0).all()):
+            return None
+        terms = tuple(Term(product := term.laid * laid, product, term.factor) for term in self.terms)
+        return replace(self, q=self.q * laid.to(self.q.dtype), terms=terms)
+
+    def with_sinks(self, column: Tensor, shape: torch.Size) -> "Scores | None":
+        """The same with one more score for each head, (…, query, 1), as the last column of `shape`."""
+        laid = self.laid(column)
+        if laid is None or laid.shape[-1] != 1 or not bool((laid == laid[:, :, :1]).all()):
+            return None
+        heads = self.q.shape[1]
+        return replace(self, sinks=laid[0, :, 0, 0].expand(heads).detach().clone(), shape=shape)
+
+    def exchanged(self) -> "Scores | None":
+        """The same scores with the roles of queries and keys exchanged, one column for each query."""
+        if self.sinks is not None:
+            return None
+        heads = self.q.shape[1]
+        terms = tuple(Term(laid := term.laid.mT, laid, term.factor) for term in self.terms)
+        return replace(
+            self,
+            q=self.k.expand(1, heads, -1, -1),
+            k=self.q,
+            shape=torch.Size((*self.shape[:-2], self.shape[-1], self.shape[-2])),
+            terms=terms,
+            hidden=tuple(cells.mT for cells in self.hidden),
+            emptied=tuple(cells.mT for cells in self.emptied),
+        )
 
     def plus(self, term: Tensor | float, factor: float) -> "Scores | None":
         """The same and a number or tensor times a factor; None if it makes more cells of them."""
@@ -92,7 +136,7 @@ class Scores:
     def laid(self, tensor: Tensor) -> Tensor | None:
         """What goes with the cells one by one, as (1, head or 1, query or 1, key or 1)."""
         shape, lead = self.shape, self.shape[:-2]
-        if tensor.dim() > len(shape):
+        if tensor.dim() > len(shape) or self.sinks is not None:
             return None
         padded = tensor.reshape((1,) * (len(shape) - tensor.dim()) + tuple(tensor.shape))
         if any(size not in (1, whole) for size, whole in zip(padded.shape, shape, strict=True)):
@@ -108,14 +152,14 @@ class Shared:
 
     def __init__(self):
         self._parts: dict[tuple, tuple] = {}
-        self._kept: list[Tensor] = []
+        self._tensors: list[Tensor] = []
 
     def one(self, tensor: Tensor) -> Tensor:
         """The tensor, or an equal one that was seen before."""
-        for kept in self._kept:
-            if kept.shape == tensor.shape and kept.dtype == tensor.dtype and torch.equal(kept, tensor):
-                return kept
-        self._kept.append(tensor)
+        for other in self._tensors:
+            if other.shape == tensor.shape and other.dtype == tensor.dtype and torch.equal(other, tensor):
+                return other
+        self._tensors.append(tensor)
         return tensor
 
     def parts(self, term: Term) -> tuple[Tensor | None, Tensor | None, bool]:
@@ -146,16 +190,28 @@ class Followed:
     v: Tensor
     rule: ScoreRule
     gap: float
+    dropout: float = 0.0
+    inside: tuple[int, ...] = ()  # axes of heads that lie within a token in memory
 
 
 def finished(
-    scores: Scores, weights: Tensor, v: Tensor, output: Tensor, shared: Shared, *, every_row: bool
+    scores: Scores,
+    weights: Tensor,
+    v: Tensor,
+    output: Tensor,
+    shared: Shared,
+    *,
+    every_row: bool,
+    dropout: float = 0.0,
 ) -> Followed | None:
     """Scores whose `weights` were multiplied with values, if they make those weights and that `output`.
 
     weights (1, head, query, key), v (1, head or 1, key, d_v), output (1, head, query, d_v) as the model
-    computed them. `every_row` asks for all queries, not only some. None where it cannot be so.
+    computed them; `dropout` is the share of weights that were set to zero, the others divided by 1 − dropout.
+    `every_row` asks for all queries, not only some. None where it cannot be so.
     """
+    if weights.shape[-1] != scores.k.shape[2]:  # the column of a sink is there still
+        return None
     rule = _rule(scores, weights, shared)
     if rule is None:
         return None
@@ -165,9 +221,11 @@ def finished(
     rows = torch.arange(n_query) if every_row else torch.tensor(rows)
     rows = rows.to(weights.device)
     there = rule.at(slice(None), rows, n_query=n_query, n_key=n_key)
-    again = attention_weights(scores.q[:, :, rows], k, there).to(v.dtype)
-    apart = max(gap(again, weights[:, :, rows]), gap(mix(again, v), output[:, :, rows]))
-    return Followed(scores.q, k, v, rule, apart)
+    again, computed = attention_weights(scores.q[:, :, rows], k, there).to(v.dtype), weights[:, :, rows]
+    if dropout:
+        again = (again / (1 - dropout)).masked_fill(computed == 0, 0.0)
+    apart = max(gap(again, computed), gap(mix(again, v), output[:, :, rows]))
+    return Followed(scores.q, k, v, rule, apart, dropout, scores.inside)
 
 
 def _rule(scores: Scores, weights: Tensor, shared: Shared) -> ScoreRule | None:
@@ -192,7 +250,11 @@ def _rule(scores: Scores, weights: Tensor, shared: Shared) -> ScoreRule | None:
     if mask is not None and _any(weights, ~mask):
         return None  # also a row of which all is hidden by numbers that are all alike: it is even, not empty
     return ScoreRule(
-        scale=scores.scale, soft_cap=scores.cap, mask=mask, **_bias(total, mask, weights, shared)
+        scale=scores.scale,
+        soft_cap=scores.cap,
+        mask=mask,
+        sinks=scores.sinks,
+        **_bias(total, mask, weights, shared),
     )
 
 
@@ -260,11 +322,27 @@ class Times:
     factor: float
 
 
+@dataclass(eq=False)
+class Attempt:
+    """A softmax, or what stands in its place: its numbers of queries and keys, and what became of it.
+
+    `place` is where it ran; `lost` is the operation after which it could not be followed, `followed` says
+    that it could be, from queries and keys to the values.
+    """
+
+    sizes: tuple[int, int]
+    place: object
+    lost: str = ""
+    followed: bool = False
+
+
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """What the softmax made of scores, in any shape whose last two axes are query and key."""
+    """The softmax of scores, in any shape whose last two axes are query and key; `dropout` thinned them."""
 
     scores: Scores
+    attempt: Attempt
+    dropout: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -273,6 +351,48 @@ class Log:
 
     scores: Scores
     of_weights: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Exponentials:
+    """exp of scores."""
+
+    scores: Scores
+
+
+@dataclass(frozen=True, eq=False)
+class OfRows:
+    """A number for each row of scores: the "largest" score, or the "sum" of their exponentials."""
+
+    scores: Scores
+    of: str
+
+
+@dataclass(frozen=True, eq=False)
+class Moved:
+    """A tensor whose axis n is axis `order[n]` of what it is known to be."""
+
+    known: "Scores | Weights | Exponentials"
+    order: tuple[int, ...]
+
+    def back(self, tensor: Tensor) -> Tensor:
+        """A tensor that goes with the moved one cell by cell, its axes in their first order."""
+        if not tensor.dim():
+            return tensor
+        padded = tensor.reshape((1,) * (len(self.order) - tensor.dim()) + tuple(tensor.shape))
+        return padded.permute([self.order.index(axis) for axis in range(len(self.order))])
+
+
+@dataclass(frozen=True, eq=False)
+class Lost:
+    """A tensor made of scores or weights by an operation after which they are not followed."""
+
+    sizes: tuple[int, int]
+    operation: str
+    attempt: Attempt | None
+
+
+Known = Scores | Weights | Times | Log | Exponentials | OfRows | Moved | Lost
 
 
 def changed(name: str, at: int, known: Scores, args: tuple, kwargs: dict) -> Scores | None:
@@ -298,12 +418,15 @@ def changed(name: str, at: int, known: Scores, args: tuple, kwargs: dict) -> Sco
             return None
         return known.plus(other, float(kwargs.get("alpha", 1.0)) * (1 if name == "add" else -1))
     factor = number(other)
-    if kwargs.get("rounding_mode") is None:
-        if factor and (name == "mul" or at == 0):
-            return known.times(factor if name == "mul" else 1 / factor)
-        if name == "mul" and isinstance(other, Tensor) and bool(((other == 0) | (other == 1)).all()):
-            return known.emptying(other == 0)
-    return None
+    if kwargs.get("rounding_mode") is not None or (name == "div" and at == 1):
+        return None
+    if factor:
+        return known.times(factor if name == "mul" else 1 / factor)
+    if not isinstance(other, Tensor) or not other.dim():
+        return None
+    if name == "mul" and bool(((other == 0) | (other == 1)).all()):
+        return known.emptying(other == 0)
+    return known.times_rows(other if name == "mul" else 1 / other)
 
 
 def same(result: Tensor, given: Tensor) -> bool:
@@ -319,11 +442,34 @@ def number(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-def as_product(equation: str, ends: Sequence[Tensor], result: Tensor) -> tuple[tuple, tuple] | None:
-    """The two factors of an einsum in their order as ``left @ right = made``, and these three.
+class Product(NamedTuple):
+    """``left @ right = result``, with left (…, i, c), right (…, c, j), result (…, i, j), and their tensors.
 
-    left (…, i, c), right (…, c, j), made (…, i, j). None for what is no such product.
+    `ends` are the tensors that left and right are views of, each with the order of its axes in the view.
+    Axis n of the tensor that the code has for the result is axis ``order[n]`` of `result`.
     """
+
+    left: Tensor
+    right: Tensor
+    result: Tensor
+    ends: tuple[tuple[Tensor, tuple[int, ...]], ...]
+    order: tuple[int, ...]
+
+    @classmethod
+    def of(cls, left: Tensor, right: Tensor, result: Tensor) -> "Product":
+        ends = tuple((end, tuple(range(end.dim()))) for end in (left, right))
+        return cls(left, right, result, ends, tuple(range(result.dim())))
+
+    def transposed(self) -> "Product":
+        """``rightᵀ @ leftᵀ = resultᵀ``"""
+        ends = tuple((end, (*order[:-2], order[-1], order[-2])) for end, order in self.ends[::-1])
+        swap = (*range(self.result.dim() - 2), self.result.dim() - 1, self.result.dim() - 2)
+        order = tuple(swap[axis] for axis in self.order)
+        return Product(self.right.mT, self.left.mT, self.result.mT, ends, order)
+
+
+def as_product(equation: str, ends: Sequence[Tensor], result: Tensor) -> Product | None:
+    """The two factors of an einsum as a product of matrices; None for what is no such product."""
     if not isinstance(equation, str) or len(ends) != 2 or not EINSUM.fullmatch(equation.replace(" ", "")):
         return None
     terms, made = equation.replace(" ", "").split("->")
@@ -331,26 +477,40 @@ def as_product(equation: str, ends: Sequence[Tensor], result: Tensor) -> tuple[t
     if any(len(set(term)) != len(term) for term in (*terms, made)):
         return None
     over = set(terms[0]) & set(terms[1]) - set(made)
-    rows, columns = ((set(terms[n]) & set(made)) - set(terms[1 - n]) for n in (0, 1))
-    lead = [axis for axis in made if axis not in rows | columns]
-    if {len(over), len(rows), len(columns)} != {1} or {len(term) for term in terms} != {len(lead) + 2}:
+    sides = [[axis for axis in made if axis in terms[n] and axis not in terms[1 - n]] for n in (0, 1)]
+    if len(over) != 1 or not all(sides):
         return None
-    (over,), (rows,), (columns,) = over, rows, columns
+    over, (rows, columns) = *over, (side[-1] for side in sides)  # axes before are heads that share the other
+    lead = [axis for axis in made if axis not in (rows, columns)]
+    if any(set(term) - {*lead, rows, columns, over} for term in terms):
+        return None
     if made.index(rows) > made.index(columns):
         (rows, columns), terms, ends = (columns, rows), terms[::-1], ends[::-1]
-    left = ends[0].permute([terms[0].index(axis) for axis in (*lead, rows, over)])
-    right = ends[1].permute([terms[1].index(axis) for axis in (*lead, over, columns)])
-    order = [*lead, rows, columns]
-    turned = result if order == list(made) else result.permute([made.index(axis) for axis in order])
-    return tuple(ends), (left, right, turned)
+    left, right = (*lead, rows, over), (*lead, over, columns)
+    axes = [*lead, rows, columns]
+    return Product(
+        _in_axes(ends[0], terms[0], left),
+        _in_axes(ends[1], terms[1], right),
+        result.permute([made.index(axis) for axis in axes]),
+        tuple(
+            (end, tuple(term.index(axis) for axis in order if axis in term))
+            for end, term, order in zip(ends, terms, (left, right), strict=True)
+        ),
+        tuple(axes.index(axis) for axis in made),
+    )
+
+
+def _in_axes(tensor: Tensor, term: str, order: Sequence[str]) -> Tensor:
+    """A tensor whose axes are named by a term in another order; an axis that it lacks is one long."""
+    tensor = tensor.permute([term.index(axis) for axis in order if axis in term])
+    return tensor[tuple(slice(None) if axis in term else None for axis in order)]
 
 
 def seen_as(known: Scores | Weights, shape: torch.Size) -> Scores | Weights | None:
     """Scores or weights in a tensor of another shape."""
-    if isinstance(known, Scores):
-        return known.seen_as(shape)
-    scores = known.scores.seen_as(shape)
-    return None if scores is None else Weights(scores)
+    scores = known if isinstance(known, Scores) else known.scores
+    scores = scores.seen_as(shape)
+    return scores if scores is None or isinstance(known, Scores) else replace(known, scores=scores)
 
 
 def times(before: list) -> float:

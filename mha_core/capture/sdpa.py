@@ -1,12 +1,12 @@
 """Torch's own attention functions, seen as they are called: q, k, v and rule of one text of a batch.
 
-`F.scaled_dot_product_attention` and `F.multi_head_attention_forward` are shown before they run and run
-untouched; the latter is followed to where its heads have their q, k and v.
+`F.scaled_dot_product_attention`, `F.multi_head_attention_forward` and `flex_attention` run untouched and
+are shown with their results; the second is followed to where its heads have their q, k and v.
 """
 
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import Lock
 from types import FunctionType
 
@@ -17,27 +17,47 @@ from torch.overrides import TorchFunctionMode
 
 from mha_core.attention.module import Attended, Projections
 from mha_core.attention.score_rule import HIDDEN, ScoreRule
+from mha_core.capture.caller import inner_axes, item_index, text_axis
 from mha_core.errors import MhaError
 from mha_core.traces.facts import Facts
 
+COMPILING = {"torch._dynamo", "torch.nn.attention.flex_attention"}
 SDPA, FORWARD = F.scaled_dot_product_attention, F.multi_head_attention_forward
 
 
 class SdpaMode(TorchFunctionMode):
-    """Shows each call of the two before it happens; what a call calls in turn is not seen.
+    """Shows each call of an attention function with its result; what a call calls in turn is not seen.
 
-    `show` is given the function, its arguments and its named arguments.
+    `show` is given the function, its arguments, its named arguments and its result.
     """
 
-    def __init__(self, show: Callable[[Callable, tuple, dict], None]):
+    def __init__(self, show: Callable[[Callable, tuple, dict, object], None]):
         super().__init__()
         self.show = show
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        if func is SDPA or func is FORWARD:
-            self.show(func, args, kwargs)
-        return func(*args, **kwargs)
+        result = func(*args, **kwargs)
+        if func is SDPA or func is FORWARD or is_flex_attention(func):
+            self.show(func, args, kwargs, result)
+        return result
+
+
+def is_flex_attention(func: object) -> bool:
+    """Is it the operator that `torch.nn.attention.flex_attention` calls?"""
+    return type(func).__name__ == "FlexAttentionHOP"
+
+
+def flex_arguments(q: Tensor, k: Tensor, v: Tensor, score_mod, block_mask, scale: float, *_) -> dict:
+    """The arguments of `scaled_dot_product_attention` that compute the same as a call of flex_attention.
+
+    Raises `MhaError` where it changes scores by a function or has a block mask: any code may be in them.
+    """
+    functions = {"score_mod": (score_mod, "_identity"), "block_mask": (block_mask[-1], "noop_mask")}
+    for name, (function, default) in functions.items():
+        if getattr(function, "__name__", "") != default or not function.__module__.startswith("torch."):
+            raise MhaError(f"flex_attention with {name}= is not followed: it may be any function of scores.")
+    return {"query": q, "key": k, "value": v, "scale": scale, "enable_gqa": q.shape[1] != k.shape[1]}
 
 
 class HeadsReached(Exception):
@@ -57,15 +77,15 @@ until_heads = FunctionType(
 SIGNATURE = inspect.signature(FORWARD)
 
 
-def projections(given: dict) -> Projections:
-    """Copies of the matrices of a call, turned to stand as in the formula: they may be trained further."""
-    if given.get("use_separate_proj_weight"):
-        matrices = [given[f"{name}_proj_weight"] for name in "qkv"]
+def projections(arguments: dict) -> Projections:
+    """Copies of the matrices of a call as in the formula, x W: they may be trained further."""
+    if arguments.get("use_separate_proj_weight"):
+        matrices = [arguments[f"{name}_proj_weight"] for name in "qkv"]
     else:
-        matrices = given["in_proj_weight"].chunk(3)
-    bias = given["in_proj_bias"]
-    parts = [*matrices, given["out_proj_weight"]]
-    biases = [*((None,) * 3 if bias is None else bias.chunk(3)), given["out_proj_bias"]]
+        matrices = arguments["in_proj_weight"].chunk(3)
+    bias = arguments["in_proj_bias"]
+    parts = [*matrices, arguments["out_proj_weight"]]
+    biases = [*((None,) * 3 if bias is None else bias.chunk(3)), arguments["out_proj_bias"]]
     return Projections(
         *(part.detach().clone().mT for part in parts),
         *(None if part is None else part.detach().clone() for part in biases),
@@ -84,8 +104,8 @@ class _Uncompiled:
     def __enter__(self) -> None:
         with self.lock:
             self.count += 1
-            # Nothing has been compiled before this module was loaded, and loading it takes seconds.
-            if self.stance is None and "torch._dynamo" in sys.modules:
+            # Nothing has been compiled before one of these was loaded; to load the compiler takes seconds.
+            if self.stance is None and not COMPILING.isdisjoint(sys.modules):
                 self.stance = torch.compiler.set_stance("force_eager")
 
     def __exit__(self, *error) -> None:
@@ -107,58 +127,61 @@ class SdpaReader:
         self._causal: dict[tuple[int, int], Tensor] = {}
 
     def attended(
-        self, number: int, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None,
-        enable_gqa=False,
-    ) -> tuple[Attended, Facts]:  # fmt: skip
-        """Call `number` with these arguments, a batch of one, and what else there is to know about it.
+        self, batch: int | None, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
+        scale=None, enable_gqa=False,
+    ) -> tuple[Attended, Facts, int | None]:  # fmt: skip
+        """A call with these arguments as a batch of one, its facts, and the axis of the texts.
 
-        What it computed is not kept. Raises `MhaError` for tensors of which it cannot be told what is a head,
-        and for an item that is not there.
+        `batch` is the number of texts, None where it is not known: then the first of four axes counts them,
+        as torch documents it. Raises `MhaError` for tensors of which it cannot be told what is a head, for
+        tensors without numbers, and for an item that is not there.
         """
-        q, k, v = (self._one(part, number) for part in (query, key, value))
-        if not enable_gqa:  # heads may be told once for all
+        parts = (query, key, value)
+        for part in parts:
+            _check_numbers(part)
+        lead = torch.broadcast_shapes(*(part.shape[:-3] for part in parts)) if query.dim() > 3 else ()
+        heads = max(part.shape[-3] for part in parts) if query.dim() > 2 else None
+        lead = (*lead, heads) if heads else ()
+        axis = text_axis(lead, batch, inner_axes(query), documented=query.dim() == 4)
+        q, k, v = (self._one(part, axis) for part in parts)
+        if not enable_gqa:  # heads may be given once for all
             heads = max(part.shape[0] for part in (q, k, v))
             q = q.expand(heads, -1, -1)
             if k.shape[0] != v.shape[0]:
                 k, v = (part.expand(heads, -1, -1) for part in (k, v))
         q, k, v = (_as_computed_with(part) for part in (q, k, v))
-        mask, bias = self._mask(attn_mask, query.dim())
+        mask, bias = self._mask(attn_mask, lead, axis)
         if is_causal:
             mask = self._below(q.shape[1], k.shape[1])
         rule = ScoreRule(scale=scale, mask=mask, bias=bias)
-        return Attended(None, q[None], k[None], v[None], rule), Facts(dropout=dropout_p)
+        return Attended(None, q[None], k[None], v[None], rule), Facts(dropout=dropout_p), axis
 
-    def _one(self, part: Tensor, number: int) -> Tensor:
-        """One item of a batch, (head, position, width)."""
-        if part.is_meta:
-            raise MhaError(
-                f"Call {number} of scaled_dot_product_attention has tensors without numbers (device “meta”); "
-                f"what runs on them cannot be recorded."
-            )
-        if part.is_nested or (part.dim() not in (2, 4) and not (part.dim() == 3 and part.shape[0] == 1)):
-            raise MhaError(
-                f"Call {number} of scaled_dot_product_attention has tensors of shape "
-                f"{'a nested tensor' if part.is_nested else tuple(part.shape)}, of which it cannot be told "
-                f"what is a head and what is a text; (batch, head, position, d_k) can be recorded."
-            )
-        if part.dim() < 4:
-            return part.reshape(1, *part.shape[-2:])
-        return part[place(self.item, part.shape[0])]
+    def _one(self, part: Tensor, axis: int | None) -> Tensor:
+        """The queries, keys or values of one text, (head, position, width)."""
+        if axis is not None and part.dim() > 2:
+            part = part.select(axis, item_index(self.item, part.shape[axis]))
+        return part.reshape(-1, *part.shape[-2:])
 
-    def _mask(self, given: Tensor | None, axes: int) -> tuple[Tensor | None, Tensor | None]:
+    def _mask(
+        self, mask: Tensor | None, lead: Sequence[int], axis: int | None
+    ) -> tuple[Tensor | None, Tensor | None]:
         """What hides cells, and what is added to scores; ([head,] query, key) or None."""
-        if given is None:
+        if mask is None:
             return None, None
-        if axes == 3 and given.dim() == 3:
-            given = given[None]  # its first axis is the batch, as that of the queries
-        if given.dim() == 4:
-            given = given[place(self.item, given.shape[0])]
-        if given.dtype == torch.bool:
-            return given, None
+        if mask.dim() > 2:
+            mask = mask.reshape((1,) * (len(lead) + 2 - mask.dim()) + tuple(mask.shape))
+            if axis is not None:
+                mask = mask.select(axis, item_index(self.item, mask.shape[axis]))
+                lead = (*lead[:axis], *lead[axis + 1 :])
+            if mask.shape[:-2].numel() > 1:
+                mask = mask.expand(*lead, -1, -1)
+            mask = mask.reshape(-1, *mask.shape[-2:])
+        if mask.dtype == torch.bool:
+            return mask, None
         # The lowest number is meant to hide, and does where a row has anything else.
-        hidden = given <= torch.finfo(given.dtype).min
-        hidden &= (given == HIDDEN) | ~hidden.all(-1, keepdim=True)
-        bias = given.masked_fill(hidden, 0.0)
+        hidden = mask <= torch.finfo(mask.dtype).min
+        hidden &= (mask == HIDDEN) | ~hidden.all(-1, keepdim=True)
+        bias = mask.masked_fill(hidden, 0.0)
         return ~hidden if hidden.any() else None, bias if bias.any() else None
 
     def _below(self, n_query: int, n_key: int) -> Tensor:
@@ -168,18 +191,18 @@ class SdpaReader:
         return self._causal[n_query, n_key]
 
 
+def _check_numbers(part: Tensor) -> None:
+    """Raises `MhaError` for a tensor whose numbers cannot be read one text at a time."""
+    if part.is_meta:
+        raise MhaError("Its tensors have no numbers (device “meta”); what runs on them cannot be recorded.")
+    if part.is_nested or torch._C._functorch.is_batchedtensor(part):
+        how = "nested tensors" if part.is_nested else "tensors of torch.vmap"
+        raise MhaError(f"It has {how}, of which it cannot be told what is a head and what is a text.")
+
+
 def _as_computed_with(part: Tensor) -> Tensor:
     """The tensor in the dtype that torch computes with: autocast changes all but float64."""
     device = part.device.type
     if part.dtype == torch.float64 or not torch.is_autocast_enabled(device):
         return part
     return part.to(torch.get_autocast_dtype(device))
-
-
-def place(item: int, n_items: int) -> int:
-    """Where an item of a batch stands; what there is one of belongs to all."""
-    if n_items == 1:
-        return 0
-    if not 0 <= item < n_items:
-        raise MhaError(f"The batch has items 0 to {n_items - 1}; item {item} was asked for.")
-    return item

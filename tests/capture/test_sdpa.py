@@ -12,9 +12,9 @@ from mha_core.capture import sdpa
 H, L, D_K, D_V = 3, 7, 4, 5
 
 
-def output(q, k, v, *, item: int = 0, **given) -> tuple[torch.Tensor, object]:
+def output(q, k, v, *, item: int = 0, batch: int | None = None, **options) -> tuple[torch.Tensor, object]:
     """What the rule of a call that was read makes of its q, k and v, and what was read. (head, query, d_v)"""
-    read, _ = sdpa.SdpaReader(item).attended(0, q, k, v, **given)
+    read, *_ = sdpa.SdpaReader(item).attended(batch, q, k, v, **options)
     assert read.q.shape[0] == read.k.shape[0] == read.v.shape[0] == 1
     return attend(read.q, read.k, read.v, read.rule)[0], read
 
@@ -77,26 +77,41 @@ def test_the_lowest_number_hides_unless_all_of_a_row_have_it(normal):
 
 def test_what_cannot_be_read(refused, normal):
     q = normal(2, L, D_K)
-    assert "it cannot be told what is a head and what is a text" in str(refused(output, q, q, q))
+    assert "It has 2 heads or texts" in str(refused(output, q, q, q))
     q = normal(2, H, L, D_K)
     assert str(refused(output, q, q, q, item=2)) == "The batch has items 0 to 1; item 2 was asked for."
     empty = q.to("meta")
-    assert "without numbers (device “meta”)" in str(refused(output, empty, empty, empty))
+    assert "have no numbers (device “meta”)" in str(refused(output, empty, empty, empty))
 
 
-def test_both_functions_are_shown_before_they_run_and_nothing_that_they_call(normal):
+def test_heads_before_texts_and_one_axis_for_one_of_both(normal):
+    q, k, v = normal(H, 2, L, D_K), normal(H, 2, L, D_K, seed=1), normal(H, 2, L, D_V, seed=2)
+    mask = normal(1, 2, L, L) > -0.5
+    seen = mask[0, 1].any(-1)
+    made, _ = output(q, k, v, item=1, batch=2, attn_mask=mask)
+    asked = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)[:, 1]
+    np.testing.assert_allclose(made[:, seen], asked[:, seen], atol=1e-6)
+    first = F.scaled_dot_product_attention(q[:, 0], k[:, 0], v[:, 0])
+    for batch, expected in ((1, first), (H, first[2:])):
+        made, _ = output(q[:, 0], k[:, 0], v[:, 0], item=2, batch=batch)
+        np.testing.assert_allclose(made, expected, atol=1e-6)
+
+
+def test_functions_are_shown_with_their_results_and_nothing_that_they_call(normal):
     x, seen = normal(2, L, 12), []
     module = nn.MultiheadAttention(12, H, batch_first=True)
-    with sdpa.SdpaMode(lambda function, *_: seen.append(function)):
-        F.scaled_dot_product_attention(x, x, x)
-        module(x, x, x, need_weights=False)
-    assert seen == [sdpa.SDPA, sdpa.FORWARD]
+    with sdpa.SdpaMode(lambda function, *rest: seen.append((function, rest[-1]))):
+        plain = F.scaled_dot_product_attention(x, x, x)
+        joined, _ = module(x, x, x, need_weights=False)
+    assert [function for function, _ in seen] == [sdpa.SDPA, sdpa.FORWARD]
+    assert seen[0][1] is plain
+    assert seen[1][1][0].numel() == joined.numel()
 
 
 def test_the_heads_of_a_module_are_reached_without_its_output(normal):
     x, calls = normal(L, 2, 12), []
     module = nn.MultiheadAttention(12, H)
-    with sdpa.SdpaMode(lambda _, args, kwargs: calls.append((args, kwargs))):
+    with sdpa.SdpaMode(lambda _, args, kwargs, result: calls.append((args, kwargs))):
         wanted, weights = module(x, x, x, average_attn_weights=False)
     [(args, kwargs)] = calls
     with pytest.raises(sdpa.HeadsReached) as reached:

@@ -85,9 +85,31 @@ def test_heads_by_view(item):
     assert mha.against_torch(layer).difference < 1e-5
 
 
-def test_each_head_by_itself_is_a_layer_of_one_head():
+class Heads(nn.Module):
+    """A list of heads, whose outputs are joined: the textbook's layer."""
+
+    def __init__(self, dropout=0.0):
+        super().__init__()
+        self.heads = nn.ModuleList(Head() for _ in range(H))
+        self.proj, self.drop = nn.Linear(H * D_K, D), nn.Dropout(dropout)
+
+    def forward(self, x):
+        return self.drop(self.proj(torch.cat([head(x) for head in self.heads], dim=-1)))
+
+
+@pytest.mark.parametrize(("batch", "item"), [(1, 0), (2, 1), (H, 2), (7, 3)])
+def test_a_list_of_heads_is_one_layer(batch, item):
+    model = nn.Sequential(Heads(), Heads())
+    trace = recorded(model, torch.randn(batch, 7, D), item=item).trace
+    assert [layer.n_heads for layer in trace.layers] == [H, H]
+    for layer, part in zip(trace.layers, model, strict=True):
+        close(layer.weights(), torch.stack([head.seen[item] for head in part.heads]))
+        assert layer.allowed(1).tolist() == np.tri(7, dtype=bool).tolist()
+
+
+def test_heads_that_are_not_joined_stay_layers_of_one_head():
     model = nn.ModuleList(Head() for _ in range(H))
-    trace = recorded(lambda x: torch.cat([head(x) for head in model], -1), torch.randn(1, 7, D)).trace
+    trace = recorded(lambda x: sum(head(x) for head in model), torch.randn(1, 7, D)).trace
     assert [layer.n_heads for layer in trace.layers] == [1] * H
     for layer, head in zip(trace.layers, model, strict=True):
         close(layer.weights(), head.seen)
@@ -105,7 +127,7 @@ def test_shared_keys_are_told_once(batch, item):
 def test_texts_that_have_the_same_keys_keep_their_heads(heads):
     q, one = torch.randn(2, heads, 7, D_K), torch.randn(1, 1, 7, D_K)
     k = v = one.expand(2, heads, -1, -1)
-    [layer] = recorded(lambda _: torch.softmax(q @ k.mT, -1) @ v, None, item=1).trace.layers
+    [layer] = recorded(lambda _: torch.softmax(q @ k.mT, -1) @ v, None, item=1, batch=2).trace.layers
     close(layer.weights(), torch.softmax(q @ k.mT, -1)[1])
 
 
@@ -141,7 +163,7 @@ def capped(q, k, v):
 @pytest.mark.parametrize("way", [relative, padded, by_words, einsum, upcast, capped])
 def test_ways_to_write_it(way):
     q, k, v = torch.randn(3, 2, H, 7, D_K)
-    [layer] = recorded(lambda _: way(q, k, v), None, item=1).trace.layers
+    [layer] = recorded(lambda _: way(q, k, v), None, item=1, batch=2).trace.layers
     np.testing.assert_array_equal(layer.q, q[1])
     close(layer.output(), way(q, k, v)[1])
 
@@ -214,41 +236,44 @@ def test_two_texts():
     assert [layer.kind for layer in rec.trace.layers] == ["cross"]
 
 
-def test_what_is_of_other_sizes_is_none_of_these_texts(refused):
-    pool = torch.randn(1, H, 1, D_K)
+class Pool(nn.Module):
+    """One learned query looks at all tokens."""
 
-    def model(x):
-        own = Block()(x) if x.shape[1] == 7 else x
-        k = own.view(1, -1, H, D_K).transpose(1, 2)
-        return torch.softmax(pool @ k.mT, -1) @ k
+    def forward(self, x):
+        k = x.view(len(x), x.shape[1], H, D_K).transpose(1, 2)
+        return torch.softmax(torch.ones(1, H, 1, D_K) @ k.mT, -1) @ k
 
-    with mha.record(tokens=TOKENS) as rec:
-        model(torch.randn(1, 7, D))
-    assert len(rec.trace.layers) == 1
+
+def test_a_call_of_another_size_is_named_beside_those_that_fit(refused):
+    model, x = nn.Sequential(Block(), Pool()), torch.randn(1, 7, D)
+    trace = recorded(model, x).trace
+    assert len(trace.layers) == 1
+    [skipped] = trace.source.skipped
+    assert "(Pool): 1 queries and 7 keys; the tokens allow 7 and 7." in skipped
+    assert "test_recorder_eager.py:" in skipped
+    strict = recorded(model, x, misfit="raise")
+    assert "1 queries and 7 keys" in str(refused(lambda: strict.trace))
     with mha.record(tokens=TOKENS[:6]) as rec:
-        model(torch.randn(1, 4, D))
-    assert "1 queries and 4 keys; the tokens given allow 6 and 6" in str(refused(lambda: rec.trace))
+        model(x)
+    assert "7 queries and 7 keys; the tokens allow 6 and 6. Give one" in str(refused(lambda: rec.trace))
+    assert "misfit" in str(refused(lambda: mha.record(tokens=TOKENS, misfit="drop")))
 
 
 # What is not understood
 
 
-def test_dropout_is_named_as_a_reason(refused):
-    with mha.record(tokens=TOKENS) as rec:
-        Block(dropout=0.5)(torch.randn(1, 7, D))
-    said = str(refused(lambda: rec.trace))
-    assert said.startswith("No attention was recorded")
-    assert "the softmaxes that the model has of its own, 1 over these tokens could not be followed" in said
-    assert "model.eval()" in said
-
-
-def test_what_was_not_understood_is_named_beside_what_was():
-    model, x = nn.Sequential(Block(), Block(dropout=0.5)), torch.randn(1, 7, D)
-    with mha.record(tokens=TOKENS) as rec:
-        model(x)
-    assert len(rec.trace.layers) == 1
-    [skipped] = rec.trace.source.skipped
-    assert "1 over these tokens" in skipped
+def test_with_dropout_the_weights_are_those_before_it():
+    model, x = nn.Sequential(Block(dropout=0.5), Block(dropout=0.25)).train(), torch.randn(2, 7, D)
+    torch.manual_seed(3)
+    expected = model(x)
+    with mha.record(tokens=TOKENS, item=1) as rec:
+        torch.manual_seed(3)
+        output = model(x)
+    assert torch.equal(output, expected)
+    assert [layer.about.dropout for layer in rec.trace.layers] == [0.5, 0.25]
+    assert rec.trace.source.skipped == ()
+    for layer, part in zip(rec.trace.layers, model, strict=True):
+        close(layer.weights(), part.seen[0][1])
 
 
 def test_what_cannot_be_told_apart_does_not_spoil_what_can():
@@ -259,7 +284,7 @@ def test_what_cannot_be_told_apart_does_not_spoil_what_can():
 
     trace = recorded(model, torch.randn(1, 7, D)).trace
     assert len(trace.layers) == 1
-    assert "1 over these tokens" in trace.source.skipped[0]
+    assert "3 heads or texts, and it cannot be told" in trace.source.skipped[0]
 
 
 def test_weights_that_are_changed_on_their_way_are_not_shown(refused):
@@ -270,7 +295,7 @@ def test_weights_that_are_changed_on_their_way_are_not_shown(refused):
 
     with mha.record(tokens=TOKENS) as rec:
         sharpened(torch.randn(1, 7, D))
-    assert "could not be followed" in str(refused(lambda: rec.trace))
+    assert "its weights went through div" in str(refused(lambda: rec.trace))
 
 
 def test_what_is_changed_behind_torchs_back_is_not_shown(refused):
@@ -282,16 +307,16 @@ def test_what_is_changed_behind_torchs_back_is_not_shown(refused):
 
     with mha.record(tokens=TOKENS) as rec:
         halved(torch.randn(1, 7, D))
-    assert "could not be followed" in str(refused(lambda: rec.trace))
+    assert "was not followed" in str(refused(lambda: rec.trace))
 
 
 def test_one_axis_for_heads_and_texts_is_not_guessed_at(refused):
     q = torch.randn(H, 7, D_K)
     with mha.record(tokens=TOKENS) as rec:
         torch.softmax(torch.bmm(q, q.mT), -1) @ q
-    said = str(refused(lambda: rec.trace))
-    assert "has 3 heads, or 3 texts, in one axis" in said
-    assert "mha.from_tensors" in said
+    message = str(refused(lambda: rec.trace))
+    assert "It has 3 heads or texts, and it cannot be told how many texts there are; give batch=" in message
+    assert "mha.from_tensors" in message
 
 
 def test_an_item_that_is_not_there(refused):

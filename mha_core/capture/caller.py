@@ -1,0 +1,165 @@
+"""The code that runs now: its line, its modules, the forward pass it belongs to, and its number of texts."""
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from types import CodeType, FrameType
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from mha_core.errors import MhaError
+
+MODULE_CALL = nn.Module._wrapped_call_impl.__code__
+LIBRARIES = (os.path.dirname(torch.__file__) + os.sep, os.path.dirname(__file__) + os.sep)
+RECORDER = os.sep.join(("mha_core", "sources", "recorder.py"))
+EINOPS = f"{os.sep}einops{os.sep}"
+
+
+class Root(NamedTuple):
+    """The outermost call around an attention: its frame, and what was called; called again, another pass."""
+
+    frame: FrameType
+    called: nn.Module | tuple[CodeType, int]
+
+
+class Caller(NamedTuple):
+    """What runs an attention: a line of code, the calls of modules (innermost first), and the root."""
+
+    line: str
+    frames: tuple[FrameType, ...]
+    root: Root | None
+
+    @property
+    def module(self) -> nn.Module | None:
+        """The innermost running module that holds others: a product may be a module of its own."""
+        holders = (module for module in self._modules() if next(module.children(), None) is not None)
+        return next(holders, next(self._modules(), None))
+
+    @property
+    def innermost(self) -> nn.Module | None:
+        """The innermost running module, apart from torch's own small ones, such as a softmax."""
+        for module in self._modules():
+            own = not type(module).__module__.startswith("torch.")
+            if own or next(module.children(), None) is not None:
+                return module
+        return None
+
+    def _modules(self) -> Iterator[nn.Module]:
+        return (frame.f_locals["self"] for frame in self.frames)
+
+    def batch(self, lengths: Sequence[int], q_shape: Sequence[int]) -> int | None:
+        """How many texts the running modules read at once, by the shape of what they were given.
+
+        `lengths` are the numbers of queries and keys. The first tensor of a module is (text, token[, width]),
+        (token, text, width), or of one text (token[, width]); one of the shape of the queries may be these
+        themselves, whose axes are in question. None where no module shows it.
+        """
+        for frame in self.frames:
+            values = (*frame.f_locals["args"], *frame.f_locals["kwargs"].values())
+            tensors = (x for x in values if isinstance(x, Tensor) and tuple(x.shape) != tuple(q_shape))
+            sizes = next(filter(None, (set(_batch_sizes(tensor, lengths)) for tensor in tensors)), ())
+            if len(sizes) == 1:
+                return next(iter(sizes))
+        return None
+
+
+def caller(block: FrameType | None = None, model: nn.Module | None = None) -> Caller:
+    """Who runs an operation now; `block` is the frame of the code that records, `model` the recorded one.
+
+    The root is the call of `model`, else of the outermost module, else of the outermost function below
+    `block`; None for an operation in the block itself.
+    """
+    frame, frames = sys._getframe(1), []
+    inner = outer = None
+    while frame is not None and frame is not block:
+        if frame.f_code is MODULE_CALL:
+            frames.append(frame)
+        elif not _is_library(frame):
+            inner, outer = inner or frame, frame
+        frame = frame.f_back
+    line = inner or frame
+    place = "" if line is None else f"{os.path.basename(line.f_code.co_filename)}:{line.f_lineno}"
+    whole = [each for each in frames if each.f_locals["self"] is model]
+    root = None
+    if frames:
+        at = (whole or frames)[-1]
+        root = Root(at, at.f_locals["self"])
+    elif frame is not None and outer is not None:
+        root = Root(outer, (outer.f_code, id(outer.f_locals.get("self"))))
+    return Caller(place, tuple(frames), root)
+
+
+def _is_library(frame: FrameType) -> bool:
+    """Is it a frame of torch, of einops, or of this recording?"""
+    file = frame.f_code.co_filename
+    return file.startswith(LIBRARIES) or file.endswith(RECORDER) or EINOPS in file
+
+
+def _batch_sizes(tensor: Tensor, lengths: Sequence[int]) -> Iterator[int]:
+    """The numbers of texts of which a tensor may be the tokens, or vectors for each token."""
+    axes = tensor.shape[:-1] if tensor.is_floating_point() else tensor.shape
+    is_mask = len(axes) < tensor.dim() and tensor.shape[-1] in lengths
+    is_mask |= len(axes) == tensor.dim() == 2 and {*axes} <= {*lengths}
+    if is_mask:
+        return
+    if len(axes) == 1 and axes[0] in lengths:
+        yield 1
+    if len(axes) == 2 and axes[1] in lengths:
+        yield axes[0]
+    if len(axes) == 2 and axes[0] in lengths and tensor.is_floating_point():
+        yield axes[1]
+
+
+def text_axis(
+    lead: Sequence[int], batch: int | None, inside: Sequence[int] = (), *, documented: bool = False
+) -> int | None:
+    """The axis that counts texts, of the axes of queries before (token, width); None if all count heads.
+
+    `batch` is the number of texts where it is known. `inside` are axes that lie within a token in memory,
+    as heads do that a projection was cut into. `documented` says that the first of several axes counts
+    texts, as in torch's own function. Raises `MhaError` where it cannot be told.
+    """
+    large = [axis for axis, size in enumerate(lead) if size > 1]
+    outside = [axis for axis in large if axis not in inside]
+    if not large or batch == 1:
+        return None
+    if batch is not None:
+        fits = [axis for axis in large if lead[axis] == batch]
+        fits = fits if len(fits) == 1 else [axis for axis in fits if axis in outside]
+        if len(fits) == 1:
+            return fits[0]
+        if documented and lead[0] == batch:
+            return 0
+    elif len(outside) == 1 < len(large):
+        return outside[0]
+    elif len(lead) > 1 and documented:
+        return 0
+    elif len(lead) > 1 and lead[0] == 1:
+        return None
+    sizes = " × ".join(map(str, lead))
+    number = "how many texts there are" if batch is None else f"where the {batch} texts are"
+    raise MhaError(
+        f"It has {sizes} heads or texts, and it cannot be told {number}; give batch=, or record one text at "
+        f"a time, or give what was computed to mha.from_tensors(q=, k=, v=, tokens=)."
+    )
+
+
+def inner_axes(tensor: Tensor) -> tuple[int, ...]:
+    """The axes before (token, width) that lie within a token in memory."""
+    if tensor.dim() < 3 or tensor.shape[-2] == 1:
+        return ()
+    strides = tensor.stride()
+    return tuple(
+        axis for axis in range(tensor.dim() - 2) if tensor.shape[axis] > 1 and 0 < strides[axis] < strides[-2]
+    )
+
+
+def item_index(item: int, n_items: int) -> int:
+    """Where an item of a batch stands; what there is one of belongs to all. Raises `MhaError`."""
+    if n_items == 1:
+        return 0
+    if not 0 <= item < n_items:
+        raise MhaError(f"The batch has items 0 to {n_items - 1}; item {item} was asked for.")
+    return item
