@@ -1,4 +1,4 @@
-"""What `streamlit run app.py` starts: the frame with its pages, and the scripts that they fetch."""
+"""What `streamlit run app.py` starts: the frame with its pages, and the files that they fetch."""
 
 import streamlit as st
 from starlette.responses import HTMLResponse
@@ -6,6 +6,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from mha_core.export import head_view, scripts  # and torch, when the server starts and not with a visitor
+from pages._kit.streamlit_parts import Preload
 
 FOREVER = "public, max-age=31536000, immutable"  # other scripts have another address
 BASE = "/".join([st.get_option("server.baseUrlPath").strip("/"), "headscope", scripts.digest()]).lstrip("/")
@@ -30,4 +31,4 @@ ROUTES = [
     Route(f"/{BASE}/saved_page.html", saved_page),
     Mount(f"/{BASE}", Modules(directory=scripts.FOLDER)),
 ]
-app = st.App("pages/frame.py", routes=ROUTES)
+app = st.App("pages/frame.py", routes=ROUTES, middleware=[(Preload, (), {})])

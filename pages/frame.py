@@ -62,10 +62,10 @@ st.set_page_config(
     layout="wide",
     initial_sidebar_state="auto" if pages[chosen].controls else "collapsed",
 )
-streamlit_parts.style()
 with st.sidebar:
     above, below = st.container(), st.container()
 with below:  # drawn first: while the rest is computed, the browser fetches what components are drawn by
+    streamlit_parts.style()
     st.caption(compute.device().reason)
     components.history()
     charts.mount()

@@ -3,6 +3,7 @@ import { arrival } from "./blobs.js";
 import { showView } from "./head_view.js";
 import { openPayload } from "./payload.js";
 import { pageOf } from "./saved_page.js";
+import { drawn } from "./streamlit.js";
 
 const opened = new WeakMap(); // of bytes their panels: what was computed for one scene is there for the next
 
@@ -19,4 +20,5 @@ export default async function ({ data, parentElement, setTriggerValue }) {
   const open = data.opens ? (chosen) => setTriggerValue("opened", chosen) : null;
   const page = async (header) => pageOf(await (await fetch(TEMPLATE)).text(), header, payload);
   showView(root, data, opened.get(payload), { open, page });
+  drawn(root);
 }

@@ -17,7 +17,7 @@ import {
   placeAt,
   stepTo,
 } from "./overview_plan.js";
-import { atRest, followLink } from "./streamlit.js";
+import { atRest, drawn, followLink } from "./streamlit.js";
 
 const ASIDE = 256; // width of the words beside the pictures
 const NARROW = 600;
@@ -244,6 +244,7 @@ function showOverview(root, { header, thumbs, measures, chosen: own, link }, pic
   root.said = null;
   root.fit = fit;
   fit();
+  drawn(root, "overview_fold");
   saveable(root, {
     meta: header.meta,
     look: () => ({ paper: style.getPropertyValue("--st-background-color"), ink: text, font: style.fontFamily }),

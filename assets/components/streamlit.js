@@ -22,6 +22,15 @@ export function followLink(key) {
   /** @type {HTMLElement} */ (document.querySelector(`.${KEY}${key} a`))?.click();
 }
 
+// What is drawn takes the height that it needs, no longer the one that it had while it was loading
+// (pages/_kit/heights.py), nor does the container with that key around it.
+export function drawn(element, key = "") {
+  const { host } = element.getRootNode();
+  const around = key && host?.closest(`.${KEY}${key}`);
+  for (const box of [host?.closest(".stElementContainer"), around, around?.parentElement])
+    if (box) Object.assign(box.style, { height: "auto", overflow: "visible" });
+}
+
 let watched = false;
 
 // Back undoes a change of a control. Streamlit writes a control that is bound to the address with

@@ -4,6 +4,7 @@
 // hides (null, or what a press does to each token besides: null for nothing) }.
 import { inkOn, shade, themeColours } from "./colours.js";
 import { make, makeButton, renew } from "./elements.js";
+import { drawn } from "./streamlit.js";
 import { isRtl } from "./text.js";
 
 function tokenButton({ tokens, weights, limit, chosen, hints, hides }, index, colours, choose) {
@@ -45,5 +46,6 @@ export default function ({ data, parentElement, setTriggerValue }) {
     tokenButton(data, index, colours, () => setTriggerValue("picked", index)),
   );
   renew(strip, elements);
+  drawn(strip);
   revealChosen(strip, elements[data.chosen]);
 }

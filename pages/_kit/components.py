@@ -14,6 +14,7 @@ import streamlit as st
 
 from mha_core import LayerTrace
 from mha_core.export import scripts
+from pages._kit import heights
 from pages._kit.text import number, t
 
 HIDDEN = 255
@@ -52,14 +53,19 @@ _charts = component("charts", "charts.js", style="charts.css", isolate_styles=Fa
 _bytes = component("bytes", "blobs.js")
 
 
-def send(name: str, data: bytes, *, key: str) -> str:
+def send(name: str, data: bytes, *, key: str) -> None:
     """Bytes for the scripts of the page, sent again only when they change; shows nothing.
 
-    The scripts find them by the name and the digest that is returned (blobs.js).
+    The scripts find them by their name and `digest` (blobs.js). Sent after the component that shows them:
+    what is still loading takes some height, also where it shows nothing in the end.
     """
-    digest = blake2b(data, digest_size=8).hexdigest()
-    _bytes(key=key, data=json.dumps({"name": name, "digest": digest}).encode() + b"\n" + data)
-    return digest
+    header = {"name": name, "digest": digest(data)}
+    _bytes(key=key, data=json.dumps(header).encode() + b"\n" + data)
+
+
+def digest(data: bytes) -> str:
+    """The name of these bytes: the scripts wait for the ones with the digest that they are told."""
+    return blake2b(data, digest_size=8).hexdigest()
 
 
 def history() -> None:
@@ -141,11 +147,13 @@ def token_strip(
     key: str = "token_strip",
     hides: Sequence[str | None] | None = None,
     query: str | None = None,
+    columns: int = 1,
 ):
     """The sentence, shaded by the weights that the chosen token gives; all positions from 0.
 
     `hides` says, where a click does more than choose a token, what it does (None: nothing more). The weights
-    may be given by a `query` of another text; without any (`row` None) the sentence is not shaded.
+    may be given by a `query` of another text; without any (`row` None) the sentence is not shaded. The strip
+    stands in one of so many `columns` of the page.
     """
     query = labels[chosen] if query is None else query
     told = () if row is None else zip(labels, row, allowed, strict=True)
@@ -166,7 +174,12 @@ def token_strip(
         ]
         or list(labels),
     }
-    _strip(key=key, data=data, on_picked_change=lambda: on_pick(st.session_state[key].picked))
+    _strip(
+        key=key,
+        data=data,
+        height=heights.strip(labels, columns),
+        on_picked_change=lambda: on_pick(st.session_state[key].picked),
+    )
 
 
 def _hint(head: int, weights: np.ndarray, labels: Sequence[str], keys: Sequence[str]) -> str:

@@ -8,9 +8,10 @@ import numpy as np
 import streamlit as st
 
 from mha_core import AttentionTrace
+from mha_core.analysis.frames import longest
 from mha_core.export import head_view as views
 from mha_core.export.payload import BUDGET, Panel, fitting, pack
-from pages._kit import components, state
+from pages._kit import components, heights, state
 from pages._kit.text import t
 
 TEXTS = tuple(views.texts("en"))
@@ -53,7 +54,7 @@ def of_traces(
         source=views.caption_of(traces, layer),
         texts=_texts(),
     )
-    digest = _mount(header | {"brief": brief}, blob, key, _opened)
+    digest = _mount(header | {"brief": brief}, blob, key, [longest(trace) for trace in traces], _opened)
     return {"name": key, "digest": digest, "layer": layer} if loaded is None else None
 
 
@@ -82,7 +83,7 @@ def of_weights(
         title=packed[0].title,
         texts=_texts(),
     )
-    _mount(header, blob, key)
+    _mount(header, blob, key, [len(labels) for _, labels in panels])
 
 
 def _packed(
@@ -115,13 +116,18 @@ SLOTS = (
 )
 
 
-def _mount(header: dict, blob: bytes, key: str, on_open=None) -> str:
+def _mount(header: dict, blob: bytes, key: str, lengths: Sequence[int], on_open=None) -> str:
     """The digest of the blob; where nobody carries a wish out (`on_open`), the view offers none."""
-    # The first shows nothing and leaves no gap. (Not in the sidebar: a fragment may not write there.)
+    digest = components.digest(blob)
+    # The bytes show nothing and leave no gap. (Not in the sidebar: a fragment may not write there.)
     with st.container(gap=None):
-        digest = components.send(key, blob, key=f"{key}_blob")
-        data = header | {"digest": digest, "opens": on_open is not None}
-        _view(key=key, data=data, on_opened_change=lambda: on_open and on_open(st.session_state[key].opened))
+        _view(
+            key=key,
+            data=header | {"digest": digest, "opens": on_open is not None},
+            height=heights.view(lengths),
+            on_opened_change=lambda: on_open and on_open(st.session_state[key].opened),
+        )
+        components.send(key, blob, key=f"{key}_blob")
     return digest
 
 

@@ -14,7 +14,7 @@ from mha_core import AttentionTrace
 from mha_core.analysis.frames import WHOLE, longest, origin
 from mha_core.analysis.overview import Overview, overview
 from mha_core.analysis.patterns import MEASURES
-from pages._kit import charts, components, compute, role_labels, state
+from pages._kit import charts, components, compute, heights, role_labels, state
 from pages._kit.text import t
 
 KEPT = 8
@@ -39,10 +39,10 @@ def fold(trace: AttentionTrace, *, opened: bool) -> DeltaGenerator | None:
     counts = [layer.n_heads for layer in trace.layers]
     if len(counts) < 2 and not opened:
         return None
-    made = st.expander(t("overview.title"), expanded=opened)
+    expander = st.expander(t("overview.title"), expanded=opened)
     shares = any(layer.n_kv_heads < layer.n_heads for layer in trace.layers)
-    made.caption(f"{t('overview.how')} {t('overview.brackets')}" if shares else t("overview.how"))
-    return made
+    expander.caption(f"{t('overview.how')} {t('overview.brackets')}" if shares else t("overview.how"))
+    return expander.container(height=heights.overview(counts), border=False, key="overview_fold")
 
 
 def show(
@@ -78,9 +78,10 @@ def show(
 
 def _mount(blob: bytes, scene: dict) -> None:
     """The pictures are sent once, and with each choice the chosen head alone."""
-    with st.container(gap=None):  # the first shows nothing
-        digest = components.send("overview", blob, key="overview_blob")
+    with st.container(gap=None):  # the bytes show nothing
+        digest = components.digest(blob)
         _overview(key="overview", data={"digest": digest} | scene, on_picked_change=_picked)
+        components.send("overview", blob, key="overview_blob")
 
 
 def _picked() -> None:

@@ -32,6 +32,7 @@ def show(
     query: int,
     limit: float,
     key: str = "token_strip",
+    columns: int = 1,
     hides: bool = False,
 ) -> None:
     """The sentence as tokens, shaded by the chosen token's row, that row in words, and the answer.
@@ -44,7 +45,7 @@ def show(
     row, allowed = (see(head, rows=[query])[0] for see in (recorded.weights, recorded.allowed))
     hides = hides and hides_on_click(trace)
     if not trace.sides.same and longest(trace) <= WHOLE:
-        strips(trace, layer=layer, head=head, query=query, limit=limit, key=key)
+        strips(trace, layer=layer, head=head, query=query, limit=limit, key=key, columns=columns)
     elif longest(trace) <= WHOLE:
         components.token_strip(
             row,
@@ -55,6 +56,7 @@ def show(
             on_pick=lambda token: hide_or_show(trace, token, key) if hides else state.go(token=token + 1),
             hides=[hide_hint(trace, token, key) for token in range(len(labels))] if hides else None,
             key=key,
+            columns=columns,
         )
     name = literal(isolated(labels[query]))
     if not row.any():
@@ -102,7 +104,9 @@ def looked_at(trace: AttentionTrace, *, layer: int, head: int, query: int) -> in
     return int(trace.layers[layer].weights(head, rows=[query])[0].argmax())
 
 
-def strips(trace: AttentionTrace, *, layer: int, head: int, query: int, limit: float, key: str) -> None:
+def strips(
+    trace: AttentionTrace, *, layer: int, head: int, query: int, limit: float, key: str, columns: int = 1
+) -> None:
     """Both texts as tokens: the chosen one among those that look, and the others shaded by its row."""
     shown = trace.layers[layer]
     queries, keys = shown.sides.queries, shown.sides.keys
@@ -118,6 +122,7 @@ def strips(trace: AttentionTrace, *, layer: int, head: int, query: int, limit: f
             limit=1.0,
             on_pick=lambda token: state.go(token=token + 1),
             key=key,
+            columns=columns,
         )
         st.caption(t("two.looked_at"))
         components.token_strip(
@@ -129,6 +134,7 @@ def strips(trace: AttentionTrace, *, layer: int, head: int, query: int, limit: f
             on_pick=lambda token: state.go(key_token=token + 1),
             key=f"{key}_keys",
             query=queries.labels[query],
+            columns=columns,
         )
 
 

@@ -1,8 +1,10 @@
-"""The private names of Streamlit that the pages rely on: selectors of the elements in our style sheet.
+"""The private names of Streamlit that the app relies on: selectors of our style sheet, and files to preload.
 
 A new version may rename them; then tests/pages/test_streamlit_parts.py fails. The selectors of the scripts
 are in assets/components/streamlit.js.
 """
+
+from pathlib import Path
 
 import streamlit as st
 
@@ -10,15 +12,28 @@ SIDEBAR = '[data-testid="stSidebar"]'
 PRIMARY = '[data-testid="stBaseButton-primary"]'
 TAG = "[data-tag]"  # a chosen option of a multiselect
 RADIO = '[role="radio"]'
+SKELETON = '[data-testid="stSkeleton"]'  # a grey bar in place of what is still loading
 KEYED = "st-key-"  # prefix of an element's key in its class
 
-INVISIBLE = ("history", "charts", "unseen")
+INVISIBLE = ("history", "charts", "unseen", "style")
 CARRIERS = ("_blob",)  # endings of the keys of components that hold data and show nothing
+
+# Files that Streamlit asks for when it needs them first: the font of headings, and what draws our style sheet
+# and our components.
+STATIC = Path(st.__file__).parent / "static" / "static"
+EARLY = {
+    "media/SourceSerifVariable-Roman.*.woff2": "preload; as=font; type=font/woff2",
+    "js/rehype-raw.*.js": "modulepreload",
+    "js/hastscript.*.js": "modulepreload",
+    "js/web-namespaces.*.js": "modulepreload",
+    "js/BidiComponent.*.js": "modulepreload",
+}
 
 
 def style() -> None:
     """The style rules that Streamlit's theme cannot express; called before the page draws anything."""
-    st.html(f"<style>{_rules()}</style>")  # no user text in it
+    with st.container(key="style"):
+        st.markdown(f"<style>{_rules()}</style>", unsafe_allow_html=True)  # no user text in it
 
 
 def _rules() -> str:
@@ -28,10 +43,43 @@ def _rules() -> str:
     ]
     return f"""
 {", ".join(invisible)} {{ display: none; }}
+{SKELETON} {{ min-height: var(--height, 68px); }} /* of a control with its label */
+{SIDEBAR} :is({_keyed("text")}, {_keyed("twin")}) {{ --height: 96px; }}
+{SIDEBAR} {_keyed("example")} {{ --height: 40px; }}
+{SIDEBAR} {_keyed("source")} {{ --height: 60px; }}
+{_keyed("hide")} {{ --height: 24px; }}
 {SIDEBAR} {_keyed("source")} {RADIO} {{ padding: 0.25rem 0.6rem; }}
 /* Streamlit writes white on its main colour, which is light in the dark theme. */
 :is({PRIMARY}, {TAG}, {TAG} *) {{ color: light-dark(#ffffff, #14161b) !important; }}
 """
+
+
+class Preload:
+    """Adds to Streamlit's page a `Link` header with the files that the browser would otherwise ask for late.
+
+    Without it headings are drawn in another font first, break into other lines, and push what is below them.
+    """
+
+    def __init__(self, app):
+        files = [(file, relation) for pattern, relation in EARLY.items() for file in STATIC.glob(pattern)]
+        links = [
+            f"<./static/{file.relative_to(STATIC).as_posix()}>; rel={relation}; crossorigin"
+            for file, relation in files
+        ]
+        self.app, self.link = app, (b"link", ", ".join(links).encode())
+
+    async def __call__(self, scope, receive, send):
+        async def send_with_link(message):
+            if is_page(message):
+                message = message | {"headers": [*message["headers"], self.link]}
+            await send(message)
+
+        def is_page(message) -> bool:
+            headers = {name.lower(): value for name, value in message.get("headers", ())}
+            html = headers.get(b"content-type", b"").startswith(b"text/html")
+            return html and not scope["path"].endswith(".html")  # those are files of ours
+
+        await self.app(scope, receive, send_with_link)
 
 
 def _keyed(key: str) -> str:

@@ -20,7 +20,7 @@ limits = all_heads.limits(trace, layer=layer_index, head=head, query=query)
 choice = {"layer": layer_index, "head": head, "query": query}
 for column, (key, sentence_trace) in zip(st.columns(len(both)), both.items(), strict=True):
     with column:
-        sentence.show(sentence_trace, **choice, limit=limits[head], key=key, hides=True)
+        sentence.show(sentence_trace, **choice, limit=limits[head], key=key, columns=len(both), hides=True)
 # In a container, so that a note that comes or goes keeps the elements below and the keyboard focus on them.
 with st.container():
     sentence.hide_switch(trace)

@@ -29,6 +29,8 @@ OPTIONS = [  # no screen, no root's sandbox, and no calls home
     "--disable-component-update",
     "--disable-sync",
 ]
+PHONE = "Mozilla/5.0 (Linux; Android 16) AppleWebKit/537.36 Chrome/150.0.0.0 Mobile Safari/537.36"
+MAX_PHONE_WIDTH = 640
 # Runs in every page before its own scripts: when it last changed, heard the server, asked for a run and saw
 # one finished. That is a message of two bytes, ForwardMsg.script_finished; 2 says that another run begins.
 WATCH = """(() => {
@@ -167,6 +169,8 @@ def visit(tabs):
     ):
         screen = {"width": width, "height": height}
         of = {"viewport": screen, "color_scheme": theme, "has_touch": touch, "device_scale_factor": scale}
+        if width <= MAX_PHONE_WIDTH:
+            of["user_agent"] = PHONE
         page = lent.enter_context(tabs(**of))
 
         def connected(socket) -> None:

@@ -34,7 +34,7 @@ def test_all_modules_of_a_component_are_asked_for_at_once(visit, app):
     page = visit(app, first=True)
     times = page.evaluate(
         """performance.getEntriesByType('resource').filter(({ name }) => name.includes('/headscope/'))
-            .map(({ name, ...times }) => [name.split('/').at(-1), times])"""
+            .map((entry) => [entry.name.split('/').at(-1), entry.toJSON()])"""
     )
     fetch = dict(times)
     imports = [(file, name) for file in scripts.order("head_view_app.js") for name in scripts.imports(file)]

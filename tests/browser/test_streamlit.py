@@ -1,9 +1,13 @@
 """The private parts of Streamlit that our scripts touch (streamlit.js) are what they were."""
 
+import urllib.parse
+import urllib.request
+
 import pytest
 from playwright.sync_api import expect
 
 from mha_core.export import scripts
+from pages._kit import streamlit_parts
 
 MODULE = f"./headscope/{scripts.digest()}/streamlit.js"
 IMPORTED = f"const ours = await import(new URL('{MODULE}', document.baseURI));"
@@ -31,6 +35,22 @@ def test_a_page_that_has_run_to_its_end_is_known_to_have(page):
         }}"""
     )
     assert waited < 9_900  # milliseconds; what is not known to be at rest is left alone after 10 seconds
+
+
+def test_what_is_drawn_takes_the_height_that_it_needs(page):
+    for key in ("token_strip", "head_view", "overview_fold"):
+        style = page.locator(f".st-key-{key}").evaluate("box => [box.style.height, box.style.overflow]")
+        assert style == ["auto", "visible"], key
+
+
+@pytest.mark.parametrize("address", ["", "/steps"])
+def test_streamlits_page_names_files_that_are_needed_early(app, address):
+    with urllib.request.urlopen(app + address) as answer:
+        links = answer.headers["link"].split(", ")
+    assert len(links) == len(streamlit_parts.EARLY)
+    for link in links:
+        with urllib.request.urlopen(urllib.parse.urljoin(app + address, link[1 : link.index(">")])) as file:
+            assert file.headers.get_content_subtype() in ("woff2", "javascript")
 
 
 def test_a_link_is_followed_by_the_key_of_its_container(page):

@@ -124,11 +124,15 @@ def drawn():
 
 @pytest.fixture(scope="session")
 def said():
-    """`said(app)`: every text on the screen that is read as Markdown."""
+    """`said(app)`: every text on the screen that is read as Markdown, without our style sheet."""
 
     def read(app: AppTest) -> list[str]:
         kinds = (app.markdown, app.caption, app.header, app.subheader, app.error, app.warning)
-        return [element.value for kind in kinds for element in kind] + [b.label for b in app.button]
+        elements = [element for kind in kinds for element in kind]
+        styles = [element for element in elements if getattr(element, "allow_html", False)]
+        assert all(style.value.startswith("<style>") for style in styles)
+        texts = [element.value for element in elements if element not in styles]
+        return texts + [button.label for button in app.button]
 
     return read
 

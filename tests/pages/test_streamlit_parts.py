@@ -18,7 +18,7 @@ def bundle() -> str:
     return "".join(file.read_text(encoding="utf-8") for file in BUNDLE.glob("*.js"))
 
 
-@pytest.mark.parametrize("name", ["stSidebar", "data-tag", "st-key-"])
+@pytest.mark.parametrize("name", ["stSidebar", "stSkeleton", "data-tag", "st-key-"])
 def test_streamlit_still_calls_its_parts_so(bundle, name):
     assert name in bundle
 
@@ -32,8 +32,13 @@ def test_each_part_is_named_in_the_rules():
     parts = [
         value for name, value in vars(streamlit_parts).items() if name.isupper() and isinstance(value, str)
     ]
-    assert len(parts) == 5
+    assert len(parts) == 6
     assert [part for part in parts if part not in streamlit_parts._rules()] == []
+
+
+@pytest.mark.parametrize("pattern", streamlit_parts.EARLY)
+def test_streamlit_still_has_each_file_that_is_named_early(pattern):
+    assert len(list(streamlit_parts.STATIC.glob(pattern))) == 1
 
 
 def test_no_other_file_of_the_pages_knows_them():

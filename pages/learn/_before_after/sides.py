@@ -32,4 +32,4 @@ def title(trace: AttentionTrace, *, key: str) -> str:
 def side(trace: AttentionTrace, *, key: str, layer: int, head: int, query: int, limit: float) -> None:
     """One side of the page: its heading, and the sentence coloured by the weights of the chosen token."""
     st.subheader(heading(trace, key=key))
-    sentence.show(trace, layer=layer, head=head, query=query, limit=limit, key=f"{key}_strip")
+    sentence.show(trace, layer=layer, head=head, query=query, limit=limit, key=f"{key}_strip", columns=2)

@@ -1,0 +1,50 @@
+"""The heights that components state before they are drawn are about those that they have in Chromium."""
+
+import pytest
+
+import mha_core as mha
+from pages._kit import heights
+from pages._kit.state import Scene
+
+LABELS = ("[CLS]", *mha.words(Scene().text).labels)
+MEASURED = [  # at 1440 and at 390 pixels
+    (heights.strip, (LABELS,), (72, 214)),
+    (heights.strip, (LABELS, 2), (143, 214)),
+    (heights.strip, (["我", "很", "累"], 2), (72, 72)),
+    (heights.view, ([13, 13],), (510, 991)),
+    (heights.overview, ([12] * 6,), (516, 524)),
+    (heights.overview, ([12] * 12,), (768, 668)),
+]
+
+
+@pytest.fixture(params=["desk", "phone"])
+def screen(request, monkeypatch):
+    monkeypatch.setattr(heights, "on_phone", lambda: request.param == "phone")
+    return request.param
+
+
+@pytest.mark.parametrize(("estimate", "arguments", "measured"), MEASURED)
+def test_a_stated_height_is_about_the_one_measured(screen, estimate, arguments, measured):
+    assert estimate(*arguments) == pytest.approx(measured[screen == "phone"], abs=30)
+
+
+def test_a_strip_grows_by_rows_up_to_its_greatest_height(screen):
+    assert heights.strip(["a" * 12] * 3, 2) < heights.strip(["語" * 12] * 3, 2)
+    assert heights.strip(["a" * 1000]) == heights.TOKEN_ROW
+    assert heights.strip([*"ab"] * 200) == heights.MAX_STRIP
+
+
+def test_a_view_is_as_high_as_its_longest_text_and_on_a_phone_as_all(screen):
+    growth = heights.view([13, 20]) - heights.view([13, 13])
+    assert growth == 7 * heights.LINE_ROW
+    both = heights.view([13, 20]) - heights.view([20])
+    assert (both > 13 * heights.LINE_ROW) == (screen == "phone")
+    assert heights.view([5000]) == heights.view([4000])
+
+
+@pytest.mark.parametrize(
+    ("agent", "phone"), [("Chrome/150.0 Mobile Safari/537.36", True), ("Chrome/150.0 Safari/537.36", False)]
+)
+def test_a_browser_says_whether_it_is_a_phones(monkeypatch, agent, phone):
+    monkeypatch.setattr(type(heights.st.context), "headers", {"User-Agent": agent})
+    assert heights.on_phone() is phone
