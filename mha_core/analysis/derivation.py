@@ -329,7 +329,11 @@ def mix(view: HeadContext) -> Step:
 def concat(view: HeadContext) -> Step:
     d_v = view.layer_trace.d_v
     framed = (view.head * d_v, (view.head + 1) * d_v)
-    return view.step("concat", "output", replace(view.picture("concat"), framed=framed))
+    gate = view.layer_trace.about.gate
+    notes = {"why": True, "gate": gate is not None}
+    activation = None if gate is None else gate.activation
+    after = replace(view.picture("concat"), framed=framed)
+    return view.step("concat", "output", after, notes=notes, activation=activation)
 
 
 def output(view: HeadContext) -> Step:

@@ -11,7 +11,7 @@ from mha_core.attention.functional import attention_weights
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.capture.projections import Matrix
 from mha_core.capture.rotary import RotaryCode
-from mha_core.traces.facts import Adjustments, Facts, LatentProjection
+from mha_core.traces.facts import Adjustments, Facts, LatentProjection, OutputGate
 from mha_core.traces.layer import LayerTrace, compact
 from mha_core.traces.projections import ModelProjections, Part
 
@@ -41,11 +41,12 @@ class Call:
     code: RotaryCode | None = None
     adjustments: Adjustments | None = None
     output: Matrix | None = None  # W^O and its bias
+    gate: OutputGate | None = None  # between the heads' outputs and W^O; its values are among the tensors
 
     def layer(self, kind: str, common: dict) -> LayerTrace:
         """The call as a layer of a trace. `common` holds what the layers of one trace share."""
         tensors = {"q": self.q[0], "k": self.k[0], "v": self.v[0], **self.tensors}
-        projections, facts = dict(self.projections), Facts(latent=_latent(self.module))
+        projections, facts = dict(self.projections), Facts(latent=_latent(self.module), gate=self.gate)
         if kind != "cross" and "x_v" in tensors:  # it looked outside, but not at the text
             del tensors["x_v"]
             projections = {}

@@ -18,7 +18,7 @@ from mha_core.attention.score_rule import ScoreRule
 from mha_core.capture import projections
 from mha_core.capture.call import Call, attribute, copied
 from mha_core.capture.masks import Choice, SharedRules
-from mha_core.capture.projections import OUTPUTS, WATCHED, Proof, Use
+from mha_core.capture.projections import GATES, OUTPUTS, WATCHED, Proof, Use
 from mha_core.capture.rotary import Codes, RotaryCode, candidates
 from mha_core.errors import MhaError, listed
 
@@ -48,6 +48,7 @@ class Collector:
         self._names = names
         # Since the last call: modules that may have made q, k and v, and what attention modules were handed.
         self._uses: list[Use] = []
+        self._before: list[Use] = []  # the last call: those before it
         self._handed: list[tuple[str, dict]] = []
         # The rotations of this pass, and the texts that are looked at.
         self._rotations: dict[tuple, tuple[Codes, list[RotaryCode]]] = {}
@@ -76,7 +77,8 @@ class Collector:
         if q.shape[0] == 1:
             self._explain(call, q, k, v, inputs)
         self.calls.append(call)
-        self._uses, self._handed, self._joined = [], [], (joined, joined._version)
+        self._before, self._uses, self._handed = self._uses, [], []
+        self._joined = joined, joined._version
 
     def _explain(self, call: Call, q: Tensor, k: Tensor, v: Tensor, inputs: dict) -> None:
         """What made q, k and v, as far as the modules of the attention show it."""
@@ -138,7 +140,7 @@ class Collector:
         self._handed.append((name, kept))
 
     def left(self, use: Use) -> None:
-        """A module was used; it is W^O if it took the heads' outputs, unchanged, right after attention."""
+        """A module was used; it is W^O if it took the heads' outputs, with or without a gate."""
         if use.proof.name not in OUTPUTS:
             self._uses.append(use)
         elif self._joined is not None:
@@ -146,9 +148,16 @@ class Collector:
             fits = use.x.numel() == joined.numel() and use.x.dtype == joined.dtype
             fits &= joined._version == version  # a model may change them in place before it joins them
             same = use.x.data_ptr() == joined.data_ptr() and use.x.is_contiguous()
-            if fits and (same or torch.equal(use.x.reshape(-1), joined.flatten())):
-                self.calls[-1].output = projections.matrix(use)
-                self._joined = None
+            if not fits:
+                return
+            if not (same or torch.equal(use.x.reshape(-1), joined.flatten())):
+                gate = projections.output_gate(joined, use.x, [*self._before, *self._uses])
+                if gate is None:
+                    return
+                self.calls[-1].gate, values = gate
+                self.calls[-1].tensors = {**self.calls[-1].tensors, "gate": copied(values)}
+            self.calls[-1].output = projections.matrix(use)
+            self._joined = None
 
 
 @contextmanager
@@ -243,7 +252,7 @@ def watch(model: nn.Module) -> dict[int, str]:
     for name, module in model.named_modules():
         names[id(module)] = name
         last = name.rpartition(".")[2]
-        if last in WATCHED and not module._modules:
+        if not module._modules and (last in WATCHED or (last in GATES and ATTENTION.search(name))):
             module.register_forward_hook(partial(_on_leaving, Proof(last)))
         elif module._modules and ATTENTION.search(name):
             module.register_forward_pre_hook(partial(_on_entering, name), with_kwargs=True)

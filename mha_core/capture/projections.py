@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from mha_core.capture.rotary import Codes, RotaryCode, candidates
-from mha_core.traces.facts import Adjustment, Adjustments, Clip, Norm, Rotary, Scale
+from mha_core.traces.facts import Adjustment, Adjustments, Clip, Norm, OutputGate, Rotary, Scale
 from mha_core.traces.projections import Part
 
 # What libraries call the matrices of q, k and v, and norms behind them; a packed matrix has one name.
@@ -40,6 +40,9 @@ LATENT_QUERIES, LATENT_KEYS = ("q_b_proj", "q_proj"), ("kv_a_proj_with_mqa", "k_
 SHORT = {"q_a_layernorm": "q_short", "kv_a_layernorm": "kv_short"}
 WATCHED = {*(name for names in NAMES for name in names if name), *OUTPUTS}
 WATCHED |= {*LATENT_QUERIES, *LATENT_KEYS, *SHORT}
+# What makes a gate for the heads' outputs; in some models the matrix of the queries has it in its other half.
+GATES = ("gate_proj", "g_proj", "q_gate_proj", "q_proj")
+ACTIVATIONS = {"sigmoid": torch.sigmoid, "softplus": nn.functional.softplus, "silu": nn.functional.silu}
 
 NORMS = ("RMSNorm", "LayerNorm")
 TINY = 1e-2  # the largest number that can be what a norm adds below its root
@@ -188,6 +191,34 @@ def matrix(use: Use) -> Matrix | None:
             use.proof.matrix = turned, bias
             return use.proof.matrix
     return None
+
+
+def output_gate(joined: Tensor, gated: Tensor, uses: Sequence[Use]) -> tuple[OutputGate, Tensor] | None:
+    """The gate that made `gated` of the heads' outputs, (1, query, head, d_v): what it is, and its values.
+
+    Its values are (head, query, d_v), or (head, query, 1) of a gate with one number for each head. None if
+    no module's output, behind a known activation, multiplied with the outputs is what was gated.
+    """
+    for use in reversed(uses):
+        if use.proof.name not in GATES:
+            continue
+        for over, heads in _gates(use.y, joined.shape):
+            for name, activation in ACTIVATIONS.items():
+                gate = activation(heads.float()).to(joined.dtype)
+                if alike((joined * gate).reshape(-1), gated.reshape(-1)):
+                    return OutputGate(name, over), gate[0].transpose(0, 1)
+    return None
+
+
+def _gates(y: Tensor, shape: torch.Size) -> Iterator[tuple[str, Tensor]]:
+    """The ways in which an output can be a gate of (1, query, head, d_v) numbers: of numbers or of heads."""
+    _, tokens, n_heads, width = shape
+    if y.numel() == tokens * n_heads * width:
+        yield "number", y.reshape(shape)
+    if y.numel() == tokens * n_heads:
+        yield "head", y.reshape(1, tokens, n_heads, 1)
+    if y.numel() > tokens * n_heads * width and not y.numel() % (tokens * n_heads):
+        yield "number", y.reshape(1, tokens, n_heads, -1)[..., -width:]  # of each head its query and its gate
 
 
 def norm(use: Use, d_k: int) -> Norm | None:

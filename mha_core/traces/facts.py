@@ -68,6 +68,18 @@ class Adjustments:
 
 
 @dataclass(frozen=True)
+class OutputGate:
+    """A gate on the heads' outputs before W^O: a matrix of x behind an `activation`, sigmoid in most models.
+
+    It has one value for each "number" of a head's output, or one for each "head".
+    Source: Qiu et al. 2025, "Gated Attention for Large Language Models".
+    """
+
+    activation: str
+    over: str
+
+
+@dataclass(frozen=True)
 class LatentProjection:
     """Latent attention (MLA): keys and values come from a short vector of `kv_rank` numbers per token.
 
@@ -88,15 +100,16 @@ class LatentProjection:
 class Facts:
     """All facts about a layer besides its tensors; a fact that is unknown or does not apply is empty.
 
-    `bias` is the reason why the bias on the scores is valid for this text only, `missing` the reason why
-    queries and keys are not known. For a recorded layer, `call` is the number of the attention call, from 1;
-    `by_hand` is True where the code computed attention without torch's function; `dropout` is the share of
-    weights that the call would have dropped in training.
+    `gate` stands between the heads' outputs and W^O. `bias` is the reason why the bias on the scores is
+    valid for this text only, `missing` the reason why queries and keys are not known. For a recorded layer,
+    `call` is the number of the attention call, from 1; `by_hand` is True where the code computed attention
+    without torch's function; `dropout` is the share of weights that the call would have dropped in training.
     """
 
     rotary: Rotary | None = None
     adjustments: Adjustments | None = None
     latent: LatentProjection | None = None
+    gate: OutputGate | None = None
     bias: str = ""
     missing: str = ""
     call: int | None = None
@@ -109,7 +122,7 @@ class Facts:
         entries = {
             field.name: values[field.name] for field in fields(self) if values[field.name] != field.default
         }
-        for name in entries.keys() & {"rotary", "latent"}:
+        for name in entries.keys() & {"rotary", "latent", "gate"}:
             entries[name] = {size: n for size, n in asdict(entries[name]).items() if n is not None}
         if (adjustments := entries.pop("adjustments", None)) is not None:
             entries["between"] = {
@@ -125,6 +138,8 @@ class Facts:
             values["rotary"] = Rotary(**values["rotary"])
         if "latent" in values:
             values["latent"] = LatentProjection(**values["latent"])
+        if "gate" in values:
+            values["gate"] = OutputGate(**values["gate"])
         if (adjustments := values.pop("between", None)) is not None:
             rotary = values.get("rotary")
             values["adjustments"] = Adjustments(

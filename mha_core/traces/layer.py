@@ -60,6 +60,8 @@ class LayerTrace:
     - q_raw, k_raw: queries and keys before the rotary code, with the code's cos and sin, (token, width);
       `about.rotary` describes the code;
     - q_turned, k_turned: queries and keys after the rotary code, where further steps follow;
+    - gate: what the heads' outputs are multiplied with before W^O, (head, query, d_v), or (head, query, 1) of
+      a gate with one number for each head; `about.gate` describes it;
     - q_short, kv_short: in latent attention, the short vectors (token, rank) behind queries, and behind keys
       and values, after their norm (DeepSeek-AI 2024).
 
@@ -282,20 +284,20 @@ class LayerTrace:
         return self._as_array(self._output(head, self.row_indices(rows)), head)
 
     def concat(self) -> np.ndarray:
-        """The heads' outputs side by side. (query, h · d_v)"""
-        return array(concat_heads(self._output(None, None)))
+        """The heads' outputs side by side, behind a gate if there is one. (query, h · d_v)"""
+        return array(concat_heads(self._gated(None, None)))
 
     def contribution(self, head: int | None = None, *, rows: Picked = None) -> np.ndarray:
-        """A head's summand of the layer's output, ``head_i W_i^O``. ([head,] query, d_model)
+        """A head's summand of the layer's output, ``(gate_i · head_i) W_i^O``. ([head,] query, d_model)
 
-        The contributions of all heads and the bias of W^O sum to `result`.
+        The contributions of all heads and the bias of W^O sum to `result`; most layers have no gate.
         """
         w_o = self._w_o().unflatten(0, (self.n_heads, self.d_v))[self._heads(head)]
-        return self._as_array(self._output(head, self.row_indices(rows)) @ w_o, head)
+        return self._as_array(self._gated(head, self.row_indices(rows)) @ w_o, head)
 
     def result(self) -> np.ndarray:
         """The layer's output ``concat W^O + b^O``. (query, d_model)"""
-        return array(join_heads(self._output(None, None), self._w_o(), self.projections.b_o))
+        return array(join_heads(self._gated(None, None), self._w_o(), self.projections.b_o))
 
     def _repr_html_(self) -> str:
         """HTML for a notebook: the recorded tensors, and small pictures of the weights."""
@@ -339,6 +341,14 @@ class LayerTrace:
             blocks = row_blocks(self.n_query, self.n_key * (self.n_heads if head is None else 1))
         v = self._kv("v", head)
         return torch.cat([mix(self._weights(head, block), v) for block in blocks], dim=1)
+
+    def _gated(self, head: int | None, rows: slice | list[int] | None) -> Tensor:
+        """The heads' outputs as W^O takes them."""
+        output = self._output(head, rows)
+        if "gate" not in self.tensors:
+            return output
+        gate = self.tensors["gate"][self._heads(head)]
+        return output * (gate if rows is None else gate[:, rows])
 
     @cached_property
     def _log_sum_exps(self) -> dict[int, np.ndarray]:

@@ -33,7 +33,7 @@ HEADER = "headscope_trace"
 VERSION = 2
 TENSORS = (
     *("q", "k", "v", "x", "x_v", "weights", "q_raw", "k_raw", "cos", "sin"),
-    *("q_linear", "k_linear", "v_linear", "q_turned", "k_turned", "q_short", "kv_short"),
+    *("q_linear", "k_linear", "v_linear", "q_turned", "k_turned", "q_short", "kv_short", "gate"),
 )
 RULE_NUMBERS = ("scale", "soft_cap", "temperature")  # the fields of a rule that are not tensors
 
@@ -259,7 +259,7 @@ def _tokens(part: dict) -> Tokens:
 
 def _check(layer: LayerTrace) -> None:
     """Raise `ValueError` or `RuntimeError` unless all shapes match each other."""
-    rows = {"q", "x", "q_raw", "q_linear", "q_turned", "cos", "sin", "q_short"}
+    rows = {"q", "x", "q_raw", "q_linear", "q_turned", "cos", "sin", "q_short", "gate"}
     keys = {"k", "v", "x_v", "k_raw", "k_linear", "k_turned", "v_linear", "kv_short"}
     for names, count in ((rows, layer.n_query), (keys, layer.n_key)):
         for name in names & set(layer.tensors):
