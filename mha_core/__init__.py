@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # for editors and type checkers; `__getattr__` says the same 
     from mha_core.sources.recorder import Recorder, record
     from mha_core.traces.layer import LayerTrace
     from mha_core.traces.mixer import MixerTrace
+    from mha_core.traces.sparse_index import SparseIndex
     from mha_core.traces.tokens import Sides, Tokens, words
     from mha_core.traces.trace import AttentionTrace, load
     from mha_core.traces.verify import Check, against_torch
@@ -47,6 +48,7 @@ __all__ = [
     "Recorder",
     "ScoreRule",
     "Sides",
+    "SparseIndex",
     "Tokens",
     "against_torch",
     "attend",
@@ -80,6 +82,8 @@ def __getattr__(name: str) -> object:
             from mha_core.traces import mixer as home
         case "LayerTrace":
             from mha_core.traces import layer as home
+        case "SparseIndex":
+            from mha_core.traces import sparse_index as home
         case "Sides" | "Tokens" | "words":
             from mha_core.traces import tokens as home
         case "Check" | "against_torch":

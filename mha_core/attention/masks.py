@@ -40,6 +40,17 @@ def padding(n_query: int, n_key: int, size: int) -> Tensor:
     return (torch.arange(n_key) < n_key - size).expand(n_query, n_key)
 
 
+def of_blocks(blocks: Tensor, n_key: int, size: int) -> Tensor:
+    """The keys in chosen blocks of `size` keys each, by the numbers of the blocks; −1 stands for none.
+
+    (…, query, chosen) → (…, query, key)
+    """
+    n_blocks = -(-n_key // size)
+    places = blocks.long().masked_fill(blocks < 0, n_blocks)  # a place of its own, which is cut off
+    allowed = torch.zeros(*blocks.shape[:-1], n_blocks + 1, dtype=torch.bool, device=blocks.device)
+    return allowed.scatter_(-1, places, True)[..., :n_blocks].repeat_interleave(size, dim=-1)[..., :n_key]
+
+
 MASKS: dict[str, Callable[[int, int, int], Tensor] | None] = {
     "full": None,  # every query may look at every key: no mask, and no L × L tensor for it
     "causal": causal,

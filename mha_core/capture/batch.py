@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from mha_core.attention.functional import attend
 from mha_core.attention.score_rule import ScoreRule
-from mha_core.capture.call import Call
+from mha_core.capture.call import Call, Index
 from mha_core.capture.collector import Attend, Collector, activated
-from mha_core.capture.masks import Choice, taken_apart
+from mha_core.capture.masks import taken_apart
 from mha_core.capture.projections import Use
 from mha_core.errors import MhaError
 
@@ -38,9 +38,9 @@ class Batch(Collector):
         v: Tensor,
         rule: ScoreRule,
         joined: Tensor,
-        choice: Choice | None = None,
+        index: Index | None = None,
     ) -> None:
-        if choice is not None:  # of keys with equal scores it takes other ones if there are more of them
+        if index is not None:  # of keys with equal scores it takes other ones if there are more of them
             raise Unbatched("A learned index chooses the keys.")
         if {(part.shape[0], part.shape[2]) for part in (q, k, v)} != {(len(self.lengths), self.width)}:
             raise Unbatched(f"q {tuple(q.shape)}, k {tuple(k.shape)}")

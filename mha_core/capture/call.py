@@ -3,12 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from mha_core.attention.functional import attention_weights
 from mha_core.attention.score_rule import ScoreRule
+from mha_core.capture.masks import Choice
 from mha_core.capture.projections import Matrix
 from mha_core.capture.rotary import RotaryCode
 from mha_core.traces.facts import Adjustments, Facts, LatentProjection, OutputGate
@@ -23,6 +25,25 @@ LATENT = {
     "qk_nope_head_dim": "plain_width",
     "v_head_dim": "value_width",
 }
+
+
+class Index(NamedTuple):
+    """What a learned index chose for a call, from which scores, and the mask without it."""
+
+    choice: Choice
+    scores: Tensor | None  # (batch, [index head,] query, block)
+    mask: Tensor | None  # (batch, head or 1, query, key)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Scores and choice of the first text, as a layer keeps them."""
+        tensors = {"index_choice": self.choice.by_head[0]}
+        if self.scores is not None:
+            scores = self.scores[0] if self.scores.dim() == 4 else self.scores[0, None]
+            hidden = scores <= torch.finfo(scores.dtype).min / 2
+            if self.mask is not None and self.mask.shape[-1] == scores.shape[-1]:
+                hidden = hidden | ~self.mask[0]
+            tensors["index_scores"] = scores.masked_fill(hidden, float("-inf"))
+        return tensors
 
 
 @dataclass(eq=False)
@@ -42,6 +63,7 @@ class Call:
     adjustments: Adjustments | None = None
     output: Matrix | None = None  # W^O and its bias
     gate: OutputGate | None = None  # between the heads' outputs and W^O; its values are among the tensors
+    index: Index | None = None
 
     def layer(self, kind: str, common: dict) -> LayerTrace:
         """The call as a layer of a trace. `common` holds what the layers of one trace share."""
@@ -54,6 +76,9 @@ class Call:
         if self.code is not None:
             facts = replace(facts, rotary=self.code.fact)
             tensors |= _shared_code(self.code, common)
+        if self.index is not None:
+            facts = replace(facts, index_block=self.index.choice.size)
+            tensors |= _shared_index(self.index, common)
         if "w_q" in projections:
             facts = replace(facts, adjustments=self.adjustments)
         if self.output is not None:
@@ -92,6 +117,19 @@ def _latent(module: nn.Module | None) -> LatentProjection | None:
 
 def _on_cpu(tensor: Tensor) -> Tensor:
     return tensor if tensor.is_cpu else tensor.to("cpu")  # which takes its time where there is nothing to do
+
+
+def _shared_index(index: Index, common: dict) -> dict[str, Tensor]:
+    """The tensors of an index, once for all layers that it chooses for."""
+    kept = common.setdefault("indices", {})
+    key = tuple(map(id, (index.choice.blocks, index.scores, index.mask)))
+    if key not in kept:
+        tensors = {name: _on_cpu(copied(tensor)) for name, tensor in index.tensors().items()}
+        if index.mask is not None:
+            masks = common.setdefault("dense", {})
+            tensors["dense_mask"] = masks.setdefault(id(index.mask), compact(index.mask[0]))
+        kept[key] = (index, tensors)  # who holds the index holds the ids
+    return kept[key][1]
 
 
 def _shared_code(code: RotaryCode, common: dict) -> dict[str, Tensor]:

@@ -12,11 +12,12 @@ from functools import cache, partial
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from mha_core.attention.functional import attend
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.capture import projections
-from mha_core.capture.call import Call, attribute, copied
+from mha_core.capture.call import Call, Index, attribute, copied
 from mha_core.capture.masks import Choice, SharedRules
 from mha_core.capture.projections import GATES, OUTPUTS, WATCHED, Proof, Use
 from mha_core.capture.rotary import Codes, RotaryCode, candidates
@@ -24,6 +25,7 @@ from mha_core.errors import MhaError, listed
 
 ATTENTION = re.compile(r"att(n|ention)", re.IGNORECASE)  # modules that are handed what attention needs
 CROSS = re.compile(r"cross|encdec|encoder_attn|enc_dec|src_attn", re.IGNORECASE)
+INDEXER = "indexer"  # what modules with a learned index are called
 CROSS_INPUTS = ("key_value_states", "encoder_hidden_states", "cross_attention_states")
 
 # What models hand to attention by these names changes nothing in it: eager masks and q, k, v have it in them.
@@ -53,6 +55,8 @@ class Collector:
         # The rotations of this pass, and the texts that are looked at.
         self._rotations: dict[tuple, tuple[Codes, list[RotaryCode]]] = {}
         self._texts: dict[tuple, tuple[Tensor, Tensor]] = {}
+        # By the id of what an index chose: that, and the scores that it chose by.
+        self._index_scores: dict[int, tuple[Tensor, Tensor]] = {}
         # The heads' outputs side by side and their version, until W^O takes them.
         self._joined: tuple[Tensor, int] | None = None
 
@@ -64,16 +68,16 @@ class Collector:
         v: Tensor,
         rule: ScoreRule,
         joined: Tensor,
-        choice: Choice | None = None,
+        index: Index | None = None,
     ) -> None:
-        """A call, its result (1, query, head, d_v), and what a learned index chose for it."""
+        """A call, its result (1, query, head, d_v), and the index that chose its keys."""
         name = self._names.get(id(module), self._handed[-1][0] if self._handed else "")
         inputs: dict = {}
         for at, kept in self._handed:
             if not at or f"{name}.".startswith(f"{at}."):  # modules inside are handed something else
                 inputs |= kept
         outside = any(inputs.get(key) is not None for key in CROSS_INPUTS) or _looks_outside(name)
-        call = Call(name, module, copied(q), copied(k), copied(v), rule, outside)
+        call = Call(name, module, copied(q), copied(k), copied(v), rule, outside, index=index)
         if q.shape[0] == 1:
             self._explain(call, q, k, v, inputs)
         self.calls.append(call)
@@ -121,6 +125,14 @@ class Collector:
         if key not in self._rotations:
             self._rotations[key] = (codes, candidates(codes, shape))  # who holds the codes holds their ids
         return self._rotations[key][1]
+
+    def indexed(self, blocks: Tensor, scores: Tensor) -> None:
+        """A learned index chose blocks of keys by its scores."""
+        self._index_scores[id(blocks)] = (blocks, scores)
+
+    def index_scores(self, blocks: Tensor) -> Tensor | None:
+        """The scores that an index chose these blocks by, in this layer or in one before it."""
+        return self._index_scores.get(id(blocks), (None, None))[1]
 
     @property
     def knows_codes(self) -> bool:
@@ -216,21 +228,24 @@ def attention(
     collector = _active.get()
     sinks = s_aux if sinks is None else sinks
     choice = _choice(module, indices, block_indices)
-    rule = (SharedRules() if collector is None else collector.rules).rule(
-        attention_mask,
-        position_bias,
-        choice,
-        n_heads=query.shape[1],
-        n_query=query.shape[-2],
-        n_key=key.shape[-2],
-        scale=None if scaling is None else float(scaling),
-        soft_cap=softcap,
-        sinks=None if sinks is None else sinks.detach().reshape(-1),
-    )
+    rules = SharedRules() if collector is None else collector.rules
+    common = {
+        "n_heads": query.shape[1],
+        "n_query": query.shape[-2],
+        "n_key": key.shape[-2],
+        "scale": None if scaling is None else float(scaling),
+        "soft_cap": softcap,
+        "sinks": None if sinks is None else sinks.detach().reshape(-1),
+    }
+    rule = rules.rule(attention_mask, position_bias, choice, **common)
     by = attend if collector is None else collector.by
     joined = by(query, key, value, rule).transpose(1, 2).contiguous()
     if collector is not None:
-        collector.add(module, query, key, value, rule, joined, choice)
+        index = None
+        if choice is not None:
+            dense = rules.rule(attention_mask, position_bias, **common)
+            index = Index(choice, collector.index_scores(choice.blocks), dense.mask)
+        collector.add(module, query, key, value, rule, joined, index)
     return joined, None
 
 
@@ -254,6 +269,8 @@ def watch(model: nn.Module) -> dict[int, str]:
         last = name.rpartition(".")[2]
         if not module._modules and (last in WATCHED or (last in GATES and ATTENTION.search(name))):
             module.register_forward_hook(partial(_on_leaving, Proof(last)))
+        elif last == INDEXER:
+            module.register_forward_hook(_on_indexed, with_kwargs=True)
         elif module._modules and ATTENTION.search(name):
             module.register_forward_pre_hook(partial(_on_entering, name), with_kwargs=True)
     return names
@@ -269,6 +286,28 @@ def _on_leaving(proof: Proof, module: nn.Module, args: tuple, output: object) ->
     collector = _active.get()
     if collector is not None and args and isinstance(args[0], Tensor) and isinstance(output, Tensor):
         collector.left(Use.of(module, args[0], output, proof))
+
+
+def _on_indexed(module: nn.Module, args: tuple, kwargs: dict, blocks: object) -> None:
+    """Keep the scores that a learned index chose by: it runs once more while its choice is watched."""
+    collector = _active.get()
+    if collector is None or not isinstance(blocks, Tensor):
+        return
+    with _Choices() as choices:
+        again = type(module).forward(module, *args, **kwargs)
+    if torch.equal(again, blocks) and choices.scores is not None:
+        collector.indexed(blocks, choices.scores)
+
+
+class _Choices(TorchFunctionMode):
+    """Keeps the scores of the last choice of the highest ones."""
+
+    scores: Tensor | None = None
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if getattr(func, "__name__", "") == "topk" and args and isinstance(args[0], Tensor):
+            self.scores = args[0].detach()
+        return func(*args, **(kwargs or {}))
 
 
 @cache

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from mha_core.attention.masks import of_blocks
 from mha_core.attention.score_rule import ScoreRule
 
 
@@ -21,14 +22,14 @@ class Choice(NamedTuple):
 
     def allowed(self, n_heads: int, n_key: int) -> Tensor:
         """Which keys each query may look at, boolean, (batch, head or 1, query, key)."""
-        blocks = self.blocks if self.blocks.dim() == 4 else self.blocks[:, None]
-        n_blocks = -(-n_key // self.size)
-        places = blocks.long().masked_fill(blocks < 0, n_blocks)  # a place of its own, which is cut off
-        allowed = torch.zeros(*blocks.shape[:3], n_blocks + 1, dtype=torch.bool, device=blocks.device)
-        allowed = allowed.scatter_(-1, places, True)[..., :n_blocks]
-        allowed = allowed.repeat_interleave(self.size, dim=-1)[..., :n_key]
+        allowed = of_blocks(self.by_head, n_key, self.size)
         n_index_heads = allowed.shape[1]
         return allowed if n_index_heads == 1 else allowed.repeat_interleave(n_heads // n_index_heads, dim=1)
+
+    @property
+    def by_head(self) -> Tensor:
+        """The blocks with an axis of heads. (batch, index head, query, block)"""
+        return self.blocks if self.blocks.dim() == 4 else self.blocks[:, None]
 
 
 class SharedRules:

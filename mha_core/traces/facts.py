@@ -104,6 +104,7 @@ class Facts:
     valid for this text only, `missing` the reason why queries and keys are not known. For a recorded layer,
     `call` is the number of the attention call, from 1; `by_hand` is True where the code computed attention
     without torch's function; `dropout` is the share of weights that the call would have dropped in training.
+    `index_block` is the number of keys that a learned index chooses together, None where there is no index.
     """
 
     rotary: Rotary | None = None
@@ -115,6 +116,7 @@ class Facts:
     call: int | None = None
     by_hand: bool = False
     dropout: float = 0.0
+    index_block: int | None = None
 
     def to_json(self) -> dict[str, object]:
         """The facts that are not empty, as JSON values by their names in files; `of` is the inverse."""

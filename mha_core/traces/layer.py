@@ -29,6 +29,7 @@ from mha_core.errors import MhaError, one_of
 from mha_core.traces.facts import Facts
 from mha_core.traces.indices import Picked, index, indices
 from mha_core.traces.projections import ModelProjections
+from mha_core.traces.sparse_index import SparseIndex
 from mha_core.traces.tokens import Sides, Tokens, positions
 
 # The texts of the queries and of the keys, by kind: the source text, or the target written from it.
@@ -64,6 +65,9 @@ class LayerTrace:
       a gate with one number for each head; `about.gate` describes it;
     - q_short, kv_short: in latent attention, the short vectors (token, rank) behind queries, and behind keys
       and values, after their norm (DeepSeek-AI 2024).
+
+    Where a learned index chooses the keys (`index`), `tensors` also has its scores (index_scores), the
+    numbers of the blocks of keys that it chose (index_choice), and the mask without it (dense_mask).
 
     `kind` is the kind of attention: "self"; in a model with a target sentence "encoder" and "decoder"; and
     "cross" between two texts. `sides` are the texts of the queries and of the keys; outside a trace, unless
@@ -177,6 +181,13 @@ class LayerTrace:
     def x_v(self) -> np.ndarray | None:
         """The input of W^V where it is not x, else None. (key, d_model)"""
         return array(self.tensors["x_v"]) if "x_v" in self.tensors else None
+
+    @cached_property
+    def index(self) -> SparseIndex | None:
+        """The learned index that chose which keys each query looks at, None where there is none."""
+        if "index_choice" not in self.tensors:
+            return None
+        return SparseIndex(self.tensors, self.rule, self.about.index_block or 1)
 
     # Availability
 

@@ -34,6 +34,7 @@ VERSION = 2
 TENSORS = (
     *("q", "k", "v", "x", "x_v", "weights", "q_raw", "k_raw", "cos", "sin"),
     *("q_linear", "k_linear", "v_linear", "q_turned", "k_turned", "q_short", "kv_short", "gate"),
+    *("index_scores", "index_choice", "dense_mask"),
 )
 RULE_NUMBERS = ("scale", "soft_cap", "temperature")  # the fields of a rule that are not tensors
 
@@ -260,6 +261,7 @@ def _tokens(part: dict) -> Tokens:
 def _check(layer: LayerTrace) -> None:
     """Raise `ValueError` or `RuntimeError` unless all shapes match each other."""
     rows = {"q", "x", "q_raw", "q_linear", "q_turned", "cos", "sin", "q_short", "gate"}
+    rows |= {"index_scores", "index_choice", "dense_mask"}
     keys = {"k", "v", "x_v", "k_raw", "k_linear", "k_turned", "v_linear", "kv_short"}
     for names, count in ((rows, layer.n_query), (keys, layer.n_key)):
         for name in names & set(layer.tensors):

@@ -28,7 +28,15 @@ its message names what was asked, the rule and the nearest values that work.
 GROUPS = {
     "From a text to a trace": ("trace", "trace_many", "words"),
     "From your own code and arrays": ("record", "Recorder", "from_tensors", "from_weights"),
-    "What a trace holds": ("AttentionTrace", "LayerTrace", "MixerTrace", "Tokens", "Sides", "load"),
+    "What a trace holds": (
+        "AttentionTrace",
+        "LayerTrace",
+        "SparseIndex",
+        "MixerTrace",
+        "Tokens",
+        "Sides",
+        "load",
+    ),
     "What heads do": ("metrics", "similarity", "rollout", "roles", "overview", "Overview"),
     "Pictures": ("HeadView", "figures"),
     "The maths": ("attend", "MultiHeadAttention", "AttentionSpec", "Projections", "Attended", "ScoreRule"),

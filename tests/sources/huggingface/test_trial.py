@@ -253,13 +253,15 @@ INDEXED = ["deepseek_v32", "axk2", "dots3_note_text", "glm_moe_dsa", "hy_v4", "m
 INDEXED += ["mistral_large4_text", "minimax_m3_vl_text"]
 
 
-def indexed(family: str) -> torch.nn.Module:
+def indexed(family: str, **more: object) -> torch.nn.Module:
     """A tiny model with a learned index that chooses 8 keys, or 3 blocks of 3: more than a trial has."""
     config = tiny.config(family)
     for part in {id(c): c for c in (config, config.get_text_config())}.values():
         part.index_topk, part.index_block_size, part.index_topk_blocks = 8, 3, 3
         if family == "minimax_m3_vl_text":
             part.layer_types = ["full_attention", "minimax_m3_sparse"]
+        for name, value in more.items():
+            setattr(part, name, value)
     torch.manual_seed(0)
     kind = tiny.KINDS[tiny.families()[family]][1]
     module = kind.from_config(config, attn_implementation="eager").eval()
@@ -280,6 +282,42 @@ def test_keys_that_a_learned_index_hides_are_hidden_in_longer_texts(family):
     for layer, weights in zip(trace.layers, theirs, strict=True):
         assert np.abs(layer.weights() - weights[0].numpy()).max() <= 1e-6
     assert min((weights[0] > 0).sum(-1).max() for weights in theirs) <= 9 < LONGER.shape[1]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "family", [INDEXED[0], INDEXED[-1], *(pytest.param(f, marks=pytest.mark.slow) for f in INDEXED[1:-1])]
+)
+def test_a_learned_index_is_kept_with_its_scores_and_what_it_chose(family):
+    """Parity with what the model's own indexer returns, and with the highest of its scores."""
+    module, returned = indexed(family), {}
+    for name, part in module.named_modules():
+        if name.endswith(".indexer"):
+            part.register_forward_hook(lambda _, __, out, name=name: returned.update({name: out[0]}))
+    with torch.no_grad():
+        module(LONGER, use_cache=False)
+    layers = [layer for layer in mha.trace(LONGER, source=module).layers if layer.index is not None]
+    assert [f"{layer.name}.indexer" for layer in layers] == list(returned)
+    for layer, blocks in zip(layers, returned.values(), strict=True):
+        index, last = layer.index, torch.from_numpy(layer.index.scores[:, -1].copy())
+        assert np.array_equal(layer.tensors["index_choice"], blocks if blocks.dim() == 3 else blocks[None])
+        best = last.topk(index.budget).indices.sort().values
+        assert torch.equal(best, layer.tensors["index_choice"][:, -1].sort().values)
+        assert np.isneginf(index.scores[:, 0, 1:]).all()
+        assert np.array_equal(index.chosen.repeat(layer.n_heads // index.n_heads, axis=0), layer.allowed())
+        dense = layer.scaled() + np.where(np.tri(LONGER.shape[1]), 0.0, -np.inf)
+        dense = torch.from_numpy(dense).softmax(-1).numpy()
+        kept = np.where(layer.allowed(), dense, 0.0).sum(-1)
+        np.testing.assert_allclose(index.share(), kept, atol=1e-6)
+        assert index.share().min() < 0.9
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_layers_that_share_an_index_share_its_tensors():
+    module = indexed("glm_moe_dsa", indexer_types=["full", "shared"])
+    one, other = mha.trace(LONGER, source=module).layers
+    names = ("index_scores", "index_choice", "dense_mask")
+    assert all(one.tensors[name].data_ptr() == other.tensors[name].data_ptr() for name in names)
 
 
 @pytest.mark.filterwarnings("ignore")
