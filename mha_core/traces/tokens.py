@@ -39,13 +39,24 @@ MARKS = "Ġ▁"  # a tokenizer's mark of a space before a piece
 INVISIBLE = regex.compile(r"\p{Default_Ignorable_Code_Point}+")
 
 
+def check_characters(text: str) -> None:
+    """Raise `MhaError` for half of a surrogate pair, left where an emoji was cut; it cannot be written."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise MhaError(
+            f"The text has half of a character (U+{ord(text[error.start]):04X}); remove it.",
+            fixes=({"text": text.encode(errors="ignore").decode()},),
+        ) from None
+
+
 @dataclass(frozen=True)
 class Tokens:
     """A text and its pieces, in reading order.
 
     ``text[start:end]`` for each of `spans` is the piece as typed. Where a tokenizer cuts words into pieces,
     `words` has the number of each piece's word, from 0. `special` are the positions of pieces without text,
-    such as [CLS], as far as the tokenizer marks them.
+    such as [CLS], as far as the tokenizer marks them. Raises `MhaError` for half of a character.
     """
 
     text: str
@@ -53,6 +64,9 @@ class Tokens:
     spans: tuple[tuple[int, int], ...]
     words: tuple[int, ...] = ()
     special: tuple[int, ...] = ()
+
+    def __post_init__(self):
+        check_characters("".join((self.text, *self.pieces)))
 
     def __len__(self) -> int:
         return len(self.pieces)
@@ -158,6 +172,7 @@ def words(text: str, *, limit: int = MAX_TOKENS) -> Tokens:
 
     Raises `MhaError` for text without a single token and for more than `limit` tokens.
     """
+    check_characters(text)
     pieces, spans = [], []
     for chunk, offset in _between_separators(text):
         for match in PIECE.finditer(chunk):

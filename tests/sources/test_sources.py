@@ -92,6 +92,15 @@ def test_several_texts_are_for_trace_many(source, kind, refused):
     assert message == "mha.trace takes one text; mha.trace_many(texts) takes several."
 
 
+@pytest.mark.parametrize("source", ["random", "mini"])
+def test_half_of_a_character_is_refused_with_the_text_that_is_left(source, refused):
+    error = refused(mha.trace, "it \ud83d is", source=source)
+    assert str(error) == "The text has half of a character (U+D83D); remove it."
+    assert error.fixes == ({"text": "it  is"},)
+    arrays = dict.fromkeys("qkv", np.ones((1, 2, 3)))
+    assert "U+D83D" in str(refused(mha.from_tensors, **arrays, tokens=["it", "\ud83d"]))
+
+
 def test_ids_are_for_models_alone(refused):
     assert "must be a string; got a ndarray" in str(refused(mha.trace, np.array([1, 2])))
     found = mha.trace_many(["fine", [1, 2]], h=1, d_model=2)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from mha_core.errors import MhaError
-from mha_core.traces.tokens import MAX_TOKENS, Tokens
+from mha_core.traces.tokens import MAX_TOKENS, Tokens, check_characters
 from mha_core.traces.tokens import words as cut_into_words
 
 MAX_NEW_TOKENS = 32  # of a target that the model writes itself
@@ -38,7 +38,7 @@ def encoded(tokenizer, text: str | Ids, *, limit: int, name: str) -> tuple[Token
         return tokens_of(tokenizer, ids), {"input_ids": ids}
     if not text.strip():
         raise MhaError("There is no text to look at; type at least one word.")
-    _check_characters(text)
+    check_characters(text)
     _check_tokenizer(tokenizer, name)
     fast = bool(getattr(tokenizer, "is_fast", False))
     with _tokenizer_lock:
@@ -58,18 +58,6 @@ def encoded(tokenizer, text: str | Ids, *, limit: int, name: str) -> tuple[Token
             fixes=({"text": tokens.text[: tokens.spans[last][1]]},),
         )
     return tokens, {key: list(encoding[key]) for key in INPUTS if key in encoding}
-
-
-def _check_characters(text: str) -> None:
-    """Raise `MhaError` for half of a surrogate pair, which is left where an emoji was cut in two."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise MhaError(
-            f"The text has half of a character at position {error.start + 1:,} "
-            f"(U+{ord(text[error.start]):04X}); remove it.",
-            fixes=({"text": text.encode(errors="ignore").decode()},),
-        ) from None
 
 
 def _check_tokenizer(tokenizer, name: str) -> None:
@@ -153,7 +141,7 @@ def decoder_ids(module: nn.Module, tokenizer, target: str | Ids, *, limit: int, 
     if isinstance(target, str):
         if not target.strip():
             raise MhaError("The target is empty; type at least one word, or leave it out.")
-        _check_characters(target)
+        check_characters(target)
         _check_tokenizer(tokenizer, name)
         with _tokenizer_lock:
             labels = list(tokenizer(text_target=target, verbose=False)["input_ids"])
