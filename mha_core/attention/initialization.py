@@ -13,6 +13,6 @@ def normal(shape: tuple[int, ...], *, seed: int, name: str, std: float = 1.0) ->
     NumPy's counter-based Philox generator is used because torch's own draws differ in the last
     bits between processors with and without wide vector units.
     """
-    key = hashlib.sha256(f"{seed}\0{name}".encode(errors="surrogatepass")).digest()
+    key = hashlib.sha256(f"{seed}\0{name}".encode()).digest()
     generator = np.random.Generator(np.random.Philox(int.from_bytes(key[:16])))
     return torch.from_numpy(generator.standard_normal(shape, np.float32)).mul_(std)

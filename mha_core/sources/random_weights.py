@@ -85,9 +85,9 @@ def trace(
     with torch.no_grad():
         for index in range(layers):
             module = drawn(spec, seed=seed, layer=index).to(place.name)
-            recorded.append(_layer(module, x, on_device, turned=position == "rotary"))
-            if len(recorded) < layers:  # the last one's output is nobody's input
-                # From the copies on: what they were made of has been let go by now.
+            recorded.append(_layer(module, x, on_device, rotary=position == "rotary"))
+            if len(recorded) < layers:  # the output of the last one is not used
+                # From the copies: the tensors that they are copies of are freed by now.
                 q, k, v, x = (recorded[-1].tensors[name][None].to(place.name) for name in "qkvx")
                 x = module.join(attend(q, k, v, on_device))
     of_mask = mask if isinstance(mask, str) else "full" if mask is None else "drawn"
@@ -95,12 +95,12 @@ def trace(
     return AttentionTrace(tokens, tuple(recorded), source)
 
 
-def _layer(module: MultiHeadAttention, x: Tensor, rule: ScoreRule, *, turned: bool) -> LayerTrace:
+def _layer(module: MultiHeadAttention, x: Tensor, rule: ScoreRule, *, rotary: bool) -> LayerTrace:
     q, k, v = module.project(x)
-    if turned:
+    if rotary:
         q, k = positions.rotate(q), positions.rotate(k)
     layer = LayerTrace.of(Attended(None, q, k, v, rule), projections=module.projections())
-    # X was made here and is nobody else's: a copy of it would stand where memory is at its highest.
+    # No copy of X, which has no other user: memory is at its highest here.
     return replace(layer, tensors=MappingProxyType({**layer.tensors, "x": on_cpu(x[0])}))
 
 

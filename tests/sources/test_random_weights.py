@@ -161,10 +161,6 @@ def test_chinese_flows_through():
     close(trace.layers[0].weights().sum(-1), np.ones((3, 7)))
 
 
-def test_half_of_a_surrogate_pair_is_a_word_like_another():
-    mha.trace("half of a pair: \ud83d", h=3, d_model=15)
-
-
 # Refusals
 
 

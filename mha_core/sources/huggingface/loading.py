@@ -1,4 +1,4 @@
-"""Files to a model and its tokenizer, by a library that is handed in; every refusal says why."""
+"""A model, its configuration and its tokenizer from their files; `transformers` is the library itself."""
 
 import re
 
@@ -8,8 +8,8 @@ from torch import nn
 from mha_core.errors import MhaError
 from mha_core.sources.huggingface.files import Folder
 
-# What a model may lack: heads for other tasks, and numbers that are computed anew.
-HEADS = re.compile(r"pooler|lm_head|classifier|final_logits_bias|position_ids|score\b")
+# May be missing from the files: heads for a task, and numbers that are computed.
+OPTIONAL = re.compile(r"pooler|lm_head|classifier|final_logits_bias|position_ids|score\b")
 TOKENIZER = re.compile(
     r"\w*tokenizer\w*\.(json|model)|vocab.*|merges\.txt|.*\.(model|spm|spiece|tiktoken|bpe|codes)"
 )
@@ -17,12 +17,12 @@ TOKENIZER = re.compile(
 
 def config(transformers, folder: Folder):
     """The configuration. Raises `MhaError` for an architecture that transformers does not have itself."""
-    given = folder.config
-    family = given.get("model_type")
+    entries = folder.config
+    family = entries.get("model_type")
     if family not in transformers.CONFIG_MAPPING:
         reason = (
             "its own code would have to run, which is never done"
-            if "auto_map" in given
+            if "auto_map" in entries
             else f"transformers {transformers.__version__} does not know that architecture"
         )
         raise MhaError(f"{folder.name} is of the type {family!r}: {reason}.")
@@ -33,15 +33,15 @@ def config(transformers, folder: Folder):
 
 
 def tokenizer(transformers, folder: Folder):
-    """The tokenizer. Raises `MhaError` for one that is missing or that nobody can read."""
-    reason = "no file of one"
+    """The tokenizer. Raises `MhaError` for one that is missing or cannot be read."""
+    reason = "there is no file of it"
     if any(TOKENIZER.fullmatch(file.name) for file in folder.path.iterdir()):
         try:
-            found = transformers.AutoTokenizer.from_pretrained(folder.path, local_files_only=True)
-            if found.vocab_size > len(found.all_special_ids):  # else one was made up from nothing
-                return found
+            loaded = transformers.AutoTokenizer.from_pretrained(folder.path, local_files_only=True)
+            if loaded.vocab_size > len(loaded.all_special_ids):  # transformers can build an empty one
+                return loaded
             reason = "it has no words"
-        except Exception as error:  # each kind of tokenizer fails in its own way
+        except Exception as error:  # each kind of tokenizer raises others
             reason = first_line(error)
     raise MhaError(
         f"The tokenizer of {folder.name} is missing or cannot be read ({reason}); "
@@ -68,15 +68,15 @@ def module(transformers, folder: Folder, settings, dtype: torch.dtype) -> tuple[
             use_safetensors=True,
             dtype=dtype,
             attn_implementation="eager",
-            ignore_mismatched_sizes=True,  # they are reported, and refused below
+            ignore_mismatched_sizes=True,  # reported, and refused below
             output_loading_info=True,
         )
     except Exception as error:
         raise MhaError(f"{folder.name} cannot be loaded: {first_line(error)}.") from error
     if loaded.main_input_name != "input_ids":
         raise MhaError(f"{folder.name} reads {loaded.main_input_name} and no text, so it cannot be traced.")
-    # What is missing was drawn at random. A head for a task may be, what the text goes through may not.
-    lost = sorted(key for key in report["missing_keys"] if not HEADS.search(key))
+    # Missing weights were drawn at random: allowed in a head for a task, not where the text goes through.
+    lost = sorted(key for key in report["missing_keys"] if not OPTIONAL.search(key))
     if lost or report["mismatched_keys"]:
         wrong = [*lost, *(str(key) for key in report["mismatched_keys"])]
         raise MhaError(

@@ -44,7 +44,7 @@ _registering = threading.Lock()
 _loading = threading.Lock()
 # Models from files with the fingerprint of their folder; the one that was used last stands last.
 _loaded: OrderedDict[tuple, tuple[tuple | None, "Model"]] = OrderedDict()
-# By the id of a model in memory: that model, what it was like, and its twin, which holds its tensors alone.
+# By the id of a model in memory: a reference to it, its state, and its twin, which shares its tensors.
 _twins: OrderedDict[int, tuple[weakref.ref, tuple, "Model"]] = OrderedDict()
 
 
@@ -378,12 +378,12 @@ def follow_many(
     reduce: Callable[[AttentionTrace], object] | None = None,
     limit: int = MAX_TOKENS,
 ) -> Iterator:
-    """`follow` for many texts, in their order, up to `batch` of them in one pass of the model.
+    """The traces of many texts, in their order, up to `batch` texts in one pass of the model.
 
-    They are filled up on the right and hidden from one another. Each trace is what `follow` gives but for
-    rounding: a trial of two texts shows whether, else they go one by one. So do those of a model with a
-    target. Of each trace only what `reduce` makes of it is kept. Raises `MhaError` as `follow` does, with
-    the number of the text, when it is that one's turn.
+    Texts are padded on the right and hidden from each other. Each trace equals that of `follow` but for
+    rounding: where a trial of two texts shows otherwise, and in a model with a target, texts go one by one.
+    With `reduce` its result is yielded in place of each trace. Raises `MhaError` as `follow` does, with the
+    number of the text, when that text is reached.
     """
     reduce = reduce or (lambda trace: trace)
     together = batch > 1 and _batches(model)
@@ -413,18 +413,18 @@ def _outcome(function: Callable[..., Result], *args: object, **settings: object)
 def _followed(
     model: Model, texts: list[tuple[Tokens, dict[str, list[int]]] | MhaError], batch: int, reduce: Callable
 ) -> list:
-    """The reduced traces of texts, or the refusal of each, in their order; alike lengths go together."""
+    """The reduced traces of texts, or their refusals, in their order; similar lengths share a pass."""
     results: list = [text if isinstance(text, MhaError) else None for text in texts]
     order = [n for n, text in enumerate(texts) if not isinstance(text, MhaError)]
     order.sort(key=lambda n: len(texts[n][0]))
-    # The first token is turned by no angle, so of a text that has no other it is not known whether it is.
+    # The rotary code turns the first token by no angle, so a single token does not show whether there is one.
     single = sum(len(texts[n][0]) == 1 for n in order)
     parts = [[n] for n in order[:single]]
     parts += [order[start : start + batch] for start in range(single, len(order), batch)]
     for part in parts:
         try:
             flowed = _flow_many(model, [texts[n][1] for n in part]) if len(part) > 1 else None
-        except Exception:  # `Unbatched`, or an error of the model: each text by itself shows whose it is
+        except Exception:  # `Unbatched`, or an error of the model: alone each text has its own
             flowed = None
         flowed = flowed or [_outcome(flow, model, _one(model, texts[n][1])) for n in part]
         for n in part:
@@ -441,33 +441,33 @@ def _one(model: Model, ids: dict[str, list[int]]) -> dict[str, Tensor]:
 
 
 def _flow_many(
-    model: Model, read: list[dict[str, list[int]]]
+    model: Model, texts: list[dict[str, list[int]]]
 ) -> list[tuple[tuple[LayerTrace, ...], tuple[str, ...]]]:
-    """`flow` for texts that go through the model together."""
-    lengths = [len(one["input_ids"]) for one in read]
+    """`flow` for texts in one pass."""
+    lengths = [len(text["input_ids"]) for text in texts]
     width = max(lengths)
     config = model.module.config.get_text_config()
     counts = {getattr(config, name, None) for name in ("num_attention_heads", "num_key_value_heads")}
-    while width in counts:  # so that heads and tokens are told apart
+    while width in counts:  # else a tensor's axes of heads and of tokens have one size
         width += 1
     fill = {"input_ids": next((n for n in _padding(model) if n is not None), 0)}
     inputs = {"attention_mask": [[1] * n + [0] * (width - n) for n in lengths]}
-    for name in read[0].keys() - inputs.keys():
-        rows = [one[name] for one in read]
+    for name in texts[0].keys() - inputs.keys():
+        rows = [text[name] for text in texts]
         inputs[name] = [row + [fill.get(name, 0)] * (width - len(row)) for row in rows]
     inputs = {name: torch.tensor(rows, device=model.device) for name, rows in inputs.items()}
-    found = trial.run_batch(model.route, model.module, model.names, inputs, lengths)
-    return [_complete(model, *flowed) for flowed in found]
+    batch = trial.run_batch(model.route, model.module, model.names, inputs, lengths)
+    return [_complete(model, *flowed) for flowed in batch]
 
 
 def _padding(model: Model) -> Iterator[int | None]:
-    """Which id stands for nothing, as the model or its tokenizer says."""
+    """The id of padding, as the model and its tokenizer say."""
     yield getattr(model.module.config.get_text_config(), "pad_token_id", None)
     yield getattr(model.tokenizer, "pad_token_id", None)
 
 
 def _batches(model: Model) -> bool:
-    """Do texts that go through the model together come out as they do alone? Two of them are tried."""
+    """Whether texts in one pass give what they give alone, by a trial of two texts."""
     config = model.module.config.get_text_config()
     # The longest text decides on the rotary codes of all, and on the places of experts.
     by_longest = bool(rotary.by_length(model.module)) or hasattr(config, "expert_capacity")
@@ -475,11 +475,11 @@ def _batches(model: Model) -> bool:
     if model.route.name != "attend" or model.route.changes or alone:
         return False
     long = trial.probe(model.module)["input_ids"][0].tolist()
-    read = [{"input_ids": long[:4]}, {"input_ids": long}]
-    together = trial.attempt(lambda: _flow_many(model, read))
+    texts = [{"input_ids": long[:4]}, {"input_ids": long}]
+    together = trial.attempt(lambda: _flow_many(model, texts))
     if together is None:
         return False
-    return all(map(trial.agree, together, (flow(model, _one(model, ids)) for ids in read)))
+    return all(map(trial.agree, together, (flow(model, _one(model, ids)) for ids in texts)))
 
 
 def trace(
@@ -500,9 +500,9 @@ def trace(
     >>> mha.trace(text, source=model, tokenizer=tokenizer)  # doctest: +SKIP
     >>> mha.trace(tokenizer(text)["input_ids"], source=model)  # doctest: +SKIP
 
-    A model in memory may be wrapped by PEFT, in half precision, in training, on a GPU; it and its config are
-    afterwards what they were before. Its dropout is off in what is traced. Without a tokenizer the labels of
-    tokens are their ids. `target` is what an encoder–decoder shall read on its other side.
+    A model in memory may be wrapped by PEFT, in half precision, in training or on a GPU; it and its config
+    stay unchanged. The trace is without dropout. Without a tokenizer the labels of tokens are their ids.
+    `target` is the text of an encoder–decoder's decoder, or the ids of its labels.
 
     Raises `MhaError` as `load`, `adopt` and `follow` do.
     """
@@ -518,7 +518,7 @@ def at_hand(
     device: str | None = None,
     dtype: str | None = None,
 ) -> Model:
-    """A model ready to be traced: loaded or adopted now, unless it is one of the last few that were."""
+    """A model ready to be traced: loaded or adopted, or one of the last `AT_HAND` if it has not changed."""
     if not isinstance(source, str | PathLike):
         if (revision, device, dtype) != (None, None, None):
             raise MhaError("A model in memory is traced as it is; leave revision, device and dtype out.")
@@ -540,42 +540,43 @@ def at_hand(
 
 
 def _adopted(source: object, tokenizer) -> Model:
-    """`adopt`, or what it made of the same model before if nothing of it has changed since."""
+    """The twin of a model in memory: a new one by `adopt`, or the last one if the model has not changed."""
     module = unwrapped(source)
     with _loading:
-        seen, (there, then, model) = _state(module), _twins.pop(id(module), (None, None, None))
-        if there is None or there() is not module or then != seen:
+        state = _state(module)
+        reference, previous, model = _twins.pop(id(module), (None, None, None))
+        if reference is None or reference() is not module or previous != state:
             model = adopt(module)
         while len(_twins) >= AT_HAND:
             _twins.popitem(last=False)
-        gone = weakref.ref(module, lambda _, key=id(module): _twins.pop(key, None))
-        _twins[id(module)] = gone, seen, model
+        reference = weakref.ref(module, lambda _, key=id(module): _twins.pop(key, None))
+        _twins[id(module)] = reference, state, model
     return replace(model, tokenizer=tokenizer)
 
 
 def _state(module: nn.Module) -> tuple:
-    """What a twin is like its model in; the numbers in tensors are left out, since both have the same."""
+    """The state of a model that its twin has copies of; tensors are left out, since the two share them."""
     parts = [
-        (id(part), type(part), _plain({k: v for k, v in vars(part).items() if k != "training"}))
+        (id(part), type(part), _comparable({k: v for k, v in vars(part).items() if k != "training"}))
         for part in module.modules()
     ]
     settings = (module.config, getattr(module, "generation_config", None))
     return parts, [each and each.to_dict() for each in settings]
 
 
-def _plain(value: object) -> object:
-    """Numbers, words and collections of them as they are, any other thing as which one it is."""
+def _comparable(value: object) -> object:
+    """Numbers, strings and collections of them by value, any other object by identity."""
     if isinstance(value, str | int | float | None | torch.dtype | torch.device):
         return value
     if isinstance(value, Mapping):
-        return type(value), [(_plain(key), _plain(entry)) for key, entry in value.items()]
+        return type(value), [(_comparable(key), _comparable(entry)) for key, entry in value.items()]
     if isinstance(value, list | tuple | set | frozenset):
-        return type(value), [_plain(entry) for entry in value]
+        return type(value), [_comparable(entry) for entry in value]
     return id(value)
 
 
 def forget() -> None:
-    """Let go of the models that `trace` keeps."""
+    """Drop the models that `trace` keeps in memory."""
     with _loading:
         _loaded.clear()
         _twins.clear()
@@ -583,7 +584,7 @@ def forget() -> None:
 
 
 def free() -> None:
-    """Give the memory of models back that nobody holds any more."""
+    """Free the memory of models without a reference."""
     gc.collect()  # modules and their configurations refer to each other
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

@@ -144,7 +144,7 @@ def in_float32(module: nn.Module, half: list[Tensor]) -> nn.Module | None:
     """A twin with copies in fp32 of the tensors in half precision. None if there is no room for them."""
     device = next(module.parameters()).device
     free = files.free_bytes(str(device))
-    if free is not None and 4 * sum(tensor.numel() for tensor in half) * files.ROOM > free:
+    if free is not None and 4 * sum(tensor.numel() for tensor in half) * files.PASS_FACTOR > free:
         return None
 
     def precise(tensor: Tensor) -> Tensor:

@@ -135,7 +135,7 @@ def test_a_download_can_be_stopped(hub, refused):
     ("name", "revision", "said"),
     [
         ("gated/model", None, "gated/model is gated: its owner wants its terms accepted"),
-        ("nobody/knows", None, "The Hugging Face hub has no model 'nobody/knows' that everybody may see."),
+        ("nobody/knows", None, "The Hugging Face hub has no model 'nobody/knows' that is public."),
         ("our/tiny", "old", "our/tiny has no revision 'old'."),
     ],
 )
@@ -235,7 +235,7 @@ def test_a_model_without_its_tokenizer(folder, tmp_path, refused):
     for file in path.glob("token*"):
         file.unlink()
     assert str(refused(huggingface.load, str(path))) == (
-        f"The tokenizer of {path} is missing or cannot be read (no file of one); "
+        f"The tokenizer of {path} is missing or cannot be read (there is no file of it); "
         f"`tokenizer.save_pretrained(folder)` puts it beside the model."
     )
     (path / "tokenizer_config.json").write_text("{}")
