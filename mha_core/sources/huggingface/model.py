@@ -26,6 +26,7 @@ from mha_core.capture import collector, mixing, rotary
 from mha_core.errors import MhaError, one_of
 from mha_core.sources.huggingface import files, loading, trial
 from mha_core.sources.huggingface import tokenizer as reading
+from mha_core.sources.huggingface.twin import HALF, twin
 from mha_core.traces.layer import LayerTrace, with_texts
 from mha_core.traces.mixer import MixerTrace
 from mha_core.traces.source import ModelSource
@@ -129,7 +130,7 @@ def adopt(module: nn.Module, tokenizer=None, *, name: str = "") -> Model:
     through. Raises `MhaError` for what is no transformers model and for one that cannot be traced.
     """
     module = unwrapped(module)
-    return _prepared(trial.twin(module), tokenizer, name=name or module.name_or_path or type(module).__name__)
+    return _prepared(twin(module), tokenizer, name=name or module.name_or_path or type(module).__name__)
 
 
 def unwrapped(module: object) -> nn.Module:
@@ -195,7 +196,7 @@ def _prepared(module: nn.Module, tokenizer, *, name: str, revision: str | None =
     watched = mixing.watch(module)
     route, names = trial.choose(module, NAME)
     weight = next(module.parameters())
-    if weight.dtype in (torch.bfloat16, torch.float16):
+    if weight.dtype in HALF:
         free()  # the copy that the trial ran in
     model = Model(
         name,

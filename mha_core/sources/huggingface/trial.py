@@ -6,7 +6,6 @@ through the route. Weights and output must be the same, else the next route is t
 whose attention does something of its own is never shown wrongly; it is shown with less.
 """
 
-import copy
 import inspect
 import re
 import sys
@@ -30,8 +29,8 @@ from mha_core.capture.collector import ATTENTION, Attend, UnknownKeyword, collec
 from mha_core.capture.eager_code import CollectingMode
 from mha_core.capture.eager_scores import CLOSE, gap
 from mha_core.errors import MhaError
-from mha_core.sources.huggingface import files
 from mha_core.sources.huggingface import tokenizer as reading
+from mha_core.sources.huggingface.twin import halves, in_float32, twin
 from mha_core.traces.facts import Facts
 from mha_core.traces.layer import LayerTrace
 
@@ -45,7 +44,7 @@ ANOTHER_WAY = (
 )
 LIBRARY = re.compile(r"(torch|builtins|abc|transformers\.(?!models\.))")  # no model's own code
 NAME_ASKED = re.compile(r"_attn_implementation\s*(?:[=!]=|(?:not\s+)?in\b)")
-BUDGET = re.compile(r"top_?k|window|chunk|block|budget", re.IGNORECASE)  # of keys, by a module's attribute
+BUDGET = re.compile(r"^(?!.*(?:expert|moe|group)).*(?:top_?k|window|chunk|block|budget)")  # of keys
 LONG_PROBE = 64  # tokens
 SMALL_BUDGETS = (16, 2)  # 16 blocks of 16 keys are no choice of 64 keys, 2 of 2 are
 IMPRECISE = (
@@ -114,48 +113,6 @@ def _adjusted(module: nn.Module, route: Route, ours: str) -> dict[int, str]:
     names = {} if route.changes else watch(module)
     run(route, module, names, probe(module))  # what this proves of the matrices is known from then on
     return names
-
-
-def twin(module: nn.Module, others: Mapping[int, Tensor] = MappingProxyType({})) -> nn.Module:
-    """Modules and configs like those of a model, with the very same tensors, or `others` by their ids."""
-    try:
-        return copy.deepcopy(module, {id(tensor): tensor for tensor in tensors_of(module)} | {**others})
-    except Exception as error:  # any library's any error: what hangs on the model is not ours
-        raise MhaError(
-            f"{type(module).__name__} holds something that cannot be copied ({type(error).__name__}: "
-            f"{error}), so it cannot be traced without changing it. Its attention can be recorded: "
-            f"with mha.record(tokens=…) as recorded: model(**inputs)."
-        ) from error
-
-
-def tensors_of(module: nn.Module) -> list[Tensor]:
-    """The parameters and buffers of a model, and tensors that its modules hold besides."""
-    held = [value for part in module.modules() for value in vars(part).values() if isinstance(value, Tensor)]
-    return [*module.parameters(), *module.buffers(), *held]
-
-
-def halves(module: nn.Module) -> list[Tensor]:
-    """The tensors of a model that are in bf16 or fp16."""
-    half = (torch.bfloat16, torch.float16)
-    return list({id(tensor): tensor for tensor in tensors_of(module) if tensor.dtype in half}.values())
-
-
-def in_float32(module: nn.Module, half: list[Tensor]) -> nn.Module | None:
-    """A twin with copies in fp32 of the tensors in half precision. None if there is no room for them."""
-    device = next(module.parameters()).device
-    free = files.free_bytes(str(device))
-    if free is not None and 4 * sum(tensor.numel() for tensor in half) * files.PASS_FACTOR > free:
-        return None
-
-    def precise(tensor: Tensor) -> Tensor:
-        number = tensor.detach().float()
-        return nn.Parameter(number, requires_grad=False) if isinstance(tensor, nn.Parameter) else number
-
-    other = twin(module, {id(tensor): precise(tensor) for tensor in half})
-    for config in {id(c): c for part in other.modules() if (c := vars(part).get("config"))}.values():
-        if getattr(config, "dtype", None) in (torch.bfloat16, torch.float16):
-            config.dtype = torch.float32
-    return other
 
 
 def _tried(module: nn.Module, ours: str) -> Route:
@@ -236,17 +193,19 @@ def _prove_beyond_budgets(module: nn.Module, names: Mapping[int, str], ours: str
     The numbers of keys, blocks or windows are made small for it: real ones are thousands of tokens.
     """
     inputs = probe(module, min(LONG_PROBE, reading.limit(module, None)))
-    _set(module, "eager")
-    whole = output(forward(module, inputs))
     for budget in SMALL_BUDGETS:
-        with small_budgets(module, budget):
+        with small_budgets(module, budget) as smaller:
             _set(module, "eager")
             asked = attempt(lambda: forward(module, inputs, output_attentions=True))
             _set(module, ours)
             apart = None if asked is None else attempt(partial(_trial, module, names, inputs, asked, by))
+        if apart is None or apart > _close(module):
+            continue
         # What not even the smallest budget changes looks at all keys, as where no layer is sparse.
-        reached = budget == SMALL_BUDGETS[-1] or (asked is not None and gap(output(asked), whole) > 0)
-        if reached and apart is not None and apart <= _close(module):
+        if not smaller or budget == SMALL_BUDGETS[-1]:
+            return
+        _set(module, "eager")
+        if gap(output(asked), output(forward(module, inputs))) > 0:
             return
     raise Unproven(
         f"{type(module).__name__} treats attention functions differently by their names, and ours was not "
@@ -255,8 +214,8 @@ def _prove_beyond_budgets(module: nn.Module, names: Mapping[int, str], ours: str
 
 
 @contextmanager
-def small_budgets(module: nn.Module, budget: int) -> Iterator[None]:
-    """While entered, modules and configs let attention choose at most `budget` keys, blocks or the like."""
+def small_budgets(module: nn.Module, budget: int) -> Iterator[bool]:
+    """While entered, modules and configs let attention choose at most `budget` keys. → did any let more?"""
     holders = [part for place, part in module.named_modules() if ATTENTION.search(place)]
     configs = {id(config): config for part in module.modules() if (config := vars(part).get("config"))}
     before = [
@@ -268,7 +227,7 @@ def small_budgets(module: nn.Module, budget: int) -> Iterator[None]:
     try:
         for holder, name, _ in before:
             setattr(holder, name, budget)
-        yield
+        yield bool(before)
     finally:
         for holder, name, value in before:
             setattr(holder, name, value)

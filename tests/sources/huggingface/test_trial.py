@@ -14,6 +14,7 @@ from mha_core.capture import eager_scores
 from mha_core.capture.collector import watch
 from mha_core.sources.huggingface import files, trial
 from mha_core.sources.huggingface import model as huggingface
+from mha_core.sources.huggingface.twin import halves, in_float32
 from mha_core.traces.facts import Rotary
 from tests.parity import tiny
 from tests.sources.tiny import TEXT, fast
@@ -597,6 +598,36 @@ def test_a_right_scale_passes_in_half_precision_and_the_model_stays_in_it(dtype)
     assert {weight.dtype for weight in (*module.parameters(), *model.module.parameters())} == {dtype}
     layers, _ = huggingface.flow(model, {"input_ids": LONGER})
     assert layers[0].tensors["q"].dtype == dtype
+
+
+@pytest.fixture
+def little_room(monkeypatch):
+    """Room in fp32 for all but half of a layer."""
+    module = tiny.model("llama")
+    layer = sum(weight.numel() for weight in module.model.layers[1].parameters())
+    numbers = sum(weight.numel() for weight in module.parameters()) - layer // 2
+    monkeypatch.setattr(files, "free_bytes", lambda device: 4 * numbers * files.PASS_FACTOR)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_with_room_for_one_layer_each_is_tried_in_float32(little_room, wrong_scale, dtype):
+    module = tiny.model("llama").to(dtype)
+    assert in_float32(module, halves(module)) is not None
+    model = huggingface.adopt(module)
+    assert (model.route.name, model.route.notes) == ("watch", ())
+    assert model.route.difference < 1e-5
+
+
+def test_layers_that_were_tried_one_by_one_are_in_half_precision_afterwards(little_room):
+    module = tiny.model("llama").to(torch.bfloat16)
+    copied = in_float32(module, halves(module))
+    weight = copied.model.layers[1].mlp.up_proj.weight
+    assert trial.output(trial.forward(copied, {"input_ids": LONGER})).dtype == torch.float32
+    assert copied.model.layers[1].mlp.up_proj.weight is weight
+    assert weight.data_ptr() == module.model.layers[1].mlp.up_proj.weight.data_ptr()
+    model = huggingface.adopt(module)
+    assert (model.route.name, model.route.notes) == ("attend", ())
+    assert model.route.difference < 1e-5
 
 
 def test_without_room_for_a_copy_the_trial_says_in_what_it_ran(monkeypatch):

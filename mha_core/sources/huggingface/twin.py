@@ -1,0 +1,105 @@
+"""A model's twin: modules and configs of its own around the very same tensors, or around copies in fp32.
+
+What is done to a twin, its model does not notice. A trial runs in one that computes in fp32, since in half
+precision two ways to compute the same differ by more than some errors.
+"""
+
+import copy
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import torch
+from torch import Tensor, nn
+
+from mha_core.errors import MhaError
+from mha_core.sources.huggingface import files
+
+HALF = (torch.bfloat16, torch.float16)
+
+
+def twin(module: nn.Module, others: Mapping[int, Tensor] = MappingProxyType({})) -> nn.Module:
+    """Modules and configs like those of a model, with the very same tensors, or `others` by their ids."""
+    try:
+        return copy.deepcopy(module, {id(tensor): tensor for tensor in tensors_of(module)} | {**others})
+    except Exception as error:  # any library's any error: what hangs on the model is not ours
+        raise MhaError(
+            f"{type(module).__name__} holds something that cannot be copied ({type(error).__name__}: "
+            f"{error}), so it cannot be traced without changing it. Its attention can be recorded: "
+            f"with mha.record(tokens=…) as recorded: model(**inputs)."
+        ) from error
+
+
+def tensors_of(module: nn.Module) -> list[Tensor]:
+    """The parameters and buffers of a model, and tensors that its modules hold besides."""
+    held = [value for part in module.modules() for value in vars(part).values() if isinstance(value, Tensor)]
+    return [*module.parameters(), *module.buffers(), *held]
+
+
+def halves(module: nn.Module) -> list[Tensor]:
+    """The tensors of a model that are in bf16 or fp16."""
+    return list({id(tensor): tensor for tensor in tensors_of(module) if tensor.dtype in HALF}.values())
+
+
+def in_float32(module: nn.Module, half: list[Tensor]) -> nn.Module | None:
+    """A twin that computes in fp32, with copies of the tensors in half precision.
+
+    Where there is no room for all of them at once, each layer copies its own while it runs. None if there is
+    no room even for that.
+    """
+    layers, device = _layers_of(module), str(next(module.parameters()).device)
+    by_layer = [{id(tensor): tensor.numel() for tensor in halves(layer)} for layer in layers]
+    in_layers = {number for layer in by_layer for number in layer}
+    outside = [tensor for tensor in half if id(tensor) not in in_layers]
+    largest = max((sum(layer.values()) for layer in by_layer), default=0)
+    if _has_room(sum(tensor.numel() for tensor in half), device):
+        other = twin(module, {id(tensor): _precise(tensor) for tensor in half})
+    elif _has_room(sum(tensor.numel() for tensor in outside) + largest, device):
+        other = twin(module, {id(tensor): _precise(tensor) for tensor in outside})
+        for layer in _layers_of(other):
+            _make_precise_while_it_runs(layer)
+    else:
+        return None
+    for config in {id(c): c for part in other.modules() if (c := vars(part).get("config"))}.values():
+        if getattr(config, "dtype", None) in HALF:
+            config.dtype = torch.float32
+    return other
+
+
+def _has_room(numbers: int, device: str) -> bool:
+    free = files.free_bytes(device)
+    return free is None or torch.float32.itemsize * numbers * files.PASS_FACTOR <= free
+
+
+def _precise(tensor: Tensor) -> Tensor:
+    numbers = tensor.detach().float()
+    return nn.Parameter(numbers, requires_grad=False) if isinstance(tensor, nn.Parameter) else numbers
+
+
+def _layers_of(module: nn.Module) -> list[nn.Module]:
+    """The parts of a model that stand in lists, without those inside of others."""
+    layers, places = [], []
+    for place, part in module.named_modules():
+        if isinstance(part, nn.ModuleList) and not any(place.startswith(f"{outer}.") for outer in places):
+            places.append(place)
+            layers += part
+    return layers
+
+
+def _make_precise_while_it_runs(layer: nn.Module) -> None:
+    replaced: list[tuple[dict, str, Tensor]] = []
+
+    def replace_all(*_: object) -> None:
+        for part in layer.modules():
+            for holder in (part._parameters, part._buffers, vars(part)):
+                for name, tensor in holder.items():
+                    if isinstance(tensor, Tensor) and tensor.dtype in HALF:
+                        replaced.append((holder, name, tensor))
+                        holder[name] = _precise(tensor)
+
+    def put_back(*_: object) -> None:
+        while replaced:
+            holder, name, tensor = replaced.pop()
+            holder[name] = tensor
+
+    layer.register_forward_pre_hook(replace_all)
+    layer.register_forward_hook(put_back, always_call=True)  # also after an error
