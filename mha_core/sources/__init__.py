@@ -216,6 +216,9 @@ def _check_settings(source: Any, settings: dict[str, Any]) -> None:
             f"source is {', '.join(map(repr, SOURCES))}, the id or the folder of a Hugging Face model, or "
             f"a model in memory; got {_type_name(source)}."
         )
+    limit = settings.get("limit", 1)
+    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
+        raise MhaError(f"limit is a number of tokens, at least 1; got {limit!r}.")
     arguments = _arguments(source)
     for name, value in settings.items():
         if name in arguments:

@@ -5,7 +5,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from threading import Event, Lock, Thread
 from types import MappingProxyType
 from typing import NamedTuple
@@ -322,7 +321,7 @@ def refuses(scene: Scene) -> MhaError | None:
 
 def is_folder(name: str) -> bool:
     """Whether the name is a folder or written like one; folders need no download."""
-    return name.startswith((".", "~", "/", os.sep)) or Path(name).is_dir()
+    return name.startswith((".", "~", "/", os.sep)) or files.local_folder(name) is not None
 
 
 def key_of(scene: Scene) -> ModelKey:

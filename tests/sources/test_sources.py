@@ -108,5 +108,12 @@ def test_ids_are_for_models_alone(refused):
     assert str(refused(next, found)) == "Text 2: The text must be a string; got a list."
 
 
+@pytest.mark.parametrize("source", ["random", "mini", "gpt2"])
+@pytest.mark.parametrize("limit", [0, -5, 2.5, "9", None, True])
+def test_what_is_no_limit_is_named(source, limit, refused):
+    message = f"limit is a number of tokens, at least 1; got {limit!r}."
+    assert str(refused(mha.trace, "a b", source=source, limit=limit)) == message
+
+
 def test_a_target_belongs_to_one_text(refused):
     assert "trace each pair by itself" in str(refused(mha.trace_many, ["a"], source="t5", target="b"))

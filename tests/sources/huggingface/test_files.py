@@ -177,12 +177,12 @@ def test_without_a_network_it_is_said_what_still_works(nobody, refused):
     assert message.endswith("A folder can be used, or a model that is already here.")
 
 
-@pytest.mark.parametrize("name", ["../x", "/nowhere/at/all", "~/nowhere", "./x"])
+@pytest.mark.parametrize("name", ["../x", "/nowhere/at/all", "~/nowhere", "~nobody-here/x", "README.md"])
 def test_a_folder_that_is_not_there(refused, name):
     assert str(refused(huggingface.load, name)) == f"There is no folder {name}."
 
 
-@pytest.mark.parametrize("name", ["a b", "a/b/c", "a--b", "a..b", "?"])
+@pytest.mark.parametrize("name", ["a b", "a/b/c", "a--b", "a..b", "?", "", "x" * 5000, "a\0b"])
 def test_what_is_no_id(refused, name):
     assert "is no model id; ids look like" in str(refused(huggingface.load, name))
 

@@ -329,6 +329,7 @@ def test_a_target_of_ids():
         ([True], "True is no id of a token"),
         ([3, -1], "-1 is no id of a token"),
         (torch.zeros(2, 3, dtype=torch.long), "Ids of the shape (2, 3) are no single text"),
+        (torch.tensor(3), "Ids of the shape () are no single text"),
         (torch.zeros(3), "0.0 is no id of a token"),
         (["zzz"], "The tokenizer has no piece 'zzz'; a text is given as one string."),
         ([3, 700], "BertModel has no vector for the token 700: it has 557, from 0 on."),

@@ -8,6 +8,7 @@ import transformers
 from hypothesis import given
 from hypothesis import strategies as st
 
+import mha_core as mha
 from mha_core.errors import MhaError
 from mha_core.sources.huggingface import tokenizer as reading
 from mha_core.traces.tokens import Tokens, joined
@@ -113,6 +114,23 @@ def test_half_of_a_character_is_refused_with_the_text_that_is_left(kind, refused
     error = refused(reading.encoded, tokenizer, "it \ud83d is", limit=99, name="x")
     assert str(error) == "The text has half of a character (U+D83D); remove it."
     assert error.fixes == ({"text": "it  is"},)
+
+
+def test_an_error_inside_a_tokenizer_has_its_name(refused):
+    class Broken(transformers.ByT5Tokenizer):
+        def __call__(self, *args, **kwargs):
+            raise RuntimeError("no more")
+
+    error = refused(reading.encoded, Broken(), "it is", limit=99, name="mine")
+    assert str(error) == "The tokenizer of mine cannot read this text (RuntimeError: no more)."
+    assert isinstance(error.__cause__, RuntimeError)
+
+
+def test_the_tokenizer_of_canine_gives_characters():
+    model = tiny.model("canine")
+    trace = mha.trace("it 动🙂", source=model, tokenizer=transformers.CanineTokenizer())
+    assert trace.tokens.pieces[1:-1] == ("i", "t", "␣", "动", "🙂")
+    assert trace.tokens.special == (0, 6)
 
 
 def test_a_tokenizer_in_python_is_read_too():
