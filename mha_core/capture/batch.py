@@ -1,7 +1,7 @@
 """Several texts through a model in one pass, and the calls of each as if it had gone alone.
 
-The texts are filled up on the right to one width. What makes q, k and v of x does so for each token by
-itself, so it is asked once for all: of the batch as one long row of tokens. Then each text gets its part.
+The texts are filled up on the right to one width. What makes q, k and v of x works on each token alone, so
+it is looked up once, for the batch as one long row of tokens. Then each text gets its part.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -70,15 +70,15 @@ class Batch(Collector):
 
     def texts(self) -> list[list[Call]]:
         """The calls of each text, with copies of its own. The calls of the batch are let go."""
-        found: list[list[Call]] = [[] for _ in self.lengths]
+        by_text: list[list[Call]] = [[] for _ in self.lengths]
         rules: dict[tuple, tuple[ScoreRule, list[dict[str, Tensor]]]] = {}
         calls = self.calls[::-1]
         self.calls.clear()
         while calls:
             call = calls.pop()
-            for i, (rule, own) in enumerate(zip(self._rules(call.rule, rules), found, strict=True)):
-                own.append(self._part(call, i, rule))
-        return found
+            for i, (rule, of_text) in enumerate(zip(self._rules(call.rule, rules), by_text, strict=True)):
+                of_text.append(self._part(call, i, rule))
+        return by_text
 
     def _part(self, call: Call, i: int, rule: ScoreRule) -> Call:
         at = slice(i * self.width, i * self.width + self.lengths[i])
@@ -93,23 +93,23 @@ class Batch(Collector):
             code=None if code is None else code._replace(cos=code.cos[at], sin=code.sin[at]),
         )
 
-    def _rules(self, rule: ScoreRule, known: dict) -> list[ScoreRule]:
+    def _rules(self, rule: ScoreRule, cropped: dict) -> list[ScoreRule]:
         """The rule of each text, without what hid the filling. Layers share what they shared."""
         key = tuple(id(tensor) for name, tensor in rule.tensors().items() if name != "sinks")
         if not key:
             return [rule] * len(self.lengths)
-        if key not in known:  # the rule is held, so that no other tensor can take the place of its own
-            known[key] = rule, [self._cropped(rule, i) for i in range(len(self.lengths))]
-        others = {"scale": rule.scale, "soft_cap": rule.soft_cap, "sinks": rule.sinks}
-        return [ScoreRule(**others, **fields) for fields in known[key][1]]
+        if key not in cropped:  # the rule is held, so that no other tensor can take the place of its own
+            cropped[key] = rule, [self._cropped(rule, i) for i in range(len(self.lengths))]
+        numbers = {"scale": rule.scale, "soft_cap": rule.soft_cap, "sinks": rule.sinks}
+        return [ScoreRule(**numbers, **fields) for fields in cropped[key][1]]
 
     def _cropped(self, rule: ScoreRule, i: int) -> dict[str, Tensor]:
         n = self.lengths[i]
 
-        def own(table: Tensor | None) -> Tensor | None:
+        def of_text(table: Tensor | None) -> Tensor | None:
             return None if table is None else table[min(i, table.shape[0] - 1)][None, :, :n, :n]
 
-        fields = taken_apart(own(rule.mask), own(rule.bias), size=(n, n))
+        fields = taken_apart(of_text(rule.mask), of_text(rule.bias), size=(n, n))
         if rule.distance_bias is not None:  # its middle, since distances are smaller
             fields["distance_bias"] = rule.distance_bias[:, self.width - n : self.width + n - 1]
         return {name: table.contiguous() for name, table in fields.items()}

@@ -121,23 +121,23 @@ def _on_cpu(tensor: Tensor) -> Tensor:
 
 def _shared_index(index: Index, common: dict) -> dict[str, Tensor]:
     """The tensors of an index, once for all layers that it chooses for."""
-    kept = common.setdefault("indices", {})
+    shared = common.setdefault("indices", {})
     key = tuple(map(id, (index.choice.blocks, index.scores, index.mask)))
-    if key not in kept:
+    if key not in shared:
         tensors = {name: _on_cpu(copied(tensor)) for name, tensor in index.tensors().items()}
         if index.mask is not None:
             masks = common.setdefault("dense", {})
             tensors["dense_mask"] = masks.setdefault(id(index.mask), compact(index.mask[0]))
-        kept[key] = (index, tensors)  # who holds the index holds the ids
-    return kept[key][1]
+        shared[key] = (index, tensors)  # who holds the index holds the ids
+    return shared[key][1]
 
 
 def _shared_code(code: RotaryCode, common: dict) -> dict[str, Tensor]:
     """The cosines and sines of a rotary code, once for all layers that have the same."""
-    for other, kept in common.setdefault("codes", []):
+    for other, tensors in common.setdefault("codes", []):
         pairs = ((getattr(other, name), getattr(code, name)) for name in ("cos", "sin"))
         if other is code or all(a.shape == b.shape and torch.equal(a, b) for a, b in pairs):
-            return kept
-    kept = {"cos": copied(code.cos).to("cpu"), "sin": copied(code.sin).to("cpu")}
-    common["codes"].append((code, kept))
-    return kept
+            return tensors
+    tensors = {"cos": copied(code.cos).to("cpu"), "sin": copied(code.sin).to("cpu")}
+    common["codes"].append((code, tensors))
+    return tensors

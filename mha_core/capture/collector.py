@@ -48,10 +48,10 @@ class Collector:
         self.calls: list[Call] = []
         self.rules = SharedRules()
         self._names = names
-        # Since the last call: modules that may have made q, k and v, and what attention modules were handed.
+        # Since the last call: modules that may have made q, k and v, and the arguments of attention modules.
         self._uses: list[Use] = []
         self._before: list[Use] = []  # the last call: those before it
-        self._handed: list[tuple[str, dict]] = []
+        self._arguments: list[tuple[str, dict]] = []
         # The rotations of this pass, and the texts that are looked at.
         self._rotations: dict[tuple, tuple[Codes, list[RotaryCode]]] = {}
         self._texts: dict[tuple, tuple[Tensor, Tensor]] = {}
@@ -71,17 +71,17 @@ class Collector:
         index: Index | None = None,
     ) -> None:
         """A call, its result (1, query, head, d_v), and the index that chose its keys."""
-        name = self._names.get(id(module), self._handed[-1][0] if self._handed else "")
+        name = self._names.get(id(module), self._arguments[-1][0] if self._arguments else "")
         inputs: dict = {}
-        for at, kept in self._handed:
-            if not at or f"{name}.".startswith(f"{at}."):  # modules inside are handed something else
-                inputs |= kept
+        for place, arguments in self._arguments:
+            if not place or f"{name}.".startswith(f"{place}."):  # modules inside are handed something else
+                inputs |= arguments
         outside = any(inputs.get(key) is not None for key in CROSS_INPUTS) or _looks_outside(name)
         call = Call(name, module, copied(q), copied(k), copied(v), rule, outside, index=index)
         if q.shape[0] == 1:
             self._explain(call, q, k, v, inputs)
         self.calls.append(call)
-        self._before, self._uses, self._handed = self._uses, [], []
+        self._before, self._uses, self._arguments = self._uses, [], []
         self._joined = joined, joined._version
 
     def _explain(self, call: Call, q: Tensor, k: Tensor, v: Tensor, inputs: dict) -> None:
@@ -91,10 +91,10 @@ class Collector:
         uses = [use for use in uses if use is not None]
         codes = inputs.get("position_embeddings")
         codes = codes if _are_codes(codes) else None
-        found = projections.provenance(
+        origin = projections.provenance(
             q, k, v, uses, self._rotated(codes, q.shape), outside=call.looks_outside
         )
-        tensors, call.code, call.adjustments = dict(found.tensors), found.code, found.adjustments
+        tensors, call.code, call.adjustments = dict(origin.tensors), origin.code, origin.adjustments
         if call.code is None and (width := attribute(call.module, "qk_rope_head_dim")):
             latent = projections.latent(q, k, uses, codes, width=width)
             if latent is not None:
@@ -110,7 +110,7 @@ class Collector:
         call.tensors = {
             name: self._text(tensor) if name == "x_v" else copied(tensor) for name, tensor in tensors.items()
         }
-        call.projections = found.projections
+        call.projections = origin.projections
 
     def _text(self, x: Tensor) -> Tensor:
         """A copy of what another text's keys and values are made of: all layers look at the same one."""
@@ -137,19 +137,19 @@ class Collector:
     @property
     def knows_codes(self) -> bool:
         """Was the attention that runs now handed the cosines and sines of a rotary code?"""
-        return any("position_embeddings" in kept for _, kept in self._handed)
+        return any("position_embeddings" in arguments for _, arguments in self._arguments)
 
     def turned_by(self, codes: tuple[Tensor, Tensor]) -> None:
         """The cosines and sines of the attention that runs now, where it was handed none."""
-        self._handed.append(("", {"position_embeddings": codes}))
+        self._arguments.append(("", {"position_embeddings": codes}))
 
     def entered(self, name: str, args: tuple, kwargs: dict) -> None:
         """An attention module was called; the arguments that matter are kept until the attention itself."""
-        kept = {key: kwargs[key] for key in ("position_embeddings", *CROSS_INPUTS) if key in kwargs}
+        arguments = {key: kwargs[key] for key in ("position_embeddings", *CROSS_INPUTS) if key in kwargs}
         hidden = kwargs.get("hidden_states", args[0] if args else None)
         if isinstance(hidden, Tensor):
-            kept["hidden_states"] = (hidden, hidden._version)
-        self._handed.append((name, kept))
+            arguments["hidden_states"] = (hidden, hidden._version)
+        self._arguments.append((name, arguments))
 
     def left(self, use: Use) -> None:
         """A module was used; it is W^O if it took the heads' outputs, with or without a gate."""

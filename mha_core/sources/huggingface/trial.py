@@ -52,7 +52,7 @@ IMPRECISE = (
     "{dtype}: small differences from the model's own attention would not have been noticed."
 )
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -118,17 +118,17 @@ def _adjusted(module: nn.Module, route: Route, ours: str) -> dict[int, str]:
 def _tried(module: nn.Module, ours: str) -> Route:
     """The best route of a model that nobody else uses. Raises `MhaError` if there is none."""
     inputs = probe(module)
-    own = _set(module, "eager")
+    has_interface = _set(module, "eager")
     before = _classes(module)
     try:
-        asked = forward(module, inputs, output_attentions=True)
+        reference = forward(module, inputs, output_attentions=True)
     except Exception as error:  # any library's any error: it is somebody else's model
         raise MhaError(
             f"{type(module).__name__} does not run on a text alone ({type(error).__name__}: {error}), "
             f"so it is no model of texts that can be traced."
         ) from error
     names = watch(module)  # now, since the pass may have changed the model
-    route = _route(module, names, ours if own else "", inputs, asked)
+    route = _route(module, names, ours if has_interface else "", inputs, reference)
     return replace(route, changes=_classes(module) != before)
 
 
@@ -136,21 +136,23 @@ def _classes(module: nn.Module) -> dict[str, type]:
     return {name: type(part) for name, part in module.named_modules()}
 
 
-def _route(module: nn.Module, names: Mapping[int, str], ours: str, inputs: dict, asked: object) -> Route:
-    returned_weights, apart, reason = returned(asked), None, ""
-    weights = [(whose, matrix) for whose, matrix in returned_weights if matrix.dim() == 4]
-    skipped = tuple(f"{whose} layer: {IN_PARTS}" for whose, matrix in returned_weights if matrix.dim() > 4)
+def _route(module: nn.Module, names: Mapping[int, str], ours: str, inputs: dict, reference: object) -> Route:
+    returned_weights, difference, reason = returned(reference), None, ""
+    weights = [(layer_kind, matrix) for layer_kind, matrix in returned_weights if matrix.dim() == 4]
+    skipped = tuple(
+        f"{layer_kind} layer: {IN_PARTS}" for layer_kind, matrix in returned_weights if matrix.dim() > 4
+    )
     close = _close(module)
     if ours and _set(module, ours):
         try:
             for by in (fused, attend):
-                apart = attempt(partial(_trial, module, names, inputs, asked, by))
-                if apart is not None and apart <= close:
+                difference = attempt(partial(_trial, module, names, inputs, reference, by))
+                if difference is not None and difference <= close:
                     if asks_for_name(module):
                         _prove_beyond_budgets(module, names, ours, by)
-                    return Route("attend", apart, skipped=skipped, by=by)
+                    return Route("attend", difference, skipped=skipped, by=by)
         except Unproven as error:
-            apart, reason = None, str(error)
+            difference, reason = None, str(error)
     _set(module, "eager")
     notes = (reason,) if reason else ()
     own_code = attempt(lambda: try_own_code(module, names, inputs, weights, close))
@@ -163,7 +165,7 @@ def _route(module: nn.Module, names: Mapping[int, str], ours: str, inputs: dict,
         raise MhaError(f"Nothing of {type(module).__name__} can be shown: {'; '.join(reasons)}.")
     if reason:
         return Route("weights", 0.0, f"{reason} {WEIGHTS_ALONE}", notes=notes)
-    return Route("weights", 0.0, MISSING if apart is None else DIFFERENT)
+    return Route("weights", 0.0, MISSING if difference is None else DIFFERENT)
 
 
 class Unproven(MhaError):
@@ -196,16 +198,18 @@ def _prove_beyond_budgets(module: nn.Module, names: Mapping[int, str], ours: str
     for budget in SMALL_BUDGETS:
         with small_budgets(module, budget) as smaller:
             _set(module, "eager")
-            asked = attempt(lambda: forward(module, inputs, output_attentions=True))
+            reference = attempt(lambda: forward(module, inputs, output_attentions=True))
             _set(module, ours)
-            apart = None if asked is None else attempt(partial(_trial, module, names, inputs, asked, by))
-        if apart is None or apart > _close(module):
+            difference = (
+                None if reference is None else attempt(partial(_trial, module, names, inputs, reference, by))
+            )
+        if difference is None or difference > _close(module):
             continue
         # What not even the smallest budget changes looks at all keys, as where no layer is sparse.
         if not smaller or budget == SMALL_BUDGETS[-1]:
             return
         _set(module, "eager")
-        if gap(output(asked), output(forward(module, inputs))) > 0:
+        if gap(output(reference), output(forward(module, inputs))) > 0:
             return
     raise Unproven(
         f"{type(module).__name__} treats attention functions differently by their names, and ours was not "
@@ -250,10 +254,11 @@ def run(
         forward(module, inputs)
         names = watch(module)
     if route.name == "watch":
-        found = own_code_layers(route.own_code, module, names, inputs, _close(module))
-        if found is None:
+        followed = own_code_layers(route.own_code, module, names, inputs, _close(module))
+        if followed is None:
             return _weights_alone(ANOTHER_WAY, module, inputs)
-        return found[0], (*route.skipped, *found[1])
+        layers, skipped = followed
+        return layers, (*route.skipped, *skipped)
     if route.name == "weights":
         return _weights_alone(route.missing, module, inputs)
     if route.name == "mixing":
@@ -290,11 +295,11 @@ def _layers(
     calls.reverse()
     while calls:  # each is let go when it has been copied
         call = calls.pop()
-        whose = kind(call, module, names, inputs)
-        if whose is None:
+        layer_kind = kind(call, module, names, inputs)
+        if layer_kind is None:
             skipped.append(f"{call.name}: {ELSEWHERE}")
         else:
-            layers.append(call.layer(whose, shared))
+            layers.append(call.layer(layer_kind, shared))
     return tuple(layers), tuple(skipped)
 
 
@@ -309,11 +314,10 @@ def agree(one: Flowed, other: Flowed) -> bool:
 def _same_layer(one: LayerTrace, other: LayerTrace) -> bool:
     if (one.kind, one.name, one.about) != (other.kind, other.name, other.about):
         return False
-    mine, theirs = one.rule, other.rule
-    if (mine.scale, mine.soft_cap) != (theirs.scale, theirs.soft_cap):
+    if (one.rule.scale, one.rule.soft_cap) != (other.rule.scale, other.rule.soft_cap):
         return False
     pairs = []
-    for a, b in ((one.tensors, other.tensors), (mine.tensors(), theirs.tensors())):
+    for a, b in ((one.tensors, other.tensors), (one.rule.tensors(), other.rule.tensors())):
         if a.keys() != b.keys():
             return False
         pairs += [(a[name], b[name]) for name in a]
@@ -326,8 +330,8 @@ def _close(module: nn.Module) -> float:
     return CLOSE[next(module.parameters()).dtype]
 
 
-def attempt(trial: Callable[[], Found | None]) -> Found | None:
-    """What a trial found; None if it ended in an error, as where an interface is used in a way of its own.
+def attempt(trial: Callable[[], Result | None]) -> Result | None:
+    """The result of a trial; None if it raised an error, as where a model uses an interface differently.
 
     The next route decides then. Where the error is in our own code, a warning says so: nobody would notice.
     """
@@ -348,7 +352,7 @@ def _trial(
     module: nn.Module,
     names: Mapping[int, str],
     inputs: dict,
-    asked: object,
+    reference: object,
     by: Attend,
 ) -> float | None:
     """The largest difference of weights or outputs between our function and the model itself.
@@ -363,32 +367,33 @@ def _trial(
             raise Unproven(str(error)) from error
     if not collector.calls:
         return None
-    weights = [(whose, matrix) for whose, matrix in returned(asked) if matrix.dim() == 4]
-    apart = gap(output(ours), output(asked))
+    weights = [(layer_kind, matrix) for layer_kind, matrix in returned(reference) if matrix.dim() == 4]
+    difference = gap(output(ours), output(reference))
     kinds = [kind(call, module, names, inputs) for call in collector.calls]
     for of in RETURNED.values():
         n_returned = sum(k == of and w.shape[2:] == sizes(inputs)[of] for k, w in weights)
         if n_returned > kinds.count(of) + kinds.count(None):  # BigBird-Pegasus: an encoder of its own
             return None
-    theirs = [matrix for _, matrix in weights]
-    if len(kinds) == len(theirs):
+    model_weights = [matrix for _, matrix in weights]
+    if len(kinds) == len(model_weights):
         order = [*RETURNED.values(), None]
         by_kind = sorted(zip(kinds, collector.calls, strict=True), key=lambda pair: order.index(pair[0]))
-        apart = max([apart, *(_weights_gap(call, w) for (_, call), w in zip(by_kind, theirs, strict=True))])
-    return apart
+        gaps = (_weights_gap(call, w) for (_, call), w in zip(by_kind, model_weights, strict=True))
+        difference = max([difference, *gaps])
+    return difference
 
 
-def _weights_gap(call: Call, theirs: Tensor) -> float:
+def _weights_gap(call: Call, model_weights: Tensor) -> float:
     """How far a call's weights are from those that the model returned.
 
     Some models return weights as they are before the sink takes its share (Granite with windows): that
     is the same if the model's output, which is compared besides, has the share taken.
     """
     shown = call.weights()
-    apart = gap(shown, theirs)
+    difference = gap(shown, model_weights)
     if call.rule.sinks is not None:
-        apart = min(apart, gap(shown / shown.sum(-1, keepdim=True), theirs))
-    return apart
+        difference = min(difference, gap(shown / shown.sum(-1, keepdim=True), model_weights))
+    return difference
 
 
 def _set(module: nn.Module, implementation: str) -> bool:
@@ -405,18 +410,17 @@ def _set(module: nn.Module, implementation: str) -> bool:
 def _weights_alone(
     missing: str, module: nn.Module, inputs: Mapping[str, Tensor]
 ) -> tuple[tuple[LayerTrace, ...], tuple[str, ...]]:
-    asked = forward(module, inputs, output_attentions=True)
+    reference = forward(module, inputs, output_attentions=True)
     layers, skipped = [], []
-    for whose, matrix in returned(asked):
-        weights = _without_filling(matrix, *sizes(inputs)[whose])
-        if weights.shape[0] != 1 or weights.shape[2:] != sizes(inputs)[whose]:
-            skipped.append(f"{whose} layer: {IN_PARTS}")
+    for layer_kind, matrix in returned(reference):
+        weights = _without_filling(matrix, *sizes(inputs)[layer_kind])
+        if weights.shape[0] != 1 or weights.shape[2:] != sizes(inputs)[layer_kind]:
+            skipped.append(f"{layer_kind} layer: {IN_PARTS}")
         elif not are_weights(weights):
-            skipped.append(f"{whose} layer: what the model returns by the name of weights are none")
+            skipped.append(f"{layer_kind} layer: what the model returns by the name of weights are none")
         else:
-            kept = weights[0].detach().to("cpu").clone()
-            tensors = MappingProxyType({"weights": kept})
-            layers.append(LayerTrace(tensors, kind=whose, about=Facts(missing=missing)))
+            tensors = MappingProxyType({"weights": weights[0].detach().to("cpu").clone()})
+            layers.append(LayerTrace(tensors, kind=layer_kind, about=Facts(missing=missing)))
     return tuple(layers), tuple(skipped)
 
 
@@ -465,8 +469,8 @@ def sizes(inputs: Mapping[str, Tensor]) -> dict[str, tuple[int, int]]:
     """How many tokens look at how many in layers of each kind; none at none where there is no such kind."""
     n_text = inputs["input_ids"].shape[1]
     n_target = inputs["decoder_input_ids"].shape[1] if "decoder_input_ids" in inputs else 0
-    own = {"encoder": (n_text, n_text), "self": (n_text, n_text)}
-    return {**own, "decoder": (n_target, n_target), "cross": (n_target, n_text)}
+    of_text = {"encoder": (n_text, n_text), "self": (n_text, n_text)}
+    return {**of_text, "decoder": (n_target, n_target), "cross": (n_target, n_text)}
 
 
 def kind(call: Call, module: nn.Module, names: Mapping[int, str], inputs: Mapping) -> str | None:
@@ -497,12 +501,12 @@ def returned(output: object) -> list[tuple[str, Tensor]]:
 
     (1, head, query, key), or more axes where a text is looked at in parts.
     """
-    found = []
+    weights_by_layer = []
     for name, kind in RETURNED.items():
         for weights in getattr(output, name, None) or ():
             if isinstance(weights, Tensor) and weights.dim() >= 4:
-                found.append((kind, weights))
-    return found
+                weights_by_layer.append((kind, weights))
+    return weights_by_layer
 
 
 def are_weights(matrix: Tensor) -> bool:
@@ -520,14 +524,14 @@ STATE = "A_log"  # the decay of a state-space layer, whatever its class is calle
 
 def without_attention(module: nn.Module) -> tuple[str, ...]:
     """The layers that mix tokens by a state that is carried along, or by a sum: they have no weights."""
-    found = {}
+    mixers = {}
     for name, part in module.named_modules():
         kind = type(part).__name__
         mixes = NO_ATTENTION.search(kind) and not AROUND.search(kind)
-        inside = any(name.startswith(f"{other}.") for other in found)
+        inside = any(name.startswith(f"{other}.") for other in mixers)
         if (mixes or hasattr(part, STATE)) and name and not inside:
-            found[name] = f"{name}: {kind} mixes tokens by other means than attention"
-    return tuple(found.values())
+            mixers[name] = f"{name}: {kind} mixes tokens by other means than attention"
+    return tuple(mixers.values())
 
 
 BY_WORDS = (
@@ -564,25 +568,25 @@ def try_own_code(
     None if any attention in it was not followed from end to end, or is not what the model returns.
     """
     calls, watcher = _watch(module, names, inputs, close, every_row=True)
-    whose = [kind(call, module, names, inputs) for call in calls]
-    given = Counter((call.q.shape[2], call.k.shape[2]) for call in calls)
-    if not any(whose) or any(watcher.softmaxes[size] > given[size] for size in sizes(inputs).values()):
+    kinds = [kind(call, module, names, inputs) for call in calls]
+    call_counts = Counter((call.q.shape[2], call.k.shape[2]) for call in calls)
+    if not any(kinds) or any(watcher.softmaxes[size] > call_counts[size] for size in sizes(inputs).values()):
         return None
     shown, difference = [True] * len(calls), watcher.gap
     for name in RETURNED.values():
-        at = [n for n, of in enumerate(whose) if of == name]
-        theirs = [w for of, w in weights if of == name and w.shape[2:] == sizes(inputs)[name]]
-        if len(theirs) > len(at):
+        at = [n for n, of in enumerate(kinds) if of == name]
+        model_weights = [w for of, w in weights if of == name and w.shape[2:] == sizes(inputs)[name]]
+        if len(model_weights) > len(at):
             return None
-        theirs = [w for w in theirs if are_weights(w)]
-        found = _paired([calls[n] for n in at], theirs, close)
-        if found is None:
+        model_weights = [w for w in model_weights if are_weights(w)]
+        gaps = _paired([calls[n] for n in at], model_weights, close)
+        if gaps is None:
             return None
-        for n, gap_there in zip(at, found, strict=True):
-            shown[n] = gap_there is not None or not theirs
+        for n, gap_there in zip(at, gaps, strict=True):
+            shown[n] = gap_there is not None or not model_weights
             difference = max(difference, gap_there or 0.0)
-    turned = {name: ids.flip(1) for name, ids in inputs.items()}
-    others, _ = _watch(module, names, turned, close, every_row=True)
+    backwards = {name: ids.flip(1) for name, ids in inputs.items()}
+    others, _ = _watch(module, names, backwards, close, every_row=True)
     if [call.name for call in others] != [call.name for call in calls]:
         return None
     by_words = {n for n, pair in enumerate(zip(calls, others, strict=True)) if _bias_differs(*pair)}
@@ -591,7 +595,7 @@ def try_own_code(
         called,
         tuple(shown),
         frozenset(by_words),
-        _unseen(weights, given),
+        _unseen(weights, call_counts),
         difference,
         watcher.softmaxes.total(),
     )
@@ -614,11 +618,11 @@ def own_code_layers(
     calls = calls[::-1]
     for n, is_shown in enumerate(own_code.shown):
         call = calls.pop()  # each is let go when it has been copied
-        whose = kind(call, module, names, inputs)
-        if whose is None or not is_shown:
-            skipped.append(f"{call.name}: {ELSEWHERE if whose is None else BESIDE}")
+        layer_kind = kind(call, module, names, inputs)
+        if layer_kind is None or not is_shown:
+            skipped.append(f"{call.name}: {ELSEWHERE if layer_kind is None else BESIDE}")
             continue
-        layer = call.layer(whose, shared)
+        layer = call.layer(layer_kind, shared)
         if n in own_code.by_words:
             layer = replace(layer, about=replace(layer.about, bias=BY_WORDS))
         layers.append(layer)
@@ -640,29 +644,29 @@ def _watch(
     return collector.calls, watcher
 
 
-def _paired(calls: list[Call], theirs: list[Tensor], close: float) -> list[float | None] | None:
+def _paired(calls: list[Call], model_weights: list[Tensor], close: float) -> list[float | None] | None:
     """For each call how far it is from the weights that were returned of it; None of a call without.
 
     The last ones first: what is made of other weights beside comes before them (LiLT's layout). None in
     all if some weights belong to no call.
     """
-    found: list[float | None] = [None] * len(calls)
+    gaps: list[float | None] = [None] * len(calls)
     n = len(calls)
-    for asked in reversed(theirs):
+    for weights in reversed(model_weights):
         while n > 0:
             n -= 1
-            apart = gap(calls[n].weights(), asked)
-            if apart <= close:
-                found[n] = apart
+            difference = gap(calls[n].weights(), weights)
+            if difference <= close:
+                gaps[n] = difference
                 break
         else:
             return None
-    return found
+    return gaps
 
 
-def _unseen(weights: list[tuple[str, Tensor]], given: Counter[tuple[int, int]]) -> tuple[str, ...]:
+def _unseen(weights: list[tuple[str, Tensor]], call_counts: Counter[tuple[int, int]]) -> tuple[str, ...]:
     """Layers that the model returns weights of, of other sizes than any call that was seen."""
-    left, unseen = given.copy(), []
+    left, unseen = call_counts.copy(), []
     for name, matrix in weights:
         size = tuple(matrix.shape[2:])
         left[size] -= 1
