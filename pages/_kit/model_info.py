@@ -120,6 +120,9 @@ def brief(trace: AttentionTrace) -> None:
             width="content",
         )
         exact(trace)
+    if trace.mixers:
+        rules = ", ".join(dict.fromkeys(mixer.rule for mixer in trace.mixers))
+        st.caption(t("real.mixers", count=len(trace.mixers), rules=literal(rules)))
     skipped(trace)
 
 
@@ -137,6 +140,8 @@ def skipped(trace: AttentionTrace) -> None:
 
 def exact(trace: AttentionTrace) -> None:
     """A badge: does the trace equal what the model itself computes? Measured when it was loaded."""
+    if not trace.layers:  # the matrix of a mixer is compared whenever it is drawn
+        return
     if trace.source.route == "weights":
         st.badge(t("real.weights_only"), color="gray", help=t("real.weights_only_help"))
         return

@@ -4,14 +4,16 @@ import streamlit as st
 
 from pages._kit import overview, state
 from pages._kit.text import t
-from pages.models._real import card, choice, literature, rotation, sharing
+from pages.models._real import card, choice, layers, literature, rotation, sharing
 
 scene = state.current()
 st.header(t("real.heading"))
 trace = choice.trace_or_offer(scene)
 if trace is not None:
-    layer, head, query = state.indices(trace, scene)
     card.show(trace, scene)
+    layers.show(trace, scene)
+if trace is not None and trace.layers:
+    layer, head, query = state.indices(trace, scene)
     if trace.layers[layer].n_query == trace.layers[layer].n_key:
         fold = overview.fold(trace, opened=True)
         overview.show(trace, scene, fold, layer=layer, head=head, link=choice.TO_HEADS)

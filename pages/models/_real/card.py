@@ -37,8 +37,12 @@ def facts(trace: AttentionTrace, entry) -> list[tuple[str, str]]:
     has_kinds = entry is not None and len(entry.kinds) > 1
     labelled = [
         (t("real.fact_architecture"), f"{source.architecture} ({source.family})"),
-        (t("real.fact_layers"), f"{len(layers)} × {model_info.counted({layer.n_heads for layer in layers})}"),
     ]
+    if layers:
+        heads = model_info.counted({layer.n_heads for layer in layers})
+        labelled.append((t("real.fact_layers"), f"{len(layers)} × {heads}"))
+    if trace.mixers:
+        labelled.append((t("real.fact_mixers"), f"{len(trace.mixers)}"))
     if has_kinds:
         labelled.append((t("real.fact_kinds"), ", ".join(entry.kinds)))
     if known:
@@ -110,7 +114,7 @@ def _special_share(trace: AttentionTrace) -> str:
     """A sentence on the share of the weights on special tokens: the mean, and the layer with the most."""
     special = trace.tokens.special or (0,)
     shares = [kv_cache.special_share(layer, special) for layer in trace.layers]
-    if None in shares or len(trace.tokens) < 2:
+    if not shares or None in shares or len(trace.tokens) < 2:
         return ""
     largest = max(range(len(shares)), key=shares.__getitem__)
     names = dict.fromkeys(literal(trace.tokens.pieces[at]) for at in special)

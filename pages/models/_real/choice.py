@@ -5,7 +5,7 @@ import streamlit as st
 
 from mha_core import AttentionTrace, MhaError
 from mha_core.sources.huggingface.files import PACKAGE, curated
-from pages._kit import compute, model_source, refusals, state
+from pages._kit import model_source, refusals, state
 from pages._kit.text import PAGES, literal, t
 
 # Pixels. Streamlit breaks lines in rows higher than 64, which the long column of notices needs.
@@ -26,7 +26,7 @@ def trace_or_offer(scene: state.Scene) -> AttentionTrace | None:
         refusals.no_model(scene)
         return None
     try:
-        return compute.trace(scene)
+        return model_source.trace(scene, scene.text)  # also of a model without attention
     except MhaError as error:
         refusals.show(error, page_offers=True)
         refusals.offer_models(scene)

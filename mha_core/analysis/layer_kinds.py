@@ -1,0 +1,86 @@
+"""What each layer of a model is: full attention, a window, the choice of an index, linear, latent, gated."""
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from mha_core.traces.layer import LayerTrace
+from mha_core.traces.trace import AttentionTrace
+
+KINDS = ("full", "window", "index", "part", "linear", "convolution")  # of which a layer has one
+TRAITS = ("latent", "gated")  # which it may have besides
+CONVOLUTION = "short convolution"  # the rule of mixers that are no linear attention
+
+
+@dataclass(frozen=True)
+class LayerKind:
+    """What one layer of a model is, as its masks show it in this text.
+
+    `layer` is its index in `trace.layers`, or `mixer` in `trace.mixers`. `kind` is one of `KINDS`; `size` is
+    the number of keys in the window, of those that the index chooses, of those of which a query sees only a
+    part, or the width of the convolution, None for the others. `traits` are some of `TRAITS`.
+    """
+
+    name: str
+    kind: str
+    layer: int | None = None
+    mixer: int | None = None
+    size: int | None = None
+    traits: tuple[str, ...] = ()
+
+
+def layer_kinds(trace: AttentionTrace) -> tuple[LayerKind, ...]:
+    """What each layer and each mixer is, in the order of the model."""
+    found = [_attention(layer, number) for number, layer in enumerate(trace.layers)]
+    for number, mixer in enumerate(trace.mixers):
+        linear = mixer.rule != CONVOLUTION
+        size = None if linear else _width(mixer.mixing(0))
+        kind = "linear" if linear else "convolution"
+        found.append(LayerKind(mixer.name, kind, mixer=number, size=size))
+    if trace.mixers and all(kind.name for kind in found):
+        found.sort(key=lambda kind: _place(kind.name))
+    return tuple(found)
+
+
+def _attention(layer: LayerTrace, number: int) -> LayerKind:
+    kind, size = _visible(layer)
+    traits = [
+        trait
+        for trait, has in (
+            ("latent", layer.about.latent is not None),
+            ("gated", layer.about.gate is not None),
+        )
+        if has
+    ]
+    return LayerKind(layer.name, kind, layer=number, size=size, traits=tuple(traits))
+
+
+def _visible(layer: LayerTrace) -> tuple[str, int | None]:
+    """What the mask lets through, read off its first, middle and last two rows."""
+    if layer.index is not None:
+        return "index", layer.index.budget * layer.index.block_size
+    if not layer.knows("q") or layer.n_query != layer.n_key:
+        return "full", None
+    last = layer.n_query - 1
+    first, middle, before, end = (
+        np.flatnonzero(layer.allowed(0, rows=[row])[0]) for row in (0, last // 2, max(last - 1, 0), last)
+    )
+    causal = len(first) <= 1 < layer.n_key
+    whole = len(end) == layer.n_key and (causal or len(middle) == layer.n_key)
+    if whole:
+        return "full", None
+    together = all(len(row) and row[-1] - row[0] + 1 == len(row) for row in (middle, before, end))
+    widest = max(len(middle), len(end))
+    slides = not causal or (len(end) == len(before) and end[-1] == last)
+    return ("window" if together and slides else "part"), widest
+
+
+def _width(mixing: np.ndarray) -> int:
+    """How many tokens, itself among them, a token takes from."""
+    return int((mixing != 0).sum(1).max())
+
+
+def _place(name: str) -> list[tuple[int, str]]:
+    """A key that sorts names by the numbers in them."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]

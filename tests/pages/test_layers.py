@@ -1,0 +1,134 @@
+"""The strip of a model's layers: what each is, where a click leads, and the picture of a mixer."""
+
+import base64
+import json
+
+import numpy as np
+import pytest
+
+pytest.importorskip("transformers", reason="Hugging Face models come with an extra")
+
+import torch
+import transformers
+
+from mha_core.sources.huggingface import files
+from mha_core.sources.huggingface import model as huggingface
+from pages._kit import model_source
+from pages._kit.state import Scene
+from tests.sources.tiny import fast
+
+PAGE = "models/real.py"
+COMMON = {"vocab_size": 557, "hidden_size": 60, "pad_token_id": None}
+ATTENTION = {"num_attention_heads": 6, "num_key_value_heads": 3, "head_dim": 14, "intermediate_size": 52}
+EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 20}
+SIZES = {
+    "Qwen3Next": {
+        **COMMON,
+        **ATTENTION,
+        **EXPERTS,
+        "num_hidden_layers": 4,
+        "layer_types": ["linear_attention", "full_attention"] * 2,
+        "linear_num_key_heads": 2,
+        "linear_num_value_heads": 4,
+        "linear_key_head_dim": 11,
+        "linear_value_head_dim": 13,
+        "shared_expert_intermediate_size": 28,
+    },
+    "Mamba": {**COMMON, "num_hidden_layers": 2, "state_size": 5},
+}
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # inside of other people's models
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """`folder("Mamba")`: the path of a folder with a tiny model, made once."""
+    made = {}
+
+    def make(name: str) -> str:
+        if name not in made:
+            torch.manual_seed(3)
+            config = getattr(transformers, f"{name}Config")(**SIZES[name])
+            model = getattr(transformers, f"{name}Model")(config)
+            with torch.no_grad():
+                for parameter in model.parameters():
+                    if parameter.dim() == 2:
+                        parameter.normal_(std=0.2)
+            made[name] = str(tmp_path_factory.mktemp(name))
+            model.save_pretrained(made[name])
+            fast("sentence_piece").save_pretrained(made[name])
+        return made[name]
+
+    return make
+
+
+@pytest.fixture
+def on(opened, folder, monkeypatch):
+    """`on("Mamba")`: the page about a model, opened on that model."""
+    monkeypatch.setattr(files, "_cached", lambda cache: [])
+    monkeypatch.setattr(files, "package", lambda: None)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    model_source._here.clear()
+
+    def open_(name: str, page: str = PAGE, **link: object):
+        monkeypatch.setenv(model_source.FOLDERS, folder(name))
+        app = opened(source="model", model=folder(name), **link)
+        app.switch_page(page).run()
+        assert not app.exception
+        return app
+
+    return open_
+
+
+def traced(folder, name: str):
+    return huggingface.follow(huggingface.load(folder(name)), Scene.text)
+
+
+def bars(app) -> np.ndarray:
+    x = json.loads(app.get_by_key("mixing").proto.spec)["data"][-1]["x"]
+    return np.frombuffer(base64.b64decode(x["bdata"]), x["dtype"])
+
+
+def test_the_strip_names_every_layer_in_the_order_of_the_model(on, english):
+    strip = on("Qwen3Next").get_by_key("place")
+    linear, full = english("layers.kind_linear"), english("layers.kind_full")
+    gated = f"{full}, {english('layers.trait_gated')}"
+    assert strip.options == [f"1 {linear}", f"2 {gated}", f"3 {linear}", f"4 {gated}"]
+    assert strip.value == 4  # the scene's second layer of attention
+
+
+def test_a_layer_without_softmax_shows_its_signed_matrix_and_the_sum_of_its_rows(on, folder, drawn):
+    app = on("Qwen3Next")
+    app.get_by_key("place").set_value(3).run()
+    app.number_input(key="mixer_head").set_value(4).run()
+    assert not app.exception
+    matrix = traced(folder, "Qwen3Next").mixers[1].mixing(3)
+    shown = drawn(app, "mixing")
+    assert (shown < 0).any()
+    np.testing.assert_array_equal(np.nan_to_num(shown), matrix)
+    assert np.isnan(shown[~np.tri(len(matrix), dtype=bool)]).all()
+    np.testing.assert_allclose(bars(app), matrix.sum(1), atol=1e-6)
+    app.get_by_key("place").set_value(2).run()
+    assert "mixing" not in {chart.key for chart in app.get("plotly_chart")}
+    assert drawn(app, "gate").shape == (len(matrix), 14)
+
+
+def test_a_click_moves_to_that_layer_and_the_strip_follows_other_controls(on):
+    app = on("Qwen3Next")
+    app.get_by_key("place").set_value(2).run()
+    assert app.number_input(key="layer").value == 1
+    app.number_input(key="layer").set_value(2).run()
+    assert app.get_by_key("place").value == 4
+    app.get_by_key("place").set_value(3).run()
+    assert on("Qwen3Next", place=3).get_by_key("place").value == 3  # as its link says
+    assert app.number_input(key="layer").value == 2  # no other page has a layer without softmax
+
+
+def test_a_model_without_attention_has_a_page_and_the_others_say_why_not(on, said, english):
+    app = on("Mamba")
+    assert app.get_by_key("place").options == [f"{n} {english('layers.kind_linear')}" for n in (1, 2)]
+    assert app.number_input(key="mixer_head").max > 6
+    hybrid = on("Qwen3Next", "see/heads.py")
+    assert english("real.mixers", count=2, rules="gated delta rule") in said(hybrid)
+    heads = on("Mamba", "see/heads.py")
+    assert any("No layer of this model has attention weights" in text for text in said(heads))
