@@ -5,11 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mha_core.traces.indices import Picked
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.trace import AttentionTrace
 
 KINDS = ("full", "window", "index", "part", "linear", "convolution")  # of which a layer has one
 TRAITS = ("latent", "gated")  # which it may have besides
+ROWS = 512  # of a long text that are searched for the one that sees the most
 CONVOLUTION = "short convolution"  # the rule of mixers that are no linear attention
 
 
@@ -60,20 +62,25 @@ def _visible(layer: LayerTrace) -> tuple[str, int | None]:
     """What the mask lets through, read off its first, middle and last two rows."""
     if layer.index is not None:
         return "index", layer.index.budget * layer.index.block_size
-    if not layer.knows("q") or layer.n_query != layer.n_key:
+    if layer.n_query != layer.n_key:
         return "full", None
     last = layer.n_query - 1
     first, middle, before, end = (
-        np.flatnonzero(layer.allowed(0, rows=[row])[0]) for row in (0, last // 2, max(last - 1, 0), last)
+        np.flatnonzero(_allowed(layer, [row])[0]) for row in (0, last // 2, max(last - 1, 0), last)
     )
     causal = len(first) <= 1 < layer.n_key
-    whole = len(end) == layer.n_key and (causal or len(middle) == layer.n_key)
-    if whole:
+    if len(end) == layer.n_key and (causal or len(middle) == layer.n_key):
         return "full", None
     together = all(len(row) and row[-1] - row[0] + 1 == len(row) for row in (middle, before, end))
-    widest = max(len(middle), len(end))
     slides = not causal or (len(end) == len(before) and end[-1] == last)
-    return ("window" if together and slides else "part"), widest
+    return ("window" if together and slides else "part"), int(
+        _allowed(layer, slice(-ROWS, None)).sum(1).max()
+    )
+
+
+def _allowed(layer: LayerTrace, rows: Picked) -> np.ndarray:
+    """Which keys the first head may look at; where only weights are known, at which it does. (query, key)"""
+    return layer.allowed(0, rows=rows) if layer.knows("q") else layer.weights(0, rows=rows) > 0
 
 
 def _width(mixing: np.ndarray) -> int:
