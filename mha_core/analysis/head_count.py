@@ -52,17 +52,20 @@ def measured(entries: Iterable[Mapping], d_model: int) -> pd.DataFrame:
 class Extremes:
     """The largest and the smallest value of a column, and every h that has it."""
 
-    most: float
-    most_at: tuple[int, ...]
-    least: float
-    least_at: tuple[int, ...]
+    maximum: float
+    maximum_at: tuple[int, ...]
+    minimum: float
+    minimum_at: tuple[int, ...]
 
 
 def extremes(column: pd.Series) -> Extremes:
     """Where a column over h is largest and smallest."""
-    most, least = column.max(), column.min()
+    maximum, minimum = column.max(), column.min()
     return Extremes(
-        float(most), tuple(column.index[column == most]), float(least), tuple(column.index[column == least])
+        float(maximum),
+        tuple(column.index[column == maximum]),
+        float(minimum),
+        tuple(column.index[column == minimum]),
     )
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from mha_core.errors import MhaError
 
 HIDDEN = float("-inf")
-LEAST, MOST = 0.001, 1_000_000  # temperatures and caps with which fp32 scores stay numbers
+MIN_DIVISOR, MAX_DIVISOR = 0.001, 1_000_000  # temperatures and caps with which fp32 scores stay numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,8 +41,8 @@ class ScoreRule:
     def __post_init__(self):
         for name in ("temperature", "soft_cap"):
             value = getattr(self, name)
-            if value is not None and not LEAST <= value <= MOST:
-                raise MhaError(f"{name} {value} is out of range; {LEAST} to {MOST:,} work.")
+            if value is not None and not MIN_DIVISOR <= value <= MAX_DIVISOR:
+                raise MhaError(f"{name} {value} is out of range; {MIN_DIVISOR} to {MAX_DIVISOR:,} work.")
         if self.mask is not None and self.mask.dtype != torch.bool:
             raise MhaError(
                 f"The mask has dtype {self.mask.dtype}; a mask is boolean, True where a query may "

@@ -35,34 +35,34 @@ def page() -> str:
     style = scripts.asset("page.css") + scripts.asset(STYLE)
     program = "\0".join(map(scripts.bare, (style, scripts.merged("page.js"))))
     start = scripts.bare(scripts.asset("page_start.js"))
-    return _filled(scripts.asset("page.html"), {"PROGRAM": _letters(program.encode()), "START": start})
+    return _with_parts(scripts.asset("page.html"), {"PROGRAM": _base64(program.encode()), "START": start})
 
 
 def filled(header: Mapping[str, object], payload: bytes) -> str:
     """The whole page: header and payload as assets/components/page.js reads them."""
-    sorry = html.escape(header["texts"]["old_browser"]).encode("ascii", "xmlcharrefreplace").decode()
-    said = json.dumps(header).encode()
-    numbers = _letters(struct.pack("<I", len(said)) + said + payload)
-    return _filled(page(), {"OLD": sorry, "NUMBERS": numbers})
+    apology = html.escape(header["texts"]["old_browser"]).encode("ascii", "xmlcharrefreplace").decode()
+    encoded = json.dumps(header).encode()
+    numbers = _base64(struct.pack("<I", len(encoded)) + encoded + payload)
+    return _with_parts(page(), {"OLD": apology, "NUMBERS": numbers})
 
 
-def _letters(data: bytes) -> str:
+def _base64(data: bytes) -> str:
     return b64encode(zlib.compress(data)).decode("ascii")
 
 
-def _filled(template: str, parts: Mapping[str, str]) -> str:
-    """What is filled in is no template itself."""
-    return re.sub(r"__([A-Z]+)__", lambda found: parts.get(found[1], found[0]), template)
+def _with_parts(template: str, parts: Mapping[str, str]) -> str:
+    """The template with each ``__NAME__`` replaced once: a part is no template itself."""
+    return re.sub(r"__([A-Z]+)__", lambda slot: parts.get(slot[1], slot[0]), template)
 
 
-TEXTS = "eye."  # what their keys begin with
+TEXTS = "eye."  # prefix of their keys
 HEIGHTS = (100, 10_000)  # of a frame in a notebook, in pixels
-TALLEST, LOWEST, TOKEN = 760, 240, 28  # unless one is said: at most, without a token, and for each token
-ALL_LAYERS = 8  # times the budget that a file may take: it cannot ask for more later
+MAX_HEIGHT, MIN_HEIGHT, TOKEN_HEIGHT = 760, 240, 28  # of a frame whose height the caller leaves open
+ALL_LAYERS = 8  # a file may take so many times the budget: it cannot load more later
 
 
 class Traced(Protocol):
-    """What is viewed; an `AttentionTrace` is one (it offers this view itself, so it cannot be named here)."""
+    """A trace as the view reads it; an `AttentionTrace` is one (it offers this view, so it is not named here)."""
 
     layers: Sequence[LayerTrace]
     source: Source
@@ -80,7 +80,7 @@ class HeadView:
 
     header: dict = field(repr=False)
     blob: bytes = field(repr=False)
-    height: int = TALLEST
+    height: int = MAX_HEIGHT
 
     def __repr__(self) -> str:
         header = self.header
@@ -122,7 +122,7 @@ def view(
     titles: Sequence[str] | None = None,
     height: int | None = None,
 ) -> HeadView:
-    """The head view of one trace: the last layer if none is said, that head, that token's lines.
+    """The head view of one trace: the last layer by default, that head, that token's lines.
 
     Another trace with as many layers and heads can stand beside it. All layers are inside where they fit; of
     a long text with many heads only those around the chosen one. Layers, heads and tokens count from 0; a
@@ -136,12 +136,12 @@ def view(
                 f"as in trace.part({each.kinds[-1]!r}).view()."
             )
     layer = index("layer", -1 if layer is None else layer, len(trace.layers), of="This trace")
-    shown = trace.layers[layer]
+    chosen = trace.layers[layer]
     if token is not None:
         token = trace.sides.queries.index(token) if isinstance(token, str) else token
-        token = index("token", token, shown.n_query, of="This trace")
-    head = shown.head_index(head)
-    heads = None if heads is None else [shown.head_index(one) for one in heads]
+        token = index("token", token, chosen.n_query, of="This trace")
+    head = chosen.head_index(head)
+    heads = None if heads is None else [chosen.head_index(one) for one in heads]
     if heads == []:
         raise MhaError("heads names no head; name one at least, or leave it out.")
     if height is not None:
@@ -156,10 +156,10 @@ def view(
             f"{len(counts[1])} layers, with {max(counts[0])} and {max(counts[1])} heads."
         )
     budget = ALL_LAYERS * BUDGET // len(traces)
-    numbers, inside = fitting(longest(traces).layers, layer, head, budget=budget, values=True)
+    numbers, loaded_heads = fitting(longest(traces).layers, layer, head, budget=budget, values=True)
     panels = [panel(each, numbers, title) for each, title in zip(traces, titles, strict=True)]
-    blob = pack(panels, heads=inside, values=True)
-    told = {
+    blob = pack(panels, heads=loaded_heads, values=True)
+    scene = {
         "layer": layer,
         "head": head,
         "token": token,
@@ -168,20 +168,20 @@ def view(
         "texts": texts("en"),
     }
     tokens = max(len(text) for each in traces for text in (each.sides.queries, each.sides.keys))
-    tall = min(TALLEST, LOWEST + TOKEN * tokens) if height is None else height
-    return HeadView(header_of(traces, **told), blob, tall)
+    frame_height = min(MAX_HEIGHT, MIN_HEIGHT + TOKEN_HEIGHT * tokens) if height is None else height
+    return HeadView(header_of(traces, **scene), blob, frame_height)
 
 
 def _titles(traces: Sequence[Traced]) -> list[str]:
-    """Each trace by its text, and where their sources differ by what is its own."""
-    said = [trace.source.caption_facts() for trace in traces]
-    own = [
-        caption({key: value for key, value in one.items() if any(other.get(key) != value for other in said)})
-        for one in said
+    """The titles of the traces: the text, after the facts of the source in which the traces differ."""
+    facts = [trace.source.caption_facts() for trace in traces]
+    differences = [
+        caption({key: value for key, value in one.items() if any(other.get(key) != value for other in facts)})
+        for one in facts
     ]
     return [
         f"{mark} · \u2068{trace.title}\u2069" if mark else trace.title
-        for mark, trace in zip(own, traces, strict=True)
+        for mark, trace in zip(differences, traces, strict=True)
     ]
 
 
@@ -190,8 +190,10 @@ def longest(traces: Sequence[Traced]) -> Traced:
     return max(traces, key=lambda trace: sum(map(size, trace.layers)))
 
 
-def header_of(traces: Sequence[Traced], *, layer: int, head: int, token: int | None, **said: object) -> dict:
-    """`header` of traces of one model; `said` is what it takes besides."""
+def header_of(
+    traces: Sequence[Traced], *, layer: int, head: int, token: int | None, **options: object
+) -> dict:
+    """`header` of traces of one model; `options` are its other arguments."""
     first = traces[0]
     return header(
         [special(trace) for trace in traces],
@@ -203,7 +205,7 @@ def header_of(traces: Sequence[Traced], *, layer: int, head: int, token: int | N
         groups=[groups(trace) for trace in traces],
         kv=first.layers[layer].n_kv_heads,
         title=first.title,
-        **said,
+        **options,
     )
 
 
@@ -233,7 +235,7 @@ def header(
     kv: int | None = None,
     name: str = "view",
 ) -> dict:
-    """What the scripts are told besides the numbers; `on` are the heads that are drawn at first.
+    """The settings that the scripts read beside the numbers; `on` are the heads that are drawn at first.
 
     `special` has for each panel those of its queries and of its keys, `groups` what `groups` says of it;
     `kv` is how many heads of keys and values the heads share, neighbours the same one.
@@ -274,18 +276,18 @@ def special(trace: Traced) -> list[list[int]]:
 
 
 def groups(trace: Traced) -> dict | None:
-    """Of each side the word's number for each piece, and the words; None where there is nothing to join."""
+    """For each side the number of the word of each piece, and the words; None where every piece is a word."""
     sides = trace.sides.queries, trace.sides.keys
-    found = [joined(side) for side in sides]
-    if not any(found):
+    joined_sides = [joined(side) for side in sides]
+    if not any(joined_sides):
         return None
-    told = [
-        (range(len(side)), side.labels) if one is None else one
-        for side, one in zip(sides, found, strict=True)
+    words = [
+        (range(len(side)), side.labels) if words_of_side is None else words_of_side
+        for side, words_of_side in zip(sides, joined_sides, strict=True)
     ]
     return {
         name: {"of": list(of), "labels": list(labels)}
-        for name, (of, labels) in zip(("query", "key"), told, strict=True)
+        for name, (of, labels) in zip(("query", "key"), words, strict=True)
     }
 
 

@@ -10,12 +10,12 @@ import numpy as np
 from mha_core.traces.source import Source
 from mha_core.traces.tokens import Tokens
 
-MOST_HEADS, SIDE, CELL = 8, 24, 4  # pictures of a layer, cells and pixels of each
-MOST_LAYERS, LONGEST_TEXT = 4, 200
+MAX_HEADS, SIDE, CELL = 8, 24, 4  # pictures of a layer, cells and pixels of each
+MAX_LAYERS, MAX_TEXT = 4, 200
 
 
 class Layer(Protocol):
-    """What is shown; a `LayerTrace` is one (it shows itself, so it cannot be named here)."""
+    """A layer as a notebook shows it; a `LayerTrace` is one (it shows itself, so it cannot be named here)."""
 
     tensors: Mapping[str, Any]
     kind: str
@@ -28,7 +28,7 @@ class Layer(Protocol):
 
 
 class Traced(Protocol):
-    """What is shown; an `AttentionTrace` is one."""
+    """A trace as a notebook shows it; an `AttentionTrace` is one."""
 
     tokens: Tokens
     title: str
@@ -39,13 +39,13 @@ class Traced(Protocol):
 def of_trace(trace: Traced) -> str:
     """HTML: the text, where the numbers come from, and the weights of its first layers."""
     text = trace.title
-    text = text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}…"
+    text = text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}…"
     count = len(trace.layers)
     rows = "".join(
         f"<div>{html.escape(_title(layer, number))}{_pictures(layer)}</div>"
-        for number, layer in enumerate(trace.layers[:MOST_LAYERS])
+        for number, layer in enumerate(trace.layers[:MAX_LAYERS])
     )
-    more = f"<div>… and {count - MOST_LAYERS} more layers</div>" if count > MOST_LAYERS else ""
+    more = f"<div>… and {count - MAX_LAYERS} more layers</div>" if count > MAX_LAYERS else ""
     return _framed(
         f"<b>AttentionTrace</b> of {len(trace.tokens)} tokens, {count} {'layer' if count == 1 else 'layers'}"
         f"<div><bdi>“{html.escape(text)}”</bdi></div>"
@@ -74,9 +74,9 @@ def _framed(inside: str) -> str:
 
 
 def _pictures(layer: Layer) -> str:
-    shown = range(min(layer.n_heads, MOST_HEADS))
-    more = layer.n_heads - len(shown)
-    pictures = "".join(_picture(layer, head) for head in shown)
+    heads = range(min(layer.n_heads, MAX_HEADS))
+    more = layer.n_heads - len(heads)
+    pictures = "".join(_picture(layer, head) for head in heads)
     return (
         f'<div style="display:flex;flex-wrap:wrap;gap:6px;align-items:center;margin:2px 0 8px">{pictures}'
         f"{f'<span>+ {more}</span>' if more > 0 else ''}</div>"
@@ -95,12 +95,12 @@ def _picture(layer: Layer, head: int) -> str:
         ]
     )
     height, width = cells.shape
-    drawn = "".join(
+    squares = "".join(
         f'<path d="M{column} {row}h1v1h-1z" fill-opacity="{np.sqrt(min(cells[row, column], 1)):.2f}"/>'
         for row, column in zip(*np.nonzero(cells > 1e-4), strict=True)
     )
     return (
         f'<svg role="img" viewBox="0 0 {width} {height}" width="{CELL * width}" height="{CELL * height}" '
         f'fill="#205195" shape-rendering="crispEdges" style="background:#f1eee6">'
-        f"<title>head {head}: largest weight {cells.max():.2f}</title>{drawn}</svg>"
+        f"<title>head {head}: largest weight {cells.max():.2f}</title>{squares}</svg>"
     )

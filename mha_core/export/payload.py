@@ -69,7 +69,7 @@ def pack(panels: Sequence[Panel], *, heads: Sequence[int] | None = None, values:
 
 
 def size(layer: LayerTrace, n_heads: int | None = None, *, values: bool = False) -> int:
-    """Bytes that so many heads of a layer take at most, all of them if not said, as `pack` sends them."""
+    """Bytes that so many heads of a layer take at most, all of them by default, as `pack` sends them."""
     n_heads = layer.n_heads if n_heads is None else n_heads
     form = _weights_size if _as_weights(layer, n_heads, values) else _scores_size
     return form(layer, n_heads, values)
@@ -88,9 +88,9 @@ def fitting(
     chosen = layers[layer]
     if size(chosen, values=values) <= budget:
         return [layer], None
-    most = max(1, min(chosen.n_heads, int(budget / size(chosen, 1, values=values))))
-    first = min(max(0, head - most // 2), chosen.n_heads - most)
-    return [layer], list(range(first, first + most))
+    count = max(1, min(chosen.n_heads, int(budget / size(chosen, 1, values=values))))
+    first = min(max(0, head - count // 2), chosen.n_heads - count)
+    return [layer], list(range(first, first + count))
 
 
 class _Body:
@@ -101,13 +101,13 @@ class _Body:
         self.length = 0
 
     def add(self, array: np.ndarray) -> dict:
-        """Append an array; what is said about it in the header."""
+        """Append an array and return its entry in the header: place, shape and type."""
         packed = np.ascontiguousarray(array).tobytes()
-        said = {"at": self.length, "shape": array.shape, "type": array.dtype.str[1:]}
+        entry = {"at": self.length, "shape": array.shape, "type": array.dtype.str[1:]}
         padding = -len(packed) % 4
         self.parts += [packed, b"\0" * padding]
         self.length += len(packed) + padding
-        return said
+        return entry
 
 
 def _layer(
@@ -115,19 +115,19 @@ def _layer(
 ) -> dict:
     if isinstance(layer, np.ndarray):
         count = len(layer)
-        shown = range(count)
+        numbers = range(count)
         if heads is not None:
-            shown = [index("head", head, count, of="This layer") for head in heads]
-        described = {"n_heads": len(layer), "weights": body.add(coded(layer[list(shown)]))}
+            numbers = [index("head", head, count, of="This layer") for head in heads]
+        described = {"n_heads": len(layer), "weights": body.add(coded(layer[list(numbers)]))}
     else:
-        shown = range(layer.n_heads) if heads is None else [layer.head_index(head) for head in heads]
-        form = _weights if _as_weights(layer, len(shown), values) else _scores
+        numbers = range(layer.n_heads) if heads is None else [layer.head_index(head) for head in heads]
+        form = _weights if _as_weights(layer, len(numbers), values) else _scores
         described = (
             {"n_heads": layer.n_heads}
-            | _mask(body, layer, list(shown))
-            | form(body, layer, list(shown), values)
+            | _mask(body, layer, list(numbers))
+            | form(body, layer, list(numbers), values)
         )
-    return {"number": number, "heads": list(shown)} | described
+    return {"number": number, "heads": list(numbers)} | described
 
 
 def _as_weights(layer: LayerTrace, n_heads: int, values: bool) -> bool:

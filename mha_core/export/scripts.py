@@ -1,4 +1,4 @@
-"""Our scripts are ES modules: which ones one needs, and all of those as one text for a page without a server.
+"""Our scripts are ES modules: the modules that one imports, and all of them as one text for a saved page.
 
 A module imports by name alone, `import { a, b } from "./c.js"`. What one declares on its top level no other
 one declares, so that modules in one text mean what they mean apart.
@@ -16,8 +16,8 @@ DECLARATION = r"(?:async function|function|class|const|let|var)\b"
 DECLARED = re.compile(rf"^(?:export )?{DECLARATION} ?(\w*)", re.MULTILINE)
 EXPORTED = re.compile(rf"^export {DECLARATION} (\w+)", re.MULTILINE)
 EXPORT = re.compile(rf"^export (?={DECLARATION})", re.MULTILINE)
-OTHER = re.compile(r"^(?:import|export)\b.*|\bimport\(.*", re.MULTILINE)  # of no kind that we use
-REMARK = re.compile(r"^[ \t]*(?://.*|/\*(?:[^*]|\*(?!/))*\*/[ \t]*)\n", re.MULTILINE)
+UNSUPPORTED = re.compile(r"^(?:import|export)\b.*|\bimport\(.*", re.MULTILINE)
+COMMENT = re.compile(r"^[ \t]*(?://.*|/\*(?:[^*]|\*(?!/))*\*/[ \t]*)\n", re.MULTILINE)
 INDENT = re.compile(r"^\s+", re.MULTILINE)
 
 
@@ -27,12 +27,12 @@ def asset(name: str) -> str:
 
 @cache
 def digest() -> str:
-    """Of all scripts together: another one has another address, and no browser keeps an old one."""
-    found = blake2b(digest_size=8)
+    """The digest of all scripts: a changed script has a new address, so no browser uses an old one."""
+    state = blake2b(digest_size=8)
     for path in sorted(FOLDER.glob("*.js")):
-        found.update(f"{path.name} {path.stat().st_size}\n".encode())
-        found.update(path.read_bytes())
-    return found.hexdigest()
+        state.update(f"{path.name} {path.stat().st_size}\n".encode())
+        state.update(path.read_bytes())
+    return state.hexdigest()
 
 
 def imports(name: str) -> dict[str, list[str]]:
@@ -49,18 +49,18 @@ def order(name: str) -> tuple[str, ...]:
 
     Raises `ValueError` for modules that import each other in a circle.
     """
-    found: list[str] = []
+    files: list[str] = []
 
     def visit(file: str, above: tuple[str, ...]) -> None:
         if file in above:
             raise ValueError(f"{' imports '.join([*above[above.index(file) :], file])}: a circle.")
-        if file not in found:
+        if file not in files:
             for imported in imports(file):
                 visit(imported, (*above, file))
-            found.append(file)
+            files.append(file)
 
     visit(name, ())
-    return tuple(found)
+    return tuple(files)
 
 
 def merged(name: str) -> str:
@@ -83,12 +83,12 @@ def merged(name: str) -> str:
             owners[declared] = file
         exports[file] = set(EXPORTED.findall(text))
         text = EXPORT.sub("", text)
-        if other := OTHER.search(REMARK.sub("", text)):
-            raise ValueError(f"{file} has {other[0]!r}, which cannot stand in one text with others.")
+        if statement := UNSUPPORTED.search(COMMENT.sub("", text)):
+            raise ValueError(f"{file} has {statement[0]!r}, which cannot stand in one text with others.")
         texts.append(text)
     return "".join(texts)
 
 
 def bare(text: str) -> str:
-    """A script or style without what only people read: remarks on lines of their own, and indents."""
-    return INDENT.sub("", REMARK.sub("", text))
+    """A script or style without comments on lines of their own and without indents."""
+    return INDENT.sub("", COMMENT.sub("", text))

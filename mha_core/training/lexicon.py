@@ -101,7 +101,7 @@ class Lexicon:
         while at < len(typed):
             for end in range(min(len(typed), at + self._longest), at, -1):
                 start, stop = typed.spans[at][0], typed.spans[end - 1][1]
-                number = self.number.get(plain(text[start:stop]))
+                number = self.number.get(normalized(text[start:stop]))
                 if number is not None or end == at + 1:
                     break
             pieces.append(text[start:stop])
@@ -173,7 +173,7 @@ def lexicon(code: str = "en") -> Lexicon:
     return Lexicon(code, grammar, tuple(nouns), verbs, classes)
 
 
-def plain(piece: str) -> str:
+def normalized(piece: str) -> str:
     """A typed piece as it would stand in the vocabulary: small letters, straight apostrophes."""
     return piece if piece == HIDDEN else piece.casefold().replace("’", "'")
 

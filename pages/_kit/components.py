@@ -100,8 +100,8 @@ def head_grid(
     that was chosen, counted from 0. `meta` is what a file of them says, as `charts.described` has it;
     `numbers` is where the browser finds the weights for a table, as `head_view.of_traces` returns it.
     """
-    said = {"chosen": chosen, "roles": roles, "meta": meta, "numbers": numbers}
-    data = grid_data(layer, labels, limits=limits, keys=keys, **said)
+    options = {"chosen": chosen, "roles": roles, "meta": meta, "numbers": numbers}
+    data = grid_data(layer, labels, limits=limits, keys=keys, **options)
     _grid(key="head_grid", data=data, on_picked_change=lambda: on_pick(st.session_state.head_grid.picked))
 
 
@@ -156,7 +156,7 @@ def token_strip(
     stands in one of so many `columns` of the page.
     """
     query = labels[chosen] if query is None else query
-    told = () if row is None else zip(labels, row, allowed, strict=True)
+    rows = () if row is None else zip(labels, row, allowed, strict=True)
     data = {
         "title": t("token.strip"),
         "tokens": list(labels),
@@ -170,7 +170,7 @@ def token_strip(
             t("token.hint", query=query, key=key, weight=number(weight))
             if may
             else t("token.hint_hidden", query=query, key=key)
-            for key, weight, may in told
+            for key, weight, may in rows
         ]
         or list(labels),
     }

@@ -21,7 +21,7 @@ from pages._kit.text import ASSETS, literal, t
 
 MAX_CHARACTERS = 40_000
 # The largest values that the controls offer: what one page can show and one server can share.
-MOST = {
+MAX_VALUES = {
     "h": 64,
     "d_model": 1024,
     "d_k": 1024,
@@ -43,14 +43,14 @@ def controls(of_source: Mapping[str, frozenset[str]], place: DeltaGenerator) -> 
     The source itself can always be chosen, except where a page is about none. What a page does not draw keeps
     its value and its place in the link.
     """
-    _keep()
+    _rewrite_values()
     uploads.begin()
     st.session_state.drawn = set()
-    _seen(of_source, place)
-    _unseen()
+    _visible(of_source, place)
+    _hidden()
 
 
-def _seen(of_source: Mapping[str, frozenset[str]], place: DeltaGenerator) -> None:
+def _visible(of_source: Mapping[str, frozenset[str]], place: DeltaGenerator) -> None:
     """What decides the sizes is read first, also where it stands lower: a link may set all at once."""
     if not of_source:
         return
@@ -87,7 +87,7 @@ def _seen(of_source: Mapping[str, frozenset[str]], place: DeltaGenerator) -> Non
         _looked_at(used)
 
 
-def _keep() -> None:
+def _rewrite_values() -> None:
     """Streamlit forgets the value of a control that a page does not draw, unless it is written anew."""
     for field in fields(Scene):
         key = field.name
@@ -95,10 +95,10 @@ def _keep() -> None:
             st.session_state[key] = st.session_state[key]
 
 
-def _unseen() -> None:
-    """Controls that nobody sees, of what this page draws none for and a link has to say all the same.
+def _hidden() -> None:
+    """Invisible controls for the values that belong in the link and have no control on this page.
 
-    Streamlit reads and writes a link for controls alone, and takes out of it what a page does not draw.
+    Streamlit binds controls alone to a link, and takes out of it the values without a control.
     """
     with st.container(key="unseen"):
         for field in fields(Scene):
@@ -112,7 +112,7 @@ def _unseen() -> None:
             elif isinstance(default, bool):
                 st.toggle(key, default, **_linked(key))
             elif "int" in str(field.type):
-                st.number_input(key, 0 if key == "seed" else 1, MOST.get(key), default, **_linked(key))
+                st.number_input(key, 0 if key == "seed" else 1, MAX_VALUES.get(key), default, **_linked(key))
             else:
                 st.text_area(key, default, max_chars=MAX_CHARACTERS, **_linked(key))
 
@@ -130,17 +130,17 @@ def _default(key: str):
 def _options(key: str) -> list[str]:
     """The names of which the field has one: they stand in the link, whatever the language."""
     named = {"architecture": ARCHITECTURES, "position": POSITIONS, "mask": MASKS, "dtype": DTYPES}
-    return _offered() if key == "source" else list(named.get(key, ()))
+    return _sources() if key == "source" else list(named.get(key, ()))
 
 
-def _offered() -> list[str]:
+def _sources() -> list[str]:
     return [source for source in compute.SOURCES if source != "run" or compute.finished_runs()]
 
 
 def _source() -> None:
     st.segmented_control(
         t("control.source"),
-        _offered(),
+        _sources(),
         default=DEFAULTS.source,
         required=True,
         help=t("control.source_help"),
@@ -160,8 +160,8 @@ def _source_changed() -> None:
 
 def _sentence(used: Set[str]) -> None:
     source = current().source
-    most = model_source.limit(current()) if source == "model" else None
-    help_text = t("control.text_help", limit=most or compute.MAX_TOKENS[source] - (source in STARTED))
+    maximum = model_source.limit(current()) if source == "model" else None
+    help_text = t("control.text_help", limit=maximum or compute.MAX_TOKENS[source] - (source in STARTED))
     st.text_area(
         t("control.text"),
         DEFAULTS.text,
@@ -219,9 +219,9 @@ def _run() -> None:
 
 
 def _sizes(used: Set[str]) -> None:
-    shown = [key for key in ("h", "d_model") if key in used]
+    keys = [key for key in ("h", "d_model") if key in used]
     helps = {"h": t("control.h_help"), "d_model": t("control.d_model_help")}
-    for column, key in zip(st.columns(2), shown, strict=False):
+    for column, key in zip(st.columns(2), keys, strict=False):
         with column:
             _number(key, help=helps[key])
     if "h" not in used:
@@ -246,26 +246,26 @@ def _looked_at(used: Set[str]) -> None:
     layers = len(trace.layers)
     # Two hops end in the second layer at the earliest.
     if layers > 1 and ("layer" in used or ("layer of two hops" in used and layers > 2)):
-        _number("layer", most=layers)
+        _number("layer", maximum=layers)
     layer = trace.layers[min(current().layer, layers) - 1]
     if "head" in used:
-        _number("head", most=layer.n_heads)
+        _number("head", maximum=layer.n_heads)
     of_vectors = layer.about.rotary is not None or layer.about.latent is not None
     if "token" in used or ("token of vectors" in used and of_vectors):
-        _number("token", most=layer.n_query)
+        _number("token", maximum=layer.n_query)
     # Here and not on the pages: what two pages bind each for itself is lost on the way between them.
     if not trace.sides.same and used & {"key_token", "key_token of two texts"}:
         help_text, empty = t("two.key_help"), t("two.key_empty")
-        _number("key_token", most=layer.n_key, help=help_text, placeholder=empty)
+        _number("key_token", maximum=layer.n_key, help=help_text, placeholder=empty)
     elif "key_token" in used:
         help_text, empty = t("detail.key_help"), t("detail.key_empty")
-        _number("key_token", most=layer.n_key, help=help_text, placeholder=empty)
+        _number("key_token", maximum=layer.n_key, help=help_text, placeholder=empty)
 
 
 def _advanced(used: Set[str]) -> None:
-    drawn = {
+    draws = {
         "layers": lambda: _number("layers", help=t("control.layers_help")),
-        "seed": lambda: _number("seed", least=0, help=t("control.seed_help")),
+        "seed": lambda: _number("seed", minimum=0, help=t("control.seed_help")),
         "mask": lambda: _choice("mask"),
         "position": lambda: _choice("position"),
         "d_k": lambda: _number("d_k", placeholder=t("control.auto_d_k")),
@@ -275,16 +275,16 @@ def _advanced(used: Set[str]) -> None:
         ),
         "bias": lambda: st.toggle(t("control.bias"), DEFAULTS.bias, **_linked("bias")),
     }
-    for key, draw in drawn.items():
+    for key, draw in draws.items():
         if key in used:
             draw()
 
 
 def _model(stage: DeltaGenerator) -> None:
     """Which model, what it reads besides the text, and whose attention of it; loading is shown in `stage`."""
-    names, strangers = list(model_source.here()), model_source.hosted()
+    names, hosted = list(model_source.here()), model_source.hosted()
     asked = st.query_params.get("model")
-    if strangers and asked and asked not in names:
+    if hosted and asked and asked not in names:
         st.caption(t("real.not_offered", name=literal(asked)))
         if st.session_state.get("model") not in names:
             st.session_state.pop("model", None)
@@ -292,15 +292,15 @@ def _model(stage: DeltaGenerator) -> None:
         t("control.model"),
         [*names, *model_source.known()],
         index=0 if names else None,
-        placeholder=t("control.model_none") if strangers else t("control.model_empty"),
-        help=t("control.model_hosted") if strangers else t("control.model_help"),
-        accept_new_options=not strangers,
+        placeholder=t("control.model_none") if hosted else t("control.model_empty"),
+        help=t("control.model_hosted") if hosted else t("control.model_help"),
+        accept_new_options=not hosted,
         **_linked("model"),
     )
     scene = current()
     if scene.model is None:
         return
-    if not strangers:
+    if not hosted:
         with st.expander(t("control.advanced")):
             if scene.model != PACKAGE and not model_source.is_folder(scene.model):
                 st.text_input(
@@ -324,11 +324,11 @@ def _model(stage: DeltaGenerator) -> None:
         )
     try:
         with stage.container(), st.spinner(t("real.reading", name=literal(scene.model))):
-            read = list(model_source.parts(entry, current(), scene.text))
+            kinds = list(model_source.parts(entry, current(), scene.text))
     except MhaError:
-        read = []  # the page says what does not fit
+        kinds = []  # the page says what does not fit
     stage.empty()
-    _kind(read)
+    _kind(kinds)
 
 
 def _file() -> None:
@@ -341,24 +341,24 @@ def _file() -> None:
         max_upload_size=uploads.MEGABYTES,
         on_change=uploads.take,
     )
-    if refused := st.session_state.get("file_refused"):
-        st.error(literal(refused))
-    found = uploads.opened()
-    if found is None:
+    if refusal := st.session_state.get("file_refused"):
+        st.error(literal(refusal))
+    opened = uploads.opened()
+    if opened is None:
         return
-    if refused or st.session_state.get("trace_file") is None:  # what is open is not what stands above
+    if refusal or st.session_state.get("trace_file") is None:  # what is open is not what stands above
         with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-            st.caption(t("file.open", name=literal(found.name)), width="content")
+            st.caption(t("file.open", name=literal(opened.name)), width="content")
             st.button(t("file.close"), type="tertiary", key="close_file", on_click=uploads.close)
-    _kind(list(found.parts))
+    _kind(list(opened.parts))
 
 
 def _file_sentence() -> None:
     """The text of the file where others have theirs; what was typed there waits in the link."""
-    shown = uploads.trace(current())
-    if shown is None:
+    trace = uploads.trace(current())
+    if trace is None:
         return
-    sides = shown.sides
+    sides = trace.sides
     _read_only(t("control.text"), "file_text", sides.queries.text)
     if not sides.same:
         _read_only(t("file.keys"), "file_keys", sides.keys.text)
@@ -385,12 +385,12 @@ def _kind(kinds: Sequence[str]) -> None:
     )
 
 
-def _number(key: str, *, least: int = 1, most: int | None = None, **options) -> None:
-    most = MOST[key] if most is None else most
-    _clamp(key, most)
+def _number(key: str, *, minimum: int = 1, maximum: int | None = None, **options) -> None:
+    maximum = MAX_VALUES[key] if maximum is None else maximum
+    _clamp(key, maximum)
     default = getattr(DEFAULTS, key)
-    value = None if default is None else min(default, most)
-    st.number_input(t(f"control.{key}"), least, most, value, **_linked(key), **options)
+    value = None if default is None else min(default, maximum)
+    st.number_input(t(f"control.{key}"), minimum, maximum, value, **_linked(key), **options)
 
 
 def _choice(key: str) -> None:

@@ -1,4 +1,4 @@
-"""The head view on a page: its numbers sent once, its scene with every run, its wishes carried out."""
+"""The head view on a page: its numbers are sent once, its scene with every run."""
 
 import weakref
 from collections.abc import Sequence
@@ -15,8 +15,8 @@ from pages._kit import components, heights, state
 from pages._kit.text import t
 
 TEXTS = tuple(views.texts("en"))
-MOST_PACKED = 4  # forms of one trace
-_kept: WeakKeyDictionary[AttentionTrace, dict] = WeakKeyDictionary()
+MAX_BLOBS = 4  # of one trace, with different layers, heads or titles
+_blobs: WeakKeyDictionary[AttentionTrace, dict] = WeakKeyDictionary()
 
 
 _view = components.component(
@@ -37,7 +37,7 @@ def of_traces(
     """One or more sentences side by side, called by their texts unless by `titles`.
 
     `heads` are drawn at first, all positions from 0. As many layers and heads travel as
-    fit; when a reader asks for others, the scene moves to them. What comes back tells another component
+    fit; when others are chosen, the scene moves to them. The return value tells another component
     where the browser has the layer's numbers (blobs.js), if all heads of it travel.
     """
     brief = titles is None  # the sentences stand above the view, word by word
@@ -92,21 +92,21 @@ def _packed(
     numbers: Sequence[int],
     heads: Sequence[int] | None,
 ) -> bytes:
-    """The blob, once for the same traces: no settings or source would tell two of them apart for certain."""
+    """The blob of these traces, packed once for the same objects: two traces can have the same settings."""
     key = (tuple(titles), tuple(numbers), heads if heads is None else tuple(heads))
-    kept = _kept.setdefault(traces[0], {})
-    others, blob = kept.get(key, ((), b""))
+    blobs = _blobs.setdefault(traces[0], {})
+    others, blob = blobs.get(key, ((), b""))
     if [ref() for ref in others] != list(traces[1:]) or not blob:
         panels = [views.panel(trace, numbers, title) for title, trace in zip(titles, traces, strict=True)]
-        if len(kept) >= MOST_PACKED:
-            kept.clear()
+        if len(blobs) >= MAX_BLOBS:
+            blobs.clear()
         blob = pack(panels, heads=heads)
-        kept[key] = [weakref.ref(trace) for trace in traces[1:]], blob
+        blobs[key] = [weakref.ref(trace) for trace in traces[1:]], blob
     return blob
 
 
 def _texts() -> dict[str, str]:
-    """The view fills in what is in braces itself."""
+    """The texts of the view with their slots in braces: the browser fills them in."""
     return {name: t(f"eye.{name}", **{slot: f"{{{slot}}}" for slot in SLOTS}) for name in TEXTS}
 
 
@@ -117,7 +117,7 @@ SLOTS = (
 
 
 def _mount(header: dict, blob: bytes, key: str, lengths: Sequence[int], on_open=None) -> str:
-    """The digest of the blob; where nobody carries a wish out (`on_open`), the view offers none."""
+    """Mount the view and return the digest of its blob; without `on_open` it has no button to open a head."""
     digest = components.digest(blob)
     # The bytes show nothing and leave no gap. (Not in the sidebar: a fragment may not write there.)
     with st.container(gap=None):
@@ -132,10 +132,10 @@ def _mount(header: dict, blob: bytes, key: str, lengths: Sequence[int], on_open=
 
 
 def _opened(chosen: dict) -> None:
-    """Move the scene to what a reader has before him in the view."""
+    """Move the scene to the layer, head and tokens that are chosen in the view."""
     moved = {"layer": chosen["layer"] + 1, "head": chosen["head"] + 1}
     if chosen.get("token") is not None:
         moved["token"] = chosen["token"] + 1
-    if chosen.get("key") is not None:  # of another text than those that look
+    if chosen.get("key") is not None:  # of another text than the queries
         moved["key_token"] = chosen["key"] + 1
     state.go(**moved)

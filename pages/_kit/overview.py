@@ -17,8 +17,8 @@ from mha_core.analysis.patterns import MEASURES
 from pages._kit import charts, components, compute, heights, role_labels, state
 from pages._kit.text import t
 
-KEPT = 8
-LEAST_OPEN = 3  # layers from which on the overview is what one sees first
+MAX_OVERVIEWS = 8
+MIN_LAYERS = 3  # with so many layers the overview stands above the view of one layer
 
 _overview = components.component(
     "overview", "overview.js", html='<div class="overview"></div>', style="overview.css"
@@ -30,8 +30,8 @@ DIGITS = {"distance": 1}
 
 
 def first(trace: AttentionTrace) -> bool:
-    """Are there so many layers, or tokens, that one sees all heads before anything else?"""
-    return longest(trace) > WHOLE or len(trace.layers) >= LEAST_OPEN
+    """Whether the overview stands first: for many layers and for long texts."""
+    return longest(trace) > WHOLE or len(trace.layers) >= MIN_LAYERS
 
 
 def fold(trace: AttentionTrace, *, opened: bool) -> DeltaGenerator | None:
@@ -89,7 +89,7 @@ def _picked() -> None:
     state.go(layer=picked["layer"] + 1, head=picked["head"] + 1)
 
 
-@st.cache_resource(max_entries=KEPT, show_spinner=False)
+@st.cache_resource(max_entries=MAX_OVERVIEWS, show_spinner=False)
 def _seen(settings: str, _trace: AttentionTrace) -> Overview:
     return overview(_trace)
 
@@ -135,7 +135,7 @@ def packed(
 
 
 def table(seen: Overview, named: dict) -> pd.DataFrame:
-    """The measures, layers and heads from 1: what the pictures show for those who do not see them."""
+    """The measures, layers and heads from 1: the same as the pictures, for screen readers."""
     frame = seen.table.reset_index()
     rows = pd.DataFrame({t("control.layer"): frame["layer"] + 1, t("control.head"): frame["head"] + 1})
     rows[t("overview.role")] = [role_labels.label(named.get(key)) for key in seen.table.index]

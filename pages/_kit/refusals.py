@@ -9,7 +9,7 @@ from mha_core.sources.huggingface.files import curated
 from mha_core.sources.mini import UnknownWords
 from mha_core.training.fit import HEADS, WIDTHS
 from pages._kit import model_source
-from pages._kit.controls import MOST
+from pages._kit.controls import MAX_VALUES
 from pages._kit.state import Scene, current, go
 from pages._kit.text import PAGES, literal, t
 
@@ -37,7 +37,11 @@ def show(error: MhaError, *, page_offers: bool = False) -> None:
     )
     settings = {field.name for field in fields(Scene)} - ({"source"} if page_offers else set())
     known = [fix for fix in error.fixes if fix.keys() <= settings]
-    allowed = [fix for fix in known if all(v <= MOST[name] for name, v in fix.items() if name in MOST)]
+    allowed = [
+        fix
+        for fix in known
+        if all(value <= MAX_VALUES[name] for name, value in fix.items() if name in MAX_VALUES)
+    ]
     with st.container(horizontal=True):
         for index, fix in enumerate(allowed):
             values = ", ".join(f"{name} {value}" for name, value in fix.items())

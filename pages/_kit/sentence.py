@@ -16,8 +16,8 @@ from mha_core.training.lexicon import lexicon
 from pages._kit import components, state
 from pages._kit.text import isolated, literal, t
 
-MOST_NAMED = 4
-LEAST_SAID = 0.01  # share that is worth a word
+MAX_NAMED = 4
+MIN_SHARE = 0.01  # of a word that is named
 MASK = "[MASK]"
 SWITCH = "hide"
 TYPED_IN = {"token_strip": "text", "twin_strip": "twin"}  # where the sentence of a strip is typed
@@ -39,10 +39,10 @@ def show(
 
     A click chooses a token or, where it `hides` and the switch for that is on, hides it.
     """
-    recorded = trace.layers[layer]
-    labels, keys = recorded.sides.queries.labels, recorded.sides.keys.labels
+    layer_trace = trace.layers[layer]
+    labels, keys = layer_trace.sides.queries.labels, layer_trace.sides.keys.labels
     query = min(query, len(labels) - 1)
-    row, allowed = (see(head, rows=[query])[0] for see in (recorded.weights, recorded.allowed))
+    row, allowed = (see(head, rows=[query])[0] for see in (layer_trace.weights, layer_trace.allowed))
     hides = hides and hides_on_click(trace)
     if not trace.sides.same and longest(trace) <= WHOLE:
         strips(trace, layer=layer, head=head, query=query, limit=limit, key=key, columns=columns)
@@ -62,10 +62,10 @@ def show(
     if not row.any():
         st.markdown(t("token.looks_nowhere", head=head + 1, query=name))
         return
-    order = np.argsort(-row, kind="stable")[:MOST_NAMED]
-    said = _listed((keys[i], row[i]) for i in order)
+    order = np.argsort(-row, kind="stable")[:MAX_NAMED]
+    shares = _listed((keys[i], row[i]) for i in order)
     with st.container(gap="xsmall"):
-        st.markdown(t("token.looks", head=head + 1, query=name, list=said))
+        st.markdown(t("token.looks", head=head + 1, query=name, list=shares))
         if trace.answers:
             answer(trace, query)
 
@@ -85,7 +85,7 @@ def answer(trace: AttentionTrace, query: int) -> None:
 def _listed(shares: Iterable[tuple[str, float]]) -> str:
     """Words with their shares, the largest always and the others where they are worth a word."""
     first, *others = shares
-    worth = [first, *(share for share in others if share[1] >= LEAST_SAID)]
+    worth = [first, *(share for share in others if share[1] >= MIN_SHARE)]
     return ", ".join(
         t("token.looks_item", key=literal(isolated(word)), weight=f"{share:.2f}") for word, share in worth
     )
@@ -108,9 +108,9 @@ def strips(
     trace: AttentionTrace, *, layer: int, head: int, query: int, limit: float, key: str, columns: int = 1
 ) -> None:
     """Both texts as tokens: the chosen one among those that look, and the others shaded by its row."""
-    shown = trace.layers[layer]
-    queries, keys = shown.sides.queries, shown.sides.keys
-    row, allowed = (see(head, rows=[query])[0] for see in (shown.weights, shown.allowed))
+    layer_trace = trace.layers[layer]
+    queries, keys = layer_trace.sides.queries, layer_trace.sides.keys
+    row, allowed = (see(head, rows=[query])[0] for see in (layer_trace.weights, layer_trace.allowed))
     chosen = looked_at(trace, layer=layer, head=head, query=query)
     with st.container(gap="xsmall"):
         st.caption(t("two.looks"))
@@ -151,18 +151,18 @@ def hides_on_click(trace: AttentionTrace) -> bool:
 
 def hide_hint(trace: AttentionTrace, token: int, strip: str) -> str | None:
     """What a click on the token would do, None where it can only be chosen."""
-    shown = trace.tokens.pieces[token]
-    if shown != MASK:
+    piece = trace.tokens.pieces[token]
+    if piece != MASK:
         start, end = trace.tokens.spans[token]
-        return t("hide.hint", word=shown) if start < end else None
-    was = _covered(trace, strip)
-    span = _first(trace.tokens.spans[token], was[1])
-    return t("hide.back", word=was[0][slice(*span)]) if span in was[1] else None
+        return t("hide.hint", word=piece) if start < end else None
+    text, spans = _unhidden(trace, strip)
+    span = _first(trace.tokens.spans[token], spans)
+    return t("hide.back", word=text[slice(*span)]) if span in spans else None
 
 
 def hide_or_show(trace: AttentionTrace, token: int, strip: str) -> None:
     """Hide the token in the sentence of that strip, or give it back, and choose it."""
-    text, spans = _covered(trace, strip)
+    text, spans = _unhidden(trace, strip)
     span = _first(trace.tokens.spans[token], spans)
     if span in spans:
         spans = spans - {span}
@@ -181,7 +181,7 @@ def same_words(text: str, sentence: str) -> bool:
     )
 
 
-def _covered(trace: AttentionTrace, strip: str) -> tuple[str, frozenset[Span]]:
+def _unhidden(trace: AttentionTrace, strip: str) -> tuple[str, frozenset[Span]]:
     """The sentence with all its words, and which of them are hidden; anew once something else was typed."""
     text, spans = st.session_state.get(f"hidden_{strip}", ("", frozenset()))
     return (text, spans) if _text(text, spans) == trace.tokens.text else (trace.tokens.text, frozenset())

@@ -54,9 +54,9 @@ class Scene:
     key_token: int | None = None
 
     def settings(self, text: str | None = None) -> dict:
-        """The source and what it is asked for, for this text or another."""
-        asked = {name: getattr(self, name) for name in ("source", *SETTINGS[self.source])}
-        return {"text": self.text if text is None else text, **asked}
+        """The source and what it is names for, for this text or another."""
+        names = {name: getattr(self, name) for name in ("source", *SETTINGS[self.source])}
+        return {"text": self.text if text is None else text, **names}
 
 
 DEFAULTS = Scene()

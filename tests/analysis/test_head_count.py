@@ -60,8 +60,8 @@ def test_a_width_is_offered_when_enough_numbers_of_heads_were_measured():
 
 def test_extremes_name_every_h_that_has_them():
     found = extremes(pd.Series([0.5, 1.0, 1.0, 0.75], index=[1, 2, 4, 8]))
-    assert (found.most, found.most_at) == (1.0, (2, 4))
-    assert (found.least, found.least_at) == (0.5, (1,))
+    assert (found.maximum, found.maximum_at) == (1.0, (2, 4))
+    assert (found.minimum, found.minimum_at) == (0.5, (1,))
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,7 @@ def test_heads_a_word_and_a_height_can_be_asked_for(traced):
 def test_a_frame_is_as_high_as_its_text_needs(traced):
     long = mha.trace("word " * 60, h=3, d_model=12, layers=2)
     heights = [view.height for view in (traced.view(), traced.view(beside=long), long.view())]
-    assert heights[0] < heights[1] == heights[2] == head_view.TALLEST
+    assert heights[0] < heights[1] == heights[2] == head_view.MAX_HEIGHT
     assert f"height:{heights[0]}px" in traced.view()._repr_html_()
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mha_core.training.language import Grammar
-from mha_core.training.lexicon import FORMS, HIDDEN, LANGUAGES, PAD, START, Lexicon, Noun, lexicon, plain
+from mha_core.training.lexicon import FORMS, HIDDEN, LANGUAGES, PAD, START, Lexicon, Noun, lexicon, normalized
 
 COMMON = """
 the a an and or but because if while i you he she it we they me him her us them my your his is are was
@@ -54,7 +54,7 @@ def test_the_vocabulary_is_large_enough_to_play_with(language, least):
 
 def test_every_word_is_written_as_it_is_looked_up(small):
     for word in small.vocabulary[3:]:
-        assert plain(word) == word
+        assert normalized(word) == word
         assert word.strip() == word != ""
         assert not set(word) & set("{}|/[] ’")
 
@@ -194,7 +194,7 @@ def test_only_a_typed_mask_hides_and_nothing_typed_is_padding(text):
         for piece, word in zip(pieces, known, strict=True):
             assert (word == HIDDEN) == (piece == "[MASK]")
             assert word not in (PAD, START)
-            assert word is None or word == HIDDEN or word == plain(piece)
+            assert word is None or word == HIDDEN or word == normalized(piece)
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ def test_made_english_sentences_are_cut_into_the_words_they_were_made_of():
         for sentence in grammar.sentences(rng):
             text = " ".join(sentence.words[1:]).replace(" .", ".").replace(" ,", ",").capitalize()
             tokens, numbers = words.cut(text.replace("'", "’"), limit=32)
-            assert tuple(map(plain, tokens.pieces[1:])) == sentence.words[1:]
+            assert tuple(map(normalized, tokens.pieces[1:])) == sentence.words[1:]
             assert numbers == [words.number[word] for word in sentence.words]
 
 

@@ -110,7 +110,7 @@ def paper_lines() -> None:
         limits=BLEU_AXIS,
         decimals=1,
     )
-    alt = t("sweep.published_alt", least=bleu.least, most=bleu.most)
+    alt = t("sweep.published_alt", least=bleu.minimum, most=bleu.maximum)
     source = Origin(note=t("sweep.source"))
     charts.draw(figure, key="sweep_published", alt=alt, title=t("sweep.published"), origin=source)
     st.caption(t("sweep.source"))
@@ -131,7 +131,7 @@ def paper_table() -> None:
 def sentences(scores: pd.DataFrame) -> list[str]:
     """Sentences about our scores, chosen by their numbers."""
     best, several = extremes(scores["accuracy"]), scores[scores.index > 1]
-    texts = [t(f"sweep.best_{'even' if best.most == best.least else 'uneven'}", **_percent(best))]
+    texts = [t(f"sweep.best_{'even' if best.maximum == best.minimum else 'uneven'}", **_percent(best))]
     if 1 in scores.index and len(several):
         one = scores["accuracy"][1]
         kind = "coin" if abs(one - COIN) < MAX_NEAR_COIN - COIN else "able"
@@ -150,20 +150,20 @@ def paper_sentence() -> str:
     bleu = extremes(PUBLISHED["bleu"])
     return t(
         "sweep.paper",
-        most=bleu.most,
-        least=bleu.least,
-        gap=f"{bleu.most - bleu.least:.1f}",
-        most_at=_joined(bleu.most_at),
-        least_at=_joined(bleu.least_at),
+        most=bleu.maximum,
+        least=bleu.minimum,
+        gap=f"{bleu.maximum - bleu.minimum:.1f}",
+        most_at=_joined(bleu.maximum_at),
+        least_at=_joined(bleu.minimum_at),
     )
 
 
 def _percent(ends: Extremes) -> dict[str, str]:
     return {
-        "most": f"{100 * ends.most:.1f}",
-        "least": f"{100 * ends.least:.1f}",
-        "most_at": _joined(ends.most_at),
-        "least_at": _joined(ends.least_at),
+        "most": f"{100 * ends.maximum:.1f}",
+        "least": f"{100 * ends.minimum:.1f}",
+        "most_at": _joined(ends.maximum_at),
+        "least_at": _joined(ends.minimum_at),
     }
 
 

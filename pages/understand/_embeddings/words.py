@@ -14,7 +14,7 @@ from mha_core.figures.scatter import scatter
 from mha_core.sources.mini import CHINESE, vectors
 from mha_core.sources.random_weights import word_vectors
 from mha_core.traces.source import TrainedSource
-from mha_core.training.lexicon import START, lexicon, plain
+from mha_core.training.lexicon import START, lexicon, normalized
 from pages._kit import charts, compute, state
 from pages._kit.text import literal, t
 
@@ -59,7 +59,7 @@ def of(scene: state.Scene, trace: AttentionTrace) -> Words:
 
 def of_piece(piece: str) -> str:
     """The word of a token, in the form of the vocabulary."""
-    return piece if piece == START else plain(piece)
+    return piece if piece == START else normalized(piece)
 
 
 def choice(words: Words, query: str) -> str:

@@ -8,7 +8,7 @@ import streamlit as st
 from mha_core import AttentionTrace
 from mha_core.analysis.frames import Picture, origin, picture
 from mha_core.analysis.rollout import best_hops, two_hops
-from mha_core.training.lexicon import plain
+from mha_core.training.lexicon import normalized
 from pages._kit import matrices, state
 from pages._kit.text import literal, raised, t
 
@@ -60,7 +60,7 @@ def _answer(trace: AttentionTrace, query: int) -> int:
     positions = [
         at
         for at, piece in enumerate(trace.tokens.pieces)
-        if answer and plain(piece) == answer[0][0] and at != query
+        if answer and normalized(piece) == answer[0][0] and at != query
     ]
     return positions[0] if positions else query
 
