@@ -29,8 +29,8 @@ export function saveable(root, figure) {
   lookLater();
 }
 
-// The menu in a box: one quiet button, which opens three. `asked` says what the figure in it is by now.
-function addMenu(box, asked) {
+// The menu in a box: one quiet button, which opens three. `figure` returns the figure that is in it by now.
+function addMenu(box, figure) {
   if (box.querySelector(":scope > .headscope-save")) return;
   const { words } = mounted;
   const menu = make("div", "headscope-save");
@@ -44,7 +44,7 @@ function addMenu(box, asked) {
   for (const format of Object.keys(FORMATS)) {
     const choice = makeButton(words[format], "", () => {
       close();
-      save(asked(), format);
+      save(figure(), format);
     });
     name(choice, `${words.open}: ${words[format]}`);
     choices.append(choice);
@@ -56,8 +56,8 @@ function addMenu(box, asked) {
   function show(open) {
     choices.hidden = !open;
     opener.setAttribute("aria-expanded", String(open));
-    /** @type {HTMLElement} */ (choices.lastChild).hidden = !asked().lines;
-    const { paper } = asked().look();
+    /** @type {HTMLElement} */ (choices.lastChild).hidden = !figure().lines;
+    const { paper } = figure().look();
     if (paper) menu.style.setProperty("--paper", paper);
   }
   function close() {
@@ -123,15 +123,15 @@ function matrixLines(plot) {
 }
 
 function pointLines(plot) {
-  const shown = plot._fullData.filter((trace) => trace.hoverinfo !== "skip" && trace.visible === true);
-  const axes = shown.some((trace) => trace.z) ? ["x", "y", "z"] : ["x", "y"];
+  const traces = plot._fullData.filter((trace) => trace.hoverinfo !== "skip" && trace.visible === true);
+  const axes = traces.some((trace) => trace.z) ? ["x", "y", "z"] : ["x", "y"];
   const of = (trace) =>
     Array.from(trace.x, (_, i) => [
       unmarked(trace.name),
       ...axes.map((axis) => trace[axis][i]),
       Array.isArray(trace.customdata) ? trace.customdata[i] : "",
     ]);
-  return [["series", ...axes, "label"], ...shown.flatMap(of)];
+  return [["series", ...axes, "label"], ...traces.flatMap(of)];
 }
 
 // The text of plotly's pseudo-HTML, in which we escape everything.

@@ -101,9 +101,9 @@ function options(view) {
     return label;
   };
   const least = Object.assign(make("input"), { type: "range", min: 0, max: 0.5, step: 0.01, value: view.least });
-  const shown = make("output", "", view.least.toFixed(3));
+  const readout = make("output", "", view.least.toFixed(3));
   least.oninput = () => {
-    shown.textContent = Number(least.value).toFixed(3);
+    readout.textContent = Number(least.value).toFixed(3);
     state.least = Number(least.value);
     view.redraw();
   };
@@ -127,11 +127,11 @@ function options(view) {
     return label;
   };
   const threshold = field(texts.least, least);
-  threshold.append(shown);
+  threshold.append(readout);
   /** @type {HTMLElement[]} */
   const parts = [threshold, field(texts.most, most)];
   if (view.data.some(({ special }) => special.query.size + special.key.size))
-    parts.push(tick("plain", texts.hide_special));
+    parts.push(tick("rescaled", texts.hide_special));
   if (view.header.groups?.some(Boolean)) parts.push(tick("words", texts.words));
   parts.push(make("p", "keys", texts.keys));
   return menu(texts.options, parts);
@@ -155,9 +155,9 @@ function saving(view) {
 /** @param {HeadView} view */
 export function showChips(view) {
   const { texts, header } = view;
-  const made = JSON.stringify([header.heads, header.kv, texts.head]);
-  if (view.chips.dataset.made !== made) {
-    view.chips.dataset.made = made;
+  const identity = JSON.stringify([header.heads, header.kv, texts.head]);
+  if (view.chips.dataset.identity !== identity) {
+    view.chips.dataset.identity = identity;
     view.chips.setAttribute("aria-label", texts.chips);
     const heads = Array.from({ length: header.heads }, (_, head) => chip(view, head));
     const all = toggle(
@@ -199,9 +199,9 @@ function framed(view, chips) {
     const [first, last] = [kv * size, (kv + 1) * size];
     const name = make("span", "label", fill(texts.shared, { head: kv + 1 }));
     name.setAttribute("aria-hidden", "true"); // the frame says it in full
-    const said = fill(texts.shared_heads, { heads: `${first + 1}–${last}`, head: kv + 1 });
-    const box = group(said, [name, ...chips.slice(first, last)], "shared");
-    box.title = said;
+    const label = fill(texts.shared_heads, { heads: `${first + 1}–${last}`, head: kv + 1 });
+    const box = group(label, [name, ...chips.slice(first, last)], "shared");
+    box.title = label;
     return box;
   });
 }

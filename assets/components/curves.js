@@ -9,7 +9,7 @@ const SAMPLES = 24;
 // From the right end of a query to the left end of a key.
 export const between = (x0, y0, x1, y1) => [x0, y0, x0 + 0.45 * (x1 - x0), y0, x0 + 0.55 * (x1 - x0), y1, x1, y1];
 
-// Above a line of text, higher the farther apart; a token's own is a small loop.
+// Above a line of text, higher the farther apart; the curve of a token to itself is a small loop.
 export function arc(from, to, base, most) {
   if (from === to) return [from - 4, base, from - 14, base - 26, from + 14, base - 26, from + 4, base];
   const height = Math.min(most, 14 + 0.45 * Math.abs(to - from)) / 0.75; // a cubic reaches 3/4 of its handles
@@ -41,13 +41,14 @@ export function distance(curve, x, y, reach = 8) {
 
 // The curve under the pointer, the strongest of those that are as near.
 export function under(curves, x, y, reach = 6) {
-  let found = null;
+  let nearest = null;
   for (const curve of curves) {
     const d = distance(curve.points, x, y, reach);
     if (d > reach) continue;
-    if (!found || d < found.d - 1 || (d < found.d + 1 && curve.weight > found.curve.weight)) found = { curve, d };
+    if (!nearest || d < nearest.d - 1 || (d < nearest.d + 1 && curve.weight > nearest.curve.weight))
+      nearest = { curve, d };
   }
-  return found?.curve ?? null;
+  return nearest?.curve ?? null;
 }
 
 export const strokeOf = (weight) => ({

@@ -13,7 +13,7 @@ export const ROW = 24;
 export const TALLEST = 600; // pixels, then it scrolls
 export const LONG = 48;
 export const FULL = 0.5; // where the strongest weight in sight is below this, lines are drawn relative to it
-export const MOST_NUMBERS = 3; // heads whose numbers stand beside a token; of more the mean
+export const MAX_NUMBERS = 3; // heads whose numbers stand beside a token; of more the mean
 export const SCENE_TOKENS = 1000; // in a saved figure
 const OVERSCAN = 8; // tokens beyond what is in sight
 const LINES_OF_ALL = 5; // for each token and head, when a long text is drawn without a focus
@@ -66,7 +66,7 @@ function putNumbers(view, element, weights) {
 
 export function numbersOf(view, panel, focus) {
   const layer = view.layer(panel);
-  if (view.heads.length > MOST_NUMBERS) return [{ head: null, values: meanAcross(layer, view.heads, focus) }];
+  if (view.heads.length > MAX_NUMBERS) return [{ head: null, values: meanAcross(layer, view.heads, focus) }];
   return view.heads.map((head) => ({ head, values: across(layer, head, focus) }));
 }
 
@@ -192,20 +192,20 @@ export class Curved {
   // Tokens that are in sight get an element, the others lose theirs.
   arrange() {
     const { view, panel } = this;
-    const wanted = new Map();
-    const want = (side, at) => wanted.set(`${side} ${at}`, [side, at]);
+    const inSight = new Map();
+    const add = (side, at) => inSight.set(`${side} ${at}`, [side, at]);
     const [from, to] = this.range();
     for (const side of this.sides)
       for (let at = Math.max(0, from - OVERSCAN); at < Math.min(listOf(panel, side).length, to + OVERSCAN); at++)
-        want(side, at);
+        add(side, at);
     const active = view.active(panel); // a screen reader looks for it wherever it is
-    if (active) want(view.sideOf(active.side), active.token);
+    if (active) add(view.sideOf(active.side), active.token);
     for (const [name, element] of this.shown) {
-      if (wanted.has(name)) continue;
+      if (inSight.has(name)) continue;
       element.remove();
       this.shown.delete(name);
     }
-    for (const [name, [side, at]] of wanted) {
+    for (const [name, [side, at]] of inSight) {
       if (this.shown.has(name)) continue;
       const element = tokenElement(panel, side, at);
       this.put(element, side, at);

@@ -110,10 +110,10 @@ export function linesOf(layer, heads, { focus, from = 0, to = layer.nQuery, leas
 
 // Positions of the weights from `least` on, the largest `most` of them (0: all), largest first.
 export function strongest(weights, { least = 0, most = 0, hidden = new Set() } = {}) {
-  const found = [];
-  for (let i = 0; i < weights.length; i++) if (weights[i] >= least && !hidden.has(i)) found.push(i);
-  found.sort((a, b) => weights[b] - weights[a] || a - b);
-  return most ? found.slice(0, most) : found;
+  const positions = [];
+  for (let i = 0; i < weights.length; i++) if (weights[i] >= least && !hidden.has(i)) positions.push(i);
+  positions.sort((a, b) => weights[b] - weights[a] || a - b);
+  return most ? positions.slice(0, most) : positions;
 }
 
 // "head 4: it looks at animal 0.92, street 0.03", for eyes and for screen readers.

@@ -38,7 +38,7 @@ import { apart, exact, fill } from "./text.js";
  * @property {boolean} [brief] the sentences stand above the view
  * @property {boolean} [opens] the page can show what is chosen
  * @property {string} [drawing] what a page shows that was saved so
- * @property {boolean} [plain]
+ * @property {boolean} [rescaled]
  * @property {boolean} [words]
  */
 /** @typedef {{ of: number[], labels: string[] }} Words of each piece the number of its word, and the words */
@@ -63,7 +63,7 @@ export class HeadView {
   open = null;
   /** @type {Page["page"]} */
   page = null;
-  state = { drawing: "lines", side: "query", layer: 0, least: null, most: 0, plain: false, words: false };
+  state = { drawing: "lines", side: "query", layer: 0, least: null, most: 0, rescaled: false, words: false };
   /** @type {import("./payload.js").PayloadPanel[]} */
   original = [];
   /** @type {Panel[]} */
@@ -131,7 +131,7 @@ export class HeadView {
     this.original = panels;
     if (!this.scene) {
       // A page that was saved so.
-      for (const name of ["drawing", "plain", "words"]) this.state[name] = header[name] ?? this.state[name];
+      for (const name of ["drawing", "rescaled", "words"]) this.state[name] = header[name] ?? this.state[name];
     }
     this.data = panels.map((panel, nth) => prepared(panel, header, nth, this.state.words));
     if (!this.offers(this.state.drawing)) this.state.drawing = "lines";
@@ -160,10 +160,10 @@ export class HeadView {
     return Object.keys(DRAWINGS);
   }
 
-  // What a reader has before him in the view, as the page counts it: what "show it on the page" asks for.
+  // The layer, head and tokens that are chosen in the view: what "show it on the page" asks for.
   get chosen() {
-    const found = { layer: this.state.layer, token: this.chosenToken, head: this.chosenHead };
-    return this.two ? { ...found, key: this.#chosenOn(["key"]) } : found;
+    const chosen = { layer: this.state.layer, token: this.chosenToken, head: this.chosenHead };
+    return this.two ? { ...chosen, key: this.#chosenOn(["key"]) } : chosen;
   }
 
   get chosenToken() {
@@ -201,7 +201,7 @@ export class HeadView {
   }
 
   layer(panel) {
-    return layerOf(panel, this.state.layer, this.state.plain);
+    return layerOf(panel, this.state.layer, this.state.rescaled);
   }
 
   look(head) {
@@ -209,7 +209,7 @@ export class HeadView {
   }
 
   hidden(panel) {
-    return this.state.plain ? panel.special : NOTHING;
+    return this.state.rescaled ? panel.special : NOTHING;
   }
 
   of(panel) {
@@ -366,8 +366,8 @@ export class HeadView {
     // In the app sentence and model stand above the view, and of several texts each above its panel.
     const titled = this.data.length > 1 || this.two;
     const layer = `${fill(this.texts.layer, { layer: this.state.layer + 1 })} / ${this.header.layers}`;
-    const said = [titled ? "" : this.data[0].title, this.header.source, layer].filter(Boolean);
-    this.caption.textContent = this.header.opens === undefined ? said.join(" · ") : "";
+    const parts = [titled ? "" : this.data[0].title, this.header.source, layer].filter(Boolean);
+    this.caption.textContent = this.header.opens === undefined ? parts.join(" · ") : "";
   }
 }
 

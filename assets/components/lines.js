@@ -1,6 +1,6 @@
 // Two columns of tokens, those who look and those who are looked at, with lines between them.
 import { between } from "./curves.js";
-import { Curved, fit, MOST_NUMBERS, numbersOf, ROW, SCENE_TOKENS, TALLEST } from "./drawing.js";
+import { Curved, fit, MAX_NUMBERS, numbersOf, ROW, SCENE_TOKENS, TALLEST } from "./drawing.js";
 import { listOf, longestOf } from "./panel.js";
 import { short } from "./text.js";
 
@@ -11,7 +11,7 @@ export class Lines extends Curved {
     const { view, panel, stage } = this;
     const width = stage.clientWidth;
     const [widest, widestKey] = this.sides.map((side) => view.measure(panel, side));
-    this.numbers = Math.min(MOST_NUMBERS, Math.max(1, view.heads.length)) * (view.heads.length > 1 ? 52 : 44);
+    this.numbers = Math.min(MAX_NUMBERS, Math.max(1, view.heads.length)) * (view.heads.length > 1 ? 52 : 44);
     this.left = Math.min(widest + 18 + (panel.two ? this.numbers : 0), (panel.two ? 0.4 : 0.32) * width);
     this.right = Math.min(widestKey + 18 + this.numbers, 0.48 * width);
     this.middle = Math.max(40, Math.min(width - this.left - this.right, 340));

@@ -11,7 +11,7 @@ import { fill, short } from "./text.js";
 import { Pooled, seenByAny, Viewport } from "./viewport.js";
 
 const SLICE = 8; // milliseconds of work between two frames
-const LEAST_HIGH = 52; // pixels: few rows of very many cells can still be zoomed into
+const MIN_HEIGHT = 52; // pixels: few rows of very many cells can still be zoomed into
 const TICK = 13; // pixels a cell needs for its token to be written beside it
 const DIGITS = 34; // and for its number to be written inside
 const LABELS = 96; // room for the tokens, above and on the left
@@ -66,7 +66,7 @@ export class Matrix {
     const [rows, columns] = ["query", "key"].map((side) => listOf(this.panel, side).length);
     const wanted = Math.max(260 / Math.max(rows, columns), 26);
     const cell = Math.min(wanted, (width - LABELS) / columns, TALLEST / rows);
-    const [wide, high] = [cell * columns, Math.max(cell * rows, LEAST_HIGH)];
+    const [wide, high] = [cell * columns, Math.max(cell * rows, MIN_HEIGHT)];
     const kept = this.viewport?.zoomed && this.viewport.width === wide && this.viewport.height === high;
     if (!kept) this.viewport = new Viewport(columns, wide, high, rows);
     fit(this.canvas, wide + LABELS, high + LABELS);

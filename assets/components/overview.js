@@ -53,7 +53,7 @@ function build(root) {
 // What `unpackOverview` has read, with the head that is `chosen`, in an element that may have shown others.
 function showOverview(root, { header, thumbs, measures, chosen: own, link }, pick) {
   root.ui ??= build(root);
-  root.order ??= { by: "", turned: false };
+  root.order ??= { by: "", reversed: false };
   const { ui, order } = root;
   const all = headsOf(header.heads);
   const wide = header.measures.length;
@@ -78,12 +78,12 @@ function showOverview(root, { header, thumbs, measures, chosen: own, link }, pic
       return byRole(
         header.roles,
         all.map((_, head) => value(head, "role")),
-        order.turned,
+        order.reversed,
       );
     const down = header.orders.find(({ name }) => name === order.by).down;
     return ranking(
       all.map((_, head) => value(head, order.by)),
-      down !== order.turned,
+      down !== order.reversed,
     );
   }
 
@@ -181,14 +181,14 @@ function showOverview(root, { header, thumbs, measures, chosen: own, link }, pic
   function orders() {
     return [{ name: "", label: header.texts.layers, down: false }, ...header.orders].map(({ name, label, down }) => {
       const button = makeButton(label, "", () => {
-        order.turned = name && order.by === name ? !order.turned : false;
+        order.reversed = name && order.by === name ? !order.reversed : false;
         order.by = name;
         renew(ui.orders, orders());
         fit();
       });
       button.setAttribute("aria-pressed", String(order.by === name));
       if (order.by === name && name) {
-        button.append(make("span", "way", (name === "role" ? order.turned : down !== order.turned) ? " ↓" : " ↑"));
+        button.append(make("span", "way", (name === "role" ? order.reversed : down !== order.reversed) ? " ↓" : " ↑"));
         button.title = header.texts.turn;
       }
       return button;
@@ -314,8 +314,8 @@ function overviewLines({ texts, said, labels }, all, value) {
   return [[texts.of_layer, texts.of_head, texts.role, ...names], ...body];
 }
 
-// On a page where a head is chosen and shown on another page, opening one leads there: first the scene moves to it,
-// and when the server has said so, the link on the page is followed. So Back brings the reader back. The link stands
+// On a page where the head is shown on another page, opening one leads there: first the scene moves to it,
+// and when the server has said so, the link on the page is followed. So Back leads back to this page. The link stands
 // below the overview: before the page has run to its end there may be none to follow.
 export function leads(root, link, chosen) {
   const follow = () => {

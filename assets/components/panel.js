@@ -167,12 +167,12 @@ export function prepared(panel, header, nth, words) {
  * The panel's layer of that number, rescaled where special tokens are hidden; the same object each time.
  * @param {Panel} panel
  * @param {number} number
- * @param {boolean} plain
+ * @param {boolean} rescaled
  * @returns {AnyLayer}
  */
-export function layerOf(panel, number, plain) {
+export function layerOf(panel, number, rescaled) {
   const layer = panel.layers.get(number) ?? panel.layers.values().next().value;
-  if (!plain || !panel.special.key.size) return layer;
+  if (!rescaled || !panel.special.key.size) return layer;
   if (!panel.rescaled.has(layer.number)) panel.rescaled.set(layer.number, new Rescaled(layer, panel.special.key));
   return panel.rescaled.get(layer.number);
 }

@@ -72,12 +72,12 @@ function exactly(view, panel, { query, key, head, weight, hidden }) {
   if (hidden) return fill(texts.cell_hidden, { from, to });
   const score = head === null || !layer.score ? NaN : layer.score(head, query, key);
   const value = exact(weight);
-  const said = fill(Number.isNaN(score) ? texts.cell : texts.cell_score, {
+  const words = fill(Number.isNaN(score) ? texts.cell : texts.cell_score, {
     who,
     from,
     to,
     value,
     score: score.toFixed(3),
   });
-  return layer.away ? `${said} ${texts.rescaled}` : said;
+  return layer.away ? `${words} ${texts.rescaled}` : words;
 }

@@ -8,11 +8,11 @@ const CHUNK = 0x8000; // bytes that are written as letters at once
  * @param {Uint8Array} payload
  */
 export async function pageOf(template, header, payload) {
-  const said = new TextEncoder().encode(JSON.stringify(header));
+  const encoded = new TextEncoder().encode(JSON.stringify(header));
   const size = new DataView(new ArrayBuffer(4));
-  size.setUint32(0, said.length, true);
+  size.setUint32(0, encoded.length, true);
   const packing = new CompressionStream("deflate");
-  const stream = new Blob([size, said, /** @type {any} */ (payload)]).stream().pipeThrough(packing);
+  const stream = new Blob([size, encoded, /** @type {any} */ (payload)]).stream().pipeThrough(packing);
   const packed = new Uint8Array(await new Response(stream).arrayBuffer());
   const parts = { OLD: escaped(header.texts.old_browser), NUMBERS: base64(packed) };
   return template.replace(/__([A-Z]+)__/g, (whole, name) => parts[name] ?? whole);

@@ -5,7 +5,7 @@ import { make, makeSvg } from "./elements.js";
 /** @typedef {{ figure: SVGElement, width: number, height: number }} Drawn */
 
 /**
- * What is asked of a figure that can be saved.
+ * A figure that can be saved.
  * @typedef {object} Figure
  * @property {{ title?: string, caption?: string[], file?: string }} meta `file` is a name without its ending
  * @property {() => { paper: string, ink: string, font: string }} look
@@ -21,7 +21,7 @@ const LONGEST_EDGE = 32_000; // pixels that a canvas may have
 export const FORMATS = { png: pngFile, svg: svgFile, csv: csvFile }; // the last one of figures that have `lines`
 
 /**
- * Make the file and hand it to the reader.
+ * Make the file and offer it as a download.
  * @param {Figure} figure
  * @param {string} format
  */
@@ -116,7 +116,7 @@ export function wrapped(text, width, widthOf) {
 
 // The page's own font files of these families, inside the style itself.
 async function fontFaces(families) {
-  const wanted = families.split(",").map((name) => name.replace(/["']/g, "").trim());
+  const names = families.split(",").map((name) => name.replace(/["']/g, "").trim());
   const rules = [...document.styleSheets].flatMap((sheet) => {
     try {
       return [...sheet.cssRules].map((rule) => ({ rule, base: sheet.href ?? document.baseURI }));
@@ -124,20 +124,20 @@ async function fontFaces(families) {
       return []; // a sheet from elsewhere cannot be read
     }
   });
-  const faces = await Promise.all(rules.map(({ rule, base }) => fontFace(rule, base, wanted)));
+  const faces = await Promise.all(rules.map(({ rule, base }) => fontFace(rule, base, names)));
   return faces.join("");
 }
 
-async function fontFace(rule, base, wanted) {
+async function fontFace(rule, base, names) {
   if (!(rule instanceof CSSFontFaceRule)) return "";
   const named = rule.style.getPropertyValue("font-family").replace(/["']/g, "");
-  if (!wanted.includes(named) || rule.style.getPropertyValue("font-style") === "italic") return "";
+  if (!names.includes(named) || rule.style.getPropertyValue("font-style") === "italic") return "";
   const [, address] = rule.style.getPropertyValue("src").match(/url\(["']?([^"')]+)/) ?? [];
   const answer = address && (await fetch(new URL(address, base)).catch(() => null));
   if (!answer?.ok) return "";
   const data = await dataUrl(await answer.blob());
   const weight = rule.style.getPropertyValue("font-weight") || "normal";
-  return `@font-face{font-family:"${wanted[0]}";font-weight:${weight};src:url(${data})}`;
+  return `@font-face{font-family:"${names[0]}";font-weight:${weight};src:url(${data})}`;
 }
 
 function dataUrl(blob) {

@@ -3,7 +3,7 @@
 const AT_REST = '[data-testid="stApp"][data-test-script-state="notRunning"]';
 const KEY = "st-key-"; // before the key of an element, as a class
 const MOMENT = 50; // milliseconds
-const MOST_MOMENTS = 200; // before a page that runs on and on is left all the same
+const MAX_MOMENTS = 200; // before a page that runs on and on is left all the same
 
 // The key of the element that this one is in; "" for none.
 export function keyAround(element) {
@@ -12,7 +12,7 @@ export function keyAround(element) {
 }
 
 // Act once the page has run to its end.
-export function atRest(act, moments = MOST_MOMENTS) {
+export function atRest(act, moments = MAX_MOMENTS) {
   if (moments && !document.querySelector(AT_REST)) setTimeout(() => atRest(act, moments - 1), MOMENT);
   else setTimeout(act, MOMENT);
 }
@@ -36,7 +36,7 @@ let watched = false;
 // Back undoes a change of a control. Streamlit writes a control that is bound to the address with
 // `history.replaceState`, which leaves nothing to go back to; here such a write becomes an entry of its own. It is
 // told apart by its form: an absolute address on the same page with another query. Streamlit's own writes while Back
-// is under way are relative and pass as they are. One act of the reader makes one entry: what the server then changes
+// is under way are relative and pass as they are. One act of the user makes one entry: what the server then changes
 // by itself, such as the token when the source changes, Streamlit would push as another, with a scene between that
 // never was.
 export function undoByBack(history = window.history, location = window.location) {

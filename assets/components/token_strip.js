@@ -13,7 +13,7 @@ function tokenButton({ tokens, weights, limit, chosen, hints, hides }, index, co
   const number = make("span");
   const weight = weights?.[index];
   if (!weights)
-    element.className = "plain"; // these look, nobody looks at them
+    element.className = "unshaded"; // queries only: they have no weights
   else if (weight === null) {
     element.className = "hidden";
     number.textContent = "×";

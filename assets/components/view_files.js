@@ -16,8 +16,8 @@ const COLUMNS = ["sentence", "layer", "head", "query", "query_token", "key", "ke
 export async function saveView(view, kind) {
   const file = `${view.header.file}-layer-${view.state.layer + 1}-${view.state.drawing}`;
   if (kind !== "html") return save(figureOf(view, file), kind);
-  const { drawing, plain, words } = view.state;
-  const inView = { ...view.chosen, on: view.heads, drawing, plain, words, brief: false, opens: undefined };
+  const { drawing, rescaled, words } = view.state;
+  const inView = { ...view.chosen, on: view.heads, drawing, rescaled, words, brief: false, opens: undefined };
   const page = await view.page({ ...view.header, ...inView });
   return download(new Blob([page], { type: "text/html;charset=utf-8" }), `${file}.html`);
 }
@@ -35,11 +35,11 @@ function figureOf(view, file) {
 // The scenes of all panels under each other, each below the words that say what it is.
 function drawnScenes(view) {
   const { texts, state, header, data, drawings, heads, font, ink } = view;
-  const said = [
+  const facts = [
     header.source,
     fill(texts.layer, { layer: state.layer + 1 }),
     fill(texts.heads_named, { heads: heads.map((head) => head + 1).join(", ") }),
-    ...(state.plain ? [texts.rescaled] : []),
+    ...(state.rescaled ? [texts.rescaled] : []),
   ];
   /** @type {import("./drawing.js").Scene[]} */
   const scenes = drawings.map(({ drawing }) => drawing.scene());
@@ -47,7 +47,7 @@ function drawnScenes(view) {
   const figure = makeSvg("svg", { "font-family": font });
   let top = 0;
   scenes.forEach((scene, nth) => {
-    for (const line of wrapped([data[nth].title, ...said].join(" · "), width, measured(`${CAPTION}px ${font}`))) {
+    for (const line of wrapped([data[nth].title, ...facts].join(" · "), width, measured(`${CAPTION}px ${font}`))) {
       top += CAPTION * 1.35;
       figure.append(makeSvg("text", { x: 0, y: top, "font-size": CAPTION, fill: ink }, line));
     }
@@ -96,5 +96,5 @@ function weightLines(view) {
   const rows = view.data.flatMap((panel) =>
     table(panel, view.layer(panel), view.heads, view.of(panel).pinned).map((row) => [panel.title, ...row]),
   );
-  return [[...COLUMNS, view.state.plain ? "weight_rescaled" : "weight"], ...rows];
+  return [[...COLUMNS, view.state.rescaled ? "weight_rescaled" : "weight"], ...rows];
 }

@@ -62,7 +62,7 @@ ALL_LAYERS = 8  # a file may take so many times the budget: it cannot load more 
 
 
 class Traced(Protocol):
-    """A trace as the view reads it; an `AttentionTrace` is one (it offers this view, so it is not named here)."""
+    """A trace as the view reads it; an `AttentionTrace` is one (its module imports this one)."""
 
     layers: Sequence[LayerTrace]
     source: Source

@@ -15,7 +15,7 @@ MAX_LAYERS, MAX_TEXT = 4, 200
 
 
 class Layer(Protocol):
-    """A layer as a notebook shows it; a `LayerTrace` is one (it shows itself, so it cannot be named here)."""
+    """A layer as a notebook shows it; a `LayerTrace` is one (its module imports this one)."""
 
     tensors: Mapping[str, Any]
     kind: str

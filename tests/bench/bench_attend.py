@@ -48,24 +48,24 @@ def compare(ours, theirs, length: int) -> dict:
     """Time both in turn, the first place changing hands, so that a busy moment hits both."""
     x = torch.randn(1, length, D_MODEL)
 
-    def see():
+    def ours_once():
         return ours(x)
 
-    def refer():
+    def theirs_once():
         return theirs(x, x, x, need_weights=True, average_attn_weights=False)
 
     # Same work, or the ratio means nothing.
-    attended, (output, weights) = see(), refer()
+    attended, (output, weights) = ours_once(), theirs_once()
     torch.testing.assert_close(attended.output, output, atol=1e-5, rtol=0)
-    shown = torch.from_numpy(mha.LayerTrace.of(attended).weights().copy())
-    torch.testing.assert_close(shown, weights[0], atol=1e-5, rtol=0)
+    weights_of_trace = torch.from_numpy(mha.LayerTrace.of(attended).weights().copy())
+    torch.testing.assert_close(weights_of_trace, weights[0], atol=1e-5, rtol=0)
 
     pairs = []
     for turn in range(PAIRS[length] + 4):
         if turn % 2:
-            mine, other = seconds(see), seconds(refer)
+            mine, other = seconds(ours_once), seconds(theirs_once)
         else:
-            other, mine = seconds(refer), seconds(see)
+            other, mine = seconds(theirs_once), seconds(ours_once)
         pairs.append((mine, other))
     pairs = pairs[4:]  # warm-up
     low, median, high = statistics.quantiles([mine / other for mine, other in pairs], n=4)
@@ -89,10 +89,15 @@ def memory(length: int) -> dict:
     ]:
         bytes_ = tensor.untyped_storage()
         storage[bytes_.data_ptr()] = (name, bytes_.nbytes())
-    own = sum(size for name, size in storage.values() if name in mha.Projections._fields)
+    matrices = sum(size for name, size in storage.values() if name in mha.Projections._fields)
     qkv = sum(size for name, size in storage.values() if name in ("q", "k", "v"))
     everything = sum(size for _, size in storage.values())
-    return {"qkv": qkv, "own": own, "ratio": (everything - own) / qkv, "with_weights": everything / qkv}
+    return {
+        "qkv": qkv,
+        "matrices": matrices,
+        "ratio": (everything - matrices) / qkv,
+        "with_weights": everything / qkv,
+    }
 
 
 def main() -> None:
@@ -117,7 +122,7 @@ def main() -> None:
     for length in TARGETS:
         m = memory(length)
         print(
-            f"{length:>5}{m['qkv'] / 1e3:>12.1f}{m['own'] / 1e3:>12.1f}"
+            f"{length:>5}{m['qkv'] / 1e3:>12.1f}{m['matrices'] / 1e3:>12.1f}"
             f"{m['ratio']:>19.3f}{m['with_weights']:>15.3f}{MEMORY_TARGET:>10.2f}"
         )
         results.append(

@@ -21,32 +21,32 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from mha_core.figures.heatmap import heatmap
 
 TOKENS, TURNS, EACH = 14, 41, 5
-MOST = {"bare": 4.0, "with all that can be on it": 12.0}  # times plotly's own
+MAX_RATIOS = {"bare": 4.0, "with all that can be on it": 12.0}  # times plotly's own
 
 
 def main() -> None:
     names = [f"token {n}" for n in range(TOKENS)]
     weights = np.random.default_rng(0).random((TOKENS, TOKENS), dtype=np.float32)
     frame = pd.DataFrame(weights, index=names, columns=names)
-    plain = {"kind": "weights", "rows": "query", "columns": "key"}
+    options = {"kind": "weights", "rows": "query", "columns": "key"}
     marked = {"hidden": np.triu(np.ones((TOKENS, TOKENS), bool), 1), "faint": np.arange(TOKENS) != 5}
     ways = {
         "plotly": lambda: go.Figure(go.Heatmap(z=weights, x=names, y=names)),
-        "bare": lambda: heatmap(frame, **plain),
-        "with all that can be on it": lambda: heatmap(frame, **plain, **marked, row=5, cell=(5, 2)),
+        "bare": lambda: heatmap(frame, **options),
+        "with all that can be on it": lambda: heatmap(frame, **options, **marked, row=5, cell=(5, 2)),
     }
-    took = {name: [] for name in ways}
+    seconds_of = {name: [] for name in ways}
     for _ in range(TURNS):
         for name, way in ways.items():
             start = time.perf_counter()
             for _ in range(EACH):
                 way()
-            took[name].append((time.perf_counter() - start) / EACH)
-    for name, seconds in took.items():
+            seconds_of[name].append((time.perf_counter() - start) / EACH)
+    for name, seconds in seconds_of.items():
         print(f"{name}: {statistics.median(seconds) * 1e3:.2f} ms")
-    for name, most in MOST.items():
-        ratio = statistics.median(a / b for a, b in zip(took[name], took["plotly"], strict=True))
-        print(json.dumps({"name": f"{name} / plotly's own", "value": round(ratio, 2), "target": most}))
+    for name, target in MAX_RATIOS.items():
+        ratio = statistics.median(a / b for a, b in zip(seconds_of[name], seconds_of["plotly"], strict=True))
+        print(json.dumps({"name": f"{name} / plotly's own", "value": round(ratio, 2), "target": target}))
 
 
 if __name__ == "__main__":

@@ -35,8 +35,8 @@ def reach(d_model: int, h: int, seed: int) -> tuple[float | None, int]:
         start = time.process_time()
         run.advance(EVERY)
         spent += time.process_time() - start
-        found = scores(run.model, count=20)
-        if found.accuracy >= READABLE[0] and found.right >= READABLE[1]:
+        measured = scores(run.model, count=20)
+        if measured.accuracy >= READABLE[0] and measured.right >= READABLE[1]:
             return spent, run.step
     return None, run.step
 
@@ -47,11 +47,11 @@ def outside_kernels(d_model: int = 64, h: int = 4, steps: int = 100) -> float:
     run.advance(20)
     start = time.process_time()
     run.advance(steps)
-    plain = time.process_time() - start
+    seconds = time.process_time() - start
     with profile(activities=[ProfilerActivity.CPU]) as profiled:
         run.advance(steps)
     kernels = sum(e.self_cpu_time_total for e in profiled.key_averages() if e.key.startswith("aten::")) / 1e6
-    return plain / kernels
+    return seconds / kernels
 
 
 def main() -> None:
@@ -65,8 +65,8 @@ def main() -> None:
             seconds, steps = reach(d_model, h, seed)
             failed += seconds is None
             times.append(float("inf") if seconds is None else seconds)
-            said = "not reached" if seconds is None else f"{seconds:5.1f} s"
-            print(f"d_model {d_model:3}  h {h}  seed {seed}  {said}  {steps:,} steps", flush=True)
+            outcome = "not reached" if seconds is None else f"{seconds:5.1f} s"
+            print(f"d_model {d_model:3}  h {h}  seed {seed}  {outcome}  {steps:,} steps", flush=True)
         median = statistics.median(times)
         target = TARGET_SECONDS if d_model == 64 else None
         name = f"median seconds to a readable head, d_model {d_model}, h {h}"

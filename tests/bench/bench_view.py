@@ -141,8 +141,8 @@ def main() -> None:
                 spent = f"{made:6.2f} s made, {shown:5.2f} s shown"
                 loaded, _ = fitting(trace.layers, 5, 0, budget=ALL_LAYERS * BUDGET, values=True)
                 inside = len(loaded) if who == "ours" else LAYERS
-                size_said = f"{size / 1e6:8.2f} MB, {inside} of {LAYERS} layers"
-                print(f"{length:4} tokens {who:8} {size_said}, {spent}", flush=True)
+                page_size = f"{size / 1e6:8.2f} MB, {inside} of {LAYERS} layers"
+                print(f"{length:4} tokens {who:8} {page_size}, {spent}", flush=True)
             last = length == LENGTHS[-1]
             times = (peer[1] + peer[2]) / (own[1] + own[2])
             case = f"144 heads x {length} tokens"

@@ -10,9 +10,9 @@ from playwright.sync_api import Browser, sync_playwright
 
 ROOT = Path(__file__).parents[2]
 
-_found = importlib.util.spec_from_file_location("support", ROOT / "tests" / "browser" / "conftest.py")
-_support = importlib.util.module_from_spec(_found)
-_found.loader.exec_module(_support)
+_spec = importlib.util.spec_from_file_location("support", ROOT / "tests" / "browser" / "conftest.py")
+_support = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(_support)
 
 program = _support.program
 
