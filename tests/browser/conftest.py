@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -51,6 +52,9 @@ WATCH = """(() => {
     new MutationObserver(() => { seen.changed = performance.now(); })
         .observe(document, { subtree: true, childList: true, attributes: true, characterData: true });
 })()"""
+# What changes in one frame is on the screen in the next.
+TWO_FRAMES = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done())))"
+MAX_FRAMES = 1000
 # A click or a key asks the server at once or a moment later; where nothing has been asked since the page
 # was last settled, it is given that moment. All in milliseconds.
 SETTLED = """([quiet, moment, limit]) => new Promise((resolve, reject) => {
@@ -257,6 +261,22 @@ class Eye:
         self.view = page.locator(f".st-key-{key} .view" if key else ".view")
         self.view.locator(".panel").first.wait_for()
 
+    def drawn(self) -> None:
+        """Wait until what has happened on the page is drawn."""
+        self.page.evaluate(TWO_FRAMES)
+
+    def pooled(self) -> None:
+        """Wait until the matrix has all its numbers: they are computed between frames."""
+        self.until(lambda: self.view.evaluate("v => v.view.drawings[0].drawing.pooled.done"))
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for so many frames until something is true, however long the machine takes for a frame."""
+        for _ in range(MAX_FRAMES):
+            if condition():
+                return
+            self.drawn()
+        raise AssertionError(f"not so after {2 * MAX_FRAMES} frames")
+
     def away(self) -> None:
         """The pointer leaves the view."""
         self.page.mouse.move(0, 0)
@@ -277,7 +297,7 @@ class Eye:
             .map((e) => e.getBoundingClientRect().toJSON())"""
         before = None
         while before != (now := every.evaluate_all(read)):
-            self.page.wait_for_timeout(100)
+            self.drawn()
             before = now
         return now
 
@@ -385,15 +405,14 @@ class Server:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        for _ in range(300):
+        while self.process.poll() is None:  # as long as it may still come
             try:
                 with urllib.request.urlopen(f"{self.address}/_stcore/health") as answer:
                     if answer.status == 200:
                         return
             except OSError:
                 time.sleep(0.1)
-        self.stop()
-        raise RuntimeError("the server did not start within 30 seconds")
+        raise RuntimeError(f"the server ended with the exit code {self.process.returncode}")
 
     def stop(self) -> None:
         self.process.terminate()

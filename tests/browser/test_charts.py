@@ -44,7 +44,7 @@ def choose(page, key: str, row: int, column: int, of: tuple[int, int]) -> None:
     """Point at a cell of a heatmap until plotly says it is that one, and click; both count from 0."""
     cells = page.locator(f".st-key-{key} .nsewdrag")
     cells.scroll_into_view_if_needed()
-    for _ in range(20):  # the figure may still be finding its place
+    for _ in range(200):  # the figure may still be finding its place
         box = cells.bounding_box()
         at = box["x"] + box["width"] * (column + 0.5) / of[1], box["y"] + box["height"] * (row + 0.5) / of[0]
         page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
@@ -152,7 +152,7 @@ def test_every_figure_has_one_menu_however_often_the_page_is_drawn(visit, app, s
         settled(page)
         figures = page.locator(".js-plotly-plot, [data-headscope-saveable]")
         page.locator(".js-plotly-plot").first.wait_for(state="attached")
-        page.wait_for_timeout(300)
+        expect(page.locator(".headscope-save")).to_have_count(figures.count())
         menus = figures.evaluate_all(
             "all => all.map((e) => e.parentElement.querySelectorAll(':scope > .headscope-save').length)"
         )

@@ -149,7 +149,6 @@ def test_whatever_is_explored_asks_the_server_nothing_until_the_page_is_to_follo
     for key in ("ArrowDown", "Shift+ArrowDown", "h", "H", "L", "l", "Home", "End"):
         view.stage().press(key)
     view.token(2).click()
-    page.wait_for_timeout(500)
     settled(page)
     assert len(sent) == before
     assert query(page) == {}
@@ -538,7 +537,7 @@ def point_at(page, view, key: int, query: int) -> tuple[float, float]:
     before = None
     while before != (place := cell_at(view, key, query)):
         page.mouse.move(*place)
-        page.wait_for_timeout(100)
+        view.drawn()
         before = place
     return place
 
@@ -562,8 +561,10 @@ def test_the_matrix_is_zoomed_and_moved_and_a_click_pins_the_row(view_of):
     assert view.view.evaluate(WINDOW)[0] == pytest.approx(2 * cell)
     place = cell_at(view, 5, 5)
     page.mouse.move(*place)
+    view.view.evaluate("v => { v.turned = new Promise((done) => v.addEventListener('wheel', done)); }")
     page.mouse.wheel(0, -100)  # without Ctrl the page scrolls
-    page.wait_for_timeout(300)
+    view.view.evaluate("v => v.turned.then(() => true)")
+    view.drawn()
     assert view.view.evaluate(WINDOW)[0] == pytest.approx(2 * cell)
     place = cell_at(view, 5, 5)
     page.mouse.move(*place)
@@ -757,16 +758,13 @@ def test_the_lines_have_the_colours_of_the_theme_and_change_with_it(visit, app, 
             "v => v.view.ink === getComputedStyle(v).getPropertyValue('--st-text-color').trim()",
             arg=view.view.element_handle(),
         )
-        page.wait_for_timeout(300)
         palette = view.colours()
-        assert view.inked(palette[2])
-        assert view.inked(palette[3])
+        view.until(lambda palette=palette: view.inked(palette[2]) and view.inked(palette[3]))
         border = view.chip("head 3").evaluate("chip => getComputedStyle(chip).borderColor")
         assert border == "rgb({}, {}, {})".format(*(int(palette[2][i : i + 2], 16) for i in (1, 3, 5)))
         view.button("matrix").click()
-        page.wait_for_timeout(300)
         scale = view.colours("sequential")
-        assert view.inked(scale[-1])
+        view.until(lambda scale=scale: view.inked(scale[-1]))
         view.button("lines").click()
         seen[theme] = (tuple(palette), tuple(scale), view.view.evaluate("v => getComputedStyle(v).color"))
     assert all(a != b for a, b in zip(*seen.values(), strict=True))
@@ -868,7 +866,7 @@ def test_a_text_that_goes_on_says_how_far_and_goes_there(view_of, drawing, on, b
     assert further.inner_text().strip(f" {on}") == f"{60 - len(seen)} more"
     further.click()
     expect(before).to_be_visible()
-    for _ in range(9):  # pressed in one go with the question whether it is there: it may be scrolling yet
+    for _ in range(100):  # pressed in one go with the question whether it is there: it may be scrolling yet
         view.page.wait_for_timeout(400)
         if not further.evaluate_all("(found) => (found[0]?.click(), found.length)"):
             break

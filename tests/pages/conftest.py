@@ -21,7 +21,7 @@ RANDOM = {"source": "random", "twin": "", "layer": 1, "head": 1, "token": 8}
 
 
 def run(file: str, link: dict, page: str | None = None) -> AppTest:
-    app = AppTest.from_file(ROOT / file, default_timeout=60)
+    app = AppTest.from_file(ROOT / file, default_timeout=600)
     if page:
         app.switch_page(page)
     for key, value in link.items():

@@ -289,7 +289,7 @@ def test_a_text_beyond_the_limit_is_refused_with_a_shorter_one(on_model, said):
 def test_who_stopped_loading_is_told_and_can_begin_again(folder, monkeypatch, english, strip):
     name = folder("llama") + "/."  # under this name nothing is loaded
     monkeypatch.setenv(model_source.FOLDERS, name)
-    app = AppTest.from_file(ROOT / "pages" / "frame.py", default_timeout=60)
+    app = AppTest.from_file(ROOT / "pages" / "frame.py", default_timeout=600)
     app.query_params["source"], app.query_params["model"] = "model", name
     app.session_state["model_stopped"] = ModelKey(name)
     app.run()

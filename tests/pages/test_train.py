@@ -34,7 +34,7 @@ def on_train(opened_on):
 
 
 def finished(plan: Plan):
-    end = time.monotonic() + 60
+    end = time.monotonic() + 600
     while (job := compute.trainings().find(plan)) is None or job.state not in ("finished", "failed"):
         assert time.monotonic() < end, "it never ended"
         time.sleep(0.02)
