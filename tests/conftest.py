@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import hypothesis
@@ -253,3 +254,45 @@ def little(monkeypatch):
     data.training_sentences.cache_clear()
     yield BATCHES
     data.training_sentences.cache_clear()
+
+
+# One text that looks at another
+
+SIDES = mha.Sides(
+    mha.words("the old cat saw a dog ."),
+    mha.words("die alte graue Katze sah gestern im Garten einen Hund ."),
+)
+CROSS = {"h": 6, "n_kv_heads": 2, "d_k": 3, "d_v": 5, "d_model": 13}
+
+
+def cross_layer(normal, seed: int = 0, **tensors) -> mha.LayerTrace:
+    queries, keys = len(SIDES.queries), len(SIDES.keys)
+    drawn = {
+        "q": normal(CROSS["h"], queries, CROSS["d_k"], seed=seed),
+        "k": normal(CROSS["n_kv_heads"], keys, CROSS["d_k"], seed=seed + 1),
+        "v": normal(CROSS["n_kv_heads"], keys, CROSS["d_v"], seed=seed + 2),
+    }
+    return mha.LayerTrace(drawn | tensors, kind="cross", sides=SIDES)
+
+
+@pytest.fixture(scope="session")
+def cross_trace(normal):
+    """Two layers in which 7 tokens look at 11 others: 6 heads on 2 of keys and values."""
+    layers = (cross_layer(normal), cross_layer(normal, 10))
+    return mha.AttentionTrace(SIDES.queries, layers, {"name": "by hand"})
+
+
+@pytest.fixture(scope="session")
+def projected_cross(normal):
+    """A layer of the same sizes of which both inputs and all matrices are known."""
+    h, kv, d_k, d_v, d_model = CROSS.values()
+    x, y = normal(len(SIDES.queries), d_model, seed=1), normal(len(SIDES.keys), d_model, seed=2)
+    w_q, w_k = normal(d_model, h * d_k, seed=3), normal(d_model, kv * d_k, seed=4)
+    w_v, w_o = normal(d_model, kv * d_v, seed=5), normal(h * d_v, d_model, seed=6)
+    q, k, v = (
+        (inputs @ matrix).unflatten(1, (heads, -1)).transpose(0, 1).contiguous()
+        for inputs, matrix, heads in ((x, w_q, h), (y, w_k, kv), (y, w_v, kv))
+    )
+    layer = cross_layer(normal, q=q, k=k, v=v, x=x, x_v=y)
+    layer = replace(layer, projections=mha.Projections(w_q, w_k, w_v, w_o))
+    return mha.AttentionTrace(SIDES.queries, (layer,), {"name": "by hand"})

@@ -5,7 +5,17 @@ import pandas as pd
 import pytest
 
 import mha_core as mha
-from mha_core.analysis.frames import WINDOW, long_table, ordered, origin, picture, window
+from mha_core.analysis.frames import (
+    WINDOW,
+    Part,
+    around,
+    long_table,
+    longest,
+    ordered,
+    origin,
+    picture,
+    window,
+)
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.matrices import MATRICES, TOKEN_AXES
 
@@ -292,3 +302,55 @@ def test_a_picture_says_where_its_numbers_come_from(long_trace):
     assert (found.text, found.layer, found.head) == (LONG_TEXT, 0, 3)
     assert (found.source.name, found.h, found.d_model) == ("random", 4, 12)
     assert origin(long_trace).head is None
+
+
+# Two texts: 7 tokens look at 11 others
+
+
+@pytest.mark.parametrize("name", ["q", "k", "v", "scores", "scaled", "masked", "weights", "output"])
+def test_a_part_is_cut_out_of_both_texts(cross_trace, name):
+    part = Part(slice(2, 5), slice(6, 11))
+    whole, cut = (picture(cross_trace, name, layer=0, head=4, part=shown) for shown in (None, part))
+    axes = cut.frame.index.name, cut.frame.columns.name
+    rows, columns = (part.of(axis) if axis in ("query", "key") else slice(None) for axis in axes)
+    np.testing.assert_allclose(cut.frame, whole.frame.iloc[rows, columns], rtol=1e-5, atol=1e-6)
+    assert [*cut.frame.index] == [*whole.frame.index[rows]]
+    assert [*cut.frame.columns] == [*whole.frame.columns[columns]]
+    assert cut.start == (rows.start, columns.start if axes[1] == "key" else 0)
+
+
+def test_each_text_may_be_whole_while_the_other_is_cut(cross_trace):
+    weights = cross_trace.layers[0].weights(1)
+    shown = picture(cross_trace, "weights", layer=0, head=1, part=Part(None, slice(3, 9))).frame
+    np.testing.assert_allclose(shown, weights[:, 3:9])
+    assert [*shown.columns] == [*cross_trace.sides.keys.labels[3:9]]
+    assert picture(cross_trace, "weights", layer=0, head=1, part=Part(slice(0, 2), None)).frame.shape == (
+        2,
+        11,
+    )
+
+
+def test_the_part_around_a_token_holds_what_it_mostly_looks_at(cross_trace):
+    for query in range(7):
+        strongest = cross_trace.layers[1].weights(3)[query].argmax()
+        rows, keys = around(cross_trace, query, layer=1, head=3, size=3)
+        assert query in range(rows.start, rows.stop)
+        assert strongest in range(keys.start, keys.stop)
+        assert (rows.stop - rows.start, keys.stop - keys.start) == (3, 3)
+    assert around(cross_trace, 0, layer=0, head=0) == (None, None)
+    assert around(cross_trace, 0, layer=0, head=0, size=7)[0] is None
+    assert around(cross_trace, 0, layer=0, head=0, size=8) == (
+        None,
+        around(cross_trace, 0, layer=0, head=0, size=8).keys,
+    )
+    assert longest(cross_trace) == 11
+
+
+def test_a_table_and_an_origin_name_both_texts(cross_trace):
+    table = long_table(cross_trace, "weights", layer=1, heads=[2])
+    assert len(table) == 77
+    assert set(table["query"]) == set(cross_trace.sides.queries.labels)
+    assert set(table["key"]) == set(cross_trace.sides.keys.labels)
+    assert origin(cross_trace).text == cross_trace.title
+    assert cross_trace.sides.queries.text in cross_trace.title
+    assert cross_trace.sides.keys.text in cross_trace.title

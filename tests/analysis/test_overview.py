@@ -223,3 +223,22 @@ def test_the_matrix_of_a_head_never_exists(monkeypatch):
     sizes = [matrix.size for matrix in asked]
     assert max(sizes) <= 1 << 18 < n_tokens**2 / 8
     assert sum(sizes) >= 8 * n_tokens**2  # it did look at every weight
+
+
+# Two texts: 7 tokens look at 11 others
+
+
+@pytest.mark.parametrize(("n_query", "n_key"), [(7, 11), (3, 11), (11, 3), (2, 79)])
+def test_a_small_picture_of_two_texts_is_a_square_with_both_in_it(n_query, n_key):
+    weights = torch.softmax(normal(2, n_query, n_key), -1)
+    sides = mha.Sides(*(mha.words(" ".join(f"w{i}" for i in range(n))) for n in (n_query, n_key)))
+    layer = mha.LayerTrace({"weights": weights}, kind="cross", sides=sides)
+    found = overview(mha.AttentionTrace(sides.queries, (layer,), "by hand"))
+    side = min(32, max(n_query, n_key))
+    assert (found.side, found.n_tokens, found.thumbs[0].shape) == (side, n_key, (2, side, side))
+    codes = np.rint(np.sqrt(weights.numpy()) * 254)
+    if side < 32:
+        rows, columns = (np.arange(side) * n // side for n in (n_query, n_key))
+        np.testing.assert_array_equal(found.thumbs[0], codes[:, rows][:, :, columns])
+    assert found.thumbs[0].max() == codes.max()
+    assert found.positions() == {}

@@ -402,3 +402,26 @@ def test_a_head_that_chooses_is_no_collapse_whatever_its_tokens_are():
 
 def test_one_token_does_not_collapse():
     assert collapse(mha.trace("word", h=1, d_model=4, layers=3).layers[2]) is None
+
+
+# Two texts: 7 tokens look at 11 others
+
+
+def test_positions_of_two_texts_are_not_compared(cross_trace):
+    layer = cross_trace.layers[0]
+    found = metrics(layer)
+    assert found.drop(columns="entropy").isna().all(axis=None)
+    weights = layer.weights().astype(np.float64)
+    entropy = -(weights * np.log(weights)).sum(-1).mean(-1) / np.log(11)
+    np.testing.assert_allclose(found["entropy"], entropy, rtol=1e-5)
+    alike = similarity(layer)
+    assert alike.shape == (6, 6)
+    assert np.isfinite(alike).all(axis=None)
+    assert collapse(layer) is None
+
+
+def test_texts_of_the_same_length_are_still_two(normal):
+    layer = mha.LayerTrace({"weights": torch.softmax(normal(2, 7, 7), -1)}, kind="cross")
+    assert not layer.sides.same
+    assert metrics(layer)["previous token"].isna().all()
+    assert metrics(replace(layer, kind="self", sides=None))["previous token"].notna().all()

@@ -170,3 +170,8 @@ def test_a_rollout_leads_through_no_layer_without_weights(trace):
     mixer = MixerTrace({"v": ones, "output": ones}, "gated delta rule")
     with pytest.raises(mha.MhaError, match="1 layers of this model have no weights \\(gated delta rule\\)"):
         rollout(replace(trace, mixers=(mixer,)))
+
+
+def test_a_second_hop_cannot_start_in_another_text(cross_trace, refused):
+    for ask in (lambda: two_hops(cross_trace, first=0, second=0), lambda: best_hops(cross_trace, 0, 0)):
+        assert "look from one text at another" in str(refused(ask))

@@ -300,3 +300,34 @@ def test_the_densest_columns_keep_their_order():
     assert list(densest(table, 2)) == [0, 1]
     assert list(densest(table, 3)) == [0, 1, 3]
     assert list(densest(table, 9)) == [0, 1, 2, 3]
+
+
+# Two texts: 7 tokens look at 11 others
+
+
+def test_a_token_that_looks_has_a_row_over_the_other_text(cross_trace):
+    row = row_of(cross_trace, 6, layer=1)
+    np.testing.assert_allclose(row.weights, cross_trace.layers[1].weights()[:, 6], atol=1e-6)
+    assert [*row.weights.columns] == [*cross_trace.sides.keys.labels]
+
+
+def test_a_token_that_is_looked_at_has_a_column_over_those_that_look(cross_trace, refused):
+    column = column_of(cross_trace, 10, layer=1)
+    np.testing.assert_allclose(column.weights, cross_trace.layers[1].weights()[:, :, 10], atol=1e-6)
+    assert [*column.weights.columns] == [*cross_trace.sides.queries.labels]
+    assert "tokens 0 to 10" in str(refused(column_of, cross_trace, 11, layer=0))
+    assert "tokens 0 to 6" in str(refused(row_of, cross_trace, 7, layer=0))
+
+
+def test_the_query_meets_the_keys_of_the_other_text(cross_trace):
+    found = against_keys(cross_trace, 5, layer=0, head=4)
+    assert [*found.numbers.index] == [*cross_trace.sides.keys.labels]
+    np.testing.assert_allclose(found.products.sum(axis=1), cross_trace.layers[0].scores(4)[5], atol=1e-5)
+    made = mixture(cross_trace, 5, layer=0, head=4)
+    assert made.values.shape == (11, 5)
+    assert made.difference < 1e-6
+    own = vectors(cross_trace, 5, layer=0, head=4)
+    assert [*own] == ["q"]
+    np.testing.assert_array_equal(own["q"].to_numpy()[0], cross_trace.layers[0].q[4, 5])
+    over = over_layers(cross_trace, 9, of="column")
+    assert over.mean.shape == (2, 7)

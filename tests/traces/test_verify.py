@@ -1,5 +1,7 @@
 """The check against torch passes for every trace, and fails when a single shown number is wrong."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,7 @@ import mha_core as mha
 from mha_core.attention import functional
 from mha_core.traces import verify
 from mha_core.traces.layer import LayerTrace
-from mha_core.traces.verify import Check, against_torch
+from mha_core.traces.verify import Check, against_torch, split_difference
 
 REASON = "torch's function knows no soft cap and no sinks"
 
@@ -204,3 +206,27 @@ def test_no_block_is_larger_than_may_be_held(normal, monkeypatch):
     queries.clear()
     assert against_torch(layer, rows=slice(9, 31)).passed
     assert torch.equal(torch.cat(queries[::2], 1), layer.tensors["q"][:, 9:31])
+
+
+# Two texts: 7 tokens look at 11 others
+
+
+def test_torch_agrees_about_two_texts(cross_trace, projected_cross):
+    for shown in (*cross_trace.layers, *projected_cross.layers):
+        assert against_torch(shown).passed
+    assert against_torch(cross_trace.layers[0], rows=slice(2, 5)).passed
+    assert split_difference(projected_cross.layers[0]) < 1e-5
+    bare = replace(
+        projected_cross.layers[0],
+        tensors={n: v for n, v in projected_cross.layers[0].tensors.items() if n != "x_v"},
+    )
+    assert split_difference(bare) is None
+
+
+def test_the_keys_are_split_from_the_other_texts_input(projected_cross, monkeypatch):
+    split, inputs = verify.project_packed, []
+    monkeypatch.setattr(
+        verify, "project_packed", lambda x, *more: inputs.append(x.shape[1]) or split(x, *more)
+    )
+    split_difference(projected_cross.layers[0])
+    assert inputs == [7, 11, 11]  # Q, K, V
