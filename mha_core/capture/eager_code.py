@@ -140,6 +140,8 @@ class EagerMode(TorchFunctionMode):
 
     def _run_unknown(self, name: str, func: Callable, args: tuple, kwargs: dict) -> object:
         """Run an operation that is not followed; what it makes of scores or weights is lost."""
+        if name.endswith("_like") or name.startswith("new_"):  # tensors of their own, of that shape
+            return func(*args, **kwargs)
         given = [part for arg in (*args, *kwargs.values()) for part in _tensors(arg)]
         before = [(part, known) for part in given if isinstance(known := self._of(part), TRACKED)]
         result = func(*args, **kwargs)
@@ -186,7 +188,7 @@ class EagerMode(TorchFunctionMode):
         attempt = getattr(inner, "attempt", None)
         if attempt is not None:
             attempt.lost = attempt.lost or f"its weights went through {name or 'an operation'}"
-        sizes = inner.sizes if isinstance(inner, Scores | Lost) else inner.scores.sizes
+        sizes = _sizes(known)[0]
         operation = inner.operation if isinstance(inner, Lost) else name
         for part in _tensors(result):
             n_cells = part.numel() if part.dim() > 1 and part.is_floating_point() else 0
@@ -318,14 +320,15 @@ class EagerMode(TorchFunctionMode):
             lost = f"its scores went through {known.operation}" if isinstance(known, Lost) else NO_PRODUCT
             if isinstance(scores, Scores):
                 lost = "it sums to 1 over another axis than keys or queries"
-            sizes = known.sizes if isinstance(known, Lost) else tuple(result.shape[-2:])
-            if isinstance(known, Lost) or axis == n - 1 or isinstance(scores, Scores):
-                self._attempt(sizes, lost)
+            if isinstance(known, TRACKED):
+                self._attempt(*_sizes(known)[:1], lost, _sizes(known)[1:])
+            elif axis == n - 1:
+                self._attempt(tuple(result.shape[-2:]), lost)
             if axis == n - 1 and n > 2:
                 self.softmaxes[tuple(result.shape[-2:])] += 1
 
-    def _attempt(self, sizes: tuple[int, int], lost: str = "") -> Attempt:
-        attempt = Attempt(sizes, self.locate(), lost)
+    def _attempt(self, sizes: tuple[int, int], lost: str = "", factors: tuple = ()) -> Attempt:
+        attempt = Attempt(sizes, self.locate(), lost, factors)
         self.attempts.append(attempt)
         return attempt
 
@@ -333,7 +336,7 @@ class EagerMode(TorchFunctionMode):
         """The weights of scores: each row is divided by its sum."""
         if result.dim() > 2:
             self.softmaxes[scores.sizes] += 1
-        return Weights(scores, self._attempt(scores.sizes, lost))
+        return Weights(scores, self._attempt(scores.sizes, lost, scores.factors))
 
     def _step(self, name: str, known: Known, args: tuple, kwargs: dict, result: object) -> bool:
         """One of the steps of ``exp(s − max s) / Σ exp(s − max s)`` or ``exp(s − logsumexp(s))``."""
@@ -429,7 +432,9 @@ class EagerMode(TorchFunctionMode):
                 q, k = (q / known.factor, k) if n == 0 else (q, k / known.factor)
         inside = {*_inside(product.left, lead), *_inside(product.right.mT, lead)}
         learned = _is_parameter(product.left) or _is_parameter(product.right)
-        return Scores(q, k, product.result.shape, factor, inside=tuple(inside), learned=learned)
+        factors = tuple(size for known in before if isinstance(known, TRACKED) for size in _sizes(known))
+        shape = product.result.shape
+        return Scores(q, k, shape, factor, inside=tuple(inside), learned=learned, factors=factors)
 
     def _not_weights(self, known: Known) -> None:
         """Values were multiplied with what stands in the place of weights."""
@@ -440,8 +445,7 @@ class EagerMode(TorchFunctionMode):
                 known.sizes, f"values are multiplied with scores that went through {known.operation}"
             )
         elif not (isinstance(known, Scores) and known.learned):
-            scores = known if isinstance(known, Scores) else known.scores
-            self._attempt(scores.sizes, NO_SOFTMAX)
+            self._attempt(_sizes(known)[0], NO_SOFTMAX)
 
     def _values(self, known: Weights, product: Product, result: Tensor) -> None:
         """Values were multiplied with weights."""
@@ -458,6 +462,13 @@ class EagerMode(TorchFunctionMode):
 
 
 TRACKED = Scores | Weights | Exponentials | Log | Moved | Lost
+
+
+def _sizes(known: Known) -> tuple[tuple[int, int], ...]:
+    """The numbers of queries and keys of what is known, and of the scores that it was mixed of."""
+    known = known.known if isinstance(known, Moved) else known
+    known = known if isinstance(known, Scores | Lost) else known.scores
+    return (known.sizes, *(known.factors if isinstance(known, Scores) else ()))
 
 
 def _name(func: Callable) -> str:

@@ -42,7 +42,7 @@ class Scores:
     covered by a mask, and cells that no longer depend on q and k, (1, head or 1, query or 1, key or 1).
     `sinks` (head,) are scores in a last column of their own, after which only a softmax may come.
     `inside` are the axes of heads that lie within a token in memory; `learned` says that one factor of the
-    product is a parameter of a module.
+    product is a parameter of a module, `factors` are the sizes of scores that are factors of it.
     """
 
     q: Tensor
@@ -56,6 +56,7 @@ class Scores:
     sinks: Tensor | None = None
     inside: tuple[int, ...] = ()
     learned: bool = False
+    factors: tuple[tuple[int, int], ...] = ()
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -327,12 +328,14 @@ class Attempt:
     """A softmax, or what stands in its place: its numbers of queries and keys, and what became of it.
 
     `place` is where it ran; `lost` is the operation after which it could not be followed, `followed` says
-    that it could be, from queries and keys to the values.
+    that it could be, from queries and keys to the values. `factors` are the sizes of scores that its own
+    were mixed of, perhaps.
     """
 
     sizes: tuple[int, int]
     place: object
     lost: str = ""
+    factors: tuple[tuple[int, int], ...] = ()
     followed: bool = False
 
 

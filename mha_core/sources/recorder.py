@@ -373,10 +373,11 @@ class Recorder:
         fitting = [call for call in forward.calls if call.sizes in kinds]
         misfits = [self._misfit(call) for call in forward.calls if call.sizes not in kinds]
         unfollowed = [
-            f"{attempt.place.text}: attention over {attempt.sizes[0]} × {attempt.sizes[1]} tokens was not "
-            f"followed: {attempt.lost or NO_VALUES}."
+            f"{attempt.place.text}: attention over {sizes[0]} × {sizes[1]} tokens was not followed: "
+            f"{attempt.lost or NO_VALUES}."
             for attempt in self._eager_mode.attempts
-            if attempt.sizes in kinds and not attempt.followed and forward.has(attempt.place)
+            if not attempt.followed and forward.has(attempt.place)
+            for sizes in [size for size in (attempt.sizes, *attempt.factors) if size in kinds][:1]
         ]
         return SortedPass(fitting, misfits, forward.unread, unfollowed)
 

@@ -346,11 +346,43 @@ def test_what_does_not_fit_is_told_when_it_is_asked_for(x, normal, refused):
     assert "3 heads or texts" in reason(refused, F.scaled_dot_product_attention, *[normal(3, 7, 4)] * 3)
 
 
-def test_tensors_without_numbers_cannot_be_recorded(refused):
+def test_modules_without_numbers_run_and_are_named(x, refused):
+    """On the meta device there are shapes alone."""
     q = torch.empty(1, H, 7, D_K, device="meta")
+    shapes, model = nn.MultiheadAttention(D, H, batch_first=True, device="meta"), GPT(1)
+    given = torch.empty(2, 7, D, device="meta")
+
+    def attention(q):
+        return torch.softmax(q @ q.mT, -1) @ q
+
     with mha.record(tokens=TOKENS) as rec:
-        assert F.scaled_dot_product_attention(q, q, q).shape == q.shape
-    assert "no numbers (device “meta”)" in str(refused(lambda: rec.trace))
+        assert F.scaled_dot_product_attention(q, q, q).shape == attention(q).shape == q.shape
+        assert shapes(given, given, given)[0].shape == given.shape
+    assert "have no numbers (device “meta”)" in str(refused(lambda: rec.trace))
+    with mha.record(tokens=TOKENS) as rec:
+        model(x)
+        shapes(given, given, given)
+    assert len(rec.trace.layers) == 1
+    [skipped] = rec.trace.source.skipped
+    assert "(MultiheadAttention): Its tensors have no numbers" in skipped
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without")
+def test_flex_attention_is_followed_where_it_changes_no_scores(normal):
+    flex = pytest.importorskip("torch.nn.attention.flex_attention")
+    q, k, v = normal(2, 6, 7, D_K), normal(2, 2, 7, D_K, seed=1), normal(2, 2, 7, 5, seed=2)
+    with torch.no_grad(), mha.record(tokens=TOKENS, item=1) as rec:
+        output = flex.flex_attention(q, k, v, scale=0.3, enable_gqa=True)
+        flex.flex_attention(q, k, v, score_mod=lambda score, *_: score * 2, enable_gqa=True)
+        mask = flex.create_block_mask(lambda b, h, m, n: m >= n, None, None, 7, 7, device="cpu")
+        flex.flex_attention(q, k, v, block_mask=mask, enable_gqa=True)
+    [layer] = rec.trace.layers
+    assert (layer.n_heads, layer.n_kv_heads) == (6, 2)
+    np.testing.assert_allclose(layer.output(), output[1], atol=1e-6)
+    one, other = rec.trace.source.skipped
+    assert "test_recorder.py:" in one
+    assert "flex_attention with score_mod= is not followed" in one
+    assert "flex_attention with block_mask= is not followed" in other
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")

@@ -12,6 +12,7 @@ import mha_core as mha
 
 TOKENS = ["the", "old", "cat", "saw", "the", "new", "cat"]  # 7
 H, D_K, D = 3, 5, 15
+CAUSAL = torch.ones(7, 7, dtype=torch.bool).tril()
 
 
 @pytest.fixture(autouse=True)
@@ -70,7 +71,7 @@ def recorded(model, x, **settings):
 
 
 def close(ours, theirs):
-    np.testing.assert_allclose(ours, theirs, atol=1e-6)
+    np.testing.assert_allclose(ours, theirs.detach(), atol=1e-6)
 
 
 @pytest.mark.parametrize("item", [0, 1])
@@ -259,7 +260,274 @@ def test_a_call_of_another_size_is_named_beside_those_that_fit(refused):
     assert "misfit" in str(refused(lambda: mha.record(tokens=TOKENS, misfit="drop")))
 
 
-# What is not understood
+# Which axis counts heads, and which one texts
+
+
+class HeadsFirst(nn.Module):
+    """Heads before texts, (head, text, token, width), or both in one axis, by heads first."""
+
+    def __init__(self, *, joined=False):
+        super().__init__()
+        self.q, self.o, self.joined, self.seen = nn.Linear(D, D), nn.Linear(D, D), joined, None
+
+    def forward(self, x):
+        q = torch.stack(self.q(x).split(D_K, dim=-1))
+        q = q.flatten(0, 1) if self.joined else q
+        self.seen = torch.softmax(q @ q.mT, -1)
+        return self.o(torch.cat(list((self.seen @ q).reshape(H, *x.shape[:2], D_K)), dim=-1))
+
+
+@pytest.mark.parametrize(("batch", "item"), [(1, 0), (2, 1), (7, 6)])
+def test_heads_before_texts_by_what_the_module_reads(batch, item):
+    model = HeadsFirst()
+    [layer] = recorded(model, torch.randn(batch, 7, D), item=item).trace.layers
+    close(layer.weights(), model.seen[:, item])
+
+
+def test_as_many_heads_as_texts_are_not_guessed_at(refused):
+    rec = recorded(HeadsFirst(), torch.randn(H, 7, D))
+    assert "It has 3 × 3 heads or texts, and it cannot be told where the 3 texts are" in str(
+        refused(lambda: rec.trace)
+    )
+    rec = recorded(HeadsFirst(joined=True), torch.randn(2, 7, D))
+    assert "It has 6 heads or texts" in str(refused(lambda: rec.trace))
+    model = HeadsFirst(joined=True)
+    [layer] = recorded(model, torch.randn(1, 7, D)).trace.layers
+    close(layer.weights(), model.seen)
+
+
+@pytest.mark.parametrize(("heads", "texts"), [(4, 1), (4, 3)])
+def test_without_modules_the_number_of_texts_is_asked_for(heads, texts, refused):
+    q, k, v = torch.randn(3, heads, texts, 7, D_K)
+
+    def heads_first(_):
+        return torch.softmax(q @ k.mT, -1) @ v
+
+    rec = recorded(heads_first, None)
+    assert f"It has {heads} × {texts} heads or texts" in str(refused(lambda: rec.trace))
+    [layer] = recorded(heads_first, None, batch=texts, item=texts - 1).trace.layers
+    close(layer.weights(), torch.softmax(q @ k.mT, -1)[:, -1])
+    [layer] = recorded(heads_first, None, batch=heads, item=2).trace.layers
+    close(layer.weights(), torch.softmax(q @ k.mT, -1)[2])
+
+
+@pytest.mark.parametrize("unbatched", [True, False])
+def test_one_text_without_an_axis_for_it(unbatched):
+    q = torch.randn(7, D_K) if unbatched else torch.randn(1, 7, D_K)
+    [layer] = recorded(lambda _: torch.softmax(q @ q.mT, -1) @ q, None).trace.layers
+    close(layer.weights()[0], torch.softmax(q @ q.mT, -1).view(7, 7))
+
+
+# Ways to write a softmax
+
+
+def exponentials(q, k, v):
+    scores = (q @ k.mT).masked_fill(~CAUSAL, -torch.inf)
+    weights = torch.exp(scores - scores.max(dim=-1, keepdim=True).values)
+    return weights / weights.sum(dim=-1, keepdim=True), v
+
+
+def exponentials_hidden_afterwards(q, k, v):
+    weights = (q @ k.mT / 2).exp() * CAUSAL
+    return weights / weights.sum(-1)[..., None], v
+
+
+def stable_by_one_number(q, k, v):
+    scores = q @ k.mT
+    scores -= scores.max()
+    weights = scores.exp_()
+    weights /= weights.sum(-1, keepdim=True)
+    return weights, v
+
+
+def logarithm(q, k, v):
+    return F.log_softmax(q @ k.mT * 0.3, dim=-1).exp(), v
+
+
+def special(q, k, v):
+    return torch.special.softmax(q @ k.mT, -1), v
+
+
+def columns(q, k, v):
+    """Keys before queries: each column sums to 1."""
+    return torch.softmax((k @ q.mT).masked_fill(~CAUSAL.mT, -1e9), dim=-2).transpose(-2, -1), v
+
+
+def transposed(q, k, v):
+    return torch.softmax((k @ q.mT).transpose(-1, -2) / 3, -1), v
+
+
+def heads_last(q, k, v):
+    scores = torch.einsum("bhqd,bhkd->bqkh", q, k)
+    scores = scores.masked_fill(~CAUSAL[None, :, :, None], -torch.inf)
+    return scores.softmax(dim=2).permute(0, 3, 1, 2), v
+
+
+def sink(q, k, v):
+    column = torch.tensor([0.5, -1.0, 2.0]).to(q).view(1, H, 1, 1).expand(len(q), -1, 7, 1)
+    scores = torch.cat([(q @ k.mT).masked_fill(~CAUSAL, -torch.inf), column], dim=-1)
+    scores = scores - scores.max(dim=-1, keepdim=True).values
+    return F.softmax(scores, dim=-1)[..., :-1], v
+
+
+def factor_for_each_head(q, k, v):
+    factor = torch.tensor([0.5, 1.5, 2.0]).to(q).view(H, 1, 1)
+    bias = torch.randn(7, 7, generator=torch.Generator().manual_seed(5)).to(q)
+    return torch.softmax((q @ k.mT + bias) * factor, -1), v
+
+
+def values_first(q, k, v):
+    """As over pixels: (width, token) times (token, token)."""
+    weights = torch.softmax(q @ k.mT, -1)
+    return weights, v, (v.mT @ weights.permute(0, 1, 3, 2)).mT
+
+
+WAYS = (
+    *(exponentials, exponentials_hidden_afterwards, stable_by_one_number, logarithm, special, columns),
+    *(transposed, heads_last, sink, factor_for_each_head, values_first),
+)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_every_way_to_a_softmax_is_followed(way, dtype):
+    q, k, v = torch.randn(3, 2, H, 7, D_K).to(dtype)
+    seen = []
+
+    def model(_):
+        weights, values, *output = way(q, k, v)
+        seen[:] = weights, *output
+        return output[0] if output else weights @ values
+
+    trace = recorded(model, None, item=1, batch=2).trace
+    assert trace.source.skipped == ()
+    [layer] = trace.layers
+    np.testing.assert_allclose(
+        layer.weights(), seen[0][1].double(), atol=1e-6 if dtype.itemsize > 2 else 0.02
+    )
+
+
+# What is not followed
+
+
+def sigmoids(q, k, v):
+    return torch.sigmoid(q @ k.mT) @ v
+
+
+def squares(q, k, v):
+    return (q @ k.mT).relu().square() @ v
+
+
+def no_softmax(q, k, v):
+    return ((q @ k.mT) * CAUSAL) @ v
+
+
+def one_more(q, k, v):
+    """One more in the sum: a sink at zero that has no column."""
+    weights = (q @ k.mT).exp()
+    return (weights / (1 + weights.sum(-1, keepdim=True))) @ v
+
+
+def over_queries(q, k, v):
+    return torch.softmax(q @ k.mT, dim=-2) @ v
+
+
+def over_heads(q, k, v):
+    return torch.softmax(q @ k.mT, dim=1) @ v
+
+
+def talking(q, k, v):
+    mixed = torch.einsum("bhij,hg->bgij", q @ k.mT, torch.eye(H) + 0.1)
+    return torch.softmax(mixed, -1) @ v
+
+
+def no_product(q, k, v):
+    """Additive attention: there is no product of queries and keys."""
+    return torch.softmax(torch.tanh(q[..., :, None, :] + k[..., None, :, :]).sum(-1), -1) @ v
+
+
+def divided_afterwards(q, k, v):
+    weights = (q @ k.mT).exp()
+    return (weights @ v) / weights.sum(-1, keepdim=True)
+
+
+def renormalised(q, k, v):
+    weights = torch.softmax(q @ k.mT, -1)
+    return F.normalize(weights, p=1, dim=-1).pow(2) @ v
+
+
+UNFOLLOWED = {
+    sigmoids: "went through sigmoid",
+    squares: "went through relu",
+    no_softmax: "went through no softmax",
+    one_more: "scores that went through div",
+    over_queries: "it sums to 1 over the queries",
+    over_heads: "it sums to 1 over another axis",
+    talking: "7 × 7 tokens was not followed: its weights went through matmul",
+    no_product: "no product of queries and keys",
+    divided_afterwards: "went through no softmax",
+    renormalised: "its weights went through normalize",
+}
+
+
+@pytest.mark.parametrize("way", UNFOLLOWED, ids=lambda way: way.__name__)
+def test_what_is_not_followed_is_named_with_its_place(way):
+    q, k, v = torch.randn(3, 1, H, 7, D_K)
+
+    def model(_):
+        return F.scaled_dot_product_attention(q, k, v), way(q, k, v)
+
+    expected = model(None)
+    with mha.record(tokens=TOKENS) as rec:
+        output = model(None)
+    assert all(torch.equal(one, other) for one, other in zip(output, expected, strict=True))
+    assert len(rec.trace.layers) == 1
+    [skipped] = rec.trace.source.skipped
+    assert UNFOLLOWED[way] in skipped
+    line = way.__code__.co_firstlineno
+    place = int(skipped.partition("test_recorder_eager.py:")[2].partition(":")[0])
+    assert line < place < line + 5
+
+
+def test_dropout_of_ones_own_is_named():
+    def model(x):
+        weights = torch.softmax(x @ x.mT, -1)
+        return weights * (torch.rand_like(weights) > 0.1) / 0.9 @ x
+
+    x = torch.randn(1, H, 7, D_K)
+    with mha.record(tokens=TOKENS) as rec:
+        model(x)
+        F.scaled_dot_product_attention(x, x, x)
+    assert "its weights went through mul" in rec.trace.source.skipped[0]
+
+
+def test_two_texts_in_one_call_are_named():
+    q, k = torch.randn(1, H, 5, D_K), torch.randn(1, H, 7, D_K)
+
+    def model(_):
+        both = torch.cat([k, q], dim=2)
+        own = torch.softmax(q @ q.mT, -1) @ q
+        return own + torch.softmax(q @ both.mT, -1) @ both
+
+    with mha.record(tokens=list("abcde"), keys=TOKENS) as rec:
+        model(None)
+    assert [layer.kind for layer in rec.trace.layers] == ["decoder"]
+    [skipped] = rec.trace.source.skipped
+    assert "5 queries and 12 keys; the tokens allow 7 and 7, 5 and 5, 5 and 7." in skipped
+
+
+def test_a_classifier_or_a_router_is_no_attention():
+    class Mixture(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attention, self.gate, self.up = Block(), nn.Linear(D, 4), nn.Parameter(torch.randn(D, 7))
+
+        def forward(self, x):
+            x = self.attention(x)
+            y = torch.sigmoid(x @ self.up) @ self.up.T
+            return (y * self.gate(x).softmax(-1).sum()).log_softmax(-1)
+
+    assert recorded(Mixture(), torch.randn(1, 7, D)).trace.source.skipped == ()
 
 
 def test_with_dropout_the_weights_are_those_before_it():
