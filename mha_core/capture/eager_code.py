@@ -145,9 +145,10 @@ class EagerMode(TorchFunctionMode):
         given = [part for arg in (*args, *kwargs.values()) for part in _tensors(arg)]
         before = [(part, known) for part in given if isinstance(known := self._of(part), TRACKED)]
         result = func(*args, **kwargs)
+        written = args[0] if result is None and args else result  # x[at] = y writes y into x
         for part, known in before:
             with self.undisturbed():
-                self._lose(name, known, result if self._of(part) is known else part)
+                self._lose(name, known, written if self._of(part) is known else part)
         return result
 
     @contextmanager
@@ -191,9 +192,8 @@ class EagerMode(TorchFunctionMode):
         sizes = _sizes(known)[0]
         operation = inner.operation if isinstance(inner, Lost) else name
         for part in _tensors(result):
-            n_cells = part.numel() if part.dim() > 1 and part.is_floating_point() else 0
-            if n_cells and (name == "cat" or n_cells % (sizes[0] * sizes[1]) == 0):
-                self._note(part, Lost(sizes, operation, attempt))
+            if part.dim() > 1 and part.is_floating_point() and 4 * part.numel() >= sizes[0] * sizes[1]:
+                self._note(part, Lost(sizes, operation, attempt, getattr(inner, "learned", False)))
 
     def _saw(
         self, name: str, func: Callable, args: tuple, kwargs: dict, before: list, result: object
@@ -321,7 +321,8 @@ class EagerMode(TorchFunctionMode):
             if isinstance(scores, Scores):
                 lost = "it sums to 1 over another axis than keys or queries"
             if isinstance(known, TRACKED):
-                self._attempt(*_sizes(known)[:1], lost, _sizes(known)[1:])
+                attempt = self._attempt(*_sizes(known)[:1], lost, _sizes(known)[1:])
+                attempt.rearranged = isinstance(known, Lost) and known.attempt is None and not known.learned
             elif axis == n - 1:
                 self._attempt(tuple(result.shape[-2:]), lost)
             if axis == n - 1 and n > 2:
@@ -438,13 +439,13 @@ class EagerMode(TorchFunctionMode):
 
     def _not_weights(self, known: Known) -> None:
         """Values were multiplied with what stands in the place of weights."""
-        if getattr(known, "attempt", None) is not None:
+        if getattr(known, "attempt", None) is not None or getattr(known, "learned", False):
             return
         if isinstance(known, Lost):
             self._attempt(
                 known.sizes, f"values are multiplied with scores that went through {known.operation}"
             )
-        elif not (isinstance(known, Scores) and known.learned):
+        else:
             self._attempt(_sizes(known)[0], NO_SOFTMAX)
 
     def _values(self, known: Weights, product: Product, result: Tensor) -> None:

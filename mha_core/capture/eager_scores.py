@@ -329,13 +329,15 @@ class Attempt:
 
     `place` is where it ran; `lost` is the operation after which it could not be followed, `followed` says
     that it could be, from queries and keys to the values. `factors` are the sizes of scores that its own
-    were mixed of, perhaps.
+    were mixed of, perhaps. `rearranged` says that it is a softmax of scores in another arrangement, of which
+    the sizes say little.
     """
 
     sizes: tuple[int, int]
     place: object
     lost: str = ""
     factors: tuple[tuple[int, int], ...] = ()
+    rearranged: bool = False
     followed: bool = False
 
 
@@ -393,6 +395,7 @@ class Lost:
     sizes: tuple[int, int]
     operation: str
     attempt: Attempt | None
+    learned: bool = False  # as of `Scores`
 
 
 Known = Scores | Weights | Times | Log | Exponentials | OfRows | Moved | Lost

@@ -29,7 +29,7 @@ from mha_core.attention.score_rule import ScoreRule
 from mha_core.capture import eager_code
 from mha_core.capture.caller import Caller, Root, caller, item_index, text_axis
 from mha_core.capture.eager_code import EagerMode
-from mha_core.capture.eager_scores import Followed, Shared, version
+from mha_core.capture.eager_scores import Attempt, Followed, Shared, version
 from mha_core.capture.projections import Proof, Provenance, Use, matrix, provenance
 from mha_core.capture.sdpa import (
     FORWARD,
@@ -341,14 +341,15 @@ class Recorder:
 
     def _nothing(self, passes: "Sequence[SortedPass]") -> str:
         """Why there is no trace."""
-        for each in passes:
-            if each.misfits:
-                return (
-                    f"{each.misfits[0]} Give one token for each position, without those that are written and "
-                    f"never read; where queries look at another text, give its tokens as keys=."
-                )
+        misfits = [reason for each in passes for reason in each.misfits]
         unread = [reason for each in passes for reason in each.unread]
-        return unread[0] if unread else " ".join((NOTHING, *_counted(r for p in passes for r in p.skipped)))
+        unfollowed = _counted(reason for each in passes for reason in each.unfollowed)
+        if misfits:
+            misfits[1:] = [
+                "Give one token for each position, without those that are written and never read; where "
+                "queries look at another text, give its tokens as keys=."
+            ]
+        return " ".join((*unread[:1], *misfits, *unfollowed) if misfits or unread else (NOTHING, *unfollowed))
 
     def _trace(self, forward: "SortedPass", elsewhere: list[str]) -> AttentionTrace:
         shared, calls = Shared(), forward.calls
@@ -373,11 +374,9 @@ class Recorder:
         fitting = [call for call in forward.calls if call.sizes in kinds]
         misfits = [self._misfit(call) for call in forward.calls if call.sizes not in kinds]
         unfollowed = [
-            f"{attempt.place.text}: attention over {sizes[0]} × {sizes[1]} tokens was not followed: "
-            f"{attempt.lost or NO_VALUES}."
+            reason
             for attempt in self._eager_mode.attempts
-            if not attempt.followed and forward.has(attempt.place)
-            for sizes in [size for size in (attempt.sizes, *attempt.factors) if size in kinds][:1]
+            if forward.has(attempt.place) and (reason := _unfollowed(attempt, kinds))
         ]
         return SortedPass(fitting, misfits, forward.unread, unfollowed)
 
@@ -726,6 +725,17 @@ def side_by_side(calls: Sequence[RecordedCall]) -> RecordedCall | None:
         tensors={"x": inputs[0]} if same_x else {},
         matrices={name: torch.cat([call.matrices[name] for call in calls], dim=-1) for name in matrices},
     )
+
+
+def _unfollowed(attempt: Attempt, kinds: Iterable[tuple[int, int]]) -> str:
+    """The reason why an attention over these tokens, or over rearranged ones, is no layer; else none."""
+    if attempt.followed:
+        return ""
+    end = f"was not followed: {attempt.lost or NO_VALUES}."
+    for sizes in (attempt.sizes, *attempt.factors):
+        if sizes in kinds:
+            return f"{attempt.place.text}: attention over {sizes[0]} × {sizes[1]} tokens {end}"
+    return f"{attempt.place.text}: attention {end}" if attempt.rearranged else ""
 
 
 def _common_name(names: Sequence[str]) -> str:
