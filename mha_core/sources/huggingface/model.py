@@ -1,8 +1,8 @@
-"""Any Hugging Face text model as a source: its own code runs, with our attention inside.
+"""Hugging Face text models as a source: the model's own code runs, with our attention inside.
 
-This is the one file that imports transformers, and only inside functions. Their models hand q, k and v
-to an attention function that is looked up by name; ours is registered under `NAME`, with the mask
-function of the eager implementation: with any other a plain function would be handed no mask at all.
+No other file imports transformers, and this one only inside functions. A model passes q, k and v to an
+attention function that it looks up by name. Ours is registered under `NAME`, with the mask function of the
+eager implementation, since with another one it would get no mask.
 """
 
 import gc
@@ -35,10 +35,10 @@ from mha_core.traces.trace import AttentionTrace
 
 NAME = "headscope"
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
-AT_HAND = 2  # models that `trace` keeps
-WRAPPERS = 5  # around one another, at most
+MAX_MODELS = 2  # that `trace` keeps in memory
+MAX_WRAPPERS = 5  # around a model
 Result = TypeVar("Result")
-AHEAD = 4  # batches of texts that are read at once: those of alike lengths go together
+AHEAD = 4  # batches of texts that are read at once, so that texts of similar length share a pass
 
 
 _registering = threading.Lock()
@@ -51,7 +51,7 @@ _twins: OrderedDict[int, tuple[weakref.ref, tuple, "Model"]] = OrderedDict()
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A loaded model, prepared to be traced by many threads at once; nothing in it changes any more."""
+    """A model that many threads can trace at once; nothing in it changes."""
 
     name: str
     module: nn.Module = field(repr=False)
@@ -71,17 +71,17 @@ class Model:
 
     @property
     def title(self) -> str:
-        """What it is called in a sentence."""
+        """Its name in a sentence."""
         return self.name or self.architecture
 
     @property
     def has_target(self) -> bool:
-        """Does it read one text and write another?"""
+        """Whether it is an encoder–decoder."""
         return bool(self.module.config.is_encoder_decoder)
 
     @property
     def limit(self) -> int:
-        """The most tokens that it takes."""
+        """The largest number of tokens of a text."""
         return reading.limit(self.module, self.tokenizer)
 
 
@@ -95,29 +95,29 @@ def load(
     cancelled: Callable[[], bool] | None = None,
     endpoint: str | None = None,
 ) -> Model:
-    """Load a model from a folder or from the Hugging Face hub: safetensors only, and never its own code.
+    """Load a model from a folder or from the Hugging Face hub: from safetensors, without code of its own.
 
-    `dtype` is float32 on a CPU and bfloat16 on a GPU unless asked for. `progress` is told
-    (stage, done, total) for the stages download (bytes), load and check; when `cancelled` says so,
-    loading stops at the next step. Raises `MhaError` for everything that cannot be loaded, with the reason.
+    `dtype` is float32 on a CPU and bfloat16 on a GPU by default. `progress` is called with
+    (stage, done, total) in the stages "download" (in bytes), "load" and "check". Loading stops at the next
+    step once `cancelled` returns True. Raises `MhaError`, with the reason, for a model that cannot be loaded.
     """
     transformers = _library()
     place = devices.pick(device).name
     kind = one_of("dtype", dtype or devices.usual_dtype(place), DTYPES)
-    tell = progress or (lambda *_: None)
+    report = progress or (lambda *_: None)
     folder = files.find(name, revision=revision, progress=progress, cancelled=cancelled, endpoint=endpoint)
     config = loading.config(transformers, folder)
     tokenizer = loading.tokenizer(transformers, folder)
     files.check_memory(name, files.memory_needed(folder.weights, DTYPES[kind], name=name), place)
     files.check_stopped(cancelled)
-    tell("load", 0, 1)
+    report("load", 0, 1)
     module, untrained_head = loading.module(transformers, folder, config, DTYPES[kind])
     module = module.to(place).requires_grad_(False)
-    tell("load", 1, 1)
+    report("load", 1, 1)
     files.check_stopped(cancelled)
-    tell("check", 0, 1)
+    report("check", 0, 1)
     model = _prepared(module, tokenizer, name=name, revision=folder.revision)
-    tell("check", 1, 1)
+    report("check", 1, 1)
     return replace(model, untrained_head=untrained_head)
 
 
@@ -134,15 +134,15 @@ def adopt(module: nn.Module, tokenizer=None, *, name: str = "") -> Model:
 
 
 def unwrapped(module: object) -> nn.Module:
-    """The transformers model in what was given, whose layers hold all that an adapter adds to them.
+    """The transformers model inside its wrappers; what an adapter adds is part of its layers.
 
-    Raises `MhaError` for everything else.
+    Raises `MhaError` for an object without one, and for an adapter that puts vectors before the text.
     """
     transformers, inner = _library(), module
-    for _ in range(WRAPPERS):
+    for _ in range(MAX_WRAPPERS):
         if isinstance(inner, transformers.PreTrainedModel):
             return _traceable(inner)
-        if any(getattr(one, "is_prompt_learning", False) for one in _adapters(inner)):
+        if any(getattr(config, "is_prompt_learning", False) for config in _adapter_configs(inner)):
             raise MhaError(
                 f"{type(inner).__name__} puts vectors of its own before the text (prompt learning), "
                 f"which are no tokens, so it cannot be traced. LoRA and other adapters inside the layers can."
@@ -162,14 +162,15 @@ def unwrapped(module: object) -> nn.Module:
     )
 
 
-def _adapters(module: object) -> list:
-    """The configurations of PEFT's adapters, as far as these are PEFT's."""
-    found = getattr(module, "peft_config", None)
-    return list(found.values()) if isinstance(found, dict) else []
+def _adapter_configs(module: object) -> list:
+    """The configurations of PEFT's adapters; none without PEFT."""
+    configs = getattr(module, "peft_config", None)
+    return list(configs.values()) if isinstance(configs, dict) else []
 
 
 def _traceable(module: nn.Module) -> nn.Module:
-    # The text part of a model for pictures says that model's main input for its own.
+    """The model. Raises `MhaError` for one that reads no text, or whose weights are not in memory."""
+    # The text part of a vision model names the main input of the whole.
     _, first, *_ = inspect.signature(type(module).forward).parameters
     if "input_ids" not in (module.main_input_name, first):
         raise MhaError(
@@ -519,7 +520,7 @@ def at_hand(
     device: str | None = None,
     dtype: str | None = None,
 ) -> Model:
-    """A model ready to be traced: loaded or adopted, or one of the last `AT_HAND` if it has not changed."""
+    """A model ready to be traced: loaded or adopted, or one of the last `MAX_MODELS` if unchanged."""
     if not isinstance(source, str | PathLike):
         if (revision, device, dtype) != (None, None, None):
             raise MhaError("A model in memory is traced as it is; leave revision, device and dtype out.")
@@ -532,7 +533,7 @@ def at_hand(
         previous, model = _loaded.pop(key, (None, None))
         if model is None or previous != fingerprint:
             model = None
-            while len(_loaded) >= AT_HAND:  # before the new one comes: both might not fit
+            while len(_loaded) >= MAX_MODELS:  # before the new one comes: both might not fit
                 _loaded.popitem(last=False)
             free()
             model = load(str(source), revision=revision, device=device, dtype=dtype)
@@ -548,7 +549,7 @@ def _adopted(source: object, tokenizer) -> Model:
         reference, previous, model = _twins.pop(id(module), (None, None, None))
         if reference is None or reference() is not module or previous != state:
             model = adopt(module)
-        while len(_twins) >= AT_HAND:
+        while len(_twins) >= MAX_MODELS:
             _twins.popitem(last=False)
         reference = weakref.ref(module, lambda _, key=id(module): _twins.pop(key, None))
         _twins[id(module)] = reference, state, model
