@@ -34,6 +34,28 @@ SIZES = {
         "linear_value_head_dim": 13,
         "shared_expert_intermediate_size": 28,
     },
+    "DeepseekV32": {
+        **COMMON,
+        "intermediate_size": 40,
+        "moe_intermediate_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 6,
+        "num_key_value_heads": 6,
+        "q_lora_rank": 12,
+        "kv_lora_rank": 10,
+        "qk_nope_head_dim": 8,
+        "qk_rope_head_dim": 4,
+        "v_head_dim": 8,
+        "n_routed_experts": 4,
+        "num_experts_per_tok": 2,
+        "n_group": 1,
+        "topk_group": 1,
+        "n_shared_experts": 1,
+        "first_k_dense_replace": 1,
+        "index_n_heads": 2,
+        "index_head_dim": 8,
+        "index_topk": 5,
+    },
     "Mamba": {**COMMON, "num_hidden_layers": 2, "state_size": 5},
 }
 
@@ -132,3 +154,20 @@ def test_a_model_without_attention_has_a_page_and_the_others_say_why_not(on, sai
     assert english("real.mixers", count=2, rules="gated delta rule") in said(hybrid)
     heads = on("Mamba", "see/heads.py")
     assert any("No layer of this model has attention weights" in text for text in said(heads))
+
+
+def test_an_index_has_three_pictures_and_the_share_that_its_choice_kept(on, folder, drawn, english, said):
+    app = on("DeepseekV32", layer=2, head=3, token=9)
+    latent = english("layers.trait_latent")
+    assert app.get_by_key("place").options[1] == f"2 {english('layers.kind_index', size=5)}, {latent}"
+    layer = traced(folder, "DeepseekV32").layers[1]
+    chosen = layer.index.chosen[0]
+    np.testing.assert_array_equal(drawn(app, "index-chosen"), chosen)
+    assert chosen[-1].sum() == 5
+    np.testing.assert_array_equal(np.nan_to_num(drawn(app, "index-taken")), layer.weights(2) * chosen)
+    scores = drawn(app, "index-scores")
+    known = np.isfinite(layer.index.scores[0])
+    np.testing.assert_array_equal(scores[known], layer.index.scores[0][known])
+    share = f"{layer.index.share(2)[8]:.1%}"
+    words = english("layers.index", budget=5, size=1, share=share, head=3)
+    assert words in said(app)
