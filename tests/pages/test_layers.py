@@ -142,7 +142,8 @@ def test_a_click_moves_to_that_layer_and_the_strip_follows_other_controls(on):
     app.number_input(key="layer").set_value(2).run()
     assert app.get_by_key("place").value == 4
     app.get_by_key("place").set_value(3).run()
-    assert on("Qwen3Next", place=3).get_by_key("place").value == 3  # as its link says
+    for place in (3, 4):  # as the link says
+        assert on("Qwen3Next", place=place).get_by_key("place").value == place
     assert app.number_input(key="layer").value == 2  # no other page has a layer without softmax
 
 

@@ -14,7 +14,7 @@ from mha_core.figures.mixing import mixing
 from pages._kit import charts, state
 from pages._kit.text import literal, t
 
-STRIP, MIXER_HEAD = "place", "mixer_head"  # keys of widgets; both stand in the link
+STRIP, MIXER_HEAD = "place", "mixer_head"  # keys of widgets, and names in the link
 
 
 def show(trace: AttentionTrace, scene: state.Scene) -> None:
@@ -29,7 +29,6 @@ def show(trace: AttentionTrace, scene: state.Scene) -> None:
         format_func=lambda place: f"{place} {_what(kinds[place - 1])}",
         required=True,
         label_visibility="collapsed",
-        bind="query-params",
         on_change=_picked,
         args=(kinds,),
     )
@@ -50,24 +49,24 @@ def _what(kind: LayerKind) -> str:
 
 
 def _follow(kinds: tuple[LayerKind, ...], scene: state.Scene) -> None:
-    """Set the strip to the layer that another control has chosen; a mixer stays until one is."""
+    """Set the strip to the layer that another control has chosen; a mixer stays until one is.
+
+    The link has the place as a number: the strip itself would write its words there.
+    """
     linked = st.query_params.get(STRIP, "")
     place = st.session_state.get(STRIP) or (int(linked) if linked.isdecimal() else 0)
-    shown = kinds[place - 1] if place in range(1, len(kinds) + 1) else None
-    if shown is not None and shown.mixer is not None:
-        st.session_state[STRIP] = place
-        return
-    layers = [kind.layer for kind in kinds if kind.layer is not None]
-    layer = min(scene.layer - 1, len(layers) - 1)
-    if shown is None or shown.layer != layer:
-        at = next((at for at, kind in enumerate(kinds) if layers and kind.layer == layer), 0)
-        st.session_state[STRIP] = at + 1
+    chosen = kinds[place - 1] if place in range(1, len(kinds) + 1) else None
+    if chosen is None or chosen.mixer is None:
+        layer = min(scene.layer, sum(kind.layer is not None for kind in kinds)) - 1
+        place = next((at for at, kind in enumerate(kinds, 1) if layer >= 0 and kind.layer == layer), 1)
+    st.session_state[STRIP] = place
 
 
 def _picked(kinds: tuple[LayerKind, ...]) -> None:
-    chosen = kinds[st.session_state[STRIP] - 1]
-    if chosen.layer is not None:
-        state.go(layer=chosen.layer + 1)
+    place = st.session_state[STRIP]
+    st.query_params[STRIP] = str(place)
+    if (layer := kinds[place - 1].layer) is not None:
+        state.go(layer=layer + 1)
 
 
 @lru_cache(maxsize=4)
