@@ -1,0 +1,125 @@
+"""What runs an attention: its line, its modules, its forward pass, and how many texts they read."""
+
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+from mha_core.capture.caller import caller, inner_axes, text_axis
+
+
+class Probe(nn.Module):
+    """Asks who runs it, inside a module that holds it."""
+
+    def __init__(self, block, model=None):
+        super().__init__()
+        self.block, self.model, self.softmax, self.found = block, model, nn.Softmax(-1), None
+
+    def forward(self, x, mask=None):
+        self.found = caller(self.block, self.model)
+        return x
+
+
+@pytest.fixture
+def probe():
+    return Probe(sys._getframe())
+
+
+def test_the_line_and_the_modules(probe):
+    model = nn.Sequential(nn.Sequential(probe))
+    probe.block = sys._getframe()
+    model(torch.randn(2, 7, 5))
+    line = Probe.forward.__code__.co_firstlineno + 1
+    assert probe.found.line == f"test_caller.py:{line}"
+    assert probe.found.module is probe.found.innermost is probe
+    assert probe.found.root.called is model
+    probe.model = model[0]
+    model(torch.randn(2, 7, 5))
+    assert probe.found.root.called is model[0]
+
+
+def test_without_modules_the_root_is_the_outermost_function_below_the_block():
+    def attention(block):
+        return caller(block)
+
+    def model(block):
+        return attention(block)
+
+    here = sys._getframe()
+    assert model(here).root.called[0] is model.__code__
+    assert caller(here).root is None
+    assert model(here).module is None
+    assert model(None).root is None
+
+
+@pytest.mark.parametrize(
+    ("inputs", "expected"),
+    [
+        ((torch.randn(2, 7, 5),), 2),
+        ((torch.randn(7, 2, 5),), 2),  # tokens first
+        ((torch.randn(7, 7, 5),), 7),
+        ((torch.randn(7, 5),), 1),
+        ((torch.ones(3, 7, dtype=torch.long),), 3),
+        ((torch.ones(7, dtype=torch.long),), 1),
+        ((torch.randn(2, 7, 5), torch.randn(7, 7)), 2),
+        ((torch.randn(2, 3, 8, 8),), None),  # pictures
+        ((torch.randn(7, 7),), None),  # a mask
+        ((torch.randn(6, 7, 4),), None),  # the queries themselves
+        ((torch.randn(2, 9, 5),), None),
+    ],
+)
+def test_how_many_texts_a_module_reads(probe, inputs, expected):
+    probe(*inputs)
+    assert probe.found.batch((7, 7), (6, 7, 4)) == expected
+
+
+@pytest.mark.parametrize(
+    ("lead", "batch", "inside", "documented", "axis"),
+    [
+        ((), None, (), False, None),
+        ((1, 1), None, (), False, None),
+        ((1, 3), None, (), False, None),
+        ((2, 3), 2, (), False, 0),
+        ((3, 2), 2, (), False, 1),
+        ((4, 1), 1, (), False, None),
+        ((4, 1), 4, (), False, 0),
+        ((3,), 3, (), False, 0),
+        ((2, 2), 2, (1,), False, 0),
+        ((2, 2), 2, (0,), False, 1),
+        ((2, 3), None, (1,), False, 0),
+        ((2, 3), None, (), True, 0),
+        ((2, 2), 2, (), True, 0),
+        ((3, 2), 2, (), True, 1),
+    ],
+)
+def test_the_axis_of_the_texts(lead, batch, inside, documented, axis):
+    assert text_axis(lead, batch, inside, documented=documented) == axis
+
+
+@pytest.mark.parametrize(
+    ("lead", "batch", "inside", "documented"),
+    [
+        ((3,), None, (), False),
+        ((6,), 2, (), False),
+        ((4, 1), None, (), False),
+        ((4, 3), None, (), False),
+        ((3, 3), 3, (), False),
+        ((4, 3), 2, (), False),
+        ((6, 1), 2, (), True),
+        ((2, 3), None, (0, 1), False),
+    ],
+)
+def test_what_cannot_be_told_is_refused(lead, batch, inside, documented, refused):
+    message = str(refused(text_axis, lead, batch, inside, documented=documented))
+    assert " × ".join(map(str, lead)) in message
+    assert "give batch=" in message
+
+
+def test_axes_within_a_token_lie_there_in_memory():
+    x = torch.randn(2, 7, 3, 5)
+    assert inner_axes(x.transpose(1, 2)) == (1,)
+    assert inner_axes(x.permute(2, 0, 1, 3)) == (0,)
+    assert inner_axes(x.transpose(1, 2).contiguous()) == ()
+    assert inner_axes(x[:, :1].transpose(1, 2)) == ()
+    assert inner_axes(x[:1].transpose(1, 2).expand(2, -1, -1, -1)) == (1,)
