@@ -89,6 +89,8 @@ FOLLOWED = PRODUCTS | MATRICES | CASTS | VIEWS | MOVES | PERHAPS | SIMPLE | BY_H
 FOLLOWED |= {"softmax", "cat", "data"}
 NO_PRODUCT = "its input is no product of queries and keys"
 NO_SOFTMAX = "values are multiplied with scores that went through no softmax"
+UNDIVIDED = "values are multiplied with exponentials of scores that are not divided by their sum"
+UNREADABLE = "its tensors have no numbers that can be read: they are meta, nested, sparse or of torch.vmap"
 
 
 class EagerMode(TorchFunctionMode):
@@ -136,6 +138,11 @@ class EagerMode(TorchFunctionMode):
                     self._joined(arguments, parts, result)
                 else:
                     self._saw(name, func, arguments, kwargs, before, result)
+        elif name == "softmax" and isinstance(result, Tensor):
+            with self.undisturbed():
+                readable = result.layout is torch.strided and not result.is_nested and result.dim() > 1
+                attempt = self._attempt(tuple(result.shape[-2:]) if readable else (0, 0), UNREADABLE)
+                attempt.rearranged = not readable and result.dim() > 1
         return result
 
     def _run_unknown(self, name: str, func: Callable, args: tuple, kwargs: dict) -> object:
@@ -441,7 +448,9 @@ class EagerMode(TorchFunctionMode):
         """Values were multiplied with what stands in the place of weights."""
         if getattr(known, "attempt", None) is not None or getattr(known, "learned", False):
             return
-        if isinstance(known, Lost):
+        if isinstance(known, Exponentials):
+            self._attempt(_sizes(known)[0], UNDIVIDED).rearranged = not known.scores.learned
+        elif isinstance(known, Lost):
             self._attempt(
                 known.sizes, f"values are multiplied with scores that went through {known.operation}"
             )

@@ -435,6 +435,36 @@ def test_a_thread_without_a_recorder_is_not_recorded(x):
     assert len(rec.trace.layers) == 1
 
 
+def test_a_recorded_model_that_other_threads_use_is_recorded_in_one(x):
+    model, other = GPT(2), torch.randn(1, 7, D)
+    rec = mha.record(model, tokens=TOKENS)
+
+    def elsewhere():
+        for _ in range(20):
+            model(other)
+
+    with torch.no_grad():
+        expected = recorded(model, x[:1]).layers
+        with rec:
+            thread = threading.Thread(target=elsewhere)
+            thread.start()
+            model(x[:1])
+            thread.join()
+    layers = rec.trace.layers
+    assert [layer.name for layer in layers] == ["blocks.0", "blocks.1"]
+    for layer, same in zip(layers, expected, strict=True):
+        np.testing.assert_array_equal(layer.q, same.q)
+    result = model.blocks[0](F.layer_norm(x[:1], (D,)))[0].detach()
+    np.testing.assert_allclose(layers[0].result(), result, atol=1e-5)
+    assert not any(part._forward_hooks for part in model.modules())
+
+
+def test_a_model_that_is_no_module_is_refused(refused):
+    assert "a torch.nn.Module and its tokens by name; got list" in str(
+        refused(lambda: mha.record(TOKENS, tokens=TOKENS))
+    )
+
+
 def test_of_two_within_each_other_the_outer_has_the_calls_of_both(x):
     model = nn.MultiheadAttention(D, H, batch_first=True)
     with mha.record(tokens=TOKENS) as outer:
