@@ -75,6 +75,7 @@ class Route:
     notes: tuple[str, ...] = ()
     by: Attend = attend
     changes: bool = False
+    layers: tuple[str, ...] = ()  # the names of those that a short text shows
 
 
 def choose(module: nn.Module, ours: str) -> tuple[Route, dict[int, str]]:
@@ -91,7 +92,8 @@ def choose(module: nn.Module, ours: str) -> tuple[Route, dict[int, str]]:
         if half:
             note = IMPRECISE.format(dtype=str(half[0].dtype).removeprefix("torch."))
             route = replace(route, notes=(*route.notes, note))
-    return route, _adjusted(module, route, ours)
+    names, layers = _adjusted(module, route, ours)
+    return replace(route, layers=layers), names
 
 
 def _route_of_copy(module: nn.Module, half: list[Tensor], ours: str) -> Route | None:
@@ -107,12 +109,16 @@ def _route_of_copy(module: nn.Module, half: list[Tensor], ours: str) -> Route | 
     return route
 
 
-def _adjusted(module: nn.Module, route: Route, ours: str) -> dict[int, str]:
-    """Set a model to a route. → the names of its parts by their ids, none if its twins are run"""
+def _adjusted(module: nn.Module, route: Route, ours: str) -> tuple[dict[int, str], tuple[str, ...]]:
+    """Set a model to a route. → the names of its parts by their ids, and those of the layers that it shows
+
+    There are no names of parts where twins of the model are run.
+    """
     _set(module, ours if route.name == "attend" else "eager")
     names = {} if route.changes else watch(module)
-    run(route, module, names, probe(module))  # what this proves of the matrices is known from then on
-    return names
+    # What this proves of the matrices is known from then on.
+    layers, _ = run(route, module, names, probe(module))
+    return names, tuple(layer.name for layer in layers)
 
 
 def _tried(module: nn.Module, ours: str) -> Route:
@@ -300,7 +306,9 @@ def _layers(
             skipped.append(f"{call.name}: {ELSEWHERE}")
         else:
             layers.append(call.layer(layer_kind, shared))
-    return tuple(layers), tuple(skipped)
+    absent = Counter(route.layers) - Counter(layer.name for layer in layers)
+    absent -= Counter(entry.partition(":")[0] for entry in skipped)
+    return tuple(layers), (*skipped, *(f"{name}: {ABSENT}" for name in absent.elements()))
 
 
 Flowed = tuple[tuple[LayerTrace, ...], tuple[str, ...]]
@@ -541,6 +549,7 @@ BY_WORDS = (
 BESIDE = "it mixes other values by weights that the model does not return"
 IN_PARTS = "its weights are not those of token to token"
 MORE = "softmaxes that short texts do not have: {n}, which could not be followed"
+ABSENT = "for this text it does not attend as it does for short ones"
 ELSEWHERE = "it does not look from token to token, or at two texts at once"
 
 

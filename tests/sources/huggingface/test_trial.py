@@ -656,6 +656,25 @@ class Further(torch.nn.Module):
         return out, weights
 
 
+class Otherwise(modeling_llama.LlamaAttention):
+    """An attention that does something else with more than nine tokens."""
+
+    def forward(self, hidden_states, **kwargs):
+        if hidden_states.shape[1] > 9:
+            return hidden_states.cumsum(1), None
+        return super().forward(hidden_states, **kwargs)
+
+
+def test_a_layer_that_does_not_attend_in_a_longer_text_is_named():
+    module = tiny.model("llama")
+    module.model.layers[1].self_attn.__class__ = Otherwise
+    short = mha.trace(LONGER[:, :9], source=module)
+    assert (len(short.layers), short.source.skipped) == (2, ())
+    long = mha.trace(LONGER, source=module)
+    assert [layer.name for layer in long.layers] == ["model.layers.0.self_attn"]
+    assert long.source.skipped == (f"model.layers.1.self_attn: {trial.ABSENT}",)
+
+
 def test_attention_that_only_longer_texts_have_is_named():
     module = made("bloom")
     module.h[1].self_attention = Further(module.h[1].self_attention)
