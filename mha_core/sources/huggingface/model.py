@@ -424,11 +424,10 @@ def _followed(
     parts = [[n] for n in order[:single]]
     parts += [order[start : start + batch] for start in range(single, len(order), batch)]
     for part in parts:
-        try:
-            flowed = _flow_many(model, [texts[n][1] for n in part]) if len(part) > 1 else None
-        except Exception:  # `Unbatched`, or an error of the model: alone each text has its own
-            flowed = None
-        flowed = flowed or [_outcome(flow, model, _one(model, texts[n][1])) for n in part]
+        inputs = [texts[n][1] for n in part]
+        # An error of the model: each text by itself shows whose it is.
+        flowed = trial.attempt(lambda inputs=inputs: _flow_many(model, inputs)) if len(part) > 1 else None
+        flowed = flowed or [_outcome(flow, model, _one(model, ids)) for ids in inputs]
         for n in part:
             layers = flowed.pop(0)
             results[n] = (
