@@ -1,7 +1,7 @@
 """Attention in a model's own code, followed while it runs: products, what becomes of them, softmax, values.
 
 A `TorchFunctionMode` sees what its thread computes and changes nothing. What it cannot follow it leaves
-alone; whether all was followed is for those to ask who are told (`sources.recorder`, `sources.huggingface`).
+alone and keeps in mind where; `sources.recorder` and `sources.huggingface` ask whether that was so.
 """
 
 import math
@@ -149,8 +149,8 @@ class EagerMode(TorchFunctionMode):
         """Run an operation that is not followed; what it makes of scores or weights is lost."""
         if name.endswith("_like") or name.startswith("new_"):  # tensors of their own, of that shape
             return func(*args, **kwargs)
-        given = [part for arg in (*args, *kwargs.values()) for part in _tensors(arg)]
-        before = [(part, known) for part in given if isinstance(known := self._of(part), TRACKED)]
+        operands = [part for arg in (*args, *kwargs.values()) for part in _tensors(arg)]
+        before = [(part, known) for part in operands if isinstance(known := self._of(part), TRACKED)]
         result = func(*args, **kwargs)
         written = args[0] if result is None and args else result  # x[at] = y writes y into x
         for part, known in before:
@@ -166,7 +166,7 @@ class EagerMode(TorchFunctionMode):
                 yield
         except MhaError:  # the rule has no place for it: it is followed no further
             pass
-        except Exception as error:  # kept for `warn`
+        except Exception as error:  # for `warn`
             self.error = self.error or error
 
     def warn(self) -> None:
@@ -180,8 +180,9 @@ class EagerMode(TorchFunctionMode):
         """What is known of a tensor, unless it was changed since."""
         if not isinstance(tensor, Tensor):
             return None
-        there, then, known = self._known.get(id(tensor), (None, 0, None))
-        return known if there is not None and there() is tensor and then == version(tensor) else None
+        reference, changes, known = self._known.get(id(tensor), (None, 0, None))
+        unchanged = reference is not None and reference() is tensor and changes == version(tensor)
+        return known if unchanged else None
 
     def _note(self, tensor: Tensor, known: Known | None) -> None:
         if isinstance(known, Moved) and known.order == tuple(range(len(known.order))):
@@ -222,23 +223,23 @@ class EagerMode(TorchFunctionMode):
             else:
                 self._numbers(name, args, kwargs, before, result)
             return
-        known, given = before[at], args[at]
+        known, operand = before[at], args[at]
         if name in BY_HAND and at == 0 and self._step(name, known, args, kwargs, result):
             return
         if not isinstance(result, Tensor):
             return
         new = None
         if name in TURNS and not isinstance(known, Log | Lost):
-            new = _moved(func, known, given, args, kwargs)
+            new = _moved(func, known, operand, args, kwargs)
         elif name in VIEWS and isinstance(known, Scores | Weights):
             new = seen_as(known, result.shape)
         elif name == "getitem" and not isinstance(known, Lost):
-            new = _cropped(known, given, result)
-        elif result.shape == given.shape:
+            new = _cropped(known, operand, result)
+        elif result.shape == operand.shape:
             new = self._same_cells(name, at, known, args, kwargs, before, result)
         if new is not None:
             self._note(result, new)
-        elif name not in ("max", "amax", "sum") or result.shape == given.shape:
+        elif name not in ("max", "amax", "sum") or result.shape == operand.shape:
             self._lose(name, known, result)
 
     def _same_cells(
@@ -287,10 +288,10 @@ class EagerMode(TorchFunctionMode):
             return self._weights(scores, result)
         return None
 
-    def _of_rows(self, name: str, row: OfRows, given: Tensor, result: object) -> None:
+    def _of_rows(self, name: str, row: OfRows, operand: Tensor, result: object) -> None:
         """A number for each row in another shape: the axis of the keys may come back."""
         if name in VIEWS | CASTS | {"getitem", "data"} and isinstance(result, Tensor):
-            self._note(result, row if result.numel() == given.numel() else None)
+            self._note(result, row if result.numel() == operand.numel() else None)
 
     def _numbers(self, name: str, args: tuple, kwargs: dict, before: list, result: object) -> None:
         """A tensor times a number, and the same in another order."""
@@ -509,23 +510,23 @@ def _is_parameter(tensor: Tensor) -> bool:
     return isinstance(tensor, nn.Parameter) or isinstance(tensor._base, nn.Parameter)
 
 
-def _moved(func: Callable, known: Known, given: Tensor, args: tuple, kwargs: dict) -> Known | None:
+def _moved(func: Callable, known: Known, operand: Tensor, args: tuple, kwargs: dict) -> Known | None:
     """Scores or weights with their axes in another order."""
     if isinstance(known, Log):
         return None
-    numbered = torch.empty(tuple(range(2, given.dim() + 2)), device="meta")
+    numbered = torch.empty(tuple(range(2, operand.dim() + 2)), device="meta")
     order = tuple(size - 2 for size in func(numbered, *args[1:], **kwargs).shape)
-    inner, before = (known.known, known.order) if isinstance(known, Moved) else (known, range(given.dim()))
+    inner, before = (known.known, known.order) if isinstance(known, Moved) else (known, range(operand.dim()))
     return Moved(inner, tuple(before[axis] for axis in order))
 
 
-def _cropped(known: Known, given: Tensor, result: Tensor) -> Known | None:
+def _cropped(known: Known, operand: Tensor, result: Tensor) -> Known | None:
     """Scores or weights of which all cells were taken, or all but those of the sink."""
-    if result.data_ptr() != given.data_ptr() or result.stride() != given.stride():
+    if result.data_ptr() != operand.data_ptr() or result.stride() != operand.stride():
         return None
-    if result.shape == given.shape:
+    if result.shape == operand.shape:
         return known
-    without_sink = (*given.shape[:-1], given.shape[-1] - 1)
+    without_sink = (*operand.shape[:-1], operand.shape[-1] - 1)
     if isinstance(known, Weights) and known.scores.sinks is not None and result.shape == without_sink:
         return replace(known, scores=replace(known.scores, shape=result.shape))
     return None
@@ -578,12 +579,14 @@ def _is_strided(value: object) -> bool:
     return usual and not (value.is_meta or value.is_nested or value.is_quantized)
 
 
-def _unchanged(name: str, result: Tensor, given: Tensor, args: tuple) -> bool:
+def _unchanged(name: str, result: Tensor, operand: Tensor, args: tuple) -> bool:
     """Are all numbers what they were, but for those that hide a cell?"""
-    if result is given:  # in place there is nothing left to compare with, but such a dropout can be asked
+    if (
+        result is operand
+    ):  # in place there is nothing left to compare with, but the arguments of a dropout tell
         p, training = (*args[1:3], *(0.5, True)[max(0, len(args) - 1) :])
         return name == "dropout" and not (p and training)
-    return same(result, given)
+    return same(result, operand)
 
 
 def is_exact(seen: Followed) -> bool:

@@ -29,7 +29,7 @@ ROWS = 3  # queries whose weights are computed again where not all are
 class Term:
     """What is added: a tensor of the model, and the same as (1, head or 1, query or 1, key or 1)."""
 
-    given: Tensor
+    tensor: Tensor
     laid: Tensor
     factor: float
 
@@ -165,21 +165,21 @@ class Shared:
 
     def parts(self, term: Term) -> tuple[Tensor | None, Tensor | None, bool]:
         """Where a term hides, what it adds elsewhere, and whether it hides with the depths of its dtype."""
-        key = (id(term.given), version(term.given), term.laid.shape, term.factor)
+        key = (id(term.tensor), version(term.tensor), term.laid.shape, term.factor)
         if key not in self._parts:
             numbers = term.laid if term.factor == 1.0 else term.laid * term.factor
             hides = numbers <= FAR
             deep = torch.finfo(term.laid.dtype).min / 2 * min(1.0, abs(term.factor))
             surely = not bool((hides & (numbers > deep)).any())
             rest = numbers.masked_fill(hides, 0.0) if hides.any() else numbers
-            found = (hides if hides.any() else None, rest if (rest != 0).any() else None, surely)
-            self._parts[key] = (term, numbers, found)  # the term is held, so that no other takes its place
+            parts = (hides if hides.any() else None, rest if (rest != 0).any() else None, surely)
+            self._parts[key] = (term, numbers, parts)  # the term is held, so that no other takes its place
         return self._parts[key][2]
 
     def numbers(self, term: Term) -> Tensor:
         """All that a term adds."""
         self.parts(term)
-        return self._parts[(id(term.given), version(term.given), term.laid.shape, term.factor)][1]
+        return self._parts[(id(term.tensor), version(term.tensor), term.laid.shape, term.factor)][1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,7 +211,7 @@ def finished(
     computed them; `dropout` is the share of weights that were set to zero, the others divided by 1 − dropout.
     `every_row` asks for all queries, not only some. None where it cannot be so.
     """
-    if weights.shape[-1] != scores.k.shape[2]:  # the column of a sink is there still
+    if weights.shape[-1] != scores.k.shape[2]:  # it still has the column of a sink
         return None
     rule = _rule(scores, weights, shared)
     if rule is None:
@@ -221,8 +221,11 @@ def finished(
     rows = sorted({n * (n_query - 1) // (ROWS - 1) for n in range(ROWS)})
     rows = torch.arange(n_query) if every_row else torch.tensor(rows)
     rows = rows.to(weights.device)
-    there = rule.at(slice(None), rows, n_query=n_query, n_key=n_key)
-    again, computed = attention_weights(scores.q[:, :, rows], k, there).to(v.dtype), weights[:, :, rows]
+    rule_of_rows = rule.at(slice(None), rows, n_query=n_query, n_key=n_key)
+    again, computed = (
+        attention_weights(scores.q[:, :, rows], k, rule_of_rows).to(v.dtype),
+        weights[:, :, rows],
+    )
     if dropout:
         again = (again / (1 - dropout)).masked_fill(computed == 0, 0.0)
     apart = max(gap(again, computed), gap(mix(again, v), output[:, :, rows]))
@@ -242,7 +245,7 @@ def _rule(scores: Scores, weights: Tensor, shared: Shared) -> ScoreRule | None:
     mask = None
     for cells in hidden:
         mask = ~cells if mask is None else mask & ~cells
-    for cells in scores.emptied:  # they may hold any number, as long as nobody looks there
+    for cells in scores.emptied:  # they may hold any number, as long as no query looks there
         if mask is None or (cells & mask).any():
             return None
     if mask is not None:
@@ -289,17 +292,17 @@ def _unrepeated(k: Tensor, v: Tensor, n_heads: int) -> tuple[Tensor, Tensor]:
     return k, v
 
 
-def gap(given: Tensor, asked: Tensor) -> float:
+def gap(one: Tensor, other: Tensor) -> float:
     """The largest difference, in units of the largest number if that is above 1.
 
     Where both are NaN or the same infinity there is none; one NaN, and other shapes, count as infinite.
     """
-    if given.shape != asked.shape:
+    if one.shape != other.shape:
         return float("inf")
-    given, asked = given.float(), asked.float()
-    same = (given == asked) | (given.isnan() & asked.isnan())
-    difference = (given - asked).abs().masked_fill(same, 0.0).nan_to_num(nan=float("inf"))
-    largest = asked.abs().nan_to_num(posinf=0.0).max().item()  # infinity would make everything small
+    one, other = one.float(), other.float()
+    same = (one == other) | (one.isnan() & other.isnan())
+    difference = (one - other).abs().masked_fill(same, 0.0).nan_to_num(nan=float("inf"))
+    largest = other.abs().nan_to_num(posinf=0.0).max().item()  # infinity would make everything small
     return difference.max().item() / max(1.0, largest)
 
 
@@ -435,10 +438,10 @@ def changed(name: str, at: int, known: Scores, args: tuple, kwargs: dict) -> Sco
     return known.times_rows(other if name == "mul" else 1 / other)
 
 
-def same(result: Tensor, given: Tensor) -> bool:
+def same(result: Tensor, before: Tensor) -> bool:
     """Are all numbers what they were, but for those that hide a cell?"""
-    far = (result <= FAR) & (given <= FAR)
-    return bool(((result == given) | far).all())
+    far = (result <= FAR) & (before <= FAR)
+    return bool(((result == before) | far).all())
 
 
 def number(value: object) -> float | None:

@@ -152,7 +152,7 @@ class RecordedCall:
         n_key = self.k.shape[1]
         return later.sizes[1] == n_key + later.sizes[0] and self._shares(later, n_key)
 
-    def is_asked_by(self, later: "RecordedCall") -> bool:
+    def is_read_by(self, later: "RecordedCall") -> bool:
         """Are the later keys and values the very same? So a decoder reads the other text at each step."""
         return later.sizes[1] == self.k.shape[1] and self._shares(later, self.k.shape[1])
 
@@ -205,9 +205,9 @@ class RecordedCall:
         n_key, masks, biases = self.k.shape[1], [], []
         for q, rule, n_seen in self.queries:
             n_query = q.shape[1]
-            there = rule.at(slice(None), slice(None), n_query=n_query, n_key=n_seen)
-            masks.append(_laid_out(there.mask, True, (n_query, n_seen), n_key))
-            biases.append(_laid_out(there.bias, 0.0, (n_query, n_seen), n_key))
+            laid = rule.at(slice(None), slice(None), n_query=n_query, n_key=n_seen)
+            masks.append(_laid_out(laid.mask, True, (n_query, n_seen), n_key))
+            biases.append(_laid_out(laid.bias, 0.0, (n_query, n_seen), n_key))
         bias = _stacked(biases) if any(bool(bias.any()) for bias in biases) else None
         return replace(self.queries[0][1], mask=_stacked(masks), bias=bias, distance_bias=None)
 
@@ -243,7 +243,7 @@ class ForwardPass:
             at = next((n for n, earlier in enumerate(calls) if earlier.is_continued_by(call)), None)
             reads_on |= at is not None
             if at is None:
-                at = next((n for n, earlier in enumerate(calls) if earlier.is_asked_by(call)), None)
+                at = next((n for n, earlier in enumerate(calls) if earlier.is_read_by(call)), None)
             if at is None:
                 return None
             calls[at] = calls[at].continued(call)
@@ -547,8 +547,8 @@ class Recorder:
         """Results of calls were set side by side: calls of one head each are the heads of one layer."""
         calls, axis = [], None
         for part in parts:
-            there, then, axis, call = self._results.get(id(part), (None, 0, None, None))
-            if there is None or there() is not part or version(part) != then:
+            reference, changes, axis, call = self._results.get(id(part), (None, 0, None, None))
+            if reference is None or reference() is not part or version(part) != changes:
                 return
             calls.append(call)
         forward = calls[0].place.forward_pass
@@ -648,9 +648,9 @@ class ModuleUses:
         q, k, v = attended.q, attended.k, attended.v
         n_query = q.shape[2]
         if n_query < k.shape[2]:  # with a cache only the last keys and values are made now
-            found = provenance(q, k[:, :, -n_query:], v[:, :, -n_query:], shared)
-            if found.tensors:
-                return found
+            latest = provenance(q, k[:, :, -n_query:], v[:, :, -n_query:], shared)
+            if latest.tensors:
+                return latest
         return provenance(q, k, v, shared, outside=n_query != k.shape[2])
 
     def await_output(self, call: RecordedCall, concat: Tensor, n_texts: int, item: int) -> None:
@@ -665,8 +665,8 @@ class ModuleUses:
         one = use.of_text(n_texts, item, "o_proj")
         if one is None or one.x.shape[1:] != concat.shape or not torch.equal(one.x[0], concat):
             return
-        if (found := matrix(one)) is not None:
-            call.matrices = {**call.matrices, **_copies({"w_o": found[0], "b_o": found[1]})}
+        if (product := matrix(one)) is not None:
+            call.matrices = {**call.matrices, **_copies({"w_o": product[0], "b_o": product[1]})}
         self._awaited = None
 
 
