@@ -7,9 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from streamlit.proto.WidgetStates_pb2 import WidgetState
 from streamlit.testing.v1 import AppTest
 
+import mha_core as mha
+from pages._kit import compute
 from pages._kit.text import catalogue
 
 ROOT = Path(__file__).parents[2]
@@ -151,3 +154,52 @@ def click():
         return app._run(widgets)
 
     return send
+
+
+@pytest.fixture(scope="session")
+def main_text():
+    """`main_text(app)`: the texts of the page without its sidebar."""
+
+    def read(app: AppTest) -> str:
+        kinds = (app.main.markdown, app.main.caption, app.main.info)
+        return "\n".join(element.value for kind in kinds for element in kind)
+
+    return read
+
+
+# One text that looks at another: 7 tokens at 11 others
+
+TRANSLATION = mha.Sides(
+    mha.words("the old cat saw a dog ."),
+    mha.words("die alte graue Katze sah gestern im Garten einen Hund ."),
+)
+
+
+@pytest.fixture(scope="session")
+def translation():
+    """A trace of two layers of 3 heads of which both inputs and all matrices but W^O are known."""
+
+    def layer(seed: int) -> mha.LayerTrace:
+        draw = torch.Generator().manual_seed(seed)
+        x, y = (
+            torch.randn(len(side), 15, generator=draw) for side in (TRANSLATION.queries, TRANSLATION.keys)
+        )
+        matrices = [torch.randn(15, 3 * width, generator=draw) / 3 for width in (5, 5, 2)]
+        q, k, v = (
+            (inputs @ matrix).unflatten(1, (3, -1)).transpose(0, 1).contiguous()
+            for inputs, matrix in zip((x, y, y), matrices, strict=True)
+        )
+        tensors = {"q": q, "k": k, "v": v, "x": x, "x_v": y}
+        projections = mha.Projections(*matrices)
+        return mha.LayerTrace(tensors, projections=projections, kind="cross", sides=TRANSLATION)
+
+    source = {"name": "random", "h": 3, "d_model": 15, "seed": 0}
+    return mha.AttentionTrace(TRANSLATION.queries, (layer(0), layer(1)), source)
+
+
+@pytest.fixture
+def on_translation(opened_on, translation, monkeypatch):
+    """`on_translation("see/heads.py")`: the page on that trace, at layer 2, head 3 and the sixth token."""
+    monkeypatch.setattr(compute, "trace", lambda scene, **settings: translation)
+    link = {"source": "random", "twin": "", "layer": 2, "head": 3, "token": 6}
+    return lambda page, **more: opened_on(page, **(link | more))

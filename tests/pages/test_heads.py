@@ -11,8 +11,9 @@ import pytest
 import mha_core as mha
 from mha_core.analysis import patterns
 from mha_core.analysis.frames import long_table
+from mha_core.export import head_view as exported_view
 from mha_core.export.payload import size
-from pages._kit import head_view, matrices
+from pages._kit import components, head_view, matrices
 from pages._kit.matrices import ENDS, OF_ONE_HEAD, csv, file_name
 from pages._kit.state import Scene
 from pages._kit.text import literal, number
@@ -362,3 +363,56 @@ def test_the_head_view_has_the_numbers_of_its_own_settings(opened_on_random, eye
     one, other = (eye(opened_on_random(**link))[1][0]["layers"][0]["weights"] for link in ({}, change))
     assert one.shape == other.shape
     assert not np.allclose(one, other, atol=1e-3)
+
+
+# One text that looks at another
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "columns"),
+    [
+        ("q", "queries", None),
+        ("k", "keys", None),
+        ("v", "keys", None),
+        ("scores", "queries", "keys"),
+        ("weights", "queries", "keys"),
+        ("output", "queries", None),
+    ],
+)
+def test_the_matrices_have_their_own_tokens_on_each_axis(
+    on_translation, name, rows, columns, translation, main_text
+):
+    app = on_translation("see/heads.py", key_token=4)
+    meta = json.loads(app.get_by_key(f"matrix-{name}").proto.spec)["layout"]["meta"]
+    shown = (meta["rows"], meta["columns"])
+    assert shown[0] == [*getattr(translation.sides, rows).labels]
+    if columns:
+        assert shown[1] == [*getattr(translation.sides, columns).labels]
+    assert (meta["start"] is None) == (name in "kv")  # a key is no token that looks
+    assert "Katze" in main_text(app)
+
+
+def test_the_view_is_given_both_texts(on_translation, translation):
+    blob = on_translation("see/heads.py").get_by_key("head_view_blob").proto
+    content = blob.SerializeToString()
+    assert b"Katze" in content
+    assert b"saw" in content
+    assert exported_view.panel(translation, [0]).keys == translation.sides.keys.labels
+
+
+def test_a_heads_small_picture_names_tokens_of_both_texts(translation):
+    layer = translation.layers[0]
+    data = components.grid_data(
+        layer,
+        translation.sides.queries.labels,
+        chosen=0,
+        limits=[1.0] * 3,
+        keys=translation.sides.keys.labels,
+    )
+    size = int.from_bytes(data[:4], "little")
+    header = json.loads(data[4 : 4 + size])
+    assert (header["rows"], header["columns"]) == (7, 11)
+    for head, hint in enumerate(header["hints"]):
+        row, column = np.unravel_index(layer.weights(head).argmax(), (7, 11))
+        assert translation.sides.queries.labels[row] in hint
+        assert translation.sides.keys.labels[column] in hint

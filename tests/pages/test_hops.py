@@ -69,3 +69,7 @@ def test_random_weights_of_two_layers_work_too(on_hops, drawn):
     app = on_hops(source="random", layers=2, token=8, text="The animal was tired", twin="")
     assert not app.error
     assert drawn(app, "hops-first-2").shape == (4, 4)
+
+
+def test_there_are_no_two_hops_from_one_text_to_another(on_translation, main_text):
+    assert "another" in main_text(on_translation(PAGE))

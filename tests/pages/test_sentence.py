@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import mha_core as mha
+from pages._kit import sentence
 from pages._kit.state import Scene
 from pages._kit.text import ASSETS, literal
 
@@ -471,3 +472,41 @@ def test_marks_in_a_refused_second_sentence_are_shown_as_typed(opened):
     [warning] = app.warning
     assert literal("<b>") in warning.value
     assert not re.search(r"(?<!\\)(?:\\\\)*[<`$~*]", warning.value)
+
+
+# One text that looks at another
+
+
+def test_both_texts_are_there_and_the_one_that_is_looked_at_is_shaded(
+    on_translation, translation, main_text, strip
+):
+    app = on_translation("see/heads.py")
+    row = translation.layers[1].weights(2)[5]
+    looks, looked_at = strip(app, "token_strip"), strip(app, "token_strip_keys")
+    assert (looks["tokens"], looks["weights"], looks["chosen"]) == (
+        [*translation.sides.queries.labels],
+        None,
+        5,
+    )
+    assert looked_at["tokens"] == [*translation.sides.keys.labels]
+    np.testing.assert_allclose(looked_at["weights"], row)
+    assert looked_at["chosen"] == row.argmax()
+    assert looked_at["hints"][3].startswith("“dog” → “Katze”")
+    assert f"**{translation.sides.keys.labels[row.argmax()]}** {row.max():.2f}" in main_text(app)
+
+
+def test_the_token_of_a_link_is_marked_in_the_text_that_is_looked_at(on_translation, strip):
+    assert strip(on_translation("see/heads.py", key_token=11), "token_strip_keys")["chosen"] == 10
+
+
+def test_a_click_on_a_token_of_either_text_goes_to_it(on_translation, main_text, strip):
+    app = on_translation("see/heads.py")
+    app.session_state["key_token"] = 9
+    app.run()
+    assert strip(app, "token_strip_keys")["chosen"] == 8
+    assert "**Garten**" in main_text(app)
+
+
+def test_a_text_that_looks_at_itself_is_not_two():
+    trace = mha.trace("one two three", h=2, d_model=4)
+    assert sentence.looked_at(trace, layer=0, head=0, query=2) == 2

@@ -129,3 +129,7 @@ def test_words_in_the_sentences_are_shown_as_typed(told):
     [scores] = [said for said in sentences(app) if "dot product is large" in said]
     word = rf"“(a|{re.escape(literal('*'))})\u2009[₁-₆]”"
     assert re.search(f"{word} to {word}", scores)
+
+
+def test_the_steps_of_two_texts_say_what_y_is(on_translation, main_text):
+    assert "made of Y" in main_text(on_translation("understand/steps.py"))

@@ -351,3 +351,27 @@ def test_tables_leave_as_csv_whose_words_are_no_formulas(on_random, monkeypatch)
     np.testing.assert_allclose(
         heads["weight received"], trace.layers[0].weights()[:, :, 0].ravel(), atol=1e-6
     )
+
+
+# One text that looks at another
+
+
+@pytest.mark.parametrize("key_token", [None, 1, 11])
+def test_the_page_token_tells_who_looks_at_a_token_of_the_other_text(
+    on_translation, translation, key_token, main_text
+):
+    app = on_translation("see/token.py")
+    if key_token is not None:
+        app.number_input(key="key_token").set_value(key_token).run()
+    row = translation.layers[1].weights(2)[5]
+    key = int(row.argmax()) if key_token is None else key_token - 1
+    column = column_of(translation, key, layer=1).weights.iloc[2]
+    said = main_text(app)
+    assert f"Who looks at “{word(translation.sides.keys.labels[key])}”" in said
+    [bar] = json.loads(app.get_by_key(f"one-seen-{key}").proto.spec)["data"]
+    assert bar["y"][0] == column.idxmax()
+    [bar] = json.loads(app.get_by_key("one-looks-5").proto.spec)["data"]
+    assert bar["y"][0] == translation.sides.keys.labels[row.argmax()]
+    heads = json.loads(app.get_by_key("one-seen-heads").proto.spec)
+    assert len(heads["data"][0]["x"]) == 7
+    assert f"sum to {column.sum():.2f}; 0.636 would be an even share" in said  # 7 / 11
