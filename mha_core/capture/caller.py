@@ -53,12 +53,14 @@ class Caller(NamedTuple):
         """How many texts the running modules read at once, by the shape of what they were given.
 
         `lengths` are the numbers of queries and keys. The first tensor of a module is (text, token[, width]),
-        (token, text, width), or of one text (token[, width]); one of the shape of the queries may be these
-        themselves, whose axes are in question. None where no module shows it.
+        (token, text, width), or of one text (token[, width]). A module that is given a tensor of the shape of
+        the queries may be given q, k and v, whose axes are in question. None where no module shows it.
         """
         for frame in self.frames:
             values = (*frame.f_locals["args"], *frame.f_locals["kwargs"].values())
-            tensors = (x for x in values if isinstance(x, Tensor) and tuple(x.shape) != tuple(q_shape))
+            tensors = [value for value in values if isinstance(value, Tensor) and not value.is_nested]
+            if any(tuple(tensor.shape) == tuple(q_shape) for tensor in tensors):
+                continue
             sizes = next(filter(None, (set(_batch_sizes(tensor, lengths)) for tensor in tensors)), ())
             if len(sizes) == 1:
                 return next(iter(sizes))

@@ -65,7 +65,7 @@ def test_without_modules_the_root_is_the_outermost_function_below_the_block():
         ((torch.randn(2, 7, 5), torch.randn(7, 7)), 2),
         ((torch.randn(2, 3, 8, 8),), None),  # pictures
         ((torch.randn(7, 7),), None),  # a mask
-        ((torch.randn(6, 7, 4),), None),  # the queries themselves
+        ((torch.randn(6, 7, 4), torch.randn(6, 7, 5)), None),  # queries and values themselves
         ((torch.randn(2, 9, 5),), None),
     ],
 )

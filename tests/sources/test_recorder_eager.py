@@ -296,6 +296,23 @@ def test_as_many_heads_as_texts_are_not_guessed_at(refused):
     close(layer.weights(), model.seen)
 
 
+class Product(nn.Module):
+    """Attention as a module of its own, which is given q, k and v with heads and texts in one axis."""
+
+    def forward(self, q, k, v):
+        return torch.softmax(q @ k.mT, -1) @ v
+
+
+def test_a_module_that_is_given_q_k_and_v_does_not_tell_how_many_texts_there_are(refused):
+    q, k, v = torch.randn(6, 7, D_K), torch.randn(6, 5, D_K), torch.randn(6, 5, 2)
+    with mha.record(tokens=TOKENS, keys=list("abcde")) as rec:
+        Product()(q, k, v)
+    assert "It has 6 heads or texts" in str(refused(lambda: rec.trace))
+    with mha.record(tokens=TOKENS, keys=list("abcde"), batch=1) as rec:
+        Product()(q, k, v)
+    close(rec.trace.layers[0].weights(), torch.softmax(q @ k.mT, -1))
+
+
 @pytest.mark.parametrize(("heads", "texts"), [(4, 1), (4, 3)])
 def test_without_modules_the_number_of_texts_is_asked_for(heads, texts, refused):
     q, k, v = torch.randn(3, heads, texts, 7, D_K)
