@@ -1,6 +1,6 @@
 """Which matrices made q, k and v, and what a model did with their products: names propose, numbers prove.
 
-A matrix is believed only if its output, cut into heads, changed by what was found on its way and turned by
+A matrix is believed only if its output, cut into heads, changed by the steps on its way and rotated by
 the rotary code where there is one, is the q, k or v that was used. What cannot be shown to be so is unknown.
 """
 
@@ -45,8 +45,8 @@ GATES = ("gate_proj", "g_proj", "q_gate_proj", "q_proj")
 ACTIVATIONS = {"sigmoid": torch.sigmoid, "softplus": nn.functional.softplus, "silu": nn.functional.silu}
 
 NORMS = ("RMSNorm", "LayerNorm")
-TINY = 1e-2  # the largest number that can be what a norm adds below its root
-USUAL = (1e-6, 1e-5, 1e-8)
+MAX_EPSILON = 1e-2  # a larger number of a module is not what its norm adds below the root
+EPSILONS = (1e-6, 1e-5, 1e-8)
 ROUNDINGS = 16  # how many units in the last place two ways to the same number may differ
 
 Matrix = tuple[Tensor, Tensor | None]  # W (in, out) and b, where the model has them
@@ -177,18 +177,18 @@ def provenance(
 
 def matrix(use: Use) -> Matrix | None:
     """W (in, out) and b of a module that computes ``x W + b``; None of one that computes anything else."""
-    own, seen = use.module._parameters, use.proof.matrix  # attributes take ten times as long to read
-    weight, bias = own.get("weight"), own.get("bias")
+    parameters, proven = use.module._parameters, use.proof.matrix  # attributes take ten times as long
+    weight, bias = parameters.get("weight"), parameters.get("bias")
     if weight is None or weight.dim() != 2 or not weight.is_floating_point():
         return None
-    if seen is not None and _lie_there(seen, weight, bias):
-        return seen
+    if proven is not None and _same_memory(proven, weight, bias):
+        return proven
     x, y = use.x.flatten(0, -2)[-2:], use.y.flatten(0, -2)[-2:]
     bias = None if bias is None else bias.detach()
-    for turned in (weight.detach().mT, weight.detach()):
-        fits = turned.shape == (x.shape[-1], y.shape[-1]) and turned.dtype == x.dtype
-        if fits and alike(x @ turned if bias is None else x @ turned + bias, y):
-            use.proof.matrix = turned, bias
+    for w in (weight.detach().mT, weight.detach()):
+        fits = w.shape == (x.shape[-1], y.shape[-1]) and w.dtype == x.dtype
+        if fits and alike(x @ w if bias is None else x @ w + bias, y):
+            use.proof.matrix = w, bias
             return use.proof.matrix
     return None
 
@@ -234,37 +234,39 @@ def norm(use: Use, d_k: int) -> Norm | None:
 
 def _norm(module: nn.Module, x: Tensor, y: Tensor) -> str | None:
     weight, bias = getattr(module, "weight", None), getattr(module, "bias", None)
-    epsilons = [value for value in vars(module).values() if isinstance(value, float) and 0 < value <= TINY]
+    epsilons = [
+        value for value in vars(module).values() if isinstance(value, float) and 0 < value <= MAX_EPSILON
+    ]
     gains = [1.0] if weight is None else [weight.float(), 1.0 + weight.float(), 1.0]
     shift = 0.0 if bias is None else bias.float()
     gaps = {}
     for kind in NORMS:
         centred = x - x.mean(-1, keepdim=True) if kind == "LayerNorm" else x
-        for epsilon in epsilons or USUAL:
+        for epsilon in epsilons or EPSILONS:
             even = centred * torch.rsqrt(centred.square().mean(-1, keepdim=True) + epsilon)
             for gain in gains:
                 if _fits(gain, even) and _fits(shift, even):
-                    gap = apart(even * gain + shift, y)
+                    gap = difference(even * gain + shift, y)
                     gaps[kind] = min(gap, gaps.get(kind, gap))
     # In half precision both can be near where the mean is small: the nearer one.
     kind = min(gaps, key=gaps.get, default=None)
     return kind if kind is not None and gaps[kind] <= ROUNDINGS else None
 
 
-def adjusted(heads: Tensor, wanted: Tensor) -> Scale | Clip | None:
-    """The one number with which all of `heads` was multiplied, or at which it was cut off, to be `wanted`."""
-    if heads.shape != wanted.shape or not heads.numel():
+def adjusted(heads: Tensor, target: Tensor) -> Scale | Clip | None:
+    """The one number by which all of `heads` is multiplied, or at which it is cut off, to equal `target`."""
+    if heads.shape != target.shape or not heads.numel():
         return None
-    wanted = wanted.to(heads.dtype)  # a rotation may have been in a finer one
+    target = target.to(heads.dtype)  # a rotation may have been in a finer one
     unit = torch.finfo(heads.dtype).eps
     at = heads.abs().argmax()
-    largest, became = heads.flatten()[at].item(), wanted.flatten()[at].item()
-    by = became / largest if largest else 0.0
-    if by and math.isfinite(by) and alike(heads * by, wanted):
-        usual = heads.shape[-1] ** -0.5  # what it is in most models; a ratio of rounded numbers is rounded
-        return Scale(usual if math.isclose(by, usual, rel_tol=max(1e-5, unit)) else by)
-    limit = wanted.abs().max().item()
-    if abs(largest) > limit > 0 and alike(heads.clamp(-limit, limit), wanted):
+    largest, changed = heads.flatten()[at].item(), target.flatten()[at].item()
+    by = changed / largest if largest else 0.0
+    if by and math.isfinite(by) and alike(heads * by, target):
+        root = heads.shape[-1] ** -0.5  # the factor of most models; a ratio of rounded numbers is rounded
+        return Scale(root if math.isclose(by, root, rel_tol=max(1e-5, unit)) else by)
+    limit = target.abs().max().item()
+    if abs(largest) > limit > 0 and alike(heads.clamp(-limit, limit), target):
         return Clip(float(f"{limit:.{max(2, math.floor(-math.log10(unit)))}g}"))
     return None
 
@@ -312,18 +314,18 @@ def latent(q: Tensor, k: Tensor, uses: Sequence[Use], codes: Codes, *, width: in
 
 
 def _path(
-    wanted: Tensor, role: int, sizes: tuple, uses: Sequence[Use], codes: Sequence[RotaryCode | None]
+    target: Tensor, role: int, sizes: tuple, uses: Sequence[Use], codes: Sequence[RotaryCode | None]
 ) -> tuple[Stage, ...]:
-    """The modules that made what was wanted, from the first to the last; none if they were not found.
+    """The modules that made the target, from the first to the last; empty if they are unknown.
 
-    Before a norm it is looked for what made the norm's input; where that is not found, the norm is the first.
+    Before a norm comes the module that made the norm's input; where there is none, the norm is the first.
     """
-    outputs = [(use, *cut) for use in reversed(uses) for cut in _cuts(use.y, role, sizes, wanted.shape)]
-    if (last := _last(wanted, outputs, codes)) is None:
+    outputs = [(use, *cut) for use in reversed(uses) for cut in _cuts(use.y, role, sizes, target.shape)]
+    if (last := _last(target, outputs, codes)) is None:
         return ()
     if last.norm is not None:
         before = uses[: next(at for at, use in enumerate(uses) if use is last.use)]
-        for _, cut in _cuts(last.use.x, role, sizes, wanted.shape):
+        for _, cut in _cuts(last.use.x, role, sizes, target.shape):
             path = _path(cut, role, sizes, before, codes if last.code is None else [None])
             if path and path[0].matrix is not None:
                 return (*path, last)
@@ -331,9 +333,9 @@ def _path(
 
 
 def _last(
-    wanted: Tensor, outputs: Sequence[tuple[Use, Layout | None, Tensor]], codes: Sequence[RotaryCode | None]
+    target: Tensor, outputs: Sequence[tuple[Use, Layout | None, Tensor]], codes: Sequence[RotaryCode | None]
 ) -> Stage | None:
-    """The stage whose output, cut into heads, became what was wanted; None if none did.
+    """The stage whose output, cut into heads, became the target; None if none did.
 
     First asked is which has the same numbers in the same place, which need not be compared, then which was
     turned, last which was changed by one number.
@@ -341,19 +343,19 @@ def _last(
 
     def stage(output: tuple, change: Scale | Clip | None = None, code: RotaryCode | None = None) -> Stage:
         product = matrix(output[0])
-        own = norm(output[0], wanted.shape[3]) if product is None else None
-        return Stage(*output, change, code, wanted, product, own)
+        own = norm(output[0], target.shape[3]) if product is None else None
+        return Stage(*output, change, code, target, product, own)
 
     for output in outputs if None in codes else ():
-        if _is_the_same(output[2], wanted):
+        if _is_the_same(output[2], target):
             return stage(output)
     for output in outputs:
         for code in codes:
-            if _turns_into(output[2], wanted, code):
+            if _rotates_into(output[2], target, code):
                 return stage(output, code=code)
     for output in outputs:
         for code in codes:
-            before = wanted if code is None else code.back(wanted)
+            before = target if code is None else code.back(target)
             if (change := adjusted(output[2], before)) is not None:
                 return stage(output, change, code)
     return None
@@ -365,11 +367,11 @@ def _is_the_same(one: Tensor, other: Tensor) -> bool:
     return same and one.shape == other.shape and one.stride() == other.stride()
 
 
-def _turns_into(heads: Tensor, wanted: Tensor, code: RotaryCode | None) -> bool:
-    """Are they what was wanted when they have been turned? The last token is asked first: it turns most."""
+def _rotates_into(heads: Tensor, target: Tensor, code: RotaryCode | None) -> bool:
+    """Do the rotated heads equal the target? The last token is compared first: it is rotated most."""
     if code is None:
-        return alike(heads[:, :, -1:], wanted[:, :, -1:]) and alike(heads, wanted)
-    return alike(code.last.turn(heads[:, :, -1:]), wanted[:, :, -1:]) and alike(code.turn(heads), wanted)
+        return alike(heads[:, :, -1:], target[:, :, -1:]) and alike(heads, target)
+    return alike(code.last.turn(heads[:, :, -1:]), target[:, :, -1:]) and alike(code.turn(heads), target)
 
 
 def _cuts(y: Tensor, role: int, sizes: tuple, shape: torch.Size) -> Iterator[tuple[Layout | None, Tensor]]:
@@ -424,10 +426,10 @@ def _turned(path: Sequence[Stage], name: str) -> dict[str, Tensor]:
     return {f"{name}_raw": raw} | turned
 
 
-def _before(raws: Sequence[Tensor], order: slice | Tensor, code: RotaryCode, wanted: Tensor) -> Tensor | None:
-    """The tensor that is what was wanted when it has been turned, its dimensions in that order."""
+def _before(raws: Sequence[Tensor], order: slice | Tensor, code: RotaryCode, target: Tensor) -> Tensor | None:
+    """The tensor that, rotated, equals the target, with its dimensions in that order."""
     for raw in raws:
-        if _turns_into(raw[..., order].expand_as(wanted), wanted, code):
+        if _rotates_into(raw[..., order].expand_as(target), target, code):
             return raw[..., order]
     return None
 
@@ -444,11 +446,11 @@ def _rows(x: Tensor) -> Tensor:
     return x[0] if x.dim() == 3 and x.shape[0] == 1 else x.reshape(-1, x.shape[-1])
 
 
-def _lie_there(seen: Matrix, weight: Tensor, bias: Tensor | None) -> bool:
-    """Do a weight and a bias lie where those lie that were shown?"""
-    if seen[0].data_ptr() != weight.data_ptr() or (bias is None) != (seen[1] is None):
+def _same_memory(proven: Matrix, weight: Tensor, bias: Tensor | None) -> bool:
+    """Are a weight and a bias in the memory of those that were proven?"""
+    if proven[0].data_ptr() != weight.data_ptr() or (bias is None) != (proven[1] is None):
         return False
-    return bias is None or seen[1].data_ptr() == bias.data_ptr()
+    return bias is None or proven[1].data_ptr() == bias.data_ptr()
 
 
 def _fits(gain: Tensor | float, even: Tensor) -> bool:
@@ -458,10 +460,10 @@ def _fits(gain: Tensor | float, even: Tensor) -> bool:
 
 def alike(one: Tensor, other: Tensor) -> bool:
     """Are two tensors the same numbers, but for rounding?"""
-    return one.shape == other.shape and apart(one, other) <= ROUNDINGS
+    return one.shape == other.shape and difference(one, other) <= ROUNDINGS
 
 
-def apart(one: Tensor, other: Tensor) -> float:
+def difference(one: Tensor, other: Tensor) -> float:
     """The largest difference of two tensors of one shape, in units in the last place of the largest."""
     unit = torch.finfo(other.dtype).eps * max(1.0, other.abs().max().item())
     return (one.float() - other.float()).abs().max().item() / unit
