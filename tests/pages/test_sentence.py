@@ -499,12 +499,12 @@ def test_the_token_of_a_link_is_marked_in_the_text_that_is_looked_at(on_translat
     assert strip(on_translation("see/heads.py", key_token=11), "token_strip_keys")["chosen"] == 10
 
 
-def test_a_click_on_a_token_of_either_text_goes_to_it(on_translation, main_text, strip):
-    app = on_translation("see/heads.py")
-    app.session_state["key_token"] = 9
-    app.run()
+def test_a_click_on_a_token_of_either_text_goes_to_it(on_translation, main_text, strip, click):
+    app = click(on_translation("see/heads.py"), "token_strip_keys", 8)
     assert strip(app, "token_strip_keys")["chosen"] == 8
     assert "**Garten**" in main_text(app)
+    app = click(app, "token_strip", 2)
+    assert (strip(app, "token_strip")["chosen"], strip(app, "token_strip_keys")["chosen"]) == (2, 8)
 
 
 def test_a_text_that_looks_at_itself_is_not_two():
