@@ -33,6 +33,7 @@ class Traced(Protocol):
     tokens: Tokens
     title: str
     layers: Sequence[Layer]
+    mixers: Sequence[Any]
     source: Source
 
 
@@ -48,6 +49,7 @@ def of_trace(trace: Traced) -> str:
     more = f"<div>… and {count - MAX_LAYERS} more layers</div>" if count > MAX_LAYERS else ""
     return _framed(
         f"<b>AttentionTrace</b> of {len(trace.tokens)} tokens, {count} {'layer' if count == 1 else 'layers'}"
+        f"{f', {len(trace.mixers)} without softmax' if trace.mixers else ''}"
         f"<div><bdi>“{html.escape(text)}”</bdi></div>"
         f"<div>source: {html.escape(repr(trace.source))}</div>{rows}{more}"
     )

@@ -87,6 +87,7 @@ def test_mixers_are_no_layers(trace):
     assert trace.mixer(-1).name == "layers.2"
     assert trace.part("self").mixers == trace.mixers
     assert "2 layers (3 heads), 2 mixers" in repr(trace)
+    assert "2 layers, 2 without softmax" in trace._repr_html_()
     alone = replace(trace, layers=())
     for wrong in (lambda: alone.frame("weights", head=0), alone.view):
         with pytest.raises(mha.MhaError, match="has no layers"):
