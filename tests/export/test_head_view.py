@@ -18,6 +18,7 @@ import mha_core as mha
 from mha_core import resources
 from mha_core.export import head_view, scripts
 from mha_core.export.payload import BUDGET, pack, size
+from mha_core.traces.tokens import Tokens
 
 ROOT = Path(__file__).parents[2]
 TEXT = "one two three two"
@@ -320,3 +321,48 @@ def test_what_the_tokenizer_calls_special_comes_before_how_it_looks(told, positi
     tokens = mha.Tokens("ab", ("[CLS]", "b"), ((0, 1), (1, 2)), special=told)
     trace = mha.from_weights(torch.full((1, 2, 2), 0.5), tokens)
     assert head_view.special(trace) == [positions, positions]
+
+
+# One text that looks at another
+
+KEYS = tuple(f"k{at}" for at in range(11))
+
+
+def trace_of(queries: Tokens, keys: Tokens, normal, layers: int = 2) -> mha.AttentionTrace:
+    layers_of_both = []
+    for seed in range(layers):
+        sizes = {"q": len(queries), "k": len(keys), "v": len(keys)}
+        tensors = {name: normal(3, n, 5, seed=10 * seed + len(name + str(n))) for name, n in sizes.items()}
+        sides = mha.Sides(queries, keys)
+        layers_of_both.append(mha.LayerTrace(tensors, kind="cross", sides=sides))
+    return mha.AttentionTrace(queries, tuple(layers_of_both), {"name": "by hand"})
+
+
+def test_a_view_of_a_cross_part_has_both_texts(normal, refused):
+    queries, keys = mha.words("one two three four five six ."), mha.words(" ".join(KEYS))
+    trace = trace_of(queries, keys, normal)
+    view = trace.view(token=6)
+    assert view.header["special"] == [[[], [0]]]  # a token that nobody looks at is no sink
+    assert view.header["groups"] == [None]
+    assert view.header["file"].startswith("headscope-one-two")
+    assert b'"keys": ["k0"' in pack([head_view.panel(trace, [0])])
+    assert "token 7 was asked for" in str(refused(trace.view, token=7))
+    assert trace.title == f"\u2068{queries.text}\u2069 → \u2068{keys.text}\u2069"
+
+
+def test_the_tokenizer_says_what_is_special_and_what_a_word_is(normal):
+    pieces = Tokens("an imal", ("an", "##x", "end"), ((0, 2), (3, 5), (5, 7)), (0, 0, 1), (2,))
+    trace = trace_of(pieces, mha.words(" ".join(KEYS)), normal)
+    header = trace.view().header
+    assert header["special"] == [[[2], [0]]]
+    assert header["groups"][0]["query"]["of"] == [0, 0, 1]
+    assert header["groups"][0]["key"] == {"of": list(range(11)), "labels": list(KEYS)}
+
+
+def test_layers_of_several_kinds_are_looked_at_one_kind_at_a_time(normal, refused):
+    queries, keys = mha.words("one two"), mha.words("a b c")
+    cross = trace_of(queries, keys, normal, layers=1)
+    own = mha.LayerTrace({"weights": torch.full((3, 3, 3), 1 / 3)}, kind="encoder")
+    both = mha.AttentionTrace(keys, (own, *cross.layers), "by hand")
+    assert "trace.part('cross').view()" in str(refused(both.view))
+    assert both.part("cross").view().header["layers"] == 1

@@ -1,16 +1,13 @@
-"""The head view of a text that looks at another one, and of pieces joined to words; node against numpy."""
+"""A panel of the head view: one text that looks at another, pieces joined to words; node against numpy."""
 
 import json
-from types import MappingProxyType
 
 import numpy as np
 import pytest
 import torch
 
-import mha_core as mha
 from mha_core.export import head_view
 from mha_core.export.payload import Panel, pack
-from mha_core.traces.tokens import Tokens, joined
 
 QUERIES = ("[CLS]", "the", "ani", "##mal", "sat", "down", ".")
 KEYS = tuple(f"k{at}" for at in range(11))
@@ -37,16 +34,6 @@ def on_panel(javascript, weights):
         return javascript(MODULES, start + constants + code, blob=blob)
 
     return run
-
-
-def trace_of(queries: Tokens, keys: Tokens, normal, layers: int = 2) -> mha.AttentionTrace:
-    made = []
-    for seed in range(layers):
-        sizes = {"q": len(queries), "k": len(keys), "v": len(keys)}
-        tensors = {name: normal(3, n, 5, seed=10 * seed + len(name + str(n))) for name, n in sizes.items()}
-        sides = mha.Sides(queries, keys)
-        made.append(mha.LayerTrace(MappingProxyType(tensors), kind="cross", sides=sides))
-    return mha.AttentionTrace(queries, tuple(made), {"name": "by hand"})
 
 
 # Two lists of tokens
@@ -232,68 +219,3 @@ def test_a_prepared_panel_has_words_their_special_tokens_and_the_way_back(on_pan
     summed[7] = 0
     np.testing.assert_allclose(row, summed / summed.sum(), atol=5e-4)
     assert plain == [list(QUERIES), [10], True]
-
-
-@pytest.mark.parametrize(
-    ("words", "special", "of", "labels"),
-    [
-        ((0, 1, 1, 2), (), (0, 1, 1, 2), ("the", "animal", "sat")),
-        ((0, 1, 1, 1), (3,), (0, 1, 1, 2), ("the", "animal", "sat")),  # a special piece is alone
-        ((4, 7, 7, 9), (), (0, 1, 1, 2), ("the", "animal", "sat")),  # numbers without gaps
-        ((0, 1, 2, 3), (), None, None),
-        ((), (), None, None),
-    ],
-)
-def test_pieces_of_one_word_are_joined(words, special, of, labels):
-    tokens = Tokens(
-        "the animal sat", ("the", "ani", "##mal", "sat"), ((0, 3), (4, 7), (7, 10), (11, 14)), words, special
-    )
-    found = joined(tokens)
-    if of is None:
-        assert found is None
-    else:
-        assert (found.of, found.labels) == (of, labels)
-
-
-def test_words_that_are_alike_are_told_apart_and_pieces_without_a_place_keep_their_names():
-    tokens = Tokens(
-        "ab ab",
-        ("<s>", "a", "b", "a", "b"),
-        ((0, 0), (0, 1), (1, 2), (3, 4), (4, 5)),
-        (0, 1, 1, 2, 2),
-        (0,),
-    )
-    assert joined(tokens).labels == ("<s>", "ab\u2009₁", "ab\u2009₂")
-
-
-# In Python
-
-
-def test_a_view_of_a_cross_part_has_both_texts(normal, refused):
-    queries, keys = mha.words("one two three four five six ."), mha.words(" ".join(KEYS))
-    trace = trace_of(queries, keys, normal)
-    view = trace.view(token=6)
-    assert view.header["special"] == [[[], [0]]]  # a token that nobody looks at is no sink
-    assert view.header["groups"] == [None]
-    assert view.header["file"].startswith("headscope-one-two")
-    assert b'"keys": ["k0"' in pack([head_view.panel(trace, [0])])
-    assert "token 7 was asked for" in str(refused(trace.view, token=7))
-    assert trace.title == f"\u2068{queries.text}\u2069 → \u2068{keys.text}\u2069"
-
-
-def test_the_tokenizer_says_what_is_special_and_what_a_word_is(normal):
-    pieces = Tokens("an imal", ("an", "##x", "end"), ((0, 2), (3, 5), (5, 7)), (0, 0, 1), (2,))
-    trace = trace_of(pieces, mha.words(" ".join(KEYS)), normal)
-    header = trace.view().header
-    assert header["special"] == [[[2], [0]]]
-    assert header["groups"][0]["query"]["of"] == [0, 0, 1]
-    assert header["groups"][0]["key"] == {"of": list(range(11)), "labels": list(KEYS)}
-
-
-def test_layers_of_several_kinds_are_looked_at_one_kind_at_a_time(normal, refused):
-    queries, keys = mha.words("one two"), mha.words("a b c")
-    cross = trace_of(queries, keys, normal, layers=1)
-    own = mha.LayerTrace(MappingProxyType({"weights": torch.full((3, 3, 3), 1 / 3)}), kind="encoder")
-    both = mha.AttentionTrace(keys, (own, *cross.layers), "by hand")
-    assert "trace.part('cross').view()" in str(refused(both.view))
-    assert both.part("cross").view().header["layers"] == 1

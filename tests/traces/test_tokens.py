@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mha_core import words
-from mha_core.traces.tokens import MAX_TOKENS, SEPARATOR, Tokens
+from mha_core.traces.tokens import MAX_TOKENS, SEPARATOR, Tokens, joined
 
 # Text as people type it, and text as nobody does: scripts, joiners, marks, brackets and digits in a heap.
 TYPED = st.text(
@@ -232,3 +232,38 @@ def test_a_tokenizers_mark_can_be_left_out_and_a_word_in_pieces_is_told(refused)
 
 def test_one_letter_can_be_typed_in_two_ways():
     assert words("caf\u00e9 au lait").index("cafe\u0301") == 0
+
+
+# Pieces of words
+
+
+@pytest.mark.parametrize(
+    ("words", "special", "of", "labels"),
+    [
+        ((0, 1, 1, 2), (), (0, 1, 1, 2), ("the", "animal", "sat")),
+        ((0, 1, 1, 1), (3,), (0, 1, 1, 2), ("the", "animal", "sat")),  # a special piece is alone
+        ((4, 7, 7, 9), (), (0, 1, 1, 2), ("the", "animal", "sat")),  # numbers without gaps
+        ((0, 1, 2, 3), (), None, None),
+        ((), (), None, None),
+    ],
+)
+def test_pieces_of_one_word_are_joined(words, special, of, labels):
+    tokens = Tokens(
+        "the animal sat", ("the", "ani", "##mal", "sat"), ((0, 3), (4, 7), (7, 10), (11, 14)), words, special
+    )
+    found = joined(tokens)
+    if of is None:
+        assert found is None
+    else:
+        assert (found.of, found.labels) == (of, labels)
+
+
+def test_words_that_are_alike_are_told_apart_and_pieces_without_a_place_keep_their_names():
+    tokens = Tokens(
+        "ab ab",
+        ("<s>", "a", "b", "a", "b"),
+        ((0, 0), (0, 1), (1, 2), (3, 4), (4, 5)),
+        (0, 1, 1, 2, 2),
+        (0,),
+    )
+    assert joined(tokens).labels == ("<s>", "ab\u2009₁", "ab\u2009₂")
