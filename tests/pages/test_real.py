@@ -239,7 +239,7 @@ def test_without_a_model_the_page_says_what_to_install_and_type(opened, english)
 
 
 @pytest.mark.slow
-def test_a_model_that_is_not_here_is_fetched_when_somebody_says_so(opened, english, monkeypatch):
+def test_a_model_that_is_not_here_is_fetched_when_the_user_says_so(opened, english, monkeypatch):
     monkeypatch.setattr(huggingface, "load", lambda *_, **__: pytest.fail("loaded unasked"))
     app = opened(source="model", model="openai-community/gpt2")
     assert english("real.fetch_sized", size="548 MB") in [b.label for b in app.button]
@@ -286,7 +286,7 @@ def test_a_text_beyond_the_limit_is_refused_with_a_shorter_one(on_model, said):
 
 
 @pytest.mark.slow
-def test_who_stopped_loading_is_told_and_can_begin_again(folder, monkeypatch, english, strip):
+def test_stopped_loading_is_reported_and_can_begin_again(folder, monkeypatch, english, strip):
     name = folder("llama") + "/."  # under this name nothing is loaded
     monkeypatch.setenv(model_source.FOLDERS, name)
     app = AppTest.from_file(ROOT / "pages" / "frame.py", default_timeout=600)
@@ -340,7 +340,7 @@ def test_what_stops_loading_is_the_one_who_waits(monkeypatch):
 
 
 @pytest.mark.slow
-def test_of_three_models_the_one_that_was_used_last_but_two_is_freed(folder):
+def test_the_least_recently_used_of_three_models_is_freed(folder):
     shelf, loaded = LoadedModels(max_models=2), []
     for family in ("bert", "gpt2", "llama"):
         job = shelf.begin(ModelKey(folder(family)))
@@ -353,7 +353,7 @@ def test_of_three_models_the_one_that_was_used_last_but_two_is_freed(folder):
     assert shelf.find(ModelKey(folder("bert"))) is loaded[0]
 
 
-def test_a_model_that_cannot_be_had_pushes_none_out(folder, monkeypatch):
+def test_a_model_that_cannot_be_loaded_frees_no_other(folder, monkeypatch):
     shelf = LoadedModels(max_models=1)
     assert shelf.begin(ModelKey(folder("bert"))).finished.wait(60)
     job = shelf.begin(ModelKey("/no/such"))

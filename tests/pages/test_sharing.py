@@ -78,7 +78,7 @@ def test_every_query_head_is_drawn_with_its_keys_and_values(on_model, english, f
     assert told == (family == "llama")
 
 
-def test_of_weights_alone_nobody_knows_who_shares_what(on_model, monkeypatch):
+def test_a_layer_known_by_weights_alone_draws_no_sharing(on_model, monkeypatch):
     monkeypatch.setattr(trial, "try_own_code", lambda *_: None)  # as of code that is not understood
     model_source.loaded.clear()
     app = on_model("bloom")
@@ -122,6 +122,6 @@ def test_the_way_of_this_layer_is_the_one_that_is_ticked(on_model, tmp_path, eng
 
 
 @pytest.mark.parametrize(("kv", "told"), [(1, 1), (2, 2), (4, 4)])
-def test_the_head_view_is_told_how_many_key_value_heads_there_are(opened_on_random, eye, kv, told):
+def test_the_header_of_the_head_view_has_the_number_of_key_value_heads(opened_on_random, eye, kv, told):
     header, _ = eye(opened_on_random(h=4, d_model=32, n_kv_heads=kv))
     assert (header["heads"], header["kv"]) == (4, told)
