@@ -53,13 +53,13 @@ class Caller(NamedTuple):
         """How many texts the running modules read at once, by the shape of what they were given.
 
         `lengths` are the numbers of queries and keys. The first tensor of a module is (text, token[, width]),
-        (token, text, width), or of one text (token[, width]). A module that is given a tensor of the shape of
-        the queries may be given q, k and v, whose axes are in question. None where no module shows it.
+        (token, text, width), or of one text (token[, width]). A module whose first one has the shape of the
+        queries may be given q, k and v, whose axes are in question. None where no module shows it.
         """
         for frame in self.frames:
             values = (*frame.f_locals["args"], *frame.f_locals["kwargs"].values())
             tensors = [value for value in values if isinstance(value, Tensor) and not value.is_nested]
-            if any(tuple(tensor.shape) == tuple(q_shape) for tensor in tensors):
+            if tensors and tuple(tensors[0].shape) == tuple(q_shape):
                 continue
             sizes = next(filter(None, (set(_batch_sizes(tensor, lengths)) for tensor in tensors)), ())
             if len(sizes) == 1:
@@ -103,7 +103,7 @@ def _batch_sizes(tensor: Tensor, lengths: Sequence[int]) -> Iterator[int]:
     """The numbers of texts of which a tensor may be the tokens, or vectors for each token."""
     axes = tensor.shape[:-1] if tensor.is_floating_point() else tensor.shape
     is_mask = len(axes) < tensor.dim() and tensor.shape[-1] in lengths
-    is_mask |= len(axes) == tensor.dim() == 2 and {*axes} <= {*lengths}
+    is_mask |= len(axes) == tensor.dim() == 2 and 1 not in axes and {*axes} <= {*lengths}
     if is_mask:
         return
     if len(axes) == 1 and axes[0] in lengths:
