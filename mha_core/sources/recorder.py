@@ -120,18 +120,26 @@ class Place(NamedTuple):
     module: nn.Module | None
 
 
+class Queries(NamedTuple):
+    """Queries (head, query, d_k) with their rule, which look at `n_key` keys from the position `start` on."""
+
+    q: Tensor
+    rule: ScoreRule
+    n_key: int
+    start: int = 0
+
+
 @dataclass(eq=False)
 class RecordedCall:
     """One attention call of one text, or several that continue each other; all tensors are on the CPU.
 
-    Each of `queries` is (head, query, d_k) with its own rule and number of keys. k (kv_head, key, d_k) and
-    v (kv_head, key, d_v) are those of the last.
+    k (kv_head, key, d_k) and v (kv_head, key, d_v) are those of all of them.
     """
 
     number: int
     place: Place
     name: str
-    queries: tuple[tuple[Tensor, ScoreRule, int], ...]
+    queries: tuple[Queries, ...]
     k: Tensor
     v: Tensor
     about: Facts
@@ -141,43 +149,52 @@ class RecordedCall:
     @property
     def sizes(self) -> tuple[int, int]:
         """The numbers of queries and keys."""
-        return sum(q.shape[1] for q, *_ in self.queries), self.k.shape[1]
+        return sum(part.q.shape[1] for part in self.queries), self.k.shape[1]
 
     @property
     def n_heads(self) -> int:
-        return self.queries[0][0].shape[0]
+        return self.queries[0].q.shape[0]
 
     def is_continued_by(self, later: "RecordedCall") -> bool:
-        """Are the later keys and values these, followed by one for each of the later queries?"""
-        n_key = self.k.shape[1]
-        return later.sizes[1] == n_key + later.sizes[0] and self._shares(later, n_key)
+        """Are the later keys the last ones of these, followed by one for each of the later queries?"""
+        n_shared = later.sizes[1] - later.sizes[0]
+        return 0 < n_shared <= self.k.shape[1] and self._shares(later, n_shared)
 
     def is_read_by(self, later: "RecordedCall") -> bool:
         """Are the later keys and values the very same? So a decoder reads the other text at each step."""
         return later.sizes[1] == self.k.shape[1] and self._shares(later, self.k.shape[1])
 
-    def _shares(self, later: "RecordedCall", n_key: int) -> bool:
-        rules = [self.queries[0][1], later.queries[0][1]]
+    def _shares(self, later: "RecordedCall", n_shared: int) -> bool:
+        """Are the last keys and values the first ones of a later call of the same kind?"""
+        rules = [self.queries[0].rule, later.queries[0].rule]
         same = len({(rule.scale, rule.soft_cap, rule.temperature, rule.sinks is None) for rule in rules}) == 1
         same &= self.n_heads == later.n_heads and self.name == later.name
         return same and all(
-            one.shape[::2] == other.shape[::2] and torch.equal(one, other[:, :n_key])
+            one.shape[::2] == other.shape[::2] and torch.equal(one[:, -n_shared:], other[:, :n_shared])
             for one, other in ((self.k, later.k), (self.v, later.v))
         )
 
     def continued(self, later: "RecordedCall") -> "RecordedCall":
-        """This call and a later one that continues it."""
-        tensors = {}
+        """This call and a later one that continues it, or reads the same keys."""
+        n_key, tensors, matrices = later.k.shape[1], {}, self.matrices
+        reads_on = self.is_continued_by(later)
+        n_new = later.sizes[0] if reads_on else 0
         if "x" in self.tensors and "x" in later.tensors:
             tensors["x"] = torch.cat([self.tensors["x"], later.tensors["x"]])
-        matrices = self.matrices
-        if self.about.adjustments is not None:
+        if "x_v" in self.tensors and not reads_on:
+            tensors["x_v"] = self.tensors["x_v"]
+        if self.about.adjustments is not None or ("x_v" in self.tensors and reads_on):
             matrices = {name: matrix for name, matrix in matrices.items() if name in ("w_o", "b_o")}
+        k, v = (
+            torch.cat([one, other[:, n_key - n_new :]], dim=1)
+            for one, other in ((self.k, later.k), (self.v, later.v))
+        )
+        start = k.shape[1] - n_key
         return replace(
             self,
-            queries=(*self.queries, *later.queries),
-            k=later.k,
-            v=later.v,
+            queries=(*self.queries, *(part._replace(start=start) for part in later.queries)),
+            k=k,
+            v=v,
             about=replace(self.about, adjustments=None),
             tensors=tensors,
             matrices=matrices,
@@ -185,7 +202,7 @@ class RecordedCall:
 
     def layer(self, kind: str, shared: Shared) -> LayerTrace:
         """The call as a layer of a trace; layers of one trace share equal masks."""
-        q, rule = torch.cat([q for q, *_ in self.queries], dim=1), self.queries[0][1]
+        q, rule = torch.cat([part.q for part in self.queries], dim=1), self.queries[0].rule
         if len(self.queries) > 1:
             rule = self._joined_rule()
         if rule.mask is not None:
@@ -201,22 +218,24 @@ class RecordedCall:
         )
 
     def _joined_rule(self) -> ScoreRule:
-        """The rule of all queries: keys that came after a query are hidden from it."""
+        """The rule of all queries: keys that were not there are hidden from them."""
         n_key, masks, biases = self.k.shape[1], [], []
-        for q, rule, n_seen in self.queries:
-            n_query = q.shape[1]
-            laid = rule.at(slice(None), slice(None), n_query=n_query, n_key=n_seen)
-            masks.append(_laid_out(laid.mask, True, (n_query, n_seen), n_key))
-            biases.append(_laid_out(laid.bias, 0.0, (n_query, n_seen), n_key))
+        for q, rule, n_seen, start in self.queries:
+            sizes = q.shape[1], n_seen
+            laid = rule.at(slice(None), slice(None), n_query=q.shape[1], n_key=n_seen)
+            masks.append(_laid_out(laid.mask, True, sizes, start, n_key))
+            biases.append(_laid_out(laid.bias, 0.0, sizes, start, n_key))
         bias = _stacked(biases) if any(bool(bias.any()) for bias in biases) else None
-        return replace(self.queries[0][1], mask=_stacked(masks), bias=bias, distance_bias=None)
+        return replace(self.queries[0].rule, mask=_stacked(masks), bias=bias, distance_bias=None)
 
 
-def _laid_out(table: Tensor | None, default: bool | float, sizes: tuple[int, int], n_key: int) -> Tensor:
-    """A mask or bias as (head or 1, query, key), hidden or zero for the keys that were not there yet."""
+def _laid_out(
+    table: Tensor | None, default: bool | float, sizes: tuple[int, int], start: int, n_key: int
+) -> Tensor:
+    """A mask or bias as (head or 1, query, key), hidden or zero for the keys that were not there."""
     table = torch.full(sizes, default) if table is None else table
     table = table.reshape((1,) * (3 - table.dim()) + tuple(table.shape)).expand(-1, *sizes)
-    return nn.functional.pad(table, (0, n_key - sizes[1]))
+    return nn.functional.pad(table, (start, n_key - start - sizes[1]))
 
 
 def _stacked(tables: list[Tensor]) -> Tensor:
@@ -514,7 +533,7 @@ class Recorder:
             self._count,
             place,
             self._names.get(place.module, ""),
-            ((q, attended.rule.item(0).mapped(compact), k.shape[1]),),
+            (Queries(q, attended.rule.item(0).mapped(compact), k.shape[1]),),
             k,
             v,
             replace(about, adjustments=made.adjustments),
@@ -699,7 +718,7 @@ def _copies(tensors: Mapping[str, Tensor | Part | None]) -> dict[str, Tensor]:
 
 def side_by_side(calls: Sequence[RecordedCall]) -> RecordedCall | None:
     """Calls of one head each as one call of several; None where they are not of one kind."""
-    first, rules = calls[0], [call.queries[0][1] for call in calls]
+    first, rules = calls[0], [call.queries[0].rule for call in calls]
     sizes = {(call.sizes, call.n_heads, len(call.queries), call.k.shape, call.v.shape) for call in calls}
     alike = {(rule.scale, rule.soft_cap, rule.temperature, rule.sinks is None) for rule in rules}
     if len(calls) < 2 or first.n_heads > 1 or len(first.queries) > 1 or len(sizes) > 1 or len(alike) > 1:
@@ -718,7 +737,7 @@ def side_by_side(calls: Sequence[RecordedCall]) -> RecordedCall | None:
     return replace(
         first,
         name=_common_name([call.name for call in calls]),
-        queries=((torch.cat([call.queries[0][0] for call in calls]), rule, n_key),),
+        queries=(Queries(torch.cat([call.queries[0].q for call in calls]), rule, n_key),),
         k=torch.cat([call.k for call in calls]),
         v=torch.cat([call.v for call in calls]),
         about=replace(first.about, adjustments=None),
@@ -750,7 +769,7 @@ def _of_heads(
     """The masks or biases of heads as one, (head or 1, query, key)."""
     if all(table is None for table in tables):
         return None
-    laid = [_laid_out(table, default, sizes, sizes[1]) for table in tables]
+    laid = [_laid_out(table, default, sizes, 0, sizes[1]) for table in tables]
     return laid[0] if all(torch.equal(table, laid[0]) for table in laid) else torch.cat(laid)
 
 

@@ -400,17 +400,19 @@ def test_windows_with_a_temperature_for_each_head(item):
 # Libraries
 
 
-@pytest.mark.parametrize("family", ["gpt2", "llama"])
+@pytest.mark.parametrize("family", ["gpt2", "llama", "mistral"])
 @pytest.mark.parametrize("implementation", ["eager", "sdpa"])
 def test_what_a_model_of_transformers_generates(family, implementation):
     transformers = pytest.importorskip("transformers")
     sizes = {"vocab_size": VOCABULARY, "bos_token_id": 1, "eos_token_id": None, "pad_token_id": 0}
     if family == "gpt2":
         config = transformers.GPT2Config(n_embd=D, n_layer=2, n_head=H, n_positions=LONG, **sizes)
-    else:
-        config = transformers.LlamaConfig(
+    else:  # Mistral's cache forgets what its window of three has passed
+        kind = transformers.LlamaConfig if family == "llama" else transformers.MistralConfig
+        window = {"sliding_window": 3} if family == "mistral" else {}
+        config = kind(
             hidden_size=24, intermediate_size=11, num_hidden_layers=2, num_attention_heads=6,
-            num_key_value_heads=2, max_position_embeddings=LONG, **sizes,
+            num_key_value_heads=2, max_position_embeddings=LONG, **sizes, **window,
         )  # fmt: skip
     model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation=implementation).eval()
     given = torch.randint(3, VOCABULARY, (1, 4))
