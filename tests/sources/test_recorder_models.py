@@ -400,8 +400,10 @@ def test_windows_with_a_temperature_for_each_head(item):
 # Libraries
 
 
-@pytest.mark.parametrize("family", ["gpt2", "llama", "mistral"])
-@pytest.mark.parametrize("implementation", ["eager", "sdpa"])
+@pytest.mark.parametrize(
+    ("family", "implementation"),
+    [("gpt2", "eager"), ("gpt2", "sdpa"), ("llama", "eager"), ("llama", "sdpa"), ("mistral", "eager")],
+)
 def test_what_a_model_of_transformers_generates(family, implementation):
     transformers = pytest.importorskip("transformers")
     sizes = {"vocab_size": VOCABULARY, "bos_token_id": 1, "eos_token_id": None, "pad_token_id": 0}
