@@ -20,13 +20,17 @@ HALF = (torch.bfloat16, torch.float16)
 def twin(module: nn.Module, others: Mapping[int, Tensor] = MappingProxyType({})) -> nn.Module:
     """Modules and configs like those of a model, with the very same tensors, or `others` by their ids."""
     try:
-        return copy.deepcopy(module, {id(tensor): tensor for tensor in tensors_of(module)} | {**others})
+        other = copy.deepcopy(module, {id(tensor): tensor for tensor in tensors_of(module)} | {**others})
     except Exception as error:  # any library's any error: what hangs on the model is not ours
         raise MhaError(
             f"{type(module).__name__} holds something that cannot be copied ({type(error).__name__}: "
             f"{error}), so it cannot be traced without changing it. Its attention can be recorded: "
             f"with mha.record(tokens=…) as recorded: model(**inputs)."
         ) from error
+    for part in other.modules():
+        if getattr(part, "layers_are_rescaled", None) is False:
+            part.config.rescale_every = 0  # RWKV would divide the weights, which both have, in place
+    return other
 
 
 def tensors_of(module: nn.Module) -> list[Tensor]:

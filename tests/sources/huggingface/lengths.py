@@ -43,6 +43,7 @@ def outcomes(family: str) -> list[str]:
     try:
         adopted = huggingface.adopt(model, tokenizer)
     except mha.MhaError as error:
+        assert state(model) == before, "the model is no longer what it was"
         return [str(error)]
     found = []
     for text, target in cases(adopted.limit, adopted.has_target):

@@ -275,6 +275,24 @@ def test_a_model_that_changes_itself_on_a_short_text_is_not_changed():
     assert state(model) == before
 
 
+@pytest.mark.parametrize("train", [True, False])
+def test_a_model_that_divides_its_weights_for_inference_keeps_them(train):
+    sizes = {"vocab_size": 61, "hidden_size": 12, "attention_hidden_size": 12, "num_hidden_layers": 2}
+    config = transformers.RwkvConfig(rescale_every=1, layer_norm_epsilon=1e-12, **sizes)
+    ids = torch.arange(3, 9)[None]
+    model = transformers.RwkvModel(config)
+    with torch.no_grad():
+        expected = copy.deepcopy(model).eval()(ids).last_hidden_state
+        model.train(train)
+        before = state(model)
+        trace = mha.trace(ids, source=model)
+        assert state(model) == before
+        assert torch.equal(model.eval()(ids).last_hidden_state, expected)
+        again = mha.trace(ids, source=model)  # its weights are divided now
+    for one, other in zip(trace.mixers, again.mixers, strict=True):
+        np.testing.assert_allclose(one.mixing(), other.mixing(), atol=1e-6)
+
+
 def test_a_model_that_reads_its_implementation_in_every_pass_is_followed_too():
     model = module("falcon")
     assert model.config._attn_implementation == "sdpa"
