@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import expect, sync_playwright
 
 import mha_core as mha
 from pages._kit import state
@@ -32,6 +32,9 @@ OPTIONS = [  # no screen, no root's sandbox, and no calls home
 ]
 PHONE = "Mozilla/5.0 (Linux; Android 16) AppleWebKit/537.36 Chrome/150.0.0.0 Mobile Safari/537.36"
 MAX_PHONE_WIDTH = 640
+# A busy machine may take long for what is expected; this ends a test that waits for nothing.
+PATIENCE = 180_000  # milliseconds
+expect.set_options(timeout=PATIENCE)
 # Runs in every page before its own scripts: when it last changed, heard the server, asked for a run and saw
 # one finished. That is a message of two bytes, ForwardMsg.script_finished; 2 says that another run begins.
 WATCH = """(() => {
@@ -126,6 +129,7 @@ def tabs(browser):
             how = settings | {"viewport": viewport, "color_scheme": color_scheme}
             profiles[key] = browser.new_context(locale="en-US", **how)
             profiles[key].add_init_script(WATCH)
+            profiles[key].set_default_timeout(PATIENCE)
         page = free[key].pop() if free.get(key) else profiles[key].new_page()
         page.bring_to_front()  # one behind another tab is painted once a second
         yield page
@@ -210,6 +214,7 @@ def alone(browser):
         screen = {"width": width, "height": height}
         context = browser.new_context(viewport=screen, color_scheme=theme, has_touch=touch, offline=True)
         contexts.append(context)
+        context.set_default_timeout(PATIENCE)
         page = context.new_page()
         page.on("pageerror", lambda error: failures.append(str(error)))
         page.on("console", lambda message: failures.append(message.text) if message.type == "error" else None)
@@ -385,7 +390,7 @@ def settled():
 
 def settle(page) -> None:
     """Wait until what was asked for has been computed and nothing on the page changes any more."""
-    page.evaluate(SETTLED, [300, 800, 180_000])
+    page.evaluate(SETTLED, [300, 800, PATIENCE])
 
 
 class Server:

@@ -6,7 +6,6 @@ from playwright.sync_api import expect
 import mha_core as mha
 
 TOKENS = ["<s>", "Die", "*alte*", "Katze", "שלום", "動", "</s>"]
-WAIT = 60_000
 
 
 def test_a_saved_trace_is_opened_and_looked_at(visit, app, settled, eye, tmp_path):
@@ -18,7 +17,7 @@ def test_a_saved_trace_is_opened_and_looked_at(visit, app, settled, eye, tmp_pat
     expect(page.get_by_text("Open a saved trace in the sidebar")).to_be_visible()
 
     page.locator("input[type=file]").set_input_files(tmp_path / "mine.safetensors")
-    expect(page.get_by_text("A saved trace, opened from")).to_be_visible(timeout=WAIT)
+    expect(page.get_by_text("A saved trace, opened from")).to_be_visible()
     settled(page)
     view = eye(page)
     assert view.token(2).locator("bdi").inner_text() == "*alte*"
@@ -34,5 +33,5 @@ def test_a_saved_trace_is_opened_and_looked_at(visit, app, settled, eye, tmp_pat
 
     (tmp_path / "bad.safetensors").write_bytes(b"no trace at all")
     page.locator("input[type=file]").set_input_files(tmp_path / "bad.safetensors")
-    expect(page.get_by_text("cannot be read as a saved trace")).to_be_visible(timeout=WAIT)
+    expect(page.get_by_text("cannot be read as a saved trace")).to_be_visible()
     expect(page.get_by_role("heading", name="Its query against every key, head 3")).to_be_visible()

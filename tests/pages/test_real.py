@@ -332,9 +332,9 @@ def test_what_stops_loading_is_the_one_who_waits(monkeypatch):
     monkeypatch.setattr("pages._kit.model_source.PATIENCE", 0.2)
     shelf = LoadedModels()
     job = shelf.begin(ModelKey("a"))
-    assert begun.wait(5)
+    assert begun.wait(600)
     assert shelf.begin(ModelKey("a")) is job
-    assert job.finished.wait(5)
+    assert job.finished.wait(600)
     assert isinstance(job.error, files.Stopped)
     assert shelf.begin(ModelKey("a")) is not job  # who asks again begins again
 
@@ -344,7 +344,7 @@ def test_the_least_recently_used_of_three_models_is_freed(folder):
     shelf, loaded = LoadedModels(max_models=2), []
     for family in ("bert", "gpt2", "llama"):
         job = shelf.begin(ModelKey(folder(family)))
-        assert job.finished.wait(60), family
+        assert job.finished.wait(600), family
         loaded.append(shelf.find(ModelKey(folder(family))))
         assert loaded[-1], job.error
         if family == "gpt2":
@@ -355,16 +355,16 @@ def test_the_least_recently_used_of_three_models_is_freed(folder):
 
 def test_a_model_that_cannot_be_loaded_frees_no_other(folder, monkeypatch):
     shelf = LoadedModels(max_models=1)
-    assert shelf.begin(ModelKey(folder("bert"))).finished.wait(60)
+    assert shelf.begin(ModelKey(folder("bert"))).finished.wait(600)
     job = shelf.begin(ModelKey("/no/such"))
-    assert job.finished.wait(60)
+    assert job.finished.wait(600)
     assert isinstance(job.error, mha.MhaError)
     assert shelf.find(ModelKey(folder("bert")))
 
 
 def test_traces_of_a_model_are_kept_by_their_size(folder, monkeypatch):
     shelf = LoadedModels()
-    assert shelf.begin(ModelKey(folder("bert"))).finished.wait(60)
+    assert shelf.begin(ModelKey(folder("bert"))).finished.wait(600)
     entry = shelf.find(ModelKey(folder("bert")))
     first = entry.parts("A bird sang.")
     assert entry.parts("A bird sang.") is first
