@@ -29,10 +29,11 @@ INDEXER = "indexer"  # what modules with a learned index are called
 CROSS_INPUTS = ("key_value_states", "encoder_hidden_states", "cross_attention_states")
 
 # What models hand to attention by these names changes nothing in it: eager masks and q, k, v have it in them.
-# The last two are inputs of a model, which some hand on with all that they do not know.
+# The last three are inputs of a model, which some hand on with all that they do not know.
 HARMLESS = {
     *("deterministic", "is_causal", "logits_to_keep", "position_ids", "sliding_window", "use_cache"),
-    *("output_attentions", "output_hidden_states", "output_router_logits", "input_ids", "token_type_ids"),
+    *("output_attentions", "output_hidden_states", "output_router_logits"),
+    *("decoder_input_ids", "input_ids", "token_type_ids"),
 }
 
 Attend = Callable[[Tensor, Tensor, Tensor, ScoreRule], Tensor]

@@ -73,7 +73,7 @@ def check(family: str, n_tokens: int) -> tuple[MixerTrace, ...]:
     assert not any("other means" in entry for entry in skipped)
     for layer in mixers:
         heads = sorted({0, 1, layer.n_heads // 2, layer.n_heads - 1})
-        np.testing.assert_allclose(output(layer, heads), layer.output()[heads], atol=1e-5)
+        np.testing.assert_allclose(output(layer, heads), layer.output()[heads], rtol=1e-6, atol=1e-5)
         for head in heads:
             matrix = layer.mixing(head)
             assert matrix.shape == (n_tokens, n_tokens)

@@ -1,20 +1,31 @@
-"""One family: its own eager attention against what Headscope shows, every matrix and the output."""
+"""One family: its own eager attention against what a person is shown of it, every matrix and the output.
 
+The tiny model is saved, and loaded from its folder with a tokenizer; parts of larger models, of which no
+folder can be, are traced in memory. The reference is the model's own code on what its tokenizer gives.
+"""
+
+import copy
 import re
 import sys
+import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from mha_core.capture import collector
 from mha_core.errors import MhaError
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.sources.huggingface.trial import are_weights
 from mha_core.traces.layer import LayerTrace
+from mha_core.traces.mixer import MixerTrace
+from mha_core.traces.trace import AttentionTrace
 from tests.parity import tiny
-from tests.parity.table import EXACT, Row
+from tests.parity.table import EXACT, ORDER, LongRow, Row
 
 KINDS = {
     "encoder_attentions": "encoder",
@@ -22,50 +33,222 @@ KINDS = {
     "decoder_attentions": "decoder",
     "cross_attentions": "cross",
 }
+HALVES = {"bf16": "bfloat16", "fp16": "float16"}
+MATRICES = {"Q": "w_q", "K": "w_k", "V": "w_v", "O": "w_o"}
+FAR = 3.0  # times as far from float32 as the model's own run: then ours is wrong
+DRAW = 0.9  # of the other's distance: closer than that neither is called nearer
+# One family of each kind of attention.
+LONG = {
+    "bert": "learned positions",
+    "big_bird": "blocks, some of them at random",
+    "bloom": "ALiBi",
+    "deberta-v2": "words and places apart",
+    "deepseek_v3": "latent",
+    "deepseek_v32": "latent, top-k of an index",
+    "falcon_h1": "beside a state",
+    "gemma2": "windows, soft cap",
+    "gpt_neo": "windows, in its own code",
+    "gpt_oss": "windows, sinks",
+    "granite": "rotary positions, shared keys",
+    "llama4_text": "chunks",
+    "minimax_m3_vl_text": "top-k of blocks",
+    "modernbert": "windows to both sides",
+    "qwen3_next": "beside a delta rule",
+    "t5": "buckets of distances, two texts",
+}
 
 
-def compare(family: str) -> Row:
-    """Build a family's tiny model twice, run it in its own way and in ours, and compare."""
+def compare(family: str, lengths=tiny.LENGTHS, *, positions=tiny.POSITIONS, halves: bool = True) -> Row:
+    """Show a family's tiny model as a person does, at several lengths and in half precision."""
     kind = tiny.families()[family]
     try:
-        model = tiny.model(family)
+        built = tiny.model(family, positions)
     except Exception as error:  # somebody else's model: whatever it is, it is the reason
-        return Row(family, kind, "not built", note=_short(error))
-    given = tiny.inputs(model)
+        return Row(family, kind, "not built", missing=_short(error))
+    with tempfile.TemporaryDirectory() as folder, keywords() as names:
+        try:
+            door, model, refusal = entered(built, folder, inside=kind == "inside")
+        except Exception as error:
+            return Row(family, kind, _failed(error), missing=_short(error))
+        own = door.reference(model, "float32")
+        # The longest text first: whatever a model keeps of it would show in the next one.
+        shown = {n: shown_of(model, own, n) for n in sorted(lengths, reverse=True)}
+        row = _row(Row(family, kind, "", door.name), [shown[n] for n in lengths])
+        for name, dtype in HALVES.items() if halves and row.long_weights is not None else ():  # with weights
+            cell, note = half(door, dtype, lengths[-1], model.route.name)
+            row = replace(row, **{name: cell}, missing="; ".join(filter(None, (row.missing, note))))
+    row = replace(row, missing="; ".join(filter(None, (refusal, row.missing))))
+    return replace(row, keywords=tuple(sorted(names)))
+
+
+def compare_long(family: str) -> LongRow:
+    """The same at 2,100 tokens."""
+    row = compare(family, (tiny.LONG,), positions=tiny.LONG_POSITIONS, halves=False)
+    return LongRow(family, LONG[family], row.verdict, row.route, row.weights, row.output)
+
+
+class Door:
+    """How a person comes to a model: by its folder, or in memory where no folder of it can be loaded."""
+
+    def __init__(self, built: nn.Module, folder: str, *, inside: bool):
+        self.built, self.folder, self.name = built, folder, "memory" if inside else "folder"
+        self.tokenizer = tiny.tokenizer(built)
+        if not inside:
+            built.save_pretrained(folder)
+            self.tokenizer.save_pretrained(folder)
+
+    def opened(self, dtype: str) -> huggingface.Model:
+        """The model ready to be traced. Raises `MhaError` as `load` and `adopt` do."""
+        if self.name == "folder":
+            return huggingface.load(self.folder, dtype=dtype, device="cpu")
+        module = copy.deepcopy(self.built).to(huggingface.DTYPES[dtype])
+        return huggingface.adopt(module, self.tokenizer)
+
+    def reference(self, model: huggingface.Model, dtype: str) -> nn.Module:
+        """The model's own code with the same weights: as they were built, in half precision as they load."""
+        kind = type(model.module)
+        if self.name == "memory":
+            return copy.deepcopy(self.built).to(huggingface.DTYPES[dtype])
+        if dtype == "float32" and (same := [part for part in self.built.modules() if type(part) is kind]):
+            return same[0]
+        return kind.from_pretrained(
+            self.folder, dtype=huggingface.DTYPES[dtype], attn_implementation="eager"
+        ).eval()
+
+
+def entered(built: nn.Module, folder: str, *, inside: bool) -> tuple[Door, huggingface.Model, str]:
+    """How a model is opened, the model, and why not by its folder where that is refused.
+
+    Raises what says why it cannot be opened.
+    """
+    door = Door(built, folder, inside=inside)
     try:
-        ours, layers, skipped, route = traced(tiny.model(family), given)
+        model = door.opened("float32")
+        if model.tokenizer("w5 w17")["input_ids"] == [5, 17]:
+            return door, model, ""
+        refusal = MhaError("transformers reads every tokenizer of this family as one of its own.")
     except MhaError as error:
-        return Row(family, kind, "refused", note=_short(error))
-    with torch.no_grad(), watching(model) as seen:
-        theirs = model(**given, output_attentions=True, use_cache=False, return_dict=True)
-    pairs, how = matched(layers, by_kind(theirs), [w for w in seen if _whole(w)], len(skipped))
-    row = {
-        "layers": ", ".join(f"{n} {kind}" for kind, n in Counter(layer.kind for layer in layers).items()),
-        "route": route,
-        "weights": max((_gap(a, b) for a, b in pairs), default=None),
-        "output": max(_gap(a, b) / max(1.0, b.abs().max().item()) for a, b in outputs(ours, theirs)),
-        "note": "; ".join([*([how] if how else []), *_summary(skipped)]),
-    }
-    close = pairs and max(row["weights"], row["output"]) <= EXACT
-    if not close:
+        refusal = error
+    door.name = "memory"
+    try:
+        return door, door.opened("float32"), f"its folder: {_short(refusal)}"
+    except MhaError:
+        raise refusal from None
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What came out for a text: the trace, or the reason why there is none, and how far it is off."""
+
+    verdict: str
+    trace: AttentionTrace | None = None
+    weights: float | None = None
+    output: float | None = None
+    mixing: float | None = None
+    note: str = ""
+
+
+def shown_of(model: huggingface.Model, own: nn.Module, length: tuple[int, int]) -> Shown:
+    """Trace a text and compare it with the model's own run."""
+    try:
+        trace, output = traced(model, length)
+    except Exception as error:
+        return Shown(_failed(error), note=_short(error))
+    inputs = tiny.inputs(model, trace, length)
+    theirs, how = own_weights(own, inputs, trace)
+    if theirs is None:
+        return Shown("WRONG", trace, note=how)
+    weights = max(map(gap, weights_of(trace, theirs), theirs), default=None)
+    output = output_gap(output, ran(own, inputs))
+    mixing = max(map(mixing_gap, trace.mixers), default=None)
+    largest, limit = max(filter(None, (weights, output, mixing)), default=0.0), EXACT
+    if largest > limit and theirs:
+        rounding = _rounding(own, inputs, trace, theirs)
+        limit = max(limit, rounding)
+        how = "; ".join(filter(None, (how, f"its own weights are rounded by {rounding:.0e}")))
+    if largest > limit:
         verdict = "WRONG"
-    elif route == "weights":
+    elif trace.layers and not any(layer.knows("q") for layer in trace.layers):
         verdict = "weights only"
     else:
-        verdict = "part" if skipped else "exact"
-    return Row(family, kind, verdict, **row)
+        verdict = "part" if trace.source.skipped else "exact"
+    return Shown(verdict, trace, weights, output, mixing, how)
 
 
-def traced(model: nn.Module, given: dict) -> tuple[object, tuple[LayerTrace, ...], tuple[str, ...], str]:
-    """A model's output in our way, its layers, what was left out, and the route."""
-    ours = huggingface.adopt(model)
+def traced(model: huggingface.Model, length: tuple[int, int]) -> tuple[AttentionTrace, object]:
+    """The trace of a text of that many tokens, and the output of the model while it was made."""
     outputs = []
-    hook = ours.module.register_forward_hook(lambda _, __, output: outputs.append(output))
+    hook = model.module.register_forward_hook(lambda _, __, output: outputs.append(output))
     try:
-        layers, skipped = huggingface.flow(ours, given)
+        text, target = tiny.texts(length)
+        trace = huggingface.follow(model, text, target=target if model.has_target else None)
     finally:
         hook.remove()
-    return outputs[-1], layers, skipped, ours.route.name
+    return trace, outputs[-1]
+
+
+def half(door: Door, dtype: str, length: tuple[int, int], route: str) -> tuple[str, str]:
+    """How far ours is from the model's own run in half precision, and which of both lies nearer to float32.
+
+    → the cell of the table, and the reason where there is no figure.
+    """
+    try:
+        model = door.opened(dtype)
+        trace, _ = traced(model, length)
+    except Exception as error:
+        return _failed(error), f"{dtype}: {_short(error)}"
+    inputs, own = tiny.inputs(model, trace, length), door.reference(model, dtype)
+    theirs, note = own_weights(own, inputs, trace)
+    truth, _ = own_weights(door.reference(model, dtype).float(), inputs, trace)
+    if theirs is None or truth is None:
+        return "WRONG", f"{dtype}: {note}"
+    ours = weights_of(trace, theirs)
+    one, other = _distances(ours, truth), _distances(theirs, truth)
+    if any(mine > FAR * max(its, EXACT) for mine, its in zip(one, other, strict=True)):
+        return "WRONG", f"{dtype}: layers are {one} from float32, its own {other}"
+    nearer = "ours" if sum(one) < DRAW * sum(other) else "own" if sum(other) < DRAW * sum(one) else "even"
+    cell = f"{max(map(gap, ours, theirs)):.0e} {nearer}"
+    return (cell, "") if model.route.name == route else (f"{cell} ({model.route.name})", "")
+
+
+def ran(own: nn.Module, inputs: dict[str, Tensor]) -> object:
+    """A model's own run, of a copy: BigBird changes itself when it reads."""
+    own = copy.deepcopy(own)
+    with torch.no_grad():
+        own(**inputs, use_cache=False)  # and returns no weights while it does
+        return own(**inputs, output_attentions=True, use_cache=False, return_dict=True)
+
+
+def mixing_gap(mixer: MixerTrace) -> float:
+    """How far a layer without softmax is from its matrix by its values, in units of its largest above 1."""
+    parts = {name: tensor.numpy() for name, tensor in mixer.tensors.items()}
+    output = parts.get("gate", 1.0) * (mixer.mixing() @ mixer.v) + parts.get("bias", 0.0)
+    return float(np.abs(output - mixer.output()).max() / max(1.0, np.abs(mixer.output()).max()))
+
+
+def own_weights(own: nn.Module, inputs: dict, trace: AttentionTrace) -> tuple[list[Tensor] | None, str]:
+    """A model's own weights of each layer of a trace, and how they are known if it does not return them."""
+    block, layers, n_skipped = getattr(own.config, "block_size", 1), trace.layers, len(trace.source.skipped)
+    with watching(own) as seen:
+        output = ran(own, inputs)
+    for name, kind in KINDS.items():
+        n_returned = sum(weights is not None for weights in getattr(output, name, None) or ())
+        n_shown = sum(layer.kind == kind for layer in layers)
+        if n_returned > n_shown + n_skipped + len(trace.mixers):  # MiniMax returns those of both
+            return None, f"it returns {n_returned} {kind} layers; {n_shown} are shown, {n_skipped} named"
+    returned = by_kind(output, trace, block)
+    kinds = {layer.kind: layer for layer in layers}.values()
+    seen = seen[len(seen) // 2 :]  # of the second run
+    seen = [weights for weights in seen if any(_whole([weights], layer, block) for layer in kinds)]
+    mine = {kind: sum(layer.kind == kind for layer in layers) for kind in returned}
+    n_returned = sum(map(len, returned.values()))
+    if n_returned == len(layers) and all(mine[kind] == len(returned[kind]) for kind in mine):
+        remaining = {kind: iter(weights) for kind, weights in returned.items()}
+        return [next(remaining[layer.kind])[0] for layer in layers], ""
+    if len(seen) == len(layers) and all(len(returned[kind]) <= mine[kind] + n_skipped for kind in mine):
+        how = f"it returns the weights of {n_returned} layers, so its attention function was watched"
+        return [weights[0] for weights in seen], how
+    return None, f"{len(layers)} layers are shown; its own weights were seen of {max(len(seen), n_returned)}"
 
 
 @contextmanager
@@ -75,89 +258,176 @@ def watching(model: nn.Module) -> Iterator[list[Tensor]]:
     files = {sys.modules[type(part).__module__] for part in model.modules()}
     before = {file: getattr(file, name) for file in files if hasattr(file, name)}
 
-    def watched(own):
+    def watched(function):
         def call(*args, **more):
-            output, weights = own(*args, **more)
+            output, weights = function(*args, **more)
             seen.append(weights)
             return output, weights
 
         return call
 
-    for file, own in before.items():
-        setattr(file, name, watched(own))
+    for file, function in before.items():
+        setattr(file, name, watched(function))
     try:
         yield seen
     finally:
-        for file, own in before.items():
-            setattr(file, name, own)
+        for file, function in before.items():
+            setattr(file, name, function)
 
 
-def by_kind(output) -> dict[str, list[Tensor]]:
+@contextmanager
+def keywords() -> Iterator[set[str]]:
+    """The names of all that models hand to our attention function beside its arguments, None left out."""
+    names, function = set(), collector.attention
+
+    def recording(module, query, key, value, attention_mask, **more):
+        names.update(name for name, value in more.items() if value is not None)
+        return function(module, query, key, value, attention_mask, **more)
+
+    collector.attention = recording
+    try:
+        yield names
+    finally:
+        collector.attention = function
+        huggingface.register()
+
+
+def by_kind(output, trace: AttentionTrace, block: int) -> dict[str, list[Tensor]]:
     """The weights (1, head, query, key) from token to token that a model returned, by whose they are."""
-    return {kind: [w for w in getattr(output, name, None) or () if _whole(w)] for name, kind in KINDS.items()}
+    layers = {layer.kind: layer for layer in trace.layers}
+    return {
+        kind: _whole(getattr(output, name, None) or (), layers.get(kind), block)
+        for name, kind in KINDS.items()
+    }
 
 
-def matched(
-    layers: tuple[LayerTrace, ...], returned: dict[str, list[Tensor]], seen: list[Tensor], n_skipped: int
-) -> tuple[list[tuple[Tensor, Tensor]], str]:
-    """Which weights of ours belong to which of theirs, and how that is known if not by what it returns."""
-    mine = {kind: [layer for layer in layers if layer.kind == kind] for kind in returned}
-    n_returned = sum(map(len, returned.values()))
-    if n_returned == len(layers) and all(len(mine[kind]) == len(returned[kind]) for kind in mine):
-        pairs = [pair for kind in mine for pair in zip(mine[kind], returned[kind], strict=True)]
-        return [_pair(*pair) for pair in pairs], ""
-    named = all(len(returned[kind]) <= len(mine[kind]) + n_skipped for kind in mine)
-    if named and len(seen) == len(layers):
-        how = f"it returns the weights of {n_returned} layers, so its attention function was watched"
-        return [_pair(*pair) for pair in zip(layers, seen, strict=True)], how
-    return [], f"{len(layers)} layers are shown; its own weights were seen of {max(len(seen), n_returned)}"
+def _whole(returned: Iterable[object], layer: LayerTrace | None, block: int) -> list[Tensor]:
+    """Those of some weights that are from every token to every token of a layer's texts.
 
-
-def _whole(weights: object) -> bool:
-    """Are these weights from every token to every token?"""
-    sizes = [(q, k) for q in (tiny.N_TEXT, tiny.N_TARGET) for k in (tiny.N_TEXT, tiny.N_TARGET)]
-    return isinstance(weights, Tensor) and weights.dim() == 4 and tuple(weights.shape[2:]) in sizes
-
-
-def outputs(ours, theirs) -> list[tuple[Tensor, Tensor]]:
-    """Logits and hidden states that both have."""
-    names = ("logits", "last_hidden_state", "encoder_last_hidden_state", "prediction_logits", "start_logits")
-    both = [(getattr(ours, name, None), getattr(theirs, name, None)) for name in names]
-    found = [(a, b) for a, b in both if isinstance(a, Tensor) and isinstance(b, Tensor)]
-    if not found:
-        first = [next(v for v in o.values() if isinstance(v, Tensor)) for o in (ours, theirs)]
-        found = [tuple(first)]
+    BigBird's are also of what it fills the text up with, to whole blocks: that is cut off.
+    """
+    found = []
+    for weights in returned if layer is not None else ():
+        if isinstance(weights, Tensor) and weights.dim() == 4:
+            n_query, n_key = layer.n_query, layer.n_key
+            more, filled = weights.shape[2] - n_query, weights[:, :, :n_query, n_key:]
+            if weights.shape[3] - n_key == more and more in range(block) and not filled.any():
+                found.append(weights[:, :, :n_query, :n_key])
     return found
 
 
-def _pair(layer: LayerTrace, theirs: Tensor) -> tuple[Tensor, Tensor]:
-    """Ours and theirs; some return weights as they are before a sink takes its share of each row.
+def output_gap(ours, theirs) -> float:
+    """The largest difference of logits and hidden states that both have, in units of the largest above 1."""
+    names = ("logits", "last_hidden_state", "encoder_last_hidden_state", "prediction_logits", "start_logits")
+    both = [(getattr(ours, name, None), getattr(theirs, name, None)) for name in names]
+    pairs = [(a, b) for a, b in both if isinstance(a, Tensor) and isinstance(b, Tensor)]
+    pairs = pairs or [tuple(next(v for v in o.values() if isinstance(v, Tensor)) for o in (ours, theirs))]
+    return max(gap(a, b) / max(1.0, b.abs().max().item()) for a, b in pairs)
 
-    ProphetNet and SqueezeBERT return the scores by the name of weights: then their softmax is taken.
+
+def weights_of(trace: AttentionTrace, theirs: list[Tensor]) -> list[Tensor]:
+    """Our weights of each layer, as the model's own are: some are returned before a sink takes its share.
+
+    ProphetNet and SqueezeBERT return scores by the name of weights: of these the softmax is taken, in place.
     """
-    ours, theirs = torch.from_numpy(layer.weights().copy()), theirs[0]
-    if not are_weights(theirs) and layer.knows("q"):
-        theirs = theirs.softmax(-1)
-    before = layer.rule.sinks is not None and (theirs.sum(-1) - 1).abs().max() < EXACT
-    return (ours / ours.sum(-1, keepdim=True) if before else ours), theirs
+    found = []
+    for at, layer in enumerate(trace.layers):
+        if not are_weights(theirs[at]) and layer.knows("q"):
+            theirs[at] = theirs[at].softmax(-1)
+        ours = torch.from_numpy(layer.weights().copy())
+        before_sinks = layer.rule.sinks is not None and (theirs[at].float().sum(-1) - 1).abs().max() < 1e-2
+        found.append(ours / ours.sum(-1, keepdim=True) if before_sinks else ours)
+    return found
 
 
-def _gap(ours: Tensor, theirs: Tensor) -> float:
+def _rounding(own: nn.Module, inputs: dict, trace: AttentionTrace, theirs: list[Tensor]) -> float:
+    """How far a model's own weights move when each of its parameters changes by its last digit."""
+    moved = copy.deepcopy(own)
+    with torch.no_grad():
+        for weight in moved.parameters():
+            weight.copy_(torch.nextafter(weight, torch.full_like(weight, float("inf"))))
+    others, _ = own_weights(moved, inputs, trace)
+    weights_of(trace, others)
+    return max(map(gap, others, theirs))
+
+
+def gap(ours: Tensor, theirs: Tensor) -> float:
     """The largest difference; infinite where shapes differ or only one of two is a number."""
     if ours.shape != theirs.shape:
         return float("inf")
-    gap = (ours.float() - theirs.float()).abs()
-    gap[ours.isnan() & theirs.isnan()] = 0.0
-    return gap.nan_to_num(nan=float("inf")).max().item()
+    apart = (ours.float() - theirs.float()).abs()
+    apart[ours.isnan() & theirs.isnan()] = 0.0
+    return apart.nan_to_num(nan=float("inf")).max().item()
 
 
-def _summary(skipped: tuple[str, ...]) -> list[str]:
-    """What was left out: each reason once, and how often."""
-    reasons = Counter(entry.split(": ", 1)[-1] for entry in skipped)
+def _distances(ours: list[Tensor], theirs: list[Tensor]) -> list[float]:
+    """For each layer the median over heads and queries of the largest difference in a row.
+
+    Where rounding gives one token another expert, its row alone is far off, in ours or in the model's own.
+    """
+    rows = ((a.float() - b.float()).abs().nan_to_num(0.0).amax(-1) for a, b in zip(ours, theirs, strict=True))
+    return [row.median().item() for row in rows]
+
+
+def _row(row: Row, shown: list[Shown]) -> Row:
+    """A family's row of what was shown of a shorter and a longer text: its verdict is the worse one."""
+    short, long = shown[0], shown[-1]
+    worst = max(shown, key=lambda each: ORDER.index(each.verdict))
+    best = min(shown, key=lambda each: ORDER.index(each.verdict))
+    row = replace(row, verdict=worst.verdict)
+    notes = dict.fromkeys([*(each.note for each in shown), *_missing(best.trace)])
+    if long.verdict != short.verdict:
+        notes = dict.fromkeys([f"the longer text: {long.verdict}", *notes])
+    row = replace(row, missing="; ".join(filter(None, notes)))
+    if best.trace is None:
+        return row
+    return replace(
+        row,
+        layers=layers_of(best.trace),
+        route=best.trace.source.route,
+        known=known(best.trace),
+        weights=short.weights,
+        output=short.output,
+        long_weights=long.weights,
+        long_output=long.output,
+        mixing=long.mixing,
+    )
+
+
+def layers_of(trace: AttentionTrace) -> str:
+    """How many layers of which kind are shown; of those without softmax, by what rule they mix tokens."""
+    kinds = Counter([*(layer.kind for layer in trace.layers), *(mixer.rule for mixer in trace.mixers)])
+    return ", ".join(f"{n} {kind}" for kind, n in kinds.items())
+
+
+def known(trace: AttentionTrace) -> str:
+    """Which of the four matrices are known."""
+    if not trace.layers:
+        return ""
+    return "".join(_letter(letter, name, trace.layers) for letter, name in MATRICES.items())
+
+
+def _letter(letter: str, name: str, layers: tuple[LayerTrace, ...]) -> str:
+    """A matrix that all layers know in capitals, one that some know in a small letter, else a dash."""
+    known = [name in layer.projections.known for layer in layers]
+    return letter if all(known) else letter.lower() if any(known) else "–"
+
+
+def _missing(trace: AttentionTrace | None) -> list[str]:
+    """What was left out of a trace: each reason once, and how often."""
+    if trace is None:
+        return []
+    reasons = Counter(entry.split(": ", 1)[-1] for entry in trace.source.skipped)
     return [f"{n} × {reason}" for reason, n in reasons.items()]
+
+
+def _failed(error: Exception) -> str:
+    """A refusal is a sentence for a person; any other error is a bug of ours."""
+    return "refused" if isinstance(error, MhaError) else "WRONG"
 
 
 def _short(error: Exception) -> str:
     text = " ".join(f"{type(error).__name__}: {error}".split())
+    text = re.sub(re.escape(tempfile.gettempdir()) + r"/\w+", "this model", text)
     text = re.sub(r"'[^']*site-packages.", "'", text)  # where a library lies is nobody's business
     return text.removeprefix("MhaError: ")[:300].strip()

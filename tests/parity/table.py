@@ -1,30 +1,46 @@
-"""The table of the comparison, written and read: `TABLE.md` is its only store."""
+"""The tables of the comparison, written and read: `TABLE.md` is their only store."""
 
 import re
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 PATH = Path(__file__).with_name("TABLE.md")
 EXACT = 1e-5  # the largest difference of weights, and of outputs in units of the largest number above 1
+ORDER = ("exact", "part", "weights only", "refused", "WRONG")  # of verdicts, the best one first
 VERDICTS = {
-    "exact": "every attention layer is shown, and weights and output are the model's own",
+    "exact": "every layer that mixes tokens is shown, and its numbers are the model's own at both lengths",
     "part": "the same for the layers that are shown; the others are named with the reason",
     "weights only": "the weights that the model returns are shown, without queries, keys and values",
     "refused": "a message with the reason instead of a picture",
     "not built": "no tiny model of it could be built here, so nothing is known of it",
     "WRONG": "weights or output differ, and nothing says so: a bug of ours",
 }
-HEAD = ("family", "kind", "verdict", "layers", "route", "weights", "output", "note")
 INTRODUCTION = """\
 # Which architectures are exact
 
 Written by `python -m tests.parity`; never by hand. For each family of text models of transformers {version}
-a tiny model with random weights runs on 11 tokens (and 7 of a target) in its own eager attention with
-`output_attentions`, and in ours. *weights* is the largest difference of any attention weight, *output* that
-of the output in units of its largest number above 1, in float32 on a CPU. The limit is {exact:g}. Ours
-attends by torch's fused kernel where that can do what a model asks for, so it differs by roundings.
+a tiny model with random weights is saved with a tokenizer, loaded from its folder and traced, as a person
+does; a part of a larger model, of which there is no folder, is traced in memory. The reference is the model's
+own code in its own eager attention, with `output_attentions`. There are two texts: 11 tokens (and 7 of a
+target), and 41 (and 23). Every window, chunk, block, bucket and top-k of a model is smaller than the longer
+text, and nearly all are more than the 7 tokens of the trial that decides how a model is traced.
+
+*weights* is the largest difference of any attention weight, *output* that of the output in units of its
+largest number above 1, in float32 on a CPU. The limit is {exact:g}, or how far the model's own weights move
+when its parameters change in their last digit, where that is more: then the note says so. Ours attends by
+torch's fused kernel where that can do what a model asks for, so it differs by roundings. *mixing* is, of
+layers without softmax, how far their matrix by their values is from their own output, in the same units.
+
+*bf16* and *fp16* are the largest difference of any weight from the model's own run in that precision, at the
+longer text, and which of both lies nearer, in the median of all rows, to what the same model computes in
+float32: ours, its own, or neither ("even"). Weights are shown in float32, of queries and keys in half
+precision. One token that rounding sends to another expert makes the largest difference large.
+
+*known* are W^Q, W^K, W^V and W^O: a small letter where only some layers have it, a dash where none has.
+
+Keywords that attention was called with: {keywords}.
 
 """
 
@@ -36,53 +52,139 @@ class Row:
     family: str
     kind: str
     verdict: str  # a key of `VERDICTS`
+    door: str = ""  # how it was opened: "folder", "memory"
     layers: str = ""  # how many of which kind are shown
     route: str = ""
     weights: float | None = None
     output: float | None = None
-    note: str = ""
+    long_weights: float | None = None
+    long_output: float | None = None
+    mixing: float | None = None
+    bf16: str = ""
+    fp16: str = ""
+    known: str = ""
+    missing: str = ""
+    keywords: tuple[str, ...] = ()
+
+    TITLES = (
+        *("family", "kind", "verdict", "door", "layers", "route", "weights 11", "output 11"),
+        *("weights 41", "output 41", "mixing 41", "bf16", "fp16", "known", "what is missing, and notes"),
+    )
 
 
-def write(rows: Iterable[Row], version: str) -> None:
-    """Write the table, by name of the family."""
-    rows = sorted(rows, key=lambda row: row.family)
-    counts = Counter(row.verdict for row in rows)
-    lines = [INTRODUCTION.format(version=version, exact=EXACT)]
+@dataclass(frozen=True)
+class LongRow:
+    """What came out at 2,100 tokens, for one family of each kind of attention."""
+
+    family: str
+    attention: str
+    verdict: str
+    route: str = ""
+    weights: float | None = None
+    output: float | None = None
+
+    TITLES = ("family", "attention", "verdict", "route", "weights 2,100", "output 2,100")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What came out for a checkpoint that somebody trained: weights of its first, middle and last layer."""
+
+    name: str
+    family: str
+    tokens: str
+    layers: str
+    route: str
+    first: float
+    middle: float
+    last: float
+    output: float
+    known: str
+
+    TITLES = (
+        *("checkpoint", "family", "tokens", "layers", "route", "weights, first layer", "middle layer"),
+        *("last layer", "output", "known"),
+    )
+
+
+@dataclass
+class Table:
+    """All that `TABLE.md` says: rows by their first column."""
+
+    version: str = ""
+    keywords: frozenset[str] = frozenset()
+    families: dict[str, Row] = field(default_factory=dict)
+    long: dict[str, LongRow] = field(default_factory=dict)
+    checkpoints: dict[str, Checkpoint] = field(default_factory=dict)
+
+    @property
+    def summary(self) -> str:
+        """How many families came out how, in a line."""
+        counts = Counter(row.verdict for row in self.families.values())
+        return ", ".join(f"{counts[name]} {name}" for name in VERDICTS if counts[name])
+
+
+SECTIONS = {
+    "families": (Row, ""),
+    "long": (LongRow, "\n## At 2,100 tokens\n\nOne family of each kind of attention, in float32.\n\n"),
+    "checkpoints": (
+        Checkpoint,
+        "\n## Checkpoints that somebody trained\n\nAs packages bring them (`PACKAGES` in `real.py`), in "
+        "float32, on one text. The reference is again the model's own eager attention.\n\n",
+    ),
+}
+
+
+def write(table: Table) -> None:
+    """Write the tables, each by name."""
+    counts = Counter(row.verdict for row in table.families.values())
+    keywords = ", ".join(f"`{name}`" for name in sorted(table.keywords))
+    lines = [INTRODUCTION.format(version=table.version, exact=EXACT, keywords=keywords)]
     lines += ["| verdict | families | what it means |\n|---|---|---|\n"]
-    lines += [f"| {name} | {counts[name]} | {what} |\n" for name, what in VERDICTS.items()]
-    lines += ["\n", _line(HEAD), _line(["---"] * len(HEAD))]
-    lines += [_line([_text(getattr(row, name)) for name in HEAD]) for row in rows]
+    lines += [f"| {name} | {counts[name]} | {meaning} |\n" for name, meaning in VERDICTS.items()]
+    lines += ["\n"]
+    for name, (kind, introduction) in SECTIONS.items():
+        rows = getattr(table, name)
+        lines += [introduction, _line(kind.TITLES), _line(["---"] * len(kind.TITLES))]
+        lines += [_line(texts(rows[key])) for key in sorted(rows)]
     PATH.write_text("".join(lines), encoding="utf-8")
 
 
-def read() -> dict[str, Row]:
-    """The rows of the table by family; none if there is no table."""
-    rows = {}
-    for line in PATH.read_text(encoding="utf-8").splitlines() if PATH.exists() else ():
-        cells = [cell.strip().replace("¦", "|") for cell in line.strip("|").split("|")]
-        if len(cells) == len(HEAD) and cells[0] not in (HEAD[0], "---"):
-            numbers = [None if cell == "" else float(cell) for cell in cells[5:7]]
-            rows[cells[0]] = Row(*cells[:5], *numbers, cells[7])
-    return rows
+def read() -> Table:
+    """What the tables say; an empty one if there are none."""
+    text = PATH.read_text(encoding="utf-8") if PATH.exists() else ""
+    version = re.search(r"transformers (\d\S*)", text)
+    names = re.search(r"called with: (.*)\.\n", text)
+    table = Table(version[1] if version else "", frozenset(re.findall(r"`(\w+)`", names[1] if names else "")))
+    kinds = {kind.TITLES: (kind, getattr(table, name)) for name, (kind, _) in SECTIONS.items()}
+    kind, rows = None, {}
+    for line in text.splitlines():
+        cells = tuple(
+            cell.strip().replace("¦", "|") for cell in line.removeprefix("|").removesuffix("|").split("|")
+        )
+        if cells in kinds:
+            kind, rows = kinds[cells]
+        elif kind is not None and len(cells) == len(kind.TITLES) and cells[0] != "---":
+            rows[cells[0]] = kind(*map(_value, fields(kind), cells))
+    return table
 
 
-def version() -> str | None:
-    """The version of transformers that the table is of."""
-    found = re.search(r"transformers (\d\S*)", PATH.read_text(encoding="utf-8")) if PATH.exists() else None
-    return None if found is None else found[1]
-
-
-def summary(rows: Iterable[Row]) -> str:
-    """How many families came out how, in a line."""
-    counts = Counter(row.verdict for row in rows)
-    return ", ".join(f"{counts[name]} {name}" for name in VERDICTS if counts[name])
+def from_json(kind: type, entry: Mapping) -> Row | LongRow | Checkpoint:
+    """A row of a process of its own."""
+    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()})
 
 
 def _line(cells: Iterable[str]) -> str:
     return "| " + " | ".join(cells) + " |\n"
 
 
-def _text(value: object) -> str:
-    if value is None:
-        return ""
-    return f"{value:.1e}" if isinstance(value, float) else str(value).replace("|", "¦")
+def texts(row: Row | LongRow | Checkpoint) -> list[str]:
+    """The cells of a row."""
+    values = [getattr(row, each.name) for each in fields(row)[: len(row.TITLES)]]
+    return ["" if v is None else f"{v:.1e}" if isinstance(v, float) else v.replace("|", "¦") for v in values]
+
+
+def _value(where, cell: str) -> str | float | None:
+    if where.type not in (float, float | None):
+        return cell
+    return None if cell == "" else float(cell)

@@ -10,16 +10,22 @@ import inspect
 import re
 from collections.abc import Mapping
 
+import tokenizers
 import torch
 import transformers
 from torch import Tensor, nn
 from transformers.models.auto import modeling_auto
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
+from mha_core.sources.huggingface.model import Model
+from mha_core.traces.trace import AttentionTrace
 from tests.parity.own import OWN
 
-N_TEXT, N_TARGET = 11, 7
+LENGTHS = ((11, 7), (41, 23))  # tokens of a text and of its target; the second beyond every limit
+LONG = (2100, 23)
+POSITIONS, LONG_POSITIONS = 64, 2304
 VOCABULARY = 97
+WORDS = ("<pad>", "<s>", "</s>", "<unk>", *(f"w{number}" for number in range(4, VOCABULARY)))
 # Which families there are, by the kind of their models. Each is built once, as the first kind that it has.
 KINDS = {
     "seq2seq": (
@@ -54,8 +60,6 @@ SMALL: dict[str, object] = {
     **dict.fromkeys(("head_dim", "d_kv", "d_head", "global_head_dim", "swa_head_dim"), HEAD),
     **dict.fromkeys(("intermediate_size", "ffn_dim", "d_ff", "d_inner", "n_inner", "hidden_dim"), 40),
     **dict.fromkeys(("encoder_ffn_dim", "decoder_ffn_dim", "ffn_hidden_size"), 40),
-    **dict.fromkeys(("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len"), 64),
-    **dict.fromkeys(("max_sequence_length", "seq_length"), 64),
     # latent attention
     "q_lora_rank": 12,
     "kv_lora_rank": 10,
@@ -65,16 +69,12 @@ SMALL: dict[str, object] = {
     "o_lora_rank": 8,
     "index_n_heads": 2,
     "index_head_dim": 8,
-    "index_topk": 64,
     # experts; their sizes are multiples of 8, which the grouped product of torch asks for
     **dict.fromkeys(("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts"), 4),
     **dict.fromkeys(("num_experts_per_tok", "moe_topk", "moe_k", "top_k_experts"), 2),
     **dict.fromkeys(("n_group", "topk_group", "n_groups", "n_shared_experts", "first_k_dense_replace"), 1),
     **dict.fromkeys(("moe_intermediate_size", "shared_expert_intermediate_size"), 16),
     "moe_shared_expert_intermediate_size": 16,
-    # windows smaller than the text
-    "sliding_window": 5,
-    "attention_window": 8,
     # layers that carry a state
     "conv_L_cache": 3,
     "mamba_d_state": 4,
@@ -85,6 +85,8 @@ SMALL: dict[str, object] = {
     "mamba_num_heads": 6,
     "mamba_head_dim": 16,
     "ssm_state_size": 4,
+    "linear_num_heads": 3,
+    "linear_head_dim": 8,
     "linear_num_key_heads": 2,
     "linear_num_value_heads": 2,
     "linear_key_head_dim": 8,
@@ -100,9 +102,29 @@ SMALL: dict[str, object] = {
     "num_hash_functions": 1,
     "num_hash_buckets": 64,
 }
-EVEN_IF_NONE = frozenset({"pad_token_id", "bos_token_id", "eos_token_id"})
+EVEN_IF_NONE = frozenset({"pad_token_id", "bos_token_id", "eos_token_id", "sliding_window"})
+PLACES = re.compile(
+    r"max_(position_embeddings|seq_len|sequence_length)|n_positions|n_ctx|seq_length"
+    r"|max_(source|target|encoder_position|decoder_position)_(positions|embeddings)"
+)
+# Every number from which on a text is attended to in another way: below the longer text, and where that can
+# be above the 7 tokens of the trial.
+LIMITS: tuple[tuple[re.Pattern, int], ...] = tuple(
+    (re.compile(pattern), size)
+    for pattern, size in (
+        (r"max_window_layers|index_local_blocks|num_random_blocks", 1),
+        (r"index_topk_blocks", 2),
+        (r"index_block_size|index_kpool|global_block_size|.*compress_ratio", 4),
+        (r"(?!.*(audio|speech|acoustic|feed_forward|lm_head)).*(chunk_(size|length)|block_size)", 8),
+        (r"index_topk|.*budget|.*num_(relative_)?buckets|position_buckets|local_transformer_stride", 8),
+        (r"attention_window", 8),
+        (r"(.*sliding_window|(.*_)?window(_size|_len)|local_attention|local_radius)(_size)?", 9),
+        (r"(?!.*2d).*(max_distance|max_relative_positions)|floor_scale|log_scaling_n_floor", 16),
+        (r"original_max_position_embeddings", 16),
+    )
+)
 # Names of the list that says what each layer is: a tiny model has one layer of each.
-LAYERS = ("layer_types", "layers_block_type")
+LAYERS = ("layer_types", "layers_block_type", "indexer_types", "no_rope_layers")
 STATES = re.compile(r"A_log|dt_bias|\.D$|log_|decay|lambda", re.IGNORECASE)  # only some values make sense
 
 
@@ -118,38 +140,62 @@ def families() -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
-def config(family: str) -> transformers.PretrainedConfig:
-    """A tiny configuration of a family."""
-    return _shrunk(CONFIG_MAPPING[family], CONFIG_MAPPING[family](), OWN.get(family, {}))
+def config(family: str, positions: int = POSITIONS) -> transformers.PretrainedConfig:
+    """A tiny configuration of a family, for texts of at most so many tokens."""
+    return _shrunk(CONFIG_MAPPING[family], CONFIG_MAPPING[family](), OWN.get(family, {}), positions)
 
 
-def model(family: str) -> nn.Module:
+def model(family: str, positions: int = POSITIONS) -> nn.Module:
     """A tiny model of a family, always the same one, that computes attention in its own way ("eager")."""
     kind = KINDS[families()[family]][1] or _Part
     torch.manual_seed(0)
-    made = config(family)
+    made = config(family, positions)
     if kind is transformers.AutoModelForCausalLM and hasattr(made, "is_decoder"):
         made.is_decoder = not made.is_encoder_decoder  # families that are encoders unless asked
     built = kind.from_config(made, attn_implementation="eager").eval()
     enliven(built)
+    if built.config.is_encoder_decoder and getattr(built.config, "decoder_start_token_id", None) is None:
+        built.generation_config.decoder_start_token_id = 1  # where T5 has it
     return built
 
 
-def inputs(built: nn.Module) -> dict[str, Tensor]:
-    """Tokens for a model, in both of its texts if it has two."""
+def tokenizer(built: nn.Module) -> transformers.PreTrainedTokenizerFast:
+    """A tokenizer of whole words, one for each id of the vocabulary; of BERT-like models also of segments."""
+    words = {word: number for number, word in enumerate(WORDS)}
+    backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="<unk>"))
+    backend.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    names = ["input_ids", "attention_mask"]
+    if hasattr(built.config, "type_vocab_size"):
+        names.append("token_type_ids")
+    marks = {f"{name}_token": word for name, word in zip(("pad", "bos", "eos", "unk"), WORDS, strict=False)}
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=backend, model_input_names=names, **marks)
+
+
+def texts(length: tuple[int, int]) -> tuple[str, str]:
+    """A text of so many tokens, and a target that is one shorter, since its start token comes before it."""
     draw = torch.Generator().manual_seed(1)
-    ids = {"input_ids": N_TEXT}
-    if built.config.is_encoder_decoder:
-        ids["decoder_input_ids"] = N_TARGET
-    return {name: torch.randint(5, 90, (1, n), generator=draw) for name, n in ids.items()}
+    text, target = (torch.randint(5, 90, (n,), generator=draw).tolist() for n in (length[0], length[1] - 1))
+    return " ".join(WORDS[n] for n in text), " ".join(WORDS[n] for n in target)
+
+
+def inputs(model: Model, trace: AttentionTrace, length: tuple[int, int]) -> dict[str, Tensor]:
+    """What a model reads of a text: what its tokenizer gives, and the target that the trace shows."""
+    given = dict(model.tokenizer(trace.tokens.text, return_tensors="pt"))
+    assert [WORDS[n] for n in given["input_ids"][0]] == list(trace.tokens.pieces)
+    if model.has_target:
+        sides = [layer.sides.queries.pieces for layer in trace.layers if layer.kind in ("decoder", "cross")]
+        target = sides[0] if sides else ("<s>", *texts(length)[1].split())
+        given["decoder_input_ids"] = torch.tensor([[WORDS.index(piece) for piece in target]])
+    return given
 
 
 def enliven(built: nn.Module) -> None:
     """Give a model weights with which attention is no longer nearly even, nor any bias or norm nothing."""
     draw = torch.Generator().manual_seed(2)
+    unsaved = getattr(built, "_keys_to_ignore_on_save", None) or ()  # tables of positions that are computed
     with torch.no_grad():
         for name, weight in built.named_parameters():
-            if not weight.is_floating_point() or STATES.search(name):
+            if not weight.is_floating_point() or STATES.search(name) or name in unsaved:
                 continue
             noise = torch.randn(weight.shape, generator=draw).to(weight)
             if weight.dim() > 1:
@@ -158,28 +204,46 @@ def enliven(built: nn.Module) -> None:
                 weight.nan_to_num_(nan=0.0).clamp_(-2, 2).add_(0.1 * noise)
 
 
-def _shrunk(kind: type, full, own: Mapping[str, object]):
+def _shrunk(kind: type, full, own: Mapping[str, object], positions: int):
     """A configuration of a class with small sizes; `full` is its default one, `own` what a family needs."""
     given = full.to_dict()
-    sizes = {**SMALL, **{key: value for key, value in own.items() if key not in ("why", "parts")}}
+    limits = {key: positions for key in given if PLACES.fullmatch(key)}
+    limits |= {key: size for key in given for pattern, size in LIMITS if pattern.fullmatch(key)}
+    sizes = {**limits, **SMALL, **{key: value for key, value in own.items() if key not in ("why", "parts")}}
     wanted = {}
     for key, value in sizes.items():
         if key in own or (key in given and (given[key] is not None or key in EVEN_IF_NONE)):
             wanted[key] = value
-    for key in LAYERS:
-        kinds = given.get(key)
-        if key not in own and isinstance(kinds, list) and kinds and all(isinstance(k, str) for k in kinds):
-            each = list(dict.fromkeys(kinds))
-            n_layers = max(len(each), wanted.get("num_hidden_layers", 2))
-            wanted[key] = (each * n_layers)[:n_layers]
-            wanted["num_hidden_layers"] = n_layers
+    if "use_sliding_window" in given and "use_sliding_window" not in own:
+        wanted["use_sliding_window"] = True  # then the configuration itself makes its list of layers
+    else:
+        wanted |= _layers(given, own, wanted.get("num_hidden_layers", 2))
+    if given.get("rope_parameters") and "rope_parameters" not in own:
+        wanted["rope_parameters"] = _below(given["rope_parameters"])
     for name in getattr(kind, "sub_configs", None) or {}:
         part = getattr(full, name, None)
         if part is not None and hasattr(part, "to_dict") and name not in own:
             parts = own.get("parts", {}).get(name, {})
             below = OWN.get(part.model_type, {})
-            wanted[name] = _shrunk(type(part), part, {**below, **parts})
+            wanted[name] = _shrunk(type(part), part, {**below, **parts}, positions)
     return kind(**wanted)
+
+
+def _layers(given: Mapping, own: Mapping, n_layers: int) -> dict[str, object]:
+    """One layer of each kind that a full model has, as far as its configuration lists them."""
+    lists = {key: list(dict.fromkeys(given[key])) for key in LAYERS if key not in own and given.get(key)}
+    n_layers = max([n_layers, *map(len, lists.values())])
+    found = {key: (each * n_layers)[:n_layers] for key, each in lists.items()}
+    return {**found, "num_hidden_layers": n_layers} if found else {}
+
+
+def _below(rope: dict) -> dict:
+    """Rotary codes that are other ones from some length on: from a length within the text."""
+    name = "original_max_position_embeddings"
+    return {
+        key: _below(value) if isinstance(value, dict) else 16 if key == name and value else value
+        for key, value in rope.items()
+    }
 
 
 class _Part:

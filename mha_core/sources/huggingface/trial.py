@@ -512,6 +512,8 @@ def returned(output: object) -> list[tuple[str, Tensor]]:
     weights_by_layer = []
     for name, kind in RETURNED.items():
         for weights in getattr(output, name, None) or ():
+            if isinstance(weights, Mapping):  # of parts of a text, by their names: Pegasus-X
+                weights = max(weights.values(), key=Tensor.dim)
             if isinstance(weights, Tensor) and weights.dim() >= 4:
                 weights_by_layer.append((kind, weights))
     return weights_by_layer

@@ -259,8 +259,8 @@ def indexed(family: str, **more: object) -> torch.nn.Module:
     config = tiny.config(family)
     for part in {id(c): c for c in (config, config.get_text_config())}.values():
         part.index_topk, part.index_block_size, part.index_topk_blocks = 8, 3, 3
-        if family == "minimax_m3_vl_text":
-            part.layer_types = ["full_attention", "minimax_m3_sparse"]
+        if family == "hy_v4":  # an index for each layer
+            part.indexer_types = ["full", "full"]
         for name, value in more.items():
             setattr(part, name, value)
     torch.manual_seed(0)
