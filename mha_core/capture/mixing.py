@@ -150,7 +150,7 @@ class KernelCall:
         return {name: tensor.contiguous() for name, tensor in tensors.items()}
 
 
-class Recorder:
+class KernelRecorder:
     """The calls of kernels in the latest forward pass: for each use of a layer its name and calls."""
 
     def __init__(self):
@@ -174,13 +174,13 @@ class Recorder:
         )
 
 
-_active: ContextVar[Recorder | None] = ContextVar("headscope_mixing", default=None)
+_active: ContextVar[KernelRecorder | None] = ContextVar("headscope_mixing", default=None)
 
 
 @contextmanager
-def recording() -> Iterator[Recorder]:
+def recording() -> Iterator[KernelRecorder]:
     """While this is entered, the kernels of watched models that run in this thread are recorded."""
-    recorder = Recorder()
+    recorder = KernelRecorder()
     token = _active.set(recorder)
     try:
         yield recorder

@@ -99,7 +99,7 @@ def test_every_other_family_has_its_matrices_too(family):
 def test_another_value_of_one_token_moves_the_output_by_its_column(family):
     model = huggingface.adopt(tiny.model(family))
     recorded = []
-    own = mixing.Recorder.add
+    own = mixing.KernelRecorder.add
     with mixing.recording() as recorder:
         recorder.add = lambda *call: (recorded.append(call), own(recorder, *call))
         model.module(input_ids=torch.arange(5, 28)[None])

@@ -130,8 +130,8 @@ def _tried(module: nn.Module, ours: str) -> Route:
         reference = forward(module, inputs, output_attentions=True)
     except Exception as error:  # any library's any error: it is somebody else's model
         raise MhaError(
-            f"{type(module).__name__} does not run on a text alone ({type(error).__name__}: {error}), "
-            f"so it is no model of texts that can be traced."
+            f"{type(module).__name__} does not run on a text alone: "
+            f"{type(error).__name__}: {error}. So nothing of it can be traced."
         ) from error
     names = watch(module)  # now, since the pass may have changed the model
     route = _route(module, names, ours if has_interface else "", inputs, reference)
