@@ -38,6 +38,7 @@ OWN: dict[str, dict] = {
         "glm4v_text glm_image_text glm_ocr_text qwen2_5_vl_text qwen2_vl_text paddleocr_vl_text",
         _mrope(1, 1, 2),
     ),
+    "qwen2_5_omni_text": _mrope(1, 1, 2),
     "bailing_hybrid": {
         **_LATENT,
         "head_dim": 8,
