@@ -85,7 +85,7 @@ def test_it_is_left_as_it_was_when_an_error_is_raised_inside(refused):
 
     model.encoder.layer[1].register_forward_pre_hook(fails)
     before = state(model)
-    assert "(ValueError: broken)" in str(refused(mha.trace, TEXT, source=model, tokenizer=fast()))
+    assert "ValueError: broken" in str(refused(mha.trace, TEXT, source=model, tokenizer=fast()))
     assert state(model) == before
     assert collector._active.get() is None
 
