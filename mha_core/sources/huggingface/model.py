@@ -13,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import islice
 from os import PathLike
 from types import MappingProxyType
@@ -79,7 +80,7 @@ class Model:
         """Whether it is an encoder–decoder."""
         return bool(self.module.config.is_encoder_decoder)
 
-    @property
+    @cached_property
     def limit(self) -> int:
         """The largest number of tokens of a text."""
         return reading.limit(self.module, self.tokenizer)
