@@ -27,7 +27,7 @@ from mha_core.attention.module import Attended, Projections
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.errors import MhaError, one_of
 from mha_core.traces.facts import Facts
-from mha_core.traces.indices import Picked, index, indices
+from mha_core.traces.indices import Picked, array, index, indices
 from mha_core.traces.projections import ModelProjections
 from mha_core.traces.sparse_index import SparseIndex
 from mha_core.traces.tokens import Sides, Tokens, positions
@@ -415,15 +415,6 @@ def compact(tensor: Tensor) -> Tensor:
 def contiguous_copy(tensor: Tensor) -> Tensor:
     """A contiguous copy on the CPU, independent of the batch that it was a part of."""
     return on_cpu(tensor).clone(memory_format=torch.contiguous_format)
-
-
-def array(tensor: Tensor) -> np.ndarray:
-    """The tensor as a read-only array; half precision becomes float32, which is exact."""
-    if tensor.dtype in (torch.float16, torch.bfloat16):
-        tensor = tensor.float()
-    array = tensor.numpy().view()
-    array.setflags(write=False)
-    return array
 
 
 def _at_key(table: Tensor, key: int) -> Tensor:

@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from mha_core.errors import MhaError, one_of
-from mha_core.traces.indices import index
-from mha_core.traces.layer import array
+from mha_core.traces.indices import array, index
 
 UNITS = ("head", "channel")  # what has a matrix of its own
 MAX_NUMBERS = 1 << 27  # in all matrices of a layer at once

@@ -11,7 +11,7 @@ from torch import Tensor
 from mha_core.attention.functional import raw_scores, row_blocks
 from mha_core.attention.masks import of_blocks
 from mha_core.attention.score_rule import ScoreRule
-from mha_core.traces.indices import index
+from mha_core.traces.indices import array, index
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,14 +44,14 @@ class SparseIndex:
         They are −∞ where a query may not look, and +∞ for a block that is always chosen.
         """
         scores = self.tensors.get("index_scores")
-        return None if scores is None else _read_only(scores.float())
+        return None if scores is None else array(scores)
 
     @cached_property
     def chosen(self) -> np.ndarray:
         """True where the index let a query look at a key. (index head, query, key)"""
         chosen = of_blocks(self.tensors["index_choice"], self.tensors["k"].shape[1], self.block_size)
         dense = self.tensors.get("dense_mask")
-        return _read_only(chosen if dense is None else chosen & dense)
+        return array(chosen if dense is None else chosen & dense)
 
     def share(self, head: int | None = None) -> np.ndarray:
         """How much of the weight without the index the chosen keys have, from 0 to 1. ([head,] query)
@@ -74,10 +74,4 @@ class SparseIndex:
             logits = (rule.logits(raw, q.shape[2])[1][0] / rule.temperature for rule in rules)
             kept, whole = (rows_logits.logsumexp(-1) for rows_logits in logits)
             shares.append(torch.where(whole.isinf(), 0.0, (kept - whole).exp()))
-        return _read_only(torch.cat(shares).float())
-
-
-def _read_only(tensor: Tensor) -> np.ndarray:
-    array = tensor.numpy().view()
-    array.setflags(write=False)
-    return array
+        return array(torch.cat(shares).float())

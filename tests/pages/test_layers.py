@@ -170,5 +170,5 @@ def test_an_index_has_three_pictures_and_the_share_that_its_choice_kept(on, fold
     known = np.isfinite(layer.index.scores[0])
     np.testing.assert_array_equal(scores[known], layer.index.scores[0][known])
     share = f"{layer.index.share(2)[8]:.1%}"
-    words = english("layers.index", budget=5, size=1, share=share, head=3)
+    words = english("layers.index", count=5, share=share, head=3)
     assert words in said(app)

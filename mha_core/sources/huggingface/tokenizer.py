@@ -221,7 +221,7 @@ def check_ids(module: nn.Module, ids: list[int], *, name: str) -> None:
     """Raise `MhaError` for tokens that the model has no vectors for."""
     try:
         embedding = getattr(module.get_input_embeddings(), "num_embeddings", None)
-    except NotImplementedError:  # CANINE hashes its characters
+    except NotImplementedError:  # a model without one table of vectors: CANINE hashes any character number
         return
     if embedding is not None and max(ids) >= embedding:
         raise MhaError(

@@ -139,8 +139,7 @@ def _index(trace: AttentionTrace, scene: state.Scene, *, layer: int) -> None:
     st.markdown(
         t(
             "layers.index",
-            budget=index.budget,
-            size=index.block_size,
+            count=index.budget * index.block_size,
             share=f"{share[query]:.1%}",
             head=head + 1,
         )
