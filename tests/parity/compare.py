@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from mha_core.capture import collector
 from mha_core.errors import MhaError
 from mha_core.sources.huggingface import model as huggingface
-from mha_core.sources.huggingface.trial import are_weights
+from mha_core.sources.huggingface.forward_pass import are_weights
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.mixer import MixerTrace
 from mha_core.traces.trace import AttentionTrace

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from mha_core import device as devices
 from mha_core.capture import collector, mixing, rotary
 from mha_core.errors import MhaError, one_of
-from mha_core.sources.huggingface import files, loading, trial
+from mha_core.sources.huggingface import files, forward_pass, loading, trial
 from mha_core.sources.huggingface import tokenizer as reading
 from mha_core.sources.huggingface.twin import HALF, twin
 from mha_core.traces.layer import LayerTrace, with_texts
@@ -220,7 +220,7 @@ def _prepared(module: nn.Module, tokenizer, *, name: str, revision: str | None =
 def _proven(module: nn.Module, watched: Mapping[str, int]) -> Mapping[str, int]:
     """Those of the watched layers without softmax whose matrices make their output for a few tokens."""
     with mixing.recording() as recorder:
-        trial.forward(module, trial.probe(module))
+        forward_pass.forward(module, forward_pass.probe(module))
     proven = mixing.provable(recorder.layers(watched))
     return MappingProxyType({name: width for name, width in watched.items() if name in proven})
 
@@ -476,7 +476,7 @@ def _batches(model: Model) -> bool:
     alone = model.has_target or by_longest or model.mixers
     if model.route.name != "attend" or model.route.changes or alone:
         return False
-    long = trial.probe(model.module)["input_ids"][0].tolist()
+    long = forward_pass.probe(model.module)["input_ids"][0].tolist()
     texts = [{"input_ids": long[:4]}, {"input_ids": long}]
     together = trial.attempt(lambda: _flow_many(model, texts))
     if together is None:

@@ -26,10 +26,22 @@ from mha_core.attention.functional import attend, fused
 from mha_core.capture.batch import collecting_batch
 from mha_core.capture.call import Call
 from mha_core.capture.collector import ATTENTION, Attend, UnknownKeyword, collecting, watch
-from mha_core.capture.eager_code import CollectingMode
 from mha_core.capture.eager_scores import CLOSE, gap
 from mha_core.errors import MhaError
 from mha_core.sources.huggingface import tokenizer as reading
+from mha_core.sources.huggingface.forward_pass import (
+    ELSEWHERE,
+    IN_PARTS,
+    RETURNED,
+    are_weights,
+    forward,
+    kind,
+    output,
+    probe,
+    returned,
+    sizes,
+)
+from mha_core.sources.huggingface.own_code import OwnCode, collect, try_own_code
 from mha_core.sources.huggingface.twin import halves, in_float32, twin
 from mha_core.traces.facts import Facts
 from mha_core.traces.layer import LayerTrace
@@ -52,6 +64,10 @@ IMPRECISE = (
     "{dtype}: small differences from the model's own attention would not have been noticed."
 )
 
+ABSENT = "for this text it does not attend as it does for short ones"
+# How far a number may lie from the one that the same text gives without others beside it.
+ROUNDING = {torch.float64: 1e-9, torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 2e-2}
+
 Result = TypeVar("Result")
 
 
@@ -70,7 +86,7 @@ class Route:
     name: str
     difference: float
     missing: str | None = None
-    own_code: "OwnCode | None" = None
+    own_code: OwnCode | None = None
     skipped: tuple[str, ...] = ()  # layers that the model returns weights of, of parts of a text
     notes: tuple[str, ...] = ()
     by: Attend = attend
@@ -247,7 +263,7 @@ def _has_mixers_alone(module: nn.Module, names: Mapping[int, str], inputs: dict,
     """Has the model layers that mix tokens by other means, and nothing else that could be attention?"""
     if not without_attention(module):
         return False
-    calls, watcher = _watch(module, names, inputs, close, every_row=True)
+    calls, watcher = collect(module, names, inputs, close, every_row=True)
     return not calls and not any(watcher.softmaxes[size] for size in sizes(inputs).values())
 
 
@@ -260,7 +276,7 @@ def run(
         forward(module, inputs)
         names = watch(module)
     if route.name == "watch":
-        followed = own_code_layers(route.own_code, module, names, inputs, _close(module))
+        followed = route.own_code.layers(module, names, inputs, _close(module))
         if followed is None:
             return _weights_alone(ANOTHER_WAY, module, inputs)
         layers, skipped = followed
@@ -438,92 +454,6 @@ def _without_filling(weights: Tensor, n_query: int, n_key: int) -> Tensor:
     return weights[..., :n_query, :n_key] if fits and not weights[..., :n_query, n_key:].any() else weights
 
 
-PROBE = 7  # tokens of a trial
-# How far a number may lie from the one that the same text gives without others beside it.
-ROUNDING = {torch.float64: 1e-9, torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 2e-2}
-# In which order a model returns the weights of its attention, and whose they are.
-RETURNED = {
-    "encoder_attentions": "encoder",
-    "attentions": "self",
-    "decoder_attentions": "decoder",
-    "cross_attentions": "cross",
-}
-
-
-def forward(module: nn.Module, inputs: Mapping[str, Tensor], **more: object) -> object:
-    # No inference mode, not even the caller's: its tensors do not tell when they are changed in place.
-    with torch.inference_mode(False), torch.no_grad():
-        return module(**inputs, **more, return_dict=True)
-
-
-def probe(module: nn.Module, n: int = PROBE) -> dict[str, Tensor]:
-    """A few tokens, other ones on each side, and no two alike if the vocabulary allows."""
-    config, device = module.config.get_text_config(), next(module.parameters()).device
-    most = getattr(config, "vocab_size", None) or 8
-    special = set()
-    for name in ("pad", "bos", "eos"):
-        number = getattr(config, f"{name}_token_id", None)  # one, or a list of them
-        special |= set(number) if isinstance(number, list | tuple) else {number}
-    # From the middle of the vocabulary: at its ends stand tokens for pictures and the like.
-    around = [*range(most // 2, most), *range(most // 2 - 1, -1, -1)]
-    ids = [number for number in around[: n + 9] if number not in special] or [0]
-    inputs = {"input_ids": torch.tensor([ids[:n]], device=device)}
-    if module.config.is_encoder_decoder:
-        inputs["decoder_input_ids"] = torch.tensor([ids[:-n:-1] or ids[:1]], device=device)
-    return inputs
-
-
-def sizes(inputs: Mapping[str, Tensor]) -> dict[str, tuple[int, int]]:
-    """How many tokens look at how many in layers of each kind; none at none where there is no such kind."""
-    n_text = inputs["input_ids"].shape[1]
-    n_target = inputs["decoder_input_ids"].shape[1] if "decoder_input_ids" in inputs else 0
-    of_text = {"encoder": (n_text, n_text), "self": (n_text, n_text)}
-    return {**of_text, "decoder": (n_target, n_target), "cross": (n_target, n_text)}
-
-
-def kind(call: Call, module: nn.Module, names: Mapping[int, str], inputs: Mapping) -> str | None:
-    """Whose tokens look at whose, or None if the sizes say that it is neither."""
-    n_text = inputs["input_ids"].shape[1]
-    if call.q.shape[0] != 1:
-        return None
-    sizes = (call.q.shape[2], call.k.shape[2])
-    if "decoder_input_ids" not in inputs:
-        return "self" if sizes == (n_text, n_text) else None
-    n_target = inputs["decoder_input_ids"].shape[1]
-    encoder = names.get(id(module.get_encoder()))
-    if encoder and call.name.startswith(f"{encoder}."):
-        return "encoder" if sizes == (n_text, n_text) else None
-    if call.looks_outside:
-        return "cross" if sizes == (n_target, n_text) else None
-    return "decoder" if sizes == (n_target, n_target) else None
-
-
-def output(output: object) -> Tensor:
-    """The first tensor of floating numbers of an output: hidden states or logits."""
-    values = output.values() if hasattr(output, "values") else output
-    return next(v for v in values if isinstance(v, Tensor) and v.is_floating_point())
-
-
-def returned(output: object) -> list[tuple[str, Tensor]]:
-    """Kind and weights of each layer, as the model itself returns them.
-
-    (1, head, query, key), or more axes where a text is looked at in parts.
-    """
-    weights_by_layer = []
-    for name, kind in RETURNED.items():
-        for weights in getattr(output, name, None) or ():
-            if isinstance(weights, Mapping):  # of parts of a text, by their names: Pegasus-X
-                weights = max(weights.values(), key=Tensor.dim)
-            if isinstance(weights, Tensor) and weights.dim() >= 4:
-                weights_by_layer.append((kind, weights))
-    return weights_by_layer
-
-
-def are_weights(matrix: Tensor) -> bool:
-    """Could each row be weights? ProphetNet returns its scores by that name."""
-    return bool(matrix.min() >= 0) and bool(matrix.float().sum(-1).max() <= 1.1)
-
-
 NO_ATTENTION = re.compile(  # SSM in capitals alone: "ssm" is also in GptOssMLP
     r"SSM|(?i:mamba|rwkv|rglru|delta(?:net|attention)|linearattention|lightningattention|shortconv$|fnetfourier|xlstm|hyena)"
 )
@@ -542,150 +472,3 @@ def without_attention(module: nn.Module) -> tuple[str, ...]:
         if (mixes or hasattr(part, STATE)) and name and not inside:
             mixers[name] = f"{name}: {kind} mixes tokens by other means than attention"
     return tuple(mixers.values())
-
-
-BY_WORDS = (
-    "What is added to the scores of this layer depends on the words, too: it is made for this text, "
-    "and is not what stands between the same two places of another one."
-)
-BESIDE = "it mixes other values by weights that the model does not return"
-IN_PARTS = "its weights are not those of token to token"
-MORE = "softmaxes that short texts do not have: {n}, which could not be followed"
-ABSENT = "for this text it does not attend as it does for short ones"
-ELSEWHERE = "it does not look from token to token, or at two texts at once"
-
-
-@dataclass(frozen=True)
-class OwnCode:
-    """What a trial found of a model's own attention: its calls in order, and which of them are shown."""
-
-    calls: tuple[str, ...]  # the name of each
-    shown: tuple[bool, ...]  # False for one that the model returns no weights of, beside others
-    by_words: frozenset[int]  # those whose bias is another one with other words
-    skipped: tuple[str, ...]  # what the model returns weights of and no call is
-    difference: float
-    softmaxes: int  # of all sizes, followed or not
-
-
-def try_own_code(
-    module: nn.Module,
-    names: Mapping[int, str],
-    inputs: Mapping[str, Tensor],
-    weights: list[tuple[str, Tensor]],
-    close: float,
-) -> OwnCode | None:
-    """What can be seen of a model's own attention, in a pass that returned `weights` when it was asked to.
-
-    None if any attention in it was not followed from end to end, or is not what the model returns.
-    """
-    calls, watcher = _watch(module, names, inputs, close, every_row=True)
-    kinds = [kind(call, module, names, inputs) for call in calls]
-    call_counts = Counter((call.q.shape[2], call.k.shape[2]) for call in calls)
-    if not any(kinds) or any(watcher.softmaxes[size] > call_counts[size] for size in sizes(inputs).values()):
-        return None
-    shown, difference = [True] * len(calls), watcher.gap
-    for name in RETURNED.values():
-        at = [n for n, of in enumerate(kinds) if of == name]
-        model_weights = [w for of, w in weights if of == name and w.shape[2:] == sizes(inputs)[name]]
-        if len(model_weights) > len(at):
-            return None
-        model_weights = [w for w in model_weights if are_weights(w)]
-        gaps = _paired([calls[n] for n in at], model_weights, close)
-        if gaps is None:
-            return None
-        for n, gap_there in zip(at, gaps, strict=True):
-            shown[n] = gap_there is not None or not model_weights
-            difference = max(difference, gap_there or 0.0)
-    backwards = {name: ids.flip(1) for name, ids in inputs.items()}
-    others, _ = _watch(module, names, backwards, close, every_row=True)
-    if [call.name for call in others] != [call.name for call in calls]:
-        return None
-    by_words = {n for n, pair in enumerate(zip(calls, others, strict=True)) if _bias_differs(*pair)}
-    called = tuple(call.name for call in calls)
-    return OwnCode(
-        called,
-        tuple(shown),
-        frozenset(by_words),
-        _unseen(weights, call_counts),
-        difference,
-        watcher.softmaxes.total(),
-    )
-
-
-def own_code_layers(
-    own_code: OwnCode,
-    module: nn.Module,
-    names: Mapping[int, str],
-    inputs: Mapping[str, Tensor],
-    close: float,
-) -> tuple[tuple[LayerTrace, ...], tuple[str, ...]] | None:
-    """The layers of a pass, and what is not shown of it; None if it was not the same code that ran."""
-    calls, watcher = _watch(module, names, inputs, close, every_row=False)
-    if tuple(call.name for call in calls) != own_code.calls:
-        return None
-    layers, skipped, shared = [], [*own_code.skipped], {}
-    if watcher.softmaxes.total() > own_code.softmaxes:
-        skipped.append(MORE.format(n=watcher.softmaxes.total() - own_code.softmaxes))
-    calls = calls[::-1]
-    for n, is_shown in enumerate(own_code.shown):
-        call = calls.pop()  # each is let go when it has been copied
-        layer_kind = kind(call, module, names, inputs)
-        if layer_kind is None or not is_shown:
-            skipped.append(f"{call.name}: {ELSEWHERE if layer_kind is None else BESIDE}")
-            continue
-        layer = call.layer(layer_kind, shared)
-        if n in own_code.by_words:
-            layer = replace(layer, about=replace(layer.about, bias=BY_WORDS))
-        layers.append(layer)
-    return tuple(layers), tuple(skipped)
-
-
-def _watch(
-    module: nn.Module,
-    names: Mapping[int, str],
-    inputs: Mapping[str, Tensor],
-    close: float,
-    *,
-    every_row: bool,
-) -> tuple[list[Call], "CollectingMode"]:
-    """The calls of a pass."""
-    with collecting(names) as collector, CollectingMode(collector, close, every_row=every_row) as watcher:
-        forward(module, inputs)
-    watcher.warn()
-    return collector.calls, watcher
-
-
-def _paired(calls: list[Call], model_weights: list[Tensor], close: float) -> list[float | None] | None:
-    """For each call how far it is from the weights that were returned of it; None of a call without.
-
-    The last ones first: what is made of other weights beside comes before them (LiLT's layout). None in
-    all if some weights belong to no call.
-    """
-    gaps: list[float | None] = [None] * len(calls)
-    n = len(calls)
-    for weights in reversed(model_weights):
-        while n > 0:
-            n -= 1
-            difference = gap(calls[n].weights(), weights)
-            if difference <= close:
-                gaps[n] = difference
-                break
-        else:
-            return None
-    return gaps
-
-
-def _unseen(weights: list[tuple[str, Tensor]], call_counts: Counter[tuple[int, int]]) -> tuple[str, ...]:
-    """Layers that the model returns weights of, of other sizes than any call that was seen."""
-    left, unseen = call_counts.copy(), []
-    for name, matrix in weights:
-        size = tuple(matrix.shape[2:])
-        left[size] -= 1
-        if left[size] < 0:
-            unseen.append(f"{name} layer: {IN_PARTS}")
-    return tuple(unseen)
-
-
-def _bias_differs(one: Call, other: Call) -> bool:
-    first, second = ({k: v for k, v in call.rule.tensors().items() if "bias" in k} for call in (one, other))
-    return first.keys() != second.keys() or any(not torch.equal(first[k], second[k]) for k in first)

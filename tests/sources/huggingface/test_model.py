@@ -14,7 +14,6 @@ import mha_core as mha
 from mha_core.attention.functional import attend, fused
 from mha_core.capture import collector
 from mha_core.sources.huggingface import model as huggingface
-from mha_core.sources.huggingface import trial
 from mha_core.traces.facts import LatentProjection
 from mha_core.traces.source import ModelSource
 from tests.sources.huggingface import lengths
@@ -644,7 +643,3 @@ def test_refusals_of_texts(traced, refused, family):
         "BertModel has no tokenizer, so it cannot read a text; give it one (tokenizer=), "
         "or the ids of the tokens instead of the text."
     )
-
-
-def test_kinds_of_trials_are_in_the_order_of_what_models_return():
-    assert list(trial.RETURNED.values()) == ["encoder", "self", "decoder", "cross"]

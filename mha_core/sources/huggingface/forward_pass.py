@@ -1,0 +1,94 @@
+"""One forward pass of a model: what goes in, what comes out, and whose tokens look at whose in it."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from mha_core.capture.call import Call
+
+PROBE = 7  # tokens of a trial
+# In which order a model returns the weights of its attention, and whose they are.
+RETURNED = {
+    "encoder_attentions": "encoder",
+    "attentions": "self",
+    "decoder_attentions": "decoder",
+    "cross_attentions": "cross",
+}
+# Why a layer is left out.
+IN_PARTS = "its weights are not those of token to token"
+ELSEWHERE = "it does not look from token to token, or at two texts at once"
+
+
+def forward(module: nn.Module, inputs: Mapping[str, Tensor], **more: object) -> object:
+    # No inference mode, not even the caller's: its tensors do not tell when they are changed in place.
+    with torch.inference_mode(False), torch.no_grad():
+        return module(**inputs, **more, return_dict=True)
+
+
+def probe(module: nn.Module, n: int = PROBE) -> dict[str, Tensor]:
+    """A few tokens, other ones on each side, and no two alike if the vocabulary allows."""
+    config, device = module.config.get_text_config(), next(module.parameters()).device
+    n_ids = getattr(config, "vocab_size", None) or 8
+    special = set()
+    for name in ("pad", "bos", "eos"):
+        number = getattr(config, f"{name}_token_id", None)  # one, or a list of them
+        special |= set(number) if isinstance(number, list | tuple) else {number}
+    # From the middle of the vocabulary: at its ends stand tokens for pictures and the like.
+    around = [*range(n_ids // 2, n_ids), *range(n_ids // 2 - 1, -1, -1)]
+    ids = [number for number in around[: n + 9] if number not in special] or [0]
+    inputs = {"input_ids": torch.tensor([ids[:n]], device=device)}
+    if module.config.is_encoder_decoder:
+        inputs["decoder_input_ids"] = torch.tensor([ids[:-n:-1] or ids[:1]], device=device)
+    return inputs
+
+
+def sizes(inputs: Mapping[str, Tensor]) -> dict[str, tuple[int, int]]:
+    """How many tokens look at how many in layers of each kind; none at none where there is no such kind."""
+    n_text = inputs["input_ids"].shape[1]
+    n_target = inputs["decoder_input_ids"].shape[1] if "decoder_input_ids" in inputs else 0
+    of_text = {"encoder": (n_text, n_text), "self": (n_text, n_text)}
+    return {**of_text, "decoder": (n_target, n_target), "cross": (n_target, n_text)}
+
+
+def kind(call: Call, module: nn.Module, names: Mapping[int, str], inputs: Mapping) -> str | None:
+    """Whose tokens look at whose, or None if the sizes say that it is neither."""
+    n_text = inputs["input_ids"].shape[1]
+    if call.q.shape[0] != 1:
+        return None
+    sizes = (call.q.shape[2], call.k.shape[2])
+    if "decoder_input_ids" not in inputs:
+        return "self" if sizes == (n_text, n_text) else None
+    n_target = inputs["decoder_input_ids"].shape[1]
+    encoder = names.get(id(module.get_encoder()))
+    if encoder and call.name.startswith(f"{encoder}."):
+        return "encoder" if sizes == (n_text, n_text) else None
+    if call.looks_outside:
+        return "cross" if sizes == (n_target, n_text) else None
+    return "decoder" if sizes == (n_target, n_target) else None
+
+
+def output(result: object) -> Tensor:
+    """The first tensor of floating numbers of what a model returns: hidden states or logits."""
+    values = result.values() if hasattr(result, "values") else result
+    return next(v for v in values if isinstance(v, Tensor) and v.is_floating_point())
+
+
+def returned(result: object) -> list[tuple[str, Tensor]]:
+    """Kind and weights of each layer, as the model itself returns them.
+
+    (1, head, query, key), or more axes where a text is looked at in parts.
+    """
+    weights_by_layer = []
+    for name, layer_kind in RETURNED.items():
+        for weights in getattr(result, name, None) or ():
+            if isinstance(weights, Mapping):  # of parts of a text, by their names: Pegasus-X
+                weights = max(weights.values(), key=Tensor.dim)
+            if isinstance(weights, Tensor) and weights.dim() >= 4:
+                weights_by_layer.append((layer_kind, weights))
+    return weights_by_layer
+
+
+def are_weights(matrix: Tensor) -> bool:
+    """Could each row be weights? ProphetNet returns its scores by that name."""
+    return bool(matrix.min() >= 0) and bool(matrix.float().sum(-1).max() <= 1.1)

@@ -1,0 +1,163 @@
+"""Models whose attention is their own code, outside the common interface.
+
+The code is followed while it runs, and compared with the weights that the model returns.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from mha_core.capture.call import Call
+from mha_core.capture.collector import collecting
+from mha_core.capture.eager_code import CollectingMode
+from mha_core.capture.eager_scores import gap
+from mha_core.sources.huggingface.forward_pass import (
+    ELSEWHERE,
+    IN_PARTS,
+    RETURNED,
+    are_weights,
+    forward,
+    kind,
+    sizes,
+)
+from mha_core.traces.layer import LayerTrace
+
+BY_WORDS = (
+    "What is added to the scores of this layer depends on the words, too: it is made for this text, "
+    "and is not what stands between the same two places of another one."
+)
+BESIDE = "it mixes other values by weights that the model does not return"
+MORE = "softmaxes that short texts do not have: {n}, which could not be followed"
+
+
+@dataclass(frozen=True)
+class OwnCode:
+    """What a trial found of a model's own attention: its calls in order, and which of them are shown."""
+
+    calls: tuple[str, ...]  # the name of each
+    shown: tuple[bool, ...]  # False for one that the model returns no weights of, beside others
+    by_words: frozenset[int]  # those whose bias is another one with other words
+    skipped: tuple[str, ...]  # what the model returns weights of and no call is
+    difference: float
+    softmaxes: int  # of all sizes, followed or not
+
+    def layers(
+        self, module: nn.Module, names: Mapping[int, str], inputs: Mapping[str, Tensor], close: float
+    ) -> tuple[tuple[LayerTrace, ...], tuple[str, ...]] | None:
+        """The layers of a pass, and what is not shown of it; None if it was not the same code that ran."""
+        calls, watcher = collect(module, names, inputs, close, every_row=False)
+        if tuple(call.name for call in calls) != self.calls:
+            return None
+        layers, skipped, shared = [], [*self.skipped], {}
+        if watcher.softmaxes.total() > self.softmaxes:
+            skipped.append(MORE.format(n=watcher.softmaxes.total() - self.softmaxes))
+        calls.reverse()
+        for n, is_shown in enumerate(self.shown):
+            call = calls.pop()  # each is let go when it has been copied
+            layer_kind = kind(call, module, names, inputs)
+            if layer_kind is None or not is_shown:
+                skipped.append(f"{call.name}: {ELSEWHERE if layer_kind is None else BESIDE}")
+                continue
+            layer = call.layer(layer_kind, shared)
+            if n in self.by_words:
+                layer = replace(layer, about=replace(layer.about, bias=BY_WORDS))
+            layers.append(layer)
+        return tuple(layers), tuple(skipped)
+
+
+def try_own_code(
+    module: nn.Module,
+    names: Mapping[int, str],
+    inputs: Mapping[str, Tensor],
+    weights: list[tuple[str, Tensor]],
+    close: float,
+) -> OwnCode | None:
+    """What can be seen of a model's own attention, in a pass that returned `weights` when it was asked to.
+
+    None if any attention in it was not followed from end to end, or is not what the model returns.
+    """
+    calls, watcher = collect(module, names, inputs, close, every_row=True)
+    kinds = [kind(call, module, names, inputs) for call in calls]
+    call_counts = Counter((call.q.shape[2], call.k.shape[2]) for call in calls)
+    if not any(kinds) or any(watcher.softmaxes[size] > call_counts[size] for size in sizes(inputs).values()):
+        return None
+    shown, difference = [True] * len(calls), watcher.gap
+    for name in RETURNED.values():
+        at = [n for n, of in enumerate(kinds) if of == name]
+        model_weights = [w for of, w in weights if of == name and w.shape[2:] == sizes(inputs)[name]]
+        if len(model_weights) > len(at):
+            return None
+        model_weights = [w for w in model_weights if are_weights(w)]
+        gaps = _paired([calls[n] for n in at], model_weights, close)
+        if gaps is None:
+            return None
+        for n, gap_there in zip(at, gaps, strict=True):
+            shown[n] = gap_there is not None or not model_weights
+            difference = max(difference, gap_there or 0.0)
+    backwards = {name: ids.flip(1) for name, ids in inputs.items()}
+    others, _ = collect(module, names, backwards, close, every_row=True)
+    if [call.name for call in others] != [call.name for call in calls]:
+        return None
+    by_words = {n for n, pair in enumerate(zip(calls, others, strict=True)) if _bias_differs(*pair)}
+    return OwnCode(
+        calls=tuple(call.name for call in calls),
+        shown=tuple(shown),
+        by_words=frozenset(by_words),
+        skipped=_unseen(weights, call_counts),
+        difference=difference,
+        softmaxes=watcher.softmaxes.total(),
+    )
+
+
+def collect(
+    module: nn.Module,
+    names: Mapping[int, str],
+    inputs: Mapping[str, Tensor],
+    close: float,
+    *,
+    every_row: bool,
+) -> tuple[list[Call], CollectingMode]:
+    """The calls of attention in a pass, and the mode that followed the code."""
+    with collecting(names) as collector, CollectingMode(collector, close, every_row=every_row) as watcher:
+        forward(module, inputs)
+    watcher.warn()
+    return collector.calls, watcher
+
+
+def _paired(calls: list[Call], model_weights: list[Tensor], close: float) -> list[float | None] | None:
+    """For each call how far it is from the weights that were returned of it; None of a call without.
+
+    The last ones first: what is made of other weights beside comes before them (LiLT's layout). None in
+    all if some weights belong to no call.
+    """
+    gaps: list[float | None] = [None] * len(calls)
+    n = len(calls)
+    for weights in reversed(model_weights):
+        while n > 0:
+            n -= 1
+            difference = gap(calls[n].weights(), weights)
+            if difference <= close:
+                gaps[n] = difference
+                break
+        else:
+            return None
+    return gaps
+
+
+def _unseen(weights: list[tuple[str, Tensor]], call_counts: Counter[tuple[int, int]]) -> tuple[str, ...]:
+    """Layers that the model returns weights of, of other sizes than any call that was seen."""
+    left, unseen = call_counts.copy(), []
+    for name, matrix in weights:
+        size = tuple(matrix.shape[2:])
+        left[size] -= 1
+        if left[size] < 0:
+            unseen.append(f"{name} layer: {IN_PARTS}")
+    return tuple(unseen)
+
+
+def _bias_differs(one: Call, other: Call) -> bool:
+    first, second = ({k: v for k, v in call.rule.tensors().items() if "bias" in k} for call in (one, other))
+    return first.keys() != second.keys() or any(not torch.equal(first[k], second[k]) for k in first)

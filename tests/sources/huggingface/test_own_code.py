@@ -1,0 +1,441 @@
+"""Models of transformers whose attention is their own code, outside the common interface."""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+import mha_core as mha
+from mha_core.capture import eager_scores
+from mha_core.capture.collector import watch
+from mha_core.sources.huggingface import model as huggingface
+from mha_core.sources.huggingface import own_code
+from mha_core.sources.huggingface.forward_pass import returned
+from mha_core.traces.facts import Rotary
+from tests.sources.tiny import TEXT, fast
+
+BERT = {"hidden_size": 39, "num_attention_heads": 3, "num_hidden_layers": 2, "intermediate_size": 53}
+GPT = {"n_embd": 52, "n_head": 2, "n_layer": 2, "n_positions": 97}
+PLACES = {"relative_attention": True, "pos_att_type": ["p2c", "c2p"], "max_relative_positions": 5}
+XLNET = {"d_model": 52, "n_head": 4, "n_layer": 2, "d_inner": 53}
+SPARSE = {"attention_type": "block_sparse", "block_size": 2, "num_random_blocks": 1}
+SQUEEZED = {
+    "hidden_size": 44,
+    "num_attention_heads": 4,
+    "embedding_size": 44,
+    "q_groups": 2,
+    "k_groups": 2,
+    "v_groups": 2,
+}
+SQUEEZED |= {"post_attention_groups": 1, "intermediate_groups": 1, "output_groups": 1}
+TINY = {
+    "bloom": ("Bloom", {"hidden_size": 39, "n_head": 3, "n_layer": 2}),
+    "falcon": (
+        "Falcon",
+        {"hidden_size": 84, "num_attention_heads": 6, "num_hidden_layers": 2, "multi_query": True},
+    ),
+    "falcon_grouped": (
+        "Falcon",
+        {
+            "hidden_size": 84,
+            "num_attention_heads": 6,
+            "num_hidden_layers": 2,
+            "num_kv_heads": 3,
+            "new_decoder_architecture": True,
+        },
+    ),
+    "gptj": ("GPTJ", GPT | {"rotary_dim": 6}),
+    "gpt_neo": (
+        "GPTNeo",
+        {
+            "hidden_size": 39,
+            "num_heads": 3,
+            "num_layers": 2,
+            "window_size": 5,
+            "attention_types": [[["global", "local"], 1]],
+            "max_position_embeddings": 97,
+        },
+    ),
+    "mpt": ("Mpt", {"d_model": 39, "n_heads": 3, "n_layers": 2}),
+    "openai-gpt": ("OpenAIGPT", GPT),
+    "deberta": ("Deberta", BERT | PLACES),
+    "deberta_v2": ("DebertaV2", BERT | PLACES),
+    "xlnet": ("XLNet", XLNET),
+    "roformer": ("RoFormer", BERT | {"hidden_size": 42, "embedding_size": 42}),
+    "mpnet": ("MPNet", BERT),
+    "xlm": ("XLM", {"emb_dim": 39, "n_heads": 3, "n_layers": 2}),
+    "git": (
+        "Git",
+        BERT | {"vision_config": {"hidden_size": 24, "num_attention_heads": 2, "num_hidden_layers": 1}},
+    ),
+}
+SHARED_KEYS = {"falcon": 1, "falcon_grouped": 3}
+BY_WORDS = {"deberta", "deberta_v2", "xlnet"}
+VOCABULARY = 307
+IDS = {"input_ids": torch.tensor([[5, 17, 8, 41, 29, 3, 17, 11, 23, 2, 37]])}
+
+
+def made(family: str, **more: object) -> torch.nn.Module:
+    """A tiny model with weights with which attention is not nearly even."""
+    name, sizes = TINY[family]
+    config = getattr(transformers, f"{name}Config")(vocab_size=VOCABULARY, **sizes, **more)
+    torch.manual_seed(7)
+    module = getattr(transformers, f"{name}Model")._from_config(config, attn_implementation="eager").eval()
+    with torch.no_grad():
+        for name, weight in module.named_parameters():
+            if "embed_positions" in name:  # sines and cosines
+                continue
+            weight.normal_(std=0.3) if weight.dim() > 1 else weight.add_(torch.randn_like(weight) * 0.1)
+    return module
+
+
+@pytest.fixture(scope="module")
+def adopted():
+    """`adopted("bloom")`: such a model, made ours once, and its layers for `IDS`."""
+    known = {}
+
+    def make(family: str):
+        if family not in known:
+            model = huggingface.adopt(made(family), fast("byte_level"), name=family)
+            known[family] = model, *huggingface.flow(model, IDS)
+        return known[family]
+
+    return make
+
+
+@pytest.mark.parametrize("family", TINY)
+def test_weights_are_those_that_the_model_returns(adopted, family):
+    model, layers, skipped = adopted(family)
+    with torch.no_grad():
+        theirs = made(family)(**IDS, output_attentions=True).attentions
+    assert model.route.name == "watch"
+    assert skipped == ()
+    assert len(layers) == len(theirs) == 2
+    for layer, weights in zip(layers, theirs, strict=True):
+        assert np.abs(layer.weights() - weights[0].numpy()).max() <= 1e-5
+        assert weights.std() > 0.02
+        assert layer.kind == "self"
+        assert layer.n_kv_heads == SHARED_KEYS.get(family, layer.n_heads)
+
+
+@pytest.mark.parametrize("family", TINY)
+def test_what_each_head_makes_of_the_values_is_what_the_model_takes_further(adopted, family):
+    """The heads' outputs side by side go into W^O: compared with what that matrix was given."""
+    _, layers, _ = adopted(family)
+    own, seen = made(family), []
+
+    def keep(*args):
+        x = args[1][0] if args[1] else None
+        seen.append(x.clone() if isinstance(x, torch.Tensor) else None)
+
+    product = torch.einsum
+
+    def watched_product(equation, *ends):
+        seen.append(ends[0].flatten(-2).transpose(0, 1))  # XLNet has no module for its W^O
+        return product(equation, *ends)
+
+    for part in own.modules():
+        part.register_forward_pre_hook(keep)
+    with torch.no_grad(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch, "einsum", watched_product)
+        own(**IDS)
+    for layer in layers:
+        concat = torch.from_numpy(layer.concat().copy())[None]
+        given = [x for x in seen if x is not None and x.shape == concat.shape]
+        assert min((x - concat).abs().max() for x in given) <= 1e-5 * concat.abs().max()
+
+
+@pytest.mark.parametrize("family", TINY)
+def test_it_says_where_what_is_added_depends_on_the_words(adopted, family):
+    _, layers, _ = adopted(family)
+    said = [layer.about.bias for layer in layers]
+    assert said == [own_code.BY_WORDS if family in BY_WORDS else ""] * 2
+
+
+def test_what_is_found_stands_in_the_rule(adopted):
+    def rules(family):
+        return [layer.rule for layer in adopted(family)[1]]
+
+    n = IDS["input_ids"].shape[1]
+    causal = torch.ones(n, n, dtype=torch.bool).tril()
+    for family in ("bloom", "falcon", "gptj", "mpt", "openai-gpt", "git"):
+        for rule in rules(family):
+            assert torch.equal(rule.mask.expand(1, n, n)[0], causal)
+    assert rules("bloom")[0].bias.shape == (3, 1, n)  # ALiBi as it is written there: by the key's place alone
+    assert rules("mpnet")[0].distance_bias.shape == (3, 2 * n - 1)
+    assert rules("gpt_neo")[0].scale == 1.0
+    assert int(rules("gpt_neo")[1].mask.sum(-1).max()) == 5
+    assert rules("xlm")[0].scale == pytest.approx(13**-0.5)  # its queries are scaled before
+    assert rules("deberta_v2")[0].scale == pytest.approx((13 * 3) ** -0.5)
+
+
+@pytest.mark.parametrize("family", ["bloom", "falcon", "gptj", "openai-gpt", "mpnet", "git"])
+def test_layers_share_what_hides_and_what_is_added(adopted, family):
+    one, other = ([t.data_ptr() for t in layer.rule.tensors().values()] for layer in adopted(family)[1])
+    assert one
+    assert one == other
+
+
+@pytest.mark.parametrize("family", ["bloom", "falcon", "gpt_neo", "mpt", "openai-gpt", "mpnet", "xlm", "git"])
+def test_matrices_are_known_and_make_what_was_used(adopted, family):
+    for layer in adopted(family)[1]:
+        p = layer.projections
+        assert None not in (p.w_q, p.w_k, p.w_v, p.w_o)
+        x = layer.tensors["x"]
+        for name, w, b in (("v", p.w_v, p.b_v), ("q", p.w_q, p.b_q)):
+            wanted = layer.tensors.get(f"{name}_raw", layer.tensors[name])
+            by_hand = (x @ w if b is None else x @ w + b).unflatten(1, (wanted.shape[0], -1)).transpose(0, 1)
+            torch.testing.assert_close(by_hand, wanted, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("family", "width"), [("gptj", 6), ("roformer", 14)])
+def test_a_rotation_that_is_not_handed_on_is_found(adopted, family, width):
+    """Pairs of neighbours are turned, by angles that no argument of the attention module tells."""
+    angles = torch.arange(11.0)[:, None] / 10000 ** (torch.arange(0.0, width, 2) / width)
+    for layer in adopted(family)[1]:
+        assert layer.about.rotary == Rotary("pairs", width)
+        torch.testing.assert_close(layer.tensors["cos"][:, ::2], angles.cos(), atol=1e-5, rtol=0)
+        torch.testing.assert_close(layer.tensors["sin"][:, 1::2], angles.sin(), atol=1e-5, rtol=0)
+        p, x = layer.projections, layer.tensors["x"]
+        assert None not in (p.w_q, p.w_k, p.w_v, p.w_o)
+        raw = x @ p.w_q if p.b_q is None else x @ p.w_q + p.b_q
+        raw = raw.unflatten(1, (layer.n_heads, -1)).transpose(0, 1)
+        torch.testing.assert_close(layer.tensors["q_raw"], raw, atol=1e-5, rtol=1e-4)
+
+
+def test_names_are_those_of_the_attention_modules(adopted):
+    assert [layer.name for layer in adopted("bloom")[1]] == ["h.0.self_attention", "h.1.self_attention"]
+    assert adopted("deberta")[1][0].name == "encoder.layer.0.attention.self"
+    assert adopted("xlm")[1][1].name == "attentions.1"
+
+
+@pytest.mark.slow
+def test_eight_threads_that_trace_two_models_mix_nothing(adopted):
+    models = [adopted(family)[0] for family in ("bloom", "deberta")]
+    texts = [f"{word} crossed {n} streets" for n, word in enumerate(TEXT.split()[:8])]
+    alone = [huggingface.follow(models[n % 2], text) for n, text in enumerate(texts)]
+
+    def often(n: int) -> int:
+        mixed = 0
+        for _ in range(20):
+            trace = huggingface.follow(models[n % 2], texts[n])
+            same = trace.tokens == alone[n].tokens and len(trace.layers) == len(alone[n].layers)
+            mixed += not same or any(
+                not np.array_equal(one.weights(), other.weights()) or not np.array_equal(one.v, other.v)
+                for one, other in zip(trace.layers, alone[n].layers, strict=True)
+            )
+        return mixed
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(often, range(8))) == 0
+
+
+def test_nothing_of_the_model_changes_while_it_is_watched(adopted):
+    model, _, _ = adopted("deberta")
+
+    def state():
+        return [{k: v for k, v in vars(part).items() if k[0] != "_"} for part in model.module.modules()]
+
+    before, weights = state(), {k: v.clone() for k, v in model.module.named_parameters()}
+    huggingface.follow(model, "Something else.")
+    assert state() == before
+    assert all(torch.equal(weights[k], v) for k, v in model.module.named_parameters())
+
+
+# Where it is not understood
+
+
+def test_an_architecture_that_is_not_understood_is_shown_with_less_and_says_so():
+    """Heads that take each other's weights: nothing that the rule has a place for."""
+    module = made("bloom")
+    for block in module.h:
+        block.self_attention.attention_dropout.register_forward_hook(lambda _, __, weights: weights.flip(1))
+    model = huggingface.adopt(module, fast("byte_level"))
+    trace = huggingface.follow(model, TEXT)
+    layer = trace.layers[0]
+    assert not layer.knows("q")
+    assert "queries, keys and values are not known" in layer.about.missing
+    assert model.route.missing == layer.about.missing
+    assert trace.source.route == "weights"
+
+
+def test_one_layer_that_is_not_understood_is_enough():
+    """A part would look like the whole."""
+    module = made("bloom")
+    module.h[1].self_attention.attention_dropout.register_forward_hook(lambda _, __, weights: weights.flip(1))
+    assert huggingface.adopt(module).route.name == "weights"
+
+
+def test_an_attention_that_was_seen_and_not_understood_counts_if_nothing_is_returned_of_it():
+    module = made("bloom")
+    names, ids = watch(module), {"input_ids": IDS["input_ids"][:, :7]}
+    assert own_code.try_own_code(module, names, ids, [], 1e-4).calls == tuple(
+        f"h.{n}.self_attention" for n in (0, 1)
+    )
+    module.h[1].self_attention.attention_dropout.register_forward_hook(lambda _, __, weights: weights.flip(1))
+    assert own_code.try_own_code(module, names, ids, [], 1e-4) is None
+
+
+def test_a_follower_that_forgets_something_is_not_believed(monkeypatch):
+    assert huggingface.adopt(made("mpnet")).route.name == "watch"
+    monkeypatch.setattr(eager_scores.Scores, "plus", lambda self, term, factor: self)
+    assert huggingface.adopt(made("mpnet")).route.name == "weights"
+
+
+def test_weights_that_the_model_returns_otherwise_are_not_believed():
+    """What flowed is one thing, what it hands out another: then nobody knows which is meant."""
+    module = made("mpt")
+    for block in module.blocks:
+        block.attn.register_forward_hook(lambda _, __, out: (out[0], out[1].flip(-1)))
+    assert huggingface.adopt(module).route.name == "weights"
+
+
+def big_bird(**more: object) -> transformers.BigBirdModel:
+    torch.manual_seed(7)
+    config = transformers.BigBirdConfig(
+        vocab_size=VOCABULARY, max_position_embeddings=128, **BERT, **SPARSE, **more
+    )
+    return transformers.BigBirdModel(config).eval()
+
+
+def pegasus() -> transformers.BigBirdPegasusModel:
+    torch.manual_seed(7)
+    config = transformers.BigBirdPegasusConfig(
+        vocab_size=VOCABULARY,
+        max_position_embeddings=128,
+        d_model=39,
+        encoder_attention_heads=3,
+        decoder_attention_heads=3,
+        encoder_layers=2,
+        decoder_layers=1,
+        encoder_ffn_dim=53,
+        decoder_ffn_dim=53,
+        **SPARSE,
+    )
+    return transformers.BigBirdPegasusModel(config).eval()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("n", [22, 23])  # the last is no multiple of the block: the model fills it up
+@pytest.mark.parametrize("build", [big_bird, pegasus])
+def test_a_model_that_a_short_text_changes_for_good_reads_a_long_one_as_if_it_were_new(build, n):
+    """BigBird looks at blocks of a long text, and at all of a short one and of any that comes after it."""
+    model = huggingface.adopt(build())
+    long = {"input_ids": torch.arange(n)[None] % 53 + 3}
+    if model.has_target:
+        long["decoder_input_ids"] = long["input_ids"][:, :5]
+    short = long | {"input_ids": long["input_ids"][:, :9]}
+    [first, *_], _ = huggingface.flow(model, short)
+    layers, skipped = huggingface.flow(model, long)
+    [again, *_], _ = huggingface.flow(model, short)
+    with torch.no_grad():
+        theirs = returned(build()(**long, output_attentions=True))
+    assert model.route.name == "watch"
+    assert first.knows("q")
+    assert np.array_equal(first.weights(), again.weights())
+    assert skipped == ()
+    for layer, (kind, weights) in zip(layers, theirs, strict=True):
+        assert layer.kind == kind
+        assert "in another way than for short ones" in layer.about.missing
+        n_query, n_key = layer.weights().shape[1:]
+        assert np.abs(layer.weights() - weights[0, :, :n_query, :n_key].numpy()).max() <= 1e-6
+    assert (layers[0].weights() == 0).any()  # blocks that are not looked at
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_threads_with_long_and_short_texts_do_not_change_the_model_for_each_other():
+    model, texts = huggingface.adopt(big_bird()), [IDS["input_ids"], torch.arange(22)[None] % 53 + 3]
+    alone = [huggingface.flow(model, {"input_ids": ids})[0][1].weights() for ids in texts]
+    with ThreadPoolExecutor(4) as pool:
+        runs = pool.map(
+            lambda n: huggingface.flow(model, {"input_ids": texts[n % 2]})[0][1].weights(), range(16)
+        )
+    assert all(np.array_equal(weights, alone[n % 2]) for n, weights in enumerate(runs))
+
+
+def test_a_longer_text_that_other_code_reads_is_shown_with_less_and_says_so():
+    module = made("bloom")
+    for block in module.h:
+        block.self_attention.attention_dropout.register_forward_hook(
+            lambda _, __, weights: weights.flip(1) if weights.shape[-1] > 9 else weights
+        )
+    model = huggingface.adopt(module, fast("byte_level"))
+    assert model.route.name == "watch"
+    assert huggingface.follow(model, "a cat").source.route == "watch"
+    trace = huggingface.follow(model, TEXT)
+    assert trace.source.route == "weights"
+    assert len(trace.layers) == 2
+    for layer in trace.layers:
+        assert not layer.knows("q")
+        assert "in another way than for short ones" in layer.about.missing
+
+
+def test_scores_that_are_returned_as_weights_are_not_shown_as_weights(refused):
+    """SqueezeBERT does so. What flowed is shown, and nothing where that was not understood."""
+    torch.manual_seed(7)
+    config = transformers.SqueezeBertConfig(vocab_size=VOCABULARY, **(BERT | SQUEEZED))
+    module = transformers.SqueezeBertModel(config).eval()
+    returned = module(**IDS, output_attentions=True).attentions[0]
+    [layer, _], _ = huggingface.flow(huggingface.adopt(module), IDS)
+    assert np.abs(layer.weights() - returned[0].softmax(-1).detach().numpy()).max() < 1e-5
+    for block in module.encoder.layers:
+        block.attention.softmax.register_forward_hook(lambda _, __, weights: weights.flip(1))
+    message = str(refused(huggingface.flow, huggingface.adopt(module), IDS))
+    assert "what the model returns by the name of weights are none" in message
+
+
+def test_a_trace_keeps_what_it_says_of_its_bias(adopted, tmp_path):
+    model, _, _ = adopted("xlnet")
+    trace = huggingface.follow(model, TEXT)
+    assert (trace.source.route, trace.source.notes) == ("watch", ())
+    trace.save(tmp_path / "t.safetensors")
+    again = mha.load(tmp_path / "t.safetensors")
+    assert again.layers[1].about.bias == own_code.BY_WORDS
+    assert np.array_equal(again.layers[1].weights(), trace.layers[1].weights())
+
+
+def test_half_precision_is_watched_too():
+    module = made("bloom").to(torch.bfloat16)
+    model = huggingface.adopt(module)
+    assert model.route.name == "watch"
+    layers, _ = huggingface.flow(model, IDS)
+    assert layers[0].tensors["q"].dtype == torch.bfloat16
+    assert replace(layers[0]).weights().sum(-1) == pytest.approx(1.0, abs=0.02)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_follower_that_reads_a_wrong_scale_is_not_believed_in_half_precision(monkeypatch, dtype):
+    times = eager_scores.Scores.times
+    monkeypatch.setattr(eager_scores.Scores, "times", lambda self, factor: times(self, 1.02 * factor))
+    assert huggingface.adopt(made("mpt").to(dtype)).route.name == "weights"
+
+
+class Further(torch.nn.Module):
+    """A layer of Bloom with an attention of its own beside, for texts of more than eight tokens."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, hidden_states, residual, **more):
+        out, weights = self.inner(hidden_states, residual, **more)
+        if hidden_states.shape[1] > 8:
+            scores = hidden_states @ hidden_states.mT
+            gate = hidden_states.mean(-1, keepdim=True).sigmoid()
+            out = out + (scores.softmax(-1) * gate) @ hidden_states
+        return out, weights
+
+
+def test_attention_that_only_longer_texts_have_is_named():
+    module = made("bloom")
+    module.h[1].self_attention = Further(module.h[1].self_attention)
+    model = huggingface.adopt(module)
+    assert model.route.name == "watch"
+    short = {"input_ids": IDS["input_ids"][:, :8]}
+    assert huggingface.flow(model, short)[1] == ()
+    layers, skipped = huggingface.flow(model, IDS)
+    assert len(layers) == 2
+    assert skipped == (own_code.MORE.format(n=1),)
