@@ -141,23 +141,14 @@ PRIMES = {"d_model": 11, "h": 3, "d_k": 5, "d_v": 13}
 DRAWN_MASK = torch.rand(LENGTH, LENGTH, generator=torch.Generator().manual_seed(3)) > 0.4
 DRAWN_MASK[2] = False  # nobody is left for the third token to look at
 
+# Each mask, position and way to share heads, several in one setting: what holds for all holds for each.
 SETTINGS = {
     "full": {},
-    "causal": {"mask": "causal"},
-    "window": {"mask": "window:1"},
-    "prefix": {"mask": "prefix:2"},
-    "padding": {"mask": "padding:2"},
-    "drawn with an empty row": {"mask": DRAWN_MASK},
-    "no position": {"position": "none"},
-    "learned": {"position": "learned"},
-    "rotary": {"position": "rotary", "d_k": 2},
-    "alibi": {"position": "alibi"},
-    "grouped": {"h": 6, "n_kv_heads": 2},
-    "one key head": {"h": 5, "n_kv_heads": 1, "d_k": 3},
-    "split evenly": {"d_model": 15, "d_k": None, "d_v": None},
-    "three layers": {"layers": 3, "mask": "causal"},
-    "no bias": {"bias": False},
-    "one head": {"h": 1},
+    "causal, rotary, no bias": {"mask": "causal", "position": "rotary", "d_k": 2, "bias": False},
+    "window, learned, grouped": {"mask": "window:1", "position": "learned", "h": 6, "n_kv_heads": 2},
+    "prefix, one key head": {"mask": "prefix:2", "position": "none", "h": 5, "n_kv_heads": 1, "d_k": 3},
+    "padding, split evenly": {"mask": "padding:2", "d_model": 15, "d_k": None, "d_v": None},
+    "empty row, one head": {"mask": DRAWN_MASK, "h": 1},
     "everything": {
         "h": 6,
         "n_kv_heads": 3,
@@ -219,16 +210,15 @@ def make_layer(normal):
 
 
 RULES = {
-    "scale": lambda normal: mha.ScoreRule(scale=0.3),
-    "temperature": lambda normal: mha.ScoreRule(temperature=1.7, mask=DRAWN_MASK),
-    "bias": lambda normal: mha.ScoreRule(bias=normal(6, LENGTH, LENGTH, seed=5), temperature=0.7),
-    "bias shared by heads": lambda normal: mha.ScoreRule(bias=normal(1, LENGTH, LENGTH, seed=5)),
+    "scale, temperature, bias shared by heads": lambda normal: mha.ScoreRule(
+        scale=0.3, temperature=1.7, bias=normal(1, LENGTH, LENGTH, seed=5), mask=DRAWN_MASK
+    ),
     "hidden by bias": lambda normal: mha.ScoreRule(
         bias=normal(6, LENGTH, LENGTH, seed=5).masked_fill(~DRAWN_MASK, float("-inf"))
     ),
     "mask of each head": lambda normal: mha.ScoreRule(mask=normal(6, LENGTH, LENGTH, seed=6) > -0.3),
     "both biases": lambda normal: mha.ScoreRule(
-        bias=normal(6, LENGTH, LENGTH, seed=5), distance_bias=alibi(6, LENGTH, LENGTH)
+        bias=normal(6, LENGTH, LENGTH, seed=5), distance_bias=alibi(6, LENGTH, LENGTH), temperature=0.7
     ),
     "soft cap": lambda normal: mha.ScoreRule(soft_cap=0.5, mask=DRAWN_MASK),
     "sinks": lambda normal: mha.ScoreRule(sinks=normal(6, seed=7), mask=DRAWN_MASK),

@@ -52,20 +52,15 @@ def array(trace: mha.AttentionTrace, name: str, layer: int, head: int) -> np.nda
     return getattr(recorded, name)() if MATRICES[name].of_layer else getattr(recorded, name)(head)
 
 
-@pytest.mark.parametrize("layer", [0, 1])
-@pytest.mark.parametrize("head", [0, 3, 5])
 @pytest.mark.parametrize("name", OF_RANDOM)
-def test_a_picture_is_the_layers_own_matrix(trace, name, layer, head):
-    shown = picture(trace, name, layer=layer, head=head)
-    np.testing.assert_array_equal(shown.frame.to_numpy(), array(trace, name, layer, head))
-    assert shown.name == name
-    assert (shown.frame.index.name, shown.frame.columns.name) == MATRICES[name].axes
-    assert shown.framed is None
-
-
-@pytest.mark.parametrize("name", OF_RANDOM)
-def test_token_axes_carry_words_and_the_others_numbers_from_one(trace, name):
-    frame = picture(trace, name, layer=0, head=0).frame
+def test_a_picture_is_the_layers_own_matrix_with_words_on_axes_of_tokens(trace, name):
+    for layer, head in ((0, 0), (0, 5), (1, 3)):
+        shown = picture(trace, name, layer=layer, head=head)
+        np.testing.assert_array_equal(shown.frame.to_numpy(), array(trace, name, layer, head))
+        assert shown.name == name
+        assert (shown.frame.index.name, shown.frame.columns.name) == MATRICES[name].axes
+        assert shown.framed is None
+    frame = shown.frame
     assert [*frame.index] == LABELS
     if MATRICES[name].axes[1] == "key":
         assert [*frame.columns] == LABELS
@@ -80,11 +75,6 @@ def test_every_matrix_of_the_glass_box_can_be_shown(glass_box, name):
     assert [*shown.frame.index] == [*glass_box.tokens.labels] == ["[CLS]", *LABELS, "[MASK]"]
     assert (shown.frame.index.name, shown.frame.columns.name) == MATRICES[name].axes
     assert shown.hidden is None
-
-
-def test_what_v_is_made_of_is_written_as_e(glass_box):
-    shown = picture(glass_box, "x_v", layer=1, head=2)
-    assert (shown.symbol, shown.kind) == ("E", "signed")
 
 
 @pytest.mark.parametrize("layer", [0, 1])
@@ -113,21 +103,16 @@ def test_a_long_table_of_what_v_is_made_of_leads_back_to_its_cells(glass_box):
     np.testing.assert_array_equal(wide.to_numpy(), glass_box.layers[1].x_v)
 
 
-def test_only_weights_are_coloured_as_weights():
-    assert {name for name in MATRICES if MATRICES[name].kind == "weights"} == {"weights"}
-    assert {matrix.kind for matrix in MATRICES.values()} == {"weights", "signed"}
-
-
-@pytest.mark.parametrize("mask", ["full", "causal", "window:1", "padding:2"])
-@pytest.mark.parametrize("name", OF_RANDOM)
-def test_what_the_mask_hides_is_hidden_after_the_mask_and_not_before(name, mask):
+@pytest.mark.parametrize("mask", ["full", "window:1"])
+def test_what_the_mask_hides_is_hidden_after_the_mask_and_not_before(mask):
     trace = made(mask=mask)
-    hidden = picture(trace, name, layer=1, head=2).hidden
-    if name in ("masked", "weights") and mask != "full":
-        np.testing.assert_array_equal(hidden, ~trace.layers[1].allowed(2))
-        assert hidden.any()
-    else:
-        assert hidden is None
+    for name in OF_RANDOM:
+        hidden = picture(trace, name, layer=1, head=2).hidden
+        if name in ("masked", "weights") and mask != "full":
+            np.testing.assert_array_equal(hidden, ~trace.layers[1].allowed(2))
+            assert hidden.any()
+        else:
+            assert hidden is None
 
 
 @pytest.mark.parametrize(
@@ -153,19 +138,14 @@ def test_a_matrix_is_written_as_in_the_papers(name, head, written):
     assert MATRICES[name].written(layer, head) == written
 
 
-def test_every_matrix_has_a_symbol(trace):
-    assert len({matrix.written(trace.layers[0], 0) for matrix in MATRICES.values()}) == len(MATRICES)
-
-
-@pytest.mark.parametrize(("head", "kv"), [(0, "₁"), (1, "₁"), (2, "₂"), (3, "₂"), (4, "₃"), (5, "₃")])
+@pytest.mark.parametrize(("head", "kv"), [(0, "₁"), (3, "₂"), (5, "₃")])
 def test_shared_keys_and_values_carry_the_number_of_their_own_head(trace, head, kv):
     own = str(head + 1).translate(str.maketrans("123456", "₁₂₃₄₅₆"))
     written = {name: picture(trace, name, layer=0, head=head).symbol for name in ("q", "k", "v", "weights")}
     assert written == {"q": f"Q{own}", "k": f"K{kv}", "v": f"V{kv}", "weights": f"A{own}"}
 
 
-@pytest.mark.parametrize("head", [-7, 6])
-@pytest.mark.parametrize("name", ["q", "k", "weights", "output"])
+@pytest.mark.parametrize(("name", "head"), [("q", -7), ("k", 6), ("weights", 6)])
 def test_a_head_that_is_not_there_is_refused(trace, name, head):
     with pytest.raises(mha.MhaError, match=rf"heads 0 to 5; head {head} was asked for"):
         picture(trace, name, layer=0, head=head)

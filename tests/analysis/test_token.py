@@ -26,16 +26,15 @@ DRAWN[2] = False  # the third token may look at nothing
 DRAWN[:, 5] = False  # and nobody at the sixth
 
 SETTINGS = {
-    "full": {},
-    "causal": {"mask": "causal"},
-    "padding": {"mask": "padding:2"},
-    "drawn": {"mask": DRAWN},
-    "rotary": {"position": "rotary", "d_k": 2},
-    "alibi": {"position": "alibi"},
-    "grouped": {"h": 6, "n_kv_heads": 2},
-    "one key head": {"h": 5, "n_kv_heads": 1, "d_k": 3},
-    "three layers": {"layers": 3, "mask": "causal"},
-    "one head": {"h": 1},
+    "drawn, one head": {"mask": DRAWN, "h": 1},
+    "rotary, grouped": {"position": "rotary", "d_k": 2, "h": 6, "n_kv_heads": 2},
+    "alibi, one key head, two layers": {
+        "position": "alibi",
+        "h": 5,
+        "n_kv_heads": 1,
+        "mask": "causal",
+        "layers": 2,
+    },
 }
 
 
@@ -45,7 +44,6 @@ def normal(*shape: int, seed: int) -> torch.Tensor:
 
 RULES = {
     "scale, temperature": mha.ScoreRule(scale=0.3, temperature=1.7, mask=DRAWN),
-    "bias": mha.ScoreRule(bias=normal(6, LENGTH, LENGTH, seed=5)),
     "both biases": mha.ScoreRule(
         bias=normal(6, LENGTH, LENGTH, seed=5), distance_bias=positions.alibi(6, LENGTH, LENGTH)
     ),
@@ -164,7 +162,7 @@ def test_the_own_vectors_are_those_of_the_head_and_its_key_head(trace):
 
 
 def test_the_laws_of_rows():
-    row = row_of(by_hand(RULES["bias"]), 4, layer=0).weights
+    row = row_of(by_hand(RULES["both biases"]), 4, layer=0).weights
     close(row.sum(axis=1), np.ones(6))
     masked = row_of(by_hand(RULES["scale, temperature"]), 2, layer=0)
     assert masked.hidden.all()
@@ -256,8 +254,7 @@ def test_a_token_and_a_layer_that_are_not_there_are_refused(ask, refused):
     assert "layer -2" in str(refused(ask, trace, 0, -2))
 
 
-@pytest.mark.parametrize("ask", [against_keys, mixture, vectors])
-@pytest.mark.parametrize("head", [-4, 3])
+@pytest.mark.parametrize(("ask", "head"), [(against_keys, -4), (mixture, 3), (vectors, 3)])
 def test_a_head_that_is_not_there_is_refused(ask, head, refused):
     trace = mha.trace(TEXT, h=3, d_model=12)
     assert "heads 0 to 2" in str(refused(ask, trace, 0, layer=0, head=head))

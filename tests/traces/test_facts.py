@@ -6,7 +6,6 @@ from dataclasses import FrozenInstanceError
 import pytest
 
 from mha_core.traces.facts import (
-    ADJUSTMENTS,
     Adjustments,
     Clip,
     Facts,
@@ -45,7 +44,6 @@ def test_files_name_the_adjustments_as_they_always_did():
         "k": [{"step": "scale", "by": 0.5}],
         "v": [{"step": "clip", "at": 2.0}],
     }
-    assert set(ADJUSTMENTS) == {"norm", "scale", "clip", "rotary"}
 
 
 @pytest.mark.parametrize(

@@ -61,13 +61,6 @@ def test_a_trace_comes_back_to_the_last_bit(trace, tmp_path):
     same(mha.load(tmp_path / "t.safetensors"), trace)
 
 
-def test_a_loaded_trace_shows_the_same_to_the_last_bit(trace, tmp_path):
-    trace.save(tmp_path / "t.safetensors")
-    for ours, theirs in zip(trace.layers, mha.load(tmp_path / "t.safetensors").layers, strict=True):
-        for name in ("scores", "masked", "weights", "output", "concat", "contribution", "result"):
-            assert getattr(ours, name)().tobytes() == getattr(theirs, name)().tobytes(), name
-
-
 def test_a_rule_that_layers_share_comes_back_in_each(rule, make_layer, tmp_path):
     layers = (make_layer(rule), make_layer(rule, seed=1))
     trace = mha.AttentionTrace(mha.words("the old cat saw the new cat"), layers, {"name": "by hand"})
@@ -76,14 +69,7 @@ def test_a_rule_that_layers_share_comes_back_in_each(rule, make_layer, tmp_path)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16], ids=str)
-def test_a_layer_made_by_hand_comes_back(rule, dtype, make_layer, tmp_path):
-    layers = (make_layer(rule, dtype=dtype),)
-    trace = mha.AttentionTrace(mha.words("the old cat saw the new cat"), layers, {"name": "by hand"})
-    trace.save(tmp_path / "t.safetensors")
-    same(mha.load(tmp_path / "t.safetensors"), trace)
-
-
-def test_everything_that_a_rule_can_hold_comes_back(make_layer, normal, tmp_path):
+def test_everything_that_a_rule_can_hold_comes_back(dtype, make_layer, normal, tmp_path):
     rule = mha.ScoreRule(
         scale=0.1 + 0.2,
         soft_cap=1 / 3,
@@ -93,7 +79,7 @@ def test_everything_that_a_rule_can_hold_comes_back(make_layer, normal, tmp_path
         sinks=normal(6),
         temperature=0.7,
     )
-    trace = mha.AttentionTrace(mha.words("a b c d e f g"), (make_layer(rule),), "by hand")
+    trace = mha.AttentionTrace(mha.words("a b c d e f g"), (make_layer(rule, dtype=dtype),), "by hand")
     trace.save(tmp_path / "t.safetensors")
     same(mha.load(tmp_path / "t.safetensors"), trace)
 
@@ -251,6 +237,11 @@ BROKEN = {
         {"0.k": torch.zeros(0, 4, 5), "0.v": torch.zeros(0, 4, 5)}
     ),
     "a mask of numbers": lambda header, tensors: tensors.update({"0.rule.mask": torch.zeros(4, 4)}),
+    # Tensors of another shape than the others: refused at once, not when somebody looks.
+    "mask": lambda header, tensors: tensors.update({"0.rule.mask": torch.ones(3, 2, dtype=torch.bool)}),
+    "x": lambda header, tensors: tensors.update({"0.x": torch.zeros(3, 15)}),
+    "w_o": lambda header, tensors: tensors.update({"0.w_o": torch.zeros(7, 13)}),
+    "whole numbers": lambda header, tensors: tensors.update({"0.q": torch.zeros(3, 4, 5, dtype=torch.int32)}),
 }
 
 
@@ -264,21 +255,6 @@ def test_a_header_that_does_not_fit_its_tensors_is_refused(change, saved, refuse
 def test_a_header_that_is_no_description_is_refused(header, saved, refused):
     write(saved, header, parts(saved)[1])
     assert str(refused(mha.load, saved)).startswith(f"{saved} is damaged: ")
-
-
-# Tensors of another shape than the others: refused at once, not when somebody looks.
-MISFITS = {
-    "mask": lambda header, tensors: tensors.update({"0.rule.mask": torch.ones(3, 2, dtype=torch.bool)}),
-    "x": lambda header, tensors: tensors.update({"0.x": torch.zeros(3, 15)}),
-    "w_o": lambda header, tensors: tensors.update({"0.w_o": torch.zeros(7, 13)}),
-    "whole numbers": lambda header, tensors: tensors.update({"0.q": torch.zeros(3, 4, 5, dtype=torch.int32)}),
-}
-
-
-@pytest.mark.parametrize("change", MISFITS.values(), ids=MISFITS)
-def test_a_file_whose_matrices_cannot_be_computed_is_refused(change, saved, refused):
-    edited(saved, change)
-    refused(mha.load, saved)
 
 
 def test_the_missing_tensor_is_named(saved, refused):
