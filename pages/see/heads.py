@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from pages._kit import head_view, matrices, model_info, overview, sentence, state
+from pages._kit import head_view, layer_strip, matrices, model_info, model_source, overview, sentence, state
 from pages._kit.scene import scene_and_trace, second_trace
 from pages._kit.text import t
 from pages.see._heads import all_heads, measurements, one_head
@@ -33,6 +33,8 @@ numbers = head_view.of_traces(
     list(both.values()), layer=layer_index, head=head, token=query, heads=sorted([head, *others[-1:]])
 )
 model_info.about(trace)
+if model_source.is_real(trace):
+    layer_strip.of_attention(trace, scene)
 overview_fold = overview_fold or overview.fold(trace, opened=False)
 all_heads.show(trace, scene, layer=layer_index, head=head, limits=limits, numbers=numbers)
 measurements.show(trace, scene, layer=layer_index, head=head)

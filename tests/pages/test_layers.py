@@ -142,9 +142,26 @@ def test_a_click_moves_to_that_layer_and_the_strip_follows_other_controls(on):
     app.number_input(key="layer").set_value(2).run()
     assert app.get_by_key("place").value == 4
     app.get_by_key("place").set_value(3).run()
-    for place in (3, 4):  # as the link says
-        assert on("Qwen3Next", place=place).get_by_key("place").value == place
+    assert app.query_params["place"] == "3"
     assert app.number_input(key="layer").value == 2  # no other page has a layer without softmax
+    app.number_input(key="layer").set_value(1).run()
+    assert app.get_by_key("place").value == 2
+    assert "place" not in app.query_params
+    assert on("Qwen3Next", place=3).get_by_key("place").value == 3  # as the link says
+
+
+def test_the_page_heads_has_the_strip_too_and_a_link_for_a_layer_without_weights(on, said, english):
+    app = on("Qwen3Next", "see/heads.py")
+    strip = app.get_by_key("place")
+    assert strip.options == on("Qwen3Next").get_by_key("place").options
+    strip.set_value(2).run()
+    assert english("heads.one_layer", head=4, layer=1) in said(app)
+    assert not app.get("page_link")
+    app.get_by_key("place").set_value(3).run()
+    assert not app.exception
+    [link] = app.get("page_link")
+    assert (link.proto.page, link.proto.query_string) == ("model", "place=3")
+    assert any("mixing matrix" in text for text in said(app))
 
 
 def test_a_model_without_attention_has_a_page_and_the_others_say_why_not(on, said, english):

@@ -1,4 +1,4 @@
-"""A strip with every layer of the model and what it is; a click moves to that layer."""
+"""The layers of a model: a strip with all, and the pictures of the chosen one: mixing matrix, index, gate."""
 
 from functools import lru_cache
 
@@ -8,65 +8,24 @@ import streamlit as st
 
 from mha_core import AttentionTrace, MixerTrace
 from mha_core.analysis.frames import WINDOW, Origin, origin, window
-from mha_core.analysis.layer_kinds import LayerKind, layer_kinds
 from mha_core.figures.heatmap import heatmap
 from mha_core.figures.mixing import mixing
-from pages._kit import charts, state
+from pages._kit import charts, layer_strip, state
 from pages._kit.text import literal, t
 
-STRIP, MIXER_HEAD = "place", "mixer_head"  # keys of widgets, and names in the link
+MIXER_HEAD = "mixer_head"  # key of a control, and its name in the link
 
 
 def show(trace: AttentionTrace, scene: state.Scene) -> None:
-    """The strip, and below it the picture of the layer that was clicked, where it has one of its own."""
-    kinds = layer_kinds(trace)
-    _follow(kinds, scene)
-    st.subheader(t("layers.title"), help=t("layers.help"))
-    place = st.pills(
-        t("layers.title"),
-        range(1, len(kinds) + 1),
-        key=STRIP,
-        format_func=lambda place: f"{place} {_what(kinds[place - 1])}",
-        required=True,
-        label_visibility="collapsed",
-        on_change=_picked,
-        args=(kinds,),
-    )
-    chosen = kinds[place - 1]
+    """The strip of layers, and below it the pictures of the chosen layer, where it has some of its own."""
+    chosen = layer_strip.show(trace, scene)
     if chosen.mixer is not None:
         _mixer(trace, trace.mixers[chosen.mixer], scene)
         return
     number, name = chosen.layer + 1, literal(chosen.name or "–")
-    st.caption(t("layers.attention", number=number, name=name, what=_what(chosen)))
+    st.caption(t("layers.attention", number=number, name=name, what=layer_strip.words(chosen)))
     _index(trace, scene, layer=chosen.layer)
     _gate(trace, scene, layer=chosen.layer)
-
-
-def _what(kind: LayerKind) -> str:
-    """What a layer is, in a few words."""
-    words = t(f"layers.kind_{kind.kind}", size=kind.size or 0)
-    return ", ".join([words, *(t(f"layers.trait_{trait}") for trait in kind.traits)])
-
-
-def _follow(kinds: tuple[LayerKind, ...], scene: state.Scene) -> None:
-    """Set the strip to the layer that another control has chosen; a mixer stays until one is.
-
-    The link has the place as a number: the strip itself would write its words there.
-    """
-    linked = st.query_params.get(STRIP, "")
-    place = st.session_state.get(STRIP) or (int(linked) if linked.isdecimal() else 0)
-    chosen = kinds[place - 1] if place in range(1, len(kinds) + 1) else None
-    if chosen is None or chosen.mixer is None:
-        layer = min(scene.layer, sum(kind.layer is not None for kind in kinds)) - 1
-        place = next((at for at, kind in enumerate(kinds, 1) if layer >= 0 and kind.layer == layer), 1)
-    st.session_state[STRIP] = place
-
-
-def _picked(kinds: tuple[LayerKind, ...]) -> None:
-    place = st.session_state[STRIP]
-    st.query_params[STRIP] = str(place)
-    if (layer := kinds[place - 1].layer) is not None:
-        state.go(layer=layer + 1)
 
 
 @lru_cache(maxsize=4)
