@@ -30,8 +30,8 @@ def _of(families: str, own: dict) -> dict[str, dict]:
 
 
 OWN: dict[str, dict] = {
-    **_of("axk2 deepseek_v32 glm4_moe_lite glm_moe_dsa minicpm3 dots3_note_text dots3_note", _LATENT),
-    **_of("mistral4 mistral_large4 mistral_large4_text unlimited_ocr_text deepseek_ocr2_text", _LATENT),
+    **_of("axk2 deepseek_v32 glm4_moe_lite glm_moe_dsa minicpm3 dots3_note_text", _LATENT),
+    **_of("mistral4 mistral_large4 mistral_large4_text unlimited_ocr_text", _LATENT),
     **_of("axk1 deepseek_v3 longcat_flash youtu", _ROTARY),
     **_of("hunyuan_v1_dense hunyuan_v1_moe ministral", _HEADS),
     **_of(
@@ -39,6 +39,13 @@ OWN: dict[str, dict] = {
         _mrope(1, 1, 2),
     ),
     "qwen2_5_omni_text": _mrope(1, 1, 2),
+    "qwen3_omni_moe_talker_text": {
+        **_mrope(1, 1, 2),
+        "shared_expert_intermediate_size": 16,
+        "why": "a size that its configuration does not have",
+    },
+    "pix2struct_text_model": {"initializer_range": 0.02, "why": "only its parent's configuration has it"},
+    **_of("t5gemma2_text", {"dropout_rate": 0.0, "why": "only its parent's configuration has it"}),
     "bailing_hybrid": {
         **_LATENT,
         "head_dim": 8,
@@ -77,12 +84,31 @@ OWN: dict[str, dict] = {
         "ffn_config": {"ffn_hidden_size": 40, "moe_num_experts": 4, "moe_top_k": 2, "hidden_size": 48},
         "why": "its configuration has parts",
     },
+    "deepseek_ocr2_text": {
+        "mlp_layer_types": ["dense", "sparse"],
+        "num_experts_per_tok": 2,
+        "num_key_value_heads": 6,
+        "why": "the default leaves its experts open",
+    },
     "deepseek_v4": {
         "layer_types": ["sliding_attention", "compressed_sparse_attention", "heavily_compressed_attention"],
         "num_hidden_layers": 3,
         "compress_rates": {"compressed_sparse_attention": 4, "heavily_compressed_attention": 8},
         "index_topk": 3,
         "why": "a layer of each kind",
+    },
+    "diffusion_gemma_text": {
+        "num_experts": 4,
+        "top_k_experts": 2,
+        "moe_intermediate_size": 16,
+        "why": "the default leaves its experts open",
+    },
+    "dots3_note": {
+        "parts": {
+            "vision_config": {"pyramid_num_routed": [-1, 4], "adapter_in_dim": 48, "adapter_out_dim": 48},
+            "audio_config": {"adapter_input_size": 48, "adapter_out_dim": 48, "head_dim": 8},
+        },
+        "why": "its parts must fit each other",
     },
     **_of("laguna mellum", {"layer_types": [*_KINDS], "why": "the default leaves its windows open"}),
     "lfm2": {"layer_types": ["conv", "full_attention"], "why": "the default leaves its layers open"},
@@ -99,6 +125,7 @@ OWN: dict[str, dict] = {
         "why": "the default leaves its experts open",
     },
     "ernie4_5_vl_moe_text": {
+        **_mrope(1, 1, 2),
         "moe_intermediate_size": [16, 16],
         "moe_num_experts": 4,
         "why": "a size for each kind of experts",
@@ -114,6 +141,29 @@ OWN: dict[str, dict] = {
     },
     "glm4v_moe_text": {**_mrope(1, 0, 1)},
     "glm5_next_text": {**_LATENT, "qk_rope_head_dim": 0},
+    **_of(
+        "gemma4_assistant gemma4_unified_assistant",
+        {
+            "parts": {
+                "text_config": {
+                    "hidden_size_per_layer_input": 0,
+                    "vocab_size_per_layer_input": 0,
+                    "num_kv_shared_layers": 2,
+                    "use_double_wide_mlp": False,
+                    "enable_moe_block": False,
+                }
+            },
+            "backbone_hidden_size": 48,
+            "default": {
+                "text_config": {
+                    "model_type": "gemma4_text",
+                    "hidden_size_per_layer_input": 0,
+                    "vocab_size_per_layer_input": 0,
+                }
+            },
+            "why": "its layers look at the keys of another model",
+        },
+    ),
     "gpt_neo": {"attention_types": [[["global", "local"], 1]], "window_size": 5, "why": "its list of layers"},
     "gptj": {"rotary_dim": 4, "why": "turns at most the width of a head"},
     "granitemoehybrid": {"layer_types": [*_STATE], "why": "the default has no attention"},
@@ -126,6 +176,12 @@ OWN: dict[str, dict] = {
     "luke": {"entity_vocab_size": 97, "why": "many entities"},
     "mamba2": {"num_heads": 6, "head_dim": 16, "why": "its inner width"},
     "mobilebert": {"intra_bottleneck_size": 24, "why": "narrow layers inside"},
+    "nemotron3_5_transcribe_word_timestamp": {"blank_token_id": 96, "why": "a word of its vocabulary"},
+    "nemotron3_diarization": {
+        "chunk_length": 500,
+        "parts": {"head_config": {"audio_hidden_size": 48}},
+        "why": "its parts must fit each other",
+    },
     "neomme": {"head_dim": 16, "why": "two parts of rotary positions"},
     "mpnet": {"relative_attention_num_buckets": 32, "why": "counts with 32 whatever its configuration says"},
     "nemotron": {"num_key_value_heads": 3, "why": "the default leaves them open"},

@@ -1,5 +1,6 @@
 """One forward pass of a model: what goes in, what comes out, and whose tokens look at whose in it."""
 
+import inspect
 from collections.abc import Mapping
 
 import torch
@@ -20,6 +21,20 @@ IN_PARTS = "its weights are not those of token to token"
 ELSEWHERE = "it does not look from token to token, or at two texts at once"
 
 
+def text_config(module: nn.Module):
+    """The configuration of the part of a model that reads the text."""
+    try:
+        return module.config.get_text_config()
+    except ValueError:  # it has one more, of what it writes: MusicGen's codes of sounds
+        return module.config.get_text_config(encoder=True)
+
+
+def has_target(module: nn.Module) -> bool:
+    """Whether a model is an encoder–decoder: a decoder alone has the configuration of one, too."""
+    takes = inspect.signature(type(module).forward).parameters
+    return bool(module.config.is_encoder_decoder) and "decoder_input_ids" in takes
+
+
 def forward(module: nn.Module, inputs: Mapping[str, Tensor], **more: object) -> object:
     # No inference mode, not even the caller's: its tensors do not tell when they are changed in place.
     with torch.inference_mode(False), torch.no_grad():
@@ -28,7 +43,7 @@ def forward(module: nn.Module, inputs: Mapping[str, Tensor], **more: object) -> 
 
 def probe(module: nn.Module, n: int = PROBE) -> dict[str, Tensor]:
     """A few tokens, other ones on each side, and no two alike if the vocabulary allows."""
-    config, device = module.config.get_text_config(), next(module.parameters()).device
+    config, device = text_config(module), next(module.parameters()).device
     n_ids = getattr(config, "vocab_size", None) or 8
     special = set()
     for name in ("pad", "bos", "eos"):
@@ -38,7 +53,7 @@ def probe(module: nn.Module, n: int = PROBE) -> dict[str, Tensor]:
     around = [*range(n_ids // 2, n_ids), *range(n_ids // 2 - 1, -1, -1)]
     ids = [number for number in around[: n + 9] if number not in special] or [0]
     inputs = {"input_ids": torch.tensor([ids[:n]], device=device)}
-    if module.config.is_encoder_decoder:
+    if has_target(module):
         inputs["decoder_input_ids"] = torch.tensor([ids[:-n:-1] or ids[:1]], device=device)
     return inputs
 

@@ -78,7 +78,7 @@ class Model:
     @property
     def has_target(self) -> bool:
         """Whether it is an encoder–decoder."""
-        return bool(self.module.config.is_encoder_decoder)
+        return forward_pass.has_target(self.module)
 
     @cached_property
     def limit(self) -> int:
@@ -191,7 +191,7 @@ def _prepared(module: nn.Module, tokenizer, *, name: str, revision: str | None =
     """
     register()
     module = module.eval()
-    for config in {id(part): part for part in (module.config, module.config.get_text_config())}.values():
+    for config in {id(part): part for part in (module.config, forward_pass.text_config(module))}.values():
         config.use_cache = False  # keys are wanted of all tokens at once; nothing is read again
         config._attn_implementation = "eager"  # Falcon reads it in every pass and cannot be set otherwise
     rotary.start_anew(module)
@@ -448,7 +448,7 @@ def _flow_many(
     """`flow` for texts in one pass."""
     lengths = [len(text["input_ids"]) for text in texts]
     width = max(lengths)
-    config = model.module.config.get_text_config()
+    config = forward_pass.text_config(model.module)
     counts = {getattr(config, name, None) for name in ("num_attention_heads", "num_key_value_heads")}
     while width in counts:  # else a tensor's axes of heads and of tokens have one size
         width += 1
@@ -464,13 +464,13 @@ def _flow_many(
 
 def _padding(model: Model) -> Iterator[int | None]:
     """The id of padding, as the model and its tokenizer say."""
-    yield getattr(model.module.config.get_text_config(), "pad_token_id", None)
+    yield getattr(forward_pass.text_config(model.module), "pad_token_id", None)
     yield getattr(model.tokenizer, "pad_token_id", None)
 
 
 def _batches(model: Model) -> bool:
     """Whether texts in one pass give what they give alone, by a trial of two texts."""
-    config = model.module.config.get_text_config()
+    config = forward_pass.text_config(model.module)
     # The longest text decides on the rotary codes of all, and on the places of experts.
     by_longest = bool(rotary.by_length(model.module)) or hasattr(config, "expert_capacity")
     alone = model.has_target or by_longest or model.mixers
