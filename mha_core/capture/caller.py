@@ -49,6 +49,30 @@ class Caller(NamedTuple):
     def _modules(self) -> Iterator[nn.Module]:
         return (frame.f_locals["self"] for frame in self.frames)
 
+    def packed_heads(self, q_shape: Sequence[int]) -> int:
+        """How many heads the rows of these queries (text, head, row, width) are, of one token; 1 for tokens.
+
+        For a text that is read on by one token, transformers lays the heads that share a key side by side as
+        if they were queries. Raises `MhaError` where a module reads one token of each text and its queries
+        are more than that in any other way.
+        """
+        if len(q_shape) != 4 or q_shape[2] == 1:
+            return 1
+        for frame in self.frames:
+            values = (*frame.f_locals["args"], *frame.f_locals["kwargs"].values())
+            shapes = [tuple(value.shape) for value in values if _is_of_tokens(value)]
+            if not shapes or shapes[0] == tuple(q_shape):
+                continue
+            if shapes[0][:2] != (q_shape[0], 1):
+                return 1
+            if getattr(frame.f_locals["self"], "num_key_value_groups", 1) == q_shape[2]:
+                return q_shape[2]
+            raise MhaError(
+                f"It has {q_shape[2]} queries, and {type(frame.f_locals['self']).__name__} reads one token of "
+                f"each text, so it cannot be told what they are."
+            )
+        return 1
+
     def batch(self, lengths: Sequence[int], q_shape: Sequence[int]) -> int | None:
         """How many texts the running modules read at once, by the shape of what they were given.
 
@@ -97,6 +121,13 @@ def _is_library(frame: FrameType) -> bool:
     """Is it a frame of torch, of einops, or of this recording?"""
     file = frame.f_code.co_filename
     return file.startswith(LIBRARIES) or file.endswith(RECORDER) or EINOPS in file
+
+
+def _is_of_tokens(value: object) -> bool:
+    """Is it a tensor (text, token, width), or one of more axes?"""
+    return (
+        isinstance(value, Tensor) and not value.is_nested and value.is_floating_point() and value.dim() > 2
+    )
 
 
 def _batch_sizes(tensor: Tensor, lengths: Sequence[int]) -> Iterator[int]:

@@ -216,7 +216,7 @@ def finished(
     rule = _rule(scores, weights, shared)
     if rule is None:
         return None
-    k, v = _unrepeated(scores.k, v, scores.q.shape[1])
+    k, v = unrepeated(scores.k, v, scores.q.shape[1])
     n_query, n_key = weights.shape[-2:]
     rows = sorted({n * (n_query - 1) // (ROWS - 1) for n in range(ROWS)})
     rows = torch.arange(n_query) if every_row else torch.tensor(rows)
@@ -278,7 +278,7 @@ def _bias(total: Tensor | None, mask: Tensor | None, weights: Tensor, shared: Sh
     return {"distance_bias": shared.one(table.expand(weights.shape[1], -1).contiguous())}
 
 
-def _unrepeated(k: Tensor, v: Tensor, n_heads: int) -> tuple[Tensor, Tensor]:
+def unrepeated(k: Tensor, v: Tensor, n_heads: int) -> tuple[Tensor, Tensor]:
     """Keys and values with as few heads as they have numbers for: neighbours that share them have one."""
     k, v = (part.expand(1, n_heads, -1, -1) for part in (k, v))
     for n_kv in range(1, n_heads):

@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 from mha_core.attention.module import Attended, Projections
 from mha_core.attention.score_rule import HIDDEN, ScoreRule
 from mha_core.capture.caller import inner_axes, item_index, text_axis
+from mha_core.capture.eager_scores import unrepeated
 from mha_core.errors import MhaError
 from mha_core.traces.facts import Facts
 
@@ -147,8 +148,8 @@ class SdpaReader:
         if not enable_gqa:  # heads may be given once for all
             heads = max(part.shape[0] for part in (q, k, v))
             q = q.expand(heads, -1, -1)
-            if k.shape[0] != v.shape[0]:
-                k, v = (part.expand(heads, -1, -1) for part in (k, v))
+            if {k.shape[0], v.shape[0]} <= {1, heads}:
+                k, v = (part[0] for part in unrepeated(k[None], v[None], heads))
         q, k, v = (_as_computed_with(part) for part in (q, k, v))
         mask, bias = self._mask(attn_mask, lead, axis)
         if is_causal:
@@ -189,6 +190,13 @@ class SdpaReader:
         if (n_query, n_key) not in self._causal:
             self._causal[n_query, n_key] = torch.ones(n_query, n_key, dtype=torch.bool).tril()
         return self._causal[n_query, n_key]
+
+
+def unpacked(tensor: Tensor | None, count: int) -> Tensor | None:
+    """Queries, a mask or a result (text, kv_head, count, width) with these rows as heads of one token."""
+    if tensor is None or count == 1 or tensor.dim() < 4 or tensor.shape[2] == 1:
+        return tensor
+    return tensor.reshape(tensor.shape[0], -1, 1, tensor.shape[3])
 
 
 def _check_numbers(part: Tensor) -> None:

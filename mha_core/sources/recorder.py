@@ -41,6 +41,7 @@ from mha_core.capture.sdpa import (
     flex_arguments,
     projections,
     uncompiled,
+    unpacked,
     until_heads,
 )
 from mha_core.errors import MhaError, one_of
@@ -468,13 +469,17 @@ class Recorder:
     def _skip(self, place: Place, reason: str) -> None:
         place.forward_pass.unread.append(f"{place.text}: {reason}")
 
-    def _add_sdpa(self, place: Place, where: Caller, result: Tensor, query: Tensor, key, *args, **kwargs):
+    def _add_sdpa(
+        self, place: Place, where: Caller, result: Tensor, query, key, value, attn_mask=None, *args, **kwargs
+    ) -> None:
         """A call of `scaled_dot_product_attention`, as one layer."""
         batch = self.batch
+        packed = 1 if query.is_nested else where.packed_heads(query.shape)
+        query, attn_mask, output = (unpacked(tensor, packed) for tensor in (query, attn_mask, result))
         if batch is None and query.dim() > 1 and not query.is_nested:
             batch = where.batch((query.shape[-2], key.shape[-2]), query.shape)
-        attended, about, axis = self._reader.attended(batch, query, key, *args, **kwargs)
-        self._add(place, attended, about, result, axis)
+        attended, about, axis = self._reader.attended(batch, query, key, value, attn_mask, *args, **kwargs)
+        self._add(place, attended, about, result, axis, output=output)
 
     def _add_forward(self, place: Place, arguments: dict) -> None:
         """A call of `multi_head_attention_forward`: followed up to where its heads have their q, k and v."""

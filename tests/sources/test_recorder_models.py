@@ -402,7 +402,7 @@ def test_windows_with_a_temperature_for_each_head(item):
 
 @pytest.mark.parametrize(
     ("family", "implementation"),
-    [("gpt2", "eager"), ("gpt2", "sdpa"), ("llama", "eager"), ("llama", "sdpa"), ("mistral", "eager")],
+    [(family, name) for family in ("gpt2", "llama", "mistral") for name in ("eager", "sdpa")],
 )
 def test_what_a_model_of_transformers_generates(family, implementation):
     transformers = pytest.importorskip("transformers")
@@ -432,3 +432,44 @@ def test_what_a_model_of_transformers_generates(family, implementation):
         assert layer.x is not None
         assert layer.knows("w_o")
     assert trace.layers[0].n_kv_heads == (H if family == "gpt2" else 2)
+
+
+@pytest.mark.parametrize(
+    ("heads", "kv_heads", "window", "batch"), [(4, 2, 2, 1), (4, 2, 2, 2), (6, 1, 4, 1)]
+)
+def test_a_decoding_step_that_lays_heads_beside_each_other_has_one_query(heads, kv_heads, window, batch):
+    """As many heads share a key as there are keys and tokens: its queries are heads of one token."""
+    transformers = pytest.importorskip("transformers")
+    config = transformers.MistralConfig(
+        hidden_size=8 * heads, head_dim=8, intermediate_size=11, num_hidden_layers=1, vocab_size=VOCABULARY,
+        num_attention_heads=heads, num_key_value_heads=kv_heads, sliding_window=window, pad_token_id=0,
+        eos_token_id=None,
+    )  # fmt: skip
+    model = transformers.MistralForCausalLM._from_config(config, attn_implementation="sdpa").eval()
+    for length in {heads // kv_heads, window}:
+        given = torch.randint(3, VOCABULARY, (batch, 1))
+        with torch.no_grad(), mha.record(model, tokens=TOKENS[:length], item=batch - 1) as rec:
+            written = model.generate(given, max_new_tokens=length, do_sample=False)
+        model.set_attn_implementation("eager")
+        with torch.no_grad():
+            [asked] = model(written[:, :-1], output_attentions=True).attentions
+        model.set_attn_implementation("sdpa")
+        [layer] = rec.trace.layers
+        assert (layer.n_heads, layer.n_kv_heads) == (heads, kv_heads)
+        close(layer.weights(), asked[batch - 1], 1e-5)
+        assert layer.knows("w_o")
+
+
+class Latents(nn.Module):
+    """Reads one token of a text, and looks at all that came before with several queries of its own."""
+
+    def forward(self, x, memory):
+        queries = torch.randn(1, H, 2, D_K)
+        return F.scaled_dot_product_attention(queries, memory, memory)
+
+
+def test_more_queries_than_tokens_are_named(refused):
+    model = Latents()
+    with torch.no_grad(), mha.record(model, tokens=["a", "b"]) as rec:
+        model(torch.randn(1, 1, D), torch.randn(1, H, 2, D_K))
+    assert "It has 2 queries, and Latents reads one token of each text" in str(refused(lambda: rec.trace))
