@@ -68,8 +68,8 @@ class Caller(NamedTuple):
             if getattr(frame.f_locals["self"], "num_key_value_groups", 1) == q_shape[2]:
                 return q_shape[2]
             raise MhaError(
-                f"It has {q_shape[2]} queries, and {type(frame.f_locals['self']).__name__} reads one token of "
-                f"each text, so it cannot be told what they are."
+                f"It has {q_shape[2]} queries, and {type(frame.f_locals['self']).__name__} reads one token "
+                f"of each text, so it cannot be told what they are."
             )
         return 1
 
@@ -125,9 +125,7 @@ def _is_library(frame: FrameType) -> bool:
 
 def _is_of_tokens(value: object) -> bool:
     """Is it a tensor (text, token, width), or one of more axes?"""
-    return (
-        isinstance(value, Tensor) and not value.is_nested and value.is_floating_point() and value.dim() > 2
-    )
+    return isinstance(value, Tensor) and not value.is_nested and value.is_floating_point() and value.dim() > 2
 
 
 def _batch_sizes(tensor: Tensor, lengths: Sequence[int]) -> Iterator[int]:

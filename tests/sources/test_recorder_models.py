@@ -434,9 +434,7 @@ def test_what_a_model_of_transformers_generates(family, implementation):
     assert trace.layers[0].n_kv_heads == (H if family == "gpt2" else 2)
 
 
-@pytest.mark.parametrize(
-    ("heads", "kv_heads", "window", "batch"), [(4, 2, 2, 1), (4, 2, 2, 2), (6, 1, 4, 1)]
-)
+@pytest.mark.parametrize(("heads", "kv_heads", "window", "batch"), [(4, 2, 2, 1), (4, 2, 2, 2), (6, 1, 4, 1)])
 def test_a_decoding_step_that_lays_heads_beside_each_other_has_one_query(heads, kv_heads, window, batch):
     """As many heads share a key as there are keys and tokens: its queries are heads of one token."""
     transformers = pytest.importorskip("transformers")
