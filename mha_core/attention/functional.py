@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.errors import MhaError
 
+CELLS = 1 << 20  # of a block of rows: few enough for the processor's cache
 MIN_ROWS = 64  # of a block: products of fewer rows use the processor badly
 
 
@@ -120,9 +121,6 @@ def join_heads(heads: Tensor, w_o: Tensor, b_o: Tensor | None) -> Tensor:
 def concat_heads(heads: Tensor) -> Tensor:
     """The heads' outputs side by side: (…, h, L, d_v) → (…, L, h·d_v)."""
     return heads.transpose(-3, -2).flatten(-2)
-
-
-CELLS = 1 << 20  # of a block: few enough for the processor's cache
 
 
 def row_blocks(n_rows: int, cells_per_row: int, *, min_rows: int = 1) -> list[slice]:

@@ -97,7 +97,7 @@ def combine(
     """
     if mask is not None:
         mask = torch.as_tensor(mask)
-        _check_boolean("mask", mask)
+        check_boolean("mask", mask)
         accepted = {
             (n_query, n_key): (1, 1),
             (batch, n_query, n_key): (batch, 1),
@@ -108,7 +108,7 @@ def combine(
         mask = mask.reshape(*accepted[tuple(mask.shape)], n_query, n_key)
     if key_padding is not None:
         key_padding = torch.as_tensor(key_padding)
-        _check_boolean("key_padding", key_padding)
+        check_boolean("key_padding", key_padding)
         _check_shape("key_padding", key_padding, {(batch, n_key): None})
         key_padding = key_padding[:, None, None, :]
     if mask is None or key_padding is None:
@@ -121,7 +121,8 @@ def _offset(n_query: int, n_key: int) -> Tensor:
     return torch.arange(n_key) - torch.arange(n_key - n_query, n_key)[:, None]
 
 
-def _check_boolean(name: str, mask: Tensor) -> None:
+def check_boolean(name: str, mask: Tensor) -> None:
+    """Raise `MhaError` for a mask of numbers, which may be meant to be added to scores."""
     if mask.dtype != torch.bool:
         raise MhaError(
             f"The {name} has dtype {mask.dtype}; a mask is boolean, True where a query may look at "

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from mha_core.attention import masks
-from mha_core.attention.functional import attend, concat_heads
+from mha_core.attention.functional import attend, join_heads
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.errors import MhaError, in_range, listed
 
@@ -44,11 +44,11 @@ class AttentionSpec:
     bias: bool = True
 
     def __post_init__(self):
-        shared = self.d_k is None  # d_model is shared out among the heads
+        split = self.d_k is None  # d_model is split into the heads
         in_range(
-            "d_model", self.d_model, 1, MAX_D_MODEL, fits=lambda n: not shared or _divides(self.n_heads, n)
+            "d_model", self.d_model, 1, MAX_D_MODEL, fits=lambda n: not split or _divides(self.n_heads, n)
         )
-        in_range("h", self.n_heads, 1, MAX_HEADS, fits=lambda n: not shared or _divides(n, self.d_model))
+        in_range("h", self.n_heads, 1, MAX_HEADS, fits=lambda n: not split or _divides(n, self.d_model))
         if self.d_k is None:
             object.__setattr__(self, "d_k", _split(self.d_model, self.n_heads))
         if self.d_v is None:
@@ -59,7 +59,7 @@ class AttentionSpec:
         in_range("d_v", self.d_v, 1, MAX_D_MODEL)
         in_range("n_kv_heads", self.n_kv_heads, 1, MAX_HEADS)
         if self.n_heads % self.n_kv_heads:
-            fits = [n for n in range(1, self.n_heads + 1) if self.n_heads % n == 0]
+            fits = _divisors(self.n_heads, self.n_heads)
             raise MhaError(
                 f"{self.n_heads} query heads cannot share {self.n_kv_heads} key/value heads evenly; "
                 f"{listed(fits, 'or')} can.",
@@ -114,7 +114,9 @@ class MultiHeadAttention(nn.Module):
         self.widths = spec.n_heads * spec.d_k, spec.n_kv_heads * spec.d_k, spec.n_kv_heads * spec.d_v
         self.qkv = nn.Linear(spec.d_model, sum(self.widths), spec.bias)
         self.o = nn.Linear(spec.n_heads * spec.d_v, spec.d_model, spec.bias)
-        name_apart(self)
+        # A file names each matrix, and the way in which they are multiplied is free to change.
+        self.register_state_dict_post_hook(_split_qkv)
+        self.register_load_state_dict_pre_hook(_pack_qkv)
 
     def forward(
         self,
@@ -152,7 +154,7 @@ class MultiHeadAttention(nn.Module):
         else:
             q, k, v = self._products(x, context, values)
         n_heads, n_kv = self.spec.n_heads, self.spec.n_kv_heads
-        return cut(q, x, n_heads), cut(k, context, n_kv), cut(v, values, n_kv)
+        return split_heads(q, x, n_heads), split_heads(k, context, n_kv), split_heads(v, values, n_kv)
 
     def _products(self, *inputs: Tensor) -> list[Tensor]:
         """Q, K and V of an input each; neighbours with the same one, as K and V may have, are one product."""
@@ -168,11 +170,10 @@ class MultiHeadAttention(nn.Module):
 
     def join(self, heads: Tensor) -> Tensor:
         """``concat · W^O + b_o``: (batch, h, L, d_v) → (batch, L, d_model)."""
-        o = self.o
-        return nn.functional.linear(concat_heads(heads), o.weight, o.bias)
+        return join_heads(heads, self.o.weight.mT, self.o.bias)
 
     def projections(self) -> Projections:
-        """The layer's own matrices, turned to stand as in the formula; views, not copies."""
+        """The layer's matrices and biases, transposed as in the formula ``X W``; views, not copies."""
         w_o, b_o = self.o.weight.detach().mT, None if self.o.bias is None else self.o.bias.detach()
         matrices = self.qkv.weight.detach().mT.split(self.widths, dim=1)
         biases = (None,) * 3 if self.qkv.bias is None else self.qkv.bias.detach().split(self.widths)
@@ -189,11 +190,11 @@ class MultiHeadAttention(nn.Module):
 
 
 def project_packed(x: Tensor, weight: Tensor, bias: Tensor | None, n_heads: int) -> Tensor:
-    """One product for all heads, then a cut: (batch, L, d_model) → (h·d_k, batch·L) → (batch, h, L, d_k).
+    """One product, then split into heads: (batch, L, d_model) → (h·d_k, batch·L) → (batch, h, L, d_k).
 
     ``Q[m, e] = Σ_d X[m, d] · W[d, e] + b[e]``.
     """
-    return cut(product(x, weight.mT, bias), x, n_heads)
+    return split_heads(product(x, weight.mT, bias), x, n_heads)
 
 
 def project_per_head(x: Tensor, weight: Tensor, bias: Tensor | None, n_heads: int) -> Tensor:
@@ -211,34 +212,26 @@ def project_per_head(x: Tensor, weight: Tensor, bias: Tensor | None, n_heads: in
 def product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """``W X^T + b``: (batch, L, d_model), (out, d_model) as in `nn.Linear` → (out, batch·L).
 
-    Turned, because torch spreads a product with few tokens over the processors better this way round.
+    Transposed, because torch spreads a product with few tokens better over the processors in this form.
     The bias is added afterwards: the fused product rounds differently from the per-head view.
     """
-    product = weight @ x.flatten(0, 1).mT
-    return product if bias is None else product.add_(bias[:, None])
+    columns = weight @ x.flatten(0, 1).mT
+    return columns if bias is None else columns.add_(bias[:, None])
 
 
-def cut(product: Tensor, x: Tensor, n_heads: int) -> Tensor:
-    """(h·d, batch·L) → (batch, h, L, d), for the x that was projected."""
-    return product.view(n_heads, -1, x.shape[0], x.shape[1]).permute(2, 0, 3, 1)
+def split_heads(columns: Tensor, x: Tensor, n_heads: int) -> Tensor:
+    """The `product` of x in heads: (h·d, batch·L) → (batch, h, L, d)."""
+    return columns.view(n_heads, -1, x.shape[0], x.shape[1]).permute(2, 0, 3, 1)
 
 
-def name_apart(module: nn.Module) -> None:
-    """Let a module with a packed `qkv` have q, k and v in its state dict, as views of the packed numbers.
-
-    So a file says which matrix is which, and the way they are multiplied is free to change.
-    """
-    module.register_state_dict_post_hook(_take_apart)
-    module.register_load_state_dict_pre_hook(_put_together)
-
-
-def _take_apart(module: nn.Module, state: dict[str, Tensor], prefix: str, _metadata: dict) -> None:
+def _split_qkv(module: nn.Module, state: dict[str, Tensor], prefix: str, _metadata: dict) -> None:
+    """Replace qkv in a state dict by q, k and v, which are views of it."""
     for kind, _ in module.qkv.named_parameters():
         parts = state.pop(f"{prefix}qkv.{kind}").split(module.widths)
         state.update({f"{prefix}{name}.{kind}": part for name, part in zip("qkv", parts, strict=True)})
 
 
-def _put_together(
+def _pack_qkv(
     module: nn.Module,
     state: dict[str, Tensor],
     prefix: str,
@@ -248,7 +241,7 @@ def _put_together(
     unexpected: list[str],
     errors: list[str],
 ) -> None:
-    """Pack the loaded matrices. One that is missing or does not fit is named, and stays as it is."""
+    """Pack q, k and v of a state dict. One that is missing or does not fit is named, and stays as it is."""
     for kind, packed in module.qkv.named_parameters():
         parts = list(packed.detach().split(module.widths))
         for index, name in enumerate("qkv"):
@@ -281,6 +274,10 @@ def _split(d_model: int, n_heads: int) -> int:
     )
 
 
+def _divisors(number: int, largest: int) -> list[int]:
+    return [n for n in range(1, min(number, largest) + 1) if number % n == 0]
+
+
 def _divides(divisor: object, number: int) -> bool:
     """Does it divide? A divisor that is no size at all is refused elsewhere."""
     return not isinstance(divisor, int) or divisor < 1 or number % divisor == 0
@@ -288,5 +285,5 @@ def _divides(divisor: object, number: int) -> bool:
 
 def _nearest_divisors(d_model: int, n_heads: int) -> list[int]:
     """The largest head count below `n_heads` and the smallest above that divide `d_model`."""
-    fits = [n for n in range(1, min(d_model, MAX_HEADS) + 1) if d_model % n == 0]
+    fits = _divisors(d_model, MAX_HEADS)
     return [n for n in fits if n < n_heads][-1:] + [n for n in fits if n > n_heads][:1]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from mha_core.attention.masks import check_boolean
 from mha_core.errors import MhaError
 
 HIDDEN = float("-inf")
@@ -43,11 +44,8 @@ class ScoreRule:
             value = getattr(self, name)
             if value is not None and not MIN_DIVISOR <= value <= MAX_DIVISOR:
                 raise MhaError(f"{name} {value} is out of range; {MIN_DIVISOR} to {MAX_DIVISOR:,} work.")
-        if self.mask is not None and self.mask.dtype != torch.bool:
-            raise MhaError(
-                f"The mask has dtype {self.mask.dtype}; a mask is boolean, True where a query may "
-                f"look at a key. Numbers that are added to scores belong in bias."
-            )
+        if self.mask is not None:
+            check_boolean("mask", self.mask)
         if self.bias is not None and (hidden := self.bias == HIDDEN).any():
             allowed = ~hidden if self.mask is None else self.mask & ~hidden
             object.__setattr__(self, "mask", allowed)

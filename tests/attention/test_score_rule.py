@@ -281,7 +281,7 @@ def test_a_low_temperature_sharpens_and_a_high_one_levels(normal):
         (
             {"mask": torch.zeros(3, 3)},
             "The mask has dtype torch.float32; a mask is boolean, True where a query may look at a key. "
-            "Numbers that are added to scores belong in bias.",
+            "Numbers that are added to scores belong in ScoreRule(bias=...).",
         ),
     ],
 )
