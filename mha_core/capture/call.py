@@ -14,8 +14,9 @@ from mha_core.capture.masks import Choice
 from mha_core.capture.projections import Matrix
 from mha_core.capture.rotary import RotaryCode
 from mha_core.traces.facts import Adjustments, Facts, LatentProjection, OutputGate
-from mha_core.traces.layer import LayerTrace, compact
+from mha_core.traces.layer import LayerTrace
 from mha_core.traces.projections import ModelProjections, Part
+from mha_core.traces.tensors import compact, copied, on_cpu
 
 # What a latent attention (MLA) calls its sizes, and what we call them.
 LATENT = {
@@ -72,7 +73,7 @@ class Call:
         if kind != "cross" and "x_v" in tensors:  # it looked outside, but not at the text
             del tensors["x_v"]
             projections = {}
-        tensors = {name: _on_cpu(tensor) for name, tensor in tensors.items()}
+        tensors = {name: on_cpu(tensor) for name, tensor in tensors.items()}
         if self.code is not None:
             facts = replace(facts, rotary=self.code.fact)
             tensors |= _shared_code(self.code, common)
@@ -98,12 +99,6 @@ class Call:
         return attention_weights(self.q, self.k, self.rule.at(slice(None), slice(None), **sizes))
 
 
-def copied(tensor: Tensor) -> Tensor:
-    """A copy in plain order, where the tensor lies: it keeps nothing alive, and nobody else can change it."""
-    tensor = tensor.detach() if tensor.requires_grad else tensor
-    return tensor.clone(memory_format=torch.contiguous_format)
-
-
 def attribute(module: nn.Module | None, name: str) -> object:
     """An attribute of a module, None where it has none: `getattr` takes long to find nothing."""
     return None if module is None else vars(module).get(name)
@@ -115,16 +110,12 @@ def _latent(module: nn.Module | None) -> LatentProjection | None:
     return LatentProjection(**sizes) if "kv_rank" in sizes else None
 
 
-def _on_cpu(tensor: Tensor) -> Tensor:
-    return tensor if tensor.is_cpu else tensor.to("cpu")  # which takes its time where there is nothing to do
-
-
 def _shared_index(index: Index, common: dict) -> dict[str, Tensor]:
     """The tensors of an index, once for all layers that it chooses for."""
     shared = common.setdefault("indices", {})
     key = tuple(map(id, (index.choice.blocks, index.scores, index.mask)))
     if key not in shared:
-        tensors = {name: _on_cpu(copied(tensor)) for name, tensor in index.tensors().items()}
+        tensors = {name: on_cpu(copied(tensor)) for name, tensor in index.tensors().items()}
         if index.mask is not None:
             masks = common.setdefault("dense", {})
             tensors["dense_mask"] = masks.setdefault(id(index.mask), compact(index.mask[0]))
@@ -138,6 +129,6 @@ def _shared_code(code: RotaryCode, common: dict) -> dict[str, Tensor]:
         pairs = ((getattr(other, name), getattr(code, name)) for name in ("cos", "sin"))
         if other is code or all(a.shape == b.shape and torch.equal(a, b) for a, b in pairs):
             return tensors
-    tensors = {"cos": copied(code.cos).to("cpu"), "sin": copied(code.sin).to("cpu")}
+    tensors = {"cos": on_cpu(copied(code.cos)), "sin": on_cpu(copied(code.sin))}
     common["codes"].append((code, tensors))
     return tensors

@@ -17,11 +17,12 @@ from torch.overrides import TorchFunctionMode
 from mha_core.attention.functional import attend
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.capture import projections
-from mha_core.capture.call import Call, Index, attribute, copied
+from mha_core.capture.call import Call, Index, attribute
 from mha_core.capture.masks import Choice, SharedRules
 from mha_core.capture.projections import GATES, OUTPUTS, WATCHED, Proof, Use
 from mha_core.capture.rotary import Codes, RotaryCode, candidates
 from mha_core.errors import MhaError, listed
+from mha_core.traces.tensors import copied
 
 ATTENTION = re.compile(r"att(n|ention)", re.IGNORECASE)  # modules that are handed what attention needs
 CROSS = re.compile(r"cross|encdec|encoder_attn|enc_dec|src_attn", re.IGNORECASE)

@@ -42,10 +42,10 @@ from mha_core.capture.eager_scores import (
     same,
     seen_as,
     times,
-    version,
 )
 from mha_core.capture.rotary import recovered
 from mha_core.errors import MhaError
+from mha_core.traces.tensors import version
 
 PRODUCTS = {"matmul", "bmm", "mm", "einsum", "baddbmm"}
 CASTS = {"float", "double", "half", "bfloat16", "to", "type", "type_as", "contiguous", "clone", "detach"}

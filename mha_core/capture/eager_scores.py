@@ -17,6 +17,7 @@ from torch import Tensor
 from mha_core.attention.functional import attention_weights, mix
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.capture.masks import by_distance
+from mha_core.traces.tensors import version
 
 FAR = -1e4  # an added number at or below it is meant to hide a cell, if the cell's weight is zero then
 # How far weights and outputs of two ways to compute the same may lie apart, in units of the largest one.
@@ -304,11 +305,6 @@ def gap(one: Tensor, other: Tensor) -> float:
     difference = (one - other).abs().masked_fill(same, 0.0).nan_to_num(nan=float("inf"))
     largest = other.abs().nan_to_num(posinf=0.0).max().item()  # infinity would make everything small
     return difference.max().item() / max(1.0, largest)
-
-
-def version(tensor: Tensor) -> int:
-    """How often it was changed in place; a tensor of inference mode does not count that."""
-    return 0 if tensor.is_inference() else tensor._version
 
 
 def heads(tensor: Tensor, lead: Sequence[int]) -> Tensor:

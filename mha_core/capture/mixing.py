@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mha_core.traces.mixer import MixerTrace
+from mha_core.traces.tensors import contiguous_copy, on_cpu
 
 MAX_COLUMNS = 1 << 20  # channels times tokens in one run of a kernel
 CHECKED = 64  # heads or channels of a layer that the trial compares
@@ -162,7 +163,7 @@ class KernelRecorder:
         if not isinstance(value, Tensor) or value.shape[0] != 1 or arguments.get("activation") is not None:
             return
         copies = {key: _copied(entry) for key, entry in arguments.items()}
-        call = KernelCall(kernel, function, copies, result.detach().to("cpu").clone(), value.dtype)
+        call = KernelCall(kernel, function, copies, contiguous_copy(result), value.dtype)
         next(calls for other, calls in reversed(self.uses) if other == name).append(call)
 
     def layers(self, convolutions: Mapping[str, int]) -> tuple[MixerTrace, ...]:
@@ -358,5 +359,5 @@ def _copied(value: object) -> object:
     """A tensor as a copy on the CPU, in float32 where it is in half precision; anything else as it is."""
     if not isinstance(value, Tensor):
         return value
-    value = value.detach().to("cpu")
+    value = on_cpu(value)
     return value.float() if value.dtype in (torch.float16, torch.bfloat16) else value.clone()

@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from os import PathLike
-from pathlib import Path
 from typing import Protocol
 
 from mha_core import resources
@@ -24,7 +23,8 @@ from mha_core.export.payload import BUDGET, Panel, fitting, pack, size
 from mha_core.traces.indices import index
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.source import Source, caption
-from mha_core.traces.tokens import Sides, joined, special_positions
+from mha_core.traces.storage import replacing
+from mha_core.traces.tokens import Sides, special_positions, word_groups
 
 STYLE = "head_view.css"
 
@@ -94,14 +94,12 @@ class HeadView:
         return filled(self.header, self.blob)
 
     def save(self, path: str | PathLike) -> None:
-        """Write the page as one HTML file.
+        """Write the page as one HTML file; an existing file is replaced in one step.
 
         Raises `MhaError` where there is no such folder.
         """
-        path = Path(path)
-        if not path.parent.is_dir():
-            raise MhaError(f"There is no folder {path.parent} to save {path.name} in.")
-        path.write_text(self.html(), encoding="utf-8")
+        with replacing(path) as temporary:
+            temporary.write_text(self.html(), encoding="utf-8")
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the page in a frame of its own."""
@@ -278,7 +276,7 @@ def special(trace: Traced) -> list[list[int]]:
 def groups(trace: Traced) -> dict | None:
     """For each side the number of the word of each piece, and the words; None where every piece is a word."""
     sides = trace.sides.queries, trace.sides.keys
-    joined_sides = [joined(side) for side in sides]
+    joined_sides = [word_groups(side) for side in sides]
     if not any(joined_sides):
         return None
     words = [

@@ -14,8 +14,9 @@ from mha_core.attention.initialization import normal
 from mha_core.attention.module import Attended, AttentionSpec, MultiHeadAttention
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.errors import in_range, one_of
-from mha_core.traces.layer import LayerTrace, on_cpu
+from mha_core.traces.layer import LayerTrace
 from mha_core.traces.source import RandomSource
+from mha_core.traces.tensors import on_cpu
 from mha_core.traces.tokens import MAX_TOKENS, words
 from mha_core.traces.trace import AttentionTrace
 

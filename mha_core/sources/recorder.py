@@ -47,9 +47,10 @@ from mha_core.capture.sdpa import (
 from mha_core.errors import MhaError, one_of
 from mha_core.sources.arrays import sides_of
 from mha_core.traces.facts import Facts
-from mha_core.traces.layer import KINDS, LayerTrace, compact, contiguous_copy, with_texts
+from mha_core.traces.layer import KINDS, LayerTrace, with_texts
 from mha_core.traces.projections import ModelProjections, Part
 from mha_core.traces.source import RecordedSource, SourceValue, array_source
+from mha_core.traces.tensors import compact, contiguous_copy
 from mha_core.traces.tokens import Sides, Tokens
 from mha_core.traces.trace import AttentionTrace
 

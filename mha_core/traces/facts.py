@@ -96,6 +96,9 @@ class LatentProjection:
     value_width: int | None = None
 
 
+TYPES = {"rotary": Rotary, "latent": LatentProjection, "gate": OutputGate}  # facts of several values
+
+
 @dataclass(frozen=True)
 class Facts:
     """All facts about a layer besides its tensors; a fact that is unknown or does not apply is empty.
@@ -124,7 +127,7 @@ class Facts:
         entries = {
             field.name: values[field.name] for field in fields(self) if values[field.name] != field.default
         }
-        for name in entries.keys() & {"rotary", "latent", "gate"}:
+        for name in entries.keys() & TYPES.keys():
             entries[name] = {size: n for size, n in asdict(entries[name]).items() if n is not None}
         if (adjustments := entries.pop("adjustments", None)) is not None:
             entries["between"] = {
@@ -136,12 +139,8 @@ class Facts:
     def of(cls, entries: Mapping) -> "Facts":
         """The facts that `to_json` wrote. Raises `TypeError` or `KeyError` for other values."""
         values = dict(entries)
-        if "rotary" in values:
-            values["rotary"] = Rotary(**values["rotary"])
-        if "latent" in values:
-            values["latent"] = LatentProjection(**values["latent"])
-        if "gate" in values:
-            values["gate"] = OutputGate(**values["gate"])
+        for name in values.keys() & TYPES.keys():
+            values[name] = TYPES[name](**values[name])
         if (adjustments := values.pop("between", None)) is not None:
             rotary = values.get("rotary")
             values["adjustments"] = Adjustments(

@@ -1,11 +1,9 @@
-"""Indices and arrays as numpy has them: negative indices count from the end, arrays cannot be written to."""
+"""Indices as numpy has them: negative ones count from the end, booleans and slices select."""
 
 from collections.abc import Sequence
 from operator import index as whole_number
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from mha_core.errors import MhaError
 
@@ -54,12 +52,3 @@ def indices(what: str, picked: Picked, count: int, *, of: str) -> slice | list[i
     for edge in (numbers.min(), numbers.max()):
         index(what, edge, count, of=of)
     return (numbers % count).tolist()
-
-
-def array(tensor: Tensor) -> np.ndarray:
-    """The tensor as a read-only array; half precision becomes float32, which is exact."""
-    if tensor.dtype in (torch.float16, torch.bfloat16):
-        tensor = tensor.float()
-    array = tensor.numpy().view()
-    array.setflags(write=False)
-    return array

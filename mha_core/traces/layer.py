@@ -27,9 +27,10 @@ from mha_core.attention.module import Attended, Projections
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.errors import MhaError, one_of
 from mha_core.traces.facts import Facts
-from mha_core.traces.indices import Picked, array, index, indices
+from mha_core.traces.indices import Picked, index, indices
 from mha_core.traces.projections import ModelProjections
 from mha_core.traces.sparse_index import SparseIndex
+from mha_core.traces.tensors import array, compact, contiguous_copy
 from mha_core.traces.tokens import Sides, Tokens, positions
 
 # The texts of the queries and of the keys, by kind: the source text, or the target written from it.
@@ -399,22 +400,6 @@ def with_texts(text: Tokens, target: Tokens | None, layers: Iterable[LayerTrace]
             raise MhaError(f"A {layer.kind} layer needs the tokens of a target, and there are none.")
         with_sides.append(replace(layer, sides=Sides(queries, keys)))
     return tuple(with_sides)
-
-
-def on_cpu(tensor: Tensor) -> Tensor:
-    """The tensor on the CPU, without autograd; it may share memory with the original."""
-    return tensor.detach().to("cpu")
-
-
-def compact(tensor: Tensor) -> Tensor:
-    """The tensor itself, so that layers can share one mask, or a copy where its memory holds more."""
-    tensor = on_cpu(tensor)
-    return tensor if tensor.untyped_storage().nbytes() <= tensor.nbytes else tensor.clone()
-
-
-def contiguous_copy(tensor: Tensor) -> Tensor:
-    """A contiguous copy on the CPU, independent of the batch that it was a part of."""
-    return on_cpu(tensor).clone(memory_format=torch.contiguous_format)
 
 
 def _at_key(table: Tensor, key: int) -> Tensor:

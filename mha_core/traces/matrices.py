@@ -7,9 +7,9 @@ import numpy as np
 
 from mha_core.traces.indices import Picked
 from mha_core.traces.layer import LayerTrace
+from mha_core.traces.tokens import subscript
 
 TOKEN_AXES = ("token", "query", "key")
-SUBSCRIPT = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Matrix:
     def written(self, layer: LayerTrace, head: int) -> str:
         """Its symbol for a head, from 0: ``Q₃`` for head 2. K and V have their key/value head's number."""
         owner = layer.kv_head(head) if self.name in ("k", "v") else layer.head_index(head)
-        return self.symbol.format(str(owner + 1).translate(SUBSCRIPT))
+        return self.symbol.format(subscript(owner + 1))
 
     def values(
         self, layer: LayerTrace, head: int | None = None, *, rows: Picked = None, keys: Picked = None

@@ -7,14 +7,14 @@ and gates are known, each token's output is still a weighted sum of the values, 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import prod
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from mha_core.errors import MhaError, one_of
-from mha_core.traces.indices import array, index
+from mha_core.traces.indices import index
+from mha_core.traces.tensors import array
 
 UNITS = ("head", "channel")  # what has a matrix of its own
 MAX_NUMBERS = 1 << 27  # in all matrices of a layer at once
@@ -79,7 +79,7 @@ class MixerTrace:
         the layer does not have, and where the matrices of all heads are too large together.
         """
         heads = range(self.n_heads) if head is None else [self.head_index(head)]
-        size = prod((len(heads), self.n_tokens, self.n_tokens))
+        size = len(heads) * self.n_tokens**2
         if size > MAX_NUMBERS:
             raise MhaError(
                 f"The matrices of all {self.n_heads} {self.unit}s have {size:,} numbers, at most "

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from mha_core.attention.module import Projections
 from mha_core.errors import MhaError
+from mha_core.traces.tensors import on_cpu, version
 
 SYMBOLS = {
     "w_q": "W^Q",
@@ -46,7 +47,7 @@ class ModelProjections(Projections):
     def __new__(cls, matrices: Mapping[str, Tensor | Part | None]) -> "ModelProjections":
         references = {name: _detached(matrix) for name, matrix in matrices.items() if matrix is not None}
         self = super().__new__(cls, **{name: _whole(matrix) for name, matrix in references.items()})
-        self._references = {name: (matrix, _version(matrix)) for name, matrix in references.items()}
+        self._references = {name: (matrix, version(_whole(matrix))) for name, matrix in references.items()}
         self._copies = {}
         return self
 
@@ -73,15 +74,14 @@ class ModelProjections(Projections):
     def _matrix(self, name: str) -> Tensor | None:
         if name in self._copies or name not in self._references:
             return self._copies.get(name)
-        matrix, version = self._references[name]
-        if _version(matrix) != version:
+        matrix, traced_version = self._references[name]
+        whole = _whole(matrix)
+        if version(whole) != traced_version:
             raise MhaError(
                 f"{SYMBOLS[name]} is the model's own, and the model has changed it since this trace was "
                 f"made, as training does. Trace again, or save a trace before: a file has its own."
             )
-        whole = _whole(matrix)
-        tensor = matrix.tensor() if isinstance(matrix, Part) else matrix
-        tensor = tensor if tensor.is_cpu else tensor.to("cpu")
+        tensor = on_cpu(matrix.tensor() if isinstance(matrix, Part) else matrix)
         if tensor.untyped_storage().data_ptr() != whole.untyped_storage().data_ptr():
             self._copies[name] = tensor
         return tensor
@@ -93,9 +93,3 @@ def _detached(matrix: Tensor | Part) -> Tensor | Part:
 
 def _whole(matrix: Tensor | Part) -> Tensor:
     return matrix.whole if isinstance(matrix, Part) else matrix
-
-
-def _version(matrix: Tensor | Part) -> int:
-    """How often a matrix was changed in place; 0 for an inference tensor, which has no count."""
-    whole = _whole(matrix)
-    return 0 if whole.is_inference() else whole._version

@@ -11,7 +11,8 @@ from torch import Tensor
 from mha_core.attention.functional import raw_scores, row_blocks
 from mha_core.attention.masks import of_blocks
 from mha_core.attention.score_rule import ScoreRule
-from mha_core.traces.indices import array, index
+from mha_core.traces.indices import index
+from mha_core.traces.tensors import array
 
 
 @dataclass(frozen=True, eq=False)

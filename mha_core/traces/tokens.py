@@ -1,6 +1,6 @@
 """Typed text to tokens: words in any language, one unique label per position.
 
-`joined` groups a tokenizer's pieces into the words that they were cut from.
+`word_groups` groups a tokenizer's pieces into the words that they were cut from.
 """
 
 import difflib
@@ -81,7 +81,7 @@ class Tokens:
         total = Counter(forms)
         numbers = {form: count(1) for form in total}
         return tuple(
-            f"{form}\u2009{_subscript(next(numbers[form]))}" if total[form] > 1 else form for form in forms
+            f"{form}\u2009{subscript(next(numbers[form]))}" if total[form] > 1 else form for form in forms
         )
 
     def index(self, word: str) -> int:
@@ -113,21 +113,23 @@ class Tokens:
                 f"{word!r} is at the positions {listed(positions, 'and')}; say which, as in '{word}~2'.",
                 fixes=tuple({"token": at} for at in positions),
             )
-        return positions[0] if positions else self._missing(form)
+        if not positions:
+            raise self._unknown(form)
+        return positions[0]
 
-    def _missing(self, word: str) -> int:
-        """Always raises `MhaError`: a word that was cut into pieces, or that does not occur."""
-        words = joined(self)
+    def _unknown(self, word: str) -> MhaError:
+        """The error for a word that was cut into pieces, or that does not occur."""
+        words = word_groups(self)
         for at, label in enumerate(words.labels if words else ()):
             if label.partition("\u2009")[0] == word:
                 cut = [position for position, number in enumerate(words.of) if number == at]
-                raise MhaError(
+                return MhaError(
                     f"{word!r} was cut into {listed([self.pieces[position] for position in cut], 'and')}, at "
                     f"the positions {listed(cut, 'and')}.",
                     fixes=tuple({"token": position} for position in cut),
                 )
         near = difflib.get_close_matches(word, self.pieces, 3, 0.6) or self.pieces[:8]
-        raise MhaError(f"There is no token {word!r}; there is {listed(dict.fromkeys(near), 'and')}.")
+        return MhaError(f"There is no token {word!r}; there is {listed(dict.fromkeys(near), 'and')}.")
 
 
 @dataclass(frozen=True)
@@ -194,7 +196,7 @@ def words(text: str, *, limit: int = MAX_TOKENS) -> Tokens:
 
 # [CLS] [SEP] [PAD] <s> <|endoftext|>, and the masks, which stand for a word to predict.
 SPECIAL = re.compile(r"\[[A-Z]{2,12}\]|<[^\s<>]{1,20}>")
-MASKS = ("[MASK]", "<mask>")
+MASK_TOKENS = ("[MASK]", "<mask>")
 
 
 def special_positions(tokens: Tokens) -> list[int]:
@@ -203,7 +205,7 @@ def special_positions(tokens: Tokens) -> list[int]:
     A mask token is not special: it stands for a word to predict.
     """
     special = tokens.special or [at for at, piece in enumerate(tokens.pieces) if SPECIAL.fullmatch(piece)]
-    return [at for at in special if tokens.pieces[at] not in MASKS]
+    return [at for at in special if tokens.pieces[at] not in MASK_TOKENS]
 
 
 def _between_separators(text: str):
@@ -214,21 +216,22 @@ def _between_separators(text: str):
     yield text[start:], start
 
 
-def _subscript(number: int) -> str:
+def subscript(number: int) -> str:
+    """A number in subscript digits: ₁₂ for 12."""
     return str(number).translate(str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉"))
 
 
 CUT = re.compile(r"(U\+[0-9A-F]{4,6}|.)·1(?:\1·[2-4])+", re.DOTALL)  # a character in numbered parts
 
 
-class Joined(NamedTuple):
+class WordGroups(NamedTuple):
     """The number of each piece's word (0, 1, 2 … without gaps), and a label for each word."""
 
     of: tuple[int, ...]
     labels: tuple[str, ...]
 
 
-def joined(tokens: Tokens) -> Joined | None:
+def word_groups(tokens: Tokens) -> WordGroups | None:
     """The words of a text's pieces; None where every piece is a word, or the words are not known.
 
     Adjacent pieces with one number in ``tokens.words`` are one word; a special piece is a word by itself.
@@ -249,4 +252,4 @@ def joined(tokens: Tokens) -> Joined | None:
         texts.append(typed if typed and not typed[0].isspace() else together)
     # A label contains no white space, so that it differs from any typed text.
     named = Tokens(tokens.text, tuple("".join(text.split()) or "·" for text in texts), ((0, 0),) * len(texts))
-    return Joined(tuple(of), named.labels)
+    return WordGroups(tuple(of), named.labels)

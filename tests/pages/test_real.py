@@ -15,7 +15,7 @@ from mha_core.sources.huggingface import files, trial
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.traces.facts import Facts
 from mha_core.traces.source import ModelSource
-from mha_core.traces.tokens import joined
+from mha_core.traces.tokens import word_groups
 from pages._kit import model_info, model_source, refusals
 from pages._kit.model_source import LoadedModels, ModelKey
 from pages._kit.state import Scene
@@ -108,7 +108,7 @@ def test_a_model_is_loaded_and_its_numbers_are_what_is_drawn(on_model, folder, d
     header, [panel, _] = eye(app)
     np.testing.assert_allclose(panel["layers"][0]["weights"], trace.layers[0].weights(), atol=2e-5)
     assert header["special"][0] == [list(trace.tokens.special)] * 2
-    of = joined(trace.tokens).of
+    of = word_groups(trace.tokens).of
     assert [header["groups"][0][side]["of"] for side in ("query", "key")] == [list(of)] * 2
     assert (app.number_input(key="layer").max, app.number_input(key="head").max) == (2, 3)
     assert app.number_input(key="token").max == len(trace.tokens)

@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mha_core import words
-from mha_core.traces.tokens import MAX_TOKENS, SEPARATOR, Tokens, joined
+from mha_core.traces.tokens import MAX_TOKENS, SEPARATOR, Tokens, word_groups
 
 # Text as people type it, and text as nobody does: scripts, joiners, marks, brackets and digits in a heap.
 TYPED = st.text(
@@ -251,7 +251,7 @@ def test_pieces_of_one_word_are_joined(words, special, of, labels):
     tokens = Tokens(
         "the animal sat", ("the", "ani", "##mal", "sat"), ((0, 3), (4, 7), (7, 10), (11, 14)), words, special
     )
-    found = joined(tokens)
+    found = word_groups(tokens)
     if of is None:
         assert found is None
     else:
@@ -266,4 +266,4 @@ def test_words_that_are_alike_are_told_apart_and_pieces_without_a_place_keep_the
         (0, 1, 1, 2, 2),
         (0,),
     )
-    assert joined(tokens).labels == ("<s>", "ab\u2009₁", "ab\u2009₂")
+    assert word_groups(tokens).labels == ("<s>", "ab\u2009₁", "ab\u2009₂")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import mha_core as mha
 from mha_core.errors import MhaError
 from mha_core.sources.huggingface import tokenizer as reading
-from mha_core.traces.tokens import Tokens, joined
+from mha_core.traces.tokens import Tokens, word_groups
 from tests.parity import tiny
 from tests.sources.tiny import TEXT, TOKENIZERS, fast
 
@@ -161,14 +161,14 @@ def test_the_parts_of_a_cut_character_are_joined_without_their_numbers(kind, tex
         found = reading.tokens_of(KEPT["byte_level"], [0, *ids], text, start=True)
     else:
         found = tokens(kind, text)
-    labels = joined(found).labels
+    labels = word_groups(found).labels
     assert [label for label in labels if label[0] not in "␣<"] == words
     assert not any(piece.startswith(("·", "\u200d")) for piece in found.pieces)
 
 
 def test_parts_of_a_character_that_is_not_in_the_text_lose_their_numbers_too():
     pieces_of = ("🙂·1", "🙂·2", "U+200D·1", "U+200D·2", "x·1")
-    found = joined(Tokens("", pieces_of, ((0, 0),) * 5, (0, 0, 1, 1, 2)))
+    found = word_groups(Tokens("", pieces_of, ((0, 0),) * 5, (0, 0, 1, 1, 2)))
     assert found.labels == ("🙂", "U+200D", "x·1")
 
 
