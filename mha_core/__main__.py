@@ -3,10 +3,9 @@
 import argparse
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
 import mha_core as mha
 from mha_core import resources
@@ -133,9 +132,10 @@ def _app(options: Sequence[str]) -> int:
 
 
 def _trace(asked: argparse.Namespace) -> int:
+    from mha_core.traces import storage
+
     path = asked.output
-    if not path.parent.is_dir():  # said before a model is loaded for nothing
-        raise mha.MhaError(f"There is no folder {path.parent} to save {path.name} in.")
+    storage.check_folder(path)  # before a model is loaded for nothing
     settings = {name: getattr(asked, name) for name in SETTINGS if hasattr(asked, name)}
     trace = mha.trace(asked.text, source=asked.source, **settings)
     if asked.kind is not None:
@@ -158,20 +158,20 @@ def _page(trace: "AttentionTrace", path: Path) -> None:
 def _table(trace: "AttentionTrace", path: Path) -> None:
     """Every weight: layer, head, query, key; all counted from 1, as in the app's tables."""
     from mha_core.analysis import frames
+    from mha_core.traces.storage import replacing
 
-    def write(temporary: Path) -> None:
-        with temporary.open("w", encoding="utf-8", newline="") as file:
-            for number, layer in enumerate(trace.layers):
-                table = frames.long_table(trace, "weights", layer=number, heads=range(layer.n_heads))
-                table.insert(0, "layer", number + 1)
-                table.to_csv(file, index=False, header=number == 0)
-
-    _replace(path, write)
+    with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+        for number, layer in enumerate(trace.layers):
+            table = frames.long_table(trace, "weights", layer=number, heads=range(layer.n_heads))
+            table.insert(0, "layer", number + 1)
+            table.to_csv(file, index=False, header=number == 0)
 
 
 def _arrays(trace: "AttentionTrace", path: Path) -> None:
     """weights_0, q_0, k_0, v_0 of layer 0 and so on, with the labels of its queries_0 and keys_0."""
     import numpy as np
+
+    from mha_core.traces.storage import replacing
 
     arrays = {}
     for number, layer in enumerate(trace.layers):
@@ -179,21 +179,12 @@ def _arrays(trace: "AttentionTrace", path: Path) -> None:
         known = {name: getattr(layer, name) for name in ("q", "k", "v") if layer.knows(name)}
         parts = {**named, "weights": layer.weights(), **known}
         arrays |= {f"{name}_{number}": array for name, array in parts.items()}
-    _replace(path, lambda temporary: np.savez_compressed(temporary, **arrays))
+    with replacing(path) as temporary:
+        np.savez_compressed(temporary, **arrays)
 
 
 def _saved(trace: "AttentionTrace", path: Path) -> None:
     trace.save(path)
-
-
-def _replace(path: Path, write: Callable[[Path], None]) -> None:
-    """Write beside the file and rename: whoever reads it sees the old one or the new one."""
-    temporary = path.with_name(f".{uuid4().hex}{path.suffix}")
-    try:
-        write(temporary)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 WRITERS = {".html": _page, ".csv": _table, ".npz": _arrays, ".safetensors": _saved}

@@ -31,11 +31,11 @@ from mha_core.traces.tokens import Sides, Tokens
 
 HEADER = "headscope_trace"
 VERSION = 2
-TENSORS = (
-    *("q", "k", "v", "x", "x_v", "weights", "q_raw", "k_raw", "cos", "sin"),
-    *("q_linear", "k_linear", "v_linear", "q_turned", "k_turned", "q_short", "kv_short", "gate"),
-    *("index_scores", "index_choice", "dense_mask"),
-)
+# The tensors of a layer that have a row for each query, and for each key. The others are weights.
+QUERY_TENSORS = {"q", "x", "q_linear", "q_raw", "q_turned", "q_short", "cos", "sin", "gate"}
+QUERY_TENSORS |= {"index_scores", "index_choice", "dense_mask"}
+KEY_TENSORS = {"k", "v", "x_v", "k_linear", "v_linear", "k_raw", "k_turned", "kv_short"}
+TENSORS = QUERY_TENSORS | KEY_TENSORS | {"weights"}
 RULE_NUMBERS = ("scale", "soft_cap", "temperature")  # the fields of a rule that are not tensors
 
 MIXER_TENSORS = ("v", "output", "gate", "bias", "mixing")
@@ -46,9 +46,7 @@ Parts = tuple[Tokens, tuple[LayerTrace, ...], Source, tuple, tuple[MixerTrace, .
 
 def write(path: str | PathLike, parts: Parts, *, matrices: bool = True) -> None:
     """Write the parts of a trace to `path`; an existing file is replaced in one step. See `packed`."""
-    path = Path(path)
-    if not path.parent.is_dir():
-        raise MhaError(f"There is no folder {path.parent} to save {path.name} in.")
+    check_folder(path)
     header, tensors = packed(parts, matrices=matrices)
     write_file(path, tensors, {HEADER: header})
 
@@ -128,17 +126,36 @@ def _mixer(part: dict, tensors: Mapping[str, Tensor]) -> MixerTrace:
     return MixerTrace(MappingProxyType(own), **facts)
 
 
-def write_file(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
-    """Write a safetensors file beside `path` and rename it, so that no reader sees half a file."""
-    temporary = path.with_name(f".{path.name}.{uuid4().hex}")
+def write_file(path: str | PathLike, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
+    """Write a safetensors file; an existing one is replaced in one step. Raises as `replacing` does."""
+    with replacing(path) as temporary:
+        save_file(tensors, temporary, metadata=metadata)
+
+
+@contextmanager
+def replacing(path: str | PathLike) -> Iterator[Path]:
+    """A new file beside `path`, renamed to it at the end of the block, so that no reader sees half a file.
+
+    It is deleted where the block fails. Raises `MhaError` where the folder of `path` does not exist.
+    """
+    check_folder(path)
+    path = Path(path)
+    temporary = path.with_name(f".{uuid4().hex}{path.suffix}")
     try:
         temporary.touch()
         permissions = temporary.stat().st_mode  # those of any new file; safetensors would restrict them
-        save_file(tensors, temporary, metadata=metadata)
+        yield temporary
         temporary.chmod(permissions)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def check_folder(path: str | PathLike) -> None:
+    """Raise `MhaError` where the folder of a file that is to be written does not exist."""
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise MhaError(f"There is no folder {path.parent} to save {path.name} in.")
 
 
 def read(path: str | PathLike) -> Parts:
@@ -204,7 +221,7 @@ def _layer(part: dict, tensors: dict, texts: list[Tokens]) -> LayerTrace:
     rule = {name.removeprefix("rule."): t for name, t in by_name.items() if name.startswith("rule.")}
     projections = {name: by_name[name] for name in Projections._fields if name in by_name}
     return LayerTrace(
-        MappingProxyType({name: by_name[name] for name in TENSORS if name in by_name}),
+        MappingProxyType({name: tensor for name, tensor in by_name.items() if name in TENSORS}),
         ScoreRule(**part["rule"], **rule),
         Projections(**projections),
         part.get("kind", "self"),
@@ -260,10 +277,7 @@ def _tokens(part: dict) -> Tokens:
 
 def _check(layer: LayerTrace) -> None:
     """Raise `ValueError` or `RuntimeError` unless all shapes match each other."""
-    rows = {"q", "x", "q_raw", "q_linear", "q_turned", "cos", "sin", "q_short", "gate"}
-    rows |= {"index_scores", "index_choice", "dense_mask"}
-    keys = {"k", "v", "x_v", "k_raw", "k_linear", "k_turned", "v_linear", "kv_short"}
-    for names, count in ((rows, layer.n_query), (keys, layer.n_key)):
+    for names, count in ((QUERY_TENSORS, layer.n_query), (KEY_TENSORS, layer.n_key)):
         for name in names & set(layer.tensors):
             if layer.tensors[name].shape[-2] != count:
                 raise ValueError(f"{name} has shape {tuple(layer.tensors[name].shape)}, but {count} tokens")

@@ -133,9 +133,6 @@ def _write(path: str | PathLike, tensors: dict[str, Tensor], plan: Plan, step: i
         "step": step,
         "report": report,
     }
-    path = Path(path)
-    if not path.parent.is_dir():
-        raise MhaError(f"There is no folder {path.parent} to save {path.name} in.")
     write_file(path, tensors, {HEADER: json.dumps(header)})
 
 

@@ -1,6 +1,7 @@
 """What travels to the browser: small, and every weight comes out as torch computed it."""
 
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -220,3 +221,10 @@ def test_a_head_that_is_not_there_is_refused(make_layer, refused, normal):
 def test_bytes_that_are_no_blob_are_refused_in_the_browser(javascript):
     code = 'try { openPayload(file("blob")); } catch (error) { return error.message; }'
     assert javascript(["payload.js"], code, blob=b"PNG?") == "not attention: PNG?"
+
+
+def test_weights_of_a_long_text_travel_as_weights(normal):
+    layer = mha.LayerTrace(MappingProxyType({"weights": torch.softmax(normal(1, 199, 199), -1)}))
+    assert size(layer) == 2 * 199 * 199
+    assert fitting([layer], 0, 0) == ([0], None)
+    assert b'"weights"' in pack([Panel("", ["a"] * 199, {0: layer})])

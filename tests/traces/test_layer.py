@@ -1,12 +1,17 @@
 """Every layer obeys the laws of attention, never changes, and gives any part of its matrices."""
 
+from types import MappingProxyType
+
 import numpy as np
 import pytest
 import torch
 
 import mha_core as mha
+from mha_core.analysis import overview, patterns, token
 from mha_core.attention import functional, masks, positions
 from mha_core.attention.module import Projections
+from mha_core.export.payload import Panel, pack
+from tests.traces.two_texts import TEXT
 
 CELLS = ("scores", "scaled", "masked", "weights", "allowed")
 PER_HEAD = (*CELLS, "output", "contribution")
@@ -375,3 +380,49 @@ def test_what_a_layer_does_not_know_is_said(normal, refused):
     assert str(refused(trace.frame, "x")) == "The input X of this layer is not known."
     message = "The output matrix W^O of this layer is not known; look at `output` instead."
     assert str(refused(layer.result)) == str(refused(layer.contribution, 0)) == message
+
+
+# Layers of which only the weights are known
+
+
+def test_a_layer_known_by_its_weights_has_sizes_and_weights(known_by_weights, weights):
+    [layer] = known_by_weights.layers
+    assert (layer.n_heads, layer.n_kv_heads, layer.n_query, layer.n_key) == (3, 3, 7, 7)
+    assert layer.d_model is None
+    np.testing.assert_array_equal(layer.weights(), weights)
+    np.testing.assert_array_equal(layer.weights(2, rows=[1, 4], keys=[6]), weights[2, [1, 4]][:, [6]])
+    assert layer.allowed().all()
+    assert known_by_weights.frame("weights", head=1).shape == (7, 7)
+
+
+def test_what_is_not_known_is_refused_and_says_what_is(known_by_weights, refused):
+    [layer] = known_by_weights.layers
+    for name in ("scores", "scaled", "masked", "output", "concat", "contribution", "result"):
+        assert "not known" in str(refused(getattr(layer, name))), name
+    for name in ("q", "k", "v", "d_k", "d_v", "scale"):
+        assert "ask for its weights" in str(refused(getattr, layer, name)), name
+    for name in ("q", "k", "v", "scores", "output"):
+        assert "not known" in str(refused(known_by_weights.frame, name, head=0)), name
+    assert "not known" in str(refused(layer.log_sum_exp))
+    assert "not known" in str(refused(token.against_keys, known_by_weights, 0, layer=0, head=0))
+    assert "not known" in str(refused(token.mixture, known_by_weights, 0, layer=0, head=0))
+
+
+def test_what_weights_suffice_for_is_what_it_is_with_q_and_k(by_kind):
+    full = mha.AttentionTrace(TEXT, (by_kind("encoder"),), {"name": "by hand"}).part("encoder")
+    own = mha.LayerTrace(MappingProxyType({"weights": torch.from_numpy(full.layers[0].weights().copy())}))
+    bare = mha.AttentionTrace(TEXT, (own,), {"name": "by hand"})
+    for at in range(7):
+        np.testing.assert_allclose(own.column(at), full.layers[0].column(at), atol=1e-6)
+        for see in (token.row_of, token.column_of):
+            np.testing.assert_allclose(
+                see(bare, at, layer=0).weights, see(full, at, layer=0).weights, atol=1e-6
+            )
+    np.testing.assert_allclose(patterns.metrics(own), patterns.metrics(full.layers[0]), atol=1e-6)
+    np.testing.assert_allclose(patterns.similarity(own), patterns.similarity(full.layers[0]), atol=1e-3)
+    ours, theirs = overview.overview(bare), overview.overview(full)
+    np.testing.assert_array_equal(ours.thumbs[0], theirs.thumbs[0])
+    together = np.concatenate([block.weights for block in patterns.blocks(own)], axis=1)
+    np.testing.assert_array_equal(together, own.weights())
+    # Short texts travel as their weights, whatever else is known.
+    assert pack([Panel("", TEXT.labels, {0: own})]) == pack([Panel("", TEXT.labels, {0: full.layers[0]})])

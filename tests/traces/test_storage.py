@@ -102,6 +102,58 @@ def test_values_of_their_own_and_answers_come_back(tmp_path):
     assert loaded.layers[1].x_v.tobytes() == trace.layers[1].x_v.tobytes()
 
 
+def test_sides_kinds_names_and_facts_come_back(translation, tmp_path):
+    translation.save(tmp_path / "t.safetensors")
+    loaded = mha.load(tmp_path / "t.safetensors")
+    assert loaded.tokens == translation.tokens
+    assert [layer.sides for layer in loaded.layers] == [layer.sides for layer in translation.layers]
+    for ours, theirs in zip(translation.layers, loaded.layers, strict=True):
+        assert (ours.kind, ours.name, ours.about) == (theirs.kind, theirs.name, theirs.about)
+        np.testing.assert_array_equal(ours.weights(), theirs.weights())
+
+
+def test_a_layer_known_by_its_weights_comes_back(known_by_weights, weights, tmp_path):
+    known_by_weights.save(tmp_path / "t.safetensors")
+    [layer] = mha.load(tmp_path / "t.safetensors").layers
+    assert set(layer.tensors) == {"weights"}
+    assert torch.equal(layer.tensors["weights"], weights)
+
+
+def test_a_matrix_and_its_transpose_in_one_memory_come_back(normal, tmp_path):
+    """Tied weights: both have the address, the shape and the type of the other, but not its strides."""
+    module = mha.MultiHeadAttention(mha.AttentionSpec(15, 3)).requires_grad_(False)
+    w_q = normal(15, 15)
+    layer = mha.LayerTrace.of(module(normal(1, 3, 15)), projections=Projections(w_q, w_q.mT))
+    trace = mha.AttentionTrace(mha.words("a b c"), (layer,), "tied")
+    trace.save(tmp_path / "t.safetensors")
+    same(mha.load(tmp_path / "t.safetensors"), trace)
+
+
+def test_a_file_of_version_1_still_loads(saved, refused):
+    trace = mha.load(saved)
+    edited(saved, as_version_1)
+    loaded = mha.load(saved)
+    same(loaded, trace)
+    assert loaded.sides.same
+    assert loaded.kinds == ("self",)
+    edited(saved, lambda header, tensors: header["layers"][0]["rule"].update(softmax="matrix"))
+    assert "normalised over a whole matrix" in str(refused(mha.load, saved))
+
+
+@pytest.mark.parametrize("kinds", [("cross",), ("encoder", "decoder", "cross")])
+def test_a_file_of_version_1_with_a_target_still_loads(kinds, by_kind, tmp_path):
+    layers = tuple(map(by_kind, kinds))
+    tokens = layers[0].sides.queries
+    path = tmp_path / "old.safetensors"
+    mha.AttentionTrace(tokens, layers, "by hand").save(path)
+    edited(path, as_version_1)
+    loaded = mha.load(path)
+    assert loaded.tokens.pieces == tokens.pieces
+    for ours, theirs in zip(layers, loaded.layers, strict=True):
+        assert ours.sides.queries.pieces == theirs.sides.queries.pieces
+        assert ours.sides.keys.pieces == theirs.sides.keys.pieces
+
+
 def test_a_file_from_before_there_were_answers_has_none(saved):
     edited(saved, lambda header, tensors: header.pop("answers"))
     assert mha.load(saved).answers == ()
@@ -203,6 +255,20 @@ def edited(path, change):
     write(path, header, tensors)
 
 
+def as_version_1(header, tensors):
+    """Version 1 had a text and perhaps a target; the kind of a layer said which of them it looked at."""
+    texts, kinds = header.pop("texts"), [layer["kind"] for layer in header["layers"]]
+    text, target = texts[::-1] if set(kinds) == {"cross"} else (*texts, None)[:2]
+    header.update(version=1, target=target)
+    header.update({name: text[name] for name in ("text", "pieces", "spans")})
+    for layer, kind in zip(header["layers"], kinds, strict=True):
+        for name in ("kind", "name", "about", "sides"):
+            layer.pop(name)
+        layer["rule"]["softmax"] = "row"
+        if target is not None:
+            layer["kind"] = kind
+
+
 def test_another_version_is_refused(saved, refused):
     edited(saved, lambda header, tensors: header.update(version=3))
     assert str(refused(mha.load, saved)) == f"{saved} has format version 3; this release reads 1 to 2."
@@ -255,6 +321,36 @@ def test_a_header_that_does_not_fit_its_tensors_is_refused(change, saved, refuse
 def test_a_header_that_is_no_description_is_refused(header, saved, refused):
     write(saved, header, parts(saved)[1])
     assert str(refused(mha.load, saved)).startswith(f"{saved} is damaged: ")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda header, tensors: header["texts"][0]["pieces"].__setitem__(0, 5),
+        lambda header, tensors: header["texts"][0]["spans"].pop(),
+        lambda header, tensors: header["texts"][0]["words"].pop(),
+        lambda header, tensors: header["texts"][0]["special"].append(7),
+        lambda header, tensors: header["texts"][1]["pieces"].pop(),
+        lambda header, tensors: header["layers"][0].update(kind="sideways"),
+        lambda header, tensors: header["layers"][0].update(kind="cross"),
+        lambda header, tensors: header["layers"][0].update(sides=[0, 1]),
+        lambda header, tensors: header["layers"][0].update(sides=[0, 2]),
+        lambda header, tensors: header["layers"][0].update(sides=[0]),
+    ],
+)
+def test_a_file_whose_sides_do_not_fit_is_damaged(translation, tmp_path, refused, change):
+    path = tmp_path / "t.safetensors"
+    translation.save(path)
+    edited(path, change)
+    assert "is damaged" in str(refused(mha.load, path))
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), -0.25])
+def test_a_file_with_weights_that_are_none_is_damaged(known_by_weights, tmp_path, refused, wrong):
+    path = tmp_path / "t.safetensors"
+    known_by_weights.save(path)
+    edited(path, lambda header, tensors: tensors["0.weights"][1, 2].fill_(wrong))
+    assert "is damaged" in str(refused(mha.load, path))
 
 
 def test_the_missing_tensor_is_named(saved, refused):

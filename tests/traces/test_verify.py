@@ -230,3 +230,9 @@ def test_the_keys_are_split_from_the_other_texts_input(projected_cross, monkeypa
     )
     split_difference(projected_cross.layers[0])
     assert inputs == [7, 11, 11]  # Q, K, V
+
+
+def test_torch_is_not_asked_about_weights_alone(known_by_weights):
+    check = mha.against_torch(known_by_weights.layers[0], rows=slice(0, 3))
+    assert (check.difference, check.passed) == (None, False)
+    assert "only the weights" in check.reason

@@ -1,0 +1,52 @@
+"""Layers of every kind between two texts, and a layer of which only the weights are known."""
+
+from types import MappingProxyType
+
+import pytest
+import torch
+
+import mha_core as mha
+from mha_core.traces.facts import Facts, LatentProjection, Rotary
+from tests.traces.two_texts import SIDES, TEXT
+
+HEADS, D_K, D_V = 3, 11, 13
+
+
+@pytest.fixture(scope="session")
+def by_kind(normal):
+    """`by_kind(kind)`: a layer of that kind, every size another prime."""
+
+    def make(kind: str, seed: int = 0, **described) -> mha.LayerTrace:
+        n_query, n_key = len(SIDES[kind].queries), len(SIDES[kind].keys)
+        tensors = {
+            "q": normal(HEADS, n_query, D_K, seed=seed),
+            "k": normal(HEADS, n_key, D_K, seed=seed + 1),
+            "v": normal(HEADS, n_key, D_V, seed=seed + 2),
+        }
+        return mha.LayerTrace(MappingProxyType(tensors), kind=kind, sides=SIDES[kind], **described)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def translation(by_kind):
+    """Two encoder layers, then a decoder and a cross layer, as an encoder–decoder calls them."""
+    layers = (
+        by_kind("encoder", 0, name="encoder.0"),
+        by_kind("encoder", 10, name="encoder.1", about=Facts(rotary=Rotary("half", 6))),
+        by_kind("decoder", 20, name="decoder.0.self"),
+        by_kind("cross", 30, name="decoder.0.cross", about=Facts(latent=LatentProjection(17))),
+    )
+    return mha.AttentionTrace(TEXT, layers, {"name": "by hand"})
+
+
+@pytest.fixture(scope="session")
+def weights(normal):
+    return torch.softmax(normal(HEADS, 7, 7, seed=40), -1)
+
+
+@pytest.fixture(scope="session")
+def known_by_weights(weights):
+    """A trace of which nothing is known but the weights of one layer."""
+    layer = mha.LayerTrace(MappingProxyType({"weights": weights}))
+    return mha.AttentionTrace(TEXT, (layer,), {"name": "by hand"})
