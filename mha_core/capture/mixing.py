@@ -1,8 +1,9 @@
 """Layers without softmax: the code by which they mix tokens is watched, and asked for its matrix.
 
 Given the decays and gates of a text, each of these layers is linear in its values. So the same code, with
-unit vectors in place of the values, returns the matrix itself. The model's code is not touched: a layer of
-the twin gets a `forward` of its own, whose kernel is noted when a recorder is active in this thread.
+unit vectors in place of the values, returns the matrix itself; FNet's two matrices are in `_on_fourier`. The
+model's code is not touched: a layer of the twin gets a `forward` of its own, whose kernel is noted when a
+recorder is active in this thread.
 """
 
 import inspect
@@ -39,6 +40,7 @@ class Kernel:
     channels: Mapping[str, int] = field(default_factory=dict)
     gate: str = ""
     bias: str = ""
+    unit: str = "head"
 
     def by_head(self, x: Tensor) -> Tensor:
         """Values or output as (head, token, d_v); a channel is a head with one value."""
@@ -55,6 +57,7 @@ class Kernel:
 SCAN = Kernel(
     "selective state space (Mamba)",
     "hidden_states",
+    unit="channel",
     tokens=2,
     heads=1,
     channels={"hidden_states": 1, "dt": 1, "A": 0, "D": 0, "z": 1, "delta_bias": 0},
@@ -63,6 +66,7 @@ SCAN = Kernel(
 CONVOLUTION = Kernel(
     "short convolution",
     "hidden_states",
+    unit="channel",
     tokens=2,
     heads=1,
     channels={"hidden_states": 1, "weight": 0, "bias": 0},
@@ -75,7 +79,7 @@ FUNCTIONS = {
     "mamba2_chunk_scan": Kernel("state space duality (Mamba 2)", "hidden_states"),
     "mamba_selective_scan": SCAN,
     "rwkv_linear_attention": Kernel(
-        "RWKV", channels={"time_decay": 0, "time_first": 0, "key": 2, "value": 2}
+        "RWKV", unit="channel", channels={"time_decay": 0, "time_first": 0, "key": 2, "value": 2}
     ),
     "causal_conv1d_fn": CONVOLUTION,
 }
@@ -83,10 +87,12 @@ METHODS = {
     "_rnn_scan": Kernel(
         "gated linear recurrence (RG-LRU)",
         "hidden_states",
+        unit="channel",
         channels={"hidden_states": 2, "recurrent_gate": 2},
     )
 }
 MODULES = {"xLSTMBackend": Kernel("mLSTM", tokens=2, heads=1)}
+FOURIER, FOURIER_CLASS = Kernel("Fourier transform (FNet)", unit="component"), "FNetFourierTransform"
 LIGHTNING, LIGHTNING_PARTS = (
     Kernel("lightning attention", tokens=2, heads=1),
     ("slope_rate", "diagonal_decay"),
@@ -224,6 +230,8 @@ def _watch(name: str, part: nn.Module) -> bool:
     if type(part).__name__ in MODULES:
         own = MethodType(type(part).forward, part)
         part.forward = partial(_call, name, MODULES[type(part).__name__], own)
+    elif type(part).__name__ == FOURIER_CLASS:
+        part.self.register_forward_hook(partial(_on_fourier, name))
     elif used.issuperset(LIGHTNING_PARTS):
         _watch_lightning(name, part, forward)
     elif methods := [known for known in METHODS if known in used and hasattr(part, known)]:
@@ -264,6 +272,25 @@ def _call(name: str, kernel: Kernel, function: Callable, *args: object, **kwargs
             arguments = inspect.signature(own).bind(*args, **kwargs).arguments
             recorder.add(name, kernel, own, {k: v for k, v in arguments.items() if k != "kwargs"}, result)
     return result
+
+
+def _on_fourier(name: str, _module: nn.Module, args: tuple, result: tuple[Tensor, ...]) -> None:
+    """FNet takes the real part of a transform over words and width, ``Re(F X G)``, with complex matrices.
+
+    That is ``Re F · Re(X G) − Im F · Im(X G)``: two real matrices of the words, each with values of its own.
+    What the layer computed, less the first summand, is held against the second one.
+    """
+    if (recorder := _active.get()) is not None:
+        values = torch.view_as_real(torch.fft.fft(args[0], dim=2)).movedim(3, 2)
+        cosines = _fourier(values)[:, :, 0]
+        output = torch.stack([cosines, result[0] - cosines], dim=2)
+        recorder.add(name, FOURIER, _fourier, {"value": values}, output)
+
+
+def _fourier(value: Tensor) -> Tensor:
+    """The transform over words of both components. (1, token, component, d_v)"""
+    mixed = torch.fft.fft(value, dim=1)
+    return torch.stack([mixed[:, :, 0].real, -mixed[:, :, 1].imag], dim=2)
 
 
 def _watch_lightning(name: str, part: nn.Module, forward: Callable) -> None:
@@ -331,10 +358,9 @@ def _layer(name: str, calls: list[KernelCall], convolution: int) -> MixerTrace:
     kernel, tensors = calls[0].kernel, [call.tensors() for call in calls]
     joined = {key: torch.cat([each[key] for each in tensors]) for key in tensors[0]}
     counts = [len(each["v"]) for each in tensors]
-    unit = "channel" if kernel.channels else "head"
     convolution = 0 if kernel is CONVOLUTION else convolution
     matrices = partial(_of_calls, tuple(calls), tuple(counts))
-    return MixerTrace(MappingProxyType(joined), kernel.rule, unit, name, convolution, matrices)
+    return MixerTrace(MappingProxyType(joined), kernel.rule, kernel.unit, name, convolution, matrices)
 
 
 def _of_calls(calls: Sequence[KernelCall], counts: Sequence[int], heads: Sequence[int]) -> Tensor:

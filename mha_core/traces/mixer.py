@@ -2,7 +2,8 @@
 
 Gated DeltaNet, Kimi's delta attention, lightning attention, Mamba, RWKV, mLSTM, RG-LRU and short
 convolutions carry a state along the text instead of comparing each query with each key. Once their decays
-and gates are known, each token's output is still a weighted sum of the values, so there is a matrix.
+and gates are known, each token's output is still a weighted sum of the values, so there is a matrix. FNet's
+two matrices, of cosines and of sines, are the same for all texts of a length.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +17,7 @@ from mha_core.errors import MhaError, one_of
 from mha_core.traces.indices import index
 from mha_core.traces.tensors import array
 
-UNITS = ("head", "channel")  # what has a matrix of its own
+UNITS = ("head", "channel", "component")  # what has a matrix of its own
 MAX_NUMBERS = 1 << 27  # in all matrices of a layer at once
 # How far M V may be from the recorded output, as a share of the largest |M| |V|.
 TOLERANCE = {torch.float16: 4e-3, torch.bfloat16: 3e-2}
@@ -32,11 +33,13 @@ class MixerTrace:
     `tensors` has v and output, (head, token, d_v), and where the layer has them gate, (head, token, d_v), and
     bias, (head, 1, d_v). `matrices` computes M of the selected heads; a trace from a file has mixing, (head,
     query, key), among its tensors instead. `rule` is what the layer computes, for example "gated delta rule".
-    `unit` says what has a matrix of its own: a "head" of d_v values, or a "channel" of one, which counts as
-    a head here. Where `convolution` is not 0, each value was itself mixed from this many neighbouring tokens.
+    `unit` says what has a matrix of its own and counts as a head here: a "head" of d_v values, a "channel" of
+    one, or a "component": the cosines, then the sines of FNet's transform, whose outputs are added. Where
+    `convolution` is not 0, each value was itself mixed from this many neighbouring tokens.
 
     Sources: Yang, Kautz and Hatamizadeh 2024, "Gated Delta Networks"; Ali, Zimerman and Wolf 2024, "The
-    Hidden Attention of Mamba Models"; Dao and Gu 2024, "Transformers are SSMs".
+    Hidden Attention of Mamba Models"; Dao and Gu 2024, "Transformers are SSMs"; Lee-Thorp et al. 2022, "FNet:
+    Mixing Tokens with Fourier Transforms", equation 3.
     """
 
     tensors: Mapping[str, Tensor] = field(repr=False)

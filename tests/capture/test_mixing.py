@@ -129,6 +129,20 @@ def test_in_half_precision_too(family, dtype):
     assert np.abs(output(layer, [0])[0] - own).max() <= 0.03 * scale.max()
 
 
+def test_fnet_adds_what_cosines_and_sines_mix():
+    model, computed = huggingface.adopt(tiny.model("fnet")), []
+    for layer in model.module.fnet.encoder.layer:
+        layer.fourier.self.register_forward_hook(lambda _module, _args, output: computed.append(output[0][0]))
+    ids = torch.randint(5, 90, (1, 23), generator=torch.Generator().manual_seed(3))
+    _, skipped, mixers = huggingface.flow_and_mixers(model, {"input_ids": ids})
+    angles = 2 * np.pi * np.outer(np.arange(23), np.arange(23)) / 23
+    assert (len(mixers), skipped) == (2, ())
+    for layer, own in zip(mixers, computed, strict=True):
+        assert (layer.rule, layer.unit, layer.n_heads) == ("Fourier transform (FNet)", "component", 2)
+        np.testing.assert_allclose(layer.mixing(), [np.cos(angles), np.sin(angles)], atol=1e-5)
+        np.testing.assert_allclose((layer.mixing() @ layer.v).sum(0), own, atol=1e-4)
+
+
 def test_another_layer_s_matrix_is_refused():
     first, second = flowed("mamba2", 23)[2]
     with pytest.raises(MhaError, match="not linear in its values: the matrix of its own code gives another"):

@@ -50,7 +50,7 @@ EVERY_RUN = {
     "llama4_text": "exact",
     "mamba": "exact",
     "longt5": "part",
-    "fnet": "refused",
+    "fnet": "exact",
     "marian": "exact",
     "minimax_m3_vl_text": "exact",
     "modernbert": "exact",

@@ -56,7 +56,10 @@ def test_the_matrix_of_one_head_is_one_of_all():
             "layers.0 is no softmax attention (gated delta rule), so it has no weights that sum to 1; "
             "mixing(head=1) is the signed matrix by which it mixes the tokens.",
         ),
-        (lambda _: made(unit="token"), "There is no unit called 'token'; head or channel can be used."),
+        (
+            lambda _: made(unit="token"),
+            "There is no unit called 'token'; head, channel or component can be used.",
+        ),
     ],
 )
 def test_what_a_layer_does_not_have_is_refused(wrong, message):
