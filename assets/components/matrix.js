@@ -118,7 +118,7 @@ export class Matrix {
     const pooled = this.pooled.step > 1 && this.viewport.cell < 2;
     this.scale.textContent = [
       pooled && fill(texts.scale_pooled, { cells: `${this.pooled.step} × ${this.pooled.step}` }),
-      fill(this.roots ? texts.scale_roots : texts.scale, { most: short(this.pooled.most) }),
+      fill(this.roots ? texts.scale_roots : texts.scale, { maximum: short(this.pooled.most) }),
       matchMedia("(pointer: coarse)").matches ? texts.zoom_touch : texts.zoom_how,
     ]
       .filter(Boolean)

@@ -318,7 +318,14 @@ def softmax(view: HeadContext) -> Step:
     sinks = view.layer_trace.rule.sinks is not None
     notes = {"why": not sinks, "sinks": sinks, "empty": empty}
     return view.step(
-        "softmax", "masked", after, notes=notes, empty=empty, off=deviation, least=sums.min(), most=sums.max()
+        "softmax",
+        "masked",
+        after,
+        notes=notes,
+        empty=empty,
+        off=deviation,
+        minimum=sums.min(),
+        maximum=sums.max(),
     )
 
 

@@ -112,7 +112,7 @@ def _texts() -> dict[str, str]:
 
 SLOTS = (
     *("layer", "head", "heads", "text", "tokens", "list", "who", "share"),
-    *("from", "to", "value", "score", "most", "cells", "weight", "count"),
+    *("from", "to", "value", "score", "maximum", "cells", "weight", "count"),
 )
 
 

@@ -364,7 +364,7 @@ def test_what_is_added_capped_and_sunk_is_said():
     assert set(told(of_rule(soft_cap=5.0))["mask"].notes) == {"none", "capped"}
     sunk = told(of_rule(sinks=torch.ones(2)))["softmax"]
     assert sunk.notes == ("sinks",)
-    assert 0 < sunk.facts["least"] <= sunk.facts["most"] < 1
+    assert 0 < sunk.facts["minimum"] <= sunk.facts["maximum"] < 1
 
 
 # Two texts: 7 tokens look at 11 others

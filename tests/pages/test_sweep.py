@@ -71,20 +71,25 @@ def test_a_row_leads_to_its_heads_with_the_sentence_as_it_is(shown):
 
 def test_the_sentences_hold_for_the_numbers(shown, english):
     said = sentences(shown())
-    assert english("sweep.best_uneven", most="100.0", most_at="4", least="50.0", least_at="1") in said
-    assert english("sweep.one_coin", one="50.0", several=2, most="100.0", least="98.0") in said
+    assert (
+        english("sweep.best_uneven", maximum="100.0", maximum_at="4", minimum="50.0", minimum_at="1") in said
+    )
+    assert english("sweep.one_coin", one="50.0", several=2, maximum="100.0", minimum="98.0") in said
     assert english("sweep.roles_redundant", list="2 of 2, 4 of 4, 8 of 8") in said
     assert english("sweep.cost", parameters="163,306") in said
     assert english("sweep.seed", seed="7") in said
-    assert english("sweep.paper", most=25.8, most_at="8, 16", least=24.9, least_at="1", gap="0.9") in said
+    assert (
+        english("sweep.paper", maximum=25.8, maximum_at="8, 16", minimum=24.9, minimum_at="1", gap="0.9")
+        in said
+    )
 
 
 def test_other_numbers_make_other_sentences(shown, english):
     entries = [entry(h, accuracy=0.9, resolving=0) for h in (1, 2, 4, 8)]
     entries[1]["parameters"] = 5
     said = sentences(shown(entries))
-    assert english("sweep.best_even", most="90.0") in said
-    assert english("sweep.one_able", one="90.0", most="90.0", least="90.0") in said
+    assert english("sweep.best_even", maximum="90.0") in said
+    assert english("sweep.one_able", one="90.0", maximum="90.0", minimum="90.0") in said
     assert english("sweep.roles_mixed", list="0 of 2, 0 of 4, 0 of 8") in said
     assert not [words for words in said if "does not change" in words]
 
@@ -110,7 +115,7 @@ def test_one_width_needs_no_choice(shown):
 
 def test_too_few_measurements_leave_the_paper_alone(shown, english):
     app = shown([entry(2), entry(4)])
-    assert [info.value for info in app.info] == [english("sweep.missing", least=4)]
+    assert [info.value for info in app.info] == [english("sweep.missing", minimum=4)]
     [papers] = app.dataframe
     assert [*papers.value["h"]] == [*PUBLISHED.index]
     assert len(sentences(app)) == 1

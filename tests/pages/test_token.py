@@ -181,7 +181,7 @@ def test_a_long_text_shows_its_largest_weights_and_says_what_it_leaves_out(on_ra
     largest = row.max().sort_values(ascending=False)
     kept = [label for label in row.columns if label in set(largest.index[:40])]
     np.testing.assert_array_equal(drawn(app, "one-looks-heads"), row[kept])
-    note = english("one.partly", shown=40, count=256, most=number(largest.iloc[40]))
+    note = english("one.partly", shown=40, count=256, maximum=number(largest.iloc[40]))
     assert note in plain(app)
     found = bars(app, "one-looks-199")
     assert len(found) == 15

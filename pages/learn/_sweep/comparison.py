@@ -33,7 +33,7 @@ def width() -> int | None:
     """The chosen d_model, among those with at least `MIN_COUNTS` values of h; None where there are none."""
     options = widths(checkpoints.manifest().values())
     if not options:
-        st.info(t("sweep.missing", least=MIN_COUNTS))
+        st.info(t("sweep.missing", minimum=MIN_COUNTS))
         return None
     if len(options) == 1:
         return options[0]
@@ -110,7 +110,7 @@ def paper_lines() -> None:
         limits=BLEU_AXIS,
         decimals=1,
     )
-    alt = t("sweep.published_alt", least=bleu.minimum, most=bleu.maximum)
+    alt = t("sweep.published_alt", minimum=bleu.minimum, maximum=bleu.maximum)
     source = Origin(note=t("sweep.source"))
     charts.draw(figure, key="sweep_published", alt=alt, title=t("sweep.published"), origin=source)
     st.caption(t("sweep.source"))
@@ -150,20 +150,20 @@ def paper_sentence() -> str:
     bleu = extremes(PUBLISHED["bleu"])
     return t(
         "sweep.paper",
-        most=bleu.maximum,
-        least=bleu.minimum,
+        maximum=bleu.maximum,
+        minimum=bleu.minimum,
         gap=f"{bleu.maximum - bleu.minimum:.1f}",
-        most_at=_joined(bleu.maximum_at),
-        least_at=_joined(bleu.minimum_at),
+        maximum_at=_joined(bleu.maximum_at),
+        minimum_at=_joined(bleu.minimum_at),
     )
 
 
 def _percent(ends: Extremes) -> dict[str, str]:
     return {
-        "most": f"{100 * ends.maximum:.1f}",
-        "least": f"{100 * ends.minimum:.1f}",
-        "most_at": _joined(ends.maximum_at),
-        "least_at": _joined(ends.minimum_at),
+        "maximum": f"{100 * ends.maximum:.1f}",
+        "minimum": f"{100 * ends.minimum:.1f}",
+        "maximum_at": _joined(ends.maximum_at),
+        "minimum_at": _joined(ends.minimum_at),
     }
 
 

@@ -123,5 +123,5 @@ def _special_share(trace: AttentionTrace) -> str:
         tokens=", ".join(f"**{name}**" for name in names),
         share=f"{sum(shares) / len(shares):.0%}",
         layer=largest + 1,
-        most=f"{shares[largest]:.0%}",
+        maximum=f"{shares[largest]:.0%}",
     )

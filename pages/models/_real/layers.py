@@ -81,8 +81,8 @@ def _mixer(trace: AttentionTrace, mixer: MixerTrace, scene: state.Scene) -> None
             low=literal(f"{matrix.min():.3g}"),
             high=literal(f"{matrix.max():.3g}"),
             negative=f"{(matrix < 0).mean():.0%}",
-            least=literal(f"{sums.min():.3g}"),
-            most=literal(f"{sums.max():.3g}"),
+            minimum=literal(f"{sums.min():.3g}"),
+            maximum=literal(f"{sums.max():.3g}"),
         )
     )
 

@@ -111,4 +111,4 @@ def partly(values: np.ndarray, columns: np.ndarray) -> None:
     if len(columns) == values.shape[-1]:
         return
     largest = np.delete(values, columns, axis=-1).max()
-    st.caption(t("one.partly", shown=len(columns), count=values.shape[-1], most=number(largest)))
+    st.caption(t("one.partly", shown=len(columns), count=values.shape[-1], maximum=number(largest)))

@@ -51,7 +51,7 @@ def search(subject: Subject) -> None:
         st.caption(t("one.hidden_note", count=int((~visible).sum())))
     if len(keys) < len(numbers):
         largest = number(np.delete(numbers["weight"].to_numpy(), keys).max())
-        st.caption(t("one.partly", shown=len(keys), count=len(numbers), most=largest))
+        st.caption(t("one.partly", shown=len(keys), count=len(numbers), maximum=largest))
     table(
         _with_tokens(pd.concat([numbers, _with_prefix(products, "q·k ")], axis=1)),
         name="scores",
