@@ -66,12 +66,11 @@ class SparseIndex:
         head = index("head", head, len(q), of="This layer")
         q, k = q[head][None], k[head // (len(q) // len(k))][None]
         at = {"n_query": q.shape[1], "n_key": k.shape[1]}
-        sparse = replace(self.rule, sinks=None)
-        dense = replace(sparse, mask=self.tensors.get("dense_mask"))
+        dense = replace(self.rule, mask=self.tensors.get("dense_mask"))
         shares = []
         for rows in row_blocks(q.shape[1], 2 * k.shape[1]):  # a float64 is two
             raw = raw_scores(q[:, rows], k).double()
-            rules = (rule.at(slice(head, head + 1), rows, **at) for rule in (sparse, dense))
+            rules = (rule.at(slice(head, head + 1), rows, **at) for rule in (self.rule, dense))
             logits = (rule.logits(raw, q.shape[2])[1][0] / rule.temperature for rule in rules)
             kept, whole = (rows_logits.logsumexp(-1) for rows_logits in logits)
             shares.append(torch.where(whole.isinf(), 0.0, (kept - whole).exp()))

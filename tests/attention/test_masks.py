@@ -138,3 +138,8 @@ def test_numbers_are_no_mask(name, refused):
         f"The {name} has dtype torch.float32; a mask is boolean, True where a query may look at a key. "
         "Numbers that are added to scores belong in ScoreRule(bias=...)."
     )
+
+
+def test_minus_one_among_chosen_blocks_chooses_none():
+    blocks = torch.tensor([[2, -1], [-1, -1], [1, 2]])
+    assert masks.of_blocks(blocks, 5, 2).int().tolist() == [[0, 0, 0, 0, 1], [0] * 5, [0, 0, 1, 1, 1]]

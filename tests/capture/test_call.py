@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from mha_core.attention.score_rule import ScoreRule
-from mha_core.capture.call import Call
+from mha_core.capture.call import Call, Index
+from mha_core.capture.masks import Choice
 from mha_core.capture.rotary import RotaryCode
 from mha_core.traces.facts import Facts, LatentProjection, Rotary
 
@@ -48,3 +49,10 @@ def test_layers_with_equal_codes_share_them():
 )
 def test_the_sizes_of_a_latent_attention_are_those_that_it_has(said, known):
     assert call(module=SimpleNamespace(**said)).layer("self", {}).about.latent == known
+
+
+def test_scores_of_an_index_are_infinite_where_a_query_may_not_look():
+    scores = torch.tensor([[[1.0, 2.0], [torch.finfo(torch.float32).min, 4.0]]])
+    index = Index(Choice(torch.tensor([[[0], [1]]])), scores, torch.ones(1, 1, 2, 2).tril().bool())
+    never = float("-inf")
+    assert index.tensors()["index_scores"].tolist() == [[[1.0, never], [never, 4.0]]]

@@ -58,3 +58,12 @@ def test_layers_that_share_an_index_share_a_rule_and_others_do_not():
     other = rules.rule(CAUSAL, None, Choice(keys.flip(1)), **SIZES)
     assert other.mask.int().tolist() == [[[[1, 0, 0], [0, 1, 0], [1, 0, 0]]]]
     assert rules.rule(CAUSAL, **SIZES).mask.int().tolist() == [[[[1, 0, 0], [1, 1, 0], [1, 1, 1]]]]
+
+
+def test_a_bias_by_distance_is_a_table_whatever_the_hidden_cells_hold():
+    bias = torch.arange(3) - torch.arange(3)[:, None] + 5.0
+    bias[1, 1] = LOWEST
+    rule = SharedRules().rule(bias[None, None], **SIZES)
+    assert rule.distance_bias.tolist() == [[3.0, 4.0, 5.0, 6.0, 7.0]]
+    assert rule.bias is None
+    assert (~rule.mask[0, 0]).nonzero().tolist() == [[1, 1]]

@@ -485,3 +485,10 @@ def test_a_part_of_a_packed_matrix_is_not_copied(texts):
     place = packed.module.weight.untyped_storage().data_ptr()
     assert {parts[f"w_{name}"].untyped_storage().data_ptr() for name in "qkv"} == {place}
     torch.testing.assert_close(texts[0][0] @ parts["w_v"] + parts["b_v"], v[0].transpose(0, 1).flatten(1))
+
+
+def test_a_packed_matrix_of_another_layout_is_none_of_them():
+    """36 columns are q, k and v of 3 heads of 4 numbers, but the values have 6."""
+    packed, x = nn.Linear(7, 36), torch.randn(1, 5, 7)
+    q, k, v = (torch.randn(1, 3, 5, width) for width in (4, 4, 6))
+    assert not provenance(q, k, v, [Use.of(packed, x, packed(x), Proof("qkv_proj"))]).projections

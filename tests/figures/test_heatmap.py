@@ -372,3 +372,9 @@ def test_a_figure_survives_the_way_to_the_browser_and_back(normal):
     back = plotly.io.from_json(sent)
     assert json.loads(back.to_json()) == json.loads(sent)
     assert back.layout.yaxis.autorange == "reversed"
+
+
+def test_a_number_that_is_none_is_blank_beside_cells_that_are_hidden():
+    figure = draw([[1.0, np.inf], [np.nan, -2.0]], hidden=np.array([[True, False], [False, False]]))
+    np.testing.assert_array_equal(np.isnan(figure.data[0].z), [[True, True], [True, False]])
+    assert (figure.data[0].zmin, figure.data[0].zmax) == (-2.0, 2.0)

@@ -39,9 +39,9 @@ def test_what_was_chosen_is_what_a_query_could_see_of_it():
     assert index.scores[0, 1].tolist() == [1.0, 2.0, NEVER]
 
 
-@pytest.mark.parametrize("more", [{}, {"sinks": torch.tensor([0.5, -1.0])}])
+@pytest.mark.parametrize("more", [{}, {"sinks": torch.tensor([0.5, -1.0])}, {"temperature": 2.0}])
 def test_the_share_is_that_of_the_dense_weights_which_the_choice_kept(more):
-    e = math.e
+    e = math.exp(1 / more.get("temperature", 1.0))
     expected = [1.0, 1.0, (1 + e**2) / (1 + e + e**2)]
     assert layer(**more).index.share(1).tolist() == pytest.approx(expected, abs=1e-6)
     assert layer(**more).index.share().shape == (2, 3)
