@@ -92,42 +92,38 @@ def _with_rows(layer: LayerTrace, rows: slice) -> LayerTrace:
 def split_difference(layer: LayerTrace) -> float | None:
     """The largest difference between two ways to split the projections into heads; 0 when they agree.
 
-    One way is a product with each of W^Q, W^K and W^V that is then cut into heads, the other contracts X with
-    each matrix reshaped to (d_model, head, d). None where X or the matrices are not known. Between two texts
-    the X of K and V is that of the keys' text.
+    One way is a product with each of W^Q, W^K and W^V that is then split into heads, the other contracts X
+    with each matrix reshaped to (d_model, head, d). None where an X (between two texts that of either) or the
+    matrices are not known.
     """
-    p = layer.projections
-    if "x" not in layer.tensors or p.w_q is None:
-        return None
-    x = layer.tensors["x"][None]
-    x_v = layer.tensors["x_v"][None] if "x_v" in layer.tensors else x
-    if not layer.sides.same and x_v is x:
-        return None  # the X of the keys' text is not known
-    parts = (
-        (x, p.w_q, p.b_q, layer.n_heads),
-        (x if layer.sides.same else x_v, p.w_k, p.b_k, layer.n_kv_heads),
-        (x_v, p.w_v, p.b_v, layer.n_kv_heads),
-    )
-    return max((project_packed(*part) - project_per_head(*part)).abs().max().item() for part in parts)
+    parts = _projection_parts(layer).values()
+    pairs = ((project_packed(*part), project_per_head(*part)) for part in parts)
+    return max(((one - other).abs().max().item() for one, other in pairs), default=None)
 
 
 def product_difference(layer: LayerTrace) -> float | None:
     """The largest difference between X W + b, computed now, and the recorded product.
 
     The recorded product is the first of q_linear, q_raw and q that is known, and likewise for k and v. None
-    where an X (in cross-attention that of either text) or the matrices are not known.
+    where `split_difference` is.
     """
-    p = layer.projections
-    if "x" not in layer.tensors or p.w_q is None or not (layer.sides.same or "x_v" in layer.tensors):
-        return None
-    x = layer.tensors["x"]
-    x_v = layer.tensors.get("x_v", x)
-    inputs = {"q": x, "k": x if layer.sides.same else x_v, "v": x_v}
     differences = []
-    for name, layer_input in inputs.items():
+    for name, part in _projection_parts(layer).items():
         stages = (f"{name}_linear", f"{name}_raw", name)
         recorded = next(layer.tensors[stage] for stage in stages if stage in layer.tensors)
-        weight, bias = getattr(p, f"w_{name}"), getattr(p, f"b_{name}")
-        product = project_packed(layer_input[None], weight, bias, recorded.shape[0])[0]
-        differences.append((product.float() - recorded.float()).abs().max().item())
-    return max(differences)
+        differences.append((project_packed(*part)[0].float() - recorded.float()).abs().max().item())
+    return max(differences, default=None)
+
+
+def _projection_parts(layer: LayerTrace) -> dict[str, tuple[Tensor, Tensor, Tensor | None, int]]:
+    """X (1, token, d_model), W, b and the number of heads of q, k and v; empty where one is not known."""
+    p = layer.projections
+    if "x" not in layer.tensors or p.w_q is None or not (layer.sides.same or "x_v" in layer.tensors):
+        return {}
+    x = layer.tensors["x"][None]
+    x_v = layer.tensors["x_v"][None] if "x_v" in layer.tensors else x
+    return {
+        "q": (x, p.w_q, p.b_q, layer.n_heads),
+        "k": (x if layer.sides.same else x_v, p.w_k, p.b_k, layer.n_kv_heads),
+        "v": (x_v, p.w_v, p.b_v, layer.n_kv_heads),
+    }
