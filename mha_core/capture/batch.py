@@ -4,8 +4,7 @@ The texts are filled up on the right to one width. What makes q, k and v of x wo
 it is looked up once, for the batch as one long row of tokens. Then each text gets its part.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from torch import Tensor, nn
@@ -13,8 +12,8 @@ from torch import Tensor, nn
 from mha_core.attention.functional import attend
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.capture.call import Call, Index
-from mha_core.capture.collector import Attend, Collector, activated
-from mha_core.capture.masks import taken_apart
+from mha_core.capture.collector import Attend, Collector
+from mha_core.capture.masks import rule_fields
 from mha_core.capture.projections import Use
 from mha_core.errors import MhaError
 
@@ -109,16 +108,7 @@ class Batch(Collector):
         def of_text(table: Tensor | None) -> Tensor | None:
             return None if table is None else table[min(i, table.shape[0] - 1)][None, :, :n, :n]
 
-        fields = taken_apart(of_text(rule.mask), of_text(rule.bias), size=(n, n))
+        fields = rule_fields(of_text(rule.mask), of_text(rule.bias), size=(n, n))
         if rule.distance_bias is not None:  # its middle, since distances are smaller
             fields["distance_bias"] = rule.distance_bias[:, self.width - n : self.width + n - 1]
         return {name: table.contiguous() for name, table in fields.items()}
-
-
-@contextmanager
-def collecting_batch(
-    names: Mapping[int, str], lengths: Sequence[int], width: int, by: Attend = attend
-) -> Iterator[Batch]:
-    """`collecting` for texts that go through a model together."""
-    with activated(Batch(names, lengths, width, by)) as batch:
-        yield batch

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from mha_core.attention.functional import attention_weights
 from mha_core.attention.score_rule import ScoreRule
-from mha_core.capture.masks import Choice
+from mha_core.capture.masks import Choice, hidden_by
 from mha_core.capture.projections import Matrix
 from mha_core.capture.rotary import RotaryCode
 from mha_core.traces.facts import Adjustments, Facts, LatentProjection, OutputGate
@@ -40,7 +40,7 @@ class Index(NamedTuple):
         tensors = {"index_choice": self.choice.by_head[0]}
         if self.scores is not None:
             scores = self.scores[0] if self.scores.dim() == 4 else self.scores[0, None]
-            hidden = scores <= torch.finfo(scores.dtype).min / 2
+            hidden = hidden_by(scores)
             if self.mask is not None and self.mask.shape[-1] == scores.shape[-1]:
                 hidden = hidden | ~self.mask[0]
             tensors["index_scores"] = scores.masked_fill(hidden, float("-inf"))

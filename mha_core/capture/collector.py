@@ -43,7 +43,11 @@ _active: ContextVar["Collector | None"] = ContextVar("headscope_collector", defa
 
 
 class Collector:
-    """The calls of one forward pass, in order."""
+    """The calls of one forward pass, in order.
+
+    `names` are those of the model's modules, by their ids, as `watch` returns them. Models that take our
+    attention function compute attention `by` this one.
+    """
 
     def __init__(self, names: Mapping[int, str], by: Attend = attend):
         self.by = by
@@ -141,7 +145,7 @@ class Collector:
         """Was the attention that runs now handed the cosines and sines of a rotary code?"""
         return any("position_embeddings" in arguments for _, arguments in self._arguments)
 
-    def turned_by(self, codes: tuple[Tensor, Tensor]) -> None:
+    def add_codes(self, codes: tuple[Tensor, Tensor]) -> None:
         """The cosines and sines of the attention that runs now, where it was handed none."""
         self._arguments.append(("", {"position_embeddings": codes}))
 
@@ -175,21 +179,11 @@ class Collector:
 
 
 @contextmanager
-def collecting(names: Mapping[int, str], by: Attend = attend) -> Iterator[Collector]:
-    """While this is entered, what models with our hooks compute in this thread is collected.
-
-    Those that take our attention function attend `by` this one.
-    """
-    with activated(Collector(names, by)) as collector:
-        yield collector
-
-
-@contextmanager
-def activated(collector: Collector) -> Iterator[Collector]:
-    """While this is entered, `collector` is the one of this thread."""
+def collecting(collector: Collector) -> Iterator[None]:
+    """While this is entered, `collector` collects what models with our hooks compute in this thread."""
     token = _active.set(collector)
     try:
-        yield collector
+        yield
     finally:
         _active.reset(token)
 

@@ -1,7 +1,7 @@
-"""Attention in a model's own code, followed while it runs: products, what becomes of them, softmax, values.
+"""Attention in a model's own code, followed operation by operation: q kᵀ, its changes, softmax, values.
 
-A `TorchFunctionMode` sees what its thread computes and changes nothing. What it cannot follow it leaves
-alone and keeps in mind where; `sources.recorder` and `sources.huggingface` ask whether that was so.
+A `TorchFunctionMode` sees each operation of its thread and changes none. What it cannot follow is an
+`Attempt` with its place, which `sources.recorder` and `sources.huggingface` report.
 """
 
 import math
@@ -27,8 +27,8 @@ from mha_core.capture.eager_scores import (
     Known,
     Log,
     Lost,
-    Moved,
     OfRows,
+    Permuted,
     Product,
     Scores,
     Shared,
@@ -43,20 +43,21 @@ from mha_core.capture.eager_scores import (
     seen_as,
     times,
 )
-from mha_core.capture.rotary import recovered
+from mha_core.capture.rotary import rotation_codes
 from mha_core.errors import MhaError
 from mha_core.traces.tensors import version
 
 PRODUCTS = {"matmul", "bmm", "mm", "einsum", "baddbmm"}
 CASTS = {"float", "double", "half", "bfloat16", "to", "type", "type_as", "contiguous", "clone", "detach"}
 VIEWS = {"view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "view_as", "reshape_as"}
-TURNS = {"transpose", "permute", "swapaxes", "swapdims", "movedim", "t", "T", "mT"}
-MOVES = TURNS | {"expand", "expand_as", "repeat", "chunk", "split", "getitem"}
+PERMUTATIONS = {"transpose", "permute", "swapaxes", "swapdims", "movedim", "t", "T", "mT"}
+REARRANGEMENTS = PERMUTATIONS | {"expand", "expand_as", "repeat", "chunk", "split", "getitem"}
 ATTRIBUTES = {"T", "mT", "data"}
-# May leave all numbers as they are; then nothing has happened.
-PERHAPS = {"dropout", "clamp", "clip", "max", "maximum", "min", "minimum", "nan_to_num", "masked_fill", "mul"}
-SIMPLE = {"add", "sub", "mul", "div", "masked_fill", "where", "tanh"}
-BY_HAND = {"logsumexp", "log_softmax", "exp", "sum", "amax", "max"}  # the steps of a softmax
+# Operations that may leave all numbers as they are; then the result is what the operand was.
+IDENTITIES = {"dropout", "clamp", "clip", "max", "maximum", "min", "minimum", "nan_to_num"}
+IDENTITIES |= {"masked_fill", "mul"}
+ELEMENTWISE = {"add", "sub", "mul", "div", "masked_fill", "where", "tanh"}
+SOFTMAX_STEPS = {"logsumexp", "log_softmax", "exp", "sum", "amax", "max"}  # of one in several operations
 ALIASES = {
     "true_divide": "div",
     "multiply": "mul",
@@ -69,10 +70,10 @@ ALIASES = {
     "concat": "cat",
     "concatenate": "cat",
 }
-LATEST = 4  # matrices among which are those of the queries and keys
-TINY = 1e-6  # what is divided by less, or multiplied with more than its inverse, is not divided again
-MATRICES = {"linear", "addmm"}  # what a rotary code may turn afterwards
-# Arguments by position, as far as they matter here: who names them says the same.
+MAX_OUTPUTS = 4  # latest outputs of linear layers, among them those of the queries and keys
+MIN_FACTOR = 1e-6  # a smaller factor, or one above its inverse, cannot be divided out without loss
+LINEAR = {"linear", "addmm"}  # a rotary code may rotate their outputs
+# The names of the arguments that matter, in their order.
 ARGUMENTS = {
     **dict.fromkeys(("add", "sub", "mul", "div", "matmul"), ("input", "other")),
     **dict.fromkeys(("bmm", "mm"), ("input", "mat2")),
@@ -84,8 +85,8 @@ ARGUMENTS = {
     "dropout": ("input", "p", "training"),
     "cat": ("tensors", "dim"),
 }
-OPTIONAL = {"dropout", "sum", "amax", "max", "cat"}  # may be called with the first of them alone
-FOLLOWED = PRODUCTS | MATRICES | CASTS | VIEWS | MOVES | PERHAPS | SIMPLE | BY_HAND
+OPTIONAL = {"dropout", "sum", "amax", "max", "cat"}  # all arguments but the first may be left out
+FOLLOWED = PRODUCTS | LINEAR | CASTS | VIEWS | REARRANGEMENTS | IDENTITIES | ELEMENTWISE | SOFTMAX_STEPS
 FOLLOWED |= {"softmax", "cat", "data"}
 NO_PRODUCT = "its input is no product of queries and keys"
 NO_SOFTMAX = "values are multiplied with scores that went through no softmax"
@@ -94,30 +95,30 @@ UNREADABLE = "its tensors have no numbers that can be read: they are meta, neste
 
 
 class EagerMode(TorchFunctionMode):
-    """Tells of each attention that runs in this thread and could be followed from end to end.
+    """Follows each attention of this thread from the product of queries and keys to the heads' outputs.
 
-    `tell` is given what was followed, the output (…, query, d_v) that the model computed, of which the axes
-    before the last two are heads, and the tensor that the model has for it; how far the output is from what
-    was followed says `Followed.gap`. It returns whether that was accepted. `every_row` compares all of it.
-    `softmaxes` counts by their (query, key) those that ran: with fewer calls, some was not understood.
-    `attempts` are these and what stands in the place of one; `locate` gives the place of each.
-    `tell_joined` is given the tensors that were set side by side along the last axis, where the results of
-    attention are among them, and what they became.
+    `accept` takes an attention that was followed, its output (…, query, d_v) as computed by the model, of
+    which the axes before the last two are heads, and the model's own tensor of that output, and returns
+    whether it is one; `Followed.gap` is the difference between the output and what was followed. With
+    `every_row` all queries are compared, else some.
+    `softmaxes` are the numbers of softmaxes that ran, by their (query, key): with fewer attentions, one was
+    not understood. `attempts` are the softmaxes and what stands in place of one, each with its `locate()`.
+    `on_concat` takes tensors that were concatenated along the last axis, and the result.
     """
 
     def __init__(
         self,
-        tell: Callable[[Followed, Tensor, Tensor], bool],
+        accept: Callable[[Followed, Tensor, Tensor], bool],
         *,
         every_row: bool,
         locate: Callable[[], object] = lambda: None,
-        tell_joined: Callable[[Sequence[Tensor], Tensor], None] = lambda parts, joined: None,
+        on_concat: Callable[[Sequence[Tensor], Tensor], None] = lambda parts, joined: None,
     ):
         super().__init__()
-        self.tell, self.every_row, self.locate, self.tell_joined = tell, every_row, locate, tell_joined
+        self.accept, self.every_row, self.locate, self.on_concat = accept, every_row, locate, on_concat
         self.softmaxes: Counter[tuple[int, int]] = Counter()
         self.attempts: list[Attempt] = []
-        self.outputs: deque[Tensor] = deque(maxlen=LATEST)  # of matrices
+        self.outputs: deque[Tensor] = deque(maxlen=MAX_OUTPUTS)  # of linear layers
         self.error: Exception | None = None
         self.shared = Shared()
         # By the id of a tensor: the tensor, its version, and what it is known to be.
@@ -129,15 +130,15 @@ class EagerMode(TorchFunctionMode):
         if name not in FOLLOWED:
             return self._run_unknown(name, func, args, kwargs) if self._known else func(*args, **kwargs)
         arguments = _by_position(name, args, kwargs)
-        before = [self._of(arg) for arg in arguments]  # in place, a version ends with the call
-        parts = [self._of(part) for part in arguments[0]] if name == "cat" and arguments else []
+        before = [self._known_of(arg) for arg in arguments]  # first: an operation in place changes versions
+        parts = [self._known_of(part) for part in arguments[0]] if name == "cat" and arguments else []
         result = func(*args, **kwargs)
         if arguments and isinstance(result, Tensor | tuple | list) and _is_strided((*arguments, result)):
             with self.undisturbed():
                 if name == "cat":
-                    self._joined(arguments, parts, result)
+                    self._concatenated(arguments, parts, result)
                 else:
-                    self._saw(name, func, arguments, kwargs, before, result)
+                    self._follow(name, func, arguments, kwargs, before, result)
         elif name == "softmax" and isinstance(result, Tensor):
             with self.undisturbed():
                 readable = result.layout is torch.strided and not result.is_nested and result.dim() > 1
@@ -150,34 +151,34 @@ class EagerMode(TorchFunctionMode):
         if name.endswith("_like") or name.startswith("new_"):  # tensors of their own, of that shape
             return func(*args, **kwargs)
         operands = [part for arg in (*args, *kwargs.values()) for part in _tensors(arg)]
-        before = [(part, known) for part in operands if isinstance(known := self._of(part), TRACKED)]
+        before = [(part, known) for part in operands if isinstance(known := self._known_of(part), TRACKED)]
         result = func(*args, **kwargs)
         written = args[0] if result is None and args else result  # x[at] = y writes y into x
         for part, known in before:
             with self.undisturbed():
-                self._lose(name, known, written if self._of(part) is known else part)
+                self._lose(name, known, written if self._known_of(part) is known else part)
         return result
 
     @contextmanager
     def undisturbed(self) -> Iterator[None]:
-        """Our own work: modes do not see it, and its errors do not reach the model."""
+        """The block is not seen by modes, and its errors do not reach the model."""
         try:
             with torch.no_grad(), torch._C.DisableTorchFunction():
                 yield
-        except MhaError:  # the rule has no place for it: it is followed no further
+        except MhaError:  # a score rule cannot describe it, so it is followed no further
             pass
-        except Exception as error:  # for `warn`
+        except Exception as error:  # reported by `warn`
             self.error = self.error or error
 
     def warn(self) -> None:
-        """Warn of the first error of ours, if there was one: an attention may be missing because of it."""
+        """Warn of the first error in this file's own work: an attention may be missing because of it."""
         if self.error is not None:
             warnings.warn(
                 f"Some attention was not followed, by an error of ours: {self.error!r}", stacklevel=3
             )
 
-    def _of(self, tensor: object) -> Known | None:
-        """What is known of a tensor, unless it was changed since."""
+    def _known_of(self, tensor: object) -> Known | None:
+        """What is known of a tensor; None where it was changed in place since."""
         if not isinstance(tensor, Tensor):
             return None
         reference, changes, known = self._known.get(id(tensor), (None, 0, None))
@@ -185,15 +186,15 @@ class EagerMode(TorchFunctionMode):
         return known if unchanged else None
 
     def _note(self, tensor: Tensor, known: Known | None) -> None:
-        if isinstance(known, Moved) and known.order == tuple(range(len(known.order))):
+        if isinstance(known, Permuted) and known.order == tuple(range(len(known.order))):
             known = known.known
         if known is not None:
             gone = weakref.ref(tensor, lambda _, key=id(tensor): self._known.pop(key, None))
             self._known[id(tensor)] = (gone, version(tensor), known)
 
     def _lose(self, name: str, known: Known, result: object) -> None:
-        """Scores or weights went through an operation after which they are not followed."""
-        inner = known.known if isinstance(known, Moved) else known
+        """Mark what an operation that is not followed made of scores or weights."""
+        inner = _unpermuted(known)
         attempt = getattr(inner, "attempt", None)
         if attempt is not None:
             attempt.lost = attempt.lost or f"its weights went through {name or 'an operation'}"
@@ -203,13 +204,13 @@ class EagerMode(TorchFunctionMode):
             if part.dim() > 1 and part.is_floating_point() and 4 * part.numel() >= sizes[0] * sizes[1]:
                 self._note(part, Lost(sizes, operation, attempt, getattr(inner, "learned", False)))
 
-    def _saw(
+    def _follow(
         self, name: str, func: Callable, args: tuple, kwargs: dict, before: list, result: object
     ) -> None:
         if name in PRODUCTS:
             self._product(name, args, kwargs, before, result)
             return
-        if name in MATRICES:
+        if name in LINEAR:
             self.outputs.append(result)
             return
         if name in ("softmax", "log_softmax"):
@@ -221,16 +222,16 @@ class EagerMode(TorchFunctionMode):
             if isinstance(before[0], OfRows):
                 self._of_rows(name, before[0], args[0], result)
             else:
-                self._numbers(name, args, kwargs, before, result)
+                self._multiple(name, args, kwargs, before, result)
             return
         known, operand = before[at], args[at]
-        if name in BY_HAND and at == 0 and self._step(name, known, args, kwargs, result):
+        if name in SOFTMAX_STEPS and at == 0 and self._softmax_step(name, known, args, kwargs, result):
             return
         if not isinstance(result, Tensor):
             return
         new = None
-        if name in TURNS and not isinstance(known, Log | Lost):
-            new = _moved(func, known, operand, args, kwargs)
+        if name in PERMUTATIONS and not isinstance(known, Log | Lost):
+            new = _permuted(func, known, operand, args, kwargs)
         elif name in VIEWS and isinstance(known, Scores | Weights):
             new = seen_as(known, result.shape)
         elif name == "getitem" and not isinstance(known, Lost):
@@ -248,10 +249,10 @@ class EagerMode(TorchFunctionMode):
         """What a tensor is known to be after an operation that keeps its cells where they are."""
         if name in CASTS or name == "data":
             return known
-        if isinstance(known, Moved):
+        if isinstance(known, Permuted):
             args = tuple(known.back(arg) if isinstance(arg, Tensor) else arg for arg in args)
             new = self._elementwise(name, at, known.known, args, kwargs, before, known.back(result))
-            return None if new is None else Moved(new, known.order)
+            return None if new is None else Permuted(new, known.order)
         return self._elementwise(name, at, known, args, kwargs, before, result)
 
     def _elementwise(
@@ -271,12 +272,12 @@ class EagerMode(TorchFunctionMode):
             return replace(known, dropout=_dropped(args)) if not known.dropout else None
         else:
             new = None
-        if new is None and name in PERHAPS and _unchanged(name, result, args[at], args):
+        if new is None and name in IDENTITIES and _unchanged(name, result, args[at], args):
             return known
         return new
 
     def _by_row(self, name: str, known: Known, row: OfRows | Log, result: Tensor) -> Known | None:
-        """Scores or exponentials, and a number of the same scores for each row of them."""
+        """Scores or exponentials after the difference from, or the division by, one number for each row."""
         scores = getattr(known, "scores", known)
         if row.scores is not scores:
             return None
@@ -289,20 +290,20 @@ class EagerMode(TorchFunctionMode):
         return None
 
     def _of_rows(self, name: str, row: OfRows, operand: Tensor, result: object) -> None:
-        """A number for each row in another shape: the axis of the keys may come back."""
+        """A number for each row in another shape, for example with an axis of keys again."""
         if name in VIEWS | CASTS | {"getitem", "data"} and isinstance(result, Tensor):
             self._note(result, row if result.numel() == operand.numel() else None)
 
-    def _numbers(self, name: str, args: tuple, kwargs: dict, before: list, result: object) -> None:
-        """A tensor times a number, and the same in another order."""
+    def _multiple(self, name: str, args: tuple, kwargs: dict, before: list, result: object) -> None:
+        """A multiple of a tensor: its product with a number, and that product in another arrangement."""
         if name in ("mul", "div") and isinstance(result, Tensor) and result.dim() > 1:
             for tensor, factor in ((args[0], args[1]), (args[1], args[0]))[: 2 if name == "mul" else 1]:
                 value = number(factor) or 0.0
-                if TINY < abs(value) < 1 / TINY and getattr(tensor, "shape", ()) == result.shape:
+                if MIN_FACTOR < abs(value) < 1 / MIN_FACTOR and getattr(tensor, "shape", ()) == result.shape:
                     value = value if name == "mul" else 1 / value
                     self._note(result, Times(times(before) * value))
                     return
-        elif isinstance(before[0], Times) and name in CASTS | VIEWS | MOVES | {"data", "dropout"}:
+        elif isinstance(before[0], Times) and name in CASTS | VIEWS | REARRANGEMENTS | {"data", "dropout"}:
             for part in result if isinstance(result, tuple | list) else (result,):
                 if name != "dropout" or part is args[0]:
                     self._note(part, before[0])
@@ -312,8 +313,8 @@ class EagerMode(TorchFunctionMode):
             return
         n = result.dim()
         axis = args[1] % n
-        order = known.order if isinstance(known, Moved) else tuple(range(n))
-        scores = known.known if isinstance(known, Moved) else known
+        order = known.order if isinstance(known, Permuted) else tuple(range(n))
+        scores = _unpermuted(known)
         lost = ""
         if isinstance(scores, Scores) and order[axis] == n - 2:  # then it was a product of keys and queries
             scores, lost = scores.exchanged(), "it sums to 1 over the queries"
@@ -321,7 +322,7 @@ class EagerMode(TorchFunctionMode):
             order = tuple(swap[at] for at in order)
         if isinstance(scores, Scores) and order[axis] == n - 1:
             if name == "softmax":
-                self._note(result, Moved(self._weights(scores, result, lost), order))
+                self._note(result, Permuted(self._weights(scores, result, lost), order))
             elif known is scores:
                 self._note(result, Log(scores, of_weights=True))
         elif name == "softmax":
@@ -347,7 +348,7 @@ class EagerMode(TorchFunctionMode):
             self.softmaxes[scores.sizes] += 1
         return Weights(scores, self._attempt(scores.sizes, lost, scores.factors))
 
-    def _step(self, name: str, known: Known, args: tuple, kwargs: dict, result: object) -> bool:
+    def _softmax_step(self, name: str, known: Known, args: tuple, kwargs: dict, result: object) -> bool:
         """One of the steps of ``exp(s − max s) / Σ exp(s − max s)`` or ``exp(s − logsumexp(s))``."""
         if name == "exp":
             if isinstance(known, Log) and known.of_weights:
@@ -372,8 +373,8 @@ class EagerMode(TorchFunctionMode):
             return False
         return True
 
-    def _joined(self, args: tuple, parts: list, result: Tensor) -> None:
-        """Tensors side by side: scores and a sink, or the results of heads."""
+    def _concatenated(self, args: tuple, parts: list, result: Tensor) -> None:
+        """A concatenation: of scores and a sink, or of the outputs of heads."""
         tensors, axis = args[0], args[1] if len(args) > 1 else 0
         last = isinstance(axis, int) and axis in (-1, result.dim() - 1)
         if last and len(tensors) == 2 and isinstance(parts[0], Scores):
@@ -385,11 +386,11 @@ class EagerMode(TorchFunctionMode):
             if isinstance(known, TRACKED):
                 self._lose("cat", known, result)
         if last:
-            self.tell_joined(tensors, result)
+            self.on_concat(tensors, result)
 
     def _product(self, name: str, args: tuple, kwargs: dict, before: list, result: Tensor) -> None:
         if name == "baddbmm":
-            self._with_addend(args, kwargs, result)
+            self._baddbmm(args, kwargs, result)
             return
         if name == "einsum":
             operands = args[1] if isinstance(args[1], list | tuple) else args[1:]
@@ -407,24 +408,24 @@ class EagerMode(TorchFunctionMode):
                 return
             if known is not None and not _is_parameter(way.right):
                 self._not_weights(known)
-        before = [self._of(end) for end, _ in product.ends]
+        before = [self._known_of(end) for end, _ in product.ends]
         for known in before:
             if isinstance(known, TRACKED) and not isinstance(known, Scores):
                 self._lose(name, known, result)
         if product.left.is_floating_point():
-            self._note(result, Moved(self._scores(product, before), product.order))
+            self._note(result, Permuted(self._scores(product, before), product.order))
 
     def _in_order(self, end: Tensor, order: tuple[int, ...]) -> Known | None:
         """Scores or weights that are a factor of a product, if their last axes are query and key there."""
-        known = self._of(end)
-        if isinstance(known, Moved):
+        known = self._known_of(end)
+        if isinstance(known, Permuted):
             known, order = known.known, tuple(known.order[axis] for axis in order)
         return known if isinstance(known, TRACKED) and order == tuple(range(len(order))) else None
 
-    def _with_addend(self, args: tuple, kwargs: dict, result: Tensor) -> None:
+    def _baddbmm(self, args: tuple, kwargs: dict, result: Tensor) -> None:
         added, left, right = args
         product = Product.of(left, right, result)
-        scores = self._scores(product, [self._of(left), self._of(right)])
+        scores = self._scores(product, [self._known_of(left), self._known_of(right)])
         scores = scores.times(float(kwargs.get("alpha", 1.0)))
         if scores is not None and (beta := float(kwargs.get("beta", 1.0))):
             scores = scores.plus(added, beta)
@@ -436,7 +437,7 @@ class EagerMode(TorchFunctionMode):
         q, k = heads(product.left, lead), heads(product.right.mT, lead)
         if q.shape[1] == 1:
             q = q.expand(1, max(1, lead.numel()), -1, -1)
-        for n, known in enumerate(before):  # shown as they were before, as the formula has them
+        for n, known in enumerate(before):  # q and k as they were before a factor, which is the rule's scale
             if isinstance(known, Times):
                 q, k = (q / known.factor, k) if n == 0 else (q, k / known.factor)
         inside = {*_inside(product.left, lead), *_inside(product.right.mT, lead)}
@@ -446,7 +447,7 @@ class EagerMode(TorchFunctionMode):
         return Scores(q, k, shape, factor, inside=tuple(inside), learned=learned, factors=factors)
 
     def _not_weights(self, known: Known) -> None:
-        """Values were multiplied with what stands in the place of weights."""
+        """A product of values with what is in the place of weights, but is none."""
         if getattr(known, "attempt", None) is not None or getattr(known, "learned", False):
             return
         if isinstance(known, Exponentials):
@@ -459,31 +460,35 @@ class EagerMode(TorchFunctionMode):
             self._attempt(_sizes(known)[0], NO_SOFTMAX)
 
     def _values(self, known: Weights, product: Product, result: Tensor) -> None:
-        """Values were multiplied with weights."""
+        """A product of weights with values, the end of an attention."""
         scores, lead, attempt = known.scores, product.result.shape[:-2], known.attempt
         if lead.numel() != scores.q.shape[1]:
             attempt.lost = attempt.lost or "its weights mix several values"
             return
         parts = (heads(part, lead) for part in (product.left, product.right, product.result))
-        seen = finished(scores, *parts, self.shared, every_row=self.every_row, dropout=known.dropout)
-        if seen is not None:
-            inside = tuple({*seen.inside, *_inside(product.right, lead)})
-            attempt.followed |= self.tell(replace(seen, inside=inside), product.result, result)
+        followed = finished(scores, *parts, self.shared, every_row=self.every_row, dropout=known.dropout)
+        if followed is not None:
+            inside = tuple({*followed.inside, *_inside(product.right, lead)})
+            attempt.followed |= self.accept(replace(followed, inside=inside), product.result, result)
         attempt.lost = attempt.lost or "no score rule gives its weights"
 
 
-TRACKED = Scores | Weights | Exponentials | Log | Moved | Lost
+TRACKED = Scores | Weights | Exponentials | Log | Permuted | Lost
+
+
+def _unpermuted(known: Known | None) -> Known | None:
+    return known.known if isinstance(known, Permuted) else known
 
 
 def _sizes(known: Known) -> tuple[tuple[int, int], ...]:
-    """The numbers of queries and keys of what is known, and of the scores that it was mixed of."""
-    known = known.known if isinstance(known, Moved) else known
+    """The numbers of queries and keys of a tensor, and of the scores that are factors of it."""
+    known = _unpermuted(known)
     known = known if isinstance(known, Scores | Lost) else known.scores
     return (known.sizes, *(known.factors if isinstance(known, Scores) else ()))
 
 
 def _name(func: Callable) -> str:
-    """What an operation is called, however it is written; the name of an attribute that gives a tensor."""
+    """The name of an operation, the same for all its aliases; of an attribute, where that is a tensor."""
     name = getattr(func, "__name__", "").strip("_")
     if name == "get":
         name = getattr(getattr(func, "__self__", None), "__name__", "")
@@ -506,22 +511,23 @@ def _inside(tensor: Tensor, lead: torch.Size) -> tuple[int, ...]:
 
 
 def _is_parameter(tensor: Tensor) -> bool:
-    """Is it a matrix of a module? Then it is a layer's, and has no values of tokens."""
+    """Is the tensor a parameter of a module, or a view of one? Then it has no values of tokens."""
     return isinstance(tensor, nn.Parameter) or isinstance(tensor._base, nn.Parameter)
 
 
-def _moved(func: Callable, known: Known, operand: Tensor, args: tuple, kwargs: dict) -> Known | None:
+def _permuted(func: Callable, known: Known, operand: Tensor, args: tuple, kwargs: dict) -> Known | None:
     """Scores or weights with their axes in another order."""
     if isinstance(known, Log):
         return None
     numbered = torch.empty(tuple(range(2, operand.dim() + 2)), device="meta")
     order = tuple(size - 2 for size in func(numbered, *args[1:], **kwargs).shape)
-    inner, before = (known.known, known.order) if isinstance(known, Moved) else (known, range(operand.dim()))
-    return Moved(inner, tuple(before[axis] for axis in order))
+    if isinstance(known, Permuted):
+        return Permuted(known.known, tuple(known.order[axis] for axis in order))
+    return Permuted(known, order)
 
 
 def _cropped(known: Known, operand: Tensor, result: Tensor) -> Known | None:
-    """Scores or weights of which all cells were taken, or all but those of the sink."""
+    """Scores or weights after an index that selects all cells, or all but the column of the sink."""
     if result.data_ptr() != operand.data_ptr() or result.stride() != operand.stride():
         return None
     if result.shape == operand.shape:
@@ -552,9 +558,9 @@ def _dropped(args: tuple) -> float:
 
 
 def _by_position(name: str, args: tuple, kwargs: dict) -> tuple:
-    """The arguments that matter, in their order; none where some are missing.
+    """The arguments that matter, in their order, also those passed by name; none where some are missing.
 
-    ``scores.where(mask, other)`` has the mask behind what ``torch.where(mask, scores, other)`` has it before.
+    ``scores.where(mask, other)`` becomes the order of ``torch.where(mask, scores, other)``.
     """
     names = ARGUMENTS.get(name, ("input",))
     for parameter in names[len(args) :]:
@@ -581,21 +587,19 @@ def _is_strided(value: object) -> bool:
 
 def _unchanged(name: str, result: Tensor, operand: Tensor, args: tuple) -> bool:
     """Are all numbers what they were, but for those that hide a cell?"""
-    if (
-        result is operand
-    ):  # in place there is nothing left to compare with, but the arguments of a dropout tell
+    if result is operand:  # in place nothing is left to compare with, but the arguments of a dropout decide
         p, training = (*args[1:3], *(0.5, True)[max(0, len(args) - 1) :])
         return name == "dropout" and not (p and training)
     return same(result, operand)
 
 
-def is_exact(seen: Followed) -> bool:
-    """Is what was followed what was computed, but for rounding?"""
-    return seen.gap <= CLOSE.get(seen.v.dtype, 0.0)
+def is_exact(followed: Followed) -> bool:
+    """Is the output of what was followed the model's own output, but for rounding?"""
+    return followed.gap <= CLOSE.get(followed.v.dtype, 0.0)
 
 
-def attended(seen: Followed, lead: Sequence[int], axis: int | None, item: int) -> Attended:
-    """One text of what was followed, as a batch of one.
+def attended(followed: Followed, lead: Sequence[int], axis: int | None, item: int) -> Attended:
+    """One text of an attention that was followed, as a batch of one.
 
     `lead` are the axes of the output before query and width, of which `axis` counts texts and all others
     count heads; None where all do. Raises `MhaError` for an item that the batch does not have.
@@ -604,12 +608,13 @@ def attended(seen: Followed, lead: Sequence[int], axis: int | None, item: int) -
     if axis is not None:
         numbers = numbers.select(axis, item_index(item, lead[axis]))
     rows = numbers.flatten()
-    k, v = (_shared_heads(part, seen.q.shape[1], rows) for part in (seen.k, seen.v))
-    return Attended(None, seen.q[:, rows], k, v, seen.rule.mapped(lambda table: _of_heads(table, rows)))
+    k, v = (_shared_heads(part, followed.q.shape[1], rows) for part in (followed.k, followed.v))
+    rule = followed.rule.mapped(lambda table: _of_heads(table, rows))
+    return Attended(None, followed.q[:, rows], k, v, rule)
 
 
 def _shared_heads(part: Tensor, n_heads: int, rows: Tensor) -> Tensor:
-    """The keys or values of some heads, (1, kv_head, key, width): as few as they share."""
+    """The keys or values of some heads, one for all neighbours that share it. (1, kv_head, key, width)"""
     group = n_heads // part.shape[1]
     numbers = rows // group
     few = numbers[::group]
@@ -626,20 +631,20 @@ def _of_heads(table: Tensor, rows: Tensor) -> Tensor:
 
 
 class CollectingMode(EagerMode):
-    """Hands a collector each call that is no further than `close` from what ran; `gap` is the largest."""
+    """Adds to a collector each attention whose gap is at most `close`; `gap` is the largest of these."""
 
     def __init__(self, collector: Collector, close: float, *, every_row: bool):
         super().__init__(self._collect, every_row=every_row)
         self.collector, self.close, self.gap = collector, close, 0.0
 
-    def _collect(self, seen: Followed, output: Tensor, _: Tensor) -> bool:
-        if seen.gap > self.close or seen.dropout:
+    def _collect(self, followed: Followed, output: Tensor, _: Tensor) -> bool:
+        if followed.gap > self.close or followed.dropout:
             return False
-        self.gap = max(self.gap, seen.gap)
-        # Cosines and sines that the attention module was not handed, so that its matrices are found.
-        if not self.collector.knows_codes and (codes := recovered(seen.k, self.outputs)) is not None:
-            self.collector.turned_by(codes)
+        self.gap = max(self.gap, followed.gap)
+        # Matrices can only be proven with the rotary code, which is no argument of this attention module.
+        if not self.collector.knows_codes and (codes := rotation_codes(followed.k, self.outputs)) is not None:
+            self.collector.add_codes(codes)
         self.outputs.clear()
         joined = heads(output, output.shape[:-2]).transpose(1, 2).contiguous()
-        self.collector.add(caller().module, seen.q, seen.k, seen.v, seen.rule, joined)
+        self.collector.add(caller().module, followed.q, followed.k, followed.v, followed.rule, joined)
         return True

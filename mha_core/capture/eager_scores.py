@@ -16,7 +16,7 @@ from torch import Tensor
 
 from mha_core.attention.functional import attention_weights, mix
 from mha_core.attention.score_rule import ScoreRule
-from mha_core.capture.masks import by_distance
+from mha_core.capture.masks import distance_table
 from mha_core.traces.tensors import version
 
 FAR = -1e4  # an added number at or below it is meant to hide a cell, if the cell's weight is zero then
@@ -273,7 +273,7 @@ def _bias(total: Tensor | None, mask: Tensor | None, weights: Tensor, shared: Sh
     if total is None:
         return {}
     total = total.float() if total.dtype in (torch.float16, torch.bfloat16) else total
-    table = by_distance(total, mask, *weights.shape[-2:])
+    table = distance_table(total, mask, *weights.shape[-2:])
     if table is None:
         return {"bias": shared.one(total.contiguous())}
     return {"distance_bias": shared.one(table.expand(weights.shape[1], -1).contiguous())}
@@ -373,14 +373,14 @@ class OfRows:
 
 
 @dataclass(frozen=True, eq=False)
-class Moved:
-    """A tensor whose axis n is axis `order[n]` of what it is known to be."""
+class Permuted:
+    """What is known of a tensor with its axes in another order: axis n here is axis `order[n]` there."""
 
     known: "Scores | Weights | Exponentials"
     order: tuple[int, ...]
 
     def back(self, tensor: Tensor) -> Tensor:
-        """A tensor that goes with the moved one cell by cell, its axes in their first order."""
+        """A tensor with a number for each cell of the permuted one, its axes in their original order."""
         if not tensor.dim():
             return tensor
         padded = tensor.reshape((1,) * (len(self.order) - tensor.dim()) + tuple(tensor.shape))
@@ -397,7 +397,7 @@ class Lost:
     learned: bool = False  # as of `Scores`
 
 
-Known = Scores | Weights | Times | Log | Exponentials | OfRows | Moved | Lost
+Known = Scores | Weights | Times | Log | Exponentials | OfRows | Permuted | Lost
 
 
 def changed(name: str, at: int, known: Scores, args: tuple, kwargs: dict) -> Scores | None:

@@ -1,4 +1,4 @@
-"""What models hide and add, taken apart: numbers are a bias, the depths of a dtype hide a cell."""
+"""A model's masks and biases as the fields of a rule: the lowest numbers of a dtype hide a cell."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -33,7 +33,7 @@ class Choice(NamedTuple):
 
 
 class SharedRules:
-    """Masks and biases as a rule has them; what layers share is taken apart once and shared again.
+    """The rules of the layers of a pass; masks and biases that layers share become fields of a rule once.
 
     One of these serves one forward pass: it holds the tensors, so that no other can take the place of
     one of them in memory.
@@ -63,19 +63,24 @@ class SharedRules:
         key = (id(mask), id(bias), choice and (id(choice.blocks), choice.size, n_heads), n_query, n_key)
         if key not in self._fields:
             allowed = None if choice is None else choice.allowed(n_heads, n_key)
-            self._fields[key] = (mask, bias, choice, taken_apart(mask, bias, allowed, size=(n_query, n_key)))
+            self._fields[key] = (mask, bias, choice, rule_fields(mask, bias, allowed, size=(n_query, n_key)))
         whole = (*key, scale, soft_cap)
         if whole not in self._rules:
             self._rules[whole] = ScoreRule(scale=scale, soft_cap=soft_cap or None, **self._fields[key][-1])
         return self._rules[whole] if sinks is None else replace(self._rules[whole], sinks=sinks)
 
 
-def taken_apart(*tables: Tensor | None, size: tuple[int, int]) -> dict[str, Tensor]:
+def hidden_by(table: Tensor) -> Tensor:
+    """The cells that numbers added to scores hide: those at or below half of the least one of the dtype."""
+    return table <= torch.finfo(table.dtype).min / 2
+
+
+def rule_fields(*tables: Tensor | None, size: tuple[int, int]) -> dict[str, Tensor]:
     """The fields `mask`, `bias` and `distance_bias` of a rule from masks and biases of a model.
 
     Each table is (batch, head or 1, query, key) and is cut to `size`: True allows a cell, False hides it;
-    a number is added to the score, and hides the cell at or below half of the least one of its dtype. A
-    bias that is the same for all pairs of one distance becomes a table (head, n_query + n_key − 1).
+    a number is added to the score, or hides the cell (`hidden_by`). A bias that is the same for all pairs of
+    one distance becomes a table (head, n_query + n_key − 1).
     """
     hidden, total = None, None
     for table in tables:
@@ -85,7 +90,7 @@ def taken_apart(*tables: Tensor | None, size: tuple[int, int]) -> dict[str, Tens
         if table.dtype == torch.bool:
             hides = ~table
         else:
-            hides = table <= torch.finfo(table.dtype).min / 2
+            hides = hidden_by(table)
             if (table.masked_fill(hides, 0) != 0).any():
                 numbers = table.masked_fill(hides, 0)
                 total = numbers if total is None else total + numbers
@@ -95,12 +100,12 @@ def taken_apart(*tables: Tensor | None, size: tuple[int, int]) -> dict[str, Tens
     if hidden is not None:
         fields["mask"] = ~hidden
     if total is not None:
-        table = by_distance(total, fields.get("mask"), *size)
+        table = distance_table(total, fields.get("mask"), *size)
         fields |= {"bias": total} if table is None else {"distance_bias": table}
     return fields
 
 
-def by_distance(bias: Tensor, allowed: Tensor | None, n_query: int, n_key: int) -> Tensor | None:
+def distance_table(bias: Tensor, allowed: Tensor | None, n_query: int, n_key: int) -> Tensor | None:
     """The table of a bias that depends on the distance n − m alone in all cells that count, else None.
 
     (1, head, query, key) → (head, n_query + n_key − 1); entry ``[h, n − m + n_query − 1]``.

@@ -79,7 +79,7 @@ def candidates(codes: Codes, shape: torch.Size) -> list[RotaryCode]:
     return [*found, *(code._replace(sin=-code.sin) for code in found)]
 
 
-def recovered(used: Tensor, outputs: Iterable[Tensor]) -> tuple[Tensor, Tensor] | None:
+def rotation_codes(used: Tensor, outputs: Iterable[Tensor]) -> tuple[Tensor, Tensor] | None:
     """The cosines and sines (1, token, width) that turn one of some outputs into what was used, if any do.
 
     used (1, head, token, d), outputs (…, head · d). A pair (a, b) that becomes (a′, b′) at a token was
@@ -100,12 +100,15 @@ def recovered(used: Tensor, outputs: Iterable[Tensor]) -> tuple[Tensor, Tensor] 
             return None
         part = int(turned.max()) // 2 * 2 + 2
         for form in FORMS:
-            if part <= width and (code := _recovered(raw[..., :part], used[..., :part], form)) is not None:
+            if (
+                part <= width
+                and (code := _rotation_codes(raw[..., :part], used[..., :part], form)) is not None
+            ):
                 return code
     return None
 
 
-def _recovered(raw: Tensor, used: Tensor, form: str) -> tuple[Tensor, Tensor] | None:
+def _rotation_codes(raw: Tensor, used: Tensor, form: str) -> tuple[Tensor, Tensor] | None:
     def pairs(x: Tensor) -> tuple[Tensor, Tensor]:
         return x.chunk(2, dim=-1) if form == "half" else (x[..., ::2], x[..., 1::2])
 

@@ -153,7 +153,7 @@ class SdpaReader:
         q, k, v = (_as_computed_with(part) for part in (q, k, v))
         mask, bias = self._mask(attn_mask, lead, axis)
         if is_causal:
-            mask = self._below(q.shape[1], k.shape[1])
+            mask = self._causal_mask(q.shape[1], k.shape[1])
         rule = ScoreRule(scale=scale, mask=mask, bias=bias)
         return Attended(None, q[None], k[None], v[None], rule), Facts(dropout=dropout_p), axis
 
@@ -185,7 +185,7 @@ class SdpaReader:
         bias = mask.masked_fill(hidden, 0.0)
         return ~hidden if hidden.any() else None, bias if bias.any() else None
 
-    def _below(self, n_query: int, n_key: int) -> Tensor:
+    def _causal_mask(self, n_query: int, n_key: int) -> Tensor:
         """The causal mask of that size."""
         if (n_query, n_key) not in self._causal:
             self._causal[n_query, n_key] = torch.ones(n_query, n_key, dtype=torch.bool).tril()

@@ -297,7 +297,7 @@ class Recorder:
         self._passes = [ForwardPass()]
         self._count = 0
         self._eager_mode = EagerMode(
-            self._add_followed, every_row=True, locate=self._place, tell_joined=self._add_joined
+            self._add_followed, every_row=True, locate=self._place, on_concat=self._add_joined
         )
         self._reader = SdpaReader(item)
         self._block: FrameType | None = None

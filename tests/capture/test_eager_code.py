@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from mha_core.capture import eager_code, eager_scores
-from mha_core.capture.collector import collecting, watch
+from mha_core.capture.collector import Collector, collecting, watch
 
 H, L, D = 3, 7, 5  # heads, tokens, width of a head
 CAUSAL = torch.ones(L, L, dtype=torch.bool).tril()
@@ -121,12 +121,9 @@ def followed(way, n_kv: int = H, *, every_row: bool = True, call=None):
     """The calls that were told, the weights and the heads' outputs that were computed, and the watcher."""
     module = Own(way)
     q, k, v = draw(n_kv)
-    inside = collecting(watch(module))
-    with (
-        torch.no_grad(),
-        inside as collector,
-        eager_code.CollectingMode(collector, 1e-5, every_row=every_row) as seen,
-    ):
+    collector = Collector(watch(module))
+    mode = eager_code.CollectingMode(collector, 1e-5, every_row=every_row)
+    with torch.no_grad(), collecting(collector), mode as seen:
         weights, output = (call or module)(q, k, v)
     return collector.calls, weights.reshape(-1, L, L), output.reshape(-1, L, D), seen
 

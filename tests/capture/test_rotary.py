@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from mha_core.capture.rotary import RotaryCode, candidates, recovered
+from mha_core.capture.rotary import RotaryCode, candidates, rotation_codes
 from mha_core.traces.facts import Rotary
 
 TOKENS, HEADS, WIDTH = 5, 3, 6
@@ -72,7 +72,7 @@ def test_codes_that_do_not_fit_turn_nothing():
 def test_a_code_that_is_not_handed_on_is_recovered_from_what_it_did(form):
     raw, turning = heads(), code(form)
     output = raw.transpose(1, 2).flatten(2)
-    cos, sin = recovered(turning.turn(raw), [torch.randn(1, TOKENS, 7), output])
+    cos, sin = rotation_codes(turning.turn(raw), [torch.randn(1, TOKENS, 7), output])
     torch.testing.assert_close(cos[0], turning.cos, atol=1e-5, rtol=0)
     torch.testing.assert_close(sin[0], turning.sin, atol=1e-5, rtol=0)
 
@@ -80,6 +80,6 @@ def test_a_code_that_is_not_handed_on_is_recovered_from_what_it_did(form):
 def test_what_is_no_rotation_is_not_taken_for_one():
     raw = heads()
     output = raw.transpose(1, 2).flatten(2)
-    assert recovered(raw, [output]) is None
-    assert recovered(raw.flip(-1) * 1.1, [output]) is None
-    assert recovered(raw.tanh(), [output]) is None
+    assert rotation_codes(raw, [output]) is None
+    assert rotation_codes(raw.flip(-1) * 1.1, [output]) is None
+    assert rotation_codes(raw.tanh(), [output]) is None

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from mha_core.capture.call import Call
-from mha_core.capture.collector import collecting
+from mha_core.capture.collector import Collector, collecting
 from mha_core.capture.eager_code import CollectingMode
 from mha_core.capture.eager_scores import gap
 from mha_core.sources.huggingface.forward_pass import (
@@ -121,7 +121,8 @@ def collect(
     every_row: bool,
 ) -> tuple[list[Call], CollectingMode]:
     """The calls of attention in a pass, and the mode that followed the code."""
-    with collecting(names) as collector, CollectingMode(collector, close, every_row=every_row) as watcher:
+    collector = Collector(names)
+    with collecting(collector), CollectingMode(collector, close, every_row=every_row) as watcher:
         forward(module, inputs)
     watcher.warn()
     return collector.calls, watcher

@@ -23,9 +23,9 @@ import torch
 from torch import Tensor, nn
 
 from mha_core.attention.functional import attend, fused
-from mha_core.capture.batch import collecting_batch
+from mha_core.capture.batch import Batch
 from mha_core.capture.call import Call
-from mha_core.capture.collector import ATTENTION, Attend, UnknownKeyword, collecting, watch
+from mha_core.capture.collector import ATTENTION, Attend, Collector, UnknownKeyword, collecting, watch
 from mha_core.capture.eager_scores import CLOSE, gap
 from mha_core.errors import MhaError
 from mha_core.sources.huggingface import tokenizer as reading
@@ -286,7 +286,8 @@ def run(
     if route.name == "mixing":
         forward(module, inputs)
         return (), ()
-    with collecting(names, route.by) as collector:
+    collector = Collector(names, route.by)
+    with collecting(collector):
         forward(module, inputs)
     return _layers(route, module, names, inputs, collector.calls)
 
@@ -300,7 +301,8 @@ def run_batch(
 ) -> list[tuple[tuple[LayerTrace, ...], tuple[str, ...]]]:
     """`run` for texts that were filled up on the right, by the route "attend". Raises `Unbatched`."""
     width = inputs["input_ids"].shape[1]
-    with collecting_batch(names, lengths, width, route.by) as batch:
+    batch = Batch(names, lengths, width, route.by)
+    with collecting(batch):
         forward(module, inputs)
     ids = inputs["input_ids"]
     return [
@@ -384,7 +386,8 @@ def _trial(
     None if it does not see all that the model returns weights of: a part would look like the whole. Raises
     `Unproven` if it is handed what it does not understand.
     """
-    with collecting(names, by) as collector:
+    collector = Collector(names, by)
+    with collecting(collector):
         try:
             ours = forward(module, inputs)
         except UnknownKeyword as error:

@@ -101,7 +101,7 @@ def test_every_weight_of_every_layer_is_that_of_the_model_itself(traced, folder,
 def test_with_our_attention_the_model_computes_what_it_would_without(traced, folder, family, by):
     model, trace = traced(family)
     asked, inputs, _ = eager(folder, family, trace)
-    with torch.no_grad(), collector.collecting(model.names, by):
+    with torch.no_grad(), collector.collecting(collector.Collector(model.names, by)):
         given = model.module(**inputs)
     name = "logits" if family in WRITERS else "last_hidden_state"
     scale = asked[name].abs().max()
