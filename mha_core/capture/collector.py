@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 
 from mha_core.attention.functional import attend
 from mha_core.attention.score_rule import ScoreRule
-from mha_core.capture import projections
+from mha_core.capture import bands, projections
 from mha_core.capture.call import Call, Index, attribute
 from mha_core.capture.masks import Choice, SharedRules
 from mha_core.capture.projections import GATES, OUTPUTS, WATCHED, Proof, Use
@@ -131,6 +131,13 @@ class Collector:
         if key not in self._rotations:
             self._rotations[key] = (codes, candidates(codes, shape))  # who holds the codes holds their ids
         return self._rotations[key][1]
+
+    def add_bands(self, module: nn.Module, args: tuple, kwargs: dict, output: Tensor) -> None:
+        """A call whose scores stood in bands, if it can be shown as one of queries and keys."""
+        banded = bands.banded(module, args, kwargs, output, self._uses)
+        if banded is not None:
+            self._uses = banded.uses
+            self.add(module, banded.q, banded.k, banded.v, banded.rule, output)
 
     def indexed(self, blocks: Tensor, scores: Tensor) -> None:
         """A learned index chose blocks of keys by its scores."""
@@ -269,6 +276,8 @@ def watch(model: nn.Module) -> dict[int, str]:
             module.register_forward_hook(_on_indexed, with_kwargs=True)
         elif module._modules and ATTENTION.search(name):
             module.register_forward_pre_hook(partial(_on_entering, name), with_kwargs=True)
+            if bands.in_bands(module):
+                module.register_forward_hook(_on_bands, with_kwargs=True)
     return names
 
 
@@ -282,6 +291,13 @@ def _on_leaving(proof: Proof, module: nn.Module, args: tuple, output: object) ->
     collector = _active.get()
     if collector is not None and args and isinstance(args[0], Tensor) and isinstance(output, Tensor):
         collector.left(Use.of(module, args[0], output, proof))
+
+
+def _on_bands(module: nn.Module, args: tuple, kwargs: dict, output: tuple[Tensor, ...]) -> None:
+    collector = _active.get()
+    if collector is not None:
+        with torch.no_grad(), torch._C.DisableTorchFunction():  # who follows the code does not see this
+            collector.add_bands(module, args, kwargs, output[0])
 
 
 def _on_indexed(module: nn.Module, args: tuple, kwargs: dict, blocks: object) -> None:

@@ -236,7 +236,7 @@ def own_weights(own: nn.Module, inputs: dict, trace: AttentionTrace) -> tuple[li
         n_shown = sum(layer.kind == kind for layer in layers)
         if n_returned > n_shown + n_skipped + len(trace.mixers):  # MiniMax returns those of both
             return None, f"it returns {n_returned} {kind} layers; {n_shown} are shown, {n_skipped} named"
-    returned = by_kind(output, trace, block)
+    returned = by_kind(output, trace, block, bands=hasattr(own.config, "attention_window"))
     kinds = {layer.kind: layer for layer in layers}.values()
     seen = seen[len(seen) // 2 :]  # of the second run
     seen = [weights for weights in seen if any(_whole([weights], layer, block) for layer in kinds)]
@@ -292,13 +292,24 @@ def keywords() -> Iterator[set[str]]:
         huggingface.register()
 
 
-def by_kind(output, trace: AttentionTrace, block: int) -> dict[str, list[Tensor]]:
+def by_kind(output, trace: AttentionTrace, block: int, *, bands: bool) -> dict[str, list[Tensor]]:
     """The weights (1, head, query, key) from token to token that a model returned, by whose they are."""
-    layers = {layer.kind: layer for layer in trace.layers}
-    return {
-        kind: _whole(getattr(output, name, None) or (), layers.get(kind), block)
-        for name, kind in KINDS.items()
-    }
+    layers, weights = {layer.kind: layer for layer in trace.layers}, {}
+    for name, kind in KINDS.items():
+        seen = getattr(output, name, None) or ()
+        seen = map(from_bands, seen) if bands and kind in ("encoder", "self") else seen
+        weights[kind] = _whole(seen, layers.get(kind), block)
+    return weights
+
+
+def from_bands(weights: Tensor) -> Tensor:
+    """Longformer's weights of neighbours, (1, head, query, 2w + 1), one diagonal after the other."""
+    n, reach = weights.shape[2], weights.shape[3] // 2
+    square = weights.new_zeros(*weights.shape[:3], n)
+    for offset in range(max(-reach, 1 - n), min(reach, n - 1) + 1):
+        inside = slice(max(0, -offset), n - max(0, offset))
+        square.diagonal(offset, 2, 3).copy_(weights[:, :, inside, reach + offset])
+    return square
 
 
 def _whole(returned: Iterable[object], layer: LayerTrace | None, block: int) -> list[Tensor]:

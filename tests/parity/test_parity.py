@@ -49,7 +49,7 @@ EVERY_RUN = {
     "llama": "exact",
     "llama4_text": "exact",
     "mamba": "exact",
-    "longt5": "part",
+    "led": "exact",
     "fnet": "exact",
     "marian": "exact",
     "minimax_m3_vl_text": "exact",
@@ -65,7 +65,18 @@ EVERY_RUN = {
     "xlnet": "exact",
 }
 OWN_CODE = {
-    *("big_bird", "bloom", "canine", "deberta-v2", "falcon", "gptj", "openai-gpt", "prophetnet", "xlnet"),
+    *(
+        "big_bird",
+        "bloom",
+        "canine",
+        "deberta-v2",
+        "falcon",
+        "gptj",
+        "led",
+        "openai-gpt",
+        "prophetnet",
+        "xlnet",
+    ),
 }
 DECIDED = ("exact", "part", "weights only", "refused")
 PAIRS = {"exact", "part"}

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
+from mha_core.capture import bands
 from mha_core.capture.call import Call
 
 PROBE = 7  # tokens of a trial
@@ -89,16 +90,18 @@ def output(result: object) -> Tensor:
     return next(v for v in values if isinstance(v, Tensor) and v.is_floating_point())
 
 
-def returned(result: object) -> list[tuple[str, Tensor]]:
+def returned(module: nn.Module, result: object) -> list[tuple[str, Tensor]]:
     """Kind and weights of each layer, as the model itself returns them.
 
     (1, head, query, key), or more axes where a text is looked at in parts.
     """
-    weights_by_layer = []
+    weights_by_layer, reaches = [], bands.reaches(module)
     for name, layer_kind in RETURNED.items():
-        for weights in getattr(result, name, None) or ():
+        for at, weights in enumerate(getattr(result, name, None) or ()):
             if isinstance(weights, Mapping):  # of parts of a text, by their names: Pegasus-X
                 weights = max(weights.values(), key=Tensor.dim)
+            if reaches and layer_kind in ("self", "encoder"):
+                weights = bands.dense(weights, reaches[at])
             if isinstance(weights, Tensor) and weights.dim() >= 4:
                 weights_by_layer.append((layer_kind, weights))
     return weights_by_layer

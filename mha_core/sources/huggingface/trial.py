@@ -159,7 +159,7 @@ def _classes(module: nn.Module) -> dict[str, type]:
 
 
 def _route(module: nn.Module, names: Mapping[int, str], ours: str, inputs: dict, reference: object) -> Route:
-    returned_weights, difference, reason = returned(reference), None, ""
+    returned_weights, difference, reason = returned(module, reference), None, ""
     weights = [(layer_kind, matrix) for layer_kind, matrix in returned_weights if matrix.dim() == 4]
     skipped = tuple(
         f"{layer_kind} layer: {IN_PARTS}" for layer_kind, matrix in returned_weights if matrix.dim() > 4
@@ -394,7 +394,9 @@ def _trial(
             raise Unproven(str(error)) from error
     if not collector.calls:
         return None
-    weights = [(layer_kind, matrix) for layer_kind, matrix in returned(reference) if matrix.dim() == 4]
+    weights = [
+        (layer_kind, matrix) for layer_kind, matrix in returned(module, reference) if matrix.dim() == 4
+    ]
     difference = gap(output(ours), output(reference))
     kinds = [kind(call, module, names, inputs) for call in collector.calls]
     for of in RETURNED.values():
@@ -439,7 +441,7 @@ def _weights_alone(
 ) -> tuple[tuple[LayerTrace, ...], tuple[str, ...]]:
     reference = forward(module, inputs, output_attentions=True)
     layers, skipped = [], []
-    for layer_kind, matrix in returned(reference):
+    for layer_kind, matrix in returned(module, reference):
         weights = _without_filling(matrix, *sizes(inputs)[layer_kind])
         if weights.shape[0] != 1 or weights.shape[2:] != sizes(inputs)[layer_kind]:
             skipped.append(f"{layer_kind} layer: {IN_PARTS}")

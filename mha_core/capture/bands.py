@@ -1,0 +1,82 @@
+"""Attention to a window whose scores stand in bands, of each token with its neighbours (Longformer, LED).
+
+Source: Beltagy et al. 2020, "Longformer: The Long-Document Transformer", section 3.1.
+"""
+
+import inspect
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from mha_core.attention import masks
+from mha_core.attention.functional import attend
+from mha_core.attention.score_rule import ScoreRule
+from mha_core.capture.eager_scores import CLOSE, gap
+from mha_core.capture.projections import Use
+
+REACH = "one_sided_attn_window_size"  # of a module: how many neighbours to each side
+MATRICES = ("query", "key", "value")
+
+
+class Banded(NamedTuple):
+    """Attention in bands as one of queries and keys: (1, head, token, width), its rule, and what made it."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    rule: ScoreRule
+    uses: list[Use]
+
+
+def in_bands(module: nn.Module) -> bool:
+    """Does a module compute attention in bands?"""
+    return isinstance(getattr(module, REACH, None), int)
+
+
+def reaches(model: nn.Module) -> list[int]:
+    """How many neighbours to each side are looked at, of each layer in bands."""
+    return [getattr(part, REACH) for part in model.modules() if in_bands(part)]
+
+
+def dense(bands: Tensor, reach: int) -> Tensor:
+    """Weights of neighbours, (…, query, 2 · reach + 1), as weights of keys. (…, query, key)
+
+    What lies before or behind the text is left out; there is no weight on it. Weights with columns for tokens
+    that all others look at get one axis more: they are not those of token to token.
+    """
+    n, width = bands.shape[-2:]
+    if width != 2 * reach + 1:
+        return bands.unsqueeze(0)
+    places = torch.arange(n, device=bands.device)[:, None] + torch.arange(width, device=bands.device)
+    wide = bands.new_zeros(*bands.shape[:-1], n + 2 * reach)
+    return wide.scatter_(-1, places.expand(bands.shape), bands)[..., reach : n + reach]
+
+
+def banded(
+    module: nn.Module, args: tuple, kwargs: dict, output: Tensor, uses: Sequence[Use]
+) -> Banded | None:
+    """What a module in bands computed, as `attend` computes it: its output proves that it is the same.
+
+    The text was filled up to whole windows; that is left out. None where some tokens look at all others.
+    """
+    arguments = inspect.signature(module.forward).bind(*args, **kwargs).arguments
+    mask = arguments.get("attention_mask")
+    by_name = {use.proof.name: use for use in uses if module._modules.get(use.proof.name) is use.module}
+    if arguments.get("is_global_attn") or mask is None or len(mask) != 1 or not by_name.keys() >= {*MATRICES}:
+        return None
+    n = int((mask == 0).sum())
+    if not (mask[0, :n] == 0).all():
+        return None
+    cut = [_cut(by_name[name], n) for name in MATRICES]
+    q, k, v = (use.y.unflatten(-1, (module.num_heads, -1)).transpose(1, 2) for use in cut)
+    rule = ScoreRule(mask=masks.window(n, n, getattr(module, REACH)).to(q.device))
+    difference = gap(attend(q, k, v, rule).transpose(1, 2).flatten(2), output[:, :n])
+    return Banded(q, k, v, rule, cut) if difference <= CLOSE[q.dtype] else None
+
+
+def _cut(use: Use, n: int) -> Use:
+    """The use of a matrix for the first tokens, (1, token, width): the model divides its queries in place."""
+    x = use.x.transpose(0, 1)[:, :n]
+    return Use.of(use.module, x, use.module.forward(x), use.proof)
