@@ -158,6 +158,15 @@ def test_tokens_are_pieces_a_text_or_tokens(arrays):
         assert [trace.tokens.text[slice(*span)] for span in trace.tokens.spans] == TOKENS
 
 
+def test_two_texts_stay_two_where_both_are_one_object(arrays):
+    """Whoever names the keys means a second text, however equal: its positions are not compared."""
+    tokens = mha.words(" ".join(TOKENS))
+    for keys, kind in ((None, "self"), (tokens, "cross"), (TOKENS, "cross")):
+        [layer] = mha.from_tensors(**arrays(), tokens=tokens, keys=keys).layers
+        assert (layer.kind, layer.sides.same) == (kind, kind == "self")
+        assert layer.sides.keys.pieces == tokens.pieces
+
+
 def test_a_piece_of_white_space_can_be_seen(arrays):
     trace = mha.from_tensors(**arrays(), tokens=["<s>", "##ing", " ", "", "動", "\n", "</s>"])
     assert trace.tokens.pieces == ("<s>", "##ing", "␣", "␣", "動", "␣", "</s>")

@@ -12,6 +12,7 @@ from mha_core.capture.batch import Batch, Unbatched
 from mha_core.sources import trace_many
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.sources.huggingface import own_code, trial
+from tests.parity import tiny
 from tests.sources.tiny import CONFIGS, TEXT, fast, module
 
 TEXTS = ["The animal", "a bird sang; the street was too wide for it.", TEXT, "it", f"{TEXT} it sang", "动物"]
@@ -101,6 +102,17 @@ def test_texts_without_an_end_are_read_as_they_are_wanted(settings):
 def test_ids_are_texts_too():
     found = trace_many([[3, 4, 5], torch.tensor([6, 7])], source=module("gpt2"))
     assert [trace.tokens.pieces for trace in found] == [("3", "4", "5"), ("6", "7")]
+
+
+def test_a_text_of_as_many_tokens_as_heads_keeps_its_axes_apart():
+    """A norm of heads sees (text, head, token, width): of 6 heads and 6 tokens, which axis is which?"""
+    model = tiny.model("hunyuan_v1_dense")
+    for n_heads in (model.config.num_attention_heads, model.config.num_key_value_heads):
+        texts = [list(range(5, 5 + n)) for n in (n_heads - 1, n_heads)]
+        together = trace_many(texts, source=model)
+        assert all(
+            same(trace, mha.trace(ids, source=model)) for trace, ids in zip(together, texts, strict=True)
+        )
 
 
 def test_a_text_that_does_not_fit_is_told_at_its_turn(refused):

@@ -1,6 +1,7 @@
 """Files of models: what is refused, and how it is said; and a hub of our own to download from."""
 
 import json
+import os
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -287,6 +288,24 @@ def test_what_is_on_this_machine(folder, hub, tmp_path, monkeypatch, refused):
     (tmp_path / "empty").mkdir()
     [mine] = files.present([folder("bert"), tmp_path / "empty", tmp_path / "gone"], cache=tmp_path / "none")
     assert (mine.name, mine.origin, mine.family) == (str(folder("bert")), "folder", "bert")
+
+
+def test_a_file_of_a_model_that_is_written_again_changes_the_fingerprint(tmp_path):
+    def fingerprint():
+        return files.fingerprint(str(tmp_path))
+
+    weights, other = tmp_path / "model.safetensors", tmp_path / "other"
+    weights.write_bytes(b"one")
+    first, changed = fingerprint(), weights.stat().st_mtime_ns
+    other.write_bytes(b"two")
+    assert fingerprint() == first  # no file of a model
+    os.utime(other, ns=(changed, changed))
+    other.replace(weights)  # another file of the same size and time
+    second = fingerprint()
+    assert second != first
+    weights.write_bytes(b"six")  # the same file at another time
+    os.utime(weights, ns=(changed + 1, changed + 1))
+    assert fingerprint() != second
 
 
 def test_the_package_is_known_by_its_weights_and_not_by_its_name(tmp_path, monkeypatch, refused):

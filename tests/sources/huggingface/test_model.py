@@ -596,6 +596,15 @@ def test_a_target_is_not_written_with_weights_that_were_never_trained(tmp_path, 
     huggingface.forget()
 
 
+def test_a_target_has_the_limit_of_the_decoder(refused):
+    model = module("bart")
+    model.config.max_encoder_position_embeddings, model.config.max_decoder_position_embeddings = 9, 4
+    trace = mha.trace([5] * 9, source=model, target=[7] * 3)
+    assert (len(trace.tokens), len(trace.part("decoder").tokens)) == (9, 4)
+    message = str(refused(mha.trace, [5] * 9, source=model, target=[7] * 4))
+    assert message == "The target has 5 tokens and BartForConditionalGeneration takes 4."
+
+
 @pytest.mark.parametrize("family", ["roberta", "canine", "longt5", "encoder-decoder"])
 def test_at_the_edges_of_its_length_a_model_is_traced_or_refused(family):
     outcomes = lengths.outcomes(family)

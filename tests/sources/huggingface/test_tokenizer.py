@@ -77,6 +77,12 @@ def test_every_piece_can_be_read_and_is_at_its_place(kind, text):
     assert set(found.words) == set(range(max(found.words) + 1))
 
 
+def test_a_piece_that_is_written_in_another_way_than_typed_is_at_its_place():
+    found = tokens("word_piece", "the 🙂 street")
+    at = found.pieces.index("<unk>")
+    assert found.text[slice(*found.spans[at])] == "🙂"
+
+
 def test_words_are_those_of_the_text_and_special_pieces_are_alone():
     found = tokens("word_piece", "The animal didn't.")
     by_word = {}
