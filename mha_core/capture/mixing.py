@@ -7,6 +7,7 @@ recorder is active in this thread.
 """
 
 import inspect
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -97,6 +98,12 @@ LIGHTNING, LIGHTNING_PARTS = (
     Kernel("lightning attention", tokens=2, heads=1),
     ("slope_rate", "diagonal_decay"),
 )
+# What classes are called that mix tokens, and classes that only hold or serve them.
+NAMES = re.compile(  # SSM in capitals alone: "ssm" is also in GptOssMLP
+    r"SSM|(?i:mamba|rwkv|rglru|delta(?:net|attention)|linearattention|lightningattention|shortconv$|fnetfourier|xlstm|hyena)"
+)
+AROUND = re.compile(r"model|block|layer$|norm|cache|conv1d|mlp$|feedforward$", re.IGNORECASE)
+STATE = "A_log"  # the decay of a state-space layer, whatever its class is called
 
 
 @dataclass(eq=False)
@@ -222,31 +229,57 @@ def provable(layers: Sequence[MixerTrace]) -> set[str]:
     return names
 
 
+def without_attention(model: nn.Module) -> dict[str, str]:
+    """The layers that mix tokens by a state that is carried along, or by a sum: a sentence for each name.
+
+    They are told by the names of their classes and kernels; torch's own recurrent layers are among them.
+    """
+    layers: dict[str, str] = {}
+    for name, part in model.named_modules():
+        kind = type(part).__name__
+        mixes = NAMES.search(kind) is not None and AROUND.search(kind) is None
+        mixes |= hasattr(part, STATE) or isinstance(part, nn.RNNBase) or bool(_kernels(part))
+        if mixes and name and not any(name.startswith(f"{other}.") for other in layers):
+            layers[name] = f"{name}: {kind} mixes tokens by other means than attention"
+    return layers
+
+
+def _kernels(part: nn.Module) -> dict[str, Kernel]:
+    """The kernels that the code of a module calls, by their names."""
+    forward = inspect.unwrap(type(part).forward)
+    if not isinstance(forward, FunctionType):
+        return {}
+    used = forward.__code__.co_names
+    found = {name: METHODS[name] for name in used if name in METHODS and hasattr(part, name)}
+    return found or {
+        name: FUNCTIONS[name] for name in used if name in FUNCTIONS and name in forward.__globals__
+    }
+
+
 def _watch(name: str, part: nn.Module) -> bool:
     """Put a recorder around the kernel of one module; False where it has none that is known."""
-    forward = inspect.unwrap(type(part).forward)
-    used = set(forward.__code__.co_names) if isinstance(forward, FunctionType) else set()
-    functions = [known for known in FUNCTIONS if known in used and known in forward.__globals__]
+    forward, kernels = inspect.unwrap(type(part).forward), _kernels(part)
     if type(part).__name__ in MODULES:
         own = MethodType(type(part).forward, part)
         part.forward = partial(_call, name, MODULES[type(part).__name__], own)
     elif type(part).__name__ == FOURIER_CLASS:
         part.self.register_forward_hook(partial(_on_fourier, name))
-    elif used.issuperset(LIGHTNING_PARTS):
+    elif isinstance(forward, FunctionType) and {*forward.__code__.co_names}.issuperset(LIGHTNING_PARTS):
         _watch_lightning(name, part, forward)
-    elif methods := [known for known in METHODS if known in used and hasattr(part, known)]:
-        for known in methods:
+    elif not kernels:
+        return False
+    elif METHODS.keys() & kernels:
+        for known, kernel in kernels.items():
             own = MethodType(getattr(type(part), known), object())  # it uses nothing of the module
-            setattr(part, known, partial(_call, name, METHODS[known], own))
-    elif functions:
-        if len(functions) > 1:  # the convolution before the kernel
-            functions = [known for known in functions if FUNCTIONS[known] is not CONVOLUTION]
+            setattr(part, known, partial(_call, name, kernel, own))
+    else:
+        if len(kernels) > 1:  # the convolution before the kernel
+            kernels = {known: kernel for known, kernel in kernels.items() if kernel is not CONVOLUTION}
         around = {
-            known: partial(_call, name, FUNCTIONS[known], forward.__globals__[known]) for known in functions
+            known: partial(_call, name, kernel, forward.__globals__[known])
+            for known, kernel in kernels.items()
         }
         part.forward = MethodType(_with_globals(forward, around), part)
-    else:
-        return False
     return True
 
 

@@ -13,7 +13,7 @@ import sys
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
@@ -30,6 +30,7 @@ from mha_core.capture import eager_code
 from mha_core.capture.caller import Caller, Root, caller, item_index, text_axis
 from mha_core.capture.eager_code import EagerMode
 from mha_core.capture.eager_scores import Attempt, Followed, Shared, version
+from mha_core.capture.mixing import without_attention
 from mha_core.capture.projections import Proof, Provenance, Use, matrix, provenance
 from mha_core.capture.sdpa import (
     FORWARD,
@@ -92,8 +93,9 @@ def record(
     of an earlier one, as with a cache, continue it: the layer has the queries of all of them, each with the
     keys that were there.
 
-    Calls that do not fit the tokens, and attention that cannot be followed, are left out and named in
-    ``trace.source.skipped``, with their place in the code; ``misfit="raise"`` refuses them instead.
+    Calls that do not fit the tokens, attention that cannot be followed, and layers that mix tokens by other
+    means, are left out and named in ``trace.source.skipped`` with their place; ``misfit="raise"`` refuses
+    them instead.
     Raises `MhaError` for an unknown `misfit`; when `trace` is read, if nothing was recorded that fits the
     tokens, or in several forward passes.
     """
@@ -354,11 +356,21 @@ class Recorder:
         passes = [self._sorted(forward) for forward in self._folded()]
         fitting = [each for each in passes if each.calls]
         elsewhere = [reason for each in passes if not each.calls for reason in each.skipped]
-        if self.misfit == "raise" and (skipped := [reason for each in passes for reason in each.skipped]):
+        mixers = self._without_attention({call.name for each in fitting for call in each.calls})
+        skipped = [*(reason for each in passes for reason in each.skipped), *mixers]
+        if self.misfit == "raise" and skipped:
             raise MhaError(skipped[0])
         if not fitting:
-            raise MhaError(self._nothing(passes))
-        return tuple(self._trace(each, elsewhere) for each in fitting)
+            raise MhaError(" ".join((self._nothing(passes), *mixers)))
+        return tuple(self._trace(each, [*elsewhere, *mixers]) for each in fitting)
+
+    def _without_attention(self, recorded: Collection[str]) -> list[str]:
+        """Sentences on layers that mix tokens by other means, of the model or of the modules that ran."""
+        called = dict.fromkeys(root for each in self._passes for root in each.called)
+        modules = [root for root in called if isinstance(root, nn.Module)]
+        modules = modules if self.model is None else [self.model]
+        layers = {name: text for each in modules for name, text in without_attention(each).items()}
+        return [f"{text}." for name, text in layers.items() if name not in recorded]
 
     def _nothing(self, passes: "Sequence[SortedPass]") -> str:
         """Why there is no trace."""

@@ -397,6 +397,28 @@ def test_windows_with_a_temperature_for_each_head(item):
     close(layer.output(), layer.weights() @ layer.v)
 
 
+class Recurrent(nn.Module):
+    """A recurrent layer, with attention behind it or not."""
+
+    def __init__(self, attends=True):
+        super().__init__()
+        self.rnn, self.attn = nn.LSTM(D, D, batch_first=True), SelfAttention(fused=False) if attends else None
+
+    def forward(self, x):
+        x = self.rnn(x)[0]
+        return x if self.attn is None else self.attn(x)
+
+
+@pytest.mark.parametrize("of_model", [True, False])
+def test_layers_that_mix_tokens_by_other_means_are_named(of_model, refused):
+    model, x = Recurrent().eval(), torch.randn(1, L, D)
+    given = model if of_model else None
+    named = "rnn: LSTM mixes tokens by other means than attention."
+    assert record(model, x, of=given).source.skipped == (named,)
+    assert str(refused(record, model, x, of=given, misfit="raise")) == named
+    assert str(refused(record, Recurrent(attends=False), x, of=Recurrent(attends=False))).endswith(named)
+
+
 # Libraries
 
 

@@ -209,7 +209,7 @@ def _prepared(module: nn.Module, tokenizer, *, name: str, revision: str | None =
         str(weight.dtype).removeprefix("torch."),
         route,
         MappingProxyType(names),
-        trial.without_attention(module),
+        tuple(mixing.without_attention(module).values()),
         _proven(module, watched) if watched else watched,
     )
     if route.name == "mixing" and not model.mixers:

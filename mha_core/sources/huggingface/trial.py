@@ -27,6 +27,7 @@ from mha_core.capture.batch import Batch
 from mha_core.capture.call import Call
 from mha_core.capture.collector import ATTENTION, Attend, Collector, UnknownKeyword, collecting, watch
 from mha_core.capture.eager_scores import CLOSE, gap
+from mha_core.capture.mixing import without_attention
 from mha_core.errors import MhaError
 from mha_core.sources.huggingface import tokenizer as reading
 from mha_core.sources.huggingface.forward_pass import (
@@ -183,7 +184,7 @@ def _route(module: nn.Module, names: Mapping[int, str], ours: str, inputs: dict,
     if not returned_weights:
         if not reason and _has_mixers_alone(module, names, inputs, close):
             return Route("mixing", 0.0)
-        reasons = (*without_attention(module), *notes) or ("it has no attention that could be seen",)
+        reasons = (*without_attention(module).values(), *notes) or ("it has no attention that could be seen",)
         raise MhaError(f"Nothing of {type(module).__name__} can be shown: {'; '.join(reasons)}.")
     if reason:
         return Route("weights", 0.0, f"{reason} {WEIGHTS_ALONE}", notes=notes)
@@ -457,23 +458,3 @@ def _without_filling(weights: Tensor, n_query: int, n_key: int) -> Tensor:
     """Weights without tokens behind the text that nothing looks at: BigBird fills its blocks up with them."""
     fits = weights.dim() == 4 and weights.shape[2] > n_query and weights.shape[3] > n_key
     return weights[..., :n_query, :n_key] if fits and not weights[..., :n_query, n_key:].any() else weights
-
-
-NO_ATTENTION = re.compile(  # SSM in capitals alone: "ssm" is also in GptOssMLP
-    r"SSM|(?i:mamba|rwkv|rglru|delta(?:net|attention)|linearattention|lightningattention|shortconv$|fnetfourier|xlstm|hyena)"
-)
-# What only holds or serves them.
-AROUND = re.compile(r"model|block|layer$|norm|cache|conv1d|mlp$|feedforward$", re.IGNORECASE)
-STATE = "A_log"  # the decay of a state-space layer, whatever its class is called
-
-
-def without_attention(module: nn.Module) -> tuple[str, ...]:
-    """The layers that mix tokens by a state that is carried along, or by a sum: they have no weights."""
-    mixers = {}
-    for name, part in module.named_modules():
-        kind = type(part).__name__
-        mixes = NO_ATTENTION.search(kind) and not AROUND.search(kind)
-        inside = any(name.startswith(f"{other}.") for other in mixers)
-        if (mixes or hasattr(part, STATE)) and name and not inside:
-            mixers[name] = f"{name}: {kind} mixes tokens by other means than attention"
-    return tuple(mixers.values())
