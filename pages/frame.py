@@ -57,7 +57,7 @@ pages = {
 }
 chosen = st.navigation(list(pages), position="top")
 st.set_page_config(
-    page_title="Headscope",
+    page_title=f"{pages[chosen].title} · Headscope",
     page_icon=str(ASSETS / "icon.svg"),
     layout="wide",
     initial_sidebar_state="auto" if pages[chosen].controls else "collapsed",

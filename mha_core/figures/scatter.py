@@ -38,13 +38,14 @@ def scatter(
     chosen: str | None = None,
     arrows: Iterable[tuple[str, str]] = (),
     height: int = HEIGHT,
+    width: int = WIDTH,
 ) -> go.Figure:
     """Draw `points`, a row for each word and a column for each of two or three `axes`, named in words.
 
     `groups` has each word's group: one colour of the template and one mark for each; the group `rest` is
-    grey. `labelled` words are written beside their points, `chosen` is ringed, `arrows` lead from one
-    word to another on two axes.
-    A point hands its word to a click as customdata.
+    grey. `labelled` words are written beside their points, on two axes those that have room there in a
+    figure of about `width` pixels; `chosen` is ringed and always written; `arrows` lead from one word to
+    another on two axes. A point hands its word to a click as customdata.
     """
     data, flat = [], len(axes) == 2
     names = sorted(set(groups[points.index]), key=lambda name: (name == rest, name))
@@ -70,8 +71,12 @@ def scatter(
         data.append(_marks(points.loc[[chosen]], flat)(mode="markers", marker=ring, **quiet))
     written = points.loc[[word for word in points.index if word in labelled]]
     if len(written):
+        if flat:
+            sides = free_sides(points, written, first=chosen, width=width, height=height)
+            written, where = written.loc[list(sides)], list(sides.values())
+        else:
+            where = "top center"
         text = [f"<b>{word}</b>" for word in _escaped(written.index)]
-        where = sides(points, written, height=height) if flat else "top center"
         font = {"size": 13} | ({"shadow": "auto"} if flat else {})
         # The marks are not seen: they keep the words off the points.
         look = {"mode": "markers+text", "marker": {"size": LINE, "opacity": 0}, "textfont": font}
@@ -94,21 +99,27 @@ def scatter(
     return go.Figure(data, layout)
 
 
-def sides(points: pd.DataFrame, written: pd.DataFrame, *, height: int) -> list[str]:
-    """On which side of its point each word is written, so that few words lie on each other.
+def free_sides(
+    points: pd.DataFrame, written: pd.DataFrame, *, first: str | None, width: int, height: int
+) -> dict[str, str]:
+    """The side of its point on which each word is written, so that no two lie on each other.
 
-    Boxes are estimated for a figure that is as wide as a page allows; a word that fits nowhere goes on top.
+    A word without room on any side is left out. The word `first` is placed before all others.
     """
     spans = (points.max() - points.min()).to_numpy()
-    unit = PADDED * max(spans / (WIDTH, height - AROUND)) or 1.0  # of the axes, for one pixel
-    taken, found = [], []
-    for word, at in zip(written.index, written.to_numpy() / unit, strict=True):
+    unit = PADDED * max(spans / (width, height - AROUND)) or 1.0  # of the axes, for one pixel
+    boxes, chosen_sides = [], {}
+    places = dict(zip(written.index, written.to_numpy() / unit, strict=True))
+    for word in sorted(places, key=lambda word: word != first):
         wide = LETTER * len(word)
-        boxes = {side: (at[0] + x * wide, at[1] + y * LINE, wide) for side, (x, y) in SIDES.items()}
-        side = next((side for side, box in boxes.items() if not any(_meet(box, b) for b in taken)), None)
-        found.append(side or next(iter(SIDES)))
-        taken.append(boxes[found[-1]])
-    return found
+        left, up = places[word]
+        for side, (x, y) in SIDES.items():
+            box = (left + x * wide, up + y * LINE, wide)
+            if not any(_meet(box, other) for other in boxes):
+                boxes.append(box)
+                chosen_sides[word] = side
+                break
+    return chosen_sides
 
 
 def _meet(one: tuple, other: tuple) -> bool:

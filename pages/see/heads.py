@@ -2,11 +2,23 @@
 
 import streamlit as st
 
-from pages._kit import head_view, layer_strip, matrices, model_info, model_source, overview, sentence, state
+from pages._kit import (
+    head_view,
+    heights,
+    layer_strip,
+    matrices,
+    model_info,
+    model_source,
+    overview,
+    sentence,
+    state,
+)
 from pages._kit.scene import scene_and_trace, second_trace
 from pages._kit.text import t
 from pages.see._heads import all_heads, measurements, one_head
 
+if heights.on_phone():  # elsewhere the navigation says which page this is
+    st.header(t("heads.title"))
 scene, trace = scene_and_trace(max_tokens=None)
 twin = second_trace(scene)
 layer_index, head, query = state.indices(trace, scene)

@@ -297,9 +297,13 @@ def to_rgb(colour: str) -> list[int]:
     return [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
 
 
-@pytest.mark.parametrize("path", ["/", "/steps"])
-def test_nothing_is_wider_than_a_phone(visit, app, path):
+@pytest.mark.parametrize(
+    ("path", "heading", "tab"), [("/", "Heads", "Heads"), ("/steps", "From X to Z, step by step", "Steps")]
+)
+def test_a_page_has_a_title_on_a_phone_and_nothing_is_wider_than_it(visit, app, path, heading, tab):
     page = visit(app + path, width=390, height=844)
+    expect(page.get_by_role("heading", level=2, name=heading)).to_be_in_viewport()
+    expect(page).to_have_title(f"{tab} · Headscope")
     assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 390
     beyond = """[...document.querySelectorAll('[data-testid=stMain] *')]
         .filter((e) => e.getBoundingClientRect().right > 391 && !e.closest('.katex, svg'))

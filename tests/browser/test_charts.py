@@ -4,6 +4,7 @@ import csv
 import io
 import struct
 import xml.etree.ElementTree as ET
+from itertools import combinations
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import numpy as np
@@ -306,6 +307,18 @@ def test_the_points_of_a_map_are_saved_with_their_words(visit, app):
     assert found["dog"][0] == "animal"
     assert len(body) > 300
     assert len(ET.fromstring(saved(page, "words_map", "SVG")[1])) > 2
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_no_two_words_on_a_map_lie_on_each_other(visit, app, width):
+    page = visit(f"{app}/embeddings?text=The women saw the girl because she was lost.&twin=", width=width)
+    boxes = page.locator(".st-key-words_map .textpoint text").evaluate_all(
+        "all => all.map((e) => [e.textContent, e.getBoundingClientRect().toJSON()])"
+    )
+    assert len(boxes) > 7
+    for (word, one), (other, two) in combinations(boxes, 2):
+        apart = one["right"] <= two["left"] + 1 or two["right"] <= one["left"] + 1
+        assert apart or abs(one["top"] - two["top"]) >= 12, (word, other)
 
 
 def test_the_lines_of_the_paper_are_saved_with_their_source(visit, app):

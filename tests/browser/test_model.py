@@ -76,6 +76,9 @@ def test_whose_attention_is_chosen_stands_in_the_link(model, settled):
 def test_the_page_about_a_model_fits_a_phone(model, theme):
     page = model("llama", "model", width=390, theme=theme)
     assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 390
+    tables = page.locator(".stDataFrame .dvn-scroller")  # nothing of a table is cut off on the right
+    assert tables.count() > 3
+    assert tables.evaluate_all("all => all.filter((e) => e.scrollWidth > e.clientWidth + 1).length") == 0
     chart = page.locator(".st-key-rotation .js-plotly-plot")
     chart.scroll_into_view_if_needed()
     box = chart.bounding_box()

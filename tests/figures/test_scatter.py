@@ -99,12 +99,25 @@ def test_words_at_one_place_are_written_on_different_sides():
     assert text.textposition[3] == text.textposition[0]
 
 
-def test_more_words_at_one_place_than_sides_are_still_all_written():
+def test_a_word_without_room_is_left_out_and_the_chosen_one_never():
     words = [f"w{i}" for i in range(12)]
     points = pd.DataFrame(np.zeros((12, 2)), words, [1, 2])
-    figure = scatter(points, axes=["a", "b"], groups=pd.Series("g", words), labelled=words)
+    figure = scatter(points, axes=["a", "b"], groups=pd.Series("g", words), labelled=words, chosen="w11")
     [text] = [trace for trace in figure.data if "text" in trace.mode]
-    assert len(text.text) == 12
+    assert len({*text.textposition}) == len(text.text) < 12
+    assert text.text[0] == "<b>w11</b>"
+
+
+def test_a_narrow_figure_has_room_for_fewer_words():
+    words = [f"a long word {i}" for i in range(12)]
+    points = pd.DataFrame([[i % 4, i // 4] for i in range(12)], words, [1, 2], dtype=float)
+
+    def written(width: int) -> int:
+        options = {"axes": ["a", "b"], "groups": pd.Series("g", words), "labelled": words}
+        return len(scatter(points, **options, width=width).data[-1].text)
+
+    assert written(600) == 12
+    assert 3 <= written(60) < 12
 
 
 def test_a_click_fades_nothing():

@@ -6,8 +6,13 @@ import streamlit as st
 
 from mha_core import AttentionTrace
 from mha_core.analysis import kv_cache
-from pages._kit import model_info, model_source, state
+from pages._kit import heights, model_info, model_source, state
 from pages._kit.text import literal, t
+
+PHONE_WIDTHS, PHONE_ROW_HEIGHT = (
+    (124, 76, 62, 72),
+    65,
+)  # pixels of columns; lines break in rows of this height
 
 
 def show(trace: AttentionTrace, scene: state.Scene) -> None:
@@ -95,7 +100,15 @@ def cache(trace: AttentionTrace, *, layer: int, draw: Callable[[], None]) -> Non
         for way in ("all", "shared", "latent", "one")
         if way in sizes
     ]
-    st.dataframe(rows, hide_index=True, key="kept_table", width="content")
+    widths = dict(zip(rows[0], PHONE_WIDTHS, strict=True)) if heights.on_phone() else {}
+    st.dataframe(
+        rows,
+        hide_index=True,
+        key="kept_table",
+        width="content",
+        row_height=PHONE_ROW_HEIGHT if widths else None,
+        column_config={name: st.column_config.Column(width=width) for name, width in widths.items()},
+    )
     if "latent" in sizes:
         st.markdown(
             t(

@@ -5,11 +5,11 @@ import streamlit as st
 
 from mha_core import AttentionTrace, MhaError
 from mha_core.sources.huggingface.files import PACKAGE, curated
-from pages._kit import model_source, refusals, state
+from pages._kit import heights, model_source, refusals, state
 from pages._kit.text import PAGES, literal, t
 
 # Pixels. Streamlit breaks lines in rows higher than 64, which the long column of notices needs.
-ROW_HEIGHT, HEADER_HEIGHT, NOTICE_WIDTH = 65, 37, 300
+ROW_HEIGHT, PHONE_ROW_HEIGHT, HEADER_HEIGHT = 65, 112, 37
 TO_HEADS = "to_heads"  # key of the link to the page Heads
 
 
@@ -54,16 +54,21 @@ def table() -> None:
     else:
         st.caption(t("real.pick_hosted") if model_source.hosted() else t("real.pick"))
         names = list(frame.pop("name"))
+        phone = heights.on_phone()
+        widths = {t("control.model"): 148} if phone else {}
+        widths[t("real.column_notice")] = 172 if phone else 300
+        row_height = PHONE_ROW_HEIGHT if phone else ROW_HEIGHT
         st.dataframe(
             frame,
             hide_index=True,
             # "content" would move the page when the script of the table has loaded.
-            height=ROW_HEIGHT * len(frame) + HEADER_HEIGHT,
-            row_height=ROW_HEIGHT,
+            height=row_height * len(frame) + HEADER_HEIGHT,
+            row_height=row_height,
             key="models_table",
             on_select=lambda: _picked(names),
             selection_mode="single-row",
-            column_config={t("real.column_notice"): st.column_config.TextColumn(width=NOTICE_WIDTH)},
+            column_order=list(widths) if phone else None,
+            column_config={name: st.column_config.TextColumn(width=width) for name, width in widths.items()},
         )
     if not model_source.hosted():
         st.markdown(t("real.typed"))
@@ -84,7 +89,7 @@ def models() -> pd.DataFrame:
         rows.append(
             {
                 "name": name,
-                t("control.model"): name,
+                t("control.model"): f"{name} · {model_source.size(size)}" if heights.on_phone() else name,
                 t("real.column_here"): t("real.is_here") if name in here else t("real.is_not_here"),
                 t("real.column_size"): model_source.size(size),
                 t("real.column_sizes"): f"{known.layers} × {known.heads}" if known else "",

@@ -6,7 +6,7 @@ import streamlit as st
 from mha_core import MhaError
 from mha_core.analysis.literature import Finding, Measured, findings, measure
 from mha_core.sources.huggingface.files import PACKAGE
-from pages._kit import model_source, state
+from pages._kit import heights, model_source, state
 from pages._kit.text import literal, t
 
 MODELS = {  # the models in papers, each with the names that it may have on this machine
@@ -14,6 +14,8 @@ MODELS = {  # the models in papers, each with the names that it may have on this
     "openai-community/gpt2": ("openai-community/gpt2", "gpt2"),
     "sentence-transformers/all-MiniLM-L6-v2": ("sentence-transformers/all-MiniLM-L6-v2", PACKAGE),
 }
+# Pixels of the first columns, which are all that fit; lines break in rows of this height.
+PHONE_WIDTHS, PHONE_ROW_HEIGHT = (118, 44, 44, 62, 46), 65
 LINK = "link: "
 HOW = ("link", "position", "repeated", "names")
 KIND = {
@@ -76,7 +78,10 @@ def _of_model(scene: state.Scene, nth: int, model: str, local: str | None) -> No
             t("literature.column_printed"): [finding.printed for finding in published],
         }
     )
-    shares = ("column_paper", "column_ours", "column_baseline")
+    widths = dict(zip(table, PHONE_WIDTHS, strict=False)) if heights.on_phone() else {}
+    shares = (t(f"literature.column_{name}") for name in ("paper", "ours", "baseline"))
+    config = {name: st.column_config.Column(width=width) for name, width in widths.items()}
+    config |= {name: st.column_config.NumberColumn(format="%.2f", width=widths.get(name)) for name in shares}
     key = f"literature_{nth}"
     st.dataframe(
         table,
@@ -86,9 +91,9 @@ def _of_model(scene: state.Scene, nth: int, model: str, local: str | None) -> No
         key=key,
         on_select=(lambda: _picked(key, local, published)) if local else "ignore",
         selection_mode="single-row",
-        column_config={
-            t(f"literature.{name}"): st.column_config.NumberColumn(format="%.2f") for name in shares
-        },
+        column_order=list(widths) or None,
+        row_height=PHONE_ROW_HEIGHT if widths else None,
+        column_config=config,
     )
 
 
