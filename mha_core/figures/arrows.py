@@ -9,6 +9,8 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from mha_core.figures.theme import colour
+
 BEFORE_COLOUR = "rgba(128, 128, 128, 1.0)"
 PLACE, EDGE = 170, 34  # pixels: of one plane with its title, around all
 STEPS = 24  # of the arc between two arrows
@@ -43,7 +45,7 @@ def arrows(
         )  # fmt: skip
         ends = ((row.x, row.y), (row.x_after, row.y_after))
         for nth, (name, (x, y)) in enumerate(zip(words, ends, strict=True)):
-            colour = {"color": BEFORE_COLOUR} if nth == 0 else {"color": "#000001"}
+            look = {"color": BEFORE_COLOUR if nth == 0 else colour(0)}
             figure.add_scatter(
                 x=[0, x],
                 y=[0, y],
@@ -51,8 +53,8 @@ def arrows(
                 name=html.escape(name),
                 legendgroup=str(nth),
                 showlegend=at == 0,
-                line=colour | {"width": 2.5, "dash": "dot" if nth == 0 else "solid"},
-                marker=colour | {"symbol": ["circle", "arrow"], "size": [3, 11], "angleref": "previous"},
+                line=look | {"width": 2.5, "dash": "dot" if nth == 0 else "solid"},
+                marker=look | {"symbol": ["circle", "arrow"], "size": [3, 11], "angleref": "previous"},
                 hovertemplate=f"<b>{html.escape(name)}</b><br>(%{{x:.4~g}}, %{{y:.4~g}})<extra></extra>",
                 **place,
             )

@@ -6,6 +6,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from mha_core.figures.heatmap import axis_names
+from mha_core.figures.theme import colour
 
 BAR, EDGE = 24, 14  # pixels
 ROOM = 1.22  # of the longest bar, so that its number has room
@@ -27,8 +28,7 @@ def bars(table: pd.DataFrame, *, words: str, hue: int = 0, together: bool = Fals
         y=axis_names(table.index),
         orientation="h",
         customdata=table["place"].to_numpy(),
-        # A stand-in that the page replaces with its theme's colour of that number.
-        marker={"color": f"#{hue % 10 + 1:06d}", "pattern": HATCH | {"shape": patterns}},
+        marker={"color": colour(hue), "pattern": HATCH | {"shape": patterns}},
         text=[f"{value:.4g}" for value in values],
         textposition="outside",
         cliponaxis=False,

@@ -4,9 +4,9 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from mha_core.figures.theme import COLOURS, colour
+
 HEIGHT = 300
-# Stand-ins that the page replaces with its theme's colours, in order.
-COLOURS = ["#000001", "#000002", "#000003", "#000004"]
 
 
 def curves(frame: pd.DataFrame, *, names: dict[str, str], step: str, marked: int | None = None) -> go.Figure:
@@ -38,6 +38,6 @@ def curves(frame: pd.DataFrame, *, names: dict[str, str], step: str, marked: int
         margin={"l": 0, "r": 0, "t": 30, "b": 0},
         hovermode="x unified",
         legend={"orientation": "h", "x": 1.0, "xanchor": "right", "y": 1.0, "yanchor": "bottom"},
-        colorway=COLOURS,
+        colorway=[colour(number) for number in range(COLOURS)],
     )
     return figure

@@ -5,12 +5,13 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
+from mha_core.figures.theme import COLOURS, colour
+
 HEIGHT, EDGE = 190, 22  # pixels: of the figure, of its margins
 QUERY, KEY = 1.0, 0.0  # y of the two rows
 HALF = 0.09  # of the height of a bar in the lower row
 MIN_HEADS = 8  # that the axis has room for, so that a few heads stand close together
 DASHES = ("solid", "dash", "dot")  # where the theme's colours come round again
-COLOURS = 10
 MAX_NUMBERS = 16  # in one row
 GREY, FILL = "rgba(128, 128, 128, 0.9)", "rgba(128, 128, 128, 0.22)"
 
@@ -77,14 +78,12 @@ def _heads(ends: Sequence[Sequence[float]], hover: Sequence[str]) -> go.Figure:
     figure = go.Figure()
     names = _numbers(len(ends))
     for head, (places, words) in enumerate(zip(ends, hover, strict=True)):
-        # A stand-in that the page replaces with its theme's colour of that number.
-        colour = f"#{head % COLOURS + 1:06d}"
         figure.add_scatter(
             x=[at for end in places for at in (head, end, None)],
             y=[QUERY, KEY + HALF, None] * len(places),
             mode="lines+markers+text",
-            line={"color": colour, "width": 1.5, "dash": DASHES[head // COLOURS % len(DASHES)]},
-            marker={"color": colour, "size": [11, 0, 0] * len(places), "opacity": 1},
+            line={"color": colour(head), "width": 1.5, "dash": DASHES[head // COLOURS % len(DASHES)]},
+            marker={"color": colour(head), "size": [11, 0, 0] * len(places), "opacity": 1},
             text=[names[head]],
             textposition="top center",
             hovertemplate=f"{html.escape(words)}<extra></extra>",

@@ -8,6 +8,8 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from mha_core.figures.theme import axis_title
+
 TALL_ROW, LOW_ROW, FEW_ROWS = 20, 15, 24  # pixels; rows are lower where there are many
 MIN_HEIGHT, MAX_HEIGHT = 190, 860  # pixels
 PACKED_HEIGHT = 600  # where there are too many rows to name each
@@ -107,7 +109,7 @@ def heatmap(
 def _axis(names: Sequence, words: str) -> dict:
     return {
         "type": "category" if _named(names) else "linear",
-        "title": {"text": html.escape(words), "standoff": 14, "font": {"size": 12}},
+        "title": axis_title(words),
         "tickfont": {"size": 11 if len(names) <= FEW_ROWS else 10},
         "showgrid": False,
         "zeroline": False,

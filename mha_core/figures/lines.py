@@ -7,14 +7,11 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from mha_core.figures.theme import axis_title
+
 HEIGHT = 260
 DASHES = {"solid": "──", "dash": "– –", "dot": "····"}  # lines differ in more than hue, and so do names
-LEFT, TOP, RIGHT, BOTTOM = (
-    56,
-    8,
-    92,
-    44,
-)  # pixels, the same in every figure so that they align; names go right
+LEFT, TOP, RIGHT, BOTTOM = 56, 8, 92, 44  # pixels, the same in every figure so that they align
 NAME_HEIGHT = 16  # pixels
 LEVEL_COLOUR = "rgba(128, 128, 128, 0.7)"
 
@@ -56,9 +53,9 @@ def lines(
     )
     ends = np.log10([ticks[0] / 1.25, ticks[-1] * 1.25])
     figure.update_xaxes(
-        type="log", range=ends, tickvals=list(ticks), title=_title(across), zeroline=False, showgrid=False
+        type="log", range=ends, tickvals=list(ticks), title=axis_title(across), zeroline=False, showgrid=False
     )
-    figure.update_yaxes(range=limits, title=_title(up), zeroline=False, nticks=6)
+    figure.update_yaxes(range=limits, title=axis_title(up), zeroline=False, nticks=6)
     if len(table):
         values = [table[column].iloc[-1] for column in names]
         heights = apart(values, limits=limits, room=HEIGHT - TOP - BOTTOM)
@@ -78,10 +75,6 @@ def apart(values: Sequence[float], *, limits: tuple[float, float], room: float) 
         place = min(at[i], ceiling)
         moved[i], ceiling = place - at[i], place - NAME_HEIGHT
     return moved
-
-
-def _title(words: str) -> dict:
-    return {"text": html.escape(words), "font": {"size": 12}, "standoff": 14}
 
 
 def _write(figure: go.Figure, name: str, x: float, y: float, *, shift: float, side: str = "left") -> None:

@@ -7,6 +7,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from mha_core.figures.heatmap import axis_names, heatmap
+from mha_core.figures.theme import axis_title, colour
 
 MATRIX, SUMS = (0.0, 0.78), (0.82, 1.0)  # parts of the width
 
@@ -35,7 +36,7 @@ def mixing(
         orientation="h",
         xaxis="x2",
         showlegend=False,
-        marker={"color": "#000001"},  # a stand-in that the page replaces with its theme's colour
+        marker={"color": colour(0)},
         hovertemplate=f"<b>%{{y}}</b><br>{html.escape(words)} <b>%{{x:.4~g}}</b><extra></extra>",
     )
     return figure.update_layout(
@@ -43,7 +44,7 @@ def mixing(
         xaxis2={
             "domain": SUMS,
             "anchor": "y",
-            "title": {"text": html.escape(words), "standoff": 14, "font": {"size": 12}},
+            "title": axis_title(words),
             "tickfont": {"size": 10},
             "nticks": 3,
             "zeroline": True,

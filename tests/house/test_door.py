@@ -87,6 +87,12 @@ def test_no_public_name_stands_for_a_module_too():
     assert set(mha.__all__) & modules == {"figures"}
 
 
+def test_every_module_of_figures_is_reached_through_it():
+    stems = {path.stem for path in (PACKAGE / "figures").glob("*.py")} - {"__init__"}
+    assert set(mha.figures.__all__) == stems
+    assert all(hasattr(mha.figures, stem) for stem in stems)
+
+
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="module 'mha_core' has no attribute 'trances'"):
         _ = mha.trances
