@@ -46,15 +46,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     words, options = _split(sys.argv[1:] if arguments is None else arguments)
     parser = _parser()
-    asked = parser.parse_args(words)
-    if asked.command == "trace" and options:
+    args = parser.parse_args(words)
+    if args.command == "trace" and options:
         parser.error(f"{options[0]} is an option of the app, and headscope trace does not open it")
     try:
-        if asked.command == "trace":
-            return _trace(asked)
-        if asked.command == "open":
-            mha.load(asked.file)  # a file that cannot be read is refused here, not in the browser
-            os.environ[resources.OPENED] = str(asked.file.resolve())
+        if args.command == "trace":
+            return _trace(args)
+        if args.command == "open":
+            mha.load(args.file)  # a file that cannot be read is refused here, not in the browser
+            os.environ[resources.OPENED] = str(args.file.resolve())
         return _app(options)
     except (mha.MhaError, OSError) as error:
         print(f"headscope: {error}", file=sys.stderr)
@@ -108,8 +108,8 @@ def _parser() -> argparse.ArgumentParser:
     trace.add_argument("--kind", help="only the layers of one kind: encoder, decoder or cross")
     for name, (read, meaning) in SETTINGS.items():
         option = f"--{name.replace('_', '-')}"
-        how = {"action": argparse.BooleanOptionalAction} if read is bool else {"type": read}
-        trace.add_argument(option, **how, default=argparse.SUPPRESS, help=meaning)
+        action = {"action": argparse.BooleanOptionalAction} if read is bool else {"type": read}
+        trace.add_argument(option, **action, default=argparse.SUPPRESS, help=meaning)
 
     meaning = "open the app on a saved trace"
     opened = commands.add_parser("open", help=meaning, description=f"{meaning}.", allow_abbrev=False)
@@ -131,15 +131,15 @@ def _app(options: Sequence[str]) -> int:
     return os.execv(sys.executable, command)
 
 
-def _trace(asked: argparse.Namespace) -> int:
+def _trace(args: argparse.Namespace) -> int:
     from mha_core.traces import storage
 
-    path = asked.output
+    path = args.output
     storage.check_folder(path)  # before a model is loaded for nothing
-    settings = {name: getattr(asked, name) for name in SETTINGS if hasattr(asked, name)}
-    trace = mha.trace(asked.text, source=asked.source, **settings)
-    if asked.kind is not None:
-        trace = trace.part(asked.kind)
+    settings = {name: getattr(args, name) for name in SETTINGS if hasattr(args, name)}
+    trace = mha.trace(args.text, source=args.source, **settings)
+    if args.kind is not None:
+        trace = trace.part(args.kind)
     elif path.suffix == ".html" and len(trace.kinds) > 1:
         raise mha.MhaError(
             f"A page shows layers of one kind, and the kinds here are {', '.join(trace.kinds)}; "
@@ -151,11 +151,7 @@ def _trace(asked: argparse.Namespace) -> int:
     return 0
 
 
-def _page(trace: "AttentionTrace", path: Path) -> None:
-    trace.view().save(path)
-
-
-def _table(trace: "AttentionTrace", path: Path) -> None:
+def _csv(trace: "AttentionTrace", path: Path) -> None:
     """Every weight: layer, head, query, key; all counted from 1, as in the app's tables."""
     from mha_core.analysis import frames
     from mha_core.traces.storage import replacing
@@ -167,7 +163,7 @@ def _table(trace: "AttentionTrace", path: Path) -> None:
             table.to_csv(file, index=False, header=number == 0)
 
 
-def _arrays(trace: "AttentionTrace", path: Path) -> None:
+def _npz(trace: "AttentionTrace", path: Path) -> None:
     """weights_0, q_0, k_0, v_0 of layer 0 and so on, with the labels of its queries_0 and keys_0."""
     import numpy as np
 
@@ -183,11 +179,12 @@ def _arrays(trace: "AttentionTrace", path: Path) -> None:
         np.savez_compressed(temporary, **arrays)
 
 
-def _saved(trace: "AttentionTrace", path: Path) -> None:
-    trace.save(path)
-
-
-WRITERS = {".html": _page, ".csv": _table, ".npz": _arrays, ".safetensors": _saved}
+WRITERS = {
+    ".html": lambda trace, path: trace.view().save(path),
+    ".csv": _csv,
+    ".npz": _npz,
+    ".safetensors": lambda trace, path: trace.save(path),
+}
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -15,34 +15,34 @@ class Device:
     reason: str
 
 
-def pick(wanted: str | None = None) -> Device:
-    """Pick CUDA, then Apple MPS, then the CPU, unless one is asked for by name.
+def pick(name: str | None = None) -> Device:
+    """The device of that name, else CUDA, then Apple MPS, then the CPU.
 
-    Raises `MhaError` when the device asked for is not on this machine, naming those that are.
+    Raises `MhaError` for a device that is not on this machine, naming those that are.
     """
-    found = available()
-    if wanted is not None:
-        if wanted not in found:
-            raise MhaError(
-                f"Device {wanted!r} is not available here; {', '.join(found)} can be used.",
-                fixes=tuple({"device": name} for name in found),
-            )
-        return Device(wanted, f"{wanted} was asked for")
-    return Device(found[0], REASONS[found[0]]())
+    names = available()
+    if name is None:
+        return Device(names[0], REASONS[names[0]]())
+    if name not in names:
+        raise MhaError(
+            f"Device {name!r} is not available here; {', '.join(names)} can be used.",
+            fixes=tuple({"device": other} for other in names),
+        )
+    return Device(name, f"{name} was asked for")
 
 
 def available() -> list[str]:
     """The device names that work here, fastest first; the CPU is always last."""
-    found = ["cpu"]
+    names = ["cpu"]
     if torch.backends.mps.is_available():
-        found.insert(0, "mps")
+        names.insert(0, "mps")
     if torch.cuda.is_available():
-        found.insert(0, "cuda")
-    return found
+        names.insert(0, "cuda")
+    return names
 
 
 def usual_dtype(device: str) -> str:
-    """The kind of numbers in which models of others compute there, unless another is asked for."""
+    """The dtype in which third-party models compute on a device by default."""
     return "float32" if device == "cpu" else "bfloat16"
 
 

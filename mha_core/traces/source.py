@@ -171,7 +171,7 @@ class FileSource(Source):
 
 
 SourceValue = str | Mapping[str, FactValue] | ArraySource
-KINDS = {
+TYPES = {
     source.kind: source
     for source in (RandomSource, MiniSource, RunSource, ModelSource, ArraySource, RecordedSource, FileSource)
 }
@@ -203,7 +203,7 @@ def read(value: object) -> Source:
     if isinstance(value, Mapping):
         return _without_kind(value)
     kind, values = value
-    return _from_values(KINDS[kind], values)
+    return _from_values(TYPES[kind], values)
 
 
 def _from_values(kind: type[Source], values: Mapping[str, object]) -> Source:

@@ -134,9 +134,7 @@ class AttentionTrace:
         values = matrix.values(one_layer, head, rows=rows, keys=keys)
         if values is None:
             raise MhaError(UNKNOWN[name])
-        queries = _selected(one_layer.sides.queries.labels, one_layer.row_indices(rows))
-        labels = {"token": queries, "query": queries}
-        labels["key"] = _selected(one_layer.sides.keys.labels, one_layer.key_indices(keys))
+        labels = _axis_labels(one_layer, rows, keys)
         row_labels, column_labels = (
             pd.Index(labels.get(axis, range(1, size + 1)), name=axis)
             for axis, size in zip(matrix.axes, values.shape, strict=True)
@@ -177,8 +175,7 @@ class AttentionTrace:
             )
         no_heads = matrix.of_layer or head is not None
         dims = [*([] if no_heads else ["kv_head" if name in ("k", "v") else "head"]), *matrix.axes]
-        queries, keys = (side.labels for side in (layers[0].sides.queries, layers[0].sides.keys))
-        labels = {"token": queries, "query": queries, "key": keys}
+        labels = _axis_labels(layers[0])
         coords = {dim: list(labels.get(dim, range(size))) for dim, size in zip(dims, *shapes, strict=True)}
         values = arrays[0] if layer is not None else np.stack(arrays)
         if layer is None:
@@ -320,6 +317,13 @@ def load(path: str | PathLike) -> AttentionTrace:
         return AttentionTrace(*parts)
     except MhaError as error:
         raise MhaError(f"{path} is damaged: {error}") from None
+
+
+def _axis_labels(layer: LayerTrace, rows: Picked = None, keys: Picked = None) -> dict[str, Sequence[str]]:
+    """The labels of the selected queries and keys, by the names of the axes that have them."""
+    queries = _selected(layer.sides.queries.labels, layer.row_indices(rows))
+    keys = _selected(layer.sides.keys.labels, layer.key_indices(keys))
+    return {"token": queries, "query": queries, "key": keys}
 
 
 def _selected(labels: tuple[str, ...], positions: slice | list[int] | None) -> Sequence[str]:

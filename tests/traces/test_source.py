@@ -11,7 +11,7 @@ import torch
 import mha_core as mha
 from mha_core.traces import source as sources
 from mha_core.traces.source import (
-    KINDS,
+    TYPES,
     ArraySource,
     FileSource,
     MiniSource,
@@ -52,7 +52,7 @@ each = pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.kind
 
 
 def test_every_kind_is_here():
-    assert {source.kind: type(source) for source in SOURCES} == KINDS
+    assert {source.kind: type(source) for source in SOURCES} == TYPES
 
 
 @each
