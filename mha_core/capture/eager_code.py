@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from mha_core.attention.module import Attended
-from mha_core.capture.caller import caller, inner_axes, item_index
+from mha_core.capture.axes import inner_axes, item_index
+from mha_core.capture.caller import caller
 from mha_core.capture.collector import Collector
 from mha_core.capture.eager_scores import (
     CLOSE,

@@ -27,7 +27,8 @@ from torch.utils.hooks import RemovableHandle
 from mha_core.attention.module import Attended
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.capture import eager_code
-from mha_core.capture.caller import Caller, Root, caller, item_index, text_axis
+from mha_core.capture.axes import item_index, text_axis
+from mha_core.capture.caller import Caller, Root, caller
 from mha_core.capture.eager_code import EagerMode
 from mha_core.capture.eager_scores import Attempt, Followed, Shared, version
 from mha_core.capture.mixing import without_attention

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from mha_core.capture.caller import caller, inner_axes, text_axis
+from mha_core.capture.caller import caller
 
 
 class Probe(nn.Module):
@@ -72,54 +72,3 @@ def test_without_modules_the_root_is_the_outermost_function_below_the_block():
 def test_how_many_texts_a_module_reads(probe, inputs, expected):
     probe(*inputs)
     assert probe.found.batch((7, 7), (6, 7, 4)) == expected
-
-
-@pytest.mark.parametrize(
-    ("lead", "batch", "inside", "documented", "axis"),
-    [
-        ((), None, (), False, None),
-        ((1, 1), None, (), False, None),
-        ((1, 3), None, (), False, None),
-        ((2, 3), 2, (), False, 0),
-        ((3, 2), 2, (), False, 1),
-        ((4, 1), 1, (), False, None),
-        ((4, 1), 4, (), False, 0),
-        ((3,), 3, (), False, 0),
-        ((2, 2), 2, (1,), False, 0),
-        ((2, 2), 2, (0,), False, 1),
-        ((2, 3), None, (1,), False, 0),
-        ((2, 3), None, (), True, 0),
-        ((2, 2), 2, (), True, 0),
-        ((3, 2), 2, (), True, 1),
-    ],
-)
-def test_the_axis_of_the_texts(lead, batch, inside, documented, axis):
-    assert text_axis(lead, batch, inside, documented=documented) == axis
-
-
-@pytest.mark.parametrize(
-    ("lead", "batch", "inside", "documented"),
-    [
-        ((3,), None, (), False),
-        ((6,), 2, (), False),
-        ((4, 1), None, (), False),
-        ((4, 3), None, (), False),
-        ((3, 3), 3, (), False),
-        ((4, 3), 2, (), False),
-        ((6, 1), 2, (), True),
-        ((2, 3), None, (0, 1), False),
-    ],
-)
-def test_what_cannot_be_told_is_refused(lead, batch, inside, documented, refused):
-    message = str(refused(text_axis, lead, batch, inside, documented=documented))
-    assert " × ".join(map(str, lead)) in message
-    assert "give batch=" in message
-
-
-def test_axes_within_a_token_lie_there_in_memory():
-    x = torch.randn(2, 7, 3, 5)
-    assert inner_axes(x.transpose(1, 2)) == (1,)
-    assert inner_axes(x.permute(2, 0, 1, 3)) == (0,)
-    assert inner_axes(x.transpose(1, 2).contiguous()) == ()
-    assert inner_axes(x[:, :1].transpose(1, 2)) == ()
-    assert inner_axes(x[:1].transpose(1, 2).expand(2, -1, -1, -1)) == (1,)

@@ -1,0 +1,60 @@
+"""Which axis of a batch counts texts and which count heads."""
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from mha_core.errors import MhaError
+
+
+def text_axis(
+    lead: Sequence[int], batch: int | None, inside: Sequence[int] = (), *, documented: bool = False
+) -> int | None:
+    """The axis that counts texts, of the axes of queries before (token, width); None if all count heads.
+
+    `batch` is the number of texts where it is known. `inside` are axes that lie within a token in memory,
+    as heads do that a projection was cut into. `documented` says that the first of several axes counts
+    texts, as in torch's own function. Raises `MhaError` where it cannot be told.
+    """
+    large = [axis for axis, size in enumerate(lead) if size > 1]
+    outside = [axis for axis in large if axis not in inside]
+    if not large or batch == 1:
+        return None
+    if batch is not None:
+        fits = [axis for axis in large if lead[axis] == batch]
+        fits = fits if len(fits) == 1 else [axis for axis in fits if axis in outside]
+        if len(fits) == 1:
+            return fits[0]
+        if documented and lead[0] == batch:
+            return 0
+    elif len(outside) == 1 < len(large):
+        return outside[0]
+    elif len(lead) > 1 and documented:
+        return 0
+    elif len(lead) > 1 and lead[0] == 1:
+        return None
+    sizes = " × ".join(map(str, lead))
+    number = "how many texts there are" if batch is None else f"where the {batch} texts are"
+    raise MhaError(
+        f"It has {sizes} heads or texts, and it cannot be told {number}; give batch=, or record one text at "
+        f"a time, or give what was computed to mha.from_tensors(q=, k=, v=, tokens=)."
+    )
+
+
+def inner_axes(tensor: Tensor) -> tuple[int, ...]:
+    """The axes before (token, width) that lie within a token in memory."""
+    if tensor.dim() < 3 or tensor.shape[-2] == 1:
+        return ()
+    strides = tensor.stride()
+    return tuple(
+        axis for axis in range(tensor.dim() - 2) if tensor.shape[axis] > 1 and 0 < strides[axis] < strides[-2]
+    )
+
+
+def item_index(item: int, n_items: int) -> int:
+    """Where an item of a batch stands; what there is one of belongs to all. Raises `MhaError`."""
+    if n_items == 1:
+        return 0
+    if not 0 <= item < n_items:
+        raise MhaError(f"The batch has items 0 to {n_items - 1}; item {item} was asked for.")
+    return item
