@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from mha_core.errors import MhaError, in_range, listed
 from mha_core.sources import mini, random_weights
-from mha_core.sources.huggingface import model
+from mha_core.sources.huggingface import batches, model
 from mha_core.sources.huggingface.tokenizer import Ids
 from mha_core.traces.tokens import MAX_TOKENS
 from mha_core.traces.trace import AttentionTrace
@@ -179,7 +179,7 @@ def trace_many(
         return _one_by_one(texts, SOURCES[source], settings, reduce)
     limit = {"limit": settings.pop("limit")} if "limit" in settings else {}
     ready = model.at_hand(source, **settings)
-    return model.follow_many(ready, texts, batch=batch, reduce=reduce, **limit)
+    return batches.follow_many(ready, texts, batch=batch, reduce=reduce, **limit)
 
 
 def _one_by_one(texts: Iterable, source: Callable, settings: dict, reduce: Callable | None) -> Iterator:

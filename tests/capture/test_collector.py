@@ -139,7 +139,7 @@ def test_what_was_proven_of_a_model_goes_with_it():
 def test_of_one_token_alone_the_rotation_is_that_of_longer_texts(family):
     """The first token is turned by nothing, so that the numbers would fit any code, or none."""
     model = huggingface.adopt(module(family))
-    [one, *_], _ = huggingface.flow(model, {"input_ids": IDS["input_ids"][:, :1]})
+    [one, *_], *_ = huggingface.flow(model, {"input_ids": IDS["input_ids"][:, :1]})
     several = layers(model)[0]
     assert one.about == several.about
     assert set(one.tensors) == set(several.tensors)

@@ -57,7 +57,7 @@ def _quiet():
 def flowed(family: str, n_tokens: int = N_TOKENS):
     """Attention layers, what was skipped, and mixers; the limit of the tiny models does not count."""
     ids = torch.randint(5, 90, (1, n_tokens), generator=torch.Generator().manual_seed(3))
-    return huggingface.flow_and_mixers(huggingface.adopt(tiny.model(family)), {"input_ids": ids})
+    return huggingface.flow(huggingface.adopt(tiny.model(family)), {"input_ids": ids})
 
 
 def output(layer: MixerTrace, heads: list[int]) -> np.ndarray:
@@ -134,7 +134,7 @@ def test_fnet_adds_what_cosines_and_sines_mix():
     for layer in model.module.fnet.encoder.layer:
         layer.fourier.self.register_forward_hook(lambda _module, _args, output: computed.append(output[0][0]))
     ids = torch.randint(5, 90, (1, 23), generator=torch.Generator().manual_seed(3))
-    _, skipped, mixers = huggingface.flow_and_mixers(model, {"input_ids": ids})
+    _, skipped, mixers = huggingface.flow(model, {"input_ids": ids})
     angles = 2 * np.pi * np.outer(np.arange(23), np.arange(23)) / 23
     assert (len(mixers), skipped) == (2, ())
     for layer, own in zip(mixers, computed, strict=True):

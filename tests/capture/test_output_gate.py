@@ -9,6 +9,7 @@ import torch
 
 import mha_core as mha
 from mha_core.sources.huggingface import model as huggingface
+from mha_core.sources.huggingface.batches import follow_many
 from mha_core.traces.facts import OutputGate
 from tests.parity import tiny
 
@@ -66,7 +67,7 @@ def test_in_half_precision_too():
 def test_another_function_than_is_known_is_no_gate(monkeypatch):
     monkeypatch.setattr(torch, "sigmoid", torch.tanh)  # in the model's own code
     model = huggingface.adopt(tiny.model("afmoe"))
-    [layer, *_], _ = huggingface.flow(model, {"input_ids": torch.tensor([TEXT])})
+    [layer, *_], *_ = huggingface.flow(model, {"input_ids": torch.tensor([TEXT])})
     assert layer.about.gate is None
     with pytest.raises(mha.MhaError, match="The output matrix"):
         layer.contribution(0)
@@ -91,6 +92,6 @@ def test_texts_that_go_together_have_their_own_gates():
     model = huggingface.adopt(tiny.model("afmoe"))
     texts = [TEXT, TEXT[3:12], TEXT[::-1]]
     alone = [huggingface.follow(model, ids) for ids in texts]
-    for ours, theirs in zip(huggingface.follow_many(model, texts, batch=3), alone, strict=True):
+    for ours, theirs in zip(follow_many(model, texts, batch=3), alone, strict=True):
         for one, other in zip(ours.layers, theirs.layers, strict=True):
             np.testing.assert_allclose(one.contribution(), other.contribution(), atol=1e-5)

@@ -117,7 +117,7 @@ def inputs(family: str) -> dict[str, torch.Tensor]:
 
 @cache
 def layers(family: str) -> tuple[mha.LayerTrace, ...]:
-    found, skipped = huggingface.flow(huggingface.adopt(made(family)), inputs(family))
+    found, skipped, _ = huggingface.flow(huggingface.adopt(made(family)), inputs(family))
     assert skipped == ()
     return found
 
@@ -216,7 +216,7 @@ def test_numbers_that_are_cut_off_in_place_or_not_are_known_before(family):
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("family", ["qwen3", "persimmon", "opt", *CLIPPED])
 def test_the_same_is_found_in_half_precision(family, dtype):
-    found, _ = huggingface.flow(huggingface.adopt(made(family).to(dtype)), inputs(family))
+    found, *_ = huggingface.flow(huggingface.adopt(made(family).to(dtype)), inputs(family))
     clipped = Adjustments(*((Clip(1.3), turn()),) * 2, v=(Clip(1.3),))
     assert found[0].about.adjustments == ADJUSTED.get(family, clipped)
     assert found[0].tensors["q_linear"].dtype == dtype
@@ -224,10 +224,10 @@ def test_the_same_is_found_in_half_precision(family, dtype):
 
 def test_a_limit_that_was_not_reached_in_the_trial_is_found_when_it_is(monkeypatch):
     model = huggingface.adopt(made("olmo", clip_qkv=60.0))
-    plain, _ = huggingface.flow(model, {"input_ids": IDS})
+    plain, *_ = huggingface.flow(model, {"input_ids": IDS})
     assert plain[0].about.adjustments is None
     model.module.config.clip_qkv = 1.3
-    clipped, _ = huggingface.flow(model, {"input_ids": IDS})
+    clipped, *_ = huggingface.flow(model, {"input_ids": IDS})
     assert clipped[0].about.adjustments.q == (Clip(pytest.approx(1.3)), turn())
     torch.testing.assert_close(clipped[0].tensors["q_linear"], plain[0].tensors["q_raw"])
 

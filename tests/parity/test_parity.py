@@ -127,20 +127,20 @@ def test_shows_what_the_model_computes(family):
 @pytest.mark.filterwarnings("ignore")
 def test_a_wrong_picture_is_found(monkeypatch):
     """Keys that are shown for others, the causal mask forgotten: neither passes for exact."""
-    own = huggingface.flow_and_mixers
+    own = huggingface.flow
 
     def without_masks(model, inputs):
         layers, *others = own(model, inputs)
         return tuple(replace(layer, rule=replace(layer.rule, mask=None)) for layer in layers), *others
 
-    monkeypatch.setattr(huggingface, "flow_and_mixers", without_masks)
+    monkeypatch.setattr(huggingface, "flow", without_masks)
     assert compare.compare("gpt2", halves=False).verdict == "WRONG"
 
     def without_one(model, inputs):
         layers, *others = own(model, inputs)
         return layers[:-1], *others
 
-    monkeypatch.setattr(huggingface, "flow_and_mixers", without_one)
+    monkeypatch.setattr(huggingface, "flow", without_one)
     assert compare.compare("gpt2", halves=False).verdict == "WRONG"
 
 
@@ -149,7 +149,7 @@ def test_a_wrong_picture_is_found(monkeypatch):
 def test_weights_are_far_from_even(n):
     """Of a model that looks at everything alike every comparison would come out well."""
     model = huggingface.adopt(tiny.model("bert"))
-    layers, _ = huggingface.flow(model, {"input_ids": torch.arange(5, 5 + n)[None]})
+    layers, *_ = huggingface.flow(model, {"input_ids": torch.arange(5, 5 + n)[None]})
     assert layers[0].weights().std() > 0.3 / n
 
 

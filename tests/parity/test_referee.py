@@ -71,7 +71,7 @@ def shown(family: str) -> tuple[nn.Module, dict[str, Tensor], tuple, tuple]:
     model = tiny.model(family)
     if model.config.is_encoder_decoder:
         inputs["decoder_input_ids"] = torch.randint(5, 90, (1, 23), generator=draw)
-    layers, _, mixers = huggingface.flow_and_mixers(huggingface.adopt(model), inputs)
+    layers, _, mixers = huggingface.flow(huggingface.adopt(model), inputs)
     return model, inputs, layers, mixers
 
 

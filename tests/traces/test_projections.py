@@ -83,7 +83,7 @@ def test_a_trace_copies_no_matrix_until_somebody_asks(family):
     model = huggingface.adopt(tiny.module(family))
     width = model.module.config.hidden_size
     with Made() as made:
-        [first, *_], _ = huggingface.flow(model, IDS)
+        [first, *_], *_ = huggingface.flow(model, IDS)
         assert first.knows("w_q")
         assert (1, 13, width) in made.shapes  # what is computed is seen
         assert not [shape for shape in made.shapes if len(shape) == 2 and shape[0] == width]

@@ -8,7 +8,9 @@ from torch import Tensor, nn
 
 from mha_core.capture import bands
 from mha_core.capture.call import Call
+from mha_core.traces.layer import LayerTrace
 
+PassLayers = tuple[tuple[LayerTrace, ...], tuple[str, ...]]  # and what was left out, with its reason
 PROBE = 7  # tokens of a trial
 # In which order a model returns the weights of its attention, and whose they are.
 RETURNED = {

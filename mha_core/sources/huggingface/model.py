@@ -14,10 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import islice
 from os import PathLike
 from types import MappingProxyType
-from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +25,7 @@ from mha_core.capture import collector, mixing, rotary
 from mha_core.errors import MhaError, one_of
 from mha_core.sources.huggingface import files, forward_pass, loading, trial
 from mha_core.sources.huggingface import tokenizer as reading
+from mha_core.sources.huggingface.forward_pass import PassLayers
 from mha_core.sources.huggingface.twin import HALF, twin
 from mha_core.traces.layer import LayerTrace, with_texts
 from mha_core.traces.mixer import MixerTrace
@@ -38,8 +37,6 @@ NAME = "headscope"
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 MAX_MODELS = 2  # that `trace` keeps in memory
 MAX_WRAPPERS = 5  # around a model
-Result = TypeVar("Result")
-AHEAD = 4  # batches of texts that are read at once, so that texts of similar length share a pass
 
 
 _registering = threading.Lock()
@@ -247,16 +244,16 @@ def follow(
     """
     if target is not None and not model.has_target:
         raise MhaError(f"{model.title} reads one text and writes no other; leave the target out.")
-    tokens, ids = _read(model, text, limit)
+    tokens, ids = read(model, text, limit)
     with _errors_of(model):
-        inputs = _one(model, ids)
+        inputs = inputs_of(model, ids)
     target_tokens = None
     if model.has_target:
         decoder_ids = _decoder_ids(model, inputs, target, limit)
         inputs["decoder_input_ids"] = torch.tensor([decoder_ids], device=model.device)
         target_text = target if isinstance(target, str) else None
         target_tokens = reading.tokens_of(model.tokenizer, decoder_ids, target_text, start=True)
-    return _trace(model, tokens, *flow_and_mixers(model, inputs), target=target_tokens)
+    return trace_of(model, tokens, *flow(model, inputs), target=target_tokens)
 
 
 def _decoder_ids(
@@ -293,7 +290,7 @@ def _errors_of(model: Model) -> Iterator[None]:
         ) from error
 
 
-def _read(model: Model, text: str | reading.Ids, limit: int) -> tuple[Tokens, dict[str, list[int]]]:
+def read(model: Model, text: str | reading.Ids, limit: int) -> tuple[Tokens, dict[str, list[int]]]:
     """The tokens of a text and the inputs that the model takes."""
     tokens, ids = reading.encoded(model.tokenizer, text, limit=min(limit, model.limit), name=model.title)
     reading.check_ids(model.module, ids["input_ids"], name=model.title)
@@ -301,7 +298,7 @@ def _read(model: Model, text: str | reading.Ids, limit: int) -> tuple[Tokens, di
     return tokens, {name: row for name, row in ids.items() if name in ("input_ids", *arguments)}
 
 
-def _trace(
+def trace_of(
     model: Model,
     tokens: Tokens,
     layers: tuple[LayerTrace, ...],
@@ -314,17 +311,7 @@ def _trace(
     return AttentionTrace(tokens, layers, described(model, layers, skipped), mixers=mixers)
 
 
-def flow(model: Model, inputs: Mapping[str, Tensor]) -> tuple[tuple[LayerTrace, ...], tuple[str, ...]]:
-    """The attention layers of one forward pass, and what has no weights, each with its reason.
-
-    Raises `MhaError` if there is no attention layer.
-    """
-    with _errors_of(model):
-        layers, skipped = trial.run(model.route, model.module, model.names, inputs)
-    return _complete(model, layers, skipped)
-
-
-def flow_and_mixers(
+def flow(
     model: Model, inputs: Mapping[str, Tensor]
 ) -> tuple[tuple[LayerTrace, ...], tuple[str, ...], tuple[MixerTrace, ...]]:
     """The attention layers of one forward pass, what cannot be shown, and the layers without softmax.
@@ -334,15 +321,15 @@ def flow_and_mixers(
     with mixing.recording() as recorder, _errors_of(model):
         flowed = trial.run(model.route, model.module, model.names, inputs)
     mixers = recorder.layers(model.mixers)
-    return *_complete(model, *flowed, mixers), mixers
+    return *complete(model, *flowed, mixers), mixers
 
 
-def _complete(
+def complete(
     model: Model,
     layers: tuple[LayerTrace, ...],
     skipped: tuple[str, ...],
     mixers: tuple[MixerTrace, ...] = (),
-) -> tuple[tuple[LayerTrace, ...], tuple[str, ...]]:
+) -> PassLayers:
     """The same and the layers that mix tokens by other means. Raises `MhaError` if nothing is shown."""
     # KimiLinearAttention is the name of an attention
     shown = {f"{layer.name}:" for layer in (*layers, *mixers)}
@@ -373,115 +360,9 @@ def described(model: Model, layers: Iterable[LayerTrace], skipped: Iterable[str]
     )
 
 
-def follow_many(
-    model: Model,
-    texts: Iterable[str | reading.Ids],
-    *,
-    batch: int,
-    reduce: Callable[[AttentionTrace], object] | None = None,
-    limit: int = MAX_TOKENS,
-) -> Iterator:
-    """The traces of many texts, in their order, up to `batch` texts in one pass of the model.
-
-    Texts are padded on the right and hidden from each other. Each trace equals that of `follow` but for
-    rounding: where a trial of two texts shows otherwise, and in a model with a target, texts go one by one.
-    With `reduce` its result is yielded in place of each trace. Raises `MhaError` as `follow` does, with the
-    number of the text, when that text is reached.
-    """
-    reduce = reduce or (lambda trace: trace)
-    together = batch > 1 and _batches(model)
-    texts = enumerate(texts, start=1)
-    while ahead := list(islice(texts, batch * AHEAD if together else 1)):
-        numbers = [number for number, _ in ahead]
-        if together:
-            inputs = [_outcome(_read, model, text, limit) for _, text in ahead]
-            results = _followed(model, inputs, batch, reduce)
-        else:
-            traces = (_outcome(follow, model, text, limit=limit) for _, text in ahead)
-            results = (trace if isinstance(trace, MhaError) else reduce(trace) for trace in traces)
-        for number, result in zip(numbers, results, strict=True):
-            if isinstance(result, MhaError):
-                raise MhaError(f"Text {number}: {result}") from result
-            yield result
-
-
-def _outcome(function: Callable[..., Result], *args: object, **settings: object) -> Result | MhaError:
-    """The result of a function, or the refusal that it raised."""
-    try:
-        return function(*args, **settings)
-    except MhaError as error:
-        return error
-
-
-def _followed(
-    model: Model, texts: list[tuple[Tokens, dict[str, list[int]]] | MhaError], batch: int, reduce: Callable
-) -> list:
-    """The reduced traces of texts, or their refusals, in their order; similar lengths share a pass."""
-    results: list = [text if isinstance(text, MhaError) else None for text in texts]
-    order = [n for n, text in enumerate(texts) if not isinstance(text, MhaError)]
-    order.sort(key=lambda n: len(texts[n][0]))
-    # The rotary code turns the first token by no angle, so a single token does not show whether there is one.
-    single = sum(len(texts[n][0]) == 1 for n in order)
-    parts = [[n] for n in order[:single]]
-    parts += [order[start : start + batch] for start in range(single, len(order), batch)]
-    for part in parts:
-        inputs = [texts[n][1] for n in part]
-        # An error of the model: each text by itself shows whose it is.
-        flowed = trial.attempt(lambda inputs=inputs: _flow_many(model, inputs)) if len(part) > 1 else None
-        flowed = flowed or [_outcome(flow, model, _one(model, ids)) for ids in inputs]
-        for n in part:
-            layers = flowed.pop(0)
-            results[n] = (
-                layers if isinstance(layers, MhaError) else reduce(_trace(model, texts[n][0], *layers))
-            )
-    return results
-
-
-def _one(model: Model, ids: dict[str, list[int]]) -> dict[str, Tensor]:
+def inputs_of(model: Model, ids: dict[str, list[int]]) -> dict[str, Tensor]:
     """The inputs of a single text."""
     return {name: torch.tensor([row], device=model.device) for name, row in ids.items()}
-
-
-def _flow_many(
-    model: Model, texts: list[dict[str, list[int]]]
-) -> list[tuple[tuple[LayerTrace, ...], tuple[str, ...]]]:
-    """`flow` for texts in one pass."""
-    lengths = [len(text["input_ids"]) for text in texts]
-    width = max(lengths)
-    config = forward_pass.text_config(model.module)
-    counts = {getattr(config, name, None) for name in ("num_attention_heads", "num_key_value_heads")}
-    while width in counts:  # else a tensor's axes of heads and of tokens have one size
-        width += 1
-    fill = {"input_ids": next((n for n in _padding(model) if n is not None), 0)}
-    inputs = {"attention_mask": [[1] * n + [0] * (width - n) for n in lengths]}
-    for name in texts[0].keys() - inputs.keys():
-        rows = [text[name] for text in texts]
-        inputs[name] = [row + [fill.get(name, 0)] * (width - len(row)) for row in rows]
-    inputs = {name: torch.tensor(rows, device=model.device) for name, rows in inputs.items()}
-    batch = trial.run_batch(model.route, model.module, model.names, inputs, lengths)
-    return [_complete(model, *flowed) for flowed in batch]
-
-
-def _padding(model: Model) -> Iterator[int | None]:
-    """The id of padding, as the model and its tokenizer say."""
-    yield getattr(forward_pass.text_config(model.module), "pad_token_id", None)
-    yield getattr(model.tokenizer, "pad_token_id", None)
-
-
-def _batches(model: Model) -> bool:
-    """Whether texts in one pass give what they give alone, by a trial of two texts."""
-    config = forward_pass.text_config(model.module)
-    # The longest text decides on the rotary codes of all, and on the places of experts.
-    by_longest = bool(rotary.by_length(model.module)) or hasattr(config, "expert_capacity")
-    alone = model.has_target or by_longest or model.mixers
-    if model.route.name != "attend" or model.route.changes or alone:
-        return False
-    long = forward_pass.probe(model.module)["input_ids"][0].tolist()
-    texts = [{"input_ids": long[:4]}, {"input_ids": long}]
-    together = trial.attempt(lambda: _flow_many(model, texts))
-    if together is None:
-        return False
-    return all(map(trial.agree, together, (flow(model, _one(model, ids)) for ids in texts)))
 
 
 def trace(

@@ -18,12 +18,12 @@ from mha_core.sources.huggingface.forward_pass import (
     ELSEWHERE,
     IN_PARTS,
     RETURNED,
+    PassLayers,
     are_weights,
     forward,
     kind,
     sizes,
 )
-from mha_core.traces.layer import LayerTrace
 
 BY_WORDS = (
     "What is added to the scores of this layer depends on the words, too: it is made for this text, "
@@ -46,7 +46,7 @@ class OwnCode:
 
     def layers(
         self, module: nn.Module, names: Mapping[int, str], inputs: Mapping[str, Tensor], close: float
-    ) -> tuple[tuple[LayerTrace, ...], tuple[str, ...]] | None:
+    ) -> PassLayers | None:
         """The layers of a pass, and what is not shown of it; None if it was not the same code that ran."""
         calls, watcher = collect(module, names, inputs, close, every_row=False)
         if tuple(call.name for call in calls) != self.calls:

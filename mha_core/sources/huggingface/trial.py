@@ -12,18 +12,16 @@ import sys
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from types import MappingProxyType
 from typing import TypeVar
 
-import torch
 from torch import Tensor, nn
 
 from mha_core.attention.functional import attend, fused
-from mha_core.capture.batch import Batch
 from mha_core.capture.call import Call
 from mha_core.capture.collector import ATTENTION, Attend, Collector, UnknownKeyword, collecting, watch
 from mha_core.capture.eager_scores import CLOSE, gap
@@ -34,6 +32,7 @@ from mha_core.sources.huggingface.forward_pass import (
     ELSEWHERE,
     IN_PARTS,
     RETURNED,
+    PassLayers,
     are_weights,
     forward,
     kind,
@@ -66,8 +65,6 @@ IMPRECISE = (
 )
 
 ABSENT = "for this text it does not attend as it does for short ones"
-# How far a number may lie from the one that the same text gives without others beside it.
-ROUNDING = {torch.float64: 1e-9, torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 2e-2}
 
 Result = TypeVar("Result")
 
@@ -270,7 +267,7 @@ def _has_mixers_alone(module: nn.Module, names: Mapping[int, str], inputs: dict,
 
 def run(
     route: Route, module: nn.Module, names: Mapping[int, str], inputs: Mapping[str, Tensor]
-) -> tuple[tuple[LayerTrace, ...], tuple[str, ...]]:
+) -> PassLayers:
     """The layers of a forward pass by a route, and what was left out, each with its reason."""
     if route.changes:
         module = twin(module)
@@ -290,31 +287,12 @@ def run(
     collector = Collector(names, route.by)
     with collecting(collector):
         forward(module, inputs)
-    return _layers(route, module, names, inputs, collector.calls)
+    return layers_of(route, module, names, inputs, collector.calls)
 
 
-def run_batch(
-    route: Route,
-    module: nn.Module,
-    names: Mapping[int, str],
-    inputs: Mapping[str, Tensor],
-    lengths: Sequence[int],
-) -> list[tuple[tuple[LayerTrace, ...], tuple[str, ...]]]:
-    """`run` for texts that were filled up on the right, by the route "attend". Raises `Unbatched`."""
-    width = inputs["input_ids"].shape[1]
-    batch = Batch(names, lengths, width, route.by)
-    with collecting(batch):
-        forward(module, inputs)
-    ids = inputs["input_ids"]
-    return [
-        _layers(route, module, names, {"input_ids": ids[i : i + 1, :n]}, calls)
-        for i, (n, calls) in enumerate(zip(lengths, batch.texts(), strict=True))
-    ]
-
-
-def _layers(
+def layers_of(
     route: Route, module: nn.Module, names: Mapping[int, str], inputs: Mapping[str, Tensor], calls: list[Call]
-) -> tuple[tuple[LayerTrace, ...], tuple[str, ...]]:
+) -> PassLayers:
     """The layers that calls become, and what was left out. The list is emptied."""
     layers, skipped, shared = [], [*route.skipped], {}
     calls.reverse()
@@ -328,29 +306,6 @@ def _layers(
     absent = Counter(route.layers) - Counter(layer.name for layer in layers)
     absent -= Counter(entry.partition(":")[0] for entry in skipped)
     return tuple(layers), (*skipped, *(f"{name}: {ABSENT}" for name in absent.elements()))
-
-
-Flowed = tuple[tuple[LayerTrace, ...], tuple[str, ...]]
-
-
-def agree(one: Flowed, other: Flowed) -> bool:
-    """Are two traces of a text the same but for rounding: every tensor, and what is known of each layer?"""
-    return len(one[0]) == len(other[0]) and one[1] == other[1] and all(map(_same_layer, one[0], other[0]))
-
-
-def _same_layer(one: LayerTrace, other: LayerTrace) -> bool:
-    if (one.kind, one.name, one.about) != (other.kind, other.name, other.about):
-        return False
-    if (one.rule.scale, one.rule.soft_cap) != (other.rule.scale, other.rule.soft_cap):
-        return False
-    pairs = []
-    for a, b in ((one.tensors, other.tensors), (one.rule.tensors(), other.rule.tensors())):
-        if a.keys() != b.keys():
-            return False
-        pairs += [(a[name], b[name]) for name in a]
-    if set(one.projections.known) != set(other.projections.known):
-        return False
-    return all(gap(a, b) <= ROUNDING.get(a.dtype, 0.0) for a, b in pairs)
 
 
 def _close(module: nn.Module) -> float:
@@ -437,9 +392,7 @@ def _set(module: nn.Module, implementation: str) -> bool:
     return bool(able) or implementation == "eager"
 
 
-def _weights_alone(
-    missing: str, module: nn.Module, inputs: Mapping[str, Tensor]
-) -> tuple[tuple[LayerTrace, ...], tuple[str, ...]]:
+def _weights_alone(missing: str, module: nn.Module, inputs: Mapping[str, Tensor]) -> PassLayers:
     reference = forward(module, inputs, output_attentions=True)
     layers, skipped = [], []
     for layer_kind, matrix in returned(module, reference):

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import weakref
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -112,7 +113,7 @@ def test_what_is_traced_by_is_what_was_tried(kernel):
     asked = kernel(off=0.0)
     model = huggingface.adopt(module("bert"))
     tried = len(asked)
-    layers, _ = huggingface.flow(model, {"input_ids": torch.tensor([[5, 6, 7]])})
+    layers, *_ = huggingface.flow(model, {"input_ids": torch.tensor([[5, 6, 7]])})
     assert tried > 0
     assert len(asked) - tried == len(layers)
     assert model.route.by is fused
@@ -123,7 +124,7 @@ def test_a_kernel_that_goes_astray_is_not_traced_by(kernel):
     asked = kernel(off=1e-3)
     model = huggingface.adopt(module("bert"))
     tried = len(asked)
-    layers, _ = huggingface.flow(model, {"input_ids": torch.tensor([[5, 6, 7]])})
+    layers, *_ = huggingface.flow(model, {"input_ids": torch.tensor([[5, 6, 7]])})
     assert tried == len(asked) > 0
     assert (model.route.name, model.route.by) == ("attend", attend)
     assert model.route.difference < 1e-6
@@ -258,7 +259,7 @@ def test_an_attention_that_does_more_than_it_says_is_found_out(monkeypatch):
     # What it computes differs from the common function, so its own code is watched: it has the soft cap.
     found_out = huggingface.adopt(module("gemma2"))
     assert found_out.route.name == "watch"
-    layers, _ = huggingface.flow(found_out, {"input_ids": torch.arange(3, 16)[None]})
+    layers, *_ = huggingface.flow(found_out, {"input_ids": torch.arange(3, 16)[None]})
     assert [layer.rule.soft_cap for layer in layers] == [pytest.approx(3.0)] * 2
 
 
@@ -317,8 +318,13 @@ def test_layers_without_attention_are_named_beside_those_that_are_shown():
     )
     torch.manual_seed(3)
     model = huggingface.adopt(transformers.Qwen3NextModel(config))
-    layers, skipped = huggingface.flow(model, {"input_ids": torch.arange(3, 16)[None]})
+    layers, skipped, mixers = huggingface.flow(model, {"input_ids": torch.arange(3, 16)[None]})
     assert [layer.name for layer in layers] == ["layers.1.self_attn"]
+    assert [mixer.name for mixer in mixers] == ["layers.0.linear_attn"]
+    assert skipped == ()
+    unproven = replace(model, mixers={})
+    _, skipped, mixers = huggingface.flow(unproven, {"input_ids": torch.arange(3, 16)[None]})
+    assert mixers == ()
     assert skipped == (
         "layers.0.linear_attn: Qwen3NextGatedDeltaNet mixes tokens by other means than attention",
     )
@@ -344,7 +350,7 @@ def model_with_codes(rope: str) -> transformers.PreTrainedModel:
 
 
 def passes(model: huggingface.Model, n: int) -> list:
-    layers, _ = huggingface.flow(model, {"input_ids": torch.arange(5, 5 + n)[None]})
+    layers, *_ = huggingface.flow(model, {"input_ids": torch.arange(5, 5 + n)[None]})
     return [matrix for layer in layers for matrix in (layer.q, layer.k, layer.weights())]
 
 
@@ -403,7 +409,7 @@ def test_a_matrix_whose_output_was_changed_in_place_is_not_believed():
     made = module("bert")
     inner = made.encoder.layer[0].attention.self
     inner.query = InPlace(inner.query)
-    layers, _ = huggingface.flow(huggingface.adopt(made), {"input_ids": torch.arange(3, 16)[None]})
+    layers, *_ = huggingface.flow(huggingface.adopt(made), {"input_ids": torch.arange(3, 16)[None]})
     assert layers[0].projections.w_q is None
     assert layers[0].projections.w_o is not None
     assert layers[1].projections.w_q is not None
@@ -414,7 +420,7 @@ def test_a_matrix_whose_output_was_replaced_is_not_believed():
     inner = made.encoder.layer[0].attention.self
     inner.query.register_forward_hook(lambda _, __, output: output * 1.5)
     made.encoder.layer[1].attention.output.dense.register_forward_hook(lambda _, __, output: output + 1.0)
-    layers, _ = huggingface.flow(huggingface.adopt(made), {"input_ids": torch.arange(3, 16)[None]})
+    layers, *_ = huggingface.flow(huggingface.adopt(made), {"input_ids": torch.arange(3, 16)[None]})
     assert [layer.projections.w_q is None for layer in layers] == [True, False]
     assert [layer.projections.w_o is None for layer in layers] == [False, True]
 
@@ -423,7 +429,7 @@ def test_heads_that_are_changed_before_they_are_joined_have_no_output_matrix():
     made = module("llama")
     gate = made.layers[0].self_attn.o_proj
     gate.register_forward_pre_hook(lambda _, args: (args[0].mul_(0.5),))
-    layers, _ = huggingface.flow(huggingface.adopt(made), {"input_ids": torch.arange(3, 16)[None]})
+    layers, *_ = huggingface.flow(huggingface.adopt(made), {"input_ids": torch.arange(3, 16)[None]})
     assert layers[0].projections.w_o is None
     assert layers[1].projections.w_o is not None
 
@@ -446,7 +452,7 @@ config = transformers.GPT2Config(
 model = huggingface.adopt(transformers.GPT2Model(config))
 ids = {"input_ids": torch.arange(4096)[None] % 61}
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-layers, _ = huggingface.flow(model, ids)
+layers, *_ = huggingface.flow(model, ids)
 assert (len(layers), layers[0].n_heads, layers[0].n_query) == (12, 12, 4096)
 print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
 """

@@ -100,7 +100,7 @@ def adopted():
     def make(family: str):
         if family not in known:
             model = huggingface.adopt(made(family), fast("byte_level"), name=family)
-            known[family] = model, *huggingface.flow(model, IDS)
+            known[family] = model, *huggingface.flow(model, IDS)[:2]
         return known[family]
 
     return make
@@ -328,9 +328,9 @@ def test_a_model_that_a_short_text_changes_for_good_reads_a_long_one_as_if_it_we
     if model.has_target:
         long["decoder_input_ids"] = long["input_ids"][:, :5]
     short = long | {"input_ids": long["input_ids"][:, :9]}
-    [first, *_], _ = huggingface.flow(model, short)
-    layers, skipped = huggingface.flow(model, long)
-    [again, *_], _ = huggingface.flow(model, short)
+    [first, *_], *_ = huggingface.flow(model, short)
+    layers, skipped, _ = huggingface.flow(model, long)
+    [again, *_], *_ = huggingface.flow(model, short)
     fresh = build()
     with torch.no_grad():
         theirs = returned(fresh, fresh(**long, output_attentions=True))
@@ -380,7 +380,7 @@ def test_scores_that_are_returned_as_weights_are_not_shown_as_weights(refused):
     config = transformers.SqueezeBertConfig(vocab_size=VOCABULARY, **(BERT | SQUEEZED))
     module = transformers.SqueezeBertModel(config).eval()
     returned = module(**IDS, output_attentions=True).attentions[0]
-    [layer, _], _ = huggingface.flow(huggingface.adopt(module), IDS)
+    [layer, _], *_ = huggingface.flow(huggingface.adopt(module), IDS)
     assert np.abs(layer.weights() - returned[0].softmax(-1).detach().numpy()).max() < 1e-5
     for block in module.encoder.layers:
         block.attention.softmax.register_forward_hook(lambda _, __, weights: weights.flip(1))
@@ -402,7 +402,7 @@ def test_half_precision_is_watched_too():
     module = made("bloom").to(torch.bfloat16)
     model = huggingface.adopt(module)
     assert model.route.name == "watch"
-    layers, _ = huggingface.flow(model, IDS)
+    layers, *_ = huggingface.flow(model, IDS)
     assert layers[0].tensors["q"].dtype == torch.bfloat16
     assert replace(layers[0]).weights().sum(-1) == pytest.approx(1.0, abs=0.02)
 
@@ -437,6 +437,6 @@ def test_attention_that_only_longer_texts_have_is_named():
     assert model.route.name == "watch"
     short = {"input_ids": IDS["input_ids"][:, :8]}
     assert huggingface.flow(model, short)[1] == ()
-    layers, skipped = huggingface.flow(model, IDS)
+    layers, skipped, _ = huggingface.flow(model, IDS)
     assert len(layers) == 2
     assert skipped == (own_code.MORE.format(n=1),)

@@ -9,6 +9,7 @@ from transformers.models.llama import modeling_llama
 import mha_core as mha
 from mha_core.sources.huggingface import files, trial
 from mha_core.sources.huggingface import model as huggingface
+from mha_core.sources.huggingface.batches import follow_many
 from mha_core.sources.huggingface.forward_pass import forward, output
 from mha_core.sources.huggingface.twin import halves, in_float32
 from tests.parity import tiny
@@ -92,7 +93,7 @@ def test_texts_whose_keys_an_index_chooses_go_one_by_one():
     """Of keys with the same score it takes others where a text is filled up: half of its scores are 0."""
     model = huggingface.adopt(indexed("deepseek_v32"))
     texts = [LONGER[0].tolist(), LONGER[0, 3:15].tolist()]
-    for text, trace in zip(texts, huggingface.follow_many(model, texts, batch=2), strict=True):
+    for text, trace in zip(texts, follow_many(model, texts, batch=2), strict=True):
         alone = huggingface.follow(model, text)
         assert all(
             np.array_equal(a.weights(), b.weights()) for a, b in zip(trace.layers, alone.layers, strict=True)
@@ -183,7 +184,7 @@ def wrong_scale(monkeypatch):
 def test_a_scale_that_is_wrong_by_two_percent_passes_in_no_precision(wrong_scale, dtype):
     model = huggingface.adopt(tiny.model("llama").to(dtype))
     assert model.route.name == "watch"  # which reads the scale that was used
-    layers, _ = huggingface.flow(model, {"input_ids": LONGER})
+    layers, *_ = huggingface.flow(model, {"input_ids": LONGER})
     assert [layer.rule.scale for layer in layers] == pytest.approx([1.02 * 8**-0.5] * 2)
 
 
@@ -194,7 +195,7 @@ def test_a_right_scale_passes_in_half_precision_and_the_model_stays_in_it(dtype)
     assert (model.route.name, model.route.notes) == ("attend", ())
     assert model.route.difference < 1e-5
     assert {weight.dtype for weight in (*module.parameters(), *model.module.parameters())} == {dtype}
-    layers, _ = huggingface.flow(model, {"input_ids": LONGER})
+    layers, *_ = huggingface.flow(model, {"input_ids": LONGER})
     assert layers[0].tensors["q"].dtype == dtype
 
 

@@ -1,0 +1,166 @@
+"""Many texts through a model, a batch of them in one pass, each traced as if it had gone alone."""
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from mha_core.capture import rotary
+from mha_core.capture.batch import Batch
+from mha_core.capture.collector import collecting
+from mha_core.capture.eager_scores import gap
+from mha_core.errors import MhaError
+from mha_core.sources.huggingface import forward_pass, trial
+from mha_core.sources.huggingface import tokenizer as reading
+from mha_core.sources.huggingface.forward_pass import PassLayers
+from mha_core.sources.huggingface.model import Model, complete, flow, follow, inputs_of, read, trace_of
+from mha_core.traces.layer import LayerTrace
+from mha_core.traces.tokens import MAX_TOKENS, Tokens
+from mha_core.traces.trace import AttentionTrace
+
+AHEAD = 4  # batches of texts that are read at once, so that texts of similar length share a pass
+# How far a number may lie from the one that the same text gives without others beside it.
+ROUNDING = {torch.float64: 1e-9, torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 2e-2}
+
+Result = TypeVar("Result")
+
+
+def follow_many(
+    model: Model,
+    texts: Iterable[str | reading.Ids],
+    *,
+    batch: int,
+    reduce: Callable[[AttentionTrace], object] | None = None,
+    limit: int = MAX_TOKENS,
+) -> Iterator:
+    """The traces of many texts, in their order, up to `batch` texts in one pass of the model.
+
+    Texts are padded on the right and hidden from each other. Each trace equals that of `follow` but for
+    rounding: where a trial of two texts shows otherwise, and in a model with a target, texts go one by one.
+    With `reduce` its result is yielded in place of each trace. Raises `MhaError` as `follow` does, with the
+    number of the text, when that text is reached.
+    """
+    reduce = reduce or (lambda trace: trace)
+    together = batch > 1 and _keeps_apart(model)
+    texts = enumerate(texts, start=1)
+    while ahead := list(islice(texts, batch * AHEAD if together else 1)):
+        numbers = [number for number, _ in ahead]
+        if together:
+            inputs = [_outcome(read, model, text, limit) for _, text in ahead]
+            results = _followed(model, inputs, batch, reduce)
+        else:
+            traces = (_outcome(follow, model, text, limit=limit) for _, text in ahead)
+            results = (trace if isinstance(trace, MhaError) else reduce(trace) for trace in traces)
+        for number, result in zip(numbers, results, strict=True):
+            if isinstance(result, MhaError):
+                raise MhaError(f"Text {number}: {result}") from result
+            yield result
+
+
+def _outcome(function: Callable[..., Result], *args: object, **settings: object) -> Result | MhaError:
+    """The result of a function, or the refusal that it raised."""
+    try:
+        return function(*args, **settings)
+    except MhaError as error:
+        return error
+
+
+def _followed(
+    model: Model, texts: list[tuple[Tokens, dict[str, list[int]]] | MhaError], batch: int, reduce: Callable
+) -> list:
+    """The reduced traces of texts, or their refusals, in their order; similar lengths share a pass."""
+    results: list = [text if isinstance(text, MhaError) else None for text in texts]
+    order = [n for n, text in enumerate(texts) if not isinstance(text, MhaError)]
+    order.sort(key=lambda n: len(texts[n][0]))
+    # The rotary code turns the first token by no angle, so a single token does not show whether there is one.
+    single = sum(len(texts[n][0]) == 1 for n in order)
+    parts = [[n] for n in order[:single]]
+    parts += [order[start : start + batch] for start in range(single, len(order), batch)]
+    for part in parts:
+        inputs = [texts[n][1] for n in part]
+        # An error of the model: each text by itself shows whose it is.
+        flows = trial.attempt(lambda inputs=inputs: _flow_many(model, inputs)) if len(part) > 1 else None
+        flows = flows or [_outcome(flow, model, inputs_of(model, ids)) for ids in inputs]
+        for n in part:
+            layers = flows.pop(0)
+            if isinstance(layers, MhaError):
+                results[n] = layers
+            else:
+                results[n] = reduce(trace_of(model, texts[n][0], *layers))
+    return results
+
+
+def _flow_many(model: Model, texts: list[dict[str, list[int]]]) -> list[PassLayers]:
+    """The layers of each text, all in one pass, by the route "attend". Raises `Unbatched`."""
+    lengths = [len(text["input_ids"]) for text in texts]
+    inputs = _padded(model, texts, max(lengths))
+    ids, route = inputs["input_ids"], model.route
+    batch = Batch(model.names, lengths, ids.shape[1], route.by)
+    with collecting(batch):
+        forward_pass.forward(model.module, inputs)
+    by_text = zip(ids.split(1), lengths, batch.texts(), strict=True)
+    return [
+        complete(model, *trial.layers_of(route, model.module, model.names, {"input_ids": row[:, :n]}, calls))
+        for row, n, calls in by_text
+    ]
+
+
+def _padded(model: Model, texts: list[dict[str, list[int]]], width: int) -> dict[str, Tensor]:
+    """The inputs of texts, filled up on the right to at least `width` tokens."""
+    config = forward_pass.text_config(model.module)
+    counts = {getattr(config, name, None) for name in ("num_attention_heads", "num_key_value_heads")}
+    while width in counts:  # else a tensor's axes of heads and of tokens have one size
+        width += 1
+    fill = {"input_ids": next((n for n in _padding(model) if n is not None), 0)}
+    lengths = [len(text["input_ids"]) for text in texts]
+    inputs = {"attention_mask": [[1] * n + [0] * (width - n) for n in lengths]}
+    for name in texts[0].keys() - inputs.keys():
+        rows = [text[name] for text in texts]
+        inputs[name] = [row + [fill.get(name, 0)] * (width - len(row)) for row in rows]
+    return {name: torch.tensor(rows, device=model.device) for name, rows in inputs.items()}
+
+
+def _padding(model: Model) -> Iterator[int | None]:
+    """The id of padding, as the model and its tokenizer say."""
+    yield getattr(forward_pass.text_config(model.module), "pad_token_id", None)
+    yield getattr(model.tokenizer, "pad_token_id", None)
+
+
+def _keeps_apart(model: Model) -> bool:
+    """Whether texts in one pass give what they give alone, by a trial of two texts."""
+    config = forward_pass.text_config(model.module)
+    # The longest text decides on the rotary codes of all, and on the places of experts.
+    by_longest = bool(rotary.by_length(model.module)) or hasattr(config, "expert_capacity")
+    alone = model.has_target or by_longest or model.mixers
+    if model.route.name != "attend" or model.route.changes or alone:
+        return False
+    long = forward_pass.probe(model.module)["input_ids"][0].tolist()
+    texts = [{"input_ids": long[:4]}, {"input_ids": long}]
+    together = trial.attempt(lambda: _flow_many(model, texts))
+    if together is None:
+        return False
+    return all(map(agree, together, (flow(model, inputs_of(model, ids)) for ids in texts)))
+
+
+def agree(one: PassLayers, other: PassLayers) -> bool:
+    """Are the layers of two passes the same but for rounding, and is the same left out?"""
+    (layers, skipped), (others, skipped_there) = one[:2], other[:2]
+    return len(layers) == len(others) and skipped == skipped_there and all(map(same_layer, layers, others))
+
+
+def same_layer(one: LayerTrace, other: LayerTrace) -> bool:
+    """Are two layers the same but for rounding: every tensor, the rule, and what is known of each?"""
+    if (one.kind, one.name, one.about) != (other.kind, other.name, other.about):
+        return False
+    if (one.rule.scale, one.rule.soft_cap) != (other.rule.scale, other.rule.soft_cap):
+        return False
+    pairs = []
+    for a, b in ((one.tensors, other.tensors), (one.rule.tensors(), other.rule.tensors())):
+        if a.keys() != b.keys():
+            return False
+        pairs += [(a[name], b[name]) for name in a]
+    if set(one.projections.known) != set(other.projections.known):
+        return False
+    return all(gap(a, b) <= ROUNDING.get(a.dtype, 0.0) for a, b in pairs)
