@@ -12,6 +12,7 @@ from mha_core.attention.score_rule import ScoreRule
 from mha_core.errors import MhaError
 
 CELLS = 1 << 20  # of a block of rows: few enough for the processor's cache
+HALF = (torch.float16, torch.bfloat16)
 MIN_ROWS = 64  # of a block: products of fewer rows use the processor badly
 
 
@@ -71,7 +72,7 @@ def raw_scores(q: Tensor, k: Tensor) -> Tensor:
 
     In fp32 for bf16 and fp16 tensors: an fp16 score can overflow before it is scaled.
     """
-    if q.dtype in (torch.float16, torch.bfloat16):
+    if q.dtype in HALF:
         q, k = q.float(), k.float()
     return _per_kv_head(q, k.mT)
 

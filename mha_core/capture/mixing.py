@@ -19,6 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from mha_core.attention.functional import HALF
 from mha_core.traces.mixer import MixerTrace
 from mha_core.traces.tensors import contiguous_copy, on_cpu
 
@@ -419,4 +420,4 @@ def _copied(value: object) -> object:
     if not isinstance(value, Tensor):
         return value
     value = on_cpu(value)
-    return value.float() if value.dtype in (torch.float16, torch.bfloat16) else value.clone()
+    return value.float() if value.dtype in HALF else value.clone()

@@ -24,7 +24,7 @@ Reduced = TypeVar("Reduced")
 SOURCES: dict[str, Callable[..., AttentionTrace]] = {"random": random_weights.trace, "mini": mini.trace}
 MAX_BATCH = 4096
 # Names of our arguments in other libraries.
-ELSEWHERE = {
+SYNONYMS = {
     **dict.fromkeys(("heads", "n_heads", "num_heads", "n_head", "nhead"), "h"),
     **dict.fromkeys(("n_layers", "num_layers", "n_layer"), "layers"),
     **dict.fromkeys(("embed_dim", "hidden_size", "n_embd", "dim"), "d_model"),
@@ -234,7 +234,7 @@ def _check_settings(source: Any, settings: dict[str, Any]) -> None:
                 fixes=tuple({"source": other} for other in others),
             )
         nearest = (
-            [ELSEWHERE[name]] if ELSEWHERE.get(name) in arguments else get_close_matches(name, arguments, 1)
+            [SYNONYMS[name]] if SYNONYMS.get(name) in arguments else get_close_matches(name, arguments, 1)
         )
         if nearest:
             raise MhaError(

@@ -14,15 +14,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mha_core.attention.functional import HALF
 from mha_core.attention.module import Projections
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.errors import MhaError
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.source import SourceValue, array_source
-from mha_core.traces.tokens import MAX_TOKENS, Sides, Tokens, words
+from mha_core.traces.tokens import MAX_TOKENS, Sides, Tokens, spaced, words
 from mha_core.traces.trace import AttentionTrace
 
 NO_TEXT = "␣"  # shown for a piece of white space alone
+# By rounding, the weights of a row may sum to this much above 1.
+ROUNDING, HALF_ROUNDING = 1e-3, 1e-2
+MAX_WHOLE = 2**24  # up to which float32 has every whole number
 
 
 def sides_of(tokens: "str | Sequence[str] | Tokens", keys: "str | Sequence[str] | Tokens | None") -> Sides:
@@ -54,19 +58,7 @@ def as_tokens(value: "str | Sequence[str] | Tokens", name: str = "tokens") -> To
         )
     if len(pieces) > MAX_TOKENS:
         raise MhaError(f"{name} has {len(pieces):,} tokens; the limit is {MAX_TOKENS:,}.")
-    labels = [piece if piece.strip() else NO_TEXT for piece in pieces]
-    spans, at = [], 0
-    for piece in labels:
-        spans.append((at, at + len(piece)))
-        at += len(piece) + 1
-    return Tokens(" ".join(labels), tuple(labels), tuple(spans))
-
-
-# By rounding, the weights of a row may sum to this much above 1.
-ROUNDING, HALF_ROUNDING = 1e-3, 1e-2
-
-
-MAX_WHOLE = 2**24  # up to which float32 has every whole number
+    return spaced([piece if piece.strip() else NO_TEXT for piece in pieces])
 
 
 def from_tensors(
@@ -108,26 +100,15 @@ def from_tensors(
     rule = _rule(rule, scale, mask, bias)
     matrices = [None] * counts["q"] if w_o is None else _matrices(w_o, counts["q"])
     layers = []
-    for number, tensors in enumerate(zip(*parts.values(), strict=True)):
+    for number, (*tensors, matrix) in enumerate(zip(*parts.values(), matrices, strict=True)):
         shapes = [tuple(tensor.shape) for tensor in tensors]
+        named = dict(zip(parts, tensors, strict=True))
         _check_shapes(number, shapes, n_query, n_key)
         _check_rule(rule, shapes[0][0], n_query, n_key)
-        matrix = matrices[number]
-        _check_dtypes(number, dict(zip("qkv", tensors, strict=True)) | {"w_o": matrix})
-        height = shapes[0][0] * shapes[2][2]
-        if matrix is not None and (matrix.dim() != 2 or matrix.shape[0] != height):
-            raise MhaError(
-                f"w_o of layer {number} has shape {tuple(matrix.shape)}; expected ({height}, d_model), which "
-                f"is h · d_v rows. The weight of an nn.Linear is transposed: give its .T."
-            )
+        _check_dtypes(number, named | {"w_o": matrix})
+        _check_matrix(number, matrix, height=shapes[0][0] * shapes[2][2])
         layers.append(
-            LayerTrace(
-                MappingProxyType(dict(zip(parts, tensors, strict=True))),
-                rule,
-                Projections(w_o=matrix),
-                kind=_kind(sides),
-                sides=sides,
-            )
+            LayerTrace(MappingProxyType(named), rule, Projections(w_o=matrix), kind=_kind(sides), sides=sides)
         )
     return AttentionTrace(sides.queries, tuple(layers), array_source(source))
 
@@ -275,6 +256,14 @@ def _check_shapes(number: int, shapes: list[tuple], n_query: int, n_key: int) ->
         )
 
 
+def _check_matrix(number: int, w_o: Tensor | None, *, height: int) -> None:
+    if w_o is not None and (w_o.dim() != 2 or w_o.shape[0] != height):
+        raise MhaError(
+            f"w_o of layer {number} has shape {tuple(w_o.shape)}; expected ({height}, d_model), which "
+            f"is h · d_v rows. The weight of an nn.Linear is transposed: give its .T."
+        )
+
+
 def _check_rule(rule: ScoreRule, heads: int, n_query: int, n_key: int) -> None:
     for name in ("mask", "bias"):
         table = getattr(rule, name)
@@ -289,9 +278,8 @@ def _check_rule(rule: ScoreRule, heads: int, n_query: int, n_key: int) -> None:
 
 
 def _check_weights(number: int, weights: Tensor) -> None:
-    half = weights.dtype in (torch.float16, torch.bfloat16)
     largest_sum = float(weights.double().sum(-1).max())
-    rounding = HALF_ROUNDING if half else ROUNDING
+    rounding = HALF_ROUNDING if weights.dtype in HALF else ROUNDING
     if weights.dtype == torch.bool or weights.min() < 0 or largest_sum > 1 + rounding:
         raise MhaError(
             f"weights of layer {number} are no attention weights: the smallest is {float(weights.min()):.4g} "

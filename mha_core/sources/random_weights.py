@@ -20,6 +20,10 @@ from mha_core.traces.tensors import on_cpu
 from mha_core.traces.tokens import MAX_TOKENS, words
 from mha_core.traces.trace import AttentionTrace
 
+MAX_LAYERS = 128
+MAX_SEED = 2**31 - 1
+BIAS_STD = 0.1
+
 
 def word_vectors(pieces: tuple[str, ...], d_model: int, *, seed: int) -> Tensor:
     """One vector for each word, the same for the same word wherever it stands. (token, d_model)
@@ -29,11 +33,6 @@ def word_vectors(pieces: tuple[str, ...], d_model: int, *, seed: int) -> Tensor:
     canonical = [unicodedata.normalize("NFD", unicodedata.normalize("NFD", p).casefold()) for p in pieces]
     table = {word: normal((d_model,), seed=seed, name=f"word {word}") for word in set(canonical)}
     return torch.stack([table[word] for word in canonical])
-
-
-MAX_LAYERS = 128
-MAX_SEED = 2**31 - 1
-BIAS_STD = 0.1
 
 
 def trace(
@@ -57,7 +56,7 @@ def trace(
     A word's vector depends on the word and the seed alone, each weight matrix on its layer, its
     name, its shape and the seed. With ``layers > 1`` the output Z of one layer is the X of the
     next, directly; a transformer block would add residual, norm and MLP.
-    `position` is one of `embed.POSITIONS`, `mask` a name that `masks.build` knows or a boolean
+    `position` is one of `positions.POSITIONS`, `mask` a name that `masks.build` knows or a boolean
     (query, key) tensor. The base setting h 8, d_model 512 is that of Vaswani et al. 2017.
 
     Raises `MhaError` for sizes that do not fit, unknown names, and texts that are empty or longer
@@ -71,18 +70,12 @@ def trace(
     n_tokens = len(tokens)
     place = devices.pick(device)
 
-    x = word_vectors(tokens.pieces, d_model, seed=seed)
-    if position == "sinusoidal":
-        x = x + positions.sinusoidal(n_tokens, d_model)
-    if position == "learned":
-        x = x + normal((n_tokens, d_model), seed=seed, name="positions")
     rule = ScoreRule(
         mask=masks.build(mask, n_tokens, n_tokens),
         distance_bias=positions.alibi(h, n_tokens, n_tokens) if position == "alibi" else None,
     )
-    x, on_device = x.unsqueeze(0).to(place.name), rule.mapped(lambda t: t.to(place.name))
-
-    recorded = []
+    x = _embedded(tokens.pieces, d_model, position, seed=seed).unsqueeze(0).to(place.name)
+    on_device, recorded = rule.mapped(lambda t: t.to(place.name)), []
     with torch.no_grad():
         for index in range(layers):
             module = drawn(spec, seed=seed, layer=index).to(place.name)
@@ -91,9 +84,19 @@ def trace(
                 # From the copies: the tensors that they are copies of are freed by now.
                 q, k, v, x = (recorded[-1].tensors[name][None].to(place.name) for name in "qkvx")
                 x = module.join(attend(q, k, v, on_device))
-    of_mask = mask if isinstance(mask, str) else "full" if mask is None else "drawn"
-    source = RandomSource(seed, position, of_mask, place.name, str(torch.__version__))
+    mask_name = mask if isinstance(mask, str) else "full" if mask is None else "drawn"
+    source = RandomSource(seed, position, mask_name, place.name, str(torch.__version__))
     return AttentionTrace(tokens, tuple(recorded), source)
+
+
+def _embedded(pieces: tuple[str, ...], d_model: int, position: str, *, seed: int) -> Tensor:
+    """The vectors of words, with a code of their positions where that is added to them. (token, d_model)"""
+    x = word_vectors(pieces, d_model, seed=seed)
+    if position == "sinusoidal":
+        return x + positions.sinusoidal(len(pieces), d_model)
+    if position == "learned":
+        return x + normal((len(pieces), d_model), seed=seed, name="positions")
+    return x
 
 
 def _layer(module: MultiHeadAttention, x: Tensor, rule: ScoreRule, *, rotary: bool) -> LayerTrace:

@@ -4,6 +4,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mha_core.attention.functional import HALF
+
 
 def on_cpu(tensor: Tensor) -> Tensor:
     """The tensor on the CPU, without autograd; it may share memory with the original."""
@@ -35,7 +37,7 @@ def version(tensor: Tensor) -> int:
 
 def array(tensor: Tensor) -> np.ndarray:
     """The tensor as a read-only array; half precision becomes float32, which is exact."""
-    if tensor.dtype in (torch.float16, torch.bfloat16):
+    if tensor.dtype in HALF:
         tensor = tensor.float()
     array = tensor.numpy().view()
     array.setflags(write=False)

@@ -7,9 +7,10 @@ import difflib
 import re
 import unicodedata
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import count
+from itertools import accumulate, count
 from typing import NamedTuple
 
 import regex
@@ -130,6 +131,13 @@ class Tokens:
                 )
         near = difflib.get_close_matches(word, self.pieces, 3, 0.6) or self.pieces[:8]
         return MhaError(f"There is no token {word!r}; there is {listed(dict.fromkeys(near), 'and')}.")
+
+
+def spaced(pieces: Sequence[str], *, special: tuple[int, ...] = ()) -> Tokens:
+    """The tokens of pieces whose text is not known: the pieces with a space between each two."""
+    ends = accumulate(len(piece) + 1 for piece in pieces)
+    spans = tuple((end - 1 - len(piece), end - 1) for piece, end in zip(pieces, ends, strict=True))
+    return Tokens(" ".join(pieces), tuple(pieces), spans, special=special)
 
 
 @dataclass(frozen=True)

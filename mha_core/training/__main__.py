@@ -18,6 +18,7 @@ import torch
 
 from mha_core import resources
 from mha_core.errors import MhaError
+from mha_core.traces.storage import replacing
 from mha_core.training import checkpoints
 from mha_core.training.evaluation import scores, two_hops
 from mha_core.training.fit import Plan, Run
@@ -79,9 +80,8 @@ def train(name: str, plan: Plan, folder: Path) -> None:
     file = folder / checkpoints.MANIFEST
     known = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     text = json.dumps(dict(sorted((known | {name: report}).items())), indent=1)
-    temporary = file.with_suffix(".new")
-    temporary.write_text(text + "\n", encoding="utf-8")
-    temporary.replace(file)
+    with replacing(file) as temporary:
+        temporary.write_text(text + "\n", encoding="utf-8")
     checkpoint.unlink(missing_ok=True)
     print(f"{name}  {json.dumps(report['scores'])}", flush=True)
 

@@ -93,15 +93,19 @@ def _adapter_message(name: str) -> str:
     )
 
 
+def _quantised(name: str, how: str) -> MhaError:
+    return MhaError(
+        f"{name} is quantised ({how}); what its attention computes cannot be shown exactly. "
+        f"The original model can be used."
+    )
+
+
 def _refuse_quantised(folder: Folder) -> None:
     """Raise `MhaError` if the weights are quantised, as the configuration says."""
     config = folder.config.get("quantization_config")
     if config is not None:
         method = config.get("quant_method", "somehow") if isinstance(config, dict) else "somehow"
-        raise MhaError(
-            f"{folder.name} is quantised ({method}); what its attention computes cannot be shown exactly. "
-            f"The original model can be used."
-        )
+        raise _quantised(folder.name, method)
 
 
 def _checked(folder: Folder) -> Folder:
@@ -181,8 +185,9 @@ def find(
     path_like = Path(name).is_absolute() or name.startswith((".", "~")) or "\\" in name
     if path_like or os.path.exists(name):
         raise MhaError(f"There is no folder {name}.")
+    no_id = MhaError(f"{name!r} is no model id; ids look like gpt2 or google-bert/bert-base-uncased.")
     if not ID.fullmatch(name) or "--" in name or ".." in name or len(name) > MAX_ID:
-        raise MhaError(f"{name!r} is no model id; ids look like gpt2 or google-bert/bert-base-uncased.")
+        raise no_id
     try:
         import huggingface_hub
     except ImportError:
@@ -199,7 +204,7 @@ def find(
         if cached.weights and not _missing_part(cached):
             return _checked(cached)
     except HFValidationError:
-        raise MhaError(f"{name!r} is no model id; ids look like google-bert/bert-base-uncased.") from None
+        raise no_id from None
     except OSError:  # not on this machine, or not whole
         pass
     return _checked(_download(name, revision, progress, cancelled, endpoint))
@@ -232,7 +237,7 @@ def _download(
         files = {file.rfilename: file.size or 0 for file in info.siblings}
         sizes = {file: size for file, size in files.items() if MODEL_FILE.fullmatch(file)}
         if "model.safetensors" in sizes:  # some models have the same weights in parts besides
-            sizes = {f: s for f, s in sizes.items() if not (f[-12:] == ".safetensors" and "-of-" in f)}
+            sizes = {f: s for f, s in sizes.items() if not (f.endswith(".safetensors") and "-of-" in f)}
         if ADAPTER in files and "config.json" not in files:
             raise MhaError(_adapter_message(name))
         if not any(WEIGHTS.fullmatch(file) for file in sizes):
@@ -321,10 +326,7 @@ def memory_needed(files: Iterable[Path], dtype: torch.dtype, *, name: str) -> in
     for file in files:
         for tensor, (dtype_name, shape) in _tensors(file).items():
             if dtype_name not in SIZES:
-                raise MhaError(
-                    f"The weights of {name} are quantised ({tensor} is {dtype_name}); what their attention "
-                    f"computes cannot be shown exactly. The original model can be used."
-                )
+                raise _quantised(name, f"{tensor} is {dtype_name}")
             total += prod(shape) * (dtype.itemsize if dtype_name in FLOATS else SIZES[dtype_name])
     return total
 

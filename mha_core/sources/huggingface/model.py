@@ -21,12 +21,13 @@ import torch
 from torch import Tensor, nn
 
 from mha_core import device as devices
+from mha_core.attention.functional import HALF
 from mha_core.capture import collector, mixing, rotary
 from mha_core.errors import MhaError, one_of
 from mha_core.sources.huggingface import files, forward_pass, loading, trial
 from mha_core.sources.huggingface import tokenizer as reading
 from mha_core.sources.huggingface.forward_pass import PassLayers
-from mha_core.sources.huggingface.twin import HALF, twin
+from mha_core.sources.huggingface.twin import twin
 from mha_core.traces.layer import LayerTrace, with_texts
 from mha_core.traces.mixer import MixerTrace
 from mha_core.traces.source import ModelSource

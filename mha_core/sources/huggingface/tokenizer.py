@@ -8,7 +8,6 @@ character with the number of the part.
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import accumulate
 from operator import index
 
 import regex
@@ -18,7 +17,7 @@ from torch import Tensor, nn
 from mha_core.errors import MhaError
 from mha_core.sources.huggingface.forward_pass import text_config
 from mha_core.sources.huggingface.loading import first_line
-from mha_core.traces.tokens import MAX_TOKENS, Tokens, check_characters
+from mha_core.traces.tokens import MAX_TOKENS, Tokens, check_characters, spaced
 from mha_core.traces.tokens import words as cut_into_words
 
 MAX_NEW_TOKENS = 32  # of a target that the model writes itself
@@ -127,10 +126,7 @@ def tokens_of(tokenizer, ids: Sequence[int], text: str | None = None, *, start: 
     `text` is their text if that is known. With `start` the first token is that of the beginning.
     """
     if tokenizer is None:
-        pieces = [str(number) for number in ids]
-        ends = list(accumulate(len(piece) + 1 for piece in pieces))
-        spans = tuple((end - len(piece) - 1, end - 1) for end, piece in zip(ends, pieces, strict=True))
-        return Tokens(" ".join(pieces), tuple(pieces), spans, special=(0,) if start else ())
+        return spaced([str(number) for number in ids], special=(0,) if start else ())
     _check_tokenizer(tokenizer, "The model")
     with _tokenizer_lock:
         pieces = tokenizer.convert_ids_to_tokens(list(ids))

@@ -11,10 +11,9 @@ from types import MappingProxyType
 import torch
 from torch import Tensor, nn
 
+from mha_core.attention.functional import HALF
 from mha_core.errors import MhaError
 from mha_core.sources.huggingface import files
-
-HALF = (torch.bfloat16, torch.float16)
 
 
 def twin(module: nn.Module, others: Mapping[int, Tensor] = MappingProxyType({})) -> nn.Module:

@@ -258,7 +258,7 @@ def test_numbers_that_are_no_floats_are_counted_and_eights_of_a_byte_refused(tmp
     assert files.memory_needed([file], torch.bfloat16, name="x") == 15 * 2 + 7 * 2 + 2 * 8
     safetensors.torch.save_file({"a": torch.zeros(3).to(torch.float8_e4m3fn)}, file)
     message = str(refused(files.memory_needed, [file], torch.float32, name="x"))
-    assert message.startswith("The weights of x are quantised (a is F8_E4M3)")
+    assert message.startswith("x is quantised (a is F8_E4M3)")
 
 
 def test_a_model_that_is_too_large_is_refused_before_it_is_loaded(folder, monkeypatch, refused):
