@@ -39,11 +39,11 @@ def pytest_xdist_auto_num_workers(config) -> int:
 
 
 TESTS = Path(__file__).parent
-FIRST_CASE = ("js", "pages", "parity")  # folders in which only the first case of a test is quick
+FIRST_CASE = ("pages", "parity")  # folders in which only the first case of a test is quick
 
 
 def pytest_collection_modifyitems(items) -> None:
-    """Mark as slow what opens a browser, and further cases of tests that start a program, a page or a model.
+    """Mark as slow what opens a browser, and further cases of tests that start a page or a model.
 
     Slow tests begin first, or one worker would be left alone with them at the end.
     """
@@ -95,8 +95,45 @@ def node() -> str:
     return program
 
 
+# Runs code that asks for modules, one request a line; what a test puts on globalThis goes with it.
+NODE = """
+import { readFileSync } from "node:fs";
+import { createInterface } from "node:readline";
+const AsyncFunction = (async () => {}).constructor;
+const plain = (_, v) =>
+  typeof v === "number" && !Number.isFinite(v) ? String(v)
+  : v instanceof Map ? [...v] : v instanceof Set ? [...v] : ArrayBuffer.isView(v) ? Array.from(v) : v;
+async function run({ modules, code, folder }) {
+  const imported = await Promise.all(modules.map((address) => import(address)));
+  const { default: _, ...exported } = Object.assign({}, ...imported);
+  const names = { ...exported, file: (name) => new Uint8Array(readFileSync(`${folder}/${name}`)) };
+  const body = `"use strict"; return (async () => { ${code} })();`;
+  return new AsyncFunction(...Object.keys(names), body)(...Object.values(names));
+}
+for await (const line of createInterface({ input: process.stdin })) {
+  const before = Object.getOwnPropertyDescriptors(globalThis);
+  const [returned, failed] = [(value) => ({ value: value ?? null }), ({ stack }) => ({ stack })];
+  const answer = await run(JSON.parse(line)).then(returned, failed);
+  for (const name of Object.keys(globalThis)) if (!(name in before)) delete globalThis[name];
+  Object.defineProperties(globalThis, before);
+  process.stdout.write(`${JSON.stringify(answer, plain)}\\n`);
+}
+"""
+
+
+@pytest.fixture(scope="session")
+def node_process(node):
+    """One node for all tests: each `javascript` is a line that it reads and a line that it writes."""
+    command = [node, "--input-type=module", "-e", NODE]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8", bufsize=1
+    ) as process:
+        yield process
+        process.stdin.close()
+
+
 @pytest.fixture
-def javascript(node, tmp_path):
+def javascript(node_process, tmp_path):
     """`javascript(["payload.js"], "return …", file=bytes)`: what the code returns, as Python values.
 
     All that the modules export can be used by its name. `files` has the bytes of each named file.
@@ -105,29 +142,13 @@ def javascript(node, tmp_path):
     def run(modules: list[str], code: str, **files: bytes):
         for name, content in files.items():
             (tmp_path / name).write_bytes(content)
-        imports = "".join(
-            f"import {{ {', '.join(scripts.EXPORTED.findall(scripts.asset(name)))} }} "
-            f"from {json.dumps((scripts.FOLDER / name).as_uri())};\n"
-            for name in modules
+        addresses = [(scripts.FOLDER / name).as_uri() for name in modules]
+        print(
+            json.dumps({"modules": addresses, "code": code, "folder": str(tmp_path)}), file=node_process.stdin
         )
-        module = tmp_path / "module.mjs"
-        module.write_text(
-            f"""{imports}
-import {{ readFileSync }} from "node:fs";
-const file = (name) => new Uint8Array(readFileSync({json.dumps(str(tmp_path))} + "/" + name));
-const found = await (async () => {{ {code} }})();
-const plain = (_, v) =>
-  typeof v === "number" && !Number.isFinite(v) ? String(v)
-  : v instanceof Map ? [...v] : v instanceof Set ? [...v] : ArrayBuffer.isView(v) ? Array.from(v) : v;
-process.stdout.write(JSON.stringify(found ?? null, plain));
-""",
-            encoding="utf-8",
-        )
-        done = subprocess.run(
-            [node, str(module)], capture_output=True, text=True, timeout=120, encoding="utf-8"
-        )
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
+        answer = json.loads(node_process.stdout.readline())
+        assert "stack" not in answer, answer["stack"]
+        return answer["value"]
 
     return run
 
@@ -160,10 +181,16 @@ SETTINGS = {
 }
 
 
-@pytest.fixture(scope="session", params=SETTINGS.values(), ids=SETTINGS)
-def setting(request):
-    """The arguments of `mha.trace`, one setting after another."""
-    return {"text": TEXT, **PRIMES, **request.param}
+@pytest.fixture(scope="session")
+def settings():
+    """The arguments of `mha.trace` by the names of the settings."""
+    return {name: {"text": TEXT, **PRIMES, **setting} for name, setting in SETTINGS.items()}
+
+
+@pytest.fixture(scope="session", params=SETTINGS)
+def setting(request, settings):
+    """Each of the `settings`."""
+    return settings[request.param]
 
 
 @pytest.fixture(scope="session")
@@ -225,10 +252,16 @@ RULES = {
 }
 
 
-@pytest.fixture(scope="session", params=RULES.values(), ids=RULES)
-def rule(request, normal):
+@pytest.fixture(scope="session")
+def rules(normal):
     """Score rules that only a layer made by hand has."""
-    return request.param(normal)
+    return {name: make(normal) for name, make in RULES.items()}
+
+
+@pytest.fixture(scope="session", params=RULES)
+def rule(request, rules):
+    """Each of the `rules`."""
+    return rules[request.param]
 
 
 # Training

@@ -66,11 +66,9 @@ def test_blocks_are_neighbours_and_together_all_rows(n_rows, cells):
 BLOCKED = {
     "plain": lambda normal: ScoreRule(),
     "mask": lambda normal: ScoreRule(mask=random_mask(normal, 7, 11, seed=3)),
-    "mask of each item": lambda normal: ScoreRule(mask=random_mask(normal, 2, 1, 7, 11, seed=3)),
     "mask of each head": lambda normal: ScoreRule(mask=random_mask(normal, 2, 6, 7, 11, seed=3)),
     "key padding": lambda normal: ScoreRule(mask=random_mask(normal, 2, 1, 1, 11, seed=3)),
     "bias": lambda normal: ScoreRule(bias=normal(6, 7, 11, seed=4), temperature=1.3),
-    "distance_bias": lambda normal: ScoreRule(distance_bias=alibi(6, 7, 11)),
     "sinks": lambda normal: ScoreRule(sinks=normal(6, seed=5), soft_cap=2.0),
     "all": lambda normal: ScoreRule(
         scale=0.2,
@@ -82,8 +80,7 @@ BLOCKED = {
 }
 
 
-@pytest.mark.parametrize("cells", [1, 2 * 2 * 6 * 11 * 3])
-@pytest.mark.parametrize("n_kv", [1, 3, 6])
+@pytest.mark.parametrize(("cells", "n_kv"), [(1, 1), (2 * 2 * 6 * 11 * 3, 3)])
 @pytest.mark.parametrize("rule", BLOCKED.values(), ids=BLOCKED)
 def test_blocks_of_rows_give_what_the_whole_gives(rule, n_kv, cells, normal, monkeypatch):
     q, k, v = normal(2, 6, 7, 5), normal(2, n_kv, 11, 5, seed=1), normal(2, n_kv, 11, 13, seed=2)
@@ -159,9 +156,9 @@ def test_keys_and_values_that_heads_share_are_not_copied(normal):
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-6), (torch.float64, 1e-12)], ids=str)
-@pytest.mark.parametrize("padded", [False, True], ids=["", "padded"])
 @pytest.mark.parametrize("form", SHAPES.values(), ids=SHAPES)
 @given(
+    padded=st.booleans(),
     n=PRIME,
     n_kv=st.sampled_from([1, 2, 3]),
     group=st.sampled_from([1, 2, 5]),
@@ -300,7 +297,7 @@ PLAIN = {
 }
 
 
-@pytest.mark.parametrize("n_kv", [1, 3, 6])
+@pytest.mark.parametrize("n_kv", [1, 3])
 @pytest.mark.parametrize("rule", PLAIN.values(), ids=PLAIN)
 def test_the_fused_kernel_gives_what_attend_gives(rule, n_kv, normal, kernel):
     ran = kernel()

@@ -11,8 +11,7 @@ from tests.attention.random_masks import SHAPES, random_mask
 
 SPECS = {
     "all alike": AttentionSpec(12, 3),
-    "no bias": AttentionSpec(12, 3, bias=False),
-    "shared key heads": AttentionSpec(12, 4, n_kv_heads=2),
+    "shared key heads, no bias": AttentionSpec(12, 4, n_kv_heads=2, bias=False),
     "all widths apart": AttentionSpec(11, 6, n_kv_heads=3, d_k=5, d_v=13),
     "one of each": AttentionSpec(1, 1),
 }
@@ -43,9 +42,7 @@ def built(module, normal, seed=0):
 # Sizes
 
 
-@pytest.mark.parametrize(
-    ("h", "d_k"), [(1, 512), (2, 256), (4, 128), (8, 64), (16, 32), (32, 16), (64, 8), (128, 4)]
-)
+@pytest.mark.parametrize(("h", "d_k"), [(1, 512), (8, 64), (128, 4)])
 def test_d_model_is_split_over_the_heads(h, d_k):
     spec = AttentionSpec(512, h)
     assert (spec.d_k, spec.d_v, spec.n_kv_heads, spec.bias) == (d_k, d_k, h, True)
@@ -133,21 +130,16 @@ def test_the_limits_themselves_are_accepted():
 
 
 @pytest.mark.parametrize("bias", [True, False], ids=["bias", "no bias"])
-@pytest.mark.parametrize("length", [1, 2, 4, 13, 128])
+@pytest.mark.parametrize("length", [1, 13, 128])
 @pytest.mark.parametrize(
     ("d_model", "h", "n_kv", "d_k"),
     [
         (512, 8, 8, 64),
         (512, 1, 1, 512),
-        (512, 32, 32, 16),
         (512, 4, 2, 16),
-        (64, 4, 4, 16),
         (64, 6, 1, 16),
-        (35, 5, 5, 7),
         (17, 3, 3, 5),
-        (17, 4, 2, 16),
         (7, 13, 13, 2),
-        (1, 6, 1, 16),
         (1, 1, 1, 1),
     ],
 )
@@ -394,7 +386,7 @@ def test_a_copy_has_a_packed_matrix_of_its_own(module):
     assert not module.qkv.weight.any()
 
 
-@pytest.mark.parametrize("name", sorted(names()))
+@pytest.mark.parametrize("name", ["q.weight", "v.bias", "o.weight"])
 def test_a_missing_matrix_is_named(name):
     module = MultiHeadAttention(SPECS["all alike"])
     state = {key: tensor + 1 for key, tensor in module.state_dict().items() if key != name}
@@ -417,7 +409,7 @@ def test_a_name_too_many_is_refused(more):
 def test_biases_for_a_layer_without_any_are_refused():
     state = MultiHeadAttention(SPECS["all alike"]).state_dict()
     with pytest.raises(RuntimeError, match=r'"q\.bias"'):
-        MultiHeadAttention(SPECS["no bias"]).load_state_dict(state)
+        MultiHeadAttention(AttentionSpec(12, 3, bias=False)).load_state_dict(state)
 
 
 def test_matrices_that_only_fit_together_are_refused():

@@ -210,8 +210,9 @@ TABLES = {
 }
 
 
-@pytest.mark.parametrize("heads", [slice(None), slice(1, 2), slice(0, 2)], ids=str)
-@pytest.mark.parametrize("rows", [slice(None), slice(1, 4), [4, 0, 2], slice(-2, None)], ids=str)
+@pytest.mark.parametrize(
+    ("heads", "rows"), [(slice(None), slice(1, 4)), (slice(1, 2), [4, 0, 2]), (slice(0, 2), slice(-2, None))]
+)
 @pytest.mark.parametrize("tables", TABLES.values(), ids=TABLES)
 def test_a_rule_for_some_heads_and_rows_is_that_part_of_the_whole(tables, rows, heads, normal):
     rule, raw = ScoreRule(**tables(normal)), normal(2, H, QUERIES, KEYS, seed=9)

@@ -58,15 +58,13 @@ def test_every_setting_of_a_trace_comes_out_as_torch_computed_it(setting, seen, 
         agrees(found, layer, range(layer.n_heads), form)
 
 
-def test_every_score_rule_comes_out_as_torch_computed_it(rule, make_layer, seen, form):
-    layer = make_layer(rule)
-    agrees(seen(layer, form=form)[0], layer, range(6), form)
-
-
-@pytest.mark.parametrize("heads", [[4], [1, 2, 5], [5, 0]])
-def test_some_heads_can_travel_alone(rule, make_layer, seen, form, heads):
-    layer = make_layer(rule)
-    agrees(seen(layer, heads=heads, form=form)[0], layer, heads, form)
+@pytest.mark.parametrize("heads", [None, [4], [5, 0]], ids=str)
+def test_every_score_rule_comes_out_as_torch_computed_it_also_of_some_heads(
+    rules, make_layer, seen, form, heads
+):
+    layers = [make_layer(rule) for rule in rules.values()]
+    for found, layer in zip(seen(*layers, heads=heads, form=form), layers, strict=True):
+        agrees(found, layer, heads or range(6), form)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])

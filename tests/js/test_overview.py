@@ -54,8 +54,8 @@ def test_a_row_of_the_grid_is_a_layer_and_a_column_a_head(call):
     assert call("headsOf", [3, 2])[3:] == [{"layer": 1, "head": 0}, {"layer": 1, "head": 1}]
 
 
-@pytest.mark.parametrize(("layers", "heads"), [(2, 4), (6, 64), (12, 12), (80, 64), (128, 1), (1, 128)])
-@pytest.mark.parametrize("width", [302, 360, 700, 1100])
+@pytest.mark.parametrize(("layers", "heads"), [(2, 4), (12, 12), (80, 64), (128, 1), (1, 128)])
+@pytest.mark.parametrize("width", [302, 360, 1100])
 def test_the_pictures_fit_the_width_and_a_screen(call, layers, heads, width):
     plan = call("arrange", [heads] * layers, width)
     if heads * 3 + 26 <= width:  # three pixels a picture is the least
@@ -86,7 +86,6 @@ def test_a_ranking_is_as_wide_as_the_grid_and_has_captions_where_there_is_room(c
 # The finger
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("ranked", [None, [4, 3, 2, 1, 0]])
 def test_the_finger_finds_the_picture_that_stands_there_and_no_other(call, ranked):
     plan = call("arrange", [3, 2], 500, ranked)

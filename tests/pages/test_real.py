@@ -127,13 +127,13 @@ def test_a_model_is_loaded_once_for_all(on_model, folder, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", PAGES)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_page_stands_with_every_kind_of_model(on_model, page, family):
+def test_every_page_stands_with_every_kind_of_model(on_model, family):
     app = on_model(family)
-    app.switch_page(page).run()
-    assert not app.exception
-    assert not app.error
+    for page in PAGES:
+        app.switch_page(page).run()
+        assert not app.exception, page
+        assert not app.error, page
 
 
 def test_the_page_names_the_model_and_how_exactly_it_is_seen(on_model, folder, said):
