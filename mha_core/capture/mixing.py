@@ -95,13 +95,14 @@ METHODS = {
 }
 MODULES = {"xLSTMBackend": Kernel("mLSTM", tokens=2, heads=1)}
 FOURIER, FOURIER_CLASS = Kernel("Fourier transform (FNet)", unit="component"), "FNetFourierTransform"
+YOSO, YOSO_CLASS = Kernel("expected hash collisions (YOSO)", tokens=2, heads=1), "YosoSelfAttention"
 LIGHTNING, LIGHTNING_PARTS = (
     Kernel("lightning attention", tokens=2, heads=1),
     ("slope_rate", "diagonal_decay"),
 )
 # What classes are called that mix tokens, and classes that only hold or serve them.
 NAMES = re.compile(  # SSM in capitals alone: "ssm" is also in GptOssMLP
-    r"SSM|(?i:mamba|rwkv|rglru|delta(?:net|attention)|linearattention|lightningattention|shortconv$|fnetfourier|xlstm|hyena)"
+    r"SSM|(?i:mamba|rwkv|rglru|delta(?:net|attention)|linearattention|lightningattention|shortconv$|fnetfourier|yososelfattention|xlstm|hyena)"
 )
 AROUND = re.compile(r"model|block|layer$|norm|cache|conv1d|mlp$|feedforward$", re.IGNORECASE)
 STATE = "A_log"  # the decay of a state-space layer, whatever its class is called
@@ -265,6 +266,12 @@ def _watch(name: str, part: nn.Module) -> bool:
         part.forward = partial(_call, name, MODULES[type(part).__name__], own)
     elif type(part).__name__ == FOURIER_CLASS:
         part.self.register_forward_hook(partial(_on_fourier, name))
+    elif type(part).__name__ == YOSO_CLASS:
+        if not part.use_expectation or part.use_conv:  # hashes by chance; a convolution beside it
+            return False
+        cumulation = forward.__globals__["YosoCumulation"]
+        around = SimpleNamespace(apply=partial(_call_yoso, name, part.num_attention_heads, cumulation))
+        part.forward = MethodType(_with_globals(forward, {"YosoCumulation": around}), part)
     elif isinstance(forward, FunctionType) and {*forward.__code__.co_names}.issuperset(LIGHTNING_PARTS):
         _watch_lightning(name, part, forward)
     elif not kernels:
@@ -325,6 +332,33 @@ def _fourier(value: Tensor) -> Tensor:
     """The transform over words of both components. (1, token, component, d_v)"""
     mixed = torch.fft.fft(value, dim=1)
     return torch.stack([mixed[:, :, 0].real, -mixed[:, :, 1].imag], dim=2)
+
+
+def _call_yoso(name: str, n_heads: int, cumulation: type, *args: object) -> Tensor:
+    """YOSO weighs each value by how often its key is expected to fall into the bucket of the query.
+
+    Its arguments are masks of queries and keys, queries, keys and values (head, token, width), and settings.
+    """
+    result = cumulation.apply(*args)
+    if (recorder := _active.get()) is not None and len(result) == n_heads:
+        query_mask, key_mask, query, key, value, settings = args
+        more = {"query_mask": query_mask, "key_mask": key_mask, "query": query, "key": key}
+        arguments = {"value": value[None], **more, "settings": settings}
+        recorder.add(name, YOSO, partial(_yoso, cumulation), arguments, result[None])
+    return result
+
+
+def _yoso(
+    cumulation: type,
+    *,
+    value: Tensor,
+    query_mask: Tensor,
+    key_mask: Tensor,
+    query: Tensor,
+    key: Tensor,
+    settings: dict,
+) -> Tensor:
+    return cumulation.apply(query_mask, key_mask, query, key, value[0], settings)[None]
 
 
 def _watch_lightning(name: str, part: nn.Module, forward: Callable) -> None:

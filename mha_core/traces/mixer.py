@@ -3,7 +3,8 @@
 Gated DeltaNet, Kimi's delta attention, lightning attention, Mamba, RWKV, mLSTM, RG-LRU and short
 convolutions carry a state along the text instead of comparing each query with each key. Once their decays
 and gates are known, each token's output is still a weighted sum of the values, so there is a matrix. FNet's
-two matrices, of cosines and of sines, are the same for all texts of a length.
+two matrices, of cosines and of sines, are the same for all texts of a length. YOSO's has for each query and
+key how often hashing is expected to bring them together.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -109,8 +109,11 @@ class Door:
         kind = type(model.module)
         if self.name == "memory":
             return copy.deepcopy(self.built).to(huggingface.DTYPES[dtype])
-        if dtype == "float32" and (same := [part for part in self.built.modules() if type(part) is kind]):
+        same = [part for part in self.built.modules() if type(part) is kind]
+        if same and dtype == "float32":
             return same[0]
+        if same and type(same[0].config) is not type(self.built.config):  # there is no folder of it alone
+            return copy.deepcopy(same[0]).to(huggingface.DTYPES[dtype])
         return kind.from_pretrained(
             self.folder, dtype=huggingface.DTYPES[dtype], attn_implementation="eager"
         ).eval()

@@ -109,7 +109,7 @@ def _flow_many(model: Model, texts: list[dict[str, list[int]]]) -> list[PassLaye
 
 def _padded(model: Model, texts: list[dict[str, list[int]]], width: int) -> dict[str, Tensor]:
     """The inputs of texts, filled up on the right to at least `width` tokens."""
-    config = forward_pass.text_config(model.module)
+    config = model.module.config.get_text_config()
     counts = {getattr(config, name, None) for name in ("num_attention_heads", "num_key_value_heads")}
     while width in counts:  # else a tensor's axes of heads and of tokens have one size
         width += 1
@@ -124,13 +124,13 @@ def _padded(model: Model, texts: list[dict[str, list[int]]], width: int) -> dict
 
 def _padding(model: Model) -> Iterator[int | None]:
     """The id of padding, as the model and its tokenizer say."""
-    yield getattr(forward_pass.text_config(model.module), "pad_token_id", None)
+    yield getattr(model.module.config.get_text_config(), "pad_token_id", None)
     yield getattr(model.tokenizer, "pad_token_id", None)
 
 
 def _keeps_apart(model: Model) -> bool:
     """Whether texts in one pass give what they give alone, by a trial of two texts."""
-    config = forward_pass.text_config(model.module)
+    config = model.module.config.get_text_config()
     # The longest text decides on the rotary codes of all, and on the places of experts.
     by_longest = bool(rotary.by_length(model.module)) or hasattr(config, "expert_capacity")
     alone = model.has_target or by_longest or model.mixers

@@ -24,14 +24,6 @@ IN_PARTS = "its weights are not those of token to token"
 ELSEWHERE = "it does not look from token to token, or at two texts at once"
 
 
-def text_config(module: nn.Module):
-    """The configuration of the part of a model that reads the text."""
-    try:
-        return module.config.get_text_config()
-    except ValueError:  # it has one more, of what it writes: MusicGen's codes of sounds
-        return module.config.get_text_config(encoder=True)
-
-
 def has_target(module: nn.Module) -> bool:
     """Whether a model is an encoder–decoder: a decoder alone has the configuration of one, too."""
     takes = inspect.signature(type(module).forward).parameters
@@ -46,7 +38,7 @@ def forward(module: nn.Module, inputs: Mapping[str, Tensor], **more: object) -> 
 
 def probe(module: nn.Module, n: int = PROBE) -> dict[str, Tensor]:
     """A few tokens, other ones on each side, and no two alike if the vocabulary allows."""
-    config, device = text_config(module), next(module.parameters()).device
+    config, device = module.config.get_text_config(), next(module.parameters()).device
     n_ids = getattr(config, "vocab_size", None) or 8
     special = set()
     for name in ("pad", "bos", "eos"):

@@ -10,6 +10,7 @@ from mha_core.sources.huggingface.files import Folder
 
 # May be missing from the files: heads for a task, and numbers that are computed.
 OPTIONAL = re.compile(r"pooler|lm_head|classifier|final_logits_bias|position_ids|score\b")
+SOUNDS = "it reads codes of sounds and no text"
 TOKENIZER = re.compile(
     r"\w*tokenizer\w*\.(json|model)|vocab.*|merges\.txt|.*\.(model|spm|spiece|tiktoken|bpe|codes)"
 )
@@ -56,6 +57,8 @@ def module(transformers, folder: Folder, settings, dtype: torch.dtype) -> tuple[
     """
     if settings.is_encoder_decoder and type(settings) in transformers.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING:
         auto = transformers.AutoModelForSeq2SeqLM
+    elif writes_sounds(settings):
+        auto = transformers.AutoModelForTextToWaveform
     elif type(settings) in transformers.MODEL_MAPPING:
         auto = transformers.AutoModel
     else:
@@ -83,7 +86,13 @@ def module(transformers, folder: Folder, settings, dtype: torch.dtype) -> tuple[
             f"The weights of {folder.name} do not fit its config.json: {len(wrong)} are missing or of "
             f"another size, such as {wrong[0]}."
         )
-    return loaded, _untrained_head(loaded, folder, report["missing_keys"])
+    head = None if writes_sounds(settings) else _untrained_head(loaded, folder, report["missing_keys"])
+    return loaded, head
+
+
+def writes_sounds(settings) -> bool:
+    """Has a model a text encoder, and a decoder that reads and writes codes of sounds, as MusicGen?"""
+    return hasattr(settings, "text_encoder") and hasattr(settings, "audio_encoder")
 
 
 def _untrained_head(loaded: nn.Module, folder: Folder, missing: set[str]) -> str | None:

@@ -188,8 +188,9 @@ def _prepared(module: nn.Module, tokenizer, *, name: str, revision: str | None =
     Raises `MhaError` if there is none.
     """
     register()
-    module = module.eval()
-    for config in {id(part): part for part in (module.config, forward_pass.text_config(module))}.values():
+    unread = (f"decoder: {loading.SOUNDS}",) if loading.writes_sounds(module.config) else ()
+    module = (module.text_encoder if unread else module).eval()
+    for config in {id(part): part for part in (module.config, module.config.get_text_config())}.values():
         config.use_cache = False  # keys are wanted of all tokens at once; nothing is read again
         config._attn_implementation = "eager"  # Falcon reads it in every pass and cannot be set otherwise
     rotary.start_anew(module)
@@ -207,7 +208,7 @@ def _prepared(module: nn.Module, tokenizer, *, name: str, revision: str | None =
         str(weight.dtype).removeprefix("torch."),
         route,
         MappingProxyType(names),
-        tuple(mixing.without_attention(module).values()),
+        (*mixing.without_attention(module).values(), *unread),
         _proven(module, watched) if watched else watched,
     )
     if route.name == "mixing" and not model.mixers:

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 
 from mha_core.errors import MhaError
-from mha_core.sources.huggingface.forward_pass import text_config
 from mha_core.sources.huggingface.loading import first_line
 from mha_core.traces.tokens import MAX_TOKENS, Tokens, check_characters, spaced
 from mha_core.traces.tokens import words as cut_into_words
@@ -235,7 +234,7 @@ def limit(module: nn.Module, tokenizer, *, side: str = "encoder") -> int:
 
     `side` is "encoder" for a text and "decoder" for a target.
     """
-    config, limits = text_config(module), [MAX_TOKENS]
+    config, limits = module.config.get_text_config(), [MAX_TOKENS]
     for settings, name in [
         (tokenizer, "model_max_length"),
         *((config, name) for name in (*POSITIONS, f"max_{side}_position_embeddings")),
