@@ -147,7 +147,7 @@ def test_yoso_mixes_by_how_often_keys_are_expected_in_the_bucket_of_a_query():
     model, hidden = huggingface.adopt(tiny.model("yoso")), []
     attention = model.module.yoso.encoder.layer[0].attention.self
     attention.register_forward_pre_hook(lambda _, args: hidden.append(args[0]))
-    _, skipped, [layer, _] = huggingface.flow_and_mixers(model, {"input_ids": torch.arange(5, 28)[None]})
+    _, skipped, [layer, _] = huggingface.flow(model, {"input_ids": torch.arange(5, 28)[None]})
     heads = (part(hidden[0])[0].unflatten(1, (6, -1)) for part in (attention.query, attention.key))
     q, k = (torch.nn.functional.normalize(part, dim=-1).transpose(0, 1) for part in heads)
     expected = (1 - torch.acos(q @ k.mT) / np.pi) ** attention.hash_code_len
