@@ -80,24 +80,12 @@ def heatmap(
     ]
     if blank.any():
         data += _hidden(blank, row_names, column_names, hidden_text)
-    n_rows, n_columns, shapes = len(row_names), len(column_names), []
-    for at in np.flatnonzero(faint).tolist() if faint is not None else ():
-        veil = {"fillcolor": FAINT_COLOUR, "line": {"width": 0}}
-        shapes.append(_box((at, at + 1), (0, n_columns), column_names) | veil)
-    frame_line = {"line": {"color": FRAME_COLOUR, "width": 2}}
-    if framed is not None:
-        shapes.append(_box((0, n_rows), framed, column_names) | frame_line)
-    if row is not None:
-        shapes.append(_box((row, row + 1), (0, n_columns), column_names) | frame_line)
-    if cell is not None:
-        box = _box((cell[0], cell[0] + 1), (cell[1], cell[1] + 1), column_names)
-        lines = zip(CELL_COLOURS, (5, 2.5), strict=True)
-        shapes += [box | {"line": {"color": colour, "width": width}} for colour, width in lines]
+    n_rows = len(row_names)
     tall = n_rows * (TALL_ROW if n_rows <= FEW_ROWS else LOW_ROW)
     words = frame.columns.dtype.kind not in "iu"
     every = 1 if tall <= MAX_HEIGHT else None  # None: plotly leaves names out
     layout = {  # all of it at once: plotly looks through what is there already with each part that is added
-        "shapes": shapes,
+        "shapes": _shapes(n_rows, column_names, framed=framed, row=row, cell=cell, faint=faint),
         "margin": {"l": 0, "r": 0, "t": 6, "b": 0},
         "height": int(np.clip(tall + 84, MIN_HEIGHT, MAX_HEIGHT)) if tall <= MAX_HEIGHT else PACKED_HEIGHT,
         "xaxis": _axis(column_names, columns) | {"tickangle": -50 if words else 0},
@@ -160,6 +148,32 @@ def _hidden(blank: np.ndarray, rows: list, columns: list, text: str) -> list:
         showlegend=False,
     )
     return [cells, crosses]
+
+
+def _shapes(
+    n_rows: int,
+    columns: list,
+    *,
+    framed: tuple[int, int] | None,
+    row: int | None,
+    cell: tuple[int, int] | None,
+    faint: np.ndarray | None,
+) -> list[dict]:
+    """The veils over faint rows, and the frames around columns, a row and a cell."""
+    shapes, all_columns = [], (0, len(columns))
+    for at in np.flatnonzero(faint).tolist() if faint is not None else ():
+        veil = {"fillcolor": FAINT_COLOUR, "line": {"width": 0}}
+        shapes.append(_box((at, at + 1), all_columns, columns) | veil)
+    frame = {"line": {"color": FRAME_COLOUR, "width": 2}}
+    if framed is not None:
+        shapes.append(_box((0, n_rows), framed, columns) | frame)
+    if row is not None:
+        shapes.append(_box((row, row + 1), all_columns, columns) | frame)
+    if cell is not None:
+        box = _box((cell[0], cell[0] + 1), (cell[1], cell[1] + 1), columns)
+        lines = zip(CELL_COLOURS, (5, 2.5), strict=True)
+        shapes += [box | {"line": {"color": colour, "width": width}} for colour, width in lines]
+    return shapes
 
 
 def _box(rows: tuple[int, int], columns: tuple[int, int], names: list) -> dict:

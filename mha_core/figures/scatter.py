@@ -47,24 +47,8 @@ def scatter(
     figure of about `width` pixels; `chosen` is ringed and always written; `arrows` lead from one word to
     another on two axes. A point hands its word to a click as customdata.
     """
-    data, flat = [], len(axes) == 2
-    names = sorted(set(groups[points.index]), key=lambda name: (name == rest, name))
-    for count, name in enumerate(names):
-        words = points.index[(groups[points.index] == name).to_numpy()]
-        look = {"color": REST_COLOUR} if name == rest else {"symbol": SYMBOLS[count % len(SYMBOLS)]}
-        marker = {"size": 7 if flat else 4, "opacity": OPACITY} | look
-        data.append(
-            _marks(points.loc[words], flat)(
-                mode="markers",
-                name=html.escape(name),
-                marker=marker,
-                # A click chooses a word; it is not to fade the others.
-                unselected={"marker": {"opacity": OPACITY}} if flat else None,
-                text=_escaped(words),
-                customdata=list(words),
-                hovertemplate=f"<b>%{{text}}</b><br>{html.escape(name)}<extra></extra>",
-            )
-        )
+    flat = len(axes) == 2
+    data = _group_marks(points, groups[points.index], rest, flat=flat)
     quiet = {"hoverinfo": "skip", "showlegend": False}
     if chosen in points.index:
         ring = {"symbol": "circle-open", "size": 15, "color": RING_COLOUR, "line": {"width": 2}}
@@ -99,6 +83,28 @@ def scatter(
     return go.Figure(data, layout)
 
 
+def _group_marks(points: pd.DataFrame, groups: pd.Series, rest: str | None, *, flat: bool) -> list:
+    """The points of each group, each group with a colour of the template and a mark of its own."""
+    traces = []
+    names = sorted(set(groups), key=lambda name: (name == rest, name))
+    for count, name in enumerate(names):
+        words = points.index[(groups == name).to_numpy()]
+        look = {"color": REST_COLOUR} if name == rest else {"symbol": SYMBOLS[count % len(SYMBOLS)]}
+        traces.append(
+            _marks(points.loc[words], flat)(
+                mode="markers",
+                name=html.escape(name),
+                marker={"size": 7 if flat else 4, "opacity": OPACITY} | look,
+                # A click chooses a word; it is not to fade the others.
+                unselected={"marker": {"opacity": OPACITY}} if flat else None,
+                text=_escaped(words),
+                customdata=list(words),
+                hovertemplate=f"<b>%{{text}}</b><br>{html.escape(name)}<extra></extra>",
+            )
+        )
+    return traces
+
+
 def free_sides(
     points: pd.DataFrame, written: pd.DataFrame, *, first: str | None, width: int, height: int
 ) -> dict[str, str]:
@@ -128,14 +134,14 @@ def _meet(one: tuple, other: tuple) -> bool:
 
 
 def _marks(points: pd.DataFrame, flat: bool):
-    """A trace of these points, still to be told how to look."""
+    """A function of a look that returns these points as a plotly trace."""
     kind = go.Scatter if flat else go.Scatter3d
     where = dict(zip("xyz", (points[column].to_numpy() for column in points), strict=False))
 
-    def made(**look):
+    def trace(**look):
         return kind(**where, **{name: value for name, value in look.items() if value is not None})
 
-    return made
+    return trace
 
 
 def _escaped(words: Iterable[str]) -> list[str]:
