@@ -157,12 +157,7 @@ def provenance(
     inputs = [stage.use.x.data_ptr() for stage in first.values()]
     if len(inputs) < 3 or inputs[1] != inputs[2] or not (outside or inputs[0] == inputs[2]):
         return Provenance(tensors, code=code)
-    projections = {}
-    for name, stage in first.items():
-        weight, bias = stage.matrix
-        projections[f"w_{name}"] = weight if stage.layout is None else Part(weight, stage.layout)
-        if bias is not None:
-            projections[f"b_{name}"] = bias if stage.layout is None else Part(bias, stage.layout)
+    projections = _projections(first)
     if inputs[0] != inputs[2]:
         tensors["x_v"] = _rows(first["v"].use.x)
     adjustments = Adjustments(**{name: tuple(_adjustments(path)) for name, path in paths.items()})
@@ -173,6 +168,17 @@ def provenance(
         if each and not isinstance(each[0], Rotary):
             tensors[f"{name}_linear"] = first[name].heads[0]
     return Provenance(tensors, projections, code, adjustments)
+
+
+def _projections(first: Mapping[str, Stage]) -> dict[str, Tensor | Part]:
+    """The matrices and biases of the first stages of q, k and v, by the names of `Projections`."""
+    projections: dict[str, Tensor | Part] = {}
+    for name, stage in first.items():
+        for kind, whole in zip("wb", stage.matrix, strict=True):
+            if whole is not None:
+                part = whole if stage.layout is None else Part(whole, stage.layout)
+                projections[f"{kind}_{name}"] = part
+    return projections
 
 
 def matrix(use: Use) -> Matrix | None:

@@ -127,12 +127,7 @@ def view(
     token is one that looks, or its word. Raises as `AttentionTrace.view` does.
     """
     traces = [trace] if beside is None else [trace, beside]
-    for each in traces:
-        if len(each.kinds) > 1:
-            raise MhaError(
-                f"This trace has layers of the kinds {', '.join(each.kinds)}; look at one of them, "
-                f"as in trace.part({each.kinds[-1]!r}).view()."
-            )
+    _check_layers(traces)
     layer = index("layer", -1 if layer is None else layer, len(trace.layers), of="This trace")
     chosen = trace.layers[layer]
     if token is not None:
@@ -147,12 +142,6 @@ def view(
     titles = _titles(traces) if titles is None else titles
     if isinstance(titles, str) or len(titles) != len(traces):
         raise MhaError(f"titles are a list with a title for each trace, here {len(traces)}; got {titles!r}.")
-    counts = [[each.n_heads for each in other.layers] for other in traces]
-    if counts[0] != counts[-1]:
-        raise MhaError(
-            f"A trace beside another must have as many layers and heads; these have {len(counts[0])} and "
-            f"{len(counts[1])} layers, with {max(counts[0])} and {max(counts[1])} heads."
-        )
     budget = ALL_LAYERS * BUDGET // len(traces)
     numbers, loaded_heads = fitting(longest(traces).layers, layer, head, budget=budget, values=True)
     panels = [panel(each, numbers, title) for each, title in zip(traces, titles, strict=True)]
@@ -168,6 +157,23 @@ def view(
     tokens = max(len(text) for each in traces for text in (each.sides.queries, each.sides.keys))
     frame_height = min(MAX_HEIGHT, MIN_HEIGHT + TOKEN_HEIGHT * tokens) if height is None else height
     return HeadView(header_of(traces, **scene), blob, frame_height)
+
+
+def _check_layers(traces: Sequence[Traced]) -> None:
+    """Raise `MhaError` for a trace with layers of several kinds, and for traces of different sizes."""
+    for trace in traces:
+        if len(trace.kinds) > 1:
+            raise MhaError(
+                f"This trace has layers of the kinds {', '.join(trace.kinds)}; look at one of them, "
+                f"as in trace.part({trace.kinds[-1]!r}).view()."
+            )
+    counts = [[layer.n_heads for layer in trace.layers] for trace in traces]
+    if counts[0] != counts[-1]:
+        largest = [max(each, default=0) for each in counts]
+        raise MhaError(
+            f"A trace beside another must have as many layers and heads; these have {len(counts[0])} and "
+            f"{len(counts[1])} layers, with {largest[0]} and {largest[1]} heads."
+        )
 
 
 def _titles(traces: Sequence[Traced]) -> list[str]:

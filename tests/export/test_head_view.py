@@ -162,6 +162,11 @@ def test_a_trace_of_another_model_cannot_stand_beside(traced, refused, asked, sa
     assert said in str(refused(traced.view, beside=mha.trace("one two", d_model=12, **asked)))
 
 
+def test_a_trace_without_layers_cannot_stand_beside(traced, refused):
+    empty = mha.AttentionTrace(mha.words("one two"), (), "no layers")
+    assert "layers, with 3 and 0 heads" in str(refused(traced.view, beside=empty))
+
+
 def test_of_what_does_not_fit_the_heads_around_the_chosen_one_are_inside(monkeypatch):
     trace = mha.trace(" ".join(["a"] * 40), h=6, d_model=24, layers=2)
     one = size(trace.layers[0], 1, values=True)
