@@ -1,7 +1,7 @@
-"""What flows through somebody else's model: one attention function, and a collector that one thread has.
+"""The attention of third-party models: one attention function, and a collector of its calls in each thread.
 
-The model is prepared once, before anybody shares it: hooks that do nothing unless a collector is active
-in the context of the thread that runs. So traces of one model in many threads never meet.
+A model gets its hooks once, before threads share it. They do nothing unless a collector is active in the
+context of the thread that runs, so traces of one model in several threads never mix.
 """
 
 import re
@@ -24,13 +24,13 @@ from mha_core.capture.rotary import Codes, RotaryCode, candidates
 from mha_core.errors import MhaError, listed
 from mha_core.traces.tensors import copied
 
-ATTENTION = re.compile(r"att(n|ention)", re.IGNORECASE)  # modules that are handed what attention needs
+ATTENTION = re.compile(r"att(n|ention)", re.IGNORECASE)  # names of modules with the inputs of attention
 CROSS = re.compile(r"cross|encdec|encoder_attn|enc_dec|src_attn", re.IGNORECASE)
-INDEXER = "indexer"  # what modules with a learned index are called
+INDEXER = "indexer"  # the name of a module with a learned index
 CROSS_INPUTS = ("key_value_states", "encoder_hidden_states", "cross_attention_states")
 
-# What models hand to attention by these names changes nothing in it: eager masks and q, k, v have it in them.
-# The last three are inputs of a model, which some hand on with all that they do not know.
+# Keywords that change nothing in attention: their effect is in the eager mask or in q, k and v already.
+# The last three are inputs of a model, which some pass on with all other keywords.
 HARMLESS = {
     *("deterministic", "is_causal", "logits_to_keep", "position_ids", "sliding_window", "use_cache"),
     *("output_attentions", "output_hidden_states", "output_router_logits"),
@@ -56,9 +56,9 @@ class Collector:
         self._names = names
         # Since the last call: modules that may have made q, k and v, and the arguments of attention modules.
         self._uses: list[Use] = []
-        self._before: list[Use] = []  # the last call: those before it
         self._arguments: list[tuple[str, dict]] = []
-        # The rotations of this pass, and the texts that are looked at.
+        self._previous_uses: list[Use] = []  # those before the last call
+        # The rotary codes of this pass, and the texts of keys and values.
         self._rotations: dict[tuple, tuple[Codes, list[RotaryCode]]] = {}
         self._texts: dict[tuple, tuple[Tensor, Tensor]] = {}
         # By the id of what an index chose: that, and the scores that it chose by.
@@ -87,7 +87,7 @@ class Collector:
         if q.shape[0] == 1:
             self._explain(call, q, k, v, inputs)
         self.calls.append(call)
-        self._before, self._uses, self._arguments = self._uses, [], []
+        self._previous_uses, self._uses, self._arguments = self._uses, [], []
         self._joined = joined, joined._version
 
     def _explain(self, call: Call, q: Tensor, k: Tensor, v: Tensor, inputs: dict) -> None:
@@ -98,7 +98,7 @@ class Collector:
         codes = inputs.get("position_embeddings")
         codes = codes if _are_codes(codes) else None
         origin = projections.provenance(
-            q, k, v, uses, self._rotated(codes, q.shape), outside=call.looks_outside
+            q, k, v, uses, self._rotary_codes(codes, q.shape), outside=call.looks_outside
         )
         tensors, call.code, call.adjustments = dict(origin.tensors), origin.code, origin.adjustments
         if call.code is None and (width := attribute(call.module, "qk_rope_head_dim")):
@@ -119,17 +119,17 @@ class Collector:
         call.projections = origin.projections
 
     def _text(self, x: Tensor) -> Tensor:
-        """A copy of what another text's keys and values are made of: all layers look at the same one."""
+        """A copy of the input of keys and values of another text, one for all layers."""
         key = (x.data_ptr(), x._version, x.shape)
         if key not in self._texts:
-            self._texts[key] = (x, copied(x))  # who holds it holds its place
+            self._texts[key] = (x, copied(x))  # x is held, so that no other tensor takes its address
         return self._texts[key][1]
 
-    def _rotated(self, codes: Codes, shape: torch.Size) -> list[RotaryCode]:
-        """The rotations that may be those of a call; layers with the same codes share them."""
+    def _rotary_codes(self, codes: Codes, shape: torch.Size) -> list[RotaryCode]:
+        """The rotary codes that may be those of a call; layers with the same cosines and sines share them."""
         key = (tuple(map(id, codes)) if isinstance(codes, tuple) else id(codes), shape[2], shape[3])
         if key not in self._rotations:
-            self._rotations[key] = (codes, candidates(codes, shape))  # who holds the codes holds their ids
+            self._rotations[key] = (codes, candidates(codes, shape))  # held, so that their ids stay theirs
         return self._rotations[key][1]
 
     def add_bands(self, module: nn.Module, args: tuple, kwargs: dict, output: Tensor) -> None:
@@ -140,24 +140,24 @@ class Collector:
             self.add(module, banded.q, banded.k, banded.v, banded.rule, output)
 
     def indexed(self, blocks: Tensor, scores: Tensor) -> None:
-        """A learned index chose blocks of keys by its scores."""
+        """Keep the scores by which a learned index chose blocks of keys."""
         self._index_scores[id(blocks)] = (blocks, scores)
 
     def index_scores(self, blocks: Tensor) -> Tensor | None:
-        """The scores that an index chose these blocks by, in this layer or in one before it."""
+        """The scores by which an index chose these blocks, in this layer or in an earlier one."""
         return self._index_scores.get(id(blocks), (None, None))[1]
 
     @property
     def knows_codes(self) -> bool:
-        """Was the attention that runs now handed the cosines and sines of a rotary code?"""
+        """Does the attention that runs now have the cosines and sines of a rotary code as an argument?"""
         return any("position_embeddings" in arguments for _, arguments in self._arguments)
 
     def add_codes(self, codes: tuple[Tensor, Tensor]) -> None:
-        """The cosines and sines of the attention that runs now, where it was handed none."""
+        """Set the cosines and sines of the attention that runs now, which are no argument of it."""
         self._arguments.append(("", {"position_embeddings": codes}))
 
     def entered(self, name: str, args: tuple, kwargs: dict) -> None:
-        """An attention module was called; the arguments that matter are kept until the attention itself."""
+        """Keep the arguments of an attention module that matter until its attention is computed."""
         arguments = {key: kwargs[key] for key in ("position_embeddings", *CROSS_INPUTS) if key in kwargs}
         hidden = kwargs.get("hidden_states", args[0] if args else None)
         if isinstance(hidden, Tensor):
@@ -165,24 +165,28 @@ class Collector:
         self._arguments.append((name, arguments))
 
     def left(self, use: Use) -> None:
-        """A module was used; it is W^O if it took the heads' outputs, with or without a gate."""
+        """Keep the use of a module: of W^O as a part of the last call, of another for the next call."""
         if use.proof.name not in OUTPUTS:
             self._uses.append(use)
         elif self._joined is not None:
-            joined, version = self._joined
-            fits = use.x.numel() == joined.numel() and use.x.dtype == joined.dtype
-            fits &= joined._version == version  # a model may change them in place before it joins them
-            same = use.x.data_ptr() == joined.data_ptr() and use.x.is_contiguous()
-            if not fits:
+            self._add_output(use, *self._joined)
+
+    def _add_output(self, use: Use, joined: Tensor, version: int) -> None:
+        """W^O of the last call, if its input is the heads' outputs `joined`, with or without a gate."""
+        if use.x.numel() != joined.numel() or use.x.dtype != joined.dtype:
+            return
+        if joined._version != version:  # a model may change them in place before it joins them
+            return
+        call = self.calls[-1]
+        same = use.x.data_ptr() == joined.data_ptr() and use.x.is_contiguous()
+        if not (same or torch.equal(use.x.reshape(-1), joined.flatten())):
+            gate = projections.output_gate(joined, use.x, [*self._previous_uses, *self._uses])
+            if gate is None:
                 return
-            if not (same or torch.equal(use.x.reshape(-1), joined.flatten())):
-                gate = projections.output_gate(joined, use.x, [*self._before, *self._uses])
-                if gate is None:
-                    return
-                self.calls[-1].gate, values = gate
-                self.calls[-1].tensors = {**self.calls[-1].tensors, "gate": copied(values)}
-            self.calls[-1].output = projections.matrix(use)
-            self._joined = None
+            call.gate, values = gate
+            call.tensors = {**call.tensors, "gate": copied(values)}
+        call.output = projections.matrix(use)
+        self._joined = None
 
 
 @contextmanager
@@ -196,7 +200,7 @@ def collecting(collector: Collector) -> Iterator[None]:
 
 
 class UnknownKeyword(MhaError):
-    """A model hands its attention something by a name that we do not understand."""
+    """A model calls its attention with a keyword that is not understood."""
 
 
 def attention(
@@ -215,12 +219,13 @@ def attention(
     block_indices: Tensor | None = None,
     **others: object,
 ) -> tuple[Tensor, None]:
-    """`attend`, or what the collector has for it, by the interface for attention functions.
+    """`attend`, or the collector's `by`, with the signature of attention functions in transformers.
 
-    The result is (batch, query, head, d_v). The mask is that of the eager implementation: it has causality,
-    windows and padding in it. Not in it is what a learned index chose, (batch, query, chosen) keys or (batch,
-    index head, query, chosen) blocks of keys: models mask that only for functions whose names they know.
-    Raises `UnknownKeyword` for any other argument that has a value.
+    q (batch, head, query, d_k), k and v (batch, kv_head, key, …) → (batch, query, head, d_v). The mask is
+    that of the eager implementation, with causality, windows and padding. It is without the choice of a
+    learned index, (batch, query, chosen) keys or (batch, index head, query, chosen) blocks of keys, which
+    models add only for attention functions whose names they know.
+    Raises `UnknownKeyword` for any other keyword that has a value.
     """
     unknown = [name for name, value in others.items() if value is not None and name not in HARMLESS]
     if unknown:
@@ -253,7 +258,7 @@ def attention(
 
 
 def _choice(module: nn.Module, keys: Tensor | None, blocks: Tensor | None) -> Choice | None:
-    """What a learned index chose (DeepSeek V3.2: keys, MiniMax M3: blocks of keys)."""
+    """The choice of a learned index: of keys (DeepSeek V3.2) or of blocks of keys (MiniMax M3)."""
     if blocks is None:
         return None if keys is None else Choice(keys)
     size = getattr(getattr(module, "indexer", None), "block_size", None)
@@ -265,7 +270,7 @@ def _choice(module: nn.Module, keys: Tensor | None, blocks: Tensor | None) -> Ch
 
 
 def watch(model: nn.Module) -> dict[int, str]:
-    """Prepare a model, once: hooks on its matrices and attention modules. → each module's name by its id"""
+    """Put hooks on a model's matrices and attention modules, once. → the names of its modules by their ids"""
     names = {}
     for name, module in model.named_modules():
         names[id(module)] = name
@@ -301,7 +306,7 @@ def _on_bands(module: nn.Module, args: tuple, kwargs: dict, output: tuple[Tensor
 
 
 def _on_indexed(module: nn.Module, args: tuple, kwargs: dict, blocks: object) -> None:
-    """Keep the scores that a learned index chose by: it runs once more while its choice is watched."""
+    """Keep the scores of a learned index: it runs once more, and its choice of the highest is observed."""
     collector = _active.get()
     if collector is None or not isinstance(blocks, Tensor):
         return

@@ -60,7 +60,7 @@ class Proof:
     name: str  # the last part of the module's
     matrix: Matrix | None = None
     norm: str | None = None
-    code: int = 0  # which rotation turned its output in a text of several tokens; 0 for none
+    code: int = 0  # which rotation its output had in a text of several tokens; 0 for none
 
 
 class Use(NamedTuple):
@@ -90,7 +90,7 @@ class Use(NamedTuple):
 
 
 class Stage(NamedTuple):
-    """One module on the way to q, k or v: its output in heads, changed by one number and turned, is `result`.
+    """A module on the way to q, k or v: its output in heads, changed by one number and rotated, is `result`.
 
     It is a matrix, a norm, or none of both where its numbers do not show what it computes.
     """
@@ -135,14 +135,14 @@ def provenance(
     """
     sizes = (q.shape[1], k.shape[1], q.shape[3], v.shape[3])
     of_q, of_k, of_v = ([u for u in uses if u.proof.name in names] for names in zip(*NAMES, strict=True))
-    turns = [None] if outside else [None, *codes]
-    # The first token is turned by nothing, so one token alone does not show which code it was.
+    rotations = [None] if outside else [None, *codes]
+    # The first token is rotated by nothing, so one token alone does not show which code it was.
     known = of_q[-1].proof.code if of_q and q.shape[2] == 1 else 0
-    to_q = _path(q, 0, sizes, of_q, [*turns[known : known + 1], *turns])
+    to_q = _path(q, 0, sizes, of_q, [*rotations[known : known + 1], *rotations])
     code = _code(to_q)
     if to_q and q.shape[2] > 1:
-        to_q[-1].use.proof.code = next(at for at, turn in enumerate(turns) if turn is code)
-    # Queries and keys are turned alike; a code that turned only one of them is not understood.
+        to_q[-1].use.proof.code = next(at for at, rotation in enumerate(rotations) if rotation is code)
+    # Queries and keys are rotated alike; a code that rotates only one of them is not understood.
     to_k = _path(k, 1, sizes, of_k, [None] if code is None else [code, None]) if to_q else ()
     to_k = to_k if _code(to_k) is code else ()
     paths = {"q": to_q, "k": to_k, "v": _path(v, 2, sizes, of_v, [None])}
@@ -153,7 +153,7 @@ def provenance(
     if not (to_q and to_k):
         return Provenance(tensors)
     if code is not None:
-        tensors |= _turned(to_q, "q") | _turned(to_k, "k")
+        tensors |= _rotated(to_q, "q") | _rotated(to_k, "k")
     inputs = [stage.use.x.data_ptr() for stage in first.values()]
     if len(inputs) < 3 or inputs[1] != inputs[2] or not (outside or inputs[0] == inputs[2]):
         return Provenance(tensors, code=code)
@@ -283,10 +283,10 @@ def short_vectors(uses: Sequence[Use]) -> dict[str, Tensor]:
 
 
 def latent(q: Tensor, k: Tensor, uses: Sequence[Use], codes: Codes, *, width: int) -> Provenance | None:
-    """q and k of a latent attention as they were before `width` dimensions of each head were turned.
+    """q and k of a latent attention as they were before `width` dimensions of each head were rotated.
 
     There a few dimensions of each head carry the position: of a query they are its own, of a key they are
-    one vector that all heads share. None if no matrix made what was turned.
+    one vector that all heads share. None if no matrix made what was rotated.
     Source: DeepSeek-AI 2024, "DeepSeek-V2", section 2.1.3.
     """
     _, n_heads, tokens, d_k = q.shape
@@ -344,7 +344,7 @@ def _last(
     """The stage whose output, cut into heads, became the target; None if none did.
 
     First asked is which has the same numbers in the same place, which need not be compared, then which was
-    turned, last which was changed by one number.
+    rotated, last which was changed by one number.
     """
 
     def stage(output: tuple, change: Scale | Clip | None = None, code: RotaryCode | None = None) -> Stage:
@@ -361,7 +361,7 @@ def _last(
                 return stage(output, code=code)
     for output in outputs:
         for code in codes:
-            before = target if code is None else code.back(target)
+            before = target if code is None else code.unrotate(target)
             if (change := adjusted(output[2], before)) is not None:
                 return stage(output, change, code)
     return None
@@ -377,7 +377,7 @@ def _rotates_into(heads: Tensor, target: Tensor, code: RotaryCode | None) -> boo
     """Do the rotated heads equal the target? The last token is compared first: it is rotated most."""
     if code is None:
         return alike(heads[:, :, -1:], target[:, :, -1:]) and alike(heads, target)
-    return alike(code.last.turn(heads[:, :, -1:]), target[:, :, -1:]) and alike(code.turn(heads), target)
+    return alike(code.last.rotate(heads[:, :, -1:]), target[:, :, -1:]) and alike(code.rotate(heads), target)
 
 
 def _cuts(y: Tensor, role: int, sizes: tuple, shape: torch.Size) -> Iterator[tuple[Layout | None, Tensor]]:
@@ -422,14 +422,14 @@ def _code(path: Sequence[Stage]) -> RotaryCode | None:
     return next((stage.code for stage in path if stage.code is not None), None)
 
 
-def _turned(path: Sequence[Stage], name: str) -> dict[str, Tensor]:
-    """What was turned, and what became of it where something else came after."""
-    turning = next(stage for stage in path if stage.code is not None)
-    raw, change = turning.heads[0], turning.change
+def _rotated(path: Sequence[Stage], name: str) -> dict[str, Tensor]:
+    """The tensor before its rotation, and after it where further steps follow."""
+    rotation = next(stage for stage in path if stage.code is not None)
+    raw, change = rotation.heads[0], rotation.change
     if change is not None:
         raw = raw * change.by if isinstance(change, Scale) else raw.clamp(-change.at, change.at)
-    turned = {} if turning is path[-1] else {f"{name}_turned": turning.result[0]}
-    return {f"{name}_raw": raw} | turned
+    rotated = {} if rotation is path[-1] else {f"{name}_turned": rotation.result[0]}
+    return {f"{name}_raw": raw} | rotated
 
 
 def _before(raws: Sequence[Tensor], order: slice | Tensor, code: RotaryCode, target: Tensor) -> Tensor | None:

@@ -1,4 +1,4 @@
-"""Rotary position codes: how one turns queries and keys, and how it is found in what was turned."""
+"""Rotary position codes: rotating queries and keys, and finding the code by which they were rotated."""
 
 import copy
 from collections.abc import Iterable
@@ -18,9 +18,9 @@ Codes = tuple[Tensor, Tensor] | Tensor | None  # cosines and sines (1, L, …), 
 
 
 class RotaryCode(NamedTuple):
-    """The rotary code of a call: "half" turns dimensions i and i + width/2, "pairs" 2i and 2i + 1.
+    """The rotary code of a call: "half" rotates dimensions i and i + width/2, "pairs" 2i and 2i + 1.
 
-    cos, sin: (query, width), laid out for the dimensions that they turn, `width` of each head from
+    cos, sin: (query, width), with a column for each dimension that is rotated, `width` of each head from
     `start` on.
     """
 
@@ -31,10 +31,10 @@ class RotaryCode(NamedTuple):
 
     @property
     def fact(self) -> Rotary:
-        """What is said of the code beside its numbers."""
+        """The facts about the code besides its numbers."""
         return Rotary(self.form, self.cos.shape[-1], self.start)
 
-    def turn(self, x: Tensor) -> Tensor:
+    def rotate(self, x: Tensor) -> Tensor:
         """Queries or keys at their positions. (…, token, d_k) → the same shape"""
         before, part, rest = x.tensor_split((self.start, self.start + self.cos.shape[-1]), dim=-1)
         if self.form == "half":
@@ -44,21 +44,21 @@ class RotaryCode(NamedTuple):
             across = torch.stack([-part[..., 1::2], part[..., ::2]], dim=-1).flatten(-2)
         return torch.cat([before, part * self.cos + across * self.sin, rest], dim=-1)
 
-    def back(self, x: Tensor) -> Tensor:
-        """Queries or keys as they were before they were turned. (…, token, d_k) → the same shape"""
+    def unrotate(self, x: Tensor) -> Tensor:
+        """Queries or keys as they were before they were rotated. (…, token, d_k) → the same shape"""
         length = self.cos**2 + self.sin**2  # not 1 where a code for long texts also stretches
-        return self._replace(cos=self.cos / length, sin=-self.sin / length).turn(x)
+        return self._replace(cos=self.cos / length, sin=-self.sin / length).rotate(x)
 
     @property
     def last(self) -> "RotaryCode":
-        """The code of the last token alone, which is turned most."""
+        """The code of the last token alone, which is rotated most."""
         return self._replace(cos=self.cos[-1:], sin=self.sin[-1:])
 
 
 def candidates(codes: Codes, shape: torch.Size) -> list[RotaryCode]:
-    """The ways in which cosines and sines (1, L, …) can turn a q of that shape, as far as sizes tell.
+    """The ways in which cosines and sines (1, L, …) can rotate a q of that shape, as far as sizes tell.
 
-    Some models have both in one, as complex numbers; some turn the other way round.
+    Some models have both in one, as complex numbers; some rotate the other way round.
     """
     if codes is None:
         return []
@@ -66,25 +66,25 @@ def candidates(codes: Codes, shape: torch.Size) -> list[RotaryCode]:
     cos, sin = (code.reshape(-1, code.shape[-1]) for code in codes)
     if cos.shape[0] != shape[2] or not cos.is_floating_point():
         return []
-    found, width, d_k = [], cos.shape[1], shape[3]
+    forms, width, d_k = [], cos.shape[1], shape[3]
     if width <= d_k:
-        found.append(RotaryCode("half", cos, sin))
+        forms.append(RotaryCode("half", cos, sin))
         if width % 2 == 0:
-            found.append(RotaryCode("pairs", cos, sin))
+            forms.append(RotaryCode("pairs", cos, sin))
             halves = (code[:, : width // 2].repeat_interleave(2, dim=1) for code in (cos, sin))
-            found.append(RotaryCode("pairs", *halves))
+            forms.append(RotaryCode("pairs", *halves))
     if 2 * width <= d_k:
-        found.append(RotaryCode("half", *(torch.cat([code, code], dim=1) for code in (cos, sin))))
-        found.append(RotaryCode("pairs", *(code.repeat_interleave(2, dim=1) for code in (cos, sin))))
-    return [*found, *(code._replace(sin=-code.sin) for code in found)]
+        forms.append(RotaryCode("half", *(torch.cat([code, code], dim=1) for code in (cos, sin))))
+        forms.append(RotaryCode("pairs", *(code.repeat_interleave(2, dim=1) for code in (cos, sin))))
+    return [*forms, *(code._replace(sin=-code.sin) for code in forms)]
 
 
 def rotation_codes(used: Tensor, outputs: Iterable[Tensor]) -> tuple[Tensor, Tensor] | None:
-    """The cosines and sines (1, token, width) that turn one of some outputs into what was used, if any do.
+    """The cosines and sines (1, token, width) that rotate one of some outputs into `used`, None if none do.
 
     used (1, head, token, d), outputs (…, head · d). A pair (a, b) that becomes (a′, b′) at a token was
-    turned by ``cos = (a a′ + b b′) / (a² + b²)`` and ``sin = (a b′ − b a′) / (a² + b²)``, the same in all
-    heads. Whether it is so in every dimension is asked where matrices are proven (`projections`).
+    rotated by ``cos = (a a′ + b b′) / (a² + b²)`` and ``sin = (a b′ − b a′) / (a² + b²)``, the same in all
+    heads. Whether it holds in every dimension is checked where matrices are proven (`projections`).
     """
     _, n_heads, n_tokens, width = used.shape
     for output in outputs:
@@ -95,10 +95,10 @@ def rotation_codes(used: Tensor, outputs: Iterable[Tensor]) -> tuple[Tensor, Ten
         ):
             continue
         raw = output.reshape(1, n_tokens, n_heads, width).transpose(1, 2)
-        turned = ((raw - used).abs() > 1e-6 * used.abs().max()).any(0).any(0).any(0).nonzero().flatten()
-        if not len(turned):  # it was not turned at all
+        rotated = ((raw - used).abs() > 1e-6 * used.abs().max()).any(0).any(0).any(0).nonzero().flatten()
+        if not len(rotated):  # it was not rotated at all
             return None
-        part = int(turned.max()) // 2 * 2 + 2
+        part = int(rotated.max()) // 2 * 2 + 2
         for form in FORMS:
             if (
                 part <= width
@@ -132,7 +132,7 @@ def start_anew(model: nn.Module) -> None:
     """Let each pass of a model compute the rotary codes of its own text, in any thread.
 
     Codes that depend on the length of the text are kept for the next one: a short text after a long one
-    would be turned as the long one was, and two threads would turn each other's. The model is changed, its
+    would be rotated as the long one was, and two threads would rotate each other's. The model is changed, its
     tensors are not.
     """
     for part in by_length(model):

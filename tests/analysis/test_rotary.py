@@ -19,7 +19,7 @@ def layer(form: str, start: int = 0) -> LayerTrace:
     spread = torch.cat([angle, angle], 1) if form == "half" else angle.repeat_interleave(2, 1)
     rotary = RotaryCode(form, spread.cos(), spread.sin(), start)
     q, k = (torch.randn(n, TOKENS, D_K, generator=draw) for n in (HEADS, KV))
-    tensors = {"q": rotary.turn(q), "k": rotary.turn(k), "v": k, "q_raw": q, "k_raw": k}
+    tensors = {"q": rotary.rotate(q), "k": rotary.rotate(k), "v": k, "q_raw": q, "k_raw": k}
     tensors |= {"cos": rotary.cos, "sin": rotary.sin}
     return LayerTrace(tensors, about=Facts(rotary=rotary.fact))
 

@@ -36,7 +36,7 @@ def test_the_last_dimensions_of_each_head_are_turned(changed):
         code = RotaryCode("half", layer.tensors["cos"], layer.tensors["sin"], start)
         for name in "qk":
             raw, used = layer.tensors[f"{name}_raw"], layer.tensors[name]
-            torch.testing.assert_close(code.turn(raw), used, atol=1e-5, rtol=1e-5)
+            torch.testing.assert_close(code.rotate(raw), used, atol=1e-5, rtol=1e-5)
             assert torch.equal(raw[..., :start], used[..., :start])
             assert (raw[:, 1:, start:] - used[:, 1:, start:]).abs().max() > 0.1
 

@@ -32,20 +32,20 @@ def as_numbers(x: torch.Tensor, form: str) -> torch.Tensor:
 @pytest.mark.parametrize("start", [0, 2])
 def test_each_pair_turns_by_its_angle_and_back_and_the_rest_stays(form, start):
     x, turning = heads(WIDTH + 3), code(form, start)
-    turned = turning.turn(x)
+    turned = turning.rotate(x)
     part = slice(start, start + WIDTH)
     by_hand = as_numbers(x[..., part], form) * torch.polar(torch.ones_like(angles()), angles())
     torch.testing.assert_close(as_numbers(turned[..., part], form), by_hand)
     assert torch.equal(turned[..., :start], x[..., :start])
     assert torch.equal(turned[..., start + WIDTH :], x[..., start + WIDTH :])
-    torch.testing.assert_close(turning.back(turned), x)
-    torch.testing.assert_close(turning.last.turn(x[:, :, -1:]), turned[:, :, -1:])
+    torch.testing.assert_close(turning.unrotate(turned), x)
+    torch.testing.assert_close(turning.last.rotate(x[:, :, -1:]), turned[:, :, -1:])
     assert turning.fact == Rotary(form, WIDTH, start)
 
 
 def test_a_code_that_stretches_is_taken_back_whole():
     turning = code("half")._replace(cos=1.5 * code("half").cos, sin=1.5 * code("half").sin)
-    torch.testing.assert_close(turning.back(turning.turn(heads())), heads())
+    torch.testing.assert_close(turning.unrotate(turning.rotate(heads())), heads())
 
 
 @pytest.mark.parametrize("form", ["half", "pairs"])
@@ -56,8 +56,8 @@ def test_the_code_that_was_used_is_among_the_candidates(form, handed):
     if handed in ("once for each pair", "complex"):
         cos, sin = angles().cos()[None], angles().sin()[None]
     codes = torch.complex(cos, sin) if handed == "complex" else (cos, -sin if "other" in handed else sin)
-    turned = [candidate.turn(heads()) for candidate in candidates(codes, heads().shape)]
-    assert any(torch.allclose(one, turning.turn(heads()), atol=1e-6) for one in turned)
+    turned = [candidate.rotate(heads()) for candidate in candidates(codes, heads().shape)]
+    assert any(torch.allclose(one, turning.rotate(heads()), atol=1e-6) for one in turned)
 
 
 def test_codes_that_do_not_fit_turn_nothing():
@@ -72,7 +72,7 @@ def test_codes_that_do_not_fit_turn_nothing():
 def test_a_code_that_is_not_handed_on_is_recovered_from_what_it_did(form):
     raw, turning = heads(), code(form)
     output = raw.transpose(1, 2).flatten(2)
-    cos, sin = rotation_codes(turning.turn(raw), [torch.randn(1, TOKENS, 7), output])
+    cos, sin = rotation_codes(turning.rotate(raw), [torch.randn(1, TOKENS, 7), output])
     torch.testing.assert_close(cos[0], turning.cos, atol=1e-5, rtol=0)
     torch.testing.assert_close(sin[0], turning.sin, atol=1e-5, rtol=0)
 
