@@ -323,7 +323,7 @@ def softmax(view: HeadContext) -> Step:
         after,
         notes=notes,
         empty=empty,
-        off=deviation,
+        deviation=deviation,
         minimum=sums.min(),
         maximum=sums.max(),
     )

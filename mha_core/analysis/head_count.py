@@ -23,8 +23,8 @@ PUBLISHED = pd.DataFrame(
 def widths(entries: Iterable[Mapping]) -> tuple[int, ...]:
     """Every d_model for which at least `MIN_COUNTS` values of h were measured."""
     counts: dict[int, set] = {}
-    for plan in _plans(entries):
-        counts.setdefault(plan["d_model"], set()).add(plan["h"])
+    for entry in _compared(entries):
+        counts.setdefault(entry["plan"]["d_model"], set()).add(entry["plan"]["h"])
     return tuple(sorted(width for width, heads in counts.items() if len(heads) >= MIN_COUNTS))
 
 
@@ -37,8 +37,8 @@ def measured(entries: Iterable[Mapping], d_model: int) -> pd.DataFrame:
     missing where a training was interrupted.
     """
     rows = []
-    for entry in entries:
-        if entry["plan"]["d_model"] == d_model and list(_plans([entry])):
+    for entry in _compared(entries):
+        if entry["plan"]["d_model"] == d_model:
             h = entry["plan"]["h"]
             scores = {name: entry["scores"][name] for name in SCORES}
             cost = {"parameters": entry["parameters"], "seconds": entry.get("cpu_seconds")}
@@ -75,7 +75,8 @@ def redundant(table: pd.DataFrame) -> bool:
     return bool(len(several)) and bool((several["resolving"] > several.index / 2).all())
 
 
-def _plans(entries: Iterable[Mapping]) -> Iterable[Mapping]:
+def _compared(entries: Iterable[Mapping]) -> Iterable[Mapping]:
+    """The entries of the one architecture and language that are compared."""
     for entry in entries:
         if (entry["plan"]["architecture"], entry["plan"]["language"]) == (ARCHITECTURE, LANGUAGE):
-            yield entry["plan"]
+            yield entry

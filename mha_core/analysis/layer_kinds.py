@@ -34,28 +34,22 @@ class LayerKind:
 
 def layer_kinds(trace: AttentionTrace) -> tuple[LayerKind, ...]:
     """What each layer and each mixer is, in the order of the model."""
-    found = [_attention(layer, number) for number, layer in enumerate(trace.layers)]
+    kinds = [_attention(layer, number) for number, layer in enumerate(trace.layers)]
     for number, mixer in enumerate(trace.mixers):
         linear = mixer.rule != CONVOLUTION
         size = None if linear else _width(mixer.mixing(0))
         kind = "linear" if linear else "convolution"
-        found.append(LayerKind(mixer.name, kind, mixer=number, size=size))
-    if trace.mixers and all(kind.name for kind in found):
-        found.sort(key=lambda kind: _place(kind.name))
-    return tuple(found)
+        kinds.append(LayerKind(mixer.name, kind, mixer=number, size=size))
+    if trace.mixers and all(kind.name for kind in kinds):
+        kinds.sort(key=lambda kind: _place(kind.name))
+    return tuple(kinds)
 
 
 def _attention(layer: LayerTrace, number: int) -> LayerKind:
     kind, size = _visible(layer)
-    traits = [
-        trait
-        for trait, has in (
-            ("latent", layer.about.latent is not None),
-            ("gated", layer.about.gate is not None),
-        )
-        if has
-    ]
-    return LayerKind(layer.name, kind, layer=number, size=size, traits=tuple(traits))
+    facts = (layer.about.latent, layer.about.gate)
+    traits = tuple(trait for trait, fact in zip(TRAITS, facts, strict=True) if fact is not None)
+    return LayerKind(layer.name, kind, layer=number, size=size, traits=traits)
 
 
 def _visible(layer: LayerTrace) -> tuple[str, int | None]:

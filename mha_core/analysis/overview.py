@@ -10,6 +10,10 @@ from mha_core.analysis.patterns import POSITIONS, Block, Patterns, Without, bloc
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.trace import AttentionTrace
 
+HIDDEN = 255  # the code of a pixel whose cells are all hidden; the others are √weight · 254
+MAX_SIDE, MIN_SIDE = 32, 8  # of a thumbnail, in pixels
+MAX_PIXELS = 1 << 21  # of all thumbnails together: thousands of heads get smaller ones
+
 
 class Thumbnails:
     """A small picture of each head. A pixel has the largest weight of its cells, so that thin lines remain.
@@ -40,17 +44,12 @@ class Thumbnails:
                 visible = np.logical_or.reduceat(block.allowed[:, part].any(1), self.keys, axis=1)
                 self.visible[:, row] |= visible
 
-    def codes(self, hidden: int) -> np.ndarray:
-        """``√w · (hidden − 1)``, rounded, `hidden` where all cells are hidden. (head, side, side), uint8"""
-        codes = np.rint(np.sqrt(self.largest.clip(0, 1)) * (hidden - 1))
-        codes = np.where(self.visible, codes, hidden).astype(np.uint8)
+    def codes(self) -> np.ndarray:
+        """``√w · 254``, rounded; `HIDDEN` where all cells are hidden. (head, side, side), uint8"""
+        codes = np.rint(np.sqrt(self.largest.clip(0, 1)) * (HIDDEN - 1))
+        codes = np.where(self.visible, codes, HIDDEN).astype(np.uint8)
         rows, keys = (np.arange(self.side) * length // self.side for length in codes.shape[1:])
         return codes[:, rows][:, :, keys]
-
-
-HIDDEN = 255  # the code of a pixel whose cells are all hidden; the others are √weight · 254
-MAX_SIDE, MIN_SIDE = 32, 8  # of a thumbnail, in pixels
-MAX_PIXELS = 1 << 21  # of all thumbnails together: thousands of heads get smaller ones
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +96,7 @@ def overview(trace: AttentionTrace, *, without: Without = ()) -> Overview:
         for block in blocks(layer, each=2):  # thumbnails and measures of the same cells
             thumbnails.add(block)
             measures.add(block)
-        thumbs.append(thumbnails.codes(HIDDEN))
+        thumbs.append(thumbnails.codes())
         tables.append(measures.table())
     table = pd.concat(dict(enumerate(tables)), names=["layer"])
     return Overview(tuple(thumbs), table, max(layer.n_key for layer in trace.layers))

@@ -108,8 +108,7 @@ class Patterns:
 
     def table(self) -> pd.DataFrame:
         """The means, one row for each head; NaN where no row counts."""
-        missing = np.full(self.sums.shape, np.nan)
-        means = np.divide(self.sums, self.counts, out=missing, where=self.counts > 0)
+        means = _means(self.sums, self.counts)
         return pd.DataFrame(
             dict(zip(MEASURES, means, strict=True)), pd.RangeIndex(means.shape[1], name="head")
         )
@@ -185,8 +184,7 @@ def similarity(
             distances[head, others] += np.where(in_both, np.sqrt(divergence.clip(0, 1)), 0.0).sum(1)
             common[head, others] += in_both.sum(1)
     distances, common = distances + distances.T, common + common.T
-    means = np.divide(distances, common, out=np.full(distances.shape, np.nan), where=common > 0)
-    similarities = 1 - means
+    similarities = 1 - _means(distances, common)
     np.fill_diagonal(similarities, 1.0)
     heads = pd.RangeIndex(n_heads, name="head")
     if not isinstance(remaining, LayerTrace):
@@ -310,7 +308,8 @@ def collapse(layer: LayerTrace) -> float | None:
     visible = layer.allowed(rows=rows).sum(-1)
     with np.errstate(divide="ignore", invalid="ignore"):
         evenness = _entropy(layer.weights(rows=rows).astype(np.float64)) / np.log2(visible)
-    means = _mean(np.nan_to_num(evenness), visible > 1)
+    several = visible > 1
+    means = _means(np.where(several, evenness, 0.0).sum(-1), several.sum(-1))
     return distance if (means >= EVEN).all() else None
 
 
@@ -323,11 +322,9 @@ def _shares(block: Block) -> np.ndarray:
     return np.divide(weights, total, out=np.zeros_like(weights), where=choice & (total > 0))
 
 
-def _mean(values: np.ndarray, counted: np.ndarray) -> np.ndarray:
-    """The mean over the last axis of the values marked in `counted`, NaN where there are none."""
-    n = counted.sum(-1)
-    total = np.where(counted, values, 0.0).sum(-1)
-    return np.divide(total, n, out=np.full(total.shape, np.nan), where=n > 0)
+def _means(sums: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """``sums / counts``; NaN where nothing was counted."""
+    return np.divide(sums, counts, out=np.full(sums.shape, np.nan), where=counts > 0)
 
 
 def _entropy(p: np.ndarray) -> np.ndarray:

@@ -33,14 +33,14 @@ def rollout(
     be chained: queries and keys are tokens of different texts.
     Source: Abnar & Zuidema 2020, "Quantifying Attention Flow in Transformers".
     """
-    shown = of_one_kind(leave_out(trace, without))
+    remaining = of_one_kind(leave_out(trace, without))
     if trace.mixers:
         rules = ", ".join(dict.fromkeys(mixer.rule for mixer in trace.mixers))
         raise MhaError(
             f"A rollout goes through every layer, and {len(trace.mixers)} layers of this model have no "
             f"weights ({rules}); look at single layers, and at mixing() of trace.mixers."
         )
-    trace, last = shown, shown.layer_index(layer)
+    trace, last = remaining, remaining.layer_index(layer)
     if not 0 <= residual <= 1:
         raise MhaError(f"residual {residual} is out of range; 0 to 1 work.")
     one_of("way to join heads", heads, HEADS, parameter="heads")
@@ -51,8 +51,13 @@ def rollout(
         step = (1 - residual) * _combined(current, heads) + residual * np.eye(len(shares))
         total = step.sum(1, keepdims=True)  # less than 1 with sinks, and where all keys are hidden
         shares = np.divide(step, total, out=np.zeros_like(step), where=total > 0) @ shares
-    index = pd.Index(trace.tokens.labels, name="query")
-    return pd.DataFrame(shares, index, pd.Index(trace.tokens.labels, name="key"))
+    return _table(trace, shares)
+
+
+def _table(trace: AttentionTrace, matrix: np.ndarray) -> pd.DataFrame:
+    """A matrix between the tokens of a text, with their labels. (query, key)"""
+    axes = (pd.Index(trace.tokens.labels, name=axis) for axis in ("query", "key"))
+    return pd.DataFrame(matrix, *axes)
 
 
 def _combined(layer: LayerTrace, heads: str) -> np.ndarray:
@@ -76,8 +81,7 @@ def two_hops(trace: AttentionTrace, *, first: int, second: int, layer: int = 1) 
     """
     before, after = _layer_pair(trace, layer)
     product = after.weights(second) @ before.weights(first)
-    index = pd.Index(trace.tokens.labels, name="query")
-    return pd.DataFrame(product, index, pd.Index(trace.tokens.labels, name="key"))
+    return _table(trace, product)
 
 
 def best_hops(trace: AttentionTrace, query: int, key: int, *, layer: int = 1) -> tuple[int, int]:

@@ -41,6 +41,16 @@ class Encoded:
     nouns: np.ndarray  # (sentence, 2): what the pronoun stands for, and the other noun
     cue: np.ndarray  # (sentence,)
 
+    def batch(self) -> tuple[Tensor, Tensor]:
+        """All ids up to the longest sentence, and True where there is a word. (sentence, L) each"""
+        length = self.lengths.max()
+        return torch.from_numpy(self.ids[:, :length]), torch.from_numpy(words_at(self.lengths, length))
+
+
+def words_at(lengths: np.ndarray, length: int) -> np.ndarray:
+    """True where a padded sentence has a word. (sentence, length)"""
+    return np.arange(length) < lengths[:, None]
+
 
 def encode(sentences: list[Sentence], words: Lexicon) -> Encoded:
     """Sentences as word numbers with the positions of pronoun, nouns and cue."""
@@ -87,7 +97,7 @@ class Batches:
         for chosen in np.split(order, range(BATCH, len(order), BATCH)):
             length, n_rows = encoded.lengths[chosen].max(), max(1, count[chosen].max())
             full = encoded.lengths[chosen].min() == length
-            present = None if full else torch.from_numpy(np.arange(length) < encoded.lengths[chosen, None])
+            present = None if full else torch.from_numpy(words_at(encoded.lengths[chosen], length))
             batches.append(
                 Batch(
                     torch.from_numpy(ids[chosen, :length]),
@@ -118,7 +128,7 @@ def hide(
     """
     at = np.arange(len(encoded.ids))
     has_pronoun = encoded.pronoun > 0
-    can_hide = np.arange(MAX_WORDS) < encoded.lengths[:, None]
+    can_hide = words_at(encoded.lengths, MAX_WORDS)
     can_hide[:, 0] = False  # [CLS]
     can_hide[at[has_pronoun], encoded.pronoun[has_pronoun]] = False
     hidden = can_hide & (rng.random(encoded.ids.shape) < share)

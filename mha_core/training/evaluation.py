@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from mha_core.attention.functional import attention_weights
-from mha_core.training.data import Encoded, encode
+from mha_core.training.data import Encoded, encode, words_at
 from mha_core.training.language import EVERYDAY, Grammar, Phrases, Sentence
 from mha_core.training.lexicon import HIDDEN, PAD, Lexicon, lexicon
 from mha_core.training.model import SmallModel
@@ -66,10 +66,8 @@ def noun_weights(model: SmallModel, sentences: Encoded) -> tuple[np.ndarray, np.
     right noun gets the higher score.
     """
     at = torch.arange(len(sentences.ids))
-    length = int(sentences.lengths.max())
-    ids = torch.from_numpy(sentences.ids[:, :length])
+    ids, padding = sentences.batch()
     pronoun, nouns = torch.from_numpy(sentences.pronoun), torch.from_numpy(sentences.nouns)
-    padding = torch.arange(length) < torch.from_numpy(sentences.lengths)[:, None]
     hidden, flows = model(ids, rows=pronoun[:, None], padding=padding)
     weights = []
     for flow in flows:
@@ -89,9 +87,7 @@ def two_hops(model: SmallModel, language: str = "en", *, count: int = PAIRS) -> 
     The pair, `first` of the layer before the last and `second` of the last, both from 0, is chosen on
     validation pairs; `accuracy`, `right` and `wrong` are measured on test pairs as in `Scores`.
     """
-    validation = _two_hop_weights(model, pairs(language, "validation", count=count))
-    value = (validation[..., 0] > validation[..., 1]).mean(0) + validation[..., 0].mean(0)
-    first, second = (int(i) for i in np.unravel_index(value.argmax(), value.shape))
+    first, second = best_head(_two_hop_weights(model, pairs(language, "validation", count=count)))
     right, wrong = _two_hop_weights(model, pairs(language, "test", count=count))[:, first, second].T
     return {
         "first": first,
@@ -104,9 +100,7 @@ def two_hops(model: SmallModel, language: str = "en", *, count: int = PAIRS) -> 
 
 def _two_hop_weights(model: SmallModel, sentences: Encoded) -> np.ndarray:
     """``A² A¹`` from the pronoun to both nouns. (sentence, head of layer 1, head of layer 2, noun)"""
-    length = int(sentences.lengths.max())
-    ids, nouns = torch.from_numpy(sentences.ids[:, :length]), torch.from_numpy(sentences.nouns)
-    padding = torch.arange(length) < torch.from_numpy(sentences.lengths)[:, None]
+    (ids, padding), nouns = sentences.batch(), torch.from_numpy(sentences.nouns)
     _, flows = model(ids, rows=torch.from_numpy(sentences.pronoun)[:, None], padding=padding)
     before, last = flows[-2].weights(), flows[-1].weights()[:, :, 0]
     to_nouns = before.gather(3, nouns[:, None, None].expand(-1, *before.shape[1:3], -1))
@@ -114,11 +108,14 @@ def _two_hop_weights(model: SmallModel, sentences: Encoded) -> np.ndarray:
 
 
 def best_head(weights: np.ndarray) -> tuple[int, int]:
-    """The head with the largest sum of how often it is right and of its mean weight on the right noun."""
+    """The head with the largest sum of how often it is right and of its mean weight on the right noun.
+
+    (sentence, layer, head, 2) → layer and head; of two hops, (sentence, head, head, 2) → the pair of heads.
+    """
     right, wrong = weights[..., 0], weights[..., 1]
     value = (right > wrong).mean(0) + right.mean(0)
-    layer, head = np.unravel_index(value.argmax(), value.shape)
-    return int(layer), int(head)
+    row, column = np.unravel_index(value.argmax(), value.shape)
+    return int(row), int(column)
 
 
 def scores(model: SmallModel, language: str = "en", *, count: int = PAIRS) -> Scores:
@@ -245,9 +242,9 @@ def link_weights(model: SmallModel, material: Material) -> LinkWeights:
     for start in range(0, len(material.ids), BATCH):
         stop = start + BATCH
         lengths = material.lengths[start:stop]
-        ids = torch.from_numpy(material.ids[start:stop, : lengths.max()]).to(device)
-        present = torch.arange(ids.shape[1]) < torch.from_numpy(lengths)[:, None]
-        _, flows = model(ids, padding=present.to(device))
+        ids = torch.from_numpy(material.ids[start:stop, : lengths.max()])
+        padding = torch.from_numpy(words_at(lengths, ids.shape[1]))
+        _, flows = model(ids.to(device), padding=padding.to(device))
         # (sentence, layer, head, query, key)
         weights = torch.stack([flow.weights() for flow in flows], 1).cpu().numpy()
         chosen = slice(*np.searchsorted(material.sentence, (start, stop)))

@@ -14,7 +14,10 @@ from zlib import crc32
 
 from mha_core.training.lexicon import FORMS, PART, START, Lexicon, Noun
 
+MAX_WORDS = 32  # tokens of the longest sentence, [CLS] and full stop included
+HELD_OUT_PERCENT = 8  # of all pairs of nouns, for each of the sets "validation" and "test"
 STOPS = frozenset(".?!。？！")
+EITHER = {("person", "man"), ("person", "woman")}  # kinds of nouns, and pronouns that stand for them, too
 
 
 @dataclass(frozen=True)
@@ -132,11 +135,6 @@ def parts(template: str) -> tuple:
     return tuple(tuple(part.split("|")) if "|" in part else part for part in PART.findall(template))
 
 
-MAX_WORDS = 32  # tokens of the longest sentence, [CLS] and full stop included
-SPLITS = ("train", "validation", "test")
-HELD_OUT_PERCENT = 8  # of all pairs of nouns, for each of validation and test
-
-
 @dataclass(frozen=True)
 class Sentence:
     """Words from [CLS] on; where a pronoun was resolved its position and the positions of both nouns.
@@ -162,12 +160,12 @@ class Grammar:
         self.phrases = Phrases(lexicon, mix)
         grammar = lexicon.grammar
         self.schemas = grammar["schema"]
-        self.plain_templates = [parts(template) for template in grammar["plain"]]
+        self.statements = [parts(template) for template in grammar["statements"]]
         self._held_out = {" ".join(sorted(pair.split())) for pair in grammar.get("held_out", ())}
         self._pools = {}
 
     def sentences(self, rng: Random) -> Pair:
-        """Two sentences for training: a pair that one word tells apart, or two plain sentences.
+        """Two sentences for training: a pair that one word tells apart, or two statements without a pronoun.
 
         No pronoun in them stands between a held-out pair of nouns.
         """
@@ -178,9 +176,9 @@ class Grammar:
             elif kind < self.mix.reference + self.mix.agreement:
                 pair = self._agreement(rng, "train")
             else:
-                pair = tuple(Sentence((START, *self._plain(rng))) for _ in range(2))
+                pair = tuple(Sentence((START, *self._statement(rng))) for _ in range(2))
             if rng.random() < self.mix.sentence_before:
-                before = tuple(self._plain(rng))
+                before = tuple(self._statement(rng))
                 pair = tuple(_after(before, sentence) for sentence in pair)
             if rng.random() < self.mix.no_stop:
                 pair = tuple(self._without_stop(sentence) for sentence in pair)
@@ -263,8 +261,8 @@ class Grammar:
             )
         return tuple(pair)
 
-    def _plain(self, rng: Random) -> list[str]:
-        words, _ = self.phrases.filled(rng, rng.choice(self.plain_templates), {}, "", frozenset())
+    def _statement(self, rng: Random) -> list[str]:
+        words, _ = self.phrases.filled(rng, rng.choice(self.statements), {}, "", frozenset())
         return words[1:]
 
     # Choosing nouns
@@ -307,9 +305,6 @@ class Grammar:
 def _common(rng: Random, nouns: list[Noun]) -> Noun:
     """A noun by chance; the classes list common words first, and those come more often."""
     return nouns[int(len(nouns) * rng.random() ** 2)]
-
-
-EITHER = {("person", "man"), ("person", "woman")}
 
 
 def _after(before: tuple[str, ...], sentence: Sentence) -> Sentence:

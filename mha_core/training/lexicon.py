@@ -148,7 +148,7 @@ class Lexicon:
 
     def templates(self) -> Iterable[str]:
         grammar = self.grammar
-        yield from (*grammar["plain"], *grammar["agreement"], *grammar.get("because", ()))
+        yield from (*grammar["statements"], *grammar["agreement"], *grammar.get("because", ()))
         for schema in grammar["schema"]:
             yield from (*schema["clauses"], *schema.get("because", ()))
 

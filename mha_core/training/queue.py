@@ -13,6 +13,7 @@ from mha_core.training import checkpoints
 from mha_core.training.checkpoints import Trained
 from mha_core.training.evaluation import famous, scores, sentence_weights
 from mha_core.training.fit import Plan, Run
+from mha_core.training.language import MAX_WORDS
 from mha_core.training.lexicon import lexicon
 from mha_core.training.model import SmallModel
 
@@ -43,7 +44,7 @@ class Job:
     run: Run | None = None
     trained: Trained | None = None
     records: list[Record] = field(default_factory=list)
-    wanted_by: set[str] = field(default_factory=set)
+    users: set[str] = field(default_factory=set)  # who wait for it or watch it
     error: str = ""
 
     @property
@@ -91,7 +92,7 @@ class Trainings:
                 self._jobs[plan] = job
                 self._waiting.append(job)
                 self._forget()
-            job.wanted_by.add(who)
+            job.users.add(who)
             self._work()
             self._changed.notify_all()
             return job
@@ -102,8 +103,8 @@ class Trainings:
             job = self._jobs.get(plan)
             if job is None:
                 return
-            job.wanted_by.discard(who)
-            if job.state == "waiting" and not job.wanted_by:
+            job.users.discard(who)
+            if job.state == "waiting" and not job.users:
                 self._waiting.remove(job)
                 job.state = "stopped"
 
@@ -173,7 +174,7 @@ class Trainings:
             model = job.run.model.requires_grad_(False).eval()
             job.trained = Trained(model, job.plan, job.run.step, {"answer": job.records[-1].answer})
             job.state, job.run = "finished", None  # the optimizer and the sentences are not needed again
-        elif job.wanted_by:  # a user came back while it was stopping
+        elif job.users:  # a user came back while it was stopping
             job.state = "waiting"
             self._waiting.append(job)
         else:
@@ -187,7 +188,7 @@ class Trainings:
         while not job.run.finished:
             loss, n_steps, until = 0.0, 0, (job.run.step // every + 1) * every
             while job.run.step < until and not job.run.finished:
-                if self._closed or not job.wanted_by:
+                if self._closed or not job.users:
                     return
                 loss += job.run.advance(1)
                 n_steps += 1
@@ -204,18 +205,18 @@ def record(run: Run, loss: float | None) -> Record:
         measured.answer,
         measured.accuracy,
         measured.right,
-        weights_of_the_pair(run.model, language),
+        famous_weights(run.model, language),
     )
 
 
-def weights_of_the_pair(model: SmallModel, language: str) -> tuple[np.ndarray, ...]:
+def famous_weights(model: SmallModel, language: str) -> tuple[np.ndarray, ...]:
     """The weights of every head in both famous sentences: (layer, head, query, key) each, as copies."""
     pair = famous(language)
     sentences = zip(pair.ids, pair.lengths, strict=True)
     return tuple(np.stack(sentence_weights(model, ids[:length])) for ids, length in sentences)
 
 
-def labels_of_the_pair(language: str) -> tuple[tuple[str, ...], ...]:
+def famous_labels(language: str) -> tuple[tuple[str, ...], ...]:
     """The tokens of both famous sentences, as labels."""
     words = lexicon(language)
-    return tuple(words.cut(entry["text"], limit=32)[0].labels for entry in words.grammar["famous"])
+    return tuple(words.cut(entry["text"], limit=MAX_WORDS)[0].labels for entry in words.grammar["famous"])

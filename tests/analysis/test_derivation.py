@@ -317,20 +317,20 @@ def test_rows_that_see_nothing_are_counted_and_left_out_of_the_sums():
     found = told(trace)
     assert found["mask"].facts["hidden"] == 6
     assert found["softmax"].facts["empty"] == 1
-    assert found["softmax"].facts["off"] <= 1e-6
+    assert found["softmax"].facts["deviation"] <= 1e-6
     np.testing.assert_array_equal(values(found["softmax"].after)["weights"][1], 0.0)
 
 
 def test_a_text_that_is_hidden_altogether_has_steps_too():
     found = told(mha.trace("a b c", h=2, d_model=4, mask=np.zeros((3, 3), bool)))
     assert (found["mask"].facts["hidden"], found["softmax"].facts["empty"]) == (9, 3)
-    assert found["softmax"].facts["off"] == 0.0
+    assert found["softmax"].facts["deviation"] == 0.0
 
 
 def test_rows_sum_to_one_both_splits_agree_and_all_heads_sum_to_the_output(trace):
     found = told(trace)
     assert found["softmax"].facts["empty"] == 0
-    assert 0 <= found["softmax"].facts["off"] <= 1e-6
+    assert 0 <= found["softmax"].facts["deviation"] <= 1e-6
     assert found["split"].facts["difference"] == 0.0
     assert found["output"].facts["difference"] <= 1e-5
 

@@ -141,7 +141,7 @@ def test_a_pixel_is_the_largest_weight_of_its_cells(name, side):
     pictures = Thumbnails(layer, side)
     for block in blocks(layer):
         pictures.add(block)
-    codes = pictures.codes(HIDDEN)
+    codes = pictures.codes()
     assert (codes.shape, codes.dtype) == ((6, side, side), np.uint8)
     for head in range(6):
         expected = pooled(layer, head, side)

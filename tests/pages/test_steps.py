@@ -101,7 +101,7 @@ def test_the_sentences_carry_the_numbers_of_the_sentence(told, english):
     spreads = {key: number(scale[key]) for key in ("spread_before", "spread_after")}
     assert sentence("scale", d_k=16, scale="0.25", **spreads) in said
     assert sentence("split", d_k=16, h=4, i=2, difference="0") in said
-    assert sentence("softmax", off=number(facts["softmax"]["off"])) in said
+    assert sentence("softmax", deviation=number(facts["softmax"]["deviation"])) in said
     assert sentence("concat", h=4, d_v=16, i=2) in said
 
 

@@ -130,7 +130,7 @@ def test_visitors_that_wait_see_their_place(on_train, english, monkeypatch):
     assert texts == [english("train.waiting", place=2)]
     for seed, app in enumerate(apps):
         app.button(key="stop").click().run()
-        assert not compute.trainings().find(plan(seed=seed)).wanted_by
+        assert not compute.trainings().find(plan(seed=seed)).users
 
 
 def test_a_model_taken_home_can_be_opened_again(on_train):

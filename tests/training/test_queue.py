@@ -11,7 +11,7 @@ from mha_core import MhaError
 from mha_core.training import queue as queues
 from mha_core.training.fit import Plan, Run
 from mha_core.training.model import SmallModel
-from mha_core.training.queue import Trainings, labels_of_the_pair, weights_of_the_pair
+from mha_core.training.queue import Trainings, famous_labels, famous_weights
 
 TINY = {"h": 2, "d_model": 8}
 
@@ -88,7 +88,7 @@ def test_it_goes_on_while_anybody_wants_it_and_stops_when_nobody_does(trainings,
     trainings.start(plan(), "bert")
     until(lambda: job.state == "running")
     trainings.stop(plan(), "anna")
-    assert job.wanted_by == {"bert"}
+    assert job.users == {"bert"}
     trainings.stop(plan(), "bert")
     held.set()
     until(lambda: job.state == "stopped")
@@ -175,8 +175,8 @@ def test_two_workers_train_two_plans_at_once_and_mix_nothing():
 
 def test_the_recorded_weights_are_copies_with_rows_that_sum_to_one():
     model = SmallModel(plan().shape, 2000)
-    taken = weights_of_the_pair(model, "en")
-    labels = labels_of_the_pair("en")
+    taken = famous_weights(model, "en")
+    labels = famous_labels("en")
     kept = [weights.copy() for weights in taken]
     with torch.no_grad():
         for parameter in model.parameters():

@@ -15,7 +15,7 @@ from mha_core.training import checkpoints
 from mha_core.training.fit import HEADS, LIVE, WIDTHS, Plan
 from mha_core.training.lexicon import LANGUAGES
 from mha_core.training.model import ARCHITECTURES
-from mha_core.training.queue import Job, labels_of_the_pair
+from mha_core.training.queue import Job, famous_labels
 from pages._kit import charts, compute, head_view, refusals, state
 from pages._kit.text import literal, t
 
@@ -144,7 +144,7 @@ def _progress(job: Job) -> None:
 
 def _figures(job: Job, records: list, at: int) -> None:
     record = records[at]
-    labels = labels_of_the_pair(job.plan.language)
+    labels = famous_labels(job.plan.language)
     st.markdown(
         t(
             "train.now",
