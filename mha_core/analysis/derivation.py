@@ -338,6 +338,7 @@ def concat(view: HeadContext) -> Step:
     framed = (view.head * d_v, (view.head + 1) * d_v)
     gate = view.layer_trace.about.gate
     notes = {"why": True, "gate": gate is not None}
+    notes["rotated"] = view.layer_trace.about.output_rotary is not None
     activation = None if gate is None else gate.activation
     after = replace(view.picture("concat"), framed=framed)
     return view.step("concat", "output", after, notes=notes, activation=activation)
@@ -348,7 +349,9 @@ def output(view: HeadContext) -> Step:
     bias = 0.0 if layer.projections.b_o is None else layer.projections.b_o.numpy()
     difference = np.abs(layer.contribution().sum(axis=0) + bias - layer.result()).max()
     after = (view.picture("contribution"), view.picture("result"))
-    return view.step("output", "concat", *after, difference=difference)
+    notes = {"why": True, "low_rank": layer.knows("w_o_a")}
+    rank = layer.projections.w_o_a.shape[2] if layer.knows("w_o_a") else None
+    return view.step("output", "concat", *after, notes=notes, difference=difference, rank=rank)
 
 
 STEPS = (project, split, scores, scale, mask, softmax, mix, concat, output)

@@ -70,7 +70,9 @@ class AttentionSpec:
 class Projections(NamedTuple):
     """The learned matrices of one layer and their biases; None where a layer has none.
 
-    w_q (d_model, h·d_k), w_k (d_model, n_kv·d_k), w_v (d_model, n_kv·d_v), w_o (h·d_v, d_model).
+    w_q (d_model, h·d_k), w_k (d_model, n_kv·d_k), w_v (d_model, n_kv·d_v), w_o (h·d_v, d_model). Where W^O is
+    of low rank, w_o is the product of w_o_a (group, h·d_v / group, rank), one matrix for each group of heads,
+    and w_o_b (group · rank, d_model) (DeepSeek-AI 2026, "DeepSeek-V4").
     """
 
     w_q: Tensor | None = None
@@ -81,6 +83,8 @@ class Projections(NamedTuple):
     b_k: Tensor | None = None
     b_v: Tensor | None = None
     b_o: Tensor | None = None
+    w_o_a: Tensor | None = None
+    w_o_b: Tensor | None = None
 
     @property
     def known(self) -> tuple[str, ...]:

@@ -45,6 +45,22 @@ def rotate(x: Tensor) -> Tensor:
     return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
 
 
+def rotated(x: Tensor, cos: Tensor, sin: Tensor, *, form: str, start: int = 0) -> Tensor:
+    """Pairs (a, b) of dimensions as (a cos − b sin, b cos + a sin). (…, token, width) → the same shape
+
+    cos, sin (token, n) rotate n dimensions from `start` on; "half" pairs i and i + n/2, "pairs" 2i and
+    2i + 1.
+    Source: Su et al. 2021 (RoFormer), equation 34.
+    """
+    before, part, rest = x.tensor_split((start, start + cos.shape[-1]), dim=-1)
+    if form == "half":
+        first, second = part.chunk(2, dim=-1)
+        across = torch.cat([-second, first], dim=-1)
+    else:
+        across = torch.stack([-part[..., 1::2], part[..., ::2]], dim=-1).flatten(-2)
+    return torch.cat([before, part * cos + across * sin, rest], dim=-1)
+
+
 def alibi(n_heads: int, n_query: int, n_key: int) -> Tensor:
     """``bias = −slope · |key − query|`` as a table over distances. (head, n_query + n_key − 1)
 

@@ -11,11 +11,10 @@ from torch import Tensor, nn
 from mha_core.attention.functional import attention_weights
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.capture.masks import Choice, hidden_by
-from mha_core.capture.projections import Matrix
 from mha_core.capture.rotary import RotaryCode
-from mha_core.traces.facts import Adjustments, Facts, LatentProjection, OutputGate
+from mha_core.traces.facts import Adjustments, Facts, LatentProjection, OutputGate, Rotary
 from mha_core.traces.layer import LayerTrace
-from mha_core.traces.projections import ModelProjections, Part
+from mha_core.traces.projections import ModelProjections, Part, Reference
 from mha_core.traces.tensors import compact, copied, on_cpu
 
 # What a latent attention (MLA) calls its sizes, and what we call them.
@@ -62,14 +61,19 @@ class Call:
     projections: Mapping[str, Tensor | Part] = field(default_factory=dict)  # without W^O
     code: RotaryCode | None = None
     adjustments: Adjustments | None = None
-    output: Matrix | None = None  # W^O and its bias
-    gate: OutputGate | None = None  # between the heads' outputs and W^O; its values are among the tensors
+    output: Mapping[str, Reference | None] = field(default_factory=dict)  # W^O and its bias
+    # Between the heads' outputs and W^O; their values are among the tensors.
+    gate: OutputGate | None = None
+    output_rotary: Rotary | None = None
     index: Index | None = None
 
     def layer(self, kind: str, common: dict) -> LayerTrace:
         """The call as a layer of a trace. `common` holds what the layers of one trace share."""
         tensors = {"q": self.q[0], "k": self.k[0], "v": self.v[0], **self.tensors}
-        projections, facts = dict(self.projections), Facts(latent=_latent(self.module), gate=self.gate)
+        projections, facts = (
+            dict(self.projections),
+            Facts(latent=_latent(self.module), gate=self.gate, output_rotary=self.output_rotary),
+        )
         if kind != "cross" and "x_v" in tensors:  # it looked outside, but not at the text
             del tensors["x_v"]
             projections = {}
@@ -82,12 +86,10 @@ class Call:
             tensors |= _shared_index(self.index, common)
         if "w_q" in projections:
             facts = replace(facts, adjustments=self.adjustments)
-        if self.output is not None:
-            projections |= {"w_o": self.output[0], "b_o": self.output[1]}
         return LayerTrace(
             MappingProxyType(tensors),
             self.rule.item(0).mapped(compact) if self.rule.tensors() else self.rule,
-            ModelProjections(projections),
+            ModelProjections(projections | self.output),
             kind,
             self.name,
             facts,

@@ -5,7 +5,7 @@ context of the thread that runs, so traces of one model in several threads never
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache, partial
@@ -19,9 +19,10 @@ from mha_core.attention.score_rule import ScoreRule
 from mha_core.capture import bands, projections
 from mha_core.capture.call import Call, Index, attribute
 from mha_core.capture.masks import Choice, SharedRules
-from mha_core.capture.projections import GATES, OUTPUTS, WATCHED, Proof, Use
+from mha_core.capture.projections import GATES, LOW_RANK, OUTPUTS, WATCHED, Proof, Use
 from mha_core.capture.rotary import Codes, RotaryCode, candidates
 from mha_core.errors import MhaError, listed
+from mha_core.traces.projections import GroupedProduct
 from mha_core.traces.tensors import copied
 
 ATTENTION = re.compile(r"att(n|ention)", re.IGNORECASE)  # names of modules with the inputs of attention
@@ -63,8 +64,11 @@ class Collector:
         self._texts: dict[tuple, tuple[Tensor, Tensor]] = {}
         # By the id of what an index chose: that, and the scores that it chose by.
         self._index_scores: dict[int, tuple[Tensor, Tensor]] = {}
-        # The heads' outputs side by side and their version, until W^O takes them.
+        # The heads' outputs side by side and their version, until W^O takes them; the rotary codes of that
+        # attention, and the first matrix of a W^O of low rank, until the second takes what it made.
         self._joined: tuple[Tensor, int] | None = None
+        self._output_codes: Sequence[Codes] = ()
+        self._first: Tensor | None = None
 
     def add(
         self,
@@ -88,7 +92,10 @@ class Collector:
             self._explain(call, q, k, v, inputs)
         self.calls.append(call)
         self._previous_uses, self._uses, self._arguments = self._uses, [], []
-        self._joined = joined, joined._version
+        self._joined, self._first = (joined, joined._version), None
+        self._output_codes = [
+            codes for codes in _all_codes(inputs.get("position_embeddings")) if _are_codes(codes)
+        ]
 
     def _explain(self, call: Call, q: Tensor, k: Tensor, v: Tensor, inputs: dict) -> None:
         """What made q, k and v, as far as the modules of the attention show it."""
@@ -166,27 +173,47 @@ class Collector:
 
     def left(self, use: Use) -> None:
         """Keep the use of a module: of W^O as a part of the last call, of another for the next call."""
-        if use.proof.name not in OUTPUTS:
+        if use.proof.name not in OUTPUTS and use.proof.name not in LOW_RANK:
             self._uses.append(use)
-        elif self._joined is not None:
-            self._add_output(use, *self._joined)
+        elif self._joined is not None and self._takes_outputs(use, *self._joined):
+            self._add_output(use)
 
-    def _add_output(self, use: Use, joined: Tensor, version: int) -> None:
-        """W^O of the last call, if its input is the heads' outputs `joined`, with or without a gate."""
-        if use.x.numel() != joined.numel() or use.x.dtype != joined.dtype:
-            return
-        if joined._version != version:  # a model may change them in place before it joins them
-            return
+    def _add_output(self, use: Use) -> None:
+        """W^O of the last call, or one of the two matrices of which it is the product."""
+        self._joined = None
+        if use.proof.name == LOW_RANK[0]:
+            self._first = projections.grouped_matrix(use)
+            if self._first is not None:
+                self._joined = use.y, use.y._version
+        elif (matrix := projections.matrix(use)) is not None:
+            w_o, b_o = matrix
+            self.calls[-1].output = {"w_o": w_o, "b_o": b_o}
+            if self._first is not None:
+                low_rank = {"w_o_a": self._first, "w_o_b": w_o}
+                self.calls[-1].output = {"w_o": GroupedProduct(self._first, w_o), "b_o": b_o, **low_rank}
+
+    def _takes_outputs(self, use: Use, joined: Tensor, version: int) -> bool:
+        """Is a module's input the heads' outputs `joined`, as they are, behind a gate, or rotated?"""
+        if use.x.numel() != joined.numel() or use.x.dtype != joined.dtype or joined._version != version:
+            return False  # a model may change them in place before it joins them
+        if use.x.data_ptr() == joined.data_ptr() and use.x.is_contiguous():
+            return True
+        if torch.equal(use.x.reshape(-1), joined.flatten()):
+            return True
         call = self.calls[-1]
-        same = use.x.data_ptr() == joined.data_ptr() and use.x.is_contiguous()
-        if not (same or torch.equal(use.x.reshape(-1), joined.flatten())):
-            gate = projections.output_gate(joined, use.x, [*self._previous_uses, *self._uses])
-            if gate is None:
-                return
+        biases = () if call.module is None else call.module._parameters.values()
+        gate = projections.output_gate(
+            joined, use.x, [*self._previous_uses, *self._uses], [*filter(_is_vector, biases)]
+        )
+        if gate is not None:
             call.gate, values = gate
             call.tensors = {**call.tensors, "gate": copied(values)}
-        call.output = projections.matrix(use)
-        self._joined = None
+            return True
+        code = projections.output_rotation(joined, use.x, self._output_codes)
+        if code is not None:
+            call.output_rotary = code.fact
+            call.tensors = {**call.tensors, "output_cos": copied(code.cos), "output_sin": copied(code.sin)}
+        return code is not None
 
 
 @contextmanager
@@ -331,6 +358,15 @@ class _Choices(TorchFunctionMode):
 def _looks_outside(name: str) -> bool:
     """Does an attention look at another text, by its name?"""
     return CROSS.search(name) is not None
+
+
+def _all_codes(embeddings: object) -> Iterable[object]:
+    """The codes that an attention was handed; some models hand it those of all kinds of layers, by name."""
+    return embeddings.values() if isinstance(embeddings, dict) else (embeddings,)
+
+
+def _is_vector(parameter: Tensor | None) -> bool:
+    return parameter is not None and parameter.dim() == 1
 
 
 def _are_codes(codes: object) -> bool:

@@ -5,8 +5,9 @@ the rotary code where there is one, is the q, k or v that was used. What cannot 
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import NamedTuple
 
 import torch
@@ -38,7 +39,9 @@ OUTPUTS = {"o_proj", "out_proj", "dense", "o", "c_proj", "out_lin", "Wo", "post_
 # Of latent attention: what makes all queries, the key that all heads share, and the short vectors.
 LATENT_QUERIES, LATENT_KEYS = ("q_b_proj", "q_proj"), ("kv_a_proj_with_mqa", "k_rope_only_layernorm")
 SHORT = {"q_a_layernorm": "q_short", "kv_a_layernorm": "kv_short"}
-WATCHED = {*(name for names in NAMES for name in names if name), *OUTPUTS}
+# Of a W^O of low rank: what takes the heads' outputs in groups, and what joins the groups.
+LOW_RANK = ("o_a_proj", "o_b_proj")
+WATCHED = {*(name for names in NAMES for name in names if name), *OUTPUTS, *LOW_RANK}
 WATCHED |= {*LATENT_QUERIES, *LATENT_KEYS, *SHORT}
 # What makes a gate for the heads' outputs; in some models the matrix of the queries has it in its other half.
 GATES = ("gate_proj", "g_proj", "q_gate_proj", "q_proj")
@@ -199,18 +202,52 @@ def matrix(use: Use) -> Matrix | None:
     return None
 
 
-def output_gate(joined: Tensor, gated: Tensor, uses: Sequence[Use]) -> tuple[OutputGate, Tensor] | None:
+def grouped_matrix(use: Use) -> Tensor | None:
+    """W (group, in, out) of a module that computes ``x_g W_g`` of each group of numbers, else None.
+
+    x has the numbers of all groups side by side, y (…, group, out).
+    """
+    weight, (groups, width) = use.module._parameters.get("weight"), use.y.shape[-2:]
+    if (
+        weight is None
+        or weight.dim() != 2
+        or weight.shape[0] != groups * width
+        or weight.dtype != use.x.dtype
+    ):
+        return None
+    matrices = weight.detach().unflatten(0, (groups, width)).mT
+    x, y = (tensor.reshape(-1, groups, tensor.shape[-1])[-2:] for tensor in (use.x, use.y))
+    fits = x.shape[-1] == matrices.shape[1] and alike(torch.einsum("tgi,gio->tgo", x, matrices), y)
+    return matrices if fits else None
+
+
+def output_rotation(joined: Tensor, rotated: Tensor, codes: Iterable[Codes]) -> RotaryCode | None:
+    """The code that rotated the heads' outputs, (1, query, head, d_v), before W^O; None if none did."""
+    heads, target = (x.reshape(joined.shape).transpose(1, 2) for x in (joined, rotated))
+    for code in (code for each in codes for code in candidates(each, heads.shape)):
+        for start in dict.fromkeys((heads.shape[3] - code.cos.shape[1], 0)):
+            placed = code._replace(start=start)
+            if _rotates_into(heads, target, placed):
+                return placed
+    return None
+
+
+def output_gate(
+    joined: Tensor, gated: Tensor, uses: Sequence[Use], biases: Sequence[Tensor] = ()
+) -> tuple[OutputGate, Tensor] | None:
     """The gate that made `gated` of the heads' outputs, (1, query, head, d_v): what it is, and its values.
 
-    Its values are (head, query, d_v), or (head, query, 1) of a gate with one number for each head. None if
-    no module's output, behind a known activation, multiplied with the outputs is what was gated.
+    Its values are (head, query, d_v), or (head, query, 1) of a gate with one number for each head. `biases`
+    are vectors of the attention module, of which one may be a bias for each head. None if no module's output,
+    behind a known activation, multiplied with the outputs is what was gated.
     """
+    shifts = [0.0, *(bias.detach()[:, None] for bias in biases if bias.shape == joined.shape[2:3])]
     for use in reversed(uses):
         if use.proof.name not in GATES:
             continue
         for over, heads in _gates(use.y, joined.shape):
-            for name, activation in ACTIVATIONS.items():
-                gate = activation(heads.float()).to(joined.dtype)
+            for shift, (name, activation) in product(shifts, ACTIVATIONS.items()):
+                gate = activation((heads + shift).float()).to(joined.dtype)
                 if alike((joined * gate).reshape(-1), gated.reshape(-1)):
                     return OutputGate(name, over), gate[0].transpose(0, 1)
     return None

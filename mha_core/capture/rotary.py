@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from mha_core.attention.positions import rotated
 from mha_core.traces.facts import Rotary
 
 UNIT = 1e-3  # how far cos² + sin² may be from 1
@@ -36,13 +37,7 @@ class RotaryCode(NamedTuple):
 
     def rotate(self, x: Tensor) -> Tensor:
         """Queries or keys at their positions. (…, token, d_k) → the same shape"""
-        before, part, rest = x.tensor_split((self.start, self.start + self.cos.shape[-1]), dim=-1)
-        if self.form == "half":
-            first, second = part.chunk(2, dim=-1)
-            across = torch.cat([-second, first], dim=-1)
-        else:
-            across = torch.stack([-part[..., 1::2], part[..., ::2]], dim=-1).flatten(-2)
-        return torch.cat([before, part * self.cos + across * self.sin, rest], dim=-1)
+        return rotated(x, self.cos, self.sin, form=self.form, start=self.start)
 
     def unrotate(self, x: Tensor) -> Tensor:
         """Queries or keys as they were before they were rotated. (…, token, d_k) → the same shape"""
@@ -67,12 +62,9 @@ def candidates(codes: Codes, shape: torch.Size) -> list[RotaryCode]:
     if cos.shape[0] != shape[2] or not cos.is_floating_point():
         return []
     forms, width, d_k = [], cos.shape[1], shape[3]
-    if width <= d_k:
-        forms.append(RotaryCode("half", cos, sin))
-        if width % 2 == 0:
-            forms.append(RotaryCode("pairs", cos, sin))
-            halves = (code[:, : width // 2].repeat_interleave(2, dim=1) for code in (cos, sin))
-            forms.append(RotaryCode("pairs", *halves))
+    if width <= d_k and width % 2 == 0:
+        halves = (code[:, : width // 2].repeat_interleave(2, dim=1) for code in (cos, sin))
+        forms += [RotaryCode("half", cos, sin), RotaryCode("pairs", cos, sin), RotaryCode("pairs", *halves)]
     if 2 * width <= d_k:
         forms.append(RotaryCode("half", *(torch.cat([code, code], dim=1) for code in (cos, sin))))
         forms.append(RotaryCode("pairs", *(code.repeat_interleave(2, dim=1) for code in (cos, sin))))

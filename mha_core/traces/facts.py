@@ -96,14 +96,20 @@ class LatentProjection:
     value_width: int | None = None
 
 
-TYPES = {"rotary": Rotary, "latent": LatentProjection, "gate": OutputGate}  # facts of several values
+TYPES = {
+    "rotary": Rotary,
+    "latent": LatentProjection,
+    "gate": OutputGate,
+    "output_rotary": Rotary,
+}  # facts of several values
 
 
 @dataclass(frozen=True)
 class Facts:
     """All facts about a layer besides its tensors; a fact that is unknown or does not apply is empty.
 
-    `gate` stands between the heads' outputs and W^O. `bias` is the reason why the bias on the scores is
+    `gate` stands between the heads' outputs and W^O; `output_rotary` is the rotary code that rotates them
+    back there, where values were rotated as keys are. `bias` is the reason why the bias on the scores is
     valid for this text only, `missing` the reason why queries and keys are not known. For a recorded layer,
     `call` is the number of the attention call, from 1; `by_hand` is True where the code computed attention
     without torch's function; `dropout` is the share of weights that the call would have dropped in training.
@@ -114,6 +120,7 @@ class Facts:
     adjustments: Adjustments | None = None
     latent: LatentProjection | None = None
     gate: OutputGate | None = None
+    output_rotary: Rotary | None = None
     bias: str = ""
     missing: str = ""
     call: int | None = None

@@ -24,6 +24,7 @@ from mha_core.attention.functional import (
     row_blocks,
 )
 from mha_core.attention.module import Attended, Projections
+from mha_core.attention.positions import rotated
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.errors import MhaError, one_of
 from mha_core.traces.facts import Facts
@@ -64,6 +65,8 @@ class LayerTrace:
     - q_turned, k_turned: queries and keys after the rotary code, where further steps follow;
     - gate: what the heads' outputs are multiplied with before W^O, (head, query, d_v), or (head, query, 1) of
       a gate with one number for each head; `about.gate` describes it;
+    - output_cos, output_sin: the cosines and sines (token, width) that rotate the heads' outputs back before
+      W^O, where values were rotated as keys are; `about.output_rotary` describes the code;
     - q_short, kv_short: in latent attention, the short vectors (token, rank) behind queries, and behind keys
       and values, after their norm (DeepSeek-AI 2024).
 
@@ -296,20 +299,21 @@ class LayerTrace:
         return self._as_array(self._output(head, self.row_indices(rows)), head)
 
     def concat(self) -> np.ndarray:
-        """The heads' outputs side by side, behind a gate if there is one. (query, h · d_v)"""
-        return array(concat_heads(self._gated(None, None)))
+        """The heads' outputs side by side, behind a gate or a rotation if there is one. (query, h · d_v)"""
+        return array(concat_heads(self._to_w_o(None, None)))
 
     def contribution(self, head: int | None = None, *, rows: Picked = None) -> np.ndarray:
         """A head's summand of the layer's output, ``(gate_i · head_i) W_i^O``. ([head,] query, d_model)
 
-        The contributions of all heads and the bias of W^O sum to `result`; most layers have no gate.
+        The contributions of all heads and the bias of W^O sum to `result`; most layers have no gate. Where a
+        model rotates the heads' outputs back before W^O, what was rotated is multiplied.
         """
         w_o = self._w_o().unflatten(0, (self.n_heads, self.d_v))[self._heads(head)]
-        return self._as_array(self._gated(head, self.row_indices(rows)) @ w_o, head)
+        return self._as_array(self._to_w_o(head, self.row_indices(rows)) @ w_o, head)
 
     def result(self) -> np.ndarray:
         """The layer's output ``concat W^O + b^O``. (query, d_model)"""
-        return array(join_heads(self._gated(None, None), self._w_o(), self.projections.b_o))
+        return array(join_heads(self._to_w_o(None, None), self._w_o(), self.projections.b_o))
 
     def _repr_html_(self) -> str:
         """HTML for a notebook: the recorded tensors, and small pictures of the weights."""
@@ -354,13 +358,16 @@ class LayerTrace:
         v = self._kv("v", head)
         return torch.cat([mix(self._weights(head, block), v) for block in blocks], dim=1)
 
-    def _gated(self, head: int | None, rows: slice | list[int] | None) -> Tensor:
-        """The heads' outputs as W^O takes them."""
+    def _to_w_o(self, head: int | None, rows: slice | list[int] | None) -> Tensor:
+        """The heads' outputs as W^O takes them: behind a gate, or rotated back."""
         output = self._output(head, rows)
-        if "gate" not in self.tensors:
-            return output
-        gate = self.tensors["gate"][self._heads(head)]
-        return output * (gate if rows is None else gate[:, rows])
+        rows = slice(None) if rows is None else rows
+        if "gate" in self.tensors:
+            output = output * self.tensors["gate"][self._heads(head)][:, rows]
+        if (code := self.about.output_rotary) is not None:
+            cos, sin = (self.tensors[name][rows] for name in ("output_cos", "output_sin"))
+            output = rotated(output, cos, sin, form=code.form, start=code.start).to(output.dtype)
+        return output
 
     @cached_property
     def _log_sum_exps(self) -> dict[int, np.ndarray]:

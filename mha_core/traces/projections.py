@@ -18,6 +18,8 @@ SYMBOLS = {
     "b_k": "b^K",
     "b_v": "b^V",
     "b_o": "b^O",
+    "w_o_a": "W_a of W^O",
+    "w_o_b": "W_b of W^O",
 }
 
 
@@ -32,6 +34,20 @@ class Part(NamedTuple):
         return self.columns(self.whole) if self.whole.dim() == 2 else self.columns(self.whole[None])[0]
 
 
+class GroupedProduct(NamedTuple):
+    """A W^O of low rank: of each group of heads a matrix (group, in, rank), then one (group · rank, out)."""
+
+    first: Tensor
+    second: Tensor
+
+    def tensor(self) -> Tensor:
+        """The product, (group · in, out)."""
+        return (self.first @ self.second.unflatten(0, (len(self.first), -1))).flatten(0, 1)
+
+
+Reference = Tensor | Part | GroupedProduct
+
+
 class ModelProjections(Projections):
     """References to a model's own matrices; each comes to the CPU when it is first read.
 
@@ -41,13 +57,13 @@ class ModelProjections(Projections):
     trace has simple `Projections` instead.
     """
 
-    _references: Mapping[str, tuple[Tensor | Part, int]]  # each with its version at the time of the trace
+    _references: Mapping[str, tuple[Reference, list[int]]]  # each with its versions at the time of the trace
     _copies: dict[str, Tensor]
 
-    def __new__(cls, matrices: Mapping[str, Tensor | Part | None]) -> "ModelProjections":
+    def __new__(cls, matrices: Mapping[str, Reference | None]) -> "ModelProjections":
         references = {name: _detached(matrix) for name, matrix in matrices.items() if matrix is not None}
-        self = super().__new__(cls, **{name: _whole(matrix) for name, matrix in references.items()})
-        self._references = {name: (matrix, version(_whole(matrix))) for name, matrix in references.items()}
+        self = super().__new__(cls, **{name: _parameters(matrix)[0] for name, matrix in references.items()})
+        self._references = {name: (matrix, _versions(matrix)) for name, matrix in references.items()}
         self._copies = {}
         return self
 
@@ -74,22 +90,32 @@ class ModelProjections(Projections):
     def _matrix(self, name: str) -> Tensor | None:
         if name in self._copies or name not in self._references:
             return self._copies.get(name)
-        matrix, traced_version = self._references[name]
-        whole = _whole(matrix)
-        if version(whole) != traced_version:
+        matrix, traced_versions = self._references[name]
+        if _versions(matrix) != traced_versions:
             raise MhaError(
                 f"{SYMBOLS[name]} is the model's own, and the model has changed it since this trace was "
                 f"made, as training does. Trace again, or save a trace before: a file has its own."
             )
-        tensor = on_cpu(matrix.tensor() if isinstance(matrix, Part) else matrix)
-        if tensor.untyped_storage().data_ptr() != whole.untyped_storage().data_ptr():
+        tensor = on_cpu(matrix if isinstance(matrix, Tensor) else matrix.tensor())
+        if tensor.untyped_storage().data_ptr() != _parameters(matrix)[0].untyped_storage().data_ptr():
             self._copies[name] = tensor
         return tensor
 
 
-def _detached(matrix: Tensor | Part) -> Tensor | Part:
-    return matrix._replace(whole=matrix.whole.detach()) if isinstance(matrix, Part) else matrix.detach()
+def _detached(matrix: Reference) -> Reference:
+    if isinstance(matrix, Tensor):
+        return matrix.detach()
+    return matrix._replace(
+        **{name: part.detach() for name, part in matrix._asdict().items() if isinstance(part, Tensor)}
+    )
 
 
-def _whole(matrix: Tensor | Part) -> Tensor:
-    return matrix.whole if isinstance(matrix, Part) else matrix
+def _parameters(matrix: Reference) -> tuple[Tensor, ...]:
+    """The parameters of the model that a matrix is, or is made of."""
+    if isinstance(matrix, Tensor):
+        return (matrix,)
+    return tuple(part for part in matrix if isinstance(part, Tensor))
+
+
+def _versions(matrix: Reference) -> list[int]:
+    return [version(parameter) for parameter in _parameters(matrix)]

@@ -33,7 +33,7 @@ HEADER = "headscope_trace"
 VERSION = 2
 # The tensors of a layer that have a row for each query, and for each key. The others are weights.
 QUERY_TENSORS = {"q", "x", "q_linear", "q_raw", "q_turned", "q_short", "cos", "sin", "gate"}
-QUERY_TENSORS |= {"index_scores", "index_choice", "dense_mask"}
+QUERY_TENSORS |= {"output_cos", "output_sin", "index_scores", "index_choice", "dense_mask"}
 KEY_TENSORS = {"k", "v", "x_v", "k_linear", "v_linear", "k_raw", "k_turned", "kv_short"}
 TENSORS = QUERY_TENSORS | KEY_TENSORS | {"weights"}
 RULE_NUMBERS = ("scale", "soft_cap", "temperature")  # the fields of a rule that are not tensors
