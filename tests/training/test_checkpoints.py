@@ -108,7 +108,7 @@ def test_a_missing_file_is_refused(load, tmp_path, refused):
 
 
 @pytest.mark.parametrize("load", LOADERS.values(), ids=LOADERS)
-@pytest.mark.parametrize("content", [b"", b"hello", b"text\n" * 99, bytes(99)], ids=len)
+@pytest.mark.parametrize("content", [b"", b"text\n" * 99, bytes(99)], ids=len)
 def test_another_kind_of_file_is_refused(content, load, tmp_path, refused):
     (tmp_path / "f").write_bytes(content)
     assert str(tmp_path / "f") in str(refused(load, tmp_path / "f"))
@@ -123,8 +123,6 @@ def test_a_truncated_file_is_refused_wherever_it_ends(saved, refused):
 
 
 def test_a_foreign_safetensors_file_is_refused(tmp_path, refused):
-    import mha_core as mha
-
     save_file({"weight": torch.zeros(2, 3)}, tmp_path / "foreign")
     mha.trace("a b", h=1, d_model=2).save(tmp_path / "trace")
     for name in ("foreign", "trace"):
@@ -410,7 +408,6 @@ def test_the_folder_holds_the_models_and_the_manifest_and_nothing_else():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_model_is_there_and_was_trained_to_the_end_of_its_plan(name):
-    assert checkpoints.path(NAMES[name]).is_file()
     trained = shipped(name)
     assert trained.plan == NAMES[name]
     assert trained.step == NAMES[name].steps
