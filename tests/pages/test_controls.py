@@ -51,17 +51,20 @@ def test_the_layer_of_two_hops_is_asked_for_where_there_is_a_choice(opened_on):
     assert "layer" in shown(opened_on("understand/hops.py", **link))
 
 
-@pytest.mark.parametrize("between", ["learn/train.py", "models/real.py", "understand/embeddings.py"])
-def test_what_a_page_does_not_show_keeps_its_value(opened, between):
+def test_what_a_page_does_not_show_keeps_its_value_and_stands_in_the_link(opened):
     app = opened()
     app.text_area(key="text").set_value("The dog chased the cat because it was hungry.")
     app.number_input(key="h").set_value(8)
     app.number_input(key="head").set_value(3)
     app.run()
-    app.switch_page(between).run()
-    app.run()  # also while one stays there
+    chosen = {"text": "The dog chased the cat because it was hungry.", "twin": "", "h": "8", "head": "3"}
+    for page in PAGES:
+        app.switch_page(page).run()
+        assert linked(app) == chosen, page
+        app.run()  # also while one stays there
+        assert linked(app) == chosen, page
     app.switch_page("see/heads.py").run()
-    assert app.text_area(key="text").value == "The dog chased the cat because it was hungry."
+    assert app.text_area(key="text").value == chosen["text"]
     assert (app.number_input(key="h").value, app.number_input(key="head").value) == (8, 3)
     assert app.text_area(key="twin").value == ""
 
@@ -110,28 +113,15 @@ def test_every_page_takes_up_its_link_and_keeps_it(arrived, page):
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_a_link_to_another_page_says_what_was_chosen_before(opened, page):
-    app = opened()
-    app.text_area(key="text").set_value("The dog chased the cat because it was hungry.")
-    app.number_input(key="head").set_value(3)
-    app.run()
-    app.switch_page(page).run()
-    chosen = {"text": "The dog chased the cat because it was hungry.", "twin": "", "head": "3"}
-    assert linked(app) == chosen
-    app.run()
-    assert linked(app) == chosen
-
-
-@pytest.mark.parametrize("page", PAGES)
 def test_a_link_says_nothing_of_what_is_as_it_begins(arrived, page):
     defaults = {key: str(value) for key, value in vars(DEFAULTS).items() if value is not None}
     assert linked(arrived(page, **defaults)) == {}
 
 
 @pytest.mark.parametrize("value", ["many", "-1", "1e9", "", "<b>"])
-@pytest.mark.parametrize("key", ["h", "d_k", "mask", "bias", "source", "architecture"])
-def test_what_makes_no_sense_goes_from_the_link_of_a_page_that_does_not_show_it(arrived, key, value):
-    app = arrived("learn/train.py", **{key: value})
+def test_what_makes_no_sense_goes_from_the_link_of_a_page_that_does_not_show_it(arrived, value):
+    keys = ("h", "d_k", "mask", "bias", "source", "architecture")
+    app = arrived("learn/train.py", **dict.fromkeys(keys, value))
     assert linked(app) == {}
     app.switch_page("see/heads.py").run()
     assert not app.exception

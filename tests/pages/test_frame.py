@@ -117,21 +117,13 @@ def test_each_control_changes_what_is_computed(opened, drawn, key):
     shows(app, drawn, expected(**{key: value, **more}))
 
 
-@pytest.mark.parametrize("key", [*CHANGES, "all"])
-def test_a_link_shows_at_once_what_the_control_would(opened, drawn, key):
-    settings = ALL if key == "all" else {key: CHANGES[key][1]}
-    link = settings | ({"head": 5, "layer": 2, "token": 2} if key == "all" else {})
-    app = opened(**{name: str(value).lower() if name == "bias" else value for name, value in link.items()})
-    where = {"layer": 1, "head": 4} if key == "all" else {}
-    shows(app, drawn, expected(**settings), **where)
-    app.run()
-    shows(app, drawn, expected(**settings), **where)
-
-
-def test_a_link_sets_every_control_it_names(opened):
+def test_a_link_sets_every_control_it_names_and_shows_at_once_what_they_would(opened, drawn):
     looked_at = {"head": 5, "layer": 2, "token": 2, "key_token": 3}
-    shown = controls(opened(**ALL | looked_at | {"bias": "false"}))
-    assert shown == ALL | looked_at | {"source": "random", "twin": "", "example": None}
+    app = opened(**ALL | looked_at | {"bias": "false"})
+    for _ in range(2):
+        assert controls(app) == ALL | looked_at | {"source": "random", "twin": "", "example": None}
+        shows(app, drawn, expected(**ALL), layer=1, head=4)
+        app.run()
 
 
 def test_a_link_is_described_with_its_own_sizes_at_once(opened, english):
@@ -142,24 +134,11 @@ def test_a_link_is_described_with_its_own_sizes_at_once(opened, english):
 @pytest.mark.parametrize(
     "link",
     [
-        {"h": "many"},
-        {"h": "-1"},
-        {"h": "100000"},
-        {"d_model": "1e9"},
-        {"seed": "-5"},
-        {"mask": "unknown"},
-        {"position": "<b>"},
-        {"token": "99"},
-        {"token": "0"},
-        {"layer": "5"},
-        {"layers": "999"},
-        {"d_k": "0"},
-        {"bias": "perhaps"},
-        {"scale": "unknown"},
-        {"lang": "../../secrets"},
-        {"unknown": "x"},
+        {"h": "many", "d_model": "1e9", "seed": "-5", "mask": "unknown", "bias": "perhaps", "unknown": "x"},
+        {"h": "-1", "d_k": "0", "token": "0", "position": "<b>", "lang": "../../secrets"},
+        {"h": "100000", "layers": "999", "layer": "5", "token": "99"},
     ],
-    ids=lambda link: "=".join(*link.items()),
+    ids=" ".join,
 )
 def test_a_link_with_a_value_that_makes_no_sense_opens_the_defaults(opened, drawn, link):
     app = opened(**link)
@@ -175,13 +154,6 @@ def test_a_link_to_a_head_that_makes_no_sense_opens_the_default_head(opened, dra
 
 
 # What is merely looked at
-
-
-@pytest.mark.parametrize("head", [2, 4])
-def test_the_head_changes_what_is_looked_at(opened, drawn, head):
-    app = opened()
-    app.number_input(key="head").set_value(head).run()
-    shows(app, drawn, expected(), head=head - 1)
 
 
 @pytest.mark.slow
@@ -247,38 +219,30 @@ def test_every_example_is_a_sentence_that_can_be_shown(opened):
 @pytest.mark.parametrize(
     "text",
     [
-        "<s> <br> $x$ *a* [x](y)",
-        "</s> <b>bold</b> <script>alert(1)</script>",
+        "</s> <b>bold</b> <script>alert(1)</script> $x$ *a* [x](y)",
         ":red[x] :smile: :material/check: `code` ~~no~~ _u_ # a - b",
         "**a** __b__ ![i](j) | t | \\ \\* & &lt; \" ' % {x} {0} %s",
         "[MASK] [CLS] a [SEP] ##ing ▁the Ġa",
         "小猫没有过马路，因为它太累了。",
-        "今日は天気がいいですね",
         "لم يعبر الحيوان الشارع لأنه كان متعبا جدا",
-        "הילד הלך לבית הספר",
-        "สวัสดีครับ नमस्ते दुनिया",
-        "👩‍👩‍👧‍👦 👍🏽 e\u0301 é",
-        "a\u202eb \ufeffc \u200bd",
+        "สวัสดีครับ नमस्ते דיבור",
+        "👩‍👩‍👧‍👦 👍🏽 e\u0301 é a\u202eb \ufeffc \u200bd",
+        "1 2 10 2 a a a",
         "x",
-        "a a a a a a",
-        "1 2 10 2",
     ],
 )
-@pytest.mark.parametrize("page", ["Heads", "Steps", "Token"])
-def test_any_text_is_shown_as_it_was_typed(opened, said, text, page):
-    app = opened(text=text)
-    if page != "Heads":
-        app.switch_page({"Steps": STEPS, "Token": TOKEN}[page]).run()
-    assert not app.exception
-    assert not app.error
-    assert app.text_area(key="text").value == text
-    # Of the marks that make text something else, our own words use none of these.
-    assert [words for words in said(app) if re.search(r"(?<!\\)(?:\\\\)*[<`$~]", words)] == []
-    labels = mha.words(text).labels
-    for words in said(app):
-        assert [x for x in labels if literal(x) != x and (f"**{x}**" in words or f"“{x}”" in words)] == []
-    if page == "Heads":
-        assert f"**{literal(isolated(labels[min(8, len(labels)) - 1]))}** looks at" in app.markdown[0].value
+def test_any_text_is_shown_as_it_was_typed_on_every_page(opened, said, text):
+    app, labels = opened(text=text), mha.words(text).labels
+    assert f"**{literal(isolated(labels[min(8, len(labels)) - 1]))}** looks at" in app.markdown[0].value
+    for page in ("see/heads.py", STEPS, TOKEN):
+        app.switch_page(page).run()
+        assert not app.exception
+        assert not app.error
+        assert app.text_area(key="text").value == text
+        # Of the marks that make text something else, our own words use none of these.
+        assert [words for words in said(app) if re.search(r"(?<!\\)(?:\\\\)*[<`$~]", words)] == []
+        for words in said(app):
+            assert [x for x in labels if literal(x) != x and (f"**{x}**" in words or f"“{x}”" in words)] == []
 
 
 # Refusals
@@ -308,13 +272,15 @@ def test_sizes_that_do_not_fit_are_refused_with_the_nearest_that_do(opened, draw
     shows(app, drawn, expected(text="my own words", d_model=28))
 
 
-@pytest.mark.parametrize("fix", range(4))
-def test_every_offered_value_works(opened, fix):
+def test_every_offered_value_works(opened):
     app = opened(d_model=30, h=4)
-    assert len(app.button) == 4
-    app.button[fix].click().run()
-    assert not app.error
-    assert not app.exception
+    for fix in range(4):
+        assert len(app.button) == 4
+        app.button[fix].click().run()
+        assert not app.error
+        assert not app.exception
+        app.number_input(key="d_model").set_value(30)
+        app.number_input(key="h").set_value(4).run()
 
 
 def test_key_heads_that_do_not_divide_the_heads_are_refused_and_mended(opened, drawn):
@@ -333,7 +299,7 @@ def test_rotary_positions_with_an_odd_width_are_refused(opened):
     assert not app.error
 
 
-@pytest.mark.parametrize("text", ["", "   ", "\n\t"])
+@pytest.mark.parametrize("text", ["", " \n\t"])
 def test_a_text_without_a_word_is_refused_until_there_is_one(opened, drawn, text):
     app = opened()
     app.text_area(key="text").set_value(text).run()

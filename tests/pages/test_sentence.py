@@ -208,7 +208,7 @@ def test_an_unknown_word_is_refused_on_every_page(opened):
     assert len(app.subheader) == 9
 
 
-@pytest.mark.parametrize("text", ["[CLS] the", "[PAD]", "<b>", "*", "`x`", "$y$", "动漫"])
+@pytest.mark.parametrize("text", ["[CLS] the", "<b> * `x` $y$", "动漫"])
 def test_what_is_no_word_is_unknown_and_shown_as_typed(opened, said, text):
     app = opened(text=text)
     assert not app.exception
@@ -419,15 +419,11 @@ def test_a_link_sets_what_it_names(opened, drawn, link):
 @pytest.mark.parametrize(
     "link",
     [
-        {"source": "unknown"},
+        {"source": "unknown", "architecture": "unknown", "run": "unknown"},
         {"source": "run"},
-        {"architecture": "unknown"},
-        {"run": "unknown"},
-        {"layer": "3"},
-        {"head": "5"},
-        {"token": "14"},
+        {"layer": "3", "head": "5", "token": "14"},
     ],
-    ids=lambda link: "=".join(*link.items()),
+    ids=" ".join,
 )
 def test_a_link_with_a_value_that_makes_no_sense_opens_the_start(opened, drawn, link):
     app = opened(**link)
@@ -442,7 +438,7 @@ def test_a_link_with_a_value_that_makes_no_sense_opens_the_start(opened, drawn, 
 NASTY = "<s> <b>x</b> $x$ *a* **b** [x](y) `c` :red[d] :smile: &lt; ~~e~~"
 
 
-@pytest.mark.parametrize("token", [1, 3, 9, 20])
+@pytest.mark.parametrize("token", [3, 20])
 def test_marks_in_both_sentences_are_shown_as_typed(opened_on_random, said, strip, token):
     app = opened_on_random(text=NASTY, twin=NASTY[::-1], token=token)
     assert not app.exception
