@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 
 from mha_core.attention.functional import attend
 from mha_core.attention.score_rule import ScoreRule
-from mha_core.capture import bands, projections
+from mha_core.capture import bands, chunks, projections
 from mha_core.capture.call import Call, Index, attribute
 from mha_core.capture.masks import Choice, SharedRules
 from mha_core.capture.projections import GATES, LOW_RANK, OUTPUTS, WATCHED, Proof, Use
@@ -308,6 +308,8 @@ def watch(model: nn.Module) -> dict[int, str]:
             module.register_forward_hook(_on_indexed, with_kwargs=True)
         elif module._modules and ATTENTION.search(name):
             module.register_forward_pre_hook(partial(_on_entering, name), with_kwargs=True)
+            if chunks.in_chunks(module):
+                module.register_forward_hook(chunks.on_leaving, with_kwargs=True)
             if bands.in_bands(module):
                 module.register_forward_hook(_on_bands, with_kwargs=True)
     return names

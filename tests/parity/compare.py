@@ -231,7 +231,8 @@ def mixing_gap(mixer: MixerTrace) -> float:
 
 def own_weights(own: nn.Module, inputs: dict, trace: AttentionTrace) -> tuple[list[Tensor] | None, str]:
     """A model's own weights of each layer of a trace, and how they are known if it does not return them."""
-    block, layers, n_skipped = getattr(own.config, "block_size", 1), trace.layers, len(trace.source.skipped)
+    block = getattr(own.config, "block_size", getattr(own.config, "lsh_attn_chunk_length", 1))
+    layers, n_skipped = trace.layers, len(trace.source.skipped)
     with watching(own) as seen:
         output = ran(own, inputs)
     for name, kind in KINDS.items():
@@ -242,7 +243,8 @@ def own_weights(own: nn.Module, inputs: dict, trace: AttentionTrace) -> tuple[li
     returned = by_kind(output, trace, block, bands=hasattr(own.config, "attention_window"))
     kinds = {layer.kind: layer for layer in layers}.values()
     seen = seen[len(seen) // 2 :]  # of the second run
-    seen = [weights for weights in seen if any(_whole([weights], layer, block) for layer in kinds)]
+    squares = [[w for layer in kinds for w in _whole([weights], layer, block)] for weights in seen]
+    seen = [each[0] for each in squares if each]
     mine = {kind: sum(layer.kind == kind for layer in layers) for kind in returned}
     n_returned = sum(map(len, returned.values()))
     if n_returned == len(layers) and all(mine[kind] == len(returned[kind]) for kind in mine):
@@ -271,6 +273,9 @@ def watching(model: nn.Module) -> Iterator[list[Tensor]]:
 
     for file, function in before.items():
         setattr(file, name, watched(function))
+    for part in model.modules():
+        if type(part).__name__ in ("LSHSelfAttention", "LocalSelfAttention"):
+            part.register_forward_hook(lambda *call: seen.append(from_chunks(*call)))
     try:
         yield seen
     finally:
@@ -303,6 +308,27 @@ def by_kind(output, trace: AttentionTrace, block: int, *, bands: bool) -> dict[s
         seen = map(from_bands, seen) if bands and kind in ("encoder", "self") else seen
         weights[kind] = _whole(seen, layers.get(kind), block)
     return weights
+
+
+def from_chunks(part: nn.Module, _args: tuple, output: tuple) -> Tensor:
+    """Reformer's weights (1, head, chunk, query, key) at the places where the sorted tokens were.
+
+    Nothing in a run that returns none, and of a text that fits into one chunk.
+    """
+    probabilities = output.attention_probs
+    if probabilities == () or probabilities.dim() == 4:
+        return torch.empty(0)
+    n = output.hidden_states.shape[1]
+    if hasattr(output, "buckets"):
+        buckets = output.buckets.flatten(2)
+        places = part._get_sorted_bucket_idx_and_undo_sorted_bucket_idx(n, buckets, part.num_hashes)[0] % n
+    else:
+        places = torch.arange(n).expand(1, part.num_attention_heads, n)
+    queries = part._split_seq_length_dim_to(places, -1, part.chunk_length, part.num_attention_heads)
+    keys = part._look_adjacent(queries, part.num_chunks_before, part.num_chunks_after)
+    square = probabilities.new_zeros(1, part.num_attention_heads, n * n)
+    cells = queries[..., :, None] * n + keys[..., None, :]
+    return square.scatter_add(2, cells.flatten(2), probabilities.flatten(2)).unflatten(2, (n, n))
 
 
 def from_bands(weights: Tensor) -> Tensor:

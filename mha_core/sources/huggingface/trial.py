@@ -22,6 +22,7 @@ from typing import TypeVar
 from torch import Tensor, nn
 
 from mha_core.attention.functional import attend, fused
+from mha_core.capture import chunks
 from mha_core.capture.call import Call
 from mha_core.capture.collector import ATTENTION, Attend, Collector, UnknownKeyword, collecting, watch
 from mha_core.capture.eager_scores import CLOSE, gap
@@ -149,7 +150,12 @@ def _tried(module: nn.Module, ours: str) -> Route:
         ) from error
     names = watch(module)  # now, since the pass may have changed the model
     route = _route(module, names, ours if has_interface else "", inputs, reference)
-    return replace(route, changes=_classes(module) != before)
+    return replace(route, changes=_classes(module) != before or _keeps_buckets(module))
+
+
+def _keeps_buckets(module: nn.Module) -> bool:
+    """Does a model (Reformer) choose the number of its buckets by the first long text that it reads?"""
+    return any(chunks.in_chunks(part) for part in module.modules()) and module.config.num_buckets is None
 
 
 def _classes(module: nn.Module) -> dict[str, type]:
@@ -275,7 +281,7 @@ def run(
         names = watch(module)
     if route.name == "watch":
         followed = route.own_code.layers(module, names, inputs, _close(module))
-        if followed is None:
+        if followed is None or not followed[0]:
             return _weights_alone(ANOTHER_WAY, module, inputs)
         layers, skipped = followed
         return layers, (*route.skipped, *skipped)
@@ -393,10 +399,12 @@ def _set(module: nn.Module, implementation: str) -> bool:
 
 
 def _weights_alone(missing: str, module: nn.Module, inputs: Mapping[str, Tensor]) -> PassLayers:
-    reference = forward(module, inputs, output_attentions=True)
+    with chunks.reading() as in_chunks:
+        reference = forward(module, inputs, output_attentions=True)
     layers, skipped = [], []
-    for layer_kind, matrix in returned(module, reference):
-        weights = _without_filling(matrix, *sizes(inputs)[layer_kind])
+    for at, (layer_kind, matrix) in enumerate(returned(module, reference)):
+        square = in_chunks[at] if at < len(in_chunks) else None
+        weights = _without_filling(matrix if square is None else square, *sizes(inputs)[layer_kind])
         if weights.shape[0] != 1 or weights.shape[2:] != sizes(inputs)[layer_kind]:
             skipped.append(f"{layer_kind} layer: {IN_PARTS}")
         elif not are_weights(weights):
