@@ -40,7 +40,7 @@ KINDS = {
 # Models of texts that are only in the mapping of all models, or in none: parts of larger ones, and a few.
 TEXT = re.compile(r"_text$|_text_model$|_text_encoder$")
 ALSO_TEXT = {
-    *("bros", "canine", "cohere_compass", "decision_transformer", "dpr", "imagegpt", "lilt", "markuplm"),
+    *("bros", "canine", "cohere_compass", "dpr", "imagegpt", "lilt", "markuplm"),
     *("mistral4", "mistral_large4", "splinter", "t5gemma2_encoder"),
 }
 NO_TEXT = {"speech_to_text", "kyutai_speech_to_text"}  # "to text": they read sounds
