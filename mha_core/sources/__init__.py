@@ -178,7 +178,7 @@ def trace_many(
     if _is_built_in(source):
         return _one_by_one(texts, SOURCES[source], settings, reduce)
     limit = {"limit": settings.pop("limit")} if "limit" in settings else {}
-    ready = model.at_hand(source, **settings)
+    ready = model.model_of(source, **settings)
     return batches.follow_many(ready, texts, batch=batch, reduce=reduce, **limit)
 
 

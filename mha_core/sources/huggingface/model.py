@@ -293,7 +293,7 @@ def _errors_of(model: Model) -> Iterator[None]:
 
 
 def read(model: Model, text: str | reading.Ids, limit: int) -> tuple[Tokens, dict[str, list[int]]]:
-    """The tokens of a text and the inputs that the model takes."""
+    """The tokens of a text and the inputs that the model takes. Raises `MhaError` as `follow` does."""
     tokens, ids = reading.encoded(model.tokenizer, text, limit=min(limit, model.limit), name=model.title)
     reading.check_ids(model.module, ids["input_ids"], name=model.title)
     arguments = inspect.signature(type(model.module).forward).parameters
@@ -309,8 +309,9 @@ def trace_of(
     *,
     target: Tokens | None = None,
 ) -> AttentionTrace:
+    """The trace of a pass: its layers with their texts, and where they come from."""
     layers = with_texts(tokens, target, layers)
-    return AttentionTrace(tokens, layers, described(model, layers, skipped), mixers=mixers)
+    return AttentionTrace(tokens, layers, source_of(model, layers, skipped), mixers=mixers)
 
 
 def flow(
@@ -332,7 +333,10 @@ def complete(
     skipped: tuple[str, ...],
     mixers: tuple[MixerTrace, ...] = (),
 ) -> PassLayers:
-    """The same and the layers that mix tokens by other means. Raises `MhaError` if nothing is shown."""
+    """The layers of a pass, and what was left out: that and the layers that mix tokens by other means.
+
+    Raises `MhaError` if nothing is shown.
+    """
     # KimiLinearAttention is the name of an attention
     shown = {f"{layer.name}:" for layer in (*layers, *mixers)}
     skipped = (*skipped, *(entry for entry in model.unattended if entry.split(" ")[0] not in shown))
@@ -344,7 +348,7 @@ def complete(
     return layers, skipped
 
 
-def described(model: Model, layers: Iterable[LayerTrace], skipped: Iterable[str] = ()) -> ModelSource:
+def source_of(model: Model, layers: Iterable[LayerTrace], skipped: Iterable[str] = ()) -> ModelSource:
     """Where a trace of this model comes from."""
     return ModelSource(
         name=model.name,
@@ -363,7 +367,7 @@ def described(model: Model, layers: Iterable[LayerTrace], skipped: Iterable[str]
 
 
 def inputs_of(model: Model, ids: dict[str, list[int]]) -> dict[str, Tensor]:
-    """The inputs of a single text."""
+    """The inputs of a single text as tensors. (1, token)"""
     return {name: torch.tensor([row], device=model.device) for name, row in ids.items()}
 
 
@@ -391,11 +395,11 @@ def trace(
 
     Raises `MhaError` as `load`, `adopt` and `follow` do.
     """
-    model = at_hand(source, tokenizer=tokenizer, revision=revision, device=device, dtype=dtype)
+    model = model_of(source, tokenizer=tokenizer, revision=revision, device=device, dtype=dtype)
     return follow(model, text, target=target, limit=limit)
 
 
-def at_hand(
+def model_of(
     source: str | nn.Module,
     *,
     tokenizer=None,

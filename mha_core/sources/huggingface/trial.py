@@ -1,6 +1,7 @@
 """How a model's attention can be seen, and the trial that proves it.
 
-There are three routes: our function inside the model, its own code followed, or the weights that it returns.
+There are four routes: our function inside the model, its own code followed, the weights that it returns, and
+that of a model without attention, whose layers mix tokens by other means.
 A route is believed only after a trial: a few tokens through the model with its own eager attention and
 through the route. Weights and output must be the same, else the next route is tried. So an architecture
 whose attention does something of its own is never shown wrongly; it is shown with less.

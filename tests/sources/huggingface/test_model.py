@@ -476,7 +476,7 @@ def test_a_model_is_kept_for_the_next_text_and_let_go_of_later(folder, monkeypat
     mha.trace("One.", source=paths[0])
     mha.trace("Two.", source=paths[0])
     assert loads == paths[:1]
-    gone = weakref.ref(huggingface.at_hand(paths[0]).module)
+    gone = weakref.ref(huggingface.model_of(paths[0]).module)
     mha.trace("Three.", source=paths[1])
     assert gone() is not None
     mha.trace("Four.", source=paths[2])
