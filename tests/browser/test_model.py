@@ -24,9 +24,9 @@ def folder(tmp_path_factory):
 def model(visit, app, folder):
     """`model("bert", "model", head=2)`: a page on that model."""
 
-    def open_(family: str, page: str = "", *, width: int = 1440, theme: str = "light", **link):
+    def open_(family: str, page: str = "", *, width: int = 1440, **link):
         asked = urlencode({"source": "model", "model": folder(family), "twin": ""} | link)
-        return visit(f"{app}/{page}?{asked}", width=width, theme=theme)
+        return visit(f"{app}/{page}?{asked}", width=width)
 
     return open_
 
@@ -72,9 +72,8 @@ def test_whose_attention_is_chosen_stands_in_the_link(model, settled):
     expect(page.locator(".view .panel .token.query").last).to_contain_text(".")
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_the_page_about_a_model_fits_a_phone(model, theme):
-    page = model("llama", "model", width=390, theme=theme)
+def test_the_page_about_a_model_fits_a_phone(model):
+    page = model("llama", "model", width=390)
     assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 390
     tables = page.locator(".stDataFrame .dvn-scroller")  # nothing of a table is cut off on the right
     assert tables.count() > 3

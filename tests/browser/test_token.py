@@ -3,7 +3,6 @@
 import re
 from itertools import pairwise
 
-import pytest
 from playwright.sync_api import expect
 
 KEYS = (
@@ -18,9 +17,8 @@ KEYS = (
 )
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_it_fits_a_phone_and_draws_every_figure(visit, app, theme):
-    page = visit(f"{app}/token", width=390, height=844, theme=theme)
+def test_it_fits_a_phone_and_draws_every_figure(visit, app):
+    page = visit(f"{app}/token", width=390, height=844)
     assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 390
     expect(page.get_by_role("heading", level=2, name=re.compile("“it” in layer 2, head 4"))).to_be_visible()
     for key in KEYS:

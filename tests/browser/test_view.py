@@ -783,35 +783,6 @@ def strip(page) -> list[str]:
     return page.locator(".st-key-token_strip bdi").all_inner_texts()
 
 
-def test_an_unknown_word_is_mended_by_clicking(visit, app, settled):
-    page = visit(app)
-    write(page, "The anmal didn't cross the strete.")
-    settled(page)
-    alert = page.get_by_role("alert")
-    expect(alert).to_contain_text("and not anmal, strete. Nothing is guessed")
-    assert page.locator(".view").count() == 0
-    page.get_by_role("button", name="animal", exact=True).click()
-    settled(page)
-    expect(alert).to_contain_text("and not strete. Nothing is guessed")
-    page.get_by_role("button", name="street", exact=True).click()
-    settled(page)
-    assert strip(page) == ["[CLS]", "The", "animal", "didn't", "cross", "the", "street", "."]
-    assert query(page)["text"] == "The animal didn't cross the street."
-    assert alert.count() == 0
-
-
-def test_random_weights_take_an_unknown_word_as_it_is(visit, app, settled):
-    page = visit(app)
-    write(page, "The anmal was tired.")
-    settled(page)
-    page.get_by_role("button", name="Use random weights").click()
-    settled(page)
-    assert strip(page) == ["The", "anmal", "was", "tired", "."]
-    assert query(page)["source"] == "random"
-    assert page.get_by_role("textbox", name="Sentence", exact=True).input_value() == "The anmal was tired."
-    assert page.get_by_text("nothing has been learned yet").is_visible()
-
-
 def test_a_click_hides_a_word_and_a_second_one_gives_it_back(visit, app, settled):
     page = visit(app)
     page.locator(".st-key-hide label").click()
@@ -827,21 +798,6 @@ def test_a_click_hides_a_word_and_a_second_one_gives_it_back(visit, app, settled
     page.locator(".st-key-token_strip").get_by_role("button", name="[MASK]").click()
     settled(page)
     assert box.input_value() == TIRED
-
-
-def test_an_example_is_taken_by_clicking(visit, app, settled):
-    page = visit(app)
-    page.get_by_role("combobox", name="Example sentences").click()
-    page.get_by_role("option", name="The trophy").click()
-    settled(page)
-    texts = [
-        page.get_by_role("textbox", name=name, exact=True).input_value()
-        for name in ("Sentence", "Second sentence")
-    ]
-    assert texts == [
-        f"The trophy doesn't fit in the suitcase because it is too {a}." for a in ("big", "small")
-    ]
-    assert page.locator(".st-key-token_strip [aria-pressed=true] bdi").inner_text() == "it"
 
 
 # What goes on beyond the drawing, and what is not there
