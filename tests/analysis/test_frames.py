@@ -115,29 +115,6 @@ def test_what_the_mask_hides_is_hidden_after_the_mask_and_not_before(mask):
             assert hidden is None
 
 
-@pytest.mark.parametrize(
-    ("name", "head", "written"),
-    [
-        ("x", 0, "X"),
-        ("x_v", 7, "E"),
-        ("q", 2, "Q₃"),
-        ("k", 0, "K₁"),
-        ("v", 9, "V₁₀"),
-        ("scores", 63, "S₆₄"),
-        ("scaled", 0, "S₁ / √d_k"),
-        ("masked", 1, "S₂ masked"),
-        ("weights", 3, "A₄"),
-        ("output", 11, "head₁₂"),
-        ("concat", 5, "concat"),
-        ("contribution", 1, "head₂ · Wᴼ₂"),
-        ("result", 0, "Z"),
-    ],
-)
-def test_a_matrix_is_written_as_in_the_papers(name, head, written):
-    layer = mha.trace("a", h=64, d_model=64).layers[0]
-    assert MATRICES[name].written(layer, head) == written
-
-
 @pytest.mark.parametrize(("head", "kv"), [(0, "₁"), (3, "₂"), (5, "₃")])
 def test_shared_keys_and_values_carry_the_number_of_their_own_head(trace, head, kv):
     own = str(head + 1).translate(str.maketrans("123456", "₁₂₃₄₅₆"))

@@ -119,8 +119,10 @@ def test_another_value_of_one_token_moves_the_output_by_its_column(family):
     assert not moved[:head].any()
 
 
-@pytest.mark.parametrize("family", ["qwen3_next", "mamba2", "rwkv"])
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize(
+    ("family", "dtype"),
+    [("qwen3_next", torch.bfloat16), ("mamba2", torch.float16), ("rwkv", torch.bfloat16)],
+)
 def test_in_half_precision_too(family, dtype):
     trace = huggingface.follow(huggingface.adopt(tiny.model(family).to(dtype)), list(range(5, 40)))
     [layer, *_] = trace.mixers

@@ -172,7 +172,7 @@ def test_heads_that_do_not_divide_d_model_are_refused_with_what_works(refused):
     assert error.fixes == ({"d_model": 28}, {"d_model": 32}, {"h": 3}, {"h": 5})
 
 
-@given(d_model=st.integers(1, 601), h=st.integers(2, 128))
+@given(d_model=st.integers(1, 67), h=st.integers(2, 23))
 def test_every_fix_of_a_split_works(d_model, h, refused):
     given = {"text": "a", "d_model": d_model, "h": h}
     if d_model % h == 0:
