@@ -10,29 +10,26 @@ recorded.
 """
 
 import sys
-import threading
 import weakref
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, field, replace
-from itertools import takewhile
+from contextlib import ExitStack
+from dataclasses import replace
 from types import FrameType, MappingProxyType
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
 
 from mha_core.attention.module import Attended
-from mha_core.attention.score_rule import ScoreRule
 from mha_core.capture import eager_code
 from mha_core.capture.axes import item_index, text_axis
 from mha_core.capture.caller import Caller, Root, caller
 from mha_core.capture.eager_code import EagerMode
 from mha_core.capture.eager_scores import Attempt, Followed, Shared, version
 from mha_core.capture.mixing import without_attention
-from mha_core.capture.projections import Proof, Provenance, Use, matrix, provenance
+from mha_core.capture.module_uses import ModuleUses, copies
+from mha_core.capture.recorded_call import ForwardPass, Place, Queries, RecordedCall, side_by_side
 from mha_core.capture.sdpa import (
     FORWARD,
     SDPA,
@@ -49,8 +46,7 @@ from mha_core.capture.sdpa import (
 from mha_core.errors import MhaError, one_of
 from mha_core.sources.arrays import sides_of
 from mha_core.traces.facts import Facts
-from mha_core.traces.layer import KINDS, LayerTrace, with_texts
-from mha_core.traces.projections import ModelProjections, Part
+from mha_core.traces.layer import KINDS, with_texts
 from mha_core.traces.source import RecordedSource, SourceValue, array_source
 from mha_core.traces.tensors import compact, contiguous_copy
 from mha_core.traces.tokens import Sides, Tokens
@@ -115,170 +111,6 @@ def record(
         batch=batch,
         misfit=misfit,
     )
-
-
-class Place(NamedTuple):
-    """Where attention was computed: in words, in which forward pass, and in which module."""
-
-    text: str
-    forward_pass: "ForwardPass"
-    module: nn.Module | None
-
-
-class Queries(NamedTuple):
-    """Queries (head, query, d_k) with their rule, which look at `n_key` keys from the position `start` on."""
-
-    q: Tensor
-    rule: ScoreRule
-    n_key: int
-    start: int = 0
-
-
-@dataclass(eq=False)
-class RecordedCall:
-    """One attention call of one text, or several that continue each other; all tensors are on the CPU.
-
-    k (kv_head, key, d_k) and v (kv_head, key, d_v) are those of all of them.
-    """
-
-    number: int
-    place: Place
-    name: str
-    queries: tuple[Queries, ...]
-    k: Tensor
-    v: Tensor
-    about: Facts
-    tensors: Mapping[str, Tensor] = field(default_factory=dict)  # x and what else a layer has
-    matrices: Mapping[str, Tensor] = field(default_factory=dict)
-
-    @property
-    def sizes(self) -> tuple[int, int]:
-        """The numbers of queries and keys."""
-        return sum(part.q.shape[1] for part in self.queries), self.k.shape[1]
-
-    @property
-    def n_heads(self) -> int:
-        return self.queries[0].q.shape[0]
-
-    def is_continued_by(self, later: "RecordedCall") -> bool:
-        """Are the later keys the last ones of these, followed by one for each of the later queries?"""
-        n_shared = later.sizes[1] - later.sizes[0]
-        return 0 < n_shared <= self.k.shape[1] and self._shares(later, n_shared)
-
-    def is_read_by(self, later: "RecordedCall") -> bool:
-        """Are the later keys and values the very same? So a decoder reads the other text at each step."""
-        return later.sizes[1] == self.k.shape[1] and self._shares(later, self.k.shape[1])
-
-    def _shares(self, later: "RecordedCall", n_shared: int) -> bool:
-        """Are the last keys and values the first ones of a later call of the same kind?"""
-        rules = [self.queries[0].rule, later.queries[0].rule]
-        same = len({(rule.scale, rule.soft_cap, rule.temperature, rule.sinks is None) for rule in rules}) == 1
-        same &= self.n_heads == later.n_heads and self.name == later.name
-        return same and all(
-            one.shape[::2] == other.shape[::2] and torch.equal(one[:, -n_shared:], other[:, :n_shared])
-            for one, other in ((self.k, later.k), (self.v, later.v))
-        )
-
-    def continued(self, later: "RecordedCall") -> "RecordedCall":
-        """This call and a later one that continues it, or reads the same keys."""
-        n_key, tensors, matrices = later.k.shape[1], {}, self.matrices
-        reads_on = self.is_continued_by(later)
-        n_new = later.sizes[0] if reads_on else 0
-        if "x" in self.tensors and "x" in later.tensors:
-            tensors["x"] = torch.cat([self.tensors["x"], later.tensors["x"]])
-        if "x_v" in self.tensors and not reads_on:
-            tensors["x_v"] = self.tensors["x_v"]
-        if self.about.adjustments is not None or ("x_v" in self.tensors and reads_on):
-            matrices = {name: matrix for name, matrix in matrices.items() if name in ("w_o", "b_o")}
-        k, v = (
-            torch.cat([one, other[:, n_key - n_new :]], dim=1)
-            for one, other in ((self.k, later.k), (self.v, later.v))
-        )
-        start = k.shape[1] - n_key
-        return replace(
-            self,
-            queries=(*self.queries, *(part._replace(start=start) for part in later.queries)),
-            k=k,
-            v=v,
-            about=replace(self.about, adjustments=None),
-            tensors=tensors,
-            matrices=matrices,
-        )
-
-    def layer(self, kind: str, shared: Shared) -> LayerTrace:
-        """The call as a layer of a trace; layers of one trace share equal masks."""
-        q, rule = torch.cat([part.q for part in self.queries], dim=1), self.queries[0].rule
-        if len(self.queries) > 1:
-            rule = self._joined_rule()
-        if rule.mask is not None:
-            rule = replace(rule, mask=shared.one(rule.mask))
-        tensors = {"q": q, "k": self.k, "v": self.v, **self.tensors}
-        return LayerTrace(
-            MappingProxyType(tensors),
-            rule,
-            ModelProjections(self.matrices),
-            kind,
-            self.name,
-            replace(self.about, call=self.number),
-        )
-
-    def _joined_rule(self) -> ScoreRule:
-        """The rule of all queries: keys that were not there are hidden from them."""
-        n_key, masks, biases = self.k.shape[1], [], []
-        for q, rule, n_seen, start in self.queries:
-            sizes = q.shape[1], n_seen
-            laid = rule.at(slice(None), slice(None), n_query=q.shape[1], n_key=n_seen)
-            masks.append(_laid_out(laid.mask, True, sizes, start, n_key))
-            biases.append(_laid_out(laid.bias, 0.0, sizes, start, n_key))
-        bias = _stacked(biases) if any(bool(bias.any()) for bias in biases) else None
-        return replace(self.queries[0].rule, mask=_stacked(masks), bias=bias, distance_bias=None)
-
-
-def _laid_out(
-    table: Tensor | None, default: bool | float, sizes: tuple[int, int], start: int, n_key: int
-) -> Tensor:
-    """A mask or bias as (head or 1, query, key), hidden or zero for the keys that were not there."""
-    table = torch.full(sizes, default) if table is None else table
-    table = table.reshape((1,) * (3 - table.dim()) + tuple(table.shape)).expand(-1, *sizes)
-    return nn.functional.pad(table, (start, n_key - start - sizes[1]))
-
-
-def _stacked(tables: list[Tensor]) -> Tensor:
-    n_heads = max(table.shape[0] for table in tables)
-    return torch.cat([table.expand(n_heads, -1, -1) for table in tables], dim=1)
-
-
-@dataclass(eq=False)
-class ForwardPass:
-    """The calls of one forward pass in order, what could not be recorded, and the outermost calls around it.
-
-    `parts` are the passes that this one was joined of.
-    """
-
-    calls: list[RecordedCall] = field(default_factory=list)
-    unread: list[str] = field(default_factory=list)
-    called: list[object] = field(default_factory=list)
-    parts: "tuple[ForwardPass, ...]" = ()
-
-    def continued(self, later: "ForwardPass") -> "ForwardPass | None":
-        """This pass and a later one, if that reads on where this one ended; else None."""
-        calls, reads_on = list(self.calls), False
-        for call in later.calls:
-            at = next((n for n, earlier in enumerate(calls) if earlier.is_continued_by(call)), None)
-            reads_on |= at is not None
-            if at is None:
-                at = next((n for n, earlier in enumerate(calls) if earlier.is_read_by(call)), None)
-            if at is None:
-                return None
-            calls[at] = calls[at].continued(call)
-        if not reads_on:
-            return None
-        parts = (*(self.parts or (self,)), later)
-        return ForwardPass(calls, self.unread + later.unread, self.called + later.called, parts)
-
-    def has(self, place: Place) -> bool:
-        """Does a place belong to this pass?"""
-        return place.forward_pass is self or place.forward_pass in self.parts
 
 
 class Recorder:
@@ -556,8 +388,8 @@ class Recorder:
             k,
             v,
             replace(about, adjustments=made.adjustments),
-            _copies(made.tensors | tensors),
-            _copies(made.projections | matrices),
+            copies(made.tensors | tensors),
+            copies(made.projections | matrices),
         )
         call = self._settled(place.forward_pass, call)
         if result is not None:
@@ -612,159 +444,6 @@ class SortedPass(NamedTuple):
         return [*self.unread, *self.misfits, *self.unfollowed]
 
 
-class ModuleUse(NamedTuple):
-    """A module as it was used: what went in and came out, and how often both had been changed then."""
-
-    module: nn.Module
-    x: Tensor
-    y: Tensor
-    versions: tuple[int, int]
-
-    def of_text(self, n_texts: int, item: int, name: str) -> Use | None:
-        """The use for one text of a batch, if its tensors are unchanged and have a row for each text."""
-        if self.versions != (version(self.x), version(self.y)):
-            return None
-        x, y = (_rows_of_text(tensor, n_texts, item) for tensor in (self.x, self.y))
-        return None if x is None or y is None else Use.of(self.module, x.clone(), y.clone(), Proof(name))
-
-
-class ModuleUses:
-    """What the matrices and norms of a recorded model compute: they show what made q, k and v, and W^O.
-
-    While it is entered, the modules have hooks, which do nothing in other threads than this one.
-    """
-
-    def __init__(self, names: Mapping[nn.Module, str], undisturbed: Callable[[], AbstractContextManager]):
-        self._names, self._undisturbed = names, undisturbed
-        self._hooks: list[RemovableHandle] = []
-        self._thread = 0
-        self._uses: list[ModuleUse] = []
-        self._awaited: tuple[RecordedCall, Tensor, int, int] | None = None
-
-    def __enter__(self) -> None:
-        self._thread = threading.get_ident()
-        for module in self._names:
-            is_leaf = next(module.children(), None) is None
-            if is_leaf and module._parameters.get("weight") is not None:
-                self._hooks.append(module.register_forward_hook(self._on_use))
-
-    def __exit__(self, *error) -> None:
-        for hook in self._hooks:
-            hook.remove()
-        self._hooks.clear()
-        self._uses.clear()
-        self._awaited = None
-
-    def _on_use(self, module: nn.Module, args: tuple, output: object) -> None:
-        if threading.get_ident() != self._thread or not args:
-            return
-        x = args[0]
-        if isinstance(x, Tensor) and isinstance(output, Tensor) and x.is_floating_point() and not x.is_meta:
-            with self._undisturbed(), torch.inference_mode(False), torch.no_grad():
-                use = ModuleUse(module, x, output, (version(x), version(output)))
-                self._uses.append(use)
-                self._find_output(use)
-
-    def provenance(self, module: nn.Module | None, attended: Attended, n_texts: int, item: int) -> Provenance:
-        """What made q, k and v of one text, as far as the modules inside `module` show it."""
-        uses, self._uses = self._uses, []
-        if module not in self._names:
-            return Provenance()
-        inside = set(module.modules())
-        # All are tried for q, k and v: the numbers show which made which.
-        named = [
-            use.of_text(n_texts, item, "c_attn" if use.module.weight.dim() == 2 else "qk_norm")
-            for use in uses
-            if use.module in inside
-        ]
-        inputs: dict[tuple, Tensor] = {}  # uses of one input share its copy
-        shared = [
-            use._replace(x=inputs.setdefault(_place_of(each.x), use.x))
-            for each, use in zip((use for use in uses if use.module in inside), named, strict=True)
-            if use is not None
-        ]
-        q, k, v = attended.q, attended.k, attended.v
-        n_query = q.shape[2]
-        if n_query < k.shape[2]:  # with a cache only the last keys and values are made now
-            latest = provenance(q, k[:, :, -n_query:], v[:, :, -n_query:], shared)
-            if latest.tensors:
-                return latest
-        return provenance(q, k, v, shared, outside=n_query != k.shape[2])
-
-    def await_output(self, call: RecordedCall, concat: Tensor, n_texts: int, item: int) -> None:
-        """The next module that takes the heads' outputs, (query, h · d_v), has W^O of the call."""
-        if self._names:
-            self._awaited = call, concat, n_texts, item
-
-    def _find_output(self, use: ModuleUse) -> None:
-        if self._awaited is None:
-            return
-        call, concat, n_texts, item = self._awaited
-        one = use.of_text(n_texts, item, "o_proj")
-        if one is None or one.x.shape[1:] != concat.shape or not torch.equal(one.x[0], concat):
-            return
-        if (product := matrix(one)) is not None:
-            call.matrices = {**call.matrices, **_copies({"w_o": product[0], "b_o": product[1]})}
-        self._awaited = None
-
-
-def _place_of(tensor: Tensor) -> tuple:
-    return tensor.data_ptr(), tensor.shape
-
-
-def _rows_of_text(tensor: Tensor, n_texts: int, item: int) -> Tensor | None:
-    """(1, token, width) of one text, or (1, …, width) where its heads have axes of their own."""
-    shape = tensor.shape
-    if n_texts == 1:
-        return tensor if tensor.dim() == 4 else tensor.reshape(1, -1, shape[-1])
-    if tensor.dim() == 2 and shape[0] % n_texts == 0:
-        return tensor.unflatten(0, (n_texts, -1))[item : item + 1]
-    if tensor.dim() > 2 and shape[0] == n_texts:
-        return tensor[item : item + 1]
-    if tensor.dim() == 3 and shape[1] == n_texts:
-        return tensor[None, :, item]
-    return None
-
-
-def _copies(tensors: Mapping[str, Tensor | Part | None]) -> dict[str, Tensor]:
-    """Copies on the CPU: a trace stays what it is when the model is trained further."""
-    return {
-        name: contiguous_copy(tensor.tensor() if isinstance(tensor, Part) else tensor)
-        for name, tensor in tensors.items()
-        if tensor is not None
-    }
-
-
-def side_by_side(calls: Sequence[RecordedCall]) -> RecordedCall | None:
-    """Calls of one head each as one call of several; None where they are not of one kind."""
-    first, rules = calls[0], [call.queries[0].rule for call in calls]
-    sizes = {(call.sizes, call.n_heads, len(call.queries), call.k.shape, call.v.shape) for call in calls}
-    alike = {(rule.scale, rule.soft_cap, rule.temperature, rule.sinks is None) for rule in rules}
-    if len(calls) < 2 or first.n_heads > 1 or len(first.queries) > 1 or len(sizes) > 1 or len(alike) > 1:
-        return None
-    n_query, n_key = first.sizes
-    laid = [rule.at(slice(None), slice(None), n_query=n_query, n_key=n_key) for rule in rules]
-    sinks = None if rules[0].sinks is None else torch.cat([rule.sinks for rule in rules])
-    mask = _of_heads([rule.mask for rule in laid], True, first.sizes)
-    bias = _of_heads([rule.bias for rule in laid], 0.0, first.sizes)
-    rule = replace(rules[0], mask=mask, bias=bias, distance_bias=None, sinks=sinks)
-    inputs = [call.tensors.get("x") for call in calls]
-    same_x = all(x is not None and torch.equal(x, inputs[0]) for x in inputs)
-    names = {frozenset(call.matrices) for call in calls}
-    changed = any(call.about.adjustments is not None for call in calls)
-    matrices = {} if not same_x or changed or len(names) > 1 else first.matrices
-    return replace(
-        first,
-        name=_common_name([call.name for call in calls]),
-        queries=(Queries(torch.cat([call.queries[0].q for call in calls]), rule, n_key),),
-        k=torch.cat([call.k for call in calls]),
-        v=torch.cat([call.v for call in calls]),
-        about=replace(first.about, adjustments=None),
-        tensors={"x": inputs[0]} if same_x else {},
-        matrices={name: torch.cat([call.matrices[name] for call in calls], dim=-1) for name in matrices},
-    )
-
-
 def _unfollowed(attempt: Attempt, kinds: Iterable[tuple[int, int]]) -> str:
     """The reason why an attention over these tokens, or over rearranged ones, is no layer; else none."""
     if attempt.followed:
@@ -774,22 +453,6 @@ def _unfollowed(attempt: Attempt, kinds: Iterable[tuple[int, int]]) -> str:
         if sizes in kinds:
             return f"{attempt.place.text}: attention over {sizes[0]} × {sizes[1]} tokens {end}"
     return f"{attempt.place.text}: attention {end}" if attempt.rearranged else ""
-
-
-def _common_name(names: Sequence[str]) -> str:
-    """The module that holds all of these."""
-    levels = zip(*(name.split(".") for name in names), strict=False)
-    return ".".join(level[0] for level in takewhile(lambda level: len(set(level)) == 1, levels))
-
-
-def _of_heads(
-    tables: Sequence[Tensor | None], default: bool | float, sizes: tuple[int, int]
-) -> Tensor | None:
-    """The masks or biases of heads as one, (head or 1, query, key)."""
-    if all(table is None for table in tables):
-        return None
-    laid = [_laid_out(table, default, sizes, 0, sizes[1]) for table in tables]
-    return laid[0] if all(torch.equal(table, laid[0]) for table in laid) else torch.cat(laid)
 
 
 def _counted(reasons: Iterable[str]) -> tuple[str, ...]:

@@ -1,0 +1,140 @@
+"""The modules of a recorded model as they were used: they show what made q, k and v, and W^O."""
+
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from mha_core.attention.module import Attended
+from mha_core.capture.eager_scores import version
+from mha_core.capture.projections import Proof, Provenance, Use, matrix, provenance
+from mha_core.capture.recorded_call import RecordedCall
+from mha_core.traces.projections import Part
+from mha_core.traces.tensors import contiguous_copy
+
+
+class ModuleUse(NamedTuple):
+    """A module as it was used: what went in and came out, and how often both had been changed then."""
+
+    module: nn.Module
+    x: Tensor
+    y: Tensor
+    versions: tuple[int, int]
+
+    def of_text(self, n_texts: int, item: int, name: str) -> Use | None:
+        """The use for one text of a batch, if its tensors are unchanged and have a row for each text."""
+        if self.versions != (version(self.x), version(self.y)):
+            return None
+        x, y = (_rows_of_text(tensor, n_texts, item) for tensor in (self.x, self.y))
+        return None if x is None or y is None else Use.of(self.module, x.clone(), y.clone(), Proof(name))
+
+
+class ModuleUses:
+    """What the matrices and norms of a recorded model compute: they show what made q, k and v, and W^O.
+
+    While it is entered, the modules have hooks, which do nothing in other threads than this one.
+    """
+
+    def __init__(self, names: Mapping[nn.Module, str], undisturbed: Callable[[], AbstractContextManager]):
+        self._names, self._undisturbed = names, undisturbed
+        self._hooks: list[RemovableHandle] = []
+        self._thread = 0
+        self._uses: list[ModuleUse] = []
+        self._awaited: tuple[RecordedCall, Tensor, int, int] | None = None
+
+    def __enter__(self) -> None:
+        self._thread = threading.get_ident()
+        for module in self._names:
+            is_leaf = next(module.children(), None) is None
+            if is_leaf and module._parameters.get("weight") is not None:
+                self._hooks.append(module.register_forward_hook(self._on_use))
+
+    def __exit__(self, *error) -> None:
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks.clear()
+        self._uses.clear()
+        self._awaited = None
+
+    def _on_use(self, module: nn.Module, args: tuple, output: object) -> None:
+        if threading.get_ident() != self._thread or not args:
+            return
+        x = args[0]
+        if isinstance(x, Tensor) and isinstance(output, Tensor) and x.is_floating_point() and not x.is_meta:
+            with self._undisturbed(), torch.inference_mode(False), torch.no_grad():
+                use = ModuleUse(module, x, output, (version(x), version(output)))
+                self._uses.append(use)
+                self._find_output(use)
+
+    def provenance(self, module: nn.Module | None, attended: Attended, n_texts: int, item: int) -> Provenance:
+        """What made q, k and v of one text, as far as the modules inside `module` show it."""
+        uses, self._uses = self._uses, []
+        if module not in self._names:
+            return Provenance()
+        inside = set(module.modules())
+        # All are tried for q, k and v: the numbers show which made which.
+        named = [
+            use.of_text(n_texts, item, "c_attn" if use.module.weight.dim() == 2 else "qk_norm")
+            for use in uses
+            if use.module in inside
+        ]
+        inputs: dict[tuple, Tensor] = {}  # uses of one input share its copy
+        shared = [
+            use._replace(x=inputs.setdefault(_place_of(each.x), use.x))
+            for each, use in zip((use for use in uses if use.module in inside), named, strict=True)
+            if use is not None
+        ]
+        q, k, v = attended.q, attended.k, attended.v
+        n_query = q.shape[2]
+        if n_query < k.shape[2]:  # with a cache only the last keys and values are made now
+            latest = provenance(q, k[:, :, -n_query:], v[:, :, -n_query:], shared)
+            if latest.tensors:
+                return latest
+        return provenance(q, k, v, shared, outside=n_query != k.shape[2])
+
+    def await_output(self, call: RecordedCall, concat: Tensor, n_texts: int, item: int) -> None:
+        """The next module that takes the heads' outputs, (query, h · d_v), has W^O of the call."""
+        if self._names:
+            self._awaited = call, concat, n_texts, item
+
+    def _find_output(self, use: ModuleUse) -> None:
+        if self._awaited is None:
+            return
+        call, concat, n_texts, item = self._awaited
+        one = use.of_text(n_texts, item, "o_proj")
+        if one is None or one.x.shape[1:] != concat.shape or not torch.equal(one.x[0], concat):
+            return
+        if (product := matrix(one)) is not None:
+            call.matrices = {**call.matrices, **copies({"w_o": product[0], "b_o": product[1]})}
+        self._awaited = None
+
+
+def _place_of(tensor: Tensor) -> tuple:
+    return tensor.data_ptr(), tensor.shape
+
+
+def _rows_of_text(tensor: Tensor, n_texts: int, item: int) -> Tensor | None:
+    """(1, token, width) of one text, or (1, …, width) where its heads have axes of their own."""
+    shape = tensor.shape
+    if n_texts == 1:
+        return tensor if tensor.dim() == 4 else tensor.reshape(1, -1, shape[-1])
+    if tensor.dim() == 2 and shape[0] % n_texts == 0:
+        return tensor.unflatten(0, (n_texts, -1))[item : item + 1]
+    if tensor.dim() > 2 and shape[0] == n_texts:
+        return tensor[item : item + 1]
+    if tensor.dim() == 3 and shape[1] == n_texts:
+        return tensor[None, :, item]
+    return None
+
+
+def copies(tensors: Mapping[str, Tensor | Part | None]) -> dict[str, Tensor]:
+    """Copies on the CPU: a trace stays what it is when the model is trained further."""
+    return {
+        name: contiguous_copy(tensor.tensor() if isinstance(tensor, Part) else tensor)
+        for name, tensor in tensors.items()
+        if tensor is not None
+    }

@@ -1,0 +1,226 @@
+"""Attention calls of one text as `mha.record` keeps them, and the forward passes to which they belong."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
+from types import MappingProxyType
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from mha_core.attention.score_rule import ScoreRule
+from mha_core.capture.eager_scores import Shared
+from mha_core.traces.facts import Facts
+from mha_core.traces.layer import LayerTrace
+from mha_core.traces.projections import ModelProjections
+
+
+class Place(NamedTuple):
+    """Where attention was computed: in words, in which forward pass, and in which module."""
+
+    text: str
+    forward_pass: "ForwardPass"
+    module: nn.Module | None
+
+
+class Queries(NamedTuple):
+    """Queries (head, query, d_k) with their rule, which look at `n_key` keys from the position `start` on."""
+
+    q: Tensor
+    rule: ScoreRule
+    n_key: int
+    start: int = 0
+
+
+@dataclass(eq=False)
+class RecordedCall:
+    """One attention call of one text, or several that continue each other; all tensors are on the CPU.
+
+    k (kv_head, key, d_k) and v (kv_head, key, d_v) are those of all of them.
+    """
+
+    number: int
+    place: Place
+    name: str
+    queries: tuple[Queries, ...]
+    k: Tensor
+    v: Tensor
+    about: Facts
+    tensors: Mapping[str, Tensor] = field(default_factory=dict)  # x and what else a layer has
+    matrices: Mapping[str, Tensor] = field(default_factory=dict)
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """The numbers of queries and keys."""
+        return sum(part.q.shape[1] for part in self.queries), self.k.shape[1]
+
+    @property
+    def n_heads(self) -> int:
+        return self.queries[0].q.shape[0]
+
+    def is_continued_by(self, later: "RecordedCall") -> bool:
+        """Are the later keys the last ones of these, followed by one for each of the later queries?"""
+        n_shared = later.sizes[1] - later.sizes[0]
+        return 0 < n_shared <= self.k.shape[1] and self._shares(later, n_shared)
+
+    def is_read_by(self, later: "RecordedCall") -> bool:
+        """Are the later keys and values the very same? So a decoder reads the other text at each step."""
+        return later.sizes[1] == self.k.shape[1] and self._shares(later, self.k.shape[1])
+
+    def _shares(self, later: "RecordedCall", n_shared: int) -> bool:
+        """Are the last keys and values the first ones of a later call of the same kind?"""
+        rules = [self.queries[0].rule, later.queries[0].rule]
+        same = len({(rule.scale, rule.soft_cap, rule.temperature, rule.sinks is None) for rule in rules}) == 1
+        same &= self.n_heads == later.n_heads and self.name == later.name
+        return same and all(
+            one.shape[::2] == other.shape[::2] and torch.equal(one[:, -n_shared:], other[:, :n_shared])
+            for one, other in ((self.k, later.k), (self.v, later.v))
+        )
+
+    def continued(self, later: "RecordedCall") -> "RecordedCall":
+        """This call and a later one that continues it, or reads the same keys."""
+        n_key, tensors, matrices = later.k.shape[1], {}, self.matrices
+        reads_on = self.is_continued_by(later)
+        n_new = later.sizes[0] if reads_on else 0
+        if "x" in self.tensors and "x" in later.tensors:
+            tensors["x"] = torch.cat([self.tensors["x"], later.tensors["x"]])
+        if "x_v" in self.tensors and not reads_on:
+            tensors["x_v"] = self.tensors["x_v"]
+        if self.about.adjustments is not None or ("x_v" in self.tensors and reads_on):
+            matrices = {name: matrix for name, matrix in matrices.items() if name in ("w_o", "b_o")}
+        k, v = (
+            torch.cat([one, other[:, n_key - n_new :]], dim=1)
+            for one, other in ((self.k, later.k), (self.v, later.v))
+        )
+        start = k.shape[1] - n_key
+        return replace(
+            self,
+            queries=(*self.queries, *(part._replace(start=start) for part in later.queries)),
+            k=k,
+            v=v,
+            about=replace(self.about, adjustments=None),
+            tensors=tensors,
+            matrices=matrices,
+        )
+
+    def layer(self, kind: str, shared: Shared) -> LayerTrace:
+        """The call as a layer of a trace; layers of one trace share equal masks."""
+        q, rule = torch.cat([part.q for part in self.queries], dim=1), self.queries[0].rule
+        if len(self.queries) > 1:
+            rule = self._joined_rule()
+        if rule.mask is not None:
+            rule = replace(rule, mask=shared.one(rule.mask))
+        tensors = {"q": q, "k": self.k, "v": self.v, **self.tensors}
+        return LayerTrace(
+            MappingProxyType(tensors),
+            rule,
+            ModelProjections(self.matrices),
+            kind,
+            self.name,
+            replace(self.about, call=self.number),
+        )
+
+    def _joined_rule(self) -> ScoreRule:
+        """The rule of all queries: keys that were not there are hidden from them."""
+        n_key, masks, biases = self.k.shape[1], [], []
+        for q, rule, n_seen, start in self.queries:
+            sizes = q.shape[1], n_seen
+            laid = rule.at(slice(None), slice(None), n_query=q.shape[1], n_key=n_seen)
+            masks.append(_laid_out(laid.mask, True, sizes, start, n_key))
+            biases.append(_laid_out(laid.bias, 0.0, sizes, start, n_key))
+        bias = _stacked(biases) if any(bool(bias.any()) for bias in biases) else None
+        return replace(self.queries[0].rule, mask=_stacked(masks), bias=bias, distance_bias=None)
+
+
+def _laid_out(
+    table: Tensor | None, default: bool | float, sizes: tuple[int, int], start: int, n_key: int
+) -> Tensor:
+    """A mask or bias as (head or 1, query, key), hidden or zero for the keys that were not there."""
+    table = torch.full(sizes, default) if table is None else table
+    table = table.reshape((1,) * (3 - table.dim()) + tuple(table.shape)).expand(-1, *sizes)
+    return nn.functional.pad(table, (start, n_key - start - sizes[1]))
+
+
+def _stacked(tables: list[Tensor]) -> Tensor:
+    n_heads = max(table.shape[0] for table in tables)
+    return torch.cat([table.expand(n_heads, -1, -1) for table in tables], dim=1)
+
+
+@dataclass(eq=False)
+class ForwardPass:
+    """The calls of one forward pass in order, what could not be recorded, and the outermost calls around it.
+
+    `parts` are the passes that this one was joined of.
+    """
+
+    calls: list[RecordedCall] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
+    called: list[object] = field(default_factory=list)
+    parts: "tuple[ForwardPass, ...]" = ()
+
+    def continued(self, later: "ForwardPass") -> "ForwardPass | None":
+        """This pass and a later one, if that reads on where this one ended; else None."""
+        calls, reads_on = list(self.calls), False
+        for call in later.calls:
+            at = next((n for n, earlier in enumerate(calls) if earlier.is_continued_by(call)), None)
+            reads_on |= at is not None
+            if at is None:
+                at = next((n for n, earlier in enumerate(calls) if earlier.is_read_by(call)), None)
+            if at is None:
+                return None
+            calls[at] = calls[at].continued(call)
+        if not reads_on:
+            return None
+        parts = (*(self.parts or (self,)), later)
+        return ForwardPass(calls, self.unread + later.unread, self.called + later.called, parts)
+
+    def has(self, place: Place) -> bool:
+        """Does a place belong to this pass?"""
+        return place.forward_pass is self or place.forward_pass in self.parts
+
+
+def side_by_side(calls: Sequence[RecordedCall]) -> RecordedCall | None:
+    """Calls of one head each as one call of several; None where they are not of one kind."""
+    first, rules = calls[0], [call.queries[0].rule for call in calls]
+    sizes = {(call.sizes, call.n_heads, len(call.queries), call.k.shape, call.v.shape) for call in calls}
+    alike = {(rule.scale, rule.soft_cap, rule.temperature, rule.sinks is None) for rule in rules}
+    if len(calls) < 2 or first.n_heads > 1 or len(first.queries) > 1 or len(sizes) > 1 or len(alike) > 1:
+        return None
+    n_query, n_key = first.sizes
+    laid = [rule.at(slice(None), slice(None), n_query=n_query, n_key=n_key) for rule in rules]
+    sinks = None if rules[0].sinks is None else torch.cat([rule.sinks for rule in rules])
+    mask = _of_heads([rule.mask for rule in laid], True, first.sizes)
+    bias = _of_heads([rule.bias for rule in laid], 0.0, first.sizes)
+    rule = replace(rules[0], mask=mask, bias=bias, distance_bias=None, sinks=sinks)
+    inputs = [call.tensors.get("x") for call in calls]
+    same_x = all(x is not None and torch.equal(x, inputs[0]) for x in inputs)
+    names = {frozenset(call.matrices) for call in calls}
+    changed = any(call.about.adjustments is not None for call in calls)
+    matrices = {} if not same_x or changed or len(names) > 1 else first.matrices
+    return replace(
+        first,
+        name=_common_name([call.name for call in calls]),
+        queries=(Queries(torch.cat([call.queries[0].q for call in calls]), rule, n_key),),
+        k=torch.cat([call.k for call in calls]),
+        v=torch.cat([call.v for call in calls]),
+        about=replace(first.about, adjustments=None),
+        tensors={"x": inputs[0]} if same_x else {},
+        matrices={name: torch.cat([call.matrices[name] for call in calls], dim=-1) for name in matrices},
+    )
+
+
+def _common_name(names: Sequence[str]) -> str:
+    """The module that holds all of these."""
+    levels = zip(*(name.split(".") for name in names), strict=False)
+    return ".".join(level[0] for level in takewhile(lambda level: len(set(level)) == 1, levels))
+
+
+def _of_heads(
+    tables: Sequence[Tensor | None], default: bool | float, sizes: tuple[int, int]
+) -> Tensor | None:
+    """The masks or biases of heads as one, (head or 1, query, key)."""
+    if all(table is None for table in tables):
+        return None
+    laid = [_laid_out(table, default, sizes, 0, sizes[1]) for table in tables]
+    return laid[0] if all(torch.equal(table, laid[0]) for table in laid) else torch.cat(laid)
