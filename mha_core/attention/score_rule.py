@@ -1,5 +1,6 @@
 """Everything that happens between q·k and the attention weights, as one frozen description."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -44,6 +45,8 @@ class ScoreRule:
             value = getattr(self, name)
             if value is not None and not MIN_DIVISOR <= value <= MAX_DIVISOR:
                 raise MhaError(f"{name} {value} is out of range; {MIN_DIVISOR} to {MAX_DIVISOR:,} work.")
+        if self.scale is not None and not math.isfinite(self.scale):
+            raise MhaError(f"scale {self.scale} is no finite number.")
         if self.mask is not None:
             check_boolean("mask", self.mask)
         if self.bias is not None and (hidden := self.bias == HIDDEN).any():
@@ -52,9 +55,13 @@ class ScoreRule:
             object.__setattr__(self, "bias", self.bias.masked_fill(hidden, 0.0))
 
     def at(self, heads: slice, rows: slice | Tensor, *, n_query: int, n_key: int) -> "ScoreRule":
-        """The same rule for some heads and some of `n_query` rows; tables of distances are laid out."""
+        """The same rule for some heads and some of `n_query` rows; tables of distances are laid out.
+
+        Raises `MhaError` where a mask or bias has other sizes: its rows would be those of other queries.
+        """
         if self.mask is self.bias is self.distance_bias is self.sinks is None:
             return self
+        self._check_sizes(n_query, n_key)
         bias = self._crop(self.bias, heads, rows)
         if self.distance_bias is not None:
             table = self.distance_bias[heads]
@@ -94,6 +101,22 @@ class ScoreRule:
         """The fields that hold tensors, by name; what is absent is left out."""
         held = {name: getattr(self, name) for name in ("bias", "distance_bias", "mask", "sinks")}
         return {name: tensor for name, tensor in held.items() if tensor is not None}
+
+    def _check_sizes(self, n_query: int, n_key: int) -> None:
+        for name, table in (("mask", self.mask), ("bias", self.bias)):
+            if table is None:
+                continue
+            if table.dim() < 2 or table.shape[-2] not in (1, n_query) or table.shape[-1] not in (1, n_key):
+                raise MhaError(
+                    f"The {name} has shape {tuple(table.shape)}; for {n_query} queries and {n_key} keys it "
+                    f"ends in ({n_query}, {n_key}), with 1 for an axis along which it does not change."
+                )
+        table, n_distances = self.distance_bias, n_query + n_key - 1
+        if table is not None and table.shape[-1] != n_distances:
+            raise MhaError(
+                f"The distance_bias has shape {tuple(table.shape)}; for {n_query} queries and {n_key} keys "
+                f"it has {n_distances} columns."
+            )
 
     @staticmethod
     def _crop(table: Tensor | None, heads: slice, rows: slice | Tensor) -> Tensor | None:

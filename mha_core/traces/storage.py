@@ -202,7 +202,10 @@ def unpacked(header: str, tensors: Mapping[str, Tensor], *, name: str = "The tra
     texts = [_tokens(part) for part in header["texts"]]
     layers = _layers(header, tensors, texts)
     for layer in layers:
-        _check(layer)
+        try:
+            _check(layer)
+        except MhaError as error:  # about the shapes; the file is to be named
+            raise ValueError(str(error)) from None
     answers = tuple(
         None if answer is None else tuple((str(word), float(p)) for word, p in answer)
         for answer in header.get("answers", ())

@@ -8,7 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mha_core import ScoreRule, attend
+from mha_core import LayerTrace, ScoreRule, attend
+from mha_core.attention import functional
 
 H, QUERIES, KEYS = 3, 5, 7
 D_K = 11
@@ -300,3 +301,34 @@ def test_extreme_values_are_refused_or_give_no_nan(fields, normal):
     except ValueError:
         return
     assert weights_of(rule, normal(H, QUERIES, KEYS)).isfinite().all()
+
+
+@pytest.mark.parametrize("name", ["mask", "bias"])
+@pytest.mark.parametrize("shape", [(90, 90), (70, 89), (2, 90)])
+def test_a_table_of_other_sizes_is_refused_whole_and_in_blocks(name, shape, normal, refused, monkeypatch):
+    """In blocks of rows a table with too many rows would be cut, and its first rows be taken unsaid."""
+    q, k = normal(1, 70, 3), normal(1, 90, 3)
+    table = normal(*shape)
+    rule = ScoreRule(**{name: table > 0 if name == "mask" else table})
+    message = (
+        f"The {name} has shape {shape}; for 70 queries and 90 keys it ends in (70, 90), with 1 for an axis "
+        f"along which it does not change."
+    )
+    for cells in (1 << 20, 1):
+        monkeypatch.setattr(functional, "CELLS", cells)
+        assert str(refused(attend, q, k, k, rule)) == message
+    layer = LayerTrace({"q": q, "k": k, "v": k}, rule)
+    assert str(refused(layer.weights, 0, rows=[0])) == message
+
+
+def test_a_table_of_distances_of_other_sizes_is_refused(normal, refused):
+    q, k = normal(1, 5, 3), normal(1, 7, 3)
+    rule = ScoreRule(distance_bias=normal(1, 13))
+    assert str(refused(attend, q, k, k, rule)) == (
+        "The distance_bias has shape (1, 13); for 5 queries and 7 keys it has 11 columns."
+    )
+
+
+@pytest.mark.parametrize("scale", [float("nan"), float("inf")])
+def test_a_scale_that_is_no_number_is_refused(scale, refused):
+    assert str(refused(ScoreRule, scale=scale)) == f"scale {scale} is no finite number."
