@@ -424,7 +424,7 @@ def layer_of(order: str) -> mha.LayerTrace:
     angle = torch.arange(3)[:, None] * torch.tensor([1.0, 0.3, 0.1]).repeat(2)
     code = RotaryCode("half", angle.cos(), angle.sin())
     known = {"n": Norm("RMSNorm", "head"), "r": Rotary("half", D_K), "s": Scale(0.25), "c": Clip(0.7)}
-    does = {"n": rms, "r": code.turn, "s": lambda t: t * 0.25, "c": lambda t: t.clamp(-0.7, 0.7)}
+    does = {"n": rms, "r": code.rotate, "s": lambda t: t * 0.25, "c": lambda t: t.clamp(-0.7, 0.7)}
     tensors, about = {"x": x, "v": made[2]}, Facts()
     for name, now in zip("qk", made, strict=False):
         if order and order[0] != "r":
