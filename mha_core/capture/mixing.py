@@ -46,9 +46,8 @@ class Kernel:
 
     def by_head(self, x: Tensor) -> Tensor:
         """Values or output as (head, token, d_v); a channel is a head with one value."""
-        if self.channels:
-            return x[0].movedim((self.heads - 1, self.tokens - 1), (0, 1)).unsqueeze(2)
-        return x[0].movedim((self.heads - 1, self.tokens - 1), (0, 1))
+        x = x[0].movedim((self.heads - 1, self.tokens - 1), (0, 1))
+        return x.unsqueeze(2) if self.channels else x
 
     def as_values(self, x: Tensor) -> Tensor:
         """(head, token, d_v) in the order that the kernel takes; the inverse of `by_head`."""
@@ -96,10 +95,8 @@ METHODS = {
 MODULES = {"xLSTMBackend": Kernel("mLSTM", tokens=2, heads=1)}
 FOURIER, FOURIER_CLASS = Kernel("Fourier transform (FNet)", unit="component"), "FNetFourierTransform"
 YOSO, YOSO_CLASS = Kernel("expected hash collisions (YOSO)", tokens=2, heads=1), "YosoSelfAttention"
-LIGHTNING, LIGHTNING_PARTS = (
-    Kernel("lightning attention", tokens=2, heads=1),
-    ("slope_rate", "diagonal_decay"),
-)
+LIGHTNING = Kernel("lightning attention", tokens=2, heads=1)
+LIGHTNING_PARTS = ("slope_rate", "diagonal_decay")  # names in the code of a module that computes it
 # What classes are called that mix tokens, and classes that only hold or serve them.
 NAMES = re.compile(  # SSM in capitals alone: "ssm" is also in GptOssMLP
     r"SSM|(?i:mamba|rwkv|rglru|delta(?:net|attention)|linearattention|lightningattention|shortconv$|fnetfourier|yososelfattention|xlstm|hyena)"

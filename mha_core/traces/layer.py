@@ -32,7 +32,7 @@ from mha_core.traces.indices import Picked, index, indices
 from mha_core.traces.projections import ModelProjections
 from mha_core.traces.sparse_index import SparseIndex
 from mha_core.traces.tensors import array, compact, contiguous_copy
-from mha_core.traces.tokens import Sides, Tokens, positions
+from mha_core.traces.tokens import Sides, Tokens, numbered
 
 # The texts of the queries and of the keys, by kind: the source text, or the target written from it.
 KINDS = {
@@ -93,7 +93,7 @@ class LayerTrace:
 
     def __post_init__(self):
         if self.sides is None:
-            queries, keys = positions(self.n_query), positions(self.n_key)
+            queries, keys = numbered(self.n_query), numbered(self.n_key)
             keys = replace(keys) if self.kind == "cross" else keys  # another text, even if it is as long
             object.__setattr__(self, "sides", Sides(queries, keys))
 
