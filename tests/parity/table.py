@@ -22,7 +22,7 @@ INTRODUCTION = """\
 
 Written by `python -m tests.parity`; never by hand. For each family of text models of transformers {version}
 a tiny model with random weights is saved with a tokenizer, loaded from its folder and traced, as a person
-does; a part of a larger model, of which there is no folder, is traced in memory. The reference is the model's
+does; a part of a larger model is traced in memory. The reference is the model's
 own code in its own eager attention, with `output_attentions`. There are two texts: 11 tokens (and 7 of a
 target), and 41 (and 23). Every window, chunk, block, bucket and top-k of a model is smaller than the longer
 text, and nearly all are more than the 7 tokens of the trial that decides how a model is traced.

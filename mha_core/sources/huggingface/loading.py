@@ -61,7 +61,7 @@ def module(transformers, folder: Folder, settings, dtype: torch.dtype) -> tuple[
         auto = transformers.AutoModelForTextToWaveform
     elif type(settings) in transformers.MODEL_MAPPING:
         auto = transformers.AutoModel
-    else:
+    elif (auto := _own_class(transformers, folder, settings)) is None:
         raise MhaError(f"{folder.name} is of the type {settings.model_type!r}, which is no model of texts.")
     try:
         loaded, report = auto.from_pretrained(
@@ -88,6 +88,14 @@ def module(transformers, folder: Folder, settings, dtype: torch.dtype) -> tuple[
         )
     head = None if writes_sounds(settings) else _untrained_head(loaded, folder, report["missing_keys"])
     return loaded, head
+
+
+def _own_class(transformers, folder: Folder, settings) -> type | None:
+    """The class that wrote the folder, if it is one of transformers: text encoders are in no mapping."""
+    names = folder.config.get("architectures")
+    kind = getattr(transformers, str(names[0]), None) if isinstance(names, list) and names else None
+    fits = isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)
+    return kind if fits and kind.config_class is type(settings) else None
 
 
 def writes_sounds(settings) -> bool:

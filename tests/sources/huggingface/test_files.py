@@ -333,3 +333,22 @@ def test_well_known_models_are_described_whole():
         assert entry.bytes > entry.parameters > 1_000_000
         assert entry.licence
         assert entry.notice.endswith(".")
+
+
+@pytest.mark.filterwarnings("ignore")  # inside of other people's models
+def test_a_text_encoder_has_a_folder_of_its_own(tmp_path, refused):
+    config = transformers.AlignTextConfig(
+        hidden_size=39, intermediate_size=53, num_attention_heads=3, num_hidden_layers=2, vocab_size=199
+    )
+    model = transformers.AlignTextModel(config).eval()
+    model.save_pretrained(tmp_path)
+    fast().save_pretrained(tmp_path)
+    ids = {"input_ids": torch.arange(5, 16)[None]}
+    layers, _, _ = huggingface.flow(huggingface.load(str(tmp_path), device="cpu"), ids)
+    own, _, _ = huggingface.flow(huggingface.adopt(model), ids)
+    assert len(layers) == 2
+    assert all((one.weights() == other.weights()).all() for one, other in zip(layers, own, strict=True))
+    entries = json.loads((tmp_path / "config.json").read_text())
+    for names in ([], ["AlignVisionModel"], ["subprocess"], "AlignTextModel", 5):
+        (tmp_path / "config.json").write_text(json.dumps(entries | {"architectures": names}))
+        assert "is no model of texts" in str(refused(huggingface.load, str(tmp_path), device="cpu"))
