@@ -81,12 +81,16 @@ export class Arcs extends Curved {
     const { view, panel } = this;
     const focus = view.of(panel).pinned;
     const weights = focus?.tokens.length ? meanAcross(view.layer(panel), view.heads, focus) : [];
-    const [most = at] = strongest(weights, { least: Number.MIN_VALUE, most: 1, hidden: view.hidden(panel).key });
+    const [largest = at] = strongest(weights, {
+      threshold: Number.MIN_VALUE,
+      count: 1,
+      hidden: view.hidden(panel).key,
+    });
     const ends = (tokens) => {
       const places = tokens.map((token) => this.places[token]);
       return [Math.min(...places.map(({ x }) => x)), Math.max(...places.map(({ x, size }) => x + size))];
     };
-    const both = ends([at, most]);
+    const both = ends([at, largest]);
     const [left, right] = both[1] - both[0] <= this.width - 24 ? both : ends([at]);
     this.scroll.scrollLeft = (left + right - this.width) / 2;
   }
@@ -109,7 +113,7 @@ export class Arcs extends Curved {
       labels: panel.tokens.slice(0, length).flatMap((text, at) => {
         const x = this.places[at].x + this.places[at].size / 2;
         const value = Math.max(0, ...numbers.map(({ values }) => values[at]));
-        const under = value >= view.least ? short(value) : "";
+        const under = value >= view.threshold ? short(value) : "";
         return [
           { text, x, y: this.tall + 12, anchor: "middle" },
           ...(under ? [{ note: under, text: "", x, y: this.tall + 30, anchor: "middle" }] : []),

@@ -100,23 +100,29 @@ function options(view) {
     label.append(input);
     return label;
   };
-  const least = Object.assign(make("input"), { type: "range", min: 0, max: 0.5, step: 0.01, value: view.least });
-  const readout = make("output", "", view.least.toFixed(3));
-  least.oninput = () => {
-    readout.textContent = Number(least.value).toFixed(3);
-    state.least = Number(least.value);
+  const threshold = Object.assign(make("input"), {
+    type: "range",
+    min: 0,
+    max: 0.5,
+    step: 0.01,
+    value: view.threshold,
+  });
+  const readout = make("output", "", view.threshold.toFixed(3));
+  threshold.oninput = () => {
+    readout.textContent = Number(threshold.value).toFixed(3);
+    state.threshold = Number(threshold.value);
     view.redraw();
   };
-  const most = Object.assign(make("input"), {
+  const maxLines = Object.assign(make("input"), {
     type: "number",
     min: 0,
     max: 99,
     step: 1,
-    value: state.most || "",
+    value: state.maxLines || "",
     placeholder: texts.all,
   });
-  most.oninput = () => {
-    state.most = Math.max(0, Math.floor(Number(most.value) || 0));
+  maxLines.oninput = () => {
+    state.maxLines = Math.max(0, Math.floor(Number(maxLines.value) || 0));
     view.redraw();
   };
   const tick = (name, text) => {
@@ -126,10 +132,10 @@ function options(view) {
     label.append(box, text);
     return label;
   };
-  const threshold = field(texts.least, least);
-  threshold.append(readout);
+  const thresholdField = field(texts.threshold, threshold);
+  thresholdField.append(readout);
   /** @type {HTMLElement[]} */
-  const parts = [threshold, field(texts.most, most)];
+  const parts = [thresholdField, field(texts.max_lines, maxLines)];
   if (view.data.some(({ special }) => special.query.size + special.key.size))
     parts.push(tick("rescaled", texts.hide_special));
   if (view.header.groups?.some(Boolean)) parts.push(tick("words", texts.words));

@@ -10,9 +10,9 @@ const SAMPLES = 24;
 export const between = (x0, y0, x1, y1) => [x0, y0, x0 + 0.45 * (x1 - x0), y0, x0 + 0.55 * (x1 - x0), y1, x1, y1];
 
 // Above a line of text, higher the farther apart; the curve of a token to itself is a small loop.
-export function arc(from, to, base, most) {
+export function arc(from, to, base, maxHeight) {
   if (from === to) return [from - 4, base, from - 14, base - 26, from + 14, base - 26, from + 4, base];
-  const height = Math.min(most, 14 + 0.45 * Math.abs(to - from)) / 0.75; // a cubic reaches 3/4 of its handles
+  const height = Math.min(maxHeight, 14 + 0.45 * Math.abs(to - from)) / 0.75; // a cubic reaches 3/4 of its handles
   return [from, base, from, base - height, to, base - height, to, base];
 }
 

@@ -10,13 +10,14 @@ import { listOf, longestOf } from "./panel.js";
 import { fill, short } from "./text.js";
 
 export const ROW = 24;
-export const TALLEST = 600; // pixels, then it scrolls
+export const MAX_HEIGHT = 600; // pixels, then it scrolls
 export const LONG = 48;
 export const FULL = 0.5; // where the strongest weight in sight is below this, lines are drawn relative to it
 export const MAX_NUMBERS = 3; // heads whose numbers stand beside a token; of more the mean
 export const SCENE_TOKENS = 1000; // in a saved figure
 const OVERSCAN = 8; // tokens beyond what is in sight
 const LINES_OF_ALL = 5; // for each token and head, when a long text is drawn without a focus
+const STRONG = 0.1; // a weight from which on its token is written in bold
 const FEW_LETTERS = 3; // of a token that is never shortened
 const FURTHER = 0.8; // of what is in sight: how far a press on "12 more" scrolls
 
@@ -49,7 +50,7 @@ export function tokenElement(panel, side, at) {
 // The weight's own figures beside a token: each head's, named where there are several, or the mean.
 function putNumbers(view, element, weights) {
   const at = Number(element.dataset.at);
-  const seen = weights.filter(({ values }) => values[at] >= view.least);
+  const seen = weights.filter(({ values }) => values[at] >= view.threshold);
   const { length } = weights;
   element.lastChild.replaceChildren(
     ...seen.map(({ head, values }) => {
@@ -59,9 +60,10 @@ function putNumbers(view, element, weights) {
       return number;
     }),
   );
-  const most = Math.max(0, ...weights.map(({ values }) => values[at]));
-  element.classList.toggle("seen", most >= 0.1);
-  return most;
+  element.classList.toggle(
+    "strong",
+    weights.some(({ values }) => values[at] >= STRONG),
+  );
 }
 
 export function numbersOf(view, panel, focus) {
@@ -224,7 +226,7 @@ export class Curved {
       if (focus && this.answers(element.dataset.side, focus)) putNumbers(view, element, numbers);
       else {
         element.lastElementChild.replaceChildren();
-        element.classList.remove("seen");
+        element.classList.remove("strong");
       }
     }
     const [from, to] = this.range();
@@ -246,8 +248,8 @@ export class Curved {
   linesIn(panel, from, to) {
     const { view } = this;
     const { focus } = view.of(panel);
-    const most = view.most || (!focus && longestOf(panel) > LONG ? LINES_OF_ALL : 0);
-    const options = { focus, from, to: Math.min(to, panel.tokens.length), least: view.least, most };
+    const count = view.maxLines || (!focus && longestOf(panel) > LONG ? LINES_OF_ALL : 0);
+    const options = { focus, from, to: Math.min(to, panel.tokens.length), threshold: view.threshold, count };
     return linesOf(view.layer(panel), view.heads, { ...options, hidden: view.hidden(panel) });
   }
 

@@ -84,13 +84,13 @@ export function meanAcross(layer, heads, focus) {
   return sum;
 }
 
-// The weight below which nothing is drawn where nobody has said one: lower in a long text, whose weights are.
-export const leastOf = (tokens) => Math.min(0.02, 1 / tokens);
+// The weight below which nothing is drawn unless the user sets one: lower in a long text, whose weights are.
+export const defaultThreshold = (tokens) => Math.min(0.02, 1 / tokens);
 
 // The lines to draw: { head, query, key, weight }. Without a focus those of the queries from..to.
-// `least` is the smallest weight, `most` the number for each token and head (0: all), `hidden` the tokens of each
-// side that are left out.
-export function linesOf(layer, heads, { focus, from = 0, to = layer.nQuery, least, most, hidden }) {
+// `threshold` is the smallest weight, `count` the number for each token and head (0: all), `hidden` the tokens of
+// each side that are left out.
+export function linesOf(layer, heads, { focus, from = 0, to = layer.nQuery, threshold, count, hidden }) {
   const side = focus?.side ?? "query";
   const away = hidden[side === "query" ? "key" : "query"];
   const tokens = focus?.tokens ?? Array.from({ length: to - from }, (_, i) => from + i);
@@ -99,7 +99,7 @@ export function linesOf(layer, heads, { focus, from = 0, to = layer.nQuery, leas
     for (const token of tokens) {
       if (hidden[side].has(token)) continue;
       const weights = side === "query" ? layer.row(head, token) : layer.column(head, token);
-      for (const other of strongest(weights, { least, most, hidden: away })) {
+      for (const other of strongest(weights, { threshold, count, hidden: away })) {
         const [query, key] = side === "query" ? [token, other] : [other, token];
         lines.push({ head, query, key, weight: weights[other] });
       }
@@ -108,12 +108,12 @@ export function linesOf(layer, heads, { focus, from = 0, to = layer.nQuery, leas
   return lines;
 }
 
-// Positions of the weights from `least` on, the largest `most` of them (0: all), largest first.
-export function strongest(weights, { least = 0, most = 0, hidden = new Set() } = {}) {
+// Positions of the weights from `threshold` on, the largest `count` of them (0: all), largest first.
+export function strongest(weights, { threshold = 0, count = 0, hidden = new Set() } = {}) {
   const positions = [];
-  for (let i = 0; i < weights.length; i++) if (weights[i] >= least && !hidden.has(i)) positions.push(i);
+  for (let i = 0; i < weights.length; i++) if (weights[i] >= threshold && !hidden.has(i)) positions.push(i);
   positions.sort((a, b) => weights[b] - weights[a] || a - b);
-  return most ? positions.slice(0, most) : positions;
+  return count ? positions.slice(0, count) : positions;
 }
 
 // "head 4: it looks at animal 0.92, street 0.03", for eyes and for screen readers.
@@ -126,18 +126,18 @@ export function spoken(panel, layer, heads, focus, hidden, texts) {
   const other = focus.side === "query" ? "key" : "query";
   const [own, others] = [listOf(panel, focus.side), listOf(panel, other)];
   // In a very long text no weight is worth naming, and yet the row is not empty.
-  const [most, away] = [NAMED, hidden[other]];
-  const worth = strongest(weights, { least: WORTH_NAMING, most, hidden: away });
-  const named = worth.length ? worth : strongest(weights, { least: Number.MIN_VALUE, most, hidden: away });
-  const list = named
+  const named = { count: NAMED, hidden: hidden[other] };
+  const worth = strongest(weights, { threshold: WORTH_NAMING, ...named });
+  const positions = worth.length ? worth : strongest(weights, { threshold: Number.MIN_VALUE, ...named });
+  const list = positions
     .map((i) => `${isolated(others[i])} ${worth.length ? weights[i].toFixed(2) : exact(weights[i])}`)
     .join(", ");
   const chosen = focus.tokens.map((token) => isolated(own[token])).join(" + ");
-  const template = texts[`${focus.side}_${named.length ? "looks" : "nowhere"}`];
-  const said = fill(template, { who, tokens: chosen, list });
+  const template = texts[`${focus.side}_${positions.length ? "looks" : "nowhere"}`];
+  const sentence = fill(template, { who, tokens: chosen, list });
   const share = awayShare(layer, heads, focus);
-  if (focus.side === "key") return layer.away ? `${said} ${texts.rescaled}` : said;
-  return share >= WORTH_NAMING ? `${said} ${fill(texts.hidden_share, { share: share.toFixed(2) })}` : said;
+  if (focus.side === "key") return layer.away ? `${sentence} ${texts.rescaled}` : sentence;
+  return share >= WORTH_NAMING ? `${sentence} ${fill(texts.hidden_share, { share: share.toFixed(2) })}` : sentence;
 }
 
 // How much of what the tokens take comes from keys that are hidden, the mean over heads.

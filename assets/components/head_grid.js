@@ -79,7 +79,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
   const colours = codeColours(themeColours(grid));
   const area = header.rows * header.columns;
   grid.setAttribute("aria-label", header.title);
-  grid.style.setProperty("--least", `${header.width}px`);
+  grid.style.setProperty("--min-width", `${header.width}px`);
   const elements = header.names.map((_, head) => {
     const element = headButton(header, head, () => setTriggerValue("picked", head));
     paint(element.firstChild, cells.subarray(head * area, (head + 1) * area), colours);

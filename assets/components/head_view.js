@@ -5,7 +5,7 @@ import { lookOf, themeColours } from "./colours.js";
 import { showBar, showChips, showFoot } from "./controls.js";
 import { FULL } from "./drawing.js";
 import { make } from "./elements.js";
-import { afterPick, everywhere, leastOf, spoken } from "./focus.js";
+import { afterPick, defaultThreshold, everywhere, spoken } from "./focus.js";
 import { pressKey } from "./keyboard.js";
 import { Lines } from "./lines.js";
 import { Matrix } from "./matrix.js";
@@ -63,12 +63,12 @@ export class HeadView {
   open = null;
   /** @type {Page["page"]} */
   page = null;
-  state = { drawing: "lines", side: "query", layer: 0, least: null, most: 0, rescaled: false, words: false };
+  state = { drawing: "lines", side: "query", layer: 0, threshold: null, maxLines: 0, rescaled: false, words: false };
   /** @type {import("./payload.js").PayloadPanel[]} */
   original = [];
   /** @type {Panel[]} */
   data = [];
-  /** @type {{ panel: Panel, box: HTMLElement, stage: HTMLElement, said: HTMLElement, drawing: any }[]} */
+  /** @type {{ panel: Panel, box: HTMLElement, stage: HTMLElement, status: HTMLElement, drawing: any }[]} */
   drawings = [];
   /** @type {Set<number>} heads that are drawn */
   on = new Set();
@@ -84,7 +84,7 @@ export class HeadView {
   last;
   /** pixels that the pointer has moved with a button down */
   dragged = 0;
-  said = "";
+  sentences = "";
   scene = "";
   nHeads = 0;
   /** @type {string[]} colours of heads */
@@ -136,8 +136,8 @@ export class HeadView {
     this.data = panels.map((panel, nth) => prepared(panel, header, nth, this.state.words));
     if (!this.offers(this.state.drawing)) this.state.drawing = "lines";
     // Another sentence is another scene: what was pinned may not even exist in it.
-    const said = JSON.stringify(this.data.map(({ tokens, keys, two }) => [tokens, two && keys]));
-    const another = this.said !== said;
+    const sentences = JSON.stringify(this.data.map(({ tokens, keys, two }) => [tokens, two && keys]));
+    const another = this.sentences !== sentences;
     const scene = JSON.stringify([header.layer, header.head, header.token, header.heads]);
     const first = this.data[0].layers;
     if (another || this.scene !== scene || !first.has(this.state.layer)) {
@@ -146,9 +146,9 @@ export class HeadView {
       const follows = !another && this.chosenToken === header.token;
       const focus = () => ({ side: "query", tokens: [this.data[0].wordOf("query", header.token)] });
       if (!follows) this.pin(0, header.token === null ? null : focus());
-      if (!this.said || this.nHeads !== header.heads || !this.on.has(header.head)) this.on = new Set(header.on);
+      if (!this.sentences || this.nHeads !== header.heads || !this.on.has(header.head)) this.on = new Set(header.on);
     }
-    this.said = said;
+    this.sentences = sentences;
     this.scene = scene;
     this.nHeads = header.heads;
     this.hover = null;
@@ -192,12 +192,12 @@ export class HeadView {
     return this.layer(this.data[0]).heads;
   }
 
-  get least() {
-    return this.state.least ?? leastOf(Math.max(...this.data.map(longestOf)));
+  get threshold() {
+    return this.state.threshold ?? defaultThreshold(Math.max(...this.data.map(longestOf)));
   }
 
-  get most() {
-    return this.state.most;
+  get maxLines() {
+    return this.state.maxLines;
   }
 
   layer(panel) {
@@ -285,13 +285,13 @@ export class HeadView {
   }
 
   say() {
-    for (const { panel, said, stage } of this.drawings) {
+    for (const { panel, status, stage } of this.drawings) {
       const { focus, pinned } = this.of(panel);
       const sentence = spoken(panel, this.layer(panel), this.heads, focus, this.hidden(panel), this.texts);
       const text = `${sentence}${this.thickest(panel)}`;
-      if (said.dataset.text !== text) {
-        said.dataset.text = text;
-        said.replaceChildren(make("span", "", text));
+      if (status.dataset.text !== text) {
+        status.dataset.text = text;
+        status.replaceChildren(make("span", "", text));
       }
       stage.dataset.pinned = String(Boolean(pinned));
       const active = this.active(panel);
@@ -375,8 +375,8 @@ export class HeadView {
 function panelOf(view, panel, words) {
   const box = make("div", "panel");
   const stage = make("div", `stage ${view.state.drawing}`);
-  const said = make("p", "said");
-  said.setAttribute("aria-live", "polite");
+  const status = make("p", "status");
+  status.setAttribute("aria-live", "polite");
   stage.tabIndex = 0;
   stage.dataset.panel = String(panel.nth);
   stage.setAttribute("role", "listbox");
@@ -384,8 +384,8 @@ function panelOf(view, panel, words) {
   stage.setAttribute("aria-label", fill(view.texts.panel, { text: panel.title }));
   if (view.data.length > 1 || panel.two)
     box.append(Object.assign(make("p", "title", words), { title: panel.title, dir: "auto" }));
-  box.append(stage, said);
-  return { panel, box, stage, said, drawing: null };
+  box.append(stage, status);
+  return { panel, box, stage, status, drawing: null };
 }
 
 /**

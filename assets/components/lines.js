@@ -1,6 +1,6 @@
 // Two columns of tokens, those who look and those who are looked at, with lines between them.
 import { between } from "./curves.js";
-import { Curved, fit, MAX_NUMBERS, numbersOf, ROW, SCENE_TOKENS, TALLEST } from "./drawing.js";
+import { Curved, fit, MAX_HEIGHT, MAX_NUMBERS, numbersOf, ROW, SCENE_TOKENS } from "./drawing.js";
 import { listOf, longestOf } from "./panel.js";
 import { short } from "./text.js";
 
@@ -15,7 +15,7 @@ export class Lines extends Curved {
     this.left = Math.min(widest + 18 + (panel.two ? this.numbers : 0), (panel.two ? 0.4 : 0.32) * width);
     this.right = Math.min(widestKey + 18 + this.numbers, 0.48 * width);
     this.middle = Math.max(40, Math.min(width - this.left - this.right, 340));
-    this.height = Math.min(longestOf(panel) * ROW, TALLEST);
+    this.height = Math.min(longestOf(panel) * ROW, MAX_HEIGHT);
     this.scroll.style.height = `${this.height}px`;
     this.long.style.height = `${longestOf(panel) * ROW}px`;
     stage.style.setProperty("--middle", `${this.left + this.middle / 2}px`);
@@ -78,7 +78,7 @@ export class Lines extends Curved {
     const [left, right] = this.sides.map(room); // nothing is cut off
     const label = (side, at) => {
       const isKey = side === "key";
-      const seen = focus && side !== focus.side ? numbers.filter(({ values }) => values[at] >= view.least) : [];
+      const seen = focus && side !== focus.side ? numbers.filter(({ values }) => values[at] >= view.threshold) : [];
       const named = (head) => (head === null || numbers.length === 1 ? "" : `${head + 1}: `); // colour is not enough
       const own = seen.map(({ head, values }) => named(head) + short(values[at])).join("  ");
       const x = isKey ? left + this.middle + 8 : left - 8;

@@ -3,7 +3,7 @@
 // The whole is computed in slices between frames, at most GRID × GRID numbers of it: in a longer text each
 // stands for the largest of a block of cells. What is in sight of a deeper zoom is computed cell by cell.
 import { HIDDEN_COLOUR, inkOn, shade } from "./colours.js";
-import { fit, LONG, mark, TALLEST, tokenElement } from "./drawing.js";
+import { fit, LONG, MAX_HEIGHT, mark, tokenElement } from "./drawing.js";
 import { make, makeButton } from "./elements.js";
 import { meanAcross } from "./focus.js";
 import { listOf, longestOf } from "./panel.js";
@@ -65,7 +65,7 @@ export class Matrix {
     const width = this.stage.clientWidth;
     const [rows, columns] = ["query", "key"].map((side) => listOf(this.panel, side).length);
     const wanted = Math.max(260 / Math.max(rows, columns), 26);
-    const cell = Math.min(wanted, (width - LABELS) / columns, TALLEST / rows);
+    const cell = Math.min(wanted, (width - LABELS) / columns, MAX_HEIGHT / rows);
     const [wide, high] = [cell * columns, Math.max(cell * rows, MIN_HEIGHT)];
     const kept = this.viewport?.zoomed && this.viewport.width === wide && this.viewport.height === high;
     if (!kept) this.viewport = new Viewport(columns, wide, high, rows);
@@ -118,7 +118,7 @@ export class Matrix {
     const pooled = this.pooled.step > 1 && this.viewport.cell < 2;
     this.scale.textContent = [
       pooled && fill(texts.scale_pooled, { cells: `${this.pooled.step} × ${this.pooled.step}` }),
-      fill(this.roots ? texts.scale_roots : texts.scale, { maximum: short(this.pooled.most) }),
+      fill(this.roots ? texts.scale_roots : texts.scale, { maximum: short(this.pooled.maximum) }),
       matchMedia("(pointer: coarse)").matches ? texts.zoom_touch : texts.zoom_how,
     ]
       .filter(Boolean)
@@ -127,7 +127,7 @@ export class Matrix {
 
   colour(value) {
     if (Number.isNaN(value)) return HIDDEN_COLOUR;
-    const share = this.pooled.most ? value / this.pooled.most : 0;
+    const share = this.pooled.maximum ? value / this.pooled.maximum : 0;
     return [...shade(this.view.colours, this.roots ? Math.sqrt(share) : share), 255];
   }
 

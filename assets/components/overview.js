@@ -31,19 +31,19 @@ function build(root) {
     canvas: make("canvas", "all"),
     aside: make("div", "aside"),
     preview: make("canvas", "preview"),
-    said: make("div", "said"),
+    facts: make("div", "facts"),
     name: make("strong"),
     role: make("span", "role"),
     list: make("dl"),
     open: makeButton("", "open", null),
   };
   ui.orders.setAttribute("role", "group");
-  ui.said.setAttribute("role", "status");
-  ui.said.setAttribute("aria-live", "polite");
+  ui.facts.setAttribute("role", "status");
+  ui.facts.setAttribute("aria-live", "polite");
   ui.canvas.tabIndex = 0;
   ui.canvas.setAttribute("role", "application");
-  ui.said.append(ui.name, ui.role, ui.list);
-  ui.aside.append(ui.preview, ui.said, ui.open);
+  ui.facts.append(ui.name, ui.role, ui.list);
+  ui.aside.append(ui.preview, ui.facts, ui.open);
   ui.stage.append(ui.canvas, ui.aside);
   root.replaceChildren(ui.orders, ui.stage);
   new ResizeObserver(() => root.fit?.()).observe(root);
@@ -154,14 +154,14 @@ function showOverview(root, { header, thumbs, measures, chosen: own, link }, pic
 
   // One head in words and as a larger picture.
   function say(head) {
-    if (root.said === `${head} ${header.about}`) return;
-    root.said = `${head} ${header.about}`;
+    if (root.described === head) return;
+    root.described = head;
     const { layer, head: own } = all[head];
     ui.name.textContent = headName(header.texts, header.shared, layer, own);
     ui.role.textContent = header.labels[head] || header.texts.none;
     ui.role.classList.toggle("none", !header.labels[head]);
     ui.list.replaceChildren(
-      ...header.said.flatMap(({ name, label, digits }) => {
+      ...header.facts.flatMap(({ name, label, digits }) => {
         const number = value(head, name);
         return [make("dt", "", label), make("dd", "", Number.isNaN(number) ? "–" : number.toFixed(digits))];
       }),
@@ -218,7 +218,7 @@ function showOverview(root, { header, thumbs, measures, chosen: own, link }, pic
     if (head < 0) return;
     // A finger hides what it points at: the first tap shows a head, the second one or the button opens it.
     if (!root.finger || head === root.at) return open(head);
-    root.said = null;
+    root.described = null;
     root.at = head;
     outline();
   };
@@ -228,7 +228,7 @@ function showOverview(root, { header, thumbs, measures, chosen: own, link }, pic
       const slot = stepTo(plan, plan.of.get(root.at), event.key);
       if (slot === plan.of.get(root.at) && !/^(Arrow|Home|End)/.test(event.key)) return;
       hovered = -1;
-      root.said = null;
+      root.described = null;
       root.at = plan.slots[slot];
       outline();
     }
@@ -241,7 +241,7 @@ function showOverview(root, { header, thumbs, measures, chosen: own, link }, pic
   [ui.preview.width, ui.preview.height] = [header.side, header.side];
   ui.preview.setAttribute("aria-hidden", "true");
   renew(ui.orders, orders());
-  root.said = null;
+  root.described = null;
   root.fit = fit;
   fit();
   drawn(root, "overview_fold");
@@ -303,19 +303,19 @@ function overviewDrawn(plan, atlas, { ink, side }) {
 }
 
 // Every measure as a table.
-function overviewLines({ texts, said, labels }, all, value) {
-  const names = said.map(({ label }) => label);
+function overviewLines({ texts, facts, labels }, all, value) {
+  const names = facts.map(({ label }) => label);
   const body = all.map(({ layer, head }, at) => [
     layer + 1,
     head + 1,
     labels[at],
-    ...said.map(({ name }) => value(at, name)),
+    ...facts.map(({ name }) => value(at, name)),
   ]);
   return [[texts.of_layer, texts.of_head, texts.role, ...names], ...body];
 }
 
 // On a page where the head is shown on another page, opening one leads there: first the scene moves to it,
-// and when the server has said so, the link on the page is followed. So Back leads back to this page. The link stands
+// and when the server has answered, the link on the page is followed. So Back leads back to this page. The link stands
 // below the overview: before the page has run to its end there may be none to follow.
 export function leads(root, link, chosen) {
   const follow = () => {

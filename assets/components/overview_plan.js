@@ -1,7 +1,7 @@
 // Where each picture of the overview stands, what is under the finger, and where the keys lead.
-const WIDEST_PITCH = 96; // pixels from one picture to the next
-const SMALLEST = 10; // below this only where the screen is too narrow
-const HIGHEST = 720; // of all pictures together, where they can be smaller
+const MAX_PITCH = 96; // pixels from one picture to the next
+const MIN_PITCH = 10; // below this only where the screen is too narrow
+const MAX_TOTAL_HEIGHT = 720; // of all pictures together, where they can be smaller
 const EDGE = { left: 26, top: 18 }; // room for the numbers of layers and heads
 const BELOW = 15; // room for a caption
 export const LETTERS = 11; // pixels: the height of numbers and captions
@@ -12,8 +12,8 @@ const ARM = 4; // pixels that a bracket reaches down at both ends
 export function arrange(counts, width, ranked = null) {
   const columns = Math.max(...counts);
   const fits = Math.floor((width - EDGE.left) / columns);
-  const tall = Math.max(SMALLEST, Math.floor(HIGHEST / counts.length));
-  const pitch = Math.max(3, Math.min(WIDEST_PITCH, fits, tall));
+  const tall = Math.max(MIN_PITCH, Math.floor(MAX_TOTAL_HEIGHT / counts.length));
+  const pitch = Math.max(3, Math.min(MAX_PITCH, fits, tall));
   const gap = pitch >= 40 ? 6 : pitch >= 14 ? 2 : 1;
   if (ranked) {
     const caption = pitch >= 30 ? BELOW : 0;

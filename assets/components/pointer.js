@@ -6,7 +6,7 @@ import { exact, fill, isolated } from "./text.js";
 const STILL = 4; // pixels that a click may tremble
 
 /** @param {import("./head_view.js").HeadView} view */
-export function followPointer(view, { panel, stage, drawing, said }) {
+export function followPointer(view, { panel, stage, drawing, status }) {
   const tokenOf = (event) => event.target.closest?.(".token");
   const focusOf = (element, at = Number(element.dataset.at)) => ({
     side: element.dataset.side === "token" ? view.state.side : element.dataset.side,
@@ -30,8 +30,8 @@ export function followPointer(view, { panel, stage, drawing, said }) {
     view.line = line;
     const text = line ? exactly(view, panel, line) : null;
     if (!text) return view.say();
-    if (said.dataset.text !== text) said.replaceChildren(make("span", "", text));
-    said.dataset.text = text;
+    if (status.dataset.text !== text) status.replaceChildren(make("span", "", text));
+    status.dataset.text = text;
   };
   stage.addEventListener("pointerdown", () => {
     view.dragged = 0;

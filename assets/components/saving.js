@@ -16,7 +16,7 @@ import { make, makeSvg } from "./elements.js";
 const PAD = 14; // pixels around a figure
 const TITLE = 14; // pixels of its letters
 const SMALL = 10.5;
-const LONGEST_EDGE = 32_000; // pixels that a canvas may have
+const MAX_EDGE = 32_000; // pixels that a canvas may have
 
 export const FORMATS = { png: pngFile, svg: svgFile, csv: csvFile }; // the last one of figures that have `lines`
 
@@ -49,7 +49,7 @@ async function pngFile(figure) {
   picture.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`;
   await picture.decode();
   const canvas = make("canvas");
-  const scale = Math.min(2, LONGEST_EDGE / Math.max(width, height));
+  const scale = Math.min(2, MAX_EDGE / Math.max(width, height));
   canvas.width = Math.floor(scale * width);
   canvas.height = Math.floor(scale * height);
   canvas.getContext("2d").drawImage(picture, 0, 0, canvas.width, canvas.height);

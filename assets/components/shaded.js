@@ -1,14 +1,14 @@
 // The words as a text, each shaded by its weight: the brightest is the largest weight in sight. Where a text
 // looks at another one, both stand there, the one that looks above: the other one is shaded.
 import { inkOn, shade } from "./colours.js";
-import { mark, SCENE_TOKENS, TALLEST, tokenElement } from "./drawing.js";
+import { MAX_HEIGHT, mark, SCENE_TOKENS, tokenElement } from "./drawing.js";
 import { make } from "./elements.js";
 import { meanAcross } from "./focus.js";
 import { listOf } from "./panel.js";
 import { isRtl, short } from "./text.js";
 
 export class Shaded {
-  most = 1;
+  maximum = 1;
   /** @type {HTMLElement[]} of the tokens */
   elements;
 
@@ -33,7 +33,7 @@ export class Shaded {
   }
 
   draw() {
-    this.scroll.style.maxHeight = `${TALLEST}px`;
+    this.scroll.style.maxHeight = `${MAX_HEIGHT}px`;
     this.update();
   }
 
@@ -42,16 +42,17 @@ export class Shaded {
     const { focus } = view.of(panel);
     const weights = this.weights();
     const hidden = view.hidden(panel)[focus?.side === "key" ? "query" : "key"];
-    this.most = Math.max(1e-9, ...weights.filter((_, at) => !hidden.has(at)));
+    this.maximum = Math.max(1e-9, ...weights.filter((_, at) => !hidden.has(at)));
     for (const element of this.elements) {
       mark(view, panel, element);
       const at = Number(element.dataset.at);
       const answers = focus && element.dataset.side !== focus.side;
-      const share = answers && !hidden.has(at) ? Math.min(1, weights[at] / this.most) : 0;
+      const share = answers && !hidden.has(at) ? Math.min(1, weights[at] / this.maximum) : 0;
       const colour = shade(view.colours, share);
       element.style.background = share >= 0.02 ? `rgb(${colour})` : "";
       element.style.color = share >= 0.02 ? inkOn(colour) : "";
-      element.lastChild.textContent = answers && weights[at] >= Math.max(view.least, 0.005) ? short(weights[at]) : "";
+      element.lastChild.textContent =
+        answers && weights[at] >= Math.max(view.threshold, 0.005) ? short(weights[at]) : "";
     }
   }
 
@@ -92,7 +93,7 @@ export class Shaded {
       const at = Number(element.dataset.at);
       const own = element.getBoundingClientRect();
       const [x, y] = [own.left - box.left, own.top - box.top + this.scroll.scrollTop];
-      const share = Math.min(1, weights[at] / this.most);
+      const share = Math.min(1, weights[at] / this.maximum);
       const colour = element.style.background ? shade(view.colours, share) : null;
       if (colour) rectangles.push({ x, y, width: own.width, height: own.height, fill: `rgb(${colour})` });
       const fill = colour ? inkOn(colour) : undefined;

@@ -24,9 +24,9 @@ export const exact = (weight) => (weight >= 0.0001 || weight === 0 ? weight.toFi
 // What tells titles apart: the words that all begin with are left out but the last of them. One alone stays.
 export function apart(titles) {
   const words = titles.map((title) => title.split(" "));
-  const most = Math.min(...words.map(({ length }) => length)) - 1;
+  const limit = Math.min(...words.map(({ length }) => length)) - 1;
   let same = 0;
-  while (same < most && words.every((title) => title[same] === words[0][same])) same += 1;
+  while (same < limit && words.every((title) => title[same] === words[0][same])) same += 1;
   return titles.length < 2 || same < 2 ? titles : words.map((title) => ["…", ...title.slice(same - 1)].join(" "));
 }
 

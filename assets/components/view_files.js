@@ -6,7 +6,7 @@ import { download, measured, save, wrapped } from "./saving.js";
 import { fill } from "./text.js";
 
 const CAPTION = 13; // pixels, for the lines that say what is drawn
-const NARROWEST = 480; // pixels: the captions need them
+const MIN_WIDTH = 480; // pixels: the captions need them
 const COLUMNS = ["sentence", "layer", "head", "query", "query_token", "key", "key_token"];
 
 /**
@@ -43,7 +43,7 @@ function drawnScenes(view) {
   ];
   /** @type {import("./drawing.js").Scene[]} */
   const scenes = drawings.map(({ drawing }) => drawing.scene());
-  const width = Math.max(NARROWEST, ...scenes.map((scene) => scene.width));
+  const width = Math.max(MIN_WIDTH, ...scenes.map((scene) => scene.width));
   const figure = makeSvg("svg", { "font-family": font });
   let top = 0;
   scenes.forEach((scene, nth) => {

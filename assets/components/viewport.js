@@ -2,7 +2,7 @@
 import { meanAcross } from "./focus.js";
 
 const GRID = 768;
-const DEEPEST = 72; // pixels a cell
+const MAX_CELL = 72; // pixels a cell
 
 // Where the matrix lies: columns × rows of cells of `cell` pixels, the first at (x, y) of a view of width × height.
 export class Viewport {
@@ -14,23 +14,23 @@ export class Viewport {
     this.rows = rows;
     this.width = width;
     this.height = height;
-    this.least = Math.min(width / columns, height / rows);
-    this.cell = this.least;
+    this.minCell = Math.min(width / columns, height / rows);
+    this.cell = this.minCell;
   }
 
   whole() {
-    this.cell = this.least;
+    this.cell = this.minCell;
     this.x = 0;
     this.y = 0;
   }
 
   get zoomed() {
-    return this.cell > this.least * 1.001;
+    return this.cell > this.minCell * 1.001;
   }
 
   // Make cells `by` times as large, the place (x, y) staying where it is.
   zoom(by, x, y) {
-    const cell = Math.min(Math.max(this.cell * by, this.least), Math.max(DEEPEST, this.least));
+    const cell = Math.min(Math.max(this.cell * by, this.minCell), Math.max(MAX_CELL, this.minCell));
     const ratio = cell / this.cell;
     this.cell = cell;
     this.x = x - (x - this.x) * ratio;
@@ -78,7 +78,7 @@ export class Pooled {
     this.rows = Math.ceil(layer.nQuery / this.step);
     this.columns = Math.ceil(layer.nKey / this.step);
     this.values = new Float32Array(this.rows * this.columns).fill(NaN);
-    this.most = 0;
+    this.maximum = 0;
     this.next = 0;
   }
 
@@ -96,7 +96,7 @@ export class Pooled {
         if (row[key] === 0 && !seenByAny(this.layer, this.heads, this.next, key)) continue;
         const at = base + Math.floor(key / this.step);
         if (!(this.values[at] >= row[key])) this.values[at] = row[key];
-        if (row[key] > this.most) this.most = row[key];
+        if (row[key] > this.maximum) this.maximum = row[key];
       }
       this.next += 1;
     } while (now() < end);

@@ -112,7 +112,7 @@ def packed(
         "measures": list(measures),
         "orders": [{"name": name, "label": _measure(name), "down": down} for name, down in ORDERS.items()]
         + [{"name": "role", "label": t("overview.role"), "down": False}],
-        "said": [{"name": name, "label": _measure(name), "digits": DIGITS.get(name, 2)} for name in MEASURES],
+        "facts": [{"name": name, "label": _measure(name), "digits": DIGITS.get(name, 2)} for name in MEASURES],
         "roles": [named.get(key, ("",))[0] for key in keys],
         "labels": [role_labels.label(named.get(key)) for key in keys],
         "texts": {

@@ -220,7 +220,7 @@ def alone(browser):
         page.on("console", lambda message: failures.append(message.text) if message.type == "error" else None)
         page.on("request", lambda request: asked.append(request.url))
         page.goto(file.as_uri())
-        page.locator(".view .panel .said span").first.wait_for()
+        page.locator(".view .panel .status span").first.wait_for()
         return page
 
     yield open_page
@@ -323,7 +323,7 @@ class Eye:
         return [head for head, yes in enumerate(pressed) if yes]
 
     def said(self, number: int = 0) -> str:
-        return self.panel(number).locator(".said").inner_text()
+        return self.panel(number).locator(".status").inner_text()
 
     def lines(self, number: int = 0) -> list[tuple[int, int, int, float]]:
         """What is drawn: head, query, key, weight."""

@@ -80,11 +80,11 @@ def test_a_bracket_covers_the_columns_that_share(visit, app, tmp_path, theme):
     for nth, start in enumerate(starts):
         assert start == pytest.approx(26 + 2 * nth * pitch, abs=4)
     assert sum(beam) == pytest.approx(6 * pitch, abs=30)
-    assert page.locator(".overview .said strong").inner_text().endswith("· K V 2")  # head 4
+    assert page.locator(".overview .facts strong").inner_text().endswith("· K V 2")  # head 4
 
 
 def test_heads_with_keys_of_their_own_have_no_bracket(visit, app):
     page = visit(link(app, n_kv_heads=6, layers=3))
     canvas = page.locator(".overview canvas.all")
     assert not any(canvas.evaluate(BEAM))
-    assert "K V" not in page.locator(".overview .said strong").inner_text()
+    assert "K V" not in page.locator(".overview .facts strong").inner_text()

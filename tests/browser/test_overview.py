@@ -52,7 +52,7 @@ def canvas(page):
 
 
 def name(page) -> str:
-    return page.locator(".overview .said strong").inner_text()
+    return page.locator(".overview .facts strong").inner_text()
 
 
 def pitch(page) -> float:

@@ -10,7 +10,7 @@ import mha_core as mha
 from mha_core.export import head_view
 
 TEXT = "小猫 حيوان two ! < three"
-DRAWN = ".view .panel .said span"
+DRAWN = ".view .panel .status span"
 
 
 @pytest.fixture(scope="module")

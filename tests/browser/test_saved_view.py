@@ -301,7 +301,7 @@ def test_a_line_of_a_long_text_says_its_product_too(long):
     layer = trace.layers[0]
     view.page.mouse.move(*view.place((head, query, key)))
     sentence = re.compile(r"^word(\d+) → word(\d+): weight (\S+), q · k (\S+) \(head 2\)\.$")
-    expect(view.panel().locator(".said")).to_have_text(sentence)
+    expect(view.panel().locator(".status")).to_have_text(sentence)
     found = sentence.match(view.said())
     query, key, weight, score = (float(number) for number in found.groups())
     assert weight == pytest.approx(layer.weights(1)[int(query), int(key)], abs=5.1e-5)

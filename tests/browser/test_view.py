@@ -88,7 +88,7 @@ def test_lines_are_drawn_for_the_heads_that_are_on_and_for_both_sentences(view_o
         for side in ("query", "key"):
             assert [view.token(at, side, number).locator("bdi").inner_text() for at in range(13)] == labels
         same(view.lines(number), expected(text, IT, [2, 3]))
-    seen = [view.panel(number).locator(".key.seen bdi").all_inner_texts() for number in (0, 1)]
+    seen = [view.panel(number).locator(".key.strong bdi").all_inner_texts() for number in (0, 1)]
     assert seen == [["animal"], ["street"]]
     palette = view.colours()
     assert [view.inked(colour) for colour in palette[:4]] == [False, False, True, True]
@@ -325,7 +325,7 @@ def test_a_line_says_its_number_to_four_digits(view_of):
     page = view.page
     for head, key, word in ((2, 2, "animal"), (3, 6, "street")):
         page.mouse.move(*view.place((head, IT, key)))
-        expect(view.panel().locator(".said")).to_have_text(told(head, key, word))
+        expect(view.panel().locator(".status")).to_have_text(told(head, key, word))
     view.away()
     assert view.said().startswith("it looks at animal 0.9")
 
@@ -335,7 +335,7 @@ def test_the_spoken_line_says_what_is_seen_and_is_announced(view_of):
     view.chip("head 4").dblclick()
     row = weights()[3, IT]
     assert view.said() == f"it looks at animal {row[2]:.2f}, street {row[6]:.2f} (head 4)."
-    assert view.panel().locator(".said").get_attribute("aria-live") == "polite"
+    assert view.panel().locator(".status").get_attribute("aria-live") == "polite"
 
 
 def test_another_sentence_lets_go_of_what_was_pinned_in_the_last(visit, app, settled, eye):
@@ -492,7 +492,7 @@ def test_text_and_arcs_and_matrix_show_the_same_numbers(view_of):
     numbers = [view.token(at, "token").locator(".numbers").inner_text() for at in (2, 6, 5)]
     assert numbers == [f"{row[2]:.2f}", f"{row[6]:.2f}", ""]
     page.mouse.move(*view.place((3, IT, 2), at=0.2))
-    expect(view.panel().locator(".said")).to_have_text(told(3, 2, "animal"))
+    expect(view.panel().locator(".status")).to_have_text(told(3, 2, "animal"))
     view.button("looks at it").click()
     view.away()
     same(view.lines(), expected(TIRED, IT, [3], "key"))
@@ -542,7 +542,7 @@ def point_at(page, view, key: int, query: int) -> tuple[float, float]:
     return place
 
 
-WINDOW = "v => (({ cell, x, y, least }) => [cell, x, y, least])(v.view.drawings[0].drawing.viewport)"
+WINDOW = "v => (({ cell, x, y, minCell }) => [cell, x, y, minCell])(v.view.drawings[0].drawing.viewport)"
 
 
 def test_the_matrix_is_zoomed_and_moved_and_a_click_pins_the_row(view_of):
@@ -551,7 +551,7 @@ def test_the_matrix_is_zoomed_and_moved_and_a_click_pins_the_row(view_of):
     view.chip("head 4").dblclick()
     view.button("matrix").click()
     point_at(page, view, 2, IT)
-    expect(view.panel().locator(".said")).to_have_text(told(3, 2, "animal"))
+    expect(view.panel().locator(".status")).to_have_text(told(3, 2, "animal"))
     page.mouse.click(*point_at(page, view, 0, 6))
     view.away()
     assert view.said().startswith("street looks at")
@@ -616,7 +616,7 @@ def test_what_a_causal_mask_hides_is_a_grey_triangle_in_the_matrix_and_has_no_li
     found = {cell: view.view.evaluate(grey, place) for cell, place in beside_its_number.items()}
     assert found == {(query, key): key > query for query, key in cells}
     point_at(page, view, 3, 0)
-    expect(view.panel().locator(".said")).to_contain_text("may not look at four: hidden by the mask")
+    expect(view.panel().locator(".status")).to_contain_text("may not look at four: hidden by the mask")
 
 
 # Scripts
@@ -742,7 +742,7 @@ def test_a_finger_pins_by_a_tap_and_a_line_says_its_number(visit, app, eye):
     same(view.lines(), expected(TIRED, 2, [2, 3]))
     assert view.token(2).get_attribute("aria-selected") == "true"
     page.touchscreen.tap(*view.place(view.lines()[0][:3]))
-    expect(view.panel().locator(".said")).to_contain_text("→ ")
+    expect(view.panel().locator(".status")).to_contain_text("→ ")
     assert view.token(2).get_attribute("aria-selected") == "true"
     view.token(2).tap()
     assert view.button("Let go (Esc)").count() == 0

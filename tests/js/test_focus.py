@@ -127,7 +127,7 @@ def test_the_weights_between_a_focus_and_the_others_are_numpys(on_layer, weights
         np.testing.assert_allclose(shown, wanted, atol=5e-5)
 
 
-def lines(weights, heads, pairs, least, most, hidden) -> set[tuple]:
+def lines(weights, heads, pairs, threshold, count, hidden) -> set[tuple]:
     """By numpy: for each head and (side, token) of `pairs` the lines that are drawn."""
     drawn = set()
     for head in heads:
@@ -135,14 +135,14 @@ def lines(weights, heads, pairs, least, most, hidden) -> set[tuple]:
             if token in hidden:
                 continue
             row = weights[head, token] if side == "query" else weights[head, :, token]
-            order = [i for i in np.argsort(-row) if row[i] >= least and i not in hidden]
-            for other in order[: most or None]:
+            order = [i for i in np.argsort(-row) if row[i] >= threshold and i not in hidden]
+            for other in order[: count or None]:
                 drawn.add((head, token, int(other)) if side == "query" else (head, int(other), token))
     return drawn
 
 
 @pytest.mark.parametrize(
-    ("focus", "least", "most", "hidden"),
+    ("focus", "threshold", "count", "hidden"),
     [
         (None, 0.02, 0, []),
         (None, 0.02, 2, []),
@@ -152,32 +152,32 @@ def lines(weights, heads, pairs, least, most, hidden) -> set[tuple]:
         (pinned("key", 0), 0.0, 0, [0]),
     ],
 )
-def test_the_lines_are_those_that_numpy_finds(on_layer, weights, focus, least, most, hidden):
+def test_the_lines_are_those_that_numpy_finds(on_layer, weights, focus, threshold, count, hidden):
     code = """
     const away = { query: new Set(hidden), key: new Set(hidden) };
-    return linesOf(layer, [0, 2], { focus, least, most, hidden: away });
+    return linesOf(layer, [0, 2], { focus, threshold, count, hidden: away });
     """
-    found = on_layer(code, focus=focus, least=least, most=most, hidden=hidden)
+    found = on_layer(code, focus=focus, threshold=threshold, count=count, hidden=hidden)
     pairs = (
         [("query", i) for i in range(7)] if focus is None else [(focus["side"], i) for i in focus["tokens"]]
     )
     assert {(one["head"], one["query"], one["key"]) for one in found} == lines(
-        weights, [0, 2], pairs, least, most, hidden
+        weights, [0, 2], pairs, threshold, count, hidden
     )
     for one in found:
         assert one["weight"] == pytest.approx(weights[one["head"], one["query"], one["key"]], abs=2e-5)
 
 
 def test_only_the_queries_in_sight_have_lines(on_layer):
-    code = NONE + "return linesOf(layer, [0], { from: 2, to: 4, least: 0, most: 1, hidden: none });"
+    code = NONE + "return linesOf(layer, [0], { from: 2, to: 4, threshold: 0, count: 1, hidden: none });"
     assert [line["query"] for line in on_layer(code)] == [2, 3]
 
 
 def test_the_strongest_are_the_largest_first_and_of_equals_the_earlier(looked):
     code = """
     const w = [0.1, 0.4, 0.1, 0, 0.4];
-    return [strongest(w), strongest(w, { least: 0.1 }), strongest(w, { most: 3 }),
-            strongest(w, { least: 0.1, most: 2, hidden: new Set([1]) })];
+    return [strongest(w), strongest(w, { threshold: 0.1 }), strongest(w, { count: 3 }),
+            strongest(w, { threshold: 0.1, count: 2, hidden: new Set([1]) })];
     """
     assert looked(code) == [[1, 4, 0, 2, 3], [1, 4, 0, 2], [1, 4, 0], [4, 0]]
 
@@ -227,7 +227,7 @@ def test_a_sentence_without_the_chosen_word_says_so_and_has_no_lines(on_layer, s
     focus = {"side": side, "tokens": [], "absent": ["street", "wide"]}
     code = f"""{NONE} return [
       spoken({{ tokens: labels }}, layer, [0, 1], focus, none, texts),
-      linesOf(layer, [0, 1], {{ focus, least: 0, most: 0, hidden: none }}),
+      linesOf(layer, [0, 1], {{ focus, threshold: 0, count: 0, hidden: none }}),
       meanAcross(layer, [0, 1], focus),
       table({{ tokens: labels }}, layer, [0], focus),
     ];"""

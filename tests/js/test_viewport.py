@@ -65,7 +65,7 @@ def test_the_cell_at_a_place_is_one_that_is_in_sight(viewport):
 
 
 def test_a_few_tokens_fill_the_view(viewport):
-    assert viewport("const s = new Viewport(3, 300, 300); s.zoom(5, 1, 1); return [s.least, s.cell];") == [
+    assert viewport("const s = new Viewport(3, 300, 300); s.zoom(5, 1, 1); return [s.minCell, s.cell];") == [
         100,
         100,
     ]
@@ -93,7 +93,7 @@ def test_a_pooled_cell_is_the_largest_of_its_block(javascript, slices, mask):
     const pooled = new Pooled(layer, [0, 1]);
     let clock = 0, turns = 0;
     while (!pooled.done) {{ pooled.advance(clock + 1000, () => (clock += {slices})); turns += 1; }}
-    return [pooled.step, pooled.columns, turns, pooled.most, pooled.values];
+    return [pooled.step, pooled.columns, turns, pooled.maximum, pooled.values];
     """
     step, side, turns, most, values = javascript(MODULES, code, blob=blob)
     expected = layer.weights().mean(0)
