@@ -55,7 +55,7 @@ def _with_parts(template: str, parts: Mapping[str, str]) -> str:
     return re.sub(r"__([A-Z]+)__", lambda slot: parts.get(slot[1], slot[0]), template)
 
 
-TEXTS = "eye."  # prefix of their keys
+TEXTS = "head_view."  # prefix of their keys
 HEIGHTS = (100, 10_000)  # of a frame in a notebook, in pixels
 MAX_HEIGHT, MIN_HEIGHT, TOKEN_HEIGHT = 760, 240, 28  # of a frame whose height the caller leaves open
 ALL_LAYERS = 8  # a file may take so many times the budget: it cannot load more later

@@ -46,7 +46,7 @@ def trace(scene: Scene, *, text: str | None = None, trained: bool = True) -> mha
 
 def cache_key(scene: Scene) -> str:
     """The scene's settings as a string, with the state of the files of a model in a folder."""
-    entry = model_source.at_hand(scene) if scene.source == "model" else None
+    entry = model_source.loaded_model(scene) if scene.source == "model" else None
     return json.dumps([scene.settings(), entry and entry.fingerprint], sort_keys=True, default=str)
 
 

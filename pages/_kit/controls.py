@@ -242,7 +242,7 @@ def _looked_at(used: Set[str]) -> None:
     trace = compute.peek(current())
     if trace is None:
         return  # the page says why there is nothing to look at
-    model_source.same_word(trace)
+    model_source.keep_word(trace)
     layers = len(trace.layers)
     # Two hops end in the second layer at the earliest.
     if layers > 1 and ("layer" in used or ("layer of two hops" in used and layers > 2)):
@@ -282,7 +282,7 @@ def _advanced(used: Set[str]) -> None:
 
 def _model(stage: DeltaGenerator) -> None:
     """Which model, what it reads besides the text, and whose attention of it; loading is shown in `stage`."""
-    names, hosted = list(model_source.here()), model_source.hosted()
+    names, hosted = list(model_source.local_models()), model_source.hosted()
     asked = st.query_params.get("model")
     if hosted and asked and asked not in names:
         st.caption(t("real.not_offered", name=literal(asked)))
@@ -290,7 +290,7 @@ def _model(stage: DeltaGenerator) -> None:
             st.session_state.pop("model", None)
     st.selectbox(
         t("control.model"),
-        [*names, *model_source.known()],
+        [*names, *model_source.downloadable()],
         index=0 if names else None,
         placeholder=t("control.model_none") if hosted else t("control.model_empty"),
         help=t("control.model_hosted") if hosted else t("control.model_help"),
@@ -311,7 +311,7 @@ def _model(stage: DeltaGenerator) -> None:
                 )
             _choice("dtype")
     model_source.load(current(), stage)
-    if (entry := model_source.at_hand(current())) is None:
+    if (entry := model_source.loaded_model(current())) is None:
         return
     if entry.model.has_target:
         st.text_area(

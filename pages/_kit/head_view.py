@@ -107,7 +107,7 @@ def _packed(
 
 def _texts() -> dict[str, str]:
     """The texts of the view with their slots in braces: the browser fills them in."""
-    return {name: t(f"eye.{name}", **{slot: f"{{{slot}}}" for slot in SLOTS}) for name in TEXTS}
+    return {name: t(f"head_view.{name}", **{slot: f"{{{slot}}}" for slot in SLOTS}) for name in TEXTS}
 
 
 SLOTS = (

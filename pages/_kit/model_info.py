@@ -20,7 +20,7 @@ def about(trace: AttentionTrace) -> None:
     if isinstance(source, FileSource):
         _saved(trace)
         return
-    if model_source.is_real(trace):
+    if model_source.is_third_party(trace):
         brief(trace)
         return
     if not isinstance(source, TrainedSource):
@@ -74,7 +74,7 @@ def of_ours() -> None:
 
 def left_out(trace: AttentionTrace, layer: LayerTrace, *, count: int) -> None:
     """A note on why `count` of the nine steps are not shown."""
-    if not model_source.is_real(trace):
+    if not model_source.is_third_party(trace):
         st.info(t("file.partly", count=count), icon=":material/help:")
         return
     reasons = [t("real.no_start")] if not (layer.knows("x") and layer.knows("w_q")) else []
@@ -84,8 +84,7 @@ def left_out(trace: AttentionTrace, layer: LayerTrace, *, count: int) -> None:
 
 def _saved(trace: AttentionTrace) -> None:
     names = {"file": literal(trace.source.file), "name": literal(trace.source.name)}
-    heads = sorted({layer.n_heads for layer in trace.layers})
-    heads = heads[0] if len(heads) == 1 else f"{heads[0]}–{heads[-1]}"
+    heads = counted({layer.n_heads for layer in trace.layers})
     st.caption(t("file.about", layers=len(trace.layers), heads=heads, **names))
     skipped(trace)
 

@@ -187,7 +187,7 @@ def hosted() -> bool:
     return os.environ.get(HOSTED, "") not in ("", "0")
 
 
-def here() -> dict[str, Present]:
+def local_models() -> dict[str, Present]:
     """The models on this machine, by name."""
     folders = [] if hosted() else os.environ.get(FOLDERS, "").split(os.pathsep)
     return _here(tuple(filter(None, folders)))
@@ -198,12 +198,12 @@ def _here(folders: tuple[str, ...]) -> dict[str, Present]:
     return {model.name: model for model in present(folders)}
 
 
-def known() -> dict[str, Curated]:
+def downloadable() -> dict[str, Curated]:
     """Well-known models that are not on this machine; a public server offers none."""
-    return {} if hosted() else {model.id: model for model in curated() if model.id not in here()}
+    return {} if hosted() else {model.id: model for model in curated() if model.id not in local_models()}
 
 
-def is_real(trace: AttentionTrace) -> bool:
+def is_third_party(trace: AttentionTrace) -> bool:
     """Whether the trace is of a third-party model that this app runs."""
     return isinstance(trace.source, ModelSource)
 
@@ -215,7 +215,7 @@ def load(scene: Scene, stage) -> None:
     """
     key = key_of(scene)
     loaded().drop_if_saved_again(key)
-    if at_hand(scene) is not None or not wanted(scene):
+    if loaded_model(scene) is not None or not may_load(scene):
         return
     loading = loaded().begin(key)
     if not loading.finished.is_set():
@@ -230,9 +230,9 @@ def load(scene: Scene, stage) -> None:
 
 def trace(scene: Scene, text: str) -> AttentionTrace:
     """The trace of a text, of the chosen kind of attention. Raises `MhaError` with the reason for none."""
-    if (reason := refuses(scene)) is not None:
+    if (reason := refusal(scene)) is not None:
         raise reason
-    entry = at_hand(scene)
+    entry = loaded_model(scene)
     if entry is None:
         raise loaded().refused(key_of(scene)) or MhaError(
             f"{scene.model} is not loaded.", fixes=({"source": "mini"},)
@@ -243,21 +243,22 @@ def trace(scene: Scene, text: str) -> AttentionTrace:
 
 def ready(scene: Scene) -> bool:
     """Whether a model is chosen and needs no consent to a download; its loading may still fail."""
-    return scene.model is not None and bool(at_hand(scene) or wanted(scene) or refuses(scene))
+    return scene.model is not None and bool(loaded_model(scene) or may_load(scene) or refusal(scene))
 
 
-def at_hand(scene: Scene) -> LoadedModel | None:
+def loaded_model(scene: Scene) -> LoadedModel | None:
     """The scene's model; None where it is not loaded."""
-    if scene.model is None or refuses(scene) is not None:
+    if scene.model is None or refusal(scene) is not None:
         return None
     return loaded().find(key_of(scene))
 
 
-def same_word(trace: AttentionTrace) -> None:
+def keep_word(trace: AttentionTrace) -> None:
     """Keep the chosen word when the new source splits the sentence into other tokens than the last one."""
     scene, tokens = current(), trace.tokens
     tokenizer = (scene.source, scene.model if scene.source == "model" else None)
-    before, st.session_state.cut = st.session_state.get("cut"), (tokenizer, tokens.text, tokens.spans)
+    before = st.session_state.get("tokenization")
+    st.session_state.tokenization = (tokenizer, tokens.text, tokens.spans)
     sources = {scene.source, before[0][0] if before else scene.source}
     if "model" not in sources or (before and (before[0] == tokenizer or before[1] != tokens.text)):
         return
@@ -283,11 +284,11 @@ def notice(scene: Scene) -> str | None:
 
 def limit(scene: Scene) -> int | None:
     """The largest number of tokens that the scene's model takes; None where it is unknown."""
-    entry = at_hand(scene)
+    entry = loaded_model(scene)
     return None if entry is None else entry.model.limit
 
 
-def again(key: ModelKey) -> None:
+def agree_to_load(key: ModelKey) -> None:
     """The user agrees to load the model: for the first time, or again after an error."""
     st.session_state.model_stopped = None
     st.session_state.model_agreed = key
@@ -300,21 +301,21 @@ def _stop(key: ModelKey) -> None:
     st.session_state.model_agreed = None
 
 
-def wanted(scene: Scene) -> bool:
+def may_load(scene: Scene) -> bool:
     """Whether the model may be loaded now: it is on this machine, or the user has agreed to a download."""
     key = key_of(scene)
-    if refuses(scene) is not None or st.session_state.get("model_stopped") == key:
+    if refusal(scene) is not None or st.session_state.get("model_stopped") == key:
         return False
-    local = scene.model in here() or scene.model == PACKAGE
+    local = scene.model in local_models() or scene.model == PACKAGE
     local = (local and not scene.revision) or (not hosted() and is_folder(scene.model))
     return local or not library() or st.session_state.get("model_agreed") == key
 
 
-def refuses(scene: Scene) -> MhaError | None:
+def refusal(scene: Scene) -> MhaError | None:
     """Why the model cannot be loaded at all, as for one that is not on a public server; None where it can."""
     if scene.model is None:
         return MhaError("No model is chosen.", fixes=({"source": "mini"},))
-    if hosted() and (scene.model not in here() or scene.revision):
+    if hosted() and (scene.model not in local_models() or scene.revision):
         return MhaError(f"{scene.model} is not on this server, and nothing is downloaded here.")
     return None
 

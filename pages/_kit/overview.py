@@ -64,16 +64,16 @@ def show(
     shared = [shown.n_heads // shown.n_kv_heads for shown in trace.layers]
     with fold:
         with st.spinner(t("overview.working")):
-            seen = _seen(compute.cache_key(scene), trace)
+            pictures = _cached_overview(compute.cache_key(scene), trace)
         named = role_labels.named(trace, scene)
-        named = seen.positions() if named is None else named
+        named = pictures.positions() if named is None else named
         where = replace(origin(trace), note=t("overview.note"))
         blob = packed(
-            seen, named, shared=shared, meta=charts.described("overview", t("overview.title"), where)
+            pictures, named, shared=shared, meta=charts.described("overview", t("overview.title"), where)
         )
         _mount(blob, {"chosen": {"layer": layer, "head": head}, "link": link})
         with st.popover(t("overview.table")):
-            st.dataframe(table(seen, named), hide_index=True, key="overview_table")
+            st.dataframe(table(pictures, named), hide_index=True, key="overview_table")
 
 
 def _mount(blob: bytes, scene: dict) -> None:
@@ -90,34 +90,36 @@ def _picked() -> None:
 
 
 @st.cache_resource(max_entries=MAX_OVERVIEWS, show_spinner=False)
-def _seen(settings: str, _trace: AttentionTrace) -> Overview:
+def _cached_overview(settings: str, _trace: AttentionTrace) -> Overview:
     return overview(_trace)
 
 
 def packed(
-    seen: Overview, named: dict, *, shared: Sequence[int] = (), meta: Mapping[str, object] | None = None
+    pictures: Overview, named: dict, *, shared: Sequence[int] = (), meta: Mapping[str, object] | None = None
 ) -> bytes:
     """Pictures and measures behind a JSON header (overview_data.js); `named` as `roles.labels` has it.
 
     `shared` says of each layer how many heads have one key/value head together, `meta` what a file of them
     says (`charts.described`).
     """
-    keys = list(seen.table.index)
-    measures = seen.table[list(MEASURES)].assign(role=[named.get(key, ("", np.nan))[1] for key in keys])
+    keys = list(pictures.table.index)
+    measures = pictures.table[list(MEASURES)].assign(role=[named.get(key, ("", np.nan))[1] for key in keys])
     header = {
-        "side": seen.side,
+        "side": pictures.side,
         "meta": meta or {},
-        "heads": [len(pictures) for pictures in seen.thumbs],
+        "heads": [len(layer) for layer in pictures.thumbs],
         "shared": list(shared),
         "measures": list(measures),
         "orders": [{"name": name, "label": _measure(name), "down": down} for name, down in ORDERS.items()]
         + [{"name": "role", "label": t("overview.role"), "down": False}],
-        "facts": [{"name": name, "label": _measure(name), "digits": DIGITS.get(name, 2)} for name in MEASURES],
+        "facts": [
+            {"name": name, "label": _measure(name), "digits": DIGITS.get(name, 2)} for name in MEASURES
+        ],
         "roles": [named.get(key, ("",))[0] for key in keys],
         "labels": [role_labels.label(named.get(key)) for key in keys],
         "texts": {
             "name": t("overview.name", layer="{layer}", head="{head}"),
-            "canvas": t("overview.canvas", layers=len(seen.thumbs), heads=len(keys)),
+            "canvas": t("overview.canvas", layers=len(pictures.thumbs), heads=len(keys)),
             "layers": t("overview.layers"),
             "order": t("overview.order"),
             "turn": t("overview.turn"),
@@ -131,14 +133,16 @@ def packed(
     }
     written = json.dumps(header).encode()
     numbers = measures.to_numpy("<f4").tobytes()
-    return b"".join([struct.pack("<I", len(written)), written, *(p.tobytes() for p in seen.thumbs), numbers])
+    return b"".join(
+        [struct.pack("<I", len(written)), written, *(layer.tobytes() for layer in pictures.thumbs), numbers]
+    )
 
 
-def table(seen: Overview, named: dict) -> pd.DataFrame:
+def table(pictures: Overview, named: dict) -> pd.DataFrame:
     """The measures, layers and heads from 1: the same as the pictures, for screen readers."""
-    frame = seen.table.reset_index()
+    frame = pictures.table.reset_index()
     rows = pd.DataFrame({t("control.layer"): frame["layer"] + 1, t("control.head"): frame["head"] + 1})
-    rows[t("overview.role")] = [role_labels.label(named.get(key)) for key in seen.table.index]
+    rows[t("overview.role")] = [role_labels.label(named.get(key)) for key in pictures.table.index]
     return rows.join(frame[list(MEASURES)].round(3).rename(columns=_measure))
 
 

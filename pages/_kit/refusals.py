@@ -66,11 +66,6 @@ def offer_training(scene: Scene) -> None:
     )
 
 
-def short(error: MhaError) -> str:
-    """The error of the second sentence in one paragraph."""
-    return t("error.twin", reason=literal(error))
-
-
 def _unknown(error: UnknownWords) -> None:
     names = ", ".join(f"**{literal(entry.word)}**" for entry in error.unknown)
     st.error(
@@ -90,7 +85,7 @@ def _unknown(error: UnknownWords) -> None:
                 )
     with st.container(horizontal=True):
         st.button(t("unknown.random"), key="unknown_random", type="primary", on_click=_use_random)
-        if model_source.here() or not model_source.hosted():
+        if model_source.local_models() or not model_source.hosted():
             st.button(t("unknown.model"), key="unknown_model", on_click=go, kwargs={"source": "model"})
 
 
@@ -117,17 +112,17 @@ def offer_models(scene: Scene) -> None:
     with st.container(horizontal=True):
         if (
             scene.model is not None
-            and model_source.refuses(scene) is None
-            and model_source.at_hand(scene) is None
+            and model_source.refusal(scene) is None
+            and model_source.loaded_model(scene) is None
         ):
             st.button(
                 t("real.again"),
                 key="again",
                 icon=":material/refresh:",
-                on_click=model_source.again,
+                on_click=model_source.agree_to_load,
                 args=(model_source.key_of(scene),),
             )
-        for nth, name in enumerate([name for name in model_source.here() if name != scene.model][:2]):
+        for nth, name in enumerate([name for name in model_source.local_models() if name != scene.model][:2]):
             st.button(
                 t("real.take", name=literal(name)),
                 key=f"take_model_{nth}",
@@ -163,7 +158,7 @@ def _ask_to_download(scene: Scene) -> None:
         t("real.fetch_sized", size=model_source.size(entry.bytes)) if entry else t("real.fetch"),
         key="fetch_model",
         type="primary",
-        on_click=model_source.again,
+        on_click=model_source.agree_to_load,
         args=(model_source.key_of(scene),),
     )
     _offer_own_sources()

@@ -5,7 +5,7 @@ import streamlit as st
 from mha_core import AttentionTrace, MhaError
 from mha_core.analysis import frames
 from pages._kit import compute, model_source, refusals, state, uploads
-from pages._kit.text import t
+from pages._kit.text import literal, t
 
 
 def scene_and_trace(max_tokens: int | None = frames.WHOLE) -> tuple[state.Scene, AttentionTrace]:
@@ -44,5 +44,5 @@ def second_trace(scene: state.Scene) -> AttentionTrace | None:
     try:
         return compute.trace(scene, text=scene.twin)
     except MhaError as error:
-        st.warning(refusals.short(error))
+        st.warning(t("error.twin", reason=literal(error)))
         return None

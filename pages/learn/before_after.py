@@ -3,7 +3,7 @@
 import streamlit as st
 
 from mha_core.analysis.frames import picture
-from pages._kit import head_view, matrices, model_info, state
+from pages._kit import compute, head_view, matrices, model_info, state
 from pages._kit.scene import scene_and_trace
 from pages._kit.text import t
 from pages.learn._before_after import sides
@@ -18,7 +18,7 @@ if scene.source == "random":
     sides.offer()
     st.stop()
 scene, trace = scene_and_trace()
-both = {"before": sides.untrained(scene), "after": trace}
+both = {"before": compute.trace(scene, trained=False), "after": trace}
 layer_index, head, query = state.indices(trace, scene)
 layer = trace.layers[layer_index]
 weights = {key: side.layers[layer_index].weights() for key, side in both.items()}

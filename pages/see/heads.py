@@ -45,7 +45,7 @@ numbers = head_view.of_traces(
     list(both.values()), layer=layer_index, head=head, token=query, heads=sorted([head, *others[-1:]])
 )
 model_info.about(trace)
-if model_source.is_real(trace):
+if model_source.is_third_party(trace):
     layer_strip.of_attention(trace, scene)
 overview_fold = overview_fold or overview.fold(trace, opened=False)
 all_heads.show(trace, scene, layer=layer_index, head=head, limits=limits, numbers=numbers)

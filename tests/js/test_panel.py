@@ -81,7 +81,8 @@ def test_lines_leave_out_the_special_tokens_of_their_own_side(on_panel, weights)
     code = """
     const hidden = { query: new Set([0]), key: new Set([8, 10]) };
     return [null, { side: "key", tokens: [8] }, { side: "key", tokens: [0] }].map((focus) =>
-      linesOf(layer, [0, 1], { focus, threshold: 0, count: 0, hidden }).map(({ query, key }) => [query, key]));
+      linesOf(layer, [0, 1], { focus, threshold: 0, count: 0, hidden })
+        .map(({ query, key }) => [query, key]));
     """
     every, hidden, column = on_panel(code)
     assert {tuple(pair) for pair in every} == {

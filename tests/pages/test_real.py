@@ -1,4 +1,4 @@
-"""Models of others in the app: chosen, loaded while one watches, shown on every page, or refused."""
+"""Third-party models in the app: chosen, loaded while one watches, shown on every page, or refused."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -386,8 +386,8 @@ def test_a_hosted_server_has_the_models_that_are_on_it_and_no_others(opened, fol
         scene = Scene(source="model", model=name)
         with pytest.raises(mha.MhaError, match="not on this server"):
             model_source.trace(scene, "A bird sang.")
-        assert not model_source.wanted(scene)
-    assert not model_source.wanted(Scene(source="model", model="us/bird", revision="main"))
+        assert not model_source.may_load(scene)
+    assert not model_source.may_load(Scene(source="model", model="us/bird", revision="main"))
 
 
 def test_without_the_library_the_page_says_what_to_install(opened, folder, monkeypatch):
@@ -474,7 +474,7 @@ def test_the_turn_of_another_vector_is_drawn(on_model):
     app = on_model("llama", token=5)
     app.switch_page("models/real.py").run()
     first = app.get_by_key("rotation").proto.spec
-    app.segmented_control(key="turned").set_value("k").run()
+    app.segmented_control(key="rotated_vector").set_value("k").run()
     assert app.get_by_key("rotation").proto.spec != first
 
 
@@ -482,8 +482,8 @@ def test_the_turn_of_another_vector_is_drawn(on_model):
 def test_a_latent_model_says_what_it_keeps(on_model, english):
     app = on_model("deepseek_v3")
     app.switch_page("models/real.py").run()
-    [table] = [f.value for f in app.dataframe if english("real.kept_numbers") in f.value]
-    assert table[english("real.kept_numbers")].tolist() == [3 * (23 + 17), 23 + 10, 23 + 17]
+    [table] = [f.value for f in app.dataframe if english("real.cache_numbers") in f.value]
+    assert table[english("real.cache_numbers")].tolist() == [3 * (23 + 17), 23 + 10, 23 + 17]
 
 
 @pytest.mark.slow

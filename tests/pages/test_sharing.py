@@ -95,12 +95,12 @@ def test_short_vectors_are_drawn_as_they_flowed_and_counted(on_model, folder, dr
         np.testing.assert_array_equal(drawn(app, f"short-{name}"), values)
         assert english(f"sharing.vector_{name}", count=values.shape[1]) in said(app)
     sizes = {"kept": 33, "heads": 3, "d_k": 23, "d_v": 17, "all": 120}
-    assert english("real.kept_latent_sum", parts="23 + 10", **sizes) in said(app)
+    assert english("real.cache_latent_sum", parts="23 + 10", **sizes) in said(app)
     bars = [t for t in json.loads(app.get_by_key("sharing").proto.spec)["data"] if t.get("fill")]
     assert [bar["name"] for bar in bars] == [english("sharing.short"), english("sharing.position")]
     assert app.get_by_key("rotation")
     assert english("rotation.shared") not in said(app)
-    app.segmented_control(key="turned").set_value("k").run()
+    app.segmented_control(key="rotated_vector").set_value("k").run()
     assert english("rotation.shared") in said(app)
 
 
@@ -114,7 +114,7 @@ def test_the_way_of_this_layer_is_the_one_that_is_ticked(on_model, tmp_path, eng
     tiny.module("llama", num_key_value_heads=kv).save_pretrained(tmp_path)
     tiny.fast("sentence_piece").save_pretrained(tmp_path)
     app = on_model(str(tmp_path))
-    here, numbers = english("real.kept_here"), english("real.kept_numbers")
+    here, numbers = english("real.cache_here"), english("real.cache_numbers")
     [table] = [frame.value for frame in app.dataframe if here in frame.value]
     assert [at for at, tick in enumerate(table[here]) if tick] == [marked]
     assert table[numbers][marked] == kv * 2 * 14

@@ -1,9 +1,9 @@
-"""The page Before / after: the trace of the untrained model, and one side of the page."""
+"""The page Before / after: one side of it, and what it offers for random weights."""
 
 import streamlit as st
 
 from mha_core import AttentionTrace
-from pages._kit import compute, sentence, state
+from pages._kit import sentence, state
 from pages._kit.text import t
 
 
@@ -12,11 +12,6 @@ def offer() -> None:
     st.info(t("before.random"), icon=":material/casino:")
     kwargs = {"source": "mini", "h": 4, "d_model": 64}
     st.button(t("before.take"), type="primary", key="take_mini", on_click=state.go, kwargs=kwargs)
-
-
-def untrained(scene: state.Scene) -> AttentionTrace:
-    """The scene's sentence through the same model before its first training step."""
-    return compute.trace(scene, trained=False)
 
 
 def heading(trace: AttentionTrace, *, key: str) -> str:

@@ -98,7 +98,7 @@ def _start(plan: Plan) -> None:
 
 def _visitor() -> str:
     """The name of this session; a training stops when no session waits for it."""
-    return st.session_state.setdefault("who", f"visitor {id(st.session_state)} {len(st.session_state)}")
+    return st.session_state.setdefault("visitor", f"visitor {id(st.session_state)} {len(st.session_state)}")
 
 
 def watch(plan: Plan) -> None:

@@ -17,7 +17,7 @@ PHONE_WIDTHS, PHONE_ROW_HEIGHT = (
 
 def show(trace: AttentionTrace, scene: state.Scene) -> None:
     """The card: name, sizes, device, exactness, and the share of the weights on special tokens."""
-    entry = model_source.at_hand(scene)
+    entry = model_source.loaded_model(scene)
     source = trace.source
     with st.container(horizontal=True, vertical_alignment="center"):
         st.markdown(f"#### {literal(model_info.short(source.name))}", width="content")
@@ -73,7 +73,7 @@ def cache(trace: AttentionTrace, *, layer: int, draw: Callable[[], None]) -> Non
     sizes = kv_cache.cache_sizes(layer_trace)
     if sizes is None:
         return
-    st.subheader(t("real.kept", layer=layer + 1), help=t("real.kept_help"))
+    st.subheader(t("real.cache", layer=layer + 1), help=t("real.cache_help"))
     if (latent := layer_trace.about.latent) is not None:
         st.markdown(t("real.latent", kv_rank=latent.kv_rank, rotary_width=latent.rotary_width or "–"))
         if latent.q_rank is not None:
@@ -85,17 +85,17 @@ def cache(trace: AttentionTrace, *, layer: int, draw: Callable[[], None]) -> Non
     elif layer_trace.n_heads > 1:
         st.markdown(t("real.own", heads=layer_trace.n_heads))
     draw()
-    names = {"all": t("real.kept_all"), "shared": t("real.kept_shared"), "one": t("real.kept_one")}
-    names["latent"] = t("real.kept_latent")
+    names = {"all": t("real.cache_all"), "shared": t("real.cache_shared"), "one": t("real.cache_one")}
+    names["latent"] = t("real.cache_latent")
     if sizes.get("shared") in (sizes["all"], sizes["one"]):  # the same as one of the other ways
         sizes.pop("shared")
     used = next(way for way in ("latent", "shared", "all", "one") if sizes.get(way) == sizes["own"])
     rows = [
         {
-            t("real.kept_way"): names[way],
-            t("real.kept_numbers"): sizes[way],
-            t("real.kept_share"): f"{sizes[way] / sizes['all']:.1%}",
-            t("real.kept_here"): "✓" if way == used else "",
+            t("real.cache_way"): names[way],
+            t("real.cache_numbers"): sizes[way],
+            t("real.cache_share"): f"{sizes[way] / sizes['all']:.1%}",
+            t("real.cache_here"): "✓" if way == used else "",
         }
         for way in ("all", "shared", "latent", "one")
         if way in sizes
@@ -104,7 +104,7 @@ def cache(trace: AttentionTrace, *, layer: int, draw: Callable[[], None]) -> Non
     st.dataframe(
         rows,
         hide_index=True,
-        key="kept_table",
+        key="cache_table",
         width="content",
         row_height=PHONE_ROW_HEIGHT if widths else None,
         column_config={name: st.column_config.Column(width=width) for name, width in widths.items()},
@@ -112,7 +112,7 @@ def cache(trace: AttentionTrace, *, layer: int, draw: Callable[[], None]) -> Non
     if "latent" in sizes:
         st.markdown(
             t(
-                "real.kept_latent_sum",
+                "real.cache_latent_sum",
                 parts=" + ".join(str(n) for n in (latent.kv_rank, latent.rotary_width) if n is not None),
                 kept=sizes["latent"],
                 heads=layer_trace.n_heads,

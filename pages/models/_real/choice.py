@@ -17,7 +17,7 @@ def trace_or_offer(scene: state.Scene) -> AttentionTrace | None:
     """The trace of the scene's model; None, with a note on what to do, where there is none."""
     if scene.source != "model":
         st.info(t("real.other"), icon=":material/deployed_code:")
-        names = list(model_source.here())
+        names = list(model_source.local_models())
         kwargs = {"source": "model"} | ({"model": names[0]} if names else {})
         label = t("real.take", name=literal(names[0])) if names else t("real.choose")
         st.button(label, key="take_model", type="primary", on_click=state.go, kwargs=kwargs)
@@ -72,7 +72,7 @@ def table() -> None:
         )
     if not model_source.hosted():
         st.markdown(t("real.typed"))
-        if PACKAGE not in model_source.here():
+        if PACKAGE not in model_source.local_models():
             st.markdown(t("real.package"))
             st.code(refusals.INSTALL, language="bash")
 
@@ -81,9 +81,9 @@ def models() -> pd.DataFrame:
     """A row for each model, those on this machine first; the column `name` is the name to load it by."""
     about = {model.id: model for model in curated()}
     about[PACKAGE] = about[model_source.PACKAGED]
-    here = model_source.here()
+    here = model_source.local_models()
     rows = []
-    for name in [*here, *model_source.known()]:
+    for name in [*here, *model_source.downloadable()]:
         known = about.get(name)
         size = here[name].bytes if name in here else known.bytes
         rows.append(

@@ -18,23 +18,19 @@ MODELS = {  # the models in papers, each with the names that it may have on this
 PHONE_WIDTHS, PHONE_ROW_HEIGHT = (118, 44, 44, 62, 46), 65
 LINK = "link: "
 HOW = ("link", "position", "repeated", "names")
-KIND = {
-    "previous token": "position",
-    "next token": "position",
-    "first token": "position",
-    "duplicate": "repeated",
-    "induction": "repeated",
-    "name mover": "names",
-    "second subject": "names",
-}
 
 
 def show(scene: state.Scene) -> None:
     """A table for each model in papers, with a button where its heads can be measured here."""
     st.markdown(t("literature.intro"))
     for nth, (model, names) in enumerate(MODELS.items()):
-        local = next((name for name in names if name in model_source.here()), None)
-        if local is None and scene.source == "model" and scene.model in names and model_source.at_hand(scene):
+        local = next((name for name in names if name in model_source.local_models()), None)
+        if (
+            local is None
+            and scene.source == "model"
+            and scene.model in names
+            and model_source.loaded_model(scene)
+        ):
             local = scene.model
         _of_model(scene, nth, model, local)
     for kind in HOW:
@@ -118,7 +114,7 @@ def _request(name: str) -> None:
 
 def _measure(scene: state.Scene, name: str, published: tuple[Finding, ...]) -> dict[Finding, Measured]:
     """The score of each published head on our sentences, with a progress bar."""
-    entry = model_source.at_hand(scene)
+    entry = model_source.loaded_model(scene)
     if scene.model != name or entry is None:
         return {}  # another part of the page says why it is not loaded
     traces, scores = {}, {}

@@ -27,7 +27,7 @@ def show(trace: AttentionTrace, *, layer: int, head: int, token: int) -> None:
         VECTORS,
         default="q",
         required=True,
-        key="turned",
+        key="rotated_vector",
         bind="query-params",
     )
     table = rotated_pairs(layer_trace, token, head=head, name=name)
