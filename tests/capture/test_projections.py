@@ -229,7 +229,7 @@ def test_the_same_is_found_in_half_precision(family, dtype):
     assert found[0].tensors["q_linear"].dtype == dtype
 
 
-def test_a_limit_that_was_not_reached_in_the_trial_is_found_when_it_is(monkeypatch):
+def test_a_limit_that_was_not_reached_in_the_trial_is_found_when_it_is():
     model = huggingface.adopt(made("olmo", clip_qkv=60.0))
     plain, *_ = huggingface.flow(model, {"input_ids": IDS})
     assert plain[0].about.adjustments is None

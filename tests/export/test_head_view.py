@@ -291,7 +291,7 @@ def test_the_caption_says_where_numbers_come_from(traced):
     assert trained.view().header["source"] == said
 
 
-def test_a_files_name_is_made_of_words(traced):
+def test_a_files_name_is_made_of_words():
     assert mha.trace("../a/b: <c>?*", h=2, d_model=8).view().header["file"] == "headscope-a-b-c"
     assert mha.trace("小猫 حيوان", h=2, d_model=8).view().header["file"] == "headscope-小猫-حيوان"
 

@@ -65,7 +65,7 @@ def test_a_table_has_every_weight_with_its_words(trace, tmp_path, capsys):
     assert table["query"].tolist() == [label for label in trace.tokens.labels for _ in range(5)] * 4
 
 
-def test_words_with_commas_and_quotes_come_back_from_a_table(tmp_path, capsys):
+def test_words_with_commas_and_quotes_come_back_from_a_table(tmp_path):
     path = tmp_path / "t.csv"
     assert command.main(["trace", 'a, "b" =c', "--h", "1", "--d-model", "4", "-o", str(path)]) == 0
     assert set(pd.read_csv(path)["key"]) == set(mha.words('a, "b" =c').labels)
@@ -95,7 +95,7 @@ def test_a_page_is_that_of_the_view(trace, tmp_path, capsys):
     assert page.read_bytes() == (tmp_path / "expected.html").read_bytes()
 
 
-def test_every_setting_of_a_source_is_an_option(tmp_path, capsys):
+def test_every_setting_of_a_source_is_an_option(tmp_path):
     functions = (*SOURCES.values(), huggingface.trace)
     arguments = {name for function in functions for name in inspect.signature(function).parameters}
     assert set(command.SETTINGS) == arguments - {"text", "source", "tokenizer"}

@@ -77,7 +77,7 @@ def test_the_sentence_names_the_tokens_of_both_texts(on_panel, weights, side):
     assert said == f"{(QUERIES if side == 'query' else KEYS)[4]} {verb} {listed} (head 3)."
 
 
-def test_lines_leave_out_the_special_tokens_of_their_own_side(on_panel, weights):
+def test_lines_leave_out_the_special_tokens_of_their_own_side(on_panel):
     code = """
     const hidden = { query: new Set([0]), key: new Set([8, 10]) };
     return [null, { side: "key", tokens: [8] }, { side: "key", tokens: [0] }].map((focus) =>

@@ -119,7 +119,7 @@ def test_words_that_are_one_piece_each_have_no_switch(opened_on_random, eye):
 
 
 @pytest.mark.slow
-def test_a_model_is_loaded_once_for_all(on_model, folder, monkeypatch):
+def test_a_model_is_loaded_once_for_all(on_model, monkeypatch):
     on_model("bert")
     monkeypatch.setattr(huggingface, "load", lambda *_, **__: pytest.fail("loaded again"))
     app = on_model("bert")
@@ -136,7 +136,7 @@ def test_every_page_stands_with_every_kind_of_model(on_model, family):
         assert not app.error, page
 
 
-def test_the_page_names_the_model_and_how_exactly_it_is_seen(on_model, folder, said):
+def test_the_page_names_the_model_and_how_exactly_it_is_seen(on_model, said):
     words = " ".join(said(on_model("bert")))
     assert "BertModel" in words
     assert ":green-badge[" in words or "exact" in words
@@ -168,7 +168,7 @@ def test_only_rounding_is_called_exact(monkeypatch, difference, said_as, english
     assert told[0].startswith(english(f"real.{said_as}", difference="").strip())
 
 
-def test_two_texts_have_a_choice_of_whose_attention_and_a_target(on_model, strip, english, folder):
+def test_two_texts_have_a_choice_of_whose_attention_and_a_target(on_model, strip, folder):
     app = on_model("t5", target="The street.")
     kind = app.segmented_control(key="kind")
     assert kind.options == ["encoder", "decoder", "cross"]
@@ -278,7 +278,7 @@ def test_an_empty_text_is_refused_and_the_model_stays(on_model, strip):
 
 
 @pytest.mark.slow
-def test_a_text_beyond_the_limit_is_refused_with_a_shorter_one(on_model, said):
+def test_a_text_beyond_the_limit_is_refused_with_a_shorter_one(on_model):
     app = on_model("gpt2", text="a bird " * 60)
     assert "97" in app.error[0].value
     app.button(key="fix_0").click().run()
@@ -286,7 +286,7 @@ def test_a_text_beyond_the_limit_is_refused_with_a_shorter_one(on_model, said):
 
 
 @pytest.mark.slow
-def test_stopped_loading_is_reported_and_can_begin_again(folder, monkeypatch, english, strip):
+def test_stopped_loading_is_reported_and_can_begin_again(folder, monkeypatch, strip):
     name = folder("llama") + "/."  # under this name nothing is loaded
     monkeypatch.setenv(model_source.FOLDERS, name)
     app = AppTest.from_file(ROOT / "pages" / "frame.py", default_timeout=600)
@@ -353,7 +353,7 @@ def test_the_least_recently_used_of_three_models_is_freed(folder):
     assert shelf.find(ModelKey(folder("bert"))) is loaded[0]
 
 
-def test_a_model_that_cannot_be_loaded_frees_no_other(folder, monkeypatch):
+def test_a_model_that_cannot_be_loaded_frees_no_other(folder):
     shelf = LoadedModels(max_models=1)
     assert shelf.begin(ModelKey(folder("bert"))).finished.wait(600)
     job = shelf.begin(ModelKey("/no/such"))
@@ -535,7 +535,7 @@ def test_the_usual_numbers_are_float32_on_a_processor_and_need_no_word(on_model,
 
 
 @pytest.mark.slow
-def test_what_does_not_run_in_half_precision_is_offered_in_whole(on_model, folder, monkeypatch, strip):
+def test_what_does_not_run_in_half_precision_is_offered_in_whole(on_model, monkeypatch, strip):
     load = huggingface.load
 
     def refusing(name, *, dtype=None, **asked):

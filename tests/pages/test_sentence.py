@@ -167,7 +167,7 @@ def test_each_unknown_word_has_suggestions_that_mend_it(opened):
     assert not app.exception
 
 
-def test_every_suggestion_mends_the_sentence(opened, english):
+def test_every_suggestion_mends_the_sentence(opened):
     app = opened(text=MISSPELT)
     offered = {button.key: button.label for button in app.button if button.key.startswith("known")}
     assert len(offered) >= 3
@@ -296,7 +296,7 @@ def test_another_sentence_begins_with_all_its_words(hiding, click, strip):
     assert strip(app)["hides"][3] is None
 
 
-def test_a_mask_can_be_typed(opened, english, strip):
+def test_a_mask_can_be_typed(opened, strip):
     app = write(opened(token=5), "The hungry dog [MASK] the old bread.")
     assert not app.error
     assert word(app, strip) == "[MASK]"

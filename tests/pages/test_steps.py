@@ -40,7 +40,7 @@ def test_there_are_nine_steps_each_with_its_title(alone, told, english, where):
     assert len(app.latex) == 9
 
 
-def test_the_page_is_checked_against_torch(told, english):
+def test_the_page_is_checked_against_torch(told):
     [badge] = [m.value for m in told().markdown if "badge" in m.value]
     assert badge.startswith(":green-badge[:material/check: ")
 

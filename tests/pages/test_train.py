@@ -53,7 +53,7 @@ def test_before_anything_is_trained_the_page_says_what_start_does(on_train, engl
 
 
 @pytest.mark.slow
-def test_a_run_can_be_started_and_then_looked_at_on_another_page(on_train, english, drawn):
+def test_a_run_can_be_started_and_then_looked_at_on_another_page(on_train, drawn):
     app = on_train(train_h=2, train_d_model=32, train_seed=3)
     app.button(key="start").click().run()
     job = finished(plan(h=2, d_model=32, seed=3))

@@ -155,7 +155,7 @@ def test_steps_that_need_what_is_not_there_are_counted(open_file, english):
     assert len([head for head in app.subheader if head.value[:1].isdigit()]) == 7
 
 
-def test_a_file_of_two_texts_has_a_choice_of_whose_attention(open_file, english, drawn, strip):
+def test_a_file_of_two_texts_has_a_choice_of_whose_attention(open_file, drawn, strip):
     trace = translation()
     app = open_file(trace)
     assert app.segmented_control(key="kind").options == ["encoder", "decoder", "cross"]

@@ -118,7 +118,7 @@ def test_all_heads_are_the_single_heads_stacked(trace):
             close(read(), np.stack([read(head) for head in range(layer.n_heads)]))
 
 
-def test_a_layer_made_by_hand_shows_what_flowed(rule, make_layer, normal):
+def test_a_layer_made_by_hand_shows_what_flowed(rule, make_layer):
     layer = make_layer(rule)
     close(layer.weights() @ per_key_head(layer, layer.v), layer.output())
     attended = mha.attend(*(layer.tensors[name] for name in "qkv"), layer.rule)

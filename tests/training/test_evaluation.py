@@ -87,7 +87,7 @@ def test_what_is_looked_at_is_what_a_sentence_alone_gives(architecture):
         assert answers[i] == bool(right > wrong)
 
 
-def test_two_hops_are_the_product_of_the_weights_of_both_layers(monkeypatch):
+def test_two_hops_are_the_product_of_the_weights_of_both_layers():
     model, encoded = drawn("standard"), pairs("en", "test", count=1)
     reached = evaluation._two_hop_weights(model, encoded)
     assert reached.shape == (len(encoded.ids), 3, 3, 2)

@@ -302,7 +302,7 @@ def test_a_word_that_all_heads_look_at_arrives_as_itself_at_the_start(architectu
         torch.testing.assert_close(first.attended.output[:, 3], came, atol=1e-5, rtol=1e-5)
 
 
-def test_an_ordinary_model_does_not_start_with_words_passed_through(ids):
+def test_an_ordinary_model_does_not_start_with_words_passed_through():
     model = SmallModel(Shape("standard", 4, 20), N_WORDS).requires_grad_(False)
     for layer in model.layers:
         matrices = layer.attention.projections()

@@ -279,7 +279,7 @@ def test_without_the_library_it_is_said_how_to_get_it(monkeypatch, refused):
     assert 'pip install "headscope[models]"' in message
 
 
-def test_what_is_on_this_machine(folder, hub, tmp_path, monkeypatch, refused):
+def test_what_is_on_this_machine(folder, hub, tmp_path):
     assert files.present(cache=tmp_path / "none") == ()
     huggingface.load("our/tiny", endpoint=hub)
     [kept] = files.present(cache=tmp_path / "hub")
