@@ -323,7 +323,7 @@ def test_d_v_is_free(normal):
         (1, 8, 2, 100),
     ]
     matrices = module.projections()
-    assert {name: tuple(t.shape) for name, t in matrices._asdict().items()} == {
+    assert {name: tuple(getattr(matrices, name).shape) for name in matrices.known} == {
         "w_q": (512, 512),
         "w_k": (512, 512),
         "w_v": (512, 800),
