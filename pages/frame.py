@@ -24,7 +24,7 @@ class Page(NamedTuple):
 
 TRAINED = ("mini", "run")
 ALL = (
-    Page("see/heads.py", t("heads.title"), with_sentence("twin", "layer", "head", "token", "key_token"), ""),
+    Page("see/heads.py", t("heads.title"), with_sentence("twin"), ""),
     Page("see/token.py", t("one.title"), with_sentence("layer", "head", "token", "key_token of two texts")),
     Page(
         "models/real.py",

@@ -8,12 +8,12 @@ export const HIDDEN_CODE = 255; // of a cell that may not be looked at, in pictu
 export const HIDDEN_COLOUR = [128, 128, 128, 72];
 
 /**
- * The colours of the sequential scale, read anew because the theme can change.
+ * The colours of a scale, read anew because the theme can change: of weights or, "diverging", of signed numbers.
  * @param {Element} element
  * @returns {Colour[]}
  */
-export function themeColours(element) {
-  const listed = getComputedStyle(element).getPropertyValue("--st-chart-sequential-colors");
+export function themeColours(element, scale = "sequential") {
+  const listed = getComputedStyle(element).getPropertyValue(`--st-chart-${scale}-colors`);
   return listed
     .split(",")
     .map((hex) => /** @type {Colour} */ ([1, 3, 5].map((i) => parseInt(hex.trim().slice(i, i + 2), 16))));

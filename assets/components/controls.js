@@ -217,37 +217,31 @@ function chip(view, head) {
   const here = () => view.every.includes(head);
   button.onclick = (event) => {
     if (!here()) return view.open({ ...view.chosen, head });
-    view.switchHeads(afterClick(view.on, head, event.shiftKey ? "range" : "toggle", view.every, view.last));
+    const on = afterClick(view.on, head, event.shiftKey ? "range" : "toggle", view.every, view.last);
     view.last = head;
+    view.switchHeads(on);
   };
   button.ondblclick = () => here() && view.switchHeads(afterClick(view.on, head, "solo", view.every));
   return button;
 }
 
-// Below the drawing: that something is pinned and how to let it go, and what could be shown on the page.
+// Below the drawing: how to let go of what is pinned, and how to hide it.
 /** @param {HeadView} view */
 export function showFoot(view) {
-  const { texts } = view;
-  const pinned = view.pinned?.some(Boolean);
-  const token = view.chosenToken;
+  const { texts, header } = view;
   const parts = [];
-  if (pinned) {
-    const release = toggle(texts.release, false, () => {
+  if (view.pinned?.some(Boolean)) {
+    const release = () => {
       view.pinned = null;
       view.update();
-    });
-    release.removeAttribute("aria-pressed");
-    parts.push(release);
+    };
+    parts.push(makeButton(texts.release, "", release));
   }
-  const { header } = view;
-  const elsewhere =
-    view.state.layer !== header.layer || (token !== null && token !== header.token) || view.chosenHead !== header.head;
-  if (view.open && elsewhere) {
-    const names = { layer: view.state.layer + 1, head: view.chosenHead + 1 };
-    const show = toggle(fill(texts.show_below, names), false, () => view.toServer(), "primary");
-    show.removeAttribute("aria-pressed");
-    parts.push(show);
-  }
+  const nth = view.at?.nth ?? 0;
+  const pinned = view.pinned?.[nth];
+  const token = pinned?.tokens.length === 1 ? view.data[nth].pieceOf(pinned.side, pinned.tokens[0]) : null;
+  const words = token === null ? null : header.hides?.[nth]?.[token];
+  if (words && view.hide) parts.push(makeButton(words, "", () => view.hide(nth, token)));
   const now = parts.map((part) => part.textContent).join("|");
   if (view.foot.dataset.now === now) return;
   view.foot.dataset.now = now;

@@ -9,8 +9,7 @@ import { across, linesOf, meanAcross } from "./focus.js";
 import { listOf, longestOf } from "./panel.js";
 import { fill, short } from "./text.js";
 
-export const ROW = 24;
-export const MAX_HEIGHT = 600; // pixels, then it scrolls
+export const ROW = 22;
 export const LONG = 48;
 export const FULL = 0.5; // where the strongest weight in sight is below this, lines are drawn relative to it
 export const MAX_NUMBERS = 3; // heads whose numbers stand beside a token; of more the mean

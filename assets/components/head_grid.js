@@ -1,107 +1,165 @@
-// All heads of a layer as small heatmaps; choosing one is a button press.
-// Data: 4 bytes header length (little endian), JSON header, then one byte a cell:
-// 0 to 254 is the share of the limit that the colours end at, 255 a hidden cell.
-import { arrival } from "./blobs.js";
-import { saveable } from "./charts.js";
-import { codeColours, themeColours } from "./colours.js";
+// Every head of the layer as a small picture of its weights; a press looks at that head.
 import { make, makeButton, makeSvg, renew } from "./elements.js";
-import { openPayload } from "./payload.js";
+import { valuesOf } from "./head_matrices.js";
+import { Heatmap } from "./heatmap.js";
+import { save } from "./saving.js";
+import { exact, fill, isolated } from "./text.js";
 
-const SIDE = 144; // pixels of a saved picture
+const SCALES = ["shared", "each", "full"]; // colours end at the largest weight of all heads, of each head, or at 1
+const LARGEST = 256; // tokens of a side: a longer text has the overview instead
+const PICTURE = 108; // pixels
+const SAVED = 144; // of a picture in a file
 const GAP = 14; // between two
 const LINE = 16; // of words below
 
-export function decode(bytes) {
-  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  const size = view.getUint32(0, true);
-  const header = JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + size)));
-  return { header, cells: bytes.subarray(4 + size) };
-}
+export class HeadGrid {
+  scale = SCALES[0];
+  scene = "";
+  /** @type {{ map: Heatmap, button: HTMLButtonElement, numbers: import("./heatmap.js").Numbers }[]} */
+  pictures = [];
 
-function paint(canvas, cells, colours) {
-  const context = canvas.getContext("2d");
-  const image = context.createImageData(canvas.width, canvas.height);
-  cells.forEach((code, i) => {
-    image.data.set(colours.subarray(4 * code, 4 * code + 4), 4 * i);
-  });
-  context.putImageData(image, 0, 0);
-}
+  /** @param {import("./head_view.js").HeadView} view */
+  constructor(view) {
+    this.view = view;
+    this.root = make("section", "all-heads");
+    this.bar = make("div", "bar");
+    this.grid = make("div", "grid");
+    this.grid.setAttribute("role", "group");
+    this.root.append(this.bar, this.grid);
+  }
 
-function headButton({ rows, columns, names, roles, hints, chosen }, head, choose) {
-  const element = makeButton("", "", () => choose(head));
-  const canvas = make("canvas");
-  canvas.width = columns;
-  canvas.height = rows;
-  element.title = hints[head];
-  element.setAttribute("aria-pressed", String(head === chosen));
-  element.append(canvas, make("span", "", names[head]));
-  if (roles[head]) element.append(make("small", "", roles[head]));
-  return element;
-}
+  // The sentence and the layer that are looked at, as they were sent.
+  get layer() {
+    return this.view.matrices.layer;
+  }
 
-// All heads as they stand on the screen, as a drawing for a file (saving.js).
-function gridDrawn(grid, { names, roles }, ink) {
-  const { length: across } = [...grid.children].filter(({ offsetTop }) => offsetTop === grid.firstChild.offsetTop);
-  const down = SIDE + GAP + LINE * (roles.some(Boolean) ? 2 : 1);
-  const [width, height] = [across * (SIDE + GAP) - GAP, Math.ceil(names.length / across) * down - GAP];
-  const figure = makeSvg("svg", { width, height, viewBox: `0 0 ${width} ${height}` });
-  const pixels = { width: SIDE, height: SIDE, preserveAspectRatio: "none", style: "image-rendering:pixelated" };
-  [...grid.querySelectorAll("canvas")].forEach((canvas, head) => {
-    const [x, y] = [(head % across) * (SIDE + GAP), Math.floor(head / across) * down];
-    const letters = { x: x + SIDE / 2, "text-anchor": "middle", fill: ink };
-    figure.append(makeSvg("image", { href: canvas.toDataURL(), x, y, ...pixels }));
-    figure.append(makeSvg("text", { ...letters, y: y + SIDE + LINE - 3, "font-size": 12 }, names[head]));
-    figure.append(makeSvg("text", { ...letters, y: y + SIDE + 2 * LINE - 3, "font-size": 10 }, roles[head]));
-  });
-  return { figure, width, height };
-}
+  draw() {
+    this.scene = "";
+    this.update();
+  }
 
-// Every weight, as the head view has it: a line for each, the columns those of the page's own tables.
-function gridLines({ tokens, keys }, layer) {
-  const lines = [["head", "query_position", "query", "key_position", "key", "weights"]];
-  for (const head of layer.heads) {
-    tokens.forEach((query, row) => {
-      const weights = layer.row(head, row);
-      keys.forEach((key, column) => {
-        lines.push([head + 1, row + 1, query, column + 1, key, rightDigits(weights[column])]);
-      });
+  update() {
+    const { layer, view } = this;
+    const fits = layer && Math.max(layer.nQuery, layer.nKey) <= LARGEST && layer.heads.length > 1;
+    this.root.hidden = !fits;
+    if (!fits || !view.matrices.theme) return;
+    const scene = JSON.stringify([view.matrices.nth, layer.number, layer.heads, this.scale, view.background]);
+    if (scene !== this.scene) {
+      this.scene = scene;
+      this.#compute(layer);
+    }
+    this.pictures.forEach(({ button }, at) => {
+      button.setAttribute("aria-pressed", String(layer.heads[at] === view.chosenHead));
     });
   }
-  return lines;
-}
 
-// As many digits as are right, and one more, so that nothing is rounded twice.
-const rightDigits = (weight) => Number(weight.toPrecision(5));
+  #compute(layer) {
+    const { view } = this;
+    const { panel, theme } = view.matrices;
+    const whole = [
+      [0, layer.nQuery],
+      [0, layer.nKey],
+    ];
+    const values = layer.heads.map((head) => valuesOf(layer, "weights", head, whole[0], whole[1]));
+    const largest = values.map((one) => one.reduce((most, weight) => Math.max(most, weight || 0), 0));
+    const most = Math.max(...largest);
+    const ends = { shared: () => most, each: (at) => largest[at], full: () => 1 };
+    this.pictures = layer.heads.map((head, at) => {
+      const map = new Heatmap();
+      const end = ends[this.scale](at) || 1;
+      const numbers = { rows: panel.tokens, columns: panel.keys, values: values[at], signed: false, end };
+      map.show(numbers, theme, PICTURE, PICTURE, false);
+      map.paint(theme, { rows: [], columns: [], cell: null });
+      const button = makeButton("", "", () => view.lookAtHead(head));
+      button.title = this.#hint(head, numbers, largest[at]);
+      button.append(map.canvas, make("span", "", this.#name(head)));
+      const role = view.header.roles?.[layer.number]?.[head];
+      if (role) button.append(make("small", "", role));
+      return { map, button, numbers };
+    });
+    this.#top(layer, most);
+    renew(
+      this.grid,
+      this.pictures.map(({ button }) => button),
+    );
+  }
 
-export default function ({ data, parentElement, setTriggerValue }) {
-  const { header, cells } = decode(data);
-  const grid = parentElement.querySelector(".grid");
-  const colours = codeColours(themeColours(grid));
-  const area = header.rows * header.columns;
-  grid.setAttribute("aria-label", header.title);
-  grid.style.setProperty("--min-width", `${header.width}px`);
-  const elements = header.names.map((_, head) => {
-    const element = headButton(header, head, () => setTriggerValue("picked", head));
-    paint(element.firstChild, cells.subarray(head * area, (head + 1) * area), colours);
-    return element;
-  });
-  renew(grid, elements);
-  const style = getComputedStyle(grid);
-  const [paper, ink] = ["background", "text"].map((name) => style.getPropertyValue(`--st-${name}-color`));
-  /** @type {import("./saving.js").Figure} */
-  const figure = {
-    meta: header.meta,
-    look: () => ({ paper, ink, font: style.fontFamily }),
-    drawn: () => gridDrawn(grid, header, ink),
-  };
-  if (header.numbers) {
-    const { name, digest, layer } = header.numbers;
-    // Asked for now: by the time it is saved other numbers may stand under that name.
-    const numbers = arrival(name, digest);
-    figure.lines = async () => {
-      const [panel] = openPayload(await numbers);
-      return gridLines(panel, panel.layers.get(layer));
+  #name = (head) => fill(this.view.texts.head, { head: head + 1 });
+
+  #hint(head, { rows, columns, values }, largest) {
+    const at = values.indexOf(largest);
+    const [query, key] = [rows[Math.floor(at / columns.length)], columns[at % columns.length]].map((token) =>
+      isolated(token ?? ""),
+    );
+    return fill(this.view.texts.grid_hint, { head: head + 1, weight: exact(largest), query, key });
+  }
+
+  #top(layer, most) {
+    const { texts } = this.view;
+    const title = fill(texts.grid, { layer: layer.number + 1 });
+    this.grid.setAttribute("aria-label", title);
+    const label = make("label", "", texts.grid_scale);
+    const select = make("select");
+    for (const value of SCALES) {
+      const selected = value === this.scale;
+      select.append(Object.assign(make("option", "", texts[`grid_scale_${value}`]), { value, selected }));
+    }
+    select.onchange = () => {
+      this.scale = select.value;
+      this.update();
+    };
+    label.append(select);
+    const end =
+      this.scale === "each" ? texts.grid_each : fill(texts.scale, { maximum: exact(this.scale === "full" ? 1 : most) });
+    const files = ["png", "svg", "csv"].map((format) =>
+      makeButton(format.toUpperCase(), "file", () => save(this.#file(layer), format)),
+    );
+    renew(this.bar, [make("h3", "", title), label, make("span", "note", end), ...files]);
+  }
+
+  // All heads as they stand on the screen, as a drawing and as a table.
+  #file(layer) {
+    const { view, grid, pictures } = this;
+    const { panel } = view.matrices;
+    return {
+      meta: {
+        title: fill(view.texts.grid, { layer: layer.number + 1 }),
+        caption: [panel.title, `${view.header.source} · Headscope`],
+        file: `${view.header.file}-layer-${layer.number + 1}-heads`,
+      },
+      look: () => ({ paper: view.background, ink: view.ink, font: view.font }),
+      drawn: () => {
+        const first = pictures[0].button.offsetTop;
+        const across = pictures.filter(({ button }) => button.offsetTop === first).length;
+        const down = SAVED + GAP + LINE * (grid.querySelector("small") ? 2 : 1);
+        const [width, height] = [across * (SAVED + GAP) - GAP, Math.ceil(pictures.length / across) * down - GAP];
+        const figure = makeSvg("svg", { width, height, viewBox: `0 0 ${width} ${height}` });
+        pictures.forEach(({ map, button }, at) => {
+          const [x, y] = [(at % across) * (SAVED + GAP), Math.floor(at / across) * down];
+          const pixels = {
+            width: SAVED,
+            height: SAVED,
+            preserveAspectRatio: "none",
+            style: "image-rendering:pixelated",
+          };
+          figure.append(makeSvg("image", { href: map.picture.toDataURL(), x, y, ...pixels }));
+          [...button.querySelectorAll("span, small")].forEach(({ textContent }, line) => {
+            const place = { x: x + SAVED / 2, y: y + SAVED + (line + 1) * LINE - 3, "text-anchor": "middle" };
+            figure.append(makeSvg("text", { ...place, fill: view.ink, "font-size": line ? 10 : 12 }, textContent));
+          });
+        });
+        return { figure, width, height };
+      },
+      lines: () => [
+        ["head", "query_position", "query", "key_position", "key", "weights"],
+        ...pictures.flatMap(({ numbers: { rows, columns, values } }, at) =>
+          [...values].map((weight, cell) => {
+            const [row, column] = [Math.floor(cell / columns.length), cell % columns.length];
+            const digits = Number((weight || 0).toPrecision(5)); // as many as are right, and one more
+            return [layer.heads[at] + 1, row + 1, rows[row], column + 1, columns[column], digits];
+          }),
+        ),
+      ],
     };
   }
-  saveable(grid, figure);
 }

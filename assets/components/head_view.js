@@ -6,6 +6,8 @@ import { showBar, showChips, showFoot } from "./controls.js";
 import { FULL } from "./drawing.js";
 import { make } from "./elements.js";
 import { afterPick, defaultThreshold, everywhere, spoken } from "./focus.js";
+import { HeadGrid } from "./head_grid.js";
+import { HeadMatrices } from "./head_matrices.js";
 import { pressKey } from "./keyboard.js";
 import { Lines } from "./lines.js";
 import { Matrix } from "./matrix.js";
@@ -35,8 +37,15 @@ import { apart, exact, fill } from "./text.js";
  * @property {string} source
  * @property {string} file the name of what is saved, without its ending
  * @property {Record<string, string>} texts
- * @property {boolean} [brief] the sentences stand above the view
- * @property {boolean} [opens] the page can show what is chosen
+ * @property {boolean} [brief] titles leave out the words that all of them begin with
+ * @property {boolean} [opens] the page can load another layer or head, and follows the view
+ * @property {boolean} [matrices] the six matrices of a head and all heads stand below the drawing
+ * @property {boolean} [strips] each sentence stands above its drawing, shaded, word by word
+ * @property {(string | null)[][]} [answers] of each panel what the model answers at each token
+ * @property {(string | null)[][]} [hides] of each panel what hiding the token is called, null where it cannot be
+ * @property {number[][]} [untrained] of each panel the queries of the last layer that training gave no meaning
+ * @property {string[]} [notes] of each layer what it is made of and what its rows mean
+ * @property {Record<number, string[]>} [roles] of each layer the measured role of each head
  * @property {string} [drawing] what a page shows that was saved so
  * @property {boolean} [rescaled]
  * @property {boolean} [words]
@@ -46,12 +55,16 @@ import { apart, exact, fill } from "./text.js";
 /**
  * What the page around the view can do.
  * @typedef {object} Page
- * @property {((chosen: object) => void) | null} open show on the page what is chosen in the view
+ * @property {((chosen: object) => void) | null} open load what is chosen and not here
+ * @property {((chosen: object) => void) | null} moved the view looks at something else
+ * @property {((nth: number, token: number) => void) | null} hide hide a token of a sentence, or give it back
  * @property {((header: Header) => Promise<string>) | null} page the view as a page of its own, to be saved
  */
 
 const DRAWINGS = { lines: Lines, text: Shaded, arcs: Arcs, matrix: Matrix };
 const NOTHING = { query: new Set(), key: new Set() };
+const LONGEST_STRIP = 256; // tokens
+const TALLEST = { alone: 600, above: 320 }; // pixels of a drawing, then it scrolls: alone, or above matrices
 const BOLD = 1.1; // how much wider a token in focus is
 
 export class HeadView {
@@ -61,6 +74,10 @@ export class HeadView {
   texts;
   /** @type {Page["open"]} */
   open = null;
+  /** @type {Page["moved"]} */
+  moved = null;
+  /** @type {Page["hide"]} */
+  hide = null;
   /** @type {Page["page"]} */
   page = null;
   state = { drawing: "lines", side: "query", layer: 0, threshold: null, maxLines: 0, rescaled: false, words: false };
@@ -68,7 +85,7 @@ export class HeadView {
   original = [];
   /** @type {Panel[]} */
   data = [];
-  /** @type {{ panel: Panel, box: HTMLElement, stage: HTMLElement, status: HTMLElement, drawing: any }[]} */
+  /** @type {{ panel: Panel, box: HTMLElement, stage: HTMLElement, status: HTMLElement, drawing: any, strip: any }[]} */
   drawings = [];
   /** @type {Set<number>} heads that are drawn */
   on = new Set();
@@ -80,17 +97,20 @@ export class HeadView {
   at = null;
   /** @type {import("./curves.js").Line | null} what is under the pointer between tokens */
   line = null;
-  /** @type {number | undefined} the head that was clicked last */
+  /** @type {number | undefined} the head that was clicked or switched on last */
   last;
   /** pixels that the pointer has moved with a button down */
   dragged = 0;
   sentences = "";
   scene = "";
+  place = ""; // layer, head and tokens that the page has heard of
   nHeads = 0;
   /** @type {string[]} colours of heads */
   palette = [];
   /** @type {import("./colours.js").Colour[]} of weights */
   colours = [];
+  /** @type {string[]} of the panels */
+  titles = [];
   accent = "";
   ink = "";
   background = "";
@@ -106,7 +126,13 @@ export class HeadView {
     this.foot = make("div", "foot");
     this.caption = make("p", "caption");
     this.caption.dir = "auto";
-    root.replaceChildren(this.bar, this.chips, this.panels, this.foot, this.caption);
+    this.matrices = new HeadMatrices(this);
+    this.grid = new HeadGrid(this);
+    const controls = make("div", "controls");
+    controls.append(this.bar, this.chips);
+    const under = make("div", "under");
+    under.append(this.foot, this.matrices.bar);
+    root.replaceChildren(controls, this.panels, under, this.matrices.root, this.grid.root, this.caption);
     this.chips.setAttribute("role", "group");
     this.panels.addEventListener("keydown", (event) => pressKey(this, event));
     root.addEventListener("pointerdown", ({ target }) => {
@@ -123,10 +149,12 @@ export class HeadView {
    * @param {import("./payload.js").PayloadPanel[]} panels
    * @param {Page} page
    */
-  show(header, panels, { open, page }) {
+  show(header, panels, { open, moved, hide, page }) {
     this.header = header;
     this.texts = header.texts;
     this.open = open;
+    this.moved = moved;
+    this.hide = hide;
     this.page = page;
     this.original = panels;
     if (!this.scene) {
@@ -148,12 +176,32 @@ export class HeadView {
       if (!follows) this.pin(0, header.token === null ? null : focus());
       if (!this.sentences || this.nHeads !== header.heads || !this.on.has(header.head)) this.on = new Set(header.on);
     }
+    if (this.scene !== scene) this.last = header.head;
     this.sentences = sentences;
     this.scene = scene;
     this.nHeads = header.heads;
     this.hover = null;
     this.line = null;
+    this.place = JSON.stringify(this.chosen);
     this.build();
+  }
+
+  // Layer, head and token of a link; what is not here is left to the page.
+  goTo({ layer, head, token }) {
+    if (!this.has(layer) || !this.layer(this.data[0]).heads.includes(head)) return;
+    this.state.layer = layer;
+    this.on = new Set([head]);
+    this.last = head;
+    this.pin(0, token === null ? null : { side: "query", tokens: [this.data[0].wordOf("query", token)] });
+    this.hover = null;
+    this.place = JSON.stringify(this.chosen);
+    this.controls();
+    this.redraw();
+  }
+
+  lookAtHead(head) {
+    this.last = head;
+    this.switchHeads(new Set([head]));
   }
 
   get drawingNames() {
@@ -170,10 +218,10 @@ export class HeadView {
     return this.#chosenOn(this.two ? ["query"] : ["query", "key"]);
   }
 
-  // The page's own head as long as it is on, else the first that is.
+  // The head that was switched on last, as long as it is on, else the page's own, else the first that is.
   get chosenHead() {
     const { heads, header } = this;
-    return heads.includes(header.head) ? header.head : (heads[0] ?? header.head);
+    return [this.last, header.head].find((head) => heads.includes(head)) ?? heads[0] ?? header.head;
   }
 
   // The token that is chosen on one of these sides; null for none.
@@ -194,6 +242,10 @@ export class HeadView {
 
   get threshold() {
     return this.state.threshold ?? defaultThreshold(Math.max(...this.data.map(longestOf)));
+  }
+
+  get tallest() {
+    return this.header.matrices ? TALLEST.above : TALLEST.alone;
   }
 
   get maxLines() {
@@ -258,12 +310,13 @@ export class HeadView {
     const place = /** @type {Document | ShadowRoot} */ (this.root.getRootNode());
     const focused = /** @type {HTMLElement} */ (place.activeElement)?.dataset?.panel;
     const full = this.data.map(({ title }) => title);
-    const titles = this.header.brief ? apart(full) : full;
-    this.drawings = this.data.map((panel) => panelOf(this, panel, titles[panel.nth]));
+    this.titles = this.header.brief ? apart(full) : full;
+    this.drawings = this.data.map((panel) => panelOf(this, panel, this.titles[panel.nth]));
     this.panels.replaceChildren(...this.drawings.map(({ box }) => box));
     for (const one of this.drawings) {
       one.drawing = new DRAWINGS[this.state.drawing](this, one.panel, one.stage);
       followPointer(this, one);
+      if (one.strip) followPointer(this, { ...one, stage: one.strip.stage, drawing: one.strip });
     }
     this.controls();
     this.redraw();
@@ -276,11 +329,17 @@ export class HeadView {
   redraw() {
     if (!this.panels.clientWidth) return;
     for (const { drawing } of this.drawings) drawing.draw();
+    for (const { strip } of this.drawings) strip?.draw();
+    this.matrices.draw();
+    this.grid.draw();
     this.say();
   }
 
   update() {
     for (const { drawing } of this.drawings) drawing.update();
+    for (const { strip } of this.drawings) strip?.update();
+    this.matrices.update();
+    this.grid.update();
     this.say();
   }
 
@@ -288,7 +347,7 @@ export class HeadView {
     for (const { panel, status, stage } of this.drawings) {
       const { focus, pinned } = this.of(panel);
       const sentence = spoken(panel, this.layer(panel), this.heads, focus, this.hidden(panel), this.texts);
-      const text = `${sentence}${this.thickest(panel)}`;
+      const text = [sentence, this.thickest(panel), this.answer(panel, focus)].filter(Boolean).join(" ");
       if (status.dataset.text !== text) {
         status.dataset.text = text;
         status.replaceChildren(make("span", "", text));
@@ -300,12 +359,22 @@ export class HeadView {
       else stage.removeAttribute("aria-activedescendant");
     }
     showFoot(this);
+    const place = JSON.stringify(this.chosen);
+    if (place === this.place) return;
+    this.place = place;
+    this.moved?.(this.chosen);
+  }
+
+  // What the model answers at the one token in focus.
+  answer(panel, focus) {
+    if (focus?.side !== "query" || focus.tokens.length !== 1) return "";
+    return this.header.answers?.[panel.nth]?.[panel.pieceOf("query", focus.tokens[0])] ?? "";
   }
 
   // How much weight the thickest line stands for, where that is not 1.
   thickest(panel) {
     const strongest = this.drawings[panel.nth].drawing.strongest ?? 0;
-    return strongest > 0 && strongest < FULL ? ` ${fill(this.texts.thickest, { weight: exact(strongest) })}` : "";
+    return strongest > 0 && strongest < FULL ? fill(this.texts.thickest, { weight: exact(strongest) }) : "";
   }
 
   // The token that the keyboard is at in a sentence: the last one that was chosen there.
@@ -339,10 +408,6 @@ export class HeadView {
     this.redraw();
   }
 
-  toServer() {
-    this.open?.(this.chosen);
-  }
-
   has = (layer) => this.data[0].layers.has(layer);
 
   set(name, value) {
@@ -367,7 +432,8 @@ export class HeadView {
     const titled = this.data.length > 1 || this.two;
     const layer = `${fill(this.texts.layer, { layer: this.state.layer + 1 })} / ${this.header.layers}`;
     const parts = [titled ? "" : this.data[0].title, this.header.source, layer].filter(Boolean);
-    this.caption.textContent = this.header.opens === undefined ? parts.join(" · ") : "";
+    const inApp = this.header.notes?.[this.state.layer] ?? "";
+    this.caption.textContent = this.header.opens === undefined ? parts.join(" · ") : inApp;
   }
 }
 
@@ -382,10 +448,23 @@ function panelOf(view, panel, words) {
   stage.setAttribute("role", "listbox");
   stage.setAttribute("aria-multiselectable", "true");
   stage.setAttribute("aria-label", fill(view.texts.panel, { text: panel.title }));
-  if (view.data.length > 1 || panel.two)
+  if ((view.data.length > 1 && !view.header.strips) || panel.two)
     box.append(Object.assign(make("p", "title", words), { title: panel.title, dir: "auto" }));
+  const strip = stripOf(view, panel);
+  if (strip) box.append(strip.stage);
   box.append(stage, status);
-  return { panel, box, stage, status, drawing: null };
+  return { panel, box, stage, status, strip, drawing: null };
+}
+
+// The sentence above its drawing. The drawing has the keyboard: to a screen reader they are one and the same.
+function stripOf(view, panel) {
+  const fits = !panel.two && panel.tokens.length <= LONGEST_STRIP;
+  if (!view.header.strips || !fits || view.state.drawing === "text") return null;
+  const stage = make("div", "strip text");
+  stage.setAttribute("aria-hidden", "true");
+  const strip = new Shaded(view, panel, stage);
+  for (const element of strip.elements) element.removeAttribute("id");
+  return strip;
 }
 
 /**

@@ -3,7 +3,7 @@ import { arrival } from "./blobs.js";
 import { showView } from "./head_view.js";
 import { openPayload } from "./payload.js";
 import { pageOf } from "./saved_page.js";
-import { drawn } from "./streamlit.js";
+import { drawn, followHistory, writeLink } from "./streamlit.js";
 
 const opened = new WeakMap(); // of bytes their panels: what was computed for one scene is there for the next
 
@@ -18,7 +18,26 @@ export default async function ({ data, parentElement, setTriggerValue }) {
   if (root.turn !== turn) return; // a newer scene has come meanwhile
   if (!opened.has(payload)) opened.set(payload, openPayload(payload));
   const open = data.opens ? (chosen) => setTriggerValue("opened", chosen) : null;
+  const moved = open && ((chosen) => writeLink(linkOf(chosen), () => open(chosen)));
+  const hide = data.hides ? (nth, token) => setTriggerValue("hidden", { nth, token, ...root.view.chosen }) : null;
   const page = async (header) => pageOf(await (await fetch(TEMPLATE)).text(), header, payload);
-  showView(root, data, opened.get(payload), { open, page });
+  showView(root, data, opened.get(payload), { open, moved, hide, page });
   drawn(root);
+  if (open) followHistory(root, (link) => root.view.goTo(placeOf(link, data)));
+}
+
+// What the link says of layer, head and tokens, which count from 1 there.
+function linkOf({ layer, head, token, key }) {
+  const counted = (at) => (at === null || at === undefined ? null : String(at + 1));
+  return {
+    layer: counted(layer),
+    head: counted(head),
+    token: counted(token),
+    ...(key == null ? {} : { key_token: counted(key) }),
+  };
+}
+
+function placeOf(link, { layer, head, token }) {
+  const at = (name, other) => (link.get(name) ? Number(link.get(name)) - 1 : other);
+  return { layer: at("layer", layer), head: at("head", head), token: at("token", token) };
 }

@@ -1,4 +1,4 @@
-// Keys on a drawing: arrows walk, Shift adds, Enter shows it on the page, Esc lets go, H and L walk heads and layers.
+// Keys on a drawing: arrows walk, Shift adds, Esc lets go, H and L walk heads and layers.
 import { nextHead } from "./focus.js";
 import { listOf } from "./panel.js";
 import { isRtl } from "./text.js";
@@ -44,7 +44,6 @@ function obey(view, key, nth, more) {
     view.pin(nth, { side, tokens: [token] });
     view.drawings[nth].drawing.reveal(token);
   } else if (key === "Escape") view.pin(nth, null);
-  else if (key === "Enter" || key === " ") view.toServer();
   else if (key === "h" || key === "H") view.switchHeads(nextHead(view.on, view.every, key === "h" ? 1 : -1));
   else if (key === "l" || key === "L") view.toLayer(view.state.layer + (key === "l" ? 1 : -1));
   else if ((key === "+" || key === "-" || key === "0") && view.drawings[nth].drawing.viewport) {

@@ -1,6 +1,6 @@
 // Two columns of tokens, those who look and those who are looked at, with lines between them.
 import { between } from "./curves.js";
-import { Curved, fit, MAX_HEIGHT, MAX_NUMBERS, numbersOf, ROW, SCENE_TOKENS } from "./drawing.js";
+import { Curved, fit, MAX_NUMBERS, numbersOf, ROW, SCENE_TOKENS } from "./drawing.js";
 import { listOf, longestOf } from "./panel.js";
 import { short } from "./text.js";
 
@@ -15,7 +15,7 @@ export class Lines extends Curved {
     this.left = Math.min(widest + 18 + (panel.two ? this.numbers : 0), (panel.two ? 0.4 : 0.32) * width);
     this.right = Math.min(widestKey + 18 + this.numbers, 0.48 * width);
     this.middle = Math.max(40, Math.min(width - this.left - this.right, 340));
-    this.height = Math.min(longestOf(panel) * ROW, MAX_HEIGHT);
+    this.height = Math.min(longestOf(panel) * ROW, view.tallest);
     this.scroll.style.height = `${this.height}px`;
     this.long.style.height = `${longestOf(panel) * ROW}px`;
     stage.style.setProperty("--middle", `${this.left + this.middle / 2}px`);

@@ -3,9 +3,10 @@
 // The whole is computed in slices between frames, at most GRID × GRID numbers of it: in a longer text each
 // stands for the largest of a block of cells. What is in sight of a deeper zoom is computed cell by cell.
 import { HIDDEN_COLOUR, inkOn, shade } from "./colours.js";
-import { fit, LONG, MAX_HEIGHT, mark, tokenElement } from "./drawing.js";
+import { fit, LONG, mark, tokenElement } from "./drawing.js";
 import { make, makeButton } from "./elements.js";
 import { meanAcross } from "./focus.js";
+import { shortenedTo } from "./heatmap.js";
 import { listOf, longestOf } from "./panel.js";
 import { fill, short } from "./text.js";
 import { Pooled, seenByAny, Viewport } from "./viewport.js";
@@ -65,7 +66,7 @@ export class Matrix {
     const width = this.stage.clientWidth;
     const [rows, columns] = ["query", "key"].map((side) => listOf(this.panel, side).length);
     const wanted = Math.max(260 / Math.max(rows, columns), 26);
-    const cell = Math.min(wanted, (width - LABELS) / columns, MAX_HEIGHT / rows);
+    const cell = Math.min(wanted, (width - LABELS) / columns, this.view.tallest / rows);
     const [wide, high] = [cell * columns, Math.max(cell * rows, MIN_HEIGHT)];
     const kept = this.viewport?.zoomed && this.viewport.width === wide && this.viewport.height === high;
     if (!kept) this.viewport = new Viewport(columns, wide, high, rows);
@@ -295,7 +296,7 @@ function writeTokens(matrix, context) {
   const tick = (at, side) => {
     const own = focus?.side === side && focus.tokens.includes(at);
     context.font = `${own ? 600 : 400} 12px ${matrix.view.font}`;
-    context.fillText(shortened(context, listOf(matrix.panel, side)[at], LABELS - 10), 0, 0);
+    context.fillText(shortenedTo(context, listOf(matrix.panel, side)[at], LABELS - 10), 0, 0);
   };
   const shown = ([from, to]) => {
     const found = [];
@@ -317,11 +318,4 @@ function writeTokens(matrix, context) {
     tick(at, "key");
     context.restore();
   }
-}
-
-function shortened(context, text, width) {
-  if (context.measureText(text).width <= width) return text;
-  const characters = [...text];
-  while (characters.length && context.measureText(`${characters.join("")}…`).width > width) characters.pop();
-  return `${characters.join("")}…`;
 }

@@ -11,7 +11,7 @@ const header = JSON.parse(new TextDecoder().decode(inside.subarray(4, start)));
 const panels = openPayload(inside.slice(start));
 /** @type {HTMLElement} */
 const root = document.querySelector(".view");
-const draw = () => showView(root, header, panels, { open: null, page: null });
+const draw = () => showView(root, header, panels, { open: null, moved: null, hide: null, page: null });
 document.title = `${header.file} · Headscope`;
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 draw();

@@ -127,6 +127,26 @@ export class Layer {
     return Float32Array.from({ length: this.nQuery }, (_, query) => this.weight(head, query, key));
   }
 
+  // The numbers of a token in "q", "k" or "v" of a head. Float32Array of d_k or d_v.
+  vector(name, head, at) {
+    const { shape, data } = this[name];
+    const place = this.place.get(head);
+    const from = ((name === "q" ? place : this.kv[place]) * shape[1] + at) * shape[2];
+    return /** @type {Float32Array} */ (data.subarray(from, from + shape[2]));
+  }
+
+  // What a query takes from all values: Σ weight · v. Float32Array of d_v.
+  output(head, query) {
+    const mixture = new Float32Array(this.v.shape[2]);
+    this.row(head, query).forEach((weight, key) => {
+      if (weight)
+        this.vector("v", head, key).forEach((value, d) => {
+          mixture[d] += weight * value;
+        });
+    });
+    return mixture;
+  }
+
   #biased(place, query, key) {
     const { shape, data } = this.bias; // any of its axes may be shared
     const row = shape[1] === 1 ? 0 : query;

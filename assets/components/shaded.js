@@ -1,7 +1,7 @@
 // The words as a text, each shaded by its weight: the brightest is the largest weight in sight. Where a text
 // looks at another one, both stand there, the one that looks above: the other one is shaded.
 import { inkOn, shade } from "./colours.js";
-import { MAX_HEIGHT, mark, SCENE_TOKENS, tokenElement } from "./drawing.js";
+import { mark, SCENE_TOKENS, tokenElement } from "./drawing.js";
 import { make } from "./elements.js";
 import { meanAcross } from "./focus.js";
 import { listOf } from "./panel.js";
@@ -33,7 +33,7 @@ export class Shaded {
   }
 
   draw() {
-    this.scroll.style.maxHeight = `${MAX_HEIGHT}px`;
+    this.scroll.style.maxHeight = `${this.view.tallest}px`;
     this.update();
   }
 

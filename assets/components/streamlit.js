@@ -61,3 +61,47 @@ export function undoByBack(history = window.history, location = window.location)
     return follows ? replace(state, title, url) : push(state, title, url);
   };
 }
+
+/** @type {(() => void) | null} tells the server what the pictures look at, where it has not heard of it */
+let untold = null;
+let following = null;
+const CONTROLS = "a, button, input, textarea, select, summary, label, [role]";
+
+// What the pictures look at stands in the address at once, so that a copied link shows the same. The server hears of
+// it before the next press on a control of the page.
+export function writeLink(values, tell) {
+  const url = new URL(location.href);
+  for (const [name, value] of Object.entries(values)) {
+    if (value === null) url.searchParams.delete(name);
+    else url.searchParams.set(name, value);
+  }
+  if (url.href !== location.href) history.replaceState({}, "", url.href);
+  watchControls();
+  untold = tell;
+}
+
+let watchesControls = false;
+
+function watchControls() {
+  if (watchesControls) return;
+  watchesControls = true;
+  /** @param {any} event */
+  const before = ({ target, key }) => {
+    if (!untold || target.shadowRoot || key === "Tab" || !target.closest?.(CONTROLS)) return;
+    const tell = untold;
+    untold = null;
+    tell();
+  };
+  for (const act of ["pointerdown", "keydown"]) document.addEventListener(act, before, true);
+}
+
+// Back and forward move the pictures, too: the server may have nothing new to say.
+export function followHistory(element, act) {
+  if (!following) {
+    window.addEventListener("popstate", () => {
+      untold = null;
+      if (following.element.isConnected) following.act(new URLSearchParams(location.search));
+    });
+  }
+  following = { element, act };
+}

@@ -1,13 +1,12 @@
 // The sentence as its tokens. The chosen token is the query; every token is shaded by the weight that the query
 // gives it, with the number below. Choosing another token is a button press.
-// Data: { title, tokens, weights (null where hidden; null for a text that is not looked at), limit, chosen, hints,
-// hides (null, or what a press does to each token besides: null for nothing) }.
+// Data: { title, tokens, weights (null where hidden; null for a text that is not looked at), limit, chosen, hints }.
 import { inkOn, shade, themeColours } from "./colours.js";
 import { make, makeButton, renew } from "./elements.js";
 import { drawn } from "./streamlit.js";
 import { isRtl } from "./text.js";
 
-function tokenButton({ tokens, weights, limit, chosen, hints, hides }, index, colours, choose) {
+function tokenButton({ tokens, weights, limit, chosen, hints }, index, colours, choose) {
   const element = makeButton("", "", choose);
   const word = make("bdi", "", tokens[index]);
   const number = make("span");
@@ -23,8 +22,7 @@ function tokenButton({ tokens, weights, limit, chosen, hints, hides }, index, co
     word.style.color = inkOn(colour);
     number.textContent = weight.toFixed(2);
   }
-  element.title = hides?.[index] ?? hints[index];
-  element.classList.toggle("hides", Boolean(hides?.[index]));
+  element.title = hints[index];
   element.setAttribute("aria-pressed", String(index === chosen));
   element.append(word, number);
   return element;

@@ -56,6 +56,14 @@ def _with_parts(template: str, parts: Mapping[str, str]) -> str:
 
 
 TEXTS = "head_view."  # prefix of their keys
+OF_HEAD = (
+    "q",
+    "k",
+    "v",
+    "scores",
+    "weights",
+    "output",
+)  # the matrices of a head, as head_matrices.js draws them
 HEIGHTS = (100, 10_000)  # of a frame in a notebook, in pixels
 MAX_HEIGHT, MIN_HEIGHT, TOKEN_HEIGHT = 760, 240, 28  # of a frame whose height the caller leaves open
 ALL_LAYERS = 8  # a file may take so many times the budget: it cannot load more later
@@ -296,6 +304,7 @@ def groups(trace: Traced) -> dict | None:
 
 
 def texts(language: str) -> dict[str, str]:
-    """The view's own words, by their keys."""
+    """The view's own words, by their keys, and those of the matrices that it draws."""
     words = json.loads(resources.path("assets", "languages", f"{language}.json").read_text(encoding="utf-8"))
-    return {key.removeprefix(TEXTS): text for key, text in words.items() if key.startswith(TEXTS)}
+    of_view = {key.removeprefix(TEXTS): text for key, text in words.items() if key.startswith(TEXTS)}
+    return of_view | {f"matrix_{name}": words[f"matrix.{name}"] for name in (*OF_HEAD, "alt")}

@@ -5,20 +5,15 @@ alone.
 """
 
 import json
-import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from hashlib import blake2b
 
 import numpy as np
 import streamlit as st
 
-from mha_core import LayerTrace
 from mha_core.export import scripts
 from pages._kit import heights
 from pages._kit.text import number, t
-
-HIDDEN = 255
-
 
 # A component's own script fetches its module, and all that this imports, at once.
 LOADER = """\
@@ -42,9 +37,6 @@ def component(name: str, module: str, *, html: str | None = None, style: str | N
     return st.components.v2.component(f"headscope_{name}", html=html, js=js, css=css, **options)
 
 
-_grid = component(
-    "head_grid", "head_grid.js", html='<div class="grid" role="group"></div>', style="head_grid.css"
-)
 _strip = component(
     "token_strip", "token_strip.js", html='<div class="strip" role="group"></div>', style="token_strip.css"
 )
@@ -81,61 +73,6 @@ def charts(words: dict[str, str], on_pick) -> None:
     _charts(key="charts", data=words, on_picked_change=lambda: on_pick(**st.session_state.charts.picked))
 
 
-def head_grid(
-    layer: LayerTrace,
-    labels: Sequence[str],
-    *,
-    chosen: int,
-    limits: Sequence[float],
-    roles: Sequence[str],
-    on_pick,
-    meta: Mapping[str, object],
-    numbers: Mapping[str, object] | None = None,
-    keys: Sequence[str] | None = None,
-) -> None:
-    """Every head's weights as a small picture; `limits` is where each one's colours end.
-
-    `labels` are those of the tokens; of another text that is looked at they are `keys`.
-    `roles` is what each head was measured to do, if anything; `on_pick` gets the number of the head
-    that was chosen, counted from 0. `meta` is what a file of them says, as `charts.described` has it;
-    `numbers` is where the browser finds the weights for a table, as `head_view.of_traces` returns it.
-    """
-    options = {"chosen": chosen, "roles": roles, "meta": meta, "numbers": numbers}
-    data = grid_data(layer, labels, limits=limits, keys=keys, **options)
-    _grid(key="head_grid", data=data, on_picked_change=lambda: on_pick(st.session_state.head_grid.picked))
-
-
-def grid_data(
-    layer: LayerTrace,
-    labels: Sequence[str],
-    *,
-    chosen: int,
-    limits: Sequence[float],
-    roles: Sequence[str] = (),
-    meta: Mapping[str, object] | None = None,
-    numbers: Mapping[str, object] | None = None,
-    keys: Sequence[str] | None = None,
-) -> bytes:
-    """One byte a cell behind a JSON header, as head_grid.js reads it."""
-    weights, allowed = layer.weights(), layer.allowed()
-    share = np.clip(weights / np.asarray(limits)[:, None, None], 0, 1)
-    cells = np.where(allowed, np.rint(share * (HIDDEN - 1)), HIDDEN).astype(np.uint8)
-    header = {
-        "title": t("heads.grid_label"),
-        "meta": meta or {},
-        "numbers": numbers,
-        "rows": layer.n_query,
-        "columns": layer.n_key,
-        "chosen": chosen,
-        "width": 108 if layer.n_heads <= 8 else 88,
-        "names": [t("heads.grid_name", head=head + 1) for head in range(layer.n_heads)],
-        "roles": list(roles) or [""] * layer.n_heads,
-        "hints": [_hint(head, weights[head], labels, keys or labels) for head in range(layer.n_heads)],
-    }
-    packed = json.dumps(header).encode()
-    return struct.pack("<I", len(packed)) + packed + cells.tobytes()
-
-
 def token_strip(
     row: np.ndarray | None,
     allowed: np.ndarray | None,
@@ -145,15 +82,13 @@ def token_strip(
     limit: float,
     on_pick,
     key: str = "token_strip",
-    hides: Sequence[str | None] | None = None,
     query: str | None = None,
     columns: int = 1,
 ):
     """The sentence, shaded by the weights that the chosen token gives; all positions from 0.
 
-    `hides` says, where a click does more than choose a token, what it does (None: nothing more). The weights
-    may be given by a `query` of another text; without any (`row` None) the sentence is not shaded. The strip
-    stands in one of so many `columns` of the page.
+    The weights may be given by a `query` of another text; without any (`row` None) the sentence is not
+    shaded. The strip stands in one of so many `columns` of the page.
     """
     query = labels[chosen] if query is None else query
     rows = () if row is None else zip(labels, row, allowed, strict=True)
@@ -165,7 +100,6 @@ def token_strip(
         else [float(weight) if may else None for weight, may in zip(row, allowed, strict=True)],
         "limit": float(limit),
         "chosen": chosen,
-        "hides": None if hides is None else list(hides),
         "hints": [
             t("token.hint", query=query, key=key, weight=number(weight))
             if may
@@ -180,9 +114,3 @@ def token_strip(
         height=heights.strip(labels, columns),
         on_picked_change=lambda: on_pick(st.session_state[key].picked),
     )
-
-
-def _hint(head: int, weights: np.ndarray, labels: Sequence[str], keys: Sequence[str]) -> str:
-    row, column = np.unravel_index(weights.argmax(), weights.shape)
-    largest = number(weights[row, column])
-    return t("heads.grid_hint", head=head + 1, weight=largest, query=labels[row], key=keys[column])

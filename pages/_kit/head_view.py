@@ -8,13 +8,12 @@ import numpy as np
 import streamlit as st
 
 from mha_core import AttentionTrace
-from mha_core.analysis.frames import longest
+from mha_core.analysis.frames import longest, untrained_rows
 from mha_core.export import head_view as views
 from mha_core.export.payload import BUDGET, Panel, fitting, pack
-from pages._kit import components, heights, state
-from pages._kit.text import t
+from pages._kit import components, heights, model_info, role_labels, sentence, state
+from pages._kit.text import language
 
-TEXTS = tuple(views.texts("en"))
 MAX_BLOBS = 4  # of one trace, with different layers, heads or titles
 _blobs: WeakKeyDictionary[AttentionTrace, dict] = WeakKeyDictionary()
 
@@ -33,29 +32,80 @@ def of_traces(
     heads: Sequence[int] | None = None,
     titles: Sequence[str] | None = None,
     key: str = "head_view",
-) -> dict[str, object] | None:
+) -> None:
     """One or more sentences side by side, called by their texts unless by `titles`.
 
-    `heads` are drawn at first, all positions from 0. As many layers and heads travel as
-    fit; when others are chosen, the scene moves to them. The return value tells another component
-    where the browser has the layer's numbers (blobs.js), if all heads of it travel.
+    `heads` are drawn at first, all positions from 0. As many layers and heads travel as fit; when others are
+    chosen, the scene moves to them.
     """
     brief = titles is None  # the sentences stand above the view, word by word
-    numbers, loaded = fitting(views.longest(traces).layers, layer, head, budget=BUDGET // len(traces))
     titles = [trace.title for trace in traces] if titles is None else list(titles)
-    blob = _packed(traces, titles, numbers, loaded)
+    focus = {"layer": layer, "head": head, "token": token, "on": heads}
+    _mount_traces(traces, titles, {"brief": brief}, key=key, **focus)
+
+
+def of_sentences(
+    trace: AttentionTrace,
+    twin: AttentionTrace | None,
+    scene: state.Scene,
+    *,
+    layer: int,
+    head: int,
+    token: int,
+) -> None:
+    """One sentence or two with everything about a head: its lines, its six matrices, the other heads."""
+    traces = {"token_strip": trace} | ({} if twin is None else {"twin_strip": twin})
+    more = {
+        "brief": True,
+        "strips": True,
+        "matrices": True,
+        "answers": [sentence.answers(one) for one in traces.values()],
+        "hides": [sentence.hide_hints(one, strip) for strip, one in traces.items()],
+        "notes": model_info.notes(trace),
+        "untrained": [_untrained(one) for one in traces.values()],
+        "roles": {number: role_labels.labels(trace, scene, number) for number in range(len(trace.layers))},
+    }
+
+    def hide(chosen: dict) -> None:
+        strip = list(traces)[chosen["nth"]]
+        _opened(chosen)
+        sentence.hide_or_show(traces[strip], chosen["token"], strip)
+
+    titles = [one.title for one in traces.values()]
+    focus = {"layer": layer, "head": head, "token": token, "on": None}
+    _mount_traces(list(traces.values()), titles, more, key="head_view", values=True, on_hide=hide, **focus)
+
+
+def _untrained(trace: AttentionTrace) -> list[int]:
+    rows = untrained_rows(trace, len(trace.layers) - 1)
+    return [] if rows is None else np.flatnonzero(rows).tolist()
+
+
+def _mount_traces(
+    traces: Sequence[AttentionTrace],
+    titles: Sequence[str],
+    more: dict[str, object],
+    *,
+    layer: int,
+    head: int,
+    key: str,
+    values: bool = False,
+    on_hide=None,
+    **focus,
+) -> None:
+    budget = BUDGET // len(traces)
+    numbers, loaded = fitting(views.longest(traces).layers, layer, head, budget=budget, values=values)
+    blob = _packed(traces, titles, numbers, loaded, values)
     header = views.header_of(
         traces,
         layer=layer,
         head=head,
-        token=token,
-        on=heads,
         name=key,
         source=views.caption_of(traces, layer),
-        texts=_texts(),
+        texts=views.texts(language()),
+        **focus,
     )
-    digest = _mount(header | {"brief": brief}, blob, key, [longest(trace) for trace in traces], _opened)
-    return {"name": key, "digest": digest, "layer": layer} if loaded is None else None
+    _mount(header | more, blob, key, [longest(trace) for trace in traces], _opened, on_hide)
 
 
 def of_weights(
@@ -81,7 +131,7 @@ def of_weights(
         name=key,
         source=source,
         title=packed[0].title,
-        texts=_texts(),
+        texts=views.texts(language()),
     )
     _mount(header, blob, key, [len(labels) for _, labels in panels])
 
@@ -91,33 +141,23 @@ def _packed(
     titles: Sequence[str],
     numbers: Sequence[int],
     heads: Sequence[int] | None,
+    values: bool,
 ) -> bytes:
     """The blob of these traces, packed once for the same objects: two traces can have the same settings."""
-    key = (tuple(titles), tuple(numbers), heads if heads is None else tuple(heads))
+    key = (tuple(titles), tuple(numbers), heads if heads is None else tuple(heads), values)
     blobs = _blobs.setdefault(traces[0], {})
     others, blob = blobs.get(key, ((), b""))
     if [ref() for ref in others] != list(traces[1:]) or not blob:
         panels = [views.panel(trace, numbers, title) for title, trace in zip(titles, traces, strict=True)]
         if len(blobs) >= MAX_BLOBS:
             blobs.clear()
-        blob = pack(panels, heads=heads)
+        blob = pack(panels, heads=heads, values=values)
         blobs[key] = [weakref.ref(trace) for trace in traces[1:]], blob
     return blob
 
 
-def _texts() -> dict[str, str]:
-    """The texts of the view with their slots in braces: the browser fills them in."""
-    return {name: t(f"head_view.{name}", **{slot: f"{{{slot}}}" for slot in SLOTS}) for name in TEXTS}
-
-
-SLOTS = (
-    *("layer", "head", "heads", "text", "tokens", "list", "who", "share"),
-    *("from", "to", "value", "score", "maximum", "cells", "weight", "count"),
-)
-
-
-def _mount(header: dict, blob: bytes, key: str, lengths: Sequence[int], on_open=None) -> str:
-    """Mount the view and return the digest of its blob; without `on_open` it has no button to open a head."""
+def _mount(header: dict, blob: bytes, key: str, lengths: Sequence[int], on_open=None, on_hide=None) -> None:
+    """Mount the view; without `on_open` it can load no other head, without `on_hide` hide no word."""
     digest = components.digest(blob)
     # The bytes show nothing and leave no gap. (Not in the sidebar: a fragment may not write there.)
     with st.container(gap=None):
@@ -126,9 +166,9 @@ def _mount(header: dict, blob: bytes, key: str, lengths: Sequence[int], on_open=
             data=header | {"digest": digest, "opens": on_open is not None},
             height=heights.view(lengths),
             on_opened_change=lambda: on_open and on_open(st.session_state[key].opened),
+            on_hidden_change=lambda: on_hide and on_hide(st.session_state[key].hidden),
         )
         components.send(key, blob, key=f"{key}_blob")
-    return digest
 
 
 def _opened(chosen: dict) -> None:

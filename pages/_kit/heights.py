@@ -16,7 +16,7 @@ DESK_WIDTH, PHONE_WIDTH = 980, 350  # of the page without its sidebar
 TOKEN_ROW, LETTER, MAX_WORD, TOKEN_EDGES, MAX_STRIP = 71, 9.2, 224, 28, 256
 # The head view: a row of its drawing and the greatest height (drawing.js), and what stands around it: the
 # buttons above, on a phone in more lines; below each sentence what is said about it; and its title.
-LINE_ROW, MAX_DRAWING = 24, 600
+LINE_ROW, MAX_DRAWING = 22, 600
 BUTTONS, BUTTONS_ON_PHONE, SAID, TITLE = 99, 169, 74, 25
 # The overview: its buttons, the words about one head beside or below the pictures (overview.css), the button
 # for the table, and the sizes of pictures (overview_plan.js).

@@ -38,19 +38,28 @@ def about(trace: AttentionTrace) -> None:
             st.markdown(t("model.made", command=f"python -m mha_core.training {report['name']}"))
 
 
-def layer(trace: AttentionTrace, number: int, *, rows: bool = True) -> None:
-    """The input of a layer and the use of its output; with `rows` also the meaning of the grey rows."""
+def layer(trace: AttentionTrace, number: int) -> None:
+    """The input of a layer and the use of its output."""
     if note := _layer(trace, number):
-        st.caption(note)
-    if rows and (without_loss := untrained_rows(trace, number)) is not None and without_loss.any():
-        st.caption(t("model.veiled"))
+        st.caption(literal(note))
+
+
+def notes(trace: AttentionTrace) -> list[str]:
+    """Of each layer its input, the use of its output, and the meaning of its rows, without markup."""
+
+    def of(number: int) -> str:
+        rows = untrained_rows(trace, number)
+        meaning = "" if rows is None or not rows.any() else t("model.veiled")
+        return " ".join(filter(None, [_layer(trace, number), meaning]))
+
+    return [of(number) for number in range(len(trace.layers))]
 
 
 def _layer(trace: AttentionTrace, layer: int) -> str:
     n_layers = len(trace.layers)
     if isinstance(trace.source, FileSource | ModelSource):
         name = trace.layers[layer].name
-        return t("file.layer", name=literal(name)) if name else ""
+        return t("file.layer", name=name) if name else ""
     if not isinstance(trace.source, TrainedSource):
         return t("heads.stacked", layer=layer + 1, layers=n_layers, before=layer) if layer else ""
     kind = "lookup" if trace.layers[layer].x_v is not None else "block"

@@ -35,11 +35,16 @@ def first(trace: AttentionTrace) -> bool:
 
 
 def fold(trace: AttentionTrace, *, opened: bool) -> DeltaGenerator | None:
-    """Where the overview will be, so that it can be filled last; None for one layer that is not `opened`."""
+    """Where the overview will be, so that it can be filled last; None where it is closed.
+
+    One layer that is not `opened` has none: the picture of its heads stands above.
+    """
     counts = [layer.n_heads for layer in trace.layers]
     if len(counts) < 2 and not opened:
         return None
-    expander = st.expander(t("overview.title"), expanded=opened)
+    expander = st.expander(t("overview.title"), expanded=opened, key="overview_open", on_change="rerun")
+    if not expander.open:
+        return None
     shares = any(layer.n_kv_heads < layer.n_heads for layer in trace.layers)
     expander.caption(f"{t('overview.how')} {t('overview.brackets')}" if shares else t("overview.how"))
     return expander.container(height=heights.overview(counts), border=False, key="overview_fold")

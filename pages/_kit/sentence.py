@@ -1,10 +1,10 @@
 """One sentence on a page: its tokens, where the chosen one looks, what the model makes of it.
 
-A click chooses a token, or hides it, so that the model has to guess it and its row means something. Where one
-text looks at another, as in a translation, both are shown.
+A click chooses a token. A hidden word is one that the model has to guess, so that its row means something.
+Where one text looks at another, as in a translation, both are shown.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import streamlit as st
@@ -19,7 +19,6 @@ from pages._kit.text import isolated, literal, t
 MAX_NAMED = 4
 MIN_SHARE = 0.01  # of a word that is named
 MASK = "[MASK]"
-SWITCH = "hide"
 TYPED_IN = {"token_strip": "text", "twin_strip": "twin"}  # where the sentence of a strip is typed
 Span = tuple[int, int]
 
@@ -33,17 +32,12 @@ def show(
     limit: float,
     key: str = "token_strip",
     columns: int = 1,
-    hides: bool = False,
 ) -> None:
-    """The sentence as tokens, shaded by the chosen token's row, that row in words, and the answer.
-
-    A click chooses a token or, where it `hides` and the switch for that is on, hides it.
-    """
+    """The sentence as tokens, shaded by the chosen token's row, that row in words, and the answer."""
     layer_trace = trace.layers[layer]
     labels, keys = layer_trace.sides.queries.labels, layer_trace.sides.keys.labels
     query = min(query, len(labels) - 1)
     row, allowed = (see(head, rows=[query])[0] for see in (layer_trace.weights, layer_trace.allowed))
-    hides = hides and hides_on_click(trace)
     if not trace.sides.same and longest(trace) <= WHOLE:
         strips(trace, layer=layer, head=head, query=query, limit=limit, key=key, columns=columns)
     elif longest(trace) <= WHOLE:
@@ -53,42 +47,46 @@ def show(
             labels,
             chosen=query,
             limit=limit,
-            on_pick=lambda token: hide_or_show(trace, token, key) if hides else state.go(token=token + 1),
-            hides=[hide_hint(trace, token, key) for token in range(len(labels))] if hides else None,
+            on_pick=lambda token: state.go(token=token + 1),
             key=key,
             columns=columns,
         )
-    name = literal(isolated(labels[query]))
+    name = _bold(labels[query])
     if not row.any():
         st.markdown(t("token.looks_nowhere", head=head + 1, query=name))
         return
     order = np.argsort(-row, kind="stable")[:MAX_NAMED]
-    shares = _listed((keys[i], row[i]) for i in order)
+    shares = _listed([(keys[i], row[i]) for i in order], _bold)
     with st.container(gap="xsmall"):
         st.markdown(t("token.looks", head=head + 1, query=name, list=shares))
         if trace.answers:
-            answer(trace, query)
+            st.markdown(_answer(trace, query, _bold))
 
 
-def answer(trace: AttentionTrace, query: int) -> None:
-    """What the model takes the chosen token to be, if it was ever trained to say."""
+def answers(trace: AttentionTrace) -> list[str]:
+    """What the model takes each token to be, in words without markup; empty where it was never trained to."""
+    return [_answer(trace, query, isolated) for query in range(len(trace.answers or ()))]
+
+
+def _answer(trace: AttentionTrace, query: int, written: Callable[[str], str]) -> str:
     answer, piece = trace.answers[query], trace.tokens.pieces[query]
-    name = literal(isolated(trace.tokens.labels[query]))
+    name = written(trace.tokens.labels[query])
     if answer is None:
-        st.caption(t("answer.none", query=name))
-        return
+        return t("answer.none", query=name)
     nouns = lexicon(trace.source.origin.language).noun_forms
     kind = "hidden" if piece == MASK else "pronoun" if answer[0][0] in nouns else "itself"
-    st.markdown(t(f"answer.{kind}", query=name, list=_listed(answer)))
+    return t(f"answer.{kind}", query=name, list=_listed(answer, written))
 
 
-def _listed(shares: Iterable[tuple[str, float]]) -> str:
+def _bold(word: str) -> str:
+    return f"**{literal(isolated(word))}**"
+
+
+def _listed(shares: Sequence[tuple[str, float]], written: Callable[[str], str]) -> str:
     """Words with their shares, the largest always and the others where they are worth a word."""
     first, *others = shares
     worth = [first, *(share for share in others if share[1] >= MIN_SHARE)]
-    return ", ".join(
-        t("token.looks_item", key=literal(isolated(word)), weight=f"{share:.2f}") for word, share in worth
-    )
+    return ", ".join(t("token.looks_item", key=written(word), weight=f"{share:.2f}") for word, share in worth)
 
 
 def looked_at(trace: AttentionTrace, *, layer: int, head: int, query: int) -> int:
@@ -138,19 +136,15 @@ def strips(
         )
 
 
-def hide_switch(trace: AttentionTrace) -> None:
-    """What a click does; only a model that was trained to guess words offers the choice."""
-    if trace.answers and not isinstance(trace.source, FileSource):
-        st.toggle(t("hide.switch"), key=SWITCH, help=t("hide.help"))
-
-
-def hides_on_click(trace: AttentionTrace) -> bool:
-    """Does a click hide? Asked also before the switch is drawn."""
-    return bool(trace.answers and not isinstance(trace.source, FileSource) and st.session_state.get(SWITCH))
+def hide_hints(trace: AttentionTrace, strip: str) -> list[str | None]:
+    """What hiding each token is called, None where it cannot be; empty for a model that guesses no words."""
+    if not trace.answers or isinstance(trace.source, FileSource):
+        return []
+    return [hide_hint(trace, token, strip) for token in range(len(trace.tokens))]
 
 
 def hide_hint(trace: AttentionTrace, token: int, strip: str) -> str | None:
-    """What a click on the token would do, None where it can only be chosen."""
+    """What hiding the token, or giving it back, is called; None where it can only be chosen."""
     piece = trace.tokens.pieces[token]
     if piece != MASK:
         start, end = trace.tokens.spans[token]

@@ -16,7 +16,7 @@ row = both[0].looks.weights.iloc[subject.head]
 limit = float(row.max()) or 1.0
 sentence.show(trace, layer=subject.layer, head=subject.head, query=subject.token, limit=limit)
 model_info.about(trace)
-model_info.layer(trace, subject.layer, rows=False)
+model_info.layer(trace, subject.layer)
 model_info.collapsed(trace, subject.layer)
 
 st.subheader(t("one.every", layer=subject.layer + 1), help=t("one.every_help"))

@@ -20,10 +20,15 @@ def show(trace: AttentionTrace, scene: state.Scene, *, layer: int, head: int) ->
     """The roles of the chosen head, the patterns of all heads of the layer, and their similarity."""
     if longest(trace) > WHOLE:  # the overview shows its other measurements
         if trace.layers[layer].n_heads > 1:
-            with st.expander(t("roles.alike_title")):
-                likeness(trace, scene, layer=layer)
+            alike = st.expander(t("roles.alike_title"), key="likeness", on_change="rerun")
+            if alike.open:
+                with alike:
+                    likeness(trace, scene, layer=layer)
         return
-    with st.expander(t("roles.title")):
+    measured_roles = st.expander(t("roles.title"), key="measurements", on_change="rerun")
+    if not measured_roles.open:
+        return
+    with measured_roles:
         measured = role_labels.of_scene(trace, scene)
         if measured is not None:
             st.markdown(t("roles.how", share=roles.MIN_SHARE, weight=roles.MIN_WEIGHT, margin=roles.MARGIN))

@@ -1,0 +1,224 @@
+// Numbers as coloured cells on a canvas, with the tokens of its rows and columns where there is room for them.
+import { HIDDEN_COLOUR, inkOn, shade } from "./colours.js";
+import { make } from "./elements.js";
+
+/**
+ * One matrix. `rows` and `columns` are the names of its rows and columns.
+ * @typedef {object} Numbers
+ * @property {string[]} rows
+ * @property {string[]} columns
+ * @property {Float32Array} values row by row, NaN where a mask hides the cell
+ * @property {boolean} signed whether its colours run from −end to end instead of from 0
+ * @property {number} end the value at which the colours end
+ * @property {number[]} [untrained] rows that training gave no meaning: their margin is striped, their names are dim
+ */
+
+/**
+ * How a heatmap looks on the page.
+ * @typedef {object} Look
+ * @property {import("./colours.js").Colour[]} sequential
+ * @property {import("./colours.js").Colour[]} diverging
+ * @property {string} ink
+ * @property {string} accent
+ * @property {string} font
+ */
+
+/** @typedef {{ rows: number[], columns: number[], cell: { row: number, column: number } | null }} Marks */
+
+const NAME_ROOM = 14; // pixels that a cell needs for its name to stand beside it
+const NUMBER_ROOM = 34; // and for its number to stand inside
+const STRIPES = 5; // pixels of the striped margin
+const MARGIN = 90; // room for names, above and on the left
+
+/**
+ * The colour of a value: red, green, blue, opacity.
+ * @param {Numbers} numbers
+ * @param {Look} look
+ */
+export function cellColour({ signed, end }, look, value) {
+  if (Number.isNaN(value)) return HIDDEN_COLOUR;
+  const share = end ? value / end : 0;
+  return [...(signed ? shade(look.diverging, (share + 1) / 2) : shade(look.sequential, share)), 255];
+}
+
+export class Heatmap {
+  /** @type {Numbers | null} */
+  numbers = null;
+  /** @type {HTMLCanvasElement | null} one pixel for each cell */
+  picture = null;
+  named = false;
+  left = 0;
+  above = 0;
+  width = 0;
+  height = 0;
+
+  constructor() {
+    this.canvas = make("canvas", "heatmap");
+    this.canvas.setAttribute("aria-hidden", "true");
+  }
+
+  /**
+   * Other numbers, to be drawn in so many pixels; `named` writes the names of rows and columns beside them.
+   * @param {Numbers} numbers
+   * @param {Look} look
+   */
+  show(numbers, look, width, height, named) {
+    this.numbers = numbers;
+    this.named = named;
+    this.left = (named ? MARGIN : 0) + (numbers.untrained?.length ? STRIPES : 0);
+    this.above = named ? MARGIN : 0;
+    this.width = width - this.left;
+    this.height = height - this.above;
+    this.picture = pixels(numbers, look);
+    const ratio = window.devicePixelRatio || 1;
+    Object.assign(this.canvas, { width: Math.round(width * ratio), height: Math.round(height * ratio) });
+    Object.assign(this.canvas.style, { width: `${width}px`, height: `${height}px` });
+    this.canvas.getContext("2d").setTransform(ratio, 0, 0, ratio, 0, 0);
+  }
+
+  get cellWidth() {
+    return this.width / this.numbers.columns.length;
+  }
+
+  get cellHeight() {
+    return this.height / this.numbers.rows.length;
+  }
+
+  /**
+   * The cell at a place of the window, null beside the cells.
+   * @param {{ clientX: number, clientY: number }} place
+   */
+  at({ clientX, clientY }) {
+    if (!this.numbers) return null;
+    const box = this.canvas.getBoundingClientRect();
+    const column = Math.floor((clientX - box.left - this.left) / this.cellWidth);
+    const row = Math.floor((clientY - box.top - this.above) / this.cellHeight);
+    const inside = row >= 0 && column >= 0 && row < this.numbers.rows.length && column < this.numbers.columns.length;
+    return inside ? { row, column } : null;
+  }
+
+  value({ row, column }) {
+    return this.numbers.values[row * this.numbers.columns.length + column];
+  }
+
+  /**
+   * Draw the cells, the frames around marked rows and columns, and the names.
+   * @param {Look} look
+   * @param {Marks} marks
+   */
+  paint(look, marks) {
+    const context = this.canvas.getContext("2d");
+    context.clearRect(0, 0, this.left + this.width, this.above + this.height);
+    context.imageSmoothingEnabled = false;
+    context.drawImage(this.picture, this.left, this.above, this.width, this.height);
+    for (const row of this.numbers.untrained ?? []) drawStripes(this, context, look, row);
+    if (this.named) writeValues(this, context, look);
+    drawMarks(this, context, look, marks);
+    if (this.named) writeNames(this, context, look, marks);
+  }
+}
+
+/** @param {Numbers} numbers */
+function pixels(numbers, look) {
+  const { rows, columns, values } = numbers;
+  const picture = make("canvas");
+  Object.assign(picture, { width: columns.length, height: rows.length });
+  const context = picture.getContext("2d");
+  const image = context.createImageData(columns.length, rows.length);
+  values.forEach((value, at) => {
+    image.data.set(cellColour(numbers, look, value), 4 * at);
+  });
+  context.putImageData(image, 0, 0);
+  return picture;
+}
+
+/** @param {Heatmap} map */
+function writeValues(map, context, look) {
+  const { cellWidth, cellHeight, numbers } = map;
+  if (cellWidth < NUMBER_ROOM || cellHeight < NAME_ROOM) return;
+  context.font = `${Math.min(12, cellHeight * 0.62)}px ${look.font}`;
+  context.textAlign = "center";
+  context.textBaseline = "middle";
+  numbers.rows.forEach((_, row) => {
+    numbers.columns.forEach((_, column) => {
+      const value = map.value({ row, column });
+      if (Number.isNaN(value)) return;
+      context.fillStyle = inkOn(cellColour(numbers, look, value).slice(0, 3));
+      const text = Math.abs(value) < 0.005 ? "·" : value.toFixed(2); // a dot: a row of 0.00 hides the others
+      context.fillText(text, map.left + (column + 0.5) * cellWidth, map.above + (row + 0.5) * cellHeight);
+    });
+  });
+}
+
+/** @param {Heatmap} map */
+function drawStripes({ left, above, cellHeight }, context, look, row) {
+  const [top, bottom] = [above + row * cellHeight, above + (row + 1) * cellHeight];
+  context.save();
+  context.beginPath();
+  context.rect(left - STRIPES, top, STRIPES - 1, bottom - top);
+  context.clip();
+  context.strokeStyle = look.ink;
+  context.globalAlpha = 0.55;
+  context.lineWidth = 1;
+  for (let y = top - STRIPES; y < bottom + STRIPES; y += 3) {
+    context.beginPath();
+    context.moveTo(left - STRIPES, y + STRIPES);
+    context.lineTo(left, y);
+    context.stroke();
+  }
+  context.restore();
+}
+
+/** @param {Heatmap} map */
+function drawMarks(map, context, look, { rows, columns, cell }) {
+  const { left, above, cellWidth, cellHeight, width, height } = map;
+  context.strokeStyle = look.accent;
+  context.lineWidth = 2;
+  for (const row of rows) context.strokeRect(left + 1, above + row * cellHeight, width - 2, Math.max(cellHeight, 2));
+  for (const column of columns)
+    context.strokeRect(left + column * cellWidth, above + 1, Math.max(cellWidth, 2), height - 2);
+  if (!cell) return;
+  context.strokeStyle = look.ink;
+  context.lineWidth = 1.5;
+  const [x, y] = [left + cell.column * cellWidth, above + cell.row * cellHeight];
+  context.strokeRect(x, y, Math.max(cellWidth, 3), Math.max(cellHeight, 3));
+}
+
+/** @param {Heatmap} map */
+function writeNames(map, context, look, marks) {
+  const { left, above, cellWidth, cellHeight, numbers } = map;
+  context.fillStyle = look.ink;
+  context.textBaseline = "middle";
+  const write = (name, bold) => {
+    context.font = `${bold ? 600 : 400} 12px ${look.font}`;
+    context.fillText(shortenedTo(context, name, MARGIN - 10), 0, 0);
+  };
+  const each = (names, size) => {
+    const every = Math.max(1, Math.ceil(NAME_ROOM / size));
+    return [...names.entries()].filter(([at]) => at % every === 0);
+  };
+  for (const [row, name] of each(numbers.rows, cellHeight)) {
+    context.save();
+    context.textAlign = "right";
+    context.translate(left - STRIPES - 4, above + (row + 0.5) * cellHeight);
+    context.globalAlpha = numbers.untrained?.includes(row) ? 0.5 : 1;
+    write(name, marks.rows.includes(row));
+    context.restore();
+  }
+  for (const [column, name] of each(numbers.columns, cellWidth)) {
+    context.save();
+    context.textAlign = "left";
+    context.translate(left + (column + 0.5) * cellWidth, above - 6);
+    context.rotate(-Math.PI / 2.6);
+    write(name, marks.columns.includes(column));
+    context.restore();
+  }
+}
+
+// The text, cut at its end where it is wider than so many pixels.
+export function shortenedTo(context, text, width) {
+  if (context.measureText(text).width <= width) return text;
+  const characters = [...text];
+  while (characters.length && context.measureText(`${characters.join("")}…`).width > width) characters.pop();
+  return `${characters.join("")}…`;
+}
