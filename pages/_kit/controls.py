@@ -254,11 +254,8 @@ def _looked_at(used: Set[str]) -> None:
     if "token" in used or ("token of vectors" in used and of_vectors):
         _number("token", maximum=layer.n_query)
     # Here and not on the pages: what two pages bind each for itself is lost on the way between them.
-    if not trace.sides.same and used & {"key_token", "key_token of two texts"}:
+    if not trace.sides.same and "key_token of two texts" in used:
         help_text, empty = t("two.key_help"), t("two.key_empty")
-        _number("key_token", maximum=layer.n_key, help=help_text, placeholder=empty)
-    elif "key_token" in used:
-        help_text, empty = t("detail.key_help"), t("detail.key_empty")
         _number("key_token", maximum=layer.n_key, help=help_text, placeholder=empty)
 
 

@@ -14,36 +14,22 @@ from pages._kit.text import literal, number, t
 
 OF_ONE_HEAD = [name for name, matrix in MATRICES.items() if not matrix.of_layer]
 MAX_CHECKED_ROWS = 1024  # that are compared with torch
-# Where the colours of weights end: at the largest weight of all heads, of each head, or at 1. Values of a
-# URL parameter.
-SHARED, PER_HEAD, FULL = ENDS = ("shared", "per head", "0 to 1")
 FORMULA_START = ("=", "+", "-", "@", "\t", "\r")
 
 
-def matrix(
-    picture: Picture,
-    *,
-    key: str,
-    limit: float,
-    query: int,
-    result: bool = False,
-    end: float | None = None,
-    key_token: int | None = None,
-) -> None:
+def matrix(picture: Picture, *, key: str, limit: float, query: int, result: bool = False) -> None:
     """One matrix as a heatmap with its meaning above it; `key` is its element key.
 
-    Weights are coloured up to `limit`, other numbers up to `end` or to their largest absolute value. Where
-    rows are queries, the row of the token `query` is framed, and in it the cell of the token `key_token`.
-    `result` marks the matrix as the result of a step with an arrow. A click on a cell chooses its tokens.
+    Weights are coloured up to `limit`, other numbers up to their largest absolute value. Where rows are
+    queries, the row of the token `query` is framed. `result` marks the matrix as the result of a step with an
+    arrow. A click on a cell chooses its tokens.
     """
     frame, (first_row, first_column) = picture.frame, picture.start
     rows_are_queries = frame.index.name == "query" and picture.framed is None
-    row = query - first_row if rows_are_queries else None
     columns_are_tokens = frame.columns.name in TOKEN_AXES
     # A click on a row chooses the query; the keys of another text are not among the queries.
     rows_of_other_text = frame.index.name == "key" and picture.sides is not None and not picture.sides.same
     clickable = frame.index.name in TOKEN_AXES and not rows_of_other_text
-    column = None if key_token is None or not columns_are_tokens else key_token - first_column
     st.caption(f"{'→ ' if result else ''}**{literal(picture.symbol)}** {t(f'matrix.{picture.name}')}")
     figure = heatmap(
         frame,
@@ -52,11 +38,10 @@ def matrix(
         columns=_axis(frame.columns),
         hidden=picture.hidden,
         hidden_text=t("matrix.hidden"),
-        limit=limit if picture.kind == "weights" else end,
+        limit=limit if picture.kind == "weights" else None,
         framed=picture.framed,
-        row=row,
+        row=query - first_row if rows_are_queries else None,
         faint=picture.faint,
-        cell=(row, column) if rows_are_queries and column in range(frame.shape[1]) else None,
     )
     charts.draw(
         figure,
@@ -71,9 +56,7 @@ def matrix(
 
 
 def _axis(index: pd.Index) -> str:
-    words = t(f"axis.{index.name or 'packed'}")
-    sorted_ = index.dtype.kind in "iu" and not index.is_monotonic_increasing
-    return t("axis.sorted", axis=words) if sorted_ else words
+    return t(f"axis.{index.name or 'packed'}")
 
 
 def _alt(picture: Picture) -> str:
@@ -143,38 +126,3 @@ def csv(table: pd.DataFrame) -> bytes:
         risky = safe[column].astype(str).str.startswith(FORMULA_START)
         safe[column] = safe[column].mask(risky, "'" + safe[column].astype(str))
     return safe.to_csv(index=False).encode("utf-8-sig")
-
-
-def scale_control() -> None:
-    """The control for where the colours of weights end."""
-    st.segmented_control(
-        t("heads.scale"),
-        ENDS,
-        default=SHARED,
-        required=True,
-        key="scale",
-        help=t("heads.scale_help"),
-        bind="query-params",
-    )
-
-
-def scale() -> str:
-    """The chosen scale; from the URL where the control, which is below the figures, is not drawn yet."""
-    linked = st.query_params.get("scale", SHARED)
-    return st.session_state.get("scale", linked if linked in ENDS else SHARED)
-
-
-def limits(layer: LayerTrace) -> np.ndarray:
-    """The weight at which each head's colours end. (head,)"""
-    largest = layer.weights().max(axis=(1, 2))
-    ends = {SHARED: np.full_like(largest, largest.max()), PER_HEAD: largest, FULL: np.ones_like(largest)}[
-        scale()
-    ]
-    return np.where(ends > 0, ends, 1.0)  # where the mask hides everything, all weights are 0
-
-
-def scale_note(ends: np.ndarray) -> str:
-    """The scale in words, since colours on different scales cannot be compared."""
-    if scale() == PER_HEAD:
-        return t("heads.scale_each")
-    return t("heads.scale_now", limit=number(ends[0]))

@@ -12,7 +12,7 @@ MAX_PER_ROW = 4  # matrices
 scene, trace = scene_and_trace()
 layer_index, head, query = state.indices(trace, scene)
 layer = trace.layers[layer_index]
-limit = matrices.limits(layer)[head]
+limit = float(layer.weights().max()) or 1.0  # of all heads, so that their colours can be compared
 known_steps = steps(trace, layer=layer_index, head=head) if layer.knows("q") else []
 
 

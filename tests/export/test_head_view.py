@@ -298,11 +298,19 @@ def test_a_files_name_is_made_of_words():
 
 def test_every_text_that_the_scripts_ask_for_is_there():
     script = scripts.merged("page.js")
-    drawings = re.search(r"const DRAWINGS = \{(.*?)\}", script)[1]
+
+    def names(constant: str, brackets: str = r"\[\]") -> list[str]:
+        body = re.search(rf"const {constant} = [{brackets}](.*?)[{brackets}]", script)[1]
+        return re.findall(r"(\w+)(?=[\":])", body)
+
     asked = set(re.findall(r"\btexts\.(\w+)", script))
-    asked |= {f"draw_{name}" for name in re.findall(r"(\w+):", drawings)}
+    asked |= {f"draw_{name}" for name in names("DRAWINGS", "{}")}
     asked |= {f"side_{side}" for side in ("query", "key")}
     asked |= {f"{side}_{how}" for side in ("query", "key") for how in ("looks", "nowhere")}
+    asked |= {f"grid_scale_{value}" for value in names("SCALES")}
+    asked |= {f"matrices_order_{value}" for value in names("ORDERS")} | {"matrices_order"}
+    asked |= {f"matrices_end_{value}" for value in names("ENDS")} | {"matrices_end"}
+    asked |= {f"matrix_{name}" for name in head_view.OF_HEAD}
     assert asked | {"old_browser"} == set(head_view.texts("en"))  # that one is in the page itself
 
 

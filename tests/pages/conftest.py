@@ -3,6 +3,7 @@
 import base64
 import json
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -23,8 +24,10 @@ FRAME = "pages/frame.py"
 RANDOM = {"source": "random", "twin": "", "layer": 1, "head": 1, "token": 8}
 
 
-def run(file: str, link: dict, page: str | None = None) -> AppTest:
+def run(file: str, link: dict, page: str | None = None, folds: Sequence[str] = ()) -> AppTest:
     app = AppTest.from_file(ROOT / file, default_timeout=600)
+    for fold in folds:
+        app.session_state[fold] = True
     if page:
         app.switch_page(page)
     for key, value in link.items():
@@ -35,14 +38,14 @@ def run(file: str, link: dict, page: str | None = None) -> AppTest:
 
 @pytest.fixture
 def opened():
-    """`opened(h=8, …)`: the app, run as if a link with these values had been opened."""
-    return lambda **link: run(FRAME, link)
+    """`opened("numbers", h=8, …)`: the app as of a link with these values, the folds of those keys open."""
+    return lambda *folds, **link: run(FRAME, link, folds=folds)
 
 
 @pytest.fixture
 def opened_on_random():
     """As `opened`, on random weights; files that speak about those let it stand for `opened`."""
-    return lambda **link: run(FRAME, RANDOM | link)
+    return lambda *folds, **link: run(FRAME, RANDOM | link, folds=folds)
 
 
 @pytest.fixture
@@ -82,13 +85,13 @@ def english():
 
 @pytest.fixture(scope="session")
 def strip():
-    """`strip(app)`: what the strip of tokens is given; `key` "twin_strip" for the second sentence."""
+    """`strip(app)`: what the strip of tokens is given, on a page that has one."""
     return lambda app, key="token_strip": json.loads(app.get_by_key(key).proto.json)
 
 
 @pytest.fixture(scope="session")
 def eye():
-    """`eye(app)`: what the head view is given, its scene and the panels of its blob as they were packed."""
+    """`eye(app)`: what the head view is given, its scene and the panels of its blob with their weights."""
 
     def read(app: AppTest, key: str = "head_view") -> tuple[dict, list[dict]]:
         header = json.loads(app.get_by_key(key).proto.json)
@@ -98,22 +101,126 @@ def eye():
         (size,) = struct.unpack_from("<I", blob, 4)
         panels = json.loads(blob[8 : 8 + size])["panels"]
         for panel in panels:
-            for layer in panel["layers"]:
-                layer["weights"] = _weights(blob[8 + size :], layer["weights"])
+            panel["layers"] = [_layer(blob[8 + size :], layer) for layer in panel["layers"]]
         return header, panels
 
     return read
 
 
-def _weights(body: bytes, at: dict) -> np.ndarray:
-    """16 bits of the square root, as `mha_core/export/payload.py` says."""
-    codes = np.frombuffer(body, at["type"], int(np.prod(at["shape"])), at["at"]).reshape(at["shape"])
-    return (codes / 65535) ** 2
+def _layer(body: bytes, described: dict) -> dict:
+    """A layer of a payload: its q, k and v where they were sent, and from them its scores and weights.
+
+    The same arithmetic as in assets/components/payload.js; heads are those that were sent.
+    """
+    layer = {name: _array(body, at) if isinstance(at, dict) else at for name, at in described.items()}
+    if "q" not in layer:
+        return layer | {"weights": (layer["weights"] / 65535) ** 2}  # 16 bits of the square root
+    layer["scores"] = layer["q"] @ layer["k"][layer["kv"]].transpose(0, 2, 1)
+    scaled, n_query, n_key = layer["scores"] * layer["scale"], *layer["scores"].shape[1:]
+    if cap := layer["soft_cap"]:
+        scaled = cap * np.tanh(scaled / cap)
+    scaled = scaled + layer.get("bias", 0)
+    if "distance_bias" in layer:
+        scaled += layer["distance_bias"][:, np.arange(n_key) - np.arange(n_query)[:, None] + n_query - 1]
+    allowed = np.ones((1, n_query, n_key), bool)
+    if "range" in layer:
+        first, end = np.moveaxis(layer["range"], -1, 0)[..., None]
+        allowed = (np.arange(n_key) >= first) & (np.arange(n_key) < end)
+    if "visible" in layer:
+        allowed = np.unpackbits(layer["visible"], axis=-1, count=n_key).astype(bool)
+    with np.errstate(over="ignore"):  # where a mask hides everything
+        weights = np.exp(scaled / layer["temperature"] - layer["lse"][..., None])
+    return layer | {"weights": np.where(allowed, weights, 0), "allowed": allowed}
+
+
+def _array(body: bytes, at: dict) -> np.ndarray:
+    numbers = np.frombuffer(body, at["type"], int(np.prod(at["shape"])), at["at"]).reshape(at["shape"])
+    return numbers.astype(np.float64) if at["type"] == "f4" else numbers
+
+
+@pytest.fixture(scope="session")
+def six(eye):
+    """`six(app)`: the six matrices of the chosen head as the Heads page draws them, NaN where a mask hides.
+
+    Of a layer of which only weights are known, those alone; `nth=1` for the second sentence.
+    """
+
+    def read(app: AppTest, nth: int = 0) -> dict[str, np.ndarray]:
+        header, panels = eye(app)
+        [layer] = [each for each in panels[nth]["layers"] if each["number"] == header["layer"]]
+        at = layer["heads"].index(header["head"])
+        weights = layer["weights"][at]
+        if "q" not in layer:
+            return {"weights": weights}
+        kv = layer["kv"][at]
+        allowed = np.broadcast_to(layer["allowed"], layer["weights"].shape)[at]
+        return {
+            "q": layer["q"][at],
+            "k": layer["k"][kv],
+            "v": layer["v"][kv],
+            "scores": layer["scores"][at],
+            "weights": np.where(allowed, weights, np.nan),
+            "output": weights @ layer["v"][kv],
+        }
+
+    return read
+
+
+@pytest.fixture(scope="session")
+def shows(six):
+    """`shows(app, trace, layer=0, head=0)`: the six matrices on the Heads page are those of this trace."""
+
+    def compare(app: AppTest, trace: mha.AttentionTrace, *, layer: int = 0, head: int = 0) -> None:
+        assert not app.exception
+        recorded = trace.layers[layer]
+        kv = recorded.kv_head(head)
+        expected = {
+            "q": recorded.q[head],
+            "k": recorded.k[kv],
+            "v": recorded.v[kv],
+            "scores": recorded.scores(head),
+            "weights": np.where(recorded.allowed(head), recorded.weights(head), np.nan),
+            "output": recorded.output(head),
+        }
+        drawn = six(app)
+        for name, matrix in expected.items():
+            np.testing.assert_allclose(drawn[name], matrix, rtol=2e-5, atol=2e-5, err_msg=name)
+
+    return compare
+
+
+@pytest.fixture(scope="session")
+def move(click):
+    """`move(app, head=2)`: what the Heads page sends when another place is chosen in its pictures, from 0."""
+
+    def send(app: AppTest, **chosen: int) -> AppTest:
+        header = json.loads(app.get_by_key("head_view").proto.json)
+        place = {name: header[name] for name in ("layer", "head", "token")}
+        return click(app, "head_view", place | chosen, "opened")
+
+    return send
+
+
+@pytest.fixture(scope="session")
+def place():
+    """`place(app)`: layer, head and token that the Heads page looks at, from 0."""
+
+    def read(app: AppTest) -> tuple[int, int, int]:
+        header = json.loads(app.get_by_key("head_view").proto.json)
+        return header["layer"], header["head"], header["token"]
+
+    return read
+
+
+@pytest.fixture(scope="session")
+def tokens(eye):
+    """`tokens(app)`: of each sentence on the Heads page its tokens."""
+    return lambda app: [panel["tokens"] for panel in eye(app)[1]]
 
 
 @pytest.fixture(scope="session")
 def drawn():
-    """`drawn(app, "matrix-q")`: the numbers of a heatmap on the screen, NaN where they are hidden."""
+    """`drawn(app, "short-k")`: the numbers of a heatmap on the screen, NaN where they are hidden."""
 
     def read(app: AppTest, key: str) -> np.ndarray:
         z = json.loads(app.get_by_key(key).proto.spec)["data"][0]["z"]
@@ -142,7 +249,7 @@ def said():
 
 @pytest.fixture(scope="session")
 def click():
-    """`click(app, "head_grid", 2)`: what the browser sends when a component reports a choice."""
+    """`click(app, "token_strip", 2)`: what the browser sends when a component reports a choice."""
 
     def send(app: AppTest, key: str, picked: object, event: str = "picked") -> AppTest:
         # AppTest has no hand for components; this is their wire format (streamlit.components.v2).

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from pages.see._heads.one_head import AS_THEY_ARE, BY_TOKEN, BY_VARIANCE, EACH, ENDS, ORDERS, SHARED
 
 import mha_core as mha
 from mha_core.analysis import frames
@@ -11,7 +12,6 @@ from mha_core.traces.source import ArraySource
 from pages._kit import charts
 from pages._kit.state import Scene
 from pages._kit.text import literal
-from pages.see._heads.one_head import AS_THEY_ARE, BY_TOKEN, BY_VARIANCE, EACH, ENDS, ORDERS, SHARED
 
 pytestmark = pytest.mark.slow
 

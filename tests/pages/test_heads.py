@@ -1,7 +1,6 @@
-"""The Heads page shows one head's matrices and all heads, lets both be chosen, and gives the numbers away."""
+"""The Heads page sends a browser all that it draws of a head, follows it, and gives the numbers away."""
 
 import json
-import struct
 from io import BytesIO
 
 import numpy as np
@@ -11,16 +10,13 @@ import pytest
 import mha_core as mha
 from mha_core.analysis import patterns
 from mha_core.analysis.frames import long_table
-from mha_core.export import head_view as exported_view
 from mha_core.export.payload import size
-from pages._kit import components, head_view, matrices
-from pages._kit.matrices import ENDS, OF_ONE_HEAD, csv, file_name
+from pages._kit import head_view, matrices, overview
+from pages._kit.matrices import OF_ONE_HEAD, csv, file_name
 from pages._kit.state import Scene
-from pages._kit.text import literal, number
-from pages.see._heads import all_heads
+from pages._kit.text import literal
 
 PAGE = "pages/see/heads.py"
-SIX = ("q", "k", "v", "scores", "weights", "output")
 
 
 @pytest.fixture
@@ -32,252 +28,159 @@ def trace(**settings) -> mha.AttentionTrace:
     return mha.trace(**(Scene(source="random").settings() | settings))
 
 
-def spec(app, key: str) -> dict:
-    return json.loads(app.get_by_key(key).proto.spec)
-
-
-def grid(app) -> tuple[dict, np.ndarray]:
-    """What the component of all heads is given: its header, and a byte for each cell."""
-    data = app.get_by_key("head_grid").proto.bytes
-    (size,) = struct.unpack_from("<I", data)
-    header = json.loads(data[4 : 4 + size])
-    cells = np.frombuffer(data[4 + size :], np.uint8)
-    return header, cells.reshape(len(header["names"]), header["rows"], header["columns"])
-
-
-def test_all_heads_find_their_weights_where_the_head_view_has_them(opened):
-    app = opened()
-    numbers = grid(app)[0]["numbers"]
-    drawn = json.loads(app.get_by_key("head_view").proto.json)
-    assert numbers == {name: drawn[name] for name in ("name", "digest", "layer")}
-
-
-def test_no_table_is_offered_of_heads_that_the_browser_has_only_some_of(opened, monkeypatch):
-    monkeypatch.setattr(head_view, "BUDGET", 1000)
-    assert grid(opened())[0]["numbers"] is None
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("longer", ["text", "twin"])
 def test_what_travels_of_two_sentences_is_what_fits_of_the_longer_one(opened, eye, monkeypatch, longer):
     texts = {"layers": 2, "text": "It was too tired", "twin": "It was too wide"}
     app = opened(**texts)
     assert [len(panel["layers"]) for panel in eye(app)[1]] == [2, 2]
-    room = sum(map(size, trace(layers=2, text=texts["text"]).layers))
+    room = sum(size(layer, values=True) for layer in trace(layers=2, text=texts["text"]).layers)
     monkeypatch.setattr(head_view, "BUDGET", 2 * room)  # each has its half
     assert [len(panel["layers"]) for panel in eye(opened(**texts))[1]] == [2, 2]
     texts[longer] += " to cross the street"
     assert [len(panel["layers"]) for panel in eye(opened(**texts))[1]] == [1, 1]
 
 
-@pytest.mark.slow
-def test_no_table_is_offered_that_a_spreadsheet_has_no_room_for(opened, monkeypatch):
-    _, cells = grid(opened())
-    for most, there in ((cells.size + 1, True), (cells.size, False)):
-        monkeypatch.setattr(all_heads, "MAX_LINES", most)
-        assert (grid(opened())[0]["numbers"] is not None) is there
+def test_the_page_runs_alone_with_the_defaults(alone, shows):
+    app = alone(PAGE)
+    assert not app.error
+    shows(app, mha.trace(**Scene().settings()), layer=1, head=3)
+
+
+def badge(app) -> str:
+    [found] = [element.value for element in app.markdown if "badge" in element.value]
+    return found
+
+
+def test_the_numbers_are_compared_with_torch_before_the_readers_eyes(opened, english, monkeypatch):
+    found = badge(opened("numbers"))
+    assert found.startswith(":green-badge[:material/check: ")
+    assert english("check.passed", difference="").strip() in found
+    monkeypatch.setattr(matrices, "against_torch", lambda layer, rows: mha.Check(0.25))
+    found = badge(opened("numbers"))
+    assert found.startswith(":red-badge[")
+    assert english("check.failed", difference=literal("0.25")) in found
+    monkeypatch.setattr(matrices, "against_torch", lambda layer, rows: mha.Check(None, reason="a reason"))
+    found = badge(opened("numbers"))
+    assert found.startswith(":gray-badge[")
+    assert english("check.impossible", reason="a reason") in found
+
+
+# What is closed is not computed
+
+
+def test_closed_folds_compute_and_send_nothing(opened, monkeypatch):
+    """Neither a table nor a figure, and no measurement: that is what a run costs."""
+    for place, name in ((matrices, "against_torch"), (patterns, "metrics"), (patterns, "similarity")):
+        monkeypatch.setattr(place, name, lambda *_, **__: pytest.fail("computed for nobody"))
+    monkeypatch.setattr(overview, "overview", lambda *_: pytest.fail("computed for nobody"))
+    app = opened(layers=2)
+    assert not app.exception
+    assert [fold.proto.expanded for fold in app.expander if fold.label != "Advanced"] == [False] * 3
+    assert not app.dataframe
+    assert not app.get("plotly_chart")
+    assert not app.main.download_button
 
 
 @pytest.mark.parametrize(
-    ("where", "head", "rows"), [("in the frame", "₁", 12), ("alone", "₄", 13)], ids=["in the frame", "alone"]
+    ("fold", "shown"),
+    [("numbers", {"table"}), ("measurements", {"alike"}), ("overview_open", {"overview", "overview_blob"})],
 )
-def test_one_head_is_shown_by_six_matrices_each_with_its_name(opened, alone, english, where, head, rows):
-    app = alone(PAGE) if where == "alone" else opened()
-    assert not app.exception
-    captions = [caption.value for caption in app.main.caption]
-    symbols = {"q": "Q", "k": "K", "v": "V", "scores": "S", "weights": "A", "output": "head"}
-    for name, symbol in symbols.items():
-        assert f"**{symbol}{head}** {english(f'matrix.{name}')}" in captions
-        figure = app.get_by_key(f"matrix-{name}")
-        assert f"{symbol}{head}" in figure.proto.alt
-        assert f"{rows} rows" in figure.proto.alt
-
-
-def test_the_page_runs_alone_with_the_defaults(alone, drawn):
-    app = alone(PAGE)
-    assert not app.exception
-    assert not app.error
-    trained = mha.trace(**Scene().settings())
-    np.testing.assert_array_equal(drawn(app, "matrix-weights"), trained.layers[1].weights(3))
-
-
-def test_the_numbers_are_compared_with_torch_before_the_readers_eyes(opened, english):
-    [badge] = [m.value for m in opened().markdown if "badge" in m.value]
-    assert badge.startswith(":green-badge[:material/check: ")
-    assert english("check.passed", difference="").strip() in badge
-
-
-def test_a_difference_to_torch_is_said_in_red(opened, english, monkeypatch):
-    monkeypatch.setattr(matrices, "against_torch", lambda layer, rows: mha.Check(0.25))
-    [badge] = [m.value for m in opened().markdown if "badge" in m.value]
-    assert badge.startswith(":red-badge[")
-    assert english("check.failed", difference=literal("0.25")) in badge
-
-
-def test_what_cannot_be_compared_is_said_in_grey(opened, english, monkeypatch):
-    monkeypatch.setattr(matrices, "against_torch", lambda layer, rows: mha.Check(None, reason="a reason"))
-    [badge] = [m.value for m in opened().markdown if "badge" in m.value]
-    assert badge.startswith(":gray-badge[")
-    assert english("check.impossible", reason="a reason") in badge
+def test_an_open_fold_computes_what_is_in_it_and_nothing_else(opened, fold, shown):
+    app = opened(fold, layers=2)
+    elements = [*app.main.selectbox, *app.main.get("plotly_chart"), *app.main.get("bidi_component")]
+    assert {element.key for element in elements} == {"head_view", "head_view_blob", *shown}
+    assert len(app.dataframe) == 1
 
 
 def test_random_weights_are_said_to_carry_no_meaning(opened, english):
     assert english("model.random") in [caption.value for caption in opened().caption]
 
 
-@pytest.mark.slow
-def test_a_later_layer_says_where_its_input_comes_from(opened, english):
-    app = opened(layers=3, layer=2)
-    app.run()
-    assert english("heads.stacked", layer=2, layers=3, before=1) in [c.value for c in app.caption]
-    app.number_input(key="layer").set_value(1).run()
-    assert not [c for c in app.caption if "residual" in c.value]
+def test_each_layer_says_where_its_input_comes_from_as_it_is_chosen_in_the_browser(opened, eye, english):
+    header, _ = eye(opened(layers=3, layer=2))
+    stacked = [english("heads.stacked", layer=n, layers=3, before=n - 1) for n in (2, 3)]
+    assert header["notes"] == ["", *stacked]
 
 
 @pytest.mark.slow
-def test_a_layer_in_which_all_tokens_have_become_alike_says_so(opened, english):
+def test_a_layer_in_which_all_tokens_have_become_alike_says_so(opened, english, move):
     app = opened(layers=6, layer=4)
     apart = patterns.collapse(trace(layers=6).layers[3])
     said = english("heads.collapsed", share=f"{100 * apart:.2g}")
     assert [c.value for c in app.caption if said in c.value]
-    app.number_input(key="layer").set_value(2).run()
+    app = move(app, layer=1)
     assert not [c.value for c in app.caption if "rank collapse" in c.value]
 
 
-def test_shared_keys_are_said_to_be_shared(opened, english):
-    app = opened(h=4, n_kv_heads=2, head=3)
-    captions = [caption.value for caption in app.caption]
-    assert english("heads.shares", head=3, kv=2) in captions
-    assert f"**K₂** {english('matrix.k')}" in captions
-    assert f"**Q₃** {english('matrix.q')}" in captions
+# What the browser is given of a head
 
 
-# The chosen token
+@pytest.mark.parametrize(
+    ("link", "layer", "head"),
+    [
+        ({}, 0, 0),
+        ({"h": 6, "d_model": 18, "n_kv_heads": 2, "head": 5}, 0, 4),  # heads that share keys and values
+        ({"mask": "causal", "position": "rotary", "layers": 2, "layer": 2, "head": 3}, 1, 2),
+        ({"position": "alibi", "d_k": 5, "d_v": 11}, 0, 0),
+        ({"text": "two words", "mask": "padding"}, 0, 0),  # nobody is left to look at
+        ({"text": " ".join(f"w{n}" for n in range(300)), "h": 3, "d_model": 15, "head": 2}, 0, 1),
+    ],
+    ids=["defaults", "shared", "causal", "biased", "hidden", "long"],
+)
+def test_the_browser_is_given_the_six_matrices_of_every_head(opened, eye, shows, link, layer, head):
+    app = opened(**link)
+    recorded = trace(**{name: value for name, value in link.items() if name not in ("layer", "head")})
+    shows(app, recorded, layer=layer, head=head)
+    header, [panel] = eye(app)
+    assert (header["kv"], header["heads"]) == (recorded.layers[0].n_kv_heads, recorded.layers[0].n_heads)
+    for shown, of in zip(panel["layers"], recorded.layers, strict=True):
+        assert {"q", "k", "v", "lse"} <= set(shown)
+        np.testing.assert_array_equal(shown["v"], of.v)
+        np.testing.assert_allclose(shown["weights"], of.weights(), atol=2e-5)
 
 
-def test_the_chosen_token_says_whom_it_looks_at(opened, english):
-    app = opened(head=2, token=3)
-    labels, row = trace().tokens.labels, trace().layers[0].weights(1)[2]
-    order = np.argsort(-row)[:4]
-    items = [english("token.looks_item", key=literal(labels[i]), weight=f"{row[i]:.2f}") for i in order]
-    said = english("token.looks", head=2, query=literal(labels[2]), list=", ".join(items))
-    assert app.markdown[0].value == said
-
-
-def test_the_strip_shows_the_weights_of_the_chosen_row(opened, strip):
-    app = opened(mask="causal", head=3, token=4)
-    shown, recorded = strip(app), trace(mask="causal")
-    weights = recorded.layers[0].weights(2)[3]
-    assert tuple(shown["tokens"]) == recorded.tokens.labels
-    assert shown["chosen"] == 3
-    np.testing.assert_allclose(shown["weights"][:4], weights[:4], rtol=1e-5)
-    assert shown["weights"][4:] == [None] * 8
-    assert len(shown["hints"]) == 12
-
-
-def test_a_token_that_may_look_at_nobody_says_so(opened, english, drawn, strip):
-    # With two tokens that are both padding nobody is left.
-    app = opened(text="two words", mask="padding", token=1)
-    assert not app.exception
-    assert app.markdown[0].value == english("token.looks_nowhere", head=1, query="two")
-    assert strip(app)["weights"] == [None, None]
-    assert np.isnan(drawn(app, "matrix-weights")).all()
-
-
-def test_choosing_a_token_in_the_strip_moves_the_control(opened, click, strip):
-    app = click(opened(), "token_strip", 1)
-    assert not app.exception
-    assert app.number_input(key="token").value == 2
-    assert strip(app)["chosen"] == 1
-    assert "**animal**" in app.markdown[0].value
+def test_what_is_chosen_in_the_pictures_moves_layer_head_and_token(opened, move, place, shows):
+    app = move(opened(layers=2), layer=1, head=2, token=4)
+    assert place(app) == (1, 2, 4)
+    shows(app, trace(layers=2), layer=1, head=2)
+    assert [app.query_params[name] for name in ("head", "token")] == ["3", "5"]
+    # What was chosen is spent: what is asked for next is not overruled by it.
+    assert place(move(app, head=0)) == (1, 0, 4)
     app.run()
-    assert app.number_input(key="token").value == 2
+    assert place(app) == (1, 0, 4)
 
 
-# All heads
+def test_what_is_chosen_in_the_pictures_is_chosen_on_the_other_pages(opened, move):
+    app = move(opened(layers=2), layer=1, head=2, token=4)
+    app.switch_page("see/token.py").run()
+    assert [app.number_input(key=key).value for key in ("layer", "head", "token")] == [2, 3, 5]
+    app.number_input(key="head").set_value(2).run()
+    app.switch_page("see/heads.py").run()
+    assert json.loads(app.get_by_key("head_view").proto.json)["head"] == 1
 
 
-def test_the_grid_shows_every_head_up_to_the_largest_weight_of_all(opened):
-    app = opened(h=8, head=5)
-    header, cells = grid(app)
-    weights = trace(h=8).layers[0].weights()
-    assert (header["rows"], header["columns"], header["chosen"]) == (12, 12, 4)
-    assert len(header["names"]) == len(header["hints"]) == 8
-    np.testing.assert_allclose(cells / 254, weights / weights.max(), atol=0.5 / 254 + 1e-6)
+def test_the_bytes_stay_the_same_while_only_the_place_moves(opened, move):
+    app = opened(layers=2)
+    before = app.get_by_key("head_view_blob").proto.bytes
+    assert move(app, layer=1, head=2, token=4).get_by_key("head_view_blob").proto.bytes == before
 
 
-def test_the_grid_marks_hidden_cells(opened):
-    _, cells = grid(opened(mask="causal"))
-    np.testing.assert_array_equal(cells == 255, np.broadcast_to(np.triu(np.ones((12, 12)), 1), (4, 12, 12)))
+def test_what_fits_no_longer_is_loaded_when_it_is_chosen(opened, eye, move, monkeypatch):
+    monkeypatch.setattr(head_view, "BUDGET", 1000)  # not even a head
+    app = opened(layers=2, layer=1, head=2)
+    numbers = [(layer["number"], layer["heads"]) for layer in eye(app)[1][0]["layers"]]
+    assert numbers == [(0, [1])]
+    app = move(app, layer=1, head=3)
+    assert [(layer["number"], layer["heads"]) for layer in eye(app)[1][0]["layers"]] == [(1, [3])]
 
 
-def test_the_hints_of_the_grid_name_the_largest_weight(opened, english):
-    header, _ = grid(opened())
-    recorded = trace()
-    weights, labels = recorded.layers[0].weights(2), recorded.tokens.labels
-    row, column = np.unravel_index(weights.argmax(), weights.shape)
-    assert header["hints"][2] == english(
-        "heads.grid_hint",
-        head=3,
-        weight=number(weights[row, column]),
-        query=labels[row],
-        key=labels[column],
-    )
-
-
-def test_choosing_a_head_in_the_grid_moves_the_control_and_the_matrices(opened, click, drawn):
-    app = click(opened(), "head_grid", 2)
-    assert not app.exception
-    assert app.number_input(key="head").value == 3
-    assert grid(app)[0]["chosen"] == 2
-    np.testing.assert_array_equal(drawn(app, "matrix-q"), trace().layers[0].q[2])
-    # The click is spent: what is asked for next is not overruled by it.
-    app.number_input(key="head").set_value(1).run()
-    assert app.number_input(key="head").value == 1
-
-
-def test_the_components_work_where_the_page_runs_alone(alone, click):
-    app = click(alone(PAGE), "head_grid", 1)
-    assert not app.exception
-    assert grid(app)[0]["chosen"] == 1
-
-
-# The colour scale
-
-
-def ends(app, strip) -> tuple[float, float, str]:
-    """Where the colours end: in the large picture of A, in the strip, and as the page says it."""
-    cells = spec(app, "matrix-weights")["data"][0]
-    assert cells["zmin"] == 0
-    [note] = [c.value for c in app.main.caption if c.value.startswith("Colours run")]
-    return cells["zmax"], strip(app)["limit"], note
-
-
-@pytest.mark.parametrize("by", ["control", "link"])
-@pytest.mark.parametrize("end", ENDS)
-def test_colours_end_where_the_scale_says_and_the_page_says_so(opened, english, end, by, strip):
-    weights = trace().layers[0].weights()
-    if by == "link":
-        app = opened(head=2, scale=end)
-    else:
-        app = opened(head=2)
-        app.segmented_control(key="scale").set_value(end).run()
-    limit = {"shared": weights.max(), "per head": weights[1].max(), "0 to 1": 1.0}[end]
-    said = (
-        english("heads.scale_each")
-        if end == "per head"
-        else english("heads.scale_now", limit=number(float(limit)))
-    )
-    figure, in_strip, note = ends(app, strip)
-    assert note == said
-    assert (figure, in_strip) == pytest.approx((limit, limit))
-    assert app.segmented_control(key="scale").value == end
-
-
-def test_a_layer_that_is_hidden_altogether_has_a_scale_too(opened, strip):
-    app = opened(text="two words", mask="padding", scale="per head")
-    assert not app.exception
-    assert ends(app, strip)[0] == 1.0
+def test_the_view_hears_of_everything_that_it_says_about_a_sentence(opened, eye):
+    header, _ = eye(opened())
+    assert header["strips"] is header["matrices"] is header["brief"] is header["opens"] is True
+    assert (header["answers"], header["hides"], header["untrained"]) == ([[]], [[]], [[]])
+    assert header["roles"] == {"0": [""] * 4}
+    assert header["on"] == [0]
 
 
 # The numbers
@@ -285,7 +188,7 @@ def test_a_layer_that_is_hidden_altogether_has_a_scale_too(opened, strip):
 
 @pytest.mark.parametrize("name", OF_ONE_HEAD)
 def test_every_matrix_of_a_head_can_be_read_as_a_table(opened, name):
-    app = opened(mask="causal", head=2)
+    app = opened("numbers", mask="causal", head=2)
     app.selectbox(key="table").set_value(name).run()
     assert not app.exception
     expected = trace(mask="causal").frame(name, layer=0, head=1)
@@ -295,7 +198,7 @@ def test_every_matrix_of_a_head_can_be_read_as_a_table(opened, name):
 
 
 def test_the_menu_of_tables_names_shared_keys_as_the_pictures_do(opened):
-    app = opened(h=4, n_kv_heads=2, head=4)
+    app = opened("numbers", h=4, n_kv_heads=2, head=4)
     options = app.selectbox(key="table").options
     written = [option.split()[0] for option in options[:3]]
     assert written == ["Q₄", "K₂", "V₂"]
@@ -348,7 +251,7 @@ def test_a_file_has_a_name_that_every_system_takes(parts, name):
 
 
 def test_the_download_can_be_pressed(opened):
-    app = opened()
+    app = opened("numbers")
     app.main.download_button[0].click().run()
     assert not app.exception
 
@@ -368,51 +271,17 @@ def test_the_head_view_has_the_numbers_of_its_own_settings(opened_on_random, eye
 # One text that looks at another
 
 
-@pytest.mark.parametrize(
-    ("name", "rows", "columns"),
-    [
-        ("q", "queries", None),
-        ("k", "keys", None),
-        ("v", "keys", None),
-        ("scores", "queries", "keys"),
-        ("weights", "queries", "keys"),
-        ("output", "queries", None),
-    ],
-)
-def test_the_matrices_have_their_own_tokens_on_each_axis(
-    on_translation, name, rows, columns, translation, main_text
-):
+def test_the_view_is_given_both_texts_and_the_six_matrices_of_both(on_translation, translation, eye, shows):
     app = on_translation("see/heads.py", key_token=4)
-    meta = json.loads(app.get_by_key(f"matrix-{name}").proto.spec)["layout"]["meta"]
-    shown = (meta["rows"], meta["columns"])
-    assert shown[0] == [*getattr(translation.sides, rows).labels]
-    if columns:
-        assert shown[1] == [*getattr(translation.sides, columns).labels]
-    assert (meta["start"] is None) == (name in "kv")  # a key is no token that looks
-    assert "Katze" in main_text(app)
+    shows(app, translation, layer=1, head=2)
+    header, [panel] = eye(app)
+    assert panel["tokens"] == [*translation.sides.queries.labels]
+    assert panel["keys"] == [*translation.sides.keys.labels]
+    assert (header["answers"], header["hides"]) == ([[]], [[]])
 
 
-def test_the_view_is_given_both_texts(on_translation, translation):
-    blob = on_translation("see/heads.py").get_by_key("head_view_blob").proto
-    content = blob.SerializeToString()
-    assert b"Katze" in content
-    assert b"saw" in content
-    assert exported_view.panel(translation, [0]).keys == translation.sides.keys.labels
-
-
-def test_a_heads_small_picture_names_tokens_of_both_texts(translation):
-    layer = translation.layers[0]
-    data = components.grid_data(
-        layer,
-        translation.sides.queries.labels,
-        chosen=0,
-        limits=[1.0] * 3,
-        keys=translation.sides.keys.labels,
-    )
-    size = int.from_bytes(data[:4], "little")
-    header = json.loads(data[4 : 4 + size])
-    assert (header["rows"], header["columns"]) == (7, 11)
-    for head, hint in enumerate(header["hints"]):
-        row, column = np.unravel_index(layer.weights(head).argmax(), (7, 11))
-        assert translation.sides.queries.labels[row] in hint
-        assert translation.sides.keys.labels[column] in hint
+def test_a_key_of_the_other_text_is_chosen_in_the_view(on_translation, move):
+    app = move(on_translation("see/heads.py"), token=2, key=8)
+    assert app.query_params["key_token"] == "9"
+    app.switch_page("see/token.py").run()
+    assert [app.number_input(key=key).value for key in ("token", "key_token")] == [3, 9]
