@@ -225,23 +225,36 @@ function chip(view, head) {
   return button;
 }
 
+// The one word that is chosen, and what hiding it is called; null where it cannot be hidden.
+/** @param {HeadView} view */
+function hideable(view) {
+  const nth = view.at?.nth ?? 0;
+  const pinned = view.pinned?.[nth];
+  const token = pinned?.tokens.length === 1 ? view.data[nth].pieceOf(pinned.side, pinned.tokens[0]) : null;
+  const name = token === null ? null : view.header.hides?.[nth]?.[token];
+  return name && view.hide ? { nth, token, name } : null;
+}
+
 // Below the drawing: how to let go of what is pinned, and how to hide it.
 /** @param {HeadView} view */
 export function showFoot(view) {
-  const { texts, header } = view;
   const parts = [];
   if (view.pinned?.some(Boolean)) {
     const release = () => {
       view.pinned = null;
       view.update();
     };
-    parts.push(makeButton(texts.release, "", release));
+    parts.push(makeButton(view.texts.release, "", release));
   }
-  const nth = view.at?.nth ?? 0;
-  const pinned = view.pinned?.[nth];
-  const token = pinned?.tokens.length === 1 ? view.data[nth].pieceOf(pinned.side, pinned.tokens[0]) : null;
-  const words = token === null ? null : header.hides?.[nth]?.[token];
-  if (words && view.hide) parts.push(makeButton(words, "", () => view.hide(nth, token)));
+  const word = hideable(view);
+  if (word) {
+    // The button stays where another word of the same name is chosen: which one is read when it is pressed.
+    const hide = () => {
+      view.hiding = hideable(view);
+      view.hide(view.hiding.nth, view.hiding.token);
+    };
+    parts.push(makeButton(word.name, "", hide));
+  }
   const now = parts.map((part) => part.textContent).join("|");
   if (view.foot.dataset.now === now) return;
   view.foot.dataset.now = now;

@@ -95,6 +95,8 @@ export class HeadView {
   hover = null;
   /** @type {{ nth: number, token: number } | null} where the keyboard is */
   at = null;
+  /** @type {{ nth: number, token: number } | null} the word that the page was asked to hide or to give back */
+  hiding = null;
   /** @type {import("./curves.js").Line | null} what is under the pointer between tokens */
   line = null;
   /** @type {number | undefined} the head that was clicked or switched on last */
@@ -172,10 +174,13 @@ export class HeadView {
       this.state.layer = header.layer;
       // A page that has followed the view leaves it as it is: where the keyboard is, and who is pinned with it.
       const follows = !another && this.chosenToken === header.token;
-      const focus = () => ({ side: "query", tokens: [this.data[0].wordOf("query", header.token)] });
-      if (!follows) this.pin(0, header.token === null ? null : focus());
+      // What takes the place of a word that was hidden, in whichever sentence, is what one wants to see.
+      const { nth, token } = (another && this.hiding) || { nth: 0, token: header.token };
+      const focus = () => ({ side: "query", tokens: [this.data[nth].wordOf("query", token)] });
+      if (!follows) this.pin(nth, token === null ? null : focus());
       if (!this.sentences || this.nHeads !== header.heads || !this.on.has(header.head)) this.on = new Set(header.on);
     }
+    this.hiding = null;
     if (this.scene !== scene) this.last = header.head;
     this.sentences = sentences;
     this.scene = scene;

@@ -19,9 +19,9 @@ export default async function ({ data, parentElement, setTriggerValue }) {
   if (!opened.has(payload)) opened.set(payload, openPayload(payload));
   const open = data.opens ? (chosen) => setTriggerValue("opened", chosen) : null;
   const moved = open && ((chosen) => writeLink(linkOf(chosen), () => open(chosen)));
-  const hide = data.hides ? (nth, token) => setTriggerValue("hidden", { nth, token, ...root.view.chosen }) : null;
+  const hidden = (nth, token) => setTriggerValue("hidden", { ...root.view.chosen, panel: nth, word: token });
   const page = async (header) => pageOf(await (await fetch(TEMPLATE)).text(), header, payload);
-  showView(root, data, opened.get(payload), { open, moved, hide, page });
+  showView(root, data, opened.get(payload), { open, moved, hide: data.hides ? hidden : null, page });
   drawn(root);
   if (open) followHistory(root, (link) => root.view.goTo(placeOf(link, data)));
 }

@@ -1,7 +1,7 @@
 """The head view on a page: its numbers are sent once, its scene with every run."""
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -32,16 +32,34 @@ def of_traces(
     heads: Sequence[int] | None = None,
     titles: Sequence[str] | None = None,
     key: str = "head_view",
+    values: bool = False,
+    more: Mapping[str, object] | None = None,
+    on_hide: Callable[[dict], None] | None = None,
 ) -> None:
     """One or more sentences side by side, called by their texts unless by `titles`.
 
-    `heads` are drawn at first, all positions from 0. As many layers and heads travel as fit; when others are
-    chosen, the scene moves to them.
+    `heads` are drawn at first, the chosen one unless they are named; all positions from 0. As many layers and
+    heads travel as fit, with `values` also q, k and v; when others are chosen, the scene moves to them.
+    `more` goes into the header; `on_hide` gets what is chosen when a word is hidden.
     """
-    brief = titles is None  # the sentences stand above the view, word by word
-    titles = [trace.title for trace in traces] if titles is None else list(titles)
-    focus = {"layer": layer, "head": head, "token": token, "on": heads}
-    _mount_traces(traces, titles, {"brief": brief}, key=key, **focus)
+    budget = BUDGET // len(traces)
+    numbers, loaded = fitting(views.longest(traces).layers, layer, head, budget=budget, values=values)
+    names = [trace.title for trace in traces] if titles is None else titles
+    blob = _packed(traces, names, numbers, loaded, values)
+    header = views.header_of(
+        traces,
+        layer=layer,
+        head=head,
+        token=token,
+        on=heads,
+        name=key,
+        source=views.caption_of(traces, layer),
+        texts=views.texts(language()),
+    )
+    header |= {"brief": titles is None} | dict(
+        more or {}
+    )  # then the sentences stand word by word in the view
+    _mount(header, blob, key, [longest(trace) for trace in traces], _move, on_hide)
 
 
 def of_sentences(
@@ -54,58 +72,30 @@ def of_sentences(
     token: int,
 ) -> None:
     """One sentence or two with everything about a head: its lines, its six matrices, the other heads."""
-    traces = {"token_strip": trace} | ({} if twin is None else {"twin_strip": twin})
+    traces = {"text": trace} | ({} if twin is None else {"twin": twin})
     more = {
-        "brief": True,
         "strips": True,
         "matrices": True,
         "answers": [sentence.answers(one) for one in traces.values()],
-        "hides": [sentence.hide_hints(one, strip) for strip, one in traces.items()],
+        "hides": [sentence.hide_hints(one, field) for field, one in traces.items()],
         "notes": model_info.notes(trace),
         "untrained": [_untrained(one) for one in traces.values()],
         "roles": {number: role_labels.labels(trace, scene, number) for number in range(len(trace.layers))},
     }
 
     def hide(chosen: dict) -> None:
-        strip = list(traces)[chosen["nth"]]
-        _opened(chosen)
-        sentence.hide_or_show(traces[strip], chosen["token"], strip)
+        field = list(traces)[chosen["panel"]]
+        _move(chosen)
+        sentence.hide_or_show(traces[field], chosen["word"], field)
 
-    titles = [one.title for one in traces.values()]
-    focus = {"layer": layer, "head": head, "token": token, "on": None}
-    _mount_traces(list(traces.values()), titles, more, key="head_view", values=True, on_hide=hide, **focus)
+    focus = {"layer": layer, "head": head, "token": token}
+    of_traces(list(traces.values()), **focus, values=True, more=more, on_hide=hide)
 
 
 def _untrained(trace: AttentionTrace) -> list[int]:
+    """The queries of the last layer that training gave no meaning."""
     rows = untrained_rows(trace, len(trace.layers) - 1)
     return [] if rows is None else np.flatnonzero(rows).tolist()
-
-
-def _mount_traces(
-    traces: Sequence[AttentionTrace],
-    titles: Sequence[str],
-    more: dict[str, object],
-    *,
-    layer: int,
-    head: int,
-    key: str,
-    values: bool = False,
-    on_hide=None,
-    **focus,
-) -> None:
-    budget = BUDGET // len(traces)
-    numbers, loaded = fitting(views.longest(traces).layers, layer, head, budget=budget, values=values)
-    blob = _packed(traces, titles, numbers, loaded, values)
-    header = views.header_of(
-        traces,
-        layer=layer,
-        head=head,
-        name=key,
-        source=views.caption_of(traces, layer),
-        texts=views.texts(language()),
-        **focus,
-    )
-    _mount(header | more, blob, key, [longest(trace) for trace in traces], _opened, on_hide)
 
 
 def of_weights(
@@ -156,7 +146,14 @@ def _packed(
     return blob
 
 
-def _mount(header: dict, blob: bytes, key: str, lengths: Sequence[int], on_open=None, on_hide=None) -> None:
+def _mount(
+    header: dict,
+    blob: bytes,
+    key: str,
+    lengths: Sequence[int],
+    on_open: Callable[[dict], None] | None = None,
+    on_hide: Callable[[dict], None] | None = None,
+) -> None:
     """Mount the view; without `on_open` it can load no other head, without `on_hide` hide no word."""
     digest = components.digest(blob)
     # The bytes show nothing and leave no gap. (Not in the sidebar: a fragment may not write there.)
@@ -171,11 +168,7 @@ def _mount(header: dict, blob: bytes, key: str, lengths: Sequence[int], on_open=
         components.send(key, blob, key=f"{key}_blob")
 
 
-def _opened(chosen: dict) -> None:
+def _move(chosen: dict) -> None:
     """Move the scene to the layer, head and tokens that are chosen in the view."""
-    moved = {"layer": chosen["layer"] + 1, "head": chosen["head"] + 1}
-    if chosen.get("token") is not None:
-        moved["token"] = chosen["token"] + 1
-    if chosen.get("key") is not None:  # of another text than the queries
-        moved["key_token"] = chosen["key"] + 1
-    state.go(**moved)
+    fields = {"layer": "layer", "head": "head", "token": "token", "key": "key_token"}
+    state.go(**{fields[name]: chosen[name] + 1 for name in fields if chosen.get(name) is not None})

@@ -19,7 +19,6 @@ from pages._kit.text import isolated, literal, t
 MAX_NAMED = 4
 MIN_SHARE = 0.01  # of a word that is named
 MASK = "[MASK]"
-TYPED_IN = {"token_strip": "text", "twin_strip": "twin"}  # where the sentence of a strip is typed
 Span = tuple[int, int]
 
 
@@ -136,35 +135,36 @@ def strips(
         )
 
 
-def hide_hints(trace: AttentionTrace, strip: str) -> list[str | None]:
-    """What hiding each token is called, None where it cannot be; empty for a model that guesses no words."""
+def hide_hints(trace: AttentionTrace, field: str) -> list[str | None]:
+    """What hiding each token, or giving it back, is called, None where neither can be.
+
+    Empty for a model that guesses no words. `field` is where the sentence is typed: "text" or "twin".
+    """
     if not trace.answers or isinstance(trace.source, FileSource):
         return []
-    return [hide_hint(trace, token, strip) for token in range(len(trace.tokens))]
+    return [_hide_hint(trace, token, field) for token in range(len(trace.tokens))]
 
 
-def hide_hint(trace: AttentionTrace, token: int, strip: str) -> str | None:
-    """What hiding the token, or giving it back, is called; None where it can only be chosen."""
+def _hide_hint(trace: AttentionTrace, token: int, field: str) -> str | None:
     piece = trace.tokens.pieces[token]
     if piece != MASK:
         start, end = trace.tokens.spans[token]
         return t("hide.hint", word=piece) if start < end else None
-    text, spans = _unhidden(trace, strip)
+    text, spans = _unhidden(trace, field)
     span = _first(trace.tokens.spans[token], spans)
     return t("hide.back", word=text[slice(*span)]) if span in spans else None
 
 
-def hide_or_show(trace: AttentionTrace, token: int, strip: str) -> None:
-    """Hide the token in the sentence of that strip, or give it back, and choose it."""
-    text, spans = _unhidden(trace, strip)
+def hide_or_show(trace: AttentionTrace, token: int, field: str) -> None:
+    """Hide the token in the sentence that is typed in that field, or give it back."""
+    text, spans = _unhidden(trace, field)
     span = _first(trace.tokens.spans[token], spans)
     if span in spans:
         spans = spans - {span}
     elif trace.tokens.pieces[token] != MASK and span[0] < span[1]:
         spans = spans | {span}
-    now = _text(text, spans)
-    st.session_state[f"hidden_{strip}"] = text, spans
-    state.go(**{TYPED_IN[strip]: now, "token": token + 1})
+    st.session_state[f"hidden_{field}"] = text, spans
+    state.go(**{field: _text(text, spans)})
 
 
 def same_words(text: str, sentence: str) -> bool:
@@ -175,9 +175,9 @@ def same_words(text: str, sentence: str) -> bool:
     )
 
 
-def _unhidden(trace: AttentionTrace, strip: str) -> tuple[str, frozenset[Span]]:
+def _unhidden(trace: AttentionTrace, field: str) -> tuple[str, frozenset[Span]]:
     """The sentence with all its words, and which of them are hidden; anew once something else was typed."""
-    text, spans = st.session_state.get(f"hidden_{strip}", ("", frozenset()))
+    text, spans = st.session_state.get(f"hidden_{field}", ("", frozenset()))
     return (text, spans) if _text(text, spans) == trace.tokens.text else (trace.tokens.text, frozenset())
 
 
