@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -37,95 +38,92 @@ def keys(app) -> list[str]:
     return [button.key for button in app.button]
 
 
-def word(app, strip, key: str = "token_strip") -> str:
-    """The chosen token of a sentence."""
-    shown = strip(app, key)
-    return shown["tokens"][shown["chosen"]]
+@pytest.fixture
+def word(eye):
+    """`word(app)`: the chosen token of the sentence, as the Heads page has it."""
 
+    def read(app) -> str:
+        header, panels = eye(app)
+        return panels[0]["tokens"][header["token"]]
 
-def has_twin(app) -> bool:
-    try:
-        app.get_by_key("twin_strip")
-    except KeyError:
-        return False
-    return True
+    return read
 
 
 # The second sentence
 
 
-def test_an_empty_second_sentence_leaves_one(opened, eye):
+def test_an_empty_second_sentence_leaves_one(opened, tokens):
     app = opened()
-    assert has_twin(app)
+    assert len(tokens(app)) == 2
     write(app, "", "twin")
     assert not app.error
     assert not app.warning
-    assert not has_twin(app)
-    assert len(eye(app)[1]) == 1
+    assert len(tokens(app)) == 1
 
 
-def test_a_link_without_a_second_sentence_leaves_one(opened):
+def test_a_link_without_a_second_sentence_leaves_one(opened, tokens):
     app = opened(twin="")
     assert typed(app) == (Scene().text, "")
-    assert not has_twin(app)
+    assert len(tokens(app)) == 1
 
 
-def test_a_second_sentence_has_the_same_settings(opened_on_random, strip):
-    app = opened_on_random(twin="one two three", seed=3, head=2, token=2)
+def test_a_second_sentence_has_the_same_settings(opened_on_random, eye):
+    _, [_, panel] = eye(opened_on_random(twin="one two three", seed=3))
     trace = mha.trace(**Scene(source="random", seed=3).settings("one two three"))
-    assert tuple(strip(app, "twin_strip")["tokens"]) == trace.tokens.labels
-    np.testing.assert_allclose(strip(app, "twin_strip")["weights"], trace.layers[0].weights(1)[1], rtol=1e-6)
+    assert (panel["title"], panel["tokens"]) == ("one two three", [*trace.tokens.labels])
+    np.testing.assert_array_equal(panel["layers"][0]["q"], trace.layers[0].q)
+    np.testing.assert_allclose(panel["layers"][0]["weights"], trace.layers[0].weights(), atol=2e-5)
 
 
-def test_the_second_sentence_of_the_start_goes_with_the_first(opened):
+def test_the_second_sentence_of_the_start_goes_with_the_first(opened, tokens):
     app = write(opened(), "The dog was tired.")
     assert typed(app) == ("The dog was tired.", "")
-    assert not has_twin(app)
+    assert len(tokens(app)) == 1
 
 
-def test_a_second_sentence_of_ones_own_stays(opened, strip):
+def test_a_second_sentence_of_ones_own_stays(opened, tokens):
     app = write(opened(), "The dog was wide.", "twin")
     write(app, "The dog was tired.")
     assert typed(app) == ("The dog was tired.", "The dog was wide.")
-    assert "wide" in strip(app, "twin_strip")["tokens"]
+    assert "wide" in tokens(app)[1]
 
 
-def test_a_link_shows_its_second_sentence(opened, strip):
+def test_a_link_shows_its_second_sentence(opened, tokens):
     app = opened(text="The dog was tired.", twin="The dog was wide.", token=3)
     assert typed(app) == ("The dog was tired.", "The dog was wide.")
-    assert strip(app, "twin_strip")["tokens"] == ["[CLS]", "The", "dog", "was", "wide", "."]
+    assert tokens(app)[1] == ["[CLS]", "The", "dog", "was", "wide", "."]
     app.run()
     assert typed(app) == ("The dog was tired.", "The dog was wide.")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("text", ["The dog was tired.", "humpty dumpty sat on"])
-def test_an_old_link_shows_its_sentence_and_nothing_that_was_left_over(opened, strip, text):
+def test_an_old_link_shows_its_sentence_and_nothing_that_was_left_over(opened, text, tokens):
     app = opened(text=text, h=8, head=2, token=3)
     assert typed(app) == (text, "")
-    assert not has_twin(app)
+    assert len(tokens(app)) == 1
     assert not app.error
-    assert strip(app)["tokens"] == ["[CLS]", *mha.words(text).labels]
+    assert tokens(app)[0] == ["[CLS]", *mha.words(text).labels]
     app.run()
     assert typed(app) == (text, "")
 
 
-def test_an_unknown_word_in_the_second_sentence_warns_and_the_first_stays(opened, strip):
+def test_an_unknown_word_in_the_second_sentence_warns_and_the_first_stays(opened, tokens, word):
     app = opened(twin=MISSPELT)
     assert not app.exception
     assert not app.error
     [warning] = app.warning
     assert "anmal" in warning.value
-    assert word(app, strip) == "it"
-    assert not has_twin(app)
+    assert word(app) == "it"
+    assert len(tokens(app)) == 1
     assert typed(app) == (Scene().text, MISSPELT)
 
 
-def test_a_second_sentence_that_is_too_long_warns_and_the_first_stays(opened, strip):
+def test_a_second_sentence_that_is_too_long_warns_and_the_first_stays(opened, word):
     app = opened(twin="the " * 40)
     assert not app.error
     assert literal("40 tokens") in app.warning[0].value
-    assert word(app, strip) == "it"
+    assert word(app) == "it"
 
 
 # Words that the model has never seen
@@ -138,7 +136,7 @@ def test_unknown_words_are_named_and_nothing_is_guessed(opened):
     assert "**frend**, **zxqv**" in error.value
     assert "Hello" not in error.value
     assert f"{known_words():,} words" in error.value
-    assert not app.subheader  # nothing is shown that does not belong to what was asked
+    assert not app.main.expander  # nothing is shown that does not belong to what was asked
     assert typed(app)[0] == UNKNOWN
 
 
@@ -180,23 +178,23 @@ def test_every_suggestion_mends_the_sentence(opened):
         write(app, MISSPELT)
 
 
-def test_random_weights_take_the_sentence_as_it_is(opened, english, strip):
+def test_random_weights_take_the_sentence_as_it_is(opened, english, tokens):
     app = opened(text=UNKNOWN)
     assert labels(app)[-2:] == [english("unknown.random"), english("unknown.model")]
     app.button(key="unknown_random").click().run()
     assert not app.error
     assert app.segmented_control(key="source").value == "random"
     assert typed(app) == (UNKNOWN, "")
-    assert strip(app)["tokens"] == [*mha.words(UNKNOWN).labels]
+    assert tokens(app)[0] == [*mha.words(UNKNOWN).labels]
     assert english("model.random") in written(app)
 
 
-def test_random_weights_for_an_unknown_word_keep_the_token(opened, strip):
+def test_random_weights_for_an_unknown_word_keep_the_token(opened, word):
     app = opened(token=3)
-    assert word(app, strip) == "animal"
+    assert word(app) == "animal"
     write(app, MISSPELT)
     app.button(key="unknown_random").click().run()
-    assert word(app, strip) == "anmal"
+    assert word(app) == "anmal"
 
 
 def test_an_unknown_word_is_refused_on_every_page(opened):
@@ -220,50 +218,76 @@ def test_what_is_no_word_is_unknown_and_shown_as_typed(opened, said, text):
 
 
 @pytest.fixture
-def hiding(opened):
-    """The Heads page with the switch on: a click on a word hides it."""
-    return lambda **scene: opened(**scene).toggle(key="hide").set_value(True).run()
+def hide(click):
+    """`hide(app, 2)`: what the view sends when that word is hidden or given back, from where it looks."""
+
+    def send(app, word: int, panel: int = 0, **chosen: int):
+        place = {"layer": 1, "head": 3, "token": word, "panel": panel, "word": word}
+        app = click(app, "head_view", place | chosen, "hidden")
+        assert not app.exception
+        assert not app.error
+        return app
+
+    return send
 
 
-def test_a_click_hides_a_word_and_the_model_guesses_it(hiding, click, english, strip):
-    app = click(hiding(), "token_strip", 2)
+def test_a_word_is_hidden_and_the_model_guesses_it(opened, hide, english, word, eye):
+    app = hide(opened(), 2)
     hidden = TYPED.replace("animal", "[MASK]")
     assert typed(app) == (hidden, Scene().twin)
-    assert not app.error
-    assert word(app, strip) == "[MASK]"
+    assert word(app) == "[MASK]"
     guesses = mha.trace(hidden, source="mini").answers[2]
-    items = [
-        english("token.looks_item", key=literal(guess), weight=f"{share:.2f}") for guess, share in guesses
-    ]
-    line = english("answer.hidden", query=literal("[MASK]"), list=", ".join(items))
-    assert line in written(app)
-    assert english("answer.none", query=literal("[MASK]")) not in written(app)
+    items = [english("token.looks_item", key=guess, weight=f"{share:.2f}") for guess, share in guesses]
+    header, _ = eye(app)
+    assert header["answers"][0][2] == english("answer.hidden", query="[MASK]", list=", ".join(items))
+    assert header["answers"][1][2] == english("answer.none", query="animal")  # the other one still says it
 
 
-def test_without_the_switch_a_click_chooses(opened, click, english, strip):
-    app = click(opened(token=9), "token_strip", 2)
-    assert typed(app)[0] == TYPED
-    assert word(app, strip) == "animal"
-    assert english("answer.none", query="animal") in written(app)
-    assert strip(app)["hides"] is None
+def test_hiding_moves_to_where_the_view_looks(opened, hide, place):
+    assert place(hide(opened(), 2, layer=0, head=1)) == (0, 1, 2)
+
+
+def test_the_answers_are_those_of_the_page_token_in_words_without_markup(opened, opened_on, eye):
+    text = "The [MASK] didn't see the cat because it was tired."
+    answers = eye(opened(text=text, twin=""))[0]["answers"][0]
+    for token in (0, 1, 2, 8):
+        page = opened_on("see/token.py", text=text, twin="", token=token + 1)
+        plain = [re.sub(r"\\(.)|\*\*|\u2060", r"\1", element.value) for element in page.markdown]
+        assert answers[token] in plain
+    assert len(set(answers)) > 5
+
+
+def test_an_answer_names_what_is_worth_a_word_and_isolates_what_is_written_from_the_right():
+    recorded = mha.trace("The dog slept.", source="mini")
+    answers = ((("حيوان", 0.75), ("x", 0.005)), *[None] * (len(recorded.tokens) - 1))
+    first, second, *_ = sentence.answers(replace(recorded, answers=answers))
+    assert first.endswith("\u2068حيوان\u2069 0.75.")
+    assert "“The”" in second
 
 
 @pytest.mark.slow
-def test_words_are_given_back_in_any_order(hiding, click):
-    app = hiding()
+def test_words_are_given_back_in_any_order(opened, hide):
+    app = opened()
     for token in (7, 1, 8):  # because, The, it: none is as long as [MASK]
-        click(app, "token_strip", token)
+        hide(app, token)
     text = "{} animal didn't cross the street {} {} was too tired."
     assert typed(app)[0] == text.format(*3 * ["[MASK]"])
-    assert typed(click(app, "token_strip", 7))[0] == text.format("[MASK]", "because", "[MASK]")
-    assert typed(click(app, "token_strip", 1))[0] == text.format("The", "because", "[MASK]")
-    assert typed(click(app, "token_strip", 8))[0] == TYPED
+    assert typed(hide(app, 7))[0] == text.format("[MASK]", "because", "[MASK]")
+    assert typed(hide(app, 1))[0] == text.format("The", "because", "[MASK]")
+    assert typed(hide(app, 8))[0] == TYPED
 
 
-def test_the_second_sentence_hides_its_own_words(hiding, click, strip):
-    app = click(hiding(), "twin_strip", 11)
-    assert typed(app) == (TYPED, Scene().twin.replace("wide", "[MASK]"))
-    assert word(app, strip, "twin_strip") == "[MASK]"
+def test_the_second_sentence_hides_its_own_words(opened, hide, eye, tokens, place):
+    """Also where the same word stands elsewhere in the first one, at which the pictures then look."""
+    twin = "A big animal didn't cross the street because it was too wide."
+    app = hide(opened(twin=twin), 3, panel=1, token=2)
+    assert typed(app) == (TYPED, twin.replace("animal", "[MASK]"))
+    assert tokens(app)[1][3] == "[MASK]"
+    assert place(app)[2] == 2
+    header, _ = eye(app)
+    assert header["hides"][1][3] == "Give “animal” back"
+    assert "guesses" in header["answers"][1][3]
+    assert typed(hide(app, 3, panel=1, token=2)) == (TYPED, twin)
 
 
 def test_a_link_with_a_hidden_word_keeps_the_second_sentence(opened):
@@ -272,70 +296,67 @@ def test_a_link_with_a_hidden_word_keeps_the_second_sentence(opened):
     assert typed(opened(text="The [MASK] slept.")) == ("The [MASK] slept.", "")
 
 
-def test_each_token_says_what_a_click_does(hiding, click, english, strip):
-    app = click(hiding(), "token_strip", 2)
-    hints = strip(app)["hides"]
-    assert hints[0] is None  # the start of the sentence is no word
-    assert hints[2] == english("hide.back", word="animal")
-    assert hints[3] == english("hide.hint", word="didn't")
+def test_each_token_says_what_hiding_it_is_called(opened, hide, english, eye):
+    hides = eye(hide(opened(), 2))[0]["hides"][0]
+    assert hides[0] is None  # the start of the sentence is no word
+    assert hides[2] == english("hide.back", word="animal")
+    assert hides[3] == english("hide.hint", word="didn't")
 
 
 @pytest.mark.slow
-def test_a_mask_that_was_typed_stays(hiding, click, strip):
-    app = write(hiding(token=5), "The hungry dog [MASK] the old bread.")
-    assert strip(app)["hides"][4] is None
-    assert typed(click(app, "token_strip", 4))[0] == "The hungry dog [MASK] the old bread."
-    assert typed(click(app, "token_strip", 2))[0] == "The [MASK] dog [MASK] the old bread."
-    assert typed(click(app, "token_strip", 2))[0] == "The hungry dog [MASK] the old bread."
+def test_a_mask_that_was_typed_stays(opened, hide, eye):
+    app = write(opened(token=5), "The hungry dog [MASK] the old bread.")
+    assert eye(app)[0]["hides"][0][4] is None
+    assert typed(hide(app, 4))[0] == "The hungry dog [MASK] the old bread."
+    assert typed(hide(app, 2))[0] == "The [MASK] dog [MASK] the old bread."
+    assert typed(hide(app, 2))[0] == "The hungry dog [MASK] the old bread."
 
 
 @pytest.mark.slow
-def test_another_sentence_begins_with_all_its_words(hiding, click, strip):
-    app = click(hiding(), "token_strip", 2)
+def test_another_sentence_begins_with_all_its_words(opened, hide, eye):
+    app = hide(opened(), 2)
     write(app, "The dog [MASK] the cat.")
-    assert strip(app)["hides"][3] is None
+    assert eye(app)[0]["hides"][0][3] is None
 
 
-def test_a_mask_can_be_typed(opened, strip):
+def test_a_mask_can_be_typed(opened, eye, word):
     app = write(opened(token=5), "The hungry dog [MASK] the old bread.")
     assert not app.error
-    assert word(app, strip) == "[MASK]"
+    assert word(app) == "[MASK]"
     best = mha.trace("The hungry dog [MASK] the old bread.", source="mini").answers[4][0][0]
-    assert f"guesses the hidden word: **{best}**" in written(app)
+    assert f"guesses the hidden word: {best}" in eye(app)[0]["answers"][0][4]
 
 
-def test_hiding_takes_the_very_word_that_was_clicked(hiding, click):
-    app = click(hiding(text="The dog saw the cat and the bird."), "token_strip", 7)  # the last "the"
+def test_hiding_takes_the_very_word_that_was_chosen(opened, hide):
+    app = hide(opened(text="The dog saw the cat and the bird."), 7)  # the last "the"
     assert typed(app)[0] == "The dog saw the cat and [MASK] bird."
 
 
 @pytest.mark.slow
-def test_the_start_of_the_sentence_cannot_be_hidden(hiding, click, strip):
-    app = click(hiding(token=9), "token_strip", 0)
-    assert not app.exception
+def test_the_start_of_the_sentence_cannot_be_hidden(opened, hide, word):
+    app = hide(opened(token=9), 0)
     assert typed(app)[0] == TYPED
-    assert word(app, strip) == "[CLS]"
+    assert word(app) == "[CLS]"
 
 
-def test_random_weights_guess_nothing(opened_on_random):
-    app = opened_on_random(text="one [MASK] three", token=2)
-    assert [toggle.key for toggle in app.main.toggle] == []
-    assert "guesses" not in written(app)
+def test_random_weights_guess_nothing(opened_on_random, eye):
+    header, _ = eye(opened_on_random(text="one [MASK] three", token=2))
+    assert (header["answers"], header["hides"]) == ([[]], [[]])
 
 
-def test_a_pronoun_that_stands_for_no_noun_says_so(opened, english):
+def test_a_pronoun_that_stands_for_no_noun_says_so(opened, english, eye):
     [(first, share), *_] = mha.trace("He booked a room at a hotel.", source="mini").answers[1]
     assert first == "he"
     item = english("token.looks_item", key="he", weight=f"{share:.2f}")
-    app = opened(text="He booked a room at a hotel.", token=2)
-    assert english("answer.itself", query="He", list=item) in written(app)
+    answers = eye(opened(text="He booked a room at a hotel.", token=2))[0]["answers"]
+    assert answers[0][1] == english("answer.itself", query="He", list=item)
 
 
 # Examples
 
 
 @pytest.mark.parametrize("number", range(len(EXAMPLES)))
-def test_an_example_sets_both_sentences_and_the_token_and_can_be_shown(opened, strip, number):
+def test_an_example_sets_both_sentences_and_the_token_and_can_be_shown(opened, number, tokens, word):
     example = EXAMPLES[number]
     app = opened()
     app.selectbox(key="example").select_index(number).run()
@@ -344,45 +365,44 @@ def test_an_example_sets_both_sentences_and_the_token_and_can_be_shown(opened, s
     assert not app.warning
     assert typed(app) == (example["text"], example.get("twin", ""))
     assert app.selectbox(key="example").value is None
-    assert app.number_input(key="token").value == example["token"] + 1  # behind [CLS]
-    assert has_twin(app) == ("twin" in example)
-    meant = [word(app, strip, key) for key in ("token_strip", "twin_strip")[: 1 + ("twin" in example)]]
+    meant = [panel[example["token"]] for panel in tokens(app)]
+    assert len(meant) == 1 + ("twin" in example)
+    assert word(app) == meant[0]
     assert set(meant) <= {"it", "he", "she", "[MASK]", "booked", "humpty", "How", "它"}
 
 
-def test_an_example_shows_the_same_word_on_random_weights(opened_on_random, strip):
+def test_an_example_shows_the_same_word_on_random_weights(opened_on_random, word, tokens, place):
     app = opened_on_random()
     app.selectbox(key="example").select_index(1).run()
-    assert app.number_input(key="token").value == EXAMPLES[1]["token"]
-    assert word(app, strip) == word(app, strip, "twin_strip") == "it"
+    assert place(app)[2] == EXAMPLES[1]["token"] - 1
+    assert word(app) == tokens(app)[1][place(app)[2]] == "it"
 
 
 # Another source
 
 
-def test_the_chosen_word_stays_when_the_source_changes(opened, strip):
+def test_the_chosen_word_stays_when_the_source_changes(opened, tokens, word):
     app = opened()
     for source, token in (("random", 8), ("mini", 9), ("random", 8)):
         app.segmented_control(key="source").set_value(source).run()
         assert not app.error
-        assert word(app, strip) == word(app, strip, "twin_strip") == "it"
-        assert app.number_input(key="token").value == token
+        assert word(app) == tokens(app)[1][token - 1] == "it"
 
 
-def test_the_chosen_word_of_a_link_stays_when_the_source_changes(opened_on_random, strip):
+def test_the_chosen_word_of_a_link_stays_when_the_source_changes(opened_on_random, word):
     app = opened_on_random(token=2)
-    assert word(app, strip) == "animal"
+    assert word(app) == "animal"
     app.segmented_control(key="source").set_value("mini").run()
-    assert word(app, strip) == "animal"
+    assert word(app) == "animal"
 
 
-def test_the_chosen_word_stays_on_the_way_back_from_random_weights(opened, strip):
+def test_the_chosen_word_stays_on_the_way_back_from_random_weights(opened, word):
     app = write(opened(token=6), MISSPELT)
     app.button(key="unknown_random").click().run()
     write(app, Scene().text)
-    assert word(app, strip) == "the"
+    assert word(app) == "the"
     app.segmented_control(key="source").set_value("mini").run()
-    assert word(app, strip) == "the"
+    assert word(app) == "the"
 
 
 def test_a_source_without_models_is_not_offered(opened):
@@ -402,7 +422,7 @@ def test_a_source_without_models_is_not_offered(opened):
     ],
     ids=lambda link: " ".join(link),
 )
-def test_a_link_sets_what_it_names(opened, drawn, link):
+def test_a_link_sets_what_it_names(opened, shows, link):
     app = opened(**link)
     assert not app.exception
     assert not app.error
@@ -412,8 +432,7 @@ def test_a_link_sets_what_it_names(opened, drawn, link):
     if scene.source == "mini":
         assert app.selectbox(key="architecture").value == scene.architecture
     trace = mha.trace(**scene.settings())
-    layer = trace.layers[min(scene.layer, len(trace.layers)) - 1]
-    np.testing.assert_array_equal(drawn(app, "matrix-weights"), layer.weights(scene.head - 1))
+    shows(app, trace, layer=min(scene.layer, len(trace.layers)) - 1, head=scene.head - 1)
 
 
 @pytest.mark.parametrize(
@@ -425,12 +444,11 @@ def test_a_link_sets_what_it_names(opened, drawn, link):
     ],
     ids=" ".join,
 )
-def test_a_link_with_a_value_that_makes_no_sense_opens_the_start(opened, drawn, link):
+def test_a_link_with_a_value_that_makes_no_sense_opens_the_start(opened, shows, link):
     app = opened(**link)
     assert not app.exception
     assert not app.error
-    expected = mha.trace(**Scene().settings()).layers[1].weights(3)
-    np.testing.assert_array_equal(drawn(app, "matrix-weights"), expected)
+    shows(app, mha.trace(**Scene().settings()), layer=1, head=3)
 
 
 # Text stays text
@@ -439,17 +457,13 @@ NASTY = "<s> <b>x</b> $x$ *a* **b** [x](y) `c` :red[d] :smile: &lt; ~~e~~"
 
 
 @pytest.mark.parametrize("token", [3, 20])
-def test_marks_in_both_sentences_are_shown_as_typed(opened_on_random, said, strip, token):
+def test_marks_in_both_sentences_are_shown_as_typed(opened_on_random, said, token, tokens):
     app = opened_on_random(text=NASTY, twin=NASTY[::-1], token=token)
     assert not app.exception
     assert not app.error
     assert not app.warning
     assert typed(app) == (NASTY, NASTY[::-1])
-    for key, text in (("token_strip", NASTY), ("twin_strip", NASTY[::-1])):
-        pieces = mha.words(text).labels
-        assert tuple(strip(app, key)["tokens"]) == pieces
-        looks = f"In head 1, **{literal(pieces[min(token, len(pieces)) - 1])}** looks at "
-        assert [words for words in said(app) if words.startswith(looks)]
+    assert tokens(app) == [[*mha.words(text).labels] for text in (NASTY, NASTY[::-1])]
     # Of the marks that make text something else, our own words use none of these.
     assert [words for words in said(app) if re.search(r"(?<!\\)(?:\\\\)*[<`$~]", words)] == []
 
@@ -473,10 +487,8 @@ def test_marks_in_a_refused_second_sentence_are_shown_as_typed(opened):
 # One text that looks at another
 
 
-def test_both_texts_are_there_and_the_one_that_is_looked_at_is_shaded(
-    on_translation, translation, main_text, strip
-):
-    app = on_translation("see/heads.py")
+def test_the_text_that_is_looked_at_is_shaded(on_translation, translation, main_text, strip):
+    app = on_translation("see/token.py")
     row = translation.layers[1].weights(2)[5]
     looks, looked_at = strip(app, "token_strip"), strip(app, "token_strip_keys")
     assert (looks["tokens"], looks["weights"], looks["chosen"]) == (
@@ -492,11 +504,11 @@ def test_both_texts_are_there_and_the_one_that_is_looked_at_is_shaded(
 
 
 def test_the_token_of_a_link_is_marked_in_the_text_that_is_looked_at(on_translation, strip):
-    assert strip(on_translation("see/heads.py", key_token=11), "token_strip_keys")["chosen"] == 10
+    assert strip(on_translation("see/token.py", key_token=11), "token_strip_keys")["chosen"] == 10
 
 
 def test_a_click_on_a_token_of_either_text_goes_to_it(on_translation, main_text, strip, click):
-    app = click(on_translation("see/heads.py"), "token_strip_keys", 8)
+    app = click(on_translation("see/token.py"), "token_strip_keys", 8)
     assert strip(app, "token_strip_keys")["chosen"] == 8
     assert "**Garten**" in main_text(app)
     app = click(app, "token_strip", 2)

@@ -1,7 +1,5 @@
 """Trained weights: what the app opens on, what the model answers, which rows mean something."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -14,18 +12,11 @@ from pages._kit.text import literal
 pytestmark = pytest.mark.slow
 
 TIRED, WIDE = Scene().text, Scene().twin
-BOTH = {"token_strip": TIRED, "twin_strip": WIDE}
 CHINESE = {"text": "小猫没有过马路，因为它太累了。", "twin": "小猫没有过马路，因为它太宽了。"}
-MATRICES = ("q", "k", "v", "scores", "weights", "output")
 
 
 def trained(text: str = TIRED, **settings) -> mha.AttentionTrace:
     return mha.trace(**(Scene().settings(text) | settings))
-
-
-def largest(shown: dict) -> str:
-    """The word that the chosen token of a strip looks at most."""
-    return shown["tokens"][int(np.argmax(shown["weights"]))]
 
 
 def controls(app) -> dict:
@@ -33,57 +24,36 @@ def controls(app) -> dict:
     return {widget.key: widget.value for kind in kinds for widget in getattr(app.sidebar, kind)}
 
 
-def veiled(app, key: str) -> list[int]:
-    """The rows of a heatmap that lie under grey, by the shapes that plotly is given."""
-    spec = json.loads(app.get_by_key(key).proto.spec)
-    shapes = spec["layout"].get("shapes", [])
-    rows = [(shape["y0"] + shape["y1"]) / 2 for shape in shapes if "fillcolor" in shape]
-    assert all(row == int(row) for row in rows)
-    return [int(row) for row in rows]
-
-
 # The first visit
 
 
 def test_the_controls_start_at_the_scene_and_offer_what_the_model_takes(opened):
     scene, app = Scene(), opened()
-    names = ("text", "twin", "source", "h", "d_model", "architecture", "layer", "head", "token", "key_token")
+    names = ("text", "twin", "source", "h", "d_model", "architecture")
     assert controls(app) == {name: getattr(scene, name) for name in names} | {"example": None}
-    assert (app.number_input(key="layer").max, app.number_input(key="head").max) == (2, 4)
-    assert app.number_input(key="token").max == 13
 
 
-def test_the_first_visit_shows_it_looking_at_the_animal_and_at_the_street(opened, strip):
+def test_the_first_visit_shows_it_looking_at_the_animal_and_at_the_street(opened, eye, english):
     app = opened()
     assert not app.exception
     assert not app.error
     assert not app.warning
-    assert [largest(strip(app, key)) for key in BOTH] == ["animal", "street"]
-    for key, text in BOTH.items():
-        shown, trace = strip(app, key), trained(text)
-        assert tuple(shown["tokens"]) == trace.tokens.labels
-        assert shown["tokens"][shown["chosen"]] == "it"
-        np.testing.assert_allclose(shown["weights"], trace.layers[1].weights(3)[8], rtol=1e-6)
-
-
-def test_the_first_visit_says_whom_it_looks_at_and_what_the_model_answers(opened, english):
-    said = [markdown.value for markdown in opened().markdown]
-    for text, noun in ((TIRED, "animal"), (WIDE, "street")):
-        trace = trained(text)
-        weight = trace.layers[1].weights(3)[8, trace.tokens.labels.index(noun)]
-        item = english("token.looks_item", key=noun, weight=f"{weight:.2f}")
-        assert any(words.startswith(f"In head 4, **it** looks at {item}") for words in said)
-        word, share = trace.answers[8][0]
+    header, panels = eye(app)
+    for panel, answers, text, noun in zip(
+        panels, header["answers"], (TIRED, WIDE), ("animal", "street"), strict=True
+    ):
+        it, trace = header["token"], trained(text)
+        assert panel["tokens"][it] == "it"
+        row = panel["layers"][header["layer"]]["weights"][header["head"], it]
+        assert panel["tokens"][row.argmax()] == noun
+        word, share = trace.answers[it][0]
         assert word == noun
         item = english("token.looks_item", key=noun, weight=f"{share:.2f}")
-        assert english("answer.pronoun", query="it", list=item) in said
+        assert answers[it] == english("answer.pronoun", query="it", list=item)
 
 
-def test_the_matrices_are_those_of_the_first_sentence(opened, drawn):
-    app, layer = opened(), trained().layers[1]
-    expected = (layer.q[3], layer.k[3], layer.v[3], layer.scores(3), layer.weights(3), layer.output(3))
-    for name, matrix in zip(MATRICES, expected, strict=True):
-        np.testing.assert_array_equal(drawn(app, f"matrix-{name}"), matrix, err_msg=name)
+def test_the_matrices_are_those_of_the_first_sentence(opened, shows):
+    shows(opened(), trained(), layer=1, head=3)
 
 
 def test_the_view_is_given_every_layer_and_head_of_both_sentences(opened, eye):
@@ -97,8 +67,7 @@ def test_the_view_is_given_every_layer_and_head_of_both_sentences(opened, eye):
             np.testing.assert_allclose(shown["weights"], layer.weights(), atol=2e-5)
     assert (header["layers"], header["heads"]) == (2, 4)
     assert (header["layer"], header["head"], header["token"]) == (1, 3, 8)
-    assert 3 in header["on"]  # the chosen head
-    assert len(header["on"]) == 2
+    assert header["on"] == [3]  # the chosen head alone
     assert header["special"] == [
         [[0], [0]],
         [[0], [0]],
@@ -106,50 +75,26 @@ def test_the_view_is_given_every_layer_and_head_of_both_sentences(opened, eye):
     assert header["source"].startswith("mini, glass-box, h=4, d_model=64")
 
 
-def test_what_is_opened_in_the_view_moves_the_scene(opened, click, strip, eye):
-    app = click(opened(), "head_view", {"layer": 0, "token": 2, "head": 1}, "opened")
-    assert not app.exception
-    assert [app.number_input(key=key).value for key in ("layer", "head", "token")] == [1, 2, 3]
-    assert [strip(app, key)["chosen"] for key in BOTH] == [2, 2]
-    header, _ = eye(app)
-    assert (header["layer"], header["head"], header["token"]) == (0, 1, 2)
-
-
-def test_what_is_opened_without_a_token_keeps_the_token(opened, click):
-    app = click(opened(), "head_view", {"layer": 0, "token": None, "head": 0}, "opened")
-    assert not app.exception
-    assert [app.number_input(key=key).value for key in ("layer", "head", "token")] == [1, 1, 9]
-
-
-def test_the_numbers_stay_the_same_bytes_while_only_the_scene_moves(opened, click):
-    app = opened()
-    before = app.get_by_key("head_view_blob").proto.bytes
-    app = click(app, "head_view", {"layer": 0, "token": 2, "head": 1}, "opened")
-    assert app.get_by_key("head_view_blob").proto.bytes == before
+def test_what_is_opened_without_a_token_keeps_the_token(opened, move, place):
+    assert place(move(opened(), layer=0, head=0, token=None)) == (0, 0, 8)
 
 
 def test_every_text_of_the_view_arrives_with_its_places_to_fill_in(opened, eye):
     assert eye(opened())[0]["texts"] == head_view.texts("en")
 
 
-def test_choosing_a_token_of_the_second_sentence_moves_it_in_both(opened, click, strip):
-    app = click(opened(), "twin_strip", 6)
-    assert [strip(app, key)["chosen"] for key in BOTH] == [6, 6]
-
-
-def test_a_second_sentence_may_be_shorter(opened, strip, eye):
+def test_a_second_sentence_may_be_shorter(opened, eye):
     app = opened(twin="The dog was tired.", token=9)
     assert not app.exception
-    assert [strip(app, key)["chosen"] for key in BOTH] == [8, 5]
     header, panels = eye(app)
     assert header["token"] == 8
     assert [len(panel["tokens"]) for panel in panels] == [13, 6]
 
 
-def test_long_texts_have_the_view_too(opened):
-    app = opened(source="random", text=" ".join(["word"] * 200))
-    assert not app.exception
-    assert json.loads(app.get_by_key("head_view").proto.json)["heads"] == 4
+def test_the_measured_roles_of_every_layer_are_under_its_heads(opened, eye, english):
+    roles = eye(opened())[0]["roles"]
+    assert [len(labels) for labels in roles.values()] == [4, 4]
+    assert roles["1"][3].startswith(english("role.pronoun to noun"))
 
 
 # What the model is
@@ -179,12 +124,10 @@ def test_the_page_says_what_was_trained_and_how_well_it_does(opened, english, li
 @pytest.mark.parametrize(
     ("link", "kinds"), [({}, ("block", "lookup")), ({"architecture": "standard"}, ("block", "block"))]
 )
-def test_each_layer_says_what_comes_in_and_what_follows(opened, english, link, kinds):
-    for layer, kind in enumerate(kinds, start=1):
-        captions = [caption.value for caption in opened(layer=layer, **link).caption]
-        for other in ("block", "lookup"):
-            note = english(f"model.layer.{other}", layer=layer, layers=2)
-            assert (note in captions) == (other == kind)
+def test_each_layer_says_what_comes_in_and_what_follows(opened, eye, english, link, kinds):
+    notes = eye(opened(**link))[0]["notes"]
+    said = [english(f"model.layer.{kind}", layer=n, layers=2) for n, kind in enumerate(kinds, start=1)]
+    assert notes == [said[0], f"{said[1]} {english('model.veiled')}"]
 
 
 def test_steps_say_of_which_layer_the_values_are_embeddings(opened, english):
@@ -197,77 +140,61 @@ def test_steps_say_of_which_layer_the_values_are_embeddings(opened, english):
     assert english("steps.project.values") not in [markdown.value for markdown in app.main.markdown]
 
 
-def test_the_architecture_changes_what_is_computed(opened, drawn):
+def test_the_architecture_changes_what_is_computed(opened, shows):
     app = opened()
     app.selectbox(key="architecture").set_value("standard").run()
-    expected = trained(architecture="standard").layers[1].weights(3)
-    np.testing.assert_array_equal(drawn(app, "matrix-weights"), expected)
-    assert not np.array_equal(expected, trained().layers[1].weights(3))
+    expected = trained(architecture="standard")
+    shows(app, expected, layer=1, head=3)
+    assert not np.array_equal(expected.layers[1].weights(3), trained().layers[1].weights(3))
 
 
-def test_one_layer_has_one_layer_and_its_answers_know_no_difference(opened, drawn, english):
+def test_one_layer_has_one_layer_and_its_answers_know_no_difference(opened, shows, eye):
     app = opened()
     app.selectbox(key="architecture").set_value("one-layer").run()
     assert not app.exception
     assert not app.error
-    assert "layer" not in [widget.key for widget in app.number_input]
-    assert english("heads.all", layer=1) in [subheader.value for subheader in app.subheader]
-    expected = trained(architecture="one-layer").layers
-    assert len(expected) == 1
-    np.testing.assert_array_equal(drawn(app, "matrix-weights"), expected[0].weights(3))
-    assert veiled(app, "matrix-weights") == [row for row in range(13) if row != 8]
+    shows(app, trained(architecture="one-layer"), head=3)
+    header, _ = eye(app)
+    assert (header["layers"], header["layer"]) == (1, 0)
+    assert header["untrained"] == [[row for row in range(13) if row != 8]] * 2
 
 
 @pytest.mark.parametrize("h", [2, 8])
-def test_the_number_of_heads_changes_what_is_computed(opened, drawn, h):
+def test_the_number_of_heads_changes_what_is_computed(opened, shows, h):
     app = opened()
     app.number_input(key="h").set_value(h).run()
     assert not app.error
-    assert app.number_input(key="head").value == min(4, h)
-    expected = trained(h=h).layers[1].weights(min(4, h) - 1)
-    np.testing.assert_array_equal(drawn(app, "matrix-weights"), expected)
+    shows(app, trained(h=h), layer=1, head=min(4, h) - 1)
 
 
-def test_chinese_goes_to_the_chinese_model(opened, strip):
+def test_chinese_goes_to_the_chinese_model(opened, eye):
     app = opened(**CHINESE, token=8)
     assert not app.exception
     assert not app.error
     assert not app.warning
-    shown = [strip(app, key) for key in BOTH]
-    assert [sentence["tokens"][sentence["chosen"]] for sentence in shown] == ["它", "它"]
+    header, panels = eye(app)
+    assert [panel["tokens"][header["token"]] for panel in panels] == ["它", "它"]
     answers = [trained(text).answers[7][0][0] for text in CHINESE.values()]
     assert answers == ["小猫", "马路"]
-    said = [markdown.value for markdown in app.markdown if "stand for" in markdown.value]
-    assert ["小猫" in said[0], "马路" in said[1]] == [True, True]
+    assert [answer in said[7] for answer, said in zip(answers, header["answers"], strict=True)] == [True] * 2
 
 
 # Which rows mean something
 
 
-def test_rows_that_no_answer_was_asked_of_are_veiled_in_the_last_layer(opened):
-    app = opened()
-    others = [row for row in range(13) if row != 8]
-    assert {name: veiled(app, f"matrix-{name}") for name in MATRICES} == {
-        name: [] if name in ("k", "v") else others for name in MATRICES
-    }
+def test_rows_that_no_answer_was_asked_of_are_untrained_in_each_sentence(opened, eye):
+    twin = "The dog was tired because it was late."
+    it = trained(twin).tokens.pieces.index("it")
+    expected = [[row for row in range(13) if row != 8], [row for row in range(10) if row != it]]
+    assert eye(opened(twin=twin))[0]["untrained"] == expected
 
 
-def test_no_row_of_an_earlier_layer_is_veiled(opened):
-    app = opened(layer=1)
-    assert [name for name in MATRICES if veiled(app, f"matrix-{name}")] == []
-
-
-def test_the_row_of_a_hidden_word_is_not_veiled(opened):
+def test_the_row_of_a_hidden_word_is_not_untrained(opened, eye):
     app = opened(text="The [MASK] was tired because it was late.", token=3)
     assert not app.error
     tokens = trained("The [MASK] was tired because it was late.").tokens.pieces
     meant = {tokens.index("[MASK]"), tokens.index("it")}
-    assert set(veiled(app, "matrix-weights")) == set(range(len(tokens))) - meant
-
-
-def test_random_weights_veil_nothing(opened_on_random):
-    app = opened_on_random()
-    assert [name for name in MATRICES if veiled(app, f"matrix-{name}")] == []
+    assert set(eye(app)[0]["untrained"][0]) == set(range(len(tokens))) - meant
 
 
 # What is not shipped
@@ -297,11 +224,11 @@ def test_a_model_that_is_not_shipped_is_refused_with_those_that_are(opened, link
     assert 1 <= len(labels) <= 3
     if offered is not None:
         assert labels == [literal(f"Use h {fix['h']}, d_model {fix['d_model']}") for fix in offered]
-    assert not app.subheader  # nothing is shown that does not belong to what was asked
+    assert not app.main.expander  # nothing is shown that does not belong to what was asked
 
 
 @pytest.mark.parametrize("fix", range(3))
-def test_every_offered_model_sets_both_sizes_and_works(opened, drawn, fix):
+def test_every_offered_model_sets_both_sizes_and_works(opened, shows, fix):
     app = opened(h=6, d_model=60)
     plans = [(4, 64), (8, 64), (2, 64)]
     labels = [literal(f"Use h {h}, d_model {d_model}") for h, d_model in plans]
@@ -311,14 +238,13 @@ def test_every_offered_model_sets_both_sizes_and_works(opened, drawn, fix):
     assert not app.error
     assert not app.exception
     assert [app.number_input(key=key).value for key in ("h", "d_model")] == [h, d_model]
-    expected = trained(h=h, d_model=d_model).layers[1].weights(min(4, h) - 1)
-    np.testing.assert_array_equal(drawn(app, "matrix-weights"), expected)
+    shows(app, trained(h=h, d_model=d_model), layer=1, head=min(4, h) - 1)
 
 
 # A text that is too long
 
 
-def test_a_text_that_is_too_long_for_the_model_is_refused_and_shortened(opened, english):
+def test_a_text_that_is_too_long_for_the_model_is_refused_and_shortened(opened, english, tokens):
     text = "the animal was tired and " * 8
     app = opened(text=text)
     [error] = app.error
@@ -329,20 +255,20 @@ def test_a_text_that_is_too_long_for_the_model_is_refused_and_shortened(opened, 
     button.click().run()
     assert not app.error
     assert app.text_area(key="text").value.split() == text.split()[:31]
-    assert app.number_input(key="token").max == 32
+    assert len(tokens(app)[0]) == 32
 
 
 @pytest.mark.parametrize("text", ["the " * 1500, "小猫" * 200], ids=["English", "Chinese"])
-def test_a_text_that_is_far_too_long_is_shortened_in_one_go(opened, text):
+def test_a_text_that_is_far_too_long_is_shortened_in_one_go(opened, tokens, text):
     app = opened(text=text)
     assert len(app.error) == 1
     app.button[0].click().run()
     assert not app.error
-    assert app.number_input(key="token").max == 32
+    assert len(tokens(app)[0]) == 32
 
 
-def test_a_text_that_is_too_long_for_a_model_is_not_for_random_weights(opened):
+def test_a_text_that_is_too_long_for_a_model_is_not_for_random_weights(opened, tokens):
     app = opened(text="the animal was tired and " * 8)
     app.segmented_control(key="source").set_value("random").run()
     assert not app.error
-    assert app.number_input(key="token").max == 40
+    assert len(tokens(app)[0]) == 40

@@ -1,6 +1,5 @@
 """A saved trace opens in the app and is shown on every page; what it does not hold is said to be unknown."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -58,10 +57,10 @@ def of_weights():
 
 @pytest.fixture
 def open_file(opened, tmp_path):
-    """`open_file(trace)`: the app with that trace opened from a file."""
+    """`open_file(trace)`: the app with that trace opened from a file; `folds` are open on its pages."""
 
-    def open_(trace, app=None, name="mine.safetensors", **link):
-        app = opened(source="file", **link) if app is None else app
+    def open_(trace, app=None, name="mine.safetensors", folds=(), **link):
+        app = opened(*folds, source="file", **link) if app is None else app
         given = trace if isinstance(trace, bytes) else content(trace, tmp_path / "t.safetensors")
         app.file_uploader(key="trace_file").set_value((name, given, "application/octet-stream")).run()
         assert not app.exception
@@ -81,21 +80,20 @@ def test_without_a_file_every_page_says_how_to_get_one(opened, english):
     assert app.code[0].value == refusals.EXAMPLE.strip()
 
 
-def test_an_opened_file_is_what_the_pages_show(open_file, strip, eye, drawn, said, english):
+def test_an_opened_file_is_what_the_pages_show(open_file, eye, shows, place, said, english):
     trace = of_tensors()
     app = open_file(trace, layer=2, head=3, token=4)
-    np.testing.assert_array_equal(drawn(app, "matrix-q"), trace.layers[1].q[2])
-    np.testing.assert_array_equal(drawn(app, "matrix-weights"), trace.layers[1].weights(2))
-    assert strip(app)["tokens"] == list(trace.tokens.labels)
+    shows(app, trace, layer=1, head=2)
+    assert place(app) == (1, 2, 3)
     header, [panel] = eye(app)
+    assert panel["tokens"] == list(trace.tokens.labels)
     np.testing.assert_allclose(panel["layers"][0]["weights"], trace.layers[0].weights(), atol=2e-5)
     assert header["source"].startswith("my *model* (file)")
     about = english(
         "file.about", file=literal("mine.safetensors"), name=literal("my *model*"), layers=2, heads=3
     )
     assert about in said(app)
-    assert (app.number_input(key="layer").max, app.number_input(key="head").max) == (2, 3)
-    assert app.number_input(key="token").max == 7
+    assert (header["layers"], header["heads"]) == (2, 3)
 
 
 @pytest.mark.parametrize("make", [of_tensors, of_weights, translation], ids=["full", "weights", "two texts"])
@@ -129,23 +127,16 @@ def test_what_was_typed_waits_for_its_source(open_file, opened):
     assert app.text_area(key="file_text").value == " ".join(TEXT)  # and the file is still open
 
 
-def test_what_a_file_does_not_hold_is_said_to_be_unknown(open_file, english, drawn):
+def test_of_a_file_of_weights_the_weights_alone_are_drawn(open_file, english, six):
     trace = of_weights()
-    app = open_file(trace)
-    assert english("file.unknown") in infos(app)
-    np.testing.assert_array_equal(drawn(app, "matrix-weights"), trace.layers[1].weights(2))
-    assert not [key for key in ("matrix-q", "matrix-scores") if _there(app, key)]
+    app = open_file(trace, folds=["numbers"])
+    drawn = six(app)
+    assert set(drawn) == {"weights"}
+    np.testing.assert_allclose(drawn["weights"], trace.layers[1].weights(2), atol=2e-5)
     assert app.selectbox(key="table").options == [app.selectbox(key="table").options[0]]
     for page in ("see/token.py", "understand/steps.py"):
         app.switch_page(page).run()
         assert english("file.unknown") in infos(app)
-
-
-def _there(app, key):
-    try:
-        return app.get_by_key(key) is not None
-    except KeyError:
-        return False
 
 
 def test_steps_that_need_what_is_not_there_are_counted(open_file, english):
@@ -155,19 +146,18 @@ def test_steps_that_need_what_is_not_there_are_counted(open_file, english):
     assert len([head for head in app.subheader if head.value[:1].isdigit()]) == 7
 
 
-def test_a_file_of_two_texts_has_a_choice_of_whose_attention(open_file, drawn, strip):
+def test_a_file_of_two_texts_has_a_choice_of_whose_attention(open_file, six, tokens):
     trace = translation()
     app = open_file(trace)
     assert app.segmented_control(key="kind").options == ["encoder", "decoder", "cross"]
-    assert strip(app)["tokens"] == list(trace.tokens.labels)
+    assert tokens(app)[0] == list(trace.tokens.labels)
     app.segmented_control(key="kind").set_value("decoder").run()
-    assert strip(app)["tokens"] == list(trace.part("decoder").tokens.labels)
+    assert tokens(app)[0] == list(trace.part("decoder").tokens.labels)
     assert app.text_area(key="file_text").value == " ".join(TARGET)
     app.segmented_control(key="kind").set_value("cross").run()
     assert not app.exception
-    assert drawn(app, "matrix-weights").shape == (5, 7)
+    assert six(app)["weights"].shape == (5, 7)
     assert app.text_area(key="file_keys").value == " ".join(TEXT)
-    assert app.number_input(key="token").max == 5
 
 
 BAD = {
@@ -186,22 +176,22 @@ def test_what_could_not_be_recorded_is_told(open_file, english):
 
 
 @pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
-def test_another_file_is_refused_named_and_nothing_is_lost(open_file, strip, bad):
+def test_another_file_is_refused_named_and_nothing_is_lost(open_file, tokens, bad):
     app = open_file(of_tensors())
     app = open_file(bad, app, name="bad <b>.safetensors")
     assert "bad" in app.error[0].value
     assert "/" not in app.error[0].value
-    assert strip(app)["tokens"] == list(of_tensors().tokens.labels)
+    assert tokens(app)[0] == list(of_tensors().tokens.labels)
     app = open_file(of_tensors(), app)
     assert not app.error
 
 
-def test_a_file_that_is_taken_away_stays_open_until_it_is_closed(open_file, english, strip, said):
+def test_a_file_that_is_taken_away_stays_open_until_it_is_closed(open_file, english, tokens, said):
     app = open_file(of_tensors())
     stays = english("file.open", name=literal("mine.safetensors"))
     assert stays not in said(app)  # its name stands in the control
     app.file_uploader(key="trace_file").set_value([]).run()
-    assert strip(app)["tokens"] == list(of_tensors().tokens.labels)
+    assert tokens(app)[0] == list(of_tensors().tokens.labels)
     assert stays in said(app)
     app.button(key="close_file").click().run()
     assert not app.exception
@@ -224,13 +214,13 @@ def test_a_file_without_a_layer_is_refused(tmp_path, refused):
     assert "a.safetensors holds no layer" in said
 
 
-def test_a_saved_trace_of_a_small_model_is_shown_as_it_was(open_file, said):
+def test_a_saved_trace_of_a_small_model_is_shown_as_it_was(open_file, eye):
     trace = mha.trace("The animal was tired because it was old.", source="mini", h=4, d_model=64)
     app = open_file(trace, token=7)
-    assert any("**animal**" in words or "animal" in words for words in said(app))
-    assert not app.toggle  # its text cannot be changed, so nothing can be hidden
-    spec = json.loads(app.get_by_key("matrix-weights").proto.spec)
-    assert "saved trace" in json.dumps(spec["layout"]["meta"])
+    header, _ = eye(app)
+    assert "animal" in header["answers"][0][6]
+    assert header["hides"] == [[]]  # its text cannot be changed, so nothing can be hidden
+    assert "(file)" in header["source"]
 
 
 # A server that `headscope open` started
@@ -249,25 +239,25 @@ def started_with(monkeypatch, tmp_path):
 
 
 def test_the_trace_that_the_server_was_started_with_is_what_everybody_sees_first(
-    started_with, opened, strip, drawn
+    started_with, opened, tokens, shows
 ):
     started_with(trace := of_tensors())
     for _ in range(2):
         app = opened()
         assert not app.exception
         assert app.session_state.source == "file"
-        assert strip(app)["tokens"] == list(trace.tokens.labels)
-        np.testing.assert_array_equal(drawn(app, "matrix-q"), trace.layers[1].q[2])
+        assert tokens(app)[0] == list(trace.tokens.labels)
+        shows(app, trace, layer=1, head=2)
     app.button(key="close_file").click().run()  # and it stays closed
     assert app.session_state.opened_trace is None
 
 
-def test_a_link_asks_for_something_else_and_the_file_waits(started_with, opened, strip):
+def test_a_link_asks_for_something_else_and_the_file_waits(started_with, opened, tokens):
     started_with(of_tensors())
     app = opened(source="random", text="one two", twin="")
-    assert strip(app)["tokens"] == ["one", "two"]
+    assert tokens(app)[0] == ["one", "two"]
     app.segmented_control(key="source").set_value("file").run()
-    assert len(strip(app)["tokens"]) == len(TEXT)
+    assert len(tokens(app)[0]) == len(TEXT)
 
 
 def test_a_file_that_is_gone_by_now_is_told(started_with, opened):
