@@ -11,8 +11,8 @@ MINI = (*SENTENCE, *SIZES, "architecture")
 RANDOM = (*SENTENCE, *SIZES, *ADVANCED)
 PAGES = {
     "see/heads.py": {
-        "mini": (*MINI, "twin", "layer", "head", "token", "key_token"),
-        "random": (*RANDOM, "twin", "head", "token", "key_token"),
+        "mini": (*MINI, "twin"),  # layer, head and tokens are chosen in its pictures
+        "random": (*RANDOM, "twin"),
     },
     "see/token.py": {"mini": (*MINI, "layer", "head", "token"), "random": (*RANDOM, "head", "token")},
     "models/real.py": {"mini": ("source",), "random": ("source",)},
@@ -51,12 +51,11 @@ def test_the_layer_of_two_hops_is_asked_for_where_there_is_a_choice(opened_on):
     assert "layer" in shown(opened_on("understand/hops.py", **link))
 
 
-def test_what_a_page_does_not_show_keeps_its_value_and_stands_in_the_link(opened):
+def test_what_a_page_does_not_show_keeps_its_value_and_stands_in_the_link(opened, move, place):
     app = opened()
     app.text_area(key="text").set_value("The dog chased the cat because it was hungry.")
-    app.number_input(key="h").set_value(8)
-    app.number_input(key="head").set_value(3)
-    app.run()
+    app.number_input(key="h").set_value(8).run()
+    move(app, head=2)
     chosen = {"text": "The dog chased the cat because it was hungry.", "twin": "", "h": "8", "head": "3"}
     for page in PAGES:
         app.switch_page(page).run()
@@ -65,7 +64,7 @@ def test_what_a_page_does_not_show_keeps_its_value_and_stands_in_the_link(opened
         assert linked(app) == chosen, page
     app.switch_page("see/heads.py").run()
     assert app.text_area(key="text").value == chosen["text"]
-    assert (app.number_input(key="h").value, app.number_input(key="head").value) == (8, 3)
+    assert (app.number_input(key="h").value, place(app)[1]) == (8, 2)
     assert app.text_area(key="twin").value == ""
 
 
@@ -100,7 +99,7 @@ def linked(app) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_page_takes_up_its_link_and_keeps_it(arrived, page):
+def test_every_page_takes_up_its_link_and_keeps_it(arrived, place, page):
     app = arrived(page, **LINK)
     assert linked(app) == SAID
     app.run()
@@ -108,7 +107,8 @@ def test_every_page_takes_up_its_link_and_keeps_it(arrived, page):
     app.switch_page("see/heads.py").run()
     assert linked(app) == SAID
     assert app.text_area(key="text").value == LINK["text"]
-    assert [app.number_input(key=key).value for key in ("h", "head", "layer", "token")] == [8, 7, 3, 2]
+    assert app.number_input(key="h").value == 8
+    assert place(app) == (2, 6, 1)
     assert not app.toggle(key="bias").value
 
 

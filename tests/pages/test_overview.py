@@ -19,7 +19,7 @@ LAYERS = {"layers": 3, "h": 2, "d_model": 6, "layer": 2, "head": 1, "text": "one
 @pytest.fixture
 def layered(opened_on_random):
     """`layered(mask="causal")`: the app on random weights of three layers, or of others."""
-    return lambda **link: opened_on_random(**(LAYERS | link))
+    return lambda *folds, **link: opened_on_random(*folds, **(LAYERS | link))
 
 
 def unpack(data: bytes) -> tuple[dict, np.ndarray, np.ndarray]:
@@ -77,7 +77,7 @@ def test_no_word_of_the_text_reaches_the_component_but_for_the_files_that_it_sav
 
 
 def test_heads_of_random_weights_are_named_after_where_they_look(layered, english):
-    app = layered(layers=2, h=2, d_model=32, text="one two three four five six seven eight")
+    app = layered("overview_open", layers=2, h=2, d_model=32, text="one two three four five six seven eight")
     header, _, measures = shown(app)
     named = of(layers=2, d_model=32, text="one two three four five six seven eight")[1].positions()
     assert header["roles"] == [named.get(key, ("",))[0] for key in ((0, 0), (0, 1), (1, 0), (1, 1))]
@@ -87,19 +87,19 @@ def test_heads_of_random_weights_are_named_after_where_they_look(layered, englis
 
 
 def test_trained_heads_have_the_roles_that_were_measured(opened, english):
-    header, _, measures = shown(opened())
+    header, _, measures = shown(opened("overview_open"))
     roles = dict(zip(["1.1", "1.2", "1.3", "1.4", "2.1", "2.2", "2.3", "2.4"], header["roles"], strict=True))
     assert roles["2.4"] == "pronoun to noun"
     score = f"{measures[7, 6]:.2f}"
     assert header["labels"][7] == english("roles.label", role=english("role.pronoun to noun"), score=score)
 
 
-def test_choosing_a_head_moves_layer_and_head(layered, click):
+def test_choosing_a_head_moves_layer_and_head(layered, click, move, place):
     app = click(layered(), "overview", {"layer": 2, "head": 1})
     assert not app.exception
-    assert (app.number_input(key="layer").value, app.number_input(key="head").value) == (3, 2)
+    assert place(app)[:2] == (2, 1)
     assert chosen(app)["chosen"] == {"layer": 2, "head": 1}
-    app.number_input(key="layer").set_value(1).run()
+    move(app, layer=0)
     assert chosen(app)["chosen"] == {"layer": 0, "head": 1}
 
 
@@ -123,7 +123,7 @@ def test_many_layers_are_open_at_once_and_two_are_a_click_away(layered, english)
     assert not fold(layered(layers=2)).proto.expanded
 
 
-def test_every_trace_is_looked_at_once(layered, monkeypatch):
+def test_every_trace_is_looked_at_once(layered, move, monkeypatch):
     asked = []
 
     def counting(trace):
@@ -132,7 +132,7 @@ def test_every_trace_is_looked_at_once(layered, monkeypatch):
 
     monkeypatch.setattr(kit, "overview", counting)
     app = layered(text="a text that no other test has")
-    app.number_input(key="head").set_value(2).run()
+    move(app, head=1)
     assert len(asked) == 1
     app.number_input(key="seed").set_value(7).run()
     assert len(asked) == 2

@@ -99,19 +99,17 @@ def keys(app):
     return {button.key for button in app.button}
 
 
-def test_a_model_is_loaded_and_its_numbers_are_what_is_drawn(on_model, folder, drawn, strip, eye):
+def test_a_model_is_loaded_and_its_numbers_are_what_is_drawn(on_model, folder, shows, eye):
     app = on_model("bert", layer=2, head=3)
     trace = same("bert", folder)
-    np.testing.assert_array_equal(drawn(app, "matrix-q"), trace.layers[1].q[2])
-    np.testing.assert_array_equal(drawn(app, "matrix-weights"), trace.layers[1].weights(2))
-    assert strip(app)["tokens"] == list(trace.tokens.labels)
+    shows(app, trace, layer=1, head=2)
     header, [panel, _] = eye(app)
+    assert panel["tokens"] == list(trace.tokens.labels)
     np.testing.assert_allclose(panel["layers"][0]["weights"], trace.layers[0].weights(), atol=2e-5)
     assert header["special"][0] == [list(trace.tokens.special)] * 2
     of = word_groups(trace.tokens).of
     assert [header["groups"][0][side]["of"] for side in ("query", "key")] == [list(of)] * 2
-    assert (app.number_input(key="layer").max, app.number_input(key="head").max) == (2, 3)
-    assert app.number_input(key="token").max == len(trace.tokens)
+    assert (header["layers"], header["heads"]) == (2, 3)
 
 
 def test_words_that_are_one_piece_each_have_no_switch(opened_on_random, eye):
@@ -168,17 +166,17 @@ def test_only_rounding_is_called_exact(monkeypatch, difference, said_as, english
     assert told[0].startswith(english(f"real.{said_as}", difference="").strip())
 
 
-def test_two_texts_have_a_choice_of_whose_attention_and_a_target(on_model, strip, folder):
+def test_two_texts_have_a_choice_of_whose_attention_and_a_target(on_model, tokens, eye, folder):
     app = on_model("t5", target="The street.")
     kind = app.segmented_control(key="kind")
     assert kind.options == ["encoder", "decoder", "cross"]
     wanted = huggingface.follow(huggingface.load(folder("t5")), Scene.text, target="The street.")
-    assert strip(app)["tokens"] == list(wanted.tokens.labels)
+    assert tokens(app)[0] == list(wanted.tokens.labels)
     kind.set_value("decoder").run()
-    assert strip(app)["tokens"] == list(wanted.part("decoder").tokens.labels)
+    assert tokens(app)[0] == list(wanted.part("decoder").tokens.labels)
     app.segmented_control(key="kind").set_value("cross").run()
-    assert strip(app)["tokens"] == list(wanted.part("decoder").tokens.labels)
-    assert strip(app, "token_strip_keys")["tokens"] == list(wanted.tokens.labels)
+    assert tokens(app)[0] == list(wanted.part("decoder").tokens.labels)
+    assert eye(app)[1][0]["keys"] == list(wanted.tokens.labels)
 
 
 @pytest.mark.slow
@@ -188,20 +186,20 @@ def test_a_target_is_asked_for_where_there_is_one_alone(on_model):
 
 
 @pytest.mark.slow
-def test_the_same_word_is_looked_at_when_the_source_changes(opened, given, folder, strip):
+def test_the_same_word_is_looked_at_when_the_source_changes(opened, given, folder, place, tokens):
     given("gpt2", "bert")
     app = opened(token=9)  # "it"
-    assert strip(app)["tokens"][8] == "it"
+    assert tokens(app)[0][8] == "it"
     app.segmented_control(key="source").set_value("model").run()
     app.selectbox(key="model").set_value(folder("bert")).run()
-    shown = strip(app)
-    assert (shown["tokens"][shown["chosen"]], shown["chosen"] == 8) == ("it", False)
+    token = place(app)[2]
+    assert (tokens(app)[0][token], token == 8) == ("it", False)
     app.segmented_control(key="source").set_value("mini").run()
-    assert strip(app)["chosen"] == 8
+    assert place(app)[2] == 8
 
 
 @pytest.mark.slow
-def test_a_sentence_that_the_small_model_cannot_read_is_taken_to_a_real_one(opened, given, folder, strip):
+def test_a_sentence_that_the_small_model_cannot_read_is_taken_to_a_real_one(opened, given, folder, tokens):
     given("bert")
     text = "My frend was too tired."
     app = opened(text=text)
@@ -209,7 +207,7 @@ def test_a_sentence_that_the_small_model_cannot_read_is_taken_to_a_real_one(open
     app.button(key="unknown_model").click().run()
     assert not app.error
     assert app.text_area(key="text").value == text
-    assert strip(app)["tokens"] == list(same("bert", folder, text).tokens.labels)
+    assert tokens(app)[0] == list(same("bert", folder, text).tokens.labels)
 
 
 def test_a_hosted_server_without_models_offers_none(opened, monkeypatch):
@@ -218,14 +216,14 @@ def test_a_hosted_server_without_models_offers_none(opened, monkeypatch):
     assert "unknown_model" not in keys(opened(text="My frend was too tired."))
 
 
-def test_a_link_decides_the_token(on_model, strip):
-    assert strip(on_model("bert", token=3))["chosen"] == 2
+def test_a_link_decides_the_token(on_model, place):
+    assert place(on_model("bert", token=3))[2] == 2
 
 
 @pytest.mark.slow
-def test_a_second_sentence_of_another_length_stands_beside(on_model, strip):
+def test_a_second_sentence_of_another_length_stands_beside(on_model, tokens):
     app = on_model("gpt2", twin="A bird sang.")
-    assert len(strip(app, "twin_strip")["tokens"]) < len(strip(app)["tokens"])
+    assert len(tokens(app)[1]) < len(tokens(app)[0])
 
 
 def test_without_a_model_the_page_says_what_to_install_and_type(opened, english):
@@ -269,12 +267,12 @@ def test_a_folder_that_is_not_there_is_refused_and_stays_typed(opened, typed):
 
 
 @pytest.mark.slow
-def test_an_empty_text_is_refused_and_the_model_stays(on_model, strip):
+def test_an_empty_text_is_refused_and_the_model_stays(on_model, tokens):
     app = on_model("bert", text=" ")
     assert app.error
     app.text_area(key="text").set_value("A bird sang.").run()
     assert not app.error
-    assert "sang" in strip(app)["tokens"] or "s" in strip(app)["tokens"]
+    assert "sang" in tokens(app)[0] or "s" in tokens(app)[0]
 
 
 @pytest.mark.slow
@@ -286,7 +284,7 @@ def test_a_text_beyond_the_limit_is_refused_with_a_shorter_one(on_model):
 
 
 @pytest.mark.slow
-def test_stopped_loading_is_reported_and_can_begin_again(folder, monkeypatch, strip):
+def test_stopped_loading_is_reported_and_can_begin_again(folder, monkeypatch, english, tokens):
     name = folder("llama") + "/."  # under this name nothing is loaded
     monkeypatch.setenv(model_source.FOLDERS, name)
     app = AppTest.from_file(ROOT / "pages" / "frame.py", default_timeout=600)
@@ -298,24 +296,22 @@ def test_stopped_loading_is_reported_and_can_begin_again(folder, monkeypatch, st
     assert model_source.loaded().find(ModelKey(name)) is None
     app.button(key="fetch_model").click().run()
     assert model_source.loaded().find(ModelKey(name))
-    assert strip(app)["tokens"]
+    assert tokens(app)[0]
 
 
-def test_a_folder_that_was_saved_again_is_loaded_again(opened, tmp_path, drawn, monkeypatch):
+def test_a_folder_that_was_saved_again_is_loaded_again(opened, tmp_path, six, shows, monkeypatch):
     model, tokenizer = tiny.module("gpt2"), tiny.fast()
     tokenizer.save_pretrained(tmp_path)
     model.save_pretrained(tmp_path)
     monkeypatch.setenv(model_source.FOLDERS, str(tmp_path))
-    app = opened(source="model", model=str(tmp_path), layer=1, head=1)
-    before, similarities = drawn(app, "matrix-weights"), app.get_by_key("alike").proto.spec
+    app = opened("measurements", source="model", model=str(tmp_path), layer=1, head=1)
+    before, similarities = six(app)["weights"], app.get_by_key("alike").proto.spec
     with torch.no_grad():
         model.h[0].attn.c_attn.weight.mul_(1.5)
     model.save_pretrained(tmp_path)
     app.run()
-    after = drawn(app, "matrix-weights")
-    trace = mha.trace(Scene.text, source=model, tokenizer=tokenizer)
-    np.testing.assert_array_equal(np.nan_to_num(after), trace.layers[0].weights(0))
-    assert not np.allclose(after, before, equal_nan=True)
+    shows(app, mha.trace(Scene.text, source=model, tokenizer=tokenizer))
+    assert not np.allclose(six(app)["weights"], before, equal_nan=True)
     assert app.get_by_key("alike").proto.spec != similarities
 
 
@@ -412,12 +408,11 @@ def test_steps_say_why_some_are_left_out(on_model, english):
 
 
 @pytest.mark.slow
-def test_a_model_whose_own_code_is_watched_shows_everything(on_model, folder, said, drawn):
+def test_a_model_whose_own_code_is_watched_shows_everything(on_model, folder, said, shows, six):
     app = on_model("bloom", layer=1, head=2)  # its attention is outside the common interface
-    layer = same("bloom", folder).layers[0]
-    np.testing.assert_array_equal(drawn(app, "matrix-q"), layer.q[1])
-    np.testing.assert_array_equal(np.nan_to_num(drawn(app, "matrix-weights")), layer.weights(1))
-    assert np.isnan(drawn(app, "matrix-weights")).sum() == (~layer.allowed(1)).sum() > 0  # hidden
+    trace = same("bloom", folder)
+    shows(app, trace, head=1)
+    assert np.isnan(six(app)["weights"]).sum() == (~trace.layers[0].allowed(1)).sum() > 0  # hidden
     assert not infos(app)
     assert ":green-badge[" in " ".join(said(app))
 
@@ -439,14 +434,16 @@ def test_it_is_said_how_it_was_seen_and_what_else_there_is_to_know(monkeypatch, 
 
 
 @pytest.mark.slow
-def test_a_model_that_hands_out_weights_alone_says_so(on_model, folder, english, drawn, monkeypatch):
+def test_of_a_model_that_hands_out_weights_alone_those_are_drawn(on_model, folder, english, six, monkeypatch):
     monkeypatch.setattr(trial, "try_own_code", lambda *_: None)  # as of code that is not understood
     model_source.loaded.clear()
     app = on_model("bloom", layer=1, head=2)
+    [(name, weights)] = six(app).items()
+    assert name == "weights"
+    np.testing.assert_allclose(weights, same("bloom", folder).layers[0].weights(1), atol=2e-5)
+    app.switch_page("understand/steps.py").run()
     model_source.loaded.clear()
     assert english("real.unknown") in infos(app)
-    np.testing.assert_array_equal(drawn(app, "matrix-weights"), same("bloom", folder).layers[0].weights(1))
-    assert not _there(app, "matrix-q")
 
 
 def _there(app, key):
@@ -511,12 +508,12 @@ def test_published_heads_are_measured_in_a_model_that_is_here(opened, folder, mo
 
 
 @pytest.mark.slow
-def test_a_model_computes_in_the_numbers_that_a_link_asks_for(on_model, folder, said, drawn):
+def test_a_model_computes_in_the_numbers_that_a_link_asks_for(on_model, folder, said, six):
     app = on_model("llama", dtype="bfloat16", layer=1, head=2)
     assert app.selectbox(key="dtype").value == "bfloat16"
     half = huggingface.follow(huggingface.load(folder("llama"), dtype="bfloat16"), Scene.text)
-    np.testing.assert_array_equal(drawn(app, "matrix-q"), half.layers[0].q[1])
-    assert not np.array_equal(drawn(app, "matrix-q"), same("llama", folder).layers[0].q[1])
+    np.testing.assert_array_equal(six(app)["q"], half.layers[0].q[1])
+    assert not np.array_equal(six(app)["q"], same("llama", folder).layers[0].q[1])
     app.switch_page("models/real.py").run()
     assert any("bfloat16" in words for words in said(app))
     app.selectbox(key="dtype").set_value("float32").run()
@@ -535,7 +532,7 @@ def test_the_usual_numbers_are_float32_on_a_processor_and_need_no_word(on_model,
 
 
 @pytest.mark.slow
-def test_what_does_not_run_in_half_precision_is_offered_in_whole(on_model, monkeypatch, strip):
+def test_what_does_not_run_in_half_precision_is_offered_in_whole(on_model, folder, monkeypatch, tokens):
     load = huggingface.load
 
     def refusing(name, *, dtype=None, **asked):
@@ -549,4 +546,4 @@ def test_what_does_not_run_in_half_precision_is_offered_in_whole(on_model, monke
     app.button(key="fix_0").click().run()
     assert not app.error
     assert app.selectbox(key="dtype").value == "float32"
-    assert strip(app)["tokens"]
+    assert tokens(app)[0]

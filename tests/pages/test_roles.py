@@ -5,24 +5,10 @@ import pytest
 import mha_core as mha
 from mha_core.analysis import patterns, roles
 from mha_core.sources import mini
-from pages._kit import components, compute, role_labels
+from pages._kit import compute, role_labels
 from pages._kit.state import Scene
 from pages._kit.text import number
 from pages.see._heads import measurements
-
-
-@pytest.fixture
-def given(monkeypatch, opened):
-    """What the grid of heads is given to show on a page opened by a link."""
-
-    def open_(**link):
-        seen = []
-        monkeypatch.setattr(components, "head_grid", lambda *args, roles, **rest: seen.append(roles))
-        app = opened(**link)
-        assert not app.exception
-        return app, seen[-1]
-
-    return open_
 
 
 def table_with(app, column: str):
@@ -31,11 +17,13 @@ def table_with(app, column: str):
 
 
 @pytest.mark.parametrize("layer", [1, 2])  # in layer 1 the heads differ, in layer 2 they are alike
-def test_labels_are_the_measured_ones_with_their_scores(given, english, layer):
-    app, shown = given(layer=layer)
+def test_labels_are_the_measured_ones_with_their_scores(opened, eye, english, layer):
+    app = opened("measurements", layer=layer)
+    assert not app.exception
     plan = mini.find("en", "glass-box", 4, 64)
     table = roles.roles(mini.model(plan))
     named = roles.labels(table)
+    shown = eye(app)[0]["roles"][str(layer - 1)]
     for head, label in enumerate(shown):
         role = named.get((layer - 1, head))
         expected = "" if role is None else f"{english(f'role.{role[0]}')} {role[1]:.2f}"
@@ -47,9 +35,9 @@ def test_labels_are_the_measured_ones_with_their_scores(given, english, layer):
     assert set(drawn["role"]) == {english(f"role.{role}") for role in own["role"]}
 
 
-def test_random_weights_have_no_labels_and_still_patterns(given):
-    app, shown = given(source="random")
-    assert shown == [""] * 4
+def test_random_weights_have_no_labels_and_still_patterns(opened, eye):
+    app = opened("measurements", source="random")
+    assert eye(app)[0]["roles"] == {"0": [""] * 4}
     trace = mha.trace(**Scene(source="random").settings())
     expected = patterns.metrics(trace.layers[0])
     assert table_with(app, "entropy")["entropy"].tolist() == pytest.approx(
@@ -71,7 +59,7 @@ def test_roles_are_measured_once_for_a_model(monkeypatch):
 def test_likeness_is_shown_for_a_long_text_too_of_some_of_its_rows(opened, english, monkeypatch):
     monkeypatch.setattr(measurements, "MAX_CELLS", 0)
     words = " ".join(f"word{n}" for n in range(300))
-    app = opened(source="random", text=words, twin="", h=3, d_model=12)
+    app = opened("likeness", source="random", text=words, twin="", h=3, d_model=12)
     assert not app.exception
     trace = mha.trace(**(Scene(source="random").settings(words) | {"h": 3, "d_model": 12}))
     alike = patterns.similarity(trace.layers[0], max_rows=measurements.MIN_ROWS).to_numpy()
@@ -81,14 +69,15 @@ def test_likeness_is_shown_for_a_long_text_too_of_some_of_its_rows(opened, engli
     assert some in [caption.value for caption in app.caption]
 
 
-def test_likeness_is_measured_once_for_a_layer(opened, monkeypatch):
+def test_likeness_is_measured_once_for_a_layer(opened, move, monkeypatch):
     asked, measure = [], patterns.similarity
     monkeypatch.setattr(
         patterns, "similarity", lambda layer, **how: asked.append(layer) or measure(layer, **how)
     )
-    app = opened(source="random", text="a text that only this test has", twin="", layers=2, layer=1)
+    text = "a text that only this test has"
+    app = opened("measurements", source="random", text=text, twin="", layers=2, layer=1)
     assert len(asked) == 1
-    app.number_input(key="head").set_value(2).run()
+    move(app, head=1)
     assert len(asked) == 1
-    app.number_input(key="layer").set_value(2).run()
+    move(app, layer=1)
     assert len(asked) == 2

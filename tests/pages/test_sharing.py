@@ -119,9 +119,3 @@ def test_the_way_of_this_layer_is_the_one_that_is_ticked(on_model, tmp_path, eng
     assert [at for at, tick in enumerate(table[here]) if tick] == [marked]
     assert table[numbers][marked] == kv * 2 * 14
     assert len(table) == (3 if kv == 2 else 2)
-
-
-@pytest.mark.parametrize(("kv", "told"), [(1, 1), (2, 2), (4, 4)])
-def test_the_header_of_the_head_view_has_the_number_of_key_value_heads(opened_on_random, eye, kv, told):
-    header, _ = eye(opened_on_random(h=4, d_model=32, n_kv_heads=kv))
-    assert (header["heads"], header["kv"]) == (4, told)

@@ -135,7 +135,7 @@ def test_steps_say_of_which_layer_the_values_are_embeddings(opened, english):
     app.switch_page("understand/steps.py").run()
     assert not app.exception
     assert english("steps.project.values") in [markdown.value for markdown in app.main.markdown]
-    assert english("model.layer.lookup", layer=2, layers=2) in [caption.value for caption in app.caption]
+    assert literal(english("model.layer.lookup", layer=2, layers=2)) in [c.value for c in app.caption]
     app.number_input(key="layer").set_value(1).run()
     assert english("steps.project.values") not in [markdown.value for markdown in app.main.markdown]
 
