@@ -356,6 +356,7 @@ export class HeadView {
       if (status.dataset.text !== text) {
         status.dataset.text = text;
         status.replaceChildren(make("span", "", text));
+        status.style.minHeight = `${status.offsetHeight}px`; // what is below never moves up under the pointer
       }
       stage.dataset.pinned = String(Boolean(pinned));
       const active = this.active(panel);
@@ -446,7 +447,7 @@ export class HeadView {
 function panelOf(view, panel, words) {
   const box = make("div", "panel");
   const stage = make("div", `stage ${view.state.drawing}`);
-  const status = make("p", "status");
+  const status = make("p", view.header.answers ? "status answered" : "status");
   status.setAttribute("aria-live", "polite");
   stage.tabIndex = 0;
   stage.dataset.panel = String(panel.nth);

@@ -59,7 +59,11 @@ def of_traces(
     header |= {"brief": titles is None} | dict(
         more or {}
     )  # then the sentences stand word by word in the view
-    _mount(header, blob, key, [longest(trace) for trace in traces], _move, on_hide)
+    if values:
+        height = heights.heads([one.sides.queries.labels for one in traces], traces[0].layers[layer].n_heads)
+    else:
+        height = heights.view([longest(trace) for trace in traces])
+    _mount(header, blob, key, height, _move, on_hide)
 
 
 def of_sentences(
@@ -123,7 +127,7 @@ def of_weights(
         title=packed[0].title,
         texts=views.texts(language()),
     )
-    _mount(header, blob, key, [len(labels) for _, labels in panels])
+    _mount(header, blob, key, heights.view([len(labels) for _, labels in panels]))
 
 
 def _packed(
@@ -150,7 +154,7 @@ def _mount(
     header: dict,
     blob: bytes,
     key: str,
-    lengths: Sequence[int],
+    height: int,
     on_open: Callable[[dict], None] | None = None,
     on_hide: Callable[[dict], None] | None = None,
 ) -> None:
@@ -161,7 +165,7 @@ def _mount(
         _view(
             key=key,
             data=header | {"digest": digest, "opens": on_open is not None},
-            height=heights.view(lengths),
+            height=height,
             on_opened_change=lambda: on_open and on_open(st.session_state[key].opened),
             on_hidden_change=lambda: on_hide and on_hide(st.session_state[key].hidden),
         )

@@ -14,10 +14,17 @@ DESK_WIDTH, PHONE_WIDTH = 980, 350  # of the page without its sidebar
 # token_strip.css: a row of tokens, the width of a letter, the greatest width of a word, its edges, and the
 # greatest height of the strip.
 TOKEN_ROW, LETTER, MAX_WORD, TOKEN_EDGES, MAX_STRIP = 71, 9.2, 224, 28, 256
-# The head view: a row of its drawing and the greatest height (drawing.js), and what stands around it: the
-# buttons above, on a phone in more lines; below each sentence what is said about it; and its title.
-LINE_ROW, MAX_DRAWING = 22, 600
+# The head view: a row of its drawing, its greatest height, and what stands around it: the buttons above, on a
+# phone in more lines; below each sentence what is said about it; and its title.
+LINE_ROW, MAX_DRAWING, MAX_DRAWING_ABOVE = 22, 600, 320
 BUTTONS, BUTTONS_ON_PHONE, SAID, TITLE = 99, 169, 74, 25
+# The head view of the page Heads: a row of words above each drawing, a letter, the edges of a word and the
+# greatest height of the words; then the six matrices with their buttons and the number below them; then the
+# other heads, so many beside each other; and a note.
+WORD_ROW, WORD_LETTER, WORD_EDGES, MAX_WORDS = 47, 7.4, 17, 150
+HEAD_BUTTONS, HEAD_BUTTONS_ON_PHONE, HEAD_SAID, HEAD_SAID_ON_PHONE, PANEL_GAP = 43, 121, 80, 101, 20
+MATRICES, MATRICES_ON_PHONE = 275, 415
+GRID, HEADS_ACROSS, HEADS_ACROSS_ON_PHONE, HEAD_PICTURE, NOTE, NOTE_ON_PHONE = 52, 8, 3, 165, 50, 90
 # The overview: its buttons, the words about one head beside or below the pictures (overview.css), the button
 # for the table, and the sizes of pictures (overview_plan.js).
 ORDERS, ORDERS_ON_PHONE, ASIDE, ASIDE_ON_PHONE, TABLE = 39, 71, 422, 235, 56
@@ -26,12 +33,7 @@ FOLD_EDGES, ASIDE_WIDTH, MIN_PICTURE, MAX_PICTURE, MAX_PICTURES, NUMBERS = 54, 2
 
 def strip(labels: Sequence[str], columns: int = 1) -> int:
     """The height of a strip of tokens in one of so many columns; on a phone they stand below each other."""
-    width = PHONE_WIDTH if on_phone() else DESK_WIDTH / columns
-    rows, used = 0, math.inf
-    for label in labels:
-        token = min(_letters(label) * LETTER, MAX_WORD) + TOKEN_EDGES
-        rows, used = (rows, used + token) if used + token <= width else (rows + 1, token)
-    return min(rows * TOKEN_ROW, MAX_STRIP)
+    return min(_rows(labels, columns, LETTER, TOKEN_EDGES) * TOKEN_ROW, MAX_STRIP)
 
 
 def view(lengths: Sequence[int]) -> int:
@@ -39,6 +41,25 @@ def view(lengths: Sequence[int]) -> int:
     title = TITLE if len(lengths) > 1 else 0
     panels = [title + min(length * LINE_ROW, MAX_DRAWING) + SAID for length in lengths]
     return BUTTONS_ON_PHONE + sum(panels) if on_phone() else BUTTONS + max(panels)
+
+
+def heads(sentences: Sequence[Sequence[str]], n_heads: int) -> int:
+    """The height of the head view of the page Heads: of sentences of these tokens, with so many heads."""
+    phone = on_phone()
+    columns = len(sentences)
+    said = HEAD_SAID_ON_PHONE if phone else HEAD_SAID
+    panels = [
+        min(_rows(labels, columns, WORD_LETTER, WORD_EDGES) * WORD_ROW, MAX_WORDS)
+        + min(len(labels) * LINE_ROW, MAX_DRAWING_ABOVE)
+        + said
+        for labels in sentences
+    ]
+    across = HEADS_ACROSS_ON_PHONE if phone else HEADS_ACROSS
+    grid = GRID + math.ceil(n_heads / across) * HEAD_PICTURE
+    if phone:
+        above = HEAD_BUTTONS_ON_PHONE + sum(panels) + (columns - 1) * PANEL_GAP
+        return above + MATRICES_ON_PHONE + grid + NOTE_ON_PHONE
+    return HEAD_BUTTONS + max(panels) + MATRICES + grid + NOTE
 
 
 def overview(counts: Sequence[int]) -> int:
@@ -53,6 +74,16 @@ def overview(counts: Sequence[int]) -> int:
 def on_phone() -> bool:
     """Whether the user's browser calls itself that of a phone."""
     return "Mobi" in st.context.headers.get("User-Agent", "")
+
+
+def _rows(labels: Sequence[str], columns: int, letter: float, edges: float) -> int:
+    """How many rows words take in one of so many columns; on a phone columns stand below each other."""
+    width = PHONE_WIDTH if on_phone() else DESK_WIDTH / columns
+    rows, used = 0, math.inf
+    for label in labels:
+        token = min(_letters(label) * letter, MAX_WORD) + edges
+        rows, used = (rows, used + token) if used + token <= width else (rows + 1, token)
+    return rows
 
 
 def _letters(text: str) -> int:

@@ -17,7 +17,6 @@ MODULES = sorted(path.name for path in scripts.FOLDER.glob("*.js") if path.name 
 MOUNTED = (
     "blobs.js",
     "charts.js",
-    "head_grid.js",
     "head_view_app.js",
     "history.js",
     "overview.js",

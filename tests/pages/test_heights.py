@@ -11,7 +11,8 @@ MEASURED = [  # at 1440 and at 390 pixels
     (heights.strip, (LABELS,), (72, 214)),
     (heights.strip, (LABELS, 2), (143, 214)),
     (heights.strip, (["我", "很", "累"], 2), (72, 72)),
-    (heights.view, ([13, 13],), (510, 991)),
+    (heights.view, ([13, 13],), (484, 939)),
+    (heights.heads, ([LABELS, LABELS], 4), (1030, 1996)),
     (heights.overview, ([12] * 6,), (516, 524)),
     (heights.overview, ([12] * 12,), (768, 668)),
 ]

@@ -1,0 +1,96 @@
+"""The six matrices of a head as the browser computes them: orders, parts, colours; node against numpy."""
+
+import json
+
+import numpy as np
+import pytest
+
+from mha_core.export.payload import Panel, pack
+from tests.conftest import LENGTH, RULES
+
+MODULES = ["payload.js", "head_matrices.js", "heatmap.js"]
+LABELS = [f"t{at}" for at in range(LENGTH)]
+PART, KEYS = (2, 7), (1, 6)  # some rows and some columns
+VECTORS, PAIRS = ("q", "k", "v"), ("scores", "weights")
+
+
+def test_each_matrix_of_every_head_under_every_score_rule_is_the_one_of_the_layer(
+    javascript, make_layer, normal
+):
+    """Masks, biases, a soft cap, a temperature, sinks; six heads share three of keys and values."""
+    layers = {at: make_layer(rule(normal)) for at, rule in enumerate(RULES.values())}
+    code = f"""
+    const names = ["q", "k", "v", "scores", "weights", "output"];
+    const columns = (layer, name) =>
+      name === "q" || name === "k" ? [0, layer.q.shape[2]]
+      : name === "v" || name === "output" ? [0, layer.v.shape[2]] : {json.dumps(KEYS)};
+    return [...openPayload(file("blob"))[0].layers.values()].map((layer) => names.map((name) =>
+      layer.heads.map((head) => valuesOf(layer, name, head, {json.dumps(PART)}, columns(layer, name)))));
+    """
+    blob = pack([Panel("a", LABELS, layers)], values=True)
+    rows, keys = slice(*PART), slice(*KEYS)
+    for layer, of_layer in zip(layers.values(), javascript(MODULES, code, blob=blob), strict=True):
+        seen = {
+            name: np.array(values, float)
+            for name, values in zip((*VECTORS, *PAIRS, "output"), of_layer, strict=True)
+        }
+        shared = [layer.kv_head(head) for head in range(6)]
+        assert shared == [0, 0, 1, 1, 2, 2]
+        assert np.array_equal(np.float32(seen["q"]), layer.q[:, rows].reshape(6, -1))
+        for name, vectors in (("k", layer.k), ("v", layer.v)):
+            assert np.array_equal(np.float32(seen[name]), vectors[shared][:, rows].reshape(6, -1)), name
+        allowed = layer.allowed()[:, rows, keys].reshape(6, -1)
+        assert np.array_equal(~np.isnan(seen["weights"]), allowed)
+        weights = layer.weights()[:, rows, keys].reshape(6, -1)
+        np.testing.assert_allclose(np.nan_to_num(seen["weights"]), weights, atol=5e-6)
+        scores, output = layer.scores()[:, rows, keys], layer.output()[:, rows]
+        np.testing.assert_allclose(seen["scores"], scores.reshape(6, -1), atol=1e-5)
+        np.testing.assert_allclose(seen["output"], output.reshape(6, -1), atol=1e-5)
+
+
+def test_dimensions_stand_in_their_order_or_the_largest_or_the_most_different_first(javascript, normal):
+    values = normal(7, 5).numpy()
+    values[:, 3] = values[:, 1]  # equal ones stay as they are
+    code = f"""
+    const values = new Float32Array({json.dumps(values.ravel().tolist())});
+    return ["number", "token", "variance"].map((order) => orderOf(values, 5, order, 4));
+    """
+    by_number, by_token, by_variance = javascript(MODULES, code)
+    assert by_number == [*range(5)]
+    assert by_token == np.argsort(-values[4], kind="stable").tolist()
+    assert by_variance == np.argsort(-values.astype(float).var(0), kind="stable").tolist()
+
+
+@pytest.mark.parametrize("length", [1, 6, 7, 8, 600])
+def test_a_part_of_a_long_text_has_the_token_near_its_middle_and_never_less_than_it_may(javascript, length):
+    at = sorted({0, 1, 3, 4, length // 2, length - 2, length - 1} & {*range(length)})
+    parts = javascript(
+        MODULES, f"return {at}.map((at) => [windowAround({length}, at, 7), windowAround({length}, at)]);"
+    )
+    for around, (part, of_default) in zip(at, parts, strict=True):
+        first, after = part
+        assert 0 <= first <= around < after <= length
+        assert after - first == min(length, 7)
+        if 3 <= around < length - 4:
+            assert around - first == 3
+        assert of_default[1] - of_default[0] == min(length, 128)
+
+
+def test_a_cell_has_the_colour_of_its_value_and_a_hidden_one_a_colour_of_no_scale(javascript):
+    look = {
+        "sequential": [[0, 0, 0], [100, 200, 50]],
+        "diverging": [[0, 0, 255], [250, 250, 250], [255, 0, 0]],
+    }
+    code = f"""
+    const look = {json.dumps(look)};
+    const of = (signed, end, ...values) => values.map((value) => cellColour({{ signed, end }}, look, value));
+    return [of(false, 0.5, 0, 0.25, 0.5, 0.7), of(true, 4, -4, 0, 4, 2, -9), of(false, 0, 0),
+      of(true, 0, 0), of(false, 1, NaN), of(true, 1, NaN), HIDDEN_COLOUR];
+    """
+    weights, signed, none, zero, *hidden = javascript([*MODULES, "colours.js"], code)
+    assert weights == [[0, 0, 0, 255], [50, 100, 25, 255], *2 * [[100, 200, 50, 255]]]
+    blue, white, red = ([*colour, 255] for colour in look["diverging"])
+    assert signed == [blue, white, red, [253, 125, 125, 255], blue]
+    assert (none, zero) == ([[0, 0, 0, 255]], [white])  # where everything is 0
+    assert hidden == [[hidden[-1]], [hidden[-1]], hidden[-1]]
+    assert hidden[-1] not in weights + signed
