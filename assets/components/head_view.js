@@ -280,6 +280,15 @@ export class HeadView {
   pin(nth, focus) {
     this.pinned = this.everywhere(nth, focus);
     this.at = { nth, token: focus?.tokens.at(-1) ?? this.at?.token ?? 0 };
+    this.followWithStrips();
+  }
+
+  // In a long sentence the words that are held stay in sight, whoever moved there.
+  followWithStrips() {
+    for (const { panel, strip } of this.drawings) {
+      const tokens = this.pinned?.[panel.nth]?.tokens ?? [];
+      if (strip && tokens.length) strip.show(tokens.at(-1));
+    }
   }
 
   // Theme and fonts are read anew: both can change while the page is open.
@@ -329,6 +338,7 @@ export class HeadView {
     const pinned = this.pinned?.[0]?.tokens[0];
     if (pinned)
       for (const { drawing, panel } of this.drawings) drawing.centre?.(Math.min(pinned, longestOf(panel) - 1));
+    this.followWithStrips();
   }
 
   redraw() {
@@ -356,7 +366,8 @@ export class HeadView {
       if (status.dataset.text !== text) {
         status.dataset.text = text;
         status.replaceChildren(make("span", "", text));
-        status.style.minHeight = `${status.offsetHeight}px`; // what is below never moves up under the pointer
+        // What is below never moves up under the pointer.
+        status.style.minHeight = `${status.getBoundingClientRect().height}px`;
       }
       stage.dataset.pinned = String(Boolean(pinned));
       const active = this.active(panel);
@@ -393,7 +404,9 @@ export class HeadView {
 
   // A token was clicked; with `more` it is added to those that are held.
   choose(nth, side, token, more) {
-    this.pin(nth, afterPick(this.pinned?.[nth], side, token, more));
+    // The same word in the other sentence is looked at there: only a second click in its own lets go of it.
+    const held = more || this.at?.nth === nth ? this.pinned?.[nth] : null;
+    this.pin(nth, afterPick(held, side, token, more));
     this.at = { nth, token };
     this.hover = null;
     this.update();

@@ -3,7 +3,7 @@ import { arrival } from "./blobs.js";
 import { showView } from "./head_view.js";
 import { openPayload } from "./payload.js";
 import { pageOf } from "./saved_page.js";
-import { drawn, followHistory, writeLink } from "./streamlit.js";
+import { drawn, followHistory, heard, writeLink } from "./streamlit.js";
 
 const opened = new WeakMap(); // of bytes their panels: what was computed for one scene is there for the next
 
@@ -11,6 +11,7 @@ const opened = new WeakMap(); // of bytes their panels: what was computed for on
 const TEMPLATE = new URL("saved_page.html", import.meta.url);
 
 export default async function ({ data, parentElement, setTriggerValue }) {
+  heard();
   const root = parentElement.querySelector(".view");
   root.turn = (root.turn ?? 0) + 1;
   const { turn } = root;
@@ -18,13 +19,17 @@ export default async function ({ data, parentElement, setTriggerValue }) {
   if (root.turn !== turn) return; // a newer scene has come meanwhile
   if (!opened.has(payload)) opened.set(payload, openPayload(payload));
   const open = data.opens ? (chosen) => setTriggerValue("opened", chosen) : null;
-  const moved = open && ((chosen) => writeLink(linkOf(chosen), () => open(chosen)));
+  const moved = open && ((chosen) => writeLink(linkOf(chosen), isKnown(chosen, data) ? null : () => open(chosen)));
   const hidden = (nth, token) => setTriggerValue("hidden", { ...root.view.chosen, panel: nth, word: token });
   const page = async (header) => pageOf(await (await fetch(TEMPLATE)).text(), header, payload);
   showView(root, data, opened.get(payload), { open, moved, hide: data.hides ? hidden : null, page });
   drawn(root);
   if (open) followHistory(root, (link) => root.view.goTo(placeOf(link, data)));
 }
+
+// Does the server's scene look at this already?
+const isKnown = (chosen, { layer, head, token }) =>
+  chosen.key == null && chosen.layer === layer && chosen.head === head && chosen.token === token;
 
 // What the link says of layer, head and tokens, which count from 1 there.
 function linkOf({ layer, head, token, key }) {

@@ -79,6 +79,13 @@ export class Shaded {
     this.scroll.scrollTop = this.element(at).offsetTop - this.scroll.clientHeight / 2;
   }
 
+  // As `centre`, where the token is not in sight.
+  show(at) {
+    const { offsetTop, offsetHeight } = this.element(at);
+    const { scrollTop, clientHeight } = this.scroll;
+    if (offsetTop < scrollTop || offsetTop + offsetHeight > scrollTop + clientHeight) this.centre(at);
+  }
+
   reveal(at) {
     this.element(at).scrollIntoView({ block: "nearest", inline: "nearest" });
   }

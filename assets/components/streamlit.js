@@ -65,10 +65,15 @@ export function undoByBack(history = window.history, location = window.location)
 /** @type {(() => void) | null} tells the server what the pictures look at, where it has not heard of it */
 let untold = null;
 let following = null;
+let telling = false; // the server has not answered yet
+/** @type {HTMLElement | null} a link that waits for that */
+let waiting = null;
+const MAX_WAIT = 4000; // milliseconds, then a link is followed all the same
 const CONTROLS = "a, button, input, textarea, select, summary, label, [role]";
 
 // What the pictures look at stands in the address at once, so that a copied link shows the same. The server hears of
-// it before the next press on a control of the page.
+// it before the next press on a control of the page. Without `tell` it knows already.
+/** @param {Record<string, string | null>} values @param {(() => void) | null} tell */
 export function writeLink(values, tell) {
   const url = new URL(location.href);
   for (const [name, value] of Object.entries(values)) {
@@ -90,9 +95,30 @@ function watchControls() {
     if (!untold || target.shadowRoot || key === "Tab" || !target.closest?.(CONTROLS)) return;
     const tell = untold;
     untold = null;
+    telling = true;
     tell();
   };
   for (const act of ["pointerdown", "keydown"]) document.addEventListener(act, before, true);
+  document.addEventListener("click", wait, true);
+}
+
+// Streamlit forgets what a page has told when another page is asked for in the same moment: the link to it waits.
+/** @param {any} event */
+function wait(event) {
+  const link = event.target.closest?.("a[href]");
+  if (!telling || !link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  event.stopImmediatePropagation();
+  waiting = link;
+  setTimeout(() => atRest(heard), MAX_WAIT);
+}
+
+// The server has answered.
+export function heard() {
+  telling = false;
+  const link = waiting;
+  waiting = null;
+  link?.click();
 }
 
 // Back and forward move the pictures, too: the server may have nothing new to say.

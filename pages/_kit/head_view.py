@@ -166,10 +166,16 @@ def _mount(
             key=key,
             data=header | {"digest": digest, "opens": on_open is not None},
             height=height,
-            on_opened_change=lambda: on_open and on_open(st.session_state[key].opened),
-            on_hidden_change=lambda: on_hide and on_hide(st.session_state[key].hidden),
+            on_opened_change=lambda: _call(on_open, key, "opened"),
+            on_hidden_change=lambda: _call(on_hide, key, "hidden"),
         )
         components.send(key, blob, key=f"{key}_blob")
+
+
+def _call(act: Callable[[dict], None] | None, key: str, event: str) -> None:
+    """Act on what the view has sent; nothing where another page was asked for at once, and it is forgotten."""
+    if act and key in st.session_state:
+        act(st.session_state[key][event])
 
 
 def _move(chosen: dict) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
@@ -294,6 +295,37 @@ class Eye:
 
     def token(self, at: int, side: str = "query", number: int = 0):
         return self.panel(number).locator(f".token.{side}[data-at='{at}']")
+
+    def words(self, number: int = 0) -> list[str]:
+        """The words of a sentence above its drawing."""
+        self.panel(number).locator(".strip bdi").first.wait_for()
+        return self.panel(number).locator(".strip bdi").all_inner_texts()
+
+    def word(self, at: int, number: int = 0):
+        return self.panel(number).locator(f".strip .token[data-at='{at}']")
+
+    def chosen_word(self, number: int = 0) -> str:
+        return self.panel(number).locator(".strip .token[aria-selected=true] bdi").inner_text()
+
+    def pictures(self):
+        """The pictures of all heads: each is a button."""
+        self.view.locator(".all-heads .grid button").first.wait_for()
+        return self.view.locator(".all-heads .grid button")
+
+    def title(self) -> str:
+        """What the six matrices are of."""
+        return self.view.locator(".under h3").inner_text()
+
+    def matrix(self, name: str) -> np.ndarray:
+        """The numbers of one of the six matrices that are drawn: q, k, v, scores, weights, output."""
+        rows, columns, values = self.view.evaluate(
+            """(v, name) => {
+                const { rows, columns, values } = v.view.matrices.pictures[name].map.numbers;
+                return [rows.length, columns.length, [...values].map((x) => Number.isNaN(x) ? null : x)];
+            }""",
+            name,
+        )
+        return np.float32([np.nan if value is None else value for value in values]).reshape(rows, columns)
 
     def boxes(self, side: str = "token", number: int = 0) -> list[dict]:
         """Where the tokens of a drawing are, all at one time, when it is no longer drawn anew."""

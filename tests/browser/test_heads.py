@@ -1,0 +1,451 @@
+"""The page Heads: sentence, lines, six matrices and all heads are one picture with one focus."""
+
+import csv
+import io
+import re
+import struct
+import xml.etree.ElementTree as ET
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import numpy as np
+import pytest
+from playwright.sync_api import expect
+
+import mha_core as mha
+from mha_core.analysis.frames import long_table, untrained_rows
+from pages._kit.state import Scene
+
+TIRED, WIDE = Scene().text, Scene().twin
+IT, HEIGHT = 8, 900
+SVG = "{http://www.w3.org/2000/svg}"
+NAMES = ("q", "k", "v", "scores", "weights", "output")
+# Grouped heads under a causal mask, with words that a spreadsheet would take for formulas.
+FORMULAS = '=1+1 @x "you" 小猫 the the'
+GROUPED = {"source": "random", "text": FORMULAS, "twin": "", "layers": 2, "h": 4, "n_kv_heads": 2}
+GROUPED |= {"d_model": 24, "mask": "causal", "layer": 2, "head": 3, "token": 4}
+
+
+def query(page) -> dict:
+    """What a link says of layer, head and token; what it leaves out is the default."""
+    said = {key: value for key, [value] in parse_qs(urlsplit(page.url).query).items()}
+    return {name: int(said.get(name, getattr(Scene, name))) for name in ("layer", "head", "token")}
+
+
+def traced(**scene) -> mha.AttentionTrace:
+    return mha.trace(**{**Scene().settings(), **scene})
+
+
+def grouped() -> mha.AttentionTrace:
+    sizes = {name: GROUPED[name] for name in ("layers", "h", "n_kv_heads", "d_model", "mask")}
+    return mha.trace(FORMULAS, **sizes)
+
+
+def numbers(layer, head: int) -> dict[str, np.ndarray]:
+    """The six matrices of a head, hidden weights as NaN."""
+    shared = layer.kv_head(head)
+    return {
+        "q": layer.q[head],
+        "k": layer.k[shared],
+        "v": layer.v[shared],
+        "scores": layer.scores(head),
+        "weights": np.where(layer.allowed(head), layer.weights(head), np.nan),
+        "output": layer.output(head),
+    }
+
+
+def picture(view, name: str):
+    """A small matrix: the button that opens it."""
+    return view.view.locator(".six figure").nth(NAMES.index(name)).locator("button")
+
+
+def symbols(view) -> list[str]:
+    return view.view.locator(".six figcaption b").all_inner_texts()
+
+
+def over_cell(canvas, row: int, column: int) -> None:
+    """Point at a cell of a matrix, whose names and stripes stand to the left of its cells."""
+    at = canvas.evaluate(
+        """(canvas, [row, column]) => {
+            const { matrices } = canvas.closest('.view').view;
+            const all = [matrices.enlarged, ...Object.values(matrices.pictures).map(({ map }) => map)];
+            const map = all.find((one) => one.canvas === canvas);
+            return [map.left + (column + 0.5) * map.cellWidth, map.above + (row + 0.5) * map.cellHeight];
+        }""",
+        [row, column],
+    )
+    canvas.hover(position={"x": at[0], "y": at[1]})
+
+
+def reading(view) -> str:
+    return view.view.locator(".matrices .reading").inner_text()
+
+
+def looked_at(view) -> tuple[int, int, int]:
+    """Layer, head and token, from 0, when all pictures and the link agree on them."""
+    pressed = view.pictures().evaluate_all("all => all.map((e) => e.getAttribute('aria-pressed') === 'true')")
+    assert pressed.count(True) == 1
+    head = pressed.index(True)
+    [layer] = view.view.evaluate("v => [v.view.state.layer]")
+    chosen = ".token[aria-selected=true]"
+    at = {
+        int(at)
+        for place in (f".strip {chosen}", f".stage {chosen}")
+        for at in view.panel().locator(place).evaluate_all("all => all.map((e) => e.dataset.at)")
+    }
+    assert len(at) == 1
+    [token] = at
+    assert view.title().startswith(f"The six matrices of head {head + 1}, layer {layer + 1}")
+    heading = view.view.locator(".all-heads h3").inner_text()
+    assert heading == f"All heads of layer {layer + 1}"
+    assert view.button(f"layer {layer + 1}").get_attribute("aria-pressed") == "true"
+    assert head in view.on()
+    assert view.view.evaluate("v => v.view.matrices.focus.query") == token
+    assert {(line[0], line[1]) for line in view.lines()} >= {(head, token)}
+    assert {line[1] for line in view.lines()} == {token}
+    assert query(view.page) == {"layer": layer + 1, "head": head + 1, "token": token + 1}
+    return layer, head, token
+
+
+def test_one_screen_shows_the_sentence_its_lines_and_the_six_matrices_of_the_head(visit, app, eye):
+    page = visit(app, height=HEIGHT, first=True)
+    view = eye(page)
+    assert view.words() == ["[CLS]", *mha.words(TIRED).labels]
+    assert view.words(1) == ["[CLS]", *mha.words(WIDE).labels]
+    said = view.view.locator(".said").last.bounding_box()
+    for name in NAMES:
+        box = picture(view, name).locator("xpath=..").bounding_box()
+        assert said["y"] + said["height"] <= box["y"] < said["y"] + said["height"] + 60, name
+        assert box["y"] + box["height"] <= HEIGHT, name
+        assert box["width"] > 100
+    assert symbols(view) == ["Q₄", "K₄", "V₄", "S₄", "A₄", "head₄"]
+    assert "stand for animal" in view.said(0)
+    assert "stand for street" in view.said(1)
+    trace = traced()
+    for name, values in numbers(trace.layers[1], 3).items():
+        np.testing.assert_allclose(view.matrix(name), values, atol=1e-5, err_msg=name)
+
+    # The largest weight has the last colour of the scale; only the last layer has striped rows.
+    row, column = np.unravel_index(trace.layers[1].weights(3).argmax(), (13, 13))
+    pixel = picture(view, "weights").evaluate(
+        """(button, [row, column]) => {
+            const { picture } = button.closest('.view').view.matrices.pictures.weights.map;
+            return [...picture.getContext('2d').getImageData(column, row, 1, 1).data];
+        }""",
+        [int(row), int(column)],
+    )
+    last = view.colours("sequential")[-1]
+    assert pixel == [*(int(last[at : at + 2], 16) for at in (1, 3, 5)), 255]
+    striped = """v => Object.fromEntries(Object.entries(v.view.matrices.pictures)
+        .map(([name, { map }]) => [name, map.numbers.untrained]))"""
+    rows = np.flatnonzero(untrained_rows(trace, 1)).tolist()
+    assert rows
+    by_query = ("q", "scores", "weights", "output")
+    assert view.view.evaluate(striped) == {name: rows * (name in by_query) for name in NAMES}
+    view.button("layer 1").click()
+    assert view.view.evaluate(striped) == {name: [] for name in NAMES}
+
+    # Whatever one points at, nothing below moves.
+    view.button("layer 2").click()
+    moved = view.view.evaluate(
+        """(root) => {
+            const { view } = root, tops = new Set();
+            for (const head of view.every) {
+                view.lookAtHead(head);
+                for (const token of root.querySelectorAll('.stage .token')) {
+                    token.dispatchEvent(new PointerEvent('pointermove', { bubbles: true }));
+                    tops.add(root.querySelector('.six').getBoundingClientRect().top);
+                }
+            }
+            return [...tops];
+        }"""
+    )
+    assert len(moved) == 1
+
+
+def test_a_cell_under_the_finger_says_its_number_and_an_enlarged_matrix_is_saved(visit, app, eye):
+    page = visit(f"{app}?{urlencode(GROUPED)}", sent=(sent := []))
+    view = eye(page)
+    before = len(sent)
+    trace = grouped()
+    layer, head, labels = trace.layers[1], 2, trace.tokens.labels
+    wanted = numbers(layer, head)
+    assert symbols(view) == ["Q₃", "K₂", "V₂", "S₃", "A₃", "head₃"]
+    d_head = layer.q.shape[2]
+    for name, values in wanted.items():
+        np.testing.assert_allclose(view.matrix(name), values, atol=1e-5, err_msg=name)
+    for name in ("q", "k", "v", "output"):
+        for row, column in ((0, 0), (4, d_head - 1)):
+            over_cell(picture(view, name).locator("canvas"), row, column)
+            symbol, token, dimension, value = re.fullmatch(
+                r"(\S+) of (.+), dimension (\d+): (\S+)\.", reading(view)
+            ).groups()
+            assert symbol == symbols(view)[NAMES.index(name)]
+            assert (token, int(dimension)) == (labels[row], column + 1)
+            assert float(value) == pytest.approx(wanted[name][row, column], rel=1e-3)
+    for name in ("scores", "weights"):
+        for row, column in ((5, 1), (2, 2), (1, 4)):
+            over_cell(picture(view, name).locator("canvas"), row, column)
+            score, scaled, weight = map(
+                float, re.search(r"score (\S+), scaled (\S+), .*weight (\S+)\.", reading(view)).groups()
+            )
+            assert reading(view).startswith(f"{labels[row]} → {labels[column]}: ")
+            assert ("hidden by the mask" in reading(view)) == (column > row)
+            assert score == pytest.approx(wanted["scores"][row, column], rel=1e-3)
+            assert scaled == pytest.approx(wanted["scores"][row, column] / d_head**0.5, rel=1e-3)
+            assert weight == pytest.approx(layer.weights(head)[row, column], abs=5.1e-5)
+
+    large = view.view.locator(".large")
+    assert not large.is_visible()
+    picture(view, "weights").click()
+    expect(large.get_by_role("heading", name="A₃ weights: each row sums to 1")).to_be_visible()
+    assert picture(view, "weights").get_attribute("aria-expanded") == "true"
+    over_cell(large.locator("canvas"), 1, 4)
+    assert reading(view).startswith(f"{labels[1]} → {labels[4]}: ")
+    files = {}
+    for kind in ("CSV", "SVG", "PNG"):
+        with page.expect_download() as waiting:
+            large.get_by_role("button", name=kind, exact=True).click()
+        assert re.fullmatch(
+            rf"headscope-.*-layer-2-head-3-weights\.{kind.lower()}", waiting.value.suggested_filename
+        )
+        files[kind] = waiting.value.path().read_bytes()
+    top, *body = csv.reader(io.StringIO(files["CSV"].decode("utf-8-sig")))
+    safe = [f"'{label}" if label[0] in "=+-@" else label for label in labels]
+    assert top == ["", *safe]
+    assert [line[0] for line in body] == safe
+    for row, line in enumerate(body):
+        for column, cell in enumerate(line[1:]):
+            if column > row:
+                assert cell == ""
+            else:
+                assert float(cell) == pytest.approx(layer.weights(head)[row, column], abs=1e-6)
+    svg = ET.fromstring(files["SVG"])
+    said = ["".join(text.itertext()) for text in svg.iter(f"{SVG}text")]
+    assert said[0] == "A₃ weights: each row sums to 1"
+    assert "layer 2" in " ".join(said)
+    [image] = svg.iter(f"{SVG}image")
+    assert image.get("href").startswith("data:image/png;base64,")
+    size = int(svg.get("width")), int(svg.get("height"))
+    assert struct.unpack(">II", files["PNG"][16:24]) == (2 * size[0], 2 * size[1])
+
+    large.get_by_role("button", name="Close the large picture").click()
+    assert not large.is_visible()
+    focused = "v => v.getRootNode().activeElement.getAttribute('aria-label')"
+    assert view.view.evaluate(focused).startswith("Heatmap of A₃")
+    page.keyboard.press("Enter")  # the same by the keyboard
+    assert large.is_visible()
+    assert len(sent) == before
+
+    # The dimensions in another order keep their numbers.
+    view.view.get_by_label("Dimensions").select_option("token")
+    columns = view.view.evaluate("v => v.view.matrices.pictures.q.map.numbers.columns.map(Number)")
+    order = np.argsort(-layer.q[head][3], kind="stable")
+    assert columns == (order + 1).tolist()
+    np.testing.assert_array_equal(view.matrix("q"), layer.q[head][:, order])
+
+
+def test_every_picture_moves_the_one_focus_and_asks_the_server_nothing(visit, app, eye, settled):
+    page = visit(app, sent=(sent := []))
+    view = eye(page)
+    before = len(sent)
+    assert looked_at(view) == (1, 3, IT)
+
+    view.chip("head 1").dblclick()
+    assert looked_at(view) == (1, 0, IT)
+    view.pictures().nth(2).click()
+    assert looked_at(view) == (1, 2, IT)
+    assert view.on() == [2]
+    view.word(2).click()  # animal
+    assert looked_at(view) == (1, 2, 2)
+    view.token(6, "query", 1).click()  # street, of the other sentence
+    assert looked_at(view) == (1, 2, 6)
+    assert "… too wide." in view.title()
+    view.token(6).click()  # the same word of the first sentence: it is looked at there
+    assert looked_at(view) == (1, 2, 6)
+    assert "… too tired." in view.title()
+    for key, focus in (("ArrowDown", (1, 2, 7)), ("h", (1, 3, 7)), ("L", (0, 3, 7)), ("H", (0, 2, 7))):
+        view.stage().press(key)
+        assert looked_at(view) == focus, key
+    view.button("layer 2").click()
+    assert looked_at(view) == (1, 2, 7)
+    picture(view, "scores").click()
+    large = view.view.locator(".large canvas")
+    over_cell(large, 4, 2)
+    page.mouse.down()
+    page.mouse.up()
+    assert looked_at(view) == (1, 2, 4)
+    for name, values in numbers(traced().layers[1], 2).items():
+        np.testing.assert_allclose(view.matrix(name), values, atol=1e-5, err_msg=name)
+    view.pictures().nth(1).focus()
+    page.keyboard.press("Enter")
+    assert looked_at(view) == (1, 1, 4)
+    assert symbols(view)[0] == "Q₂"
+
+    # Pointing lights the token in every picture; nothing is chosen by it.
+    drawn = """v => Object.values(v.view.matrices.pictures).map(({ map }) => map.canvas.toDataURL())"""
+    view.away()
+    at_rest = view.view.evaluate(drawn)
+    for name, row in (("q", 6), ("weights", 2)):
+        over_cell(picture(view, name).locator("canvas"), row, 1)
+        for number in (0, 1):
+            lit = (
+                view.panel(number).locator(".token.focus").evaluate_all("all => all.map((e) => e.dataset.at)")
+            )
+            assert lit == [str(row)] * 2, name  # in the sentence and in its lines
+        assert {line[1] for line in view.lines()} == {row}
+        differ = [one != other for one, other in zip(view.view.evaluate(drawn), at_rest, strict=True)]
+        assert all(differ[NAMES.index(other)] for other in ("q", "scores", "weights", "output"))
+    view.word(5).hover()
+    assert view.view.evaluate("v => v.view.matrices.focus.query") == 5
+    assert view.view.evaluate(drawn) != at_rest
+    view.away()
+    assert view.view.evaluate(drawn) == at_rest
+    settled(page)
+    assert looked_at(view) == (1, 1, 4)
+    assert len(sent) == before
+
+
+def test_a_link_holds_the_focus_and_back_forward_and_other_pages_keep_it(visit, app, browser, eye, settled):
+    page = visit(app)
+    view = eye(page)
+    view.pictures().nth(1).click()
+    view.button("layer 1").click()
+    view.word(6).click()
+    settled(page)
+    assert looked_at(view) == (0, 1, 6)
+
+    fresh = browser.new_context(viewport={"width": 1440, "height": HEIGHT})
+    other = fresh.new_page()
+    other.goto(page.url)
+    shown = eye(other)
+    assert shown.words()[6] == shown.chosen_word() == "street"
+    assert looked_at(shown) == (0, 1, 6)
+    np.testing.assert_allclose(shown.matrix("q"), traced().layers[0].q[1], atol=1e-6)
+    fresh.close()
+
+    for focus in ((0, 1, IT), (1, 1, IT), (1, 3, IT)):
+        page.go_back()
+        settled(page)
+        assert looked_at(view) == focus
+    for focus in ((1, 1, IT), (0, 1, IT), (0, 1, 6)):
+        page.go_forward()
+        settled(page)
+        assert looked_at(view) == focus
+
+    view.pictures().nth(2).click()
+    page.get_by_role("link", name="Token", exact=True).click()
+    settled(page)
+    subject = re.compile("“street” in layer 1, head 3")
+    expect(page.get_by_role("heading", level=2, name=subject)).to_be_visible()
+    page.get_by_role("link", name="Heads", exact=True).click()
+    settled(page)
+    assert looked_at(view) == (0, 2, 6)
+    page.reload()
+    settled(page)
+    assert looked_at(eye(page)) == (0, 2, 6)
+
+
+def test_a_word_of_either_sentence_is_hidden_and_given_back(visit, app, eye, settled):
+    page = visit(app)
+    view = eye(page)
+    for number, (label, text) in enumerate((("Sentence", TIRED), ("Second sentence", WIDE))):
+        box = page.get_by_role("textbox", name=label, exact=True)
+        view.word(2, number).click()
+        view.button("Hide “animal”").click()
+        settled(page)
+        hidden = text.replace("animal", "[MASK]")
+        assert box.input_value() == hidden
+        assert view.words(number)[2] == view.chosen_word(number) == "[MASK]"
+        best = mha.trace(hidden, source="mini").answers[2][0][0]
+        assert f"The model guesses the hidden word: {best}" in view.said(number)
+        view.button("Give “animal” back").click()
+        settled(page)
+        assert box.input_value() == text
+        assert view.words(number)[2] == "animal"
+
+
+def test_on_a_phone_the_six_are_a_row_that_is_swiped(visit, app, eye):
+    page = visit(app, width=390, height=844, touch=True)
+    view = eye(page)
+    row = view.view.locator(".six")
+    row.scroll_into_view_if_needed()
+    boxes = row.locator("figure").evaluate_all("all => all.map((e) => e.getBoundingClientRect().toJSON())")
+    assert len({round(box["top"]) for box in boxes}) == 1
+    assert all(box["width"] > 120 for box in boxes)
+    assert boxes[1]["right"] <= 390 < boxes[-1]["left"]
+    page_width = "document.querySelector('[data-testid=stMain]').scrollWidth"
+    assert page.evaluate(page_width) <= 390
+    row.evaluate("e => e.scrollTo(e.scrollWidth, 0)")
+    expect(row.locator("figure").last).to_be_in_viewport(ratio=0.9)
+    picture(view, "output").tap()
+    large = view.view.locator(".large")
+    expect(large).to_be_visible()
+    assert page.evaluate(page_width) <= 390
+    right = large.evaluate("e => e.getBoundingClientRect().right")
+    assert right <= 390
+
+
+def test_all_heads_are_saved_as_they_are_drawn_with_every_weight(visit, app, eye):
+    page = visit(f"{app}?{urlencode(GROUPED)}")
+    view = eye(page)
+    every = view.view.locator(".all-heads")
+
+    def saved(kind: str) -> bytes:
+        with page.expect_download() as waiting:
+            every.get_by_role("button", name=kind, exact=True).click()
+        assert waiting.value.suggested_filename.endswith(f"-layer-2-heads.{kind.lower()}")
+        return waiting.value.path().read_bytes()
+
+    trace = grouped()
+    table = long_table(trace, "weights", layer=1, heads=range(4))
+    top, *body = csv.reader(io.StringIO(saved("CSV").decode("utf-8-sig")))
+    assert top == list(table.columns)
+    safe = [f"'{label}" if label[0] in "=+-@" else label for label in trace.tokens.labels]
+    assert [line[2] for line in body[: len(safe) ** 2 : len(safe)]] == safe
+    expected = table.drop(columns=["query", "key"]).to_numpy()
+    found = [[float(line[at] or 0) for at in (0, 1, 3, 5)] for line in body]
+    np.testing.assert_allclose(found, expected, atol=6e-5)
+    assert all(len(line[5].lstrip("0.").split("e")[0]) <= 5 for line in body)  # no digit that is made up
+
+    svg = ET.fromstring(saved("SVG"))
+    said = ["".join(text.itertext()) for text in svg.iter(f"{SVG}text")]
+    assert said[0] == "All heads of layer 2"
+    assert [text for text in said if text.startswith("head ")] == [f"head {number}" for number in range(1, 5)]
+    drawn = view.view.evaluate("v => v.view.grid.pictures.map(({ map }) => map.picture.toDataURL())")
+    assert [image.get("href") for image in svg.iter(f"{SVG}image")] == drawn
+    assert len(set(drawn)) == 4
+    size = int(svg.get("width")), int(svg.get("height"))
+    assert struct.unpack(">II", saved("PNG")[16:24]) == (2 * size[0], 2 * size[1])
+
+    # One colour scale for all heads, or one for each: the largest weight of a head has the last colour then.
+    ends = "v => v.view.grid.pictures.map(({ numbers }) => numbers.end)"
+    largest = trace.layers[1].weights().max((1, 2))
+    np.testing.assert_allclose(view.view.evaluate(ends), [largest.max()] * 4, atol=1e-5)
+    every.get_by_label("Colour scale").select_option("each")
+    np.testing.assert_allclose(view.view.evaluate(ends), largest, atol=1e-5)
+    every.get_by_label("Colour scale").select_option("full")
+    assert view.view.evaluate(ends) == [1, 1, 1, 1]
+
+
+def test_a_long_sentence_is_scrolled_to_the_word_that_is_held(visit, app, eye):
+    words = " ".join(f"w{at}" for at in range(1, 201))
+    page = visit(
+        f"{app}?{urlencode({'source': 'random', 'text': words, 'twin': '', 'layer': 1, 'token': 200})}"
+    )
+    view = eye(page)
+    inside = """v => {
+        const scroll = v.querySelector('.strip .scroll');
+        const [outer, inner] = [scroll, scroll.querySelector('[aria-selected=true]')]
+            .map((e) => e.getBoundingClientRect());
+        return inner.top >= outer.top - 1 && inner.bottom <= outer.bottom + 1;
+    }"""
+    assert view.chosen_word() == "w200"
+    assert view.view.evaluate(inside)
+    assert page.locator("[data-testid=stMain]").evaluate("main => main.scrollTop") == 0
+    assert view.matrix("weights").shape == (128, 128)  # the part around the word
+    rows = "v => [0, 127].map((at) => v.view.matrices.pictures.weights.map.numbers.rows[at])"
+    assert view.view.evaluate(rows) == ["w73", "w200"]
+    view.stage().press("Home")
+    assert view.chosen_word() == "w1"
+    assert view.view.evaluate(inside)
+    assert view.view.evaluate(rows) == ["w1", "w128"]
