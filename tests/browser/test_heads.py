@@ -111,7 +111,7 @@ def test_one_screen_shows_the_sentence_its_lines_and_the_six_matrices_of_the_hea
     view = eye(page)
     assert view.words() == ["[CLS]", *mha.words(TIRED).labels]
     assert view.words(1) == ["[CLS]", *mha.words(WIDE).labels]
-    said = view.view.locator(".said").last.bounding_box()
+    said = view.view.locator(".status").last.bounding_box()
     for name in NAMES:
         box = picture(view, name).locator("xpath=..").bounding_box()
         assert said["y"] + said["height"] <= box["y"] < said["y"] + said["height"] + 60, name

@@ -213,6 +213,10 @@ def test_any_text_is_shown_as_it_was_typed_on_every_page(opened, said, tokens, t
     assert f"**{literal(isolated(labels[min(8, len(labels)) - 1]))}** looks at" in app.markdown[0].value
 
 
+def shown(app) -> bool:
+    return "head_view" in {element.key for element in app.get("bidi_component")}
+
+
 def test_sizes_that_do_not_fit_are_refused_with_the_nearest_that_do(opened, shows):
     app = opened()
     app.text_area(key="text").set_value("my own words").run()
