@@ -27,7 +27,7 @@ const ENDS = ["each", "shared"]; // where the colours of Q, K and V end
 const MAX_TOKENS = 128; // of each side that are drawn: of a longer text the part around the token in focus
 const SIDE = 168; // pixels of a small picture
 const TALL = 440; // of the large one
-const MAX_CELL = { width: 56, height: 30 };
+const CELL = { width: 56, height: 30 };
 
 /**
  * At most `size` of `length` positions with `around` as near their middle as possible: the first, and one after
@@ -374,8 +374,8 @@ export class HeadMatrices {
     if (!numbers) return;
     const { texts } = this.view;
     const room = this.root.clientWidth - 90;
-    const width = Math.min(room, numbers.columns.length * MAX_CELL.width);
-    const height = Math.min(TALL, numbers.rows.length * MAX_CELL.height);
+    const width = Math.min(room, numbers.columns.length * CELL.width);
+    const height = Math.min(TALL, numbers.rows.length * CELL.height);
     this.enlarged.show(numbers, this.theme, width + 90, height + 90, true);
     const head = make("div", "bar");
     const symbol = this.pictures[name].figure.querySelector("b").textContent;
