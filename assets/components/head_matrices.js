@@ -78,6 +78,17 @@ export function orderOf(values, width, order, row) {
 
 const largestOf = (values) => values.reduce((most, value) => Math.max(most, Math.abs(value) || 0), 0);
 
+// The least and the largest of the numbers that are not hidden; zeros where all are. One by one: as arguments of
+// Math.min there may be more than an engine takes.
+export function rangeOf(values) {
+  let [least, most] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
+  for (const value of values) {
+    if (value < least) least = value;
+    if (value > most) most = value;
+  }
+  return least <= most ? [least, most] : [0, 0];
+}
+
 const subscript = (number) => [...String(number)].map((digit) => String.fromCharCode(0x2080 + Number(digit))).join("");
 
 export class HeadMatrices {
@@ -235,15 +246,15 @@ export class HeadMatrices {
   }
 
   #described(name, { rows, columns, values }) {
-    const finite = values.filter((value) => !Number.isNaN(value));
-    const [low, high] = [Math.min(...finite), Math.max(...finite)].map((value) => exact(Math.abs(value)));
+    const [least, most] = rangeOf(values);
+    const [low, high] = [least, most].map((value) => exact(Math.abs(value)));
     return fill(this.view.texts.matrix_alt, {
       symbol: this.pictures[name].figure.querySelector("b").textContent,
       what: this.view.texts[`matrix_${name}`],
       rows: rows.length,
       columns: columns.length,
-      low: Math.min(...finite) < 0 ? `−${low}` : low,
-      high: Math.max(...finite) < 0 ? `−${high}` : high,
+      low: least < 0 ? `−${low}` : low,
+      high: most < 0 ? `−${high}` : high,
     });
   }
 

@@ -173,7 +173,7 @@ def _mount(
 
 
 def _call(act: Callable[[dict], None] | None, key: str, event: str) -> None:
-    """Act on what the view has sent, unless another page was asked for at once: then it is forgotten."""
+    """Act on what the view has sent; it is forgotten where another page was asked for at once."""
     if act and key in st.session_state:
         act(st.session_state[key][event])
 

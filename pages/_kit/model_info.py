@@ -50,7 +50,7 @@ def notes(trace: AttentionTrace) -> list[str]:
     def of(number: int) -> str:
         rows = untrained_rows(trace, number)
         meaning = "" if rows is None or not rows.any() else t("model.veiled")
-        return " ".join(filter(None, [_layer(trace, number), meaning]))
+        return " ".join(filter(None, [_layer(trace, number), meaning, _collapsed(trace, number)]))
 
     return [of(number) for number in range(len(trace.layers))]
 
@@ -68,11 +68,15 @@ def _layer(trace: AttentionTrace, layer: int) -> str:
 
 def collapsed(trace: AttentionTrace, layer: int) -> None:
     """A note where all tokens have become alike, so that all weights are even; measured in this trace."""
+    if note := _collapsed(trace, layer):
+        st.caption(note)
+
+
+def _collapsed(trace: AttentionTrace, layer: int) -> str:
     # Only layers with random weights are attention alone; blocks of other models have more than that.
     stacked = layer and isinstance(trace.source, RandomSource)
     spread = patterns.collapse(trace.layers[layer]) if stacked else None
-    if spread is not None:
-        st.caption(t("heads.collapsed", share=f"{100 * spread:.2g}"))
+    return "" if spread is None else t("heads.collapsed", share=f"{100 * spread:.2g}")
 
 
 def of_ours() -> None:

@@ -15,7 +15,6 @@ twin = second_trace(scene)
 layer, head, query = state.indices(trace, scene)
 overview_fold = overview.fold(trace, opened=True) if overview.first(trace) else None
 head_view.of_sentences(trace, twin, scene, layer=layer, head=head, token=query)
-model_info.collapsed(trace, layer)
 model_info.about(trace)
 if model_source.is_third_party(trace):
     layer_strip.of_attention(trace, scene)
@@ -24,6 +23,7 @@ measurements.show(trace, scene, layer=layer, head=head)
 numbers = st.expander(t("heads.numbers"), key="numbers", on_change="rerun")
 if numbers.open:
     with numbers:
+        measurements.place(layer, head)
         matrices.check_badge(trace.layers[layer], query)
         matrices.numbers(trace, layer=layer, head=head, query=query)
 

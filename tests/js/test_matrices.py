@@ -94,3 +94,12 @@ def test_a_cell_has_the_colour_of_its_value_and_a_hidden_one_a_colour_of_no_scal
     assert (none, zero) == ([[0, 0, 0, 255]], [white])  # where everything is 0
     assert hidden == [[hidden[-1]], [hidden[-1]], hidden[-1]]
     assert hidden[-1] not in weights + signed
+
+
+def test_the_range_of_a_picture_is_that_of_what_is_not_hidden_however_large_it_is(javascript):
+    """As 128 tokens of d_v 2,048 have it: more numbers than a function takes arguments."""
+    code = """
+    const large = Float32Array.from({ length: 128 * 2048 }, (_, at) => at - 1000);
+    return [rangeOf([NaN, 0.25, -2, NaN]), rangeOf([NaN, NaN]), rangeOf(large)];
+    """
+    assert javascript(MODULES, code) == [[-2, 0.25], [0, 0], [-1000, 128 * 2048 - 1001]]

@@ -16,6 +16,11 @@ MAX_LAYERS = 32  # whose similarities are in the cache
 MAX_CELLS, MIN_ROWS = 30_000_000, 32
 
 
+def place(layer: int, head: int) -> None:
+    """Of which head the numbers in a fold are: the pictures above may have moved on without the server."""
+    st.caption(t("overview.name", layer=layer + 1, head=head + 1))
+
+
 def show(trace: AttentionTrace, scene: state.Scene, *, layer: int, head: int) -> None:
     """The roles of the chosen head, the patterns of all heads of the layer, and their similarity."""
     if longest(trace) > WHOLE:  # the overview shows its other measurements
@@ -23,12 +28,14 @@ def show(trace: AttentionTrace, scene: state.Scene, *, layer: int, head: int) ->
             alike = st.expander(t("roles.alike_title"), key="likeness", on_change="rerun")
             if alike.open:
                 with alike:
+                    place(layer, head)
                     likeness(trace, scene, layer=layer)
         return
     measured_roles = st.expander(t("roles.title"), key="measurements", on_change="rerun")
     if not measured_roles.open:
         return
     with measured_roles:
+        place(layer, head)
         measured = role_labels.of_scene(trace, scene)
         if measured is not None:
             st.markdown(t("roles.how", share=roles.MIN_SHARE, weight=roles.MIN_WEIGHT, margin=roles.MARGIN))
