@@ -13,12 +13,15 @@ with st.container(horizontal=True, vertical_alignment="bottom"):
 scene, trace = scene_and_trace(max_tokens=None)
 twin = second_trace(scene)
 layer, head, query = state.indices(trace, scene)
-overview_fold = overview.fold(trace, opened=True) if overview.first(trace) else None
+overview_above = overview.first(trace)
+if overview_above:
+    overview_fold = overview.fold(trace, opened=True)
 head_view.of_sentences(trace, twin, scene, layer=layer, head=head, token=query)
 model_info.about(trace)
 if model_source.is_third_party(trace):
     layer_strip.of_attention(trace, scene)
-overview_fold = overview_fold or overview.fold(trace, opened=False)
+if not overview_above:
+    overview_fold = overview.fold(trace, opened=False)
 measurements.show(trace, scene, layer=layer, head=head)
 numbers = st.expander(t("heads.numbers"), key="numbers", on_change="rerun")
 if numbers.open:

@@ -145,3 +145,14 @@ def test_a_measure_without_a_number_is_none_and_not_nought(layered):
     frame = pd.DataFrame(measures[:, :6], columns=MEASURES)
     assert frame["next token"].isna().all()
     assert frame.drop(columns="next token").notna().all(axis=None)
+
+
+def test_a_closed_overview_computes_nothing_and_leaves_the_page_as_it_is(layered, monkeypatch):
+    monkeypatch.setattr(kit, "overview", lambda trace: pytest.fail("computed for nobody"))
+    app = layered(layers=1, text="closed by the one who looks")
+    app.session_state["overview_open"] = False
+    app.number_input(key="layers").set_value(3).run()
+    assert not app.exception
+    assert app.get_by_key("head_view")
+    with pytest.raises(KeyError):
+        app.get_by_key("overview")
