@@ -1,4 +1,4 @@
-"""Our components: the sentence as tokens, all heads at a glance, and a Back button that works.
+"""Our components: the sentence as tokens, bytes for the scripts, and a Back button that works.
 
 Their scripts are modules that the app serves (app.py). Data reaches the page by `textContent` and canvas
 alone.

@@ -53,7 +53,7 @@ def test_before_anything_is_trained_the_page_says_what_start_does(on_train, engl
 
 
 @pytest.mark.slow
-def test_a_run_can_be_started_and_then_looked_at_on_another_page(on_train, drawn):
+def test_a_run_can_be_started_and_then_looked_at_on_another_page(on_train, shows, place):
     app = on_train(train_h=2, train_d_model=32, train_seed=3)
     app.button(key="start").click().run()
     job = finished(plan(h=2, d_model=32, seed=3))
@@ -63,9 +63,8 @@ def test_a_run_can_be_started_and_then_looked_at_on_another_page(on_train, drawn
     app.switch_page("see/heads.py").run()
     assert not app.exception
     assert not app.error
-    shown = follow(job.trained, app.text_area(key="text").value).layers[1]
-    head = app.number_input(key="head").value - 1
-    np.testing.assert_array_equal(drawn(app, "matrix-weights"), shown.weights(head))
+    layer, head, _ = place(app)
+    shows(app, follow(job.trained, app.text_area(key="text").value), layer=layer, head=head)
     alone = Run(job.plan)
     alone.advance(STEPS)
     np.testing.assert_array_equal(job.trained.model.embedding.numpy(), alone.model.embedding.detach().numpy())
