@@ -64,6 +64,12 @@ def nothing_else(monkeypatch):
     model_source._here.clear()
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch):
+    """A machine with other work to do gives up no loading."""
+    monkeypatch.setattr("pages._kit.model_source.PATIENCE", 600.0)
+
+
 @pytest.fixture
 def given(folder, monkeypatch):
     """`given("bert")`: its folder, offered by name. (AppTest reads a choice only among what is offered.)"""
