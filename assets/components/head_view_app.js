@@ -22,7 +22,9 @@ export default async function ({ data, parentElement, setTriggerValue }) {
   const moved = open && ((chosen) => writeLink(linkOf(chosen), isKnown(chosen, data) ? null : () => open(chosen)));
   const hidden = (nth, token) => setTriggerValue("hidden", { ...root.view.chosen, panel: nth, word: token });
   const page = async (header) => pageOf(await (await fetch(TEMPLATE)).text(), header, payload);
-  showView(root, data, opened.get(payload), { open, moved, hide: data.hides ? hidden : null, page });
+  // Where it draws everything about a head the server need not hear; elsewhere other figures follow it at once.
+  const hears = data.matrices ? moved : open;
+  showView(root, data, opened.get(payload), { open, moved: hears, hide: data.hides ? hidden : null, page });
   drawn(root);
   if (open) followHistory(root, (link) => root.view.goTo(placeOf(link, data)));
 }

@@ -51,3 +51,11 @@ def test_random_weights_have_no_after_and_a_trained_model_is_offered(on_page, en
     app.button(key="take_mini").click().run()
     assert not app.exception
     assert not app.info
+
+
+def test_what_is_chosen_in_the_view_moves_the_controls_and_the_figures(on_page, drawn, click):
+    app = click(on_page(), "before_view", {"layer": 0, "head": 1, "token": 2}, "opened")
+    assert not app.exception
+    assert [app.number_input(key=key).value for key in ("layer", "head", "token")] == [1, 2, 3]
+    shown = mha.trace(Scene().text, source="mini", h=4, d_model=64)
+    np.testing.assert_array_equal(drawn(app, "after-weights"), shown.layers[0].weights(1))
