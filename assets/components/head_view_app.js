@@ -7,11 +7,16 @@ import { drawn, followHistory, heard, writeLink } from "./streamlit.js";
 
 const opened = new WeakMap(); // of bytes their panels: what was computed for one scene is there for the next
 
+let told = null; // what the server was told to look at, until it does
+
 // The page without numbers comes from the server that these scripts come from.
 const TEMPLATE = new URL("saved_page.html", import.meta.url);
 
 export default async function ({ data, parentElement, setTriggerValue }) {
-  heard();
+  if (told && isKnown(told, data)) {
+    told = null;
+    heard();
+  }
   const root = parentElement.querySelector(".view");
   root.turn = (root.turn ?? 0) + 1;
   const { turn } = root;
@@ -19,7 +24,11 @@ export default async function ({ data, parentElement, setTriggerValue }) {
   if (root.turn !== turn) return; // a newer scene has come meanwhile
   if (!opened.has(payload)) opened.set(payload, openPayload(payload));
   const open = data.opens ? (chosen) => setTriggerValue("opened", chosen) : null;
-  const moved = open && ((chosen) => writeLink(linkOf(chosen), isKnown(chosen, data) ? null : () => open(chosen)));
+  const tell = (chosen) => {
+    told = chosen;
+    open(chosen);
+  };
+  const moved = open && ((chosen) => writeLink(linkOf(chosen), () => tell(chosen)));
   const hidden = (nth, token) => setTriggerValue("hidden", { ...root.view.chosen, panel: nth, word: token });
   const page = async (header) => pageOf(await (await fetch(TEMPLATE)).text(), header, payload);
   // Where it draws everything about a head the server need not hear; elsewhere other figures follow it at once.
@@ -30,8 +39,8 @@ export default async function ({ data, parentElement, setTriggerValue }) {
 }
 
 // Does the server's scene look at this already?
-const isKnown = (chosen, { layer, head, token }) =>
-  chosen.key == null && chosen.layer === layer && chosen.head === head && chosen.token === token;
+const isKnown = (chosen, { layer, head, token, key }) =>
+  chosen.layer === layer && chosen.head === head && (chosen.token ?? token) === token && (chosen.key ?? key) === key;
 
 // What the link says of layer, head and tokens, which count from 1 there.
 function linkOf({ layer, head, token, key }) {

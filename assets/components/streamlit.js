@@ -56,7 +56,7 @@ export function undoByBack(history = window.history, location = window.location)
     return control ? history.pushState(state, title, url) : replace(state, title, url);
   };
   history.pushState = (state, title, url) => {
-    const follows = !acted && changes(new URL(url ?? "", location.href));
+    const follows = (!acted || pressedLink) && changes(new URL(url ?? "", location.href));
     acted = false;
     return follows ? replace(state, title, url) : push(state, title, url);
   };
@@ -66,14 +66,14 @@ export function undoByBack(history = window.history, location = window.location)
 let untold = null;
 let following = null;
 let telling = false; // the server has not answered yet
+let pressedLink = false; // what it then writes into the address is no act of the user
 /** @type {HTMLElement | null} a link that waits for that */
 let waiting = null;
-const MAX_WAIT = 4000; // milliseconds, then a link is followed all the same
+const MAX_WAIT = 15000; // milliseconds, then a link is followed all the same
 const CONTROLS = "a, button, input, textarea, select, summary, label, [role]";
 
 // What the pictures look at stands in the address at once, so that a copied link shows the same. The server hears of
-// it before the next press on a control of the page. Without `tell` it knows already.
-/** @param {Record<string, string | null>} values @param {(() => void) | null} tell */
+// it before the next press on a control of the page.
 export function writeLink(values, tell) {
   const url = new URL(location.href);
   for (const [name, value] of Object.entries(values)) {
@@ -96,6 +96,7 @@ function watchControls() {
     const tell = untold;
     untold = null;
     telling = true;
+    pressedLink = Boolean(target.closest("a[href]"));
     tell();
   };
   for (const act of ["pointerdown", "keydown"]) document.addEventListener(act, before, true);
@@ -116,6 +117,7 @@ function wait(event) {
 // The server has answered.
 export function heard() {
   telling = false;
+  pressedLink = false;
   const link = waiting;
   waiting = null;
   link?.click();

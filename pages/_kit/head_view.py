@@ -80,6 +80,7 @@ def of_sentences(
     more = {
         "strips": True,
         "matrices": True,
+        "key": None if scene.key_token is None else scene.key_token - 1,
         "answers": [sentence.answers(one) for one in traces.values()],
         "hides": [sentence.hide_hints(one, field) for field, one in traces.items()],
         "notes": model_info.notes(trace),

@@ -20,16 +20,6 @@ def random(address: str, **link: object) -> str:
     return f"{address}?{urlencode({'source': 'random', 'layer': 1, 'head': 1} | link)}"
 
 
-def strip(page, key: str = "token_strip") -> list[str]:
-    page.locator(f".st-key-{key} bdi").first.wait_for()
-    return page.locator(f".st-key-{key} bdi").all_inner_texts()
-
-
-def heads(page):
-    page.locator(".grid button").first.wait_for()
-    return page.locator(".grid button")
-
-
 def drawn(page, key: str) -> dict:
     """What plotly drew in the chart of that key: the matrix and the names on its axes."""
     chart = page.locator(f".st-key-{key} .js-plotly-plot")
@@ -60,106 +50,56 @@ def set_number(page, name: str, value: int) -> None:
     page.keyboard.press("Enter")
 
 
-def test_the_first_visit_shows_a_result_before_anything_is_typed(visit, app):
-    page = visit(app)
-    labels = ["[CLS]", *mha.words(Scene().text).labels]
-    assert strip(page) == labels
-    assert strip(page, "twin_strip") == ["[CLS]", *mha.words(Scene().twin).labels]
-    assert heads(page).count() == 4
-    for name in ("q", "k", "v", "scores", "weights", "output"):
-        assert drawn(page, f"matrix-{name}")["rows"] == labels
-    for noun in ("animal", "street"):
-        assert page.get_by_text(re.compile(f"^The model takes it to stand for {noun}")).is_visible()
-    assert page.get_by_text("equals torch: largest difference").first.is_visible()
-
-
-def test_the_numbers_in_the_figures_are_the_numbers_of_the_trace(visit, app):
-    page = visit(random(app, h=3, d_model=21, seed=5, head=2, text="one two three two"))
-    layer = mha.trace("one two three two", h=3, d_model=21, seed=5).layers[0]
-    expected = {
-        "q": layer.q[1],
-        "k": layer.k[1],
-        "v": layer.v[1],
-        "scores": layer.scores(1),
-        "weights": layer.weights(1),
-        "output": layer.output(1),
-    }
-    for name, values in expected.items():
-        np.testing.assert_array_equal(np.float32(drawn(page, f"matrix-{name}")["z"]), values, err_msg=name)
-
-
 def test_repeated_words_stay_separate_on_the_axes(visit, app):
-    page = visit(random(app, text="the cat the cat the"))
-    picture = drawn(page, "matrix-weights")
+    page = visit(random(f"{app}/steps", text="the cat the cat the"))
+    picture = drawn(page, "softmax-1-weights")
     assert len(set(picture["rows"])) == len(set(picture["columns"])) == len(picture["z"]) == 5
 
 
-def test_a_typed_sentence_is_seen_at_once_and_stands_in_the_link(visit, app, settled):
+def test_a_typed_sentence_is_seen_at_once_and_stands_in_the_link(visit, app, settled, eye):
     page = visit(app)
     type_sentence(page, "How are you?")
     settled(page)
-    assert strip(page) == ["[CLS]", "How", "are", "you", "?"]
-    assert len(drawn(page, "matrix-weights")["z"]) == 5
+    view = eye(page)
+    assert view.words() == ["[CLS]", "How", "are", "you", "?"]
+    assert view.matrix("weights").shape == (5, 5)
     assert query(page) == {"text": "How are you?", "twin": ""}  # and no leftover to compare with
-    assert page.locator(".st-key-twin_strip").count() == 0
+    assert view.view.locator(".panel").count() == 1
 
 
-def test_h_decides_how_many_heads_there_are(visit, app, settled):
+def test_h_decides_how_many_heads_there_are(visit, app, settled, eye):
     page = visit(random(app))
     set_number(page, "h, heads", 32)
     settled(page)
-    assert heads(page).count() == 32
+    view = eye(page)
+    assert view.pictures().count() == 32
     assert query(page)["h"] == "32"
-    assert len(drawn(page, "matrix-q")["z"][0]) == 2  # d_model 64 shared by 32 heads
-
-
-def test_choosing_a_head_by_clicking_it(visit, app, settled):
-    page = visit(app)
-    before = drawn(page, "matrix-weights")["z"]
-    heads(page).nth(2).click()
-    settled(page)
-    assert page.get_by_role("heading", name="Head 3 of layer 2").is_visible()
-    assert heads(page).nth(2).get_attribute("aria-pressed") == "true"
-    assert query(page)["head"] == "3"
-    assert drawn(page, "matrix-weights")["z"] != before
-
-
-def test_choosing_a_head_and_a_token_with_the_keyboard(visit, app, settled):
-    page = visit(app)
-    heads(page).nth(1).focus()
-    page.keyboard.press("Enter")
-    settled(page)
-    page.locator(".st-key-token_strip button").nth(4).focus()
-    page.keyboard.press("Space")
-    settled(page)
-    assert query(page) == {"head": "2", "token": "5"}
-    strip = page.locator(".st-key-token_strip .strip")
-    focused = strip.evaluate("strip => strip.getRootNode().activeElement.textContent")
-    assert focused.startswith("cross")  # the next key goes on from there
-    assert page.get_by_text("In head 2, cross").first.is_visible()
+    assert view.matrix("q").shape[1] == 2  # d_model 64 shared by 32 heads
 
 
 @pytest.mark.parametrize("path", ["/", "/steps"])
-def test_a_copied_link_shows_the_same_scene_on_a_fresh_server(visit, serve, path):
+def test_a_copied_link_shows_the_same_scene_on_a_fresh_server(visit, serve, eye, path):
     sizes = {"h": 2, "d_model": 6, "seed": 7, "layers": 3}
     scene = sizes | {"layer": 2, "head": 2, "mask": "causal", "text": "humpty dumpty sat on"}
     page = visit(random(f"{serve()}{path}", **scene))
     layer = mha.trace("humpty dumpty sat on", h=2, d_model=6, seed=7, layers=3, mask="causal").layers[1]
-    key = "matrix-weights" if path == "/" else "softmax-1-weights"
-    shown = np.float64([[np.nan if cell is None else cell for cell in row] for row in drawn(page, key)["z"]])
+    if path == "/":
+        shown = eye(page).matrix("weights")
+    else:
+        cells = drawn(page, "softmax-1-weights")["z"]
+        shown = np.float32([[np.nan if cell is None else cell for cell in row] for row in cells])
     expected = np.where(layer.allowed(1), layer.weights(1), np.nan)
-    np.testing.assert_array_equal(np.float32(shown), expected)
-    assert page.get_by_role("spinbutton", name="Layer", exact=True).input_value() == "2"
+    np.testing.assert_allclose(shown, expected, atol=1e-6)
     assert page.get_by_role("link", name="Steps").is_visible()  # the frame is there too
     assert page.get_by_role("dialog").count() == 0  # and no "Page not found" over it
 
 
-def test_back_undoes_a_control_a_click_and_a_change_of_page(visit, app, settled):
+def test_back_undoes_a_control_a_click_and_a_change_of_page(visit, app, settled, eye):
     page = visit(app)
+    view = eye(page)
     set_number(page, "h, heads", 8)
     settled(page)
-    heads(page).nth(4).click()
-    settled(page)
+    view.pictures().nth(4).click()
     page.get_by_role("link", name="Steps").click()
     settled(page)
     assert urlsplit(page.url).path == "/steps"
@@ -167,21 +107,21 @@ def test_back_undoes_a_control_a_click_and_a_change_of_page(visit, app, settled)
     page.go_back()
     settled(page)
     assert urlsplit(page.url).path == "/"
-    assert page.get_by_role("heading", name="Head 5 of layer 2").is_visible()
+    assert view.title().startswith("The six matrices of head 5, layer 2")
     page.go_back()
     settled(page)
-    assert page.get_by_role("heading", name="Head 4 of layer 2").is_visible()
-    assert heads(page).count() == 8
+    assert view.title().startswith("The six matrices of head 4, layer 2")
+    assert view.pictures().count() == 8
     page.go_back()
     settled(page)
-    assert heads(page).count() == 4
+    assert view.pictures().count() == 4
     assert page.get_by_role("spinbutton", name="h, heads", exact=True).input_value() == "4"
     page.go_forward()
     settled(page)
-    assert heads(page).count() == 8
+    assert view.pictures().count() == 8
 
 
-def test_back_undoes_at_once_what_one_act_has_changed(visit, app, settled):
+def test_back_undoes_at_once_what_one_act_has_changed(visit, app, settled, eye):
     page = visit(app)
 
     def scene() -> list[str]:
@@ -194,7 +134,7 @@ def test_back_undoes_at_once_what_one_act_has_changed(visit, app, settled):
     page.go_back()
     settled(page)
     assert query(page) == {}
-    assert page.locator(".st-key-token_strip [aria-pressed=true] bdi").inner_text() == "it"
+    assert eye(page).chosen_word() == "it"
     type_sentence(page, "How are you?")
     settled(page)
     assert query(page) == {"text": "How are you?", "twin": ""}
@@ -207,26 +147,31 @@ def test_back_undoes_at_once_what_one_act_has_changed(visit, app, settled):
     assert scene() == ["How are you?", ""]
 
 
-def test_tokens_that_look_like_markup_appear_as_typed(visit, app):
+def test_tokens_that_look_like_markup_appear_as_typed(visit, app, eye, settled):
     page = visit(random(app, text=NASTY, twin=NASTY, token=1))
+    view = eye(page)
     labels = list(mha.words(NASTY).labels)
-    assert strip(page) == strip(page, "twin_strip") == labels
+    assert view.words() == view.words(1) == labels
     for side in ("query", "key"):  # those in sight
-        shown = page.locator(f".panel .{side}").evaluate_all(
+        shown = page.locator(f".panel .stage .{side}").evaluate_all(
             "all => all.map((e) => [e.dataset.at, e.firstChild.textContent])"
         )
         assert len(shown) > 20
         assert {text == labels[int(at)] for at, text in shown} == {True}, side
-    assert sorted(drawn(page, "matrix-weights")["labels"]) == sorted(labels)
-    assert page.get_by_text(re.compile("In head 1, \\W*s\\W* looks at")).count() == 2
-    for markup in ("em", "code", "a[href='y']", ".katex", "img"):
-        assert page.locator(f"[data-testid=stMarkdownContainer] {markup}").count() == 0, markup
-    steps = visit(random(f"{app}/steps", text=NASTY))
-    assert sorted(drawn(steps, "softmax-1-weights")["labels"]) == sorted(labels)
+    for number in (0, 1):
+        assert view.said(number).startswith(f"{labels[0]} looks at ")
+    view.view.locator(".six button").nth(4).click()
+    for path in ("", "token", "steps"):
+        if path:
+            page.get_by_role("link", name=path.title(), exact=True).click()
+            settled(page)
+        for markup in ("em", "code", "a[href='y']", ".katex-error", "img[src='x']"):
+            assert page.locator(f"[data-testid=stMarkdownContainer] {markup}").count() == 0, markup
+    assert sorted(drawn(page, "softmax-1-weights")["labels"]) == sorted(labels)
 
 
 def test_tokens_in_a_sentence_are_neither_links_nor_dashes_nor_bold(visit, app):
-    page = visit(random(app, text="<www.a.com> -- __a__ <a@b.co>", token=1))
+    page = visit(random(f"{app}/token", text="<www.a.com> -- __a__ <a@b.co>", token=1))
     said = page.get_by_text(re.compile("In head 1")).first.text_content().replace("\u2060", "")
     assert said.startswith("In head 1, <www.a.com> looks at ")
     assert {"<www.a.com>", "--", "__a__", "<a@b.co>"} <= set(re.split("[ ,]", said))
@@ -234,33 +179,19 @@ def test_tokens_in_a_sentence_are_neither_links_nor_dashes_nor_bold(visit, app):
 
 
 def test_the_value_under_the_finger_has_four_digits_and_both_words(visit, app):
-    page = visit(random(app, text="<s> hello", h=1, d_model=5))
-    drawn(page, "matrix-weights")
-    page.locator(".st-key-matrix-weights").scroll_into_view_if_needed()
-    plot = page.locator(".st-key-matrix-weights .nsewdrag").bounding_box()
+    page = visit(random(f"{app}/steps", text="<s> hello", h=1, d_model=5))
+    drawn(page, "softmax-1-weights")
+    page.locator(".st-key-softmax-1-weights").scroll_into_view_if_needed()
+    plot = page.locator(".st-key-softmax-1-weights .nsewdrag").bounding_box()
     page.mouse.move(plot["x"] + plot["width"] * 0.75, plot["y"] + plot["height"] * 0.25, steps=5)
-    shown = page.locator(".st-key-matrix-weights .hovertext").first.text_content()
+    shown = page.locator(".st-key-softmax-1-weights .hovertext").first.text_content()
     weight = mha.trace("<s> hello", h=1, d_model=5).layers[0].weights(0)[0, 1]
     assert "<s>" in shown
     assert "hello" in shown
     assert f"{weight:.4g}" in shown
 
 
-def test_a_long_sentence_is_scrolled_to_the_chosen_token(visit, app):
-    page = visit(random(app, token=200, text=" ".join(f"w{i}" for i in range(1, 201))))
-    strip(page)
-    place = page.locator(".strip").evaluate(
-        """(strip) => {
-            const chosen = strip.querySelector("[aria-pressed=true]");
-            const [outer, inner] = [strip, chosen].map((e) => e.getBoundingClientRect());
-            return inner.top >= outer.top - 1 && inner.bottom <= outer.bottom + 1;
-        }"""
-    )
-    assert place
-    assert page.locator("[data-testid=stMain]").evaluate("main => main.scrollTop") == 0
-
-
-def test_sizes_that_do_not_fit_are_explained_and_mended_by_a_button(visit, app, settled):
+def test_sizes_that_do_not_fit_are_explained_and_mended_by_a_button(visit, app, settled, eye):
     page = visit(random(app, text="keep me"))
     set_number(page, "d_model", 30)
     settled(page)
@@ -268,29 +199,29 @@ def test_sizes_that_do_not_fit_are_explained_and_mended_by_a_button(visit, app, 
     assert page.get_by_role("textbox", name="Sentence", exact=True).input_value() == "keep me"
     page.get_by_role("button", name="Use d_model 28").click()
     settled(page)
-    assert strip(page) == ["keep", "me"]
+    assert eye(page).words() == ["keep", "me"]
     assert query(page)["d_model"] == "28"
 
 
 @pytest.mark.parametrize(("theme", "paper"), [("light", "rgb(251, 250, 246)"), ("dark", "rgb(21, 23, 28)")])
-def test_both_themes_colour_figures_and_pictures_alike(visit, app, theme, paper):
+def test_both_themes_colour_figures_and_pictures_alike(visit, app, settled, eye, theme, paper):
     page = visit(app, theme=theme)
     background = "getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor"
     assert page.evaluate(background) == paper
-    figure = page.locator(".st-key-matrix-weights .js-plotly-plot").evaluate("e => e._fullData[0].colorscale")
-    listed = page.locator(".grid").evaluate(
-        "e => getComputedStyle(e).getPropertyValue('--st-chart-sequential-colors')"
-    )
-    assert [colour for _, colour in figure] == [colour.strip() for colour in listed.split(",")]
-    signed = page.locator(".st-key-matrix-q .js-plotly-plot").evaluate("e => e._fullData[0].colorscale")
-    assert signed != figure
-    low, high = (to_rgb(figure[i][1]) for i in (0, -1))
-    pixels = page.locator(".grid canvas").evaluate_all(
-        "all => all.flatMap(c => Array.from(c.getContext('2d').getImageData(0, 0, c.width, c.height).data))"
+    view = eye(page)
+    sequential, diverging = view.colours("sequential"), view.colours("diverging")
+    pixels = view.view.evaluate(
+        """v => v.view.grid.pictures.flatMap(({ map: { picture } }) =>
+            [...picture.getContext('2d').getImageData(0, 0, picture.width, picture.height).data])"""
     )
     seen = np.array(pixels).reshape(-1, 4)[:, :3]
-    assert (seen == high).all(axis=1).any()  # the largest weight of all heads
-    assert np.abs(seen - low).sum(axis=1).min() < 20  # and one close to zero
+    assert (seen == to_rgb(sequential[-1])).all(axis=1).any()  # the largest weight of all heads
+    assert np.abs(seen - to_rgb(sequential[0])).sum(axis=1).min() < 20  # and one close to zero
+    page.get_by_role("link", name="Steps", exact=True).click()
+    settled(page)
+    scale = "e => e._fullData[0].colorscale.map(([, colour]) => colour)"
+    for key, colours in (("softmax-1-weights", sequential), ("softmax-0-masked", diverging)):
+        assert page.locator(f".st-key-{key} .js-plotly-plot").evaluate(scale) == colours
 
 
 def to_rgb(colour: str) -> list[int]:
@@ -298,11 +229,12 @@ def to_rgb(colour: str) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("path", "heading", "tab"), [("/", "Heads", "Heads"), ("/steps", "From X to Z, step by step", "Steps")]
+    ("path", "heading", "tab"),
+    [("/", "What does each head look at?", "Heads"), ("/steps", "From X to Z, step by step", "Steps")],
 )
 def test_a_page_has_a_title_on_a_phone_and_nothing_is_wider_than_it(visit, app, path, heading, tab):
     page = visit(app + path, width=390, height=844)
-    expect(page.get_by_role("heading", level=2, name=heading)).to_be_in_viewport()
+    expect(page.get_by_role("heading", name=heading)).to_be_in_viewport()
     expect(page).to_have_title(f"{tab} · Headscope")
     assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 390
     beyond = """[...document.querySelectorAll('[data-testid=stMain] *')]
@@ -326,6 +258,7 @@ def downloaded(page, button):
 def test_the_table_and_its_download_hold_the_matrix_of_every_head(visit, app, settled):
     page = visit(random(app, text="=1+1 @x hello", h=2, d_model=6))
     page.get_by_text("The numbers as a table").click()
+    settled(page)
     expect(page.get_by_test_id("stDataFrame").last).to_be_visible()
     settled(page)
     file = downloaded(page, page.get_by_role("button", name="Download CSV"))
@@ -351,7 +284,8 @@ def test_steps_shows_nine_steps_with_real_sizes(visit, app):
 
 @pytest.mark.parametrize(("text", "rtl"), [("القط نام هنا", True), ("the cat sat", False)])
 def test_the_words_of_a_sentence_stand_in_the_order_of_their_script(visit, app, text, rtl):
-    words = visit(random(app, text=text)).locator(".strip button")
+    words = visit(random(app, text=text)).locator(".strip .token")
+    words.first.wait_for()
     places = [word.bounding_box()["x"] for word in words.all()]
     assert len(set(places)) == 3
     assert places == sorted(places, reverse=rtl)

@@ -18,11 +18,15 @@ def page(visit, app):
     return visit(app)
 
 
-def test_an_element_tells_its_key(page):
-    found = page.locator(".st-key-matrix-weights .js-plotly-plot").evaluate(
-        f"async (plot) => {{ {IMPORTED} return [ours.keyAround(plot), ours.keyAround(document.body)]; }}"
+def test_an_element_tells_its_key(visit, app):
+    found = (
+        visit(f"{app}/steps")
+        .locator(".st-key-softmax-1-weights .js-plotly-plot")
+        .evaluate(
+            f"async (plot) => {{ {IMPORTED} return [ours.keyAround(plot), ours.keyAround(document.body)]; }}"
+        )
     )
-    assert found == ["matrix-weights", ""]
+    assert found == ["softmax-1-weights", ""]
 
 
 def test_a_page_that_has_run_to_its_end_is_known_to_have(page):
@@ -39,8 +43,14 @@ def test_a_page_that_has_run_to_its_end_is_known_to_have(page):
     assert acts  # and does not look again
 
 
-def test_what_is_drawn_takes_the_height_that_it_needs(page):
-    for key in ("token_strip", "head_view", "overview_fold"):
+@pytest.mark.parametrize(
+    ("address", "keys"),
+    [("?source=random&layers=3", ("head_view", "overview_fold")), ("token", ("token_strip",))],
+)
+def test_what_is_drawn_takes_the_height_that_it_needs(visit, app, address, keys):
+    page = visit(f"{app}/{address}")
+    for key in keys:
+        page.locator(f".st-key-{key} :is(.panel, canvas, button)").first.wait_for()
         style = page.locator(f".st-key-{key}").evaluate("box => [box.style.height, box.style.overflow]")
         assert style == ["auto", "visible"], key
 
@@ -85,13 +95,14 @@ def test_a_control_is_written_into_the_address_in_the_form_that_back_is_made_of(
             }
         }"""
     )
-    page.get_by_role("spinbutton", name="Head", exact=True).fill("2")
+    number = page.get_by_role("spinbutton", name="h, heads", exact=True)
+    number.fill("2")
     page.keyboard.press("Enter")
     settled(page)
     how, address = page.evaluate("window.written[0]")
     assert how == "replaceState"
     assert address.startswith("http://")
-    assert "head=2" in address
+    assert "h=2" in address
     page.go_back()  # to an entry of its own: without one it would be another page's
     settled(page)
-    expect(page.get_by_role("spinbutton", name="Head", exact=True)).to_have_value("4")
+    expect(number).to_have_value("4")
