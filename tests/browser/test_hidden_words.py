@@ -1,0 +1,44 @@
+"""Words are hidden in the view, in whichever sentence they are chosen, and given back."""
+
+from urllib.parse import urlencode
+
+from playwright.sync_api import expect
+
+BIRD = "The dog saw the cat and the bird."
+
+
+def typed(page, field: str):
+    return page.locator(f".st-key-{field} textarea")
+
+
+def test_of_two_words_of_the_same_name_the_chosen_one_is_hidden(visit, app, eye, settled):
+    page = visit(f"{app}?{urlencode({'text': BIRD, 'twin': ''})}")
+    settled(page)
+    view = eye(page, "head_view")
+    for at in (4, 7):  # the first, then the other
+        view.word(at).click()
+    view.button("Hide “the”").click()
+    expect(typed(page, "text")).to_have_value("The dog saw the cat and [MASK] bird.")
+    settled(page)
+    assert view.chosen_word() == "[MASK]"
+    assert "guesses the hidden word" in view.said()
+    view.button("Give “the” back").click()
+    expect(typed(page, "text")).to_have_value(BIRD)
+    settled(page)
+    assert view.chosen_word() == "the\u2009₂"  # the second of that name
+
+
+def test_a_word_of_the_second_sentence_is_hidden_there_and_what_is_guessed_is_said_there(
+    visit, app, eye, settled
+):
+    twin = "A big animal didn't cross the street because it was too wide."
+    page = visit(f"{app}?{urlencode({'twin': twin})}")
+    settled(page)
+    view = eye(page, "head_view")
+    view.word(3, 1).click()  # "animal", which is the third token of the first sentence
+    view.button("Hide “animal”").click()
+    expect(typed(page, "twin")).to_have_value(twin.replace("animal", "[MASK]"))
+    settled(page)
+    assert "The animal" in typed(page, "text").input_value()
+    assert view.chosen_word(1) == "[MASK]"
+    assert "guesses the hidden word" in view.said(1)
