@@ -107,7 +107,7 @@ def test_a_link_frames_the_row_and_back_undoes_the_click(visit, app, settled):
     assert query(page)["token"] == "4"
     assert "key_token" not in query(page)
     assert plot.evaluate(rows) == [2.5]
-    choose(page, "split-1-k", 2, 4, of=(12, 16))  # of a vector its token is chosen
+    choose(page, "mix-1-v", 2, 4, of=(12, 16))  # of a vector its token is chosen
     settled(page)
     assert query(page)["token"] == "3"
 

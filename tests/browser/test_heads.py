@@ -345,25 +345,6 @@ def test_a_link_holds_the_focus_and_back_forward_and_other_pages_keep_it(visit, 
     assert looked_at(eye(page)) == (0, 2, 6)
 
 
-def test_a_word_of_either_sentence_is_hidden_and_given_back(visit, app, eye, settled):
-    page = visit(app)
-    view = eye(page)
-    for number, (label, text) in enumerate((("Sentence", TIRED), ("Second sentence", WIDE))):
-        box = page.get_by_role("textbox", name=label, exact=True)
-        view.word(2, number).click()
-        view.button("Hide “animal”").click()
-        settled(page)
-        hidden = text.replace("animal", "[MASK]")
-        assert box.input_value() == hidden
-        assert view.words(number)[2] == view.chosen_word(number) == "[MASK]"
-        best = mha.trace(hidden, source="mini").answers[2][0][0]
-        assert f"The model guesses the hidden word: {best}" in view.said(number)
-        view.button("Give “animal” back").click()
-        settled(page)
-        assert box.input_value() == text
-        assert view.words(number)[2] == "animal"
-
-
 def test_on_a_phone_the_six_are_a_row_that_is_swiped(visit, app, eye):
     page = visit(app, width=390, height=844, touch=True)
     view = eye(page)

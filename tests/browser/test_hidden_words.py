@@ -42,3 +42,7 @@ def test_a_word_of_the_second_sentence_is_hidden_there_and_what_is_guessed_is_sa
     assert "The animal" in typed(page, "text").input_value()
     assert view.chosen_word(1) == "[MASK]"
     assert "guesses the hidden word" in view.said(1)
+    view.button("Give “animal” back").click()
+    expect(typed(page, "twin")).to_have_value(twin)
+    settled(page)
+    assert view.chosen_word(1) == "animal"
