@@ -56,9 +56,7 @@ def of_traces(
         source=views.caption_of(traces, layer),
         texts=views.texts(language()),
     )
-    header |= {"brief": titles is None} | dict(
-        more or {}
-    )  # then the sentences stand word by word in the view
+    header |= {"brief": titles is None, **(more or {})}  # then the sentences stand above, word by word
     if values:
         height = heights.heads([one.sides.queries.labels for one in traces], traces[0].layers[layer].n_heads)
     else:

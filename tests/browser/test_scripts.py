@@ -32,6 +32,7 @@ def test_each_page_loads_each_module_once_from_where_it_lies(visit, app, page):
 def test_all_modules_of_a_component_are_asked_for_at_once(visit, app):
     """None waits for another one that imports it: far from a server each such wait is a journey."""
     page = visit(app, first=True)
+    page.locator(".six canvas").first.wait_for()
     times = page.evaluate(
         """performance.getEntriesByType('resource').filter(({ name }) => name.includes('/headscope/'))
             .map((entry) => [entry.name.split('/').at(-1), entry.toJSON()])"""

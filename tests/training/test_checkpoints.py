@@ -348,7 +348,7 @@ def test_a_process_that_dies_while_writing_leaves_the_old_file_and_a_hidden_one(
     assert run(DIES, path).returncode == -9
     assert path.read_bytes() == before
     [other] = [file.name for file in tmp_path.iterdir() if file != path]
-    assert other.startswith(".m.")
+    assert other.startswith(".")
 
 
 def test_the_header_tells_what_made_the_file(model, tmp_path):
