@@ -1,10 +1,8 @@
 // The six matrices of one head beneath its lines: Q, K, V, scores, weights, output. They are computed from the
 // numbers that the view has, so that another head, layer or token asks nobody.
-import { themeColours } from "./colours.js";
-import { make, makeButton, makeSvg, renew } from "./elements.js";
-import { Heatmap } from "./heatmap.js";
+import { make, renew } from "./elements.js";
+import { largestOf, MatrixPictures, themeLook } from "./matrix_pictures.js";
 import { listOf } from "./panel.js";
-import { save } from "./saving.js";
 import { exact, fill, isolated } from "./text.js";
 
 /** @typedef {import("./head_view.js").HeadView} HeadView */
@@ -25,9 +23,6 @@ const VECTORS = ["q", "k", "v"];
 const ORDERS = ["number", "token", "variance"]; // of the dimensions of Q, K and V
 const ENDS = ["each", "shared"]; // where the colours of Q, K and V end
 const MAX_TOKENS = 128; // of each side that are drawn: of a longer text the part around the token in focus
-const SIDE = 168; // pixels of a small picture
-const TALL = 440; // of the large one
-const CELL = { width: 56, height: 30 };
 
 /**
  * At most `size` of `length` positions with `around` as near their middle as possible: the first, and one after
@@ -76,47 +71,25 @@ export function orderOf(values, width, order, row) {
   return columns.sort((a, b) => sizes[b] - sizes[a] || a - b);
 }
 
-const largestOf = (values) => values.reduce((most, value) => Math.max(most, Math.abs(value) || 0), 0);
-
-// The least and the largest of the numbers that are not hidden; zeros where all are. One by one: as arguments of
-// Math.min there may be more than an engine takes.
-export function rangeOf(values) {
-  let [least, most] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
-  for (const value of values) {
-    if (value < least) least = value;
-    if (value > most) most = value;
-  }
-  return least <= most ? [least, most] : [0, 0];
-}
-
 const subscript = (number) => [...String(number)].map((digit) => String.fromCharCode(0x2080 + Number(digit))).join("");
 
-export class HeadMatrices {
-  state = { large: /** @type {string | null} */ (null), order: ORDERS[0], end: ENDS[0] };
-  /** @type {{ query?: number, key?: number, name: string, row: number, column: number } | null} */
-  cursor = null;
-  /** @type {Record<string, { map: Heatmap, figure: HTMLElement }>} */
-  pictures = {};
-  /** @type {import("./heatmap.js").Look | null} */
-  theme = null;
+export class HeadMatrices extends MatrixPictures {
+  state = { order: ORDERS[0], end: ENDS[0] };
+  /** @type {{ query?: number, key?: number }} the tokens of the cell under the pointer */
+  pointed = {};
   scene = "";
   /** @type {Record<Side, number[]> | null} of each side the tokens that are drawn */
   parts = null;
 
   /** @param {HeadView} view */
   constructor(view) {
+    super();
     this.view = view;
-    this.root = make("section", "matrices");
     this.bar = make("div", "bar");
-    this.row = make("div", "six");
-    this.large = make("div", "large");
-    this.reading = make("p", "reading");
-    this.reading.setAttribute("aria-live", "polite");
-    this.root.append(this.row, this.reading, this.large);
-    for (const name of Object.keys(MATRICES)) this.pictures[name] = this.#picture(name);
-    this.row.append(...Object.values(this.pictures).map(({ figure }) => figure));
-    this.enlarged = new Heatmap();
-    this.#follow(this.enlarged, () => this.state.large);
+  }
+
+  get texts() {
+    return this.view.texts;
   }
 
   // A sentence whose numbers are here, and its layer as it was sent: pieces are not joined, nothing is left out.
@@ -140,10 +113,7 @@ export class HeadMatrices {
 
   // The theme or the numbers may be other ones.
   draw() {
-    const { view } = this;
-    const sequential = themeColours(view.root);
-    const diverging = themeColours(view.root, "diverging");
-    this.theme = { sequential, diverging, ink: view.ink, accent: view.accent, font: view.font };
+    this.theme = themeLook(this.view.root);
     this.scene = "";
     this.update();
   }
@@ -159,13 +129,14 @@ export class HeadMatrices {
     const parts = { query: this.#part("query", focus), key: this.#part("key", focus) };
     const row = focus.query ?? focus.key ?? 0;
     const ordered = this.state.order === "token" ? row : null;
-    const scene = JSON.stringify([this.nth, layer.number, head, parts, this.state, ordered, this.root.clientWidth]);
+    const width = this.root.clientWidth;
+    const scene = JSON.stringify([this.nth, layer.number, head, parts, this.state, this.largeName, ordered, width]);
     if (this.scene !== scene) {
       this.scene = scene;
       this.#compute(layer, head, parts, focus);
     }
-    this.#paint(focus);
-    this.#read();
+    this.paint((name) => this.#marks(name, focus));
+    this.read(this.cell ? this.#cellText(this.cell) : this.#how(layer));
   }
 
   // The tokens in focus, as pieces of the sentence; of several the last.
@@ -173,15 +144,14 @@ export class HeadMatrices {
     const panel = this.view.data[this.nth] ?? this.view.data[0];
     const { focus } = this.view.of(panel);
     const chosen = focus?.tokens.length ? { [focus.side]: panel.pieceOf(focus.side, focus.tokens.at(-1)) } : {};
-    const { query, key } = this.cursor ?? {};
-    return { ...chosen, ...(query === undefined ? {} : { query }), ...(key === undefined ? {} : { key }) };
+    return { ...chosen, ...(this.cell ? this.pointed : {}) };
   }
 
   #part(side, focus) {
     const same = this.panel.keys === this.panel.tokens;
     const around = focus[side] ?? (same ? (focus.query ?? focus.key) : 0) ?? 0;
     // While the pointer is on a cell the part stays where it is.
-    if (this.cursor && this.parts) return this.parts[side];
+    if (this.cell && this.parts) return this.parts[side];
     return windowAround(listOf(this.panel, side).length, around);
   }
 
@@ -189,10 +159,8 @@ export class HeadMatrices {
     this.parts = parts;
     const numbers = {};
     const names = this.namesOf(layer);
-    if (!names.includes(this.state.large ?? "weights")) this.state.large = null;
-    for (const [name, { figure }] of Object.entries(this.pictures)) figure.hidden = !names.includes(name);
     for (const name of names) {
-      const { rows, columns, symbol } = MATRICES[name];
+      const { rows, columns } = MATRICES[name];
       const range = columns ? parts[columns] : [0, layer[name === "q" ? "q" : name === "k" ? "k" : "v"].shape[2]];
       const values = valuesOf(layer, name, head, parts[rows], range);
       const width = range[1] - range[0];
@@ -208,29 +176,29 @@ export class HeadMatrices {
         end: largestOf(values),
         untrained: rows === "query" ? this.#untrained(layer, parts.query) : [],
       };
-      const own = name === "k" || name === "v" ? this.#keyHead(layer, head) : head;
-      this.pictures[name].figure.querySelector("b").textContent = `${symbol}${subscript(own + 1)}`;
-      this.pictures[name].figure.querySelector("span").textContent = this.view.texts[`matrix_${name}`];
     }
     if (this.state.end === "shared" && layer.q) {
       const shared = Math.max(...VECTORS.map((name) => numbers[name].end));
       for (const name of VECTORS) numbers[name].end = shared;
     }
     this.#top(layer, head);
-    for (const name of names) {
-      const picture = this.pictures[name];
-      const width = picture.figure.clientWidth || SIDE;
-      picture.map.show(numbers[name], this.theme, width, Math.min(width, SIDE), false);
-      const end = numbers[name].end.toPrecision(3);
-      const { texts } = this.view;
-      picture.figure.querySelector("small").textContent = fill(
-        numbers[name].signed ? texts.colours_signed : texts.colours_weights,
-        { end },
-      );
-      picture.figure.firstElementChild.setAttribute("aria-label", this.#described(name, numbers[name]));
-      picture.figure.firstElementChild.setAttribute("aria-expanded", String(this.state.large === name));
-    }
-    this.#enlarge(this.state.large ? numbers[this.state.large] : null);
+    this.show(Object.fromEntries(names.map((name) => [name, this.#matrix(name, numbers[name], layer, head)])));
+  }
+
+  /** @returns {import("./matrix_pictures.js").Matrix} */
+  #matrix(name, numbers, layer, head) {
+    const { view, texts } = this;
+    const own = name === "k" || name === "v" ? this.#keyHead(layer, head) : head;
+    const source = `${view.header.source} · ${fill(texts.layer, { layer: layer.number + 1 })} · Headscope`;
+    return {
+      symbol: `${MATRICES[name].symbol}${subscript(own + 1)}`,
+      meaning: texts[`matrix_${name}`],
+      numbers,
+      saved: {
+        caption: [this.panel.title, source],
+        file: `${view.header.file}-layer-${layer.number + 1}-head-${head + 1}-${name}`,
+      },
+    };
   }
 
   // Rows of the last layer that were never used for an answer.
@@ -243,19 +211,6 @@ export class HeadMatrices {
   // Query heads share keys and values: the number of the head of keys and values.
   #keyHead(layer, head) {
     return this.view.header.kv ? Math.floor((head * this.view.header.kv) / layer.nHeads) : head;
-  }
-
-  #described(name, { rows, columns, values }) {
-    const [least, most] = rangeOf(values);
-    const [low, high] = [least, most].map((value) => exact(Math.abs(value)));
-    return fill(this.view.texts.matrix_alt, {
-      symbol: this.pictures[name].figure.querySelector("b").textContent,
-      what: this.view.texts[`matrix_${name}`],
-      rows: rows.length,
-      columns: columns.length,
-      low: least < 0 ? `−${low}` : low,
-      high: most < 0 ? `−${high}` : high,
-    });
   }
 
   #top(layer, head) {
@@ -277,34 +232,10 @@ export class HeadMatrices {
     renew(this.bar, layer.q ? [title, choice("order", ORDERS), choice("end", ENDS)] : [title]);
   }
 
-  #picture(name) {
-    const map = new Heatmap();
-    const figure = make("figure");
-    const button = makeButton("", "", () => {
-      this.state.large = this.state.large === name ? null : name;
-      this.update();
-      if (this.state.large) this.large.scrollIntoView({ block: "nearest" });
-    });
-    const caption = make("figcaption");
-    caption.append(make("b"), make("span"), make("small"));
-    button.append(map.canvas);
-    figure.append(button, caption);
-    this.#follow(map, () => name);
-    return { map, figure };
-  }
-
-  // Pointing at a cell lights its tokens in every picture; a press on one of the large picture chooses them.
-  #follow(map, name) {
-    map.canvas.addEventListener("pointermove", (event) => this.#point(name(), map.at(event)));
-    map.canvas.addEventListener("pointerleave", () => this.#point(name(), null));
-    if (map !== this.enlarged) return;
-    map.canvas.addEventListener("click", (event) => {
-      const cell = map.at(event);
-      if (!cell) return;
-      const { side, at } = this.#tokenAt(name(), cell);
-      this.cursor = null;
-      this.view.choose(this.nth, side, at, event.shiftKey || event.ctrlKey || event.metaKey);
-    });
+  choose(name, cell, more) {
+    const { side, at } = this.#tokenAt(name, cell);
+    this.pointed = {};
+    this.view.choose(this.nth, side, at, more);
   }
 
   #tokenAt(name, { row }) {
@@ -312,15 +243,14 @@ export class HeadMatrices {
     return { side, at: this.view.data[this.nth].wordOf(side, this.parts[side][0] + row) };
   }
 
-  #point(name, cell) {
-    const before = JSON.stringify(this.cursor);
+  // The tokens of the cell are lit in every picture.
+  point(name, cell) {
+    this.pointed = {};
     if (cell) {
       const { rows, columns } = MATRICES[name];
-      const positions = { [rows]: this.parts[rows][0] + cell.row };
-      if (columns) positions[columns] = this.parts[columns][0] + cell.column;
-      this.cursor = { name, ...cell, ...positions };
-    } else this.cursor = null;
-    if (JSON.stringify(this.cursor) === before) return;
+      this.pointed[rows] = this.parts[rows][0] + cell.row;
+      if (columns) this.pointed[columns] = this.parts[columns][0] + cell.column;
+    }
     const focus = cell && { side: this.#tokenAt(name, cell).side, tokens: [this.#tokenAt(name, cell).at] };
     this.view.hover = focus && this.view.everywhere(this.nth, focus);
     this.view.update();
@@ -333,30 +263,20 @@ export class HeadMatrices {
       const [from, to] = side ? this.parts[side] : [0, 0];
       return at !== undefined && at >= from && at < to ? [at - from] : [];
     };
-    const cell = this.cursor?.name === name ? { row: this.cursor.row, column: this.cursor.column } : null;
-    return { rows: inside(rows), columns: inside(columns), cell };
+    return { rows: inside(rows), columns: inside(columns), cell: this.cell?.name === name ? this.cell : null };
   }
 
-  #paint(focus) {
-    for (const name of this.namesOf(this.layer)) this.pictures[name].map.paint(this.theme, this.#marks(name, focus));
-    if (this.state.large) this.enlarged.paint(this.theme, this.#marks(this.state.large, focus));
-  }
+  // Without a cell under the pointer: what to do.
+  #how = (layer) =>
+    layer.q ? this.texts.matrices_how : `${this.texts.matrices_only_weights} ${this.texts.matrices_how}`;
 
-  // The number under the pointer; without one what to do.
-  #read() {
-    const { texts } = this.view;
-    const how = this.layer.q ? texts.matrices_how : `${texts.matrices_only_weights} ${texts.matrices_how}`;
-    const text = this.cursor ? this.#cellText(this.cursor) : how;
-    if (this.reading.textContent !== text) this.reading.textContent = text;
-  }
-
-  /** @param {{ name: string, row: number, column: number, query?: number, key?: number }} cursor */
-  #cellText({ name, row, column, query, key }) {
-    const { texts } = this.view;
-    const { layer } = this;
+  /** @param {{ name: string, row: number, column: number }} cell */
+  #cellText({ name, row, column }) {
+    const { query, key } = this.pointed;
+    const { texts, layer } = this;
     const head = this.view.chosenHead;
     const [from, to] = [query, key].map((at, nth) => isolated(listOf(this.panel, nth ? "key" : "query")[at] ?? ""));
-    const symbol = this.pictures[name].figure.querySelector("b").textContent;
+    const { symbol } = this.matrices[name];
     if (MATRICES[name].columns) {
       if (!layer.q)
         return fill(texts.cell, {
@@ -376,60 +296,6 @@ export class HeadMatrices {
     const value = map.value({ row, column }).toPrecision(4);
     const token = MATRICES[name].rows === "key" ? to : from;
     return fill(texts.matrices_number, { symbol, token, number: map.numbers.columns[column], value });
-  }
-
-  // One picture large, with the names of its rows and columns and, where there is room, its numbers.
-  #enlarge(numbers) {
-    const name = this.state.large;
-    this.large.hidden = !numbers;
-    if (!numbers) return;
-    const { texts } = this.view;
-    const room = this.root.clientWidth - 90;
-    const width = Math.min(room, numbers.columns.length * CELL.width);
-    const height = Math.min(TALL, numbers.rows.length * CELL.height);
-    this.enlarged.show(numbers, this.theme, width + 90, height + 90, true);
-    const head = make("div", "bar");
-    const symbol = this.pictures[name].figure.querySelector("b").textContent;
-    head.append(make("h3", "", `${symbol} ${texts[`matrix_${name}`]}`));
-    for (const format of ["png", "svg", "csv"])
-      head.append(makeButton(format.toUpperCase(), "", () => save(this.#file(name), format)));
-    const close = makeButton("✕", "", () => {
-      this.state.large = null;
-      this.update();
-      /** @type {HTMLElement} */ (this.pictures[name].figure.firstElementChild).focus({ preventScroll: true });
-    });
-    close.setAttribute("aria-label", texts.matrices_close);
-    head.append(close);
-    this.large.replaceChildren(head, this.enlarged.canvas);
-  }
-
-  // The large picture as a file: the drawing as it stands here, or its numbers as a table.
-  #file(name) {
-    const { view, enlarged } = this;
-    const { numbers, canvas } = enlarged;
-    const symbol = this.pictures[name].figure.querySelector("b").textContent;
-    const [width, height] = [canvas.clientWidth, canvas.clientHeight];
-    const layer = fill(view.texts.layer, { layer: view.state.layer + 1 });
-    return {
-      meta: {
-        title: `${symbol} ${view.texts[`matrix_${name}`]}`,
-        caption: [`${this.panel.title}`, `${view.header.source} · ${layer} · Headscope`],
-        file: `${view.header.file}-layer-${view.state.layer + 1}-head-${view.chosenHead + 1}-${name}`,
-      },
-      look: () => ({ paper: view.background, ink: view.ink, font: view.font }),
-      drawn: () => {
-        const figure = makeSvg("svg", { width, height, viewBox: `0 0 ${width} ${height}` });
-        figure.append(makeSvg("image", { href: canvas.toDataURL("image/png"), x: 0, y: 0, width, height }));
-        return { figure, width, height };
-      },
-      lines: () => [
-        ["", ...numbers.columns],
-        ...numbers.rows.map((row, at) => [
-          row,
-          ...numbers.values.slice(at * numbers.columns.length, (at + 1) * numbers.columns.length),
-        ]),
-      ],
-    };
   }
 }
 

@@ -10,6 +10,7 @@ import { make } from "./elements.js";
  * @property {Float32Array} values row by row, NaN where a mask hides the cell
  * @property {boolean} signed whether its colours run from −end to end instead of from 0
  * @property {number} end the value at which the colours end
+ * @property {[number, number]} [framed] columns from the first to before the second, in a frame
  * @property {number[]} [untrained] rows that training gave no meaning: their margin is striped, their names are dim
  */
 
@@ -26,9 +27,14 @@ import { make } from "./elements.js";
 /** @typedef {{ rows: number[], columns: number[], cell: { row: number, column: number } | null }} Marks */
 
 const NAME_ROOM = 14; // pixels that a cell needs for its name to stand beside it
+const NAME_SIZE = 12; // of its letters
+const SLANT = -Math.PI / 2.6; // of the names of columns
+const ABOVE_NUMBERS = 20; // pixels above columns that have numbers for names: these stand upright
 const NUMBER_ROOM = 34; // and for its number to stand inside
 const STRIPES = 5; // pixels of the striped margin
-const MARGIN = 90; // room for names, above and on the left
+const NAME_GAP = 8; // between a name and its row
+const FRAME_ROOM = 2; // around cells, for the frames of the last ones
+const LONGEST_NAME = 80; // of the letters of a name
 
 /**
  * The colour of a value: red, green, blue, opacity.
@@ -47,8 +53,10 @@ export class Heatmap {
   /** @type {HTMLCanvasElement | null} one pixel for each cell */
   picture = null;
   named = false;
+  /** pixels beside the cells */
   left = 0;
   above = 0;
+  /** and of the cells */
   width = 0;
   height = 0;
 
@@ -58,22 +66,40 @@ export class Heatmap {
   }
 
   /**
-   * Other numbers, to be drawn in so many pixels; `named` writes the names of rows and columns beside them.
+   * Other numbers, to be drawn in so many pixels; `named` writes the names of rows and columns beside them, at least
+   * `above` pixels of them above.
    * @param {Numbers} numbers
    * @param {Look} look
    */
-  show(numbers, look, width, height, named) {
+  show(numbers, look, width, height, named, above = 0) {
     this.numbers = numbers;
     this.named = named;
-    this.left = (named ? MARGIN : 0) + (numbers.untrained?.length ? STRIPES : 0);
-    this.above = named ? MARGIN : 0;
-    this.width = width - this.left;
-    this.height = height - this.above;
+    const stripes = numbers.untrained?.length ? STRIPES : 0;
+    const right = named ? rightOfNames(numbers, look) : 0;
+    this.left = (named ? widestName(numbers.rows, look) + NAME_GAP : 0) + stripes;
+    this.above = named ? Math.max(above, namesAbove(numbers, look)) : 0;
+    this.width = width - this.left - right;
+    this.height = height - this.above - (named ? FRAME_ROOM : 0);
     this.picture = pixels(numbers, look);
     const ratio = window.devicePixelRatio || 1;
     Object.assign(this.canvas, { width: Math.round(width * ratio), height: Math.round(height * ratio) });
     Object.assign(this.canvas.style, { width: `${width}px`, height: `${height}px` });
     this.canvas.getContext("2d").setTransform(ratio, 0, 0, ratio, 0, 0);
+  }
+
+  /**
+   * Numbers with their names, as large as there is room and no cell larger than it need be.
+   * @param {Numbers} numbers
+   * @param {Look} look
+   * @param {number} room pixels from side to side
+   * @param {number} tall and of all rows
+   * @param {{ width: number, height: number }} cell pixels of the largest cell
+   */
+  fit(numbers, look, room, tall, cell) {
+    const beside = widestName(numbers.rows, look) + NAME_GAP + STRIPES + rightOfNames(numbers, look);
+    const width = Math.min(room, beside + numbers.columns.length * cell.width);
+    const height = Math.min(tall, numbers.rows.length * cell.height) + namesAbove(numbers, look) + FRAME_ROOM;
+    this.show(numbers, look, width, height, true);
   }
 
   get cellWidth() {
@@ -108,7 +134,7 @@ export class Heatmap {
    */
   paint(look, marks) {
     const context = this.canvas.getContext("2d");
-    context.clearRect(0, 0, this.left + this.width, this.above + this.height);
+    context.clearRect(0, 0, this.canvas.width, this.canvas.height);
     context.imageSmoothingEnabled = false;
     context.drawImage(this.picture, this.left, this.above, this.width, this.height);
     for (const row of this.numbers.untrained ?? []) drawStripes(this, context, look, row);
@@ -172,11 +198,16 @@ function drawStripes({ left, above, cellHeight }, context, look, row) {
 /** @param {Heatmap} map */
 function drawMarks(map, context, look, { rows, columns, cell }) {
   const { left, above, cellWidth, cellHeight, width, height } = map;
+  const { framed } = map.numbers;
   context.strokeStyle = look.accent;
   context.lineWidth = 2;
   for (const row of rows) context.strokeRect(left + 1, above + row * cellHeight, width - 2, Math.max(cellHeight, 2));
   for (const column of columns)
     context.strokeRect(left + column * cellWidth, above + 1, Math.max(cellWidth, 2), height - 2);
+  if (framed) {
+    const [from, to] = framed;
+    context.strokeRect(left + from * cellWidth, above + 1, (to - from) * cellWidth, height - 2);
+  }
   if (!cell) return;
   context.strokeStyle = look.ink;
   context.lineWidth = 1.5;
@@ -190,29 +221,54 @@ function writeNames(map, context, look, marks) {
   context.fillStyle = look.ink;
   context.textBaseline = "middle";
   const write = (name, bold) => {
-    context.font = `${bold ? 600 : 400} 12px ${look.font}`;
-    context.fillText(shortenedTo(context, name, MARGIN - 10), 0, 0);
+    context.font = nameFont(look, bold);
+    context.fillText(shortenedTo(context, name, LONGEST_NAME), 0, 0);
   };
-  const each = (names, size) => {
-    const every = Math.max(1, Math.ceil(NAME_ROOM / size));
+  const each = (names, size, room = NAME_ROOM) => {
+    const every = Math.max(1, Math.ceil(room / size));
     return [...names.entries()].filter(([at]) => at % every === 0);
   };
   for (const [row, name] of each(numbers.rows, cellHeight)) {
     context.save();
     context.textAlign = "right";
-    context.translate(left - STRIPES - 4, above + (row + 0.5) * cellHeight);
+    context.translate(left - STRIPES - 3, above + (row + 0.5) * cellHeight);
     context.globalAlpha = numbers.untrained?.includes(row) ? 0.5 : 1;
     write(name, marks.rows.includes(row));
     context.restore();
   }
-  for (const [column, name] of each(numbers.columns, cellWidth)) {
+  const upright = areNumbers(numbers.columns);
+  const room = upright ? widestName(numbers.columns.slice(-1), look) + 6 : NAME_ROOM;
+  for (const [column, name] of each(numbers.columns, cellWidth, room)) {
     context.save();
-    context.textAlign = "left";
-    context.translate(left + (column + 0.5) * cellWidth, above - 6);
-    context.rotate(-Math.PI / 2.6);
+    context.textAlign = upright ? "center" : "left";
+    context.translate(left + (column + 0.5) * cellWidth, above - (upright ? ABOVE_NUMBERS / 2 : 6));
+    if (!upright) context.rotate(SLANT);
     write(name, marks.columns.includes(column));
     context.restore();
   }
+}
+
+const nameFont = (look, bold) => `${bold ? 600 : 400} ${NAME_SIZE}px ${look.font}`;
+const areNumbers = (names) => names.every((name) => /^\d+$/.test(name));
+
+function widestName(names, look) {
+  const context = make("canvas").getContext("2d");
+  context.font = nameFont(look, true);
+  return Math.min(
+    LONGEST_NAME,
+    names.reduce((widest, name) => Math.max(widest, context.measureText(name).width), 0),
+  );
+}
+
+// The pixels that the names of columns take above the cells.
+export function namesAbove({ columns }, look) {
+  if (areNumbers(columns)) return ABOVE_NUMBERS;
+  return widestName(columns, look) * Math.abs(Math.sin(SLANT)) + NAME_SIZE;
+}
+
+// And the slanted last ones on their right.
+function rightOfNames({ columns }, look) {
+  return areNumbers(columns) ? FRAME_ROOM : widestName(columns.slice(-3), look) * Math.cos(SLANT);
 }
 
 // The text, cut at its end where it is wider than so many pixels.

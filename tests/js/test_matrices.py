@@ -8,7 +8,7 @@ import pytest
 from mha_core.export.payload import Panel, pack
 from tests.conftest import LENGTH, RULES
 
-MODULES = ["payload.js", "head_matrices.js", "heatmap.js"]
+MODULES = ["payload.js", "head_matrices.js", "heatmap.js", "matrix_pictures.js"]
 LABELS = [f"t{at}" for at in range(LENGTH)]
 PART, KEYS = (2, 7), (1, 6)  # some rows and some columns
 VECTORS, PAIRS = ("q", "k", "v"), ("scores", "weights")

@@ -1,0 +1,283 @@
+// Matrices as pictures: small ones beside each other, one of them large below on request, the number under the
+// pointer or under the keyboard's cell, and files. Whose matrices they are the classes that extend this one know.
+import { themeColours } from "./colours.js";
+import { make, makeButton, makeSvg, renew } from "./elements.js";
+import { Heatmap, namesAbove } from "./heatmap.js";
+import { save } from "./saving.js";
+import { exact, fill } from "./text.js";
+
+/** @typedef {import("./heatmap.js").Numbers} Numbers */
+/** @typedef {{ row: number, column: number }} Cell */
+
+/**
+ * A matrix with what it is called and what a file of it says.
+ * @typedef {object} Matrix
+ * @property {string} symbol
+ * @property {string} meaning
+ * @property {Numbers} numbers
+ * @property {boolean} [result] it is made of those before it
+ * @property {{ caption: string[], file: string }} saved
+ */
+
+const SIDE = 168; // pixels of a small picture
+const TALL = 440; // of the cells of the large one
+const CELL = { width: 56, height: 30 };
+const STEPS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+
+/**
+ * How heatmaps look on a page; its theme may have changed.
+ * @param {Element} element
+ */
+export function themeLook(element) {
+  const style = getComputedStyle(element);
+  const read = (name) => style.getPropertyValue(name).trim();
+  return {
+    sequential: themeColours(element),
+    diverging: themeColours(element, "diverging"),
+    ink: read("--st-text-color"),
+    accent: read("--st-primary-color"),
+    paper: read("--st-background-color"),
+    font: style.fontFamily,
+  };
+}
+
+export const largestOf = (values) => values.reduce((most, value) => Math.max(most, Math.abs(value) || 0), 0);
+
+// The least and the largest of the numbers that are not hidden; zeros where all are. One by one: as arguments of
+// Math.min there may be more than an engine takes.
+export function rangeOf(values) {
+  let [least, most] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
+  for (const value of values) {
+    if (value < least) least = value;
+    if (value > most) most = value;
+  }
+  return least <= most ? [least, most] : [0, 0];
+}
+
+// The cell to which a key moves from another one, at the edges the same; null for other keys.
+export function cellAfter(key, { row, column }, rows, columns) {
+  if (key === "Home" || key === "End") return { row, column: key === "Home" ? 0 : columns - 1 };
+  if (!(key in STEPS)) return null;
+  const [down, right] = STEPS[key];
+  const within = (at, length) => Math.min(Math.max(at, 0), length - 1);
+  return { row: within(row + down, rows), column: within(column + right, columns) };
+}
+
+export class MatrixPictures {
+  /** @type {Record<string, { map: Heatmap, figure: HTMLElement, button: HTMLButtonElement }>} */
+  pictures = {};
+  /** @type {Record<string, Matrix>} */
+  matrices = {};
+  /** @type {string | null} the matrix that is large */
+  largeName = null;
+  /** @type {(Cell & { name: string }) | null} what is under the pointer or the keyboard */
+  cell = null;
+  /** @type {ReturnType<typeof themeLook> | null} */
+  theme = null;
+  /** pixels of a small picture, and whether the names of rows and columns stand beside it */
+  tall = SIDE;
+  named = false;
+
+  constructor() {
+    this.root = make("section", "matrices");
+    this.row = make("div", "six");
+    this.large = make("div", "large");
+    this.large.hidden = true;
+    this.largeBar = make("div", "bar");
+    this.reading = make("p", "reading");
+    this.reading.setAttribute("aria-live", "polite");
+    this.root.append(this.row, this.reading, this.large);
+    this.enlarged = new Heatmap();
+    this.large.append(this.largeBar, this.enlarged.canvas);
+    this.#follow(this.enlarged, () => this.largeName);
+    this.#walk(this.enlarged.canvas);
+  }
+
+  /** @returns {Record<string, string>} */
+  get texts() {
+    throw new Error("the words are those of who extends this");
+  }
+
+  // The focus, the size or the theme may have changed, or which matrix is large.
+  update() {}
+
+  // A cell of a matrix is pointed at, or none.
+  /** @param {string} _name @param {Cell | null} _cell */
+  point(_name, _cell) {}
+
+  // A cell of the large matrix is chosen, perhaps with others.
+  /** @param {string} _name @param {Cell} _cell @param {boolean} _more */
+  choose(_name, _cell, _more) {}
+
+  // Open a matrix as a figure of plotly's; null where no server can draw one.
+  /** @type {((name: string) => void) | null} */
+  plot = null;
+
+  /**
+   * Other matrices, by their names, in this order.
+   * @param {Record<string, Matrix>} matrices
+   */
+  show(matrices) {
+    this.matrices = matrices;
+    const names = Object.keys(matrices);
+    if (this.cell && !isInside(this.cell, matrices[this.cell.name]?.numbers)) this.cell = null;
+    if (this.largeName && !names.includes(this.largeName)) this.largeName = null;
+    for (const name of names) this.pictures[name] ??= this.#picture(name);
+    for (const name of Object.keys(this.pictures)) if (!names.includes(name)) delete this.pictures[name];
+    const figures = names.map((name) => this.pictures[name].figure);
+    if (figures.some((figure, at) => this.row.children[at] !== figure) || this.row.children.length > figures.length)
+      this.row.replaceChildren(...figures);
+    // Rows of one token stand at one height in all of them.
+    const above = this.named ? Math.max(...names.map((name) => namesAbove(matrices[name].numbers, this.theme))) : 0;
+    for (const name of names) this.#small(name, above);
+    this.#enlarge();
+  }
+
+  /** @param {(name: string) => import("./heatmap.js").Marks} marks */
+  paint(marks) {
+    for (const [name, { map }] of Object.entries(this.pictures)) map.paint(this.theme, marks(name));
+    if (this.largeName) this.enlarged.paint(this.theme, marks(this.largeName));
+  }
+
+  /** @param {string} text */
+  read(text) {
+    if (this.reading.textContent !== text) this.reading.textContent = text;
+  }
+
+  #picture(name) {
+    const map = new Heatmap();
+    const figure = make("figure");
+    const button = makeButton("", "", () => {
+      this.largeName = this.largeName === name ? null : name;
+      this.update();
+      if (this.largeName) this.large.scrollIntoView({ block: "nearest" });
+    });
+    const caption = make("figcaption");
+    caption.append(make("b"), make("span"), make("small"));
+    button.append(map.canvas);
+    figure.append(button, caption);
+    this.#follow(map, () => name);
+    return { map, figure, button };
+  }
+
+  #small(name, above) {
+    const { map, figure, button } = this.pictures[name];
+    const { symbol, meaning, numbers, result } = this.matrices[name];
+    const width = figure.clientWidth || this.tall;
+    map.show(numbers, this.theme, width, this.named ? this.tall : Math.min(width, this.tall), this.named, above);
+    figure.querySelector("b").textContent = `${result ? "→ " : ""}${symbol}`;
+    figure.querySelector("span").textContent = meaning;
+    figure.querySelector("small").textContent = this.#colours(numbers);
+    button.setAttribute("aria-label", this.#described(name));
+    button.setAttribute("aria-expanded", String(this.largeName === name));
+  }
+
+  #colours({ signed, end }) {
+    return fill(signed ? this.texts.colours_signed : this.texts.colours_weights, { end: end.toPrecision(3) });
+  }
+
+  #described(name) {
+    const { symbol, meaning, numbers } = this.matrices[name];
+    const [least, most] = rangeOf(numbers.values);
+    const [low, high] = [least, most].map((value) => exact(Math.abs(value)));
+    return fill(this.texts.matrix_alt, {
+      symbol,
+      what: meaning,
+      rows: numbers.rows.length,
+      columns: numbers.columns.length,
+      low: least < 0 ? `−${low}` : low,
+      high: most < 0 ? `−${high}` : high,
+    });
+  }
+
+  // Pointing at a cell says its number; a press on one of the large picture chooses its tokens.
+  #follow(map, name) {
+    map.canvas.addEventListener("pointermove", (event) => this.#at(name(), map.at(event)));
+    map.canvas.addEventListener("pointerleave", () => this.#at(name(), null));
+    if (map !== this.enlarged) return;
+    map.canvas.addEventListener("click", (event) => {
+      const cell = map.at(event);
+      if (!cell) return;
+      this.cell = null;
+      this.choose(name(), cell, event.shiftKey || event.ctrlKey || event.metaKey);
+    });
+  }
+
+  // Arrow keys walk the cells of the large picture, Enter chooses one, Esc makes it small.
+  #walk(canvas) {
+    canvas.tabIndex = 0;
+    canvas.setAttribute("role", "application");
+    canvas.removeAttribute("aria-hidden");
+    canvas.addEventListener("keydown", (event) => {
+      const { rows, columns } = this.matrices[this.largeName].numbers;
+      const here = this.cell?.name === this.largeName ? this.cell : null;
+      const after = here ? cellAfter(event.key, here, rows.length, columns.length) : { row: 0, column: 0 };
+      if (event.key === "Escape") this.#close();
+      else if (event.key === "Enter" && here) {
+        this.choose(this.largeName, here, event.shiftKey);
+        this.point(this.largeName, here); // the keyboard stays where it is
+      } else if (after && (event.key in STEPS || here)) this.#at(this.largeName, after);
+      else return;
+      event.preventDefault();
+      event.stopPropagation();
+    });
+    canvas.addEventListener("blur", () => this.#at(this.largeName, null));
+  }
+
+  #at(name, cell) {
+    const before = JSON.stringify(this.cell);
+    this.cell = cell && name && { name, ...cell };
+    if (JSON.stringify(this.cell) !== before) this.point(name, cell);
+  }
+
+  #close() {
+    const name = this.largeName;
+    this.largeName = null;
+    this.update();
+    this.pictures[name].button.focus({ preventScroll: true });
+  }
+
+  // One picture large, with the names of its rows and columns and, where there is room, its numbers.
+  #enlarge() {
+    const name = this.largeName;
+    this.large.hidden = !name;
+    if (!name) return;
+    const { symbol, meaning, numbers } = this.matrices[name];
+    this.enlarged.fit(numbers, this.theme, this.root.clientWidth - 26, TALL, CELL);
+    this.enlarged.canvas.setAttribute("aria-label", this.#described(name));
+    const files = ["png", "svg", "csv"].map((format) =>
+      makeButton(format.toUpperCase(), "", () => save(this.#file(name), format)),
+    );
+    const plot = makeButton(this.texts.matrices_plot, "", () => this.plot(name));
+    plot.title = this.texts.matrices_plot_hint;
+    const close = makeButton("✕", "", () => this.#close());
+    close.setAttribute("aria-label", this.texts.matrices_close);
+    const title = make("h3", "", `${symbol} ${meaning}`);
+    renew(this.largeBar, [title, ...(this.plot ? [plot] : []), ...files, close]);
+  }
+
+  // The large picture as a file: the drawing as it stands here, or its numbers as a table.
+  #file(name) {
+    const { symbol, meaning, numbers, saved } = this.matrices[name];
+    const { canvas } = this.enlarged;
+    const [width, height] = [canvas.clientWidth, canvas.clientHeight];
+    return {
+      meta: { title: `${symbol} ${meaning}`, caption: saved.caption, file: saved.file },
+      look: () => this.theme,
+      drawn: () => {
+        const figure = makeSvg("svg", { width, height, viewBox: `0 0 ${width} ${height}` });
+        figure.append(makeSvg("image", { href: canvas.toDataURL("image/png"), x: 0, y: 0, width, height }));
+        return { figure, width, height };
+      },
+      lines: () => linesOfMatrix(numbers),
+    };
+  }
+}
+
+const isInside = ({ row, column }, numbers) => numbers && row < numbers.rows.length && column < numbers.columns.length;
+
+// A matrix as the lines of a table: its columns' names, then each row.
+export function linesOfMatrix({ rows, columns, values, corner = "" }) {
+  const row = (at) => [...values.subarray(at * columns.length, (at + 1) * columns.length)];
+  return [[corner, ...columns], ...rows.map((name, at) => [name, ...row(at)])];
+}
