@@ -18,11 +18,13 @@ LAYOUT_SHIFT = """() => new Promise((resolve) => {
 })"""
 PAGES = ["", "?source=random&layers=12", "token", "model", "steps", "hops", "embeddings", "train"]
 PAGES += ["before-after", "sweep"]
-HEIGHT = {1440: 900, 390: 844}
+WIDE, PHONE = (1440, 900), (390, 844)
+ON_PHONES = ["", "?source=random&layers=12", "token", "steps"]  # where pictures stand above each other
 
 
-@pytest.mark.parametrize("width", HEIGHT)
-@pytest.mark.parametrize("page", PAGES)
-def test_what_is_seen_stays_where_it_is_while_a_page_loads(visit, app, page, width):
-    opened = visit(f"{app}/{page}", width=width, height=HEIGHT[width], first=True)
+@pytest.mark.parametrize(
+    ("page", "size"), [*((page, WIDE) for page in PAGES), *((page, PHONE) for page in ON_PHONES)]
+)
+def test_what_is_seen_stays_where_it_is_while_a_page_loads(visit, app, page, size):
+    opened = visit(f"{app}/{page}", width=size[0], height=size[1], first=True)
     assert opened.evaluate(LAYOUT_SHIFT) <= MAX_SHIFT
