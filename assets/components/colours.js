@@ -4,8 +4,10 @@
 /** @typedef {{ colour: string, dash: number[] }} Look how the lines of a head are drawn */
 
 const DASHES = [[], [7, 4], [2, 3]]; // heads beyond the colours there are
-export const HIDDEN_CODE = 255; // of a cell that may not be looked at, in pictures of one byte a cell
 export const HIDDEN_COLOUR = [128, 128, 128, 72];
+const SHADES = 4096; // of a scale in a table: two of them differ by less than a colour does
+/** @type {WeakMap<Colour[], Uint32Array>} */
+const tables = new WeakMap();
 
 /**
  * The colours of a scale, read anew because the theme can change: of weights or, "diverging", of signed numbers.
@@ -42,17 +44,19 @@ export function inkOn(colour) {
 }
 
 /**
- * The colour of each code of a picture of one byte a cell: 0 to 254 is the share of the scale, 255 a hidden
- * cell. Four bytes each: red, green, blue, opacity.
+ * Pixels of shares (0 to 1) of the scale, four bytes in one number each; NaN is hidden.
  * @param {Colour[]} colours
+ * @returns {(share: number) => number}
  */
-export function codeColours(colours) {
-  const table = new Uint8ClampedArray(4 * 256);
-  for (let code = 0; code < HIDDEN_CODE; code += 1) {
-    table.set([...shade(colours, code / (HIDDEN_CODE - 1)), 255], 4 * code);
+export function pixelOf(colours) {
+  if (!tables.has(colours)) {
+    const bytes = new Uint8ClampedArray(4 * (SHADES + 1));
+    for (let at = 0; at < SHADES; at++) bytes.set([...shade(colours, at / (SHADES - 1)), 255], 4 * at);
+    bytes.set(HIDDEN_COLOUR, 4 * SHADES);
+    tables.set(colours, new Uint32Array(bytes.buffer));
   }
-  table.set(HIDDEN_COLOUR, 4 * HIDDEN_CODE);
-  return table;
+  const table = tables.get(colours);
+  return (share) => table[Number.isNaN(share) ? SHADES : Math.round(Math.min(Math.max(share, 0), 1) * (SHADES - 1))];
 }
 
 /**

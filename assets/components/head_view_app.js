@@ -5,8 +5,6 @@ import { openPayload } from "./payload.js";
 import { pageOf } from "./saved_page.js";
 import { drawn, followHistory, heard, writeLink } from "./streamlit.js";
 
-const opened = new WeakMap(); // of bytes their panels: what was computed for one scene is there for the next
-
 let told = null; // what the server was told to look at, until it does
 
 // The page without numbers comes from the server that these scripts come from.
@@ -22,7 +20,6 @@ export default async function ({ data, parentElement, setTriggerValue }) {
   const { turn } = root;
   const payload = await arrival(data.name, data.digest);
   if (root.turn !== turn) return; // a newer scene has come meanwhile
-  if (!opened.has(payload)) opened.set(payload, openPayload(payload));
   const open = data.opens ? (chosen) => setTriggerValue("opened", chosen) : null;
   const tell = (chosen) => {
     told = chosen;
@@ -33,7 +30,7 @@ export default async function ({ data, parentElement, setTriggerValue }) {
   const page = async (header) => pageOf(await (await fetch(TEMPLATE)).text(), header, payload);
   // Where it draws everything about a head the server need not hear; elsewhere other figures follow it at once.
   const hears = data.matrices ? moved : open;
-  showView(root, data, opened.get(payload), { open, moved: hears, hide: data.hides ? hidden : null, page });
+  showView(root, data, openPayload(payload), { open, moved: hears, hide: data.hides ? hidden : null, page });
   drawn(root);
   if (open) followHistory(root, (link) => root.view.goTo(placeOf(link, data)));
 }

@@ -1,5 +1,5 @@
 // Numbers as coloured cells on a canvas, with the tokens of its rows and columns where there is room for them.
-import { HIDDEN_COLOUR, inkOn, shade } from "./colours.js";
+import { HIDDEN_COLOUR, inkOn, pixelOf, shade } from "./colours.js";
 import { make } from "./elements.js";
 
 /**
@@ -11,6 +11,7 @@ import { make } from "./elements.js";
  * @property {boolean} signed whether its colours run from −end to end instead of from 0
  * @property {number} end the value at which the colours end
  * @property {[number, number]} [framed] columns from the first to before the second, in a frame
+ * @property {boolean} [roots] colours follow the square root: in a long text most weights are small
  * @property {number[]} [untrained] rows that training gave no meaning: their margin is striped, their names are dim
  */
 
@@ -41,10 +42,19 @@ const LONGEST_NAME = 80; // of the letters of a name
  * @param {Numbers} numbers
  * @param {Look} look
  */
-export function cellColour({ signed, end }, look, value) {
+export function cellColour(numbers, look, value) {
   if (Number.isNaN(value)) return HIDDEN_COLOUR;
-  const share = end ? value / end : 0;
-  return [...(signed ? shade(look.diverging, (share + 1) / 2) : shade(look.sequential, share)), 255];
+  return [...shade(numbers.signed ? look.diverging : look.sequential, shareOf(numbers, value)), 255];
+}
+
+/**
+ * How far along its scale a value is, 0 to 1.
+ * @param {Pick<Numbers, "signed" | "end" | "roots">} numbers
+ */
+function shareOf({ signed, end, roots }, value) {
+  const share = end ? value / end : 0 * value;
+  if (signed) return (share + 1) / 2;
+  return roots ? Math.sqrt(share) : share;
 }
 
 export class Heatmap {
@@ -146,16 +156,25 @@ export class Heatmap {
 
 /** @param {Numbers} numbers */
 function pixels(numbers, look) {
-  const { rows, columns, values } = numbers;
   const picture = make("canvas");
-  Object.assign(picture, { width: columns.length, height: rows.length });
-  const context = picture.getContext("2d");
-  const image = context.createImageData(columns.length, rows.length);
-  values.forEach((value, at) => {
-    image.data.set(cellColour(numbers, look, value), 4 * at);
-  });
-  context.putImageData(image, 0, 0);
+  Object.assign(picture, { width: numbers.columns.length, height: numbers.rows.length });
+  putPixels(picture.getContext("2d"), numbers, look, numbers.columns.length);
   return picture;
+}
+
+/**
+ * Numbers as pixels, one each, in rows of so many, with their first at a place of a canvas.
+ * @param {CanvasRenderingContext2D} context
+ * @param {Pick<Numbers, "values" | "signed" | "end" | "roots">} numbers
+ * @param {Pick<Look, "sequential" | "diverging">} look
+ */
+export function putPixels(context, numbers, look, width, x = 0, y = 0) {
+  const { values, signed } = numbers;
+  const image = context.createImageData(width, values.length / width);
+  const cells = new Uint32Array(image.data.buffer);
+  const pixel = pixelOf(signed ? look.diverging : look.sequential);
+  for (let at = 0; at < cells.length; at++) cells[at] = pixel(shareOf(numbers, values[at]));
+  context.putImageData(image, x, y);
 }
 
 /** @param {Heatmap} map */

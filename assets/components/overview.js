@@ -2,26 +2,32 @@
 // finger on one only moves an outline. Only opening a head reaches the server.
 import { arrival } from "./blobs.js";
 import { saveable } from "./charts.js";
-import { codeColours, themeColours } from "./colours.js";
+import { themeColours } from "./colours.js";
 import { make, makeButton, makeSvg, renew } from "./elements.js";
-import { byRole, headsOf, ranking, unpackOverview } from "./overview_data.js";
+import { putPixels } from "./heatmap.js";
 import {
   arrange,
   axes,
   bracketed,
   brackets,
+  byRole,
   captions,
   corner,
   headName,
+  headsOf,
   LETTERS,
   placeAt,
+  ranking,
   stepTo,
 } from "./overview_plan.js";
+import { openPayload } from "./payload.js";
 import { atRest, drawn, followLink } from "./streamlit.js";
+import { Pooled } from "./viewport.js";
 
 const ASIDE = 256; // width of the words beside the pictures
 const NARROW = 600;
 const FINER = 2; // pixels of a picture for each of the drawing, as in a PNG
+const MAX_SIDE = 96; // cells of a picture
 
 // What stays from call to call.
 function build(root) {
@@ -50,14 +56,14 @@ function build(root) {
   return ui;
 }
 
-// What `unpackOverview` has read, with the head that is `chosen`, in an element that may have shown others.
-function showOverview(root, { header, thumbs, measures, chosen: own, link }, pick) {
+// What is known of the heads and the layers of their payload, with the head that is `chosen`, in an element that may
+// have shown others.
+function showOverview(root, { header, layers, chosen: own, link }, pick) {
   root.ui ??= build(root);
   root.order ??= { by: "", reversed: false };
   const { ui, order } = root;
   const all = headsOf(header.heads);
-  const wide = header.measures.length;
-  const value = (head, name) => measures[head * wide + header.measures.indexOf(name)];
+  const value = (head, name) => header.values[head][header.measures.indexOf(name)] ?? NaN;
   const chosen = all.findIndex(({ layer, head }) => layer === own.layer && head === own.head);
   if (root.shown !== `${header.heads} ${chosen}`) root.at = chosen; // another trace or another choice
   root.shown = `${header.heads} ${chosen}`;
@@ -65,7 +71,7 @@ function showOverview(root, { header, thumbs, measures, chosen: own, link }, pic
   const style = getComputedStyle(root);
   const text = style.getPropertyValue("--st-text-color");
   const primary = style.getPropertyValue("--st-primary-color");
-  const atlas = paintAtlas(header, thumbs, themeColours(root));
+  const atlas = paintAtlas(layers, { sequential: themeColours(root), diverging: [] });
   const context = ui.canvas.getContext("2d");
   const sheet = make("canvas");
   let plan = null;
@@ -92,7 +98,7 @@ function showOverview(root, { header, thumbs, measures, chosen: own, link }, pic
     const pen = sheet.getContext("2d");
     [sheet.width, sheet.height] = [Math.round(plan.width * ratio), Math.round(plan.height * ratio)];
     pen.scale(ratio, ratio);
-    drawPictures(pen, plan, atlas, header.side / ratio);
+    drawPictures(pen, plan, atlas, atlas.side / ratio);
     pen.fillStyle = pen.strokeStyle = text;
     pen.globalAlpha = 0.75;
     pen.textBaseline = "middle";
@@ -168,8 +174,8 @@ function showOverview(root, { header, thumbs, measures, chosen: own, link }, pic
     );
     ui.open.style.visibility = (link || root.at !== chosen) && head === root.at ? "visible" : "hidden";
     const pen = ui.preview.getContext("2d");
-    pen.clearRect(0, 0, header.side, header.side);
-    pen.drawImage(atlas.canvas, ...atlas.at(head), 0, 0, header.side, header.side);
+    pen.clearRect(0, 0, atlas.side, atlas.side);
+    pen.drawImage(atlas.canvas, ...atlas.at(head), 0, 0, atlas.side, atlas.side);
   }
 
   function open(head) {
@@ -238,7 +244,7 @@ function showOverview(root, { header, thumbs, measures, chosen: own, link }, pic
   ui.open.textContent = header.texts.open;
   ui.canvas.setAttribute("aria-label", header.texts.canvas);
   ui.orders.setAttribute("aria-label", header.texts.order);
-  [ui.preview.width, ui.preview.height] = [header.side, header.side];
+  [ui.preview.width, ui.preview.height] = [atlas.side, atlas.side];
   ui.preview.setAttribute("aria-hidden", "true");
   renew(ui.orders, orders());
   root.described = null;
@@ -248,32 +254,42 @@ function showOverview(root, { header, thumbs, measures, chosen: own, link }, pic
   saveable(root, {
     meta: header.meta,
     look: () => ({ paper: style.getPropertyValue("--st-background-color"), ink: text, font: style.fontFamily }),
-    drawn: () => overviewDrawn(plan, atlas, { ink: text, side: header.side }),
+    drawn: () => overviewDrawn(plan, atlas, text),
     lines: () => overviewLines(header, all, value),
   });
   const leading = leads(root, link, chosen);
 }
 
-// All pictures side by side at their own size: the only place where codes become colours.
-function paintAtlas(header, thumbs, colours) {
-  const { side } = header;
-  const count = thumbs.length / side ** 2;
-  const across = Math.ceil(Math.sqrt(count));
+// All pictures side by side at their own size, colours by the root of the weight.
+function paintAtlas(layers, look) {
+  const pictures = layers.flatMap((layer) => layer.heads.map((head) => pictureOf(layer, head)));
+  const side = Math.max(...pictures.map(({ rows, columns }) => Math.max(rows, columns)));
+  const across = Math.ceil(Math.sqrt(pictures.length));
   const atlas = make("canvas");
-  [atlas.width, atlas.height] = [across * side, Math.ceil(count / across) * side];
-  const context = atlas.getContext("2d");
-  const image = context.createImageData(atlas.width, atlas.height);
-  const [inks, pixels] = [new Uint32Array(codeColours(colours).buffer), new Uint32Array(image.data.buffer)];
-  for (let head = 0, from = 0; head < count; head += 1) {
-    const start = Math.floor(head / across) * side * atlas.width + (head % across) * side;
-    for (let row = 0; row < side; row += 1) {
-      for (let column = 0; column < side; column += 1, from += 1) {
-        pixels[start + row * atlas.width + column] = inks[thumbs[from]];
-      }
-    }
-  }
-  context.putImageData(image, 0, 0);
-  return { canvas: atlas, at: (head) => [(head % across) * side, Math.floor(head / across) * side, side, side] };
+  [atlas.width, atlas.height] = [across * side, Math.ceil(pictures.length / across) * side];
+  const context = atlas.getContext("2d", { willReadFrequently: true });
+  const at = (head) => [(head % across) * side, Math.floor(head / across) * side, side, side];
+  pictures.forEach((picture, head) => {
+    const values = squareOf(picture, side);
+    putPixels(context, { values, signed: false, end: 1, roots: true }, look, side, ...at(head).slice(0, 2));
+  });
+  return { canvas: atlas, side, at };
+}
+
+// The weights of a head, of a long text the largest of each block.
+function pictureOf(layer, head) {
+  const picture = new Pooled(layer, [head], MAX_SIDE);
+  picture.advance(Number.POSITIVE_INFINITY);
+  return picture;
+}
+
+// A picture of two texts has the shorter one stretched.
+function squareOf({ values, rows, columns }, side) {
+  if (rows === columns && rows === side) return values;
+  return Float32Array.from({ length: side ** 2 }, (_, at) => {
+    const [row, column] = [Math.floor(at / side), at % side];
+    return values[Math.floor((row * rows) / side) * columns + Math.floor((column * columns) / side)];
+  });
 }
 
 // The pictures where they stand; `side` is how many pixels of the screen one has by itself.
@@ -285,13 +301,13 @@ function drawPictures(pen, plan, atlas, side) {
 }
 
 // The overview as a file: its pictures as they stand, numbers and captions as letters.
-function overviewDrawn(plan, atlas, { ink, side }) {
+function overviewDrawn(plan, atlas, ink) {
   const { width, height } = plan;
   const pictures = make("canvas");
   [pictures.width, pictures.height] = [FINER * width, FINER * height];
   const pen = pictures.getContext("2d");
   pen.scale(FINER, FINER);
-  drawPictures(pen, plan, atlas, side / FINER);
+  drawPictures(pen, plan, atlas, atlas.side / FINER);
   const figure = makeSvg("svg", { width, height, viewBox: `0 0 ${width} ${height}` });
   figure.append(makeSvg("image", { href: pictures.toDataURL(), width, height }));
   for (const { text, x, y, anchor } of plan.labels) {
@@ -334,12 +350,16 @@ export function leads(root, link, chosen) {
   };
 }
 
-// Inside Streamlit: which head is chosen comes as JSON, all else by itself (blobs.js).
+// Inside Streamlit: which head is chosen comes as JSON, all else by itself (blobs.js). The weights are those of the
+// head view where it has them all.
 export default async function ({ data, parentElement, setTriggerValue }) {
   const root = parentElement.querySelector(".overview");
   root.turn = (root.turn ?? 0) + 1;
   const { turn } = root;
-  const seen = unpackOverview(await arrival("overview", data.digest));
+  const [facts, weights] = await Promise.all([arrival("overview", data.digest), arrival(...data.weights)]);
   if (root.turn !== turn) return; // a newer scene has come meanwhile
-  showOverview(root, { ...seen, chosen: data.chosen, link: data.link }, (head) => setTriggerValue("picked", head));
+  const header = JSON.parse(new TextDecoder().decode(facts));
+  const layers = [...openPayload(weights)[0].layers.values()];
+  const { chosen, link } = data;
+  showOverview(root, { header, layers, chosen, link }, (head) => setTriggerValue("picked", head));
 }

@@ -1,4 +1,4 @@
-// Where each picture of the overview stands, what is under the finger, and where the keys lead.
+// In which order the pictures of the overview stand, and where; what is under the finger, and where the keys lead.
 const MAX_PITCH = 96; // pixels from one picture to the next
 const MIN_PITCH = 10; // below this only where the screen is too narrow
 const MAX_TOTAL_HEIGHT = 720; // of all pictures together, where they can be smaller
@@ -6,6 +6,31 @@ const EDGE = { left: 26, top: 18 }; // room for the numbers of layers and heads
 const BELOW = 15; // room for a caption
 export const LETTERS = 11; // pixels: the height of numbers and captions
 const ARM = 4; // pixels that a bracket reaches down at both ends
+
+// The layer and head of each picture, in the order of the data.
+export function headsOf(counts) {
+  return counts.flatMap((count, layer) => Array.from({ length: count }, (_, head) => ({ layer, head })));
+}
+
+// The heads by one of their measures; without a number they come last, and equal ones stay as they are.
+export function ranking(values, descending) {
+  const way = descending ? -1 : 1;
+  return [...values.keys()].sort((a, b) => {
+    const [x, y] = [values[a], values[b]];
+    if (Number.isNaN(x) || Number.isNaN(y)) return Number(Number.isNaN(x)) - Number(Number.isNaN(y)) || a - b;
+    return way * (x - y) || a - b;
+  });
+}
+
+// The heads by what they do: those that do the same together, the surest first; those without a role last.
+export function byRole(roles, scores, backwards) {
+  const way = backwards ? -1 : 1;
+  return [...roles.keys()].sort((a, b) => {
+    if (!roles[a] || !roles[b]) return Number(!roles[a]) - Number(!roles[b]) || a - b;
+    if (roles[a] !== roles[b]) return way * (roles[a] < roles[b] ? -1 : 1);
+    return scores[b] - scores[a] || a - b;
+  });
+}
 
 // Where the pictures stand. In the grid a row is a layer and a column a head; a ranking (a list of heads)
 // runs on from row to row, as wide as the grid and with pictures as large. `slots` has the head at each place, −1 for none.

@@ -1,22 +1,29 @@
 // What mha_core/export/payload.py packs, read again: attention layers whose cells are computed when looked at.
 //
-// A layer is either its weights, 16 bits of each square root, or q, k, v, the score rule and each row's
+// A layer is either its weights, 8 or 16 bits of each square root, or q, k, v, the score rule and each row's
 // log-sum-exp, from which a weight is exp(score / temperature − lse). Numbers are float64 here.
-const LEVELS = 65535;
 const ARRAYS = { u1: Uint8Array, u2: Uint16Array, i4: Int32Array, f4: Float32Array };
 const ROWS_KEPT = 512; // rows that are remembered
+/** @type {WeakMap<Uint8Array, PayloadPanel[]>} of bytes their panels: what one picture has computed others have, too */
+const opened = new WeakMap();
 
 /** @typedef {{ shape: number[], data: Uint8Array | Uint16Array | Int32Array | Float32Array }} Tensor */
 /** @typedef {{ scale: number, cap: number | null, temperature: number }} Rule */
 /** @typedef {{ title: string, tokens: string[], keys: string[], layers: Map<number, Layer> }} PayloadPanel */
 
 /**
- * The panels of a payload. `keys` are the tokens that are looked at: the same list as `tokens` unless they belong
- * to another text.
+ * The panels of a payload, the same ones each time. `keys` are the tokens that are looked at: the same list as
+ * `tokens` unless they belong to another text.
  * @param {Uint8Array} bytes
  * @returns {PayloadPanel[]}
  */
 export function openPayload(bytes) {
+  if (!opened.has(bytes)) opened.set(bytes, panelsOf(bytes));
+  return opened.get(bytes);
+}
+
+/** @param {Uint8Array} bytes */
+function panelsOf(bytes) {
   const mark = new TextDecoder().decode(bytes.subarray(0, 4));
   if (mark !== "mha0") throw new Error(`not attention: ${mark}`);
   const aligned = bytes.byteOffset % 4 ? bytes.slice() : bytes;
@@ -61,6 +68,8 @@ export class Layer {
     this.kv = described.kv;
     /** @type {Map<number, number>} */
     this.place = new Map(described.heads.map((head, place) => [head, place]));
+    /** the code of the weight 1 */
+    this.levels = this.weights && 256 ** this.weights.data.BYTES_PER_ELEMENT - 1;
     this.nQuery = (this.weights ?? this.q).shape[1];
     this.nKey = this.weights ? this.weights.shape[2] : this.k.shape[1];
     /** @type {Map<number, Float32Array>} */
@@ -95,7 +104,7 @@ export class Layer {
   weight(head, query, key) {
     const place = this.place.get(head);
     if (this.weights) {
-      const code = this.weights.data[(place * this.nQuery + query) * this.nKey + key] / LEVELS;
+      const code = this.weights.data[(place * this.nQuery + query) * this.nKey + key] / this.levels;
       return code * code;
     }
     if (!this.sees(head, query, key)) return 0;
@@ -115,7 +124,8 @@ export class Layer {
     const name = head * this.nQuery + query;
     let row = this.rows.get(name);
     if (!row) {
-      row = Float32Array.from({ length: this.nKey }, (_, key) => this.weight(head, query, key));
+      row = new Float32Array(this.nKey);
+      for (let key = 0; key < row.length; key++) row[key] = this.weight(head, query, key);
       if (this.rows.size >= ROWS_KEPT) this.rows.delete(this.rows.keys().next().value);
       this.rows.set(name, row);
     }
@@ -124,7 +134,9 @@ export class Layer {
 
   // What every query takes from a key. Float32Array of nQuery.
   column(head, key) {
-    return Float32Array.from({ length: this.nQuery }, (_, query) => this.weight(head, query, key));
+    const column = new Float32Array(this.nQuery);
+    for (let query = 0; query < column.length; query++) column[query] = this.weight(head, query, key);
+    return column;
   }
 
   // The numbers of a token in "q", "k" or "v" of a head. Float32Array of d_k or d_v.

@@ -69,12 +69,12 @@ export class Viewport {
 // May any of the heads look there? Each can have a mask of its own.
 export const seenByAny = (layer, heads, query, key) => heads.some((head) => layer.sees(head, query, key));
 
-// Mean weights of the heads, pooled to at most GRID a side; NaN where all cells are hidden. Row by row.
+// Mean weights of the heads, pooled to at most `grid` a side; NaN where all cells are hidden. Row by row.
 export class Pooled {
-  constructor(layer, heads) {
+  constructor(layer, heads, grid = GRID) {
     this.layer = layer;
     this.heads = heads;
-    this.step = Math.ceil(Math.max(layer.nQuery, layer.nKey) / GRID);
+    this.step = Math.ceil(Math.max(layer.nQuery, layer.nKey) / grid);
     this.rows = Math.ceil(layer.nQuery / this.step);
     this.columns = Math.ceil(layer.nKey / this.step);
     this.values = new Float32Array(this.rows * this.columns).fill(NaN);

@@ -10,7 +10,6 @@ from mha_core.analysis.patterns import POSITIONS, Block, Patterns, Without, bloc
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.trace import AttentionTrace
 
-HIDDEN = 255  # the code of a pixel whose cells are all hidden; the others are √weight · 254
 MAX_SIDE, MIN_SIDE = 32, 8  # of a thumbnail, in pixels
 MAX_PIXELS = 1 << 21  # of all thumbnails together: thousands of heads get smaller ones
 
@@ -44,21 +43,20 @@ class Thumbnails:
                 visible = np.logical_or.reduceat(block.allowed[:, part].any(1), self.keys, axis=1)
                 self.visible[:, row] |= visible
 
-    def codes(self) -> np.ndarray:
-        """``√w · 254``, rounded; `HIDDEN` where all cells are hidden. (head, side, side), uint8"""
-        codes = np.rint(np.sqrt(self.largest.clip(0, 1)) * (HIDDEN - 1))
-        codes = np.where(self.visible, codes, HIDDEN).astype(np.uint8)
-        rows, keys = (np.arange(self.side) * length // self.side for length in codes.shape[1:])
-        return codes[:, rows][:, :, keys]
+    def weights(self) -> np.ndarray:
+        """The largest weight of each pixel, NaN where all cells are hidden. (head, side, side), float32"""
+        weights = np.where(self.visible, self.largest, np.float32(np.nan))
+        rows, keys = (np.arange(self.side) * length // self.side for length in weights.shape[1:])
+        return weights[:, rows][:, :, keys]
 
 
 @dataclass(frozen=True, eq=False)
 class Overview:
     """All heads at a glance: the thumbnails of each layer and the measures of each head.
 
-    `thumbs` has an array (head, side, side) uint8 for each layer: ``√w · 254`` of the largest weight w
-    among the cells of a pixel, 255 where the mask hides them all. `table` has the columns of `metrics`
-    and a row for each (layer, head), from 0. `n_tokens` is the number of keys.
+    `thumbs` has an array (head, side, side) float32 for each layer: the largest weight among the cells of a
+    pixel, NaN where the mask hides them all. `table` has the columns of `metrics` and a row for each
+    (layer, head), from 0. `n_tokens` is the number of keys.
     """
 
     thumbs: tuple[np.ndarray, ...]
@@ -96,7 +94,7 @@ def overview(trace: AttentionTrace, *, without: Without = ()) -> Overview:
         for block in blocks(layer, each=2):  # thumbnails and measures of the same cells
             thumbnails.add(block)
             measures.add(block)
-        thumbs.append(thumbnails.codes())
+        thumbs.append(thumbnails.weights())
         tables.append(measures.table())
     table = pd.concat(dict(enumerate(tables)), names=["layer"])
     return Overview(tuple(thumbs), table, max(layer.n_key for layer in trace.layers))

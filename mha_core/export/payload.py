@@ -6,7 +6,8 @@ bytes instead of O(L²) (the log-sum-exp as FlashAttention keeps it: Dao et al. 
 
 *weights*: each weight as 16 bits of its square root, so that small ones survive: the error is at most
 ``√w / 65535 + 1 / (4 · 65535²)``, below 0.00002 everywhere. For layers of which only weights are known, and
-where this form is the smaller one, as of short texts, and values are not asked for.
+where this form is the smaller one, as of short texts, and values are not asked for. As 8 bits, with 255 for
+65535, for pictures that nobody reads a number from.
 
 A payload is b"mha0", the length of a JSON header as 4 bytes (little endian), the header, and the arrays, each
 from a multiple of 4 bytes on. `assets/components/payload.js` reads it.
@@ -25,7 +26,6 @@ from mha_core.errors import MhaError
 from mha_core.traces.indices import index
 from mha_core.traces.layer import LayerTrace
 
-LEVELS = 65535
 MARK = b"mha0"
 # What a browser computes a weight with; sinks are in the log-sum-exp alone.
 UNDERSTOOD = {"scale", "soft_cap", "bias", "distance_bias", "mask", "sinks", "temperature"}
@@ -36,8 +36,8 @@ BUDGET = 4_000_000  # bytes that a page loads at once
 class Panel:
     """One sentence to look at: its title, a label for each token, and its layers by number from 0.
 
-    A layer is a `LayerTrace`, or its weights as an array (head, query, key). `keys` are the labels of the
-    tokens that are looked at, where they belong to another text.
+    A layer is a `LayerTrace`, or its weights as an array (head, query, key), NaN where a mask hides them.
+    `keys` are the labels of the tokens that are looked at, where they belong to another text.
     """
 
     title: str
@@ -46,10 +46,13 @@ class Panel:
     keys: Sequence[str] | None = None
 
 
-def pack(panels: Sequence[Panel], *, heads: Sequence[int] | None = None, values: bool = False) -> bytes:
+def pack(
+    panels: Sequence[Panel], *, heads: Sequence[int] | None = None, values: bool = False, bits: int = 16
+) -> bytes:
     """All layers of all panels as one payload; of each layer `heads`, counted from 0, or all.
 
     With `values` q, k and v travel wherever they are known, else of two forms the smaller one, without v.
+    Weights that are arrays have so many `bits`, 8 or 16.
     Raises `MhaError` for a head that a layer does not have, and for a score rule that a browser does not
     understand: what it would draw is not what the model computed.
     """
@@ -59,7 +62,9 @@ def pack(panels: Sequence[Panel], *, heads: Sequence[int] | None = None, values:
             "title": panel.title,
             "tokens": list(panel.labels),
             **({} if panel.keys is None else {"keys": list(panel.keys)}),
-            "layers": [_layer(body, number, layer, heads, values) for number, layer in panel.layers.items()],
+            "layers": [
+                _layer(body, number, layer, heads, values, bits) for number, layer in panel.layers.items()
+            ],
         }
         for panel in panels
     ]
@@ -111,14 +116,23 @@ class _Body:
 
 
 def _layer(
-    body: _Body, number: int, layer: LayerTrace | np.ndarray, heads: Sequence[int] | None, values: bool
+    body: _Body,
+    number: int,
+    layer: LayerTrace | np.ndarray,
+    heads: Sequence[int] | None,
+    values: bool,
+    bits: int,
 ) -> dict:
     if isinstance(layer, np.ndarray):
         count = len(layer)
         numbers = range(count)
         if heads is not None:
             numbers = [index("head", head, count, of="This layer") for head in heads]
-        described = {"n_heads": len(layer), "weights": body.add(coded(layer[list(numbers)]))}
+        weights = layer[list(numbers)]
+        hidden = np.isnan(weights)
+        described = {"n_heads": count, "weights": body.add(coded(np.where(hidden, 0, weights), bits))}
+        if hidden.any():
+            described["visible"] = body.add(np.packbits(~hidden, axis=-1))
     else:
         numbers = range(layer.n_heads) if heads is None else [layer.head_index(head) for head in heads]
         form = _weights if _as_weights(layer, len(numbers), values) else _scores
@@ -152,9 +166,9 @@ def _weights(body: _Body, layer: LayerTrace, heads: list[int], values: bool) -> 
     return {"weights": body.add(np.stack([coded(layer.weights(head)) for head in heads]))}
 
 
-def coded(weights: np.ndarray) -> np.ndarray:
-    """Each weight as 16 bits of its square root."""
-    return np.rint(np.sqrt(np.clip(weights, 0, 1)) * LEVELS).astype("<u2")
+def coded(weights: np.ndarray, bits: int = 16) -> np.ndarray:
+    """Each weight as 8 or 16 bits of its square root."""
+    return np.rint(np.sqrt(np.clip(weights, 0, 1)) * (2**bits - 1)).astype(f"<u{bits // 8}")
 
 
 def _weights_size(layer: LayerTrace, n_heads: int, values: bool = False) -> int:

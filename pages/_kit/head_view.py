@@ -8,7 +8,7 @@ import numpy as np
 import streamlit as st
 
 from mha_core import AttentionTrace
-from mha_core.analysis.frames import longest, untrained_rows
+from mha_core.analysis.frames import WHOLE, longest, untrained_rows
 from mha_core.export import head_view as views
 from mha_core.export.payload import BUDGET, Panel, fitting, pack
 from pages._kit import components, heights, model_info, role_labels, sentence, state
@@ -35,12 +35,13 @@ def of_traces(
     values: bool = False,
     more: Mapping[str, object] | None = None,
     on_hide: Callable[[dict], None] | None = None,
-) -> None:
+) -> tuple[str, str] | None:
     """One or more sentences side by side, called by their texts unless by `titles`.
 
     `heads` are drawn at first, the chosen one unless they are named; all positions from 0. As many layers and
     heads travel as fit, with `values` also q, k and v; when others are chosen, the scene moves to them.
-    `more` goes into the header; `on_hide` gets what is chosen when a word is hidden.
+    `more` goes into the header; `on_hide` gets what is chosen when a word is hidden. Returns the name and the
+    digest of its payload where that has every weight of a text that is not long.
     """
     budget = BUDGET // len(traces)
     numbers, loaded = fitting(views.longest(traces).layers, layer, head, budget=budget, values=values)
@@ -61,7 +62,9 @@ def of_traces(
         height = heights.heads([one.sides.queries.labels for one in traces], traces[0].layers[layer].n_heads)
     else:
         height = heights.view([longest(trace) for trace in traces])
-    _mount(header, blob, key, height, _move, on_hide)
+    digest = _mount(header, blob, key, height, _move, on_hide)
+    is_whole = loaded is None and len(numbers) == len(traces[0].layers) and longest(traces[0]) <= WHOLE
+    return (key, digest) if is_whole else None
 
 
 def of_sentences(
@@ -72,8 +75,11 @@ def of_sentences(
     layer: int,
     head: int,
     token: int,
-) -> None:
-    """One sentence or two with everything about a head: its lines, its six matrices, the other heads."""
+) -> tuple[str, str] | None:
+    """One sentence or two with everything about a head: its lines, its six matrices, the other heads.
+
+    Returns what `of_traces` does.
+    """
     traces = {"text": trace} | ({} if twin is None else {"twin": twin})
     more = {
         "strips": True,
@@ -92,7 +98,7 @@ def of_sentences(
         sentence.hide_or_show(traces[field], chosen["word"], field)
 
     focus = {"layer": layer, "head": head, "token": token}
-    of_traces(list(traces.values()), **focus, values=True, more=more, on_hide=hide)
+    return of_traces(list(traces.values()), **focus, values=True, more=more, on_hide=hide)
 
 
 def _untrained(trace: AttentionTrace) -> list[int]:
@@ -156,8 +162,11 @@ def _mount(
     height: int,
     on_open: Callable[[dict], None] | None = None,
     on_hide: Callable[[dict], None] | None = None,
-) -> None:
-    """Mount the view; without `on_open` it can load no other head, without `on_hide` hide no word."""
+) -> str:
+    """Mount the view; without `on_open` it can load no other head, without `on_hide` hide no word.
+
+    Returns the digest of the blob.
+    """
     digest = components.digest(blob)
     # The bytes show nothing and leave no gap. (Not in the sidebar: a fragment may not write there.)
     with st.container(gap=None):
@@ -169,6 +178,7 @@ def _mount(
             on_hidden_change=lambda: _call(on_hide, key, "hidden"),
         )
         components.send(key, blob, key=f"{key}_blob")
+    return digest
 
 
 def _call(act: Callable[[dict], None] | None, key: str, event: str) -> None:

@@ -1,7 +1,6 @@
 """All layers and heads of a text at a glance: above the view of one where there are many, else below it."""
 
 import json
-import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -14,10 +13,12 @@ from mha_core import AttentionTrace
 from mha_core.analysis.frames import WHOLE, longest, origin
 from mha_core.analysis.overview import Overview, overview
 from mha_core.analysis.patterns import MEASURES
+from mha_core.export.payload import Panel, pack
 from pages._kit import charts, components, compute, heights, role_labels, state
 from pages._kit.text import t
 
 MAX_OVERVIEWS = 8
+SMALL = "overview_weights"  # of long texts, the name of what its small pictures are drawn from
 MIN_LAYERS = 3  # with so many layers the overview stands above the view of one layer
 
 _overview = components.component(
@@ -58,11 +59,12 @@ def show(
     layer: int,
     head: int,
     link: str | None = None,
+    weights: tuple[str, str] | None = None,
 ) -> None:
     """Every head as a small picture, with its measures, and the same as a table; nothing without a fold.
 
     `link` is the key of the container with the link that a chosen head leads to, where it is shown on another
-    page.
+    page. `weights` is the name and the digest of a payload on the page that has all of them (`head_view`).
     """
     if fold is None:
         return
@@ -73,20 +75,24 @@ def show(
         named = role_labels.named(trace, scene)
         named = pictures.positions() if named is None else named
         where = replace(origin(trace), note=t("overview.note"))
-        blob = packed(
-            pictures, named, shared=shared, meta=charts.described("overview", t("overview.title"), where)
-        )
-        _mount(blob, {"chosen": {"layer": layer, "head": head}, "link": link})
+        meta = charts.described("overview", t("overview.title"), where)
+        header = described(pictures, named, shared=shared, meta=meta)
+        small = None if weights else pack([Panel("", (), dict(enumerate(pictures.thumbs)))], bits=8)
+        _mount(header, weights, small, {"chosen": {"layer": layer, "head": head}, "link": link})
         with st.popover(t("overview.table")):
             st.dataframe(table(pictures, named), hide_index=True, key="overview_table")
 
 
-def _mount(blob: bytes, scene: dict) -> None:
-    """The pictures are sent once, and with each choice the chosen head alone."""
+def _mount(header: dict, weights: tuple[str, str] | None, small: bytes | None, scene: dict) -> None:
+    """Facts, and `small` weights unless others are here, are sent once; with each choice its head alone."""
+    facts = json.dumps(header).encode()
+    weights = weights or (SMALL, components.digest(small))
     with st.container(gap=None):  # the bytes show nothing
-        digest = components.digest(blob)
-        _overview(key="overview", data={"digest": digest} | scene, on_picked_change=_picked)
-        components.send("overview", blob, key="overview_blob")
+        data = {"digest": components.digest(facts), "weights": weights} | scene
+        _overview(key="overview", data=data, on_picked_change=_picked)
+        components.send("overview", facts, key="overview_blob")
+        if small is not None:
+            components.send(SMALL, small, key=SMALL)
 
 
 def _picked() -> None:
@@ -99,22 +105,22 @@ def _cached_overview(settings: str, _trace: AttentionTrace) -> Overview:
     return overview(_trace)
 
 
-def packed(
+def described(
     pictures: Overview, named: dict, *, shared: Sequence[int] = (), meta: Mapping[str, object] | None = None
-) -> bytes:
-    """Pictures and measures behind a JSON header (overview_data.js); `named` as `roles.labels` has it.
+) -> dict:
+    """The measures and words of all heads as overview.js reads them; `named` as `roles.labels` has it.
 
     `shared` says of each layer how many heads have one key/value head together, `meta` what a file of them
     says (`charts.described`).
     """
     keys = list(pictures.table.index)
     measures = pictures.table[list(MEASURES)].assign(role=[named.get(key, ("", np.nan))[1] for key in keys])
-    header = {
-        "side": pictures.side,
+    return {
         "meta": meta or {},
         "heads": [len(layer) for layer in pictures.thumbs],
         "shared": list(shared),
         "measures": list(measures),
+        "values": [[_digits(value) for value in row] for row in measures.to_numpy().tolist()],
         "orders": [{"name": name, "label": _measure(name), "down": down} for name, down in ORDERS.items()]
         + [{"name": "role", "label": t("overview.role"), "down": False}],
         "facts": [
@@ -136,11 +142,10 @@ def packed(
             "of_head": t("control.head"),
         },
     }
-    written = json.dumps(header).encode()
-    numbers = measures.to_numpy("<f4").tobytes()
-    return b"".join(
-        [struct.pack("<I", len(written)), written, *(layer.tobytes() for layer in pictures.thumbs), numbers]
-    )
+
+
+def _digits(value: float) -> float | None:
+    return None if np.isnan(value) else float(f"{value:.6g}")
 
 
 def table(pictures: Overview, named: dict) -> pd.DataFrame:

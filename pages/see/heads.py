@@ -16,7 +16,7 @@ layer, head, query = state.indices(trace, scene)
 overview_above = overview.first(trace)
 if overview_above:
     overview_fold = overview.fold(trace, opened=True)
-head_view.of_sentences(trace, twin, scene, layer=layer, head=head, token=query)
+weights = head_view.of_sentences(trace, twin, scene, layer=layer, head=head, token=query)
 model_info.about(trace)
 if model_source.is_third_party(trace):
     layer_strip.of_attention(trace, scene)
@@ -31,4 +31,4 @@ if numbers.open:
         matrices.numbers(trace, layer=layer, head=head, query=query)
 
 # Computed last, since it takes the longest: a long text has millions of weights in each head.
-overview.show(trace, scene, overview_fold, layer=layer, head=head)
+overview.show(trace, scene, overview_fold, layer=layer, head=head, weights=weights)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import mha_core as mha
-from mha_core.analysis.overview import HIDDEN, Thumbnails, overview
+from mha_core.analysis.overview import Thumbnails, overview
 from mha_core.analysis.patterns import DISTANCE, MEASURES, blocks, metrics
 from mha_core.attention import functional, masks
 
@@ -141,22 +141,10 @@ def test_a_pixel_is_the_largest_weight_of_its_cells(name, side):
     pictures = Thumbnails(layer, side)
     for block in blocks(layer):
         pictures.add(block)
-    codes = pictures.codes()
-    assert (codes.shape, codes.dtype) == ((6, side, side), np.uint8)
+    weights = pictures.weights()
+    assert (weights.shape, weights.dtype) == ((6, side, side), np.float32)
     for head in range(6):
-        expected = pooled(layer, head, side)
-        np.testing.assert_array_equal(codes[head] == HIDDEN, np.isnan(expected))
-        roots = codes[head] / (HIDDEN - 1)
-        seen = ~np.isnan(expected)
-        np.testing.assert_allclose(roots[seen], np.sqrt(expected[seen]), atol=0.5 / (HIDDEN - 1) + 1e-5)
-
-
-def test_small_weights_survive_the_code():
-    """A code of the weight itself would round everything below 1/510 to nothing; this one 1/258,064."""
-    weights = torch.tensor([[[0.999, 0.001], [0.99999, 0.00001]]])
-    tensors = dict.fromkeys("qkv", torch.zeros(1, 2, 1))
-    [picture] = overview(trace_of(mha.LayerTrace(tensors, mha.ScoreRule(bias=weights.log())))).thumbs
-    assert picture[0].tolist() == [[254, 8], [254, 1]]
+        np.testing.assert_allclose(weights[head], pooled(layer, head, side), atol=1e-6)
 
 
 def test_pictures_are_as_large_as_the_text_and_at_most_32_pixels():
@@ -170,7 +158,7 @@ def test_thousands_of_heads_have_smaller_pictures():
     layer = mha.LayerTrace(dict.fromkeys("qkv", normal(64, L, 2)), mha.ScoreRule())
     seen = overview(trace_of(*[layer] * 80))
     assert seen.side == 16
-    assert sum(picture.nbytes for picture in seen.thumbs) == 5120 * 16**2
+    assert sum(picture.size for picture in seen.thumbs) == 5120 * 16**2
 
 
 # Names
@@ -234,9 +222,8 @@ def test_a_small_picture_of_two_texts_is_a_square_with_both_in_it(n_query, n_key
     found = overview(mha.AttentionTrace(sides.queries, (layer,), "by hand"))
     side = min(32, max(n_query, n_key))
     assert (found.side, found.n_tokens, found.thumbs[0].shape) == (side, n_key, (2, side, side))
-    codes = np.rint(np.sqrt(weights.numpy()) * 254)
     if side < 32:
         rows, columns = (np.arange(side) * n // side for n in (n_query, n_key))
-        np.testing.assert_array_equal(found.thumbs[0], codes[:, rows][:, :, columns])
-    assert found.thumbs[0].max() == codes.max()
+        np.testing.assert_array_equal(found.thumbs[0], weights.numpy()[:, rows][:, :, columns])
+    assert found.thumbs[0].max() == weights.max()
     assert found.positions() == {}

@@ -82,6 +82,18 @@ def test_weights_without_a_trace_travel_too(seen, normal):
     assert found["heads"] == [0, 1]
 
 
+@pytest.mark.parametrize(("bits", "bound"), [(16, 2e-5), (8, 1 / 254)])
+def test_weights_of_fewer_bits_keep_small_ones_and_what_is_hidden(javascript, bits, bound):
+    """As 8 bits of itself, and not of its root, a weight below 1/510 would be nothing."""
+    weights = np.float32([[[0.999, 0.001, np.nan], [0.99999, np.nan, 0.00001], [np.nan] * 3]])
+    blob = pack([Panel("a", "abc", {0: weights})], bits=bits)
+    [found] = javascript(["payload.js"], ALL, blob=blob)
+    rows = np.array(found["rows"])
+    assert np.array_equal(found["sees"], ~np.isnan(weights))
+    assert np.abs(rows - np.nan_to_num(weights)).max() < bound
+    assert (rows > 0).tolist() == (~np.isnan(weights)).tolist()
+
+
 def test_q_k_v_and_scores_are_there_where_they_are_asked_for(make_layer, javascript):
     layer = make_layer()
     code = """

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-MODULES = ["overview_data.js", "overview_plan.js"]
+MODULES = ["overview_plan.js"]
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """All layers and heads on the Heads page: what the component is given, and what a choice in it does."""
 
 import json
-import struct
 
 import numpy as np
 import pandas as pd
@@ -22,19 +21,18 @@ def layered(opened_on_random):
     return lambda *folds, **link: opened_on_random(*folds, **(LAYERS | link))
 
 
-def unpack(data: bytes) -> tuple[dict, np.ndarray, np.ndarray]:
-    """The header, (head, side, side) pictures of all layers, (head, measure) numbers."""
-    (size,) = struct.unpack_from("<I", data)
-    header, body = json.loads(data[4 : 4 + size]), data[4 + size :]
-    n_heads, side = sum(header["heads"]), header["side"]
-    pictures = np.frombuffer(body[: n_heads * side**2], np.uint8).reshape(n_heads, side, side)
-    return header, pictures, np.frombuffer(body[n_heads * side**2 :], "<f4").reshape(n_heads, -1)
+def sent(app, key: str) -> tuple[str, str, bytes]:
+    """The name, the digest and the bytes that are sent under a key."""
+    said, data = app.get_by_key(key).proto.bytes.split(b"\n", 1)
+    return json.loads(said)["name"], json.loads(said)["digest"], data
 
 
-def shown(app) -> tuple[dict, np.ndarray, np.ndarray]:
-    said, data = app.get_by_key("overview_blob").proto.bytes.split(b"\n", 1)
-    assert json.loads(said)["digest"] == chosen(app)["digest"]
-    return unpack(data)
+def shown(app) -> tuple[dict, np.ndarray]:
+    """What the component is told of the heads, and their measures."""
+    _, digest, data = sent(app, "overview_blob")
+    assert digest == chosen(app)["digest"]
+    header = json.loads(data)
+    return header, np.array(header["values"], np.float32)
 
 
 def chosen(app) -> dict:
@@ -53,22 +51,37 @@ def test_one_layer_has_no_overview(layered):
         layered(layers=1).get_by_key("overview")
 
 
-def test_the_component_is_given_every_head_of_every_layer(layered):
+def test_the_component_is_given_every_head_and_draws_it_from_the_numbers_of_the_head_view(layered):
     app = layered(mask="causal")
-    header, pictures, measures = shown(app)
-    trace, seen = of(mask="causal")
-    assert (header["heads"], header["side"]) == ([2, 2, 2], 5)
+    header, measures = shown(app)
+    assert header["heads"] == [2, 2, 2]
     assert chosen(app)["chosen"] == {"layer": 1, "head": 0}
-    np.testing.assert_array_equal(pictures, np.concatenate(seen.thumbs))
-    weights = np.concatenate([layer.weights() for layer in trace.layers])
-    np.testing.assert_allclose((pictures / 254) ** 2 * (pictures < 255), weights, atol=0.004)
+    name, digest, _ = sent(app, "head_view_blob")
+    assert chosen(app)["weights"] == [name, digest]
+    with pytest.raises(KeyError):
+        app.get_by_key(kit.SMALL)
     assert (header["measures"], measures.shape) == ([*MEASURES, "role"], (6, 7))
-    np.testing.assert_array_equal(measures[:, :6], seen.table[list(MEASURES)].to_numpy(np.float32))
+    expected = of(mask="causal")[1].table[list(MEASURES)]
+    np.testing.assert_allclose(measures[:, :6], expected, rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_of_a_long_text_small_pictures_travel_in_the_same_form(layered, javascript):
+    text = " ".join(f"w{n}" for n in range(301))
+    app = layered(mask="causal", text=text)
+    name, digest, blob = sent(app, kit.SMALL)
+    assert chosen(app)["weights"] == [name, digest]
+    code = """const side = Array.from({ length: 32 }, (_, at) => at);
+      return [...openPayload(file("blob"))[0].layers.values()].map((layer) => layer.heads.map((head) =>
+        side.map((row) => side.map((key) =>
+          layer.sees(head, row, key) ? layer.weight(head, row, key) : null))));"""
+    found = np.array(javascript(["payload.js"], code, blob=blob), np.float32)
+    np.testing.assert_allclose(found, of(mask="causal", text=text)[1].thumbs, atol=1 / 254)
 
 
 def test_no_word_of_the_text_reaches_the_component_but_for_the_files_that_it_saves(layered, english):
     text = "<img src=x> $x$ 小猫 حيوان"
-    header, *_ = shown(layered(text=text))
+    header, _ = shown(layered(text=text))
     meta = header.pop("meta")
     assert meta["title"] == english("overview.title")
     assert meta["caption"][:2] == [f"“{text}”", english("overview.note")]
@@ -78,7 +91,7 @@ def test_no_word_of_the_text_reaches_the_component_but_for_the_files_that_it_sav
 
 def test_heads_of_random_weights_are_named_after_where_they_look(layered, english):
     app = layered("overview_open", layers=2, h=2, d_model=32, text="one two three four five six seven eight")
-    header, _, measures = shown(app)
+    header, measures = shown(app)
     named = of(layers=2, d_model=32, text="one two three four five six seven eight")[1].positions()
     assert header["roles"] == [named.get(key, ("",))[0] for key in ((0, 0), (0, 1), (1, 0), (1, 1))]
     assert [bool(label) for label in header["labels"]] == [bool(role) for role in header["roles"]]
@@ -87,7 +100,7 @@ def test_heads_of_random_weights_are_named_after_where_they_look(layered, englis
 
 
 def test_trained_heads_have_the_roles_that_were_measured(opened, english):
-    header, _, measures = shown(opened("overview_open"))
+    header, measures = shown(opened("overview_open"))
     roles = dict(zip(["1.1", "1.2", "1.3", "1.4", "2.1", "2.2", "2.3", "2.4"], header["roles"], strict=True))
     assert roles["2.4"] == "pronoun to noun"
     score = f"{measures[7, 6]:.2f}"
@@ -141,7 +154,7 @@ def test_every_trace_is_looked_at_once(layered, move, monkeypatch):
 
 def test_a_measure_without_a_number_is_none_and_not_nought(layered):
     """Under a causal mask nobody sees the next token."""
-    _, _, measures = shown(layered(mask="causal"))
+    _, measures = shown(layered(mask="causal"))
     frame = pd.DataFrame(measures[:, :6], columns=MEASURES)
     assert frame["next token"].isna().all()
     assert frame.drop(columns="next token").notna().all(axis=None)

@@ -1,7 +1,6 @@
 """Heads that share keys and values, on the pages: framed, bracketed, drawn; short vectors as they flowed."""
 
 import json
-import struct
 
 import numpy as np
 import pytest
@@ -57,8 +56,7 @@ def lines(app) -> list[float]:
 def overview(app) -> dict:
     """What the overview is told, once and with each choice."""
     _, blob = app.get_by_key("overview_blob").proto.bytes.split(b"\n", 1)
-    (size,) = struct.unpack_from("<I", blob)
-    return json.loads(blob[4 : 4 + size]) | json.loads(app.get_by_key("overview").proto.json)
+    return json.loads(blob) | json.loads(app.get_by_key("overview").proto.json)
 
 
 @pytest.mark.parametrize(
