@@ -16,6 +16,7 @@ import { exact, fill } from "./text.js";
  * @property {string} meaning
  * @property {Numbers} numbers
  * @property {boolean} [result] it is made of those before it
+ * @property {string} [axes] what its rows and its columns are
  * @property {{ caption: string[], file: string }} saved
  */
 
@@ -90,7 +91,7 @@ export class MatrixPictures {
     this.enlarged = new Heatmap();
     this.large.append(this.largeBar, this.enlarged.canvas);
     this.#follow(this.enlarged, () => this.largeName);
-    this.#walk(this.enlarged.canvas);
+    this.#walk(this.enlarged.canvas, () => this.largeName);
   }
 
   /** @returns {Record<string, string>} */
@@ -147,29 +148,39 @@ export class MatrixPictures {
   #picture(name) {
     const map = new Heatmap();
     const figure = make("figure");
-    const button = makeButton("", "", () => {
+    const button = makeButton(this.named ? "⤢" : "", "", () => {
       this.largeName = this.largeName === name ? null : name;
       this.update();
       if (this.largeName) this.large.scrollIntoView({ block: "nearest" });
     });
     const caption = make("figcaption");
     caption.append(make("b"), make("span"), make("small"));
-    button.append(map.canvas);
-    figure.append(button, caption);
+    if (this.named) {
+      caption.append(button);
+      figure.append(caption, map.canvas);
+      this.#walk(map.canvas, () => name);
+    } else {
+      button.append(map.canvas);
+      figure.append(button, caption);
+    }
     this.#follow(map, () => name);
     return { map, figure, button };
   }
 
   #small(name, above) {
     const { map, figure, button } = this.pictures[name];
-    const { symbol, meaning, numbers, result } = this.matrices[name];
+    const { symbol, meaning, numbers, result, axes } = this.matrices[name];
     const width = figure.clientWidth || this.tall;
     map.show(numbers, this.theme, width, this.named ? this.tall : Math.min(width, this.tall), this.named, above);
     figure.querySelector("b").textContent = `${result ? "→ " : ""}${symbol}`;
     figure.querySelector("span").textContent = meaning;
-    figure.querySelector("small").textContent = this.#colours(numbers);
-    button.setAttribute("aria-label", this.#described(name));
+    const small = figure.querySelector("small");
+    small.textContent = [this.#colours(numbers), axes].filter(Boolean).join(" · ");
+    small.title = axes ?? "";
+    const described = this.#described(name);
+    button.setAttribute("aria-label", this.named ? `${this.texts.matrices_enlarge}: ${described}` : described);
     button.setAttribute("aria-expanded", String(this.largeName === name));
+    if (this.named) map.canvas.setAttribute("aria-label", described);
   }
 
   #colours({ signed, end }) {
@@ -194,7 +205,7 @@ export class MatrixPictures {
   #follow(map, name) {
     map.canvas.addEventListener("pointermove", (event) => this.#at(name(), map.at(event)));
     map.canvas.addEventListener("pointerleave", () => this.#at(name(), null));
-    if (map !== this.enlarged) return;
+    if (map !== this.enlarged && !this.named) return;
     map.canvas.addEventListener("click", (event) => {
       const cell = map.at(event);
       if (!cell) return;
@@ -203,25 +214,26 @@ export class MatrixPictures {
     });
   }
 
-  // Arrow keys walk the cells of the large picture, Enter chooses one, Esc makes it small.
-  #walk(canvas) {
+  // Arrow keys walk the cells of a picture with names, Enter chooses one, Esc makes the large one small.
+  #walk(canvas, nameOf) {
     canvas.tabIndex = 0;
     canvas.setAttribute("role", "application");
     canvas.removeAttribute("aria-hidden");
     canvas.addEventListener("keydown", (event) => {
-      const { rows, columns } = this.matrices[this.largeName].numbers;
-      const here = this.cell?.name === this.largeName ? this.cell : null;
+      const name = nameOf();
+      const { rows, columns } = this.matrices[name].numbers;
+      const here = this.cell?.name === name ? this.cell : null;
       const after = here ? cellAfter(event.key, here, rows.length, columns.length) : { row: 0, column: 0 };
-      if (event.key === "Escape") this.#close();
+      if (event.key === "Escape" && canvas === this.enlarged.canvas) this.#close();
       else if (event.key === "Enter" && here) {
-        this.choose(this.largeName, here, event.shiftKey);
-        this.point(this.largeName, here); // the keyboard stays where it is
-      } else if (after && (event.key in STEPS || here)) this.#at(this.largeName, after);
+        this.choose(name, here, event.shiftKey);
+        this.point(name, here); // the keyboard stays where it is
+      } else if (after && (event.key in STEPS || here)) this.#at(name, after);
       else return;
       event.preventDefault();
       event.stopPropagation();
     });
-    canvas.addEventListener("blur", () => this.#at(this.largeName, null));
+    canvas.addEventListener("blur", () => this.#at(null, null));
   }
 
   #at(name, cell) {

@@ -26,13 +26,13 @@ from mha_core.traces.source import Source, caption
 from mha_core.traces.storage import replacing
 from mha_core.traces.tokens import Sides, special_positions, word_groups
 
-STYLE = "head_view.css"
+STYLES = ("matrix_pictures.css", "head_view.css")
 
 
 @cache
 def page() -> str:
     """A page with ``__NUMBERS__`` in place of its numbers, ``__OLD__`` of what an old browser says."""
-    style = scripts.asset("page.css") + scripts.asset(STYLE)
+    style = "".join(map(scripts.asset, ("page.css", *STYLES)))
     program = "\0".join(map(scripts.bare, (style, scripts.merged("page.js"))))
     start = scripts.bare(scripts.asset("page_start.js"))
     return _with_parts(scripts.asset("page.html"), {"PROGRAM": _base64(program.encode()), "START": start})

@@ -26,10 +26,14 @@ MAX_TEXT = 300  # characters of the sentence in the caption of a saved figure
 
 def mount() -> None:
     """Mount the script that makes figures clickable and savable; it shows nothing on the page."""
-    components.charts({name: t(f"save.{name}") for name in ("open", "png", "svg", "csv")}, _picked)
+    components.charts({name: t(f"save.{name}") for name in ("open", "png", "svg", "csv")}, _clicked)
 
 
-def _picked(*, chart: str, row: object, column: object) -> None:
+def _clicked(*, chart: str, row: object, column: object) -> None:
+    picked(row=row, column=column)
+
+
+def picked(*, row: object, column: object) -> None:
     """Choose the tokens of the clicked cell: the row is the query, the column is the key."""
     positions = {"token": row, "key_token": column}
     # The browser sent these numbers; the controls clamp them to the tokens that exist.

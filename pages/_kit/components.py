@@ -25,7 +25,7 @@ export default async (component) => (await modules)[0].default(component);
 """
 
 
-def component(name: str, module: str, *, html: str | None = None, style: str | None = None, **options):
+def component(name: str, module: str, *, html: str | None = None, styles: Sequence[str] = (), **options):
     """A component of Streamlit's whose script is the default export of one of assets/components."""
     first, *others = reversed(scripts.order(module))
     js = LOADER.format(
@@ -33,15 +33,18 @@ def component(name: str, module: str, *, html: str | None = None, style: str | N
         files=json.dumps([first, *others]),
         sorry=json.dumps(t("components.not_served")),
     )
-    css = None if style is None else scripts.asset(style)
+    css = "".join(map(scripts.asset, styles)) or None
     return st.components.v2.component(f"headscope_{name}", html=html, js=js, css=css, **options)
 
 
 _strip = component(
-    "token_strip", "token_strip.js", html='<div class="strip" role="group"></div>', style="token_strip.css"
+    "token_strip",
+    "token_strip.js",
+    html='<div class="strip" role="group"></div>',
+    styles=("token_strip.css",),
 )
 _history = component("history", "history.js")
-_charts = component("charts", "charts.js", style="charts.css", isolate_styles=False)
+_charts = component("charts", "charts.js", styles=("charts.css",), isolate_styles=False)
 _bytes = component("bytes", "blobs.js")
 
 

@@ -19,7 +19,7 @@ _blobs: WeakKeyDictionary[AttentionTrace, dict] = WeakKeyDictionary()
 
 
 _view = components.component(
-    "head_view", "head_view_app.js", html='<div class="view"></div>', style=views.STYLE
+    "head_view", "head_view_app.js", html='<div class="view"></div>', styles=views.STYLES
 )
 
 

@@ -25,6 +25,10 @@ WORD_ROW, WORD_LETTER, WORD_EDGES, MAX_WORDS = 47, 7.4, 17, 150
 HEAD_BUTTONS, HEAD_BUTTONS_ON_PHONE, HEAD_SAID, HEAD_SAID_ON_PHONE, PANEL_GAP = 43, 121, 80, 101, 20
 MATRICES, MATRICES_ON_PHONE = 275, 415
 GRID, HEADS_ACROSS, HEADS_ACROSS_ON_PHONE, HEAD_PICTURE, NOTE, NOTE_ON_PHONE = 52, 8, 3, 165, 50, 90
+# Matrices with their names (matrix_pictures.css): a row of one, the least and the greatest height of all its
+# rows, the names of its columns, the words above a picture, the gap between two, and the number below all.
+MATRIX_ROW, MIN_MATRIX, MAX_MATRIX, NAMES_ABOVE = 22, 170, 360, 84
+MATRIX_WORDS, MATRIX_WORDS_ON_PHONE, MATRIX_GAP, MATRIX_READING = 42, 62, 12, 36
 # The overview: its buttons, the words about one head beside or below the pictures (overview.css), the button
 # for the table, and the sizes of pictures (overview_plan.js).
 ORDERS, ORDERS_ON_PHONE, ASIDE, ASIDE_ON_PHONE, TABLE = 39, 71, 422, 235, 56
@@ -60,6 +64,18 @@ def heads(sentences: Sequence[Sequence[str]], n_heads: int) -> int:
         above = HEAD_BUTTONS_ON_PHONE + sum(panels) + (columns - 1) * PANEL_GAP
         return above + MATRICES_ON_PHONE + grid + NOTE_ON_PHONE
     return HEAD_BUTTONS + max(panels) + MATRICES + grid + NOTE
+
+
+def heatmap(rows: int) -> int:
+    """The height of a matrix of so many rows, with the names of its columns."""
+    return NAMES_ABOVE + min(max(rows * MATRIX_ROW, MIN_MATRIX), MAX_MATRIX)
+
+
+def heatmaps(count: int, across: int, tall: int) -> int:
+    """The height of so many matrices of that height; on a phone they are one row."""
+    lines = 1 if on_phone() else math.ceil(count / across)
+    words = MATRIX_WORDS_ON_PHONE if on_phone() else MATRIX_WORDS
+    return lines * (words + tall) + (lines - 1) * MATRIX_GAP + MATRIX_READING
 
 
 def overview(counts: Sequence[int]) -> int:

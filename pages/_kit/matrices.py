@@ -10,6 +10,7 @@ from mha_core.figures.heatmap import heatmap
 from mha_core.traces.matrices import MATRICES, TOKEN_AXES
 from pages._kit import charts
 from pages._kit.charts import file_name
+from pages._kit.heatmaps import Heatmap
 from pages._kit.text import literal, number, t
 
 OF_ONE_HEAD = [name for name, matrix in MATRICES.items() if not matrix.of_layer]
@@ -67,6 +68,36 @@ def _alt(picture: Picture) -> str:
     meaning = t(f"matrix.{picture.name}")
     return t(
         "matrix.alt", symbol=picture.symbol, what=meaning, rows=rows, columns=columns, low=low, high=high
+    )
+
+
+def of_picture(picture: Picture, name: str, *, limit: float, query: int, result: bool = False) -> Heatmap:
+    """The picture of a matrix as a heatmap of that name.
+
+    Weights are coloured up to `limit`, other numbers up to their largest absolute value. Where rows are
+    queries, the row of the token `query` is framed. `result` marks the matrix as the result of a step with an
+    arrow. A click on a cell chooses its tokens.
+    """
+    frame, (first_row, first_column) = picture.frame, picture.start
+    rows_are_queries = frame.index.name == "query" and picture.framed is None
+    columns_are_tokens = frame.columns.name in TOKEN_AXES
+    # A click on a row chooses the query; the keys of another text are not among the queries.
+    rows_of_other_text = frame.index.name == "key" and picture.sides is not None and not picture.sides.same
+    clickable = frame.index.name in TOKEN_AXES and not rows_of_other_text
+    return Heatmap(
+        name,
+        picture.symbol,
+        t(f"matrix.{picture.name}"),
+        frame,
+        picture.kind,
+        limit=limit if picture.kind == "weights" else None,
+        hidden=picture.hidden,
+        framed=picture.framed,
+        row=query - first_row if rows_are_queries else None,
+        faint=picture.faint,
+        origin=picture.origin,
+        start=(first_row, first_column if columns_are_tokens else None) if clickable else None,
+        result=result,
     )
 
 

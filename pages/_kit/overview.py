@@ -22,7 +22,7 @@ SMALL = "overview_weights"  # of long texts, the name of what its small pictures
 MIN_LAYERS = 3  # with so many layers the overview stands above the view of one layer
 
 _overview = components.component(
-    "overview", "overview.js", html='<div class="overview"></div>', style="overview.css"
+    "overview", "overview.js", html='<div class="overview"></div>', styles=("overview.css",)
 )
 
 # Measures by which heads can be sorted, and whether the largest comes first.

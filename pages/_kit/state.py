@@ -89,3 +89,8 @@ def go(**values: object) -> None:
         if hasattr(DEFAULTS, name) and value not in (None, "", getattr(DEFAULTS, name)):
             with suppress(StreamlitAPIException):
                 st.query_params[name] = str(value)
+
+
+def forget(key: str) -> None:
+    """Let go of what the user has chosen under a key that is no control; for callbacks."""
+    st.session_state.pop(key, None)

@@ -42,9 +42,18 @@ def language() -> str:
 
 
 def t(key: str, /, **values: object) -> str:
-    """The text for a key, with its {placeholders} filled in; English where the language lacks the key."""
-    words = catalogue(language()).get(key) or catalogue(DEFAULT)[key]
-    return words.format(**values)
+    """The text for a key, with its {placeholders} filled in."""
+    return _text(key).format(**values)
+
+
+def template(key: str) -> str:
+    """The text for a key as it stands; a script fills in its {placeholders}."""
+    return _text(key)
+
+
+def _text(key: str) -> str:
+    """In the reader's language, in English where that lacks the key."""
+    return catalogue(language()).get(key) or catalogue(DEFAULT)[key]
 
 
 def literal(text: object) -> str:

@@ -41,12 +41,12 @@ SPECIAL = set(string.punctuation)
 
 
 @cache
-def calls() -> list[tuple[str, str, ast.Call]]:
+def calls(function: str = "t") -> list[tuple[str, str, ast.Call]]:
     """Every ``t(…)`` in the pages: where it is, its key with {} for what is filled in, and the call."""
     found = []
     for file in sorted((ROOT / "pages").rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "t":
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == function:
                 found.append((f"{file.relative_to(ROOT)}:{node.lineno}", _key(node.args[0]), node))
     return found
 
@@ -99,12 +99,14 @@ def texts_of(key: str, texts: Iterable[str]) -> set[str]:
 
 
 def unused(texts: Iterable[str]) -> set[str]:
-    keys = {key for _, key, _ in calls()} | {f"{head_view.TEXTS}{{}}"}  # the last for scripts
+    for_scripts = {f"{head_view.TEXTS}{{}}", *(key for _, key, _ in calls("template"))}
+    keys = {key for _, key, _ in calls()} | for_scripts
     return set(texts).difference(*(texts_of(key, texts) for key in keys))
 
 
 def test_every_key_in_use_has_a_text():
-    assert [(place, key) for place, key, _ in calls() if not texts_of(key, ENGLISH)] == []
+    every = [*calls(), *calls("template")]
+    assert [(place, key) for place, key, _ in every if not texts_of(key, ENGLISH)] == []
 
 
 @pytest.mark.parametrize("key", NAMED)

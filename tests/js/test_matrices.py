@@ -103,3 +103,33 @@ def test_the_range_of_a_picture_is_that_of_what_is_not_hidden_however_large_it_i
     return [rangeOf([NaN, 0.25, -2, NaN]), rangeOf([NaN, NaN]), rangeOf(large)];
     """
     assert javascript(MODULES, code) == [[-2, 0.25], [0, 0], [-1000, 128 * 2048 - 1001]]
+
+
+def test_described_matrices_get_their_numbers_and_hidden_cells_have_none(javascript, normal):
+    first, second = normal(3, 2).numpy(), normal(2, 5).numpy()
+    hidden = np.arange(10).reshape(2, 5) % 3 == 0
+    blob = first.tobytes() + second.tobytes() + np.uint8(hidden).tobytes()
+    described = [
+        {"rows": ["a", "b", "c"], "columns": 2, "masked": False},
+        {"rows": ["a", "b"], "columns": [*"vwxyz"], "masked": True},
+    ]
+    code = f"""
+    return withNumbers({json.dumps(described)}, new Uint8Array(file("blob")))
+      .map(({{ columns, values, hidden }}) => [columns, [...values], hidden && [...hidden]]);
+    """
+    one, two = javascript(["heatmaps.js"], code, blob=blob)
+    assert one == [["1", "2"], first.ravel().tolist(), None]
+    assert two[0] == [*"vwxyz"]
+    assert two[2] == hidden.ravel().astype(int).tolist()
+    np.testing.assert_array_equal(np.float32(two[1]), np.where(hidden, np.float32(np.nan), second).ravel())
+
+
+def test_arrow_keys_walk_the_cells_and_stop_at_the_edges(javascript):
+    code = """
+    const walk = (keys) => keys.reduce((cell, key) => cellAfter(key, cell, 2, 3), { row: 0, column: 0 });
+    return [walk(["ArrowUp", "ArrowLeft"]), walk(["ArrowDown", "ArrowRight"]),
+      walk(["ArrowDown", "ArrowDown"]),
+      walk(["End", "ArrowRight"]), walk(["End", "Home"]), cellAfter("x", { row: 0, column: 0 }, 2, 3)];
+    """
+    places = [place and (place["row"], place["column"]) for place in javascript(["matrix_pictures.js"], code)]
+    assert places == [(0, 0), (1, 1), (1, 0), (0, 2), (0, 0), None]

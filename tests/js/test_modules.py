@@ -18,6 +18,7 @@ MOUNTED = (
     "blobs.js",
     "charts.js",
     "head_view_app.js",
+    "heatmaps.js",
     "history.js",
     "overview.js",
     "token_strip.js",

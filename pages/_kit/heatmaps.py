@@ -1,0 +1,182 @@
+"""Matrices as pictures of our own, each of them large on request, and on request as a figure of plotly's."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from mha_core.analysis.frames import Origin
+from mha_core.figures.heatmap import heatmap
+from pages._kit import charts, components, heights, state
+from pages._kit.text import t, template
+
+# What matrix_pictures.js says, under the same names as in the head view.
+WORDS = (
+    "colours_signed",
+    "colours_weights",
+    "matrices_close",
+    "matrices_enlarge",
+    "matrices_plot",
+    "matrices_plot_hint",
+)
+_heatmaps = components.component(
+    "heatmaps", "heatmaps.js", html='<div class="heatmaps"></div>', styles=("matrix_pictures.css",)
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Heatmap:
+    """A matrix as it is drawn: what it is called, its numbers, the meaning of its colours, its marked cells.
+
+    Colours of "weights" run from 0 to `limit` (1 unless given), of "signed" numbers from -limit to limit (the
+    largest absolute value unless given). `framed` frames the columns from the first to before the second,
+    `row` a row; `faint` marks rows that mean little; `result` says that it is made of those before it.
+    `start` are the positions of its first row and first column among the tokens, from 0: a click on a cell
+    then chooses them; None for an axis without tokens, and for a matrix that is not clicked.
+    """
+
+    name: str
+    symbol: str
+    meaning: str
+    frame: pd.DataFrame
+    kind: Literal["weights", "signed"]
+    limit: float | None = None
+    hidden: np.ndarray | None = None
+    framed: tuple[int, int] | None = None
+    row: int | None = None
+    faint: np.ndarray | None = None
+    origin: Origin | None = None
+    start: tuple[int | None, int | None] | None = None
+    result: bool = False
+
+    @property
+    def values(self) -> np.ndarray:
+        return np.ascontiguousarray(self.frame.to_numpy(dtype=np.float32))
+
+    @property
+    def end(self) -> float:
+        """The value at which the colours end."""
+        if self.limit is not None or self.kind == "weights":
+            return float(self.limit or 1.0)
+        visible = np.isfinite(self.values) & (True if self.hidden is None else ~self.hidden)
+        return float(np.abs(self.values).max(initial=0.0, where=visible)) or 1.0
+
+
+def draw(
+    matrices: Sequence[Heatmap], *, key: str, across: int | None = None, tall: int | None = None
+) -> None:
+    """Draw matrices, so many `across` and `tall` pixels high; `key` is their element key.
+
+    On a phone they are a row that is swiped. One of them is drawn by plotly where its reader asks for that.
+    """
+    across = len(matrices) if across is None else across
+    tall = heights.heatmap(max(len(matrix.frame) for matrix in matrices)) if tall is None else tall
+    blob = _packed(matrices)
+    data = {
+        "name": key,
+        "digest": components.digest(blob),
+        "texts": _texts(),
+        "tall": tall,
+        "across": across,
+        "matrices": [_described(matrix, key) for matrix in matrices],
+    }
+
+    def picked() -> None:
+        charts.picked(**st.session_state[key].picked)
+
+    def plotted() -> None:
+        st.session_state[_plot(key)] = st.session_state[key].plotted
+
+    # The bytes show nothing and leave no gap.
+    with st.container(gap=None):
+        _heatmaps(
+            key=key,
+            data=data,
+            height=heights.heatmaps(len(matrices), across, tall),
+            on_picked_change=picked,
+            on_plotted_change=plotted,
+        )
+        components.send(key, blob, key=f"{key}_blob")
+    for matrix in matrices:
+        if matrix.name == st.session_state.get(_plot(key)):
+            plot(matrix, key=_plot(key))
+
+
+def plot(matrix: Heatmap, *, key: str) -> None:
+    """The matrix by plotly, with its zoom and its toolbar, and a button that takes it away."""
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.markdown(t("heatmap.plotted", symbol=matrix.symbol, meaning=matrix.meaning), width="stretch")
+        st.button(t("heatmap.unplot"), key=f"{key}_close", on_click=state.forget, args=(key,))
+    figure = heatmap(
+        matrix.frame,
+        kind=matrix.kind,
+        rows=axis(matrix.frame.index),
+        columns=axis(matrix.frame.columns),
+        hidden=matrix.hidden,
+        hidden_text=t("matrix.hidden"),
+        limit=matrix.end,
+        framed=matrix.framed,
+        row=matrix.row,
+    )
+    charts.draw(
+        figure,
+        key=f"{key}_figure",
+        alt=f"{matrix.symbol} {matrix.meaning}",
+        title=f"{matrix.symbol} {matrix.meaning}",
+        origin=matrix.origin or Origin(),
+        table=matrix.frame,
+        start=matrix.start,
+    )
+
+
+def axis(index: pd.Index) -> str:
+    """What an axis is, in words."""
+    return t(f"axis.{index.name or 'packed'}")
+
+
+def _plot(key: str) -> str:
+    """Where it is kept which of these matrices is drawn by plotly."""
+    return f"{key}_plot"
+
+
+def _texts() -> dict[str, str]:
+    return {name: template(f"head_view.{name}") for name in WORDS} | {
+        "matrix_alt": template("matrix.alt"),
+        "hidden": template("matrix.hidden"),
+        "how": template("heatmap.how"),
+    }
+
+
+def _described(matrix: Heatmap, key: str) -> dict:
+    frame = matrix.frame
+    numbered = isinstance(frame.columns, pd.RangeIndex) and frame.columns.start == frame.columns.step == 1
+    meta = charts.described(f"{key}-{matrix.name}", "", matrix.origin or Origin())
+    by_number = frame.columns.dtype.kind in "iu"
+    return {
+        "name": matrix.name,
+        "symbol": matrix.symbol,
+        "meaning": matrix.meaning,
+        "rows": [str(name) for name in frame.index],
+        "columns": len(frame.columns) if numbered else [str(name) for name in frame.columns],
+        "signed": matrix.kind == "signed",
+        "end": matrix.end,
+        "masked": matrix.hidden is not None,
+        "framed": matrix.framed,
+        "row": matrix.row,
+        "untrained": [] if matrix.faint is None else np.flatnonzero(matrix.faint).tolist(),
+        "result": matrix.result,
+        "axes": t("heatmap.axes", rows=axis(frame.index), columns=axis(frame.columns)),
+        "says": template("heatmap.cell_number") if by_number else template("heatmap.cell"),
+        "start": matrix.start,
+        "saved": {"caption": meta["caption"], "file": meta["file"]},
+    }
+
+
+def _packed(matrices: Sequence[Heatmap]) -> bytes:
+    """All numbers as float32, row by row, then a byte for each cell of the matrices that have hidden ones."""
+    numbers = [matrix.values.tobytes() for matrix in matrices]
+    hidden = [np.uint8(matrix.hidden).tobytes() for matrix in matrices if matrix.hidden is not None]
+    return b"".join([*numbers, *hidden])
