@@ -1,6 +1,7 @@
 """The frame of every page: its settings, the navigation, and the shared controls that the page uses."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 import streamlit as st
@@ -11,49 +12,96 @@ from pages._kit.text import ASSETS, PAGES, t
 
 
 class Page(NamedTuple):
-    """A page of the navigation, and of each source the controls that change something on it.
+    """A page of the navigation: its file, the files of the pages to read next, and its controls.
 
-    A source that is not named has nothing to show there; a page that names none is about no source.
+    Of each source it names the controls that change something on it. A source that is not named has nothing
+    to show there; a page that names none is about no source.
     """
 
     file: str
     title: str
+    next: tuple[str, ...]
     controls: Mapping[str, frozenset[str]] = {}
     path: str | None = None
 
 
 TRAINED = ("mini", "run")
-ALL = (
-    Page("see/heads.py", t("heads.title"), with_sentence("twin"), ""),
-    Page("see/token.py", t("one.title"), with_sentence("layer", "head", "token", "key_token of two texts")),
-    Page(
-        "models/real.py",
-        t("real.title"),
-        with_sentence("layer", "head", "token of vectors", sources=("model",)),
-        "model",
+SECTIONS = {
+    t("section.see"): (
+        Page(
+            "see/heads.py",
+            t("heads.title"),
+            ("see/token.py", "understand/steps.py"),
+            with_sentence("twin"),
+            "",
+        ),
+        Page(
+            "see/token.py",
+            t("one.title"),
+            ("understand/steps.py", "learn/train.py"),
+            with_sentence("layer", "head", "token", "key_token of two texts"),
+        ),
     ),
-    Page("understand/steps.py", t("steps.title"), with_sentence("layer", "head", "token")),
-    Page("understand/hops.py", t("hops.title"), with_sentence("twin", "layer of two hops", "token")),
-    Page(
-        "understand/embeddings.py",
-        t("words.title"),
-        # Of drawn vectors the rest decides nothing: attention comes after them.
-        with_sentence("token", sources=TRAINED) | {"random": frozenset({"text", "d_model", "seed", "token"})},
+    t("section.understand"): (
+        Page(
+            "understand/steps.py",
+            t("steps.title"),
+            ("understand/hops.py", "understand/embeddings.py"),
+            with_sentence("layer", "head", "token"),
+        ),
+        Page(
+            "understand/hops.py",
+            t("hops.title"),
+            ("understand/embeddings.py", "learn/train.py"),
+            with_sentence("twin", "layer of two hops", "token"),
+        ),
+        Page(
+            "understand/embeddings.py",
+            t("words.title"),
+            ("learn/train.py", "learn/before_after.py"),
+            # Of drawn vectors the rest decides nothing: attention comes after them.
+            with_sentence("token", sources=TRAINED)
+            | {"random": frozenset({"text", "d_model", "seed", "token"})},
+        ),
     ),
-    Page("learn/train.py", t("train.title")),
-    Page(
-        "learn/before_after.py",
-        t("before.title"),
-        with_sentence("layer", "head", "token", sources=TRAINED),
-        "before-after",
+    t("section.learn"): (
+        Page("learn/train.py", t("train.title"), ("learn/before_after.py", "learn/sweep.py")),
+        Page(
+            "learn/before_after.py",
+            t("before.title"),
+            ("learn/sweep.py", "models/real.py"),
+            with_sentence("layer", "head", "token", sources=TRAINED),
+            "before-after",
+        ),
+        Page("learn/sweep.py", t("sweep.title"), ("models/real.py", "see/heads.py")),
     ),
-    Page("learn/sweep.py", t("sweep.title")),
-)
+    t("section.models"): (
+        Page(
+            "models/real.py",
+            t("real.title"),
+            ("see/heads.py", "see/token.py"),
+            with_sentence("layer", "head", "token of vectors", sources=("model",)),
+            "model",
+        ),
+    ),
+}
+
+
+def _what_next(page: Page) -> None:
+    """One line at the end of a page: where to go on reading."""
+    st.divider()
+    with st.container(horizontal=True, vertical_alignment="center", key="next"):
+        st.caption(t("next.title"), width="content")
+        for file in page.next:
+            label = t(f"next.{Path(file).stem}")
+            st.page_link(PAGES / file, label=label, icon=":material/arrow_forward:")
+
 
 st.logo(ASSETS / "logo.svg", size="large", icon_image=ASSETS / "icon.svg")
 pages = {
     st.Page(PAGES / page.file, title=page.title, url_path=page.path or None, default=page.path == ""): page
-    for page in ALL
+    for section in SECTIONS.values()
+    for page in section
 }
 chosen = st.navigation(list(pages), position="top")
 st.set_page_config(
@@ -65,9 +113,13 @@ st.set_page_config(
 with st.sidebar:
     above, below = st.container(), st.container()
 with below:  # drawn first: while the rest is computed, the browser fetches what components are drawn by
-    streamlit_parts.style()
+    streamlit_parts.style(
+        {list(pages.values()).index(section[0]) + 1: name for name, section in SECTIONS.items()},
+        menu=t("section.menu"),
+    )
     st.caption(compute.device().reason)
     components.history()
     charts.mount()
 controls.controls(pages[chosen].controls, above)
 chosen.run()
+_what_next(pages[chosen])  # a page that stops with a note says by itself what else can be done

@@ -4,6 +4,8 @@ A new version may rename them; then tests/pages/test_streamlit_parts.py fails. T
 are in assets/components/streamlit.js.
 """
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import streamlit as st
@@ -14,6 +16,10 @@ TAG = "[data-tag]"  # a chosen option of a multiselect
 RADIO = '[role="radio"]'
 SKELETON = '[data-testid="stSkeleton"]'  # a grey bar in place of what is still loading
 KEYED = "st-key-"  # prefix of an element's key in its class
+# In these lie the boxes around the links to the pages, one for each: at the top; on a phone in the sidebar.
+TOP_LINKS, SIDE_LINKS = '[data-testid="stTopNav"]', '[data-testid="stSidebarNavItems"]'
+EXPAND = '[data-testid="stExpandSidebarButton"]'
+PHONE = "@media (max-width: 768px)"
 
 INVISIBLE = ("history", "charts", "unseen", "style")
 CARRIERS = ("_blob",)  # endings of the keys of components that hold data and show nothing
@@ -30,10 +36,31 @@ EARLY = {
 }
 
 
-def style() -> None:
-    """The style rules that Streamlit's theme cannot express; called before the page draws anything."""
+def style(sections: Mapping[int, str], *, menu: str) -> None:
+    """The style rules that Streamlit's theme cannot express; called before the page draws anything.
+
+    `sections` has the name of each section of the navigation, by the number of its first page, from 1;
+    `menu` is what the button is called that opens the navigation on a phone.
+    """
+    rules = _rules() + _navigation(sections, menu)
     with st.container(key="style"):
-        st.markdown(f"<style>{_rules()}</style>", unsafe_allow_html=True)  # no user text in it
+        st.markdown(f"<style>{rules}</style>", unsafe_allow_html=True)  # no user text in it
+
+
+def _navigation(sections: Mapping[int, str], menu: str) -> str:
+    """Each section by name before its pages: Streamlit's own sections are menus, which hide the pages."""
+    boxes = f":is({TOP_LINKS}, {SIDE_LINKS})"
+    names = [
+        f"{boxes} > :nth-child({first})::before {{ content: {json.dumps(name)}; }}"
+        for first, name in sections.items()
+    ]
+    return f"""{" ".join(names)}
+{boxes} > ::before {{ font-size: 0.85rem; font-weight: 600; opacity: 0.7; }}
+{TOP_LINKS} > * {{ display: flex; align-items: center; }}
+{TOP_LINKS} > ::before {{ margin: 0 0.25rem 0 1rem; }}
+{SIDE_LINKS} > ::before {{ display: block; margin: 0.5rem 0 0 0.5rem; }}
+{PHONE} {{ {EXPAND}::after {{ content: {json.dumps(menu)}; margin-left: 0.35rem; font-size: 1rem; }} }}
+"""
 
 
 def _rules() -> str:

@@ -9,7 +9,8 @@ from pages.see._heads import measurements
 
 with st.container(horizontal=True, vertical_alignment="bottom"):
     st.title(t("heads.question"), width="content", anchor=False)
-    st.caption(t("heads.how"), width="content")
+    marked = [t("heads.start")] if state.current().source in state.STARTED else []
+    st.caption(" ".join([t("heads.how"), *marked]), width="content")
 scene, trace = scene_and_trace(max_tokens=None)
 twin = second_trace(scene)
 layer, head, query = state.indices(trace, scene)

@@ -90,7 +90,7 @@ def test_a_copied_link_shows_the_same_scene_on_a_fresh_server(visit, serve, eye,
         shown = np.float32([[np.nan if cell is None else cell for cell in row] for row in cells])
     expected = np.where(layer.allowed(1), layer.weights(1), np.nan)
     np.testing.assert_allclose(shown, expected, atol=1e-6)
-    assert page.get_by_role("link", name="Steps").is_visible()  # the frame is there too
+    assert page.get_by_role("link", name="Steps", exact=True).is_visible()  # the frame is there too
     assert page.get_by_role("dialog").count() == 0  # and no "Page not found" over it
 
 
@@ -100,7 +100,7 @@ def test_back_undoes_a_control_a_click_and_a_change_of_page(visit, app, settled,
     set_number(page, "h, heads", 8)
     settled(page)
     view.pictures().nth(4).click()
-    page.get_by_role("link", name="Steps").click()
+    page.get_by_role("link", name="Steps", exact=True).click()
     settled(page)
     assert urlsplit(page.url).path == "/steps"
     assert query(page) == {"h": "8", "head": "5"}

@@ -91,7 +91,7 @@ def test_the_page_about_a_model_fits_a_phone(model):
 
 def test_the_head_that_was_chosen_is_shown_on_the_page_heads(model, settled, eye):
     page = model("llama", "model", layer=1, head=5)
-    page.get_by_role("link", name="Heads").last.click()
+    page.get_by_role("link", name="Heads", exact=True).last.click()
     settled(page)
     assert eye(page).title().startswith("The six matrices of head 5, layer 1")
     assert os.path.basename(page.url.split("?")[0]) == ""

@@ -95,6 +95,25 @@ def test_the_token_that_is_looked_at_comes_along(model, settled):
     assert chosen.input_value() == "4"
 
 
+def test_the_pages_stand_in_sections_at_the_top_and_on_a_phone_in_the_menu(visit, app):
+    sections = {"Heads": "See", "Steps": "Understand", "Train": "Learn", "Real model": "Models"}
+    before = "e => getComputedStyle(e, '::before').content"
+    page = visit(f"{app}/train")
+    top, aside = (page.get_by_test_id(name) for name in ("stTopNav", "stSidebarNavItems"))
+    for links in (top, aside):
+        if links is aside:
+            page.set_viewport_size({"width": 390, "height": 900})
+            opener = page.get_by_role("button", name="Expand sidebar")
+            expect(opener).to_be_visible()
+            assert opener.evaluate("e => getComputedStyle(e, '::after').content") == '"Menu"'
+            opener.click()
+        expect(links.get_by_role("link")).to_have_count(9)
+        expect(links.get_by_role("link").last).to_be_in_viewport()
+        boxes = links.locator("> :has(a)").all()
+        named = {box.inner_text(): box.evaluate(before).strip('"') for box in boxes}
+        assert {page: name for page, name in named.items() if name != "none"} == sections
+
+
 @pytest.mark.parametrize("width", [390, 1440])
 def test_the_titles_of_before_and_after_are_whole(visit, app, width):
     page = visit(f"{app}/before-after", width=width)

@@ -1,5 +1,7 @@
 """A page shows the controls that change something on it; what it does not show keeps its value."""
 
+from pathlib import Path
+
 import pytest
 
 from pages._kit.state import DEFAULTS
@@ -42,8 +44,16 @@ def shown(app) -> set[str]:
 
 @pytest.mark.parametrize("source", ["mini", "random"])
 @pytest.mark.parametrize("page", PAGES)
-def test_a_page_shows_the_controls_that_change_something_on_it(opened_on, page, source):
-    assert shown(opened_on(page, source=source)) == set(PAGES[page][source])
+def test_a_page_shows_the_controls_that_change_something_on_it_and_what_to_read_next(
+    opened_on, english, page, source
+):
+    app = opened_on(page, source=source)
+    assert shown(app) == set(PAGES[page][source])
+    if source == "mini":
+        first, second = (link.proto for link in app.get("page_link")[-2:])
+        names = {english(f"next.{Path(other).stem}") for other in PAGES if other != page}
+        assert {first.label, second.label} < names
+        assert first.page != second.page
 
 
 def test_the_layer_of_two_hops_is_asked_for_where_there_is_a_choice(opened_on):
