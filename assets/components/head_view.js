@@ -468,7 +468,8 @@ function panelOf(view, panel, words) {
   stage.setAttribute("role", "listbox");
   stage.setAttribute("aria-multiselectable", "true");
   stage.setAttribute("aria-label", fill(view.texts.panel, { text: panel.title }));
-  if ((view.data.length > 1 && !view.header.strips) || panel.two)
+  const standsAbove = view.header.strips && view.header.brief !== false;
+  if ((view.data.length > 1 && !standsAbove) || panel.two)
     box.append(Object.assign(make("p", "title", words), { title: panel.title, dir: "auto" }));
   const strip = stripOf(view, panel);
   if (strip) box.append(strip.stage);

@@ -1,58 +1,68 @@
 """Small trained models of the library, for some pairs of h and d_model, with a small vocabulary."""
 
-import difflib
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from itertools import islice
+from functools import lru_cache, partial
 
 import regex
 import torch
 
 from mha_core import device as devices
-from mha_core.attention.module import MAX_D_MODEL, MAX_HEADS
+from mha_core.attention.module import MAX_D_MODEL, MAX_HEADS, AttentionSpec
 from mha_core.errors import MhaError, in_range, listed, one_of
+from mha_core.sources import random_weights
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.source import MiniSource
-from mha_core.traces.tokens import Tokens
+from mha_core.traces.tokens import MAX_TOKENS, Tokens
 from mha_core.traces.trace import AttentionTrace
 from mha_core.training import checkpoints
 from mha_core.training.checkpoints import Trained
 from mha_core.training.fit import Plan
 from mha_core.training.language import MAX_WORDS
-from mha_core.training.lexicon import HIDDEN, Lexicon, lexicon
-from mha_core.training.model import ARCHITECTURES, SmallModel
+from mha_core.training.lexicon import HIDDEN, Lexicon, lexicon, normalized
+from mha_core.training.model import ARCHITECTURES
 
 ANSWERS = 5  # words, the most probable first
-SUGGESTIONS = 3  # of each kind
+MIN_LETTERS = 4  # of a word that others can be near
 CHINESE = regex.compile(r"\p{Han}")
 
 
 @dataclass(frozen=True)
 class Unknown:
-    """A word outside the vocabulary, its place in the text, and words to put there instead."""
+    """A word outside the vocabulary, its place in the text, and the known words that it may be a slip of."""
 
     word: str
     start: int
     end: int
-    suggestions: tuple[str, ...]
+    near: tuple[str, ...]
 
 
 class UnknownWords(MhaError):
     """A text with words outside the small model's vocabulary; `unknown` names each.
 
-    Each text of `fixes` has all of them replaced; `instead` replaces one.
+    Where each of them has a near word, a text of `fixes` has all of them replaced; `instead` replaces one.
     """
 
     def __init__(self, text: str, unknown: tuple[Unknown, ...], words: Lexicon):
-        self.text, self.unknown, self.n_words = text, unknown, len(words.vocabulary)
+        self.text, self.unknown = text, unknown
         self._words = words
         names = listed([f"“{entry.word}”" for entry in unknown], "and")
-        first = unknown[0]
-        super().__init__(
-            f"The small model knows {self.n_words:,} words, and not {names}. In place of “{first.word}”: "
-            f"{listed(first.suggestions, 'or')}. The source “random” takes any words.",
-            fixes=(*({"text": self._replaced(rank)} for rank in range(SUGGESTIONS)), {"source": "random"}),
+        slips = [
+            f"“{entry.word}” may be meant as {listed([f'“{word}”' for word in entry.near], 'or')}."
+            for entry in unknown
+            if entry.near
+        ]
+        sentences = (
+            f"The small model knows {words.n_words:,} words, and not {names}.",
+            *slips,
+            "The source “random” takes any words.",
         )
+        mended = ({"text": self._mended()},) if len(slips) == len(unknown) else ()
+        super().__init__(" ".join(sentences), fixes=(*mended, {"source": "random"}))
+
+    @property
+    def known_words(self) -> tuple[str, ...]:
+        """All words that can be typed, sorted."""
+        return self._words.vocabulary[3:]
 
     def instead(self, entry: Unknown, word: str, text: str | None = None) -> str:
         """The text with a word in place of an unknown one, spaced where it would grow onto its neighbours."""
@@ -66,11 +76,11 @@ class UnknownWords(MhaError):
         right = " " if after and not after[0].isspace() else ""
         return before + left + word + right + after
 
-    def _replaced(self, rank: int) -> str:
-        """The text with each unknown word replaced by its suggestion of that rank."""
+    def _mended(self) -> str:
+        """The text with each unknown word replaced by the first that is near it."""
         text = self.text
         for entry in reversed(self.unknown):  # from the end, so that the places of the others stay
-            text = self.instead(entry, entry.suggestions[rank], text)
+            text = self.instead(entry, entry.near[0], text)
         return text
 
 
@@ -94,9 +104,35 @@ def trace(
     Raises `MhaError` for a model that is not shipped, for a text that is empty or longer than `limit`
     tokens, and `UnknownWords` for words outside the vocabulary.
     """
-    language = "zh" if CHINESE.search(text) else "en"
-    plan = find(language, architecture, h, d_model)
+    plan = find(language(text), architecture, h, d_model)
     return follow(model(plan, trained=trained, device=device), text, limit=limit)
+
+
+def language(text: str) -> str:
+    """The language of the small model that reads a text: "zh" with a Chinese character, else "en"."""
+    return "zh" if CHINESE.search(text) else "en"
+
+
+def stand_in(
+    text: str,
+    *,
+    h: int,
+    d_model: int,
+    layers: int,
+    language: str,
+    name: str = MiniSource.name,
+    limit: int = MAX_TOKENS,
+) -> AttentionTrace:
+    """Trace a text through random weights where a small model, called `name`, cannot read it.
+
+    The tokens are those that the small model would read, [CLS] first, so that each has the same position in
+    both. The numbers mean nothing, and the trace has no answers. Raises `MhaError` for a text that is empty
+    or longer than `limit` tokens, and for sizes that do not fit together.
+    """
+    spec = AttentionSpec(d_model, h)
+    tokens, _ = lexicon(language).cut(text, limit=limit)
+    trace = random_weights.follow(tokens, spec, layers=layers)
+    return replace(trace, source=replace(trace.source, stand_in_for=name))
 
 
 def model(plan: Plan, *, trained: bool = True, device: str | None = None) -> Trained:
@@ -152,7 +188,7 @@ def follow(trained: Trained, text: str, *, limit: int = MAX_WORDS) -> AttentionT
     tokens, numbers = words.cut(text, limit=min(limit, MAX_WORDS))
     model, place = trained.model, trained.model.bias.device
     if None in numbers:
-        raise UnknownWords(text, _unknown(model, words, tokens, numbers), words)
+        raise UnknownWords(text, _unknown(words, tokens, numbers), words)
     with torch.inference_mode():
         hidden, flows = model(torch.tensor([numbers], device=place))
         probabilities = model.logits(hidden[0]).softmax(-1).cpu()
@@ -165,8 +201,18 @@ def follow(trained: Trained, text: str, *, limit: int = MAX_WORDS) -> AttentionT
         )
         for flow, layer in zip(flows, model.layers, strict=True)
     )
+    answered = words.pronouns | {HIDDEN}
+    answers = tuple(
+        _most_probable(row, words) if words.vocabulary[number] in answered else None
+        for row, number in zip(probabilities, numbers, strict=True)
+    )
+    return AttentionTrace(tokens, layers, source(trained), answers)
+
+
+def source(trained: Trained) -> MiniSource:
+    """The source of a small model's numbers: the plan of its training and how far it was followed."""
     plan = trained.plan
-    source = MiniSource(
+    return MiniSource(
         architecture=plan.architecture,
         language=plan.language,
         h=plan.h,
@@ -174,15 +220,9 @@ def follow(trained: Trained, text: str, *, limit: int = MAX_WORDS) -> AttentionT
         seed=plan.seed,
         step=trained.step,
         steps=plan.steps,
-        device=place.type,
+        device=trained.model.bias.device.type,
         torch=str(torch.__version__),
     )
-    answered = words.pronouns | {HIDDEN}
-    answers = tuple(
-        _most_probable(row, words) if words.vocabulary[number] in answered else None
-        for row, number in zip(probabilities, numbers, strict=True)
-    )
-    return AttentionTrace(tokens, layers, source, answers)
 
 
 @lru_cache(maxsize=64)
@@ -203,21 +243,25 @@ def _most_probable(row: torch.Tensor, words: Lexicon) -> tuple[tuple[str, float]
     )
 
 
-def _unknown(model: SmallModel, words: Lexicon, tokens: Tokens, numbers: list) -> tuple[Unknown, ...]:
-    """Each unknown word with words of like spelling, and words that the model itself expects there."""
-    hidden_number = words.number[HIDDEN]
-    ids = torch.tensor([[hidden_number if n is None else n for n in numbers]])
-    with torch.inference_mode():
-        hidden, _ = model(ids.to(model.bias.device))
-        expected = model.logits(hidden[0]).cpu()
-    unknown = []
-    for at, (number, (start, end)) in enumerate(zip(numbers, tokens.spans, strict=True)):
-        if number is None:
-            similar = difflib.get_close_matches(
-                tokens.pieces[at].casefold(), words.vocabulary[3:], SUGGESTIONS, 0.7
-            )
-            ranked = (words.vocabulary[i] for i in expected[at].argsort(descending=True).tolist())
-            likely = islice((word for word in ranked if word.isalpha()), SUGGESTIONS)
-            suggestions = dict.fromkeys([*similar, *likely])
-            unknown.append(Unknown(tokens.pieces[at], start, end, tuple(suggestions)))
-    return tuple(unknown)
+def _unknown(words: Lexicon, tokens: Tokens, numbers: list) -> tuple[Unknown, ...]:
+    return tuple(
+        Unknown(piece, start, end, _near(piece, words))
+        for piece, number, (start, end) in zip(tokens.pieces, numbers, tokens.spans, strict=True)
+        if number is None
+    )
+
+
+def _near(piece: str, words: Lexicon) -> tuple[str, ...]:
+    """The known words that are one slip away; of a short word none, since many words are near it."""
+    word = normalized(piece)
+    return tuple(filter(partial(_is_slip, word), words.vocabulary[3:])) if len(word) >= MIN_LETTERS else ()
+
+
+def _is_slip(word: str, known: str) -> bool:
+    """Are two words one slip apart: a letter more, one fewer, another one, or two neighbours swapped?"""
+    same = 0
+    while word[same : same + 1] == known[same : same + 1] != "":
+        same += 1
+    rest, of_known = word[same:], known[same:]
+    swapped = rest[1::-1] + rest[2:]
+    return of_known in (rest[1:], swapped) or of_known[1:] in (rest, rest[1:])

@@ -17,7 +17,7 @@ from mha_core.errors import in_range, one_of
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.source import RandomSource
 from mha_core.traces.tensors import on_cpu
-from mha_core.traces.tokens import MAX_TOKENS, words
+from mha_core.traces.tokens import MAX_TOKENS, Tokens, words
 from mha_core.traces.trace import AttentionTrace
 
 MAX_LAYERS = 128
@@ -66,15 +66,29 @@ def trace(
     in_range("seed", seed, 0, MAX_SEED)
     in_range("layers", layers, 1, MAX_LAYERS)
     one_of("position", position, positions.POSITIONS)
-    tokens = words(text, limit=limit)
-    n_tokens = len(tokens)
-    place = devices.pick(device)
+    return follow(
+        words(text, limit=limit), spec, seed=seed, layers=layers, position=position, mask=mask, device=device
+    )
+
+
+def follow(
+    tokens: Tokens,
+    spec: AttentionSpec,
+    *,
+    seed: int = 0,
+    layers: int = 1,
+    position: str = "sinusoidal",
+    mask: str | Tensor | None = "full",
+    device: str | None = None,
+) -> AttentionTrace:
+    """Trace tokens through layers of these sizes, with weights drawn as `trace` draws them."""
+    n_tokens, place = len(tokens), devices.pick(device)
 
     rule = ScoreRule(
         mask=masks.build(mask, n_tokens, n_tokens),
-        distance_bias=positions.alibi(h, n_tokens, n_tokens) if position == "alibi" else None,
+        distance_bias=positions.alibi(spec.n_heads, n_tokens, n_tokens) if position == "alibi" else None,
     )
-    x = _embedded(tokens.pieces, d_model, position, seed=seed).unsqueeze(0).to(place.name)
+    x = _embedded(tokens.pieces, spec.d_model, position, seed=seed).unsqueeze(0).to(place.name)
     on_device, recorded = rule.mapped(lambda t: t.to(place.name)), []
     with torch.no_grad():
         for index in range(layers):

@@ -43,16 +43,20 @@ class Source:
 
 @dataclass(frozen=True)
 class RandomSource(Source):
-    """Weights drawn at random from a seed; `mask` is "drawn" for a mask that the user drew."""
+    """Weights drawn at random from a seed; `mask` is "drawn" for a mask that the user drew.
+
+    `stand_in_for` is the name of the trained model that they stand for, where it cannot read the text.
+    """
 
     kind: ClassVar[str] = "random"
-    CAPTION: ClassVar[tuple[str, ...]] = ("name", "seed", "mask", "position")
+    CAPTION: ClassVar[tuple[str, ...]] = ("name", "seed", "mask", "position", "stand_in_for")
     name: ClassVar[str] = "random"
     seed: int
     position: str
     mask: str
     device: str
     torch: str
+    stand_in_for: str | None = None
 
 
 @dataclass(frozen=True)

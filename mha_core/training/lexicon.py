@@ -46,6 +46,11 @@ class Lexicon:
         """Every word, sorted, behind the three special tokens; its position is its number."""
         return (PAD, START, HIDDEN, *sorted(set(self._all_words())))
 
+    @property
+    def n_words(self) -> int:
+        """The number of words with a vector of their own, the hidden word and [CLS] among them."""
+        return len(self.vocabulary) - 1  # without the padding
+
     @cached_property
     def number(self) -> dict[str, int]:
         return {word: number for number, word in enumerate(self.vocabulary)}

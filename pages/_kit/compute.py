@@ -8,16 +8,18 @@ import streamlit as st
 
 import mha_core as mha
 from mha_core.device import Device, pick
-from mha_core.sources.mini import find, follow, model
-from mha_core.traces.source import RunSource
+from mha_core.sources import mini
+from mha_core.traces.source import RandomSource, RunSource, TrainedSource
 from mha_core.training.checkpoints import Trained, untrained
 from mha_core.training.language import MAX_WORDS
+from mha_core.training.model import ARCHITECTURES
 from mha_core.training.queue import Trainings
 from pages._kit import model_source, uploads
-from pages._kit.state import Scene
+from pages._kit.state import STARTED, Scene
 from pages._kit.text import t
 
 SOURCES = ("mini", "random", "run", "model", "file")
+STAND_IN = "stand-in"  # in the keys of the cache
 MAX_TOKENS = {"mini": MAX_WORDS, "random": 4096, "run": MAX_WORDS, "model": 4096}
 MAX_TRACES = 32  # in the cache
 LARGE = 1 << 25  # numbers in q over all layers; at least as many make a trace large
@@ -42,6 +44,54 @@ def trace(scene: Scene, *, text: str | None = None, trained: bool = True) -> mha
     # One canonical string is the key: separate arguments can collide in the cache's hash.
     key = json.dumps(settings, sort_keys=True)
     return _large_trace(key) if _is_large(scene, settings["text"]) else _trace(key)
+
+
+def trace_or_stand_in(
+    scene: Scene, *, text: str | None = None
+) -> tuple[mha.AttentionTrace, mha.MhaError | None]:
+    """The trace of the scene's text, or of another, and why it is not what was asked for.
+
+    Where a small model cannot read the text it is a stand-in with random weights; of a text that is too long
+    for any other source, and for a stand-in, it is the trace of its beginning. Raises `MhaError` where there
+    is neither.
+    """
+    text = scene.text if text is None else text
+    try:
+        return trace(scene, text=text), None
+    except mha.MhaError as error:
+        reason = error
+    if scene.source not in STARTED:
+        return trace(scene, text=_beginning(reason)), reason
+    try:
+        return _stand_in(scene, text), reason
+    except mha.MhaError as error:
+        return _stand_in(scene, _beginning(error)), reason
+
+
+def is_stand_in(trace: mha.AttentionTrace) -> bool:
+    """Whether the weights are random because a small model cannot read the text."""
+    origin = trace.source.origin
+    return isinstance(origin, RandomSource) and origin.stand_in_for is not None
+
+
+def _beginning(error: mha.MhaError) -> str:
+    """The beginning of a text that was too long. Raises the error where it is another one."""
+    if len(error.fixes) != 1 or "text" not in error.fixes[0]:
+        raise error
+    return error.fixes[0]["text"]
+
+
+def _stand_in(scene: Scene, text: str) -> mha.AttentionTrace:
+    """A trace with random weights of the sizes of the scene's small model. Raises as `mini.stand_in` does."""
+    if scene.source == "run":
+        plan = _finished(scene.run).plan
+        sizes = {"h": plan.h, "d_model": plan.d_model, "language": plan.language}
+        architecture, name = plan.architecture, scene.run
+    else:
+        sizes = {"h": scene.h, "d_model": scene.d_model, "language": mini.language(text)}
+        architecture, name = scene.architecture, scene.source
+    settings = {"text": text, "layers": len(ARCHITECTURES[architecture]), "name": name, **sizes}
+    return _trace(json.dumps({"source": STAND_IN, **settings}, sort_keys=True))
 
 
 def cache_key(scene: Scene) -> str:
@@ -70,9 +120,9 @@ def _is_large(scene: Scene, text: str) -> bool:
 
 
 def peek(scene: Scene) -> mha.AttentionTrace | None:
-    """The scene's trace, or None where its settings do not fit."""
+    """The scene's trace or its stand-in, or None where its settings do not fit."""
     try:
-        return trace(scene)
+        return trace_or_stand_in(scene)[0]
     except mha.MhaError:
         return None
 
@@ -81,7 +131,17 @@ def small_model(scene: Scene, language: str) -> Trained:
     """The small trained model of the scene; each shipped model is read once."""
     if scene.source == "run":
         return _finished(scene.run)
-    return model(find(language, scene.architecture, scene.h, scene.d_model))
+    return mini.model(mini.find(language, scene.architecture, scene.h, scene.d_model))
+
+
+def source_of(scene: Scene, trained: Trained) -> TrainedSource:
+    """The source of the numbers of the scene's small model."""
+    source = mini.source(trained)
+    return _of_run(scene.run, source) if scene.source == "run" else source
+
+
+def _of_run(name: str, source: TrainedSource) -> RunSource:
+    return RunSource(name, **vars(source))
 
 
 def finished_runs() -> dict[str, Trained]:
@@ -114,11 +174,13 @@ def _one_at_a_time() -> Lock:
 
 def _computed(settings: str) -> mha.AttentionTrace:
     arguments = json.loads(settings)
+    if arguments["source"] == STAND_IN:
+        return mini.stand_in(**{name: value for name, value in arguments.items() if name != "source"})
     if arguments["source"] == "run":
         finished = _finished(arguments["run"])
         trained = finished if arguments.get("trained", True) else untrained(finished.plan)
-        trace = follow(trained, arguments["text"])
-        return replace(trace, source=RunSource(arguments["run"], **vars(trace.source)))
+        trace = mini.follow(trained, arguments["text"])
+        return replace(trace, source=_of_run(arguments["run"], trace.source))
     return mha.trace(limit=MAX_TOKENS[arguments["source"]], **arguments)
 
 

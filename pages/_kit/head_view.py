@@ -11,8 +11,8 @@ from mha_core import AttentionTrace
 from mha_core.analysis.frames import WHOLE, longest, untrained_rows
 from mha_core.export import head_view as views
 from mha_core.export.payload import BUDGET, Panel, fitting, pack
-from pages._kit import components, heights, model_info, role_labels, sentence, state
-from pages._kit.text import language
+from pages._kit import components, compute, heights, model_info, role_labels, sentence, state
+from pages._kit.text import language, t
 
 MAX_BLOBS = 4  # of one trace, with different layers, heads or titles
 _blobs: WeakKeyDictionary[AttentionTrace, dict] = WeakKeyDictionary()
@@ -81,15 +81,19 @@ def of_sentences(
     Returns what `of_traces` does.
     """
     traces = {"text": trace} | ({} if twin is None else {"twin": twin})
+    stand_ins = [compute.is_stand_in(one) for one in traces.values()]
+    mixed = any(stand_ins) and not all(stand_ins)  # then no note or role is true of both
+    layers = range(len(trace.layers))
     more = {
         "strips": True,
         "matrices": True,
+        "brief": not any(stand_ins),
         "key": None if scene.key_token is None else scene.key_token - 1,
         "answers": [sentence.answers(one) for one in traces.values()],
         "hides": [sentence.hide_hints(one, field) for field, one in traces.items()],
-        "notes": model_info.notes(trace),
+        "notes": [""] * len(layers) if mixed else model_info.notes(trace),
         "untrained": [_untrained(one) for one in traces.values()],
-        "roles": {number: role_labels.labels(trace, scene, number) for number in range(len(trace.layers))},
+        "roles": {} if mixed else {number: role_labels.labels(trace, scene, number) for number in layers},
     }
 
     def hide(chosen: dict) -> None:
@@ -98,7 +102,14 @@ def of_sentences(
         sentence.hide_or_show(traces[field], chosen["word"], field)
 
     focus = {"layer": layer, "head": head, "token": token}
-    return of_traces(list(traces.values()), **focus, values=True, more=more, on_hide=hide)
+    titles = [_title(one) for one in traces.values()] if any(stand_ins) else None
+    return of_traces(list(traces.values()), **focus, titles=titles, values=True, more=more, on_hide=hide)
+
+
+def _title(trace: AttentionTrace) -> str:
+    """The sentence, marked where its weights are those of a stand-in."""
+    mark = compute.is_stand_in(trace)
+    return t("instead.title", text=f"\u2068{trace.title}\u2069") if mark else trace.title
 
 
 def _untrained(trace: AttentionTrace) -> list[int]:

@@ -7,7 +7,7 @@ from mha_core.analysis import patterns
 from mha_core.analysis.frames import untrained_rows
 from mha_core.traces.source import FileSource, ModelSource, RandomSource, TrainedSource
 from mha_core.training import checkpoints
-from pages._kit import model_source, state
+from pages._kit import compute, model_source, state
 from pages._kit.text import literal, number, t
 
 EXACT = 1e-5  # largest difference that rounding of 32-bit numbers explains
@@ -23,6 +23,8 @@ def about(trace: AttentionTrace) -> None:
     if model_source.is_third_party(trace):
         brief(trace)
         return
+    if compute.is_stand_in(trace):
+        return  # the line above the page says it
     if not isinstance(source, TrainedSource):
         st.caption(t("model.random"))
         return

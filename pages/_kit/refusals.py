@@ -4,15 +4,16 @@ from dataclasses import fields
 
 import streamlit as st
 
-from mha_core import LayerTrace, MhaError
+from mha_core import AttentionTrace, LayerTrace, MhaError, words
 from mha_core.sources.huggingface.files import curated
 from mha_core.sources.mini import UnknownWords
-from mha_core.training.fit import HEADS, WIDTHS
-from pages._kit import model_source
+from mha_core.training.language import MAX_WORDS
+from pages._kit import compute, model_source, sentence
 from pages._kit.controls import MAX_VALUES
-from pages._kit.state import Scene, current, go
-from pages._kit.text import PAGES, literal, t
+from pages._kit.state import DEFAULTS, Scene, current, go
+from pages._kit.text import PAGES, isolated, literal, t
 
+MAX_NAMED = 4  # unknown words in one line
 INSTALL = 'pip install "headscope[minilm]"'
 EXAMPLE = """import mha_core as mha
 
@@ -27,9 +28,6 @@ def show(error: MhaError, *, page_offers: bool = False) -> None:
 
     `page_offers` says that the page itself offers other sources.
     """
-    if isinstance(error, UnknownWords):
-        _unknown(error)
-        return
     st.error(
         literal(error),
         title=t("real.refused") if page_offers else t("error.title"),
@@ -45,48 +43,152 @@ def show(error: MhaError, *, page_offers: bool = False) -> None:
     with st.container(horizontal=True):
         for index, fix in enumerate(allowed):
             values = ", ".join(f"{name} {value}" for name, value in fix.items())
-            label = t("error.text") if "text" in fix else t("error.use", what=values)
+            label = t("error.use", what=values)
             st.button(literal(label), key=f"fix_{index}", on_click=go, kwargs=fix)
 
 
-def offer_training(scene: Scene) -> None:
-    """A link to the page Train, for sizes without a shipped model that can be trained."""
-    if scene.source != "mini" or scene.d_model not in WIDTHS or scene.h not in HEADS:
+def is_empty(scene: Scene) -> bool:
+    """Whether the sentence has no word to look at."""
+    try:
+        words(scene.text, limit=len(scene.text))
+    except MhaError:
+        return True
+    return False
+
+
+def no_text() -> None:
+    """What to do where no sentence is typed."""
+    st.info(t("empty.text"), icon=":material/edit:")
+    st.button(t("empty.example"), key="example_text", on_click=go, kwargs={"text": DEFAULTS.text})
+
+
+def instead(
+    reason: MhaError, trace: AttentionTrace, scene: Scene, *, field: str, vectors: bool = False
+) -> None:
+    """One line on a sentence that its source cannot read and on what is shown instead, with three ways on.
+
+    The ways are words that the model knows, another source, and a training. `field` is where the sentence is
+    typed, "text" or "twin"; `vectors` are of words alone, which need no sentence.
+    """
+    if not compute.is_stand_in(trace):
+        st.caption(t("instead.beginning", count=f"{len(trace.tokens):,}", reason=literal(reason)))
         return
-    parameters = {
-        "train_h": str(scene.h),
-        "train_d_model": str(scene.d_model),
-        "train_architecture": scene.architecture,
-    }
+    lines = [_line(reason, scene, vectors=vectors)]
+    of_sizes = not isinstance(reason, UnknownWords) and not any("text" in fix for fix in reason.fixes)
+    if not any(lines) or (of_sizes and field == "twin"):  # the sizes of both sentences are the same
+        return
+    if len(scene.text if field == "text" else scene.twin) > len(trace.tokens.text):
+        lines.append(t("instead.stand_in_beginning", count=f"{len(trace.tokens):,}"))
+    if field == "twin":
+        lines.insert(0, t("instead.second"))
+    st.markdown(f":material/casino: {' '.join(lines)}")
+    with st.container(horizontal=True, vertical_alignment="center", key=f"instead_{field}"):
+        if isinstance(reason, UnknownWords):
+            _known_words(reason, trace, field)
+        else:
+            _nearest(reason, field)
+        if field == "text" or compute.trace_or_stand_in(scene)[1] is None:  # once on a page
+            _other_sources()
+            _training(trace, scene)
+
+
+def _line(reason: MhaError, scene: Scene, *, vectors: bool) -> str:
+    """What the small model cannot read, and that the numbers are random; empty where nothing is random."""
+    if isinstance(reason, UnknownWords):
+        names = [_marked(word) for word in dict.fromkeys(entry.word for entry in reason.unknown)]
+        others = [t("instead.others", count=len(names) - MAX_NAMED)] if len(names) > MAX_NAMED else []
+        listing = ", ".join(names[:MAX_NAMED] + others)
+        return t("instead.off_map", words=listing) if vectors else t("instead.unknown", words=listing)
+    if any("text" in fix for fix in reason.fixes):
+        return "" if vectors else t("instead.long", limit=MAX_WORDS - 1)  # [CLS] is one of them
+    sizes = {"h": scene.h, "d_model": scene.d_model, "architecture": scene.architecture}
+    return t("instead.no_vectors", **sizes) if vectors else t("instead.no_model", **sizes)
+
+
+def _marked(word: str) -> str:
+    return f"**{literal(isolated(word))}**"
+
+
+def _known_words(reason: UnknownWords, trace: AttentionTrace, field: str) -> None:
+    """Words in place of the unknown ones: those near them, all that the model knows, or the hidden word."""
+    entries = reason.unknown[:MAX_NAMED]
+    for number, entry in enumerate(entries):
+        for place, word in enumerate(entry.near):
+            st.button(
+                literal(t("instead.take", word=word)),
+                key=f"near_{field}_{number}_{place}",
+                type="tertiary",
+                on_click=go,
+                kwargs={field: reason.instead(entry, word)},
+            )
+    if len(reason.unknown) <= MAX_NAMED:
+        starts = {entry.start for entry in reason.unknown}
+        tokens = [at for at, (start, _) in enumerate(trace.tokens.spans) if at and start in starts]
+        names = ", ".join(f"“{isolated(entry.word)}”" for entry in reason.unknown)
+        st.button(
+            literal(t("instead.hide", words=names)),
+            key=f"hide_{field}",
+            type="tertiary",
+            on_click=sentence.hide,
+            args=(trace, tokens, field),
+        )
+    vocabulary = st.popover(t("instead.words"), type="tertiary", key=f"words_{field}", on_change="rerun")
+    if not vocabulary.open:
+        return
+    with vocabulary:
+        for number, entry in enumerate(entries):
+            key = f"known_{field}_{number}"
+            st.selectbox(
+                t("instead.in_place", word=literal(isolated(entry.word))),
+                reason.known_words,
+                index=None,
+                key=key,
+                placeholder=t("instead.search"),
+                on_change=_take,
+                args=(reason, number, field, key),
+            )
+
+
+def _take(reason: UnknownWords, number: int, field: str, key: str) -> None:
+    """Put the chosen word in place of an unknown one."""
+    if word := st.session_state[key]:
+        go(**{field: reason.instead(reason.unknown[number], word), key: None})
+
+
+def _nearest(reason: MhaError, field: str) -> None:
+    """The beginning of a text that is too long, or the nearest sizes of which there is a model."""
+    for number, fix in enumerate(reason.fixes):
+        if "text" in fix:
+            label, values = t("instead.keep", count=MAX_WORDS - 1), {field: fix["text"]}
+        else:
+            label, values = ", ".join(f"{name} {value}" for name, value in fix.items()), fix
+        st.button(
+            literal(label), key=f"nearest_{field}_{number}", type="tertiary", on_click=go, kwargs=values
+        )
+
+
+def _other_sources() -> None:
+    st.button(t("instead.random"), key="instead_random", type="tertiary", on_click=_use_random)
+    if model_source.local_models() or not model_source.hosted():
+        st.button(
+            t("instead.model"), key="instead_model", type="tertiary", on_click=go, kwargs={"source": "model"}
+        )
+
+
+def _training(trace: AttentionTrace, scene: Scene) -> None:
+    """A link to the page Train, with the sizes of the stand-in."""
+    layer = trace.layers[0]
     st.page_link(
         PAGES / "learn" / "train.py",
-        label=t("error.train", h=scene.h, d_model=scene.d_model),
+        label=t("instead.train"),
         icon=":material/model_training:",
-        query_params=parameters,
+        help=t("instead.train_help", limit=MAX_WORDS - 1),
+        query_params={
+            "train_h": str(layer.n_heads),
+            "train_d_model": str(layer.d_model),
+            "train_architecture": scene.architecture,
+        },
     )
-
-
-def _unknown(error: UnknownWords) -> None:
-    names = ", ".join(f"**{literal(entry.word)}**" for entry in error.unknown)
-    st.error(
-        t("unknown.text", words=names, count=f"{error.n_words:,}"),
-        title=t("unknown.title"),
-        icon=":material/spellcheck:",
-    )
-    for number, entry in enumerate(error.unknown):
-        with st.container(horizontal=True, vertical_alignment="center"):
-            st.markdown(t("unknown.instead", word=literal(entry.word)), width="content")
-            for index, word in enumerate(entry.suggestions):
-                st.button(
-                    literal(word),
-                    key=f"known_{number}_{index}",
-                    on_click=go,
-                    kwargs={"text": error.instead(entry, word)},
-                )
-    with st.container(horizontal=True):
-        st.button(t("unknown.random"), key="unknown_random", type="primary", on_click=_use_random)
-        if model_source.local_models() or not model_source.hosted():
-            st.button(t("unknown.model"), key="unknown_model", on_click=go, kwargs={"source": "model"})
 
 
 def _use_random() -> None:

@@ -8,11 +8,14 @@ from pages._kit import compute, model_source, refusals, state, uploads
 from pages._kit.text import literal, t
 
 
-def scene_and_trace(max_tokens: int | None = frames.WHOLE) -> tuple[state.Scene, AttentionTrace]:
+def scene_and_trace(
+    max_tokens: int | None = frames.WHOLE, *, vectors: bool = False
+) -> tuple[state.Scene, AttentionTrace]:
     """The scene and the trace of its sentence.
 
-    The page stops with a note for a text of more than `max_tokens` tokens, the most that it can draw; None
-    takes texts of every length.
+    Of a sentence that its source cannot read it is a stand-in, or the trace of its beginning, under a note
+    with what works instead. The page stops with a note for a text of more than `max_tokens` tokens, the most
+    that it can draw; None takes texts of every length.
     """
     scene = state.current()
     if scene.source == "file" and uploads.trace(scene) is None:
@@ -22,14 +25,17 @@ def scene_and_trace(max_tokens: int | None = frames.WHOLE) -> tuple[state.Scene,
         refusals.no_model(scene)
         st.stop()
     try:
-        trace = compute.trace(scene)
+        trace, reason = compute.trace_or_stand_in(scene)
     except MhaError as error:
-        refusals.show(error, page_offers=scene.source == "model")
+        if refusals.is_empty(scene):
+            refusals.no_text()
+        else:
+            refusals.show(error, page_offers=scene.source == "model")
         if scene.source == "model":
             refusals.offer_models(scene)
-        if any({"h", "d_model"} <= set(fix) for fix in error.fixes):  # no shipped model has these sizes
-            refusals.offer_training(scene)
         st.stop()
+    if reason is not None:
+        refusals.instead(reason, trace, scene, field="text", vectors=vectors)
     tokens = frames.longest(trace)
     if max_tokens is not None and tokens > max_tokens:
         st.info(t("long.elsewhere", count=f"{tokens:,}", longest=max_tokens), icon=":material/notes:")
@@ -42,7 +48,10 @@ def second_trace(scene: state.Scene) -> AttentionTrace | None:
     if scene.source == "file" or not scene.twin.strip():
         return None
     try:
-        return compute.trace(scene, text=scene.twin)
+        trace, reason = compute.trace_or_stand_in(scene, text=scene.twin)
     except MhaError as error:
-        st.warning(t("error.twin", reason=literal(error)))
+        st.caption(t("error.twin", reason=literal(error)))
         return None
+    if reason is not None:
+        refusals.instead(reason, trace, scene, field="twin")
+    return trace

@@ -4,7 +4,7 @@ A click chooses a token. A hidden word is one that the model has to guess, so th
 Where one text looks at another, as in a translation, both are shown.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import streamlit as st
@@ -13,7 +13,7 @@ from mha_core import AttentionTrace
 from mha_core.analysis.frames import WHOLE, longest
 from mha_core.traces.source import FileSource
 from mha_core.training.lexicon import lexicon
-from pages._kit import components, state
+from pages._kit import components, compute, state
 from pages._kit.text import isolated, literal, t
 
 MAX_NAMED = 4
@@ -140,7 +140,7 @@ def hide_hints(trace: AttentionTrace, field: str) -> list[str | None]:
 
     Empty for a model that guesses no words. `field` is where the sentence is typed: "text" or "twin".
     """
-    if not trace.answers or isinstance(trace.source, FileSource):
+    if isinstance(trace.source, FileSource) or not (trace.answers or compute.is_stand_in(trace)):
         return []
     return [_hide_hint(trace, token, field) for token in range(len(trace.tokens))]
 
@@ -163,6 +163,14 @@ def hide_or_show(trace: AttentionTrace, token: int, field: str) -> None:
         spans = spans - {span}
     elif trace.tokens.pieces[token] != MASK and span[0] < span[1]:
         spans = spans | {span}
+    st.session_state[f"hidden_{field}"] = text, spans
+    state.go(**{field: _text(text, spans)})
+
+
+def hide(trace: AttentionTrace, tokens: Iterable[int], field: str) -> None:
+    """Hide all these tokens in the sentence that is typed in that field."""
+    text, spans = _unhidden(trace, field)
+    spans |= {_first(trace.tokens.spans[token], spans) for token in tokens}
     st.session_state[f"hidden_{field}"] = text, spans
     state.go(**{field: _text(text, spans)})
 

@@ -12,6 +12,7 @@ import streamlit as st
 
 SIDEBAR = '[data-testid="stSidebar"]'
 PRIMARY = '[data-testid="stBaseButton-primary"]'
+BUTTON = '[data-testid="stBaseButton-tertiary"]'
 TAG = "[data-tag]"  # a chosen option of a multiselect
 RADIO = '[role="radio"]'
 SKELETON = '[data-testid="stSkeleton"]'  # a grey bar in place of what is still loading
@@ -74,8 +75,8 @@ def _rules() -> str:
 {SIDEBAR} :is({_keyed("text")}, {_keyed("twin")}) {{ --height: 96px; }}
 {SIDEBAR} {_keyed("example")} {{ --height: 40px; }}
 {SIDEBAR} {_keyed("source")} {{ --height: 60px; }}
-{_keyed("hide")} {{ --height: 24px; }}
 {SIDEBAR} {_keyed("source")} {RADIO} {{ padding: 0.25rem 0.6rem; }}
+:is({_keyed("instead_text")}, {_keyed("instead_twin")}) {BUTTON} p {{ text-decoration: underline; }}
 /* Streamlit writes white on its main colour, which is light in the dark theme. */
 :is({PRIMARY}, {TAG}, {TAG} *) {{ color: light-dark(#ffffff, #14161b) !important; }}
 """

@@ -18,6 +18,10 @@ if scene.source == "random":
     sides.offer()
     st.stop()
 scene, trace = scene_and_trace()
+if compute.is_stand_in(trace):
+    layer_index, head, query = state.indices(trace, scene)
+    sides.only_before(trace, layer=layer_index, head=head, query=query)
+    st.stop()
 both = {"before": compute.trace(scene, trained=False), "after": trace}
 layer_index, head, query = state.indices(trace, scene)
 layer = trace.layers[layer_index]

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from pages._kit import head_view, layer_strip, matrices, model_info, model_source, overview, state
+from pages._kit import compute, head_view, layer_strip, matrices, model_info, model_source, overview, state
 from pages._kit.scene import scene_and_trace, second_trace
 from pages._kit.text import t
 from pages.see._heads import measurements
@@ -14,16 +14,18 @@ with st.container(horizontal=True, vertical_alignment="bottom"):
 scene, trace = scene_and_trace(max_tokens=None)
 twin = second_trace(scene)
 layer, head, query = state.indices(trace, scene)
-overview_above = overview.first(trace)
+measured = not compute.is_stand_in(trace)
+overview_above, overview_fold = measured and overview.first(trace), None
 if overview_above:
     overview_fold = overview.fold(trace, opened=True)
 weights = head_view.of_sentences(trace, twin, scene, layer=layer, head=head, token=query)
 model_info.about(trace)
 if model_source.is_third_party(trace):
     layer_strip.of_attention(trace, scene)
-if not overview_above:
+if measured and not overview_above:
     overview_fold = overview.fold(trace, opened=False)
-measurements.show(trace, scene, layer=layer, head=head)
+if measured:
+    measurements.show(trace, scene, layer=layer, head=head)
 numbers = st.expander(t("heads.numbers"), key="numbers", on_change="rerun")
 if numbers.open:
     with numbers:

@@ -160,7 +160,7 @@ def test_a_chinese_sentence_has_its_own_words_and_pairs(shown):
     assert written(app, "pairs_map") == {"男人", "女人", "国王", "女王", "男孩", "女孩"}
 
 
-@pytest.mark.parametrize("link", [{"d_model": 63}, {"text": "qwertz", "twin": ""}])
+@pytest.mark.parametrize("link", [{"d_model": 63}, {"source": "random", "d_model": 63}])
 def test_what_does_not_fit_is_said_and_nothing_is_drawn(shown, link):
     app = shown(**link)
     assert len(app.error) == 1

@@ -268,37 +268,6 @@ def test_rotary_positions_with_an_odd_width_are_refused(opened):
     assert not app.error
 
 
-@pytest.mark.parametrize("text", ["", " \n\t"])
-def test_a_text_without_a_word_is_refused_until_there_is_one(opened, shows, text):
-    app = opened()
-    app.text_area(key="text").set_value(text).run()
-    assert not app.exception
-    [error] = app.error
-    assert error.value == literal("There is no text to look at; type at least one word.")
-    app.text_area(key="text").set_value("a word").run()
-    assert not app.error
-    shows(app, expected(text="a word"))
-
-
-@pytest.mark.slow
-def test_a_text_that_is_too_long_is_refused_and_shortened_on_request(opened, shows, english, monkeypatch):
-    monkeypatch.setitem(compute.MAX_TOKENS, "random", 60)
-    text = " ".join(f"w{i}" for i in range(104))
-    app = opened()
-    app.text_area(key="text").set_value(text).run()
-    [error] = app.error
-    assert error.value == literal(
-        "The text has 104 tokens and the limit is 60; remove 44 or keep the first 60."
-    )
-    [button] = app.button
-    assert button.label == literal(english("error.text"))
-    assert app.text_area(key="text").value == text
-    button.click().run()
-    short = " ".join(f"w{i}" for i in range(60))
-    assert app.text_area(key="text").value == short
-    shows(app, expected(text=short))
-
-
 def test_a_refusal_says_so_on_every_page(opened):
     app = opened(d_model=30)
     app.switch_page(STEPS).run()

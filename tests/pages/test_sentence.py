@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import mha_core as mha
-from pages._kit import sentence
+from mha_core.sources import mini
+from pages._kit import compute, sentence
 from pages._kit.state import Scene
 from pages._kit.text import ASSETS, literal
 
@@ -108,81 +109,129 @@ def test_an_old_link_shows_its_sentence_and_nothing_that_was_left_over(opened, t
     assert typed(app) == (text, "")
 
 
-def test_an_unknown_word_in_the_second_sentence_warns_and_the_first_stays(opened, tokens, word):
-    app = opened(twin=MISSPELT)
+# Sentences that the small model cannot read
+
+
+LINE = ":material/casino:"
+PAGES = ("see/token.py", "understand/steps.py", "understand/hops.py", "learn/before_after.py")
+
+
+def lines(app) -> list[str]:
+    """What stands above the picture on sentences that cannot be read."""
     assert not app.exception
     assert not app.error
-    [warning] = app.warning
-    assert "anmal" in warning.value
-    assert word(app) == "it"
-    assert len(tokens(app)) == 1
-    assert typed(app) == (Scene().text, MISSPELT)
+    assert not app.warning
+    return [element.value for element in app.markdown if element.value.startswith(LINE)]
 
 
-def test_a_second_sentence_that_is_too_long_warns_and_the_first_stays(opened, word):
-    app = opened(twin="the " * 40)
-    assert not app.error
-    assert literal("40 tokens") in app.warning[0].value
-    assert word(app) == "it"
+UNREADABLE = {
+    "unknown": "The capital of France is Paris",
+    "Arabic": "القط على السجادة",
+    "emoji": "I like it😀",
+    "marks": "<b> * `x` $y$ [CLS]",
+    "Chinese": "国王没有饕餮",
+    "long": "the animal was tired and " * 8,
+    "both": "the aardvark was tired and " * 8,
+}
 
 
-# Words that the model has never seen
+@pytest.mark.parametrize("text", UNREADABLE.values(), ids=UNREADABLE)
+def test_a_sentence_that_cannot_be_read_is_shown_with_random_weights(opened, said, eye, english, text):
+    app = opened(text=text)
+    [line] = lines(app)
+    assert "these weights are random and mean nothing" in line
+    assert typed(app)[0] == text
+    assert app.segmented_control(key="source").value == "mini"
+    header, [panel] = eye(app)
+    stand_in = mini.stand_in(text, h=4, d_model=64, layers=2, language=mini.language(text))
+    assert panel["tokens"] == list(stand_in.tokens.labels)
+    for mine, layer in zip(panel["layers"], stand_in.layers, strict=True):
+        np.testing.assert_allclose(mine["weights"], layer.weights(), atol=2e-5)
+    # Nothing that only a trained model has, and the source wherever it is named.
+    assert panel["title"] == f"random weights · \u2068{text}\u2069"
+    assert "random" in header["source"]
+    assert "stand_in_for=mini" in header["source"]
+    assert header["answers"] == header["untrained"] == [[]]
+    assert not any(label for labels in header["roles"].values() for label in labels)
+    assert [fold.label for fold in app.main.expander] == [english("heads.numbers")]
+    assert [words for words in said(app) if re.search(r"(?<!\\)(?:\\\\)*[<`$~]", words)] == []
 
 
-def test_unknown_words_are_named_and_nothing_is_guessed(opened):
-    app = opened(text=UNKNOWN)
-    assert not app.exception
-    [error] = app.error
-    assert "**frend**, **zxqv**" in error.value
-    assert "Hello" not in error.value
-    assert f"{known_words():,} words" in error.value
-    assert not app.main.expander  # nothing is shown that does not belong to what was asked
-    assert typed(app)[0] == UNKNOWN
+def test_the_line_stands_on_every_page(opened):
+    app = opened(text=UNKNOWN, layer=2, head=3, token=5)
+    for page in PAGES:
+        app.switch_page(page).run()
+        [line] = lines(app)
+        assert "**frend**, **zxqv**" in line
+        assert "random and mean nothing" in line
+        assert "Hello" not in line
+    assert typed(app) == (UNKNOWN, "")
 
 
-def known_words() -> int:
-    with pytest.raises(mha.MhaError) as refused:
-        mha.trace(UNKNOWN, source="mini")
-    return refused.value.n_words
+def test_on_the_map_of_words_an_unknown_one_is_missing_and_the_others_stand(opened):
+    app = opened(text="The cat saw the zxqv", token=6, twin="")
+    app.switch_page("understand/embeddings.py").run()
+    assert lines(app) == [f"{LINE} The small model does not know **zxqv**: not on this map."]
+    assert "1,705" in written(app)
+    write(app, "the animal was tired and " * 8)
+    assert not lines(app)
 
 
-def test_each_unknown_word_has_suggestions_that_mend_it(opened):
-    app = opened(text=UNKNOWN)
-    assert [value for value in written(app).split("\n") if "Instead" in value] == [
-        "Instead of **frend**:",
-        "Instead of **zxqv**:",
-    ]
-    assert app.button(key="known_0_0").label == "friend"
-    app.button(key="known_0_0").click().run()
-    assert typed(app)[0] == "Hello my friend, the zxqv is here."
-    [error] = app.error
-    assert "**zxqv**" in error.value
-    assert "frend" not in error.value
-    suggestion = app.button(key="known_0_0").label.replace("\\", "").replace("\u2060", "")
-    app.button(key="known_0_0").click().run()
-    assert typed(app)[0] == f"Hello my friend, the {suggestion} is here."
-    assert not app.error
-    assert not app.exception
+@pytest.mark.parametrize(
+    ("word", "near"),
+    [
+        ("anmal", ["animal"]),
+        ("tierd", ["tired"]),
+        ("wiide", ["wide"]),
+        ("strret", ["street"]),
+        ("France", []),
+        ("capital", []),
+        ("xe", []),
+    ],
+)
+def test_only_words_one_slip_away_are_near(word, near):
+    with pytest.raises(mini.UnknownWords) as refused:
+        mha.trace(f"the {word} was tired", source="mini")
+    assert list(refused.value.unknown[0].near) == near
 
 
-def test_every_suggestion_mends_the_sentence(opened):
+def test_a_near_word_mends_the_sentence(opened, english, tokens):
     app = opened(text=MISSPELT)
-    offered = {button.key: button.label for button in app.button if button.key.startswith("known")}
-    assert len(offered) >= 3
-    assert "animal" in offered.values()
-    for key, label in offered.items():
-        app.button(key=key).click().run()
-        assert not app.error
-        plain = label.replace("\\", "").replace("\u2060", "")
-        assert typed(app)[0] == MISSPELT.replace("anmal", plain)
-        write(app, MISSPELT)
+    assert app.button(key="near_text_0_0").label == literal(english("instead.take", word="animal"))
+    app.button(key="near_text_0_0").click().run()
+    assert typed(app)[0] == MISSPELT.replace("anmal", "animal")
+    assert not lines(app)
+    assert "near_text_0_0" not in keys(opened(text="The capital of France is Paris"))
+
+
+def test_any_known_word_can_be_taken(opened):
+    app = opened("words_text", text="The France was tired.")
+    choice = app.selectbox(key="known_text_0")
+    assert {"it", "tired", "street"} < set(choice.options)
+    assert "[CLS]" not in choice.options
+    choice.select("street").run()
+    assert typed(app)[0] == "The street was tired."
+    assert not lines(app)
+
+
+def test_unknown_words_are_hidden_and_come_back(opened, hide, eye):
+    text = "The zxqv saw the street because it was tired"
+    app = opened(text=text)
+    assert eye(app)[0]["hides"][0][2] == "Hide “zxqv”"
+    app.button(key="hide_text").click().run()
+    assert typed(app)[0] == text.replace("zxqv", "[MASK]")
+    assert not lines(app)
+    assert eye(app)[0]["answers"][0][2]
+    hide(app, 2)
+    assert typed(app)[0] == text
+    assert lines(app)
 
 
 def test_random_weights_take_the_sentence_as_it_is(opened, english, tokens):
     app = opened(text=UNKNOWN)
-    assert labels(app)[-2:] == [english("unknown.random"), english("unknown.model")]
-    app.button(key="unknown_random").click().run()
-    assert not app.error
+    assert labels(app)[-2:] == [english("instead.random"), english("instead.model")]
+    app.button(key="instead_random").click().run()
+    assert not lines(app)
     assert app.segmented_control(key="source").value == "random"
     assert typed(app) == (UNKNOWN, "")
     assert tokens(app)[0] == [*mha.words(UNKNOWN).labels]
@@ -193,25 +242,71 @@ def test_random_weights_for_an_unknown_word_keep_the_token(opened, word):
     app = opened(token=3)
     assert word(app) == "animal"
     write(app, MISSPELT)
-    app.button(key="unknown_random").click().run()
+    assert word(app) == "anmal"
+    app.button(key="instead_random").click().run()
     assert word(app) == "anmal"
 
 
-def test_an_unknown_word_is_refused_on_every_page(opened):
-    app = opened(text=UNKNOWN)
-    app.switch_page("understand/steps.py").run()
-    assert not app.exception
-    assert "**frend**" in app.error[0].value
-    app.button(key="unknown_random").click().run()
-    assert len(app.subheader) == 9
-
-
-@pytest.mark.parametrize("text", ["[CLS] the", "<b> * `x` $y$", "动漫"])
-def test_what_is_no_word_is_unknown_and_shown_as_typed(opened, said, text):
+def test_a_long_sentence_is_cut_on_request(opened, tokens, english):
+    text = UNREADABLE["long"]
     app = opened(text=text)
-    assert not app.exception
-    assert len(app.error) == 1
-    assert [words for words in said(app) if re.search(r"(?<!\\)(?:\\\\)*[<`$~]", words)] == []
+    assert app.button(key="nearest_text_0").label == english("instead.keep", count=31)
+    app.button(key="nearest_text_0").click().run()
+    assert typed(app)[0].split() == text.split()[:31]
+    assert len(tokens(app)[0]) == 32
+    assert not lines(app)
+
+
+def test_beyond_every_limit_the_beginning_is_shown(opened, opened_on_random, monkeypatch, tokens):
+    monkeypatch.setitem(compute.MAX_TOKENS, "random", 60)
+    text = " ".join(f"w{number}" for number in range(104))
+    app = opened_on_random(text=text)
+    assert not app.error
+    assert len(tokens(app)[0]) == 60
+    assert any("first 60 tokens" in caption.value for caption in app.caption)
+    assert typed(app)[0] == text
+    app = opened(text="the " * 5000)
+    assert "The first 4,096 tokens are shown" in lines(app)[0]
+    assert len(tokens(app)[0]) == 4096
+
+
+@pytest.mark.parametrize("text", ["", " \n\t", "\u200b"])
+@pytest.mark.parametrize("source", ["mini", "random"])
+def test_without_a_sentence_the_page_says_what_to_do(opened, source, english, tokens, text):
+    app = opened(source=source)
+    write(app, text)
+    assert not app.error
+    assert [info.value for info in app.info] == [english("empty.text")]
+    app.button(key="example_text").click().run()
+    assert typed(app)[0] == Scene().text
+    assert tokens(app)
+
+
+def test_a_second_sentence_that_cannot_be_read_stands_marked_beside_the_first(opened, eye, word):
+    app = opened(twin=MISSPELT)
+    [line] = lines(app)
+    assert line.startswith(f"{LINE} Second sentence: ")
+    assert "**anmal**" in line
+    header, panels = eye(app)
+    assert word(app) == "it"
+    assert panels[0]["title"] == TYPED
+    assert panels[1]["title"] == f"random weights · \u2068{MISSPELT}\u2069"
+    assert header["brief"] is False  # so that the titles stand in the view
+    assert header["answers"][0][header["token"]]
+    assert header["answers"][1] == []
+    assert header["roles"] == {}
+    app.button(key="near_twin_0_0").click().run()
+    assert typed(app) == (TYPED, MISSPELT.replace("anmal", "animal"))
+    assert not lines(app)
+
+
+def test_both_sentences_say_what_they_have(opened):
+    app = opened(text=UNKNOWN, twin="the " * 40)
+    first, second = lines(app)
+    assert "**frend**" in first
+    assert "Second sentence" in second
+    assert keys(app).count("instead_random") == 1
+    assert {"nearest_twin_0", "hide_text"} < set(keys(app))
 
 
 # Hidden words
@@ -398,7 +493,7 @@ def test_the_chosen_word_of_a_link_stays_when_the_source_changes(opened_on_rando
 
 def test_the_chosen_word_stays_on_the_way_back_from_random_weights(opened, word):
     app = write(opened(token=6), MISSPELT)
-    app.button(key="unknown_random").click().run()
+    app.button(key="instead_random").click().run()
     write(app, Scene().text)
     assert word(app) == "the"
     app.segmented_control(key="source").set_value("mini").run()
@@ -469,19 +564,10 @@ def test_marks_in_both_sentences_are_shown_as_typed(opened_on_random, said, toke
 
 
 def test_marks_that_the_model_does_not_know_are_named_as_typed(opened, said):
-    app = opened(text="The <b> was $x$", twin=NASTY)
-    names = [literal(name) for name in ("<b>", "$", "x", "$")]
-    assert ", ".join(f"**{name}**" for name in names) in app.error[0].value
-    shown = [words for words in said(app) if "Instead" in words]
-    assert shown == [f"Instead of **{name}**:" for name in names]
+    app = opened(text="The <b> was $x$", twin="The <b>dog</b> was $x$ *tired*")
+    names = [literal(name) for name in ("<b>", "$", "x")]
+    assert ", ".join(f"**{name}**" for name in names) in lines(app)[0]
     assert [words for words in said(app) if re.search(r"(?<!\\)(?:\\\\)*[<`$~]", words)] == []
-
-
-def test_marks_in_a_refused_second_sentence_are_shown_as_typed(opened):
-    app = opened(twin="The <b>dog</b> was $x$ *tired*")
-    [warning] = app.warning
-    assert literal("<b>") in warning.value
-    assert not re.search(r"(?<!\\)(?:\\\\)*[<`$~*]", warning.value)
 
 
 # One text that looks at another

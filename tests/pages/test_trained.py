@@ -203,68 +203,33 @@ def test_the_row_of_a_hidden_word_is_not_untrained(opened, eye):
 @pytest.mark.parametrize(
     ("link", "offered"),
     [
-        ({"h": 3, "d_model": 48}, None),
-        ({"h": 8, "architecture": "standard"}, [{"h": 4, "d_model": 64}]),
-        ({"h": 4, "d_model": 32, "architecture": "one-layer"}, [{"h": 4, "d_model": 64}]),
+        ({"h": 6, "d_model": 60}, [(4, 64), (8, 64), (2, 64)]),
+        ({"h": 8, "architecture": "standard"}, [(4, 64)]),
+        ({"h": 4, "d_model": 32, "architecture": "one-layer"}, [(4, 64)]),
         ({"h": 16} | CHINESE, None),
     ],
     ids=["sizes", "standard", "one-layer", "Chinese"],
 )
-def test_a_model_that_is_not_shipped_is_refused_with_those_that_are(opened, link, offered):
+def test_sizes_without_a_model_are_shown_with_random_weights_and_the_nearest_models(
+    opened, eye, link, offered
+):
     app = opened(**link)
     assert not app.exception
-    [error] = app.error
-    assert literal(f"h {link['h']} and d_model {link.get('d_model', 64)} comes with Headscope") in error.value
-    language = "zh" if "text" in link else "en"
-    architecture = link.get("architecture", "glass-box")
-    for plan in checkpoints.PLANS:
-        if (plan.language, plan.architecture) == (language, architecture):
-            assert literal(f"d_model {plan.d_model} with h") in error.value
-    labels = [button.label for button in app.button]
-    assert 1 <= len(labels) <= 3
-    if offered is not None:
-        assert labels == [literal(f"Use h {fix['h']}, d_model {fix['d_model']}") for fix in offered]
-    assert not app.main.expander  # nothing is shown that does not belong to what was asked
-
-
-@pytest.mark.parametrize("fix", range(3))
-def test_every_offered_model_sets_both_sizes_and_works(opened, shows, fix):
-    app = opened(h=6, d_model=60)
-    plans = [(4, 64), (8, 64), (2, 64)]
-    labels = [literal(f"Use h {h}, d_model {d_model}") for h, d_model in plans]
-    assert [button.label for button in app.button] == labels
-    h, d_model = plans[fix]
-    app.button[fix].click().run()
     assert not app.error
-    assert not app.exception
-    assert [app.number_input(key=key).value for key in ("h", "d_model")] == [h, d_model]
-    shows(app, trained(h=h, d_model=d_model), layer=1, head=min(4, h) - 1)
+    header, panels = eye(app)
+    assert all(panel["title"].startswith("random weights · ") for panel in panels)
+    assert (header["heads"], len(panels[0]["layers"])) == (link["h"], 1 if "one" in str(link) else 2)
+    [line] = [element.value for element in app.markdown if "random and mean nothing" in element.value]
+    assert literal(f"h = {link['h']} and d_model") in literal(line)
+    labels = [button.label for button in app.button if button.key.startswith("nearest")]
+    if offered:
+        assert labels == [literal(f"h {h}, d_model {d_model}") for h, d_model in offered]
+    app.button(key="nearest_text_0").click().run()
+    assert not app.error
+    assert eye(app)[0]["source"].startswith("mini")
 
 
 # A text that is too long
-
-
-def test_a_text_that_is_too_long_for_the_model_is_refused_and_shortened(opened, english, tokens):
-    text = "the animal was tired and " * 8
-    app = opened(text=text)
-    [error] = app.error
-    assert error.value == literal("The text has 40 tokens; the small models read up to 31.")
-    [button] = app.button
-    assert button.label == english("error.text")
-    assert app.text_area(key="text").value == text
-    button.click().run()
-    assert not app.error
-    assert app.text_area(key="text").value.split() == text.split()[:31]
-    assert len(tokens(app)[0]) == 32
-
-
-@pytest.mark.parametrize("text", ["the " * 1500, "小猫" * 200], ids=["English", "Chinese"])
-def test_a_text_that_is_far_too_long_is_shortened_in_one_go(opened, tokens, text):
-    app = opened(text=text)
-    assert len(app.error) == 1
-    app.button[0].click().run()
-    assert not app.error
-    assert len(tokens(app)[0]) == 32
 
 
 def test_a_text_that_is_too_long_for_a_model_is_not_for_random_weights(opened, tokens):

@@ -3,7 +3,7 @@
 import streamlit as st
 
 from mha_core import AttentionTrace
-from pages._kit import sentence, state
+from pages._kit import head_view, sentence, state
 from pages._kit.text import t
 
 
@@ -12,6 +12,13 @@ def offer() -> None:
     st.info(t("before.random"), icon=":material/casino:")
     kwargs = {"source": "mini", "h": 4, "d_model": 64}
     st.button(t("before.take"), type="primary", key="take_mini", on_click=state.go, kwargs=kwargs)
+
+
+def only_before(trace: AttentionTrace, *, layer: int, head: int, query: int) -> None:
+    """Random weights for a sentence that the small model cannot read: there is no after."""
+    st.info(t("before.stand_in"), icon=":material/casino:")
+    titles = [t("instead.title", text=f"\u2068{trace.title}\u2069")]
+    head_view.of_traces([trace], layer=layer, head=head, token=query, titles=titles, key="before_view")
 
 
 def heading(trace: AttentionTrace, *, key: str) -> str:

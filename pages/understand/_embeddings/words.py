@@ -1,19 +1,21 @@
 """The page Words: the word vectors of the scene, the controls, and the panels."""
 
 import itertools
+from dataclasses import replace
 from typing import NamedTuple
 
 import pandas as pd
 import streamlit as st
 
-from mha_core import AttentionTrace
+from mha_core import AttentionTrace, MhaError
 from mha_core.analysis.embeddings import RELATIONS, Map, agreement, chance, nearest, project, table, verdict
 from mha_core.analysis.frames import Origin, origin
 from mha_core.figures.heatmap import heatmap
 from mha_core.figures.scatter import scatter
-from mha_core.sources.mini import CHINESE, vectors
+from mha_core.sources.mini import language as language_of
+from mha_core.sources.mini import vectors
 from mha_core.sources.random_weights import word_vectors
-from mha_core.traces.source import TrainedSource
+from mha_core.training.checkpoints import Trained
 from mha_core.training.lexicon import START, lexicon, normalized
 from pages._kit import charts, compute, heights, state
 from pages._kit.text import literal, t
@@ -43,19 +45,30 @@ class Words(NamedTuple):
 def of(scene: state.Scene, trace: AttentionTrace) -> Words:
     """All words of a trained model; for random weights those of the sentence and of the known pairs."""
     sentence = tuple(dict.fromkeys(map(of_piece, trace.tokens.pieces)))
-    random = scene.source == "random"
-    language_of_text = "zh" if CHINESE.search(scene.text) else "en"
-    language = trace.source.language if isinstance(trace.source, TrainedSource) else language_of_text
+    language = getattr(trace.source, "language", None) or language_of(scene.text)
+    trained = _trained(scene, language)
+    random = trained is None
     if random:
         pairs = itertools.chain(*itertools.chain(*RELATIONS[language].values()))
         names = tuple(dict.fromkeys([*sentence, *pairs]))
         matrix = word_vectors(names, scene.d_model, seed=scene.seed)
         kinds = {name: t("words.own") if name in sentence else t("words.known") for name in names}
     else:
-        names, matrix = vectors(compute.small_model(scene, language))
+        names, matrix = vectors(trained)
         kinds = lexicon(language).kinds
     frame = table(names, matrix.numpy())
-    return Words(frame, pd.Series(kinds)[frame.index], sentence, language, random, origin(trace))
+    shown = origin(trace) if random else replace(origin(trace), source=compute.source_of(scene, trained))
+    return Words(frame, pd.Series(kinds)[frame.index], sentence, language, random, shown)
+
+
+def _trained(scene: state.Scene, language: str) -> Trained | None:
+    """The small model of the scene; None for random weights, also for sizes of which there is no model."""
+    if scene.source == "random":
+        return None
+    try:
+        return compute.small_model(scene, language)
+    except MhaError:
+        return None
 
 
 def of_piece(piece: str) -> str:
@@ -77,7 +90,8 @@ def choice(words: Words, query: str) -> str:
         help=t("words.word_help"),
         bind="query-params",
     )
-    return selected or of_piece(query)
+    candidates = (of_piece(query), *words.sentence[1:], *options)  # the small model may not know the first
+    return selected or next(word for word in candidates if word in options)
 
 
 def classes(words: Words) -> list[str]:
