@@ -39,7 +39,7 @@ SECTIONS = {
             "see/token.py",
             t("one.title"),
             ("understand/steps.py", "learn/train.py"),
-            with_sentence("layer", "head", "token", "key_token of two texts"),
+            with_sentence(),
         ),
     ),
     t("section.understand"): (
@@ -47,21 +47,20 @@ SECTIONS = {
             "understand/steps.py",
             t("steps.title"),
             ("understand/hops.py", "understand/embeddings.py"),
-            with_sentence("layer", "head", "token"),
+            with_sentence(),
         ),
         Page(
             "understand/hops.py",
             t("hops.title"),
             ("understand/embeddings.py", "learn/train.py"),
-            with_sentence("twin", "layer of two hops", "token"),
+            with_sentence("twin"),
         ),
         Page(
             "understand/embeddings.py",
             t("words.title"),
             ("learn/train.py", "learn/before_after.py"),
             # Of drawn vectors the rest decides nothing: attention comes after them.
-            with_sentence("token", sources=TRAINED)
-            | {"random": frozenset({"text", "d_model", "seed", "token"})},
+            with_sentence(sources=TRAINED) | {"random": frozenset({"text", "d_model", "seed"})},
         ),
     ),
     t("section.learn"): (
@@ -70,7 +69,7 @@ SECTIONS = {
             "learn/before_after.py",
             t("before.title"),
             ("learn/sweep.py", "models/real.py"),
-            with_sentence("layer", "head", "token", sources=TRAINED),
+            with_sentence(sources=TRAINED),
             "before-after",
         ),
         Page("learn/sweep.py", t("sweep.title"), ("models/real.py", "see/heads.py")),
@@ -80,7 +79,7 @@ SECTIONS = {
             "models/real.py",
             t("real.title"),
             ("see/heads.py", "see/token.py"),
-            with_sentence("layer", "head", "token of vectors", sources=("model",)),
+            with_sentence(sources=("model",)),
             "model",
         ),
     ),

@@ -41,6 +41,7 @@ import { apart, exact, fill } from "./text.js";
  * @property {boolean} [opens] the page can load another layer or head, and follows the view
  * @property {boolean} [matrices] the six matrices of a head and all heads stand below the drawing
  * @property {number | null} [key] the token of another text that the page looks at
+ * @property {boolean} [compared] the words of all sentences are shaded on one scale
  * @property {boolean} [strips] each sentence stands above its drawing, shaded, word by word
  * @property {(string | null)[][]} [answers] of each panel what the model answers at each token
  * @property {(string | null)[][]} [hides] of each panel what hiding the token is called, null where it cannot be

@@ -1,5 +1,6 @@
-// The words as a text, each shaded by its weight: the brightest is the largest weight in sight. Where a text
-// looks at another one, both stand there, the one that looks above: the other one is shaded.
+// The words as a text, each shaded by its weight: the brightest is the largest weight in sight, of all sentences
+// where they are compared. Where a text looks at another one, both stand there, the one that looks above: the other
+// one is shaded.
 import { inkOn, shade } from "./colours.js";
 import { mark, SCENE_TOKENS, tokenElement } from "./drawing.js";
 import { make } from "./elements.js";
@@ -42,7 +43,7 @@ export class Shaded {
     const { focus } = view.of(panel);
     const weights = this.weights();
     const hidden = view.hidden(panel)[focus?.side === "key" ? "query" : "key"];
-    this.maximum = Math.max(1e-9, ...weights.filter((_, at) => !hidden.has(at)));
+    this.maximum = Math.max(1e-9, ...(view.header.compared ? view.data : [panel]).map((one) => this.largest(one)));
     for (const element of this.elements) {
       mark(view, panel, element);
       const at = Number(element.dataset.at);
@@ -56,9 +57,16 @@ export class Shaded {
     }
   }
 
+  // The largest weight of those that answer in a sentence and are not hidden.
+  largest(panel) {
+    const { focus } = this.view.of(panel);
+    const hidden = this.view.hidden(panel)[focus?.side === "key" ? "query" : "key"];
+    return Math.max(0, ...this.weights(panel).filter((_, at) => !hidden.has(at)));
+  }
+
   // Those of the tokens that answer.
-  weights() {
-    const { view, panel } = this;
+  weights(panel = this.panel) {
+    const { view } = this;
     const { focus } = view.of(panel);
     return focus ? meanAcross(view.layer(panel), view.heads, focus) : new Float32Array(panel.tokens.length);
   }

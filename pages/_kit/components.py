@@ -5,15 +5,14 @@ alone.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 
-import numpy as np
 import streamlit as st
 
 from mha_core.export import scripts
 from pages._kit import heights
-from pages._kit.text import number, t
+from pages._kit.text import t
 
 # A component's own script fetches its module, and all that this imports, at once.
 LOADER = """\
@@ -37,12 +36,7 @@ def component(name: str, module: str, *, html: str | None = None, styles: Sequen
     return st.components.v2.component(f"headscope_{name}", html=html, js=js, css=css, **options)
 
 
-_strip = component(
-    "token_strip",
-    "token_strip.js",
-    html='<div class="strip" role="group"></div>',
-    styles=("token_strip.css",),
-)
+_chooser = component("chooser", "chooser.js", html='<div class="chooser"></div>', styles=("chooser.css",))
 _history = component("history", "history.js")
 _charts = component("charts", "charts.js", styles=("charts.css",), isolate_styles=False)
 _bytes = component("bytes", "blobs.js")
@@ -76,44 +70,24 @@ def charts(words: dict[str, str], on_pick) -> None:
     _charts(key="charts", data=words, on_picked_change=lambda: on_pick(**st.session_state.charts.picked))
 
 
-def token_strip(
-    row: np.ndarray | None,
-    allowed: np.ndarray | None,
-    labels: Sequence[str],
-    *,
-    chosen: int,
-    limit: float,
-    on_pick,
-    key: str = "token_strip",
-    query: str | None = None,
-    columns: int = 1,
-):
-    """The sentence, shaded by the weights that the chosen token gives; all positions from 0.
+def chooser(
+    rows: Sequence[dict], strips: Sequence[dict], *, key: str, on_pick: Callable[[dict], None]
+) -> None:
+    """Rows of numbered layers and heads, and texts as words (chooser.js has the fields of each).
 
-    The weights may be given by a `query` of another text; without any (`row` None) the sentence is not
-    shaded. The strip stands in one of so many `columns` of the page.
+    `on_pick` gets the positions that were chosen, from 0, by the names of their fields.
     """
-    query = labels[chosen] if query is None else query
-    rows = () if row is None else zip(labels, row, allowed, strict=True)
-    data = {
-        "title": t("token.strip"),
-        "tokens": list(labels),
-        "weights": None
-        if row is None
-        else [float(weight) if may else None for weight, may in zip(row, allowed, strict=True)],
-        "limit": float(limit),
-        "chosen": chosen,
-        "hints": [
-            t("token.hint", query=query, key=key, weight=number(weight))
-            if may
-            else t("token.hint_hidden", query=query, key=key)
-            for key, weight, may in rows
-        ]
-        or list(labels),
-    }
-    _strip(
+    names = {name: f"{{{name}}}" for name in ("query", "key")}  # filled in where the words are drawn
+    _chooser(
         key=key,
-        data=data,
-        height=heights.strip(labels, columns),
+        data={
+            "rows": list(rows),
+            "strips": list(strips),
+            "texts": {
+                "hint": t("token.hint", weight="{weight}", **names),
+                "hint_hidden": t("token.hint_hidden", **names),
+            },
+        },
+        height=heights.chooser([strip["tokens"] for strip in strips], rows=len(rows)),
         on_picked_change=lambda: on_pick(st.session_state[key].picked),
     )

@@ -32,13 +32,13 @@ MAX_VALUES = {
 }
 
 
-def with_sentence(*looked_at: str, sources: Sequence[str] = compute.SOURCES) -> dict[str, frozenset[str]]:
-    """The controls of a page that shows a sentence: it, the settings of each source, what is looked at."""
-    return {source: frozenset({"text", *SETTINGS[source], *looked_at}) for source in sources}
+def with_sentence(*more: str, sources: Sequence[str] = compute.SOURCES) -> dict[str, frozenset[str]]:
+    """The controls of a page that shows a sentence: it and the settings of each source, and more."""
+    return {source: frozenset({"text", *SETTINGS[source], *more}) for source in sources}
 
 
 def controls(of_source: Mapping[str, frozenset[str]], place: DeltaGenerator) -> None:
-    """Sentence, source, sizes and what is looked at: of the chosen source those that change something.
+    """Sentence, source and sizes: of the chosen source those that change something.
 
     The source itself can always be chosen, except where a page is about none. What a page does not draw keeps
     its value and its place in the link.
@@ -57,7 +57,7 @@ def _visible(of_source: Mapping[str, frozenset[str]], place: DeltaGenerator) -> 
     with place:
         sentences = st.container()
         _source()
-        sizes, looked_at = st.container(), st.container()
+        sizes = st.container()
     source = current().source
     used = of_source.get(source)
     if used is None:
@@ -83,8 +83,9 @@ def _visible(of_source: Mapping[str, frozenset[str]], place: DeltaGenerator) -> 
             _sizes(used)
         if source == "mini":
             _choice("architecture")
-    with looked_at:
-        _looked_at(used)
+    trace = compute.peek(current())
+    if trace is not None:
+        model_source.keep_word(trace)
 
 
 def _rewrite_values() -> None:
@@ -235,28 +236,6 @@ def _sizes(used: Set[str]) -> None:
     except MhaError:
         return  # the page says what does not fit
     st.caption(t("control.sizes", d_k=spec.d_k, d_v=spec.d_v))
-
-
-def _looked_at(used: Set[str]) -> None:
-    """Layer, head and token; a choice that the new sizes no longer offer moves to the nearest."""
-    trace = compute.peek(current())
-    if trace is None:
-        return  # the page says why there is nothing to look at
-    model_source.keep_word(trace)
-    layers = len(trace.layers)
-    # Two hops end in the second layer at the earliest.
-    if layers > 1 and ("layer" in used or ("layer of two hops" in used and layers > 2)):
-        _number("layer", maximum=layers)
-    layer = trace.layers[min(current().layer, layers) - 1]
-    if "head" in used:
-        _number("head", maximum=layer.n_heads)
-    of_vectors = layer.about.rotary is not None or layer.about.latent is not None
-    if "token" in used or ("token of vectors" in used and of_vectors):
-        _number("token", maximum=layer.n_query)
-    # Here and not on the pages: what two pages bind each for itself is lost on the way between them.
-    if not trace.sides.same and "key_token of two texts" in used:
-        help_text, empty = t("two.key_help"), t("two.key_empty")
-        _number("key_token", maximum=layer.n_key, help=help_text, placeholder=empty)
 
 
 def _advanced(used: Set[str]) -> None:

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import streamlit as st
 
 DESK_WIDTH, PHONE_WIDTH = 980, 350  # of the page without its sidebar
-# token_strip.css: a row of tokens, the width of a letter, the greatest width of a word, its edges, and the
-# greatest height of the strip.
-TOKEN_ROW, LETTER, MAX_WORD, TOKEN_EDGES, MAX_STRIP = 71, 9.2, 224, 28, 256
+# chooser.css: a row of tokens, the width of a letter, the greatest width of a word, its edges, the greatest
+# height of a text, the line above one of two, and the line of layers and heads.
+TOKEN_ROW, LETTER, MAX_WORD, TOKEN_EDGES, MAX_STRIP, STRIP_NAME, ROWS = 71, 9.2, 224, 28, 256, 26, 44
 # The head view: a row of its drawing, its greatest height, and what stands around it: the buttons above, on a
 # phone in more lines; below each sentence what is said about it; and its title.
 LINE_ROW, MAX_DRAWING, MAX_DRAWING_ABOVE = 22, 600, 320
@@ -35,9 +35,11 @@ ORDERS, ORDERS_ON_PHONE, ASIDE, ASIDE_ON_PHONE, TABLE = 39, 71, 422, 235, 56
 FOLD_EDGES, ASIDE_WIDTH, MIN_PICTURE, MAX_PICTURE, MAX_PICTURES, NUMBERS = 54, 256, 10, 96, 720, (26, 18)
 
 
-def strip(labels: Sequence[str], columns: int = 1) -> int:
-    """The height of a strip of tokens in one of so many columns; on a phone they stand below each other."""
-    return min(_rows(labels, columns, LETTER, TOKEN_EDGES) * TOKEN_ROW, MAX_STRIP)
+def chooser(texts: Sequence[Sequence[str]], rows: int = 0) -> int:
+    """The height of the words of one text or of two named ones below so many rows of layers and heads."""
+    strips = [min(_rows(labels, 1, LETTER, TOKEN_EDGES) * TOKEN_ROW, MAX_STRIP) for labels in texts]
+    names = STRIP_NAME * len(texts) if len(texts) > 1 else 0
+    return sum(strips) + names + (ROWS * (rows if on_phone() else 1) if rows else 0)
 
 
 def view(lengths: Sequence[int]) -> int:

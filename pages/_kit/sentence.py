@@ -1,7 +1,6 @@
-"""One sentence on a page: its tokens, where the chosen one looks, what the model makes of it.
+"""One sentence on a page in words: where the chosen token looks, what the model makes of it.
 
-A click chooses a token. A hidden word is one that the model has to guess, so that its row means something.
-Where one text looks at another, as in a translation, both are shown.
+A hidden word is one that the model has to guess, so that its row means something.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -10,10 +9,9 @@ import numpy as np
 import streamlit as st
 
 from mha_core import AttentionTrace
-from mha_core.analysis.frames import WHOLE, longest
 from mha_core.traces.source import FileSource
 from mha_core.training.lexicon import lexicon
-from pages._kit import components, compute, state
+from pages._kit import compute, state
 from pages._kit.text import isolated, literal, t
 
 MAX_NAMED = 4
@@ -22,35 +20,11 @@ MASK = "[MASK]"
 Span = tuple[int, int]
 
 
-def show(
-    trace: AttentionTrace,
-    *,
-    layer: int,
-    head: int,
-    query: int,
-    limit: float,
-    key: str = "token_strip",
-    columns: int = 1,
-) -> None:
-    """The sentence as tokens, shaded by the chosen token's row, that row in words, and the answer."""
+def reading(trace: AttentionTrace, *, layer: int, head: int, query: int) -> None:
+    """The row of a token in words, and the model's answer for it."""
     layer_trace = trace.layers[layer]
-    labels, keys = layer_trace.sides.queries.labels, layer_trace.sides.keys.labels
-    query = min(query, len(labels) - 1)
-    row, allowed = (see(head, rows=[query])[0] for see in (layer_trace.weights, layer_trace.allowed))
-    if not trace.sides.same and longest(trace) <= WHOLE:
-        strips(trace, layer=layer, head=head, query=query, limit=limit, key=key, columns=columns)
-    elif longest(trace) <= WHOLE:
-        components.token_strip(
-            row,
-            allowed,
-            labels,
-            chosen=query,
-            limit=limit,
-            on_pick=lambda token: state.go(token=token + 1),
-            key=key,
-            columns=columns,
-        )
-    name = _bold(labels[query])
+    row, keys = layer_trace.weights(head, rows=[query])[0], layer_trace.sides.keys.labels
+    name = _bold(layer_trace.sides.queries.labels[query])
     if not row.any():
         st.markdown(t("token.looks_nowhere", head=head + 1, query=name))
         return
@@ -86,53 +60,6 @@ def _listed(shares: Sequence[tuple[str, float]], written: Callable[[str], str]) 
     first, *others = shares
     worth = [first, *(share for share in others if share[1] >= MIN_SHARE)]
     return ", ".join(t("token.looks_item", key=written(word), weight=f"{share:.2f}") for word, share in worth)
-
-
-def looked_at(trace: AttentionTrace, *, layer: int, head: int, query: int) -> int:
-    """The token that is looked at, from 0: the chosen one, or else the one that the query looks at most.
-
-    Where a text looks at itself it is the token that looks.
-    """
-    if trace.sides.same:
-        return query
-    chosen = state.current().key_token
-    if chosen and chosen <= trace.layers[layer].n_key:
-        return chosen - 1
-    return int(trace.layers[layer].weights(head, rows=[query])[0].argmax())
-
-
-def strips(
-    trace: AttentionTrace, *, layer: int, head: int, query: int, limit: float, key: str, columns: int = 1
-) -> None:
-    """Both texts as tokens: the chosen one among those that look, and the others shaded by its row."""
-    layer_trace = trace.layers[layer]
-    queries, keys = layer_trace.sides.queries, layer_trace.sides.keys
-    row, allowed = (see(head, rows=[query])[0] for see in (layer_trace.weights, layer_trace.allowed))
-    chosen = looked_at(trace, layer=layer, head=head, query=query)
-    with st.container(gap="xsmall"):
-        st.caption(t("two.looks"))
-        components.token_strip(
-            None,
-            None,
-            queries.labels,
-            chosen=query,
-            limit=1.0,
-            on_pick=lambda token: state.go(token=token + 1),
-            key=key,
-            columns=columns,
-        )
-        st.caption(t("two.looked_at"))
-        components.token_strip(
-            row,
-            allowed,
-            keys.labels,
-            chosen=chosen,
-            limit=limit,
-            on_pick=lambda token: state.go(key_token=token + 1),
-            key=f"{key}_keys",
-            query=queries.labels[query],
-            columns=columns,
-        )
 
 
 def hide_hints(trace: AttentionTrace, field: str) -> list[str | None]:

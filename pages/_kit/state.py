@@ -52,6 +52,8 @@ class Scene:
     head: int = 4
     token: int = 9
     key_token: int | None = None
+    hop1: int | None = None
+    hop2: int | None = None
 
     def settings(self, text: str | None = None) -> dict:
         """The source and what it is names for, for this text or another."""

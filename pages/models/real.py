@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from pages._kit import overview, state
+from pages._kit import chooser, overview, state
 from pages._kit.text import t
 from pages.models._real import card, choice, layers, literature, rotation, sharing
 
@@ -18,6 +18,10 @@ if trace is not None and trace.layers:
         fold = overview.fold(trace, opened=True)
         overview.show(trace, scene, fold, layer=layer, head=head, link=choice.TO_HEADS)
     choice.links(layer=layer, head=head)
+    about = trace.layers[layer].about
+    if about.rotary is not None or about.latent is not None:
+        labels = trace.layers[layer].sides.queries.labels
+        chooser.show([chooser.heads(trace, layer, head)], [chooser.words(labels, query, t("real.strip"))])
     rotation.show(trace, layer=layer, head=head, token=query)
     card.cache(trace, layer=layer, draw=lambda: sharing.diagram(trace, layer=layer))
     sharing.vectors(trace, layer=layer, token=query)

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from pages._kit import model_info, refusals, sentence, state
+from pages._kit import chooser, model_info, refusals, sentence, state
 from pages._kit.scene import scene_and_trace
 from pages._kit.text import t
 from pages.see._token import directions, products, weights
@@ -14,7 +14,9 @@ st.header(t("one.heading", token=subject.name, layer=subject.layer + 1, head=sub
 both = directions.both_directions(subject)
 row = both[0].looks.weights.iloc[subject.head]
 limit = float(row.max()) or 1.0
-sentence.show(trace, layer=subject.layer, head=subject.head, query=subject.token, limit=limit)
+place = {"layer": subject.layer, "head": subject.head, "query": subject.token}
+chooser.of_head(trace, **place, limit=limit)
+sentence.reading(trace, **place)
 model_info.about(trace)
 model_info.layer(trace, subject.layer)
 model_info.collapsed(trace, subject.layer)

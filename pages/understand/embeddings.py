@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from pages._kit import state
+from pages._kit import chooser, state
 from pages._kit.scene import scene_and_trace
 from pages._kit.text import literal, t
 from pages.understand._embeddings import words
@@ -14,7 +14,8 @@ if scene.source in ("file", "model"):
     )
     st.stop()
 scene, trace = scene_and_trace(max_tokens=None, vectors=True)
-query = trace.tokens.pieces[state.indices(trace, scene)[2]]
+token = state.indices(trace, scene)[2]
+query = trace.tokens.pieces[token]
 known = words.of(scene, trace)
 count, width = known.vectors.shape
 
@@ -22,6 +23,7 @@ st.header(t("words.heading"))
 st.caption(
     t(f"words.intro_{'random' if scene.source == 'random' else 'trained'}", count=f"{count:,}", d_model=width)
 )
+chooser.show([], [chooser.words(trace.tokens.labels, token, t("words.strip"))], clears=["word"])
 with st.container(horizontal=True, vertical_alignment="bottom"):
     with st.container(width=260):
         chosen = words.choice(known, query)

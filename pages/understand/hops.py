@@ -11,8 +11,6 @@ scene, trace = scene_and_trace()
 twin = second_trace(scene)
 layer = two_hops.last(trace, scene)
 st.header(t("hops.heading"))
-st.markdown(t("hops.intro", one=layer, two=layer + 1))
-model_info.about(trace)
 if not trace.sides.same:
     st.info(t("hops.two_texts"), icon=":material/translate:")
     st.stop()
@@ -20,8 +18,10 @@ if len(trace.layers) < 2:
     st.info(t("hops.one_layer"), icon=":material/layers:")
     two_hops.offer()
     st.stop()
+two_hops.intro(trace, layer)
 *_, query = state.indices(trace, scene)
-first, second = two_hops.heads(trace, query, layer=layer)
+first, second = two_hops.heads(trace, scene, query, layer=layer)
+two_hops.choose(trace, query, first=first, second=second, layer=layer)
 for sentence_trace in (trace, twin):
     if sentence_trace:
         two_hops.path(sentence_trace, query, first=first, second=second, layer=layer)
@@ -29,3 +29,4 @@ for sentence_trace in (trace, twin):
         two_hops.show_matrices(sentence_trace, query, first=first, second=second, key=name, layer=layer)
 if model_info.is_standard(trace):
     st.markdown(t("hops.standard"))
+model_info.about(trace)

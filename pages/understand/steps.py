@@ -3,7 +3,7 @@
 import streamlit as st
 
 from mha_core.analysis.derivation import STEPS, Step, steps
-from pages._kit import matrices, model_info, refusals, state
+from pages._kit import chooser, matrices, model_info, refusals, state
 from pages._kit.scene import scene_and_trace
 from pages._kit.text import literal, number, t
 
@@ -27,6 +27,7 @@ def sentences(step: Step) -> list[str]:
 with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
     st.header(t("steps.heading"))
     matrices.check_badge(layer, query)
+chooser.of_head(trace, layer=layer_index, head=head, query=query, limit=limit)
 st.caption(t("steps.intro", head=head + 1, layer=layer_index + 1))
 model_info.layer(trace, layer_index)
 

@@ -45,7 +45,7 @@ def test_a_page_that_has_run_to_its_end_is_known_to_have(page):
 
 @pytest.mark.parametrize(
     ("address", "keys"),
-    [("?source=random&layers=3", ("head_view", "overview_fold")), ("token", ("token_strip",))],
+    [("?source=random&layers=3", ("head_view", "overview_fold")), ("token", ("chooser",))],
 )
 def test_what_is_drawn_takes_the_height_that_it_needs(visit, app, address, keys):
     page = visit(f"{app}/{address}")

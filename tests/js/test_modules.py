@@ -21,7 +21,7 @@ MOUNTED = (
     "heatmaps.js",
     "history.js",
     "overview.js",
-    "token_strip.js",
+    "chooser.js",
 )
 
 

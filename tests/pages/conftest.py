@@ -85,8 +85,25 @@ def english():
 
 @pytest.fixture(scope="session")
 def strip():
-    """`strip(app)`: what the strip of tokens is given, on a page that has one."""
-    return lambda app, key="token_strip": json.loads(app.get_by_key(key).proto.json)
+    """`strip(app)`: the sentence on a page where it is chosen from, or the other text: `strip(app, 1)`."""
+    return lambda app, nth=0: json.loads(app.get_by_key("chooser").proto.json)["strips"][nth]
+
+
+@pytest.fixture(scope="session")
+def rows():
+    """`rows(app)`: of the rows above the sentence, by field, the chosen number and how many there are."""
+
+    def read(app: AppTest) -> dict[str, tuple[int, int]]:
+        given = json.loads(app.get_by_key("chooser").proto.json)["rows"]
+        return {row["field"]: (row["chosen"] + row["first"], row["count"]) for row in given}
+
+    return read
+
+
+@pytest.fixture(scope="session")
+def choose(click):
+    """`choose(app, head=2)`: what the browser sends when another place is chosen there, from 0."""
+    return lambda app, **chosen: click(app, "chooser", chosen)
 
 
 @pytest.fixture(scope="session")
@@ -249,7 +266,7 @@ def said():
 
 @pytest.fixture(scope="session")
 def click():
-    """`click(app, "token_strip", 2)`: what the browser sends when a component reports a choice."""
+    """`click(app, "chooser", {"token": 2})`: what the browser sends when a component reports a choice."""
 
     def send(app: AppTest, key: str, picked: object, event: str = "picked") -> AppTest:
         # AppTest has no hand for components; this is their wire format (streamlit.components.v2).

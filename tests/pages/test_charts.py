@@ -40,12 +40,12 @@ def pick(click, app, row: object, column: object, chart: str = WEIGHTS):
 # A click on a cell
 
 
-def test_a_click_on_a_cell_moves_the_token_and_the_key(on_steps, click):
+def test_a_click_on_a_cell_moves_the_token_and_the_key(on_steps, click, choose):
     app = pick(click, on_steps(head=2), row=4, column=9)
     assert not app.exception
     assert (app.query_params["token"], app.query_params["key_token"]) == ("5", "10")
     # The click is spent: what is asked for next is not overruled by it.
-    app.number_input(key="token").set_value(2).run()
+    choose(app, token=1)
     assert (app.query_params["token"], app.query_params["key_token"]) == ("2", "10")
 
 
@@ -55,17 +55,17 @@ def test_a_click_on_vectors_chooses_the_token_of_the_row_alone(on_steps, click):
 
 
 @pytest.mark.parametrize("place", [-1, "2", 1.5])
-def test_what_no_figure_can_have_sent_changes_nothing(on_steps, click, place):
+def test_what_no_figure_can_have_sent_changes_nothing(on_steps, click, strip, place):
     app = pick(click, on_steps(), row=place, column=place)
     assert not app.exception
-    assert app.number_input(key="token").value == 8
+    assert strip(app)["chosen"] == 7
     assert "key_token" not in app.query_params
 
 
-def test_a_cell_beyond_the_sentence_becomes_its_last(on_steps, click):
+def test_a_cell_beyond_the_sentence_becomes_its_last(on_steps, click, strip):
     app = pick(click, on_steps(), row=10**9, column=10**9)
     assert not app.exception
-    assert app.number_input(key="token").value == 12
+    assert strip(app)["chosen"] == 11
 
 
 @pytest.mark.parametrize("key", SIX)

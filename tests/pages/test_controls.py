@@ -13,16 +13,16 @@ MINI = (*SENTENCE, *SIZES, "architecture")
 RANDOM = (*SENTENCE, *SIZES, *ADVANCED)
 PAGES = {
     "see/heads.py": {
-        "mini": (*MINI, "twin"),  # layer, head and tokens are chosen in its pictures
+        "mini": (*MINI, "twin"),
         "random": (*RANDOM, "twin"),
     },
-    "see/token.py": {"mini": (*MINI, "layer", "head", "token"), "random": (*RANDOM, "head", "token")},
+    "see/token.py": {"mini": MINI, "random": RANDOM},
     "models/real.py": {"mini": ("source",), "random": ("source",)},
-    "understand/steps.py": {"mini": (*MINI, "layer", "head", "token"), "random": (*RANDOM, "head", "token")},
-    "understand/hops.py": {"mini": (*MINI, "twin", "token"), "random": (*RANDOM, "twin", "token")},
-    "understand/embeddings.py": {"mini": (*MINI, "token"), "random": (*SENTENCE, "d_model", "seed", "token")},
+    "understand/steps.py": {"mini": MINI, "random": RANDOM},
+    "understand/hops.py": {"mini": (*MINI, "twin"), "random": (*RANDOM, "twin")},
+    "understand/embeddings.py": {"mini": MINI, "random": (*SENTENCE, "d_model", "seed")},
     "learn/train.py": {"mini": (), "random": ()},
-    "learn/before_after.py": {"mini": (*MINI, "layer", "head", "token"), "random": ("source",)},
+    "learn/before_after.py": {"mini": MINI, "random": ("source",)},
     "learn/sweep.py": {"mini": (), "random": ()},
 }
 KINDS = (
@@ -54,11 +54,6 @@ def test_a_page_shows_the_controls_that_change_something_on_it_and_what_to_read_
         names = {english(f"next.{Path(other).stem}") for other in PAGES if other != page}
         assert {first.label, second.label} < names
         assert first.page != second.page
-
-
-def test_the_layer_of_two_hops_is_asked_for_where_there_is_a_choice(opened_on):
-    link = {"source": "random", "layers": 3, "layer": 3}
-    assert "layer" in shown(opened_on("understand/hops.py", **link))
 
 
 def test_what_a_page_does_not_show_keeps_its_value_and_stands_in_the_link(opened, move, place):

@@ -161,11 +161,11 @@ def test_what_is_chosen_in_the_pictures_moves_layer_head_and_token(opened, move,
     assert place(app) == (1, 0, 4)
 
 
-def test_what_is_chosen_in_the_pictures_is_chosen_on_the_other_pages(opened, move):
+def test_what_is_chosen_in_the_pictures_is_chosen_on_the_other_pages(opened, move, choose, rows, strip):
     app = move(opened(layers=2), layer=1, head=2, token=4)
     app.switch_page("see/token.py").run()
-    assert [app.number_input(key=key).value for key in ("layer", "head", "token")] == [2, 3, 5]
-    app.number_input(key="head").set_value(2).run()
+    assert (rows(app), strip(app)["chosen"]) == ({"layer": (2, 2), "head": (3, 4)}, 4)
+    choose(app, head=1)
     app.switch_page("see/heads.py").run()
     assert json.loads(app.get_by_key("head_view").proto.json)["head"] == 1
 

@@ -8,9 +8,9 @@ from pages._kit.state import Scene
 
 LABELS = ("[CLS]", *mha.words(Scene().text).labels)
 MEASURED = [  # at 1440 and at 390 pixels
-    (heights.strip, (LABELS,), (72, 214)),
-    (heights.strip, (LABELS, 2), (143, 214)),
-    (heights.strip, (["我", "很", "累"], 2), (72, 72)),
+    (heights.chooser, ([LABELS],), (72, 214)),
+    (heights.chooser, ([LABELS], 2), (116, 302)),
+    (heights.chooser, ([["我", "很", "累"]],), (72, 72)),
     (heights.view, ([13, 13],), (484, 939)),
     (heights.heads, ([LABELS, LABELS], 4), (1030, 1996)),
     (heights.overview, ([12] * 6,), (516, 524)),
@@ -30,9 +30,10 @@ def test_a_stated_height_is_about_the_one_measured(screen, estimate, arguments, 
 
 
 def test_a_strip_grows_by_rows_up_to_its_greatest_height(screen):
-    assert heights.strip(["a" * 12] * 3, 2) < heights.strip(["語" * 12] * 3, 2)
-    assert heights.strip(["a" * 1000]) == heights.TOKEN_ROW
-    assert heights.strip([*"ab"] * 200) == heights.MAX_STRIP
+    assert heights.chooser([["a" * 12] * 5]) < heights.chooser([["語" * 12] * 5])
+    assert heights.chooser([["a" * 1000]]) == heights.TOKEN_ROW
+    assert heights.chooser([[*"ab"] * 200]) == heights.MAX_STRIP
+    assert heights.chooser([["a"], ["b"]]) == 2 * (heights.TOKEN_ROW + heights.STRIP_NAME)
 
 
 def test_a_view_is_as_high_as_its_longest_text_and_on_a_phone_as_all(screen):

@@ -22,12 +22,12 @@ def trace(text=Scene.text, **settings) -> mha.AttentionTrace:
 
 
 @pytest.mark.slow
-def test_the_standard_model_opens_on_the_pair_of_heads_that_reaches_its_answer(on_hops, drawn):
+def test_the_standard_model_opens_on_the_pair_of_heads_that_reaches_its_answer(on_hops, drawn, rows):
     app = on_hops(architecture="standard")
     shown = trace(architecture="standard")
     answer = shown.answers[8][0][0]
     first, second = best_hops(shown, 8, shown.tokens.pieces.index(answer))
-    assert (app.number_input(key="hop1").value, app.number_input(key="hop2").value) == (first + 1, second + 1)
+    assert rows(app) == {"hop1": (first + 1, 4), "hop2": (second + 1, 4)}
     for key, text in (("first", Scene.text), ("twin", Scene.twin)):
         told = trace(text, architecture="standard")
         one, two = told.layers[0].weights(first), told.layers[1].weights(second)
@@ -37,15 +37,46 @@ def test_the_standard_model_opens_on_the_pair_of_heads_that_reaches_its_answer(o
         np.testing.assert_array_equal(drawn(app, f"hops-{key}-2"), product)
 
 
-def test_heads_can_be_chosen_and_the_best_pair_comes_back(on_hops, drawn):
+def test_heads_can_be_chosen_and_the_best_pair_comes_back(on_hops, drawn, rows, choose):
     app = on_hops(architecture="standard")
-    best = app.number_input(key="hop1").value, app.number_input(key="hop2").value
-    other = 1 + best[0] % 4
-    app.number_input(key="hop1").set_value(other).run()
+    best = rows(app)
+    other = best["hop1"][0] % 4
+    choose(app, hop1=other)
     shown = trace(architecture="standard")
-    np.testing.assert_array_equal(drawn(app, "hops-first-0"), shown.layers[0].weights(other - 1))
+    np.testing.assert_array_equal(drawn(app, "hops-first-0"), shown.layers[0].weights(other))
+    choose(app, token=2)  # the head that was chosen stays
+    assert rows(app)["hop1"] == (other + 1, 4)
+    choose(app, token=8)
     app.button(key="best_hops").click().run()
-    assert (app.number_input(key="hop1").value, app.number_input(key="hop2").value) == best
+    assert rows(app) == best
+    assert dict(app.query_params) == {"architecture": "standard"}
+
+
+def test_the_sentence_is_shaded_by_where_the_token_gets_to(on_hops, strip, rows):
+    app = on_hops(architecture="standard")
+    first, second = (rows(app)[hop][0] - 1 for hop in ("hop1", "hop2"))
+    product = two_hops(trace(architecture="standard"), first=first, second=second).to_numpy()
+    np.testing.assert_allclose(strip(app)["weights"], product[8], rtol=1e-3)
+
+
+def test_of_many_layers_the_second_hop_is_in_one_from_the_second_on(on_hops, rows, choose, drawn):
+    link = {"source": "random", "layers": 3, "layer": 1, "twin": "", "h": 3, "d_model": 15}
+    app = on_hops(**link)
+    assert rows(app)["layer"] == (2, 2)
+    choose(app, layer=1)
+    assert rows(app)["layer"] == (3, 2)
+    shown = mha.trace(Scene.text, source="random", layers=3, h=3, d_model=15)
+    second = rows(app)["hop2"][0] - 1
+    np.testing.assert_array_equal(drawn(app, "hops-first-1"), shown.layers[2].weights(second))
+
+
+def test_the_glass_box_says_that_its_values_are_no_hop_and_offers_the_standard_model(on_hops, english):
+    app = on_hops()
+    said = [markdown.value for markdown in app.main.markdown]
+    assert english("hops.intro_lookup", one=1, two=2) in said
+    assert english("hops.intro", one=1, two=2) not in said
+    app.button(key="take_standard").click().run()
+    assert english("hops.intro", one=1, two=2) in [markdown.value for markdown in app.main.markdown]
 
 
 def test_a_link_says_which_heads(on_hops, drawn):
@@ -56,13 +87,13 @@ def test_a_link_says_which_heads(on_hops, drawn):
 
 
 @pytest.mark.parametrize("link", [{"architecture": "one-layer"}, {"source": "random", "layers": 1}])
-def test_a_model_of_one_layer_is_told_and_another_one_offered(on_hops, english, link):
+def test_a_model_of_one_layer_is_told_and_another_one_offered(on_hops, english, rows, link):
     app = on_hops(**link)
     assert [info.value for info in app.info] == [english("hops.one_layer")]
     app.button(key="take_standard").click().run()
     assert not app.exception
     assert not app.info
-    assert app.number_input(key="hop1")
+    assert set(rows(app)) == {"hop1", "hop2"}
 
 
 def test_random_weights_of_two_layers_work_too(on_hops, drawn):

@@ -138,13 +138,15 @@ def test_a_layer_without_softmax_shows_its_signed_matrix_and_the_sum_of_its_rows
 def test_a_click_moves_to_that_layer_and_the_strip_follows_other_controls(on):
     app = on("Qwen3Next")
     app.get_by_key("place").set_value(2).run()
-    assert app.number_input(key="layer").value == 1
-    app.number_input(key="layer").set_value(2).run()
+    assert app.session_state.layer == 1
+    app.session_state.layer = 2
+    app.run()
     assert app.get_by_key("place").value == 4
     app.get_by_key("place").set_value(3).run()
     assert app.query_params["place"] == "3"
-    assert app.number_input(key="layer").value == 2  # no other page has a layer without softmax
-    app.number_input(key="layer").set_value(1).run()
+    assert app.session_state.layer == 2  # no other page has a layer without softmax
+    app.session_state.layer = 1
+    app.run()
     assert app.get_by_key("place").value == 2
     assert "place" not in app.query_params
     assert on("Qwen3Next", place=3).get_by_key("place").value == 3  # as the link says

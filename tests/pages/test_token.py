@@ -283,13 +283,12 @@ def test_the_component_that_is_chosen_is_written_out_and_framed(on_token):
     assert (frame["x0"], frame["x1"]) == (6.5, 7.5)
 
 
-def test_a_click_on_a_token_goes_to_it(on_token, click, strip):
-    app = on_token()
-    click(app, "token_strip", 2)
+def test_what_is_chosen_above_the_page_moves_it_and_its_link(on_token, choose, strip, rows):
+    app = choose(on_token(), token=2, head=0)
     assert not app.exception
-    assert app.session_state.token == 3
-    assert strip(app)["chosen"] == 2
+    assert (strip(app)["chosen"], rows(app)) == (2, {"layer": (2, 2), "head": (1, 4)})
     assert "animal" in app.header[0].value
+    assert dict(app.query_params) == {"token": "3", "head": "1"}
 
 
 @pytest.mark.parametrize(("points", "token"), [([{"customdata": 3}], 4), ([{"customdata": [0]}], 1),
@@ -358,11 +357,11 @@ def test_tables_leave_as_csv_whose_words_are_no_formulas(on_random, monkeypatch)
 
 @pytest.mark.parametrize("key_token", [None, 1, 11])
 def test_the_page_token_tells_who_looks_at_a_token_of_the_other_text(
-    on_translation, translation, key_token, main_text
+    on_translation, translation, key_token, main_text, choose
 ):
     app = on_translation("see/token.py")
     if key_token is not None:
-        app.number_input(key="key_token").set_value(key_token).run()
+        choose(app, key_token=key_token - 1)
     row = translation.layers[1].weights(2)[5]
     key = int(row.argmax()) if key_token is None else key_token - 1
     column = column_of(translation, key, layer=1).weights.iloc[2]

@@ -130,13 +130,13 @@ def test_each_layer_says_what_comes_in_and_what_follows(opened, eye, english, li
     assert notes == [said[0], f"{said[1]} {english('model.veiled')}"]
 
 
-def test_steps_say_of_which_layer_the_values_are_embeddings(opened, english):
+def test_steps_say_of_which_layer_the_values_are_embeddings(opened, english, choose):
     app = opened()
     app.switch_page("understand/steps.py").run()
     assert not app.exception
     assert english("steps.project.values") in [markdown.value for markdown in app.main.markdown]
     assert literal(english("model.layer.lookup", layer=2, layers=2)) in [c.value for c in app.caption]
-    app.number_input(key="layer").set_value(1).run()
+    choose(app, layer=0)
     assert english("steps.project.values") not in [markdown.value for markdown in app.main.markdown]
 
 

@@ -1,9 +1,12 @@
-"""The page Before / after: one side of it, and what it offers for random weights."""
+"""The page Before / after: both sides of it, and what it offers for random weights."""
+
+from collections.abc import Mapping
 
 import streamlit as st
 
 from mha_core import AttentionTrace
-from pages._kit import head_view, sentence, state
+from mha_core.analysis.frames import picture
+from pages._kit import head_view, matrices, sentence, state
 from pages._kit.text import t
 
 
@@ -26,12 +29,30 @@ def heading(trace: AttentionTrace, *, key: str) -> str:
     return t(f"before.{key}", step=f"{trace.source.step:,}")
 
 
-def title(trace: AttentionTrace, *, key: str) -> str:
-    """The title of a side: its heading and the sentence, since both sides have the same sentence."""
-    return f"{heading(trace, key=key)} · {trace.tokens.text}"
+def view(both: Mapping[str, AttentionTrace], *, layer: int, head: int, query: int) -> None:
+    """Both sides in one head view, in which layer, head and token are chosen."""
+    head_view.of_traces(
+        list(both.values()),
+        layer=layer,
+        head=head,
+        token=query,
+        # Both sides have the same sentence.
+        titles=[f"{heading(side, key=key)} · {side.tokens.text}" for key, side in both.items()],
+        key="before_view",
+        more={
+            "strips": True,
+            "compared": True,
+            "answers": [sentence.answers(side) for side in both.values()],
+        },
+    )
 
 
-def side(trace: AttentionTrace, *, key: str, layer: int, head: int, query: int, limit: float) -> None:
-    """One side of the page: its heading, and the sentence coloured by the weights of the chosen token."""
-    st.subheader(heading(trace, key=key))
-    sentence.show(trace, layer=layer, head=head, query=query, limit=limit, key=f"{key}_strip", columns=2)
+def show_matrices(both: Mapping[str, AttentionTrace], *, layer: int, head: int, query: int) -> None:
+    """Weights, queries and keys of the head on both sides, the weights on one colour scale."""
+    limit = max(float(side.layers[layer].weights(head).max()) for side in both.values())
+    for name in ("weights", "q", "k"):
+        for column, (key, side) in zip(st.columns(2), both.items(), strict=True):
+            with column:
+                st.markdown(f"**{heading(side, key=key)}**")
+                matrix = picture(side, name, layer=layer, head=head)
+                matrices.matrix(matrix, key=f"{key}-{name}", limit=limit, query=query)

@@ -7,7 +7,7 @@ import streamlit as st
 
 from mha_core import AttentionTrace, LayerTrace
 from mha_core.analysis.frames import origin
-from pages._kit import charts, matrices, sentence
+from pages._kit import charts, chooser, matrices
 from pages._kit.text import isolated, literal, t
 
 ROUNDING = 1e-3  # largest distance from 1 of the sum of a row, in half precision too
@@ -33,7 +33,7 @@ class Subject(NamedTuple):
     @property
     def key(self) -> int:
         """The key whose column is shown: the token itself, or a token of the other text. From 0."""
-        return sentence.looked_at(self.trace, layer=self.layer, head=self.head, query=self.token)
+        return chooser.key_of(self.trace, layer=self.layer, head=self.head, query=self.token)
 
     @property
     def name(self) -> str:

@@ -1,4 +1,4 @@
-"""The page Two hops: which two heads, the path in words, and the three matrices."""
+"""The page Two hops: what it is about, the path in words, and the three matrices."""
 
 from dataclasses import replace
 
@@ -9,14 +9,14 @@ from mha_core import AttentionTrace
 from mha_core.analysis.frames import Picture, origin, picture
 from mha_core.analysis.rollout import best_hops, two_hops
 from mha_core.training.lexicon import normalized
-from pages._kit import matrices, state
+from pages._kit import chooser, matrices, state
 from pages._kit.text import literal, raised, t
 
 
-def offer() -> None:
-    """Buttons that choose models with two layers."""
+def offer(*architectures: str) -> None:
+    """Buttons that choose models with two layers, of all architectures or of the named ones."""
     with st.container(horizontal=True):
-        for architecture in ("standard", "glass-box"):
+        for architecture in architectures or ("standard", "glass-box"):
             st.button(
                 t("hops.take", architecture=architecture),
                 key=f"take_{architecture}",
@@ -25,33 +25,57 @@ def offer() -> None:
             )
 
 
+def intro(trace: AttentionTrace, layer: int) -> None:
+    """What the product of the weights says, and what it does not where values are the words' own vectors."""
+    if trace.layers[layer].x_v is None:
+        st.markdown(t("hops.intro", one=layer, two=layer + 1))
+        return
+    st.markdown(t("hops.intro_lookup", one=layer, two=layer + 1))
+    offer("standard")
+
+
 def last(trace: AttentionTrace, scene: state.Scene) -> int:
     """The layer of the second hop, from 0: the chosen layer, or layer 1 where the first is chosen."""
     return max(1, min(scene.layer, len(trace.layers)) - 1)
 
 
-def heads(trace: AttentionTrace, query: int, *, layer: int = 1) -> tuple[int, int]:
-    """The two heads to multiply, from 0; the default is the best pair from the chosen token to the answer."""
-    first, second = best_hops(trace, query, _answer(trace, query), layer=layer)
-    counts = [layer.n_heads for layer in trace.layers[layer - 1 : layer + 1]]
-    # The default changes with the sentence and the token; a URL parameter comes before it.
-    default = {"hop1": first + 1, "hop2": second + 1}
-    settings = (trace.tokens.text, query, layer, *counts, str(trace.source))
-    if st.session_state.setdefault("hops_for", settings) != settings:
-        st.session_state.update(default, hops_for=settings)
-    left, right, best = st.columns([1, 1, 2], vertical_alignment="bottom")
-    hops = zip((left, right), default.items(), counts, (layer, layer + 1), strict=True)
-    for column, (key, value), count, at in hops:
-        with column:
-            number = min(st.session_state.get(key, value), count)
-            if key in st.session_state:
-                st.session_state[key] = number
-            st.number_input(t("control.hop", layer=at), 1, count, value, key=key, bind="query-params")
-    with best:
-        st.button(
-            t("hops.best"), key="best_hops", on_click=state.go, kwargs=default, help=t("hops.best_help")
-        )
-    return st.session_state.hop1 - 1, st.session_state.hop2 - 1
+def heads(trace: AttentionTrace, scene: state.Scene, query: int, *, layer: int) -> tuple[int, int]:
+    """The two heads to multiply, from 0: the chosen ones, else those that most lead to the answer."""
+    best = best_hops(trace, query, _answer(trace, query), layer=layer)
+    first, second = (
+        default if number is None else min(number, trace.layers[at].n_heads) - 1
+        for default, number, at in zip(best, (scene.hop1, scene.hop2), (layer - 1, layer), strict=True)
+    )
+    return first, second
+
+
+def choose(trace: AttentionTrace, query: int, *, first: int, second: int, layer: int) -> None:
+    """The layer of the second hop, both heads, and the sentence, shaded by where the token gets to."""
+    row = two_hops(trace, first=first, second=second, layer=layer).to_numpy()[query]
+    labels = trace.tokens.labels
+    chooser.show(
+        [
+            chooser.Row("layer", t("control.layer"), len(trace.layers) - 1, layer - 1, first=2),
+            *(
+                chooser.Row(field, t("control.hop", layer=at + 1), trace.layers[at].n_heads, head, heads=True)
+                for field, at, head in (("hop1", layer - 1, first), ("hop2", layer, second))
+            ),
+        ],
+        [
+            chooser.Strip(
+                "token",
+                t("hops.strip"),
+                labels,
+                query,
+                query=labels[query],
+                weights=row,
+                allowed=np.ones(len(row), bool),
+                limit=float(row.max()),
+            )
+        ],
+    )
+    best = {"hop1": None, "hop2": None}
+    st.button(t("hops.best"), key="best_hops", on_click=state.go, kwargs=best, help=t("hops.best_help"))
 
 
 def _answer(trace: AttentionTrace, query: int) -> int:
@@ -65,7 +89,7 @@ def _answer(trace: AttentionTrace, query: int) -> int:
     return positions[0] if positions else query
 
 
-def path(trace: AttentionTrace, query: int, *, first: int, second: int, layer: int = 1) -> None:
+def path(trace: AttentionTrace, query: int, *, first: int, second: int, layer: int) -> None:
     """The strongest path of the chosen token in words, with the direct weight of the second layer."""
     query = min(query, len(trace.tokens) - 1)
     names = [literal(label) for label in trace.tokens.labels]
@@ -90,7 +114,7 @@ def path(trace: AttentionTrace, query: int, *, first: int, second: int, layer: i
 
 
 def show_matrices(
-    trace: AttentionTrace, query: int, *, first: int, second: int, key: str, layer: int = 1
+    trace: AttentionTrace, query: int, *, first: int, second: int, key: str, layer: int
 ) -> None:
     """The weights of both heads and their product, on one colour scale."""
     product = two_hops(trace, first=first, second=second, layer=layer)

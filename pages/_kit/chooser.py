@@ -1,0 +1,123 @@
+"""What a page is about, chosen in its picture: the layer, the head, and the tokens of its sentence.
+
+For pages whose numbers come from the server: a choice is one run of the page. Positions count from 0.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from mha_core import AttentionTrace
+from pages._kit import components, state
+from pages._kit.text import t
+
+
+class Row(NamedTuple):
+    """Numbers to choose from, those of layers or of heads; `field` is the one of the scene that they set."""
+
+    field: str
+    title: str
+    count: int
+    chosen: int
+    first: int = 1  # the number of the first
+    heads: bool = False  # each has the colour of its head
+
+
+class Strip(NamedTuple):
+    """A text as its words to choose from, shaded by weights where it has them."""
+
+    field: str
+    title: str
+    labels: Sequence[str]
+    chosen: int
+    caption: str = ""  # above one of two texts
+    query: str = ""  # the token that gives the weights
+    weights: np.ndarray | None = None  # of each word
+    allowed: np.ndarray | None = None  # False where a mask hides the word
+    limit: float = 1.0  # the weight at which the colours end
+
+    @property
+    def data(self) -> dict:
+        shares = None
+        if self.weights is not None:
+            seen = zip(self.weights, self.allowed, strict=True)
+            # As many digits as the page shows.
+            shares = [float(f"{weight:.4g}") if allowed else None for weight, allowed in seen]
+        names = ("field", "title", "chosen", "caption", "query")
+        return {name: getattr(self, name) for name in names} | {
+            "tokens": list(self.labels),
+            "weights": shares,
+            "limit": float(self.limit) or 1.0,
+        }
+
+
+def show(
+    rows: Sequence[Row], strips: Sequence[Strip], *, key: str = "chooser", clears: Sequence[str] = ()
+) -> None:
+    """The rows with more than one number and the texts; a choice moves the scene.
+
+    It takes back what was chosen in the page's controls with the keys `clears`.
+    """
+    first = {row.field: row.first for row in rows}
+
+    def pick(chosen: dict) -> None:
+        state.go(**{field: at + first.get(field, 1) for field, at in chosen.items()}, **dict.fromkeys(clears))
+
+    components.chooser(
+        [row._asdict() for row in rows if row.count > 1],
+        [strip.data for strip in strips],
+        key=key,
+        on_pick=pick,
+    )
+
+
+def of_head(trace: AttentionTrace, *, layer: int, head: int, query: int, limit: float) -> None:
+    """The layer, the head, and the sentence, shaded by the row of the token `query` up to `limit`."""
+    show(
+        [layers(trace, layer), heads(trace, layer, head)],
+        strips(trace, layer=layer, head=head, query=query, limit=limit),
+    )
+
+
+def layers(trace: AttentionTrace, layer: int) -> Row:
+    """The layers of a trace."""
+    return Row("layer", t("control.layer"), len(trace.layers), layer)
+
+
+def heads(trace: AttentionTrace, layer: int, head: int) -> Row:
+    """The heads of a layer."""
+    return Row("head", t("control.head"), trace.layers[layer].n_heads, head, heads=True)
+
+
+def words(labels: Sequence[str], query: int, title: str) -> Strip:
+    """A sentence without weights."""
+    return Strip("token", title, labels, query)
+
+
+def strips(trace: AttentionTrace, *, layer: int, head: int, query: int, limit: float) -> list[Strip]:
+    """The sentence shaded by a row of weights; where one text looks at another, both: that one is shaded."""
+    layer_trace = trace.layers[layer]
+    queries, keys = layer_trace.sides.queries.labels, layer_trace.sides.keys.labels
+    row, allowed = (of(head, rows=[query])[0] for of in (layer_trace.weights, layer_trace.allowed))
+    shading = {"query": queries[query], "weights": row, "allowed": allowed, "limit": limit}
+    if trace.sides.same:
+        return [Strip("token", t("token.strip"), keys, query, **shading)]
+    key = key_of(trace, layer=layer, head=head, query=query)
+    return [
+        Strip("token", t("control.token"), queries, query, t("two.looks")),
+        Strip("key_token", t("control.key_token"), keys, key, t("two.looked_at"), **shading),
+    ]
+
+
+def key_of(trace: AttentionTrace, *, layer: int, head: int, query: int) -> int:
+    """The token that is looked at: of another text the chosen one, or else that with the largest weight.
+
+    Where a text looks at itself it is the token that looks.
+    """
+    if trace.sides.same:
+        return query
+    chosen = state.current().key_token
+    if chosen and chosen <= trace.layers[layer].n_key:
+        return chosen - 1
+    return int(trace.layers[layer].weights(head, rows=[query])[0].argmax())
