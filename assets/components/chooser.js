@@ -74,7 +74,10 @@ function radios(field, title, buttons, chosen) {
   group.setAttribute("role", "radiogroup");
   group.setAttribute("aria-label", title);
   group.dataset.field = field;
-  for (const button of buttons) button.setAttribute("role", "radio");
+  buttons.forEach((button, at) => {
+    button.setAttribute("role", "radio");
+    button.dataset.at = String(at);
+  });
   group.append(...buttons);
   check(group, chosen);
   return group;
@@ -113,7 +116,7 @@ function follow(root, choice) {
   };
   root.addEventListener("click", ({ target }) => {
     const button = target.closest("[role=radio]");
-    if (button) choose(groupOf(button), optionsOf(groupOf(button)).indexOf(button), 0);
+    if (button) choose(groupOf(button), Number(button.dataset.at), 0);
   });
   root.addEventListener("keydown", (event) => {
     const group = groupOf(event.target);

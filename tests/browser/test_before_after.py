@@ -4,14 +4,15 @@ from playwright.sync_api import expect
 
 
 def test_what_is_chosen_in_the_view_is_chosen_in_every_figure_of_the_page(visit, app, eye, settled):
-    page = visit(f"{app}/before-after")
-    settled(page)
+    page = visit(f"{app}/before-after", width=390)
     view = eye(page, "before_view")
+    for nth, side in enumerate(("Before: step 0", "After: step 8,000")):  # on a phone one below the other
+        expect(view.panel(nth).locator(".title")).to_contain_text(side)
+        expect(page.get_by_text(side, exact=True)).to_have_count(3)  # weights, queries, keys
     view.token(2, number=1).click()
     settled(page)
-    expect(page.locator(".st-key-token input")).to_have_value("3")
-    expect(page.locator(".st-key-after_strip button[aria-pressed=true]")).to_contain_text("animal")
+    assert view.chosen_word(1) == "animal"
     view.chip("head 2").dblclick()
     settled(page)
-    expect(page.locator(".st-key-head input")).to_have_value("2")
     expect(page.get_by_role("heading", name="Head 2")).to_be_visible()
+    assert ("token=3" in page.url, "head=2" in page.url) == (True, True)

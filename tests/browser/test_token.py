@@ -54,3 +54,28 @@ def test_the_bar_has_the_colour_of_its_head_and_a_click_goes_to_its_token(visit,
     expect(page.get_by_role("heading", level=2, name=re.compile("“animal” in layer 2"))).to_be_visible()
     settled(page)
     assert "token=3" in page.url
+
+
+def test_layer_head_and_word_are_chosen_above_with_pointer_and_keys(visit, app, settled):
+    page = visit(f"{app}/token?layer=1", width=1440)
+    head = page.get_by_role("radiogroup", name="Head")
+    words = page.get_by_role("radiogroup", name=re.compile("The sentence"))
+    heading = page.get_by_role("heading", level=2).first
+    stops = page.locator(".st-key-chooser [role=radio][tabindex='0']")
+    expect(stops).to_have_count(3)  # layer, head, sentence
+    words.get_by_role("radio", name="animal").click()
+    expect(heading).to_have_text("“animal” in layer 1, head 4")
+    for _ in range(2):
+        page.keyboard.press("ArrowRight")
+    expect(heading).to_have_text("“cross” in layer 1, head 4")
+    expect(words.locator(":focus")).to_contain_text("cross")  # the keyboard stays where it is
+    page.keyboard.press("Shift+Tab")
+    expect(head.locator(":focus")).to_have_text("4")
+    page.keyboard.press("Home")
+    expect(heading).to_have_text("“cross” in layer 1, head 1")
+    settled(page)
+    assert {"layer=1", "head=1", "token=5"} <= set(page.url.split("?")[1].split("&"))
+    page.reload()
+    expect(heading).to_have_text("“cross” in layer 1, head 1")
+    page.go_back()
+    expect(heading).to_have_text("“cross” in layer 1, head 4")
