@@ -1,6 +1,7 @@
 // One line of text with arcs above it.
 import { arc } from "./curves.js";
-import { Curved, fit, ROW, SCENE_TOKENS } from "./drawing.js";
+import { Curved, ROW, SCENE_TOKENS } from "./drawing.js";
+import { fit } from "./elements.js";
 import { meanAcross, strongest } from "./focus.js";
 import { isRtl, short } from "./text.js";
 

@@ -81,15 +81,6 @@ export function mark(view, panel, element) {
   element.classList.toggle("away", view.hidden(panel)[side === "key" ? "key" : "query"].has(at));
 }
 
-export function fit(canvas, width, height) {
-  const ratio = window.devicePixelRatio || 1;
-  canvas.width = Math.max(1, Math.round(width * ratio));
-  canvas.height = Math.max(1, Math.round(height * ratio));
-  canvas.style.width = `${width}px`;
-  canvas.style.height = `${height}px`;
-  canvas.getContext("2d").setTransform(ratio, 0, 0, ratio, 0, 0);
-}
-
 // How much of a text goes on beyond its drawing: "← 12 more" and "23 more →", which a press scrolls to. They
 // stand at the beginning and the end of what is in sight; keys and screen readers have the tokens themselves.
 class More {

@@ -37,6 +37,19 @@ export function makeSvg(name, attributes, text = "") {
 }
 
 /**
+ * So many pixels of a page for a canvas, sharp on every screen.
+ * @param {HTMLCanvasElement} canvas
+ */
+export function fit(canvas, width, height) {
+  const ratio = window.devicePixelRatio || 1;
+  canvas.width = Math.max(1, Math.round(width * ratio));
+  canvas.height = Math.max(1, Math.round(height * ratio));
+  canvas.style.width = `${width}px`;
+  canvas.style.height = `${height}px`;
+  canvas.getContext("2d").setTransform(ratio, 0, 0, ratio, 0, 0);
+}
+
+/**
  * New controls in place of old ones; the keyboard stays at the control where it was, and menus stay open.
  * @param {Element} container
  * @param {Element[]} elements

@@ -2,6 +2,7 @@
 import { make, makeButton, makeSvg, renew } from "./elements.js";
 import { valuesOf } from "./head_matrices.js";
 import { Heatmap } from "./heatmap.js";
+import { untrainedIn } from "./panel.js";
 import { save } from "./saving.js";
 import { exact, fill, isolated } from "./text.js";
 
@@ -61,15 +62,16 @@ export class HeadGrid {
       [0, layer.nKey],
     ];
     const values = layer.heads.map((head) => valuesOf(layer, "weights", head, whole[0], whole[1]));
+    const untrained = untrainedIn(view.header, view.matrices.nth, layer.number);
     const largest = values.map((one) => one.reduce((most, weight) => Math.max(most, weight || 0), 0));
     const most = Math.max(...largest);
     const ends = { shared: () => most, each: (at) => largest[at], full: () => 1 };
     this.pictures = layer.heads.map((head, at) => {
       const map = new Heatmap();
       const end = ends[this.scale](at) || 1;
-      const numbers = { rows: panel.tokens, columns: panel.keys, values: values[at], signed: false, end };
+      const numbers = { rows: panel.tokens, columns: panel.keys, values: values[at], signed: false, end, untrained };
       map.show(numbers, theme, PICTURE, PICTURE, false);
-      map.paint(theme, { rows: [], columns: [], cell: null });
+      map.paint();
       const button = makeButton("", "", () => view.lookAtHead(head));
       button.title = this.#hint(head, numbers, largest[at]);
       button.append(map.canvas, make("span", "", this.#name(head)));
@@ -134,15 +136,13 @@ export class HeadGrid {
         const down = SAVED + GAP + LINE * (grid.querySelector("small") ? 2 : 1);
         const [width, height] = [across * (SAVED + GAP) - GAP, Math.ceil(pictures.length / across) * down - GAP];
         const figure = makeSvg("svg", { width, height, viewBox: `0 0 ${width} ${height}` });
-        pictures.forEach(({ map, button }, at) => {
+        pictures.forEach(({ map, numbers, button }, at) => {
           const [x, y] = [(at % across) * (SAVED + GAP), Math.floor(at / across) * down];
-          const pixels = {
-            width: SAVED,
-            height: SAVED,
-            preserveAspectRatio: "none",
-            style: "image-rendering:pixelated",
-          };
-          figure.append(makeSvg("image", { href: map.picture.toDataURL(), x, y, ...pixels }));
+          const large = new Heatmap();
+          large.show(numbers, map.look, SAVED, SAVED, false);
+          large.paint();
+          const href = large.canvas.toDataURL();
+          figure.append(makeSvg("image", { href, x, y, width: SAVED, height: SAVED }));
           [...button.querySelectorAll("span, small")].forEach(({ textContent }, line) => {
             const place = { x: x + SAVED / 2, y: y + SAVED + (line + 1) * LINE - 3, "text-anchor": "middle" };
             figure.append(makeSvg("text", { ...place, fill: view.ink, "font-size": line ? 10 : 12 }, textContent));

@@ -2,7 +2,7 @@
 // numbers that the view has, so that another head, layer or token asks nobody.
 import { make, renew } from "./elements.js";
 import { largestOf, MatrixPictures, themeLook } from "./matrix_pictures.js";
-import { listOf } from "./panel.js";
+import { listOf, untrainedIn } from "./panel.js";
 import { exact, fill, isolated } from "./text.js";
 
 /** @typedef {import("./head_view.js").HeadView} HeadView */
@@ -174,7 +174,7 @@ export class HeadMatrices extends MatrixPictures {
           : (order ?? Array.from({ length: width }, (_, at) => at)).map((at) => String(at + 1)),
         signed: name !== "weights",
         end: largestOf(values),
-        untrained: rows === "query" ? this.#untrained(layer, parts.query) : [],
+        untrained: rows === "query" ? this.#untrained(layer.number, parts.query) : [],
       };
     }
     if (this.state.end === "shared" && layer.q) {
@@ -202,10 +202,9 @@ export class HeadMatrices extends MatrixPictures {
   }
 
   // Rows of the last layer that were never used for an answer.
-  #untrained(layer, [from, to]) {
-    const { header } = this.view;
-    if (layer.number !== header.layers - 1) return [];
-    return (header.untrained?.[this.nth] ?? []).filter((at) => at >= from && at < to).map((at) => at - from);
+  #untrained(number, [from, to]) {
+    const rows = untrainedIn(this.view.header, this.nth, number);
+    return rows.filter((at) => at >= from && at < to).map((at) => at - from);
   }
 
   // Query heads share keys and values: the number of the head of keys and values.

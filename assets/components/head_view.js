@@ -103,8 +103,6 @@ export class HeadView {
   line = null;
   /** @type {number | undefined} the head that was clicked or switched on last */
   last;
-  /** pixels that the pointer has moved with a button down */
-  dragged = 0;
   sentences = "";
   scene = "";
   place = ""; // layer, head and tokens that the page has heard of

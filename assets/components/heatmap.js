@@ -1,13 +1,18 @@
-// Numbers as coloured cells on a canvas, with the tokens of its rows and columns where there is room for them.
+// Numbers as coloured cells on a canvas, from the whole down to single cells, with the tokens of its rows and columns
+// where there is room for them.
 import { HIDDEN_COLOUR, inkOn, pixelOf, shade } from "./colours.js";
-import { make } from "./elements.js";
+import { fit, make } from "./elements.js";
+import { fill, short } from "./text.js";
+import { Viewport } from "./viewport.js";
 
 /**
  * One matrix. `rows` and `columns` are the names of its rows and columns.
  * @typedef {object} Numbers
  * @property {string[]} rows
  * @property {string[]} columns
- * @property {Float32Array} values row by row, NaN where a mask hides the cell
+ * @property {Float32Array} values row by row, NaN where a mask hides the cell; none of them: nothing is drawn
+ * @property {number} [step] of a long text: one of the values is the largest of a block of step × step cells,
+ * @property {(row: number, column: number) => number} [exact] and this is the value of one of them
  * @property {boolean} signed whether its colours run from −end to end instead of from 0
  * @property {number} end the value at which the colours end
  * @property {[number, number]} [framed] columns from the first to before the second, in a frame
@@ -36,6 +41,9 @@ const STRIPES = 5; // pixels of the striped margin
 const NAME_GAP = 8; // between a name and its row
 const FRAME_ROOM = 2; // around cells, for the frames of the last ones
 const LONGEST_NAME = 80; // of the letters of a name
+const CLOSE = 4; // pixels of a cell from which on it has its own value and not that of its block
+/** @type {Marks} */
+const NONE = { rows: [], columns: [], cell: null };
 
 /**
  * The colour of a value: red, green, blue, opacity.
@@ -60,15 +68,22 @@ function shareOf({ signed, end, roots }, value) {
 export class Heatmap {
   /** @type {Numbers | null} */
   numbers = null;
-  /** @type {HTMLCanvasElement | null} one pixel for each cell */
+  /** @type {Look | null} */
+  look = null;
+  /** @type {Marks} */
+  marks = NONE;
+  /** @type {HTMLCanvasElement | null} one pixel for each of the values */
   picture = null;
+  /** @type {{ name: string, picture: HTMLCanvasElement } | null} the cells in sight of a long text */
+  closer = null;
+  /** @type {Viewport | null} */
+  viewport = null;
   named = false;
   /** pixels beside the cells */
   left = 0;
   above = 0;
-  /** and of the cells */
-  width = 0;
-  height = 0;
+  /** what else follows the zoom */
+  moved = () => {};
 
   constructor() {
     this.canvas = make("canvas", "heatmap");
@@ -77,24 +92,31 @@ export class Heatmap {
 
   /**
    * Other numbers, to be drawn in so many pixels; `named` writes the names of rows and columns beside them, at least
-   * `above` pixels of them above.
+   * `above` pixels of them above. What is zoomed stays so while as many cells have the same room.
    * @param {Numbers} numbers
    * @param {Look} look
    */
   show(numbers, look, width, height, named, above = 0) {
-    this.numbers = numbers;
+    const { rows, columns } = numbers;
+    const margins = named ? marginsOf(numbers, look) : { left: striped(numbers) ? STRIPES : 0, right: 0, above: 0 };
+    this.replace(numbers, look);
     this.named = named;
-    const stripes = numbers.untrained?.length ? STRIPES : 0;
-    const right = named ? rightOfNames(numbers, look) : 0;
-    this.left = (named ? widestName(numbers.rows, look) + NAME_GAP : 0) + stripes;
-    this.above = named ? Math.max(above, namesAbove(numbers, look)) : 0;
-    this.width = width - this.left - right;
-    this.height = height - this.above - (named ? FRAME_ROOM : 0);
-    this.picture = pixels(numbers, look);
-    const ratio = window.devicePixelRatio || 1;
-    Object.assign(this.canvas, { width: Math.round(width * ratio), height: Math.round(height * ratio) });
-    Object.assign(this.canvas.style, { width: `${width}px`, height: `${height}px` });
-    this.canvas.getContext("2d").setTransform(ratio, 0, 0, ratio, 0, 0);
+    this.left = margins.left;
+    this.above = Math.max(named ? above : 0, margins.above);
+    const [wide, high] = [width - this.left - margins.right, height - this.above - (named ? FRAME_ROOM : 0)];
+    const tall = high / rows.length / (wide / columns.length);
+    const viewport = new Viewport(columns.length, wide, high, rows.length, tall);
+    const same = ["columns", "rows", "width", "height"].every((side) => this.viewport?.[side] === viewport[side]);
+    if (!same || !this.viewport.zoomed) this.viewport = viewport;
+    fit(this.canvas, width, height);
+  }
+
+  /**
+   * Other numbers in the same place.
+   * @param {Numbers} numbers
+   */
+  replace(numbers, look = this.look) {
+    Object.assign(this, { numbers, look, picture: null, closer: null });
   }
 
   /**
@@ -106,59 +128,134 @@ export class Heatmap {
    * @param {{ width: number, height: number }} cell pixels of the largest cell
    */
   fit(numbers, look, room, tall, cell) {
-    const beside = widestName(numbers.rows, look) + NAME_GAP + STRIPES + rightOfNames(numbers, look);
-    const width = Math.min(room, beside + numbers.columns.length * cell.width);
-    const height = Math.min(tall, numbers.rows.length * cell.height) + namesAbove(numbers, look) + FRAME_ROOM;
+    const { left, right, above } = marginsOf(numbers, look);
+    const width = Math.min(room, left + right + numbers.columns.length * cell.width);
+    const height = Math.min(tall, numbers.rows.length * cell.height) + above + FRAME_ROOM;
     this.show(numbers, look, width, height, true);
   }
 
   get cellWidth() {
-    return this.width / this.numbers.columns.length;
+    return this.viewport.cell;
   }
 
   get cellHeight() {
-    return this.height / this.numbers.rows.length;
+    return this.viewport.high;
+  }
+
+  /**
+   * A place of the window as one among the cells.
+   * @param {{ clientX: number, clientY: number }} place
+   */
+  inside({ clientX, clientY }) {
+    const box = this.canvas.getBoundingClientRect();
+    return [clientX - box.left - this.left, clientY - box.top - this.above];
   }
 
   /**
    * The cell at a place of the window, null beside the cells.
    * @param {{ clientX: number, clientY: number }} place
    */
-  at({ clientX, clientY }) {
-    if (!this.numbers) return null;
-    const box = this.canvas.getBoundingClientRect();
-    const column = Math.floor((clientX - box.left - this.left) / this.cellWidth);
-    const row = Math.floor((clientY - box.top - this.above) / this.cellHeight);
-    const inside = row >= 0 && column >= 0 && row < this.numbers.rows.length && column < this.numbers.columns.length;
-    return inside ? { row, column } : null;
+  at(place) {
+    const [x, y] = this.inside(place);
+    return this.viewport?.at(x, y) ?? null;
   }
 
   value({ row, column }) {
-    return this.numbers.values[row * this.numbers.columns.length + column];
+    const { values, columns, exact } = this.numbers;
+    return exact ? exact(row, column) : values[row * columns.length + column];
+  }
+
+  // The middle stays where it is, or the place that is named.
+  zoom(by, x = this.viewport.width / 2, y = this.viewport.height / 2) {
+    this.viewport.zoom(by, x, y);
+    this.paint();
+  }
+
+  whole() {
+    this.viewport.whole();
+    this.paint();
+  }
+
+  pan(dx, dy) {
+    this.viewport.pan(dx, dy);
+    this.paint();
+  }
+
+  // Where it is painted next, the cell is in sight.
+  reveal(cell) {
+    if (this.viewport.zoomed) this.viewport.reveal(cell);
   }
 
   /**
    * Draw the cells, the frames around marked rows and columns, and the names.
-   * @param {Look} look
+   * @param {Look | null} look
    * @param {Marks} marks
    */
-  paint(look, marks) {
+  paint(look = this.look, marks = this.marks) {
+    Object.assign(this, { look, marks });
     const context = this.canvas.getContext("2d");
     context.clearRect(0, 0, this.canvas.width, this.canvas.height);
-    context.imageSmoothingEnabled = false;
-    context.drawImage(this.picture, this.left, this.above, this.width, this.height);
-    for (const row of this.numbers.untrained ?? []) drawStripes(this, context, look, row);
-    if (this.named) writeValues(this, context, look);
-    drawMarks(this, context, look, marks);
-    if (this.named) writeNames(this, context, look, marks);
+    if (!this.numbers?.values.length) return;
+    context.save();
+    context.translate(this.left, this.above);
+    for (const row of this.numbers.untrained ?? []) drawStripes(this, context, row);
+    context.beginPath();
+    context.rect(0, 0, this.viewport.width, this.viewport.height);
+    context.clip();
+    drawCells(this, context);
+    if (this.named) writeValues(this, context);
+    drawMarks(this, context);
+    context.restore();
+    if (this.named) writeNames(this, context);
+    this.moved();
+  }
+
+  // What the colours mean, and what zooms.
+  caption(texts) {
+    const { step = 1, end, roots, signed } = this.numbers;
+    const pooled = step > 1 && this.viewport.cell < CLOSE && fill(texts.scale_pooled, { cells: `${step} × ${step}` });
+    const scale = fill(roots ? texts.scale_roots : texts.scale, { maximum: short(end) });
+    const how = matchMedia("(pointer: coarse)").matches ? texts.zoom_touch : texts.zoom_how;
+    return [pooled, !signed && scale, how].filter(Boolean).join(" ");
   }
 }
 
 /** @param {Numbers} numbers */
-function pixels(numbers, look) {
+const striped = ({ untrained }) => Boolean(untrained?.length);
+
+/** @param {Heatmap} map */
+function drawCells(map, context) {
+  const { numbers, look } = map;
+  const { x, y, cell, high } = map.viewport;
+  const { step = 1 } = numbers;
+  if (step > 1 && cell >= CLOSE) return drawSingleCells(map, context);
+  map.picture ??= pixels(numbers, look, Math.ceil(numbers.columns.length / step));
+  const { width, height } = map.picture;
+  context.imageSmoothingEnabled = Math.min(cell, high) * step < 1;
+  context.drawImage(map.picture, x, y, width * step * cell, height * step * high);
+}
+
+// Exactly the cells in sight, of a matrix that is too large to be kept.
+function drawSingleCells(map, context) {
+  const { numbers, look } = map;
+  const { x, y, cell, high } = map.viewport;
+  const [[left, right], [top, bottom]] = [map.viewport.seen("x"), map.viewport.seen("y")];
+  const name = [left, right, top, bottom].join();
+  if (map.closer?.name !== name) {
+    const values = new Float32Array((bottom - top) * (right - left));
+    for (let row = top, at = 0; row < bottom; row++)
+      for (let column = left; column < right; column++, at++) values[at] = numbers.exact(row, column);
+    map.closer = { name, picture: pixels({ ...numbers, values }, look, right - left) };
+  }
+  context.imageSmoothingEnabled = false;
+  const [width, height] = [(right - left) * cell, (bottom - top) * high];
+  context.drawImage(map.closer.picture, x + left * cell, y + top * high, width, height);
+}
+
+function pixels(numbers, look, width) {
   const picture = make("canvas");
-  Object.assign(picture, { width: numbers.columns.length, height: numbers.rows.length });
-  putPixels(picture.getContext("2d"), numbers, look, numbers.columns.length);
+  Object.assign(picture, { width, height: numbers.values.length / width });
+  putPixels(picture.getContext("2d"), numbers, look, width);
   return picture;
 }
 
@@ -177,92 +274,105 @@ export function putPixels(context, numbers, look, width, x = 0, y = 0) {
   context.putImageData(image, x, y);
 }
 
+// The number of each cell in sight, where there is room for it.
 /** @param {Heatmap} map */
-function writeValues(map, context, look) {
-  const { cellWidth, cellHeight, numbers } = map;
-  if (cellWidth < NUMBER_ROOM || cellHeight < NAME_ROOM) return;
-  context.font = `${Math.min(12, cellHeight * 0.62)}px ${look.font}`;
+function writeValues(map, context) {
+  const { numbers, look, viewport } = map;
+  const { x, y, cell, high } = viewport;
+  if (cell < NUMBER_ROOM || high < NAME_ROOM) return;
+  context.font = `${Math.min(13, cell / 3, high * 0.62)}px ${look.font}`;
   context.textAlign = "center";
   context.textBaseline = "middle";
-  numbers.rows.forEach((_, row) => {
-    numbers.columns.forEach((_, column) => {
+  const [[left, right], [top, bottom]] = [viewport.seen("x"), viewport.seen("y")];
+  for (let row = top; row < bottom; row++)
+    for (let column = left; column < right; column++) {
       const value = map.value({ row, column });
-      if (Number.isNaN(value)) return;
+      if (Number.isNaN(value)) continue;
       context.fillStyle = inkOn(cellColour(numbers, look, value).slice(0, 3));
       const text = Math.abs(value) < 0.005 ? "·" : value.toFixed(2); // a dot: a row of 0.00 hides the others
-      context.fillText(text, map.left + (column + 0.5) * cellWidth, map.above + (row + 0.5) * cellHeight);
-    });
-  });
+      context.fillText(text, x + (column + 0.5) * cell, y + (row + 0.5) * high);
+    }
 }
 
-/** @param {Heatmap} map */
-function drawStripes({ left, above, cellHeight }, context, look, row) {
-  const [top, bottom] = [above + row * cellHeight, above + (row + 1) * cellHeight];
+// Beside the cells of a row, as far as they are in sight.
+function drawStripes({ viewport, look }, context, row) {
+  const { y, high, height } = viewport;
+  const [top, bottom] = [Math.max(0, y + row * high), Math.min(height, y + (row + 1) * high)];
+  if (bottom <= top) return;
   context.save();
   context.beginPath();
-  context.rect(left - STRIPES, top, STRIPES - 1, bottom - top);
+  context.rect(-STRIPES, top, STRIPES - 1, bottom - top);
   context.clip();
   context.strokeStyle = look.ink;
   context.globalAlpha = 0.55;
   context.lineWidth = 1;
-  for (let y = top - STRIPES; y < bottom + STRIPES; y += 3) {
+  for (let level = top - STRIPES; level < bottom + STRIPES; level += 3) {
     context.beginPath();
-    context.moveTo(left - STRIPES, y + STRIPES);
-    context.lineTo(left, y);
+    context.moveTo(-STRIPES, level + STRIPES);
+    context.lineTo(0, level);
     context.stroke();
   }
   context.restore();
 }
 
 /** @param {Heatmap} map */
-function drawMarks(map, context, look, { rows, columns, cell }) {
-  const { left, above, cellWidth, cellHeight, width, height } = map;
-  const { framed } = map.numbers;
+function drawMarks({ marks, look, viewport, named, numbers }, context) {
+  const { x, y, cell, high, width, height } = viewport;
+  const { rows, columns } = viewport;
   context.strokeStyle = look.accent;
   context.lineWidth = 2;
-  for (const row of rows) context.strokeRect(left + 1, above + row * cellHeight, width - 2, Math.max(cellHeight, 2));
-  for (const column of columns)
-    context.strokeRect(left + column * cellWidth, above + 1, Math.max(cellWidth, 2), height - 2);
-  if (framed) {
-    const [from, to] = framed;
-    context.strokeRect(left + from * cellWidth, above + 1, (to - from) * cellWidth, height - 2);
+  for (const row of marks.rows) context.strokeRect(x + 1, y + row * high, columns * cell - 2, Math.max(high, 2));
+  for (const column of marks.columns) context.strokeRect(x + column * cell, y + 1, Math.max(cell, 2), rows * high - 2);
+  if (numbers.framed) {
+    const [from, to] = numbers.framed;
+    context.strokeRect(x + from * cell, y + 1, (to - from) * cell, rows * high - 2);
   }
-  if (!cell) return;
+  if (!marks.cell) return;
+  const [left, top] = [x + marks.cell.column * cell, y + marks.cell.row * high];
+  if (named) {
+    context.lineWidth = 1;
+    context.globalAlpha = 0.7;
+    context.strokeRect(0, top, width, Math.max(high, 1));
+    context.strokeRect(left, 0, Math.max(cell, 1), height);
+    context.globalAlpha = 1;
+  }
   context.strokeStyle = look.ink;
   context.lineWidth = 1.5;
-  const [x, y] = [left + cell.column * cellWidth, above + cell.row * cellHeight];
-  context.strokeRect(x, y, Math.max(cellWidth, 3), Math.max(cellHeight, 3));
+  context.strokeRect(left, top, Math.max(cell, 3), Math.max(high, 3));
 }
 
+// Names of rows on the left and of columns above: as many as there is room for.
 /** @param {Heatmap} map */
-function writeNames(map, context, look, marks) {
-  const { left, above, cellWidth, cellHeight, numbers } = map;
+function writeNames({ left, above, numbers, look, marks, viewport }, context) {
+  const { x, y, cell, high } = viewport;
   context.fillStyle = look.ink;
   context.textBaseline = "middle";
   const write = (name, bold) => {
     context.font = nameFont(look, bold);
     context.fillText(shortenedTo(context, name, LONGEST_NAME), 0, 0);
   };
-  const each = (names, size, room = NAME_ROOM) => {
+  /** @param {number[]} seen */
+  const shown = ([from, to], size, room = NAME_ROOM) => {
     const every = Math.max(1, Math.ceil(room / size));
-    return [...names.entries()].filter(([at]) => at % every === 0);
+    const first = Math.ceil(from / every) * every;
+    return Array.from({ length: Math.max(0, Math.ceil((to - first) / every)) }, (_, nth) => first + nth * every);
   };
-  for (const [row, name] of each(numbers.rows, cellHeight)) {
+  for (const row of shown(viewport.seen("y"), high)) {
     context.save();
     context.textAlign = "right";
-    context.translate(left - STRIPES - 3, above + (row + 0.5) * cellHeight);
+    context.translate(left - NAME_GAP, above + y + (row + 0.5) * high);
     context.globalAlpha = numbers.untrained?.includes(row) ? 0.5 : 1;
-    write(name, marks.rows.includes(row));
+    write(numbers.rows[row], marks.rows.includes(row));
     context.restore();
   }
   const upright = areNumbers(numbers.columns);
   const room = upright ? widestName(numbers.columns.slice(-1), look) + 6 : NAME_ROOM;
-  for (const [column, name] of each(numbers.columns, cellWidth, room)) {
+  for (const column of shown(viewport.seen("x"), cell, room)) {
     context.save();
     context.textAlign = upright ? "center" : "left";
-    context.translate(left + (column + 0.5) * cellWidth, above - (upright ? ABOVE_NUMBERS / 2 : 6));
+    context.translate(left + x + (column + 0.5) * cell, above - (upright ? ABOVE_NUMBERS / 2 : 6));
     if (!upright) context.rotate(SLANT);
-    write(name, marks.columns.includes(column));
+    write(numbers.columns[column], marks.columns.includes(column));
     context.restore();
   }
 }
@@ -285,13 +395,15 @@ export function namesAbove({ columns }, look) {
   return widestName(columns, look) * Math.abs(Math.sin(SLANT)) + NAME_SIZE;
 }
 
-// And the slanted last ones on their right.
-function rightOfNames({ columns }, look) {
-  return areNumbers(columns) ? FRAME_ROOM : widestName(columns.slice(-3), look) * Math.cos(SLANT);
+// The pixels that names take around the cells: on the right the last slanted ones reach over.
+export function marginsOf(numbers, look) {
+  const { rows, columns } = numbers;
+  const right = areNumbers(columns) ? FRAME_ROOM : widestName(columns.slice(-3), look) * Math.cos(SLANT);
+  return { left: widestName(rows, look) + NAME_GAP, right, above: namesAbove(numbers, look) };
 }
 
 // The text, cut at its end where it is wider than so many pixels.
-export function shortenedTo(context, text, width) {
+function shortenedTo(context, text, width) {
   if (context.measureText(text).width <= width) return text;
   const characters = [...text];
   while (characters.length && context.measureText(`${characters.join("")}…`).width > width) characters.pop();

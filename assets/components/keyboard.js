@@ -2,6 +2,7 @@
 import { nextHead } from "./focus.js";
 import { listOf } from "./panel.js";
 import { isRtl } from "./text.js";
+import { zoomByKey } from "./zoom.js";
 
 /**
  * @param {import("./head_view.js").HeadView} view
@@ -46,11 +47,7 @@ function obey(view, key, nth, more) {
   } else if (key === "Escape") view.pin(nth, null);
   else if (key === "h" || key === "H") view.switchHeads(nextHead(view.on, view.every, key === "h" ? 1 : -1));
   else if (key === "l" || key === "L") view.toLayer(view.state.layer + (key === "l" ? 1 : -1));
-  else if ((key === "+" || key === "-" || key === "0") && view.drawings[nth].drawing.viewport) {
-    const { drawing } = view.drawings[nth];
-    if (key === "0") drawing.whole();
-    else drawing.zoom(key === "+" ? 2 : 0.5, drawing.viewport.width / 2, drawing.viewport.height / 2);
-  } else return false;
+  else if (!view.drawings[nth].drawing.map || !zoomByKey(view.drawings[nth].drawing.map, key)) return false;
   view.hover = null;
   view.update();
   return true;

@@ -1,6 +1,7 @@
 // Two columns of tokens, those who look and those who are looked at, with lines between them.
 import { between } from "./curves.js";
-import { Curved, fit, MAX_NUMBERS, numbersOf, ROW, SCENE_TOKENS } from "./drawing.js";
+import { Curved, MAX_NUMBERS, numbersOf, ROW, SCENE_TOKENS } from "./drawing.js";
+import { fit } from "./elements.js";
 import { listOf, longestOf } from "./panel.js";
 import { short } from "./text.js";
 

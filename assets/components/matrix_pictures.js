@@ -5,6 +5,7 @@ import { make, makeButton, makeSvg, renew } from "./elements.js";
 import { Heatmap, namesAbove } from "./heatmap.js";
 import { save } from "./saving.js";
 import { exact, fill } from "./text.js";
+import { followFingers, zoomByKey, zoomTools } from "./zoom.js";
 
 /** @typedef {import("./heatmap.js").Numbers} Numbers */
 /** @typedef {{ row: number, column: number }} Cell */
@@ -89,7 +90,14 @@ export class MatrixPictures {
     this.reading.setAttribute("aria-live", "polite");
     this.root.append(this.row, this.reading, this.large);
     this.enlarged = new Heatmap();
-    this.large.append(this.largeBar, this.enlarged.canvas);
+    this.zoom = make("div", "zoom");
+    this.large.append(this.largeBar, this.enlarged.canvas, this.zoom);
+    followFingers(this.enlarged);
+    this.enlarged.canvas.addEventListener("keydown", (event) => {
+      if (!zoomByKey(this.enlarged, event.key)) return;
+      event.preventDefault();
+      event.stopPropagation();
+    });
     this.#follow(this.enlarged, () => this.largeName);
     this.#walk(this.enlarged.canvas, () => this.largeName);
   }
@@ -137,7 +145,9 @@ export class MatrixPictures {
   /** @param {(name: string) => import("./heatmap.js").Marks} marks */
   paint(marks) {
     for (const [name, { map }] of Object.entries(this.pictures)) map.paint(this.theme, marks(name));
-    if (this.largeName) this.enlarged.paint(this.theme, marks(this.largeName));
+    if (!this.largeName) return;
+    if (this.cell?.name === this.largeName) this.enlarged.reveal(this.cell);
+    this.enlarged.paint(this.theme, marks(this.largeName));
   }
 
   /** @param {string} text */
@@ -257,6 +267,7 @@ export class MatrixPictures {
     const { symbol, meaning, numbers } = this.matrices[name];
     this.enlarged.fit(numbers, this.theme, this.root.clientWidth - 26, TALL, CELL);
     this.enlarged.canvas.setAttribute("aria-label", this.#described(name));
+    renew(this.zoom, zoomTools(this.enlarged, this.texts));
     const files = ["png", "svg", "csv"].map((format) =>
       makeButton(format.toUpperCase(), "", () => save(this.#file(name), format)),
     );

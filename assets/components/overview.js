@@ -21,8 +21,8 @@ import {
   stepTo,
 } from "./overview_plan.js";
 import { openPayload } from "./payload.js";
+import { Pooled } from "./pooled.js";
 import { atRest, drawn, followLink } from "./streamlit.js";
-import { Pooled } from "./viewport.js";
 
 const ASIDE = 256; // width of the words beside the pictures
 const NARROW = 600;

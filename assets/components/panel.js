@@ -164,6 +164,18 @@ export function prepared(panel, header, nth, words) {
 }
 
 /**
+ * The rows of a layer of a panel that training gave no meaning: those of the last layer that answer nothing.
+ * @param {import("./head_view.js").Header} header
+ * @param {number} nth
+ * @param {number} number
+ * @param {Panel["wordOf"]} wordOf
+ */
+export function untrainedIn(header, nth, number, wordOf = (_, at) => at) {
+  const rows = number === header.layers - 1 ? (header.untrained?.[nth] ?? []) : [];
+  return [...new Set(rows.map((at) => wordOf("query", at)))];
+}
+
+/**
  * The panel's layer of that number, rescaled where special tokens are hidden; the same object each time.
  * @param {Panel} panel
  * @param {number} number

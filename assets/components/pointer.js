@@ -1,9 +1,7 @@
-// The finger on a drawing: what is under it is looked at, a click holds it, dragging moves a matrix.
+// The finger on a drawing: what is under it is looked at, a click holds it.
 import { make } from "./elements.js";
 import { listOf } from "./panel.js";
 import { exact, fill, isolated } from "./text.js";
-
-const STILL = 4; // pixels that a click may tremble
 
 /** @param {import("./head_view.js").HeadView} view */
 export function followPointer(view, { panel, stage, drawing, status }) {
@@ -17,12 +15,6 @@ export function followPointer(view, { panel, stage, drawing, status }) {
     view.hover = focus && view.everywhere(panel.nth, focus);
     if (JSON.stringify(view.hover) !== before) view.update();
   };
-  const drag = (event) => {
-    view.dragged += Math.abs(event.movementX) + Math.abs(event.movementY);
-    if (view.dragged < STILL) return;
-    drawing.viewport.pan(event.movementX, event.movementY);
-    drawing.paint();
-  };
   // The line or cell under the pointer says its own number.
   const point = (event) => {
     const line = drawing.hit(event);
@@ -33,11 +25,7 @@ export function followPointer(view, { panel, stage, drawing, status }) {
     if (status.dataset.text !== text) status.replaceChildren(make("span", "", text));
     status.dataset.text = text;
   };
-  stage.addEventListener("pointerdown", () => {
-    view.dragged = 0;
-  });
   stage.addEventListener("pointermove", (event) => {
-    if (drawing.viewport?.zoomed && event.buttons === 1) return drag(event);
     const element = tokenOf(event);
     if (element) return event.pointerType === "touch" ? undefined : hover(focusOf(element));
     hover(null);
@@ -51,10 +39,9 @@ export function followPointer(view, { panel, stage, drawing, status }) {
     view.say();
   });
   stage.addEventListener("click", (event) => {
-    if (view.dragged >= STILL) return;
     const element = tokenOf(event);
     const cell = element ? null : drawing.hit(event);
-    if (!element && !(drawing.viewport && cell)) return point(event); // a finger does not hover
+    if (!element && !(drawing.map && cell)) return point(event); // a finger does not hover
     const { side, tokens } = element ? focusOf(element) : { side: "query", tokens: [cell.query] };
     view.choose(panel.nth, side, tokens[0], event.shiftKey || event.ctrlKey || event.metaKey);
   });

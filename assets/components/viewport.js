@@ -1,21 +1,24 @@
-// What of a matrix is in sight, and all of it pooled to a picture: numbers without a canvas.
-import { meanAcross } from "./focus.js";
-
-const GRID = 768;
+// What of a matrix is in sight: places and sizes without a canvas.
 const MAX_CELL = 72; // pixels a cell
 
-// Where the matrix lies: columns × rows of cells of `cell` pixels, the first at (x, y) of a view of width × height.
+// Where the matrix lies: columns × rows of cells of `cell` × `high` pixels, the first at (x, y) of a view of
+// width × height. Cells are `tall` times as high as wide, as far as that is not too much.
 export class Viewport {
   x = 0;
   y = 0;
 
-  constructor(columns, width, height, rows = columns) {
+  constructor(columns, width, height, rows = columns, tall = 1) {
     this.columns = columns;
     this.rows = rows;
     this.width = width;
     this.height = height;
-    this.minCell = Math.min(width / columns, height / rows);
+    this.tall = tall;
+    this.minCell = Math.min(width / columns, height / rows / tall);
     this.cell = this.minCell;
+  }
+
+  get high() {
+    return Math.min(this.cell * this.tall, Math.max(MAX_CELL, this.minCell * this.tall));
   }
 
   whole() {
@@ -30,16 +33,15 @@ export class Viewport {
 
   // Make cells `by` times as large, the place (x, y) staying where it is.
   zoom(by, x, y) {
-    const cell = Math.min(Math.max(this.cell * by, this.minCell), Math.max(MAX_CELL, this.minCell));
-    const ratio = cell / this.cell;
-    this.cell = cell;
-    this.x = x - (x - this.x) * ratio;
-    this.y = y - (y - this.y) * ratio;
+    const before = [this.cell, this.high];
+    this.cell = Math.min(Math.max(this.cell * by, this.minCell), Math.max(MAX_CELL, this.minCell));
+    this.x = x - ((x - this.x) * this.cell) / before[0];
+    this.y = y - ((y - this.y) * this.high) / before[1];
     this.pan(0, 0);
   }
 
   pan(dx, dy) {
-    const [across, down] = [this.columns * this.cell, this.rows * this.cell];
+    const [across, down] = [this.columns * this.cell, this.rows * this.high];
     this.x = Math.min(0, Math.max(this.x + dx, Math.min(0, this.width - across)));
     this.y = Math.min(0, Math.max(this.y + dy, Math.min(0, this.height - down)));
   }
@@ -47,58 +49,22 @@ export class Viewport {
   // The cell under a place, null outside of what is in sight.
   at(x, y) {
     if (x < 0 || y < 0 || x >= this.width || y >= this.height) return null;
-    const [key, query] = [Math.floor((x - this.x) / this.cell), Math.floor((y - this.y) / this.cell)];
-    return query >= 0 && key >= 0 && query < this.rows && key < this.columns ? { query, key } : null;
+    const [row, column] = [Math.floor((y - this.y) / this.high), Math.floor((x - this.x) / this.cell)];
+    return row >= 0 && column >= 0 && row < this.rows && column < this.columns ? { row, column } : null;
   }
 
   // The first cell in sight and the one after the last, along an axis ("x" or "y").
   seen(axis) {
-    const [extent, count] = axis === "x" ? [this.width, this.columns] : [this.height, this.rows];
-    const from = Math.max(0, Math.floor(-this[axis] / this.cell));
-    return [from, Math.min(count, Math.ceil((extent - this[axis]) / this.cell))];
+    const [extent, count, size] =
+      axis === "x" ? [this.width, this.columns, this.cell] : [this.height, this.rows, this.high];
+    const from = Math.max(0, Math.floor(-this[axis] / size));
+    return [from, Math.min(count, Math.ceil((extent - this[axis]) / size))];
   }
 
-  reveal(query, key) {
-    const [left, top] = [this.x + key * this.cell, this.y + query * this.cell];
+  reveal({ row, column }) {
+    const [left, top] = [this.x + column * this.cell, this.y + row * this.high];
     const dx = left < 0 ? -left : Math.min(0, this.width - this.cell - left);
-    const dy = top < 0 ? -top : Math.min(0, this.height - this.cell - top);
+    const dy = top < 0 ? -top : Math.min(0, this.height - this.high - top);
     this.pan(dx, dy);
-  }
-}
-
-// May any of the heads look there? Each can have a mask of its own.
-export const seenByAny = (layer, heads, query, key) => heads.some((head) => layer.sees(head, query, key));
-
-// Mean weights of the heads, pooled to at most `grid` a side; NaN where all cells are hidden. Row by row.
-export class Pooled {
-  constructor(layer, heads, grid = GRID) {
-    this.layer = layer;
-    this.heads = heads;
-    this.step = Math.ceil(Math.max(layer.nQuery, layer.nKey) / grid);
-    this.rows = Math.ceil(layer.nQuery / this.step);
-    this.columns = Math.ceil(layer.nKey / this.step);
-    this.values = new Float32Array(this.rows * this.columns).fill(NaN);
-    this.maximum = 0;
-    this.next = 0;
-  }
-
-  get done() {
-    return this.next >= this.layer.nQuery;
-  }
-
-  // Work until `end` (a time of `now`), at least for one row.
-  advance(end, now = () => performance.now()) {
-    do {
-      if (this.done) return;
-      const base = Math.floor(this.next / this.step) * this.columns;
-      const row = meanAcross(this.layer, this.heads, { side: "query", tokens: [this.next] });
-      for (let key = 0; key < row.length; key++) {
-        if (row[key] === 0 && !seenByAny(this.layer, this.heads, this.next, key)) continue;
-        const at = base + Math.floor(key / this.step);
-        if (!(this.values[at] >= row[key])) this.values[at] = row[key];
-        if (row[key] > this.maximum) this.maximum = row[key];
-      }
-      this.next += 1;
-    } while (now() < end);
   }
 }

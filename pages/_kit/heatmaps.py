@@ -21,6 +21,14 @@ WORDS = (
     "matrices_enlarge",
     "matrices_plot",
     "matrices_plot_hint",
+    "scale",
+    "scale_pooled",
+    "scale_roots",
+    "zoom_how",
+    "zoom_in",
+    "zoom_out",
+    "zoom_touch",
+    "zoom_whole",
 )
 _heatmaps = components.component(
     "heatmaps", "heatmaps.js", html='<div class="heatmaps"></div>', styles=("matrix_pictures.css",)

@@ -446,10 +446,12 @@ def test_text_and_matrix_show_one_text_looking_at_another(alone, eye, written, t
         assert view.panel().locator(f".token.{side} .numbers:not(:empty)").count() == 0
     view.button("matrix").click()
     canvas = view.panel().locator("canvas.matrix")
-    box = canvas.bounding_box()
-    cell = (box["width"] - 96) / 11
-    assert box["height"] == pytest.approx(96 + 7 * cell, abs=2)
-    canvas.hover(position={"x": 96 + 10.5 * cell, "y": 96 + 6.5 * cell})
+    left, above, cell, high = view.view.evaluate(
+        "v => (({ left, above, cellWidth, cellHeight }) => [left, above, cellWidth, cellHeight])"
+        "(v.view.drawings[0].drawing.map)"
+    )
+    assert cell == pytest.approx(high)
+    canvas.hover(position={"x": left + 10.5 * cell, "y": above + 6.5 * cell})
     assert re.match(r"\. → \.: weight ", view.said())
     assert f"{weights[6, 10]:.4f}" in view.said()
 

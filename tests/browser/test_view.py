@@ -494,11 +494,10 @@ def cell_at(view, key: int, query: int) -> tuple[float, float]:
     """Where a cell of the matrix is on the screen."""
     return view.view.evaluate(
         """(v, [key, query]) => {
-            const { canvas, viewport: w } = v.view.drawings[0].drawing;
+            const { canvas, left, above, viewport: w } = v.view.drawings[0].drawing.map;
             const box = canvas.getBoundingClientRect();
-            const labels = (box.width - w.width);
-            const at = (start, first, n) => start + labels + first + (n + 0.5) * w.cell;
-            return [at(box.left, w.x, key), at(box.top, w.y, query)];
+            const at = (start, first, n) => start + first + (n + 0.5) * w.cell;
+            return [at(box.left + left, w.x, key), at(box.top + above, w.y, query)];
         }""",
         [key, query],
     )
@@ -514,7 +513,7 @@ def point_at(page, view, key: int, query: int) -> tuple[float, float]:
     return place
 
 
-WINDOW = "v => (({ cell, x, y, minCell }) => [cell, x, y, minCell])(v.view.drawings[0].drawing.viewport)"
+WINDOW = "v => (({ cell, x, y, minCell }) => [cell, x, y, minCell])(v.view.drawings[0].drawing.map.viewport)"
 
 
 def test_the_matrix_is_zoomed_and_moved_and_a_click_pins_the_row(view_of):
@@ -544,7 +543,7 @@ def test_the_matrix_is_zoomed_and_moved_and_a_click_pins_the_row(view_of):
     page.mouse.wheel(0, -60)
     page.keyboard.up("Control")
     page.wait_for_function(
-        "([v, cell]) => v.view.drawings[0].drawing.viewport.cell > 2.1 * cell",
+        "([v, cell]) => v.view.drawings[0].drawing.map.viewport.cell > 2.1 * cell",
         arg=[view.view.element_handle(), cell],
     )
     assert cell_at(view, 5, 5) == pytest.approx(place, abs=1)  # the place under the pointer stays
@@ -576,7 +575,7 @@ def test_what_a_causal_mask_hides_is_a_grey_triangle_in_the_matrix_and_has_no_li
     assert all(key <= query for _, query, key, _ in view.lines())
     view.button("matrix").click()
     grey = """(v, [x, y]) => {
-        const { canvas } = v.view.drawings[0].drawing;
+        const { canvas } = v.view.drawings[0].drawing.map;
         const box = canvas.getBoundingClientRect(), ratio = canvas.width / box.width;
         const at = [(x - box.left) * ratio, (y - box.top) * ratio, 1, 1];
         return [...canvas.getContext("2d").getImageData(...at).data].join() === "128,128,128,72";

@@ -14,7 +14,7 @@ KEYS = tuple(f"k{at}" for at in range(11))
 QUERY_WORDS = [0, 1, 2, 2, 3, 4, 5]
 KEY_WORDS = [0, 1, 1, 1, 2, 3, 3, 4, 5, 6, 7]
 TEXTS = head_view.texts("en")
-MODULES = ["payload.js", "panel.js", "focus.js", "viewport.js", "text.js"]
+MODULES = ["payload.js", "panel.js", "focus.js", "pooled.js", "viewport.js", "text.js"]
 
 
 @pytest.fixture(scope="module")
@@ -121,8 +121,8 @@ def test_a_matrix_may_have_more_columns_than_rows(javascript):
     w.pan(-1e6, -1e6);
     return [...found, [w.x, w.y], w.at(219, 139)];
     """
-    corner = {"query": 6, "key": 10}
-    expected = [20, corner, {"query": 0, "key": 10}, [0, 11], [0, 7], [220 - 660, 140 - 420], corner]
+    corner = {"row": 6, "column": 10}
+    expected = [20, corner, {"row": 0, "column": 10}, [0, 11], [0, 7], [220 - 660, 140 - 420], corner]
     assert javascript(MODULES, code) == expected
 
 

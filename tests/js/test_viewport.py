@@ -7,7 +7,7 @@ import torch
 import mha_core as mha
 from mha_core.export.payload import Panel, pack
 
-MODULES = ["payload.js", "viewport.js"]
+MODULES = ["payload.js", "pooled.js", "viewport.js"]
 
 
 @pytest.fixture
@@ -55,8 +55,8 @@ def test_the_cell_at_a_place_is_one_that_is_in_sight(viewport):
     return [whole, [...places.map(([x, y]) => w.at(x, y)), w.seen("x"), w.seen("y")]];
     """
 
-    def cell(query, key):
-        return {"query": query, "key": key}
+    def cell(row, column):
+        return {"row": row, "column": column}
 
     assert viewport(code) == [
         [cell(0, 0), cell(99, 1), None, None, [0, 100]],
@@ -71,12 +71,28 @@ def test_a_few_tokens_fill_the_view(viewport):
     ]
 
 
+def test_cells_of_another_form_stay_under_the_pointer_and_grow_no_higher_than_they_may(viewport):
+    code = """
+    const s = new Viewport(64, 640, 360, 12, 3); // cells of 10 × 30 pixels
+    const under = () => [(200 - s.x) / s.cell, (90 - s.y) / s.high];
+    const sizes = [];
+    for (const by of [2, 2, 2]) { s.zoom(by, 200, 90); sizes.push([s.cell, s.high, ...under()]); }
+    return [sizes, s.at(200, 90), s.seen("y")];
+    """
+    sizes, at, rows = viewport(code)
+    assert [[*size[:2]] for size in sizes] == [[20, 60], [40, 72], [72, 72]]
+    for size in sizes:
+        assert size[2:] == pytest.approx([20, 3])
+    assert at == {"row": 3, "column": 20}
+    assert rows == [1, 7]
+
+
 def test_a_cell_is_brought_into_sight_and_no_farther(viewport):
     code = """
     w.zoom(10, 0, 0);
-    w.reveal(3, 4); const same = [w.x, w.y];
-    w.reveal(50, 4); const down = [w.x, w.y];
-    w.reveal(20, 99); const back = [w.x, w.y];
+    w.reveal({ row: 3, column: 4 }); const same = [w.x, w.y];
+    w.reveal({ row: 50, column: 4 }); const down = [w.x, w.y];
+    w.reveal({ row: 20, column: 99 }); const back = [w.x, w.y];
     return [same, down, back];
     """
     assert viewport(code) == [[0, 0], [0, 400 - 51 * 40], [400 - 4000, -20 * 40]]
