@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import streamlit as st
 
-from pages._kit import charts, components, compute, controls, streamlit_parts
+from pages._kit import charts, components, compute, controls, state, streamlit_parts
 from pages._kit.controls import with_sentence
 from pages._kit.text import ASSETS, PAGES, t
 
@@ -96,6 +96,7 @@ def _what_next(page: Page) -> None:
             st.page_link(PAGES / file, label=label, icon=":material/arrow_forward:")
 
 
+state.begin()
 st.logo(ASSETS / "logo.svg", size="large", icon_image=ASSETS / "icon.svg")
 pages = {
     st.Page(PAGES / page.file, title=page.title, url_path=page.path or None, default=page.path == ""): page
@@ -117,8 +118,9 @@ with below:  # drawn first: while the rest is computed, the browser fetches what
         menu=t("section.menu"),
     )
     st.caption(compute.device().reason)
-    components.history()
     charts.mount()
 controls.controls(pages[chosen].controls, above)
+with below:
+    components.address(state.address())
 chosen.run()
 _what_next(pages[chosen])  # a page that stops with a note says by itself what else can be done

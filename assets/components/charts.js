@@ -2,6 +2,7 @@
 // cells. Streamlit reports no click on a heatmap, but our components run in its page, where plotly can be asked.
 // Mounted once for all pages. Data: the words of the menu, { open, png, svg, csv }.
 // A figure of plotly's says what it is in layout.meta: { title, caption, file, start, rows, columns, corner }.
+import { tell } from "./address.js";
 import { make, makeButton, makeSvg } from "./elements.js";
 import { FORMATS, save } from "./saving.js";
 import { keyAround } from "./streamlit.js";
@@ -183,7 +184,10 @@ function lookLater() {
 
 export default function ({ data, setTriggerValue }) {
   mounted.words = data;
-  mounted.send = (picked) => setTriggerValue("picked", picked);
+  mounted.send = (picked) => {
+    tell();
+    setTriggerValue("picked", picked);
+  };
   if (mounted.watching) return;
   mounted.watching = true;
   document.addEventListener("pointerdown", ({ target }) => hearClicks(target), true);

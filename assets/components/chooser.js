@@ -3,6 +3,7 @@
 // Each group is one stop of the Tab key; arrow keys choose in it.
 // Data: { texts: { hint, hint_hidden }, rows: [{ field, title, count, chosen, heads }], strips: [{ field, title,
 // caption, tokens, weights (null where hidden; null for a text that is not looked at), query, limit, chosen }] }.
+import { tell } from "./address.js";
 import { inkOn, lookOf, shade, themeColours } from "./colours.js";
 import { make, makeButton } from "./elements.js";
 import { drawn } from "./streamlit.js";
@@ -157,7 +158,10 @@ export default function ({ data, parentElement, setTriggerValue }) {
     follow(root, choices.get(root));
   }
   const choice = choices.get(root);
-  choice.tell = (chosen) => setTriggerValue("picked", chosen);
+  choice.tell = (chosen) => {
+    tell();
+    setTriggerValue("picked", chosen);
+  };
   const latest = (group) => ({ ...group, chosen: choice.waiting.get(group.field) ?? group.chosen });
   const colours = themeColours(root);
   const palette = getComputedStyle(root).getPropertyValue("--st-chart-categorical-colors").split(",");

@@ -250,8 +250,8 @@ export function showFoot(view) {
   if (word) {
     // The button stays where another word of the same name is chosen: which one is read when it is pressed.
     const hide = () => {
-      view.hiding = hideable(view);
-      view.hide(view.hiding.nth, view.hiding.token);
+      const { nth, token } = hideable(view);
+      view.hide(nth, token);
     };
     parts.push(makeButton(word.name, "", hide));
   }

@@ -38,7 +38,8 @@ import { apart, exact, fill } from "./text.js";
  * @property {string} file the name of what is saved, without its ending
  * @property {Record<string, string>} texts
  * @property {boolean} [brief] titles leave out the words that all of them begin with
- * @property {boolean} [opens] the page can load another layer or head, and follows the view
+ * @property {boolean} [follows] the view looks at the focus of the page, which can load other layers and heads
+ * @property {boolean} [tells] other figures of the page look there, too
  * @property {boolean} [matrices] the six matrices of a head and all heads stand below the drawing
  * @property {number | null} [key] the token of another text that the page looks at
  * @property {boolean} [compared] the words of all sentences are shaded on one scale
@@ -58,12 +59,13 @@ import { apart, exact, fill } from "./text.js";
  * What the page around the view can do.
  * @typedef {object} Page
  * @property {((chosen: object) => void) | null} open load what is chosen and not here
- * @property {((chosen: object) => void) | null} moved the view looks at something else
+ * @property {(() => void) | null} moved the view looks at something else
  * @property {((nth: number, token: number) => void) | null} hide hide a token of a sentence, or give it back
  * @property {((header: Header) => Promise<string>) | null} page the view as a page of its own, to be saved
  */
 
 const DRAWINGS = { lines: Lines, text: Shaded, arcs: Arcs, matrix: Matrix };
+const SIDED = new Set(["text", "arcs"]); // drawings of one list of tokens, whose direction is chosen beside them
 const NOTHING = { query: new Set(), key: new Set() };
 const LONGEST_STRIP = 256; // tokens
 const TALLEST = { alone: 600, above: 320 }; // pixels of a drawing, then it scrolls: alone, or above matrices
@@ -97,15 +99,13 @@ export class HeadView {
   hover = null;
   /** @type {{ nth: number, token: number } | null} where the keyboard is */
   at = null;
-  /** @type {{ nth: number, token: number } | null} the word that the page was asked to hide or to give back */
-  hiding = null;
   /** @type {import("./curves.js").Line | null} what is under the pointer between tokens */
   line = null;
   /** @type {number | undefined} the head that was clicked or switched on last */
   last;
   sentences = "";
   scene = "";
-  place = ""; // layer, head and tokens that the page has heard of
+  place = ""; // what it looks at, as the page has heard of it
   nHeads = 0;
   /** @type {string[]} colours of heads */
   palette = [];
@@ -163,8 +163,7 @@ export class HeadView {
       // A page that was saved so.
       for (const name of ["drawing", "rescaled", "words"]) this.state[name] = header[name] ?? this.state[name];
     }
-    this.data = panels.map((panel, nth) => prepared(panel, header, nth, this.state.words));
-    if (!this.offers(this.state.drawing)) this.state.drawing = "lines";
+    this.prepare();
     // Another sentence is another scene: what was pinned may not even exist in it.
     const sentences = JSON.stringify(this.data.map(({ tokens, keys, two }) => [tokens, two && keys]));
     const another = this.sentences !== sentences;
@@ -174,34 +173,73 @@ export class HeadView {
       this.state.layer = header.layer;
       // A page that has followed the view leaves it as it is: where the keyboard is, and who is pinned with it.
       const follows = !another && this.chosenToken === header.token;
-      // What takes the place of a word that was hidden, in whichever sentence, is what one wants to see.
-      const { nth, token } = (another && this.hiding) || { nth: 0, token: header.token };
-      const focus = () => ({ side: "query", tokens: [this.data[nth].wordOf("query", token)] });
-      if (!follows) this.pin(nth, token === null ? null : focus());
+      if (!follows) this.pinPieces(0, "query", header.token === null ? [] : [header.token]);
       if (!this.sentences || this.nHeads !== header.heads || !this.on.has(header.head)) this.on = new Set(header.on);
     }
-    this.hiding = null;
     if (this.scene !== scene) this.last = header.head;
     this.sentences = sentences;
     this.scene = scene;
     this.nHeads = header.heads;
     this.hover = null;
     this.line = null;
-    this.place = JSON.stringify(this.chosen);
+    this.place = JSON.stringify(this.looked);
     this.build();
   }
 
-  // Layer, head and token of a link; what is not here is left to the page.
-  goTo({ layer, head, token }) {
-    if (!this.has(layer) || !this.layer(this.data[0]).heads.includes(head)) return;
-    this.state.layer = layer;
-    this.on = new Set([head]);
+  // What it looks at and how it draws it: all that a link says of a view. Tokens are pieces, from 0.
+  get looked() {
+    const { rescaled, words, drawing, threshold, maxLines } = this.state;
+    const nth = this.pinned ? this.at.nth : 0;
+    const pinned = this.pinned?.[nth];
+    const last = pinned?.tokens.includes(this.at.token) ? this.at.token : pinned?.tokens.at(-1);
+    const others = pinned?.tokens.filter((token) => token !== last) ?? [];
+    const tokens = pinned?.tokens.length ? [...others, last].map((at) => this.data[nth].pieceOf(pinned.side, at)) : [];
+    const side = pinned?.side ?? this.state.side;
+    const head = this.chosenHead;
+    return {
+      layer: this.state.layer,
+      head,
+      on: this.heads,
+      nth,
+      side,
+      tokens,
+      drawing,
+      threshold,
+      maxLines,
+      rescaled,
+      words,
+    };
+  }
+
+  // Look there; the layer and the head are here.
+  goTo(place) {
+    const { layer, head, on, nth, side, tokens, ...drawn } = place;
+    if (JSON.stringify(this.looked) === JSON.stringify(place)) return;
+    const rebuilt = ["drawing", "words"].some((name) => this.state[name] !== drawn[name]);
+    Object.assign(this.state, drawn, { layer, side: SIDED.has(drawn.drawing) ? side : "query" });
+    if (rebuilt) this.prepare();
+    this.on = new Set(on);
     this.last = head;
-    this.pin(0, token === null ? null : { side: "query", tokens: [this.data[0].wordOf("query", token)] });
     this.hover = null;
-    this.place = JSON.stringify(this.chosen);
+    this.line = null;
+    this.pinPieces(nth, side, tokens);
+    this.place = JSON.stringify(this.looked);
+    if (rebuilt) return this.build();
     this.controls();
     this.redraw();
+  }
+
+  prepare() {
+    this.data = this.original.map((panel, nth) => prepared(panel, this.header, nth, this.state.words));
+    if (!this.offers(this.state.drawing)) this.state.drawing = "lines";
+  }
+
+  // Hold these pieces of a sentence, the last of them where the keyboard is.
+  pinPieces(nth, side, pieces) {
+    const tokens = pieces.map((piece) => this.data[nth].wordOf(side, piece));
+    const last = tokens.at(-1);
+    this.pin(nth, tokens.length ? { side, tokens: [...new Set(tokens)].sort((a, b) => a - b) } : null);
+    if (tokens.length) this.at = { nth, token: last };
   }
 
   lookAtHead(head) {
@@ -376,10 +414,10 @@ export class HeadView {
       else stage.removeAttribute("aria-activedescendant");
     }
     showFoot(this);
-    const place = JSON.stringify(this.chosen);
+    const place = JSON.stringify(this.looked);
     if (place === this.place) return;
     this.place = place;
-    this.moved?.(this.chosen);
+    this.moved?.();
   }
 
   // What the model answers at the one token in focus.
@@ -452,7 +490,7 @@ export class HeadView {
     const layer = `${fill(this.texts.layer, { layer: this.state.layer + 1 })} / ${this.header.layers}`;
     const parts = [titled ? "" : this.data[0].title, this.header.source, layer].filter(Boolean);
     const inApp = this.header.notes?.[this.state.layer] ?? "";
-    this.caption.textContent = this.header.opens === undefined ? parts.join(" · ") : inApp;
+    this.caption.textContent = this.header.follows === undefined ? parts.join(" · ") : inApp;
   }
 }
 

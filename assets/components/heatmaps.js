@@ -1,5 +1,6 @@
 // Matrices of any kind as pictures, inside Streamlit: what they are called comes as JSON, their numbers by themselves
 // (blobs.js). Which matrices, and what a press on a cell means, is up to the page (pages/_kit/heatmaps.py).
+import { tell } from "./address.js";
 import { arrival } from "./blobs.js";
 import { MatrixPictures, themeLook } from "./matrix_pictures.js";
 import { drawn } from "./streamlit.js";
@@ -142,7 +143,10 @@ export default async function ({ data, parentElement, setTriggerValue }) {
   const bytes = await arrival(data.name, data.digest);
   if (root.turn !== turn) return; // other matrices have come meanwhile
   root.heatmaps ??= new Heatmaps(root, setTriggerValue);
-  root.heatmaps.send = setTriggerValue;
+  root.heatmaps.send = (name, value) => {
+    tell();
+    setTriggerValue(name, value);
+  };
   root.heatmaps.open(data, bytes);
   drawn(root);
 }

@@ -1,5 +1,6 @@
 // All layers × heads of a text as one canvas of small pictures. They are drawn once, off the screen; the
 // finger on one only moves an outline. Only opening a head reaches the server.
+import { tell } from "./address.js";
 import { arrival } from "./blobs.js";
 import { saveable } from "./charts.js";
 import { themeColours } from "./colours.js";
@@ -361,5 +362,8 @@ export default async function ({ data, parentElement, setTriggerValue }) {
   const header = JSON.parse(new TextDecoder().decode(facts));
   const layers = [...openPayload(weights)[0].layers.values()];
   const { chosen, link } = data;
-  showOverview(root, { header, layers, chosen, link }, (head) => setTriggerValue("picked", head));
+  showOverview(root, { header, layers, chosen, link }, (head) => {
+    tell();
+    setTriggerValue("picked", head);
+  });
 }

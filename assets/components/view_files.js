@@ -17,7 +17,7 @@ export async function saveView(view, kind) {
   const file = `${view.header.file}-layer-${view.state.layer + 1}-${view.state.drawing}`;
   if (kind !== "html") return save(figureOf(view, file), kind);
   const { drawing, rescaled, words } = view.state;
-  const inView = { ...view.chosen, on: view.heads, drawing, rescaled, words, brief: false, opens: undefined };
+  const inView = { ...view.chosen, on: view.heads, drawing, rescaled, words, brief: false, follows: undefined };
   const page = await view.page({ ...view.header, ...inView });
   return download(new Blob([page], { type: "text/html;charset=utf-8" }), `${file}.html`);
 }

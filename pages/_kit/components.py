@@ -1,11 +1,11 @@
-"""Our components: the sentence as tokens, bytes for the scripts, and a Back button that works.
+"""Our components: the sentence as tokens, bytes for the scripts, and the focus in the address.
 
 Their scripts are modules that the app serves (app.py). Data reaches the page by `textContent` and canvas
 alone.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 
 import streamlit as st
@@ -37,7 +37,7 @@ def component(name: str, module: str, *, html: str | None = None, styles: Sequen
 
 
 _chooser = component("chooser", "chooser.js", html='<div class="chooser"></div>', styles=("chooser.css",))
-_history = component("history", "history.js")
+_address = component("address", "address_app.js")
 _charts = component("charts", "charts.js", styles=("charts.css",), isolate_styles=False)
 _bytes = component("bytes", "blobs.js")
 
@@ -57,9 +57,9 @@ def digest(data: bytes) -> str:
     return blake2b(data, digest_size=8).hexdigest()
 
 
-def history() -> None:
-    """Make the browser's Back undo a change of a control; shows nothing."""
-    _history(key="history")
+def address(focus: Mapping[str, Mapping[str, str]]) -> None:
+    """Hold the focus (state.address) in the address, where Back undoes it and each control; shows nothing."""
+    _address(key="address", data=focus, on_focus_change=lambda: None)
 
 
 def charts(words: dict[str, str], on_pick) -> None:

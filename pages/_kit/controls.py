@@ -2,12 +2,11 @@
 
 import json
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import fields
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from mha_core import MhaError
+from mha_core import MhaError, words
 from mha_core.attention.masks import MASKS
 from mha_core.attention.module import AttentionSpec
 from mha_core.attention.positions import POSITIONS
@@ -16,7 +15,7 @@ from mha_core.sources.huggingface.model import DTYPES
 from mha_core.sources.random_weights import MAX_SEED
 from mha_core.training.model import ARCHITECTURES
 from pages._kit import compute, model_source, sentence, uploads
-from pages._kit.state import DEFAULTS, SETTINGS, STARTED, Scene, current, go
+from pages._kit.state import CONTROLS, DEFAULTS, SETTINGS, STARTED, current, go, name_of, name_tokens
 from pages._kit.text import ASSETS, literal, t
 
 MAX_CHARACTERS = 40_000
@@ -85,13 +84,12 @@ def _visible(of_source: Mapping[str, frozenset[str]], place: DeltaGenerator) -> 
             _choice("architecture")
     trace = compute.peek(current())
     if trace is not None:
-        model_source.keep_word(trace)
+        name_tokens(trace)
 
 
 def _rewrite_values() -> None:
     """Streamlit forgets the value of a control that a page does not draw, unless it is written anew."""
-    for field in fields(Scene):
-        key = field.name
+    for key in CONTROLS:
         if key in st.session_state:
             st.session_state[key] = st.session_state[key]
 
@@ -102,8 +100,8 @@ def _hidden() -> None:
     Streamlit binds controls alone to a link, and takes out of it the values without a control.
     """
     with st.container(key="unseen"):
-        for field in fields(Scene):
-            key, default = field.name, _default(field.name)
+        for key in CONTROLS:
+            default = _default(key)
             here = key in st.query_params or st.session_state.get(key) not in (None, default)
             if not here or key in st.session_state.drawn or key == "file":  # a file is open for one visit
                 continue
@@ -112,7 +110,7 @@ def _hidden() -> None:
                 st.selectbox(key, options, options.index(default), **_linked(key))
             elif isinstance(default, bool):
                 st.toggle(key, default, **_linked(key))
-            elif "int" in str(field.type):
+            elif key in MAX_VALUES:
                 st.number_input(key, 0 if key == "seed" else 1, MAX_VALUES.get(key), default, **_linked(key))
             else:
                 st.text_area(key, default, max_chars=MAX_CHARACTERS, **_linked(key))
@@ -145,18 +143,8 @@ def _source() -> None:
         default=DEFAULTS.source,
         required=True,
         help=t("control.source_help"),
-        on_change=_source_changed,
         **_linked("source"),
     )
-    st.session_state.source_before = current().source  # a link and a button set it too
-
-
-def _source_changed() -> None:
-    """Keep looking at the same word: small models put [CLS] before the sentence."""
-    before, after = st.session_state.source_before, st.session_state.source
-    step = (after in STARTED) - (before in STARTED)
-    if step and "model" not in (before, after):  # what a model makes of the sentence is seen later
-        go(token=max(1, current().token + step))
 
 
 def _sentence(used: Set[str]) -> None:
@@ -204,7 +192,7 @@ def _sentence(used: Set[str]) -> None:
 def _take_example(examples: list[dict]) -> None:
     for example in examples:
         if example["text"] == st.session_state.example:
-            token = example["token"] + (current().source in STARTED)
+            token = name_of(words(example["text"]), example["token"])
             go(text=example["text"], twin=example.get("twin", ""), token=token, example=None)
 
 

@@ -57,12 +57,16 @@ def of_traces(
         source=views.caption_of(traces, layer),
         texts=views.texts(language()),
     )
-    header |= {"brief": titles is None, **(more or {})}  # then the sentences stand above, word by word
+    header |= {
+        "brief": titles is None,
+        "tells": True,
+        **(more or {}),
+    }  # then the sentences stand above, word by word
     if values:
         height = heights.heads([one.sides.queries.labels for one in traces], traces[0].layers[layer].n_heads)
     else:
         height = heights.view([longest(trace) for trace in traces])
-    digest = _mount(header, blob, key, height, _move, on_hide)
+    digest = _mount(header, blob, key, height, follows=True, on_hide=on_hide)
     is_whole = loaded is None and len(numbers) == len(traces[0].layers) and longest(traces[0]) <= WHOLE
     return (key, digest) if is_whole else None
 
@@ -75,10 +79,11 @@ def of_sentences(
     layer: int,
     head: int,
     token: int,
+    tells: bool,
 ) -> tuple[str, str] | None:
     """One sentence or two with everything about a head: its lines, its six matrices, the other heads.
 
-    Returns what `of_traces` does.
+    It `tells` each move where the page shows more that follows it. Returns what `of_traces` does.
     """
     traces = {"text": trace} | ({} if twin is None else {"twin": twin})
     stand_ins = [compute.is_stand_in(one) for one in traces.values()]
@@ -88,7 +93,7 @@ def of_sentences(
         "strips": True,
         "matrices": True,
         "brief": not any(stand_ins),
-        "key": None if scene.key_token is None else scene.key_token - 1,
+        "tells": tells,
         "answers": [sentence.answers(one) for one in traces.values()],
         "hides": [sentence.hide_hints(one, field) for field, one in traces.items()],
         "notes": [""] * len(layers) if mixed else model_info.notes(trace),
@@ -98,7 +103,6 @@ def of_sentences(
 
     def hide(chosen: dict) -> None:
         field = list(traces)[chosen["panel"]]
-        _move(chosen)
         sentence.hide_or_show(traces[field], chosen["word"], field)
 
     focus = {"layer": layer, "head": head, "token": token}
@@ -171,34 +175,27 @@ def _mount(
     blob: bytes,
     key: str,
     height: int,
-    on_open: Callable[[dict], None] | None = None,
+    *,
+    follows: bool = False,
     on_hide: Callable[[dict], None] | None = None,
 ) -> str:
-    """Mount the view; without `on_open` it can load no other head, without `on_hide` hide no word.
+    """Mount the view; one that `follows` looks at the focus; without `on_hide` it hides no word.
 
     Returns the digest of the blob.
     """
+
+    def hide() -> None:
+        if on_hide and key in st.session_state:  # forgotten where another page was asked for at once
+            on_hide(st.session_state[key].hidden)
+
     digest = components.digest(blob)
     # The bytes show nothing and leave no gap. (Not in the sidebar: a fragment may not write there.)
     with st.container(gap=None):
         _view(
             key=key,
-            data=header | {"digest": digest, "opens": on_open is not None},
+            data=header | {"digest": digest, "follows": follows},
             height=height,
-            on_opened_change=lambda: _call(on_open, key, "opened"),
-            on_hidden_change=lambda: _call(on_hide, key, "hidden"),
+            on_hidden_change=hide,
         )
         components.send(key, blob, key=f"{key}_blob")
     return digest
-
-
-def _call(act: Callable[[dict], None] | None, key: str, event: str) -> None:
-    """Act on what the view has sent; it is forgotten where another page was asked for at once."""
-    if act and key in st.session_state:
-        act(st.session_state[key][event])
-
-
-def _move(chosen: dict) -> None:
-    """Move the scene to the layer, head and tokens that are chosen in the view."""
-    fields = {"layer": "layer", "head": "head", "token": "token", "key": "key_token"}
-    state.go(**{fields[name]: chosen[name] + 1 for name in fields if chosen.get(name) is not None})

@@ -50,14 +50,14 @@ def words(kind: LayerKind) -> str:
 
 def _place(kinds: tuple[LayerKind, ...], scene: state.Scene) -> int:
     """The place of the scene's layer, or of a layer without softmax until another control moves the scene."""
-    moved = st.session_state.get("place_layer", scene.layer) != scene.layer
-    st.session_state.place_layer = scene.layer
+    moved = st.session_state.get("place_layer", scene.focus.layer) != scene.focus.layer
+    st.session_state.place_layer = scene.focus.layer
     linked = st.query_params.get(PLACE, "")
     place = st.session_state.get(PLACE) or (int(linked) if linked.isdecimal() else 0)
     if not moved and place in range(1, len(kinds) + 1) and kinds[place - 1].mixer is not None:
         return place
     st.query_params.pop(PLACE, None)
-    layer = min(scene.layer, sum(kind.layer is not None for kind in kinds)) - 1
+    layer = min(scene.focus.layer, sum(kind.layer is not None for kind in kinds)) - 1
     return next((at for at, kind in enumerate(kinds, 1) if layer >= 0 and kind.layer == layer), 1)
 
 

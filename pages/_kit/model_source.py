@@ -16,8 +16,7 @@ from mha_core.sources.huggingface import files
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.sources.huggingface.files import PACKAGE, Curated, Present, curated, library, present
 from mha_core.traces.source import ModelSource
-from mha_core.traces.tokens import words
-from pages._kit.state import DEFAULTS, Scene, current
+from pages._kit.state import Scene
 from pages._kit.text import literal, t
 
 HOSTED, FOLDERS = "HEADSCOPE_HOSTED", "HEADSCOPE_MODELS"  # environment variables, see the README
@@ -251,29 +250,6 @@ def loaded_model(scene: Scene) -> LoadedModel | None:
     if scene.model is None or refusal(scene) is not None:
         return None
     return loaded().find(key_of(scene))
-
-
-def keep_word(trace: AttentionTrace) -> None:
-    """Keep the chosen word when the new source splits the sentence into other tokens than the last one."""
-    scene, tokens = current(), trace.tokens
-    tokenizer = (scene.source, scene.model if scene.source == "model" else None)
-    before = st.session_state.get("tokenization")
-    st.session_state.tokenization = (tokenizer, tokens.text, tokens.spans)
-    sources = {scene.source, before[0][0] if before else scene.source}
-    if "model" not in sources or (before and (before[0] == tokenizer or before[1] != tokens.text)):
-        return
-    if before is None:
-        if "token" in st.query_params or tokens.text != DEFAULTS.text:
-            return
-        spans = words(tokens.text).spans
-        at = DEFAULTS.token - 2  # small models put [CLS] first
-    else:
-        spans, at = before[2], scene.token - 1
-    if at < len(spans) and spans[at][0] < spans[at][1]:
-        start = spans[at][0]
-        positions = [position for position, (first, end) in enumerate(tokens.spans) if first <= start < end]
-        if positions:  # no callback: the control of the token is drawn behind this, and its link follows it
-            st.session_state.token = positions[0] + 1
 
 
 def notice(scene: Scene) -> str | None:

@@ -1,7 +1,5 @@
 """Errors and missing models or files on a page, each with buttons for what works instead."""
 
-from dataclasses import fields
-
 import streamlit as st
 
 from mha_core import AttentionTrace, LayerTrace, MhaError, words
@@ -10,7 +8,7 @@ from mha_core.sources.mini import UnknownWords
 from mha_core.training.language import MAX_WORDS
 from pages._kit import compute, model_source, sentence
 from pages._kit.controls import MAX_VALUES
-from pages._kit.state import DEFAULTS, Scene, current, go
+from pages._kit.state import CONTROLS, DEFAULTS, Scene, go
 from pages._kit.text import PAGES, isolated, literal, t
 
 MAX_NAMED = 4  # unknown words in one line
@@ -33,7 +31,7 @@ def show(error: MhaError, *, page_offers: bool = False) -> None:
         title=t("real.refused") if page_offers else t("error.title"),
         icon=":material/straighten:",
     )
-    settings = {field.name for field in fields(Scene)} - ({"source"} if page_offers else set())
+    settings = set(CONTROLS) - ({"source"} if page_offers else set())
     known = [fix for fix in error.fixes if fix.keys() <= settings]
     allowed = [
         fix
@@ -168,7 +166,9 @@ def _nearest(reason: MhaError, field: str) -> None:
 
 
 def _other_sources() -> None:
-    st.button(t("instead.random"), key="instead_random", type="tertiary", on_click=_use_random)
+    st.button(
+        t("instead.random"), key="instead_random", type="tertiary", on_click=go, kwargs={"source": "random"}
+    )
     if model_source.local_models() or not model_source.hosted():
         st.button(
             t("instead.model"), key="instead_model", type="tertiary", on_click=go, kwargs={"source": "model"}
@@ -189,10 +189,6 @@ def _training(trace: AttentionTrace, scene: Scene) -> None:
             "train_architecture": scene.architecture,
         },
     )
-
-
-def _use_random() -> None:
-    go(source="random", token=max(1, current().token - 1))
 
 
 def no_model(scene: Scene) -> None:

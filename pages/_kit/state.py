@@ -1,16 +1,18 @@
 """What the app is looking at: every key of its state with its default, and how to move elsewhere.
 
-Keys are URL parameters too (``?text=…&h=4``), so a copied link shows the same picture.
-Heads, layers and tokens count from 1 here, as on screen.
+Keys are URL parameters too (``?text=…&h=4&token=it``), so a copied link shows the same picture. Controls that
+are bound to the link hold the scene; the focus is held by the browser (assets/components/address.js), which
+writes it into every address and sends it with its messages. Heads and layers count from 1, as on screen.
 """
 
-from contextlib import suppress
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 
 import streamlit as st
-from streamlit.errors import StreamlitAPIException
 
-from mha_core import AttentionTrace
+from mha_core import AttentionTrace, MhaError, Tokens
+from mha_core.traces.tokens import MARKS
+from pages._kit import streamlit_parts
 
 # What each source can be asked for, besides the text.
 SETTINGS = {
@@ -20,7 +22,60 @@ SETTINGS = {
     "file": ("file", "kind"),
     "model": ("model", "revision", "dtype", "target", "kind"),
 }
+MAX_WORDS = 10_000  # characters of a field of the focus
 STARTED = ("mini", "run")  # sources whose sentences begin with [CLS]
+
+
+@dataclass(frozen=True)
+class Focus:
+    """What the pictures of a page look at and how they are drawn: one value in link, server and browser.
+
+    A token is its word, the second "the" is ``the~2``; a number counts from 1. "" chooses nothing, or leaves
+    the choice to the picture. `token` looks, and `key_token` is looked at where those are two texts; `pins`
+    are further tokens, with spaces between them. They look, or are looked at with the `side` "key". `heads`
+    are drawn, the chosen one where it is "", none where it is "0". `hop1` and `hop2` are the two heads that
+    words pass through, the best ones where they are "".
+    """
+
+    layer: int = 2
+    head: int = 4
+    token: str = "it"
+    key_token: str = ""
+    sentence: int = 1
+    side: str = "query"
+    pins: str = ""
+    heads: str = ""
+    drawing: str = "lines"
+    threshold: str = ""
+    lines: str = ""
+    specials: str = "shown"
+    words: str = "pieces"
+    hop1: str = ""
+    hop2: str = ""
+
+    @classmethod
+    def of_link(cls, values: Mapping[str, object]) -> "Focus":
+        """The focus that a link names; a value that makes no sense is left out."""
+        return cls(
+            **{name: value for name, value in map(_read, _strings(values).items()) if value is not None}
+        )
+
+    def link(self) -> dict[str, str]:
+        """Every field as it stands in a link."""
+        return {name: str(value) for name, value in vars(self).items()}
+
+
+def _strings(values: Mapping[str, object]) -> dict[str, str]:
+    return {field.name: str(values[field.name]) for field in fields(Focus) if field.name in values}
+
+
+def _read(field: tuple[str, str]) -> tuple[str, int | str | None]:
+    """A field of a link with its value; None where that is no number, or too long for anything."""
+    name, value = field
+    if not isinstance(getattr(Focus, name), int):
+        return name, value if len(value) <= MAX_WORDS else None
+    number = int(value) if value.isascii() and value.isdecimal() and len(value) < 9 else 0
+    return name, number or None
 
 
 @dataclass(frozen=True)
@@ -48,12 +103,7 @@ class Scene:
     position: str = "sinusoidal"
     mask: str = "full"
     bias: bool = True
-    layer: int = 2
-    head: int = 4
-    token: int = 9
-    key_token: int | None = None
-    hop1: int | None = None
-    hop2: int | None = None
+    focus: Focus = Focus()
 
     def settings(self, text: str | None = None) -> dict:
         """The source and what it is names for, for this text or another."""
@@ -62,35 +112,114 @@ class Scene:
 
 
 DEFAULTS = Scene()
+CONTROLS = tuple(
+    field.name for field in fields(Scene) if field.name != "focus"
+)  # each has a control of its name
+UNKNOWN_TOKEN = 9  # the number of the token that is looked at where the sentence has none of the focus's name
+
+
+def begin() -> None:
+    """Take up the focus of the link at first, and after Back and Forward; the frame calls it first."""
+    _hear()
+    if streamlit_parts.after_history():
+        _take(st.query_params.to_dict())
+
+
+def _hear() -> None:
+    """Take up what the browser has sent since; it stands in every message until another is sent."""
+    if "focus" not in st.session_state:
+        _take(st.query_params.to_dict())
+    sent = (st.session_state.get("address") or {}).get("focus")
+    if sent and sent["count"] != st.session_state.get("focus_count"):
+        st.session_state["focus_count"] = sent["count"]
+        _take(sent["link"])
+
+
+def _take(link: Mapping[str, object]) -> None:
+    st.session_state["focus"] = Focus.of_link(link)
+    st.session_state["focus_heard"] = Focus().link() | _strings(link)
 
 
 def current() -> Scene:
     """The scene that the controls describe, also where a page runs without its frame."""
-    chosen = {field.name: st.session_state.get(field.name) for field in fields(Scene)}
-    return Scene(**{name: value for name, value in chosen.items() if value is not None})
+    _hear()
+    chosen = {name: st.session_state.get(name) for name in CONTROLS}
+    known = {name: value for name, value in chosen.items() if value is not None}
+    return Scene(**known, focus=st.session_state["focus"])
+
+
+def address() -> dict[str, dict[str, str]]:
+    """For the browser: the focus, the one that it was heard to hold before, and the one of a bare link."""
+    _hear()
+    focus, heard = st.session_state["focus"].link(), st.session_state["focus_heard"]
+    return {"focus": focus, "heard": heard, "defaults": Focus().link()}
 
 
 def indices(trace: AttentionTrace, scene: Scene) -> tuple[int, int, int]:
     """Layer, head and token of the scene as positions from 0 that the trace has."""
-    layer = min(scene.layer, len(trace.layers)) - 1
-    return (
-        layer,
-        min(scene.head, trace.layers[layer].n_heads) - 1,
-        min(scene.token, trace.layers[layer].n_query) - 1,
-    )
+    focus = scene.focus
+    layer = min(focus.layer, len(trace.layers)) - 1
+    of_layer = trace.layers[layer]
+    token = position(trace.sides.queries, focus.token)
+    token = UNKNOWN_TOKEN - 1 if token is None else token
+    return layer, min(focus.head, of_layer.n_heads) - 1, min(token, of_layer.n_query - 1)
+
+
+def name_tokens(trace: AttentionTrace) -> None:
+    """Give the focus's tokens the names of words where they are numbered: those another sentence has, too."""
+    focus = current().focus
+    sides = {"token": trace.sides.queries, "key_token": trace.sides.keys}
+    places = {field: _numbered(tokens, getattr(focus, field)) for field, tokens in sides.items()}
+    names = {field: name_of(sides[field], at) for field, at in places.items() if at is not None}
+    if focus.sentence == 1:
+        st.session_state["focus"] = replace(focus, **names)
+
+
+def _numbered(tokens: Tokens, name: str) -> int | None:
+    """The position from 0 that a number from 1 means, the last one beyond the end; None for a word."""
+    number = int(name) if name.isascii() and name.isdecimal() and len(name) < 9 else 0
+    return min(number, len(tokens)) - 1 if number else None
+
+
+def position(tokens: Tokens, name: str) -> int | None:
+    """The position from 0 of the token of this name, a word or a number from 1; None where there is none.
+
+    Of a word that was cut into pieces, or that stands several times, it is the first.
+    """
+    number = _numbered(tokens, name)
+    if number is not None or not name:
+        return number
+    try:
+        return tokens.index(name)
+    except MhaError as error:
+        return error.fixes[0]["token"] if error.fixes else None
+
+
+def name_of(tokens: Tokens, at: int) -> str:
+    """The name of a token in a focus: its word, or its number where the word would not lead back to it."""
+    forms = [label.partition("\u2009")[0].lstrip(MARKS) for label in tokens.labels[: at + 1]]
+    names = (forms[at], f"{forms[at]}~{forms.count(forms[at])}")
+    words = (name for name in names if name and " " not in name and not name.isdecimal())
+    return next((name for name in words if _leads_to(tokens, name, at)), str(at + 1))
+
+
+def _leads_to(tokens: Tokens, name: str, at: int) -> bool:
+    try:
+        return tokens.index(name) == at
+    except MhaError:
+        return False
 
 
 def go(**values: object) -> None:
     """Move to another scene; for callbacks, since a widget's state is set before it is drawn.
 
-    The link follows a control that the page has drawn by itself, and Streamlit refuses a second writer;
-    for the others it is written here.
+    A token is named by its word or its number from 1.
     """
+    _hear()
+    names = [field.name for field in fields(Focus) if field.name in values]
+    moves = {name: "" if (value := values.pop(name)) is None else str(value) for name in names}
+    st.session_state["focus"] = Focus.of_link(st.session_state["focus"].link() | moves)
     st.session_state.update(values)
-    for name, value in values.items():
-        if hasattr(DEFAULTS, name) and value not in (None, "", getattr(DEFAULTS, name)):
-            with suppress(StreamlitAPIException):
-                st.query_params[name] = str(value)
 
 
 def forget(key: str) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import streamlit as st
+from streamlit.runtime.scriptrunner_utils.script_run_context import get_script_run_ctx
 
 SIDEBAR = '[data-testid="stSidebar"]'
 PRIMARY = '[data-testid="stBaseButton-primary"]'
@@ -22,7 +23,7 @@ TOP_LINKS, SIDE_LINKS = '[data-testid="stTopNav"]', '[data-testid="stSidebarNavI
 EXPAND = '[data-testid="stExpandSidebarButton"]'
 PHONE = "@media (max-width: 768px)"
 
-INVISIBLE = ("history", "charts", "unseen", "style")
+INVISIBLE = ("address", "charts", "unseen", "style")
 CARRIERS = ("_blob",)  # endings of the keys of components that hold data and show nothing
 
 # Files that Streamlit asks for when it needs them first: the font of headings, and what draws our style sheet
@@ -62,6 +63,12 @@ def _navigation(sections: Mapping[int, str], menu: str) -> str:
 {SIDE_LINKS} > ::before {{ display: block; margin: 0.5rem 0 0 0.5rem; }}
 {PHONE} {{ {EXPAND}::after {{ content: {json.dumps(menu)}; margin-left: 0.35rem; font-size: 1rem; }} }}
 """
+
+
+def after_history() -> bool:
+    """Whether this run follows the browser's Back or Forward: the link is what the user has gone to."""
+    run = get_script_run_ctx()
+    return run is not None and run.is_history_navigation
 
 
 def _rules() -> str:

@@ -7,6 +7,9 @@ from pages._kit.scene import scene_and_trace, second_trace
 from pages._kit.text import t
 from pages.see._heads import measurements
 
+# Keys of what follows the focus where it is open.
+FOLDS = ("measurements", "likeness", "numbers")
+
 with st.container(horizontal=True, vertical_alignment="bottom"):
     st.title(t("heads.question"), width="content", anchor=False)
     marked = [t("heads.start")] if state.current().source in state.STARTED else []
@@ -18,7 +21,8 @@ measured = not compute.is_stand_in(trace)
 overview_above, overview_fold = measured and overview.first(trace), None
 if overview_above:
     overview_fold = overview.fold(trace, opened=True)
-weights = head_view.of_sentences(trace, twin, scene, layer=layer, head=head, token=query)
+opened = any(st.session_state.get(fold) for fold in FOLDS)
+weights = head_view.of_sentences(trace, twin, scene, layer=layer, head=head, token=query, tells=opened)
 model_info.about(trace)
 if model_source.is_third_party(trace):
     layer_strip.of_attention(trace, scene)

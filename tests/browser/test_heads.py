@@ -1,10 +1,12 @@
 """The page Heads: sentence, lines, six matrices and all heads are one picture with one focus."""
 
 import csv
+import fcntl
 import io
 import re
 import struct
 import xml.etree.ElementTree as ET
+from pathlib import Path
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import numpy as np
@@ -13,7 +15,7 @@ from playwright.sync_api import expect
 
 import mha_core as mha
 from mha_core.analysis.frames import long_table, untrained_rows
-from pages._kit.state import Scene
+from pages._kit.state import Focus, Scene
 
 TIRED, WIDE = Scene().text, Scene().twin
 IT, HEIGHT = 8, 900
@@ -25,10 +27,9 @@ GROUPED = {"source": "random", "text": FORMULAS, "twin": "", "layers": 2, "h": 4
 GROUPED |= {"d_model": 24, "mask": "causal", "layer": 2, "head": 3, "token": 4}
 
 
-def query(page) -> dict:
-    """What a link says of layer, head and token; what it leaves out is the default."""
-    said = {key: value for key, [value] in parse_qs(urlsplit(page.url).query).items()}
-    return {name: int(said.get(name, getattr(Scene, name))) for name in ("layer", "head", "token")}
+def focus_of(page) -> Focus:
+    """The focus in a link; what it leaves out is the default."""
+    return Focus.of_link({key: value for key, [value] in parse_qs(urlsplit(page.url).query).items()})
 
 
 def traced(**scene) -> mha.AttentionTrace:
@@ -102,7 +103,9 @@ def looked_at(view) -> tuple[int, int, int]:
     assert view.view.evaluate("v => v.view.matrices.focus.query") == token
     assert {(line[0], line[1]) for line in view.lines()} >= {(head, token)}
     assert {line[1] for line in view.lines()} == {token}
-    assert query(view.page) == {"layer": layer + 1, "head": head + 1, "token": token + 1}
+    link = focus_of(view.page)
+    assert (link.layer, link.head) == (layer + 1, head + 1)
+    assert link.token in (view.words(0)[token], view.words(1)[token])
     return layer, head, token
 
 
@@ -343,6 +346,36 @@ def test_a_link_holds_the_focus_and_back_forward_and_other_pages_keep_it(visit, 
     page.reload()
     settled(page)
     assert looked_at(eye(page)) == (0, 2, 6)
+
+
+def test_a_focus_is_not_lost_however_late_the_server_answers(
+    visit, serve, eye, settled, tmp_path, monkeypatch
+):
+    lock = tmp_path / "lock"
+    lock.touch()
+    monkeypatch.setenv("HEADSCOPE_LOCK", str(lock))
+    page = visit(serve(script=Path(__file__).with_name("held_app.py")))
+    view = eye(page)
+    view.pictures().nth(1).click()
+    view.word(2).click()
+    with lock.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        page.go_back()  # asks the server, which does not answer
+        page.go_back()
+        page.go_forward()
+        view.button("layer 1").click()
+        view.pictures().nth(2).click()
+        view.word(6).click()
+        page.get_by_role("link", name="Steps", exact=True).click()
+        page.get_by_role("link", name="Token", exact=True).click()
+    settled(page)
+    subject = re.compile("“street” in layer 1, head 3")
+    expect(page.get_by_role("heading", level=2, name=subject)).to_be_visible()
+    with lock.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        page.get_by_role("link", name="Heads", exact=True).click()
+    settled(page)
+    assert looked_at(view) == (0, 2, 6)
 
 
 def test_on_a_phone_the_six_are_a_row_that_is_swiped(visit, app, eye):

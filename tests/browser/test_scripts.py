@@ -27,7 +27,7 @@ def test_each_page_loads_each_module_once_from_where_it_lies(visit, app, page):
     assert len(set(loaded)) == len(loaded)
     assert all(name.startswith(f"{app}{FOLDER}/") for name in loaded)
     names = {name.rpartition("/")[2] for name in loaded}
-    assert names >= {*scripts.order("charts.js"), *scripts.order("history.js")}
+    assert names >= {*scripts.order("charts.js"), *scripts.order("address_app.js")}
 
 
 def test_all_modules_of_a_component_are_asked_for_at_once(browser, app):

@@ -18,8 +18,8 @@ MOUNTED = (
     "blobs.js",
     "charts.js",
     "head_view_app.js",
+    "address_app.js",
     "heatmaps.js",
-    "history.js",
     "overview.js",
     "chooser.js",
 )

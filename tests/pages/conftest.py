@@ -1,6 +1,7 @@
 """What the tests of the pages share: the app opened by a link, and what can be read off its screen."""
 
 import base64
+import itertools
 import json
 import struct
 from collections.abc import Sequence
@@ -207,13 +208,19 @@ def shows(six):
 
 
 @pytest.fixture(scope="session")
-def move(click):
-    """`move(app, head=2)`: what the Heads page sends when another place is chosen in its pictures, from 0."""
+def move():
+    """`move(app, head=3)`: the message of a browser whose focus has moved, named as in a link."""
+    count = itertools.count(1)
 
-    def send(app: AppTest, **chosen: int) -> AppTest:
-        header = json.loads(app.get_by_key("head_view").proto.json)
-        place = {name: header[name] for name in ("layer", "head", "token")}
-        return click(app, "head_view", place | chosen, "opened")
+    def send(app: AppTest, **chosen: object) -> AppTest:
+        # AppTest has no hand for components; this is their wire format (streamlit.components.v2).
+        address = app.get_by_key("address").proto
+        link = json.loads(address.json)["focus"] | {name: str(value) for name, value in chosen.items()}
+        state = WidgetState(id=address.id)
+        state.json_value = json.dumps({"focus": {"count": next(count), "link": link}})
+        widgets = app._tree.get_widget_states()
+        widgets.widgets.append(state)
+        return app._run(widgets)
 
     return send
 

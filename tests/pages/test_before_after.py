@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mha_core as mha
-from pages._kit.state import Scene
+from pages._kit.state import Focus, Scene
 
 PAGE = "learn/before_after.py"
 
@@ -19,8 +19,9 @@ def on_page(opened_on):
 @pytest.mark.parametrize("link", [{}, {"h": 2, "d_model": 32, "layer": 1, "head": 1}])
 def test_both_sides_show_the_same_model_untrained_and_trained(on_page, drawn, english, link):
     app = on_page(**link)
-    scene = Scene(**link)
-    layer, head = scene.layer - 1, scene.head - 1
+    focus = Focus.of_link(link)
+    layer, head = focus.layer - 1, focus.head - 1
+    scene = Scene(h=link.get("h", 4), d_model=link.get("d_model", 64))
     for key, trained in (("before", False), ("after", True)):
         shown = mha.trace(scene.text, source="mini", h=scene.h, d_model=scene.d_model, trained=trained)
         recorded = shown.layers[layer]
@@ -42,7 +43,7 @@ def test_the_view_has_the_untrained_and_the_trained_layers_side_by_side(on_page,
     assert panels[0]["title"] == f"Before: step 0 · {scene.text}"
     assert panels[1]["title"] == f"After: step {shown.source.step:,} · {scene.text}"
     assert header["source"] == "mini, glass-box, h=4, d_model=64, seed=0"  # no step: there are two
-    assert header["opens"] is True
+    assert header["follows"] is header["tells"] is True
 
 
 def test_random_weights_have_no_after_and_a_trained_model_is_offered(on_page, english):
@@ -53,9 +54,8 @@ def test_random_weights_have_no_after_and_a_trained_model_is_offered(on_page, en
     assert not app.info
 
 
-def test_what_is_chosen_in_the_view_moves_the_figures(on_page, drawn, click):
-    app = click(on_page(), "before_view", {"layer": 0, "head": 1, "token": 2}, "opened")
+def test_what_is_chosen_in_the_view_moves_the_figures(on_page, drawn, move):
+    app = move(on_page(), layer=1, head=2, token=3)
     assert not app.exception
-    assert [app.query_params[key] for key in ("layer", "head", "token")] == ["1", "2", "3"]
     shown = mha.trace(Scene().text, source="mini", h=4, d_model=64)
     np.testing.assert_array_equal(drawn(app, "after-weights"), shown.layers[0].weights(1))

@@ -37,21 +37,26 @@ def pick(click, app, row: object, column: object, chart: str = WEIGHTS):
     return click(app, "charts", {"chart": chart, "row": row, "column": column})
 
 
+def focus(app) -> tuple[str, str]:
+    held = app.session_state.focus
+    return held.token, held.key_token
+
+
 # A click on a cell
 
 
 def test_a_click_on_a_cell_moves_the_token_and_the_key(on_steps, click, choose):
     app = pick(click, on_steps(head=2), row=4, column=9)
     assert not app.exception
-    assert (app.query_params["token"], app.query_params["key_token"]) == ("5", "10")
+    assert focus(app) == ("5", "10")
     # The click is spent: what is asked for next is not overruled by it.
     choose(app, token=1)
-    assert (app.query_params["token"], app.query_params["key_token"]) == ("2", "10")
+    assert focus(app) == ("animal", "10")
 
 
 def test_a_click_on_vectors_chooses_the_token_of_the_row_alone(on_steps, click):
     app = pick(click, on_steps(key_token=3), row=6, column=None, chart="split-0-q")
-    assert (app.query_params["token"], app.query_params["key_token"]) == ("7", "3")
+    assert focus(app) == ("7", "3")
 
 
 @pytest.mark.parametrize("place", [-1, "2", 1.5])
@@ -59,7 +64,7 @@ def test_what_no_figure_can_have_sent_changes_nothing(on_steps, click, strip, pl
     app = pick(click, on_steps(), row=place, column=place)
     assert not app.exception
     assert strip(app)["chosen"] == 7
-    assert "key_token" not in app.query_params
+    assert focus(app)[1] == ""
 
 
 def test_a_cell_beyond_the_sentence_becomes_its_last(on_steps, click, strip):

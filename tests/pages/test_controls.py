@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pages._kit.state import DEFAULTS
+from pages._kit.state import CONTROLS, DEFAULTS, Focus
 
 SIZES = ("h", "d_model")
 SENTENCE = ("text", "example", "source")
@@ -60,7 +60,7 @@ def test_what_a_page_does_not_show_keeps_its_value_and_stands_in_the_link(opened
     app = opened()
     app.text_area(key="text").set_value("The dog chased the cat because it was hungry.")
     app.number_input(key="h").set_value(8).run()
-    move(app, head=2)
+    move(app, head=3)
     chosen = {"text": "The dog chased the cat because it was hungry.", "twin": "", "h": "8", "head": "3"}
     for page in PAGES:
         app.switch_page(page).run()
@@ -98,9 +98,11 @@ SAID = {key: value for key, value in LINK.items() if key != "seed"}
 
 
 def linked(app) -> dict[str, str]:
-    """What the link of the page says."""
-    values = app.query_params.items()
-    return {key: value if isinstance(value, str) else "&".join(value) for key, value in values}
+    """What the link of the page says: the controls, and the focus that the browser puts into it."""
+    values = [(key, value) for key, value in app.query_params.items() if key not in vars(Focus())]
+    focus, start = app.session_state.focus.link(), Focus().link()
+    moved = {key: value for key, value in focus.items() if value != start[key]}
+    return {key: value if isinstance(value, str) else "&".join(value) for key, value in values} | moved
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -119,7 +121,8 @@ def test_every_page_takes_up_its_link_and_keeps_it(arrived, place, page):
 
 @pytest.mark.parametrize("page", PAGES)
 def test_a_link_says_nothing_of_what_is_as_it_begins(arrived, page):
-    defaults = {key: str(value) for key, value in vars(DEFAULTS).items() if value is not None}
+    values = {key: getattr(DEFAULTS, key) for key in CONTROLS} | vars(DEFAULTS.focus)
+    defaults = {key: str(value) for key, value in values.items() if value is not None}
     assert linked(arrived(page, **defaults)) == {}
 
 

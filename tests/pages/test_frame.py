@@ -8,7 +8,7 @@ import pytest
 
 import mha_core as mha
 from pages._kit import compute
-from pages._kit.state import SETTINGS, Scene
+from pages._kit.state import SETTINGS, Focus, Scene
 from pages._kit.text import isolated, literal
 
 STEPS = "understand/steps.py"
@@ -126,7 +126,7 @@ def test_a_link_with_a_value_that_makes_no_sense_opens_the_defaults(opened, show
 def test_a_link_to_a_head_that_makes_no_sense_opens_the_default_head(opened, shows, head):
     app = opened(head=head)
     assert not app.error
-    shows(app, expected(), head=Scene().head - 1)
+    shows(app, expected(), head=Focus().head - 1)
 
 
 # What is merely looked at
@@ -135,13 +135,13 @@ def test_a_link_to_a_head_that_makes_no_sense_opens_the_default_head(opened, sho
 @pytest.mark.parametrize("head", [2, 4])
 def test_the_head_changes_what_is_looked_at(opened, shows, move, head):
     app = opened()
-    app = move(app, head=head - 1)
+    app = move(app, head=head)
     shows(app, expected(), head=head - 1)
 
 
 def test_a_layer_head_or_token_that_is_no_longer_there_becomes_the_last(opened, shows, move, place):
     app = opened(h=8, layers=3)
-    app = move(app, layer=2, head=6, token=11)
+    app = move(app, layer=3, head=7, token=12)
     shows(app, expected(h=8, layers=3), layer=2, head=6)
     app.number_input(key="h").set_value(2).run()
     app.number_input(key="layers").set_value(2).run()
@@ -301,8 +301,8 @@ def test_the_frame_says_where_it_computes(opened):
 
 def test_looking_at_another_head_layer_or_token_computes_nothing_new():
     base = compute.trace(Scene(source="random", layers=2))
-    for looked_at in ({"head": 4}, {"layer": 2}, {"token": 1}):
-        assert compute.trace(Scene(source="random", layers=2, **looked_at)) is base
+    for looked_at in (Focus(head=4), Focus(layer=2), Focus(token="1")):
+        assert compute.trace(Scene(source="random", layers=2, focus=looked_at)) is base
 
 
 @pytest.mark.parametrize("key", CHANGES)
@@ -319,7 +319,7 @@ def test_settings_that_look_alike_are_told_apart():
 
 def test_a_scene_knows_what_is_computed_and_what_is_looked_at():
     computed = {name for source in SETTINGS for name in Scene(source=source).settings()}
-    assert set(vars(Scene())) - computed == {"twin", "layer", "head", "token", "key_token", "hop1", "hop2"}
+    assert set(vars(Scene())) - computed == {"twin", "focus"}
 
 
 @pytest.mark.parametrize("source", SETTINGS)

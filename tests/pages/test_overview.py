@@ -112,7 +112,7 @@ def test_choosing_a_head_moves_layer_and_head(layered, click, move, place):
     assert not app.exception
     assert place(app)[:2] == (2, 1)
     assert chosen(app)["chosen"] == {"layer": 2, "head": 1}
-    move(app, layer=0)
+    move(app, layer=1)
     assert chosen(app)["chosen"] == {"layer": 0, "head": 1}
 
 
@@ -145,7 +145,7 @@ def test_every_trace_is_looked_at_once(layered, move, monkeypatch):
 
     monkeypatch.setattr(kit, "overview", counting)
     app = layered(text="a text that no other test has")
-    move(app, head=1)
+    move(app, head=2)
     assert len(asked) == 1
     app.number_input(key="seed").set_value(7).run()
     assert len(asked) == 2

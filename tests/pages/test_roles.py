@@ -77,7 +77,7 @@ def test_likeness_is_measured_once_for_a_layer(opened, move, monkeypatch):
     text = "a text that only this test has"
     app = opened("measurements", source="random", text=text, twin="", layers=2, layer=1)
     assert len(asked) == 1
-    move(app, head=1)
+    move(app, head=2)
     assert len(asked) == 1
-    move(app, layer=1)
+    move(app, layer=2)
     assert len(asked) == 2

@@ -10,7 +10,7 @@ import pytest
 import mha_core as mha
 from mha_core.sources import mini
 from pages._kit import chooser, compute, sentence
-from pages._kit.state import Scene
+from pages._kit.state import CONTROLS, Focus, Scene
 from pages._kit.text import ASSETS, literal
 
 EXAMPLES = json.loads((ASSETS / "examples.json").read_text(encoding="utf-8"))
@@ -313,12 +313,12 @@ def test_both_sentences_say_what_they_have(opened):
 
 
 @pytest.fixture
-def hide(click):
-    """`hide(app, 2)`: what the view sends when that word is hidden or given back, from where it looks."""
+def hide(click, move):
+    """`hide(app, 2)`: what the view sends when that word is hidden or given back; it looks there then."""
 
     def send(app, word: int, panel: int = 0, **chosen: int):
-        place = {"layer": 1, "head": 3, "token": word, "panel": panel, "word": word}
-        app = click(app, "head_view", place | chosen, "hidden")
+        move(app, token=word + 1, sentence=panel + 1, **chosen)
+        app = click(app, "head_view", {"panel": panel, "word": word}, "hidden")
         assert not app.exception
         assert not app.error
         return app
@@ -339,7 +339,7 @@ def test_a_word_is_hidden_and_the_model_guesses_it(opened, hide, english, word, 
 
 
 def test_hiding_moves_to_where_the_view_looks(opened, hide, place):
-    assert place(hide(opened(), 2, layer=0, head=1)) == (0, 1, 2)
+    assert place(hide(opened(), 2, layer=1, head=2)) == (0, 1, 2)
 
 
 def test_the_answers_are_those_of_the_page_token_in_words_without_markup(opened, opened_on, eye):
@@ -375,14 +375,14 @@ def test_words_are_given_back_in_any_order(opened, hide):
 def test_the_second_sentence_hides_its_own_words(opened, hide, eye, tokens, place):
     """Also where the same word stands elsewhere in the first one, at which the pictures then look."""
     twin = "A big animal didn't cross the street because it was too wide."
-    app = hide(opened(twin=twin), 3, panel=1, token=2)
+    app = hide(opened(twin=twin), 3, panel=1)
     assert typed(app) == (TYPED, twin.replace("animal", "[MASK]"))
     assert tokens(app)[1][3] == "[MASK]"
     assert place(app)[2] == 2
     header, _ = eye(app)
     assert header["hides"][1][3] == "Give “animal” back"
     assert "guesses" in header["answers"][1][3]
-    assert typed(hide(app, 3, panel=1, token=2)) == (TYPED, twin)
+    assert typed(hide(app, 3, panel=1)) == (TYPED, twin)
 
 
 def test_a_link_with_a_hidden_word_keeps_the_second_sentence(opened):
@@ -521,13 +521,13 @@ def test_a_link_sets_what_it_names(opened, shows, link):
     app = opened(**link)
     assert not app.exception
     assert not app.error
-    scene = Scene(**link)
+    scene = Scene(**{key: value for key, value in link.items() if key in CONTROLS}, focus=Focus.of_link(link))
     assert app.segmented_control(key="source").value == scene.source
     assert typed(app) == (scene.text, scene.twin)
     if scene.source == "mini":
         assert app.selectbox(key="architecture").value == scene.architecture
     trace = mha.trace(**scene.settings())
-    shows(app, trace, layer=min(scene.layer, len(trace.layers)) - 1, head=scene.head - 1)
+    shows(app, trace, layer=min(scene.focus.layer, len(trace.layers)) - 1, head=scene.focus.head - 1)
 
 
 @pytest.mark.parametrize(

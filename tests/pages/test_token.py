@@ -12,7 +12,7 @@ import torch
 
 import mha_core as mha
 from mha_core.analysis.token import against_keys, column_of, mixture, over_layers, row_of
-from pages._kit.state import Scene
+from pages._kit.state import Focus, Scene
 from pages._kit.text import literal, number
 from pages.see._token import weights
 from pages.see._token.subject import word
@@ -288,16 +288,16 @@ def test_what_is_chosen_above_the_page_moves_it_and_its_link(on_token, choose, s
     assert not app.exception
     assert (strip(app)["chosen"], rows(app)) == (2, {"layer": (2, 2), "head": (1, 4)})
     assert "animal" in app.header[0].value
-    assert dict(app.query_params) == {"token": "3", "head": "1"}
+    assert (app.session_state.focus.token, app.session_state.focus.head) == ("animal", 1)
 
 
 @pytest.mark.parametrize(("points", "token"), [([{"customdata": 3}], 4), ([{"customdata": [0]}], 1),
                                                ([{"customdata": -1}], 2), ([], 2)])  # fmt: skip
 def test_a_click_on_a_bar_goes_to_its_token_and_that_of_several_nowhere(monkeypatch, points, token):
-    state = {"bars": {"selection": {"points": points}}, "token": 2}
+    state = {"bars": {"selection": {"points": points}}, "focus": Focus(token="2")}
     monkeypatch.setattr(weights.st, "session_state", state)
     weights.clicked("bars")
-    assert state["token"] == token
+    assert state["focus"].token == str(token)
 
 
 def test_every_bar_knows_its_token(on_random):

@@ -96,7 +96,7 @@ def test_the_view_shows_the_weights_of_the_recorded_step(on_train, eye):
                 np.testing.assert_allclose(shown["weights"], weights, atol=2e-5)
         assert header["source"] == f"{job.name}, step {record.step:,}"
         assert panels[0]["tokens"][header["token"]] == "it"
-        assert header["opens"] is False  # there is no page below that could follow
+        assert header["follows"] is False  # there is no page below that could follow
 
 
 def test_two_visitors_share_one_training(on_train):

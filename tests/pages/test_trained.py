@@ -76,7 +76,7 @@ def test_the_view_is_given_every_layer_and_head_of_both_sentences(opened, eye):
 
 
 def test_what_is_opened_without_a_token_keeps_the_token(opened, move, place):
-    assert place(move(opened(), layer=0, head=0, token=None)) == (0, 0, 8)
+    assert place(move(opened(), layer=1, head=1, token="")) == (0, 0, 8)
 
 
 def test_every_text_of_the_view_arrives_with_its_places_to_fill_in(opened, eye):

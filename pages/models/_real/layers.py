@@ -48,7 +48,7 @@ def _mixer(trace: AttentionTrace, mixer: MixerTrace, scene: state.Scene) -> None
         width=160,
     )
     matrix = _matrix(mixer, head - 1)
-    labels, token = trace.tokens.labels, min(scene.token, len(trace.tokens)) - 1
+    labels, token = trace.tokens.labels, state.indices(trace, scene)[2]
     part = window(len(labels), token, WINDOW) or slice(None)
     later = ~np.tri(len(labels), dtype=bool)
     hidden = later[part, part] if not matrix[later].any() else None

@@ -36,15 +36,16 @@ def intro(trace: AttentionTrace, layer: int) -> None:
 
 def last(trace: AttentionTrace, scene: state.Scene) -> int:
     """The layer of the second hop, from 0: the chosen layer, or layer 1 where the first is chosen."""
-    return max(1, min(scene.layer, len(trace.layers)) - 1)
+    return max(1, state.indices(trace, scene)[0])
 
 
 def heads(trace: AttentionTrace, scene: state.Scene, query: int, *, layer: int) -> tuple[int, int]:
     """The two heads to multiply, from 0: the chosen ones, else those that most lead to the answer."""
     best = best_hops(trace, query, _answer(trace, query), layer=layer)
+    chosen = scene.focus.hop1, scene.focus.hop2
     first, second = (
-        default if number is None else min(number, trace.layers[at].n_heads) - 1
-        for default, number, at in zip(best, (scene.hop1, scene.hop2), (layer - 1, layer), strict=True)
+        min(int(number), trace.layers[at].n_heads) - 1 if number.isdecimal() and int(number) else default
+        for default, number, at in zip(best, chosen, (layer - 1, layer), strict=True)
     )
     return first, second
 

@@ -1,0 +1,94 @@
+// What a head view looks at, as a focus: in a link tokens have names, and layers and heads count from 1.
+import { listOf } from "./panel.js";
+
+/** @typedef {import("./address.js").Focus} Focus */
+
+const MARKS = /^[Ġ▁]+/; // a tokenizer's mark of a space before a piece
+const NUMBER = /^\d{1,8}$/;
+const SUBSCRIPT = "\u2009"; // a thin space before the number of a piece that stands several times
+
+const formOf = (label) => label.split(SUBSCRIPT)[0].replace(MARKS, "");
+
+// The position from 0 of the token of that name; -1 where there is none.
+export function positionOf(labels, name) {
+  if (NUMBER.test(name)) return Math.min(Number(name), labels.length) - 1;
+  const forms = labels.map(formOf);
+  const [, stem, nth] = name.match(/^(.+)~(\d+)$/) ?? [];
+  const named = [labels.indexOf(name), forms.indexOf(name)];
+  if (stem) named.push(forms.flatMap((form, at) => (form === stem ? [at] : []))[Number(nth) - 1] ?? -1);
+  return named.find((at) => at >= 0) ?? -1;
+}
+
+// The name of a token: its word, the second of several as "the~2"; its number where neither leads back to it.
+export function nameOf(labels, at) {
+  const forms = labels.slice(0, at + 1).map(formOf);
+  const form = forms[at];
+  const same = labels.filter((label) => formOf(label) === form).length;
+  const name = same > 1 ? `${form}~${forms.filter((other) => other === form).length}` : form;
+  return name && !name.includes(" ") && positionOf(labels, name) === at ? name : String(at + 1);
+}
+
+// What a view looks at; the other text's token stays as it is in the focus.
+/** @param {Focus} focus */
+export function linkOf(view, focus) {
+  const { layer, head, on, nth, side, tokens, drawing, threshold, maxLines, rescaled, words } = view.looked;
+  const names = tokens.map((at) => nameOf(listOf(view.original[nth], side), at));
+  const chosen = names.pop() ?? "";
+  const key = view.two && side === "key";
+  return {
+    layer: String(layer + 1),
+    head: String(head + 1),
+    token: key ? focus.token : chosen,
+    key_token: key ? chosen : focus.key_token,
+    sentence: String(nth + 1),
+    side,
+    pins: names.join(" "),
+    heads: JSON.stringify(on) === JSON.stringify(headsAtFirst(view.header, head, view.every)) ? "" : listed(on),
+    drawing,
+    threshold: threshold === null ? "" : String(threshold),
+    lines: maxLines ? String(maxLines) : "",
+    specials: rescaled ? "hidden" : "shown",
+    words: words ? "whole" : "pieces",
+  };
+}
+
+// Where a view of these panels looks then, as HeadView.goTo takes it; a token that is not there is the server's.
+/** @param {Focus} focus */
+export function placeOf(focus, header, panels) {
+  const layer = Math.min(number(focus.layer, header.layer + 1), header.layers) - 1;
+  const head = Math.min(number(focus.head, header.head + 1), header.heads) - 1;
+  const every = panels[0].layers.get(layer)?.heads ?? [];
+  const side = focus.side === "key" ? "key" : "query";
+  const two = panels.some(({ tokens, keys }) => keys !== tokens);
+  const name = two && side === "key" ? focus.key_token : focus.token;
+  const names = [...focus.pins.split(" "), name].filter(Boolean);
+  const sentence = Math.min(number(focus.sentence, 1), panels.length) - 1;
+  const has = (nth) => positionOf(listOf(panels[nth], side), name) >= 0;
+  const nth = [sentence, ...panels.keys()].find(has) ?? 0;
+  const at = names.map((one) => positionOf(listOf(panels[nth], side), one)).filter((position) => position >= 0);
+  const tokens = name && !has(nth) && header.token !== null ? [...at, header.token] : at;
+  const heads = focus.heads.split(",").map((one) => Number(one) - 1);
+  const drawings = ["lines", "text", "arcs", "matrix"];
+  const drawing = drawings.includes(focus.drawing) && !(two && focus.drawing === "arcs") ? focus.drawing : "lines";
+  const threshold = focus.threshold === "" || !(Number(focus.threshold) >= 0) ? null : Number(focus.threshold);
+  return {
+    layer,
+    head,
+    on: focus.heads ? heads.filter((one) => every.includes(one)) : headsAtFirst(header, head, every),
+    nth,
+    side,
+    tokens: name ? tokens : [],
+    drawing,
+    threshold,
+    maxLines: number(focus.lines, 0),
+    rescaled: focus.specials === "hidden",
+    words: focus.words === "whole",
+  };
+}
+
+// The chosen head alone, or every one, as the page draws them until some are switched.
+const headsAtFirst = (header, head, every) => (header.on.length > 1 ? every : [head]);
+
+const listed = (heads) => heads.map((head) => head + 1).join(",") || "0";
+
+const number = (text, other) => (NUMBER.test(text) ? Number(text) : other);
