@@ -160,8 +160,7 @@ def indices(trace: AttentionTrace, scene: Scene) -> tuple[int, int, int]:
     focus = scene.focus
     layer = min(focus.layer, len(trace.layers)) - 1
     of_layer = trace.layers[layer]
-    token = position(trace.sides.queries, focus.token)
-    token = UNKNOWN_TOKEN - 1 if token is None else token
+    token = token_in(trace.sides.queries, scene)
     return layer, min(focus.head, of_layer.n_heads) - 1, min(token, of_layer.n_query - 1)
 
 
@@ -179,6 +178,12 @@ def _numbered(tokens: Tokens, name: str) -> int | None:
     """The position from 0 that a number from 1 means, the last one beyond the end; None for a word."""
     number = int(name) if name.isascii() and name.isdecimal() and len(name) < 9 else 0
     return min(number, len(tokens)) - 1 if number else None
+
+
+def token_in(tokens: Tokens, scene: Scene) -> int:
+    """The position from 0 of the scene's token in these."""
+    at = position(tokens, scene.focus.token)
+    return min(UNKNOWN_TOKEN, len(tokens)) - 1 if at is None else at
 
 
 def position(tokens: Tokens, name: str) -> int | None:

@@ -48,7 +48,7 @@ def _mixer(trace: AttentionTrace, mixer: MixerTrace, scene: state.Scene) -> None
         width=160,
     )
     matrix = _matrix(mixer, head - 1)
-    labels, token = trace.tokens.labels, state.indices(trace, scene)[2]
+    labels, token = trace.tokens.labels, state.token_in(trace.tokens, scene)
     part = window(len(labels), token, WINDOW) or slice(None)
     later = ~np.tri(len(labels), dtype=bool)
     hidden = later[part, part] if not matrix[later].any() else None
