@@ -1,6 +1,7 @@
 """A model, its configuration and its tokenizer from their files; `transformers` is the library itself."""
 
 import re
+from collections.abc import Mapping
 
 import torch
 from torch import nn
@@ -63,31 +64,55 @@ def module(transformers, folder: Folder, settings, dtype: torch.dtype) -> tuple[
         auto = transformers.AutoModel
     elif (auto := _own_class(transformers, folder, settings)) is None:
         raise MhaError(f"{folder.name} is of the type {settings.model_type!r}, which is no model of texts.")
-    try:
-        loaded, report = auto.from_pretrained(
-            folder.path,
-            config=settings,
-            local_files_only=True,
-            use_safetensors=True,
-            dtype=dtype,
-            attn_implementation="eager",
-            ignore_mismatched_sizes=True,  # reported, and refused below
-            output_loading_info=True,
-        )
-    except Exception as error:
-        raise MhaError(f"{folder.name} cannot be loaded: {first_line(error)}.") from error
+    loaded, report = _loaded(auto, folder, settings, dtype)
+    if auto is transformers.AutoModel and _misfits(report):
+        loaded, report = _as_saved(transformers, folder, settings, dtype) or (loaded, report)
     if loaded.main_input_name != "input_ids":
         raise MhaError(f"{folder.name} reads {loaded.main_input_name} and no text, so it cannot be traced.")
-    # Missing weights were drawn at random: allowed in a head for a task, not where the text goes through.
-    lost = sorted(key for key in report["missing_keys"] if not OPTIONAL.search(key))
-    if lost or report["mismatched_keys"]:
-        wrong = [*lost, *(str(key) for key in report["mismatched_keys"])]
+    if wrong := _misfits(report):
         raise MhaError(
             f"The weights of {folder.name} do not fit its config.json: {len(wrong)} are missing or of "
             f"another size, such as {wrong[0]}."
         )
     head = None if writes_sounds(settings) else _untrained_head(loaded, folder, report["missing_keys"])
     return loaded, head
+
+
+def _loaded(auto, folder: Folder, settings, dtype: torch.dtype) -> tuple[nn.Module, dict]:
+    """A model of a class, and the report on its weights. Raises `MhaError` with transformers' reason."""
+    try:
+        return auto.from_pretrained(
+            folder.path,
+            config=settings,
+            local_files_only=True,
+            use_safetensors=True,
+            dtype=dtype,
+            attn_implementation="eager",
+            ignore_mismatched_sizes=True,  # reported, and refused by the caller
+            output_loading_info=True,
+        )
+    except Exception as error:
+        raise MhaError(f"{folder.name} cannot be loaded: {first_line(error)}.") from error
+
+
+def _misfits(report: Mapping) -> list[str]:
+    """The weights that the files lack, or have in another size.
+
+    Missing weights were drawn at random: allowed in a head for a task, not where the text goes through.
+    """
+    lost = sorted(key for key in report["missing_keys"] if not OPTIONAL.search(key))
+    return [*lost, *(str(key) for key in report["mismatched_keys"])]
+
+
+def _as_saved(transformers, folder: Folder, settings, dtype: torch.dtype) -> tuple[nn.Module, dict] | None:
+    """The model without its head, loaded as the class that wrote the folder; None where that fits no better.
+
+    The names of some families' weights are changed by rules that fit the class with the head alone.
+    """
+    if (kind := _own_class(transformers, folder, settings)) is None:
+        return None
+    loaded, report = _loaded(kind, folder, settings, dtype)
+    return None if _misfits(report) else (loaded.base_model, report)
 
 
 def _own_class(transformers, folder: Folder, settings) -> type | None:

@@ -215,15 +215,26 @@ def written_target(module: nn.Module, inputs: Mapping[str, Tensor], *, name: str
 
 def check_ids(module: nn.Module, ids: list[int], *, name: str) -> None:
     """Raise `MhaError` for tokens that the model has no vectors for."""
-    try:
-        embedding = getattr(module.get_input_embeddings(), "num_embeddings", None)
-    except NotImplementedError:  # a model without one table of vectors: CANINE hashes any character number
-        return
+    embedding = _table_size(module)
     if embedding is not None and max(ids) >= embedding:
         raise MhaError(
             f"{name} has no vector for the token {max(ids):,}: it has {embedding:,}, from 0 on. "
             f"The tokenizer, or the ids, belong to another model."
         )
+
+
+def _table_size(module: nn.Module) -> int | None:
+    """How many tokens have a vector; None where every number has one: CANINE hashes those of characters.
+
+    Where transformers names no table of vectors it is the size of the largest table of the model.
+    """
+    if module.config.model_type == "canine":
+        return None
+    try:
+        return getattr(module.get_input_embeddings(), "num_embeddings", None)
+    except NotImplementedError:
+        tables = [part for part in module.modules() if isinstance(part, nn.Embedding)]
+        return max((table.num_embeddings for table in tables), default=None)
 
 
 POSITIONS = ("max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length")

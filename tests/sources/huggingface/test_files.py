@@ -14,6 +14,7 @@ import transformers
 
 from mha_core.sources.huggingface import files
 from mha_core.sources.huggingface import model as huggingface
+from tests.parity import tiny
 from tests.sources.tiny import fast, module
 
 SHA = "5" * 40
@@ -205,6 +206,20 @@ def test_what_is_no_id(refused, name):
 def test_a_configuration_that_is_refused(folder, tmp_path, refused, changed, said):
     path = spoilt(folder("gpt2"), tmp_path, **changed)
     assert said in str(refused(huggingface.load, str(path)))
+
+
+@pytest.mark.parametrize("with_head", [True, False], ids=["head", "base"])
+def test_a_folder_whose_names_fit_the_class_with_the_head_alone_is_loaded_as_that(tmp_path, with_head):
+    """transformers reads the last norm of DeepSeek V4 under another name where the head is left out."""
+    saved = tiny.model("deepseek_v4")
+    saved = saved if with_head else saved.base_model
+    saved.save_pretrained(tmp_path)
+    tiny.tokenizer(saved).save_pretrained(tmp_path)
+    model = huggingface.load(str(tmp_path), device="cpu")
+    assert type(model.module) is transformers.DeepseekV4Model
+    weights = saved.base_model.state_dict()
+    assert weights.keys() == model.module.state_dict().keys()
+    assert all(torch.equal(own, weights[name]) for name, own in model.module.state_dict().items())
 
 
 def test_files_that_are_missing_or_damaged(folder, tmp_path, refused):

@@ -139,6 +139,14 @@ def test_the_tokenizer_of_canine_gives_characters():
     assert trace.tokens.special == (0, 6)
 
 
+def test_a_token_without_a_vector_is_refused_also_where_no_table_of_vectors_is_named(refused):
+    model = tiny.model("sam3_lite_text_text_model")
+    with pytest.raises(NotImplementedError):
+        model.get_input_embeddings()
+    message = str(refused(mha.trace, [5, 7_000_000], source=model, tokenizer=tiny.tokenizer(model)))
+    assert "has no vector for the token 7,000,000" in message
+
+
 def test_a_tokenizer_in_python_is_read_too():
     tokenizer = transformers.ByT5Tokenizer()
     assert not tokenizer.is_fast
