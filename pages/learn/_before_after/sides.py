@@ -19,7 +19,7 @@ def offer() -> None:
 
 def only_before(trace: AttentionTrace, *, layer: int, head: int, query: int) -> None:
     """Random weights for a sentence that the small model cannot read: there is no after."""
-    st.info(t("before.stand_in"), icon=":material/casino:")
+    st.caption(t("before.stand_in"))
     titles = [t("instead.title", text=f"\u2068{trace.title}\u2069")]
     head_view.of_traces([trace], layer=layer, head=head, token=query, titles=titles, key="before_view")
 

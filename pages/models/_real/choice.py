@@ -90,11 +90,12 @@ def models() -> pd.DataFrame:
             {
                 "name": name,
                 t("control.model"): f"{name} · {model_source.size(size)}" if heights.on_phone() else name,
+                # Beside the name: on a narrow page what stands on the right is cut.
+                t("real.column_notice"): known.notice if known else "",
                 t("real.column_here"): t("real.is_here") if name in here else t("real.is_not_here"),
                 t("real.column_size"): model_source.size(size),
                 t("real.column_sizes"): f"{known.layers} × {known.heads}" if known else "",
                 t("real.column_licence"): known.licence if known else "",
-                t("real.column_notice"): known.notice if known else "",
             }
         )
     return pd.DataFrame(rows)
