@@ -16,6 +16,7 @@ PRIMARY = '[data-testid="stBaseButton-primary"]'
 BUTTON = '[data-testid="stBaseButton-tertiary"]'
 TAG = "[data-tag]"  # a chosen option of a multiselect
 RADIO = '[role="radio"]'
+CAPTION = '[data-testid="stCaptionContainer"]'
 SKELETON = '[data-testid="stSkeleton"]'  # a grey bar in place of what is still loading
 KEYED = "st-key-"  # prefix of an element's key in its class
 # In these lie the boxes around the links to the pages, one for each: at the top; on a phone in the sidebar.
@@ -78,6 +79,16 @@ def _rules() -> str:
     ]
     return f"""
 {", ".join(invisible)} {{ display: none; }}
+/* Streamlit's own grey is too light for small text (WCAG 2.2, 1.4.3). */
+{CAPTION} {{ opacity: 0.75; }}
+@media (prefers-reduced-motion: reduce) {{
+  *, ::before, ::after {{
+    animation-duration: 0.01ms !important;
+    animation-iteration-count: 1 !important;
+    transition-duration: 0.01ms !important;
+    scroll-behavior: auto !important;
+  }}
+}}
 {SKELETON} {{ min-height: var(--height, 68px); }} /* of a control with its label */
 {SIDEBAR} :is({_keyed("text")}, {_keyed("twin")}) {{ --height: 96px; }}
 {SIDEBAR} {_keyed("example")} {{ --height: 40px; }}

@@ -6,7 +6,7 @@ from pages._kit import model_info
 from pages._kit.text import t
 from pages.learn._sweep import comparison
 
-st.header(t("sweep.heading"))
+st.title(t("sweep.heading"), anchor=False)
 st.caption(t("sweep.intro"))
 model_info.of_ours()
 d_model = comparison.width()
@@ -19,11 +19,11 @@ if scores is not None:
 with figures.container():
     comparison.paper_lines()
 
-st.subheader(t("sweep.says"), divider="gray")
+st.header(t("sweep.says"), divider="gray")
 for sentence in [*(comparison.sentences(scores) if scores is not None else []), comparison.paper_sentence()]:
     st.markdown(sentence)
 
-st.subheader(t("sweep.tables"), divider="gray")
+st.header(t("sweep.tables"), divider="gray")
 ours, papers = st.columns([5, 2], gap="medium")
 if scores is not None:
     with ours:

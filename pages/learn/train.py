@@ -6,7 +6,7 @@ from pages._kit import model_info
 from pages._kit.text import t
 from pages.learn._train import training
 
-st.header(t("train.heading"))
+st.title(t("train.heading"), anchor=False)
 training.introduction()
 model_info.of_ours()
 plan = training.plan()

@@ -7,7 +7,7 @@ from pages._kit.text import t
 from pages.models._real import card, choice, layers, literature, rotation, sharing
 
 scene = state.current()
-st.header(t("real.heading"))
+st.title(t("real.heading"), anchor=False)
 trace = choice.trace_or_offer(scene)
 if trace is not None:
     card.show(trace, scene)
@@ -26,8 +26,8 @@ if trace is not None and trace.layers:
     card.cache(trace, layer=layer, draw=lambda: sharing.diagram(trace, layer=layer))
     sharing.vectors(trace, layer=layer, token=query)
 
-st.subheader(t("real.offered"), divider="gray")
+st.header(t("real.offered"), divider="gray")
 choice.table()
 
-st.subheader(t("literature.title"), divider="gray", help=t("literature.help"))
+st.header(t("literature.title"), divider="gray", help=t("literature.help"))
 literature.show(scene)

@@ -10,7 +10,7 @@ from pages.see._token.subject import Subject
 
 scene, trace = scene_and_trace(max_tokens=None)
 subject = Subject(trace, *state.indices(trace, scene))
-st.header(t("one.heading", token=subject.name, layer=subject.layer + 1, head=subject.head + 1))
+st.title(t("one.heading", token=subject.name, layer=subject.layer + 1, head=subject.head + 1), anchor=False)
 both = directions.both_directions(subject)
 row = both[0].looks.weights.iloc[subject.head]
 limit = float(row.max()) or 1.0
@@ -21,22 +21,22 @@ model_info.about(trace)
 model_info.layer(trace, subject.layer)
 model_info.collapsed(trace, subject.layer)
 
-st.subheader(t("one.every", layer=subject.layer + 1), help=t("one.every_help"))
+st.header(t("one.every", layer=subject.layer + 1), help=t("one.every_help"))
 weights.every_head(subject, both)
 
-st.subheader(t("one.exact", head=subject.head + 1))
+st.header(t("one.exact", head=subject.head + 1))
 weights.ranked(subject, both)
 
 if len(trace.layers) > 1:
-    st.subheader(t("one.layers"))
+    st.header(t("one.layers"))
     st.markdown(t("one.layers_intro"))
     weights.layers(subject, both)
 
 if subject.of_layer.knows("q"):
-    st.subheader(t("one.query", head=subject.head + 1))
+    st.header(t("one.query", head=subject.head + 1))
     products.search(subject)
 
-    st.subheader(t("one.output_title", head=subject.head + 1))
+    st.header(t("one.output_title", head=subject.head + 1))
     products.mixed(subject)
 else:
     refusals.only_weights(subject.of_layer)

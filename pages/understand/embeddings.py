@@ -19,7 +19,7 @@ query = trace.tokens.pieces[token]
 known = words.of(scene, trace)
 count, width = known.vectors.shape
 
-st.header(t("words.heading"))
+st.title(t("words.heading"), anchor=False)
 st.caption(
     t(f"words.intro_{'random' if scene.source == 'random' else 'trained'}", count=f"{count:,}", d_model=width)
 )
@@ -47,9 +47,9 @@ with left:
         )
     )
 with right:
-    st.subheader(t("words.nearest", word=literal(chosen)), help=t("words.nearest_help"))
+    st.header(t("words.nearest", word=literal(chosen)), help=t("words.nearest_help"))
     words.neighbours(known, chosen)
 
-st.subheader(t("words.relations"), divider="gray")
+st.header(t("words.relations"), divider="gray")
 st.markdown(t("words.relations_intro"))
 words.relations(known, word_map)

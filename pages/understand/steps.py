@@ -25,7 +25,7 @@ def sentences(step: Step) -> list[str]:
 
 
 with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-    st.header(t("steps.heading"))
+    st.title(t("steps.heading"), anchor=False)
     matrices.check_badge(layer, query)
 chooser.of_head(trace, layer=layer_index, head=head, query=query, limit=limit)
 st.caption(t("steps.intro", head=head + 1, layer=layer_index + 1))
@@ -37,7 +37,7 @@ if not layer.knows("q"):
 elif missing:
     model_info.left_out(trace, layer, count=len(missing))
 for count, step in enumerate(known_steps, start=1):
-    st.subheader(f"{count}. {t(f'steps.{step.name}.title')}", divider="gray")
+    st.header(f"{count}. {t(f'steps.{step.name}.title')}", divider="gray")
     words, formula = st.columns([2, 3], vertical_alignment="center")
     with words:
         for sentence in sentences(step):

@@ -106,7 +106,7 @@ def test_three_axes_have_a_third_number(shown):
 )
 def test_the_nearest_words_are_those_of_the_chosen_one(shown, english, vectors, link, word):
     app = shown(**link)
-    assert english("words.nearest", word=literal(word)) in [heading.value for heading in app.subheader]
+    assert english("words.nearest", word=literal(word)) in [heading.value for heading in app.header]
     frame = app.dataframe[0].value
     expected = nearest(vectors, word)
     assert [*frame["word"]] == [*expected.index]

@@ -143,7 +143,7 @@ def test_steps_that_need_what_is_not_there_are_counted(open_file, english):
     app = open_file(of_tensors())
     app.switch_page("understand/steps.py").run()
     assert english("file.partly", count=2) in infos(app)
-    assert len([head for head in app.subheader if head.value[:1].isdigit()]) == 7
+    assert len([head for head in app.header if head.value[:1].isdigit()]) == 7
 
 
 def test_a_file_of_two_texts_has_a_choice_of_whose_attention(open_file, six, tokens):

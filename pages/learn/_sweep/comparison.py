@@ -56,7 +56,7 @@ def scores(d_model: int) -> pd.DataFrame:
 
 def our_lines(scores: pd.DataFrame, d_model: int) -> None:
     """Our scores as lines over h."""
-    st.subheader(t("sweep.measured", d_model=d_model))
+    st.header(t("sweep.measured", d_model=d_model))
     figure = lines(
         scores,
         names={column: t(f"sweep.line_{column}") for column in LINES},
@@ -99,7 +99,7 @@ def our_table(scores: pd.DataFrame, d_model: int) -> None:
 
 def paper_lines() -> None:
     """The published BLEU as a line over h."""
-    st.subheader(t("sweep.published"))
+    st.header(t("sweep.published"))
     bleu = extremes(PUBLISHED["bleu"])
     figure = lines(
         PUBLISHED,

@@ -20,7 +20,7 @@ def show(trace: AttentionTrace, scene: state.Scene) -> None:
     entry = model_source.loaded_model(scene)
     source = trace.source
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.markdown(f"#### {literal(model_info.short(source.name))}", width="content")
+        st.header(literal(model_info.short(source.name)), width="content", anchor=False)
         model_info.exact(trace)
     model_facts = facts(trace, entry)
     cells = st.grid(2 if len(model_facts) < 3 else 5, min_column_width=150)
@@ -73,7 +73,7 @@ def cache(trace: AttentionTrace, *, layer: int, draw: Callable[[], None]) -> Non
     sizes = kv_cache.cache_sizes(layer_trace)
     if sizes is None:
         return
-    st.subheader(t("real.cache", layer=layer + 1), help=t("real.cache_help"))
+    st.header(t("real.cache", layer=layer + 1), help=t("real.cache_help"))
     if (latent := layer_trace.about.latent) is not None:
         st.markdown(t("real.latent", kv_rank=latent.kv_rank, rotary_width=latent.rotary_width or "–"))
         if latent.q_rank is not None:

@@ -21,7 +21,7 @@ def show(trace: AttentionTrace, *, layer: int, head: int, token: int) -> None:
     layer_trace = trace.layers[layer]
     if layer_trace.about.rotary is None:
         return
-    st.subheader(t("rotation.title", layer=layer + 1, head=head + 1), help=t("rotation.help"))
+    st.header(t("rotation.title", layer=layer + 1, head=head + 1), help=t("rotation.help"))
     name = st.segmented_control(
         t("rotation.vector"),
         VECTORS,

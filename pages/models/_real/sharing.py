@@ -52,7 +52,7 @@ def vectors(trace: AttentionTrace, *, layer: int, token: int) -> None:
     named_vectors = short_vectors(trace.layers[layer])
     if not named_vectors:
         return
-    st.markdown(f"##### {t('sharing.vectors', layer=layer + 1)}")
+    st.markdown(f"### {t('sharing.vectors', layer=layer + 1)}")
     labels = trace.layers[layer].sides.queries.labels
     rows = window(len(labels), token, WINDOW) or slice(None)
     for name, values in named_vectors.items():
