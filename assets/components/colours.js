@@ -4,6 +4,7 @@
 /** @typedef {{ colour: string, dash: number[] }} Look how the lines of a head are drawn */
 
 const DASHES = [[], [7, 4], [2, 3]]; // heads beyond the colours there are
+const TEXT_CONTRAST = 4.5; // of small text (WCAG 2.2, 1.4.3)
 export const HIDDEN_COLOUR = [128, 128, 128, 72];
 const SHADES = 4096; // of a scale in a table: two of them differ by less than a colour does
 /** @type {WeakMap<Colour[], Uint32Array>} */
@@ -16,10 +17,11 @@ const tables = new WeakMap();
  */
 export function themeColours(element, scale = "sequential") {
   const listed = getComputedStyle(element).getPropertyValue(`--st-chart-${scale}-colors`);
-  return listed
-    .split(",")
-    .map((hex) => /** @type {Colour} */ ([1, 3, 5].map((i) => parseInt(hex.trim().slice(i, i + 2), 16))));
+  return listed.split(",").map(colourOf);
 }
+
+// Of "#rrggbb".
+export const colourOf = (hex) => /** @type {Colour} */ ([1, 3, 5].map((i) => parseInt(hex.trim().slice(i, i + 2), 16)));
 
 /**
  * The colour at a share (0 to 1) of the scale.
@@ -33,14 +35,32 @@ export function shade(colours, share) {
   return /** @type {Colour} */ (colours[low].map((c, i) => Math.round(c + (colours[low + 1][i] - c) * (at - low))));
 }
 
+// Relative luminance of a colour, 0 to 1 (WCAG 2).
+function luminance(colour) {
+  const linear = colour.map((c) => (c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
+}
+
 /**
- * Dark or light ink, whichever stands out more on a colour (relative luminance, WCAG 2).
+ * Dark or light ink, whichever stands out more on a colour.
  * @param {number[]} colour
  */
-export function inkOn(colour) {
-  const linear = colour.map((c) => (c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4));
-  const luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
-  return luminance > 0.179 ? "#14161b" : "#ffffff";
+export const inkOn = (colour) => (luminance(colour) > 0.179 ? "#14161b" : "#ffffff");
+
+/**
+ * A colour as small text: mixed with the ink of the page as far as it must be to stand out from its ground.
+ * @param {string} colour
+ * @param {string} ink
+ * @param {Colour} ground
+ */
+export function textColour(colour, ink, ground) {
+  const behind = luminance(ground) + 0.05;
+  for (let share = 0; share < 1; share += 0.05) {
+    const mixed = shade([colourOf(colour), colourOf(ink)], share);
+    const before = luminance(mixed) + 0.05;
+    if (Math.max(before, behind) / Math.min(before, behind) >= TEXT_CONTRAST) return `rgb(${mixed})`;
+  }
+  return ink;
 }
 
 /**

@@ -1,6 +1,7 @@
 // The head view's controls: drawings, layers, direction, options, saving; the heads; what Enter would do.
 import { make, makeButton, renew } from "./elements.js";
 import { afterClick } from "./focus.js";
+import { roving } from "./roving.js";
 import { fill } from "./text.js";
 import { saveView } from "./view_files.js";
 
@@ -24,6 +25,14 @@ function group(label, buttons, className = "") {
   return box;
 }
 
+/** @param {HTMLElement[]} buttons */
+function segments(label, buttons) {
+  const box = group(label, buttons, "segments");
+  box.setAttribute("role", "toolbar");
+  roving(box);
+  return box;
+}
+
 /** @param {HeadView} view */
 export function showBar(view) {
   const { texts, state } = view;
@@ -33,13 +42,13 @@ export function showBar(view) {
     return button;
   });
   /** @type {HTMLElement[]} */
-  const parts = [group(texts.drawing, drawings, "segments")];
+  const parts = [segments(texts.drawing, drawings)];
   if (view.header.layers > 1) parts.push(layers(view));
   if ((state.drawing === "text" && !view.two) || state.drawing === "arcs") {
     const sides = ["query", "key"].map((side) =>
       toggle(texts[`side_${side}`], state.side === side, () => view.set("side", side)),
     );
-    parts.push(group(texts.direction, sides, "segments"));
+    parts.push(segments(texts.direction, sides));
   }
   parts.push(options(view), saving(view));
   renew(view.bar, parts);
@@ -56,7 +65,7 @@ function layers(view) {
       button.disabled = !view.open && !view.has(number); // a page on its own cannot ask for it
       return button;
     });
-    const box = group(texts.layers, buttons, "segments");
+    const box = segments(texts.layers, buttons);
     box.prepend(make("span", "label", texts.layers));
     return box;
   }
@@ -188,6 +197,7 @@ export function showChips(view) {
     button.disabled = !view.open && !every.includes(head);
     button.title = every.includes(head) ? texts.chip_help : texts.chip_load;
   });
+  roving(view.chips);
 }
 
 // Query heads that share keys and values (GQA, MQA): their switches stand in one frame, named after what they share.
@@ -259,4 +269,5 @@ export function showFoot(view) {
   if (view.foot.dataset.now === now) return;
   view.foot.dataset.now = now;
   renew(view.foot, parts);
+  roving(view.foot);
 }

@@ -54,7 +54,7 @@ function putNumbers(view, element, weights) {
   element.lastChild.replaceChildren(
     ...seen.map(({ head, values }) => {
       const number = make("i", "", short(values[at]));
-      if (head !== null) number.style.color = view.look(head).colour;
+      if (head !== null) number.style.color = view.textColourOf(head);
       if (head !== null && length > 1) number.prepend(make("sub", "", String(head + 1)));
       return number;
     }),
@@ -81,6 +81,9 @@ export function mark(view, panel, element) {
   element.classList.toggle("away", view.hidden(panel)[side === "key" ? "key" : "query"].has(at));
 }
 
+// Does the reader like things to move?
+const movesSmoothly = () => matchMedia("(prefers-reduced-motion: no-preference)").matches;
+
 // How much of a text goes on beyond its drawing: "← 12 more" and "23 more →", which a press scrolls to. They
 // stand at the beginning and the end of what is in sight; keys and screen readers have the tokens themselves.
 class More {
@@ -91,7 +94,7 @@ class More {
       const button = makeButton("", `more ${way}`, (event) => {
         event.stopPropagation(); // not a click on the drawing
         const by = (nth ? FURTHER : -FURTHER) * (across ? scroll.clientWidth : scroll.clientHeight);
-        scroll.scrollBy({ [across ? "left" : "top"]: by, behavior: "smooth" });
+        scroll.scrollBy({ [across ? "left" : "top"]: by, behavior: movesSmoothly() ? "smooth" : "auto" });
       });
       button.tabIndex = -1;
       button.hidden = true;
@@ -132,6 +135,8 @@ export class Curved {
     this.panel = panel;
     this.stage = stage;
     this.scroll = make("div", "scroll");
+    this.scroll.tabIndex = -1; // the stage around it has the keys
+    this.scroll.setAttribute("role", "group"); // of options, in the list that the stage is
     this.long = make("div", "long");
     this.canvas = make("canvas");
     this.canvas.setAttribute("aria-hidden", "true");

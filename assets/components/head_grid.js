@@ -3,6 +3,7 @@ import { make, makeButton, makeSvg, renew } from "./elements.js";
 import { valuesOf } from "./head_matrices.js";
 import { Heatmap } from "./heatmap.js";
 import { untrainedIn } from "./panel.js";
+import { roving } from "./roving.js";
 import { save } from "./saving.js";
 import { exact, fill, isolated } from "./text.js";
 
@@ -25,7 +26,7 @@ export class HeadGrid {
     this.root = make("section", "all-heads");
     this.bar = make("div", "bar");
     this.grid = make("div", "grid");
-    this.grid.setAttribute("role", "group");
+    this.grid.setAttribute("role", "toolbar");
     this.root.append(this.bar, this.grid);
   }
 
@@ -52,6 +53,7 @@ export class HeadGrid {
     this.pictures.forEach(({ button }, at) => {
       button.setAttribute("aria-pressed", String(layer.heads[at] === view.chosenHead));
     });
+    roving(this.grid);
   }
 
   #compute(layer) {
@@ -116,7 +118,8 @@ export class HeadGrid {
     const files = ["png", "svg", "csv"].map((format) =>
       makeButton(format.toUpperCase(), "file", () => save(this.#file(layer), format)),
     );
-    renew(this.bar, [make("h3", "", title), label, make("span", "note", end), ...files]);
+    renew(this.bar, [make("h2", "", title), label, make("span", "note", end), ...files]);
+    roving(this.bar);
   }
 
   // All heads as they stand on the screen, as a drawing and as a table.

@@ -216,7 +216,7 @@ export class HeadMatrices extends MatrixPictures {
     const { view } = this;
     const { texts } = view;
     const which = view.data.length > 1 ? ` · ${isolated(view.titles[this.nth] ?? this.panel.title)}` : "";
-    const title = make("h3", "", `${fill(texts.matrices, { head: head + 1, layer: layer.number + 1 })}${which}`);
+    const title = make("h2", "", `${fill(texts.matrices, { head: head + 1, layer: layer.number + 1 })}${which}`);
     const choice = (name, options) => {
       const label = make("label", "", texts[`matrices_${name}`]);
       const select = make("select");

@@ -1,7 +1,7 @@
 // The head view: all heads of a layer at once, every token under the pointer. What is hovered, pinned, switched or
 // drawn differently stays in the browser; the server hears only of "show this on the page".
 import { Arcs } from "./arcs.js";
-import { lookOf, themeColours } from "./colours.js";
+import { colourOf, lookOf, shade, textColour, themeColours } from "./colours.js";
 import { showBar, showChips, showFoot } from "./controls.js";
 import { FULL } from "./drawing.js";
 import { make } from "./elements.js";
@@ -69,6 +69,7 @@ const SIDED = new Set(["text", "arcs"]); // drawings of one list of tokens, whos
 const NOTHING = { query: new Set(), key: new Set() };
 const LONGEST_STRIP = 256; // tokens
 const TALLEST = { alone: 600, above: 320 }; // pixels of a drawing, then it scrolls: alone, or above matrices
+const FOCUS_TINT = 0.16; // of the accent behind a token in focus (head_view.css)
 const BOLD = 1.1; // how much wider a token in focus is
 
 export class HeadView {
@@ -109,6 +110,8 @@ export class HeadView {
   nHeads = 0;
   /** @type {string[]} colours of heads */
   palette = [];
+  /** @type {string[]} the same as small text */
+  textColours = [];
   /** @type {import("./colours.js").Colour[]} of weights */
   colours = [];
   /** @type {string[]} of the panels */
@@ -135,7 +138,7 @@ export class HeadView {
     const under = make("div", "under");
     under.append(this.foot, this.matrices.bar);
     root.replaceChildren(controls, this.panels, under, this.matrices.root, this.grid.root, this.caption);
-    this.chips.setAttribute("role", "group");
+    this.chips.setAttribute("role", "toolbar");
     this.panels.addEventListener("keydown", (event) => pressKey(this, event));
     root.addEventListener("pointerdown", ({ target }) => {
       for (const menu of root.querySelectorAll("details[open]")) {
@@ -303,6 +306,8 @@ export class HeadView {
     return lookOf(this.palette, head);
   }
 
+  textColourOf = (head) => this.textColours[head % this.textColours.length];
+
   hidden(panel) {
     return this.state.rescaled ? panel.special : NOTHING;
   }
@@ -340,6 +345,8 @@ export class HeadView {
     this.accent = read("--st-primary-color");
     this.ink = read("--st-text-color");
     this.background = read("--st-background-color");
+    const ground = shade([colourOf(this.background), colourOf(this.accent)], FOCUS_TINT);
+    this.textColours = this.palette.map((colour) => textColour(colour, this.ink, ground));
     this.font = style.fontFamily;
     this.ruler.font = `14.4px ${this.font}`;
   }

@@ -3,6 +3,7 @@
 import { themeColours } from "./colours.js";
 import { make, makeButton, makeSvg, renew } from "./elements.js";
 import { Heatmap, namesAbove } from "./heatmap.js";
+import { roving } from "./roving.js";
 import { save } from "./saving.js";
 import { exact, fill } from "./text.js";
 import { followFingers, zoomByKey, zoomTools } from "./zoom.js";
@@ -140,6 +141,7 @@ export class MatrixPictures {
     const above = this.named ? Math.max(...names.map((name) => namesAbove(matrices[name].numbers, this.theme))) : 0;
     for (const name of names) this.#small(name, above);
     this.#enlarge();
+    roving(this.row);
   }
 
   /** @param {(name: string) => import("./heatmap.js").Marks} marks */
@@ -164,7 +166,7 @@ export class MatrixPictures {
       if (this.largeName) this.large.scrollIntoView({ block: "nearest" });
     });
     const caption = make("figcaption");
-    caption.append(make("b"), make("span"), make("small"));
+    caption.append(make("b"), " ", make("span"), " ", make("small"));
     if (this.named) {
       caption.append(button);
       figure.append(caption, map.canvas);
@@ -277,6 +279,7 @@ export class MatrixPictures {
     close.setAttribute("aria-label", this.texts.matrices_close);
     const title = make("h3", "", `${symbol} ${meaning}`);
     renew(this.largeBar, [title, ...(this.plot ? [plot] : []), ...files, close]);
+    roving(this.largeBar);
   }
 
   // The large picture as a file: the drawing as it stands here, or its numbers as a table.

@@ -23,6 +23,7 @@ import {
 } from "./overview_plan.js";
 import { openPayload } from "./payload.js";
 import { Pooled } from "./pooled.js";
+import { roving } from "./roving.js";
 import { atRest, drawn, followLink } from "./streamlit.js";
 
 const ASIDE = 256; // width of the words beside the pictures
@@ -44,7 +45,7 @@ function build(root) {
     list: make("dl"),
     open: makeButton("", "open", null),
   };
-  ui.orders.setAttribute("role", "group");
+  ui.orders.setAttribute("role", "toolbar");
   ui.facts.setAttribute("role", "status");
   ui.facts.setAttribute("aria-live", "polite");
   ui.canvas.tabIndex = 0;
@@ -191,6 +192,7 @@ function showOverview(root, { header, layers, chosen: own, link }, pick) {
         order.reversed = name && order.by === name ? !order.reversed : false;
         order.by = name;
         renew(ui.orders, orders());
+        roving(ui.orders);
         fit();
       });
       button.setAttribute("aria-pressed", String(order.by === name));
@@ -248,6 +250,7 @@ function showOverview(root, { header, layers, chosen: own, link }, pick) {
   [ui.preview.width, ui.preview.height] = [atlas.side, atlas.side];
   ui.preview.setAttribute("aria-hidden", "true");
   renew(ui.orders, orders());
+  roving(ui.orders);
   root.described = null;
   root.fit = fit;
   fit();

@@ -26,6 +26,8 @@ export class Shaded {
     });
     this.elements = /** @type {HTMLElement[]} */ (this.prose.flatMap((text) => [...text.children]));
     this.scroll = make("div", "scroll");
+    this.scroll.tabIndex = -1; // the stage around it has the keys
+    this.scroll.setAttribute("role", "group"); // of options, in the list that the stage is
     this.prose.forEach((text, nth) => {
       if (panel.two) this.scroll.append(make("p", "whose", nth ? view.texts.text_key : view.texts.text_query));
       this.scroll.append(text);

@@ -1,0 +1,50 @@
+// One Tab stop for a row of controls: arrow keys walk through it, Home and End go to its ends (the toolbar pattern of
+// the ARIA Authoring Practices). Where the row wraps, up and down go to the nearest control of the next line.
+
+const rows = new WeakSet(); // that listen already
+
+/**
+ * Called again when the controls of the row are others.
+ * @param {HTMLElement} row
+ * @param {string} [selector] what is walked in it
+ */
+export function roving(row, selector = "button, summary") {
+  const all = () => /** @type {HTMLElement[]} */ ([...row.querySelectorAll(selector)]);
+  const stops = () => all().filter((one) => !one.matches(":disabled") && !one.closest("[hidden]"));
+  /** @param {EventTarget | undefined} stop */
+  const stand = (stop) => {
+    for (const one of all()) one.tabIndex = one === stop ? 0 : -1;
+  };
+  const { activeElement } = /** @type {Document | ShadowRoot} */ (row.getRootNode());
+  const now = stops();
+  const pressed = now.find((one) => one.matches('[aria-pressed="true"], [aria-expanded="true"]'));
+  stand(now.find((one) => one === activeElement) ?? pressed ?? now[0]);
+  if (rows.has(row)) return;
+  rows.add(row);
+  row.addEventListener("focusin", ({ target }) => stops().some((one) => one === target) && stand(target));
+  row.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const next = stepFrom(stops(), /** @type {HTMLElement} */ (event.target), event.key);
+    if (!next) return;
+    event.preventDefault();
+    event.stopPropagation(); // Streamlit has keys of its own
+    next.focus();
+  });
+}
+
+// Where a key leads from one of the stops; undefined for nowhere.
+export function stepFrom(stops, from, key) {
+  const at = stops.indexOf(from);
+  if (at < 0) return undefined;
+  const onward = getComputedStyle(from).direction === "rtl" ? "ArrowLeft" : "ArrowRight";
+  if (key === "ArrowRight" || key === "ArrowLeft") return stops[at + (key === onward ? 1 : -1)];
+  if (key === "Home" || key === "End") return stops.at(key === "Home" ? 0 : -1);
+  if (key !== "ArrowUp" && key !== "ArrowDown") return undefined;
+  const box = (stop) => stop.getBoundingClientRect();
+  const own = box(from);
+  const beyond = stops.filter((stop) =>
+    key === "ArrowUp" ? box(stop).bottom <= own.top : box(stop).top >= own.bottom,
+  );
+  const away = (stop) => [Math.abs(box(stop).top - own.top), Math.abs(box(stop).left - own.left)];
+  return beyond.toSorted((a, b) => away(a)[0] - away(b)[0] || away(a)[1] - away(b)[1])[0];
+}
