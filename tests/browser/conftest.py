@@ -314,7 +314,7 @@ class Eye:
 
     def title(self) -> str:
         """What the six matrices are of."""
-        return self.view.locator(".under h3").inner_text()
+        return self.view.locator(".under h2").inner_text()
 
     def matrix(self, name: str) -> np.ndarray:
         """The numbers of one of the six matrices that are drawn: q, k, v, scores, weights, output."""

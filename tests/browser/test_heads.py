@@ -96,7 +96,7 @@ def looked_at(view) -> tuple[int, int, int]:
     assert len(at) == 1
     [token] = at
     assert view.title().startswith(f"The six matrices of head {head + 1}, layer {layer + 1}")
-    heading = view.view.locator(".all-heads h3").inner_text()
+    heading = view.view.locator(".all-heads h2").inner_text()
     assert heading == f"All heads of layer {layer + 1}"
     assert view.button(f"layer {layer + 1}").get_attribute("aria-pressed") == "true"
     assert head in view.on()
@@ -339,7 +339,7 @@ def test_a_link_holds_the_focus_and_back_forward_and_other_pages_keep_it(visit, 
     page.get_by_role("link", name="Token", exact=True).click()
     settled(page)
     subject = re.compile("“street” in layer 1, head 3")
-    expect(page.get_by_role("heading", level=2, name=subject)).to_be_visible()
+    expect(page.get_by_role("heading", level=1, name=subject)).to_be_visible()
     page.get_by_role("link", name="Heads", exact=True).click()
     settled(page)
     assert looked_at(view) == (0, 2, 6)

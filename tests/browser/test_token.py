@@ -20,7 +20,7 @@ KEYS = (
 def test_it_fits_a_phone_and_draws_every_figure(visit, app):
     page = visit(f"{app}/token", width=390, height=844)
     assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 390
-    expect(page.get_by_role("heading", level=2, name=re.compile("“it” in layer 2, head 4"))).to_be_visible()
+    expect(page.get_by_role("heading", level=1, name=re.compile("“it” in layer 2, head 4"))).to_be_visible()
     for key in KEYS:
         chart = page.locator(f".st-key-one-{key} .js-plotly-plot")
         chart.scroll_into_view_if_needed()
@@ -51,7 +51,7 @@ def test_the_bar_has_the_colour_of_its_head_and_a_click_goes_to_its_token(visit,
     page.locator(".st-key-one-looks-8 .drag").first.wait_for(state="attached")
     box = bars.first.bounding_box()
     page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    expect(page.get_by_role("heading", level=2, name=re.compile("“animal” in layer 2"))).to_be_visible()
+    expect(page.get_by_role("heading", level=1, name=re.compile("“animal” in layer 2"))).to_be_visible()
     settled(page)
     assert "token=3" in page.url
 

@@ -160,7 +160,7 @@ def test_whatever_is_explored_asks_the_server_nothing_until_a_control_is_pressed
     settled(page)
     assert len(sent) > before  # the count does count
     expect(
-        page.get_by_role("heading", level=2, name=re.compile("“animal” in layer 2, head 2"))
+        page.get_by_role("heading", level=1, name=re.compile("“animal” in layer 2, head 2"))
     ).to_be_visible()
     page.get_by_role("link", name="Heads", exact=True).click()
     settled(page)

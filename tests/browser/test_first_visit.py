@@ -1,0 +1,93 @@
+"""Each page as it opens: nothing jumps on a busy machine either, everybody can use it, and it fits a phone.
+
+Not counted as a jump: that Streamlit's empty page is made wide, and moves aside when Streamlit draws its
+sidebar.
+"""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+MAX_SHIFT = 0.1  # up to here Chromium calls a page good
+LAYOUT_SHIFT = """() => new Promise((resolve) => {
+    const whole = '[data-testid="stMainBlockContainer"]';
+    const frame = ({ node }) => node instanceof Element && (node.matches(whole) || node.querySelector(whole));
+    const observer = new PerformanceObserver((list) => {
+        const counts = (shift) => !shift.hadRecentInput && !shift.sources.some(frame);
+        resolve(list.getEntries().filter(counts).reduce((sum, { value }) => sum + value, 0));
+    });
+    observer.observe({ type: 'layout-shift', buffered: true });
+    requestAnimationFrame(() => setTimeout(() => resolve(0)));  // where nothing has moved it is not called
+})"""
+# Of each page the name of its tab.
+PAGES = {
+    "": "Heads",
+    "?source=random&layers=12": "Heads",
+    "token": "Token",
+    "model": "Real model",
+    "steps": "Steps",
+    "hops": "Two hops",
+    "embeddings": "Embeddings",
+    "train": "Train",
+    "before-after": "Before / after",
+    "sweep": "How many heads?",
+}
+ON_PHONES = ["", "?source=random&layers=12", "token", "steps"]  # where pictures stand above each other
+# What axe (a checker of the rules of WCAG) finds fault with, each element with why.
+FAULTS = """async () => {
+    const { violations } = await axe.run(document, { resultTypes: ['violations'] });
+    return violations.flatMap(({ id, nodes }) =>
+        nodes.map(({ html, failureSummary }) => `${id}: ${html.slice(0, 200)} ${failureSummary}`));
+}"""
+HEADINGS = """() => {
+    const inside = (root) => [...root.querySelectorAll('*')].flatMap((e) => [
+        ...(/^H[1-6]$/.test(e.tagName) && e.checkVisibility() ? [Number(e.tagName[1])] : []),
+        ...(e.shadowRoot ? inside(e.shadowRoot) : []),
+    ]);
+    return inside(document);
+}"""
+# What sticks out of the page to the right; formulas, figures and tables scroll in boxes of their own.
+BEYOND = """(width) => [...document.querySelectorAll('[data-testid=stMain] *')]
+    .filter((e) => e.getBoundingClientRect().right > width + 1)
+    .filter((e) => !e.closest('.katex, svg, [data-testid=stDataFrame]'))
+    .map((e) => e.outerHTML.slice(0, 80))"""
+
+
+@pytest.fixture(scope="session")
+def axe() -> str:
+    """The script of axe, which stands beside the other tools (tests/js/package.json)."""
+    linter = shutil.which("biome")
+    script = Path(linter).parents[1] / "axe-core" / "axe.min.js" if linter else None
+    if script is None or not script.is_file():
+        if os.environ.get("CI"):
+            pytest.fail("axe-core is missing; .ci/run installs it.")
+        pytest.skip("axe-core is not installed (tests/js/package.json)")
+    return script.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_opens_without_a_jump_and_everybody_can_use_it_in_both_themes(visit, app, settled, axe, page):
+    opened = visit(f"{app}/{page}", first=True)
+    assert opened.evaluate(LAYOUT_SHIFT) <= MAX_SHIFT
+    opened.evaluate(axe)
+    for theme in ("light", "dark"):
+        opened.emulate_media(color_scheme=theme)
+        settled(opened)
+        assert opened.evaluate(FAULTS) == [], theme
+    first, *levels = opened.evaluate(HEADINGS)
+    assert first == 1
+    assert 1 not in levels
+    assert all(below <= above + 1 for above, below in zip([first, *levels], levels, strict=False))
+
+
+@pytest.mark.parametrize("page", ON_PHONES)
+def test_a_page_opens_without_a_jump_on_a_phone_with_its_title_and_fits_it(visit, app, page):
+    opened = visit(f"{app}/{page}", width=390, height=844, first=True)
+    assert opened.evaluate(LAYOUT_SHIFT) <= MAX_SHIFT
+    expect(opened.get_by_role("heading", level=1)).to_be_in_viewport()
+    expect(opened).to_have_title(f"{PAGES[page]} · Headscope")
+    assert opened.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 390
+    assert opened.evaluate(BEYOND, 390) == []
