@@ -8,7 +8,7 @@ from pages._kit.text import t
 from pages.learn._before_after import sides
 
 scene = state.current()
-st.header(t("before.heading"))
+st.title(t("before.heading"), anchor=False)
 st.markdown(t("before.intro"))
 if scene.source in ("file", "model"):
     st.info(t("file.no_before") if scene.source == "file" else t("real.no_before"), icon=":material/history:")
@@ -23,6 +23,6 @@ if compute.is_stand_in(trace):
     st.stop()
 both = {"before": compute.trace(scene, trained=False), "after": trace}
 sides.view(both, layer=layer, head=head, query=query)
-st.subheader(t("before.matrices", head=head + 1, layer=layer + 1))
+st.header(t("before.matrices", head=head + 1, layer=layer + 1))
 model_info.layer(trace, layer)
 sides.show_matrices(both, layer=layer, head=head, query=query)

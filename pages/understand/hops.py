@@ -10,7 +10,7 @@ from pages.understand._hops import two_hops
 scene, trace = scene_and_trace()
 twin = second_trace(scene)
 layer = two_hops.last(trace, scene)
-st.header(t("hops.heading"))
+st.title(t("hops.heading"), anchor=False)
 if not trace.sides.same:
     st.info(t("hops.two_texts"), icon=":material/translate:")
     st.stop()

@@ -60,7 +60,7 @@ def test_layer_head_and_word_are_chosen_above_with_pointer_and_keys(visit, app, 
     page = visit(f"{app}/token?layer=1", width=1440)
     head = page.get_by_role("radiogroup", name="Head")
     words = page.get_by_role("radiogroup", name=re.compile("The sentence"))
-    heading = page.get_by_role("heading", level=2).first
+    heading = page.get_by_role("heading", level=1).first
     stops = page.locator(".st-key-chooser [role=radio][tabindex='0']")
     expect(stops).to_have_count(3)  # layer, head, sentence
     words.get_by_role("radio", name="animal").click()

@@ -261,7 +261,7 @@ def said():
     """`said(app)`: every text on the screen that is read as Markdown, without our style sheet."""
 
     def read(app: AppTest) -> list[str]:
-        kinds = (app.markdown, app.caption, app.header, app.subheader, app.error, app.warning)
+        kinds = (app.markdown, app.caption, app.title, app.header, app.error, app.warning)
         elements = [element for kind in kinds for element in kind]
         styles = [element for element in elements if getattr(element, "allow_html", False)]
         assert all(style.value.startswith("<style>") for style in styles)

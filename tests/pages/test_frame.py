@@ -275,7 +275,7 @@ def test_a_refusal_says_so_on_every_page(opened):
     assert len(app.error) == 1
     app.button[0].click().run()
     assert not app.error
-    assert len(app.subheader) == 9
+    assert len(app.header) == 9
 
 
 # Between the pages

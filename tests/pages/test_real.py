@@ -411,7 +411,7 @@ def test_steps_say_why_some_are_left_out(on_model, english):
     app = on_model("bert")
     app.switch_page("understand/steps.py").run()
     assert not app.info
-    assert len([head for head in app.subheader if head.value[:1].isdigit()]) == 9
+    assert len([head for head in app.header if head.value[:1].isdigit()]) == 9
 
 
 @pytest.mark.slow

@@ -102,9 +102,9 @@ def test_without_one_head_nothing_is_said_of_it(shown):
 def test_a_width_can_be_chosen_where_there_are_several(shown, english):
     entries = [entry(h, d_model) for h in ACCURACY for d_model in (32, 64)] + [entry(2, 128)]
     app = shown(entries)
-    assert english("sweep.measured", d_model=64) in [heading.value for heading in app.subheader]
+    assert english("sweep.measured", d_model=64) in [heading.value for heading in app.header]
     app = shown(entries, width="32")
-    assert english("sweep.measured", d_model=32) in [heading.value for heading in app.subheader]
+    assert english("sweep.measured", d_model=32) in [heading.value for heading in app.header]
     assert [*app.dataframe[0].value["d_k"]] == [32, 16, 8, 4]
 
 

@@ -169,9 +169,9 @@ def test_the_first_token_under_a_causal_mask_looks_at_itself_alone(on_random, en
 
 def test_one_layer_has_no_layers_to_compare(on_random, english):
     app, _ = on_random(text=HOTEL)
-    assert english("one.layers") not in [subheader.value for subheader in app.subheader]
+    assert english("one.layers") not in [subheader.value for subheader in app.header]
     app, _ = on_random(text=HOTEL, layers=2)
-    assert english("one.layers") in [subheader.value for subheader in app.subheader]
+    assert english("one.layers") in [subheader.value for subheader in app.header]
 
 
 def test_a_long_text_shows_its_largest_weights_and_says_what_it_leaves_out(on_random, english, drawn):
