@@ -36,7 +36,7 @@ def test_there_are_nine_steps_each_with_its_title(alone, told, english, where):
     assert not app.exception
     assert not app.error
     titles = [f"{i}. {english(f'steps.{name}.title')}" for i, name in enumerate(NAMES, start=1)]
-    assert [subheader.value for subheader in app.header] == titles
+    assert [heading.value for heading in app.header] == titles
     assert len(app.latex) == 9
 
 

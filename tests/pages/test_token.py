@@ -65,7 +65,7 @@ def ranked(weights) -> dict[str, str]:
 def test_the_first_visit_follows_it_in_the_trained_model(on_token, drawn, english, strip):
     app = on_token()
     trace = mha.trace(Scene.text, source="mini", h=4, d_model=64)
-    assert [header.value for header in app.header] == [english("one.heading", token="it", layer=2, head=4)]
+    assert [header.value for header in app.title] == [english("one.heading", token="it", layer=2, head=4)]
     assert strip(app)["chosen"] == 8
     row, column = row_of(trace, 8, layer=1), column_of(trace, 8, layer=1)
     np.testing.assert_array_equal(drawn(app, "one-looks-heads"), row.weights)
@@ -169,9 +169,9 @@ def test_the_first_token_under_a_causal_mask_looks_at_itself_alone(on_random, en
 
 def test_one_layer_has_no_layers_to_compare(on_random, english):
     app, _ = on_random(text=HOTEL)
-    assert english("one.layers") not in [subheader.value for subheader in app.header]
+    assert english("one.layers") not in [heading.value for heading in app.header]
     app, _ = on_random(text=HOTEL, layers=2)
-    assert english("one.layers") in [subheader.value for subheader in app.header]
+    assert english("one.layers") in [heading.value for heading in app.header]
 
 
 def test_a_long_text_shows_its_largest_weights_and_says_what_it_leaves_out(on_random, english, drawn):
@@ -223,7 +223,7 @@ def test_every_script_and_every_character_is_shown_as_typed(on_random, english, 
     app, trace = on_random(text=text, token=token)
     assert trace.tokens.labels[token - 1].rstrip("₁₂₃₄₅₆\u2009") == label
     shown = word(trace.tokens.labels[token - 1])
-    assert [header.value for header in app.header] == [english("one.heading", token=shown, layer=1, head=1)]
+    assert [header.value for header in app.title] == [english("one.heading", token=shown, layer=1, head=1)]
     names = bars(app, f"one-looks-{token - 1}")
     assert not any("<" in name for name in names)
 
@@ -248,7 +248,7 @@ def test_other_words_are_shown_without_marks(on_random):
 def test_a_link_says_which_token_layer_head_and_component(on_random, english):
     app, trace = on_random(text=HOTEL, layers=2, layer=2, head=3, token=6, component=5)
     label = word(trace.tokens.labels[5])
-    assert app.header[0].value == english("one.heading", token=label, layer=2, head=3)
+    assert app.title[0].value == english("one.heading", token=label, layer=2, head=3)
     assert app.number_input(key="component").value == 5
     assert any(said.startswith("Component 5,") for said in plain(app))
 
@@ -262,7 +262,7 @@ def test_a_component_that_is_not_there_is_the_first(on_token, bad):
 def test_places_that_are_not_there_are_no_failure(on_token, link):
     app = on_token(**link)
     assert not app.error
-    assert app.header
+    assert app.title
 
 
 def test_a_component_moves_to_the_nearest_where_values_get_narrower(on_random):
@@ -287,7 +287,7 @@ def test_what_is_chosen_above_the_page_moves_it_and_its_link(on_token, choose, s
     app = choose(on_token(), token=2, head=0)
     assert not app.exception
     assert (strip(app)["chosen"], rows(app)) == (2, {"layer": (2, 2), "head": (1, 4)})
-    assert "animal" in app.header[0].value
+    assert "animal" in app.title[0].value
     assert (app.session_state.focus.token, app.session_state.focus.head) == ("animal", 1)
 
 
