@@ -461,7 +461,7 @@ def _there(app, key):
 
 
 @pytest.mark.slow
-def test_the_page_about_a_model_has_its_card_and_its_heads(on_model, folder, said):
+def test_the_page_about_a_model_has_its_card_and_its_heads(on_model, folder, said, english):
     app = on_model("llama")
     app.switch_page("models/real.py").run()
     words = said(app)
@@ -469,6 +469,8 @@ def test_the_page_about_a_model_has_its_card_and_its_heads(on_model, folder, sai
     assert f"**{entry.parameters:,}**".replace(",", "\\,") in words
     assert _there(app, "overview")
     assert _there(app, "rotation")
+    offered = next(f.value for f in app.dataframe if english("real.column_notice") in f.value)
+    assert list(offered)[1] == english("real.column_notice")  # what stands on the right is cut
     rows = next(f.value for f in app.dataframe if "MHA" in str(f.value))
     assert len(rows) == 3  # for each head, by groups, one
 
