@@ -86,7 +86,7 @@ def draw(
     data = {
         "name": key,
         "digest": components.digest(blob),
-        "texts": _texts(),
+        "texts": _texts(clicked=any(matrix.start is not None for matrix in matrices)),
         "tall": tall,
         "across": across,
         "matrices": [_described(matrix, key) for matrix in matrices],
@@ -150,11 +150,11 @@ def _plot(key: str) -> str:
     return f"{key}_plot"
 
 
-def _texts() -> dict[str, str]:
+def _texts(*, clicked: bool) -> dict[str, str]:
     return {name: template(f"head_view.{name}") for name in WORDS} | {
         "matrix_alt": template("matrix.alt"),
         "hidden": template("matrix.hidden"),
-        "how": template("heatmap.how"),
+        "how": template("heatmap.how") if clicked else template("heatmap.point"),
     }
 
 

@@ -17,15 +17,15 @@ limit = float(row.max()) or 1.0
 place = {"layer": subject.layer, "head": subject.head, "query": subject.token}
 chooser.of_head(trace, **place, limit=limit)
 sentence.reading(trace, **place)
-model_info.about(trace)
 model_info.layer(trace, subject.layer)
 model_info.collapsed(trace, subject.layer)
 
-st.header(t("one.every", layer=subject.layer + 1), help=t("one.every_help"))
+st.header(t("one.every", layer=subject.layer + 1))
 weights.every_head(subject, both)
-
-st.header(t("one.exact", head=subject.head + 1))
-weights.ranked(subject, both)
+exactly = st.expander(t("one.exact", head=subject.head + 1), key="exactly", on_change="rerun")
+if exactly.open:
+    with exactly:
+        weights.ranked(subject, both)
 
 if len(trace.layers) > 1:
     st.header(t("one.layers"))
@@ -40,3 +40,4 @@ if subject.of_layer.knows("q"):
     products.mixed(subject)
 else:
     refusals.only_weights(subject.of_layer)
+model_info.about(trace)

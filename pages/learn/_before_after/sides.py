@@ -1,12 +1,13 @@
 """The page Before / after: both sides of it, and what it offers for random weights."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import streamlit as st
 
 from mha_core import AttentionTrace
 from mha_core.analysis.frames import picture
-from pages._kit import head_view, matrices, sentence, state
+from pages._kit import head_view, heatmaps, matrices, sentence, state
 from pages._kit.text import t
 
 
@@ -51,8 +52,9 @@ def show_matrices(both: Mapping[str, AttentionTrace], *, layer: int, head: int, 
     """Weights, queries and keys of the head on both sides, the weights on one colour scale."""
     limit = max(float(side.layers[layer].weights(head).max()) for side in both.values())
     for name in ("weights", "q", "k"):
-        for column, (key, side) in zip(st.columns(2), both.items(), strict=True):
-            with column:
-                st.markdown(f"**{heading(side, key=key)}**")
-                matrix = picture(side, name, layer=layer, head=head)
-                matrices.matrix(matrix, key=f"{key}-{name}", limit=limit, query=query)
+        drawn = []
+        for key, side in both.items():
+            matrix = picture(side, name, layer=layer, head=head)
+            matrix = replace(matrix, symbol=f"{heading(side, key=key)} · {matrix.symbol}")
+            drawn.append(matrices.of_picture(matrix, key, limit=limit, query=query))
+        heatmaps.draw(drawn, key=f"before-{name}")

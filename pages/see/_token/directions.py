@@ -1,6 +1,6 @@
 """The two directions of attention on the page Token: what the token looks at, and what looks at it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -8,9 +8,9 @@ import pandas as pd
 import streamlit as st
 
 from mha_core.analysis.token import Looks, column_of, densest, row_of
-from mha_core.figures.heatmap import heatmap
+from pages._kit import heatmaps
 from pages._kit.text import isolated, number, t
-from pages.see._token.subject import Subject, chart, word
+from pages.see._token.subject import Subject, word
 
 MAX_COLUMNS = 40  # tokens across one heatmap
 
@@ -22,7 +22,6 @@ class Direction(NamedTuple):
     title: str
     plain_title: str  # without Markdown
     empty: str  # the text where all weights are 0
-    axis: str
     looks: Looks
 
 
@@ -37,7 +36,6 @@ def both_directions(subject: Subject) -> tuple[Direction, Direction]:
             t("one.looks", token=subject.name),
             t("one.looks", token=label),
             t("one.looks_nowhere", token=subject.name),
-            t("axis.key"),
             row,
         ),
         Direction(
@@ -45,7 +43,6 @@ def both_directions(subject: Subject) -> tuple[Direction, Direction]:
             t("one.seen", token=word(key)),
             t("one.seen", token=key),
             t("one.seen_nowhere", token=word(key)),
-            t("axis.query"),
             column,
         ),
     )
@@ -60,45 +57,45 @@ def beside(draw: Callable[[Direction], None], both: tuple[Direction, Direction])
             draw(side)
 
 
-def lines(
+def heatmaps_of(
     subject: Subject,
-    side: Direction,
-    looks: Looks,
+    looks: Sequence[tuple[Direction, Looks]],
     *,
-    rows: str,
+    line: str,
     framed: int,
     limit: float,
     key: str,
-    alt: Callable[[int], str],
-) -> bool:
-    """A heatmap of heads or layers × the tokens with the most weight; returns whether any weight is above 0.
+) -> None:
+    """Heatmaps of heads or layers × the tokens with the most weight, in both directions on one colour scale.
 
-    `alt` takes the number of tokens that are drawn.
+    `line` is the text of a row, with its number. Where all weights of a direction are 0 a sentence says so.
     """
-    values = looks.weights.to_numpy()
-    if not values.any():
-        st.markdown(side.empty)
-        return False
-    columns = densest(looks.weights, MAX_COLUMNS)
-    masked = looks.hidden[:, columns]
-    figure = heatmap(
-        with_text_index(looks.weights.iloc[:, columns]),
-        kind="weights",
-        rows=rows,
-        columns=side.axis,
-        hidden=masked if masked.any() else None,
-        hidden_text=t("matrix.hidden"),
-        limit=limit,
-        row=framed,
-    )
-    chart(subject, figure, key=key, alt=alt(len(columns)))
-    partly(values, columns)
-    return True
-
-
-def with_text_index(frame: pd.DataFrame) -> pd.DataFrame:
-    """The frame with its index as text, so that the axis has a tick for every line."""
-    return frame.set_axis(frame.index.astype(str), axis=0)
+    drawn = []
+    for side, (weights, hidden) in looks:
+        if not weights.to_numpy().any():
+            st.markdown(side.empty)
+            continue
+        columns = densest(weights, MAX_COLUMNS)
+        frame = weights.iloc[:, columns]
+        names = pd.Index([t(line, number=number) for number in frame.index], name=frame.index.name)
+        masked = hidden[:, columns]
+        drawn.append(
+            heatmaps.Heatmap(
+                side.name,
+                side.plain_title,
+                "",
+                frame.set_axis(names, axis=0),
+                "weights",
+                limit=limit,
+                hidden=masked if masked.any() else None,
+                row=framed,
+                origin=subject.origin,
+            )
+        )
+    if drawn:
+        heatmaps.draw(drawn, key=key, across=2)
+    for _, (weights, _) in looks:
+        partly(weights.to_numpy(), densest(weights, MAX_COLUMNS))
 
 
 def cell(label: str, value: float) -> str:

@@ -5,18 +5,15 @@ import pandas as pd
 import streamlit as st
 
 from mha_core.analysis.token import Leading, Mixture, against_keys, densest, leading, mixture, vectors
-from mha_core.figures.annotated import annotated
-from mha_core.figures.heatmap import FEW_COLUMNS, heatmap
 from mha_core.traces.matrices import MATRICES
+from pages._kit import heatmaps
 from pages._kit.text import literal, number, t
-from pages.see._token.subject import Subject, chart, sum_of_row, table, word
+from pages.see._token.subject import Subject, sum_of_row, table, word
 
 MAX_KEYS = 24  # in the figure of q against the keys
 MAX_TERMS = 10  # tokens in a mixture that is written out
 MIN_SHARE = 0.005  # of the largest weight; smaller weights are added up to one term
-MAX_WITH_DECIMALS = 100  # absolute value from which on scores are written with three digits
-MIN_WEIGHT = 0.001  # smaller weights are written as "less than" it
-STRIP_HEIGHT, BUTTON_WIDTH = 104, 26  # pixels: one vector as a row of cells, and the button beside it
+VECTOR_HEIGHT = 64  # pixels of one vector as a row of cells, with its numbers
 
 
 def search(subject: Subject) -> None:
@@ -29,22 +26,9 @@ def search(subject: Subject) -> None:
     st.markdown(t("one.products", token=subject.name, d_k=layer.d_k, scale=literal(number(layer.scale))))
     products, numbers = against_keys(subject.trace, subject.token, layer=subject.layer, head=subject.head)
     keys = densest(numbers[["weight"]].T, MAX_KEYS)
-    rows = numbers.iloc[keys]
     visible = np.isfinite(numbers["masked"])
     adjusted = not np.allclose(numbers["masked"][visible], numbers["scaled"][visible])
-    figure = heatmap(
-        products.iloc[keys], kind="signed", rows=t("axis.key"), columns=t("one.product", d_k=t("axis.d_k"))
-    )
-    cells = [
-        [_short(row.score), _softmax_input(row.masked), _weight(row.weight)] for row in rows.itertuples()
-    ]
-    headers = ["q · k", t("one.adjusted") if adjusted else t("one.scaled"), t("one.weight")]
-    chart(
-        subject,
-        annotated(figure, cells, headers),
-        key="one-products",
-        alt=t("one.products_alt", token=subject.labels[subject.token], keys=len(keys), d_k=layer.d_k),
-    )
+    heatmaps.draw(_steps(subject, products.iloc[keys], numbers.iloc[keys], adjusted), key="one-products")
     if adjusted:
         st.caption(t("one.adjusted_note"))
     if not visible.all():
@@ -52,11 +36,40 @@ def search(subject: Subject) -> None:
     if len(keys) < len(numbers):
         largest = number(np.delete(numbers["weight"].to_numpy(), keys).max())
         st.caption(t("one.partly", shown=len(keys), count=len(numbers), maximum=largest))
-    table(
-        _with_tokens(pd.concat([numbers, _with_prefix(products, "q·k ")], axis=1)),
+    with table(
+        lambda: _with_tokens(pd.concat([numbers, _with_prefix(products, "q·k ")], axis=1)),
         name="scores",
         subject=subject,
-    )
+    ):
+        pass
+
+
+def _steps(
+    subject: Subject, products: pd.DataFrame, numbers: pd.DataFrame, adjusted: bool
+) -> list[heatmaps.Heatmap]:
+    """The way from the products of each key to its weight: products, scores, weights."""
+    source = subject.origin
+    scaled = t("one.adjusted") if adjusted else t("one.scaled")
+    scores = numbers[["score", "masked"]].set_axis(pd.Index(["q · k", scaled], name="step"), axis=1)
+    weights = numbers[["weight"]].set_axis(pd.Index([t("one.weight")], name="step"), axis=1)
+    masked = ~np.isfinite(scores.to_numpy())
+    limit = float(numbers["weight"].max()) or 1.0
+    return [
+        heatmaps.Heatmap("products", "q ⊙ k", t("one.product"), products, "signed", origin=source),
+        heatmaps.Heatmap(
+            "scores",
+            "q · k",
+            t("one.score"),
+            scores,
+            "signed",
+            hidden=masked if masked.any() else None,
+            origin=source,
+            result=True,
+        ),
+        heatmaps.Heatmap(
+            "weights", "softmax", t("one.weight"), weights, "weights", limit=limit, origin=source, result=True
+        ),
+    ]
 
 
 def _vectors(subject: Subject) -> None:
@@ -64,26 +77,19 @@ def _vectors(subject: Subject) -> None:
     limits = {name: float(np.abs(vector.to_numpy()).max()) for name, vector in vector_frames.items()}
     if "k" in limits:  # absent where the keys are those of another text
         limits["q"] = limits["k"] = max(limits["q"], limits["k"])  # one scale, since q and k are multiplied
-    cells = st.grid(len(vector_frames), min_column_width=260)
-    meanings = {"q": t("matrix.q"), "k": t("matrix.k"), "v": t("matrix.v")}
-    for name, vector in vector_frames.items():
-        with cells.container():
-            st.caption(
-                f"**{literal(MATRICES[name].written(subject.of_layer, subject.head))}** {meanings[name]}"
-            )
-            axis = t("axis.d_v") if name == "v" else t("axis.d_k")
-            figure = heatmap(vector, kind="signed", rows="", columns=axis, limit=limits[name] or None)
-            figure.update_layout(height=STRIP_HEIGHT, margin_r=BUTTON_WIDTH)
-            figure.update_traces(showscale=False, texttemplate=None)
-            values = vector.to_numpy()
-            alt = t(
-                "one.vector_alt",
-                what=meanings[name],
-                size=values.size,
-                low=number(values.min()),
-                high=number(values.max()),
-            )
-            chart(subject, figure, key=f"one-{name}", alt=alt)
+    drawn = [
+        heatmaps.Heatmap(
+            name,
+            MATRICES[name].written(subject.of_layer, subject.head),
+            t(f"matrix.{name}"),
+            vector,
+            "signed",
+            limit=limits[name] or None,
+            origin=subject.origin,
+        )
+        for name, vector in vector_frames.items()
+    ]
+    heatmaps.draw(drawn, key="one-vectors", tall=VECTOR_HEIGHT)
 
 
 def mixed(subject: Subject) -> None:
@@ -99,33 +105,27 @@ def mixed(subject: Subject) -> None:
     st.markdown(f"{t('one.mixture', token=subject.name, head=subject.head + 1)} {sum_of_row(total)}")
     component = _component(mix)
     parts = table_of_parts(mix, t("one.others", count=leading_terms.n_others), t("one.output"))
-    figure = heatmap(
+    drawn = heatmaps.Heatmap(
+        "mixture",
+        t("one.part"),
+        t("one.gives"),
         parts,
-        kind="signed",
-        rows=t("one.gives"),
-        columns=t("axis.d_v"),
+        "signed",
         framed=(component, component + 1),
         row=len(parts) - 1,
+        origin=subject.origin,
     )
-    if parts.shape[1] <= FEW_COLUMNS:
-        figure.update_xaxes(dtick=1)  # components are whole numbers
-    chart(
-        subject,
-        figure,
-        key="one-mixture",
-        alt=t(
-            "one.mixture_alt",
-            token=subject.labels[subject.token],
-            rows=len(parts) - 1,
-            d_v=parts.shape[1],
-            sentence=sentence(subject, mix, marked=False),
-        ),
-    )
+    heatmaps.draw([drawn], key="one-mixture")
     st.markdown(written_out(mix, component))
     st.caption(t("one.sum_check", difference=literal(number(mix.difference))))
-    frame = _with_tokens(pd.concat([mix.weights, _with_prefix(mix.parts, "weight·v ")], axis=1))
-    frame.loc[len(frame)] = [pd.NA, t("one.output"), total, *mix.output]
-    table(frame, name="mixture", subject=subject)
+
+    def numbers() -> pd.DataFrame:
+        frame = _with_tokens(pd.concat([mix.weights, _with_prefix(mix.parts, "weight·v ")], axis=1))
+        frame.loc[len(frame)] = [pd.NA, t("one.output"), total, *mix.output]
+        return frame
+
+    with table(numbers, name="mixture", subject=subject):
+        pass
 
 
 def largest_terms(mix: Mixture) -> Leading:
@@ -157,7 +157,8 @@ def table_of_parts(mix: Mixture, others: str, output: str) -> pd.DataFrame:
     if leading_terms.n_others:
         names.append(others)
         rows.append(_rest(mix, leading_terms.positions))
-    return pd.DataFrame([*rows, mix.output.to_numpy()], [*names, output], columns=parts.columns)
+    index = pd.Index([*names, output], name="part")
+    return pd.DataFrame([*rows, mix.output.to_numpy()], index, columns=parts.columns)
 
 
 def written_out(mix: Mixture, component: int) -> str:
@@ -201,19 +202,6 @@ def _with_tokens(numbers: pd.DataFrame) -> pd.DataFrame:
 
 def _with_prefix(frame: pd.DataFrame, prefix: str) -> pd.DataFrame:
     return frame.rename(columns=lambda dimension: f"{prefix}{dimension}")
-
-
-def _short(value: float) -> str:
-    """A score, short enough for the room beside the figure; the table has all digits."""
-    return (f"{value:.2f}" if abs(value) < MAX_WITH_DECIMALS else f"{value:.3g}").replace("-", "−")
-
-
-def _weight(value: float) -> str:
-    return f"{value:.3f}" if value >= MIN_WEIGHT or value == 0 else f"<{MIN_WEIGHT}"
-
-
-def _softmax_input(value: float) -> str:
-    return _short(value) if np.isfinite(value) else "−∞"
 
 
 def _signed(value: float) -> str:

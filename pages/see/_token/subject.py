@@ -1,12 +1,14 @@
 """The subject of the page Token: the chosen layer, head and token, with its figures and tables."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import pandas as pd
 import streamlit as st
 
 from mha_core import AttentionTrace, LayerTrace
-from mha_core.analysis.frames import origin
+from mha_core.analysis.frames import Origin, origin
 from pages._kit import charts, chooser, matrices
 from pages._kit.text import isolated, literal, t
 
@@ -20,6 +22,11 @@ class Subject(NamedTuple):
     layer: int
     head: int
     token: int
+
+    @property
+    def origin(self) -> Origin:
+        """What a saved figure says of where its numbers come from."""
+        return origin(self.trace, layer=self.layer, head=self.head)
 
     @property
     def of_layer(self) -> LayerTrace:
@@ -47,18 +54,26 @@ def word(label: str) -> str:
 
 def chart(subject: Subject, figure, *, key: str, alt: str, **options) -> None:
     """Draw a figure about the token; its text alternative is also its title in a saved file."""
-    source = origin(subject.trace, layer=subject.layer, head=subject.head)
-    charts.draw(figure, key=key, alt=alt, title=alt, origin=source, **options)
+    charts.draw(figure, key=key, alt=alt, title=alt, origin=subject.origin, **options)
 
 
-def table(frame: pd.DataFrame, *, name: str, subject: Subject) -> None:
-    """All numbers behind a figure, as a table with a button for a CSV file."""
+@contextmanager
+def table(frame: Callable[[], pd.DataFrame], *, name: str, subject: Subject) -> Iterator[bool]:
+    """A fold with all numbers behind a figure and a button for a CSV file, computed while it is open.
+
+    What its context draws stands above them; the context gets whether the fold is open.
+    """
     at = subject.token
-    with st.expander(t("heads.numbers")):
-        st.dataframe(frame, hide_index=True)
+    fold = st.expander(t("heads.numbers"), key=f"{name}_table", on_change="rerun")
+    with fold:
+        yield fold.open
+        if not fold.open:
+            return
+        numbers = frame()
+        st.dataframe(numbers, hide_index=True)
         st.download_button(
             t("heads.download"),
-            lambda: matrices.csv(frame),
+            lambda: matrices.csv(numbers),
             file_name=f"{charts.file_name(name, 'token', at + 1, subject.labels[at])}.csv",
             mime="text/csv",
             key=f"{name}_csv",

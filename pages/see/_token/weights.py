@@ -4,11 +4,11 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from mha_core.analysis.token import Looks, leading, over_layers
+from mha_core.analysis.token import Looks, OverLayers, leading, over_layers
 from mha_core.figures.bars import bars
 from pages._kit import state
 from pages._kit.text import number, t
-from pages.see._token.directions import Direction, beside, cell, lines
+from pages.see._token.directions import Direction, beside, cell, heatmaps_of
 from pages.see._token.subject import Subject, chart, sum_of_row, table, word
 
 MAX_BARS = 15
@@ -17,35 +17,21 @@ NAMED = 3  # tokens for each head in the table of all heads
 
 
 def every_head(subject: Subject, both: tuple[Direction, Direction]) -> None:
-    """Heads × tokens in both directions on one colour scale, and a table with each head's largest three."""
+    """Heads × tokens in both directions on one colour scale; below a fold each head's largest three."""
     limit = max(float(side.looks.weights.to_numpy().max()) for side in both)
-
-    def draw(side: Direction) -> None:
-        values = side.looks.weights.to_numpy()
-        head, other = np.unravel_index(values.argmax(), values.shape)
-        largest_at = {
-            "weight": number(values.max()),
-            "head": head + 1,
-            "token": side.looks.weights.columns[other],
-        }
-        lines(
-            subject,
-            side,
-            side.looks,
-            rows=t("one.head"),
-            framed=subject.head,
-            limit=limit,
-            key=f"one-{side.name}-heads",
-            alt=lambda tokens: t(
-                "one.heads_alt", what=side.plain_title, heads=len(values), tokens=tokens, **largest_at
-            ),
-        )
-
-    beside(draw, both)
+    heatmaps_of(
+        subject,
+        [(side, side.looks) for side in both],
+        line="one.head_number",
+        framed=subject.head,
+        limit=limit,
+        key="one-heads",
+    )
     if limit > 0:
-        st.caption(f"{t('heads.scale_now', limit=number(limit))} {t('one.framed', head=subject.head + 1)}")
-        st.dataframe(_largest_three(subject, both), hide_index=True)
-    table(_table_of_heads(subject, both), name="heads", subject=subject)
+        st.caption(t("one.framed", head=subject.head + 1))
+    with table(lambda: _table_of_heads(subject, both), name="heads", subject=subject) as opened:
+        if opened and limit > 0:
+            st.dataframe(_largest_three(subject, both), hide_index=True)
 
 
 def _largest_three(subject: Subject, both: tuple[Direction, Direction]) -> pd.DataFrame:
@@ -155,30 +141,27 @@ def layers(subject: Subject, both: tuple[Direction, Direction]) -> None:
         "looks": over_layers(subject.trace, subject.token, of="row"),
         "seen": over_layers(subject.trace, subject.key, of="column"),
     }
-    limit = max(float(side.mean.to_numpy().max()) for side in layer_means.values())
+    limit = max(float(means.mean.to_numpy().max()) for means in layer_means.values())
+    heatmaps_of(
+        subject,
+        [(side, Looks(layer_means[side.name].mean, layer_means[side.name].hidden)) for side in both],
+        line="one.layer_number",
+        framed=subject.layer,
+        limit=limit,
+        key="one-layers",
+    )
+    means = {f"mean weight {how}": means.mean for how, means in zip(WAYS, layer_means.values(), strict=True)}
+    with table(lambda: _long_table(subject, "layer", means), name="layers", subject=subject) as opened:
+        if opened:
+            beside(lambda side: _strongest(side, layer_means[side.name]), both)
 
-    def draw(side: Direction) -> None:
-        mean, hidden, strongest = layer_means[side.name]
-        has_weights = lines(
-            subject,
-            side,
-            Looks(mean, hidden),
-            rows=t("control.layer"),
-            framed=subject.layer,
-            limit=limit,
-            key=f"one-{side.name}-layers",
-            alt=lambda tokens: t("one.layers_alt", what=side.plain_title, layers=len(mean), tokens=tokens),
-        )
-        if not has_weights:
-            return
-        for layer, best in strongest.iterrows():
-            values = {"layer": layer, "head": int(best["head"]), "weight": number(best["weight"])}
-            other = word(mean.columns[int(best["token"])])
-            if side.name == "looks":
-                st.markdown(t("one.strongest_looks", token=other, **values))
-            else:
-                st.markdown(t("one.strongest_seen", token=other, **values))
 
-    beside(draw, both)
-    means = {f"mean weight {how}": side.mean for how, side in zip(WAYS, layer_means.values(), strict=True)}
-    table(_long_table(subject, "layer", means), name="layers", subject=subject)
+def _strongest(side: Direction, means: OverLayers) -> None:
+    """The strongest single head of each layer, a sentence each."""
+    for layer, best in means.strongest.iterrows():
+        values = {"layer": layer, "head": int(best["head"]), "weight": number(best["weight"])}
+        other = word(means.mean.columns[int(best["token"])])
+        if side.name == "looks":
+            st.markdown(t("one.strongest_looks", token=other, **values))
+        else:
+            st.markdown(t("one.strongest_seen", token=other, **values))

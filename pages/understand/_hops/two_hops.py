@@ -9,7 +9,7 @@ from mha_core import AttentionTrace
 from mha_core.analysis.frames import Picture, origin, picture
 from mha_core.analysis.rollout import best_hops, two_hops
 from mha_core.training.lexicon import normalized
-from pages._kit import chooser, matrices, state
+from pages._kit import chooser, heatmaps, matrices, state
 from pages._kit.text import literal, raised, t
 
 
@@ -138,7 +138,8 @@ def show_matrices(
         ),
     )
     limit = float(np.max([matrix.frame.to_numpy().max() for matrix in pictures])) or 1.0
-    cells = st.grid(3, min_column_width=300)
-    for place, matrix in enumerate(pictures):
-        with cells.container():
-            matrices.matrix(matrix, key=f"hops-{key}-{place}", limit=limit, query=query, result=place == 2)
+    drawn = [
+        matrices.of_picture(matrix, name, limit=limit, query=query, result=name == "product")
+        for name, matrix in zip(("first", "second", "product"), pictures, strict=True)
+    ]
+    heatmaps.draw(drawn, key=f"hops-{key}")
