@@ -1,7 +1,6 @@
 """Pictures as values: a data frame goes in, a plotly Figure comes out. No torch, no web framework."""
 
 from mha_core.figures import (
-    annotated,
     arrows,
     bars,
     curves,
@@ -14,7 +13,6 @@ from mha_core.figures import (
 )
 
 __all__ = [
-    "annotated",
     "arrows",
     "bars",
     "curves",

@@ -63,10 +63,10 @@ def alone():
 
 @pytest.fixture
 def opened_on(opened):
-    """`opened_on("learn/train.py", train_h=2)`: a page in its frame, opened by a link, without a failure."""
+    """`opened_on("learn/train.py", "fold", h=2)`: a page in its frame, opened by a link, no failure."""
 
-    def open_(page: str, **link: object) -> AppTest:
-        app = opened(**link)
+    def open_(page: str, *folds: str, **link: object) -> AppTest:
+        app = opened(*folds, **link)
         app.switch_page(page).run()
         assert not app.exception
         return app
@@ -243,11 +243,46 @@ def tokens(eye):
 
 
 @pytest.fixture(scope="session")
-def drawn():
+def component():
+    """`component(app, "river")`: what a component of ours is given, as JSON has it."""
+    return lambda app, key: json.loads(app.get_by_key(key).proto.json)
+
+
+@pytest.fixture(scope="session")
+def heatmaps():
+    """`heatmaps(app, "steps")`: the matrices of a component by name, as described and with their `values`."""
+
+    def read(app: AppTest, key: str) -> dict[str, dict]:
+        data = json.loads(app.get_by_key(key).proto.json)
+        name, blob = app.get_by_key(f"{key}_blob").proto.bytes.split(b"\n", 1)
+        assert json.loads(name) == {"name": key, "digest": data["digest"]}
+        assert len({matrix["name"] for matrix in data["matrices"]}) == len(data["matrices"])
+        for matrix in data["matrices"]:
+            if isinstance(matrix["columns"], int):
+                matrix["columns"] = [str(at) for at in range(1, matrix["columns"] + 1)]
+            shape = len(matrix["rows"]), len(matrix["columns"])
+            matrix["values"] = np.frombuffer(blob, np.float32, shape[0] * shape[1]).reshape(shape)
+            blob = blob[4 * shape[0] * shape[1] :]
+        for matrix in [matrix for matrix in data["matrices"] if matrix["masked"]]:
+            values = matrix["values"]
+            hidden = np.frombuffer(blob, np.uint8, values.size).reshape(values.shape)
+            matrix["values"], blob = np.where(hidden, np.float32(np.nan), values), blob[values.size :]
+        assert blob == b""
+        return {matrix["name"]: matrix for matrix in data["matrices"]}
+
+    return read
+
+
+@pytest.fixture(scope="session")
+def drawn(heatmaps):
     """`drawn(app, "short-k")`: the numbers of a heatmap on the screen, NaN where they are hidden."""
 
     def read(app: AppTest, key: str) -> np.ndarray:
-        z = json.loads(app.get_by_key(key).proto.spec)["data"][0]["z"]
+        proto = app.get_by_key(key).proto
+        if not hasattr(proto, "spec"):
+            [matrix] = heatmaps(app, key).values()
+            return matrix["values"]
+        z = json.loads(proto.spec)["data"][0]["z"]
         if isinstance(z, dict):
             shape = [int(size) for size in z["shape"].split(",")]
             return np.frombuffer(base64.b64decode(z["bdata"]), z["dtype"]).reshape(shape)
@@ -333,4 +368,4 @@ def on_translation(opened_on, translation, monkeypatch):
     """`on_translation("see/heads.py")`: the page on that trace, at layer 2, head 3 and the sixth token."""
     monkeypatch.setattr(compute, "trace", lambda scene, **settings: translation)
     link = {"source": "random", "twin": "", "layer": 2, "head": 3, "token": 6}
-    return lambda page, **more: opened_on(page, **(link | more))
+    return lambda page, *folds, **more: opened_on(page, *folds, **(link | more))

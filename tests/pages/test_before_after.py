@@ -17,7 +17,7 @@ def on_page(opened_on):
 
 
 @pytest.mark.parametrize("link", [{}, {"h": 2, "d_model": 32, "layer": 1, "head": 1}])
-def test_both_sides_show_the_same_model_untrained_and_trained(on_page, drawn, english, link):
+def test_both_sides_show_the_same_model_untrained_and_trained(on_page, heatmaps, english, link):
     app = on_page(**link)
     focus = Focus.of_link(link)
     layer, head = focus.layer - 1, focus.head - 1
@@ -25,11 +25,14 @@ def test_both_sides_show_the_same_model_untrained_and_trained(on_page, drawn, en
     for key, trained in (("before", False), ("after", True)):
         shown = mha.trace(scene.text, source="mini", h=scene.h, d_model=scene.d_model, trained=trained)
         recorded = shown.layers[layer]
-        np.testing.assert_array_equal(drawn(app, f"{key}-weights"), recorded.weights(head))
-        np.testing.assert_array_equal(drawn(app, f"{key}-q"), recorded.q[head])
-        told = english(f"before.{key}", step=f"{shown.source.step:,}")
-        assert [markdown.value for markdown in app.main.markdown].count(f"**{told}**") == 3
-    assert not np.array_equal(drawn(app, "before-weights"), drawn(app, "after-weights"))
+        side = english(f"before.{key}", step=f"{shown.source.step:,}")
+        for name, values in (("weights", recorded.weights(head)), ("q", recorded.q[head])):
+            drawn = heatmaps(app, f"before-{name}")[key]
+            np.testing.assert_array_equal(drawn["values"], values)
+            assert drawn["symbol"].startswith(f"{side} · ")
+    weights = heatmaps(app, "before-weights")
+    assert not np.array_equal(weights["before"]["values"], weights["after"]["values"])
+    assert weights["before"]["end"] == weights["after"]["end"]
 
 
 def test_the_view_has_the_untrained_and_the_trained_layers_side_by_side(on_page, eye):
@@ -54,8 +57,10 @@ def test_random_weights_have_no_after_and_a_trained_model_is_offered(on_page, en
     assert not app.info
 
 
-def test_what_is_chosen_in_the_view_moves_the_figures(on_page, drawn, move):
+def test_what_is_chosen_in_the_view_moves_the_figures(on_page, heatmaps, move):
     app = move(on_page(), layer=1, head=2, token=3)
     assert not app.exception
     shown = mha.trace(Scene().text, source="mini", h=4, d_model=64)
-    np.testing.assert_array_equal(drawn(app, "after-weights"), shown.layers[0].weights(1))
+    np.testing.assert_array_equal(
+        heatmaps(app, "before-weights")["after"]["values"], shown.layers[0].weights(1)
+    )

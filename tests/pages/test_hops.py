@@ -17,12 +17,22 @@ def on_hops(opened_on):
     return partial(opened_on, PAGE)
 
 
+@pytest.fixture
+def shown_by(heatmaps):
+    """`shown_by(app, "twin")`: the matrices of a sentence: both heads and their product."""
+
+    def read(app, sentence="first"):
+        return {name: one["values"] for name, one in heatmaps(app, f"hops-{sentence}").items()}
+
+    return read
+
+
 def trace(text=Scene.text, **settings) -> mha.AttentionTrace:
     return mha.trace(text, source="mini", **settings)
 
 
 @pytest.mark.slow
-def test_the_standard_model_opens_on_the_pair_of_heads_that_reaches_its_answer(on_hops, drawn, rows):
+def test_the_standard_model_opens_on_the_pair_of_heads_that_reaches_its_answer(on_hops, shown_by, rows):
     app = on_hops(architecture="standard")
     shown = trace(architecture="standard")
     answer = shown.answers[8][0][0]
@@ -31,19 +41,19 @@ def test_the_standard_model_opens_on_the_pair_of_heads_that_reaches_its_answer(o
     for key, text in (("first", Scene.text), ("twin", Scene.twin)):
         told = trace(text, architecture="standard")
         one, two = told.layers[0].weights(first), told.layers[1].weights(second)
-        np.testing.assert_array_equal(drawn(app, f"hops-{key}-0"), one)
-        np.testing.assert_array_equal(drawn(app, f"hops-{key}-1"), two)
+        np.testing.assert_array_equal(shown_by(app, key)["first"], one)
+        np.testing.assert_array_equal(shown_by(app, key)["second"], two)
         product = two_hops(told, first=first, second=second).to_numpy()
-        np.testing.assert_array_equal(drawn(app, f"hops-{key}-2"), product)
+        np.testing.assert_array_equal(shown_by(app, key)["product"], product)
 
 
-def test_heads_can_be_chosen_and_the_best_pair_comes_back(on_hops, drawn, rows, choose):
+def test_heads_can_be_chosen_and_the_best_pair_comes_back(on_hops, shown_by, rows, choose):
     app = on_hops(architecture="standard")
     best = rows(app)
     other = best["hop1"][0] % 4
     choose(app, hop1=other)
     shown = trace(architecture="standard")
-    np.testing.assert_array_equal(drawn(app, "hops-first-0"), shown.layers[0].weights(other))
+    np.testing.assert_array_equal(shown_by(app)["first"], shown.layers[0].weights(other))
     choose(app, token=2)  # the head that was chosen stays
     assert rows(app)["hop1"] == (other + 1, 4)
     choose(app, token=8)
@@ -59,7 +69,7 @@ def test_the_sentence_is_shaded_by_where_the_token_gets_to(on_hops, strip, rows)
     np.testing.assert_allclose(strip(app)["weights"], product[8], rtol=1e-3)
 
 
-def test_of_many_layers_the_second_hop_is_in_one_from_the_second_on(on_hops, rows, choose, drawn):
+def test_of_many_layers_the_second_hop_is_in_one_from_the_second_on(on_hops, rows, choose, shown_by):
     link = {"source": "random", "layers": 3, "layer": 1, "twin": "", "h": 3, "d_model": 15}
     app = on_hops(**link)
     assert rows(app)["layer"] == (2, 2)
@@ -67,7 +77,7 @@ def test_of_many_layers_the_second_hop_is_in_one_from_the_second_on(on_hops, row
     assert rows(app)["layer"] == (3, 2)
     shown = mha.trace(Scene.text, source="random", layers=3, h=3, d_model=15)
     second = rows(app)["hop2"][0] - 1
-    np.testing.assert_array_equal(drawn(app, "hops-first-1"), shown.layers[2].weights(second))
+    np.testing.assert_array_equal(shown_by(app)["second"], shown.layers[2].weights(second))
 
 
 def test_the_glass_box_says_that_its_values_are_no_hop_and_offers_the_standard_model(on_hops, english):
@@ -79,11 +89,11 @@ def test_the_glass_box_says_that_its_values_are_no_hop_and_offers_the_standard_m
     assert english("hops.intro", one=1, two=2) in [markdown.value for markdown in app.main.markdown]
 
 
-def test_a_link_says_which_heads(on_hops, drawn):
+def test_a_link_says_which_heads(on_hops, shown_by):
     app = on_hops(architecture="standard", hop1=3, hop2=1)
     shown = trace(architecture="standard")
-    np.testing.assert_array_equal(drawn(app, "hops-first-0"), shown.layers[0].weights(2))
-    np.testing.assert_array_equal(drawn(app, "hops-first-1"), shown.layers[1].weights(0))
+    np.testing.assert_array_equal(shown_by(app)["first"], shown.layers[0].weights(2))
+    np.testing.assert_array_equal(shown_by(app)["second"], shown.layers[1].weights(0))
 
 
 @pytest.mark.parametrize("link", [{"architecture": "one-layer"}, {"source": "random", "layers": 1}])
@@ -96,10 +106,10 @@ def test_a_model_of_one_layer_is_told_and_another_one_offered(on_hops, english, 
     assert set(rows(app)) == {"hop1", "hop2"}
 
 
-def test_random_weights_of_two_layers_work_too(on_hops, drawn):
+def test_random_weights_of_two_layers_work_too(on_hops, shown_by):
     app = on_hops(source="random", layers=2, token=8, text="The animal was tired", twin="")
     assert not app.error
-    assert drawn(app, "hops-first-2").shape == (4, 4)
+    assert shown_by(app)["product"].shape == (4, 4)
 
 
 def test_there_are_no_two_hops_from_one_text_to_another(on_translation, main_text):

@@ -24,7 +24,7 @@ RANDOM = {"source": "random", "twin": "", "layer": 1, "head": 1}
 
 @pytest.fixture
 def on_token(opened_on):
-    return partial(opened_on, PAGE)
+    return partial(opened_on, PAGE, "exactly")
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def on_random(opened_on):
 
     def open_(**link: object):
         asked = {"token": 1, **RANDOM, **link}
-        app = opened_on(PAGE, **asked)
+        app = opened_on(PAGE, "exactly", **asked)
         settings = {key: value for key, value in asked.items() if key in Scene.__dataclass_fields__}
         return app, mha.trace(**Scene(**settings).settings())
 
@@ -42,6 +42,17 @@ def on_random(opened_on):
 
 def chart(app, key: str) -> dict:
     return json.loads(app.get_by_key(key).proto.spec)
+
+
+@pytest.fixture
+def looks(heatmaps):
+    """`looks(app, "heads")`: the weights that the token gives to and gets from others, NaN where hidden."""
+
+    def read(app, lines="heads"):
+        drawn = heatmaps(app, f"one-{lines}")
+        return drawn["looks"]["values"], drawn["seen"]["values"]
+
+    return read
 
 
 def bars(app, key: str) -> dict[str, str]:
@@ -62,23 +73,24 @@ def ranked(weights) -> dict[str, str]:
 # What is shown are the numbers of the trace
 
 
-def test_the_first_visit_follows_it_in_the_trained_model(on_token, drawn, english, strip):
+def test_the_first_visit_follows_it_in_the_trained_model(on_token, heatmaps, looks, english, strip):
     app = on_token()
     trace = mha.trace(Scene.text, source="mini", h=4, d_model=64)
     assert [header.value for header in app.title] == [english("one.heading", token="it", layer=2, head=4)]
     assert strip(app)["chosen"] == 8
     row, column = row_of(trace, 8, layer=1), column_of(trace, 8, layer=1)
-    np.testing.assert_array_equal(drawn(app, "one-looks-heads"), row.weights)
-    np.testing.assert_array_equal(drawn(app, "one-seen-heads"), column.weights)
+    for shown, weights in zip(looks(app), (row.weights, column.weights), strict=True):
+        np.testing.assert_array_equal(shown, weights)
     assert bars(app, "one-looks-8") == ranked(row.weights.loc[4])
     assert bars(app, "one-seen-8") == ranked(column.weights.loc[4])
     assert next(iter(bars(app, "one-looks-8"))) == "animal"
-    np.testing.assert_array_equal(drawn(app, "one-looks-layers"), over_layers(trace, 8, of="row").mean)
-    np.testing.assert_array_equal(drawn(app, "one-seen-layers"), over_layers(trace, 8, of="column").mean)
+    for shown, of in zip(looks(app, "layers"), ("row", "column"), strict=True):
+        np.testing.assert_allclose(shown, over_layers(trace, 8, of=of).mean, rtol=1e-6)
     products, numbers = against_keys(trace, 8, layer=1, head=3)
-    np.testing.assert_array_equal(drawn(app, "one-products"), products)
-    scores = chart(app, "one-products")["data"][1]["text"]
-    assert scores == [f"{score:.2f}".replace("-", "−") for score in numbers["score"]]
+    way = heatmaps(app, "one-products")
+    np.testing.assert_array_equal(way["products"]["values"], products)
+    np.testing.assert_array_equal(way["scores"]["values"], numbers[["score", "masked"]])
+    np.testing.assert_array_equal(way["weights"]["values"], numbers[["weight"]])
     assert english("one.sum_row") in plain(app)
 
 
@@ -93,21 +105,19 @@ def test_the_first_visit_follows_it_in_the_trained_model(on_token, drawn, englis
     ],
     ids=["grouped, causal", "one key head, rotary", "alibi, own sizes", "one head", "one token"],
 )  # fmt: skip
-def test_random_weights_of_every_kind(on_random, drawn, link):
+def test_random_weights_of_every_kind(on_random, heatmaps, drawn, looks, link):
     app, trace = on_random(**({"text": HOTEL} | link))
     layer, head, token = (link.get(name, 1) - 1 for name in ("layer", "head", "token"))
     row = row_of(trace, token, layer=layer)
-    np.testing.assert_array_equal(
-        drawn(app, "one-looks-heads"), np.where(row.hidden, np.nan, row.weights.to_numpy())
-    )
+    np.testing.assert_array_equal(looks(app)[0], np.where(row.hidden, np.nan, row.weights.to_numpy()))
     assert bars(app, f"one-looks-{token}") == ranked(row.weights.loc[head + 1])
     column = column_of(trace, token, layer=layer).weights.loc[head + 1]
     assert bars(app, f"one-seen-{token}") == ranked(column)
     if len(trace.layers) > 1:
         mean, hidden, _ = over_layers(trace, token, of="column")
-        np.testing.assert_array_equal(drawn(app, "one-seen-layers"), np.where(hidden, np.nan, mean))
+        np.testing.assert_allclose(looks(app, "layers")[1], np.where(hidden, np.nan, mean), rtol=1e-6)
     products = against_keys(trace, token, layer=layer, head=head).products
-    np.testing.assert_array_equal(drawn(app, "one-products"), products)
+    np.testing.assert_array_equal(heatmaps(app, "one-products")["products"]["values"], products)
     made = mixture(trace, token, layer=layer, head=head)
     shown = drawn(app, "one-mixture")
     np.testing.assert_array_equal(shown[-1], made.output)
@@ -149,13 +159,14 @@ def test_the_small_weights_are_told_together(on_token, english):
 # Where there is little or nothing to draw
 
 
-def test_a_row_that_is_hidden_altogether_is_told_and_not_drawn(on_random, english):
+def test_a_row_that_is_hidden_altogether_is_told_and_not_drawn(on_random, heatmaps, english):
     app, _ = on_random(text="two words", mask="padding")
     for text in ("one.looks_nowhere", "one.seen_nowhere"):
         assert plain(app).count(english(text, token="two")) == 2
     assert english("token.looks_nowhere", head=1, query="two") in plain(app)
-    drawn = {element.proto.id for element in app.get("plotly_chart")}
-    assert len(drawn) == 4  # q, k, v and the products, which are there whatever the mask says
+    assert not app.get("plotly_chart")
+    # The products are there whatever the mask says.
+    assert np.isnan(heatmaps(app, "one-products")["scores"]["values"][:, 1]).all()
     assert english("one.click") not in plain(app)
     assert english("one.hidden_note", count=2) in plain(app)
 
@@ -174,13 +185,15 @@ def test_one_layer_has_no_layers_to_compare(on_random, english):
     assert english("one.layers") in [heading.value for heading in app.header]
 
 
-def test_a_long_text_shows_its_largest_weights_and_says_what_it_leaves_out(on_random, english, drawn):
+def test_a_long_text_shows_its_largest_weights_and_says_what_it_leaves_out(
+    on_random, english, drawn, heatmaps, looks
+):
     words = " ".join(f"word{i}" for i in range(256))
     app, trace = on_random(text=words, token=200, h=8)
     row = row_of(trace, 199, layer=0).weights
     largest = row.max().sort_values(ascending=False)
     kept = [label for label in row.columns if label in set(largest.index[:40])]
-    np.testing.assert_array_equal(drawn(app, "one-looks-heads"), row[kept])
+    np.testing.assert_array_equal(looks(app)[0], row[kept])
     note = english("one.partly", shown=40, count=256, maximum=number(largest.iloc[40]))
     assert note in plain(app)
     found = bars(app, "one-looks-199")
@@ -188,7 +201,7 @@ def test_a_long_text_shows_its_largest_weights_and_says_what_it_leaves_out(on_ra
     assert list(found)[-1] == english("one.others", count=242)
     rest = np.sort(row.loc[1].to_numpy())[:242].sum(dtype=np.float64)
     assert found[list(found)[-1]] == number(rest)
-    assert drawn(app, "one-products").shape == (24, 8)
+    assert heatmaps(app, "one-products")["products"]["values"].shape == (24, 8)
     assert drawn(app, "one-mixture").shape[0] <= 11
 
 
@@ -273,14 +286,11 @@ def test_a_component_moves_to_the_nearest_where_values_get_narrower(on_random):
     assert app.number_input(key="component").value == 6
 
 
-def test_the_component_that_is_chosen_is_written_out_and_framed(on_token):
+def test_the_component_that_is_chosen_is_written_out_and_framed(on_token, heatmaps):
     app = on_token()
     app.number_input(key="component").set_value(7).run()
     assert any(said.startswith("Component 7,") for said in plain(app))
-    [frame] = [
-        shape for shape in chart(app, "one-mixture")["layout"]["shapes"] if shape["x1"] - shape["x0"] == 1
-    ]
-    assert (frame["x0"], frame["x1"]) == (6.5, 7.5)
+    assert heatmaps(app, "one-mixture")["mixture"]["framed"] == [6, 7]
 
 
 def test_what_is_chosen_above_the_page_moves_it_and_its_link(on_token, choose, strip, rows):
@@ -313,15 +323,19 @@ def test_every_bar_knows_its_token(on_random):
 # Alternatives to seeing
 
 
-def test_every_figure_has_words_and_every_part_a_table(on_token):
-    app = on_token()
-    charts = app.get("plotly_chart")
-    assert len(charts) == 11
-    for element in charts:
+TABLES = ("heads_table", "layers_table", "scores_table", "mixture_table")
+
+
+def test_plotly_and_tables_are_sent_once_their_fold_is_open(opened_on, english):
+    app = opened_on(PAGE)
+    assert not app.get("plotly_chart")
+    assert not app.dataframe
+    app = opened_on(PAGE, "exactly", *TABLES)
+    for element in app.get("plotly_chart"):
         assert len(element.proto.alt) > 30
         assert "**" not in element.proto.alt
+    assert len(app.get("plotly_chart")) == 2
     tables = [frame.value for frame in app.dataframe]
-    assert len(tables) == 5
     first_three, heads, layers, scores, mixed = tables
     assert first_three.shape == (4, 7)
     assert "animal 0.96" in first_three.iloc[3].to_list()
@@ -332,14 +346,16 @@ def test_every_figure_has_words_and_every_part_a_table(on_token):
     np.testing.assert_allclose(mixed.iloc[:-1, 3:].sum(), mixed.iloc[-1, 3:].astype(float), atol=1e-6)
 
 
-def test_tables_leave_as_csv_whose_words_are_no_formulas(on_random, monkeypatch):
+def test_tables_leave_as_csv_whose_words_are_no_formulas(opened_on, monkeypatch):
     files = {}
 
     def button(label, data, *, file_name, **options):
         files[file_name] = data()
 
     monkeypatch.setattr("streamlit.download_button", button)
-    _, trace = on_random(text="=1 @x", layers=2)
+    link = {**RANDOM, "text": "=1 @x", "token": 1, "layers": 2}
+    opened_on(PAGE, *TABLES, **link)
+    trace = mha.trace("=1 @x", source="random", h=4, d_model=64, layers=2)
     files = {name.removesuffix("-token-1-.csv"): files[name] for name in files if "-token-1-" in name}
     assert set(files) == {f"headscope-{part}" for part in ("heads", "layers", "scores", "mixture")}
     for content in files.values():
@@ -357,9 +373,9 @@ def test_tables_leave_as_csv_whose_words_are_no_formulas(on_random, monkeypatch)
 
 @pytest.mark.parametrize("key_token", [None, 1, 11])
 def test_the_page_token_tells_who_looks_at_a_token_of_the_other_text(
-    on_translation, translation, key_token, main_text, choose
+    on_translation, translation, key_token, main_text, choose, heatmaps
 ):
-    app = on_translation("see/token.py")
+    app = on_translation("see/token.py", "exactly")
     if key_token is not None:
         choose(app, key_token=key_token - 1)
     row = translation.layers[1].weights(2)[5]
@@ -371,6 +387,5 @@ def test_the_page_token_tells_who_looks_at_a_token_of_the_other_text(
     assert bar["y"][0] == column.idxmax()
     [bar] = json.loads(app.get_by_key("one-looks-5").proto.spec)["data"]
     assert bar["y"][0] == translation.sides.keys.labels[row.argmax()]
-    heads = json.loads(app.get_by_key("one-seen-heads").proto.spec)
-    assert len(heads["data"][0]["x"]) == 7
+    assert len(heatmaps(app, "one-heads")["seen"]["columns"]) == 7
     assert f"sum to {column.sum():.2f}; 0.636 would be an even share" in said  # 7 / 11

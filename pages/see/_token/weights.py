@@ -27,8 +27,6 @@ def every_head(subject: Subject, both: tuple[Direction, Direction]) -> None:
         limit=limit,
         key="one-heads",
     )
-    if limit > 0:
-        st.caption(t("one.framed", head=subject.head + 1))
     with table(lambda: _table_of_heads(subject, both), name="heads", subject=subject) as opened:
         if opened and limit > 0:
             st.dataframe(_largest_three(subject, both), hide_index=True)
