@@ -79,8 +79,8 @@ def test_the_first_visit_follows_it_in_the_trained_model(on_token, heatmaps, loo
     assert [header.value for header in app.title] == [english("one.heading", token="it", layer=2, head=4)]
     assert strip(app)["chosen"] == 8
     row, column = row_of(trace, 8, layer=1), column_of(trace, 8, layer=1)
-    for shown, weights in zip(looks(app), (row.weights, column.weights), strict=True):
-        np.testing.assert_array_equal(shown, weights)
+    for shown, expected in zip(looks(app), (row.weights, column.weights), strict=True):
+        np.testing.assert_array_equal(shown, expected)
     assert bars(app, "one-looks-8") == ranked(row.weights.loc[4])
     assert bars(app, "one-seen-8") == ranked(column.weights.loc[4])
     assert next(iter(bars(app, "one-looks-8"))) == "animal"

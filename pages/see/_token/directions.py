@@ -61,14 +61,13 @@ def heatmaps_of(
     subject: Subject,
     looks: Sequence[tuple[Direction, Looks]],
     *,
-    line: str,
     framed: int,
     limit: float,
     key: str,
 ) -> None:
     """Heatmaps of heads or layers × the tokens with the most weight, in both directions on one colour scale.
 
-    `line` is the text of a row, with its number. Where all weights of a direction are 0 a sentence says so.
+    Where all weights of a direction are 0 a sentence says so.
     """
     drawn = []
     for side, (weights, hidden) in looks:
@@ -77,7 +76,8 @@ def heatmaps_of(
             continue
         columns = densest(weights, MAX_COLUMNS)
         frame = weights.iloc[:, columns]
-        names = pd.Index([t(line, number=number) for number in frame.index], name=frame.index.name)
+        line = frame.index.name  # head or layer
+        names = pd.Index([t(f"one.{line}_number", number=number) for number in frame.index], name=line)
         masked = hidden[:, columns]
         drawn.append(
             heatmaps.Heatmap(

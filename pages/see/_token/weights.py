@@ -22,7 +22,6 @@ def every_head(subject: Subject, both: tuple[Direction, Direction]) -> None:
     heatmaps_of(
         subject,
         [(side, side.looks) for side in both],
-        line="one.head_number",
         framed=subject.head,
         limit=limit,
         key="one-heads",
@@ -143,7 +142,6 @@ def layers(subject: Subject, both: tuple[Direction, Direction]) -> None:
     heatmaps_of(
         subject,
         [(side, Looks(layer_means[side.name].mean, layer_means[side.name].hidden)) for side in both],
-        line="one.layer_number",
         framed=subject.layer,
         limit=limit,
         key="one-layers",
