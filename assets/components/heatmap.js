@@ -36,7 +36,7 @@ const NAME_ROOM = 14; // pixels that a cell needs for its name to stand beside i
 const NAME_SIZE = 12; // of its letters
 const SLANT = -Math.PI / 2.6; // of the names of columns
 const ABOVE_NUMBERS = 20; // pixels above columns that have numbers for names: these stand upright
-const NUMBER_ROOM = 34; // and for its number to stand inside
+const LETTER_ROOM = 8.5; // and for each letter of its number to stand inside
 const STRIPES = 5; // pixels of the striped margin
 const NAME_GAP = 8; // between a name and its row
 const FRAME_ROOM = 2; // around cells, for the frames of the last ones
@@ -279,8 +279,9 @@ export function putPixels(context, numbers, look, width, x = 0, y = 0) {
 function writeValues(map, context) {
   const { numbers, look, viewport } = map;
   const { x, y, cell, high } = viewport;
-  if (cell < NUMBER_ROOM || high < NAME_ROOM) return;
-  context.font = `${Math.min(13, cell / 3, high * 0.62)}px ${look.font}`;
+  const letters = (numbers.signed ? -numbers.end : numbers.end).toFixed(2).length;
+  if (cell < LETTER_ROOM * letters || high < NAME_ROOM) return;
+  context.font = `${Math.min(13, cell / letters / 0.75, high * 0.62)}px ${look.font}`;
   context.textAlign = "center";
   context.textBaseline = "middle";
   const [[left, right], [top, bottom]] = [viewport.seen("x"), viewport.seen("y")];

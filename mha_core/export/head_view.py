@@ -65,7 +65,7 @@ OF_HEAD = (
     "output",
 )  # the matrices of a head, as head_matrices.js draws them
 HEIGHTS = (100, 10_000)  # of a frame in a notebook, in pixels
-MAX_HEIGHT, MIN_HEIGHT, TOKEN_HEIGHT = 760, 240, 28  # of a frame whose height the caller leaves open
+MAX_HEIGHT, MIN_HEIGHT, TOKEN_HEIGHT = 1080, 740, 22  # of a frame whose height the caller leaves open
 ALL_LAYERS = 8  # a file may take so many times the budget: it cannot load more later
 
 
@@ -77,6 +77,7 @@ class Traced(Protocol):
     title: str
     kinds: Sequence[str]
     sides: Sides
+    answers: Sequence[object]
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +129,7 @@ def view(
     titles: Sequence[str] | None = None,
     height: int | None = None,
 ) -> HeadView:
-    """The head view of one trace: the last layer by default, that head, that token's lines.
+    """The head view of one trace: the last layer by default, that head, that token's lines, six matrices.
 
     Another trace with as many layers and heads can stand beside it. All layers are inside where they fit; of
     a long text with many heads only those around the chosen one. Layers, heads and tokens count from 0; a
@@ -161,6 +162,7 @@ def view(
         "on": heads,
         "source": caption_of(traces, layer),
         "texts": texts("en"),
+        "matrices": True,
     }
     tokens = max(len(text) for each in traces for text in (each.sides.queries, each.sides.keys))
     frame_height = min(MAX_HEIGHT, MIN_HEIGHT + TOKEN_HEIGHT * tokens) if height is None else height
@@ -215,6 +217,7 @@ def header_of(
         head=head,
         token=token,
         groups=[groups(trace) for trace in traces],
+        untrained=[untrained(trace) for trace in traces],
         kv=first.layers[layer].n_kv_heads,
         title=first.title,
         **options,
@@ -244,13 +247,16 @@ def header(
     texts: Mapping[str, str],
     on: Sequence[int] | None = None,
     groups: Sequence[dict | None] | None = None,
+    untrained: Sequence[Sequence[int]] = (),
     kv: int | None = None,
     name: str = "view",
+    matrices: bool = False,
 ) -> dict:
     """The settings that the scripts read beside the numbers; `on` are the heads that are drawn at first.
 
-    `special` has for each panel those of its queries and of its keys, `groups` what `groups` says of it;
-    `kv` is how many heads of keys and values the heads share, neighbours the same one.
+    `special` has for each panel those of its queries and of its keys, `groups` and `untrained` what the
+    functions of these names say of it; `kv` is how many heads of keys and values the heads share, neighbours
+    the same one. With `matrices` those of the chosen head and all heads stand below the drawing.
     """
     return {
         "name": name,
@@ -264,6 +270,8 @@ def header(
         "on": [head] if on is None else list(on),
         "special": [[list(positions) for positions in sides] for sides in special],
         "groups": None if groups is None else list(groups),
+        "untrained": [list(rows) for rows in untrained],
+        "matrices": matrices,
         "source": source,
         "file": "-".join(re.findall(r"\w+", f"headscope {title[:40]}")),
         "texts": dict(texts),
@@ -285,6 +293,11 @@ def special(trace: Traced) -> list[list[int]]:
     """
     sides = trace.sides
     return [special_positions(sides.queries) or [0] * sides.same, special_positions(sides.keys) or [0]]
+
+
+def untrained(trace: Traced) -> list[int]:
+    """The queries of the last layer that training gave no meaning: a small model answers nothing there."""
+    return [at for at, answer in enumerate(trace.answers or ()) if answer is None]
 
 
 def groups(trace: Traced) -> dict | None:

@@ -18,7 +18,7 @@ MAX_LABEL = 14  # characters
 MAX_CROSSES = 400
 HIDDEN_COLOUR = "rgba(128, 128, 128, 0.28)"
 MARK_COLOUR = "rgba(128, 128, 128, 0.75)"
-FAINT_COLOUR = "rgba(128, 128, 128, 0.45)"
+STRIPE_WIDTH, STRIPES_OF_ROW = 6, 4  # pixels of the striped margin of a faint row, and its lines
 FRAME_COLOUR = "rgba(214, 118, 30, 0.95)"
 CELL_COLOURS = ("rgba(255, 255, 255, 0.95)", "rgba(198, 60, 20, 1)")  # one stands out on any cell
 # A line from the cell under the finger to its names on both axes.
@@ -53,7 +53,8 @@ def heatmap(
     those of the template in use, so that a page can change them with its theme.
     `hidden` cells are grey with a cross and have no colour of the scale. `framed` draws a frame
     around the columns from the first to before the second, `row` one around that row, `cell` one around
-    the cell in that row and column; `faint`, true or false for each row, veils rows in grey.
+    the cell in that row and column; rows that are `faint`, true or false for each, have a striped margin
+    and a pale name.
     Numbered columns that do not rise one by one stand in the order of the frame, each with its number.
     """
     values = frame.to_numpy(dtype=np.float32)
@@ -74,7 +75,8 @@ def heatmap(
             hoverongaps=False,
             hovertemplate=f"{html.escape(rows)} <b>%{{y}}</b><br>{html.escape(columns)} <b>%{{x}}</b>"
             "<br><b>%{z:.4~g}</b><extra></extra>",
-            texttemplate="%{z:.2f}" if few else None,
+            text=[[_written(value) for value in row] for row in visible.tolist()] if few else None,
+            texttemplate="%{text}" if few else None,
             colorbar={"thickness": 8, "outlinewidth": 0, "len": 1, "nticks": 5, "xpad": 4},
         )
     ]
@@ -91,7 +93,25 @@ def heatmap(
         "xaxis": _axis(column_names, columns) | {"tickangle": -50 if words else 0},
         "yaxis": _axis(row_names, rows) | {"autorange": "reversed", "dtick": every},
     }
+    if faint is not None and faint.any() and every:
+        layout["yaxis"] |= _pale(row_names, faint)
     return go.Figure(data, layout)
+
+
+def _written(value: float) -> str:
+    """A value in its cell: a dot for 0.00, since a row of them hides the others."""
+    return "" if np.isnan(value) else "·" if abs(value) < 0.005 else f"{value:.2f}"
+
+
+def _pale(names: Sequence, faint: np.ndarray) -> dict:
+    """The names of an axis, those of faint rows pale, with room for stripes beside them."""
+    texts = [
+        f'<span style="fill-opacity:0.5">{name}</span>' if pale else str(name)
+        for name, pale in zip(names, faint, strict=True)
+    ]
+    values = list(range(len(names))) if _named(names) else list(names)
+    room = {"ticks": "outside", "ticklen": STRIPE_WIDTH + 2, "tickcolor": "rgba(0, 0, 0, 0)"}
+    return {"tickmode": "array", "tickvals": values, "ticktext": texts} | room
 
 
 def _axis(names: Sequence, words: str) -> dict:
@@ -159,11 +179,10 @@ def _shapes(
     cell: tuple[int, int] | None,
     faint: np.ndarray | None,
 ) -> list[dict]:
-    """The veils over faint rows, and the frames around columns, a row and a cell."""
+    """The stripes beside faint rows, and the frames around columns, a row and a cell."""
     shapes, all_columns = [], (0, len(columns))
-    for at in np.flatnonzero(faint).tolist() if faint is not None else ():
-        veil = {"fillcolor": FAINT_COLOUR, "line": {"width": 0}}
-        shapes.append(_box((at, at + 1), all_columns, columns) | veil)
+    if faint is not None and faint.any():
+        shapes.append(_stripes(np.flatnonzero(faint).tolist()))
     frame = {"line": {"color": FRAME_COLOUR, "width": 2}}
     if framed is not None:
         shapes.append(_box((0, n_rows), framed, columns) | frame)
@@ -174,6 +193,20 @@ def _shapes(
         lines = zip(CELL_COLOURS, (5, 2.5), strict=True)
         shapes += [box | {"line": {"color": colour, "width": width}} for colour, width in lines]
     return shapes
+
+
+def _stripes(rows: Sequence[int]) -> dict:
+    """Slanted lines on the left of rows, which leave the cells as they are."""
+    step = 1 / STRIPES_OF_ROW
+    starts = [row - 0.5 + nth * step for row in rows for nth in range(STRIPES_OF_ROW)]
+    return {
+        "type": "path",
+        "path": "".join(f"M{-STRIPE_WIDTH} {y + step:g}L-1 {y:g}" for y in starts),
+        "xref": "paper",
+        "xsizemode": "pixel",
+        "xanchor": 0,
+        "line": {"color": MARK_COLOUR, "width": 1},
+    }
 
 
 def _box(rows: tuple[int, int], columns: tuple[int, int], names: list) -> dict:

@@ -221,6 +221,9 @@ class AttentionTrace:
     ) -> "HeadView":
         """An interactive view of all heads: a notebook displays it, ``.save("view.html")`` saves it.
 
+        Beneath the lines stand Q, K, V, scores, weights and output of the chosen head, and all heads of the
+        layer. Q, K and V are inside as float32, about ``4 · (h + 2 · n_kv_heads) · d_k`` bytes for each token
+        and layer.
         `layer` (default: the last), `head` and `token` are selected at the start; `token` is a position, or a
         word as in `Tokens.index`. `heads` are the heads whose lines are drawn at the start (default: `head`).
         All count from 0. `beside` is a second trace with as many layers and heads, of another sentence or

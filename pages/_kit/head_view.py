@@ -8,7 +8,7 @@ import numpy as np
 import streamlit as st
 
 from mha_core import AttentionTrace
-from mha_core.analysis.frames import WHOLE, longest, untrained_rows
+from mha_core.analysis.frames import WHOLE, longest
 from mha_core.export import head_view as views
 from mha_core.export.payload import BUDGET, Panel, fitting, pack
 from pages._kit import components, compute, heights, model_info, role_labels, sentence, state
@@ -97,7 +97,6 @@ def of_sentences(
         "answers": [sentence.answers(one) for one in traces.values()],
         "hides": [sentence.hide_hints(one, field) for field, one in traces.items()],
         "notes": [""] * len(layers) if mixed else model_info.notes(trace),
-        "untrained": [_untrained(one) for one in traces.values()],
         "roles": {} if mixed else {number: role_labels.labels(trace, scene, number) for number in layers},
     }
 
@@ -114,12 +113,6 @@ def _title(trace: AttentionTrace) -> str:
     """The sentence, marked where its weights are those of a stand-in."""
     mark = compute.is_stand_in(trace)
     return t("instead.title", text=f"\u2068{trace.title}\u2069") if mark else trace.title
-
-
-def _untrained(trace: AttentionTrace) -> list[int]:
-    """The queries of the last layer that training gave no meaning."""
-    rows = untrained_rows(trace, len(trace.layers) - 1)
-    return [] if rows is None else np.flatnonzero(rows).tolist()
 
 
 def of_weights(

@@ -213,6 +213,35 @@ def test_a_page_saved_from_the_app_goes_on_where_the_app_was(visit, app, eye, sa
     assert "Page that works" not in saved.menu("Save").inner_text()
 
 
+def test_a_page_that_python_writes_has_the_six_matrices_and_the_large_one_is_zoomed(alone, eye, written):
+    trace = mha.trace(**Scene().settings(TIRED))
+    page = alone(written(trace, head=3))
+    view = eye(page)
+    layer = trace.layers[1]
+    expected = {"q": layer.q, "k": layer.k, "v": layer.v, "scores": layer.scores(), "output": layer.output()}
+    for name, values in (expected | {"weights": layer.weights()}).items():
+        np.testing.assert_allclose(view.matrix(name), values[3], atol=1e-5, err_msg=name)
+    without_answer = [at for at, answer in enumerate(trace.answers) if answer is None]
+    read = "v => (({ viewport: { cell, x, zoomed } }) => [cell, x, zoomed])(v.view.matrices.enlarged)"
+    striped = "v => v.view.matrices.pictures.weights.map.numbers.untrained"
+    assert without_answer == view.view.evaluate(striped) != []
+    view.view.locator(".six button").nth(4).click()
+    canvas = view.view.locator(".large canvas")
+    cell, *_ = view.view.evaluate(read)
+    view.button("Zoom in").click()
+    assert view.view.evaluate(read)[::2] == [pytest.approx(min(2 * cell, 72)), True]
+    box = canvas.bounding_box()
+    place = box["x"] + box["width"] - 40, box["y"] + box["height"] - 40
+    page.mouse.move(*place)
+    page.mouse.down()
+    page.mouse.move(place[0] - 30, place[1] - 20, steps=3)
+    page.mouse.up()
+    assert view.view.evaluate(read)[1] < 0
+    assert view.view.evaluate("v => v.view.pinned[0]") is None  # dragging chooses no token
+    canvas.press("0")
+    assert view.view.evaluate(read) == [cell, 0, False]
+
+
 def test_a_page_that_was_saved_can_save_its_figures(alone, written, eye, save):
     page = alone(written(mha.trace("one two three", h=2, d_model=8), head=1, token=2))
     view = eye(page)

@@ -2,6 +2,7 @@
 
 import html
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -255,59 +256,37 @@ def test_without_a_frame_nothing_is_framed():
     assert len(draw(np.zeros((2, 2))).layout.shapes) == 0
 
 
-# Veiled rows
-
-
-def veils(figure: go.Figure) -> list:
-    return [shape for shape in figure.layout.shapes if shape.fillcolor is not None]
+# Rows that mean little
 
 
 @pytest.mark.parametrize("columns", [None, list("abc")], ids=["dimensions", "words"])
 @pytest.mark.parametrize("faint", [[1, 0, 0, 1], [0, 1, 1, 0], [1, 1, 1, 1]], ids=str)
-def test_faint_rows_and_no_others_lie_under_grey_from_end_to_end(columns, faint):
-    figure = draw(np.zeros((4, 3)), columns=columns, faint=np.array(faint, bool))
-    places = np.arange(3) if columns else np.asarray(figure.data[0].x)
-    veiled = []
-    for veil in veils(figure):
-        assert veil.type == "rect"
-        assert veil.fillcolor == module.FAINT_COLOUR
-        assert veil.line.width == 0
-        assert (veil.x0, veil.x1) == (places[0] - 0.5, places[-1] + 0.5)
-        [row] = np.flatnonzero((np.arange(4) > veil.y0) & (np.arange(4) < veil.y1))
-        assert (veil.y0, veil.y1) == (row - 0.5, row + 0.5)
-        veiled.append(int(row))
-    assert veiled == [*np.flatnonzero(faint)]
+def test_faint_rows_have_stripes_beside_them_and_pale_names_and_keep_their_colours(normal, columns, faint):
+    values = normal(4, 3)
+    bare = draw(values, columns=columns)
+    figure = draw(values, columns=columns, faint=np.array(faint, bool), row=1)
+    stripes, frame = figure.layout.shapes
+    assert (frame.y0, frame.y1) == (0.5, 1.5)
+    places = [tuple(map(float, place)) for place in re.findall(r"[ML](-\d+) (-?[\d.]+)", stripes.path)]
+    assert all(x < 0 for x, _ in places)  # pixels, on the left of the cells
+    assert (stripes.xref, stripes.xsizemode, stripes.xanchor) == ("paper", "pixel", 0)
+    middles = {round((y + other) / 2) for (_, y), (_, other) in zip(places[::2], places[1::2], strict=True)}
+    assert sorted(middles) == np.flatnonzero(faint).tolist()
+    pale = ["opacity" in name for name in figure.layout.yaxis.ticktext]
+    assert pale == list(map(bool, faint))
+    assert figure.data[0] == bare.data[0]
 
 
 @pytest.mark.parametrize("faint", [None, np.zeros(4, bool)], ids=["not named", "none"])
-def test_without_faint_rows_there_is_no_veil(faint):
-    assert veils(draw(np.zeros((4, 3)), faint=faint)) == []
+def test_without_faint_rows_there_are_no_stripes(faint):
+    figure = draw(np.zeros((4, 3)), faint=faint)
+    assert figure.layout.shapes == ()
+    assert figure.layout.yaxis.ticktext is None
 
 
-def test_a_veil_lets_the_numbers_through(normal):
-    values = normal(4, 3)
-    plain, faint = draw(values), draw(values, faint=np.ones(4, bool))
-    assert plain.data[0].to_plotly_json().keys() == faint.data[0].to_plotly_json().keys()
-    np.testing.assert_array_equal(faint.data[0].z, values)
-    assert faint.data[0].zmax == plain.data[0].zmax
-    assert 0 < float(module.FAINT_COLOUR.strip("rgba()").split(",")[3]) < 0.6
-
-
-def test_the_frame_of_a_row_lies_over_its_veil():
-    figure = draw(np.zeros((4, 3)), faint=np.array([True, True, False, True]), row=1)
-    *under, frame = figure.layout.shapes
-    assert len(under) == 3
-    assert all(shape.fillcolor == module.FAINT_COLOUR for shape in under)
-    assert frame.fillcolor is None
-    assert (frame.y0, frame.y1) == (0.5, 1.5)
-
-
-def test_hidden_cells_and_faint_rows_do_not_disturb_each_other():
-    hidden = np.triu(np.ones((3, 3), bool), 1)
-    options = {"kind": "weights", "columns": list("abc"), "hidden": hidden}
-    figure = draw(np.full((3, 3), 0.5), faint=np.array([True, False, False]), **options)
-    np.testing.assert_array_equal(~np.isnan(figure.data[1].z), hidden)
-    assert [(veil.y0, veil.y1) for veil in veils(figure)] == [(-0.5, 0.5)]
+def test_a_number_in_a_cell_is_a_dot_where_it_would_be_0_00():
+    [written] = draw(np.array([[0.0, -0.004, 0.006, 0.5, -1.25, np.nan]])).data[0].text
+    assert [*written] == ["·", "·", "0.01", "0.50", "-1.25", ""]
 
 
 # One marked cell, the lines under the finger, dimensions in an order of their own
