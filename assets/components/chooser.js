@@ -106,7 +106,7 @@ function placeAfter(group, key) {
   return Math.min(Math.max(now + steps[key], 0), options.length - 1);
 }
 
-function follow(root, choice) {
+function followChoices(root, choice) {
   /** @param {any} target */
   const groupOf = (target) => /** @type {HTMLElement | null} */ (target.closest("[role=radiogroup]"));
   const choose = (group, at, pause) => {
@@ -155,7 +155,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
   const root = parentElement.querySelector(".chooser");
   if (!choices.has(root)) {
     choices.set(root, { waiting: new Map(), timer: 0, tell: null });
-    follow(root, choices.get(root));
+    followChoices(root, choices.get(root));
   }
   const choice = choices.get(root);
   choice.tell = (chosen) => {
