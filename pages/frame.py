@@ -121,6 +121,6 @@ with below:  # drawn first: while the rest is computed, the browser fetches what
     charts.mount()
 controls.controls(pages[chosen].controls, above)
 with below:
-    components.address(state.address())
+    components.address(state.address(), st.session_state.pop("follow", None))
 chosen.run()
 _what_next(pages[chosen])  # a page that stops with a note says by itself what else can be done

@@ -1,5 +1,8 @@
 """How a training goes: loss, and held-out shares, over the steps."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
@@ -7,13 +10,22 @@ from plotly.subplots import make_subplots
 from mha_core.figures.theme import COLOURS, colour
 
 HEIGHT = 300
+EVENT = {"width": 1, "color": "rgba(128, 128, 128, 0.8)"}
 
 
-def curves(frame: pd.DataFrame, *, names: dict[str, str], step: str, marked: int | None = None) -> go.Figure:
+def curves(
+    frame: pd.DataFrame,
+    *,
+    names: dict[str, str],
+    step: str,
+    marked: int | None = None,
+    events: Mapping[int, str] = MappingProxyType({}),
+) -> go.Figure:
     """Two panels over one axis: `loss` on the left, every other column, shares from 0 to 1, on the right.
 
     `frame` is indexed by step; `names` says in words what each column is, `step` what the axis is;
-    `marked` draws a line at that step. Colours are those of the template in use.
+    `marked` draws a line at that step, `events` a fainter one at each of theirs, named beside the loss.
+    Colours are those of the template in use.
     """
     shares = [column for column in frame.columns if column != "loss"]
     figure = make_subplots(rows=1, cols=2, column_titles=[names["loss"], ""], horizontal_spacing=0.1)
@@ -28,6 +40,19 @@ def curves(frame: pd.DataFrame, *, names: dict[str, str], step: str, marked: int
             row=1,
             col=1 if column == "loss" else 2,
         )
+    for at, words in events.items():
+        if len(frame) and frame.index.min() < at < frame.index.max():
+            figure.add_vline(x=at, line=EVENT, row=1, col="all")
+            figure.add_annotation(
+                x=at,
+                y=1,
+                xref="x",
+                yref="y domain",
+                text=words,
+                xanchor="left",
+                yanchor="top",
+                showarrow=False,
+            )
     if marked is not None:
         figure.add_vline(x=marked, line={"width": 1, "dash": "dot"}, row=1, col="all")
     figure.update_xaxes(title={"text": step, "font": {"size": 12}}, showgrid=False)

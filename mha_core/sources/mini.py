@@ -16,7 +16,7 @@ from mha_core.traces.tokens import MAX_TOKENS, Tokens
 from mha_core.traces.trace import AttentionTrace
 from mha_core.training import checkpoints
 from mha_core.training.checkpoints import Trained
-from mha_core.training.fit import Plan
+from mha_core.training.fit import LIVE_WIDTHS, Plan
 from mha_core.training.language import MAX_WORDS
 from mha_core.training.lexicon import HIDDEN, Lexicon, lexicon, normalized
 from mha_core.training.model import ARCHITECTURES
@@ -177,7 +177,7 @@ def find(language: str, architecture: str, h: int, d_model: int) -> Plan:
     near = sorted(plans, key=lambda pair: (abs(pair[1] - d_model), abs(pair[0] - h)))[:3]
     raise MhaError(
         f"No {kind} with h {h} and d_model {d_model} comes with Headscope; there are {table}. "
-        f"On the page Train such a model can be trained.",
+        f"The page Train trains others, with d_model up to {LIVE_WIDTHS[-1]} and any h that divides it.",
         fixes=tuple({"h": heads, "d_model": width} for heads, width in near),
     )
 

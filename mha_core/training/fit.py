@@ -19,10 +19,9 @@ from mha_core.training.model import Shape, SmallModel
 WARM_UP = 50
 MIN_RATE = 0.02  # of the full rate, where the cosine ends
 MAX_STEPS = 200_000
-# Live training: the sizes that fit into a minute of waiting. Most of the loss is for pronouns, which the page
+# Live training: widths that take some minutes at most. Most of the loss is for pronouns, which the page
 # shows, and the bare question comes first: then no seed at d_model 32 or 64 failed to learn it.
-WIDTHS = (32, 64, 128)
-HEADS = (1, 2, 4, 8, 16)
+LIVE_WIDTHS = range(8, 257)
 LIVE = {"steps": 1600, "share": 0.8, "bare": 200}
 
 

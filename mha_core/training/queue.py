@@ -2,15 +2,18 @@
 
 import threading
 from collections import deque
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from typing import Literal
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from mha_core.errors import MhaError
+from mha_core.errors import MhaError, listed
 from mha_core.training import checkpoints
-from mha_core.training.checkpoints import Trained
+from mha_core.training.checkpoints import Trained, untrained
 from mha_core.training.evaluation import famous, scores, sentence_weights
 from mha_core.training.fit import Plan, Run
 from mha_core.training.language import MAX_WORDS
@@ -21,11 +24,15 @@ RECORDS = 40  # over a whole training
 PAIRS = 8  # of each pattern, for the scores shown while it learns
 MAX_WAITING = 40
 MAX_FINISHED = 24
+MAX_BYTES = 1 << 28  # of the parameters that all records together keep
 
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """Measurements of a training at one step; `weights` are those of the famous pair of sentences."""
+    """A training at one step: its measurements, and its parameters, empty where they were forgotten.
+
+    `weights` are those of the famous pair of sentences.
+    """
 
     step: int
     loss: float | None  # mean since the record before
@@ -33,6 +40,11 @@ class Record:
     accuracy: float  # share in which the best head gives the right noun more weight
     right: float  # mean weight of that head on the right noun
     weights: tuple[np.ndarray, ...]  # for each sentence: (layer, head, query, key)
+    parameters: Mapping[str, Tensor]
+
+    @property
+    def bytes(self) -> int:
+        return sum(tensor.nbytes for tensor in self.parameters.values())
 
 
 @dataclass(eq=False)
@@ -55,6 +67,25 @@ class Job:
     def step(self) -> int:
         current = self.run or self.trained
         return current.step if current else 0
+
+    @property
+    def steps(self) -> list[int]:
+        """The steps at which the model of a finished training can be looked at; the last is its end."""
+        return [record.step for record in self.records if record.parameters or record.step == self.step]
+
+    def at(self, step: int | None) -> Trained:
+        """The model of a finished training at one of its `steps`, or at the last where that is None.
+
+        Raises `MhaError` for another step.
+        """
+        if step in (None, self.step):
+            return self.trained
+        if step not in self.steps:
+            raise _no_step(self.name, step, self.steps)
+        record = next(record for record in self.records if record.step == step)
+        model = untrained(self.plan).model
+        model.load_state_dict(record.parameters)
+        return Trained(model, self.plan, step, {"answer": record.answer})
 
 
 class Trainings:
@@ -116,16 +147,43 @@ class Trainings:
         with self._changed:
             return self._waiting.index(job) if job in self._waiting else 0
 
-    def finished(self) -> dict[str, Trained]:
-        """Every model that is ready to be looked at, by name, the latest first."""
+    def steps(self, name: str) -> list[int]:
+        """The steps at which the model of that name can be looked at; empty where there is none."""
         with self._changed:
-            done = {job.name: job.trained for job in self._jobs.values() if job.trained}
-            return dict(reversed((self._opened | done).items()))
+            job = self._finished_job(name)
+            if job is not None:
+                return job.steps
+            return [self._opened[name].step] if name in self._opened else []
+
+    def model(self, name: str | None, step: int | None = None) -> Trained:
+        """The model of that name at a step of its training, or at the last.
+
+        Raises `MhaError` where there is none.
+        """
+        with self._changed:
+            job = self._finished_job(name)
+            if job is not None:
+                return job.at(step)
+            opened = self._opened.get(name)
+        if opened is None:
+            gone = f"No model here is called {name!r} (any more); the page Train can train it again."
+            none = "None of the models that were trained here is chosen; the page Train trains one."
+            raise MhaError(gone if name else none, fixes=({"source": "mini"},))
+        if step not in (None, opened.step):
+            raise _no_step(name, step, [opened.step])
+        return opened
+
+    def _finished_job(self, name: str | None) -> Job | None:
+        return next((job for job in self._jobs.values() if job.name == name and job.trained), None)
 
     def add(self, trained: Trained) -> str:
-        """Take in a model from a file, and return the name that it goes by."""
+        """Take in a model from a file, and return the name that it goes by, which no other model has."""
+        digest = blake2b(digest_size=3)
+        for tensor in trained.model.state_dict().values():
+            digest.update(tensor.numpy().tobytes())
+        plan = trained.plan
         with self._changed:
-            name = f"{checkpoints.name(trained.plan)}-s{trained.plan.seed}-{trained.step}"
+            name = f"{checkpoints.name(plan)}-s{plan.seed}-{trained.step}-{digest.hexdigest()}"
             self._opened[name] = trained
             while len(self._opened) > MAX_FINISHED:
                 self._opened.pop(next(iter(self._opened)))
@@ -144,6 +202,11 @@ class Trainings:
         over = [plan for plan, job in self._jobs.items() if job.state in ("finished", "stopped", "failed")]
         for plan in over[: max(0, len(self._jobs) - MAX_FINISHED)]:
             del self._jobs[plan]
+        total = 0
+        for job in reversed(self._jobs.values()):  # the latest first
+            total += sum(record.bytes for record in job.records)
+            if total > MAX_BYTES and job.trained:
+                job.records = [replace(record, parameters={}) for record in job.records]
 
     def _work(self) -> None:
         self._threads = [thread for thread in self._threads if thread.is_alive()]
@@ -174,6 +237,7 @@ class Trainings:
             model = job.run.model.requires_grad_(False).eval()
             job.trained = Trained(model, job.plan, job.run.step, {"answer": job.records[-1].answer})
             job.state, job.run = "finished", None  # the optimizer and the sentences are not needed again
+            self._forget()
         elif job.users:  # a user came back while it was stopping
             job.state = "waiting"
             self._waiting.append(job)
@@ -195,6 +259,14 @@ class Trainings:
             job.records.append(record(job.run, loss / n_steps))
 
 
+def _no_step(name: str, step: int, steps: list[int]) -> MhaError:
+    near = sorted(sorted(steps, key=lambda other: abs(other - step))[:2])
+    return MhaError(
+        f"{name} has no step {step:,} that can be looked at (any more); {listed(near, 'or')} can.",
+        fixes=tuple({"step": other} for other in near),
+    )
+
+
 def record(run: Run, loss: float | None) -> Record:
     """Measure a training at its current step."""
     language = run.plan.language
@@ -206,6 +278,7 @@ def record(run: Run, loss: float | None) -> Record:
         measured.accuracy,
         measured.right,
         famous_weights(run.model, language),
+        {name: tensor.clone() for name, tensor in run.model.state_dict().items()},
     )
 
 

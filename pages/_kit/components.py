@@ -57,9 +57,12 @@ def digest(data: bytes) -> str:
     return blake2b(data, digest_size=8).hexdigest()
 
 
-def address(focus: Mapping[str, Mapping[str, str]]) -> None:
-    """Hold the focus (state.address) in the address, where Back undoes it and each control; shows nothing."""
-    _address(key="address", data=focus, on_focus_change=lambda: None)
+def address(focus: Mapping[str, Mapping[str, str]], follow: str | None) -> None:
+    """Hold the focus (state.address) in the address, where Back undoes it and each control; shows nothing.
+
+    `follow` is the key of a container with a link that is to be followed now (state.follow).
+    """
+    _address(key="address", data={**focus, "follow": follow}, on_focus_change=lambda: None)
 
 
 def charts(words: dict[str, str], on_pick) -> None:

@@ -84,7 +84,7 @@ def _beginning(error: mha.MhaError) -> str:
 def _stand_in(scene: Scene, text: str) -> mha.AttentionTrace:
     """A trace with random weights of the sizes of the scene's small model. Raises as `mini.stand_in` does."""
     if scene.source == "run":
-        plan = _finished(scene.run).plan
+        plan = trainings().model(scene.run, scene.step).plan
         sizes = {"h": plan.h, "d_model": plan.d_model, "language": plan.language}
         architecture, name = plan.architecture, scene.run
     else:
@@ -130,7 +130,7 @@ def peek(scene: Scene) -> mha.AttentionTrace | None:
 def small_model(scene: Scene, language: str) -> Trained:
     """The small trained model of the scene; each shipped model is read once."""
     if scene.source == "run":
-        return _finished(scene.run)
+        return trainings().model(scene.run, scene.step)
     return mini.model(mini.find(language, scene.architecture, scene.h, scene.d_model))
 
 
@@ -142,11 +142,6 @@ def source_of(scene: Scene, trained: Trained) -> TrainedSource:
 
 def _of_run(name: str, source: TrainedSource) -> RunSource:
     return RunSource(name, **vars(source))
-
-
-def finished_runs() -> dict[str, Trained]:
-    """The models trained or opened on this server, by name."""
-    return trainings().finished()
 
 
 @st.cache_resource
@@ -177,21 +172,11 @@ def _computed(settings: str) -> mha.AttentionTrace:
     if arguments["source"] == STAND_IN:
         return mini.stand_in(**{name: value for name, value in arguments.items() if name != "source"})
     if arguments["source"] == "run":
-        finished = _finished(arguments["run"])
+        finished = trainings().model(arguments["run"], arguments["step"])
         trained = finished if arguments.get("trained", True) else untrained(finished.plan)
         trace = mini.follow(trained, arguments["text"])
         return replace(trace, source=_of_run(arguments["run"], trace.source))
     return mha.trace(limit=MAX_TOKENS[arguments["source"]], **arguments)
-
-
-def _finished(name: str | None) -> Trained:
-    runs = finished_runs()
-    if name not in runs:
-        raise mha.MhaError(
-            f"There is no model called {name!r} on this server (any more); train it again on the page Train.",
-            fixes=({"source": "mini"},),
-        )
-    return runs[name]
 
 
 @st.cache_resource

@@ -14,7 +14,8 @@ from mha_core.sources.huggingface.files import PACKAGE
 from mha_core.sources.huggingface.model import DTYPES
 from mha_core.sources.random_weights import MAX_SEED
 from mha_core.training.model import ARCHITECTURES
-from pages._kit import compute, model_source, sentence, uploads
+from mha_core.training.fit import MAX_STEPS
+from pages._kit import compute, model_source, runs, sentence, uploads
 from pages._kit.state import CONTROLS, DEFAULTS, SETTINGS, STARTED, current, go, name_of, name_tokens
 from pages._kit.text import ASSETS, literal, t
 
@@ -28,6 +29,7 @@ MAX_VALUES = {
     "n_kv_heads": 64,
     "layers": 16,
     "seed": MAX_SEED,
+    "step": MAX_STEPS,
 }
 
 
@@ -111,7 +113,8 @@ def _hidden() -> None:
             elif isinstance(default, bool):
                 st.toggle(key, default, **_linked(key))
             elif key in MAX_VALUES:
-                st.number_input(key, 0 if key == "seed" else 1, MAX_VALUES.get(key), default, **_linked(key))
+                minimum = 0 if key in ("seed", "step") else 1
+                st.number_input(key, minimum, MAX_VALUES[key], default, **_linked(key))
             else:
                 st.text_area(key, default, max_chars=MAX_CHARACTERS, **_linked(key))
 
@@ -133,7 +136,7 @@ def _options(key: str) -> list[str]:
 
 
 def _sources() -> list[str]:
-    return [source for source in compute.SOURCES if source != "run" or compute.finished_runs()]
+    return [source for source in compute.SOURCES if source != "run" or runs.wanted()]
 
 
 def _source() -> None:
@@ -197,14 +200,25 @@ def _take_example(examples: list[dict]) -> None:
 
 
 def _run() -> None:
-    """Which of the models that were trained here."""
-    runs = list(compute.finished_runs())
-    asked = st.query_params.get("run")
-    if asked and asked not in runs:
-        st.caption(t("control.run_gone", name=literal(asked)))
-    if st.session_state.get("run") not in runs:
-        st.session_state.run = asked if asked in runs else runs[0]
-    st.selectbox(t("control.run"), runs, **_linked("run"))
+    """Which of the models that were trained here, and at which step of its training."""
+    names = runs.names()
+    if names and st.session_state.get("run") not in names:
+        st.session_state.run = names[0]  # and no default, which a link would not name
+    st.selectbox(
+        t("control.run"),
+        names,
+        index=None,
+        placeholder=t("control.run_empty"),
+        help=t("control.run_help"),
+        **_linked("run"),
+    )
+    steps = compute.trainings().steps(current().run)
+    if len(steps) < 2:
+        return
+    asked = current().step or st.query_params.get("step")
+    if asked is not None and str(asked) not in map(str, steps):
+        return  # the page says which steps there are
+    st.select_slider(t("control.step"), steps, steps[-1], help=t("control.step_help"), **_linked("step"))
 
 
 def _sizes(used: Set[str]) -> None:

@@ -5,6 +5,7 @@ import streamlit as st
 from mha_core import AttentionTrace, LayerTrace, MhaError, words
 from mha_core.sources.huggingface.files import curated
 from mha_core.sources.mini import UnknownWords
+from mha_core.training.fit import LIVE_WIDTHS
 from mha_core.training.language import MAX_WORDS
 from pages._kit import compute, model_source, sentence
 from pages._kit.controls import MAX_VALUES
@@ -176,8 +177,10 @@ def _other_sources() -> None:
 
 
 def _training(trace: AttentionTrace, scene: Scene) -> None:
-    """A link to the page Train, with the sizes of the stand-in."""
+    """A link to the page Train, with the sizes of the stand-in, where such a model can be trained there."""
     layer = trace.layers[0]
+    if layer.d_model not in LIVE_WIDTHS:
+        return
     st.page_link(
         PAGES / "learn" / "train.py",
         label=t("instead.train"),

@@ -18,7 +18,7 @@ from pages._kit import streamlit_parts
 SETTINGS = {
     "mini": ("h", "d_model", "architecture"),
     "random": ("h", "d_model", "seed", "layers", "d_k", "d_v", "n_kv_heads", "position", "mask", "bias"),
-    "run": ("run",),
+    "run": ("run", "step"),
     "file": ("file", "kind"),
     "model": ("model", "revision", "dtype", "target", "kind"),
 }
@@ -87,6 +87,7 @@ class Scene:
     source: str = "mini"
     architecture: str = "glass-box"
     run: str | None = None
+    step: int | None = None  # of the training, None for the last
     file: str | None = None
     kind: str | None = None
     model: str | None = None
@@ -213,6 +214,15 @@ def _leads_to(tokens: Tokens, name: str, at: int) -> bool:
         return tokens.index(name) == at
     except MhaError:
         return False
+
+
+def follow(key: str, **values: object) -> None:
+    """Move to another scene, and to the page to which the link in the container of that key leads.
+
+    The link is followed in the browser: Streamlit changes no page while controls are bound to the link.
+    """
+    go(**values)
+    st.session_state.follow = key
 
 
 def go(**values: object) -> None:

@@ -24,7 +24,7 @@ TOP_LINKS, SIDE_LINKS = '[data-testid="stTopNav"]', '[data-testid="stSidebarNavI
 EXPAND = '[data-testid="stExpandSidebarButton"]'
 PHONE = "@media (max-width: 768px)"
 
-INVISIBLE = ("address", "charts", "unseen", "style")
+INVISIBLE = ("address", "charts", "unseen", "style", "look_link")
 CARRIERS = ("_blob",)  # endings of the keys of components that hold data and show nothing
 
 # Files that Streamlit asks for when it needs them first: the font of headings, and what draws our style sheet

@@ -35,6 +35,13 @@ def test_the_marked_step_has_a_line_in_both_panels():
     assert [(mark.xref, mark.x0, mark.x1) for mark in marks] == [("x", 40, 40), ("x2", 40, 40)]
 
 
+def test_an_event_has_a_line_in_both_panels_and_its_name_beside_the_loss():
+    layout = curves(TABLE, names=NAMES, step="steps", events={40: "all join", 80: "the end"}).layout
+    assert [(mark.xref, mark.x0, mark.x1) for mark in layout.shapes] == [("x", 40, 40), ("x2", 40, 40)]
+    named = [(note.text, note.x, note.xref) for note in layout.annotations if note.x == 40]
+    assert named == [("all join", 40, "x")]  # what happens at the edge of the curves explains nothing in them
+
+
 def test_a_training_that_has_not_begun_has_empty_curves():
     figure = curves(TABLE.iloc[:0], names=NAMES, step="steps")
     assert [len(line.x) for line in figure.data] == [0, 0, 0]

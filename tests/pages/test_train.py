@@ -1,6 +1,8 @@
 """The page Train: a run starts, is shared, can be stopped, scrubbed, taken home and looked at everywhere."""
 
+import json
 import time
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -9,8 +11,10 @@ import streamlit as st
 
 from mha_core.sources.mini import follow
 from mha_core.training import queue as queues
+from mha_core.training.checkpoints import untrained
 from mha_core.training.fit import LIVE, Plan, Run
 from pages._kit import compute
+from pages._kit.text import literal
 from pages.learn._train import training
 
 PAGE = "learn/train.py"
@@ -53,21 +57,56 @@ def test_before_anything_is_trained_the_page_says_what_start_does(on_train, engl
 
 
 @pytest.mark.slow
-def test_a_run_can_be_started_and_then_looked_at_on_another_page(on_train, shows, place):
+def test_a_run_is_looked_at_on_every_page_at_the_step_that_is_chosen(on_train, opened, shows, place):
     app = on_train(train_h=2, train_d_model=32, train_seed=3)
     app.button(key="start").click().run()
     job = finished(plan(h=2, d_model=32, seed=3))
     app.run()
+    app.select_slider(key="train_step").set_value(7).run()
     app.button(key="look").click().run()
     assert not app.exception
+    assert json.loads(app.get_by_key("address").proto.json)["follow"] == training.TO_HEADS
     app.switch_page("see/heads.py").run()
-    assert not app.exception
-    assert not app.error
-    layer, head, _ = place(app)
-    shows(app, follow(job.trained, app.text_area(key="text").value), layer=layer, head=head)
+    assert json.loads(app.get_by_key("address").proto.json)["follow"] is None
+    linked = {name: app.query_params[name] for name in ("source", "run", "step")}
+    assert linked == {"source": "run", "run": job.name, "step": "7"}
     alone = Run(job.plan)
-    alone.advance(STEPS)
-    np.testing.assert_array_equal(job.trained.model.embedding.numpy(), alone.model.embedding.detach().numpy())
+    for step, visitor in ((7, app), (7, opened(**linked)), (STEPS, app)):
+        if step == STEPS:
+            app.select_slider(key="step").set_value(STEPS).run()
+        assert not visitor.exception
+        assert not visitor.error
+        alone.advance(step - alone.step)
+        model = replace(untrained(job.plan), model=alone.model, step=step)
+        layer, head, _ = place(visitor)
+        shows(visitor, follow(model, visitor.text_area(key="text").value), layer=layer, head=head)
+
+
+def sources(app) -> list[str]:
+    return app.segmented_control(key="source").options
+
+
+def test_a_run_belongs_to_the_visit_or_is_named_by_a_link_and_no_other_is_opened(on_train, opened):
+    app, other = on_train(), opened()
+    app.button(key="start").click().run()
+    job = finished(plan())
+    for visitor in (app, other):
+        visitor.switch_page("see/heads.py").run()
+    assert ("run" in sources(app), "run" in sources(other)) == (True, False)
+    assert app.segmented_control(key="source").set_value("run").run().selectbox(key="run").value == job.name
+    assert not app.error
+    assert opened(source="run", run=job.name).selectbox(key="run").options == [job.name]
+    for link, refusal in (
+        ({}, "None of the models that were trained here is chosen"),
+        ({"run": "glass-box-en-h2-d32-s9"}, "is called 'glass-box-en-h2-d32-s9'"),
+        ({"run": job.name, "step": 5000}, f"{job.name} has no step 5,000"),
+    ):
+        visitor = opened(source="run", **link)
+        assert not visitor.exception
+        assert visitor.segmented_control(key="source").value == "run"
+        [error] = visitor.error
+        assert literal(refusal) in error.value
+        assert "head_view" not in {element.key for element in visitor.get("bidi_component")}
 
 
 def test_the_scrubber_goes_back_to_every_recorded_step(on_train, english):
@@ -141,8 +180,9 @@ def test_a_model_taken_home_can_be_opened_again(on_train):
     app.file_uploader(key="opened").set_value(("mine.safetensors", bytes_, "application/octet-stream")).run()
     assert not app.exception
     assert app.success
-    opened_name = next(name for name in compute.finished_runs() if name.endswith(f"-{STEPS}"))
-    reopened = compute.finished_runs()[opened_name]
+    app.button(key="look_opened").click().run()
+    reopened = compute.trainings().model(app.session_state["run"])
+    assert reopened is not job.trained
     difference = reopened.model.embedding - job.trained.model.embedding
     assert difference.abs().max() < 1e-2  # it travelled in half precision
 
@@ -156,9 +196,16 @@ def test_another_file_is_refused_and_named(on_train, content):
     assert not app.exception
     assert "thing" in app.error[0].value
     assert "/tmp" not in app.error[0].value
-    assert not compute.finished_runs()
+    assert "runs" not in app.session_state
 
 
-def test_a_link_to_a_run_that_is_gone_says_so(opened):
-    app = opened(source="run", run="glass-box-en-h2-d32-s9")
-    assert not app.exception
+def test_sizes_that_do_not_fit_are_refused_with_the_nearest_that_do(on_train):
+    app = on_train(train_h=7, train_d_model=64)
+    [error] = app.error
+    assert error.value == literal(
+        "d_model 64 cannot be split into 7 heads; 63 or 70 can. With d_model 64, 4 or 8 heads work."
+    )
+    app.button[0].click().run()
+    assert not app.error
+    assert app.number_input(key="train_d_model").value == 63
+    assert app.button(key="start")

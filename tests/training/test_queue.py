@@ -2,6 +2,7 @@
 
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import torch
 
 from mha_core import MhaError
 from mha_core.training import queue as queues
+from mha_core.training.checkpoints import untrained
 from mha_core.training.fit import Plan, Run
 from mha_core.training.model import SmallModel
 from mha_core.training.queue import Trainings, famous_labels, famous_weights
@@ -59,13 +61,45 @@ def test_a_training_ends_in_the_model_that_training_alone_gives(trainings):
     job = trainings.start(plan(), "anna")
     until(lambda: job.state == "finished")
     alone = Run(plan())
-    alone.advance(20)
-    for name, parameter in alone.model.named_parameters():
-        assert torch.equal(parameter, job.trained.model.get_parameter(name)), name
+    for step in (0, 7, 20):
+        alone.advance(step - alone.step)
+        model = trainings.model(job.name, step).model
+        for name, parameter in alone.model.named_parameters():
+            assert torch.equal(parameter, model.get_parameter(name)), (step, name)
+    assert trainings.model(job.name) is job.trained
     assert [record.step for record in job.records] == list(range(21))
     assert job.records[0].loss is None
     assert all(np.isfinite(record.loss) for record in job.records[1:])
-    assert list(trainings.finished()) == [job.name]
+    assert trainings.steps(job.name) == list(range(21))
+    with pytest.raises(MhaError, match=r"has no step 70 .* 19 or 20 can") as refused:
+        trainings.model(job.name, 70)
+    assert refused.value.fixes == ({"step": 19}, {"step": 20})
+    with pytest.raises(MhaError, match="is called 'another'"):
+        trainings.model("another")
+    with pytest.raises(MhaError, match=r"^None of the models"):
+        trainings.model(None)
+
+
+def test_the_steps_of_the_oldest_trainings_are_forgotten_and_never_their_end(trainings, monkeypatch):
+    first = trainings.start(plan(steps=2), "anna")
+    until(lambda: first.state == "finished")
+    size = sum(record.bytes for record in first.records)
+    assert trainings.steps(first.name) == [0, 1, 2]
+    monkeypatch.setattr(queues, "MAX_BYTES", size)
+    second = trainings.start(plan(steps=2, seed=1), "bert")
+    until(lambda: second.state == "finished" and trainings.steps(second.name))
+    assert (trainings.steps(first.name), trainings.steps(second.name)) == ([2], [0, 1, 2])
+    assert trainings.model(first.name) is trainings.model(first.name, 2) is first.trained
+    with pytest.raises(MhaError, match="no step 1 "):
+        trainings.model(first.name, 1)
+
+
+def test_models_from_files_have_names_of_their_own(trainings):
+    models = [untrained(plan(seed=seed)) for seed in range(2)]
+    models[1] = replace(models[1], plan=models[0].plan)
+    names = [trainings.add(trained) for trained in models]
+    assert [trainings.model(name) for name in names] == models
+    assert trainings.add(models[0]) == names[0]
 
 
 def test_the_same_plan_is_trained_once_and_shared(trainings, held):
@@ -154,7 +188,6 @@ def test_old_trainings_are_let_go_and_running_ones_never(trainings, monkeypatch)
     for seed in range(4):
         jobs.append(trainings.start(plan(steps=2, seed=seed), "anna"))
         until(lambda: jobs[-1].state == "finished")
-    assert len(trainings.finished()) <= 3
     assert trainings.find(jobs[0].plan) is None
     assert trainings.find(jobs[-1].plan) is jobs[-1]
 

@@ -8,18 +8,19 @@ import streamlit as st
 
 from mha_core import MhaError
 from mha_core.analysis.frames import Origin
-from mha_core.attention.module import AttentionSpec
+from mha_core.attention.module import MAX_HEADS, AttentionSpec
 from mha_core.figures.curves import curves
 from mha_core.traces.source import RunSource
 from mha_core.training import checkpoints
-from mha_core.training.fit import HEADS, LIVE, WIDTHS, Plan
+from mha_core.training.fit import LIVE, LIVE_WIDTHS, Plan
 from mha_core.training.lexicon import LANGUAGES
 from mha_core.training.model import ARCHITECTURES
 from mha_core.training.queue import Job, famous_labels
-from pages._kit import charts, compute, head_view, refusals, state
-from pages._kit.text import literal, t
+from pages._kit import charts, compute, head_view, runs, state
+from pages._kit.text import PAGES, literal, t
 
 MAX_SEED = 999
+TO_HEADS = "look_link"  # key of the link that "Look at its heads" follows; it shows nothing
 CONFIG = {"displaylogo": False, "displayModeBar": False}
 
 
@@ -32,24 +33,37 @@ def plan() -> Plan:
     """The settings of the training, from controls that URL parameters can set."""
     cells = st.grid(5, min_column_width=140)
     with cells.container():
-        h = _choice("train_h", list(HEADS), 4)
+        h = _number("train_h", 1, MAX_HEADS, 4)
     with cells.container():
-        d_model = _choice("train_d_model", list(WIDTHS), 64)
+        d_model = _number("train_d_model", LIVE_WIDTHS[0], LIVE_WIDTHS[-1], 64)
     with cells.container():
         architecture = _choice("train_architecture", list(ARCHITECTURES), "glass-box")
     with cells.container():
         language = _choice("train_language", list(LANGUAGES), "en")
     with cells.container():
-        label = t("control.train_seed")
-        seed = st.number_input(
-            label, 0, MAX_SEED, 0, key="train_seed", help=t("control.train_seed_help"), bind="query-params"
-        )
+        seed = _number("train_seed", 0, MAX_SEED, 0)
     try:
         AttentionSpec(d_model, h)
-        return Plan(architecture, h, d_model, language, seed, **LIVE)
     except MhaError as error:
-        refusals.show(error)
+        _refuse(error)
         st.stop()
+    return Plan(architecture, h, d_model, language, seed, **LIVE)
+
+
+def _refuse(error: MhaError) -> None:
+    """Sizes that do not fit together, with buttons for the nearest that do."""
+    st.error(literal(error), title=t("error.title"), icon=":material/straighten:")
+    with st.container(horizontal=True):
+        for number, fix in enumerate(error.fixes):
+            [(name, value)] = fix.items()
+            if name == "h" or value in LIVE_WIDTHS:
+                label, values = t("error.use", what=literal(f"{name} {value}")), {f"train_{name}": value}
+                st.button(label, key=f"fix_{number}", on_click=st.session_state.update, kwargs=values)
+
+
+def _number(key: str, minimum: int, maximum: int, default: int) -> int:
+    label, help_text = t(f"control.{key}"), t(f"control.{key}_help")
+    return st.number_input(label, minimum, maximum, default, key=key, help=help_text, bind="query-params")
 
 
 def _choice(key: str, options: list, default):
@@ -83,15 +97,25 @@ def buttons(plan: Plan) -> None:
                 type="primary",
                 icon=":material/visibility:",
                 key="look",
-                on_click=state.go,
-                kwargs={"source": "run", "run": job.name, "layer": 2},
+                on_click=_look,
+                args=(job.name,),
                 help=t("train.look_help"),
             )
+    with st.container(key=TO_HEADS):
+        st.page_link(PAGES / "see/heads.py", label=t("train.look"))
+
+
+def _look(name: str) -> None:
+    """Show this model on the page Heads, as it was at the step that is chosen here."""
+    steps, step = compute.trainings().steps(name), st.session_state.get("train_step")
+    runs.remember(name)
+    state.follow(TO_HEADS, source="run", run=name, step=step if step in steps else steps[-1], layer=2)
 
 
 def _start(plan: Plan) -> None:
     try:
-        compute.trainings().start(plan, _visitor())
+        job = compute.trainings().start(plan, _visitor())
+        runs.remember(job.name)
     except MhaError as error:
         st.session_state.train_refused = str(error)
 
@@ -168,6 +192,7 @@ def _figures(job: Job, records: list, at: int) -> None:
         names={column: t(f"train.curve.{column}") for column in columns},
         step=t("train.step"),
         marked=record.step if at < len(records) - 1 else None,
+        events={job.plan.bare: t("train.all_join")},
     )
     plan = job.plan
     sizes = (plan.h, plan.d_model, plan.seed, records[-1].step, plan.steps)
@@ -217,9 +242,9 @@ def _open(upload) -> None:
         path.write_bytes(upload.getvalue())
         try:
             name = compute.trainings().add(checkpoints.load_model(path))
+            runs.remember(name)
         except MhaError as error:
             st.error(literal(str(error).replace(str(path), upload.name)))
             return
     st.success(t("train.opened", name=literal(name)))
-    kwargs = {"source": "run", "run": name}
-    st.button(t("train.look"), key="look_opened", on_click=state.go, kwargs=kwargs)
+    st.button(t("train.look"), key="look_opened", on_click=_look, args=(name,))
