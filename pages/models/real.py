@@ -2,12 +2,15 @@
 
 import streamlit as st
 
-from pages._kit import chooser, overview, state
+from pages._kit import chooser, model_source, overview, refusals, state
 from pages._kit.text import t
 from pages.models._real import card, choice, layers, literature, rotation, sharing
 
 scene = state.current()
 st.title(t("real.heading"), anchor=False)
+if not model_source.library():
+    refusals.no_library()
+    st.stop()  # everything below needs it
 trace = choice.trace_or_offer(scene)
 if trace is not None:
     card.show(trace, scene)
@@ -27,7 +30,7 @@ if trace is not None and trace.layers:
     sharing.vectors(trace, layer=layer, token=query)
 
 st.header(t("real.offered"), divider="gray")
-choice.table()
+choice.gallery()
 
 st.header(t("literature.title"), divider="gray", help=t("literature.help"))
 literature.show(scene)

@@ -108,16 +108,17 @@ def test_a_word_without_room_is_left_out_and_the_chosen_one_never():
     assert text.text[0] == "<b>w11</b>"
 
 
-def test_a_narrow_figure_has_room_for_fewer_words():
+def test_words_are_written_where_they_have_room_in_every_width():
     words = [f"a long word {i}" for i in range(12)]
     points = pd.DataFrame([[i % 4, i // 4] for i in range(12)], words, [1, 2], dtype=float)
 
-    def written(width: int) -> int:
+    def written(*widths: int) -> int:
         options = {"axes": ["a", "b"], "groups": pd.Series("g", words), "labelled": words}
-        return len(scatter(points, **options, width=width).data[-1].text)
+        return len(scatter(points, **options, widths=widths).data[-1].text)
 
     assert written(600) == 12
     assert 3 <= written(60) < 12
+    assert written(600, 60) <= written(60)
 
 
 def test_a_click_fades_nothing():

@@ -393,14 +393,19 @@ def test_a_hosted_server_has_the_models_that_are_on_it_and_no_others(opened, fol
     assert not model_source.may_load(Scene(source="model", model="us/bird", revision="main"))
 
 
-def test_without_the_library_the_page_says_what_to_install(opened, folder, monkeypatch):
-    monkeypatch.setattr(huggingface, "_library", lambda: (_ for _ in ()).throw(files.missing()))
-    monkeypatch.setattr(files, "library", lambda: False)
+def test_without_the_library_the_pages_say_what_to_install_and_offer_nothing_else(
+    opened, opened_on, folder, monkeypatch, english
+):
     monkeypatch.setattr(model_source, "library", lambda: False)
     fresh = folder("gpt2") + "/"  # a name under which nothing is loaded
-    app = opened(source="model", model=fresh)
-    assert not app.exception
-    assert "headscope[models]" in app.error[0].value.replace("\\", "")
+    assert "model" not in opened().segmented_control(key="source").options
+    named = {"source": "model", "model": fresh}
+    for page, link in (("models/real.py", {}), ("models/real.py", named), ("see/token.py", named)):
+        app = opened_on(page, **link)
+        assert app.info[0].value == english("real.no_library")
+        assert app.code[0].value == refusals.INSTALL_LIBRARY
+        assert [button.key for button in app.button] == ["use_mini", "use_random"]
+        assert not app.dataframe
 
 
 @pytest.mark.slow
@@ -461,7 +466,7 @@ def _there(app, key):
 
 
 @pytest.mark.slow
-def test_the_page_about_a_model_has_its_card_and_its_heads(on_model, folder, said, english):
+def test_the_page_about_a_model_has_its_card_and_its_heads(on_model, folder, said):
     app = on_model("llama")
     app.switch_page("models/real.py").run()
     words = said(app)
@@ -469,8 +474,6 @@ def test_the_page_about_a_model_has_its_card_and_its_heads(on_model, folder, sai
     assert f"**{entry.parameters:,}**".replace(",", "\\,") in words
     assert _there(app, "overview")
     assert _there(app, "rotation")
-    offered = next(f.value for f in app.dataframe if english("real.column_notice") in f.value)
-    assert list(offered)[1] == english("real.column_notice")  # what stands on the right is cut
     rows = next(f.value for f in app.dataframe if "MHA" in str(f.value))
     assert len(rows) == 3  # for each head, by groups, one
 

@@ -1,15 +1,12 @@
 """The page Real model: its trace, the links to other pages, and the table of models."""
 
-import pandas as pd
 import streamlit as st
 
 from mha_core import AttentionTrace, MhaError
-from mha_core.sources.huggingface.files import PACKAGE, curated
-from pages._kit import heights, model_source, refusals, state
+from mha_core.sources.huggingface.files import PACKAGE, Curated, curated
+from pages._kit import model_source, refusals, state
 from pages._kit.text import PAGES, literal, t
 
-# Pixels. Streamlit breaks lines in rows higher than 64, which the long column of notices needs.
-ROW_HEIGHT, PHONE_ROW_HEIGHT, HEADER_HEIGHT = 65, 112, 37
 TO_HEADS = "to_heads"  # key of the link to the page Heads
 
 
@@ -46,30 +43,21 @@ def links(*, layer: int, head: int) -> None:
             st.page_link(PAGES / page, label=label, icon=":material/arrow_forward:")
 
 
-def table() -> None:
-    """The models on this machine and the well-known ones; a click on a row chooses a model."""
-    frame = models()
-    if frame.empty:
+def gallery() -> None:
+    """The models on this machine and the well-known ones with what to notice in each; a name chooses it."""
+    names = [*model_source.local_models(), *model_source.downloadable()]
+    if not names:
         st.markdown(t("real.none_hosted") if model_source.hosted() else t("real.none"))
     else:
         st.caption(t("real.pick_hosted") if model_source.hosted() else t("real.pick"))
-        names = list(frame.pop("name"))
-        phone = heights.on_phone()
-        widths = {t("control.model"): 148} if phone else {}
-        widths[t("real.column_notice")] = 172 if phone else 300
-        row_height = PHONE_ROW_HEIGHT if phone else ROW_HEIGHT
-        st.dataframe(
-            frame,
-            hide_index=True,
-            # "content" would move the page when the script of the table has loaded.
-            height=row_height * len(frame) + HEADER_HEIGHT,
-            row_height=row_height,
-            key="models_table",
-            on_select=lambda: _picked(names),
-            selection_mode="single-row",
-            column_order=list(widths) if phone else None,
-            column_config={name: st.column_config.TextColumn(width=width) for name, width in widths.items()},
-        )
+    cells = st.grid(3, min_column_width=260)
+    for number, name in enumerate(names):
+        with cells.container(border=True, gap="xsmall"):
+            chosen = {"source": "model", "model": name, "revision": ""}
+            st.button(literal(name), key=f"model_{number}", type="tertiary", on_click=state.go, kwargs=chosen)
+            st.caption(" · ".join(facts(name)))
+            if known := _known(name):
+                st.markdown(literal(known.notice))
     if not model_source.hosted():
         st.markdown(t("real.typed"))
         if PACKAGE not in model_source.local_models():
@@ -77,31 +65,16 @@ def table() -> None:
             st.code(refusals.INSTALL, language="bash")
 
 
-def models() -> pd.DataFrame:
-    """A row for each model, those on this machine first; the column `name` is the name to load it by."""
-    about = {model.id: model for model in curated()}
-    about[PACKAGE] = about[model_source.PACKAGED]
-    here = model_source.local_models()
-    rows = []
-    for name in [*here, *model_source.downloadable()]:
-        known = about.get(name)
-        size = here[name].bytes if name in here else known.bytes
-        rows.append(
-            {
-                "name": name,
-                t("control.model"): f"{name} · {model_source.size(size)}" if heights.on_phone() else name,
-                # Beside the name: on a narrow page what stands on the right is cut.
-                t("real.column_notice"): known.notice if known else "",
-                t("real.column_here"): t("real.is_here") if name in here else t("real.is_not_here"),
-                t("real.column_size"): model_source.size(size),
-                t("real.column_sizes"): f"{known.layers} × {known.heads}" if known else "",
-                t("real.column_licence"): known.licence if known else "",
-            }
-        )
-    return pd.DataFrame(rows)
+def facts(name: str) -> list[str]:
+    """Where a model is, its size, its layers and heads, and its licence, as far as they are known."""
+    here, known = model_source.local_models().get(name), _known(name)
+    size = model_source.size(here.bytes if here else known.bytes)
+    listed = [t("real.is_here") if here else t("real.is_not_here"), size]
+    if known:
+        listed += [t("real.sizes", layers=known.layers, heads=known.heads), known.licence]
+    return [literal(fact) for fact in listed]
 
 
-def _picked(names: list[str]) -> None:
-    rows = st.session_state.models_table["selection"]["rows"]
-    if rows:
-        state.go(source="model", model=names[rows[0]], revision="")
+def _known(name: str) -> Curated | None:
+    same = model_source.PACKAGED if name == PACKAGE else name
+    return next((model for model in curated() if model.id == same), None)

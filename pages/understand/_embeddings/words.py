@@ -17,14 +17,15 @@ from mha_core.sources.mini import vectors
 from mha_core.sources.random_weights import word_vectors
 from mha_core.training.checkpoints import Trained
 from mha_core.training.lexicon import START, lexicon, normalized
-from pages._kit import charts, compute, heights, state
+from pages._kit import charts, compute, state
 from pages._kit.text import literal, t
 
 FLAT, DEEP = AXES = ("2-D", "3-D")  # values of a URL parameter
 SHOWN = ("animal", "person", "food", "place")
 MAX_CLASSES = 6  # as many colours are easy to tell apart
 MIN_WORDS = 4  # that the axes of a map are computed from
-MAP_WIDTH, PAIRS_WIDTH, PHONE_WIDTH = 600, 420, 280  # pixels of the figures without the numbers of their axis
+# Pixels of the figures without the numbers of their axis, in the narrowest window and in a wide one.
+MAP_WIDTHS, PAIRS_WIDTHS = (280, 600), (280, 420)
 
 
 class Words(NamedTuple):
@@ -129,7 +130,7 @@ def map_of(words: Words, word_map: Map, kinds: list[str], *, chosen: str) -> Non
         rest=rest,
         labelled=set(index[labelled]),
         chosen=chosen,
-        width=PHONE_WIDTH if heights.on_phone() else MAP_WIDTH,
+        widths=MAP_WIDTHS,
     )
     alt = t("words.alt", count=int(on_map.sum()), word=chosen)
     charts.draw(
@@ -174,7 +175,7 @@ def relations(words: Words, word_map: Map) -> None:
             labelled=set(groups),
             arrows=pairs,
             height=380,
-            width=PHONE_WIDTH if heights.on_phone() else PAIRS_WIDTH,
+            widths=PAIRS_WIDTHS,
         )
         alt, title = t("words.pairs_alt", count=len(pairs)), t("words.pairs_title")
         charts.draw(figure, key="pairs_map", alt=alt, title=title, origin=words.origin)
