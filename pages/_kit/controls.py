@@ -13,8 +13,8 @@ from mha_core.attention.positions import POSITIONS
 from mha_core.sources.huggingface.files import PACKAGE
 from mha_core.sources.huggingface.model import DTYPES
 from mha_core.sources.random_weights import MAX_SEED
-from mha_core.training.model import ARCHITECTURES
 from mha_core.training.fit import MAX_STEPS
+from mha_core.training.model import ARCHITECTURES
 from pages._kit import compute, model_source, runs, sentence, uploads
 from pages._kit.state import CONTROLS, DEFAULTS, SETTINGS, STARTED, current, go, name_of, name_tokens
 from pages._kit.text import ASSETS, literal, t
