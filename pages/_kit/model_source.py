@@ -12,9 +12,10 @@ from typing import NamedTuple
 import streamlit as st
 
 from mha_core import AttentionTrace, MhaError, device
-from mha_core.sources.huggingface import files
+from mha_core.sources.huggingface import catalogue, files
 from mha_core.sources.huggingface import model as huggingface
-from mha_core.sources.huggingface.files import PACKAGE, Curated, Present, curated, library, present
+from mha_core.sources.huggingface.catalogue import HubModel, LocalModel, hub_models
+from mha_core.sources.huggingface.files import PACKAGE
 from mha_core.traces.source import ModelSource
 from pages._kit.state import Scene
 from pages._kit.text import literal, t
@@ -186,20 +187,20 @@ def hosted() -> bool:
     return os.environ.get(HOSTED, "") not in ("", "0")
 
 
-def local_models() -> dict[str, Present]:
+def local_models() -> dict[str, LocalModel]:
     """The models on this machine, by name."""
     folders = [] if hosted() else os.environ.get(FOLDERS, "").split(os.pathsep)
     return _here(tuple(filter(None, folders)))
 
 
 @st.cache_data(ttl=20, show_spinner=False)
-def _here(folders: tuple[str, ...]) -> dict[str, Present]:
-    return {model.name: model for model in present(folders)}
+def _here(folders: tuple[str, ...]) -> dict[str, LocalModel]:
+    return {model.name: model for model in catalogue.local_models(folders)}
 
 
-def downloadable() -> dict[str, Curated]:
+def downloadable() -> dict[str, HubModel]:
     """Well-known models that are not on this machine; a public server offers none."""
-    return {} if hosted() else {model.id: model for model in curated() if model.id not in local_models()}
+    return {} if hosted() else {model.id: model for model in hub_models() if model.id not in local_models()}
 
 
 def is_third_party(trace: AttentionTrace) -> bool:
@@ -259,7 +260,7 @@ def loaded_model(scene: Scene) -> LoadedModel | None:
 def notice(scene: Scene) -> str | None:
     """What to look at in the scene's model; None for a model that is not well known."""
     name = PACKAGED if scene.model == PACKAGE else scene.model
-    return next((model.notice for model in curated() if model.id == name), None)
+    return next((model.notice for model in hub_models() if model.id == name), None)
 
 
 def limit(scene: Scene) -> int | None:

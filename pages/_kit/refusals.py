@@ -3,7 +3,7 @@
 import streamlit as st
 
 from mha_core import AttentionTrace, LayerTrace, MhaError, words
-from mha_core.sources.huggingface.files import curated
+from mha_core.sources.huggingface.catalogue import hub_models
 from mha_core.sources.mini import UnknownWords
 from mha_core.training.fit import LIVE_WIDTHS
 from mha_core.training.language import MAX_WORDS
@@ -252,7 +252,7 @@ def _offer_own_sources() -> None:
 
 def _ask_to_download(scene: Scene) -> None:
     """Ask before a download: a model that a URL names is downloaded only after a click."""
-    entry = next((model for model in curated() if model.id == scene.model), None)
+    entry = next((model for model in hub_models() if model.id == scene.model), None)
     name = literal(scene.model)
     if st.session_state.get("model_stopped") == model_source.key_of(scene):
         st.info(t("real.stopped", name=name), icon=":material/stop_circle:")

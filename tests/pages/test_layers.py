@@ -11,7 +11,7 @@ pytest.importorskip("transformers", reason="Hugging Face models come with an ext
 import torch
 import transformers
 
-from mha_core.sources.huggingface import files
+from mha_core.sources.huggingface import catalogue
 from mha_core.sources.huggingface import model as huggingface
 from pages._kit import model_source
 from pages._kit.state import Scene
@@ -87,8 +87,8 @@ def folder(tmp_path_factory):
 @pytest.fixture
 def on(opened, folder, monkeypatch):
     """`on("Mamba")`: the page about a model, opened on that model."""
-    monkeypatch.setattr(files, "_cached", lambda cache: [])
-    monkeypatch.setattr(files, "package", lambda: None)
+    monkeypatch.setattr(catalogue, "_cached", lambda cache: [])
+    monkeypatch.setattr(catalogue, "package", lambda: None)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     model_source._here.clear()
 

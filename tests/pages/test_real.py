@@ -11,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 
 import mha_core as mha
 from mha_core import device
-from mha_core.sources.huggingface import files, trial
+from mha_core.sources.huggingface import catalogue, files, trial
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.traces.facts import Facts
 from mha_core.traces.source import ModelSource
@@ -56,8 +56,8 @@ def folder(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def nothing_else(monkeypatch):
     """No model of this machine gets in the way, and nothing goes to the network."""
-    monkeypatch.setattr(files, "_cached", lambda cache: [])
-    monkeypatch.setattr(files, "package", lambda: None)
+    monkeypatch.setattr(catalogue, "_cached", lambda cache: [])
+    monkeypatch.setattr(catalogue, "package", lambda: None)
     monkeypatch.delenv(model_source.HOSTED, raising=False)
     monkeypatch.delenv(model_source.FOLDERS, raising=False)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
@@ -379,7 +379,7 @@ def test_traces_of_a_model_are_kept_by_their_size(folder, monkeypatch):
 @pytest.mark.slow
 def test_a_hosted_server_has_the_models_that_are_on_it_and_no_others(opened, folder, monkeypatch, said):
     monkeypatch.setenv(model_source.HOSTED, "1")
-    monkeypatch.setattr(files, "_cached", lambda cache: [("us/bird", files.Path(folder("bert")), "f" * 40)])
+    monkeypatch.setattr(catalogue, "_cached", lambda cache: [("us/bird", Path(folder("bert")), "f" * 40)])
     model_source._here.clear()
     app = opened(source="model", model=folder("gpt2"))
     assert app.selectbox(key="model").options == ["us/bird"]

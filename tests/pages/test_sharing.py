@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mha_core.analysis.kv_cache import short_vectors
-from mha_core.sources.huggingface import files, trial
+from mha_core.sources.huggingface import catalogue, trial
 from mha_core.sources.huggingface import model as huggingface
 from pages._kit import model_source
 from pages._kit.state import Scene
@@ -29,8 +29,8 @@ def folder(tmp_path_factory):
 @pytest.fixture
 def on_model(opened, folder, monkeypatch):
     """`on_model("bert", head=2)`: the page Real model with a tiny model or a folder, opened by a link."""
-    monkeypatch.setattr(files, "_cached", lambda cache: [])
-    monkeypatch.setattr(files, "package", lambda: None)
+    monkeypatch.setattr(catalogue, "_cached", lambda cache: [])
+    monkeypatch.setattr(catalogue, "package", lambda: None)
     monkeypatch.delenv(model_source.HOSTED, raising=False)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
 

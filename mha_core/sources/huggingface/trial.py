@@ -29,7 +29,6 @@ from mha_core.capture.collector import ATTENTION, Attend, Collector, UnknownKeyw
 from mha_core.capture.eager_scores import CLOSE, gap
 from mha_core.capture.mixing import without_attention
 from mha_core.errors import MhaError
-from mha_core.sources.huggingface import tokenizer as reading
 from mha_core.sources.huggingface.forward_pass import (
     ELSEWHERE,
     IN_PARTS,
@@ -44,6 +43,7 @@ from mha_core.sources.huggingface.forward_pass import (
     sizes,
 )
 from mha_core.sources.huggingface.own_code import OwnCode, collect, try_own_code
+from mha_core.sources.huggingface.tokenizer import max_tokens
 from mha_core.sources.huggingface.twin import halves, in_float32, twin
 from mha_core.traces.facts import Facts
 from mha_core.traces.layer import LayerTrace
@@ -221,7 +221,7 @@ def _prove_beyond_budgets(module: nn.Module, names: Mapping[int, str], ours: str
 
     The numbers of keys, blocks or windows are made small for it: real ones are thousands of tokens.
     """
-    inputs = probe(module, min(LONG_PROBE, reading.limit(module, None)))
+    inputs = probe(module, min(LONG_PROBE, max_tokens(module, None)))
     for budget in SMALL_BUDGETS:
         with small_budgets(module, budget) as smaller:
             _set(module, "eager")

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from mha_core.attention.functional import HALF
 from mha_core.errors import MhaError
-from mha_core.sources.huggingface import files
+from mha_core.sources.huggingface import memory
 
 
 def twin(module: nn.Module, others: Mapping[int, Tensor] = MappingProxyType({})) -> nn.Module:
@@ -69,8 +69,8 @@ def in_float32(module: nn.Module, half: list[Tensor]) -> nn.Module | None:
 
 
 def _has_room(numbers: int, device: str) -> bool:
-    free = files.free_bytes(device)
-    return free is None or torch.float32.itemsize * numbers * files.PASS_FACTOR <= free
+    free = memory.free_bytes(device)
+    return free is None or torch.float32.itemsize * numbers * memory.PASS_FACTOR <= free
 
 
 def _precise(tensor: Tensor) -> Tensor:

@@ -3,7 +3,8 @@
 import streamlit as st
 
 from mha_core import AttentionTrace, MhaError
-from mha_core.sources.huggingface.files import PACKAGE, Curated, curated
+from mha_core.sources.huggingface.catalogue import HubModel, hub_models
+from mha_core.sources.huggingface.files import PACKAGE
 from pages._kit import model_source, refusals, state
 from pages._kit.text import PAGES, literal, t
 
@@ -75,6 +76,6 @@ def facts(name: str) -> list[str]:
     return [literal(fact) for fact in listed]
 
 
-def _known(name: str) -> Curated | None:
+def _known(name: str) -> HubModel | None:
     same = model_source.PACKAGED if name == PACKAGE else name
-    return next((model for model in curated() if model.id == same), None)
+    return next((model for model in hub_models() if model.id == same), None)

@@ -8,11 +8,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import ClassVar
 
 import pytest
-import safetensors.torch
 import torch
 import transformers
 
-from mha_core.sources.huggingface import files
+from mha_core.sources.huggingface import catalogue, files
 from mha_core.sources.huggingface import model as huggingface
 from tests.parity import tiny
 from tests.sources.tiny import fast, module
@@ -265,29 +264,6 @@ def test_a_tokenizer_of_another_model(refused):
     assert "belong to another model." in str(refused(huggingface.follow, model, "the animal"))
 
 
-def test_numbers_that_are_no_floats_are_counted_and_eights_of_a_byte_refused(tmp_path, refused):
-    file = tmp_path / "model.safetensors"
-    tensors = {"a": torch.zeros(3, 5), "b": torch.zeros(7, dtype=torch.float16), "c": torch.zeros(2).long()}
-    safetensors.torch.save_file(tensors, file)
-    assert files.memory_needed([file], torch.float32, name="x") == 15 * 4 + 7 * 4 + 2 * 8
-    assert files.memory_needed([file], torch.bfloat16, name="x") == 15 * 2 + 7 * 2 + 2 * 8
-    safetensors.torch.save_file({"a": torch.zeros(3).to(torch.float8_e4m3fn)}, file)
-    message = str(refused(files.memory_needed, [file], torch.float32, name="x"))
-    assert message.startswith("x is quantised (a is F8_E4M3)")
-
-
-def test_a_model_that_is_too_large_is_refused_before_it_is_loaded(folder, monkeypatch, refused):
-    monkeypatch.setattr(files, "free_bytes", lambda _: 100_000)
-    monkeypatch.setattr(transformers.AutoModel, "from_pretrained", None)
-    error = refused(huggingface.load, str(folder("gpt2")))
-    assert "needs about 0.0 GB and 0.0 GB are free" in str(error)
-    assert error.fixes == ({"dtype": "bfloat16"},)
-
-
-def test_on_this_machine_there_is_memory():
-    assert files.free_bytes("cpu") is None or files.free_bytes("cpu") > 1e6
-
-
 def test_without_the_library_it_is_said_how_to_get_it(monkeypatch, refused):
     monkeypatch.setitem(sys.modules, "transformers", None)
     message = str(refused(huggingface.load, "gpt2"))
@@ -295,13 +271,15 @@ def test_without_the_library_it_is_said_how_to_get_it(monkeypatch, refused):
 
 
 def test_what_is_on_this_machine(folder, hub, tmp_path):
-    assert files.present(cache=tmp_path / "none") == ()
+    assert catalogue.local_models(cache=tmp_path / "none") == ()
     huggingface.load("our/tiny", endpoint=hub)
-    [kept] = files.present(cache=tmp_path / "hub")
+    [kept] = catalogue.local_models(cache=tmp_path / "hub")
     assert (kept.name, kept.origin, kept.family, kept.revision) == ("our/tiny", "hub", "gpt2", SHA)
     assert kept.bytes == len(Hub.files["model.safetensors"])
     (tmp_path / "empty").mkdir()
-    [mine] = files.present([folder("bert"), tmp_path / "empty", tmp_path / "gone"], cache=tmp_path / "none")
+    [mine] = catalogue.local_models(
+        [folder("bert"), tmp_path / "empty", tmp_path / "gone"], cache=tmp_path / "none"
+    )
     assert (mine.name, mine.origin, mine.family) == (str(folder("bert")), "folder", "bert")
 
 
@@ -332,16 +310,16 @@ def test_the_package_is_known_by_its_weights_and_not_by_its_name(tmp_path, monke
     module("bert").save_pretrained(path)
     fast("word_piece").save_pretrained(path)
     assert "has other weights than all-MiniLM-L6-v2" in str(refused(files.find, files.PACKAGE))
-    assert files.present(cache=tmp_path / "none") == ()
+    assert catalogue.local_models(cache=tmp_path / "none") == ()
     ours = files._sha256(path / "model.safetensors", 0, 0)
     monkeypatch.setattr(files, "MINILM_SHA256", ours)
-    [found] = files.present(cache=tmp_path / "none")
+    [found] = catalogue.local_models(cache=tmp_path / "none")
     assert (found.name, found.origin, found.path) == (files.PACKAGE, "package", path)
     assert huggingface.load(files.PACKAGE).architecture == "BertModel"
 
 
 def test_well_known_models_are_described_whole():
-    entries = files.curated()
+    entries = catalogue.hub_models()
     assert len({entry.id for entry in entries}) == len(entries) >= 10
     for entry in entries:
         assert files.ID.fullmatch(entry.id)

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 import mha_core as mha
 from mha_core.errors import MhaError
-from mha_core.sources.huggingface import tokenizer as reading
+from mha_core.sources.huggingface import pieces
+from mha_core.sources.huggingface.tokenizer import encoded, max_tokens, tokens_of
 from mha_core.traces.tokens import Tokens, word_groups
 from tests.parity import tiny
 from tests.sources.tiny import TEXT, TOKENIZERS, fast
@@ -20,15 +21,15 @@ TEXTS = [TEXT, "动物没有过马路", "naïve café 🙂", " two  spaces\n\tan
 
 
 def tokens(kind: str, text: str):
-    return reading.encoded(KEPT[kind], text, limit=4096, name="x")[0]
+    return encoded(KEPT[kind], text, limit=4096, name="x")[0]
 
 
 def shown(raw: list[str], letters=None) -> list[str]:
-    return reading.readable(raw, special=[False] * len(raw), letters=letters)
+    return pieces.readable(raw, special=[False] * len(raw), letters=letters)
 
 
 def test_letters_that_stand_for_bytes_are_read():
-    assert shown(["The", "Ġanimal", "Ċ", "Ġ", "ĠĠx", "Ã©"], reading.BYTES) == [
+    assert shown(["The", "Ġanimal", "Ċ", "Ġ", "ĠĠx", "Ã©"], pieces.BYTES) == [
         "The",
         "animal",
         "⏎",
@@ -39,14 +40,14 @@ def test_letters_that_stand_for_bytes_are_read():
 
 
 def test_a_character_that_is_cut_is_shown_in_numbered_parts():
-    assert shown(["åĬ", "¨", "çī", "©"], reading.BYTES) == ["动·1", "动·2", "物·1", "物·2"]
+    assert shown(["åĬ", "¨", "çī", "©"], pieces.BYTES) == ["动·1", "动·2", "物·1", "物·2"]
     # The last byte of one character and the first of the next in one piece.
-    assert shown(["å", "Ĭ¨ç", "ī©"], reading.BYTES) == ["动·1", "动·2物·1", "物·2"]
+    assert shown(["å", "Ĭ¨ç", "ī©"], pieces.BYTES) == ["动·1", "动·2物·1", "物·2"]
     assert shown(["<0xE5>", "<0x8A>", "<0xA8>", "▁x"]) == ["动·1", "动·2", "动·3", "x"]
 
 
 def test_bytes_that_are_no_character_are_shown_as_digits():
-    assert shown(["å", "x"], reading.BYTES) == ["0xE5", "x"]
+    assert shown(["å", "x"], pieces.BYTES) == ["0xE5", "x"]
     assert shown(["<0xFF>"]) == ["0xFF"]
 
 
@@ -56,7 +57,7 @@ def test_a_space_of_sentencepiece_is_a_space():
 
 def test_a_special_piece_breaks_no_character_and_is_shown_as_it_is():
     raw = ["<s>", "åĬ", "¨", "</s>"]
-    found = reading.readable(raw, special=[True, False, False, True], letters=reading.BYTES)
+    found = pieces.readable(raw, special=[True, False, False, True], letters=pieces.BYTES)
     assert found == ["<s>", "动·1", "动·2", "</s>"]
 
 
@@ -117,7 +118,7 @@ def test_any_text_gives_pieces_that_can_be_drawn(text):
 @pytest.mark.parametrize("kind", [*TOKENIZERS, "in Python"])
 def test_half_of_a_character_is_refused_with_the_text_that_is_left(kind, refused):
     tokenizer = transformers.ByT5Tokenizer() if kind == "in Python" else KEPT[kind]
-    error = refused(reading.encoded, tokenizer, "it \ud83d is", limit=99, name="x")
+    error = refused(encoded, tokenizer, "it \ud83d is", limit=99, name="x")
     assert str(error) == "The text has half of a character (U+D83D); remove it."
     assert error.fixes == ({"text": "it  is"},)
 
@@ -127,7 +128,7 @@ def test_an_error_inside_a_tokenizer_has_its_name(refused):
         def __call__(self, *args, **kwargs):
             raise RuntimeError("no more")
 
-    error = refused(reading.encoded, Broken(), "it is", limit=99, name="mine")
+    error = refused(encoded, Broken(), "it is", limit=99, name="mine")
     assert str(error) == "The tokenizer of mine cannot read this text (RuntimeError: no more)."
     assert isinstance(error.__cause__, RuntimeError)
 
@@ -150,7 +151,7 @@ def test_a_token_without_a_vector_is_refused_also_where_no_table_of_vectors_is_n
 def test_a_tokenizer_in_python_is_read_too():
     tokenizer = transformers.ByT5Tokenizer()
     assert not tokenizer.is_fast
-    found = reading.encoded(tokenizer, "it 动", limit=99, name="x")[0]
+    found = encoded(tokenizer, "it 动", limit=99, name="x")[0]
     assert found.pieces == ("i", "t", "␣", "动·1", "动·2", "动·3", "</s>")
     assert found.special == (6,)
     assert found.spans[:2] == ((0, 1), (1, 2))
@@ -169,10 +170,10 @@ def test_a_tokenizer_in_python_is_read_too():
 @pytest.mark.parametrize("kind", ["byte_level", "sentence_piece", "in Python", "as a target"])
 def test_the_parts_of_a_cut_character_are_joined_without_their_numbers(kind, text, words):
     if kind == "in Python":
-        found = reading.encoded(transformers.ByT5Tokenizer(), text, limit=99, name="x")[0]
+        found = encoded(transformers.ByT5Tokenizer(), text, limit=99, name="x")[0]
     elif kind == "as a target":  # nobody says where its pieces are in the text
         ids = KEPT["byte_level"](text)["input_ids"]
-        found = reading.tokens_of(KEPT["byte_level"], [0, *ids], text, start=True)
+        found = tokens_of(KEPT["byte_level"], [0, *ids], text, start=True)
     else:
         found = tokens(kind, text)
     labels = word_groups(found).labels
@@ -194,7 +195,7 @@ def test_a_model_takes_as_many_tokens_as_the_limit_says_and_no_more(family):
         config.max_encoder_position_embeddings, config.max_decoder_position_embeddings = 64, 48
         built = type(built)(config)
     tokenizer, target = fast(), {"use_cache": False}
-    limit = reading.limit(built, tokenizer)
+    limit = max_tokens(built, tokenizer)
     if config.is_encoder_decoder:
         target["decoder_input_ids"] = torch.tensor([[7]])
     built(torch.full((1, limit), 7), **target)
@@ -202,23 +203,23 @@ def test_a_model_takes_as_many_tokens_as_the_limit_says_and_no_more(family):
         with pytest.raises((IndexError, RuntimeError)):
             built(torch.full((1, limit + 1), 7), **target)
     if family in ("bart", "led"):
-        limit = reading.limit(built, tokenizer, side="decoder")
+        limit = max_tokens(built, tokenizer, side="decoder")
         for n, raises in ((limit, False), (limit + 1, True)):
             with pytest.raises((IndexError, RuntimeError)) if raises else nullcontext():
                 built(torch.tensor([[7]]), decoder_input_ids=torch.full((1, n), 7))
     tokenizer.model_max_length = 31
-    assert reading.limit(built, tokenizer) == 31
+    assert max_tokens(built, tokenizer) == 31
 
 
 def test_a_model_without_positions_takes_as_many_tokens_as_anything_here():
-    assert reading.limit(tiny.model("t5"), fast()) == 4096
+    assert max_tokens(tiny.model("t5"), fast()) == 4096
 
 
 def test_a_number_that_the_tokenizer_has_no_piece_for_is_shown_as_the_number():
     tokenizer = KEPT["byte_level"]
     beyond = len(tokenizer) + 7
     word = tokenizer.encode("tired", add_special_tokens=False)
-    found = reading.tokens_of(tokenizer, [0, beyond, *word], start=True)
+    found = tokens_of(tokenizer, [0, beyond, *word], start=True)
     assert found.pieces[1] == f"<{beyond}>"
     assert found.special[:2] == (0, 1)
     assert len(found) == 2 + len(word)

@@ -7,7 +7,7 @@ import transformers
 from transformers.models.llama import modeling_llama
 
 import mha_core as mha
-from mha_core.sources.huggingface import files, trial
+from mha_core.sources.huggingface import memory, trial
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.sources.huggingface.batches import follow_many
 from mha_core.sources.huggingface.forward_pass import forward, output
@@ -205,7 +205,7 @@ def little_room(monkeypatch):
     module = tiny.model("llama")
     layer = sum(weight.numel() for weight in module.model.layers[1].parameters())
     numbers = sum(weight.numel() for weight in module.parameters()) - layer // 2
-    monkeypatch.setattr(files, "free_bytes", lambda device: 4 * numbers * files.PASS_FACTOR)
+    monkeypatch.setattr(memory, "free_bytes", lambda device: 4 * numbers * memory.PASS_FACTOR)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -230,7 +230,7 @@ def test_layers_that_were_tried_one_by_one_are_in_half_precision_afterwards(litt
 
 
 def test_without_room_for_a_copy_the_trial_says_in_what_it_ran(monkeypatch):
-    monkeypatch.setattr(files, "free_bytes", lambda device: 1000)
+    monkeypatch.setattr(memory, "free_bytes", lambda device: 1000)
     trace = mha.trace(LONGER, source=tiny.model("llama").to(torch.bfloat16))
     assert trace.source.route == "attend"
     assert trace.source.notes == (trial.IMPRECISE.format(dtype="bfloat16"),)

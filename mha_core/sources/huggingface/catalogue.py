@@ -1,0 +1,92 @@
+"""Models to choose from: those on this machine, and well-known ones of the Hugging Face hub."""
+
+import json
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from mha_core import resources
+from mha_core.errors import MhaError
+from mha_core.sources.huggingface.files import PACKAGE, Folder, package
+
+
+@dataclass(frozen=True)
+class LocalModel:
+    """A model on this machine: its name for `load`, its folder, the bytes of its weights, and its type."""
+
+    name: str
+    origin: str  # "package", "hub" or "folder"
+    path: Path
+    bytes: int
+    family: str | None
+    revision: str | None = None
+
+
+@dataclass(frozen=True)
+class HubModel:
+    """A well-known model of the Hugging Face hub: its sizes (`bytes` of its files), and what to look at."""
+
+    id: str
+    layers: int
+    heads: int
+    parameters: int
+    bytes: int
+    licence: str
+    notice: str
+    gated: bool = False
+
+
+def local_models(
+    folders: Iterable[str | Path] = (), *, cache: str | Path | None = None
+) -> tuple[LocalModel, ...]:
+    """The models on this machine: of the package, of the hub's cache, and of the folders.
+
+    `cache` is the folder of the hub's library, if not the usual one. Models without safetensors or without
+    a configuration are left out, and so is a package whose weights are not the expected ones.
+    """
+    models = []
+    with suppress(MhaError):  # `find` says why it is not in the list
+        if (folder := package()) is not None:
+            models += _described(PACKAGE, "package", folder, None)
+    for name, folder, revision in _cached(cache):
+        models += _described(name, "hub", folder, revision)
+    for folder in folders:
+        models += _described(str(folder), "folder", Path(folder), None)
+    return tuple(models)
+
+
+def hub_models() -> tuple[HubModel, ...]:
+    """The well-known models that the app offers, small ones of each kind first."""
+    entries = json.loads(resources.path("assets", "models.json").read_text(encoding="utf-8"))
+    return tuple(HubModel(**entry) for entry in entries)
+
+
+def _described(name: str, origin: str, folder: Path, revision: str | None) -> list[LocalModel]:
+    """The model of a folder; none where there are no weights or no configuration."""
+    files = Folder(name, folder, revision)
+    try:
+        family = files.config.get("model_type")
+    except MhaError:
+        return []
+    size = sum(file.stat().st_size for file in files.weights)
+    return [LocalModel(name, origin, folder, size, family, revision)] if files.weights else []
+
+
+def _cached(cache: str | Path | None) -> list[tuple[str, Path, str]]:
+    """Name, folder and revision of each model in the hub's cache, the newest revision of each."""
+    try:
+        from huggingface_hub import scan_cache_dir
+        from huggingface_hub.errors import CacheNotFound
+    except ImportError:
+        return []
+    try:
+        repositories = scan_cache_dir(cache).repos
+    except (CacheNotFound, ValueError):
+        return []
+    newest = (
+        (repository.repo_id, max(repository.revisions, key=lambda revision: revision.last_modified))
+        for repository in repositories
+        if repository.repo_type == "model" and repository.revisions
+    )
+    return sorted((name, revision.snapshot_path, revision.commit_hash) for name, revision in newest)

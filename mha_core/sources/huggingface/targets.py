@@ -1,0 +1,93 @@
+"""The target of an encoder–decoder: the ids that its decoder reads, from a text or written by the model."""
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor, nn
+
+from mha_core.errors import MhaError
+from mha_core.sources.huggingface.tokenizer import (
+    Ids,
+    check_length,
+    check_tokenizer,
+    token_ids,
+    using_tokenizer,
+)
+from mha_core.traces.tokens import check_characters
+
+MAX_NEW_TOKENS = 32  # of a target that the model writes itself
+
+
+def decoder_ids(module: nn.Module, tokenizer, target: str | Ids, *, limit: int, name: str) -> list[int]:
+    """What the decoder reads for a target: its tokens moved to the right by one, as in training.
+
+    The model's own shift is used where it has one: mBART and PLBart put the language, which the tokenizer
+    writes last, in front. Ids without an end get the start token in front; ids that begin with it stay.
+    Raises `MhaError` for a target that is empty or too long, and where the start token is not known.
+    """
+    start = start_token(module)
+    if isinstance(target, str):
+        if not target.strip():
+            raise MhaError("The target is empty; type at least one word, or leave it out.")
+        check_characters(target)
+        check_tokenizer(tokenizer, name)
+        with using_tokenizer(name):
+            labels = list(tokenizer(text_target=target, verbose=False)["input_ids"])
+    else:
+        labels = token_ids(tokenizer, target)
+    shift = getattr(module, "prepare_decoder_input_ids_from_labels", None)
+    if labels and labels[0] == start and (shift is None or not isinstance(target, str)):
+        ids = labels[:-1] if isinstance(target, str) and _is_end(module, tokenizer, labels[-1]) else labels
+    elif not (labels and _is_end(module, tokenizer, labels[-1])):
+        ids = [start, *labels]
+    elif (shifted := _shifted(shift, labels)) is not None:
+        ids = shifted
+    else:
+        ids = [start, *labels[:-1]]
+    if None in ids:
+        raise MhaError(
+            f"It is not known with which token a target of {name} begins: neither its config nor its "
+            f"generation config has a decoder_start_token_id. Set it there."
+        )
+    check_length(len(ids), limit, name, "target")
+    return ids
+
+
+def start_token(module: nn.Module) -> int | None:
+    """The id that the decoder reads first, as `generate` of transformers chooses it; None where unknown."""
+    settings = (module.config, getattr(module, "generation_config", None))
+    for name in ("decoder_start_token_id", "bos_token_id"):
+        for each in settings:
+            if isinstance(number := getattr(each, name, None), int):
+                return number
+    return None
+
+
+def _is_end(module: nn.Module, tokenizer, number: int) -> bool:
+    """Whether a token stands for the end of a target or, behind that, for its language."""
+    ends = getattr(module.config.get_text_config(decoder=True), "eos_token_id", None)
+    special = getattr(tokenizer, "all_special_ids", ())
+    return number in special or number in (ends if isinstance(ends, list | tuple) else (ends,))
+
+
+def _shifted(shift: Callable[[Tensor], Tensor] | None, labels: list[int]) -> list[int] | None:
+    """The labels moved by the model's own function; None where it has none or lacks the start token."""
+    if shift is None:
+        return None
+    try:
+        return shift(torch.tensor([labels]))[0].tolist()
+    except (AttributeError, ValueError, TypeError):
+        return None
+
+
+def written_target(module: nn.Module, inputs: Mapping[str, Tensor], *, name: str) -> list[int]:
+    """What the decoder reads while the model writes a target, the most probable token each time."""
+    if not module.can_generate():
+        raise MhaError(f"{name} cannot write a target itself; type one.")
+    with torch.no_grad():
+        # Without a cache: some models lay it out for as many layers as the encoder has.
+        ids = module.generate(
+            **inputs, max_new_tokens=MAX_NEW_TOKENS, do_sample=False, num_beams=1, use_cache=False
+        )
+    # The last token is written, but never read.
+    return ids[0].tolist()[: max(1, ids.shape[1] - 1)]

@@ -1,0 +1,391 @@
+"""A model in memory is traced as it is, and is afterwards what it was before: nobody notices."""
+
+import copy
+import threading
+import weakref
+from array import array
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from torch import nn
+
+import mha_core as mha
+from mha_core.capture import collector
+from mha_core.capture.eager_scores import CLOSE
+from mha_core.sources.huggingface import model as huggingface
+from mha_core.sources.huggingface import trial
+from mha_core.sources.huggingface.batches import same_layer
+from tests.sources.tiny import TEXT, fast, module, state
+
+FAMILIES = ("gpt2", "bert", "llama", "gemma2", "t5", "bloom")
+TARGET = {"t5": "Das Tier ging nicht."}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _forgotten():
+    yield
+    huggingface.forget()
+
+
+def of_their_own(model: nn.Module, ids: dict, kind: str) -> list[np.ndarray]:
+    """The weights that a copy of the model returns, set to eager."""
+    own = copy.deepcopy(model).eval()
+    own.set_attn_implementation("eager")
+    with torch.no_grad():
+        given = own(**ids, output_attentions=True, use_cache=False)
+    names = {"self": "attentions", "encoder": "encoder_attentions", "decoder": "decoder_attentions"}
+    return [weights[0].float().numpy() for weights in given[names.get(kind, "cross_attentions")]]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_it_is_traced_exactly_and_left_as_it_was(family):
+    model, tokenizer = module(family).train(), fast()
+    model.config.use_cache = True
+    next(model.parameters()).requires_grad_(False)
+    before = state(model)
+    trace = mha.trace(
+        TEXT, source=model, tokenizer=tokenizer, **({"target": TARGET[family]} if family in TARGET else {})
+    )
+    assert state(model) == before
+    inputs = {"input_ids": torch.tensor([tokenizer(TEXT)["input_ids"]])}
+    if family in TARGET:
+        target = [0, *tokenizer(TARGET[family])["input_ids"]]
+        inputs["decoder_input_ids"] = torch.tensor([target])
+    for kind in trace.kinds:
+        theirs = of_their_own(model, inputs, kind)
+        ours = [layer for layer in trace.layers if layer.kind == kind]
+        for layer, weights in zip(ours, theirs, strict=True):
+            assert np.abs(layer.weights() - weights).max() <= 1e-5
+            assert weights.std() > 0.01
+            assert layer.knows("q")
+            assert not any(tensor.requires_grad for tensor in layer.tensors.values())
+            assert not any(tensor.requires_grad for tensor in layer.rule.tensors().values())
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_is_traced_in_it(dtype):
+    model = module("llama").to(dtype)
+    before = state(model)
+    trace = mha.trace(TEXT, source=model, tokenizer=fast())
+    assert state(model) == before
+    assert trace.source.dtype == str(dtype).removeprefix("torch.")
+    theirs = of_their_own(model, {"input_ids": torch.tensor([fast()(TEXT)["input_ids"]])}, "self")
+    for layer, weights in zip(trace.layers, theirs, strict=True):
+        assert layer.tensors["q"].dtype == dtype
+        assert np.abs(layer.weights() - weights).max() <= CLOSE[dtype]  # its scores are rounded, ours not
+
+
+def test_it_is_left_as_it_was_when_an_error_is_raised_inside(refused):
+    model = module("bert")
+
+    def fails(part, *args, **kwargs):
+        raise ValueError("broken")
+
+    model.encoder.layer[1].register_forward_pre_hook(fails)
+    before = state(model)
+    assert "ValueError: broken" in str(refused(mha.trace, TEXT, source=model, tokenizer=fast()))
+    assert state(model) == before
+    assert collector._active.get() is None
+
+
+def test_an_error_after_the_trial_has_the_models_name_and_leaves_it_as_it_was(refused):
+    model = module("bert")
+
+    def fails(part, args):
+        if args[0].shape[1] > 9:
+            raise ValueError("too long for me")
+
+    model.encoder.layer[1].register_forward_pre_hook(fails)
+    before = state(model)
+    error = refused(mha.trace, TEXT, source=model, tokenizer=fast())
+    inside = "BertModel cannot be traced on this text: inside it an error was raised"
+    assert str(error) == f"{inside} (ValueError: too long for me)."
+    assert isinstance(error.__cause__, ValueError)
+    texts = mha.trace_many([[3, 4, 5], [6, 7], TEXT, [8, 9]], source=model, tokenizer=fast(), batch=2)
+    assert [len(next(texts).tokens) for _ in range(2)] == [3, 2]
+    assert str(refused(next, texts)).startswith(f"Text 3: {inside}")
+    assert state(model) == before
+    assert collector._active.get() is None
+    assert len(mha.trace([3, 4, 5], source=model).layers) == 2
+
+
+def test_another_model_with_the_same_config_does_not_notice():
+    one = module("llama")
+    other = transformers.LlamaModel(one.config).eval()
+    assert one.config is other.config
+    ids = torch.arange(3, 16)[None]
+    with torch.no_grad():
+        wanted = other(ids).last_hidden_state
+    before = state(other)
+    mha.trace(TEXT, source=one, tokenizer=fast())
+    assert state(other) == before
+    with torch.no_grad():
+        assert torch.equal(other(ids).last_hidden_state, wanted)
+
+
+def test_who_uses_the_model_meanwhile_in_another_thread_does_not_notice():
+    model, ids = module("bert"), torch.arange(3, 16)[None]
+    with torch.no_grad():
+        wanted = model(ids).last_hidden_state
+    texts = [f"{word} crossed {n} streets" for n, word in enumerate(TEXT.split()[:8])]
+    alone = [mha.trace(text, source=copy.deepcopy(model), tokenizer=fast()) for text in texts]
+    over, noticed = threading.Event(), []
+
+    def use():
+        while not over.is_set():
+            with torch.no_grad():
+                same = torch.equal(model(ids).last_hidden_state, wanted)
+            if not same or model.config._attn_implementation != "sdpa":
+                noticed.append(model.config._attn_implementation)
+
+    def often(n: int) -> bool:
+        tokenizer = fast()
+        for _ in range(6):
+            trace = mha.trace(texts[n], source=model, tokenizer=tokenizer)
+            if not all(map(same_layer, trace.layers, alone[n].layers)):
+                return False
+        return True
+
+    user = threading.Thread(target=use)
+    user.start()
+    with ThreadPoolExecutor(8) as pool:
+        right = list(pool.map(often, range(8)))
+    over.set()
+    user.join()
+    assert right == [True] * 8
+    assert noticed == []
+
+
+class LoraLinear(nn.Module):
+    """What PEFT puts in the place of a matrix."""
+
+    def __init__(self, inner: nn.Linear, rank: int = 2):
+        super().__init__()
+        self.base_layer, self.active_adapters = inner, ["default"]
+        self.a = nn.Linear(inner.in_features, rank, bias=False)
+        self.b = nn.Linear(rank, inner.out_features, bias=False)
+
+    def forward(self, x):
+        return self.base_layer(x) + (self.b(self.a(x)) if self.active_adapters else 0.0)
+
+
+class Wrapped(nn.Module):
+    """A wrapper like PEFT's."""
+
+    def __init__(self, inner: nn.Module, **described: object):
+        super().__init__()
+        self.base_model = inner
+        self.peft_config = {"default": type("Config", (), described)()}
+
+    def get_base_model(self) -> nn.Module:
+        return self.base_model
+
+
+def with_lora() -> transformers.PreTrainedModel:
+    model = module("llama")
+    for block in model.layers:
+        block.self_attn.q_proj = LoraLinear(block.self_attn.q_proj)
+    return model
+
+
+def test_a_wrapped_model_is_traced_with_what_the_adapter_adds():
+    model = with_lora()
+    for wrapped in (Wrapped(model), nn.DataParallel(Wrapped(model))):
+        before = state(model)
+        trace = mha.trace(TEXT, source=wrapped, tokenizer=fast())
+        assert state(model) == before
+        theirs = of_their_own(model, {"input_ids": torch.tensor([fast()(TEXT)["input_ids"]])}, "self")
+        for layer, weights in zip(trace.layers, theirs, strict=True):
+            assert np.abs(layer.weights() - weights).max() <= 1e-5
+            assert layer.projections.w_q is None  # the sum of two is no matrix of the model's
+            assert layer.projections.w_o is not None
+
+
+def test_an_adapter_that_adds_tokens_is_refused(refused):
+    wrapped = Wrapped(module("llama"), is_prompt_learning=True)
+    assert "prompt learning" in str(refused(mha.trace, TEXT, source=wrapped, tokenizer=fast()))
+
+
+def switched_off(model):
+    model.layers[0].self_attn.q_proj.active_adapters.clear()
+
+
+def trained_further(model):
+    with torch.no_grad():
+        model.layers[0].self_attn.q_proj.base_layer.weight.mul_(1.5)
+
+
+def replaced(model):
+    model.layers[0].self_attn.q_proj = model.layers[0].self_attn.q_proj.base_layer
+
+
+def configured(model):
+    model.layers[0].self_attn.scaling = 0.01
+
+
+def hooked(model):
+    model.layers[0].self_attn.q_proj.register_forward_hook(lambda _, __, out: out * 1.5)
+
+
+def converted(model):
+    model.to(torch.float64)
+
+
+@pytest.mark.parametrize("change", [switched_off, trained_further, replaced, configured, hooked, converted])
+def test_a_model_that_has_changed_since_is_traced_as_it_is_now(change):
+    model, ids = with_lora(), list(range(3, 16))
+    before = mha.trace(ids, source=model)
+    change(model)
+    after = mha.trace(ids, source=model)
+    [theirs, _] = of_their_own(model, {"input_ids": torch.tensor([ids])}, "self")
+    assert np.abs(after.layers[0].weights() - theirs).max() <= 1e-5
+    if change is not converted:
+        assert np.abs(after.layers[0].weights() - before.layers[0].weights()).max() > 1e-3
+
+
+def test_it_is_tried_once_and_goes_when_it_goes(monkeypatch):
+    tried, choose = [], trial.choose
+    monkeypatch.setattr(trial, "choose", lambda *args: tried.append(1) or choose(*args))
+    model = module("gpt2")
+    for text in ("One.", "Two."):
+        mha.trace(text, source=model, tokenizer=fast())
+    assert len(tried) == 1
+    model.train()
+    mha.trace("Three.", source=model, tokenizer=fast())
+    assert len(tried) == 1
+    gone, key = weakref.ref(next(model.parameters())), id(model)
+    assert key in huggingface._twins
+    del model
+    huggingface.free()
+    assert key not in huggingface._twins
+    assert gone() is None
+
+
+def test_a_model_that_changes_itself_on_a_short_text_is_not_changed():
+    sizes = {"hidden_size": 39, "num_attention_heads": 3, "num_hidden_layers": 1, "intermediate_size": 53}
+    config = transformers.BigBirdConfig(
+        vocab_size=307, max_position_embeddings=128, attention_type="block_sparse", block_size=2, **sizes
+    )
+    model = transformers.BigBirdModel(config).eval()
+    before = state(model)
+    trace = mha.trace([3, 4, 5, 6, 7], source=model)
+    assert (trace.source.route, trace.source.notes) == ("watch", ())
+    assert state(model) == before
+
+
+@pytest.mark.parametrize("train", [True, False])
+def test_a_model_that_divides_its_weights_for_inference_keeps_them(train):
+    sizes = {"vocab_size": 61, "hidden_size": 12, "attention_hidden_size": 12, "num_hidden_layers": 2}
+    config = transformers.RwkvConfig(rescale_every=1, layer_norm_epsilon=1e-12, **sizes)
+    ids = torch.arange(3, 9)[None]
+    model = transformers.RwkvModel(config)
+    with torch.no_grad():
+        expected = copy.deepcopy(model).eval()(ids).last_hidden_state
+        model.train(train)
+        before = state(model)
+        trace = mha.trace(ids, source=model)
+        assert state(model) == before
+        assert torch.equal(model.eval()(ids).last_hidden_state, expected)
+        again = mha.trace(ids, source=model)  # its weights are divided now
+    for one, other in zip(trace.mixers, again.mixers, strict=True):
+        np.testing.assert_allclose(one.mixing(), other.mixing(), atol=1e-6)
+
+
+def test_a_model_that_reads_its_implementation_in_every_pass_is_followed_too():
+    model = module("falcon")
+    assert model.config._attn_implementation == "sdpa"
+    before = state(model)
+    trace = mha.trace(list(range(3, 16)), source=model)
+    assert trace.source.route == "watch"
+    [theirs, _] = of_their_own(model, {"input_ids": torch.arange(3, 16)[None]}, "self")
+    assert np.abs(trace.layers[0].weights() - theirs).max() <= 1e-5
+    assert state(model) == before
+
+
+# Ids instead of a text
+
+
+@pytest.mark.parametrize("kind", [list, tuple, torch.tensor, np.array, lambda ids: torch.tensor([ids])])
+def test_ids_are_traced_as_the_text_is(kind):
+    model, tokenizer = module("bert"), fast("word_piece")
+    ids = tokenizer(TEXT)["input_ids"]
+    typed = mha.trace(TEXT, source=model, tokenizer=tokenizer)
+    given = mha.trace(kind(ids), source=model, tokenizer=tokenizer)
+    assert given.tokens.pieces == typed.tokens.pieces
+    assert given.tokens.special == typed.tokens.special
+    for one, other in zip(typed.layers, given.layers, strict=True):
+        np.testing.assert_allclose(one.weights(), other.weights(), atol=1e-6)
+    bare = mha.trace(kind(ids), source=model)
+    assert bare.tokens.pieces == tuple(map(str, ids))
+    assert [bare.tokens.text[start:end] for start, end in bare.tokens.spans] == list(bare.tokens.pieces)
+
+
+def test_the_pieces_of_a_tokenizer_are_ids_too(folder):
+    tokenizer = fast()
+    model = module("gpt2")
+    pieces = tokenizer.tokenize(TEXT)
+    given = mha.trace(pieces, source=model, tokenizer=tokenizer)
+    assert given.tokens.pieces == mha.trace(TEXT, source=model, tokenizer=tokenizer).tokens.pieces
+    named = mha.trace(tokenizer(TEXT)["input_ids"], source=str(folder("gpt2")))
+    assert named.tokens.pieces == given.tokens.pieces
+
+
+def test_a_target_of_ids():
+    trace = mha.trace([5, 6, 7], source=module("t5"), target=[8, 9])
+    assert trace.part("decoder").tokens.pieces == ("0", "8", "9")
+    assert trace.part("decoder").tokens.special == (0,)
+    assert trace.part("cross").layers[0].weights().shape[1:] == (3, 3)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ([], "There are no tokens to look at; give at least one."),
+        ([3, 1.5], "1.5 is no id of a token; ids are whole numbers from 0 to 2,147,483,647."),
+        ([True], "True is no id of a token"),
+        ([3, -1], "-1 is no id of a token"),
+        (torch.zeros(2, 3, dtype=torch.long), "Ids of the shape (2, 3) are no single text"),
+        (torch.tensor(3), "Ids of the shape () are no single text"),
+        (torch.zeros(3), "0.0 is no id of a token"),
+        (["zzz"], "The tokenizer has no piece 'zzz'; a text is given as one string."),
+        ([3, 700], "BertModel has no vector for the token 700: it has 557, from 0 on."),
+        (b"the animal", "A text is a string, or the ids of its tokens, and this is of the type bytes."),
+        (array("d", [3.0]), "3.0 is no id of a token"),
+        ([10**30], "000 is no id of a token; ids are whole numbers from 0 to 2,147,483,647."),
+        (None, "A text is a string, or the ids of its tokens, and this is of the type NoneType."),
+        ([3] * 600, "The text has 600 tokens and BertModel takes 512."),
+    ],
+)
+def test_what_is_neither_a_text_nor_ids(refused, given, said):
+    message = str(refused(huggingface.trace, given, source=module("bert"), tokenizer=fast()))
+    assert said in message
+
+
+def test_what_cannot_be_a_source(refused):
+    model = module("bert")
+    assert "BertModel has no tokenizer" in str(refused(mha.trace, TEXT, source=model))
+    wrong = str(refused(huggingface.trace, TEXT, source=model, tokenizer="gpt2"))
+    assert wrong.startswith("tokenizer is of the type str")
+    other = str(refused(huggingface.trace, TEXT, source=nn.Linear(2, 2), tokenizer=fast()))
+    assert other.startswith("source is of the type Linear, which is no transformers model.")
+    assert "with mha.record(tokens=…)" in other
+    assert "leave revision, device and dtype out" in str(
+        refused(huggingface.trace, TEXT, source=model, tokenizer=fast(), dtype="bfloat16")
+    )
+    assert "has its own tokenizer" in str(refused(huggingface.trace, TEXT, source="gpt2", tokenizer=fast()))
+    with torch.device("meta"):
+        empty = transformers.BertModel(model.config)
+    assert "not in memory (device “meta”)" in str(refused(huggingface.trace, [3], source=empty))
+    seeing = transformers.ViTModel(
+        transformers.ViTConfig(
+            hidden_size=12, num_attention_heads=2, num_hidden_layers=1, intermediate_size=7
+        )
+    )
+    assert "reads pixel_values and no text" in str(refused(huggingface.trace, [3], source=seeing))
+    model.lock = threading.Lock()
+    assert "holds something that cannot be copied (TypeError" in str(
+        refused(huggingface.trace, [3], source=model)
+    )
