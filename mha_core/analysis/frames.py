@@ -12,8 +12,8 @@ from mha_core.traces.source import Source
 from mha_core.traces.tokens import Sides
 from mha_core.traces.trace import AttentionTrace
 
-WHOLE = 256  # the most tokens of which a page draws all pairs: every head's picture, every measure
-WINDOW = 128  # the most rows and columns of tokens in one large figure
+MAX_ALL_PAIRS = 256  # tokens: up to so many a page draws all pairs, of every head
+WINDOW = 128  # rows and columns of tokens at most in one large figure
 
 
 @dataclass(frozen=True)

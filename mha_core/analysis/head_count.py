@@ -28,7 +28,7 @@ def widths(entries: Iterable[Mapping]) -> tuple[int, ...]:
     return tuple(sorted(width for width, heads in counts.items() if len(heads) >= MIN_COUNTS))
 
 
-def measured(entries: Iterable[Mapping], d_model: int) -> pd.DataFrame:
+def score_table(entries: Iterable[Mapping], d_model: int) -> pd.DataFrame:
     """One row for each h at one width, from the entries of a manifest.
 
     `accuracy` is the share of items in which the best head gives the right noun more weight than the

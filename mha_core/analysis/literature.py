@@ -43,7 +43,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeanScore:
     """Our score: the mean over n items."""
 
     score: float
@@ -63,7 +63,7 @@ def findings(model: str) -> tuple[Finding, ...]:
     )
 
 
-def measure(finding: Finding, trace: Trace) -> Measured:
+def measure(finding: Finding, trace: Trace) -> MeanScore:
     """The score of a head on our sentences; `trace` is the model, a function from a text to its trace.
 
     - "link: …": the share of words whose syntactic head gets the largest weight among all other words.
@@ -79,7 +79,7 @@ def measure(finding: Finding, trace: Trace) -> Measured:
     Raises `MhaError` for a model without that layer or head.
     """
     items = np.array(list(_MEASURES[finding.measure.split(":")[0]](finding, trace)), float)
-    return Measured(float(items.mean()), len(items))
+    return MeanScore(float(items.mean()), len(items))
 
 
 def _links(finding: Finding, trace: Trace) -> Iterator[bool]:

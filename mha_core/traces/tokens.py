@@ -21,15 +21,15 @@ MAX_TOKENS = 4096
 # Characters of scripts that put no spaces between words: each becomes a token of its own.
 UNSPACED = r"[\p{Han}\p{Hiragana}\p{Katakana}ー\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"
 LETTER = rf"(?:(?!{UNSPACED})(?=[\p{{L}}\p{{N}}_])\X)"
-# No piece may end inside one character as read, such as a bracket with an accent.
-WHOLE = r"(?![\p{GCB=Extend}\p{GCB=SpacingMark}\p{GCB=ZWJ}])"
+# The end of a character as it is read: no piece ends before an accent that stands on a bracket.
+CHARACTER_END = r"(?![\p{GCB=Extend}\p{GCB=SpacingMark}\p{GCB=ZWJ}])"
 PIECE = regex.compile(
     rf"""
       (?={UNSPACED})\X                                        # 动 物: one character, its marks kept
-    | (?:<[^\s<>]{{1,20}}> | \[[A-Z]{{2,12}}\]){WHOLE}         # <s> [MASK]: other tokenizers' special tokens
+    | (?:<[^\s<>]{{1,20}}> | \[[A-Z]{{2,12}}\]){CHARACTER_END}         # <s> [MASK]: other tokenizers' special tokens
     | (?:(?=\p{{N}})\X)+(?:[.,:](?:(?=\p{{N}})\X)+)+          # 3.14  1,000  12:30
     | {LETTER}+(?:['’\-‑]{LETTER}+)*                          # didn't  l’eau  well-known
-    | ([.!?…-])\1+{WHOLE}                                     # ... !! --
+    | ([.!?…-])\1+{CHARACTER_END}                                     # ... !! --
     | \X                                                     # punctuation, emoji with all their joiners
     """,
     regex.VERBOSE,

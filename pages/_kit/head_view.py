@@ -8,7 +8,7 @@ import numpy as np
 import streamlit as st
 
 from mha_core import AttentionTrace
-from mha_core.analysis.frames import WHOLE, longest
+from mha_core.analysis.frames import MAX_ALL_PAIRS, longest
 from mha_core.export import head_view as views
 from mha_core.export.payload import BUDGET, Panel, fitting, pack
 from pages._kit import components, compute, heights, model_info, role_labels, sentence, state
@@ -67,7 +67,7 @@ def of_traces(
     else:
         height = heights.view([longest(trace) for trace in traces])
     digest = _mount(header, blob, key, height, follows=True, on_hide=on_hide)
-    is_whole = loaded is None and len(numbers) == len(traces[0].layers) and longest(traces[0]) <= WHOLE
+    is_whole = loaded is None and len(numbers) == len(traces[0].layers) and longest(traces[0]) <= MAX_ALL_PAIRS
     return (key, digest) if is_whole else None
 
 

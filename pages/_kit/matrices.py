@@ -5,7 +5,7 @@ import pandas as pd
 import streamlit as st
 
 from mha_core import AttentionTrace, LayerTrace, against_torch
-from mha_core.analysis.frames import WHOLE, Origin, Picture, around, long_table, picture, window
+from mha_core.analysis.frames import MAX_ALL_PAIRS, Origin, Picture, around, long_table, picture, window
 from mha_core.figures.heatmap import heatmap
 from mha_core.traces.matrices import MATRICES, TOKEN_AXES
 from pages._kit import charts
@@ -131,7 +131,7 @@ def numbers(trace: AttentionTrace, *, layer: int, head: int, query: int) -> None
         key="table",
         format_func=lambda matrix: f"{MATRICES[matrix].written(layer_trace, head)}  {t(f'matrix.{matrix}')}",
     )
-    part = around(trace, query, layer=layer, head=head, size=WHOLE)
+    part = around(trace, query, layer=layer, head=head, size=MAX_ALL_PAIRS)
     frame = picture(trace, name, layer=layer, head=head, part=part).frame
     st.dataframe(frame)
 

@@ -10,7 +10,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from mha_core import AttentionTrace
-from mha_core.analysis.frames import WHOLE, longest, origin
+from mha_core.analysis.frames import MAX_ALL_PAIRS, longest, origin
 from mha_core.analysis.overview import Overview, overview
 from mha_core.analysis.patterns import MEASURES
 from mha_core.export.payload import Panel, pack
@@ -32,7 +32,7 @@ DIGITS = {"distance": 1}
 
 def first(trace: AttentionTrace) -> bool:
     """Whether the overview stands first: for many layers and for long texts."""
-    return longest(trace) > WHOLE or len(trace.layers) >= MIN_LAYERS
+    return longest(trace) > MAX_ALL_PAIRS or len(trace.layers) >= MIN_LAYERS
 
 
 def fold(trace: AttentionTrace, *, opened: bool) -> DeltaGenerator | None:

@@ -9,7 +9,7 @@ from pages._kit.text import literal, t
 
 
 def scene_and_trace(
-    max_tokens: int | None = frames.WHOLE, *, vectors: bool = False
+    max_tokens: int | None = frames.MAX_ALL_PAIRS, *, vectors: bool = False
 ) -> tuple[state.Scene, AttentionTrace]:
     """The scene and the trace of its sentence.
 

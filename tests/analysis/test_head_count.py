@@ -5,7 +5,7 @@ import math
 import pandas as pd
 import pytest
 
-from mha_core.analysis.head_count import MIN_COUNTS, PUBLISHED, extremes, measured, redundant, widths
+from mha_core.analysis.head_count import MIN_COUNTS, PUBLISHED, extremes, redundant, score_table, widths
 from mha_core.training import checkpoints
 
 
@@ -20,7 +20,7 @@ def entry(h: int, d_model: int = 64, **changes) -> dict:
 
 
 def test_a_row_has_the_numbers_of_its_entry():
-    found = measured([entry(8, accuracy=0.5, right=0.25, answer=0.75, resolving=3, cpu_seconds=12)], 64)
+    found = score_table([entry(8, accuracy=0.5, right=0.25, answer=0.75, resolving=3, cpu_seconds=12)], 64)
     assert found.loc[8].to_dict() == {
         "d_k": 8,
         "accuracy": 0.5,
@@ -35,18 +35,18 @@ def test_a_row_has_the_numbers_of_its_entry():
 
 def test_rows_are_ordered_by_h_and_other_models_are_left_out():
     entries = [entry(8), entry(2), entry(4, 32), entry(1, language="zh"), entry(16, architecture="standard")]
-    assert [*measured(entries, 64).index] == [2, 8]
-    assert [*measured(entries, 32).index] == [4]
+    assert [*score_table(entries, 64).index] == [2, 8]
+    assert [*score_table(entries, 32).index] == [4]
 
 
 def test_seconds_that_are_not_known_are_missing():
-    found = measured([entry(1, cpu_seconds=None), entry(2)], 64)
+    found = score_table([entry(1, cpu_seconds=None), entry(2)], 64)
     assert math.isnan(found.loc[1, "seconds"])
     assert found.loc[2, "seconds"] == 60
 
 
 def test_nothing_measured_is_an_empty_table():
-    assert measured([], 64).empty
+    assert score_table([], 64).empty
     assert widths([]) == ()
 
 
@@ -76,7 +76,7 @@ def test_extremes_name_every_h_that_has_them():
 )
 def test_heads_are_redundant_when_most_resolve_the_pronoun_for_every_h(resolving, said):
     entries = [entry(h, resolving=count) for h, count in resolving.items()]
-    assert redundant(measured(entries, 64)) is said
+    assert redundant(score_table(entries, 64)) is said
 
 
 def test_the_published_heads_share_one_width():
@@ -86,7 +86,7 @@ def test_the_published_heads_share_one_width():
 def test_the_shipped_manifest_can_be_read():
     entries = list(checkpoints.manifest().values())
     for d_model in widths(entries):
-        found = measured(entries, d_model)
+        found = score_table(entries, d_model)
         assert len(found) >= MIN_COUNTS
         assert found["accuracy"].between(0, 1).all()
         assert (found["resolving"] <= found.index).all()

@@ -12,8 +12,8 @@ from mha_core.analysis.head_count import (
     PUBLISHED,
     Extremes,
     extremes,
-    measured,
     redundant,
+    score_table,
     widths,
 )
 from mha_core.figures.lines import lines
@@ -51,7 +51,7 @@ def width() -> int | None:
 
 def scores(d_model: int) -> pd.DataFrame:
     """The scores of our models of one width, one row for each h."""
-    return measured(checkpoints.manifest().values(), d_model)
+    return score_table(checkpoints.manifest().values(), d_model)
 
 
 def our_lines(scores: pd.DataFrame, d_model: int) -> None:

@@ -4,7 +4,7 @@ import pandas as pd
 import streamlit as st
 
 from mha_core import MhaError
-from mha_core.analysis.literature import Finding, Measured, findings, measure
+from mha_core.analysis.literature import Finding, MeanScore, findings, measure
 from mha_core.sources.huggingface.files import PACKAGE
 from pages._kit import heights, model_source, state
 from pages._kit.text import literal, t
@@ -98,11 +98,11 @@ def _name(finding: Finding) -> str:
 
 
 @st.cache_resource
-def _scores() -> dict[str, dict[Finding, Measured]]:
+def _scores() -> dict[str, dict[Finding, MeanScore]]:
     return {}
 
 
-def measured(name: str) -> dict[Finding, Measured]:
+def measured(name: str) -> dict[Finding, MeanScore]:
     """The scores measured in this model on this server."""
     return _scores().get(name, {})
 
@@ -112,7 +112,7 @@ def _request(name: str) -> None:
     state.go(source="model", model=name, revision="")
 
 
-def _measure(scene: state.Scene, name: str, published: tuple[Finding, ...]) -> dict[Finding, Measured]:
+def _measure(scene: state.Scene, name: str, published: tuple[Finding, ...]) -> dict[Finding, MeanScore]:
     """The score of each published head on our sentences, with a progress bar."""
     entry = model_source.loaded_model(scene)
     if scene.model != name or entry is None:

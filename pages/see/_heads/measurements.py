@@ -6,7 +6,7 @@ import streamlit as st
 
 from mha_core import AttentionTrace, LayerTrace
 from mha_core.analysis import patterns, roles
-from mha_core.analysis.frames import WHOLE, longest, origin
+from mha_core.analysis.frames import MAX_ALL_PAIRS, longest, origin
 from mha_core.figures.heatmap import heatmap
 from pages._kit import charts, compute, role_labels, state
 from pages._kit.text import number, t
@@ -23,7 +23,7 @@ def place(layer: int, head: int) -> None:
 
 def show(trace: AttentionTrace, scene: state.Scene, *, layer: int, head: int) -> None:
     """The roles of the chosen head, the patterns of all heads of the layer, and their similarity."""
-    if longest(trace) > WHOLE:  # the overview shows its other measurements
+    if longest(trace) > MAX_ALL_PAIRS:  # the overview shows its other measurements
         if trace.layers[layer].n_heads > 1:
             alike = st.expander(t("roles.alike_title"), key="likeness", on_change="rerun")
             if alike.open:
@@ -65,7 +65,7 @@ def likeness(trace: AttentionTrace, scene: state.Scene, *, layer: int) -> None:
     layer_trace = trace.layers[layer]
     if layer_trace.n_heads < 2:
         return
-    rows = layer_trace.n_query if longest(trace) <= WHOLE else rows_of(layer_trace)
+    rows = layer_trace.n_query if longest(trace) <= MAX_ALL_PAIRS else rows_of(layer_trace)
     similarities = _similarities(compute.cache_key(scene), layer, rows, layer_trace)
     names = pd.Index([str(head + 1) for head in range(len(similarities))], name="head")
     frame = pd.DataFrame(similarities, names, names)
