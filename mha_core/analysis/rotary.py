@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from mha_core.errors import MhaError, one_of
-from mha_core.traces.indices import index
+from mha_core.traces.indices import LAYER, index
 from mha_core.traces.layer import LayerTrace
 
 RAW = {"q": "q_raw", "k": "k_raw"}
@@ -29,7 +29,7 @@ def rotated_pairs(layer: LayerTrace, token: int, *, head: int, name: str = "q") 
     if rotary is None or not all(layer.knows(key) for key in (RAW[name], "cos", "sin")):
         raise MhaError("The rotation of this layer is not known, or there is none.")
     vector_head = layer.head_index(head) if name == "q" else layer.kv_head(head)
-    token = index("token", token, layer.n_query, of="This layer")
+    token = index("token", token, layer.n_query, of=LAYER)
     before = layer.tensors[RAW[name]][vector_head, token].float().numpy()
     rotated = f"{name}_turned" if layer.knows(f"{name}_turned") else name  # a norm may follow
     after = layer.tensor(rotated)[vector_head, token].astype(np.float32)

@@ -6,6 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+MAX_SEED = 2**31 - 1
+
 
 def normal(shape: tuple[int, ...], *, seed: int, name: str, std: float = 1.0) -> Tensor:
     """Normal numbers that depend on nothing but the seed, the name and the shape. float32

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from mha_core.errors import MhaError
+from mha_core.traces.indices import index
 
 
 def text_axis(
@@ -52,9 +53,5 @@ def inner_axes(tensor: Tensor) -> tuple[int, ...]:
 
 
 def item_index(item: int, n_items: int) -> int:
-    """Where an item of a batch stands; what there is one of belongs to all. Raises `MhaError`."""
-    if n_items == 1:
-        return 0
-    if not 0 <= item < n_items:
-        raise MhaError(f"The batch has items 0 to {n_items - 1}; item {item} was asked for.")
-    return item
+    """The index of an item of a batch, 0 for what all items share; raises `MhaError` as `index` does."""
+    return 0 if n_items == 1 else index("item", item, n_items, of="The batch")

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from mha_core.attention.functional import attention_weights, mix
+from mha_core.attention.functional import HALF, attention_weights, mix
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.capture.masks import distance_table
 from mha_core.traces.tensors import version
@@ -272,7 +272,7 @@ def _any(weights: Tensor, cells: Tensor) -> bool:
 def _bias(total: Tensor | None, mask: Tensor | None, weights: Tensor, shared: Shared) -> dict[str, Tensor]:
     if total is None:
         return {}
-    total = total.float() if total.dtype in (torch.float16, torch.bfloat16) else total
+    total = total.float() if total.dtype in HALF else total
     table = distance_table(total, mask, *weights.shape[-2:])
     if table is None:
         return {"bias": shared.one(total.contiguous())}

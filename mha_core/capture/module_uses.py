@@ -10,11 +10,10 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from mha_core.attention.module import Attended
-from mha_core.capture.eager_scores import version
 from mha_core.capture.projections import Proof, Provenance, Use, matrix, provenance
 from mha_core.capture.recorded_call import RecordedCall
 from mha_core.traces.projections import Part
-from mha_core.traces.tensors import contiguous_copy
+from mha_core.traces.tensors import contiguous_copy, version
 
 
 class ModuleUse(NamedTuple):

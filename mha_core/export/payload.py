@@ -23,7 +23,7 @@ import numpy as np
 from mha_core.attention.functional import row_blocks
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.errors import MhaError
-from mha_core.traces.indices import index
+from mha_core.traces.indices import LAYER, index
 from mha_core.traces.layer import LayerTrace
 
 MARK = b"mha0"
@@ -127,7 +127,7 @@ def _layer(
         count = len(layer)
         numbers = range(count)
         if heads is not None:
-            numbers = [index("head", head, count, of="This layer") for head in heads]
+            numbers = [index("head", head, count, of=LAYER) for head in heads]
         weights = layer[list(numbers)]
         hidden = np.isnan(weights)
         described = {"n_heads": count, "weights": body.add(coded(np.where(hidden, 0, weights), bits))}

@@ -41,13 +41,7 @@ def arrows(table: pd.DataFrame, *, titles: Sequence[str], words: tuple[str, str]
         points = ((row.x, row.y), (row.x_after, row.y_after))
         for nth, (name, point) in enumerate(zip(words, points, strict=True)):
             _add_arrow(figure, nth, html.escape(name), point, place | {"showlegend": at == 0})
-        grid = {
-            "range": [-end, end],
-            "showticklabels": False,
-            "ticks": "",
-            "fixedrange": True,
-            "zeroline": True,
-        }
+        grid = AXIS | {"range": [-end, end]}
         figure.update_xaxes(**grid, **place)
         figure.update_yaxes(**grid, scaleanchor=f"x{at + 1 if at else ''}", **place)
     figure.update_annotations(font_size=12)

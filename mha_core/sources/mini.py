@@ -137,7 +137,7 @@ def stand_in(
 
 def model(plan: Plan, *, trained: bool = True, device: str | None = None) -> Trained:
     """A shipped model, read once, after its training or before."""
-    return _loaded(checkpoints.name(plan), trained, devices.pick(device).name)
+    return _loaded(plan, trained, devices.pick(device).name)
 
 
 def vectors(trained: Trained) -> tuple[tuple[str, ...], torch.Tensor]:
@@ -226,14 +226,9 @@ def source(trained: Trained) -> MiniSource:
 
 
 @lru_cache(maxsize=64)
-def _loaded(name: str, trained: bool, place: str) -> Trained:
-    plan = _plans()[name]
+def _loaded(plan: Plan, trained: bool, place: str) -> Trained:
     loaded = checkpoints.load_model(checkpoints.path(plan)) if trained else checkpoints.untrained(plan)
     return replace(loaded, model=loaded.model.to(place))
-
-
-def _plans() -> dict[str, Plan]:
-    return {checkpoints.name(plan): plan for plan in checkpoints.PLANS}
 
 
 def _most_probable(row: torch.Tensor, words: Lexicon) -> tuple[tuple[str, float], ...]:

@@ -10,7 +10,7 @@ from torch import Tensor
 from mha_core import device as devices
 from mha_core.attention import masks, positions
 from mha_core.attention.functional import attend
-from mha_core.attention.initialization import normal
+from mha_core.attention.initialization import MAX_SEED, normal
 from mha_core.attention.module import Attended, AttentionSpec, MultiHeadAttention
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.errors import in_range, one_of
@@ -21,7 +21,6 @@ from mha_core.traces.tokens import MAX_TOKENS, Tokens, words
 from mha_core.traces.trace import AttentionTrace
 
 MAX_LAYERS = 128
-MAX_SEED = 2**31 - 1
 BIAS_STD = 0.1
 
 

@@ -26,7 +26,7 @@ from mha_core.capture import eager_code
 from mha_core.capture.axes import item_index, text_axis
 from mha_core.capture.caller import Caller, Root, caller
 from mha_core.capture.eager_code import EagerMode
-from mha_core.capture.eager_scores import Attempt, Followed, Shared, version
+from mha_core.capture.eager_scores import Attempt, Followed, Shared
 from mha_core.capture.mixing import without_attention
 from mha_core.capture.module_uses import ModuleUses, copies
 from mha_core.capture.recorded_call import ForwardPass, Place, Queries, RecordedCall, side_by_side
@@ -48,7 +48,7 @@ from mha_core.sources.arrays import sides_of
 from mha_core.traces.facts import Facts
 from mha_core.traces.layer import KINDS, with_texts
 from mha_core.traces.source import RecordedSource, SourceValue, array_source
-from mha_core.traces.tensors import compact, contiguous_copy
+from mha_core.traces.tensors import compact, contiguous_copy, version
 from mha_core.traces.tokens import Sides, Tokens
 from mha_core.traces.trace import AttentionTrace
 

@@ -7,6 +7,8 @@ import numpy as np
 
 from mha_core.errors import MhaError
 
+LAYER = "This layer"  # as messages call it
+
 Picked = slice | int | Sequence[int] | np.ndarray | None
 
 

@@ -28,7 +28,7 @@ from mha_core.attention.positions import rotated
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.errors import MhaError, one_of
 from mha_core.traces.facts import Facts
-from mha_core.traces.indices import Picked, index, indices
+from mha_core.traces.indices import LAYER, Picked, index, indices
 from mha_core.traces.projections import ModelProjections
 from mha_core.traces.sparse_index import SparseIndex
 from mha_core.traces.tensors import array, compact, contiguous_copy
@@ -41,7 +41,6 @@ KINDS = {
     "decoder": ("target", "target"),
     "cross": ("target", "text"),
 }
-LAYER = "This layer"  # as messages call it
 NAMES = {"q": "The queries", "k": "The keys", "v": "The values"}
 
 

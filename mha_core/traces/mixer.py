@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from mha_core.errors import MhaError, one_of
-from mha_core.traces.indices import index
+from mha_core.traces.indices import LAYER, index
 from mha_core.traces.tensors import array
 
 UNITS = ("head", "channel", "component")  # what has a matrix of its own
@@ -103,7 +103,7 @@ class MixerTrace:
 
     def head_index(self, head: int) -> int:
         """The index of a head or channel, from 0; ``-1`` is the last one."""
-        return index("head", head, self.n_heads, of="This layer")
+        return index("head", head, self.n_heads, of=LAYER)
 
     def proven(self, heads: Sequence[int]) -> Tensor:
         """The matrices of some heads, compared with the recorded output. (head, query, key)

@@ -11,7 +11,7 @@ from torch import Tensor
 from mha_core.attention.functional import raw_scores, row_blocks
 from mha_core.attention.masks import of_blocks
 from mha_core.attention.score_rule import ScoreRule
-from mha_core.traces.indices import index
+from mha_core.traces.indices import LAYER, index
 from mha_core.traces.tensors import array
 
 
@@ -63,7 +63,7 @@ class SparseIndex:
         q, k = self.tensors["q"], self.tensors["k"]
         if head is None:
             return np.stack([self.share(one) for one in range(len(q))])
-        head = index("head", head, len(q), of="This layer")
+        head = index("head", head, len(q), of=LAYER)
         q, k = q[head][None], k[head // (len(q) // len(k))][None]
         at = {"n_query": q.shape[1], "n_key": k.shape[1]}
         dense = replace(self.rule, mask=self.tensors.get("dense_mask"))

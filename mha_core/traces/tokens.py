@@ -18,6 +18,7 @@ import regex
 from mha_core.errors import MhaError, listed
 
 MAX_TOKENS = 4096
+EMPTY = "There is no text to look at; type at least one word."
 # Characters of scripts that put no spaces between words: each becomes a token of its own.
 UNSPACED = r"[\p{Han}\p{Hiragana}\p{Katakana}ー\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"
 LETTER = rf"(?:(?!{UNSPACED})(?=[\p{{L}}\p{{N}}_])\X)"
@@ -26,10 +27,10 @@ CHARACTER_END = r"(?![\p{GCB=Extend}\p{GCB=SpacingMark}\p{GCB=ZWJ}])"
 PIECE = regex.compile(
     rf"""
       (?={UNSPACED})\X                                        # 动 物: one character, its marks kept
-    | (?:<[^\s<>]{{1,20}}> | \[[A-Z]{{2,12}}\]){CHARACTER_END}         # <s> [MASK]: other tokenizers' special tokens
+    | (?:<[^\s<>]{{1,20}}> | \[[A-Z]{{2,12}}\]){CHARACTER_END}  # <s> [MASK]: other tokenizers' special tokens
     | (?:(?=\p{{N}})\X)+(?:[.,:](?:(?=\p{{N}})\X)+)+          # 3.14  1,000  12:30
     | {LETTER}+(?:['’\-‑]{LETTER}+)*                          # didn't  l’eau  well-known
-    | ([.!?…-])\1+{CHARACTER_END}                                     # ... !! --
+    | ([.!?…-])\1+{CHARACTER_END}                        # ... !! --
     | \X                                                     # punctuation, emoji with all their joiners
     """,
     regex.VERBOSE,
@@ -38,6 +39,15 @@ PIECE = regex.compile(
 SEPARATOR = regex.compile(r"[\s\p{Cc}\p{Bidi_Control}\u200b\u2060\ufeff]+")
 MARKS = "Ġ▁"  # a tokenizer's mark of a space before a piece
 INVISIBLE = regex.compile(r"\p{Default_Ignorable_Code_Point}+")
+
+
+def too_long(count: int, limit: int, *, rule: str, fix: str) -> MhaError:
+    """The refusal of a text with `count` tokens; `fix` is its beginning, which is short enough."""
+    return MhaError(
+        f"The text has {count:,} tokens and {rule} {limit:,}; "
+        f"remove {count - limit:,} or keep the first {limit:,}.",
+        fixes=({"text": fix},),
+    )
 
 
 def check_characters(text: str) -> None:
@@ -191,14 +201,9 @@ def words(text: str, *, limit: int = MAX_TOKENS) -> Tokens:
             pieces.append(match[0])
             spans.append((offset + match.start(), offset + match.end()))
     if not pieces:
-        raise MhaError("There is no text to look at; type at least one word.")
+        raise MhaError(EMPTY)
     if len(pieces) > limit:
-        cut = text[: spans[limit - 1][1]]
-        raise MhaError(
-            f"The text has {len(pieces):,} tokens and the limit is {limit:,}; "
-            f"remove {len(pieces) - limit:,} or keep the first {limit:,}.",
-            fixes=({"text": cut},),
-        )
+        raise too_long(len(pieces), limit, rule="the limit is", fix=text[: spans[limit - 1][1]])
     return Tokens(text, tuple(pieces), tuple(spans))
 
 

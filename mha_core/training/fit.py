@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional as F
 
+from mha_core.attention.initialization import MAX_SEED
 from mha_core.errors import MhaError, in_range
 from mha_core.training.data import NONE, Batch, Batches
 from mha_core.training.language import BARE
@@ -48,7 +49,7 @@ class Plan:
         lexicon(self.language)
         in_range("steps", self.steps, 1, MAX_STEPS)
         in_range("bare", self.bare, 0, MAX_STEPS)
-        in_range("seed", self.seed, 0, 2**31 - 1)
+        in_range("seed", self.seed, 0, MAX_SEED)
         if self.rate is None:
             object.__setattr__(self, "rate", 0.004 * (64 / self.d_model) ** 0.7)
         if not _is_number(self.share) or not 0 <= self.share <= 1:

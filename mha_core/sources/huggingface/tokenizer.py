@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from mha_core.errors import MhaError
 from mha_core.sources.huggingface.loading import first_line
 from mha_core.sources.huggingface.pieces import BYTES, LATIN, readable_tokens
-from mha_core.traces.tokens import MAX_TOKENS, Tokens, check_characters, spaced
+from mha_core.traces.tokens import EMPTY, MAX_TOKENS, Tokens, check_characters, spaced, too_long
 
 MAX_ID = 2**31 - 1
 POSITIONS = ("max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length")
@@ -31,7 +31,7 @@ def encoded(tokenizer, text: str | Ids, *, limit: int, name: str) -> tuple[Token
         check_length(len(ids), limit, name)
         return tokens_of(tokenizer, ids), {"input_ids": ids}
     if not text.strip():
-        raise MhaError("There is no text to look at; type at least one word.")
+        raise MhaError(EMPTY)
     check_characters(text)
     check_tokenizer(tokenizer, name)
     fast = bool(getattr(tokenizer, "is_fast", False))
@@ -46,11 +46,7 @@ def encoded(tokenizer, text: str | Ids, *, limit: int, name: str) -> tuple[Token
         raise MhaError(f"The tokenizer of {name} finds nothing in this text; type another word.")
     if len(tokens) > limit:
         last = max(0, limit - sum(special) - 1)
-        raise MhaError(
-            f"The text has {len(tokens):,} tokens and {name} takes {limit:,}; "
-            f"remove {len(tokens) - limit:,} or keep the first {limit:,}.",
-            fixes=({"text": tokens.text[: tokens.spans[last][1]]},),
-        )
+        raise too_long(len(tokens), limit, rule=f"{name} takes", fix=tokens.text[: tokens.spans[last][1]])
     return tokens, {key: list(encoding[key]) for key in INPUTS if key in encoding}
 
 
