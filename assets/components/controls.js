@@ -1,4 +1,4 @@
-// The head view's controls: drawings, layers, direction, options, saving; the heads; what Enter would do.
+// The head view's controls: drawings, layers, direction, options, saving; the heads; what lets go of a word or hides it.
 import { make, makeButton, renew } from "./elements.js";
 import { afterClick } from "./focus.js";
 import { roving } from "./roving.js";

@@ -1,7 +1,7 @@
 """A trace as tables, for pages and figures, without colours or layout."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -118,15 +118,6 @@ def window(length: int, around: int, size: int = WINDOW) -> slice | None:
         return None
     start = min(max(around - size // 2, 0), length - size)
     return slice(start, start + size)
-
-
-def ordered(picture: Picture, columns: np.ndarray) -> Picture:
-    """The same picture with its columns in another order; each keeps its label.
-
-    ``columns[i]`` is the old position, from 0, of the column at i in the new picture. (column,)
-    """
-    hidden = None if picture.hidden is None else picture.hidden[:, columns]
-    return replace(picture, frame=picture.frame.iloc[:, columns], hidden=hidden)
 
 
 def origin(trace: AttentionTrace, *, layer: int | None = None, head: int | None = None) -> Origin:

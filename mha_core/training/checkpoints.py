@@ -14,6 +14,7 @@ from torch import Tensor
 
 from mha_core import resources
 from mha_core.errors import MhaError
+from mha_core.traces.source import TrainedSource
 from mha_core.traces.storage import open_file, write_file
 from mha_core.training.fit import Plan, Run
 from mha_core.training.lexicon import lexicon
@@ -43,8 +44,8 @@ PLANS = (
 )
 
 
-def name(plan: Plan) -> str:
-    """What a model's file is called."""
+def name(plan: Plan | TrainedSource) -> str:
+    """What a model's file is called, by its plan or by the source of its trace."""
     return f"{plan.architecture}-{plan.language}-h{plan.h}-d{plan.d_model}"
 
 

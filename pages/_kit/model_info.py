@@ -5,13 +5,13 @@ import streamlit as st
 from mha_core import AttentionTrace, LayerTrace
 from mha_core.analysis import patterns
 from mha_core.analysis.frames import untrained_rows
+from mha_core.sources.huggingface import files
 from mha_core.traces.source import FileSource, ModelSource, RandomSource, TrainedSource
 from mha_core.training import checkpoints
 from pages._kit import compute, model_source, state
 from pages._kit.text import literal, number, t
 
 EXACT = 1e-5  # largest difference that rounding of 32-bit numbers explains
-FOLDER_SIGNS = ("/", "\\")
 
 
 def about(trace: AttentionTrace) -> None:
@@ -106,7 +106,7 @@ def _saved(trace: AttentionTrace) -> None:
 
 def _report(source: TrainedSource) -> dict | None:
     """The held-out scores of a shipped model as texts; None for a model that the user trained."""
-    name = f"{source.architecture}-{source.language}-h{source.h}-d{source.d_model}"
+    name = checkpoints.name(source)
     entry = checkpoints.manifest().get(name)
     if entry is None or (source.seed, source.step) != (entry["plan"]["seed"], entry["plan"]["steps"]):
         return None
@@ -170,8 +170,7 @@ def exact(trace: AttentionTrace) -> None:
 
 def short(name: str) -> str:
     """The name of a model; for a folder the last part of its path."""
-    is_folder = name.startswith((".", "~", *FOLDER_SIGNS)) or "\\" in name
-    return name.rstrip("/\\").replace("\\", "/").rsplit("/", 1)[-1] if is_folder else name
+    return name.rstrip("/\\").replace("\\", "/").rsplit("/", 1)[-1] if files.is_path(name) else name
 
 
 def counted(numbers: set[int]) -> str:

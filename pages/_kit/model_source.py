@@ -303,7 +303,7 @@ def refusal(scene: Scene) -> MhaError | None:
 
 def is_folder(name: str) -> bool:
     """Whether the name is a folder or written like one; folders need no download."""
-    return name.startswith((".", "~", "/", os.sep)) or files.local_folder(name) is not None
+    return files.is_path(name) or files.local_folder(name) is not None
 
 
 def key_of(scene: Scene) -> ModelKey:

@@ -10,13 +10,12 @@ import streamlit as st
 
 from mha_core import AttentionTrace
 from mha_core.traces.source import FileSource
-from mha_core.training.lexicon import lexicon
+from mha_core.training.lexicon import HIDDEN, lexicon
 from pages._kit import compute, state
 from pages._kit.text import isolated, literal, t
 
 MAX_NAMED = 4
 MIN_SHARE = 0.01  # of a word that is named
-MASK = "[MASK]"
 Span = tuple[int, int]
 
 
@@ -47,7 +46,7 @@ def _answer(trace: AttentionTrace, query: int, written: Callable[[str], str]) ->
     if answer is None:
         return t("answer.none", query=name)
     nouns = lexicon(trace.source.origin.language).noun_forms
-    kind = "hidden" if piece == MASK else "pronoun" if answer[0][0] in nouns else "itself"
+    kind = "hidden" if piece == HIDDEN else "pronoun" if answer[0][0] in nouns else "itself"
     return t(f"answer.{kind}", query=name, list=_listed(answer, written))
 
 
@@ -74,7 +73,7 @@ def hide_hints(trace: AttentionTrace, field: str) -> list[str | None]:
 
 def _hide_hint(trace: AttentionTrace, token: int, field: str) -> str | None:
     piece = trace.tokens.pieces[token]
-    if piece != MASK:
+    if piece != HIDDEN:
         start, end = trace.tokens.spans[token]
         return t("hide.hint", word=piece) if start < end else None
     text, spans = _unhidden(trace, field)
@@ -88,7 +87,7 @@ def hide_or_show(trace: AttentionTrace, token: int, field: str) -> None:
     span = _first(trace.tokens.spans[token], spans)
     if span in spans:
         spans = spans - {span}
-    elif trace.tokens.pieces[token] != MASK and span[0] < span[1]:
+    elif trace.tokens.pieces[token] != HIDDEN and span[0] < span[1]:
         spans = spans | {span}
     st.session_state[f"hidden_{field}"] = text, spans
     state.go(**{field: _text(text, spans)})
@@ -106,7 +105,7 @@ def same_words(text: str, sentence: str) -> bool:
     """Is a text that sentence, whichever of its words are hidden?"""
     words, others = text.split(), sentence.split()
     return len(words) == len(others) and all(
-        MASK in word or word == other for word, other in zip(words, others, strict=True)
+        HIDDEN in word or word == other for word, other in zip(words, others, strict=True)
     )
 
 
@@ -118,7 +117,7 @@ def _unhidden(trace: AttentionTrace, field: str) -> tuple[str, frozenset[Span]]:
 
 def _text(text: str, spans: frozenset[Span]) -> str:
     for start, end in sorted(spans, reverse=True):
-        text = text[:start] + MASK + text[end:]
+        text = text[:start] + HIDDEN + text[end:]
     return text
 
 
@@ -130,5 +129,5 @@ def _first(span: Span, spans: frozenset[Span]) -> Span:
             break
         if start == first:
             return first, last
-        start, end = (place + last - first - len(MASK) for place in (start, end))
+        start, end = (place + last - first - len(HIDDEN) for place in (start, end))
     return start, end

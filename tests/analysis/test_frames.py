@@ -11,7 +11,6 @@ from mha_core.analysis.frames import (
     around,
     long_table,
     longest,
-    ordered,
     origin,
     picture,
     window,
@@ -236,22 +235,6 @@ def test_a_part_never_computes_all_queries(long_trace, name, monkeypatch):
     picture(long_trace, name, layer=0, head=1, part=PART)
     assert asked
     assert set(map(str, asked)) == {str(PART)}
-
-
-def test_sorted_columns_keep_their_numbers_and_their_values(long_trace):
-    plain = picture(long_trace, "q", layer=0, head=1)
-    turned = ordered(plain, np.array([2, 0, 1]))
-    assert [*turned.frame.columns] == [3, 1, 2]
-    assert turned.frame.columns.name == "d_k"
-    for number in (1, 2, 3):
-        np.testing.assert_array_equal(turned.frame[number], plain.frame[number])
-    assert [*plain.frame.columns] == [1, 2, 3]
-
-
-def test_hidden_cells_move_with_their_columns(long_trace):
-    plain = picture(long_trace, "weights", layer=0, head=1)
-    order = np.arange(len(long_trace.tokens))[::-1]
-    np.testing.assert_array_equal(ordered(plain, order).hidden, plain.hidden[:, ::-1])
 
 
 def test_a_picture_says_where_its_numbers_come_from(long_trace):

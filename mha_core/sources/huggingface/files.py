@@ -67,6 +67,11 @@ class Folder:
         return sorted(file for file in self.path.glob("*.safetensors") if WEIGHTS.fullmatch(file.name))
 
 
+def is_path(name: str) -> bool:
+    """Is it written as a path, and not as the id of a model?"""
+    return name.startswith((".", "~", "/")) or "\\" in name or Path(name).is_absolute()
+
+
 def local_folder(name: str) -> Path | None:
     """The folder of that name; None where there is none."""
     try:
@@ -171,8 +176,7 @@ def find(
         return _checked(Folder(name, path, MINILM_SHA256[:12]))
     if (path := local_folder(name)) is not None:
         return _checked(Folder(name, path, None))
-    path_like = Path(name).is_absolute() or name.startswith((".", "~")) or "\\" in name
-    if path_like or os.path.exists(name):
+    if is_path(name) or os.path.exists(name):
         raise MhaError(f"There is no folder {name}.")
     no_id = MhaError(f"{name!r} is no model id; ids look like gpt2 or google-bert/bert-base-uncased.")
     if not ID.fullmatch(name) or "--" in name or ".." in name or len(name) > MAX_ID:

@@ -12,6 +12,7 @@ from mha_core.attention.module import MAX_HEADS, AttentionSpec
 from mha_core.figures.curves import curves
 from mha_core.traces.source import RunSource
 from mha_core.training import checkpoints
+from mha_core.training.evaluation import famous
 from mha_core.training.fit import LIVE, LIVE_WIDTHS, Plan
 from mha_core.training.lexicon import LANGUAGES
 from mha_core.training.model import ARCHITECTURES
@@ -181,7 +182,7 @@ def _figures(job: Job, records: list, at: int) -> None:
     head_view.of_weights(
         list(zip(record.weights, labels, strict=True)),
         layer=layer,
-        token=_pronoun(labels[0]),
+        token=int(famous(job.plan.language).pronoun[0]),
         source=f"{job.name}, step {record.step:,}",
         key="train_view",
     )
@@ -204,10 +205,6 @@ def _figures(job: Job, records: list, at: int) -> None:
         origin=Origin(RunSource(job.name, plan.architecture, plan.language, *sizes)),
         config=CONFIG,
     )
-
-
-def _pronoun(labels: tuple[str, ...]) -> int:
-    return next(at for at, label in enumerate(labels) if label in ("it", "它"))
 
 
 def files(plan: Plan) -> None:

@@ -9,10 +9,7 @@ from mha_core.analysis import kv_cache
 from pages._kit import heights, model_info, model_source, state
 from pages._kit.text import literal, t
 
-PHONE_WIDTHS, PHONE_ROW_HEIGHT = (
-    (124, 76, 62, 72),
-    65,
-)  # pixels of columns; lines break in rows of this height
+PHONE_WIDTHS = (124, 76, 62, 72)  # pixels of columns
 
 
 def show(trace: AttentionTrace, scene: state.Scene) -> None:
@@ -106,7 +103,7 @@ def cache(trace: AttentionTrace, *, layer: int, draw: Callable[[], None]) -> Non
         hide_index=True,
         key="cache_table",
         width="content",
-        row_height=PHONE_ROW_HEIGHT if widths else None,
+        row_height=heights.TABLE_ROW if widths else None,
         column_config={name: st.column_config.Column(width=width) for name, width in widths.items()},
     )
     if "latent" in sizes:

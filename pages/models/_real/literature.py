@@ -4,7 +4,7 @@ import pandas as pd
 import streamlit as st
 
 from mha_core import MhaError
-from mha_core.analysis.literature import Finding, MeanScore, findings, measure
+from mha_core.analysis.literature import LINK, Finding, MeanScore, findings, measure
 from mha_core.sources.huggingface.files import PACKAGE
 from pages._kit import heights, model_source, state
 from pages._kit.text import literal, t
@@ -14,9 +14,7 @@ MODELS = {  # the models in papers, each with the names that it may have on this
     "openai-community/gpt2": ("openai-community/gpt2", "gpt2"),
     "sentence-transformers/all-MiniLM-L6-v2": ("sentence-transformers/all-MiniLM-L6-v2", PACKAGE),
 }
-# Pixels of the first columns, which are all that fit; lines break in rows of this height.
-PHONE_WIDTHS, PHONE_ROW_HEIGHT = (118, 44, 44, 62, 46), 65
-LINK = "link: "
+PHONE_WIDTHS = (118, 44, 44, 62, 46)  # pixels of the first columns, which are all that fit
 HOW = ("link", "position", "repeated", "names")
 
 
@@ -88,7 +86,7 @@ def _of_model(scene: state.Scene, nth: int, model: str, local: str | None) -> No
         on_select=(lambda: _picked(key, local, published)) if local else "ignore",
         selection_mode="single-row",
         column_order=list(widths) or None,
-        row_height=PHONE_ROW_HEIGHT if widths else None,
+        row_height=heights.TABLE_ROW if widths else None,
         column_config=config,
     )
 
