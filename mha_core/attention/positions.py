@@ -8,7 +8,7 @@ from torch import Tensor
 
 from mha_core.errors import MhaError, listed
 
-# sinusoidal and learned are added to X, rotary turns Q and K, alibi is added to the scores.
+# sinusoidal and learned are added to X, rotary rotates Q and K, alibi is added to the scores.
 POSITIONS = ("none", "sinusoidal", "learned", "rotary", "alibi")
 
 
@@ -25,9 +25,9 @@ def sinusoidal(n_tokens: int, d_model: int) -> Tensor:
 
 
 def rotate(x: Tensor) -> Tensor:
-    """Turn each pair of dimensions by an angle that grows with the position. (…, token, d_k)
+    """Rotate each pair of dimensions by an angle that grows with the position. (…, token, d_k)
 
-    Dimension i is paired with i + d_k/2 and turned by ``p / 10000^(2i/d_k)``, so that a query and
+    Dimension i is paired with i + d_k/2 and rotated by ``p / 10000^(2i/d_k)``, so that a query and
     a key meet at an angle that depends on their distance alone.
     Raises `MhaError` when d_k is odd. Source: Su et al. 2021 (RoFormer), equation 34.
     """
@@ -40,7 +40,7 @@ def rotate(x: Tensor) -> Tensor:
             fixes=tuple({"d_k": width} for width in near),
         )
     angle = _angles(n_tokens, d_k)
-    cos, sin = (turn.to(x.dtype).to(x.device) for turn in (angle.cos(), angle.sin()))
+    cos, sin = (table.to(x.dtype).to(x.device) for table in (angle.cos(), angle.sin()))
     first, second = x.chunk(2, dim=-1)
     return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
 

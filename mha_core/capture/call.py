@@ -48,7 +48,7 @@ class Index(NamedTuple):
 
 @dataclass(eq=False)
 class Call:
-    """One attention call; q, k, v and `tensors` are copies: what the model does with its own is its own."""
+    """One attention call; q, k, v and `tensors` are copies, which the model cannot change."""
 
     name: str
     module: nn.Module | None

@@ -117,9 +117,9 @@ class KernelCall:
 
     def __call__(self, heads: Sequence[int]) -> Tensor:
         """The matrices of these heads: the kernel with unit vectors as values. (head, query, key)"""
-        plain = {**self.arguments, **dict.fromkeys(filter(None, (self.kernel.gate, self.kernel.bias)))}
+        ungated = {**self.arguments, **dict.fromkeys(filter(None, (self.kernel.gate, self.kernel.bias)))}
         columns = self._of_channels if self.kernel.channels else self._of_heads
-        return torch.cat(list(columns(plain, list(heads))), dim=-1)
+        return torch.cat(list(columns(ungated, list(heads))), dim=-1)
 
     def _of_heads(self, arguments: dict[str, object], heads: list[int]) -> Iterator[Tensor]:
         """The columns of the matrices, as many at once as a head has values."""

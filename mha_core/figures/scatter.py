@@ -74,9 +74,9 @@ def scatter(
         "hovermode": "closest",
     }
     if flat:
-        plain = {"zeroline": False, "automargin": True}
+        axis = {"zeroline": False, "automargin": True}
         # One unit is as long on both axes: what looks near is near.
-        layout |= {"xaxis": titles[0] | plain, "yaxis": titles[1] | plain | {"scaleanchor": "x"}}
+        layout |= {"xaxis": titles[0] | axis, "yaxis": titles[1] | axis | {"scaleanchor": "x"}}
     else:
         named = dict(zip(("xaxis", "yaxis", "zaxis"), titles, strict=True))
         layout["scene"] = named | {"aspectmode": "data", "camera": CAMERA}

@@ -343,22 +343,22 @@ class Recorder:
             tensors["x"] = x[:, item_index(self.item, x.shape[1])]
         self._add(place, attended, about, tensors=tensors, matrices=projections(arguments)._asdict())
 
-    def _add_followed(self, seen: Followed, output: Tensor, result: Tensor) -> bool:
+    def _add_followed(self, followed: Followed, output: Tensor, result: Tensor) -> bool:
         """Record an attention that the code computes itself; was it exact?"""
         where = caller(self._block, self.model)
         place = self._located(where)
-        if not eager_code.is_exact(seen):
+        if not eager_code.is_exact(followed):
             return False
         lead = output.shape[:-2]
         try:
             batch = self.batch
             if batch is None:
-                sizes = (seen.q.shape[2], seen.k.shape[2])
-                batch = where.batch(sizes, (*lead, *seen.q.shape[2:]))
-            axis = text_axis(lead, batch, seen.inside)
+                sizes = (followed.q.shape[2], followed.k.shape[2])
+                batch = where.batch(sizes, (*lead, *followed.q.shape[2:]))
+            axis = text_axis(lead, batch, followed.inside)
             with torch.inference_mode(False), torch.no_grad():
-                attended = eager_code.attended(seen, lead, axis, self.item)
-                about = Facts(by_hand=True, dropout=seen.dropout)
+                attended = eager_code.attended(followed, lead, axis, self.item)
+                about = Facts(by_hand=True, dropout=followed.dropout)
                 self._add(place, attended, about, result, axis, output=output)
         except MhaError as error:
             self._skip(place, str(error))
@@ -378,7 +378,7 @@ class Recorder:
         """Record a call; `result` is its output as the code has it, `output` the same as (…, query, d_v)."""
         self._count += 1
         n_texts = 1 if axis is None or result is None else result.shape[axis]
-        made = self._modules.provenance(place.module, attended, n_texts, self.item)
+        origin = self._modules.provenance(place.module, attended, n_texts, self.item)
         q, k, v = (contiguous_copy(part[0]) for part in (attended.q, attended.k, attended.v))
         call = RecordedCall(
             self._count,
@@ -387,9 +387,9 @@ class Recorder:
             (Queries(q, attended.rule.item(0).mapped(compact), k.shape[1]),),
             k,
             v,
-            replace(about, adjustments=made.adjustments),
-            copies(made.tensors | tensors),
-            copies(made.projections | matrices),
+            replace(about, adjustments=origin.adjustments),
+            copies(origin.tensors | tensors),
+            copies(origin.projections | matrices),
         )
         call = self._settled(place.forward_pass, call)
         if result is not None:

@@ -74,7 +74,7 @@ def _followed(
     results: list = [text if isinstance(text, MhaError) else None for text in texts]
     order = [n for n, text in enumerate(texts) if not isinstance(text, MhaError)]
     order.sort(key=lambda n: len(texts[n][0]))
-    # The rotary code turns the first token by no angle, so a single token does not show whether there is one.
+    # A rotary code rotates the first token by no angle, so a single token does not show whether there is one.
     single = sum(len(texts[n][0]) == 1 for n in order)
     parts = [[n] for n in order[:single]]
     parts += [order[start : start + batch] for start in range(single, len(order), batch)]
