@@ -46,8 +46,9 @@ def trace(*layers: LayerTrace, mixers: tuple[MixerTrace, ...] = ()) -> mha.Atten
         ((KEY - ROW).abs() <= 2, "window", 5),
         (CAUSAL & (KEY // 4 == ROW // 4), "part", 4),  # chunks
         (CAUSAL & ((KEY == 0) | (KEY > ROW - 3)), "part", 4),  # a window and the first token
+        (CAUSAL & (KEY < 3), "part", 3),  # together, but where the text begins: no window that slides
     ],
-    ids=["all", "causal", "window", "window on both sides", "chunks", "first and window"],
+    ids=["all", "causal", "window", "window on both sides", "chunks", "first and window", "beginning"],
 )
 def test_a_mask_says_what_a_layer_is(mask, kind, size):
     assert layer_kinds(trace(layer(mask))) == (LayerKind("", kind, layer=0, size=size),)

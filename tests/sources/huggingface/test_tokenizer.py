@@ -1,4 +1,4 @@
-"""Pieces of tokenizers as a person reads them: no Ġ, no ▁, no �, and each at its place in the text."""
+"""A text as tokens by any tokenizer: each piece at its place, its words, and how many a model takes."""
 
 from contextlib import nullcontext
 
@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 import mha_core as mha
 from mha_core.errors import MhaError
-from mha_core.sources.huggingface import pieces
 from mha_core.sources.huggingface.tokenizer import encoded, max_tokens, tokens_of
 from mha_core.traces.tokens import Tokens, word_groups
 from tests.parity import tiny
@@ -22,43 +21,6 @@ TEXTS = [TEXT, "动物没有过马路", "naïve café 🙂", " two  spaces\n\tan
 
 def tokens(kind: str, text: str):
     return encoded(KEPT[kind], text, limit=4096, name="x")[0]
-
-
-def shown(raw: list[str], letters=None) -> list[str]:
-    return pieces.readable(raw, special=[False] * len(raw), letters=letters)
-
-
-def test_letters_that_stand_for_bytes_are_read():
-    assert shown(["The", "Ġanimal", "Ċ", "Ġ", "ĠĠx", "Ã©"], pieces.BYTES) == [
-        "The",
-        "animal",
-        "⏎",
-        "␣",
-        "␣x",
-        "é",
-    ]
-
-
-def test_a_character_that_is_cut_is_shown_in_numbered_parts():
-    assert shown(["åĬ", "¨", "çī", "©"], pieces.BYTES) == ["动·1", "动·2", "物·1", "物·2"]
-    # The last byte of one character and the first of the next in one piece.
-    assert shown(["å", "Ĭ¨ç", "ī©"], pieces.BYTES) == ["动·1", "动·2物·1", "物·2"]
-    assert shown(["<0xE5>", "<0x8A>", "<0xA8>", "▁x"]) == ["动·1", "动·2", "动·3", "x"]
-
-
-def test_bytes_that_are_no_character_are_shown_as_digits():
-    assert shown(["å", "x"], pieces.BYTES) == ["0xE5", "x"]
-    assert shown(["<0xFF>"]) == ["0xFF"]
-
-
-def test_a_space_of_sentencepiece_is_a_space():
-    assert shown(["▁The", "▁", "ani", "mal", "▁▁x"]) == ["The", "␣", "ani", "mal", "␣x"]
-
-
-def test_a_special_piece_breaks_no_character_and_is_shown_as_it_is():
-    raw = ["<s>", "åĬ", "¨", "</s>"]
-    found = pieces.readable(raw, special=[True, False, False, True], letters=pieces.BYTES)
-    assert found == ["<s>", "动·1", "动·2", "</s>"]
 
 
 @pytest.mark.parametrize("kind", TOKENIZERS)

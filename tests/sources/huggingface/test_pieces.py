@@ -1,0 +1,40 @@
+"""Pieces of tokenizers as a person reads them: no Ġ, no ▁, no �."""
+
+from mha_core.sources.huggingface.pieces import BYTES, readable
+
+
+def shown(raw: list[str], letters=None) -> list[str]:
+    return readable(raw, special=[False] * len(raw), letters=letters)
+
+
+def test_letters_that_stand_for_bytes_are_read():
+    assert shown(["The", "Ġanimal", "Ċ", "Ġ", "ĠĠx", "Ã©"], BYTES) == [
+        "The",
+        "animal",
+        "⏎",
+        "␣",
+        "␣x",
+        "é",
+    ]
+
+
+def test_a_character_that_is_cut_is_shown_in_numbered_parts():
+    assert shown(["åĬ", "¨", "çī", "©"], BYTES) == ["动·1", "动·2", "物·1", "物·2"]
+    # The last byte of one character and the first of the next in one piece.
+    assert shown(["å", "Ĭ¨ç", "ī©"], BYTES) == ["动·1", "动·2物·1", "物·2"]
+    assert shown(["<0xE5>", "<0x8A>", "<0xA8>", "▁x"]) == ["动·1", "动·2", "动·3", "x"]
+
+
+def test_bytes_that_are_no_character_are_shown_as_digits():
+    assert shown(["å", "x"], BYTES) == ["0xE5", "x"]
+    assert shown(["<0xFF>"]) == ["0xFF"]
+
+
+def test_a_space_of_sentencepiece_is_a_space():
+    assert shown(["▁The", "▁", "ani", "mal", "▁▁x"]) == ["The", "␣", "ani", "mal", "␣x"]
+
+
+def test_a_special_piece_breaks_no_character_and_is_shown_as_it_is():
+    raw = ["<s>", "åĬ", "¨", "</s>"]
+    found = readable(raw, special=[True, False, False, True], letters=BYTES)
+    assert found == ["<s>", "动·1", "动·2", "</s>"]
