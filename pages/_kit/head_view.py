@@ -67,7 +67,9 @@ def of_traces(
     else:
         height = heights.view([longest(trace) for trace in traces])
     digest = _mount(header, blob, key, height, follows=True, on_hide=on_hide)
-    is_whole = loaded is None and len(numbers) == len(traces[0].layers) and longest(traces[0]) <= MAX_ALL_PAIRS
+    is_whole = (
+        loaded is None and len(numbers) == len(traces[0].layers) and longest(traces[0]) <= MAX_ALL_PAIRS
+    )
     return (key, digest) if is_whole else None
 
 
