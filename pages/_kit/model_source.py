@@ -15,7 +15,7 @@ from mha_core import AttentionTrace, MhaError, device
 from mha_core.sources.huggingface import catalogue, files
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.sources.huggingface.catalogue import HubModel, LocalModel, hub_models
-from mha_core.sources.huggingface.files import PACKAGE
+from mha_core.sources.huggingface.files import PACKAGE, library
 from mha_core.traces.source import ModelSource
 from pages._kit.state import Scene
 from pages._kit.text import literal, t
