@@ -33,17 +33,15 @@ def child(n_layers: int) -> dict:
     logging.disable(logging.WARNING)  # a page without a browser warns of that
     from streamlit.testing.v1 import AppTest
 
-    from pages._kit import compute, head_view, matrices, overview, sentence
-    from pages.see._heads import all_heads, one_head
+    from pages._kit import compute, head_view, matrices, overview
+    from pages.see._heads import measurements
 
     parts = {
         "trace": (compute, "trace"),
         "overview": (overview, "show"),
         "view": (head_view, "of_traces"),
-        "heads": (all_heads, "show"),
-        "sentence": (sentence, "show"),
+        "measured": (measurements, "show"),
         "check": (matrices, "check_badge"),
-        "matrices": (one_head, "show"),
         "numbers": (matrices, "numbers"),
     }
     seconds = dict.fromkeys(parts, 0.0)
@@ -65,6 +63,8 @@ def child(n_layers: int) -> dict:
         app = AppTest.from_file(ROOT / "pages" / "frame.py", default_timeout=3600)
         for key, value in ({"source": "random", "twin": "", "text": text} | link).items():
             app.query_params[key] = str(value)
+        for fold in ("overview_open", "measurements", "likeness", "numbers"):
+            app.session_state[fold] = True
         start = time.perf_counter()
         app.run()
         if app.exception:
