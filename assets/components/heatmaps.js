@@ -27,7 +27,7 @@ import { fill, isolated } from "./text.js";
  * @property {{ caption: string[], file: string }} saved
  */
 
-/** @typedef {{ texts: Record<string, string>, matrices: Described[], tall: number, across: number }} Scene */
+/** @typedef {{ texts: Record<string, string>, matrices: Described[], tall: number, across: number, stacked: boolean }} Scene */
 
 /**
  * Described matrices with their numbers: those of all matrices row by row, then a byte for each cell of those that
@@ -80,6 +80,7 @@ export class Heatmaps extends MatrixPictures {
     this.all = withNumbers(scene.matrices, bytes);
     this.tall = scene.tall;
     this.row.style.setProperty("--across", String(scene.across));
+    this.row.classList.toggle("stacked", scene.stacked);
     this.update();
   }
 

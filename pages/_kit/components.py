@@ -91,6 +91,6 @@ def chooser(
                 "hint_hidden": t("token.hint_hidden", **names),
             },
         },
-        height=heights.chooser([strip["tokens"] for strip in strips], rows=len(rows)),
+        height=heights.chooser([strip["tokens"] for strip in strips], [row["count"] for row in rows]),
         on_picked_change=lambda: on_pick(st.session_state[key].picked),
     )

@@ -74,11 +74,17 @@ class Heatmap:
 
 
 def draw(
-    matrices: Sequence[Heatmap], *, key: str, across: int | None = None, tall: int | None = None
+    matrices: Sequence[Heatmap],
+    *,
+    key: str,
+    across: int | None = None,
+    tall: int | None = None,
+    stacked: bool = False,
 ) -> None:
     """Draw matrices, so many `across` and `tall` pixels high; `key` is their element key.
 
-    On a phone they are a row that is swiped. One of them is drawn by plotly where its reader asks for that.
+    On a phone they are a row that is swiped, or stand one below the other where they are `stacked`. One of
+    them is drawn by plotly where its reader asks for that.
     """
     across = len(matrices) if across is None else across
     tall = heights.heatmap(max(len(matrix.frame) for matrix in matrices)) if tall is None else tall
@@ -89,6 +95,7 @@ def draw(
         "texts": _texts(clicked=any(matrix.start is not None for matrix in matrices)),
         "tall": tall,
         "across": across,
+        "stacked": stacked,
         "matrices": [_described(matrix, key) for matrix in matrices],
     }
 
@@ -103,7 +110,7 @@ def draw(
         _heatmaps(
             key=key,
             data=data,
-            height=heights.heatmaps(len(matrices), across, tall),
+            height=heights.heatmaps(len(matrices), across, tall, stacked),
             on_picked_change=picked,
             on_plotted_change=plotted,
         )

@@ -13,8 +13,9 @@ import streamlit as st
 TABLE_ROW = 65  # of a table; Streamlit breaks lines in rows higher than 64
 DESK_WIDTH, PHONE_WIDTH = 980, 350  # of the page without its sidebar
 # chooser.css: a row of tokens, the width of a letter, the greatest width of a word, its edges, the greatest
-# height of a text, the line above one of two, and the line of layers and heads.
-TOKEN_ROW, LETTER, MAX_WORD, TOKEN_EDGES, MAX_STRIP, STRIP_NAME, ROWS = 71, 9.2, 224, 28, 256, 26, 44
+# height of a text, the line above one of two; a row of layers or heads, its name, and a number in it.
+TOKEN_ROW, LETTER, MAX_WORD, TOKEN_EDGES, MAX_STRIP, STRIP_NAME = 71, 9.2, 224, 28, 256, 26
+ROW, ROW_NAME, ROW_NUMBER = 40, 60, 36
 # The head view: a row of its drawing, its greatest height, and what stands around it: the buttons above, on a
 # phone in more lines; below each sentence what is said about it; and its title.
 LINE_ROW, MAX_DRAWING, MAX_DRAWING_ABOVE = 22, 600, 320
@@ -36,11 +37,17 @@ ORDERS, ORDERS_ON_PHONE, ASIDE, ASIDE_ON_PHONE, TABLE = 39, 71, 422, 235, 56
 FOLD_EDGES, ASIDE_WIDTH, MIN_PICTURE, MAX_PICTURE, MAX_PICTURES, NUMBERS = 54, 256, 10, 96, 720, (26, 18)
 
 
-def chooser(texts: Sequence[Sequence[str]], rows: int = 0) -> int:
-    """The height of the words of one text or of two named ones below so many rows of layers and heads."""
+def chooser(texts: Sequence[Sequence[str]], counts: Sequence[int] = ()) -> int:
+    """The height of the words of one text or of two named ones below rows of so many layers and heads."""
     strips = [min(_rows(labels, 1, LETTER, TOKEN_EDGES) * TOKEN_ROW, MAX_STRIP) for labels in texts]
     names = STRIP_NAME * len(texts) if len(texts) > 1 else 0
-    return sum(strips) + names + (ROWS * (rows if on_phone() else 1) if rows else 0)
+    page, lines, used = PHONE_WIDTH if on_phone() else DESK_WIDTH, 0, math.inf
+    for count in counts:
+        width = ROW_NAME + count * ROW_NUMBER
+        lines, used = (
+            (lines, used + width) if used + width <= page else (lines + math.ceil(width / page), width)
+        )
+    return sum(strips) + names + lines * ROW
 
 
 def view(lengths: Sequence[int]) -> int:
@@ -74,9 +81,9 @@ def heatmap(rows: int) -> int:
     return NAMES_ABOVE + min(max(rows * MATRIX_ROW, MIN_MATRIX), MAX_MATRIX)
 
 
-def heatmaps(count: int, across: int, tall: int) -> int:
-    """The height of so many matrices of that height; on a phone they are one row."""
-    lines = 1 if on_phone() else math.ceil(count / across)
+def heatmaps(count: int, across: int, tall: int, stacked: bool = False) -> int:
+    """The height of so many matrices of that height; on a phone they are one row, or a stack."""
+    lines = (count if stacked else 1) if on_phone() else math.ceil(count / across)
     words = MATRIX_WORDS_ON_PHONE if on_phone() else MATRIX_WORDS
     return lines * (words + tall) + (lines - 1) * MATRIX_GAP + MATRIX_READING
 

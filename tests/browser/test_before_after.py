@@ -15,4 +15,4 @@ def test_what_is_chosen_in_the_view_is_chosen_in_every_figure_of_the_page(visit,
     view.chip("head 2").dblclick()
     settled(page)
     expect(page.get_by_role("heading", name="Head 2")).to_be_visible()
-    assert ("token=3" in page.url, "head=2" in page.url) == (True, True)
+    assert ("token=animal" in page.url, "head=2" in page.url) == (True, True)

@@ -9,7 +9,7 @@ from pages._kit.state import Scene
 LABELS = ("[CLS]", *mha.words(Scene().text).labels)
 MEASURED = [  # at 1440 and at 390 pixels
     (heights.chooser, ([LABELS],), (72, 214)),
-    (heights.chooser, ([LABELS], 2), (116, 302)),
+    (heights.chooser, ([LABELS], [2, 4]), (110, 254)),
     (heights.chooser, ([["我", "很", "累"]],), (72, 72)),
     (heights.view, ([13, 13],), (484, 939)),
     (heights.heads, ([LABELS, LABELS], 4), (1030, 1996)),

@@ -57,4 +57,4 @@ def show_matrices(both: Mapping[str, AttentionTrace], *, layer: int, head: int, 
             matrix = picture(side, name, layer=layer, head=head)
             matrix = replace(matrix, symbol=f"{heading(side, key=key)} · {matrix.symbol}")
             drawn.append(matrices.of_picture(matrix, key, limit=limit, query=query))
-        heatmaps.draw(drawn, key=f"before-{name}")
+        heatmaps.draw(drawn, key=f"before-{name}", stacked=True)

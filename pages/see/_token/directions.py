@@ -93,7 +93,7 @@ def heatmaps_of(
             )
         )
     if drawn:
-        heatmaps.draw(drawn, key=key, across=2)
+        heatmaps.draw(drawn, key=key, across=2, stacked=True)
     for _, (weights, _) in looks:
         partly(weights.to_numpy(), densest(weights, MAX_COLUMNS))
 
