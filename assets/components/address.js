@@ -16,6 +16,7 @@ let defaults = {};
 /** @type {Focus} */
 let held = {};
 let known = ""; // what the server has heard last
+let taken = ""; // the focus that was taken from the server last
 let count = 0; // of what it has heard: the same focus may be sent twice
 /** @type {((state: object) => void) | null} */
 let send = null;
@@ -65,8 +66,10 @@ export function connect(server, setState) {
     history.replaceState(history.state, "", location.pathname + location.search);
   }
   // An answer to what was held before comes too late: the user has moved on meanwhile.
-  if (JSON.stringify(inOrder(server.heard)) === JSON.stringify(held)) {
-    known = JSON.stringify(inOrder(server.focus));
+  // The server can move it several times before it hears of it anew.
+  if ([JSON.stringify(inOrder(server.heard)), taken].includes(JSON.stringify(held))) {
+    taken = JSON.stringify(inOrder(server.focus));
+    known = taken;
     hold(server.focus);
   }
   connected();

@@ -8,7 +8,8 @@ def test_what_is_chosen_in_the_view_is_chosen_in_every_figure_of_the_page(visit,
     view = eye(page, "before_view")
     for nth, side in enumerate(("Before: step 0", "After: step 8,000")):  # on a phone one below the other
         expect(view.panel(nth).locator(".title")).to_contain_text(side)
-        expect(page.get_by_text(side, exact=True)).to_have_count(3)  # weights, queries, keys
+        for name in ("weights", "q", "k"):
+            expect(page.locator(f".st-key-before-{name} figcaption b").nth(nth)).to_contain_text(side)
     view.token(2, number=1).click()
     settled(page)
     assert view.chosen_word(1) == "animal"
