@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import mha_core as mha
 from mha_core.attention.module import AttentionSpec, MultiHeadAttention, Projections
 from mha_core.sources.huggingface import model as huggingface
-from mha_core.traces.projections import SYMBOLS, ModelProjections, Part
+from mha_core.traces.projections import SYMBOLS, GroupedProduct, ModelProjections, Part
 from tests.sources import tiny
 
 IDS = {"input_ids": torch.arange(3, 16)[None]}
@@ -173,3 +173,13 @@ def test_matrices_of_inference_mode_are_shown():
     with torch.inference_mode():
         matrix = torch.randn(3, 4)
     assert torch.equal(ModelProjections({"w_q": matrix}).w_q, matrix)
+
+
+@pytest.mark.parametrize("changed", [0, 1])
+def test_a_product_is_refused_once_either_of_its_factors_has_changed(changed, refused):
+    factors = [torch.randn(2, 3, 5), torch.randn(10, 7)]  # (group, in, rank), (group · rank, out)
+    matrices = ModelProjections({"w_o": GroupedProduct(*factors)})
+    factors[changed].add_(1.0)
+    assert str(refused(getattr, matrices, "w_o")).startswith(
+        "W^O is the model's own, and the model has changed"
+    )

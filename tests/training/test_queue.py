@@ -218,3 +218,16 @@ def test_the_recorded_weights_are_copies_with_rows_that_sum_to_one():
         assert weights.shape == (2, 2, len(words), len(words))
         np.testing.assert_array_equal(weights, before)
         np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-6)
+
+
+def test_a_training_goes_on_for_a_user_who_comes_while_it_stops(trainings, monkeypatch):
+    train = Trainings._train
+
+    def stop_once(self, job):  # its thread saw nobody wait, and before it says so there is somebody again
+        monkeypatch.setattr(Trainings, "_train", train)
+        job.run = Run(job.plan)
+
+    monkeypatch.setattr(Trainings, "_train", stop_once)
+    job = trainings.start(plan(steps=1), "anna")
+    until(lambda: job.state in ("stopped", "finished"))
+    assert job.state == "finished"
