@@ -80,6 +80,7 @@ export class MatrixPictures {
   /** pixels of a small picture, and whether the names of rows and columns stand beside it */
   tall = SIDE;
   named = false;
+  tabled = false; // the numbers of the large one stand below it
 
   constructor() {
     this.root = make("section", "matrices");
@@ -92,7 +93,10 @@ export class MatrixPictures {
     this.root.append(this.row, this.reading, this.large);
     this.enlarged = new Heatmap();
     this.zoom = make("div", "zoom");
-    this.large.append(this.largeBar, this.enlarged.canvas, this.zoom);
+    this.table = make("div", "table");
+    this.table.tabIndex = 0; // it scrolls
+    this.table.setAttribute("role", "region");
+    this.large.append(this.largeBar, this.enlarged.canvas, this.zoom, this.table);
     followFingers(this.enlarged);
     this.enlarged.canvas.addEventListener("keydown", (event) => {
       if (!zoomByKey(this.enlarged, event.key)) return;
@@ -273,13 +277,27 @@ export class MatrixPictures {
     const files = ["png", "svg", "csv"].map((format) =>
       makeButton(format.toUpperCase(), "", () => save(this.#file(name), format)),
     );
+    const table = makeButton(this.texts.matrices_table, "", () => {
+      this.tabled = !this.tabled;
+      this.#tabulate(name, table);
+    });
+    this.#tabulate(name, table);
     const plot = makeButton(this.texts.matrices_plot, "", () => this.plot(name));
     plot.title = this.texts.matrices_plot_hint;
     const close = makeButton("✕", "", () => this.#close());
     close.setAttribute("aria-label", this.texts.matrices_close);
     const title = make("h3", "", `${symbol} ${meaning}`);
-    renew(this.largeBar, [title, ...(this.plot ? [plot] : []), ...files, close]);
+    renew(this.largeBar, [title, ...(this.plot ? [plot] : []), table, ...files, close]);
     roving(this.largeBar);
+  }
+
+  // The numbers of the large picture for those who do not see it, where they are asked for.
+  #tabulate(name, button) {
+    const { symbol, meaning, numbers } = this.matrices[name];
+    button.setAttribute("aria-pressed", String(this.tabled));
+    this.table.hidden = !this.tabled;
+    this.table.setAttribute("aria-label", `${symbol} ${meaning}`);
+    this.table.replaceChildren(...(this.tabled ? [tableOf(linesOfMatrix(numbers), this.texts.matrices_hidden)] : []));
   }
 
   // The large picture as a file: the drawing as it stands here, or its numbers as a table.
@@ -298,6 +316,32 @@ export class MatrixPictures {
       lines: () => linesOfMatrix(numbers),
     };
   }
+}
+
+// Lines as a table: the first names the columns, the first of each its row; `hidden` stands for no number.
+/**
+ * @param {any[][]} lines
+ * @param {string} hidden
+ */
+function tableOf(lines, hidden) {
+  const [[corner, ...columns], ...others] = lines;
+  const cell = (name, text, scope) => {
+    const element = make(name, "", text);
+    if (scope) element.setAttribute("scope", scope);
+    return element;
+  };
+  const row = (...cells) => {
+    const element = make("tr");
+    element.append(...cells);
+    return element;
+  };
+  const written = (value) => (Number.isNaN(value) ? hidden : value.toPrecision(4));
+  const [table, head, body] = [make("table"), make("thead"), make("tbody")];
+  head.append(row(cell("td", corner), ...columns.map((name) => cell("th", name, "col"))));
+  for (const [name, ...values] of others)
+    body.append(row(cell("th", name, "row"), ...values.map((value) => cell("td", written(value)))));
+  table.append(head, body);
+  return table;
 }
 
 const isInside = ({ row, column }, numbers) => numbers && row < numbers.rows.length && column < numbers.columns.length;

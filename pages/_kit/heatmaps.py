@@ -20,6 +20,8 @@ WORDS = (
     "matrices_close",
     "matrices_enlarge",
     "matrices_plot",
+    "matrices_table",
+    "matrices_hidden",
     "matrices_plot_hint",
     "scale",
     "scale_pooled",

@@ -19,6 +19,7 @@ from pages._kit.state import Focus, Scene
 
 TIRED, WIDE = Scene().text, Scene().twin
 IT, HEIGHT = 8, 900
+MAX_STOPS = 12  # of the Tab key from the top of the page to its first drawing
 SVG = "{http://www.w3.org/2000/svg}"
 NAMES = ("q", "k", "v", "scores", "weights", "output")
 # Grouped heads under a causal mask, with words that a spreadsheet would take for formulas.
@@ -235,8 +236,6 @@ def test_a_cell_under_the_finger_says_its_number_and_an_enlarged_matrix_is_saved
     assert not large.is_visible()
     focused = "v => v.getRootNode().activeElement.getAttribute('aria-label')"
     assert view.view.evaluate(focused).startswith("Heatmap of A₃")
-    page.keyboard.press("Enter")  # the same by the keyboard
-    assert large.is_visible()
     assert len(sent) == before
 
     # The dimensions in another order keep their numbers.
@@ -245,6 +244,53 @@ def test_a_cell_under_the_finger_says_its_number_and_an_enlarged_matrix_is_saved
     order = np.argsort(-layer.q[head][3], kind="stable")
     assert columns == (order + 1).tolist()
     np.testing.assert_array_equal(view.matrix("q"), layer.q[head][:, order])
+
+
+def test_with_keys_alone_one_is_soon_at_the_drawing_and_reads_every_cell_of_a_picture(visit, app, eye):
+    page = visit(f"{app}?{urlencode(GROUPED)}")
+    view = eye(page)
+    where = """v => {
+        const at = v.getRootNode().activeElement;
+        return at && [at.getAttribute('role') ?? at.tagName, at.getAttribute('aria-label') ?? at.textContent];
+    }"""
+
+    def tab_to(wanted: str) -> int:
+        for stops in range(1, 20):
+            page.keyboard.press("Tab")
+            here = view.view.evaluate(where)
+            if here and wanted in here[0] + here[1]:
+                return stops
+        raise AssertionError(f"{wanted} was not reached")
+
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to main content"
+    page.keyboard.press("Enter")
+    assert 1 + tab_to("listbox") <= MAX_STOPS
+    tab_to("Heatmap of Q")
+    for _ in range(4):
+        page.keyboard.press("ArrowRight")
+    assert view.view.evaluate(where)[1].startswith("Heatmap of A₃")
+    page.keyboard.press("Enter")
+    large = view.view.locator(".large")
+    tab_to("Table")
+    page.keyboard.press("Enter")
+    layer, labels = grouped().layers[1], grouped().tokens.labels
+    table = large.get_by_role("table")
+    assert table.get_by_role("columnheader").all_inner_texts() == list(labels)
+    assert table.get_by_role("rowheader").all_inner_texts() == list(labels)
+    cells = np.array(table.get_by_role("cell").all_inner_texts()[1:]).reshape(len(labels), len(labels))
+    hidden = np.triu(np.ones(cells.shape, bool), 1)  # later words
+    assert (cells[hidden] == "hidden").all()
+    np.testing.assert_allclose(cells[~hidden].astype(float), layer.weights(2)[~hidden], rtol=1e-3)
+
+    tab_to("application")
+    expect(view.view.locator(".reading")).to_have_attribute("aria-live", "polite")
+    for key, row, column in (("ArrowDown", 0, 0), ("ArrowDown", 1, 0), ("ArrowRight", 1, 1), ("Home", 1, 0)):
+        page.keyboard.press(key)
+        assert reading(view).startswith(f"{labels[row]} → {labels[column]}: "), key
+    page.keyboard.press("Escape")
+    expect(large).not_to_be_visible()
+    assert view.view.evaluate(where)[1].startswith("Heatmap of A₃")
 
 
 def test_every_picture_moves_the_one_focus_and_asks_the_server_nothing(visit, app, eye, settled):
