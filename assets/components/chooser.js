@@ -9,7 +9,7 @@ import { make, makeButton } from "./elements.js";
 import { drawn } from "./streamlit.js";
 import { exact, fill, isRtl } from "./text.js";
 
-const PAUSE = 250; // milliseconds after an arrow key: who walks on asks the server once
+const KEY_PAUSE = 250; // milliseconds after an arrow key: who walks on asks the server once
 
 /**
  * What was chosen and not yet sent: a position for each field.
@@ -113,7 +113,7 @@ function followChoices(root, choice) {
     check(group, at);
     choice.waiting.set(group.dataset.field, at);
     clearTimeout(choice.timer);
-    choice.timer = window.setTimeout(() => send(choice), pause);
+    choice.timer = window.setTimeout(() => sendChoices(choice), pause);
   };
   root.addEventListener("click", ({ target }) => {
     const button = target.closest("[role=radio]");
@@ -126,16 +126,16 @@ function followChoices(root, choice) {
     event.preventDefault();
     event.stopPropagation(); // Streamlit has keys of its own
     optionsOf(group)[at].focus();
-    choose(group, at, PAUSE);
+    choose(group, at, KEY_PAUSE);
   });
   // Who leaves has chosen.
   root.addEventListener("focusout", ({ relatedTarget }) => {
-    if (!root.contains(relatedTarget)) send(choice);
+    if (!root.contains(relatedTarget)) sendChoices(choice);
   });
 }
 
 /** @param {Choice} choice */
-function send(choice) {
+function sendChoices(choice) {
   clearTimeout(choice.timer);
   const chosen = Object.fromEntries(choice.waiting);
   choice.waiting.clear();
