@@ -86,6 +86,9 @@ def record(
     it is needed only for code without modules whose axes of texts and heads cannot be told apart.
     The output of the model is, to the bit, that with torch's fused path off. With dropout the recorded
     weights are those before dropout. A factor for each head on the scores is recorded as one on its queries.
+    A sink that is written as a factor behind the softmax, ``sigmoid(lse − sink)`` on each row of the output
+    (Granite with windows), is not in the recorded weights, whose rows sum to 1; ``mha.trace`` of that model
+    takes it as the sink that it is, so that its rows sum to less.
     One-head modules whose outputs are concatenated are the heads of one layer. Calls whose keys extend those
     of an earlier one, as with a cache, continue it: the layer has the queries of all of them, each with the
     keys that were there.

@@ -57,6 +57,14 @@ LONG = {
     "t5": "buckets of distances, two texts",
 }
 
+# The reason for what the error of a model's own code does not tell.
+_DRAFT = "it drafts for another model, to whose keys and values it attends; it reads no text alone"
+REASONS = {
+    "gemma4_assistant": _DRAFT,
+    "gemma4_unified_assistant": _DRAFT,
+    "mra": "its attention is a CUDA kernel; where that is missing, transformers returns zeros in its place",
+}
+
 
 def compare(family: str, lengths=tiny.LENGTHS, *, positions=tiny.POSITIONS, halves: bool = True) -> Row:
     """Show a family's tiny model as a person does, at several lengths and in half precision."""
@@ -64,12 +72,12 @@ def compare(family: str, lengths=tiny.LENGTHS, *, positions=tiny.POSITIONS, halv
     try:
         built = tiny.model(family, positions)
     except Exception as error:  # somebody else's model: whatever it is, it is the reason
-        return Row(family, kind, "not built", missing=_short(error))
+        return Row(family, kind, "not built", missing=REASONS.get(family) or _short(error))
     with tempfile.TemporaryDirectory() as folder, keywords() as names:
         try:
             door, model, refusal = entered(built, folder, inside=kind == "inside")
         except Exception as error:
-            return Row(family, kind, _failed(error), missing=_short(error))
+            return Row(family, kind, _failed(error), missing=REASONS.get(family) or _short(error))
         own = door.reference(model, "float32")
         # The longest text first: whatever a model keeps of it would show in the next one.
         shown = {n: shown_of(model, own, n) for n in sorted(lengths, reverse=True)}
@@ -88,10 +96,13 @@ def compare_long(family: str) -> LongRow:
 
 
 class Door:
-    """How a person comes to a model: by its folder, or in memory where no folder of it can be loaded."""
+    """How a person comes to a model: by its folder, or in memory where no folder of it can be loaded.
+
+    A part of a larger model is in memory with it: there are no folders of the part alone.
+    """
 
     def __init__(self, built: nn.Module, folder: str, *, inside: bool):
-        self.built, self.folder, self.name = built, folder, "memory" if inside else "folder"
+        self.built, self.folder, self.name = built, folder, "larger model" if inside else "folder"
         self.tokenizer = tiny.tokenizer(built)
         if not inside:
             built.save_pretrained(folder)
@@ -107,7 +118,7 @@ class Door:
     def reference(self, model: huggingface.Model, dtype: str) -> nn.Module:
         """The model's own code with the same weights: as they were built, in half precision as they load."""
         kind = type(model.module)
-        if self.name == "memory":
+        if self.name != "folder":
             return copy.deepcopy(self.built).to(huggingface.DTYPES[dtype])
         same = [part for part in self.built.modules() if type(part) is kind]
         if same and dtype == "float32":
@@ -132,6 +143,8 @@ def entered(built: nn.Module, folder: str, *, inside: bool) -> tuple[Door, huggi
         refusal = MhaError("transformers reads every tokenizer of this family as one of its own.")
     except MhaError as error:
         refusal = error
+    if inside:
+        raise refusal
     door.name = "memory"
     try:
         return door, door.opened("float32"), f"its folder: {_short(refusal)}"

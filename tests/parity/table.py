@@ -52,7 +52,7 @@ class Row:
     family: str
     kind: str
     verdict: str  # a key of `VERDICTS`
-    door: str = ""  # how it was opened: "folder", "memory"
+    door: str = ""  # where it was opened: "folder", "memory", or "larger model" that it is a part of
     layers: str = ""  # how many of which kind are shown
     route: str = ""
     weights: float | None = None
