@@ -393,6 +393,18 @@ def test_a_hosted_server_has_the_models_that_are_on_it_and_no_others(opened, fol
     assert not model_source.may_load(Scene(source="model", model="us/bird", revision="main"))
 
 
+def test_the_name_of_a_model_chooses_it_and_nothing_is_fetched_unasked(opened_on, english):
+    app = opened_on("models/real.py")
+    names = [*model_source.local_models(), *model_source.downloadable()]
+    chosen = names.index("openai-community/gpt2")
+    button = app.button(key=f"model_{chosen}")
+    assert button.label == literal(names[chosen])
+    button.click().run()
+    assert not app.exception
+    assert (app.query_params["source"], app.query_params["model"]) == ("model", names[chosen])
+    assert app.button(key="fetch_model")
+
+
 def test_without_the_library_the_pages_say_what_to_install_and_offer_nothing_else(
     opened, opened_on, folder, monkeypatch, english
 ):

@@ -55,7 +55,14 @@ def gallery() -> None:
     for number, name in enumerate(names):
         with cells.container(border=True, gap="xsmall"):
             chosen = {"source": "model", "model": name, "revision": ""}
-            st.button(literal(name), key=f"model_{number}", type="tertiary", on_click=state.go, kwargs=chosen)
+            st.button(
+                literal(name),
+                key=f"model_{number}",
+                type="tertiary",
+                icon=":material/arrow_forward:",
+                on_click=state.go,
+                kwargs=chosen,
+            )
             st.caption(" · ".join(facts(name)))
             if known := _known(name):
                 st.markdown(literal(known.notice))
