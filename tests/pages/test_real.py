@@ -401,7 +401,8 @@ def test_the_name_of_a_model_chooses_it_and_nothing_is_fetched_unasked(opened_on
     assert button.label == literal(names[chosen])
     button.click().run()
     assert not app.exception
-    assert (app.query_params["source"], app.query_params["model"]) == ("model", names[chosen])
+    assert app.segmented_control(key="source").value == "model"
+    assert app.selectbox(key="model").value == names[chosen]
     assert app.button(key="fetch_model")
 
 
