@@ -198,7 +198,7 @@ def _sentence(used: Set[str]) -> None:
 def _take_example(examples: list[dict]) -> None:
     for example in examples:
         if example["text"] == st.session_state.example:
-            token = name_of(words(example["text"]), example["token"])
+            token = name_of(words(example["text"]), example["token"] - 1)  # counted with [CLS]
             go(text=example["text"], twin=example.get("twin", ""), token=token, example=None)
 
 

@@ -166,13 +166,21 @@ def indices(trace: AttentionTrace, scene: Scene) -> tuple[int, int, int]:
 
 
 def name_tokens(trace: AttentionTrace) -> None:
-    """Give the focus's tokens the names of words where they are numbered: those another sentence has, too."""
-    focus = current().focus
-    sides = {"token": trace.sides.queries, "key_token": trace.sides.keys}
-    places = {field: _numbered(tokens, getattr(focus, field)) for field, tokens in sides.items()}
-    names = {field: name_of(sides[field], at) for field, at in places.items() if at is not None}
-    if focus.sentence == 1:
-        st.session_state["focus"] = replace(focus, **names)
+    """Give the focus's tokens the names of words, which another sentence has, too, where they are numbered.
+
+    A word that the sentence has no longer becomes the one that stands in its place.
+    """
+    focus, queries, keys = current().focus, trace.sides.queries, trace.sides.keys
+    if focus.sentence != 1:
+        return
+    token, key = _numbered(queries, focus.token), _numbered(keys, focus.key_token)
+    at = position(queries, focus.token)
+    if at is None and focus.token:
+        at = token = min(st.session_state.get("token_at", UNKNOWN_TOKEN - 1), len(queries) - 1)
+    st.session_state["token_at"] = at or 0
+    names = {} if token is None else {"token": name_of(queries, token)}
+    names |= {} if key is None else {"key_token": name_of(keys, key)}
+    st.session_state["focus"] = replace(focus, **names)
 
 
 def _numbered(tokens: Tokens, name: str) -> int | None:

@@ -91,8 +91,8 @@ LINK = {
     "bias": "false",
     "layer": "3",
     "head": "7",
-    "token": "2",
-    "key_token": "1",
+    "token": "are",
+    "key_token": "How",
 }
 SAID = {key: value for key, value in LINK.items() if key != "seed"}
 

@@ -14,7 +14,7 @@ import transformers
 from mha_core.sources.huggingface import catalogue
 from mha_core.sources.huggingface import model as huggingface
 from pages._kit import model_source
-from pages._kit.state import Scene
+from pages._kit.state import Focus, Scene
 from tests.sources.tiny import fast
 
 PAGE = "models/real.py"
@@ -138,14 +138,14 @@ def test_a_layer_without_softmax_shows_its_signed_matrix_and_the_sum_of_its_rows
 def test_a_click_moves_to_that_layer_and_the_strip_follows_other_controls(on):
     app = on("Qwen3Next")
     app.get_by_key("place").set_value(2).run()
-    assert app.session_state.layer == 1
-    app.session_state.layer = 2
+    assert app.session_state.focus.layer == 1
+    app.session_state.focus = Focus(layer=2)
     app.run()
     assert app.get_by_key("place").value == 4
     app.get_by_key("place").set_value(3).run()
     assert app.query_params["place"] == "3"
-    assert app.session_state.layer == 2  # no other page has a layer without softmax
-    app.session_state.layer = 1
+    assert app.session_state.focus.layer == 2  # no other page has a layer without softmax
+    app.session_state.focus = Focus(layer=1)
     app.run()
     assert app.get_by_key("place").value == 2
     assert "place" not in app.query_params

@@ -378,7 +378,7 @@ def test_the_second_sentence_hides_its_own_words(opened, hide, eye, tokens, plac
     app = hide(opened(twin=twin), 3, panel=1)
     assert typed(app) == (TYPED, twin.replace("animal", "[MASK]"))
     assert tokens(app)[1][3] == "[MASK]"
-    assert place(app)[2] == 2
+    assert place(app)[2] == 3
     header, _ = eye(app)
     assert header["hides"][1][3] == "Give “animal” back"
     assert "guesses" in header["answers"][1][3]
