@@ -51,6 +51,7 @@ export function showBar(view) {
     parts.push(segments(texts.direction, sides));
   }
   parts.push(options(view), saving(view));
+  if (view.header.follows) parts.push(linkButton(view.texts));
   renew(view.bar, parts);
 }
 
@@ -150,6 +151,20 @@ function options(view) {
   if (view.header.groups?.some(Boolean)) parts.push(tick("words", texts.words));
   parts.push(make("p", "keys", texts.keys));
   return menu(texts.options, parts);
+}
+
+// The address has all that the view looks at.
+function linkButton(texts) {
+  const button = makeButton(texts.copy_link, "", async () => {
+    try {
+      await navigator.clipboard.writeText(location.href);
+      button.textContent = texts.copied;
+    } catch {
+      window.prompt(texts.copy_link, location.href); // a page that may not write there shows what to copy
+    }
+  });
+  button.setAttribute("aria-live", "polite");
+  return button;
 }
 
 function saving(view) {

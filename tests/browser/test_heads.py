@@ -394,6 +394,47 @@ def test_a_link_holds_the_focus_and_back_forward_and_other_pages_keep_it(visit, 
     assert looked_at(eye(page)) == (0, 2, 6)
 
 
+def test_a_copied_link_shows_the_same_picture_in_a_fresh_browser_on_a_fresh_server(
+    visit, app, browser, serve, eye, settled
+):
+    page = visit(app)
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    view = eye(page)
+    view.button("layer 1").click()
+    view.button("matrix").click()
+    view.pictures().nth(1).click()
+    view.chip("head 4").click()
+    view.word(6, 1).click()
+    view.word(2, 1).click(modifiers=["Shift"])
+    options = view.menu("Options")
+    options.get_by_label("Hide [CLS]").check()
+    settled(page)
+    view.button("Copy link").click()
+    expect(view.button("Link copied")).to_be_visible()
+    link = urlsplit(page.evaluate("navigator.clipboard.readText()"))
+    looked = view.view.evaluate("v => v.view.looked")
+    assert parse_qs(link.query) == {
+        "layer": ["1"],
+        "token": ["animal"],
+        "sentence": ["2"],
+        "pins": ["street"],
+        "heads": ["2,4"],
+        "drawing": ["matrix"],
+        "specials": ["hidden"],
+    }
+    fresh = browser.new_context(viewport={"width": 1440, "height": HEIGHT})
+    other = fresh.new_page()
+    other.goto(f"{serve()}/?{link.query}")
+    shown = eye(other)
+    assert shown.view.evaluate("v => v.view.looked") == looked
+    fresh.close()
+    page.get_by_role("link", name="Steps", exact=True).click()
+    settled(page)
+    page.get_by_role("link", name="Heads", exact=True).click()
+    settled(page)
+    assert eye(page).view.evaluate("v => v.view.looked") == looked
+
+
 def test_a_focus_is_not_lost_however_late_the_server_answers(
     visit, serve, eye, settled, tmp_path, monkeypatch
 ):
