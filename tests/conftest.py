@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import hypothesis
+import numpy as np
 import pytest
 import torch
 
@@ -319,3 +320,16 @@ def projected_cross(normal):
     layer = cross_layer(normal, q=q, k=k, v=v, x=x, x_v=y)
     layer = replace(layer, projections=mha.Projections(w_q, w_k, w_v, w_o))
     return mha.AttentionTrace(SIDES.queries, (layer,), {"name": "by hand"})
+
+
+def six_matrices(layer: mha.LayerTrace, head: int) -> dict[str, np.ndarray]:
+    """What the page Heads draws of a head: Q, K, V, scores, weights and output; NaN where a mask hides."""
+    shared = layer.kv_head(head)
+    return {
+        "q": layer.q[head],
+        "k": layer.k[shared],
+        "v": layer.v[shared],
+        "scores": layer.scores(head),
+        "weights": np.where(layer.allowed(head), layer.weights(head), np.nan),
+        "output": layer.output(head),
+    }

@@ -1,11 +1,8 @@
-// Every figure of a page: a Save menu at each of plotly's and at each drawing of our own (`saveable`), and clicks on
-// cells. Streamlit reports no click on a heatmap, but our components run in its page, where plotly can be asked.
+// Every figure of a page: a Save menu at each of plotly's and at each drawing of our own (`saveable`).
 // Mounted once for all pages. Data: the words of the menu, { open, png, svg, csv }.
-// A figure of plotly's says what it is in layout.meta: { title, caption, file, start, rows, columns, corner }.
-import { tell } from "./address.js";
+// A figure of plotly's says what it is in layout.meta: { title, caption, file, rows, columns, corner }.
 import { make, makeButton, makeSvg } from "./elements.js";
 import { FORMATS, save } from "./saving.js";
-import { keyAround } from "./streamlit.js";
 import { cleaned } from "./text.js";
 
 /** @typedef {import("./saving.js").Figure} Figure */
@@ -14,8 +11,7 @@ const PLOT = ".js-plotly-plot";
 const OFFERED = "data-headscope-saveable";
 /** @type {WeakMap<Element, Figure>} drawings of our own, by the element that they are in */
 const offered = new WeakMap();
-const listeners = new WeakMap(); // of a figure of plotly's ours
-const mounted = { watching: false, waiting: false, words: null, send: null };
+const mounted = { watching: false, waiting: false, words: null };
 
 /**
  * Offer a drawing of our own to the Save menus of the page.
@@ -140,25 +136,6 @@ function unmarked(text) {
   return new DOMParser().parseFromString(text, "text/html").documentElement.textContent;
 }
 
-// Reports a clicked cell of a figure that has `start`, the positions of its first row and column.
-function report(plot, { points }) {
-  const start = plot.layout?.meta?.start;
-  const cell = points.find((point) => Array.isArray(point.pointNumber));
-  if (!start || !cell) return;
-  const [row, column] = start.map((first, axis) => (first === null ? null : first + cell.pointNumber[axis]));
-  mounted.send({ chart: keyAround(plot), row, column });
-}
-
-// Before each press the one listener of the figure is put (back) in place: plotly forgets it when a figure is drawn
-// anew, and keeps it when it is only updated.
-function hearClicks(target) {
-  const plot = target.closest?.(PLOT);
-  if (!plot?.on) return;
-  if (!listeners.has(plot)) listeners.set(plot, (event) => report(plot, event));
-  plot.removeListener("plotly_click", listeners.get(plot));
-  plot.on("plotly_click", listeners.get(plot));
-}
-
 // Every figure has its menu, also those that come later.
 function look() {
   mounted.waiting = false;
@@ -182,15 +159,10 @@ function lookLater() {
   }
 }
 
-export default function ({ data, setTriggerValue }) {
+export default function ({ data }) {
   mounted.words = data;
-  mounted.send = (picked) => {
-    tell();
-    setTriggerValue("picked", picked);
-  };
   if (mounted.watching) return;
   mounted.watching = true;
-  document.addEventListener("pointerdown", ({ target }) => hearClicks(target), true);
   new MutationObserver(lookLater).observe(document.body, { subtree: true, childList: true });
   lookLater();
 }

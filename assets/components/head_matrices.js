@@ -113,7 +113,10 @@ export class HeadMatrices extends MatrixPictures {
 
   // The theme or the numbers may be other ones.
   draw() {
-    this.theme = themeLook(this.view.root);
+    const { view } = this;
+    this.theme = themeLook(view.root);
+    const place = () => ({ panel: this.nth, layer: this.layer.number, head: view.chosenHead, query: this.focus.query });
+    this.plot = view.plot && ((name) => view.plot({ name, ...place() }));
     this.scene = "";
     this.update();
   }

@@ -61,6 +61,7 @@ import { apart, exact, fill } from "./text.js";
  * @property {((chosen: object) => void) | null} open load what is chosen and not here
  * @property {(() => void) | null} moved the view looks at something else
  * @property {((nth: number, token: number) => void) | null} hide hide a token of a sentence, or give it back
+ * @property {((asked: object) => void) | null} [plot] draw one of the six matrices by plotly
  * @property {((header: Header) => Promise<string>) | null} page the view as a page of its own, to be saved
  */
 
@@ -85,6 +86,8 @@ export class HeadView {
   hide = null;
   /** @type {Page["page"]} */
   page = null;
+  /** @type {Page["plot"]} */
+  plot = null;
   state = { drawing: "lines", side: "query", layer: 0, threshold: null, maxLines: 0, rescaled: false, words: false };
   /** @type {import("./payload.js").PayloadPanel[]} */
   original = [];
@@ -154,13 +157,14 @@ export class HeadView {
    * @param {import("./payload.js").PayloadPanel[]} panels
    * @param {Page} page
    */
-  show(header, panels, { open, moved, hide, page }) {
+  show(header, panels, { open, moved, hide, page, plot = null }) {
     this.header = header;
     this.texts = header.texts;
     this.open = open;
     this.moved = moved;
     this.hide = hide;
     this.page = page;
+    this.plot = plot;
     this.original = panels;
     if (!this.scene) {
       // A page that was saved so.

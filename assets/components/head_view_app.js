@@ -34,12 +34,22 @@ export default async function ({ data, parentElement, setTriggerValue }) {
     tell();
     setTriggerValue("hidden", { panel: nth, word: token });
   };
+  const plot = (asked) => {
+    tell();
+    setTriggerValue("plotted", asked);
+  };
   // What is not here the server sends; until then the view stays where it is.
   const isHere = ({ layer, head }) => panels[0].layers.get(layer)?.heads.includes(head);
   const place = placeOf(heldFocus(), data, panels);
   const { layer, head, tokens } = isHere(place) && place.nth === 0 ? place : { ...data, tokens: [data.token] };
   const header = { ...data, layer, head, token: tokens.at(-1) ?? null };
-  const view = showView(root, header, panels, { open, moved, hide: data.hides ? hide : null, page });
+  const view = showView(root, header, panels, {
+    open,
+    moved,
+    hide: data.hides ? hide : null,
+    page,
+    plot: data.matrices ? plot : null,
+  });
   const follower = (focus) => {
     const there = placeOf(focus, data, panels);
     if (isHere(there)) view.goTo(there);

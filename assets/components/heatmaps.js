@@ -3,6 +3,7 @@
 import { tell } from "./address.js";
 import { arrival } from "./blobs.js";
 import { MatrixPictures, themeLook } from "./matrix_pictures.js";
+import { followStep, stepInFocus } from "./step_in_focus.js";
 import { drawn } from "./streamlit.js";
 import { fill, isolated } from "./text.js";
 
@@ -27,7 +28,16 @@ import { fill, isolated } from "./text.js";
  * @property {{ caption: string[], file: string }} saved
  */
 
-/** @typedef {{ texts: Record<string, string>, matrices: Described[], tall: number, across: number, stacked: boolean }} Scene */
+/**
+ * @typedef {object} Scene
+ * @property {Record<string, string>} texts
+ * @property {Described[]} matrices
+ * @property {number} tall
+ * @property {number} across
+ * @property {boolean} stacked below each other on a phone
+ * @property {Record<string, { matrices: string[], results: string[], across: number }> | null} steps of each step
+ *   those that it draws; null where the page has no steps and all are drawn
+ */
 
 /**
  * Described matrices with their numbers: those of all matrices row by row, then a byte for each cell of those that
@@ -61,9 +71,11 @@ export class Heatmaps extends MatrixPictures {
   all = [];
   named = true;
 
-  constructor(root, send) {
+  /** @type {(event: string, value: any) => void} to the server */
+  send = () => {};
+
+  constructor(root) {
     super();
-    this.send = send;
     this.plot = (name) => this.send("plotted", name);
     this.row.classList.add("named");
     root.append(this.root);
@@ -79,16 +91,20 @@ export class Heatmaps extends MatrixPictures {
     this.scene = scene;
     this.all = withNumbers(scene.matrices, bytes);
     this.tall = scene.tall;
-    this.row.style.setProperty("--across", String(scene.across));
     this.row.classList.toggle("stacked", scene.stacked);
+    if (scene.steps) followStep(this.root, () => this.update());
     this.update();
   }
 
   update() {
     if (!this.scene || !this.root.clientWidth) return;
     this.theme = themeLook(this.root);
+    const step = this.scene.steps?.[stepInFocus()];
+    const shown = step ? step.matrices.map((name) => this.#of(name)) : this.all;
+    const result = (one) => (step ? step.results.includes(one.name) : one.result);
+    const matrices = Object.fromEntries(shown.map((one) => [one.name, { ...titled(one), result: result(one) }]));
+    this.row.style.setProperty("--across", String(step?.across ?? this.scene.across));
     // A figure has its width once it stands in its place.
-    const matrices = Object.fromEntries(this.all.map((one) => [one.name, titled(one)]));
     if (Object.keys(matrices).join() !== Object.keys(this.pictures).join()) this.show(matrices);
     this.show(matrices);
     this.light();
@@ -143,7 +159,7 @@ export default async function ({ data, parentElement, setTriggerValue }) {
   const { turn } = root;
   const bytes = await arrival(data.name, data.digest);
   if (root.turn !== turn) return; // other matrices have come meanwhile
-  root.heatmaps ??= new Heatmaps(root, setTriggerValue);
+  root.heatmaps ??= new Heatmaps(root);
   root.heatmaps.send = (name, value) => {
     tell();
     setTriggerValue(name, value);

@@ -189,7 +189,7 @@ export class MatrixPictures {
     const width = figure.clientWidth || this.tall;
     map.show(numbers, this.theme, width, this.named ? this.tall : Math.min(width, this.tall), this.named, above);
     figure.querySelector("b").textContent = `${result ? "→ " : ""}${symbol}`;
-    figure.querySelector("span").textContent = meaning;
+    Object.assign(figure.querySelector("span"), { textContent: meaning, title: meaning });
     const small = figure.querySelector("small");
     small.textContent = [this.#colours(numbers), axes].filter(Boolean).join(" · ");
     small.title = axes ?? "";

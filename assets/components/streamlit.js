@@ -5,12 +5,6 @@ const KEY = "st-key-"; // before the key of an element, as a class
 const MOMENT = 50; // milliseconds
 const MAX_MOMENTS = 200; // before a page that runs on and on is left all the same
 
-// The key of the element that this one is in; "" for none.
-export function keyAround(element) {
-  const classes = element.closest(`[class*='${KEY}']`)?.classList ?? [];
-  return [...classes].find((name) => name.startsWith(KEY))?.slice(KEY.length) ?? "";
-}
-
 // Act once the page has run to its end.
 export function atRest(act, moments = MAX_MOMENTS) {
   if (moments && !document.querySelector(AT_REST)) setTimeout(() => atRest(act, moments - 1), MOMENT);
@@ -20,6 +14,15 @@ export function atRest(act, moments = MAX_MOMENTS) {
 // Follow the link in the container with this key.
 export function followLink(key) {
   /** @type {HTMLElement} */ (document.querySelector(`.${KEY}${key} a`))?.click();
+}
+
+// Of all containers whose key begins so, show the one whose key ends with that name.
+export function showOnly(prefix, name) {
+  const id = `headscope-${prefix}shown`;
+  const style =
+    document.getElementById(id) ?? document.head.appendChild(Object.assign(document.createElement("style"), { id }));
+  const one = `.${KEY}${prefix}${name}`;
+  style.textContent = `html [class*="${KEY}${prefix}"]:not(${one}) { display: none; } html ${one} { display: flex; }`;
 }
 
 // What is drawn takes the height that it needs, no longer the one that it had while it was loading

@@ -1,7 +1,7 @@
-"""Draws every plotly figure of the app, so that users can click its cells and save it as a file.
+"""Draws every plotly figure of the app, so that users can save it as a file.
 
 The title, caption and file name of a figure are in its `layout.meta`. charts.js, which the frame mounts
-once, reads them there when the user saves the figure or clicks a cell.
+once, reads them there when the user saves the figure.
 """
 
 import re
@@ -12,7 +12,7 @@ import streamlit as st
 
 from mha_core.analysis.frames import Origin
 from mha_core.traces.source import FileSource, ModelSource, RandomSource, TrainedSource
-from pages._kit import components, state
+from pages._kit import components
 from pages._kit.text import t
 
 CONFIG = {
@@ -25,19 +25,8 @@ MAX_TEXT = 300  # characters of the sentence in the caption of a saved figure
 
 
 def mount() -> None:
-    """Mount the script that makes figures clickable and savable; it shows nothing on the page."""
-    components.charts({name: t(f"save.{name}") for name in ("open", "png", "svg", "csv")}, _clicked)
-
-
-def _clicked(*, chart: str, row: object, column: object) -> None:
-    picked(row=row, column=column)
-
-
-def picked(*, row: object, column: object) -> None:
-    """Choose the tokens of the clicked cell: the row is the query, the column is the key."""
-    positions = {"token": row, "key_token": column}
-    # The browser sent these numbers; the controls clamp them to the tokens that exist.
-    state.go(**{key: at + 1 for key, at in positions.items() if isinstance(at, int) and at >= 0})
+    """Mount the script that makes figures savable; it shows nothing on the page."""
+    components.charts({name: t(f"save.{name}") for name in ("open", "png", "svg", "csv")})
 
 
 def draw(
@@ -48,16 +37,15 @@ def draw(
     title: str,
     origin: Origin = Origin(),
     table: pd.DataFrame | None = None,
-    start: tuple[int, int | None] | None = None,
+    name: str | None = None,
     config: Mapping = CONFIG,
     **options,
 ) -> None:
-    """Draw a figure on the page; files saved from it carry `title` and `origin`.
+    """Draw a figure on the page; files saved from it carry `title` and `origin`, and `name` or else its key.
 
-    `table` has the full names of a heatmap's rows and columns. `start` makes cells clickable: it is the
-    position of the first row and the first column, from 0; the column is None where columns are not tokens.
+    `table` has the full names of a heatmap's rows and columns.
     """
-    meta = described(key, title, origin) | {"start": start}
+    meta = described(name or key, title, origin)
     if table is not None:
         axes = {"rows": table.index, "columns": table.columns}
         meta |= {name: [str(label) for label in axis] for name, axis in axes.items()}

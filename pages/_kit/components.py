@@ -65,12 +65,9 @@ def address(focus: Mapping[str, Mapping[str, str]], follow: str | None) -> None:
     _address(key="address", data={**focus, "follow": follow}, on_focus_change=lambda: None)
 
 
-def charts(words: dict[str, str], on_pick) -> None:
-    """Let every plotly figure be clicked, and it and our own be saved; shows nothing by itself.
-
-    `on_pick` gets the figure's key and the row and column of the cell, from 0, None for no token.
-    """
-    _charts(key="charts", data=words, on_picked_change=lambda: on_pick(**st.session_state.charts.picked))
+def charts(words: dict[str, str]) -> None:
+    """Let every figure of plotly's and of our own be saved; shows nothing by itself."""
+    _charts(key="charts", data=words)
 
 
 def chooser(

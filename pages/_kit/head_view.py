@@ -8,12 +8,23 @@ import numpy as np
 import streamlit as st
 
 from mha_core import AttentionTrace
-from mha_core.analysis.frames import MAX_ALL_PAIRS, longest
+from mha_core.analysis.frames import MAX_ALL_PAIRS, around, longest, picture
 from mha_core.export import head_view as views
 from mha_core.export.payload import BUDGET, Panel, fitting, pack
-from pages._kit import components, compute, heights, model_info, role_labels, sentence, state
+from pages._kit import (
+    components,
+    compute,
+    heatmaps,
+    heights,
+    matrices,
+    model_info,
+    role_labels,
+    sentence,
+    state,
+)
 from pages._kit.text import language, t
 
+PLOT = "head_view_plot"  # where it is kept which matrix is drawn by plotly
 MAX_BLOBS = 4  # of one trace, with different layers, heads or titles
 _blobs: WeakKeyDictionary[AttentionTrace, dict] = WeakKeyDictionary()
 
@@ -108,7 +119,25 @@ def of_sentences(
 
     focus = {"layer": layer, "head": head, "token": token}
     titles = [_title(one) for one in traces.values()] if any(stand_ins) else None
-    return of_traces(list(traces.values()), **focus, titles=titles, values=True, more=more, on_hide=hide)
+    every = list(traces.values())
+    payload = of_traces(every, **focus, titles=titles, values=True, more=more, on_hide=hide)
+    _plot(every)
+    return payload
+
+
+def _plot(traces: Sequence[AttentionTrace]) -> None:
+    """The matrix that the reader of the view wants to see by plotly, as long as it is there."""
+    asked = st.session_state.get(PLOT)
+    if asked is None or asked["panel"] >= len(traces):
+        return
+    trace, name, layer, head = traces[asked["panel"]], asked["name"], asked["layer"], asked["head"]
+    if name not in views.OF_HEAD or layer >= len(trace.layers) or head >= trace.layers[layer].n_heads:
+        return
+    query = min(asked.get("query") or 0, trace.layers[layer].n_query - 1)
+    part = around(trace, query, layer=layer, head=head)
+    drawn = picture(trace, name, layer=layer, head=head, part=part)
+    limit = float(np.nanmax(drawn.frame.to_numpy())) or 1.0
+    heatmaps.plot(matrices.of_picture(drawn, name, limit=limit, query=query), key=PLOT)
 
 
 def _title(trace: AttentionTrace) -> str:
@@ -183,6 +212,9 @@ def _mount(
         if on_hide and key in st.session_state:  # forgotten where another page was asked for at once
             on_hide(st.session_state[key].hidden)
 
+    def plot() -> None:
+        st.session_state[PLOT] = st.session_state[key].plotted
+
     digest = components.digest(blob)
     # The bytes show nothing and leave no gap. (Not in the sidebar: a fragment may not write there.)
     with st.container(gap=None):
@@ -191,6 +223,7 @@ def _mount(
             data=header | {"digest": digest, "follows": follows},
             height=height,
             on_hidden_change=hide,
+            on_plotted_change=plot,
         )
         components.send(key, blob, key=f"{key}_blob")
     return digest

@@ -1,8 +1,8 @@
 """Matrices as pictures of our own, each of them large on request, and on request as a figure of plotly's."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -11,7 +11,7 @@ import streamlit as st
 from mha_core.analysis.frames import Origin
 from mha_core.figures.heatmap import heatmap
 from pages._kit import charts, components, heights, state
-from pages._kit.text import t, template
+from pages._kit.text import literal, t, template
 
 # What matrix_pictures.js says, under the same names as in the head view.
 WORDS = (
@@ -75,6 +75,14 @@ class Heatmap:
         return float(np.abs(self.values).max(initial=0.0, where=visible)) or 1.0
 
 
+class Step(NamedTuple):
+    """Of a step the names of the matrices that it draws, and of those that it makes; so many in a row."""
+
+    matrices: Sequence[str]
+    results: Sequence[str]
+    across: int
+
+
 def draw(
     matrices: Sequence[Heatmap],
     *,
@@ -82,11 +90,13 @@ def draw(
     across: int | None = None,
     tall: int | None = None,
     stacked: bool = False,
+    steps: Mapping[str, Step] | None = None,
 ) -> None:
     """Draw matrices, so many `across` and `tall` pixels high; `key` is their element key.
 
     On a phone they are a row that is swiped, or stand one below the other where they are `stacked`. One of
-    them is drawn by plotly where its reader asks for that.
+    them is drawn by plotly where its reader asks for that. With `steps` those of the step in focus alone are
+    drawn (step_in_focus.js).
     """
     across = len(matrices) if across is None else across
     tall = heights.heatmap(max(len(matrix.frame) for matrix in matrices)) if tall is None else tall
@@ -98,11 +108,12 @@ def draw(
         "tall": tall,
         "across": across,
         "stacked": stacked,
-        "matrices": [_described(matrix, key) for matrix in matrices],
+        "matrices": [_described(matrix) for matrix in matrices],
+        "steps": None if steps is None else {name: step._asdict() for name, step in steps.items()},
     }
 
     def picked() -> None:
-        charts.picked(**st.session_state[key].picked)
+        _choose(**st.session_state[key].picked)
 
     def plotted() -> None:
         st.session_state[_plot(key)] = st.session_state[key].plotted
@@ -112,7 +123,7 @@ def draw(
         _heatmaps(
             key=key,
             data=data,
-            height=heights.heatmaps(len(matrices), across, tall, stacked),
+            height=heights.heatmaps(across if steps else len(matrices), across, tall, stacked),
             on_picked_change=picked,
             on_plotted_change=plotted,
         )
@@ -125,8 +136,11 @@ def draw(
 def plot(matrix: Heatmap, *, key: str) -> None:
     """The matrix by plotly, with its zoom and its toolbar, and a button that takes it away."""
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.markdown(t("heatmap.plotted", symbol=matrix.symbol, meaning=matrix.meaning), width="stretch")
+        st.markdown(
+            t("heatmap.plotted", symbol=literal(matrix.symbol), meaning=matrix.meaning), width="stretch"
+        )
         st.button(t("heatmap.unplot"), key=f"{key}_close", on_click=state.forget, args=(key,))
+    st.caption(literal(" · ".join(charts.caption(matrix.origin or Origin()))))
     figure = heatmap(
         matrix.frame,
         kind=matrix.kind,
@@ -144,14 +158,22 @@ def plot(matrix: Heatmap, *, key: str) -> None:
         alt=f"{matrix.symbol} {matrix.meaning}",
         title=f"{matrix.symbol} {matrix.meaning}",
         origin=matrix.origin or Origin(),
+        name=matrix.name,
         table=matrix.frame,
-        start=matrix.start,
+        config=charts.HEATMAP_CONFIG,
     )
 
 
 def axis(index: pd.Index) -> str:
     """What an axis is, in words."""
     return t(f"axis.{index.name or 'packed'}")
+
+
+def _choose(*, row: object, column: object) -> None:
+    """Choose the tokens of a cell: the row is the query, the column is the key."""
+    positions = {"token": row, "key_token": column}
+    # The browser sent these numbers; the controls clamp them to the tokens that exist.
+    state.go(**{key: at + 1 for key, at in positions.items() if isinstance(at, int) and at >= 0})
 
 
 def _plot(key: str) -> str:
@@ -167,10 +189,10 @@ def _texts(*, clicked: bool) -> dict[str, str]:
     }
 
 
-def _described(matrix: Heatmap, key: str) -> dict:
+def _described(matrix: Heatmap) -> dict:
     frame = matrix.frame
     numbered = isinstance(frame.columns, pd.RangeIndex) and frame.columns.start == frame.columns.step == 1
-    meta = charts.described(f"{key}-{matrix.name}", "", matrix.origin or Origin())
+    meta = charts.described(matrix.name, "", matrix.origin or Origin())
     by_number = frame.columns.dtype.kind in "iu"
     return {
         "name": matrix.name,

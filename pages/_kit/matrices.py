@@ -1,14 +1,12 @@
 """Matrices on a page: as heatmaps with a text alternative, as tables, and as CSV files."""
 
-import numpy as np
 import pandas as pd
 import streamlit as st
 
 from mha_core import AttentionTrace, LayerTrace, against_torch
-from mha_core.analysis.frames import MAX_ALL_PAIRS, Origin, Picture, around, long_table, picture, window
-from mha_core.figures.heatmap import heatmap
+from mha_core.analysis.frames import MAX_ALL_PAIRS, Picture, around, long_table, picture, window
 from mha_core.traces.matrices import MATRICES, TOKEN_AXES
-from pages._kit import charts
+from pages._kit import heatmaps
 from pages._kit.charts import file_name
 from pages._kit.heatmaps import Heatmap
 from pages._kit.text import literal, number, t
@@ -19,56 +17,8 @@ FORMULA_START = ("=", "+", "-", "@", "\t", "\r")
 
 
 def matrix(picture: Picture, *, key: str, limit: float, query: int, result: bool = False) -> None:
-    """One matrix as a heatmap with its meaning above it; `key` is its element key.
-
-    Weights are coloured up to `limit`, other numbers up to their largest absolute value. Where rows are
-    queries, the row of the token `query` is framed. `result` marks the matrix as the result of a step with an
-    arrow. A click on a cell chooses its tokens.
-    """
-    frame, (first_row, first_column) = picture.frame, picture.start
-    rows_are_queries = frame.index.name == "query" and picture.framed is None
-    columns_are_tokens = frame.columns.name in TOKEN_AXES
-    # A click on a row chooses the query; the keys of another text are not among the queries.
-    rows_of_other_text = frame.index.name == "key" and picture.sides is not None and not picture.sides.same
-    clickable = frame.index.name in TOKEN_AXES and not rows_of_other_text
-    st.caption(f"{'→ ' if result else ''}**{literal(picture.symbol)}** {t(f'matrix.{picture.name}')}")
-    figure = heatmap(
-        frame,
-        kind=picture.kind,
-        rows=_axis(frame.index),
-        columns=_axis(frame.columns),
-        hidden=picture.hidden,
-        hidden_text=t("matrix.hidden"),
-        limit=limit if picture.kind == "weights" else None,
-        framed=picture.framed,
-        row=query - first_row if rows_are_queries else None,
-        faint=picture.faint,
-    )
-    charts.draw(
-        figure,
-        key=key,
-        alt=_alt(picture),
-        title=f"{picture.symbol} {t(f'matrix.{picture.name}')}",
-        origin=picture.origin or Origin(),
-        table=frame,
-        config=charts.HEATMAP_CONFIG,
-        start=(first_row, first_column if columns_are_tokens else None) if clickable else None,
-    )
-
-
-def _axis(index: pd.Index) -> str:
-    return t(f"axis.{index.name or 'packed'}")
-
-
-def _alt(picture: Picture) -> str:
-    values = picture.frame.to_numpy()
-    finite = values[np.isfinite(values)]
-    low, high = (number(edge) for edge in ((finite.min(), finite.max()) if finite.size else (0, 0)))
-    rows, columns = values.shape
-    meaning = t(f"matrix.{picture.name}")
-    return t(
-        "matrix.alt", symbol=picture.symbol, what=meaning, rows=rows, columns=columns, low=low, high=high
-    )
+    """One matrix as a heatmap with its meaning above it; `key` is its element key."""
+    heatmaps.draw([of_picture(picture, picture.name, limit=limit, query=query, result=result)], key=key)
 
 
 def of_picture(picture: Picture, name: str, *, limit: float, query: int, result: bool = False) -> Heatmap:

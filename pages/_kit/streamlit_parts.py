@@ -5,7 +5,7 @@ are in assets/components/streamlit.js.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import streamlit as st
@@ -24,7 +24,7 @@ TOP_LINKS, SIDE_LINKS = '[data-testid="stTopNav"]', '[data-testid="stSidebarNavI
 EXPAND = '[data-testid="stExpandSidebarButton"]'
 PHONE = "@media (max-width: 768px)"
 
-INVISIBLE = ("address", "charts", "unseen", "style", "look_link")
+INVISIBLE = ("address", "charts", "unseen", "style", "look_link", "style_of_steps")
 CARRIERS = ("_blob",)  # endings of the keys of components that hold data and show nothing
 
 # Files that Streamlit asks for when it needs them first: the font of headings, and what draws our style sheet
@@ -72,6 +72,16 @@ def after_history() -> bool:
     return run is not None and run.is_history_navigation
 
 
+def only(prefix: str, names: Iterable[str], chosen: str) -> None:
+    """Of the containers whose keys are the prefix and a name show the chosen one.
+
+    A script may then show another (`showOnly` in assets/components/streamlit.js).
+    """
+    others = ", ".join(_keyed(prefix + name) for name in names if name != chosen)
+    with st.container(key="style_of_steps"):
+        st.markdown(f"<style>{others or 'none'} {{ display: none; }}</style>", unsafe_allow_html=True)
+
+
 def _rules() -> str:
     invisible = [
         *(_keyed(key) for key in INVISIBLE),
@@ -93,6 +103,8 @@ def _rules() -> str:
 {SIDEBAR} :is({_keyed("text")}, {_keyed("twin")}) {{ --height: 96px; }}
 {SIDEBAR} {_keyed("example")} {{ --height: 40px; }}
 {SIDEBAR} {_keyed("source")} {{ --height: 60px; }}
+{_keyed("river")} {{ position: sticky; top: 3.4rem; z-index: 3; }}
+[class*="{KEYED}step-"] {{ min-height: 10rem; justify-content: center; }}
 {SIDEBAR} {_keyed("source")} {RADIO} {{ padding: 0.25rem 0.6rem; }}
 :is({_keyed("instead_text")}, {_keyed("instead_twin")}) {BUTTON} p {{ text-decoration: underline; }}
 /* Streamlit writes white on its main colour, which is light in the dark theme. */

@@ -6,8 +6,7 @@ from mha_core.analysis.derivation import STEPS, Step, steps
 from pages._kit import chooser, matrices, model_info, refusals, state
 from pages._kit.scene import scene_and_trace
 from pages._kit.text import literal, number, t
-
-MAX_PER_ROW = 4  # matrices
+from pages.understand._steps import river
 
 scene, trace = scene_and_trace()
 layer_index, head, query = state.indices(trace, scene)
@@ -27,30 +26,24 @@ def sentences(step: Step) -> list[str]:
 with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
     st.title(t("steps.heading"), anchor=False)
     matrices.check_badge(layer, query)
+missing = {builder.__name__ for builder in STEPS} - {step.name for step in known_steps}
+if known_steps:
+    river.draw(trace, known_steps, layer=layer_index, head=head)
+with st.container(gap=None):  # of the steps one is shown
+    for count, step in enumerate(known_steps, start=1):
+        with st.container(key=f"step-{step.name}"):
+            words, formula = st.columns(2, vertical_alignment="center")
+            with words:
+                st.header(f"{count}. {t(f'steps.{step.name}.title')}", anchor=False)
+                for sentence in sentences(step):
+                    st.markdown(sentence)
+            formula.latex(rf"\large {step.formula}")
+if known_steps:
+    river.pictures(known_steps, limit=limit, query=query)
 chooser.of_head(trace, layer=layer_index, head=head, query=query, limit=limit)
 st.caption(t("steps.intro", head=head + 1, layer=layer_index + 1))
 model_info.layer(trace, layer_index)
-
-missing = {builder.__name__ for builder in STEPS} - {step.name for step in known_steps}
 if not layer.knows("q"):
     refusals.only_weights(layer)
 elif missing:
     model_info.left_out(trace, layer, count=len(missing))
-for count, step in enumerate(known_steps, start=1):
-    st.header(f"{count}. {t(f'steps.{step.name}.title')}", divider="gray")
-    words, formula = st.columns([2, 3], vertical_alignment="center")
-    with words:
-        for sentence in sentences(step):
-            st.markdown(sentence)
-    formula.latex(rf"\large {step.formula}")
-    pictures = list(enumerate(step.before + step.after))
-    # With many matrices the operands are in a row above the results.
-    cut = len(step.before) if len(pictures) > MAX_PER_ROW else 0
-    rows = [pictures[:cut], pictures[cut:]] if cut else [pictures]
-    for row in rows:
-        cells = st.grid(step.per_row or max(map(len, rows)), min_column_width=225)
-        for place, matrix in row:
-            result = place >= len(step.before) > 0
-            with cells.container():
-                key = f"{step.name}-{place}-{matrix.name}"
-                matrices.matrix(matrix, key=key, limit=limit, query=query, result=result)

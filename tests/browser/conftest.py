@@ -254,6 +254,24 @@ def view_of(alone, tmp_path):
 
 
 @pytest.fixture(scope="session")
+def matrix_of():
+    """`matrix_of(page, "weights A₁")`: the numbers of a picture on Steps, NaN where they are hidden."""
+
+    def read(page, name: str) -> np.ndarray:
+        page.locator(".heatmaps canvas").first.wait_for()
+        rows, columns, values = page.locator(".heatmaps").evaluate(
+            """(root, name) => {
+                const { rows, columns, values } = root.heatmaps.pictures[name].map.numbers;
+                return [rows.length, columns.length, [...values].map((x) => Number.isNaN(x) ? null : x)];
+            }""",
+            name,
+        )
+        return np.float32([np.nan if value is None else value for value in values]).reshape(rows, columns)
+
+    return read
+
+
+@pytest.fixture(scope="session")
 def eye():
     """`eye(page)`: the head view on a page."""
     return Eye

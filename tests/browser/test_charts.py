@@ -1,4 +1,4 @@
-"""Figures in a real browser: a click on a cell, one run for it, and files that say where they come from."""
+"""Figures in a real browser: their menu, and files that say where they come from."""
 
 import csv
 import io
@@ -16,6 +16,7 @@ from mha_core.analysis.overview import overview
 
 NASTY = "<img src=x onerror=alert(1)> </script> ]]> &amp; 小猫 مرحبا =1+1"
 SVG = "{http://www.w3.org/2000/svg}"
+PLOT = "steps_plot_figure"  # key of the matrix that plotly draws
 
 
 def link(address: str, **asked: object) -> str:
@@ -25,34 +26,6 @@ def link(address: str, **asked: object) -> str:
 
 def query(page) -> dict:
     return {key: values[0] for key, values in parse_qs(urlsplit(page.url).query).items()}
-
-
-@pytest.fixture
-def asked(visit):
-    """Open an address, and a list that grows with each request that the page sends to the server."""
-
-    def open_(address: str, **options):
-        page = visit(address, sent=(sent := []), **options)
-        page.locator(".st-key-softmax-1-weights .main-svg").first.wait_for()
-        return page, sent
-
-    return open_
-
-
-def choose(page, key: str, row: int, column: int, of: tuple[int, int]) -> None:
-    """Point at a cell of a heatmap until plotly says it is that one, and click; both count from 0."""
-    cells = page.locator(f".st-key-{key} .nsewdrag")
-    cells.scroll_into_view_if_needed()
-    for _ in range(200):  # the figure may still be finding its place
-        box = cells.bounding_box()
-        at = box["x"] + box["width"] * (column + 0.5) / of[1], box["y"] + box["height"] * (row + 0.5) / of[0]
-        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-        page.mouse.move(*at, steps=3)
-        page.wait_for_timeout(200)
-        under = page.locator(f".st-key-{key} .js-plotly-plot").evaluate("e => e._hoverdata?.[0].pointNumber")
-        if under == [row, column]:
-            break
-    page.mouse.click(*at)
 
 
 def saved(page, key: str, kind: str):
@@ -65,73 +38,6 @@ def saved(page, key: str, kind: str):
     return waiting.value.suggested_filename, waiting.value.path().read_bytes()
 
 
-# Clicks
-
-
-def test_a_click_on_a_cell_goes_to_its_tokens_with_one_run_also_after_a_change_of_theme(asked, app, settled):
-    page, sent = asked(f"{app}/steps")
-    settled(page)
-    for count, (row, column, theme) in enumerate([(3, 2, "light"), (6, 10, "dark"), (1, 12, "light")]):
-        page.emulate_media(color_scheme=theme)
-        settled(page)
-        if count:
-            page.get_by_role("button", name="Increment").last.click()  # another run between two clicks
-            settled(page)
-        before = len(sent)
-        choose(page, "softmax-1-weights", row, column, of=(13, 13))
-        settled(page)
-        assert len(sent) - before == 1
-        assert query(page) == {"token": str(row + 1), "key_token": str(column + 1)}
-
-
-def test_however_often_a_figure_is_pressed_it_has_one_listener(visit, app):
-    plot = visit(f"{app}/steps").locator(".st-key-softmax-1-weights .js-plotly-plot")
-    count = "e => e._ev.listenerCount('plotly_click')"
-    before = plot.evaluate(count)
-    for _ in range(5):
-        plot.dispatch_event("pointerdown")
-    assert plot.evaluate(count) == before + 1
-
-
-def test_a_link_frames_the_row_and_back_undoes_the_click(visit, app, settled):
-    page = visit(link(f"{app}/steps", token=4))
-    rows = "(e) => [...new Set(e._fullLayout.shapes.map((shape) => shape.y0))]"
-    plot = page.locator(".st-key-softmax-1-weights .js-plotly-plot")
-    assert plot.evaluate(rows) == [2.5]
-    choose(page, "scores-2-scores", 5, 7, of=(12, 12))
-    settled(page)
-    assert (query(page)["token"], query(page)["key_token"]) == ("6", "8")
-    assert plot.evaluate(rows) == [4.5]
-    page.go_back()
-    settled(page)
-    assert query(page)["token"] == "4"
-    assert "key_token" not in query(page)
-    assert plot.evaluate(rows) == [2.5]
-    choose(page, "mix-1-v", 2, 4, of=(12, 16))  # of a vector its token is chosen
-    settled(page)
-    assert query(page)["token"] == "3"
-
-
-def test_a_hidden_cell_can_be_clicked_too(visit, app, settled):
-    page = visit(link(f"{app}/steps", text="a b c d", mask="causal", token=4))
-    choose(page, "softmax-1-weights", 0, 3, of=(4, 4))
-    settled(page)
-    assert (query(page)["token"], query(page)["key_token"]) == ("1", "4")
-
-
-def test_a_cross_of_lines_marks_the_cell_under_the_finger(visit, app):
-    page = visit(f"{app}/steps")
-    cells = page.locator(".st-key-softmax-1-weights .nsewdrag")
-    cells.scroll_into_view_if_needed()
-    box = cells.bounding_box()
-    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2, steps=5)
-    expect(page.locator(".st-key-softmax-1-weights .spikeline")).not_to_have_count(0)
-    lines = page.locator(".st-key-softmax-1-weights .spikeline").evaluate_all(
-        "all => all.map((e) => [e.x1, e.x2, e.y1, e.y2].map((v) => Math.round(v.baseVal.value)))"
-    )
-    assert {(x1 == x2, y1 == y2) for x1, x2, y1, y2 in lines} == {(True, False), (False, True)}
-
-
 # The menu
 
 
@@ -141,7 +47,7 @@ def test_every_figure_has_one_menu_however_often_the_page_is_drawn(visit, app, s
         page.get_by_role("link", name=name, exact=True).click()
         settled(page)
         figures = page.locator(".js-plotly-plot, [data-headscope-saveable]")
-        if name == "Heads":  # its pictures are no figures, and closed folds have none
+        if name in ("Heads", "Steps"):  # their pictures are no figures, and closed folds have none
             expect(page.locator(".headscope-save")).to_have_count(0)
             continue
         page.locator(".js-plotly-plot").first.wait_for(state="attached")
@@ -154,8 +60,8 @@ def test_every_figure_has_one_menu_however_often_the_page_is_drawn(visit, app, s
 
 
 def test_the_menu_opens_and_closes_by_the_keyboard(visit, app):
-    page = visit(f"{app}/steps")
-    menu = page.locator(".st-key-split-0-q .headscope-save")
+    page = visit(f"{app}/embeddings")
+    menu = page.locator(".st-key-words_map .headscope-save")
     opener = menu.get_by_role("button", name="Save this figure", exact=True)
     choices = menu.get_by_role("button", name="Save this figure: ")
     assert not choices.first.is_visible()
@@ -176,11 +82,11 @@ def test_the_menu_opens_and_closes_by_the_keyboard(visit, app):
 
 
 def test_nothing_moves_when_the_menu_opens_and_paper_has_no_menu(visit, app):
-    page = visit(f"{app}/steps")
+    page = visit(f"{app}/embeddings")
     height = "document.querySelector('[data-testid=stMain]').scrollHeight"
-    before = page.evaluate(height), page.locator(".st-key-split-1-k").bounding_box()
-    page.locator(".st-key-split-1-k .headscope-save > button").evaluate("e => e.click()")
-    assert (page.evaluate(height), page.locator(".st-key-split-1-k").bounding_box()) == before
+    before = page.evaluate(height), page.locator(".st-key-words_map").bounding_box()
+    page.locator(".st-key-words_map .headscope-save > button").evaluate("e => e.click()")
+    assert (page.evaluate(height), page.locator(".st-key-words_map").bounding_box()) == before
     page.emulate_media(media="print")
     assert not page.locator(".headscope-save").first.is_visible()
 
@@ -188,11 +94,26 @@ def test_nothing_moves_when_the_menu_opens_and_paper_has_no_menu(visit, app):
 # Files
 
 
+@pytest.fixture
+def plotted(visit, app, settled):
+    """The page Steps where plotly draws the weights."""
+
+    def open_(link: str = "", **options):
+        page = visit(f"{app}/steps?step=softmax{link}", **options)
+        page.get_by_role("button", name="Large: Heatmap of A").click()
+        page.get_by_role("button", name="plotly", exact=True).click()
+        page.locator(f".st-key-{PLOT} .main-svg").first.wait_for()
+        settled(page)
+        return page
+
+    return open_
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_an_svg_holds_the_figure_and_what_it_is_and_nothing_from_elsewhere(visit, app, theme):
-    page = visit(link(f"{app}/steps", text=NASTY, h=4, seed=3, head=2), theme=theme)
-    name, content = saved(page, "softmax-1-weights", "SVG")
-    assert name.startswith("headscope-softmax-1-weights-layer-1-head-2-img-src-x")
+def test_an_svg_holds_the_figure_and_what_it_is_and_nothing_from_elsewhere(plotted, theme):
+    page = plotted(link("", text=NASTY, h=4, seed=3, head=2).replace("?", "&"), theme=theme)
+    name, content = saved(page, PLOT, "SVG")
+    assert name.startswith("headscope-weights-A₂-layer-1-head-2-img-src-x")
     assert name.endswith(".svg")
     root = ET.fromstring(content)
     assert root.tag == f"{SVG}svg"
@@ -224,16 +145,16 @@ def test_an_svg_holds_the_figure_and_what_it_is_and_nothing_from_elsewhere(visit
     assert page.locator("img[src='x']").count() == 0
 
 
-def test_a_png_has_twice_the_pixels_of_the_figure(visit, app):
-    page = visit(f"{app}/steps")
-    _, drawn = saved(page, "softmax-1-weights", "SVG")
+def test_a_png_has_twice_the_pixels_of_the_figure_and_it_is_saved_as_it_is_seen(plotted):
+    page = plotted()
+    _, drawn = saved(page, PLOT, "SVG")
     root = ET.fromstring(drawn)
-    name, content = saved(page, "softmax-1-weights", "PNG")
+    name, content = saved(page, PLOT, "PNG")
     assert name.endswith(".png")
     assert content.startswith(b"\x89PNG\r\n\x1a\n")
     width, height = struct.unpack(">II", content[16:24])
     assert (width, height) == (2 * int(root.get("width")), 2 * int(root.get("height")))
-    plot = page.locator(".st-key-softmax-1-weights .js-plotly-plot").bounding_box()
+    plot = page.locator(f".st-key-{PLOT} .js-plotly-plot").bounding_box()
     assert width > 2 * plot["width"]
     assert height > 2 * plot["height"]
     colours = page.evaluate(
@@ -248,14 +169,10 @@ def test_a_png_has_twice_the_pixels_of_the_figure(visit, app):
         list(content),
     )
     assert colours > 50  # a picture, not a blank sheet
-
-
-def test_a_zoomed_figure_is_saved_as_it_is_seen(visit, app):
-    page = visit(f"{app}/steps")
-    page.locator(".st-key-softmax-1-weights .js-plotly-plot").evaluate(
+    page.locator(f".st-key-{PLOT} .js-plotly-plot").evaluate(
         "e => window.Plotly.relayout(e, {'xaxis.range': [1.5, 4.5]})"
     )
-    root = ET.fromstring(saved(page, "softmax-1-weights", "SVG")[1])
+    root = ET.fromstring(saved(page, PLOT, "SVG")[1])
     texts = ["".join(element.itertext()) for element in root.iter(f"{SVG}text")]
     assert texts.count("animal") == 2
     assert texts.count("street") == 1  # its column is out of sight, its row is not
@@ -265,12 +182,12 @@ def rows(content: bytes) -> list[list[str]]:
     return list(csv.reader(io.StringIO(content.decode("utf-8-sig"))))
 
 
-def test_a_csv_holds_the_very_numbers_that_are_drawn(visit, app):
+def test_a_csv_holds_the_very_numbers_that_are_drawn(plotted):
     text = '=1+1 @x hello, "you" -5 小猫'
-    page = visit(link(f"{app}/steps", text=text, mask="causal", head=2))
+    page = plotted(link("", text=text, mask="causal", head=2).replace("?", "&"))
     trace = mha.trace(text, h=4, d_model=64, mask="causal")
-    name, content = saved(page, "softmax-1-weights", "CSV")
-    assert name == "headscope-softmax-1-weights-layer-1-head-2-1-1-x-hello-you-5-小猫.csv"
+    name, content = saved(page, PLOT, "CSV")
+    assert name == "headscope-weights-A₂-layer-1-head-2-1-1-x-hello-you-5-小猫.csv"
     head, *body = rows(content)
     harmless = ["'" + label if label[0] in "=+-@" else label for label in trace.tokens.labels]
     assert head == ["query / key", *harmless]

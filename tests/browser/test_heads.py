@@ -16,6 +16,7 @@ from playwright.sync_api import expect
 import mha_core as mha
 from mha_core.analysis.frames import long_table, untrained_rows
 from pages._kit.state import Focus, Scene
+from tests.conftest import six_matrices
 
 TIRED, WIDE = Scene().text, Scene().twin
 IT, HEIGHT = 8, 900
@@ -40,19 +41,6 @@ def traced(**scene) -> mha.AttentionTrace:
 def grouped() -> mha.AttentionTrace:
     sizes = {name: GROUPED[name] for name in ("layers", "h", "n_kv_heads", "d_model", "mask")}
     return mha.trace(FORMULAS, **sizes)
-
-
-def numbers(layer, head: int) -> dict[str, np.ndarray]:
-    """The six matrices of a head, hidden weights as NaN."""
-    shared = layer.kv_head(head)
-    return {
-        "q": layer.q[head],
-        "k": layer.k[shared],
-        "v": layer.v[shared],
-        "scores": layer.scores(head),
-        "weights": np.where(layer.allowed(head), layer.weights(head), np.nan),
-        "output": layer.output(head),
-    }
 
 
 def picture(view, name: str):
@@ -125,7 +113,7 @@ def test_one_screen_shows_the_sentence_its_lines_and_the_six_matrices_of_the_hea
     assert "stand for animal" in view.said(0)
     assert "stand for street" in view.said(1)
     trace = traced()
-    for name, values in numbers(trace.layers[1], 3).items():
+    for name, values in six_matrices(trace.layers[1], 3).items():
         np.testing.assert_allclose(view.matrix(name), values, atol=1e-5, err_msg=name)
 
     # The largest weight has the last colour of the scale; only the last layer has striped rows.
@@ -172,7 +160,7 @@ def test_a_cell_under_the_finger_says_its_number_and_an_enlarged_matrix_is_saved
     before = len(sent)
     trace = grouped()
     layer, head, labels = trace.layers[1], 2, trace.tokens.labels
-    wanted = numbers(layer, head)
+    wanted = six_matrices(layer, head)
     assert symbols(view) == ["Q₃", "K₂", "V₂", "S₃", "A₃", "head₃"]
     d_head = layer.q.shape[2]
     for name, values in wanted.items():
@@ -323,7 +311,7 @@ def test_every_picture_moves_the_one_focus_and_asks_the_server_nothing(visit, ap
     page.mouse.down()
     page.mouse.up()
     assert looked_at(view) == (1, 2, 4)
-    for name, values in numbers(traced().layers[1], 2).items():
+    for name, values in six_matrices(traced().layers[1], 2).items():
         np.testing.assert_allclose(view.matrix(name), values, atol=1e-5, err_msg=name)
     view.pictures().nth(1).focus()
     page.keyboard.press("Enter")

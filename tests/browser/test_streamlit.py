@@ -18,17 +18,6 @@ def page(visit, app):
     return visit(app)
 
 
-def test_an_element_tells_its_key(visit, app):
-    found = (
-        visit(f"{app}/steps")
-        .locator(".st-key-softmax-1-weights .js-plotly-plot")
-        .evaluate(
-            f"async (plot) => {{ {IMPORTED} return [ours.keyAround(plot), ours.keyAround(document.body)]; }}"
-        )
-    )
-    assert found == ["softmax-1-weights", ""]
-
-
 def test_a_page_that_has_run_to_its_end_is_known_to_have(page):
     acts = page.evaluate(
         f"""async () => {{

@@ -17,11 +17,12 @@ MODULES = sorted(path.name for path in scripts.FOLDER.glob("*.js") if path.name 
 MOUNTED = (
     "blobs.js",
     "charts.js",
+    "chooser.js",
     "head_view_app.js",
     "address_app.js",
     "heatmaps.js",
     "overview.js",
-    "chooser.js",
+    "river.js",
 )
 
 

@@ -16,6 +16,7 @@ from streamlit.testing.v1 import AppTest
 import mha_core as mha
 from pages._kit import compute
 from pages._kit.text import catalogue
+from tests.conftest import six_matrices
 
 ROOT = Path(__file__).parents[2]
 FRAME = "pages/frame.py"
@@ -190,16 +191,7 @@ def shows(six):
 
     def compare(app: AppTest, trace: mha.AttentionTrace, *, layer: int = 0, head: int = 0) -> None:
         assert not app.exception
-        recorded = trace.layers[layer]
-        kv = recorded.kv_head(head)
-        expected = {
-            "q": recorded.q[head],
-            "k": recorded.k[kv],
-            "v": recorded.v[kv],
-            "scores": recorded.scores(head),
-            "weights": np.where(recorded.allowed(head), recorded.weights(head), np.nan),
-            "output": recorded.output(head),
-        }
+        expected = six_matrices(trace.layers[layer], head)
         drawn = six(app)
         for name, matrix in expected.items():
             np.testing.assert_allclose(drawn[name], matrix, rtol=2e-5, atol=2e-5, err_msg=name)

@@ -86,12 +86,13 @@ def test_a_layer_known_by_weights_alone_draws_no_sharing(on_model, monkeypatch):
         app.get_by_key("sharing")
 
 
-def test_short_vectors_are_drawn_as_they_flowed_and_counted(on_model, folder, drawn, said, english):
+def test_short_vectors_are_drawn_as_they_flowed_and_counted(on_model, folder, drawn, heatmaps, said, english):
     app = on_model("deepseek_v3", layer=2, token=3)
     layer = huggingface.follow(huggingface.load(folder("deepseek_v3")), Scene.text).layers[1]
     for name, values in short_vectors(layer).items():
         np.testing.assert_array_equal(drawn(app, f"short-{name}"), values)
-        assert english(f"sharing.vector_{name}", count=values.shape[1]) in said(app)
+        meaning = english(f"sharing.vector_{name}", count=values.shape[1])
+        assert heatmaps(app, f"short-{name}")[name]["meaning"] == meaning
     sizes = {"kept": 33, "heads": 3, "d_k": 23, "d_v": 17, "all": 120}
     assert english("real.cache_latent_sum", parts="23 + 10", **sizes) in said(app)
     bars = [t for t in json.loads(app.get_by_key("sharing").proto.spec)["data"] if t.get("fill")]
@@ -102,9 +103,9 @@ def test_short_vectors_are_drawn_as_they_flowed_and_counted(on_model, folder, dr
     assert english("rotation.shared") in said(app)
 
 
-def test_a_click_on_a_short_vector_chooses_its_token(on_model, click, strip):
-    app = click(on_model("deepseek_v3"), "charts", {"chart": "short-kv", "row": 4, "column": None})
-    assert strip(app)["chosen"] == 4
+def test_a_click_on_a_short_vector_chooses_its_token(on_model, click):
+    app = click(on_model("deepseek_v3"), "short-kv", {"row": 4, "column": None})
+    assert app.number_input(key="token").value == 5
 
 
 @pytest.mark.parametrize(("kv", "marked"), [(1, 1), (2, 1), (6, 0)])

@@ -62,24 +62,91 @@ def test_the_page_says_which_head_of_which_layer_it_follows(told, english):
     ],
     ids=["defaults", "causal, alibi", "wide values", "shared keys, second layer", "one token", "hidden"],
 )
-def test_every_step_shows_its_formula_and_its_matrices(told, drawn, link, layer, head):
+def test_every_step_shows_its_formula_and_its_matrices(told, heatmaps, component, link, layer, head):
     app = told(**link)
     assert not app.exception
     settings = {name: value for name, value in link.items() if name not in ("head", "layer")}
     expected = steps(trace(**settings), layer=layer, head=head)
+    shown, groups = heatmaps(app, "steps"), component(app, "steps")["steps"]
+    assert {name for group in groups.values() for name in group["matrices"]} == set(shown)  # each sent once
     for step, formula in zip(expected, app.latex, strict=True):
         assert step.formula.strip() in formula.value
-        for place, picture in enumerate(step.before + step.after):
+        group = groups[step.name]
+        for name, picture in zip(group["matrices"], step.before + step.after, strict=True):
             values = picture.frame.to_numpy()
-            blank = ~np.isfinite(values) if picture.hidden is None else picture.hidden
-            shown = drawn(app, f"{step.name}-{place}-{picture.name}")
-            np.testing.assert_array_equal(shown, np.where(blank, np.nan, values))
+            blank = np.zeros(values.shape, bool) if picture.hidden is None else picture.hidden
+            np.testing.assert_array_equal(shown[name]["values"], np.where(blank, np.nan, values))
+            assert shown[name]["symbol"] == picture.symbol
+            assert shown[name]["rows"] == [*map(str, picture.frame.index)]
+            assert shown[name]["columns"] == [*map(str, picture.frame.columns)]
+        made = len(step.before)
+        assert group["results"] == (group["matrices"][made:] if made else [])
 
 
-def test_what_a_step_makes_is_told_from_what_it_takes(told, english):
-    captions = [caption.value for caption in told().main.caption]
-    assert f"→ **A₁** {english('matrix.weights')}" in captions  # made by the softmax
-    assert f"**A₁** {english('matrix.weights')}" in captions  # taken by the mixture
+def test_what_one_step_makes_the_next_one_takes(told, component):
+    groups = component(told(), "steps")["steps"]
+    [weights] = groups["softmax"]["results"]
+    assert weights == groups["mix"]["matrices"][0]
+    assert groups["scores"]["matrices"][:2] == groups["split"]["matrices"][:2]
+    assert groups["output"]["matrices"][0] == groups["concat"]["results"][0]
+
+
+@pytest.mark.parametrize("token", [3, 12])
+def test_the_row_of_the_token_is_framed_and_a_click_chooses_what_stands_on_the_axes(told, heatmaps, token):
+    shown = {matrix["symbol"]: matrix for matrix in heatmaps(told(token=token), "steps").values()}
+    for symbol in ("Q₁", "S₁", "A₁", "head₁"):
+        assert shown[symbol]["row"] == token - 1
+    for symbol in ("X", "Q", "K₁", "V₁"):
+        assert shown[symbol]["row"] is None
+    assert shown["A₁"]["start"] == [0, 0]
+    assert shown["Q₁"]["start"] == [0, None]
+
+
+def test_colours_of_weights_end_at_the_largest_of_all_heads(told, heatmaps):
+    """Equal colours are equal weights, whichever head is chosen."""
+    largest = float(trace().layers[0].weights().max())
+    for head in (1, 3):
+        weights = [one for one in heatmaps(told(head=head), "steps").values() if not one["signed"]]
+        assert [one["end"] for one in weights] == [pytest.approx(largest)]
+    empty = heatmaps(told(text="two words", mask="padding"), "steps")
+    assert [one["end"] for one in empty.values() if not one["signed"]] == [1.0]
+
+
+def focus(app) -> tuple[str, str]:
+    held = app.session_state.focus
+    return held.token, held.key_token
+
+
+def test_a_click_on_a_cell_chooses_its_tokens(told, click, strip):
+    app = told(layers=2)
+    app = click(app, "steps", {"row": 6, "column": 9})
+    assert focus(app) == ("because", "too")
+    app = click(app, "steps", {"row": 2, "column": None})
+    assert focus(app) == ("didn't", "too")
+    for odd in (-1, "2", 1.5):  # what no picture can have sent
+        app = click(app, "steps", {"row": odd, "column": odd})
+        assert focus(app) == ("didn't", "too")
+    app = click(app, "steps", {"row": 10**9, "column": 10**9})
+    assert not app.exception
+    assert strip(app)["chosen"] == 11
+
+
+def test_one_matrix_is_drawn_by_plotly_where_its_reader_asks_and_leaves_again(told, click, drawn):
+    app = told(mask="causal")
+    assert not app.get("plotly_chart")
+    app = click(app, "steps", "weights A₁", "plotted")
+    assert len(app.get("plotly_chart")) == 1
+    layer = trace(mask="causal").layers[0]
+    hidden = ~layer.allowed(0)
+    np.testing.assert_array_equal(drawn(app, "steps_plot_figure"), np.where(hidden, np.nan, layer.weights(0)))
+    app.button(key="steps_plot_close").click().run()
+    assert not app.get("plotly_chart")
+
+
+def test_of_the_steps_the_linked_one_is_shown(told):
+    for link, name in (({"step": "mask"}, "mask"), ({"step": "nowhere"}, "project"), ({}, "project")):
+        [style] = [m.value for m in told(**link).markdown if m.value.startswith("<style>.st-key-step-")]
+        assert {other for other in NAMES if f"step-{other}" not in style} == {name}
 
 
 def sentences(app) -> list[str]:

@@ -7,8 +7,8 @@ from mha_core import AttentionTrace
 from mha_core.analysis.frames import WINDOW, origin, window
 from mha_core.analysis.kv_cache import short_vectors
 from mha_core.figures.grouped_query import grouped_query, latent
-from mha_core.figures.heatmap import heatmap
-from pages._kit import charts
+from pages._kit import charts, heatmaps
+from pages._kit.heatmaps import Heatmap
 from pages._kit.model_info import counted
 from pages._kit.text import t
 
@@ -57,23 +57,15 @@ def vectors(trace: AttentionTrace, *, layer: int, token: int) -> None:
     rows = window(len(labels), token, WINDOW) or slice(None)
     for name, values in named_vectors.items():
         title = t(f"sharing.vector_{name}", count=values.shape[1])
-        st.caption(title)
         dimensions = pd.RangeIndex(1, values.shape[1] + 1, name="dimension")
-        frame = pd.DataFrame(values[rows], pd.Index(labels[rows], name="key"), dimensions)
-        figure = heatmap(
-            frame,
-            kind="signed",
-            rows=t("sharing.token"),
-            columns=t("sharing.number"),
+        matrix = Heatmap(
+            name,
+            "",
+            title,
+            pd.DataFrame(values[rows], pd.Index(labels[rows], name="token"), dimensions),
+            "signed",
             row=token - (rows.start or 0),
-        )
-        charts.draw(
-            figure,
-            key=f"short-{name}",
-            alt=t("sharing.vector_alt", title=title, rows=len(frame)),
-            title=title,
             origin=origin(trace, layer=layer),
-            table=frame,
-            config=charts.HEATMAP_CONFIG,
             start=(rows.start or 0, None),
         )
+        heatmaps.draw([matrix], key=f"short-{name}")

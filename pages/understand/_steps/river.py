@@ -1,0 +1,75 @@
+"""The way from X to Z on the page Steps: a drawing of it with the step in focus, and its matrices."""
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from mha_core import AttentionTrace
+from mha_core.analysis.derivation import Step
+from mha_core.traces.tokens import subscript
+from pages._kit import components, heatmaps, heights, matrices, streamlit_parts
+from pages._kit.text import t, template
+
+MAX_ACROSS = 5  # matrices in a row
+TALL = 300  # pixels of a matrix, so that a step fits on a screen
+
+_river = components.component("river", "river.js", html='<div class="river"></div>', styles=("river.css",))
+
+
+def draw(trace: AttentionTrace, steps: Sequence[Step], *, layer: int, head: int) -> None:
+    """The drawing, with the step in focus that the link names."""
+    names = [step.name for step in steps]
+    linked = st.query_params.get("step")
+    streamlit_parts.only("step-", names, linked if linked in names else names[0])
+    data = {
+        "steps": [{"name": step.name, "title": t(f"steps.{step.name}.title")} for step in steps],
+        "nodes": [
+            {"at": at, "row": row, "symbol": symbol}
+            for at, symbols in enumerate(_nodes(trace, steps, layer=layer, head=head))
+            for row, symbol in symbols.items()
+        ],
+        "texts": {
+            "before": t("steps.before"),
+            "after": t("steps.after"),
+            "here": template("steps.here"),
+        },
+    }
+    _river(key="river", data=data, height=heights.RIVER)
+
+
+def _nodes(trace: AttentionTrace, steps: Sequence[Step], *, layer: int, head: int) -> list[dict[int, str]]:
+    """What stands before each step and behind the last, by row; "" where a line passes."""
+    of = trace.layers[layer]
+    number, shared = head + 1, of.kv_head(head) + 1
+    vectors = {0: f"Q{subscript(number)}", 1: f"K{subscript(shared)}", 2: f"V{subscript(shared)}"}
+    inputs = {1: "X"}
+    if of.knows("x_v"):
+        inputs = {0: "X", 1: "X", 2: "E"} if of.sides.same else {0: "X", 1: "Y", 2: "Y"}
+    rows = {
+        "project": inputs,
+        "split": {0: "Q", 1: "K", 2: "V"},
+        "adjust": vectors,
+        "scores": vectors,
+        "scale": {0: f"S{subscript(number)}", 2: ""},
+        "mask": {0: "S/√d", 2: ""},
+        "softmax": {0: "S+M", 2: ""},
+        "mix": {0: f"A{subscript(number)}", 2: f"V{subscript(shared)}"},
+        "concat": {1: f"head{subscript(number)}"},
+        "output": {1: "concat"},
+    }
+    return [*(rows[step.name] for step in steps), {1: "Z" if steps[-1].name == "output" else "concat"}]
+
+
+def pictures(steps: Sequence[Step], *, limit: float, query: int) -> None:
+    """The matrices of all steps, each one once; of the step in focus those that it takes and makes."""
+    unique, drawn = {}, {}
+    for step in steps:
+        shown = {f"{picture.name} {picture.symbol}": picture for picture in step.before + step.after}
+        names = list(shown)
+        for name, picture in shown.items():
+            unique.setdefault(name, matrices.of_picture(picture, name, limit=limit, query=query))
+        count = len(names)
+        across = step.per_row or (count if count <= MAX_ACROSS else -(-count // 2))
+        results = names[len(step.before) :] if step.before else []
+        drawn[step.name] = heatmaps.Step(names, results, across)
+    heatmaps.draw(list(unique.values()), key="steps", tall=TALL, steps=drawn)

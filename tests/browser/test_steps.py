@@ -1,0 +1,219 @@
+"""The page Steps: one step on a screen, by keys, buttons, touch and link, with pictures of our own."""
+
+import csv
+import io
+import re
+import xml.etree.ElementTree as ET
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import numpy as np
+import pytest
+from playwright.sync_api import expect
+
+import mha_core as mha
+
+SVG = "{http://www.w3.org/2000/svg}"
+FORMULAS = '=1+1 @x "you" 小猫 the the'
+GROUPED = {"source": "random", "text": FORMULAS, "twin": "", "layer": 1, "head": 3, "token": 4}
+GROUPED |= {"h": 4, "n_kv_heads": 2, "d_model": 24, "mask": "causal"}
+NAMES = ("project", "split", "scores", "scale", "mask", "softmax", "mix", "concat", "output")
+WIDTH = "document.querySelector('[data-testid=stMain]').scrollWidth"
+
+
+def layer() -> mha.LayerTrace:
+    return mha.trace(FORMULAS, h=4, n_kv_heads=2, d_model=24, mask="causal").layers[0]
+
+
+def step(page) -> str:
+    return parse_qs(urlsplit(page.url).query).get("step", [NAMES[0]])[0]
+
+
+def at_step(page, name: str) -> None:
+    """The link, the drawing, the words and the pictures are those of the step."""
+    assert step(page) == name
+    number = NAMES.index(name) + 1
+    here = page.get_by_role("img", name=f"here step {number}:")
+    expect(here).to_be_visible()
+    headings = page.locator("[data-testid=stMain] h2:visible")
+    expect(headings).to_have_count(1)
+    expect(headings).to_have_text(re.compile(rf"^{number}\. "))
+
+
+def symbols(page) -> list[str]:
+    return page.locator(".heatmaps figcaption b").all_inner_texts()
+
+
+def over_cell(page, picture, row: int, column: int) -> None:
+    """Point at a cell of a picture, whose names stand above and to the left of its cells."""
+    at = picture.evaluate(
+        """(canvas, [row, column]) => {
+            const { heatmaps } = canvas.closest('.heatmaps');
+            const all = [heatmaps.enlarged, ...Object.values(heatmaps.pictures).map(({ map }) => map)];
+            const map = all.find((one) => one.canvas === canvas);
+            return [map.left + (column + 0.5) * map.cellWidth, map.above + (row + 0.5) * map.cellHeight];
+        }""",
+        [row, column],
+    )
+    picture.hover(position={"x": at[0], "y": at[1]})
+
+
+def plotly_is_here(page) -> bool:
+    return page.evaluate("Boolean(window.Plotly)")
+
+
+@pytest.fixture
+def on_steps(visit, app):
+    """`on_steps(sent=[])`: the page Steps of four heads that share two of keys and values, causal."""
+
+    def open_(*, more: str = "", **options):
+        page = visit(f"{app}/steps?{urlencode(GROUPED)}{more}", **options)
+        page.locator(".heatmaps canvas").first.wait_for()
+        return page
+
+    return open_
+
+
+def test_one_step_fills_a_screen_and_moves_by_keys_buttons_drawing_and_link_without_a_message(
+    on_steps, matrix_of, settled
+):
+    page = on_steps(sent=(sent := []))
+    before = len(sent)
+    trace = layer()
+    at_step(page, "project")
+    formulas = " ".join(page.locator(".katex annotation").all_text_contents())
+    for size in ("13 \\times 24", "24 \\times 4{\\cdot}6", "13 \\times 13"):
+        assert size in formulas
+    assert page.locator(".katex-error").count() == 0
+    page.keyboard.press("ArrowRight")
+    at_step(page, "split")
+    assert symbols(page) == ["Q₃", "K₂", "V₂"]
+    np.testing.assert_array_equal(matrix_of(page, "k K₂"), trace.k[1])
+    page.keyboard.press("PageDown")  # as a presenter sends it
+    at_step(page, "scores")
+    assert symbols(page) == ["Q₃", "K₂", "→ S₃"]
+    page.get_by_role("button", name="Next step").click()
+    page.get_by_role("button", name="Next step").click()
+    at_step(page, "mask")
+    hidden = ~trace.allowed(2)
+    np.testing.assert_array_equal(np.isnan(matrix_of(page, "masked S₃ masked")), hidden)
+    pictures = page.locator(".heatmaps figure canvas")
+    boxes = [picture.bounding_box() for picture in pictures.all()]
+    assert {(box["y"], box["height"]) for box in boxes} == {(boxes[0]["y"], boxes[0]["height"])}
+    assert boxes[0]["y"] + boxes[0]["height"] <= 900
+    page.get_by_role("img", name="here step 5").get_by_text("Mix", exact=True).click()
+    at_step(page, "mix")
+    assert symbols(page) == ["A₃", "V₂", "→ head₃"]
+    np.testing.assert_allclose(matrix_of(page, "output head₃"), trace.output(2), atol=1e-6)
+    page.get_by_role("button", name="Step before").click()
+    at_step(page, "softmax")
+    page.go_back()
+    settled(page)
+    at_step(page, "mix")
+    page.go_forward()
+    settled(page)
+    at_step(page, "softmax")
+    assert len(sent) - before <= 2  # Back and Forward may cost a run each, a step costs none
+    page.reload()
+    settled(page)
+    at_step(page, "softmax")
+    page.keyboard.press("End")
+    page.locator("[data-testid=stMain]").evaluate("main => main.scrollTo(0, main.scrollHeight)")
+    expect(page.get_by_role("button", name="Next step")).to_be_in_viewport()  # the drawing stays
+
+
+def test_a_cell_says_its_number_by_pointer_and_keys_and_is_chosen_enlarged_saved_and_plotted(
+    on_steps, settled
+):
+    page = on_steps(more="&step=softmax", sent=(sent := []))
+    trace = layer()
+    labels = mha.words(FORMULAS).labels
+    reading = page.locator(".heatmaps .reading")
+    weights = page.locator(".heatmaps figure canvas").last
+    before = len(sent)
+    for row, column in ((3, 2), (5, 0)):
+        over_cell(page, weights, row, column)
+        expect(reading).to_have_text(f"A₃, {labels[row]} → {labels[column]}: {exact(trace, row, column)}.")
+    over_cell(page, weights, 1, 4)
+    expect(reading).to_have_text(f"A₃, {labels[1]} → {labels[4]}: hidden by the mask.")
+    page.mouse.move(0, 0)
+    weights.focus()
+    for key in ("ArrowDown", "ArrowDown", "ArrowDown", "ArrowRight"):
+        page.keyboard.press(key)
+    at_step(page, "softmax")  # arrows walk the cells here
+    expect(reading).to_have_text(f"A₃, {labels[2]} → {labels[1]}: {exact(trace, 2, 1)}.")
+    assert len(sent) == before
+    page.keyboard.press("Enter")
+    settled(page)
+    chosen = parse_qs(urlsplit(page.url).query)
+    assert (chosen["token"], chosen["key_token"]) == (["+"], ["1~1"])
+    assert len(sent) - before == 1
+
+    before = len(sent)
+    large = page.locator(".heatmaps .large")
+    page.get_by_role("button", name="Large: Heatmap of A₃").click()
+    expect(large.get_by_role("heading", name="A₃ weights: each row sums to 1")).to_be_visible()
+    files = {}
+    for kind in ("CSV", "SVG"):
+        with page.expect_download() as waiting:
+            large.get_by_role("button", name=kind, exact=True).click()
+        assert waiting.value.suggested_filename.startswith("headscope-weights-A₃-layer-1-head-3-1-1-x")
+        files[kind] = waiting.value.path().read_bytes()
+    top, *body = csv.reader(io.StringIO(files["CSV"].decode("utf-8-sig")))
+    safe = [f"'{label}" if label[0] in "=+-@" else label for label in labels]
+    assert top == ["", *safe]
+    assert [line[0] for line in body] == safe
+    for line, row, may in zip(body, trace.weights(2), trace.allowed(2), strict=True):
+        for cell, weight, allowed in zip(line[1:], row, may, strict=True):
+            assert (np.float32(cell) == weight) if allowed else cell == ""
+    texts = ["".join(text.itertext()) for text in ET.fromstring(files["SVG"]).iter(f"{SVG}text")]
+    assert texts[0] == "A₃ weights: each row sums to 1"
+    assert "layer 1 · head 3" in " ".join(texts)
+    assert len(sent) == before
+    assert not plotly_is_here(page)
+    large.get_by_role("button", name="plotly", exact=True).click()
+    page.locator(".st-key-steps_plot_figure .main-svg").first.wait_for()
+    settled(page)
+    assert len(sent) - before == 1
+    page.get_by_role("button", name="Close", exact=True).click()
+    settled(page)
+    expect(page.locator(".js-plotly-plot")).to_have_count(0)
+    large.get_by_role("button", name="Close the large picture").click()
+    expect(page.get_by_role("button", name="Large: Heatmap of A₃")).to_be_focused()
+
+
+def exact(trace: mha.LayerTrace, row: int, column: int) -> str:
+    """A weight with four digits, as a browser writes it."""
+    return f"{trace.weights(2)[row, column]:#.4g}"
+
+
+SWIPE = """([from, to]) => {
+    const text = [...document.querySelectorAll('[class*=st-key-step-] p')].find((e) => e.clientWidth);
+    const touch = (x) => new Touch({ identifier: 1, target: text, clientX: x, clientY: 300 });
+    const send = (kind, touches, x) => text.dispatchEvent(
+        new TouchEvent(kind, { bubbles: true, composed: true, touches, changedTouches: [touch(x)] }));
+    send('touchstart', [touch(from)], from);
+    send('touchend', [], to);
+}"""
+
+
+def test_on_a_phone_a_swipe_turns_the_page_and_nothing_is_cut(on_steps):
+    page = on_steps(width=390, height=844, touch=True)
+    at_step(page, "project")
+    cut = """() => [...document.querySelectorAll('.katex-html')].flatMap((formula) => {
+        const outer = formula.closest('[data-testid=stMarkdownContainer]').getBoundingClientRect();
+        return [...formula.querySelectorAll('.mord')].map((e) => e.getBoundingClientRect())
+            .filter((box) => box.height && (box.top < outer.top - 1 || box.bottom > outer.bottom + 1));
+    }).length"""
+    for number, name in enumerate(NAMES):
+        at_step(page, name)
+        assert page.evaluate(cut) == 0, name
+        assert page.evaluate(WIDTH) <= 390, name
+        first = page.locator(".heatmaps figure").first.bounding_box()
+        assert first["x"] >= 0
+        assert first["x"] + first["width"] <= 390
+        if number + 1 < len(NAMES):
+            page.evaluate(SWIPE, [300, 150])
+    page.evaluate(SWIPE, [150, 300])
+    at_step(page, "concat")
+    page.evaluate(SWIPE, [150, 190])  # too little
+    at_step(page, "concat")
