@@ -6,9 +6,11 @@ writes it into every address and sends it with its messages. Heads and layers co
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 
 import streamlit as st
+from streamlit.errors import StreamlitAPIException
 
 from mha_core import AttentionTrace, MhaError, Tokens
 from mha_core.traces.tokens import MARKS
@@ -236,13 +238,18 @@ def follow(key: str, **values: object) -> None:
 def go(**values: object) -> None:
     """Move to another scene; for callbacks, since a widget's state is set before it is drawn.
 
-    A token is named by its word or its number from 1.
+    A token is named by its word or its number from 1. The link follows a control that the page has drawn by
+    itself, and Streamlit refuses a second writer; for the others it is written here.
     """
     _hear()
     names = [field.name for field in fields(Focus) if field.name in values]
     moves = {name: "" if (value := values.pop(name)) is None else str(value) for name in names}
     st.session_state["focus"] = Focus.of_link(st.session_state["focus"].link() | moves)
     st.session_state.update(values)
+    for name, value in values.items():
+        if name in CONTROLS and value not in (None, "", getattr(DEFAULTS, name)):
+            with suppress(StreamlitAPIException):
+                st.query_params[name] = str(value)
 
 
 def forget(key: str) -> None:
