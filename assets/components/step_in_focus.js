@@ -1,5 +1,5 @@
 // The step of the page Steps that is looked at: it stands in the address, the diagram moves it and the matrices follow.
-const NAME = "step"; // in the address
+const NAME = "operation"; // in the address, where "step" is one of a training
 
 /** @type {string[]} */
 let steps = [];

@@ -187,7 +187,7 @@ def name_tokens(trace: AttentionTrace) -> None:
 
 def _numbered(tokens: Tokens, name: str) -> int | None:
     """The position from 0 that a number from 1 means, the last one beyond the end; None for a word."""
-    number = int(name) if name.isascii() and name.isdecimal() and len(name) < 9 else 0
+    number = int(name) if name.isascii() and name.isdecimal() and len(name) < 19 else 0
     return min(number, len(tokens)) - 1 if number else None
 
 

@@ -25,7 +25,7 @@ def layer() -> mha.LayerTrace:
 
 
 def step(page) -> str:
-    return parse_qs(urlsplit(page.url).query).get("step", [NAMES[0]])[0]
+    return parse_qs(urlsplit(page.url).query).get("operation", [NAMES[0]])[0]
 
 
 def at_step(page, name: str) -> None:
@@ -124,7 +124,7 @@ def test_one_step_fills_a_screen_and_moves_by_keys_buttons_drawing_and_link_with
 def test_a_cell_says_its_number_by_pointer_and_keys_and_is_chosen_enlarged_saved_and_plotted(
     on_steps, settled
 ):
-    page = on_steps(more="&step=softmax", sent=(sent := []))
+    page = on_steps(more="&operation=softmax", sent=(sent := []))
     trace = layer()
     labels = mha.words(FORMULAS).labels
     reading = page.locator(".heatmaps .reading")

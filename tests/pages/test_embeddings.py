@@ -70,7 +70,7 @@ def test_the_map_has_the_shown_classes_and_the_sentence_where_the_weights_put_th
     expected = project(vectors, axes=2, along=along).points
     for word in ("queen", "bread", "it"):
         np.testing.assert_allclose(found[word], expected.loc[word], rtol=1e-5)
-    assert written(app) == own
+    assert {"it", "animal", "street"} <= written(app) <= own  # a word without room has its point alone
 
 
 def test_other_classes_make_another_map(shown):

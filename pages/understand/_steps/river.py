@@ -19,7 +19,7 @@ _river = components.component("river", "river.js", html='<div class="river"></di
 def draw(trace: AttentionTrace, steps: Sequence[Step], *, layer: int, head: int) -> None:
     """The drawing, with the step in focus that the link names."""
     names = [step.name for step in steps]
-    linked = st.query_params.get("step")
+    linked = st.query_params.get("operation")
     streamlit_parts.only("step-", names, linked if linked in names else names[0])
     data = {
         "steps": [{"name": step.name, "title": t(f"steps.{step.name}.title")} for step in steps],
