@@ -144,7 +144,11 @@ def test_one_matrix_is_drawn_by_plotly_where_its_reader_asks_and_leaves_again(to
 
 
 def test_of_the_steps_the_linked_one_is_shown(told):
-    for link, name in (({"operation": "mask"}, "mask"), ({"operation": "nowhere"}, "project"), ({}, "project")):
+    for link, name in (
+        ({"operation": "mask"}, "mask"),
+        ({"operation": "nowhere"}, "project"),
+        ({}, "project"),
+    ):
         [style] = [m.value for m in told(**link).markdown if m.value.startswith("<style>.st-key-step-")]
         assert {other for other in NAMES if f"step-{other}" not in style} == {name}
 
