@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence, Set
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from mha_core import MhaError, words
+from mha_core import MhaError
 from mha_core.attention.masks import MASKS
 from mha_core.attention.module import AttentionSpec
 from mha_core.attention.positions import POSITIONS
@@ -16,7 +16,7 @@ from mha_core.sources.random_weights import MAX_SEED
 from mha_core.training.fit import MAX_STEPS
 from mha_core.training.model import ARCHITECTURES
 from pages._kit import compute, model_source, runs, sentence, uploads
-from pages._kit.state import CONTROLS, DEFAULTS, SETTINGS, STARTED, current, go, name_of, name_tokens
+from pages._kit.state import CONTROLS, DEFAULTS, SETTINGS, STARTED, current, go, name_tokens
 from pages._kit.text import ASSETS, literal, t
 
 MAX_CHARACTERS = 40_000
@@ -198,8 +198,7 @@ def _sentence(used: Set[str]) -> None:
 def _take_example(examples: list[dict]) -> None:
     for example in examples:
         if example["text"] == st.session_state.example:
-            token = name_of(words(example["text"]), example["token"] - 1)  # counted with [CLS]
-            go(text=example["text"], twin=example.get("twin", ""), token=token, example=None)
+            go(text=example["text"], twin=example.get("twin", ""), token=example["token"], example=None)
 
 
 def _run() -> None:

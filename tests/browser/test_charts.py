@@ -99,9 +99,9 @@ def plotted(visit, app, settled):
     """The page Steps where plotly draws the weights."""
 
     def open_(link: str = "", **options):
-        page = visit(f"{app}/steps?step=softmax{link}", **options)
+        page = visit(f"{app}/steps?operation=softmax{link}", **options)
         page.get_by_role("button", name="Large: Heatmap of A").click()
-        page.get_by_role("button", name="plotly", exact=True).click()
+        page.get_by_role("button", name="Zoom", exact=True).click()
         page.locator(f".st-key-{PLOT} .main-svg").first.wait_for()
         settled(page)
         return page

@@ -89,7 +89,7 @@ def test_without_a_class_there_are_the_words_of_the_sentence(shown):
     app = shown()
     app.multiselect(key="classes").set_value([]).run()
     assert not app.exception
-    assert set(points(app)) == written(app)
+    assert {"it", "animal"} <= written(app) <= set(points(app))
 
 
 @pytest.mark.slow
