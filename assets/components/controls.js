@@ -155,7 +155,7 @@ function options(view) {
 
 // The address has all that the view looks at.
 function linkButton(texts) {
-  const button = makeButton(texts.copy_link, "", async () => {
+  const button = makeButton(texts.copy_link, "alone", async () => {
     try {
       await navigator.clipboard.writeText(location.href);
       button.textContent = texts.copied;

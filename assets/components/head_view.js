@@ -489,8 +489,11 @@ export class HeadView {
     }
   }
 
+  // Draw all anew, in another way.
   again() {
+    const { place } = this;
     this.show(this.header, this.original, this);
+    if (this.place !== place) this.moved?.();
   }
 
   controls() {

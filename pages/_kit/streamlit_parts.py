@@ -103,6 +103,7 @@ def _rules() -> str:
 {SIDEBAR} :is({_keyed("text")}, {_keyed("twin")}) {{ --height: 96px; }}
 {SIDEBAR} {_keyed("example")} {{ --height: 40px; }}
 {SIDEBAR} {_keyed("source")} {{ --height: 60px; }}
+:is({_keyed("best_hops")}, {_keyed("take_standard")}) {{ --height: 40px; }}
 {_keyed("river")} {{ position: sticky; top: 3.4rem; z-index: 3; }}
 [class*="{KEYED}step-"] {{ min-height: 10rem; justify-content: center; }}
 {SIDEBAR} {_keyed("source")} {RADIO} {{ padding: 0.25rem 0.6rem; }}

@@ -239,7 +239,9 @@ def view_of(alone, tmp_path):
     """
 
     def open_view(*, touch: bool = False, **changed) -> Eye:
-        scene = replace(state.DEFAULTS, **changed)
+        focus = state.Focus.of_link(changed)
+        controls = {name: value for name, value in changed.items() if name in state.CONTROLS}
+        scene = replace(state.DEFAULTS, focus=focus, **controls)
         traces = [mha.trace(**scene.settings(text)) for text in (scene.text, scene.twin) if text]
         layer, head, token = state.indices(traces[0], scene)
         view = traces[0].view(layer=layer, head=head, token=token, beside=(*traces, None)[1])

@@ -170,7 +170,7 @@ def test_a_cell_says_its_number_by_pointer_and_keys_and_is_chosen_enlarged_saved
     assert "layer 1 · head 3" in " ".join(texts)
     assert len(sent) == before
     assert not plotly_is_here(page)
-    large.get_by_role("button", name="Zoom", exact=True).click()
+    large.get_by_role("button", name="Chart", exact=True).click()
     page.locator(".st-key-steps_plot_figure .main-svg").first.wait_for()
     settled(page)
     assert len(sent) - before == 1

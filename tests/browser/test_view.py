@@ -152,7 +152,8 @@ def test_whatever_is_explored_asks_the_server_nothing_until_a_control_is_pressed
     view.token(2).click()
     settled(page)
     view.chip("head 2").dblclick()
-    assert query(page) == {"layer": "2", "head": "2", "token": "3"}
+    focus = {"head": "2", "token": "animal", "threshold": "0.2", "lines": "1", "specials": "hidden"}
+    assert query(page) == focus
     settled(page)
     assert len(sent) == before
 
@@ -225,8 +226,8 @@ def test_other_heads_have_chips_of_their_own(visit, app, settled, eye):
     page.keyboard.press("Enter")
     settled(page)
     assert view.view.locator(".chip").count() == 9
-    assert view.on() == [3]
-    same(view.lines(), expected(TIRED, IT, [3], h=8))
+    assert view.on() == [0, 1, 2, 3]
+    same(view.lines(), expected(TIRED, IT, range(4), h=8))
 
 
 # Pointing and pinning
