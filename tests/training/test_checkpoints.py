@@ -472,8 +472,9 @@ def test_the_famous_pair_is_resolved_in_the_trace_that_is_shown(name):
 # The quickest of those that learned the task: a minute and a half.
 QUICKEST = "glass-box-en-h2-d64"
 # 8,000 steps carry every difference in rounding on, between machines and releases of torch: shares of
-# right answers agree within this, mean weights within that.
-SHARES, WEIGHTS = 0.02, 0.08
+# right answers agree within this, mean weights within that, and a share of 80 sentences, which no step trains
+# for, within eight of them.
+SHARES, WEIGHTS, AGREEMENT = 0.02, 0.08, 0.1
 
 
 @pytest.mark.slow
@@ -483,9 +484,9 @@ def test_the_documented_command_gives_the_scores_of_the_manifest(tmp_path, capsy
     again = json.loads((tmp_path / checkpoints.MANIFEST).read_text(encoding="utf-8"))[QUICKEST]["scores"]
     shipped_scores = checkpoints.manifest()[QUICKEST]["scores"]
     for key in ("answer", "accuracy", "both", "agreement"):
-        assert again[key] == pytest.approx(shipped_scores[key], abs=SHARES if key != "agreement" else 0.05), (
-            key
-        )
+        assert again[key] == pytest.approx(
+            shipped_scores[key], abs=AGREEMENT if key == "agreement" else SHARES
+        ), key
     for key in ("right", "wrong"):
         assert again[key] == pytest.approx(shipped_scores[key], abs=WEIGHTS), key
     assert again["famous_right"] == shipped_scores["famous_right"]
