@@ -137,6 +137,7 @@ def tabs(browser):
         page.evaluate("sessionStorage.clear()")  # fails where the page has crashed: it is not lent again
         page.goto("about:blank")
         page.emulate_media(media="null", color_scheme=color_scheme)
+        page.set_viewport_size(viewport)
         page.mouse.up()
         page.mouse.move(0, 0)
         for pressed in ("Control", "Shift"):
