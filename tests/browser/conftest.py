@@ -274,6 +274,21 @@ def matrix_of():
     return read
 
 
+def over_cell(canvas, row: int, column: int) -> None:
+    """Point at a cell of a matrix, whose names and stripes stand above and to the left of its cells."""
+    at = canvas.evaluate(
+        """(canvas, [row, column]) => {
+            const root = canvas.closest('.view, .heatmaps');
+            const matrices = root.heatmaps ?? root.view.matrices;
+            const all = [matrices.enlarged, ...Object.values(matrices.pictures).map(({ map }) => map)];
+            const map = all.find((one) => one.canvas === canvas);
+            return [map.left + (column + 0.5) * map.cellWidth, map.above + (row + 0.5) * map.cellHeight];
+        }""",
+        [row, column],
+    )
+    canvas.hover(position={"x": at[0], "y": at[1]})
+
+
 @pytest.fixture(scope="session")
 def eye():
     """`eye(page)`: the head view on a page."""

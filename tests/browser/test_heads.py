@@ -16,6 +16,7 @@ from playwright.sync_api import expect
 import mha_core as mha
 from mha_core.analysis.frames import long_table, untrained_rows
 from pages._kit.state import Focus, Scene
+from tests.browser.conftest import over_cell
 from tests.conftest import six_matrices
 
 TIRED, WIDE = Scene().text, Scene().twin
@@ -50,20 +51,6 @@ def picture(view, name: str):
 
 def symbols(view) -> list[str]:
     return view.view.locator(".six figcaption b").all_inner_texts()
-
-
-def over_cell(canvas, row: int, column: int) -> None:
-    """Point at a cell of a matrix, whose names and stripes stand to the left of its cells."""
-    at = canvas.evaluate(
-        """(canvas, [row, column]) => {
-            const { matrices } = canvas.closest('.view').view;
-            const all = [matrices.enlarged, ...Object.values(matrices.pictures).map(({ map }) => map)];
-            const map = all.find((one) => one.canvas === canvas);
-            return [map.left + (column + 0.5) * map.cellWidth, map.above + (row + 0.5) * map.cellHeight];
-        }""",
-        [row, column],
-    )
-    canvas.hover(position={"x": at[0], "y": at[1]})
 
 
 def reading(view) -> str:

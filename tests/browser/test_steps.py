@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import expect
 
 import mha_core as mha
+from tests.browser.conftest import over_cell
 
 SVG = "{http://www.w3.org/2000/svg}"
 FORMULAS = '=1+1 @x "you" 小猫 the the'
@@ -41,20 +42,6 @@ def at_step(page, name: str) -> None:
 
 def symbols(page) -> list[str]:
     return page.locator(".heatmaps figcaption b").all_inner_texts()
-
-
-def over_cell(page, picture, row: int, column: int) -> None:
-    """Point at a cell of a picture, whose names stand above and to the left of its cells."""
-    at = picture.evaluate(
-        """(canvas, [row, column]) => {
-            const { heatmaps } = canvas.closest('.heatmaps');
-            const all = [heatmaps.enlarged, ...Object.values(heatmaps.pictures).map(({ map }) => map)];
-            const map = all.find((one) => one.canvas === canvas);
-            return [map.left + (column + 0.5) * map.cellWidth, map.above + (row + 0.5) * map.cellHeight];
-        }""",
-        [row, column],
-    )
-    picture.hover(position={"x": at[0], "y": at[1]})
 
 
 def plotly_is_here(page) -> bool:
@@ -131,9 +118,9 @@ def test_a_cell_says_its_number_by_pointer_and_keys_and_is_chosen_enlarged_saved
     weights = page.locator(".heatmaps figure canvas").last
     before = len(sent)
     for row, column in ((3, 2), (5, 0)):
-        over_cell(page, weights, row, column)
+        over_cell(weights, row, column)
         expect(reading).to_have_text(f"A₃, {labels[row]} → {labels[column]}: {exact(trace, row, column)}.")
-    over_cell(page, weights, 1, 4)
+    over_cell(weights, 1, 4)
     expect(reading).to_have_text(f"A₃, {labels[1]} → {labels[4]}: hidden by the mask.")
     page.mouse.move(0, 0)
     weights.focus()
