@@ -31,7 +31,7 @@ GRID, HEADS_ACROSS, HEADS_ACROSS_ON_PHONE, HEAD_PICTURE, NOTE, NOTE_ON_PHONE = 5
 # rows, the names of its columns, the words above a picture, the gap between two, and the number below all.
 MATRIX_ROW, MIN_MATRIX, MAX_MATRIX, NAMES_ABOVE = 22, 170, 360, 84
 MATRIX_WORDS, MATRIX_WORDS_ON_PHONE, MATRIX_GAP, MATRIX_READING = 42, 62, 12, 36
-RIVER = 113  # the drawing of the page Steps
+RIVER, STEP, STEP_ON_PHONE = 113, 228, 443  # of the page Steps: the drawing, and the first step in words
 # The overview: its buttons, the words about one head beside or below the pictures (overview.css), the button
 # for the table, and the sizes of pictures (overview_plan.js).
 ORDERS, ORDERS_ON_PHONE, ASIDE, ASIDE_ON_PHONE, TABLE = 39, 71, 422, 235, 56
@@ -87,6 +87,11 @@ def heatmaps(count: int, across: int, tall: int, stacked: bool = False) -> int:
     lines = (count if stacked else 1) if on_phone() else math.ceil(count / across)
     words = MATRIX_WORDS_ON_PHONE if on_phone() else MATRIX_WORDS
     return lines * (words + tall) + (lines - 1) * MATRIX_GAP + MATRIX_READING
+
+
+def step() -> int:
+    """The height of the words of a step."""
+    return STEP_ON_PHONE if on_phone() else STEP
 
 
 def overview(counts: Sequence[int]) -> int:

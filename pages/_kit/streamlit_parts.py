@@ -17,6 +17,7 @@ BUTTON = '[data-testid="stBaseButton-tertiary"]'
 TAG = "[data-tag]"  # a chosen option of a multiselect
 RADIO = '[role="radio"]'
 CAPTION = '[data-testid="stCaptionContainer"]'
+BOX = '[data-testid="stLayoutWrapper"]'  # around a container; it has the container's height
 SKELETON = '[data-testid="stSkeleton"]'  # a grey bar in place of what is still loading
 KEYED = "st-key-"  # prefix of an element's key in its class
 # In these lie the boxes around the links to the pages, one for each: at the top; on a phone in the sidebar.
@@ -27,11 +28,12 @@ PHONE = "@media (max-width: 768px)"
 INVISIBLE = ("address", "charts", "unseen", "style", "look_link", "style_of_steps")
 CARRIERS = ("_blob",)  # endings of the keys of components that hold data and show nothing
 
-# Files that Streamlit asks for when it needs them first: the font of headings, and what draws our style sheet
-# and our components.
+# Files that Streamlit asks for when it needs them first: the font of headings, that of icons, whose names are
+# written out until it is there, and what draws our style sheet and our components.
 STATIC = Path(st.__file__).parent / "static" / "static"
 EARLY = {
     "media/SourceSerifVariable-Roman.*.woff2": "preload; as=font; type=font/woff2",
+    "media/MaterialSymbols-Rounded.*.woff2": "preload; as=font; type=font/woff2",
     "js/rehype-raw.*.js": "modulepreload",
     "js/hastscript.*.js": "modulepreload",
     "js/web-namespaces.*.js": "modulepreload",
@@ -105,6 +107,7 @@ def _rules() -> str:
 {SIDEBAR} {_keyed("source")} {{ --height: 60px; }}
 :is({_keyed("best_hops")}, {_keyed("take_standard")}) {{ --height: 40px; }}
 {_keyed("river")} {{ position: sticky; top: 3.4rem; z-index: 3; }}
+{BOX}:has(> {_keyed("of_steps")}) {{ height: auto; overflow: visible; }}
 [class*="{KEYED}step-"] {{ min-height: 10rem; justify-content: center; }}
 {SIDEBAR} {_keyed("source")} {RADIO} {{ padding: 0.25rem 0.6rem; }}
 :is({_keyed("instead_text")}, {_keyed("instead_twin")}) {BUTTON} p {{ text-decoration: underline; }}

@@ -3,7 +3,7 @@
 import streamlit as st
 
 from mha_core.analysis.derivation import STEPS, Step, steps
-from pages._kit import chooser, matrices, model_info, refusals, state
+from pages._kit import chooser, heights, matrices, model_info, refusals, state
 from pages._kit.scene import scene_and_trace
 from pages._kit.text import literal, number, t
 from pages.understand._steps import river
@@ -29,7 +29,8 @@ with st.container(horizontal=True, vertical_alignment="center", horizontal_align
 missing = {builder.__name__ for builder in STEPS} - {step.name for step in known_steps}
 if known_steps:
     river.draw(trace, known_steps, layer=layer_index, head=head)
-with st.container(gap=None):  # of the steps one is shown
+# Of the steps one is shown; until the style sheet that says so is there, they scroll in the height of one.
+with st.container(gap=None, height=heights.step(), border=False, key="of_steps"):
     for count, step in enumerate(known_steps, start=1):
         with st.container(key=f"step-{step.name}"):
             words, formula = st.columns(2, vertical_alignment="center")

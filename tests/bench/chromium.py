@@ -15,6 +15,7 @@ _support = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(_support)
 
 program = _support.program
+PHONE = _support.PHONE  # what a phone calls its browser
 
 
 @contextlib.contextmanager
@@ -39,3 +40,13 @@ def served(code: str) -> Iterator[str]:
             yield server.address
         finally:
             server.stop()
+
+
+@contextlib.contextmanager
+def app() -> Iterator[str]:
+    """The address of a fresh server of the app."""
+    server = _support.Server()
+    try:
+        yield server.address
+    finally:
+        server.stop()
