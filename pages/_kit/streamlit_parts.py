@@ -107,7 +107,8 @@ def _rules() -> str:
 {SIDEBAR} {_keyed("source")} {{ --height: 60px; }}
 :is({_keyed("best_hops")}, {_keyed("take_standard")}) {{ --height: 40px; }}
 {_keyed("river")} {{ position: sticky; top: 3.4rem; z-index: 3; }}
-{BOX}:has(> {_keyed("of_steps")}) {{ height: auto; overflow: visible; }}
+{BOX}:has(> {_keyed("of_steps")}) {{ height: auto; }}
+{_keyed("of_steps")} {{ overflow: visible; }}
 [class*="{KEYED}step-"] {{ min-height: 10rem; justify-content: center; }}
 {SIDEBAR} {_keyed("source")} {RADIO} {{ padding: 0.25rem 0.6rem; }}
 :is({_keyed("instead_text")}, {_keyed("instead_twin")}) {BUTTON} p {{ text-decoration: underline; }}

@@ -14,7 +14,7 @@ _spec = importlib.util.spec_from_file_location("support", ROOT / "tests" / "brow
 _support = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(_support)
 
-program = _support.program
+program, Server = _support.program, _support.Server
 PHONE = _support.PHONE  # what a phone calls its browser
 
 
@@ -35,7 +35,7 @@ def served(code: str) -> Iterator[str]:
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "page.py"
         script.write_text(code, encoding="utf-8")
-        server = _support.Server(script)
+        server = Server(script)
         try:
             yield server.address
         finally:
@@ -45,7 +45,7 @@ def served(code: str) -> Iterator[str]:
 @contextlib.contextmanager
 def app() -> Iterator[str]:
     """The address of a fresh server of the app."""
-    server = _support.Server()
+    server = Server()
     try:
         yield server.address
     finally:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -462,18 +462,27 @@ def settle(page) -> None:
 
 
 class Server:
-    """`streamlit run` of the app, or of another script, on a free port of this machine."""
+    """`streamlit run` of the app, or of another script, on a free port of this machine.
 
-    def __init__(self, script: Path = ROOT / "app.py", base: str = ""):
+    Streamlit reads its settings in the folder where it runs.
+    """
+
+    def __init__(
+        self,
+        script: Path = ROOT / "app.py",
+        base: str = "",
+        options: Sequence[str] = ("--server.fileWatcherType", "none"),
+        folder: Path = ROOT,
+    ):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         self.address = f"http://127.0.0.1:{port}/{base}".rstrip("/")
-        options = f"--server.port {port} --server.address 127.0.0.1 --server.headless true".split()
-        command = [sys.executable, "-m", "streamlit", "run", str(script), *options]
+        place = f"--server.port {port} --server.address 127.0.0.1 --server.headless true".split()
+        command = [sys.executable, "-m", "streamlit", "run", str(script), *place, *options]
         self.process = subprocess.Popen(
-            [*command, "--server.fileWatcherType", "none", "--server.baseUrlPath", base],
-            cwd=ROOT,
+            [*command, "--server.baseUrlPath", base],
+            cwd=folder,
             env=os.environ | {"OMP_NUM_THREADS": "1"},  # as the tests: threads wait for each other
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -1,0 +1,293 @@
+"""A class on one server: what an interaction costs it, and how long a student waits, beside a trivial page.
+
+Run it with ``python tests/bench/bench_class.py`` (``--students 1 20``, ``--seconds 30``); the last lines are
+one JSON object each. Each student is a websocket that speaks Streamlit's protocol as the browser does: it
+opens Heads, thinks for about `THINK` seconds, and types another sentence (40 %), chooses another number of
+heads, width or source (20 %), or opens another page (40 %). What the browser answers by itself (heads, words,
+layers, drawings) sends nothing and costs the server nothing, so it is not in the mix.
+
+The peer is a page with one slider and one line, with the same options of Streamlit, in the same run; the
+same page with Streamlit's defaults is printed beside it. Seconds of the processor are those of the server's
+process (Linux). The students share the machine with the server.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import random
+import resource
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlencode
+
+from chromium import Server
+from streamlit.proto.BackMsg_pb2 import BackMsg
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+from websockets.asyncio.client import connect
+from websockets.exceptions import WebSocketException
+
+ROOT = Path(__file__).resolve().parents[2]
+OPTIONS = (
+    "--runner.postScriptGC",
+    "false",
+    "--server.fileWatcherType",
+    "none",
+)  # as in .streamlit/config.toml
+TRIVIAL = """
+import streamlit as st
+
+st.write(st.slider("number", 0, 1000, key="number"))
+"""
+THINK = 4.0  # seconds, on the mean
+OPENING = 2.0  # seconds within which all open the page
+LIMIT = 120  # seconds after which an answer counts as an error
+SENTENCES = [
+    "The animal didn't cross the street because it was too tired.",
+    "The animal didn't cross the street because it was too wide.",
+    "The trophy didn't fit in the box because it was too big.",
+    "The trophy didn't fit in the box because it was too small.",
+    "The dog chased the cat because it was hungry.",
+    "The man lost the key because it was small.",
+    "The child ate the apple because it was sweet.",
+    "The teacher read the book because it was short.",
+]
+SIZES = [
+    ("h", 1),
+    ("h", 2),
+    ("h", 4),
+    ("h", 8),
+    ("d_model", 32),
+    ("d_model", 64),
+    ("source", "random"),
+    ("source", "mini"),
+]
+PAGES = ["", "token", "steps", "hops", "embeddings", "before-after"]
+MAX_SECONDS, MAX_MIDDLE, MAX_SLOW = 6, 15, 30  # times the trivial page: processor, median and 95th percentile
+
+
+class Kind(NamedTuple):
+    """A server: its script, the options of Streamlit, where it runs, and whether it is ours."""
+
+    script: Path
+    options: tuple[str, ...]
+    folder: Path
+    ours: bool
+
+
+@dataclass
+class Measured:
+    """What one class saw: seconds of each answer, and bytes; opening the page is kept apart."""
+
+    opened: list[float] = field(default_factory=list)
+    answered: list[float] = field(default_factory=list)
+    received: int = 0
+    errors: list[str] = field(default_factory=list)
+
+
+class Student:
+    """One open page: what a browser holds of it and sends back."""
+
+    def __init__(self, kind: Kind, measured: Measured, seed: int):
+        self.kind, self.measured, self.draw = kind, measured, random.Random(seed)
+        self.ids: dict[str, str] = {}  # of the controls on the page, by their keys
+        self.values: dict[str, dict] = {}  # what was chosen in them, by their ids
+        self.query: dict[str, str] = {}
+        self.pages: dict[str, str] = {}
+        self.page = ""
+        self.cached: set[str] = set()
+
+    async def attend(self, address: str, until: float) -> None:
+        """Open the page, and go on until the lesson ends."""
+        try:
+            url = address.replace("http", "ws") + "/_stcore/stream"
+            async with connect(url, subprotocols=["streamlit"], max_size=None, open_timeout=LIMIT) as socket:
+                self.measured.opened.append(await self._ask(socket))
+                while (pause := self.draw.uniform(0.5, 1.5) * THINK) + time.monotonic() < until:
+                    await asyncio.sleep(pause)
+                    self._choose()
+                    self.measured.answered.append(await self._ask(socket))
+        except (WebSocketException, OSError, TimeoutError, RuntimeError) as error:
+            self.measured.errors.append(repr(error))
+
+    def _choose(self) -> None:
+        if not self.kind.ours:
+            self._set("number", double_array_value={"data": [self.draw.randrange(1000)]})
+            return
+        act = self.draw.random()
+        if act < 0.4 and "text" in self.ids:
+            sentence = self.draw.choice(SENTENCES)
+            self.query["text"] = sentence
+            self._set("text", string_value=sentence)
+        elif act < 0.6 and "source" in self.ids:
+            name, value = self.draw.choice(SIZES)
+            if name not in self.ids:
+                return
+            self.query[name] = str(value)
+            how = {"string_array_value": {"data": [value]}} if name == "source" else {"double_value": value}
+            self._set(name, **how)
+        else:
+            self.page = self.draw.choice([page for page in PAGES if page != self.page])
+            self.values.clear()  # the link has them
+            self.ids.clear()
+
+    def _set(self, key: str, **value) -> None:
+        self.values[self.ids[key]] = value
+
+    async def _ask(self, socket) -> float:
+        """Send what is chosen; the seconds until the page has run."""
+        message = BackMsg()
+        state = message.rerun_script
+        state.query_string = urlencode(self.query)
+        state.page_script_hash = self.pages.get(self.page, "")
+        state.cached_message_hashes.extend(self.cached)
+        for key, value in self.values.items():
+            name, content = next(iter(value.items()))
+            widget = state.widget_states.widgets.add(id=key)
+            if isinstance(content, dict):
+                getattr(widget, name).data.extend(content["data"])
+            else:
+                setattr(widget, name, content)
+        start = time.perf_counter()
+        await socket.send(message.SerializeToString())
+        async with asyncio.timeout(LIMIT):
+            await self._hear(socket)
+        return time.perf_counter() - start
+
+    async def _hear(self, socket) -> None:
+        heard = set()
+        while True:
+            data = await socket.recv()
+            self.measured.received += len(data)
+            message = ForwardMsg.FromString(data)
+            heard.add(
+                message.ref_hash or message.hash if message.metadata.cacheable or message.ref_hash else ""
+            )
+            what = message.WhichOneof("type")
+            if what == "delta":
+                self._note(message.delta.new_element)
+            elif what == "navigation":
+                self.pages = {
+                    page.url_pathname: page.page_script_hash for page in message.navigation.app_pages
+                }
+            elif what == "script_finished" and message.script_finished != ForwardMsg.FINISHED_EARLY_FOR_RERUN:
+                self.cached = heard - {""}
+                return
+
+    def _note(self, element) -> None:
+        what = element.WhichOneof("type")
+        if what == "exception":
+            raise RuntimeError(f"{element.exception.type}: {element.exception.message}")
+        key = getattr(getattr(element, what), "id", "") if what else ""
+        name = key.rpartition("-")[2]
+        if key and name in ("text", "source", "h", "d_model", "number"):
+            self.ids[name] = key
+
+
+async def lesson(kind: Kind, address: str, students: int, seconds: float) -> Measured:
+    """So many students for so many seconds after all have opened the page."""
+    measured, until = Measured(), time.monotonic() + OPENING + seconds
+
+    async def come(number: int) -> None:
+        await asyncio.sleep(OPENING * number / students)
+        await Student(kind, measured, number).attend(address, until)
+
+    await asyncio.gather(*(come(number) for number in range(students)))
+    return measured
+
+
+@contextlib.contextmanager
+def running(kind: Kind) -> Iterator[Server]:
+    server = Server(kind.script, options=kind.options, folder=kind.folder)
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def processor(pid: int) -> float:
+    """Seconds of the processor that a process has used."""
+    parts = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(parts[11]) + int(parts[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def memory(pid: int) -> float:
+    """Megabytes that a process holds."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize() / 1e6
+
+
+def percentile(seconds: list[float], share: float) -> float:
+    return sorted(seconds)[min(int(share * len(seconds)), len(seconds) - 1)]
+
+
+def measure(name: str, kind: Kind, students: int, seconds: float) -> dict:
+    """One class on a fresh server that has been visited once."""
+    with running(kind) as server:
+        pid = server.process.pid
+        asyncio.run(lesson(kind, server.address, 1, 2.5 * THINK))  # a server is warm before a lesson
+        before = processor(pid)
+        measured = asyncio.run(lesson(kind, server.address, students, seconds))
+        count = len(measured.opened) + len(measured.answered)
+        found = {
+            "processor": (processor(pid) - before) / max(count, 1),
+            "p50": statistics.median(measured.answered or [LIMIT]),
+            "p95": percentile(measured.answered or [LIMIT], 0.95),
+            "opened_p95": percentile(measured.opened or [LIMIT], 0.95),
+            "kB": measured.received / max(count, 1) / 1000,
+            "MB": memory(pid),
+            "answers": count,
+            "errors": len(measured.errors),
+        }
+    figures = "  ".join(
+        f"{what} {value:,.3f}" if isinstance(value, float) else f"{what} {value}"
+        for what, value in found.items()
+    )
+    print(f"{name:18} {students:3}  {figures}", flush=True)
+    for error in measured.errors[:3]:
+        print("   ", error[:300])
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--students", type=int, nargs="+", default=[1, 20, 50, 100])
+    parser.add_argument("--seconds", type=float, default=30)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        trivial = Path(folder) / "page.py"
+        trivial.write_text(TRIVIAL, encoding="utf-8")
+        kinds = {
+            "ours": Kind(ROOT / "app.py", (), ROOT, True),
+            "trivial": Kind(trivial, OPTIONS, Path(folder), False),
+            "trivial, defaults": Kind(trivial, (), Path(folder), False),
+        }
+        found = {
+            (name, students): measure(name, kind, students, args.seconds)
+            for students in args.students
+            for name, kind in kinds.items()
+        }
+    for students in args.students:
+        ours, theirs = found["ours", students], found["trivial", students]
+        for what, target in (("processor", MAX_SECONDS), ("p50", MAX_MIDDLE), ("p95", MAX_SLOW)):
+            ratio = round(ours[what] / theirs[what], 2)
+            print(json.dumps({"name": f"class_{students}_{what}", "value": ratio, "target": target}))
+    print(
+        json.dumps(
+            {
+                "name": "class_errors",
+                "value": sum(found["ours", n]["errors"] for n in args.students),
+                "target": 0,
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
