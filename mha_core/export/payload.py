@@ -25,6 +25,7 @@ from mha_core.attention.score_rule import ScoreRule
 from mha_core.errors import MhaError
 from mha_core.traces.indices import LAYER, index
 from mha_core.traces.layer import LayerTrace
+from mha_core.traces.tensors import array
 
 MARK = b"mha0"
 # What a browser computes a weight with; sinks are in the log-sum-exp alone.
@@ -200,9 +201,9 @@ def _scores(body: _Body, layer: LayerTrace, heads: list[int], values: bool) -> d
     if values and layer.knows("v"):
         described["v"] = body.add(layer.v[kv].astype("<f4"))
     if rule.bias is not None:
-        described["bias"] = body.add(_of_heads(rule.bias.numpy(), heads).astype("<f4"))
+        described["bias"] = body.add(_of_heads(array(rule.bias), heads).astype("<f4"))
     if rule.distance_bias is not None:
-        described["distance_bias"] = body.add(_of_heads(rule.distance_bias.numpy(), heads, 2).astype("<f4"))
+        described["distance_bias"] = body.add(_of_heads(array(rule.distance_bias), heads, 2).astype("<f4"))
     return described
 
 

@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import ClassVar
+from typing import ClassVar, TypeVar
+
+Fact = TypeVar("Fact")
 
 
 @dataclass(frozen=True)
@@ -144,10 +146,10 @@ class Facts:
 
     @classmethod
     def of(cls, entries: Mapping) -> "Facts":
-        """The facts that `to_json` wrote. Raises `TypeError` or `KeyError` for other values."""
+        """The facts that `to_json` wrote. Raises `TypeError`, `KeyError` or `ValueError` for other values."""
         values = dict(entries)
         for name in values.keys() & TYPES.keys():
-            values[name] = TYPES[name](**values[name])
+            values[name] = _checked(TYPES[name](**values[name]))
         if (adjustments := values.pop("between", None)) is not None:
             rotary = values.get("rotary")
             values["adjustments"] = Adjustments(
@@ -156,7 +158,7 @@ class Facts:
                     for name, steps in adjustments.items()
                 }
             )
-        return cls(**values)
+        return _checked(cls(**values))
 
 
 def _step_to_json(step: Adjustment) -> dict[str, object]:
@@ -165,4 +167,18 @@ def _step_to_json(step: Adjustment) -> dict[str, object]:
 
 
 def _step_from_json(rotary: Rotary | None, *, step: str, **numbers: object) -> Adjustment:
-    return rotary if step == Rotary.name and rotary is not None else ADJUSTMENTS[step](**numbers)
+    is_rotary = step == Rotary.name and rotary is not None
+    return rotary if is_rotary else _checked(ADJUSTMENTS[step](**numbers))
+
+
+def _checked(fact: Fact) -> Fact:
+    """The fact itself; `ValueError` where a value does not have its field's type, or a count is below 0."""
+    for entry in fields(fact):
+        value = getattr(fact, entry.name)
+        kind = float | int if entry.type is float else entry.type
+        is_count = isinstance(value, int) and entry.type is not float
+        if not isinstance(value, kind) or (is_count and value < 0):
+            raise ValueError(f"{entry.name} of {type(fact).__name__} is {value!r}")
+        if isinstance(value, bool) and entry.type is not bool:
+            raise ValueError(f"{entry.name} of {type(fact).__name__} is {value!r}")
+    return fact

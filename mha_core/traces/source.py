@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from math import isfinite
 from types import MappingProxyType, UnionType
 from typing import ClassVar, get_args, get_origin
 
@@ -127,10 +128,12 @@ class ArraySource(Source):
     facts: Mapping[str, FactValue] = field(default_factory=dict)
 
     def __post_init__(self):
-        if not isinstance(self.name, str) or not all(
-            isinstance(fact, FactValue) for fact in self.facts.values()
-        ):
-            raise MhaError("source is a name, or a mapping with a 'name' and plain values: text and numbers.")
+        names = {type(name) for name in (self.name, *self.facts)}
+        if names != {str} or not all(map(_is_simple, self.facts.values())):
+            raise MhaError(
+                "source is a name, or a mapping with a 'name' and simple values: text, None, finite numbers "
+                "and whole numbers up to 2^64."
+            )
         object.__setattr__(self, "facts", MappingProxyType(dict(self.facts)))
 
     def caption_facts(self) -> dict[str, object]:
@@ -251,6 +254,13 @@ def _arrays_or_recording(values: Mapping[str, object]) -> Source:
     if name == RecordedSource.name or skipped:
         return _from_values(RecordedSource, {"name": name, "facts": facts, "skipped": skipped or ()})
     return ArraySource(name, facts)
+
+
+def _is_simple(value: object) -> bool:
+    """Can a file hold it, and read it again?"""
+    if isinstance(value, int):
+        return abs(value) <= 2**64
+    return isfinite(value) if isinstance(value, float) else isinstance(value, FactValue)
 
 
 def _json_value(value: object) -> object:

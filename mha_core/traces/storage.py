@@ -6,12 +6,12 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from itertools import chain
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
 from uuid import uuid4
 
-import numpy as np
 import safetensors.torch
 import torch
 from safetensors import SafetensorError, safe_open
@@ -22,33 +22,43 @@ from mha_core.attention.functional import attend
 from mha_core.attention.module import Projections
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.errors import MhaError
+from mha_core.traces import limits
 from mha_core.traces.facts import Facts
 from mha_core.traces.layer import KINDS, LayerTrace
+from mha_core.traces.limits import MAX_HEADS, MAX_LAYERS, Size, check_count, check_finite
 from mha_core.traces.mixer import MixerTrace
 from mha_core.traces.source import Source
 from mha_core.traces.source import read as read_source
-from mha_core.traces.tokens import Sides, Tokens
+from mha_core.traces.tokens import MAX_TOKENS, Sides, Tokens
 
 HEADER = "headscope_trace"
 VERSION = 2
-# The tensors of a layer that have a row for each query, and for each key. The others are weights.
-QUERY_TENSORS = {"q", "x", "q_linear", "q_raw", "q_turned", "q_short", "cos", "sin", "gate"}
-QUERY_TENSORS |= {"output_cos", "output_sin", "index_scores", "index_choice", "dense_mask"}
-KEY_TENSORS = {"k", "v", "x_v", "k_linear", "v_linear", "k_raw", "k_turned", "kv_short"}
-TENSORS = QUERY_TENSORS | KEY_TENSORS | {"weights"}
 RULE_NUMBERS = ("scale", "soft_cap", "temperature")  # the fields of a rule that are not tensors
 
 MIXER_TENSORS = ("v", "output", "gate", "bias", "mixing")
+NUMBER_TYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "BOOL": "bool"}
+NUMBER_TYPES |= {f"I{bits}": f"int{bits}" for bits in (8, 16, 32, 64)}
 MAX_MIXING = 1 << 26  # numbers in the matrices of all mixers of a file: 256 MB
 
 Parts = tuple[Tokens, tuple[LayerTrace, ...], Source, tuple, tuple[MixerTrace, ...]]  # of `AttentionTrace`
 
 
 def write(path: str | PathLike, parts: Parts, *, matrices: bool = True) -> None:
-    """Write the parts of a trace to `path`; an existing file is replaced in one step. See `packed`."""
+    """Write the parts of a trace to `path`; an existing file is replaced in one step. See `packed`.
+
+    Raises `MhaError` for what `read` would refuse.
+    """
     check_folder(path)
-    header, tensors = packed(parts, matrices=matrices)
-    write_file(path, tensors, {HEADER: header})
+    text, tensors = packed(parts, matrices=matrices)
+    sizes = {name: Size(tuple(t.shape), str(t.dtype).removeprefix("torch.")) for name, t in tensors.items()}
+    try:
+        header = limits.described(text)
+        _check_counts(header, sizes, limit=max(len(part["pieces"]) for part in header["texts"]))
+        _check_header(header, sizes)
+        _check_numbers(header, tensors)
+    except MhaError as error:
+        raise MhaError(f"{Path(path).name} cannot be saved: {error}") from None
+    write_file(path, tensors, {HEADER: text})
 
 
 def packed(parts: Parts, *, matrices: bool = True) -> tuple[str, dict[str, Tensor]]:
@@ -158,12 +168,76 @@ def check_folder(path: str | PathLike) -> None:
         raise MhaError(f"There is no folder {path.parent} to save {path.name} in.")
 
 
-def read(path: str | PathLike) -> Parts:
-    """The parts of a trace that `write` wrote."""
-    with open_file(path, HEADER, kind="a saved trace") as (header, file):
+def read(path: str | PathLike, *, limit: int = MAX_TOKENS) -> Parts:
+    """The parts of a trace that `write` wrote, of at most `limit` tokens.
+
+    Raises `MhaError` as `open_file` does, and for another format version. What the file says of itself is
+    held to `MAX_LAYERS`, `MAX_HEADS`, `limit`, and to the shapes and number types of the tensors before these
+    are read, and their numbers before anything is computed from them.
+    """
+    with open_file(path, HEADER, kind="a saved trace") as (text, file):
+        header = _of_this_version(limits.described(text))
+        sizes = file_sizes(file)
+        _check_counts(header, sizes, limit)
+        _check_header(header, sizes)
         # Copied to memory that torch allocates: rounding of products can depend on the alignment.
-        tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
-        return unpacked(header, tensors, name=str(path))
+        tensors = {name: file.get_tensor(name).clone() for name in sizes}
+        _check_numbers(header, tensors)
+        return unpacked(header, tensors)
+
+
+def file_sizes(file: safe_open) -> dict[str, Size]:
+    """The shapes and number types of a file's tensors; their numbers are not read."""
+    slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+    return {
+        name: Size(tuple(part.get_shape()), NUMBER_TYPES.get(part.get_dtype(), part.get_dtype()))
+        for name, part in slices.items()
+    }
+
+
+def _check_counts(header: dict, sizes: Mapping[str, Size], limit: int) -> None:
+    """Raise `MhaError` for more layers, tokens or heads than there may be."""
+    check_count("layers", len(header["layers"]), MAX_LAYERS)
+    check_count("layers without softmax", len(header.get("mixers", ())), MAX_LAYERS)
+    for text in header["texts"]:
+        check_count("tokens", len(text["pieces"]), limit)
+    for part in header["layers"]:
+        for key in part["tensors"].values():
+            shape = sizes[key].shape
+            check_count("heads", shape[0] if len(shape) > 2 else 1, MAX_HEADS)
+
+
+def _check_header(header: dict, sizes: Mapping[str, Size]) -> None:
+    """Raise one of several errors unless the shapes of all tensors match each other and the texts."""
+    texts = [_tokens(part) for part in header["texts"]]
+    transposed = {name: Size(sizes[name].shape[::-1], sizes[name].dtype) for name in header["turned"]}
+    sizes = {**sizes, **transposed}
+    for number, part in enumerate(header["layers"]):
+        queries, keys = _sides(part, texts)
+        named = {name: sizes[key] for name, key in part["tensors"].items()}
+        limits.check_sizes(f"layer {number}", named, len(queries), len(keys), same=queries is keys)
+    for part in header.get("mixers", ()):
+        own = {name: sizes[key] for name, key in part["tensors"].items() if name in MIXER_TENSORS}
+        heads, n_tokens, d_v = own["v"].shape
+        shapes = dict.fromkeys(("v", "output", "gate"), (heads, n_tokens, d_v))
+        shapes |= {"bias": (heads, 1, d_v), "mixing": (heads, n_tokens, n_tokens)}
+        for name, (shape, dtype) in own.items():
+            if shape != shapes[name] or dtype not in limits.FLOATS:
+                raise ValueError(f"{name} of a layer without softmax is {dtype} of shape {shape}")
+
+
+def _check_numbers(header: dict, tensors: Mapping[str, Tensor]) -> None:
+    """Raise `MhaError` for NaN, for infinite numbers that have no meaning, for weights that are none."""
+    names = {}
+    for number, part in enumerate(header["layers"]):
+        for name, key in part["tensors"].items():
+            names.setdefault(key, (name, f"layer {number}"))  # a tensor that layers share is checked once
+    for part in header.get("mixers", ()):
+        names |= {key: (name, "a layer without softmax") for name, key in part["tensors"].items()}
+    for key, (name, where) in names.items():
+        check_finite(f"{name} of {where}", tensors[key], infinite=name in limits.INFINITE)
+        if name == "weights":
+            limits.check_weights(where, tensors[key])
 
 
 @contextmanager
@@ -171,47 +245,57 @@ def open_file(path: str | PathLike, key: str, *, kind: str) -> Iterator[tuple[st
     """A safetensors file, open, and its header: the metadata under a key.
 
     Raises `MhaError` for a file that is missing or cannot be read, for one without that header, which is not
-    of that kind, and for an error of the block inside: there header and tensors do not fit.
+    of that kind, and for an error of the block inside: there header and tensors do not fit, or are refused.
     """
     try:
         with safe_open(path, framework="pt") as file:
             header = (file.metadata() or {}).get(key)
-            if header is None:
-                raise MhaError(f"{path} is a safetensors file but not {kind}.")
-            yield header, file
+            if header is not None:
+                yield header, file
+                return
     except FileNotFoundError:
         raise MhaError(f"There is no file {path}.") from None
-    except MhaError:
-        raise
+    except MhaError as error:
+        raise MhaError(f"{path} cannot be opened: {error}") from None
     except (SafetensorError, OSError) as error:
         raise MhaError(f"{path} cannot be read as {kind}: {error}.") from None
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, IndexError) as error:
         raise MhaError(f"{path} is damaged: its header does not fit its content ({error!r}).") from None
+    raise MhaError(f"{path} is a safetensors file but not {kind}.")
 
 
-def unpacked(header: str, tensors: Mapping[str, Tensor], *, name: str = "The trace") -> Parts:
-    """The parts of a trace from the header and the tensors that `packed` returned.
+def unpacked(header: dict, tensors: Mapping[str, Tensor]) -> Parts:
+    """The parts of a trace from the header, parsed, and the tensors that `packed` returned.
 
-    Raises `MhaError` for another format version; parts that do not fit raise one of several errors, which
-    `read` reports as a damaged file.
+    Raises one of several errors for parts that do not fit.
     """
-    header = json.loads(header)
-    if header["version"] not in (1, VERSION):
-        raise MhaError(f"{name} has format version {header['version']}; this release reads 1 to {VERSION}.")
-    header = _from_version_1(header, name) if header["version"] == 1 else header
     texts = [_tokens(part) for part in header["texts"]]
     layers = _layers(header, tensors, texts)
-    for layer in layers:
-        try:
-            _check(layer)
-        except MhaError as error:  # about the shapes; the file is to be named
-            raise ValueError(str(error)) from None
-    answers = tuple(
-        None if answer is None else tuple((str(word), float(p)) for word, p in answer)
-        for answer in header.get("answers", ())
-    )
+    for number, layer in enumerate(layers):
+        if layer.knows("q"):
+            limits.check_scores(f"layer {number}", layer.tensors["q"], layer.tensors["k"], layer.rule)
+            _check_products(layer)
+            _check_facts(layer)
+    answers = tuple(map(_answer, header.get("answers", ())))
     mixers = tuple(_mixer(part, tensors) for part in header.get("mixers", ()))
     return texts[0], layers, read_source(header["source"]), answers, mixers
+
+
+def _of_this_version(header: dict) -> dict:
+    """The header in the form of this version. Raises `MhaError` for another one."""
+    if header["version"] not in (1, VERSION):
+        raise MhaError(f"it has format version {header['version']}; this release reads 1 to {VERSION}.")
+    return _from_version_1(header) if header["version"] == 1 else header
+
+
+def _answer(answer: list | None) -> tuple[tuple[str, float], ...] | None:
+    """The words at a token, each with its probability; `ValueError` for other values."""
+    if answer is None:
+        return None
+    for word, p in answer:
+        if not isinstance(word, str) or not isinstance(p, int | float) or not 0 <= p <= 1 + 1e-3:
+            raise ValueError(f"an answer is {word!r} with probability {p!r}")
+    return tuple((word, float(p)) for word, p in answer)
 
 
 def _layers(header: dict, tensors: Mapping[str, Tensor], texts: list[Tokens]) -> tuple[LayerTrace, ...]:
@@ -224,14 +308,22 @@ def _layer(part: dict, tensors: dict, texts: list[Tokens]) -> LayerTrace:
     rule = {name.removeprefix("rule."): t for name, t in by_name.items() if name.startswith("rule.")}
     projections = {name: by_name[name] for name in Projections._fields if name in by_name}
     return LayerTrace(
-        MappingProxyType({name: tensor for name, tensor in by_name.items() if name in TENSORS}),
+        MappingProxyType({name: tensor for name, tensor in by_name.items() if name in limits.TENSORS}),
         ScoreRule(**part["rule"], **rule),
         Projections(**projections),
         part.get("kind", "self"),
         part.get("name", ""),
         Facts.of(part.get("about", {})),
-        Sides(*(texts[at] for at in part["sides"])),
+        Sides(*_sides(part, texts)),
     )
+
+
+def _sides(part: dict, texts: list[Tokens]) -> tuple[Tokens, Tokens]:
+    """The texts of a layer's queries and keys; `ValueError` where there are no such texts."""
+    queries, keys = part["sides"]
+    if not {type(queries), type(keys)} == {int} or not min(queries, keys) >= 0:
+        raise ValueError(f"the sides of a layer are {part['sides']!r}")
+    return texts[queries], texts[keys]
 
 
 def _text_index(text: Tokens, texts: list[Tokens]) -> int:
@@ -243,14 +335,11 @@ def _text_index(text: Tokens, texts: list[Tokens]) -> int:
     return len(texts) - 1
 
 
-def _from_version_1(header: dict, path: str | PathLike) -> dict:
+def _from_version_1(header: dict) -> dict:
     """A header of version 1, which has a text and an optional target, in the form of version 2."""
     rules = [dict(part["rule"]) for part in header["layers"]]
     if any(rule.pop("softmax", "row") != "row" for rule in rules):
-        raise MhaError(
-            f"{path} has weights that were normalised over a whole matrix; here each row sums to 1, so it "
-            f"cannot be read."
-        )
+        raise MhaError("its weights were normalised over a whole matrix; here each row sums to 1.")
     layers = [part | {"rule": rule} for part, rule in zip(header["layers"], rules, strict=True)]
     sides = [KINDS[part.get("kind", "self")] for part in layers]
     only_cross = bool(sides) and all(pair == KINDS["cross"] for pair in sides)
@@ -273,27 +362,36 @@ def _tokens(part: dict) -> Tokens:
     )
     counts = {len(tokens), len(tokens.spans), len(tokens.words) or len(tokens)}
     texts = all(isinstance(text, str) for text in (tokens.text, *tokens.pieces))
-    if not texts or len(counts) > 1 or not set(tokens.special) <= set(range(len(tokens))):
+    places = {type(number) for number in (*tokens.words, *tokens.special, *chain(*tokens.spans))} <= {int}
+    if not (texts and places) or len(counts) > 1 or not tokens.pieces:
         raise ValueError("the tokens do not fit their text")
+    if not set(tokens.special) <= set(range(len(tokens))) or not all(
+        0 <= start <= end <= len(tokens.text) for start, end in tokens.spans
+    ):
+        raise ValueError("the places of tokens do not fit their text")
     return tokens
 
 
-def _check(layer: LayerTrace) -> None:
-    """Raise `ValueError` or `RuntimeError` unless all shapes match each other."""
-    for names, count in ((QUERY_TENSORS, layer.n_query), (KEY_TENSORS, layer.n_key)):
-        for name in names & set(layer.tensors):
-            if layer.tensors[name].shape[-2] != count:
-                raise ValueError(f"{name} has shape {tuple(layer.tensors[name].shape)}, but {count} tokens")
-    if not layer.knows("q"):
-        weights = layer.weights()
-        if weights.ndim != 3 or not (np.isfinite(weights).all() and (weights >= 0).all()):
-            raise ValueError(f"weights of shape {weights.shape} are not all finite and at least 0")
-        return
+def _check_products(layer: LayerTrace) -> None:
+    """Raise one of several errors unless the first row can be computed, with W^O where that is known."""
     attend(layer.tensors["q"][:, :1], layer.tensors["k"], layer.tensors["v"])
-    if not layer.knows("w_o"):
-        layer.output(rows=[0])
-    else:
+    if layer.knows("w_o"):
         layer.contribution(rows=[0])
+    else:
+        layer.output(rows=[0])
+
+
+def _check_facts(layer: LayerTrace) -> None:
+    """Raise `ValueError` where rotated dimensions or chosen blocks of keys are none that the layer has."""
+    for code, width in ((layer.about.rotary, layer.d_k), (layer.about.output_rotary, layer.d_v)):
+        if code and (code.form not in ("half", "pairs") or code.start + code.width > width):
+            raise ValueError(f"a rotary code of {code} cannot rotate {width} dimensions")
+    if "index_choice" in layer.tensors:
+        block = layer.about.index_block or 1
+        if block > MAX_TOKENS or layer.tensors["index_choice"].max() >= -(-layer.n_key // block):
+            raise ValueError(
+                f"the index chose blocks of {block} keys beyond the {layer.n_key} that there are"
+            )
 
 
 def _identity(tensor: Tensor) -> tuple:

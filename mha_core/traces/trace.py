@@ -4,6 +4,7 @@ Layers and heads count from 0 here; the app, like the papers, counts them from 1
 """
 
 import html
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
@@ -18,7 +19,7 @@ from mha_core.traces.layer import KINDS, LayerTrace
 from mha_core.traces.matrices import MATRICES
 from mha_core.traces.mixer import MixerTrace
 from mha_core.traces.source import Source, array_source, caption
-from mha_core.traces.tokens import Sides, Tokens
+from mha_core.traces.tokens import MAX_TOKENS, Sides, Tokens
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -283,7 +284,7 @@ class AttentionTrace:
 
 
 def _unpickled(header: str, content: bytes) -> AttentionTrace:
-    return AttentionTrace(*storage.unpacked(header, storage.from_bytes(content)))
+    return AttentionTrace(*storage.unpacked(json.loads(header), storage.from_bytes(content)))
 
 
 def _with_sides(layer: LayerTrace, sides: Sides) -> LayerTrace:
@@ -310,12 +311,14 @@ def _with_sides(layer: LayerTrace, sides: Sides) -> LayerTrace:
     return layer
 
 
-def load(path: str | PathLike) -> AttentionTrace:
+def load(path: str | PathLike, *, limit: int = MAX_TOKENS) -> AttentionTrace:
     """Read a trace that `AttentionTrace.save` wrote; it is the same to the last bit.
 
-    Raises `MhaError` where the file is missing, truncated, damaged, or not a saved trace.
+    `limit` is the largest number of tokens, as of `trace`. Raises `MhaError` where the file is missing,
+    truncated, damaged, not a saved trace, or has more than `limit` tokens, 512 layers, or 1,024 heads in a
+    layer; sizes are read from its header before its numbers are.
     """
-    parts = storage.read(path)
+    parts = storage.read(path, limit=limit)
     try:
         return AttentionTrace(*parts)
     except MhaError as error:

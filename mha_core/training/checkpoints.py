@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from mha_core import resources
-from mha_core.errors import MhaError
+from mha_core.errors import MhaError, listed
+from mha_core.traces.limits import FLOATS, Size, check_finite, described
 from mha_core.traces.source import TrainedSource
-from mha_core.traces.storage import open_file, write_file
+from mha_core.traces.storage import file_sizes, open_file, write_file
 from mha_core.training.fit import Plan, Run
 from mha_core.training.lexicon import lexicon
 from mha_core.training.model import SmallModel
@@ -93,8 +94,8 @@ def load_model(path: str | PathLike) -> Trained:
     vocabulary.
     """
     tensors, header, plan = _read(path)
-    model = SmallModel(plan.shape, len(lexicon(plan.language).vocabulary), seed=plan.seed)
-    _fill(path, model, tensors)
+    model = _sized(plan)
+    model.load_state_dict(tensors, assign=True)
     return Trained(model.requires_grad_(False).eval(), plan, header["step"], header["report"])
 
 
@@ -113,16 +114,14 @@ def load_run(path: str | PathLike) -> Run:
 
     Raises `MhaError` as `load_model` does.
     """
-    tensors, header, plan = _read(path)
+    tensors, header, plan = _read(path, with_moments=True)
     run = Run(plan)
     run.step = header["step"]
     if run.step:  # before the first step there are no moments
         for name, parameter in run.model.named_parameters():
-            state = {moment: tensors.pop(f"{moment}.{name}", None) for moment in MOMENTS}
-            if any(tensor is None or tensor.shape != parameter.shape for tensor in state.values()):
-                raise MhaError(f"{path} is no training that can go on: it lacks the moments of {name}.")
+            state = {moment: tensors.pop(f"{moment}.{name}") for moment in MOMENTS}
             run.optimizer.state[parameter] = {"step": torch.tensor(float(run.step)), **state}
-    _fill(path, run.model, tensors)
+    run.model.load_state_dict(tensors)
     return run
 
 
@@ -137,28 +136,51 @@ def _write(path: str | PathLike, tensors: dict[str, Tensor], plan: Plan, step: i
     write_file(path, tensors, {HEADER: json.dumps(header)})
 
 
-def _read(path: str | PathLike) -> tuple[dict[str, Tensor], dict, Plan]:
+def _sized(plan: Plan) -> SmallModel:
+    """A model of a plan's sizes, without numbers."""
+    with torch.device("meta"):
+        return SmallModel(plan.shape, len(lexicon(plan.language).vocabulary), seed=None)
+
+
+def _read(path: str | PathLike, *, with_moments: bool = False) -> tuple[dict[str, Tensor], dict, Plan]:
+    """The tensors of a file in single precision, its header and its plan.
+
+    What the header says is held to the shapes and number types of the tensors before a model of that size is
+    made and before its numbers are read.
+    """
     with open_file(path, HEADER, kind="a model of the small language") as (header, file):
-        header = json.loads(header)
+        header = described(header)
         if header["version"] != VERSION:
-            raise MhaError(
-                f"{path} has format version {header['version']}; this release reads version {VERSION}."
-            )
+            raise MhaError(f"it has format version {header['version']}; this release reads {VERSION}.")
         plan = Plan(**header["plan"])
         if header["vocabulary"] != lexicon(plan.language).digest:
             raise MhaError(
-                f"{path} was trained with another vocabulary ({header['vocabulary']}); the words of "
+                f"it was trained with another vocabulary ({header['vocabulary']}); the words of "
                 f"this release are {lexicon(plan.language).digest}."
             )
         step = header["step"]
         if type(step) is not int or not 0 <= step <= plan.steps or type(header["report"]) is not dict:
             raise ValueError(f"step {step!r} of {plan.steps}, report {header['report']!r}")
-        return {name: file.get_tensor(name) for name in file.keys()}, header, plan  # noqa: SIM118
+        model = _sized(plan)
+        expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+        if with_moments and step:
+            parameters = {name: tuple(tensor.shape) for name, tensor in model.named_parameters()}
+            expected |= {f"{moment}.{name}": parameters[name] for moment in MOMENTS for name in parameters}
+        _check_sizes(expected, file_sizes(file))
+        tensors = {}
+        for name in expected:
+            tensors[name] = file.get_tensor(name)
+            check_finite(name, tensors[name])
+            tensors[name] = tensors[name].float()
+        return tensors, header, plan
 
 
-def _fill(path: str | PathLike, model: SmallModel, tensors: dict[str, Tensor]) -> None:
-    try:
-        model.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})
-    except RuntimeError as error:
-        _, *wrong = str(error).splitlines()  # the first line names the class only
-        raise MhaError(f"{path} is damaged: {' '.join(map(str.strip, wrong))}") from None
+def _check_sizes(expected: dict[str, tuple[int, ...]], sizes: dict[str, Size]) -> None:
+    """Raise `MhaError` for tensors that are missing, that nobody reads, or that have another shape."""
+    for names, fault in ((expected.keys() - sizes, "lacks"), (sizes.keys() - expected, "has the unknown")):
+        if names:
+            raise MhaError(f"it {fault} {listed(sorted(names)[:4], 'and')}, {len(names):,} tensors in all.")
+    for name, shape in expected.items():
+        size = sizes[name]
+        if size.shape != shape or size.dtype not in FLOATS:
+            raise MhaError(f"{name} is {size.dtype} of shape {size.shape}; its plan needs {shape}.")

@@ -94,9 +94,12 @@ class Shape:
 
 
 class SmallModel(nn.Module):
-    """A small masked language model of one of `ARCHITECTURES`, its weights drawn from the seed."""
+    """A small masked language model of one of `ARCHITECTURES`, its weights drawn from the seed.
 
-    def __init__(self, shape: Shape, n_words: int, *, seed: int = 0):
+    Without a seed they are not drawn, for whoever has them already.
+    """
+
+    def __init__(self, shape: Shape, n_words: int, *, seed: int | None = 0):
         super().__init__()
         spec = AttentionSpec(shape.d_model, shape.h)
         self.shape = shape
@@ -105,8 +108,9 @@ class SmallModel(nn.Module):
         self.layers = nn.ModuleList(LAYERS[kind](spec) for kind in ARCHITECTURES[shape.architecture])
         self.norm = nn.LayerNorm(shape.d_model)
         self.bias = nn.Parameter(torch.zeros(n_words))
-        with torch.no_grad():
-            self._draw(seed)
+        if seed is not None:
+            with torch.no_grad():
+                self._draw(seed)
 
     def forward(
         self, ids: Tensor, *, rows: Tensor | None = None, padding: Tensor | None = None

@@ -139,7 +139,7 @@ def test_a_saved_one_comes_back(arrays, tmp_path):
         ({"q": torch.full((H, 7, D_K), 2**24 + 1)}, "q has whole numbers above 2^24, which float32 rounds"),
         ({"tokens": ["a"] * 4097}, "the limit is 4,096"),
         ({"source": {"step": 3}}, "a mapping with a 'name'"),
-        ({"source": {"name": "x", "model": object()}}, "plain values"),
+        ({"source": {"name": "x", "model": object()}}, "simple values"),
     ],
 )
 def test_what_does_not_fit_is_refused_with_what_would(arrays, refused, change, said):

@@ -118,7 +118,10 @@ def test_a_name_or_a_mapping_is_a_source_of_arrays(given, expected):
 @pytest.mark.parametrize("given", [None, 3, {}, {"a": 1}, {"name": 3}, {"name": "m", "a": []}, SOURCES[0]])
 def test_what_does_not_describe_a_source_is_refused(given, refused):
     said = str(refused(array_source, given))
-    assert said == "source is a name, or a mapping with a 'name' and plain values: text and numbers."
+    assert said == (
+        "source is a name, or a mapping with a 'name' and simple values: text, None, finite numbers and "
+        "whole numbers up to 2^64."
+    )
 
 
 def test_a_trace_made_by_hand_takes_a_name_and_every_source():

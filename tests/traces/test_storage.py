@@ -271,7 +271,9 @@ def as_version_1(header, tensors):
 
 def test_another_version_is_refused(saved, refused):
     edited(saved, lambda header, tensors: header.update(version=3))
-    assert str(refused(mha.load, saved)) == f"{saved} has format version 3; this release reads 1 to 2."
+    assert str(refused(mha.load, saved)) == (
+        f"{saved} cannot be opened: it has format version 3; this release reads 1 to 2."
+    )
 
 
 BROKEN = {
@@ -342,15 +344,73 @@ def test_a_file_whose_sides_do_not_fit_is_damaged(translation, tmp_path, refused
     path = tmp_path / "t.safetensors"
     translation.save(path)
     edited(path, change)
-    assert "is damaged" in str(refused(mha.load, path))
+    assert str(refused(mha.load, path)).startswith((f"{path} is damaged", f"{path} cannot be opened"))
 
 
-@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), -0.25])
-def test_a_file_with_weights_that_are_none_is_damaged(known_by_weights, tmp_path, refused, wrong):
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        (float("nan"), "not finite"),
+        (float("inf"), "not finite"),
+        (-0.25, "no attention"),
+        (0.5, "no attention"),
+    ],
+)
+def test_a_file_with_weights_that_are_none_is_refused(known_by_weights, tmp_path, refused, wrong, reason):
     path = tmp_path / "t.safetensors"
     known_by_weights.save(path)
     edited(path, lambda header, tensors: tensors["0.weights"][1, 2].fill_(wrong))
-    assert "is damaged" in str(refused(mha.load, path))
+    assert f"weights of layer 0 {'has' if 'finite' in reason else 'are'}" in str(refused(mha.load, path))
+    assert reason in str(refused(mha.load, path))
+
+
+def long(header, tensors):
+    header["texts"][0].update(pieces=["a"] * 60_000, spans=[[0, 1]] * 60_000)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (long, "it has 60,000 tokens; the limit is 4,096."),
+        (lambda h, t: h.update(layers=h["layers"] * 30_000), "it has 30,000 layers; the limit is 512."),
+        (lambda h, t: t.update({"0.q": torch.zeros(1025, 4, 1)}), "it has 1,025 heads; the limit is 1,024."),
+        (lambda h, t: t.update({"0.k": torch.zeros(3, 4, 7)}), "k of layer 0 has shape (3, 4, 7)"),
+        (lambda h, t: t.update({"0.q": torch.zeros(3, 4, 0)}), "no size 0"),
+        (lambda h, t: t.update({"0.v": torch.ones(3, 4, 5).bool()}), "number type bool"),
+        (lambda h, t: t.update({"0.w_q": torch.zeros(12, 15)}), "w_q of layer 0 has shape (15, 12)"),
+        (lambda h, t: h.update(answers=[[["w", 10**400]]] * 4), "a whole number of 401 digits"),
+        (lambda h, t: h["layers"][0]["rule"].update(scale=float("nan")), "NaN, which is no finite number"),
+        (lambda h, t: h.update(answers=[[["w", 1.5]]] * 4), "'w' with probability 1.5"),
+        (lambda h, t: h.update(source="x"), "is damaged"),
+        (lambda h, t: h.update(source=["arrays", {"name": "x", "facts": "x"}]), "is damaged"),
+        (lambda h, t: h["layers"][0].update(about="abc"), "is damaged"),
+        (lambda h, t: h["layers"][0].update(about={"call": True}), "call of Facts is True"),
+        (lambda h, t: h["layers"][0].update(about={"rotary": {"form": "half", "width": 6}}), "rotary code"),
+        (lambda h, t: h["layers"][0].update(sides=[-1, -1]), "is damaged"),
+        (lambda h, t: h["texts"][0]["spans"].__setitem__(3, [0, 99]), "places of tokens"),
+        (lambda h, t: t["0.k"][1, 2].fill_(torch.nan), "k of layer 0 has numbers that are not finite"),
+        (lambda h, t: (t["0.q"].fill_(1e20), t["0.k"].fill_(1e20)), "scores can reach 5e+40"),
+    ],
+)
+def test_a_file_is_held_to_limits(change, reason, saved, refused):
+    edited(saved, change)
+    assert reason in str(refused(mha.load, saved))
+
+
+def test_a_trace_that_could_not_be_read_is_not_saved_and_a_long_one_is_read_on_request(tmp_path, refused):
+    path = tmp_path / "t.safetensors"
+    trace = mha.trace("a " * 4097, h=1, d_model=2, limit=4097)
+    trace.save(path)
+    assert "it has 4,097 tokens; the limit is 4,096" in str(refused(mha.load, path))
+    same(mha.load(path, limit=4097), trace)
+    path.unlink()
+    [layer] = mha.trace("a b c", h=1, d_model=2).layers
+    many = mha.AttentionTrace(mha.words("a b c"), (layer,) * 513, "many")
+    assert "it has 513 layers; the limit is 512" in str(refused(many.save, path))
+    broken = replace(layer, tensors={**layer.tensors, "k": layer.tensors["k"] * torch.nan})
+    broken = mha.AttentionTrace(mha.words("a b c"), (broken,), "broken")
+    assert "k of layer 0 has numbers that are not finite" in str(refused(broken.save, path))
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_missing_tensor_is_named(saved, refused):

@@ -158,7 +158,9 @@ def test_the_vocabulary_must_be_that_of_the_models_own_language(saved, refused):
 def test_another_version_is_refused(saved, refused):
     path, load = saved
     edited(path, lambda header, tensors: header.update(version=2))
-    assert str(refused(load, path)) == f"{path} has format version 2; this release reads version 1."
+    assert str(refused(load, path)) == (
+        f"{path} cannot be opened: it has format version 2; this release reads 1."
+    )
 
 
 def gone(key):
@@ -208,6 +210,30 @@ def test_what_is_wrong_with_the_tensors_is_said(saved, refused):
     path, load = saved
     edited(path, BROKEN["a tensor gone"])
     assert "layers.0.attention.q.weight" in str(refused(load, path))
+
+
+def test_a_model_of_a_size_without_its_numbers_is_refused_before_it_is_made(tmp_path, refused, monkeypatch):
+    plan = asdict(Plan()) | {"h": 1, "d_model": 4096}
+    header = {"version": 1, "plan": plan, "vocabulary": lexicon().digest, "step": 0, "report": {}}
+    save_file({}, tmp_path / "m", metadata={checkpoints.HEADER: json.dumps(header)})
+    monkeypatch.delattr(SmallModel, "_draw")
+    for load in LOADERS.values():
+        assert "lacks bias, embedding" in str(refused(load, tmp_path / "m"))
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda h, t: t.update(bias=t["bias"] * torch.nan), "bias has numbers that are not finite"),
+        (lambda h, t: t.update(bias=t["bias"].bool()), "bias is bool of shape"),
+        (lambda h, t: h.update(step=10**400), "a whole number of 401 digits"),
+        (lambda h, t: h["report"].update(score=float("nan")), "NaN, which is no finite"),
+    ],
+)
+def test_numbers_that_are_none_are_refused(saved, refused, change, reason):
+    path, load = saved
+    edited(path, change)
+    assert reason in str(refused(load, path))
 
 
 def test_a_training_without_its_moments_is_refused(little, tiny, tmp_path, refused):

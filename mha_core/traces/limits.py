@@ -1,0 +1,170 @@
+"""What a trace from a file or from a caller's arrays is held to, before anything is computed from it."""
+
+import json
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from mha_core.attention.functional import HALF
+from mha_core.attention.score_rule import ScoreRule
+from mha_core.errors import MhaError
+
+MAX_HEADER = 16_000_000  # characters of a file's description
+MAX_LAYERS = 512
+MAX_HEADS = 1024
+MAX_WHOLE = 2**64  # of a whole number in a description
+# By rounding, the weights of a row may sum to this much above 1.
+ROUNDING, HALF_ROUNDING = 1e-3, 1e-2
+
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+# The axes of the tensors of a layer. None is any size; the others have one size in all tensors of a layer.
+AXES = {
+    "q": ("head", "query", "d_k"),
+    "k": ("kv_head", "key", "d_k"),
+    "v": ("kv_head", "key", "d_v"),
+    "weights": ("head", "query", "key"),
+    "x": ("query", None),
+    "x_v": ("key", None),
+    **dict.fromkeys(("q_linear", "q_raw", "q_turned"), (None, "query", None)),
+    **dict.fromkeys(("k_linear", "k_raw", "k_turned", "v_linear"), (None, "key", None)),
+    "gate": ("head", "query", None),
+    **dict.fromkeys(("cos", "sin", "output_cos", "output_sin", "q_short"), ("query", None)),
+    "kv_short": ("key", None),
+    "index_scores": (None, "query", None),
+    "index_choice": (None, "query", None),
+    "dense_mask": (None, "query", "key"),
+    **dict.fromkeys(("w_q", "w_k", "w_v", "w_o", "w_o_b"), (None, None)),
+    **dict.fromkeys(("b_q", "b_k", "b_v", "b_o"), (None,)),
+    "w_o_a": (None, None, None),
+    "rule.mask": ("head", "query", "key"),
+    "rule.bias": ("head", "query", "key"),
+    "rule.distance_bias": ("head", "distance"),
+    "rule.sinks": ("head",),
+}
+TENSORS = {name for name in AXES if name[:2] not in ("w_", "b_", "ru")}  # of `LayerTrace.tensors`
+BROADCAST = {"dense_mask", "rule.mask", "rule.bias"}  # may lack their first axis, and have axes of length 1
+BOOLEAN = {"dense_mask", "rule.mask"}
+INFINITE = {"index_scores", "rule.distance_bias"}  # −∞ and +∞ have a meaning there
+
+
+class Size(NamedTuple):
+    """The shape of a tensor in a file, and its number type as torch calls it."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+
+def described(text: str) -> object:
+    """The values of a JSON text. Raises `MhaError` for a huge one, and for NaN, infinite or huge numbers."""
+    if len(text) > MAX_HEADER:
+        raise MhaError(f"its description has {len(text):,} characters; the limit is {MAX_HEADER:,}.")
+    return json.loads(text, parse_constant=_number, parse_float=_number, parse_int=_whole)
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise MhaError(f"its description has {text[:20]}, which is no finite number.")
+    return number
+
+
+def _whole(text: str) -> int:
+    if len(text) > len(str(MAX_WHOLE)) + 1 or abs(int(text)) > MAX_WHOLE:
+        raise MhaError(f"its description has a whole number of {len(text)} digits; 2^64 is the limit.")
+    return int(text)
+
+
+def check_count(what: str, count: int, limit: int) -> None:
+    """Raise `MhaError` for more tokens, layers or heads than `limit`."""
+    if count > limit:
+        raise MhaError(f"it has {count:,} {what}; the limit is {limit:,}.")
+
+
+def check_sizes(where: str, sizes: Mapping[str, Size], n_query: int, n_key: int, *, same: bool) -> None:
+    """Hold the shapes and number types of a layer's tensors to each other and to its tokens.
+
+    `same` says that queries and keys are one text, so that K and V are made of X, too. Raises `MhaError` with
+    the tensor's name, what it has and what it has to have.
+    """
+    if not {"q", "weights"} & sizes.keys() or ("q" in sizes and not {"k", "v"} <= sizes.keys()):
+        raise MhaError(f"{where} has neither weights nor queries, keys and values.")
+    known = {"query": n_query, "key": n_key, "distance": n_query + n_key - 1}
+    for name in AXES:  # in this order: q, k, v and weights decide
+        if name in sizes:
+            _check_size(f"{name} of {where}", name, sizes[name], known)
+    if known["head"] % known.get("kv_head", 1):
+        raise MhaError(f"{known['head']} heads of {where} cannot share {known['kv_head']} key/value heads.")
+    inputs = {"q": "x", "k": "x" if same else "x_v", "v": "x" if same and "x_v" not in sizes else "x_v"}
+    for letter, x in inputs.items():
+        _check_matrix(where, letter, x, sizes)
+
+
+def _check_matrix(where: str, letter: str, x: str, sizes: Mapping[str, Size]) -> None:
+    """Hold W and b to the product X W + b that they make, and to their X where that is known."""
+    product = next((n for n in (f"{letter}_linear", f"{letter}_raw", letter) if n in sizes), None)
+    w, b = sizes.get(f"w_{letter}"), sizes.get(f"b_{letter}")
+    if w is None or product is None:
+        return
+    heads, _, width = sizes[product].shape
+    rows = sizes[x].shape[1] if x in sizes else w.shape[0]
+    if w.shape != (rows, heads * width) or (b is not None and b.shape != (heads * width,)):
+        raise MhaError(
+            f"w_{letter} of {where} has shape {w.shape} and its bias {b and b.shape}; it has to be "
+            f"({rows}, {heads * width}), as the {product} of {heads} heads and width {width} that it makes."
+        )
+
+
+def _check_size(what: str, name: str, size: Size, known: dict[str, int]) -> None:
+    axes, (shape, dtype) = AXES[name], size
+    dtypes = ("bool",) if name in BOOLEAN else FLOATS
+    if name == "index_choice":
+        dtypes = ("int64", "int32", "int16")
+    if dtype not in dtypes:
+        raise MhaError(f"{what} has the number type {dtype}; it has to be {' or '.join(dtypes)}.")
+    if name in BROADCAST and len(shape) == len(axes) - 1:
+        axes = axes[1:]
+    for axis, length in zip(axes, shape, strict=False):
+        fixed = known.setdefault(axis, length) if axis and length else length
+        if (length != fixed and not (name in BROADCAST and length == 1)) or not length:
+            break
+    else:
+        if len(axes) == len(shape):
+            return
+    rule = ", ".join(f"{known[axis]} ({axis})" if axis in known else axis or "any size" for axis in axes)
+    raise MhaError(f"{what} has shape {shape}; it has to be ({rule}), no size 0.")
+
+
+def check_finite(what: str, tensor: Tensor, *, infinite: bool = False) -> None:
+    """Raise `MhaError` for a tensor with NaN, or with infinite numbers where these have no meaning."""
+    if tensor.is_floating_point() and not (~tensor.isnan() if infinite else tensor.isfinite()).all():
+        raise MhaError(f"{what} has numbers that are not finite (NaN or infinite); all of them have to be.")
+
+
+def check_weights(where: str, weights: Tensor) -> None:
+    """Raise `MhaError` for weights below 0 or NaN, and for a row that sums to more than 1."""
+    largest_sum = float(weights.double().sum(-1).max())
+    rounding = HALF_ROUNDING if weights.dtype in HALF else ROUNDING
+    if weights.dtype == torch.bool or not weights.min() >= 0 or not largest_sum <= 1 + rounding:
+        raise MhaError(
+            f"weights of {where} are no attention weights: the smallest is {float(weights.min()):.4g} "
+            f"and a row sums to up to {largest_sum:.4g}. Weights are at least 0 and a row sums to 1 or less. "
+            f"Scores become weights by torch.softmax(scores, dim=-1)."
+        )
+
+
+def check_scores(where: str, q: Tensor, k: Tensor, rule: ScoreRule) -> None:
+    """Raise `MhaError` where scores can be larger than numbers of their type: |q·k| ≤ ‖q‖ ‖k‖ (Cauchy)."""
+    largest = torch.finfo(torch.float64 if q.dtype == torch.float64 else torch.float32).max
+    bound = 1.0
+    for tensor in (q, k):
+        lengths = [float(head.double().square().sum(-1).max().sqrt()) for head in tensor]
+        bound *= max(lengths)
+    factors = (1.0, abs(rule.factor(q.shape[-1])), abs(rule.factor(q.shape[-1])) / rule.temperature)
+    if not bound * max(factors) <= largest:
+        raise MhaError(
+            f"q and k of {where} are too large: scores can reach {bound * max(factors):.2g}, and numbers of "
+            f"their type {largest:.2g}. Divide q or k by {bound * max(factors) / largest:.2g} or more."
+        )
