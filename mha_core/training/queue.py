@@ -22,8 +22,8 @@ from mha_core.training.model import SmallModel
 
 RECORDS = 40  # over a whole training
 PAIRS = 8  # of each pattern, for the scores shown while it learns
-MAX_WAITING = 40
-MAX_FINISHED = 24
+MAX_WAITING, MAX_WAITING_OF_USER = 40, 2
+MAX_FINISHED = 24  # and as many that were stopped or failed
 MAX_BYTES = 1 << 28  # of the parameters that all records together keep
 
 
@@ -107,13 +107,19 @@ class Trainings:
     def start(self, plan: Plan, who: str) -> Job:
         """Start, resume or join the training of a plan for user `who`.
 
-        Raises `MhaError` when too many are waiting.
+        Raises `MhaError` when too many are waiting, of this user or of all.
         """
         with self._changed:
             job = self._jobs.get(plan)
             if job is None or job.state == "failed":
                 job = Job(plan, state="stopped")
             if job.state == "stopped":
+                of_user = [waiting.name for waiting in self._waiting if who in waiting.users]
+                if len(of_user) >= MAX_WAITING_OF_USER:
+                    raise MhaError(
+                        f"{listed(of_user, 'and')} wait for you already; stop one of them, or come back when "
+                        f"one has begun. At most {MAX_WAITING_OF_USER} trainings wait for one visitor."
+                    )
                 if len(self._waiting) >= MAX_WAITING:
                     raise MhaError(
                         f"{len(self._waiting)} trainings are waiting already; come back in a few minutes, "
@@ -132,12 +138,20 @@ class Trainings:
         """User `who` no longer wants it; it pauses after its current step unless another user does."""
         with self._changed:
             job = self._jobs.get(plan)
-            if job is None:
-                return
-            job.users.discard(who)
-            if job.state == "waiting" and not job.users:
-                self._waiting.remove(job)
-                job.state = "stopped"
+            if job is not None:
+                self._let_go(job, who)
+
+    def leave(self, who: str) -> None:
+        """User `who` has gone, and wants none of them any longer: the places in the queue are free."""
+        with self._changed:
+            for job in self._jobs.values():
+                self._let_go(job, who)
+
+    def _let_go(self, job: Job, who: str) -> None:
+        job.users.discard(who)
+        if job.state == "waiting" and not job.users:
+            self._waiting.remove(job)
+            job.state = "stopped"
 
     def find(self, plan: Plan) -> Job | None:
         return self._jobs.get(plan)
@@ -198,10 +212,11 @@ class Trainings:
             thread.join()
 
     def _forget(self) -> None:
-        """Drop the oldest trainings that are over, so that memory stays bounded."""
-        over = [plan for plan, job in self._jobs.items() if job.state in ("finished", "stopped", "failed")]
-        for plan in over[: max(0, len(self._jobs) - MAX_FINISHED)]:
-            del self._jobs[plan]
+        """Drop the oldest trainings that are over, so that memory stays bounded; those that wait are not."""
+        for states in (("finished",), ("stopped", "failed")):
+            over = [plan for plan, job in self._jobs.items() if job.state in states]
+            for plan in over[: max(0, len(over) - MAX_FINISHED)]:
+                del self._jobs[plan]
         total = 0
         for job in reversed(self._jobs.values()):  # the latest first
             total += sum(record.bytes for record in job.records)

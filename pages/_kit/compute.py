@@ -1,8 +1,12 @@
 """Computes the trace of a scene, in a cache of limited size, and holds the trainings of the server."""
 
 import json
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from threading import Lock
+from typing import TypeVar
+from weakref import WeakKeyDictionary
 
 import streamlit as st
 
@@ -24,6 +28,12 @@ MAX_TOKENS = {"mini": MAX_WORDS, "random": 4096, "run": MAX_WORDS, "model": 4096
 MAX_TRACES = 32  # in the cache
 LARGE = 1 << 25  # numbers in q over all layers; at least as many make a trace large
 MAX_LARGE = 2  # large traces in the cache
+# Of one trace or layer the results of so many questions, where the text has at most so many tokens.
+MAX_RESULTS, MAX_SMALL_TEXT = 64, 64
+
+Subject = TypeVar("Subject", mha.AttentionTrace, mha.LayerTrace)
+Result = TypeVar("Result")
+_results: WeakKeyDictionary[object, OrderedDict[Hashable, object]] = WeakKeyDictionary()
 
 
 def trace(scene: Scene, *, text: str | None = None, trained: bool = True) -> mha.AttentionTrace:
@@ -92,6 +102,23 @@ def _stand_in(scene: Scene, text: str) -> mha.AttentionTrace:
         architecture, name = scene.architecture, scene.source
     settings = {"text": text, "layers": len(ARCHITECTURES[architecture]), "name": name, **sizes}
     return _trace(json.dumps({"source": STAND_IN, **settings}, sort_keys=True))
+
+
+def of(subject: Subject, function: Callable[..., Result], **settings: Hashable) -> Result:
+    """`function(subject, **settings)`, computed once for all who look at a short text; nobody may change it.
+
+    A class looks at the same sentences: what is computed of a trace or a layer stays as long as that does.
+    """
+    tokens = subject if isinstance(subject, mha.LayerTrace) else subject.layers[0]
+    if max(tokens.n_query, tokens.n_key) > MAX_SMALL_TEXT:
+        return function(subject, **settings)
+    results = _results.setdefault(subject, OrderedDict())
+    key = (function, *settings.items())
+    if key not in results:
+        results[key] = function(subject, **settings)
+        while len(results) > MAX_RESULTS:
+            results.popitem(last=False)
+    return results[key]
 
 
 def cache_key(scene: Scene) -> str:

@@ -6,7 +6,7 @@ import streamlit as st
 from mha_core import AttentionTrace, LayerTrace, against_torch
 from mha_core.analysis.frames import MAX_ALL_PAIRS, Picture, around, long_table, picture, window
 from mha_core.traces.matrices import MATRICES, TOKEN_AXES
-from pages._kit import heatmaps
+from pages._kit import compute, heatmaps
 from pages._kit.charts import file_name
 from pages._kit.heatmaps import Heatmap
 from pages._kit.text import literal, number, t
@@ -53,7 +53,7 @@ def of_picture(picture: Picture, name: str, *, limit: float, query: int, result:
 
 def check_badge(layer: LayerTrace, query: int) -> None:
     """A badge: does this layer equal what torch computes? Of a long text the rows around the token."""
-    check = against_torch(layer, rows=window(layer.n_query, query, MAX_CHECKED_ROWS))
+    check = compute.of(layer, against_torch, rows=window(layer.n_query, query, MAX_CHECKED_ROWS))
     hint = t("check.help")
     if check.difference is None:
         st.badge(t("check.impossible", reason=check.reason), color="gray", help=hint)

@@ -6,6 +6,7 @@ import streamlit as st
 from mha_core import AttentionTrace, MhaError
 from mha_core.analysis import roles
 from mha_core.traces.source import TrainedSource
+from mha_core.training.checkpoints import Trained
 from pages._kit import compute, state
 from pages._kit.text import t
 
@@ -18,8 +19,8 @@ def labels(trace: AttentionTrace, scene: state.Scene, layer: int) -> list[str]:
 
 def named(trace: AttentionTrace, scene: state.Scene) -> dict[tuple[int, int], tuple[str, float]] | None:
     """The role and score of each (layer, head), as in `roles.labels`; None for weights without training."""
-    measured = of_scene(trace, scene)
-    return None if measured is None else roles.labels(measured)
+    trained = _trained(trace, scene)
+    return None if trained is None else _named(str(trace.source), trained)
 
 
 def label(role: tuple[str, float] | None) -> str:
@@ -34,15 +35,24 @@ def name(role: str) -> str:
 
 def of_scene(trace: AttentionTrace, scene: state.Scene) -> pd.DataFrame | None:
     """The roles of the scene's model, measured once per server; None for weights without training."""
+    trained = _trained(trace, scene)
+    return None if trained is None else _measured(str(trace.source), trained)
+
+
+def _trained(trace: AttentionTrace, scene: state.Scene) -> Trained | None:
     if not isinstance(trace.source, TrainedSource):
         return None
     try:
-        trained = compute.small_model(scene, trace.source.language)
+        return compute.small_model(scene, trace.source.language)
     except MhaError:
         return None
-    return _measured(str(trace.source), trained)
 
 
 @st.cache_resource(max_entries=32, show_spinner=False)
-def _measured(name: str, _trained) -> pd.DataFrame:
+def _measured(name: str, _trained: Trained) -> pd.DataFrame:
     return roles.roles(_trained)
+
+
+@st.cache_resource(max_entries=32, show_spinner=False)
+def _named(name: str, _trained: Trained) -> dict[tuple[int, int], tuple[str, float]]:
+    return roles.labels(_measured(name, _trained))

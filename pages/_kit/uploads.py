@@ -15,7 +15,7 @@ from mha_core.traces.source import FileSource, Source
 from mha_core.training.lexicon import LANGUAGES
 from pages._kit.state import Scene
 
-MEGABYTES = 200
+MEGABYTES = st.get_option("server.maxUploadSize")  # of a file; the server refuses more
 MAX_FIELD = 100  # characters of one field of a file's source
 MAX_ITEMS, MAX_ITEM = 100, 400  # items of a list in it, and characters of each
 NOTHING = "No saved trace is open; open one in the sidebar."

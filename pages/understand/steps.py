@@ -3,7 +3,7 @@
 import streamlit as st
 
 from mha_core.analysis.derivation import STEPS, Step, steps
-from pages._kit import chooser, heights, matrices, model_info, refusals, state
+from pages._kit import chooser, compute, heights, matrices, model_info, refusals, state
 from pages._kit.scene import scene_and_trace
 from pages._kit.text import literal, number, t
 from pages.understand._steps import river
@@ -12,7 +12,7 @@ scene, trace = scene_and_trace()
 layer_index, head, query = state.indices(trace, scene)
 layer = trace.layers[layer_index]
 limit = float(layer.weights().max()) or 1.0  # of all heads, so that their colours can be compared
-known_steps = steps(trace, layer=layer_index, head=head) if layer.knows("q") else []
+known_steps = compute.of(trace, steps, layer=layer_index, head=head) if layer.knows("q") else []
 
 
 def sentences(step: Step) -> list[str]:

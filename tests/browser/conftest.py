@@ -471,7 +471,7 @@ class Server:
         self,
         script: Path = ROOT / "app.py",
         base: str = "",
-        options: Sequence[str] = ("--server.fileWatcherType", "none"),
+        options: Sequence[str] = (),
         folder: Path = ROOT,
     ):
         with socket.socket() as probe:

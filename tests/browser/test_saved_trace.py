@@ -31,7 +31,7 @@ def test_a_saved_trace_is_opened_and_looked_at(visit, app, settled, eye, tmp_pat
     settled(page)
     expect(page.get_by_role("heading", name="Its query against every key, head 3")).to_be_visible()
 
-    (tmp_path / "bad.safetensors").write_bytes(b"no trace at all")
+    (tmp_path / "bad.safetensors").write_bytes(b"no trace at all" * 400_000)  # 6 MB: the server takes them
     page.locator("input[type=file]").set_input_files(tmp_path / "bad.safetensors")
     expect(page.get_by_text("cannot be read as a saved trace")).to_be_visible()
     expect(page.get_by_role("heading", name="Its query against every key, head 3")).to_be_visible()

@@ -109,7 +109,7 @@ def test_the_same_plan_is_trained_once_and_shared(trainings, held):
 
 
 def test_those_who_wait_have_a_place(trainings, held):
-    jobs = [trainings.start(plan(steps=3, seed=seed), "anna") for seed in range(4)]
+    jobs = [trainings.start(plan(steps=3, seed=seed), f"visitor {seed}") for seed in range(4)]
     until(lambda: jobs[0].state == "running")
     assert [job.state for job in jobs[1:]] == ["waiting"] * 3
     assert [trainings.place(job) for job in jobs] == [0, 0, 1, 2]
@@ -178,8 +178,37 @@ def test_a_full_queue_refuses(trainings, held, monkeypatch):
     for seed in (1, 2):
         trainings.start(plan(seed=seed), "anna")
     with pytest.raises(MhaError, match="2 trainings are waiting"):
-        trainings.start(plan(seed=3), "anna")
+        trainings.start(plan(seed=3), "bert")
     assert trainings.find(plan(seed=3)) is None
+
+
+def test_nobody_takes_all_places_and_who_leaves_gives_them_back(trainings, held):
+    running = trainings.start(plan(seed=0), "anna")
+    until(lambda: running.state == "running")
+    waiting = [trainings.start(plan(seed=seed), "anna") for seed in (1, 2)]
+    with pytest.raises(MhaError, match=r"-s1 and .*-s2 wait for you already; .* At most 2 "):
+        trainings.start(plan(seed=3), "anna")
+    assert trainings.start(waiting[0].plan, "anna") is waiting[0]  # it has its place
+    trainings.start(waiting[0].plan, "bert")
+    last = trainings.start(plan(seed=3), "bert")
+    assert trainings.place(last) == 2
+    trainings.leave("anna")
+    assert [job.state for job in waiting] == ["waiting", "stopped"]
+    assert trainings.place(last) == 1
+    held.set()
+    until(lambda: last.state == "finished")
+    assert running.state == "stopped"
+
+
+def test_trainings_that_wait_push_no_finished_one_out(trainings, held, monkeypatch):
+    monkeypatch.setattr(queues, "MAX_FINISHED", 2)
+    held.set()
+    finished = [trainings.start(plan(steps=2, seed=seed), "anna") for seed in range(2)]
+    until(lambda: all(job.state == "finished" for job in finished))
+    held.clear()
+    for seed in range(2, 6):
+        trainings.start(plan(seed=seed), f"visitor {seed}")
+    assert all(trainings.model(job.name) for job in finished)
 
 
 def test_old_trainings_are_let_go_and_running_ones_never(trainings, monkeypatch):
@@ -196,7 +225,7 @@ def test_old_trainings_are_let_go_and_running_ones_never(trainings, monkeypatch)
 def test_two_workers_train_two_plans_at_once_and_mix_nothing():
     trainings = Trainings(workers=2)
     try:
-        jobs = [trainings.start(plan(seed=seed), "anna") for seed in range(4)]
+        jobs = [trainings.start(plan(seed=seed), f"visitor {seed}") for seed in range(4)]
         until(lambda: all(job.state == "finished" for job in jobs))
     finally:
         trainings.close()

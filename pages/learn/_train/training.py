@@ -2,6 +2,7 @@
 
 import tempfile
 from pathlib import Path
+from uuid import uuid4
 
 import pandas as pd
 import streamlit as st
@@ -121,9 +122,12 @@ def _start(plan: Plan) -> None:
         st.session_state.train_refused = str(error)
 
 
+@st.cache_resource(
+    scope="session", show_spinner=False, on_release=lambda visitor: compute.trainings().leave(visitor)
+)
 def _visitor() -> str:
-    """The name of this session; a training stops when no session waits for it."""
-    return st.session_state.setdefault("visitor", f"visitor {id(st.session_state)} {len(st.session_state)}")
+    """The name of this session; a training stops when no session waits for it, or when all have ended."""
+    return uuid4().hex
 
 
 def watch(plan: Plan) -> None:

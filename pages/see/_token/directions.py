@@ -27,8 +27,8 @@ class Direction(NamedTuple):
 
 def both_directions(subject: Subject) -> tuple[Direction, Direction]:
     """The token's row and its column in every head of the layer."""
-    row = row_of(subject.trace, subject.token, layer=subject.layer)
-    column = column_of(subject.trace, subject.key, layer=subject.layer)
+    row = subject.of(row_of)
+    column = subject.of(column_of, token=subject.key)
     label, key = subject.labels[subject.token], row.weights.columns[subject.key]
     return (
         Direction(

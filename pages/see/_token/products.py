@@ -24,7 +24,7 @@ def search(subject: Subject) -> None:
     if layer.n_kv_heads < layer.n_heads:
         st.caption(t("heads.shares", head=subject.head + 1, kv=layer.kv_head(subject.head) + 1))
     st.markdown(t("one.products", token=subject.name, d_k=layer.d_k, scale=literal(number(layer.scale))))
-    products, numbers = against_keys(subject.trace, subject.token, layer=subject.layer, head=subject.head)
+    products, numbers = subject.of(against_keys, head=subject.head)
     keys = densest(numbers[["weight"]].T, MAX_KEYS)
     visible = np.isfinite(numbers["masked"])
     adjusted = not np.allclose(numbers["masked"][visible], numbers["scaled"][visible])
@@ -73,7 +73,7 @@ def _steps(
 
 
 def _vectors(subject: Subject) -> None:
-    vector_frames = vectors(subject.trace, subject.token, layer=subject.layer, head=subject.head)
+    vector_frames = subject.of(vectors, head=subject.head)
     limits = {name: float(np.abs(vector.to_numpy()).max()) for name, vector in vector_frames.items()}
     if "k" in limits:  # absent where the keys are those of another text
         limits["q"] = limits["k"] = max(limits["q"], limits["k"])  # one scale, since q and k are multiplied
@@ -94,7 +94,7 @@ def _vectors(subject: Subject) -> None:
 
 def mixed(subject: Subject) -> None:
     """The row of weights as a sentence, the mixture of values, and one output component written out."""
-    mix = mixture(subject.trace, subject.token, layer=subject.layer, head=subject.head)
+    mix = subject.of(mixture, head=subject.head)
     leading_terms = largest_terms(mix)
     if not len(leading_terms.positions):
         st.markdown(t("token.looks_nowhere", head=subject.head + 1, query=subject.name))

@@ -2,16 +2,17 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import pandas as pd
 import streamlit as st
 
 from mha_core import AttentionTrace, LayerTrace
 from mha_core.analysis.frames import Origin, origin
-from pages._kit import charts, chooser, matrices
+from pages._kit import charts, chooser, compute, matrices
 from pages._kit.text import isolated, literal, t
 
+Result = TypeVar("Result")
 ROUNDING = 1e-3  # largest distance from 1 of the sum of a row, in half precision too
 
 
@@ -31,6 +32,10 @@ class Subject(NamedTuple):
     @property
     def of_layer(self) -> LayerTrace:
         return self.trace.layers[self.layer]
+
+    def of(self, function: Callable[..., Result], **settings: int) -> Result:
+        """What a function of the trace, a token and a layer says of these, or of another token."""
+        return compute.of(self.trace, function, layer=self.layer, **({"token": self.token} | settings))
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import streamlit as st
 
 from mha_core.analysis.token import Looks, OverLayers, leading, over_layers
 from mha_core.figures.bars import bars
-from pages._kit import state
+from pages._kit import compute, state
 from pages._kit.text import number, t
 from pages.see._token.directions import Direction, beside, cell, heatmaps_of
 from pages.see._token.subject import Subject, chart, sum_of_row, table, word
@@ -135,8 +135,8 @@ def clicked(key: str, setting: str = "token") -> None:
 def layers(subject: Subject, both: tuple[Direction, Direction]) -> None:
     """The mean over the heads of each layer in both directions, and each layer's strongest head in words."""
     layer_means = {
-        "looks": over_layers(subject.trace, subject.token, of="row"),
-        "seen": over_layers(subject.trace, subject.key, of="column"),
+        "looks": compute.of(subject.trace, over_layers, token=subject.token, of="row"),
+        "seen": compute.of(subject.trace, over_layers, token=subject.key, of="column"),
     }
     limit = max(float(means.mean.to_numpy().max()) for means in layer_means.values())
     heatmaps_of(

@@ -1,0 +1,58 @@
+"""What is computed of a trace is computed once for all who look at it, and forgotten with it."""
+
+import gc
+import weakref
+
+import pytest
+
+import mha_core as mha
+from mha_core.analysis.derivation import steps
+from mha_core.analysis.token import against_keys, column_of, mixture, row_of, vectors
+from pages._kit import compute
+
+
+@pytest.fixture
+def ask():
+    """`ask(trace, number=…)` asks something of a trace; `ask.asked` has the numbers that were computed."""
+
+    def question(trace, number=0):
+        question.asked.append(number)
+        return [len(trace.tokens), number]
+
+    question.asked = []
+    return question
+
+
+def test_the_same_question_is_answered_once_for_a_trace_and_its_settings(ask):
+    one, other = (mha.trace(text, h=1, d_model=2) for text in ("a b c", "a b"))
+    first = compute.of(one, ask, number=1)
+    assert first == [3, 1]
+    assert compute.of(one, ask, number=1) is first
+    assert compute.of(one, ask, number=2) == [3, 2]
+    assert compute.of(other, ask, number=1) == [2, 1]
+    assert compute.of(other.layers[0], lambda layer: layer.n_query) == 2
+    assert ask.asked == [1, 2, 1]
+
+
+def test_the_oldest_answers_go_and_all_of_them_with_their_trace(ask, monkeypatch):
+    monkeypatch.setattr(compute, "MAX_RESULTS", 2)
+    trace = mha.trace("a b", h=1, d_model=2)
+    for number in (1, 2, 3, 3, 1):
+        compute.of(trace, ask, number=number)
+    assert ask.asked == [1, 2, 3, 1]
+    monkeypatch.setattr(compute, "MAX_RESULTS", 20)
+    for function in (row_of, column_of):
+        compute.of(trace, function, layer=0, token=0)
+    for function in (vectors, against_keys, mixture):
+        compute.of(trace, function, layer=0, token=0, head=0)
+    compute.of(trace, steps, layer=0, head=0)
+    gone = weakref.ref(trace)
+    del trace
+    gc.collect()
+    assert gone() is None
+
+
+def test_of_a_long_text_nothing_is_kept(ask):
+    trace = mha.trace("a " * (compute.MAX_SMALL_TEXT + 1), h=1, d_model=2)
+    assert compute.of(trace, ask) == compute.of(trace, ask)
+    assert ask.asked == [0, 0]
