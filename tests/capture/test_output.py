@@ -136,6 +136,7 @@ def test_heads_that_are_rotated_back_through_a_w_o_of_low_rank(n, dtype):
     )
 
 
+@pytest.mark.slow
 def test_both_matrices_of_a_w_o_of_low_rank_are_the_models_own_and_saved(tmp_path, refused):
     trace, _, model = low_rank(11, torch.float32)
     [layer] = trace.layers

@@ -241,6 +241,7 @@ def test_sizes_that_do_not_fit_are_refused_with_the_nearest_that_do(opened, show
     shows(app, expected(text="my own words", d_model=28))
 
 
+@pytest.mark.slow
 def test_every_offered_value_works(opened):
     app = opened(d_model=30, h=4)
     for fix in range(4):

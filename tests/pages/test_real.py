@@ -306,6 +306,7 @@ def test_stopped_loading_is_reported_and_can_begin_again(folder, monkeypatch, en
     assert tokens(app)[0]
 
 
+@pytest.mark.slow
 def test_a_folder_that_was_saved_again_is_loaded_again(opened, tmp_path, six, shows, monkeypatch):
     model, tokenizer = tiny.module("gpt2"), tiny.fast()
     tokenizer.save_pretrained(tmp_path)
@@ -356,6 +357,7 @@ def test_the_least_recently_used_of_three_models_is_freed(folder):
     assert shelf.find(ModelKey(folder("bert"))) is loaded[0]
 
 
+@pytest.mark.slow
 def test_a_model_that_cannot_be_loaded_frees_no_other(folder):
     shelf = LoadedModels(max_models=1)
     assert shelf.begin(ModelKey(folder("bert"))).finished.wait(600)
@@ -365,6 +367,7 @@ def test_a_model_that_cannot_be_loaded_frees_no_other(folder):
     assert shelf.find(ModelKey(folder("bert")))
 
 
+@pytest.mark.slow
 def test_traces_of_a_model_are_kept_by_their_size(folder, monkeypatch):
     shelf = LoadedModels()
     assert shelf.begin(ModelKey(folder("bert"))).finished.wait(600)

@@ -257,6 +257,7 @@ def test_a_long_sentence_is_cut_on_request(opened, tokens, english):
     assert not lines(app)
 
 
+@pytest.mark.slow
 def test_beyond_every_limit_the_beginning_is_shown(opened, opened_on_random, monkeypatch, tokens):
     monkeypatch.setitem(compute.MAX_TOKENS, "random", 60)
     text = " ".join(f"w{number}" for number in range(104))

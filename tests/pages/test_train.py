@@ -86,6 +86,7 @@ def sources(app) -> list[str]:
     return app.segmented_control(key="source").options
 
 
+@pytest.mark.slow
 def test_a_run_belongs_to_the_visit_or_is_named_by_a_link_and_no_other_is_opened(on_train, opened):
     app, other = on_train(), opened()
     app.button(key="start").click().run()
@@ -109,6 +110,7 @@ def test_a_run_belongs_to_the_visit_or_is_named_by_a_link_and_no_other_is_opened
         assert "head_view" not in {element.key for element in visitor.get("bidi_component")}
 
 
+@pytest.mark.slow
 def test_the_scrubber_goes_back_to_every_recorded_step(on_train, english):
     app = on_train()
     app.button(key="start").click().run()

@@ -367,6 +367,7 @@ def test_modules_without_numbers_run_and_are_named(x, refused):
     assert "(MultiheadAttention): Its tensors have no numbers" in skipped
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:flex_attention called without")
 def test_flex_attention_is_followed_where_it_changes_no_scores(normal):
     flex = pytest.importorskip("torch.nn.attention.flex_attention")
@@ -401,6 +402,7 @@ def test_kinds_can_be_said_where_lengths_do_not_tell(x):
 # At the same time
 
 
+@pytest.mark.slow
 def test_threads_record_their_own_calls_alone(normal):
     model, start, found = GPT(3), threading.Barrier(8), {}
 

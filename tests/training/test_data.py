@@ -236,6 +236,7 @@ def test_sentences_of_a_batch_are_of_about_one_length():
     assert sum(s <= 1 for s in spread) > 50
 
 
+@pytest.mark.slow
 def test_the_twins_of_a_pair_are_in_one_batch():
     batches = Batches("en", 0)
     encoded = training_sentences("en", 0, 0)

@@ -65,6 +65,7 @@ def test_it_is_traced_exactly_and_left_as_it_was(family):
             assert not any(tensor.requires_grad for tensor in layer.rule.tensors().values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_is_traced_in_it(dtype):
     model = module("llama").to(dtype)
@@ -323,6 +324,7 @@ def test_ids_are_traced_as_the_text_is(kind):
     assert [bare.tokens.text[start:end] for start, end in bare.tokens.spans] == list(bare.tokens.pieces)
 
 
+@pytest.mark.slow
 def test_the_pieces_of_a_tokenizer_are_ids_too(folder):
     tokenizer = fast()
     model = module("gpt2")

@@ -467,6 +467,7 @@ def test_a_long_text_never_needs_all_weights_at_once():
     assert int(run.stdout) < one_layer / 2
 
 
+@pytest.mark.slow
 def test_a_model_is_kept_for_the_next_text_and_let_go_of_later(folder, monkeypatch):
     huggingface.forget()
     loads = []
