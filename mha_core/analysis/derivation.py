@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from mha_core.analysis.frames import Picture, origin, picture
+from mha_core.analysis.frames import Part, Picture, picture
 from mha_core.traces.facts import Adjustments
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.matrices import MATRICES
@@ -93,6 +93,7 @@ def from_embeddings(latex: str) -> str:
     return f"{head}{{E}}{values}"
 
 
+WHOLE = Part()
 PRIMES = ("′", "″", "‴")  # the stages from the product X W to Q, K and V
 
 
@@ -114,11 +115,12 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class HeadContext:
-    """One head of one layer of a trace; heads and layers count from 0."""
+    """One head of one layer of a trace, of a long text a part; heads and layers count from 0."""
 
     trace: AttentionTrace
     layer: int
     head: int
+    part: Part
 
     @property
     def layer_trace(self) -> LayerTrace:
@@ -152,7 +154,7 @@ class HeadContext:
         return Step(name, formula(name, self.sizes), pictures, after, true_notes, self.sizes | facts)
 
     def picture(self, name: str) -> Picture:
-        drawn = picture(self.trace, name, layer=self.layer, head=self.head)
+        drawn = picture(self.trace, name, layer=self.layer, head=self.head, part=self.part)
         # In cross-attention K and V are products of the other text's X.
         return (
             replace(drawn, name="other", symbol="Y")
@@ -174,42 +176,48 @@ class HeadContext:
         earlier = (f"{name}_{stage}" for stage in ("linear", "raw", "turned"))
         return [*(stage for stage in earlier if self.layer_trace.knows(stage)), name]
 
+    def rows(self, name: str) -> slice:
+        """The rows of q, k or v that are shown."""
+        return self.part.of(MATRICES[name].axes[0]) or slice(None)
+
     def stage(self, name: str, at: int) -> Picture:
         """The head's part of one stage of q, k or v."""
         stages, drawn = self.stages(name), self.picture(name)
         if at == len(stages) - 1:
             return drawn
         head = self.head if name == "q" else self.layer_trace.kv_head(self.head)
-        frame = pd.DataFrame(
-            self.layer_trace.tensor(stages[at])[head], index=drawn.frame.index, columns=drawn.frame.columns
-        )
+        values = self.layer_trace.tensor(stages[at])[head][self.rows(name)]
+        frame = pd.DataFrame(values, index=drawn.frame.index, columns=drawn.frame.columns)
         letter, *rest = drawn.symbol
         return replace(drawn, frame=frame, symbol=f"{letter}{PRIMES[at]}{''.join(rest)}")
 
     def packed(self, name: str) -> Picture:
         """The product X W of all heads side by side, the chosen head's columns framed."""
         stages = self.stages(name)
-        array = self.layer_trace.tensor(stages[0])  # (head, token, d)
+        array = self.layer_trace.tensor(stages[0])[:, self.rows(name)]  # (head, token, d)
         n_heads, n_tokens, width = array.shape
         head = self.head if name == "q" else self.layer_trace.kv_head(self.head)
-        sides = self.layer_trace.sides
+        drawn = self.picture(name)
         frame = pd.DataFrame(
             array.transpose(1, 0, 2).reshape(n_tokens, n_heads * width),
-            index=pd.Index(
-                (sides.queries if name == "q" else sides.keys).labels, name=MATRICES[name].axes[0]
-            ),
+            index=drawn.frame.index,
             columns=pd.RangeIndex(1, n_heads * width + 1),
         )
-        framed = (head * width, (head + 1) * width)
-        where = origin(self.trace, layer=self.layer)
-        symbol = name.upper() + (PRIMES[0] if len(stages) > 1 else "")
-        return Picture(name, symbol, frame, "signed", framed=framed, origin=where, sides=sides)
+        return replace(
+            drawn,
+            symbol=name.upper() + (PRIMES[0] if len(stages) > 1 else ""),
+            frame=frame,
+            framed=(head * width, (head + 1) * width),
+            faint=None,
+            origin=replace(drawn.origin, head=None),
+        )
 
 
-def steps(trace: AttentionTrace, *, layer: int, head: int) -> list[Step]:
+def steps(trace: AttentionTrace, *, layer: int, head: int, part: Part = WHOLE) -> list[Step]:
     """The steps of `STEPS` in order, without `project` where X or W^Q is unknown and `output` where W^O is.
 
-    Where a model changes the product X W before the scores, `adjust` follows the split.
+    Where a model changes the product X W before the scores, `adjust` follows the split. Of a long text a
+    `part` limits the matrices and the facts to these tokens; each row still takes from all keys.
     Raises `MhaError` for a head that the layer does not have, and for a layer with nothing but weights.
     """
     layer_trace, layer = trace.layer(layer), trace.layer_index(layer)
@@ -217,7 +225,7 @@ def steps(trace: AttentionTrace, *, layer: int, head: int) -> list[Step]:
     # X alone does not determine Q: some models norm or rotate the product.
     unknown = {project} if not (layer_trace.knows("x") and layer_trace.knows("w_q")) else set()
     unknown |= set() if layer_trace.knows("w_o") else {output}
-    view = HeadContext(trace, layer, head)
+    view = HeadContext(trace, layer, head, part)
     shown = [step(view) for step in STEPS if step not in unknown]
     if view.adjustments:
         shown.insert([step.name for step in shown].index("scores"), adjust(view))
@@ -312,7 +320,7 @@ def mask(view: HeadContext) -> Step:
 
 def softmax(view: HeadContext) -> Step:
     after = view.picture("weights")
-    sums = after.frame.to_numpy().sum(axis=1)
+    sums = view.layer_trace.weights(view.head, rows=view.part.queries).sum(axis=1)
     deviation = np.abs(sums[sums > 0] - 1).max(initial=0.0)
     empty = int((sums == 0).sum())
     sinks = view.layer_trace.rule.sinks is not None
@@ -347,8 +355,9 @@ def concat(view: HeadContext) -> Step:
 def output(view: HeadContext) -> Step:
     layer = view.layer_trace
     bias = 0.0 if layer.projections.b_o is None else layer.projections.b_o.numpy()
-    difference = np.abs(layer.contribution().sum(axis=0) + bias - layer.result()).max()
     after = (view.picture("contribution"), view.picture("result"))
+    contributions = layer.contribution(rows=view.part.queries)
+    difference = np.abs(contributions.sum(axis=0) + bias - after[1].frame.to_numpy()).max()
     notes = {"why": True, "low_rank": layer.knows("w_o_a")}
     rank = layer.projections.w_o_a.shape[2] if layer.knows("w_o_a") else None
     return view.step("output", "concat", *after, notes=notes, difference=difference, rank=rank)

@@ -1,7 +1,7 @@
 """A trace as tables, for pages and figures, without colours or layout."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -16,11 +16,21 @@ MAX_ALL_PAIRS = 256  # tokens: up to so many a page draws all pairs, of every he
 WINDOW = 128  # rows and columns of tokens at most in one large figure
 
 
+class Span(NamedTuple):
+    """The tokens of a long text that an axis shows: positions from 0, the last one excluded, of `count`."""
+
+    axis: str
+    start: int
+    stop: int
+    count: int
+
+
 @dataclass(frozen=True)
 class Origin:
     """Where the numbers of a figure come from: source and sizes, sentence, layer and head from 0.
 
-    Facts that do not apply to a figure are None; `note` holds any other remark, in words.
+    Facts that do not apply to a figure are None; `note` holds any other remark, in words; `spans` are the
+    tokens on each axis of which only a part is drawn.
     """
 
     source: Source | None = None
@@ -30,6 +40,7 @@ class Origin:
     note: str = ""
     h: int | None = None
     d_model: int | None = None
+    spans: tuple[Span, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,13 +63,20 @@ class Picture:
 
 
 class Part(NamedTuple):
-    """The query tokens and the key tokens to draw; None for all."""
+    """The query tokens and the key tokens to draw, each with a start and a stop; None for all."""
 
     queries: slice | None = None
     keys: slice | None = None
 
     def of(self, axis: str) -> slice | None:
         return self.keys if axis == "key" else self.queries
+
+    def spans(self, sides: Sides, axes: Iterable[str] = ("query", "key")) -> tuple[Span, ...]:
+        """The tokens on each of these axes that is cut."""
+        texts = {axis: sides.keys if axis == "key" else sides.queries for axis in axes if self.of(axis)}
+        return tuple(
+            Span(axis, *self.of(axis).indices(len(text))[:2], len(text)) for axis, text in texts.items()
+        )
 
 
 def picture(
@@ -86,7 +104,10 @@ def picture(
         matrix.kind,
         hidden,
         faint=faint,
-        origin=origin(trace, layer=layer, head=layer_trace.head_index(head)),
+        origin=replace(
+            origin(trace, layer=layer, head=layer_trace.head_index(head)),
+            spans=part.spans(layer_trace.sides, [axis for axis in matrix.axes if axis in TOKEN_AXES]),
+        ),
         start=(first_row, first_column if column_axis in TOKEN_AXES else 0),
         sides=layer_trace.sides,
     )

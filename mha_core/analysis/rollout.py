@@ -4,7 +4,9 @@ import numpy as np
 import pandas as pd
 
 from mha_core.analysis.patterns import Without, blocks, leave_out, of_one_kind
+from mha_core.attention.functional import row_blocks
 from mha_core.errors import MhaError, one_of
+from mha_core.traces.indices import Picked
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.trace import AttentionTrace
 
@@ -51,13 +53,8 @@ def rollout(
         step = (1 - residual) * _combined(current, heads) + residual * np.eye(len(shares))
         total = step.sum(1, keepdims=True)  # less than 1 with sinks, and where all keys are hidden
         shares = np.divide(step, total, out=np.zeros_like(step), where=total > 0) @ shares
-    return _table(trace, shares)
-
-
-def _table(trace: AttentionTrace, matrix: np.ndarray) -> pd.DataFrame:
-    """A matrix between the tokens of a text, with their labels. (query, key)"""
     axes = (pd.Index(trace.tokens.labels, name=axis) for axis in ("query", "key"))
-    return pd.DataFrame(matrix, *axes)
+    return pd.DataFrame(shares, *axes)
 
 
 def _combined(layer: LayerTrace, heads: str) -> np.ndarray:
@@ -68,26 +65,38 @@ def _combined(layer: LayerTrace, heads: str) -> np.ndarray:
     return combined
 
 
-def two_hops(trace: AttentionTrace, *, first: int, second: int, layer: int = 1) -> pd.DataFrame:
+def two_hops(
+    trace: AttentionTrace,
+    *,
+    first: int,
+    second: int,
+    layer: int = 1,
+    rows: Picked = None,
+    keys: Picked = None,
+) -> pd.DataFrame:
     """``A² A¹``: the weight with which each token reaches each other by two steps of attention.
 
     ``(A² A¹)[m, n] = Σ_t A²[m, t] · A¹[t, n]``, A² of head `second` in `layer`, A¹ of head `first` in the
     layer before it; heads and layers count from 0. (query, key), rows sum to 1 where those of both do.
     Residual connections, values and W^O are left out. This is one path of attention rollout (Abnar and
-    Zuidema 2020), for a single pair of heads.
+    Zuidema 2020), for a single pair of heads. `rows` selects queries and `keys` selects keys, as in
+    `LayerTrace`; the sum runs over all tokens t.
 
-    Raises `MhaError` for the first layer, for heads that the layers do not have, and for cross-attention,
-    whose steps cannot be chained.
+    Raises `MhaError` for the first layer, for heads, rows and keys that the layers do not have, and for
+    cross-attention, whose steps cannot be chained.
     """
     before, after = _layer_pair(trace, layer)
-    product = after.weights(second) @ before.weights(first)
-    return _table(trace, product)
+    frame = trace.frame("weights", layer=layer, head=second, rows=rows, keys=keys)
+    weights, product = after.weights(second, rows=rows), np.zeros(frame.shape, frame.dtypes.iloc[0])
+    for block in row_blocks(before.n_query, before.n_key):
+        product += weights[:, block] @ before.weights(first, rows=block, keys=keys)
+    return pd.DataFrame(product, frame.index, frame.columns)
 
 
 def best_hops(trace: AttentionTrace, query: int, key: int, *, layer: int = 1) -> tuple[int, int]:
     """The pair of heads, of the layer before and of `layer`, through which `query` reaches `key` most."""
     before, after = _layer_pair(trace, layer)
-    weights = np.einsum("it,jt->ij", before.weights()[:, :, key], after.weights()[:, query])
+    weights = before.column(key) @ after.weights(rows=[query])[:, 0].T
     first, second = np.unravel_index(weights.argmax(), weights.shape)
     return int(first), int(second)
 

@@ -297,9 +297,9 @@ class LayerTrace:
         """Each head's output, the mixture ``weights v``. ([head,] query, d_v)"""
         return self._as_array(self._output(head, self.row_indices(rows)), head)
 
-    def concat(self) -> np.ndarray:
+    def concat(self, *, rows: Picked = None) -> np.ndarray:
         """The heads' outputs side by side, behind a gate or a rotation if there is one. (query, h · d_v)"""
-        return array(concat_heads(self._to_w_o(None, None)))
+        return array(concat_heads(self._to_w_o(None, self.row_indices(rows))))
 
     def contribution(self, head: int | None = None, *, rows: Picked = None) -> np.ndarray:
         """A head's summand of the layer's output, ``(gate_i · head_i) W_i^O``. ([head,] query, d_model)
@@ -310,9 +310,11 @@ class LayerTrace:
         w_o = self._w_o().unflatten(0, (self.n_heads, self.d_v))[self._heads(head)]
         return self._as_array(self._to_w_o(head, self.row_indices(rows)) @ w_o, head)
 
-    def result(self) -> np.ndarray:
+    def result(self, *, rows: Picked = None) -> np.ndarray:
         """The layer's output ``concat W^O + b^O``. (query, d_model)"""
-        return array(join_heads(self._to_w_o(None, None), self._w_o(), self.projections.b_o))
+        return array(
+            join_heads(self._to_w_o(None, self.row_indices(rows)), self._w_o(), self.projections.b_o)
+        )
 
     def _repr_html_(self) -> str:
         """HTML for a notebook: the recorded tensors, and small pictures of the weights."""

@@ -40,11 +40,11 @@ class Matrix:
         computed is computed for these rows only.
         """
         values = getattr(layer, self.name)  # an array, or the method that computes it
-        if callable(values) and not self.of_layer:
-            return values(head, rows=rows, keys=keys) if self.axes[1] == "key" else values(head, rows=rows)
+        if callable(values) and self.of_layer:
+            return values(rows=rows)
         if callable(values):
-            values = values()
-        elif self.name == "q" and head is not None:
+            return values(head, rows=rows, keys=keys) if self.axes[1] == "key" else values(head, rows=rows)
+        if self.name == "q" and head is not None:
             values = values[layer.head_index(head)]
         elif self.name in ("k", "v") and head is not None:
             values = values[layer.kv_head(head)]

@@ -5,13 +5,14 @@ once, reads them there when the user saves the figure.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import pandas as pd
 import streamlit as st
 
-from mha_core.analysis.frames import Origin
+from mha_core.analysis.frames import Origin, Part, Span
 from mha_core.traces.source import FileSource, ModelSource, RandomSource, TrainedSource
+from mha_core.traces.tokens import Sides
 from pages._kit import components
 from pages._kit.text import t
 
@@ -71,9 +72,26 @@ def caption(origin: Origin) -> list[str]:
     lines = [
         t("save.text", text=excerpt) if excerpt else "",
         origin.note,
+        part(origin.spans),
         " · ".join([*sources, "Headscope"]),
     ]
     return [line for line in lines if line]
+
+
+def part(spans: Iterable[Span]) -> str:
+    """Which tokens of a long text are drawn, on each axis or on both alike; "" for the whole text."""
+    unique = {span[1:]: span.axis for span in spans}
+    names = unique.values() if len(unique) > 1 else ["token"]
+    return ", ".join(
+        t(f"part.{name}", first=f"{start + 1:,}", last=f"{stop:,}", count=f"{count:,}")
+        for name, (start, stop, count) in zip(names, unique, strict=False)
+    )
+
+
+def say_part(drawn: Part, sides: Sides, *more: str) -> None:
+    """One line on the part of a long text that is drawn, with `more` about it; nothing for the whole text."""
+    if spans := drawn.spans(sides):
+        st.caption(" ".join([t("long.part", tokens=part(spans)), *more]))
 
 
 def _weights(origin: Origin) -> str:
@@ -98,9 +116,10 @@ def _sizes(source: TrainedSource) -> dict:
 
 
 def _name_parts(key: str, origin: Origin) -> list:
-    """The parts of a file name: the figure, its layer and head, and the start of the sentence."""
+    """The parts of a file name: the figure, its layer and head, the tokens, the start of the sentence."""
     indices = {"layer": origin.layer, "head": origin.head}
     parts = [part for name, at in indices.items() if at is not None for part in (name, at + 1)]
+    parts += [f"{span.axis}-{span.start + 1}-{span.stop}" for span in origin.spans]
     return [key.removeprefix("matrix-"), *parts, *([origin.text[:40]] if origin.text else [])]
 
 

@@ -1,13 +1,14 @@
 """Matrices on a page: as heatmaps with a text alternative, as tables, and as CSV files."""
 
+from dataclasses import replace
+
 import pandas as pd
 import streamlit as st
 
 from mha_core import AttentionTrace, LayerTrace, against_torch
 from mha_core.analysis.frames import MAX_ALL_PAIRS, Picture, around, long_table, picture, window
 from mha_core.traces.matrices import MATRICES, TOKEN_AXES
-from pages._kit import compute, heatmaps
-from pages._kit.charts import file_name
+from pages._kit import charts, compute, heatmaps
 from pages._kit.heatmaps import Heatmap
 from pages._kit.text import literal, number, t
 
@@ -82,8 +83,14 @@ def numbers(trace: AttentionTrace, *, layer: int, head: int, query: int) -> None
         format_func=lambda matrix: f"{MATRICES[matrix].written(layer_trace, head)}  {t(f'matrix.{matrix}')}",
     )
     part = around(trace, query, layer=layer, head=head, size=MAX_ALL_PAIRS)
-    frame = picture(trace, name, layer=layer, head=head, part=part).frame
+    drawn = picture(trace, name, layer=layer, head=head, part=part)
+    frame = drawn.frame
     st.dataframe(frame)
+    if drawn.origin.spans:
+        st.caption(charts.part(drawn.origin.spans))
+
+    # Of a whole text the file has all heads.
+    origin = drawn.origin if any(part) else replace(drawn.origin, head=None)
 
     def table() -> pd.DataFrame:
         if any(part):
@@ -93,9 +100,9 @@ def numbers(trace: AttentionTrace, *, layer: int, head: int, query: int) -> None
     st.download_button(
         t("heads.download"),
         lambda: csv(table()),
-        file_name=f"{file_name(name, 'layer', layer + 1, trace.title[:40])}.csv",
+        file_name=f"{charts.described(name, '', origin)['file']}.csv",
         mime="text/csv",
-        help=t("heads.download_help"),
+        help=None if any(part) else t("heads.download_help"),
         on_click="ignore",
     )
 

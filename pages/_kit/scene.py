@@ -3,19 +3,15 @@
 import streamlit as st
 
 from mha_core import AttentionTrace, MhaError
-from mha_core.analysis import frames
 from pages._kit import compute, model_source, refusals, state, uploads
 from pages._kit.text import literal, t
 
 
-def scene_and_trace(
-    max_tokens: int | None = frames.MAX_ALL_PAIRS, *, vectors: bool = False
-) -> tuple[state.Scene, AttentionTrace]:
+def scene_and_trace(*, vectors: bool = False) -> tuple[state.Scene, AttentionTrace]:
     """The scene and the trace of its sentence.
 
     Of a sentence that its source cannot read it is a stand-in, or the trace of its beginning, under a note
-    with what works instead. The page stops with a note for a text of more than `max_tokens` tokens, the most
-    that it can draw; None takes texts of every length.
+    with what works instead.
     """
     scene = state.current()
     if scene.source == "file" and uploads.trace(scene) is None:
@@ -36,10 +32,6 @@ def scene_and_trace(
         st.stop()
     if reason is not None:
         refusals.instead(reason, trace, scene, field="text", vectors=vectors)
-    tokens = frames.longest(trace)
-    if max_tokens is not None and tokens > max_tokens:
-        st.info(t("long.elsewhere", count=f"{tokens:,}", longest=max_tokens), icon=":material/notes:")
-        st.stop()
     return scene, trace
 
 

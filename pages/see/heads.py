@@ -14,7 +14,7 @@ with st.container(horizontal=True, vertical_alignment="bottom"):
     st.title(t("heads.question"), width="content", anchor=False)
     marked = [t("heads.start")] if state.current().source in state.STARTED else []
     st.caption(" ".join([t("heads.how"), *marked]), width="content")
-scene, trace = scene_and_trace(max_tokens=None)
+scene, trace = scene_and_trace()
 twin = second_trace(scene)
 layer, head, query = state.indices(trace, scene)
 measured = not compute.is_stand_in(trace)

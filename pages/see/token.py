@@ -8,7 +8,7 @@ from pages._kit.text import t
 from pages.see._token import directions, products, weights
 from pages.see._token.subject import Subject
 
-scene, trace = scene_and_trace(max_tokens=None)
+scene, trace = scene_and_trace()
 subject = Subject(trace, *state.indices(trace, scene))
 st.title(t("one.heading", token=subject.name, layer=subject.layer + 1, head=subject.head + 1), anchor=False)
 both = directions.both_directions(subject)

@@ -13,7 +13,7 @@ if scene.source in ("file", "model"):
         t("file.no_words") if scene.source == "file" else t("real.no_words"), icon=":material/scatter_plot:"
     )
     st.stop()
-scene, trace = scene_and_trace(max_tokens=None, vectors=True)
+scene, trace = scene_and_trace(vectors=True)
 token = state.indices(trace, scene)[2]
 query = trace.tokens.pieces[token]
 known = words.of(scene, trace)

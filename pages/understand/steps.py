@@ -3,7 +3,8 @@
 import streamlit as st
 
 from mha_core.analysis.derivation import STEPS, Step, steps
-from pages._kit import chooser, compute, heights, matrices, model_info, refusals, state
+from mha_core.analysis.frames import MAX_ALL_PAIRS, around
+from pages._kit import charts, chooser, compute, heights, matrices, model_info, refusals, state
 from pages._kit.scene import scene_and_trace
 from pages._kit.text import literal, number, t
 from pages.understand._steps import river
@@ -11,8 +12,10 @@ from pages.understand._steps import river
 scene, trace = scene_and_trace()
 layer_index, head, query = state.indices(trace, scene)
 layer = trace.layers[layer_index]
-limit = float(layer.weights().max()) or 1.0  # of all heads, so that their colours can be compared
-known_steps = compute.of(trace, steps, layer=layer_index, head=head) if layer.knows("q") else []
+part = around(trace, query, layer=layer_index, head=head, size=MAX_ALL_PAIRS)
+# Of all heads, so that their colours can be compared.
+limit = float(layer.weights(rows=part.queries, keys=part.keys).max()) or 1.0
+known_steps = compute.of(trace, steps, layer=layer_index, head=head, part=part) if layer.knows("q") else []
 
 
 def sentences(step: Step) -> list[str]:
@@ -28,6 +31,7 @@ with st.container(horizontal=True, vertical_alignment="center", horizontal_align
     matrices.check_badge(layer, query)
 missing = {builder.__name__ for builder in STEPS} - {step.name for step in known_steps}
 if known_steps:
+    charts.say_part(part, layer.sides, t("steps.part"))
     river.draw(trace, known_steps, layer=layer_index, head=head)
 # Of the steps one is shown; until the style sheet that says so is there, they scroll in the height of one.
 with st.container(gap=None, height=heights.step(), border=False, key="of_steps"):

@@ -10,6 +10,7 @@ import torch
 
 import mha_core as mha
 from mha_core.analysis.derivation import STEPS, Step, steps
+from mha_core.analysis.frames import Part
 from mha_core.analysis.rotary import rotated_pairs
 from mha_core.capture.rotary import RotaryCode
 from mha_core.traces.facts import Adjustments, Clip, Facts, Norm, Rotary, Scale
@@ -528,3 +529,49 @@ def test_a_rotation_before_a_norm_ends_where_the_norm_begins():
     after = layer.tensors["q_turned"][3, 2].numpy()
     np.testing.assert_array_equal(table["x_after"], after[table["first"]])
     assert np.allclose(np.hypot(table["x"], table["y"]), np.hypot(table["x_after"], table["y_after"]))
+
+
+# A part of a long text
+
+LONG = " ".join(f"word{at}" for at in range(23))
+CUT = Part(slice(5, 16), slice(5, 16))
+
+
+@pytest.mark.parametrize("settings", [{"mask": "causal"}, {"n_kv_heads": 3, "position": "rotary"}])
+def test_the_steps_of_a_part_are_cut_out_of_those_of_the_text(settings):
+    trace = mha.trace(LONG, d_model=42, h=6, d_k=6, d_v=5, **settings)
+    for whole, part in zip(
+        steps(trace, layer=0, head=4), steps(trace, layer=0, head=4, part=CUT), strict=True
+    ):
+        assert (whole.name, whole.formula, whole.notes) == (part.name, part.formula, part.notes)
+        for all_rows, cut in zip(whole.before + whole.after, part.before + part.after, strict=True):
+            of_tokens = all_rows.frame.columns.name == "key"
+            expected = all_rows.frame.iloc[CUT.queries, CUT.keys if of_tokens else slice(None)]
+            pd.testing.assert_index_equal(cut.frame.index, expected.index)
+            pd.testing.assert_index_equal(cut.frame.columns, expected.columns)
+            np.testing.assert_allclose(cut.frame, expected, rtol=1e-5, atol=1e-6)
+            assert (cut.name, cut.symbol, cut.framed) == (all_rows.name, all_rows.symbol, all_rows.framed)
+            assert cut.start == (5, 5 if of_tokens else 0)
+            assert all(span[1:] == (5, 16, 23) for span in cut.origin.spans)
+            assert len(cut.origin.spans) == (2 if of_tokens else 1)
+
+
+def test_the_facts_of_a_part_are_those_of_its_cells_and_of_whole_rows():
+    trace = mha.trace(LONG, d_model=12, h=3, mask="causal")
+    facts = {step.name: step.facts for step in steps(trace, layer=0, head=1, part=CUT)}
+    assert facts["softmax"]["minimum"] == pytest.approx(1, abs=1e-6)
+    assert facts["softmax"]["deviation"] < 1e-6
+    assert (facts["mask"]["hidden"], facts["mask"]["cells"]) == (55, 121)
+    cells = trace.frame("scores", layer=0, head=1).iloc[CUT.queries, CUT.keys]
+    assert facts["scores"]["score"] == pytest.approx(cells.to_numpy().max())
+    assert facts["output"]["difference"] < 1e-5
+
+
+def test_the_steps_of_a_part_never_compute_the_whole(monkeypatch):
+    trace, asked = mha.trace(LONG, d_model=12, h=3), []
+    queries = mha.LayerTrace._queries
+    monkeypatch.setattr(
+        mha.LayerTrace, "_queries", lambda self, head, rows: asked.append(rows) or queries(self, head, rows)
+    )
+    steps(trace, layer=0, head=1, part=CUT)
+    assert {str(rows) for rows in asked} == {str(CUT.queries)}

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -175,3 +176,12 @@ def test_a_rollout_leads_through_no_layer_without_weights(trace):
 def test_a_second_hop_cannot_start_in_another_text(cross_trace, refused):
     for ask in (lambda: two_hops(cross_trace, first=0, second=0), lambda: best_hops(cross_trace, 0, 0)):
         assert "look from one text at another" in str(refused(ask))
+
+
+def test_of_a_long_text_two_hops_are_computed_for_a_part_and_through_all_tokens():
+    trace = mha.trace(" ".join(f"w{at}" for at in range(19)), h=3, d_model=12, layers=2)
+    whole = two_hops(trace, first=1, second=2)
+    part = two_hops(trace, first=1, second=2, rows=slice(4, 11), keys=[18, 0, 6])
+    pd.testing.assert_frame_equal(part, whole.iloc[4:11, [18, 0, 6]], rtol=1e-5)
+    with pytest.raises(mha.MhaError, match="19"):
+        two_hops(trace, first=1, second=2, rows=[19])

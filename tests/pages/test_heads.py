@@ -12,7 +12,8 @@ from mha_core.analysis import patterns
 from mha_core.analysis.frames import long_table
 from mha_core.export.payload import size
 from pages._kit import head_view, matrices, overview
-from pages._kit.matrices import OF_ONE_HEAD, csv, file_name
+from pages._kit.charts import file_name
+from pages._kit.matrices import OF_ONE_HEAD, csv
 from pages._kit.state import Scene
 from pages._kit.text import literal
 

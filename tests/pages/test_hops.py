@@ -114,3 +114,18 @@ def test_random_weights_of_two_layers_work_too(on_hops, shown_by):
 
 def test_there_are_no_two_hops_from_one_text_to_another(on_translation, main_text):
     assert "another" in main_text(on_translation(PAGE))
+
+
+@pytest.mark.slow
+def test_of_a_long_text_the_part_around_the_token_is_shown_and_said(on_hops, heatmaps, strip, main_text):
+    text = " ".join(f"word{at}" for at in range(300))
+    app = on_hops(source="random", layers=2, text=text, token=5, twin="")
+    drawn, shown = heatmaps(app, "hops-first"), mha.trace(text, source="random", layers=2, h=4, d_model=64)
+    first, second = best_hops(shown, 4, 4)
+    one, two = shown.layers[0].weights(first), shown.layers[1].weights(second)
+    for name, whole in (("first", one), ("second", two), ("product", two @ one)):
+        np.testing.assert_allclose(drawn[name]["values"], whole[:256, :256], rtol=1e-4, atol=1e-7)
+        assert (drawn[name]["row"], drawn[name]["start"]) == (4, [0, 0])
+        assert "tokens 1 to 256 of 300" in drawn[name]["saved"]["caption"]
+    assert "tokens 1 to 256 of 300" in main_text(app)
+    np.testing.assert_allclose(strip(app)["weights"], (two @ one)[4], rtol=1e-3)  # of the whole text

@@ -7,6 +7,7 @@ import pytest
 
 import mha_core as mha
 from mha_core.analysis.derivation import STEPS, steps
+from mha_core.analysis.frames import MAX_ALL_PAIRS, Part
 from pages._kit.state import Scene
 from pages._kit.text import literal, number
 
@@ -204,3 +205,25 @@ def test_words_in_the_sentences_are_shown_as_typed(told):
 
 def test_the_steps_of_two_texts_say_what_y_is(on_translation, main_text):
     assert "made of Y" in main_text(on_translation("understand/steps.py"))
+
+
+@pytest.mark.slow
+def test_of_a_long_text_the_part_around_the_token_is_shown_and_said(told, heatmaps, component, main_text):
+    text = " ".join(f"word{at}" for at in range(300))
+    app = told(text=text, token=290, mask="causal")
+    assert not app.exception
+    part = slice(300 - MAX_ALL_PAIRS, 300)
+    expected = steps(trace(text=text, mask="causal"), layer=0, head=0, part=Part(part, part))
+    shown, groups = heatmaps(app, "steps"), component(app, "steps")["steps"]
+    for step in expected:
+        for name, picture in zip(groups[step.name]["matrices"], step.before + step.after, strict=True):
+            drawn = shown[name]
+            blank = np.zeros(picture.frame.shape, bool) if picture.hidden is None else picture.hidden
+            np.testing.assert_array_equal(drawn["values"], np.where(blank, np.nan, picture.frame.to_numpy()))
+            assert drawn["rows"] == [f"word{at}" for at in range(44, 300)]
+            assert drawn["start"] is None or drawn["start"][0] == 44
+            assert "tokens 45 to 300 of 300" in drawn["saved"]["caption"]
+            assert "45-300" in drawn["saved"]["file"]
+    assert shown["weights A₁"]["row"] == 289 - 44
+    assert "tokens 45 to 300 of 300" in main_text(app)
+    assert "of 300" not in main_text(told(text=text.rpartition(" word256")[0], mask="causal"))

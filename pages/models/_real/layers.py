@@ -1,5 +1,6 @@
 """The layers of a model: a strip with all, and the pictures of the chosen one: mixing matrix, index, gate."""
 
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -7,9 +8,10 @@ import pandas as pd
 import streamlit as st
 
 from mha_core import AttentionTrace, MixerTrace
-from mha_core.analysis.frames import WINDOW, Origin, origin, window
+from mha_core.analysis.frames import WINDOW, Origin, Part, origin, window
 from mha_core.figures.heatmap import heatmap
 from mha_core.figures.mixing import mixing
+from mha_core.traces.tokens import Sides
 from pages._kit import charts, layer_strip, state
 from pages._kit.text import literal, t
 
@@ -48,13 +50,16 @@ def _mixer(trace: AttentionTrace, mixer: MixerTrace, scene: state.Scene) -> None
         width=160,
     )
     matrix = _matrix(mixer, head - 1)
+    sides = Sides(trace.tokens, trace.tokens)
     labels, token = trace.tokens.labels, state.token_in(trace.tokens, scene)
-    part = window(len(labels), token, WINDOW) or slice(None)
+    cut = window(len(labels), token, WINDOW)
+    shown, part = Part(cut, cut), cut or slice(None)
     later = ~np.tri(len(labels), dtype=bool)
     hidden = later[part, part] if not matrix[later].any() else None
     frame = pd.DataFrame(
         matrix[part, part], pd.Index(labels[part], name="query"), pd.Index(labels[part], name="key")
     )
+    charts.say_part(shown, sides)
     sums = matrix.sum(1)
     title = t(f"layers.title_{mixer.unit}", name=mixer.name, head=head)
     charts.draw(
@@ -71,7 +76,7 @@ def _mixer(trace: AttentionTrace, mixer: MixerTrace, scene: state.Scene) -> None
         key="mixing",
         alt=t("layers.alt", title=title, low=f"{matrix.min():.3g}", high=f"{matrix.max():.3g}"),
         title=title,
-        origin=Origin(trace.source, trace.title),
+        origin=Origin(trace.source, trace.title, spans=shown.spans(sides)),
         table=frame,
         config=charts.HEATMAP_CONFIG,
     )
@@ -104,7 +109,10 @@ def _index(trace: AttentionTrace, scene: state.Scene, *, layer: int) -> None:
         )
     )
     labels = layer_trace.sides.queries.labels
-    part = window(len(labels), query, WINDOW) or slice(None)
+    cut = window(len(labels), query, WINDOW)
+    shown, part = Part(cut, cut), cut or slice(None)
+    charts.say_part(shown, layer_trace.sides)
+    where = replace(origin(trace, layer=layer, head=head), spans=shown.spans(layer_trace.sides))
     rows, keys = pd.Index(labels[part], name="query"), pd.Index(labels[part], name="key")
     chosen = index.chosen[own]
     weights = layer_trace.weights(head)[part, part]
@@ -133,7 +141,7 @@ def _index(trace: AttentionTrace, scene: state.Scene, *, layer: int) -> None:
                 key=f"index-{name}",
                 alt=title,
                 title=title,
-                origin=origin(trace, layer=layer, head=head),
+                origin=where,
                 table=frame,
                 config=charts.HEATMAP_CONFIG,
             )
@@ -147,7 +155,8 @@ def _gate(trace: AttentionTrace, scene: state.Scene, *, layer: int) -> None:
     _, head, query = state.indices(trace, scene)
     gate = layer_trace.tensor("gate")
     labels = layer_trace.sides.queries.labels
-    part = window(len(labels), query, WINDOW) or slice(None)
+    cut = window(len(labels), query, WINDOW)
+    shown, part = Part(cut), cut or slice(None)
     values = gate[head] if about.over == "number" else gate[..., 0].T
     name = "dimension" if about.over == "number" else "head"
     frame = pd.DataFrame(
@@ -157,6 +166,7 @@ def _gate(trace: AttentionTrace, scene: state.Scene, *, layer: int) -> None:
     )
     title = t(f"layers.gate_{about.over}", activation=about.activation, head=head + 1)
     st.caption(title)
+    charts.say_part(shown, layer_trace.sides)
     charts.draw(
         heatmap(
             frame,
@@ -168,7 +178,7 @@ def _gate(trace: AttentionTrace, scene: state.Scene, *, layer: int) -> None:
         key="gate",
         alt=title,
         title=title,
-        origin=origin(trace, layer=layer, head=head),
+        origin=replace(origin(trace, layer=layer, head=head), spans=shown.spans(layer_trace.sides)),
         table=frame,
         config=charts.HEATMAP_CONFIG,
     )

@@ -1,10 +1,12 @@
 """A diagram of the keys and values that heads share, and the short vectors of latent attention."""
 
+from dataclasses import replace
+
 import pandas as pd
 import streamlit as st
 
 from mha_core import AttentionTrace
-from mha_core.analysis.frames import WINDOW, origin, window
+from mha_core.analysis.frames import WINDOW, Part, origin, window
 from mha_core.analysis.kv_cache import short_vectors
 from mha_core.figures.grouped_query import grouped_query, latent
 from pages._kit import charts, heatmaps
@@ -54,7 +56,9 @@ def vectors(trace: AttentionTrace, *, layer: int, token: int) -> None:
         return
     st.markdown(f"### {t('sharing.vectors', layer=layer + 1)}")
     labels = trace.layers[layer].sides.queries.labels
-    rows = window(len(labels), token, WINDOW) or slice(None)
+    cut = window(len(labels), token, WINDOW)
+    shown, rows = Part(cut), cut or slice(None)
+    charts.say_part(shown, trace.layers[layer].sides)
     for name, values in named_vectors.items():
         title = t(f"sharing.vector_{name}", count=values.shape[1])
         dimensions = pd.RangeIndex(1, values.shape[1] + 1, name="dimension")
@@ -65,7 +69,7 @@ def vectors(trace: AttentionTrace, *, layer: int, token: int) -> None:
             pd.DataFrame(values[rows], pd.Index(labels[rows], name="token"), dimensions),
             "signed",
             row=token - (rows.start or 0),
-            origin=origin(trace, layer=layer),
+            origin=replace(origin(trace, layer=layer), spans=shown.spans(trace.layers[layer].sides)),
             start=(rows.start or 0, None),
         )
         heatmaps.draw([matrix], key=f"short-{name}")

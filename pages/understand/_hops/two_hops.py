@@ -6,10 +6,10 @@ import numpy as np
 import streamlit as st
 
 from mha_core import AttentionTrace
-from mha_core.analysis.frames import Picture, origin, picture
+from mha_core.analysis.frames import MAX_ALL_PAIRS, around, picture
 from mha_core.analysis.rollout import best_hops, two_hops
 from mha_core.training.lexicon import normalized
-from pages._kit import chooser, heatmaps, matrices, state
+from pages._kit import charts, chooser, heatmaps, matrices, state
 from pages._kit.text import literal, raised, t
 
 
@@ -52,7 +52,7 @@ def heads(trace: AttentionTrace, scene: state.Scene, query: int, *, layer: int) 
 
 def choose(trace: AttentionTrace, query: int, *, first: int, second: int, layer: int) -> None:
     """The layer of the second hop, both heads, and the sentence, shaded by where the token gets to."""
-    row = two_hops(trace, first=first, second=second, layer=layer).to_numpy()[query]
+    row = two_hops(trace, first=first, second=second, layer=layer, rows=[query]).to_numpy()[0]
     labels = trace.tokens.labels
     chooser.show(
         [
@@ -94,20 +94,23 @@ def path(trace: AttentionTrace, query: int, *, first: int, second: int, layer: i
     """The strongest path of the chosen token in words, with the direct weight of the second layer."""
     query = min(query, len(trace.tokens) - 1)
     names = [literal(label) for label in trace.tokens.labels]
-    one, two = trace.layers[layer - 1].weights(first), trace.layers[layer].weights(second)
-    product = two[query] @ one
+    product = two_hops(trace, first=first, second=second, layer=layer, rows=[query]).to_numpy()[0]
     end = int(product.argmax())
-    through = int((two[query] * one[:, end]).argmax())
+    two, one = (
+        trace.layers[layer].weights(second, rows=[query])[0],
+        trace.layers[layer - 1].column(end)[first],
+    )
+    through = int((two * one).argmax())
     st.markdown(
         t(
             "hops.path",
             query=names[query],
             through=names[through],
             end=names[end],
-            second=f"{two[query, through]:.2f}",
-            first=f"{one[through, end]:.2f}",
+            second=f"{two[through]:.2f}",
+            first=f"{one[through]:.2f}",
             product=f"{product[end]:.2f}",
-            direct=f"{two[query, end]:.2f}",
+            direct=f"{two[end]:.2f}",
             one=layer,
             two=layer + 1,
         )
@@ -117,24 +120,29 @@ def path(trace: AttentionTrace, query: int, *, first: int, second: int, layer: i
 def show_matrices(
     trace: AttentionTrace, query: int, *, first: int, second: int, key: str, layer: int
 ) -> None:
-    """The weights of both heads and their product, on one colour scale."""
-    product = two_hops(trace, first=first, second=second, layer=layer)
+    """The weights of both heads and their product, on one colour scale; of a long text the part around."""
+    query = min(query, len(trace.tokens) - 1)
+    part = around(trace, query, layer=layer, head=second, size=MAX_ALL_PAIRS)
+    charts.say_part(part, trace.sides)
     one, two = (
-        picture(trace, "weights", layer=at, head=head) for at, head in ((layer - 1, first), (layer, second))
+        picture(trace, "weights", layer=at, head=head, part=part)
+        for at, head in ((layer - 1, first), (layer, second))
     )
+    product = two_hops(trace, first=first, second=second, layer=layer, rows=part.queries, keys=part.keys)
     symbols = [
         t("hops.symbol", layer=raised(layer), head=first + 1),
         t("hops.symbol", layer=raised(layer + 1), head=second + 1),
     ]
     pictures = (
-        Picture("weights", symbols[0], one.frame, "weights", origin=one.origin),
-        Picture("weights", symbols[1], two.frame, "weights", origin=two.origin),
-        Picture(
-            "hops",
-            t("hops.product", one=raised(layer), two=raised(layer + 1)),
-            product,
-            "weights",
-            origin=replace(origin(trace), note=" · ".join(symbols)),
+        replace(one, symbol=symbols[0]),
+        replace(two, symbol=symbols[1]),
+        replace(
+            two,
+            name="hops",
+            symbol=t("hops.product", one=raised(layer), two=raised(layer + 1)),
+            frame=product,
+            hidden=None,
+            origin=replace(two.origin, layer=None, head=None, note=" · ".join(symbols)),
         ),
     )
     limit = float(np.max([matrix.frame.to_numpy().max() for matrix in pictures])) or 1.0
