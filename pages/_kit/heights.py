@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-TABLE_ROW = 65  # of a table; Streamlit breaks lines in rows higher than 64
 DESK_WIDTH, PHONE_WIDTH = 980, 350  # of the page without its sidebar
 # chooser.css: a row of tokens, the width of a letter, the greatest width of a word, its edges, the greatest
 # height of a text, the line above one of two; a row of layers or heads, its name, and a number in it.

@@ -490,7 +490,7 @@ def test_the_page_about_a_model_has_its_card_and_its_heads(on_model, folder, sai
     assert f"**{entry.parameters:,}**".replace(",", "\\,") in words
     assert _there(app, "overview")
     assert _there(app, "rotation")
-    rows = next(f.value for f in app.dataframe if "MHA" in str(f.value))
+    rows = next(f.value for f in app.table if "MHA" in str(f.value))
     assert len(rows) == 3  # for each head, by groups, one
 
 
@@ -507,7 +507,7 @@ def test_the_turn_of_another_vector_is_drawn(on_model):
 def test_a_latent_model_says_what_it_keeps(on_model, english):
     app = on_model("deepseek_v3")
     app.switch_page("models/real.py").run()
-    [table] = [f.value for f in app.dataframe if english("real.cache_numbers") in f.value]
+    [table] = [f.value for f in app.table if english("real.cache_numbers") in f.value]
     assert table[english("real.cache_numbers")].tolist() == [3 * (23 + 17), 23 + 10, 23 + 17]
 
 

@@ -114,7 +114,7 @@ def test_the_way_of_this_layer_is_the_one_that_is_ticked(on_model, tmp_path, eng
     tiny.fast("sentence_piece").save_pretrained(tmp_path)
     app = on_model(str(tmp_path))
     here, numbers = english("real.cache_here"), english("real.cache_numbers")
-    [table] = [frame.value for frame in app.dataframe if here in frame.value]
+    [table] = [frame.value for frame in app.table if here in frame.value]
     assert [at for at, tick in enumerate(table[here]) if tick] == [marked]
     assert table[numbers][marked] == kv * 2 * 14
     assert len(table) == (3 if kv == 2 else 2)

@@ -6,10 +6,8 @@ import streamlit as st
 
 from mha_core import AttentionTrace
 from mha_core.analysis import kv_cache
-from pages._kit import heights, model_info, model_source, state
+from pages._kit import model_info, model_source, state
 from pages._kit.text import literal, t
-
-PHONE_WIDTHS = (124, 76, 62, 72)  # pixels of columns
 
 
 def show(trace: AttentionTrace, scene: state.Scene) -> None:
@@ -97,15 +95,7 @@ def cache(trace: AttentionTrace, *, layer: int, draw: Callable[[], None]) -> Non
         for way in ("all", "shared", "latent", "one")
         if way in sizes
     ]
-    widths = dict(zip(rows[0], PHONE_WIDTHS, strict=True)) if heights.on_phone() else {}
-    st.dataframe(
-        rows,
-        hide_index=True,
-        key="cache_table",
-        width="content",
-        row_height=heights.TABLE_ROW if widths else None,
-        column_config={name: st.column_config.Column(width=width) for name, width in widths.items()},
-    )
+    st.table(rows, hide_index=True, width="content", border="horizontal")
     if "latent" in sizes:
         st.markdown(
             t(

@@ -6,7 +6,7 @@ import streamlit as st
 from mha_core import MhaError
 from mha_core.analysis.literature import LINK, Finding, MeanScore, findings, measure
 from mha_core.sources.huggingface.files import PACKAGE
-from pages._kit import heights, model_source, state
+from pages._kit import model_source, state
 from pages._kit.text import literal, t
 
 MODELS = {  # the models in papers, each with the names that it may have on this machine
@@ -14,7 +14,7 @@ MODELS = {  # the models in papers, each with the names that it may have on this
     "openai-community/gpt2": ("openai-community/gpt2", "gpt2"),
     "sentence-transformers/all-MiniLM-L6-v2": ("sentence-transformers/all-MiniLM-L6-v2", PACKAGE),
 }
-PHONE_WIDTHS = (118, 44, 44, 62, 46)  # pixels of the first columns, which are all that fit
+WIDTHS = (144, 46, 46, 76, 44)  # pixels of the first columns: together the width of a phone
 HOW = ("link", "position", "repeated", "names")
 
 
@@ -72,7 +72,7 @@ def _of_model(scene: state.Scene, nth: int, model: str, local: str | None) -> No
             t("literature.column_printed"): [finding.printed for finding in published],
         }
     )
-    widths = dict(zip(table, PHONE_WIDTHS, strict=False)) if heights.on_phone() else {}
+    widths = dict(zip(table, WIDTHS, strict=False))
     shares = (t(f"literature.column_{name}") for name in ("paper", "ours", "baseline"))
     config = {name: st.column_config.Column(width=width) for name, width in widths.items()}
     config |= {name: st.column_config.NumberColumn(format="%.2f", width=widths.get(name)) for name in shares}
@@ -84,9 +84,7 @@ def _of_model(scene: state.Scene, nth: int, model: str, local: str | None) -> No
         placeholder="",
         key=key,
         on_select=(lambda: _picked(key, local, published)) if local else "ignore",
-        selection_mode="single-row",
-        column_order=list(widths) or None,
-        row_height=heights.TABLE_ROW if widths else None,
+        selection_mode="single-cell",  # rows would need a column of boxes
         column_config=config,
     )
 
@@ -138,8 +136,7 @@ def _measure(scene: state.Scene, name: str, published: tuple[Finding, ...]) -> d
 
 
 def _picked(key: str, name: str, published: tuple[Finding, ...]) -> None:
-    """Choose the model and the head of the clicked row."""
-    rows = st.session_state[key]["selection"]["rows"]
-    if rows:
-        finding = published[rows[0]]
+    """Choose the model and the head of the row that holds the clicked cell."""
+    for row, _ in st.session_state[key]["selection"]["cells"]:
+        finding = published[row]
         state.go(source="model", model=name, revision="", layer=finding.layer + 1, head=finding.head + 1)
