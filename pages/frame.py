@@ -8,7 +8,9 @@ import streamlit as st
 
 from pages._kit import charts, components, compute, controls, state, streamlit_parts
 from pages._kit.controls import with_sentence
-from pages._kit.text import ASSETS, PAGES, t
+from pages._kit.text import ASSETS, PAGES, literal, t
+
+MAX_QUOTED = 40  # characters of a wrong value of a link
 
 
 class Page(NamedTuple):
@@ -96,7 +98,13 @@ def _what_next(page: Page) -> None:
             st.page_link(PAGES / file, label=label, icon=":material/arrow_forward:")
 
 
-state.begin()
+def _in_words(name: str, value: str, taken: object) -> str:
+    """What a link says and what was taken instead."""
+    other = t("link.none") if taken in (None, "") else str(taken)
+    return t("link.refused", name=name, value=literal(value[:MAX_QUOTED]), taken=literal(other))
+
+
+new_link = state.begin()
 st.logo(ASSETS / "logo.svg", size="large", icon_image=ASSETS / "icon.svg")
 pages = {
     st.Page(PAGES / page.file, title=page.title, url_path=page.path or None, default=page.path == ""): page
@@ -119,7 +127,10 @@ with below:  # drawn first: while the rest is computed, the browser fetches what
     )
     st.caption(compute.device().reason)
     charts.mount()
+wrong = controls.refused(st.query_params.to_dict()) if new_link else {}  # controls take them out of it
 controls.controls(pages[chosen].controls, above)
+if wrong:
+    st.caption(" ".join(_in_words(name, *values) for name, values in wrong.items()))
 with below:
     components.address(state.address(), st.session_state.pop("follow", None))
 chosen.run()

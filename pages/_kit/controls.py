@@ -16,10 +16,11 @@ from mha_core.sources.random_weights import MAX_SEED
 from mha_core.training.fit import MAX_STEPS
 from mha_core.training.model import ARCHITECTURES
 from pages._kit import compute, model_source, runs, sentence, uploads
-from pages._kit.state import CONTROLS, DEFAULTS, SETTINGS, STARTED, current, go, name_tokens
+from pages._kit.state import CONTROLS, DEFAULTS, SETTINGS, STARTED, Focus, current, go, name_tokens
 from pages._kit.text import ASSETS, literal, t
 
 MAX_CHARACTERS = 40_000
+MAX_INDEX = 10**8 - 1  # of a layer or a head in a link; beyond those that there are it is the last one
 # The largest values that the controls offer: what one page can show and one server can share.
 MAX_VALUES = {
     "h": 64,
@@ -87,6 +88,32 @@ def _visible(of_source: Mapping[str, frozenset[str]], place: DeltaGenerator) -> 
     trace = compute.peek(current())
     if trace is not None:
         name_tokens(trace)
+
+
+def refused(link: Mapping[str, str]) -> dict[str, tuple[str, object]]:
+    """The values of a link that a control or the focus cannot have, each with the one that it has instead."""
+    focus = Focus.of_link(link).link()
+    other = {
+        name: (link[name], value)
+        for name, value in focus.items()
+        if name in link and isinstance(getattr(Focus, name), int) and not _is_number(link[name], 1, MAX_INDEX)
+    }
+    wrong = [key for key in CONTROLS if key in link and not _can_be(key, link[key])]
+    return other | {key: (link[key], _default(key)) for key in wrong}
+
+
+def _can_be(key: str, value: str) -> bool:
+    if options := _options(key):
+        return value in options
+    if isinstance(getattr(DEFAULTS, key), bool):
+        return value.lower() in ("true", "false")
+    if key in MAX_VALUES:
+        return not value or _is_number(value, 0 if key in ("seed", "step") else 1, MAX_VALUES[key])
+    return len(value) <= MAX_CHARACTERS
+
+
+def _is_number(text: str, least: int, most: int) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < 20 and least <= int(text) <= most
 
 
 def _rewrite_values() -> None:

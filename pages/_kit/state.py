@@ -121,11 +121,16 @@ CONTROLS = tuple(
 UNKNOWN_TOKEN = 9  # the number of the token that is looked at where the sentence has none of the focus's name
 
 
-def begin() -> None:
-    """Take up the focus of the link at first, and after Back and Forward; the frame calls it first."""
+def begin() -> bool:
+    """Take up the focus of the link at first, and after Back and Forward; the frame calls it first.
+
+    Returns whether it did.
+    """
+    new = "focus" not in st.session_state or streamlit_parts.after_history()
     _hear()
     if streamlit_parts.after_history():
         _take(st.query_params.to_dict())
+    return new
 
 
 def _hear() -> None:

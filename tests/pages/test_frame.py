@@ -326,3 +326,30 @@ def test_a_scene_knows_what_is_computed_and_what_is_looked_at():
 @pytest.mark.parametrize("source", SETTINGS)
 def test_a_source_is_asked_for_what_it_takes_and_nothing_else(source):
     assert set(Scene(source=source).settings()) == {"text", "source", *SETTINGS[source]}
+
+
+@pytest.mark.parametrize(
+    ("link", "said"),
+    [
+        ({"h": "-1"}, "h = -1, which cannot be; 4 was"),
+        ({"d_model": "1e308"}, "d_model = 1e308, which cannot be; 64 was"),
+        ({"layer": "two"}, "layer = two, which cannot be; 2 was"),
+        ({"source": "<b>evil</b>"}, "<b>evil</b>"),
+        ({"source": "random", "mask": "../mask"}, "mask = ../mask, which cannot be; full was"),
+        ({"source": "random", "d_k": "0", "bias": "no"}, "d_k = 0, which cannot be; none was"),
+    ],
+)
+def test_a_wrong_value_of_a_link_is_said_with_what_was_taken_instead(opened, link, said):
+    app = opened(**link)
+    assert not app.exception
+    (line,) = (caption.value for caption in app.caption if "The link says" in caption.value)
+    assert said in line.replace("\\", "").replace("\u2060", "")
+    app.run()
+    assert not any("The link says" in caption.value for caption in app.caption)
+
+
+def test_a_link_that_can_be_is_not_spoken_of(opened):
+    app = opened(
+        source="random", h=8, d_model=64, seed=0, layers=2, mask="causal", bias="false", head=99, d_k=""
+    )
+    assert not any("The link says" in caption.value for caption in app.caption)
