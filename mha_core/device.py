@@ -1,5 +1,7 @@
 """Where the computation runs, and why, in words that the app can show."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -39,6 +41,19 @@ def available() -> list[str]:
     if torch.cuda.is_available():
         names.insert(0, "cuda")
     return names
+
+
+@contextmanager
+def memory_errors(what: str) -> Iterator[None]:
+    """Raise `MhaError` in place of Python's and torch's errors where memory cannot be allocated."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        of_torch = isinstance(error, torch.OutOfMemoryError) or "allocate memory" in str(error)
+        if not isinstance(error, MemoryError) and not of_torch:
+            raise
+        reason = str(error).splitlines() or [type(error).__name__]
+        raise MhaError(f"{what} needs more memory than this machine has free ({reason[0]}).") from None
 
 
 def usual_dtype(device: str) -> str:

@@ -91,6 +91,10 @@ class Projections(NamedTuple):
         """The names of those that the layer has."""
         return tuple(name for name, matrix in self._asdict().items() if matrix is not None)
 
+    def held(self) -> list[Tensor]:
+        """Those that the layer has."""
+        return [matrix for matrix in self if matrix is not None]
+
 
 class Attended(NamedTuple):
     """The tensors of one pass through a layer: its output, and q, k, v and rule, which imply every matrix."""

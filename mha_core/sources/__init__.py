@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeVar, overload
 
 from torch import Tensor, nn
 
+from mha_core import device as devices
 from mha_core.errors import MhaError, in_range, listed
 from mha_core.sources import mini, random_weights
 from mha_core.sources.huggingface import batches, model
@@ -48,6 +49,7 @@ def trace(
     mask: str | Tensor | None = "full",
     bias: bool = True,
     limit: int = MAX_TOKENS,
+    max_bytes: int = random_weights.MAX_BYTES,
     device: str | None = None,
 ) -> AttentionTrace: ...
 
@@ -106,20 +108,23 @@ def trace(text: Any, *, source: Any = "random", **settings: Any) -> AttentionTra
     directly. `architecture` is glass-box, standard or one-layer, and ``trained=False`` takes that model with
     its weights before training. `target` is the text of the decoder of an encoder–decoder; by default the
     model generates it. Transformers models also take token ids instead of a text. `limit` is the largest
-    number of tokens.
+    number of tokens, `max_bytes` of bytes of memory that random weights may take, by default 2 GB, estimated
+    as ``random_weights.nbytes`` says: about ``4 · (layers + 1) · (W + tokens · (q + k + v + x))`` with their
+    numbers for one layer and one token.
 
     >>> trace("How are you?", h=4, d_model=64).layers[0].weights(head=2).shape
     (4, 4)
 
     Raises `MhaError` for a value that is no text, for an argument that the source does not have, for values
-    that do not fit together, and for a model that cannot be loaded or traced.
+    that do not fit together, for what memory cannot hold, and for a model that cannot be loaded or traced.
     Sources: Vaswani et al. 2017 (h 8 and d_model 512 are its base setting).
     """
     _check_settings(source, settings)
     _check_text(text, source)
-    if _is_built_in(source):
-        return SOURCES[source](text, **settings)
-    return model.trace(text, source=source, **settings)
+    with devices.memory_errors("This trace"):
+        if _is_built_in(source):
+            return SOURCES[source](text, **settings)
+        return model.trace(text, source=source, **settings)
 
 
 @overload
@@ -186,7 +191,8 @@ def _one_by_one(texts: Iterable, source: Callable, settings: dict, reduce: Calla
     for number, text in enumerate(texts, start=1):
         try:
             _check_text(text, "random")
-            trace = source(text, **settings)
+            with devices.memory_errors("This trace"):
+                trace = source(text, **settings)
         except MhaError as error:
             raise MhaError(f"Text {number}: {error}") from error
         yield trace if reduce is None else reduce(trace)

@@ -1,7 +1,9 @@
 """Random weights for any words, any number of heads and any width: true numbers without meaning."""
 
+import sys
 import unicodedata
 from dataclasses import replace
+from itertools import islice
 from types import MappingProxyType
 
 import torch
@@ -9,11 +11,11 @@ from torch import Tensor
 
 from mha_core import device as devices
 from mha_core.attention import masks, positions
-from mha_core.attention.functional import attend
+from mha_core.attention.functional import CELLS, MIN_ROWS, attend
 from mha_core.attention.initialization import MAX_SEED, normal
 from mha_core.attention.module import Attended, AttentionSpec, MultiHeadAttention
 from mha_core.attention.score_rule import ScoreRule
-from mha_core.errors import in_range, one_of
+from mha_core.errors import MhaError, in_range, listed, one_of
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.source import RandomSource
 from mha_core.traces.tensors import on_cpu
@@ -21,6 +23,7 @@ from mha_core.traces.tokens import MAX_TOKENS, Tokens, words
 from mha_core.traces.trace import AttentionTrace
 
 MAX_LAYERS = 128
+MAX_BYTES = 2_000_000_000
 BIAS_STD = 0.1
 
 
@@ -48,6 +51,7 @@ def trace(
     mask: str | Tensor | None = "full",
     bias: bool = True,
     limit: int = MAX_TOKENS,
+    max_bytes: int = MAX_BYTES,
     device: str | None = None,
 ) -> AttentionTrace:
     """Trace a text through `layers` attention layers whose weights are drawn from the seed.
@@ -58,16 +62,78 @@ def trace(
     `position` is one of `positions.POSITIONS`, `mask` a name that `masks.build` knows or a boolean
     (query, key) tensor. The base setting h 8, d_model 512 is that of Vaswani et al. 2017.
 
-    Raises `MhaError` for sizes that do not fit, unknown names, and texts that are empty or longer
-    than `limit` tokens.
+    Raises `MhaError` for sizes that do not fit, unknown names, texts that are empty or longer than `limit`
+    tokens, and, before anything is allocated, for more than `max_bytes` by `nbytes`.
     """
-    spec = AttentionSpec(d_model, h, n_kv_heads, d_k, d_v, bias)
+    sizes = {"d_model": d_model, "h": h, "n_kv_heads": n_kv_heads, "d_k": d_k, "d_v": d_v, "bias": bias}
+    spec = _spec(**sizes)
     in_range("seed", seed, 0, MAX_SEED)
     in_range("layers", layers, 1, MAX_LAYERS)
     one_of("position", position, positions.POSITIONS)
-    return follow(
-        words(text, limit=limit), spec, seed=seed, layers=layers, position=position, mask=mask, device=device
+    tokens = words(text, limit=limit)
+    check_bytes(tokens, sizes, layers, masked=mask not in (None, "full"), max_bytes=max_bytes)
+    return follow(tokens, spec, seed=seed, layers=layers, position=position, mask=mask, device=device)
+
+
+def nbytes(spec: AttentionSpec, tokens: int, layers: int = 1, *, masked: bool = False) -> int:
+    """An estimate of the bytes of memory that a trace of these sizes takes while it is computed.
+
+    With W = d_model · (h·d_k + n_kv·d_k + n_kv·d_v + h·d_v) and qkv = h·d_k + n_kv·d_k + n_kv·d_v it is
+    ``4 · layers · (W + tokens · (qkv + d_model))`` for what the trace holds in float32 (W, q, k, v and x),
+    and beside it, for one layer at a time, ``4 · (W + tokens · (qkv + 2·h·d_v + d_model))`` for drawing W and
+    for products, 12 bytes for each score of a block of rows, and with a mask 17 for each pair of tokens.
+    """
+    h, d_model = spec.n_heads, spec.d_model
+    qkv = h * spec.d_k + spec.n_kv_heads * (spec.d_k + spec.d_v)
+    matrices = d_model * (qkv + h * spec.d_v)
+    held = layers * (matrices + tokens * (qkv + d_model))
+    beside = matrices + tokens * (qkv + 2 * h * spec.d_v + d_model)
+    block = min(h * tokens**2, max(CELLS, MIN_ROWS * h * tokens))
+    return 4 * (held + beside) + 12 * block + (17 * tokens**2 if masked else 0)
+
+
+def check_bytes(
+    tokens: Tokens, sizes: dict, layers: int, *, masked: bool = False, max_bytes: int = MAX_BYTES
+) -> None:
+    """Raise `MhaError` where a trace would take more than `max_bytes`, with the nearest sizes that fit.
+
+    `sizes` are the arguments of `trace` that say how large a layer is; each fix changes one of them, the
+    number of layers, or the length of the text.
+    """
+    if isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or max_bytes < 1:
+        raise MhaError(f"max_bytes is a number of bytes, at least 1; got {max_bytes!r}.")
+
+    def needed(count: int = len(tokens), layers: int = layers, **change: int) -> int:
+        try:
+            return nbytes(_spec(**sizes | change), count, layers, masked=masked)
+        except MhaError:  # sizes that do not fit together
+            return sys.maxsize
+
+    asked = needed()
+    if asked <= max_bytes:
+        return
+    fixes = []
+    for name in ("layers", "d_model", "h", "d_k", "d_v"):
+        value = layers if name == "layers" else sizes[name]
+        smaller = range((value or 1) - 1, 0, -1)
+        fixes += [{name: n} for n in islice((n for n in smaller if needed(**{name: n}) <= max_bytes), 1)]
+    count = next((n for n in range(len(tokens) - 1, 0, -1) if needed(n) <= max_bytes), None)
+    fitting = [f"{name} {value:,}" for fix in fixes for name, value in fix.items()]
+    if count and tokens.spans[count - 1][1]:
+        fixes.append({"text": tokens.text[: tokens.spans[count - 1][1]]})
+        fitting.append(f"the first {count:,} tokens")
+    advice = f" With all else as it is, {listed(fitting, 'or')} would fit." if fitting else ""
+    raise MhaError(
+        f"W, q, k, v and x take about {asked / 1e9:,.2f} GB while they are computed (layers {layers}, "
+        f"tokens {len(tokens):,}); the limit is {max_bytes / 1e9:,.2f} GB (max_bytes).{advice}",
+        fixes=tuple(fixes),
     )
+
+
+def _spec(
+    *, d_model: int, h: int, n_kv_heads: int | None, d_k: int | None, d_v: int | None, bias: bool
+) -> AttentionSpec:
+    return AttentionSpec(d_model, h, n_kv_heads, d_k, d_v, bias)
 
 
 def follow(

@@ -194,6 +194,10 @@ class LayerTrace:
 
     # Availability
 
+    def held(self) -> list[Tensor]:
+        """All tensors of the layer, with those that its matrices are parts of; none is copied."""
+        return [*self.tensors.values(), *self.rule.tensors().values(), *self.projections.held()]
+
     def knows(self, name: str) -> bool:
         """Does the layer have a tensor, matrix or bias of this name?"""
         return name in self.tensors or name in self.projections.known

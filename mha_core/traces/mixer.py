@@ -65,6 +65,10 @@ class MixerTrace:
     def d_v(self) -> int:
         return self.tensors["v"].shape[2]
 
+    def held(self) -> list[Tensor]:
+        """All tensors of the layer, without those of the model that `matrices` are computed with."""
+        return list(self.tensors.values())
+
     @property
     def v(self) -> np.ndarray:
         """Values. (head, token, d_v)"""

@@ -72,6 +72,11 @@ class ModelProjections(Projections):
         """The names of the matrices and biases that the layer has; nothing is copied."""
         return tuple(self._references)
 
+    def held(self) -> list[Tensor]:
+        """The model's tensors that the matrices are parts of, and the copies; nothing is copied."""
+        references = (part for matrix, _ in self._references.values() for part in _parameters(matrix))
+        return [*references, *self._copies.values()]
+
     def __getattribute__(self, name: str) -> object:
         return self._matrix(name) if name in SYMBOLS else super().__getattribute__(name)
 

@@ -21,6 +21,7 @@ from torch import Tensor
 from mha_core.attention.functional import attend
 from mha_core.attention.module import Projections
 from mha_core.attention.score_rule import ScoreRule
+from mha_core.device import memory_errors
 from mha_core.errors import MhaError
 from mha_core.traces import limits
 from mha_core.traces.facts import Facts
@@ -251,7 +252,8 @@ def open_file(path: str | PathLike, key: str, *, kind: str) -> Iterator[tuple[st
         with safe_open(path, framework="pt") as file:
             header = (file.metadata() or {}).get(key)
             if header is not None:
-                yield header, file
+                with memory_errors("It"):
+                    yield header, file
                 return
     except FileNotFoundError:
         raise MhaError(f"There is no file {path}.") from None

@@ -67,6 +67,17 @@ class AttentionTrace:
                 raise MhaError(f"{len(self.tokens)} tokens cannot go with a mixer of {mixer.n_tokens}.")
 
     @property
+    def nbytes(self) -> int:
+        """The bytes of the tensors that the trace holds, each memory once, without what was computed of them.
+
+        They are q, k, v (or weights) and x, the intermediate results, masks and biases, and the matrices W,
+        which a model may share: ``4 · layers · (W + tokens · (q + k + v + x))`` with random weights.
+        """
+        tensors = [tensor for part in (*self.layers, *self.mixers) for tensor in part.held()]
+        storages = (tensor.untyped_storage() for tensor in tensors)
+        return sum({(s.device, s.data_ptr()): s.nbytes() for s in storages}.values())
+
+    @property
     def sides(self) -> Sides:
         """The two texts of the first layer; of all layers, where they are of one kind."""
         return self.layers[0].sides if self.layers else Sides(self.tokens, self.tokens)

@@ -13,6 +13,7 @@ from pages._kit.state import CONTROLS, DEFAULTS, Scene, go
 from pages._kit.text import PAGES, isolated, literal, t
 
 MAX_NAMED = 4  # unknown words in one line
+MAX_LABEL = 40  # characters of a value, such as a text, on a button
 INSTALL = 'pip install "headscope[minilm]"'
 INSTALL_LIBRARY = 'pip install "headscope[models]"'
 EXAMPLE = """import mha_core as mha
@@ -42,7 +43,7 @@ def show(error: MhaError, *, page_offers: bool = False) -> None:
     ]
     with st.container(horizontal=True):
         for index, fix in enumerate(allowed):
-            values = ", ".join(f"{name} {value}" for name, value in fix.items())
+            values = ", ".join(f"{name} {str(value)[:MAX_LABEL]}" for name, value in fix.items())
             label = t("error.use", what=values)
             st.button(literal(label), key=f"fix_{index}", on_click=go, kwargs=fix)
 

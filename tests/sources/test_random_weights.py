@@ -161,6 +161,76 @@ def test_chinese_flows_through():
     close(trace.layers[0].weights().sum(-1), np.ones((3, 7)))
 
 
+# Memory
+
+
+@pytest.mark.parametrize("sizes", [{}, {"d_k": 3, "d_v": 7, "n_kv_heads": 1}, {"layers": 3, "bias": False}])
+def test_a_trace_holds_the_bytes_that_the_formula_has(sizes):
+    trace = mha.trace("How are you?", h=3, d_model=15, **sizes)
+    [layer, *_], n = trace.layers, len(trace.tokens)
+    qkv = 3 * layer.d_k + layer.n_kv_heads * (layer.d_k + layer.d_v)
+    biases = (qkv + 15) * sizes.get("bias", True)
+    held = 4 * len(trace.layers) * (15 * (qkv + 3 * layer.d_v) + biases + n * (qkv + 15))
+    assert trace.nbytes == held
+    spec = mha.AttentionSpec(15, 3, layer.n_kv_heads, layer.d_k, layer.d_v)
+    one, more = (random_weights.nbytes(spec, n, layers) for layers in (1, 1 + len(trace.layers)))
+    assert more - one == held - 4 * len(trace.layers) * biases
+    assert random_weights.nbytes(spec, n, masked=True) == one + 17 * n**2
+
+
+def test_a_mask_that_layers_share_counts_once_and_what_is_computed_does_not():
+    traces = [mha.trace("a " * 99, h=1, d_model=2, layers=n, mask="causal") for n in (1, 2, 3)]
+    sizes = [trace.nbytes for trace in traces]
+    assert sizes[2] - sizes[1] == sizes[1] - sizes[0] < 99**2 < sizes[0]
+    traces[0].layers[0].log_sum_exp()
+    assert traces[0].nbytes == sizes[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes", "figure"),
+    [
+        ("a", {"h": 64, "d_model": 4096, "d_k": 1024, "d_v": 1}, "4.30 GB"),
+        ("a", {"h": 64, "d_model": 1024, "d_k": 1024, "d_v": 1024, "layers": 16}, "18.27 GB"),
+        ("a " * 4096, {"h": 128, "d_model": 4096, "layers": 12}, "7.52 GB"),
+        ("a " * 4096, {"h": 64, "d_model": 64, "d_k": 1024, "n_kv_heads": 4}, "4.84 GB"),
+    ],
+)
+def test_what_takes_too_much_memory_is_refused_before_anything_is_drawn(
+    text, sizes, figure, refused, monkeypatch
+):
+    monkeypatch.delattr(random_weights, "follow")
+    error = refused(mha.trace, text, **sizes)
+    assert f"about {figure} while they are computed (layers" in str(error)
+    assert "the limit is 2.00 GB (max_bytes). With all else as it is, " in str(error)
+    assert error.fixes
+    monkeypatch.setattr(random_weights, "follow", lambda *_, **__: "it fits", raising=False)
+    for fix in error.fixes:
+        assert mha.trace(**{"text": text, **sizes, **fix}) == "it fits"
+    assert mha.trace(text, **sizes, max_bytes=10**11) == "it fits"
+
+
+def test_every_fix_within_fewer_bytes_is_traced_and_takes_no_more(refused):
+    asked = {"text": "How are you today?", "h": 4, "d_model": 64, "layers": 3, "max_bytes": 150_000}
+    fixes = refused(mha.trace, **asked).fixes
+    assert [*map(list, fixes)] == [["layers"], ["d_model"]]
+    for fix in fixes:
+        assert mha.trace(**asked | fix).nbytes <= 150_000
+    assert "max_bytes is a number of bytes" in str(refused(mha.trace, "a", max_bytes="2 GB"))
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [MemoryError(), RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: 9 bytes")],
+)
+def test_memory_that_cannot_be_had_is_a_refusal(failure, refused, monkeypatch):
+    def fail(*_, **__):
+        raise failure
+
+    monkeypatch.setattr(random_weights, "normal", fail)
+    assert "needs more memory than this machine has free" in str(refused(mha.trace, "a"))
+    assert "Text 1: This trace needs more memory" in str(refused(list, mha.trace_many(["a"])))
+
+
 # Refusals
 
 
