@@ -14,18 +14,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mha_core.attention.functional import HALF
 from mha_core.attention.module import Projections
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.errors import MhaError
 from mha_core.traces.layer import LayerTrace
+from mha_core.traces.limits import INFINITE, check_finite, check_scores, check_sizes, check_weights, sizes_of
 from mha_core.traces.source import SourceValue, array_source
 from mha_core.traces.tokens import MAX_TOKENS, Sides, Tokens, spaced, words
 from mha_core.traces.trace import AttentionTrace
 
 NO_TEXT = "␣"  # shown for a piece of white space alone
-# By rounding, the weights of a row may sum to this much above 1.
-ROUNDING, HALF_ROUNDING = 1e-3, 1e-2
 MAX_WHOLE = 2**24  # up to which float32 has every whole number
 
 
@@ -86,9 +84,10 @@ def from_tensors(
     replaces `scale`, `mask` and `bias`, and has further settings. `w_o` is W^O (h · d_v, d_model), one for
     each layer; the weight of `nn.Linear` has to be transposed (.T).
 
-    Raises `MhaError` where shapes, lengths or number types do not fit.
+    Raises `MhaError` where shapes, lengths or number types do not fit, for numbers that are not finite, and
+    for q and k so large that scores could be no numbers.
     """
-    sides = sides_of(tokens, keys)
+    sides, described = sides_of(tokens, keys), array_source(source)
     n_query, n_key = len(sides.queries), len(sides.keys)
     parts = {"q": _layers("q", q), "k": _layers("k", k), "v": _layers("v", v)}
     counts = {name: len(layers) for name, layers in parts.items()}
@@ -104,13 +103,14 @@ def from_tensors(
         shapes = [tuple(tensor.shape) for tensor in tensors]
         named = dict(zip(parts, tensors, strict=True))
         _check_shapes(number, shapes, n_query, n_key)
-        _check_rule(rule, shapes[0][0], n_query, n_key)
         _check_dtypes(number, named | {"w_o": matrix})
         _check_matrix(number, matrix, height=shapes[0][0] * shapes[2][2])
+        _check_rule(f"layer {number}", named, rule, sides)
+        check_scores(f"layer {number}", named["q"], named["k"], rule)
         layers.append(
             LayerTrace(MappingProxyType(named), rule, Projections(w_o=matrix), kind=_kind(sides), sides=sides)
         )
-    return AttentionTrace(sides.queries, tuple(layers), array_source(source))
+    return AttentionTrace(sides.queries, tuple(layers), described)
 
 
 def from_weights(
@@ -128,7 +128,7 @@ def from_weights(
 
     Raises `MhaError` for numbers that are no weights, and for shapes that do not fit the tokens.
     """
-    sides = sides_of(tokens, keys)
+    sides, described = sides_of(tokens, keys), array_source(source)
     layers = []
     for number, layer_weights in enumerate(_layers("weights", weights)):
         expected = (len(sides.queries), len(sides.keys))
@@ -137,11 +137,11 @@ def from_weights(
                 f"weights of layer {number} have shape {tuple(layer_weights.shape)}; with "
                 f"{_lengths(*expected)} they are (head, {expected[0]}, {expected[1]})."
             )
-        _check_weights(number, layer_weights)
+        check_weights(f"layer {number}", layer_weights)
         layers.append(
             LayerTrace(MappingProxyType({"weights": layer_weights}), kind=_kind(sides), sides=sides)
         )
-    return AttentionTrace(sides.queries, tuple(layers), array_source(source))
+    return AttentionTrace(sides.queries, tuple(layers), described)
 
 
 def _kind(sides: Sides) -> str:
@@ -167,8 +167,7 @@ def _layer_tensor(name: str, tensor: Tensor) -> Tensor:
     if tensor.dim() != 3 or 0 in tensor.shape:
         advice = " One item of the batch has to be chosen, as in x[0]." if tensor.dim() == 4 else ""
         raise MhaError(f"{name} has a layer of shape {shape}; expected (head, row, column).{advice}")
-    if not torch.isfinite(tensor).all():
-        raise MhaError(f"{name} has numbers that are not finite (NaN or infinite); all of them have to be.")
+    check_finite(name, tensor)
     return tensor.clone(memory_format=torch.contiguous_format)
 
 
@@ -179,6 +178,8 @@ def _tensor(name: str, value: Any) -> Tensor:
         raise MhaError(f"{name} is {type(value).__name__}; give an array of numpy or torch.") from None
     if tensor.is_complex():
         raise MhaError(f"{name} has complex numbers; give real ones.")
+    if tensor.layout is not torch.strided or (tensor.is_floating_point() and tensor.dtype.itemsize < 2):
+        raise MhaError(f"{name} is {tensor.layout} of {tensor.dtype}; give a dense array of 16 bits or more.")
     if tensor.is_floating_point() or tensor.dtype == torch.bool:
         return tensor
     whole = tensor.numpy()
@@ -209,16 +210,26 @@ def _rule(rule: ScoreRule | None, scale: float | None, mask: Any, bias: Any) -> 
     if rule is not None:
         if not (scale is None and mask is None and bias is None):
             raise MhaError("rule replaces scale, mask and bias; leave these out, or rule.")
+        if not isinstance(rule, ScoreRule):
+            raise MhaError(f"rule is a ScoreRule, as in ScoreRule(temperature=0.5); got {rule!r:.80}.")
         return rule
     mask = None if mask is None else _table("mask", mask)
     bias = None if bias is None else _table("bias", bias)
     if bias is not None and (bias.dtype == torch.bool or bias.isnan().any() or (bias == torch.inf).any()):
         raise MhaError("bias has to be numbers that are added to scores, at most −∞ among them.")
-    if scale is not None and (not isinstance(scale, Real) or not isfinite(scale) or scale == 0):
+    if scale is not None and not _is_factor(scale):
         raise MhaError(
             f"scale is what q kᵀ is multiplied with, such as d_k ** -0.5: a number, not 0; got {scale!r}."
         )
     return ScoreRule(scale=None if scale is None else float(scale), mask=mask, bias=bias)
+
+
+def _is_factor(scale: Any) -> bool:
+    """Is it a finite number and not 0?"""
+    try:
+        return isinstance(scale, Real) and not isinstance(scale, bool) and isfinite(scale) and scale != 0
+    except OverflowError:  # a whole number that no float can be
+        return False
 
 
 def _table(name: str, value: Any) -> Tensor:
@@ -237,7 +248,10 @@ def _matrices(w_o: Any, count: int) -> list[Tensor]:
         parts = list(whole) if whole.dim() == 3 else [whole]
     if len(parts) != count:
         raise MhaError(f"w_o is of {len(parts)} layers and q of {count}; both need as many.")
-    return [_tensor("w_o", part).clone() for part in parts]
+    matrices = [_tensor("w_o", part).clone() for part in parts]
+    for matrix in matrices:
+        check_finite("w_o", matrix)
+    return matrices
 
 
 def _check_shapes(number: int, shapes: list[tuple], n_query: int, n_key: int) -> None:
@@ -264,28 +278,12 @@ def _check_matrix(number: int, w_o: Tensor | None, *, height: int) -> None:
         )
 
 
-def _check_rule(rule: ScoreRule, heads: int, n_query: int, n_key: int) -> None:
-    for name in ("mask", "bias"):
-        table = getattr(rule, name)
-        full = (heads, n_query, n_key)
-        if table is not None and any(
-            size not in (1, whole) for size, whole in zip(reversed(table.shape), reversed(full), strict=False)
-        ):
-            raise MhaError(
-                f"{name} has shape {tuple(table.shape)}; expected ({n_query}, {n_key}) or "
-                f"({heads}, {n_query}, {n_key})."
-            )
-
-
-def _check_weights(number: int, weights: Tensor) -> None:
-    largest_sum = float(weights.double().sum(-1).max())
-    rounding = HALF_ROUNDING if weights.dtype in HALF else ROUNDING
-    if weights.dtype == torch.bool or weights.min() < 0 or largest_sum > 1 + rounding:
-        raise MhaError(
-            f"weights of layer {number} are no attention weights: the smallest is {float(weights.min()):.4g} "
-            f"and a row sums to up to {largest_sum:.4g}. Weights are at least 0 and a row sums to 1 or less. "
-            f"Scores become weights by torch.softmax(scores, dim=-1)."
-        )
+def _check_rule(where: str, tensors: dict[str, Tensor], rule: ScoreRule, sides: Sides) -> None:
+    """Hold the tensors of a rule to the heads and tokens that they are for."""
+    tensors = tensors | {f"rule.{name}": tensor for name, tensor in rule.tensors().items()}
+    check_sizes(where, sizes_of(tensors), len(sides.queries), len(sides.keys), same=sides.same)
+    for name, tensor in tensors.items():
+        check_finite(f"{name.removeprefix('rule.')} of {where}", tensor, infinite=name in INFINITE)
 
 
 def _lengths(n_query: int, n_key: int) -> str:

@@ -57,6 +57,11 @@ class Size(NamedTuple):
     dtype: str
 
 
+def sizes_of(tensors: Mapping[str, Tensor]) -> dict[str, Size]:
+    """The shapes and number types of tensors by name."""
+    return {name: Size(tuple(t.shape), str(t.dtype).removeprefix("torch.")) for name, t in tensors.items()}
+
+
 def described(text: str) -> object:
     """The values of a JSON text. Raises `MhaError` for a huge one, and for NaN, infinite or huge numbers."""
     if len(text) > MAX_HEADER:
@@ -94,7 +99,7 @@ def check_sizes(where: str, sizes: Mapping[str, Size], n_query: int, n_key: int,
     known = {"query": n_query, "key": n_key, "distance": n_query + n_key - 1}
     for name in AXES:  # in this order: q, k, v and weights decide
         if name in sizes:
-            _check_size(f"{name} of {where}", name, sizes[name], known)
+            _check_size(f"{name.removeprefix('rule.')} of {where}", name, sizes[name], known)
     if known["head"] % known.get("kv_head", 1):
         raise MhaError(f"{known['head']} heads of {where} cannot share {known['kv_head']} key/value heads.")
     inputs = {"q": "x", "k": "x" if same else "x_v", "v": "x" if same and "x_v" not in sizes else "x_v"}

@@ -51,7 +51,7 @@ def write(path: str | PathLike, parts: Parts, *, matrices: bool = True) -> None:
     """
     check_folder(path)
     text, tensors = packed(parts, matrices=matrices)
-    sizes = {name: Size(tuple(t.shape), str(t.dtype).removeprefix("torch.")) for name, t in tensors.items()}
+    sizes = limits.sizes_of(tensors)
     try:
         header = limits.described(text)
         _check_counts(header, sizes, limit=max(len(part["pieces"]) for part in header["texts"]))

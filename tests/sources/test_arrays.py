@@ -126,10 +126,21 @@ def test_a_saved_one_comes_back(arrays, tmp_path):
         ({"q": []}, "no layer"),
         ({"q": torch.zeros(H, 7, D_K, dtype=torch.complex64)}, "complex"),
         ({"mask": torch.ones(7, 7)}, "a mask is boolean"),
-        ({"mask": torch.ones(6, 7, dtype=torch.bool)}, "mask has shape (6, 7)"),
-        ({"bias": torch.ones(5, 7, 7)}, "bias has shape (5, 7, 7)"),
+        ({"mask": torch.ones(6, 7, dtype=torch.bool)}, "mask of layer 0 has shape (6, 7)"),
+        ({"bias": torch.ones(5, 7, 7)}, "bias of layer 0 has shape (5, 7, 7)"),
         ({"bias": torch.ones(7)}, "expected ([head,] query, key)"),
         ({"bias": torch.full((7, 7), torch.inf)}, "at most −∞"),
+        (
+            {"q": torch.full((H, 7, D_K), 1e20), "k": torch.full((KV, 7, D_K), 1e20)},
+            "scores can reach 1.1e+41",
+        ),
+        ({"q": torch.zeros(H, 7, D_K).to(torch.float8_e4m3fn)}, "16 bits or more"),
+        ({"q": torch.zeros(H, 7, D_K).to_sparse()}, "give a dense array"),
+        ({"w_o": torch.full((H * D_V, 17), torch.nan)}, "w_o has numbers that are not finite"),
+        ({"rule": "causal"}, "rule is a ScoreRule"),
+        ({"rule": mha.ScoreRule(sinks=torch.full((H,), torch.nan))}, "sinks of layer 0 has numbers"),
+        ({"rule": mha.ScoreRule(sinks=torch.zeros(H + 1))}, "sinks of layer 0 has shape (7,)"),
+        ({"rule": mha.ScoreRule(distance_bias=torch.zeros(1, 13))}, "distance_bias of layer 0 has shape"),
         ({"rule": mha.ScoreRule(), "scale": 1.0}, "leave these out, or rule"),
         ({"w_o": torch.ones(17, H * D_V)}, "give its .T"),
         ({"w_o": [torch.ones(H * D_V, 17)] * 2}, "w_o is of 2 layers"),
@@ -138,6 +149,8 @@ def test_a_saved_one_comes_back(arrays, tmp_path):
         ({"tokens": 7}, "tokens is int"),
         ({"q": torch.full((H, 7, D_K), 2**24 + 1)}, "q has whole numbers above 2^24, which float32 rounds"),
         ({"tokens": ["a"] * 4097}, "the limit is 4,096"),
+        ({"source": 5}, "source is a name"),
+        ({"source": {"name": "x", "loss": torch.nan}}, "finite numbers"),
         ({"source": {"step": 3}}, "a mapping with a 'name'"),
         ({"source": {"name": "x", "model": object()}}, "simple values"),
     ],
@@ -240,7 +253,7 @@ def test_what_are_no_numbers_is_refused(refused, spoilt, said):
     assert said in str(refused(mha.from_tensors, q=spoilt(given), k=given, v=given, tokens="a b c d e"))
 
 
-@pytest.mark.parametrize("scale", [0, 0.0, float("inf"), float("nan"), "1", [1.0]])
+@pytest.mark.parametrize("scale", [0, 0.0, float("inf"), float("nan"), "1", [1.0], True, 10**400])
 def test_a_scale_that_is_none_is_refused(refused, scale):
     given = dict.fromkeys("qkv", np.ones((4, 5, 8), np.float32))
     assert repr(scale) in str(refused(mha.from_tensors, **given, tokens="a b c d e", scale=scale))
