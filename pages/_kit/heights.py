@@ -27,9 +27,11 @@ HEAD_BUTTONS, HEAD_BUTTONS_ON_PHONE, HEAD_SAID, HEAD_SAID_ON_PHONE, PANEL_GAP = 
 MATRICES, MATRICES_ON_PHONE = 275, 415
 GRID, HEADS_ACROSS, HEADS_ACROSS_ON_PHONE, HEAD_PICTURE, NOTE, NOTE_ON_PHONE = 52, 8, 3, 165, 50, 90
 # Matrices with their names (matrix_pictures.css): a row of one, the least and the greatest height of all its
-# rows, the names of its columns, the words above a picture, the gap between two, and the number below all.
+# rows, the names of its columns; the words above a picture, and above one of so many in a row that they take
+# twice as many lines; the gap between two, and the number below all.
 MATRIX_ROW, MIN_MATRIX, MAX_MATRIX, NAMES_ABOVE = 22, 170, 360, 84
-MATRIX_WORDS, MATRIX_WORDS_ON_PHONE, MATRIX_GAP, MATRIX_READING = 42, 62, 12, 36
+MATRIX_WORDS, MATRIX_WORDS_ON_PHONE, MANY_WORDS, MANY_ACROSS = 42, 62, 73, 4
+MATRIX_GAP, MATRIX_READING = 12, 36
 RIVER, STEP, STEP_ON_PHONE = 113, 228, 443  # of the page Steps: the drawing, and the first step in words
 # The overview: its buttons, the words about one head beside or below the pictures (overview.css), the button
 # for the table, and the sizes of pictures (overview_plan.js).
@@ -84,7 +86,8 @@ def heatmap(rows: int) -> int:
 def heatmaps(count: int, across: int, tall: int, stacked: bool = False) -> int:
     """The height of so many matrices of that height; on a phone they are one row, or a stack."""
     lines = (count if stacked else 1) if on_phone() else math.ceil(count / across)
-    words = MATRIX_WORDS_ON_PHONE if on_phone() else MATRIX_WORDS
+    on_desk = MANY_WORDS if min(count, across) >= MANY_ACROSS else MATRIX_WORDS
+    words = MATRIX_WORDS_ON_PHONE if on_phone() else on_desk
     return lines * (words + tall) + (lines - 1) * MATRIX_GAP + MATRIX_READING
 
 

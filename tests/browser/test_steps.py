@@ -18,6 +18,10 @@ FORMULAS = '=1+1 @x "you" 小猫 the the'
 GROUPED = {"source": "random", "text": FORMULAS, "twin": "", "layer": 1, "head": 3, "token": 4}
 GROUPED |= {"h": 4, "n_kv_heads": 2, "d_model": 24, "mask": "causal"}
 NAMES = ("project", "split", "scores", "scale", "mask", "softmax", "mix", "concat", "output")
+# The words that do not fit into their place.
+CUT = """captions => captions.flatMap((one) => [one, ...one.children]).filter((one) =>
+    one.scrollWidth > one.clientWidth + 1 && getComputedStyle(one).display !== "inline")
+  .map((one) => one.textContent)"""
 WIDTH = "document.querySelector('[data-testid=stMain]').scrollWidth"
 
 
@@ -71,6 +75,9 @@ def test_one_step_fills_a_screen_and_moves_by_keys_buttons_drawing_and_link_with
     for size in ("13 \\times 24", "24 \\times 4{\\cdot}6", "13 \\times 13"):
         assert size in formulas
     assert page.locator(".katex-error").count() == 0
+    captions = page.locator(".heatmaps figcaption")
+    assert captions.count() == 4
+    assert not captions.evaluate_all(CUT)
     page.keyboard.press("ArrowRight")
     at_step(page, "split")
     assert symbols(page) == ["Q₃", "K₂", "V₂"]

@@ -11,7 +11,7 @@ from pages._kit import components, heatmaps, heights, matrices, streamlit_parts
 from pages._kit.text import t, template
 
 MAX_ACROSS = 5  # matrices in a row
-TALL = 300  # pixels of a matrix, so that a step fits on a screen
+TALL = 276  # pixels of a matrix, so that a step fits on a screen
 
 _river = components.component("river", "river.js", html='<div class="river"></div>', styles=("river.css",))
 
