@@ -40,7 +40,7 @@ const LETTER_ROOM = 8.5; // and for each letter of its number to stand inside
 const STRIPES = 5; // pixels of the striped margin
 const NAME_GAP = 8; // between a name and its row
 const FRAME_ROOM = 2; // around cells, for the frames of the last ones
-const LONGEST_NAME = 80; // of the letters of a name
+const LONGEST_NAME = 96; // of the letters of a name
 const CLOSE = 4; // pixels of a cell from which on it has its own value and not that of its block
 /** @type {Marks} */
 const NONE = { rows: [], columns: [], cell: null };
@@ -128,9 +128,8 @@ export class Heatmap {
    * @param {{ width: number, height: number }} cell pixels of the largest cell
    */
   fit(numbers, look, room, tall, cell) {
-    const { left, right, above } = marginsOf(numbers, look);
-    const width = Math.min(room, left + right + numbers.columns.length * cell.width);
-    const height = Math.min(tall, numbers.rows.length * cell.height) + above + FRAME_ROOM;
+    const width = Math.min(room, widthOf(numbers, look, cell.width));
+    const height = Math.min(tall, numbers.rows.length * cell.height) + namesAbove(numbers, look) + FRAME_ROOM;
     this.show(numbers, look, width, height, true);
   }
 
@@ -401,6 +400,12 @@ export function marginsOf(numbers, look) {
   const { rows, columns } = numbers;
   const right = areNumbers(columns) ? FRAME_ROOM : widestName(columns.slice(-3), look) * Math.cos(SLANT);
   return { left: widestName(rows, look) + NAME_GAP, right, above: namesAbove(numbers, look) };
+}
+
+// The pixels from side to side of cells that are so wide, with their names.
+export function widthOf(numbers, look, cell) {
+  const { left, right } = marginsOf(numbers, look);
+  return left + right + numbers.columns.length * cell;
 }
 
 // The text, cut at its end where it is wider than so many pixels.

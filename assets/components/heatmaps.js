@@ -17,12 +17,13 @@ import { fill, isolated } from "./text.js";
  * @property {string[] | number} columns names, or how many columns are numbered from 1
  * @property {boolean} signed
  * @property {number} end
- * @property {boolean} masked whether some of its cells are hidden
+ * @property {string | null} masked what is said of its hidden cells; null: none is
  * @property {[number, number] | null} framed columns from the first to before the second
  * @property {number | null} row in a frame
  * @property {number[]} untrained
  * @property {boolean} result
  * @property {string} axes
+ * @property {number} span so many times as wide as others in its row
  * @property {string} says of a cell: a template with {symbol}, {row}, {column}, {value}
  * @property {[number | null, number | null] | null} start the first token of its rows and columns; null: no tokens
  * @property {{ caption: string[], file: string }} saved
@@ -140,17 +141,17 @@ export class Heatmaps extends MatrixPictures {
   }
 
   #cellText({ name, row, column }) {
-    const { symbol, rows, columns, values, hidden, says } = this.#of(name);
+    const { symbol, rows, columns, values, hidden, masked, says } = this.#of(name);
     const at = row * columns.length + column;
-    const value = hidden?.[at] ? this.texts.hidden : values[at].toPrecision(4);
+    const value = hidden?.[at] ? masked : values[at].toPrecision(4);
     return fill(says, { symbol, row: isolated(rows[row]), column: isolated(columns[column]), value });
   }
 }
 
 /** @returns {import("./matrix_pictures.js").Matrix} */
-function titled({ symbol, meaning, result, axes, saved, rows, columns, values, signed, end, framed, untrained }) {
+function titled({ symbol, meaning, result, axes, span, saved, rows, columns, values, signed, end, framed, untrained }) {
   const numbers = { rows, columns, values, signed, end, framed: framed ?? undefined, untrained };
-  return { symbol, meaning, result, axes, saved, numbers };
+  return { symbol, meaning, result, axes, span, saved, numbers };
 }
 
 export default async function ({ data, parentElement, setTriggerValue }) {

@@ -2,7 +2,7 @@
 // pointer or under the keyboard's cell, and files. Whose matrices they are the classes that extend this one know.
 import { themeColours } from "./colours.js";
 import { make, makeButton, makeSvg, renew } from "./elements.js";
-import { Heatmap, namesAbove } from "./heatmap.js";
+import { Heatmap, namesAbove, widthOf } from "./heatmap.js";
 import { roving } from "./roving.js";
 import { save } from "./saving.js";
 import { exact, fill } from "./text.js";
@@ -19,12 +19,13 @@ import { followFingers, zoomByKey, zoomTools } from "./zoom.js";
  * @property {Numbers} numbers
  * @property {boolean} [result] it is made of those before it
  * @property {string} [axes] what its rows and its columns are
+ * @property {number} [span] so many times as wide as others in its row
  * @property {{ caption: string[], file: string }} saved
  */
 
 const SIDE = 168; // pixels of a small picture
 const TALL = 440; // of the cells of the large one
-const CELL = { width: 56, height: 30 };
+const CELL = { width: 56, height: 30 }; // the largest
 const STEPS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
 
 /**
@@ -185,14 +186,14 @@ export class MatrixPictures {
 
   #small(name, above) {
     const { map, figure, button } = this.pictures[name];
-    const { symbol, meaning, numbers, result, axes } = this.matrices[name];
-    const width = figure.clientWidth || this.tall;
+    const { symbol, meaning, numbers, result, axes, span = 1 } = this.matrices[name];
+    figure.style.gridColumn = `span ${span}`;
+    const room = figure.clientWidth || this.tall;
+    const width = this.named ? Math.min(room, widthOf(numbers, this.theme, CELL.width)) : room;
     map.show(numbers, this.theme, width, this.named ? this.tall : Math.min(width, this.tall), this.named, above);
     figure.querySelector("b").textContent = `${result ? "→ " : ""}${symbol}`;
-    Object.assign(figure.querySelector("span"), { textContent: meaning, title: meaning });
-    const small = figure.querySelector("small");
-    small.textContent = [this.#colours(numbers), axes].filter(Boolean).join(" · ");
-    small.title = axes ?? "";
+    figure.querySelector("span").textContent = meaning;
+    figure.querySelector("small").textContent = [this.#colours(numbers), axes].filter(Boolean).join(" · ");
     const described = this.#described(name);
     button.setAttribute("aria-label", this.named ? `${this.texts.matrices_enlarge}: ${described}` : described);
     button.setAttribute("aria-expanded", String(this.largeName === name));
@@ -208,8 +209,7 @@ export class MatrixPictures {
     const [least, most] = rangeOf(numbers.values);
     const [low, high] = [least, most].map((value) => exact(Math.abs(value)));
     return fill(this.texts.matrix_alt, {
-      symbol,
-      what: meaning,
+      what: [symbol, meaning].filter(Boolean).join(", "),
       rows: numbers.rows.length,
       columns: numbers.columns.length,
       low: least < 0 ? `−${low}` : low,

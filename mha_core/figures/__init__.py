@@ -7,7 +7,6 @@ from mha_core.figures import (
     grouped_query,
     heatmap,
     lines,
-    mixing,
     scatter,
     theme,
 )
@@ -19,7 +18,6 @@ __all__ = [
     "grouped_query",
     "heatmap",
     "lines",
-    "mixing",
     "scatter",
     "theme",
 ]

@@ -44,6 +44,8 @@ class Heatmap:
     Colours of "weights" run from 0 to `limit` (1 unless given), of "signed" numbers from -limit to limit (the
     largest absolute value unless given). `framed` frames the columns from the first to before the second,
     `row` a row; `faint` marks rows that mean little; `result` says that it is made of those before it.
+    `hidden` cells have no colour of the scale, and `hidden_text` says why. `span` is its width in columns of
+    the grid that it stands in.
     `start` are the positions of its first row and first column among the tokens, from 0: a click on a cell
     then chooses them; None for an axis without tokens, and for a matrix that is not clicked.
     """
@@ -55,12 +57,14 @@ class Heatmap:
     kind: Literal["weights", "signed"]
     limit: float | None = None
     hidden: np.ndarray | None = None
+    hidden_text: str | None = None
     framed: tuple[int, int] | None = None
     row: int | None = None
     faint: np.ndarray | None = None
     origin: Origin | None = None
     start: tuple[int | None, int | None] | None = None
     result: bool = False
+    span: int = 1
 
     @property
     def values(self) -> np.ndarray:
@@ -137,7 +141,8 @@ def plot(matrix: Heatmap, *, key: str) -> None:
     """The matrix by plotly, with its zoom and its toolbar, and a button that takes it away."""
     with st.container(horizontal=True, vertical_alignment="center"):
         st.markdown(
-            t("heatmap.plotted", symbol=literal(matrix.symbol), meaning=matrix.meaning), width="stretch"
+            t("heatmap.plotted", symbol=literal(matrix.symbol), meaning=literal(matrix.meaning)),
+            width="stretch",
         )
         st.button(t("heatmap.unplot"), key=f"{key}_close", on_click=state.forget, args=(key,))
     st.caption(literal(" · ".join(charts.caption(matrix.origin or Origin()))))
@@ -147,7 +152,7 @@ def plot(matrix: Heatmap, *, key: str) -> None:
         rows=axis(matrix.frame.index),
         columns=axis(matrix.frame.columns),
         hidden=matrix.hidden,
-        hidden_text=t("matrix.hidden"),
+        hidden_text=matrix.hidden_text or t("matrix.hidden"),
         limit=matrix.end,
         framed=matrix.framed,
         row=matrix.row,
@@ -184,7 +189,6 @@ def _plot(key: str) -> str:
 def _texts(*, clicked: bool) -> dict[str, str]:
     return {name: template(f"head_view.{name}") for name in WORDS} | {
         "matrix_alt": template("matrix.alt"),
-        "hidden": template("matrix.hidden"),
         "how": template("heatmap.how") if clicked else template("heatmap.point"),
     }
 
@@ -193,7 +197,6 @@ def _described(matrix: Heatmap) -> dict:
     frame = matrix.frame
     numbered = isinstance(frame.columns, pd.RangeIndex) and frame.columns.start == frame.columns.step == 1
     meta = charts.described(matrix.name, "", matrix.origin or Origin())
-    by_number = frame.columns.dtype.kind in "iu"
     return {
         "name": matrix.name,
         "symbol": matrix.symbol,
@@ -202,16 +205,25 @@ def _described(matrix: Heatmap) -> dict:
         "columns": len(frame.columns) if numbered else [str(name) for name in frame.columns],
         "signed": matrix.kind == "signed",
         "end": matrix.end,
-        "masked": matrix.hidden is not None,
+        "masked": None if matrix.hidden is None else matrix.hidden_text or t("matrix.hidden"),
         "framed": matrix.framed,
         "row": matrix.row,
         "untrained": [] if matrix.faint is None else np.flatnonzero(matrix.faint).tolist(),
         "result": matrix.result,
         "axes": t("heatmap.axes", rows=axis(frame.index), columns=axis(frame.columns)),
-        "says": template("heatmap.cell_number") if by_number else template("heatmap.cell"),
+        "span": matrix.span,
+        "says": _cell_text(frame),
         "start": matrix.start,
         "saved": {"caption": meta["caption"], "file": meta["file"]},
     }
+
+
+def _cell_text(frame: pd.DataFrame) -> str:
+    if frame.columns.dtype.kind in "iu":
+        return template("heatmap.cell_number")
+    if frame.index.name == frame.columns.name:  # of two alike, not of one to another
+        return template("heatmap.cell_pair")
+    return template("heatmap.cell")
 
 
 def _packed(matrices: Sequence[Heatmap]) -> bytes:

@@ -110,8 +110,8 @@ def test_described_matrices_get_their_numbers_and_hidden_cells_have_none(javascr
     hidden = np.arange(10).reshape(2, 5) % 3 == 0
     blob = first.tobytes() + second.tobytes() + np.uint8(hidden).tobytes()
     described = [
-        {"rows": ["a", "b", "c"], "columns": 2, "masked": False},
-        {"rows": ["a", "b"], "columns": [*"vwxyz"], "masked": True},
+        {"rows": ["a", "b", "c"], "columns": 2, "masked": None},
+        {"rows": ["a", "b"], "columns": [*"vwxyz"], "masked": "hidden"},
     ]
     code = f"""
     return withNumbers({json.dumps(described)}, new Uint8Array(file("blob")))

@@ -125,10 +125,12 @@ def test_another_word_can_be_searched_for_and_a_strange_one_is_dropped(shown):
     assert "tired" in written(app)
 
 
-def test_the_differences_and_their_reading_are_computed_now(shown, english, vectors, drawn):
+def test_the_differences_and_their_reading_are_computed_now(shown, english, vectors, heatmaps):
     app = shown()
     cosines = agreement(vectors, [*GENDER, ("walking", "walked"), ("swimming", "swam")])
-    np.testing.assert_allclose(drawn(app, "pairs_cosines"), cosines, atol=1e-5)
+    picture = heatmaps(app, "pairs_cosines")["pairs"]
+    np.testing.assert_allclose(picture["values"], cosines, atol=1e-5)
+    assert (picture["rows"], picture["end"]) == ([*cosines], 1.0)
     values = [cosines.loc[f"{a}→{b}", f"{c}→{d}"] for (a, b), (c, d) in combinations(GENDER, 2)]
     spread = english("words.cosines_several", low=f"{min(values):.2f}", high=f"{max(values):.2f}")
     [said] = [

@@ -1,6 +1,5 @@
 """The strip of a model's layers: what each is, where a click leads, and the picture of a mixer."""
 
-import base64
 import json
 
 import numpy as np
@@ -106,11 +105,6 @@ def traced(folder, name: str):
     return huggingface.follow(huggingface.load(folder(name)), Scene.text)
 
 
-def bars(app) -> np.ndarray:
-    x = json.loads(app.get_by_key("mixing").proto.spec)["data"][-1]["x"]
-    return np.frombuffer(base64.b64decode(x["bdata"]), x["dtype"])
-
-
 def test_the_strip_names_every_layer_in_the_order_of_the_model(on, english):
     strip = on("Qwen3Next").get_by_key("place")
     linear, full = english("layers.kind_linear"), english("layers.kind_full")
@@ -119,19 +113,28 @@ def test_the_strip_names_every_layer_in_the_order_of_the_model(on, english):
     assert strip.value == 4  # the scene's second layer of attention
 
 
-def test_a_layer_without_softmax_shows_its_signed_matrix_and_the_sum_of_its_rows(on, folder, drawn):
+def test_a_layer_without_softmax_shows_its_signed_matrix_and_the_sum_of_its_rows(
+    on, folder, english, heatmaps, drawn, click
+):
     app = on("Qwen3Next")
     app.get_by_key("place").set_value(3).run()
     app.number_input(key="mixer_head").set_value(4).run()
     assert not app.exception
     matrix = traced(folder, "Qwen3Next").mixers[1].mixing(3)
-    shown = drawn(app, "mixing")
+    pictures = heatmaps(app, "mixing")
+    shown = pictures["mixing"]["values"]
     assert (shown < 0).any()
     np.testing.assert_array_equal(np.nan_to_num(shown), matrix)
     assert np.isnan(shown[~np.tri(len(matrix), dtype=bool)]).all()
-    np.testing.assert_allclose(bars(app), matrix.sum(1), atol=1e-6)
+    assert pictures["mixing"]["masked"] == english("layers.later")
+    np.testing.assert_allclose(pictures["sums"]["values"], matrix.sum(1, keepdims=True), atol=1e-6)
+    click(app, "mixing", {"row": 4, "column": None})
+    assert {picture["row"] for picture in heatmaps(app, "mixing").values()} == {4}
+    click(app, "mixing", "mixing", "plotted")
+    figure = json.loads(app.get_by_key("mixing_plot_figure").proto.spec)
+    assert figure["layout"]["meta"]["title"].startswith(english("layers.mixing"))
     app.get_by_key("place").set_value(2).run()
-    assert "mixing" not in {chart.key for chart in app.get("plotly_chart")}
+    assert "mixing_plot_figure" not in {chart.key for chart in app.get("plotly_chart")}
     assert drawn(app, "gate").shape == (len(matrix), 14)
 
 
@@ -176,18 +179,19 @@ def test_a_model_without_attention_has_a_page_and_the_others_say_why_not(on, sai
     assert any("No layer of this model has attention weights" in text for text in said(heads))
 
 
-def test_an_index_has_three_pictures_and_the_share_that_its_choice_kept(on, folder, drawn, english, said):
+def test_an_index_has_three_pictures_and_the_share_that_its_choice_kept(on, folder, heatmaps, english, said):
     app = on("DeepseekV32", layer=2, head=3, token=9)
     latent = english("layers.trait_latent")
     assert app.get_by_key("place").options[1] == f"2 {english('layers.kind_index', size=5)}, {latent}"
     layer = traced(folder, "DeepseekV32").layers[1]
     chosen = layer.index.chosen[0]
-    np.testing.assert_array_equal(drawn(app, "index-chosen"), chosen)
+    shown = {name: picture["values"] for name, picture in heatmaps(app, "index").items()}
+    np.testing.assert_array_equal(shown["chosen"], chosen)
     assert chosen[-1].sum() == 5
-    np.testing.assert_array_equal(np.nan_to_num(drawn(app, "index-taken")), layer.weights(2) * chosen)
-    scores = drawn(app, "index-scores")
+    np.testing.assert_array_equal(np.nan_to_num(shown["taken"]), layer.weights(2) * chosen)
     known = np.isfinite(layer.index.scores[0])
-    np.testing.assert_array_equal(scores[known], layer.index.scores[0][known])
+    np.testing.assert_array_equal(np.isfinite(shown["scores"]), known)
+    np.testing.assert_array_equal(shown["scores"][known], layer.index.scores[0][known])
     share = f"{layer.index.share(2)[8]:.1%}"
     words = english("layers.index", count=5, share=share, head=3)
     assert words in said(app)

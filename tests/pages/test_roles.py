@@ -1,5 +1,6 @@
 """What heads were measured to do stands under them, with the numbers behind it."""
 
+import numpy as np
 import pytest
 
 import mha_core as mha
@@ -56,7 +57,7 @@ def test_roles_are_measured_once_for_a_model(monkeypatch):
     role_labels._measured.clear()
 
 
-def test_likeness_is_shown_for_a_long_text_too_of_some_of_its_rows(opened, english, monkeypatch):
+def test_likeness_is_shown_for_a_long_text_too_of_some_of_its_rows(opened, english, drawn, monkeypatch):
     monkeypatch.setattr(measurements, "MAX_CELLS", 0)
     words = " ".join(f"word{n}" for n in range(300))
     app = opened("likeness", source="random", text=words, twin="", h=3, d_model=12)
@@ -65,6 +66,7 @@ def test_likeness_is_shown_for_a_long_text_too_of_some_of_its_rows(opened, engli
     alike = patterns.similarity(trace.layers[0], max_rows=measurements.MIN_ROWS).to_numpy()
     said = english("roles.alike", mean=number((alike.sum() - 3) / 6))
     assert said in [markdown.value for markdown in app.markdown]
+    np.testing.assert_allclose(drawn(app, "alike"), alike, atol=1e-6)
     some = english("roles.alike_some", rows=measurements.MIN_ROWS, tokens=300)
     assert some in [caption.value for caption in app.caption]
 

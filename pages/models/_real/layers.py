@@ -9,13 +9,14 @@ import streamlit as st
 
 from mha_core import AttentionTrace, MixerTrace
 from mha_core.analysis.frames import WINDOW, Origin, Part, origin, window
-from mha_core.figures.heatmap import heatmap
-from mha_core.figures.mixing import mixing
 from mha_core.traces.tokens import Sides
-from pages._kit import charts, layer_strip, state
+from pages._kit import charts, heatmaps, layer_strip, state
+from pages._kit.heatmaps import Heatmap
 from pages._kit.text import literal, t
 
 MIXER_HEAD = "mixer_head"  # key of a control, and its name in the link
+ACROSS = 4  # widths of the sums of rows in one row of pictures: the rest of it has the matrix
+SUM = "Σ"
 
 
 def show(trace: AttentionTrace, scene: state.Scene) -> None:
@@ -56,30 +57,26 @@ def _mixer(trace: AttentionTrace, mixer: MixerTrace, scene: state.Scene) -> None
     shown, part = Part(cut, cut), cut or slice(None)
     later = ~np.tri(len(labels), dtype=bool)
     hidden = later[part, part] if not matrix[later].any() else None
-    frame = pd.DataFrame(
-        matrix[part, part], pd.Index(labels[part], name="query"), pd.Index(labels[part], name="key")
-    )
     charts.say_part(shown, sides)
+    takers, givers = (pd.Index(labels[part], name=name) for name in ("to", "from"))
     sums = matrix.sum(1)
-    title = t(f"layers.title_{mixer.unit}", name=mixer.name, head=head)
-    charts.draw(
-        mixing(
-            frame,
-            sums[part],
-            rows=t("layers.to"),
-            columns=t("layers.from"),
-            words=t("layers.sum"),
-            hidden=hidden,
-            hidden_text=t("layers.later"),
-            row=token - (part.start or 0),
-        ),
-        key="mixing",
-        alt=t("layers.alt", title=title, low=f"{matrix.min():.3g}", high=f"{matrix.max():.3g}"),
-        title=title,
-        origin=Origin(trace.source, trace.title, spans=shown.spans(sides)),
-        table=frame,
-        config=charts.HEATMAP_CONFIG,
+    first = part.start or 0
+    where = Origin(trace.source, trace.title, spans=shown.spans(sides))
+    common = {"row": token - first, "origin": where, "start": (first, None)}
+    matrix_drawn = Heatmap(
+        "mixing",
+        t("layers.mixing"),
+        t(f"layers.of_{mixer.unit}", name=mixer.name, head=head),
+        pd.DataFrame(matrix[part, part], takers, givers),
+        "signed",
+        hidden=hidden,
+        hidden_text=t("layers.later"),
+        span=ACROSS - 1,
+        **common,
     )
+    column = pd.DataFrame({SUM: sums[part]}, takers).rename_axis("sum", axis=1)
+    sums_drawn = Heatmap("sums", t("layers.sum"), "", column, "signed", **common)
+    heatmaps.draw([matrix_drawn, sums_drawn], key="mixing", across=ACROSS)
     st.caption(
         t(
             "layers.numbers",
@@ -117,34 +114,28 @@ def _index(trace: AttentionTrace, scene: state.Scene, *, layer: int) -> None:
     chosen = index.chosen[own]
     weights = layer_trace.weights(head)[part, part]
     pictures = {
-        "chosen": (pd.DataFrame(chosen[part, part].astype(np.float32), rows, keys), "weights", None),
-        "taken": (pd.DataFrame(weights, rows, keys), "weights", ~chosen[part, part]),
+        "chosen": (chosen[part, part], "weights", None),
+        "taken": (weights, "weights", ~chosen[part, part]),
     }
     if index.scores is not None:
         scores = index.scores[own].repeat(index.block_size, axis=1)[:, : len(labels)][part, part]
-        blank = ~np.isfinite(scores)
-        pictures = {"scores": (pd.DataFrame(scores, rows, keys), "signed", blank)} | pictures
-    for cell, (name, (frame, kind, hidden)) in zip(st.columns(len(pictures)), pictures.items(), strict=True):
-        with cell:
-            title = t(f"layers.index_{name}")
-            st.caption(title)
-            charts.draw(
-                heatmap(
-                    frame,
-                    kind=kind,
-                    rows=t("layers.to"),
-                    columns=t("layers.from"),
-                    hidden=hidden,
-                    hidden_text=t("layers.not_chosen"),
-                    row=query - (part.start or 0),
-                ),
-                key=f"index-{name}",
-                alt=title,
-                title=title,
-                origin=where,
-                table=frame,
-                config=charts.HEATMAP_CONFIG,
-            )
+        pictures = {"scores": (scores, "signed", ~np.isfinite(scores))} | pictures
+    drawn = [
+        Heatmap(
+            name,
+            t(f"layers.index_{name}"),
+            "",
+            pd.DataFrame(values, rows, keys),
+            kind,
+            hidden=hidden,
+            hidden_text=t("layers.not_chosen"),
+            row=query - (part.start or 0),
+            origin=where,
+            start=(part.start or 0, None),
+        )
+        for name, (values, kind, hidden) in pictures.items()
+    ]
+    heatmaps.draw(drawn, key="index")
 
 
 def _gate(trace: AttentionTrace, scene: state.Scene, *, layer: int) -> None:
@@ -161,24 +152,18 @@ def _gate(trace: AttentionTrace, scene: state.Scene, *, layer: int) -> None:
     name = "dimension" if about.over == "number" else "head"
     frame = pd.DataFrame(
         values[part],
-        pd.Index(labels[part], name="query"),
+        pd.Index(labels[part], name="token"),
         pd.RangeIndex(1, values.shape[1] + 1, name=name),
     )
-    title = t(f"layers.gate_{about.over}", activation=about.activation, head=head + 1)
-    st.caption(title)
     charts.say_part(shown, layer_trace.sides)
-    charts.draw(
-        heatmap(
-            frame,
-            kind="weights" if about.activation == "sigmoid" else "signed",
-            rows=t("layers.to"),
-            columns=t(f"layers.gate_of_{about.over}"),
-            row=query - (part.start or 0),
-        ),
-        key="gate",
-        alt=title,
-        title=title,
+    drawn = Heatmap(
+        "gate",
+        t("layers.gate"),
+        t(f"layers.gate_{about.over}", activation=about.activation, head=head + 1),
+        frame,
+        "weights" if about.activation == "sigmoid" else "signed",
+        row=query - (part.start or 0),
         origin=replace(origin(trace, layer=layer, head=head), spans=shown.spans(layer_trace.sides)),
-        table=frame,
-        config=charts.HEATMAP_CONFIG,
+        start=(part.start or 0, None),
     )
+    heatmaps.draw([drawn], key="gate")

@@ -64,7 +64,7 @@ def vectors(trace: AttentionTrace, *, layer: int, token: int) -> None:
         dimensions = pd.RangeIndex(1, values.shape[1] + 1, name="dimension")
         matrix = Heatmap(
             name,
-            "",
+            t(f"sharing.name_{name}"),
             title,
             pd.DataFrame(values[rows], pd.Index(labels[rows], name="token"), dimensions),
             "signed",

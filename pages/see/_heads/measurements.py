@@ -7,8 +7,7 @@ import streamlit as st
 from mha_core import AttentionTrace, LayerTrace
 from mha_core.analysis import patterns, roles
 from mha_core.analysis.frames import MAX_ALL_PAIRS, longest, origin
-from mha_core.figures.heatmap import heatmap
-from pages._kit import charts, compute, role_labels, state
+from pages._kit import compute, heatmaps, role_labels, state
 from pages._kit.text import number, t
 
 MAX_LAYERS = 32  # whose similarities are in the cache
@@ -67,17 +66,19 @@ def likeness(trace: AttentionTrace, scene: state.Scene, *, layer: int) -> None:
         return
     rows = layer_trace.n_query if longest(trace) <= MAX_ALL_PAIRS else rows_of(layer_trace)
     similarities = _similarities(compute.cache_key(scene), layer, rows, layer_trace)
-    names = pd.Index([str(head + 1) for head in range(len(similarities))], name="head")
+    heads = range(1, len(similarities) + 1)
+    names = pd.Index([t("roles.head", head=head) for head in heads], name="head")
     frame = pd.DataFrame(similarities, names, names)
     off_diagonal = similarities.sum() - len(similarities)
     mean = off_diagonal / (len(similarities) * (len(similarities) - 1))
     st.markdown(t("roles.alike", mean=number(mean)))
     if rows < layer_trace.n_query:
         st.caption(t("roles.alike_some", rows=rows, tokens=layer_trace.n_query))
-    figure = heatmap(frame, kind="weights", rows=t("control.head"), columns=t("control.head"), limit=1.0)
-    alt = t("roles.alike_alt", heads=len(similarities), mean=number(mean))
-    title, source = t("roles.alike_title"), origin(trace, layer=layer)
-    charts.draw(figure, key="alike", alt=alt, title=title, origin=source, table=frame, width=420)
+    source = origin(trace, layer=layer)
+    drawn = heatmaps.Heatmap(
+        "alike", t("roles.alike_name"), t("roles.alike_meaning"), frame, "weights", origin=source
+    )
+    heatmaps.draw([drawn], key="alike")
 
 
 def rows_of(layer: LayerTrace) -> int:

@@ -10,14 +10,13 @@ import streamlit as st
 from mha_core import AttentionTrace, MhaError
 from mha_core.analysis.embeddings import RELATIONS, Map, agreement, chance, nearest, project, table, verdict
 from mha_core.analysis.frames import Origin, origin
-from mha_core.figures.heatmap import heatmap
 from mha_core.figures.scatter import scatter
 from mha_core.sources.mini import language as language_of
 from mha_core.sources.mini import vectors
 from mha_core.sources.random_weights import word_vectors
 from mha_core.training.checkpoints import Trained
 from mha_core.training.lexicon import START, lexicon, normalized
-from pages._kit import charts, compute, state
+from pages._kit import charts, compute, heatmaps, state
 from pages._kit.text import literal, t
 
 FLAT, DEEP = AXES = ("2-D", "3-D")  # values of a URL parameter
@@ -26,6 +25,7 @@ MAX_CLASSES = 6  # as many colours are easy to tell apart
 MIN_WORDS = 4  # that the axes of a map are computed from
 # Pixels of the figures without the numbers of their axis, in the narrowest window and in a wide one.
 MAP_WIDTHS, PAIRS_WIDTHS = (280, 600), (280, 420)
+COSINES_HEIGHT = 300  # pixels
 
 
 class Words(NamedTuple):
@@ -180,10 +180,16 @@ def relations(words: Words, word_map: Map) -> None:
         alt, title = t("words.pairs_alt", count=len(pairs)), t("words.pairs_title")
         charts.draw(figure, key="pairs_map", alt=alt, title=title, origin=words.origin)
     with sides.container():
-        axis = {"rows": t("words.pair"), "columns": t("words.cosine_pairs")}
-        figure = heatmap(cosines, kind="signed", limit=1.0, **axis)
-        alt, title = t("words.cosines_alt"), t("words.cosines_title")
-        charts.draw(figure, key="pairs_cosines", alt=alt, title=title, origin=words.origin, table=cosines)
+        drawn = heatmaps.Heatmap(
+            "pairs",
+            t("words.cosine"),
+            t("words.cosines"),
+            cosines.rename_axis(index="pair", columns="pair"),
+            "signed",
+            limit=1.0,
+            origin=words.origin,
+        )
+        heatmaps.draw([drawn], key="pairs_cosines", tall=COSINES_HEIGHT)
         for kind, members in known.items():
             st.markdown(_reading(words, kind, agreement(words.vectors, members)))
 
