@@ -1,8 +1,11 @@
 """Traces on disk: one safetensors file with a JSON header; no pickle, so no code is executed."""
 
 import copyreg
+import glob
 import json
 import os
+import platform
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -40,6 +43,9 @@ MIXER_TENSORS = ("v", "output", "gate", "bias", "mixing")
 NUMBER_TYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "BOOL": "bool"}
 NUMBER_TYPES |= {f"I{bits}": f"int{bits}" for bits in (8, 16, 32, 64)}
 MAX_MIXING = 1 << 26  # numbers in the matrices of all mixers of a file: 256 MB
+
+# The hidden folders of this machine in which files are written; others may share the disk.
+HIDDEN = f".headscope-{platform.node()}-"
 
 Parts = tuple[Tokens, tuple[LayerTrace, ...], Source, tuple, tuple[MixerTrace, ...]]  # of `AttentionTrace`
 
@@ -145,21 +151,47 @@ def write_file(path: str | PathLike, tensors: dict[str, Tensor], metadata: dict[
 
 @contextmanager
 def replacing(path: str | PathLike) -> Iterator[Path]:
-    """A new file beside `path`, renamed to it at the end of the block, so that no reader sees half a file.
+    """A new file, renamed to `path` at the end of the block, so that no reader sees half a file.
 
-    It is deleted where the block fails. Raises `MhaError` where the folder of `path` does not exist.
+    It stands in a hidden folder beside `path` that is deleted with all that is in it at the end, also where
+    the block fails; where the process is killed, the next one that writes beside it deletes the folder.
+    Raises `MhaError` where the folder of `path` does not exist.
     """
     check_folder(path)
     path = Path(path)
-    temporary = path.with_name(f".{uuid4().hex}{path.suffix}")
+    _remove_interrupted(path.parent)
+    hidden = path.with_name(f"{HIDDEN}{os.getpid()}-{uuid4().hex}")
     try:
+        hidden.mkdir()
+        temporary = hidden / path.name
         temporary.touch()
         permissions = temporary.stat().st_mode  # those of any new file; safetensors would restrict them
         yield temporary
         temporary.chmod(permissions)
         os.replace(temporary, path)
     finally:
-        temporary.unlink(missing_ok=True)
+        shutil.rmtree(hidden, ignore_errors=True)
+
+
+def _remove_interrupted(folder: Path) -> None:
+    """Delete the hidden folders of processes of this machine that were killed while they wrote."""
+    for hidden in folder.glob(f"{glob.escape(HIDDEN)}*"):
+        process = hidden.name.removeprefix(HIDDEN).split("-")[0]
+        if process.isdecimal() and not _runs(int(process)):
+            shutil.rmtree(hidden, ignore_errors=True)
+
+
+def _runs(process: int) -> bool:
+    """Does a process of this number run? Where it cannot be known, it is taken to run."""
+    if os.name != "posix":
+        return True  # elsewhere the question would end it
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:
+        pass  # of another user
+    return True
 
 
 def check_folder(path: str | PathLike) -> None:
