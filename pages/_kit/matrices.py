@@ -1,5 +1,6 @@
 """Matrices on a page: as heatmaps with a text alternative, as tables, and as CSV files."""
 
+import re
 from dataclasses import replace
 
 import pandas as pd
@@ -14,7 +15,8 @@ from pages._kit.text import literal, number, t
 
 OF_ONE_HEAD = [name for name, matrix in MATRICES.items() if not matrix.of_layer]
 MAX_CHECKED_ROWS = 1024  # that are compared with torch
-FORMULA_START = ("=", "+", "-", "@", "\t", "\r")
+# What a spreadsheet takes for a formula: also behind white space and line breaks, and with full-width signs.
+FORMULA = re.compile(r"[\t\r\n]|[\s\u200b\ufeff]*[=+\-@＝＋－＠]")
 
 
 def matrix(picture: Picture, *, key: str, limit: float, query: int, result: bool = False) -> None:
@@ -108,9 +110,16 @@ def numbers(trace: AttentionTrace, *, layer: int, head: int, query: int) -> None
 
 
 def csv(table: pd.DataFrame) -> bytes:
-    """A CSV file for spreadsheets: UTF-8 with a byte order mark; cells like formulas get an apostrophe."""
+    """A CSV file for spreadsheets: UTF-8 with a byte order mark.
+
+    Cells and headers that look like formulas get an apostrophe in front.
+    """
     safe = table.copy()
     for column in safe.select_dtypes(exclude="number"):
-        risky = safe[column].astype(str).str.startswith(FORMULA_START)
-        safe[column] = safe[column].mask(risky, "'" + safe[column].astype(str))
-    return safe.to_csv(index=False).encode("utf-8-sig")
+        safe[column] = safe[column].map(_harmless, na_action="ignore")
+    return safe.rename(columns=_harmless).to_csv(index=False).encode("utf-8-sig")
+
+
+def _harmless(cell: object) -> object:
+    """The cell, with an apostrophe in front where a spreadsheet would compute it."""
+    return f"'{cell}" if isinstance(cell, str) and FORMULA.match(cell) else cell

@@ -222,12 +222,16 @@ def test_a_table_for_spreadsheets_starts_with_the_mark_of_utf8():
     assert csv(pd.DataFrame({"word": ["小猫"]})) == b"\xef\xbb\xbfword\n" + "小猫\n".encode()
 
 
-@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r"])
+@pytest.mark.parametrize(
+    "start",
+    ["=", "+", "-", "@", "\t", "\r", "\n=", " =", "\u3000-", "＝", "＋", "－", "＠", "\ufeff\u200b="],
+)
 def test_a_word_that_a_spreadsheet_would_run_is_made_harmless(start):
     word = f"{start}cmd|'/c calc'!A1"
     table = pd.DataFrame({"head": [1, -1], "key": [word, "plain"], "weights": [-0.5, 0.5]})
     before = table.copy()
     back = read(csv(table))
+    assert [*read(csv(table.rename(columns={"weights": word})))] == ["head", "key", f"'{word}"]
     assert [*back["key"]] == [f"'{word}", "plain"]
     # Numbers stay numbers, also below zero.
     assert [*back["weights"]] == [-0.5, 0.5]
