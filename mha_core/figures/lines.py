@@ -9,9 +9,10 @@ import plotly.graph_objects as go
 
 from mha_core.figures.theme import axis_title
 
-HEIGHT = 260
+HEIGHT = 286
 DASHES = {"solid": "──", "dash": "– –", "dot": "····"}  # lines differ in more than hue, and so do names
-LEFT, TOP, RIGHT, BOTTOM = 56, 8, 92, 44  # pixels, the same in every figure so that they align
+# Pixels, the same in every figure so that they align; above is room for the buttons of plotly.
+LEFT, TOP, RIGHT, BOTTOM = 56, 34, 92, 44
 NAME_HEIGHT = 16  # pixels
 LEVEL_COLOUR = "rgba(128, 128, 128, 0.7)"
 

@@ -18,6 +18,7 @@ TAG = "[data-tag]"  # a chosen option of a multiselect
 RADIO = '[role="radio"]'
 CAPTION = '[data-testid="stCaptionContainer"]'
 BOX = '[data-testid="stLayoutWrapper"]'  # around a container; it has the container's height
+TOOLS = '[data-testid="stElementToolbar"]'  # buttons above a table; without a mouse they cover what is there
 SKELETON = '[data-testid="stSkeleton"]'  # a grey bar in place of what is still loading
 KEYED = "st-key-"  # prefix of an element's key in its class
 # In these lie the boxes around the links to the pages, one for each: at the top; on a phone in the sidebar.
@@ -25,8 +26,9 @@ TOP_LINKS, SIDE_LINKS = '[data-testid="stTopNav"]', '[data-testid="stSidebarNavI
 EXPAND = '[data-testid="stExpandSidebarButton"]'
 PHONE = "@media (max-width: 768px)"
 
-INVISIBLE = ("address", "charts", "unseen", "style", "look_link", "style_of_steps")
+INVISIBLE = ("address", "charts", "unseen", "look_link")
 CARRIERS = ("_blob",)  # endings of the keys of components that hold data and show nothing
+BUTTONS = ("best_hops", "model_", "start", "take_", "use_")  # beginnings of the keys of buttons
 
 # Files that Streamlit asks for when it needs them first: the font of headings, that of icons, whose names are
 # written out until it is there, and what draws our style sheet and our components.
@@ -34,9 +36,8 @@ STATIC = Path(st.__file__).parent / "static" / "static"
 EARLY = {
     "media/SourceSerifVariable-Roman.*.woff2": "preload; as=font; type=font/woff2",
     "media/MaterialSymbols-Rounded.*.woff2": "preload; as=font; type=font/woff2",
-    "js/rehype-raw.*.js": "modulepreload",
-    "js/hastscript.*.js": "modulepreload",
-    "js/web-namespaces.*.js": "modulepreload",
+    "js/Html.*.js": "modulepreload",
+    "js/purify.es.*.js": "modulepreload",
     "js/BidiComponent.*.js": "modulepreload",
 }
 
@@ -48,8 +49,7 @@ def style(sections: Mapping[int, str], *, menu: str) -> None:
     `menu` is what the button is called that opens the navigation on a phone.
     """
     rules = _rules() + _navigation(sections, menu)
-    with st.container(key="style"):
-        st.markdown(f"<style>{rules}</style>", unsafe_allow_html=True)  # no user text in it
+    st.html(f"<style>{rules}</style>")  # no user text in it
 
 
 def _navigation(sections: Mapping[int, str], menu: str) -> str:
@@ -80,8 +80,7 @@ def only(prefix: str, names: Iterable[str], chosen: str) -> None:
     A script may then show another (`showOnly` in assets/components/streamlit.js).
     """
     others = ", ".join(_keyed(prefix + name) for name in names if name != chosen)
-    with st.container(key="style_of_steps"):
-        st.markdown(f"<style>{others or 'none'} {{ display: none; }}</style>", unsafe_allow_html=True)
+    st.html(f"<style>{others or 'none'} {{ display: none; }}</style>")
 
 
 def _rules() -> str:
@@ -89,6 +88,7 @@ def _rules() -> str:
         *(_keyed(key) for key in INVISIBLE),
         *(f'[class*="{KEYED}"][class*="{end}"]' for end in CARRIERS),
     ]
+    buttons = ", ".join(f'[class*="{KEYED}{start}"]' for start in BUTTONS)
     return f"""
 {", ".join(invisible)} {{ display: none; }}
 /* Streamlit's own grey is too light for small text (WCAG 2.2, 1.4.3). */
@@ -101,11 +101,13 @@ def _rules() -> str:
     scroll-behavior: auto !important;
   }}
 }}
+@media (hover: none) {{ {TOOLS} {{ display: none; }} }}
 {SKELETON} {{ min-height: var(--height, 68px); }} /* of a control with its label */
 {SIDEBAR} :is({_keyed("text")}, {_keyed("twin")}) {{ --height: 96px; }}
 {SIDEBAR} {_keyed("example")} {{ --height: 40px; }}
 {SIDEBAR} {_keyed("source")} {{ --height: 60px; }}
-:is({_keyed("best_hops")}, {_keyed("take_standard")}) {{ --height: 40px; }}
+:is({buttons}) {{ --height: 40px; }}
+{_keyed("next")} {{ --height: 32px; }}
 {_keyed("river")} {{ position: sticky; top: 3.4rem; z-index: 3; }}
 {BOX}:has(> {_keyed("of_steps")}) {{ height: auto; }}
 {_keyed("of_steps")} {{ overflow: visible; }}

@@ -150,7 +150,7 @@ def test_of_the_steps_the_linked_one_is_shown(told):
         ({"operation": "nowhere"}, "project"),
         ({}, "project"),
     ):
-        [style] = [m.value for m in told(**link).markdown if m.value.startswith("<style>.st-key-step-")]
+        [style] = [h.body for h in told(**link).get("html") if h.body.startswith("<style>.st-key-step-")]
         assert {other for other in NAMES if f"step-{other}" not in style} == {name}
 
 

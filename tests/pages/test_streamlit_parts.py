@@ -10,7 +10,7 @@ from pages._kit import streamlit_parts
 
 ROOT = Path(__file__).parents[2]
 BUNDLE = Path(st.__file__).parent / "static" / "static" / "js"
-PRIVATE = re.compile(r"data-testid|st-key-|stSkeleton|stSidebar|stBaseButton|emotion|light-dark")
+PRIVATE = re.compile(r"data-testid|st-key-|stElement|stSkeleton|stSidebar|stBaseButton|emotion|light-dark")
 
 
 @pytest.fixture(scope="module")
@@ -22,6 +22,7 @@ def bundle() -> str:
     "name",
     [
         "stSidebar",
+        "stElementToolbar",
         "stSkeleton",
         "data-tag",
         "st-key-",
