@@ -25,7 +25,7 @@ POLL_SECONDS = 0.2  # between two updates of the progress bar
 PACKAGED = "sentence-transformers/all-MiniLM-L6-v2"  # the model in the package
 MAX_MODELS = 2  # in memory
 MAX_BYTES = 1 << 30  # of the traces of one model together
-PATIENCE = 3.0  # seconds for which a loading goes on without a waiting user
+PATIENCE = 3.0  # seconds for which a loading goes on after the last waiting user has left
 ERROR_SECONDS = 60.0  # for which an error stands before the model is tried again
 HALF_PRECISION = ("bfloat16", "float16")
 
@@ -70,7 +70,10 @@ class LoadedModel:
 
 
 class Loading:
-    """The state of a loading, which runs in its own thread; all users who wait for a model share one."""
+    """The state of a loading, which runs in its own thread; all users who wait for a model share one.
+
+    The users are counted: who waits may be silent for long, on a machine that stands still.
+    """
 
     def __init__(self, key: ModelKey):
         self.key = key
@@ -78,15 +81,26 @@ class Loading:
         self.error: MhaError | None = None
         self.finished = Event()
         self.ended = float("inf")
-        self.keep_alive()
+        self._lock = Lock()
+        self._waiting, self._left, self._abandoned = 0, 0.0, False
 
-    def keep_alive(self) -> None:
-        """Note that a user is still waiting."""
-        self._last_wait = time.monotonic()
+    def join(self) -> bool:
+        """One more user waits; False where the loading is abandoned, which stays so."""
+        with self._lock:
+            self._waiting += not self._abandoned
+            return not self._abandoned
+
+    def leave(self) -> None:
+        """A user no longer waits."""
+        with self._lock:
+            self._waiting -= 1
+            self._left = time.monotonic()
 
     def abandoned(self) -> bool:
-        """Whether no user has been waiting for `PATIENCE` seconds."""
-        return time.monotonic() - self._last_wait > PATIENCE
+        """Whether the last user left more than `PATIENCE` seconds ago."""
+        with self._lock:
+            self._abandoned |= not self._waiting and time.monotonic() - self._left > PATIENCE
+            return self._abandoned
 
     def report(self, stage: str, done: int, total: int) -> None:
         self.stage, self.done, self.total = stage, done, total
@@ -116,16 +130,19 @@ class LoadedModels:
                 del self._entries[key]
 
     def begin(self, key: ModelKey) -> Loading:
-        """The loading of a model; started now unless it is running or failed within `ERROR_SECONDS`."""
+        """The loading of a model, which the caller joins and leaves after waiting.
+
+        It is started now unless it is running or failed within `ERROR_SECONDS`.
+        """
         with self._lock:
             self._loadings = {
                 k: item for k, item in self._loadings.items() if time.monotonic() - item.ended < ERROR_SECONDS
             }
             loading = self._loadings.get(key)
-            if loading is None or isinstance(loading.error, files.Stopped):
+            if loading is None or not loading.join():
                 loading = self._loadings[key] = Loading(key)
+                loading.join()
                 Thread(target=self._load, args=(loading,), daemon=True).start()
-            loading.keep_alive()
             return loading
 
     def refused(self, key: ModelKey) -> MhaError | None:
@@ -218,13 +235,15 @@ def load(scene: Scene, stage) -> None:
     if loaded_model(scene) is not None or not may_load(scene):
         return
     loading = loaded().begin(key)
-    if not loading.finished.is_set():
-        with stage.container(), st.status(t("real.loading", name=literal(scene.model)), expanded=True):
-            bar = st.progress(0.0, _stage(loading))
-            st.button(t("real.stop"), key="stop_model", on_click=_stop, args=(key,))
-            while not loading.finished.wait(POLL_SECONDS):
-                loading.keep_alive()
-                bar.progress(loading.done / loading.total if loading.total else 0.0, _stage(loading))
+    try:
+        if not loading.finished.is_set():
+            with stage.container(), st.status(t("real.loading", name=literal(scene.model)), expanded=True):
+                bar = st.progress(0.0, _stage(loading))
+                st.button(t("real.stop"), key="stop_model", on_click=_stop, args=(key,))
+                while not loading.finished.wait(POLL_SECONDS):
+                    bar.progress(loading.done / loading.total if loading.total else 0.0, _stage(loading))
+    finally:
+        loading.leave()
     stage.empty()
 
 
