@@ -18,6 +18,7 @@ from mha_core.analysis.frames import long_table, untrained_rows
 from pages._kit.state import Focus, Scene
 from tests.browser.conftest import over_cell
 from tests.conftest import six_matrices
+from tests.sources import tiny
 
 TIRED, WIDE = Scene().text, Scene().twin
 IT, HEIGHT = 8, 900
@@ -333,7 +334,7 @@ def test_every_picture_moves_the_one_focus_and_asks_the_server_nothing(visit, ap
     assert len(sent) == before
 
 
-def test_a_link_holds_the_focus_and_back_forward_and_other_pages_keep_it(visit, app, browser, eye, settled):
+def test_a_link_holds_the_focus_and_back_forward_and_other_pages_keep_it(visit, app, eye, settled):
     page = visit(app)
     view = eye(page)
     view.pictures().nth(1).click()
@@ -341,15 +342,6 @@ def test_a_link_holds_the_focus_and_back_forward_and_other_pages_keep_it(visit, 
     view.word(6).click()
     settled(page)
     assert looked_at(view) == (0, 1, 6)
-
-    fresh = browser.new_context(viewport={"width": 1440, "height": HEIGHT})
-    other = fresh.new_page()
-    other.goto(page.url)
-    shown = eye(other)
-    assert shown.words()[6] == shown.chosen_word() == "street"
-    assert looked_at(shown) == (0, 1, 6)
-    np.testing.assert_allclose(shown.matrix("q"), traced().layers[0].q[1], atol=1e-6)
-    fresh.close()
 
     for focus in ((0, 1, IT), (1, 1, IT), (1, 3, IT)):
         page.go_back()
@@ -373,11 +365,32 @@ def test_a_link_holds_the_focus_and_back_forward_and_other_pages_keep_it(visit, 
     assert looked_at(eye(page)) == (0, 2, 6)
 
 
+LOOKED = "v => v.view.looked"
+
+
+@pytest.fixture(scope="module")
+def translator(tmp_path_factory):
+    """The path of a folder with a tiny model that translates pieces of words."""
+    return tiny.folders(tmp_path_factory, {"t5": "sentence_piece"})("t5")
+
+
 def test_a_copied_link_shows_the_same_picture_in_a_fresh_browser_on_a_fresh_server(
-    visit, app, browser, serve, eye, settled
+    visit, app, browser, serve, eye, settled, translator
 ):
-    page = visit(app)
+    def copied(page) -> tuple[str, dict]:
+        settled(page)
+        page.get_by_role("button", name="Copy link").click()
+        expect(page.get_by_role("button", name="Link copied")).to_be_visible()
+        query = urlsplit(page.evaluate("navigator.clipboard.readText()")).query
+        return query, {name: value for name, [value] in parse_qs(query).items()}
+
+    page = visit(f"{app}/hops?architecture=standard")
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    for hop, head in (("layer 1", "1"), ("layer 2", "3")):
+        page.get_by_role("radiogroup", name=re.compile(hop)).get_by_role("radio", name=head).click()
+        settled(page)
+    page.get_by_role("link", name="Heads", exact=True).click()
+    settled(page)
     view = eye(page)
     view.button("layer 1").click()
     view.button("matrix").click()
@@ -386,32 +399,49 @@ def test_a_copied_link_shows_the_same_picture_in_a_fresh_browser_on_a_fresh_serv
     view.word(6, 1).click()
     view.word(2, 1).click(modifiers=["Shift"])
     options = view.menu("Options")
+    options.get_by_label("Hide weights below").fill("0.11")
+    options.get_by_label("Lines for each token").fill("3")
     options.get_by_label("Hide [CLS]").check()
-    settled(page)
-    view.button("Copy link").click()
-    expect(view.button("Link copied")).to_be_visible()
-    link = urlsplit(page.evaluate("navigator.clipboard.readText()"))
-    looked = view.view.evaluate("v => v.view.looked")
-    assert parse_qs(link.query) == {
-        "layer": ["1"],
-        "token": ["animal"],
-        "sentence": ["2"],
-        "pins": ["street"],
-        "heads": ["2,4"],
-        "drawing": ["matrix"],
-        "specials": ["hidden"],
+    pair, link = copied(page)
+    assert link == {
+        "architecture": "standard",
+        "layer": "1",
+        "token": "animal",
+        "sentence": "2",
+        "pins": "street",
+        "heads": "2,4",
+        "drawing": "matrix",
+        "threshold": "0.11",
+        "lines": "3",
+        "specials": "hidden",
+        "hop1": "1",
+        "hop2": "3",
     }
+    looked = [view.view.evaluate(LOOKED)]
+    of = {"source": "model", "model": translator, "kind": "cross", "target": "A cat.", "twin": ""}
+    page.goto(f"{app}?{urlencode(of)}")
+    settled(page)
+    view = eye(page)
+    view.menu("Options").get_by_label("Join pieces to words").check()
+    page.keyboard.press("Escape")
+    view.token(3, "key").click()
+    translation, link = copied(page)
+    assert {name: value for name, value in link.items() if name not in of} == {
+        "head": "3",  # the last one
+        "token": ".",
+        "key_token": "didn't",
+        "side": "key",
+        "words": "whole",
+    }
+    looked.append(view.view.evaluate(LOOKED))
+
     fresh = browser.new_context(viewport={"width": 1440, "height": HEIGHT})
-    other = fresh.new_page()
-    other.goto(f"{serve()}/?{link.query}")
-    shown = eye(other)
-    assert shown.view.evaluate("v => v.view.looked") == looked
+    other, server = fresh.new_page(), serve()
+    for query, picture in zip((pair, translation), looked, strict=True):
+        other.goto(f"{server}/?{query}")
+        shown = eye(other)
+        assert shown.view.evaluate(LOOKED) == picture
     fresh.close()
-    page.get_by_role("link", name="Steps", exact=True).click()
-    settled(page)
-    page.get_by_role("link", name="Heads", exact=True).click()
-    settled(page)
-    assert eye(page).view.evaluate("v => v.view.looked") == looked
 
 
 def test_a_focus_is_not_lost_however_late_the_server_answers(
