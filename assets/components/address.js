@@ -5,7 +5,7 @@
 //
 // A picture moves it with `move`, and then calls `tell` where the server draws something from it, too. It follows it
 // with `follow`. Before it sends a message of its own it calls `tell`.
-import { undoByBack } from "./streamlit.js";
+import { moveAsLiked, undoByBack } from "./streamlit.js";
 
 /** @typedef {Record<string, string>} Focus by the names of the link; "" where nothing is chosen */
 
@@ -61,6 +61,7 @@ export function connect(server, setState) {
     defaults = server.defaults;
     held = focusOf(location.search);
     undoByBack(addressOf);
+    moveAsLiked();
     window.addEventListener("popstate", goBack, true); // before Streamlit asks the server for that entry
     for (const act of ["keydown", "click", "change"]) document.addEventListener(act, tellBefore, true);
     history.replaceState(history.state, "", location.pathname + location.search);

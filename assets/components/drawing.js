@@ -135,8 +135,7 @@ export class Curved {
     this.panel = panel;
     this.stage = stage;
     this.scroll = make("div", "scroll");
-    this.scroll.tabIndex = -1; // the stage around it has the keys
-    this.scroll.setAttribute("role", "group"); // of options, in the list that the stage is
+    this.list = this.scroll; // of tokens, to the keyboard and to screen readers
     this.long = make("div", "long");
     this.canvas = make("canvas");
     this.canvas.setAttribute("aria-hidden", "true");

@@ -378,12 +378,13 @@ export class HeadView {
     this.panels.replaceChildren(...this.drawings.map(({ box }) => box));
     for (const one of this.drawings) {
       one.drawing = new DRAWINGS[this.state.drawing](this, one.panel, one.stage);
+      asList(this, one);
       followPointer(this, one);
       if (one.strip) followPointer(this, { ...one, stage: one.strip.stage, drawing: one.strip });
     }
     this.controls();
     this.redraw();
-    if (focused !== undefined) this.drawings[focused]?.stage.focus({ preventScroll: true });
+    if (focused !== undefined) this.drawings[focused]?.drawing.list.focus({ preventScroll: true });
     const pinned = this.pinned?.[0]?.tokens[0];
     if (pinned)
       for (const { drawing, panel } of this.drawings) drawing.centre?.(Math.min(pinned, longestOf(panel) - 1));
@@ -408,7 +409,7 @@ export class HeadView {
   }
 
   say() {
-    for (const { panel, status, stage } of this.drawings) {
+    for (const { panel, status, stage, drawing } of this.drawings) {
       const { focus, pinned } = this.of(panel);
       const sentence = spoken(panel, this.layer(panel), this.heads, focus, this.hidden(panel), this.texts);
       const text = [sentence, this.thickest(panel), this.answer(panel, focus)].filter(Boolean).join(" ");
@@ -421,8 +422,8 @@ export class HeadView {
       stage.dataset.pinned = String(Boolean(pinned));
       const active = this.active(panel);
       if (active)
-        stage.setAttribute("aria-activedescendant", `${panel.id}-${this.sideOf(active.side)}-${active.token}`);
-      else stage.removeAttribute("aria-activedescendant");
+        drawing.list.setAttribute("aria-activedescendant", `${panel.id}-${this.sideOf(active.side)}-${active.token}`);
+      else drawing.list.removeAttribute("aria-activedescendant");
     }
     showFoot(this);
     const place = JSON.stringify(this.looked);
@@ -514,11 +515,6 @@ function panelOf(view, panel, words) {
   const stage = make("div", `stage ${view.state.drawing}`);
   const status = make("p", view.header.answers ? "status answered" : "status");
   status.setAttribute("aria-live", "polite");
-  stage.tabIndex = 0;
-  stage.dataset.panel = String(panel.nth);
-  stage.setAttribute("role", "listbox");
-  stage.setAttribute("aria-multiselectable", "true");
-  stage.setAttribute("aria-label", fill(view.texts.panel, { text: panel.title }));
   const standsAbove = view.header.strips && view.header.brief !== false;
   if ((view.data.length > 1 && !standsAbove) || panel.two)
     box.append(Object.assign(make("p", "title", words), { title: panel.title, dir: "auto" }));
@@ -526,6 +522,15 @@ function panelOf(view, panel, words) {
   if (strip) box.append(strip.stage);
   box.append(stage, status);
   return { panel, box, stage, status, strip, drawing: null };
+}
+
+// What of a drawing has the keyboard, and is a list of tokens to a screen reader.
+function asList(view, { drawing: { list }, panel }) {
+  list.tabIndex = 0;
+  list.dataset.panel = String(panel.nth);
+  list.setAttribute("role", "listbox");
+  list.setAttribute("aria-multiselectable", "true");
+  list.setAttribute("aria-label", fill(view.texts.panel, { text: panel.title }));
 }
 
 // The sentence above its drawing. The drawing has the keyboard: to a screen reader they are one and the same.

@@ -2,7 +2,7 @@
 import { between } from "./curves.js";
 import { Curved, MAX_NUMBERS, numbersOf, ROW, SCENE_TOKENS } from "./drawing.js";
 import { fit } from "./elements.js";
-import { listOf, longestOf } from "./panel.js";
+import { listOf, longestOf, untrainedIn } from "./panel.js";
 import { short } from "./text.js";
 
 export class Lines extends Curved {
@@ -43,6 +43,18 @@ export class Lines extends Curved {
     const own = side === "query" ? { left: 0, width: this.left } : { left: this.left + this.middle, width: this.right };
     for (const [name, value] of Object.entries({ ...own, top: at * ROW, height: ROW }))
       element.style[name] = `${value}px`;
+  }
+
+  // As in the matrices the names of rows that training gave no meaning are dim.
+  update() {
+    super.update();
+    const { view, panel } = this;
+    const dim = untrainedIn(view.header, panel.nth, view.layer(panel).number, panel.wordOf);
+    for (const element of this.shown.values())
+      element.classList.toggle(
+        "untrained",
+        element.dataset.side === "query" && dim.includes(Number(element.dataset.at)),
+      );
   }
 
   answers(side, focus) {

@@ -31,7 +31,9 @@ export class Matrix {
     const tools = make("div", "zoom");
     tools.append(...zoomTools(this.map, view.texts));
     this.spoken = make("div", "unseen"); // the chosen row for those who do not see it
-    stage.replaceChildren(this.map.canvas, tools, this.spoken);
+    this.list = make("div", "cells");
+    this.list.append(this.map.canvas, this.spoken);
+    stage.replaceChildren(this.list, tools);
   }
 
   get look() {

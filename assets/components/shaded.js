@@ -26,10 +26,14 @@ export class Shaded {
     });
     this.elements = /** @type {HTMLElement[]} */ (this.prose.flatMap((text) => [...text.children]));
     this.scroll = make("div", "scroll");
-    this.scroll.tabIndex = -1; // the stage around it has the keys
-    this.scroll.setAttribute("role", "group"); // of options, in the list that the stage is
+    this.scroll.tabIndex = -1; // until it is a list of its own
+    this.list = this.scroll;
     this.prose.forEach((text, nth) => {
-      if (panel.two) this.scroll.append(make("p", "whose", nth ? view.texts.text_key : view.texts.text_query));
+      if (panel.two) {
+        const whose = make("p", "whose", nth ? view.texts.text_key : view.texts.text_query);
+        whose.setAttribute("role", "presentation"); // a list has options alone
+        this.scroll.append(whose);
+      }
       this.scroll.append(text);
     });
     stage.replaceChildren(this.scroll);

@@ -34,6 +34,15 @@ export function drawn(element, key = "") {
     if (box) Object.assign(box.style, { height: "auto", overflow: "visible" });
 }
 
+// A fold opens by a script of Streamlit's, whose movement no style sheet stops for those who want nothing to move.
+export function moveAsLiked(prototype = Element.prototype) {
+  const { animate } = prototype;
+  prototype.animate = function (frames, options) {
+    const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
+    return animate.call(this, frames, still ? 0 : options);
+  };
+}
+
 // Every address that is written gets what `complete` puts into it, and Back undoes a change of a control. Streamlit
 // writes a control that is bound to the address with `history.replaceState`, which leaves nothing to go back to; here
 // such a write becomes an entry of its own. It is told apart by its form: an absolute address on the same page with

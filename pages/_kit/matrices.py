@@ -33,10 +33,11 @@ def of_picture(picture: Picture, name: str, *, limit: float, query: int, result:
     """
     frame, (first_row, first_column) = picture.frame, picture.start
     rows_are_queries = frame.index.name == "query" and picture.framed is None
-    columns_are_tokens = frame.columns.name in TOKEN_AXES
-    # A click on a row chooses the query; the keys of another text are not among the queries.
-    rows_of_other_text = frame.index.name == "key" and picture.sides is not None and not picture.sides.same
-    clickable = frame.index.name in TOKEN_AXES and not rows_of_other_text
+    # A click on a row chooses the query; the keys of another text are not among the queries. The column
+    # chooses that which is looked at where it is of another text: else it follows from the query.
+    two_texts = picture.sides is not None and not picture.sides.same
+    columns_chosen = two_texts and frame.columns.name in TOKEN_AXES
+    clickable = frame.index.name in TOKEN_AXES and not (two_texts and frame.index.name == "key")
     return Heatmap(
         name,
         picture.symbol,
@@ -49,7 +50,7 @@ def of_picture(picture: Picture, name: str, *, limit: float, query: int, result:
         row=query - first_row if rows_are_queries else None,
         faint=picture.faint,
         origin=picture.origin,
-        start=(first_row, first_column if columns_are_tokens else None) if clickable else None,
+        start=(first_row, first_column if columns_chosen else None) if clickable else None,
         result=result,
     )
 

@@ -136,7 +136,7 @@ def tabs(browser):
         yield page
         page.evaluate("sessionStorage.clear()")  # fails where the page has crashed: it is not lent again
         page.goto("about:blank")
-        page.emulate_media(media="null", color_scheme=color_scheme)
+        page.emulate_media(media="null", color_scheme=color_scheme, reduced_motion="null")
         page.set_viewport_size(viewport)
         page.mouse.up()
         page.mouse.move(0, 0)
@@ -328,6 +328,10 @@ class Eye:
 
     def stage(self, number: int = 0):
         return self.panel(number).locator(".stage")
+
+    def listbox(self, number: int = 0):
+        """The list of tokens that a drawing is to the keyboard and to a screen reader."""
+        return self.stage(number).get_by_role("listbox")
 
     def token(self, at: int, side: str = "query", number: int = 0):
         return self.panel(number).locator(f".token.{side}[data-at='{at}']")

@@ -77,6 +77,24 @@ def test_everybody_can_use_a_page_in_both_themes(visit, app, settled, axe, page)
     assert all(below <= above + 1 for above, below in zip([first, *levels], levels, strict=False))
 
 
+def test_everybody_can_use_each_drawing_and_a_large_matrix_with_its_table_in_both_themes(
+    visit, app, settled, axe, eye
+):
+    page = visit(app)
+    page.evaluate(axe)
+    view = eye(page)
+    for theme in ("light", "dark"):
+        page.emulate_media(color_scheme=theme)
+        for drawing in ("text", "arcs", "matrix"):
+            view.button(drawing).click()
+            if drawing == "matrix" and theme == "light":
+                view.view.locator(".six button").last.click()
+                view.view.locator(".large").get_by_role("button", name="Table", exact=True).click()
+            settled(page)
+            assert faults(page) == [], (theme, drawing)
+    expect(view.view.locator(".large").get_by_role("table")).to_be_visible()
+
+
 @pytest.mark.parametrize("page", ON_PHONES)
 def test_a_page_opens_on_a_phone_with_its_title_and_fits_it(visit, app, page):
     opened = visit(f"{app}/{page}", width=390, height=844, first=True)

@@ -121,8 +121,12 @@ def test_one_screen_shows_the_sentence_its_lines_and_the_six_matrices_of_the_hea
     assert rows
     by_query = ("q", "scores", "weights", "output")
     assert view.view.evaluate(striped) == {name: rows * (name in by_query) for name in NAMES}
+    dim = """v => [...v.querySelector('.panel').querySelectorAll('.untrained')]
+        .map(({ dataset }) => [dataset.side, Number(dataset.at)]).toSorted((a, b) => a[1] - b[1])"""
+    assert view.view.evaluate(dim) == [["query", row] for row in rows]
     view.button("layer 1").click()
     assert view.view.evaluate(striped) == {name: [] for name in NAMES}
+    assert view.view.evaluate(dim) == []
 
     # Whatever one points at, nothing below moves.
     view.button("layer 2").click()
@@ -293,7 +297,7 @@ def test_every_picture_moves_the_one_focus_and_asks_the_server_nothing(visit, ap
     assert looked_at(view) == (1, 2, 6)
     assert "… too tired." in view.title()
     for key, focus in (("ArrowDown", (1, 2, 7)), ("h", (1, 3, 7)), ("L", (0, 3, 7)), ("H", (0, 2, 7))):
-        view.stage().press(key)
+        view.listbox().press(key)
         assert looked_at(view) == focus, key
     view.button("layer 2").click()
     assert looked_at(view) == (1, 2, 7)
@@ -366,6 +370,14 @@ def test_a_link_holds_the_focus_and_back_forward_and_other_pages_keep_it(visit, 
 
 
 LOOKED = "v => v.view.looked"
+# What is on its way, on the page and in its components, and takes long enough to be seen.
+MOVING = """() => {
+    const inside = (root) => [...root.querySelectorAll('*')].flatMap((e) => [
+        ...e.getAnimations().map((one) => [e.outerHTML.slice(0, 80), one.effect.getComputedTiming().endTime]),
+        ...(e.shadowRoot ? inside(e.shadowRoot) : []),
+    ]);
+    return inside(document).filter(([, milliseconds]) => milliseconds > 1);
+}"""
 
 
 @pytest.fixture(scope="module")
@@ -494,6 +506,26 @@ def test_on_a_phone_the_six_are_a_row_that_is_swiped(visit, app, eye):
     right = large.evaluate("e => e.getBoundingClientRect().right")
     assert right <= 390
 
+    # Two fingers that go apart zoom the matrix, not the page.
+    cell = "v => v.view.matrices.enlarged.viewport.cell"
+    canvas = large.locator("canvas")
+    canvas.evaluate("e => e.scrollIntoView({ block: 'center' })")
+    box, before = canvas.bounding_box(), view.view.evaluate(cell)
+    fingers = page.context.new_cdp_session(page)
+
+    def touch(kind: str, *apart: int) -> None:
+        x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+        points = [{"x": x + side * by, "y": y, "id": (side + 1) // 2} for by in apart for side in (-1, 1)]
+        fingers.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+
+    touch("touchStart", 20)
+    for apart in (30, 40, 60):
+        touch("touchMove", apart)
+    touch("touchEnd")
+    fingers.detach()
+    assert view.view.evaluate(cell) == pytest.approx(3 * before, rel=0.1)
+    assert page.evaluate("visualViewport.scale") == 1
+
 
 def test_all_heads_are_saved_as_they_are_drawn_with_every_weight(visit, app, eye):
     page = visit(f"{app}?{urlencode(GROUPED)}")
@@ -575,7 +607,21 @@ def test_a_long_sentence_is_scrolled_to_the_word_that_is_held(visit, app, eye):
     assert view.matrix("weights").shape == (128, 128)  # the part around the word
     rows = "v => [0, 127].map((at) => v.view.matrices.pictures.weights.map.numbers.rows[at])"
     assert view.view.evaluate(rows) == ["w73", "w200"]
-    view.stage().press("Home")
+    view.listbox().press("Home")
     assert view.chosen_word() == "w1"
     assert view.view.evaluate(inside)
     assert view.view.evaluate(rows) == ["w1", "w128"]
+
+    # Who wants nothing to move sees no movement: the other end is there in the frame of the press.
+    page.emulate_media(reduced_motion="reduce")
+    jump = """v => {
+        const scroll = v.querySelector('.stage .scroll');
+        const before = scroll.scrollTop;
+        v.querySelector('.more.down').click();
+        return scroll.scrollTop - before;
+    }"""
+    assert view.view.evaluate(jump) > 100
+    view.word(3).hover()
+    view.pictures().nth(1).click()
+    page.get_by_text("Advanced").first.click()
+    assert page.evaluate(MOVING) == []

@@ -133,7 +133,7 @@ def test_the_table_holds_torchs_weights(view_of, save):
     view = view_of()
     for chosen, rows in (("pinned", 2 * 2 * 13), ("all", 2 * 2 * 13 * 13)):
         if chosen == "all":
-            view.stage().press("Escape")
+            view.listbox().press("Escape")
         found = list(
             csv.DictReader(io.StringIO(save(view.page, view, "CSV").read_text(encoding="utf-8-sig")))
         )
@@ -157,7 +157,7 @@ def test_nasty_tokens_are_saved_as_they_are_and_harmless(visit, app, eye, save, 
     for label in labels:
         assert any(text.startswith(label) for text in texts(svg))
     assert save(page, view, "PNG").stat().st_size > 1000
-    view.stage().press("Escape")
+    view.listbox().press("Escape")
     found = list(csv.DictReader(io.StringIO(save(page, view, "CSV").read_text(encoding="utf-8-sig"))))
     shown = {row["query_token"] for row in found}
     assert shown == {f"'{label}" if label[0] in "=+-@" else label for label in labels}
@@ -205,7 +205,7 @@ def test_a_page_saved_from_the_app_goes_on_where_the_app_was(visit, app, eye, sa
     for drawing in ("text", "arcs", "matrix", "lines"):
         saved.button(drawing).click()
         assert saved.button(drawing).get_attribute("aria-pressed") == "true"
-    saved.stage().press("ArrowDown")
+    saved.listbox().press("ArrowDown")
     assert saved.view.locator(".foot button").all_inner_texts() == [
         "Let go (Esc)"
     ]  # nobody could hide a word
@@ -268,7 +268,7 @@ def test_layers_that_are_not_inside_cannot_be_asked_for(alone, written, eye, mon
     assert view.on() == [2]
     assert [view.button(f"layer {n}").is_enabled() for n in (1, 2, 3)] == [False, True, False]
     assert [view.chip(f"head {n}").is_enabled() for n in (1, 2, 3, 4)] == [False, False, True, False]
-    view.stage().press("l")
+    view.listbox().press("l")
     assert view.button("layer 2").get_attribute("aria-pressed") == "true"
 
 
@@ -317,11 +317,11 @@ def test_a_pinned_token_that_was_scrolled_away_is_still_there_for_a_screen_reade
     view, _ = long
     view.panel().locator(".scroll").evaluate("e => (e.scrollTop = 0)")
     view.drawn()
-    assert view.stage().get_attribute("aria-activedescendant") == "view-0-query-300"
+    assert view.listbox().get_attribute("aria-activedescendant") == "view-0-query-300"
     assert view.token(300).get_attribute("aria-selected") == "true"
     assert view.token(290).count() == 0
-    view.stage().press("End")
-    assert view.stage().get_attribute("aria-activedescendant") == f"view-0-query-{LONG - 1}"
+    view.listbox().press("End")
+    assert view.listbox().get_attribute("aria-activedescendant") == f"view-0-query-{LONG - 1}"
     assert view.token(LONG - 1).count() == 1
     view.drawn()
     assert view.token(LONG - 1).is_visible()
@@ -437,18 +437,18 @@ def test_the_cross_part_of_a_trace_is_a_page_with_both_texts(alone, eye, save, w
     assert ", ".join(f"{LOOKS.labels[at]} {weights[at, 10]:.2f}" for at in order) in view.said()
 
     # The keyboard walks each list to its own end.
-    view.stage().press("End")
-    view.stage().press("ArrowRight")
-    view.stage().press("End")
-    view.stage().press("ArrowDown")
+    view.listbox().press("End")
+    view.listbox().press("ArrowRight")
+    view.listbox().press("End")
+    view.listbox().press("ArrowDown")
     assert view.panel().locator(".key[aria-selected=true]").get_attribute("data-at") == "10"
-    view.stage().press("ArrowLeft")
+    view.listbox().press("ArrowLeft")
     assert view.panel().locator(".query[aria-selected=true]").get_attribute("data-at") == "6"
 
     arcs = view.button("arcs")
     assert arcs.is_disabled()
     assert "one text that looks at itself" in arcs.get_attribute("title")
-    view.stage().press("Escape")
+    view.listbox().press("Escape")
     rows = list(csv.DictReader(io.StringIO(save(page, view, "CSV").read_text(encoding="utf-8-sig"))))
     assert len(rows) == 77
     for row in rows:
@@ -510,7 +510,7 @@ def test_pieces_are_joined_to_words_and_special_tokens_give_their_share_away(
     order = np.argsort(-rest[1])[:5]
     assert ", ".join(f"{names[at + 1]} {rest[1, at]:.2f}" for at in order) in view.said()
     assert f"Hidden tokens take {words[1, 0]:.2f}" in view.said()
-    view.stage().press("Escape")
+    view.listbox().press("Escape")
     rows = list(csv.DictReader(io.StringIO(save(page, view, "CSV").read_text(encoding="utf-8-sig"))))
     assert len(rows) == 5 * 6
     for row in rows:

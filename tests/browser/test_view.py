@@ -148,7 +148,7 @@ def test_whatever_is_explored_asks_the_server_nothing_until_a_control_is_pressed
     options.get_by_role("checkbox").check()
     view.menu("Options")
     for key in ("ArrowDown", "Shift+ArrowDown", "h", "H", "L", "l", "Home", "End"):
-        view.stage().press(key)
+        view.listbox().press(key)
     view.token(2).click()
     settled(page)
     view.chip("head 2").dblclick()
@@ -269,7 +269,7 @@ def test_a_click_pins_in_both_sentences_and_is_seen_until_it_is_let_go(view_of):
     assert view.said().startswith("Every token's strongest lines.")
     same(view.lines(), expected(TIRED, range(13), [2, 3]))
     view.token(2).click()
-    view.stage().press("Escape")
+    view.listbox().press("Escape")
     view.away()
     assert view.button("Let go (Esc)").count() == 0
     view.token(11).click()
@@ -330,7 +330,7 @@ def test_another_sentence_lets_go_of_what_was_pinned_in_the_last(visit, app, set
 
 def test_options_choose_what_is_drawn(view_of):
     view = view_of()
-    view.stage().press("Escape")
+    view.listbox().press("Escape")
     view.chip("head 1").dblclick()
     options = view.menu("Options")
     options.get_by_role("slider").fill("0.2")
@@ -357,12 +357,12 @@ def test_options_choose_what_is_drawn(view_of):
 
 
 def active(view, number: int = 0):
-    """The element that the stage names as active; None where it names none."""
-    return view.stage(number).evaluate(
-        """(stage) => {
-            const id = stage.getAttribute('aria-activedescendant');
+    """The element that the list names as active; None where it names none."""
+    return view.listbox(number).evaluate(
+        """(list) => {
+            const id = list.getAttribute('aria-activedescendant');
             if (!id) return null;
-            const found = stage.querySelectorAll('#' + CSS.escape(id));
+            const found = list.querySelectorAll('#' + CSS.escape(id));
             return [found.length, found[0]?.getAttribute('role'), found[0]?.dataset.at, found[0]?.className];
         }"""
     )
@@ -371,35 +371,35 @@ def active(view, number: int = 0):
 def test_with_the_keyboard_tokens_heads_and_layers_are_walked(visit, app, eye):
     view = eye(visit(app))
     view.chip("head 3").click()
-    stage = view.stage()
-    stage.press("ArrowDown")
+    tokens = view.listbox()
+    tokens.press("ArrowDown")
     same(view.lines(), expected(TIRED, 9, [2, 3]))
-    stage.press("Shift+ArrowUp")
+    tokens.press("Shift+ArrowUp")
     same(view.lines(), expected(TIRED, [8, 9], [2, 3]))
-    stage.press("ArrowUp")
+    tokens.press("ArrowUp")
     same(view.lines(), expected(TIRED, 7, [2, 3]))
-    stage.press("ArrowRight")
+    tokens.press("ArrowRight")
     same(view.lines(), expected(TIRED, 7, [2, 3], "key"))
-    stage.press("ArrowUp")
+    tokens.press("ArrowUp")
     same(view.lines(), expected(TIRED, 6, [2, 3], "key"))
-    stage.press("ArrowLeft")
+    tokens.press("ArrowLeft")
     same(view.lines(), expected(TIRED, 6, [2, 3]))
-    stage.press("Home")
+    tokens.press("Home")
     same(view.lines(), expected(TIRED, 0, [2, 3]))
-    stage.press("ArrowUp")  # there is none above
+    tokens.press("ArrowUp")  # there is none above
     same(view.lines(), expected(TIRED, 0, [2, 3]))
-    stage.press("End")
+    tokens.press("End")
     same(view.lines(), expected(TIRED, 12, [2, 3]))
     for key, on in (("h", [2]), ("h", [3]), ("h", [0]), ("H", [3])):
-        stage.press(key)
+        tokens.press(key)
         assert view.on() == on
-    stage.press("L")
+    tokens.press("L")
     assert view.button("layer 1").get_attribute("aria-pressed") == "true"
     same(view.lines(), expected(TIRED, 12, [3], layer=0))
-    stage.press("L")  # there is none before
-    stage.press("l")
+    tokens.press("L")  # there is none before
+    tokens.press("l")
     same(view.lines(), expected(TIRED, 12, [3]))
-    stage.press("Escape")
+    tokens.press("Escape")
     assert active(view) is None
     same(view.lines(), expected(TIRED, range(13), [3]))
 
@@ -408,13 +408,13 @@ def test_the_focus_of_the_keyboard_is_seen_and_stays_where_it_is(visit, app, set
     page = visit(app)
     view = eye(page)
     focused = "view => view.getRootNode().activeElement?.dataset.panel"
-    view.stage(1).focus()
-    view.stage(1).press("End")
+    view.listbox(1).focus()
+    view.listbox(1).press("End")
     outline = "e => [getComputedStyle(e).outlineStyle, getComputedStyle(e).outlineWidth]"
     assert view.stage(1).evaluate(outline) == ["solid", "2px"]
-    view.stage(1).press("l")
-    view.stage(1).press("L")
-    view.stage(1).press("h")
+    view.listbox(1).press("l")
+    view.listbox(1).press("L")
+    view.listbox(1).press("h")
     settled(page)
     assert view.view.evaluate(focused) == "1"
     page.keyboard.press("ArrowUp")  # the next key goes on from there
@@ -429,14 +429,13 @@ def test_the_focus_of_the_keyboard_is_seen_and_stays_where_it_is(visit, app, set
 def test_every_drawing_is_a_list_of_tokens_to_a_screen_reader(view_of, drawing):
     view = view_of()
     view.button(drawing).click()
-    stage = view.stage()
-    assert stage.get_attribute("role") == "listbox"
-    assert stage.get_attribute("aria-label") == f"Attention in: {TIRED}"
-    assert stage.get_attribute("aria-multiselectable") == "true"
-    stage.press("ArrowDown")
+    tokens = view.listbox()
+    assert tokens.get_attribute("aria-label") == f"Attention in: {TIRED}"
+    assert tokens.get_attribute("aria-multiselectable") == "true"
+    tokens.press("ArrowDown")
     count, role, at, _ = active(view)
     assert (count, role, at) == (1, "option", "9")
-    chosen = stage.locator("[aria-selected=true]")
+    chosen = tokens.locator("[aria-selected=true]")
     assert chosen.count() == 1
     assert (chosen.get_attribute("aria-posinset"), chosen.get_attribute("aria-setsize")) == ("10", "13")
     assert chosen.locator("bdi").inner_text() == "was"
@@ -563,9 +562,9 @@ def test_the_matrix_is_zoomed_and_moved_and_a_click_pins_the_row(view_of):
     view.button("The whole matrix").click()
     assert view.view.evaluate(WINDOW) == [cell, 0, 0, cell]
     for key, times in (("+", 2), ("-", 1), ("0", 1)):
-        view.stage().press(key)
+        view.listbox().press(key)
         assert view.view.evaluate(WINDOW)[0] == pytest.approx(times * cell)
-    view.stage().press("ArrowUp")
+    view.listbox().press("ArrowUp")
     assert view.said().startswith("the looks at")
 
 
@@ -610,8 +609,8 @@ def test_tokens_stand_in_the_order_of_their_script(view_of, text, rtl):
         places = [box["x"] for box in boxes]
         assert places == sorted(places, reverse=rtl)
         assert len(set(places)) == len(labels)
-        view.stage().press("Home")
-        view.stage().press("ArrowLeft" if rtl else "ArrowRight")  # to the next one as it is read
+        view.listbox().press("Home")
+        view.listbox().press("ArrowLeft" if rtl else "ArrowRight")  # to the next one as it is read
         assert view.stage().locator("[aria-selected=true]").get_attribute("data-at") == "1"
     view.button("arcs").click()
     for _, start, end, _ in view.lines():
@@ -654,7 +653,7 @@ def test_tokens_that_look_like_markup_stay_text_in_every_drawing(visit, app, eye
             texts = tokens.evaluate_all("all => all.map((e) => [e.dataset.at, e.firstChild.textContent])")
             assert len(texts) > 14
             assert all(text == labels[int(at)] for at, text in texts)
-        view.stage().press("ArrowRight")
+        view.listbox().press("ArrowRight")
         assert page.evaluate("window.cracked") is None
         assert view.view.locator("img, script").count() == 0
     view.button("lines").click()
