@@ -99,8 +99,8 @@ def test_the_row_of_the_token_is_framed_and_a_click_chooses_what_stands_on_the_a
         assert shown[symbol]["row"] == token - 1
     for symbol in ("X", "Q", "K₁", "V₁"):
         assert shown[symbol]["row"] is None
-    assert shown["A₁"]["start"] == [0, 0]
-    assert shown["Q₁"]["start"] == [0, None]
+    # What is looked at follows from the query: it is no text of its own.
+    assert shown["A₁"]["start"] == shown["Q₁"]["start"] == [0, None]
 
 
 def test_colours_of_weights_end_at_the_largest_of_all_heads(told, heatmaps):
@@ -203,8 +203,10 @@ def test_words_in_the_sentences_are_shown_as_typed(told):
     assert re.search(f"{word} to {word}", scores)
 
 
-def test_the_steps_of_two_texts_say_what_y_is(on_translation, main_text):
-    assert "made of Y" in main_text(on_translation("understand/steps.py"))
+def test_the_steps_of_two_texts_say_what_y_is_and_a_cell_chooses_of_both(on_translation, main_text, heatmaps):
+    app = on_translation("understand/steps.py")
+    assert "made of Y" in main_text(app)
+    assert [0, 0] in [matrix["start"] for matrix in heatmaps(app, "steps").values()]
 
 
 @pytest.mark.slow
