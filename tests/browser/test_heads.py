@@ -373,7 +373,7 @@ LOOKED = "v => v.view.looked"
 # What is on its way, on the page and in its components, and takes long enough to be seen.
 MOVING = """() => {
     const inside = (root) => [...root.querySelectorAll('*')].flatMap((e) => [
-        ...e.getAnimations().map((one) => [e.outerHTML.slice(0, 80), one.effect.getComputedTiming().endTime]),
+        ...e.getAnimations().map((one) => [e.outerHTML.slice(0, 80), one.effect.getComputedTiming().activeDuration]),
         ...(e.shadowRoot ? inside(e.shadowRoot) : []),
     ]);
     return inside(document).filter(([, milliseconds]) => milliseconds > 1);
@@ -613,6 +613,7 @@ def test_a_long_sentence_is_scrolled_to_the_word_that_is_held(visit, app, eye):
     assert view.view.evaluate(rows) == ["w1", "w128"]
 
     # Who wants nothing to move sees no movement: the other end is there in the frame of the press.
+    page.wait_for_function(f"() => !({MOVING})().length")
     page.emulate_media(reduced_motion="reduce")
     jump = """v => {
         const scroll = v.querySelector('.stage .scroll');
