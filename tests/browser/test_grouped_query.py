@@ -15,6 +15,7 @@ def link(app: str, **settings) -> str:
 
 def frames(page) -> list[tuple[str, str, list[str]]]:
     """Of each frame its visible name, what it says, and the chips in it."""
+    page.locator(".chips .chip").first.wait_for()
     return page.locator(".chips .shared").evaluate_all(
         """all => all.map((box) => [box.querySelector('.label').textContent, box.getAttribute('aria-label'),
             [...box.querySelectorAll('.chip')].map((chip) => chip.textContent)])"""
@@ -49,9 +50,9 @@ def test_all_heads_can_share_one_and_heads_with_their_own_have_no_frame(visit, a
 
 def test_frames_fit_a_phone(visit, app):
     page = visit(link(app, n_kv_heads=1, h=16, d_model=64), width=390)
+    [(_, _, chips)] = frames(page)
     right = page.locator(".chips").evaluate("(e) => [e.scrollWidth, e.clientWidth]")
     assert right[0] <= right[1]
-    [(_, _, chips)] = frames(page)
     assert chips == [str(head) for head in range(1, 17)]  # so many are told apart by their numbers alone
     first = page.locator(".chips").get_by_role("button", name="head 1", exact=True)
     expect(first).to_have_attribute("aria-pressed", "true")

@@ -373,7 +373,8 @@ LOOKED = "v => v.view.looked"
 # What is on its way, on the page and in its components, and takes long enough to be seen.
 MOVING = """() => {
     const inside = (root) => [...root.querySelectorAll('*')].flatMap((e) => [
-        ...e.getAnimations().map((one) => [e.outerHTML.slice(0, 80), one.effect.getComputedTiming().activeDuration]),
+        ...e.getAnimations().map(({ effect }) =>
+            [e.outerHTML.slice(0, 80), effect.getComputedTiming().activeDuration]),
         ...(e.shadowRoot ? inside(e.shadowRoot) : []),
     ]);
     return inside(document).filter(([, milliseconds]) => milliseconds > 1);
