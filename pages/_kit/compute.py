@@ -11,8 +11,10 @@ from weakref import WeakKeyDictionary
 import streamlit as st
 
 import mha_core as mha
+from mha_core.attention.module import AttentionSpec
 from mha_core.device import Device, pick
 from mha_core.sources import mini
+from mha_core.sources.random_weights import nbytes
 from mha_core.traces.source import RandomSource, RunSource, TrainedSource
 from mha_core.training.checkpoints import Trained, untrained
 from mha_core.training.language import MAX_WORDS
@@ -25,9 +27,9 @@ from pages._kit.text import t
 SOURCES = ("mini", "random", "run", "model", "file")
 STAND_IN = "stand-in"  # in the keys of the cache
 MAX_TOKENS = {"mini": MAX_WORDS, "random": 4096, "run": MAX_WORDS, "model": 4096}
-MAX_TRACES = 32  # in the cache
-LARGE = 1 << 25  # numbers in q over all layers; at least as many make a trace large
-MAX_LARGE = 2  # large traces in the cache
+# Traces in the cache, and bytes of one; those that take more are large, of them there are fewer.
+MAX_TRACES, MAX_BYTES = 32, 16_000_000
+MAX_LARGE, MAX_LARGE_BYTES, MAX_LARGE_BYTES_HOSTED = 2, 500_000_000, 150_000_000
 # Of one trace or layer the results of so many questions, where the text has at most so many tokens.
 MAX_RESULTS, MAX_SMALL_TEXT = 64, 64
 
@@ -140,10 +142,15 @@ def _with_layers(trace: mha.AttentionTrace) -> mha.AttentionTrace:
 
 
 def _is_large(scene: Scene, text: str) -> bool:
-    """Whether many layers meet a long text: hundreds of megabytes, and seconds of all cores."""
-    numbers_per_token = (scene.d_k or scene.d_model // max(scene.h, 1)) * scene.h * scene.layers
-    # A token has at least one character, so the length of the text is a cheap upper bound.
-    return scene.source == "random" and len(text) * numbers_per_token >= LARGE
+    """Whether large matrices or a long text would take more memory than the traces that are often kept."""
+    if scene.source != "random":
+        return False
+    try:
+        spec = AttentionSpec(scene.d_model, scene.h, scene.n_kv_heads, scene.d_k, scene.d_v, scene.bias)
+    except mha.MhaError:  # the trace is refused
+        return False
+    tokens = min(len(text), MAX_TOKENS["random"])  # a token has at least one character
+    return nbytes(spec, tokens, scene.layers, masked=scene.mask != "full") > MAX_BYTES
 
 
 def peek(scene: Scene) -> mha.AttentionTrace | None:
@@ -203,6 +210,8 @@ def _computed(settings: str) -> mha.AttentionTrace:
         trained = finished if arguments.get("trained", True) else untrained(finished.plan)
         trace = mini.follow(trained, arguments["text"])
         return replace(trace, source=_of_run(arguments["run"], trace.source))
+    if arguments["source"] == "random":
+        arguments["max_bytes"] = MAX_LARGE_BYTES_HOSTED if model_source.hosted() else MAX_LARGE_BYTES
     return mha.trace(limit=MAX_TOKENS[arguments["source"]], **arguments)
 
 

@@ -8,7 +8,7 @@ import pytest
 import mha_core as mha
 from mha_core.analysis.derivation import steps
 from mha_core.analysis.token import against_keys, column_of, mixture, row_of, vectors
-from pages._kit import compute
+from pages._kit import compute, state
 
 
 @pytest.fixture
@@ -56,3 +56,22 @@ def test_of_a_long_text_nothing_is_kept(ask):
     trace = mha.trace("a " * (compute.MAX_SMALL_TEXT + 1), h=1, d_model=2)
     assert compute.of(trace, ask) == compute.of(trace, ask)
     assert ask.asked == [0, 0]
+
+
+def test_a_link_cannot_ask_for_more_memory_than_a_server_has(opened, monkeypatch):
+    """Sixteen layers of a gigabyte each, for one letter."""
+    asked = {"h": 64, "d_model": 1024, "d_k": 1024, "d_v": 1024, "layers": 16}
+    monkeypatch.setattr("mha_core.sources.random_weights.drawn", lambda *sizes, **more: pytest.fail("drawn"))
+    app = opened(source="random", text="a", twin="", **asked)
+    assert not app.exception
+    (refusal,) = (error.value for error in app.error)
+    assert "GB" in refusal
+    assert any(button.label == "Use h 1" for button in app.button)
+
+
+@pytest.mark.parametrize("sizes", [{}, {"h": 8, "d_model": 512}, {"layers": 16, "d_model": 1024, "d_k": 64}])
+def test_what_a_trace_is_kept_as_follows_from_its_bytes(sizes):
+    scene = state.Scene(source="random", text="a b c", **sizes)
+    trace = compute.trace(scene)
+    assert compute._is_large(scene, scene.text) == (sizes.get("layers") == 16)
+    assert (trace.nbytes <= compute.MAX_BYTES) or compute._is_large(scene, scene.text)
