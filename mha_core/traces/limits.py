@@ -105,6 +105,8 @@ def check_sizes(where: str, sizes: Mapping[str, Size], n_query: int, n_key: int,
     inputs = {"q": "x", "k": "x" if same else "x_v", "v": "x" if same and "x_v" not in sizes else "x_v"}
     for letter, x in inputs.items():
         _check_matrix(where, letter, x, sizes)
+    for name, other in (("q", "k"), ("w_q", "b_q"), ("w_k", "b_k"), ("w_v", "b_v"), ("w_o", "b_o")):
+        _check_types(where, name, other, sizes)
 
 
 def _check_matrix(where: str, letter: str, x: str, sizes: Mapping[str, Size]) -> None:
@@ -119,6 +121,15 @@ def _check_matrix(where: str, letter: str, x: str, sizes: Mapping[str, Size]) ->
         raise MhaError(
             f"w_{letter} of {where} has shape {w.shape} and its bias {b and b.shape}; it has to be "
             f"({rows}, {heads * width}), as the {product} of {heads} heads and width {width} that it makes."
+        )
+
+
+def _check_types(where: str, name: str, other: str, sizes: Mapping[str, Size]) -> None:
+    """Hold two tensors that are added or multiplied to one number type."""
+    if {name, other} <= sizes.keys() and sizes[name].dtype != sizes[other].dtype:
+        raise MhaError(
+            f"{name} of {where} has the number type {sizes[name].dtype} and {other} {sizes[other].dtype}; "
+            f"they have to have the same."
         )
 
 
