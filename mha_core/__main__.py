@@ -32,6 +32,7 @@ SETTINGS = {
     "dtype": (str, "float32, float16 or bfloat16 (a model)"),
     "device": (str, "cpu, cuda or mps"),
     "limit": (int, "the most tokens"),
+    "max_bytes": (int, "the most bytes of memory (random)"),
 }
 EPILOG = """\
 Without a command the app is opened, in the browser. Streamlit's options are handed on to it:
