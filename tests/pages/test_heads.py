@@ -85,7 +85,11 @@ def test_closed_folds_compute_and_send_nothing(opened, monkeypatch):
 
 @pytest.mark.parametrize(
     ("fold", "shown"),
-    [("numbers", {"table"}), ("measurements", {"alike"}), ("overview_open", {"overview", "overview_blob"})],
+    [
+        ("numbers", {"table"}),
+        ("measurements", {"alike", "alike_blob"}),
+        ("overview_open", {"overview", "overview_blob"}),
+    ],
 )
 def test_an_open_fold_computes_what_is_in_it_and_nothing_else(opened, fold, shown):
     app = opened(fold, layers=2)
