@@ -9,6 +9,7 @@ import torch
 
 import mha_core as mha
 from mha_core.analysis.rollout import best_hops, rollout, two_hops
+from mha_core.attention import functional
 from mha_core.traces.mixer import MixerTrace
 
 TEXT = "the old cat saw the new cat"
@@ -178,9 +179,10 @@ def test_a_second_hop_cannot_start_in_another_text(cross_trace, refused):
         assert "look from one text at another" in str(refused(ask))
 
 
-def test_of_a_long_text_two_hops_are_computed_for_a_part_and_through_all_tokens():
+def test_of_a_long_text_two_hops_are_computed_for_a_part_and_through_all_tokens(monkeypatch):
     trace = mha.trace(" ".join(f"w{at}" for at in range(19)), h=3, d_model=12, layers=2)
     whole = two_hops(trace, first=1, second=2)
+    monkeypatch.setattr(functional, "CELLS", 5 * 19)  # five rows of the first layer at a time
     part = two_hops(trace, first=1, second=2, rows=slice(4, 11), keys=[18, 0, 6])
     pd.testing.assert_frame_equal(part, whole.iloc[4:11, [18, 0, 6]], rtol=1e-5)
     with pytest.raises(mha.MhaError, match="19"):
