@@ -4,17 +4,22 @@ Heads and layers count from 0. Source: Clark et al. 2019, "What Does BERT Look A
 against a fixed distance).
 """
 
+from functools import cache
 from os import PathLike
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+from mha_core import resources
 from mha_core.analysis.patterns import DISTANCE, POSITIONS
 from mha_core.errors import MhaError
 from mha_core.traces.source import TrainedSource
+from mha_core.traces.storage import replacing
 from mha_core.traces.trace import AttentionTrace
-from mha_core.training import evaluation
-from mha_core.training.checkpoints import PLANS, Trained, load_model, path, untrained
+from mha_core.training import checkpoints, evaluation
+from mha_core.training.checkpoints import FOLDER, PLANS, Trained, load_model, path, untrained
+from mha_core.training.fit import Plan
 from mha_core.training.language import MAX_WORDS
 from mha_core.training.lexicon import lexicon
 from mha_core.training.model import SmallModel
@@ -27,6 +32,9 @@ MIN_SHARE = 0.6
 # A share of 160 items has a standard error of up to 0.04; with up to 32 heads, five standard errors are no
 # accident.
 MARGIN = 0.2
+
+FILE = "roles.csv"  # beside the shipped weights: the roles of each, so that no reader waits for them
+DIGITS = 4  # behind the point, there
 
 IDENTITY = ("language", "architecture", "h", "d_model", "seed")  # of a small model, in a trace and in a plan
 TOLERANCE = 1e-3  # of weights that one model computed on two devices
@@ -78,6 +86,32 @@ def of_model(model: SmallModel, language: str, *, seed: int = 0) -> pd.DataFrame
     table = trained.merge(control, on=keys, validate="one_to_one")
     table = table.sort_values(["layer", "head"], kind="stable", ignore_index=True)
     return table[[*keys, "score", "weight", "baseline", "control", "n"]]
+
+
+def shipped(plan: Plan) -> pd.DataFrame:
+    """`roles` of a model that comes with Headscope, measured when it was trained; rounded to `DIGITS`."""
+    return _read(resources.path(*FOLDER, FILE))[checkpoints.name(plan)].copy()
+
+
+def write(file: Path, measured: dict[str, pd.DataFrame]) -> None:
+    """Write the roles of models by their names; those of other models in the file stay."""
+    tables = dict(sorted(({**_read(file)} | measured).items())) if file.exists() else measured
+    with replacing(file) as temporary:
+        pd.concat(tables, names=["model", None]).reset_index(level="model").to_csv(
+            temporary, index=False, float_format=f"%.{DIGITS}f"
+        )
+    _read.cache_clear()
+
+
+def names_in(file: Path) -> set[str]:
+    """The names of the models whose roles the file has."""
+    return {*_read(file)} if file.exists() else set()
+
+
+@cache
+def _read(file: Path) -> dict[str, pd.DataFrame]:
+    groups = pd.read_csv(file).groupby("model")
+    return {model: rows.drop(columns="model").reset_index(drop=True) for model, rows in groups}
 
 
 def _small_model(measured: AttentionTrace | Trained | str | PathLike) -> Trained:

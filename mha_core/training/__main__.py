@@ -1,5 +1,7 @@
 """Make the shipped weights: ``python -m mha_core.training`` trains every model that is missing.
 
+The roles of its heads are measured with each model, and where they are missing.
+
     python -m mha_core.training glass-box-en-h1-d32    # this one, even if it is there
     python -m mha_core.training --out somewhere        # into another folder
 
@@ -17,6 +19,7 @@ import numpy as np
 import torch
 
 from mha_core import resources
+from mha_core.analysis import roles
 from mha_core.errors import MhaError
 from mha_core.traces.storage import replacing
 from mha_core.training import checkpoints
@@ -47,6 +50,8 @@ def main(arguments: list[str] | None = None) -> None:
                 train(name, plans[name], options.out)
             except MhaError as error:  # a checkpoint that is damaged, or of other words
                 parser.exit(1, f"{name}: {error}\n")
+        elif name not in roles.names_in(options.out / roles.FILE):
+            measure_roles(name, checkpoints.load_model(weights), options.out)
 
 
 def train(name: str, plan: Plan, folder: Path) -> None:
@@ -74,9 +79,9 @@ def train(name: str, plan: Plan, folder: Path) -> None:
         "made_by": "python -m mha_core.training " + name,
         "versions": {"torch": torch.__version__, "numpy": np.__version__},
     }
-    checkpoints.save_model(
-        folder / f"{name}.safetensors", checkpoints.Trained(run.model, plan, run.step, report)
-    )
+    weights = folder / f"{name}.safetensors"
+    checkpoints.save_model(weights, checkpoints.Trained(run.model, plan, run.step, report))
+    measure_roles(name, checkpoints.load_model(weights), folder)
     file = folder / checkpoints.MANIFEST
     known = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     text = json.dumps(dict(sorted((known | {name: report}).items())), indent=1)
@@ -84,6 +89,11 @@ def train(name: str, plan: Plan, folder: Path) -> None:
         temporary.write_text(text + "\n", encoding="utf-8")
     checkpoint.unlink(missing_ok=True)
     print(f"{name}  {json.dumps(report['scores'])}", flush=True)
+
+
+def measure_roles(name: str, trained: checkpoints.Trained, folder: Path) -> None:
+    """Measure the roles of a model as it is in its file, and write them beside it."""
+    roles.write(folder / roles.FILE, {name: roles.roles(trained)})
 
 
 def rounded(measured: dict) -> dict:

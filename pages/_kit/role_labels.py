@@ -20,7 +20,7 @@ def labels(trace: AttentionTrace, scene: state.Scene, layer: int) -> list[str]:
 def named(trace: AttentionTrace, scene: state.Scene) -> dict[tuple[int, int], tuple[str, float]] | None:
     """The role and score of each (layer, head), as in `roles.labels`; None for weights without training."""
     trained = _trained(trace, scene)
-    return None if trained is None else _named(str(trace.source), trained)
+    return None if trained is None else _named(str(trace.source), scene.source, trained)
 
 
 def label(role: tuple[str, float] | None) -> str:
@@ -34,9 +34,9 @@ def name(role: str) -> str:
 
 
 def of_scene(trace: AttentionTrace, scene: state.Scene) -> pd.DataFrame | None:
-    """The roles of the scene's model, measured once per server; None for weights without training."""
+    """The roles of the scene's model, shipped or measured once; None for weights without training."""
     trained = _trained(trace, scene)
-    return None if trained is None else _measured(str(trace.source), trained)
+    return None if trained is None else _table(str(trace.source), scene.source, trained)
 
 
 def _trained(trace: AttentionTrace, scene: state.Scene) -> Trained | None:
@@ -49,10 +49,14 @@ def _trained(trace: AttentionTrace, scene: state.Scene) -> Trained | None:
 
 
 @st.cache_resource(max_entries=32, show_spinner=False)
-def _measured(name: str, _trained: Trained) -> pd.DataFrame:
-    return roles.roles(_trained)
+def _named(name: str, source: str, _trained: Trained) -> dict[tuple[int, int], tuple[str, float]]:
+    return roles.labels(_table(name, source, _trained))
+
+
+def _table(name: str, source: str, trained: Trained) -> pd.DataFrame:
+    return roles.shipped(trained.plan) if source == "mini" else _measured(name, trained)
 
 
 @st.cache_resource(max_entries=32, show_spinner=False)
-def _named(name: str, _trained: Trained) -> dict[tuple[int, int], tuple[str, float]]:
-    return roles.labels(_measured(name, _trained))
+def _measured(name: str, _trained: Trained) -> pd.DataFrame:
+    return roles.roles(_trained)

@@ -8,11 +8,15 @@ import torch
 import mha_core as mha
 from mha_core.analysis.patterns import POSITIONS
 from mha_core.analysis.roles import ROLES, labels, of_model, roles
+from mha_core.analysis.roles import shipped as shipped_roles
 from mha_core.sources import mini
 from mha_core.training import checkpoints, evaluation
 from mha_core.training.fit import Plan
 from mha_core.training.lexicon import HIDDEN, lexicon
-from mha_core.training.model import Flow, Shape, SmallModel
+from mha_core.training.model import ARCHITECTURES, Flow, Shape, SmallModel
+
+# Of those that are shipped: each architecture and language, the narrowest and a wide one.
+SAMPLE = [plan for plan in checkpoints.PLANS if plan.h == 4 and plan.d_model in (32, 64)]
 
 # The material
 
@@ -258,6 +262,32 @@ def test_the_shipped_model_is_labelled_with_what_it_was_trained_for():
     best = trained.report["scores"]["layer"], trained.report["scores"]["head"]
     assert found[best][0] == "pronoun to noun"
     assert found[best][1] > 0.9
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        pytest.param(plan, marks=[] if plan.architecture == "one-layer" else pytest.mark.slow)
+        for plan in checkpoints.PLANS
+        if plan in SAMPLE or plan.architecture == "one-layer"
+    ],
+    ids=checkpoints.name,
+)
+def test_the_shipped_roles_are_those_that_are_measured_again(plan):
+    trained = checkpoints.load_model(checkpoints.path(plan))
+    measured, written = roles(trained), shipped_roles(plan)
+    pd.testing.assert_frame_equal(written, measured, check_exact=False, rtol=0, atol=5e-3)
+    names = {head: role for head, (role, _) in labels(measured).items()}
+    assert {head: role for head, (role, _) in labels(written).items()} == names
+
+
+def test_every_shipped_model_has_its_roles_and_its_own_copy_of_them():
+    for plan in checkpoints.PLANS:
+        table = shipped_roles(plan)
+        assert len(table) == len(ARCHITECTURES[plan.architecture]) * plan.h * len(ROLES)
+        assert table["role"].tolist() == [*ROLES] * (len(table) // len(ROLES))
+        table["score"] = 0.0
+        assert shipped_roles(plan)["score"].any()
 
 
 # What roles are asked of

@@ -1,6 +1,7 @@
 """What heads were measured to do stands under them, with the numbers behind it."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import mha_core as mha
@@ -22,7 +23,7 @@ def test_labels_are_the_measured_ones_with_their_scores(opened, eye, english, la
     app = opened("measurements", layer=layer)
     assert not app.exception
     plan = mini.find("en", "glass-box", 4, 64)
-    table = roles.roles(mini.model(plan))
+    table = roles.shipped(plan)
     named = roles.labels(table)
     shown = eye(app)[0]["roles"][str(layer - 1)]
     for head, label in enumerate(shown):
@@ -46,14 +47,18 @@ def test_random_weights_have_no_labels_and_still_patterns(opened, eye):
     )
 
 
-def test_roles_are_measured_once_for_a_model(monkeypatch):
-    counted = []
-    monkeypatch.setattr(roles, "roles", lambda *args, **rest: counted.append(args) or "measured")
+def test_no_visitor_waits_for_the_roles_of_a_shipped_model_and_of_another_the_first_alone(monkeypatch):
+    asked, table = [], roles.shipped(mini.find("en", "glass-box", 4, 64))
+    monkeypatch.setattr(roles, "roles", lambda trained: asked.append(trained) or table)
     role_labels._measured.clear()
     scene = Scene()
-    trace = compute.trace(scene)
-    assert [role_labels.of_scene(trace, scene) for _ in range(3)] == ["measured"] * 3
-    assert len(counted) == 1
+    pd.testing.assert_frame_equal(role_labels.of_scene(compute.trace(scene), scene), table)
+    assert asked == []
+    trained = mini.model(mini.find("en", "glass-box", 4, 64))
+    run = Scene(source="run", run=compute.trainings().add(trained))
+    trace = compute.trace(run)
+    assert [role_labels.of_scene(trace, run) for _ in range(3)] == [table] * 3
+    assert asked == [trained]
     role_labels._measured.clear()
 
 

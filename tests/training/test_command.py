@@ -3,8 +3,10 @@
 import json
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 
+from mha_core.analysis import roles
 from mha_core.training import __main__ as command
 from mha_core.training import checkpoints, evaluation
 from mha_core.training.fit import Plan
@@ -22,6 +24,7 @@ ENGLISH, CHINESE = map(checkpoints.name, TINY)
 def tiny_plans(monkeypatch, little):
     monkeypatch.setattr(checkpoints, "PLANS", TINY)
     monkeypatch.setattr(command, "EVERY", 3)
+    monkeypatch.setattr(roles, "roles", lambda trained: pd.DataFrame({"head": range(trained.plan.h)}))
     few = evaluation.pairs
     monkeypatch.setattr(evaluation, "pairs", lambda *args, **named: few(*args, **{**named, "count": 2}))
 
@@ -33,7 +36,9 @@ def files(folder) -> list[str]:
 def test_every_missing_model_is_made_with_its_entry(tmp_path, capsys):
     out = tmp_path / "new" / "folder"
     command.main(["--out", str(out)])
-    assert files(out) == sorted([f"{ENGLISH}.safetensors", f"{CHINESE}.safetensors", "manifest.json"])
+    assert files(out) == sorted(
+        [f"{ENGLISH}.safetensors", f"{CHINESE}.safetensors", "manifest.json", roles.FILE]
+    )
     manifest = json.loads((out / "manifest.json").read_text(encoding="utf-8"))
     assert list(manifest) == sorted([ENGLISH, CHINESE])
     for plan in TINY:
@@ -58,10 +63,15 @@ def test_what_is_there_is_left_alone_unless_it_is_named(tmp_path):
     times = {name: (tmp_path / name).stat().st_mtime_ns for name in files(tmp_path)}
     command.main(["--out", str(tmp_path)])
     assert {name: (tmp_path / name).stat().st_mtime_ns for name in files(tmp_path)} == times
-    (tmp_path / f"{CHINESE}.safetensors").unlink()
+    for file in (roles.FILE, f"{CHINESE}.safetensors"):
+        (tmp_path / file).unlink()
     command.main(["--out", str(tmp_path)])
-    assert (tmp_path / f"{CHINESE}.safetensors").exists()
     assert (tmp_path / f"{ENGLISH}.safetensors").stat().st_mtime_ns == times[f"{ENGLISH}.safetensors"]
+    assert pd.read_csv(tmp_path / roles.FILE).to_numpy().tolist() == [
+        [ENGLISH, 0],
+        [ENGLISH, 1],
+        [CHINESE, 0],
+    ]
     command.main([ENGLISH, "--out", str(tmp_path)])
     assert (tmp_path / f"{ENGLISH}.safetensors").stat().st_mtime_ns != times[f"{ENGLISH}.safetensors"]
 
