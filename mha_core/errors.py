@@ -45,6 +45,11 @@ def one_of(kind: str, value: str, names: Iterable[str], *, parameter: str | None
     return value
 
 
+def named_type(value: object) -> str:
+    """``None`` or ``a list``, as messages name a value of the wrong type."""
+    return "None" if value is None else f"a {type(value).__name__}"
+
+
 def listed(values: Iterable, word: str) -> str:
     """``[1, 2, 3]`` and "or" as ``1, 2 or 3``."""
     *most, last = map(str, values)

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from mha_core.analysis import roles
-from mha_core.analysis.patterns import POSITIONS, Block, Patterns, Without, blocks, leave_out
+from mha_core.analysis.patterns import POSITIONS, Block, Patterns, Without, blocks, check_whole, leave_out
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.trace import AttentionTrace
 
@@ -84,6 +84,7 @@ def overview(trace: AttentionTrace, *, without: Without = ()) -> Overview:
     `without` leaves tokens out as in `metrics`. Raises `MhaError` as `metrics` does.
     """
     trace = leave_out(trace, without)
+    check_whole(trace)
     n_heads = sum(layer.n_heads for layer in trace.layers)
     side = MAX_SIDE
     while side > MIN_SIDE and n_heads * side**2 > MAX_PIXELS:

@@ -6,7 +6,7 @@ with heads × tokens². Heads and positions count from 0. Sources: Clark et al. 
 Attention in a Transformer Language Model" (mean distance).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Literal, NamedTuple, TypeVar
@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from mha_core.attention.functional import row_blocks
-from mha_core.errors import MhaError
+from mha_core.errors import MhaError, named_type
 from mha_core.traces.indices import index
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.tokens import Sides, Tokens, special_positions
@@ -168,6 +168,8 @@ def similarity(
     layers = (remaining,) if isinstance(remaining, LayerTrace) else of_one_kind(remaining).layers
     n_query, n_key, n_heads = layers[0].n_query, layers[0].n_key, sum(layer.n_heads for layer in layers)
     queries = None
+    if max_rows is not None and (not isinstance(max_rows, int) or max_rows < 1):
+        raise MhaError(f"max_rows is a number of rows, at least 1; got {max_rows!r}.")
     if max_rows is not None and max_rows < n_query:
         queries = np.linspace(0, n_query - 1, max_rows).astype(int)
     distances, common = np.zeros((2, n_heads, n_heads))
@@ -195,12 +197,19 @@ def similarity(
 
 def of_one_kind(trace: AttentionTrace) -> AttentionTrace:
     """The trace itself. Raises `MhaError` where its layers are of several kinds, between different tokens."""
+    check_whole(trace)
     if len(trace.kinds) > 1:
         raise MhaError(
             f"This trace has layers of the kinds {', '.join(trace.kinds)}, between different tokens; "
             f"take one of them, as in trace.part({trace.kinds[-1]!r})."
         )
     return trace
+
+
+def check_whole(trace: Traced) -> None:
+    """Raise `MhaError` for one layer, where all layers of a trace are looked at."""
+    if isinstance(trace, LayerTrace):
+        raise MhaError("A whole trace is needed, as mha.trace(text) returns it; got one of its layers.")
 
 
 def leave_out(trace: Traced, without: Without) -> Traced:
@@ -213,10 +222,10 @@ def leave_out(trace: Traced, without: Without) -> Traced:
     """
     if not isinstance(trace, AttentionTrace | LayerTrace):
         raise MhaError(
-            f"A trace is needed, as mha.trace(text) returns it, or one of its layers; got a "
-            f"{type(trace).__name__}."
+            f"A trace is needed, as mha.trace(text) returns it, or one of its layers; got "
+            f"{named_type(trace)}."
         )
-    if isinstance(without, str) and without != "special":
+    if without != "special" if isinstance(without, str) else not isinstance(without, Iterable):
         raise MhaError(f"without is 'special' or a list of positions; got {without!r}.")
     if not isinstance(without, str) and not len(without):
         return trace

@@ -43,7 +43,7 @@ def rollout(
             f"weights ({rules}); look at single layers, and at mixing() of trace.mixers."
         )
     trace, last = remaining, remaining.layer_index(layer)
-    if not 0 <= residual <= 1:
+    if not isinstance(residual, int | float) or not 0 <= residual <= 1:
         raise MhaError(f"residual {residual} is out of range; 0 to 1 work.")
     one_of("way to join heads", heads, HEADS, parameter="heads")
     if not trace.sides.same:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from mha_core.errors import MhaError, listed, one_of
+from mha_core.errors import MhaError, listed, named_type, one_of
 
 
 def causal(n_query: int, n_key: int, size: int) -> Tensor:
@@ -96,7 +96,7 @@ def combine(
     Raises `MhaError` with the shape got and the shapes expected.
     """
     if mask is not None:
-        mask = torch.as_tensor(mask)
+        mask = _tensor("mask", mask)
         check_boolean("mask", mask)
         accepted = {
             (n_query, n_key): (1, 1),
@@ -107,7 +107,7 @@ def combine(
         _check_shape("mask", mask, accepted)
         mask = mask.reshape(*accepted[tuple(mask.shape)], n_query, n_key)
     if key_padding is not None:
-        key_padding = torch.as_tensor(key_padding)
+        key_padding = _tensor("key_padding", key_padding)
         check_boolean("key_padding", key_padding)
         _check_shape("key_padding", key_padding, {(batch, n_key): None})
         key_padding = key_padding[:, None, None, :]
@@ -119,6 +119,13 @@ def combine(
 def _offset(n_query: int, n_key: int) -> Tensor:
     """key position − query position, the last query standing at the last key. (query, key)"""
     return torch.arange(n_key) - torch.arange(n_key - n_query, n_key)[:, None]
+
+
+def _tensor(name: str, mask: object) -> Tensor:
+    try:
+        return torch.as_tensor(mask)
+    except (TypeError, ValueError, RuntimeError):
+        raise MhaError(f"The {name} is {named_type(mask)} and no array of truth values.") from None
 
 
 def check_boolean(name: str, mask: Tensor) -> None:

@@ -58,6 +58,8 @@ class AttentionSpec:
         in_range("d_k", self.d_k, 1, MAX_D_MODEL)
         in_range("d_v", self.d_v, 1, MAX_D_MODEL)
         in_range("n_kv_heads", self.n_kv_heads, 1, MAX_HEADS)
+        if not isinstance(self.bias, bool):
+            raise MhaError(f"bias is True or False; got {self.bias!r}.")
         if self.n_heads % self.n_kv_heads:
             fits = _divisors(self.n_heads, self.n_heads)
             raise MhaError(

@@ -10,14 +10,14 @@ import re
 import struct
 import zlib
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from os import PathLike
 from typing import Protocol
 
 from mha_core import resources
-from mha_core.errors import MhaError, in_range
+from mha_core.errors import MhaError, in_range, named_type
 from mha_core.export import scripts
 from mha_core.export.payload import BUDGET, Panel, fitting, pack, size
 from mha_core.traces.indices import index
@@ -135,6 +135,8 @@ def view(
     a long text with many heads only those around the chosen one. Layers, heads and tokens count from 0; a
     token is one that looks, or its word. Raises as `AttentionTrace.view` does.
     """
+    if beside is not None and not hasattr(beside, "layers"):
+        raise MhaError(f"beside is a second trace; got {named_type(beside)}.")
     traces = [trace] if beside is None else [trace, beside]
     _check_layers(traces)
     layer = index("layer", -1 if layer is None else layer, len(trace.layers), of="This trace")
@@ -143,13 +145,15 @@ def view(
         token = trace.sides.queries.index(token) if isinstance(token, str) else token
         token = index("token", token, chosen.n_query, of="This trace")
     head = chosen.head_index(head)
+    if heads is not None and not isinstance(heads, Iterable):
+        raise MhaError(f"heads are a list of heads, as in heads=[0, 2]; got {heads!r}.")
     heads = None if heads is None else [chosen.head_index(one) for one in heads]
     if heads == []:
         raise MhaError("heads names no head; name one at least, or leave it out.")
     if height is not None:
         in_range("height", height, *HEIGHTS)
     titles = _titles(traces) if titles is None else titles
-    if isinstance(titles, str) or len(titles) != len(traces):
+    if not isinstance(titles, list | tuple) or len(titles) != len(traces):
         raise MhaError(f"titles are a list with a title for each trace, here {len(traces)}; got {titles!r}.")
     budget = ALL_LAYERS * BUDGET // len(traces)
     numbers, loaded_heads = fitting(longest(traces).layers, layer, head, budget=budget, values=True)

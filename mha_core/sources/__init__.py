@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar, overload
 from torch import Tensor, nn
 
 from mha_core import device as devices
-from mha_core.errors import MhaError, in_range, listed
+from mha_core.errors import MhaError, in_range, listed, named_type
 from mha_core.sources import mini, random_weights
 from mha_core.sources.huggingface import batches, model
 from mha_core.sources.huggingface.tokenizer import Ids
@@ -174,12 +174,16 @@ def trace_many(
     """
     if isinstance(texts, str) or not isinstance(texts, Iterable):
         raise MhaError(
-            f"trace_many takes several texts, as in a list, and trace one; got {_type_name(texts)}."
+            f"trace_many takes several texts, as in a list, and trace one; got {named_type(texts)}."
         )
     _check_settings(source, settings)
     if "target" in settings:
         raise MhaError("A target belongs to one text; trace each pair by itself: mha.trace(text, target=…).")
     in_range("batch", batch, 1, MAX_BATCH)
+    if reduce is not None and not callable(reduce):
+        raise MhaError(
+            f"reduce is a function of one trace, as in reduce=mha.metrics; got {named_type(reduce)}."
+        )
     if _is_built_in(source):
         return _one_by_one(texts, SOURCES[source], settings, reduce)
     limit = {"limit": settings.pop("limit")} if "limit" in settings else {}
@@ -212,7 +216,7 @@ def _check_text(text: Any, source: Any) -> None:
         raise MhaError("mha.trace takes one text; mha.trace_many(texts) takes several.")
     if built_in or not (isinstance(text, Sequence) or hasattr(text, "tolist")):
         ids = "" if built_in else ", or the ids of its tokens"
-        raise MhaError(f"The text must be a string{ids}; got {_type_name(text)}.")
+        raise MhaError(f"The text must be a string{ids}; got {named_type(text)}.")
 
 
 def _check_settings(source: Any, settings: dict[str, Any]) -> None:
@@ -220,7 +224,7 @@ def _check_settings(source: Any, settings: dict[str, Any]) -> None:
     if not isinstance(source, str | PathLike | nn.Module):
         raise MhaError(
             f"source is {', '.join(map(repr, SOURCES))}, the id or the folder of a Hugging Face model, or "
-            f"a model in memory; got {_type_name(source)}."
+            f"a model in memory; got {named_type(source)}."
         )
     limit = settings.get("limit", 1)
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
@@ -264,7 +268,3 @@ def _description(source: Any) -> str:
     if isinstance(source, nn.Module):
         return f"a model in memory ({type(source).__name__})"
     return f"source={str(source)!r} (a Hugging Face model)"
-
-
-def _type_name(value: object) -> str:
-    return "None" if value is None else f"a {type(value).__name__}"

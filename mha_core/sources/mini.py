@@ -104,6 +104,8 @@ def trace(
     Raises `MhaError` for a model that is not shipped, for a text that is empty or longer than `limit`
     tokens, and `UnknownWords` for words outside the vocabulary.
     """
+    if not isinstance(trained, bool):
+        raise MhaError(f"trained is True or False; got {trained!r}.")
     plan = find(language(text), architecture, h, d_model)
     return follow(model(plan, trained=trained, device=device), text, limit=limit)
 

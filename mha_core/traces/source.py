@@ -198,7 +198,9 @@ def array_source(value: SourceValue, kind: type[ArraySource] = ArraySource) -> A
 
 def caption(facts: Mapping[str, object]) -> str:
     """Facts in one line: ``mini, glass-box, h=4, d_model=64``."""
-    words = [str(facts[name]) for name in WORDS if facts.get(name)]
+    words = dict.fromkeys(
+        str(facts[name]) for name in WORDS if facts.get(name)
+    )  # one, where both are the same
     return ", ".join([*words, *(f"{k}={v}" for k, v in facts.items() if k not in WORDS and v is not None)])
 
 

@@ -194,8 +194,15 @@ def _runs(process: int) -> bool:
     return True
 
 
+def check_path(path: str | PathLike) -> None:
+    """Raise `MhaError` for a value that names no file."""
+    if not isinstance(path, str | PathLike) or not Path(path).name:
+        raise MhaError(f"A file is named by its path, as in 'trace.safetensors'; got {path!r}.")
+
+
 def check_folder(path: str | PathLike) -> None:
-    """Raise `MhaError` where the folder of a file that is to be written does not exist."""
+    """Raise `MhaError` for what is no path, and where the folder of a file to be written does not exist."""
+    check_path(path)
     path = Path(path)
     if not path.parent.is_dir():
         raise MhaError(f"There is no folder {path.parent} to save {path.name} in.")
@@ -280,6 +287,7 @@ def open_file(path: str | PathLike, key: str, *, kind: str) -> Iterator[tuple[st
     Raises `MhaError` for a file that is missing or cannot be read, for one without that header, which is not
     of that kind, and for an error of the block inside: there header and tensors do not fit, or are refused.
     """
+    check_path(path)
     try:
         with safe_open(path, framework="pt") as file:
             header = (file.metadata() or {}).get(key)

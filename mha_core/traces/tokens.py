@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import regex
 
-from mha_core.errors import MhaError, listed
+from mha_core.errors import MhaError, listed, named_type
 
 MAX_TOKENS = 4096
 EMPTY = "There is no text to look at; type at least one word."
@@ -192,6 +192,8 @@ def words(text: str, *, limit: int = MAX_TOKENS) -> Tokens:
 
     Raises `MhaError` for text without a single token and for more than `limit` tokens.
     """
+    if not isinstance(text, str):
+        raise MhaError(f"The text must be a string; got {named_type(text)}.")
     check_characters(text)
     pieces, spans = [], []
     for chunk, offset in _between_separators(text):

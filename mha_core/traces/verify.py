@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from mha_core.attention.functional import row_blocks
 from mha_core.attention.module import project_packed, project_per_head
+from mha_core.errors import MhaError, named_type
 from mha_core.traces.layer import LayerTrace
 
 # The largest difference that rounding can cause for values around 1; torch may add in another order.
@@ -31,7 +32,10 @@ def against_torch(layer: LayerTrace, *, rows: slice | None = None) -> Check:
     With more than `MAX_UNIT` keys only the outputs are compared, since the unit matrix would need too much
     memory. Rows with every key hidden are left out: torch does not define them.
     Both sides are computed in blocks of rows, so that no matrix of a long text is in memory as a whole.
+    Raises `MhaError` for anything but a layer.
     """
+    if not isinstance(layer, LayerTrace):
+        raise MhaError(f"One layer is compared, as in trace.layers[0]; got {named_type(layer)}.")
     if not layer.knows("q"):
         return Check(None, reason="only the weights of this layer are known, not what they were made of")
     rule = layer.rule

@@ -355,7 +355,7 @@ def test_padding_bends_the_measures_and_can_be_left_out():
     ("asked", "message"),
     [
         (lambda trace: metrics("a text"), "got a str"),
-        (lambda trace: metrics(None), "got a NoneType"),
+        (lambda trace: metrics(None), "got None"),
         (lambda trace: metrics(trace, without="padding"), "'special' or a list of positions; got 'padding'"),
         (lambda trace: metrics(trace, without=[5]), "tokens 0 to 4; token 5 was asked for"),
         (lambda trace: metrics(trace, without=[-6]), "token -6"),

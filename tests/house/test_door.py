@@ -155,3 +155,40 @@ def test_the_overloads_of_trace_are_the_sources():
         for argument, parameter in shown.items():
             if argument in own and argument != "source":
                 assert parameter.default == own[argument].default, argument
+
+
+# Values of a wrong type
+
+TRACE = mha.trace("The animal didn't cross", h=2, d_model=8, layers=2)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: mha.trace(None), "The text must be a string; got None."),
+        (lambda: mha.trace("a", bias="no"), "bias is True or False; got 'no'."),
+        (lambda: mha.trace("a", mask=["a"]), "The mask is a list and no array of truth values."),
+        (lambda: mha.trace("a", source="mini", trained="no"), "trained is True or False; got 'no'."),
+        (lambda: mha.trace_many(["a"], reduce=3), "reduce is a function of one trace"),
+        (lambda: mha.words(None), "The text must be a string; got None."),
+        (lambda: mha.load(None), "A file is named by its path, as in 'trace.safetensors'; got None."),
+        (lambda: TRACE.save(""), "A file is named by its path, as in 'trace.safetensors'; got ''."),
+        (lambda: TRACE.view(token="a"), "There is no token 'a'; there is The, animal, didn't and cross."),
+        (lambda: TRACE.view(heads=1), "heads are a list of heads, as in heads=[0, 2]; got 1."),
+        (lambda: TRACE.view(titles=1), "titles are a list with a title for each trace, here 1; got 1."),
+        (lambda: TRACE.view(beside="b"), "beside is a second trace; got a str."),
+        (lambda: TRACE.layers[0].weights(0, rows=[9]), "This layer has rows 0 to 3; row 9 was asked for."),
+        (lambda: mha.against_torch(TRACE), "One layer is compared, as in trace.layers[0]; got a AttentionTr"),
+        (
+            lambda: mha.metrics(None),
+            "A trace is needed, as mha.trace(text) returns it, or one of its layers;",
+        ),
+        (lambda: mha.metrics(TRACE, without=None), "without is 'special' or a list of positions; got None."),
+        (lambda: mha.similarity(TRACE, max_rows=-1), "max_rows is a number of rows, at least 1; got -1."),
+        (lambda: mha.rollout(TRACE, residual=None), "residual None is out of range; 0 to 1 work."),
+        (lambda: mha.rollout(TRACE.layers[0]), "A whole trace is needed, as mha.trace(text) returns it;"),
+        (lambda: mha.overview(TRACE.layers[0]), "A whole trace is needed, as mha.trace(text) returns it;"),
+    ],
+)
+def test_a_value_of_a_wrong_type_is_refused_without_a_traceback(call, message, refused):
+    assert str(refused(call)).startswith(message)

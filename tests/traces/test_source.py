@@ -89,6 +89,10 @@ def test_a_caption_says_what_tells_it_from_others(source, said):
     assert caption(source.caption_facts()) == said
 
 
+def test_a_name_and_an_architecture_that_are_the_same_stand_once():
+    assert caption({"name": "GPT2Model", "architecture": "GPT2Model", "h": 3}) == "GPT2Model, h=3"
+
+
 def test_a_file_speaks_for_what_made_it():
     *_, file = SOURCES
     assert (file.name, file.skipped, file.notes) == ("bert", ("pooler: none",), ())
