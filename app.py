@@ -1,15 +1,20 @@
 """What `streamlit run app.py` starts: the frame with its pages, and the files that they fetch."""
 
+import contextlib
+
 import streamlit as st
-from starlette.responses import HTMLResponse
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from mha_core.export import head_view, scripts  # and torch, when the server starts and not with a visitor
+from pages._kit import logs, server
 from pages._kit.streamlit_parts import Preload
 
 FOREVER = "public, max-age=31536000, immutable"  # other scripts have another address
-BASE = "/".join([st.get_option("server.baseUrlPath").strip("/"), "headscope", scripts.digest()]).lstrip("/")
+ROOM = "/".join([st.get_option("server.baseUrlPath").strip("/"), "headscope"]).lstrip("/")
+BASE = f"{ROOM}/{scripts.digest()}"
 
 
 class Modules(StaticFiles):
@@ -27,8 +32,36 @@ def saved_page(_request) -> HTMLResponse:
     return HTMLResponse(head_view.page(), headers={"cache-control": FOREVER})
 
 
+async def health(_request) -> JSONResponse:
+    """Whether visitors can be sent here: a shipped model opens."""
+    ready = await run_in_threadpool(server.ready)
+    return JSONResponse({"ready": ready}, 200 if ready else 503, {"cache-control": "no-store"})
+
+
+def failed(_request, error: Exception) -> PlainTextResponse:
+    """An error outside of the pages; this response passes no middleware."""
+    headers = {name.decode(): value.decode() for name, value in server.headers()}
+    return PlainTextResponse(f"Internal Server Error {logs.failure(error)}", 500, headers)
+
+
+@contextlib.asynccontextmanager
+async def lifespan(_app):
+    logs.begin()  # once more: the web server has set up logs of its own
+    logs.event("started")
+    yield {}
+
+
 ROUTES = [
+    Route(f"/{ROOM}/health", health),
     Route(f"/{BASE}/saved_page.html", saved_page),
     Mount(f"/{BASE}", Modules(directory=scripts.FOLDER)),
 ]
-app = st.App("pages/frame.py", routes=ROUTES, middleware=[(Preload, (), {})])
+server.begin()
+app = st.App(
+    "pages/frame.py",
+    routes=ROUTES,
+    middleware=[(server.Guard, (), {}), (Preload, (), {})],
+    exception_handlers={Exception: failed},
+    lifespan=lifespan,
+    on_script_error=logs.show_failure,
+)

@@ -95,8 +95,14 @@ class Trainings:
     and resumes where it was when one does.
     """
 
-    def __init__(self, workers: int = 1):
-        self.workers = workers
+    def __init__(
+        self,
+        workers: int = 1,
+        *,
+        max_waiting: int = MAX_WAITING,
+        max_waiting_of_user: int = MAX_WAITING_OF_USER,
+    ):
+        self.workers, self.max_waiting, self.max_waiting_of_user = workers, max_waiting, max_waiting_of_user
         self._jobs: dict[Plan, Job] = {}
         self._opened: dict[str, Trained] = {}
         self._waiting: deque[Job] = deque()
@@ -115,12 +121,12 @@ class Trainings:
                 job = Job(plan, state="stopped")
             if job.state == "stopped":
                 of_user = [waiting.name for waiting in self._waiting if who in waiting.users]
-                if len(of_user) >= MAX_WAITING_OF_USER:
+                if len(of_user) >= self.max_waiting_of_user:
                     raise MhaError(
                         f"{listed(of_user, 'and')} wait for you already; stop one of them, or come back when "
-                        f"one has begun. At most {MAX_WAITING_OF_USER} trainings wait for one visitor."
+                        f"one has begun. For one visitor at most {self.max_waiting_of_user} may wait."
                     )
-                if len(self._waiting) >= MAX_WAITING:
+                if len(self._waiting) >= self.max_waiting:
                     raise MhaError(
                         f"{len(self._waiting)} trainings are waiting already; come back in a few minutes, "
                         f"or look at one that has been trained."

@@ -20,22 +20,27 @@ from mha_core.training.checkpoints import Trained, untrained
 from mha_core.training.language import MAX_WORDS
 from mha_core.training.model import ARCHITECTURES
 from mha_core.training.queue import Trainings
-from pages._kit import model_source, uploads
+from pages._kit import model_source, profile, uploads
 from pages._kit.state import STARTED, Scene
 from pages._kit.text import t
 
 SOURCES = ("mini", "random", "run", "model", "file")
 STAND_IN = "stand-in"  # in the keys of the cache
-MAX_TOKENS = {"mini": MAX_WORDS, "random": 4096, "run": MAX_WORDS, "model": 4096}
+MAX_TOKENS = {"mini": MAX_WORDS, "run": MAX_WORDS}  # of the small models, whatever the profile
 # Traces in the cache, and bytes of one; those that take more are large, of them there are fewer.
 MAX_TRACES, MAX_BYTES = 32, 16_000_000
-MAX_LARGE, MAX_LARGE_BYTES, MAX_LARGE_BYTES_HOSTED = 2, 500_000_000, 150_000_000
+MAX_LARGE = 2
 # Of one trace or layer the results of so many questions, where the text has at most so many tokens.
 MAX_RESULTS, MAX_SMALL_TEXT = 64, 64
 
 Subject = TypeVar("Subject", mha.AttentionTrace, mha.LayerTrace)
 Result = TypeVar("Result")
 _results: WeakKeyDictionary[object, OrderedDict[Hashable, object]] = WeakKeyDictionary()
+
+
+def max_tokens(source: str) -> int:
+    """The most tokens of a text of that source."""
+    return min(MAX_TOKENS.get(source, profile.current().tokens), profile.current().tokens)
 
 
 def trace(scene: Scene, *, text: str | None = None, trained: bool = True) -> mha.AttentionTrace:
@@ -149,7 +154,7 @@ def _is_large(scene: Scene, text: str) -> bool:
         spec = AttentionSpec(scene.d_model, scene.h, scene.n_kv_heads, scene.d_k, scene.d_v, scene.bias)
     except mha.MhaError:  # the trace is refused
         return False
-    tokens = min(len(text), MAX_TOKENS["random"])  # a token has at least one character
+    tokens = min(len(text), max_tokens("random"))  # a token has at least one character
     return nbytes(spec, tokens, scene.layers, masked=scene.mask != "full") > MAX_BYTES
 
 
@@ -181,7 +186,8 @@ def _of_run(name: str, source: TrainedSource) -> RunSource:
 @st.cache_resource
 def trainings() -> Trainings:
     """The one queue of trainings that all visitors of this server share."""
-    return Trainings()
+    figures = profile.current()
+    return Trainings(max_waiting=figures.waiting, max_waiting_of_user=figures.waiting_of_visitor)
 
 
 @st.cache_resource(max_entries=MAX_TRACES, show_spinner=False)
@@ -211,8 +217,8 @@ def _computed(settings: str) -> mha.AttentionTrace:
         trace = mini.follow(trained, arguments["text"])
         return replace(trace, source=_of_run(arguments["run"], trace.source))
     if arguments["source"] == "random":
-        arguments["max_bytes"] = MAX_LARGE_BYTES_HOSTED if model_source.hosted() else MAX_LARGE_BYTES
-    return mha.trace(limit=MAX_TOKENS[arguments["source"]], **arguments)
+        arguments["max_bytes"] = profile.current().trace_bytes
+    return mha.trace(limit=max_tokens(arguments["source"]), **arguments)
 
 
 @st.cache_resource

@@ -15,23 +15,23 @@ from mha_core.sources.huggingface.model import DTYPES
 from mha_core.sources.random_weights import MAX_SEED
 from mha_core.training.fit import MAX_STEPS
 from mha_core.training.model import ARCHITECTURES
-from pages._kit import compute, model_source, runs, sentence, uploads
+from pages._kit import compute, model_source, profile, runs, sentence, uploads
 from pages._kit.state import CONTROLS, DEFAULTS, SETTINGS, STARTED, Focus, current, go, name_tokens
 from pages._kit.text import ASSETS, literal, t
 
-MAX_CHARACTERS = 40_000
 MAX_INDEX = 10**8 - 1  # of a layer or a head in a link; beyond those that there are it is the last one
-# The largest values that the controls offer: what one page can show and one server can share.
-MAX_VALUES = {
-    "h": 64,
-    "d_model": 1024,
-    "d_k": 1024,
-    "d_v": 1024,
-    "n_kv_heads": 64,
-    "layers": 16,
-    "seed": MAX_SEED,
-    "step": MAX_STEPS,
-}
+SIZES = ("h", "d_model", "d_k", "d_v", "n_kv_heads", "layers")  # each has a figure in the profile
+
+
+def max_values() -> dict[str, int]:
+    """The largest values that the controls offer: what one page can show and one server can share."""
+    figures = profile.current()
+    return {name: getattr(figures, name) for name in SIZES} | {"seed": MAX_SEED, "step": MAX_STEPS}
+
+
+def max_characters() -> int:
+    """Of a text that is typed or comes in a link."""
+    return profile.current().characters
 
 
 def with_sentence(*more: str, sources: Sequence[str] = compute.SOURCES) -> dict[str, frozenset[str]]:
@@ -107,9 +107,9 @@ def _can_be(key: str, value: str) -> bool:
         return value in options
     if isinstance(getattr(DEFAULTS, key), bool):
         return value.lower() in ("true", "false")
-    if key in MAX_VALUES:
-        return not value or _is_number(value, 0 if key in ("seed", "step") else 1, MAX_VALUES[key])
-    return len(value) <= MAX_CHARACTERS
+    if key in max_values():
+        return not value or _is_number(value, 0 if key in ("seed", "step") else 1, max_values()[key])
+    return len(value) <= max_characters()
 
 
 def _is_number(text: str, least: int, most: int) -> bool:
@@ -139,11 +139,11 @@ def _hidden() -> None:
                 st.selectbox(key, options, options.index(default), **_linked(key))
             elif isinstance(default, bool):
                 st.toggle(key, default, **_linked(key))
-            elif key in MAX_VALUES:
+            elif key in max_values():
                 minimum = 0 if key in ("seed", "step") else 1
-                st.number_input(key, minimum, MAX_VALUES[key], default, **_linked(key))
+                st.number_input(key, minimum, max_values()[key], default, **_linked(key))
             else:
-                st.text_area(key, default, max_chars=MAX_CHARACTERS, **_linked(key))
+                st.text_area(key, default, max_chars=max_characters(), **_linked(key))
 
 
 def _linked(key: str) -> dict[str, str]:
@@ -183,12 +183,12 @@ def _source() -> None:
 def _sentence(used: Set[str]) -> None:
     source = current().source
     maximum = model_source.limit(current()) if source == "model" else None
-    help_text = t("control.text_help", limit=maximum or compute.MAX_TOKENS[source] - (source in STARTED))
+    help_text = t("control.text_help", limit=maximum or compute.max_tokens(source) - (source in STARTED))
     st.text_area(
         t("control.text"),
         DEFAULTS.text,
         height=90,
-        max_chars=MAX_CHARACTERS,
+        max_chars=max_characters(),
         help=help_text,
         **_linked("text"),
     )
@@ -204,7 +204,7 @@ def _sentence(used: Set[str]) -> None:
             t("control.twin"),
             DEFAULTS.twin,
             height=90,
-            max_chars=MAX_CHARACTERS,
+            max_chars=max_characters(),
             help=t("control.twin_help"),
             placeholder=t("control.twin_empty"),
             **_linked("twin"),
@@ -327,7 +327,7 @@ def _model(stage: DeltaGenerator) -> None:
         st.text_area(
             t("control.target"),
             height=68,
-            max_chars=MAX_CHARACTERS,
+            max_chars=max_characters(),
             placeholder=t("control.target_empty"),
             help=t("control.target_help"),
             **_linked("target"),
@@ -347,8 +347,8 @@ def _file() -> None:
         t("control.file"),
         type="safetensors",
         key="trace_file",
-        help=t("control.file_help", megabytes=uploads.MEGABYTES),
-        max_upload_size=uploads.MEGABYTES,
+        help=t("control.file_help", megabytes=uploads.megabytes()),
+        max_upload_size=uploads.megabytes(),
         on_change=uploads.take,
     )
     if refusal := st.session_state.get("file_refused"):
@@ -396,7 +396,7 @@ def _kind(kinds: Sequence[str]) -> None:
 
 
 def _number(key: str, *, minimum: int = 1, maximum: int | None = None, **options) -> None:
-    maximum = MAX_VALUES[key] if maximum is None else maximum
+    maximum = max_values()[key] if maximum is None else maximum
     _clamp(key, maximum)
     default = getattr(DEFAULTS, key)
     value = None if default is None else min(default, maximum)

@@ -17,10 +17,11 @@ from mha_core.sources.huggingface import model as huggingface
 from mha_core.sources.huggingface.catalogue import HubModel, LocalModel, hub_models
 from mha_core.sources.huggingface.files import PACKAGE, library
 from mha_core.traces.source import ModelSource
+from pages._kit import logs, profile
 from pages._kit.state import Scene
 from pages._kit.text import literal, t
 
-HOSTED, FOLDERS = "HEADSCOPE_HOSTED", "HEADSCOPE_MODELS"  # environment variables, see the README
+FOLDERS = "HEADSCOPE_MODELS"  # of the environment, see the README
 POLL_SECONDS = 0.2  # between two updates of the progress bar
 PACKAGED = "sentence-transformers/all-MiniLM-L6-v2"  # the model in the package
 MAX_MODELS = 2  # in memory
@@ -59,7 +60,8 @@ class LoadedModel:
         with self._lock:  # two at once would need twice the memory and save no time
             entry = self._traces.pop(key, None)
             if entry is None:
-                trace = huggingface.follow(self.model, text, target=target)
+                limit = profile.current().tokens
+                trace = huggingface.follow(self.model, text, target=target, limit=limit)
                 self.kinds = trace.kinds
                 traces = {kind: trace.part(kind) for kind in trace.kinds} or {"self": trace}
                 entry = MappingProxyType(traces), _bytes(trace)
@@ -173,7 +175,7 @@ class LoadedModels:
             loading.error = _with_float32(error) if dtype in HALF_PRECISION else error
         # Third-party files and code can raise anything; the app reports it and goes on.
         except Exception as error:
-            loading.error = MhaError(f"{name} cannot be loaded ({type(error).__name__}: {error}).")
+            loading.error = MhaError(f"{name} cannot be loaded ({_reason(error)}).")
         finally:
             loading.ended = time.monotonic()
             loading.finished.set()
@@ -183,6 +185,12 @@ class LoadedModels:
             while len(self._entries) >= self._max_models:
                 self._entries.popitem(last=False)
         huggingface.free()
+
+
+def _reason(error: Exception) -> str:
+    """What failed; for strangers the number of the error in the log, since its words may name paths."""
+    number = logs.failure(error)
+    return f"error {number}" if profile.current().hosted else f"{type(error).__name__}: {error}"
 
 
 def _with_float32(error: MhaError) -> MhaError:
@@ -200,19 +208,20 @@ def loaded() -> LoadedModels:
 
 
 def hosted() -> bool:
-    """Whether this is a public server: it offers the models on its disk and downloads nothing."""
-    return os.environ.get(HOSTED, "") not in ("", "0")
+    """Whether this is a server for strangers: it offers pinned models on its disk and downloads nothing."""
+    return profile.current().pinned
 
 
 def local_models() -> dict[str, LocalModel]:
     """The models on this machine, by name."""
     folders = [] if hosted() else os.environ.get(FOLDERS, "").split(os.pathsep)
-    return _here(tuple(filter(None, folders)))
+    return _here(tuple(filter(None, folders)), hosted())
 
 
 @st.cache_data(ttl=20, show_spinner=False)
-def _here(folders: tuple[str, ...]) -> dict[str, LocalModel]:
-    return {model.name: model for model in catalogue.local_models(folders)}
+def _here(folders: tuple[str, ...], pinned: bool) -> dict[str, LocalModel]:
+    models = catalogue.pinned_models() if pinned else catalogue.local_models(folders)
+    return {model.name: model for model in models}
 
 
 def downloadable() -> dict[str, HubModel]:
@@ -327,8 +336,12 @@ def is_folder(name: str) -> bool:
 
 def key_of(scene: Scene) -> ModelKey:
     """The key of the scene's model in memory."""
-    dtype = None if hosted() or scene.dtype == usual_dtype() else scene.dtype
-    return ModelKey(scene.model, scene.revision or None, dtype)
+    if hosted():
+        model = local_models().get(scene.model)
+        return ModelKey(scene.model, model and model.revision)
+    return ModelKey(
+        scene.model, scene.revision or None, None if scene.dtype == usual_dtype() else scene.dtype
+    )
 
 
 def parts(entry: LoadedModel, scene: Scene, text: str) -> Mapping[str, AttentionTrace]:

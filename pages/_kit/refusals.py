@@ -8,7 +8,7 @@ from mha_core.sources.mini import UnknownWords
 from mha_core.training.fit import LIVE_WIDTHS
 from mha_core.training.language import MAX_WORDS
 from pages._kit import compute, model_source, sentence
-from pages._kit.controls import MAX_VALUES
+from pages._kit.controls import max_values
 from pages._kit.state import CONTROLS, DEFAULTS, Scene, go
 from pages._kit.text import PAGES, isolated, literal, t
 
@@ -36,10 +36,9 @@ def show(error: MhaError, *, page_offers: bool = False) -> None:
     )
     settings = set(CONTROLS) - ({"source"} if page_offers else set())
     known = [fix for fix in error.fixes if fix.keys() <= settings]
+    most = max_values()
     allowed = [
-        fix
-        for fix in known
-        if all(value <= MAX_VALUES[name] for name, value in fix.items() if name in MAX_VALUES)
+        fix for fix in known if all(value <= most[name] for name, value in fix.items() if name in most)
     ]
     with st.container(horizontal=True):
         for index, fix in enumerate(allowed):

@@ -4,11 +4,16 @@ A new version may rename them; then tests/pages/test_streamlit_parts.py fails. T
 are in assets/components/streamlit.js.
 """
 
+import base64
+import hashlib
 import json
+import logging
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import streamlit as st
+import streamlit.logger
 from streamlit.runtime.scriptrunner_utils.script_run_context import get_script_run_ctx
 
 SIDEBAR = '[data-testid="stSidebar"]'
@@ -145,6 +150,27 @@ class Preload:
             return html and not scope["path"].endswith(".html")  # those are files of ours
 
         await self.app(scope, receive, send_with_link)
+
+
+def inline_scripts() -> list[str]:
+    """The scripts inside Streamlit's page, as a Content-Security-Policy names them: by their hashes."""
+    page = (STATIC.parent / "index.html").read_text(encoding="utf-8")
+    scripts = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    hashes = (hashlib.sha256(script.encode()).digest() for script in scripts)
+    return [f"'sha256-{base64.b64encode(digest).decode()}'" for digest in hashes]
+
+
+def log_to_root() -> None:
+    """All that this process logs goes to the root logger: Streamlit's loggers have handlers of their own."""
+
+    def to_root(logger: logging.Logger) -> None:
+        logger.handlers.clear()
+        logger.propagate = True
+
+    streamlit.logger.setup_formatter = to_root  # of the loggers of modules that are imported later
+    for logger in map(logging.getLogger, list(logging.root.manager.loggerDict)):
+        if logger.handlers:  # one without is silenced, as the log of every request, which has sentences in it
+            to_root(logger)
 
 
 def _keyed(key: str) -> str:

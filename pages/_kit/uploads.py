@@ -13,9 +13,9 @@ import streamlit as st
 from mha_core import AttentionTrace, MhaError, load, resources
 from mha_core.traces.source import FileSource, Source
 from mha_core.training.lexicon import LANGUAGES
+from pages._kit import profile
 from pages._kit.state import Scene
 
-MEGABYTES = st.get_option("server.maxUploadSize")  # of a file; the server refuses more
 MAX_FIELD = 100  # characters of one field of a file's source
 MAX_ITEMS, MAX_ITEM = 100, 400  # items of a list in it, and characters of each
 NOTHING = "No saved trace is open; open one in the sidebar."
@@ -27,6 +27,11 @@ class Opened(NamedTuple):
     name: str
     digest: str
     parts: Mapping[str, AttentionTrace]
+
+
+def megabytes() -> int:
+    """The largest file that the server takes."""
+    return min(profile.current().upload_megabytes, st.get_option("server.maxUploadSize"))
 
 
 def begin() -> None:
@@ -90,7 +95,7 @@ def read(name: str, content: bytes) -> Opened:
         path = Path(folder) / "trace.safetensors"
         path.write_bytes(content)
         try:
-            saved = load(path)
+            saved = load(path, limit=profile.current().tokens)
         except MhaError as error:
             raise MhaError(str(error).replace(str(path), name)) from None
     if not saved.layers:

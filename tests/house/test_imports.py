@@ -42,7 +42,8 @@ TABLE = {
     "pages/[!_]*/_*/*": "streamlit numpy pandas mha_core mha_core.* pages._kit pages._kit.*",
     "pages/[!_]*/*": "streamlit pages._kit pages._kit.* mha_core.analysis.* mha_core.figures.*",
     "pages/frame.py": "streamlit pages._kit pages._kit.*",
-    "app.py": "streamlit starlette mha_core mha_core.resources mha_core.export.* pages._kit.streamlit_parts",
+    "app.py": "streamlit starlette mha_core mha_core.resources mha_core.export.* pages._kit.streamlit_parts"
+    " pages._kit.server pages._kit.logs",
 }
 # An import by name (importlib) hides from this test, so nobody has it.
 STANDARD = sys.stdlib_module_names - {"importlib"}

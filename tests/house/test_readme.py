@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [
     "README.md",
     "mha_core/README.md",
+    "assets/deploy/README.md",
     "mha_core/export/README.md",
     "mha_core/training/README.md",
     "tests/parity/README.md",

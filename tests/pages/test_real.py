@@ -16,7 +16,7 @@ from mha_core.sources.huggingface import model as huggingface
 from mha_core.traces.facts import Facts
 from mha_core.traces.source import ModelSource
 from mha_core.traces.tokens import word_groups
-from pages._kit import model_info, model_source, refusals
+from pages._kit import model_info, model_source, profile, refusals
 from pages._kit.model_source import LoadedModels, ModelKey
 from pages._kit.state import Scene
 from pages._kit.text import literal
@@ -58,7 +58,7 @@ def nothing_else(monkeypatch):
     """No model of this machine gets in the way, and nothing goes to the network."""
     monkeypatch.setattr(catalogue, "_cached", lambda cache: [])
     monkeypatch.setattr(catalogue, "package", lambda: None)
-    monkeypatch.delenv(model_source.HOSTED, raising=False)
+    monkeypatch.delenv(profile.HOSTED, raising=False)
     monkeypatch.delenv(model_source.FOLDERS, raising=False)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     model_source._here.clear()
@@ -210,7 +210,7 @@ def test_a_sentence_that_the_small_model_cannot_read_is_taken_to_a_real_one(open
 
 
 def test_a_hosted_server_without_models_offers_none(opened, monkeypatch):
-    monkeypatch.setenv(model_source.HOSTED, "1")
+    monkeypatch.setenv(profile.HOSTED, "1")
     model_source._here.clear()
     assert "instead_model" not in keys(opened(text="My frend was too tired."))
 
@@ -382,20 +382,31 @@ def test_traces_of_a_model_are_kept_by_their_size(folder, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_hosted_server_has_the_models_that_are_on_it_and_no_others(opened, folder, monkeypatch, said):
-    monkeypatch.setenv(model_source.HOSTED, "1")
-    monkeypatch.setattr(catalogue, "_cached", lambda cache: [("us/bird", Path(folder("bert")), "f" * 40)])
+def test_a_hosted_server_has_the_models_of_the_list_at_their_revisions_and_no_others(
+    opened, folder, monkeypatch, said
+):
+    [pinned] = [model for model in catalogue.hub_models() if model.id == "openai-community/gpt2"]
+    monkeypatch.setenv(profile.HOSTED, "1")
+    monkeypatch.setenv(model_source.FOLDERS, folder("bert"))
+    here = [("us/bird", "f" * 40), (pinned.id, "e" * 40), (pinned.id, pinned.revision)]
+    monkeypatch.setattr(
+        catalogue, "_cached", lambda cache: [(name, Path(folder("gpt2")), commit) for name, commit in here]
+    )
     model_source._here.clear()
-    app = opened(source="model", model=folder("gpt2"))
-    assert app.selectbox(key="model").options == ["us/bird"]
+    app = opened(source="model", model=folder("bert"))
+    assert app.selectbox(key="model").options == [pinned.id]
     assert not app.selectbox(key="model").proto.accept_new_options
     assert any("not on this server" in words.replace("\\", "") for words in said(app))
-    for name in (folder("gpt2"), "openai-community/gpt2"):
+    for name in (folder("gpt2"), folder("bert"), "us/bird"):
         scene = Scene(source="model", model=name)
         with pytest.raises(mha.MhaError, match="not on this server"):
             model_source.trace(scene, "A bird sang.")
         assert not model_source.may_load(scene)
-    assert not model_source.may_load(Scene(source="model", model="us/bird", revision="main"))
+    assert not model_source.may_load(Scene(source="model", model=pinned.id, revision="e" * 40))
+    assert model_source.key_of(Scene(source="model", model=pinned.id)) == ModelKey(pinned.id, pinned.revision)
+    here.remove((pinned.id, pinned.revision))
+    model_source._here.clear()
+    assert not model_source.local_models()
 
 
 def test_the_name_of_a_model_chooses_it_and_nothing_is_fetched_unasked(opened_on, english):
@@ -557,7 +568,7 @@ def test_the_usual_numbers_are_float32_on_a_processor_and_need_no_word(on_model,
     assert model_source.key_of(scene) == ModelKey("a") == model_source.key_of(replace(scene, dtype=None))
     assert model_source.key_of(replace(scene, dtype="float16")) == ModelKey("a", None, "float16")
     assert (device.usual_dtype("cpu"), device.usual_dtype("cuda")) == ("float32", "bfloat16")
-    monkeypatch.setenv(model_source.HOSTED, "1")  # one copy of each model is enough for strangers
+    monkeypatch.setenv(profile.HOSTED, "1")  # one copy of each model is enough for strangers
     assert model_source.key_of(replace(scene, dtype="float16")) == ModelKey("a")
 
 

@@ -8,7 +8,7 @@ import pytest
 from mha_core.analysis.kv_cache import short_vectors
 from mha_core.sources.huggingface import catalogue, trial
 from mha_core.sources.huggingface import model as huggingface
-from pages._kit import model_source
+from pages._kit import model_source, profile
 from pages._kit.state import Scene
 from tests.sources import tiny
 
@@ -31,7 +31,7 @@ def on_model(opened, folder, monkeypatch):
     """`on_model("bert", head=2)`: the page Real model with a tiny model or a folder, opened by a link."""
     monkeypatch.setattr(catalogue, "_cached", lambda cache: [])
     monkeypatch.setattr(catalogue, "package", lambda: None)
-    monkeypatch.delenv(model_source.HOSTED, raising=False)
+    monkeypatch.delenv(profile.HOSTED, raising=False)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
 
     def open_(family: str, **link):

@@ -171,8 +171,8 @@ def test_a_training_that_breaks_says_why_and_the_queue_goes_on(trainings, monkey
     assert trainings.start(plan(seed=1), "anna") is not bad
 
 
-def test_a_full_queue_refuses(trainings, held, monkeypatch):
-    monkeypatch.setattr(queues, "MAX_WAITING", 2)
+def test_a_full_queue_refuses(trainings, held):
+    trainings.max_waiting = 2
     running = trainings.start(plan(seed=0), "anna")
     until(lambda: running.state == "running")
     for seed in (1, 2):
@@ -186,7 +186,7 @@ def test_nobody_takes_all_places_and_who_leaves_gives_them_back(trainings, held)
     running = trainings.start(plan(seed=0), "anna")
     until(lambda: running.state == "running")
     waiting = [trainings.start(plan(seed=seed), "anna") for seed in (1, 2)]
-    with pytest.raises(MhaError, match=r"-s1 and .*-s2 wait for you already; .* At most 2 "):
+    with pytest.raises(MhaError, match=r"-s1 and .*-s2 wait for you already; .* at most 2 may"):
         trainings.start(plan(seed=3), "anna")
     assert trainings.start(waiting[0].plan, "anna") is waiting[0]  # it has its place
     trainings.start(waiting[0].plan, "bert")

@@ -25,7 +25,10 @@ class LocalModel:
 
 @dataclass(frozen=True)
 class HubModel:
-    """A well-known model of the Hugging Face hub: its sizes (`bytes` of its files), and what to look at."""
+    """A well-known model of the Hugging Face hub: its sizes (`bytes` of its files), and what to look at.
+
+    `revision` is the commit that a server for strangers offers; None where it offers none.
+    """
 
     id: str
     layers: int
@@ -35,6 +38,7 @@ class HubModel:
     licence: str
     notice: str
     gated: bool = False
+    revision: str | None = None
 
 
 def local_models(
@@ -49,10 +53,21 @@ def local_models(
     with suppress(MhaError):  # `find` says why it is not in the list
         if (folder := package()) is not None:
             models += _described(PACKAGE, "package", folder, None)
-    for name, folder, revision in _cached(cache):
+    newest = {name: (folder, revision) for name, folder, revision in reversed(_cached(cache))}
+    for name, (folder, revision) in sorted(newest.items()):
         models += _described(name, "hub", folder, revision)
     for folder in folders:
         models += _described(str(folder), "folder", Path(folder), None)
+    return tuple(models)
+
+
+def pinned_models(*, cache: str | Path | None = None) -> tuple[LocalModel, ...]:
+    """The model of the package, and those in the hub's cache whose revision is pinned in `hub_models`."""
+    pinned = {model.id: model.revision for model in hub_models()}
+    models = [model for model in local_models(cache=cache) if model.origin == "package"]
+    for name, folder, revision in _cached(cache):
+        if revision == pinned.get(name):
+            models += _described(name, "hub", folder, revision)
     return tuple(models)
 
 
@@ -74,7 +89,7 @@ def _described(name: str, origin: str, folder: Path, revision: str | None) -> li
 
 
 def _cached(cache: str | Path | None) -> list[tuple[str, Path, str]]:
-    """Name, folder and revision of each model in the hub's cache, the newest revision of each."""
+    """Name, folder and revision of each model in the hub's cache, the newest revision of each first."""
     try:
         from huggingface_hub import scan_cache_dir
         from huggingface_hub.errors import CacheNotFound
@@ -84,9 +99,9 @@ def _cached(cache: str | Path | None) -> list[tuple[str, Path, str]]:
         repositories = scan_cache_dir(cache).repos
     except (CacheNotFound, ValueError):
         return []
-    newest = (
-        (repository.repo_id, max(repository.revisions, key=lambda revision: revision.last_modified))
+    return [
+        (repository.repo_id, revision.snapshot_path, revision.commit_hash)
         for repository in repositories
-        if repository.repo_type == "model" and repository.revisions
-    )
-    return sorted((name, revision.snapshot_path, revision.commit_hash) for name, revision in newest)
+        if repository.repo_type == "model"
+        for revision in sorted(repository.revisions, key=lambda one: one.last_modified, reverse=True)
+    ]

@@ -1,0 +1,97 @@
+"""What a server lets its visitors do: the figures of one's own machine, and of a server for strangers."""
+
+import os
+from dataclasses import dataclass, field, fields
+
+HOSTED = "HEADSCOPE_HOSTED"  # of the environment: "1" on a server for strangers
+FRAMES = "HEADSCOPE_FRAMES"  # of the environment: sites that may show the app inside a page of theirs
+
+
+def _figure(meaning: str):
+    return field(metadata={"meaning": meaning})
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Every figure, each with its meaning for the table in assets/deploy/README.md; None is no limit."""
+
+    hosted: bool = _figure("for strangers")
+    pinned: bool = _figure("only models on its disk with a revision in assets/models.json; nothing fetched")
+    characters: int = _figure("characters of a text")
+    tokens: int = _figure("tokens of a text")
+    h: int = _figure("h")
+    d_model: int = _figure("d_model")
+    d_k: int = _figure("d_k")
+    d_v: int = _figure("d_v")
+    n_kv_heads: int = _figure("heads of keys and values")
+    layers: int = _figure("layers of random weights")
+    trace_bytes: int = _figure("bytes of one trace")
+    upload_megabytes: int = _figure("megabytes of a file")
+    waiting_of_visitor: int = _figure("trainings that wait for one visitor")
+    waiting: int = _figure("trainings that wait in all")
+    sessions: int | None = _figure("open pages; the next visitor is asked to come back")
+    messages_per_second: float | None = _figure("messages of one page each second, in the long run")
+    messages_at_once: int | None = _figure("messages of one page at once; further ones wait")
+    metrics: bool = _figure("Streamlit's metrics and agent interface can be read")
+
+
+OWN = Profile(
+    hosted=False,
+    pinned=False,
+    characters=40_000,
+    tokens=4096,
+    h=64,
+    d_model=1024,
+    d_k=1024,
+    d_v=1024,
+    n_kv_heads=64,
+    layers=16,
+    trace_bytes=500_000_000,
+    upload_megabytes=200,
+    waiting_of_visitor=2,
+    waiting=40,
+    sessions=None,
+    messages_per_second=None,
+    messages_at_once=None,
+    metrics=True,
+)
+STRANGERS = Profile(
+    hosted=True,
+    pinned=True,
+    characters=8_000,
+    tokens=512,
+    h=64,
+    d_model=512,
+    d_k=128,
+    d_v=128,
+    n_kv_heads=64,
+    layers=6,
+    trace_bytes=150_000_000,
+    upload_megabytes=2,
+    waiting_of_visitor=1,
+    waiting=20,
+    sessions=150,
+    messages_per_second=4.0,
+    messages_at_once=40,
+    metrics=False,
+)
+
+
+def current() -> Profile:
+    """The profile of this server, as its environment has it."""
+    return STRANGERS if os.environ.get(HOSTED, "") not in ("", "0") else OWN
+
+
+def table() -> str:
+    """Both profiles in Markdown, one row for each figure."""
+    rows = [("what", "your own machine", f"`{HOSTED}=1`"), ("---", "---", "---")]
+    for one in fields(Profile)[1:]:
+        values = (_written(getattr(profile, one.name)) for profile in (OWN, STRANGERS))
+        rows.append((one.metadata["meaning"], *values))
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def _written(value: float | bool | None) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "no limit" if value is None else f"{value:,.10g}"

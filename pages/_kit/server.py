@@ -1,0 +1,143 @@
+"""What stands between the network and the app: the headers of every response, and the limits of strangers."""
+
+import asyncio
+import os
+import time
+
+from streamlit import config
+
+from mha_core import MhaError
+from mha_core.training import checkpoints
+from mha_core.training.fit import Plan
+from pages._kit import logs, profile, streamlit_parts
+
+FULL = b"Headscope: as many people as this server can serve are here. Please come back in a few minutes."
+RETRY = 30  # seconds
+PRIVATE = ("/_stcore/metrics", "/_stcore/agent")
+CLOSE_TRY_AGAIN = 1013  # of websockets: try again later
+
+
+def begin() -> None:
+    """Set what Streamlit and the log have to know of the profile, before the server takes visitors."""
+    figures = profile.current()
+    if figures.hosted:
+        os.environ["HF_HUB_OFFLINE"] = "1"  # the hub's library reads it when it is imported
+        config.set_option("server.maxUploadSize", figures.upload_megabytes)
+        config.set_option("client.showErrorDetails", "none")
+        config.set_option("client.toolbarMode", "viewer")
+        config.set_option("logger.enableRich", False)
+    logs.begin()
+
+
+def ready() -> bool:
+    """Whether this server can show its first page: a shipped model opens."""
+    try:
+        checkpoints.load_model(checkpoints.path(Plan()))
+    except (MhaError, OSError):
+        return False
+    return True
+
+
+def headers() -> list[tuple[bytes, bytes]]:
+    """The headers that keep a page from running, sending and showing what is not the app's.
+
+    As strict as Streamlit allows: its components come as blob: scripts, its protocol is read with the help of
+    WebAssembly, its styles stand in the page, and one script in its page is named by its hash.
+    `HEADSCOPE_FRAMES` has the sites that may frame the app.
+    """
+    frames = os.environ.get(profile.FRAMES, "").split()
+    policy = {
+        "default-src": "'none'",
+        "script-src": " ".join(["'self'", "blob:", "'wasm-unsafe-eval'", *streamlit_parts.inline_scripts()]),
+        "style-src": "'self' 'unsafe-inline'",
+        "img-src": "'self' data: blob:",
+        "font-src": "'self' data:",
+        "media-src": "'self' blob:",
+        "connect-src": "'self'",
+        "worker-src": "'self' blob:",
+        "manifest-src": "'self'",
+        "base-uri": "'self'",
+        "form-action": "'none'",
+        "frame-ancestors": " ".join(["'self'", *frames]),
+    }
+    values = {
+        "content-security-policy": "; ".join(f"{name} {value}" for name, value in policy.items()),
+        "x-content-type-options": "nosniff",
+        "referrer-policy": "no-referrer",  # an address has the sentence in it
+        "permissions-policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
+        "cross-origin-opener-policy": "same-origin",
+    }
+    if not frames:
+        values["x-frame-options"] = "SAMEORIGIN"
+    return [(name.encode(), value.encode()) for name, value in values.items()]
+
+
+class Guard:
+    """Adds the headers to every response, and holds visitors to the profile's pages and messages."""
+
+    def __init__(self, app):
+        self.app, self.headers, self.profile, self.pages = app, headers(), profile.current(), 0
+
+    async def __call__(self, scope, receive, send):
+        if scope["type"] == "websocket":
+            await self._page(scope, receive, send)
+        elif scope["type"] != "http":
+            await self.app(scope, receive, send)
+        elif not self.profile.metrics and any(path in scope["path"] for path in PRIVATE):
+            await _answer(404, b"Not Found", self._with_headers(send))
+        elif self._full() and b"text/html" in dict(scope["headers"]).get(b"accept", b""):
+            await _answer(503, FULL, self._with_headers(send), (b"retry-after", b"%d" % RETRY))
+        else:
+            await self.app(scope, receive, self._with_headers(send))
+
+    def _with_headers(self, send):
+        names = {name for name, _ in self.headers}
+
+        async def send_with_headers(message):
+            if message["type"] == "http.response.start":
+                others = [pair for pair in message.get("headers", ()) if pair[0].lower() not in names]
+                message = message | {"headers": [*others, *self.headers]}
+            await send(message)
+
+        return send_with_headers
+
+    def _full(self) -> bool:
+        return self.profile.sessions is not None and self.pages >= self.profile.sessions
+
+    async def _page(self, scope, receive, send):
+        """An open page, from its first message to its last."""
+        if self._full():
+            logs.event("page refused", pages=self.pages)
+            await send({"type": "websocket.close", "code": CLOSE_TRY_AGAIN})
+            return
+        self.pages += 1
+        try:
+            await self.app(scope, _paced(receive, self.profile), send)
+        finally:
+            self.pages -= 1
+
+
+async def _answer(status: int, text: bytes, send, *more: tuple[bytes, bytes]) -> None:
+    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"%d" % len(text)), *more]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": text})
+
+
+def _paced(receive, figures: profile.Profile):
+    """The same messages, those beyond the profile's pace later; nobody but their sender waits for them."""
+    if figures.messages_per_second is None:
+        return receive
+    rate, burst = figures.messages_per_second, figures.messages_at_once
+    left, before = float(burst), time.monotonic()
+
+    async def receive_at_pace():
+        nonlocal left, before
+        message = await receive()
+        if message["type"] == "websocket.receive":
+            now = time.monotonic()
+            left, before = min(burst, left + (now - before) * rate) - 1, now
+            if left < 0:
+                await asyncio.sleep(-left / rate)
+        return message
+
+    return receive_at_pace

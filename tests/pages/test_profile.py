@@ -1,0 +1,52 @@
+"""A server for strangers: its figures hold on every page, and the table of them is the one in the docs."""
+
+import os
+from pathlib import Path
+
+import pytest
+import streamlit as st
+
+from pages._kit import compute, controls, profile, uploads
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def hosted(monkeypatch):
+    monkeypatch.setenv(profile.HOSTED, "1")
+
+
+@pytest.mark.parametrize(("value", "hosted"), [("", False), ("0", False), ("1", True), (None, False)])
+def test_the_environment_chooses_the_profile(monkeypatch, value, hosted):
+    monkeypatch.delenv(profile.HOSTED, raising=False)
+    if value is not None:
+        monkeypatch.setenv(profile.HOSTED, value)
+    assert profile.current().hosted == hosted
+
+
+def test_strangers_may_have_no_more_than_the_owner():
+    for name in (*controls.SIZES, "characters", "tokens", "trace_bytes", "upload_megabytes", "waiting"):
+        assert getattr(profile.STRANGERS, name) <= getattr(profile.OWN, name), name
+
+
+def test_the_table_in_the_docs_is_that_of_the_profile():
+    docs = (ROOT / "assets" / "deploy" / "README.md").read_text(encoding="utf-8")
+    assert profile.table() in docs  # python -c "from pages._kit import profile; print(profile.table())"
+
+
+def test_a_file_is_taken_up_to_the_figure_of_the_profile_and_of_streamlit(hosted):
+    assert uploads.megabytes() == profile.STRANGERS.upload_megabytes
+    del os.environ[profile.HOSTED]
+    assert uploads.megabytes() == profile.OWN.upload_megabytes == st.get_option("server.maxUploadSize")
+
+
+def test_a_link_beyond_the_figures_is_cut_to_what_there_is_and_says_so(hosted, opened_on_random, eye):
+    link = {"h": 64, "d_model": 1024, "d_k": 1024, "layers": 16, "text": "old " * 3000}
+    app = opened_on_random(**link)
+    assert not app.exception
+    (line,) = (caption.value for caption in app.caption if "The link says" in caption.value)
+    for name in ("d_model", "d_k", "layers", "text"):
+        assert f"{name} = " in line
+    app = opened_on_random(text="old " * 600)
+    assert len(eye(app)[1][0]["tokens"]) == compute.max_tokens("random") == profile.STRANGERS.tokens
+    assert app.number_input(key="d_model").proto.max == profile.STRANGERS.d_model

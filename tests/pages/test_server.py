@@ -1,0 +1,159 @@
+"""The server's door: headers on every response, and what strangers may have of pages and messages."""
+
+import asyncio
+import json
+import logging
+from dataclasses import replace
+
+import pytest
+
+from pages._kit import logs, profile, server
+
+PAGE = (b"accept", b"text/html,application/xhtml+xml")
+
+
+def asked(guard, path="/", header=PAGE):
+    """The status and the headers of an answer."""
+    messages = []
+
+    async def send(message):
+        messages.append(message)
+
+    scope = {"type": "http", "path": path, "headers": [header]}
+    asyncio.run(guard(scope, None, send))
+    assert [message["type"] for message in messages] == ["http.response.start", "http.response.body"]
+    return messages[0]["status"], dict(messages[0]["headers"])
+
+
+async def answering(scope, receive, send):
+    """An application that answers every request, and reads the messages of an open page to its end."""
+    if scope["type"] == "websocket":
+        while (await receive())["type"] != "websocket.disconnect":
+            pass
+        return
+    headers = [(b"Content-Security-Policy", b"all"), (b"content-type", b"text/html")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": b""})
+
+
+@pytest.fixture
+def guard(monkeypatch):
+    """`guard(hosted=True)`: the door of a server, with an application behind it that answers everything."""
+
+    def make(*, hosted: bool = False, frames: str = ""):
+        monkeypatch.setenv(profile.HOSTED, "1" if hosted else "")
+        monkeypatch.setenv(profile.FRAMES, frames)
+        return server.Guard(answering)
+
+    return make
+
+
+@pytest.mark.parametrize("hosted", [False, True])
+@pytest.mark.parametrize("path", ["/", "/headscope/view.js", "/_stcore/metrics"])
+def test_every_answer_has_the_headers_once(guard, hosted, path):
+    status, headers = asked(guard(hosted=hosted), path)
+    assert status == (404 if hosted and "metrics" in path else 200)
+    policy = dict(part.split(" ", 1) for part in headers[b"content-security-policy"].decode().split("; "))
+    assert policy["default-src"] == policy["form-action"] == "'none'"
+    assert "'unsafe-inline'" not in policy["script-src"]
+    assert "'unsafe-eval'" not in policy["script-src"].split()
+    assert (headers[b"x-content-type-options"], headers[b"referrer-policy"]) == (b"nosniff", b"no-referrer")
+    assert headers[b"x-frame-options"] == b"SAMEORIGIN"
+    assert b"Content-Security-Policy" not in headers  # the application's own
+
+
+def test_a_setting_names_the_sites_that_may_frame_the_app(guard):
+    _, headers = asked(guard(frames="https://a.example https://b.example"))
+    policy = headers[b"content-security-policy"].decode()
+    assert policy.endswith("frame-ancestors 'self' https://a.example https://b.example")
+    assert b"x-frame-options" not in headers  # which has no word for it
+
+
+def test_a_full_server_asks_the_next_visitor_to_come_back_and_a_page_that_closes_gives_its_place(guard):
+    door = guard(hosted=True)
+    door.profile = replace(profile.STRANGERS, sessions=2)
+
+    async def open_pages():
+        ends = [asyncio.Queue() for _ in range(3)]
+        refused = []
+
+        async def send(message):
+            refused.append(message["type"])
+
+        pages = [asyncio.create_task(door({"type": "websocket"}, end.get, send)) for end in ends[:2]]
+        await asyncio.sleep(0)
+        await door({"type": "websocket"}, ends[2].get, send)
+        status = []
+
+        async def note(message):
+            status.append(message.get("status"))
+
+        for path, header in (("/", PAGE), ("/static/a.js", (b"accept", b"*/*"))):
+            await door({"type": "http", "path": path, "headers": [header]}, None, note)
+        for end in ends[:2]:
+            end.put_nowait({"type": "websocket.disconnect"})
+        await asyncio.gather(*pages)
+        return refused, status[::2]
+
+    assert asyncio.run(open_pages()) == (["websocket.close"], [503, 200])
+    assert door.pages == 0
+
+
+def test_messages_beyond_the_pace_wait_and_none_is_lost(monkeypatch):
+    slept, now = [], [0.0]
+
+    async def sleep(seconds):
+        slept.append(seconds)
+        now[0] += seconds
+
+    monkeypatch.setattr(server.asyncio, "sleep", sleep)
+    monkeypatch.setattr(server.time, "monotonic", lambda: now[0])
+    figures = replace(profile.STRANGERS, messages_per_second=2.0, messages_at_once=3)
+    count = iter(range(100))
+
+    async def receive():
+        return {"type": "websocket.receive", "bytes": next(count)}
+
+    async def hear(paced, messages):
+        return [(await paced())["bytes"] for _ in range(messages)]
+
+    paced = server._paced(receive, figures)
+    assert asyncio.run(hear(paced, 3)) == [0, 1, 2]
+    assert slept == []
+    assert asyncio.run(hear(paced, 4)) == [3, 4, 5, 6]
+    assert slept == [0.5] * 4
+    now[0] += 60  # a pause gives back no more than what may come at once
+    asyncio.run(hear(paced, 4))
+    assert slept[4:] == [0.5]
+
+
+def test_the_log_of_strangers_has_the_places_of_an_error_and_no_word_of_a_text():
+    text = "my secret text"
+    records = []
+    handler = logging.Handler()
+    handler.emit = lambda record: records.append(json.loads(logs.JsonLines().format(record)))
+    loggers = [logging.getLogger(name) for name in ("headscope", "streamlit.test", "somebody")]
+    for logger in loggers:
+        logger.addHandler(handler)
+    try:
+        try:
+            raise KeyError(text)
+        except KeyError as error:
+            number = logs.failure(error)
+            logging.getLogger("streamlit.test").error("Bad %s", text, exc_info=error)
+        logging.getLogger("somebody").error(f"{text} is bad")
+    finally:
+        for logger in loggers:
+            logger.removeHandler(handler)
+    assert text not in json.dumps(records)
+    ours, streamlits, others = records
+    assert (ours["id"], ours["event"], ours["error"]) == (number, "failure", "KeyError")
+    assert ours["places"][-1].startswith("tests/pages/test_server.py:")
+    assert streamlits["event"] == "Bad %s"
+    assert "event" not in others
+
+
+def test_a_server_without_its_models_is_not_ready(monkeypatch, tmp_path):
+    assert server.ready()
+    monkeypatch.setattr(server.checkpoints, "path", lambda plan: tmp_path / "none")
+    assert not server.ready()
