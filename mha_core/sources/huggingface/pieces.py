@@ -17,6 +17,9 @@ SIGNS = str.maketrans({" ": "␣", "\n": "⏎", "\r": "␍", "\t": "⇥", "\u00a
 SPACE = "▁"  # what sentencepiece writes for a space
 BYTE = regex.compile(r"<0x([0-9A-Fa-f]{2})>")
 INVISIBLE = regex.compile(r"[\p{Cc}\p{Cf}\p{Zs}\p{Zl}\p{Zp}]")
+WHITE_SPACE = regex.compile(r"\s")
+VISIBLE = regex.compile(r"[\p{L}\p{N}\p{S}\p{P}]")
+SEPARATOR = regex.compile(r"[\p{Z}\p{Cc}]")
 PART = regex.compile(r"(U\+[0-9A-F]{4,6}|.)·([1-4])", regex.DOTALL)  # of a cut character
 
 
@@ -90,6 +93,14 @@ def _marks_to_bytes(piece: str) -> bytes:
 
 def _of_bytes(contents: list[bytes]) -> list[str]:
     """The characters of each piece; of a character that is spread over pieces, the number of the part."""
+    try:
+        return [content.decode() for content in contents]
+    except UnicodeDecodeError:
+        return _of_cut_characters(contents)
+
+
+def _of_cut_characters(contents: list[bytes]) -> list[str]:
+    """The same where a character is spread over pieces, or bytes are no character."""
     whole = b"".join(contents)
     owner = [at for at, content in enumerate(contents) for _ in content]
     pieces = [""] * len(contents)
@@ -116,16 +127,16 @@ def _character(whole: bytes, position: int) -> tuple[str, int]:
 
 def _signed(piece: str, is_special: bool) -> str:
     """A piece without the space before it; other invisible characters get a sign or their code point."""
-    if is_special and piece.strip() and not regex.search(r"\s", piece):
+    if is_special and piece.strip() and not WHITE_SPACE.search(piece):
         return piece
     if piece.startswith(" ") and len(piece) > 1 and piece.strip(" "):
         piece = piece[1:]
     piece = piece.translate(SIGNS)
     if not piece:
         return "∅"
-    if INVISIBLE.search(piece) and not regex.search(r"[\p{L}\p{N}\p{S}\p{P}]", INVISIBLE.sub("", piece)):
+    if INVISIBLE.search(piece) and not VISIBLE.search(INVISIBLE.sub("", piece)):
         return "".join(f"U+{ord(letter):04X}" if INVISIBLE.match(letter) else letter for letter in piece)
-    return INVISIBLE.sub("", piece) if regex.search(r"\p{Z}|\p{Cc}", piece) else piece
+    return INVISIBLE.sub("", piece) if SEPARATOR.search(piece) else piece
 
 
 def _trimmed(text: str, offsets: Sequence[tuple[int, int]], special: Sequence[bool]) -> list[tuple[int, int]]:
