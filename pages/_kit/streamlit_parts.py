@@ -24,6 +24,7 @@ RADIO = '[role="radio"]'
 CAPTION = '[data-testid="stCaptionContainer"]'
 BOX = '[data-testid="stLayoutWrapper"]'  # around a container; it has the container's height
 TOOLS = '[data-testid="stElementToolbar"]'  # buttons above a table; without a mouse they cover what is there
+CHART = '[data-testid="stPlotlyChart"]'  # around a figure of plotly's
 SKELETON = '[data-testid="stSkeleton"]'  # a grey bar in place of what is still loading
 KEYED = "st-key-"  # prefix of an element's key in its class
 # In these lie the boxes around the links to the pages, one for each: at the top; on a phone in the sidebar.
@@ -106,6 +107,7 @@ def _rules() -> str:
     scroll-behavior: auto !important;
   }}
 }}
+{CHART} {{ position: relative; }} /* our menu stands at its corner */
 @media (hover: none) {{ {TOOLS} {{ display: none; }} }}
 {SKELETON} {{ min-height: var(--height, 68px); }} /* of a control with its label */
 {SIDEBAR} :is({_keyed("text")}, {_keyed("twin")}) {{ --height: 96px; }}

@@ -1,16 +1,19 @@
 """What the pages know of the inside of Streamlit stands in one file, and the installed Streamlit has it."""
 
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 import streamlit as st
+from streamlit.runtime.scriptrunner_utils.script_run_context import ScriptRunContext
 
+from mha_core.export import scripts
 from pages._kit import streamlit_parts
 
 ROOT = Path(__file__).parents[2]
 BUNDLE = Path(st.__file__).parent / "static" / "static" / "js"
-PRIVATE = re.compile(r"data-testid|st-key-|stElement|stSkeleton|stSidebar|stBaseButton|emotion|light-dark")
+PRIVATE = re.compile(r"data-testid|st-key-|[.\"']st[A-Z]\w+|emotion|streamlit\.runtime")
 
 
 @pytest.fixture(scope="module")
@@ -18,26 +21,26 @@ def bundle() -> str:
     return "".join(file.read_text(encoding="utf-8") for file in BUNDLE.glob("*.js"))
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "stSidebar",
-        "stElementToolbar",
-        "stSkeleton",
-        "data-tag",
-        "st-key-",
-        "stTopNav",
-        "stSidebarNavItems",
-        "stExpandSidebarButton",
-    ],
-)
-def test_streamlit_still_calls_its_parts_so(bundle, name):
-    assert name in bundle
+def names() -> set[str]:
+    """What both modules say of Streamlit's elements: their names, classes and attributes."""
+    module = Path(streamlit_parts.__file__).read_text(encoding="utf-8") + scripts.asset("streamlit.js")
+    return set(re.findall(r"\bst(?:-key-|[A-Z]\w+)|data-(?!testid)[a-z-]+\b", module))
 
 
-def test_a_primary_button_still_has_its_name(bundle):
-    assert "stBaseButton-" in bundle  # and its kind
-    assert re.search(r"""["'`]primary["'`]""", bundle)
+def test_streamlit_still_calls_its_parts_so(bundle):
+    assert len(names()) > 12
+    missing = [name for name in sorted(names()) if not re.search(rf"{name}(?![A-Za-z])", bundle)]
+    assert missing == []
+
+
+def test_buttons_still_have_their_names(bundle):
+    assert "stBaseButton-" in bundle  # and the kind
+    for kind in ("primary", "tertiary"):
+        assert re.search(rf"""["'`]{kind}["'`]""", bundle)
+
+
+def test_a_run_still_says_whether_it_follows_the_history():
+    assert "is_history_navigation" in {field.name for field in fields(ScriptRunContext)}
 
 
 def test_each_part_is_named_in_the_rules():
@@ -54,8 +57,8 @@ def test_streamlit_still_has_each_file_that_is_named_early(pattern):
     assert len(list(streamlit_parts.STATIC.glob(pattern))) == 1
 
 
-def test_no_other_file_of_the_pages_knows_them():
-    files = {
-        file.relative_to(ROOT).as_posix(): file.read_text("utf-8") for file in ROOT.glob("pages/**/*.py")
-    }
-    assert [name for name, text in files.items() if PRIVATE.search(text)] == ["pages/_kit/streamlit_parts.py"]
+def test_no_other_file_knows_them():
+    patterns = ("pages/**/*.py", "app.py", "assets/components/*.js", "assets/components/*.css")
+    files = [file for pattern in patterns for file in ROOT.glob(pattern)]
+    private = [file.relative_to(ROOT).as_posix() for file in files if PRIVATE.search(file.read_text("utf-8"))]
+    assert private == ["pages/_kit/streamlit_parts.py", "assets/components/streamlit.js"]
