@@ -4,6 +4,7 @@ import asyncio
 import os
 import time
 
+import streamlit as st
 from streamlit import config
 
 from mha_core import MhaError
@@ -19,6 +20,7 @@ CLOSE_TRY_AGAIN = 1013  # of websockets: try again later
 
 def begin() -> None:
     """Set what Streamlit and the log have to know of the profile, before the server takes visitors."""
+    st.secrets.load_if_toml_exists()  # where there is no other way to set the environment, they do
     figures = profile.current()
     if figures.hosted:
         os.environ["HF_HUB_OFFLINE"] = "1"  # the hub's library reads it when it is imported
