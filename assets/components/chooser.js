@@ -2,11 +2,12 @@
 // words, each shaded by the weight that the chosen token gives it. A choice is marked at once; the page follows.
 // Each group is one stop of the Tab key; arrow keys choose in it.
 // Data: { texts: { hint, hint_hidden }, rows: [{ field, title, count, chosen, heads }], strips: [{ field, title,
-// caption, tokens, weights (null where hidden; null for a text that is not looked at), query, limit, chosen }] }.
+// caption, tokens, weights (null where hidden; null for a text that is not looked at), query, limit, chosen }],
+// stays: whether the words stay in sight on a phone }.
 import { tell } from "./address.js";
 import { inkOn, lookOf, shade, themeColours } from "./colours.js";
 import { make, makeButton } from "./elements.js";
-import { drawn } from "./streamlit.js";
+import { drawn, stay } from "./streamlit.js";
 import { exact, fill, isRtl } from "./text.js";
 
 const KEY_PAUSE = 250; // milliseconds after an arrow key: who walks on asks the server once
@@ -156,6 +157,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
   if (!choices.has(root)) {
     choices.set(root, { waiting: new Map(), timer: 0, tell: null });
     followChoices(root, choices.get(root));
+    if (data.stays) new ResizeObserver(() => stay(root, root.querySelector(".strip")?.offsetTop ?? 0)).observe(root);
   }
   const choice = choices.get(root);
   choice.tell = (chosen) => {

@@ -14,6 +14,7 @@ import { Matrix } from "./matrix.js";
 import { layerOf, listOf, longestOf, prepared } from "./panel.js";
 import { followPointer } from "./pointer.js";
 import { Shaded } from "./shaded.js";
+import { StickySentences } from "./sticky_sentences.js";
 import { apart, exact, fill } from "./text.js";
 
 /** @typedef {import("./focus.js").Focus} Focus */
@@ -111,6 +112,7 @@ export class HeadView {
   scene = "";
   place = ""; // what it looks at, as the page has heard of it
   nHeads = 0;
+  width = 0; // pixels in which all was drawn
   /** @type {string[]} colours of heads */
   palette = [];
   /** @type {string[]} the same as small text */
@@ -136,6 +138,7 @@ export class HeadView {
     this.caption.dir = "auto";
     this.matrices = new HeadMatrices(this);
     this.grid = new HeadGrid(this);
+    this.sticky = new StickySentences(this);
     const controls = make("div", "controls");
     controls.append(this.bar, this.chips);
     const under = make("div", "under");
@@ -148,7 +151,10 @@ export class HeadView {
         if (!menu.contains(/** @type {Node} */ (target))) menu.removeAttribute("open");
       }
     });
-    new ResizeObserver(() => this.redraw()).observe(this.panels);
+    // Where a sentence sticks, the panels have no box of their own.
+    new ResizeObserver(() => {
+      if (root.clientWidth !== this.width) this.redraw();
+    }).observe(root);
   }
 
   /**
@@ -376,6 +382,7 @@ export class HeadView {
     this.titles = this.header.brief ? apart(full) : full;
     this.drawings = this.data.map((panel) => panelOf(this, panel, this.titles[panel.nth]));
     this.panels.replaceChildren(...this.drawings.map(({ box }) => box));
+    this.sticky.sentences = this.drawings.flatMap(({ box }) => [...box.querySelectorAll(".sentence")]);
     for (const one of this.drawings) {
       one.drawing = new DRAWINGS[this.state.drawing](this, one.panel, one.stage);
       asList(this, one);
@@ -392,11 +399,13 @@ export class HeadView {
   }
 
   redraw() {
-    if (!this.panels.clientWidth) return;
+    this.width = this.root.clientWidth;
+    if (!this.width) return;
     for (const { drawing } of this.drawings) drawing.draw();
     for (const { strip } of this.drawings) strip?.draw();
     this.matrices.draw();
     this.grid.draw();
+    this.sticky.update();
     this.say();
   }
 
@@ -405,6 +414,7 @@ export class HeadView {
     for (const { strip } of this.drawings) strip?.update();
     this.matrices.update();
     this.grid.update();
+    this.sticky.update();
     this.say();
   }
 
@@ -520,6 +530,8 @@ function panelOf(view, panel, words) {
     box.append(Object.assign(make("p", "title", words), { title: panel.title, dir: "auto" }));
   const strip = stripOf(view, panel);
   if (strip) box.append(strip.stage);
+  if (view.header.strips && !panel.two && (strip || view.state.drawing === "text"))
+    (strip?.stage ?? stage).classList.add("sentence");
   box.append(stage, status);
   return { panel, box, stage, status, strip, drawing: null };
 }

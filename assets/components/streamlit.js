@@ -31,7 +31,14 @@ export function drawn(element, key = "") {
   const { host } = element.getRootNode();
   const around = key && host?.closest(`.${KEY}${key}`);
   for (const box of [host?.closest(".stElementContainer"), around, around?.parentElement])
-    if (box) Object.assign(box.style, { height: "auto", overflow: "visible" });
+    if (box) Object.assign(box.style, { height: "auto", flex: "none", overflow: "visible" });
+}
+
+// On a phone the element stays in sight below Streamlit's own header, but for so many pixels at its top
+// (pages/_kit/streamlit_parts.py).
+export function stay(element, above) {
+  const box = /** @type {HTMLElement} */ (element.getRootNode().host?.closest(".stElementContainer"));
+  box?.style.setProperty("--above", `${above}px`);
 }
 
 // A fold opens by a script of Streamlit's, whose movement no style sheet stops for those who want nothing to move.

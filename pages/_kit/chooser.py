@@ -53,11 +53,17 @@ class Strip(NamedTuple):
 
 
 def show(
-    rows: Sequence[Row], strips: Sequence[Strip], *, key: str = "chooser", clears: Sequence[str] = ()
+    rows: Sequence[Row],
+    strips: Sequence[Strip],
+    *,
+    key: str = "chooser",
+    clears: Sequence[str] = (),
+    stays: bool = False,
 ) -> None:
     """The rows with more than one number and the texts; a choice moves the scene.
 
-    It takes back what was chosen in the page's controls with the keys `clears`.
+    It takes back what was chosen in the page's controls with the keys `clears`. On a phone the words may stay in
+    sight above what is scrolled.
     """
     first = {row.field: row.first for row in rows}
 
@@ -69,14 +75,18 @@ def show(
         [strip.data for strip in strips],
         key=key,
         on_pick=pick,
+        stays=stays,
     )
 
 
-def of_head(trace: AttentionTrace, *, layer: int, head: int, query: int, limit: float) -> None:
+def of_head(
+    trace: AttentionTrace, *, layer: int, head: int, query: int, limit: float, stays: bool = False
+) -> None:
     """The layer, the head, and the sentence, shaded by the row of the token `query` up to `limit`."""
     show(
         [layers(trace, layer), heads(trace, layer, head)],
         strips(trace, layer=layer, head=head, query=query, limit=limit),
+        stays=stays,
     )
 
 

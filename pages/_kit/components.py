@@ -71,7 +71,12 @@ def charts(words: dict[str, str]) -> None:
 
 
 def chooser(
-    rows: Sequence[dict], strips: Sequence[dict], *, key: str, on_pick: Callable[[dict], None]
+    rows: Sequence[dict],
+    strips: Sequence[dict],
+    *,
+    key: str,
+    on_pick: Callable[[dict], None],
+    stays: bool,
 ) -> None:
     """Rows of numbered layers and heads, and texts as words (chooser.js has the fields of each).
 
@@ -83,6 +88,7 @@ def chooser(
         data={
             "rows": list(rows),
             "strips": list(strips),
+            "stays": stays,
             "texts": {
                 "hint": t("token.hint", weight="{weight}", **names),
                 "hint_hidden": t("token.hint_hidden", **names),

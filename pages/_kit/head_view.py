@@ -68,13 +68,12 @@ def of_traces(
         source=views.caption_of(traces, layer),
         texts=views.texts(language()),
     )
-    header |= {
-        "brief": titles is None,
-        "tells": True,
-        **(more or {}),
-    }  # then the sentences stand above, word by word
+    header |= {"brief": titles is None, "tells": True, **(more or {})}
+    words = [one.sides.queries.labels for one in traces]
     if values:
-        height = heights.heads([one.sides.queries.labels for one in traces], traces[0].layers[layer].n_heads)
+        height = heights.heads(words, traces[0].layers[layer].n_heads)
+    elif "strips" in header:  # the sentences stand above, word by word
+        height = heights.worded_view(words)
     else:
         height = heights.view([longest(trace) for trace in traces])
     digest = _mount(header, blob, key, height, follows=True, on_hide=on_hide)

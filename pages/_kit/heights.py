@@ -10,15 +10,18 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-DESK_WIDTH, PHONE_WIDTH = 980, 350  # of the page without its sidebar
-# chooser.css: a row of tokens, the width of a letter, the greatest width of a word, its edges, the greatest
-# height of a text, the line above one of two; a row of layers or heads, its name, and a number in it.
-TOKEN_ROW, LETTER, MAX_WORD, TOKEN_EDGES, MAX_STRIP, STRIP_NAME = 71, 9.2, 224, 28, 256, 26
+DESK_WIDTH, PHONE_WIDTH = 980, 358  # of the page without its sidebar
+# chooser.css: a row of tokens, the width of a letter, a word's edges, and the same on a phone; the greatest width
+# of a word, the greatest height of a text, the line above one of two; a row of layers or heads, its name, and a
+# number in it.
+TOKEN_ROW, LETTER, TOKEN_EDGES = 71, 9.2, 28
+TOKEN_ROW_ON_PHONE, LETTER_ON_PHONE, TOKEN_EDGES_ON_PHONE = 60, 7.3, 22
+MAX_WORD, MAX_STRIP, STRIP_NAME = 224, 256, 26
 ROW, ROW_NAME, ROW_NUMBER = 40, 60, 36
 # The head view: a row of its drawing, its greatest height, and what stands around it: the buttons above, on a
-# phone in more lines; below each sentence what is said about it; and its title.
+# phone in more lines; below each sentence what is said about it; its title; and the buttons below all.
 LINE_ROW, MAX_DRAWING, MAX_DRAWING_ABOVE = 22, 600, 320
-BUTTONS, BUTTONS_ON_PHONE, SAID, TITLE = 99, 169, 74, 25
+BUTTONS, BUTTONS_ON_PHONE, SAID, TITLE, TITLE_ON_PHONE, FOOT = 99, 169, 74, 25, 46, 42
 # The head view of the page Heads: a row of words above each drawing, a letter, the edges of a word and the
 # greatest height of the words; then the six matrices with their buttons and the number below them; then the
 # other heads, so many beside each other; and a note.
@@ -30,8 +33,8 @@ GRID, HEADS_ACROSS, HEADS_ACROSS_ON_PHONE, HEAD_PICTURE, NOTE, NOTE_ON_PHONE = 5
 # rows, the names of its columns; the words above a picture, and above one of so many in a row that they take
 # twice as many lines; the gap between two, and the number below all.
 MATRIX_ROW, MIN_MATRIX, MAX_MATRIX, NAMES_ABOVE = 22, 170, 360, 84
-MATRIX_WORDS, MATRIX_WORDS_ON_PHONE, MANY_WORDS, MANY_ACROSS = 42, 62, 73, 4
-MATRIX_GAP, MATRIX_READING = 12, 36
+MATRIX_WORDS, MATRIX_WORDS_ON_PHONE, MANY_WORDS, MANY_ACROSS = 42, 48, 73, 4
+MATRIX_GAP, MATRIX_READING = 12, 27
 RIVER, STEP, STEP_ON_PHONE = 113, 228, 443  # of the page Steps: the drawing, and the first step in words
 # The overview: its buttons, the words about one head beside or below the pictures (overview.css), the button
 # for the table, and the sizes of pictures (overview_plan.js).
@@ -41,7 +44,9 @@ FOLD_EDGES, ASIDE_WIDTH, MIN_PICTURE, MAX_PICTURE, MAX_PICTURES, NUMBERS = 54, 2
 
 def chooser(texts: Sequence[Sequence[str]], counts: Sequence[int] = ()) -> int:
     """The height of the words of one text or of two named ones below rows of so many layers and heads."""
-    strips = [min(_rows(labels, 1, LETTER, TOKEN_EDGES) * TOKEN_ROW, MAX_STRIP) for labels in texts]
+    desk, phone = (LETTER, TOKEN_EDGES), (LETTER_ON_PHONE, TOKEN_EDGES_ON_PHONE)
+    word, row = (phone, TOKEN_ROW_ON_PHONE) if on_phone() else (desk, TOKEN_ROW)
+    strips = [min(_rows(labels, 1, *word) * row, MAX_STRIP) for labels in texts]
     names = STRIP_NAME * len(texts) if len(texts) > 1 else 0
     page, lines, used = PHONE_WIDTH if on_phone() else DESK_WIDTH, 0, math.inf
     for count in counts:
@@ -61,21 +66,32 @@ def view(lengths: Sequence[int]) -> int:
 
 def heads(sentences: Sequence[Sequence[str]], n_heads: int) -> int:
     """The height of the head view of the page Heads: of sentences of these tokens, with so many heads."""
+    across = HEADS_ACROSS_ON_PHONE if on_phone() else HEADS_ACROSS
+    grid = GRID + math.ceil(n_heads / across) * HEAD_PICTURE
+    below = MATRICES_ON_PHONE + NOTE_ON_PHONE if on_phone() else MATRICES + NOTE
+    return _drawings(sentences, MAX_DRAWING_ABOVE) + grid + below
+
+
+def worded_view(sentences: Sequence[Sequence[str]]) -> int:
+    """The height of a head view of named sentences that stand above their drawings word by word."""
+    names = len(sentences) * TITLE_ON_PHONE if on_phone() else TITLE
+    return _drawings(sentences, MAX_DRAWING) + names + FOOT
+
+
+def _drawings(sentences: Sequence[Sequence[str]], tallest: int) -> int:
+    """The height of buttons and of sentences, each with its drawing and what is said about it."""
     phone = on_phone()
     columns = len(sentences)
     said = HEAD_SAID_ON_PHONE if phone else HEAD_SAID
     panels = [
         min(_rows(labels, columns, WORD_LETTER, WORD_EDGES) * WORD_ROW, MAX_WORDS)
-        + min(len(labels) * LINE_ROW, MAX_DRAWING_ABOVE)
+        + min(len(labels) * LINE_ROW, tallest)
         + said
         for labels in sentences
     ]
-    across = HEADS_ACROSS_ON_PHONE if phone else HEADS_ACROSS
-    grid = GRID + math.ceil(n_heads / across) * HEAD_PICTURE
     if phone:
-        above = HEAD_BUTTONS_ON_PHONE + sum(panels) + (columns - 1) * PANEL_GAP
-        return above + MATRICES_ON_PHONE + grid + NOTE_ON_PHONE
-    return HEAD_BUTTONS + max(panels) + MATRICES + grid + NOTE
+        return HEAD_BUTTONS_ON_PHONE + sum(panels) + (columns - 1) * PANEL_GAP
+    return HEAD_BUTTONS + max(panels)
 
 
 def heatmap(rows: int) -> int:

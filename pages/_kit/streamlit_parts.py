@@ -31,6 +31,7 @@ KEYED = "st-key-"  # prefix of an element's key in its class
 TOP_LINKS, SIDE_LINKS = '[data-testid="stTopNav"]', '[data-testid="stSidebarNavItems"]'
 EXPAND = '[data-testid="stExpandSidebarButton"]'
 PHONE = "@media (max-width: 768px)"
+TALL_PHONE = "@media (max-width: 640px) and (min-height: 560px)"  # as in head_view.css
 
 INVISIBLE = ("address", "charts", "unseen", "look_link")
 CARRIERS = ("_blob",)  # endings of the keys of components that hold data and show nothing
@@ -115,7 +116,15 @@ def _rules() -> str:
 {SIDEBAR} {_keyed("source")} {{ --height: 60px; }}
 :is({buttons}) {{ --height: 40px; }}
 {_keyed("next")} {{ --height: 32px; }}
-{_keyed("river")} {{ position: sticky; top: 3.4rem; z-index: 3; }}
+:root {{ --headscope-top: 3.75rem; }} /* below Streamlit's header */
+{_keyed("river")} {{ position: sticky; top: var(--headscope-top); z-index: 3; }}
+{TALL_PHONE} {{
+  {_keyed("chooser")}[style*="--above"] {{
+    position: sticky;
+    top: calc(var(--headscope-top) - var(--above));
+    z-index: 3;
+  }}
+}}
 {BOX}:has(> {_keyed("of_steps")}) {{ height: auto; }}
 {_keyed("of_steps")} {{ overflow: visible; }}
 [class*="{KEYED}step-"] {{ min-height: 10rem; justify-content: center; }}

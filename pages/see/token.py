@@ -15,7 +15,7 @@ both = directions.both_directions(subject)
 row = both[0].looks.weights.iloc[subject.head]
 limit = float(row.max()) or 1.0
 place = {"layer": subject.layer, "head": subject.head, "query": subject.token}
-chooser.of_head(trace, **place, limit=limit)
+chooser.of_head(trace, **place, limit=limit, stays=True)
 sentence.reading(trace, **place)
 model_info.layer(trace, subject.layer)
 model_info.collapsed(trace, subject.layer)

@@ -528,6 +528,54 @@ def test_on_a_phone_the_six_are_a_row_that_is_swiped(visit, app, eye):
     assert page.evaluate("visualViewport.scale") == 1
 
 
+def test_on_a_phone_the_sentence_stays_in_sight_above_its_drawing_and_its_matrices(visit, app, eye):
+    page = visit(app, width=390, height=844, touch=True)
+    view, below = eye(page), page.locator("[data-testid=stHeader]").bounding_box()["height"]
+    places = set()
+
+    def scroll_to(element) -> None:
+        """To 250 pixels below the top of the screen; where things stand in the page is written down."""
+        scroll = """(e) => {
+            const main = document.querySelector('[data-testid=stMain]');
+            main.scrollBy(0, e.getBoundingClientRect().top - 250);
+            const view = e.closest('.view');
+            const every = [...view.querySelectorAll('.stage, .matrices, .all-heads')];
+            return String([view, ...every].map((one) =>
+                Math.round(one.getBoundingClientRect().top + main.scrollTop)));
+        }"""
+        places.add(element.evaluate(scroll))
+        view.drawn()
+
+    def in_sight(number: int) -> None:
+        """Of both sentences this one, below the header; the other one is hidden, or lower."""
+        here, other = (view.panel(nth).locator(".strip") for nth in (number, 1 - number))
+        expect(here).to_be_visible()
+        assert here.bounding_box()["y"] == pytest.approx(below, abs=1)
+        view.until(lambda: not other.is_visible() or other.bounding_box()["y"] > 200)
+
+    for number in (0, 1):
+        scroll_to(view.stage(number).locator(".token.key[data-at='8']"))
+        in_sight(number)
+    scroll_to(view.view.locator(".six"))
+    in_sight(0)
+    scroll_to(view.stage(0).locator(".token.key[data-at='8']"))
+    in_sight(0)
+    scroll_to(view.stage(1).locator(".token.key[data-at='8']"))
+    view.word(2, number=1).tap()  # now the matrices are those of the second sentence
+    scroll_to(view.view.locator(".six"))
+    in_sight(1)
+    scroll_to(view.view.locator(".all-heads"))
+    in_sight(1)
+    assert len(places) == 1  # nothing moves when a sentence sticks
+    button = view.view.locator("button", has_text="text")
+    button.evaluate("e => e.click()")
+    scroll_to(view.view.locator(".six"))
+    assert view.stage(1).bounding_box()["y"] == pytest.approx(below, abs=1)  # the drawing is the sentence
+
+    page.set_viewport_size({"width": 390, "height": 400})  # it would hide what it belongs to
+    assert view.stage(1).evaluate("e => getComputedStyle(e).position") == "relative"
+
+
 def test_all_heads_are_saved_as_they_are_drawn_with_every_weight(visit, app, eye):
     page = visit(f"{app}?{urlencode(GROUPED)}")
     view = eye(page)

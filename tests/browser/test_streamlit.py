@@ -40,8 +40,13 @@ def test_what_is_drawn_takes_the_height_that_it_needs(visit, app, address, keys)
     page = visit(f"{app}/{address}")
     for key in keys:
         page.locator(f".st-key-{key} :is(.panel, canvas, button)").first.wait_for()
-        style = page.locator(f".st-key-{key}").evaluate("box => [box.style.height, box.style.overflow]")
-        assert style == ["auto", "visible"], key
+        box = page.locator(f".st-key-{key}")
+        style = box.evaluate("box => [box.style.height, box.style.flex, box.style.overflow]")
+        assert style == ["auto", "0 0 auto", "visible"], key
+        box.evaluate(
+            "box => box.querySelectorAll('*').forEach(({ shadowRoot }) => shadowRoot?.replaceChildren())"
+        )
+        assert box.bounding_box()["height"] < 100, key  # it has no more room than what is in it
 
 
 @pytest.mark.parametrize("address", ["", "/steps"])

@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from playwright.sync_api import expect
 
 FIGURES = {"heads": 2, "layers": 2, "vectors": 3, "products": 3, "mixture": 1}
@@ -18,6 +19,15 @@ def test_on_a_phone_it_is_as_wide_as_the_screen_and_draws_every_matrix_without_p
         assert 200 < box["width"] <= 390
         assert box["x"] >= 0
     assert page.evaluate("window.Plotly === undefined")
+
+    # The words stay in sight below the header; what is chosen above them is scrolled away.
+    page.locator(".st-key-one-products").evaluate("e => e.scrollIntoView()")
+    header, words = page.locator("[data-testid=stHeader]"), page.locator(".chooser .strip")
+    expect(words).to_be_in_viewport(ratio=1)
+    assert words.bounding_box()["y"] == pytest.approx(header.bounding_box()["height"], abs=8)
+    assert words.bounding_box()["height"] < 200
+    words.get_by_role("radio").first.click()
+    expect(page.get_by_role("heading", level=1, name=re.compile("“\\[CLS\\]” in layer 2"))).to_be_attached()
 
 
 def test_the_bar_has_the_colour_of_its_head_and_a_click_goes_to_its_token(visit, app, settled):

@@ -8,11 +8,14 @@ from pages._kit.state import Scene
 
 LABELS = ("[CLS]", *mha.words(Scene().text).labels)
 MEASURED = [  # at 1440 and at 390 pixels
-    (heights.chooser, ([LABELS],), (72, 214)),
-    (heights.chooser, ([LABELS], [2, 4]), (110, 254)),
-    (heights.chooser, ([["我", "很", "累"]],), (72, 72)),
+    (heights.chooser, ([LABELS],), (72, 127)),
+    (heights.chooser, ([LABELS], [2, 4]), (113, 168)),
+    (heights.chooser, ([["我", "很", "累"]],), (72, 60)),
     (heights.view, ([13, 13],), (484, 939)),
-    (heights.heads, ([LABELS, LABELS], 4), (1030, 1996)),
+    (heights.heads, ([LABELS, LABELS], 4), (1025, 2012)),
+    (heights.worded_view, ([LABELS, LABELS],), (564, 1249)),
+    (heights.heatmaps, (2, 2, heights.heatmap(13)), (439, 461)),
+    (heights.heatmaps, (2, 2, heights.heatmap(4), True), (323, 624)),
     (heights.overview, ([12] * 6,), (516, 524)),
     (heights.overview, ([12] * 12,), (768, 668)),
 ]
@@ -31,9 +34,10 @@ def test_a_stated_height_is_about_the_one_measured(screen, estimate, arguments, 
 
 def test_a_strip_grows_by_rows_up_to_its_greatest_height(screen):
     assert heights.chooser([["a" * 12] * 5]) < heights.chooser([["語" * 12] * 5])
-    assert heights.chooser([["a" * 1000]]) == heights.TOKEN_ROW
+    row = heights.TOKEN_ROW_ON_PHONE if screen == "phone" else heights.TOKEN_ROW
+    assert heights.chooser([["a" * 1000]]) == row
     assert heights.chooser([[*"ab"] * 200]) == heights.MAX_STRIP
-    assert heights.chooser([["a"], ["b"]]) == 2 * (heights.TOKEN_ROW + heights.STRIP_NAME)
+    assert heights.chooser([["a"], ["b"]]) == 2 * (row + heights.STRIP_NAME)
 
 
 def test_a_view_is_as_high_as_its_longest_text_and_on_a_phone_as_all(screen):
