@@ -17,6 +17,8 @@ const LINE = 16; // of words below
 export class HeadGrid {
   scale = SCALES[0];
   scene = "";
+  /** @type {any[]} as of the matrices */
+  drawnFrom = [];
   /** @type {{ map: Heatmap, button: HTMLButtonElement, numbers: import("./heatmap.js").Numbers }[]} */
   pictures = [];
 
@@ -35,8 +37,10 @@ export class HeadGrid {
     return this.view.matrices.layer;
   }
 
+  // After the matrices: what these draw anew is new here, too.
   draw() {
-    this.scene = "";
+    const { drawnFrom } = this.view.matrices;
+    if (drawnFrom !== this.drawnFrom) Object.assign(this, { drawnFrom, scene: "" });
     this.update();
   }
 
@@ -45,7 +49,7 @@ export class HeadGrid {
     const fits = layer && Math.max(layer.nQuery, layer.nKey) <= LARGEST && layer.heads.length > 1;
     this.root.hidden = !fits;
     if (!fits || !view.matrices.theme) return;
-    const scene = JSON.stringify([view.matrices.nth, layer.number, layer.heads, this.scale, view.background]);
+    const scene = JSON.stringify([view.matrices.nth, layer.number, layer.heads, this.scale]);
     if (scene !== this.scene) {
       this.scene = scene;
       this.#compute(layer);
@@ -88,6 +92,11 @@ export class HeadGrid {
     );
   }
 
+  // Does a mask hide cells of a picture?
+  get #hatched() {
+    return this.pictures.some(({ map }) => map.hidden);
+  }
+
   #name = (head) => fill(this.view.texts.head, { head: head + 1 });
 
   #hint(head, { rows, columns, values }, largest) {
@@ -118,7 +127,8 @@ export class HeadGrid {
     const files = ["png", "svg", "csv"].map((format) =>
       makeButton(format.toUpperCase(), "file", () => save(this.#file(layer), format)),
     );
-    renew(this.bar, [make("h2", "", title), label, make("span", "note", end), ...files]);
+    const note = this.#hatched ? `${end} ${texts.colours_masked}.` : end;
+    renew(this.bar, [make("h2", "", title), label, make("span", "note", note), ...files]);
     roving(this.bar);
   }
 
@@ -129,7 +139,11 @@ export class HeadGrid {
     return {
       meta: {
         title: fill(view.texts.grid, { layer: layer.number + 1 }),
-        caption: [panel.title, `${view.header.source} · Headscope`],
+        caption: [
+          ...(this.#hatched ? [`${view.texts.colours_masked}.`] : []),
+          panel.title,
+          `${view.header.source} · Headscope`,
+        ],
         file: `${view.header.file}-layer-${layer.number + 1}-heads`,
       },
       look: () => ({ paper: view.background, ink: view.ink, font: view.font }),

@@ -78,6 +78,8 @@ export class HeadMatrices extends MatrixPictures {
   /** @type {{ query?: number, key?: number }} the tokens of the cell under the pointer */
   pointed = {};
   scene = "";
+  /** @type {any[]} the header, the numbers and the theme of what is drawn */
+  drawnFrom = [];
   /** @type {Record<Side, number[]> | null} of each side the tokens that are drawn */
   parts = null;
 
@@ -111,13 +113,14 @@ export class HeadMatrices extends MatrixPictures {
   // The matrices that can be computed: of some layers only the weights are known.
   namesOf = (layer) => Object.keys(MATRICES).filter((name) => name === "weights" || (layer.q && layer.v));
 
-  // The theme or the numbers may be other ones.
+  // The theme or the numbers may be other ones; where they are not, what is drawn stays.
   draw() {
     const { view } = this;
     this.theme = themeLook(view.root);
+    const from = [view.header, view.original, JSON.stringify(this.theme)];
+    if (from.some((one, at) => one !== this.drawnFrom[at])) Object.assign(this, { drawnFrom: from, scene: "" });
     const place = () => ({ panel: this.nth, layer: this.layer.number, head: view.chosenHead, query: this.focus.query });
     this.plot = view.plot && ((name) => view.plot({ name, ...place() }));
-    this.scene = "";
     this.update();
   }
 

@@ -382,7 +382,7 @@ export class HeadView {
     this.titles = this.header.brief ? apart(full) : full;
     this.drawings = this.data.map((panel) => panelOf(this, panel, this.titles[panel.nth]));
     this.panels.replaceChildren(...this.drawings.map(({ box }) => box));
-    this.sticky.sentences = this.drawings.flatMap(({ box }) => [...box.querySelectorAll(".sentence")]);
+    this.sticky.sentences = /** @type {HTMLElement[]} */ ([...this.panels.querySelectorAll(".sentence")]);
     for (const one of this.drawings) {
       one.drawing = new DRAWINGS[this.state.drawing](this, one.panel, one.stage);
       asList(this, one);

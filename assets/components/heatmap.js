@@ -42,6 +42,10 @@ const NAME_GAP = 8; // between a name and its row
 const FRAME_ROOM = 2; // around cells, for the frames of the last ones
 const LONGEST_NAME = 96; // of the letters of a name
 const CLOSE = 4; // pixels of a cell from which on it has its own value and not that of its block
+const HATCH = 6; // pixels from one line of the hatching to the next
+const HATCH_STRENGTH = 0.45;
+/** @type {Map<string, CanvasPattern>} by ink and resolution */
+const hatchings = new Map();
 /** @type {Marks} */
 const NONE = { rows: [], columns: [], cell: null };
 
@@ -74,7 +78,9 @@ export class Heatmap {
   marks = NONE;
   /** @type {HTMLCanvasElement | null} one pixel for each of the values */
   picture = null;
-  /** @type {{ name: string, picture: HTMLCanvasElement } | null} the cells in sight of a long text */
+  /** @type {Path2D | null} the cells that a mask hides */
+  hidden = null;
+  /** @type {{ name: string, picture: HTMLCanvasElement, hidden: Path2D | null } | null} cells in sight of a long text */
   closer = null;
   /** @type {Viewport | null} */
   viewport = null;
@@ -116,7 +122,8 @@ export class Heatmap {
    * @param {Numbers} numbers
    */
   replace(numbers, look = this.look) {
-    Object.assign(this, { numbers, look, picture: null, closer: null });
+    const width = Math.ceil(numbers.columns.length / (numbers.step ?? 1));
+    Object.assign(this, { numbers, look, picture: null, closer: null, hidden: hiddenCells(numbers.values, width) });
   }
 
   /**
@@ -215,7 +222,8 @@ export class Heatmap {
     const pooled = step > 1 && this.viewport.cell < CLOSE && fill(texts.scale_pooled, { cells: `${step} × ${step}` });
     const scale = fill(roots ? texts.scale_roots : texts.scale, { maximum: short(end) });
     const how = matchMedia("(pointer: coarse)").matches ? texts.zoom_touch : texts.zoom_how;
-    return [pooled, !signed && scale, how].filter(Boolean).join(" ");
+    const hatched = this.hidden && `${texts.colours_masked}.`;
+    return [pooled, !signed && scale, hatched, how].filter(Boolean).join(" ");
   }
 }
 
@@ -232,6 +240,7 @@ function drawCells(map, context) {
   const { width, height } = map.picture;
   context.imageSmoothingEnabled = Math.min(cell, high) * step < 1;
   context.drawImage(map.picture, x, y, width * step * cell, height * step * high);
+  if (map.hidden) hatch(context, look, map.hidden, [step * cell, 0, 0, step * high, x, y]);
 }
 
 // Exactly the cells in sight, of a matrix that is too large to be kept.
@@ -244,11 +253,63 @@ function drawSingleCells(map, context) {
     const values = new Float32Array((bottom - top) * (right - left));
     for (let row = top, at = 0; row < bottom; row++)
       for (let column = left; column < right; column++, at++) values[at] = numbers.exact(row, column);
-    map.closer = { name, picture: pixels({ ...numbers, values }, look, right - left) };
+    const picture = pixels({ ...numbers, values }, look, right - left);
+    map.closer = { name, picture, hidden: hiddenCells(values, right - left) };
   }
   context.imageSmoothingEnabled = false;
   const [width, height] = [(right - left) * cell, (bottom - top) * high];
-  context.drawImage(map.closer.picture, x + left * cell, y + top * high, width, height);
+  const place = [x + left * cell, y + top * high];
+  context.drawImage(map.closer.picture, place[0], place[1], width, height);
+  if (map.closer.hidden) hatch(context, look, map.closer.hidden, [cell, 0, 0, high, ...place]);
+}
+
+/**
+ * The cells that a mask hides, in rows of so many, each cell 1 wide and 1 high; null for none.
+ * @param {Float32Array} values
+ */
+export function hiddenCells(values, width) {
+  const path = new Path2D();
+  let some = false;
+  for (let at = 0; at < values.length; ) {
+    if (!Number.isNaN(values[at++])) continue;
+    const [row, from] = [Math.floor((at - 1) / width), (at - 1) % width];
+    while (at % width && Number.isNaN(values[at])) at++;
+    path.rect(from, row, ((at - 1) % width) + 1 - from, 1);
+    some = true;
+  }
+  return some ? path : null;
+}
+
+// Slanted lines over hidden cells: in every theme and at every size they are no value near 0.
+/** @param {number[]} place as of `setTransform` */
+function hatch(context, { ink }, cells, place) {
+  const path = new Path2D();
+  path.addPath(cells, new DOMMatrix(place));
+  context.fillStyle = hatching(ink);
+  context.fill(path);
+}
+
+/** @param {string} ink */
+function hatching(ink) {
+  const ratio = window.devicePixelRatio || 1;
+  const name = `${ink} ${ratio}`;
+  if (!hatchings.has(name)) {
+    const tile = make("canvas");
+    const pen = tile.getContext("2d");
+    Object.assign(tile, { width: HATCH * ratio, height: HATCH * ratio });
+    pen.scale(ratio, ratio);
+    pen.strokeStyle = ink;
+    pen.globalAlpha = HATCH_STRENGTH;
+    for (const x of [-HATCH, 0, HATCH]) {
+      pen.moveTo(x - 1, HATCH + 1);
+      pen.lineTo(x + HATCH + 1, -1);
+    }
+    pen.stroke();
+    const pattern = pen.createPattern(tile, "repeat");
+    pattern.setTransform(new DOMMatrix().scale(1 / ratio));
+    hatchings.set(name, pattern);
+  }
+  return hatchings.get(name);
 }
 
 function pixels(numbers, look, width) {

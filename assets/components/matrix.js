@@ -48,7 +48,7 @@ export class Matrix {
     return {
       rows: panel.tokens,
       columns: listOf(panel, "key"),
-      values: pooled?.values ?? new Float32Array(0),
+      values: pooled?.finished ?? new Float32Array(0),
       step: pooled?.step,
       exact: (query, key) => (seenByAny(layer, view.heads, query, key) ? this.#weight(layer, query, key) : NaN),
       signed: false,

@@ -193,7 +193,8 @@ export class MatrixPictures {
     map.show(numbers, this.theme, width, this.named ? this.tall : Math.min(width, this.tall), this.named, above);
     figure.querySelector("b").textContent = `${result ? "→ " : ""}${symbol}`;
     figure.querySelector("span").textContent = meaning;
-    figure.querySelector("small").textContent = [this.#colours(numbers), axes].filter(Boolean).join(" · ");
+    const masked = map.hidden && this.texts.colours_masked;
+    figure.querySelector("small").textContent = [this.#colours(numbers), masked, axes].filter(Boolean).join(" · ");
     const described = this.#described(name);
     button.setAttribute("aria-label", this.named ? `${this.texts.matrices_enlarge}: ${described}` : described);
     button.setAttribute("aria-expanded", String(this.largeName === name));
@@ -291,6 +292,9 @@ export class MatrixPictures {
     roving(this.largeBar);
   }
 
+  // What the hatching of the large picture means, where it has one.
+  #hatched = () => (this.enlarged.hidden ? [`${this.texts.colours_masked}.`] : []);
+
   // The numbers of the large picture for those who do not see it, where they are asked for.
   #tabulate(name, button) {
     const { symbol, meaning, numbers } = this.matrices[name];
@@ -306,7 +310,7 @@ export class MatrixPictures {
     const { canvas } = this.enlarged;
     const [width, height] = [canvas.clientWidth, canvas.clientHeight];
     return {
-      meta: { title: `${symbol} ${meaning}`, caption: saved.caption, file: saved.file },
+      meta: { title: `${symbol} ${meaning}`, caption: [...this.#hatched(), ...saved.caption], file: saved.file },
       look: () => this.theme,
       drawn: () => {
         const figure = makeSvg("svg", { width, height, viewBox: `0 0 ${width} ${height}` });

@@ -23,6 +23,11 @@ export class Pooled {
     return this.next >= this.layer.nQuery;
   }
 
+  // The rows of the grid that have all their weights.
+  get finished() {
+    return this.values.subarray(0, this.done ? undefined : Math.floor(this.next / this.step) * this.columns);
+  }
+
   // Work until `end` (a time of `now`), at least for one row.
   advance(end, now = () => performance.now()) {
     do {

@@ -40,6 +40,7 @@ function drawnScenes(view) {
     fill(texts.layer, { layer: state.layer + 1 }),
     fill(texts.heads_named, { heads: heads.map((head) => head + 1).join(", ") }),
     ...(state.rescaled ? [texts.rescaled] : []),
+    ...(drawings.some(({ drawing }) => drawing.map?.hidden) ? [texts.colours_masked] : []),
   ];
   /** @type {import("./drawing.js").Scene[]} */
   const scenes = drawings.map(({ drawing }) => drawing.scene());

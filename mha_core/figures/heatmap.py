@@ -13,9 +13,9 @@ from mha_core.figures.theme import axis_title
 TALL_ROW, LOW_ROW, FEW_ROWS = 20, 15, 24  # pixels; rows are lower where there are many
 MIN_HEIGHT, MAX_HEIGHT = 190, 860  # pixels
 PACKED_HEIGHT = 600  # where there are too many rows to name each
+LEGEND_HEIGHT = 26
 FEW_COLUMNS = 8  # so few cells have room for their numbers
 MAX_LABEL = 14  # characters
-MAX_CROSSES = 400
 HIDDEN_COLOUR = "rgba(128, 128, 128, 0.28)"
 MARK_COLOUR = "rgba(128, 128, 128, 0.75)"
 STRIPE_WIDTH, STRIPES_OF_ROW = 6, 4  # pixels of the striped margin of a faint row, and its lines
@@ -51,10 +51,10 @@ def heatmap(
     `kind` "weights" colours from 0 to `limit` (1 unless given), "signed" from −limit to limit
     around 0 (the largest absolute value unless given). No colour is named here: the two scales are
     those of the template in use, so that a page can change them with its theme.
-    `hidden` cells are grey with a cross and have no colour of the scale. `framed` draws a frame
-    around the columns from the first to before the second, `row` one around that row, `cell` one around
-    the cell in that row and column; rows that are `faint`, true or false for each, have a striped margin
-    and a pale name.
+    `hidden` cells are hatched and have no colour of the scale; the legend calls them `hidden_text`. A frame
+    stands around the columns `framed`, from the first to before the second, one around the `row`, and one
+    around the `cell`, a row and a column; rows that are `faint`, true or false for each, have a striped
+    margin and a pale name.
     Numbered columns that do not rise one by one stand in the order of the frame, each with its number.
     """
     values = frame.to_numpy(dtype=np.float32)
@@ -81,14 +81,16 @@ def heatmap(
         )
     ]
     if blank.any():
-        data += _hidden(blank, row_names, column_names, hidden_text)
+        data.append(_hidden(blank, row_names, column_names, hidden_text))
     n_rows = len(row_names)
     tall = n_rows * (TALL_ROW if n_rows <= FEW_ROWS else LOW_ROW)
     words = frame.columns.dtype.kind not in "iu"
     every = 1 if tall <= MAX_HEIGHT else None  # None: plotly leaves names out
+    shapes = _shapes(n_rows, column_names, framed=framed, row=row, cell=cell, faint=faint)
     layout = {  # all of it at once: plotly looks through what is there already with each part that is added
-        "shapes": _shapes(n_rows, column_names, framed=framed, row=row, cell=cell, faint=faint),
-        "margin": {"l": 0, "r": 0, "t": 6, "b": 0},
+        "shapes": [_hatching(blank, column_names), *shapes] if blank.any() else shapes,
+        "margin": {"l": 0, "r": 0, "t": LEGEND_HEIGHT if blank.any() else 6, "b": 0},
+        "legend": {"orientation": "h", "x": 1, "xanchor": "right", "y": 1, "yanchor": "bottom"},
         "height": int(np.clip(tall + 84, MIN_HEIGHT, MAX_HEIGHT)) if tall <= MAX_HEIGHT else PACKED_HEIGHT,
         "xaxis": _axis(column_names, columns) | {"tickangle": -50 if words else 0},
         "yaxis": _axis(row_names, rows) | {"autorange": "reversed", "dtick": every},
@@ -144,30 +146,43 @@ def axis_names(index: pd.Index) -> list:
     return [html.escape(label, quote=False) for label in unique]
 
 
-def _hidden(blank: np.ndarray, rows: list, columns: list, text: str) -> list:
-    grey = [[0, HIDDEN_COLOUR], [1, HIDDEN_COLOUR]]
-    hover = f"<b>%{{y}}</b> → <b>%{{x}}</b><br>{html.escape(text)}<extra></extra>"
-    cells = go.Heatmap(
+def _hidden(blank: np.ndarray, rows: list, columns: list, text: str) -> go.Heatmap:
+    return go.Heatmap(
         z=np.where(blank, 0.0, np.nan).astype(np.float32),
         x=columns,
         y=rows,
-        colorscale=grey,
+        colorscale=[[0, HIDDEN_COLOUR], [1, HIDDEN_COLOUR]],
         showscale=False,
         hoverongaps=False,
-        hovertemplate=hover,
+        hovertemplate=f"<b>%{{y}}</b> → <b>%{{x}}</b><br>{html.escape(text)}<extra></extra>",
+        name=html.escape(text),
+        showlegend=True,
     )
-    if blank.sum() > MAX_CROSSES:
-        return [cells]
-    at_rows, at_columns = np.nonzero(blank)
-    crosses = go.Scatter(
-        x=[columns[i] for i in at_columns],
-        y=[rows[i] for i in at_rows],
-        mode="markers",
-        marker={"symbol": "x-thin", "size": 6, "line": {"width": 1, "color": MARK_COLOUR}},
-        hoverinfo="skip",
-        showlegend=False,
-    )
-    return [cells, crosses]
+
+
+def _hatching(blank: np.ndarray, columns: list) -> dict:
+    """Slanted lines over hidden cells, one along each diagonal of cells and in few rows two more between.
+
+    A run of hidden cells on one diagonal is one line.
+    """
+    lines = []
+    n_rows, n_columns = blank.shape
+    for total in range(n_rows + n_columns - 1):  # row + column, the same all along a diagonal
+        at_columns = np.arange(max(0, total - n_rows + 1), min(n_columns, total + 1))
+        on = np.flatnonzero(blank[total - at_columns, at_columns])
+        for run in np.split(on, np.flatnonzero(np.diff(on) > 1) + 1) if len(on) else []:
+            first, last = at_columns[run[0]], at_columns[run[-1]]
+            lines.append((first - 0.5, total - first + 0.5, last + 0.5, total - last - 0.5))
+    if n_rows <= FEW_ROWS:
+        for row, column in np.argwhere(blank):
+            lines.append((column - 0.5, row, column, row - 0.5))
+            lines.append((column, row + 0.5, column + 0.5, row))
+    first = _origin(columns)
+    return {
+        "type": "path",
+        "path": "".join(f"M{x + first:g} {y:g}L{to_x + first:g} {to_y:g}" for x, y, to_x, to_y in lines),
+        "line": {"color": MARK_COLOUR, "width": 1},
+    }
 
 
 def _shapes(
@@ -211,7 +226,7 @@ def _stripes(rows: Sequence[int]) -> dict:
 
 def _box(rows: tuple[int, int], columns: tuple[int, int], names: list) -> dict:
     """A rectangle around the cells from the first row and column to before the second."""
-    origin = 0 if _named(names) else names[0]  # category axes count from 0, the others from their labels
+    origin = _origin(names)
     return {
         "type": "rect",
         "x0": origin + columns[0] - 0.5,
@@ -219,3 +234,8 @@ def _box(rows: tuple[int, int], columns: tuple[int, int], names: list) -> dict:
         "y0": rows[0] - 0.5,
         "y1": rows[1] - 0.5,
     }
+
+
+def _origin(names: list) -> float:
+    """Where the first of these names is on its axis: categories count from 0, numbers from themselves."""
+    return 0 if _named(names) else names[0]

@@ -62,8 +62,8 @@ def show(
 ) -> None:
     """The rows with more than one number and the texts; a choice moves the scene.
 
-    It takes back what was chosen in the page's controls with the keys `clears`. On a phone the words may stay in
-    sight above what is scrolled.
+    It takes back what was chosen in the page's controls with the keys `clears`. On a phone the words may
+    stay in sight above what is scrolled.
     """
     first = {row.field: row.first for row in rows}
 

@@ -15,6 +15,7 @@ from pages._kit.text import literal, t, template
 
 # What matrix_pictures.js says, under the same names as in the head view.
 WORDS = (
+    "colours_masked",
     "colours_signed",
     "colours_weights",
     "matrices_close",
@@ -156,6 +157,7 @@ def plot(matrix: Heatmap, *, key: str) -> None:
         limit=matrix.end,
         framed=matrix.framed,
         row=matrix.row,
+        faint=matrix.faint,
     )
     charts.draw(
         figure,

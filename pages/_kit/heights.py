@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import streamlit as st
 
 DESK_WIDTH, PHONE_WIDTH = 980, 358  # of the page without its sidebar
-# chooser.css: a row of tokens, the width of a letter, a word's edges, and the same on a phone; the greatest width
-# of a word, the greatest height of a text, the line above one of two; a row of layers or heads, its name, and a
-# number in it.
+# chooser.css: a row of tokens, the width of a letter, a word's edges, and the same on a phone; the greatest
+# width of a word, the greatest height of a text, the line above one of two; a row of layers or heads, its
+# name, and a number in it.
 TOKEN_ROW, LETTER, TOKEN_EDGES = 71, 9.2, 28
 TOKEN_ROW_ON_PHONE, LETTER_ON_PHONE, TOKEN_EDGES_ON_PHONE = 60, 7.3, 22
 MAX_WORD, MAX_STRIP, STRIP_NAME = 224, 256, 26

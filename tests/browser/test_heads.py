@@ -576,6 +576,48 @@ def test_on_a_phone_the_sentence_stays_in_sight_above_its_drawing_and_its_matric
     assert view.stage(1).evaluate("e => getComputedStyle(e).position") == "relative"
 
 
+# The colours of a cell's pixels away from its edges, commonest first.
+COLOURS = """(canvas, [row, column]) => {
+    const matrices = canvas.getRootNode().querySelector('.view').view.matrices;
+    const { pictures, enlarged } = matrices;
+    const map = [enlarged, ...Object.values(pictures).map((one) => one.map)].find((m) => m.canvas === canvas);
+    const [left, top] = [map.left + column * map.cellWidth, map.above + row * map.cellHeight];
+    const [wide, high] = [map.cellWidth - 4, map.cellHeight - 4].map(Math.floor);
+    const { data } = canvas.getContext('2d').getImageData(left + 2, top + 2, wide, high);
+    const colours = new Map();
+    for (let i = 0; i < data.length; i += 4) {
+        const colour = String(data.slice(i, i + 4));
+        colours.set(colour, (colours.get(colour) ?? 0) + 1);
+    }
+    return [...colours].sort((a, b) => b[1] - a[1]).map(([colour]) => colour);
+}"""
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_masked_cells_are_hatched_small_and_large_and_the_captions_and_files_say_so(visit, app, eye, theme):
+    page = visit(f"{app}/?source=random&mask=causal&twin=", theme=theme)
+    view = eye(page)
+    small = picture(view, "weights")
+    small.click()
+    large = view.view.locator(".large canvas")
+    large.wait_for()
+    view.away()
+    for canvas in (small.locator("canvas"), large):
+        assert len(canvas.evaluate(COLOURS, [2, 5])) > 1  # slanted lines over a grey
+    masked = set(small.locator("canvas").evaluate(COLOURS, [2, 5]))
+    for row, column in ((1, 0), (7, 3), (9, 9)):
+        shown = small.locator("canvas").evaluate(COLOURS, [row, column])
+        assert len(shown) == 1
+        assert shown[0] not in masked
+    caption = view.view.locator(".six figcaption", has_text="Hatched: masked")
+    expect(caption).to_have_count(1)  # Q, K, V, raw scores and outputs have no mask
+    expect(view.view.locator(".large .scale")).to_contain_text("Hatched: masked.")
+    expect(view.view.locator(".all-heads .note")).to_contain_text("Hatched: masked.")
+    with page.expect_download() as offered:
+        view.view.locator(".large").get_by_role("button", name="SVG", exact=True).click()
+    assert "Hatched: masked." in offered.value.path().read_text(encoding="utf-8")
+
+
 def test_all_heads_are_saved_as_they_are_drawn_with_every_weight(visit, app, eye):
     page = visit(f"{app}?{urlencode(GROUPED)}")
     view = eye(page)
@@ -619,7 +661,8 @@ def test_all_heads_are_saved_as_they_are_drawn_with_every_weight(visit, app, eye
                 const [row, column] = [Math.floor(cell / width), cell % width];
                 const [x, y] = [middle(column, saved.width, width), middle(row, saved.height, height)];
                 const drawn = picture.getContext('2d').getImageData(column, row, 1, 1);
-                return context.getImageData(x, y, 1, 1).data.join() === drawn.data.join();
+                const { data } = context.getImageData(x, y, 1, 1);
+                return drawn.data[3] < 255 ? data[3] < 255 : data.join() === drawn.data.join(); // or hatched
             });
         }))""",
         hrefs,

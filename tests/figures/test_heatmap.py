@@ -110,48 +110,73 @@ def test_the_figure_names_no_colour_of_the_scale_itself(kind):
 # Hidden cells
 
 
-def test_hidden_cells_have_no_colour_of_the_scale_but_a_grey_layer_and_a_cross(normal):
+def hatching(figure) -> list[tuple[float, float, float, float]]:
+    """The slanted lines over hidden cells: x and y of both their ends."""
+    [path] = [shape.path for shape in figure.layout.shapes if shape.type == "path"]
+    return [tuple(map(float, re.split("[ L]", line))) for line in path.split("M")[1:]]
+
+
+def hatched(figure) -> set[tuple[int, int]]:
+    """The cells (row, column) through whose middle a slanted line runs."""
+    left = figure.data[0].x[0]
+    first = 0 if isinstance(left, str) else left
+    return {
+        (round(y - 0.5 - nth), round(x - first + 0.5 + nth))
+        for x, y, to_x, _ in hatching(figure)
+        if to_x - x >= 1
+        for nth in range(round(to_x - x))
+    }
+
+
+def test_hidden_cells_have_no_colour_of_the_scale_but_are_grey_and_hatched(normal):
     hidden = np.array([[False, True, True], [False, False, True]])
     values = normal(2, 3)
     figure = draw(values, hidden=hidden, columns=["a", "b", "c"], hidden_text="<hidden>")
-    cells, grey, crosses = figure.data
+    cells, grey = figure.data
     np.testing.assert_array_equal(cells.z, np.where(hidden, np.nan, values))
     np.testing.assert_array_equal(~np.isnan(grey.z), hidden)
     assert {colour for _, colour in grey.colorscale} == {module.HIDDEN_COLOUR}
     assert grey.showscale is False
     assert "&lt;hidden&gt;" in grey.hovertemplate
-    assert crosses.type == "scatter"
-    assert [*zip(crosses.y, crosses.x, strict=True)] == [("word0", "b"), ("word0", "c"), ("word1", "c")]
-    assert crosses.marker.symbol == "x-thin"
-    assert crosses.hoverinfo == "skip"
+    assert (grey.showlegend, grey.name) == (True, "&lt;hidden&gt;")  # what the hatching means
+    assert hatched(figure) == {(0, 1), (0, 2), (1, 2)}
+    assert len(hatching(figure)) == 3 + 2 * 3  # in large cells two lines more
+    numbered = draw(values, hidden=hidden, columns=pd.RangeIndex(1, 4))
+    assert [x for x, *_ in hatching(numbered)] == [x + 1 for x, *_ in hatching(figure)]
 
 
 def test_cells_without_a_finite_number_are_hidden_without_being_named(normal):
     values = normal(3, 3)
     values[0, 1], values[1, 2], values[2, 0] = -np.inf, np.inf, np.nan
-    cells, grey, _ = draw(values).data
+    cells, grey = draw(values).data
     np.testing.assert_array_equal(np.isnan(cells.z), ~np.isfinite(values))
     np.testing.assert_array_equal(~np.isnan(grey.z), ~np.isfinite(values))
 
 
-def test_a_matrix_without_hidden_cells_has_one_layer(normal):
-    assert len(draw(normal(3, 3)).data) == 1
-    assert len(draw(normal(3, 3), hidden=np.zeros((3, 3), bool)).data) == 1
+def test_a_matrix_without_hidden_cells_has_one_layer_and_no_hatching(normal):
+    for figure in (draw(normal(3, 3)), draw(normal(3, 3), hidden=np.zeros((3, 3), bool))):
+        assert len(figure.data) == 1
+        assert not figure.layout.shapes
 
 
-@pytest.mark.parametrize(("n_hidden", "crosses"), [(400, 1), (401, 0)])
-def test_crosses_are_left_out_where_there_would_be_too_many(normal, n_hidden, crosses):
-    hidden = (np.arange(21 * 20) < n_hidden).reshape(21, 20)
-    figure = draw(normal(21, 20), hidden=hidden)
-    assert len(layers(figure, "heatmap")) == 2
-    assert len(layers(figure, "scatter")) == crosses
+@pytest.mark.parametrize("mask", ["causal", "any"])
+def test_of_a_long_text_hidden_cells_on_a_diagonal_have_one_line(mask):
+    n = 61
+    hidden = np.triu(np.ones((n, n), bool), 1)
+    if mask == "any":
+        hidden = np.random.default_rng(0).random((n, n)) < 0.3
+    figure = draw(np.zeros((n, n)), hidden=hidden)
+    assert hatched(figure) == set(map(tuple, np.argwhere(hidden).tolist()))
+    if mask == "causal":
+        assert len(hatching(figure)) == 2 * n - 3
 
 
-def test_a_matrix_that_is_hidden_altogether_is_drawn_in_grey():
-    cells, grey, crosses = draw(np.full((2, 2), -np.inf), kind="weights").data
+def test_a_matrix_that_is_hidden_altogether_is_hatched():
+    figure = draw(np.full((2, 2), -np.inf), kind="weights")
+    cells, grey = figure.data
     assert np.isnan(cells.z).all()
     assert (grey.z == 0).all()
-    assert len(crosses.x) == 4
+    assert hatched(figure) == {(0, 0), (0, 1), (1, 0), (1, 1)}
 
 
 # Names
