@@ -96,12 +96,12 @@ def _loaded(auto, folder: Folder, settings, dtype: torch.dtype) -> tuple[nn.Modu
 
 
 def _misfits(report: Mapping) -> list[str]:
-    """The weights that the files lack, or have in another size.
+    """The names of the weights that the files lack, or have in another size.
 
     Missing weights were drawn at random: allowed in a head for a task, not where the text goes through.
     """
     lost = sorted(key for key in report["missing_keys"] if not OPTIONAL.search(key))
-    return [*lost, *(str(key) for key in report["mismatched_keys"])]
+    return [*lost, *sorted(name for name, *_ in report["mismatched_keys"])]
 
 
 def _as_saved(transformers, folder: Folder, settings, dtype: torch.dtype) -> tuple[nn.Module, dict] | None:

@@ -197,7 +197,10 @@ def test_what_is_no_id(refused, name):
             "its own code would have to run, which is never done.",
         ),
         ({"quantization_config": {"quant_method": "awq"}}, "is quantised (awq)"),
-        ({"n_embd": 60}, "do not fit its config.json"),
+        (
+            {"n_embd": 60},
+            "do not fit its config.json: 28 are missing or of another size, such as h.0.attn.c_attn.bias.",
+        ),
         ({"n_layer": 3}, "do not fit its config.json: 12 are missing or of another size, such as h.2."),
         ({"model_type": "vit"}, "reads pixel_values and no text"),
     ],
