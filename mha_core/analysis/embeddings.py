@@ -91,9 +91,10 @@ def agreement(vectors: pd.DataFrame, pairs: Iterable[tuple[str, str]]) -> pd.Dat
 
     (pair, pair), rows and columns named “a→b”.
     """
-    present = [(a, b) for a, b in pairs if {a, b} <= set(vectors.index)]
-    rows = [vectors.loc[b].to_numpy() - vectors.loc[a].to_numpy() for a, b in present]
-    units = _units(np.array(rows).reshape(len(present), vectors.shape[1]))
+    at = {word: row for row, word in enumerate(vectors.index)}
+    present = [(a, b) for a, b in pairs if {a, b} <= at.keys()]
+    values = vectors.to_numpy()
+    units = _units(values[[at[b] for _, b in present]] - values[[at[a] for a, _ in present]])
     names = [f"{a}→{b}" for a, b in present]
     return pd.DataFrame(units @ units.T, pd.Index(names, name="pair"), pd.Index(names, name="pair"))
 

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
+from mha_core.traces.layer import LayerTrace
 from mha_core.traces.matrices import MATRICES, TOKEN_AXES
 from mha_core.traces.source import Source
 from mha_core.traces.tokens import Sides
@@ -128,6 +129,11 @@ def around(trace: AttentionTrace, query: int, *, layer: int, head: int, size: in
         return Part(rows, None)
     strongest = int(trace.layers[layer].weights(head, rows=[query])[0].argmax())
     return Part(rows, window(len(sides.keys), strongest, size))
+
+
+def largest_weight(layer: LayerTrace, *, part: Part = Part()) -> float:
+    """The largest weight of all heads of a layer, of a long text that of a `part`; without unit, 0 to 1."""
+    return float(layer.weights(rows=part.queries, keys=part.keys).max())
 
 
 def window(length: int, around: int, size: int = WINDOW) -> slice | None:

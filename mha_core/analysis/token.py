@@ -6,6 +6,7 @@ Arguments count positions, heads and layers from 0; tables count heads, layers a
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -54,12 +55,12 @@ class Mixture:
     values: pd.DataFrame  # (key, d_v)
     output: pd.Series  # (d_v,), as the layer computed it
 
-    @property
+    @cached_property
     def parts(self) -> pd.DataFrame:
         """The term of each key, ``weight_n · v_n``. (key, d_v)"""
         return self.values.mul(self.weights, axis=0)
 
-    @property
+    @cached_property
     def difference(self) -> float:
         """The largest difference between the sum of the parts and the output: rounding alone."""
         return float(np.abs(self.parts.to_numpy().sum(axis=0) - self.output.to_numpy()).max())

@@ -132,12 +132,12 @@ def _meet(one: tuple, other: tuple) -> bool:
 
 
 def _marks(points: pd.DataFrame, flat: bool):
-    """A function of a look that returns these points as a plotly trace."""
-    kind = go.Scatter if flat else go.Scatter3d
-    where = dict(zip("xyz", (points[column].to_numpy() for column in points), strict=False))
+    """A function of a look that returns these points as a plotly trace (checked once, with the figure)."""
+    kind = {"type": "scatter" if flat else "scatter3d"}
+    where = kind | dict(zip("xyz", (points[column].to_numpy() for column in points), strict=False))
 
-    def trace(**look):
-        return kind(**where, **{name: value for name, value in look.items() if value is not None})
+    def trace(**look) -> dict:
+        return where | {name: value for name, value in look.items() if value is not None}
 
     return trace
 

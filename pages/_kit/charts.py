@@ -11,6 +11,7 @@ import pandas as pd
 import streamlit as st
 
 from mha_core.analysis.frames import Origin, Part, Span
+from mha_core.figures.packed import Packed
 from mha_core.traces.source import FileSource, ModelSource, RandomSource, TrainedSource
 from mha_core.traces.tokens import Sides
 from pages._kit import components
@@ -51,8 +52,8 @@ def draw(
         axes = {"rows": table.index, "columns": table.columns}
         meta |= {name: [str(label) for label in axis] for name, axis in axes.items()}
         meta["corner"] = " / ".join(str(axis.name or "") for axis in axes.values())
-    figure.update_layout(meta=meta)
-    st.plotly_chart(figure, key=key, config=dict(config), alt=alt, **options)
+    figure = figure if isinstance(figure, Packed) else Packed(figure)
+    st.plotly_chart(figure.with_meta(meta), key=key, config=dict(config), alt=alt, **options)
 
 
 def described(key: str, title: str, origin: Origin) -> dict[str, object]:

@@ -22,7 +22,7 @@ from mha_core.training.model import ARCHITECTURES
 from mha_core.training.queue import Trainings
 from pages._kit import model_source, profile, uploads
 from pages._kit.state import STARTED, Scene
-from pages._kit.text import t
+from pages._kit.text import language, t
 
 SOURCES = ("mini", "random", "run", "model", "file")
 STAND_IN = "stand-in"  # in the keys of the cache
@@ -33,7 +33,7 @@ MAX_LARGE = 2
 # Of one trace or layer the results of so many questions, where the text has at most so many tokens.
 MAX_RESULTS, MAX_SMALL_TEXT = 64, 64
 
-Subject = TypeVar("Subject", mha.AttentionTrace, mha.LayerTrace)
+Subject = TypeVar("Subject")
 Result = TypeVar("Result")
 _results: WeakKeyDictionary[object, OrderedDict[Hashable, object]] = WeakKeyDictionary()
 
@@ -114,13 +114,15 @@ def _stand_in(scene: Scene, text: str) -> mha.AttentionTrace:
 def of(subject: Subject, function: Callable[..., Result], **settings: Hashable) -> Result:
     """`function(subject, **settings)`, computed once for all who look at a short text; nobody may change it.
 
-    A class looks at the same sentences: what is computed of a trace or a layer stays as long as that does.
+    A class looks at the same sentences: what is computed of a trace, of a layer, or of what was computed of
+    them, stays as long as that does; the result may not hold the subject. Its texts are in the language of
+    the reader.
     """
-    tokens = subject if isinstance(subject, mha.LayerTrace) else subject.layers[0]
-    if max(tokens.n_query, tokens.n_key) > MAX_SMALL_TEXT:
+    layer = subject.layers[0] if isinstance(subject, mha.AttentionTrace) else subject
+    if isinstance(layer, mha.LayerTrace) and max(layer.n_query, layer.n_key) > MAX_SMALL_TEXT:
         return function(subject, **settings)
     results = _results.setdefault(subject, OrderedDict())
-    key = (function, *settings.items())
+    key = (function, language(), *settings.items())
     if key not in results:
         results[key] = function(subject, **settings)
         while len(results) > MAX_RESULTS:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -67,17 +68,43 @@ class Heatmap:
     result: bool = False
     span: int = 1
 
-    @property
+    @cached_property
     def values(self) -> np.ndarray:
         return np.ascontiguousarray(self.frame.to_numpy(dtype=np.float32))
 
-    @property
+    @cached_property
     def end(self) -> float:
         """The value at which the colours end."""
         if self.limit is not None or self.kind == "weights":
             return float(self.limit or 1.0)
         visible = np.isfinite(self.values) & (True if self.hidden is None else ~self.hidden)
         return float(np.abs(self.values).max(initial=0.0, where=visible)) or 1.0
+
+    @cached_property
+    def description(self) -> dict:
+        """All but its numbers, for heatmaps.js."""
+        frame = self.frame
+        numbered = isinstance(frame.columns, pd.RangeIndex) and frame.columns.start == frame.columns.step == 1
+        meta = charts.described(self.name, "", self.origin or Origin())
+        return {
+            "name": self.name,
+            "symbol": self.symbol,
+            "meaning": self.meaning,
+            "rows": [str(name) for name in frame.index],
+            "columns": len(frame.columns) if numbered else [str(name) for name in frame.columns],
+            "signed": self.kind == "signed",
+            "end": self.end,
+            "masked": None if self.hidden is None else self.hidden_text or t("matrix.hidden"),
+            "framed": self.framed,
+            "row": self.row,
+            "untrained": [] if self.faint is None else np.flatnonzero(self.faint).tolist(),
+            "result": self.result,
+            "axes": t("heatmap.axes", rows=axis(frame.index), columns=axis(frame.columns)),
+            "span": self.span,
+            "says": _cell_text(frame),
+            "start": self.start,
+            "saved": {"caption": meta["caption"], "file": meta["file"]},
+        }
 
 
 class Step(NamedTuple):
@@ -113,7 +140,7 @@ def draw(
         "tall": tall,
         "across": across,
         "stacked": stacked,
-        "matrices": [_described(matrix) for matrix in matrices],
+        "matrices": [matrix.description for matrix in matrices],
         "steps": None if steps is None else {name: step._asdict() for name, step in steps.items()},
     }
 
@@ -192,31 +219,6 @@ def _texts(*, clicked: bool) -> dict[str, str]:
     return {name: template(f"head_view.{name}") for name in WORDS} | {
         "matrix_alt": template("matrix.alt"),
         "how": template("heatmap.how") if clicked else template("heatmap.point"),
-    }
-
-
-def _described(matrix: Heatmap) -> dict:
-    frame = matrix.frame
-    numbered = isinstance(frame.columns, pd.RangeIndex) and frame.columns.start == frame.columns.step == 1
-    meta = charts.described(matrix.name, "", matrix.origin or Origin())
-    return {
-        "name": matrix.name,
-        "symbol": matrix.symbol,
-        "meaning": matrix.meaning,
-        "rows": [str(name) for name in frame.index],
-        "columns": len(frame.columns) if numbered else [str(name) for name in frame.columns],
-        "signed": matrix.kind == "signed",
-        "end": matrix.end,
-        "masked": None if matrix.hidden is None else matrix.hidden_text or t("matrix.hidden"),
-        "framed": matrix.framed,
-        "row": matrix.row,
-        "untrained": [] if matrix.faint is None else np.flatnonzero(matrix.faint).tolist(),
-        "result": matrix.result,
-        "axes": t("heatmap.axes", rows=axis(frame.index), columns=axis(frame.columns)),
-        "span": matrix.span,
-        "says": _cell_text(frame),
-        "start": matrix.start,
-        "saved": {"caption": meta["caption"], "file": meta["file"]},
     }
 
 

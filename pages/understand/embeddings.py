@@ -32,12 +32,12 @@ with st.container(horizontal=True, vertical_alignment="bottom"):
     st.segmented_control(
         t("words.axes"), words.AXES, default=words.FLAT, required=True, key="axes", bind="query-params"
     )
-three_axes = st.session_state.axes == words.DEEP
-word_map = words.project_words(known, kinds, axes=3 if three_axes else 2)
+axes = 3 if st.session_state.axes == words.DEEP else 2
+word_map = words.project_words(known, kinds, axes=axes)
 
 left, right = st.columns([5, 2], gap="medium")
 with left:
-    words.map_of(known, word_map, kinds, chosen=chosen)
+    words.map_of(known, kinds, axes=axes, chosen=chosen)
     st.caption(
         t(
             "words.shares",
@@ -52,4 +52,4 @@ with right:
 
 st.header(t("words.relations"), divider="gray")
 st.markdown(t("words.relations_intro"))
-words.relations(known, word_map)
+words.relations(known, kinds, axes=axes)

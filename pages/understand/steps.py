@@ -3,7 +3,7 @@
 import streamlit as st
 
 from mha_core.analysis.derivation import STEPS, Step, steps
-from mha_core.analysis.frames import MAX_ALL_PAIRS, around
+from mha_core.analysis.frames import MAX_ALL_PAIRS, around, largest_weight
 from pages._kit import charts, chooser, compute, heights, matrices, model_info, refusals, state
 from pages._kit.scene import scene_and_trace
 from pages._kit.text import literal, number, t
@@ -13,8 +13,7 @@ scene, trace = scene_and_trace()
 layer_index, head, query = state.indices(trace, scene)
 layer = trace.layers[layer_index]
 part = around(trace, query, layer=layer_index, head=head, size=MAX_ALL_PAIRS)
-# Of all heads, so that their colours can be compared.
-limit = float(layer.weights(rows=part.queries, keys=part.keys).max()) or 1.0
+limit = compute.of(layer, largest_weight, part=part) or 1.0  # so that the colours of heads can be compared
 known_steps = compute.of(trace, steps, layer=layer_index, head=head, part=part) if layer.knows("q") else []
 
 
@@ -44,7 +43,7 @@ with st.container(gap=None, height=heights.step(), border=False, key="of_steps")
                     st.markdown(sentence)
             formula.latex(rf"\large {step.formula}")
 if known_steps:
-    river.pictures(known_steps, limit=limit, query=query)
+    river.pictures(trace, layer=layer_index, head=head, query=query, part=part, limit=limit)
 chooser.of_head(trace, layer=layer_index, head=head, query=query, limit=limit)
 st.caption(t("steps.intro", head=head + 1, layer=layer_index + 1))
 model_info.layer(trace, layer_index)

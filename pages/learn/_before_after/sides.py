@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import streamlit as st
 
-from mha_core import AttentionTrace
+from mha_core import AttentionTrace, LayerTrace
 from mha_core.analysis.frames import picture
-from pages._kit import head_view, heatmaps, matrices, sentence, state
+from pages._kit import compute, head_view, heatmaps, matrices, sentence, state
 from pages._kit.text import t
 
 
@@ -50,11 +50,20 @@ def view(both: Mapping[str, AttentionTrace], *, layer: int, head: int, query: in
 
 def show_matrices(both: Mapping[str, AttentionTrace], *, layer: int, head: int, query: int) -> None:
     """Weights, queries and keys of the head on both sides, the weights on one colour scale."""
-    limit = max(float(side.layers[layer].weights(head).max()) for side in both.values())
+    limit = max(compute.of(side.layers[layer], _largest, head=head) for side in both.values())
+    place = {"layer": layer, "head": head, "query": query, "limit": limit}
     for name in ("weights", "q", "k"):
-        drawn = []
-        for key, side in both.items():
-            matrix = picture(side, name, layer=layer, head=head)
-            matrix = replace(matrix, symbol=f"{heading(side, key=key)} · {matrix.symbol}")
-            drawn.append(matrices.of_picture(matrix, key, limit=limit, query=query))
+        drawn = [compute.of(side, _matrix, name=name, key=key, **place) for key, side in both.items()]
         heatmaps.draw(drawn, key=f"before-{name}", stacked=True)
+
+
+def _largest(layer: LayerTrace, *, head: int) -> float:
+    return float(layer.weights(head).max())
+
+
+def _matrix(
+    side: AttentionTrace, *, name: str, key: str, layer: int, head: int, query: int, limit: float
+) -> heatmaps.Heatmap:
+    matrix = picture(side, name, layer=layer, head=head)
+    matrix = replace(matrix, symbol=f"{heading(side, key=key)} · {matrix.symbol}")
+    return matrices.of_picture(matrix, key, limit=limit, query=query)

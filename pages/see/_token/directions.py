@@ -7,8 +7,11 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
+from mha_core import AttentionTrace
+from mha_core.analysis.frames import Origin
 from mha_core.analysis.token import Looks, column_of, densest, row_of
 from pages._kit import heatmaps
+from pages._kit.heatmaps import Heatmap
 from pages._kit.text import isolated, number, t
 from pages.see._token.subject import Subject, word
 
@@ -27,15 +30,19 @@ class Direction(NamedTuple):
 
 def both_directions(subject: Subject) -> tuple[Direction, Direction]:
     """The token's row and its column in every head of the layer."""
-    row = subject.of(row_of)
-    column = subject.of(column_of, token=subject.key)
-    label, key = subject.labels[subject.token], row.weights.columns[subject.key]
+    return subject.of(both_of, key=subject.key)
+
+
+def both_of(trace: AttentionTrace, *, layer: int, token: int, key: int) -> tuple[Direction, Direction]:
+    """The row of a token and the column of a key."""
+    row, column = row_of(trace, token, layer=layer), column_of(trace, key, layer=layer)
+    label, key = trace.layers[layer].sides.queries.labels[token], row.weights.columns[key]
     return (
         Direction(
             "looks",
-            t("one.looks", token=subject.name),
+            t("one.looks", token=word(label)),
             t("one.looks", token=label),
-            t("one.looks_nowhere", token=subject.name),
+            t("one.looks_nowhere", token=word(label)),
             row,
         ),
         Direction(
@@ -57,22 +64,24 @@ def beside(draw: Callable[[Direction], None], both: tuple[Direction, Direction])
             draw(side)
 
 
-def heatmaps_of(
-    subject: Subject,
-    looks: Sequence[tuple[Direction, Looks]],
-    *,
-    framed: int,
-    limit: float,
-    key: str,
-) -> None:
-    """Heatmaps of heads or layers × the tokens with the most weight, in both directions on one colour scale.
+def heatmaps_of(looks: Sequence[tuple[Direction, Looks]], drawn: Sequence[Heatmap], *, key: str) -> None:
+    """Draw heatmaps of both directions; where all weights of a direction are 0 a sentence says so."""
+    for side, (weights, _) in looks:
+        if not weights.to_numpy().any():
+            st.markdown(side.empty)
+    if drawn:
+        heatmaps.draw(drawn, key=key, across=2, stacked=True)
+    for _, (weights, _) in looks:
+        partly(weights.to_numpy(), densest(weights, MAX_COLUMNS))
 
-    Where all weights of a direction are 0 a sentence says so.
-    """
+
+def on_one_scale(
+    looks: Sequence[tuple[Direction, Looks]], *, framed: int, limit: float, origin: Origin
+) -> list[Heatmap]:
+    """Heads or layers × the tokens with the most weight, in each direction that has any weight."""
     drawn = []
     for side, (weights, hidden) in looks:
         if not weights.to_numpy().any():
-            st.markdown(side.empty)
             continue
         columns = densest(weights, MAX_COLUMNS)
         frame = weights.iloc[:, columns]
@@ -80,7 +89,7 @@ def heatmaps_of(
         names = pd.Index([t(f"one.{line}_number", number=number) for number in frame.index], name=line)
         masked = hidden[:, columns]
         drawn.append(
-            heatmaps.Heatmap(
+            Heatmap(
                 side.name,
                 side.plain_title,
                 "",
@@ -89,13 +98,10 @@ def heatmaps_of(
                 limit=limit,
                 hidden=masked if masked.any() else None,
                 row=framed,
-                origin=subject.origin,
+                origin=origin,
             )
         )
-    if drawn:
-        heatmaps.draw(drawn, key=key, across=2, stacked=True)
-    for _, (weights, _) in looks:
-        partly(weights.to_numpy(), densest(weights, MAX_COLUMNS))
+    return drawn
 
 
 def cell(label: str, value: float) -> str:

@@ -1,12 +1,16 @@
 """One head on the page Token: the query against every key, and the output as a mixture of values."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import streamlit as st
 
+from mha_core import AttentionTrace
+from mha_core.analysis.frames import origin
 from mha_core.analysis.token import Leading, Mixture, against_keys, densest, leading, mixture, vectors
 from mha_core.traces.matrices import MATRICES
-from pages._kit import heatmaps
+from pages._kit import compute, heatmaps
 from pages._kit.text import literal, number, t
 from pages.see._token.subject import Subject, sum_of_row, table, word
 
@@ -20,15 +24,14 @@ def search(subject: Subject) -> None:
     """The token's q, k and v, and q against every key: products, score, softmax input, weight."""
     layer = subject.of_layer
     st.markdown(t("one.search", token=subject.name))
-    _vectors(subject)
+    heatmaps.draw(subject.of(_vectors, head=subject.head), key="one-vectors", tall=VECTOR_HEIGHT)
     if layer.n_kv_heads < layer.n_heads:
         st.caption(t("heads.shares", head=subject.head + 1, kv=layer.kv_head(subject.head) + 1))
     st.markdown(t("one.products", token=subject.name, d_k=layer.d_k, scale=literal(number(layer.scale))))
     products, numbers = subject.of(against_keys, head=subject.head)
     keys = densest(numbers[["weight"]].T, MAX_KEYS)
-    visible = np.isfinite(numbers["masked"])
-    adjusted = not np.allclose(numbers["masked"][visible], numbers["scaled"][visible])
-    heatmaps.draw(_steps(subject, products.iloc[keys], numbers.iloc[keys], adjusted), key="one-products")
+    visible, adjusted = _adjusted(numbers)
+    heatmaps.draw(subject.of(_steps, head=subject.head), key="one-products")
     if adjusted:
         st.caption(t("one.adjusted_note"))
     if not visible.all():
@@ -44,12 +47,20 @@ def search(subject: Subject) -> None:
         pass
 
 
-def _steps(
-    subject: Subject, products: pd.DataFrame, numbers: pd.DataFrame, adjusted: bool
-) -> list[heatmaps.Heatmap]:
+def _adjusted(numbers: pd.DataFrame) -> tuple[np.ndarray, bool]:
+    """Which keys the mask leaves, and whether there is more between their scores and the softmax."""
+    masked, scaled = numbers["masked"].to_numpy(), numbers["scaled"].to_numpy()
+    visible = np.isfinite(masked)
+    return visible, not np.allclose(masked[visible], scaled[visible])
+
+
+def _steps(trace: AttentionTrace, *, layer: int, head: int, token: int) -> list[heatmaps.Heatmap]:
     """The way from the products of each key to its weight: products, scores, weights."""
-    source = subject.origin
-    scaled = t("one.adjusted") if adjusted else t("one.scaled")
+    source = origin(trace, layer=layer, head=head)
+    products, numbers = compute.of(trace, against_keys, layer=layer, head=head, token=token)
+    scaled = t("one.adjusted") if _adjusted(numbers)[1] else t("one.scaled")
+    keys = densest(numbers[["weight"]].T, MAX_KEYS)
+    products, numbers = products.iloc[keys], numbers.iloc[keys]
     scores = numbers[["score", "masked"]].set_axis(pd.Index(["q · k", scaled], name="step"), axis=1)
     weights = numbers[["weight"]].set_axis(pd.Index([t("one.weight")], name="step"), axis=1)
     masked = ~np.isfinite(scores.to_numpy())
@@ -72,24 +83,24 @@ def _steps(
     ]
 
 
-def _vectors(subject: Subject) -> None:
-    vector_frames = subject.of(vectors, head=subject.head)
+def _vectors(trace: AttentionTrace, *, layer: int, head: int, token: int) -> list[heatmaps.Heatmap]:
+    """The token's q, k and v as rows of cells."""
+    vector_frames = vectors(trace, token, layer=layer, head=head)
     limits = {name: float(np.abs(vector.to_numpy()).max()) for name, vector in vector_frames.items()}
     if "k" in limits:  # absent where the keys are those of another text
         limits["q"] = limits["k"] = max(limits["q"], limits["k"])  # one scale, since q and k are multiplied
-    drawn = [
+    return [
         heatmaps.Heatmap(
             name,
-            MATRICES[name].written(subject.of_layer, subject.head),
+            MATRICES[name].written(trace.layers[layer], head),
             t(f"matrix.{name}"),
             vector,
             "signed",
             limit=limits[name] or None,
-            origin=subject.origin,
+            origin=origin(trace, layer=layer, head=head),
         )
         for name, vector in vector_frames.items()
     ]
-    heatmaps.draw(drawn, key="one-vectors", tall=VECTOR_HEIGHT)
 
 
 def mixed(subject: Subject) -> None:
@@ -100,23 +111,15 @@ def mixed(subject: Subject) -> None:
         st.markdown(t("token.looks_nowhere", head=subject.head + 1, query=subject.name))
         return
     with st.container(border=True):
-        st.markdown(sentence(subject, mix))
+        st.markdown(compute.of(mix, sentence, token=subject.labels[subject.token]))
     total = float(mix.weights.to_numpy().sum(dtype=np.float64))
     st.markdown(f"{t('one.mixture', token=subject.name, head=subject.head + 1)} {sum_of_row(total)}")
     component = _component(mix)
-    parts = table_of_parts(mix, t("one.others", count=leading_terms.n_others), t("one.output"))
-    drawn = heatmaps.Heatmap(
-        "mixture",
-        t("one.part"),
-        t("one.gives"),
-        parts,
-        "signed",
-        framed=(component, component + 1),
-        row=len(parts) - 1,
-        origin=subject.origin,
+    parts = compute.of(mix, table_of_parts)
+    heatmaps.draw(
+        [replace(parts, framed=(component, component + 1), origin=subject.origin)], key="one-mixture"
     )
-    heatmaps.draw([drawn], key="one-mixture")
-    st.markdown(written_out(mix, component))
+    st.markdown(compute.of(mix, written_out, component=component))
     st.caption(t("one.sum_check", difference=literal(number(mix.difference))))
 
     def numbers() -> pd.DataFrame:
@@ -133,32 +136,32 @@ def largest_terms(mix: Mixture) -> Leading:
     return leading(mix.weights, MAX_TERMS, minimum=MIN_SHARE * float(mix.weights.max()))
 
 
-def sentence(subject: Subject, mix: Mixture, *, marked: bool = True) -> str:
-    """The row in words: the token = weight · token + …, largest first, the small weights as one term.
+def sentence(mix: Mixture, *, token: str) -> str:
+    """The row of a token in words: the token = weight · token + …, largest first, small ones as one term."""
 
-    `marked` writes Markdown, with the tokens in bold.
-    """
-    name = (lambda label: f"**{word(label)}**") if marked else str
-    amount = _signed if marked else number
+    def name(label: str) -> str:
+        return f"**{word(label)}**"
+
     leading_terms, weights, keys = largest_terms(mix), mix.weights.to_numpy(), mix.weights.index
     terms = [
-        t("one.term", weight=amount(weights[at]), token=name(keys[at])) for at in leading_terms.positions
+        t("one.term", weight=_signed(weights[at]), token=name(keys[at])) for at in leading_terms.positions
     ]
     if leading_terms.n_others:
         others = t("one.others", count=leading_terms.n_others)
-        terms.append(t("one.term_others", weight=amount(leading_terms.others), others=others))
-    return t("one.sentence", token=name(subject.labels[subject.token]), terms=" + ".join(terms))
+        terms.append(t("one.term_others", weight=_signed(leading_terms.others), others=others))
+    return t("one.sentence", token=name(token), terms=" + ".join(terms))
 
 
-def table_of_parts(mix: Mixture, others: str, output: str) -> pd.DataFrame:
+def table_of_parts(mix: Mixture) -> heatmaps.Heatmap:
     """The part of each named token, largest weight first, then the sum of all others, then the output."""
     leading_terms, parts = largest_terms(mix), mix.parts
     names, rows = list(parts.index[leading_terms.positions]), list(parts.to_numpy()[leading_terms.positions])
     if leading_terms.n_others:
-        names.append(others)
+        names.append(t("one.others", count=leading_terms.n_others))
         rows.append(_rest(mix, leading_terms.positions))
-    index = pd.Index([*names, output], name="part")
-    return pd.DataFrame([*rows, mix.output.to_numpy()], index, columns=parts.columns)
+    index = pd.Index([*names, t("one.output")], name="part")
+    frame = pd.DataFrame([*rows, mix.output.to_numpy()], index, columns=parts.columns)
+    return heatmaps.Heatmap("mixture", t("one.part"), t("one.gives"), frame, "signed", row=len(frame) - 1)
 
 
 def written_out(mix: Mixture, component: int) -> str:

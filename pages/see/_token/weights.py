@@ -4,11 +4,14 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
+from mha_core import AttentionTrace
+from mha_core.analysis.frames import origin
 from mha_core.analysis.token import Looks, OverLayers, leading, over_layers
 from mha_core.figures.bars import bars
 from pages._kit import compute, state
+from pages._kit.heatmaps import Heatmap
 from pages._kit.text import number, t
-from pages.see._token.directions import Direction, beside, cell, heatmaps_of
+from pages.see._token.directions import Direction, beside, both_of, cell, heatmaps_of, on_one_scale
 from pages.see._token.subject import Subject, chart, sum_of_row, table, word
 
 MAX_BARS = 15
@@ -19,16 +22,18 @@ NAMED = 3  # tokens for each head in the table of all heads
 def every_head(subject: Subject, both: tuple[Direction, Direction]) -> None:
     """Heads × tokens in both directions on one colour scale; below a fold each head's largest three."""
     limit = max(float(side.looks.weights.to_numpy().max()) for side in both)
-    heatmaps_of(
-        subject,
-        [(side, side.looks) for side in both],
-        framed=subject.head,
-        limit=limit,
-        key="one-heads",
-    )
+    drawn = subject.of(_heads_drawn, head=subject.head, key=subject.key, limit=limit)
+    heatmaps_of([(side, side.looks) for side in both], drawn, key="one-heads")
     with table(lambda: _table_of_heads(subject, both), name="heads", subject=subject) as opened:
         if opened and limit > 0:
             st.dataframe(_largest_three(subject, both), hide_index=True)
+
+
+def _heads_drawn(
+    trace: AttentionTrace, *, layer: int, head: int, token: int, key: int, limit: float
+) -> list[Heatmap]:
+    looks = [(side, side.looks) for side in compute.of(trace, both_of, layer=layer, token=token, key=key)]
+    return on_one_scale(looks, framed=head, limit=limit, origin=origin(trace, layer=layer, head=head))
 
 
 def _largest_three(subject: Subject, both: tuple[Direction, Direction]) -> pd.DataFrame:
@@ -134,22 +139,31 @@ def clicked(key: str, setting: str = "token") -> None:
 
 def layers(subject: Subject, both: tuple[Direction, Direction]) -> None:
     """The mean over the heads of each layer in both directions, and each layer's strongest head in words."""
-    layer_means = {
-        "looks": compute.of(subject.trace, over_layers, token=subject.token, of="row"),
-        "seen": compute.of(subject.trace, over_layers, token=subject.key, of="column"),
-    }
-    limit = max(float(means.mean.to_numpy().max()) for means in layer_means.values())
-    heatmaps_of(
-        subject,
-        [(side, Looks(layer_means[side.name].mean, layer_means[side.name].hidden)) for side in both],
-        framed=subject.layer,
-        limit=limit,
-        key="one-layers",
-    )
+    layer_means = _means(subject.trace, subject.token, subject.key)
+    drawn = subject.of(_layers_drawn, head=subject.head, key=subject.key)
+    heatmaps_of(_looks(both, layer_means), drawn, key="one-layers")
     means = {f"mean weight {how}": means.mean for how, means in zip(WAYS, layer_means.values(), strict=True)}
     with table(lambda: _long_table(subject, "layer", means), name="layers", subject=subject) as opened:
         if opened:
             beside(lambda side: _strongest(side, layer_means[side.name]), both)
+
+
+def _means(trace: AttentionTrace, token: int, key: int) -> dict[str, OverLayers]:
+    return {
+        "looks": compute.of(trace, over_layers, token=token, of="row"),
+        "seen": compute.of(trace, over_layers, token=key, of="column"),
+    }
+
+
+def _looks(both: tuple[Direction, Direction], means: dict[str, OverLayers]) -> list[tuple[Direction, Looks]]:
+    return [(side, Looks(means[side.name].mean, means[side.name].hidden)) for side in both]
+
+
+def _layers_drawn(trace: AttentionTrace, *, layer: int, head: int, token: int, key: int) -> list[Heatmap]:
+    means = _means(trace, token, key)
+    limit = max(float(of.mean.to_numpy().max()) for of in means.values())
+    looks = _looks(compute.of(trace, both_of, layer=layer, token=token, key=key), means)
+    return on_one_scale(looks, framed=layer, limit=limit, origin=origin(trace, layer=layer, head=head))
 
 
 def _strongest(side: Direction, means: OverLayers) -> None:

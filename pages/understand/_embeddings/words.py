@@ -1,8 +1,8 @@
 """The page Words: the word vectors of the scene, the controls, and the panels."""
 
 import itertools
-from dataclasses import replace
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import pandas as pd
 import streamlit as st
@@ -10,6 +10,7 @@ import streamlit as st
 from mha_core import AttentionTrace, MhaError
 from mha_core.analysis.embeddings import RELATIONS, Map, agreement, chance, nearest, project, table, verdict
 from mha_core.analysis.frames import Origin, origin
+from mha_core.figures.packed import Packed
 from mha_core.figures.scatter import scatter
 from mha_core.sources.mini import language as language_of
 from mha_core.sources.mini import vectors
@@ -22,13 +23,15 @@ from pages._kit.text import literal, t
 FLAT, DEEP = AXES = ("2-D", "3-D")  # values of a URL parameter
 SHOWN = ("animal", "person", "food", "place")
 MAX_CLASSES = 6  # as many colours are easy to tell apart
+MAX_MODELS = 8  # whose words stay in memory
 MIN_WORDS = 4  # that the axes of a map are computed from
 # Pixels of the figures without the numbers of their axis, in the narrowest window and in a wide one.
 MAP_WIDTHS, PAIRS_WIDTHS = (280, 600), (280, 420)
 COSINES_HEIGHT = 300  # pixels
 
 
-class Words(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Words:
     """The word vectors of a scene, (word, d_model), their classes, and the words of the sentence."""
 
     vectors: pd.DataFrame
@@ -38,6 +41,14 @@ class Words(NamedTuple):
     random: bool
     origin: Origin
 
+    @cached_property
+    def names(self) -> list[str]:
+        return list(self.vectors.index)
+
+    @cached_property
+    def classes(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(self.kinds))
+
     @property
     def by_chance(self):
         return chance(*self.vectors.shape)
@@ -45,6 +56,10 @@ class Words(NamedTuple):
 
 def of(scene: state.Scene, trace: AttentionTrace) -> Words:
     """All words of a trained model; for random weights those of the sentence and of the known pairs."""
+    return compute.of(trace, _words, scene=replace(scene, focus=state.Focus()))
+
+
+def _words(trace: AttentionTrace, *, scene: state.Scene) -> Words:
     sentence = tuple(dict.fromkeys(map(of_piece, trace.tokens.pieces)))
     language = getattr(trace.source, "language", None) or language_of(scene.text)
     trained = _trained(scene, language)
@@ -55,11 +70,19 @@ def of(scene: state.Scene, trace: AttentionTrace) -> Words:
         matrix = word_vectors(names, scene.d_model, seed=scene.seed)
         kinds = {name: t("words.own") if name in sentence else t("words.known") for name in names}
     else:
-        names, matrix = vectors(trained)
-        kinds = lexicon(language).kinds
+        source = compute.source_of(scene, trained)
+        shown = replace(origin(trace), source=source)
+        return Words(*_of_model(str(source), trained), sentence, language, random, shown)
     frame = table(names, matrix.numpy())
-    shown = origin(trace) if random else replace(origin(trace), source=compute.source_of(scene, trained))
-    return Words(frame, pd.Series(kinds)[frame.index], sentence, language, random, shown)
+    return Words(frame, pd.Series(kinds)[frame.index], sentence, language, random, origin(trace))
+
+
+@st.cache_resource(max_entries=MAX_MODELS, show_spinner=False)
+def _of_model(name: str, _trained: Trained) -> tuple[pd.DataFrame, pd.Series]:
+    """The vectors and the classes of all words of a model."""
+    names, matrix = vectors(_trained)
+    frame = table(names, matrix.numpy())
+    return frame, pd.Series(lexicon(_trained.plan.language).kinds)[frame.index]
 
 
 def _trained(scene: state.Scene, language: str) -> Trained | None:
@@ -79,7 +102,7 @@ def of_piece(piece: str) -> str:
 
 def choice(words: Words, query: str) -> str:
     """The word from the search or from a click; else the word of the chosen token."""
-    options = list(words.vectors.index)
+    options = words.names
     if st.session_state.get("word") not in (None, *options):
         st.session_state.word = None  # a word of another vocabulary
     selected = st.selectbox(
@@ -95,12 +118,12 @@ def choice(words: Words, query: str) -> str:
     return selected or next(word for word in candidates if word in options)
 
 
-def classes(words: Words) -> list[str]:
+def classes(words: Words) -> tuple[str, ...]:
     """The classes on the map: for random weights all, since their words are few, else the chosen ones."""
-    options = list(dict.fromkeys(words.kinds))
+    options = words.classes
     if words.random:
         return options
-    return st.multiselect(
+    chosen = st.multiselect(
         t("words.classes"),
         sorted(options),  # untranslated: values of a URL parameter
         default=[kind for kind in SHOWN if kind in options],
@@ -109,16 +132,35 @@ def classes(words: Words) -> list[str]:
         help=t("words.classes_help"),
         bind="query-params",
     )
+    return tuple(chosen)
 
 
-def project_words(words: Words, kinds: list[str], *, axes: int) -> Map:
+def project_words(words: Words, kinds: tuple[str, ...], *, axes: int) -> Map:
     """The words on the axes along which the words of `kinds` differ most."""
+    return compute.of(words, _projected, kinds=kinds, axes=axes)
+
+
+def _projected(words: Words, *, kinds: tuple[str, ...], axes: int) -> Map:
     along = words.vectors.index[words.kinds.isin(kinds)]
     return project(words.vectors, axes=axes, along=along if len(along) >= MIN_WORDS else None)
 
 
-def map_of(words: Words, word_map: Map, kinds: list[str], *, chosen: str) -> None:
+def map_of(words: Words, kinds: tuple[str, ...], *, axes: int, chosen: str) -> None:
     """The map of the words of `kinds` and of the sentence; a click on a word chooses it."""
+    figure, count = compute.of(words, _map, kinds=kinds, axes=axes, chosen=chosen)
+    charts.draw(
+        figure,
+        key="words_map",
+        alt=t("words.alt", count=count, word=chosen),
+        title=t("words.map_title"),
+        origin=words.origin,
+        on_select=_clicked,
+    )
+
+
+def _map(words: Words, *, kinds: tuple[str, ...], axes: int, chosen: str) -> tuple[Packed, int]:
+    """The figure and the number of its words."""
+    word_map = project_words(words, kinds, axes=axes)
     index = words.vectors.index
     labelled = index.isin([*words.sentence, chosen])
     on_map = words.kinds.isin(kinds) | labelled
@@ -132,21 +174,12 @@ def map_of(words: Words, word_map: Map, kinds: list[str], *, chosen: str) -> Non
         chosen=chosen,
         widths=MAP_WIDTHS,
     )
-    alt = t("words.alt", count=int(on_map.sum()), word=chosen)
-    charts.draw(
-        figure,
-        key="words_map",
-        alt=alt,
-        title=t("words.map_title"),
-        origin=words.origin,
-        on_select=_clicked,
-    )
+    return Packed(figure), int(on_map.sum())
 
 
 def neighbours(words: Words, chosen: str) -> None:
     """The nearest words as a table, and the cosine of the nearest word by chance."""
-    frame = nearest(words.vectors, chosen).reset_index()
-    frame.insert(1, "class", words.kinds[frame["word"]].to_numpy())
+    frame = compute.of(words, _nearest, word=chosen)
     names = {"word": t("words.column_word"), "class": t("words.column_class"), "cosine": t("words.cosine")}
     st.dataframe(
         frame,
@@ -159,39 +192,59 @@ def neighbours(words: Words, chosen: str) -> None:
     st.caption(t("words.by_chance", cosine=f"{words.by_chance.nearest:.2f}", count=f"{len(words.kinds):,}"))
 
 
-def relations(words: Words, word_map: Map) -> None:
+def _nearest(words: Words, *, word: str) -> pd.DataFrame:
+    frame = nearest(words.vectors, word).reset_index()
+    frame.insert(1, "class", words.kinds[frame["word"]].to_numpy())
+    return frame
+
+
+def relations(words: Words, kinds: tuple[str, ...], *, axes: int) -> None:
     """The known pairs: their differences as arrows, the cosines of these, and a sentence on each relation."""
     known = RELATIONS[words.language]
+    pairs = [pair for pairs in known.values() for pair in pairs]
+    sides, (drawn, readings) = st.grid(2, min_column_width=300), compute.of(words, _agreement)
+    with sides.container():
+        figure = compute.of(words, _pairs_map, kinds=kinds, axes=axes)
+        alt, title = t("words.pairs_alt", count=len(pairs)), t("words.pairs_title")
+        charts.draw(figure, key="pairs_map", alt=alt, title=title, origin=words.origin)
+    with sides.container():
+        heatmaps.draw([drawn], key="pairs_cosines", tall=COSINES_HEIGHT)
+        for reading in readings:
+            st.markdown(reading)
+
+
+def _pairs_map(words: Words, *, kinds: tuple[str, ...], axes: int) -> Packed:
+    word_map, known = project_words(words, kinds, axes=axes), RELATIONS[words.language]
     groups = {
         word: t(f"words.relation_{kind}") for kind, pairs in known.items() for word in itertools.chain(*pairs)
     }
-    pairs = [pair for pairs in known.values() for pair in pairs]
-    sides, cosines = st.grid(2, min_column_width=300), agreement(words.vectors, pairs)
-    with sides.container():
-        figure = scatter(
+    return Packed(
+        scatter(
             word_map.points.loc[list(groups)].iloc[:, :2],
             axes=_axes(word_map)[:2],
             groups=pd.Series(groups),
             labelled=set(groups),
-            arrows=pairs,
+            arrows=[pair for pairs in known.values() for pair in pairs],
             height=380,
             widths=PAIRS_WIDTHS,
         )
-        alt, title = t("words.pairs_alt", count=len(pairs)), t("words.pairs_title")
-        charts.draw(figure, key="pairs_map", alt=alt, title=title, origin=words.origin)
-    with sides.container():
-        drawn = heatmaps.Heatmap(
-            "pairs",
-            t("words.cosine"),
-            t("words.cosines"),
-            cosines.rename_axis(index="pair", columns="pair"),
-            "signed",
-            limit=1.0,
-            origin=words.origin,
-        )
-        heatmaps.draw([drawn], key="pairs_cosines", tall=COSINES_HEIGHT)
-        for kind, members in known.items():
-            st.markdown(_reading(words, kind, agreement(words.vectors, members)))
+    )
+
+
+def _agreement(words: Words) -> tuple[heatmaps.Heatmap, list[str]]:
+    """The cosines of all differences, and a sentence on each relation."""
+    known = RELATIONS[words.language]
+    cosines = agreement(words.vectors, [pair for pairs in known.values() for pair in pairs])
+    drawn = heatmaps.Heatmap(
+        "pairs",
+        t("words.cosine"),
+        t("words.cosines"),
+        cosines.rename_axis(index="pair", columns="pair"),
+        "signed",
+        limit=1.0,
+        origin=words.origin,
+    )
+    return drawn, [_reading(words, kind, agreement(words.vectors, pairs)) for kind, pairs in known.items()]
 
 
 def _reading(words: Words, kind: str, cosines: pd.DataFrame) -> str:

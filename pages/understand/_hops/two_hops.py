@@ -6,10 +6,10 @@ import numpy as np
 import streamlit as st
 
 from mha_core import AttentionTrace
-from mha_core.analysis.frames import MAX_ALL_PAIRS, around, picture
+from mha_core.analysis.frames import MAX_ALL_PAIRS, Part, around, picture
 from mha_core.analysis.rollout import best_hops, two_hops
 from mha_core.training.lexicon import normalized
-from pages._kit import charts, chooser, heatmaps, matrices, state
+from pages._kit import charts, chooser, compute, heatmaps, matrices, state
 from pages._kit.text import literal, raised, t
 
 
@@ -41,7 +41,7 @@ def last(trace: AttentionTrace, scene: state.Scene) -> int:
 
 def heads(trace: AttentionTrace, scene: state.Scene, query: int, *, layer: int) -> tuple[int, int]:
     """The two heads to multiply, from 0: the chosen ones, else those that most lead to the answer."""
-    best = best_hops(trace, query, _answer(trace, query), layer=layer)
+    best = compute.of(trace, _best, query=query, layer=layer)
     chosen = scene.focus.hop1, scene.focus.hop2
     first, second = (
         min(int(number), trace.layers[at].n_heads) - 1 if number.isdecimal() and int(number) else default
@@ -50,9 +50,18 @@ def heads(trace: AttentionTrace, scene: state.Scene, query: int, *, layer: int) 
     return first, second
 
 
+def _best(trace: AttentionTrace, *, query: int, layer: int) -> tuple[int, int]:
+    return best_hops(trace, query, _answer(trace, query), layer=layer)
+
+
+def _row(trace: AttentionTrace, *, query: int, first: int, second: int, layer: int) -> np.ndarray:
+    """Where the token gets to in two hops. (key,)"""
+    return two_hops(trace, first=first, second=second, layer=layer, rows=[query]).to_numpy()[0]
+
+
 def choose(trace: AttentionTrace, query: int, *, first: int, second: int, layer: int) -> None:
     """The layer of the second hop, both heads, and the sentence, shaded by where the token gets to."""
-    row = two_hops(trace, first=first, second=second, layer=layer, rows=[query]).to_numpy()[0]
+    row = compute.of(trace, _row, query=query, first=first, second=second, layer=layer)
     labels = trace.tokens.labels
     chooser.show(
         [
@@ -93,27 +102,29 @@ def _answer(trace: AttentionTrace, query: int) -> int:
 def path(trace: AttentionTrace, query: int, *, first: int, second: int, layer: int) -> None:
     """The strongest path of the chosen token in words, with the direct weight of the second layer."""
     query = min(query, len(trace.tokens) - 1)
+    st.markdown(compute.of(trace, _path, query=query, first=first, second=second, layer=layer))
+
+
+def _path(trace: AttentionTrace, *, query: int, first: int, second: int, layer: int) -> str:
     names = [literal(label) for label in trace.tokens.labels]
-    product = two_hops(trace, first=first, second=second, layer=layer, rows=[query]).to_numpy()[0]
+    product = compute.of(trace, _row, query=query, first=first, second=second, layer=layer)
     end = int(product.argmax())
     two, one = (
         trace.layers[layer].weights(second, rows=[query])[0],
         trace.layers[layer - 1].column(end)[first],
     )
     through = int((two * one).argmax())
-    st.markdown(
-        t(
-            "hops.path",
-            query=names[query],
-            through=names[through],
-            end=names[end],
-            second=f"{two[through]:.2f}",
-            first=f"{one[through]:.2f}",
-            product=f"{product[end]:.2f}",
-            direct=f"{two[end]:.2f}",
-            one=layer,
-            two=layer + 1,
-        )
+    return t(
+        "hops.path",
+        query=names[query],
+        through=names[through],
+        end=names[end],
+        second=f"{two[through]:.2f}",
+        first=f"{one[through]:.2f}",
+        product=f"{product[end]:.2f}",
+        direct=f"{two[end]:.2f}",
+        one=layer,
+        two=layer + 1,
     )
 
 
@@ -124,6 +135,13 @@ def show_matrices(
     query = min(query, len(trace.tokens) - 1)
     part = around(trace, query, layer=layer, head=second, size=MAX_ALL_PAIRS)
     charts.say_part(part, trace.sides)
+    settings = {"query": query, "first": first, "second": second, "layer": layer, "part": part}
+    heatmaps.draw(compute.of(trace, _matrices, **settings), key=f"hops-{key}")
+
+
+def _matrices(
+    trace: AttentionTrace, *, query: int, first: int, second: int, layer: int, part: Part
+) -> list[heatmaps.Heatmap]:
     one, two = (
         picture(trace, "weights", layer=at, head=head, part=part)
         for at, head in ((layer - 1, first), (layer, second))
@@ -146,8 +164,7 @@ def show_matrices(
         ),
     )
     limit = float(np.max([matrix.frame.to_numpy().max() for matrix in pictures])) or 1.0
-    drawn = [
+    return [
         matrices.of_picture(matrix, name, limit=limit, query=query, result=name == "product")
         for name, matrix in zip(("first", "second", "product"), pictures, strict=True)
     ]
-    heatmaps.draw(drawn, key=f"hops-{key}")

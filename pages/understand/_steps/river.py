@@ -6,8 +6,10 @@ import streamlit as st
 
 from mha_core import AttentionTrace
 from mha_core.analysis.derivation import Step
+from mha_core.analysis.derivation import steps as derived
+from mha_core.analysis.frames import Part
 from mha_core.traces.tokens import subscript
-from pages._kit import components, heatmaps, heights, matrices, streamlit_parts
+from pages._kit import components, compute, heatmaps, heights, matrices, streamlit_parts
 from pages._kit.text import t, template
 
 MAX_ACROSS = 5  # matrices in a row
@@ -60,10 +62,18 @@ def _nodes(trace: AttentionTrace, steps: Sequence[Step], *, layer: int, head: in
     return [*(rows[step.name] for step in steps), {1: "Z" if steps[-1].name == "output" else "concat"}]
 
 
-def pictures(steps: Sequence[Step], *, limit: float, query: int) -> None:
+def pictures(trace: AttentionTrace, *, layer: int, head: int, query: int, part: Part, limit: float) -> None:
     """The matrices of all steps, each one once; of the step in focus those that it takes and makes."""
+    place = {"layer": layer, "head": head, "part": part}
+    drawn, steps = compute.of(trace, _pictures, query=query, limit=limit, **place)
+    heatmaps.draw(drawn, key="steps", tall=TALL, steps=steps)
+
+
+def _pictures(
+    trace: AttentionTrace, *, layer: int, head: int, query: int, part: Part, limit: float
+) -> tuple[list[heatmaps.Heatmap], dict[str, heatmaps.Step]]:
     unique, drawn = {}, {}
-    for step in steps:
+    for step in compute.of(trace, derived, layer=layer, head=head, part=part):
         shown = {f"{picture.name} {picture.symbol}": picture for picture in step.before + step.after}
         names = list(shown)
         for name, picture in shown.items():
@@ -72,4 +82,4 @@ def pictures(steps: Sequence[Step], *, limit: float, query: int) -> None:
         across = step.per_row or (count if count <= MAX_ACROSS else -(-count // 2))
         results = names[len(step.before) :] if step.before else []
         drawn[step.name] = heatmaps.Step(names, results, across)
-    heatmaps.draw(list(unique.values()), key="steps", tall=TALL, steps=drawn)
+    return list(unique.values()), drawn
