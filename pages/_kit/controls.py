@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence, Set
+from functools import cache
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -194,7 +195,7 @@ def _sentence(used: Set[str]) -> None:
     )
     text = current().text
     default = sentence.same_words(text, DEFAULTS.text)
-    if not default and not {"twin"} & (set(st.session_state) | set(st.query_params)):
+    if not default and "twin" not in st.session_state and "twin" not in st.query_params:
         st.session_state.twin = ""  # the second sentence of the default goes with the first
     if st.session_state.get("text_before", text) != text and st.session_state.get("twin") == DEFAULTS.twin:
         st.session_state.twin = DEFAULTS.twin if default else ""
@@ -209,7 +210,7 @@ def _sentence(used: Set[str]) -> None:
             placeholder=t("control.twin_empty"),
             **_linked("twin"),
         )
-    examples = json.loads((ASSETS / "examples.json").read_text(encoding="utf-8"))
+    examples = _examples()
     st.selectbox(
         t("control.example"),
         [example["text"] for example in examples],
@@ -220,6 +221,11 @@ def _sentence(used: Set[str]) -> None:
         on_change=_take_example,
         args=(examples,),
     )
+
+
+@cache
+def _examples() -> list[dict]:
+    return json.loads((ASSETS / "examples.json").read_text(encoding="utf-8"))
 
 
 def _take_example(examples: list[dict]) -> None:

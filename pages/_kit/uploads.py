@@ -48,7 +48,7 @@ def begin() -> None:
         st.session_state.opened_trace, st.session_state.file_refused = None, str(error)
         return
     st.session_state.opened_trace, st.session_state.file = file, file.digest
-    if "source" not in {*st.session_state, *st.query_params}:
+    if "source" not in st.session_state and "source" not in st.query_params:
         st.session_state.source = "file"
 
 

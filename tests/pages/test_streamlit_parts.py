@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import streamlit as st
 from streamlit.runtime.scriptrunner_utils.script_run_context import ScriptRunContext
+from streamlit.runtime.state.session_state import SessionState
 
 from mha_core.export import scripts
 from pages._kit import streamlit_parts
@@ -62,3 +63,18 @@ def test_no_other_file_knows_them():
     files = [file for pattern in patterns for file in ROOT.glob(pattern)]
     private = [file.relative_to(ROOT).as_posix() for file in files if PRIVATE.search(file.read_text("utf-8"))]
     assert private == ["pages/_kit/streamlit_parts.py", "assets/components/streamlit.js"]
+
+
+def test_what_a_session_holds_is_the_same_when_each_value_is_read_by_itself(opened, monkeypatch):
+    """The controls of a page are drawn alike, and read no component's value."""
+    whole = SessionState.filtered_state
+    app = opened(h=8, token="street")
+    state = app._session_state._state
+    values = whole.fget(state)
+    assert {"h", "address", "head_view"} <= values.keys()
+    assert dict(streamlit_parts.LazyState(state)) == values
+    monkeypatch.setattr(SessionState, "filtered_state", whole)
+    streamlit_parts.read_lazily()
+    again = opened(h=8, token="street")
+    assert not again.exception
+    assert [element.proto for element in again.main] == [element.proto for element in app.main]
