@@ -102,6 +102,7 @@ NAMES = re.compile(  # SSM in capitals alone: "ssm" is also in GptOssMLP
     r"SSM|(?i:mamba|rwkv|rglru|delta(?:net|attention)|linearattention|lightningattention|shortconv$|fnetfourier|yososelfattention|xlstm|hyena)"
 )
 AROUND = re.compile(r"model|block|layer$|norm|cache|conv1d|mlp$|feedforward$", re.IGNORECASE)
+SCRIPTED = re.compile(r"aten::\w*(?:softmax|attention)")  # operations in the code of a module of torch.jit
 STATE = "A_log"  # the decay of a state-space layer, whatever its class is called
 
 
@@ -235,12 +236,21 @@ def without_attention(model: nn.Module) -> dict[str, str]:
     """
     layers: dict[str, str] = {}
     for name, part in model.named_modules():
+        if isinstance(part, torch.jit.ScriptModule):
+            if _attends(part) and not any(name.startswith(f"{other}.") for other in layers):
+                layers[name] = f"{name or part.original_name}: it is made by torch.jit, where nothing is seen"
+            continue
         kind = type(part).__name__
         mixes = NAMES.search(kind) is not None and AROUND.search(kind) is None
         mixes |= hasattr(part, STATE) or isinstance(part, nn.RNNBase) or bool(_kernels(part))
         if mixes and name and not any(name.startswith(f"{other}.") for other in layers):
             layers[name] = f"{name}: {kind} mixes tokens by other means than attention"
     return layers
+
+
+def _attends(part: torch.jit.ScriptModule) -> bool:
+    """Is there attention in the compiled code of a module, or a softmax that may be one?"""
+    return SCRIPTED.search(str(getattr(part, "inlined_graph", ""))) is not None
 
 
 def _kernels(part: nn.Module) -> dict[str, Kernel]:

@@ -48,6 +48,8 @@ class ModuleUses:
     def __enter__(self) -> None:
         self._thread = threading.get_ident()
         for module in self._names:
+            if isinstance(module, torch.jit.ScriptModule):  # what runs in it is not seen
+                continue
             is_leaf = next(module.children(), None) is None
             if is_leaf and module._parameters.get("weight") is not None:
                 self._hooks.append(module.register_forward_hook(self._on_use))

@@ -5,6 +5,7 @@ are shown with their results; the second is followed to where its heads have the
 """
 
 import inspect
+import re
 import sys
 from collections.abc import Callable, Sequence
 from threading import Lock
@@ -12,6 +13,7 @@ from types import FunctionType
 
 import torch
 from torch import Tensor
+from torch._ops import OpOverload, OpOverloadPacket
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
@@ -23,6 +25,10 @@ from mha_core.errors import MhaError
 from mha_core.traces.facts import Facts
 
 COMPILING = {"torch._dynamo", "torch.nn.attention.flex_attention"}
+KERNEL = re.compile(r"attention|attn", re.IGNORECASE)  # in the names of operators
+PRIVATE = re.compile(
+    r"_scaled_dot_product|_native_multi_head|_transformer_encoder"
+)  # of torch's own functions
 SDPA, FORWARD = F.scaled_dot_product_attention, F.multi_head_attention_forward
 
 
@@ -39,9 +45,16 @@ class SdpaMode(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
-        if func is SDPA or func is FORWARD or is_flex_attention(func):
+        if func is SDPA or func is FORWARD or is_flex_attention(func) or is_kernel(func):
             self.show(func, args, kwargs, result)
         return result
+
+
+def is_kernel(func: object) -> bool:
+    """Is it an operator of attention that code calls by itself, such as one of flash_attn or varlen_attn?"""
+    if isinstance(func, OpOverload | OpOverloadPacket):
+        return KERNEL.search(str(func)) is not None
+    return PRIVATE.match(getattr(func, "__name__", "")) is not None
 
 
 def is_flex_attention(func: object) -> bool:

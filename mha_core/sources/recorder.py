@@ -38,6 +38,7 @@ from mha_core.capture.sdpa import (
     SdpaMode,
     SdpaReader,
     flex_arguments,
+    is_kernel,
     projections,
     uncompiled,
     unpacked,
@@ -306,6 +307,9 @@ class Recorder:
                 if function is FORWARD:
                     self._add_forward(place, SIGNATURE.bind(*args, **kwargs).arguments)
                     return
+                if is_kernel(function):
+                    name = getattr(function, "__name__", function)
+                    raise MhaError(f"attention was not followed: the code calls the operator {name} itself.")
                 if function is not SDPA:
                     kwargs, args = flex_arguments(*args, **kwargs), ()
                     result = result[0]

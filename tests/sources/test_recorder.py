@@ -333,6 +333,22 @@ def test_a_scripted_module_cannot_be_seen(x, refused):
     assert "torch.jit" in reason(refused, torch.jit.script(Scripted()), x)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize(
+    "way", [torch.jit.script, lambda module: torch.jit.trace(module, torch.randn(1, 7, D))]
+)
+@pytest.mark.parametrize("named", [True, False])
+def test_scripted_attention_beside_other_is_named(x, way, named):
+    """And parts without attention are not: nobody needs to see them."""
+    parts = Scripted(), way(nn.Sequential(nn.Linear(D, D), Scripted())), way(nn.Linear(D, D))
+    model = nn.Sequential(*parts)
+    with mha.record(*[model] * named, tokens=TOKENS) as rec:
+        output = model(x[:1])
+    assert torch.equal(output, model(x[:1]))
+    assert len(rec.trace.layers) == 1
+    assert rec.trace.source.skipped == ("1: it is made by torch.jit, where nothing is seen.",)
+
+
 def test_what_does_not_fit_is_told_when_it_is_asked_for(x, normal, refused):
     model = GPT()
     assert "7 queries and 7 keys" in reason(refused, model, x, tokens=TOKENS[:6])

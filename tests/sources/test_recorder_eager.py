@@ -486,7 +486,22 @@ def many_at_once(q, k, v):
     return torch.vmap(lambda q, k, v: torch.softmax(q @ k.mT, -1) @ v)(q, k, v)
 
 
+def own_kernel(q, k, v):
+    return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v)[0]
+
+
+def operator(q, k, v):
+    return torch.ops.aten.scaled_dot_product_attention(q, k, v)
+
+
+def private(q, k, v):
+    return torch._scaled_dot_product_flash_attention_for_cpu(q, k, v)[0]
+
+
 UNFOLLOWED = {
+    own_kernel: "calls the operator _scaled_dot_product_flash_attention_for_cpu itself",
+    operator: "calls the operator scaled_dot_product_attention itself",
+    private: "calls the operator _scaled_dot_product_flash_attention_for_cpu itself",
     sigmoids: "went through sigmoid",
     squares: "went through relu",
     no_softmax: "went through no softmax",
