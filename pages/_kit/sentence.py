@@ -12,7 +12,7 @@ from mha_core import AttentionTrace
 from mha_core.traces.source import FileSource
 from mha_core.training.lexicon import HIDDEN, lexicon
 from pages._kit import compute, state
-from pages._kit.text import isolated, literal, t
+from pages._kit.text import isolated, literal, short, t
 
 MAX_NAMED = 4
 MIN_SHARE = 0.01  # of a word that is named
@@ -58,7 +58,7 @@ def _listed(shares: Sequence[tuple[str, float]], written: Callable[[str], str]) 
     """Words with their shares, the largest always and the others where they are worth a word."""
     first, *others = shares
     worth = [first, *(share for share in others if share[1] >= MIN_SHARE)]
-    return ", ".join(t("token.looks_item", key=written(word), weight=f"{share:.2f}") for word, share in worth)
+    return ", ".join(t("token.looks_item", key=written(word), weight=short(share)) for word, share in worth)
 
 
 def hide_hints(trace: AttentionTrace, field: str) -> list[str | None]:

@@ -18,6 +18,7 @@ SPECIAL = re.compile(r"([!-/:-@\[-`{-~])")
 # (U+2060) between their characters prevents it.
 REPLACED = re.compile(r"(?=[-<>=:@./~])")
 
+SMALLEST = 0.005  # weight that two digits show
 RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 RIGHT_TO_LEFT = {"R", "AL", "AN", "RLE", "RLO", "RLI"}
 
@@ -70,6 +71,11 @@ def isolated(word: str) -> str:
 def raised(number: int) -> str:
     """A number in superscript digits, as in A²."""
     return str(number).translate(RAISED)
+
+
+def short(weight: float) -> str:
+    """A weight with two digits; a small one is no 0.00 (`short` in assets/components/text.js)."""
+    return f"{weight:.2f}" if weight >= SMALLEST or weight == 0 else "<0.01"
 
 
 def number(value: float) -> str:

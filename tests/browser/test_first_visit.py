@@ -102,3 +102,11 @@ def test_a_page_opens_on_a_phone_with_its_title_and_fits_it(visit, app, page):
     expect(opened).to_have_title(f"{PAGES[page]} · Headscope")
     assert opened.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 390
     assert opened.evaluate(BEYOND, 390) == []
+
+
+def test_the_tables_of_how_many_heads_fit_a_phone(visit, app):
+    tables = visit(f"{app}/sweep", width=390, height=844).locator("[data-testid=stTable]")
+    expect(tables).to_have_count(2)
+    for table in tables.all():
+        assert table.evaluate("box => box.scrollWidth <= box.clientWidth")
+        assert table.locator("table").bounding_box()["width"] <= 390

@@ -8,6 +8,7 @@ import pytest
 import mha_core as mha
 from mha_core.analysis.rollout import best_hops, two_hops
 from pages._kit.state import Scene
+from pages.understand._hops import two_hops as hops
 
 PAGE = "understand/hops.py"
 
@@ -29,6 +30,15 @@ def shown_by(heatmaps):
 
 def trace(text=Scene.text, **settings) -> mha.AttentionTrace:
     return mha.trace(text, source="mini", **settings)
+
+
+def test_a_small_weight_is_no_0_00(monkeypatch):
+    said = []
+    monkeypatch.setattr(hops.st, "markdown", said.append)
+    text = " ".join(["one two three four"] * 60)
+    hops.path(mha.trace(text, layers=2), 5, first=0, second=1, layer=1)
+    assert "<0.01" in said[0]
+    assert "0.00" not in said[0]
 
 
 @pytest.mark.slow

@@ -54,18 +54,18 @@ def test_both_figures_and_both_tables_are_there_with_their_source(shown, english
         english(f"sweep.line_{column}") for column in ("answer", "accuracy", "right")
     ]
     assert len(lines(app, "sweep_published")) == 1
-    ours, papers = (table.value for table in app.dataframe)
-    assert [*ours["h"]] == [1, 2, 4, 8]
-    assert [*ours["accuracy"]] == [50.0, 98.0, 100.0, 99.0]
-    assert [*ours["resolving"]] == ["0 of 1", "2 of 2", "4 of 4", "8 of 8"]
-    assert [*papers["bleu"]] == [*PUBLISHED["bleu"]]
+    ours, papers = (table.value for table in app.table)
+    assert [h[1] for h in ours["h"]] == ["1", "2", "4", "8"]
+    assert [*ours["best head"]] == ["50.0%", "98.0%", "100.0%", "99.0%"]
+    assert [*ours["resolve it"]] == ["0 of 1", "2 of 2", "4 of 4", "8 of 8"]
+    assert [*papers["BLEU"]] == [f"{bleu:.1f}" for bleu in PUBLISHED["bleu"]]
     assert english("sweep.source") in [caption.value for caption in app.caption]
 
 
 def test_a_row_leads_to_its_heads_with_the_sentence_as_it_is(shown):
     app = shown(text="How are you?", twin="", lang="en")
-    links = [*app.dataframe[0].value["link"]]
-    assert links[1] == "./?h=2&d_model=64&text=How+are+you%3F&twin=&lang=en"
+    links = [*app.table[0].value["h"]]
+    assert links[1] == "[2](./?h=2&d_model=64&text=How+are+you%3F&twin=&lang=en)"
     assert len(links) == 4
 
 
@@ -105,7 +105,7 @@ def test_a_width_can_be_chosen_where_there_are_several(shown, english):
     assert english("sweep.measured", d_model=64) in [heading.value for heading in app.header]
     app = shown(entries, width="32")
     assert english("sweep.measured", d_model=32) in [heading.value for heading in app.header]
-    assert [*app.dataframe[0].value["d_k"]] == [32, 16, 8, 4]
+    assert [*app.table[0].value["d_k"]] == ["32", "16", "8", "4"]
 
 
 def test_one_width_needs_no_choice(shown):
@@ -116,11 +116,11 @@ def test_one_width_needs_no_choice(shown):
 def test_too_few_measurements_leave_the_paper_alone(shown, english):
     app = shown([entry(2), entry(4)])
     assert [info.value for info in app.info] == [english("sweep.missing", minimum=4)]
-    [papers] = app.dataframe
-    assert [*papers.value["h"]] == [*PUBLISHED.index]
+    [papers] = app.table
+    assert [*papers.value["h"]] == [str(h) for h in PUBLISHED.index]
     assert len(sentences(app)) == 1
 
 
 def test_a_training_time_that_is_not_known_is_left_empty(shown):
     entries = [entry(h) | {"cpu_seconds": None if h == 2 else 60} for h in ACCURACY]
-    assert [*shown(entries).dataframe[0].value["seconds"].isna()] == [False, True, False, False]
+    assert [*shown(entries).table[0].value["CPU s"]] == ["60", "", "60", "60"]

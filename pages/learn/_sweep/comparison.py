@@ -18,11 +18,12 @@ from mha_core.analysis.head_count import (
 )
 from mha_core.figures.lines import lines
 from mha_core.training import checkpoints
-from pages._kit import charts, state
+from pages._kit import charts, heights, state
 from pages._kit.text import t
 
 TICKS = tuple(PUBLISHED.index.union([2]))
 LINES = ("answer", "accuracy", "right")
+PLAIN = ("h", "d_k")  # columns that are symbols
 COIN = 0.5  # the accuracy of guesses between two words
 MAX_NEAR_COIN = 0.6  # accuracies up to here are called guesses
 BLEU_AXIS = (24.6, 26.1)  # the ends of the axis
@@ -73,28 +74,25 @@ def our_lines(scores: pd.DataFrame, d_model: int) -> None:
 
 
 def our_table(scores: pd.DataFrame, d_model: int) -> None:
-    """Our scores as a table; each row has a link to the heads of its model."""
-    percent = {name: 100 * scores[name] for name in ("answer", "accuracy")}
-    resolving = [t("sweep.of", count=count, h=h) for h, count in scores["resolving"].items()]
-    table = scores.assign(**percent, resolving=resolving, link=[_link(h, d_model) for h in scores.index])
-    number = st.column_config.NumberColumn
-    st.dataframe(
-        table.drop(columns="seed").reset_index(),
-        hide_index=True,
-        column_order=["link", "h", "d_k", *percent, "right", "resolving", "parameters", "seconds"],
-        column_config={
-            "link": st.column_config.LinkColumn(
-                t("sweep.column_link"), display_text=t("sweep.open"), help=t("sweep.link_help")
-            ),
-            **{name: number(t(f"sweep.column_{name}"), format="%.1f %%") for name in percent},
-            "right": number(t("sweep.column_right"), format="%.2f"),
-            "resolving": st.column_config.TextColumn(
-                t("sweep.column_resolving"), help=t("sweep.resolving_help")
-            ),
-            "parameters": number(t("sweep.column_parameters"), format="localized"),
-            "seconds": number(t("sweep.column_seconds"), help=t("sweep.seconds_help")),
-        },
-    )
+    """Our scores as a table, which fits a phone; each row has a link to the heads of its model."""
+    columns = {
+        "h": [f"[{h}]({_link(h, d_model)})" for h in scores.index],
+        "d_k": scores["d_k"].astype(str),
+        "answer": scores["answer"].map("{:.1%}".format),
+        "accuracy": scores["accuracy"].map("{:.1%}".format),
+        "right": scores["right"].map("{:.2f}".format),
+        "resolving": [t("sweep.of", count=count, h=h) for h, count in scores["resolving"].items()],
+    }
+    notes = [t("sweep.table_link"), t("sweep.table_resolving")]
+    if not heights.on_phone():
+        notes.append(t("sweep.table_seconds"))
+        columns["parameters"] = scores["parameters"].map("{:,}".format)
+        columns["seconds"] = scores["seconds"].map(
+            lambda seconds: "" if pd.isna(seconds) else f"{seconds:.0f}"
+        )
+    named = {name if name in PLAIN else t(f"sweep.column_{name}"): values for name, values in columns.items()}
+    st.table(pd.DataFrame(named, index=scores.index), hide_index=True, border="horizontal")
+    st.caption(" ".join(notes))
 
 
 def paper_lines() -> None:
@@ -118,14 +116,11 @@ def paper_lines() -> None:
 
 def paper_table() -> None:
     """The published scores as a table."""
-    st.dataframe(
-        PUBLISHED.reset_index(),
-        hide_index=True,
-        column_config={
-            "ppl": st.column_config.NumberColumn("PPL", format="%.2f"),
-            "bleu": st.column_config.NumberColumn("BLEU", format="%.1f"),
-        },
+    scores = PUBLISHED.assign(
+        ppl=PUBLISHED["ppl"].map("{:.2f}".format), bleu=PUBLISHED["bleu"].map("{:.1f}".format)
     )
+    table = scores.rename(columns={"ppl": "PPL", "bleu": "BLEU"}).reset_index()
+    st.table(table.astype(str), hide_index=True, border="horizontal")
 
 
 def sentences(scores: pd.DataFrame) -> list[str]:

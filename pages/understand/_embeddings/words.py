@@ -180,15 +180,12 @@ def _map(words: Words, *, kinds: tuple[str, ...], axes: int, chosen: str) -> tup
 def neighbours(words: Words, chosen: str) -> None:
     """The nearest words as a table, and the cosine of the nearest word by chance."""
     frame = compute.of(words, _nearest, word=chosen)
-    names = {"word": t("words.column_word"), "class": t("words.column_class"), "cosine": t("words.cosine")}
-    st.dataframe(
-        frame,
-        hide_index=True,
-        column_config={
-            name: st.column_config.NumberColumn(label, format="%.3f") if name == "cosine" else label
-            for name, label in names.items()
-        },
-    )
+    table = {
+        t("words.column_word"): frame["word"].map(literal),
+        t("words.column_class"): frame["class"],
+        t("words.cosine"): frame["cosine"].map("{:.3f}".format),
+    }
+    st.table(pd.DataFrame(table), hide_index=True, border="horizontal")
     st.caption(t("words.by_chance", cosine=f"{words.by_chance.nearest:.2f}", count=f"{len(words.kinds):,}"))
 
 

@@ -10,7 +10,7 @@ from mha_core.analysis.frames import MAX_ALL_PAIRS, Part, around, picture
 from mha_core.analysis.rollout import best_hops, two_hops
 from mha_core.training.lexicon import normalized
 from pages._kit import charts, chooser, compute, heatmaps, matrices, state
-from pages._kit.text import literal, raised, t
+from pages._kit.text import literal, raised, short, t
 
 
 def offer(*architectures: str) -> None:
@@ -119,10 +119,10 @@ def _path(trace: AttentionTrace, *, query: int, first: int, second: int, layer: 
         query=names[query],
         through=names[through],
         end=names[end],
-        second=f"{two[through]:.2f}",
-        first=f"{one[through]:.2f}",
-        product=f"{product[end]:.2f}",
-        direct=f"{two[end]:.2f}",
+        second=short(two[through]),
+        first=short(one[through]),
+        product=short(product[end]),
+        direct=short(two[end]),
         one=layer,
         two=layer + 1,
     )
