@@ -17,7 +17,7 @@ def sinusoidal(n_tokens: int, d_model: int) -> Tensor:
 
     Source: Vaswani et al. 2017, section 3.5.
     """
-    code = torch.empty(n_tokens, d_model)
+    code = torch.empty(n_tokens, d_model, dtype=torch.float32)
     angle = _angles(n_tokens, d_model)
     code[:, 0::2] = angle.sin()
     code[:, 1::2] = angle.cos()[:, : d_model // 2]

@@ -299,3 +299,14 @@ def test_a_fix_for_too_many_heads_also_divides_d_model(refused):
 
 def test_an_empty_text_is_refused_before_anything_is_computed(refused):
     assert str(refused(mha.trace, "  ")) == "There is no text to look at; type at least one word."
+
+
+@pytest.mark.parametrize("position", ["none", "sinusoidal", "learned", "rotary", "alibi"])
+def test_another_default_of_torch_changes_nothing(position):
+    expected = mha.trace("a b c", h=2, d_model=8, position=position).layers[0]
+    try:
+        torch.set_default_dtype(torch.float64)
+        layer = mha.trace("a b c", h=2, d_model=8, position=position).layers[0]
+    finally:
+        torch.set_default_dtype(torch.float32)
+    np.testing.assert_allclose(layer.weights(), expected.weights(), atol=1e-6)

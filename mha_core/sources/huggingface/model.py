@@ -128,10 +128,19 @@ def adopt(module: nn.Module, tokenizer=None, *, name: str = "") -> Model:
     What is prepared and run is a twin: modules and configs of its own around the very same parameters and
     buffers. Nobody who uses the model meanwhile notices, also in another thread, in training, or through
     another model with the same config. Wrappers of PEFT, `torch.compile` and data parallelism are looked
-    through. Raises `MhaError` for what is no transformers model and for one that cannot be traced.
+    through. Raises `MhaError` for what is no transformers model, for one that cannot be traced, and for one
+    that attends by a function of the user's own.
     """
     module = unwrapped(module)
+    trial.check_functions(module, _attention_functions())
     return _prepared(twin(module), tokenizer, name=name or module.name_or_path or type(module).__name__)
+
+
+def _attention_functions() -> Mapping[str, Callable]:
+    """The attention functions that transformers knows, by their names."""
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+    return ALL_ATTENTION_FUNCTIONS
 
 
 def unwrapped(module: object) -> nn.Module:
@@ -450,7 +459,7 @@ def _state(module: nn.Module) -> tuple:
         for part in module.modules()
     ]
     settings = (module.config, getattr(module, "generation_config", None))
-    return parts, [each and each.to_dict() for each in settings]
+    return parts, trial.implementations(module), [each and each.to_dict() for each in settings]
 
 
 def _comparable(value: object) -> object:

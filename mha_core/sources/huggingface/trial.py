@@ -94,6 +94,41 @@ class Route:
     layers: tuple[str, ...] = ()  # the names of those that a short text shows
 
 
+def check_functions(module: nn.Module, functions: Mapping[str, Callable]) -> None:
+    """Raise `MhaError` for a model that attends by a function of the user's own, unless it changes nothing.
+
+    `functions` are those that transformers knows. Its own compute what the model's eager code computes, and
+    that is what is traced; one that a user has registered may compute anything.
+    """
+    chosen = implementations(module)
+    foreign = [name for name in chosen if name in functions and not _is_library_s(functions[name])]
+    if not foreign:
+        return
+    other = in_float32(module, halves(module)) or twin(module)
+    inputs = probe(other, min(LONG_PROBE, max_tokens(other, None)))
+    theirs = attempt(lambda: output(forward(other, inputs)))
+    _set(other, "eager")
+    own = attempt(lambda: output(forward(other, inputs)))
+    if theirs is None or own is None or gap(theirs, own) > _close(other):
+        raise MhaError(
+            f"{type(module).__name__} attends by {foreign[0]!r}, a function that was registered with "
+            f"transformers, and it does not compute what the model's own attention computes. The model is "
+            f"traced after model.set_attn_implementation('eager'); what runs by {foreign[0]!r} can be "
+            f"recorded: with mha.record(model, tokens=…) as recorded: model(**inputs)."
+        )
+
+
+def implementations(module: nn.Module) -> list[str | None]:
+    """The names of the attention functions that a model and its parts are set to."""
+    configs = (vars(part).get("config") for part in module.modules())
+    return list(dict.fromkeys(getattr(config, "_attn_implementation", None) for config in configs))
+
+
+def _is_library_s(function: Callable) -> bool:
+    """Is it a function of transformers, or one of these with some arguments set?"""
+    return getattr(function, "func", function).__module__.startswith("transformers.")
+
+
 def choose(module: nn.Module, ours: str) -> tuple[Route, dict[int, str]]:
     """The best route that gives what the model itself computes; the model is then set to it.
 

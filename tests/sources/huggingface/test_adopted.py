@@ -113,6 +113,40 @@ def test_an_error_after_the_trial_has_the_models_name_and_leaves_it_as_it_was(re
     assert len(mha.trace([3, 4, 5], source=model).layers) == 2
 
 
+def doubled(module, query, key, value, attention_mask, scaling=None, **settings):
+    """Attention with scores of twice the scale, as a user registers it."""
+    groups = query.shape[1] // key.shape[1]
+    key, value = (part.repeat_interleave(groups, dim=1) for part in (key, value))
+    scores = 2 * (scaling or query.shape[-1] ** -0.5) * query @ key.mT
+    weights = torch.softmax(scores + (0 if attention_mask is None else attention_mask), dim=-1)
+    return (weights @ value).transpose(1, 2).contiguous(), weights
+
+
+def as_it_is(module, *args, **settings):
+    return transformers.integrations.sdpa_attention.sdpa_attention_forward(module, *args, **settings)
+
+
+@pytest.mark.parametrize(("family", "dtype"), [("llama", torch.float32), ("bert", torch.bfloat16)])
+def test_a_function_that_the_user_has_registered_is_refused_where_it_computes_another_thing(
+    family, dtype, monkeypatch, refused
+):
+    model = copy.deepcopy(module(family)).eval().to(dtype)
+    eager = mha.trace([7, 8, 9, 10], source=model).layers[0].weights()
+    functions = transformers.modeling_utils.ALL_ATTENTION_FUNCTIONS
+    masks = transformers.masking_utils.ALL_MASK_ATTENTION_FUNCTIONS
+    for name, function, mask in (("doubled", doubled, "eager"), ("as_it_is", as_it_is, "sdpa")):
+        monkeypatch.setitem(functions._global_mapping, name, function)
+        monkeypatch.setitem(masks._global_mapping, name, masks[mask])
+    model.set_attn_implementation("doubled")
+    before = state(model)
+    assert "attends by 'doubled', a function that was registered" in str(
+        refused(mha.trace, [7, 8, 9, 10], source=model)
+    )
+    assert state(model) == before
+    model.set_attn_implementation("as_it_is")
+    np.testing.assert_array_equal(mha.trace([7, 8, 9, 10], source=model).layers[0].weights(), eager)
+
+
 def test_another_model_with_the_same_config_does_not_notice():
     one = module("llama")
     other = transformers.LlamaModel(one.config).eval()
