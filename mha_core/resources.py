@@ -1,8 +1,11 @@
 """Where the files that come with the library lie: in a checkout, or inside an installed wheel."""
 
+import os
+import tempfile
 from pathlib import Path
 
 OPENED = "HEADSCOPE_OPENED"  # of the environment: the saved trace that the app shows at first
+RUNS = "HEADSCOPE_RUNS"  # of the environment: the folder of finished models, which servers may share
 PACKAGE = Path(__file__).resolve().parent
 
 
@@ -10,3 +13,14 @@ def path(*parts: str) -> Path:
     """A file or folder of the checkout, ``path("assets", "weights")``, wherever it was installed to."""
     carried = PACKAGE / "_app"
     return (carried if carried.exists() else PACKAGE.parent).joinpath(*parts)
+
+
+def runs() -> Path:
+    """The folder of models that were trained here or opened from a file: `HEADSCOPE_RUNS`, or a user's cache."""
+    if folder := os.environ.get(RUNS):
+        return Path(folder)
+    try:
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    except RuntimeError:  # a user without a home
+        cache = Path(tempfile.gettempdir())
+    return cache / "headscope" / "runs"

@@ -17,11 +17,19 @@ import pytest
 import torch
 
 import mha_core as mha
+from mha_core import resources
 from mha_core.attention.positions import alibi
 from mha_core.export import scripts
 from mha_core.training import data
 
 torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _runs(tmp_path_factory):
+    """Trained models of the tests lie in a folder of the tests, also those of the servers that they start."""
+    os.environ[resources.RUNS] = str(tmp_path_factory.mktemp("runs"))
+
 
 # The same examples on every machine, and no time limit on a busy one.
 hypothesis.settings.register_profile(

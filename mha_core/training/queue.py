@@ -1,10 +1,10 @@
 """A queue of trainings shared by all users: each plan is trained once, and those who wait see their place."""
 
+import secrets
 import threading
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from hashlib import blake2b
 from typing import Literal
 
 import numpy as np
@@ -19,11 +19,13 @@ from mha_core.training.fit import Plan, Run
 from mha_core.training.language import MAX_WORDS
 from mha_core.training.lexicon import lexicon
 from mha_core.training.model import SmallModel
+from mha_core.training.runs import Runs, title
 
 RECORDS = 40  # over a whole training
 PAIRS = 8  # of each pattern, for the scores shown while it learns
 MAX_WAITING, MAX_WAITING_OF_USER = 40, 2
 MAX_FINISHED = 24  # and as many that were stopped or failed
+SECRET = 16  # random bytes in the name of a model from a file
 MAX_BYTES = 1 << 28  # of the parameters that all records together keep
 
 
@@ -58,6 +60,7 @@ class Job:
     records: list[Record] = field(default_factory=list)
     users: set[str] = field(default_factory=set)  # who wait for it or watch it
     error: str = ""
+    unsaved: str = ""  # why it is lost when the server ends
 
     @property
     def name(self) -> str:
@@ -92,19 +95,22 @@ class Trainings:
     """A queue of trainings and the threads that run them.
 
     Starting a plan that is there already joins it. A training pauses when no user wants it any more,
-    and resumes where it was when one does.
+    and resumes where it was when one does. With `runs` a finished model is saved at its last step, and one
+    that is saved there can be looked at like one that was trained here.
     """
 
     def __init__(
         self,
         workers: int = 1,
         *,
+        runs: Runs | None = None,
         max_waiting: int = MAX_WAITING,
         max_waiting_of_user: int = MAX_WAITING_OF_USER,
     ):
         self.workers, self.max_waiting, self.max_waiting_of_user = workers, max_waiting, max_waiting_of_user
+        self.runs = runs
         self._jobs: dict[Plan, Job] = {}
-        self._opened: dict[str, Trained] = {}
+        self._opened: OrderedDict[str, Trained] = OrderedDict()  # from files; the latest looked at last
         self._waiting: deque[Job] = deque()
         self._changed = threading.Condition()
         self._threads: list[threading.Thread] = []
@@ -173,18 +179,22 @@ class Trainings:
             job = self._finished_job(name)
             if job is not None:
                 return job.steps
-            return [self._opened[name].step] if name in self._opened else []
+        try:
+            opened = self._open(name)
+        except MhaError:  # it is said where it is looked at
+            return []
+        return [opened.step] if opened else []
 
     def model(self, name: str | None, step: int | None = None) -> Trained:
         """The model of that name at a step of its training, or at the last.
 
-        Raises `MhaError` where there is none.
+        Raises `MhaError` where there is none, and where its file is refused.
         """
         with self._changed:
             job = self._finished_job(name)
             if job is not None:
                 return job.at(step)
-            opened = self._opened.get(name)
+        opened = self._open(name)
         if opened is None:
             gone = f"No model here is called {name!r} (any more); the page Train can train it again."
             none = "None of the models that were trained here is chosen; the page Train trains one."
@@ -197,17 +207,32 @@ class Trainings:
         return next((job for job in self._jobs.values() if job.name == name and job.trained), None)
 
     def add(self, trained: Trained) -> str:
-        """Take in a model from a file, and return the name that it goes by, which no other model has."""
-        digest = blake2b(digest_size=3)
-        for tensor in trained.model.state_dict().values():
-            digest.update(tensor.numpy().tobytes())
-        plan = trained.plan
+        """Take in a model from a file, and return the name that it goes by, which nobody can guess.
+
+        Raises `MhaError` where it cannot be saved in the folder of `runs`.
+        """
+        name = f"{title(trained)}-{secrets.token_urlsafe(SECRET)}"
+        if self.runs is not None:
+            self.runs.save(name, trained)
+        self._remember(name, trained)
+        return name
+
+    def _open(self, name: str | None) -> Trained | None:
+        """A model from a file, which is read once. Raises `MhaError` for a file that is refused."""
         with self._changed:
-            name = f"{checkpoints.name(plan)}-s{plan.seed}-{trained.step}-{digest.hexdigest()}"
+            opened = self._opened.get(name)
+        if opened is None and name and self.runs is not None:
+            opened = self.runs.load(name)
+        if opened is not None:
+            self._remember(name, opened)
+        return opened
+
+    def _remember(self, name: str, trained: Trained) -> None:
+        with self._changed:
             self._opened[name] = trained
+            self._opened.move_to_end(name)
             while len(self._opened) > MAX_FINISHED:
-                self._opened.pop(next(iter(self._opened)))
-            return name
+                self._opened.popitem(last=False)
 
     def close(self) -> None:
         """Stop all threads after their current step."""
@@ -246,6 +271,8 @@ class Trainings:
                 job.state = "running"
             try:
                 self._train(job)
+                if job.run.finished:
+                    self._finish(job)
             except Exception as error:  # any error: the user sees it, the queue goes on
                 job.error = f"{type(error).__name__}: {error}"
             with self._changed:
@@ -254,9 +281,7 @@ class Trainings:
     def _leave(self, job: Job) -> None:
         if job.error:
             job.state = "failed"
-        elif job.run.finished:
-            model = job.run.model.requires_grad_(False).eval()
-            job.trained = Trained(model, job.plan, job.run.step, {"answer": job.records[-1].answer})
+        elif job.trained:
             job.state, job.run = "finished", None  # the optimizer and the sentences are not needed again
             self._forget()
         elif job.users:  # a user came back while it was stopping
@@ -264,6 +289,16 @@ class Trainings:
             self._waiting.append(job)
         else:
             job.state = "stopped"
+
+    def _finish(self, job: Job) -> None:
+        model = job.run.model.requires_grad_(False).eval()
+        trained = Trained(model, job.plan, job.run.step, {"answer": job.records[-1].answer})
+        try:
+            if self.runs is not None:
+                self.runs.save(job.name, trained)
+        except MhaError as error:
+            job.unsaved = str(error)
+        job.trained = trained
 
     def _train(self, job: Job) -> None:
         job.run = job.run or Run(job.plan)

@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 import streamlit as st
 
 import mha_core as mha
+from mha_core import resources
 from mha_core.attention.module import AttentionSpec
 from mha_core.device import Device, pick
 from mha_core.sources import mini
@@ -20,6 +21,7 @@ from mha_core.training.checkpoints import Trained, untrained
 from mha_core.training.language import MAX_WORDS
 from mha_core.training.model import ARCHITECTURES
 from mha_core.training.queue import Trainings
+from mha_core.training.runs import Runs
 from pages._kit import model_source, profile, uploads
 from pages._kit.state import STARTED, Scene
 from pages._kit.text import language, t
@@ -189,7 +191,11 @@ def _of_run(name: str, source: TrainedSource) -> RunSource:
 def trainings() -> Trainings:
     """The one queue of trainings that all visitors of this server share."""
     figures = profile.current()
-    return Trainings(max_waiting=figures.waiting, max_waiting_of_user=figures.waiting_of_visitor)
+    return Trainings(
+        runs=Runs(resources.runs()),
+        max_waiting=figures.waiting,
+        max_waiting_of_user=figures.waiting_of_visitor,
+    )
 
 
 @st.cache_resource(max_entries=MAX_TRACES, show_spinner=False)

@@ -97,6 +97,11 @@ def test_a_run_belongs_to_the_visit_or_is_named_by_a_link_and_no_other_is_opened
     assert app.segmented_control(key="source").set_value("run").run().selectbox(key="run").value == job.name
     assert not app.error
     assert opened(source="run", run=job.name).selectbox(key="run").options == [job.name]
+    compute.trainings().close()
+    compute.trainings.clear()  # as when the server starts again
+    after = opened(source="run", run=job.name)
+    assert not after.error
+    assert after.selectbox(key="run").options == [job.name]
     for link, refusal in (
         ({}, "None of the models that were trained here is chosen"),
         ({"run": "glass-box-en-h2-d32-s9"}, "is called 'glass-box-en-h2-d32-s9'"),
@@ -173,7 +178,7 @@ def test_visitors_that_wait_see_their_place(on_train, english, monkeypatch):
         assert not compute.trainings().find(plan(seed=seed)).users
 
 
-def test_a_model_taken_home_can_be_opened_again(on_train):
+def test_a_model_taken_home_can_be_opened_again_and_is_listed_to_its_visitor_alone(on_train, opened):
     app = on_train()
     app.button(key="start").click().run()
     job = finished(plan())
@@ -182,7 +187,15 @@ def test_a_model_taken_home_can_be_opened_again(on_train):
     app.file_uploader(key="opened").set_value(("mine.safetensors", bytes_, "application/octet-stream")).run()
     assert not app.exception
     assert app.success
+    [said] = [success.value for success in app.success]
+    assert [success.value for success in app.run().success] == [
+        said
+    ]  # one model, however often the page runs
     app.button(key="look_opened").click().run()
+    name = app.session_state["run"]
+    assert name.startswith(f"{job.name}-")
+    assert "run" not in sources(opened())
+    assert opened(source="run", run=name).selectbox(key="run").options == [name]
     reopened = compute.trainings().model(app.session_state["run"])
     assert reopened is not job.trained
     difference = reopened.model.embedding - job.trained.model.embedding

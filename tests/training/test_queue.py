@@ -9,11 +9,13 @@ import pytest
 import torch
 
 from mha_core import MhaError
+from mha_core.training import checkpoints
 from mha_core.training import queue as queues
 from mha_core.training.checkpoints import untrained
 from mha_core.training.fit import Plan, Run
 from mha_core.training.model import SmallModel
 from mha_core.training.queue import Trainings, famous_labels, famous_weights
+from mha_core.training.runs import Runs
 
 TINY = {"h": 2, "d_model": 8}
 
@@ -99,7 +101,39 @@ def test_models_from_files_have_names_of_their_own(trainings):
     models[1] = replace(models[1], plan=models[0].plan)
     names = [trainings.add(trained) for trained in models]
     assert [trainings.model(name) for name in names] == models
-    assert trainings.add(models[0]) == names[0]
+    assert len({trainings.add(models[0]) for _ in range(20)} | {*names}) == 22  # the same file, other names
+    prefix = f"{checkpoints.name(plan())}-s0-"
+    assert all(name.startswith(prefix) and len(name.removeprefix(prefix)) >= 20 for name in names)
+
+
+def test_a_finished_model_is_found_by_another_server_and_after_a_restart(trainings, tmp_path):
+    trainings.runs = Runs(tmp_path / "new" / "runs")
+    job = trainings.start(plan(steps=2), "anna")
+    until(lambda: job.state == "finished")
+    name = trainings.add(untrained(plan(seed=1)))
+    other = Trainings(runs=Runs(trainings.runs.folder))
+    assert (other.steps(job.name), other.steps(name)) == ([2], [0])
+    model = other.model(job.name)
+    assert model is other.model(job.name, 2)
+    assert (model.plan, model.step) == (job.plan, 2)
+    for key, tensor in model.model.state_dict().items():
+        torch.testing.assert_close(tensor, job.trained.model.state_dict()[key].half().float())
+    with pytest.raises(MhaError, match="no step 1 "):
+        other.model(job.name, 1)
+    assert other.find(plan(steps=2)) is None
+    with pytest.raises(MhaError, match="is called"):
+        Trainings().model(job.name)
+
+
+def test_a_folder_that_takes_no_files_loses_no_training_and_is_said(trainings, tmp_path):
+    (tmp_path / "file").write_text("")
+    trainings.runs = Runs(tmp_path / "file" / "runs")
+    job = trainings.start(plan(steps=2), "anna")
+    until(lambda: job.state == "finished")
+    assert "cannot be saved in" in job.unsaved
+    assert trainings.model(job.name) is job.trained
+    with pytest.raises(MhaError, match="cannot be saved in"):
+        trainings.add(job.trained)
 
 
 def test_the_same_plan_is_trained_once_and_shared(trainings, held):

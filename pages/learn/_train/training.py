@@ -169,6 +169,8 @@ def _progress(job: Job) -> None:
         "failed": t("train.failed", reason=literal(job.error)),
     }[job.state]
     st.progress(job.step / job.plan.steps, words)
+    if job.unsaved:
+        st.caption(t("train.unsaved", reason=literal(job.unsaved)))
 
 
 def _figures(job: Job, records: list, at: int) -> None:
@@ -238,14 +240,18 @@ def _bytes(trained: checkpoints.Trained) -> bytes:
 
 
 def _open(upload) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.safetensors"
-        path.write_bytes(upload.getvalue())
-        try:
-            name = compute.trainings().add(checkpoints.load_model(path))
-            runs.remember(name)
-        except MhaError as error:
-            st.error(literal(str(error).replace(str(path), upload.name)))
-            return
+    opened = st.session_state.get("opened_model", (None, None))
+    if opened[0] != upload.file_id:  # each upload is one model, in however many runs of the page
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "model.safetensors"
+            path.write_bytes(upload.getvalue())
+            try:
+                opened = upload.file_id, compute.trainings().add(checkpoints.load_model(path))
+            except MhaError as error:
+                st.error(literal(str(error).replace(str(path), upload.name)))
+                return
+        st.session_state["opened_model"] = opened
+    name = opened[1]
+    runs.remember(name)
     st.success(t("train.opened", name=literal(name)))
     st.button(t("train.look"), key="look_opened", on_click=_look, args=(name,))

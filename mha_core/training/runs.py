@@ -1,0 +1,74 @@
+"""Finished models in a folder: they outlive the server, and servers that share the folder share them."""
+
+import contextlib
+import os
+import re
+from pathlib import Path
+
+from mha_core.errors import MhaError
+from mha_core.training import checkpoints
+from mha_core.training.checkpoints import Trained
+
+MAX_RUNS = 500
+MAX_BYTES = 1 << 30  # of all files together
+NAME = re.compile(r"[A-Za-z0-9_-]{1,120}")
+
+
+class Runs:
+    """A folder of finished models, each in a file of its name (format: `checkpoints.save_model`).
+
+    A file is whole or not there at all, whenever the process ends. Of more than `max_runs` models or
+    `max_bytes` bytes those go that nobody has opened for the longest time.
+    """
+
+    def __init__(self, folder: Path, *, max_runs: int = MAX_RUNS, max_bytes: int = MAX_BYTES):
+        self.folder, self.max_runs, self.max_bytes = folder, max_runs, max_bytes
+
+    def save(self, name: str, trained: Trained) -> None:
+        """Write a model. Raises `MhaError` where the folder takes no files."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            checkpoints.save_model(self._path(name), trained)
+        except OSError as error:
+            raise MhaError(f"{name} cannot be saved in {self.folder}: {error.strerror or error}.") from None
+        self._remove_oldest()
+
+    def load(self, name: str) -> Trained | None:
+        """The model of that name, None where there is none; its file counts as opened now.
+
+        Raises `MhaError` for a file that is no model, or one of other sizes than its name says.
+        """
+        path = self._path(name)
+        if not path.is_file():
+            return None
+        try:
+            trained = checkpoints.load_model(path)
+        except MhaError as error:
+            raise MhaError(str(error).replace(str(path), name)) from None
+        prefix = title(trained)
+        if name != prefix and not name.startswith(f"{prefix}-"):
+            raise MhaError(f"The file of {name} has another model in it, {prefix}; it is not opened.")
+        with contextlib.suppress(OSError):  # a folder that is only read
+            os.utime(path)
+        return trained
+
+    def _path(self, name: str) -> Path:
+        # Names come from links: one that leads elsewhere is no name.
+        return self.folder / (f"{name}.safetensors" if NAME.fullmatch(name) else ".none")
+
+    def _remove_oldest(self) -> None:
+        files = []
+        for path in self.folder.glob("*.safetensors"):
+            with contextlib.suppress(OSError):  # another server removed it
+                state = path.stat()
+                files.append((state.st_mtime_ns, state.st_size, path))
+        total = 0
+        for count, (_, size, path) in enumerate(sorted(files, reverse=True), start=1):
+            total += size
+            if count > self.max_runs or (total > self.max_bytes and count > 1):
+                path.unlink(missing_ok=True)
+
+
+def title(trained: Trained) -> str:
+    """What the name of a model begins with: its architecture, language, sizes and seed."""
+    return f"{checkpoints.name(trained.plan)}-s{trained.plan.seed}"

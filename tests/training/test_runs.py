@@ -1,0 +1,69 @@
+"""Finished models in a folder: whole or not there, bounded, and refused like uploads."""
+
+import os
+
+import pytest
+
+from mha_core import MhaError
+from mha_core.training import checkpoints
+from mha_core.training.checkpoints import untrained
+from mha_core.training.runs import Runs, title
+
+
+@pytest.fixture
+def model(tiny, little):
+    """`model(seed=…)`: a tiny model before its first step."""
+    return lambda **settings: untrained(tiny(**settings))
+
+
+def names(runs: Runs) -> set[str]:
+    return {path.stem for path in runs.folder.iterdir()}
+
+
+def test_a_model_is_read_as_it_was_saved_and_nothing_else_is_left(model, tmp_path):
+    runs, trained = Runs(tmp_path / "a" / "b"), model()
+    runs.save(title(trained), trained)
+    assert names(runs) == {title(trained)}
+    read = runs.load(title(trained))
+    assert (read.plan, read.step) == (trained.plan, trained.step)
+    for name, tensor in read.model.state_dict().items():
+        assert tensor.equal(trained.model.state_dict()[name].half().float())
+    assert runs.load("glass-box-en-h2-d8-s9") is None
+
+
+def test_the_models_go_that_nobody_has_opened_for_the_longest_time(model, tmp_path):
+    runs = Runs(tmp_path, max_runs=3)
+    for seed in range(3):
+        trained = model(seed=seed)
+        runs.save(title(trained), trained)
+        os.utime(tmp_path / f"{title(trained)}.safetensors", (seed + 1, seed + 1))
+    first, _, third = (title(model(seed=seed)) for seed in range(3))
+    assert runs.load(first)
+    runs.save(title(model(seed=3)), model(seed=3))
+    assert names(runs) == {first, third, title(model(seed=3))}
+    size = (tmp_path / f"{first}.safetensors").stat().st_size
+    Runs(tmp_path, max_bytes=2 * size + 1).save(title(model(seed=4)), model(seed=4))
+    assert len(names(runs)) == 2
+    Runs(tmp_path, max_bytes=1).save(title(model(seed=5)), model(seed=5))
+    assert names(runs) == {title(model(seed=5))}  # what was just saved stays
+
+
+@pytest.mark.parametrize("name", ["../secret", "a/b", "..", "", "a.b", "x" * 121, "a\0b", "ä", "%2e%2e"])
+def test_a_name_that_leads_elsewhere_is_no_name(model, tmp_path, name):
+    checkpoints.save_model(tmp_path / "secret.safetensors", model())
+    assert Runs(tmp_path / "runs").load(name) is None
+
+
+def test_what_is_no_model_or_another_one_is_refused_with_its_name(model, tmp_path):
+    runs, trained = Runs(tmp_path), model()
+    own = title(trained)
+    path = tmp_path / f"{own}.safetensors"
+    for content in (b"", b"half a file", b"\xff" * 64, (1 << 60).to_bytes(8, "little") + b"{}"):
+        path.write_bytes(content)
+        with pytest.raises(MhaError, match=own) as refused:
+            runs.load(own)
+        assert str(tmp_path) not in str(refused.value)
+    runs.save(own, trained)
+    path.rename(tmp_path / "glass-box-en-h4-d64-s0.safetensors")
+    with pytest.raises(MhaError, match="has another model in it"):
+        runs.load("glass-box-en-h4-d64-s0")
