@@ -16,7 +16,7 @@ def path(*parts: str) -> Path:
 
 
 def runs() -> Path:
-    """The folder of models that were trained here or opened from a file: `HEADSCOPE_RUNS`, or a user's cache."""
+    """The folder of models that were trained here or opened from files: `HEADSCOPE_RUNS`, or in the cache."""
     if folder := os.environ.get(RUNS):
         return Path(folder)
     try:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from mha_core.attention.module import Projections
 from mha_core.attention.score_rule import ScoreRule
+from mha_core.device import memory_errors
 from mha_core.errors import MhaError
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.limits import INFINITE, check_finite, check_scores, check_sizes, check_weights, sizes_of
@@ -59,6 +60,7 @@ def as_tokens(value: "str | Sequence[str] | Tokens", name: str = "tokens") -> To
     return spaced([piece if piece.strip() else NO_TEXT for piece in pieces])
 
 
+@memory_errors("This trace")
 def from_tensors(
     *,
     q: Any,
@@ -113,6 +115,7 @@ def from_tensors(
     return AttentionTrace(sides.queries, tuple(layers), described)
 
 
+@memory_errors("This trace")
 def from_weights(
     weights: Any,
     tokens: "str | Sequence[str] | Tokens",

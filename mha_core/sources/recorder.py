@@ -44,6 +44,7 @@ from mha_core.capture.sdpa import (
     unpacked,
     until_heads,
 )
+from mha_core.device import memory_errors
 from mha_core.errors import MhaError, one_of
 from mha_core.sources.arrays import sides_of
 from mha_core.traces.facts import Facts
@@ -182,6 +183,7 @@ class Recorder:
         return traces[0]
 
     @property
+    @memory_errors("This trace")
     def traces(self) -> tuple[AttentionTrace, ...]:
         """A trace for each forward pass recorded so far, in order.
 
@@ -322,6 +324,7 @@ class Recorder:
     def _skip(self, place: Place, reason: str) -> None:
         place.forward_pass.unread.append(f"{place.text}: {reason}")
 
+    @memory_errors("Its recording")
     def _add_sdpa(
         self, place: Place, where: Caller, result: Tensor, query, key, value, attn_mask=None, *args, **kwargs
     ) -> None:
@@ -334,6 +337,7 @@ class Recorder:
         attended, about, axis = self._reader.attended(batch, query, key, value, attn_mask, *args, **kwargs)
         self._add(place, attended, about, result, axis, output=output)
 
+    @memory_errors("Its recording")
     def _add_forward(self, place: Place, arguments: dict) -> None:
         """A call of `multi_head_attention_forward`: followed up to where its heads have their q, k and v."""
         dropout = arguments["dropout_p"] if arguments.get("training", True) else 0.0

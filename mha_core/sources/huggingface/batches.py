@@ -11,6 +11,7 @@ from mha_core.capture import rotary
 from mha_core.capture.batch import Batch
 from mha_core.capture.collector import collecting
 from mha_core.capture.eager_scores import gap
+from mha_core.device import memory_errors
 from mha_core.errors import MhaError
 from mha_core.sources.huggingface import forward_pass, trial
 from mha_core.sources.huggingface.forward_pass import PassLayers
@@ -62,7 +63,8 @@ def follow_many(
 def _outcome(function: Callable[..., Result], *args: object, **settings: object) -> Result | MhaError:
     """The result of a function, or the refusal that it raised."""
     try:
-        return function(*args, **settings)
+        with memory_errors("Its trace"):
+            return function(*args, **settings)
     except MhaError as error:
         return error
 
@@ -88,7 +90,8 @@ def _followed(
             if isinstance(layers, MhaError):
                 results[n] = layers
             else:
-                results[n] = reduce(trace_of(model, texts[n][0], *layers))
+                trace = _outcome(trace_of, model, texts[n][0], *layers)
+                results[n] = trace if isinstance(trace, MhaError) else reduce(trace)
     return results
 
 
