@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # for editors and type checkers; `__getattr__` says the same 
     from mha_core.analysis.patterns import metrics, similarity
     from mha_core.analysis.roles import roles
     from mha_core.analysis.rollout import rollout
+    from mha_core.attention import edits
     from mha_core.attention.functional import attend
     from mha_core.attention.module import Attended, AttentionSpec, MultiHeadAttention, Projections
     from mha_core.attention.score_rule import ScoreRule
@@ -52,6 +53,7 @@ __all__ = [
     "Tokens",
     "against_torch",
     "attend",
+    "edits",
     "figures",
     "from_tensors",
     "from_weights",
@@ -106,6 +108,10 @@ def __getattr__(name: str) -> object:
             from mha_core.attention import score_rule as home
         case "MhaError":
             from mha_core import errors as home
+        case "edits":
+            import mha_core.attention.edits as edits
+
+            return edits
         case "figures":
             import mha_core.figures as figures
 

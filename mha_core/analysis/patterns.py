@@ -266,21 +266,23 @@ def _selected_layer(
 ) -> LayerTrace:
     (rows, query_tokens), (columns, key_tokens) = queries, keys
     sides = Sides(query_tokens, key_tokens)
-    if not layer.knows("q"):
-        weights = layer.tensors["weights"][:, rows][..., columns]
-        total = weights.sum(-1, keepdim=True)
-        weights = weights / total.masked_fill(total == 0, 1)
-        return replace(layer, tensors=MappingProxyType({"weights": weights}), sides=sides)
-    tensors = {
-        "q": layer.tensors["q"][:, rows],
-        "k": layer.tensors["k"][:, columns],
-        "v": layer.tensors["v"][:, columns],
-    }
-    rule = layer.rule.at(slice(None), rows, n_query=layer.n_query, n_key=layer.n_key)
+    rule = replace(layer.rule, patched_weights=None, patched_outputs=None)
+    rule = rule.at(slice(None), rows, n_query=layer.n_query, n_key=layer.n_key)
     # A table with one column is the same for every key; the scores of sinks have no column for keys.
     rule = rule.mapped(
         lambda table: table if table.dim() < 2 or table.shape[-1] == 1 else table[..., columns]
     )
+    if not layer.knows("q") or layer.rule.patched_weights is not None:
+        any_tensor = next(iter(layer.tensors.values()))
+        weights = any_tensor.new_tensor(layer.weights(rows=rows, keys=columns))
+        total = weights.sum(-1, keepdim=True)
+        tensors = {"weights": weights / total.masked_fill(total == 0, 1)}
+    else:
+        tensors = {
+            "q": layer.tensors["q"][:, rows],
+            "k": layer.tensors["k"][:, columns],
+            "v": layer.tensors["v"][:, columns],
+        }
     return replace(layer, tensors=MappingProxyType(tensors), rule=rule, sides=sides)
 
 

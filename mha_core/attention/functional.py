@@ -58,7 +58,7 @@ def fused(q: Tensor, k: Tensor, v: Tensor, rule: ScoreRule = ScoreRule()) -> Ten
 
 
 def _attend(q: Tensor, k: Tensor, v: Tensor, rule: ScoreRule) -> Tensor:
-    return mix(attention_weights(q, k, rule).to(v.dtype), v)
+    return rule.outputs(mix(attention_weights(q, k, rule).to(v.dtype), v))
 
 
 def attention_weights(q: Tensor, k: Tensor, rule: ScoreRule) -> Tensor:

@@ -11,6 +11,8 @@ from mha_core.attention.masks import check_boolean
 from mha_core.errors import MhaError
 
 HIDDEN = float("-inf")
+COMPUTED = float("inf")  # in patched weights and outputs, where the computed number remains
+TENSORS = ("bias", "distance_bias", "mask", "sinks", "patched_weights", "patched_outputs")
 MIN_DIVISOR, MAX_DIVISOR = 0.001, 1_000_000  # temperatures and caps with which fp32 scores stay numbers
 
 
@@ -28,6 +30,12 @@ class ScoreRule:
     5. sinks: one further score for each head that takes weight and gives no value (gpt-oss). (head,)
     6. softmax over the keys of each row, of scores divided by `temperature`.
 
+    An experiment may then put other numbers in place of computed ones (activation patching: Vig et al. 2020,
+    Meng et al. 2022); +∞ stands where the computed number remains:
+
+    7. patched weights, (head or 1, query or 1, key or 1).
+    8. patched outputs of heads, the products of weights and values, (head or 1, query or 1, d_v or 1).
+
     A row with every key hidden gets weight zero everywhere, never NaN.
     A bias of −∞ is a mask and is kept as one. Raises `MhaError` for values that make no sense.
     """
@@ -39,6 +47,8 @@ class ScoreRule:
     mask: Tensor | None = None
     sinks: Tensor | None = None
     temperature: float = 1.0
+    patched_weights: Tensor | None = None
+    patched_outputs: Tensor | None = None
 
     def __post_init__(self):
         for name in ("temperature", "soft_cap"):
@@ -59,7 +69,7 @@ class ScoreRule:
 
         Raises `MhaError` where a mask or bias has other sizes: its rows would be those of other queries.
         """
-        if self.mask is self.bias is self.distance_bias is self.sinks is None:
+        if not self.tensors():
             return self
         self._check_sizes(n_query, n_key)
         bias = self._crop(self.bias, heads, rows)
@@ -75,6 +85,8 @@ class ScoreRule:
             distance_bias=None,
             mask=self._crop(self.mask, heads, rows),
             sinks=None if self.sinks is None else self.sinks[heads],
+            patched_weights=self._crop(self.patched_weights, heads, rows),
+            patched_outputs=self._crop(self.patched_outputs, heads, rows),
         )
 
     def hiding(self, allowed: Tensor | None) -> "ScoreRule":
@@ -86,8 +98,7 @@ class ScoreRule:
     @property
     def is_plain(self) -> bool:
         """Is there nothing but a scale and a mask?"""
-        added = self.soft_cap is self.bias is self.distance_bias is self.sinks is None
-        return added and self.temperature == 1.0
+        return self.soft_cap is None and self.temperature == 1.0 and self.tensors().keys() <= {"mask"}
 
     def item(self, index: int) -> "ScoreRule":
         """The rule of one item of a batch, without the batch axis."""
@@ -99,11 +110,12 @@ class ScoreRule:
 
     def tensors(self) -> dict[str, Tensor]:
         """The fields that hold tensors, by name; what is absent is left out."""
-        held = {name: getattr(self, name) for name in ("bias", "distance_bias", "mask", "sinks")}
+        held = {name: getattr(self, name) for name in TENSORS}
         return {name: tensor for name, tensor in held.items() if tensor is not None}
 
     def _check_sizes(self, n_query: int, n_key: int) -> None:
-        for name, table in (("mask", self.mask), ("bias", self.bias)):
+        for name in ("mask", "bias", "patched_weights"):
+            table = getattr(self, name)
             if table is None:
                 continue
             if table.dim() < 2 or table.shape[-2] not in (1, n_query) or table.shape[-1] not in (1, n_key):
@@ -173,4 +185,18 @@ class ScoreRule:
         weights = torch.softmax(masked, dim=-1, out=over)
         if empty is not None:
             weights = weights.masked_fill(empty, 0.0)
-        return weights if self.sinks is None else weights[..., :n_key]
+        weights = weights if self.sinks is None else weights[..., :n_key]
+        return _patched(weights, self.patched_weights)
+
+    def outputs(self, mixed: Tensor) -> Tensor:
+        """The heads' outputs for the products of weights and values, of which some may be patched.
+
+        (…, head, query, d_v). The rule must have been laid out for these rows by `at`.
+        """
+        return _patched(mixed, self.patched_outputs)
+
+
+def _patched(computed: Tensor, patches: Tensor | None) -> Tensor:
+    if patches is None:
+        return computed
+    return torch.where(patches == COMPUTED, computed, patches.to(computed))

@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache, partial
+from types import MappingProxyType
 
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from mha_core.attention.edits import Edit, Site, edited
 from mha_core.attention.functional import attend
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.capture import bands, chunks, projections
@@ -47,11 +49,18 @@ class Collector:
     """The calls of one forward pass, in order.
 
     `names` are those of the model's modules, by their ids, as `watch` returns them. Models that take our
-    attention function compute attention `by` this one.
+    attention function compute attention `by` this one. `edits` are those of calls, by their number, each with
+    the attention that they were made for.
     """
 
-    def __init__(self, names: Mapping[int, str], by: Attend = attend):
+    def __init__(
+        self,
+        names: Mapping[int, str],
+        by: Attend = attend,
+        edits: Mapping[int, tuple[Site, Sequence[Edit]]] = MappingProxyType({}),
+    ):
         self.by = by
+        self.edits = dict(edits)  # those that did not act yet
         self.calls: list[Call] = []
         self.rules = SharedRules()
         self._names = names
@@ -96,6 +105,16 @@ class Collector:
         self._output_codes = [
             codes for codes in _all_codes(inputs.get("position_embeddings")) if _are_codes(codes)
         ]
+
+    def edited(self, rule: ScoreRule, q: Tensor, k: Tensor, v: Tensor) -> ScoreRule:
+        """The score rule of the next call with its edits. Raises `MhaError` for a call of another size."""
+        site, edits = self.edits.pop(len(self.calls), (None, ()))
+        if site is None:
+            return rule
+        sizes = (q.shape[1], q.shape[2], k.shape[2], v.shape[3])
+        if (1, *sizes) != (len(q), site.n_heads, len(site.queries), len(site.keys), site.d_v):
+            raise MhaError(f"An edit acts on another attention than it was made for: q is {tuple(q.shape)}.")
+        return edited(rule, edits, site, q.device)
 
     def _explain(self, call: Call, q: Tensor, k: Tensor, v: Tensor, inputs: dict) -> None:
         """What made q, k and v, as far as the modules of the attention show it."""
@@ -274,6 +293,7 @@ def attention(
     }
     rule = rules.rule(attention_mask, position_bias, choice, **common)
     by = attend if collector is None else collector.by
+    rule = rule if collector is None else collector.edited(rule, query, key, value)
     joined = by(query, key, value, rule).transpose(1, 2).contiguous()
     if collector is not None:
         index = None

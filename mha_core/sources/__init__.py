@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar, overload
 from torch import Tensor, nn
 
 from mha_core import device as devices
+from mha_core.attention.edits import Edit
 from mha_core.errors import MhaError, in_range, listed, named_type
 from mha_core.sources import mini, random_weights
 from mha_core.sources.huggingface import batches, model
@@ -51,6 +52,7 @@ def trace(
     limit: int = MAX_TOKENS,
     max_bytes: int = random_weights.MAX_BYTES,
     device: str | None = None,
+    edits: Sequence[Edit] = (),
 ) -> AttentionTrace: ...
 
 
@@ -65,6 +67,7 @@ def trace(
     trained: bool = True,
     limit: int = MAX_WORDS,
     device: str | None = None,
+    edits: Sequence[Edit] = (),
 ) -> AttentionTrace: ...
 
 
@@ -78,6 +81,7 @@ def trace(
     device: str | None = None,
     dtype: str | None = None,
     limit: int = MAX_TOKENS,
+    edits: Sequence[Edit] = (),
 ) -> AttentionTrace: ...
 
 
@@ -89,6 +93,7 @@ def trace(
     tokenizer: Any = None,
     target: str | Ids | None = None,
     limit: int = MAX_TOKENS,
+    edits: Sequence[Edit] = (),
 ) -> AttentionTrace: ...
 
 
@@ -110,7 +115,8 @@ def trace(text: Any, *, source: Any = "random", **settings: Any) -> AttentionTra
     model generates it. Transformers models also take token ids instead of a text. `limit` is the largest
     number of tokens, `max_bytes` of bytes of memory that random weights may take, by default 2 GB, estimated
     as ``random_weights.nbytes`` says: about ``4 · (layers + 1) · (W + tokens · (q + k + v + x))`` with their
-    numbers for one layer and one token.
+    numbers for one layer and one token. `edits` change attention while it is computed, as in
+    ``edits=[mha.edits.Hide(rows="it", keys="animal")]``; the trace has them in `edits`.
 
     >>> trace("How are you?", h=4, d_model=64).layers[0].weights(head=2).shape
     (4, 4)
@@ -179,6 +185,8 @@ def trace_many(
     _check_settings(source, settings)
     if "target" in settings:
         raise MhaError("A target belongs to one text; trace each pair by itself: mha.trace(text, target=…).")
+    if "edits" in settings:
+        raise MhaError("Edits name the tokens of one text; trace each by itself: mha.trace(text, edits=…).")
     in_range("batch", batch, 1, MAX_BATCH)
     if reduce is not None and not callable(reduce):
         raise MhaError(

@@ -1,5 +1,6 @@
 """Small trained models of the library, for some pairs of h and d_model, with a small vocabulary."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
@@ -7,11 +8,13 @@ import regex
 import torch
 
 from mha_core import device as devices
+from mha_core.attention.edits import Edit, Site, by_layer, checked, edited
 from mha_core.attention.module import MAX_D_MODEL, MAX_HEADS, AttentionSpec
+from mha_core.attention.score_rule import ScoreRule
 from mha_core.errors import MhaError, in_range, listed, one_of
 from mha_core.sources import random_weights
 from mha_core.traces.layer import LayerTrace
-from mha_core.traces.source import MiniSource
+from mha_core.traces.source import EditedSource, MiniSource
 from mha_core.traces.tokens import MAX_TOKENS, Tokens
 from mha_core.traces.trace import AttentionTrace
 from mha_core.training import checkpoints
@@ -93,21 +96,24 @@ def trace(
     trained: bool = True,
     limit: int = MAX_WORDS,
     device: str | None = None,
+    edits: Sequence[Edit] = (),
 ) -> AttentionTrace:
     """Trace a text through a small model that was trained on made-up sentences.
 
     Text with Chinese characters goes to the Chinese model, any other to the English one.
     ``trained=False`` takes the same model before its first training step.
     ``[MASK]`` hides a word. `answers` of the trace has the model's words for each pronoun and each
-    hidden word; training gave other rows no meaning.
+    hidden word; training gave other rows no meaning. `edits` change attention while it is computed, and the
+    answers with it.
 
-    Raises `MhaError` for a model that is not shipped, for a text that is empty or longer than `limit`
-    tokens, and `UnknownWords` for words outside the vocabulary.
+    Raises `MhaError` for a model that is not shipped, for edits that do not fit, for a text that is empty or
+    longer than `limit` tokens, and `UnknownWords` for words outside the vocabulary.
     """
     if not isinstance(trained, bool):
         raise MhaError(f"trained is True or False; got {trained!r}.")
     plan = find(language(text), architecture, h, d_model)
-    return follow(model(plan, trained=trained, device=device), text, limit=limit)
+    edits = checked(edits)
+    return follow(model(plan, trained=trained, device=device), text, limit=limit, edits=edits)
 
 
 def language(text: str) -> str:
@@ -186,15 +192,23 @@ def find(language: str, architecture: str, h: int, d_model: int) -> Plan:
     )
 
 
-def follow(trained: Trained, text: str, *, limit: int = MAX_WORDS) -> AttentionTrace:
+def follow(
+    trained: Trained, text: str, *, limit: int = MAX_WORDS, edits: Sequence[Edit] = ()
+) -> AttentionTrace:
     """Trace a text through a small model, on the model's device. Raises as `trace` does."""
     words = lexicon(trained.plan.language)
     tokens, numbers = words.cut(text, limit=min(limit, MAX_WORDS))
     model, place = trained.model, trained.model.bias.device
     if None in numbers:
         raise UnknownWords(text, _unknown(words, tokens, numbers), words)
+    spec = AttentionSpec(trained.plan.d_model, trained.plan.h)
+    site = Site("self", spec.n_heads, spec.d_v, tokens, tokens)
+    rules = [
+        edited(ScoreRule(), edits_of_layer, site, place)
+        for edits_of_layer in by_layer(edits, [site] * len(model.layers))
+    ]
     with torch.inference_mode():
-        hidden, flows = model(torch.tensor([numbers], device=place))
+        hidden, flows = model(torch.tensor([numbers], device=place), rules=rules)
         probabilities = model.logits(hidden[0]).softmax(-1).cpu()
     layers = tuple(
         LayerTrace.of(
@@ -210,7 +224,8 @@ def follow(trained: Trained, text: str, *, limit: int = MAX_WORDS) -> AttentionT
         _most_probable(row, words) if words.vocabulary[number] in answered else None
         for row, number in zip(probabilities, numbers, strict=True)
     )
-    return AttentionTrace(tokens, layers, source(trained), answers)
+    origin = source(trained)
+    return AttentionTrace(tokens, layers, EditedSource(origin, tuple(edits)) if edits else origin, answers)
 
 
 def source(trained: Trained) -> MiniSource:

@@ -2,6 +2,7 @@
 
 import sys
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 from types import MappingProxyType
@@ -11,13 +12,14 @@ from torch import Tensor
 
 from mha_core import device as devices
 from mha_core.attention import masks, positions
+from mha_core.attention.edits import Edit, Site, by_layer, checked, edited
 from mha_core.attention.functional import CELLS, MIN_ROWS, attend
 from mha_core.attention.initialization import MAX_SEED, normal
 from mha_core.attention.module import Attended, AttentionSpec, MultiHeadAttention
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.errors import MhaError, in_range, listed, one_of
 from mha_core.traces.layer import LayerTrace
-from mha_core.traces.source import RandomSource
+from mha_core.traces.source import EditedSource, RandomSource, Source
 from mha_core.traces.tensors import on_cpu
 from mha_core.traces.tokens import MAX_TOKENS, Tokens, words
 from mha_core.traces.trace import AttentionTrace
@@ -53,6 +55,7 @@ def trace(
     limit: int = MAX_TOKENS,
     max_bytes: int = MAX_BYTES,
     device: str | None = None,
+    edits: Sequence[Edit] = (),
 ) -> AttentionTrace:
     """Trace a text through `layers` attention layers whose weights are drawn from the seed.
 
@@ -60,10 +63,11 @@ def trace(
     name, its shape and the seed. With ``layers > 1`` the output Z of one layer is the X of the
     next, directly; a transformer block would add residual, norm and MLP.
     `position` is one of `positions.POSITIONS`, `mask` a name that `masks.build` knows or a boolean
-    (query, key) tensor. The base setting h 8, d_model 512 is that of Vaswani et al. 2017.
+    (query, key) tensor. The base setting h 8, d_model 512 is that of Vaswani et al. 2017. `edits` change
+    attention while it is computed.
 
-    Raises `MhaError` for sizes that do not fit, unknown names, texts that are empty or longer than `limit`
-    tokens, and, before anything is allocated, for more than `max_bytes` by `nbytes`.
+    Raises `MhaError` for sizes and edits that do not fit, unknown names, texts that are empty or longer than
+    `limit` tokens, and, before anything is allocated, for more than `max_bytes` by `nbytes`.
     """
     sizes = {"d_model": d_model, "h": h, "n_kv_heads": n_kv_heads, "d_k": d_k, "d_v": d_v, "bias": bias}
     spec = _spec(**sizes)
@@ -73,7 +77,8 @@ def trace(
     tokens = words(text, limit=limit)
     masked = not (mask is None or (isinstance(mask, str) and mask == "full"))
     check_bytes(tokens, sizes, layers, masked=masked, max_bytes=max_bytes)
-    return follow(tokens, spec, seed=seed, layers=layers, position=position, mask=mask, device=device)
+    settings = {"position": position, "mask": mask, "device": device, "edits": checked(edits)}
+    return follow(tokens, spec, seed=seed, layers=layers, **settings)
 
 
 def nbytes(spec: AttentionSpec, tokens: int, layers: int = 1, *, masked: bool = False) -> int:
@@ -146,6 +151,7 @@ def follow(
     position: str = "sinusoidal",
     mask: str | Tensor | None = "full",
     device: str | None = None,
+    edits: Sequence[Edit] = (),
 ) -> AttentionTrace:
     """Trace tokens through layers of these sizes, with weights drawn as `trace` draws them."""
     n_tokens, place = len(tokens), devices.pick(device)
@@ -155,9 +161,16 @@ def follow(
         distance_bias=positions.alibi(spec.n_heads, n_tokens, n_tokens) if position == "alibi" else None,
     )
     x = _embedded(tokens.pieces, spec.d_model, position, seed=seed).unsqueeze(0).to(place.name)
-    on_device, recorded = rule.mapped(lambda t: t.to(place.name)), []
+    site = Site("self", spec.n_heads, spec.d_v, tokens, tokens)
+    rules, recorded = (
+        [
+            edited(rule, edits_of_layer, site).mapped(lambda t: t.to(place.name))
+            for edits_of_layer in by_layer(edits, [site] * layers)
+        ],
+        [],
+    )
     with torch.no_grad():
-        for index in range(layers):
+        for index, on_device in enumerate(rules):
             module = drawn(spec, seed=seed, layer=index).to(place.name)
             recorded.append(_layer(module, x, on_device, rotary=position == "rotary"))
             if len(recorded) < layers:  # the output of the last one is not used
@@ -165,7 +178,8 @@ def follow(
                 q, k, v, x = (recorded[-1].tensors[name][None].to(place.name) for name in "qkvx")
                 x = module.join(attend(q, k, v, on_device))
     mask_name = mask if isinstance(mask, str) else "full" if mask is None else "drawn"
-    source = RandomSource(seed, position, mask_name, place.name, str(torch.__version__))
+    source: Source = RandomSource(seed, position, mask_name, place.name, str(torch.__version__))
+    source = EditedSource(source, tuple(edits)) if edits else source
     return AttentionTrace(tokens, tuple(recorded), source)
 
 

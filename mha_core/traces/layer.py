@@ -251,21 +251,22 @@ class LayerTrace:
     def weights(self, head: int | None = None, *, rows: Picked = None, keys: Picked = None) -> np.ndarray:
         """How much each query takes from each key; a row sums to 1. ([head,] query, key)
 
-        A row whose keys are all hidden is zero everywhere; with sinks a row sums to less than 1.
+        A row whose keys are all hidden is zero everywhere; with sinks a row sums to less than 1. Patched
+        weights are those of the patch.
         """
         return self._as_array(self._weights(head, self.row_indices(rows)), head, keys)
 
     def column(self, key: int) -> np.ndarray:
         """What every query takes from one key, ``A[:, key]``: O(tokens · d_k) numbers. (head, query)"""
         key = index("key", key, self.n_key, of=LAYER)
-        if not self.knows("q"):
+        if not self.knows("q") or self.rule.patched_weights is not None:
             return self.weights(keys=[key])[..., 0]
         lse, column = self.log_sum_exp(), np.empty((self.n_heads, self.n_query), self.q.dtype)
         keys = self.k[[self.kv_head(head) for head in range(self.n_heads)], key]
         scaled = np.einsum("hqd,hd->hq", self.q, keys) * self.scale
         for rows in row_blocks(self.n_query, self.n_key * self.n_heads):
             rule = self.rule.at(slice(None), rows, n_query=self.n_query, n_key=self.n_key)
-            rule = rule.mapped(lambda table: _at_key(table, key))
+            rule = replace(rule, patched_outputs=None).mapped(lambda table: _at_key(table, key))
             masked = rule.masked(torch.from_numpy(scaled[:, rows, None]))[..., 0].numpy()
             with np.errstate(invalid="ignore"):  # a fully hidden row: −∞ − −∞
                 weights = np.exp(masked / self.rule.temperature - lse[:, rows])
@@ -275,6 +276,7 @@ class LayerTrace:
     def log_sum_exp(self, head: int | None = None) -> np.ndarray:
         """``log Σ exp(score / temperature)`` of each row in float64, with sinks. ([head,] query)
 
+        It is that of the computed scores, also where weights are patched.
         It is −∞ for a fully hidden row. With it a single weight takes one dot product,
         ``exp(score / temperature − log_sum_exp)``; FlashAttention stores it in place of the weights (Dao et
         al. 2022). It is computed once per head, in blocks of rows. Raises `MhaError` for a layer of which
@@ -298,7 +300,7 @@ class LayerTrace:
         )
 
     def output(self, head: int | None = None, *, rows: Picked = None) -> np.ndarray:
-        """Each head's output, the mixture ``weights v``. ([head,] query, d_v)"""
+        """Each head's output, the mixture ``weights v`` unless it is patched. ([head,] query, d_v)"""
         return self._as_array(self._output(head, self.row_indices(rows)), head)
 
     def concat(self, *, rows: Picked = None) -> np.ndarray:
@@ -361,7 +363,9 @@ class LayerTrace:
         if rows is None:  # of a long text the weights are never in memory as a whole
             blocks = row_blocks(self.n_query, self.n_key * (self.n_heads if head is None else 1))
         v = self._kv("v", head)
-        return torch.cat([mix(self._weights(head, block), v) for block in blocks], dim=1)
+        return torch.cat(
+            [self._rule(head, block).outputs(mix(self._weights(head, block), v)) for block in blocks], dim=1
+        )
 
     def _to_w_o(self, head: int | None, rows: slice | list[int] | None) -> Tensor:
         """The heads' outputs as W^O takes them: behind a gate, or rotated back."""

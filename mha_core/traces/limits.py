@@ -43,11 +43,19 @@ AXES = {
     "rule.bias": ("head", "query", "key"),
     "rule.distance_bias": ("head", "distance"),
     "rule.sinks": ("head",),
+    "rule.patched_weights": ("head", "query", "key"),
+    "rule.patched_outputs": ("head", "query", "d_v"),
 }
 TENSORS = {name for name in AXES if name[:2] not in ("w_", "b_", "ru")}  # of `LayerTrace.tensors`
-BROADCAST = {"dense_mask", "rule.mask", "rule.bias"}  # may lack their first axis, and have axes of length 1
+PATCHES = {"rule.patched_weights", "rule.patched_outputs"}
+BROADCAST = {
+    "dense_mask",
+    "rule.mask",
+    "rule.bias",
+    *PATCHES,
+}  # may lack their first axis, and have axes of length 1
 BOOLEAN = {"dense_mask", "rule.mask"}
-INFINITE = {"index_scores", "rule.distance_bias"}  # −∞ and +∞ have a meaning there
+INFINITE = {"index_scores", "rule.distance_bias", *PATCHES}  # −∞ and +∞ have a meaning there
 
 
 class Size(NamedTuple):

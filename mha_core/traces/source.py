@@ -6,6 +6,8 @@ from math import isfinite
 from types import MappingProxyType, UnionType
 from typing import ClassVar, get_args, get_origin
 
+from mha_core.attention.edits import Edit
+from mha_core.attention.edits import read as read_edit
 from mha_core.errors import MhaError
 
 FactValue = str | int | float | None
@@ -24,6 +26,7 @@ class Source:
     name: ClassVar[str]
     skipped = ()  # a field of the sources that can have some
     notes = ()
+    edits = ()
 
     @property
     def origin(self) -> "Source":
@@ -173,14 +176,50 @@ class FileSource(Source):
     def notes(self) -> tuple[str, ...]:
         return self.saved.notes
 
+    @property
+    def edits(self) -> tuple[Edit, ...]:
+        return self.saved.edits
+
     def caption_facts(self) -> dict[str, object]:
         return self.saved.caption_facts() | {"name": f"{self.name} (file)"}
+
+
+@dataclass(frozen=True)
+class EditedSource(Source):
+    """A source whose attention was changed by `edits` while it computed the numbers."""
+
+    kind: ClassVar[str] = "edited"
+    unedited: Source
+    edits: tuple[Edit, ...]
+
+    @property
+    def origin(self) -> Source:
+        return self.unedited.origin
+
+    @property
+    def name(self) -> str:
+        return self.unedited.name
+
+    @property
+    def skipped(self) -> tuple[str, ...]:
+        return self.unedited.skipped
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return self.unedited.notes
+
+    def caption_facts(self) -> dict[str, object]:
+        edits = "; ".join(edit.describe() for edit in self.edits)
+        return self.unedited.caption_facts() | {"edited": f"({edits})"}
 
 
 SourceValue = str | Mapping[str, FactValue] | ArraySource
 TYPES = {
     source.kind: source
-    for source in (RandomSource, MiniSource, RunSource, ModelSource, ArraySource, RecordedSource, FileSource)
+    for source in (
+        *(RandomSource, MiniSource, RunSource, ModelSource, ArraySource, RecordedSource),
+        *(FileSource, EditedSource),
+    )
 }
 WORDS = ("name", "architecture")  # facts that a caption has without their names
 
@@ -225,7 +264,7 @@ def _from_values(kind: type[Source], values: Mapping[str, object]) -> Source:
         if entry.type is Source:
             value = read(value)
         elif get_origin(entry.type) is tuple:
-            value = tuple(value)
+            value = tuple(map(read_edit, value) if get_args(entry.type)[0] is Edit else value)
         if not _has_type(value, entry.type):
             raise ValueError(f"{entry.name} of a source is {value!r}")
         arguments[entry.name] = value
@@ -268,4 +307,6 @@ def _is_simple(value: object) -> bool:
 def _json_value(value: object) -> object:
     if isinstance(value, Source):
         return value.to_json()
+    if isinstance(value, tuple):
+        return [entry.to_json() if isinstance(entry, Edit) else entry for entry in value]
     return dict(value) if isinstance(value, Mapping) else value

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mha_core.attention.edits import Edit
 from mha_core.errors import MhaError, one_of
 from mha_core.traces import storage
 from mha_core.traces.indices import Picked, index
@@ -76,6 +77,11 @@ class AttentionTrace:
         tensors = [tensor for part in (*self.layers, *self.mixers) for tensor in part.held()]
         storages = (tensor.untyped_storage() for tensor in tensors)
         return sum({(s.device, s.data_ptr()): s.nbytes() for s in storages}.values())
+
+    @property
+    def edits(self) -> tuple[Edit, ...]:
+        """The edits with which the numbers were computed; they stand in the caption of each picture."""
+        return self.source.edits
 
     @property
     def sides(self) -> Sides:

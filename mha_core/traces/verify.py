@@ -41,6 +41,8 @@ def against_torch(layer: LayerTrace, *, rows: slice | None = None) -> Check:
     rule = layer.rule
     if rule.soft_cap is not None or rule.sinks is not None:
         return Check(None, reason="torch's function knows no soft cap and no sinks")
+    if rule.patched_weights is not None and layer.n_key > MAX_UNIT:
+        return Check(None, reason=f"torch's function knows no patched weights of more than {MAX_UNIT} keys")
     k, v = (_for_each_head(layer, name) for name in "kv")
     unit = None
     if layer.n_key <= MAX_UNIT:
@@ -67,17 +69,32 @@ def _differences(layer: LayerTrace, k: Tensor, v: Tensor, unit: Tensor | None) -
     visible = (extra > float("-inf")).any(-1).expand(layer.n_heads, -1)
     if not visible.any():
         return []
+    scale, mask = layer.scale / rule.temperature, extra[None]
+    weights, outputs = (
+        None
+        if values is None
+        else F.scaled_dot_product_attention(q[None], k[None], values[None], attn_mask=mask, scale=scale)[0]
+        for values in (unit, v)
+    )
+    if rule.patched_weights is not None:  # torch's function knows none: put in by hand
+        weights = _with_patches(weights, rule.patched_weights)
+        outputs = weights @ v
+    if rule.patched_outputs is not None:
+        outputs = _with_patches(outputs, rule.patched_outputs)
     results = []
-    for ours, values in ((layer.output, v), (layer.weights, unit)):
-        if values is None:
+    for ours, expected, values in ((layer.output, outputs, v), (layer.weights, weights, unit)):
+        if expected is None:
             continue
-        expected = F.scaled_dot_product_attention(
-            q[None], k[None], values[None], attn_mask=extra[None], scale=layer.scale / rule.temperature
-        )[0]
         differences = (torch.from_numpy(ours().copy()) - expected).abs()[visible]
         difference = differences.nan_to_num(nan=float("inf")).max().item()
         results.append((difference, difference <= ROUNDING[v.dtype] * max(1.0, values.abs().max().item())))
     return results
+
+
+def _with_patches(computed: Tensor, patches: Tensor) -> Tensor:
+    """Numbers of torch, and those of a patch where there are any."""
+    patches = patches.expand_as(computed).to(computed)
+    return patches.where(patches.isfinite(), computed)
 
 
 def _for_each_head(layer: LayerTrace, name: str) -> Tensor:

@@ -4,6 +4,7 @@ x₀ is the word's embedding plus a learned position. The answer at a position i
 ``softmax(LN(h) Eᵀ + b)`` over the vocabulary, E being the same embeddings.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from mha_core.attention.functional import attention_weights
 from mha_core.attention.initialization import normal
 from mha_core.attention.module import Attended, AttentionSpec, MultiHeadAttention
 from mha_core.attention.positions import sinusoidal
+from mha_core.attention.score_rule import ScoreRule
 from mha_core.errors import one_of
 from mha_core.training.language import MAX_WORDS
 
@@ -50,10 +52,10 @@ class Block(nn.Module):
         self.mlp_in = nn.Linear(spec.d_model, D_FF)
         self.mlp_out = nn.Linear(D_FF, spec.d_model)
 
-    def forward(self, x: Tensor, words: Tensor, rows: Tensor | None, padding: Tensor | None):
+    def forward(self, x: Tensor, words: Tensor, rows: Tensor | None, padding: Tensor | None, rule: ScoreRule):
         normed = self.norm(x)
         queries, context = _rows_of(normed, rows), None if rows is None else normed
-        attended = self.attention(queries, context, key_padding=padding)
+        attended = self.attention(queries, context, key_padding=padding, rule=rule)
         x = _rows_of(x, rows) + attended.output
         inner = nn.functional.gelu(self.mlp_in(self.mlp_norm(x)))
         return x + self.mlp_out(inner), Flow(attended, queries, None)
@@ -70,10 +72,10 @@ class Lookup(nn.Module):
         self.norm = nn.LayerNorm(spec.d_model)
         self.attention = MultiHeadAttention(spec)
 
-    def forward(self, x: Tensor, words: Tensor, rows: Tensor | None, padding: Tensor | None):
+    def forward(self, x: Tensor, words: Tensor, rows: Tensor | None, padding: Tensor | None, rule: ScoreRule):
         normed = self.norm(x)
         queries = _rows_of(normed, rows)
-        attended = self.attention(queries, normed, words, key_padding=padding)
+        attended = self.attention(queries, normed, words, key_padding=padding, rule=rule)
         return attended.output, Flow(attended, queries, words)
 
 
@@ -113,19 +115,25 @@ class SmallModel(nn.Module):
                 self._draw(seed)
 
     def forward(
-        self, ids: Tensor, *, rows: Tensor | None = None, padding: Tensor | None = None
+        self,
+        ids: Tensor,
+        *,
+        rows: Tensor | None = None,
+        padding: Tensor | None = None,
+        rules: Sequence[ScoreRule] | None = None,
     ) -> tuple[Tensor, list[Flow]]:
         """ids (batch, L) → the last hidden state, (batch, L, d_model), and one `Flow` per layer.
 
         With `rows` (batch, R), positions, the last layer computes those queries alone.
-        `padding` (batch, L) is True where there is a word, None where all are.
+        `padding` (batch, L) is True where there is a word, None where all are. `rules` are the score rules of
+        the layers, by default the common one.
         """
         words = nn.functional.embedding(ids, self.embedding)
         x = words + self.position[: ids.shape[1]]
         flows = []
-        for layer in self.layers:
+        for layer, rule in zip(self.layers, rules or [ScoreRule()] * len(self.layers), strict=True):
             queries = rows if layer is self.layers[-1] else None
-            x, flow = layer(x, words, queries, padding)
+            x, flow = layer(x, words, queries, padding, rule)
             flows.append(flow)
         return x, flows
 

@@ -38,6 +38,7 @@ GROUPS = {
         "load",
     ),
     "What heads do": ("metrics", "similarity", "rollout", "roles", "overview", "Overview"),
+    "Experiments": ("edits",),
     "Pictures": ("HeadView", "figures"),
     "The maths": ("attend", "MultiHeadAttention", "AttentionSpec", "Projections", "Attended", "ScoreRule"),
     "Checks and errors": ("against_torch", "Check", "MhaError"),
@@ -80,6 +81,13 @@ def _described(name: str, value: object) -> Iterator[str]:
     yield f"### `mha.{name}`\n"
     if inspect.ismodule(value):
         yield f"{value.__doc__}\n"
+        if not hasattr(value, "__path__"):
+            for one in value.TYPES.values():
+                yield f"#### `{name}.{one.__name__}`\n"
+                signature = str(inspect.signature(one)).removesuffix(" -> None")
+                yield _code(one.__name__ + signature.replace("collections.abc.", ""))
+                yield _prose(one.__doc__)
+            return
         for module in sorted(pkgutil.iter_modules(value.__path__), key=lambda found: found.name):
             first, *_ = _submodule_doc(value, module.name).split("\n")
             yield f"- `{name}.{module.name}`: {first}"

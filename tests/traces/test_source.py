@@ -9,10 +9,12 @@ import pytest
 import torch
 
 import mha_core as mha
+from mha_core import edits
 from mha_core.traces import source as sources
 from mha_core.traces.source import (
     TYPES,
     ArraySource,
+    EditedSource,
     FileSource,
     MiniSource,
     ModelSource,
@@ -46,6 +48,7 @@ SOURCES = [
     ModelSource(*MODEL),
     ArraySource("mine", {"step": 3, "lr": 0.1, "note": "x", "none": None}),
     RecordedSource("recorded", {"a": 1}, ("one softmax",)),
+    EditedSource(MiniSource(*TRAINED), (edits.Hide(rows="it", keys=[1, 2]), edits.Output(heads=3))),
     FileSource("t.safetensors", ModelSource(*MODEL)),
 ]
 each = pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.kind)

@@ -166,7 +166,7 @@ def test_of_many_keys_the_outputs_are_compared(normal, monkeypatch):
     assert against_torch(layer).passed
     monkeypatch.setattr("mha_core.traces.verify.MAX_UNIT", 39)
     assert against_torch(layer, rows=slice(3, 9)).passed
-    assert [shape[-1] for shape in asked] == [3, 40, 3]
+    assert [shape[-1] for shape in asked] == [40, 3, 3]
 
 
 def test_in_blocks_of_rows_it_is_the_same_and_each_is_looked_at(rule, make_layer, monkeypatch):

@@ -10,7 +10,7 @@ import inspect
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from mha_core import device as devices
+from mha_core.attention.edits import Edit, by_layer, checked
 from mha_core.attention.functional import HALF
 from mha_core.capture import collector, mixing, rotary
 from mha_core.errors import MhaError, one_of
@@ -31,7 +32,7 @@ from mha_core.sources.huggingface.tokenizer import Ids, check_ids, encoded, max_
 from mha_core.sources.huggingface.twin import twin
 from mha_core.traces.layer import LayerTrace, with_texts
 from mha_core.traces.mixer import MixerTrace
-from mha_core.traces.source import ModelSource
+from mha_core.traces.source import EditedSource, ModelSource
 from mha_core.traces.tokens import MAX_TOKENS, Tokens
 from mha_core.traces.trace import AttentionTrace
 
@@ -246,15 +247,21 @@ def register() -> None:
 
 
 def follow(
-    model: Model, text: str | Ids, *, target: str | Ids | None = None, limit: int = MAX_TOKENS
+    model: Model,
+    text: str | Ids,
+    *,
+    target: str | Ids | None = None,
+    limit: int = MAX_TOKENS,
+    edits: Sequence[Edit] = (),
 ) -> AttentionTrace:
     """Trace a text through a model; of an encoder–decoder also its target, by default what it writes itself.
 
     Instead of a text, `text` and `target` may be the ids of tokens. Raises `MhaError` for text that is empty
     or too long, for a target where there is none, for a model that cannot write one, for a text without a
-    tokenizer, for a layer whose attention cannot be shown if there is no other, and for an error inside the
-    model.
+    tokenizer, for a layer whose attention cannot be shown if there is no other, for an error inside the
+    model, and for `edits` that do not fit, or of a model that computes attention by code of its own.
     """
+    edits = checked(edits)
     if target is not None and not model.has_target:
         raise MhaError(f"{model.title} reads one text and writes no other; leave the target out.")
     tokens, ids = read(model, text, limit)
@@ -262,19 +269,41 @@ def follow(
         inputs = inputs_of(model, ids)
     target_tokens = None
     if model.has_target:
-        target_ids = _decoder_ids(model, inputs, target, limit)
+        target_ids = _decoder_ids(model, inputs, target, limit, edited=bool(edits))
         inputs["decoder_input_ids"] = torch.tensor([target_ids], device=model.device)
         target_text = target if isinstance(target, str) else None
         target_tokens = tokens_of(model.tokenizer, target_ids, target_text, start=True)
-    return trace_of(model, tokens, *flow(model, inputs), target=target_tokens)
+    calls = _edits_by_call(model, inputs, edits, tokens, target_tokens) if edits else {}
+    trace = trace_of(model, tokens, *flow(model, inputs, calls), target=target_tokens)
+    return replace(trace, source=EditedSource(trace.source, edits)) if edits else trace
 
 
-def _decoder_ids(model: Model, inputs: dict[str, Tensor], target: str | Ids | None, limit: int) -> list[int]:
+def _edits_by_call(
+    model: Model,
+    inputs: Mapping[str, Tensor],
+    edits: tuple[Edit, ...],
+    tokens: Tokens,
+    target: Tokens | None,
+) -> trial.Edits:
+    """The edits of each call of attention in a pass, which runs once without them to see what there is."""
+    with _errors_of(model):
+        texts = {"text": tokens, "target": target}
+        sites = trial.sites(model.route, model.module, model.names, inputs, texts)
+    edits_by_layer = by_layer(edits, list(sites.values()))
+    calls = zip(sites.items(), edits_by_layer, strict=True)
+    return {number: (site, edits_of_layer) for (number, site), edits_of_layer in calls if edits_of_layer}
+
+
+def _decoder_ids(
+    model: Model, inputs: dict[str, Tensor], target: str | Ids | None, limit: int, *, edited: bool
+) -> list[int]:
     """What the decoder reads: the target, or what the model writes itself."""
     module, name = model.module, model.title
     if target is not None:
         limit = min(limit, max_tokens(module, model.tokenizer, side="decoder"))
         ids = decoder_ids(module, model.tokenizer, target, limit=limit, name=name)
+    elif edited:
+        raise MhaError(f"With edits {name} needs a target, so that both ways are of one text; type one.")
     elif model.untrained_head is not None:
         raise MhaError(
             f"{name} has no trained weights to write a target with ({model.untrained_head} is missing from "
@@ -324,14 +353,14 @@ def trace_of(
 
 
 def flow(
-    model: Model, inputs: Mapping[str, Tensor]
+    model: Model, inputs: Mapping[str, Tensor], edits: trial.Edits = MappingProxyType({})
 ) -> tuple[tuple[LayerTrace, ...], tuple[str, ...], tuple[MixerTrace, ...]]:
     """The attention layers of one forward pass, what cannot be shown, and the layers without softmax.
 
     Raises `MhaError` if nothing can be shown.
     """
     with mixing.recording() as recorder, _errors_of(model):
-        flowed = trial.run(model.route, model.module, model.names, inputs)
+        flowed = trial.run(model.route, model.module, model.names, inputs, edits)
     mixers = recorder.layers(model.mixers)
     return *complete(model, *flowed, mixers), mixers
 
@@ -390,6 +419,7 @@ def trace(
     device: str | None = None,
     dtype: str | None = None,
     limit: int = MAX_TOKENS,
+    edits: Sequence[Edit] = (),
 ) -> AttentionTrace:
     """Trace a text, or the ids of its tokens, through a model of transformers.
 
@@ -400,12 +430,13 @@ def trace(
 
     A model in memory may be wrapped by PEFT, in half precision, in training or on a GPU; it and its config
     stay unchanged. The trace is without dropout. Without a tokenizer the labels of tokens are their ids.
-    `target` is the text of an encoder–decoder's decoder, or the ids of its labels.
+    `target` is the text of an encoder–decoder's decoder, or the ids of its labels. `edits` change attention
+    while the model computes; the model itself is not changed.
 
     Raises `MhaError` as `load`, `adopt` and `follow` do.
     """
     model = model_of(source, tokenizer=tokenizer, revision=revision, device=device, dtype=dtype)
-    return follow(model, text, target=target, limit=limit)
+    return follow(model, text, target=target, limit=limit, edits=edits)
 
 
 def model_of(

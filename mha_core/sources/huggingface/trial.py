@@ -22,6 +22,7 @@ from typing import TypeVar
 
 from torch import Tensor, nn
 
+from mha_core.attention.edits import Edit, Site
 from mha_core.attention.functional import attend, fused
 from mha_core.capture import chunks
 from mha_core.capture.call import Call
@@ -46,7 +47,8 @@ from mha_core.sources.huggingface.own_code import OwnCode, collect, try_own_code
 from mha_core.sources.huggingface.tokenizer import max_tokens
 from mha_core.sources.huggingface.twin import halves, in_float32, twin
 from mha_core.traces.facts import Facts
-from mha_core.traces.layer import LayerTrace
+from mha_core.traces.layer import KINDS, LayerTrace
+from mha_core.traces.tokens import Tokens
 
 WEIGHTS_ALONE = "It returns its weights; queries, keys and values are not known."
 MISSING = (
@@ -307,14 +309,21 @@ def _has_mixers_alone(module: nn.Module, names: Mapping[int, str], inputs: dict,
     return not calls and not any(watcher.softmaxes[size] for size in sizes(inputs).values())
 
 
+Edits = Mapping[int, tuple[Site, tuple[Edit, ...]]]  # of the calls of a pass, by their number
+
+
 def run(
-    route: Route, module: nn.Module, names: Mapping[int, str], inputs: Mapping[str, Tensor]
+    route: Route,
+    module: nn.Module,
+    names: Mapping[int, str],
+    inputs: Mapping[str, Tensor],
+    edits: Edits = MappingProxyType({}),
 ) -> PassLayers:
-    """The layers of a forward pass by a route, and what was left out, each with its reason."""
-    if route.changes:
-        module = twin(module)
-        forward(module, inputs)
-        names = watch(module)
+    """The layers of a forward pass by a route, and what was left out, each with its reason.
+
+    Raises `MhaError` where `edits`, which only the route "attend" takes, meet other calls than `sites` saw.
+    """
+    module, names = _to_run(route, module, names, inputs)
     if route.name == "watch":
         followed = route.own_code.layers(module, names, inputs, _close(module))
         if followed is None or not followed[0]:
@@ -326,10 +335,53 @@ def run(
     if route.name == "mixing":
         forward(module, inputs)
         return (), ()
-    collector = Collector(names, route.by)
+    collector = Collector(names, route.by, edits)
     with collecting(collector):
         forward(module, inputs)
+    if collector.edits:
+        raise MhaError("Not every edit acted: with edits the model calls its attention in another way.")
     return layers_of(route, module, names, inputs, collector.calls)
+
+
+def sites(
+    route: Route,
+    module: nn.Module,
+    names: Mapping[int, str],
+    inputs: Mapping[str, Tensor],
+    texts: Mapping[str, Tokens | None],
+) -> dict[int, Site]:
+    """Where edits can act in a forward pass: the attention of each layer, by the number of its call.
+
+    `texts` are the "text" and the "target". Raises `MhaError` for a route on which an edit would change the
+    picture alone.
+    """
+    if route.name != "attend":
+        raise MhaError(
+            f"{type(module).__name__} computes its attention by code of its own, which is watched and not "
+            f"replaced; an edit would change the picture and not the model. Models that take an attention "
+            f"function can be edited, as can source='mini' and source='random'."
+        )
+    module, names = _to_run(route, module, names, inputs)
+    collector, attentions = Collector(names, route.by), {}
+    with collecting(collector):
+        forward(module, inputs)
+    for number, call in enumerate(collector.calls):
+        layer_kind = kind(call, module, names, inputs)
+        if layer_kind is not None:
+            queries, keys = (texts[side] for side in KINDS[layer_kind])
+            attentions[number] = Site(layer_kind, call.q.shape[1], call.v.shape[3], queries, keys)
+    return attentions
+
+
+def _to_run(
+    route: Route, module: nn.Module, names: Mapping[int, str], inputs: Mapping[str, Tensor]
+) -> tuple[nn.Module, Mapping[int, str]]:
+    """The model that runs, and the names of its modules: a twin of one that changes itself when it reads."""
+    if not route.changes:
+        return module, names
+    module = twin(module)
+    forward(module, inputs)
+    return module, watch(module)
 
 
 def layers_of(

@@ -1,0 +1,444 @@
+"""Edits: what an experiment changes inside attention, as frozen values.
+
+An edit says where it acts (layer, kind of attention, heads, rows, keys; what is left out stands for all of
+them) and what it does there. It changes the score rule with which `attend` is called, so that everything
+behind it follows: the head's output, later layers, the model's answer. Nothing of a model is changed.
+
+>>> import mha_core as mha
+>>> trace = mha.trace("How are you?", h=4, d_model=64, edits=[mha.edits.Hide(rows="How", keys="you")])
+>>> float(trace.layers[0].weights(head=2)[0, 2])
+0.0
+
+Layers, heads and positions count from 0, negative ones from the end; a token may also be named by its word,
+as in `Tokens.index`. Edits of scores act in the order given, patches of weights after all of them, patches of
+outputs last.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from operator import index as whole_number
+from typing import ClassVar, Protocol
+
+import torch
+from torch import Tensor
+
+from mha_core.attention.score_rule import COMPUTED, MAX_DIVISOR, MIN_DIVISOR, ScoreRule
+from mha_core.errors import MhaError, listed, one_of
+
+MAX_NUMBERS = 1 << 22  # that an edit may hold, or lay out in a layer: 16 MB
+MAX_EDITS = 64
+ROUNDING = 1e-3  # of the sum of weights that are set by hand
+KINDS = ("self", "encoder", "decoder", "cross")
+
+Heads = int | Sequence[int] | None
+Positions = int | str | Sequence[int | str] | None
+
+
+class Text(Protocol):
+    """Tokens, as far as an edit needs to know them."""
+
+    def __len__(self) -> int: ...
+    def index(self, token: str) -> int: ...
+
+
+@dataclass(frozen=True)
+class Site:
+    """An attention that edits act on: its kind, its sizes, and the texts of its queries and keys."""
+
+    kind: str
+    n_heads: int
+    d_v: int
+    queries: Text
+    keys: Text
+
+    def positions(self, axis: str, picked: tuple[int | str, ...] | None) -> list[int] | None:
+        """The positions of some heads, rows or keys, from 0; None for all of them.
+
+        Raises `MhaError` for one that there is not.
+        """
+        if picked is None:
+            return None
+        text = {"rows": self.queries, "keys": self.keys}.get(axis)
+        count = self.n_heads if text is None else len(text)
+        numbers = [text.index(one) if isinstance(one, str) else one for one in picked]
+        for number in numbers:
+            if not -count <= number < count:
+                raise MhaError(
+                    f"This attention has {axis} 0 to {count - 1}; an edit asks for {axis[:-1]} {number}."
+                )
+        return [number % count for number in numbers]
+
+    def cells(self, edit: "Edit") -> Tensor:
+        """True in the heads, rows and keys that an edit names. (head or 1, query or 1, key or 1)"""
+        masks = []
+        for axis, count in (("heads", self.n_heads), ("rows", len(self.queries)), ("keys", len(self.keys))):
+            at = self.positions(axis, getattr(edit, axis, None))
+            mask = torch.ones(1, dtype=torch.bool) if at is None else torch.zeros(count, dtype=torch.bool)
+            if at is not None:
+                mask[at] = True
+            masks.append(mask)
+        heads, rows, keys = masks
+        return heads[:, None, None] & rows[:, None] & keys
+
+
+@dataclass(frozen=True, kw_only=True)
+class Edit:
+    """A change of attention in one `layer` or all, of one `kind` (self, encoder, decoder, cross) or all."""
+
+    name: ClassVar[str]
+    stage: ClassVar[int] = 0  # scores, weights, outputs: in this order edits act
+    layer: int | None = None
+    kind: str | None = None
+
+    def __post_init__(self):
+        if self.layer is not None:
+            object.__setattr__(self, "layer", _whole("layer", self.layer))
+        if self.kind is not None:
+            one_of("kind of attention", self.kind, KINDS, parameter="kind")
+        for axis in ("heads", "rows", "keys"):
+            if getattr(self, axis, None) is not None:
+                object.__setattr__(self, axis, _picked(axis, getattr(self, axis)))
+
+    def on(self, rule: ScoreRule, site: Site) -> ScoreRule:
+        """The score rule with this edit. Raises `MhaError` where the edit does not fit the attention."""
+        raise NotImplementedError
+
+    def describe(self) -> str:
+        """The edit in a few words for titles and captions, where all counts start at 1."""
+        places = [] if self.layer is None else [f"layer {_ordinal(self.layer)}"]
+        places += [] if self.kind is None else [self.kind]
+        for axis in ("heads", "rows", "keys"):
+            picked = getattr(self, axis, None)
+            if picked is not None:
+                named = ", ".join(one if isinstance(one, str) else _ordinal(one) for one in picked)
+                places.append(f"{axis if len(picked) > 1 else axis[:-1]} {named}")
+        return f"{self.what()}: {', '.join(places)}" if places else self.what()
+
+    def what(self) -> str:
+        """What it does, in a few words."""
+        return self.name
+
+    def to_json(self) -> dict[str, object]:
+        """The edit as JSON values; `read` is the inverse."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {"edit": self.name} | {name: value for name, value in values.items() if value is not None}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hide(Edit):
+    """Hide keys from queries, as a mask does: the scores of these cells become −∞.
+
+    ``Hide(rows="it", keys="animal")`` cuts one edge in all heads, ``Hide(keys="animal")`` hides a token from
+    all others, ``Hide(rows="it")`` leaves a query nothing to look at, so that its heads' outputs are 0.
+    """
+
+    name: ClassVar[str] = "hide"
+    heads: Heads = None
+    rows: Positions = None
+    keys: Positions = None
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.rows is self.keys is None:
+            raise MhaError("Hide needs rows= or keys=; Output(0.0) switches whole heads off.")
+
+    def on(self, rule: ScoreRule, site: Site) -> ScoreRule:
+        return rule.hiding(~site.cells(self))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale(Edit):
+    """Multiply raw scores with another factor than ``1/√d_k``; ``Scale(factor=1.0)`` leaves them raw."""
+
+    name: ClassVar[str] = "scale"
+    factor: float
+
+    def __post_init__(self):
+        super().__post_init__()
+        object.__setattr__(self, "factor", _finite("factor", self.factor))
+
+    def on(self, rule: ScoreRule, site: Site) -> ScoreRule:
+        return replace(rule, scale=self.factor)
+
+    def what(self) -> str:
+        return f"scale {self.factor:.4g}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Temperature(Edit):
+    """Divide scores, before the softmax, by a temperature: above 1 rows become flatter, below 1 sharper."""
+
+    name: ClassVar[str] = "temperature"
+    temperature: float
+
+    def __post_init__(self):
+        super().__post_init__()
+        value = _finite("temperature", self.temperature)
+        if not MIN_DIVISOR <= value <= MAX_DIVISOR:
+            raise MhaError(f"temperature {value} is out of range; {MIN_DIVISOR} to {MAX_DIVISOR:,} work.")
+        object.__setattr__(self, "temperature", value)
+
+    def on(self, rule: ScoreRule, site: Site) -> ScoreRule:
+        return replace(rule, temperature=rule.temperature * self.temperature)
+
+    def what(self) -> str:
+        return f"temperature {self.temperature:.4g}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bias(Edit):
+    """Add numbers to the scaled scores of some cells: one number, or a table that fits the cells named.
+
+    ``Bias(values=2.0, rows="it", keys="animal")``. A table is (…, row, key) of what `rows` and `keys` name.
+    """
+
+    name: ClassVar[str] = "bias"
+    values: object
+    heads: Heads = None
+    rows: Positions = None
+    keys: Positions = None
+
+    def __post_init__(self):
+        super().__post_init__()
+        object.__setattr__(self, "values", _numbers("values of Bias", self.values))
+
+    def on(self, rule: ScoreRule, site: Site) -> ScoreRule:
+        bias = _laid_out(self, site, len(site.keys), 0.0)
+        return replace(rule, bias=bias if rule.bias is None else rule.bias + bias.to(rule.bias))
+
+    def what(self) -> str:
+        return f"bias {self.values:+.4g}" if isinstance(self.values, float) else self.name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weights(Edit):
+    """Put other weights in place of computed ones, in whole rows.
+
+    `values` is (key,), (row, key) or (head, row, key) of the rows and heads named; None makes them uniform
+    over the keys that a row may look at. A row is patched from another trace (Vig et al. 2020, "Investigating
+    gender bias in language models using causal mediation analysis") by
+    ``Weights(values=other.layers[1].weights(rows=[8]), rows=8, layer=1)``. Numbers are float32.
+    Raises `MhaError` for numbers that are no weights, and, on an attention, for weight on a hidden cell.
+    """
+
+    name: ClassVar[str] = "weights"
+    stage: ClassVar[int] = 1
+    values: object = None
+    heads: Heads = None
+    rows: Positions = None
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.values is None:
+            return
+        values = _numbers("values of Weights", self.values)
+        object.__setattr__(self, "values", values)
+        table = torch.tensor(values, dtype=torch.float64)
+        if not table.dim() or table.min() < 0 or table.sum(-1).max() > 1 + ROUNDING:
+            raise MhaError(
+                "values of Weights are rows of weights: at least 0, and a row sums to 1 or less; "
+                "Weights() without values makes rows uniform."
+            )
+
+    def on(self, rule: ScoreRule, site: Site) -> ScoreRule:
+        n_query, n_key = len(site.queries), len(site.keys)
+        mask = torch.ones(1, 1, 1, dtype=torch.bool) if rule.mask is None else rule.mask.cpu()
+        visible = mask.reshape(-1, *mask.shape[-2:]).expand(-1, n_query, n_key)
+        if self.values is None:
+            table = visible / visible.sum(-1, keepdim=True).clamp_min(1)
+            _check_count(self, table.shape)
+            patches = torch.where(site.cells(self), table, COMPUTED)
+        else:
+            patches = _laid_out(self, site, n_key, COMPUTED)
+            if ((patches != COMPUTED) & (patches > 0) & ~visible).any():
+                raise MhaError(
+                    "An edit puts weight on a cell that is hidden from its query; lift the mask, or take 0."
+                )
+        return replace(rule, patched_weights=_over(patches, rule.patched_weights))
+
+    def what(self) -> str:
+        return "uniform weights" if self.values is None else "patched weights"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output(Edit):
+    """Put other numbers in place of heads' outputs: ``Output(values=0.0, heads=3)`` switches head 3 off.
+
+    `values` is one number, or (d_v,), (row, d_v) or (head, row, d_v) of the rows and heads named, as the mean
+    over many sentences (mean ablation: Wang et al. 2022) or the output in another trace (patching).
+    """
+
+    name: ClassVar[str] = "output"
+    stage: ClassVar[int] = 2
+    values: object = 0.0
+    heads: Heads = None
+    rows: Positions = None
+
+    def __post_init__(self):
+        super().__post_init__()
+        object.__setattr__(self, "values", _numbers("values of Output", self.values))
+
+    def on(self, rule: ScoreRule, site: Site) -> ScoreRule:
+        width = 1 if isinstance(self.values, float) else site.d_v
+        return replace(
+            rule,
+            patched_outputs=_over(_laid_out(self, site, width, COMPUTED), rule.patched_outputs),
+        )
+
+    def what(self) -> str:
+        return "off" if self.values == 0.0 else "patched output"
+
+
+TYPES: Mapping[str, type[Edit]] = {
+    kind.name: kind for kind in (Hide, Scale, Temperature, Bias, Weights, Output)
+}
+
+
+def edited(
+    rule: ScoreRule, edits: Sequence[Edit], site: Site, device: torch.device | str = "cpu"
+) -> ScoreRule:
+    """A score rule with the edits of one attention, its new tensors on the device of the others."""
+    for edit in sorted(edits, key=lambda edit: edit.stage):
+        rule = edit.on(rule.mapped(Tensor.cpu), site)
+    return rule.mapped(lambda tensor: tensor.to(device)) if edits else rule
+
+
+def by_layer(edits: Sequence[Edit], sites: Sequence[Site]) -> list[tuple[Edit, ...]]:
+    """The edits of each layer. Raises `MhaError` for one that acts on no layer, or does not fit one."""
+    chosen: list[list[Edit]] = [[] for _ in sites]
+    for edit in edits:
+        if edit.layer is not None and not -len(sites) <= edit.layer < len(sites):
+            raise MhaError(
+                f"There are layers 0 to {len(sites) - 1}; an edit asks for layer {edit.layer}.",
+                fixes=({"layer": 0 if edit.layer < 0 else len(sites) - 1},),
+            )
+        layers = range(len(sites)) if edit.layer is None else [edit.layer % len(sites)]
+        layers = [layer for layer in layers if edit.kind in (None, sites[layer].kind)]
+        if not layers:
+            kinds = dict.fromkeys(site.kind for site in sites)
+            raise MhaError(
+                f"The edit “{edit.describe()}” acts on no layer: these are of the kind {listed(kinds, 'or')}."
+            )
+        for layer in layers:
+            chosen[layer].append(edit)
+    for edits_of_layer, site in zip(chosen, sites, strict=True):
+        edited(ScoreRule(), edits_of_layer, site)
+    return [tuple(edits_of_layer) for edits_of_layer in chosen]
+
+
+def checked(edits: Sequence[Edit]) -> tuple[Edit, ...]:
+    """The edits as a tuple. Raises `MhaError` for anything that is none."""
+    if isinstance(edits, Edit):
+        edits = (edits,)
+    if not isinstance(edits, list | tuple) or not all(isinstance(edit, Edit) for edit in edits):
+        kinds = ", ".join(f"mha.edits.{kind.__name__}" for kind in TYPES.values())
+        raise MhaError(f"edits is a list of edits, each one of {kinds}; got {edits!r:.100}.")
+    if len(edits) > MAX_EDITS:
+        raise MhaError(f"{len(edits)} edits are more than {MAX_EDITS}.")
+    return tuple(edits)
+
+
+def read(values: Mapping[str, object]) -> Edit:
+    """The edit that `Edit.to_json` wrote. Raises `MhaError`, `TypeError` or `KeyError` for other values."""
+    arguments = dict(values)
+    return TYPES[arguments.pop("edit")](**arguments)
+
+
+def _laid_out(edit: Edit, site: Site, width: int, elsewhere: float) -> Tensor:
+    """The values of an edit in the cells that it names, and another number elsewhere.
+
+    (head or 1, query or 1, width), where width is the length of the last axis.
+    """
+    cells = site.cells(edit)
+    shape = torch.broadcast_shapes(cells.shape, (1, 1, width))
+    heads, rows, keys = (
+        site.positions(axis, getattr(edit, axis, None)) for axis in ("heads", "rows", "keys")
+    )
+    values = torch.tensor(edit.values, dtype=torch.float32)
+    if values.dim() > 1 and rows is None:
+        shape = (shape[0], len(site.queries), width)
+    if values.dim() > 2 and heads is None:
+        shape = (site.n_heads, *shape[1:])
+    _check_count(edit, shape)
+    counts = [
+        length if picked is None else len(picked)
+        for length, picked in zip(shape, (heads, rows, keys), strict=True)
+    ]
+    try:
+        if edit.stage and values.dim() and values.shape[-1] != counts[-1]:  # one weight is no row of weights
+            raise RuntimeError
+        values = values.expand(counts)
+    except RuntimeError:
+        raise MhaError(
+            f"The values of the edit “{edit.describe()}” have shape {tuple(values.shape)}; they have to fit "
+            f"{tuple(counts)}: heads, rows, and the last axis."
+        ) from None
+    table = torch.full(shape, elsewhere)
+    at = [
+        torch.arange(length) if picked is None else torch.tensor(picked)
+        for length, picked in zip(shape, (heads, rows, keys), strict=True)
+    ]
+    table[at[0][:, None, None], at[1][:, None], at[2]] = values
+    return table
+
+
+def _over(patches: Tensor, before: Tensor | None) -> Tensor:
+    """Patches, and where there are none those of an edit before."""
+    return patches if before is None else torch.where(patches == COMPUTED, before.to(patches), patches)
+
+
+def _check_count(edit: Edit, shape: Sequence[int]) -> None:
+    if math.prod(shape) > MAX_NUMBERS:
+        raise MhaError(
+            f"The edit “{edit.describe()}” needs {math.prod(shape):,} numbers in a layer; the limit is "
+            f"{MAX_NUMBERS:,}. Name fewer heads, or take a shorter text."
+        )
+
+
+def _picked(axis: str, picked: object) -> tuple[int | str, ...]:
+    """Heads, rows or keys as a tuple of numbers, and of words where they are tokens."""
+    alone = isinstance(picked, str) or not hasattr(picked, "__iter__")
+    entries = [picked] if alone else list(picked)
+    if not entries:
+        raise MhaError(f"{axis} of an edit is empty; leave it out for all of them.")
+    words = axis != "heads"
+    return tuple(one if words and isinstance(one, str) else _whole(axis[:-1], one) for one in entries)
+
+
+def _whole(name: str, value: object) -> int:
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        return whole_number(value)
+    except TypeError:
+        raise MhaError(f"{name} of an edit is a whole number; got {value!r:.60}.") from None
+
+
+def _finite(name: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise MhaError(f"{name} of an edit is a finite number; got {value!r:.60}.")
+    return float(value)
+
+
+def _numbers(name: str, value: object) -> object:
+    """A number, or a table of up to three axes as nested tuples: an edit is a value that can be compared."""
+    try:
+        table = value.detach().cpu() if isinstance(value, Tensor) else torch.tensor(value)
+        table = table.to(torch.float32)
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        raise MhaError(f"{name} are a number or a table of numbers; got {value!r:.60}.") from None
+    if not table.isfinite().all() or table.dim() > 3 or not table.numel():
+        raise MhaError(f"{name} are finite numbers in a table of up to three axes, none of them of length 0.")
+    if table.numel() > MAX_NUMBERS:
+        raise MhaError(f"{name} are {table.numel():,} numbers; the limit is {MAX_NUMBERS:,}.")
+    return _tuples(table.tolist())
+
+
+def _tuples(values: object) -> object:
+    return tuple(map(_tuples, values)) if isinstance(values, list) else values
+
+
+def _ordinal(number: int) -> str:
+    """The count of an index from 0, for readers: 1 for 0, and the last one for −1."""
+    return str(number + 1) if number >= 0 else f"{-number}. from the end" if number < -1 else "last"

@@ -1,0 +1,124 @@
+"""Edits of our own sources: they act inside the computation, the answer follows, the trace carries them."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+import mha_core as mha
+from mha_core import MhaError, edits
+from mha_core.sources import mini
+from mha_core.training import evaluation
+
+TIRED = "The animal didn't cross the street because it was too tired."
+WIDE = TIRED.replace("tired", "wide")
+
+
+def answer(trace: mha.AttentionTrace, word: str = "it") -> str:
+    return trace.answers[trace.tokens.index(word)][0][0]
+
+
+def test_the_answer_follows_an_edit():
+    trace = mha.trace(TIRED, source="mini")
+    assert answer(trace) == "animal"
+    cut = [edits.Hide(layer=-1, rows="it", keys="animal")]
+    assert answer(mha.trace(TIRED, source="mini", edits=cut)) == "street"
+    row = mha.trace(WIDE, source="mini").layers[-1].weights(rows=[trace.tokens.index("it")])
+    patched = [edits.Weights(layer=-1, rows="it", values=row)]
+    assert answer(mha.trace(TIRED, source="mini", edits=patched)) == "street"
+
+
+def test_an_edit_that_changes_nothing_gives_the_same_bits():
+    plain = mha.trace(TIRED, source="mini")
+    same = mha.trace(TIRED, source="mini", edits=[edits.Temperature(temperature=1.0), edits.Bias(values=0.0)])
+    assert same.answers == plain.answers
+    for ours, theirs in zip(same.layers, plain.layers, strict=True):
+        np.testing.assert_array_equal(ours.q, theirs.q)
+        np.testing.assert_array_equal(ours.result(), theirs.result())
+
+
+@pytest.mark.parametrize("edit", [edits.Output(layer=0, heads=1), edits.Hide(layer=0, keys="cat")])
+def test_later_layers_of_random_weights_follow_from_an_edit(edit):
+    settings = {"h": 3, "d_model": 33, "layers": 2}
+    plain = mha.trace("a cat sat", **settings)
+    trace = mha.trace("a cat sat", **settings, edits=[edit])
+    first, second = trace.layers
+    np.testing.assert_array_equal(first.q, plain.layers[0].q)
+    np.testing.assert_allclose(second.x, first.result(), atol=1e-5)
+    assert np.abs(second.x - plain.layers[1].x).max() > 1e-2
+    assert all(mha.against_torch(layer).passed for layer in trace.layers)
+
+
+def test_a_trace_carries_its_edits_into_captions_files_and_copies(tmp_path):
+    changes = (edits.Output(layer=0, heads=2), edits.Weights(layer=1, rows="it"))
+    trace = mha.trace(TIRED, source="mini", edits=list(changes))
+    assert trace.edits == changes
+    assert "off: layer 1, head 3; uniform weights: layer 2, row it" in repr(trace)
+    assert "off: layer 1, head 3" in trace.figure("weights", head=0).layout.title.text
+    trace.save(tmp_path / "edited.safetensors")
+    for again in (mha.load(tmp_path / "edited.safetensors"), copy.deepcopy(trace)):
+        assert again.edits == changes
+        np.testing.assert_array_equal(again.layers[1].weights(), trace.layers[1].weights())
+        np.testing.assert_array_equal(again.layers[0].output(), trace.layers[0].output())
+    assert mha.trace(TIRED, source="mini").edits == ()
+
+
+def test_what_is_not_run_takes_no_edits():
+    q = torch.randn(2, 3, 4)
+    with pytest.raises(TypeError):
+        mha.from_tensors(q, q, q, edits=[edits.Output()])
+    with pytest.raises(MhaError, match="trace each by itself"):
+        list(mha.trace_many(["a b"], source="mini", edits=[edits.Output()]))
+    with pytest.raises(MhaError, match="edits is a list"):
+        mha.trace("a b", edits={"heads": 1})
+
+
+def test_measures_without_some_tokens_are_of_the_patched_weights():
+    trace = mha.trace("a cat sat down", h=2, d_model=16, edits=[edits.Weights(heads=0)])
+    table = mha.metrics(trace, without=[0])
+    assert table.xs(0, level="head")["entropy"].item() == pytest.approx(1.0)  # of three keys, as a share
+    assert table.xs(0, level="head")["same token"].item() == pytest.approx(1 / 3)
+
+
+def flips(h: int, count: int = 12) -> tuple[float, float, float]:
+    """How often the answer to a pronoun changes on held-out pairs of sentences, of those that were right.
+
+    By cutting the edge from pronoun to noun in all heads of the last layer, in the best head alone, and by
+    patching the pronoun's rows from the sentence's twin, in which the other noun is right.
+    """
+    trained = mini.model(mini.find("en", "glass-box", h, 64))
+    sentences, vocabulary = evaluation.pairs("en", "test", count=count), mini.lexicon("en").vocabulary
+    best = evaluation.best_head(evaluation.noun_weights(trained.model, sentences)[0])[1]
+    texts = [
+        " ".join(vocabulary[number] for number in ids[1:length])
+        for ids, length in zip(sentences.ids, sentences.lengths, strict=True)
+    ]
+    flipped, right = np.zeros(3), 0
+    for at, text in enumerate(texts):
+        pronoun, noun = int(sentences.pronoun[at]), int(sentences.nouns[at, 0])
+        plain = mini.follow(trained, text)
+        if plain.answers[pronoun][0][0] != vocabulary[sentences.ids[at, noun]]:
+            continue
+        right += 1
+        cut = {"layer": -1, "rows": pronoun, "keys": noun}
+        twin = mini.follow(trained, texts[at ^ 1]).layers[-1].weights(rows=[pronoun])
+        changes = [edits.Hide(**cut), edits.Hide(**cut, heads=best)]
+        changes.append(edits.Weights(layer=-1, rows=pronoun, values=twin))
+        for way, change in enumerate(changes):
+            edited = mini.follow(trained, text, edits=[change])
+            flipped[way] += edited.answers[pronoun][0][0] != plain.answers[pronoun][0][0]
+    assert right >= 0.95 * len(texts)
+    return tuple(flipped / right)
+
+
+@pytest.mark.slow
+def test_all_heads_decide_and_the_more_there_are_the_less_one_of_them_does():
+    by_h = {h: flips(h) for h in (2, 4, 8)}
+    for all_heads, _, patched in by_h.values():
+        assert all_heads >= 0.95
+        assert patched >= 0.95
+    best = [one for _, one, _ in by_h.values()]
+    assert best == sorted(best, reverse=True)
+    assert best[0] > 0.8
+    assert best[-1] < 0.1
