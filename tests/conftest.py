@@ -258,7 +258,23 @@ RULES = {
     ),
     "soft cap": lambda normal: mha.ScoreRule(soft_cap=0.5, mask=DRAWN_MASK),
     "sinks": lambda normal: mha.ScoreRule(sinks=normal(6, seed=7), mask=DRAWN_MASK),
+    "patches": lambda normal: mha.ScoreRule(
+        mask=DRAWN_MASK,
+        patched_weights=patched(normal(6, LENGTH, LENGTH, seed=8).masked_fill(~DRAWN_MASK, -1e9).softmax(-1)),
+        patched_outputs=patched(normal(6, LENGTH, 13, seed=9)),
+    ),
+    "patches for all heads": lambda normal: mha.ScoreRule(
+        patched_weights=patched(torch.full((1, LENGTH, LENGTH), 1 / LENGTH)),
+        patched_outputs=patched(torch.zeros(1, LENGTH, 1)),
+    ),
 }
+
+
+def patched(numbers: torch.Tensor) -> torch.Tensor:
+    """The numbers in two rows, of heads that have their own in two of them, and +∞ elsewhere."""
+    patches = torch.full_like(numbers, float("inf"))
+    patches[:3:2, 1:5:3] = numbers[:3:2, 1:5:3]
+    return patches
 
 
 @pytest.fixture(scope="session")

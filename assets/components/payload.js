@@ -54,6 +54,9 @@ export class Layer {
     this.lse = tensor("lse");
     this.bias = tensor("bias");
     this.distanceBias = tensor("distance_bias");
+    // of an experiment: numbers in place of computed ones, Infinity where there are none
+    this.patchedWeights = tensor("patched_weights");
+    this.patchedOutputs = tensor("patched_outputs");
     this.range = tensor("range");
     this.visible = tensor("visible");
     /** @type {number} */
@@ -108,10 +111,12 @@ export class Layer {
       return code * code;
     }
     if (!this.sees(head, query, key)) return 0;
+    const patched = this.#at(this.patchedWeights, place, query, key);
+    if (patched !== Infinity) return patched;
     const { scale, cap, temperature } = this.rule;
     let s = this.score(head, query, key) * scale;
     if (cap) s = cap * Math.tanh(s / cap);
-    if (this.bias) s += this.#biased(place, query, key);
+    if (this.bias) s += this.#at(this.bias, place, query, key);
     if (this.distanceBias) {
       const { shape, data } = this.distanceBias;
       s += data[this.#shared(this.distanceBias, place) * shape[1] + key - query + this.nQuery - 1];
@@ -156,14 +161,20 @@ export class Layer {
           mixture[d] += weight * value;
         });
     });
-    return mixture;
+    const place = this.place.get(head);
+    return mixture.map((value, d) => {
+      const patched = this.#at(this.patchedOutputs, place, query, d);
+      return patched === Infinity ? value : patched;
+    });
   }
 
-  #biased(place, query, key) {
-    const { shape, data } = this.bias; // any of its axes may be shared
+  // A number of a table whose axes (head, query, column) may each be shared; Infinity where there is no table.
+  #at(table, place, query, at) {
+    if (!table) return Infinity;
+    const { shape, data } = table;
     const row = shape[1] === 1 ? 0 : query;
-    const column = shape[2] === 1 ? 0 : key;
-    return data[(this.#shared(this.bias, place) * shape[1] + row) * shape[2] + column];
+    const column = shape[2] === 1 ? 0 : at;
+    return data[(this.#shared(table, place) * shape[1] + row) * shape[2] + column];
   }
 
   #shared(table, place) {

@@ -30,6 +30,7 @@ from mha_core.traces.tensors import array
 MARK = b"mha0"
 # What a browser computes a weight with; sinks are in the log-sum-exp alone.
 UNDERSTOOD = {"scale", "soft_cap", "bias", "distance_bias", "mask", "sinks", "temperature"}
+UNDERSTOOD |= {"patched_weights", "patched_outputs"}
 BUDGET = 4_000_000  # bytes that a page loads at once
 
 
@@ -178,11 +179,11 @@ def _weights_size(layer: LayerTrace, n_heads: int, values: bool = False) -> int:
 
 def _scores_size(layer: LayerTrace, n_heads: int, values: bool = False) -> int:
     n_kv = -(-n_heads * layer.n_kv_heads // layer.n_heads)
-    bias = layer.rule.bias
+    tables = (layer.rule.bias, layer.rule.patched_weights, layer.rule.patched_outputs)
     return 4 * (
         n_heads * layer.n_query * (layer.d_k + 1)
         + n_kv * layer.n_key * (layer.d_k + (layer.d_v if values and layer.knows("v") else 0))
-        + (0 if bias is None else n_heads * bias.shape[-2] * bias.shape[-1])
+        + sum(n_heads * table.shape[-2] * table.shape[-1] for table in tables if table is not None)
     )
 
 
@@ -200,8 +201,9 @@ def _scores(body: _Body, layer: LayerTrace, heads: list[int], values: bool) -> d
     }
     if values and layer.knows("v"):
         described["v"] = body.add(layer.v[kv].astype("<f4"))
-    if rule.bias is not None:
-        described["bias"] = body.add(_of_heads(array(rule.bias), heads).astype("<f4"))
+    for name in ("bias", "patched_weights", "patched_outputs"):
+        if (table := getattr(rule, name)) is not None:
+            described[name] = body.add(_of_heads(array(table), heads).astype("<f4"))
     if rule.distance_bias is not None:
         described["distance_bias"] = body.add(_of_heads(array(rule.distance_bias), heads, 2).astype("<f4"))
     return described

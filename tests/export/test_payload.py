@@ -109,6 +109,16 @@ def test_q_k_v_and_scores_are_there_where_they_are_asked_for(make_layer, javascr
         assert np.array_equal(np.array(data, np.float32).reshape(shape), tensor)
 
 
+def test_outputs_are_mixed_in_the_browser_or_patched(rule, make_layer, javascript):
+    layer = make_layer(rule)
+    code = """
+    const layer = openPayload(file("blob"))[0].layers.get(0);
+    return layer.heads.map((h) => Array.from({ length: layer.nQuery }, (_, q) => [...layer.output(h, q)]));
+    """
+    outputs = javascript(["payload.js"], code, blob=pack([Panel("a", LABELS, {0: layer})], values=True))
+    np.testing.assert_allclose(outputs, layer.output(), atol=1e-5)
+
+
 def test_four_digits_are_right_where_scores_are_large(javascript, normal):
     """A sink takes all but a little of each row, as in real models: the little is right, too."""
     tensors = {name: normal(2, 300, 64, seed=seed) * 3 for seed, name in enumerate("qkv")}
