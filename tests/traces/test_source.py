@@ -84,7 +84,11 @@ def test_nothing_in_a_source_can_be_changed(source):
         (SOURCES[3], "bert, BertModel"),
         (SOURCES[4], "mine, step=3, lr=0.1, note=x"),
         (SOURCES[5], "recorded, a=1"),
-        (SOURCES[6], "bert (file), BertModel"),
+        (
+            SOURCES[6],
+            "mini, glass-box, h=4, d_model=64, seed=0, step=500, edited=(hide: row it, keys 2, 3; off: head 4)",
+        ),
+        (SOURCES[7], "bert (file), BertModel"),
         (ArraySource("", {"architecture": "A"}), "A"),
     ],
 )
@@ -94,6 +98,12 @@ def test_a_caption_says_what_tells_it_from_others(source, said):
 
 def test_a_name_and_an_architecture_that_are_the_same_stand_once():
     assert caption({"name": "GPT2Model", "architecture": "GPT2Model", "h": 3}) == "GPT2Model, h=3"
+
+
+def test_an_edited_source_speaks_for_what_was_edited():
+    edited, unedited = SOURCES[6], SOURCES[1]
+    assert (edited.name, edited.origin, edited.notes) == ("mini", unedited, ())
+    assert [len(source.edits) for source in (edited, FileSource("t", edited), unedited)] == [2, 2, 0]
 
 
 def test_a_file_speaks_for_what_made_it():
