@@ -1,5 +1,6 @@
 """Where the computation runs, and why, in words that the app can show."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,6 +32,16 @@ def pick(name: str | None = None) -> Device:
             fixes=tuple({"device": other} for other in names),
         )
     return Device(name, f"{name} was asked for")
+
+
+def leave_a_core() -> None:
+    """Let torch compute on all cores but one, which stays for those who ask for little.
+
+    A long text would take all of them, and on two cores the threads of torch and of a server wait for each
+    other. `OMP_NUM_THREADS` of the environment says otherwise.
+    """
+    if "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(max(1, torch.get_num_threads() - 1))
 
 
 def available() -> list[str]:

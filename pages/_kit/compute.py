@@ -4,7 +4,6 @@ import json
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import replace
-from threading import Lock
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
@@ -25,18 +24,21 @@ from mha_core.training.runs import Runs
 from pages._kit import model_source, profile, uploads
 from pages._kit.state import STARTED, Scene
 from pages._kit.text import language, t
+from pages._kit.turns import Turns
 
 SOURCES = ("mini", "random", "run", "model", "file")
 STAND_IN = "stand-in"  # in the keys of the cache
 MAX_TOKENS = {"mini": MAX_WORDS, "run": MAX_WORDS}  # of the small models, whatever the profile
 # Traces in the cache, and bytes of one; those that take more are large, of them there are fewer.
 MAX_TRACES, MAX_BYTES = 32, 16_000_000
-MAX_LARGE = 2
+MAX_LARGE, MAX_WAITING = 2, 20
 # Of one trace or layer the results of so many questions, where the text has at most so many tokens.
 MAX_RESULTS, MAX_SMALL_TEXT = 64, 64
 
 Subject = TypeVar("Subject")
 Result = TypeVar("Result")
+_large_traces: OrderedDict[str, mha.AttentionTrace] = OrderedDict()  # only in turn
+_turns = Turns(MAX_WAITING)
 _results: WeakKeyDictionary[object, OrderedDict[Hashable, object]] = WeakKeyDictionary()
 
 
@@ -203,16 +205,24 @@ def _trace(settings: str) -> mha.AttentionTrace:
     return _computed(settings)
 
 
-@st.cache_resource(max_entries=MAX_LARGE, show_spinner=False)
 def _large_trace(settings: str) -> mha.AttentionTrace:
-    # One at a time: two at once would need twice the memory and save no time.
-    with st.spinner(t("long.computing")), _one_at_a_time():
-        return _computed(settings)
+    """As `_trace`, in its turn; a large trace that is there waits for nobody."""
+    trace = _large_traces.get(settings)
+    if trace is not None:
+        return trace
+    place = st.empty()
 
+    def show(count: int) -> None:
+        place.info(t("long.waiting", count=count), icon=":material/hourglass_top:")
 
-@st.cache_resource
-def _one_at_a_time() -> Lock:
-    return Lock()
+    with _turns.turn(show), place, st.spinner(t("long.computing")):
+        trace = _large_traces.get(settings)  # of one who has waited for the same
+        if trace is None:
+            while len(_large_traces) >= MAX_LARGE:  # before the next one needs the memory
+                _large_traces.popitem(last=False)
+            trace = _large_traces[settings] = _computed(settings)
+    place.empty()
+    return trace
 
 
 def _computed(settings: str) -> mha.AttentionTrace:

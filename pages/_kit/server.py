@@ -7,7 +7,7 @@ import time
 import streamlit as st
 from streamlit import config
 
-from mha_core import MhaError
+from mha_core import MhaError, device
 from mha_core.training import checkpoints
 from mha_core.training.fit import Plan
 from pages._kit import logs, profile, streamlit_parts
@@ -28,6 +28,7 @@ def begin() -> None:
         config.set_option("client.showErrorDetails", "none")
         config.set_option("client.toolbarMode", "viewer")
         config.set_option("logger.enableRich", False)
+    device.leave_a_core()
     logs.begin()
 
 

@@ -9,6 +9,10 @@ layers, drawings) sends nothing and costs the server nothing, so it is not in th
 The peer is a page with one slider and one line, with the same options of Streamlit, in the same run; the
 same page with Streamlit's defaults is printed beside it. Seconds of the processor are those of the server's
 process (Linux). The students share the machine with the server.
+
+    python tests/bench/bench_class.py                  # 1, 20, 50 and 100 students
+    python tests/bench/bench_class.py --soak 600       # does the memory of a server with 50 students grow?
+    python tests/bench/bench_class.py --behind         # how long a short text waits behind a long one
 """
 
 import argparse
@@ -71,6 +75,11 @@ SIZES = [
 ]
 PAGES = ["", "token", "steps", "hops", "embeddings", "before-after"]
 MAX_SECONDS, MAX_MIDDLE, MAX_SLOW = 6, 15, 30  # times the trivial page: processor, median and 95th percentile
+# Of the largest class: seconds of the 95th percentile, and how many more than alone the first picture takes.
+MAX_ANSWER, MAX_OPENING = 2, 3
+SOAKING, WARM, MAX_GROWTH = 50, 120, 1.05  # students, seconds before memory is measured, and its growth
+LONG_TEXT = "word " * 4096
+MAX_BEHIND = 2  # times the usual time
 
 
 class Kind(NamedTuple):
@@ -95,8 +104,8 @@ class Measured:
 class Student:
     """One open page: what a browser holds of it and sends back."""
 
-    def __init__(self, kind: Kind, measured: Measured, seed: int):
-        self.kind, self.measured, self.draw = kind, measured, random.Random(seed)
+    def __init__(self, kind: Kind, measured: Measured, seed: int, think: float = THINK):
+        self.kind, self.measured, self.draw, self.think = kind, measured, random.Random(seed), think
         self.ids: dict[str, str] = {}  # of the controls on the page, by their keys
         self.values: dict[str, dict] = {}  # what was chosen in them, by their ids
         self.query: dict[str, str] = {}
@@ -110,7 +119,7 @@ class Student:
             url = address.replace("http", "ws") + "/_stcore/stream"
             async with connect(url, subprotocols=["streamlit"], max_size=None, open_timeout=LIMIT) as socket:
                 self.measured.opened.append(await self._ask(socket))
-                while (pause := self.draw.uniform(0.5, 1.5) * THINK) + time.monotonic() < until:
+                while (pause := self.draw.uniform(0.5, 1.5) * self.think) + time.monotonic() < until:
                     await asyncio.sleep(pause)
                     self._choose()
                     self.measured.answered.append(await self._ask(socket))
@@ -191,13 +200,15 @@ class Student:
             self.ids[name] = key
 
 
-async def lesson(kind: Kind, address: str, students: int, seconds: float) -> Measured:
+async def lesson(
+    kind: Kind, address: str, students: int, seconds: float, *, think: float = THINK
+) -> Measured:
     """So many students for so many seconds after all have opened the page."""
     measured, until = Measured(), time.monotonic() + OPENING + seconds
 
     async def come(number: int) -> None:
         await asyncio.sleep(OPENING * number / students)
-        await Student(kind, measured, number).attend(address, until)
+        await Student(kind, measured, number, think).attend(address, until)
 
     await asyncio.gather(*(come(number) for number in range(students)))
     return measured
@@ -255,16 +266,84 @@ def measure(name: str, kind: Kind, students: int, seconds: float) -> dict:
     return found
 
 
+async def soak(kind: Kind, server: Server, students: int, warm: float, seconds: float, **more) -> dict:
+    """Megabytes of a server after the class is warm and at the end, the mean of ten looks each; errors."""
+    looks: list[tuple[float, float]] = []
+
+    async def look() -> None:
+        while True:
+            looks.append((time.monotonic(), memory(server.process.pid)))
+            await asyncio.sleep(seconds / 100)
+
+    start, looking = time.monotonic(), asyncio.create_task(look())
+    measured = await lesson(kind, server.address, students, warm + seconds, **more)
+    looking.cancel()
+    after = [megabytes for moment, megabytes in looks if moment > start + warm]
+    before, end = statistics.mean(after[:10]), statistics.mean(after[-10:])
+    return {"before": before, "end": end, "errors": measured.errors, "answers": len(measured.answered)}
+
+
+async def behind(kind: Kind, address: str) -> float:
+    """The median time of a short text while long ones are computed, in its times alone."""
+    url = address.replace("http", "ws") + "/_stcore/stream"
+    students = [Student(kind, Measured(), seed) for seed in range(2)]
+    for student in students:
+        student.query = {"source": "random", "twin": "", "h": "8", "d_model": "512"}
+    students[1].query["text"] = LONG_TEXT
+    numbers = iter(range(10**6))
+
+    async def short(socket) -> float:
+        student = students[0]
+        student.query["text"] = f"a short text, number {next(numbers)}"
+        student.values.clear()
+        return await student._ask(socket)
+
+    async with (
+        connect(url, subprotocols=["streamlit"], max_size=None) as one,
+        connect(url, subprotocols=["streamlit"], max_size=None) as other,
+    ):
+        await short(one)
+        alone = [await short(one) for _ in range(20)]
+        together, long_ones = [], []
+        for seed in range(3):
+            students[1].query["seed"] = str(seed)  # one that nobody has computed
+            long = asyncio.create_task(students[1]._ask(other))
+            while not long.done():
+                together.append(await short(one))
+            long_ones.append(long.result())
+    medians = (statistics.median(seconds) for seconds in (alone, together, long_ones))
+    print("alone {:.3f} s, behind {:.3f} s, the long ones {:.1f} s".format(*medians), flush=True)
+    return statistics.median(together) / statistics.median(alone)
+
+
+def line(name: str, value: float, target: float) -> None:
+    print(json.dumps({"name": name, "value": round(value, 2), "target": target}), flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--students", type=int, nargs="+", default=[1, 20, 50, 100])
     parser.add_argument("--seconds", type=float, default=30)
+    parser.add_argument("--soak", type=float, metavar="SECONDS", help="measure memory alone, this long")
+    parser.add_argument("--behind", action="store_true", help="measure a short text behind a long one alone")
     args = parser.parse_args()
+    ours = Kind(ROOT / "app.py", (), ROOT, True)
+    if args.soak:
+        with running(ours) as server:
+            found = asyncio.run(soak(ours, server, SOAKING, WARM, args.soak))
+        print(f"{found['before']:.0f} MB, {found['end']:.0f} MB at the end, {found['answers']} answers")
+        line("class_memory_growth", found["end"] / found["before"], MAX_GROWTH)
+        line("class_soak_errors", len(found["errors"]), 0)
+        return
+    if args.behind:
+        with running(ours) as server:
+            line("class_short_behind_long", asyncio.run(behind(ours, server.address)), MAX_BEHIND)
+        return
     with tempfile.TemporaryDirectory() as folder:
         trivial = Path(folder) / "page.py"
         trivial.write_text(TRIVIAL, encoding="utf-8")
         kinds = {
-            "ours": Kind(ROOT / "app.py", (), ROOT, True),
+            "ours": ours,
             "trivial": Kind(trivial, OPTIONS, Path(folder), False),
             "trivial, defaults": Kind(trivial, (), Path(folder), False),
         }
@@ -274,19 +353,13 @@ def main() -> None:
             for name, kind in kinds.items()
         }
     for students in args.students:
-        ours, theirs = found["ours", students], found["trivial", students]
+        mine, theirs = found["ours", students], found["trivial", students]
         for what, target in (("processor", MAX_SECONDS), ("p50", MAX_MIDDLE), ("p95", MAX_SLOW)):
-            ratio = round(ours[what] / theirs[what], 2)
-            print(json.dumps({"name": f"class_{students}_{what}", "value": ratio, "target": target}))
-    print(
-        json.dumps(
-            {
-                "name": "class_errors",
-                "value": sum(found["ours", n]["errors"] for n in args.students),
-                "target": 0,
-            }
-        )
-    )
+            line(f"class_{students}_{what}", mine[what] / theirs[what], target)
+    least, most = (found["ours", students] for students in (min(args.students), max(args.students)))
+    line(f"class_{max(args.students)}_p95_seconds", most["p95"], MAX_ANSWER)
+    line(f"class_{max(args.students)}_opening_seconds", most["opened_p95"] - least["opened_p95"], MAX_OPENING)
+    line("class_errors", sum(found["ours", n]["errors"] for n in args.students), 0)
 
 
 if __name__ == "__main__":

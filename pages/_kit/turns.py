@@ -1,0 +1,49 @@
+"""Heavy work one after the other, in the order of asking; those who wait see their place."""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from mha_core import MhaError
+
+POLL_SECONDS = 0.5  # between two looks at whether the one who waits is still there
+
+
+class Turns:
+    """A queue of at most `max_waiting`: two at once would need twice the memory and save no time."""
+
+    def __init__(self, max_waiting: int):
+        self.max_waiting = max_waiting
+        self._queue: deque[object] = deque()
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def turn(self, show: Callable[[int], None]) -> Iterator[None]:
+        """Wait for one's turn, and have it for the length of the block.
+
+        `show` is called with the number of those before one, again and again while there are any; what it
+        raises ends the waiting. Raises `MhaError` where too many are waiting.
+        """
+        ticket = object()
+        with self._changed:
+            if len(self._queue) > self.max_waiting:
+                raise MhaError(
+                    f"{len(self._queue)} long texts are computed or wait for it; at most "
+                    f"{self.max_waiting} wait. Come back in a minute, or take a shorter text."
+                )
+            self._queue.append(ticket)
+        try:
+            while place := self._place(ticket):
+                show(place)
+            yield
+        finally:
+            with self._changed:
+                self._queue.remove(ticket)
+                self._changed.notify_all()
+
+    def _place(self, ticket: object) -> int:
+        with self._changed:
+            if self._queue[0] is not ticket:
+                self._changed.wait(POLL_SECONDS)
+            return self._queue.index(ticket)

@@ -1,0 +1,111 @@
+"""Long texts are computed one after the other: everybody sees a place, and who leaves gives it back."""
+
+import threading
+
+import pytest
+
+from mha_core import MhaError
+from pages._kit import compute, turns
+from pages._kit.turns import Turns
+
+LONG = " ".join(f"w{number}" for number in range(40))
+
+
+@pytest.fixture
+def held(monkeypatch):
+    """`held(queue)`: somebody else has their turn until `held.leave()`."""
+    monkeypatch.setattr(turns, "POLL_SECONDS", 0.01)
+    left, threads = threading.Event(), []
+
+    def hold(queue: Turns) -> None:
+        begun = threading.Event()
+
+        def work():
+            with queue.turn(lambda place: None):
+                begun.set()
+                left.wait(60)
+
+        threads.append(threading.Thread(target=work))
+        threads[-1].start()
+        begun.wait(60)
+
+    def leave() -> None:
+        left.set()
+        for thread in threads:
+            thread.join()
+
+    hold.leave = leave
+    yield hold
+    leave()
+
+
+def test_turns_come_in_the_order_of_asking_and_places_count_down(held):
+    queue, places, order = Turns(5), {}, []
+    held(queue)
+
+    def wait(name: int, next_one: threading.Event):
+        def show(place):
+            places.setdefault(name, []).append(place)
+            next_one.set()
+
+        with queue.turn(show):
+            order.append(name)
+
+    threads = []
+    for name in range(3):
+        waits = threading.Event()
+        threads.append(threading.Thread(target=wait, args=(name, waits)))
+        threads[-1].start()
+        assert waits.wait(60)
+    held.leave()
+    for thread in threads:
+        thread.join()
+    assert order == [0, 1, 2]
+    assert [seen[0] for seen in places.values()] == [1, 2, 3]
+    assert all(seen == sorted(seen, reverse=True) for seen in places.values())
+
+
+class Left(BaseException):
+    """As Streamlit ends a run: its reader has gone, or asks for something else."""
+
+
+def test_who_leaves_gives_the_place_back_and_too_many_are_refused(held):
+    queue = Turns(1)
+    held(queue)
+
+    def leave(place):
+        if place == 1:
+            with pytest.raises(MhaError, match=r"2 long texts .* at most 1 wait"), queue.turn(leave):
+                pass
+            raise Left
+
+    for _ in range(2):
+        with pytest.raises(Left), queue.turn(leave):
+            pytest.fail("it is not its turn")
+    held.leave()
+    with queue.turn(lambda place: pytest.fail("nobody is before")):
+        pass
+
+
+def test_a_long_text_waits_for_its_turn_and_one_that_is_there_for_nobody(opened, held, monkeypatch, english):
+    monkeypatch.setattr(compute, "_turns", Turns(0))
+    monkeypatch.setattr(compute, "_is_large", lambda scene, text: text == LONG)
+    compute._large_traces.clear()
+    link = {"source": "random", "text": LONG, "twin": "", "h": 2, "d_model": 8}
+    assert not opened(**link).error
+    held(compute._turns)
+    assert not opened(**link).error
+    [refusal] = (error.value for error in opened(**link | {"h": 1}).error)
+    assert "at most 0 wait" in refusal
+    short = opened(**link | {"text": "a b"})
+    assert not short.error
+    compute._large_traces.clear()
+
+
+def test_no_more_large_traces_stay_than_may(monkeypatch):
+    monkeypatch.setattr(compute, "_is_large", lambda scene, text: True)
+    compute._large_traces.clear()
+    for seed in range(compute.MAX_LARGE + 2):
+        compute.trace(compute.Scene(source="random", text="a b", h=1, d_model=2, seed=seed))
+    assert len(compute._large_traces) == compute.MAX_LARGE
+    compute._large_traces.clear()
