@@ -1,4 +1,4 @@
-"""A server with many visits: every answer comes, and memory stays (the short part of bench_class.py --soak)."""
+"""A server with many visits: every answer comes and memory stays (short part of bench_class.py --soak)."""
 
 import asyncio
 from pathlib import Path
