@@ -199,6 +199,7 @@ export function showChips(view) {
       },
       "chip every",
     );
+    all.hidden = header.heads === 1;
     view.chips.replaceChildren(...framed(view, heads), all);
   }
   const { every, heads } = view;

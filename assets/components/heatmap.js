@@ -350,7 +350,7 @@ function writeValues(map, context) {
       const value = map.value({ row, column });
       if (Number.isNaN(value)) continue;
       context.fillStyle = inkOn(cellColour(numbers, look, value).slice(0, 3));
-      const text = Math.abs(value) < 0.005 ? "·" : value.toFixed(2); // a dot: a row of 0.00 hides the others
+      const text = Math.abs(value) < 0.005 ? "·" : value.toFixed(2).replace("-", "−"); // a dot: a row of 0.00 hides the others
       context.fillText(text, x + (column + 0.5) * cell, y + (row + 0.5) * high);
     }
 }

@@ -23,6 +23,7 @@ CONFIG = {
 }
 # A heatmap needs no buttons for zoom and pan: dragging zooms, and dragging with Shift pans.
 HEATMAP_CONFIG = CONFIG | {"modeBarButtonsToRemove": [*CONFIG["modeBarButtonsToRemove"], "zoom2d", "pan2d"]}
+BARS_CONFIG = CONFIG | {"displayModeBar": False}  # nothing zooms; on a phone buttons would cover numbers
 MAX_TEXT = 300  # characters of the sentence in the caption of a saved figure
 
 

@@ -121,7 +121,7 @@ def test_an_svg_holds_the_figure_and_what_it_is_and_nothing_from_elsewhere(plott
     title, *caption = [
         "".join(element.itertext()) for element in root.findall(f"{SVG}text")
     ]  # ours, not plotly's
-    assert title == "A₂ weights: each row sums to 1"
+    assert title == "A₂ weights: rows sum to 1"
     assert " ".join(caption).replace("” random", "”\nrandom").split("\n") == [
         f"“{NASTY}”",
         "random weights, h 4, d_model 64, seed 3 · layer 1 · head 2 · Headscope",

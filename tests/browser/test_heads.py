@@ -181,7 +181,7 @@ def test_a_cell_under_the_finger_says_its_number_and_an_enlarged_matrix_is_saved
     large = view.view.locator(".large")
     assert not large.is_visible()
     picture(view, "weights").click()
-    expect(large.get_by_role("heading", name="A₃ weights: each row sums to 1")).to_be_visible()
+    expect(large.get_by_role("heading", name="A₃ weights: rows sum to 1")).to_be_visible()
     assert picture(view, "weights").get_attribute("aria-expanded") == "true"
     over_cell(large.locator("canvas"), 1, 4)
     assert reading(view).startswith(f"{labels[1]} → {labels[4]}: ")
@@ -205,7 +205,7 @@ def test_a_cell_under_the_finger_says_its_number_and_an_enlarged_matrix_is_saved
                 assert float(cell) == pytest.approx(layer.weights(head)[row, column], abs=1e-6)
     svg = ET.fromstring(files["SVG"])
     said = ["".join(text.itertext()) for text in svg.iter(f"{SVG}text")]
-    assert said[0] == "A₃ weights: each row sums to 1"
+    assert said[0] == "A₃ weights: rows sum to 1"
     assert "layer 2" in " ".join(said)
     [image] = svg.iter(f"{SVG}image")
     assert image.get("href").startswith("data:image/png;base64,")

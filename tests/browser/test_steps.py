@@ -146,7 +146,7 @@ def test_a_cell_says_its_number_by_pointer_and_keys_and_is_chosen_enlarged_saved
     before = len(sent)
     large = page.locator(".heatmaps .large")
     page.get_by_role("button", name="Large: Heatmap of A₃").click()
-    expect(large.get_by_role("heading", name="A₃ weights: each row sums to 1")).to_be_visible()
+    expect(large.get_by_role("heading", name="A₃ weights: rows sum to 1")).to_be_visible()
     files = {}
     for kind in ("CSV", "SVG"):
         with page.expect_download() as waiting:
@@ -161,7 +161,7 @@ def test_a_cell_says_its_number_by_pointer_and_keys_and_is_chosen_enlarged_saved
         for cell, weight, allowed in zip(line[1:], row, may, strict=True):
             assert (np.float32(cell) == weight) if allowed else cell == ""
     texts = ["".join(text.itertext()) for text in ET.fromstring(files["SVG"]).iter(f"{SVG}text")]
-    assert texts[0] == "A₃ weights: each row sums to 1"
+    assert texts[0] == "A₃ weights: rows sum to 1"
     assert "layer 1 · head 3" in " ".join(texts)
     assert len(sent) == before
     assert not plotly_is_here(page)

@@ -8,7 +8,7 @@ from mha_core import AttentionTrace
 from mha_core.analysis.frames import origin
 from mha_core.analysis.token import Looks, OverLayers, leading, over_layers
 from mha_core.figures.bars import bars
-from pages._kit import compute, state
+from pages._kit import charts, compute, state
 from pages._kit.heatmaps import Heatmap
 from pages._kit.text import number, t
 from pages.see._token.directions import Direction, beside, both_of, cell, heatmaps_of, on_one_scale
@@ -100,6 +100,7 @@ def ranked(subject: Subject, both: tuple[Direction, Direction]) -> None:
             subject,
             bars(rows, words=t("one.weight"), hue=subject.head, together=has_others),
             key=key,
+            config=charts.BARS_CONFIG,
             alt=t(
                 "one.bars_alt",
                 what=side.plain_title,
