@@ -63,17 +63,14 @@ def _of_model(scene: state.Scene, nth: int, model: str, local: str | None) -> No
             t("control.layer"): [finding.layer + 1 for finding in published],
             t("control.head"): [finding.head + 1 for finding in published],
             t("literature.column_paper"): [finding.paper for finding in published],
-            t("literature.column_ours"): [ours[f].score if f in ours else None for f in published],
-            t("literature.column_n"): pd.array(
-                [ours[f].n if f in ours else None for f in published], dtype="Int64"
-            ),
+            **(_measured_columns(ours, published) if ours else {}),
             t("literature.column_baseline"): [finding.baseline for finding in published],
             t("literature.column_source"): [finding.source for finding in published],
             t("literature.column_printed"): [finding.printed for finding in published],
         }
     )
     widths = dict(zip(table, WIDTHS, strict=False))
-    shares = (t(f"literature.column_{name}") for name in ("paper", "ours", "baseline"))
+    shares = {t(f"literature.column_{name}") for name in ("paper", "ours", "baseline")} & {*table}
     config = {name: st.column_config.Column(width=width) for name, width in widths.items()}
     config |= {name: st.column_config.NumberColumn(format="%.2f", width=widths.get(name)) for name in shares}
     key = f"literature_{nth}"
@@ -87,6 +84,17 @@ def _of_model(scene: state.Scene, nth: int, model: str, local: str | None) -> No
         selection_mode="single-cell",  # rows would need a column of boxes
         column_config=config,
     )
+    if local:
+        st.caption(t("literature.click"))
+
+
+def _measured_columns(ours: dict[Finding, MeanScore], published: list[Finding]) -> dict[str, list]:
+    return {
+        t("literature.column_ours"): [ours[f].score if f in ours else None for f in published],
+        t("literature.column_n"): pd.array(
+            [ours[f].n if f in ours else None for f in published], dtype="Int64"
+        ),
+    }
 
 
 def _name(finding: Finding) -> str:
