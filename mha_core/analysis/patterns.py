@@ -79,8 +79,8 @@ class Patterns:
             keys = np.zeros_like(queries) if name == "first token" else queries + DISTANCE[name]
             exists = (queries > 0) if name == "first token" else (keys >= 0) & (keys < n_key)
             at, keys = np.flatnonzero(exists), keys[exists]
-            seen = choice[:, at] if allowed is None else choice[:, at] & allowed[:, at, keys]
-            self._count(name, weights[:, at, keys], seen)
+            counted = choice[:, at] if allowed is None else choice[:, at] & allowed[:, at, keys]
+            self._count(name, weights[:, at, keys], counted)
 
         total = weights.sum(2)  # less than 1 with sinks; hidden cells are 0
         counted = choice & (total > 0)

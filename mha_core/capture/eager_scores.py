@@ -477,31 +477,31 @@ def as_product(equation: str, ends: Sequence[Tensor], result: Tensor) -> Product
     """The two factors of an einsum as a product of matrices; None for what is no such product."""
     if not isinstance(equation, str) or len(ends) != 2 or not EINSUM.fullmatch(equation.replace(" ", "")):
         return None
-    terms, made = equation.replace(" ", "").split("->")
+    terms, result_axes = equation.replace(" ", "").split("->")
     terms = terms.split(",")
-    if any(len(set(term)) != len(term) for term in (*terms, made)):
+    if any(len(set(term)) != len(term) for term in (*terms, result_axes)):
         return None
-    over = set(terms[0]) & set(terms[1]) - set(made)
-    sides = [[axis for axis in made if axis in terms[n] and axis not in terms[1 - n]] for n in (0, 1)]
+    over = set(terms[0]) & set(terms[1]) - set(result_axes)
+    sides = [[axis for axis in result_axes if axis in terms[n] and axis not in terms[1 - n]] for n in (0, 1)]
     if len(over) != 1 or not all(sides):
         return None
     over, (rows, columns) = *over, (side[-1] for side in sides)  # axes before are heads that share the other
-    lead = [axis for axis in made if axis not in (rows, columns)]
+    lead = [axis for axis in result_axes if axis not in (rows, columns)]
     if any(set(term) - {*lead, rows, columns, over} for term in terms):
         return None
-    if made.index(rows) > made.index(columns):
+    if result_axes.index(rows) > result_axes.index(columns):
         (rows, columns), terms, ends = (columns, rows), terms[::-1], ends[::-1]
     left, right = (*lead, rows, over), (*lead, over, columns)
     axes = [*lead, rows, columns]
     return Product(
         _in_axes(ends[0], terms[0], left),
         _in_axes(ends[1], terms[1], right),
-        result.permute([made.index(axis) for axis in axes]),
+        result.permute([result_axes.index(axis) for axis in axes]),
         tuple(
             (end, tuple(term.index(axis) for axis in order if axis in term))
             for end, term, order in zip(ends, terms, (left, right), strict=True)
         ),
-        tuple(axes.index(axis) for axis in made),
+        tuple(axes.index(axis) for axis in result_axes),
     )
 
 

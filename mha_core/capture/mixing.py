@@ -259,8 +259,8 @@ def _kernels(part: nn.Module) -> dict[str, Kernel]:
     if not isinstance(forward, FunctionType):
         return {}
     used = forward.__code__.co_names
-    found = {name: METHODS[name] for name in used if name in METHODS and hasattr(part, name)}
-    return found or {
+    methods = {name: METHODS[name] for name in used if name in METHODS and hasattr(part, name)}
+    return methods or {
         name: FUNCTIONS[name] for name in used if name in FUNCTIONS and name in forward.__globals__
     }
 

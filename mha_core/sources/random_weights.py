@@ -115,8 +115,8 @@ def check_bytes(
         except MhaError:  # sizes that do not fit together
             return sys.maxsize
 
-    asked = needed()
-    if asked <= max_bytes:
+    total = needed()
+    if total <= max_bytes:
         return
     fixes = []
     for name in ("layers", "d_model", "h", "d_k", "d_v"):
@@ -130,7 +130,7 @@ def check_bytes(
         fitting.append(f"the first {count:,} tokens")
     advice = f" With all else as it is, {listed(fitting, 'or')} would fit." if fitting else ""
     raise MhaError(
-        f"W, q, k, v and x take about {asked / 1e9:,.2f} GB while they are computed (layers {layers}, "
+        f"W, q, k, v and x take about {total / 1e9:,.2f} GB while they are computed (layers {layers}, "
         f"tokens {len(tokens):,}); the limit is {max_bytes / 1e9:,.2f} GB (max_bytes).{advice}",
         fixes=tuple(fixes),
     )

@@ -84,10 +84,10 @@ class Batches:
         encoded = training_sentences(self.language, self.seed, epoch // EPOCHS, self.mix)
         rng = np.random.default_rng([self.seed, epoch])
         ids, targets = hide(encoded, words, rng, self.mix.hidden)
-        asked = targets != NONE
-        count = asked.sum(1)
-        # The positions that are asked come first in each row, in reading order.
-        positions = np.argsort(~asked, axis=1, kind="stable")
+        has_target = targets != NONE
+        count = has_target.sum(1)
+        # The positions with a target come first in each row, in reading order.
+        positions = np.argsort(~has_target, axis=1, kind="stable")
         targets = np.take_along_axis(targets, positions, 1)
         is_pronoun = (positions == encoded.pronoun[:, None]) & (encoded.pronoun[:, None] > 0)
         # By length, else by chance; the two sentences of a pair stay together: what they have in common

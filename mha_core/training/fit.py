@@ -106,9 +106,11 @@ class Run:
     def loss(self, batch: Batch) -> torch.Tensor:
         """``share · mean CE at pronouns + (1 − share) · mean CE at hidden words``, a scalar."""
         hidden, _ = self.model(batch.ids, rows=batch.rows, padding=batch.padding)
-        asked = batch.targets != NONE
-        losses = F.cross_entropy(self.model.logits(hidden[asked]), batch.targets[asked], reduction="none")
-        pronoun = batch.is_pronoun[asked]
+        has_target = batch.targets != NONE
+        losses = F.cross_entropy(
+            self.model.logits(hidden[has_target]), batch.targets[has_target], reduction="none"
+        )
+        pronoun = batch.is_pronoun[has_target]
         n_pronoun = pronoun.sum()
         share = self.plan.share
         weight = torch.where(
