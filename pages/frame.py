@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from pages._kit import charts, components, compute, controls, state, streamlit_parts
 from pages._kit.controls import with_sentence
@@ -98,6 +99,12 @@ def _what_next(page: Page) -> None:
             st.page_link(PAGES / file, label=label, icon=":material/arrow_forward:")
 
 
+def _say(wrong: Mapping[str, tuple[str, object]], line: DeltaGenerator) -> None:
+    """One line on the values that a link cannot have."""
+    if wrong:
+        line.caption(" ".join(_in_words(name, *values) for name, values in wrong.items()))
+
+
 def _in_words(name: str, value: str, taken: object) -> str:
     """What a link says and what was taken instead."""
     other = t("link.none") if taken in (None, "") else str(taken)
@@ -127,11 +134,13 @@ with below:  # drawn first: while the rest is computed, the browser fetches what
     )
     st.caption(compute.device().reason)
     charts.mount()
-wrong = controls.refused(st.query_params.to_dict()) if new_link else {}  # controls take them out of it
+link = st.query_params.to_dict() if new_link else {}  # controls take wrong values out of it
+wrong, line = controls.refused(link), st.empty()
+_say(wrong, line)
 controls.controls(pages[chosen].controls, above)
-if wrong:
-    st.caption(" ".join(_in_words(name, *values) for name, values in wrong.items()))
 with below:
     components.address(state.address(), st.session_state.pop("follow", None))
 chosen.run()
+if others := controls.replaced(link):
+    _say(wrong | others, line)
 _what_next(pages[chosen])  # a page that stops with a note says by itself what else can be done

@@ -157,11 +157,14 @@ export function csvText(lines) {
   return `\ufeff${lines.map((line) => line.map(cellText).join(",")).join("\r\n")}\r\n`;
 }
 
+// What a spreadsheet takes for a formula: also behind white space and line breaks, and with full-width signs.
+const FORMULA = /^([\t\r\n]|[\s\u200b\ufeff]*[=+\-@＝＋－＠])/;
+
 // A word or a number. Words that a spreadsheet would run as a formula are made harmless, as in our other tables.
 function cellText(value) {
   if (typeof value === "number") return Number.isFinite(value) ? String(shortest(value)) : "";
   const text = String(value ?? "");
-  const safe = /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
+  const safe = FORMULA.test(text) ? `'${text}` : text;
   return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 

@@ -113,6 +113,9 @@ def check_sizes(where: str, sizes: Mapping[str, Size], n_query: int, n_key: int,
     inputs = {"q": "x", "k": "x" if same else "x_v", "v": "x" if same and "x_v" not in sizes else "x_v"}
     for letter, x in inputs.items():
         _check_matrix(where, letter, x, sizes)
+    if {"w_o", "b_o"} <= sizes.keys() and sizes["b_o"].shape != sizes["w_o"].shape[1:]:
+        shape, columns = sizes["b_o"].shape, sizes["w_o"].shape[1:]
+        raise MhaError(f"b_o of {where} has shape {shape}; it has to be {columns}, as the columns of w_o.")
     for name, other in (("q", "k"), ("w_q", "b_q"), ("w_k", "b_k"), ("w_v", "b_v"), ("w_o", "b_o")):
         _check_types(where, name, other, sizes)
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence, Set
+from contextlib import suppress
 from functools import cache
 
 import streamlit as st
@@ -17,8 +18,19 @@ from mha_core.sources.random_weights import MAX_SEED
 from mha_core.training.fit import MAX_STEPS
 from mha_core.training.model import ARCHITECTURES
 from pages._kit import compute, model_source, profile, runs, sentence, uploads
-from pages._kit.state import CONTROLS, DEFAULTS, SETTINGS, STARTED, Focus, current, go, name_tokens
-from pages._kit.text import ASSETS, literal, t
+from pages._kit.state import (
+    CHOICES,
+    CONTROLS,
+    DEFAULTS,
+    MAX_WORDS,
+    SETTINGS,
+    STARTED,
+    Focus,
+    current,
+    go,
+    name_tokens,
+)
+from pages._kit.text import ASSETS, language, languages, literal, t
 
 MAX_INDEX = 10**8 - 1  # of a layer or a head in a link; beyond those that there are it is the last one
 SIZES = ("h", "d_model", "d_k", "d_v", "n_kv_heads", "layers")  # each has a figure in the profile
@@ -93,14 +105,47 @@ def _visible(of_source: Mapping[str, frozenset[str]], place: DeltaGenerator) -> 
 
 def refused(link: Mapping[str, str]) -> dict[str, tuple[str, object]]:
     """The values of a link that a control or the focus cannot have, each with the one that it has instead."""
-    focus = Focus.of_link(link).link()
-    other = {
-        name: (link[name], value)
-        for name, value in focus.items()
-        if name in link and isinstance(getattr(Focus, name), int) and not _is_number(link[name], 1, MAX_INDEX)
-    }
+    focus, defaults = Focus.of_link(link).link(), Focus().link()
+    other = {name: (link[name], defaults[name]) for name in focus if not _can_focus(name, link.get(name, ""))}
     wrong = [key for key in CONTROLS if key in link and not _can_be(key, link[key])]
+    if link.get("lang", language()) not in languages():
+        other["lang"] = link["lang"], language()
     return other | {key: (link[key], _default(key)) for key in wrong}
+
+
+def replaced(link: Mapping[str, str]) -> dict[str, tuple[str, object]]:
+    """Of a page that has been drawn: the values of the link in place of which it has others."""
+    token, focus = link.get("token", ""), st.session_state["focus"]
+    named = bool(token) and not token.isdecimal() and token != focus.token
+    others = {"token": (token, focus.token)} if named and Focus.of_link(link).token == token else {}
+    for key in link.keys() - {*CONTROLS, *focus.link()}:
+        value = st.session_state.get(key)
+        if isinstance(value, str | int | float) and not _is_same(link[key], value):
+            others[key] = link[key], value
+    return others
+
+
+def _is_same(text: str, value: str | float) -> bool:
+    """Whether a value of a link is that of a control."""
+    if isinstance(value, bool):
+        return text.lower() == str(value).lower()
+    with suppress(ValueError):
+        return text == value if isinstance(value, str) else float(text) == value
+    return False
+
+
+def _can_focus(name: str, value: str) -> bool:
+    """Whether a field of the focus can have the value; "" leaves it to the picture."""
+    if isinstance(getattr(Focus, name), int):
+        return not value or _is_number(value, 1, MAX_INDEX)
+    if name in CHOICES:
+        return value in ("", *CHOICES[name])
+    if name == "threshold":
+        with suppress(ValueError):
+            return not value or 0 <= float(value) < float("inf")
+        return False
+    numbers = {"heads": value.split(","), "lines": [value], "hop1": [value], "hop2": [value]}.get(name, [])
+    return not value or (len(value) <= MAX_WORDS and all(_is_number(one, 0, MAX_INDEX) for one in numbers))
 
 
 def _can_be(key: str, value: str) -> bool:

@@ -25,6 +25,13 @@ SETTINGS = {
     "model": ("model", "revision", "dtype", "target", "kind"),
 }
 MAX_WORDS = 10_000  # characters of a field of the focus
+# The values of those fields of the focus that have a few names; the first is the default.
+CHOICES = {
+    "drawing": ("lines", "text", "arcs", "matrix"),
+    "side": ("query", "key"),
+    "specials": ("shown", "hidden"),
+    "words": ("pieces", "whole"),
+}
 STARTED = ("mini", "run")  # sources whose sentences begin with [CLS]
 
 

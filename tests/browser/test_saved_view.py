@@ -5,7 +5,6 @@ import io
 import re
 import struct
 import xml.etree.ElementTree as ET
-from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -18,10 +17,6 @@ from pages._kit.state import Scene
 TIRED, WIDE = Scene().text, Scene().twin
 IT = 8
 SVG = "{http://www.w3.org/2000/svg}"
-NASTY = (
-    '<img src=x onerror="window.cracked=1"> </script><script>window.cracked=1</script> __NUMBERS__ __OLD__ '
-    "{tokens} {list} $& =1+1 @x -y +z"
-)
 
 
 @pytest.fixture
@@ -146,30 +141,6 @@ def test_the_table_holds_torchs_weights(view_of, save):
         assert {row["head"] for row in found} == {"3", "4"}
     assert found[IT * 13 + 2]["query_token"] == "it"
     assert found[IT * 13 + 2]["key_token"] == "animal"
-
-
-def test_nasty_tokens_are_saved_as_they_are_and_harmless(visit, app, eye, save, alone):
-    page = visit(f"{app}?source=random&twin=&token=1&text={quote(NASTY)}")
-    view = eye(page)
-    labels = list(mha.words(NASTY).labels)
-    svg = ET.fromstring(save(page, view, "SVG").read_text(encoding="utf-8"))
-    assert not [element for element in svg.iter() if element.tag in (f"{SVG}img", f"{SVG}script")]
-    for label in labels:
-        assert any(text.startswith(label) for text in texts(svg))
-    assert save(page, view, "PNG").stat().st_size > 1000
-    view.listbox().press("Escape")
-    found = list(csv.DictReader(io.StringIO(save(page, view, "CSV").read_text(encoding="utf-8-sig"))))
-    shown = {row["query_token"] for row in found}
-    assert shown == {f"'{label}" if label[0] in "=+-@" else label for label in labels}
-    assert any(cell.startswith("'") for cell in shown)
-
-    saved = eye(alone(save(page, view, "Page that works offline")))
-    shown = saved.panel().locator(".query bdi").all_inner_texts()
-    assert len(shown) > 20  # in sight
-    assert saved.words() == labels
-    assert shown == labels[: len(shown)]
-    assert saved.page.evaluate("window.cracked") is None
-    assert page.evaluate("window.cracked") is None
 
 
 # Pages

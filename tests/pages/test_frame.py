@@ -337,6 +337,11 @@ def test_a_source_is_asked_for_what_it_takes_and_nothing_else(source):
         ({"source": "<b>evil</b>"}, "<b>evil</b>"),
         ({"source": "random", "mask": "../mask"}, "mask = ../mask, which cannot be; full was"),
         ({"source": "random", "d_k": "0", "bias": "no"}, "d_k = 0, which cannot be; none was"),
+        ({"drawing": "circles"}, "drawing = circles, which cannot be; lines was"),
+        ({"threshold": "1e999"}, "threshold = 1e999, which cannot be; none was"),
+        ({"heads": "1,two"}, "heads = 1,two, which cannot be; none was"),
+        ({"lang": "xx"}, "lang = xx, which cannot be; en was"),
+        ({"text": "a dog", "token": "cat"}, "token = cat, which cannot be; dog was"),
     ],
 )
 def test_a_wrong_value_of_a_link_is_said_with_what_was_taken_instead(opened, link, said):
@@ -348,8 +353,19 @@ def test_a_wrong_value_of_a_link_is_said_with_what_was_taken_instead(opened, lin
     assert not any("The link says" in caption.value for caption in app.caption)
 
 
+def test_a_wrong_value_of_a_page_is_said_too(arrived):
+    app = arrived("learn/train.py", train_h=9999, train_d_model="<b>", train_seed=7, lang="en")
+    (line,) = (caption.value for caption in app.caption if "The link says" in caption.value)
+    line = line.replace("\\", "").replace("\u2060", "")
+    assert "train_h = 9999, which cannot be; 4 was" in line
+    assert "train_d_model = <b>, which cannot be; 64 was" in line
+    assert "seed" not in line
+    app.run()
+    assert not any("The link says" in caption.value for caption in app.caption)
+
+
 def test_a_link_that_can_be_is_not_spoken_of(opened):
-    app = opened(
-        source="random", h=8, d_model=64, seed=0, layers=2, mask="causal", bias="false", head=99, d_k=""
-    )
+    settings = {"source": "random", "h": 8, "d_model": 64, "seed": 0, "layers": 2, "d_k": ""}
+    focus = {"head": 99, "token": 4, "heads": "0", "drawing": "text", "threshold": "0.125", "hop1": "2"}
+    app = opened(**settings, **focus, mask="causal", bias="false", words="whole", lang="en")
     assert not any("The link says" in caption.value for caption in app.caption)

@@ -379,6 +379,7 @@ def long(header, tensors):
         (lambda h, t: t.update({"0.v": torch.ones(3, 4, 5).bool()}), "number type bool"),
         (lambda h, t: t.update({"0.q": t["0.q"].half()}), "q of layer 0 has the number type float16 and k"),
         (lambda h, t: t.update({"0.b_o": t["0.b_o"].double()}), "w_o of layer 0 has the number type float32"),
+        (lambda h, t: t.update({"0.b_o": torch.zeros(3)}), "b_o of layer 0 has shape (3,)"),
         (lambda h, t: t.update({"0.w_q": torch.zeros(12, 15)}), "w_q of layer 0 has shape (15, 12)"),
         (lambda h, t: h.update(answers=[[["w", 10**400]]] * 4), "a whole number of 401 digits"),
         (lambda h, t: h["layers"][0]["rule"].update(scale=float("nan")), "NaN, which is no finite number"),

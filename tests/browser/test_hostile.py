@@ -1,0 +1,236 @@
+"""Hostile texts by every way in: nothing runs, nothing is fetched, all of it shows as it was written."""
+
+import csv
+import http.client
+import io
+import json
+import xml.etree.ElementTree as ET
+import zipfile
+from urllib.parse import quote, urlencode, urlsplit
+
+import pytest
+import torch
+from playwright.sync_api import expect
+
+import mha_core as mha
+from pages._kit.state import Scene
+from tests.bench.chromium import Server
+
+EVIL = "evil.example"
+SCRIPTS = (
+    '<img src=x onerror="window.cracked=1">',
+    "<svg onload=window.cracked=1>",
+    '"></textarea></script><script>window.cracked=1</script>',
+    f'<iframe src="//{EVIL}" srcdoc="<script>parent.cracked=1</script>"></iframe>',
+    f'<a href="javascript:window.cracked=1">a</a><link rel=stylesheet href=//{EVIL}/a.css>',
+    "${window.cracked=1} {{constructor.constructor('window.cracked=1')()}}",
+)
+MARKUP = (
+    f"![a](https://{EVIL}/a.png) [a](javascript:window.cracked=1) <https://{EVIL}> www.{EVIL}",
+    ":material/home: :red[a] **b** `c` # d > e | f |",
+    rf"$\href{{https://{EVIL}}}{{a}}$ $$\includegraphics{{https://{EVIL}/a}}$$ \(\unicode{{97}}\)",
+    "{text} {0.__class__} %s __NUMBERS__ __OLD__ {tokens} $& <!-- ]]> &lt;",
+)
+CELLS = (f'=HYPERLINK("https://{EVIL}") +1 -1 @SUM(1) ＝1+1 |a',)
+PATHS = (
+    "../../../../etc/passwd",
+    "..%2f..%2fetc%2fpasswd",
+    "file:///etc/passwd",
+    "/etc/passwd",
+    r"..\..\windows\win.ini",
+    "\u202eegami\u202c",
+)
+FIRST, SECOND = " ".join((*SCRIPTS, *CELLS)), " ".join((*MARKUP, *PATHS))  # short enough for a list of words
+TEXTS = [name for name, value in vars(Scene()).items() if value is None or isinstance(value, str)]
+PAGES = ("", "token", "steps", "hops", "embeddings", "train", "before-after", "sweep", "model")
+# Elements that only a hostile text can have made.
+MADE = f"""img[src*="{EVIL}"], img[src="x"], a[href*="{EVIL}"], a[href^="javascript"], iframe,
+    link[href*="{EVIL}"], [onerror], [onload], .katex a, .katex:has-text('evil'), [data-testid=stException]"""
+
+
+@pytest.fixture(scope="module")
+def strangers():
+    """The address of a server for strangers."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("HEADSCOPE_HOSTED", "1")
+        server = Server()
+    yield server.address
+    server.stop()
+
+
+@pytest.fixture
+def harmless(visit):
+    """`harmless(address)`: an open page; at the end no text has run, made an element or asked another site.
+
+    A text that tries what the Content-Security-Policy forbids fails the test, too: `visit` reads the console.
+    """
+    opened = []
+
+    def open_(address: str):
+        page = visit(address)
+        asked = []
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("dialog", lambda dialog: asked.append(dialog.message))
+        opened.append((page, asked))
+        return page
+
+    yield open_
+    for page, asked in opened:
+        assert page.evaluate("window.cracked") is None
+        made = page.locator(MADE).evaluate_all("all => all.map((one) => one.outerHTML.slice(0, 300))")
+        assert made == []
+        own = urlsplit(page.url).netloc
+        assert [url for url in asked if urlsplit(url).netloc not in (own, "")] == []
+
+
+def written(page) -> str:
+    """What stands on the page, without the signs that keep Markdown from reading it."""
+    return page.locator("[data-testid=stApp]").inner_text().replace("\u2060", "")
+
+
+@pytest.mark.slow
+def test_a_sentence_is_shown_as_it_is_on_every_page(app, harmless, settled, eye):
+    link = urlencode({"source": "random", "text": FIRST, "twin": SECOND, "token": 1, "layer": 1, "head": 1})
+    page = harmless(f"{app}?{link}")
+    for number, text in enumerate((FIRST, SECOND)):
+        assert eye(page).words(number) == list(mha.words(text).labels)
+    for name in PAGES[1:5]:
+        page = harmless(f"{app}/{name}?{link}")
+        expect(page.get_by_role("heading", level=1)).to_be_visible()
+        assert page.get_by_role("textbox", name="Sentence", exact=True).input_value() == FIRST
+
+
+@pytest.mark.slow
+def test_a_link_may_say_anything_in_any_field(strangers, harmless):
+    fields = [name for name in TEXTS if name not in ("text", "twin")]
+    fields += [
+        "drawing",
+        "side",
+        "words",
+        "token",
+        "hop1",
+        "train_architecture",
+        "width",
+        "axes",
+        "lang",
+        "[]",
+    ]
+    for number, page in enumerate(PAGES):
+        payloads = (FIRST, SECOND) if number % 2 else (SECOND, FIRST)
+        harmless(f"{strangers}/{page}?{urlencode({f: payloads[at % 2] for at, f in enumerate(fields)})}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", [PATHS[0], f"{SCRIPTS[0]} {MARKUP[0]}", f"https://{EVIL}/../../a"])
+def test_a_model_may_have_any_name_and_none_is_loaded_or_fetched(app, harmless, model):
+    page = harmless(f"{app}/model?{urlencode({'source': 'model', 'model': model})}")
+    expect(page.get_by_role("heading", level=1)).to_be_visible()
+    assert model in written(page)
+    expect(page.locator(".view")).to_have_count(0)
+
+
+def hostile_trace(path) -> None:
+    """A whole trace whose tokens, source and names are hostile."""
+    q, k, v = torch.randn(3, 2, 3, 7, 5).unbind(0)
+    tokens = [SCRIPTS[0], SCRIPTS[2], MARKUP[0], MARKUP[2], CELLS[0], PATHS[0], PATHS[5]]
+    trace = mha.from_tensors(q=q, k=k, v=v, tokens=tokens, source={"name": SCRIPTS[0], MARKUP[0]: MARKUP[2]})
+    trace.save(path)
+
+
+@pytest.mark.slow
+def test_a_file_may_hold_anything(app, harmless, settled, eye, tmp_path):
+    path = tmp_path / "trace.safetensors"
+    hostile_trace(path)
+    tokens = mha.load(path).tokens.labels
+    page = harmless(f"{app}/?source=file")
+    upload = page.locator("input[type=file]")
+    script = "<img src=x onerror=window.cracked=1>"  # browsers change quotes in the name of a file
+    name = f"{script} {MARKUP[1]}.safetensors"
+    upload.set_input_files({"name": name, "mimeType": "text/html", "buffer": path.read_bytes()})
+    expect(page.get_by_text("A saved trace, opened from")).to_be_visible()
+    settled(page)
+    assert eye(page).words() == list(tokens)
+    bomb = io.BytesIO()
+    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a", bytes(200_000_000))
+    header = json.dumps({"a": {"dtype": "F32", "shape": [2**40], "data_offsets": [0, 2**42]}}).encode()
+    for content in (
+        bomb.getvalue(),
+        (2**63 - 1).to_bytes(8, "little"),
+        len(header).to_bytes(8, "little") + header,
+        b"<script>window.cracked=1</script>",
+    ):
+        refused = f"{len(content)} {script}.safetensors"
+        upload.set_input_files({"name": refused, "mimeType": "text/html", "buffer": content})
+        alert = page.get_by_test_id("stAlert").filter(has_text=str(len(content)))  # that before may fade out
+        expect(alert).to_be_visible()
+        assert f"{refused} cannot be read as a saved trace" in alert.inner_text().replace("\u2060", "")
+        assert eye(page).words() == list(tokens)  # what was open stays open
+
+
+@pytest.mark.slow
+def test_what_is_saved_is_harmless_wherever_it_is_opened(app, browser, harmless, eye, alone, tmp_path):
+    page = harmless(f"{app}?{urlencode({'source': 'random', 'text': FIRST, 'twin': '', 'token': 1})}")
+    view, labels = eye(page), list(mha.words(FIRST).labels)
+
+    def saved(item: str):
+        menu = view.menu("Save")
+        with page.expect_download() as download:
+            menu.get_by_role("button", name=item).click()
+        path = tmp_path / download.value.suggested_filename
+        download.value.save_as(path)
+        assert not {"/", "\\", ".."} & {path.name, path.stem}
+        return path
+
+    svg, png = saved("SVG"), saved("PNG")
+    allowed = {
+        "svg",
+        "g",
+        "text",
+        "tspan",
+        "path",
+        "rect",
+        "line",
+        "image",
+        "style",
+        "title",
+        "desc",
+        "circle",
+    }
+    root = ET.fromstring(svg.read_text(encoding="utf-8"))
+    assert {element.tag.rpartition("}")[2] for element in root.iter()} <= allowed | {"polygon", "defs"}
+    assert not [name for element in root.iter() for name in element.attrib if name.startswith("on")]
+    assert png.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    context = browser.new_context(offline=True)
+    asked = []
+    opened = context.new_page()
+    opened.on("request", lambda request: asked.append(request.url))
+    for file in (svg, png):
+        opened.goto(file.as_uri())
+        assert opened.evaluate("window.cracked") is None
+    assert asked == [svg.as_uri(), png.as_uri()]
+    context.close()
+    view.listbox().press("Escape")
+    rows = list(csv.DictReader(io.StringIO(saved("CSV").read_text(encoding="utf-8-sig"))))
+    assert {row["query_token"].removeprefix("'") for row in rows} == {
+        label.removeprefix("'") for label in labels
+    }
+    assert not [row for row in rows if row["query_token"][0] in "=+-@＝"]
+    offline = eye(alone(saved("Page that works offline")))  # which asks nobody
+    assert offline.words() == labels
+    assert offline.page.evaluate("window.cracked") is None
+    assert offline.page.locator(MADE).count() == 0
+
+
+def test_no_path_leads_to_another_file(strangers):
+    connection = http.client.HTTPConnection(urlsplit(strangers).netloc)
+    for folder in ("", "static/", "headscope/", "media/", "component/a/", "_stcore/bidi-components/a/"):
+        for path in ("../pyproject.toml", "../../../../../../etc/passwd", "./app.py"):
+            for way in (path, quote(path, safe=""), path.replace("../", "..%5c"), path.replace(".", "%2e")):
+                connection.request("GET", f"/{folder}{way}")
+                with connection.getresponse() as answer:
+                    text = answer.read()
+                assert not [word for word in (b"root:", b"build-backend", b"st.App(") if word in text]
+                assert answer.headers["X-Content-Type-Options"] == "nosniff", (folder, way)
+                assert answer.headers["Content-Security-Policy"], (folder, way)
+    connection.close()
