@@ -19,7 +19,7 @@ RUN /opt/headscope/bin/pip install -c constraints.txt ".[models]"
 FROM python:${PYTHON}-slim
 COPY --from=build /opt/headscope /opt/headscope
 COPY --from=build --chown=10001:10001 /data /data
-ENV HEADSCOPE_HOSTED=1 HF_HUB_OFFLINE=1 HF_HOME=/data/models HOME=/data USER=headscope
+ENV HEADSCOPE_HOSTED=1 HF_HUB_OFFLINE=1 HF_HOME=/data/models HEADSCOPE_RUNS=/data/runs HOME=/data USER=headscope
 ENV OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 USER 10001:10001
 WORKDIR /data

@@ -86,7 +86,8 @@ def test_nothing_in_a_source_can_be_changed(source):
         (SOURCES[5], "recorded, a=1"),
         (
             SOURCES[6],
-            "mini, glass-box, h=4, d_model=64, seed=0, step=500, edited=(hide: row it, keys 2, 3; off: head 4)",
+            "mini, glass-box, h=4, d_model=64, seed=0, step=500, "
+            "edited=(hide: row it, keys 2, 3; off: head 4)",
         ),
         (SOURCES[7], "bert (file), BertModel"),
         (ArraySource("", {"architecture": "A"}), "A"),
