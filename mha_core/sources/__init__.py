@@ -172,8 +172,9 @@ def trace_many(
     `reduce` is called with each trace, and the iterator yields its result instead; the trace itself (37 kB
     for each token of a small model) is then freed. `source` and `settings` are those of `trace`. Transformers
     models read up to `batch` texts in one pass, padded to the longest one, with the padding masked; each
-    number is within 1e-5 of that of its text alone (in half precision within its rounding). Texts go one by
-    one where a trial of two texts shows a larger difference, and for sources that read one text at a time.
+    weight is within 1e-5 of that of its text alone, and each other number in units of the largest of its
+    matrix (in half precision within its rounding). Texts go one by one where a trial of two texts shows a
+    larger difference, and for sources that read one text at a time.
     At most four batches of texts are read ahead.
 
     Raises `MhaError` as `trace` does, when the text in question is reached, with its number.

@@ -13,7 +13,10 @@ from mha_core.sources.huggingface.pieces import BYTES, LATIN, readable_tokens
 from mha_core.traces.tokens import EMPTY, MAX_TOKENS, Tokens, check_characters, spaced, too_long
 
 MAX_ID = 2**31 - 1
-POSITIONS = ("max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length")
+POSITIONS = (
+    *("max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length"),
+    "max_target_positions",  # of Whisper's decoder, which reads a text alone
+)
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 Ids = Sequence[int] | Sequence[str] | Tensor  # of the tokens of one text, or the tokenizer's own pieces
 

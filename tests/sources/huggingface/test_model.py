@@ -619,6 +619,10 @@ def test_at_the_edges_of_its_length_a_model_is_traced_or_refused(family):
     assert any(outcome.startswith("The text has") for outcome in outcomes)
 
 
+def test_a_decoder_that_reads_a_text_alone_has_the_limit_of_its_targets():
+    assert "The text has 65 tokens and WhisperForCausalLM takes 64." in lengths.outcomes("whisper")
+
+
 def test_half_precision_is_used_when_it_is_asked_for(folder):
     trace = mha.trace(TEXT, source=str(folder("llama")), dtype="bfloat16", device="cpu")
     assert trace.source.dtype == "bfloat16"
