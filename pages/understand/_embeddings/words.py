@@ -31,15 +31,13 @@ COSINES_HEIGHT = 300  # pixels
 
 
 @dataclass(frozen=True, eq=False)
-class Words:
-    """The word vectors of a scene, (word, d_model), their classes, and the words of the sentence."""
+class Vocabulary:
+    """Word vectors, (word, d_model), and their classes: of a model the same for every sentence."""
 
     vectors: pd.DataFrame
     kinds: pd.Series
-    sentence: tuple[str, ...]
     language: str
     random: bool
-    origin: Origin
 
     @cached_property
     def names(self) -> list[str]:
@@ -54,6 +52,23 @@ class Words:
         return chance(*self.vectors.shape)
 
 
+@dataclass(frozen=True, eq=False)
+class Words:
+    """The vocabulary of a scene, and the words of the sentence."""
+
+    vocabulary: Vocabulary
+    sentence: tuple[str, ...]
+    origin: Origin
+
+    @property
+    def vectors(self) -> pd.DataFrame:
+        return self.vocabulary.vectors
+
+    @property
+    def kinds(self) -> pd.Series:
+        return self.vocabulary.kinds
+
+
 def of(scene: state.Scene, trace: AttentionTrace) -> Words:
     """All words of a trained model; for random weights those of the sentence and of the known pairs."""
     return compute.of(trace, _words, scene=replace(scene, focus=state.Focus()))
@@ -63,26 +78,22 @@ def _words(trace: AttentionTrace, *, scene: state.Scene) -> Words:
     sentence = tuple(dict.fromkeys(map(of_piece, trace.tokens.pieces)))
     language = getattr(trace.source, "language", None) or language_of(scene.text)
     trained = _trained(scene, language)
-    random = trained is None
-    if random:
-        pairs = itertools.chain(*itertools.chain(*RELATIONS[language].values()))
-        names = tuple(dict.fromkeys([*sentence, *pairs]))
-        matrix = word_vectors(names, scene.d_model, seed=scene.seed)
-        kinds = {name: t("words.own") if name in sentence else t("words.known") for name in names}
-    else:
+    if trained is not None:
         source = compute.source_of(scene, trained)
-        shown = replace(origin(trace), source=source)
-        return Words(*_of_model(str(source), trained), sentence, language, random, shown)
-    frame = table(names, matrix.numpy())
-    return Words(frame, pd.Series(kinds)[frame.index], sentence, language, random, origin(trace))
+        return Words(_of_model(str(source), trained), sentence, replace(origin(trace), source=source))
+    pairs = itertools.chain(*itertools.chain(*RELATIONS[language].values()))
+    names = tuple(dict.fromkeys([*sentence, *pairs]))
+    frame = table(names, word_vectors(names, scene.d_model, seed=scene.seed).numpy())
+    kinds = {name: t("words.own") if name in sentence else t("words.known") for name in names}
+    vocabulary = Vocabulary(frame, pd.Series(kinds)[frame.index], language, random=True)
+    return Words(vocabulary, sentence, origin(trace))
 
 
 @st.cache_resource(max_entries=MAX_MODELS, show_spinner=False)
-def _of_model(name: str, _trained: Trained) -> tuple[pd.DataFrame, pd.Series]:
-    """The vectors and the classes of all words of a model."""
+def _of_model(name: str, _trained: Trained) -> Vocabulary:
     names, matrix = vectors(_trained)
-    frame = table(names, matrix.numpy())
-    return frame, pd.Series(lexicon(_trained.plan.language).kinds)[frame.index]
+    language, frame = _trained.plan.language, table(names, matrix.numpy())
+    return Vocabulary(frame, pd.Series(lexicon(language).kinds)[frame.index], language, random=False)
 
 
 def _trained(scene: state.Scene, language: str) -> Trained | None:
@@ -102,7 +113,7 @@ def of_piece(piece: str) -> str:
 
 def choice(words: Words, query: str) -> str:
     """The word from the search or from a click; else the word of the chosen token."""
-    options = words.names
+    options = words.vocabulary.names
     if st.session_state.get("word") not in (None, *options):
         st.session_state.word = None  # a word of another vocabulary
     selected = st.selectbox(
@@ -120,8 +131,8 @@ def choice(words: Words, query: str) -> str:
 
 def classes(words: Words) -> tuple[str, ...]:
     """The classes on the map: for random weights all, since their words are few, else the chosen ones."""
-    options = words.classes
-    if words.random:
+    options = words.vocabulary.classes
+    if words.vocabulary.random:
         return options
     chosen = st.multiselect(
         t("words.classes"),
@@ -137,10 +148,10 @@ def classes(words: Words) -> tuple[str, ...]:
 
 def project_words(words: Words, kinds: tuple[str, ...], *, axes: int) -> Map:
     """The words on the axes along which the words of `kinds` differ most."""
-    return compute.of(words, _projected, kinds=kinds, axes=axes)
+    return compute.of(words.vocabulary, _projected, kinds=kinds, axes=axes)
 
 
-def _projected(words: Words, *, kinds: tuple[str, ...], axes: int) -> Map:
+def _projected(words: Vocabulary, *, kinds: tuple[str, ...], axes: int) -> Map:
     along = words.vectors.index[words.kinds.isin(kinds)]
     return project(words.vectors, axes=axes, along=along if len(along) >= MIN_WORDS else None)
 
@@ -179,17 +190,17 @@ def _map(words: Words, *, kinds: tuple[str, ...], axes: int, chosen: str) -> tup
 
 def neighbours(words: Words, chosen: str) -> None:
     """The nearest words as a table, and the cosine of the nearest word by chance."""
-    frame = compute.of(words, _nearest, word=chosen)
+    frame, by_chance = compute.of(words.vocabulary, _nearest, word=chosen), words.vocabulary.by_chance
     table = {
         t("words.column_word"): frame["word"].map(literal),
         t("words.column_class"): frame["class"],
         t("words.cosine"): frame["cosine"].map("{:.3f}".format),
     }
     st.table(pd.DataFrame(table), hide_index=True, border="horizontal")
-    st.caption(t("words.by_chance", cosine=f"{words.by_chance.nearest:.2f}", count=f"{len(words.kinds):,}"))
+    st.caption(t("words.by_chance", cosine=f"{by_chance.nearest:.2f}", count=f"{len(words.kinds):,}"))
 
 
-def _nearest(words: Words, *, word: str) -> pd.DataFrame:
+def _nearest(words: Vocabulary, *, word: str) -> pd.DataFrame:
     frame = nearest(words.vectors, word).reset_index()
     frame.insert(1, "class", words.kinds[frame["word"]].to_numpy())
     return frame
@@ -197,21 +208,20 @@ def _nearest(words: Words, *, word: str) -> pd.DataFrame:
 
 def relations(words: Words, kinds: tuple[str, ...], *, axes: int) -> None:
     """The known pairs: their differences as arrows, the cosines of these, and a sentence on each relation."""
-    known = RELATIONS[words.language]
-    pairs = [pair for pairs in known.values() for pair in pairs]
-    sides, (drawn, readings) = st.grid(2, min_column_width=300), compute.of(words, _agreement)
+    pairs = [pair for pairs in RELATIONS[words.vocabulary.language].values() for pair in pairs]
+    sides, (drawn, readings) = st.grid(2, min_column_width=300), compute.of(words.vocabulary, _agreement)
     with sides.container():
-        figure = compute.of(words, _pairs_map, kinds=kinds, axes=axes)
+        figure = compute.of(words.vocabulary, _pairs_map, kinds=kinds, axes=axes)
         alt, title = t("words.pairs_alt", count=len(pairs)), t("words.pairs_title")
         charts.draw(figure, key="pairs_map", alt=alt, title=title, origin=words.origin)
     with sides.container():
-        heatmaps.draw([drawn], key="pairs_cosines", tall=COSINES_HEIGHT)
+        heatmaps.draw([replace(drawn, origin=words.origin)], key="pairs_cosines", tall=COSINES_HEIGHT)
         for reading in readings:
             st.markdown(reading)
 
 
-def _pairs_map(words: Words, *, kinds: tuple[str, ...], axes: int) -> Packed:
-    word_map, known = project_words(words, kinds, axes=axes), RELATIONS[words.language]
+def _pairs_map(words: Vocabulary, *, kinds: tuple[str, ...], axes: int) -> Packed:
+    word_map, known = compute.of(words, _projected, kinds=kinds, axes=axes), RELATIONS[words.language]
     groups = {
         word: t(f"words.relation_{kind}") for kind, pairs in known.items() for word in itertools.chain(*pairs)
     }
@@ -228,7 +238,7 @@ def _pairs_map(words: Words, *, kinds: tuple[str, ...], axes: int) -> Packed:
     )
 
 
-def _agreement(words: Words) -> tuple[heatmaps.Heatmap, list[str]]:
+def _agreement(words: Vocabulary) -> tuple[heatmaps.Heatmap, list[str]]:
     """The cosines of all differences, and a sentence on each relation."""
     known = RELATIONS[words.language]
     cosines = agreement(words.vectors, [pair for pairs in known.values() for pair in pairs])
@@ -239,12 +249,11 @@ def _agreement(words: Words) -> tuple[heatmaps.Heatmap, list[str]]:
         cosines.rename_axis(index="pair", columns="pair"),
         "signed",
         limit=1.0,
-        origin=words.origin,
     )
     return drawn, [_reading(words, kind, agreement(words.vectors, pairs)) for kind, pairs in known.items()]
 
 
-def _reading(words: Words, kind: str, cosines: pd.DataFrame) -> str:
+def _reading(words: Vocabulary, kind: str, cosines: pd.DataFrame) -> str:
     """A sentence: do the differences of one relation agree more than by chance?"""
     names, limit = list(cosines), words.by_chance.pair
     values = [cosines.loc[a, b] for a, b in itertools.combinations(names, 2)]
