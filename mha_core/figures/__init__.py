@@ -7,6 +7,7 @@ from mha_core.figures import (
     grouped_query,
     heatmap,
     lines,
+    packed,
     scatter,
     theme,
 )
@@ -18,6 +19,7 @@ __all__ = [
     "grouped_query",
     "heatmap",
     "lines",
+    "packed",
     "scatter",
     "theme",
 ]

@@ -66,7 +66,7 @@ def test_a_link_cannot_ask_for_more_memory_than_a_server_has(opened, monkeypatch
     assert not app.exception
     (refusal,) = (error.value for error in app.error)
     assert "GB" in refusal
-    assert any(button.label == "Use h 1" for button in app.button)
+    assert any(button.label.startswith("Use h ") for button in app.button)
 
 
 @pytest.mark.parametrize("sizes", [{}, {"h": 8, "d_model": 512}, {"layers": 16, "d_model": 1024, "d_k": 64}])
