@@ -285,32 +285,32 @@ async def soak(kind: Kind, server: Server, students: int, warm: float, seconds: 
 
 async def behind(kind: Kind, address: str) -> float:
     """The median time of a short text while long ones are computed, in its times alone."""
-    url = address.replace("http", "ws") + "/_stcore/stream"
-    students = [Student(kind, Measured(), seed) for seed in range(2)]
-    for student in students:
-        student.query = {"source": "random", "twin": "", "h": "8", "d_model": "512"}
-    students[1].query["text"] = LONG_TEXT
+    options = {"uri": address.replace("http", "ws") + "/_stcore/stream", "subprotocols": ["streamlit"]}
+    sizes = {"source": "random", "twin": "", "h": "8", "d_model": "512"}
     numbers = iter(range(10**6))
 
-    async def short(socket) -> float:
-        student = students[0]
-        student.query["text"] = f"a short text, number {next(numbers)}"
-        student.values.clear()
+    async def short() -> float:
+        student._set("text", string_value=f"a short text, number {next(numbers)}")
         return await student._ask(socket)
 
-    async with (
-        connect(url, subprotocols=["streamlit"], max_size=None) as one,
-        connect(url, subprotocols=["streamlit"], max_size=None) as other,
-    ):
-        await short(one)
-        alone = [await short(one) for _ in range(20)]
+    async def long(seed: int) -> float:
+        """A long text that nobody has computed, opened by its link: a session takes its link once."""
+        other = Student(kind, Measured(), seed)
+        other.query = sizes | {"text": LONG_TEXT, "seed": str(seed)}
+        async with connect(**options, max_size=None) as own:
+            return await other._ask(own)
+
+    student = Student(kind, Measured(), 0)
+    student.query = sizes
+    async with connect(**options, max_size=None) as socket:
+        await student._ask(socket)
+        alone = [await short() for _ in range(30)]
         together, long_ones = [], []
-        for seed in range(3):
-            students[1].query["seed"] = str(seed)  # one that nobody has computed
-            long = asyncio.create_task(students[1]._ask(other))
-            while not long.done():
-                together.append(await short(one))
-            long_ones.append(long.result())
+        for seed in range(5):
+            task = asyncio.create_task(long(seed))
+            while not task.done():
+                together.append(await short())
+            long_ones.append(task.result())
     medians = (statistics.median(seconds) for seconds in (alone, together, long_ones))
     print("alone {:.3f} s, behind {:.3f} s, the long ones {:.1f} s".format(*medians), flush=True)
     return statistics.median(together) / statistics.median(alone)
