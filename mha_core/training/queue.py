@@ -1,5 +1,6 @@
 """A queue of trainings shared by all users: each plan is trained once, and those who wait see their place."""
 
+import logging
 import secrets
 import threading
 from collections import OrderedDict, deque
@@ -21,6 +22,7 @@ from mha_core.training.lexicon import lexicon
 from mha_core.training.model import SmallModel
 from mha_core.training.runs import Runs, title
 
+LOG = logging.getLogger("headscope")
 RECORDS = 40  # over a whole training
 PAIRS = 8  # of each pattern, for the scores shown while it learns
 MAX_WAITING, MAX_WAITING_OF_USER = 40, 2
@@ -275,6 +277,7 @@ class Trainings:
                     self._finish(job)
             except Exception as error:  # any error: the user sees it, the queue goes on
                 job.error = f"{type(error).__name__}: {error}"
+                LOG.error("training failed", exc_info=error, extra={"facts": {"id": job.name}})
             with self._changed:
                 self._leave(job)
 

@@ -33,6 +33,7 @@ from typing import NamedTuple
 from urllib.parse import urlencode
 
 from chromium import Server
+from proxy import nginx
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from websockets.asyncio.client import connect
@@ -316,6 +317,18 @@ async def behind(kind: Kind, address: str) -> float:
     return statistics.median(together) / statistics.median(alone)
 
 
+def over_two(kind: Kind, students: int, seconds: float) -> None:
+    """A class over two servers behind nginx as in assets/deploy: milliseconds of an answer, and errors."""
+    with running(kind) as one, running(kind) as other, nginx([one.address, other.address]) as (address, _):
+        for server in (one, other):
+            asyncio.run(lesson(kind, server.address, 1, 2.5 * THINK))
+        measured = asyncio.run(lesson(kind, address, students, seconds))
+    for share in (0.5, 0.95):
+        middle = 1000 * percentile(measured.answered or [LIMIT], share)
+        line(f"class_{students}_two_replicas_p{100 * share:.0f}_ms", middle, 1000 * MAX_ANSWER)
+    line(f"class_{students}_two_replicas_errors", len(measured.errors), 0)
+
+
 def line(name: str, value: float, target: float) -> None:
     print(json.dumps({"name": name, "value": round(value, 2), "target": target}), flush=True)
 
@@ -326,6 +339,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=30)
     parser.add_argument("--soak", type=float, metavar="SECONDS", help="measure memory alone, this long")
     parser.add_argument("--behind", action="store_true", help="measure a short text behind a long one alone")
+    parser.add_argument("--replicas", action="store_true", help="measure two servers behind nginx alone")
     args = parser.parse_args()
     ours = Kind(ROOT / "app.py", (), ROOT, True)
     if args.soak:
@@ -338,6 +352,10 @@ def main() -> None:
     if args.behind:
         with running(ours) as server:
             line("class_short_behind_long", asyncio.run(behind(ours, server.address)), MAX_BEHIND)
+        return
+    if args.replicas:
+        for students in args.students:
+            over_two(ours, students, args.seconds)
         return
     with tempfile.TemporaryDirectory() as folder:
         trivial = Path(folder) / "page.py"

@@ -3,14 +3,10 @@
 import contextlib
 import os
 import re
-import shutil
-import socket
-import subprocess
 import threading
 import time
 import urllib.error
 import urllib.request
-from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
@@ -20,59 +16,14 @@ from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
+from tests.bench import proxy as proxies
 from tests.bench.chromium import Server
 
-ROOT = Path(__file__).parents[2]
 STUDENTS = 3  # pages without a browser on each replica, which make the load
 
 NAMES = ("replica-1.example", "replica-2.example")
 
 pytestmark = pytest.mark.slow
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-@pytest.fixture
-def nginx(tmp_path):
-    """`nginx([address, …])`: the configuration of assets/deploy in front of these; returns its address."""
-    program = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
-    if program is None:
-        if os.environ.get("CI"):
-            pytest.fail("CI must have nginx; .ci/run installs it")
-        pytest.skip("no nginx on this machine")
-    running = []
-
-    def start(addresses: list[str]) -> str:
-        port = free_port()
-        text = (ROOT / "assets" / "deploy" / "nginx.conf").read_text(encoding="utf-8")
-        for number, address in enumerate(addresses, 1):
-            assert f"headscope-{number}:8501" in text
-            text = text.replace(f"headscope-{number}:8501", address.removeprefix("http://"))
-        text = text.replace("listen 8080;", f"listen 127.0.0.1:{port};")
-        text = text.replace("/dev/stdout", str(tmp_path / "access.log"))
-        kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-        http = "\n".join([*(f"{kind}_temp_path {tmp_path};" for kind in kinds), text])
-        user = "user root;" if os.getuid() == 0 else ""
-        whole = f"{user} daemon off; pid {tmp_path}/pid; error_log {tmp_path}/error.log; events {{}}"
-        path = tmp_path / "nginx.conf"
-        path.write_text(f"{whole} http {{ {http} }}\n", encoding="utf-8")
-        command = [program, "-p", str(tmp_path), "-c", str(path)]
-        subprocess.run([*command, "-t"], check=True, capture_output=True)
-        running.append(subprocess.Popen(command))
-        while running[-1].poll() is None:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
-                break
-            time.sleep(0.05)
-        return f"http://127.0.0.1:{port}"
-
-    yield start
-    for process in running:
-        process.terminate()
-        process.wait(timeout=20)
 
 
 @pytest.fixture
@@ -87,6 +38,17 @@ def replicas(monkeypatch):
     yield servers
     for server in servers:
         server.stop()
+
+
+@pytest.fixture
+def proxy(replicas):
+    """The address of nginx in front of the replicas, and the file of its log."""
+    if proxies.program() is None:
+        if os.environ.get("CI"):
+            pytest.fail("CI must have nginx; .ci/run installs it")
+        pytest.skip("no nginx on this machine")
+    with proxies.nginx([server.address for server in replicas]) as (address, log):
+        yield address, log
 
 
 def replica_of(address: str, route: str) -> int:
@@ -143,8 +105,8 @@ class Student(threading.Thread):
         assert self.is_alive()
 
 
-def test_a_replica_dies_under_load_and_every_page_goes_on_with_its_scene(replicas, nginx, tabs, settled, eye):
-    address = nginx([server.address for server in replicas])
+def test_a_replica_dies_under_load_and_every_page_goes_on_with_its_scene(replicas, proxy, tabs, settled, eye):
+    address, _ = proxy
     routes = [[], []]
     for number in range(100):
         routes[replica_of(address, f"student-{number}")].append(f"student-{number}")
@@ -182,8 +144,8 @@ def test_a_replica_dies_under_load_and_every_page_goes_on_with_its_scene(replica
         assert student.connections == (2 if number // STUDENTS == dying else 1)
 
 
-def test_the_proxy_closes_the_metrics_compresses_scripts_and_logs_no_sentence(replicas, nginx, tmp_path):
-    address = nginx([server.address for server in replicas])
+def test_the_proxy_closes_the_metrics_compresses_scripts_and_logs_no_sentence(proxy):
+    address, log = proxy
     with pytest.raises(urllib.error.HTTPError, match="404"):
         urllib.request.urlopen(f"{address}/_stcore/metrics")
     page = urllib.request.urlopen(f"{address}/?text=secret").read().decode()
@@ -192,6 +154,7 @@ def test_the_proxy_closes_the_metrics_compresses_scripts_and_logs_no_sentence(re
     with urllib.request.urlopen(request) as answer:
         assert answer.headers["Content-Encoding"] == "gzip"
         assert answer.headers["X-Content-Type-Options"] == "nosniff"
-    log = (tmp_path / "access.log").read_text(encoding="utf-8")
-    assert script in log
-    assert "secret" not in log
+    while script not in (lines := log.read_text(encoding="utf-8")):  # written after the answer
+        time.sleep(0.05)
+    assert "GET / 200" in lines
+    assert "secret" not in lines

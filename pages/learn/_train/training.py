@@ -18,7 +18,7 @@ from mha_core.training.fit import LIVE, LIVE_WIDTHS, Plan
 from mha_core.training.lexicon import LANGUAGES
 from mha_core.training.model import ARCHITECTURES
 from mha_core.training.queue import Job, famous_labels
-from pages._kit import charts, compute, head_view, runs, state
+from pages._kit import charts, compute, head_view, profile, runs, state
 from pages._kit.text import PAGES, literal, t
 
 MAX_SEED = 999
@@ -161,12 +161,13 @@ def _progress_and_figures(plan: Plan, active: bool) -> None:
 
 
 def _progress(job: Job) -> None:
+    reason = f"error {job.name}" if profile.current().hosted else job.error  # the log of strangers has it
     words = {
         "waiting": t("train.waiting", place=compute.trainings().place(job) + 1),
         "running": t("train.running", step=f"{job.step:,}", steps=f"{job.plan.steps:,}"),
         "stopped": t("train.stopped", step=f"{job.step:,}", steps=f"{job.plan.steps:,}"),
         "finished": t("train.finished", steps=f"{job.plan.steps:,}"),
-        "failed": t("train.failed", reason=literal(job.error)),
+        "failed": t("train.failed", reason=literal(reason)),
     }[job.state]
     st.progress(job.step / job.plan.steps, words)
     if job.unsaved:
