@@ -25,7 +25,6 @@ USER 10001:10001
 WORKDIR /data
 VOLUME /data
 EXPOSE 8501
-HEALTHCHECK --start-period=60s # Without an address to print, Streamlit would ask the internet for that of this machine.
-CMD ["/opt/headscope/bin/python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8501/headscope/health')"]
+HEALTHCHECK --start-period=60s CMD ["/opt/headscope/bin/python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8501/headscope/health')"]
 # Without an address to print, Streamlit would ask the internet for that of this machine.
 CMD ["/opt/headscope/bin/headscope", "--server.headless=true", "--server.address=0.0.0.0", "--server.port=8501", "--browser.serverAddress=localhost"]
