@@ -19,7 +19,7 @@ from mha_core.analysis.head_count import (
 from mha_core.figures.lines import lines
 from mha_core.training import checkpoints
 from pages._kit import charts, heights, state
-from pages._kit.text import t
+from pages._kit.text import languages, t
 
 TICKS = tuple(PUBLISHED.index.union([2]))
 LINES = ("answer", "accuracy", "right")
@@ -171,5 +171,5 @@ def _link(h: int, d_model: int) -> str:
     scene = state.current()
     texts = {name: getattr(scene, name) for name in ("text", "twin")}
     changed = {name: text for name, text in texts.items() if text != getattr(state.DEFAULTS, name)}
-    language = {"lang": st.query_params["lang"]} if "lang" in st.query_params else {}
+    language = {"lang": st.query_params["lang"]} if st.query_params.get("lang") in languages() else {}
     return f"./?{urlencode({'h': h, 'd_model': d_model} | changed | language)}"
