@@ -52,7 +52,14 @@ class Block(nn.Module):
         self.mlp_in = nn.Linear(spec.d_model, D_FF)
         self.mlp_out = nn.Linear(D_FF, spec.d_model)
 
-    def forward(self, x: Tensor, words: Tensor, rows: Tensor | None, padding: Tensor | None, rule: ScoreRule):
+    def forward(
+        self,
+        x: Tensor,
+        words: Tensor,
+        rows: Tensor | None,
+        padding: Tensor | None,
+        rule: ScoreRule = ScoreRule(),
+    ):
         normed = self.norm(x)
         queries, context = _rows_of(normed, rows), None if rows is None else normed
         attended = self.attention(queries, context, key_padding=padding, rule=rule)
@@ -72,7 +79,14 @@ class Lookup(nn.Module):
         self.norm = nn.LayerNorm(spec.d_model)
         self.attention = MultiHeadAttention(spec)
 
-    def forward(self, x: Tensor, words: Tensor, rows: Tensor | None, padding: Tensor | None, rule: ScoreRule):
+    def forward(
+        self,
+        x: Tensor,
+        words: Tensor,
+        rows: Tensor | None,
+        padding: Tensor | None,
+        rule: ScoreRule = ScoreRule(),
+    ):
         normed = self.norm(x)
         queries = _rows_of(normed, rows)
         attended = self.attention(queries, normed, words, key_padding=padding, rule=rule)

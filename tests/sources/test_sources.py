@@ -8,8 +8,8 @@ from torch import nn
 
 import mha_core as mha
 
-MODEL = "takes tokenizer, revision, target, device, dtype and limit."
-MINI = "h, d_model, architecture, trained, limit and device"
+MODEL = "takes tokenizer, revision, target, device, dtype, limit and edits."
+MINI = "h, d_model, architecture, trained, limit, device and edits"
 
 
 @pytest.fixture(autouse=True)
