@@ -1,9 +1,10 @@
 """A server with many visits: every answer comes and memory stays (short part of bench_class.py --soak)."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
+
+from tests import event_loop
 
 ROOT = Path(__file__).parents[2]
 ACTS = 14
@@ -31,8 +32,8 @@ def test_visit_after_visit_is_answered_and_leaves_nothing_in_memory(monkeypatch)
             assert student.measured.received > 0
 
     with bench_class.running(kind) as server:
-        asyncio.run(visits(server.address, 4))
+        event_loop.run(visits(server.address, 4))
         before = bench_class.memory(server.process.pid)
-        asyncio.run(visits(server.address, 8))
+        event_loop.run(visits(server.address, 8))
         after = bench_class.memory(server.process.pid)
     assert after < bench_class.MAX_GROWTH * before

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from pages._kit import logs, profile, server
+from tests import event_loop
 
 PAGE = (b"accept", b"text/html,application/xhtml+xml")
 
@@ -20,7 +21,7 @@ def asked(guard, path="/", header=PAGE):
         messages.append(message)
 
     scope = {"type": "http", "path": path, "headers": [header]}
-    asyncio.run(guard(scope, None, send))
+    event_loop.run(guard(scope, None, send))
     assert [message["type"] for message in messages] == ["http.response.start", "http.response.body"]
     return messages[0]["status"], dict(messages[0]["headers"])
 
@@ -95,7 +96,7 @@ def test_a_full_server_asks_the_next_visitor_to_come_back_and_a_page_that_closes
         await asyncio.gather(*pages)
         return refused, status[::2]
 
-    assert asyncio.run(open_pages()) == (["websocket.close"], [503, 200])
+    assert event_loop.run(open_pages()) == (["websocket.close"], [503, 200])
     assert door.pages == 0
 
 
@@ -118,12 +119,12 @@ def test_messages_beyond_the_pace_wait_and_none_is_lost(monkeypatch):
         return [(await paced())["bytes"] for _ in range(messages)]
 
     paced = server._paced(receive, figures)
-    assert asyncio.run(hear(paced, 3)) == [0, 1, 2]
+    assert event_loop.run(hear(paced, 3)) == [0, 1, 2]
     assert slept == []
-    assert asyncio.run(hear(paced, 4)) == [3, 4, 5, 6]
+    assert event_loop.run(hear(paced, 4)) == [3, 4, 5, 6]
     assert slept == [0.5] * 4
     now[0] += 60  # a pause gives back no more than what may come at once
-    asyncio.run(hear(paced, 4))
+    event_loop.run(hear(paced, 4))
     assert slept[4:] == [0.5]
 
 
