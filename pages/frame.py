@@ -49,8 +49,15 @@ SECTIONS = {
         Page(
             "understand/steps.py",
             t("steps.title"),
-            ("understand/hops.py", "understand/embeddings.py"),
+            ("understand/what_if.py", "understand/hops.py"),
             with_sentence(),
+        ),
+        Page(
+            "understand/what_if.py",
+            t("what_if.title"),
+            ("understand/hops.py", "learn/sweep.py"),
+            with_sentence(sources=("mini", "random", "run", "model")),
+            "what-if",
         ),
         Page(
             "understand/hops.py",

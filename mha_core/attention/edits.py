@@ -84,7 +84,10 @@ class Site:
 
 @dataclass(frozen=True, kw_only=True)
 class Edit:
-    """A change of attention in one `layer` or all, of one `kind` (self, encoder, decoder, cross) or all."""
+    """A change of attention in one `layer` or all, of one `kind` (self, encoder, decoder, cross) or all.
+
+    With a `kind` its layers are counted by themselves.
+    """
 
     name: ClassVar[str]
     stage: ClassVar[int] = 0  # scores, weights, outputs: in this order edits act
@@ -308,18 +311,19 @@ def by_layer(edits: Sequence[Edit], sites: Sequence[Site]) -> list[tuple[Edit, .
     """The edits of each layer. Raises `MhaError` for one that acts on no layer, or does not fit one."""
     chosen: list[list[Edit]] = [[] for _ in sites]
     for edit in edits:
-        if edit.layer is not None and not -len(sites) <= edit.layer < len(sites):
-            raise MhaError(
-                f"There are layers 0 to {len(sites) - 1}; an edit asks for layer {edit.layer}.",
-                fixes=({"layer": 0 if edit.layer < 0 else len(sites) - 1},),
-            )
-        layers = range(len(sites)) if edit.layer is None else [edit.layer % len(sites)]
-        layers = [layer for layer in layers if edit.kind in (None, sites[layer].kind)]
+        layers = [layer for layer, site in enumerate(sites) if edit.kind in (None, site.kind)]
         if not layers:
             kinds = dict.fromkeys(site.kind for site in sites)
             raise MhaError(
                 f"The edit “{edit.describe()}” acts on no layer: these are of the kind {listed(kinds, 'or')}."
             )
+        if edit.layer is not None:
+            if not -len(layers) <= edit.layer < len(layers):
+                raise MhaError(
+                    f"There are layers 0 to {len(layers) - 1}; an edit asks for layer {edit.layer}.",
+                    fixes=({"layer": 0 if edit.layer < 0 else len(layers) - 1},),
+                )
+            layers = [layers[edit.layer]]
         for layer in layers:
             chosen[layer].append(edit)
     for edits_of_layer, site in zip(chosen, sites, strict=True):

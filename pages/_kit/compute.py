@@ -2,7 +2,7 @@
 
 import json
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 from weakref import WeakKeyDictionary
@@ -11,11 +11,13 @@ import streamlit as st
 
 import mha_core as mha
 from mha_core import resources
+from mha_core.attention.edits import Edit
+from mha_core.attention.edits import read as read_edit
 from mha_core.attention.module import AttentionSpec
 from mha_core.device import Device, pick
 from mha_core.sources import mini
 from mha_core.sources.random_weights import nbytes
-from mha_core.traces.source import RandomSource, RunSource, TrainedSource
+from mha_core.traces.source import EditedSource, RandomSource, RunSource, TrainedSource
 from mha_core.training.checkpoints import Trained, untrained
 from mha_core.training.language import MAX_WORDS
 from mha_core.training.model import ARCHITECTURES
@@ -47,8 +49,10 @@ def max_tokens(source: str) -> int:
     return min(MAX_TOKENS.get(source, profile.current().tokens), profile.current().tokens)
 
 
-def trace(scene: Scene, *, text: str | None = None, trained: bool = True) -> mha.AttentionTrace:
-    """The trace of the scene's text, or of another with the same settings.
+def trace(
+    scene: Scene, *, text: str | None = None, trained: bool = True, edits: Sequence[Edit] = ()
+) -> mha.AttentionTrace:
+    """The trace of the scene's text, or of another with the same settings, with `edits` of its attention.
 
     The trace of a saved file ignores `text`. ``trained=False`` takes the model before its first training
     step.
@@ -60,8 +64,9 @@ def trace(scene: Scene, *, text: str | None = None, trained: bool = True) -> mha
             raise mha.MhaError(uploads.NOTHING)
         return _with_layers(saved)
     if scene.source == "model":
-        return _with_layers(model_source.trace(scene, scene.text if text is None else text))
+        return _with_layers(model_source.trace(scene, scene.text if text is None else text, edits))
     settings = scene.settings(text) | ({} if trained else {"trained": False})
+    settings |= {"edits": [edit.to_json() for edit in edits]} if edits else {}
     # One canonical string is the key: separate arguments can collide in the cache's hash.
     key = json.dumps(settings, sort_keys=True)
     return _large_trace(key) if _is_large(scene, settings["text"]) else _trace(key)
@@ -227,13 +232,16 @@ def _large_trace(settings: str) -> mha.AttentionTrace:
 
 def _computed(settings: str) -> mha.AttentionTrace:
     arguments = json.loads(settings)
+    arguments["edits"] = edits = tuple(map(read_edit, arguments.get("edits", ())))
     if arguments["source"] == STAND_IN:
-        return mini.stand_in(**{name: value for name, value in arguments.items() if name != "source"})
+        without = ("source", "edits")
+        return mini.stand_in(**{name: value for name, value in arguments.items() if name not in without})
     if arguments["source"] == "run":
         finished = trainings().model(arguments["run"], arguments["step"])
         trained = finished if arguments.get("trained", True) else untrained(finished.plan)
-        trace = mini.follow(trained, arguments["text"])
-        return replace(trace, source=_of_run(arguments["run"], trace.source))
+        trace = mini.follow(trained, arguments["text"], edits=edits)
+        source = _of_run(arguments["run"], trace.source.origin)
+        return replace(trace, source=EditedSource(source, edits) if edits else source)
     if arguments["source"] == "random":
         arguments["max_bytes"] = profile.current().trace_bytes
     return mha.trace(limit=max_tokens(arguments["source"]), **arguments)

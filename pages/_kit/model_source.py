@@ -3,8 +3,8 @@
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from threading import Event, Lock, Thread
 from types import MappingProxyType
 from typing import NamedTuple
@@ -12,6 +12,7 @@ from typing import NamedTuple
 import streamlit as st
 
 from mha_core import AttentionTrace, MhaError, device
+from mha_core.attention.edits import Edit
 from mha_core.sources.huggingface import catalogue, files
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.sources.huggingface.catalogue import HubModel, LocalModel, hub_models
@@ -54,14 +55,16 @@ class LoadedModel:
         """The number of parameters."""
         return sum(parameter.numel() for parameter in self.model.module.parameters())
 
-    def parts(self, text: str, target: str | None = None) -> Mapping[str, AttentionTrace]:
+    def parts(
+        self, text: str, target: str | None = None, edits: Sequence[Edit] = ()
+    ) -> Mapping[str, AttentionTrace]:
         """The trace of each kind of attention. Raises `MhaError` for a text that the model cannot take."""
-        key = (text, target)
+        key = (text, target, tuple(edits))
         with self._lock:  # two at once would need twice the memory and save no time
             entry = self._traces.pop(key, None)
             if entry is None:
                 limit = profile.current().tokens
-                trace = huggingface.follow(self.model, text, target=target, limit=limit)
+                trace = huggingface.follow(self.model, text, target=target, limit=limit, edits=edits)
                 self.kinds = trace.kinds
                 traces = {kind: trace.part(kind) for kind in trace.kinds} or {"self": trace}
                 entry = MappingProxyType(traces), _bytes(trace)
@@ -256,8 +259,11 @@ def load(scene: Scene, stage) -> None:
     stage.empty()
 
 
-def trace(scene: Scene, text: str) -> AttentionTrace:
-    """The trace of a text, of the chosen kind of attention. Raises `MhaError` with the reason for none."""
+def trace(scene: Scene, text: str, edits: Sequence[Edit] = ()) -> AttentionTrace:
+    """The trace of a text, of the chosen kind of attention, whose layers `edits` count.
+
+    Raises `MhaError` with the reason for none.
+    """
     if (reason := refusal(scene)) is not None:
         raise reason
     entry = loaded_model(scene)
@@ -265,7 +271,9 @@ def trace(scene: Scene, text: str) -> AttentionTrace:
         raise loaded().refused(key_of(scene)) or MhaError(
             f"{scene.model} is not loaded.", fixes=({"source": "mini"},)
         )
-    traces = parts(entry, scene, text)
+    kinds = entry.kinds if edits else ()
+    kind = scene.kind if scene.kind in kinds else kinds[0] if len(kinds) > 1 else None
+    traces = parts(entry, scene, text, [replace(edit, kind=kind) for edit in edits])
     return traces.get(scene.kind) or next(iter(traces.values()))
 
 
@@ -344,10 +352,12 @@ def key_of(scene: Scene) -> ModelKey:
     )
 
 
-def parts(entry: LoadedModel, scene: Scene, text: str) -> Mapping[str, AttentionTrace]:
+def parts(
+    entry: LoadedModel, scene: Scene, text: str, edits: Sequence[Edit] = ()
+) -> Mapping[str, AttentionTrace]:
     """The trace of each kind of attention when the scene's model reads a text."""
     target = scene.target if entry.model.has_target and (scene.target or "").strip() else None
-    return entry.parts(text, target)
+    return entry.parts(text, target, edits)
 
 
 def _stage(loading: Loading) -> str:

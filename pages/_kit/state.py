@@ -113,6 +113,7 @@ class Scene:
     position: str = "sinusoidal"
     mask: str = "full"
     bias: bool = True
+    edits: str = ""
     focus: Focus = Focus()
 
     def settings(self, text: str | None = None) -> dict:

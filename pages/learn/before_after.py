@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from pages._kit import compute, model_info, state
+from pages._kit import compute, model_info, pair, state
 from pages._kit.scene import scene_and_trace
 from pages._kit.text import t
 from pages.learn._before_after import sides
@@ -21,8 +21,9 @@ layer, head, query = state.indices(trace, scene)
 if compute.is_stand_in(trace):
     sides.only_before(trace, layer=layer, head=head, query=query)
     st.stop()
-both = {"before": compute.trace(scene, trained=False), "after": trace}
-sides.view(both, layer=layer, head=head, query=query)
+untrained = compute.trace(scene, trained=False)
+both = {sides.heading(untrained, key="before"): untrained, sides.heading(trace, key="after"): trace}
+pair.view(both, layer=layer, head=head, query=query, key="before_view")
 st.header(t("before.matrices", head=head + 1, layer=layer + 1))
 model_info.layer(trace, layer)
-sides.show_matrices(both, layer=layer, head=head, query=query)
+pair.show_matrices(both, ("weights", "q", "k"), layer=layer, head=head, query=query, key="before")

@@ -1,0 +1,34 @@
+"""What if a head were off, a word cut from another, √d_k left out? The sentence without and with it."""
+
+import streamlit as st
+
+from pages._kit import compute, pair, refusals, state
+from pages._kit.scene import scene_and_trace
+from pages._kit.text import t
+from pages.understand._what_if import changes
+
+st.title(t("what_if.heading"), anchor=False)
+st.caption(t("what_if.intro"))
+scene, before = scene_and_trace()
+if scene.source == "file" or compute.is_stand_in(before):
+    st.info(t("what_if.file" if scene.source == "file" else "what_if.stand_in"), icon=":material/tune:")
+    st.stop()
+layer, head, query = state.indices(before, scene)
+chosen = changes.current(scene)
+changes.choose(before, chosen, layer=layer, head=head, query=query)
+after = before
+if chosen:
+    changes.listed(chosen, before)
+    after, refusal = changes.traced(scene, chosen)
+    if refusal is not None:
+        refusals.show(refusal, page_offers=False)
+        st.stop()
+    changes.answers(before, after)
+sides = {t("what_if.before"): before} | ({t("what_if.after"): after} if chosen else {})
+pair.view(sides, layer=layer, head=head, query=query, key="what_if_view")
+if chosen:
+    st.header(t("what_if.matrices", head=head + 1, layer=layer + 1))
+    names = ("masked", "weights", "output")
+    pair.show_matrices(sides, names, layer=layer, head=head, query=query, key="what-if", difference=True)
+    st.header(t("what_if.layers"))
+    changes.measured(before, after)

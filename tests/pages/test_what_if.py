@@ -1,0 +1,124 @@
+"""What if: changes act inside the computation, stand in the link, and are lifted again."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import mha_core as mha
+from mha_core import edits
+from pages._kit.state import Scene
+from pages.understand._what_if.link import KINDS, Change, read, write
+
+PAGE = "understand/what_if.py"
+CUT = "cut,layer=2,from=9,to=3"
+OTHER = "The answer at **it** changes: **animal** 1.00 → **street** 1.00"
+
+
+@pytest.fixture
+def on_page(opened_on):
+    return partial(opened_on, PAGE)
+
+
+def answers(app) -> list[str]:
+    return [one.value for one in app.markdown if one.value.startswith("The answer at")]
+
+
+def test_the_first_offer_cuts_the_edge_that_decides_and_can_be_lifted(on_page):
+    app = on_page()
+    assert not answers(app)
+    app.button(key="apply_change").click().run()
+    assert app.query_params["edits"] == [CUT]
+    assert answers(app) == [OTHER]
+    app.button(key=f"lift_{CUT}").click().run()
+    assert not app.exception
+    assert not answers(app)
+
+
+def test_one_head_of_four_changes_little_and_all_changes_are_lifted_at_once(on_page):
+    app = on_page(edits="temperature,by=2")
+    app.button(key="try_1").click().run()
+    assert app.query_params["edits"] == ["cut,layer=2,head=4,from=9,to=3"]
+    app.button(key="reset_changes").click().run()
+    assert not app.exception
+    assert "edits" not in app.query_params
+
+
+def test_the_view_and_the_matrices_show_what_was_computed_with_the_changes(on_page, eye, heatmaps):
+    app = on_page(edits=f"{CUT};off,layer=1,head=2")
+    changes = [edits.Hide(layer=1, rows=8, keys=2), edits.Output(layer=0, heads=1)]
+    before = mha.trace(Scene.text, source="mini")
+    after = mha.trace(Scene.text, source="mini", edits=changes)
+    _, panels = eye(app, "what_if_view")
+    for panel, trace in zip(panels, (before, after), strict=True):
+        for packed, layer in zip(panel["layers"], trace.layers, strict=True):
+            np.testing.assert_allclose(packed["weights"], layer.weights(), atol=2e-5)
+    drawn = heatmaps(app, "what-if-output")
+    outputs = [trace.layers[1].output(3) for trace in (before, after)]
+    np.testing.assert_allclose(drawn["before"]["values"], outputs[0], atol=1e-6)
+    np.testing.assert_allclose(drawn["after"]["values"], outputs[1], atol=1e-6)
+    np.testing.assert_allclose(drawn["difference"]["values"], outputs[1] - outputs[0], atol=1e-6)
+    assert drawn["before"]["end"] == drawn["after"]["end"]
+    weights = heatmaps(app, "what-if-weights")["difference"]["values"]
+    assert weights[8, 2] == pytest.approx(-before.layers[1].weights(3)[8, 2])
+
+
+@pytest.mark.parametrize("source", ["mini", "random"])
+@pytest.mark.parametrize("change", [f"{kind},layer=1" for kind in KINDS if kind != "cut"])
+def test_every_kind_acts_on_every_source_that_computes(on_page, source, change):
+    change += ",by=3" if change.startswith("temperature") else ""
+    app = on_page(edits=change, source=source)
+    assert not app.error
+    largest = app.dataframe[0].value["largest change of a weight"]
+    assert (largest[1] == 0) == change.startswith("off")  # the weights of a head that is off stay
+
+
+def test_what_a_link_cannot_mean_is_said_and_the_rest_acts(on_page, english):
+    app = on_page(edits=f"nonsense;{CUT};cut,layer=0;off,head=x")
+    said = [one.value for one in app.caption if "there are not" in one.value]
+    assert len(said) == 1
+    assert answers(app) == [OTHER]
+    app = on_page(edits="off,layer=7")
+    assert "There are layers 0 to 1" in app.error[0].value
+    app.button(key="reset_changes").click().run()
+    assert not app.error
+
+
+def test_weights_that_mean_nothing_are_not_changed(on_page, english):
+    app = on_page(text="Paris is in France", edits=CUT)
+    assert english("what_if.stand_in") in [info.value for info in app.info]
+
+
+numbers = st.none() | st.integers(1, 60)
+
+
+@given(
+    st.lists(
+        st.builds(
+            Change, st.sampled_from([*KINDS]), numbers, numbers, numbers, numbers, by=st.floats(0.001, 1e6)
+        )
+    )
+)
+def test_changes_come_back_from_a_link(changes):
+    text = write(changes)
+    again, refused = read(text)
+    kept = [change for change in changes if change.kind != "cut" or change.query or change.key]
+    assert write(again) == write(dict.fromkeys(Change(*_given(change)) for change in kept[:64]))[: len(text)]
+    assert all(part.startswith("cut") for part in refused) or len(kept) > 64
+
+
+def _given(change: Change) -> tuple:
+    """The change without places that its kind does not have, its number as the link writes it."""
+    values = change.values
+    by = float(f"{values['by']:g}") if "by" in values else None
+    return change.kind, *(values.get(name) for name in ("layer", "head", "from", "to")), by
+
+
+@given(st.text(alphabet="cutofeven,;=layrhdmpby0123456789-.xé", max_size=40))
+def test_any_text_of_a_link_is_read(text):
+    changes, refused = read(text)
+    assert len(changes) + len(refused) <= text.count(";") + 1
+    for change in changes:
+        assert change.edit().describe()
