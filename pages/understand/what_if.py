@@ -11,7 +11,7 @@ st.title(t("what_if.heading"), anchor=False)
 st.caption(t("what_if.intro"))
 scene, before = scene_and_trace()
 if scene.source == "file" or compute.is_stand_in(before):
-    st.info(t("what_if.file" if scene.source == "file" else "what_if.stand_in"), icon=":material/tune:")
+    st.info(t("what_if.file") if scene.source == "file" else t("what_if.stand_in"), icon=":material/tune:")
     st.stop()
 layer, head, query = state.indices(before, scene)
 chosen = changes.current(scene)

@@ -102,11 +102,11 @@ def answers(before: AttentionTrace, after: AttentionTrace) -> None:
     for at, (old, new) in enumerate(zip(before.answers, after.answers, strict=True)):
         if old is None or new is None:
             continue
-        key = "what_if.answer_other" if old[0][0] != new[0][0] else "what_if.answer_same"
         names = {"word": literal(isolated(before.tokens.labels[at]))}
         for name, (word, share) in {"before": old[0], "after": new[0]}.items():
             names |= {name: literal(isolated(word)), f"{name}_share": short(share)}
-        st.markdown(t(key, **names))
+        other = old[0][0] != new[0][0]
+        st.markdown(t("what_if.answer_other", **names) if other else t("what_if.answer_same", **names))
 
 
 def measured(before: AttentionTrace, after: AttentionTrace) -> None:
