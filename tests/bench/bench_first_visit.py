@@ -17,6 +17,7 @@ PAGES = [
     "token",
     "model",
     "steps",
+    "what-if",
     "hops",
     "embeddings",
     "train",

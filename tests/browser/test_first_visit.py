@@ -15,6 +15,8 @@ PAGES = {
     "token": "Token",
     "model": "Real model",
     "steps": "Steps",
+    "what-if": "What if",
+    "what-if?edits=cut,layer%3D2,from%3D9,to%3D3": "What if",
     "hops": "Two hops",
     "embeddings": "Embeddings",
     "train": "Train",

@@ -19,6 +19,7 @@ PAGES = {
     "see/token.py": {"mini": MINI, "random": RANDOM},
     "models/real.py": {"mini": ("source",), "random": ("source",)},
     "understand/steps.py": {"mini": MINI, "random": RANDOM},
+    "understand/what_if.py": {"mini": MINI, "random": RANDOM},
     "understand/hops.py": {"mini": (*MINI, "twin"), "random": (*RANDOM, "twin")},
     "understand/embeddings.py": {"mini": MINI, "random": (*SENTENCE, "d_model", "seed")},
     "learn/train.py": {"mini": (), "random": ()},
