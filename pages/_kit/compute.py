@@ -232,10 +232,9 @@ def _large_trace(settings: str) -> mha.AttentionTrace:
 
 def _computed(settings: str) -> mha.AttentionTrace:
     arguments = json.loads(settings)
-    arguments["edits"] = edits = tuple(map(read_edit, arguments.get("edits", ())))
+    edits = tuple(map(read_edit, arguments.pop("edits", ())))
     if arguments["source"] == STAND_IN:
-        without = ("source", "edits")
-        return mini.stand_in(**{name: value for name, value in arguments.items() if name not in without})
+        return mini.stand_in(**{name: value for name, value in arguments.items() if name != "source"})
     if arguments["source"] == "run":
         finished = trainings().model(arguments["run"], arguments["step"])
         trained = finished if arguments.get("trained", True) else untrained(finished.plan)
@@ -244,7 +243,7 @@ def _computed(settings: str) -> mha.AttentionTrace:
         return replace(trace, source=EditedSource(source, edits) if edits else source)
     if arguments["source"] == "random":
         arguments["max_bytes"] = profile.current().trace_bytes
-    return mha.trace(limit=max_tokens(arguments["source"]), **arguments)
+    return mha.trace(limit=max_tokens(arguments["source"]), edits=edits, **arguments)
 
 
 @st.cache_resource

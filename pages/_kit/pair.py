@@ -5,33 +5,33 @@ from dataclasses import replace
 
 import numpy as np
 
-from mha_core import AttentionTrace, LayerTrace
-from mha_core.analysis.frames import picture
+from mha_core import AttentionTrace
+from mha_core.analysis.frames import Part, around, picture
 from pages._kit import compute, head_view, heatmaps, matrices, sentence
 from pages._kit.text import t
 
-Sides = Mapping[str, AttentionTrace]  # by their headings
+Pair = Mapping[str, AttentionTrace]  # by their headings
 
 
-def view(sides: Sides, *, layer: int, head: int, query: int, key: str) -> None:
+def view(pair: Pair, *, layer: int, head: int, query: int, key: str) -> None:
     """Both in one head view, in which layer, head and token are chosen."""
     head_view.of_traces(
-        list(sides.values()),
+        list(pair.values()),
         layer=layer,
         head=head,
         token=query,
-        titles=[f"{heading} · {side.tokens.text}" for heading, side in sides.items()],
+        titles=[f"{heading} · {side.tokens.text}" for heading, side in pair.items()],
         key=key,
         more={
             "strips": True,
             "compared": True,
-            "answers": [sentence.answers(side) for side in sides.values()],
+            "answers": [sentence.answers(side) for side in pair.values()],
         },
     )
 
 
 def show_matrices(
-    sides: Sides,
+    pair: Pair,
     names: Sequence[str],
     *,
     layer: int,
@@ -40,13 +40,16 @@ def show_matrices(
     key: str,
     difference: bool = False,
 ) -> None:
-    """Matrices of the head on both sides, each on one colour scale, and what is between them."""
-    limit = max(compute.of(side.layers[layer], _largest, head=head) for side in sides.values())
-    place = {"layer": layer, "head": head, "query": query, "limit": limit}
+    """Matrices of the head on both sides, each on one colour scale, and what is between them.
+
+    Of a long text the part around the token is drawn.
+    """
+    place = {"layer": layer, "head": head, "query": query}
+    place["part"] = around(next(iter(pair.values())), query, layer=layer, head=head)
     for name in names:
         drawn = [
             compute.of(side, _matrix, name=name, key=place_name, heading=heading, **place)
-            for place_name, (heading, side) in zip(("before", "after"), sides.items(), strict=True)
+            for place_name, (heading, side) in zip(("before", "after"), pair.items(), strict=True)
         ]
         end = max(side.end for side in drawn)
         drawn = [replace(side, limit=end) for side in drawn]
@@ -69,21 +72,10 @@ def _difference(before: heatmaps.Heatmap, after: heatmaps.Heatmap, *, name: str)
     )
 
 
-def _largest(layer: LayerTrace, *, head: int) -> float:
-    return float(layer.weights(head).max())
-
-
 def _matrix(
-    side: AttentionTrace,
-    *,
-    name: str,
-    key: str,
-    heading: str,
-    layer: int,
-    head: int,
-    query: int,
-    limit: float,
+    side: AttentionTrace, *, name: str, key: str, heading: str, layer: int, head: int, query: int, part: Part
 ) -> heatmaps.Heatmap:
-    matrix = picture(side, name, layer=layer, head=head)
+    matrix = picture(side, name, layer=layer, head=head, part=part)
     matrix = replace(matrix, symbol=f"{heading} · {matrix.symbol}")
+    limit = float(np.nanmax(matrix.frame.to_numpy())) or 1.0
     return matrices.of_picture(matrix, key, limit=limit, query=query)

@@ -31,4 +31,4 @@ if chosen:
     names = ("masked", "weights", "output")
     pair.show_matrices(sides, names, layer=layer, head=head, query=query, key="what-if", difference=True)
     st.header(t("what_if.layers"))
-    changes.measured(before, after)
+    changes.measured(before, after, layer=layer, head=head, query=query)

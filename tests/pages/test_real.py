@@ -10,7 +10,7 @@ import torch
 from streamlit.testing.v1 import AppTest
 
 import mha_core as mha
-from mha_core import device
+from mha_core import device, edits
 from mha_core.sources.huggingface import catalogue, files, trial
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.traces.facts import Facts
@@ -29,6 +29,7 @@ PAGES = (
     "see/token.py",
     "models/real.py",
     "understand/steps.py",
+    "understand/what_if.py",
     "understand/hops.py",
     "understand/embeddings.py",
     "learn/train.py",
@@ -177,6 +178,21 @@ def test_two_texts_have_a_choice_of_whose_attention_and_a_target(on_model, token
     app.segmented_control(key="kind").set_value("cross").run()
     assert tokens(app)[0] == list(wanted.part("decoder").tokens.labels)
     assert eye(app)[1][0]["keys"] == list(wanted.tokens.labels)
+
+
+def test_an_edit_changes_the_chosen_kind_of_attention_of_a_real_model(on_model, folder, eye):
+    app = on_model("t5", target="The street.", kind="cross", edits="cut,layer=2,from=1,to=1")
+    app.switch_page("understand/what_if.py").run()
+    assert not app.exception
+    assert not app.error
+    cut = [edits.Hide(kind="cross", layer=1, rows=0, keys=0)]
+    model = huggingface.load(folder("t5"))
+    edited = huggingface.follow(model, Scene.text, target="The street.", edits=cut).part("cross")
+    assert (edited.layers[1].weights()[:, 0, 0] == 0).all()
+    assert edited.layers[0].weights()[:, 0, 0].all()
+    _, panels = eye(app, "what_if_view")
+    for packed, layer in zip(panels[1]["layers"], edited.layers, strict=True):
+        np.testing.assert_allclose(packed["weights"], layer.weights(), atol=2e-5)
 
 
 @pytest.mark.slow

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 import mha_core as mha
 from mha_core import edits
+from mha_core.analysis.frames import WINDOW
 from pages._kit.state import Scene
-from pages.understand._what_if.link import KINDS, Change, read, write
+from pages.understand._what_if.link import KINDS, edit_of, read, write
 
 PAGE = "understand/what_if.py"
 CUT = "cut,layer=2,from=9,to=3"
@@ -91,34 +92,45 @@ def test_weights_that_mean_nothing_are_not_changed(on_page, english):
     assert english("what_if.stand_in") in [info.value for info in app.info]
 
 
+def test_of_a_long_text_a_part_is_drawn_and_measured(on_page, heatmaps):
+    """Each of its matrices of all pairs would take 4 MB for each head."""
+    app = on_page(source="random", twin="", text="word " * 1000, edits="temperature,by=3", h=8)
+    drawn = heatmaps(app, "what-if-weights")
+    assert {matrix["values"].shape for matrix in drawn.values()} == {(WINDOW, WINDOW)}
+    assert any("Of this long text the queries" in caption.value for caption in app.caption)
+    assert (app.dataframe[0].value["largest change of a weight"] > 0).all()
+
+
+def test_words_that_look_like_markup_stay_words_on_the_buttons(on_page):
+    app = on_page(source="random", text="$x$ *y* :red[z]", token="1", edits="cut,from=1,to=3", twin="")
+    labels = [button.label for button in app.button if "does not see" in button.label]
+    assert len(labels) == 3
+    assert not [label for label in labels if "$x$" in label or ":red[" in label]
+
+
 numbers = st.none() | st.integers(1, 60)
+values = st.fixed_dictionaries(dict.fromkeys(("layer", "head", "from", "to"), numbers))
 
 
-@given(
-    st.lists(
-        st.builds(
-            Change, st.sampled_from([*KINDS]), numbers, numbers, numbers, numbers, by=st.floats(0.001, 1e6)
-        )
-    )
-)
-def test_changes_come_back_from_a_link(changes):
-    text = write(changes)
-    again, refused = read(text)
-    kept = [change for change in changes if change.kind != "cut" or change.query or change.key]
-    assert write(again) == write(dict.fromkeys(Change(*_given(change)) for change in kept[:64]))[: len(text)]
-    assert all(part.startswith("cut") for part in refused) or len(kept) > 64
+@st.composite
+def chosen_edits(draw):
+    kind, places = draw(st.sampled_from([*KINDS])), draw(values)
+    if kind == "cut" and places["from"] is places["to"] is None:
+        places["to"] = 1
+    return edit_of(kind, places | {"by": draw(st.floats(0.001, 1e6).map(lambda x: float(f"{x:.6g}")))})
 
 
-def _given(change: Change) -> tuple:
-    """The change without places that its kind does not have, its number as the link writes it."""
-    values = change.values
-    by = float(f"{values['by']:g}") if "by" in values else None
-    return change.kind, *(values.get(name) for name in ("layer", "head", "from", "to")), by
+@given(st.lists(chosen_edits(), max_size=70))
+def test_edits_come_back_from_a_link(chosen):
+    again, refused = read(write(chosen))
+    once = tuple(dict.fromkeys(chosen))
+    assert again == once[:64]
+    assert len(once) <= 64 or refused
 
 
 @given(st.text(alphabet="cutofeven,;=layrhdmpby0123456789-.xé", max_size=40))
 def test_any_text_of_a_link_is_read(text):
-    changes, refused = read(text)
-    assert len(changes) + len(refused) <= text.count(";") + 1
-    for change in changes:
-        assert change.edit().describe()
+    chosen, refused = read(text)
+    assert len(chosen) + len(refused) <= text.count(";") + 1
+    for edit in chosen:
+        assert edit.describe()

@@ -1,4 +1,4 @@
-"""The changes of the page What if: choosing one, the list of those that act, and what came of them."""
+"""The edits of the page What if: choosing one, the list of those that act, and what came of them."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,92 +7,94 @@ import pandas as pd
 import streamlit as st
 
 from mha_core import AttentionTrace, LayerTrace, MhaError
+from mha_core.analysis.frames import around
+from mha_core.attention.edits import Edit
 from mha_core.attention.score_rule import MAX_DIVISOR, MIN_DIVISOR
 from pages._kit import compute, state
 from pages._kit.text import isolated, literal, short, t
-from pages.understand._what_if.link import KINDS, Change, read, write
+from pages.understand._what_if import link
 
 SATURATED = 0.99  # a row with such a weight hardly learns: the gradient of its softmax is nearly 0
 HOT = 4.0  # the temperature that is offered first
 ALL = 0  # layers, heads or words, in the fields that count from 1
 
 
-def current(scene: state.Scene) -> tuple[Change, ...]:
-    """The changes of the link; a part of it that is none is said in a quiet line."""
-    changes, refused = read(scene.edits)
+def current(scene: state.Scene) -> tuple[Edit, ...]:
+    """The edits of the link; a part of it that is none is said in a quiet line."""
+    edits, refused = link.read(scene.edits)
     if refused:
         st.caption(t("what_if.refused", parts=literal("; ".join(refused)[:80])))
-    return changes
+    return edits
 
 
-def choose(trace: AttentionTrace, changes: tuple[Change, ...], *, layer: int, head: int, query: int) -> None:
-    """Which change, and where; and some to try at once."""
-    best = _best_key(trace, layer, query)
+def choose(trace: AttentionTrace, edits: Sequence[Edit], *, layer: int, head: int, query: int) -> None:
+    """Which edit, and where; and some to try at once."""
+    best = int(trace.layers[layer].weights(rows=[query]).mean(0)[0].argmax())  # from which most is taken
     _start(trace, layer=layer, query=query, key=best)
     with st.container(border=True):
         with st.container(horizontal=True, vertical_alignment="bottom"):
             kind = st.selectbox(
                 t("what_if.kind"),
-                list(KINDS),
+                list(link.KINDS),
                 format_func=lambda kind: t(f"what_if.{kind}"),
                 key="change_kind",
                 width=250,
             )
-            values = {name: _place(name, trace) for name in KINDS[kind].places}
-            new = Change(kind, *(values.get(name) for name in ("layer", "head", "from", "to", "by")))
+            values = {name: _place(name, trace) for name in link.KINDS[kind].names}
+            whole = kind == "cut" and values["from"] is values["to"] is None  # nothing would be left
             st.button(
                 t("what_if.apply"),
                 key="apply_change",
                 type="primary",
                 on_click=_set,
-                args=([*changes, new],),
-                disabled=kind == "cut" and new.query is new.key is None,
+                args=([] if whole else [*edits, link.edit_of(kind, values)],),
+                disabled=whole,
             )
         with st.container(horizontal=True, vertical_alignment="center"):
             st.caption(t("what_if.try"), width="content")
-            for nth, change in enumerate(_examples(layer=layer, head=head, query=query, key=best)):
+            for nth, edit in enumerate(_examples(layer=layer, head=head, query=query, key=best)):
                 st.button(
-                    describe(change, trace),
+                    describe(edit, trace),
                     key=f"try_{nth}",
                     icon=":material/play_arrow:",
                     type="tertiary",
                     on_click=_set,
-                    args=([change],),
+                    args=([edit],),
                 )
 
 
-def listed(changes: Sequence[Change], trace: AttentionTrace) -> None:
-    """The changes that act, each of which can be lifted."""
+def listed(edits: Sequence[Edit], trace: AttentionTrace) -> None:
+    """The edits that act, each of which can be lifted."""
     with st.container(horizontal=True, vertical_alignment="center"):
-        for change in changes:
+        for edit in edits:
             st.button(
-                describe(change, trace),
-                key=f"lift_{change.text()}",
+                describe(edit, trace),
+                key=f"lift_{link.text(edit)}",
                 icon=":material/close:",
                 help=t("what_if.lift"),
                 on_click=_set,
-                args=([other for other in changes if other != change],),
+                args=([other for other in edits if other != edit],),
             )
         st.button(t("what_if.reset"), key="reset_changes", type="tertiary", on_click=_set, args=([],))
 
 
-def describe(change: Change, trace: AttentionTrace) -> str:
-    """A change in words."""
-    values = change.values
-    layer = t("what_if.in_layer", layer=change.layer) if "layer" in values else t("what_if.in_all_layers")
-    of_head = t("what_if.of_head", head=change.head) if "head" in values else t("what_if.of_all_heads")
+def describe(edit: Edit, trace: AttentionTrace) -> str:
+    """An edit in words, as Markdown."""
+    kind, values = link.kind_of(edit), link.values_of(edit)
+    layer = t("what_if.in_layer", layer=values["layer"]) if "layer" in values else t("what_if.in_all_layers")
+    of_head = t("what_if.of_head", head=values["head"]) if "head" in values else t("what_if.of_all_heads")
     words = {
-        "query": _word(trace.sides.queries.labels, change.query),
-        "key": _word(trace.sides.keys.labels, change.key),
-        "by": "" if change.by is None else f"{change.by:g}",
+        "query": _word(trace.sides.queries.labels, values.get("from")),
+        "key": _word(trace.sides.keys.labels, values.get("to")),
+        "by": f"{values.get('by', 0):g}",
     }
-    return t(f"what_if.{change.kind}_says", layer=layer, head=of_head, **words)
+    return t(f"what_if.{kind}_says", layer=layer, head=of_head, **words)
 
 
-def traced(scene: state.Scene, changes: Sequence[Change]) -> tuple[AttentionTrace | None, MhaError | None]:
-    """The trace of the scene with these changes, or why there is none."""
+def traced(scene: state.Scene, edits: Sequence[Edit]) -> tuple[AttentionTrace | None, MhaError | None]:
+    """The trace of the scene with these edits, or why there is none."""
     try:
-        return compute.trace(scene, edits=tuple(change.edit() for change in changes)), None
+        return compute.trace(scene, edits=edits), None
     except MhaError as error:
         return None, error
 
@@ -109,56 +111,39 @@ def answers(before: AttentionTrace, after: AttentionTrace) -> None:
         st.markdown(t("what_if.answer_other", **names) if other else t("what_if.answer_same", **names))
 
 
-def measured(before: AttentionTrace, after: AttentionTrace) -> None:
-    """How far the weights of each layer moved."""
+def measured(before: AttentionTrace, after: AttentionTrace, *, layer: int, head: int, query: int) -> None:
+    """How far the weights of each layer moved; of a long text those of the rows that are drawn."""
+    rows = around(before, query, layer=layer, head=head).queries
     pairs = zip(before.layers, after.layers, strict=True)
-    rows = [compute.of(new, _measured, before=_Other(old)) for old, new in pairs]
-    table = pd.DataFrame(rows, index=pd.RangeIndex(1, len(rows) + 1, name=t("what_if.layer")))
+    table = pd.DataFrame([_measured(*pair, rows) for pair in pairs])
+    table.index = pd.RangeIndex(1, len(table) + 1, name=t("what_if.layer"))
+    if rows is not None:
+        st.caption(t("what_if.rows", first=f"{rows.start + 1:,}", last=f"{rows.stop:,}"))
     st.dataframe(
         table.rename(columns={name: t(f"what_if.{name}") for name in table}),
         column_config={t("what_if.largest"): st.column_config.NumberColumn(format="%.4f")},
     )
 
 
-class _Other:
-    """A layer to compare with, known by itself: two traces of the same numbers may have other edits."""
-
-    def __init__(self, layer: LayerTrace):
-        self.layer = layer
-
-    def __hash__(self) -> int:
-        return id(self.layer)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Other) and other.layer is self.layer
-
-
-def _measured(layer: LayerTrace, *, before: _Other) -> dict[str, object]:
-    """How far the weights moved, and how many rows are saturated, before and after."""
-    old, new = before.layer.weights(), layer.weights()
-    saturated = [int((weights.max(-1) > SATURATED).sum()) for weights in (old, new)]
-    entropies = [_entropy(weights) for weights in (old, new)]
+def _measured(before: LayerTrace, after: LayerTrace, rows: slice | None) -> dict[str, object]:
+    """How far weights moved, and how many rows are saturated, before and after; a head at a time."""
+    largest, saturated, entropies = 0.0, np.zeros(2, int), np.zeros(2)
+    for head in range(before.n_heads):
+        weights = np.stack([one.weights(head, rows=rows) for one in (before, after)])
+        largest = max(largest, float(np.abs(weights[1] - weights[0]).max()))
+        saturated += (weights.max(-1) > SATURATED).sum(-1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            terms = np.where(weights > 0, weights * np.log2(weights), 0.0)
+        entropies -= terms.sum(-1).mean(-1) / before.n_heads
     return {
-        "largest": float(np.abs(new - old).max()),
+        "largest": largest,
         "saturated": "{} → {}".format(*saturated),
         "entropy": "{:.2f} → {:.2f}".format(*entropies),
     }
 
 
-def _entropy(weights: np.ndarray) -> float:
-    """The mean of ``−Σ w log₂ w`` over all rows, in bits."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        terms = np.where(weights > 0, weights * np.log2(weights), 0.0)
-    return float(-terms.sum(-1).mean())
-
-
-def _set(changes: Sequence[Change]) -> None:
-    state.go(edits=write(changes))
-
-
-def _best_key(trace: AttentionTrace, layer: int, query: int) -> int:
-    """The key from which the token takes most, on the mean of all heads of a layer."""
-    return int(trace.layers[layer].weights(rows=[query]).mean(0)[0].argmax())
+def _set(edits: Sequence[Edit]) -> None:
+    state.go(edits=link.write(edits))
 
 
 def _start(trace: AttentionTrace, *, layer: int, query: int, key: int) -> None:
@@ -186,7 +171,7 @@ def _counts(trace: AttentionTrace) -> Mapping[str, int]:
 
 
 def _place(name: str, trace: AttentionTrace) -> float | None:
-    """The field of a place, or of the number of a change. None is all."""
+    """The field of a place, or of the number of an edit. None is all."""
     key, label = f"change_{name}", t(f"what_if.{name}")
     if name == "by":
         return st.number_input(label, MIN_DIVISOR, float(MAX_DIVISOR), step=1.0, key=key, width=130)
@@ -201,20 +186,21 @@ def _place(name: str, trace: AttentionTrace) -> float | None:
     return st.selectbox(label, options, format_func=named, key=key, width=120) or None
 
 
-def _examples(*, layer: int, head: int, query: int, key: int) -> tuple[Change, ...]:
-    """Changes to try: the edge that matters in all heads and in one, a head, the scale, the temperature."""
-    edge = {"layer": layer + 1, "query": query + 1, "key": key + 1}
-    return (
-        Change("cut", **edge),
-        Change("cut", head=head + 1, **edge),
-        Change("off", layer=layer + 1, head=head + 1),
-        Change("unscaled", layer=layer + 1),
-        Change("temperature", layer=layer + 1, by=HOT),
-    )
+def _examples(*, layer: int, head: int, query: int, key: int) -> list[Edit]:
+    """Edits to try: the edge that matters in all heads and in one, a head, the scale, the temperature."""
+    in_layer, of_head = {"layer": layer + 1}, {"layer": layer + 1, "head": head + 1}
+    edge = {"from": query + 1, "to": key + 1}
+    return [
+        link.edit_of("cut", in_layer | edge),
+        link.edit_of("cut", of_head | edge),
+        link.edit_of("off", of_head),
+        link.edit_of("unscaled", in_layer),
+        link.edit_of("temperature", in_layer | {"by": HOT}),
+    ]
 
 
-def _word(labels: Sequence[str], number: int | None) -> str:
+def _word(labels: Sequence[str], number: float | None) -> str:
     """A token by its label, or its number where the sentence has none of it; “every word” for all."""
     if number is None:
         return t("what_if.every_word")
-    return f"“{isolated(labels[number - 1])}”" if number <= len(labels) else str(number)
+    return f"“{literal(isolated(labels[number - 1]))}”" if number <= len(labels) else str(number)

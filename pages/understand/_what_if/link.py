@@ -9,14 +9,14 @@ from mha_core.attention.edits import MAX_EDITS, Edit
 
 
 class Kind(NamedTuple):
-    """A kind of edit that the page offers: its type, the places that it takes, and what is fixed."""
+    """A kind of edit that the page offers: its type, the names in a link that it takes, and what is fixed."""
 
     edit: type[Edit]
-    places: tuple[str, ...]
+    names: tuple[str, ...]
     fixed: Mapping[str, float] = MappingProxyType({})
 
 
-PLACES = {"layer": "layer", "head": "heads", "from": "rows", "to": "keys"}
+FIELDS = {"layer": "layer", "head": "heads", "from": "rows", "to": "keys", "by": "temperature"}
 KINDS = {
     "cut": Kind(edits.Hide, ("layer", "head", "from", "to")),
     "off": Kind(edits.Output, ("layer", "head")),
@@ -26,69 +26,63 @@ KINDS = {
 }
 
 
-class Change(NamedTuple):
-    """An edit as its reader chooses it: its kind, and its places from 1, of which None is all."""
-
-    kind: str
-    layer: int | None = None
-    head: int | None = None
-    query: int | None = None
-    key: int | None = None
-    by: float | None = None
-
-    @property
-    def values(self) -> dict[str, float]:
-        """The places and the number that are set, by their names in a link."""
-        named = dict(zip(("layer", "head", "from", "to", "by"), self[1:], strict=True))
-        return {
-            name: value
-            for name, value in named.items()
-            if value is not None and name in KINDS[self.kind].places
-        }
-
-    def edit(self) -> Edit:
-        """The edit. Raises `MhaError` for one that makes no sense."""
-        kind = KINDS[self.kind]
-        places = {PLACES[name]: value - 1 for name, value in self.values.items() if name != "by"}
-        number = {"temperature": self.by} if "by" in kind.places else {}
-        return kind.edit(**places, **number, **kind.fixed)
-
-    def text(self) -> str:
-        return ",".join([self.kind, *(f"{name}={value:g}" for name, value in self.values.items())])
+def edit_of(kind: str, values: Mapping[str, float | None]) -> Edit:
+    """The edit of a kind; None and what is left out are all. Raises `MhaError` for one without sense."""
+    chosen = {name: values.get(name) for name in KINDS[kind].names}
+    arguments = {
+        FIELDS[name]: value if name == "by" else value - 1
+        for name, value in chosen.items()
+        if value is not None
+    }
+    return KINDS[kind].edit(**arguments, **KINDS[kind].fixed)
 
 
-def write(changes: Iterable[Change]) -> str:
-    return ";".join(change.text() for change in changes)
+def kind_of(edit: Edit) -> str:
+    return next(name for name, kind in KINDS.items() if type(edit) is kind.edit)
 
 
-def read(text: str) -> tuple[tuple[Change, ...], tuple[str, ...]]:
-    """The changes of a link, and the parts of it that are none."""
-    changes, refused = [], []
-    for part in filter(None, text.split(";")):
-        change = _change(part)
-        if change is None or len(changes) == MAX_EDITS:
+def values_of(edit: Edit) -> dict[str, float]:
+    """What an edit of this page names, by the names in a link; what stands for all is left out."""
+    values = {name: getattr(edit, FIELDS[name]) for name in KINDS[kind_of(edit)].names}
+    alone = {name: value[0] if isinstance(value, tuple) else value for name, value in values.items()}
+    return {name: value + (name != "by") for name, value in alone.items() if value is not None}
+
+
+def text(edit: Edit) -> str:
+    return ",".join([kind_of(edit), *(f"{name}={value:.10g}" for name, value in values_of(edit).items())])
+
+
+def write(chosen: Iterable[Edit]) -> str:
+    return ";".join(map(text, chosen))
+
+
+def read(link: str) -> tuple[tuple[Edit, ...], tuple[str, ...]]:
+    """The edits of a link, and the parts of it that are none."""
+    chosen, refused = {}, []
+    for part in filter(None, link.split(";")):
+        edit = _edit(part)
+        if edit is None or len(chosen) == MAX_EDITS:
             refused.append(part)
-        elif change not in changes:
-            changes.append(change)
-    return tuple(changes), tuple(refused)
+        else:
+            chosen[edit] = None  # each once
+    return tuple(chosen), tuple(refused)
 
 
-def _change(part: str) -> Change | None:
+def _edit(part: str) -> Edit | None:
     kind, *pairs = part.split(",")
     values = dict(pair.partition("=")[::2] for pair in pairs)
-    if kind not in KINDS or not values.keys() <= set(KINDS[kind].places):
+    if kind not in KINDS or not values.keys() <= set(KINDS[kind].names):
         return None
     try:
-        numbers = {name: float(value) if name == "by" else _count(value) for name, value in values.items()}
-        change = Change(kind, *(numbers.get(name) for name in ("layer", "head", "from", "to", "by")))
-        change.edit()
-    except (MhaError, ValueError):
+        return edit_of(
+            kind, {name: float(value) if name == "by" else _count(value) for name, value in values.items()}
+        )
+    except (MhaError, TypeError, ValueError):  # a temperature without its number is a TypeError
         return None
-    return change
 
 
-def _count(text: str) -> int:
+def _count(value: str) -> int:
     """A whole number from 1. Raises `ValueError` for anything else."""
-    if not (text.isascii() and text.isdecimal() and len(text) < 9 and int(text)):
-        raise ValueError(text)
-    return int(text)
+    if not (value.isascii() and value.isdecimal() and len(value) < 9 and int(value)):
+        raise ValueError(value)
+    return int(value)
