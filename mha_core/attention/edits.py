@@ -15,6 +15,7 @@ outputs last.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from operator import index as whole_number
@@ -23,7 +24,7 @@ from typing import ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from mha_core.attention.score_rule import COMPUTED, MAX_DIVISOR, MIN_DIVISOR, ScoreRule
+from mha_core.attention.score_rule import COMPUTED, ScoreRule
 from mha_core.errors import MhaError, listed, one_of
 
 MAX_NUMBERS = 1 << 22  # that an edit may hold, or lay out in a layer: 16 MB
@@ -83,7 +84,7 @@ class Site:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Edit:
+class Edit(ABC):
     """A change of attention in one `layer` or all, of one `kind` (self, encoder, decoder, cross) or all.
 
     With a `kind` its layers are counted by themselves.
@@ -103,9 +104,9 @@ class Edit:
             if getattr(self, axis, None) is not None:
                 object.__setattr__(self, axis, _picked(axis, getattr(self, axis)))
 
+    @abstractmethod
     def on(self, rule: ScoreRule, site: Site) -> ScoreRule:
         """The score rule with this edit. Raises `MhaError` where the edit does not fit the attention."""
-        raise NotImplementedError
 
     def describe(self) -> str:
         """The edit in a few words for titles and captions, where all counts start at 1."""
@@ -159,7 +160,8 @@ class Scale(Edit):
 
     def __post_init__(self):
         super().__post_init__()
-        object.__setattr__(self, "factor", _finite("factor", self.factor))
+        object.__setattr__(self, "factor", _number("factor", self.factor))
+        ScoreRule(scale=self.factor)
 
     def on(self, rule: ScoreRule, site: Site) -> ScoreRule:
         return replace(rule, scale=self.factor)
@@ -177,10 +179,8 @@ class Temperature(Edit):
 
     def __post_init__(self):
         super().__post_init__()
-        value = _finite("temperature", self.temperature)
-        if not MIN_DIVISOR <= value <= MAX_DIVISOR:
-            raise MhaError(f"temperature {value} is out of range; {MIN_DIVISOR} to {MAX_DIVISOR:,} work.")
-        object.__setattr__(self, "temperature", value)
+        object.__setattr__(self, "temperature", _number("temperature", self.temperature))
+        ScoreRule(temperature=self.temperature)  # it says which there are
 
     def on(self, rule: ScoreRule, site: Site) -> ScoreRule:
         return replace(rule, temperature=rule.temperature * self.temperature)
@@ -246,12 +246,13 @@ class Weights(Edit):
 
     def on(self, rule: ScoreRule, site: Site) -> ScoreRule:
         n_query, n_key = len(site.queries), len(site.keys)
-        mask = torch.ones(1, 1, 1, dtype=torch.bool) if rule.mask is None else rule.mask.cpu()
+        mask = torch.ones(1, 1, 1, dtype=torch.bool) if rule.mask is None else rule.mask
         visible = mask.reshape(-1, *mask.shape[-2:]).expand(-1, n_query, n_key)
         if self.values is None:
+            cells = site.cells(self)
+            _check_count(self, torch.broadcast_shapes(cells.shape, visible.shape))
             table = visible / visible.sum(-1, keepdim=True).clamp_min(1)
-            _check_count(self, table.shape)
-            patches = torch.where(site.cells(self), table, COMPUTED)
+            patches = torch.where(cells, table, COMPUTED)
         else:
             patches = _laid_out(self, site, n_key, COMPUTED)
             if ((patches != COMPUTED) & (patches > 0) & ~visible).any():
@@ -308,7 +309,7 @@ def edited(
 
 
 def by_layer(edits: Sequence[Edit], sites: Sequence[Site]) -> list[tuple[Edit, ...]]:
-    """The edits of each layer. Raises `MhaError` for one that acts on no layer, or does not fit one."""
+    """The edits of each layer. Raises `MhaError` for one that acts on no layer."""
     chosen: list[list[Edit]] = [[] for _ in sites]
     for edit in edits:
         layers = [layer for layer, site in enumerate(sites) if edit.kind in (None, site.kind)]
@@ -326,8 +327,6 @@ def by_layer(edits: Sequence[Edit], sites: Sequence[Site]) -> list[tuple[Edit, .
             layers = [layers[edit.layer]]
         for layer in layers:
             chosen[layer].append(edit)
-    for edits_of_layer, site in zip(chosen, sites, strict=True):
-        edited(ScoreRule(), edits_of_layer, site)
     return [tuple(edits_of_layer) for edits_of_layer in chosen]
 
 
@@ -369,21 +368,21 @@ def _laid_out(edit: Edit, site: Site, width: int, elsewhere: float) -> Tensor:
         length if picked is None else len(picked)
         for length, picked in zip(shape, (heads, rows, keys), strict=True)
     ]
-    try:
-        if edit.stage and values.dim() and values.shape[-1] != counts[-1]:  # one weight is no row of weights
-            raise RuntimeError
-        values = values.expand(counts)
-    except RuntimeError:
+    pairs = zip(reversed(values.shape), reversed(counts), strict=False)
+    fits = all(length in (1, count) for length, count in pairs)
+    if edit.stage and values.dim():  # one number is no row of weights
+        fits = fits and values.shape[-1] == counts[-1]
+    if not fits:
         raise MhaError(
             f"The values of the edit “{edit.describe()}” have shape {tuple(values.shape)}; they have to fit "
             f"{tuple(counts)}: heads, rows, and the last axis."
-        ) from None
+        )
     table = torch.full(shape, elsewhere)
     at = [
         torch.arange(length) if picked is None else torch.tensor(picked)
         for length, picked in zip(shape, (heads, rows, keys), strict=True)
     ]
-    table[at[0][:, None, None], at[1][:, None], at[2]] = values
+    table[at[0][:, None, None], at[1][:, None], at[2]] = values.expand(counts)
     return table
 
 
@@ -419,10 +418,13 @@ def _whole(name: str, value: object) -> int:
         raise MhaError(f"{name} of an edit is a whole number; got {value!r:.60}.") from None
 
 
-def _finite(name: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise MhaError(f"{name} of an edit is a finite number; got {value!r:.60}.")
-    return float(value)
+def _number(name: str, value: object) -> float:
+    try:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return float(value)
+    except OverflowError:
+        pass  # a whole number that is too large for a float is refused as any other value
+    raise MhaError(f"{name} of an edit is a number; got {value!r:.60}.")
 
 
 def _numbers(name: str, value: object) -> object:

@@ -152,8 +152,30 @@ class RecordedSource(ArraySource):
     skipped: tuple[str, ...] = ()
 
 
+class DerivedSource(Source):
+    """A source whose numbers come from another one, `base`, and have its name and its remarks."""
+
+    base: Source
+
+    @property
+    def origin(self) -> Source:
+        return self.base.origin
+
+    @property
+    def name(self) -> str:
+        return self.base.name
+
+    @property
+    def skipped(self) -> tuple[str, ...]:
+        return self.base.skipped
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return self.base.notes
+
+
 @dataclass(frozen=True)
-class FileSource(Source):
+class FileSource(DerivedSource):
     """A file that a trace was opened from, and the source of that trace."""
 
     kind: ClassVar[str] = "file"
@@ -161,20 +183,8 @@ class FileSource(Source):
     saved: Source
 
     @property
-    def origin(self) -> Source:
-        return self.saved.origin
-
-    @property
-    def name(self) -> str:
-        return self.saved.name
-
-    @property
-    def skipped(self) -> tuple[str, ...]:
-        return self.saved.skipped
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return self.saved.notes
+    def base(self) -> Source:
+        return self.saved
 
     @property
     def edits(self) -> tuple[Edit, ...]:
@@ -185,7 +195,7 @@ class FileSource(Source):
 
 
 @dataclass(frozen=True)
-class EditedSource(Source):
+class EditedSource(DerivedSource):
     """A source whose attention was changed by `edits` while it computed the numbers."""
 
     kind: ClassVar[str] = "edited"
@@ -193,20 +203,8 @@ class EditedSource(Source):
     edits: tuple[Edit, ...]
 
     @property
-    def origin(self) -> Source:
-        return self.unedited.origin
-
-    @property
-    def name(self) -> str:
-        return self.unedited.name
-
-    @property
-    def skipped(self) -> tuple[str, ...]:
-        return self.unedited.skipped
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return self.unedited.notes
+    def base(self) -> Source:
+        return self.unedited
 
     def caption_facts(self) -> dict[str, object]:
         edits = "; ".join(edit.describe() for edit in self.edits)

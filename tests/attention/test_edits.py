@@ -14,6 +14,7 @@ from mha_core.attention import masks
 from mha_core.attention.edits import Site, by_layer, checked, edited
 from mha_core.attention.functional import attend
 from mha_core.attention.score_rule import ScoreRule
+from mha_core.traces.layer import KINDS
 from mha_core.traces.tokens import words
 
 TEXT = words("the cat saw it because the dog ran")
@@ -132,8 +133,10 @@ def test_edits_go_to_their_layers_and_kinds():
         (lambda: edits.Hide(rows=True), "row of an edit is a whole number"),
         (lambda: edits.Hide(rows=0, heads="it"), "head of an edit is a whole number"),
         (lambda: edits.Hide(rows=0, kind="mine"), "no kind of attention called 'mine'"),
-        (lambda: edits.Scale(factor=float("nan")), "factor of an edit is a finite number"),
+        (lambda: edits.Scale(factor=float("nan")), "scale nan is no finite number"),
         (lambda: edits.Temperature(temperature=0), "out of range"),
+        (lambda: edits.Temperature(temperature="hot"), "temperature of an edit is a number"),
+        (lambda: edits.Scale(factor=10**400), "factor of an edit is a number"),
         (lambda: edits.Bias(values="much"), "a number or a table"),
         (lambda: edits.Bias(values=[[float("inf")]]), "finite numbers"),
         (lambda: edits.Weights(values=[0.7, 0.7]), "a row sums to 1 or less"),
@@ -161,8 +164,13 @@ def test_what_does_not_fit_is_refused(change, message):
         change()
 
 
-def test_a_patch_that_would_fill_the_memory_is_refused():
+def test_the_kinds_are_those_of_layers():
+    assert set(edits.KINDS) == set(KINDS)
+
+
+def test_a_patch_that_would_fill_the_memory_is_refused_before_it_is_laid_out(monkeypatch):
     long = words("word " * 3000)
+    monkeypatch.setattr("mha_core.attention.edits.torch.where", lambda *_: pytest.fail("laid out"))
     with pytest.raises(MhaError, match="9,000,000 numbers in a layer"):
         edited(ScoreRule(), [edits.Weights()], Site("self", H, D_V, long, long))
 
