@@ -190,7 +190,7 @@ def _runs(process: int) -> bool:
     except (ProcessLookupError, OverflowError):
         return False
     except OSError:
-        pass  # of another user
+        return True  # that of another user, which may not be signalled
     return True
 
 
