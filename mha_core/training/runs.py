@@ -1,6 +1,7 @@
 """Finished models in a folder: they outlive the server, and servers that share the folder share them."""
 
 import contextlib
+import logging
 import os
 import re
 from pathlib import Path
@@ -9,6 +10,7 @@ from mha_core.errors import MhaError
 from mha_core.training import checkpoints
 from mha_core.training.checkpoints import Trained
 
+LOG = logging.getLogger("headscope")
 MAX_RUNS = 500
 MAX_BYTES = 1 << 30  # of all files together
 NAME = re.compile(r"[A-Za-z0-9_-]{1,120}")
@@ -30,7 +32,8 @@ class Runs:
             self.folder.mkdir(parents=True, exist_ok=True)
             checkpoints.save_model(self._path(name), trained)
         except OSError as error:
-            raise MhaError(f"{name} cannot be saved in {self.folder}: {error.strerror or error}.") from None
+            LOG.error("a model cannot be saved", exc_info=error)  # visitors are not told the folder
+            raise MhaError(f"{name} cannot be saved: {error.strerror or type(error).__name__}.") from None
         self._remove_oldest()
 
     def load(self, name: str) -> Trained | None:
