@@ -153,7 +153,7 @@ def _trace(args: argparse.Namespace) -> int:
 
 
 def _csv(trace: "AttentionTrace", path: Path) -> None:
-    """Every weight: layer, head, query, key; all counted from 1, as in the app's tables."""
+    """Every weight: layer, head, query, key; all counted from 1 and safe for spreadsheets, as in the app."""
     from mha_core.analysis import frames
     from mha_core.traces.storage import replacing
 
@@ -161,7 +161,7 @@ def _csv(trace: "AttentionTrace", path: Path) -> None:
         for number, layer in enumerate(trace.layers):
             table = frames.long_table(trace, "weights", layer=number, heads=range(layer.n_heads))
             table.insert(0, "layer", number + 1)
-            table.to_csv(file, index=False, header=number == 0)
+            frames.without_formulas(table).to_csv(file, index=False, header=number == 0)
 
 
 def _npz(trace: "AttentionTrace", path: Path) -> None:

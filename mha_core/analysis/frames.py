@@ -1,5 +1,6 @@
 """A trace as tables, for pages and figures, without colours or layout."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
@@ -15,6 +16,8 @@ from mha_core.traces.trace import AttentionTrace
 
 MAX_ALL_PAIRS = 256  # tokens: up to so many a page draws all pairs, of every head
 WINDOW = 128  # rows and columns of tokens at most in one large figure
+# What a spreadsheet takes for a formula: also behind white space and line breaks, and with full-width signs.
+FORMULA = re.compile(r"[\t\r\n]|[\s\u200b\ufeff]*[=+\-@＝＋－＠]")
 
 
 class Span(NamedTuple):
@@ -184,6 +187,18 @@ def long_table(trace: AttentionTrace, name: str, *, layer: int, heads: Iterable[
             )
         )
     return pd.concat(parts, ignore_index=True)
+
+
+def without_formulas(table: pd.DataFrame) -> pd.DataFrame:
+    """A copy for spreadsheets: an apostrophe before each cell and header that they would compute."""
+    safe = table.copy()
+    for column in safe.select_dtypes(exclude="number"):
+        safe[column] = safe[column].map(_literal, na_action="ignore")
+    return safe.rename(columns=_literal)
+
+
+def _literal(cell: object) -> object:
+    return f"'{cell}" if isinstance(cell, str) and FORMULA.match(cell) else cell
 
 
 def _axis_columns(axis: str, labels: pd.Index, positions: np.ndarray) -> dict:

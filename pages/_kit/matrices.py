@@ -1,13 +1,20 @@
 """Matrices on a page: as heatmaps with a text alternative, as tables, and as CSV files."""
 
-import re
 from dataclasses import replace
 
 import pandas as pd
 import streamlit as st
 
 from mha_core import AttentionTrace, LayerTrace, against_torch
-from mha_core.analysis.frames import MAX_ALL_PAIRS, Picture, around, long_table, picture, window
+from mha_core.analysis.frames import (
+    MAX_ALL_PAIRS,
+    Picture,
+    around,
+    long_table,
+    picture,
+    window,
+    without_formulas,
+)
 from mha_core.traces.matrices import MATRICES, TOKEN_AXES
 from pages._kit import charts, compute, heatmaps
 from pages._kit.heatmaps import Heatmap
@@ -15,8 +22,6 @@ from pages._kit.text import literal, number, t
 
 OF_ONE_HEAD = [name for name, matrix in MATRICES.items() if not matrix.of_layer]
 MAX_CHECKED_ROWS = 1024  # that are compared with torch
-# What a spreadsheet takes for a formula: also behind white space and line breaks, and with full-width signs.
-FORMULA = re.compile(r"[\t\r\n]|[\s\u200b\ufeff]*[=+\-@＝＋－＠]")
 
 
 def matrix(picture: Picture, *, key: str, limit: float, query: int, result: bool = False) -> None:
@@ -111,16 +116,5 @@ def numbers(trace: AttentionTrace, *, layer: int, head: int, query: int) -> None
 
 
 def csv(table: pd.DataFrame) -> bytes:
-    """A CSV file for spreadsheets: UTF-8 with a byte order mark.
-
-    Cells and headers that look like formulas get an apostrophe in front.
-    """
-    safe = table.copy()
-    for column in safe.select_dtypes(exclude="number"):
-        safe[column] = safe[column].map(_harmless, na_action="ignore")
-    return safe.rename(columns=_harmless).to_csv(index=False).encode("utf-8-sig")
-
-
-def _harmless(cell: object) -> object:
-    """The cell, with an apostrophe in front where a spreadsheet would compute it."""
-    return f"'{cell}" if isinstance(cell, str) and FORMULA.match(cell) else cell
+    """A CSV file for spreadsheets: UTF-8 with a byte order mark, no cell a formula."""
+    return without_formulas(table).to_csv(index=False).encode("utf-8-sig")
