@@ -27,7 +27,8 @@ def begin() -> None:
         config.set_option("server.maxUploadSize", figures.upload_megabytes)
         config.set_option("client.showErrorDetails", "none")
         config.set_option("client.toolbarMode", "viewer")
-        config.set_option("logger.enableRich", False)
+    config.set_option("logger.enableRich", False)  # it would print the errors of pages beside the log
+    streamlit_parts.log_no_error_of_a_page()
     device.leave_a_core()
     logs.begin()
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import streamlit as st
 import streamlit.logger
+from streamlit import error_util
 from streamlit.runtime.scriptrunner_utils.script_run_context import get_script_run_ctx
 from streamlit.runtime.state.common import is_element_id, is_keyed_element_id
 from streamlit.runtime.state.session_state import SessionState, _is_internal_key
@@ -202,6 +203,12 @@ def inline_scripts() -> list[str]:
     scripts = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
     hashes = (hashlib.sha256(script.encode()).digest() for script in scripts)
     return [f"'sha256-{base64.b64encode(digest).decode()}'" for digest in hashes]
+
+
+def log_no_error_of_a_page() -> None:
+    """Streamlit's own line of it has not the number that the visitor sees (`logs.show_failure` writes it)."""
+    name, event = error_util._LOGGER.name, "Uncaught app execution"
+    logging.getLogger(name).addFilter(lambda record: record.msg != event)
 
 
 def log_to_root() -> None:

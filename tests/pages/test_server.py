@@ -6,8 +6,9 @@ import logging
 from dataclasses import replace
 
 import pytest
+from streamlit import error_util
 
-from pages._kit import logs, profile, server
+from pages._kit import logs, profile, server, streamlit_parts
 from tests import event_loop
 
 PAGE = (b"accept", b"text/html,application/xhtml+xml")
@@ -152,6 +153,16 @@ def test_the_log_of_strangers_has_the_places_of_an_error_and_no_word_of_a_text()
     assert ours["places"][-1].startswith("tests/pages/test_server.py:")
     assert streamlits["event"] == "Bad %s"
     assert "event" not in others
+
+
+def test_an_error_of_a_page_stands_in_the_log_once_and_with_its_number(caplog):
+    streamlit_parts.log_no_error_of_a_page()
+    try:
+        raise KeyError("secret")
+    except KeyError as error:
+        error_util.handle_user_script_exception(error, lambda raised: bool(logs.failure(raised)))
+    [record] = [record for record in caplog.records if record.exc_info]
+    assert (record.name, record.msg, [*record.facts]) == ("headscope", "failure", ["id"])
 
 
 def test_a_server_without_its_models_is_not_ready(monkeypatch, tmp_path):
