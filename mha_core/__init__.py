@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # for editors and type checkers; `__getattr__` says the same 
     from mha_core.attention.score_rule import ScoreRule
     from mha_core.errors import MhaError
     from mha_core.export.head_view import HeadView
+    from mha_core.interventions.effects import effects
     from mha_core.sources import trace, trace_many
     from mha_core.sources.arrays import from_tensors, from_weights
     from mha_core.sources.recorder import Recorder, record
@@ -54,6 +55,7 @@ __all__ = [
     "against_torch",
     "attend",
     "edits",
+    "effects",
     "figures",
     "from_tensors",
     "from_weights",
@@ -100,6 +102,8 @@ def __getattr__(name: str) -> object:
             from mha_core.analysis import roles as home
         case "overview" | "Overview":
             from mha_core.analysis import overview as home
+        case "effects":
+            from mha_core.interventions import effects as home
         case "attend":
             from mha_core.attention import functional as home
         case "Attended" | "AttentionSpec" | "MultiHeadAttention" | "Projections":

@@ -10,7 +10,7 @@ import pandas as pd
 
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.matrices import MATRICES, TOKEN_AXES
-from mha_core.traces.source import Source
+from mha_core.traces.source import Source, TrainedSource
 from mha_core.traces.tokens import Sides
 from mha_core.traces.trace import AttentionTrace
 
@@ -161,7 +161,8 @@ def untrained_rows(trace: AttentionTrace, layer: int) -> np.ndarray | None:
 
     A small model answers at pronouns and hidden words alone; its earlier layers serve those rows.
     """
-    if not trace.answers or layer < len(trace.layers) - 1:
+    trained_here = isinstance(trace.source.origin, TrainedSource)
+    if not trained_here or not trace.answers or layer < len(trace.layers) - 1:
         return None
     return np.array([answer is None for answer in trace.answers])
 

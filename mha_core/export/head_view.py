@@ -22,7 +22,7 @@ from mha_core.export import scripts
 from mha_core.export.payload import BUDGET, Panel, fitting, pack, size
 from mha_core.traces.indices import index
 from mha_core.traces.layer import LayerTrace
-from mha_core.traces.source import Source, caption
+from mha_core.traces.source import Source, TrainedSource, caption
 from mha_core.traces.storage import replacing
 from mha_core.traces.tokens import Sides, special_positions, word_groups
 
@@ -301,7 +301,8 @@ def special(trace: Traced) -> list[list[int]]:
 
 def untrained(trace: Traced) -> list[int]:
     """The queries of the last layer that training gave no meaning: a small model answers nothing there."""
-    return [at for at, answer in enumerate(trace.answers or ()) if answer is None]
+    trained_here = isinstance(trace.source.origin, TrainedSource)
+    return [at for at, answer in enumerate(trace.answers) if answer is None] if trained_here else []
 
 
 def groups(trace: Traced) -> dict | None:

@@ -82,6 +82,8 @@ def trace(
     dtype: str | None = None,
     limit: int = MAX_TOKENS,
     edits: Sequence[Edit] = (),
+    answers: bool | Sequence[int | str] = False,
+    max_bytes: int = model.MAX_BYTES,
 ) -> AttentionTrace: ...
 
 
@@ -94,6 +96,8 @@ def trace(
     target: str | Ids | None = None,
     limit: int = MAX_TOKENS,
     edits: Sequence[Edit] = (),
+    answers: bool | Sequence[int | str] = False,
+    max_bytes: int = model.MAX_BYTES,
 ) -> AttentionTrace: ...
 
 
@@ -116,7 +120,9 @@ def trace(text: Any, *, source: Any = "random", **settings: Any) -> AttentionTra
     number of tokens, `max_bytes` of bytes of memory that random weights may take, by default 2 GB, estimated
     as ``random_weights.nbytes`` says: about ``4 · (layers + 1) · (W + tokens · (q + k + v + x))`` with their
     numbers for one layer and one token. `edits` change attention while it is computed, as in
-    ``edits=[mha.edits.Hide(rows="it", keys="animal")]``; the trace has them in `edits`.
+    ``edits=[mha.edits.Hide(rows="it", keys="animal")]``; the trace has them in `edits`. With
+    ``answers=True`` a transformers model is asked for its words too, at hidden tokens or for the next one;
+    the trace has them in `answers`, as it always has those of small models.
 
     >>> trace("How are you?", h=4, d_model=64).layers[0].weights(head=2).shape
     (4, 4)
@@ -186,6 +192,8 @@ def trace_many(
     _check_settings(source, settings)
     if "target" in settings:
         raise MhaError("A target belongs to one text; trace each pair by itself: mha.trace(text, target=…).")
+    if settings.get("answers", False) is not False:
+        raise MhaError("Answers are of one text; trace each by itself: mha.trace(text, answers=True).")
     if "edits" in settings:
         raise MhaError("Edits name the tokens of one text; trace each by itself: mha.trace(text, edits=…).")
     in_range("batch", batch, 1, MAX_BATCH)

@@ -13,6 +13,7 @@ from mha_core.attention.module import MAX_D_MODEL, MAX_HEADS, AttentionSpec
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.errors import MhaError, in_range, listed, one_of
 from mha_core.sources import random_weights
+from mha_core.traces.answers import most_probable
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.source import EditedSource, MiniSource
 from mha_core.traces.tokens import MAX_TOKENS, Tokens
@@ -24,7 +25,6 @@ from mha_core.training.language import MAX_WORDS
 from mha_core.training.lexicon import HIDDEN, Lexicon, lexicon, normalized
 from mha_core.training.model import ARCHITECTURES
 
-ANSWERS = 5  # words, the most probable first
 MIN_LETTERS = 4  # of a word that others can be near
 CHINESE = regex.compile(r"\p{Han}")
 
@@ -221,7 +221,7 @@ def follow(
     )
     answered = words.pronouns | {HIDDEN}
     answers = tuple(
-        _most_probable(row, words) if words.vocabulary[number] in answered else None
+        most_probable(row, words.vocabulary.__getitem__) if words.vocabulary[number] in answered else None
         for row, number in zip(probabilities, numbers, strict=True)
     )
     origin = source(trained)
@@ -248,13 +248,6 @@ def source(trained: Trained) -> MiniSource:
 def _loaded(plan: Plan, trained: bool, place: str) -> Trained:
     loaded = checkpoints.load_model(checkpoints.path(plan)) if trained else checkpoints.untrained(plan)
     return replace(loaded, model=loaded.model.to(place))
-
-
-def _most_probable(row: torch.Tensor, words: Lexicon) -> tuple[tuple[str, float], ...]:
-    top = row.topk(ANSWERS)
-    return tuple(
-        (words.vocabulary[i], p) for p, i in zip(top.values.tolist(), top.indices.tolist(), strict=True)
-    )
 
 
 def _unknown(words: Lexicon, tokens: Tokens, numbers: list) -> tuple[Unknown, ...]:

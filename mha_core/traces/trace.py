@@ -15,6 +15,7 @@ import numpy as np
 from mha_core.attention.edits import Edit
 from mha_core.errors import MhaError, one_of
 from mha_core.traces import storage
+from mha_core.traces.answers import Answer
 from mha_core.traces.indices import Picked, index
 from mha_core.traces.layer import KINDS, LayerTrace
 from mha_core.traces.matrices import MATRICES
@@ -42,8 +43,9 @@ class AttentionTrace:
 
     `source` is where the numbers came from: a `RandomSource` with its seed, a `ModelSource` with its
     revision; a name, or a mapping of simple values with a "name", becomes an `ArraySource`.
-    `answers` has, for each token that a trained model had to predict, the most probable words with their
-    probabilities, and None for the other tokens; it is empty for a source without predictions.
+    `answers` has, for each token of `answered` at which a model was asked for a word (a hidden one, the
+    noun of a pronoun, or the next one), the most probable words with their probabilities, and None for the
+    other tokens; it is empty for a source without predictions.
     `tokens` are those of the traced text; where all layers are "cross", those of the queries' text.
     The `sides` of a layer are the texts of its queries and keys; of a "self" layer both are `tokens`.
     `mixers` are the model's layers without softmax that mix tokens linearly in their values. They have no
@@ -53,7 +55,7 @@ class AttentionTrace:
     tokens: Tokens
     layers: tuple[LayerTrace, ...]
     source: Source
-    answers: tuple[tuple[tuple[str, float], ...] | None, ...] = ()
+    answers: tuple[Answer | None, ...] = ()
     mixers: tuple[MixerTrace, ...] = ()
 
     def __post_init__(self):
@@ -61,8 +63,8 @@ class AttentionTrace:
             object.__setattr__(self, "source", array_source(self.source))
         sides = Sides(self.tokens, self.tokens)
         object.__setattr__(self, "layers", tuple(_with_sides(layer, sides) for layer in self.layers))
-        if self.answers and len(self.answers) != len(self.tokens):
-            raise MhaError(f"{len(self.tokens)} tokens cannot go with {len(self.answers)} answers.")
+        if self.answers and len(self.answers) != len(self.answered):
+            raise MhaError(f"{len(self.answered)} tokens cannot go with {len(self.answers)} answers.")
         for mixer in self.mixers:
             if mixer.n_tokens != len(self.tokens):
                 raise MhaError(f"{len(self.tokens)} tokens cannot go with a mixer of {mixer.n_tokens}.")
@@ -89,6 +91,12 @@ class AttentionTrace:
         return self.layers[0].sides if self.layers else Sides(self.tokens, self.tokens)
 
     @property
+    def answered(self) -> Tokens:
+        """The tokens that `answers` are about: those of the decoder, where there is one, else `tokens`."""
+        decoders = (layer for layer in self.layers if layer.kind in ("decoder", "cross"))
+        return next((layer.sides.queries for layer in decoders), self.tokens)
+
+    @property
     def title(self) -> str:
         """The text, or between two texts "queries → keys", each in its own writing direction."""
         return self.sides.title
@@ -108,7 +116,7 @@ class AttentionTrace:
             return self
         layers = tuple(layer for layer in self.layers if layer.kind == kind)
         tokens = layers[0].sides.queries
-        answers = self.answers if tokens is self.tokens and kind != "cross" else ()
+        answers = self.answers if tokens is self.answered else ()
         if kind != "cross":
             layers = tuple(replace(layer, kind="self") for layer in layers)
         mixers = self.mixers if tokens is self.tokens and kind != "cross" else ()

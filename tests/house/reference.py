@@ -38,7 +38,7 @@ GROUPS = {
         "load",
     ),
     "What heads do": ("metrics", "similarity", "rollout", "roles", "overview", "Overview"),
-    "Experiments": ("edits",),
+    "Experiments": ("edits", "effects"),
     "Pictures": ("HeadView", "figures"),
     "The maths": ("attend", "MultiHeadAttention", "AttentionSpec", "Projections", "Attended", "ScoreRule"),
     "Checks and errors": ("against_torch", "Check", "MhaError"),

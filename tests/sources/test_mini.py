@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 import mha_core as mha
 from mha_core.sources import mini
-from mha_core.sources.mini import ANSWERS, UnknownWords
+from mha_core.sources.mini import UnknownWords
+from mha_core.traces.answers import ANSWERS
 from mha_core.traces.source import MiniSource
 from mha_core.traces.verify import split_difference
 from mha_core.training import checkpoints

@@ -8,7 +8,7 @@ from torch import nn
 
 import mha_core as mha
 
-MODEL = "takes tokenizer, revision, target, device, dtype, limit and edits."
+MODEL = "takes tokenizer, revision, target, device, dtype, limit, edits, answers and max_bytes."
 MINI = "h, d_model, architecture, trained, limit, device and edits"
 
 

@@ -43,12 +43,15 @@ def test_the_part_of_the_only_kind_is_the_trace_itself(known_by_weights):
 
 
 def test_answers_stay_with_the_text_that_they_are_about(by_kind):
-    answers = ((("cat", 0.9),),) + (None,) * 6
+    answers = ((("cat", 0.9),),) + (None,) * (len(TARGET) - 1)
     layers = (by_kind("encoder"), by_kind("decoder"), by_kind("cross"))
     trace = mha.AttentionTrace(TEXT, layers, {"name": "by hand"}, answers)
-    assert trace.part("encoder").answers == answers
-    assert trace.part("decoder").answers == ()
-    assert trace.part("cross").answers == ()
+    assert trace.answered is TARGET
+    assert trace.part("encoder").answers == ()
+    assert trace.part("decoder").answers == answers
+    assert trace.part("cross").answers == answers
+    alone = mha.AttentionTrace(TEXT, layers[:1], {"name": "by hand"}, answers[:1] * len(TEXT))
+    assert alone.part("encoder").answers == answers[:1] * len(TEXT)
 
 
 def test_what_does_not_fit_is_refused(by_kind, translation, refused):

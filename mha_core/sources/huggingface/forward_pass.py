@@ -1,7 +1,9 @@
 """One forward pass of a model: what goes in, what comes out, and whose tokens look at whose in it."""
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +23,7 @@ RETURNED = {
 }
 # Why a layer is left out.
 IN_PARTS = "its weights are not those of token to token"
+_results: ContextVar[list | None] = ContextVar("headscope_results", default=None)
 ELSEWHERE = "it does not look from token to token, or at two texts at once"
 
 
@@ -33,7 +36,20 @@ def has_target(module: nn.Module) -> bool:
 def forward(module: nn.Module, inputs: Mapping[str, Tensor], **more: object) -> object:
     # No inference mode, not even the caller's: its tensors do not tell when they are changed in place.
     with torch.inference_mode(False), torch.no_grad():
-        return module(**inputs, **more, return_dict=True)
+        result = module(**inputs, **more, return_dict=True)
+    if (results := _results.get()) is not None:
+        results[:] = [result]
+    return result
+
+
+@contextmanager
+def keeping_result() -> Iterator[list]:
+    """What the last pass inside this block returned, in this thread, as a list of one."""
+    token = _results.set([])
+    try:
+        yield _results.get()
+    finally:
+        _results.reset(token)
 
 
 def probe(module: nn.Module, n: int = PROBE) -> dict[str, Tensor]:

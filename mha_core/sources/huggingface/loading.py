@@ -7,14 +7,22 @@ import torch
 from torch import nn
 
 from mha_core.errors import MhaError
+from mha_core.sources.huggingface import forward_pass
 from mha_core.sources.huggingface.files import Folder
 
 # May be missing from the files: heads for a task, and numbers that are computed.
 OPTIONAL = re.compile(r"pooler|lm_head|classifier|final_logits_bias|position_ids|score\b")
+UNUSED = re.compile(r"pooler|final_logits_bias|position_ids|classifier|score\b")  # by a head that writes
 SOUNDS = "it reads codes of sounds and no text"
 TOKENIZER = re.compile(
     r"\w*tokenizer\w*\.(json|model)|vocab.*|merges\.txt|.*\.(model|spm|spiece|tiktoken|bpe|codes)"
 )
+
+WRITERS = {  # of transformers, by what their models answer
+    "target": "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING",
+    "masked": "MODEL_FOR_MASKED_LM_MAPPING",
+    "next": "MODEL_FOR_CAUSAL_LM_MAPPING",
+}
 
 
 def config(transformers, folder: Folder):
@@ -51,31 +59,40 @@ def tokenizer(transformers, folder: Folder):
     )
 
 
-def module(transformers, folder: Folder, settings, dtype: torch.dtype) -> tuple[nn.Module, str | None]:
-    """The model, with its output head if it is an encoder–decoder, else without a head for a task.
+def module(
+    transformers, folder: Folder, settings, dtype: torch.dtype, *, writes: bool = False
+) -> tuple[nn.Module, str | None]:
+    """The model, with its output head if it is an encoder–decoder or is to write, else without a head.
 
     → the model, and the name of the output head's matrix if the files lack it: its numbers are random then.
     """
+    own = _own_class(transformers, folder, settings)
     if settings.is_encoder_decoder and type(settings) in transformers.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING:
         auto = transformers.AutoModelForSeq2SeqLM
     elif writes_sounds(settings):
         auto = transformers.AutoModelForTextToWaveform
+    elif writes and (writing := writing_class(transformers, own, settings)) is not None:
+        auto = writing
     elif type(settings) in transformers.MODEL_MAPPING:
         auto = transformers.AutoModel
-    elif (auto := _own_class(transformers, folder, settings)) is None:
+    elif (auto := own) is None:
         raise MhaError(f"{folder.name} is of the type {settings.model_type!r}, which is no model of texts.")
     loaded, report = _loaded(auto, folder, settings, dtype)
     if auto is transformers.AutoModel and _misfits(report):
         loaded, report = _as_saved(transformers, folder, settings, dtype) or (loaded, report)
     if loaded.main_input_name != "input_ids":
         raise MhaError(f"{folder.name} reads {loaded.main_input_name} and no text, so it cannot be traced.")
-    if wrong := _misfits(report):
+    missing = report["missing_keys"]
+    head = [key for key in missing if writes and not key.startswith(f"{loaded.base_model_prefix}.")]
+    if wrong := _misfits(report | {"missing_keys": set(missing) - set(head)}):
         raise MhaError(
             f"The weights of {folder.name} do not fit its config.json: {len(wrong)} are missing or of "
             f"another size, such as {wrong[0]}."
         )
-    head = None if writes_sounds(settings) else _untrained_head(loaded, folder, report["missing_keys"])
-    return loaded, head
+    if writes_sounds(settings):
+        return loaded, None
+    lacking = sorted(key for key in head if not UNUSED.search(key))
+    return loaded, next(iter(lacking), _untrained_head(loaded, folder, missing))
 
 
 def _loaded(auto, folder: Folder, settings, dtype: torch.dtype) -> tuple[nn.Module, dict]:
@@ -121,6 +138,34 @@ def _own_class(transformers, folder: Folder, settings) -> type | None:
     kind = getattr(transformers, str(names[0]), None) if isinstance(names, list) and names else None
     fits = isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)
     return kind if fits and kind.config_class is type(settings) else None
+
+
+def kind_of(transformers, module: nn.Module | type, config) -> str | None:
+    """What a model answers: a key of `WRITERS`; None for one without a head that writes words."""
+    name = (module if isinstance(module, type) else type(module)).__name__
+    kinds = [kind for kind, mapping in WRITERS.items() if name in _classes(transformers, mapping)]
+    if not isinstance(module, type) and "target" in kinds and not forward_pass.has_target(module):
+        kinds.remove("target")
+    if "next" in kinds and (getattr(config, "is_decoder", False) or getattr(config, "causal", False)):
+        return "next"
+    return next(iter(kinds), None)
+
+
+def writing_class(transformers, own: type | None, config) -> type | None:
+    """The class with a head that writes words for a configuration; `own` is the one that wrote the files."""
+    if own is not None and kind_of(transformers, own, config) is not None:
+        return own
+    kinds = ["masked", "next"]
+    if getattr(config, "is_decoder", False):
+        kinds.reverse()
+    mappings = (getattr(transformers, WRITERS[kind]) for kind in kinds)
+    return next((mapping[type(config)] for mapping in mappings if type(config) in mapping), None)
+
+
+def _classes(transformers, mapping: str) -> set[str]:
+    """The names of the classes in a mapping of transformers."""
+    names: Mapping[str, str | tuple[str, ...]] = getattr(transformers, mapping)._model_mapping
+    return {one for name in names.values() for one in ((name,) if isinstance(name, str) else name)}
 
 
 def writes_sounds(settings) -> bool:

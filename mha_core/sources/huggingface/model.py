@@ -16,16 +16,27 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from os import PathLike
 from types import MappingProxyType
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from mha_core import device as devices
-from mha_core.attention.edits import Edit, by_layer, checked
+from mha_core.attention.edits import Edit, Site, by_layer, checked
 from mha_core.attention.functional import HALF
 from mha_core.capture import collector, mixing, rotary
 from mha_core.errors import MhaError, one_of
 from mha_core.sources.huggingface import files, forward_pass, loading, memory, trial
+from mha_core.sources.huggingface.answers import (
+    MAX_BYTES,
+    Asked,
+    asked,
+    at_tokens,
+    check_bytes,
+    logits_of,
+    reads_ahead,
+    rows,
+)
 from mha_core.sources.huggingface.forward_pass import PassLayers
 from mha_core.sources.huggingface.targets import decoder_ids, written_target
 from mha_core.sources.huggingface.tokenizer import Ids, check_ids, encoded, max_tokens, tokens_of
@@ -81,6 +92,17 @@ class Model:
         return forward_pass.has_target(self.module)
 
     @cached_property
+    def writes(self) -> str | None:
+        """What its head for words answers: "masked", "next" or "target"; None without such a head."""
+        return loading.kind_of(_library(), self.module, self.module.config)
+
+    @cached_property
+    def reads_ahead(self) -> bool:
+        """Whether its scores of the next word depend on the words behind it."""
+        with _errors_of(self):
+            return reads_ahead(twin(self.module) if self.route.changes else self.module)
+
+    @cached_property
     def limit(self) -> int:
         """The largest number of tokens of a text."""
         return max_tokens(self.module, self.tokenizer)
@@ -92,15 +114,17 @@ def load(
     revision: str | None = None,
     device: str | None = None,
     dtype: str | None = None,
+    answers: bool = False,
     progress: files.Progress | None = None,
     cancelled: Callable[[], bool] | None = None,
     endpoint: str | None = None,
 ) -> Model:
     """Load a model from a folder or from the Hugging Face hub: from safetensors, without code of its own.
 
-    `dtype` is float32 on a CPU and bfloat16 on a GPU by default. `progress` is called with
-    (stage, done, total) in the stages "download" (in bytes), "load" and "check". Loading stops at the next
-    step once `cancelled` returns True. Raises `MhaError`, with the reason, for a model that cannot be loaded.
+    `dtype` is float32 on a CPU and bfloat16 on a GPU by default. With `answers` it is loaded with the head
+    that writes words, if its architecture has one. `progress` is called with (stage, done, total) in the
+    stages "download" (in bytes), "load" and "check". Loading stops at the next step once `cancelled` returns
+    True. Raises `MhaError`, with the reason, for a model that cannot be loaded.
     """
     transformers = _library()
     place = devices.pick(device).name
@@ -113,7 +137,7 @@ def load(
     memory.check_memory(name, needed, place, dtype=kind)
     files.check_stopped(cancelled)
     report("load", 0, 1)
-    module, untrained_head = loading.module(transformers, folder, config, DTYPES[kind])
+    module, untrained_head = loading.module(transformers, folder, config, DTYPES[kind], writes=answers)
     module = module.to(place).requires_grad_(False)
     report("load", 1, 1)
     files.check_stopped(cancelled)
@@ -253,44 +277,110 @@ def follow(
     target: str | Ids | None = None,
     limit: int = MAX_TOKENS,
     edits: Sequence[Edit] = (),
+    answers: Asked = False,
+    max_bytes: int = MAX_BYTES,
 ) -> AttentionTrace:
     """Trace a text through a model; of an encoder–decoder also its target, by default what it writes itself.
 
     Instead of a text, `text` and `target` may be the ids of tokens. Raises `MhaError` for text that is empty
     or too long, for a target where there is none, for a model that cannot write one, for a text without a
     tokenizer, for a layer whose attention cannot be shown if there is no other, for an error inside the
-    model, and for `edits` that do not fit, or of a model that computes attention by code of its own.
+    model, for `edits` that do not fit, or of a model that computes attention by code of its own, and for
+    `answers` of a model that gives none there, or whose scores of words take more than `max_bytes`.
     """
     edits = checked(edits)
+    texts = reading(model, text, target=target, limit=limit, edited=bool(edits))
+    tokens, target_tokens, inputs = texts
+    question = None
+    if answers is not False:
+        question = question_of(model, inputs, target_tokens or tokens, answers, max_bytes=max_bytes)
+        inputs |= asked(model.module, question)
+    calls = edits_by_call(edits, sites(model, texts)) if edits else {}
+    with forward_pass.keeping_result() as results:
+        flowed = flow(model, inputs, calls)
+    trace = trace_of(model, tokens, *flowed, target=target_tokens)
+    if question is not None:
+        n_tokens = len(target_tokens or tokens)
+        logits = logits_of(results[0], question, n_tokens=n_tokens, name=model.title)[0]
+        trace = replace(trace, answers=at_tokens(logits, question, n_tokens, model.tokenizer))
+    return replace(trace, source=EditedSource(trace.source, edits)) if edits else trace
+
+
+def question_of(
+    model: Model, inputs: Mapping[str, Tensor], tokens: Tokens, answers: Asked, *, max_bytes: int
+) -> list[int]:
+    """The positions of the text, or of the target, at which the model answers.
+
+    Raises `MhaError` for a model without a trained head that writes words, for one that is handed the word
+    that it would have to write, for a masked model without a mask in the text, and for too many bytes.
+    """
+    if not isinstance(answers, bool | list | tuple) or answers in ([], ()):
+        raise MhaError(f"answers is True, or a list of tokens, as in answers=[-1]; got {answers!r:.60}.")
+    if model.writes is None:
+        raise MhaError(
+            f"{model.title} has no head that writes words ({model.architecture}), so it answers nothing."
+        )
+    if model.untrained_head is not None:
+        raise MhaError(
+            f"{model.title} has no trained weights to answer with: {model.untrained_head} is missing from "
+            f"its files."
+        )
+    if model.writes != "masked" and model.reads_ahead:
+        raise MhaError(
+            f"{model.title} lets a token look at those behind it, which it would have to predict, so what it "
+            f"writes is no answer."
+        )
+    name = "decoder_input_ids" if model.has_target else "input_ids"
+    mask = getattr(model.tokenizer, "mask_token_id", None)
+    ids = inputs[name][0].tolist()
+    chosen = rows(model.writes, tokens, ids, answers, mask=mask, name=model.title)
+    check_bytes(model.module, len(chosen), n_tokens=len(ids), max_bytes=max_bytes, name=model.title)
+    return chosen
+
+
+class Texts(NamedTuple):
+    """What a model reads: the tokens of the text and of the target, and both as its inputs."""
+
+    tokens: Tokens
+    target: Tokens | None
+    inputs: dict[str, Tensor]
+
+
+def reading(
+    model: Model,
+    text: str | Ids,
+    *,
+    target: str | Ids | None = None,
+    limit: int = MAX_TOKENS,
+    edited: bool = False,
+) -> Texts:
+    """The tokens and inputs of a text; of an encoder–decoder also of its target. Raises as `follow` does."""
     if target is not None and not model.has_target:
         raise MhaError(f"{model.title} reads one text and writes no other; leave the target out.")
     tokens, ids = read(model, text, limit)
     with _errors_of(model):
         inputs = inputs_of(model, ids)
-    target_tokens = None
-    if model.has_target:
-        target_ids = _decoder_ids(model, inputs, target, limit, edited=bool(edits))
-        inputs["decoder_input_ids"] = torch.tensor([target_ids], device=model.device)
-        target_text = target if isinstance(target, str) else None
-        target_tokens = tokens_of(model.tokenizer, target_ids, target_text, start=True)
-    calls = _edits_by_call(model, inputs, edits, tokens, target_tokens) if edits else {}
-    trace = trace_of(model, tokens, *flow(model, inputs, calls), target=target_tokens)
-    return replace(trace, source=EditedSource(trace.source, edits)) if edits else trace
+    if not model.has_target:
+        return Texts(tokens, None, inputs)
+    target_ids = _decoder_ids(model, inputs, target, limit, edited=edited)
+    inputs["decoder_input_ids"] = torch.tensor([target_ids], device=model.device)
+    target_text = target if isinstance(target, str) else None
+    return Texts(tokens, tokens_of(model.tokenizer, target_ids, target_text, start=True), inputs)
 
 
-def _edits_by_call(
-    model: Model,
-    inputs: Mapping[str, Tensor],
-    edits: tuple[Edit, ...],
-    tokens: Tokens,
-    target: Tokens | None,
-) -> trial.Edits:
-    """The edits of each call of attention in a pass, which runs once without them to see what there is."""
+def sites(model: Model, texts: Texts) -> dict[int, Site]:
+    """Where edits can act: the attention of each layer, by the number of its call, from a pass without edits.
+
+    Raises `MhaError` for a model that computes attention by code of its own.
+    """
     with _errors_of(model):
-        texts = {"text": tokens, "target": target}
-        sites = trial.sites(model.route, model.module, model.names, inputs, texts)
-    edits_by_layer = by_layer(edits, list(sites.values()))
-    calls = zip(sites.items(), edits_by_layer, strict=True)
+        sides = {"text": texts.tokens, "target": texts.target}
+        return trial.sites(model.route, model.module, model.names, texts.inputs, sides)
+
+
+def edits_by_call(edits: tuple[Edit, ...], sites: Mapping[int, Site]) -> trial.Edits:
+    """The edits of each call of attention in a pass, each with the attention that they are made for."""
+    calls = zip(sites.items(), by_layer(edits, list(sites.values())), strict=True)
     return {number: (site, edits_of_layer) for (number, site), edits_of_layer in calls if edits_of_layer}
 
 
@@ -420,6 +510,8 @@ def trace(
     dtype: str | None = None,
     limit: int = MAX_TOKENS,
     edits: Sequence[Edit] = (),
+    answers: Asked = False,
+    max_bytes: int = MAX_BYTES,
 ) -> AttentionTrace:
     """Trace a text, or the ids of its tokens, through a model of transformers.
 
@@ -431,12 +523,22 @@ def trace(
     A model in memory may be wrapped by PEFT, in half precision, in training or on a GPU; it and its config
     stay unchanged. The trace is without dropout. Without a tokenizer the labels of tokens are their ids.
     `target` is the text of an encoder–decoder's decoder, or the ids of its labels. `edits` change attention
-    while the model computes; the model itself is not changed.
+    while the model computes; the model itself is not changed. With ``answers=True`` the trace has the model's
+    most probable words: of a masked language model at each hidden token, of a causal one at each token for
+    the next, of an encoder–decoder at each token of the target for the next; a list of tokens, as in
+    ``answers=[-1]``, asks at these alone. The scores of words may take `max_bytes`.
 
     Raises `MhaError` as `load`, `adopt` and `follow` do.
     """
-    model = model_of(source, tokenizer=tokenizer, revision=revision, device=device, dtype=dtype)
-    return follow(model, text, target=target, limit=limit, edits=edits)
+    model = model_of(
+        source,
+        tokenizer=tokenizer,
+        revision=revision,
+        device=device,
+        dtype=dtype,
+        answers=answers is not False,
+    )
+    return follow(model, text, target=target, limit=limit, edits=edits, answers=answers, max_bytes=max_bytes)
 
 
 def model_of(
@@ -446,6 +548,7 @@ def model_of(
     revision: str | None = None,
     device: str | None = None,
     dtype: str | None = None,
+    answers: bool = False,
 ) -> Model:
     """A model ready to be traced: loaded or adopted, or one of the last `MAX_MODELS` if unchanged."""
     if not isinstance(source, str | PathLike):
@@ -454,7 +557,7 @@ def model_of(
         return _adopted(source, tokenizer)
     if tokenizer is not None:
         raise MhaError(f"{source} has its own tokenizer; leave tokenizer= out, or give a model in memory.")
-    key = (str(source), revision, device, dtype)
+    key = (str(source), revision, device, dtype, answers)
     with _loading:
         fingerprint = files.fingerprint(str(source))  # before it is loaded: it may be saved meanwhile
         previous, model = _loaded.pop(key, (None, None))
@@ -463,7 +566,7 @@ def model_of(
             while len(_loaded) >= MAX_MODELS:  # before the new one comes: both might not fit
                 _loaded.popitem(last=False)
             free()
-            model = load(str(source), revision=revision, device=device, dtype=dtype)
+            model = load(str(source), revision=revision, device=device, dtype=dtype, answers=answers)
         _loaded[key] = fingerprint, model
     return model
 

@@ -42,7 +42,7 @@ def encoded(tokenizer, text: str | Ids, *, limit: int, name: str) -> tuple[Token
         encoding = tokenizer(text, return_offsets_mapping=fast, verbose=False)
         ids = list(encoding["input_ids"])
         raw = [str(piece) for piece in tokenizer.convert_ids_to_tokens(ids)]
-        special, letters = _special(tokenizer, ids, encoding), _letters(tokenizer)
+        special, letters = _special(tokenizer, ids, encoding), letters_of(tokenizer)
     offsets = encoding["offset_mapping"] if fast else None
     tokens = readable_tokens(text, raw, special=special, letters=letters, offsets=offsets)
     if all(special):
@@ -123,7 +123,7 @@ def tokens_of(tokenizer, ids: Sequence[int], text: str | None = None, *, start: 
     check_tokenizer(tokenizer, "The model")
     with _tokenizer_lock:
         pieces = tokenizer.convert_ids_to_tokens(list(ids))
-        special, letters = _special(tokenizer, ids), _letters(tokenizer)
+        special, letters = _special(tokenizer, ids), letters_of(tokenizer)
         text = tokenizer.decode(list(ids), skip_special_tokens=True) if text is None else text
     # A model can have more numbers than its tokenizer has pieces, and write one of them.
     raw = [f"<{number}>" if piece is None else str(piece) for number, piece in zip(ids, pieces, strict=True)]
@@ -183,7 +183,7 @@ def _special(tokenizer, ids: Sequence[int], encoding=None) -> list[bool]:
     return [bool(mark) or number in special_ids for mark, number in zip(marks, ids, strict=True)]
 
 
-def _letters(tokenizer) -> Mapping[str, int] | None:
+def letters_of(tokenizer) -> Mapping[str, int] | None:
     """The byte of each letter of this tokenizer's pieces; None where letters are letters."""
     if type(tokenizer).__name__ == "ByT5Tokenizer":
         return LATIN

@@ -1,0 +1,1 @@
+"""Experiments on models: what becomes of an answer when attention is changed."""

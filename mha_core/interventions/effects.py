@@ -1,0 +1,360 @@
+"""How much each head does for an answer: the answer without it, head by head, or by one gradient.
+
+>>> trace = mha.trace("The animal didn't cross the street because it was too tired.", source="mini")
+>>> mha.effects(trace).columns.tolist()
+['layer', 'head', 'effect']
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from os import PathLike
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor, nn
+
+from mha_core import device as devices
+from mha_core.attention.edits import Site, by_layer, edited
+from mha_core.attention.score_rule import ScoreRule
+from mha_core.errors import MhaError, listed, one_of
+from mha_core.sources import mini
+from mha_core.sources.huggingface import model as huggingface
+from mha_core.sources.huggingface import switches
+from mha_core.sources.huggingface.answers import leaves_rows_out, word_of
+from mha_core.sources.huggingface.twin import twin
+from mha_core.traces.source import MiniSource, ModelSource, TrainedSource
+from mha_core.traces.trace import AttentionTrace
+from mha_core.training.checkpoints import Trained
+from mha_core.training.lexicon import lexicon, normalized
+
+METHODS = ("ablation", "gradient", "both")
+MAX_TOKENS = 2048  # of all texts of one pass
+MAX_SCORES = 1 << 26  # of words in one pass, 256 MB
+CLOSE = 1e-3  # of the same text in two passes, and in a batch; in half precision that of its rounding
+HALF_CLOSE = 5e-2
+
+Progress = Callable[[int, int], None]
+
+
+class Stopped(MhaError):
+    """The caller has stopped the measurement."""
+
+
+@dataclass(frozen=True, eq=False)
+class Switched(ScoreRule):
+    """A score rule behind which the heads' outputs are multiplied with `factors`, (text, head, 1, 1)."""
+
+    factors: Tensor | None = None
+
+    def outputs(self, mixed: Tensor) -> Tensor:
+        return super().outputs(mixed) * self.factors
+
+
+@dataclass(frozen=True, eq=False)
+class Experiment:
+    """An answer of a model as a function of what its heads' outputs are multiplied with.
+
+    `logits` takes one tensor (text, head) for each layer, and returns the scores of words, (text, word).
+    """
+
+    logits: Callable[[Sequence[Tensor]], Tensor]
+    n_heads: tuple[int, ...]  # of each layer
+    max_texts: int
+    device: str
+    close: float
+    word: Callable[[int], str]
+    ids: Callable[[str], Sequence[int]]
+
+    def ones(self, n_texts: int = 1) -> list[Tensor]:
+        return [torch.ones(n_texts, n, device=self.device) for n in self.n_heads]
+
+
+def effects(
+    trace: AttentionTrace,
+    *,
+    answer: str | int | None = None,
+    against: str | int | None = None,
+    at: int | str | None = None,
+    method: str = "ablation",
+    source: str | PathLike[str] | nn.Module | Trained | None = None,
+    tokenizer: object = None,
+    progress: Progress | None = None,
+    cancelled: Callable[[], bool] | None = None,
+) -> pd.DataFrame:
+    """What each head does for an answer of the model, the largest effects first: layer, head, effect.
+
+    The effect is the change of ``log p(answer)`` when the head's output is 0, with all else as it is; with
+    `against` that of the margin ``log p(answer) − log p(against)``. Below 0 the head helps the answer.
+
+    `answer` and `against` are words of the model's vocabulary, or their numbers; the default answer is the
+    most probable word. `at` is the token at which the model answers, by default the last one. Effects come
+    on top of the edits of the trace. The trace does not hold its model: by default that is loaded by its
+    name; `source` is a model in memory, with its `tokenizer`, or another place of it. `progress` is called
+    with the heads that are done and all; once `cancelled` returns True, `Stopped` is raised.
+
+    `method` is "ablation", one pass for each head, several at once where the model keeps texts apart;
+    "gradient", which estimates all by one backward pass, ``−∂ log p / ∂ factor`` (the gradient at a head's
+    output times its negative); or "both", with the columns effect and estimate and Spearman's correlation of
+    the two in ``frame.attrs["rank_correlation"]``. The answer and its value without a change are in
+    ``frame.attrs``, too. With several kinds of attention a column has the kind of the layer.
+
+    Raises `MhaError` for a trace of numbers that nothing computes again, for a model without answers, whose
+    attention is its own code, or that computes other numbers now, and for a word or token that there is not.
+    Sources: Michel et al. 2019, "Are Sixteen Heads Really Better than One?" (both methods, equation 2).
+    """
+    one_of("method", method, METHODS)
+    with devices.memory_errors("This experiment"):
+        experiment, position = _experiment(trace, at, source, tokenizer)
+        with torch.no_grad():
+            scores = experiment.logits(experiment.ones())[0]
+        words = [_word(experiment, scores, answer, "answer")]
+        words += [] if against is None else [_word(experiment, scores, against, "against")]
+        value = float(_value(scores, words))
+        frame = _places(trace)
+        if method != "gradient":
+            frame["effect"] = _by_ablation(experiment, words, value, progress, cancelled)
+        if method != "ablation":
+            frame["effect" if method == "gradient" else "estimate"] = _by_gradient(experiment, words)
+    order = frame["effect"].abs().sort_values(ascending=False, kind="stable").index
+    about = {"at": position, "answer": experiment.word(words[0]), "value": value}
+    if against is not None:
+        about["against"] = experiment.word(words[1])
+    if method == "both":
+        about["rank_correlation"] = _rank_correlation(frame["effect"], frame["estimate"])
+    frame = frame.loc[order].reset_index(drop=True)
+    frame.attrs = about
+    return frame
+
+
+def _value(scores: Tensor, words: Sequence[int]) -> Tensor:
+    """``log p`` of the first word, less that of the second where there is one. (…, word) → (…)"""
+    chances = scores.log_softmax(-1)
+    return chances[..., words[0]] - (chances[..., words[1]] if len(words) > 1 else 0.0)
+
+
+def _places(trace: AttentionTrace) -> pd.DataFrame:
+    rows = [(at, head, layer.kind) for at, layer in enumerate(trace.layers) for head in range(layer.n_heads)]
+    frame = pd.DataFrame(rows, columns=["layer", "head", "kind"])
+    return frame if len(trace.kinds) > 1 else frame.drop(columns="kind")
+
+
+def _by_ablation(
+    experiment: Experiment,
+    words: Sequence[int],
+    value: float,
+    progress: Progress | None,
+    cancelled: Callable[[], bool] | None,
+) -> list[float]:
+    heads = [(layer, head) for layer, n in enumerate(experiment.n_heads) for head in range(n)]
+    effects: list[float] = []
+    n_texts = experiment.max_texts if _keeps_apart(experiment, words, value) else 1
+    for start in range(0, len(heads), n_texts):
+        if cancelled is not None and cancelled():
+            raise Stopped(f"Stopped after {len(effects)} of {len(heads)} heads.")
+        some = heads[start : start + n_texts]
+        factors = experiment.ones(len(some))
+        for text, (layer, head) in enumerate(some):
+            factors[layer][text, head] = 0.0
+        with torch.no_grad():
+            effects += (_value(experiment.logits(factors), words) - value).tolist()
+        if progress is not None:
+            progress(len(effects), len(heads))
+    return effects
+
+
+def _keeps_apart(experiment: Experiment, words: Sequence[int], value: float) -> bool:
+    """Does a text have the same answer alone, and beside one without the heads of the first layer?"""
+    if experiment.max_texts < 2:
+        return False
+    factors = experiment.ones(2)
+    factors[0][0] = 0.0
+    try:
+        with torch.no_grad():
+            beside = float(_value(experiment.logits(factors), words)[1])
+    except MhaError:
+        raise
+    except Exception:  # a model may take one text at a time, and says so in any way
+        return False
+    return abs(beside - value) <= experiment.close * max(1.0, abs(value))
+
+
+def _by_gradient(experiment: Experiment, words: Sequence[int]) -> list[float]:
+    factors = [one.requires_grad_() for one in experiment.ones()]
+    with torch.inference_mode(False), torch.enable_grad():
+        gradients = torch.autograd.grad(
+            _value(experiment.logits(factors)[0], words), factors, allow_unused=True
+        )
+    by_layer = (
+        torch.zeros_like(one) if gradient is None else -gradient
+        for one, gradient in zip(factors, gradients, strict=True)
+    )
+    return torch.cat([one[0] for one in by_layer]).tolist()
+
+
+def _rank_correlation(one: pd.Series, other: pd.Series) -> float:
+    """Spearman's: Pearson's correlation of the ranks; NaN where one of them is the same everywhere."""
+    ranks = [series.rank().to_numpy() for series in (one, other)]
+    if any(np.ptp(rank) == 0 for rank in ranks):
+        return float("nan")
+    return float(np.corrcoef(*ranks)[0, 1])
+
+
+def _word(experiment: Experiment, scores: Tensor, word: str | int | None, name: str) -> int:
+    """The number of a word in the vocabulary; of several tokens that are written alike the most probable."""
+    if word is None:
+        return int(scores.argmax())
+    if isinstance(word, str):
+        numbers = experiment.ids(word)
+        if not numbers:
+            top = [experiment.word(number) for number in scores.topk(min(3, len(scores))).indices.tolist()]
+            raise MhaError(
+                f"{name} {word!r} is no single word of the model's vocabulary; the most probable ones here "
+                f"are {listed([f'“{one}”' for one in top], 'and')}.",
+                fixes=tuple({name: one} for one in top),
+            )
+        return max(numbers, key=lambda number: float(scores[number]))
+    if isinstance(word, bool) or not isinstance(word, int) or not 0 <= word < len(scores):
+        raise MhaError(f"{name} is a word, or its number from 0 to {len(scores) - 1:,}; got {word!r:.60}.")
+    return word
+
+
+def _experiment(
+    trace: AttentionTrace, at: int | str | None, source: object, tokenizer: object
+) -> tuple[Experiment, int]:
+    """The experiment on the answer at a token, and the position of that."""
+    origin = trace.source.origin
+    if isinstance(source, Trained) or (source is None and isinstance(origin, TrainedSource)):
+        return _of_small_model(trace, _position(trace, at), source or _trained(origin))
+    if source is not None or isinstance(origin, ModelSource):
+        return _of_transformers(trace, at, source, tokenizer)
+    raise MhaError(
+        f"An effect is of a model that answers, and the source of this trace ({trace.source.name}) "
+        + ("answers nothing." if origin.kind == "random" else "runs nothing.")
+    )
+
+
+def _position(trace: AttentionTrace, at: int | str | None) -> int:
+    """The position of a token with an answer, by default the last one."""
+    answered = [place for place, answer in enumerate(trace.answers) if answer is not None]
+    if not answered:
+        raise MhaError("The model answers at no token of this text; hide a word of it.")
+    if at is None:
+        return answered[-1]
+    n_tokens = len(trace.answered)
+    place = trace.answered.index(at) if isinstance(at, str) else at
+    if isinstance(place, int) and -n_tokens <= place < n_tokens and place % n_tokens in answered:
+        return place % n_tokens
+    raise MhaError(
+        f"at is a token at which the model answers: {listed(answered, 'or')}; got {at!r:.60}.",
+        fixes=tuple({"at": place} for place in answered[-3:]),
+    )
+
+
+def _trained(origin: TrainedSource) -> Trained:
+    if not isinstance(origin, MiniSource):
+        raise MhaError(f"The model of the training {origin.name!r} has to be at hand: source=….")
+    plan = mini.find(origin.language, origin.architecture, origin.h, origin.d_model)
+    return mini.model(plan, trained=origin.step > 0)
+
+
+def _check_same(trace: AttentionTrace, again: AttentionTrace, close: float) -> None:
+    """Raise `MhaError` unless a model computes now what the trace has."""
+    texts = [(one.tokens.pieces, one.answered.pieces) for one in (trace, again)]
+    if texts[0] != texts[1]:
+        raise MhaError(
+            "The model reads other tokens in this text than the trace has; trace a text, not ids, and the "
+            "whole trace of an encoder–decoder, not a part of it."
+        )
+    queries = [
+        [layer.tensors["q"].float() for layer in one.layers if layer.knows("q")] for one in (trace, again)
+    ]
+    pairs = zip(*queries, strict=False)
+    if len(queries[0]) != len(queries[1]) or any(
+        one.shape != other.shape or (one - other).abs().max() > close * other.abs().max().clamp_min(1.0)
+        for one, other in pairs
+    ):
+        raise MhaError(
+            f"The model {again.source.name} computes other numbers than the trace has; the one that was "
+            f"traced has to be at hand: source=model."
+        )
+
+
+def _of_small_model(trace: AttentionTrace, at: int, trained: Trained) -> tuple[Experiment, int]:
+    again = mini.follow(trained, trace.tokens.text, edits=trace.edits)
+    _check_same(trace, again, CLOSE)
+    words, model, place = lexicon(trained.plan.language), trained.model, trained.model.bias.device
+    _, numbers = words.cut(trace.tokens.text, limit=len(trace.tokens))
+    ids = torch.tensor([numbers], device=place)
+    site = Site(
+        "self", trace.layers[0].n_heads, trace.layers[0].tensors["v"].shape[-1], trace.tokens, trace.tokens
+    )
+    rules = [
+        edited(ScoreRule(), edits, site, place) for edits in by_layer(trace.edits, [site] * len(trace.layers))
+    ]
+
+    def logits(factors: Sequence[Tensor]) -> Tensor:
+        switched = [
+            Switched(**_fields(rule), factors=one[:, :, None, None])
+            for rule, one in zip(rules, factors, strict=True)
+        ]
+        hidden, _ = model(ids.expand(len(factors[0]), -1), rules=switched)
+        return model.logits(hidden[:, at])
+
+    vocabulary = words.vocabulary
+    experiment = Experiment(
+        logits,
+        tuple(layer.n_heads for layer in trace.layers),
+        max(1, MAX_TOKENS // len(trace.tokens)),
+        str(place),
+        CLOSE,
+        vocabulary.__getitem__,
+        lambda word: [n for n, one in enumerate(vocabulary) if one in (word, normalized(word))],
+    )
+    return experiment, at
+
+
+def _fields(rule: ScoreRule) -> dict[str, object]:
+    return {field.name: getattr(rule, field.name) for field in fields(ScoreRule)}
+
+
+def _of_transformers(
+    trace: AttentionTrace, at: int | str | None, source: object, tokenizer: object
+) -> tuple[Experiment, int]:
+    origin = trace.source.origin
+    if source is None:
+        settings = {"revision": origin.revision, "device": origin.device, "dtype": origin.dtype}
+        model = huggingface.model_of(origin.name, answers=True, **settings)
+    else:
+        model = huggingface.model_of(source, tokenizer=tokenizer, answers=True)
+    text, target = trace.tokens.text, trace.answered.text if model.has_target else None
+    asked = True if at is None or model.writes is None else [at]
+    if at is None and model.writes != "masked":
+        asked = [-1]
+    again = huggingface.follow(model, text, target=target, edits=trace.edits, answers=asked)
+    close = CLOSE if model.dtype == "float32" else HALF_CLOSE
+    _check_same(trace, again, close)
+    position = _position(again, at)
+    texts = huggingface.reading(model, text, target=target, edited=True)
+    sites = huggingface.sites(model, texts)
+    edits = huggingface.edits_by_call(trace.edits, sites)
+    module = twin(model.module) if model.route.changes else model.module
+
+    def logits(factors: Sequence[Tensor]) -> Tensor:
+        by_call = dict(zip(sites, factors, strict=True))
+        return switches.logits(model, module, texts.inputs, position, by_call, edits)
+
+    n_tokens = sum(row.shape[1] for name, row in texts.inputs.items() if name.endswith("input_ids"))
+    n_words = model.module.config.get_text_config(decoder=True).vocab_size
+    rows = 1 if leaves_rows_out(model.module) else n_tokens
+    max_texts = min(MAX_TOKENS // n_tokens, MAX_SCORES // (rows * n_words))
+    experiment = Experiment(
+        logits,
+        tuple(layer.n_heads for layer in trace.layers),
+        1 if trace.edits else max(1, max_texts),
+        model.device,
+        close,
+        lambda number: word_of(model.tokenizer, number),
+        lambda word: () if model.tokenizer is None else switches.words_of(model.tokenizer, word),
+    )
+    return experiment, position

@@ -1,0 +1,132 @@
+"""What a model of transformers answers: words for hidden tokens, or for the token that comes next.
+
+A masked language model answers at its mask, a causal one at every token with the next one, and the decoder of
+an encoder–decoder likewise. The answers are ``softmax(logits)`` of the same pass that is traced.
+"""
+
+import inspect
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from mha_core.capture.eager_scores import CLOSE, gap
+from mha_core.errors import MhaError
+from mha_core.sources.huggingface import forward_pass, memory
+from mha_core.sources.huggingface.pieces import readable
+from mha_core.sources.huggingface.tokenizer import letters_of
+from mha_core.traces.answers import Answer, most_probable
+from mha_core.traces.tokens import Tokens
+
+MAX_BYTES = 1 << 30  # of the logits of one text
+Asked = bool | Sequence[int | str]  # for all rows that a model answers at, or for some
+
+
+def rows(
+    kind: str, tokens: Tokens, ids: Sequence[int], answers: Asked, *, mask: int | None, name: str
+) -> list[int]:
+    """The positions at which the model answers: all of them, or those named in `answers`.
+
+    `tokens` and their `ids` are those of the target for "target". Raises `MhaError` for a token that there is
+    not, and for a masked model without a mask there.
+    """
+    masks = [at for at, number in enumerate(ids) if number == mask]
+    if kind == "masked" and not masks:
+        raise MhaError(
+            f"{name} answers at a hidden token, and the text has none; "
+            + ("its tokenizer knows no mask." if mask is None else "put the mask of its tokenizer in.")
+        )
+    everything = masks if kind == "masked" else list(range(len(ids)))
+    if answers is True:
+        return everything
+    chosen = []
+    for one in answers:
+        at = tokens.index(one) if isinstance(one, str) else one
+        if isinstance(at, bool) or not isinstance(at, int) or not -len(ids) <= at < len(ids):
+            raise MhaError(f"answers names tokens 0 to {len(ids) - 1}, or True for all; got {one!r:.60}.")
+        if (at := at % len(ids)) not in everything:
+            raise MhaError(f"{name} answers at hidden tokens, and token {at} is none.")
+        chosen.append(at)
+    return sorted(set(chosen))
+
+
+def check_bytes(module: nn.Module, n_rows: int, *, n_tokens: int, max_bytes: int, name: str) -> None:
+    """Raise `MhaError` where the logits of these rows, in the model's own numbers and in fp32, are too large.
+
+    ``rows · words · (bytes of a number + 4)``; of a model that cannot leave rows out all tokens count.
+    """
+    if isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or max_bytes < 1:
+        raise MhaError(f"max_bytes is a number of bytes, at least 1; got {max_bytes!r}.")
+    config = module.config.get_text_config(decoder=True)
+    weight = next(module.parameters())
+    n_rows = n_rows if leaves_rows_out(module) else n_tokens
+    needed = n_rows * (getattr(config, "vocab_size", None) or 1) * (weight.element_size() + 4)
+    free = memory.free_bytes(str(weight.device))
+    if needed <= min(max_bytes, needed if free is None else free):
+        return
+    advice = "a shorter text" if n_rows == 1 or not leaves_rows_out(module) else "answers=[-1], the last row"
+    raise MhaError(
+        f"The answers of {name} at {n_rows:,} tokens take {needed / 1e9:,.2f} GB; "
+        + (f"the limit is {max_bytes / 1e9:,.2f} GB (max_bytes)" if needed > max_bytes else "no more is free")
+        + f"; {advice} takes less."
+    )
+
+
+def leaves_rows_out(module: nn.Module) -> bool:
+    """Whether the model computes logits for some rows alone."""
+    return "logits_to_keep" in inspect.signature(type(module).forward).parameters
+
+
+def asked(module: nn.Module, at: Sequence[int]) -> dict[str, Tensor]:
+    """The argument with which the model computes logits of these rows alone; none where it cannot."""
+    device = next(module.parameters()).device
+    return {"logits_to_keep": torch.tensor(at, device=device)} if leaves_rows_out(module) else {}
+
+
+def logits_of(result: object, at: Sequence[int], *, n_tokens: int, name: str) -> Tensor:
+    """The logits of some rows of a result, in fp32. (text, row, word)
+
+    Raises `MhaError` where the model returned none of these rows.
+    """
+    logits = getattr(result, "logits", None)
+    if isinstance(logits, Tensor) and logits.dim() == 3:
+        if logits.shape[1] == n_tokens:
+            return logits[:, list(at)].float()
+        if logits.shape[1] == len(at):  # the others were left out
+            return logits.float()
+    shape = tuple(logits.shape) if isinstance(logits, Tensor) else None
+    raise MhaError(
+        f"{name} returns no scores of words for each of {n_tokens} tokens, but {shape or 'none'}, so its "
+        f"answers are not known."
+    )
+
+
+def at_tokens(
+    logits: Tensor, at: Sequence[int], n_tokens: int, tokenizer: object
+) -> tuple[Answer | None, ...]:
+    """The answers for all tokens, None where there is none. Logits are (row, word) of the rows `at`."""
+    answers: list[Answer | None] = [None] * n_tokens
+    for row, position in zip(logits, at, strict=True):
+        answers[position] = most_probable(row.softmax(-1).cpu(), lambda number: word_of(tokenizer, number))
+    return tuple(answers)
+
+
+def word_of(tokenizer: object, number: int) -> str:
+    """A word of the vocabulary, as tokens are written; without a tokenizer, or beyond it, its id."""
+    piece = None if tokenizer is None else tokenizer.convert_ids_to_tokens([number])[0]
+    if piece is None:
+        return str(number) if tokenizer is None else f"<{number}>"
+    special = number in tokenizer.all_special_ids
+    return readable([str(piece)], special=[special], letters=letters_of(tokenizer))[0]
+
+
+def reads_ahead(module: nn.Module) -> bool:
+    """Whether the scores of a token's successor depend on tokens behind it: then they are no prediction."""
+    inputs = forward_pass.probe(module)
+    key = "decoder_input_ids" if "decoder_input_ids" in inputs else "input_ids"
+    changed = inputs[key].clone()
+    changed[0, -1] = changed[0, 0]
+    one, other = (
+        forward_pass.output(forward_pass.forward(module, i)) for i in (inputs, {**inputs, key: changed})
+    )
+    return gap(one[:, :-1], other[:, :-1]) > CLOSE[next(module.parameters()).dtype]

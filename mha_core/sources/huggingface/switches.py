@@ -1,0 +1,72 @@
+"""Passes of a transformers model in which the outputs of heads are multiplied with factors, several at once.
+
+Nothing is collected of them. A factor of 0 switches a head off; the gradient by a factor at 1 is the first
+order of that.
+"""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+import torch
+from torch import Tensor, nn
+
+from mha_core.attention.edits import edited
+from mha_core.attention.score_rule import ScoreRule
+from mha_core.capture.collector import Attend, Collector, collecting
+from mha_core.sources.huggingface import trial
+from mha_core.sources.huggingface.answers import asked, logits_of
+
+
+class Switches(Collector):
+    """The factors of heads' outputs, (text, head) for each call by its number; `edits` act besides."""
+
+    def __init__(self, factors: Mapping[int, Tensor], by: Attend, edits: trial.Edits):
+        super().__init__({}, self._switched, edits)
+        self._factors, self._by, self._n_calls = factors, by, 0
+
+    def _switched(self, q: Tensor, k: Tensor, v: Tensor, rule: ScoreRule) -> Tensor:
+        outputs = self._by(q, k, v, rule)
+        factors = self._factors.get(self._n_calls)
+        return outputs if factors is None else outputs * factors[:, :, None, None].to(outputs)
+
+    def edited(self, rule: ScoreRule, q: Tensor, k: Tensor, v: Tensor) -> ScoreRule:
+        site, edits = self.edits.get(self._n_calls, (None, ()))
+        return rule if site is None else edited(rule, edits, site, q.device)
+
+    def add(self, *_: object) -> None:
+        self._n_calls += 1
+
+    def entered(self, *_: object) -> None:
+        """Keeps nothing, as the next three."""
+
+    left = add_bands = indexed = entered
+
+
+def logits(
+    model: object,
+    module: nn.Module,
+    inputs: Mapping[str, Tensor],
+    at: int,
+    factors: Mapping[int, Tensor],
+    edits: trial.Edits = MappingProxyType({}),
+) -> Tensor:
+    """The scores of words at one token, in fp32, with heads' outputs times `factors`. (text, word)
+
+    `model` is a `Model` and `module` what runs of it; `factors` are (text, head) by the numbers of calls.
+    """
+    n_texts = len(next(iter(factors.values())))
+    repeated = {name: tensor.expand(n_texts, *tensor.shape[1:]) for name, tensor in inputs.items()}
+    repeated |= asked(module, [at])
+    n_tokens = inputs["decoder_input_ids" if model.has_target else "input_ids"].shape[1]
+    with torch.inference_mode(False), collecting(Switches(factors, model.route.by, edits)):
+        result = module(**repeated, return_dict=True)
+    return logits_of(result, [at], n_tokens=n_tokens, name=model.title)[:, 0]
+
+
+def words_of(tokenizer: object, word: str) -> Sequence[int]:
+    """The ids of the single tokens that a word may be, with a space in front and without."""
+    numbers = [tokenizer.convert_tokens_to_ids(word)] if word in tokenizer.get_vocab() else []
+    for written in (f" {word}", word):
+        ids = tokenizer(written, add_special_tokens=False, verbose=False)["input_ids"]
+        numbers += ids if len(ids) == 1 else []
+    return tuple(dict.fromkeys(number for number in numbers if number != tokenizer.unk_token_id))

@@ -1,0 +1,14 @@
+"""What a model answers at a token: its most probable words, each with its probability."""
+
+from collections.abc import Callable
+
+from torch import Tensor
+
+ANSWERS = 5  # words, the most probable first
+Answer = tuple[tuple[str, float], ...]
+
+
+def most_probable(probabilities: Tensor, word: Callable[[int], str]) -> Answer:
+    """The most probable words of a vocabulary by their probabilities (word,); `word` names one by its id."""
+    top = probabilities.topk(min(ANSWERS, len(probabilities)))
+    return tuple((word(i), p) for p, i in zip(top.values.tolist(), top.indices.tolist(), strict=True))

@@ -1,0 +1,200 @@
+"""Effects of heads on an answer: each is what the edit that switches the head off does, and nothing else."""
+
+import math
+from threading import Thread
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import mha_core as mha
+from mha_core import edits
+from mha_core.interventions.effects import Stopped
+from mha_core.sources import mini
+from mha_core.sources.huggingface import model as huggingface
+from tests.parity import tiny
+from tests.sources.huggingface.test_answers import texts, tokenizer_of
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+TIRED = "The animal didn't cross the street because it was too tired."
+
+
+def log_probability(trace: mha.AttentionTrace, at: int, word: str) -> float:
+    return math.log(dict(trace.answers[at])[word])
+
+
+def check(frame: pd.DataFrame, without, at: int, word: str, atol: float = 1e-4) -> None:
+    """`without` traces the text with edits; heads without which the word is no answer at all are left out."""
+    compared = 0
+    value = log_probability(without(), at, word)
+    assert frame.attrs["value"] == pytest.approx(value, abs=atol)
+    for row in frame.iloc[::3].itertuples():
+        edited = without(edits.Output(layer=row.layer, heads=row.head))
+        if word in dict(edited.answers[at]):
+            assert row.effect == pytest.approx(log_probability(edited, at, word) - value, abs=atol)
+            compared += 1
+    assert compared
+
+
+def test_an_effect_is_what_the_edit_does_and_the_largest_is_first():
+    trace = mha.trace(TIRED, source="mini")
+    frame = mha.effects(trace)
+    assert frame.columns.tolist() == ["layer", "head", "effect"]
+    assert (frame.effect.abs().diff().dropna() <= 0).all()
+    assert {*zip(frame.layer, frame["head"], strict=True)} == {(at // 4, at % 4) for at in range(8)}
+    assert frame.attrs | {"value": 0} == {"at": 8, "answer": "animal", "value": 0}
+    check(frame, lambda *e: mha.trace(TIRED, source="mini", edits=e), 8, "animal")
+
+
+def test_of_a_margin_both_words_count_and_edits_of_the_trace_stay():
+    change = (edits.Output(layer=0, heads=2),)
+    trace = mha.trace(TIRED, source="mini", edits=change)
+    frames = [mha.effects(trace, answer=word) for word in ("animal", "street")]
+    margin = mha.effects(trace, answer="animal", against="street").set_index(["layer", "head"])
+    first, second = (frame.set_index(["layer", "head"]).effect for frame in frames)
+    pd.testing.assert_series_equal(margin.effect.sort_index(), (first - second).sort_index(), atol=1e-4)
+    assert abs(margin.loc[(0, 2), "effect"]) < 1e-4  # it is off already
+
+
+def test_a_gradient_is_the_slope_of_the_answer_by_a_heads_output():
+    """Against the difference quotient of the output's factor, from traces with a head at 1 ± a little."""
+    trace = mha.trace(TIRED, source="mini")
+    frame = mha.effects(trace, method="gradient")
+    for row in frame.itertuples():
+        output = trace.layers[row.layer].output(row.head)
+        ends = [
+            log_probability(
+                mha.trace(
+                    TIRED,
+                    source="mini",
+                    edits=[
+                        edits.Output(layer=row.layer, heads=row.head, values=torch.tensor(output * factor))
+                    ],
+                ),
+                8,
+                "animal",
+            )
+            for factor in (0.99, 1.01)
+        ]
+        assert row.effect == pytest.approx((ends[0] - ends[1]) / 0.02, abs=5e-3, rel=2e-2)
+
+
+def test_both_methods_stand_side_by_side_with_their_rank_correlation():
+    trace = mha.trace(TIRED, source="mini")
+    both = mha.effects(trace, method="both")
+    assert both.columns.tolist() == ["layer", "head", "effect", "estimate"]
+    ranks = both[["effect", "estimate"]].rank()
+    expected = np.corrcoef(ranks.effect, ranks.estimate)[0, 1]
+    assert both.attrs["rank_correlation"] == pytest.approx(expected)
+
+
+FAMILIES = [
+    pytest.param(kind, family, marks=() if family == "gpt2" else pytest.mark.slow)
+    for kind, family in [
+        *(("masked", "bert"), ("masked", "albert"), ("masked", "modernbert"), ("next", "gpt2")),
+        *(("next", "llama"), ("next", "mixtral"), ("target", "marian"), ("target", "t5")),
+    ]
+]
+
+
+@pytest.mark.parametrize(("kind", "family"), FAMILIES)
+def test_of_transformers_models_too(kind, family):
+    built = tiny.model(family)
+    door = {"source": built, "tokenizer": tokenizer_of(built)}
+    text, target = texts(kind, (13, 11))
+    door |= {} if target is None else {"target": target}
+    trace = mha.trace(text, **door, answers=True)
+    at = next(at for at, answer in enumerate(trace.answers) if answer)
+    word = trace.answers[at][0][0]
+    source = {"source": built, "tokenizer": door["tokenizer"]}
+    frame = mha.effects(trace, at=at, answer=word, method="both", **source)
+    assert len(frame) == sum(layer.n_heads for layer in trace.layers)
+    assert ("kind" in frame) == (kind == "target")
+    check(frame, lambda *e: mha.trace(text, **door, edits=e, answers=[at]), at, word)
+    assert frame.attrs["rank_correlation"] > 0.7  # where effects are small the slope is most of them
+    assert trace.answers == mha.trace(text, **door, answers=True).answers  # nothing is left in the model
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_in_half_precision(dtype):
+    built = tiny.model("llama").to(dtype)
+    door = {"source": built, "tokenizer": tokenizer_of(built)}
+    text, _ = texts("next", (13, 11))
+    frame = mha.effects(mha.trace(text, **door), method="both", **door)
+    alone = tiny.model("llama").to(dtype).float()
+    full = {"source": alone, "tokenizer": door["tokenizer"]}
+    answer = frame.attrs["answer"]
+    expected = mha.effects(mha.trace(text, **full), answer=answer, **full).set_index(["layer", "head"])
+    ours = frame.set_index(["layer", "head"])
+    np.testing.assert_allclose(ours.effect.sort_index(), expected.effect.sort_index(), atol=0.1)
+
+
+def test_a_model_of_a_folder_is_loaded_by_its_name(tmp_path):
+    built = tiny.model("gpt2")
+    built.save_pretrained(tmp_path)
+    tokenizer_of(built).save_pretrained(tmp_path)
+    text, _ = texts("next", (13, 11))
+    trace = mha.trace(text, source=tmp_path, answers=True)
+    trace.save(tmp_path / "trace.safetensors")
+    frames = [mha.effects(one) for one in (trace, mha.load(tmp_path / "trace.safetensors"))]
+    pd.testing.assert_frame_equal(*frames)
+    assert frames[0].attrs["at"] == 12
+
+
+def test_progress_is_said_and_a_measurement_can_be_stopped():
+    trace = mha.trace(TIRED, source="mini")
+    steps = []
+    mha.effects(trace, progress=lambda done, total: steps.append((done, total)))
+    assert steps[-1] == (8, 8)
+    with pytest.raises(Stopped, match="Stopped after 0 of 8 heads"):
+        mha.effects(trace, cancelled=lambda: True)
+
+
+def test_threads_mix_nothing():
+    built = tiny.model("llama")
+    model = {"source": built, "tokenizer": tokenizer_of(built)}
+    lines = [" ".join(tiny.WORDS[5 + n : 12 + n]) for n in range(4)]
+    alone = [mha.effects(mha.trace(line, **model), **model) for line in lines]
+    together: list = [None] * 4
+
+    def measure(n: int) -> None:
+        together[n] = mha.effects(mha.trace(lines[n], **model), **model)
+
+    threads = [Thread(target=measure, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for one, other in zip(alone, together, strict=True):
+        pd.testing.assert_frame_equal(one, other)
+
+
+def test_what_has_no_effect_is_refused_by_name(refused):
+    trace = mha.trace(TIRED, source="mini")
+    weights = mha.from_weights(np.full((1, 1, 2, 2), 0.5), ["a", "b"])
+    assert "(weights) runs nothing" in str(refused(mha.effects, weights))
+    assert "(random) answers nothing" in str(refused(mha.effects, mha.trace("a b", h=2, d_model=4)))
+    assert "at no token of this text" in str(refused(mha.effects, mha.trace("the cat", source="mini")))
+    assert "at is a token at which the model answers: 8; got 'animal'" in str(
+        refused(mha.effects, trace, at="animal")
+    )
+    error = refused(mha.effects, trace, answer="xyzzy")
+    assert "answer 'xyzzy' is no single word" in str(error)
+    assert error.fixes[0] == {"answer": "animal"}
+    assert "method" in str(refused(mha.effects, trace, method="guess"))
+    untrained = mini.model(mini.find("en", "glass-box", 4, 64), trained=False)
+    assert "computes other numbers than the trace" in str(refused(mha.effects, trace, source=untrained))
+
+
+def test_of_a_model_that_is_not_the_one_of_the_trace_or_cannot_be_edited_it_is_refused(refused):
+    text, _ = texts("next", (13, 11))
+    built = {family: tiny.model(family) for family in ("codegen", "llama")}
+    doors = {family: {"source": one, "tokenizer": tokenizer_of(one)} for family, one in built.items()}
+    watched = mha.trace(text, **doors["codegen"], answers=True)
+    assert "would change the picture" in str(refused(mha.effects, watched, **doors["codegen"]))
+    trace = mha.trace(text, **doors["llama"])
+    with torch.no_grad():
+        built["llama"].model.layers[0].self_attn.q_proj.weight.mul_(1.5)
+    huggingface.forget()
+    assert "computes other numbers than the trace" in str(refused(mha.effects, trace, **doors["llama"]))
