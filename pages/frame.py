@@ -72,6 +72,11 @@ SECTIONS = {
             # Of drawn vectors the rest decides nothing: attention comes after them.
             with_sentence(sources=TRAINED) | {"random": frozenset({"text", "d_model", "seed"})},
         ),
+        Page(
+            "understand/cost.py",
+            t("cost.title"),
+            ("learn/sweep.py", "models/real.py"),
+        ),
     ),
     t("section.learn"): (
         Page("learn/train.py", t("train.title"), ("learn/before_after.py", "learn/sweep.py")),

@@ -20,7 +20,7 @@ from mha_core.attention.functional import attend, join_heads
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.errors import MhaError, in_range, listed
 
-MAX_D_MODEL = 4096
+MAX_D_MODEL = 8192
 MAX_HEADS = 128
 
 

@@ -72,17 +72,17 @@ def test_a_spec_is_a_value():
 @pytest.mark.parametrize(
     ("sizes", "message", "fixes"),
     [
-        ((0, 1), "d_model 0 is out of range; 1 to 4096 work.", ({"d_model": 1},)),
-        ((4097, 1), "d_model 4097 is out of range; 1 to 4096 work.", ({"d_model": 4096},)),
+        ((0, 1), "d_model 0 is out of range; 1 to 8192 work.", ({"d_model": 1},)),
+        ((8193, 1), "d_model 8193 is out of range; 1 to 8192 work.", ({"d_model": 8192},)),
         ((512, 0), "h 0 is out of range; 1 to 128 work.", ({"h": 1},)),
         ((512, 129), "h 129 is out of range; 1 to 128 work.", ({"h": 128},)),
-        ((512, 8, None, 0), "d_k 0 is out of range; 1 to 4096 work.", ({"d_k": 1},)),
-        ((512, 8, None, 64, 5000), "d_v 5000 is out of range; 1 to 4096 work.", ({"d_v": 4096},)),
+        ((512, 8, None, 0), "d_k 0 is out of range; 1 to 8192 work.", ({"d_k": 1},)),
+        ((512, 8, None, 64, 9000), "d_v 9000 is out of range; 1 to 8192 work.", ({"d_v": 8192},)),
         ((512, 8, 0), "n_kv_heads 0 is out of range; 1 to 128 work.", ({"n_kv_heads": 1},)),
         ((512, True), "h must be a whole number from 1 to 128; got True.", ()),
-        ((512.0, 8), "d_model must be a whole number from 1 to 4096; got 512.0.", ()),
-        (("512", 8), "d_model must be a whole number from 1 to 4096; got '512'.", ()),
-        ((512, 8, None, 2.5), "d_k must be a whole number from 1 to 4096; got 2.5.", ()),
+        ((512.0, 8), "d_model must be a whole number from 1 to 8192; got 512.0.", ()),
+        (("512", 8), "d_model must be a whole number from 1 to 8192; got '512'.", ()),
+        ((512, 8, None, 2.5), "d_k must be a whole number from 1 to 8192; got 2.5.", ()),
         (
             (512, 8, 3),
             "8 query heads cannot share 3 key/value heads evenly; 1, 2, 4 or 8 can.",
@@ -104,9 +104,9 @@ def test_a_spec_is_a_value():
             ({"d_model": 2}, {"h": 1}),
         ),
         (
-            (4096, 3),
-            "d_model 4096 cannot be split into 3 heads; 4095 can. With d_model 4096, 2 or 4 heads work.",
-            ({"d_model": 4095}, {"h": 2}, {"h": 4}),
+            (8192, 3),
+            "d_model 8192 cannot be split into 3 heads; 8190 can. With d_model 8192, 2 or 4 heads work.",
+            ({"d_model": 8190}, {"h": 2}, {"h": 4}),
         ),
         (
             (13, 5),
@@ -122,7 +122,7 @@ def test_sizes_that_do_not_fit_are_refused(sizes, message, fixes, refused):
 
 
 def test_the_limits_themselves_are_accepted():
-    assert AttentionSpec(MAX_D_MODEL, MAX_HEADS).d_k == 32
+    assert AttentionSpec(MAX_D_MODEL, MAX_HEADS).d_k == 64
     assert AttentionSpec(1, 1).d_k == 1
 
 

@@ -20,6 +20,7 @@ PAGES = [
     "what-if",
     "hops",
     "embeddings",
+    "cost",
     "train",
     "before-after",
     "sweep",

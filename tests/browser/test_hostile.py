@@ -42,7 +42,19 @@ PATHS = (
 )
 FIRST, SECOND = " ".join((*SCRIPTS, *CELLS)), " ".join((*MARKUP, *PATHS))  # short enough for a list of words
 TEXTS = [name for name, value in vars(Scene()).items() if value is None or isinstance(value, str)]
-PAGES = ("", "token", "steps", "what-if", "hops", "embeddings", "train", "before-after", "sweep", "model")
+PAGES = (
+    "",
+    "token",
+    "steps",
+    "what-if",
+    "hops",
+    "embeddings",
+    "cost",
+    "train",
+    "before-after",
+    "sweep",
+    "model",
+)
 # Elements that only a hostile text can have made.
 MADE = f"""img[src*="{EVIL}"], img[src="x"], a[href*="{EVIL}"], a[href^="javascript"], iframe,
     link[href*="{EVIL}"], [onerror], [onload], .katex a, .katex:has-text('evil'), [data-testid=stException]"""

@@ -1,0 +1,162 @@
+"""What one layer of attention costs: its tensors' shapes, parameters, operations, memory and cache.
+
+Counts of numbers; times the bytes of a number, 4 in fp32 and 2 in half precision, they are memory.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import pandas as pd
+
+from mha_core.attention.latent import LatentSpec
+from mha_core.attention.module import AttentionSpec
+from mha_core.errors import MhaError, in_range
+
+HEAD_COUNTS = (1, 2, 4, 8, 16, 32)
+MAX_COUNT = 1 << 20  # of tokens, and of texts in a batch
+
+
+@dataclass(frozen=True)
+class TensorShape:
+    """A tensor of a layer: its symbol, the length of each axis, and whether it is learned."""
+
+    symbol: str
+    axes: tuple[str, ...]
+    sizes: tuple[int, ...]
+    learned: bool = False
+
+    @property
+    def count(self) -> int:
+        """How many numbers it has."""
+        return prod(self.sizes)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a pass of one layer costs.
+
+    `flops` counts a product and a sum as two operations, as torch's `FlopCounterMode` does, in the products
+    of matrices; a softmax, a norm and a bias are left out there. `activations` are the numbers of all tensors
+    that are not learned, each counted once; `cache` those that generation keeps of all tokens.
+    """
+
+    parameters: int
+    flops: int
+    activations: int
+    cache: int
+
+
+def shapes(spec: AttentionSpec | LatentSpec, tokens: int, *, batch: int = 1) -> tuple[TensorShape, ...]:
+    """Every tensor of a layer, in the order in which they come about.
+
+    Raises `MhaError` for a number of tokens or texts that is none.
+    Source: Vaswani et al. 2017, section 3.2; DeepSeek-AI 2024, "DeepSeek-V2", section 2.1, of a `LatentSpec`.
+    """
+    in_range("tokens", tokens, 1, MAX_COUNT)
+    in_range("batch", batch, 1, MAX_COUNT)
+    latent = isinstance(spec, LatentSpec)
+    width = spec.d_k + spec.rotary_width if latent else spec.d_k
+    n_kv = spec.n_heads if latent else spec.n_kv_heads
+
+    def activation(symbol: str, axis: str, size: int) -> TensorShape:
+        return TensorShape(symbol, ("batch", "token", axis), (batch, tokens, size))
+
+    def of_heads(symbol: str, axis: str, heads: int, size: int) -> TensorShape:
+        kind = "head" if heads == spec.n_heads else "kv_head"
+        return TensorShape(symbol, ("batch", kind, "token", axis), (batch, heads, tokens, size))
+
+    def matrix(symbol: str, rows: tuple[str, int], columns: tuple[str, int]) -> TensorShape:
+        (down, n_rows), (across, n_columns) = rows, columns
+        return TensorShape(symbol, (down, across), (n_rows, n_columns), learned=True)
+
+    model = ("d_model", spec.d_model)
+    q, k, v = (
+        of_heads("Q", "d_k", spec.n_heads, width),
+        of_heads("K", "d_k", n_kv, width),
+        of_heads("V", "d_v", n_kv, spec.d_v),
+    )
+    if latent:
+        queries, made_of = [], model
+        if spec.q_rank is not None:
+            made_of = ("q_rank", spec.q_rank)
+            queries = [matrix("W^DQ", model, made_of), activation("c^Q", *made_of)]
+        short = ("kv_rank", spec.kv_rank)
+        position = ("rotary_width", spec.rotary_width)
+        projected = [
+            *queries,
+            matrix("W^UQ", made_of, ("h·d_k", spec.n_heads * width)),
+            q,
+            matrix("W^DKV", model, short),
+            activation("c^KV", *short),
+            *([matrix("W^KR", model, position), activation("k^R", *position)] if spec.rotary_width else []),
+            matrix("W^UK", short, ("h·d_k", spec.n_heads * spec.d_k)),
+            k,
+            matrix("W^UV", short, ("h·d_v", spec.n_heads * spec.d_v)),
+            v,
+        ]
+    else:
+        projected = [
+            matrix("W^Q", model, ("h·d_k", spec.n_heads * width)),
+            q,
+            matrix("W^K", model, ("n_kv·d_k", n_kv * width)),
+            k,
+            matrix("W^V", model, ("n_kv·d_v", n_kv * spec.d_v)),
+            v,
+        ]
+    square = ("batch", "head", "query", "key"), (batch, spec.n_heads, tokens, tokens)
+    joined = ("h·d_v", spec.n_heads * spec.d_v)
+    return (
+        activation("X", *model),
+        *projected,
+        TensorShape("S", *square),
+        TensorShape("A", *square),
+        of_heads("Z", "d_v", spec.n_heads, spec.d_v),
+        activation("concat", *joined),
+        matrix("W^O", joined, model),
+        activation("output", *model),
+    )
+
+
+def cost(spec: AttentionSpec | LatentSpec, tokens: int, *, batch: int = 1) -> Cost:
+    """What a pass over `batch` texts of `tokens` tokens costs.
+
+    With N texts of L tokens and heads whose queries have d and whose values have d_v numbers:
+    ``flops = 2·N·L·(numbers of the matrices) + 2·N·h·L²·(d + d_v)``; `cache` is ``N·L·n_kv·(d_k + d_v)``, and
+    ``N·L·(kv_rank + rotary_width)`` of latent attention.
+    Raises `MhaError` as `shapes` does. Sources: Kaplan et al. 2020, table 1; Shazeer 2019; DeepSeek-AI 2024.
+    """
+    tensors = shapes(spec, tokens, batch=batch)
+    matrices = sum(tensor.count for tensor in tensors if tensor.learned)
+    if isinstance(spec, LatentSpec):
+        beside = spec.kv_rank + (spec.q_rank or 0)  # the factors of the norms
+        width, cached = spec.d_k + spec.rotary_width, spec.kv_rank + spec.rotary_width
+    else:
+        width, cached = spec.d_k, spec.n_kv_heads * (spec.d_k + spec.d_v)
+        widths = spec.n_heads * spec.d_k + spec.n_kv_heads * (spec.d_k + spec.d_v) + spec.d_model
+        beside = widths if spec.bias else 0
+    mixing = spec.n_heads * tokens**2 * (width + spec.d_v)
+    return Cost(
+        parameters=matrices + beside,
+        flops=2 * batch * (tokens * matrices + mixing),
+        activations=sum(tensor.count for tensor in tensors if not tensor.learned),
+        cache=batch * tokens * cached,
+    )
+
+
+def by_heads(
+    d_model: int, tokens: int, *, batch: int = 1, bias: bool = True, counts: Sequence[int] = HEAD_COUNTS
+) -> pd.DataFrame:
+    """The cost of h heads of d_model / h numbers each: one row for each h that divides d_model.
+
+    All need as many parameters, and as many operations: ``h·d_k = d_model``. What grows is the number of
+    scores, ``h·L²``. Source: Vaswani et al. 2017, section 3.2.2. Raises `MhaError` as `cost` does.
+    """
+    rows = []
+    for h in counts:
+        if d_model % h == 0:
+            spec = AttentionSpec(d_model, h, bias=bias)
+            rows.append({"h": h, "d_k": spec.d_k} | vars(cost(spec, tokens, batch=batch)))
+    if not rows:
+        raise MhaError(f"d_model {d_model} can be split into none of {', '.join(map(str, counts))} heads.")
+    return pd.DataFrame(rows).set_index("h")

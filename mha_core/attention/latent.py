@@ -1,0 +1,134 @@
+"""Multi-head latent attention: keys and values are made of one short vector of a token; only that is cached.
+
+Its two forms give the same output. The plain one makes keys and values of every head, as multi-head attention
+does; the absorbed one multiplies the matrices that make them into queries and outputs instead, so that every
+head looks at the short vectors themselves.
+
+Source: DeepSeek-AI 2024, "DeepSeek-V2", section 2.1 and appendix C.
+"""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from mha_core.attention.functional import attend, join_heads
+from mha_core.attention.module import MAX_D_MODEL, Attended, AttentionSpec
+from mha_core.attention.positions import rotate
+from mha_core.attention.score_rule import ScoreRule
+from mha_core.errors import MhaError, in_range
+
+EPSILON = 1e-6  # under the root of a norm, as in the published code
+
+
+@dataclass(frozen=True)
+class LatentSpec:
+    """The sizes of one layer of multi-head latent attention.
+
+    `kv_rank` is the length of the short vector of keys and values, `q_rank` that of queries (None where they
+    are made of x at once). A head's query and key are d_k numbers without a position and `rotary_width` with
+    one, whose key all heads share. ``d_k = d_model / n_heads`` unless given, ``d_v = d_k`` and
+    ``rotary_width = d_k / 2`` (made even) unless given; a width of 0 leaves the position out.
+
+    Raises `MhaError` when the sizes do not fit together.
+    Source: DeepSeek-AI 2024, "DeepSeek-V2", section 2.1.
+    """
+
+    d_model: int
+    n_heads: int
+    kv_rank: int
+    q_rank: int | None = None
+    d_k: int | None = None
+    d_v: int | None = None
+    rotary_width: int | None = None
+
+    def __post_init__(self):
+        heads = AttentionSpec(self.d_model, self.n_heads, d_k=self.d_k, d_v=self.d_v)
+        object.__setattr__(self, "d_k", heads.d_k)
+        object.__setattr__(self, "d_v", heads.d_v)
+        in_range("kv_rank", self.kv_rank, 1, MAX_D_MODEL)
+        if self.q_rank is not None:
+            in_range("q_rank", self.q_rank, 1, MAX_D_MODEL)
+        if self.rotary_width is None:
+            object.__setattr__(self, "rotary_width", self.d_k // 4 * 2)
+        in_range("rotary_width", self.rotary_width, 0, MAX_D_MODEL)
+        if self.rotary_width % 2:
+            near = (self.rotary_width - 1, self.rotary_width + 1)
+            raise MhaError(
+                f"rotary_width {self.rotary_width} is odd, and rotary positions turn pairs of dimensions; "
+                f"{near[0]} or {near[1]} work.",
+                fixes=tuple({"rotary_width": width} for width in near),
+            )
+
+
+class LatentAttention(nn.Module):
+    """Multi-head latent attention.
+
+    ``c = norm(x W^DKV)``; of each head i ``k_i = [c W_i^UK ; rotated(x W^KR)]``, ``v_i = c W_i^UV``, and
+    ``q_i = [c_q W_i^UQ ; rotated(c_q W_i^QR)]`` with ``c_q = norm(x W^DQ)``, or x itself without a `q_rank`.
+    The norm is that of the root mean square, with a learned factor for each number.
+
+    Source: DeepSeek-AI 2024, "DeepSeek-V2", equations 9 to 19.
+    """
+
+    def __init__(self, spec: LatentSpec):
+        super().__init__()
+        self.spec = spec
+        width, rank = spec.d_k + spec.rotary_width, spec.q_rank
+        if rank is not None:
+            self.q_down = nn.Linear(spec.d_model, rank, bias=False)
+            self.q_norm = nn.RMSNorm(rank, eps=EPSILON)
+        self.q_up = nn.Linear(rank or spec.d_model, spec.n_heads * width, bias=False)
+        self.kv_down = nn.Linear(spec.d_model, spec.kv_rank + spec.rotary_width, bias=False)
+        self.kv_norm = nn.RMSNorm(spec.kv_rank, eps=EPSILON)
+        self.kv_up = nn.Linear(spec.kv_rank, spec.n_heads * (spec.d_k + spec.d_v), bias=False)
+        self.o = nn.Linear(spec.n_heads * spec.d_v, spec.d_model, bias=False)
+
+    def forward(self, x: Tensor, *, rule: ScoreRule = ScoreRule()) -> Attended:
+        """x (batch, L, d_model) → output (batch, L, d_model), with q, k and v of every head.
+
+        Raises `MhaError` for a wrong width.
+        """
+        (short, position), q = self.cached(x), self._queries(x)
+        k, v = self._heads(self.kv_up(short)).split([self.spec.d_k, self.spec.d_v], dim=-1)
+        k = torch.cat([k, position[:, None].expand(-1, k.shape[1], -1, -1)], dim=-1)
+        return Attended(self._joined(attend(q, k, v, rule)), q, k, v, rule)
+
+    def absorbed(self, x: Tensor, *, rule: ScoreRule = ScoreRule()) -> Tensor:
+        """The output of `forward` without a key or value of a head. (batch, L, d_model)
+
+        ``q_i · k_i = (q_i W_i^UKᵀ) · c`` and ``Σ A v_i = (Σ A c) W_i^UV``: all heads share one key
+        ``[c ; rotated(x W^KR)]`` and one value c, as in multi-query attention.
+        """
+        (short, position), spec = self.cached(x), self.spec
+        up = self.kv_up.weight.view(spec.n_heads, spec.d_k + spec.d_v, spec.kv_rank)
+        k_up, v_up = up.split([spec.d_k, spec.d_v], dim=1)
+        q, rotary = self._queries(x).split([spec.d_k, spec.rotary_width], dim=-1)
+        q = torch.cat([q @ k_up, rotary], dim=-1)
+        k = torch.cat([short, position], dim=-1)[:, None]
+        rule = replace(rule, scale=rule.factor(spec.d_k + spec.rotary_width))
+        return self._joined(attend(q, k, short[:, None], rule) @ v_up.mT)
+
+    def cached(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """What is kept of each token while a text grows: c, and the rotated part of the key of all heads.
+
+        (batch, L, kv_rank) and (batch, L, rotary_width). Raises `MhaError` for a wrong width.
+        """
+        if x.dim() != 3 or x.shape[-1] != self.spec.d_model:
+            raise MhaError(
+                f"The input has shape {tuple(x.shape)}; expected (batch, tokens, {self.spec.d_model})."
+            )
+        short, position = self.kv_down(x).split([self.spec.kv_rank, self.spec.rotary_width], dim=-1)
+        return self.kv_norm(short), rotate(position)
+
+    def _queries(self, x: Tensor) -> Tensor:
+        short = x if self.spec.q_rank is None else self.q_norm(self.q_down(x))
+        q, position = self._heads(self.q_up(short)).split([self.spec.d_k, self.spec.rotary_width], dim=-1)
+        return torch.cat([q, rotate(position)], dim=-1)
+
+    def _heads(self, columns: Tensor) -> Tensor:
+        """(batch, L, h·d) → (batch, h, L, d)"""
+        return columns.unflatten(-1, (self.spec.n_heads, -1)).transpose(1, 2)
+
+    def _joined(self, heads: Tensor) -> Tensor:
+        return join_heads(heads, self.o.weight.mT, None)

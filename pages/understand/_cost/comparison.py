@@ -1,0 +1,150 @@
+"""What the layer costs, and what others would: more heads, shared keys and values, well-known models."""
+
+from dataclasses import replace
+
+import pandas as pd
+import streamlit as st
+
+from mha_core import AttentionSpec
+from mha_core.analysis.cost import Cost, cost
+from mha_core.analysis.cost import by_heads as cost_by_heads
+from mha_core.analysis.published_sizes import kind, published_sizes
+from mha_core.attention.latent import LatentSpec
+from pages._kit import heights
+from pages._kit.text import t
+from pages.understand._cost.sizes import Layer
+
+KINDS = ("mha", "gqa", "mqa", "mla")
+UNITS = ("", " k", " M", " G", " T", " P", " E")
+# Heads are dots, and over a bar for each key and value that a token has in the cache.
+STYLE = """
+.sharing { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 1rem 1.6rem; }
+.sharing figure { margin: 0; }
+.sharing figcaption { font-size: .875rem; margin-bottom: .4rem; }
+.sharing figure > div { display: flex; gap: 3px; }
+.sharing figure > div > div { flex: 1; min-width: 1px; }
+.sharing .heads { display: flex; justify-content: space-around; margin-bottom: 3px; }
+.sharing .heads i { flex: 0 1 9px; min-width: 1px; aspect-ratio: 1; border-radius: 50%;
+  background: currentColor; }
+.sharing .kept { height: 14px; border: 1px solid currentColor; box-sizing: border-box;
+  background: color-mix(in srgb, currentColor 22%, transparent); }
+"""
+
+
+def numbers(layer: Layer) -> None:
+    """The four figures of the layer, and the sums behind them."""
+    spec, figures = layer.spec, cost(layer.spec, layer.tokens, batch=layer.batch)
+    st.header(t("cost.numbers"), divider="gray")
+    with st.container(horizontal=True, gap="medium"):
+        st.metric(t("cost.parameters"), f"{figures.parameters:,}", width="content")
+        st.metric(t("cost.flops"), f"{figures.flops:,}", width="content")
+        st.metric(t("cost.activations"), _bytes(figures.activations * layer.bytes), width="content")
+        st.metric(t("cost.cache"), _bytes(figures.cache * layer.bytes), width="content")
+    st.caption(t("cost.sums_latent") if isinstance(spec, LatentSpec) else t("cost.sums"))
+
+
+def by_heads(layer: Layer) -> None:
+    """The same width in more and narrower heads, one row for each h."""
+    costs = cost_by_heads(layer.spec.d_model, layer.tokens, batch=layer.batch, bias=False)
+    table = {t("cost.column_h"): [str(h) for h in costs.index], "d_k": costs["d_k"].astype(str)}
+    table |= _columns([Cost(**row) for row in costs.drop(columns="d_k").to_dict("records")], layer)
+    if heights.on_phone():
+        table.pop(t("cost.cache"))
+    st.table(pd.DataFrame(table), hide_index=True, border="horizontal")
+    st.markdown(t("cost.equal", h=len(costs), parameters=f"{costs['parameters'].iloc[0]:,}"))
+
+
+def sharing(layer: Layer) -> None:
+    """The layer with keys and values for each head, for groups of heads, for all, and with short vectors."""
+    specs = _variants(layer.spec)
+    pictures = "".join(_picture(name, spec) for name, spec in specs.items())
+    st.html(f'<style>{STYLE}</style><div class="sharing">{pictures}</div>')
+    costs = {name: cost(spec, layer.tokens, batch=layer.batch) for name, spec in specs.items()}
+    table = {
+        t("cost.column_kind"): [name.upper() for name in specs],
+        t("cost.column_kept"): [t(f"cost.kept_{name}", **_kept(spec)) for name, spec in specs.items()],
+    }
+    table |= _columns(list(costs.values()), layer)
+    if heights.on_phone():  # where a table has room for four columns
+        for name in (t("cost.parameters"), t("cost.flops"), t("cost.activations")):
+            table.pop(name)
+    table[t("cost.column_share")] = [f"{costs[name].cache / costs['mha'].cache:.1%}" for name in specs]
+    st.table(pd.DataFrame(table), hide_index=True, border="horizontal")
+    st.caption(t("cost.sharing_note"))
+
+
+def models(layer: Layer) -> None:
+    """Well-known models: what each keeps of a token in all of its layers."""
+    rows, short = [], heights.on_phone()
+    for model in published_sizes():
+        spec, n_heads = model.spec, model.spec.n_heads
+        kept = model.layers * cost(spec, 1).cache * layer.bytes
+        full = model.layers * cost(_variants(spec)["mha"], 1).cache * layer.bytes
+        heads = "–" if isinstance(spec, LatentSpec) else str(spec.n_kv_heads)
+        sizes = {
+            t("cost.column_layers"): str(model.layers),
+            "d_model": str(spec.d_model),
+            "h": str(n_heads),
+            t("cost.column_kv_heads"): heads,
+        }
+        text = {t("cost.column_text"): _bytes(kept * layer.tokens * layer.batch)}
+        rows.append(
+            {t("cost.column_model"): model.name, t("cost.column_kind"): model.kind.upper()}
+            | ({} if short else sizes)
+            | {t("cost.column_token"): _bytes(kept), t("cost.column_share"): f"{kept / full:.1%}"}
+            | ({} if short else text)
+        )
+    st.table(rows, hide_index=True, border="horizontal")
+    with st.expander(t("cost.sources")):
+        st.markdown("\n".join(f"- **{model.name}**: {model.source}" for model in published_sizes()))
+
+
+def _variants(spec: AttentionSpec | LatentSpec) -> dict[str, AttentionSpec | LatentSpec]:
+    """A layer of the same width, heads and d_k of each kind; the layer itself stands for its own."""
+    heads = AttentionSpec(spec.d_model, spec.n_heads, d_k=spec.d_k, d_v=spec.d_v, bias=False)
+    groups = next((n for n in range(max(2, spec.n_heads // 4), spec.n_heads) if spec.n_heads % n == 0), None)
+    variants = {"mha": heads}
+    if groups is not None:
+        variants["gqa"] = replace(heads, n_kv_heads=groups)
+    if spec.n_heads > 1:
+        variants["mqa"] = replace(heads, n_kv_heads=1)
+    # The published ratio: a short vector four times as long as a head's key (DeepSeek-V2, section 3.1.2).
+    variants["mla"] = LatentSpec(spec.d_model, spec.n_heads, 4 * spec.d_k, d_k=spec.d_k, d_v=spec.d_v)
+    variants[kind(spec)] = spec
+    return {name: variants[name] for name in KINDS if name in variants}
+
+
+def _picture(name: str, spec: AttentionSpec | LatentSpec) -> str:
+    groups = 1 if isinstance(spec, LatentSpec) else spec.n_kv_heads
+    heads = "<i></i>" * (spec.n_heads // groups)
+    group = f'<div><div class="heads">{heads}</div><div class="kept"></div></div>'
+    caption = f"<b>{name.upper()}</b> {t(f'cost.picture_{name}')}"
+    return f"<figure><figcaption>{caption}</figcaption><div>{group * groups}</div></figure>"
+
+
+def _kept(spec: AttentionSpec | LatentSpec) -> dict[str, int]:
+    """The numbers in the words on what is kept of a token."""
+    if isinstance(spec, LatentSpec):
+        return {"rank": spec.kv_rank, "position": spec.rotary_width}
+    return {"heads": spec.n_kv_heads, "d_k": spec.d_k, "d_v": spec.d_v}
+
+
+def _columns(costs: list[Cost], layer: Layer) -> dict[str, list[str]]:
+    return {
+        t("cost.parameters"): [f"{one.parameters:,}" for one in costs],
+        t("cost.flops"): [_short(one.flops) for one in costs],
+        t("cost.activations"): [_bytes(one.activations * layer.bytes) for one in costs],
+        t("cost.cache"): [_bytes(one.cache * layer.bytes) for one in costs],
+    }
+
+
+def _short(count: float) -> str:
+    """A count to three digits, in thousands, millions, …"""
+    power = 0
+    while count >= 1000 and power < len(UNITS) - 1:
+        count, power = count / 1000, power + 1
+    return f"{count:.3g}{UNITS[power]}" if count < 999.5 else f"{count:.0f}{UNITS[power]}"
+
+
+def _bytes(count: float) -> str:
+    return f"{_short(count)}{'B' if count >= 1000 else ' B'}"

@@ -1,0 +1,142 @@
+"""The controls of the page Shapes and cost: a layer's sizes, from well-known models or by hand."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import streamlit as st
+
+from mha_core import AttentionSpec, MhaError
+from mha_core.analysis.published_sizes import PublishedSizes, published_sizes
+from mha_core.attention.latent import LatentSpec
+from mha_core.attention.module import MAX_D_MODEL, MAX_HEADS
+from pages._kit.text import literal, t
+
+MAX_TOKENS, MAX_BATCH = 1 << 20, 1024
+BYTES = {"fp32": 4, "bf16": 2}
+# The controls and their values at first; None stands for what follows from the others.
+DEFAULTS = {
+    "cost_tokens": 10,
+    "cost_d_model": 512,
+    "cost_h": 8,
+    "cost_d_k": None,
+    "cost_d_v": None,
+    "cost_kv_rank": None,
+    "cost_n_kv_heads": None,
+    "cost_q_rank": None,
+    "cost_rotary_width": None,
+    "cost_batch": 1,
+}
+# What stands in an empty control: the size that the layer then has.
+FOLLOWS = {
+    "cost_d_k": "d_model / h",
+    "cost_d_v": "d_k",
+    "cost_kv_rank": "–",
+    "cost_n_kv_heads": "h",
+    "cost_q_rank": "–",
+    "cost_rotary_width": "d_k / 2",
+}
+LIMITS = {
+    "cost_tokens": MAX_TOKENS,
+    "cost_h": MAX_HEADS,
+    "cost_n_kv_heads": MAX_HEADS,
+    "cost_batch": MAX_BATCH,
+}
+# Controls that are there only where keys and values are made of a short vector, and only where they are not.
+LATENT, UNSHARED = ("q_rank", "rotary_width"), ("n_kv_heads",)
+TWO_TOKENS = {"tokens": 2, "d_model": 512, "h": 8, "d_k": 64, "d_v": 100}
+
+
+@dataclass(frozen=True)
+class Layer:
+    """What the page is about: a layer's sizes, the text that passes through it, and the bytes of a number."""
+
+    spec: AttentionSpec | LatentSpec
+    tokens: int
+    batch: int
+    bytes: int
+
+
+def chosen() -> Layer:
+    """The layer of the controls. Where its sizes do not fit together, the page says so and stops."""
+    presets = {t("cost.two_tokens"): TWO_TOKENS} | {
+        model.name: _sizes_of(model) for model in published_sizes()
+    }
+    st.selectbox(
+        t("cost.preset"),
+        list(presets),
+        index=None,
+        key="cost_preset",
+        placeholder=t("cost.preset_empty"),
+        on_change=_take,
+        args=(presets,),
+        width=420,
+    )
+    cells = st.grid(5, min_column_width=130)
+    values = {}
+    for key, default in DEFAULTS.items():
+        name = key.removeprefix("cost_")
+        if name not in (UNSHARED if values.get("kv_rank") else LATENT):
+            with cells.container():
+                values[name] = _number(key, default)
+    with cells.container():
+        label, help_text = t("cost.dtype"), t("cost.dtype_help")
+        dtype = st.selectbox(label, list(BYTES), key="cost_dtype", help=help_text, bind="query-params")
+    try:
+        return Layer(_spec(values), values["tokens"], values["batch"], BYTES[dtype])
+    except MhaError as error:
+        _refuse(error)
+        st.stop()
+
+
+def _number(key: str, default: int | None) -> int | None:
+    name = key.removeprefix("cost_")
+    return st.number_input(
+        t(f"cost.{name}"),
+        0 if name == "rotary_width" else 1,
+        LIMITS.get(key, MAX_D_MODEL),
+        default,
+        key=key,
+        help=t(f"cost.{name}_help"),
+        placeholder=FOLLOWS.get(key),
+        bind="query-params",
+    )
+
+
+def _spec(values: Mapping[str, int | None]) -> AttentionSpec | LatentSpec:
+    names = ("d_model", "n_kv_heads", "d_k", "d_v", "kv_rank", "q_rank", "rotary_width")
+    sizes = {name: values[name] for name in names if values.get(name) is not None}
+    if "kv_rank" in sizes:
+        sizes.pop("n_kv_heads", None)
+        return LatentSpec(n_heads=values["h"], **sizes)
+    return AttentionSpec(n_heads=values["h"], bias=False, **sizes)
+
+
+def _sizes_of(model: PublishedSizes) -> dict[str, int | None]:
+    """The sizes of a model as the controls have them; what follows from the others is left out."""
+    spec = model.spec
+    sizes = {"d_model": spec.d_model, "h": spec.n_heads}
+    if spec.d_k * spec.n_heads != spec.d_model:
+        sizes["d_k"] = spec.d_k
+    if isinstance(spec, LatentSpec):
+        names = ("kv_rank", "q_rank", "rotary_width")
+        return sizes | {name: getattr(spec, name) for name in names}
+    return sizes | ({"n_kv_heads": spec.n_kv_heads} if spec.n_kv_heads < spec.n_heads else {})
+
+
+def _take(presets: Mapping[str, Mapping[str, int | None]]) -> None:
+    """Set the controls to the sizes of the chosen model; the text stays as long as it is."""
+    if sizes := presets.get(st.session_state.cost_preset):
+        for key, default in DEFAULTS.items():
+            name = key.removeprefix("cost_")
+            if name in sizes or name not in ("tokens", "batch"):
+                st.session_state[key] = sizes.get(name, None if name not in ("d_model", "h") else default)
+
+
+def _refuse(error: MhaError) -> None:
+    """Sizes that do not fit together, with buttons for the nearest that do."""
+    st.error(literal(error), title=t("error.title"), icon=":material/straighten:")
+    with st.container(horizontal=True):
+        for number, fix in enumerate(error.fixes):
+            [(name, value)] = fix.items()
+            label, values = t("error.use", what=literal(f"{name} {value}")), {f"cost_{name}": value}
+            st.button(label, key=f"fix_{number}", on_click=st.session_state.update, kwargs=values)

@@ -1,0 +1,18 @@
+"""Shapes and cost: every tensor of a layer to scale, what it costs, and what shared keys and values save."""
+
+import streamlit as st
+
+from pages._kit.text import t
+from pages.understand._cost import comparison, sizes, tensors
+
+st.title(t("cost.heading"), anchor=False)
+st.caption(t("cost.intro"))
+layer = sizes.chosen()
+tensors.draw(layer)
+comparison.numbers(layer)
+st.header(t("cost.by_heads"), divider="gray")
+comparison.by_heads(layer)
+st.header(t("cost.sharing"), divider="gray")
+comparison.sharing(layer)
+st.header(t("cost.models"), divider="gray")
+comparison.models(layer)

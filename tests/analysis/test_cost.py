@@ -1,0 +1,124 @@
+"""What a layer costs: the shapes of its tensors, and counts that torch and transformers come to as well."""
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from mha_core import AttentionSpec, MhaError, MultiHeadAttention
+from mha_core.analysis.cost import by_heads, cost, shapes
+from mha_core.attention.latent import LatentAttention, LatentSpec
+
+SPECS = {
+    "all alike": AttentionSpec(12, 3),
+    "no bias": AttentionSpec(12, 3, bias=False),
+    "shared key heads": AttentionSpec(12, 4, n_kv_heads=2),
+    "one key head, all widths apart": AttentionSpec(11, 6, n_kv_heads=1, d_k=5, d_v=13),
+    "latent": LatentSpec(13, 3, kv_rank=7, q_rank=11, d_k=5, d_v=17, rotary_width=6),
+    "latent, queries at once": LatentSpec(12, 4, kv_rank=5),
+    "latent, no position": LatentSpec(12, 4, kv_rank=5, rotary_width=0),
+}
+
+
+@pytest.fixture(params=SPECS.values(), ids=SPECS)
+def spec(request):
+    return request.param
+
+
+def layer(spec):
+    return (LatentAttention if isinstance(spec, LatentSpec) else MultiHeadAttention)(spec)
+
+
+def by_symbol(spec, tokens, batch=1):
+    return {tensor.symbol: tensor.sizes for tensor in shapes(spec, tokens, batch=batch)}
+
+
+def test_parameters_are_those_of_the_module(spec):
+    assert cost(spec, 5).parameters == sum(parameter.numel() for parameter in layer(spec).parameters())
+
+
+@pytest.mark.parametrize(("batch", "tokens"), [(1, 1), (2, 19)])
+def test_operations_are_those_that_torch_counts(spec, batch, tokens):
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        layer(spec)(torch.randn(batch, tokens, spec.d_model))
+    assert cost(spec, tokens, batch=batch).flops == counter.get_total_flops()
+
+
+def test_shapes_are_those_of_the_tensors_of_a_pass(spec):
+    attended = layer(spec)(torch.randn(2, 5, spec.d_model))
+    sizes = by_symbol(spec, 5, 2)
+    assert (sizes["Q"], sizes["K"], sizes["V"]) == (attended.q.shape, attended.k.shape, attended.v.shape)
+    assert sizes["output"] == attended.output.shape
+    assert sizes["S"] == sizes["A"] == (2, spec.n_heads, 5, 5)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "sizes", "spec"),
+    [
+        ("Llama", {"num_key_value_heads": 2}, AttentionSpec(24, 4, n_kv_heads=2)),
+        ("Llama", {"num_key_value_heads": 1, "head_dim": 10}, AttentionSpec(24, 4, n_kv_heads=1, d_k=10)),
+        (
+            "DeepseekV2",
+            {
+                "num_key_value_heads": 4,
+                "kv_lora_rank": 10,
+                "q_lora_rank": 6,
+                "qk_nope_head_dim": 8,
+                "qk_rope_head_dim": 4,
+                "v_head_dim": 14,
+                "head_dim": 4,
+                "first_k_dense_replace": 2,
+            },
+            LatentSpec(24, 4, kv_rank=10, q_rank=6, d_k=8, d_v=14, rotary_width=4),
+        ),
+    ],
+)
+def test_the_cache_has_the_bytes_of_a_real_one(architecture, sizes, spec):
+    transformers = pytest.importorskip("transformers")
+    shape = {"hidden_size": 24, "num_attention_heads": 4, "num_hidden_layers": 2, "intermediate_size": 16}
+    config = getattr(transformers, f"{architecture}Config")(vocab_size=31, **shape, **sizes)
+    cache = transformers.DynamicCache(config=config)
+    with torch.no_grad():
+        getattr(transformers, f"{architecture}Model")(config).eval()(
+            torch.arange(14).reshape(2, 7), past_key_values=cache, use_cache=True
+        )
+    kept = sum(tensor.nbytes for layer in cache.layers for tensor in (layer.keys, layer.values))
+    assert kept == 2 * 4 * cost(spec, 7, batch=2).cache  # layers, bytes of fp32
+
+
+def test_two_tokens_with_other_widths_of_keys_and_values():
+    sizes = by_symbol(AttentionSpec(512, 8, d_k=64, d_v=100), 2)
+    assert {name: size[-2:] for name, size in sizes.items()} == {
+        "X": (2, 512),
+        "W^Q": (512, 512),
+        "Q": (2, 64),
+        "W^K": (512, 512),
+        "K": (2, 64),
+        "W^V": (512, 800),
+        "V": (2, 100),
+        "S": (2, 2),
+        "A": (2, 2),
+        "Z": (2, 100),
+        "concat": (2, 800),
+        "W^O": (800, 512),
+        "output": (2, 512),
+    }
+
+
+def test_h_heads_cost_as_much_as_one_of_full_width_but_for_their_scores():
+    costs = by_heads(512, 10, bias=False)
+    assert list(costs.index) == [1, 2, 4, 8, 16, 32]
+    assert (costs["parameters"] == 4 * 512**2).all()
+    assert costs["flops"].nunique() == costs["cache"].nunique() == 1
+    assert (costs["activations"] - 2 * costs.index * 100).nunique() == 1
+
+
+def test_a_head_count_that_does_not_divide_is_left_out():
+    assert list(by_heads(12, 3).index) == [1, 2, 4]
+    with pytest.raises(MhaError, match="d_model 13 can be split into none of 2, 4 heads"):
+        by_heads(13, 3, counts=(2, 4))
+
+
+@pytest.mark.parametrize(("tokens", "batch"), [(0, 1), (3, 0), (2.0, 1), (1 << 21, 1)])
+def test_counts_that_are_none_are_refused(tokens, batch):
+    with pytest.raises(MhaError, match=r"(tokens|batch) .*(out of range|whole number)"):
+        cost(AttentionSpec(12, 3), tokens, batch=batch)

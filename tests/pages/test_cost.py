@@ -1,0 +1,102 @@
+"""The page Shapes and cost: tensors to scale, counts of the layer that the controls describe, refusals."""
+
+import re
+
+import pytest
+
+from mha_core.analysis.published_sizes import published_sizes
+
+
+@pytest.fixture
+def shown(opened):
+    def open_(**link):
+        app = opened(**{f"cost_{name}": str(value) for name, value in link.items()})
+        app.switch_page("understand/cost.py").run()
+        assert not app.exception
+        return app
+
+    return open_
+
+
+def tensors(app) -> dict[str, str]:
+    """The shape of each rectangle, by its symbol."""
+    [html] = [one.proto.body for one in app.main.get("html") if 'class="tensors"' in one.proto.body]
+    found = re.findall(r"<b>(.*?)</b><span>(.*?)</span>", html)
+    return {re.sub("<sup>(.*)</sup>", r"^\1", symbol): shape for symbol, shape in found}
+
+
+def sides(app, symbol: str) -> list[int]:
+    """Width and height of a rectangle, in units of the scale."""
+    [html] = [one.proto.body for one in app.main.get("html") if 'class="tensors"' in one.proto.body]
+    [figure] = [one for one in html.split("<figure") if f"<b>{symbol}</b>" in one]
+    return [int(number) for number in re.findall(r"--unit\) \* (\d+)", figure)]
+
+
+def metrics(app, english) -> dict[str, str]:
+    return {metric.label: metric.value for metric in app.metric}
+
+
+def test_the_base_setting(shown, english):
+    app = shown()
+    assert tensors(app) | {"Q": "8 × 10 × 64", "W^O": "512 × 512", "S": "8 × 10 × 10"} == tensors(app)
+    assert sides(app, "Q") == [8 * 64, 10]
+    figures = metrics(app, english)
+    assert figures[english("cost.parameters")] == "1,048,576"
+    assert figures[english("cost.flops")] == f"{2 * 10 * 4 * 512**2 + 2 * 8 * 100 * 128:,}"
+    assert figures[english("cost.cache")] == "41 kB"
+
+
+def test_two_tokens_with_values_wider_than_keys(shown, english):
+    app = shown()
+    app.selectbox(key="cost_preset").select(english("cost.two_tokens")).run()
+    assert not app.exception
+    shapes = {"X": "2 × 512", "Q": "8 × 2 × 64", "S": "8 × 2 × 2", "V": "8 × 2 × 100", "Z": "8 × 2 × 100"}
+    shapes |= {"concat": "2 × 800", "W^O": "800 × 512", "output": "2 × 512"}
+    assert tensors(app) | shapes == tensors(app)
+    assert sides(app, "W<sup>O</sup>") == [512, 800]
+
+
+@pytest.mark.parametrize("model", published_sizes(), ids=lambda model: model.name)
+def test_a_well_known_model_is_the_layer_that_its_controls_describe(shown, english, model):
+    app = shown()
+    app.selectbox(key="cost_preset").select(model.name).run()
+    assert not app.exception
+    assert metrics(app, english)[english("cost.parameters")].replace(",", "").isdecimal()
+    [kinds] = [table.value for table in app.table if english("cost.column_kept") in table.value]
+    if model.kind == "mla":
+        assert "512 + 64" in set(kinds[english("cost.column_kept")])
+    else:
+        kept = f"{model.spec.n_kv_heads} × ({model.spec.d_k} + {model.spec.d_v})"
+        assert kept in set(kinds[english("cost.column_kept")])
+
+
+def test_heads_of_one_width_cost_the_same(shown, english):
+    [table] = [one.value for one in shown().table if "d_k" in one.value]
+    assert [*table[english("cost.column_h")]] == ["1", "2", "4", "8", "16", "32"]
+    assert table[english("cost.parameters")].nunique() == table[english("cost.flops")].nunique() == 1
+
+
+def test_latent_attention_has_controls_of_its_own_and_a_smaller_cache(shown, english):
+    app = shown(kv_rank=256, n_kv_heads=2)
+    keys = {control.key for control in app.number_input}
+    assert keys & {"cost_q_rank", "cost_rotary_width", "cost_n_kv_heads"} == {
+        "cost_q_rank",
+        "cost_rotary_width",
+    }
+    assert tensors(app)["W^UK"] == "256 × 512"
+    [kinds] = [table.value for table in app.table if english("cost.column_kept") in table.value]
+    assert [*kinds[english("cost.column_share")]] == ["100.0%", "25.0%", "12.5%", "28.1%"]
+
+
+def test_sizes_that_do_not_fit_are_refused_with_those_that_do(shown, english):
+    app = shown(h=7)
+    assert "d_model 512 cannot be split into 7 heads" in app.error[0].value.replace("\\", "")
+    [button] = [one for one in app.button if one.label == english("error.use", what="h 8")]
+    button.click().run()
+    assert not [*app.exception, *app.error]
+    assert tensors(app)["Q"] == "8 × 10 × 64"
+
+
+def test_several_texts_are_an_axis_of_every_tensor_but_the_learned(shown):
+    shapes = tensors(shown(batch=3))
+    assert (shapes["X"], shapes["S"], shapes["W^Q"]) == ("3 × 10 × 512", "3 × 8 × 10 × 10", "512 × 512")
