@@ -1,4 +1,4 @@
-"""The app for tests of live training: it ends after a quarter of its steps, and has learned something by then."""
+"""The app for tests of live training, which ends early and has learned something by then."""
 
 import sys
 from pathlib import Path

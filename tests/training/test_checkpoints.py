@@ -503,8 +503,8 @@ def test_the_famous_pair_is_resolved_in_the_trace_that_is_shown(name):
         assert trace.answers[list(trace.tokens.pieces).index("it")][0][0] == right
 
 
-# Losses over the first steps of the plans that made the shipped weights. The seed, the sentences, the batches,
-# the first weights, the optimizer and its rates all show in them; whoever changes one of these trains anew.
+# Losses over the first steps of the plans that made the shipped weights: seed, sentences, batches,
+# first weights, optimizer and rates all show in them; whoever changes one of these trains anew.
 FIRST_STEPS = 10
 FIRST_LOSSES = {
     "glass-box-en-h2-d64": 6.46611,

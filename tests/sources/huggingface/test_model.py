@@ -447,13 +447,13 @@ import resource, torch, transformers
 from mha_core.sources.huggingface import model as huggingface
 torch.set_num_threads(1)
 config = transformers.GPT2Config(
-    vocab_size=61, n_embd=24, n_head=12, n_layer=12, n_positions=4096, bos_token_id=0, eos_token_id=0
+    vocab_size=61, n_embd=24, n_head=12, n_layer=12, n_positions=2048, bos_token_id=0, eos_token_id=0
 )
 model = huggingface.adopt(transformers.GPT2Model(config))
-ids = {"input_ids": torch.arange(4096)[None] % 61}
+ids = {"input_ids": torch.arange(2048)[None] % 61}
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 layers, *_ = huggingface.flow(model, ids)
-assert (len(layers), layers[0].n_heads, layers[0].n_query) == (12, 12, 4096)
+assert (len(layers), layers[0].n_heads, layers[0].n_query) == (12, 12, 2048)
 print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
 """
 
@@ -462,7 +462,7 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is counted in other units there")
 def test_a_long_text_never_needs_all_weights_at_once():
     run = subprocess.run([sys.executable, "-c", PEAK], capture_output=True, text=True, check=True)
-    one_layer = 12 * 4096**2 * 4  # the weights of all heads of one of twelve layers, 805 MB
+    one_layer = 12 * 2048**2 * 4  # the weights of all heads of one of twelve layers, 201 MB
     # The model's own mask and ours are L × L; of h × L² there is nothing, let alone twelve times.
     assert int(run.stdout) < one_layer / 2
 
