@@ -7,9 +7,12 @@
 import { tell } from "./address.js";
 import { inkOn, lookOf, shade, themeColours } from "./colours.js";
 import { make, makeButton } from "./elements.js";
+import { followPointing, litOf, pointAt } from "./pointing.js";
 import { drawn, stay } from "./streamlit.js";
 import { exact, fill, isRtl } from "./text.js";
 
+/** @type {Record<string, import("./pointing.js").Kind>} what is pointed at in the group of a field */
+const KINDS = { layer: "layer", head: "head", token: "token", key_token: "key" };
 const KEY_PAUSE = 250; // milliseconds after an arrow key: who walks on asks the server once
 
 /**
@@ -95,6 +98,28 @@ function check(group, chosen) {
   });
 }
 
+// What a word or a number stands for.
+const standsFor = (option) => option.querySelector("bdi")?.textContent ?? Number(option.dataset.at) + 1;
+
+// What is pointed at here is lit in every picture of the page, and what is pointed at there is lit here.
+function linkPointing(root) {
+  const point = (option) => {
+    const kind = option && KINDS[option.closest("[role=radiogroup]").dataset.field];
+    pointAt(root, kind ? { [kind]: standsFor(option) } : null);
+    lightOptions(root);
+  };
+  root.addEventListener("pointerover", ({ target }) => point(target.closest("[role=radio]")));
+  root.addEventListener("pointerleave", () => point(null));
+  followPointing(root, () => lightOptions(root));
+}
+
+function lightOptions(root) {
+  for (const group of root.querySelectorAll("[role=radiogroup]")) {
+    const lit = litOf(KINDS[group.dataset.field] ?? null);
+    for (const option of optionsOf(group)) option.classList.toggle("lit", standsFor(option) === lit);
+  }
+}
+
 // Where an arrow key leads; null for every other key.
 function placeAfter(group, key) {
   const options = optionsOf(group);
@@ -157,6 +182,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
   if (!choices.has(root)) {
     choices.set(root, { waiting: new Map(), timer: 0, tell: null });
     followChoices(root, choices.get(root));
+    linkPointing(root);
     if (data.stays) new ResizeObserver(() => stay(root, root.querySelector(".strip")?.offsetTop ?? 0)).observe(root);
   }
   const choice = choices.get(root);
@@ -177,6 +203,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
     : null;
   const scrolled = [...root.querySelectorAll(".strip")].map((strip) => strip.scrollTop);
   root.replaceChildren(...(data.rows.length ? [rows] : []), ...strips);
+  lightOptions(root);
   drawn(root);
   root.querySelectorAll(".strip").forEach((strip, nth) => {
     strip.scrollTop = scrolled[nth] ?? 0;

@@ -257,8 +257,9 @@ export class HeadMatrices extends MatrixPictures {
       if (columns) this.pointed[columns] = this.parts[columns][0] + cell.column;
     }
     const focus = cell && { side: this.#tokenAt(name, cell).side, tokens: [this.#tokenAt(name, cell).at] };
-    this.view.hover = focus && this.view.everywhere(this.nth, focus);
-    this.view.update();
+    const sides = /** @type {Side[]} */ (Object.keys(this.pointed));
+    const labels = sides.map((side) => [side, listOf(this.panel, side)[this.pointed[side]]]);
+    this.view.point(this.nth, focus, Object.fromEntries(labels));
   }
 
   #marks(name, focus) {

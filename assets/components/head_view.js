@@ -13,6 +13,7 @@ import { Lines } from "./lines.js";
 import { Matrix } from "./matrix.js";
 import { layerOf, listOf, longestOf, prepared } from "./panel.js";
 import { followPointer } from "./pointer.js";
+import { followPointing, litOf, pointAt } from "./pointing.js";
 import { Shaded } from "./shaded.js";
 import { StickySentences } from "./sticky_sentences.js";
 import { apart, exact, fill } from "./text.js";
@@ -151,6 +152,7 @@ export class HeadView {
         if (!menu.contains(/** @type {Node} */ (target))) menu.removeAttribute("open");
       }
     });
+    followPointing(root, () => this.followPointing());
     // Where a sentence sticks, the panels have no box of their own.
     new ResizeObserver(() => {
       if (root.clientWidth !== this.width) this.redraw();
@@ -334,6 +336,26 @@ export class HeadView {
     this.pinned = this.everywhere(nth, focus);
     this.at = { nth, token: focus?.tokens.at(-1) ?? this.at?.token ?? 0 };
     this.followWithStrips();
+  }
+
+  // Something is pointed at in the view: it is lit here, and in every other picture of the page.
+  /** @param {Focus | null} focus */
+  point(nth, focus, cell = {}) {
+    const label = focus && listOf(this.data[nth], focus.side)[focus.tokens[0]];
+    pointAt(this.root, focus && { [focus.side]: label, ...cell });
+    this.hover = focus && this.everywhere(nth, focus);
+    this.update();
+  }
+
+  // A token that is pointed at elsewhere is lit here.
+  followPointing() {
+    if (!this.width) return;
+    const places = this.data.map(({ tokens }) => tokens.indexOf(String(litOf("query"))));
+    const focused = places.map((at) => ({ side: /** @type {const} */ ("query"), tokens: at < 0 ? [] : [at] }));
+    const hover = places.some((at) => at >= 0) ? focused : null;
+    if (!hover && !this.hover) return;
+    this.hover = hover;
+    this.update();
   }
 
   // In a long sentence the words that are held stay in sight, whoever moved there.

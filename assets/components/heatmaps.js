@@ -3,9 +3,12 @@
 import { tell } from "./address.js";
 import { arrival } from "./blobs.js";
 import { MatrixPictures, themeLook } from "./matrix_pictures.js";
+import { followPointing, litOf, pointAt } from "./pointing.js";
 import { followStep, stepInFocus } from "./step_in_focus.js";
 import { drawn } from "./streamlit.js";
 import { fill, isolated } from "./text.js";
+
+/** @typedef {import("./pointing.js").Kind} Kind */
 
 /**
  * A matrix as the page describes it.
@@ -25,7 +28,8 @@ import { fill, isolated } from "./text.js";
  * @property {string} axes
  * @property {number} span so many times as wide as others in its row
  * @property {string} says of a cell: a template with {symbol}, {row}, {column}, {value}
- * @property {[number | null, number | null] | null} start the first token of its rows and columns; null: no tokens
+ * @property {[number | null, number | null] | null} start the first token of its rows and columns; null: not clicked
+ * @property {[Kind | null, Kind | null]} kinds what its rows and its columns are, where that can be pointed at
  * @property {{ caption: string[], file: string }} saved
  */
 
@@ -81,6 +85,7 @@ export class Heatmaps extends MatrixPictures {
     this.row.classList.add("named");
     root.append(this.root);
     new ResizeObserver(() => this.update()).observe(root);
+    followPointing(this.root, () => this.light());
   }
 
   get texts() {
@@ -112,11 +117,13 @@ export class Heatmaps extends MatrixPictures {
   }
 
   light() {
+    if (!this.theme) return;
     this.paint((name) => this.#marks(name));
     this.read(this.cell ? this.#cellText(this.cell) : this.texts.how);
   }
 
-  point() {
+  point(name, cell) {
+    pointAt(this.root, cell && this.#pointed(name, cell));
     this.light();
   }
 
@@ -129,15 +136,20 @@ export class Heatmaps extends MatrixPictures {
 
   #of = (name) => this.all.find((one) => one.name === name);
 
-  // A cell that is pointed at lights its row and column here, and the same token in the other pictures.
+  // What the row and the column of a cell are.
+  #pointed(name, { row, column }) {
+    const { kinds, rows, columns } = this.#of(name);
+    const [one, other] = [nameAt(kinds[0], rows, row), nameAt(kinds[1], columns, column)];
+    return { ...(kinds[0] && { [kinds[0]]: one }), ...(kinds[1] && { [kinds[1]]: other }) };
+  }
+
+  // A cell that is pointed at lights its row and column here, and in the other pictures what these are.
   #marks(name) {
-    const { row, start } = this.#of(name);
-    const marks = { rows: row === null ? [] : [row], columns: [], cell: null };
-    if (this.cell?.name === name) return { ...marks, cell: this.cell };
-    const from = this.cell && this.#of(this.cell.name).start?.[0];
-    if (typeof from !== "number" || typeof start?.[0] !== "number") return marks;
-    const same = from + this.cell.row - start[0];
-    return same in this.#of(name).rows ? { ...marks, rows: [...marks.rows, same] } : marks;
+    const { row, kinds, rows, columns } = this.#of(name);
+    const framed = row === null ? [] : [row];
+    if (this.cell?.name === name) return { rows: framed, columns: [], cell: this.cell };
+    const [lit, across] = [litAmong(kinds[0], rows), litAmong(kinds[1], columns)];
+    return { rows: [...framed, ...lit], columns: across, cell: null };
   }
 
   #cellText({ name, row, column }) {
@@ -146,6 +158,17 @@ export class Heatmaps extends MatrixPictures {
     const value = hidden?.[at] ? masked : values[at].toPrecision(4);
     return fill(says, { symbol, row: isolated(rows[row]), column: isolated(columns[column]), value });
   }
+}
+
+// What is pointed at among names: tokens by their labels, heads and layers by their numbers.
+const isToken = (kind) => kind !== "head" && kind !== "layer";
+const nameAt = (kind, names, at) => (isToken(kind) ? names[at] : at + 1);
+
+/** @param {Kind | null} kind */
+function litAmong(kind, names) {
+  const lit = litOf(kind);
+  const at = isToken(kind) ? names.indexOf(lit) : Number(lit) - 1;
+  return at in names ? [at] : [];
 }
 
 /** @returns {import("./matrix_pictures.js").Matrix} */

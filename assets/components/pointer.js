@@ -11,9 +11,8 @@ export function followPointer(view, { panel, stage, drawing, status }) {
     tokens: [at],
   });
   const hover = (focus) => {
-    const before = JSON.stringify(view.hover);
-    view.hover = focus && view.everywhere(panel.nth, focus);
-    if (JSON.stringify(view.hover) !== before) view.update();
+    if (JSON.stringify(view.hover) !== JSON.stringify(focus && view.everywhere(panel.nth, focus)))
+      view.point(panel.nth, focus);
   };
   // The line or cell under the pointer says its own number.
   const point = (event) => {

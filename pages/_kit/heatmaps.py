@@ -34,6 +34,9 @@ WORDS = (
     "zoom_touch",
     "zoom_whole",
 )
+# Of an axis that has tokens, heads or layers which of them are pointed at there (pointing.js).
+POINTED = {name: name for name in ("query", "key", "token", "head", "layer")} | {"to": "query", "from": "key"}
+POINTED["part"] = "key"  # what each token gives
 _heatmaps = components.component(
     "heatmaps", "heatmaps.js", html='<div class="heatmaps"></div>', styles=("matrix_pictures.css",)
 )
@@ -103,6 +106,7 @@ class Heatmap:
             "span": self.span,
             "says": _cell_text(frame),
             "start": self.start,
+            "kinds": [POINTED.get(index.name) for index in (frame.index, frame.columns)],
             "saved": {"caption": meta["caption"], "file": meta["file"]},
         }
 

@@ -1,0 +1,47 @@
+// What is pointed at on the page: one value, which every picture shows that has such a token, head or layer, whichever
+// component draws it. A token is its label, which no other of its text has; heads and layers count from 1.
+
+/** @typedef {{ query?: string, key?: string, token?: string, head?: number, layer?: number }} Pointed */
+/** @typedef {keyof Pointed} Kind */
+
+const TOKENS = /** @type {const} */ (["query", "key", "token"]);
+
+/** @type {Pointed} */
+let pointed = {};
+/** @type {Map<HTMLElement, () => void>} */
+const watchers = new Map();
+
+/**
+ * A picture in that element is pointed at, or, with null, is no longer.
+ * @param {HTMLElement} element
+ * @param {Pointed | null} at
+ */
+export function pointAt(element, at) {
+  if (JSON.stringify(at ?? {}) === JSON.stringify(pointed)) return;
+  pointed = at ?? {};
+  for (const [watcher, act] of watchers) {
+    if (!watcher.isConnected) watchers.delete(watcher);
+    else if (watcher !== element) act();
+  }
+}
+
+/**
+ * As long as the element is on the page it hears of what is pointed at in others.
+ * @param {HTMLElement} element
+ * @param {() => void} act
+ */
+export function followPointing(element, act) {
+  watchers.set(element, act);
+}
+
+/**
+ * What is lit among things of a kind. A query that is pointed at is lit among keys where no key is, and the other way
+ * round: it is the same token.
+ * @param {Kind | null} kind
+ */
+export function litOf(kind) {
+  if (!kind) return undefined;
+  const own = pointed[kind];
+  if (own !== undefined || !TOKENS.some((one) => one === kind)) return own;
+  return TOKENS.map((one) => pointed[one]).find((label) => label !== undefined);
+}

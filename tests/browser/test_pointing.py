@@ -1,0 +1,58 @@
+"""What is pointed at in one picture is lit in every picture of the page; the server hears nothing of it."""
+
+import pytest
+
+from mha_core.traces.tokens import words
+from pages._kit.state import Scene
+from tests.browser.conftest import over_cell
+
+ANIMAL = words(Scene().text).labels.index("animal") + 1  # behind [CLS]
+# Of every matrix the names of its rows and columns, and the rows and columns that are lit; of the words and
+# numbers above those that are lit.
+LIT = """() => {
+    const roots = [...document.querySelectorAll('*')].filter((e) => e.shadowRoot).map((e) => e.shadowRoot);
+    const every = (of) => roots.flatMap((root) => [...root.querySelectorAll(of)]);
+    const marked = ({ cell, rows, columns }) => (cell ? [[cell.row], [cell.column]] : [rows, columns]);
+    const pictures = every('.heatmaps').flatMap(({ heatmaps }) => Object.values(heatmaps.pictures));
+    return [
+        pictures.map(({ map: { numbers, marks } }) =>
+            ({ names: [numbers.rows, numbers.columns], lit: marked(marks) })),
+        every('.chooser .lit').map((one) => one.querySelector('bdi')?.textContent ?? one.textContent),
+    ];
+}"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("address", ["token", "steps?operation=softmax", "hops"])
+def test_what_is_pointed_at_is_lit_in_every_picture_of_the_page(visit, app, address):
+    page = visit(f"{app}/{address}", sent=(sent := []))
+    page.locator(".heatmaps canvas").first.wait_for()
+    page.locator(".chooser .word").first.wait_for()
+    before = len(sent)
+    pictures, lit = page.evaluate(LIT)
+    assert lit == []
+    n_pictures = len(pictures)
+
+    word = page.locator(".chooser .word").nth(ANIMAL)
+    word.hover()
+    pictures, lit = page.evaluate(LIT)
+    assert lit == ["animal"]
+    with_animal = [one for one in pictures if any("animal" in names for names in one["names"])]
+    assert len(with_animal) > 1
+    for one in with_animal:
+        for names, marked in zip(one["names"], one["lit"], strict=True):
+            assert ("animal" in names) == ("animal" in [names[at] for at in marked])
+
+    if address == "token":  # a row of one picture is a head, which has a number above
+        canvas = page.locator(".heatmaps canvas").first
+        over_cell(canvas, 2, ANIMAL + 1)
+        pictures, lit = page.evaluate(LIT)
+        assert lit == ["3", "didn't"]
+        lit_rows = {one["names"][0][at] for one in pictures for at in one["lit"][0]}
+        assert {"head 3", "didn't"} <= lit_rows
+
+    page.mouse.move(0, 0)
+    pictures, lit = page.evaluate(LIT)
+    assert (len(pictures), lit) == (n_pictures, [])
+    assert not any("animal" in [one["names"][0][at] for at in one["lit"][0]] for one in pictures)
+    assert len(sent) == before
