@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # for editors and type checkers; `__getattr__` says the same to Python
     from mha_core import figures
+    from mha_core.analysis.explanation import Explanation, explain
     from mha_core.analysis.overview import Overview, overview
     from mha_core.analysis.patterns import metrics, similarity
     from mha_core.analysis.roles import roles
@@ -40,6 +41,7 @@ __all__ = [
     "AttentionSpec",
     "AttentionTrace",
     "Check",
+    "Explanation",
     "HeadView",
     "LayerTrace",
     "MhaError",
@@ -56,6 +58,7 @@ __all__ = [
     "attend",
     "edits",
     "effects",
+    "explain",
     "figures",
     "from_tensors",
     "from_weights",
@@ -100,6 +103,8 @@ def __getattr__(name: str) -> object:
             from mha_core.analysis import rollout as home
         case "roles":
             from mha_core.analysis import roles as home
+        case "explain" | "Explanation":
+            from mha_core.analysis import explanation as home
         case "overview" | "Overview":
             from mha_core.analysis import overview as home
         case "effects":

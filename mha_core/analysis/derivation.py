@@ -162,27 +162,13 @@ class HeadContext:
             else drawn
         )
 
-    @property
-    def adjustments(self) -> Adjustments:
-        """The steps of the model between the products X W and q, k and v."""
-        about = self.layer_trace.about
-        if about.adjustments is not None:
-            return about.adjustments
-        rotation = () if about.rotary is None else (about.rotary,)
-        return Adjustments(rotation, rotation)
-
-    def stages(self, name: str) -> list[str]:
-        """The names of the tensors from the product X W to q, k or v; one in most models."""
-        earlier = (f"{name}_{stage}" for stage in ("linear", "raw", "turned"))
-        return [*(stage for stage in earlier if self.layer_trace.knows(stage)), name]
-
     def rows(self, name: str) -> slice:
         """The rows of q, k or v that are shown."""
         return self.part.of(MATRICES[name].axes[0]) or slice(None)
 
     def stage(self, name: str, at: int) -> Picture:
         """The head's part of one stage of q, k or v."""
-        stages, drawn = self.stages(name), self.picture(name)
+        stages, drawn = self.layer_trace.stages(name), self.picture(name)
         if at == len(stages) - 1:
             return drawn
         head = self.head if name == "q" else self.layer_trace.kv_head(self.head)
@@ -193,7 +179,7 @@ class HeadContext:
 
     def packed(self, name: str) -> Picture:
         """The product X W of all heads side by side, the chosen head's columns framed."""
-        stages = self.stages(name)
+        stages = self.layer_trace.stages(name)
         array = self.layer_trace.tensor(stages[0])[:, self.rows(name)]  # (head, token, d)
         n_heads, n_tokens, width = array.shape
         head = self.head if name == "q" else self.layer_trace.kv_head(self.head)
@@ -227,7 +213,7 @@ def steps(trace: AttentionTrace, *, layer: int, head: int, part: Part = WHOLE) -
     unknown |= set() if layer_trace.knows("w_o") else {output}
     view = HeadContext(trace, layer, head, part)
     shown = [step(view) for step in STEPS if step not in unknown]
-    if view.adjustments:
+    if view.layer_trace.adjustments:
         shown.insert([step.name for step in shown].index("scores"), adjust(view))
     return shown
 
@@ -235,7 +221,7 @@ def steps(trace: AttentionTrace, *, layer: int, head: int, part: Part = WHOLE) -
 def project(view: HeadContext) -> Step:
     one_text = view.layer_trace.sides.same
     embedding_values = view.layer_trace.knows("x_v") and one_text
-    changed = [name for name, steps in view.adjustments.items() if steps]
+    changed = [name for name, steps in view.layer_trace.adjustments.items() if steps]
     notes = {"why": True, "values": embedding_values, "cross": not one_text, "before": changed}
     before = " ".join(name for name in ("x", "x_v") if view.layer_trace.knows(name))
     difference = product_difference(view.layer_trace) if changed else None
@@ -264,21 +250,23 @@ def split(view: HeadContext) -> Step:
     }
     after = (view.stage(name, 0) for name in "qkv")
     step = view.step("split", "", *after, notes=notes, difference=difference)
-    return replace(step, formula=primed(step.formula, ["q"] if view.adjustments.q else []))
+    return replace(step, formula=primed(step.formula, ["q"] if view.layer_trace.adjustments.q else []))
 
 
 def adjust(view: HeadContext) -> Step:
     """The changes of some models to the products before the scores: norm, scale, limit, rotation."""
-    changes = {step.name: step for _, steps in view.adjustments.items() for step in steps}
-    changed = [name for name, steps in view.adjustments.items() if steps]
-    stages = tuple(view.stage(name, at) for name in changed for at in range(len(view.stages(name))))
+    changes = {step.name: step for _, steps in view.layer_trace.adjustments.items() for step in steps}
+    changed = [name for name, steps in view.layer_trace.adjustments.items() if steps]
+    stages = tuple(
+        view.stage(name, at) for name in changed for at in range(len(view.layer_trace.stages(name)))
+    )
     notes = ("why", *changes)
     owners = {"by": "scale", "at": "clip", "kind": "norm"}
     facts = {fact: getattr(changes[step], fact) for fact, step in owners.items() if step in changes}
-    per_row = max(len(view.stages(name)) for name in changed)
+    per_row = max(len(view.layer_trace.stages(name)) for name in changed)
     return Step(
         "adjust",
-        adjustment_formula(view.adjustments, view.sizes),
+        adjustment_formula(view.layer_trace.adjustments, view.sizes),
         (),
         stages,
         notes,

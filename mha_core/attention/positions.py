@@ -39,10 +39,14 @@ def rotate(x: Tensor) -> Tensor:
             f"{listed(near, 'or')} would work.",
             fixes=tuple({"d_k": width} for width in near),
         )
-    angle = _angles(n_tokens, d_k)
-    cos, sin = (table.to(x.dtype).to(x.device) for table in (angle.cos(), angle.sin()))
-    first, second = x.chunk(2, dim=-1)
-    return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
+    cos, sin = (table.to(x) for table in rotary_angles(n_tokens, d_k))
+    return rotated(x, cos, sin, form="half")
+
+
+def rotary_angles(n_tokens: int, width: int) -> tuple[Tensor, Tensor]:
+    """cos and sin of the angles of `rotate`, as `rotated` takes them: both halves alike. (token, width)"""
+    angle = _angles(n_tokens, width)
+    return angle.cos().repeat(1, 2), angle.sin().repeat(1, 2)
 
 
 def rotated(x: Tensor, cos: Tensor, sin: Tensor, *, form: str, start: int = 0) -> Tensor:

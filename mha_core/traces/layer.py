@@ -27,7 +27,7 @@ from mha_core.attention.module import Attended, Projections
 from mha_core.attention.positions import rotated
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.errors import MhaError, one_of
-from mha_core.traces.facts import Facts
+from mha_core.traces.facts import Adjustments, Facts
 from mha_core.traces.indices import LAYER, Picked, index, indices
 from mha_core.traces.projections import ModelProjections
 from mha_core.traces.sparse_index import SparseIndex
@@ -205,6 +205,19 @@ class LayerTrace:
     def tensor(self, name: str) -> np.ndarray:
         """The tensor of this name in `tensors`, as a read-only array."""
         return array(self._tensor(name))
+
+    def stages(self, name: str) -> list[str]:
+        """The names of the tensors from the product X W to q, k or v, in order; one in most models."""
+        earlier = (f"{name}_{stage}" for stage in ("linear", "raw", "turned"))
+        return [*(stage for stage in earlier if self.knows(stage)), name]
+
+    @property
+    def adjustments(self) -> Adjustments:
+        """The steps of the model between the products X W and q, k and v."""
+        if self.about.adjustments is not None:
+            return self.about.adjustments
+        rotation = () if self.about.rotary is None else (self.about.rotary,)
+        return Adjustments(rotation, rotation)
 
     def _tensor(self, name: str) -> Tensor:
         if name not in self.tensors:

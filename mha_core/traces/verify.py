@@ -117,7 +117,7 @@ def split_difference(layer: LayerTrace) -> float | None:
     with each matrix reshaped to (d_model, head, d). None where an X (between two texts that of either) or the
     matrices are not known.
     """
-    parts = _projection_parts(layer).values()
+    parts = projection_parts(layer).values()
     pairs = ((project_packed(*part), project_per_head(*part)) for part in parts)
     return max(((one - other).abs().max().item() for one, other in pairs), default=None)
 
@@ -129,14 +129,13 @@ def product_difference(layer: LayerTrace) -> float | None:
     where `split_difference` is.
     """
     differences = []
-    for name, part in _projection_parts(layer).items():
-        stages = (f"{name}_linear", f"{name}_raw", name)
-        recorded = next(layer.tensors[stage] for stage in stages if stage in layer.tensors)
+    for name, part in projection_parts(layer).items():
+        recorded = layer.tensors[layer.stages(name)[0]]
         differences.append((project_packed(*part)[0].float() - recorded.float()).abs().max().item())
     return max(differences, default=None)
 
 
-def _projection_parts(layer: LayerTrace) -> dict[str, tuple[Tensor, Tensor, Tensor | None, int]]:
+def projection_parts(layer: LayerTrace) -> dict[str, tuple[Tensor, Tensor, Tensor | None, int]]:
     """X (1, token, d_model), W, b and the number of heads of q, k and v; empty where one is not known."""
     p = layer.projections
     if "x" not in layer.tensors or p.w_q is None or not (layer.sides.same or "x_v" in layer.tensors):

@@ -38,6 +38,7 @@ GROUPS = {
         "load",
     ),
     "What heads do": ("metrics", "similarity", "rollout", "roles", "overview", "Overview"),
+    "Where a number comes from": ("explain", "Explanation"),
     "Experiments": ("edits", "effects"),
     "Pictures": ("HeadView", "figures"),
     "The maths": ("attend", "MultiHeadAttention", "AttentionSpec", "Projections", "Attended", "ScoreRule"),

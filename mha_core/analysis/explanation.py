@@ -1,0 +1,672 @@
+"""Where one number of a trace comes from: the steps to it, down to the last product, with their numbers.
+
+The terms of a step are the trace's own numbers, and what they make is compared with the number in the trace.
+A new matrix is a function of a `Cell` and a line in `EXPLAINED`.
+"""
+
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from mha_core.analysis.rotary import pairs
+from mha_core.attention import functional
+from mha_core.attention.module import project_packed
+from mha_core.attention.positions import rotary_angles
+from mha_core.attention.score_rule import COMPUTED, ScoreRule
+from mha_core.errors import MhaError, named_type, one_of
+from mha_core.traces.facts import Adjustment, Clip, Rotary, Scale
+from mha_core.traces.indices import LAYER, index
+from mha_core.traces.layer import LayerTrace
+from mha_core.traces.tensors import array
+from mha_core.traces.tokens import Tokens
+from mha_core.traces.trace import AttentionTrace
+from mha_core.traces.verify import projection_parts
+
+TOLERANCE = 1e-6  # of the sum of the terms' sizes: how far a sum in fp32 may be from the exact one
+HALF = dict(zip(functional.HALF, (2**-10, 2**-7), strict=True))  # each with its unit in the last place of 1
+SMALLEST_NORMAL = 2**-14  # of float16, below which a unit grows no smaller
+HALF_UNITS = 2  # in the last place of a half-precision number, for each rounding
+MAX_KEY_NUMBERS = 4096  # a snippet writes out the keys of a whole row up to so many numbers
+TERMS_IN_FORMULA = 6
+LINE = 100  # letters of a line of code
+ESCAPED = str.maketrans(
+    {letter: rf"\{letter}" for letter in "{}_#$%&"} | {"\\": "∖", "^": "＾", "~": "∼", "\n": "⏎"}
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One step to a number, with its `value` in the trace, its formula in LaTeX and its code in torch.
+
+    `name` says what is done: "product" and "sum" add up `terms`, "softmax" divides the exponential of one
+    score by those of all (its terms are these shares), others change one number: scale, cap, bias, mask,
+    temperature, norm, clip, rotary, gate, patch (an edit) and rounding (to half precision).
+    `labels` name the terms: tokens, heads, dimensions from 1. `factors` are what was multiplied for each.
+    `size` is the sum of the sizes of all products behind the value, to which rounding is relative.
+    """
+
+    name: str
+    value: float
+    latex: str
+    code: str
+    terms: np.ndarray
+    size: float
+    labels: tuple[str, ...] = ()
+    factors: tuple[np.ndarray, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """Where one number comes from: the last of `steps` ends with `value`, the number in the trace.
+
+    `name` is its matrix; `layer`, `head`, `query`, `key` and `dimension` are its place, from 0, None on axes
+    that the matrix does not have; `labels` are the tokens of query and key. `edits` are those in force, in
+    words.
+    """
+
+    name: str
+    layer: int
+    head: int | None
+    query: int | None
+    key: int | None
+    dimension: int | None
+    labels: tuple[str | None, str | None]
+    edits: tuple[str, ...]
+    steps: tuple[Step, ...]
+
+    @property
+    def value(self) -> float:
+        """The number in the trace."""
+        return self.steps[-1].value
+
+    @property
+    def size(self) -> float:
+        """The sum of the sizes of the products behind the value."""
+        return max(step.size for step in self.steps)
+
+    @property
+    def latex(self) -> str:
+        """The steps with their numbers, a line each."""
+        return r"\begin{gathered}" + r" \\ ".join(step.latex for step in self.steps) + r"\end{gathered}"
+
+    def pytorch(self) -> str:
+        """Code that runs alone, with torch, and prints the number."""
+        place = [f"layer {self.layer + 1}", *([] if self.head is None else [f"head {self.head + 1}"])]
+        place += [repr(label) for label in self.labels if label is not None]
+        place += [] if self.dimension is None else [f"dimension {self.dimension + 1}"]
+        lines = [f"# {self.name}: {', '.join(place)}", *(f"# edited: {edit!r}" for edit in self.edits)]
+        lines += ["import torch", "", *(step.code for step in self.steps if step.code)]
+        return "\n".join([*lines, "print(value.item())", ""])
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """The place of a number in a layer, all positions from 0; a place that its matrix lacks is None."""
+
+    layer: LayerTrace
+    name: str
+    head: int | None
+    query: int | None
+    key: int | None
+    dimension: int | None
+
+    @cached_property
+    def rule(self) -> ScoreRule:
+        """The layer's score rule for this head and query."""
+        heads, layer = slice(self.head, self.head + 1), self.layer
+        return layer.rule.at(heads, [self.query], n_query=layer.n_query, n_key=layer.n_key)
+
+    @property
+    def symbols(self) -> tuple[str, str]:
+        """The tokens of query and key in LaTeX."""
+        sides = self.layer.sides
+        texts = (sides.queries, self.query), (sides.keys, self.key)
+        return tuple("" if at is None else _latex_text(text.labels[at]) for text, at in texts)
+
+    @property
+    def kv_head(self) -> int:
+        return self.layer.kv_head(self.head)
+
+    def number(self, name: str) -> float:
+        """The number that the trace has in a matrix of scores or weights."""
+        values = getattr(self.layer, name)(self.head, rows=[self.query], keys=[self.key])
+        return float(values[0, 0])
+
+    def ending(self, steps: Sequence[Step], recorded: float, dtype: object = None) -> list[Step]:
+        """The steps, of which the last one ends with the number that the trace has.
+
+        In half precision the rounding of what the steps make is a further step. Raises `MhaError` where they
+        do not make the number of the trace.
+        """
+        *others, last = steps
+        limit = TOLERANCE * max(last.size, abs(recorded))
+        if dtype in HALF:
+            parts = last.size if last.name == "rotary" else abs(recorded)
+            limit += HALF_UNITS * HALF[dtype] * max(parts, SMALLEST_NORMAL)
+        computed = last.value
+        if computed != recorded and not abs(computed - recorded) <= limit:  # NaN is not at most the limit
+            raise MhaError(
+                f"What is known of this number of {self.name} makes {computed:.7g}, and the trace has "
+                f"{recorded:.7g}: its model computes something that the trace does not have."
+            )
+        if dtype not in HALF:
+            return [*others, replace(last, value=recorded)]
+        latex = rf"{_number(computed)} \approx {_number(recorded)} \quad \text{{({str(dtype)[6:]})}}"
+        terms = np.array([computed, recorded - computed])
+        code = f"value = value.to({dtype})"
+        return [*others, last, Step("rounding", recorded, latex, code, terms, last.size)]
+
+
+def explain(
+    trace: AttentionTrace,
+    name: str = "weights",
+    *,
+    layer: int = 0,
+    head: int | None = None,
+    query: int | str | None = None,
+    key: int | str | None = None,
+    dimension: int | None = None,
+) -> Explanation:
+    """Where one number of a trace comes from, step by step, down to products of the trace's own numbers.
+
+    `name` is a matrix, as in `AttentionTrace.frame`. The place of a number is its `query` and `key` in
+    scores, scaled, masked and weights; its `query` and `dimension` in q, output, concat, contribution and
+    result; its `key` and `dimension` in k and v; and, but in concat and result, its `head`. All count from 0;
+    tokens may also be words, as in `Tokens.index`.
+
+    ``mha.explain(trace, layer=1, head=3, query="it", key="animal")`` explains a weight; the ``terms`` of its
+    first step are the products ``q_d · k_d``, and ``.pytorch()`` is code that computes it again. A sum of
+    terms equals the number in the trace to 1e-6 of the sum of their sizes; in half precision the rounding is
+    a step of its own.
+
+    Raises `MhaError` for a number of which parts are not known, as scores of a layer that has its weights
+    alone, or a query behind a LayerNorm; and for a place that is not complete or does not exist.
+    """
+    if not isinstance(trace, AttentionTrace):
+        raise MhaError(f"A number of a trace is explained; got {named_type(trace)}.")
+    one_of("matrix with explained numbers", name, EXPLAINED, parameter="name")
+    axes, steps_to = EXPLAINED[name]
+    picked = {"head": head, "query": query, "key": key, "dimension": dimension}
+    if [axis for axis, at in picked.items() if at is not None] != list(axes):
+        places = ", ".join(f"{axis}=" for axis in axes)
+        raise MhaError(f"A number of {name} has its place by layer=, {places}, and by nothing else.")
+    layer, one_layer = trace.layer_index(layer), trace.layer(layer)
+    if name in ("q", "k") and getattr(trace.source.origin, "position", None) == "rotary":
+        one_layer = _with_rotation(one_layer)
+    texts = {"query": one_layer.sides.queries, "key": one_layer.sides.keys}
+    place: dict[str, int | None] = {
+        axis: None if at is None else _position(axis, at, text) if (text := texts.get(axis)) else at
+        for axis, at in picked.items()
+    }
+    if head is not None:
+        place["head"] = one_layer.head_index(head)
+    if dimension is not None:
+        place["dimension"] = index("dimension", dimension, _width(one_layer, name), of=LAYER)
+    labels = tuple(None if place[axis] is None else text.labels[place[axis]] for axis, text in texts.items())
+    edits = tuple(edit.describe() for edit in trace.edits)
+    steps = tuple(steps_to(Cell(one_layer, name, **place)))
+    return Explanation(name, layer, **place, labels=labels, edits=edits, steps=steps)
+
+
+def _position(axis: str, at: int | str, text: Tokens) -> int:
+    return text.index(at) if isinstance(at, str) else index(axis, at, len(text), of=LAYER)
+
+
+def _width(layer: LayerTrace, name: str) -> int:
+    """The number of columns of a matrix whose columns are dimensions."""
+    if name in ("q", "k"):
+        return layer.d_k
+    if name in ("v", "output"):
+        return layer.d_v
+    if name == "concat":
+        return layer.n_heads * layer.d_v
+    return layer.contribution(0, rows=[0]).shape[1]  # it says so where W^O is not known
+
+
+# Scores and weights
+
+
+def _of_scores(cell: Cell) -> list[Step]:
+    """The steps to a score, raw, scaled, masked or as a weight."""
+    layer = cell.layer
+    if not layer.knows("q"):
+        reason = layer.about.missing or "only its weights are known, not what they were made of"
+        raise MhaError(f"{cell.name} of this layer cannot be explained: {reason}.")
+    row = Row(cell, whole=cell.name == "weights" and layer.n_key * layer.d_k <= MAX_KEY_NUMBERS)
+    steps = [row.score()]
+    if cell.name != "scores":
+        steps.append(row.scaled())
+    if cell.name in ("masked", "weights"):
+        steps += row.masked()
+    if cell.name == "weights":
+        steps += row.weight()
+    return steps
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """The row of scores in which a cell stands; its code computes the `whole` row, or this cell alone."""
+
+    cell: Cell
+    whole: bool
+
+    @property
+    def variable(self) -> str:
+        return "s" if self.whole else "value"
+
+    def values(self, name: str) -> np.ndarray:
+        """The row of a table of the rule by its name: bias, mask or patched_weights. (key,)"""
+        table = array(getattr(self.cell.rule, name))
+        row = table.reshape(-1, table.shape[-1])[0]
+        return np.broadcast_to(row, (self.cell.layer.n_key,))
+
+    def code(self, name: str) -> str:
+        """The row of a bias or mask as code, or its number for the cell alone."""
+        row = self.values(name)
+        return _tensor(row) if self.whole else repr(row[self.cell.key].item())
+
+    def score(self) -> Step:
+        cell, layer = self.cell, self.cell.layer
+        q, keys = layer.q[cell.head, cell.query], layer.k[cell.kv_head]
+        query, key = cell.symbols
+        code = f"q = {_tensor(q)}  # the query\n"
+        if self.whole:
+            code += f"k = {_tensor(keys)}  # the keys of all tokens\ns = k @ q"
+        else:
+            code += f"k = {_tensor(keys[cell.key])}  # the key\nvalue = k @ q"
+        symbol = rf"q_{{\text{{{query}}}}} \cdot k_{{\text{{{key}}}}}"
+        step = _products("product", symbol, q, keys[cell.key], code)
+        return cell.ending([step], cell.number("scores"))[0]
+
+    def scaled(self) -> Step:
+        cell, by = self.cell, self.cell.layer.scale
+        score = cell.number("scores")
+        value = score * by
+        root = cell.layer.d_k**-0.5
+        factor = rf"\frac{{1}}{{\sqrt{{{cell.layer.d_k}}}}}" if np.isclose(by, root) else _number(by)
+        latex = rf"s = {_number(score)} \cdot {factor} = {_number(value)}"
+        code = f"{self.variable} = {self.variable} * {by!r}  # scaled"
+        step = _change("scale", value, latex, code, (score, by))
+        return cell.ending([step], cell.number("scaled"))[0]
+
+    def masked(self) -> list[Step]:
+        """Soft cap, bias and mask, as far as the rule has them."""
+        cell, rule, name, steps = self.cell, self.cell.rule, self.variable, []
+        value = cell.number("scaled")
+        if (cap := rule.soft_cap) is not None:
+            before, value = value, cap * float(np.tanh(value / cap))
+            latex = rf"{_number(cap)} \tanh({_number(before)} / {_number(cap)}) = {_number(value)}"
+            code = f"{name} = {cap!r} * torch.tanh({name} / {cap!r})  # soft cap"
+            steps.append(_change("cap", value, latex, code, (before, cap)))
+        if rule.bias is not None:
+            added = self.values("bias")[cell.key].item()
+            terms, value = np.array([value, added]), value + added
+            latex = rf"{_number(terms[0])} {_signed(added)} = {_number(value)}"
+            code = f"{name} = {name} + {self.code('bias')}  # bias"
+            steps.append(_change("bias", value, latex, code, (terms[0], added), terms=terms))
+        if rule.mask is not None:
+            visible = bool(self.values("mask")[cell.key])
+            value = value if visible else -np.inf
+            latex = rf"{_number(value)} \quad \text{{({'visible' if visible else 'hidden'})}}"
+            code = f'{name} = {name}.masked_fill(~{self.code("mask")}, float("-inf"))  # mask'
+            if not self.whole:
+                code = "" if visible else 'value = torch.tensor(float("-inf"))  # mask'
+            steps.append(_change("mask", value, latex, code))
+        return cell.ending(steps, cell.number("masked")) if steps else []
+
+    def weight(self) -> list[Step]:
+        """Temperature, softmax, and the patch of an edit where there is one."""
+        cell, rule, layer = self.cell, self.cell.rule, self.cell.layer
+        masked = layer.masked(cell.head, rows=[cell.query])[0]
+        sinks = masked[:0] if rule.sinks is None else array(rule.sinks).astype(masked.dtype)
+        scores, name, steps = np.concatenate([masked, sinks]) / rule.temperature, self.variable, []
+        if rule.temperature != 1.0:
+            value = scores[cell.key].item()
+            latex = rf"{_number(masked[cell.key].item())} / {_number(rule.temperature)} = {_number(value)}"
+            code = f"{name} = {name} / {rule.temperature!r}  # temperature"
+            steps.append(_change("temperature", value, latex, code, (value, rule.temperature)))
+        steps.append(self.softmax(scores.astype(np.float64), n_sinks=len(sinks)))
+        recorded = cell.number("weights")
+        if rule.patched_weights is not None:
+            patched = self.values("patched_weights")[cell.key].item()
+            if patched != COMPUTED:
+                latex = rf"a = {_number(patched)}"
+                code = f"value = torch.tensor({patched!r})  # an edit puts it in place of the computed weight"
+                steps.append(_change("patch", patched, latex, code, (steps[-1].value, patched)))
+        return cell.ending(steps, recorded, layer.tensors["v"].dtype)
+
+    def softmax(self, scores: np.ndarray, *, n_sinks: int) -> Step:
+        """The weight of the cell among the scores of its row, the last of which may be a sink."""
+        cell, largest = self.cell, float(scores.max())
+        empty = largest == -np.inf
+        exponentials = np.zeros(len(scores)) if empty else np.exp(scores - largest)
+        total = float(exponentials.sum())
+        shares = exponentials if empty else exponentials / total
+        value = float(shares[cell.key])
+        if empty:
+            latex = r"a = 0 \quad \text{(every key is hidden)}"
+            code = "value = torch.tensor(0.0)  # every key is hidden from this query"
+        else:
+            powers = [f"e^{{{_number(score - largest)}}}" for score in scores[:TERMS_IN_FORMULA]]
+            powers += [r"\cdots"] if len(scores) > TERMS_IN_FORMULA else []
+            power = f"e^{{{_number(scores[cell.key] - largest)}}}"  # less the largest, as it is computed
+            latex = rf"a = \frac{{{power}}}{{{' + '.join(powers)}}}"
+            latex += rf" = \frac{{{_number(exponentials[cell.key])}}}{{{_number(total)}}} = {_number(value)}"
+            row = f"torch.cat([s, {_tensor(scores[-1:].astype(np.float32))}])" if n_sinks else "s"
+            code = f"value = torch.softmax({row}, 0)[{cell.key}]"
+            if not self.whole:
+                sum_of_all = float(largest + np.log(total))
+                code = f"value = torch.exp(value - {sum_of_all!r})  # less the log-sum-exp of the row"
+        labels = (*cell.layer.sides.keys.labels, *["sink"] * n_sinks)
+        return Step("softmax", value, latex, code, shares, 1.0, labels, (scores, exponentials))
+
+
+# Outputs
+
+
+def _of_output(cell: Cell) -> list[Step]:
+    """The steps to a number of a head's output: a mixture of the values, or what an edit puts there."""
+    layer = cell.layer
+    if not layer.knows("v"):
+        raise MhaError("The values of this layer are not known, so its outputs cannot be explained.")
+    weights = layer.weights(cell.head, rows=[cell.query])[0]
+    values = layer.v[cell.kv_head, :, cell.dimension]
+    recorded = float(layer.output(cell.head, rows=[cell.query])[0, cell.dimension])
+    code = f"a = {_tensor(weights)}  # the weights of the row\n"
+    code += f"v = {_tensor(values)}  # this dimension of the values\nvalue = a @ v"
+    patches = cell.rule.patched_outputs
+    patched = COMPUTED
+    if patches is not None:
+        row = array(patches).reshape(-1, patches.shape[-1])[0]
+        patched = row[cell.dimension if len(row) > 1 else 0].item()
+    steps = [_products("sum", r"\sum_n a_n v_n", weights, values, code, layer.sides.keys.labels)]
+    if patched != COMPUTED:
+        code = f"value = torch.tensor({patched!r})  # an edit puts it in place of the computed output"
+        steps.append(_change("patch", patched, _number(patched), code, (steps[-1].value, patched)))
+    return cell.ending(steps, recorded, layer.tensors["v"].dtype)
+
+
+def _of_concat(cell: Cell) -> list[Step]:
+    """The steps to a number of the heads' outputs side by side, behind a gate and a rotation."""
+    layer = cell.layer
+    head, dimension = divmod(cell.dimension, layer.d_v)
+    steps = _of_output(replace(cell, head=head, dimension=dimension))
+    recorded = float(layer.concat(rows=[cell.query])[0, cell.dimension])
+    value = steps[-1].value
+    gate = layer.tensor("gate")[head, cell.query] if layer.knows("gate") else None
+    if gate is not None:
+        by = float(gate[dimension % len(gate)])
+        before, value = value, value * by
+        latex = rf"{_number(before)} \cdot {_number(by)} = {_number(value)}"
+        steps.append(_change("gate", value, latex, f"value = value * {by!r}  # gate", (before, by)))
+    if (code := layer.about.output_rotary) is not None:
+        outputs = layer.output(head, rows=[cell.query])[0] * (1.0 if gate is None else gate)
+        angles = [layer.tensor(f"output_{name}")[cell.query] for name in ("cos", "sin")]
+        steps += _rotation(code, outputs, dimension, *angles)
+    return cell.ending(steps, recorded, layer.tensors["v"].dtype)
+
+
+def _of_contribution(cell: Cell) -> list[Step]:
+    """A head's summand of the layer's output: its output times its rows of W^O."""
+    layer, columns = cell.layer, slice(cell.head * cell.layer.d_v, (cell.head + 1) * cell.layer.d_v)
+    recorded = float(layer.contribution(cell.head, rows=[cell.query])[0, cell.dimension])
+    outputs = layer.concat(rows=[cell.query])[0, columns]
+    matrix = array(layer.projections.w_o[columns, cell.dimension])
+    code = f"z = {_tensor(outputs)}  # the head's output\n"
+    code += f"w = {_tensor(matrix)}  # column {cell.dimension + 1} of its rows of W^O\nvalue = z @ w"
+    step = _products("sum", r"\sum_c z_c W^O_c", outputs, matrix, code)
+    return cell.ending([step], recorded, layer.tensors["v"].dtype)
+
+
+def _of_result(cell: Cell) -> list[Step]:
+    """A number of the layer's output: what each head adds, and the bias of W^O."""
+    layer, at = cell.layer, cell.dimension
+    _width(layer, "result")  # refuses where W^O is not known
+    recorded = float(layer.result(rows=[cell.query])[0, at])
+    outputs, matrix = layer.concat(rows=[cell.query])[0], array(layer.projections.w_o[:, at])
+    products = outputs.astype(np.float64) * matrix
+    terms = products.reshape(layer.n_heads, layer.d_v).sum(1)
+    labels = tuple(f"head {head + 1}" for head in range(layer.n_heads))
+    code = f"z = {_tensor(outputs)}  # the outputs of all heads\n"
+    code += f"w = {_tensor(matrix)}  # column {at + 1} of W^O\nvalue = z @ w"
+    if (bias := layer.projections.b_o) is not None:
+        terms, labels = np.append(terms, float(bias[at])), (*labels, "b^O")
+        code += f" + {float(bias[at])!r}"
+    size = float(np.abs(products).sum() + np.abs(terms[layer.n_heads :]).sum())
+    step = _sum("sum", r"\sum_i \text{head}_i W^O_i", terms, code, labels, size=size)
+    return cell.ending([step], recorded, layer.tensors["v"].dtype)
+
+
+# Queries, keys and values
+
+
+def _of_projection(cell: Cell) -> list[Step]:
+    """The steps from X and a column of W to a number of q, k or v."""
+    layer, name = cell.layer, cell.name
+    parts = projection_parts(layer)
+    if name not in parts:
+        latent = layer.about.latent
+        reason = f"; they come from short vectors of {latent.kv_rank} numbers" if latent else ""
+        raise MhaError(f"X or the matrix W^{name.upper()} of this layer is not known{reason}.")
+    x, matrix, bias, _ = parts[name]
+    token, head = (cell.query, cell.head) if name == "q" else (cell.key, cell.kv_head)
+    tensors = [layer.tensors[stage] for stage in layer.stages(name)]
+    stages, dtypes = [array(tensor[head, token]) for tensor in tensors], [tensor.dtype for tensor in tensors]
+    column = head * len(stages[0]) + cell.dimension
+    shift = None if bias is None else float(bias[column])
+    numbers, weights = array(x[0, token]), array(matrix[:, column])
+    code = f"x = {_tensor(numbers)}  # the token's vector\n"
+    code += f"w = {_tensor(weights)}  # column {column + 1} of W^{name.upper()}\nvalue = x @ w"
+    code += "" if shift is None else f" + {shift!r}  # bias"
+    recorded = float(stages[0][cell.dimension])
+    symbol = rf"x \cdot W^{name.upper()}"
+    step = _products("product", symbol, numbers, weights, code, bias=shift)
+    steps = cell.ending([step], recorded, dtypes[0])
+    whole = array(tensors[0][:, token])
+    segments = _segments(getattr(layer.adjustments, name))
+    if len(segments) != len(stages) - 1:
+        raise MhaError(f"The steps between X W^{name.upper()} and {name} of this layer are not known.")
+    for at, segment in enumerate(segments):
+        before, after = stages[at : at + 2]
+        adjusted = _adjusted(cell, segment, before, after, None if at else whole)
+        if adjusted:
+            steps += cell.ending(adjusted, float(after[cell.dimension]), dtypes[at + 1])
+    return steps
+
+
+def _with_rotation(layer: LayerTrace) -> LayerTrace:
+    """A layer of random weights with its queries and keys before their rotation, which a trace leaves out."""
+    raw = {f"{name}_raw": project_packed(*part)[0] for name, part in projection_parts(layer).items()}
+    angles = (table.float() for table in rotary_angles(layer.n_query, layer.d_k))
+    tensors = {**layer.tensors, **raw, **dict(zip(("cos", "sin"), angles, strict=True))}
+    return replace(layer, tensors=tensors, about=replace(layer.about, rotary=Rotary("half", layer.d_k)))
+
+
+def _segments(adjustments: Sequence[Adjustment]) -> list[tuple[Adjustment, ...]]:
+    """The steps before a rotation, the rotation, and those after it, as far as there are any."""
+    at = next((at for at, step in enumerate(adjustments) if isinstance(step, Rotary)), len(adjustments))
+    parts = adjustments[:at], adjustments[at : at + 1], adjustments[at + 1 :]
+    return [tuple(part) for part in parts if part]
+
+
+def _adjusted(
+    cell: Cell,
+    segment: Sequence[Adjustment],
+    before: np.ndarray,
+    after: np.ndarray,
+    all_heads: np.ndarray | None,
+) -> list[Step]:
+    """The steps of a segment from the vector `before` to the vector `after` of one head and token.
+
+    `all_heads` are the vectors of all heads before the first segment.
+    """
+    at, layer = cell.dimension, cell.layer
+    if isinstance(segment[0], Rotary):
+        token = cell.query if cell.name == "q" else cell.key
+        cos, sin = (layer.tensor(name)[token] for name in ("cos", "sin"))
+        return _rotation(segment[0], before, at, cos, sin)
+    steps, value, row = [], float(before[at]), before
+    for nth, step in enumerate(segment):
+        previous = value
+        if isinstance(step, Scale):
+            value, row = value * step.by, row * step.by
+            latex = rf"{_number(previous)} \cdot {_number(step.by)} = {_number(value)}"
+            steps.append(_change("scale", value, latex, f"value = value * {step.by!r}", (previous, step.by)))
+        elif isinstance(step, Clip):
+            value, row = min(max(value, -step.at), step.at), row.clip(-step.at, step.at)
+            latex = rf"{_number(previous)} \;\to\; {_number(value)} \quad (\pm {_number(step.at)})"
+            code = f"value = value.clamp(-{step.at!r}, {step.at!r})"
+            steps.append(_change("clip", value, latex, code, (previous, step.at)))
+        else:
+            if step.kind != "RMSNorm" or (step.over == "all" and all_heads is None):
+                raise MhaError(
+                    f"Between X W^{cell.name.upper()} and {cell.name} lies a {step.kind} whose gain and "
+                    f"shift this trace does not have; its scores and weights can be explained."
+                )
+            others = segment[nth + 1 :]
+            numbers = (row if step.over == "head" else all_heads).ravel()
+            root = float(np.sqrt(np.square(numbers, dtype=np.float64).mean()))
+            value = _before(others, float(after[at]))
+            gain = value * root / previous if previous else 0.0
+            latex = rf"{_number(previous)} / {_number(root)} \cdot {_number(gain)} = {_number(value)}"
+            code = f"row = {_tensor(numbers)}  # what the norm is taken over\n"
+            code += f"value = value / row.square().mean().sqrt() * {gain!r}  # {step.kind} and its gain"
+            steps.append(_change("norm", value, latex, code, (previous, 1 / root if root else 0.0, gain)))
+    return steps
+
+
+def _before(steps: Sequence[Adjustment], value: float) -> float:
+    """The number that these steps made to `value`. Raises `MhaError` where several numbers can be."""
+    for step in reversed(steps):
+        if not isinstance(step, Scale) or not step.by:
+            raise MhaError(f"A {step.name} follows a norm there, so that the norm's gain is not known.")
+        value /= step.by
+    return value
+
+
+def _rotation(code: Rotary, vector: np.ndarray, at: int, cos: np.ndarray, sin: np.ndarray) -> list[Step]:
+    """The rotation of one number of a vector with the other one of its pair; none where it stays as it is."""
+    place = at - code.start
+    if not 0 <= place < len(cos):
+        return []
+    first, second = pairs(code.form, len(cos))
+    is_first = place in first
+    pair = int((first if is_first else second).tolist().index(place))
+    other = int((second if is_first else first)[pair]) + code.start
+    across = -float(vector[other]) if is_first else float(vector[other])
+    factors = np.array([float(vector[at]), across]), np.array([float(cos[place]), float(sin[place])])
+    terms = factors[0] * factors[1]
+    value = float(terms.sum())
+    latex = rf"{_number(factors[0][0])} \cos\theta {_signed(across)} \sin\theta = {_number(value)}"
+    python = f"value = value * {factors[1][0]!s} + {across!r} * {factors[1][1]!s}  # rotary code"
+    labels = (f"{at + 1} · cos", f"{other + 1} · sin")
+    return [Step("rotary", value, latex, python, terms, float(np.abs(terms).sum()), labels, factors)]
+
+
+# Steps
+
+
+def _products(
+    name: str,
+    symbol: str,
+    one: np.ndarray,
+    other: np.ndarray,
+    code: str,
+    labels: Sequence[str] = (),
+    *,
+    bias: float | None = None,
+) -> Step:
+    """A sum of products, each of them a term, and of a bias."""
+    factors = one.astype(np.float64), other.astype(np.float64)
+    terms = factors[0] * factors[1]
+    labels = tuple(labels) or tuple(str(at) for at in range(1, len(terms) + 1))
+    few = zip(*(factor[:TERMS_IN_FORMULA] for factor in factors), strict=True)
+    written = [f"({_number(a)})({_number(b)})" for a, b in few]
+    if bias is not None:
+        terms, labels = np.append(terms, bias), (*labels, "b")
+        factors = np.append(factors[0], bias), np.append(factors[1], 1.0)
+    return replace(_sum(name, symbol, terms, code, labels, written), factors=factors)
+
+
+def _sum(
+    name: str,
+    symbol: str,
+    terms: np.ndarray,
+    code: str,
+    labels: Sequence[str],
+    written: Sequence[str] = (),
+    *,
+    size: float | None = None,
+) -> Step:
+    """A sum of terms, of which the formula has the first ones as they are `written`."""
+    value = float(terms.sum())
+    size = float(np.abs(terms).sum()) if size is None else size
+    few = list(written) or [_number(term) for term in terms[:TERMS_IN_FORMULA]]
+    few += [_number(term) for term in terms[len(few) : TERMS_IN_FORMULA]]
+    few += [r"\cdots"] if len(terms) > TERMS_IN_FORMULA else []
+    latex = f"{symbol} = {' + '.join(few).replace('+ -', '- ')} = {_number(value)}"
+    return Step(name, value, latex, code, terms, size, tuple(labels))
+
+
+def _change(
+    name: str,
+    value: float,
+    latex: str,
+    code: str,
+    factors: Sequence[float] = (),
+    *,
+    terms: Sequence[float] | None = None,
+) -> Step:
+    """A step that changes one number; `factors` are what it is made of, `terms` what it adds up."""
+    numbers = np.array([value] if terms is None else terms)
+    size = float(np.abs(numbers[np.isfinite(numbers)]).sum())
+    return Step(name, value, latex, code, numbers, size, (), tuple(np.array([one]) for one in factors))
+
+
+# Text
+
+
+def _number(value: float) -> str:
+    """Four digits in LaTeX."""
+    if not np.isfinite(value):
+        return r"-\infty" if value < 0 else r"\infty"
+    digits, _, power = f"{value:.4g}".partition("e")
+    return rf"{digits} \cdot 10^{{{int(power)}}}" if power else digits
+
+
+def _signed(value: float) -> str:
+    return f"- {_number(-value)}" if value < 0 else f"+ {_number(value)}"
+
+
+def _latex_text(label: str) -> str:
+    return label.translate(ESCAPED)
+
+
+def _tensor(values: np.ndarray) -> str:
+    """Numbers as code, each so that it is read back as it is."""
+    numbers = ", ".join(map(str, values.tolist())) if values.dtype == bool else _listed(values)
+    dtype = ", dtype=torch.float64" if values.dtype == np.float64 else ""
+    lines = textwrap.fill(f"torch.tensor([{numbers}]{dtype})", LINE, break_long_words=False)
+    return lines.replace("\n", "\n    ")
+
+
+def _listed(values: np.ndarray) -> str:
+    """Numbers of one or two axes, separated by commas, with few digits that say the same."""
+    if values.ndim > 1:
+        return ", ".join(f"[{_listed(row)}]" for row in values)
+    return ", ".join(f'float("{value}")' if not np.isfinite(value) else str(value) for value in values)
+
+
+EXPLAINED: dict[str, tuple[tuple[str, ...], Callable[[Cell], list[Step]]]] = {
+    **dict.fromkeys(("scores", "scaled", "masked", "weights"), (("head", "query", "key"), _of_scores)),
+    "q": (("head", "query", "dimension"), _of_projection),
+    "k": (("head", "key", "dimension"), _of_projection),
+    "v": (("head", "key", "dimension"), _of_projection),
+    "output": (("head", "query", "dimension"), _of_output),
+    "concat": (("query", "dimension"), _of_concat),
+    "contribution": (("head", "query", "dimension"), _of_contribution),
+    "result": (("query", "dimension"), _of_result),
+}

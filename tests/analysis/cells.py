@@ -1,0 +1,160 @@
+"""Random numbers of every family, explained: what the terms make is what the trace has, and so is the code.
+
+    python -m tests.analysis.cells                 # 12 numbers of each family in three precisions
+    python -m tests.analysis.cells llama gpt2
+
+Each number is compared with its matrix, computed whole, and its snippet is run. What is refused is counted by
+its reason.
+"""
+
+import contextlib
+import io
+import random
+import subprocess
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+import transformers
+
+import mha_core as mha
+from mha_core.analysis.explanation import EXPLAINED, Explanation
+from mha_core.attention.functional import HALF
+from mha_core.sources.huggingface import model as huggingface
+from mha_core.traces.matrices import MATRICES
+from tests.parity import tiny
+
+CELLS = 12  # of a family in each precision
+PROCESSES = 20  # snippets that run alone
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+ROUNDING = 1e-6  # of the sum of the sizes of all products
+UNITS = 4  # in the last place of a number in half precision
+
+
+def places(trace: mha.AttentionTrace, count: int, seed: int = 0) -> Iterator[tuple[str, dict]]:
+    """So many random numbers of a trace: the name of a matrix, and a place in it."""
+    draw = random.Random(seed)
+    while count:
+        name, at = draw.choice(list(EXPLAINED)), draw.randrange(len(trace.layers))
+        layer = trace.layers[at]
+        width = {"q": "d_k", "k": "d_k", "v": "d_v", "output": "d_v"}
+        if name in width and not layer.knows(name[0] if name != "output" else "v"):
+            continue
+        sizes = {"head": layer.n_heads, "query": layer.n_query, "key": layer.n_key}
+        if name in width:
+            sizes["dimension"] = getattr(layer, width[name])
+        elif name == "concat":
+            sizes["dimension"] = layer.n_heads * (layer.d_v if layer.knows("v") else 1)
+        else:
+            sizes["dimension"] = layer.projections.w_o.shape[1] if layer.knows("w_o") else 1
+        axes, _ = EXPLAINED[name]
+        yield name, {"layer": at} | {axis: draw.randrange(sizes[axis]) for axis in axes}
+        count -= 1
+
+
+def fault(trace: mha.AttentionTrace, name: str, place: dict) -> str:
+    """What is wrong with the explanation of a number, "" for nothing. Raises `MhaError` as `explain` does."""
+    explanation = mha.explain(trace, name, **place)
+    layer, recorded = trace.layers[place["layer"]], _recorded(trace, name, place)
+    if not close(explanation, explanation.value, recorded, layer.tensors["v"].dtype):
+        return f"{explanation.value} is explained, the matrix has {recorded}"
+    for step in explanation.steps:
+        if step.name == "softmax":
+            if not np.isclose(step.terms.sum(), 1.0) and step.terms.any():
+                return f"the shares of the softmax sum to {step.terms.sum()}"
+        elif np.isfinite(step.value) and abs(step.terms.sum() - step.value) > ROUNDING * max(
+            step.size, abs(step.value)
+        ):
+            return f"the terms of {step.name} sum to {step.terms.sum()}, not to {step.value}"
+        if len(step.labels) not in (0, len(step.terms)):
+            return f"{len(step.labels)} labels of {step.name} for {len(step.terms)} terms"
+        for factor in step.factors:
+            if len(step.terms) > 1 and step.name != "bias" and len(factor) != len(step.terms):
+                return f"{len(factor)} factors of {step.name} for {len(step.terms)} terms"
+    printed = output(explanation.pytorch())
+    if not close(explanation, printed, recorded, layer.tensors["v"].dtype):
+        return f"its code prints {printed}, the trace has {recorded}"
+    return ""
+
+
+def close(explanation: Explanation, one: float, other: float, dtype: torch.dtype) -> bool:
+    """Are two numbers the same but for rounding?"""
+    limit = ROUNDING * max(explanation.size, abs(other))
+    if dtype in HALF and np.isfinite(other):
+        parts = max((step.size for step in explanation.steps if step.name == "rotary"), default=0.0)
+        limit += UNITS * torch.finfo(dtype).eps * max(abs(other), parts, torch.finfo(dtype).tiny)
+    return one == other or abs(one - other) <= limit
+
+
+def output(code: str) -> float:
+    """The number that a snippet prints."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(code, {})
+    return float(printed.getvalue())
+
+
+def printed_alone(code: str) -> float:
+    """The number that a snippet prints in a process of its own, in which nothing else is imported."""
+    command = [sys.executable, "-I", "-"]
+    return float(subprocess.run(command, input=code, capture_output=True, text=True, check=True).stdout)
+
+
+def _recorded(trace: mha.AttentionTrace, name: str, place: dict) -> float:
+    """The number in its matrix, computed whole."""
+    values = MATRICES[name].values(trace.layers[place["layer"]], place.get("head"))
+    rows, columns = (place[axis] for axis in ("query", "key", "dimension") if axis in place)
+    return float(values[rows, columns])
+
+
+def outcomes(family: str, dtypes: Sequence[torch.dtype], number: int = 0) -> Iterator[str]:
+    """Of random numbers of a family's tiny model "explained", why one is refused, or WRONG and what."""
+    for dtype in dtypes:
+        try:
+            built = tiny.model(family).to(dtype)
+            model = huggingface.adopt(built, tiny.tokenizer(built))
+            text, target = tiny.texts(tiny.LENGTHS[number % len(tiny.LENGTHS)])
+            trace = huggingface.follow(model, text, target=target if model.has_target else None)
+        except Exception as error:  # the table of families says why
+            yield f"no trace: {type(error).__name__}"
+            continue
+        if not any(layer.knows("v") for layer in trace.layers):
+            yield "no values are known"
+            continue
+        for name, place in places(trace, CELLS, seed=number):
+            try:
+                wrong = fault(trace, name, place)
+            except mha.MhaError as refusal:
+                yield str(refusal)[:90]
+                continue
+            yield f"WRONG {dtype}, {name} {place}: {wrong}" if wrong else "explained"
+
+
+def wrong_alone(count: int) -> int:
+    """How many of so many snippets of a small model print another number in a process of their own."""
+    trace = mha.trace("the old cat saw the new dog", source="mini", h=2, d_model=64)
+    numbers = [mha.explain(trace, name, **place) for name, place in places(trace, count)]
+    return sum(not close(one, printed_alone(one.pytorch()), one.value, torch.float32) for one in numbers)
+
+
+def main(families: list[str]) -> None:
+    warnings.simplefilter("ignore")
+    transformers.logging.set_verbosity_error()
+    counts, sound = Counter(), set()
+    for number, family in enumerate(families or tiny.families()):
+        for line in outcomes(family, DTYPES, number):
+            counts[line] += 1
+            sound |= {family} if line == "explained" else set()
+            if line.startswith("WRONG"):
+                print(f"{family}: {line}", flush=True)
+    print(f"{counts['explained']} numbers of {len(sound)} families are explained")
+    print(f"{wrong_alone(PROCESSES)} of {PROCESSES} snippets print another number in a process of their own")
+    for line, count in counts.most_common():
+        print(f"{count:6} {line}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

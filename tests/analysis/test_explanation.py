@@ -1,0 +1,266 @@
+"""One number down to its last product: the terms make the number that the trace has, and so does the code.
+
+`python -m tests.analysis.cells` does the same for every family of models.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import mha_core as mha
+from mha_core import edits
+from mha_core.analysis.explanation import EXPLAINED, MAX_KEY_NUMBERS
+from mha_core.traces.facts import Adjustments, Clip, Facts, Norm, OutputGate, Rotary, Scale
+from tests.analysis import cells
+from tests.traces import two_texts
+
+TEXT = "the old cat saw the new dog"
+GROUPED = {"text": TEXT, "d_model": 22, "h": 6, "n_kv_heads": 3, "d_k": 4, "d_v": 7, "layers": 2}
+EDITS = [
+    edits.Hide(rows="cat", keys="old"),
+    edits.Scale(factor=0.7, layer=0),
+    edits.Temperature(temperature=1.7),
+    edits.Bias(values=1.5, heads=[0, 2], keys=[1, 4]),
+    edits.Weights(heads=1, rows=[2, 3]),
+    edits.Output(values=0.25, heads=4, rows=5),
+]
+
+
+def by_hand(dtype=torch.float32, n_tokens: int = 5) -> mha.AttentionTrace:
+    """Numbers of every part that a score rule has, with a row that sees nothing, shared keys and a gate."""
+    draw = torch.Generator().manual_seed(3)
+
+    def normal(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=draw)
+
+    mask = torch.ones(n_tokens, n_tokens).tril(1).bool()
+    mask[2] = False
+    rule = mha.ScoreRule(
+        scale=0.6,
+        soft_cap=3.0,
+        temperature=1.3,
+        bias=normal(1, n_tokens, n_tokens),
+        distance_bias=normal(6, 2 * n_tokens - 1),
+        mask=mask,
+    )
+    names = {"q": (6, n_tokens, 5), "k": (3, n_tokens, 5), "v": (3, n_tokens, 4), "gate": (6, n_tokens, 1)}
+    tensors = {name: normal(*shape).to(dtype) for name, shape in names.items()}
+    angles = normal(n_tokens, 4)
+    tensors |= {"output_cos": angles.cos().to(dtype), "output_sin": angles.sin().to(dtype)}
+    projections = mha.Projections(w_o=normal(24, 11).to(dtype), b_o=normal(11).to(dtype))
+    about = Facts(gate=OutputGate("sigmoid", "head"), output_rotary=Rotary("pairs", 4))
+    layer = mha.LayerTrace(tensors, rule, projections, about=about)
+    sunk = replace(layer, rule=replace(rule, mask=None, sinks=normal(6)))
+    tokens = mha.words(" ".join(f"w{at}" for at in range(n_tokens)))
+    return mha.AttentionTrace(tokens, (layer, sunk), "numbers")
+
+
+def adjusted(dtype=torch.float32) -> mha.AttentionTrace:
+    """Two layers whose products are scaled, limited, normed over a head or all heads, and rotated."""
+    draw = torch.Generator().manual_seed(4)
+    x, angles = (torch.randn(5, width, generator=draw).to(dtype) for width in (11, 4))
+    code = Rotary("half", 4, start=1)
+    layers = []
+    for over in ("head", "all"):
+        tensors, matrices = {"x": x, "cos": angles.cos(), "sin": angles.sin()}, {}
+        for name in "qkv":
+            w = torch.randn(11, 12, generator=draw).to(dtype)
+            linear = (x @ w).unflatten(1, (2, 6)).transpose(0, 1)
+            matrices[f"w_{name}"] = w
+            if name == "v":
+                tensors |= {"v_linear": linear, "v": linear.clamp(-1.5, 1.5)}
+                continue
+            numbers = linear if over == "head" else linear.transpose(0, 1).flatten(1)[None]
+            raw = linear * torch.rsqrt(numbers.square().mean(-1, keepdim=True) + 1e-6) * 1.75 * 0.5
+            turned = mha.attention.positions.rotated(
+                raw, tensors["cos"], tensors["sin"], form="half", start=1
+            )
+            tensors |= {f"{name}_linear": linear, f"{name}_raw": raw, f"{name}_turned": turned}
+            tensors[name] = turned * 3.0
+        steps = (Norm("RMSNorm", over), Scale(0.5), code, Scale(3.0))
+        about = Facts(rotary=code, adjustments=Adjustments(steps, steps, (Clip(1.5),)))
+        layers.append(mha.LayerTrace(tensors, projections=mha.Projections(**matrices), about=about))
+    return mha.AttentionTrace(mha.words("a b c d e"), tuple(layers), "numbers")
+
+
+def recorded() -> mha.AttentionTrace:
+    torch.manual_seed(5)
+    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(24, 4, batch_first=True), 2)
+    with mha.record(encoder, tokens=TEXT.split()) as recorder:
+        encoder(torch.randn(1, len(TEXT.split()), 24))
+    return recorder.trace
+
+
+def between_two_texts() -> mha.AttentionTrace:
+    torch.manual_seed(6)
+    module = nn.MultiheadAttention(12, 3, batch_first=True, kdim=10, vdim=10)
+    sides = two_texts.SIDES["cross"]
+    with mha.record(module, tokens=sides.queries, keys=sides.keys) as recorder:
+        module(torch.randn(1, len(sides.queries), 12), *[torch.randn(1, len(sides.keys), 10)] * 2)
+    return recorder.trace
+
+
+TRACES = {
+    "causal, alibi, shared keys": lambda: mha.trace(**GROUPED, mask="causal", position="alibi"),
+    "rotary, no bias": lambda: mha.trace(TEXT, d_model=24, h=3, position="rotary", bias=False),
+    "edited": lambda: mha.trace(**GROUPED, edits=EDITS),
+    "mini": lambda: mha.trace(TEXT, source="mini", h=4, d_model=64),
+    "by hand": by_hand,
+    "by hand, bfloat16": lambda: by_hand(torch.bfloat16),
+    "by hand, float16": lambda: by_hand(torch.float16),
+    "by hand, float64": lambda: by_hand(torch.float64),
+    "adjusted": adjusted,
+    "recorded": recorded,
+    "between two texts": between_two_texts,
+    "one token": lambda: mha.trace("alone", d_model=2, h=1),
+}
+
+
+@pytest.mark.parametrize("trace", TRACES.values(), ids=TRACES)
+def test_the_terms_make_the_number_of_the_trace(trace):
+    trace, names, refusals = trace(), set(), []
+    for name, place in cells.places(trace, 60):
+        try:
+            assert cells.fault(trace, name, place) == "", (name, place)
+        except mha.MhaError as refusal:
+            refusals.append(str(refusal))
+            continue
+        names.add(name)
+    assert [one for one in refusals if "not known" not in one] == []
+    assert names >= {"scores", "scaled", "masked", "weights", "output", "concat"}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("family", ["deepseek_v3", "gemma2", "gpt_oss", "olmo2", "t5"])
+def test_numbers_of_models_are_explained(family):
+    lines = list(cells.outcomes(family, (torch.float32, torch.bfloat16)))
+    assert [line for line in lines if line.startswith("WRONG")] == []
+    assert sum(line == "explained" for line in lines) >= 8
+
+
+def test_two_tokens_by_hand():
+    q = torch.tensor([[[1.0, 2.0], [0.0, 1.0]]])
+    k = torch.tensor([[[3.0, 0.5], [1.0, -1.0]]])
+    v = torch.tensor([[[10.0], [20.0]]])
+    trace = mha.from_tensors(q=q, k=k, v=v, tokens=["a", "b"])
+    score = mha.explain(trace, "scores", head=0, query="a", key="b").steps[0]
+    assert score.terms.tolist() == [1.0, -2.0]
+    assert score.value == -1.0
+    assert score.labels == ("1", "2")
+    assert score.latex == r"q_{\text{a}} \cdot k_{\text{b}} = (1)(1) + (2)(-1) = -1"
+    weight = mha.explain(trace, head=0, query="a", key="b")
+    assert [step.name for step in weight.steps] == ["product", "scale", "softmax"]
+    share = 1 / (1 + np.exp(5 / np.sqrt(2)))
+    assert weight.value == pytest.approx(share)
+    assert weight.steps[-1].terms[0] == pytest.approx(1 - share)
+    mixture = mha.explain(trace, "output", head=0, query=0, dimension=0)
+    assert mixture.steps[0].labels == ("a", "b")
+    assert mixture.value == pytest.approx(10 * (1 - share) + 20 * share)
+    assert (weight.layer, weight.head, weight.query, weight.key, weight.labels) == (0, 0, 0, 1, ("a", "b"))
+
+
+def test_every_part_of_a_rule_is_a_step_in_its_order():
+    names = ["product", "scale", "cap", "bias", "mask", "temperature", "softmax"]
+    trace = by_hand()
+    weight = mha.explain(trace, head=1, query=3, key=0)
+    assert [step.name for step in weight.steps] == names
+    hidden = mha.explain(trace, head=1, query=0, key=3)
+    assert hidden.steps[4].value == -np.inf
+    assert hidden.value == 0
+    assert cells.output(hidden.pytorch()) == 0
+    empty = mha.explain(trace, head=1, query=2, key=0)
+    assert empty.value == 0
+    assert "every key is hidden" in empty.latex
+    sunk = mha.explain(trace, layer=1, head=1, query=3, key=0).steps[-1]
+    assert sunk.labels[-1] == "sink"
+    assert sunk.terms[:-1].sum() < 1
+    rounded = mha.explain(by_hand(torch.float16), head=1, query=3, key=0)
+    assert rounded.steps[-1].name == "rounding"
+    assert rounded.pytorch().count("torch.float16") == 1
+
+
+def test_what_an_edit_changes_is_a_step_with_its_words():
+    trace = mha.trace(**GROUPED, edits=EDITS)
+    weight = mha.explain(trace, head=1, query="cat", key="saw")
+    assert weight.steps[-1].name == "patch"
+    assert weight.value == trace.layers[0].weights(1)[2, 3]
+    assert "uniform weights: head 2, rows 3, 4" in weight.edits
+    off = mha.explain(trace, "output", layer=1, head=4, query=5, dimension=0)
+    assert [step.name for step in off.steps] == ["sum", "patch"]
+    assert off.value == 0.25
+    assert "# edited: 'patched output: head 5, row 6'" in off.pytorch()
+
+
+def test_a_long_row_is_one_sum_in_its_code():
+    """Of so many keys a snippet has the sum of their exponentials, and stays short."""
+    trace = mha.trace("word " * 300, h=2, d_model=32, mask="causal")
+    assert trace.layers[0].n_key * trace.layers[0].d_k > MAX_KEY_NUMBERS
+    for key in (3, 299):
+        explanation = mha.explain(trace, head=1, query=200, key=key)
+        assert len(explanation.pytorch()) < 2000
+        assert cells.fault(trace, "weights", {"layer": 0, "head": 1, "query": 200, "key": key}) == ""
+
+
+def test_words_of_a_text_are_text_in_formula_and_code():
+    """They come from a person, and neither LaTeX nor Python reads them as its own."""
+    hostile = [r"\evil{", "$x$", '"""\nimport os', "a_b^c", "'"]
+    q = torch.randn(2, 5, 3)
+    trace = mha.from_tensors(q=q, k=q, v=q, tokens=hostile)
+    for query in range(5):
+        explanation = mha.explain(trace, head=0, query=query, key=2)
+        assert "import os" not in explanation.pytorch().replace(repr(trace.tokens.labels[2]), "")
+        assert cells.output(explanation.pytorch()) == pytest.approx(explanation.value)
+        assert r"\evil" not in explanation.latex
+        assert "$x$" not in explanation.latex
+
+
+@pytest.mark.slow
+def test_the_code_runs_alone():
+    trace = mha.trace(TEXT, source="mini", h=2, d_model=64)
+    weight = mha.explain(trace, layer=1, head=1, query="saw", key="dog")
+    assert cells.close(weight, cells.printed_alone(weight.pytorch()), weight.value, torch.float32)
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        ({"head": 0, "query": 0}, "has its place by layer=, head=, query=, key=, and by nothing else"),
+        ({"name": "result", "head": 0, "query": 0, "dimension": 0}, "layer=, query=, dimension=, and"),
+        ({"name": "x", "query": 0, "dimension": 0}, "no matrix with explained numbers called 'x'"),
+        ({"head": 9, "query": 0, "key": 0}, "heads 0 to 5"),
+        ({"head": 0, "query": 7, "key": 0}, "querys 0 to 6|query"),
+        ({"head": 0, "query": "cow", "key": 0}, "cow"),
+        ({"name": "q", "head": 0, "query": 0, "dimension": 4}, "dimensions 0 to 3"),
+        ({"layer": 2, "head": 0, "query": 0, "key": 0}, "layers 0 to 1"),
+    ],
+)
+def test_a_place_that_there_is_not_is_refused(ask, message):
+    with pytest.raises(mha.MhaError, match=message):
+        mha.explain(mha.trace(**GROUPED), **ask)
+
+
+def test_what_is_not_known_is_refused():
+    trace = mha.from_weights(torch.softmax(torch.randn(2, 3, 3), -1), ["a", "b", "c"])
+    for name, (axes, _) in EXPLAINED.items():
+        with pytest.raises(mha.MhaError, match=r"not known|only its weights are known"):
+            mha.explain(trace, name, **dict.fromkeys(axes, 0))
+    trace = adjusted()
+    steps = (Norm("LayerNorm", "head"),)
+    about = replace(trace.layers[0].about, rotary=None, adjustments=Adjustments(steps, steps))
+    tensors = {name: t for name, t in trace.layers[0].tensors.items() if not name.endswith(("raw", "turned"))}
+    normed = replace(trace.layers[0], tensors=tensors, about=about)
+    with pytest.raises(mha.MhaError, match="LayerNorm whose gain and shift this trace does not have"):
+        mha.explain(replace(trace, layers=(normed,)), "q", head=0, query=0, dimension=0)
+
+
+def test_terms_that_do_not_make_the_number_are_refused():
+    """A matrix of another layer, as a wrong reading of a model would have it."""
+    trace = mha.trace(**GROUPED)
+    layer, other = trace.layers
+    wrong = replace(trace, layers=(replace(layer, projections=other.projections), other))
+    with pytest.raises(mha.MhaError, match="computes something that the trace does not have"):
+        mha.explain(wrong, "q", head=0, query=0, dimension=0)
