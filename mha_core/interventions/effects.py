@@ -6,7 +6,7 @@
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from os import PathLike
 
 import numpy as np
@@ -21,7 +21,7 @@ from mha_core.errors import MhaError, listed, one_of
 from mha_core.sources import mini
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.sources.huggingface import switches
-from mha_core.sources.huggingface.answers import leaves_rows_out, word_of
+from mha_core.sources.huggingface.answers import word_of
 from mha_core.sources.huggingface.twin import twin
 from mha_core.traces.source import MiniSource, ModelSource, TrainedSource
 from mha_core.traces.trace import AttentionTrace
@@ -338,23 +338,40 @@ def _of_transformers(
     texts = huggingface.reading(model, text, target=target, edited=True)
     sites = huggingface.sites(model, texts)
     edits = huggingface.edits_by_call(trace.edits, sites)
-    module = twin(model.module) if model.route.changes else model.module
+    n_tokens = len(again.answered)
 
-    def logits(factors: Sequence[Tensor]) -> Tensor:
-        by_call = dict(zip(sites, factors, strict=True))
-        return switches.logits(model, module, texts.inputs, position, by_call, edits)
+    def logits_by(module: nn.Module) -> Callable[[Sequence[Tensor]], Tensor]:
+        def logits(factors: Sequence[Tensor]) -> Tensor:
+            by_call = dict(zip(sites, factors, strict=True))
+            return switches.logits(model, module, texts.inputs, position, by_call, edits)
 
-    n_tokens = sum(row.shape[1] for name, row in texts.inputs.items() if name.endswith("input_ids"))
-    n_words = model.module.config.get_text_config(decoder=True).vocab_size
-    rows = 1 if leaves_rows_out(model.module) else n_tokens
-    max_texts = min(MAX_TOKENS // n_tokens, MAX_SCORES // (rows * n_words))
+        return logits
+
+    n_all = len(trace.tokens) + (n_tokens if model.has_target else 0)
+    n_words = getattr(model.module.config.get_text_config(decoder=True), "vocab_size", None) or 1
     experiment = Experiment(
-        logits,
+        logits_by(switches.for_one_row(model.module, position, n_tokens)),
         tuple(layer.n_heads for layer in trace.layers),
-        1 if trace.edits else max(1, max_texts),
+        1 if trace.edits else max(1, min(MAX_TOKENS // n_all, MAX_SCORES // n_words)),
         model.device,
         close,
         lambda number: word_of(model.tokenizer, number),
         lambda word: () if model.tokenizer is None else switches.words_of(model.tokenizer, word),
     )
+    if not _answers(experiment, again.answers[position][0][1]):  # its head does not work on a row alone
+        module = twin(model.module)
+        max_texts = min(experiment.max_texts, MAX_SCORES // (n_tokens * n_words))
+        experiment = replace(experiment, logits=logits_by(module), max_texts=max(1, max_texts))
     return experiment, position
+
+
+def _answers(experiment: Experiment, share: float) -> bool:
+    """Does the most probable word of the experiment without a change have this probability?"""
+    try:
+        with torch.no_grad():
+            scores = experiment.logits(experiment.ones())[0]
+    except MhaError:
+        raise
+    except Exception:  # the code behind the head may count on all rows
+        return False
+    return abs(float(scores.softmax(-1).max()) - share) <= experiment.close

@@ -14,7 +14,8 @@ from mha_core.attention.edits import edited
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.capture.collector import Attend, Collector, collecting
 from mha_core.sources.huggingface import trial
-from mha_core.sources.huggingface.answers import asked, logits_of
+from mha_core.sources.huggingface.answers import asked, leaves_rows_out, logits_of
+from mha_core.sources.huggingface.twin import twin
 
 
 class Switches(Collector):
@@ -40,6 +41,20 @@ class Switches(Collector):
         """Keeps nothing, as the next three."""
 
     left = add_bands = indexed = entered
+
+
+def for_one_row(module: nn.Module, at: int, n_tokens: int) -> nn.Module:
+    """A twin of a model whose output head works on one row of `n_tokens` alone, where it takes them all."""
+    other = twin(module)
+    head = None if leaves_rows_out(module) else other.get_output_embeddings()
+
+    def row(_: nn.Module, args: tuple) -> tuple | None:
+        fits = len(args) == 1 and args[0].dim() == 3 and args[0].shape[1] == n_tokens
+        return (args[0][:, [at]],) if fits else None
+
+    if head is not None:
+        head.register_forward_pre_hook(row)
+    return other
 
 
 def logits(

@@ -1,0 +1,65 @@
+"""The cone of a change: which tokens of which layers it can reach at all."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mha_core.attention.edits import Edit, Output, Site, Weights, by_layer
+from mha_core.errors import MhaError
+from mha_core.traces.layer import KINDS, LayerTrace
+from mha_core.traces.trace import AttentionTrace
+
+
+def cone(trace: AttentionTrace, edits: Sequence[Edit]) -> list[np.ndarray]:
+    """For each layer the tokens whose attention output edits can change, True; all others stay as they are.
+
+    A row of a layer can change where an edit acts on it, where its own token has changed below, and where it
+    may look at a token that has: ``O_l = E_l ∪ C_l ∪ {q : mask_l[q, k], k ∈ C_l}``, and ``C_{l+1} = O_l``. It
+    is what masks allow: a weight may be near 0. (query,) of each layer; of an encoder–decoder layers count
+    in the order in which they are computed, and cross layers lead from the text to its target.
+
+    `trace` is that without the edits. Raises `MhaError` for edits that do not fit, and for a model with
+    layers that carry a change along the text by other means than the attention of the trace.
+    """
+    if trace.mixers or trace.source.skipped:
+        names = [mixer.rule for mixer in trace.mixers] or list(trace.source.skipped)
+        raise MhaError(
+            f"Some layers of this model mix tokens by other means than the attention that is known "
+            f"({names[0]}), so masks do not say what a change can reach."
+        )
+    sites = [_site(layer) for layer in trace.layers]
+    changed: dict[str, np.ndarray] = {}
+    reached = []
+    for layer, site, acting in zip(trace.layers, sites, by_layer(edits, sites), strict=True):
+        queries, keys = (
+            changed.setdefault(side, np.zeros(size, bool))
+            for side, size in zip(KINDS[layer.kind], (layer.n_query, layer.n_key), strict=True)
+        )
+        visible = _visible(layer)
+        rows = queries | (visible & keys).any(-1)
+        for edit in acting:
+            rows = rows | _rows(edit, site, visible)
+        changed[KINDS[layer.kind][0]] = rows
+        reached.append(rows)
+    return reached
+
+
+def _site(layer: LayerTrace) -> Site:
+    return Site(layer.kind, layer.n_heads, layer.d_v, layer.sides.queries, layer.sides.keys)
+
+
+def _rows(edit: Edit, site: Site, visible: np.ndarray) -> np.ndarray:
+    """The rows on which an edit acts: of scores those that may look at a key that it names."""
+    cells = site.cells(edit).any(0).numpy()  # (query or 1, key or 1)
+    if isinstance(edit, Output | Weights):
+        return np.broadcast_to(cells[:, 0], len(visible))
+    return (visible & cells).any(-1)
+
+
+def _visible(layer: LayerTrace) -> np.ndarray:
+    """True where some head of a query may look at a key; with a learned index, at any it could choose."""
+    mask = layer.tensors.get("dense_mask") if layer.index is not None else layer.rule.mask
+    if mask is None:
+        return np.ones((layer.n_query, layer.n_key), bool)
+    rows = mask.reshape(-1, *mask.shape[-2:]).any(0)
+    return rows.expand(layer.n_query, layer.n_key).numpy()
