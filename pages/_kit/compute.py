@@ -24,6 +24,7 @@ from mha_core.training.model import ARCHITECTURES
 from mha_core.training.queue import Trainings
 from mha_core.training.runs import Runs
 from pages._kit import model_source, profile, uploads
+from pages._kit.cache import Cache
 from pages._kit.state import STARTED, Scene
 from pages._kit.text import language, t
 from pages._kit.turns import Turns
@@ -31,8 +32,9 @@ from pages._kit.turns import Turns
 SOURCES = ("mini", "random", "run", "model", "file")
 STAND_IN = "stand-in"  # in the keys of the cache
 MAX_TOKENS = {"mini": MAX_WORDS, "run": MAX_WORDS}  # of the small models, whatever the profile
-# Traces in the cache, and bytes of one; those that take more are large, of them there are fewer.
-MAX_TRACES, MAX_BYTES = 32, 16_000_000
+# Bytes of a trace, and of all that are shared; those that take more are large, of them there are few.
+MAX_BYTES, MAX_SHARED_BYTES = 16_000_000, 400_000_000
+RESULT_BYTES = 2_000_000  # at least, of a short text with what is computed of it: matrices, figures, payload
 MAX_LARGE, MAX_WAITING = 2, 20
 # Of one trace or layer the results of so many questions, where the text has at most so many tokens.
 MAX_RESULTS, MAX_SMALL_TEXT = 64, 64
@@ -41,6 +43,7 @@ Subject = TypeVar("Subject")
 Result = TypeVar("Result")
 _large_traces: OrderedDict[str, mha.AttentionTrace] = OrderedDict()  # only in turn
 _turns = Turns(MAX_WAITING)
+_traces: Cache[mha.AttentionTrace] = Cache(MAX_SHARED_BYTES, lambda trace: max(trace.nbytes, RESULT_BYTES))
 _results: WeakKeyDictionary[object, OrderedDict[Hashable, object]] = WeakKeyDictionary()
 
 
@@ -205,9 +208,8 @@ def trainings() -> Trainings:
     )
 
 
-@st.cache_resource(max_entries=MAX_TRACES, show_spinner=False)
 def _trace(settings: str) -> mha.AttentionTrace:
-    return _computed(settings)
+    return _traces.get(settings, _computed)
 
 
 def _large_trace(settings: str) -> mha.AttentionTrace:
