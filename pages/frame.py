@@ -9,7 +9,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from pages._kit import charts, components, compute, controls, state, streamlit_parts
 from pages._kit.controls import with_sentence
-from pages._kit.text import ASSETS, PAGES, literal, t
+from pages._kit.text import PAGES, drawing, literal, t
 
 MAX_QUOTED = 40  # characters of a wrong value of a link
 
@@ -124,16 +124,16 @@ def _in_words(name: str, value: str, taken: object) -> str:
 
 
 new_link = state.begin()
-st.logo(ASSETS / "logo.svg", size="large", icon_image=ASSETS / "icon.svg")
+st.logo(drawing("logo.svg"), size="large", icon_image=drawing("icon.svg"))
 pages = {
-    st.Page(PAGES / page.file, title=page.title, url_path=page.path or None, default=page.path == ""): page
+    streamlit_parts.page(PAGES / page.file, title=page.title, path=page.path): page
     for section in SECTIONS.values()
     for page in section
 }
 chosen = st.navigation(list(pages), position="top")
 st.set_page_config(
     page_title=f"{pages[chosen].title} · Headscope",
-    page_icon=str(ASSETS / "icon.svg"),
+    page_icon=drawing("icon.svg"),
     layout="wide",
     initial_sidebar_state="auto" if pages[chosen].controls else "collapsed",
 )

@@ -321,6 +321,7 @@ def groups(trace: Traced) -> dict | None:
     }
 
 
+@cache
 def texts(language: str) -> dict[str, str]:
     """The view's own words, by their keys, and those of the matrices that it draws."""
     words = json.loads(resources.path("assets", "languages", f"{language}.json").read_text(encoding="utf-8"))

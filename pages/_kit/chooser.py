@@ -127,7 +127,7 @@ def key_of(trace: AttentionTrace, *, layer: int, head: int, query: int) -> int:
     """
     if trace.sides.same:
         return query
-    chosen = state.position(trace.sides.keys, state.current().focus.key_token)
+    chosen = state.position(trace.sides.keys, state.focus().key_token)
     if chosen is not None:
         return chosen
     return int(trace.layers[layer].weights(head, rows=[query])[0].argmax())

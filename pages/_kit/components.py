@@ -20,12 +20,18 @@ const at = (file) => new URL(`./headscope/{digest}/${{file}}`, document.baseURI)
 const modules = Promise.all({files}.map((file) => import(at(file)))).catch((error) => {{
   throw new Error({sorry}, {{ cause: error }});
 }});
-export default async (component) => (await modules)[0].default(component);
+export default async (component) => {{
+  const data = Array.isArray(component.data) ? component.data[0] : component.data;
+  return (await modules)[0].default({{ ...component, data }});
+}};
 """
 
 
 def component(name: str, module: str, *, html: str | None = None, styles: Sequence[str] = (), **options):
-    """A component of Streamlit's whose script is the default export of one of assets/components."""
+    """A component of Streamlit's whose script is the default export of one of assets/components.
+
+    Its data are bytes, or a mapping, which travels in a list: Streamlit would search it for tables.
+    """
     first, *others = reversed(scripts.order(module))
     js = LOADER.format(
         digest=scripts.digest(),
@@ -33,7 +39,12 @@ def component(name: str, module: str, *, html: str | None = None, styles: Sequen
         sorry=json.dumps(t("components.not_served")),
     )
     css = "".join(map(scripts.asset, styles)) or None
-    return st.components.v2.component(f"headscope_{name}", html=html, js=js, css=css, **options)
+    mount = st.components.v2.component(f"headscope_{name}", html=html, js=js, css=css, **options)
+
+    def draw(*, data: bytes | Mapping[str, object], **arguments):
+        return mount(data=data if isinstance(data, bytes) else [data], **arguments)
+
+    return draw
 
 
 _chooser = component("chooser", "chooser.js", html='<div class="chooser"></div>', styles=("chooser.css",))

@@ -29,6 +29,7 @@ from pages._kit.state import (
     current,
     go,
     name_tokens,
+    setting,
 )
 from pages._kit.text import ASSETS, language, languages, literal, t
 
@@ -73,7 +74,7 @@ def _visible(of_source: Mapping[str, frozenset[str]], place: DeltaGenerator) -> 
         sentences = st.container()
         _source()
         sizes = st.container()
-    source = current().source
+    source = setting("source")
     used = of_source.get(source)
     if used is None:
         return
@@ -174,11 +175,13 @@ def _hidden() -> None:
 
     Streamlit binds controls alone to a link, and takes out of it the values without a control.
     """
+    link, drawn = st.query_params.to_dict(), st.session_state.drawn
     with st.container(key="unseen"):
         for key in CONTROLS:
+            if key in drawn or key == "file":  # a file is open for one visit
+                continue
             default = _default(key)
-            here = key in st.query_params or st.session_state.get(key) not in (None, default)
-            if not here or key in st.session_state.drawn or key == "file":  # a file is open for one visit
+            if key not in link and st.session_state.get(key) in (None, default):
                 continue
             options = _options(key)
             if options:
@@ -227,7 +230,7 @@ def _source() -> None:
 
 
 def _sentence(used: Set[str]) -> None:
-    source = current().source
+    source = setting("source")
     maximum = model_source.limit(current()) if source == "model" else None
     help_text = t("control.text_help", limit=maximum or compute.max_tokens(source) - (source in STARTED))
     st.text_area(
@@ -238,7 +241,7 @@ def _sentence(used: Set[str]) -> None:
         help=help_text,
         **_linked("text"),
     )
-    text = current().text
+    text = setting("text")
     default = sentence.same_words(text, DEFAULTS.text)
     if not default and "twin" not in st.session_state and "twin" not in st.query_params:
         st.session_state.twin = ""  # the second sentence of the default goes with the first
@@ -292,10 +295,10 @@ def _run() -> None:
         help=t("control.run_help"),
         **_linked("run"),
     )
-    steps = compute.trainings().steps(current().run)
+    steps = compute.trainings().steps(setting("run"))
     if len(steps) < 2:
         return
-    asked = current().step or st.query_params.get("step")
+    asked = setting("step") or st.query_params.get("step")
     if asked is not None and str(asked) not in map(str, steps):
         return  # the page says which steps there are
     st.select_slider(t("control.step"), steps, steps[-1], help=t("control.step_help"), **_linked("step"))
@@ -309,12 +312,9 @@ def _sizes(used: Set[str]) -> None:
             _number(key, help=helps[key])
     if "h" not in used:
         return
-    scene = current()
+    names = ("d_model", "h") if setting("source") == "mini" else ("d_model", "h", "n_kv_heads", "d_k", "d_v")
     try:
-        if scene.source == "mini":
-            spec = AttentionSpec(scene.d_model, scene.h)
-        else:
-            spec = AttentionSpec(scene.d_model, scene.h, scene.n_kv_heads, scene.d_k, scene.d_v)
+        spec = AttentionSpec(*map(setting, names))
     except MhaError:
         return  # the page says what does not fit
     st.caption(t("control.sizes", d_k=spec.d_k, d_v=spec.d_v))

@@ -83,7 +83,7 @@ def _collapsed(trace: AttentionTrace, layer: int) -> str:
 
 def of_ours() -> None:
     """A note on pages about our small models, for a user who has chosen a third-party model."""
-    if state.current().source == "model":
+    if state.setting("source") == "model":
         st.info(t("real.not_here"), icon=":material/deployed_code:")
 
 

@@ -156,19 +156,30 @@ def _take(link: Mapping[str, object]) -> None:
     st.session_state["focus_heard"] = Focus().link() | _strings(link)
 
 
+def focus() -> Focus:
+    """What the pictures of the page look at."""
+    _hear()
+    return st.session_state["focus"]
+
+
+def setting(name: str):
+    """What the control of that name holds, or its default."""
+    chosen = st.session_state.get(name)
+    return getattr(DEFAULTS, name) if chosen is None else chosen
+
+
 def current() -> Scene:
     """The scene that the controls describe, also where a page runs without its frame."""
-    _hear()
-    chosen = {name: st.session_state.get(name) for name in CONTROLS}
-    known = {name: value for name, value in chosen.items() if value is not None}
-    return Scene(**known, focus=st.session_state["focus"])
+    return Scene(**{name: setting(name) for name in CONTROLS}, focus=focus())
 
 
 def address() -> dict[str, dict[str, str]]:
     """For the browser: the focus, the one that it was heard to hold before, and the one of a bare link."""
-    _hear()
-    focus, heard = st.session_state["focus"].link(), st.session_state["focus_heard"]
-    return {"focus": focus, "heard": heard, "defaults": Focus().link()}
+    return {
+        "focus": focus().link(),
+        "heard": st.session_state["focus_heard"],
+        "defaults": Focus().link(),
+    }
 
 
 def indices(trace: AttentionTrace, scene: Scene) -> tuple[int, int, int]:
@@ -185,17 +196,17 @@ def name_tokens(trace: AttentionTrace) -> None:
 
     A word that the sentence has no longer becomes the one that stands in its place.
     """
-    focus, queries, keys = current().focus, trace.sides.queries, trace.sides.keys
-    if focus.sentence != 1:
+    now, queries, keys = focus(), trace.sides.queries, trace.sides.keys
+    if now.sentence != 1:
         return
-    token, key = _numbered(queries, focus.token), _numbered(keys, focus.key_token)
-    at = position(queries, focus.token)
-    if at is None and focus.token:
+    token, key = _numbered(queries, now.token), _numbered(keys, now.key_token)
+    at = position(queries, now.token)
+    if at is None and now.token:
         at = token = min(st.session_state.get("token_at", UNKNOWN_TOKEN - 1), len(queries) - 1)
     st.session_state["token_at"] = at or 0
     names = {} if token is None else {"token": name_of(queries, token)}
     names |= {} if key is None else {"key_token": name_of(keys, key)}
-    st.session_state["focus"] = replace(focus, **names)
+    st.session_state["focus"] = replace(now, **names)
 
 
 def _numbered(tokens: Tokens, name: str) -> int | None:

@@ -10,11 +10,14 @@ import json
 import logging
 import re
 from collections.abc import Iterable, Mapping
+from copy import copy
+from functools import cache
 from pathlib import Path
 
 import streamlit as st
 import streamlit.logger
 from streamlit import error_util
+from streamlit.navigation.page import Page
 from streamlit.runtime.scriptrunner_utils.script_run_context import get_script_run_ctx
 from streamlit.runtime.state.common import is_element_id, is_keyed_element_id
 from streamlit.runtime.state.session_state import SessionState, _is_internal_key
@@ -76,6 +79,17 @@ def _navigation(sections: Mapping[int, str], menu: str) -> str:
 {SIDE_LINKS} > ::before {{ display: block; margin: 0.5rem 0 0 0.5rem; }}
 {PHONE} {{ {EXPAND}::after {{ content: {json.dumps(menu)}; margin-left: 0.35rem; font-size: 1rem; }} }}
 """
+
+
+def page(file: Path, *, title: str, path: str | None) -> Page:
+    """A page of the navigation, the first one where its path is ""."""
+    return copy(_page(file, title, path))  # a run marks its own as the one that may be called
+
+
+@cache
+def _page(file: Path, title: str, path: str | None) -> Page:
+    """Its file is looked up once: Streamlit would do that for all pages in each run of one."""
+    return st.Page(file, title=title, url_path=path or None, default=path == "")
 
 
 class LazyState(Mapping):

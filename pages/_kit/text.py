@@ -3,6 +3,7 @@
 import json
 import re
 import unicodedata
+from base64 import b64encode
 from functools import cache
 from pathlib import Path
 
@@ -21,6 +22,12 @@ REPLACED = re.compile(r"(?=[-<>=:@./~])")
 SMALLEST = 0.005  # weight that two digits show
 RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 RIGHT_TO_LEFT = {"R", "AL", "AN", "RLE", "RLO", "RLI"}
+
+
+@cache
+def drawing(file: str) -> str:
+    """An SVG file of assets as an address that holds it: Streamlit would read a file in each run."""
+    return f"data:image/svg+xml;base64,{b64encode((ASSETS / file).read_bytes()).decode()}"
 
 
 @cache

@@ -12,7 +12,7 @@ FOLDS = ("measurements", "likeness", "numbers")
 
 with st.container(horizontal=True, vertical_alignment="bottom"):
     st.title(t("heads.question"), width="content", anchor=False)
-    marked = [t("heads.start")] if state.current().source in state.STARTED else []
+    marked = [t("heads.start")] if state.setting("source") in state.STARTED else []
     st.caption(" ".join([t("heads.how"), *marked]), width="content")
 scene, trace = scene_and_trace()
 twin = second_trace(scene)

@@ -88,7 +88,7 @@ def english():
 @pytest.fixture(scope="session")
 def strip():
     """`strip(app)`: the sentence on a page where it is chosen from, or the other text: `strip(app, 1)`."""
-    return lambda app, nth=0: json.loads(app.get_by_key("chooser").proto.json)["strips"][nth]
+    return lambda app, nth=0: json.loads(app.get_by_key("chooser").proto.json)[0]["strips"][nth]
 
 
 @pytest.fixture(scope="session")
@@ -96,7 +96,7 @@ def rows():
     """`rows(app)`: of the rows above the sentence, by field, the chosen number and how many there are."""
 
     def read(app: AppTest) -> dict[str, tuple[int, int]]:
-        given = json.loads(app.get_by_key("chooser").proto.json)["rows"]
+        given = json.loads(app.get_by_key("chooser").proto.json)[0]["rows"]
         return {row["field"]: (row["chosen"] + row["first"], row["count"]) for row in given}
 
     return read
@@ -113,7 +113,7 @@ def eye():
     """`eye(app)`: what the head view is given, its scene and the panels of its blob with their weights."""
 
     def read(app: AppTest, key: str = "head_view") -> tuple[dict, list[dict]]:
-        header = json.loads(app.get_by_key(key).proto.json)
+        header = json.loads(app.get_by_key(key).proto.json)[0]
         said, blob = app.get_by_key(f"{key}_blob").proto.bytes.split(b"\n", 1)
         assert json.loads(said) == {"name": header["name"], "digest": header["digest"]}
         assert blob[:4] == b"mha0"
@@ -207,7 +207,7 @@ def move():
     def send(app: AppTest, **chosen: object) -> AppTest:
         # AppTest has no hand for components; this is their wire format (streamlit.components.v2).
         address = app.get_by_key("address").proto
-        link = json.loads(address.json)["focus"] | {name: str(value) for name, value in chosen.items()}
+        link = json.loads(address.json)[0]["focus"] | {name: str(value) for name, value in chosen.items()}
         state = WidgetState(id=address.id)
         state.json_value = json.dumps({"focus": {"count": next(count), "link": link}})
         widgets = app._tree.get_widget_states()
@@ -222,7 +222,7 @@ def place():
     """`place(app)`: layer, head and token that the Heads page looks at, from 0."""
 
     def read(app: AppTest) -> tuple[int, int, int]:
-        header = json.loads(app.get_by_key("head_view").proto.json)
+        header = json.loads(app.get_by_key("head_view").proto.json)[0]
         return header["layer"], header["head"], header["token"]
 
     return read
@@ -237,7 +237,7 @@ def tokens(eye):
 @pytest.fixture(scope="session")
 def component():
     """`component(app, "river")`: what a component of ours is given, as JSON has it."""
-    return lambda app, key: json.loads(app.get_by_key(key).proto.json)
+    return lambda app, key: json.loads(app.get_by_key(key).proto.json)[0]
 
 
 @pytest.fixture(scope="session")
@@ -245,7 +245,7 @@ def heatmaps():
     """`heatmaps(app, "steps")`: the matrices of a component by name, as described and with their `values`."""
 
     def read(app: AppTest, key: str) -> dict[str, dict]:
-        data = json.loads(app.get_by_key(key).proto.json)
+        data = json.loads(app.get_by_key(key).proto.json)[0]
         name, blob = app.get_by_key(f"{key}_blob").proto.bytes.split(b"\n", 1)
         assert json.loads(name) == {"name": key, "digest": data["digest"]}
         assert len({matrix["name"] for matrix in data["matrices"]}) == len(data["matrices"])

@@ -170,7 +170,7 @@ def test_what_is_chosen_in_the_pictures_is_chosen_on_the_other_pages(opened, mov
     assert (rows(app), strip(app)["chosen"]) == ({"layer": (2, 2), "head": (3, 4)}, 4)
     choose(app, head=1)
     app.switch_page("see/heads.py").run()
-    assert json.loads(app.get_by_key("head_view").proto.json)["head"] == 1
+    assert json.loads(app.get_by_key("head_view").proto.json)[0]["head"] == 1
 
 
 def test_the_bytes_stay_the_same_while_only_the_place_moves(opened, move):

@@ -37,7 +37,7 @@ def shown(app) -> tuple[dict, np.ndarray]:
 
 def chosen(app) -> dict:
     """What is sent with each choice."""
-    return json.loads(app.get_by_key("overview").proto.json)
+    return json.loads(app.get_by_key("overview").proto.json)[0]
 
 
 def of(**settings) -> tuple[mha.AttentionTrace, Overview]:

@@ -56,7 +56,7 @@ def lines(app) -> list[float]:
 def overview(app) -> dict:
     """What the overview is told, once and with each choice."""
     _, blob = app.get_by_key("overview_blob").proto.bytes.split(b"\n", 1)
-    return json.loads(blob) | json.loads(app.get_by_key("overview").proto.json)
+    return json.loads(blob) | json.loads(app.get_by_key("overview").proto.json)[0]
 
 
 @pytest.mark.parametrize(

@@ -65,9 +65,9 @@ def test_a_run_is_looked_at_on_every_page_at_the_step_that_is_chosen(on_train, o
     app.select_slider(key="train_step").set_value(7).run()
     app.button(key="look").click().run()
     assert not app.exception
-    assert json.loads(app.get_by_key("address").proto.json)["follow"] == training.TO_HEADS
+    assert json.loads(app.get_by_key("address").proto.json)[0]["follow"] == training.TO_HEADS
     app.switch_page("see/heads.py").run()
-    assert json.loads(app.get_by_key("address").proto.json)["follow"] is None
+    assert json.loads(app.get_by_key("address").proto.json)[0]["follow"] is None
     linked = {name: app.query_params[name] for name in ("source", "run", "step")}
     assert linked == {"source": "run", "run": job.name, "step": "7"}
     alone = Run(job.plan)

@@ -185,7 +185,7 @@ def _figures(job: Job, records: list, at: int) -> None:
             right=f"{record.right:.2f}",
         )
     )
-    layer = min(state.current().focus.layer, len(record.weights[0])) - 1
+    layer = min(state.focus().layer, len(record.weights[0])) - 1
     head_view.of_weights(
         list(zip(record.weights, labels, strict=True)),
         layer=layer,
