@@ -77,7 +77,7 @@ def effects(
     against: str | int | None = None,
     at: int | str | None = None,
     method: str = "ablation",
-    source: str | PathLike[str] | nn.Module | Trained | None = None,
+    source: str | PathLike[str] | nn.Module | Trained | huggingface.Model | None = None,
     tokenizer: object = None,
     progress: Progress | None = None,
     cancelled: Callable[[], bool] | None = None,
@@ -322,7 +322,9 @@ def _of_transformers(
     trace: AttentionTrace, at: int | str | None, source: object, tokenizer: object
 ) -> tuple[Experiment, int]:
     origin = trace.source.origin
-    if source is None:
+    if isinstance(source, huggingface.Model):
+        model = source
+    elif source is None:
         settings = {"revision": origin.revision, "device": origin.device, "dtype": origin.dtype}
         model = huggingface.model_of(origin.name, answers=True, **settings)
     else:

@@ -47,6 +47,7 @@ class LoadedModel:
     model: huggingface.Model
     fingerprint: tuple | None = None  # of its folder when it was loaded
     kinds: tuple[str, ...] = ()  # of attention; known after the first text
+    writer: huggingface.Model | None = None  # the model with its head that writes words, where it was asked
     _lock: Lock = field(default_factory=Lock, repr=False)
     _traces: OrderedDict = field(default_factory=OrderedDict, repr=False)
 
@@ -72,6 +73,22 @@ class LoadedModel:
             while sum(size for _, size in self._traces.values()) > MAX_BYTES and len(self._traces) > 1:
                 self._traces.popitem(last=False)
         return entry[0]
+
+    def answered(
+        self, key: "ModelKey", text: str, target: str | None = None, edits: Sequence[Edit] = ()
+    ) -> AttentionTrace:
+        """The trace of all kinds of attention with the model's answers, by the head that writes them.
+
+        That is loaded with the first answer, beside the model. Raises `MhaError` for a model without answers.
+        """
+        with self._lock:
+            if self.writer is None:
+                settings = {"revision": key.revision, "dtype": key.dtype}
+                self.writer = huggingface.load(key.name, answers=True, **settings)
+            limit = profile.current().tokens
+            return huggingface.follow(
+                self.writer, text, target=target, limit=limit, edits=edits, answers=True
+            )
 
 
 class Loading:
@@ -275,6 +292,20 @@ def trace(scene: Scene, text: str, edits: Sequence[Edit] = ()) -> AttentionTrace
     kind = scene.kind if scene.kind in kinds else kinds[0] if len(kinds) > 1 else None
     traces = parts(entry, scene, text, [replace(edit, kind=kind) for edit in edits])
     return traces.get(scene.kind) or next(iter(traces.values()))
+
+
+def answered(scene: Scene, text: str, edits: Sequence[Edit] = ()) -> AttentionTrace:
+    """The whole trace of a text with the model's answers; `edits` count the layers of the chosen kind.
+
+    Raises `MhaError` with the reason for none.
+    """
+    entry = loaded_model(scene)
+    if entry is None:
+        raise MhaError(f"{scene.model} is not loaded.", fixes=({"source": "mini"},))
+    kinds = entry.kinds if edits else ()
+    kind = scene.kind if scene.kind in kinds else kinds[0] if len(kinds) > 1 else None
+    target = scene.target if entry.model.has_target and (scene.target or "").strip() else None
+    return entry.answered(key_of(scene), text, target, [replace(edit, kind=kind) for edit in edits])
 
 
 def ready(scene: Scene) -> bool:

@@ -5,7 +5,7 @@ import streamlit as st
 from pages._kit import compute, pair, refusals, state
 from pages._kit.scene import scene_and_trace
 from pages._kit.text import t
-from pages.understand._what_if import changes
+from pages.understand._what_if import answers, changes
 
 st.title(t("what_if.heading"), anchor=False)
 st.caption(t("what_if.intro"))
@@ -23,7 +23,9 @@ if chosen:
     if refusal is not None:
         refusals.show(refusal, page_offers=False)
         st.stop()
-    changes.answers(before, after)
+answered = answers.asked(scene, before, after, chosen)
+if answered is not None:
+    answers.show(*answered)
 sides = {t("what_if.before"): before} | ({t("what_if.after"): after} if chosen else {})
 pair.view(sides, layer=layer, head=head, query=query, key="what_if_view")
 if chosen:
@@ -31,4 +33,7 @@ if chosen:
     names = ("masked", "weights", "output")
     pair.show_matrices(sides, names, layer=layer, head=head, query=query, key="what-if", difference=True)
     st.header(t("what_if.layers"))
+    changes.reached(before, after, chosen)
     changes.measured(before, after, layer=layer, head=head, query=query)
+if answered is not None:
+    answers.of_heads(scene, answered[1])

@@ -181,7 +181,7 @@ def test_two_texts_have_a_choice_of_whose_attention_and_a_target(on_model, token
     assert eye(app)[1][0]["keys"] == list(wanted.tokens.labels)
 
 
-def test_an_edit_changes_the_chosen_kind_of_attention_of_a_real_model(on_model, folder, eye):
+def test_an_edit_changes_the_chosen_kind_of_attention_of_a_real_model(on_model, folder, eye, heatmaps):
     app = on_model("t5", target="The street.", kind="cross", edits="cut,layer=2,from=1,to=1")
     app.switch_page("understand/what_if.py").run()
     assert not app.exception
@@ -194,6 +194,27 @@ def test_an_edit_changes_the_chosen_kind_of_attention_of_a_real_model(on_model, 
     _, panels = eye(app, "what_if_view")
     for packed, layer in zip(panels[1]["layers"], edited.layers, strict=True):
         np.testing.assert_allclose(packed["weights"], layer.weights(), atol=2e-5)
+    app.toggle(key="ask_model").set_value(True).run()
+    asked = {"target": "The street.", "answers": True}
+    answered = [huggingface.follow(model, Scene.text, edits=change, **asked) for change in ([], cut)]
+    table = app.dataframe[0].value
+    for column, trace in zip(("as it is", "changed"), answered, strict=True):
+        words = [text.split(" ")[0] for text in table[column]]
+        assert words == [answer[0][0] for answer in trace.answers]
+    app.button(key="measure_effects").click().run()
+    assert not app.exception
+    frame = mha.effects(answered[1], source=model)
+    effect = heatmaps(app, "what-if-effects")["effect"]["values"]
+    np.testing.assert_allclose(effect.max(), frame.effect.max(), atol=1e-3)
+    np.testing.assert_allclose(effect.min(), frame.effect.min(), atol=1e-3)
+
+
+def test_a_model_without_a_head_for_words_says_so(on_model):
+    app = on_model("bert")
+    app.switch_page("understand/what_if.py").run()
+    app.toggle(key="ask_model").set_value(True).run()
+    assert not app.exception
+    assert any("has no trained weights to answer with" in one.value for one in app.info)
 
 
 @pytest.mark.slow

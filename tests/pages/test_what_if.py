@@ -138,3 +138,42 @@ def test_any_text_of_a_link_is_read(text):
     assert len(chosen) + len(refused) <= text.count(";") + 1
     for edit in chosen:
         assert edit.describe()
+
+
+def test_what_a_change_can_reach_is_drawn_and_what_it_cannot_is_hatched(on_page, heatmaps):
+    app = on_page(edits="off,layer=2,head=1")
+    reached = heatmaps(app, "what-if-reached")["reached"]
+    before, after = (
+        mha.trace(Scene.text, source="mini", edits=change)
+        for change in ([], [edits.Output(layer=1, heads=0)])
+    )
+    assert np.isnan(reached["values"][0]).all()
+    expected = np.linalg.norm(before.layers[1].concat() - after.layers[1].concat(), axis=-1)
+    np.testing.assert_allclose(reached["values"][1], expected, atol=1e-5)
+
+
+def test_each_head_is_switched_off_where_a_person_asks_for_it(on_page, heatmaps, english):
+    app = on_page()
+    assert not [one for one in app.markdown if "depends on" in one.value]
+    app.button(key="measure_effects").click().run()
+    assert not app.exception
+    drawn = heatmaps(app, "what-if-effects")
+    frame = mha.effects(mha.trace(Scene.text, source="mini"), method="both").set_index(["layer", "head"])
+    for name in ("effect", "estimate"):
+        expected = frame[name].unstack().to_numpy()
+        np.testing.assert_allclose(drawn[name]["values"], expected, atol=1e-4)
+    assert "Most depends on head 3 of layer 1" in " ".join(one.value for one in app.markdown)
+    correlation = f"{frame.attrs['rank_correlation']:.2f}"
+    assert english("what_if.effects_rank", correlation=correlation) in [one.value for one in app.caption]
+
+
+def test_two_words_change_places(on_page):
+    app = on_page()
+    app.selectbox(key="swap_one").select_index(1)
+    app.selectbox(key="swap_other").select_index(5).run()
+    app.button(key="apply_swap").click().run()
+    assert not app.exception
+    assert app.session_state["text"] == Scene.text.replace("animal", "x").replace("street", "animal").replace(
+        "x", "street"
+    )
+    assert app.session_state["twin"] == Scene.text

@@ -23,18 +23,19 @@ Asked = bool | Sequence[int | str]  # for all rows that a model answers at, or f
 
 
 def rows(
-    kind: str, tokens: Tokens, ids: Sequence[int], answers: Asked, *, mask: int | None, name: str
+    kind: str, tokens: Tokens, ids: Sequence[int], answers: Asked, *, tokenizer: object, name: str
 ) -> list[int]:
     """The positions at which the model answers: all of them, or those named in `answers`.
 
     `tokens` and their `ids` are those of the target for "target". Raises `MhaError` for a token that there is
     not, and for a masked model without a mask there.
     """
+    mask = getattr(tokenizer, "mask_token_id", None)
     masks = [at for at, number in enumerate(ids) if number == mask]
     if kind == "masked" and not masks:
         raise MhaError(
-            f"{name} answers at a hidden token, and the text has none; "
-            + ("its tokenizer knows no mask." if mask is None else "put the mask of its tokenizer in.")
+            f"{name} answers at a hidden word, and the text has none; "
+            + ("its tokenizer has no mask." if mask is None else f"write {tokenizer.mask_token} for a word.")
         )
     everything = masks if kind == "masked" else list(range(len(ids)))
     if answers is True:

@@ -331,9 +331,8 @@ def question_of(
             f"writes is no answer."
         )
     name = "decoder_input_ids" if model.has_target else "input_ids"
-    mask = getattr(model.tokenizer, "mask_token_id", None)
     ids = inputs[name][0].tolist()
-    chosen = rows(model.writes, tokens, ids, answers, mask=mask, name=model.title)
+    chosen = rows(model.writes, tokens, ids, answers, tokenizer=model.tokenizer, name=model.title)
     check_bytes(model.module, len(chosen), n_tokens=len(ids), max_bytes=max_bytes, name=model.title)
     return chosen
 

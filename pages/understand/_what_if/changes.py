@@ -7,15 +7,17 @@ import pandas as pd
 import streamlit as st
 
 from mha_core import AttentionTrace, LayerTrace, MhaError
-from mha_core.analysis.frames import around
+from mha_core.analysis.cone import cone
+from mha_core.analysis.frames import WINDOW, around
 from mha_core.attention.edits import Edit
 from mha_core.attention.score_rule import MAX_DIVISOR, MIN_DIVISOR
-from pages._kit import compute, state
-from pages._kit.text import isolated, literal, short, t
+from pages._kit import compute, heatmaps, state
+from pages._kit.text import isolated, literal, t
 from pages.understand._what_if import link
 
 SATURATED = 0.99  # a row with such a weight hardly learns: the gradient of its softmax is nearly 0
 HOT = 4.0  # the temperature that is offered first
+ROW, EDGE = 36, 60  # pixels of a picture of layers and tokens
 ALL = 0  # layers, heads or words, in the fields that count from 1
 
 
@@ -61,6 +63,78 @@ def choose(trace: AttentionTrace, edits: Sequence[Edit], *, layer: int, head: in
                     on_click=_set,
                     args=([edit],),
                 )
+            swap(trace)
+
+
+def swap(trace: AttentionTrace) -> None:
+    """Two words of the sentence change places; the sentence of before is then the second one."""
+    tokens = trace.tokens
+    words: dict[int, tuple[int, int]] = {}
+    for at, (start, end) in enumerate(tokens.spans):
+        if start < end:
+            number = tokens.words[at] if tokens.words else at
+            words[number] = (words.get(number, (start, end))[0], end)
+    spans = sorted(words.values())
+    if len(spans) < 2:
+        return
+    options = range(len(spans))
+    popover = st.popover(t("what_if.swap"), icon=":material/swap_horiz:")
+    with popover.container(horizontal=True, vertical_alignment="bottom"):
+        first, second = (
+            st.selectbox(
+                t(f"what_if.swap_{name}"),
+                options,
+                index=index,
+                format_func=lambda at: isolated(tokens.text[slice(*spans[at])]),
+                key=f"swap_{name}",
+                width=150,
+            )
+            for name, index in (("one", 0), ("other", 1))
+        )
+        st.button(
+            t("what_if.swap_apply"),
+            key="apply_swap",
+            disabled=first == second,
+            on_click=state.go,
+            kwargs={"text": swapped(tokens.text, spans[first], spans[second]), "twin": tokens.text},
+        )
+
+
+def swapped(text: str, one: tuple[int, int], other: tuple[int, int]) -> str:
+    """A text in which two parts, from a position to before another, change places."""
+    (start, end), (other_start, other_end) = sorted((one, other))
+    middle = text[end:other_start]
+    return text[:start] + text[other_start:other_end] + middle + text[start:end] + text[other_end:]
+
+
+def reached(before: AttentionTrace, after: AttentionTrace, edits: Sequence[Edit]) -> None:
+    """How far the heads' outputs of each token moved, layer by layer, and where nothing can change at all."""
+    if len(before.tokens) > WINDOW or not before.sides.same:
+        return
+    try:
+        cells = ~np.stack(cone(before, edits))
+    except MhaError as error:
+        st.caption(literal(str(error)))
+        return
+    moved = np.stack(
+        [
+            np.linalg.norm(one.concat() - other.concat(), axis=-1)
+            for one, other in zip(before.layers, after.layers, strict=True)
+        ]
+    )
+    layers = pd.RangeIndex(1, len(moved) + 1, name="layer")
+    frame = pd.DataFrame(moved, layers, pd.Index(before.tokens.labels, name="token"))
+    picture = heatmaps.Heatmap(
+        "reached",
+        "‖Δ‖",
+        t("what_if.reached"),
+        frame,
+        "weights",
+        limit=float(moved.max()) or 1.0,
+        hidden=cells,
+        hidden_text=t("what_if.unreached"),
+    )
+    heatmaps.draw([picture], key="what-if-reached", tall=ROW * len(moved) + EDGE)
 
 
 def listed(edits: Sequence[Edit], trace: AttentionTrace) -> None:
@@ -99,18 +173,6 @@ def traced(scene: state.Scene, edits: Sequence[Edit]) -> tuple[AttentionTrace | 
         return None, error
 
 
-def answers(before: AttentionTrace, after: AttentionTrace) -> None:
-    """What became of the model's answers."""
-    for at, (old, new) in enumerate(zip(before.answers, after.answers, strict=True)):
-        if old is None or new is None:
-            continue
-        names = {"word": literal(isolated(before.tokens.labels[at]))}
-        for name, (word, share) in {"before": old[0], "after": new[0]}.items():
-            names |= {name: literal(isolated(word)), f"{name}_share": short(share)}
-        other = old[0][0] != new[0][0]
-        st.markdown(t("what_if.answer_other", **names) if other else t("what_if.answer_same", **names))
-
-
 def measured(before: AttentionTrace, after: AttentionTrace, *, layer: int, head: int, query: int) -> None:
     """How far the weights of each layer moved; of a long text those of the rows that are drawn."""
     rows = around(before, query, layer=layer, head=head).queries
@@ -119,6 +181,7 @@ def measured(before: AttentionTrace, after: AttentionTrace, *, layer: int, head:
     table.index = pd.RangeIndex(1, len(table) + 1, name=t("what_if.layer"))
     if rows is not None:
         st.caption(t("what_if.rows", first=f"{rows.start + 1:,}", last=f"{rows.stop:,}"))
+    st.caption(t("what_if.slope_help"))
     st.dataframe(
         table.rename(columns={name: t(f"what_if.{name}") for name in table}),
         column_config={t("what_if.largest"): st.column_config.NumberColumn(format="%.4f")},
@@ -127,7 +190,7 @@ def measured(before: AttentionTrace, after: AttentionTrace, *, layer: int, head:
 
 def _measured(before: LayerTrace, after: LayerTrace, rows: slice | None) -> dict[str, object]:
     """How far weights moved, and how many rows are saturated, before and after; a head at a time."""
-    largest, saturated, entropies = 0.0, np.zeros(2, int), np.zeros(2)
+    largest, saturated, entropies, slopes = 0.0, np.zeros(2, int), np.zeros(2), np.zeros(2)
     for head in range(before.n_heads):
         weights = np.stack([one.weights(head, rows=rows) for one in (before, after)])
         largest = max(largest, float(np.abs(weights[1] - weights[0]).max()))
@@ -135,10 +198,12 @@ def _measured(before: LayerTrace, after: LayerTrace, rows: slice | None) -> dict
         with np.errstate(divide="ignore", invalid="ignore"):
             terms = np.where(weights > 0, weights * np.log2(weights), 0.0)
         entropies -= terms.sum(-1).mean(-1) / before.n_heads
+        slopes += (weights.sum(-1) - (weights**2).sum(-1)).mean(-1) / before.n_heads
     return {
         "largest": largest,
         "saturated": "{} → {}".format(*saturated),
         "entropy": "{:.2f} → {:.2f}".format(*entropies),
+        "slope": "{:.3f} → {:.3f}".format(*slopes),  # the trace of the softmax's Jacobian
     }
 
 

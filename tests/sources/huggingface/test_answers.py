@@ -126,7 +126,7 @@ def test_what_has_no_answer_is_refused_by_name(refused):
     text, _ = tiny.texts((13, 11))
     built = {family: tiny.model(family) for family in ("bert", "gpt2", "prophetnet", "xlnet")}
     door = {family: {"source": one, "tokenizer": tokenizer_of(one)} for family, one in built.items()}
-    assert "and the text has none; put the mask" in str(
+    assert f"and the text has none; write {MASK} for a word" in str(
         refused(mha.trace, text, **door["bert"], answers=True)
     )
     body = {"source": built["gpt2"].base_model, "tokenizer": door["gpt2"]["tokenizer"]}

@@ -1,0 +1,153 @@
+"""The model's answers on the page What if, and what each head does for one of them."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pandas as pd
+import streamlit as st
+
+from mha_core import AttentionTrace, MhaError, effects
+from mha_core.attention.edits import Edit
+from pages._kit import compute, heatmaps, model_source, state
+from pages._kit.text import isolated, literal, short, t
+
+MAX_LINES = 3  # answers that are said in sentences; more of them are a table
+ROW, EDGE = 44, 40  # pixels of a picture of layers and heads
+DECISIVE = 0.5  # of an answer's probability, which a head takes away
+Sides = tuple[AttentionTrace, AttentionTrace]
+
+
+def asked(
+    scene: state.Scene, before: AttentionTrace, after: AttentionTrace, edits: Sequence[Edit]
+) -> Sides | None:
+    """Both traces with the model's answers, a transformers model's where a person asks; None without any."""
+    if scene.source != "model":
+        return (before, after) if before.answers else None
+    if not st.toggle(t("what_if.ask"), key="ask_model", help=t("what_if.ask_help")):
+        return None
+    try:
+        with st.spinner(t("what_if.ask_wait")):
+            scene = replace(scene, focus=state.Focus())
+            plain = compute.of(before, _answered, scene=scene, edits=())
+            return plain, compute.of(before, _answered, scene=scene, edits=tuple(edits)) if edits else plain
+    except MhaError as error:
+        st.info(t("what_if.no_answer", reason=literal(str(error))), icon=":material/forum:")
+        return None
+
+
+def _answered(_: AttentionTrace, *, scene: state.Scene, edits: Sequence[Edit]) -> AttentionTrace:
+    return model_source.answered(scene, scene.text, edits)
+
+
+def show(before: AttentionTrace, after: AttentionTrace) -> None:
+    """What the model answers, and what became of it."""
+    pairs = [
+        (at, old, new)
+        for at, (old, new) in enumerate(zip(before.answers, after.answers, strict=True))
+        if old is not None and new is not None
+    ]
+    labels = before.answered.labels
+    if len(pairs) <= MAX_LINES:
+        for at, old, new in pairs if before is not after else ():
+            names = {"word": literal(isolated(labels[at]))}
+            for name, (word, share) in {"before": old[0], "after": new[0]}.items():
+                names |= {name: literal(isolated(word)), f"{name}_share": short(share)}
+            kind = "other" if old[0][0] != new[0][0] else "same"
+            st.markdown(t(f"what_if.answer_{kind}", **names))
+        if before is not after:
+            return
+    rows = [
+        {
+            t("what_if.at"): labels[at],
+            t("what_if.answer_before"): _words(old),
+            **({} if before is after else {t("what_if.answer_after"): _words(new)}),
+        }
+        for at, old, new in pairs
+    ]
+    table = pd.DataFrame(rows, index=pd.RangeIndex(1, len(rows) + 1))
+    st.caption(t("what_if.answers"))
+    st.dataframe(table, hide_index=True)
+
+
+def _words(answer: Sequence[tuple[str, float]]) -> str:
+    return " · ".join(f"{word} {short(share)}" for word, share in answer[:3])
+
+
+def of_heads(scene: state.Scene, trace: AttentionTrace) -> None:
+    """What each head does for an answer, measured where a person asks for it."""
+    st.header(t("what_if.effects"))
+    st.caption(t("what_if.effects_intro"))
+    answered = [at for at, answer in enumerate(trace.answers) if answer is not None]
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        at = answered[-1]
+        if len(answered) > 1:
+            at = st.selectbox(
+                t("what_if.effects_at"),
+                answered,
+                index=len(answered) - 1,
+                format_func=lambda place: _named(trace, place),
+                width=320,
+            )
+        st.button(
+            t("what_if.effects_start"),
+            key="measure_effects",
+            icon=":material/power_settings_new:",
+            on_click=st.session_state.__setitem__,
+            args=("effects_of", (trace.tokens.text, at)),
+        )
+    if st.session_state.get("effects_of") == (trace.tokens.text, at):
+        _draw(compute.of(trace, _measured, scene=replace(scene, focus=state.Focus()), at=at))
+
+
+def _named(trace: AttentionTrace, at: int) -> str:
+    word, share = trace.answers[at][0]
+    token = isolated(trace.answered.labels[at])
+    return t("what_if.effects_answer", word=isolated(word), token=token, share=short(share))
+
+
+def _measured(trace: AttentionTrace, *, scene: state.Scene, at: int) -> pd.DataFrame:
+    """The effects, with a progress bar; its button starts the page anew, which stops the measurement."""
+    place = st.empty()
+    with place.container(horizontal=True, vertical_alignment="center"):
+        bar = st.progress(0.0)
+        st.button(t("what_if.effects_stop"), key="stop_effects", on_click=state.forget, args=("effects_of",))
+
+    def progress(done: int, total: int) -> None:
+        bar.progress(done / total, t("what_if.effects_progress", done=done, total=total))
+
+    source = None
+    if scene.source == "model":
+        source = model_source.loaded_model(scene).writer
+    elif scene.source == "run":
+        source = compute.trainings().model(scene.run, scene.step)
+    frame = effects(trace, at=at, method="both", source=source, progress=progress)
+    place.empty()
+    return frame
+
+
+def _draw(frame: pd.DataFrame) -> None:
+    """A sentence on the largest effect, both measures over layers and heads, and how their ranks agree."""
+    first, about = frame.iloc[0], frame.attrs
+    before, after = math.exp(about["value"]), math.exp(about["value"] + first["effect"])
+    names = {
+        "head": t("what_if.of_head", head=int(first["head"]) + 1),
+        "layer": t("what_if.in_layer", layer=int(first["layer"]) + 1),
+        "answer": literal(isolated(about["answer"])),
+    }
+    kind = "one" if abs(after - before) > DECISIVE * before else "none"
+    st.markdown(t(f"what_if.effects_{kind}", before=short(before), after=short(after), **names))
+    drawn = []
+    for column in ("effect", "estimate"):
+        table = frame.pivot(index="layer", columns="head", values=column)
+        table.index = pd.Index(table.index + 1, name="layer")
+        table.columns = pd.Index(table.columns + 1, name="head")
+        key = "effects" if column == "effect" else "estimate"
+        drawn.append(
+            heatmaps.Heatmap(
+                column, t(f"what_if.{key}_matrix"), t(f"what_if.{key}_matrix_meaning"), table, "signed"
+            )
+        )
+    heatmaps.draw(drawn, key="what-if-effects", stacked=True, tall=ROW * frame["layer"].nunique() + EDGE)
+    correlation = f"{about['rank_correlation']:.2f}"
+    st.caption(t("what_if.effects_rank", correlation=correlation))
