@@ -8,7 +8,7 @@ import { saveView } from "./view_files.js";
 /** @typedef {import("./head_view.js").HeadView} HeadView */
 
 const SEGMENTS = 16; // layers that get a button each
-const BRIEF = 12; // heads from which on only their numbers are written in the frames of those that share keys
+const MAX_NAMED = 10; // heads; of more only the numbers are written, so that they stand in one line
 
 function toggle(text, on, act, className = "") {
   const button = makeButton(text, className, act);
@@ -190,6 +190,7 @@ export function showChips(view) {
     view.chips.dataset.identity = identity;
     view.chips.setAttribute("aria-label", texts.chips);
     const heads = Array.from({ length: header.heads }, (_, head) => chip(view, head));
+    view.chips.classList.toggle("brief", header.heads > MAX_NAMED);
     const all = toggle(
       texts.all_heads,
       false,
@@ -221,12 +222,6 @@ function framed(view, chips) {
   const { header, texts } = view;
   const size = header.heads / header.kv;
   if (!header.kv || size === 1) return chips;
-  if (header.heads > BRIEF) {
-    chips.forEach((chip, head) => {
-      chip.setAttribute("aria-label", chip.textContent);
-      chip.textContent = head + 1;
-    });
-  }
   return Array.from({ length: header.kv }, (_, kv) => {
     const [first, last] = [kv * size, (kv + 1) * size];
     const name = make("span", "label", fill(texts.shared, { head: kv + 1 }));
@@ -239,7 +234,9 @@ function framed(view, chips) {
 }
 
 function chip(view, head) {
-  const button = toggle(fill(view.texts.head, { head: head + 1 }), false, null, "chip");
+  const name = fill(view.texts.head, { head: head + 1 });
+  const button = toggle(view.header.heads > MAX_NAMED ? String(head + 1) : name, false, null, "chip");
+  button.setAttribute("aria-label", name);
   const here = () => view.every.includes(head);
   button.onclick = (event) => {
     if (!here()) return view.open({ ...view.chosen, head });

@@ -146,6 +146,21 @@ def test_one_screen_shows_the_sentence_its_lines_and_the_six_matrices_of_the_hea
     assert len(moved) == 1
 
 
+def test_with_sixteen_heads_the_screen_still_ends_below_the_six_matrices(visit, app, eye):
+    view = eye(visit(f"{app}/?h=16&d_model=256", height=HEIGHT))
+    chips = view.view.locator(".chip").evaluate_all(
+        "all => all.map((e) => e.getBoundingClientRect().toJSON())"
+    )
+    assert len(chips) == 17
+    assert len({round(chip["top"]) for chip in chips}) == 1
+    assert max(chip["right"] for chip in chips) <= view.view.evaluate("e => e.getBoundingClientRect().right")
+    for name in NAMES:
+        box = picture(view, name).locator("xpath=..").bounding_box()
+        assert box["y"] + box["height"] <= HEIGHT, name
+    view.view.get_by_role("button", name="head 16", exact=True).dblclick()
+    assert view.on() == [15]
+
+
 def test_a_cell_under_the_finger_says_its_number_and_an_enlarged_matrix_is_saved(visit, app, eye):
     page = visit(f"{app}?{urlencode(GROUPED)}", sent=(sent := []))
     view = eye(page)
