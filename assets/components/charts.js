@@ -141,8 +141,8 @@ function look() {
   mounted.waiting = false;
   for (const plot of plotly()?.toImage ? /** @type {any} */ (document.querySelectorAll(PLOT)) : []) {
     plot.toggleAttribute(
-      "data-headscope-cells",
-      (plot._fullData ?? []).some(({ type }) => type === "heatmap"),
+      "data-headscope-full",
+      (plot._fullData ?? []).some(({ type }) => type === "heatmap" || type === "scatter3d"),
     );
     addMenu(plot.parentElement, () => plotFigure(plot));
   }

@@ -241,6 +241,15 @@ def test_a_map_of_three_axes_is_saved_with_a_picture_of_its_canvas(visit, app):
     assert head == ["series", "x", "y", "z", "label"]
 
 
+def test_on_a_phone_the_buttons_of_a_map_of_three_axes_leave_its_legend_free(visit, app):
+    page = visit(f"{app}/embeddings?axes=3-D", width=390, height=844, touch=True)
+    plot = page.locator(".st-key-words_map [data-headscope-full]")
+    plot.locator("canvas").wait_for()
+    legend, buttons = (plot.locator(name).bounding_box() for name in (".legend", ".modebar"))
+    assert buttons["width"] > 0
+    assert legend["y"] + legend["height"] <= buttons["y"]
+
+
 # Our own pictures
 
 # How large a saved picture is, how many of its pixels are painted, and how many of them otherwise on a page.
