@@ -5,6 +5,8 @@ import { fit } from "./elements.js";
 import { listOf, longestOf, untrainedIn } from "./panel.js";
 import { short } from "./text.js";
 
+const MAX_WIDTH = { beside: 340, alone: 620 }; // pixels of the lines: longer ones are hard to follow
+
 export class Lines extends Curved {
   sides = ["query", "key"];
 
@@ -15,7 +17,10 @@ export class Lines extends Curved {
     this.numbers = Math.min(MAX_NUMBERS, Math.max(1, view.heads.length)) * (view.heads.length > 1 ? 52 : 44);
     this.left = Math.min(widest + 18 + (panel.two ? this.numbers : 0), (panel.two ? 0.4 : 0.32) * width);
     this.right = Math.min(widestKey + 18 + this.numbers, 0.48 * width);
-    this.middle = Math.max(40, Math.min(width - this.left - this.right, 340));
+    this.middle = Math.max(
+      40,
+      Math.min(width - this.left - this.right, MAX_WIDTH[view.data.length > 1 ? "beside" : "alone"]),
+    );
     this.height = Math.min(longestOf(panel) * ROW, view.tallest);
     this.scroll.style.height = `${this.height}px`;
     this.long.style.height = `${longestOf(panel) * ROW}px`;
