@@ -1,10 +1,12 @@
 """What does a long text cost in the app? Memory and seconds of the page Heads, without a browser.
 
 Run it with ``python tests/bench/bench_long.py`` (``--quick``: two layers); the last lines are one JSON object
-each. Each length runs in a process of its own, in which a small sentence was opened before, as on a server
-that has been looked at. Every part of the page does its work, up to the bytes for the browser. Of what is
-allowed besides Q, K and V a server that has shown one small sentence takes most by itself: torch, pandas,
-plotly and Streamlit. What the long text adds to that floor is the second figure.
+each. The text runs in a process of its own, in which a small sentence was opened before, as on a server
+that has been looked at. Every part of the page does its work, up to the bytes for the browser.
+
+The target is on what the long text adds to that bare server: at most twice its Q, K and V of all layers.
+The server by itself has 385 MB, of which torch takes 200, pandas 69 and Streamlit 53: the page shows tables,
+so none of them can wait, and a limit on their sum would measure their releases, not our page.
 """
 
 import argparse
@@ -19,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 HEADS, D_MODEL, TOKENS = 12, 768, 4096
-ALLOWED, BESIDES = 1.5, 500e6  # times Q, K and V of all layers, and bytes
+MAX_ADDED = 2.0  # times Q, K and V of all layers
 STATUS = Path("/proc/self/status")
 
 
@@ -100,20 +102,18 @@ def main(quick: bool) -> None:
     print(f"load of this machine before: {os.getloadavg()[0]:.1f} of {os.cpu_count()} processors")
     n_layers = 2 if quick else 12
     c = case(n_layers)
-    allowed = ALLOWED * c["qkv"] + BESIDES
     print(f"{TOKENS:,} tokens, {n_layers} layers of {HEADS} heads, d_model {D_MODEL}, causal mask")
     for name in ("bare", "held", "peak", "qkv"):
         print(f"{name:>10} {c[name] / 1e6:7.0f} MB")
-    print(f"{'allowed':>10} {allowed / 1e6:7.0f} MB\n")
+    print()
     for name, spent in c["seconds"].items():
         print(f"{name:>10} {spent:7.1f} s")
     print()
     cells = f"{n_layers}x{HEADS}_L{TOKENS}"
-    above = c["peak"] - c["bare"]
+    added = (c["peak"] - c["bare"]) / c["qkv"]
     for name, value, target in (
-        (f"page_memory_{cells}", c["peak"] / allowed, 1.0),
-        (f"page_memory_above_a_bare_server_{cells}", above / allowed, 1.0),
-        (f"page_memory_above_a_bare_server_over_qkv_{cells}", above / c["qkv"], None),
+        (f"page_megabytes_{cells}", c["peak"] / 1e6, None),
+        (f"page_memory_above_a_bare_server_over_qkv_{cells}", added, MAX_ADDED),
         (f"page_seconds_{cells}", c["seconds"]["page"], None),
     ):
         print(json.dumps({"name": name, "value": round(value, 3), "target": target}))
