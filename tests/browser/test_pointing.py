@@ -6,7 +6,7 @@ from mha_core.traces.tokens import words
 from pages._kit.state import Scene
 from tests.browser.conftest import over_cell
 
-ANIMAL = words(Scene().text).labels.index("animal") + 1  # behind [CLS]
+ANIMAL, IT = (words(Scene().text).labels.index(word) + 1 for word in ("animal", "it"))  # behind [CLS]
 # Of every matrix the names of its rows and columns, and the rows and columns that are lit; of the words and
 # numbers above those that are lit.
 LIT = """() => {
@@ -55,4 +55,25 @@ def test_what_is_pointed_at_is_lit_in_every_picture_of_the_page(visit, app, addr
     pictures, lit = page.evaluate(LIT)
     assert (len(pictures), lit) == (n_pictures, [])
     assert not any("animal" in [one["names"][0][at] for at in one["lit"][0]] for one in pictures)
+    assert len(sent) == before
+
+
+@pytest.mark.slow
+def test_the_view_and_the_matrices_of_a_page_light_each_others_tokens(visit, app, eye):
+    page = visit(f"{app}/before-after", sent=(sent := []))
+    view, matrix = eye(page), page.locator(".heatmaps canvas").first
+    matrix.wait_for()
+    before = len(sent)
+    view.word(ANIMAL).hover()
+    pictures, _ = page.evaluate(LIT)
+    assert len(pictures) > 2
+    for one in pictures:
+        assert "animal" in [one["names"][0][at] for at in one["lit"][0]]
+    over_cell(matrix, ANIMAL + 1, ANIMAL + 1)
+    assert {line[1] for line in view.lines()} == {ANIMAL + 1}  # what "didn't" looks at
+    pictures, _ = page.evaluate(LIT)
+    for one in pictures:
+        assert "didn't" in [one["names"][0][at] for at in one["lit"][0]]
+    page.mouse.move(0, 0)
+    assert {line[1] for line in view.lines()} == {IT}
     assert len(sent) == before
