@@ -48,6 +48,7 @@ def failed(_request, error: Exception) -> PlainTextResponse:
 @contextlib.asynccontextmanager
 async def lifespan(_app):
     logs.begin()  # once more: the web server has set up logs of its own
+    server.settle()
     logs.event("started")
     yield {}
 

@@ -13,6 +13,7 @@ process (Linux). The students share the machine with the server.
     python tests/bench/bench_class.py                  # 1, 20, 50 and 100 students
     python tests/bench/bench_class.py --soak 600       # does the memory of a server with 50 students grow?
     python tests/bench/bench_class.py --behind         # how long a short text waits behind a long one
+    python tests/bench/bench_class.py --replicas       # two servers behind nginx, beside two trivial ones
 """
 
 import argparse
@@ -317,16 +318,24 @@ async def behind(kind: Kind, address: str) -> float:
     return statistics.median(together) / statistics.median(alone)
 
 
-def over_two(kind: Kind, students: int, seconds: float) -> None:
-    """A class over two servers behind nginx as in assets/deploy: milliseconds of an answer, and errors."""
+def over_two(kind: Kind, students: int, seconds: float) -> Measured:
+    """A class over two servers behind nginx as in assets/deploy."""
     with running(kind) as one, running(kind) as other, nginx([one.address, other.address]) as (address, _):
         for server in (one, other):
             asyncio.run(lesson(kind, server.address, 1, 2.5 * THINK))
         measured = asyncio.run(lesson(kind, address, students, seconds))
-    for share in (0.5, 0.95):
-        middle = 1000 * percentile(measured.answered or [LIMIT], share)
-        line(f"class_{students}_two_replicas_p{100 * share:.0f}_ms", middle, 1000 * MAX_ANSWER)
-    line(f"class_{students}_two_replicas_errors", len(measured.errors), 0)
+    times = [percentile(measured.answered or [LIMIT], share) for share in (0.5, 0.95)]
+    print("{:3} students  p50 {:.3f}  p95 {:.3f}  errors {}".format(students, *times, len(measured.errors)))
+    return measured
+
+
+def replicas(ours: Kind, trivial: Kind, students: int, seconds: float) -> None:
+    """Our two servers beside two with the trivial page, each pair behind the same proxy."""
+    mine, theirs = (over_two(kind, students, seconds) for kind in (ours, trivial))
+    for share, target in ((0.5, MAX_MIDDLE), (0.95, MAX_SLOW)):
+        ratio = percentile(mine.answered or [LIMIT], share) / percentile(theirs.answered or [LIMIT], share)
+        line(f"class_{students}_two_replicas_p{100 * share:.0f}", ratio, target)
+    line(f"class_{students}_two_replicas_errors", len(mine.errors), 0)
 
 
 def line(name: str, value: float, target: float) -> None:
@@ -353,17 +362,18 @@ def main() -> None:
         with running(ours) as server:
             line("class_short_behind_long", asyncio.run(behind(ours, server.address)), MAX_BEHIND)
         return
-    if args.replicas:
-        for students in args.students:
-            over_two(ours, students, args.seconds)
-        return
     with tempfile.TemporaryDirectory() as folder:
-        trivial = Path(folder) / "page.py"
-        trivial.write_text(TRIVIAL, encoding="utf-8")
+        page = Path(folder) / "page.py"
+        page.write_text(TRIVIAL, encoding="utf-8")
+        trivial = Kind(page, OPTIONS, Path(folder), False)
+        if args.replicas:
+            for students in args.students:
+                replicas(ours, trivial, students, args.seconds)
+            return
         kinds = {
             "ours": ours,
-            "trivial": Kind(trivial, OPTIONS, Path(folder), False),
-            "trivial, defaults": Kind(trivial, (), Path(folder), False),
+            "trivial": trivial,
+            "trivial, defaults": Kind(page, (), Path(folder), False),
         }
         found = {
             (name, students): measure(name, kind, students, args.seconds)

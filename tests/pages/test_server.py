@@ -1,6 +1,7 @@
 """The server's door: headers on every response, and what strangers may have of pages and messages."""
 
 import asyncio
+import gc
 import json
 import logging
 from dataclasses import replace
@@ -163,6 +164,15 @@ def test_an_error_of_a_page_stands_in_the_log_once_and_with_its_number(caplog):
         error_util.handle_user_script_exception(error, lambda raised: bool(logs.failure(raised)))
     [record] = [record for record in caplog.records if record.exc_info]
     assert (record.name, record.msg, [*record.facts]) == ("headscope", "failure", ["id"])
+
+
+def test_what_has_been_imported_is_not_searched_for_garbage():
+    server.settle()
+    try:
+        assert gc.get_freeze_count() > 100_000
+        assert len(gc.get_objects()) < 1000
+    finally:
+        gc.unfreeze()
 
 
 def test_a_server_without_its_models_is_not_ready(monkeypatch, tmp_path):
