@@ -51,6 +51,24 @@ def guard(monkeypatch):
     return make
 
 
+@pytest.fixture
+def recorded():
+    """`recorded("headscope", …)`: the records of these loggers from now on."""
+    handlers = []
+
+    def record(*names: str) -> list[logging.LogRecord]:
+        records, handler = [], logging.Handler()
+        handler.emit = records.append
+        for name in names:
+            logging.getLogger(name).addHandler(handler)
+            handlers.append((name, handler))
+        return records
+
+    yield record
+    for name, handler in handlers:
+        logging.getLogger(name).removeHandler(handler)
+
+
 @pytest.mark.parametrize("hosted", [False, True])
 @pytest.mark.parametrize("path", ["/", "/headscope/view.js", "/_stcore/metrics"])
 def test_every_answer_has_the_headers_once(guard, hosted, path):
@@ -130,39 +148,35 @@ def test_messages_beyond_the_pace_wait_and_none_is_lost(monkeypatch):
     assert slept[4:] == [0.5]
 
 
-def test_the_log_of_strangers_has_the_places_of_an_error_and_no_word_of_a_text():
+def test_the_log_of_strangers_has_the_places_of_an_error_and_no_word_of_a_text(recorded):
     text = "my secret text"
-    records = []
-    handler = logging.Handler()
-    handler.emit = lambda record: records.append(json.loads(logs.JsonLines().format(record)))
-    loggers = [logging.getLogger(name) for name in ("headscope", "streamlit.test", "somebody")]
-    for logger in loggers:
-        logger.addHandler(handler)
+    records = recorded("headscope", "streamlit.test", "somebody")
     try:
-        try:
-            raise KeyError(text)
-        except KeyError as error:
-            number = logs.failure(error)
-            logging.getLogger("streamlit.test").error("Bad %s", text, exc_info=error)
-        logging.getLogger("somebody").error(f"{text} is bad")
-    finally:
-        for logger in loggers:
-            logger.removeHandler(handler)
-    assert text not in json.dumps(records)
-    ours, streamlits, others = records
+        raise KeyError(text)
+    except KeyError as error:
+        number = logs.failure(error)
+        logging.getLogger("streamlit.test").error("Bad %s", text, exc_info=error)
+    logging.getLogger("somebody").error(f"{text} is bad")
+    lines = [json.loads(logs.JsonLines().format(record)) for record in records]
+    assert text not in json.dumps(lines)
+    ours, streamlits, others = lines
     assert (ours["id"], ours["event"], ours["error"]) == (number, "failure", "KeyError")
     assert ours["places"][-1].startswith("tests/pages/test_server.py:")
     assert streamlits["event"] == "Bad %s"
     assert "event" not in others
 
 
-def test_an_error_of_a_page_stands_in_the_log_once_and_with_its_number(caplog):
+def test_an_error_of_a_page_stands_in_the_log_once_and_with_its_number(recorded, monkeypatch):
+    monkeypatch.setattr(
+        error_util.config, "get_option", {"logger.enableRich": False}.get
+    )  # as `begin` sets it
     streamlit_parts.log_no_error_of_a_page()
+    records = recorded("headscope", "streamlit.error_util")
     try:
         raise KeyError("secret")
     except KeyError as error:
         error_util.handle_user_script_exception(error, lambda raised: bool(logs.failure(raised)))
-    [record] = [record for record in caplog.records if record.exc_info]
+    [record] = records
     assert (record.name, record.msg, [*record.facts]) == ("headscope", "failure", ["id"])
 
 

@@ -50,7 +50,9 @@ def test_the_models_go_that_nobody_has_opened_for_the_longest_time(model, tmp_pa
 
 @pytest.mark.parametrize("name", ["../secret", "a/b", "..", "", "a.b", "x" * 121, "a\0b", "ä", "%2e%2e"])
 def test_a_name_that_leads_elsewhere_is_no_name(model, tmp_path, name):
-    checkpoints.save_model(tmp_path / "secret.safetensors", model())
+    (tmp_path / "runs" / "a").mkdir(parents=True)
+    for place in ("secret", "runs/a/b", "runs/a.b"):
+        checkpoints.save_model(tmp_path / f"{place}.safetensors", model())
     assert Runs(tmp_path / "runs").load(name) is None
 
 
