@@ -14,12 +14,14 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch import nn
 
 from mha_core.attention.functional import attention_weights
+from mha_core.attention.score_rule import ScoreRule
 from mha_core.training.data import Encoded, encode, words_at
 from mha_core.training.language import EVERYDAY, Grammar, Phrases, Sentence
 from mha_core.training.lexicon import HIDDEN, PAD, Lexicon, lexicon
-from mha_core.training.model import SmallModel
+from mha_core.training.model import Flow, SmallModel
 
 PAIRS = 40  # of each pattern
 READABLE = 0.95, 0.5  # accuracy and weight from which a head can be read without a guide
@@ -78,6 +80,50 @@ def noun_weights(model: SmallModel, sentences: Encoded) -> tuple[np.ndarray, np.
     logits = model.logits(hidden[:, 0])
     of_nouns = logits.gather(1, ids.gather(1, nouns))
     return torch.stack(weights, 1).numpy(), (of_nouns[:, 0] > of_nouns[:, 1]).numpy()
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """How often another word becomes the most probable one, of sentences that were answered right.
+
+    `all_heads` and `best_head`: where no head of the last layer, or all but the best one, may look from the
+    pronoun at the right noun; `patched`: where the pronoun's weights are those of the sentence's twin, in
+    which the other noun is right.
+    """
+
+    all_heads: float
+    best_head: float
+    patched: float
+
+
+@torch.inference_mode()
+def cuts(model: SmallModel, language: str = "en", *, count: int = PAIRS) -> Cuts:
+    """What decides an answer: the edge from pronoun to noun in all heads, in the best one, its whole row.
+
+    The best head of the last layer is chosen on validation pairs; `count` pairs of each pattern are measured.
+    """
+    before, _ = noun_weights(model, pairs(language, "validation", count=count))
+    best = best_head(before[:, -1:])[1]
+    sentences = pairs(language, "test", count=count)
+    ids, padding = sentences.batch()
+    rows, nouns = torch.from_numpy(sentences.pronoun)[:, None], torch.from_numpy(sentences.nouns)
+    edge = nn.functional.one_hot(nouns[:, 0], ids.shape[1]).bool()[:, None, None]  # (sentence, 1, 1, key)
+    in_best = edge & (torch.arange(model.shape.h) == best)[:, None, None]
+
+    def answered(rule: ScoreRule = ScoreRule()) -> tuple[torch.Tensor, Flow]:
+        rules = [ScoreRule()] * (len(model.layers) - 1) + [rule]
+        hidden, flows = model(ids, rows=rows, padding=padding, rules=rules)
+        return model.logits(hidden[:, 0]).argmax(-1), flows[-1]
+
+    plain, last = answered()
+    right = plain == ids.gather(1, nouns)[:, 0]
+    twins = torch.arange(len(ids)) ^ 1
+    rules = [
+        ScoreRule(mask=~edge),
+        ScoreRule(mask=~in_best),
+        ScoreRule(patched_weights=last.weights()[twins]),
+    ]
+    return Cuts(*(float((answered(rule)[0] != plain)[right].float().mean()) for rule in rules))
 
 
 @torch.inference_mode()

@@ -19,6 +19,9 @@ if scores is not None:
 with figures.container():
     comparison.paper_lines()
 
+if scores is not None:
+    comparison.cut_lines(scores, d_model)
+
 st.header(t("sweep.says"), divider="gray")
 for sentence in [*(comparison.sentences(scores) if scores is not None else []), comparison.paper_sentence()]:
     st.markdown(sentence)

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from mha_core.analysis.head_count import PUBLISHED
-from mha_core.training import checkpoints
+from mha_core.sources import mini
+from mha_core.training import checkpoints, evaluation
 
 ACCURACY = {1: 0.5, 2: 0.98, 4: 1.0, 8: 0.99}
 
@@ -124,3 +125,15 @@ def test_too_few_measurements_leave_the_paper_alone(shown, english):
 def test_a_training_time_that_is_not_known_is_left_empty(shown):
     entries = [entry(h) | {"cpu_seconds": None if h == 2 else 60} for h in ACCURACY]
     assert [*shown(entries).table[0].value["CPU s"]] == ["60", "", "60", "60"]
+
+
+def test_what_one_head_decides_is_measured_and_drawn(shown, english):
+    app = shown()
+    text = " ".join(one.value for one in app.markdown)
+    assert "In **all heads** at once, all answers become another word" in text
+    assert english("sweep.cuts_follows") in text
+    by_h = [
+        evaluation.cuts(mini.model(mini.find("en", "glass-box", h, 64)).model, count=10).best_head
+        for h in (2, 8)
+    ]
+    assert f"{100 * by_h[0]:.0f} % do with h = 2, and {100 * by_h[1]:.0f} % with h = 8" in text

@@ -81,44 +81,22 @@ def test_measures_without_some_tokens_are_of_the_patched_weights():
     assert table.xs(0, level="head")["same token"].item() == pytest.approx(1 / 3)
 
 
-def flips(h: int, count: int = 12) -> tuple[float, float, float]:
-    """How often the answer to a pronoun changes on held-out pairs of sentences, of those that were right.
-
-    By cutting the edge from pronoun to noun in all heads of the last layer, in the best head alone, and by
-    patching the pronoun's rows from the sentence's twin, in which the other noun is right.
-    """
-    trained = mini.model(mini.find("en", "glass-box", h, 64))
-    sentences, vocabulary = evaluation.pairs("en", "test", count=count), mini.lexicon("en").vocabulary
-    best = evaluation.best_head(evaluation.noun_weights(trained.model, sentences)[0])[1]
-    texts = [
-        " ".join(vocabulary[number] for number in ids[1:length])
-        for ids, length in zip(sentences.ids, sentences.lengths, strict=True)
-    ]
-    flipped, right = np.zeros(3), 0
-    for at, text in enumerate(texts):
+def test_what_is_measured_of_a_cut_edge_is_what_edits_do():
+    """`evaluation.cuts` against the same sentences one by one, each with its edit."""
+    trained = mini.model(mini.find("en", "glass-box", 4, 64))
+    sentences, vocabulary = evaluation.pairs("en", "test", count=1), mini.lexicon("en").vocabulary
+    validation = evaluation.noun_weights(trained.model, evaluation.pairs("en", "validation", count=1))[0]
+    best = evaluation.best_head(validation[:, -1:])[1]
+    changed = []
+    for at, ids in enumerate(sentences.ids):
+        text = " ".join(vocabulary[number] for number in ids[1 : sentences.lengths[at]])
         pronoun, noun = int(sentences.pronoun[at]), int(sentences.nouns[at, 0])
         plain = mini.follow(trained, text)
-        if plain.answers[pronoun][0][0] != vocabulary[sentences.ids[at, noun]]:
+        if plain.answers[pronoun][0][0] != vocabulary[ids[noun]]:
             continue
-        right += 1
         cut = {"layer": -1, "rows": pronoun, "keys": noun}
-        twin = mini.follow(trained, texts[at ^ 1]).layers[-1].weights(rows=[pronoun])
-        changes = [edits.Hide(**cut), edits.Hide(**cut, heads=best)]
-        changes.append(edits.Weights(layer=-1, rows=pronoun, values=twin))
-        for way, change in enumerate(changes):
-            edited = mini.follow(trained, text, edits=[change])
-            flipped[way] += edited.answers[pronoun][0][0] != plain.answers[pronoun][0][0]
-    assert right >= 0.95 * len(texts)
-    return tuple(flipped / right)
-
-
-@pytest.mark.slow
-def test_all_heads_decide_and_the_more_there_are_the_less_one_of_them_does():
-    by_h = {h: flips(h) for h in (2, 4, 8)}
-    for all_heads, _, patched in by_h.values():
-        assert all_heads >= 0.95
-        assert patched >= 0.95
-    best = [one for _, one, _ in by_h.values()]
-    assert best == sorted(best, reverse=True)
-    assert best[0] > 0.8
-    assert best[-1] < 0.1
+        ways = [[edits.Hide(**cut)], [edits.Hide(**cut, heads=best)]]
+        answered = [mini.follow(trained, text, edits=way).answers[pronoun][0][0] for way in ways]
+        changed.append([word != plain.answers[pronoun][0][0] for word in answered])
+    measured = evaluation.cuts(trained.model, count=1)
+    assert np.mean(changed, axis=0) == pytest.approx([measured.all_heads, measured.best_head])

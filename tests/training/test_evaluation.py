@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from mha_core.training import evaluation
+from mha_core.training import checkpoints, evaluation
 from mha_core.training.evaluation import PAIRS, Scores, best_head, famous, noun_weights, pairs, scores
 from mha_core.training.language import Grammar
 from mha_core.training.lexicon import LANGUAGES, lexicon
@@ -211,3 +211,24 @@ def test_a_model_that_was_never_trained_is_no_better_than_a_coin(language):
     assert measured.accuracy == pytest.approx(0.5, abs=0.05)
     assert measured.both < 0.2
     assert len(measured.famous) == len(measured.famous_right) == 2
+
+
+@pytest.mark.slow
+def test_all_heads_decide_and_the_more_there_are_the_less_one_of_them_does():
+    """On the shipped models; in the standard one the answer comes in two hops, past this edge."""
+    plans = {
+        (plan.architecture, plan.h): plan
+        for plan in checkpoints.PLANS
+        if (plan.language, plan.d_model) == ("en", 64)
+    }
+    models = {kind: checkpoints.load_model(checkpoints.path(plan)).model for kind, plan in plans.items()}
+    by_h = {h: evaluation.cuts(models["glass-box", h]) for h in (2, 4, 8)}
+    for of_all in by_h.values():
+        assert of_all.all_heads >= 0.95
+        assert of_all.patched >= 0.95
+    best = [one.best_head for one in by_h.values()]
+    assert best == sorted(best, reverse=True)
+    assert best[0] > 0.8
+    assert best[-1] < 0.1
+    assert evaluation.cuts(models["standard", 4]).all_heads < 0.2
+    assert evaluation.two_hops(models["standard", 4])["accuracy"] > 0.9

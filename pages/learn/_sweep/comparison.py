@@ -17,10 +17,13 @@ from mha_core.analysis.head_count import (
     widths,
 )
 from mha_core.figures.lines import lines
-from mha_core.training import checkpoints
+from mha_core.sources import mini
+from mha_core.training import checkpoints, evaluation
 from pages._kit import charts, heights, state
 from pages._kit.text import languages, t
 
+HALF = 0.5  # of the answers
+CUT_PAIRS = 10  # of each pattern: a server measures them once, while somebody waits
 TICKS = tuple(PUBLISHED.index.union([2]))
 LINES = ("answer", "accuracy", "right")
 PLAIN = ("h", "d_k")  # columns that are symbols
@@ -71,6 +74,56 @@ def our_lines(scores: pd.DataFrame, d_model: int) -> None:
     title = t("sweep.measured", d_model=d_model)
     charts.draw(figure, key="sweep_measured", alt=alt, title=title)
     st.caption(t("sweep.lines"))
+
+
+def cut_lines(scores: pd.DataFrame, d_model: int) -> None:
+    """How often an answer changes without the edge that it needs, in all heads and in the best one alone."""
+    table = _cuts(d_model, tuple(scores.index))
+    if len(table) < MIN_COUNTS:
+        return
+    st.header(t("sweep.cuts"), divider="gray")
+    figure, words = st.columns([3, 2], gap="medium", vertical_alignment="center")
+    drawn = lines(
+        table,
+        names={column: t(f"sweep.cuts_{column}") for column in ("all_heads", "best_head")},
+        across=t("sweep.across"),
+        up=t("sweep.cuts_share"),
+        ticks=TICKS,
+        limits=(-0.03, 1.06),
+    )
+    with figure:
+        title = t("sweep.cuts")
+        charts.draw(drawn, key="sweep_cuts", alt=t("sweep.cuts_alt", d_model=d_model), title=title)
+    several = table[table.index > 1]  # with one head the best one is all of them
+    first, last = several.index[0], several.index[-1]
+    falling = table["best_head"][first] > HALF > table["best_head"][last]
+    least = table["all_heads"].min()
+    shares = {
+        "all": t(f"sweep.cuts_{'every' if least == 1 else 'least'}", share=f"{100 * least:.0f}"),
+        "first": first,
+        "last": last,
+        "first_share": f"{100 * table['best_head'][first]:.0f}",
+        "last_share": f"{100 * table['best_head'][last]:.0f}",
+    }
+    with words:
+        st.markdown(t("sweep.cuts_measured", **shares))
+        if falling:
+            st.markdown(t("sweep.cuts_follows"))
+        st.caption(t("sweep.cuts_standard"))
+
+
+@st.cache_data(show_spinner=False, max_entries=16)
+def _cuts(d_model: int, counts: tuple[int, ...]) -> pd.DataFrame:
+    """`evaluation.cuts` of the shipped models of one width, one row for each h."""
+    plans = {
+        plan.h: plan
+        for plan in checkpoints.PLANS
+        if (plan.language, plan.architecture, plan.d_model) == ("en", "glass-box", d_model)
+    }
+    rows = {
+        h: vars(evaluation.cuts(mini.model(plans[h]).model, count=CUT_PAIRS)) for h in counts if h in plans
+    }
+    return pd.DataFrame.from_dict(rows, orient="index")
 
 
 def our_table(scores: pd.DataFrame, d_model: int) -> None:
