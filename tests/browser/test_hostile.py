@@ -13,6 +13,7 @@ import torch
 from playwright.sync_api import expect
 
 import mha_core as mha
+from pages._kit.profile import STRANGERS
 from pages._kit.state import Scene
 from tests.bench.chromium import Server
 
@@ -175,6 +176,29 @@ def test_a_file_may_hold_anything(app, harmless, settled, eye, tmp_path):
         expect(alert).to_be_visible()
         assert f"{refused} cannot be read as a saved trace" in alert.inner_text().replace("\u2060", "")
         assert eye(page).words() == list(tokens)  # what was open stays open
+
+
+@pytest.mark.slow
+def test_a_file_opens_up_to_the_limit_on_its_label_and_a_larger_one_is_refused_in_words(
+    strangers, visit, settled, eye, tmp_path
+):
+    megabytes = STRANGERS.upload_megabytes
+    page = visit(f"{strangers}/?source=file")
+    uploader = page.get_by_test_id("stFileUploader")
+    expect(uploader).to_contain_text(f"{megabytes}MB per file")
+    for words, d_model in (("just small enough", 336), ("much too large", 512)):
+        path = tmp_path / f"{d_model}.safetensors"
+        mha.trace(words, h=8, d_model=d_model).save(path)
+        size = path.stat().st_size / 2**20
+        assert 0.8 * megabytes < size < megabytes or size > 1.5 * megabytes
+        uploader.locator("input[type=file]").set_input_files(path)
+        if size < megabytes:
+            expect(page.get_by_text("A saved trace, opened from")).to_be_visible()
+            settled(page)
+        else:
+            expect(uploader).to_contain_text(f"must be {megabytes}.0MB or smaller")
+        assert eye(page).words() == ["just", "small", "enough"]  # what was open stays open
+    assert "AxiosError" not in written(page)
 
 
 @pytest.mark.slow
