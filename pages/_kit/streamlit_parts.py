@@ -75,7 +75,8 @@ def _navigation(sections: Mapping[int, str], menu: str) -> str:
     return f"""{" ".join(names)}
 {boxes} > ::before {{ font-size: 0.85rem; font-weight: 600; opacity: 0.7; }}
 {TOP_LINKS} > * {{ display: flex; align-items: center; }}
-{TOP_LINKS} > ::before {{ margin: 0 0.25rem 0 1rem; }}
+{TOP_LINKS} > ::before {{ margin: 0 0.2rem 0 0.6rem; }}
+{TOP_LINKS} a {{ padding-inline: 5px; }} /* all pages beside the sidebar on a screen of 1366 */
 {SIDE_LINKS} > ::before {{ display: block; margin: 0.5rem 0 0 0.5rem; }}
 {PHONE} {{ {EXPAND}::after {{ content: {json.dumps(menu)}; margin-left: 0.35rem; font-size: 1rem; }} }}
 """

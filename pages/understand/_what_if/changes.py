@@ -52,7 +52,7 @@ def choose(trace: AttentionTrace, edits: Sequence[Edit], *, layer: int, head: in
                 args=([] if whole else [*edits, link.edit_of(kind, values)],),
                 disabled=whole,
             )
-        with st.container(horizontal=True, vertical_alignment="center", gap="xxsmall"):
+        with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
             st.caption(t("what_if.try"), width="content")
             for nth, edit in enumerate(_examples(layer=layer, head=head, query=query, key=best)):
                 st.button(
