@@ -103,6 +103,7 @@ def test_a_full_server_asks_the_next_visitor_to_come_back_and_a_page_that_closes
 
         pages = [asyncio.create_task(door({"type": "websocket"}, end.get, send)) for end in ends[:2]]
         await asyncio.sleep(0)
+        ends[2].put_nowait({"type": "websocket.disconnect"})  # of a door that lets it in
         await door({"type": "websocket"}, ends[2].get, send)
         status = []
 
