@@ -33,7 +33,7 @@ SOURCES = ("mini", "random", "run", "model", "file")
 STAND_IN = "stand-in"  # in the keys of the cache
 MAX_TOKENS = {"mini": MAX_WORDS, "run": MAX_WORDS}  # of the small models, whatever the profile
 # Bytes of a trace, and of all that are shared; those that take more are large, of them there are few.
-MAX_BYTES, MAX_SHARED_BYTES = 16_000_000, 400_000_000
+MAX_BYTES, MAX_SHARED_BYTES = 16_000_000, 240_000_000
 RESULT_BYTES = 2_000_000  # at least, of a short text with what is computed of it: matrices, figures, payload
 MAX_LARGE, MAX_WAITING = 2, 20
 # Of one trace or layer the results of so many questions, where the text has at most so many tokens.
