@@ -30,7 +30,7 @@ def cone(trace: AttentionTrace, edits: Sequence[Edit]) -> list[np.ndarray]:
     sites = [_site(layer) for layer in trace.layers]
     changed: dict[str, np.ndarray] = {}
     reached = []
-    for layer, site, acting in zip(trace.layers, sites, by_layer(edits, sites), strict=True):
+    for layer, site, acting in zip(trace.layers, sites, by_layer(edits, sites, modules=True), strict=True):
         queries, keys = (
             changed.setdefault(side, np.zeros(size, bool))
             for side, size in zip(KINDS[layer.kind], (layer.n_query, layer.n_key), strict=True)

@@ -24,6 +24,7 @@ from typing import ClassVar, Protocol
 import torch
 from torch import Tensor
 
+from mha_core.attention.positions import POSITIONS
 from mha_core.attention.score_rule import COMPUTED, ScoreRule
 from mha_core.errors import MhaError, listed, one_of
 
@@ -92,6 +93,7 @@ class Edit(ABC):
 
     name: ClassVar[str]
     stage: ClassVar[int] = 0  # scores, weights, outputs: in this order edits act
+    of_module: ClassVar[bool] = False  # of what stands around attention
     layer: int | None = None
     kind: str | None = None
 
@@ -208,6 +210,8 @@ class Bias(Edit):
 
     def on(self, rule: ScoreRule, site: Site) -> ScoreRule:
         bias = _laid_out(self, site, len(site.keys), 0.0)
+        if not bias.any():
+            return rule  # another kernel would round otherwise
         return replace(rule, bias=bias if rule.bias is None else rule.bias + bias.to(rule.bias))
 
     def what(self) -> str:
@@ -294,8 +298,49 @@ class Output(Edit):
         return "off" if self.values == 0.0 else "patched output"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Concatenation(Edit):
+    """Lay the heads' outputs side by side and leave W^O out: it is the identity, without a bias.
+
+    With one head this is self-attention as such. Of random weights, where ``h · d_v = d_model``.
+    """
+
+    name: ClassVar[str] = "concatenation"
+    of_module: ClassVar[bool] = True
+
+    def on(self, rule: ScoreRule, site: Site) -> ScoreRule:
+        return rule
+
+    def what(self) -> str:
+        return "W^O = I"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Position(Edit):
+    """Another position code, by its name in `positions.POSITIONS`; "none" leaves positions out.
+
+    Of random weights, and of all layers at once.
+    """
+
+    name: ClassVar[str] = "position"
+    of_module: ClassVar[bool] = True
+    code: str
+
+    def __post_init__(self):
+        super().__post_init__()
+        one_of("position", self.code, POSITIONS, parameter="code")
+        if self.layer is not None or self.kind is not None:
+            raise MhaError("A position code is that of all layers; leave layer and kind out.")
+
+    def on(self, rule: ScoreRule, site: Site) -> ScoreRule:
+        return rule
+
+    def what(self) -> str:
+        return f"position {self.code}"
+
+
 TYPES: Mapping[str, type[Edit]] = {
-    kind.name: kind for kind in (Hide, Scale, Temperature, Bias, Weights, Output)
+    kind.name: kind for kind in (Hide, Scale, Temperature, Bias, Weights, Output, Concatenation, Position)
 }
 
 
@@ -308,10 +353,20 @@ def edited(
     return rule.mapped(lambda tensor: tensor.to(device)) if edits else rule
 
 
-def by_layer(edits: Sequence[Edit], sites: Sequence[Site]) -> list[tuple[Edit, ...]]:
-    """The edits of each layer. Raises `MhaError` for one that acts on no layer."""
+def by_layer(
+    edits: Sequence[Edit], sites: Sequence[Site], *, modules: bool = False
+) -> list[tuple[Edit, ...]]:
+    """The edits of each layer; those of what stands around attention only where `modules` are our own.
+
+    Raises `MhaError` for an edit that acts on no layer.
+    """
     chosen: list[list[Edit]] = [[] for _ in sites]
     for edit in edits:
+        if edit.of_module and not modules:
+            raise MhaError(
+                f"The edit “{edit.describe()}” changes what stands around attention; that can be done with "
+                f"random weights alone (source='random')."
+            )
         layers = [layer for layer, site in enumerate(sites) if edit.kind in (None, site.kind)]
         if not layers:
             kinds = dict.fromkeys(site.kind for site in sites)

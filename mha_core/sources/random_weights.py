@@ -8,11 +8,11 @@ from itertools import islice
 from types import MappingProxyType
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from mha_core import device as devices
 from mha_core.attention import masks, positions
-from mha_core.attention.edits import Edit, Site, by_layer, checked, edited
+from mha_core.attention.edits import Concatenation, Edit, Position, Site, by_layer, checked, edited
 from mha_core.attention.functional import CELLS, MIN_ROWS, attend
 from mha_core.attention.initialization import MAX_SEED, normal
 from mha_core.attention.module import Attended, AttentionSpec, MultiHeadAttention
@@ -155,24 +155,22 @@ def follow(
 ) -> AttentionTrace:
     """Trace tokens through layers of these sizes, with weights drawn as `trace` draws them."""
     n_tokens, place = len(tokens), devices.pick(device)
-
+    site = Site("self", spec.n_heads, spec.d_v, tokens, tokens)
+    edits_by_layer = by_layer(edits, [site] * layers, modules=True)
+    code = next((edit.code for edit in reversed(edits) if isinstance(edit, Position)), position)
     rule = ScoreRule(
         mask=masks.build(mask, n_tokens, n_tokens),
-        distance_bias=positions.alibi(spec.n_heads, n_tokens, n_tokens) if position == "alibi" else None,
+        distance_bias=positions.alibi(spec.n_heads, n_tokens, n_tokens) if code == "alibi" else None,
     )
-    x = _embedded(tokens.pieces, spec.d_model, position, seed=seed).unsqueeze(0).to(place.name)
-    site = Site("self", spec.n_heads, spec.d_v, tokens, tokens)
-    rules, recorded = (
-        [
-            edited(rule, edits_of_layer, site).mapped(lambda t: t.to(place.name))
-            for edits_of_layer in by_layer(edits, [site] * layers)
-        ],
-        [],
-    )
+    x = _embedded(tokens.pieces, spec.d_model, code, seed=seed).unsqueeze(0).to(place.name)
+    recorded: list[LayerTrace] = []
     with torch.no_grad():
-        for index, on_device in enumerate(rules):
+        for index, edits_of_layer in enumerate(edits_by_layer):
+            on_device = edited(rule, edits_of_layer, site).mapped(lambda t: t.to(place.name))
             module = drawn(spec, seed=seed, layer=index).to(place.name)
-            recorded.append(_layer(module, x, on_device, rotary=position == "rotary"))
+            if any(isinstance(edit, Concatenation) for edit in edits_of_layer):
+                _concatenate(module)
+            recorded.append(_layer(module, x, on_device, rotary=code == "rotary"))
             if len(recorded) < layers:  # the output of the last one is not used
                 # From the copies: the tensors that they are copies of are freed by now.
                 q, k, v, x = (recorded[-1].tensors[name][None].to(place.name) for name in "qkvx")
@@ -181,6 +179,19 @@ def follow(
     source: Source = RandomSource(seed, position, mask_name, place.name, str(torch.__version__))
     source = EditedSource(source, tuple(edits)) if edits else source
     return AttentionTrace(tokens, tuple(recorded), source)
+
+
+def _concatenate(module: MultiHeadAttention) -> None:
+    """Make W^O the identity. Raises `MhaError` where the heads side by side are not as wide as X."""
+    width, d_model = module.o.in_features, module.o.out_features
+    if width != d_model:
+        raise MhaError(
+            f"W^O can be the identity where h · d_v = d_model; here they are {width} and {d_model}.",
+            fixes=({"d_v": None},) if d_model % module.spec.n_heads == 0 else (),
+        )
+    identity = torch.eye(width, device=module.o.weight.device)
+    module.o.weight = nn.Parameter(identity, requires_grad=False)
+    module.o.bias = None
 
 
 def _embedded(pieces: tuple[str, ...], d_model: int, position: str, *, seed: int) -> Tensor:

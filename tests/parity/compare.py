@@ -9,7 +9,7 @@ import re
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -17,6 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from mha_core import edits
+from mha_core.attention.edits import Edit
 from mha_core.capture import collector
 from mha_core.errors import MhaError
 from mha_core.sources.huggingface import model as huggingface
@@ -24,7 +26,7 @@ from mha_core.sources.huggingface.forward_pass import are_weights
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.mixer import MixerTrace
 from mha_core.traces.trace import AttentionTrace
-from tests.parity import tiny
+from tests.parity import by_hand, tiny
 from tests.parity.table import EXACT, ORDER, LongRow, Row
 
 KINDS = {
@@ -85,6 +87,8 @@ def compare(family: str, lengths=tiny.LENGTHS, *, positions=tiny.POSITIONS, halv
         for name, dtype in HALVES.items() if halves and row.long_weights is not None else ():  # with weights
             cell, note = half(door, dtype, lengths[-1], model.route.name)
             row = replace(row, **{name: cell}, missing="; ".join(filter(None, (row.missing, note))))
+        if halves and row.verdict != "WRONG":
+            row = replace(row, edits=edited(model, own, lengths[0]))
     row = replace(row, missing="; ".join(filter(None, (refusal, row.missing))))
     return replace(row, keywords=tuple(sorted(names)))
 
@@ -191,13 +195,16 @@ def shown_of(model: huggingface.Model, own: nn.Module, length: tuple[int, int]) 
     return Shown(verdict, trace, weights, output, mixing, how)
 
 
-def traced(model: huggingface.Model, length: tuple[int, int]) -> tuple[AttentionTrace, object]:
+def traced(
+    model: huggingface.Model, length: tuple[int, int], edits: Sequence[Edit] = ()
+) -> tuple[AttentionTrace, object]:
     """The trace of a text of that many tokens, and the output of the model while it was made."""
     outputs = []
     hook = model.module.register_forward_hook(lambda _, __, output: outputs.append(output))
     try:
         text, target = tiny.texts(length)
-        trace = huggingface.follow(model, text, target=target if model.has_target else None)
+        target = target if model.has_target else None
+        trace = huggingface.follow(model, text, target=target, edits=edits)
     finally:
         hook.remove()
     return trace, outputs[-1]
@@ -225,6 +232,62 @@ def half(door: Door, dtype: str, length: tuple[int, int], route: str) -> tuple[s
     nearer = "ours" if sum(one) < DRAW * sum(other) else "own" if sum(other) < DRAW * sum(one) else "even"
     cell = f"{max(map(gap, ours, theirs)):.0e} {nearer}"
     return (cell, "") if model.route.name == route else (f"{cell} ({model.route.name})", "")
+
+
+def edited(model: huggingface.Model, own: nn.Module, length: tuple[int, int]) -> str:
+    """Whether edits without effect leave every bit, and how far others are from the same change in torch."""
+    if model.route.name != "attend":
+        return ""
+    trace, plain = traced(model, length)
+    at = next((at for at, layer in enumerate(trace.layers) if layer.n_query > by_hand.ROW), None)
+    same = [edits.Temperature(temperature=1.0), edits.Bias(values=0.0)]
+    same += [edits.Scale(layer=at, factor=layer.scale) for at, layer in enumerate(trace.layers)]
+    for one in same:
+        if gap(*map(first_tensor, (traced(model, length, [one])[1], plain))) > 0:
+            return f"WRONG: {one.describe()}"
+    largest = None if at is None else referee(model, own, trace, at, length)
+    return (
+        "same" if largest is None else f"same, {largest:.0e}" if largest <= EXACT else f"WRONG {largest:.0e}"
+    )
+
+
+def referee(
+    model: huggingface.Model, own: nn.Module, trace: AttentionTrace, at: int, length: tuple[int, int]
+) -> float | None:
+    """The largest difference of outputs over all kinds of edits; None where torch's kernel is not used."""
+    inputs, layer = tiny.inputs(model, trace, length), trace.layers[at]
+    own = copy.deepcopy(own)
+    plain = first_tensor(traced(model, length)[1])
+    try:
+        expected, calls = by_hand.by_hand(own, inputs)
+    except Exception:  # somebody else's model, which knows no such kernel
+        return None
+    if len(calls) != len(trace.layers) or relative_gap(plain, expected) > EXACT:
+        return None
+    largest = 0.0
+    visible, weights = layer.allowed()[:, by_hand.ROW], layer.weights(rows=[by_hand.ROW])[:, 0]
+    for name, change in by_hand.CHANGES.items():
+        if name != "off" and not weights[by_hand.HEAD, by_hand.KEY]:
+            continue  # it may be hidden
+        if name == "weights" and not visible[by_hand.HEAD, 0]:
+            continue  # nor may it be set
+        if name == "uniform" and not weights[visible].all():
+            continue  # by hand a weight that is too small for fp32 is taken for a hidden one
+        ours = first_tensor(traced(model, length, [change.edit(at, layer.n_key)])[1])
+        try:
+            expected, _ = by_hand.by_hand(own, inputs, at, change)
+        except NotImplementedError:
+            return None
+        largest = max(largest, relative_gap(ours, expected))
+    return largest
+
+
+def first_tensor(result: object) -> Tensor:
+    return next(part for part in result.values() if torch.is_tensor(part))
+
+
+def relative_gap(ours: Tensor, theirs: Tensor) -> float:
+    return float((ours - theirs).abs().max() / max(1.0, float(theirs.abs().max())))
 
 
 def ran(own: nn.Module, inputs: dict[str, Tensor]) -> object:

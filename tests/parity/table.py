@@ -38,6 +38,11 @@ longer text, and which of both lies nearer, in the median of all rows, to what t
 float32: ours, its own, or neither ("even"). Weights are shown in float32, of queries and keys in half
 precision. One token that rounding sends to another expert makes the largest difference large.
 
+*edits*, of models that take our attention function: "same" where edits that change nothing (a temperature of
+1, a bias of 0, the scale that is there) leave every bit of the output as it is; and the largest difference,
+in units of the output's largest number, between ours and torch with the same change of scores, weights or
+outputs written by hand in its first call, where transformers runs that model through torch's own kernel.
+
 *known* are W^Q, W^K, W^V and W^O: a small letter where only some layers have it, a dash where none has.
 
 Keywords that attention was called with: {keywords}.
@@ -62,13 +67,23 @@ class Row:
     mixing: float | None = None
     bf16: str = ""
     fp16: str = ""
+    edits: str = ""
     known: str = ""
     missing: str = ""
     keywords: tuple[str, ...] = ()
 
     TITLES = (
         *("family", "kind", "verdict", "door", "layers", "route", "weights 11", "output 11"),
-        *("weights 41", "output 41", "mixing 41", "bf16", "fp16", "known", "what is missing, and notes"),
+        *(
+            "weights 41",
+            "output 41",
+            "mixing 41",
+            "bf16",
+            "fp16",
+            "edits",
+            "known",
+            "what is missing, and notes",
+        ),
     )
 
 

@@ -119,7 +119,8 @@ def test_shows_what_the_model_computes(family):
         assert row.missing
         return
     assert largest(row) <= table.EXACT
-    assert "WRONG" not in row.bf16 + row.fp16
+    assert "WRONG" not in row.bf16 + row.fp16 + row.edits
+    assert row.edits.startswith("same" if row.route == "attend" else "")
     if row.verdict in PAIRS:
         assert row.route == ("mixing" if not row.known else "watch" if family in OWN_CODE else "attend")
 
@@ -185,7 +186,8 @@ def test_the_table_has_every_family():
         assert sorted(known.families) == sorted(tiny.families())
     for row in known.families.values():
         assert row.verdict in DECIDED or (row.verdict == "not built" and row.missing), row
-        assert "WRONG" not in row.bf16 + row.fp16
+        assert "WRONG" not in row.bf16 + row.fp16 + row.edits
+        assert row.edits.startswith("same" if row.route == "attend" else "")
         if row.verdict in PAIRS:
             assert row.route in ("attend", "watch", "mixing"), row
             assert largest(row) <= table.EXACT or "rounded" in row.missing, row

@@ -50,6 +50,44 @@ def test_later_layers_of_random_weights_follow_from_an_edit(edit):
     assert all(mha.against_torch(layer).passed for layer in trace.layers)
 
 
+def test_one_head_without_w_o_is_self_attention_as_such():
+    settings = {"h": 1, "d_model": 12, "layers": 2}
+    plain = mha.trace("a cat sat", **settings)
+    trace = mha.trace("a cat sat", **settings, edits=[edits.Concatenation(layer=0)])
+    first, second = trace.layers
+    np.testing.assert_array_equal(first.result(), first.output(0))
+    np.testing.assert_array_equal(second.x, first.output(0))
+    np.testing.assert_array_equal(first.output(0), plain.layers[0].output(0))
+    assert np.abs(second.result() - plain.layers[1].result()).max() > 1e-2
+    assert all(mha.against_torch(layer).passed for layer in trace.layers)
+    assert "W^O = I: layer 1" in repr(trace)
+
+
+@pytest.mark.parametrize("code", ["none", "learned", "rotary", "alibi"])
+def test_another_position_code_is_that_of_a_trace_with_it(code, tmp_path):
+    settings = {"h": 2, "d_model": 8, "layers": 2}
+    trace = mha.trace("a cat sat", **settings, edits=[edits.Position(code=code)])
+    expected = mha.trace("a cat sat", **settings, position=code)
+    for ours, theirs in zip(trace.layers, expected.layers, strict=True):
+        np.testing.assert_array_equal(ours.q, theirs.q)
+        np.testing.assert_array_equal(ours.weights(), theirs.weights())
+    trace.save(tmp_path / "trace.safetensors")
+    loaded = mha.load(tmp_path / "trace.safetensors")
+    assert loaded.edits == (edits.Position(code=code),)
+    assert loaded.source.origin.position == "sinusoidal"
+
+
+def test_what_stands_around_attention_is_changed_in_our_own_modules_alone(refused):
+    for change in (edits.Concatenation(layer=0), edits.Position(code="none")):
+        said = str(refused(mha.trace, TIRED, source="mini", edits=[change]))
+        assert "changes what stands around attention" in said
+    error = refused(mha.trace, "a b", h=2, d_model=8, d_v=3, edits=[edits.Concatenation()])
+    assert "h · d_v = d_model; here they are 6 and 8" in str(error)
+    assert error.fixes == ({"d_v": None},)
+    refused(edits.Position, code="sideways")
+    refused(edits.Position, code="alibi", layer=0)
+
+
 def test_a_trace_carries_its_edits_into_captions_files_and_copies(tmp_path):
     changes = (edits.Output(layer=0, heads=2), edits.Weights(layer=1, rows="it"))
     trace = mha.trace(TIRED, source="mini", edits=list(changes))
