@@ -1,9 +1,10 @@
 // The six matrices of one head beneath its lines: Q, K, V, scores, weights, output. They are computed from the
 // numbers that the view has, so that another head, layer or token asks nobody.
 import { make, renew } from "./elements.js";
+import { explained } from "./explained.js";
 import { largestOf, MatrixPictures, themeLook } from "./matrix_pictures.js";
 import { listOf, untrainedIn } from "./panel.js";
-import { exact, fill, isolated } from "./text.js";
+import { exact, fill, isolated, questionId } from "./text.js";
 
 /** @typedef {import("./head_view.js").HeadView} HeadView */
 /** @typedef {import("./payload.js").Layer} Layer */
@@ -78,6 +79,7 @@ export class HeadMatrices extends MatrixPictures {
   /** @type {{ query?: number, key?: number }} the tokens of the cell under the pointer */
   pointed = {};
   scene = "";
+  explains = ""; // whose number is explained
   /** @type {any[]} the header, the numbers and the theme of what is drawn */
   drawnFrom = [];
   /** @type {Record<Side, number[]> | null} of each side the tokens that are drawn */
@@ -131,6 +133,7 @@ export class HeadMatrices extends MatrixPictures {
     this.root.hidden = !layer?.heads.includes(head);
     this.bar.hidden = this.root.hidden;
     if (this.root.hidden || !this.theme || !this.root.clientWidth) return;
+    if (this.explains !== this.#place) this.explanation.close();
     const focus = this.focus;
     const parts = { query: this.#part("query", focus), key: this.#part("key", focus) };
     const row = focus.query ?? focus.key ?? 0;
@@ -235,6 +238,34 @@ export class HeadMatrices extends MatrixPictures {
       return label;
     };
     renew(this.bar, layer.q ? [title, choice("order", ORDERS), choice("end", ENDS)] : [title]);
+  }
+
+  // The browser has what scores, weights and outputs are made of; X and the columns of W are the server's.
+  explain(name, cell) {
+    const { layer, panel, texts } = this;
+    const { rows, columns } = MATRICES[name];
+    const { numbers } = this.matrices[name];
+    const row = this.parts[rows][0] + cell.row;
+    const column = columns ? this.parts[columns][0] + cell.column : Number(numbers.columns[cell.column]) - 1;
+    const place = { head: this.view.chosenHead, row, column };
+    const [from, to] = [listOf(panel, rows)[row], columns ? listOf(panel, columns)[column] : column + 1];
+    const where = { symbol: this.matrices[name].symbol, from, to };
+    this.explains = this.#place;
+    const ours = explained(layer, name, place, listOf(panel, "key"));
+    if (ours) return this.explanation.show({ ...where, ...ours });
+    const asked = { name, panel: this.nth, layer: layer.number, ...place, id: questionId() };
+    if (this.view.explain) return this.view.explain(asked);
+    this.explanation.show({ ...where, refusal: layer.q ? texts.explain_alone : texts.matrices_only_weights });
+  }
+
+  // Those that the server was asked for are of the place where that was.
+  answer(explanation) {
+    if (explanation) this.explanation.answer(explanation);
+  }
+
+  // Whose numbers these are: an explanation of those of others goes.
+  get #place() {
+    return JSON.stringify([this.nth, this.layer?.number, this.view.chosenHead, this.panel.title]);
   }
 
   choose(name, cell, more) {

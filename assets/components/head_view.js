@@ -63,6 +63,7 @@ import { apart, exact, fill } from "./text.js";
  * @property {((chosen: object) => void) | null} open load what is chosen and not here
  * @property {(() => void) | null} moved the view looks at something else
  * @property {((nth: number, token: number) => void) | null} hide hide a token of a sentence, or give it back
+ * @property {((place: object) => void) | null} [explain] say where a number comes from
  * @property {((asked: object) => void) | null} [plot] draw one of the six matrices by plotly
  * @property {((header: Header) => Promise<string>) | null} page the view as a page of its own, to be saved
  */
@@ -86,6 +87,8 @@ export class HeadView {
   moved = null;
   /** @type {Page["hide"]} */
   hide = null;
+  /** @type {Page["explain"]} */
+  explain = null;
   /** @type {Page["page"]} */
   page = null;
   /** @type {Page["plot"]} */
@@ -165,7 +168,7 @@ export class HeadView {
    * @param {import("./payload.js").PayloadPanel[]} panels
    * @param {Page} page
    */
-  show(header, panels, { open, moved, hide, page, plot = null }) {
+  show(header, panels, { open, moved, hide, page, plot = null, explain = null }) {
     this.header = header;
     this.texts = header.texts;
     this.open = open;
@@ -173,6 +176,7 @@ export class HeadView {
     this.hide = hide;
     this.page = page;
     this.plot = plot;
+    this.explain = explain;
     this.original = panels;
     if (!this.scene) {
       // A page that was saved so.

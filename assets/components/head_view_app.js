@@ -38,6 +38,10 @@ export default async function ({ data, parentElement, setTriggerValue }) {
     tell();
     setTriggerValue("plotted", asked);
   };
+  const explain = (place) => {
+    tell();
+    setTriggerValue("explained", place);
+  };
   // What is not here the server sends; until then the view stays where it is.
   const isHere = ({ layer, head }) => panels[0].layers.get(layer)?.heads.includes(head);
   const place = placeOf(heldFocus(), data, panels);
@@ -49,6 +53,7 @@ export default async function ({ data, parentElement, setTriggerValue }) {
     hide: data.hides ? hide : null,
     page,
     plot: data.matrices ? plot : null,
+    explain: data.explains ? explain : null,
   });
   const follower = (focus) => {
     const there = placeOf(focus, data, panels);
@@ -57,5 +62,6 @@ export default async function ({ data, parentElement, setTriggerValue }) {
   };
   follower(heldFocus());
   follow(root, follower);
+  view.matrices.answer(data.explanation);
   drawn(root);
 }

@@ -6,7 +6,7 @@ import { MatrixPictures, themeLook } from "./matrix_pictures.js";
 import { followPointing, litOf, pointAt } from "./pointing.js";
 import { followStep, stepInFocus } from "./step_in_focus.js";
 import { drawn } from "./streamlit.js";
-import { fill, isolated } from "./text.js";
+import { fill, isolated, questionId } from "./text.js";
 
 /** @typedef {import("./pointing.js").Kind} Kind */
 
@@ -29,6 +29,7 @@ import { fill, isolated } from "./text.js";
  * @property {number} span so many times as wide as others in its row
  * @property {string} says of a cell: a template with {symbol}, {row}, {column}, {value}
  * @property {[number | null, number | null] | null} start the first token of its rows and columns; null: not clicked
+ * @property {boolean} explains where a number of it comes from can be said
  * @property {[Kind | null, Kind | null]} kinds what its rows and its columns are, where that can be pointed at
  * @property {{ caption: string[], file: string }} saved
  */
@@ -37,6 +38,7 @@ import { fill, isolated } from "./text.js";
  * @typedef {object} Scene
  * @property {Record<string, string>} texts
  * @property {Described[]} matrices
+ * @property {import("./explained.js").Explanation | null} explanation
  * @property {number} tall
  * @property {number} across
  * @property {boolean} stacked below each other on a phone
@@ -98,6 +100,7 @@ export class Heatmaps extends MatrixPictures {
     this.all = withNumbers(scene.matrices, bytes);
     this.tall = scene.tall;
     this.row.classList.toggle("stacked", scene.stacked);
+    this.explanation.answer(scene.explanation);
     if (scene.steps) followStep(this.root, () => this.update());
     this.update();
   }
@@ -128,10 +131,11 @@ export class Heatmaps extends MatrixPictures {
   }
 
   choose(name, cell) {
-    const { start } = this.#of(name);
-    if (!start) return;
-    const [row, column] = start.map((first, axis) => (first === null ? null : first + (axis ? cell.column : cell.row)));
-    this.send("picked", { row, column });
+    const { start, explains } = this.#of(name);
+    if (!start && !explains) return;
+    const at = (axis, place) => (start?.[axis] == null ? null : start[axis] + place);
+    const explained = explains ? { name, row: cell.row, column: cell.column, id: questionId() } : null;
+    this.send("picked", { row: at(0, cell.row), column: at(1, cell.column), explained });
   }
 
   #of = (name) => this.all.find((one) => one.name === name);

@@ -2,6 +2,7 @@
 // pointer or under the keyboard's cell, and files. Whose matrices they are the classes that extend this one know.
 import { themeColours } from "./colours.js";
 import { make, makeButton, makeSvg, renew } from "./elements.js";
+import { ExplanationPanel } from "./explanation.js";
 import { Heatmap, namesAbove, widthOf } from "./heatmap.js";
 import { roving } from "./roving.js";
 import { save } from "./saving.js";
@@ -91,7 +92,8 @@ export class MatrixPictures {
     this.largeBar = make("div", "bar");
     this.reading = make("p", "reading");
     this.reading.setAttribute("aria-live", "polite");
-    this.root.append(this.row, this.reading, this.large);
+    this.explanation = new ExplanationPanel(() => this.texts);
+    this.root.append(this.row, this.reading, this.large, this.explanation.root);
     this.enlarged = new Heatmap();
     this.zoom = make("div", "zoom");
     this.table = make("div", "table");
@@ -123,6 +125,10 @@ export class MatrixPictures {
   // A cell of the large matrix is chosen, perhaps with others.
   /** @param {string} _name @param {Cell} _cell @param {boolean} _more */
   choose(_name, _cell, _more) {}
+
+  // Say where the number of a chosen cell comes from.
+  /** @param {string} _name @param {Cell} _cell */
+  explain(_name, _cell) {}
 
   // Open a matrix as a figure of plotly's; null where no server can draw one.
   /** @type {((name: string) => void) | null} */
@@ -228,6 +234,7 @@ export class MatrixPictures {
       if (!cell) return;
       this.cell = null;
       this.choose(name(), cell, event.shiftKey || event.ctrlKey || event.metaKey);
+      this.explain(name(), cell);
     });
   }
 
@@ -244,6 +251,7 @@ export class MatrixPictures {
       if (event.key === "Escape" && canvas === this.enlarged.canvas) this.#close();
       else if (event.key === "Enter" && here) {
         this.choose(name, here, event.shiftKey);
+        this.explain(name, here);
         this.point(name, here); // the keyboard stays where it is
       } else if (after && (event.key in STEPS || here)) this.#at(name, after);
       else return;

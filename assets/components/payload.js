@@ -112,17 +112,43 @@ export class Layer {
     }
     if (!this.sees(head, query, key)) return 0;
     const patched = this.#at(this.patchedWeights, place, query, key);
-    if (patched !== Infinity) return patched;
+    return patched === Infinity ? Math.exp(this.logit(head, query, key) - this.logSumExp(head, query)) : patched;
+  }
+
+  // What the softmax takes of a cell, without its mask. `note` hears of each step on the way: its name, the number
+  // behind it, and by what it was changed.
+  /** @param {((step: string, value: number, by: number) => void) | null} note */
+  logit(head, query, key, note = null) {
+    const place = this.place.get(head);
     const { scale, cap, temperature } = this.rule;
-    let s = this.score(head, query, key) * scale;
-    if (cap) s = cap * Math.tanh(s / cap);
-    if (this.bias) s += this.#at(this.bias, place, query, key);
+    let s = this.score(head, query, key);
+    note?.("score", s, 1);
+    s *= scale;
+    note?.("scale", s, scale);
+    if (cap) {
+      s = cap * Math.tanh(s / cap);
+      note?.("cap", s, cap);
+    }
+    let bias = this.bias ? this.#at(this.bias, place, query, key) : 0;
     if (this.distanceBias) {
       const { shape, data } = this.distanceBias;
-      s += data[this.#shared(this.distanceBias, place) * shape[1] + key - query + this.nQuery - 1];
+      bias += data[this.#shared(this.distanceBias, place) * shape[1] + key - query + this.nQuery - 1];
     }
-    return Math.exp(s / temperature - this.lse.data[place * this.nQuery + query]);
+    s += bias;
+    if (this.bias || this.distanceBias) note?.("bias", s, bias);
+    s /= temperature;
+    if (temperature !== 1) note?.("temperature", s, temperature);
+    return s;
   }
+
+  // The logarithm of the sum over all keys, and a sink, of a row.
+  logSumExp(head, query) {
+    return this.lse.data[this.place.get(head) * this.nQuery + query];
+  }
+
+  // Does an experiment put a number in place of a weight, or of a number of an output?
+  isPatched = (head, query, key) => this.#at(this.patchedWeights, this.place.get(head), query, key) !== Infinity;
+  isPatchedOutput = (head, query, at) => this.#at(this.patchedOutputs, this.place.get(head), query, at) !== Infinity;
 
   // What a query takes from every key; kept for the next time. Float32Array of nKey.
   row(head, query) {

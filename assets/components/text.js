@@ -33,3 +33,6 @@ export function apart(titles) {
 // What no XML may hold, control characters and halves of surrogate pairs, is replaced.
 const NOT_XML = /[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/gu;
 export const cleaned = (text) => text.replace(NOT_XML, "\ufffd");
+
+// A name for a question to the server, which no other has.
+export const questionId = () => `${Date.now()}-${Math.random()}`;

@@ -31,6 +31,7 @@ SMALLEST_NORMAL = 2**-14  # of float16, below which a unit grows no smaller
 HALF_UNITS = 2  # in the last place of a half-precision number, for each rounding
 MAX_KEY_NUMBERS = 4096  # a snippet writes out the keys of a whole row up to so many numbers
 TERMS_IN_FORMULA = 6
+MAX_SYMBOLS = 6  # tokens of a side in a matrix of symbols
 LINE = 100  # letters of a line of code
 ESCAPED = str.maketrans(
     {letter: rf"\{letter}" for letter in "{}_#$%&"} | {"\\": "∖", "^": "＾", "~": "∼", "\n": "⏎"}
@@ -41,9 +42,11 @@ ESCAPED = str.maketrans(
 class Step:
     """One step to a number, with its `value` in the trace, its formula in LaTeX and its code in torch.
 
-    `name` says what is done: "product" and "sum" add up `terms`, "softmax" divides the exponential of one
-    score by those of all (its terms are these shares), others change one number: scale, cap, bias, mask,
-    temperature, norm, clip, rotary, gate, patch (an edit) and rounding (to half precision).
+    `name` says what is done. Sums of `terms` are "score" (q · k), "projection" (x · W + b), "mixture" (of
+    values), "columns" (a head's output times a column of W^O), "heads" (what each adds) and "rotary".
+    "softmax" divides the exponential of one score by those of all; its terms are these shares. Others change
+    one number: scale, cap, bias, mask, temperature, norm, clip, gate, patch (an edit) and rounding (to half
+    precision).
     `labels` name the terms: tokens, heads, dimensions from 1. `factors` are what was multiplied for each.
     `size` is the sum of the sizes of all products behind the value, to which rounding is relative.
     """
@@ -56,6 +59,11 @@ class Step:
     size: float
     labels: tuple[str, ...] = ()
     factors: tuple[np.ndarray, ...] = ()
+
+    @property
+    def has_bias(self) -> bool:
+        """Is the last term of its sum a bias?"""
+        return self.labels[-1:] in (("b",), ("b^O",))
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,13 +128,6 @@ class Cell:
         return layer.rule.at(heads, [self.query], n_query=layer.n_query, n_key=layer.n_key)
 
     @property
-    def symbols(self) -> tuple[str, str]:
-        """The tokens of query and key in LaTeX."""
-        sides = self.layer.sides
-        texts = (sides.queries, self.query), (sides.keys, self.key)
-        return tuple("" if at is None else _latex_text(text.labels[at]) for text, at in texts)
-
-    @property
     def kv_head(self) -> int:
         return self.layer.kv_head(self.head)
 
@@ -144,7 +145,8 @@ class Cell:
         *others, last = steps
         limit = TOLERANCE * max(last.size, abs(recorded))
         if dtype in HALF:
-            parts = last.size if last.name == "rotary" else abs(recorded)
+            summed = {"rotary": last.terms, "projection": last.terms[len(last.terms) - last.has_bias :]}
+            parts = max(abs(recorded), np.abs(summed.get(last.name, ())).max(initial=0.0))  # rounded, too
             limit += HALF_UNITS * HALF[dtype] * max(parts, SMALLEST_NORMAL)
         computed = last.value
         if computed != recorded and not abs(computed - recorded) <= limit:  # NaN is not at most the limit
@@ -226,6 +228,24 @@ def _width(layer: LayerTrace, name: str) -> int:
     return layer.contribution(0, rows=[0]).shape[1]  # it says so where W^O is not known
 
 
+def symbolic_scores(layer: LayerTrace) -> str:
+    """The matrix of scores in LaTeX, each as the product of two vectors with their tokens' names.
+
+    Raises `MhaError` for more than `MAX_SYMBOLS` queries or keys, which no page has room for.
+    """
+    queries, keys = (text.labels for text in (layer.sides.queries, layer.sides.keys))
+    if max(len(queries), len(keys)) > MAX_SYMBOLS:
+        raise MhaError(
+            f"A matrix of symbols has room for {MAX_SYMBOLS} tokens; here are {len(queries)} and {len(keys)}."
+        )
+    rows = [" & ".join(_score_symbol(query, key) for key in keys) for query in queries]
+    return r"\left(\begin{smallmatrix}" + r" \\ ".join(rows) + r"\end{smallmatrix}\right)"
+
+
+def _score_symbol(query: str, key: str) -> str:
+    return rf"q_{{\text{{{_latex_text(query)}}}}} \cdot k_{{\text{{{_latex_text(key)}}}}}"
+
+
 # Scores and weights
 
 
@@ -271,14 +291,14 @@ class Row:
     def score(self) -> Step:
         cell, layer = self.cell, self.cell.layer
         q, keys = layer.q[cell.head, cell.query], layer.k[cell.kv_head]
-        query, key = cell.symbols
         code = f"q = {_tensor(q)}  # the query\n"
         if self.whole:
             code += f"k = {_tensor(keys)}  # the keys of all tokens\ns = k @ q"
         else:
             code += f"k = {_tensor(keys[cell.key])}  # the key\nvalue = k @ q"
-        symbol = rf"q_{{\text{{{query}}}}} \cdot k_{{\text{{{key}}}}}"
-        step = _products("product", symbol, q, keys[cell.key], code)
+        queries, keys_of = layer.sides.queries.labels, layer.sides.keys.labels
+        symbol = _score_symbol(queries[cell.query], keys_of[cell.key])
+        step = _products("score", symbol, q, keys[cell.key], code)
         return cell.ending([step], cell.number("scores"))[0]
 
     def scaled(self) -> Step:
@@ -382,7 +402,7 @@ def _of_output(cell: Cell) -> list[Step]:
     if patches is not None:
         row = array(patches).reshape(-1, patches.shape[-1])[0]
         patched = row[cell.dimension if len(row) > 1 else 0].item()
-    steps = [_products("sum", r"\sum_n a_n v_n", weights, values, code, layer.sides.keys.labels)]
+    steps = [_products("mixture", r"\sum_n a_n v_n", weights, values, code, layer.sides.keys.labels)]
     if patched != COMPUTED:
         code = f"value = torch.tensor({patched!r})  # an edit puts it in place of the computed output"
         steps.append(_change("patch", patched, _number(patched), code, (steps[-1].value, patched)))
@@ -417,7 +437,7 @@ def _of_contribution(cell: Cell) -> list[Step]:
     matrix = array(layer.projections.w_o[columns, cell.dimension])
     code = f"z = {_tensor(outputs)}  # the head's output\n"
     code += f"w = {_tensor(matrix)}  # column {cell.dimension + 1} of its rows of W^O\nvalue = z @ w"
-    step = _products("sum", r"\sum_c z_c W^O_c", outputs, matrix, code)
+    step = _products("columns", r"\sum_c z_c W^O_c", outputs, matrix, code)
     return cell.ending([step], recorded, layer.tensors["v"].dtype)
 
 
@@ -436,7 +456,7 @@ def _of_result(cell: Cell) -> list[Step]:
         terms, labels = np.append(terms, float(bias[at])), (*labels, "b^O")
         code += f" + {float(bias[at])!r}"
     size = float(np.abs(products).sum() + np.abs(terms[layer.n_heads :]).sum())
-    step = _sum("sum", r"\sum_i \text{head}_i W^O_i", terms, code, labels, size=size)
+    step = _sum("heads", r"\sum_i \text{head}_i W^O_i", terms, code, labels, size=size)
     return cell.ending([step], recorded, layer.tensors["v"].dtype)
 
 
@@ -454,7 +474,9 @@ def _of_projection(cell: Cell) -> list[Step]:
     x, matrix, bias, _ = parts[name]
     token, head = (cell.query, cell.head) if name == "q" else (cell.key, cell.kv_head)
     tensors = [layer.tensors[stage] for stage in layer.stages(name)]
-    stages, dtypes = [array(tensor[head, token]) for tensor in tensors], [tensor.dtype for tensor in tensors]
+    stages = [array(tensor[head, token]) for tensor in tensors]
+    # A product of half-precision numbers is one, also where the model then goes on in float32.
+    dtypes = [tensor.dtype if tensor.dtype in HALF else x.dtype for tensor in tensors]
     column = head * len(stages[0]) + cell.dimension
     shift = None if bias is None else float(bias[column])
     numbers, weights = array(x[0, token]), array(matrix[:, column])
@@ -463,7 +485,7 @@ def _of_projection(cell: Cell) -> list[Step]:
     code += "" if shift is None else f" + {shift!r}  # bias"
     recorded = float(stages[0][cell.dimension])
     symbol = rf"x \cdot W^{name.upper()}"
-    step = _products("product", symbol, numbers, weights, code, bias=shift)
+    step = _products("projection", symbol, numbers, weights, code, bias=shift)
     steps = cell.ending([step], recorded, dtypes[0])
     whole = array(tensors[0][:, token])
     segments = _segments(getattr(layer.adjustments, name))

@@ -11,9 +11,11 @@ from mha_core import AttentionTrace
 from mha_core.analysis.frames import MAX_ALL_PAIRS, around, longest, picture
 from mha_core.export import head_view as views
 from mha_core.export.payload import BUDGET, Panel, fitting, pack
+from mha_core.traces.matrices import MATRICES
 from pages._kit import (
     components,
     compute,
+    explained,
     heatmaps,
     heights,
     matrices,
@@ -25,6 +27,7 @@ from pages._kit import (
 from pages._kit.text import language, t
 
 PLOT = "head_view_plot"  # where it is kept which matrix is drawn by plotly
+EXPLAINED = "head_view_explained"  # and of which number it is said where it comes from
 MAX_BLOBS = 4  # of one trace, with different layers, heads or titles
 _blobs: WeakKeyDictionary[AttentionTrace, dict] = WeakKeyDictionary()
 
@@ -119,9 +122,23 @@ def of_sentences(
     focus = {"layer": layer, "head": head, "token": token}
     titles = [_title(one) for one in traces.values()] if any(stand_ins) else None
     every = list(traces.values())
+    more |= {"explains": True, "explanation": _explanation(every)}
     payload = of_traces(every, **focus, titles=titles, values=True, more=more, on_hide=hide)
     _plot(every)
     return payload
+
+
+def _explanation(traces: Sequence[AttentionTrace]) -> dict | None:
+    """Where the number comes from that the reader of the view has asked for, as long as it is there."""
+    asked = st.session_state.get(EXPLAINED)
+    if asked is None or asked["panel"] >= len(traces):
+        return None
+    trace, name, layer, head = traces[asked["panel"]], asked["name"], asked["layer"], asked["head"]
+    if name not in views.OF_HEAD or layer >= len(trace.layers) or head >= trace.layers[layer].n_heads:
+        return None
+    place = {"layer": layer, "head": head, "row": asked["row"], "column": asked["column"]}
+    symbol = MATRICES[name].written(trace.layers[layer], head)
+    return explained.of_cell(trace, name, **place, symbol=symbol) | {"id": asked["id"]}
 
 
 def _plot(traces: Sequence[AttentionTrace]) -> None:
@@ -214,6 +231,9 @@ def _mount(
     def plot() -> None:
         st.session_state[PLOT] = st.session_state[key].plotted
 
+    def explain() -> None:
+        st.session_state[EXPLAINED] = st.session_state[key].explained
+
     digest = components.digest(blob)
     # The bytes show nothing and leave no gap. (Not in the sidebar: a fragment may not write there.)
     with st.container(gap=None):
@@ -223,6 +243,7 @@ def _mount(
             height=height,
             on_hidden_change=hide,
             on_plotted_change=plot,
+            on_explained_change=explain,
         )
         components.send(key, blob, key=f"{key}_blob")
     return digest

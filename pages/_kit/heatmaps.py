@@ -1,7 +1,7 @@
 """Matrices as pictures of our own, each of them large on request, and on request as a figure of plotly's."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
 
@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
+from mha_core import AttentionTrace
 from mha_core.analysis.frames import Origin
 from mha_core.figures.heatmap import heatmap
-from pages._kit import charts, components, heights, state
+from pages._kit import charts, components, explained, heights, state
 from pages._kit.text import literal, t, template
 
 # What matrix_pictures.js says, under the same names as in the head view.
@@ -51,6 +52,8 @@ class Heatmap:
     `row` a row; `faint` marks rows that mean little; `result` says that it is made of those before it.
     `hidden` cells have no colour of the scale, and `hidden_text` says why. `span` is its width in columns of
     the grid that it stands in.
+    `matrix` is the name of the trace's matrix whose numbers it has, where each can be explained, and `first`
+    the positions of its first row and first column there.
     `start` are the positions of its first row and first column among the tokens, from 0: a click on a cell
     then chooses them; None for an axis without tokens, and for a matrix that is not clicked.
     """
@@ -70,6 +73,8 @@ class Heatmap:
     start: tuple[int | None, int | None] | None = None
     result: bool = False
     span: int = 1
+    matrix: str | None = None
+    first: tuple[int, int] = (0, 0)
 
     @cached_property
     def values(self) -> np.ndarray:
@@ -127,29 +132,42 @@ def draw(
     tall: int | None = None,
     stacked: bool = False,
     steps: Mapping[str, Step] | None = None,
+    traces: Mapping[str, AttentionTrace] | None = None,
 ) -> None:
     """Draw matrices, so many `across` and `tall` pixels high; `key` is their element key.
 
     On a phone they are a row that is swiped, or stand one below the other where they are `stacked`. One of
     them is drawn by plotly where its reader asks for that. With `steps` those of the step in focus alone are
-    drawn (step_in_focus.js).
+    drawn (step_in_focus.js). `traces` are those whose numbers the matrices of these names have: a click on a
+    cell then says where its number comes from.
     """
+    traces = traces or {}
     across = len(matrices) if across is None else across
     tall = heights.heatmap(max(len(matrix.frame) for matrix in matrices)) if tall is None else tall
     blob = _packed(matrices)
     data = {
         "name": key,
         "digest": components.digest(blob),
-        "texts": _texts(clicked=any(matrix.start is not None for matrix in matrices)),
+        "texts": _texts("explained" if traces else "how" if any(one.start for one in matrices) else "point"),
         "tall": tall,
         "across": across,
         "stacked": stacked,
-        "matrices": [matrix.description for matrix in matrices],
+        "matrices": [
+            matrix.description | {"explains": matrix.matrix is not None and matrix.name in traces}
+            for matrix in matrices
+        ],
+        "explanation": _explanation(key, matrices),
         "steps": None if steps is None else {name: step._asdict() for name, step in steps.items()},
     }
 
     def picked() -> None:
-        _choose(**st.session_state[key].picked)
+        cell = st.session_state[key].picked
+        _choose(row=cell["row"], column=cell["column"])
+        if cell.get("explained"):
+            asked = dict(cell["explained"])
+            number = asked.pop("id")
+            answer = _of_cell(matrices, traces, **asked)
+            st.session_state[_explained(key)] = answer and (answer[0], answer[1] | {"id": number})
 
     def plotted() -> None:
         st.session_state[_plot(key)] = st.session_state[key].plotted
@@ -167,6 +185,35 @@ def draw(
     for matrix in matrices:
         if matrix.name == st.session_state.get(_plot(key)):
             plot(matrix, key=_plot(key))
+
+
+def _of_cell(
+    matrices: Sequence[Heatmap], traces: Mapping[str, AttentionTrace], *, name: str, row: int, column: int
+) -> tuple[Heatmap, dict] | None:
+    """The matrix of a cell, and where the number of the cell comes from; None where it is gone."""
+    matrix = next((one for one in matrices if one.name == name and name in traces), None)
+    if matrix is None or not (0 <= row < len(matrix.frame) and 0 <= column < len(matrix.frame.columns)):
+        return None
+    place = {"layer": matrix.origin.layer, "head": matrix.origin.head}
+    place |= {"row": matrix.first[0] + row, "column": matrix.first[1] + column}
+    return matrix, explained.of_cell(traces[name], matrix.matrix, symbol=matrix.symbol, **place)
+
+
+def _explanation(key: str, matrices: Sequence[Heatmap]) -> dict | None:
+    """The explanation that was asked for, as long as the matrix with its number is drawn."""
+    asked = st.session_state.get(_explained(key))
+    if asked is None:
+        return None
+    matrix, explanation = asked
+    origin = replace(matrix.origin, spans=())
+    there = [one for one in matrices if one.name == matrix.name and one.origin is not None]
+    same = [one for one in there if replace(one.origin, spans=()) == origin and one.symbol == matrix.symbol]
+    return explanation if same else None
+
+
+def _explained(key: str) -> str:
+    """Where it is kept which number of these matrices is explained."""
+    return f"{key}_explained"
 
 
 def plot(matrix: Heatmap, *, key: str) -> None:
@@ -219,10 +266,10 @@ def _plot(key: str) -> str:
     return f"{key}_plot"
 
 
-def _texts(*, clicked: bool) -> dict[str, str]:
-    return {name: template(f"head_view.{name}") for name in WORDS} | {
+def _texts(how: str) -> dict[str, str]:
+    return {name: template(f"head_view.{name}") for name in (*WORDS, *explained.WORDS)} | {
         "matrix_alt": template("matrix.alt"),
-        "how": template("heatmap.how") if clicked else template("heatmap.point"),
+        "how": template(f"heatmap.{how}"),
     }
 
 

@@ -6,6 +6,8 @@ import pandas as pd
 import streamlit as st
 
 from mha_core import AttentionTrace, LayerTrace, against_torch
+from mha_core.analysis.derivation import PRIMES
+from mha_core.analysis.explanation import EXPLAINED
 from mha_core.analysis.frames import (
     MAX_ALL_PAIRS,
     Picture,
@@ -57,7 +59,15 @@ def of_picture(picture: Picture, name: str, *, limit: float, query: int, result:
         origin=picture.origin,
         start=(first_row, first_column if columns_chosen else None) if clickable else None,
         result=result,
+        matrix=picture.name if _has_numbers_of_the_trace(picture) else None,
+        first=picture.start,
     )
+
+
+def _has_numbers_of_the_trace(picture: Picture) -> bool:
+    """Whether its cells are those of the matrix of its name: not a stage before it, nor all heads at once."""
+    whole = picture.framed is None or picture.name == "concat"
+    return picture.name in EXPLAINED and whole and not set(picture.symbol) & set(PRIMES)
 
 
 def check_badge(layer: LayerTrace, query: int) -> None:

@@ -55,7 +55,8 @@ def show_matrices(
         drawn = [replace(side, limit=end) for side in drawn]
         if difference:
             drawn.append(_difference(*drawn, name="difference"))
-        heatmaps.draw(drawn, key=f"{key}-{name}", stacked=True)
+        traces = dict(zip(("before", "after"), pair.values(), strict=True))
+        heatmaps.draw(drawn, key=f"{key}-{name}", stacked=True, traces=traces)
 
 
 def _difference(before: heatmaps.Heatmap, after: heatmaps.Heatmap, *, name: str) -> heatmaps.Heatmap:
@@ -63,6 +64,7 @@ def _difference(before: heatmaps.Heatmap, after: heatmaps.Heatmap, *, name: str)
     return replace(
         after,
         name=name,
+        matrix=None,
         symbol=t("pair.difference"),
         meaning=t("pair.difference_meaning"),
         frame=after.frame - before.frame,

@@ -3,6 +3,7 @@
 import streamlit as st
 
 from mha_core.analysis.derivation import STEPS, Step, steps
+from mha_core.analysis.explanation import MAX_SYMBOLS, symbolic_scores
 from mha_core.analysis.frames import MAX_ALL_PAIRS, around, largest_weight
 from pages._kit import charts, chooser, compute, heights, matrices, model_info, refusals, state
 from pages._kit.scene import scene_and_trace
@@ -42,6 +43,8 @@ with st.container(gap=None, height=heights.step(), border=False, key="of_steps")
                 for sentence in sentences(step):
                     st.markdown(sentence)
             formula.latex(rf"\large {step.formula}")
+            if step.name == "scores" and max(layer.n_query, layer.n_key) <= MAX_SYMBOLS:
+                formula.latex(symbolic_scores(layer))
 if known_steps:
     river.pictures(trace, layer=layer_index, head=head, query=query, part=part, limit=limit)
 chooser.of_head(trace, layer=layer_index, head=head, query=query, limit=limit)

@@ -3,7 +3,7 @@
     python -m tests.analysis.cells                 # 12 numbers of each family in three precisions
     python -m tests.analysis.cells llama gpt2
 
-Each number is compared with its matrix, computed whole, and its snippet is run. What is refused is counted by
+Each number is compared with its matrix, and its snippet is run. What is refused is counted by
 its reason.
 """
 
@@ -23,11 +23,13 @@ import transformers
 import mha_core as mha
 from mha_core.analysis.explanation import EXPLAINED, Explanation
 from mha_core.attention.functional import HALF
+from mha_core.export import head_view
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.traces.matrices import MATRICES
 from tests.parity import tiny
 
 CELLS = 12  # of a family in each precision
+TEXTS = head_view.texts("en")
 PROCESSES = 20  # snippets that run alone
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 ROUNDING = 1e-6  # of the sum of the sizes of all products
@@ -59,9 +61,13 @@ def fault(trace: mha.AttentionTrace, name: str, place: dict) -> str:
     """What is wrong with the explanation of a number, "" for nothing. Raises `MhaError` as `explain` does."""
     explanation = mha.explain(trace, name, **place)
     layer, recorded = trace.layers[place["layer"]], _recorded(trace, name, place)
-    if not close(explanation, explanation.value, recorded, layer.tensors["v"].dtype):
+    dtypes = [tensor.dtype for tensor in layer.tensors.values()]
+    dtype = next((dtype for dtype in dtypes if dtype in HALF), dtypes[0])
+    if not close(explanation, explanation.value, recorded, dtype):
         return f"{explanation.value} is explained, the matrix has {recorded}"
     for step in explanation.steps:
+        if f"explain_{step.name}" not in TEXTS:
+            return f"there is no text for {step.name}"
         if step.name == "softmax":
             if not np.isclose(step.terms.sum(), 1.0) and step.terms.any():
                 return f"the shares of the softmax sum to {step.terms.sum()}"
@@ -75,7 +81,7 @@ def fault(trace: mha.AttentionTrace, name: str, place: dict) -> str:
             if len(step.terms) > 1 and step.name != "bias" and len(factor) != len(step.terms):
                 return f"{len(factor)} factors of {step.name} for {len(step.terms)} terms"
     printed = output(explanation.pytorch())
-    if not close(explanation, printed, recorded, layer.tensors["v"].dtype):
+    if not close(explanation, printed, recorded, dtype):
         return f"its code prints {printed}, the trace has {recorded}"
     return ""
 
@@ -84,7 +90,8 @@ def close(explanation: Explanation, one: float, other: float, dtype: torch.dtype
     """Are two numbers the same but for rounding?"""
     limit = ROUNDING * max(explanation.size, abs(other))
     if dtype in HALF and np.isfinite(other):
-        parts = max((step.size for step in explanation.steps if step.name == "rotary"), default=0.0)
+        steps = [step for step in explanation.steps if step.name in ("rotary", "projection")]
+        parts = max((np.abs(step.terms).max() for step in steps), default=0.0)
         limit += UNITS * torch.finfo(dtype).eps * max(abs(other), parts, torch.finfo(dtype).tiny)
     return one == other or abs(one - other) <= limit
 
@@ -104,10 +111,10 @@ def printed_alone(code: str) -> float:
 
 
 def _recorded(trace: mha.AttentionTrace, name: str, place: dict) -> float:
-    """The number in its matrix, computed whole."""
-    values = MATRICES[name].values(trace.layers[place["layer"]], place.get("head"))
-    rows, columns = (place[axis] for axis in ("query", "key", "dimension") if axis in place)
-    return float(values[rows, columns])
+    """The number in its matrix, of which one row is computed: with others beside it sums round otherwise."""
+    row, column = (place[axis] for axis in ("query", "key", "dimension") if axis in place)
+    side = {"keys": [row]} if MATRICES[name].axes[0] == "key" else {"rows": [row]}
+    return float(MATRICES[name].values(trace.layers[place["layer"]], place.get("head"), **side)[0, column])
 
 
 def outcomes(family: str, dtypes: Sequence[torch.dtype], number: int = 0) -> Iterator[str]:

@@ -153,7 +153,7 @@ def test_two_tokens_by_hand():
     assert score.labels == ("1", "2")
     assert score.latex == r"q_{\text{a}} \cdot k_{\text{b}} = (1)(1) + (2)(-1) = -1"
     weight = mha.explain(trace, head=0, query="a", key="b")
-    assert [step.name for step in weight.steps] == ["product", "scale", "softmax"]
+    assert [step.name for step in weight.steps] == ["score", "scale", "softmax"]
     share = 1 / (1 + np.exp(5 / np.sqrt(2)))
     assert weight.value == pytest.approx(share)
     assert weight.steps[-1].terms[0] == pytest.approx(1 - share)
@@ -164,7 +164,7 @@ def test_two_tokens_by_hand():
 
 
 def test_every_part_of_a_rule_is_a_step_in_its_order():
-    names = ["product", "scale", "cap", "bias", "mask", "temperature", "softmax"]
+    names = ["score", "scale", "cap", "bias", "mask", "temperature", "softmax"]
     trace = by_hand()
     weight = mha.explain(trace, head=1, query=3, key=0)
     assert [step.name for step in weight.steps] == names
@@ -190,7 +190,7 @@ def test_what_an_edit_changes_is_a_step_with_its_words():
     assert weight.value == trace.layers[0].weights(1)[2, 3]
     assert "uniform weights: head 2, rows 3, 4" in weight.edits
     off = mha.explain(trace, "output", layer=1, head=4, query=5, dimension=0)
-    assert [step.name for step in off.steps] == ["sum", "patch"]
+    assert [step.name for step in off.steps] == ["mixture", "patch"]
     assert off.value == 0.25
     assert "# edited: 'patched output: head 5, row 6'" in off.pytorch()
 

@@ -16,6 +16,7 @@ from playwright.sync_api import expect
 import mha_core as mha
 from mha_core.analysis.frames import long_table, untrained_rows
 from pages._kit.state import Focus, Scene
+from tests.analysis import cells
 from tests.browser.conftest import over_cell
 from tests.conftest import six_matrices
 from tests.sources import tiny
@@ -734,3 +735,46 @@ def test_a_long_sentence_is_scrolled_to_the_word_that_is_held(visit, app, eye):
     view.pictures().nth(1).click()
     page.get_by_text("Advanced").first.click()
     assert page.evaluate(MOVING) == []
+
+
+def test_a_number_is_explained_and_its_copied_code_prints_it(visit, app, eye):
+    """By two clicks on the first page: a matrix is enlarged, a cell pressed. No server for what is here."""
+    page = visit(f"{app}?{urlencode(GROUPED)}", sent=(sent := []))
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    view, layer, head = eye(page), grouped().layers[1], 2
+    labels, panel = grouped().tokens.labels, view.view.locator(".explanation")
+    large = view.view.locator(".large canvas")
+    before = len(sent)
+
+    def explained(name: str, row: int, column: int, value: float) -> None:
+        picture(view, name).click()
+        over_cell(large, row, column)
+        page.mouse.down()
+        page.mouse.up()
+        heading = panel.get_by_role("heading")
+        place = labels[column] if name in ("scores", "weights") else f"dimension {column + 1}"
+        expect(heading).to_contain_text(place)
+        assert float(heading.inner_text().rpartition("= ")[2].replace("−", "-")) == pytest.approx(
+            value, rel=1e-3
+        )
+        panel.get_by_role("button", name="Copy as PyTorch").click()
+        expect(panel.get_by_role("button", name="Copied")).to_be_visible()
+        code = page.evaluate("navigator.clipboard.readText()")
+        assert cells.output(code) == pytest.approx(value, rel=1e-4, abs=1e-6)
+
+    explained("weights", 5, 1, layer.weights(head)[5, 1])
+    steps = panel.locator("li b")
+    expect(steps).to_have_text(["Score: query · key", "Scaled", "Mask", "Softmax over the row"])
+    sums = panel.locator("li").first.locator("tbody td:last-child")
+    in_order = sums.all_inner_texts()
+    panel.get_by_role("button", name="Largest first").click()
+    expect(sums).not_to_have_text(in_order)
+    assert float(sums.last.inner_text().replace("−", "-")) == pytest.approx(
+        layer.scores(head)[5, 1], rel=1e-3
+    )
+    explained("output", 4, 1, layer.output(head)[4, 1])
+    assert len(sent) == before
+    explained("q", 3, 2, layer.q[head, 3, 2])  # X and W are the server's
+    expect(steps).to_have_text(["Token × column of W"])
+    panel.get_by_role("button", name="Close where").click()
+    expect(panel).to_be_hidden()

@@ -19,6 +19,7 @@ from mha_core import resources
 from mha_core.export import head_view, scripts
 from mha_core.export.payload import BUDGET, pack, size
 from mha_core.traces.tokens import Tokens
+from pages._kit import explained
 
 ROOT = Path(__file__).parents[2]
 TEXT = "one two three two"
@@ -310,7 +311,7 @@ def test_every_text_that_the_scripts_ask_for_is_there():
     asked |= {f"grid_scale_{value}" for value in names("SCALES")}
     asked |= {f"matrices_order_{value}" for value in names("ORDERS")} | {"matrices_order"}
     asked |= {f"matrices_end_{value}" for value in names("ENDS")} | {"matrices_end"}
-    asked |= {f"matrix_{name}" for name in head_view.OF_HEAD}
+    asked |= {f"matrix_{name}" for name in head_view.OF_HEAD} | set(explained.WORDS)
     assert asked | {"old_browser"} == set(head_view.texts("en"))  # that one is in the page itself
 
 

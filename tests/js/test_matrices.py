@@ -5,7 +5,9 @@ import json
 import numpy as np
 import pytest
 
+import mha_core as mha
 from mha_core.export.payload import Panel, pack
+from tests.analysis import cells
 from tests.conftest import LENGTH, RULES
 
 MODULES = ["payload.js", "head_matrices.js", "heatmap.js", "matrix_pictures.js"]
@@ -46,6 +48,32 @@ def test_each_matrix_of_every_head_under_every_score_rule_is_the_one_of_the_laye
         scores, output = layer.scores()[:, rows, keys], layer.output()[:, rows]
         np.testing.assert_allclose(seen["scores"], scores.reshape(6, -1), atol=1e-5)
         np.testing.assert_allclose(seen["output"], output.reshape(6, -1), atol=1e-5)
+
+
+def test_a_number_is_explained_as_it_is_by_python(javascript, make_layer, normal):
+    """Under every score rule, with the same steps; and its code prints the number."""
+    layers = {at: make_layer(rule(normal)) for at, rule in enumerate(RULES.values())}
+    trace = mha.AttentionTrace(mha.words(" ".join(LABELS)), tuple(layers.values()), "numbers")
+    places = [("scores", 3, 1), ("weights", 3, 1), ("weights", 2, 0), ("weights", 1, 5), ("output", 4, 2)]
+    code = f"""
+    const keys = {json.dumps(LABELS)};
+    const number = (layer) => ([name, row, column]) =>
+      explained(layer, name, {{ head: 4, row, column }}, keys);
+    return [...openPayload(file("blob"))[0].layers.values()].map((layer) =>
+      {json.dumps(places)}.map(number(layer)));
+    """
+    blob = pack([Panel("a", LABELS, layers)], values=True)
+    for number, of_layer in enumerate(javascript([*MODULES, "explained.js"], code, blob=blob)):
+        for (name, row, column), ours in zip(places, of_layer, strict=True):
+            place = {"dimension": column} if name == "output" else {"key": column}
+            theirs = mha.explain(trace, name, layer=number, head=4, query=row, **place)
+            assert [step["name"] for step in ours["steps"]] == [step.name for step in theirs.steps]
+            for one, other in zip(ours["steps"], theirs.steps, strict=True):
+                if other.labels:
+                    assert tuple(one["labels"]) == other.labels
+                    np.testing.assert_allclose(one["terms"], other.terms, atol=5e-6)
+            assert ours["value"] == pytest.approx(theirs.value, abs=5e-6)
+            assert cells.output(ours["code"]) == pytest.approx(theirs.value, abs=5e-6)
 
 
 def test_dimensions_stand_in_their_order_or_the_largest_or_the_most_different_first(javascript, normal):

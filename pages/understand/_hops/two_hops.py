@@ -136,7 +136,8 @@ def show_matrices(
     part = around(trace, query, layer=layer, head=second, size=MAX_ALL_PAIRS)
     charts.say_part(part, trace.sides)
     settings = {"query": query, "first": first, "second": second, "layer": layer, "part": part}
-    heatmaps.draw(compute.of(trace, _matrices, **settings), key=f"hops-{key}")
+    drawn = compute.of(trace, _matrices, **settings)
+    heatmaps.draw(drawn, key=f"hops-{key}", traces=dict.fromkeys(("first", "second"), trace))
 
 
 def _matrices(

@@ -66,7 +66,8 @@ def pictures(trace: AttentionTrace, *, layer: int, head: int, query: int, part: 
     """The matrices of all steps, each one once; of the step in focus those that it takes and makes."""
     place = {"layer": layer, "head": head, "part": part}
     drawn, steps = compute.of(trace, _pictures, query=query, limit=limit, **place)
-    heatmaps.draw(drawn, key="steps", tall=TALL, steps=steps)
+    traces = dict.fromkeys((matrix.name for matrix in drawn), trace)
+    heatmaps.draw(drawn, key="steps", tall=TALL, steps=steps, traces=traces)
 
 
 def _pictures(

@@ -1,0 +1,172 @@
+// Where one number of a layer comes from, computed from what the browser has: the steps to a score, to a weight and to
+// a number of a head's output, as mha_core/analysis/explanation.py has them, and code for torch that prints it.
+
+/** @typedef {import("./payload.js").Layer} Layer */
+
+/**
+ * One step: what is done, and the number behind it. `factors` are what was multiplied for each of its terms; a step
+ * without terms changes one number, from factors[0][0] by factors[1][0].
+ * @typedef {object} Step
+ * @property {string} name
+ * @property {number} value
+ * @property {string[]} labels
+ * @property {ArrayLike<number>[]} factors
+ * @property {ArrayLike<number>} terms
+ * @property {number} [chosen] of a softmax which of its terms is the weight
+ */
+
+/**
+ * @typedef {object} Explanation
+ * @property {string} symbol of its matrix
+ * @property {string} [from] the token of its row
+ * @property {string | number} [to] that of its column, or the number of a dimension
+ * @property {string} [id] of what the server was asked
+ * @property {number} [value]
+ * @property {Step[]} [steps]
+ * @property {string} [code]
+ * @property {string} [latex]
+ * @property {string[]} [edits] in words
+ * @property {string} [refusal] why there is none
+ */
+
+const MAX_KEY_NUMBERS = 4096; // code writes out the keys of a whole row up to so many numbers
+const MAX_SHORTFALL = 1e-5; // by which rounding lets a row sum to less than 1
+
+/**
+ * The steps to a number, and its code; null where the browser does not have what it is made of.
+ * @param {Layer} layer
+ * @param {string} name
+ * @param {{ head: number, row: number, column: number }} place
+ * @param {string[]} keys the tokens that are looked at
+ * @returns {{ value: number, steps: Step[], code: string } | null}
+ */
+export function explained(layer, name, place, keys) {
+  if (!layer.q) return null;
+  if (name === "output") return layer.v ? mixture(layer, place, keys) : null;
+  return name === "scores" || name === "weights" ? pair(layer, name, place, keys) : null;
+}
+
+/** @returns {{ value: number, steps: Step[], code: string }} */
+function pair(layer, name, { head, row, column }, keys) {
+  const [q, k] = [layer.vector("q", head, row), layer.vector("k", head, column)];
+  /** @type {Step[]} */
+  const steps = [];
+  const changes = [];
+  layer.logit(head, row, column, (step, value, by) => {
+    changes.push([step, by]);
+    const before = steps.at(-1)?.value ?? value;
+    const products = { labels: numbers(q.length), factors: [q, k], terms: Array.from(q, (one, at) => one * k[at]) };
+    const changed = { labels: [], factors: [[before], [by]], terms: [] };
+    steps.push({ name: step, value, ...(step === "score" ? products : changed) });
+  });
+  if (name === "scores") {
+    const [score] = steps;
+    return {
+      value: score.value,
+      steps: [score],
+      code: codeOf([`q = ${tensor(q)}`, `k = ${tensor(k)}`, "value = k @ q"]),
+    };
+  }
+  if (layer.range || layer.visible) hide(steps, layer.sees(head, row, column));
+  const softmax = shares(layer, head, row, column, keys);
+  steps.push(softmax);
+  const value = layer.weight(head, row, column);
+  if (layer.isPatched(head, row, column))
+    steps.push({ name: "patch", value, labels: [], factors: [[softmax.value], [value]], terms: [] });
+  return { value, steps, code: weightCode(layer, { head, row, column }, steps, changes) };
+}
+
+// The mask stands before the temperature: what it hides is −∞ from there on.
+function hide(steps, seen) {
+  const at = steps.findIndex(({ name }) => name === "temperature");
+  const [before, after] = at < 0 ? [steps, []] : [steps.slice(0, at), steps.slice(at)];
+  const value = seen ? before.at(-1).value : Number.NEGATIVE_INFINITY;
+  const others = after.map((step) => (seen ? step : { ...step, value, factors: [[value], step.factors[1]] }));
+  steps.splice(before.length, after.length, { name: "mask", value, labels: [], factors: [], terms: [] }, ...others);
+}
+
+// What each key takes of a row, and a sink where the row sums to less than 1.
+function shares(layer, head, row, column, keys) {
+  const scores = keys.map((_, key) => (layer.sees(head, row, key) ? layer.logit(head, row, key) : -Infinity));
+  const sum = layer.logSumExp(head, row);
+  const terms = scores.map((score) => (score === -Infinity ? 0 : Math.exp(score - sum)));
+  const sink = 1 - terms.reduce((all, one) => all + one, 0);
+  const labels = [...keys];
+  const value = terms[column];
+  if (sink > MAX_SHORTFALL && sum > -Infinity) {
+    labels.push("sink");
+    scores.push(Math.log(sink) + sum);
+    terms.push(sink);
+  }
+  return { name: "softmax", value, labels, factors: [scores], terms, chosen: column };
+}
+
+function weightCode(layer, { head, row, column }, steps, changes) {
+  const softmax = steps.find(({ name }) => name === "softmax");
+  const value = steps.at(-1).value;
+  const [q, width] = [layer.vector("q", head, row), layer.k.shape[2]];
+  const sums = softmax.factors[0];
+  const isHidden = sums[column] === -Infinity;
+  if (steps.at(-1).name === "patch")
+    return codeOf([`value = torch.tensor(${digits(value)})  # an edit puts it in place of the computed weight`]);
+  if (isHidden) return codeOf(["value = torch.tensor(0.0)  # the key is hidden from the query"]);
+  const rule = changes.filter(([step]) => step !== "score");
+  if (layer.nKey * width > MAX_KEY_NUMBERS || rule.some(([step]) => step === "bias")) {
+    const lines = [`q = ${tensor(q)}`, `k = ${tensor(layer.vector("k", head, column))}`, "value = k @ q"];
+    lines.push(...rule.map((change) => changeCode("value", change)));
+    return codeOf([
+      ...lines,
+      `value = torch.exp(value - ${layer.logSumExp(head, row)})  # less the log-sum-exp of the row`,
+    ]);
+  }
+  const keys = Array.from({ length: layer.nKey }, (_, key) => tensorList(layer.vector("k", head, key)));
+  const lines = [`q = ${tensor(q)}`, `k = torch.tensor([${keys.join(",\n    ")}])`, "s = k @ q"];
+  lines.push(...rule.map((change) => changeCode("s", change)));
+  const visible = Array.from({ length: layer.nKey }, (_, key) => layer.sees(head, row, key));
+  if (!visible.every(Boolean)) {
+    const mask = visible.map((one) => (one ? "True" : "False")).join(", ");
+    lines.push(`s = s.masked_fill(~torch.tensor([${mask}]), float("-inf"))  # mask`);
+  }
+  const sink = sums.length > layer.nKey ? `torch.cat([s, torch.tensor([${digits(sums[layer.nKey])}])])` : "s";
+  return codeOf([...lines, `value = torch.softmax(${sink}, 0)[${column}]`]);
+}
+
+function changeCode(variable, [step, by]) {
+  if (step === "cap") return `${variable} = ${by} * torch.tanh(${variable} / ${by})  # soft cap`;
+  if (step === "bias") return `${variable} = ${variable} + ${digits(by)}  # bias`;
+  return `${variable} = ${variable} ${step === "scale" ? "*" : "/"} ${by}  # ${step}`;
+}
+
+/** @returns {{ value: number, steps: Step[], code: string }} */
+function mixture(layer, { head, row, column }, keys) {
+  const weights = layer.row(head, row);
+  const values = Float32Array.from(keys, (_, key) => layer.vector("v", head, key)[column]);
+  const terms = Array.from(weights, (weight, key) => weight * values[key]);
+  const sum = terms.reduce((all, one) => all + one, 0);
+  const value = layer.output(head, row)[column];
+  /** @type {Step[]} */
+  const steps = [{ name: "mixture", value: sum, labels: keys, factors: [weights, values], terms }];
+  let code = [`a = ${tensor(weights)}`, `v = ${tensor(values)}`, "value = a @ v"];
+  if (layer.isPatchedOutput(head, row, column)) {
+    steps.push({ name: "patch", value, labels: [], factors: [[sum], [value]], terms: [] });
+    code = [`value = torch.tensor(${digits(value)})  # an edit puts it in place of the computed output`];
+  }
+  return { value, steps, code: codeOf(code) };
+}
+
+const numbers = (count) => Array.from({ length: count }, (_, at) => String(at + 1));
+const codeOf = (lines) => ["import torch", "", ...lines, "print(value.item())", ""].join("\n");
+const tensorList = (values) => `[${Array.from(values, digits).join(", ")}]`;
+const tensor = (values) => `torch.tensor(${tensorList(values)})`;
+
+// A number of 32 bits with as few digits as say it.
+function digits(value) {
+  for (let count = 6; count < 9; count++) {
+    const text = Number(value.toPrecision(count));
+    if (Math.fround(text) === Math.fround(value)) return asFloat(text);
+  }
+  return asFloat(Number(value.toPrecision(9)));
+}
+
+// In Python 1 is no float.
+const asFloat = (value) => (Number.isInteger(value) && Math.abs(value) < 1e21 ? `${value}.0` : String(value));

@@ -1,0 +1,63 @@
+"""Where one number comes from, as the panel beneath a matrix shows it (explanation.js)."""
+
+import numpy as np
+
+from mha_core import AttentionTrace, MhaError, explain
+from mha_core.analysis.explanation import EXPLAINED, Explanation, Step
+from mha_core.traces.matrices import MATRICES
+
+STEPS = ("score", "projection", "mixture", "columns", "heads", "softmax", "scale", "cap", "bias", "mask")
+STEPS += ("temperature", "norm", "clip", "rotary", "gate", "patch", "rounding")
+SUMS = STEPS[:6]  # whose terms have columns
+OTHERS = ("cell", "close", "code", "copied", "copy", "edited", "empty", "hidden", "latex", "more")
+WORDS = tuple(f"explain_{word}" for word in (*STEPS, *OTHERS, "number", "sort", "sum", "visible"))
+WORDS += tuple(f"explain_{step}_columns" for step in SUMS)  # under the same names as in the head view
+
+
+def of_cell(
+    trace: AttentionTrace, name: str, *, layer: int, head: int | None, row: int, column: int, symbol: str
+) -> dict:
+    """The number of a row and a column of a matrix, both from 0: its steps, or why there are none.
+
+    `symbol` is what the matrix is called on screen.
+    """
+    axes, _ = EXPLAINED[name]
+    row_axis, column_axis = MATRICES[name].axes
+    place = {"query" if row_axis == "token" else row_axis: row}
+    place["key" if column_axis == "key" else "dimension"] = column
+    if "head" in axes:
+        place["head"] = head
+    described = {"symbol": symbol}
+    sides = trace.layers[layer].sides
+    try:
+        described["from"] = (sides.keys if row_axis == "key" else sides.queries).labels[row]
+        described["to"] = sides.keys.labels[column] if column_axis == "key" else column + 1
+        return described | _as_json(explain(trace, name, layer=layer, **place))
+    except (MhaError, IndexError) as refusal:  # another text has come meanwhile
+        return described | {"refusal": str(refusal)}
+
+
+def _as_json(explanation: Explanation) -> dict:
+    return {
+        "value": explanation.value,
+        "steps": [_step(step, explanation.key) for step in explanation.steps],
+        "code": explanation.pytorch(),
+        "latex": explanation.latex,
+        "edits": list(explanation.edits),
+    }
+
+
+def _step(step: Step, key: int | None) -> dict:
+    """A step for JSON, which knows no infinity; of a softmax with the key that it is about."""
+    return {
+        "chosen": key if step.name == "softmax" else None,
+        "name": step.name,
+        "value": _finite(step.value),
+        "labels": list(step.labels),
+        "factors": [[_finite(one) for one in factor.tolist()] for factor in step.factors],
+        "terms": [_finite(term) for term in step.terms.tolist()],
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if np.isfinite(value) else None
