@@ -13,6 +13,7 @@ import numpy as np
 
 from mha_core.analysis.rotary import pairs
 from mha_core.attention import functional
+from mha_core.attention.edits import Position
 from mha_core.attention.module import project_packed
 from mha_core.attention.positions import rotary_angles
 from mha_core.attention.score_rule import COMPUTED, ScoreRule
@@ -196,7 +197,9 @@ def explain(
         places = ", ".join(f"{axis}=" for axis in axes)
         raise MhaError(f"A number of {name} has its place by layer=, {places}, and by nothing else.")
     layer, one_layer = trace.layer_index(layer), trace.layer(layer)
-    if name in ("q", "k") and getattr(trace.source.origin, "position", None) == "rotary":
+    code = getattr(trace.source.origin, "position", None)  # that of random weights, unless it was edited
+    code = next((edit.code for edit in reversed(trace.edits) if isinstance(edit, Position)), code)
+    if name in ("q", "k") and code == "rotary":
         one_layer = _with_rotation(one_layer)
     texts = {"query": one_layer.sides.queries, "key": one_layer.sides.keys}
     place: dict[str, int | None] = {

@@ -106,6 +106,7 @@ def between_two_texts() -> mha.AttentionTrace:
 TRACES = {
     "causal, alibi, shared keys": lambda: mha.trace(**GROUPED, mask="causal", position="alibi"),
     "rotary, no bias": lambda: mha.trace(TEXT, d_model=24, h=3, position="rotary", bias=False),
+    "rotary by an edit": lambda: mha.trace(TEXT, d_model=24, h=3, edits=[edits.Position(code="rotary")]),
     "edited": lambda: mha.trace(**GROUPED, edits=EDITS),
     "mini": lambda: mha.trace(TEXT, source="mini", h=4, d_model=64),
     "by hand": by_hand,
