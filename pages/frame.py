@@ -87,7 +87,8 @@ SECTIONS = {
             with_sentence(sources=TRAINED),
             "before-after",
         ),
-        Page("learn/sweep.py", t("sweep.title"), ("models/real.py", "see/heads.py")),
+        Page("learn/sweep.py", t("sweep.title"), ("learn/cases.py", "models/real.py")),
+        Page("learn/cases.py", t("cases.title"), ("see/heads.py", "understand/steps.py")),
     ),
     t("section.models"): (
         Page(

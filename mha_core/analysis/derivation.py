@@ -94,6 +94,7 @@ def from_embeddings(latex: str) -> str:
 
 
 WHOLE = Part()
+STACKED = 1e-5  # largest difference between one layer's output and the next one's input that is rounding
 PRIMES = ("′", "″", "‴")  # the stages from the product X W to Q, K and V
 
 
@@ -222,16 +223,29 @@ def project(view: HeadContext) -> Step:
     one_text = view.layer_trace.sides.same
     embedding_values = view.layer_trace.knows("x_v") and one_text
     changed = [name for name, steps in view.layer_trace.adjustments.items() if steps]
-    notes = {"why": True, "values": embedding_values, "cross": not one_text, "before": changed}
+    gap = _gap_to_output_before(view)
+    stacked = gap is not None and gap <= STACKED
+    notes = {"why": True, "stacked": stacked, "values": embedding_values}
+    notes |= {"cross": not one_text, "before": changed}
     before = " ".join(name for name in ("x", "x_v") if view.layer_trace.knows(name))
     difference = product_difference(view.layer_trace) if changed else None
     after = (view.packed(name) for name in "qkv")
-    step = view.step("project", before, *after, notes=notes, difference=difference)
+    stacking = {"previous": view.layer, "gap": gap} if stacked else {}
+    step = view.step("project", before, *after, notes=notes, difference=difference, **stacking)
     step = replace(step, formula=primed(step.formula, changed))
     if not one_text:
         first, *others = step.formula.split("{X}")
         return replace(step, formula=f"{first}{{X}}{'{Y}'.join(others)}")
     return replace(step, formula=from_embeddings(step.formula)) if embedding_values else step
+
+
+def _gap_to_output_before(view: HeadContext) -> float | None:
+    """The largest difference between X and the output Z of the layer before; None where that is not known."""
+    before, layer = view.trace.layers[max(0, view.layer - 1)], view.layer_trace
+    if view.layer == 0 or not before.knows("w_o") or (before.n_query, before.d_model) != layer.x.shape:
+        return None
+    rows = view.rows("q")
+    return float(np.abs(before.result(rows=rows) - layer.x[rows]).max())
 
 
 def _position(view: HeadContext) -> str | None:

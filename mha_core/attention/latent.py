@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
+from mha_core.attention import masks
 from mha_core.attention.functional import attend, join_heads
-from mha_core.attention.module import MAX_D_MODEL, Attended, AttentionSpec
+from mha_core.attention.module import MAX_D_MODEL, Attended, AttentionSpec, Projections
 from mha_core.attention.positions import rotate
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.errors import MhaError, in_range
@@ -84,14 +85,27 @@ class LatentAttention(nn.Module):
         self.kv_up = nn.Linear(spec.kv_rank, spec.n_heads * (spec.d_k + spec.d_v), bias=False)
         self.o = nn.Linear(spec.n_heads * spec.d_v, spec.d_model, bias=False)
 
-    def forward(self, x: Tensor, *, rule: ScoreRule = ScoreRule()) -> Attended:
-        """x (batch, L, d_model) → output (batch, L, d_model), with q, k and v of every head.
+    def forward(
+        self,
+        x: Tensor,
+        context: Tensor | None = None,
+        *,
+        key_padding: Tensor | None = None,
+        rule: ScoreRule = ScoreRule(),
+    ) -> Attended:
+        """x (batch, L, d_model), context (batch, S, d_model) or None → output, with q, k and v of every head.
 
-        Raises `MhaError` for a wrong width.
+        `key_padding` (batch, S) is True where a query may look, and narrows the mask that `rule` may hold.
+        Raises `MhaError` for a wrong width, and for a context where queries and keys carry positions.
         """
-        (short, position), q = self.cached(x), self._queries(x)
+        if context is not None and self.spec.rotary_width:
+            raise MhaError("Positions of two texts are not one row of numbers; rotary_width 0 works.")
+        (short, position), q = self.cached(x if context is None else context), self._queries(x)
         k, v = self._heads(self.kv_up(short)).split([self.spec.d_k, self.spec.d_v], dim=-1)
         k = torch.cat([k, position[:, None].expand(-1, k.shape[1], -1, -1)], dim=-1)
+        if key_padding is not None:
+            sizes = {"batch": len(q), "n_heads": q.shape[1], "n_query": q.shape[2], "n_key": k.shape[2]}
+            rule = rule.hiding(masks.combine(None, key_padding, **sizes))
         return Attended(self._joined(attend(q, k, v, rule)), q, k, v, rule)
 
     def absorbed(self, x: Tensor, *, rule: ScoreRule = ScoreRule()) -> Tensor:
@@ -120,6 +134,10 @@ class LatentAttention(nn.Module):
             )
         short, position = self.kv_down(x).split([self.spec.kv_rank, self.spec.rotary_width], dim=-1)
         return self.kv_norm(short), rotate(position)
+
+    def projections(self) -> Projections:
+        """W^O alone: no matrix leads from x to keys and values of a head, since a norm stands between two."""
+        return Projections(w_o=self.o.weight.detach().mT)
 
     def _queries(self, x: Tensor) -> Tensor:
         short = x if self.spec.q_rank is None else self.q_norm(self.q_down(x))

@@ -9,11 +9,13 @@ import torch
 
 from mha_core import device as devices
 from mha_core.attention.edits import Edit, Site, by_layer, checked, edited
+from mha_core.attention.latent import LatentSpec
 from mha_core.attention.module import MAX_D_MODEL, MAX_HEADS, AttentionSpec
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.errors import MhaError, in_range, listed, one_of
 from mha_core.sources import random_weights
 from mha_core.traces.answers import most_probable
+from mha_core.traces.facts import Facts, LatentProjection
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.source import EditedSource, MiniSource
 from mha_core.traces.tokens import MAX_TOKENS, Tokens
@@ -201,7 +203,7 @@ def follow(
     model, place = trained.model, trained.model.bias.device
     if None in numbers:
         raise UnknownWords(text, _unknown(words, tokens, numbers), words)
-    spec = AttentionSpec(trained.plan.d_model, trained.plan.h)
+    spec = trained.plan.shape.spec
     site = Site("self", spec.n_heads, spec.d_v, tokens, tokens)
     rules = [
         edited(ScoreRule(), edits_of_layer, site, place)
@@ -216,6 +218,7 @@ def follow(
             x=flow.x,
             x_v=flow.values,
             projections=layer.attention.projections(),
+            about=_facts(spec),
         )
         for flow, layer in zip(flows, model.layers, strict=True)
     )
@@ -226,6 +229,13 @@ def follow(
     )
     origin = source(trained)
     return AttentionTrace(tokens, layers, EditedSource(origin, tuple(edits)) if edits else origin, answers)
+
+
+def _facts(spec: AttentionSpec | LatentSpec) -> Facts:
+    """What is known of a layer besides its tensors: the short vector that its keys and values are made of."""
+    if not isinstance(spec, LatentSpec):
+        return Facts()
+    return Facts(latent=LatentProjection(spec.kv_rank, plain_width=spec.d_k, value_width=spec.d_v))
 
 
 def source(trained: Trained) -> MiniSource:

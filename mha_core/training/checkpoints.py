@@ -40,6 +40,10 @@ PLANS = (
     # More of the loss for pronouns, and longer: without it the two hops stay blurred.
     Plan(architecture="standard", steps=12_000, share=0.9),
     Plan(architecture="one-layer", steps=STEPS[64], share=SHARE),
+    *(
+        Plan(architecture=architecture, steps=STEPS[64], share=SHARE)
+        for architecture in ("grouped-query", "multi-query", "latent")
+    ),
     *(Plan(h=h, language="zh", steps=STEPS[64], share=SHARE) for h in (1, 4, 8)),
     Plan(h=2, language="zh", steps=2 * STEPS[64], share=SHARE),
 )

@@ -5,7 +5,7 @@ x₀ is the word's embedding plus a learned position. The answer at a position i
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from mha_core.attention.functional import attention_weights
 from mha_core.attention.initialization import normal
+from mha_core.attention.latent import LatentAttention, LatentSpec
 from mha_core.attention.module import Attended, AttentionSpec, MultiHeadAttention
 from mha_core.attention.positions import sinusoidal
 from mha_core.attention.score_rule import ScoreRule
@@ -21,11 +22,16 @@ from mha_core.training.language import MAX_WORDS
 
 D_FF = 128  # inner width of the MLP, the same for every d_model to keep wide models small
 
-# Each architecture by the layers it is made of.
+# Each architecture by the layers it is made of. The last three are the glass-box with keys and values that
+# heads share: two heads each (Ainslie et al. 2023), all heads (Shazeer 2019), or made of a short vector
+# (DeepSeek-AI 2024), which is as long as the one key and value that all heads share.
 ARCHITECTURES = {
     "glass-box": ("block", "lookup"),
     "standard": ("block", "block"),
     "one-layer": ("lookup",),
+    "grouped-query": ("block", "lookup"),
+    "multi-query": ("block", "lookup"),
+    "latent": ("block", "lookup"),
 }
 
 
@@ -44,10 +50,10 @@ class Flow(NamedTuple):
 class Block(nn.Module):
     """An ordinary pre-norm transformer block: ``x + MHA(LN(x))``, then ``x + W₂ GELU(W₁ LN(x))``."""
 
-    def __init__(self, spec: AttentionSpec):
+    def __init__(self, spec: AttentionSpec | LatentSpec):
         super().__init__()
         self.norm = nn.LayerNorm(spec.d_model)
-        self.attention = MultiHeadAttention(spec)
+        self.attention = _attention(spec)
         self.mlp_norm = nn.LayerNorm(spec.d_model)
         self.mlp_in = nn.Linear(spec.d_model, D_FF)
         self.mlp_out = nn.Linear(D_FF, spec.d_model)
@@ -71,13 +77,14 @@ class Block(nn.Module):
 class Lookup(nn.Module):
     """Attention alone: V is made of the words' own embeddings, and nothing bypasses the heads.
 
-    Without a skip connection the answer can only come from the words that the heads look at.
+    Without a skip connection the answer can only come from the words that the heads look at. Latent attention
+    makes K of them, too: its keys and values come from the same short vector.
     """
 
-    def __init__(self, spec: AttentionSpec):
+    def __init__(self, spec: AttentionSpec | LatentSpec):
         super().__init__()
         self.norm = nn.LayerNorm(spec.d_model)
-        self.attention = MultiHeadAttention(spec)
+        self.attention = _attention(spec)
 
     def forward(
         self,
@@ -89,7 +96,8 @@ class Lookup(nn.Module):
     ):
         normed = self.norm(x)
         queries = _rows_of(normed, rows)
-        attended = self.attention(queries, normed, words, key_padding=padding, rule=rule)
+        texts = (words,) if isinstance(self.attention, LatentAttention) else (normed, words)
+        attended = self.attention(queries, *texts, key_padding=padding, rule=rule)
         return attended.output, Flow(attended, queries, words)
 
 
@@ -106,7 +114,19 @@ class Shape:
 
     def __post_init__(self):
         one_of("architecture", self.architecture, ARCHITECTURES)
-        AttentionSpec(self.d_model, self.h)
+        _ = self.spec
+
+    @property
+    def spec(self) -> AttentionSpec | LatentSpec:
+        """The sizes of each layer's attention. Raises `MhaError` where they do not fit together."""
+        spec = AttentionSpec(self.d_model, self.h)
+        if self.architecture == "grouped-query":
+            return replace(spec, n_kv_heads=self.h // 2 if self.h % 2 == 0 else self.h)
+        if self.architecture == "multi-query":
+            return replace(spec, n_kv_heads=1)
+        if self.architecture == "latent":
+            return LatentSpec(self.d_model, self.h, kv_rank=min(2 * spec.d_k, self.d_model), rotary_width=0)
+        return spec
 
 
 class SmallModel(nn.Module):
@@ -117,11 +137,10 @@ class SmallModel(nn.Module):
 
     def __init__(self, shape: Shape, n_words: int, *, seed: int | None = 0):
         super().__init__()
-        spec = AttentionSpec(shape.d_model, shape.h)
         self.shape = shape
         self.embedding = nn.Parameter(torch.empty(n_words, shape.d_model))
         self.position = nn.Parameter(torch.empty(MAX_WORDS, shape.d_model))
-        self.layers = nn.ModuleList(LAYERS[kind](spec) for kind in ARCHITECTURES[shape.architecture])
+        self.layers = nn.ModuleList(LAYERS[kind](shape.spec) for kind in ARCHITECTURES[shape.architecture])
         self.norm = nn.LayerNorm(shape.d_model)
         self.bias = nn.Parameter(torch.zeros(n_words))
         if seed is not None:
@@ -174,15 +193,36 @@ class SmallModel(nn.Module):
             _pass_through(layer.attention)
 
 
-def _pass_through(attention: MultiHeadAttention) -> None:
+def _pass_through(attention: MultiHeadAttention | LatentAttention) -> None:
     """Start with an orthogonal W^V and ``W^O = (W^V)ᵀ``: a word that all heads look at arrives as itself.
 
-    Then all that remains to be learned about the answer is where to look. Here h·d_v = d_model.
+    Then all that remains to be learned about the answer is where to look. Here h·d_v = d_model. Where heads
+    share values, or make them of a short vector, as much of the word arrives as these hold.
     """
-    matrices = attention.projections()
-    orthogonal, _ = torch.linalg.qr(matrices.w_v.mT)
-    matrices.w_v.copy_(orthogonal.mT)
-    matrices.w_o.copy_(orthogonal)
+    spec, w_o = attention.spec, attention.projections().w_o
+    if isinstance(attention, LatentAttention):
+        down, _ = torch.linalg.qr(attention.kv_down.weight.mT)
+        attention.kv_down.weight.copy_(down.mT)
+        up = attention.kv_up.weight.view(spec.n_heads, spec.d_k + spec.d_v, spec.kv_rank)[:, spec.d_k :]
+        turned, _ = torch.linalg.qr(up.mT)  # (head, kv_rank, d_v)
+        up.copy_(turned.mT)
+        share = spec.kv_rank / (spec.n_heads * spec.d_v)  # of a head in the sum
+        # The norm makes every short vector √kv_rank long; a word is 1 long, and its part here √(kv_rank / d).
+        w_o.copy_((down @ turned).mT.flatten(0, 1) * share / spec.d_model**0.5)
+        return
+    w_v = attention.projections().w_v
+    orthogonal, _ = torch.linalg.qr(w_v)
+    if spec.n_kv_heads == spec.n_heads:
+        orthogonal, _ = torch.linalg.qr(w_v.mT)
+        orthogonal = orthogonal.mT
+    w_v.copy_(orthogonal)
+    shared = spec.n_heads // spec.n_kv_heads
+    per_head = orthogonal.mT.unflatten(0, (spec.n_kv_heads, spec.d_v)).repeat_interleave(shared, 0)
+    w_o.copy_(per_head.flatten(0, 1) / shared)
+
+
+def _attention(spec: AttentionSpec | LatentSpec) -> MultiHeadAttention | LatentAttention:
+    return LatentAttention(spec) if isinstance(spec, LatentSpec) else MultiHeadAttention(spec)
 
 
 def _rows_of(x: Tensor, rows: Tensor | None) -> Tensor:

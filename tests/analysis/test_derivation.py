@@ -575,3 +575,14 @@ def test_the_steps_of_a_part_never_compute_the_whole(monkeypatch):
     )
     steps(trace, layer=0, head=1, part=CUT)
     assert {str(rows) for rows in asked} == {str(CUT.queries)}
+
+
+def test_a_layer_reads_what_the_layer_before_has_written():
+    """Of random weights Z of one layer is X of the next; of the small models a norm stands between them."""
+    stacked = mha.trace("How are you?", h=3, d_model=15, layers=2)
+    assert "stacked" not in told(stacked)["project"].notes
+    second = told(stacked, layer=1)["project"]
+    assert "stacked" in second.notes
+    assert (second.facts["previous"], second.facts["gap"]) == (1, pytest.approx(0, abs=1e-6))
+    normed = mha.trace("the dog was tired", source="mini", trained=False)
+    assert "stacked" not in told(normed, layer=1)["project"].notes

@@ -24,6 +24,7 @@ PAGES = [
     "train",
     "before-after",
     "sweep",
+    "cases",
 ]
 SCREENS = {
     "wide": {"viewport": {"width": 1440, "height": 900}},

@@ -23,6 +23,7 @@ PAGES = {
     "train": "Train",
     "before-after": "Before / after",
     "sweep": "How many heads?",
+    "cases": "Cases",
 }
 ON_PHONES = ["", "?source=random&layers=12", "token", "steps"]  # where pictures stand above each other
 # What axe (a checker of the rules of WCAG) finds fault with, each element with why.

@@ -54,6 +54,7 @@ PAGES = (
     "train",
     "before-after",
     "sweep",
+    "cases",
     "model",
 )
 # Elements that only a hostile text can have made.

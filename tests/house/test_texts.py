@@ -64,9 +64,10 @@ def placeholders(words: str) -> set[str]:
 
 @cache
 def sources() -> str:
-    """The code, the scripts and the list of published heads, as one text."""
+    """The code, the scripts and the lists of published heads and of cases, as one text."""
     files = [*(ROOT / "pages").rglob("*.py"), *(ROOT / "mha_core").rglob("*.py")]
     files += [*(ROOT / "assets").rglob("*.js"), ROOT / "assets" / "published_heads.json"]
+    files += [ROOT / "assets" / "cases.json"]
     return "\n".join(file.read_text(encoding="utf-8") for file in files)
 
 

@@ -26,6 +26,7 @@ PAGES = {
     "learn/train.py": {"mini": (), "random": ()},
     "learn/before_after.py": {"mini": MINI, "random": ("source",)},
     "learn/sweep.py": {"mini": (), "random": ()},
+    "learn/cases.py": {"mini": (), "random": ()},
 }
 KINDS = (
     "text_area",

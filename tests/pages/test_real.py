@@ -36,6 +36,7 @@ PAGES = (
     "learn/train.py",
     "learn/before_after.py",
     "learn/sweep.py",
+    "learn/cases.py",
 )
 FAMILIES = {
     "bert": "word_piece",

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from mha_core.analysis.cost import cost
 from mha_core.attention.initialization import normal
 from mha_core.training.language import MAX_WORDS
 from mha_core.training.model import ARCHITECTURES, D_FF, Block, Lookup, Shape, SmallModel
@@ -52,15 +53,36 @@ def reference(model: SmallModel, ids: torch.Tensor, padding: torch.Tensor | None
     def norm(x, name):
         return F.layer_norm(x, (d_model,), state[f"{name}.weight"], state[f"{name}.bias"])
 
+    def of_every_head(name):
+        """A matrix or bias of q, k or v, with a copy for each of the heads that share it."""
+        shared = state[name].unflatten(0, (-1, d_model // h))
+        return shared.repeat_interleave(h // len(shared), 0).flatten(0, 1)
+
     def attention(query, key, value, name):
+        if model.shape.architecture == "latent":  # where K is made of what V is made of
+            return latent(query, value, name)
         theirs = nn.MultiheadAttention(d_model, h, batch_first=True)
         with torch.no_grad():
-            theirs.in_proj_weight.copy_(torch.cat([state[f"{name}.{p}.weight"] for p in "qkv"]))
-            theirs.in_proj_bias.copy_(torch.cat([state[f"{name}.{p}.bias"] for p in "qkv"]))
+            theirs.in_proj_weight.copy_(torch.cat([of_every_head(f"{name}.{p}.weight") for p in "qkv"]))
+            theirs.in_proj_bias.copy_(torch.cat([of_every_head(f"{name}.{p}.bias") for p in "qkv"]))
             theirs.out_proj.weight.copy_(state[f"{name}.o.weight"])
             theirs.out_proj.bias.copy_(state[f"{name}.o.bias"])
             hidden = None if padding is None else ~padding
             return theirs(query, key, value, key_padding_mask=hidden)[0]
+
+    def latent(query, text, name):
+        matrices = {
+            part: state[f"{name}.{part}.weight"] for part in ("q_up", "kv_down", "kv_norm", "kv_up", "o")
+        }
+        short = F.rms_norm(
+            text @ matrices["kv_down"].mT, matrices["kv_norm"].shape, matrices["kv_norm"], 1e-6
+        )
+        both = (short @ matrices["kv_up"].mT).unflatten(-1, (h, -1)).transpose(1, 2)
+        keys, values = both.chunk(2, dim=-1)  # d_k = d_v
+        queries = (query @ matrices["q_up"].mT).unflatten(-1, (h, -1)).transpose(1, 2)
+        mask = None if padding is None else padding[:, None, None]
+        heads = F.scaled_dot_product_attention(queries, keys, values, mask)
+        return heads.transpose(1, 2).flatten(-2) @ matrices["o"].mT
 
     words = state["embedding"][ids]
     x = words + state["position"][: ids.shape[1]]
@@ -100,7 +122,20 @@ def test_any_heads_and_width_that_fit_each_other_do(h, d_model, ids):
 
 def test_the_architectures_are_made_of_what_their_names_say():
     layers = {name: [type(layer) for layer in drawn(name).layers] for name in ARCHITECTURES}
-    assert layers == {"glass-box": [Block, Lookup], "standard": [Block, Block], "one-layer": [Lookup]}
+    assert layers == {
+        "glass-box": [Block, Lookup],
+        "standard": [Block, Block],
+        "one-layer": [Lookup],
+        "grouped-query": [Block, Lookup],
+        "multi-query": [Block, Lookup],
+        "latent": [Block, Lookup],
+    }
+
+
+def test_heads_share_keys_and_values_as_the_architecture_says():
+    kept = {name: cost(Shape(name, 4, 20).spec, 1).cache for name in ARCHITECTURES}
+    shared = {"grouped-query": 20, "multi-query": 10, "latent": 10}
+    assert kept == dict.fromkeys(("glass-box", "standard", "one-layer"), 40) | shared
 
 
 def test_the_parameters_can_be_counted_by_hand():
@@ -111,9 +146,12 @@ def test_the_parameters_can_be_counted_by_hand():
         "one-layer": outside + norm + attention,
         "glass-box": outside + (norm + attention + norm + mlp) + (norm + attention),
         "standard": outside + 2 * (norm + attention + norm + mlp),
+        "grouped-query": outside + (norm + norm + mlp) + norm + 2 * (attention - 2 * (20 * 10 + 10)),
+        "multi-query": outside + (norm + norm + mlp) + norm + 2 * (attention - 2 * (20 * 15 + 15)),
+        "latent": outside + (norm + norm + mlp) + norm + 2 * (2 * 20 * 20 + 20 * 10 + 10 + 10 * 2 * 20),
     }
     for name, count in expected.items():
-        assert sum(p.numel() for p in drawn(name).parameters()) == count
+        assert sum(p.numel() for p in drawn(name, h=4).parameters()) == count
 
 
 # Some rows, and padding
@@ -241,7 +279,7 @@ def test_the_layers_and_matrices_start_apart_from_each_other():
         assert not any(torch.allclose(one, other) for other in matrices[i + 1 :])
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("architecture", ["glass-box", "standard", "one-layer"])
 def test_each_matrix_starts_with_the_numbers_that_belong_to_its_name(architecture):
     """Shipped weights follow from the seed, so a matrix has the same start however it is multiplied."""
     model = SmallModel(Shape(architecture, 4, 20), 30, seed=7)
@@ -300,6 +338,21 @@ def test_a_word_that_all_heads_look_at_arrives_as_itself_at_the_start(architectu
         first = flows[0]  # the block of the glass-box passes through as well
         came = (first.x if first.values is None else first.values)[:, seen]
         torch.testing.assert_close(first.attended.output[:, 3], came, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "share"), [("grouped-query", 1 / 2), ("multi-query", 1 / 4), ("latent", 1 / 2)]
+)
+def test_of_a_word_arrives_what_shared_values_hold(architecture, share, ids):
+    """The word's part in the space of the values: as long as its share of the dimensions."""
+    model = SmallModel(Shape(architecture, 4, 64), N_WORDS, seed=7).requires_grad_(False)
+    only = torch.zeros(7, LENGTH, dtype=torch.bool)
+    only[:, 6] = True
+    hidden, _ = model(ids, padding=only)
+    word = model.embedding[ids[:, 6]][:, None]
+    along = (hidden * word).sum(-1) / (word * word).sum(-1)
+    assert float(along.mean()) == pytest.approx(share, abs=0.1)
+    assert float(F.cosine_similarity(hidden, word, dim=-1).mean()) == pytest.approx(share**0.5, abs=0.1)
 
 
 def test_an_ordinary_model_does_not_start_with_words_passed_through():

@@ -1,0 +1,42 @@
+"""The cases of the gallery: each names a page and the values of the link that sets its scene."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from urllib.parse import urlencode
+
+import streamlit as st
+
+from pages._kit.text import ASSETS, t
+
+FIRST = "heads"  # the page without a path
+
+
+@dataclass(frozen=True)
+class Case:
+    """A case: its name, the page that shows it, and what the link says beside."""
+
+    name: str
+    page: str
+    link: Mapping[str, str]
+
+    @property
+    def address(self) -> str:
+        """Where it opens, seen from the page of the cases."""
+        path = "" if self.page == FIRST else self.page
+        return f"./{path}?{urlencode(self.link)}" if self.link else f"./{path}"
+
+
+@cache
+def cases() -> tuple[Case, ...]:
+    """The cases in their order."""
+    entries = json.loads((ASSETS / "cases.json").read_text(encoding="utf-8"))
+    return tuple(Case(entry.pop("case"), entry.pop("page"), entry) for entry in entries)
+
+
+def card(number: int, case: Case) -> None:
+    """What the case shows, what to notice, and the link that opens it."""
+    st.subheader(f"{number}. {t(f'case.{case.name}.title')}", anchor=False)
+    st.markdown(t(f"case.{case.name}.notice"))
+    st.markdown(f"[{t('cases.open')}]({case.address})")

@@ -1,0 +1,13 @@
+"""Seventeen cases, each a scene that shows one fact about attention, and a line on what to notice in it."""
+
+import streamlit as st
+
+from pages._kit.text import t
+from pages.learn._cases import gallery
+
+st.title(t("cases.heading"), anchor=False)
+st.caption(t("cases.intro"))
+cards = st.grid(3, min_column_width=300)
+for number, case in enumerate(gallery.cases(), start=1):
+    with cards.container(border=True):
+        gallery.card(number, case)
