@@ -36,7 +36,6 @@ def cases() -> tuple[Case, ...]:
 
 
 def card(number: int, case: Case) -> None:
-    """What the case shows, what to notice, and the link that opens it."""
-    st.subheader(f"{number}. {t(f'case.{case.name}.title')}", anchor=False)
+    """What the case shows, as the link that opens it, and what to notice there."""
+    st.subheader(f"{number}. [{t(f'case.{case.name}.title')}]({case.address})", anchor=False)
     st.markdown(t(f"case.{case.name}.notice"))
-    st.markdown(f"[{t('cases.open')}]({case.address})")
