@@ -117,6 +117,11 @@ class Shape:
         _ = self.spec
 
     @property
+    def layers(self) -> tuple[str, ...]:
+        """The kinds of its layers, by the names of `LAYERS`."""
+        return ARCHITECTURES[self.architecture]
+
+    @property
     def spec(self) -> AttentionSpec | LatentSpec:
         """The sizes of each layer's attention. Raises `MhaError` where they do not fit together."""
         spec = AttentionSpec(self.d_model, self.h)
@@ -140,7 +145,7 @@ class SmallModel(nn.Module):
         self.shape = shape
         self.embedding = nn.Parameter(torch.empty(n_words, shape.d_model))
         self.position = nn.Parameter(torch.empty(MAX_WORDS, shape.d_model))
-        self.layers = nn.ModuleList(LAYERS[kind](shape.spec) for kind in ARCHITECTURES[shape.architecture])
+        self.layers = nn.ModuleList(LAYERS[kind](shape.spec) for kind in shape.layers)
         self.norm = nn.LayerNorm(shape.d_model)
         self.bias = nn.Parameter(torch.zeros(n_words))
         if seed is not None:

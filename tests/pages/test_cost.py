@@ -5,6 +5,7 @@ import re
 import pytest
 
 from mha_core.analysis.published_sizes import published_sizes
+from mha_core.training import checkpoints
 
 
 @pytest.fixture
@@ -100,3 +101,11 @@ def test_sizes_that_do_not_fit_are_refused_with_those_that_do(shown, english):
 def test_several_texts_are_an_axis_of_every_tensor_but_the_learned(shown):
     shapes = tensors(shown(batch=3))
     assert (shapes["X"], shapes["S"], shapes["W^Q"]) == ("3 × 10 × 512", "3 × 8 × 10 × 10", "512 × 512")
+
+
+def test_small_models_of_each_kind_stand_beside_each_other(shown, english):
+    [table] = [one.value for one in shown().table if english("cost.column_numbers") in one.value]
+    assert [*table[english("cost.column_numbers")]] == ["256", "128", "64", "64"]
+    entry = checkpoints.manifest()["multi-query-en-h4-d64"]["scores"]
+    assert table[english("cost.column_answers")][2] == f"{entry['answer']:.1%}"
+    assert table[english("cost.column_kind")][3] == "[MLA](./?architecture=latent)"

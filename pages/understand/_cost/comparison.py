@@ -1,6 +1,7 @@
 """What the layer costs, and what others would: more heads, shared keys and values, well-known models."""
 
 from dataclasses import replace
+from urllib.parse import urlencode
 
 import pandas as pd
 import streamlit as st
@@ -10,10 +11,15 @@ from mha_core.analysis.cost import Cost, cost
 from mha_core.analysis.cost import by_heads as cost_by_heads
 from mha_core.analysis.published_sizes import kind, published_sizes
 from mha_core.attention.latent import LatentSpec
+from mha_core.sources import mini
+from mha_core.training import checkpoints
 from pages._kit import heights
 from pages._kit.text import t
 from pages.understand._cost.sizes import Layer
 
+# The small models by kind, all of the same h and d_model.
+TRAINED = {"mha": "glass-box", "gqa": "grouped-query", "mqa": "multi-query", "mla": "latent"}
+SIZES = (4, 64)
 KINDS = ("mha", "gqa", "mqa", "mla")
 UNITS = ("", " k", " M", " G", " T", " P", " E")
 # Heads are dots, and over a bar for each key and value that a token has in the cache.
@@ -71,6 +77,25 @@ def sharing(layer: Layer) -> None:
     table[t("cost.column_share")] = [f"{costs[name].cache / costs['mha'].cache:.1%}" for name in specs]
     st.table(pd.DataFrame(table), hide_index=True, border="horizontal")
     st.caption(t("cost.sharing_note"))
+
+
+def small_models() -> None:
+    """Our small models, alike but for what heads share: what each keeps, and whether it answers."""
+    rows = []
+    for name, architecture in TRAINED.items():
+        plan = mini.find("en", architecture, *SIZES)
+        scores = checkpoints.manifest()[checkpoints.name(plan)]["scores"]
+        rows.append(
+            {
+                t("cost.column_kind"): f"[{name.upper()}](./?{urlencode({'architecture': architecture})})",
+                t("cost.column_numbers"): str(len(plan.shape.layers) * cost(plan.shape.spec, 1).cache),
+                t("cost.column_answers"): f"{scores['answer']:.1%}",
+                t("cost.column_head"): f"{scores['accuracy']:.1%}",
+                t("cost.column_weight"): f"{scores['right']:.2f}",
+            }
+        )
+    st.markdown(t("cost.small", h=SIZES[0], d_model=SIZES[1]))
+    st.table(rows, hide_index=True, border="horizontal")
 
 
 def models(layer: Layer) -> None:
