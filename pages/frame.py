@@ -68,9 +68,14 @@ SECTIONS = {
         Page(
             "understand/embeddings.py",
             t("words.title"),
-            ("learn/train.py", "learn/before_after.py"),
+            ("understand/positions.py", "learn/train.py"),
             # Of drawn vectors the rest decides nothing: attention comes after them.
             with_sentence(sources=TRAINED) | {"random": frozenset({"text", "d_model", "seed"})},
+        ),
+        Page(
+            "understand/positions.py",
+            t("positions.title"),
+            ("understand/cost.py", "learn/train.py"),
         ),
         Page(
             "understand/cost.py",

@@ -20,6 +20,7 @@ PAGES = [
     "what-if",
     "hops",
     "embeddings",
+    "positions",
     "cost",
     "train",
     "before-after",

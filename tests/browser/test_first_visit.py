@@ -19,6 +19,7 @@ PAGES = {
     "what-if?edits=cut,layer%3D2,from%3D9,to%3D3": "What if",
     "hops": "Two hops",
     "embeddings": "Embeddings",
+    "positions": "Positions",
     "cost": "Shapes and cost",
     "train": "Train",
     "before-after": "Before / after",

@@ -50,6 +50,7 @@ PAGES = (
     "what-if",
     "hops",
     "embeddings",
+    "positions",
     "cost",
     "train",
     "before-after",

@@ -103,7 +103,7 @@ def test_the_pages_stand_in_sections_at_the_top_and_on_a_phone_in_the_menu(visit
             expect(opener).to_be_visible()
             assert opener.evaluate("e => getComputedStyle(e, '::after').content") == '"Menu"'
             opener.click()
-        expect(links.get_by_role("link")).to_have_count(12)
+        expect(links.get_by_role("link")).to_have_count(13)
         expect(links.get_by_role("link").last).to_be_in_viewport()
         boxes = links.locator("> :has(a)").all()
         named = {box.inner_text(): box.evaluate(before).strip('"') for box in boxes}

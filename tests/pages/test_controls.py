@@ -22,6 +22,7 @@ PAGES = {
     "understand/what_if.py": {"mini": MINI, "random": RANDOM},
     "understand/hops.py": {"mini": (*MINI, "twin"), "random": (*RANDOM, "twin")},
     "understand/embeddings.py": {"mini": MINI, "random": (*SENTENCE, "d_model", "seed")},
+    "understand/positions.py": {"mini": (), "random": ()},
     "understand/cost.py": {"mini": (), "random": ()},
     "learn/train.py": {"mini": (), "random": ()},
     "learn/before_after.py": {"mini": MINI, "random": ("source",)},

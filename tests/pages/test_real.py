@@ -32,6 +32,7 @@ PAGES = (
     "understand/what_if.py",
     "understand/hops.py",
     "understand/embeddings.py",
+    "understand/positions.py",
     "understand/cost.py",
     "learn/train.py",
     "learn/before_after.py",

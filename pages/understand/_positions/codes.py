@@ -1,0 +1,113 @@
+"""The position codes of the page Positions: its controls, the words and the two pictures of each code."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import streamlit as st
+
+from mha_core import MhaError
+from mha_core.analysis import position_codes
+from mha_core.analysis.frames import Origin
+from mha_core.analysis.position_codes import MAX_POSITIONS, PositionCode
+from mha_core.attention.module import MAX_HEADS
+from mha_core.sources import mini
+from pages._kit import heatmaps, refusals
+from pages._kit.heatmaps import Heatmap
+from pages._kit.text import t
+
+MAX_WIDTH = 512
+TALL = 420  # pixels of a picture
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What the controls say: the name of the code, and the sizes that it has."""
+
+    name: str
+    length: int = 0
+    width: int = 0
+    h: int = 0
+    head: int = 0
+
+
+def chosen() -> Chosen:
+    """The code and its sizes, from controls that URL parameters can set."""
+    name = st.segmented_control(
+        t("positions.code"),
+        list(CODES),
+        default="sinusoidal",
+        required=True,
+        key="code",
+        bind="query-params",
+    )
+    sizes = {}
+    cells = st.grid(4, min_column_width=140)
+    for size in SIZES[name]:
+        maximum, default = LIMITS[size]
+        if size == "head":
+            maximum = sizes["h"]
+        with cells.container():
+            sizes[size] = st.number_input(
+                t(f"positions.{size}"),
+                1,
+                maximum,
+                min(default, maximum),
+                step=2 if (name, size) == ("rotary", "width") else 1,
+                key=f"positions_{size}",
+                bind="query-params",
+            )
+    return Chosen(name, **sizes)
+
+
+def about(code: Chosen) -> str:
+    """The sentences on a code."""
+    return t(f"positions.{code.name}_why")
+
+
+def draw(code: Chosen) -> None:
+    """The code itself, and how every two positions meet by it."""
+    try:
+        pictured = CODES[code.name](code)
+    except MhaError as error:
+        refusals.show(error, page_offers=False)
+        st.stop()
+    origin = Origin(note=code.name)
+    pictures = {
+        SYMBOLS[code.name]: (t(f"positions.{code.name}_table"), pictured.table),
+        "m · n": (t(f"positions.{code.name}_meeting"), pictured.meeting),
+    }
+    matrices = [
+        Heatmap(symbol, symbol, meaning, frame, "signed", origin=origin)
+        for symbol, (meaning, frame) in pictures.items()
+    ]
+    heatmaps.draw(matrices, key="positions", tall=TALL, stacked=True)
+    for matrix in matrices:
+        st.caption(f"**{matrix.symbol}** {matrix.meaning}")
+
+
+def _learned(_: Chosen) -> PositionCode:
+    trained = mini.model(mini.find("en", "glass-box", 4, 64))
+    return position_codes.of_vectors(trained.model.position.detach().numpy())
+
+
+CODES: dict[str, Callable[[Chosen], PositionCode]] = {
+    "sinusoidal": lambda code: position_codes.sinusoidal(code.length, code.width),
+    "learned": _learned,
+    "rotary": lambda code: position_codes.rotary(code.length, code.width),
+    "ALiBi": lambda code: position_codes.alibi(code.length, code.h, code.head - 1),
+}
+# What the first picture of each code is called, and the sizes that the code has.
+SYMBOLS = {"sinusoidal": "PE", "learned": "P", "rotary": "cos", "ALiBi": "bias"}
+SIZES = {
+    "sinusoidal": ("length", "width"),
+    "learned": (),
+    "rotary": ("length", "width"),
+    "ALiBi": ("length", "h", "head"),
+}
+# Of each size its largest value, and that at first.
+LIMITS = {
+    "length": (MAX_POSITIONS, 32),
+    "width": (MAX_WIDTH, 64),
+    "h": (MAX_HEADS, 8),
+    "head": (MAX_HEADS, 1),
+}

@@ -1,0 +1,12 @@
+"""How does attention know the order of words? Four position codes, and how two positions meet by each."""
+
+import streamlit as st
+
+from pages._kit.text import t
+from pages.understand._positions import codes
+
+st.title(t("positions.heading"), anchor=False)
+st.caption(t("positions.intro"))
+code = codes.chosen()
+st.markdown(codes.about(code))
+codes.draw(code)

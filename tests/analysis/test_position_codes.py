@@ -1,0 +1,68 @@
+"""Position codes: the numbers of the papers' formulas, and meetings that depend on the distance alone."""
+
+import math
+
+import numpy as np
+import pytest
+
+from mha_core import MhaError
+from mha_core.analysis.position_codes import alibi, of_vectors, rotary, sinusoidal
+
+
+def by_distance(code) -> np.ndarray:
+    """The first row of the meetings, after every other row was found to be the same, shifted."""
+    meeting = code.meeting.to_numpy()
+    for row in range(len(meeting)):
+        np.testing.assert_allclose(meeting[row, row:], meeting[0, : len(meeting) - row], atol=1e-4)
+        np.testing.assert_allclose(meeting[row, row::-1], meeting[0, : row + 1], atol=1e-4)
+    return meeting[0]
+
+
+def test_the_sinusoidal_code_is_that_of_the_paper():
+    code = sinusoidal(7, 10)
+    assert code.table.loc[4, 3] == pytest.approx(math.sin(3 / 10000 ** (2 / 10)), abs=1e-6)
+    assert code.table.loc[4, 4] == pytest.approx(math.cos(3 / 10000 ** (2 / 10)), abs=1e-6)
+    meeting = by_distance(code)
+    assert meeting[0] == pytest.approx(5)
+    assert meeting[3] == pytest.approx(sum(math.cos(3 / 10000 ** (2 * i / 10)) for i in range(5)), abs=1e-5)
+
+
+def test_one_rotated_vector_meets_itself_by_the_distance_alone():
+    code = rotary(7, 10)
+    assert code.table.shape == (7, 5)
+    assert code.table.loc[3, 2] == pytest.approx(math.cos(2 / 10000 ** (2 / 10)), abs=1e-6)
+    meeting = by_distance(code)
+    assert meeting[0] == pytest.approx(1)
+    assert meeting[2] == pytest.approx(
+        sum(math.cos(2 / 10000 ** (2 * i / 10)) for i in range(5)) / 5, abs=1e-5
+    )
+
+
+def test_alibi_falls_along_a_line_whose_slope_is_the_heads():
+    code = alibi(5, 8, head=1)
+    np.testing.assert_allclose(code.table.to_numpy()[:, 1], [-(2.0**-n) for n in range(1, 9)])
+    np.testing.assert_allclose(by_distance(code), [0, -0.25, -0.5, -0.75, -1.0])
+
+
+def test_learned_vectors_meet_by_their_products():
+    vectors = np.array([[1.0, 2.0, 0.0], [0.5, -1.0, 3.0]])
+    code = of_vectors(vectors)
+    np.testing.assert_allclose(code.meeting, [[5, -1.5], [-1.5, 10.25]])
+    assert code.table.index.name == "position"
+
+
+@pytest.mark.parametrize(
+    ("code", "arguments", "message"),
+    [
+        (sinusoidal, (0, 4), "positions 0 is out of range; 1 to 256 work."),
+        (sinusoidal, (4, 1025), "width 1025 is out of range; 1 to 1024 work."),
+        (rotary, (4, 7), "the width must be even; got 7"),
+        (alibi, (257, 8, 0), "positions 257 is out of range"),
+        (alibi, (4, 8, 8), "head 8 is out of range; 0 to 7 work."),
+        (alibi, (4, 2.0, 0), "h must be a whole number"),
+    ],
+)
+def test_sizes_that_there_are_not_are_refused(code, arguments, message):
+    with pytest.raises(MhaError) as refusal:
+        code(*arguments)
+    assert message in str(refusal.value)

@@ -1,0 +1,59 @@
+"""The page Positions: the two pictures of each code with the numbers of the code, and sizes from the link."""
+
+import json
+
+import numpy as np
+import pytest
+
+from mha_core.analysis import position_codes
+from mha_core.sources import mini
+
+
+def pictures(app) -> list[dict]:
+    [drawn] = json.loads(app.get_by_key("positions").proto.json)
+    return drawn["matrices"]
+
+
+@pytest.fixture
+def shown(arrived):
+    def open_(**link):
+        app = arrived("understand/positions.py", **link)
+        assert not [*app.exception, *app.error]
+        return app
+
+    return open_
+
+
+def test_the_sinusoidal_code_comes_first(shown, english):
+    table, meeting = pictures(shown())
+    assert (table["symbol"], table["meaning"]) == ("PE", english("positions.sinusoidal_table"))
+    assert (len(table["rows"]), table["columns"]) == (32, 64)
+    assert len(meeting["rows"]) == 32
+    assert meeting["end"] == pytest.approx(32)  # every position with itself: d / 2
+
+
+def test_the_learned_code_is_that_of_the_small_model(shown):
+    vectors = mini.model(mini.find("en", "glass-box", 4, 64)).model.position
+    table, _ = pictures(shown(code="learned"))
+    assert (len(table["rows"]), table["columns"]) == tuple(vectors.shape)
+    assert table["end"] == pytest.approx(float(vectors.abs().max()))
+
+
+def test_alibi_is_about_one_head_of_all(shown):
+    app = shown(code="ALiBi", positions_length=5, positions_h=4, positions_head=2)
+    table, meeting = pictures(app)
+    assert (len(table["rows"]), len(meeting["rows"])) == (4, 5)
+    expected = position_codes.alibi(5, 4, 1).meeting.to_numpy()
+    assert meeting["end"] == pytest.approx(np.abs(expected).max())
+
+
+def test_sizes_come_from_the_link(shown):
+    table, meeting = pictures(shown(code="rotary", positions_length=7, positions_width=10))
+    assert (len(table["rows"]), table["columns"]) == (7, 5)
+    assert meeting["end"] == pytest.approx(1)
+
+
+def test_an_odd_rotary_width_is_refused(arrived):
+    app = arrived("understand/positions.py", code="rotary", positions_width=9)
+    assert not app.exception
+    assert "must be even" in app.error[0].value.replace("\\", "")
