@@ -81,8 +81,6 @@ def draw(code: Chosen) -> None:
         for symbol, (meaning, frame) in pictures.items()
     ]
     heatmaps.draw(matrices, key="positions", tall=TALL, stacked=True)
-    for matrix in matrices:
-        st.caption(f"**{matrix.symbol}** {matrix.meaning}")
 
 
 def _learned(_: Chosen) -> PositionCode:
