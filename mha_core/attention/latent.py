@@ -89,19 +89,24 @@ class LatentAttention(nn.Module):
         self,
         x: Tensor,
         context: Tensor | None = None,
+        values: Tensor | None = None,
         *,
         key_padding: Tensor | None = None,
         rule: ScoreRule = ScoreRule(),
     ) -> Attended:
-        """x (batch, L, d_model), context (batch, S, d_model) or None → output, with q, k and v of every head.
+        """x (batch, L, d_model), context (batch, S, d_model) or None → output, and q, k and v of all heads.
 
+        V is made of `values` (batch, S, d_model) where given: by the same matrices, of other short vectors.
         `key_padding` (batch, S) is True where a query may look, and narrows the mask that `rule` may hold.
         Raises `MhaError` for a wrong width, and for a context where queries and keys carry positions.
         """
         if context is not None and self.spec.rotary_width:
             raise MhaError("Positions of two texts are not one row of numbers; rotary_width 0 works.")
-        (short, position), q = self.cached(x if context is None else context), self._queries(x)
-        k, v = self._heads(self.kv_up(short)).split([self.spec.d_k, self.spec.d_v], dim=-1)
+        context = x if context is None else context
+        (short, position), q = self.cached(context), self._queries(x)
+        k, v = self._keys_and_values(short)
+        if values is not None and values is not context:
+            _, v = self._keys_and_values(self.cached(values)[0])
         k = torch.cat([k, position[:, None].expand(-1, k.shape[1], -1, -1)], dim=-1)
         if key_padding is not None:
             sizes = {"batch": len(q), "n_heads": q.shape[1], "n_query": q.shape[2], "n_key": k.shape[2]}
@@ -143,6 +148,10 @@ class LatentAttention(nn.Module):
         short = x if self.spec.q_rank is None else self.q_norm(self.q_down(x))
         q, position = self._heads(self.q_up(short)).split([self.spec.d_k, self.spec.rotary_width], dim=-1)
         return torch.cat([q, rotate(position)], dim=-1)
+
+    def _keys_and_values(self, short: Tensor) -> tuple[Tensor, Tensor]:
+        """Of short vectors (batch, S, kv_rank): (batch, h, S, d_k) without positions, (batch, h, S, d_v)."""
+        return self._heads(self.kv_up(short)).split([self.spec.d_k, self.spec.d_v], dim=-1)
 
     def _heads(self, columns: Tensor) -> Tensor:
         """(batch, L, h·d) → (batch, h, L, d)"""

@@ -77,8 +77,7 @@ class Block(nn.Module):
 class Lookup(nn.Module):
     """Attention alone: V is made of the words' own embeddings, and nothing bypasses the heads.
 
-    Without a skip connection the answer can only come from the words that the heads look at. Latent attention
-    makes K of them, too: its keys and values come from the same short vector.
+    Without a skip connection the answer can only come from the words that the heads look at.
     """
 
     def __init__(self, spec: AttentionSpec | LatentSpec):
@@ -96,8 +95,7 @@ class Lookup(nn.Module):
     ):
         normed = self.norm(x)
         queries = _rows_of(normed, rows)
-        texts = (words,) if isinstance(self.attention, LatentAttention) else (normed, words)
-        attended = self.attention(queries, *texts, key_padding=padding, rule=rule)
+        attended = self.attention(queries, normed, words, key_padding=padding, rule=rule)
         return attended.output, Flow(attended, queries, words)
 
 

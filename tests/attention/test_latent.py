@@ -95,6 +95,21 @@ def test_the_published_code_computes_the_same(normal):
     torch.testing.assert_close(attended.output, expected, atol=2e-6, rtol=0)
 
 
+def test_values_of_another_text_have_short_vectors_of_their_own(normal):
+    module = LatentAttention(SPECS["no position"]).requires_grad_(False)
+    x, context, words = (normal(2, n, 12, seed=n) for n in (4, 7, 7))
+    words = words + 1
+    attended, of_context = module(x, context, words), module(x, context)
+    assert torch.equal(attended.k, of_context.k)
+    assert torch.equal(attended.v, module(x, words).v)
+    assert (attended.v - of_context.v).abs().max() > 0.1
+
+
+def test_positions_of_two_texts_are_refused(normal):
+    with pytest.raises(MhaError, match="rotary_width 0 works"):
+        LatentAttention(LatentSpec(12, 3, 5, rotary_width=2))(normal(1, 2, 12), normal(1, 3, 12))
+
+
 @pytest.mark.parametrize(
     ("sizes", "message"),
     [

@@ -59,8 +59,8 @@ def reference(model: SmallModel, ids: torch.Tensor, padding: torch.Tensor | None
         return shared.repeat_interleave(h // len(shared), 0).flatten(0, 1)
 
     def attention(query, key, value, name):
-        if model.shape.architecture == "latent":  # where K is made of what V is made of
-            return latent(query, value, name)
+        if model.shape.architecture == "latent":
+            return latent(query, key, value, name)
         theirs = nn.MultiheadAttention(d_model, h, batch_first=True)
         with torch.no_grad():
             theirs.in_proj_weight.copy_(torch.cat([of_every_head(f"{name}.{p}.weight") for p in "qkv"]))
@@ -70,15 +70,18 @@ def reference(model: SmallModel, ids: torch.Tensor, padding: torch.Tensor | None
             hidden = None if padding is None else ~padding
             return theirs(query, key, value, key_padding_mask=hidden)[0]
 
-    def latent(query, text, name):
+    def latent(query, key, value, name):
         matrices = {
             part: state[f"{name}.{part}.weight"] for part in ("q_up", "kv_down", "kv_norm", "kv_up", "o")
         }
-        short = F.rms_norm(
-            text @ matrices["kv_down"].mT, matrices["kv_norm"].shape, matrices["kv_norm"], 1e-6
-        )
-        both = (short @ matrices["kv_up"].mT).unflatten(-1, (h, -1)).transpose(1, 2)
-        keys, values = both.chunk(2, dim=-1)  # d_k = d_v
+
+        def made_of(text, half):
+            short = text @ matrices["kv_down"].mT
+            short = F.rms_norm(short, matrices["kv_norm"].shape, matrices["kv_norm"], 1e-6)
+            both = (short @ matrices["kv_up"].mT).unflatten(-1, (h, -1)).transpose(1, 2)
+            return both.chunk(2, dim=-1)[half]  # d_k = d_v
+
+        keys, values = made_of(key, 0), made_of(value, 1)
         queries = (query @ matrices["q_up"].mT).unflatten(-1, (h, -1)).transpose(1, 2)
         mask = None if padding is None else padding[:, None, None]
         heads = F.scaled_dot_product_attention(queries, keys, values, mask)

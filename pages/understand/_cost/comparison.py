@@ -13,6 +13,7 @@ from mha_core.analysis.published_sizes import kind, published_sizes
 from mha_core.attention.latent import LatentSpec
 from mha_core.sources import mini
 from mha_core.training import checkpoints
+from mha_core.training.model import Shape
 from pages._kit import heights
 from pages._kit.text import t
 from pages.understand._cost.sizes import Layer
@@ -88,7 +89,7 @@ def small_models() -> None:
         rows.append(
             {
                 t("cost.column_kind"): f"[{name.upper()}](./?{urlencode({'architecture': architecture})})",
-                t("cost.column_numbers"): str(len(plan.shape.layers) * cost(plan.shape.spec, 1).cache),
+                t("cost.column_numbers"): str(_cached(plan.shape)),
                 t("cost.column_answers"): f"{scores['answer']:.1%}",
                 t("cost.column_head"): f"{scores['accuracy']:.1%}",
                 t("cost.column_weight"): f"{scores['right']:.2f}",
@@ -152,6 +153,15 @@ def _kept(spec: AttentionSpec | LatentSpec) -> dict[str, int]:
     if isinstance(spec, LatentSpec):
         return {"rank": spec.kv_rank, "position": spec.rotary_width}
     return {"heads": spec.n_kv_heads, "d_k": spec.d_k, "d_v": spec.d_v}
+
+
+def _cached(shape: Shape) -> int:
+    """The numbers that all layers of a small model keep of a token.
+
+    Where values are made of another text than keys, that has a short vector of its own.
+    """
+    of_layer, latent = cost(shape.spec, 1).cache, isinstance(shape.spec, LatentSpec)
+    return sum(of_layer * (2 if latent and layer == "lookup" else 1) for layer in shape.layers)
 
 
 def _columns(costs: list[Cost], layer: Layer) -> dict[str, list[str]]:
