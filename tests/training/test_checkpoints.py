@@ -397,7 +397,7 @@ def test_the_header_tells_what_made_the_file(model, tmp_path):
 
 # The weights that come with Headscope
 
-MAX_BYTES = 25_000_000
+MAX_BYTES = 45_000_000
 NAMES = {checkpoints.name(plan): plan for plan in checkpoints.PLANS}
 READABLE = [
     name
@@ -448,7 +448,7 @@ def test_a_model_is_there_and_was_trained_to_the_end_of_its_plan(name):
     assert all(bool(p.isfinite().all()) for p in trained.model.parameters())
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [name for name, plan in NAMES.items() if plan.architecture != "latent"])
 def test_each_shipped_file_arrives_in_the_matrices_that_it_names(name):
     model = shipped(name).model
     with safe_open(checkpoints.path(NAMES[name]), framework="pt") as file:
@@ -460,6 +460,23 @@ def test_each_shipped_file_arrives_in_the_matrices_that_it_names(name):
                     getattr(matrices, f"w_{which}").mT, file.get_tensor(f"{part}.weight").float()
                 )
                 assert torch.equal(getattr(matrices, f"b_{which}"), file.get_tensor(f"{part}.bias").float())
+
+
+def test_every_number_of_a_file_with_latent_attention_arrives():
+    name = "latent-en-h4-d64"
+    state = shipped(name).model.state_dict()
+    with safe_open(checkpoints.path(NAMES[name]), framework="pt") as file:
+        assert set(file.keys()) == set(state)
+        for key in file.keys():  # noqa: SIM118 (a file is no mapping)
+            assert torch.equal(state[key], file.get_tensor(key).float()), key
+
+
+def test_heads_that_share_keys_and_values_resolve_the_pronoun():
+    """What the page Shapes and cost shows: at half and at a quarter of the cache nothing is lost here."""
+    for architecture in ("grouped-query", "multi-query"):
+        scores = entry(f"{architecture}-en-h4-d64")["scores"]
+        assert min(scores["answer"], scores["accuracy"]) >= 0.98
+        assert scores["right"] >= 0.75
 
 
 @pytest.mark.parametrize("name", NAMES)
