@@ -136,7 +136,7 @@ pages = {
     for section in SECTIONS.values()
     for page in section
 }
-chosen = st.navigation(list(pages), position="top")
+chosen = st.navigation(list(pages), position="top", expanded=True)
 st.set_page_config(
     page_title=f"{pages[chosen].title} · Headscope",
     page_icon=drawing("icon.svg"),

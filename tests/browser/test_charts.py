@@ -43,7 +43,7 @@ def saved(page, key: str, kind: str):
 
 def test_every_figure_has_one_menu_however_often_the_page_is_drawn(visit, app, settled):
     page = visit(app)
-    for name in ("Embeddings", "How many heads?", "Steps", "Heads", "Steps"):
+    for name in ("Embeddings", "How many?", "Steps", "Heads", "Steps"):
         page.get_by_role("link", name=name, exact=True).click()
         settled(page)
         figures = page.locator(".js-plotly-plot, [data-headscope-saveable]")

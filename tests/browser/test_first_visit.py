@@ -20,10 +20,10 @@ PAGES = {
     "hops": "Two hops",
     "embeddings": "Embeddings",
     "positions": "Positions",
-    "cost": "Shapes and cost",
+    "cost": "Cost",
     "train": "Train",
     "before-after": "Before / after",
-    "sweep": "How many heads?",
+    "sweep": "How many?",
     "cases": "Cases",
 }
 ON_PHONES = ["", "?source=random&layers=12", "token", "steps"]  # where pictures stand above each other
