@@ -23,7 +23,9 @@ KINDS = {
     "even": Kind(edits.Weights, ("layer", "head", "from")),
     "unscaled": Kind(edits.Scale, ("layer",), {"factor": 1.0}),
     "temperature": Kind(edits.Temperature, ("layer", "by")),
+    "concatenated": Kind(edits.Concatenation, ("layer",)),
 }
+OF_RANDOM_WEIGHTS = ("concatenated",)  # kinds that no trained model can take
 
 
 def edit_of(kind: str, values: Mapping[str, float | None]) -> Edit:
