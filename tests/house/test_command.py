@@ -99,7 +99,13 @@ def test_a_page_is_that_of_the_view(trace, tmp_path, capsys):
 def test_every_setting_of_a_source_is_an_option(tmp_path):
     functions = (*SOURCES.values(), huggingface.trace)
     arguments = {name for function in functions for name in inspect.signature(function).parameters}
-    assert set(command.SETTINGS) == arguments - {"text", "source", "tokenizer", "edits"}  # values, of Python
+    assert set(command.SETTINGS) == arguments - {
+        "text",
+        "source",
+        "tokenizer",
+        "edits",
+        "answers",
+    }  # of Python
     path = tmp_path / "t.safetensors"
     words = "--h 4 --d-model 12 --seed 3 --layers 2 --d-k 6 --d-v 7 --n-kv-heads 2 --no-bias"
     words += " --position rotary --mask causal --device cpu --limit 9"

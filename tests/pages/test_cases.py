@@ -201,8 +201,8 @@ def test_a_case_opens_as_its_link_says(arrived, case):
 def test_the_page_has_a_card_for_each_with_its_link(arrived, english):
     app = arrived("learn/cases.py")
     assert not app.exception
-    links = re.findall(r"\]\((\./[^)]*)\)", " ".join(one.value for one in app.main.subheader))
+    links = re.findall(r"\]\((\./[^)]*)\)", " ".join(one.value for one in app.main.header))
     assert len(links) == len(CASES)
     for address, case in zip(links, CASES.values(), strict=True):
         assert dict(parse_qsl(urlsplit(address).query)) == case.link
-    assert app.main.subheader[0].value == f"1. [{english('case.base.title')}](./cost)"
+    assert app.main.header[0].value == f"1. [{english('case.base.title')}](./cost)"

@@ -7,6 +7,7 @@ import pytest
 
 import mha_core as mha
 from mha_core.analysis.derivation import STEPS, steps
+from mha_core.analysis.explanation import MAX_SYMBOLS
 from mha_core.analysis.frames import MAX_ALL_PAIRS, Part
 from pages._kit.state import Scene
 from pages._kit.text import literal, number
@@ -70,7 +71,12 @@ def test_every_step_shows_its_formula_and_its_matrices(told, heatmaps, component
     expected = steps(trace(**settings), layer=layer, head=head)
     shown, groups = heatmaps(app, "steps"), component(app, "steps")["steps"]
     assert {name for group in groups.values() for name in group["matrices"]} == set(shown)  # each sent once
-    for step, formula in zip(expected, app.latex, strict=True):
+    symbols = [formula for formula in app.latex if "smallmatrix" in formula.value]
+    formulas = [formula for formula in app.latex if formula not in symbols]
+    [scores] = (step.after[0].frame for step in expected if step.name == "scores")
+    of_pairs = [formula.value.count(r"\cdot k_") for formula in symbols]
+    assert of_pairs == ([scores.size] if len(scores) <= MAX_SYMBOLS else [])  # Q·K of each pair, by its words
+    for step, formula in zip(expected, formulas, strict=True):
         assert step.formula.strip() in formula.value
         group = groups[step.name]
         for name, picture in zip(group["matrices"], step.before + step.after, strict=True):

@@ -37,5 +37,5 @@ def cases() -> tuple[Case, ...]:
 
 def card(number: int, case: Case) -> None:
     """What the case shows, as the link that opens it, and what to notice there."""
-    st.subheader(f"{number}. [{t(f'case.{case.name}.title')}]({case.address})", anchor=False)
+    st.header(f"{number}. [{t(f'case.{case.name}.title')}]({case.address})", anchor=False)
     st.markdown(t(f"case.{case.name}.notice"))

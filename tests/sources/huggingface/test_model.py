@@ -489,6 +489,7 @@ def test_a_model_is_kept_for_the_next_text_and_let_go_of_later(folder, monkeypat
 
 def test_a_folder_that_was_saved_again_is_loaded_again(tmp_path):
     """The loop of a notebook: train, save, look."""
+    huggingface.forget()  # what other tests have loaded
     model = module("gpt2")
     fast().save_pretrained(tmp_path)
     model.save_pretrained(tmp_path)
