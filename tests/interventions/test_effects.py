@@ -16,7 +16,7 @@ from mha_core.sources.huggingface import model as huggingface
 from tests.parity import tiny
 from tests.sources.huggingface.test_answers import texts, tokenizer_of
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow]  # many models
 TIRED = "The animal didn't cross the street because it was too tired."
 
 

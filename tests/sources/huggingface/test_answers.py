@@ -10,7 +10,7 @@ from mha_core import edits
 from mha_core.sources.huggingface import model as huggingface
 from tests.parity import tiny
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow]  # many models
 MASK = "w90"
 FAMILIES = {
     "masked": ("albert", "bert", "deberta-v2", "distilbert", "electra", "modernbert", "roberta", "big_bird"),

@@ -16,7 +16,7 @@ from tests.parity.by_hand import CHANGES, HEAD, KEY, ROW, by_hand
 
 LENGTH = (13, 11)  # tokens of the text and of the target
 CLOSE = 1e-6  # of the largest number of the output; torch's kernel adds up in another order
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow]  # many models
 
 FAMILIES = (
     *("albert", "apertus", "arcee", "aria_text", "bart", "bert", "bitnet", "camembert", "cohere"),
