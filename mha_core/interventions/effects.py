@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 
 from mha_core import device as devices
-from mha_core.attention.edits import Site, by_layer, edited
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.errors import MhaError, listed, one_of
 from mha_core.sources import mini
@@ -286,12 +285,7 @@ def _of_small_model(trace: AttentionTrace, at: int, trained: Trained) -> tuple[E
     words, model, place = lexicon(trained.plan.language), trained.model, trained.model.bias.device
     _, numbers = words.cut(trace.tokens.text, limit=len(trace.tokens))
     ids = torch.tensor([numbers], device=place)
-    site = Site(
-        "self", trace.layers[0].n_heads, trace.layers[0].tensors["v"].shape[-1], trace.tokens, trace.tokens
-    )
-    rules = [
-        edited(ScoreRule(), edits, site, place) for edits in by_layer(trace.edits, [site] * len(trace.layers))
-    ]
+    rules = mini.score_rules(trained, trace.tokens, trace.edits)
 
     def logits(factors: Sequence[Tensor]) -> Tensor:
         switched = [

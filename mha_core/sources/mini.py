@@ -203,12 +203,7 @@ def follow(
     model, place = trained.model, trained.model.bias.device
     if None in numbers:
         raise UnknownWords(text, _unknown(words, tokens, numbers), words)
-    spec = trained.plan.shape.spec
-    site = Site("self", spec.n_heads, spec.d_v, tokens, tokens)
-    rules = [
-        edited(ScoreRule(), edits_of_layer, site, place)
-        for edits_of_layer in by_layer(edits, [site] * len(model.layers))
-    ]
+    rules = score_rules(trained, tokens, edits)
     with torch.inference_mode():
         hidden, flows = model(torch.tensor([numbers], device=place), rules=rules)
         probabilities = model.logits(hidden[0]).softmax(-1).cpu()
@@ -218,7 +213,7 @@ def follow(
             x=flow.x,
             x_v=flow.values,
             projections=layer.attention.projections(),
-            about=_facts(spec),
+            about=_facts(trained.plan.shape.spec),
         )
         for flow, layer in zip(flows, model.layers, strict=True)
     )
@@ -229,6 +224,14 @@ def follow(
     )
     origin = source(trained)
     return AttentionTrace(tokens, layers, EditedSource(origin, tuple(edits)) if edits else origin, answers)
+
+
+def score_rules(trained: Trained, tokens: Tokens, edits: Sequence[Edit]) -> list[ScoreRule]:
+    """The score rule of each layer with its edits. Raises `MhaError` for edits that do not fit."""
+    spec, n_layers = trained.plan.shape.spec, len(trained.model.layers)
+    site = Site("self", spec.n_heads, spec.d_v, tokens, tokens)
+    by_place = by_layer(edits, [site] * n_layers)
+    return [edited(ScoreRule(), of_layer, site, trained.model.bias.device) for of_layer in by_place]
 
 
 def _facts(spec: AttentionSpec | LatentSpec) -> Facts:
