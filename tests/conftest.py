@@ -48,11 +48,16 @@ def pytest_xdist_auto_num_workers(config) -> int:
 
 
 TESTS = Path(__file__).parent
-FIRST_CASE = ("pages", "parity")  # folders in which only the first case of a test is quick
+FIRST_CASE = (
+    "pages",
+    "parity",
+    "sources",
+    "capture",
+)  # folders in which only the first case of a test is quick
 
 
 def pytest_collection_modifyitems(items) -> None:
-    """Mark as slow what opens a browser, and further cases of tests that start a page or a model.
+    """Mark as slow what is of a browser, and further cases of tests that start a page or a model.
 
     Slow tests begin first, or one worker would be left alone with them at the end.
     """
@@ -60,7 +65,11 @@ def pytest_collection_modifyitems(items) -> None:
     for item in items:
         test = item.path, item.originalname
         folder = item.path.relative_to(TESTS).parts[0] if item.path.is_relative_to(TESTS) else ""
-        if "browser" in item.fixturenames or (folder in FIRST_CASE and test in started):
+        if (
+            folder == "browser"
+            or "browser" in item.fixturenames
+            or (folder in FIRST_CASE and test in started)
+        ):
             item.add_marker("slow")
         started.add(test)
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)

@@ -190,6 +190,7 @@ junk = st.recursive(
         st.sampled_from([*edits.TYPES, "self", 0, 1, -1, 0.5, [0], [[0.5, 0.5]]]) | junk,
     )
 )
+@pytest.mark.slow
 def test_any_values_of_a_file_are_an_edit_or_refused(values):
     try:
         edit = edits.read(values)

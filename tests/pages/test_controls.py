@@ -60,6 +60,7 @@ def test_a_page_shows_the_controls_that_change_something_on_it_and_what_to_read_
         assert first.page != second.page
 
 
+@pytest.mark.slow
 def test_what_a_page_does_not_show_keeps_its_value_and_stands_in_the_link(opened, move, place):
     app = opened()
     app.text_area(key="text").set_value("The dog chased the cat because it was hungry.")

@@ -105,6 +105,7 @@ def traced(folder, name: str):
     return huggingface.follow(huggingface.load(folder(name)), Scene.text)
 
 
+@pytest.mark.slow
 def test_the_strip_names_every_layer_in_the_order_of_the_model(on, english):
     strip = on("Qwen3Next").get_by_key("place")
     linear, full = english("layers.kind_linear"), english("layers.kind_full")
@@ -113,6 +114,7 @@ def test_the_strip_names_every_layer_in_the_order_of_the_model(on, english):
     assert strip.value == 4  # the scene's second layer of attention
 
 
+@pytest.mark.slow
 def test_a_layer_without_softmax_shows_its_signed_matrix_and_the_sum_of_its_rows(
     on, folder, english, heatmaps, drawn, click
 ):
@@ -169,6 +171,7 @@ def test_the_page_heads_has_the_strip_too_and_a_link_for_a_layer_without_weights
     assert any("mixing matrix" in text for text in said(app))
 
 
+@pytest.mark.slow
 def test_a_model_without_attention_has_a_page_and_the_others_say_why_not(on, said, english):
     app = on("Mamba")
     assert app.get_by_key("place").options == [f"{n} {english('layers.kind_linear')}" for n in (1, 2)]
@@ -179,6 +182,7 @@ def test_a_model_without_attention_has_a_page_and_the_others_say_why_not(on, sai
     assert any("No layer of this model has attention weights" in text for text in said(heads))
 
 
+@pytest.mark.slow
 def test_an_index_has_three_pictures_and_the_share_that_its_choice_kept(on, folder, heatmaps, english, said):
     app = on("DeepseekV32", layer=2, head=3, token=9)
     latent = english("layers.trait_latent")

@@ -40,6 +40,7 @@ def test_a_file_is_taken_up_to_the_figure_of_the_profile_and_of_streamlit(hosted
     assert uploads.megabytes() == profile.OWN.upload_megabytes == st.get_option("server.maxUploadSize")
 
 
+@pytest.mark.slow
 def test_a_link_beyond_the_figures_is_cut_to_what_there_is_and_says_so(hosted, opened_on_random, eye):
     link = {"h": 64, "d_model": 1024, "d_k": 1024, "layers": 16, "text": "old " * 3000}
     app = opened_on_random(**link)

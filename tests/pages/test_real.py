@@ -170,6 +170,7 @@ def test_only_rounding_is_called_exact(monkeypatch, difference, said_as, english
     assert told[0].startswith(english(f"real.{said_as}", difference="").strip())
 
 
+@pytest.mark.slow
 def test_two_texts_have_a_choice_of_whose_attention_and_a_target(on_model, tokens, eye, folder):
     app = on_model("t5", target="The street.")
     kind = app.segmented_control(key="kind")

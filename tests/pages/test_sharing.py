@@ -86,6 +86,7 @@ def test_a_layer_known_by_weights_alone_draws_no_sharing(on_model, monkeypatch):
         app.get_by_key("sharing")
 
 
+@pytest.mark.slow
 def test_short_vectors_are_drawn_as_they_flowed_and_counted(on_model, folder, drawn, heatmaps, said, english):
     app = on_model("deepseek_v3", layer=2, token=3)
     layer = huggingface.follow(huggingface.load(folder("deepseek_v3")), Scene.text).layers[1]

@@ -129,6 +129,7 @@ def test_the_scrubber_goes_back_to_every_recorded_step(on_train, english):
     assert told in [markdown.value for markdown in app.markdown]
 
 
+@pytest.mark.slow
 def test_the_view_shows_the_weights_of_the_recorded_step(on_train, eye):
     app = on_train()
     app.button(key="start").click().run()
@@ -178,6 +179,7 @@ def test_visitors_that_wait_see_their_place(on_train, english, monkeypatch):
         assert not compute.trainings().find(plan(seed=seed)).users
 
 
+@pytest.mark.slow
 def test_a_model_taken_home_can_be_opened_again_and_is_listed_to_its_visitor_alone(on_train, opened):
     app = on_train()
     app.button(key="start").click().run()

@@ -63,6 +63,7 @@ def test_each_is_what_its_text_gives_alone(family, passes):
 
 
 @pytest.mark.parametrize("family", ["bloom", "falcon", "t5"])
+@pytest.mark.slow
 def test_a_model_that_reads_one_text_at_a_time_gives_the_same(family, folder, passes):
     alone = [mha.trace(text, source=str(folder(family))) for text in TEXTS[:3]]
     passes.clear()

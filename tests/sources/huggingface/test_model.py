@@ -487,6 +487,7 @@ def test_a_model_is_kept_for_the_next_text_and_let_go_of_later(folder, monkeypat
     huggingface.forget()
 
 
+@pytest.mark.slow
 def test_a_folder_that_was_saved_again_is_loaded_again(tmp_path):
     """The loop of a notebook: train, save, look."""
     huggingface.forget()  # what other tests have loaded
@@ -588,6 +589,7 @@ def test_the_token_that_begins_a_target_may_stand_in_the_generation_config_alone
 
 
 @pytest.mark.parametrize(("family", "prefix"), [("t5", "T5"), ("bart", "Bart")])
+@pytest.mark.slow
 def test_a_target_is_not_written_with_weights_that_were_never_trained(tmp_path, refused, family, prefix):
     config = module(family).config
     config.tie_word_embeddings = False
@@ -624,6 +626,7 @@ def test_a_decoder_that_reads_a_text_alone_has_the_limit_of_its_targets():
     assert "The text has 65 tokens and WhisperForCausalLM takes 64." in lengths.outcomes("whisper")
 
 
+@pytest.mark.slow
 def test_half_precision_is_used_when_it_is_asked_for(folder):
     trace = mha.trace(TEXT, source=str(folder("llama")), dtype="bfloat16", device="cpu")
     assert trace.source.dtype == "bfloat16"

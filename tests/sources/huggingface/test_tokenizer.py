@@ -95,6 +95,7 @@ def test_an_error_inside_a_tokenizer_has_its_name(refused):
     assert isinstance(error.__cause__, RuntimeError)
 
 
+@pytest.mark.slow
 def test_the_tokenizer_of_canine_gives_characters():
     model = tiny.model("canine")
     trace = mha.trace("it 动🙂", source=model, tokenizer=transformers.CanineTokenizer())
