@@ -48,12 +48,8 @@ def pytest_xdist_auto_num_workers(config) -> int:
 
 
 TESTS = Path(__file__).parent
-FIRST_CASE = (
-    "pages",
-    "parity",
-    "sources",
-    "capture",
-)  # folders in which only the first case of a test is quick
+# folders in which only the first case of a test is quick
+FIRST_CASE = ("pages", "parity", "sources", "capture")
 
 
 def pytest_collection_modifyitems(items) -> None:
@@ -65,11 +61,8 @@ def pytest_collection_modifyitems(items) -> None:
     for item in items:
         test = item.path, item.originalname
         folder = item.path.relative_to(TESTS).parts[0] if item.path.is_relative_to(TESTS) else ""
-        if (
-            folder == "browser"
-            or "browser" in item.fixturenames
-            or (folder in FIRST_CASE and test in started)
-        ):
+        in_browser = folder == "browser" or "browser" in item.fixturenames
+        if in_browser or (folder in FIRST_CASE and test in started):
             item.add_marker("slow")
         started.add(test)
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
