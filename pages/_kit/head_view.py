@@ -115,9 +115,12 @@ def of_sentences(
         "roles": {} if mixed else {number: role_labels.labels(trace, scene, number) for number in layers},
     }
 
+    # A session keeps this function: one that held a trace would hold all that is computed of it.
+    tokens = {field: one.tokens for field, one in traces.items()}
+
     def hide(chosen: dict) -> None:
-        field = list(traces)[chosen["panel"]]
-        sentence.hide_or_show(traces[field], chosen["word"], field)
+        field = list(tokens)[chosen["panel"]]
+        sentence.hide_or_show(tokens[field], chosen["word"], field)
 
     focus = {"layer": layer, "head": head, "token": token}
     titles = [_title(one) for one in traces.values()] if any(stand_ins) else None

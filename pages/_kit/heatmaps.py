@@ -43,6 +43,24 @@ _heatmaps = components.component(
 )
 
 
+class Cells(NamedTuple):
+    """Which numbers a matrix has: what they are of, and the position of the first one there."""
+
+    subject: tuple[str, Origin]
+    first: tuple[int, int]
+    shape: tuple[int, int]
+
+
+class Asked(NamedTuple):
+    """A number of the matrix of that name that is to be explained; row and column as in the trace."""
+
+    id: int
+    name: str
+    subject: tuple[str, Origin]
+    row: int
+    column: int
+
+
 @dataclass(frozen=True, eq=False)
 class Heatmap:
     """A matrix as it is drawn: what it is called, its numbers, the meaning of its colours, its marked cells.
@@ -87,6 +105,10 @@ class Heatmap:
             return float(self.limit or 1.0)
         visible = np.isfinite(self.values) & (True if self.hidden is None else ~self.hidden)
         return float(np.abs(self.values).max(initial=0.0, where=visible)) or 1.0
+
+    @property
+    def cells(self) -> Cells:
+        return Cells((self.symbol, replace(self.origin or Origin(), spans=())), self.first, self.frame.shape)
 
     @cached_property
     def description(self) -> dict:
@@ -156,18 +178,18 @@ def draw(
             matrix.description | {"explains": matrix.matrix is not None and matrix.name in traces}
             for matrix in matrices
         ],
-        "explanation": _explanation(key, matrices),
+        "explanation": _explanation(key, matrices, traces),
         "steps": None if steps is None else {name: step._asdict() for name, step in steps.items()},
     }
+
+    # A session keeps these functions: one that held a trace would hold all that is computed of it.
+    explains = {one.name: one.cells for one in matrices if one.matrix is not None and one.name in traces}
 
     def picked() -> None:
         cell = st.session_state[key].picked
         _choose(row=cell["row"], column=cell["column"])
         if cell.get("explained"):
-            asked = dict(cell["explained"])
-            number = asked.pop("id")
-            answer = _of_cell(matrices, traces, **asked)
-            st.session_state[_explained(key)] = answer and (answer[0], answer[1] | {"id": number})
+            st.session_state[_explained(key)] = _asked(explains, **cell["explained"])
 
     def plotted() -> None:
         st.session_state[_plot(key)] = st.session_state[key].plotted
@@ -187,28 +209,33 @@ def draw(
             plot(matrix, key=_plot(key))
 
 
-def _of_cell(
-    matrices: Sequence[Heatmap], traces: Mapping[str, AttentionTrace], *, name: str, row: int, column: int
-) -> tuple[Heatmap, dict] | None:
-    """The matrix of a cell, and where the number of the cell comes from; None where it is gone."""
-    matrix = next((one for one in matrices if one.name == name and name in traces), None)
-    if matrix is None or not (0 <= row < len(matrix.frame) and 0 <= column < len(matrix.frame.columns)):
+def _asked(explains: Mapping[str, Cells], *, id: int, name: str, row: int, column: int) -> Asked | None:
+    """The cell of a matrix whose number is to be explained; None where it is gone."""
+    cells = explains.get(name)
+    if cells is None or not (0 <= row < cells.shape[0] and 0 <= column < cells.shape[1]):
         return None
-    place = {"layer": matrix.origin.layer, "head": matrix.origin.head}
-    place |= {"row": matrix.first[0] + row, "column": matrix.first[1] + column}
-    return matrix, explained.of_cell(traces[name], matrix.matrix, symbol=matrix.symbol, **place)
+    return Asked(id, name, cells.subject, cells.first[0] + row, cells.first[1] + column)
 
 
-def _explanation(key: str, matrices: Sequence[Heatmap]) -> dict | None:
-    """The explanation that was asked for, as long as the matrix with its number is drawn."""
+def _explanation(key: str, matrices: Sequence[Heatmap], traces: Mapping[str, AttentionTrace]) -> dict | None:
+    """Where the number comes from that was asked for, as long as the matrix with it is drawn."""
     asked = st.session_state.get(_explained(key))
-    if asked is None:
+    if asked is None or asked.name not in traces:
         return None
-    matrix, explanation = asked
-    origin = replace(matrix.origin, spans=())
-    there = [one for one in matrices if one.name == matrix.name and one.origin is not None]
-    same = [one for one in there if replace(one.origin, spans=()) == origin and one.symbol == matrix.symbol]
-    return explanation if same else None
+    matrix = next(
+        (one for one in matrices if one.name == asked.name and one.cells.subject == asked.subject), None
+    )
+    if matrix is None:
+        return None
+    place = {
+        "layer": matrix.origin.layer,
+        "head": matrix.origin.head,
+        "row": asked.row,
+        "column": asked.column,
+    }
+    return explained.of_cell(traces[asked.name], matrix.matrix, symbol=matrix.symbol, **place) | {
+        "id": asked.id
+    }
 
 
 def _explained(key: str) -> str:

@@ -130,7 +130,7 @@ def _known_words(reason: UnknownWords, trace: AttentionTrace, field: str) -> Non
             key=f"hide_{field}",
             type="tertiary",
             on_click=sentence.hide,
-            args=(trace, tokens, field),
+            args=(trace.tokens, tokens, field),
         )
     vocabulary = st.popover(t("instead.words"), type="tertiary", key=f"words_{field}", on_change="rerun")
     if not vocabulary.open:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 import streamlit as st
 
-from mha_core import AttentionTrace
+from mha_core import AttentionTrace, Tokens
 from mha_core.traces.source import FileSource
 from mha_core.training.lexicon import HIDDEN, lexicon
 from pages._kit import compute, state
@@ -68,35 +68,35 @@ def hide_hints(trace: AttentionTrace, field: str) -> list[str | None]:
     """
     if isinstance(trace.source, FileSource) or not (trace.answers or compute.is_stand_in(trace)):
         return []
-    return [_hide_hint(trace, token, field) for token in range(len(trace.tokens))]
+    return [_hide_hint(trace.tokens, at, field) for at in range(len(trace.tokens))]
 
 
-def _hide_hint(trace: AttentionTrace, token: int, field: str) -> str | None:
-    piece = trace.tokens.pieces[token]
+def _hide_hint(tokens: Tokens, at: int, field: str) -> str | None:
+    piece = tokens.pieces[at]
     if piece != HIDDEN:
-        start, end = trace.tokens.spans[token]
+        start, end = tokens.spans[at]
         return t("hide.hint", word=piece) if start < end else None
-    text, spans = _unhidden(trace, field)
-    span = _first(trace.tokens.spans[token], spans)
+    text, spans = _unhidden(tokens, field)
+    span = _first(tokens.spans[at], spans)
     return t("hide.back", word=text[slice(*span)]) if span in spans else None
 
 
-def hide_or_show(trace: AttentionTrace, token: int, field: str) -> None:
+def hide_or_show(tokens: Tokens, at: int, field: str) -> None:
     """Hide the token in the sentence that is typed in that field, or give it back."""
-    text, spans = _unhidden(trace, field)
-    span = _first(trace.tokens.spans[token], spans)
+    text, spans = _unhidden(tokens, field)
+    span = _first(tokens.spans[at], spans)
     if span in spans:
         spans = spans - {span}
-    elif trace.tokens.pieces[token] != HIDDEN and span[0] < span[1]:
+    elif tokens.pieces[at] != HIDDEN and span[0] < span[1]:
         spans = spans | {span}
     st.session_state[f"hidden_{field}"] = text, spans
     state.go(**{field: _text(text, spans)})
 
 
-def hide(trace: AttentionTrace, tokens: Iterable[int], field: str) -> None:
-    """Hide all these tokens in the sentence that is typed in that field."""
-    text, spans = _unhidden(trace, field)
-    spans |= {_first(trace.tokens.spans[token], spans) for token in tokens}
+def hide(tokens: Tokens, hidden: Iterable[int], field: str) -> None:
+    """Hide the tokens at these positions in the sentence that is typed in that field."""
+    text, spans = _unhidden(tokens, field)
+    spans |= {_first(tokens.spans[at], spans) for at in hidden}
     st.session_state[f"hidden_{field}"] = text, spans
     state.go(**{field: _text(text, spans)})
 
@@ -109,10 +109,10 @@ def same_words(text: str, sentence: str) -> bool:
     )
 
 
-def _unhidden(trace: AttentionTrace, field: str) -> tuple[str, frozenset[Span]]:
+def _unhidden(tokens: Tokens, field: str) -> tuple[str, frozenset[Span]]:
     """The sentence with all its words, and which of them are hidden; anew once something else was typed."""
     text, spans = st.session_state.get(f"hidden_{field}", ("", frozenset()))
-    return (text, spans) if _text(text, spans) == trace.tokens.text else (trace.tokens.text, frozenset())
+    return (text, spans) if _text(text, spans) == tokens.text else (tokens.text, frozenset())
 
 
 def _text(text: str, spans: frozenset[Span]) -> str:

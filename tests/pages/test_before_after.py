@@ -1,5 +1,6 @@
 """Before / after: the same sentence and sizes at step 0 and trained, side by side."""
 
+import json
 from functools import partial
 
 import numpy as np
@@ -47,6 +48,28 @@ def test_the_view_has_the_untrained_and_the_trained_layers_side_by_side(on_page,
     assert panels[1]["title"] == f"After: step {shown.source.step:,} · {scene.text}"
     assert header["source"] == "mini, glass-box, h=4, d_model=64, seed=0"  # no step: there are two
     assert header["follows"] is header["tells"] is True
+
+
+def explanation(app) -> dict | None:
+    return json.loads(app.get_by_key("before-weights").proto.json)[0]["explanation"]
+
+
+def test_a_number_is_explained_as_long_as_its_matrix_is_drawn(on_page, click, move):
+    app = on_page()
+    assert explanation(app) is None
+    asked = {"id": 7, "name": "after", "row": 3, "column": 5}
+    app = click(app, "before-weights", {"row": 3, "column": None, "explained": asked})
+    trained = mha.trace(Scene.text, source="mini", h=4, d_model=64)
+    answer = explanation(app)
+    assert answer["value"] == pytest.approx(trained.layers[1].weights(3)[3, 5], rel=1e-5)
+    assert (answer["id"], answer["to"]) == (7, trained.tokens.labels[5])
+    move(app, head=1)
+    assert explanation(app) is None
+    move(app, head=4)
+    assert explanation(app) == answer
+    rows = len(trained.tokens)
+    app = click(app, "before-weights", {"row": 3, "column": None, "explained": asked | {"row": rows}})
+    assert explanation(app) is None
 
 
 def test_random_weights_have_no_after_and_a_trained_model_is_offered(on_page, english):

@@ -10,6 +10,15 @@ from mha_core.analysis.derivation import steps
 from mha_core.analysis.token import against_keys, column_of, mixture, row_of, vectors
 from pages._kit import compute, state
 
+PAGES_OF_A_SENTENCE = (
+    "see/heads.py",
+    "see/token.py",
+    "understand/what_if.py",
+    "understand/steps.py",
+    "understand/hops.py",
+    "learn/before_after.py",
+)
+
 
 @pytest.fixture
 def ask():
@@ -50,6 +59,22 @@ def test_the_oldest_answers_go_and_all_of_them_with_their_trace(ask, monkeypatch
     del trace
     gc.collect()
     assert gone() is None
+
+
+def held() -> set[int]:
+    """The traces in memory that are in no cache."""
+    compute._traces.clear()
+    gc.collect()
+    return {id(one) for one in gc.get_objects() if type(one) is mha.AttentionTrace}
+
+
+@pytest.mark.parametrize("page", PAGES_OF_A_SENTENCE)
+def test_an_open_page_holds_no_trace(arrived, page):
+    before = held()
+    app = arrived(page, text="The dog chased the cat because it was hungry.")
+    assert not app.exception
+    assert len(compute._traces)
+    assert held() <= before
 
 
 def test_of_a_long_text_nothing_is_kept(ask):
