@@ -1,6 +1,8 @@
 """What stands between the network and the app: the headers of every response, and the limits of strangers."""
 
 import asyncio
+import contextlib
+import ctypes
 import gc
 import os
 import time
@@ -17,6 +19,7 @@ FULL = b"Headscope: as many people as this server can serve are here. Please com
 RETRY = 30  # seconds
 PRIVATE = ("/_stcore/metrics", "/_stcore/agent")
 CLOSE_TRY_AGAIN = 1013  # of websockets: try again later
+MAX_ARENAS, M_ARENA_MAX = 2, -8  # the second is the name of the first in glibc's malloc.h
 
 
 def begin() -> None:
@@ -31,7 +34,18 @@ def begin() -> None:
     config.set_option("logger.enableRich", False)  # it would print the errors of pages beside the log
     streamlit_parts.log_no_error_of_a_page()
     device.leave_a_core()
+    _share_arenas()
     logs.begin()
+
+
+def _share_arenas() -> None:
+    """Let all threads take their memory from the same few arenas.
+
+    glibc has 8 for each processor, and what has been shared for a while, and goes, leaves holes in each:
+    memory grew for as long as a lesson took. Other systems have no such function.
+    """
+    with contextlib.suppress(OSError, TypeError, AttributeError):
+        ctypes.CDLL(None).mallopt(M_ARENA_MAX, MAX_ARENAS)
 
 
 def settle() -> None:

@@ -4,7 +4,11 @@ import asyncio
 import gc
 import json
 import logging
+import platform
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from streamlit import error_util
@@ -12,6 +16,7 @@ from streamlit import error_util
 from pages._kit import logs, profile, server, streamlit_parts
 from tests import event_loop
 
+ROOT = Path(__file__).parents[2]
 PAGE = (b"accept", b"text/html,application/xhtml+xml")
 
 
@@ -88,6 +93,34 @@ def test_a_setting_names_the_sites_that_may_frame_the_app(guard):
     policy = headers[b"content-security-policy"].decode()
     assert policy.endswith("frame-ancestors 'self' https://a.example https://b.example")
     assert b"x-frame-options" not in headers  # which has no word for it
+
+
+ARENAS = """
+import ctypes, threading
+from pages._kit import server
+server.begin()
+libc, barrier = ctypes.CDLL(None), threading.Barrier(8)
+def take():
+    libc.free(ctypes.c_void_p(libc.malloc(1000)))
+    barrier.wait()
+libc.malloc.restype = ctypes.c_void_p
+threads = [threading.Thread(target=take) for _ in range(8)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+libc.fdopen.restype = ctypes.c_void_p
+out = ctypes.c_void_p(libc.fdopen(1, b"w"))
+libc.malloc_info(0, out)
+libc.fflush(out)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="arenas are those of glibc")
+def test_the_threads_of_a_class_share_two_arenas_of_memory():
+    told = subprocess.run(
+        [sys.executable, "-c", ARENAS], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert 1 <= told.stdout.count("<heap nr=") <= 2
 
 
 def test_a_full_server_asks_the_next_visitor_to_come_back_and_a_page_that_closes_gives_its_place(guard):
