@@ -44,6 +44,12 @@ SECTIONS = {
             ("understand/steps.py", "learn/train.py"),
             with_sentence(),
         ),
+        Page(
+            "see/compare.py",
+            t("compare.title"),
+            ("understand/what_if.py", "learn/sweep.py"),
+            with_sentence("against"),
+        ),
     ),
     t("section.understand"): (
         Page(
@@ -84,14 +90,7 @@ SECTIONS = {
         ),
     ),
     t("section.learn"): (
-        Page("learn/train.py", t("train.title"), ("learn/before_after.py", "learn/sweep.py")),
-        Page(
-            "learn/before_after.py",
-            t("before.title"),
-            ("learn/sweep.py", "models/real.py"),
-            with_sentence(sources=TRAINED),
-            "before-after",
-        ),
+        Page("learn/train.py", t("train.title"), ("see/compare.py", "learn/sweep.py")),
         Page("learn/sweep.py", t("sweep.title"), ("learn/cases.py", "models/real.py")),
         Page("learn/cases.py", t("cases.title"), ("see/heads.py", "understand/steps.py")),
     ),

@@ -86,8 +86,11 @@ export function placeOf(focus, header, panels) {
   };
 }
 
-// The chosen head alone, or every one, as the page draws them until some are switched.
-const headsAtFirst = (header, head, every) => (header.on.length > 1 ? every : [head]);
+// The chosen head alone, two that are compared, or every one, as the page draws them until some are switched.
+function headsAtFirst({ on, heads }, head, every) {
+  if (on.length < 2) return [head];
+  return on.length === heads ? every : on.filter((one) => every.includes(one));
+}
 
 const listed = (heads) => heads.map((head) => head + 1).join(",") || "0";
 

@@ -177,10 +177,10 @@ def similarity(
     for part in row_blocks(count, n_key * n_heads * VALUES_PER_CELL):
         rows = part if queries is None else queries[part]
         p = np.concatenate([_shares(block_of(layer, rows)) for layer in layers])
-        entropy, counted = _entropy(p), p.any(2)
+        entropy, counted = row_entropy(p), p.any(2)
         for head in range(n_heads - 1):
             others = slice(head + 1, None)
-            mean_entropy = _entropy((p[head] + p[others]) / 2)
+            mean_entropy = row_entropy((p[head] + p[others]) / 2)
             divergence = mean_entropy - (entropy[head] + entropy[others]) / 2
             in_both = counted[head] & counted[others]
             distances[head, others] += np.where(in_both, np.sqrt(divergence.clip(0, 1)), 0.0).sum(1)
@@ -318,7 +318,7 @@ def collapse(layer: LayerTrace) -> float | None:
     rows = np.linspace(0, layer.n_query - 1, min(layer.n_query, MAX_SAMPLED_ROWS)).astype(int)
     visible = layer.allowed(rows=rows).sum(-1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        evenness = _entropy(layer.weights(rows=rows).astype(np.float64)) / np.log2(visible)
+        evenness = row_entropy(layer.weights(rows=rows).astype(np.float64)) / np.log2(visible)
     several = visible > 1
     means = _means(np.where(several, evenness, 0.0).sum(-1), several.sum(-1))
     return distance if (means >= EVEN).all() else None
@@ -338,6 +338,6 @@ def _means(sums: np.ndarray, counts: np.ndarray) -> np.ndarray:
     return np.divide(sums, counts, out=np.full(sums.shape, np.nan), where=counts > 0)
 
 
-def _entropy(p: np.ndarray) -> np.ndarray:
+def row_entropy(p: np.ndarray) -> np.ndarray:
     """``−Σ p log₂ p`` over the last axis, in bits."""
     return -(p * np.log2(p, out=np.zeros_like(p), where=p > 0)).sum(-1)

@@ -248,7 +248,7 @@ def _sentence(used: Set[str]) -> None:
     if st.session_state.get("text_before", text) != text and st.session_state.get("twin") == DEFAULTS.twin:
         st.session_state.twin = DEFAULTS.twin if default else ""
     st.session_state.text_before = text
-    if "twin" in used:
+    if "twin" in used or ("against" in used and setting("against") == "twin"):
         st.text_area(
             t("control.twin"),
             DEFAULTS.twin,

@@ -1,69 +1,105 @@
-"""Two traces of one sentence beside each other: before and after a training, without and with edits."""
+"""Two traces beside each other: without and with edits, before and after a training, two heads or models."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
+import streamlit as st
 
 from mha_core import AttentionTrace
 from mha_core.analysis.frames import Part, around, picture
 from pages._kit import compute, head_view, heatmaps, matrices, sentence
 from pages._kit.text import t
 
-Pair = Mapping[str, AttentionTrace]  # by their headings
+NAMES = ("before", "after")  # of the first and the second side's matrices
 
 
-def view(pair: Pair, *, layer: int, head: int, query: int, key: str) -> None:
-    """Both in one head view, in which layer, head and token are chosen."""
+class Side(NamedTuple):
+    """A trace under a heading, and the layer, head and query that are looked at, from 0."""
+
+    heading: str
+    trace: AttentionTrace
+    layer: int
+    head: int
+    query: int
+
+
+Pair = Sequence[Side]  # one side or two
+
+
+def view(sides: Pair, *, key: str) -> None:
+    """Both in one head view, in which layer, head and token are chosen; two heads of a trace in one drawing.
+
+    Traces with other layers or numbers of heads stand in two views.
+    """
+    shapes = [[layer.n_heads for layer in side.trace.layers] for side in sides]
+    if len(sides) == 2 and sides[0].trace is sides[1].trace:
+        _draw(sides[:1], key=key, heads=[side.head for side in sides])
+    elif shapes[0] == shapes[-1]:
+        _draw(sides, key=key)
+    else:
+        for column, side, name in zip(st.columns(2), sides, NAMES, strict=True):
+            with column:
+                _draw([side], key=f"{key}_{name}")
+
+
+def _draw(sides: Pair, *, key: str, heads: Sequence[int] | None = None) -> None:
     head_view.of_traces(
-        list(pair.values()),
-        layer=layer,
-        head=head,
-        token=query,
-        titles=[f"{heading} · {side.tokens.text}" for heading, side in pair.items()],
+        [side.trace for side in sides],
+        layer=sides[0].layer,
+        head=sides[0].head,
+        token=sides[0].query,
+        heads=heads,
+        titles=[f"{side.heading} · {side.trace.tokens.text}" for side in sides] if heads is None else None,
         key=key,
         more={
             "strips": True,
-            "compared": True,
-            "answers": [sentence.answers(side) for side in pair.values()],
+            "compared": len(sides) == 2,
+            "answers": [sentence.answers(side.trace) for side in sides],
         },
     )
 
 
-def show_matrices(
-    pair: Pair,
-    names: Sequence[str],
-    *,
-    layer: int,
-    head: int,
-    query: int,
-    key: str,
-    difference: bool = False,
-) -> None:
+def part(sides: Pair) -> Part:
+    """The tokens that are drawn: of a long text those around the first side's token."""
+    first = sides[0]
+    return around(first.trace, first.query, layer=first.layer, head=first.head)
+
+
+def show_matrices(sides: Pair, names: Sequence[str], *, key: str, difference: bool = False) -> None:
     """Matrices of the head on both sides, each on one colour scale, and what is between them.
 
     Of a long text the part around the token is drawn.
     """
-    place = {"layer": layer, "head": head, "query": query}
-    place["part"] = around(next(iter(pair.values())), query, layer=layer, head=head)
     for name in names:
         drawn = [
-            compute.of(side, _matrix, name=name, key=place_name, heading=heading, **place)
-            for place_name, (heading, side) in zip(("before", "after"), pair.items(), strict=True)
+            compute.of(
+                side.trace,
+                _matrix,
+                name=name,
+                key=side_name,
+                heading=side.heading,
+                layer=side.layer,
+                head=side.head,
+                query=side.query,
+                part=part([side]),
+            )
+            for side_name, side in zip(NAMES, sides, strict=True)
         ]
         end = max(side.end for side in drawn)
         drawn = [replace(side, limit=end) for side in drawn]
         if difference:
-            drawn.append(_difference(*drawn, name="difference"))
-        traces = dict(zip(("before", "after"), pair.values(), strict=True))
+            drawn.append(between(*drawn))
+        traces = {side_name: side.trace for side_name, side in zip(NAMES, sides, strict=True)}
         heatmaps.draw(drawn, key=f"{key}-{name}", stacked=True, traces=traces)
 
 
-def _difference(before: heatmaps.Heatmap, after: heatmaps.Heatmap, *, name: str) -> heatmaps.Heatmap:
+def between(before: heatmaps.Heatmap, after: heatmaps.Heatmap) -> heatmaps.Heatmap:
     """The second matrix minus the first."""
     return replace(
         after,
-        name=name,
+        name="difference",
         matrix=None,
         symbol=t("pair.difference"),
         meaning=t("pair.difference_meaning"),

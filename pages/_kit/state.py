@@ -114,6 +114,7 @@ class Scene:
     mask: str = "full"
     bias: bool = True
     edits: str = ""
+    against: str = ""
     focus: Focus = Focus()
 
     def settings(self, text: str | None = None) -> dict:

@@ -26,12 +26,13 @@ if chosen:
 answered = answers.asked(scene, before, after, chosen)
 if answered is not None:
     answers.show(*answered)
-sides = {t("what_if.before"): before} | ({t("what_if.after"): after} if chosen else {})
-pair.view(sides, layer=layer, head=head, query=query, key="what_if_view")
+sides = [pair.Side(t("what_if.before"), before, layer, head, query)]
+sides += [pair.Side(t("what_if.after"), after, layer, head, query)] if chosen else []
+pair.view(sides, key="what_if_view")
 if chosen:
     st.header(t("what_if.matrices", head=head + 1, layer=layer + 1))
     names = ("masked", "weights", "output")
-    pair.show_matrices(sides, names, layer=layer, head=head, query=query, key="what-if", difference=True)
+    pair.show_matrices(sides, names, key="what-if", difference=True)
     st.header(t("what_if.layers"))
     changes.reached(before, after, chosen)
     changes.measured(before, after, layer=layer, head=head, query=query)

@@ -23,7 +23,7 @@ PAGES = [
     "positions",
     "cost",
     "train",
-    "before-after",
+    "compare",
     "sweep",
     "cases",
 ]

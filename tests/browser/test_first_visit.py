@@ -22,7 +22,7 @@ PAGES = {
     "positions": "Positions",
     "cost": "Cost",
     "train": "Train",
-    "before-after": "Before / after",
+    "compare": "Compare",
     "sweep": "How many?",
     "cases": "Cases",
 }

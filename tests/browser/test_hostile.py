@@ -53,7 +53,7 @@ PAGES = (
     "positions",
     "cost",
     "train",
-    "before-after",
+    "compare",
     "sweep",
     "cases",
     "model",

@@ -112,8 +112,8 @@ def test_the_pages_stand_in_sections_at_the_top_and_on_a_phone_in_the_menu(visit
 
 @pytest.mark.parametrize("width", [390, 1440])
 def test_the_titles_of_before_and_after_are_whole(visit, app, width):
-    page = visit(f"{app}/before-after", width=width)
-    titles = page.locator(".st-key-before_view .title")
+    page = visit(f"{app}/compare", width=width)
+    titles = page.locator(".st-key-compare_view .title")
     expect(titles).to_have_count(2)
     for number in range(2):
         box = titles.nth(number).evaluate(

@@ -60,7 +60,7 @@ def test_what_is_pointed_at_is_lit_in_every_picture_of_the_page(visit, app, addr
 
 @pytest.mark.slow
 def test_the_view_and_the_matrices_of_a_page_light_each_others_tokens(visit, app, eye):
-    page = visit(f"{app}/before-after", sent=(sent := []))
+    page = visit(f"{app}/compare", sent=(sent := []))
     view, matrix = eye(page), page.locator(".heatmaps canvas").first
     matrix.wait_for()
     before = len(sent)

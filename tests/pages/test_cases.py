@@ -25,7 +25,7 @@ FILES = {
     "embeddings": "understand/embeddings.py",
     "cost": "understand/cost.py",
     "sweep": "learn/sweep.py",
-    "before-after": "learn/before_after.py",
+    "compare": "see/compare.py",
 }
 NUMBERS = ("h", "d_model", "d_k", "d_v", "layers")
 SETTINGS = ("text", "source", "mask", *NUMBERS)

@@ -17,6 +17,7 @@ PAGES = {
         "random": (*RANDOM, "twin"),
     },
     "see/token.py": {"mini": MINI, "random": RANDOM},
+    "see/compare.py": {"mini": MINI, "random": RANDOM},
     "models/real.py": {"mini": ("source",), "random": ("source",)},
     "understand/steps.py": {"mini": MINI, "random": RANDOM},
     "understand/what_if.py": {"mini": MINI, "random": RANDOM},
@@ -25,7 +26,6 @@ PAGES = {
     "understand/positions.py": {"mini": (), "random": ()},
     "understand/cost.py": {"mini": (), "random": ()},
     "learn/train.py": {"mini": (), "random": ()},
-    "learn/before_after.py": {"mini": MINI, "random": ("source",)},
     "learn/sweep.py": {"mini": (), "random": ()},
     "learn/cases.py": {"mini": (), "random": ()},
 }

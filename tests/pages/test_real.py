@@ -35,7 +35,7 @@ PAGES = (
     "understand/positions.py",
     "understand/cost.py",
     "learn/train.py",
-    "learn/before_after.py",
+    "see/compare.py",
     "learn/sweep.py",
     "learn/cases.py",
 )

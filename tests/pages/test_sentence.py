@@ -113,7 +113,7 @@ def test_an_old_link_shows_its_sentence_and_nothing_that_was_left_over(opened, t
 
 
 LINE = ":material/casino:"
-PAGES = ("see/token.py", "understand/steps.py", "understand/hops.py", "learn/before_after.py")
+PAGES = ("see/token.py", "understand/steps.py", "understand/hops.py", "see/compare.py")
 
 
 def lines(app) -> list[str]:

@@ -23,7 +23,7 @@ PAGES = (
     "understand/hops.py",
     "understand/embeddings.py",
     "learn/train.py",
-    "learn/before_after.py",
+    "see/compare.py",
     "learn/sweep.py",
 )
 

@@ -1,0 +1,130 @@
+"""The weights of two heads on one sentence: word by word, also where two tokenizers cut it differently."""
+
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from mha_core.analysis.patterns import row_entropy
+from mha_core.errors import MhaError
+from mha_core.traces.layer import LayerTrace
+from mha_core.traces.tokens import Tokens, special_positions, word_groups
+
+MAX_ALIGNED = 256  # tokens of a text whose words are aligned: all pairs of them are computed
+
+
+class Word(NamedTuple):
+    """A word of a text, or a special token: its label, its form without case, its pieces' positions."""
+
+    label: str
+    form: str
+    positions: tuple[int, ...]
+    special: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Two heads' weights between the words that both texts have, (query word, key word), and what is left.
+
+    `others` are the mean weights that each head gives to tokens that the other text does not have;
+    `positions` are those of each row's tokens in the first text.
+    """
+
+    first: pd.DataFrame
+    second: pd.DataFrame
+    others: tuple[float, float]
+    positions: tuple[tuple[int, ...], ...]
+
+    def row_of(self, query: int) -> int | None:
+        """The row of a query token of the first text; None where the other text has no such word."""
+        return next((row for row, positions in enumerate(self.positions) if query in positions), None)
+
+
+def is_same_text(first: LayerTrace, second: LayerTrace) -> bool:
+    """Whether both layers have the same tokens on both sides, so that their matrices have the same cells."""
+    return (
+        first.sides.queries.labels == second.sides.queries.labels
+        and first.sides.keys.labels == second.sides.keys.labels
+    )
+
+
+def compare(first: LayerTrace, second: LayerTrace, *, heads: tuple[int, int]) -> Comparison:
+    """The weights of a head of each layer between the words that both texts have.
+
+    ``W(a, b) = mean over pieces i of a of Σ over pieces j of b of weights(i, j)``: a word looks as its pieces
+    do on the average, and is looked at as much as all of its pieces are. Words are paired in reading order,
+    without regard to case; a word that stands in place of another is paired with it.
+
+    Raises `MhaError` for a text that is too long, and where no word is common.
+    """
+    longest = max(first.n_query, first.n_key, second.n_query, second.n_key)
+    if longest > MAX_ALIGNED:
+        raise MhaError(
+            f"Words of two texts are paired up to {MAX_ALIGNED} tokens; the longer one has {longest:,}."
+        )
+    queries = aligned(first.sides.queries, second.sides.queries)
+    keys = queries if first.sides.same and second.sides.same else aligned(first.sides.keys, second.sides.keys)
+    if not queries or not keys:
+        raise MhaError("The two texts have no word in common; compare a sentence with one like it.")
+    tables = []
+    for side, (layer, head) in enumerate(zip((first, second), heads, strict=True)):
+        rows, columns = ([pair[side] for pair in pairs] for pairs in (queries, keys))
+        cells = _between(layer.weights(head), rows, columns)
+        index = pd.Index(map(_label, queries), name="query")
+        tables.append(pd.DataFrame(cells, index, pd.Index(map(_label, keys), name="key")))
+    others = tuple(float(1 - table.to_numpy().sum(1).mean()) for table in tables)
+    return Comparison(*tables, others, tuple(one.positions for one, _ in queries))
+
+
+def _label(pair: tuple[Word, Word]) -> str:
+    one, other = pair
+    return one.label if one.form == other.form else f"{one.label} / {other.label}"
+
+
+def aligned(first: Tokens, second: Tokens) -> list[tuple[Word, Word]]:
+    """The words of two texts that stand for each other, in reading order."""
+    one_text, other_text = _words(first), _words(second)
+    forms = ([word.form for word in text] for text in (one_text, other_text))
+    pairs = []
+    for kind, start, stop, other_start, other_stop in SequenceMatcher(None, *forms, False).get_opcodes():
+        if kind == "equal" or (kind == "replace" and stop - start == other_stop - other_start):
+            pairs += zip(one_text[start:stop], other_text[other_start:other_stop], strict=True)
+    return [(one, other) for one, other in pairs if one.special == other.special]
+
+
+def _words(tokens: Tokens) -> list[Word]:
+    groups = word_groups(tokens)
+    of, labels = groups or (tuple(range(len(tokens))), tokens.labels)
+    positions: dict[int, list[int]] = {}
+    for at, number in enumerate(of):
+        positions.setdefault(number, []).append(at)
+    special = set(special_positions(tokens))
+    words = []
+    for number, places in positions.items():
+        typed = tokens.text[tokens.spans[places[0]][0] : tokens.spans[places[-1]][1]].strip()
+        form = (typed or "".join(tokens.pieces[at] for at in places)).casefold()
+        words.append(Word(labels[number], form, tuple(places), places[0] in special))
+    return words
+
+
+def _between(weights: np.ndarray, queries: list[Word], keys: list[Word]) -> np.ndarray:
+    columns = np.stack([weights[:, list(word.positions)].sum(1) for word in keys], 1)
+    return np.stack([columns[list(word.positions)].mean(0) for word in queries])
+
+
+def divergence(first: pd.DataFrame, second: pd.DataFrame) -> pd.Series:
+    """How differently two heads look from each word: 0 for the same weights, 1 for never the same word.
+
+    ``JSD(p, q) = H((p + q)/2) − (H(p) + H(q))/2`` in bits, p and q being the rows divided by their sums; NaN
+    where a row has none. Source: Lin 1991.
+    """
+    p, q = (_shares(table.to_numpy(np.float64)) for table in (first, second))
+    bits = row_entropy((p + q) / 2) - (row_entropy(p) + row_entropy(q)) / 2
+    return pd.Series(bits.clip(0, 1), first.index)
+
+
+def _shares(rows: np.ndarray) -> np.ndarray:
+    total = rows.sum(1, keepdims=True)
+    return np.divide(rows, total, out=np.full_like(rows, np.nan), where=total > 0)

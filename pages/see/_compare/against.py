@@ -1,0 +1,184 @@
+"""What the page Compare sets a scene against: one other scene, named in the link as in ``against=h:1``."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import streamlit as st
+
+from mha_core import AttentionTrace, MhaError
+from mha_core.attention.masks import MASKS
+from mha_core.attention.module import AttentionSpec
+from mha_core.attention.positions import POSITIONS
+from mha_core.training.checkpoints import PLANS
+from mha_core.training.model import ARCHITECTURES
+from pages._kit import compute, model_source, state
+from pages._kit.pair import Side
+from pages._kit.scene import second_trace
+from pages._kit.text import isolated, literal, t
+
+UNTRAINED, TWIN, HEAD, MODEL = "untrained", "twin", "head", "model"
+TRAINED = ("mini", "run")
+MAX_QUOTED = 40  # characters of a link
+HEADS = (1, 2, 4, 8, 16, 32)  # numbers of heads that are offered for random weights, where they fit
+
+
+class Other(NamedTuple):
+    """What is different on the other side, and the value it has there; "" where there is no choice."""
+
+    kind: str
+    value: str = ""
+
+    def link(self) -> str:
+        return self.kind + (f":{self.value}" if self.value else "")
+
+
+def options(scene: state.Scene, trace: AttentionTrace) -> dict[str, Sequence[str]]:
+    """What can be different for this scene, each with the values it can have; the first is the default."""
+    layer, head, _ = state.indices(trace, scene)
+    trained = scene.source in TRAINED and not compute.is_stand_in(trace)
+    values = {
+        UNTRAINED: [""] if trained else [],
+        HEAD: [str(other + 1) for other in range(trace.layers[layer].n_heads) if other != head],
+        **_sizes(scene, trace),
+        TWIN: [""] if scene.source != "file" else [],
+        MODEL: [name for name in _models(scene) if (scene.source, scene.model) != ("model", name)],
+    }
+    return {kind: of_kind for kind, of_kind in values.items() if of_kind}
+
+
+def _sizes(scene: state.Scene, trace: AttentionTrace) -> dict[str, Sequence[str]]:
+    """Other settings of random weights, and the other small models of this width and language."""
+    if scene.source == "random":
+        heads = [str(h) for h in HEADS if h != scene.h and _fits(replace(scene, h=h))]
+        masks = [name for name in MASKS if name != scene.mask]
+        return {"h": heads, "mask": masks, "position": [name for name in POSITIONS if name != scene.position]}
+    if scene.source != "mini" or compute.is_stand_in(trace):
+        return {}
+    plans = [plan for plan in PLANS if (plan.language, plan.d_model) == (_language(trace), scene.d_model)]
+    same = [plan.h for plan in plans if plan.architecture == scene.architecture and plan.h != scene.h]
+    return {
+        "h": [str(h) for h in sorted(set(same))],
+        "architecture": [
+            name
+            for name in ARCHITECTURES
+            if name != scene.architecture and any((p.architecture, p.h) == (name, scene.h) for p in plans)
+        ],
+    }
+
+
+def _language(trace: AttentionTrace) -> str:
+    return trace.source.origin.language
+
+
+def _fits(scene: state.Scene) -> bool:
+    try:
+        AttentionSpec(scene.d_model, scene.h, scene.n_kv_heads, scene.d_k, scene.d_v, scene.bias)
+    except MhaError:
+        return False
+    return True
+
+
+def _models(scene: state.Scene) -> Sequence[str]:
+    return list(model_source.local_models()) if scene.source != "file" and model_source.library() else []
+
+
+def choose(scene: state.Scene, trace: AttentionTrace) -> Other | None:
+    """What the other side is, as chosen here or by the link; None before the first choice."""
+    offered = options(scene, trace)
+    other, wrong = read(scene.against, offered)
+    if wrong:
+        taken = t("link.none") if other is None else _kind(other.kind)
+        st.caption(t("compare.refused", value=literal(scene.against[:MAX_QUOTED]), taken=taken))
+    st.session_state["against_kind"] = other and other.kind
+    st.session_state["against_value"] = other and other.value
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        st.selectbox(
+            t("compare.with"), list(offered), format_func=_kind, key="against_kind", on_change=_set, width=280
+        )
+        if other and other.value:
+            values = offered[other.kind]
+            st.selectbox(
+                _kind(other.kind),
+                values,
+                format_func=lambda value: _value(other.kind, value),
+                key="against_value",
+                on_change=_set,
+                args=(True,),
+                width=280,
+            )
+    return other
+
+
+def read(link: str, offered: dict[str, Sequence[str]]) -> tuple[Other | None, bool]:
+    """What a link names, and whether it names what is not there: then it is the first that is.
+
+    The second sentence is none of those: the field for it stands where a link names it.
+    """
+    kind, _, value = link.partition(":")
+    if value in offered.get(kind, ()):
+        return Other(kind, value), False
+    first = kind if kind in offered else next((name for name in offered if name != TWIN), None)
+    return first and Other(first, offered[first][0]), bool(value or (link and kind not in offered))
+
+
+def _set(whole: bool = False) -> None:
+    kind, value = st.session_state["against_kind"], st.session_state["against_value"]
+    state.go(against=Other(kind, value if whole else "").link())
+
+
+def _kind(kind: str) -> str:
+    return t(f"compare.{kind}")
+
+
+def _value(kind: str, value: str) -> str:
+    return isolated(value) if kind == MODEL else value
+
+
+def sides(scene: state.Scene, trace: AttentionTrace, other: Other) -> tuple[Side, Side] | None:
+    """Both sides, the untrained one first; None, after a note, where the other has no trace."""
+    here = state.indices(trace, scene)
+    if other.kind == HEAD:
+        layer, head, query = here
+        places = [(head, query), (int(other.value) - 1, query)]
+        return tuple(
+            Side(t("compare.one_head", head=at + 1), trace, layer, at, token) for at, token in places
+        )
+    if other.kind == UNTRAINED:
+        before = compute.trace(scene, trained=False)
+        named = {"before": before, "after": trace}
+        return tuple(
+            Side(t(f"compare.{name}", step=f"{side.source.step:,}"), side, *here)
+            for name, side in named.items()
+        )
+    there, second = _other(scene, other)
+    if second is None:
+        return None
+    if other.kind == TWIN:
+        headings = [t("compare.first"), t("compare.second")]
+    elif other.kind == MODEL:
+        headings = [trace.source.name, other.value]
+    else:
+        values = getattr(scene, other.kind), other.value
+        headings = [t("compare.is", name=other.kind, value=value) for value in values]
+    pairs = zip(headings, (trace, second), (scene, there), strict=True)
+    return tuple(Side(heading, side, *state.indices(side, of)) for heading, side, of in pairs)
+
+
+def _other(scene: state.Scene, other: Other) -> tuple[state.Scene, AttentionTrace | None]:
+    """The other scene and its trace; None, after a note, where there is none."""
+    if other.kind == TWIN:
+        if not scene.twin.strip():
+            st.info(t("compare.no_twin"), icon=":material/edit:")
+        return scene, second_trace(scene)
+    if other.kind == MODEL:
+        chosen = {"source": "model", "model": other.value, "revision": None, "dtype": None, "kind": None}
+        there = replace(scene, **chosen)
+        model_source.load(there, st.empty())
+    else:
+        there = replace(scene, **{other.kind: int(other.value) if other.kind == "h" else other.value})
+    try:
+        return there, compute.trace(there)
+    except MhaError as error:
+        st.info(literal(error), icon=":material/straighten:")
+        return there, None

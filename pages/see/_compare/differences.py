@@ -1,0 +1,76 @@
+"""What is between the weights of two heads: cell by cell, and how differently each word looks."""
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from mha_core import MhaError
+from mha_core.analysis.comparison import compare, divergence, is_same_text
+from mha_core.analysis.frames import picture
+from pages._kit import heatmaps, pair
+from pages._kit.text import literal, short, t
+
+ROW = 96  # pixels of the picture with one row
+HIDDEN_SHARE = 0.005  # of the weight: less that goes to tokens without a partner is not worth a sentence
+
+
+def of_weights(sides: pair.Pair) -> None:
+    """The weights of both heads, their difference, and their divergence for each word."""
+    first, second = (side.trace.layers[side.layer] for side in sides)
+    if is_same_text(first, second):
+        pair.show_matrices(sides, ("weights",), key="compare", difference=True)
+        part = pair.part(sides)
+        tables = [
+            picture(
+                side.trace, "weights", layer=side.layer, head=side.head, part=part._replace(keys=None)
+            ).frame
+            for side in sides
+        ]
+        bits = divergence(*tables)
+        _divergence(bits, sides[0].query - (part.queries.start if part.queries else 0))
+        return
+    pair.show_matrices(sides, ("weights",), key="compare")
+    try:
+        compared = compare(first, second, heads=tuple(side.head for side in sides))
+    except MhaError as error:
+        st.caption(literal(error))
+        return
+    st.subheader(t("compare.by_words"))
+    st.caption(t("compare.by_words_how"))
+    for side, share in zip(sides, compared.others, strict=True):
+        if share > HIDDEN_SHARE:
+            st.caption(t("compare.others", side=literal(side.heading), share=short(share)))
+    tables = {"first": compared.first, "second": compared.second}
+    end = max(float(table.to_numpy().max()) for table in tables.values()) or 1.0
+    drawn = [
+        heatmaps.Heatmap(name, side.heading, t("matrix.weights"), table, "weights", limit=end)
+        for (name, table), side in zip(tables.items(), sides, strict=True)
+    ]
+    drawn.append(pair.between(*drawn))
+    heatmaps.draw(drawn, key="compare-words", stacked=True)
+    _divergence(divergence(compared.first, compared.second), compared.row_of(sides[0].query))
+
+
+def _divergence(bits: pd.Series, here: int | None) -> None:
+    """One row of colours, and in words that of the row `here` and the largest."""
+    if np.isnan(bits).all():
+        return
+    st.subheader(t("compare.divergence"))
+    st.caption(t("compare.divergence_how"))
+    most = int(np.nanargmax(bits))
+    at = most if here is None else here
+    words = {"word": literal(bits.index[at]), "most": literal(bits.index[most])}
+    numbers = {"bits": short(bits.iloc[at]), "most_bits": short(bits.iloc[most])}
+    st.markdown(t("compare.divergence_here", **words, **numbers))
+    hidden = np.isnan(bits.to_numpy())[None]
+    row = pd.DataFrame([bits.fillna(0.0)], pd.Index(["JSD"], name="bits"), bits.index.rename("token"))
+    matrix = heatmaps.Heatmap(
+        "divergence",
+        "JSD",
+        t("compare.divergence"),
+        row,
+        "weights",
+        hidden=hidden if hidden.any() else None,
+        hidden_text=t("compare.no_row"),
+    )
+    heatmaps.draw([matrix], key="compare-divergence", tall=ROW)

@@ -1,0 +1,26 @@
+"""Two scenes side by side: before and after training, two sentences, two heads, h 1 and 8, two models."""
+
+import streamlit as st
+
+from pages._kit import model_info, pair
+from pages._kit.scene import scene_and_trace
+from pages._kit.text import t
+from pages.see._compare import against, differences
+
+st.title(t("compare.heading"), anchor=False)
+st.markdown(t("compare.intro"))
+scene, trace = scene_and_trace()
+other = against.choose(scene, trace)
+if other is None:
+    st.info(t("compare.none"), icon=":material/compare_arrows:")
+    st.stop()
+sides = against.sides(scene, trace, other)
+if sides is None:
+    st.stop()
+pair.view(sides, key="compare_view")
+st.header(t("compare.weights"))
+model_info.layer(sides[0].trace, sides[0].layer)
+differences.of_weights(sides)
+if other.kind == against.UNTRAINED:
+    st.header(t("compare.matrices"))
+    pair.show_matrices(sides, ("q", "k"), key="compare")

@@ -1,0 +1,164 @@
+"""Compare: a scene beside the same one with one thing changed, and what is between their weights."""
+
+import json
+from functools import partial
+
+import numpy as np
+import pytest
+
+import mha_core as mha
+from pages._kit.state import Focus, Scene
+from pages._kit.text import literal
+
+PAGE = "see/compare.py"
+
+
+@pytest.fixture
+def on_page(opened_on):
+    return partial(opened_on, PAGE)
+
+
+@pytest.mark.parametrize("link", [{}, {"h": 2, "d_model": 32, "layer": 1, "head": 1}])
+def test_both_sides_show_the_same_model_untrained_and_trained(on_page, heatmaps, english, link):
+    app = on_page(**link)
+    focus = Focus.of_link(link)
+    layer, head = focus.layer - 1, focus.head - 1
+    scene = Scene(h=link.get("h", 4), d_model=link.get("d_model", 64))
+    for key, trained in (("before", False), ("after", True)):
+        shown = mha.trace(scene.text, source="mini", h=scene.h, d_model=scene.d_model, trained=trained)
+        recorded = shown.layers[layer]
+        side = english(f"compare.{key}", step=f"{shown.source.step:,}")
+        for name, values in (("weights", recorded.weights(head)), ("q", recorded.q[head])):
+            drawn = heatmaps(app, f"compare-{name}")[key]
+            np.testing.assert_array_equal(drawn["values"], values)
+            assert drawn["symbol"].startswith(f"{side} · ")
+    weights = heatmaps(app, "compare-weights")
+    assert not np.array_equal(weights["before"]["values"], weights["after"]["values"])
+    assert weights["before"]["end"] == weights["after"]["end"]
+    between = weights["after"]["values"] - weights["before"]["values"]
+    np.testing.assert_array_equal(weights["difference"]["values"], between)
+
+
+def test_the_view_has_the_untrained_and_the_trained_layers_side_by_side(on_page, eye):
+    header, panels = eye(on_page(), "compare_view")
+    scene = Scene()
+    for panel, trained in zip(panels, (False, True), strict=True):
+        shown = mha.trace(scene.text, source="mini", h=4, d_model=64, trained=trained)
+        for packed, layer in zip(panel["layers"], shown.layers, strict=True):
+            np.testing.assert_allclose(packed["weights"], layer.weights(), atol=2e-5)
+    assert (header["layer"], header["head"], header["token"]) == (1, 3, 8)
+    assert panels[0]["title"] == f"Before: step 0 · {scene.text}"
+    assert panels[1]["title"] == f"After: step {shown.source.step:,} · {scene.text}"
+    assert header["source"] == "mini, glass-box, h=4, d_model=64, seed=0"  # no step: there are two
+    assert header["follows"] is header["tells"] is True
+
+
+def explanation(app) -> dict | None:
+    return json.loads(app.get_by_key("compare-weights").proto.json)[0]["explanation"]
+
+
+def test_a_number_is_explained_as_long_as_its_matrix_is_drawn(on_page, click, move):
+    app = on_page()
+    assert explanation(app) is None
+    asked = {"id": 7, "name": "after", "row": 3, "column": 5}
+    app = click(app, "compare-weights", {"row": 3, "column": None, "explained": asked})
+    trained = mha.trace(Scene.text, source="mini", h=4, d_model=64)
+    answer = explanation(app)
+    assert answer["value"] == pytest.approx(trained.layers[1].weights(3)[3, 5], rel=1e-5)
+    assert (answer["id"], answer["to"]) == (7, trained.tokens.labels[5])
+    move(app, head=1)
+    assert explanation(app) is None
+    move(app, head=4)
+    assert explanation(app) == answer
+    rows = len(trained.tokens)
+    app = click(app, "compare-weights", {"row": 3, "column": None, "explained": asked | {"row": rows}})
+    assert explanation(app) is None
+
+
+def test_what_is_chosen_in_the_view_moves_the_figures(on_page, heatmaps, move):
+    app = move(on_page(), layer=1, head=2, token=3)
+    assert not app.exception
+    shown = mha.trace(Scene().text, source="mini", h=4, d_model=64)
+    np.testing.assert_array_equal(
+        heatmaps(app, "compare-weights")["after"]["values"], shown.layers[0].weights(1)
+    )
+
+
+def test_two_heads_are_drawn_over_each_other_and_their_difference_and_divergence_shown(
+    on_page, eye, heatmaps
+):
+    app = on_page(against="head:1", head=3)
+    assert not app.exception
+    header, [_] = eye(app, "compare_view")
+    assert header["on"] == [2, 0]
+    layer = mha.trace(Scene().text, source="mini", h=4, d_model=64).layers[1]
+    drawn = heatmaps(app, "compare-weights")
+    one, other = layer.weights(2), layer.weights(0)
+    np.testing.assert_array_equal(drawn["difference"]["values"], other - one)
+    row = heatmaps(app, "compare-divergence")["divergence"]["values"][0]
+    middle = (one + other) / 2
+    bits = (one * np.log2(one / middle) + other * np.log2(other / middle)).sum(1) / 2
+    np.testing.assert_allclose(row, bits, atol=1e-5)
+
+
+OTHERS = {
+    "h:8": {"source": "mini"},
+    "architecture:standard": {"source": "mini"},
+    "twin": {"source": "mini"},
+    "mask:causal": {"source": "random"},
+    "position:none": {"source": "random"},
+    "h:2": {"source": "random"},
+}
+
+
+@pytest.mark.parametrize("against", OTHERS)
+def test_the_other_side_is_the_same_scene_with_one_thing_changed(on_page, heatmaps, against):
+    link = OTHERS[against]
+    app = on_page(against=against, **link)
+    assert not app.exception
+    kind, _, value = against.partition(":")
+    settings = Scene(**link).settings()
+    settings |= {"text": Scene().twin} if kind == "twin" else {kind: int(value) if kind == "h" else value}
+    layers = mha.trace(**settings).layers
+    focus = Focus()
+    layer = layers[min(focus.layer, len(layers)) - 1]
+    weights = layer.weights(min(focus.head, layer.n_heads) - 1)
+    drawn = heatmaps(app, "compare-weights")["after"]["values"]
+    np.testing.assert_array_equal(np.nan_to_num(drawn), weights)  # hidden cells have no number
+
+
+@pytest.mark.parametrize("source", ["mini", "random"])
+def test_all_that_is_offered_can_be_compared(on_page, heatmaps, source):
+    app = on_page(source=source)
+    kinds = app.selectbox(key="against_kind").options
+    assert len(kinds) >= 4
+    for kind in reversed(kinds):
+        app.selectbox(key="against_kind").select(kind).run()
+        assert not app.exception
+        assert not app.error
+        assert app.query_params["against"].partition(":")[0] == app.selectbox(key="against_kind").value
+        assert list(heatmaps(app, "compare-weights"))[:2] == ["before", "after"]
+
+
+def test_what_a_scene_does_not_have_is_said_and_replaced(on_page, english):
+    for against in ("mask:causal", "h:64", "nonsense", "head:99"):
+        app = on_page(against=against)
+        assert not app.exception
+        begin = english("compare.refused", value=literal(against), taken="").partition("Taken")[0]
+        assert any(caption.value.startswith(begin) for caption in app.caption), against
+
+
+def test_one_head_and_a_sentence_of_unknown_words_wait_for_a_choice(on_page, english):
+    app = on_page(text="xyzzy plugh", h=1, twin="")
+    assert not app.exception
+    assert [info.value for info in app.info] == [english("compare.none")]
+    app.selectbox(key="against_kind").select("twin").run()
+    assert "twin" in [area.key for area in app.sidebar.text_area]
+
+
+def test_the_second_sentence_can_be_typed_where_it_is_compared_alone(on_page):
+    assert "twin" not in [area.key for area in on_page().sidebar.text_area]
+    app = on_page(against="twin")
+    app.sidebar.text_area(key="twin").set_value("").run()
+    assert not app.exception
+    assert app.info
