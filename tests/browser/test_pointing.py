@@ -58,6 +58,12 @@ def test_what_is_pointed_at_is_lit_in_every_picture_of_the_page(visit, app, addr
     assert len(sent) == before
 
 
+def lit_words(picture) -> list[str]:
+    """The words that are lit on the axis that has words: the columns of a picture with one row."""
+    axis = int(len(picture["names"][0]) == 1)
+    return [picture["names"][axis][at] for at in picture["lit"][axis]]
+
+
 @pytest.mark.slow
 def test_the_view_and_the_matrices_of_a_page_light_each_others_tokens(visit, app, eye):
     page = visit(f"{app}/compare", sent=(sent := []))
@@ -68,12 +74,12 @@ def test_the_view_and_the_matrices_of_a_page_light_each_others_tokens(visit, app
     pictures, _ = page.evaluate(LIT)
     assert len(pictures) > 2
     for one in pictures:
-        assert "animal" in [one["names"][0][at] for at in one["lit"][0]]
+        assert "animal" in lit_words(one)
     over_cell(matrix, ANIMAL + 1, ANIMAL + 1)
     assert {line[1] for line in view.lines()} == {ANIMAL + 1}  # what "didn't" looks at
     pictures, _ = page.evaluate(LIT)
     for one in pictures:
-        assert "didn't" in [one["names"][0][at] for at in one["lit"][0]]
+        assert "didn't" in lit_words(one)
     page.mouse.move(0, 0)
     assert {line[1] for line in view.lines()} == {IT}
     assert len(sent) == before
