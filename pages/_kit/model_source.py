@@ -254,10 +254,10 @@ def is_third_party(trace: AttentionTrace) -> bool:
     return isinstance(trace.source, ModelSource)
 
 
-def load(scene: Scene, stage) -> None:
+def load(scene: Scene, stage, *, button: str = "stop_model") -> None:
     """Load the scene's model, with a progress bar; does nothing where it may not be loaded.
 
-    A model in a folder that was saved again is loaded again.
+    A model in a folder that was saved again is loaded again. `button` is the key of the button that stops it.
     """
     key = key_of(scene)
     loaded().drop_if_saved_again(key)
@@ -268,7 +268,7 @@ def load(scene: Scene, stage) -> None:
         if not loading.finished.is_set():
             with stage.container(), st.status(t("real.loading", name=literal(scene.model)), expanded=True):
                 bar = st.progress(0.0, _stage(loading))
-                st.button(t("real.stop"), key="stop_model", on_click=_stop, args=(key,))
+                st.button(t("real.stop"), key=button, on_click=_stop, args=(key,))
                 while not loading.finished.wait(POLL_SECONDS):
                     bar.progress(loading.done / loading.total if loading.total else 0.0, _stage(loading))
     finally:

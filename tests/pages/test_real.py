@@ -11,6 +11,7 @@ from streamlit.testing.v1 import AppTest
 
 import mha_core as mha
 from mha_core import device, edits
+from mha_core.analysis import comparison
 from mha_core.sources.huggingface import catalogue, files, trial
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.traces.facts import Facts
@@ -629,3 +630,23 @@ def test_what_does_not_run_in_half_precision_is_offered_in_whole(on_model, folde
     assert not app.error
     assert app.selectbox(key="dtype").value == "float32"
     assert tokens(app)[0]
+
+
+def test_two_models_on_one_sentence_are_compared_word_by_word(arrived, folder, given, heatmaps):
+    given("bert", "gpt2")
+    link = {"source": "model", "model": folder("bert"), "against": f"model:{folder('gpt2')}"}
+    link |= {"layer": 1, "head": 1}
+    app = arrived("see/compare.py", **link)
+    assert not app.exception
+    assert not app.error
+    first, second = (same(family, folder).layers[0] for family in ("bert", "gpt2"))
+    compared = comparison.compare(first, second, heads=(0, 0))
+    drawn = heatmaps(app, "compare-words")
+    np.testing.assert_allclose(drawn["first"]["values"], compared.first, atol=1e-6)
+    np.testing.assert_allclose(np.nan_to_num(drawn["second"]["values"]), compared.second, atol=1e-6)
+    assert list(drawn["first"]["rows"]) == list(compared.first.index)
+    app = arrived(
+        "see/compare.py", against=f"model:{folder('gpt2')}", text=Scene.text
+    )  # beside a small model
+    assert not app.exception
+    assert heatmaps(app, "compare-words")["second"]["values"].shape[0] >= 10

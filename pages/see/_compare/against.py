@@ -174,7 +174,7 @@ def _other(scene: state.Scene, other: Other) -> tuple[state.Scene, AttentionTrac
     if other.kind == MODEL:
         chosen = {"source": "model", "model": other.value, "revision": None, "dtype": None, "kind": None}
         there = replace(scene, **chosen)
-        model_source.load(there, st.empty())
+        model_source.load(there, st.empty(), button="stop_other_model")
     else:
         there = replace(scene, **{other.kind: int(other.value) if other.kind == "h" else other.value})
     try:
