@@ -17,12 +17,13 @@ from torch import Tensor, nn
 from mha_core import device as devices
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.errors import MhaError, listed, one_of
+from mha_core.interventions.again import CLOSE, HALF_CLOSE, check_same, trained_of, transformers_model
 from mha_core.sources import mini
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.sources.huggingface import switches
 from mha_core.sources.huggingface.answers import word_of
 from mha_core.sources.huggingface.twin import twin
-from mha_core.traces.source import MiniSource, ModelSource, TrainedSource
+from mha_core.traces.source import ModelSource, TrainedSource
 from mha_core.traces.trace import AttentionTrace
 from mha_core.training.checkpoints import Trained
 from mha_core.training.lexicon import lexicon, normalized
@@ -30,8 +31,6 @@ from mha_core.training.lexicon import lexicon, normalized
 METHODS = ("ablation", "gradient", "both")
 MAX_TOKENS = 2048  # of all texts of one pass
 MAX_SCORES = 1 << 26  # of words in one pass, 256 MB
-CLOSE = 1e-3  # of the same text in two passes, and in a batch; in half precision that of its rounding
-HALF_CLOSE = 5e-2
 
 Progress = Callable[[int, int], None]
 
@@ -224,7 +223,7 @@ def _experiment(
     """The experiment on the answer at a token, and the position of that."""
     origin = trace.source.origin
     if isinstance(source, Trained) or (source is None and isinstance(origin, TrainedSource)):
-        return _of_small_model(trace, _position(trace, at), source or _trained(origin))
+        return _of_small_model(trace, _position(trace, at), source or trained_of(origin))
     if source is not None or isinstance(origin, ModelSource):
         return _of_transformers(trace, at, source, tokenizer)
     raise MhaError(
@@ -250,38 +249,9 @@ def _position(trace: AttentionTrace, at: int | str | None) -> int:
     )
 
 
-def _trained(origin: TrainedSource) -> Trained:
-    if not isinstance(origin, MiniSource):
-        raise MhaError(f"The model of the training {origin.name!r} has to be at hand: source=….")
-    plan = mini.find(origin.language, origin.architecture, origin.h, origin.d_model)
-    return mini.model(plan, trained=origin.step > 0)
-
-
-def _check_same(trace: AttentionTrace, again: AttentionTrace, close: float) -> None:
-    """Raise `MhaError` unless a model computes now what the trace has."""
-    texts = [(one.tokens.pieces, one.answered.pieces) for one in (trace, again)]
-    if texts[0] != texts[1]:
-        raise MhaError(
-            "The model reads other tokens in this text than the trace has; trace a text, not ids, and the "
-            "whole trace of an encoder–decoder, not a part of it."
-        )
-    queries = [
-        [layer.tensors["q"].float() for layer in one.layers if layer.knows("q")] for one in (trace, again)
-    ]
-    pairs = zip(*queries, strict=False)
-    if len(queries[0]) != len(queries[1]) or any(
-        one.shape != other.shape or (one - other).abs().max() > close * other.abs().max().clamp_min(1.0)
-        for one, other in pairs
-    ):
-        raise MhaError(
-            f"The model {again.source.name} computes other numbers than the trace has; the one that was "
-            f"traced has to be at hand: source=model."
-        )
-
-
 def _of_small_model(trace: AttentionTrace, at: int, trained: Trained) -> tuple[Experiment, int]:
     again = mini.follow(trained, trace.tokens.text, edits=trace.edits)
-    _check_same(trace, again, CLOSE)
+    check_same(trace, again, CLOSE)
     words, model, place = lexicon(trained.plan.language), trained.model, trained.model.bias.device
     _, numbers = words.cut(trace.tokens.text, limit=len(trace.tokens))
     ids = torch.tensor([numbers], device=place)
@@ -316,20 +286,14 @@ def _of_transformers(
     trace: AttentionTrace, at: int | str | None, source: object, tokenizer: object
 ) -> tuple[Experiment, int]:
     origin = trace.source.origin
-    if isinstance(source, huggingface.Model):
-        model = source
-    elif source is None:
-        settings = {"revision": origin.revision, "device": origin.device, "dtype": origin.dtype}
-        model = huggingface.model_of(origin.name, answers=True, **settings)
-    else:
-        model = huggingface.model_of(source, tokenizer=tokenizer, answers=True)
+    model = transformers_model(origin, source, tokenizer, answers=True)
     text, target = trace.tokens.text, trace.answered.text if model.has_target else None
     asked = True if at is None or model.writes is None else [at]
     if at is None and model.writes != "masked":
         asked = [-1]
     again = huggingface.follow(model, text, target=target, edits=trace.edits, answers=asked)
     close = CLOSE if model.dtype == "float32" else HALF_CLOSE
-    _check_same(trace, again, close)
+    check_same(trace, again, close)
     position = _position(again, at)
     texts = huggingface.reading(model, text, target=target, edited=True)
     sites = huggingface.sites(model, texts)

@@ -204,7 +204,7 @@ def follow(
     if None in numbers:
         raise UnknownWords(text, _unknown(words, tokens, numbers), words)
     rules = score_rules(trained, tokens, edits)
-    with torch.inference_mode():
+    with torch.no_grad():  # no inference mode, whose tensors nobody could follow
         hidden, flows = model(torch.tensor([numbers], device=place), rules=rules)
         probabilities = model.logits(hidden[0]).softmax(-1).cpu()
     layers = tuple(

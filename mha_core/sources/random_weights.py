@@ -35,8 +35,9 @@ def word_vectors(pieces: tuple[str, ...], d_model: int, *, seed: int) -> Tensor:
     Capital letters and the two ways of writing an accented letter do not make another word.
     """
     canonical = [unicodedata.normalize("NFD", unicodedata.normalize("NFD", p).casefold()) for p in pieces]
-    table = {word: normal((d_model,), seed=seed, name=f"word {word}") for word in set(canonical)}
-    return torch.stack([table[word] for word in canonical])
+    vocabulary = {word: number for number, word in enumerate(dict.fromkeys(canonical))}
+    table = torch.stack([normal((d_model,), seed=seed, name=f"word {word}") for word in vocabulary])
+    return nn.functional.embedding(torch.tensor([vocabulary[word] for word in canonical]), table)
 
 
 def trace(

@@ -1,0 +1,508 @@
+"""Who wrote a tensor: the vectors that it is a sum of, found by following each operation of a pass.
+
+A `TorchDispatchMode` sees every operation of its thread and changes none. Operations that are linear in what
+a model computes are kept: sums, products with the model's matrices, rotations, and norms, whose scale is
+frozen at what it was (RMSNorm and LayerNorm divide by one number for each token). The result of any other
+operation, an activation or a mixture of values, is a vector that something wrote. No name of any module
+decides: the parts are added up again, and have to make the tensor.
+
+Freezing the scale of norms: Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits".
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.weak import WeakTensorKeyDictionary
+
+# Operations that are linear in their first argument, where all others are constant.
+LINEAR = {
+    *("view", "_unsafe_view", "reshape", "permute", "transpose", "t", "expand", "unsqueeze", "squeeze"),
+    *("slice", "select", "split", "split_with_sizes", "unbind", "clone", "alias", "detach", "_to_copy"),
+    *("neg", "sum", "mean", "flip", "roll", "repeat", "index_select", "constant_pad_nd", "index", "gather"),
+    *("tril", "triu", "view_as_complex", "view_as_real", "_reshape_alias", "lift_fresh", "unfold"),
+}
+SUMS = {"add", "sub"}
+PRODUCTS = {"mul", "div"}
+MATRIX_PRODUCTS = {"mm", "bmm", "matmul", "linear"}
+BIASED_PRODUCTS = {"addmm", "baddbmm"}
+LAYER_NORM, RMS_NORM = "native_layer_norm", "_fused_rms_norm"
+RESHAPED = {"view", "_unsafe_view", "reshape", "_reshape_alias"}
+UNCHANGED = {"clone", "alias", "detach", "_to_copy", "lift_fresh"}  # in double precision
+EMPTY = {"new_empty", "empty_like", "new_zeros", "zeros_like"}  # filled afterwards
+LIMITS = {"clamp", "clamp_min", "clamp_max", "nan_to_num"}  # identities where they reach no number
+PARTS = {"slice", "select"}  # views that can be written into
+
+
+@dataclass(eq=False)
+class Leaf:
+    """A vector for each token that something wrote: its `value`, and the operation that made it.
+
+    An embedding has the numbers of what was looked up, `ids`; a `constant` belongs to the model and depends
+    on no text. A product of two tensors has both `factors`: it is linear in one if the other is frozen.
+    """
+
+    value: Tensor
+    made_by: str
+    order: int
+    name: str = ""  # of the parameter that it is, or the last one before it
+    ids: Tensor | None = None
+    constant: bool = False
+    factors: tuple[tuple["Node", Tensor], ...] = ()
+
+    @property
+    def inputs(self) -> tuple["Node", ...]:
+        return ()
+
+
+@dataclass(eq=False)
+class Linear:
+    """A linear operation on `inputs`; `apply` computes it again for any parts of these."""
+
+    apply: Callable[..., Tensor]
+    inputs: tuple["Node", ...]
+    name: str = ""  # of the last parameter before it
+    is_matrix: bool = False
+
+    def __post_init__(self):
+        self.name = self.name or self.inputs[0].name
+
+
+Node = Leaf | Linear
+Made = Callable[..., list[Node]]
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """What one writer adds to some numbers: to each of the `vectors`, (place, number).
+
+    `leaf` is what it wrote, `name` the parameter that it is, or the last one before it; `head` is the number of the
+    head, where that is known. A constant is `last` if it was added to the sum of all else.
+    """
+
+    leaf: Leaf
+    name: str
+    vectors: Tensor
+    head: int | None = None
+    last: bool = False
+
+
+class Unfollowed(Exception):
+    """The reason why a tensor is no sum of what was written."""
+
+
+class Writers(TorchDispatchMode):
+    """While this mode is entered, each tensor of the thread remembers what it is a sum of, for `parts`.
+
+    `names` are those of the model's parameters, by the address of their memory. `words` are the numbers of
+    the tokens that the model reads: what it looks up for consecutive numbers that are none of these depends
+    on positions alone, and is a constant. Choices are frozen: tensors of whole numbers are constants, too.
+    """
+
+    def __init__(self, names: Mapping[int, str], words: Sequence[Tensor] = ()):
+        super().__init__()
+        self.names, self._words = names, [ids.flatten().tolist() for ids in words]
+        self._nodes: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
+        self._written: dict[int, torch.UntypedStorage] = {}  # memory that was changed in place
+        self._views: WeakTensorKeyDictionary = WeakTensorKeyDictionary()  # of what, and how
+        self._order = 0
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:  # else torch loads its compiler for the first operation: 3 seconds
+        return False
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        name = func.overloadpacket.__name__
+        known = [self._node(tensor) for tensor in _tensors((args, kwargs))]
+        if name in EMPTY:
+            result = func(*args, **kwargs)
+            if result.is_floating_point():
+                self._nodes[result] = self._constant(torch.zeros_like(result))
+            return result
+        if name in PARTS:
+            result = func(*args, **kwargs)
+            self._views[result] = args[0], lambda x: func(x, *args[1:], **kwargs)
+            if any(known):
+                self._nodes[result] = self._again(func, name, args, kwargs)(result)[0]
+            return result
+        if not any(known):
+            result = func(*args, **kwargs)
+            if name == "embedding" and not self._is_of_positions(args[1]):
+                self._nodes[result] = self._leaf(result, name, ids=args[1], name=self._name(args[0]))
+            return result
+        if name.endswith("_") and not name.endswith("__") and isinstance(args[0], Tensor):
+            return self._in_place(func, name[:-1], args, kwargs)
+        factors, path = self._factors(name, args), next((each.name for each in known if each), "")
+        made = self._linear(func, name, args, kwargs)
+        result = func(*args, **kwargs)
+        outputs = list(result) if isinstance(result, tuple | list) else [result]
+        nodes = [None] * len(outputs) if made is None else made(result)
+        for output, node in zip(outputs, nodes, strict=True):
+            if isinstance(output, Tensor) and (output.is_floating_point() or output.is_complex()):
+                self._nodes[output] = node or self._leaf(output, name, name=path, factors=factors)
+        return result
+
+    def parts(
+        self, tensor: Tensor, places: Sequence[tuple[int, ...]], heads: Callable[[Leaf], Tensor | None]
+    ) -> list[Part]:
+        """What each writer adds to the vectors ``tensor[place]``; together they are these vectors.
+
+        `heads` returns what a leaf is by its heads, (head, *its shape), if it is the output of an attention;
+        else None. Raises `Unfollowed` where no sum of what was written is known.
+        """
+        node = self._nodes.get(tensor)
+        if node is None:
+            raise Unfollowed("what they are made of was not seen")
+        return _Sum(node, heads).parts(places)
+
+    # What is known of tensors
+
+    def _is_of_positions(self, ids: Tensor) -> bool:
+        numbers = ids.flatten()
+        return bool(self._words) and numbers.tolist() not in self._words and bool((numbers.diff() == 1).all())
+
+    def _node(self, tensor: Tensor) -> Node | None:
+        if not (tensor.is_floating_point() or tensor.is_complex()):
+            return None
+        node = self._nodes.get(tensor)
+        if node is None and self._written and tensor.untyped_storage().data_ptr() in self._written:
+            node = self._nodes[tensor] = self._leaf(tensor.clone(), "copy_")
+        return node
+
+    def _leaf(self, value: Tensor, made_by: str, **more: object) -> Leaf:
+        self._order += 1
+        return Leaf(value, made_by, self._order, **more)
+
+    def _constant(self, value: Tensor) -> Leaf:
+        return self._leaf(value, "constant", constant=True, name=self._name(value))
+
+    def _name(self, tensor: Tensor) -> str:
+        return self.names.get(tensor.untyped_storage().data_ptr(), "")
+
+    def _factors(self, name: str, args: tuple) -> tuple[tuple[Node, Tensor], ...]:
+        if name != "mul" or not all(isinstance(arg, Tensor) for arg in args[:2]):
+            return ()
+        one, other = args[:2]
+        pairs = ((self._node(one), other), (self._node(other), one))
+        return tuple((node, factor) for node, factor in pairs if node is not None)
+
+    def _in_place(self, func: Callable, name: str, args: tuple, kwargs: dict) -> object:
+        target = args[0]
+        node = self._node(target)
+        if node is None:
+            self._nodes[target] = self._constant(target.clone())
+        elif isinstance(node, Leaf) and node.value is target:
+            node.value = target.clone()
+        made = self._linear(func, name, args, kwargs)
+        result = func(*args, **kwargs)
+        self._nodes[target] = self._leaf(target, name) if made is None else made(target)[0]
+        part = target
+        while part in self._views:  # a part of another tensor was changed, and so that one, too
+            whole, view = self._views[part]
+            inputs = self._node(whole) or self._constant(whole.clone()), self._nodes[part]
+            self._nodes[whole] = Linear(partial(_filled, view), inputs)
+            part = whole
+        storage = target.untyped_storage()
+        self._written[storage.data_ptr()] = storage  # held, so that no other memory has its address
+        return result
+
+    # Linear operations: each returns how the nodes of the results follow from these, None if it is not linear
+
+    def _linear(self, func: Callable, name: str, args: tuple, kwargs: dict) -> Made | None:
+        if name in LINEAR:
+            others = any(map(self._node, _tensors((args[1:], kwargs))))
+            return None if others or not isinstance(args[0], Tensor) else self._again(func, name, args, kwargs)
+        if name == "copy":
+            source, shape = self._summand(args[1]), args[0].shape
+            return lambda _: [Linear(lambda x: x.expand(shape), (source,))]
+        if name in SUMS:
+            return self._sum(-1 if name == "sub" else 1, args, kwargs)
+        if name in PRODUCTS and not kwargs:
+            return self._product(name, *args)
+        if name == "linear":
+            return self._matrix_product(args[0], args[1].mT, args[2] if len(args) > 2 else None, args[1])
+        if name in MATRIX_PRODUCTS:
+            return self._matrix_product(*args[:2])
+        if name in BIASED_PRODUCTS and not kwargs:
+            return self._matrix_product(*args[1:3], args[0])
+        if name in ("cat", "stack"):
+            return self._joined(func, *args, **kwargs)
+        if name in LIMITS and self._node(args[0]) is not None:
+            given = args[0]
+            return lambda result: [
+                Linear(lambda x: x, (self._node(given),)) if torch.equal(given, result) else None
+            ]
+        if name == "where" and len(args) == 3:
+            return self._chosen(*args)
+        if name in ("index_put", "index_add"):
+            return self._put(func, args, kwargs, at=2 if name == "index_put" else 3)
+        if name == "masked_fill" and not isinstance(args[2], Tensor) and args[2] == 0:
+            return self._again(func, name, args, kwargs)
+        if name == LAYER_NORM and self._node(args[0]) is not None:
+            return partial(self._layer_norm, *args[:4])
+        if name == RMS_NORM and self._node(args[0]) is not None:
+            return partial(self._rms_norm, args[0], args[2])
+        return None
+
+    def _again(self, func: Callable, name: str, args: tuple, kwargs: dict) -> Made:
+        inputs = (self._node(args[0]),)
+        more = {key: value for key, value in kwargs.items() if key != "dtype"}
+
+        def made(result: Tensor | Sequence[Tensor]) -> list[Node]:
+            if isinstance(result, tuple | list):
+                outputs = range(len(result))
+                return [Linear(lambda x, at=at: func(x, *args[1:], **more)[at], inputs) for at in outputs]
+            shape = result.shape
+            if name in RESHAPED:
+                return [Linear(lambda x: x.reshape(shape), inputs)]
+            if name in UNCHANGED:
+                return [Linear(lambda x: x, inputs)]
+            return [Linear(lambda x: func(x, *args[1:], **more), inputs)]
+
+        return made
+
+    def _summand(self, value: object) -> Node:
+        """What is known of a tensor, or that it is a constant of the model."""
+        value = value if isinstance(value, Tensor) else torch.tensor(float(value))
+        return self._node(value) or self._constant(value)
+
+    def _sum(self, sign: int, args: tuple, kwargs: dict) -> Made:
+        factors = 1, sign * kwargs.get("alpha", 1)
+        inputs = tuple(self._summand(arg) for arg in args[:2])
+
+        def made(result: Tensor) -> list[Node]:
+            return [_added(inputs, factors, result.shape)]
+
+        return made
+
+    def _product(self, name: str, one: object, other: object) -> Made | None:
+        of, by = (self._node(arg) if isinstance(arg, Tensor) else None for arg in (one, other))
+        if of is None or (by is not None and name == "mul" and _is_scale(one, other)):
+            one, other, of, by = other, one, by, of
+            if name == "div":
+                return None
+        if by is not None:
+            if not _is_scale(other, one):
+                return None
+            other = other.clone()  # frozen
+        operation = torch.mul if name == "mul" else torch.div
+        return lambda _: [Linear(lambda x: operation(x, _like(other, x)), (of,))]
+
+    def _matrix_product(
+        self, one: Tensor, other: Tensor, bias: Tensor | None = None, weight: Tensor | None = None
+    ) -> Made | None:
+        left, right = self._node(one), self._node(other)
+        if (left is None) == (right is None):
+            return None
+        if right is None:
+            name = self._name(other if weight is None else weight)
+            product = Linear(lambda x: x @ _like(other, x), (left,), name, True)
+        else:
+            product = Linear(lambda x: _like(one, x) @ x, (right,), self._name(one), True)
+        if bias is None:
+            return lambda _: [product]
+        summands = product, self._summand(bias)
+        return lambda result: [_added(summands, (1, 1), result.shape)]
+
+    def _joined(self, func: Callable, tensors: Sequence[Tensor], dim: int = 0) -> Made:
+        inputs = tuple(map(self._summand, tensors))
+        return lambda _: [Linear(lambda *parts: func(parts, dim), inputs)]
+
+    def _chosen(self, condition: Tensor, one: object, other: object) -> Made:
+        inputs = self._summand(one), self._summand(other)
+        return lambda _: [Linear(partial(torch.where, condition), inputs)]
+
+    def _put(self, func: Callable, args: tuple, kwargs: dict, *, at: int) -> Made:
+        """Numbers that are put into a tensor, or added to it, at places of it."""
+        inputs, shapes = (self._summand(args[0]), self._summand(args[at])), (args[0].shape, args[at].shape)
+        put = getattr(torch, func.overloadpacket.__name__.removesuffix("_"))
+
+        def again(whole: Tensor, part: Tensor) -> Tensor:
+            given = list(args)
+            given[0], given[at] = whole.expand(shapes[0]), part.expand(shapes[1])
+            return put(*given, **kwargs)
+
+        return lambda _: [Linear(again, inputs)]
+
+    def _layer_norm(
+        self, x: Tensor, shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, result: Sequence[Tensor]
+    ) -> list[Node]:
+        axes, scale = tuple(range(-len(shape), 0)), result[2]
+
+        def again(part: Tensor) -> Tensor:
+            even = (part - part.mean(axes, keepdim=True)) * _like(scale, part)
+            return even if weight is None else even * _like(weight, part)
+
+        normed: Node = Linear(again, (self._node(x),))
+        if bias is not None:
+            normed = _added((normed, self._summand(bias)), (1, 1), x.shape)
+        return [normed, *(self._leaf(each, "norm") for each in result[1:])]
+
+    def _rms_norm(self, x: Tensor, weight: Tensor | None, result: Sequence[Tensor]) -> list[Node]:
+        scale = result[1]
+
+        def again(part: Tensor) -> Tensor:
+            even = part * _like(scale, part)
+            return even if weight is None else even * _like(weight, part)
+
+        return [Linear(again, (self._node(x),)), self._leaf(scale, "norm")]
+
+
+class _Sum:
+    """What a tensor is the sum of, in double precision: what was written, and the operations from there."""
+
+    def __init__(self, root: Node, heads: Callable[[Leaf], Tensor | None]):
+        self._root, self._heads = root, heads
+        self._gates: dict[Node, Linear] = {}  # products of an attention's output and a gate
+        self._leaves: dict[Node, frozenset[Leaf]] = {}
+        for node in _in_order(root, lambda each: each.inputs or tuple(part for part, _ in each.factors)):
+            if isinstance(node, Leaf) and (gate := self._gate(node)) is not None:
+                self._gates[node] = gate
+            below = (self._leaves[part] for part in self._inputs(node))
+            is_leaf = isinstance(node, Leaf) and node not in self._gates
+            self._leaves[node] = frozenset([node]) if is_leaf else frozenset().union(*below)
+
+    def parts(self, places: Sequence[tuple[int, ...]]) -> list[Part]:
+        """The parts of the vectors at these places: of each number its slopes, times what was written."""
+        starts, values = self._starts(), {}
+        for node in _in_order(self._root, lambda each: () if each in starts else self._inputs(each)):
+            if node in starts:
+                values[node] = starts[node][1].sum(0).requires_grad_()
+            else:
+                values[node] = self._apply(node, [values[part] for part in self._inputs(node)])
+        total, inputs = values[self._root], [values[node] for node in starts]
+        added: list[list[Tensor]] = [[] for _ in starts]
+        for number in torch.cat([total[place] for place in places]).unbind():
+            slopes = torch.autograd.grad(number, inputs, retain_graph=True, allow_unused=True)
+            for (_, written), slope, of_writer in zip(starts.values(), slopes, added, strict=True):
+                slope = torch.zeros_like(written[0]) if slope is None else slope
+                of_writer.append((written * slope).reshape(len(written), -1).sum(1))
+        last = self._last()
+        return [
+            Part(leaf, node.name, numbers.view(len(places), -1), head if len(written) > 1 else None, leaf in last)
+            for (node, (leaf, written)), of_writer in zip(starts.items(), added, strict=True)
+            for head, numbers in enumerate(torch.stack(of_writer, 1))
+        ]
+
+    def _last(self) -> set[Leaf]:
+        """The constants that were added to the sum of all that was written."""
+        last: set[Leaf] = set()
+        of_all = self._of_text(self._root)
+        for node in _in_order(self._root, self._inputs):
+            if self._of_text(node) == of_all:
+                last |= {part for part in self._inputs(node) if isinstance(part, Leaf) and part.constant}
+        return last
+
+    def _of_text(self, node: Node) -> frozenset[Leaf]:
+        return frozenset(leaf for leaf in self._leaves[node] if not leaf.constant)
+
+    def _starts(self) -> dict[Node, tuple[Leaf, Tensor]]:
+        """Where what was written enters: the leaf, and its parts there, (part, …).
+
+        That is behind the first matrix, since what a writer adds has the width of what it is added to.
+        """
+        starts, reached = {}, {self._root}
+        for node in reversed(list(_in_order(self._root, self._inputs))):
+            if node not in reached:  # before a start
+                continue
+            leaf = next(iter(self._leaves[node])) if len(self._leaves[node]) == 1 else None
+            written = leaf is not None and not leaf.constant and leaf.ids is None
+            if node is leaf or (written and isinstance(node, Linear) and node.is_matrix):
+                starts[node] = leaf, self._written(leaf, node)
+            else:
+                reached |= set(self._inputs(node))
+        return starts
+
+    def _written(self, leaf: Leaf, node: Node) -> Tensor:
+        """What each head of a leaf, or the leaf as a whole, makes of a node behind it alone."""
+        heads = self._heads(leaf)
+        parts = (leaf.value[None] if heads is None else heads).detach()
+        parts = parts if parts.dtype == torch.float64 else parts.float()
+        path, made = list(_in_order(node, self._inputs)), []
+        with torch.no_grad():
+            for part in parts:
+                values: dict[Node, Tensor] = {leaf: part}
+                for each in path:
+                    if each is not leaf:
+                        values[each] = self._apply(each, [values[below] for below in self._inputs(each)])
+                made.append(values[node])
+        return torch.stack(made).double()
+
+    def _gate(self, leaf: Leaf) -> Linear | None:
+        """A product of an attention's output and a gate: linear in the output."""
+        for node, factor in leaf.factors:
+            below = self._leaves[node]
+            if len(below) == 1 and self._heads(next(iter(below))) is not None:
+                return Linear(lambda x, by=factor: x * _like(by, x), (node,))
+        return None
+
+    def _inputs(self, node: Node) -> tuple[Node, ...]:
+        return self._gates.get(node, node).inputs
+
+    def _apply(self, node: Node, parts: Sequence[Tensor]) -> Tensor:
+        return self._gates.get(node, node).apply(*parts)
+
+
+def _filled(view: Callable[[Tensor], Tensor], whole: Tensor, part: Tensor) -> Tensor:
+    """A tensor, of which a part is another one."""
+    whole = whole.clone()
+    view(whole).copy_(part)
+    return whole
+
+
+def _added(inputs: tuple[Node, ...], factors: tuple[float, ...], shape: torch.Size) -> Linear:
+    """A sum of tensors that are expanded to a shape."""
+
+    def again(*parts: Tensor) -> Tensor:
+        summands = (part if by == 1 else part * by for part, by in zip(parts, factors, strict=True))
+        return sum(part.expand(shape) for part in summands)
+
+    return Linear(again, inputs)
+
+
+def _in_order(root: Node, inputs: Callable[[Node], tuple[Node, ...]]) -> Iterator[Node]:
+    """All nodes that a node is made of, each behind its inputs."""
+    stack: list[tuple[Node, bool]] = [(root, False)]
+    done: set[Node] = set()
+    while stack:
+        node, ready = stack.pop()
+        if node in done:
+            continue
+        if ready:
+            done.add(node)
+            yield node
+        else:
+            stack.append((node, True))
+            stack += [(part, False) for part in inputs(node) if part not in done]
+
+
+def _tensors(value: object) -> Iterator[Tensor]:
+    """All tensors in the arguments of an operation."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, tuple | list):
+        for each in value:
+            yield from _tensors(each)
+    elif isinstance(value, dict):
+        yield from _tensors(tuple(value.values()))
+
+
+def _is_scale(factor: object, x: object) -> bool:
+    """Is it one number for each token, or one for all, by which all numbers of a token are multiplied?"""
+    if not isinstance(factor, Tensor) or not isinstance(x, Tensor):
+        return False
+    return factor.numel() == 1 or (factor.shape[-1] == 1 < x.shape[-1])
+
+
+def _like(value: object, x: Tensor) -> object:
+    """A factor in the precision of x."""
+    if not isinstance(value, Tensor):
+        return value
+    value = value.detach()
+    if value.is_complex():
+        return value.to(torch.complex128 if x.dtype in (torch.float64, torch.complex128) else torch.complex64)
+    return value.to(x.dtype.to_real())

@@ -1,0 +1,54 @@
+"""The model of a trace, which a trace does not hold, and whether it computes the same numbers again."""
+
+from mha_core.errors import MhaError
+from mha_core.sources import mini
+from mha_core.sources.huggingface import model as huggingface
+from mha_core.traces.source import MiniSource, ModelSource, TrainedSource
+from mha_core.traces.trace import AttentionTrace
+from mha_core.training.checkpoints import Trained
+
+CLOSE = 1e-3  # of the same text in two passes, and in a batch; in half precision that of its rounding
+HALF_CLOSE = 5e-2
+
+
+def trained_of(origin: TrainedSource) -> Trained:
+    if not isinstance(origin, MiniSource):
+        raise MhaError(f"The model of the training {origin.name!r} has to be at hand: source=….")
+    plan = mini.find(origin.language, origin.architecture, origin.h, origin.d_model)
+    return mini.model(plan, trained=origin.step > 0)
+
+
+def transformers_model(
+    origin: ModelSource, source: object, tokenizer: object, *, answers: bool = False
+) -> huggingface.Model:
+    """The model of a trace: `source`, a model in memory or another place of it, or by its name."""
+    if isinstance(source, huggingface.Model):
+        return source
+    if source is not None:
+        return huggingface.model_of(source, tokenizer=tokenizer, answers=answers)
+    settings = {"revision": origin.revision, "device": origin.device, "dtype": origin.dtype}
+    return huggingface.model_of(origin.name, answers=answers, **settings)
+
+
+def check_same(trace: AttentionTrace, again: AttentionTrace, close: float) -> None:
+    """Raise `MhaError` unless a model computes now what the trace has."""
+    texts = [(one.tokens.pieces, one.answered.pieces) for one in (trace, again)]
+    if texts[0] != texts[1]:
+        raise MhaError(
+            "The model reads other tokens in this text than the trace has; trace a text, not ids, and the "
+            "whole trace of an encoder–decoder, not a part of it."
+        )
+    queries = [
+        [layer.tensors["q"].float() for layer in one.layers if layer.knows("q")] for one in (trace, again)
+    ]
+    pairs = zip(*queries, strict=False)
+    if len(queries[0]) != len(queries[1]) or any(
+        one.shape != other.shape or (one - other).abs().max() > close * other.abs().max().clamp_min(1.0)
+        for one, other in pairs
+    ):
+        raise MhaError(
+            f"The model {again.source.name} computes other numbers than the trace has; the one that was "
+            f"traced has to be at hand: source=model."
+        )
+
+

@@ -1,0 +1,345 @@
+"""Why there? A score as the sum of what was written: who wrote the query, times who wrote the key.
+
+>>> trace = mha.trace("The animal didn't cross the street because it was too tired.", source="mini")
+>>> why = mha.attribution(trace, layer=1, head=0, query="it", key="animal")
+>>> bool(abs(why.terms.sum() - why.value) < 1e-5 * abs(why.terms).sum())
+True
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from os import PathLike
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor, nn
+
+from mha_core import device as devices
+from mha_core.attention.functional import HALF
+from mha_core.attention.module import AttentionSpec
+from mha_core.capture.writers import Leaf, Part, Unfollowed, Writers
+from mha_core.errors import MhaError, listed
+from mha_core.interventions.again import CLOSE, HALF_CLOSE, check_same, trained_of, transformers_model
+from mha_core.sources import mini, random_weights
+from mha_core.sources.huggingface import model as huggingface
+from mha_core.traces.indices import LAYER, index
+from mha_core.traces.layer import LayerTrace
+from mha_core.traces.source import ModelSource, RandomSource, TrainedSource
+from mha_core.traces.tokens import Tokens
+from mha_core.traces.trace import AttentionTrace
+from mha_core.training.checkpoints import Trained
+
+TOLERANCE = 1e-5  # of the sum of the terms' sizes
+# In half precision each addition to the stream is rounded; its terms are those of the numbers before.
+HALF_TOLERANCE = dict(zip(HALF, (5e-3, 4e-2), strict=True))
+SAME = 1e-4  # of the largest number: how near the output of an attention is to that of the trace
+HALF_SAME = 3e-2
+KINDS = ("word", "position", "embedding", "head", "block", "bias")
+
+
+@dataclass(frozen=True, order=True)
+class Writer:
+    """Who wrote a part of a query or key.
+
+    `kind` is "word" or "position" for an embedding of these, "embedding" for one of another table, "head",
+    "block" for what another part of the model wrote, an MLP in most, or "bias" for constants. `layer` counts
+    from 0 as the trace's layers do, and is None for what was written before the first of them; a block is of
+    the layer before it. `name` is that of the block's last parameter or of the table, where it has one.
+    """
+
+    layer: int | None
+    kind: str
+    head: int | None = None
+    name: str = ""
+
+    @property
+    def label(self) -> str:
+        """Its name, with layers and heads from 1."""
+        if self.kind in ("word", "position", "embedding"):
+            return self.name if self.kind == "embedding" and self.name else self.kind
+        names = {"head": f"head {(self.head or 0) + 1}", "bias": "biases"}
+        what = names.get(self.kind, "MLP" if is_mlp(self.name) else "block")
+        return what if self.layer is None else f"layer {self.layer + 1} {what}"
+
+
+def is_mlp(name: str) -> bool:
+    """Does a parameter's name say that it is of an MLP, or of experts?"""
+    return any(word in name.lower() for word in MLP_NAMES)
+
+
+MLP_NAMES = ("mlp", "ffn", "feed_forward", "ff.", "fc1", "fc2", "expert", "output.dense", "densereludense")
+
+
+@dataclass(frozen=True, eq=False)
+class Attribution:
+    """Why a query looks at a key: its scaled score as a sum over who wrote the query and who wrote the key.
+
+    ``terms[i, j] = scale · q_i · k_j``, with the part of the query that ``query_writers[i]`` wrote, and that
+    of the key that ``key_writers[j]`` wrote; together they are `value`, the scaled score of the trace. Norms
+    are linear but for their scale, which is frozen at what it was. What follows is not split: a soft cap, the
+    `bias` of the position that is added, None where there is none, and the mask (`visible`).
+    """
+
+    layer: int
+    head: int
+    query: int
+    key: int
+    labels: tuple[str, str]
+    query_writers: tuple[Writer, ...]
+    key_writers: tuple[Writer, ...]
+    terms: np.ndarray
+    value: float
+    soft_cap: float | None
+    bias: float | None
+    visible: bool
+
+    def frame(self) -> pd.DataFrame:
+        """All terms, the largest first: query_writer, key_writer and term."""
+        queries = [writer.label for writer in self.query_writers]
+        keys = [writer.label for writer in self.key_writers]
+        pairs = [(query, key) for query in queries for key in keys]
+        frame = pd.DataFrame(pairs, columns=["query_writer", "key_writer"])
+        frame["term"] = self.terms.ravel()
+        order = np.argsort(-np.abs(self.terms.ravel()), kind="stable")
+        return frame.iloc[order].reset_index(drop=True)
+
+
+def attribution(
+    trace: AttentionTrace,
+    *,
+    layer: int,
+    head: int,
+    query: int | str,
+    key: int | str,
+    source: str | PathLike[str] | nn.Module | Trained | huggingface.Model | None = None,
+    tokenizer: object = None,
+) -> Attribution:
+    """Why a query looks at a key: its score, split by who wrote the query and who wrote the key.
+
+    Queries and keys are linear in what the embeddings, the heads and the MLPs of earlier layers wrote into
+    their tokens, if the scale of each norm is frozen at what it was; biases are writers of their own. So
+    the scaled score is a sum over pairs, ``scale · Σ_i Σ_j q_i · k_j``, rotation included. It equals that of
+    the trace to 1e-5 of the sum of the terms' sizes, in half precision within its rounding. All count from
+    0; tokens may also be words, as in `Tokens.index`.
+
+    The trace does not hold its model, which computes the text again and is followed meanwhile: by default it
+    is loaded by its name; `source` is a model in memory, with its `tokenizer`, or another place of it.
+
+    Raises `MhaError` for a trace of numbers that nothing computes again, for a model that computes other
+    numbers now, for a layer whose queries or keys are not linear in what was written, and for a head or token
+    that there is not. Sources: Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits".
+    """
+    layer, one = trace.layer_index(layer), trace.layer(layer)
+    head = one.head_index(head)
+    query, key = _place("query", query, one.sides.queries), _place("key", key, one.sides.keys)
+    if not one.knows("q"):
+        reason = one.about.missing or "only its weights are known"
+        raise MhaError(f"Scores of this layer cannot be split by who wrote them: {reason}.")
+    with devices.memory_errors("This split"):
+        writers, again, words, close = _again(trace, source, tokenizer)
+        check_same(trace, again, close)
+        followed = again.layer(layer)
+        heads = _Heads(again)
+        sides = ("q", (head, query)), ("k", (one.kv_head(head), key))
+        try:
+            with torch.inference_mode(False), torch.enable_grad():
+                parts = [
+                    writers.parts(followed.tensors[name], [place], heads.of_leaf) for name, place in sides
+                ]
+        except Unfollowed as reason:
+            raise MhaError(f"Queries and keys of this layer cannot be split by who wrote them: {reason}.") from None
+    (query_writers, q), (key_writers, k) = (
+        _by_writer(each, heads, words, layer, again) for each in parts
+    )
+    value = float(one.scaled(head, rows=[query], keys=[key])[0, 0])
+    terms = one.scale * (q @ k.T)
+    limit = HALF_TOLERANCE.get(one.tensors["q"].dtype, TOLERANCE) * np.abs(terms).sum()
+    if not abs(terms.sum() - value) <= limit:
+        raise MhaError(
+            f"This score cannot be split by who wrote its query and key: what was written makes "
+            f"{terms.sum():.7g}, and the trace has {value:.7g}."
+        )
+    rule = one.rule.at(slice(head, head + 1), [query], n_query=one.n_query, n_key=one.n_key)
+    return Attribution(
+        layer,
+        head,
+        query,
+        key,
+        (one.sides.queries.labels[query], one.sides.keys.labels[key]),
+        query_writers,
+        key_writers,
+        terms,
+        value,
+        rule.soft_cap,
+        None if rule.bias is None else float(_cell(rule.bias, key)),
+        rule.mask is None or bool(_cell(rule.mask, key)),
+    )
+
+
+def _place(axis: str, at: int | str, text: Tokens) -> int:
+    return text.index(at) if isinstance(at, str) else index(axis, at, len(text), of=LAYER)
+
+
+def _cell(table: Tensor, key: int) -> Tensor:
+    row = table.reshape(-1, table.shape[-1])[0]
+    return row[key if len(row) > 1 else 0]
+
+
+# The pass, followed
+
+
+Again = tuple[Writers, AttentionTrace, Sequence[Tensor], float]
+
+
+def _again(trace: AttentionTrace, source: object, tokenizer: object) -> Again:
+    """The trace computed again while it is followed; and how near it has to be to the first one.
+
+    Between them are the numbers of the words that a model read; a small one looks up nothing else.
+    """
+    origin = trace.source.origin
+    if isinstance(source, Trained) or (source is None and isinstance(origin, TrainedSource)):
+        trained = source or trained_of(origin)
+        writers = Writers(_names(trained.model))
+        again = _followed(writers, mini.follow, trained, trace.tokens.text, edits=trace.edits)
+        return writers, again, (), CLOSE
+    if source is not None or isinstance(origin, ModelSource):
+        model = transformers_model(origin, source, tokenizer)
+        target = trace.answered.text if model.has_target else None
+        settings = {"target": target, "edits": trace.edits}
+        inputs = huggingface.reading(model, trace.tokens.text, target=target, edited=True).inputs
+        words = [ids for name, ids in inputs.items() if name in ("input_ids", "decoder_input_ids")]
+        writers = Writers(_names(model.module), words)
+        again = _followed(writers, huggingface.follow, model, trace.tokens.text, **settings)
+        return writers, again, words, CLOSE if model.dtype == "float32" else HALF_CLOSE
+    if isinstance(origin, RandomSource):
+        writers = Writers({})
+        return writers, _followed(writers, _drawn, trace, origin), (), CLOSE
+    raise MhaError(
+        f"A score is split by following its model, and the source of this trace ({trace.source.name}) runs "
+        f"nothing."
+    )
+
+
+def _followed(writers: Writers, follow: Callable, *args: object, **settings: object) -> AttentionTrace:
+    with torch.inference_mode(False), torch.no_grad(), writers:
+        return follow(*args, **settings)
+
+
+def _names(module: nn.Module) -> dict[int, str]:
+    """The names of a model's parameters and buffers, by the address of their memory."""
+    named = (*module.named_buffers(), *module.named_parameters())
+    return {tensor.untyped_storage().data_ptr(): name for name, tensor in named}
+
+
+def _drawn(trace: AttentionTrace, origin: RandomSource) -> AttentionTrace:
+    """Random weights once more, with the sizes that the trace has."""
+    first = trace.layer(0)
+    sizes = first.d_model, first.n_heads, first.n_kv_heads, first.d_k, first.d_v, first.knows("b_q")
+    drawn_by_hand = origin.mask not in ("full", "causal", "padding", "window", "prefix")
+    mask = first.rule.mask if drawn_by_hand else origin.mask
+    settings = {"position": origin.position, "mask": mask, "device": origin.device, "edits": trace.edits}
+    return random_weights.follow(
+        trace.tokens, AttentionSpec(*sizes), seed=origin.seed, layers=len(trace.layers), **settings
+    )
+
+
+# Writers
+
+
+class _Heads:
+    """Which of what was written is the output of an attention, by its numbers."""
+
+    def __init__(self, trace: AttentionTrace):
+        self._layers = trace.layers
+        self._outputs: dict[int, Tensor] = {}
+        self._known: dict[Leaf, tuple[int, Tensor] | None] = {}
+
+    def of_leaf(self, leaf: Leaf) -> Tensor | None:
+        """What a leaf is by its heads, (head, *its shape), if it is the output of an attention."""
+        found = self._find(leaf)
+        return None if found is None else found[1]
+
+    def layer_of(self, leaf: Leaf) -> int | None:
+        """The layer whose output a leaf is, None if it is no output of an attention."""
+        found = self._find(leaf)
+        return None if found is None else found[0]
+
+    def layer_before(self, order: int) -> int | None:
+        """The last layer whose output was written before, None if there is none."""
+        written = [(leaf.order, found[0]) for leaf, found in self._known.items() if found is not None]
+        return max((at for at in written if at[0] < order), default=(0, None))[1]
+
+    def _find(self, leaf: Leaf) -> tuple[int, Tensor] | None:
+        if leaf not in self._known:
+            self._known[leaf] = None if leaf.constant or leaf.ids is not None else self._matched(leaf.value)
+        return self._known[leaf]
+
+    def _matched(self, value: Tensor) -> tuple[int, Tensor] | None:
+        if not value.is_floating_point():
+            return None
+        limit = HALF_SAME if value.dtype in HALF else SAME
+        for at, layer in enumerate(self._layers):
+            if not layer.knows("v") or value.numel() != layer.n_heads * layer.n_query * layer.d_v:
+                continue
+            expected = self._output(at)
+            for axis in (0, 1):  # heads before tokens, or behind them
+                order = expected.transpose(0, axis).shape
+                gap = (value.detach().cpu().reshape(order).float() - expected.transpose(0, axis)).abs().max()
+                if gap <= limit * expected.abs().max():
+                    heads = value.new_zeros(layer.n_heads, *order)
+                    for head in range(layer.n_heads):
+                        heads[head].select(axis, head).copy_(value.reshape(order).select(axis, head))
+                    return at, heads.view(layer.n_heads, *value.shape)
+        return None
+
+    def _output(self, at: int) -> Tensor:
+        if at not in self._outputs:
+            self._outputs[at] = torch.from_numpy(self._layers[at].output().copy()).float()
+        return self._outputs[at]
+
+
+def _by_writer(
+    parts: Sequence[Part],
+    heads: _Heads,
+    words: Sequence[Tensor],
+    layer: int,
+    trace: AttentionTrace,
+) -> tuple[tuple[Writer, ...], np.ndarray]:
+    """The writers, in the order of the model, and the vector that each wrote. (writer, d_k)"""
+    vectors: dict[Writer, np.ndarray] = {}
+    for part in parts:
+        if part.leaf.constant and not part.vectors.any():  # memory that was filled
+            continue
+        writer = _writer(part, heads, words, layer, trace)
+        vectors[writer] = vectors.get(writer, 0.0) + part.vectors[0].cpu().numpy()
+    if {writer.kind for writer in vectors} <= {"block", "bias"}:
+        operations = listed(sorted({part.leaf.made_by for part in parts if not part.leaf.constant}), "and")
+        raise MhaError(
+            f"Queries or keys of this layer are not linear in what was written: they come out of an "
+            f"operation that is not ({operations})."
+        )
+    order = sorted(vectors, key=_order)
+    return tuple(order), np.stack([vectors[writer] for writer in order])
+
+
+def _order(writer: Writer) -> tuple:
+    layer = -1 if writer.layer is None else writer.layer
+    return layer, KINDS.index(writer.kind), -1 if writer.head is None else writer.head, writer.name
+
+
+def _writer(
+    part: Part, heads: _Heads, words: Sequence[Tensor], layer: int, trace: AttentionTrace
+) -> Writer:
+    leaf = part.leaf
+    if leaf.ids is not None:
+        is_word = not words or any(torch.equal(leaf.ids.flatten(), ids.flatten()) for ids in words)
+        return Writer(None, "word") if is_word else Writer(None, "embedding", name=leaf.name)
+    if leaf.constant:
+        n_tokens = {len(trace.tokens), len(trace.answered)}
+        if leaf.value.dim() > 1 and leaf.value.shape[-2] in n_tokens and leaf.value.shape[-1] > 1:
+            return Writer(None, "position")
+        return Writer(layer if part.last else heads.layer_before(leaf.order), "bias")
+    if (at := heads.layer_of(leaf)) is not None:
+        return Writer(at, "head", part.head or 0)
+    return Writer(heads.layer_before(leaf.order), "block", name=part.name)
