@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # for editors and type checkers; `__getattr__` says the same 
     from mha_core.attention.score_rule import ScoreRule
     from mha_core.errors import MhaError
     from mha_core.export.head_view import HeadView
+    from mha_core.interventions.attribution import Attribution, Writer, attribution
     from mha_core.interventions.effects import effects
     from mha_core.sources import trace, trace_many
     from mha_core.sources.arrays import from_tensors, from_weights
@@ -40,6 +41,7 @@ __all__ = [
     "Attended",
     "AttentionSpec",
     "AttentionTrace",
+    "Attribution",
     "Check",
     "Explanation",
     "HeadView",
@@ -54,8 +56,10 @@ __all__ = [
     "Sides",
     "SparseIndex",
     "Tokens",
+    "Writer",
     "against_torch",
     "attend",
+    "attribution",
     "edits",
     "effects",
     "explain",
@@ -107,6 +111,8 @@ def __getattr__(name: str) -> object:
             from mha_core.analysis import explanation as home
         case "overview" | "Overview":
             from mha_core.analysis import overview as home
+        case "attribution" | "Attribution" | "Writer":
+            from mha_core.interventions import attribution as home
         case "effects":
             from mha_core.interventions import effects as home
         case "attend":

@@ -79,8 +79,8 @@ Made = Callable[..., list[Node]]
 class Part:
     """What one writer adds to some numbers: to each of the `vectors`, (place, number).
 
-    `leaf` is what it wrote, `name` the parameter that it is, or the last one before it; `head` is the number of the
-    head, where that is known. A constant is `last` if it was added to the sum of all else.
+    `leaf` is what it wrote, `name` the parameter that it is, or the last one before it; `head` is the number
+    of the head, where that is known. A constant is `last` if it was added to the sum of all else.
     """
 
     leaf: Leaf
@@ -215,7 +215,11 @@ class Writers(TorchDispatchMode):
     def _linear(self, func: Callable, name: str, args: tuple, kwargs: dict) -> Made | None:
         if name in LINEAR:
             others = any(map(self._node, _tensors((args[1:], kwargs))))
-            return None if others or not isinstance(args[0], Tensor) else self._again(func, name, args, kwargs)
+            return (
+                None if others or not isinstance(args[0], Tensor) else self._again(func, name, args, kwargs)
+            )
+        if name in ("fill", "zero") and not any(map(self._node, _tensors(args[1:]))):
+            return lambda result: [self._constant(result.clone())]
         if name == "copy":
             source, shape = self._summand(args[1]), args[0].shape
             return lambda _: [Linear(lambda x: x.expand(shape), (source,))]
@@ -329,7 +333,12 @@ class Writers(TorchDispatchMode):
         return lambda _: [Linear(again, inputs)]
 
     def _layer_norm(
-        self, x: Tensor, shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, result: Sequence[Tensor]
+        self,
+        x: Tensor,
+        shape: Sequence[int],
+        weight: Tensor | None,
+        bias: Tensor | None,
+        result: Sequence[Tensor],
     ) -> list[Node]:
         axes, scale = tuple(range(-len(shape), 0)), result[2]
 
@@ -380,21 +389,30 @@ class _Sum:
             slopes = torch.autograd.grad(number, inputs, retain_graph=True, allow_unused=True)
             for (_, written), slope, of_writer in zip(starts.values(), slopes, added, strict=True):
                 slope = torch.zeros_like(written[0]) if slope is None else slope
-                of_writer.append((written * slope).reshape(len(written), -1).sum(1))
-        last = self._last()
+                products = torch.where(slope == 0, slope, written * slope)  # also of an infinity
+                of_writer.append(products.reshape(len(written), -1).sum(1))
+        last = self._last(starts)
         return [
-            Part(leaf, node.name, numbers.view(len(places), -1), head if len(written) > 1 else None, leaf in last)
+            Part(
+                leaf,
+                node.name,
+                numbers.view(len(places), -1),
+                head if len(written) > 1 else None,
+                leaf in last,
+            )
             for (node, (leaf, written)), of_writer in zip(starts.items(), added, strict=True)
             for head, numbers in enumerate(torch.stack(of_writer, 1))
         ]
 
-    def _last(self) -> set[Leaf]:
-        """The constants that were added to the sum of all that was written."""
+    def _last(self, starts: Mapping[Node, object]) -> set[Leaf]:
+        """The constants that were added to the sum of all that was written, and not to a part of it."""
         last: set[Leaf] = set()
         of_all = self._of_text(self._root)
-        for node in _in_order(self._root, self._inputs):
-            if self._of_text(node) == of_all:
-                last |= {part for part in self._inputs(node) if isinstance(part, Leaf) and part.constant}
+        for node in _in_order(self._root, lambda each: () if each in starts else self._inputs(each)):
+            inputs = self._inputs(node)
+            entering = any(part in starts and isinstance(part, Linear) for part in inputs)
+            if not entering and self._of_text(node) == of_all:
+                last |= {part for part in inputs if isinstance(part, Leaf) and part.constant}
         return last
 
     def _of_text(self, node: Node) -> frozenset[Leaf]:

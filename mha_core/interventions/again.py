@@ -50,5 +50,3 @@ def check_same(trace: AttentionTrace, again: AttentionTrace, close: float) -> No
             f"The model {again.source.name} computes other numbers than the trace has; the one that was "
             f"traced has to be at hand: source=model."
         )
-
-

@@ -6,6 +6,7 @@
 True
 """
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
@@ -24,7 +25,6 @@ from mha_core.interventions.again import CLOSE, HALF_CLOSE, check_same, trained_
 from mha_core.sources import mini, random_weights
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.traces.indices import LAYER, index
-from mha_core.traces.layer import LayerTrace
 from mha_core.traces.source import ModelSource, RandomSource, TrainedSource
 from mha_core.traces.tokens import Tokens
 from mha_core.traces.trace import AttentionTrace
@@ -35,40 +35,36 @@ TOLERANCE = 1e-5  # of the sum of the terms' sizes
 HALF_TOLERANCE = dict(zip(HALF, (5e-3, 4e-2), strict=True))
 SAME = 1e-4  # of the largest number: how near the output of an attention is to that of the trace
 HALF_SAME = 3e-2
-KINDS = ("word", "position", "embedding", "head", "block", "bias")
+KINDS = ("word", "position", "embedding", "head", "mlp", "block", "bias", "rest")
+# What names of parameters say of an MLP or of experts.
+MLP = re.compile(
+    r"mlp|ffn|feed_?forward|\bff\b|fc_?\d|dense_h|lin[12]|expert|output\.dense|DenseReluDense|moe", re.I
+)
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class Writer:
     """Who wrote a part of a query or key.
 
-    `kind` is "word" or "position" for an embedding of these, "embedding" for one of another table, "head",
-    "block" for what another part of the model wrote, an MLP in most, or "bias" for constants. `layer` counts
-    from 0 as the trace's layers do, and is None for what was written before the first of them; a block is of
-    the layer before it. `name` is that of the block's last parameter or of the table, where it has one.
+    `kind` is "word" or "position" for what is looked up for these, "embedding" for another table, "head",
+    "mlp", "block" for another part of the model, "bias" for constants, or "rest" for several writers
+    together. `layer` counts from 0 as the trace's layers do: that of a head, or of the attention before an
+    MLP; None for what was written before the first one. `name` is that of the last parameter, where known.
     """
 
-    layer: int | None
     kind: str
+    layer: int | None = None
     head: int | None = None
     name: str = ""
 
     @property
     def label(self) -> str:
-        """Its name, with layers and heads from 1."""
-        if self.kind in ("word", "position", "embedding"):
-            return self.name if self.kind == "embedding" and self.name else self.kind
-        names = {"head": f"head {(self.head or 0) + 1}", "bias": "biases"}
-        what = names.get(self.kind, "MLP" if is_mlp(self.name) else "block")
+        """What it is called, with layers and heads from 1."""
+        if self.kind == "embedding":
+            return self.name or self.kind
+        names = {"head": f"head {(self.head or 0) + 1}", "mlp": "MLP", "bias": "biases"}
+        what = names.get(self.kind, self.kind)
         return what if self.layer is None else f"layer {self.layer + 1} {what}"
-
-
-def is_mlp(name: str) -> bool:
-    """Does a parameter's name say that it is of an MLP, or of experts?"""
-    return any(word in name.lower() for word in MLP_NAMES)
-
-
-MLP_NAMES = ("mlp", "ffn", "feed_forward", "ff.", "fc1", "fc2", "expert", "output.dense", "densereludense")
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +99,24 @@ class Attribution:
         frame["term"] = self.terms.ravel()
         order = np.argsort(-np.abs(self.terms.ravel()), kind="stable")
         return frame.iloc[order].reset_index(drop=True)
+
+    def largest(self, count: int) -> "Attribution":
+        """The same with so many writers of each side, those with the largest terms, and the rest as one."""
+        query_writers, terms = _largest(self.query_writers, self.terms, count)
+        key_writers, terms = _largest(self.key_writers, terms.T, count)
+        return replace(self, query_writers=query_writers, key_writers=key_writers, terms=terms.T)
+
+
+def _largest(
+    writers: tuple[Writer, ...], terms: np.ndarray, count: int
+) -> tuple[tuple[Writer, ...], np.ndarray]:
+    """Those with the largest rows, in their order, and a row for the rest."""
+    if len(writers) <= count + 1:
+        return writers, terms
+    order = np.argsort(-np.abs(terms).sum(1), kind="stable")
+    chosen, rest = np.sort(order[:count]), order[count:]
+    rows = np.vstack([terms[chosen], terms[rest].sum(0)])
+    return (*(writers[at] for at in chosen), Writer("rest")), rows
 
 
 def attribution(
@@ -148,10 +162,10 @@ def attribution(
                     writers.parts(followed.tensors[name], [place], heads.of_leaf) for name, place in sides
                 ]
         except Unfollowed as reason:
-            raise MhaError(f"Queries and keys of this layer cannot be split by who wrote them: {reason}.") from None
-    (query_writers, q), (key_writers, k) = (
-        _by_writer(each, heads, words, layer, again) for each in parts
-    )
+            raise MhaError(
+                f"Queries and keys of this layer cannot be split by who wrote them: {reason}."
+            ) from None
+    (query_writers, q), (key_writers, k) = (_by_writer(each, heads, words, layer, again) for each in parts)
     value = float(one.scaled(head, rows=[query], keys=[key])[0, 0])
     terms = one.scale * (q @ k.T)
     limit = HALF_TOLERANCE.get(one.tensors["q"].dtype, TOLERANCE) * np.abs(terms).sum()
@@ -295,7 +309,9 @@ class _Heads:
 
     def _output(self, at: int) -> Tensor:
         if at not in self._outputs:
-            self._outputs[at] = torch.from_numpy(self._layers[at].output().copy()).float()
+            layer = self._layers[at]  # as it was computed, before an edit put others in its place
+            computed = replace(layer, rule=replace(layer.rule, patched_outputs=None))
+            self._outputs[at] = torch.from_numpy(computed.output().copy()).float()
         return self._outputs[at]
 
 
@@ -313,7 +329,7 @@ def _by_writer(
             continue
         writer = _writer(part, heads, words, layer, trace)
         vectors[writer] = vectors.get(writer, 0.0) + part.vectors[0].cpu().numpy()
-    if {writer.kind for writer in vectors} <= {"block", "bias"}:
+    if {writer.kind for writer in vectors} <= {"mlp", "block", "bias"}:
         operations = listed(sorted({part.leaf.made_by for part in parts if not part.leaf.constant}), "and")
         raise MhaError(
             f"Queries or keys of this layer are not linear in what was written: they come out of an "
@@ -324,22 +340,24 @@ def _by_writer(
 
 
 def _order(writer: Writer) -> tuple:
-    layer = -1 if writer.layer is None else writer.layer
-    return layer, KINDS.index(writer.kind), -1 if writer.head is None else writer.head, writer.name
+    return (
+        -1 if writer.layer is None else writer.layer,
+        KINDS.index(writer.kind),
+        -1 if writer.head is None else writer.head,
+        writer.name,
+    )
 
 
-def _writer(
-    part: Part, heads: _Heads, words: Sequence[Tensor], layer: int, trace: AttentionTrace
-) -> Writer:
+def _writer(part: Part, heads: _Heads, words: Sequence[Tensor], layer: int, trace: AttentionTrace) -> Writer:
     leaf = part.leaf
     if leaf.ids is not None:
         is_word = not words or any(torch.equal(leaf.ids.flatten(), ids.flatten()) for ids in words)
-        return Writer(None, "word") if is_word else Writer(None, "embedding", name=leaf.name)
+        return Writer("word") if is_word else Writer("embedding", name=leaf.name)
     if leaf.constant:
         n_tokens = {len(trace.tokens), len(trace.answered)}
         if leaf.value.dim() > 1 and leaf.value.shape[-2] in n_tokens and leaf.value.shape[-1] > 1:
-            return Writer(None, "position")
-        return Writer(layer if part.last else heads.layer_before(leaf.order), "bias")
+            return Writer("position")
+        return Writer("bias", layer if part.last else heads.layer_before(leaf.order))
     if (at := heads.layer_of(leaf)) is not None:
-        return Writer(at, "head", part.head or 0)
-    return Writer(heads.layer_before(leaf.order), "block", name=part.name)
+        return Writer("head", at, part.head or 0)
+    return Writer("mlp" if MLP.search(part.name) else "block", heads.layer_before(leaf.order), name=part.name)

@@ -38,7 +38,7 @@ GROUPS = {
         "load",
     ),
     "What heads do": ("metrics", "similarity", "rollout", "roles", "overview", "Overview"),
-    "Where a number comes from": ("explain", "Explanation"),
+    "Where a number comes from": ("explain", "Explanation", "attribution", "Attribution", "Writer"),
     "Experiments": ("edits", "effects"),
     "Pictures": ("HeadView", "figures"),
     "The maths": ("attend", "MultiHeadAttention", "AttentionSpec", "Projections", "Attended", "ScoreRule"),

@@ -35,8 +35,8 @@ TABLE = {
     f" {TRACES} mha_core.capture.*",
     "mha_core/analysis/*": f"numpy pandas {TRACES}",
     "mha_core/analysis/roles.py": f"numpy pandas {TRACES} mha_core.analysis.* mha_core.training.*",
-    "mha_core/interventions/*": f"torch numpy pandas {TRACES} mha_core.sources.* mha_core.analysis.*"
-    " mha_core.training.*",
+    "mha_core/interventions/*": f"torch numpy pandas {TRACES} mha_core.capture.* mha_core.sources.*"
+    " mha_core.analysis.* mha_core.training.*",
     "mha_core/figures/*": "numpy pandas plotly",
     "mha_core/__init__.py": "late:mha_core.*",
     "mha_core/__main__.py": f"mha_core late:numpy late:mha_core.traces.* late:mha_core.analysis.* {FLAT}",
