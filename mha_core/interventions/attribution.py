@@ -32,7 +32,7 @@ from mha_core.training.checkpoints import Trained
 
 TOLERANCE = 1e-5  # of the sum of the terms' sizes
 # In half precision each addition to the stream is rounded; its terms are those of the numbers before.
-HALF_TOLERANCE = dict(zip(HALF, (5e-3, 4e-2), strict=True))
+HALF_TOLERANCE = {"float16": 5e-3, "bfloat16": 4e-2}
 SAME = 1e-4  # of the largest number: how near the output of an attention is to that of the trace
 HALF_SAME = 3e-2
 KINDS = ("word", "position", "embedding", "head", "mlp", "block", "bias", "rest")
@@ -171,7 +171,7 @@ def attribution(
     # The trace adds up d_k products in its own precision, and these can be larger than their sum.
     products = abs(one.scale) * np.abs(one.q[head, query] * one.k[one.kv_head(head), key]).sum()
     size = max(np.abs(terms).sum(), products)
-    limit = HALF_TOLERANCE.get(one.tensors["q"].dtype, TOLERANCE) * size
+    limit = HALF_TOLERANCE.get(getattr(again.source.origin, "dtype", ""), TOLERANCE) * size
     if not abs(terms.sum() - value) <= limit:
         raise MhaError(
             f"This score cannot be split by who wrote its query and key: what was written makes "
