@@ -5,7 +5,7 @@
 ['layer', 'head', 'effect']
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from os import PathLike
 
@@ -22,6 +22,7 @@ from mha_core.sources import mini
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.sources.huggingface import switches
 from mha_core.sources.huggingface.answers import word_of
+from mha_core.sources.huggingface.batches import follow_many
 from mha_core.sources.huggingface.twin import twin
 from mha_core.traces.source import ModelSource, TrainedSource
 from mha_core.traces.trace import AttentionTrace
@@ -31,6 +32,7 @@ from mha_core.training.lexicon import lexicon, normalized
 METHODS = ("ablation", "gradient", "both")
 MAX_TOKENS = 2048  # of all texts of one pass
 MAX_SCORES = 1 << 26  # of words in one pass, 256 MB
+AT_ONCE = 16  # texts of a baseline
 
 Progress = Callable[[int, int], None]
 
@@ -41,17 +43,21 @@ class Stopped(MhaError):
 
 @dataclass(frozen=True, eq=False)
 class Switched(ScoreRule):
-    """A score rule behind which the heads' outputs are multiplied with `factors`, (text, head, 1, 1)."""
+    """A score rule behind which heads' outputs go to `means`, (head, 1, d_v), as `factors` go from 1 to 0.
+
+    The factors are (text, head, 1, 1).
+    """
 
     factors: Tensor | None = None
+    means: Tensor | None = None
 
     def outputs(self, mixed: Tensor) -> Tensor:
-        return super().outputs(mixed) * self.factors
+        return switches.towards(self.means, super().outputs(mixed), self.factors)
 
 
 @dataclass(frozen=True, eq=False)
 class Experiment:
-    """An answer of a model as a function of what its heads' outputs are multiplied with.
+    """An answer of a model as a function of how much of its heads' outputs is left, from 1 to 0.
 
     `logits` takes one tensor (text, head) for each layer, and returns the scores of words, (text, word).
     """
@@ -75,6 +81,7 @@ def effects(
     against: str | int | None = None,
     at: int | str | None = None,
     method: str = "ablation",
+    baseline: Sequence[str] | None = None,
     source: str | PathLike[str] | nn.Module | Trained | huggingface.Model | None = None,
     tokenizer: object = None,
     progress: Progress | None = None,
@@ -83,7 +90,9 @@ def effects(
     """What each head does for an answer of the model, the largest effects first: layer, head, effect.
 
     The effect is the change of ``log p(answer)`` when the head's output is 0, with all else as it is; with
-    `against` that of the margin ``log p(answer) − log p(against)``. Below 0 the head helps the answer.
+    `against` that of the margin ``log p(answer) − log p(against)``. Below 0 the head helps the answer. With
+    `baseline`, a list of texts, the output becomes its mean over all their tokens instead: what the head does
+    for every text is then left in place, and no layer gets an output that it has never seen.
 
     `answer` and `against` are words of the model's vocabulary, or their numbers; the default answer is the
     most probable word. `at` is the token at which the model answers, by default the last one. Effects come
@@ -93,17 +102,18 @@ def effects(
 
     `method` is "ablation", one pass for each head, several at once where the model keeps texts apart;
     "gradient", which estimates all by one backward pass, ``−∂ log p / ∂ factor`` (the gradient at a head's
-    output times its negative); or "both", with the columns effect and estimate and Spearman's correlation of
-    the two in ``frame.attrs["rank_correlation"]``. The answer and its value without a change are in
-    ``frame.attrs``, too. With several kinds of attention a column has the kind of the layer.
+    output times what ablation adds to it); or "both", with the columns effect and estimate and Spearman's
+    correlation of the two in ``frame.attrs["rank_correlation"]``. The answer and its value without a change
+    are in ``frame.attrs``, too. With several kinds of attention a column has the kind of the layer.
 
     Raises `MhaError` for a trace of numbers that nothing computes again, for a model without answers, whose
     attention is its own code, or that computes other numbers now, and for a word or token that there is not.
-    Sources: Michel et al. 2019, "Are Sixteen Heads Really Better than One?" (both methods, equation 2).
+    Sources: Michel et al. 2019, "Are Sixteen Heads Really Better than One?" (both methods, equation 2); means
+    as Wang et al. 2022, "Interpretability in the Wild".
     """
     one_of("method", method, METHODS)
     with devices.memory_errors("This experiment"):
-        experiment, position = _experiment(trace, at, source, tokenizer)
+        experiment, position = _experiment(trace, at, source, tokenizer, _texts(baseline))
         with torch.no_grad():
             scores = experiment.logits(experiment.ones())[0]
         words = [_word(experiment, scores, answer, "answer")]
@@ -217,15 +227,44 @@ def _word(experiment: Experiment, scores: Tensor, word: str | int | None, name: 
     return word
 
 
+def _texts(baseline: Sequence[str] | None) -> Sequence[str]:
+    """The texts of the baseline, none for zero. Raises `MhaError` for anything else."""
+    if baseline is None:
+        return ()
+    texts = baseline if isinstance(baseline, list | tuple) else ()
+    if not texts or not all(isinstance(text, str) for text in texts):
+        raise MhaError(f"baseline is a list of texts over which outputs are averaged; got {baseline!r:.60}.")
+    return texts
+
+
+def _means(traces: Iterable[AttentionTrace], place: str) -> list[Tensor]:
+    """Of each layer the heads' outputs, averaged over all tokens of all texts. (head, 1, d_v)"""
+    sums: list[np.ndarray] = []
+    counts: list[int] = []
+    for trace in traces:
+        outputs = [layer.output().astype(np.float64) for layer in trace.layers]
+        sums = sums or [np.zeros((len(output), 1, output.shape[-1])) for output in outputs]
+        counts = counts or [0] * len(outputs)
+        for at, output in enumerate(outputs):
+            sums[at] += output.sum(1, keepdims=True)
+            counts[at] += output.shape[1]
+    means = (total / count for total, count in zip(sums, counts, strict=True))
+    return [torch.tensor(mean, dtype=torch.float32, device=place) for mean in means]
+
+
 def _experiment(
-    trace: AttentionTrace, at: int | str | None, source: object, tokenizer: object
+    trace: AttentionTrace,
+    at: int | str | None,
+    source: object,
+    tokenizer: object,
+    baseline: Sequence[str],
 ) -> tuple[Experiment, int]:
     """The experiment on the answer at a token, and the position of that."""
     origin = trace.source.origin
     if isinstance(source, Trained) or (source is None and isinstance(origin, TrainedSource)):
-        return _of_small_model(trace, _position(trace, at), source or trained_of(origin))
+        return _of_small_model(trace, _position(trace, at), source or trained_of(origin), baseline)
     if source is not None or isinstance(origin, ModelSource):
-        return _of_transformers(trace, at, source, tokenizer)
+        return _of_transformers(trace, at, source, tokenizer, baseline)
     raise MhaError(
         f"An effect is of a model that answers, and the source of this trace ({trace.source.name}) "
         + ("answers nothing." if origin.kind == "random" else "runs nothing.")
@@ -249,18 +288,22 @@ def _position(trace: AttentionTrace, at: int | str | None) -> int:
     )
 
 
-def _of_small_model(trace: AttentionTrace, at: int, trained: Trained) -> tuple[Experiment, int]:
+def _of_small_model(
+    trace: AttentionTrace, at: int, trained: Trained, baseline: Sequence[str]
+) -> tuple[Experiment, int]:
     again = mini.follow(trained, trace.tokens.text, edits=trace.edits)
     check_same(trace, again, CLOSE)
     words, model, place = lexicon(trained.plan.language), trained.model, trained.model.bias.device
     _, numbers = words.cut(trace.tokens.text, limit=len(trace.tokens))
     ids = torch.tensor([numbers], device=place)
     rules = mini.score_rules(trained, trace.tokens, trace.edits)
+    averaged = _means((mini.follow(trained, text) for text in baseline), str(place))
+    means = averaged or [None] * len(rules)
 
     def logits(factors: Sequence[Tensor]) -> Tensor:
         switched = [
-            Switched(**_fields(rule), factors=one[:, :, None, None])
-            for rule, one in zip(rules, factors, strict=True)
+            Switched(**_fields(rule), factors=one[:, :, None, None], means=mean)
+            for rule, one, mean in zip(rules, factors, means, strict=True)
         ]
         hidden, _ = model(ids.expand(len(factors[0]), -1), rules=switched)
         return model.logits(hidden[:, at])
@@ -283,7 +326,11 @@ def _fields(rule: ScoreRule) -> dict[str, object]:
 
 
 def _of_transformers(
-    trace: AttentionTrace, at: int | str | None, source: object, tokenizer: object
+    trace: AttentionTrace,
+    at: int | str | None,
+    source: object,
+    tokenizer: object,
+    baseline: Sequence[str],
 ) -> tuple[Experiment, int]:
     origin = trace.source.origin
     model = transformers_model(origin, source, tokenizer, answers=True)
@@ -295,15 +342,19 @@ def _of_transformers(
     close = CLOSE if model.dtype == "float32" else HALF_CLOSE
     check_same(trace, again, close)
     position = _position(again, at)
+    if baseline and model.has_target:
+        raise MhaError("A baseline is of models that read one text; leave it out for one with a target.")
+    averaged = _means(follow_many(model, baseline, batch=AT_ONCE), model.device) if baseline else ()
     texts = huggingface.reading(model, text, target=target, edited=True)
     sites = huggingface.sites(model, texts)
     edits = huggingface.edits_by_call(trace.edits, sites)
+    means = dict(zip(sites, averaged, strict=True)) if baseline else {}
     n_tokens = len(again.answered)
 
     def logits_by(module: nn.Module) -> Callable[[Sequence[Tensor]], Tensor]:
         def logits(factors: Sequence[Tensor]) -> Tensor:
             by_call = dict(zip(sites, factors, strict=True))
-            return switches.logits(model, module, texts.inputs, position, by_call, edits)
+            return switches.logits(model, module, texts.inputs, position, by_call, means, edits)
 
         return logits
 

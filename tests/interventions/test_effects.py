@@ -80,6 +80,44 @@ def test_a_gradient_is_the_slope_of_the_answer_by_a_heads_output():
         assert row.effect == pytest.approx((ends[0] - ends[1]) / 0.02, abs=5e-3, rel=2e-2)
 
 
+SENTENCES = ["The dog was tired.", "The man saw the woman because she was near the house.", TIRED]
+
+
+def mean_outputs(corpus: list[str], door: dict) -> list[np.ndarray]:
+    """Of each layer the heads' outputs averaged over all tokens of the corpus, (head, d_v)."""
+    layers = zip(*(mha.trace(text, **door).layers for text in corpus), strict=True)
+    return [np.concatenate([layer.output() for layer in same], 1).mean(1) for same in layers]
+
+
+def check_means(corpus: list[str], text: str, door: dict, answers: dict, at: int, word: str) -> None:
+    """Each effect is what the edit does that puts the mean in place of a head's output."""
+    trace = mha.trace(text, **door, **answers)
+    source = {} if "tokenizer" not in door else door
+    frame = mha.effects(trace, at=at, answer=word, baseline=corpus, **source)
+    zero = mha.effects(trace, at=at, answer=word, **source)
+    of_mean, of_zero = (one.set_index(["layer", "head"]).effect.sort_index() for one in (frame, zero))
+    assert (of_mean - of_zero).abs().max() > 1e-3
+    means, compared = mean_outputs(corpus, door), 0
+    for row in frame.iloc[::2].itertuples():
+        mean = edits.Output(layer=row.layer, heads=row.head, values=means[row.layer][row.head].tolist())
+        edited = mha.trace(text, **door, **answers, edits=[mean])
+        if word in dict(edited.answers[at]):
+            effect = log_probability(edited, at, word) - frame.attrs["value"]
+            assert row.effect == pytest.approx(effect, abs=1e-4)
+            compared += 1
+    assert compared
+
+
+def test_with_a_baseline_a_head_gives_its_mean_over_texts():
+    check_means(SENTENCES, TIRED, {"source": "mini"}, {}, 8, "animal")
+
+
+def test_a_baseline_of_nothing_is_refused(refused):
+    trace = mha.trace(TIRED, source="mini")
+    for baseline in ([], TIRED, [1, 2], 3):
+        assert "list of texts" in str(refused(mha.effects, trace, baseline=baseline))
+
+
 def test_both_methods_stand_side_by_side_with_their_rank_correlation():
     trace = mha.trace(TIRED, source="mini")
     both = mha.effects(trace, method="both")
@@ -114,6 +152,24 @@ def test_of_transformers_models_too(kind, family):
     check(frame, lambda *e: mha.trace(text, **door, edits=e, answers=[at]), at, word)
     assert frame.attrs["rank_correlation"] > 0.7  # where effects are small the slope is most of them
     assert trace.answers == mha.trace(text, **door, answers=True).answers  # nothing is left in the model
+
+
+@pytest.mark.parametrize(("kind", "family"), [("masked", "bert"), ("next", "llama")])
+def test_a_mean_over_texts_of_transformers_models_too(kind, family):
+    built = tiny.model(family)
+    door = {"source": built, "tokenizer": tokenizer_of(built)}
+    corpus = [texts(kind, (length, 11))[0] for length in (13, 7, 5)]
+    answers = mha.trace(corpus[0], **door, answers=True).answers
+    at = next(at for at, answer in enumerate(answers) if answer)
+    check_means(corpus, corpus[0], door, {"answers": [at]}, at, answers[at][0][0])
+
+
+def test_a_baseline_with_a_target_is_refused(refused):
+    built = tiny.model("marian")
+    door = {"source": built, "tokenizer": tokenizer_of(built)}
+    text, target = texts("target", (13, 11))
+    trace = mha.trace(text, target=target, **door, answers=True)
+    assert "with a target" in str(refused(mha.effects, trace, baseline=[text], **door))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

@@ -1,7 +1,7 @@
-"""Passes of a transformers model in which the outputs of heads are multiplied with factors, several at once.
+"""Passes of a transformers model in which the outputs of heads are switched off, several texts at once.
 
-Nothing is collected of them. A factor of 0 switches a head off; the gradient by a factor at 1 is the first
-order of that.
+Nothing is collected of them. A factor of 0 puts zero, or a mean, in place of a head's output; the gradient by
+a factor at 1 is the first order of that.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,16 +19,23 @@ from mha_core.sources.huggingface.twin import twin
 
 
 class Switches(Collector):
-    """The factors of heads' outputs, (text, head) for each call by its number; `edits` act besides."""
+    """The factors of heads' outputs, (text, head) for each call by its number; `edits` act besides.
 
-    def __init__(self, factors: Mapping[int, Tensor], by: Attend, edits: trial.Edits):
+    `means`, (head, 1, d_v), are what is there at a factor of 0; without one it is zero.
+    """
+
+    def __init__(
+        self, factors: Mapping[int, Tensor], means: Mapping[int, Tensor], by: Attend, edits: trial.Edits
+    ):
         super().__init__({}, self._switched, edits)
-        self._factors, self._by, self._n_calls = factors, by, 0
+        self._factors, self._means, self._by, self._n_calls = factors, means, by, 0
 
     def _switched(self, q: Tensor, k: Tensor, v: Tensor, rule: ScoreRule) -> Tensor:
         outputs = self._by(q, k, v, rule)
         factors = self._factors.get(self._n_calls)
-        return outputs if factors is None else outputs * factors[:, :, None, None].to(outputs)
+        if factors is None:
+            return outputs
+        return towards(self._means.get(self._n_calls), outputs, factors[:, :, None, None])
 
     def edited(self, rule: ScoreRule, q: Tensor, k: Tensor, v: Tensor) -> ScoreRule:
         site, edits = self.edits.get(self._n_calls, (None, ()))
@@ -41,6 +48,12 @@ class Switches(Collector):
         """Keeps nothing, as the next three."""
 
     left = add_bands = indexed = entered
+
+
+def towards(mean: Tensor | None, outputs: Tensor, factors: Tensor) -> Tensor:
+    """Heads' outputs at a factor of 1, their mean at 0, or zero without one; on the straight line between."""
+    factors = factors.to(outputs)
+    return outputs * factors if mean is None else torch.lerp(mean.to(outputs), outputs, factors)
 
 
 def for_one_row(module: nn.Module, at: int, n_tokens: int) -> nn.Module:
@@ -63,17 +76,18 @@ def logits(
     inputs: Mapping[str, Tensor],
     at: int,
     factors: Mapping[int, Tensor],
+    means: Mapping[int, Tensor] = MappingProxyType({}),
     edits: trial.Edits = MappingProxyType({}),
 ) -> Tensor:
-    """The scores of words at one token, in fp32, with heads' outputs times `factors`. (text, word)
+    """The scores of words at one token, in fp32, with heads' outputs as `Switches` makes them. (text, word)
 
-    `model` is a `Model` and `module` what runs of it; `factors` are (text, head) by the numbers of calls.
+    `model` is a `Model` and `module` what runs of it; `factors` and `means` are by the numbers of calls.
     """
     n_texts = len(next(iter(factors.values())))
     repeated = {name: tensor.expand(n_texts, *tensor.shape[1:]) for name, tensor in inputs.items()}
     repeated |= asked(module, [at])
     n_tokens = inputs["decoder_input_ids" if model.has_target else "input_ids"].shape[1]
-    with torch.inference_mode(False), collecting(Switches(factors, model.route.by, edits)):
+    with torch.inference_mode(False), collecting(Switches(factors, means, model.route.by, edits)):
         result = module(**repeated, return_dict=True)
     return logits_of(result, [at], n_tokens=n_tokens, name=model.title)[:, 0]
 
