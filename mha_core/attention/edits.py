@@ -22,7 +22,7 @@ from operator import index as whole_number
 from typing import ClassVar, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from mha_core.attention.positions import POSITIONS
 from mha_core.attention.score_rule import COMPUTED, ScoreRule
@@ -302,7 +302,8 @@ class Output(Edit):
 class Concatenation(Edit):
     """Lay the heads' outputs side by side and leave W^O out: it is the identity, without a bias.
 
-    With one head this is self-attention as such. Of random weights, where ``h · d_v = d_model``.
+    With one head this is self-attention as such. Of our own modules (random weights, small models), where
+    ``h · d_v = d_model``.
     """
 
     name: ClassVar[str] = "concatenation"
@@ -310,6 +311,17 @@ class Concatenation(Edit):
 
     def on(self, rule: ScoreRule, site: Site) -> ScoreRule:
         return rule
+
+    def on_output(self, w_o: nn.Linear, n_heads: int) -> None:
+        """Make W^O the identity, in place. Raises `MhaError` where they are not as wide as X."""
+        width, d_model = w_o.in_features, w_o.out_features
+        if width != d_model:
+            raise MhaError(
+                f"W^O can be the identity where h · d_v = d_model; here they are {width} and {d_model}.",
+                fixes=({"d_v": None},) if d_model % n_heads == 0 else (),
+            )
+        identity = torch.eye(width, device=w_o.weight.device, dtype=w_o.weight.dtype)
+        w_o.weight, w_o.bias = nn.Parameter(identity, requires_grad=False), None
 
     def what(self) -> str:
         return "W^O = I"
@@ -319,7 +331,7 @@ class Concatenation(Edit):
 class Position(Edit):
     """Another position code, by its name in `positions.POSITIONS`; "none" leaves positions out.
 
-    Of random weights, and of all layers at once.
+    Of our own modules (random weights, small models), and of all layers at once.
     """
 
     name: ClassVar[str] = "position"
@@ -365,7 +377,7 @@ def by_layer(
         if edit.of_module and not modules:
             raise MhaError(
                 f"The edit “{edit.describe()}” changes what stands around attention; that can be done with "
-                f"random weights alone (source='random')."
+                f"random weights and the small models alone (source='random' or 'mini')."
             )
         layers = [layer for layer, site in enumerate(sites) if edit.kind in (None, site.kind)]
         if not layers:

@@ -293,10 +293,10 @@ def _of_small_model(
 ) -> tuple[Experiment, int]:
     again = mini.follow(trained, trace.tokens.text, edits=trace.edits)
     check_same(trace, again, CLOSE)
-    words, model, place = lexicon(trained.plan.language), trained.model, trained.model.bias.device
+    words, place = lexicon(trained.plan.language), trained.model.bias.device
     _, numbers = words.cut(trace.tokens.text, limit=len(trace.tokens))
     ids = torch.tensor([numbers], device=place)
-    rules = mini.score_rules(trained, trace.tokens, trace.edits)
+    model, rules = mini.with_edits(trained, trace.tokens, trace.edits)
     averaged = _means((mini.follow(trained, text) for text in baseline), str(place))
     means = averaged or [None] * len(rules)
 

@@ -1,6 +1,7 @@
 """Small trained models of the library, for some pairs of h and d_model, with a small vocabulary."""
 
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
@@ -8,7 +9,8 @@ import regex
 import torch
 
 from mha_core import device as devices
-from mha_core.attention.edits import Edit, Site, by_layer, checked, edited
+from mha_core.attention import positions
+from mha_core.attention.edits import Concatenation, Edit, Position, Site, by_layer, checked, edited
 from mha_core.attention.latent import LatentSpec
 from mha_core.attention.module import MAX_D_MODEL, MAX_HEADS, AttentionSpec
 from mha_core.attention.score_rule import ScoreRule
@@ -25,7 +27,7 @@ from mha_core.training.checkpoints import Trained
 from mha_core.training.fit import LIVE_WIDTHS, Plan
 from mha_core.training.language import MAX_WORDS
 from mha_core.training.lexicon import HIDDEN, Lexicon, lexicon, normalized
-from mha_core.training.model import ARCHITECTURES
+from mha_core.training.model import ARCHITECTURES, SmallModel
 
 MIN_LETTERS = 4  # of a word that others can be near
 CHINESE = regex.compile(r"\p{Han}")
@@ -200,10 +202,10 @@ def follow(
     """Trace a text through a small model, on the model's device. Raises as `trace` does."""
     words = lexicon(trained.plan.language)
     tokens, numbers = words.cut(text, limit=min(limit, MAX_WORDS))
-    model, place = trained.model, trained.model.bias.device
+    place = trained.model.bias.device
     if None in numbers:
         raise UnknownWords(text, _unknown(words, tokens, numbers), words)
-    rules = score_rules(trained, tokens, edits)
+    model, rules = with_edits(trained, tokens, edits)
     with torch.no_grad():  # no inference mode, whose tensors nobody could follow
         hidden, flows = model(torch.tensor([numbers], device=place), rules=rules)
         probabilities = model.logits(hidden[0]).softmax(-1).cpu()
@@ -226,12 +228,27 @@ def follow(
     return AttentionTrace(tokens, layers, EditedSource(origin, tuple(edits)) if edits else origin, answers)
 
 
-def score_rules(trained: Trained, tokens: Tokens, edits: Sequence[Edit]) -> list[ScoreRule]:
-    """The score rule of each layer with its edits. Raises `MhaError` for edits that do not fit."""
-    spec, n_layers = trained.plan.shape.spec, len(trained.model.layers)
+def with_edits(trained: Trained, tokens: Tokens, edits: Sequence[Edit]) -> tuple[SmallModel, list[ScoreRule]]:
+    """The model, with the edits of what stands around attention, and each layer's score rule with the others.
+
+    The trained model itself stays as it is. Raises `MhaError` for edits that do not fit.
+    """
+    model, spec = trained.model, trained.plan.shape.spec
     site = Site("self", spec.n_heads, spec.d_v, tokens, tokens)
-    by_place = by_layer(edits, [site] * n_layers)
-    return [edited(ScoreRule(), of_layer, site, trained.model.bias.device) for of_layer in by_place]
+    by_place = by_layer(edits, [site] * len(model.layers), modules=True)
+    rule = ScoreRule()
+    if any(edit.of_module for edit in edits):
+        model = deepcopy(model)
+    for layer, of_layer in zip(model.layers, by_place, strict=True):
+        for edit in of_layer:
+            if isinstance(edit, Concatenation):
+                edit.on_output(layer.attention.o, spec.n_heads)
+    for edit in edits:
+        if isinstance(edit, Position):
+            model.set_position(edit.code)
+            alibi = positions.alibi(spec.n_heads, len(tokens), len(tokens)) if edit.code == "alibi" else None
+            rule = replace(rule, distance_bias=alibi)
+    return model, [edited(rule, of_layer, site, model.bias.device) for of_layer in by_place]
 
 
 def _facts(spec: AttentionSpec | LatentSpec) -> Facts:

@@ -169,8 +169,9 @@ def follow(
         for index, edits_of_layer in enumerate(edits_by_layer):
             on_device = edited(rule, edits_of_layer, site).mapped(lambda t: t.to(place.name))
             module = drawn(spec, seed=seed, layer=index).to(place.name)
-            if any(isinstance(edit, Concatenation) for edit in edits_of_layer):
-                _concatenate(module)
+            for edit in edits_of_layer:
+                if isinstance(edit, Concatenation):
+                    edit.on_output(module.o, spec.n_heads)
             recorded.append(_layer(module, x, on_device, rotary=code == "rotary"))
             if len(recorded) < layers:  # the output of the last one is not used
                 # From the copies: the tensors that they are copies of are freed by now.
@@ -180,19 +181,6 @@ def follow(
     source: Source = RandomSource(seed, position, mask_name, place.name, str(torch.__version__))
     source = EditedSource(source, tuple(edits)) if edits else source
     return AttentionTrace(tokens, tuple(recorded), source)
-
-
-def _concatenate(module: MultiHeadAttention) -> None:
-    """Make W^O the identity. Raises `MhaError` where the heads side by side are not as wide as X."""
-    width, d_model = module.o.in_features, module.o.out_features
-    if width != d_model:
-        raise MhaError(
-            f"W^O can be the identity where h · d_v = d_model; here they are {width} and {d_model}.",
-            fixes=({"d_v": None},) if d_model % module.spec.n_heads == 0 else (),
-        )
-    identity = torch.eye(width, device=module.o.weight.device)
-    module.o.weight = nn.Parameter(identity, requires_grad=False)
-    module.o.bias = None
 
 
 def _embedded(pieces: tuple[str, ...], d_model: int, position: str, *, seed: int) -> Tensor:

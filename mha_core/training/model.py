@@ -17,7 +17,7 @@ from mha_core.attention.latent import LatentAttention, LatentSpec
 from mha_core.attention.module import Attended, AttentionSpec, MultiHeadAttention
 from mha_core.attention.positions import sinusoidal
 from mha_core.attention.score_rule import ScoreRule
-from mha_core.errors import one_of
+from mha_core.errors import MhaError, one_of
 from mha_core.training.language import MAX_WORDS
 
 D_FF = 128  # inner width of the MLP, the same for every d_model to keep wide models small
@@ -177,6 +177,24 @@ class SmallModel(nn.Module):
         """``LN(h) Eᵀ + b``: a score for every word. (…, d_model) → (…, word)"""
         return nn.functional.linear(self.norm(hidden), self.embedding, self.bias)
 
+    def set_position(self, code: str) -> None:
+        """Put another position code, by its name in `positions.POSITIONS`, in place of the learned one.
+
+        Of ALiBi, which is added to scores, X has nothing. Raises `MhaError` for a rotation of queries and
+        keys, which these layers do not have.
+        """
+        if code == "rotary":
+            raise MhaError(
+                "The small models have no rotary position code: their queries and keys are not rotated. Take "
+                "another code, or random weights (source='random').",
+                fixes=({"source": "random"},),
+            )
+        with torch.no_grad():
+            if code == "sinusoidal":
+                self.position.copy_(_sinusoidal(self.shape.d_model))
+            elif code != "learned":
+                self.position.zero_()
+
     def _draw(self, seed: int) -> None:
         for name, parameter in self.state_dict().items():  # views, with Q, K and V apart by name
             kind = name.rsplit(".", 1)[-1]
@@ -190,10 +208,14 @@ class SmallModel(nn.Module):
             if name.endswith(("attention.o.weight", "mlp_out.weight")):
                 std *= (2 * len(self.layers)) ** -0.5  # a deep sum of blocks should not grow
             parameter.copy_(normal(tuple(parameter.shape), seed=seed, name=name, std=std))
-        # Positions start as the sinusoidal code, each of length 1 as words are.
-        self.position.copy_(sinusoidal(MAX_WORDS, self.shape.d_model) * (2 / self.shape.d_model) ** 0.5)
+        self.position.copy_(_sinusoidal(self.shape.d_model))
         for layer in {self.layers[0], self.layers[-1]} if isinstance(self.layers[-1], Lookup) else ():
             _pass_through(layer.attention)
+
+
+def _sinusoidal(d_model: int) -> Tensor:
+    """The sinusoidal code with vectors of length 1, as words are: positions start as these."""
+    return sinusoidal(MAX_WORDS, d_model) * (2 / d_model) ** 0.5
 
 
 def _pass_through(attention: MultiHeadAttention | LatentAttention) -> None:

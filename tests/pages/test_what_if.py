@@ -13,7 +13,7 @@ from mha_core.analysis.frames import WINDOW
 from pages._kit.state import Scene
 from pages._kit.text import literal
 from pages.understand._what_if.changes import describe
-from pages.understand._what_if.link import KINDS, OF_RANDOM_WEIGHTS, edit_of, read, write
+from pages.understand._what_if.link import KINDS, OF_OWN_MODULES, edit_of, read, write
 
 PAGE = "understand/what_if.py"
 CUT = "cut,layer=2,from=9,to=3"
@@ -70,7 +70,7 @@ def test_the_view_and_the_matrices_show_what_was_computed_with_the_changes(on_pa
 
 @pytest.mark.parametrize("source", ["mini", "random"])
 @pytest.mark.parametrize(
-    "change", [f"{kind},layer=1" for kind in KINDS if kind not in ("cut", *OF_RANDOM_WEIGHTS)]
+    "change", [f"{kind},layer=1" for kind in KINDS if kind not in ("cut", *OF_OWN_MODULES)]
 )
 def test_every_kind_acts_on_every_source_that_computes(on_page, source, change):
     change += ",by=3" if change.startswith("temperature") else ""
@@ -80,13 +80,16 @@ def test_every_kind_acts_on_every_source_that_computes(on_page, source, change):
     assert (largest[1] == 0) == change.startswith("off")  # the weights of a head that is off stay
 
 
-def test_w_o_is_left_out_of_random_weights_alone(on_page):
-    """One head without W^O is self-attention: what the layer puts out is what its head puts out."""
-    app = on_page(source="random", h=1, edits="concatenated", twin="")
+@pytest.mark.parametrize("source", ["mini", "random"])
+@pytest.mark.parametrize("kind", OF_OWN_MODULES)
+def test_w_o_and_positions_are_left_out_of_our_own_modules(on_page, heatmaps, source, kind):
+    app = on_page(source=source, edits=kind, layer=2)
     assert not app.error
-    assert app.button(key="lift_concatenated").label
-    app = on_page(edits="concatenated")
-    assert "random weights" in app.error[0].value
+    assert app.button(key=f"lift_{kind}").label
+    edit = edits.Concatenation() if kind == "concatenated" else edits.Position(code="none")
+    settings = Scene(source=source).settings()
+    layer = mha.trace(**settings, edits=[edit]).layers[-1]
+    np.testing.assert_allclose(heatmaps(app, "what-if-output")["after"]["values"], layer.output(3), atol=1e-6)
 
 
 def test_what_a_link_cannot_mean_is_said_and_the_rest_acts(on_page, english):

@@ -77,10 +77,58 @@ def test_another_position_code_is_that_of_a_trace_with_it(code, tmp_path):
     assert loaded.source.origin.position == "sinusoidal"
 
 
-def test_what_stands_around_attention_is_changed_in_our_own_modules_alone(refused):
-    for change in (edits.Concatenation(layer=0), edits.Position(code="none")):
-        said = str(refused(mha.trace, TIRED, source="mini", edits=[change]))
-        assert "changes what stands around attention" in said
+@pytest.mark.parametrize("architecture", ["glass-box", "standard", "multi-query", "latent"])
+def test_a_small_model_without_w_o_joins_its_heads_as_they_are(architecture):
+    settings = {"source": "mini", "architecture": architecture}
+    plain = mha.trace(TIRED, **settings)
+    trace = mha.trace(TIRED, **settings, edits=[edits.Concatenation(layer=-1)])
+    first, last = trace.layers
+    np.testing.assert_array_equal(first.result(), plain.layers[0].result())
+    np.testing.assert_array_equal(last.result(), last.concat())
+    np.testing.assert_array_equal(last.concat(), plain.layers[-1].concat())
+    assert all(mha.against_torch(layer).passed for layer in trace.layers)
+    assert trace.answers != plain.answers
+    assert mha.trace(TIRED, **settings).answers == plain.answers  # the model itself stays as it was
+
+
+def test_a_small_model_without_positions_does_not_know_the_order_of_words():
+    """Without a code, words that change places change places in the first layer's output, and no more."""
+    text, other = "the dog saw the cat .", "the cat saw the dog ."
+    order = [0, 1, 5, 3, 4, 2, 6]  # behind [CLS]
+    for code in ("none", "alibi"):
+        change = [edits.Position(code=code)]
+        first, second = (mha.trace(one, source="mini", edits=change) for one in (text, other))
+        assert [second.tokens.pieces[at] for at in order] == list(first.tokens.pieces)
+        outputs = [trace.layers[0].result() for trace in (first, second)]
+        assert np.allclose(outputs[0], outputs[1][order], atol=1e-5) == (code == "none")
+        assert all(mha.against_torch(layer).passed for layer in first.layers)
+
+
+def test_the_learned_code_is_the_one_that_a_small_model_has(refused):
+    plain = mha.trace(TIRED, source="mini")
+    same = mha.trace(TIRED, source="mini", edits=[edits.Position(code="learned")])
+    np.testing.assert_array_equal(same.layers[1].weights(), plain.layers[1].weights())
+    drawn = mha.trace(TIRED, source="mini", trained=False)
+    start = mha.trace(TIRED, source="mini", trained=False, edits=[edits.Position(code="sinusoidal")])
+    np.testing.assert_array_equal(start.layers[0].q, drawn.layers[0].q)  # training starts from that code
+    error = refused(mha.trace, TIRED, source="mini", edits=[edits.Position(code="rotary")])
+    assert "not rotated" in str(error)
+    assert error.fixes == ({"source": "random"},)
+
+
+def test_an_effect_is_one_of_the_edited_small_model():
+    change = [edits.Position(code="none")]
+    trace = mha.trace(TIRED, source="mini", edits=change)
+    frame = mha.effects(trace)
+    row = frame.iloc[0]
+    off = edits.Output(layer=int(row["layer"]), heads=int(row["head"]))
+    without = mha.trace(TIRED, source="mini", edits=[*change, off])
+    answer = frame.attrs["answer"]
+    value = np.log(dict(without.answers[8])[answer])
+    assert row["effect"] == pytest.approx(value - frame.attrs["value"], abs=1e-4)
+
+
+def test_w_o_is_left_out_where_the_heads_are_as_wide_as_x(refused):
     error = refused(mha.trace, "a b", h=2, d_model=8, d_v=3, edits=[edits.Concatenation()])
     assert "h · d_v = d_model; here they are 6 and 8" in str(error)
     assert error.fixes == ({"d_v": None},)

@@ -11,8 +11,7 @@ from mha_core.analysis.cone import cone
 from mha_core.analysis.frames import WINDOW, around
 from mha_core.attention.edits import Edit
 from mha_core.attention.score_rule import MAX_DIVISOR, MIN_DIVISOR
-from mha_core.traces.source import RandomSource
-from pages._kit import compute, heatmaps, state
+from pages._kit import compute, heatmaps, model_source, state
 from pages._kit.text import isolated, literal, t
 from pages.understand._what_if import link
 
@@ -33,13 +32,13 @@ def current(scene: state.Scene) -> tuple[Edit, ...]:
 def choose(trace: AttentionTrace, edits: Sequence[Edit], *, layer: int, head: int, query: int) -> None:
     """Which edit, and where; and some to try at once."""
     best = int(trace.layers[layer].weights(rows=[query]).mean(0)[0].argmax())  # from which most is taken
-    drawn = isinstance(trace.source.origin, RandomSource)
+    third_party = model_source.is_third_party(trace)
     _start(trace, layer=layer, query=query, key=best)
     with st.container(border=True):
         with st.container(horizontal=True, vertical_alignment="bottom"):
             kind = st.selectbox(
                 t("what_if.kind"),
-                [name for name in link.KINDS if drawn or name not in link.OF_RANDOM_WEIGHTS],
+                [name for name in link.KINDS if not (third_party and name in link.OF_OWN_MODULES)],
                 format_func=lambda kind: t(f"what_if.{kind}"),
                 key="change_kind",
                 width=250,

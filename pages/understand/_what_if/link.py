@@ -24,8 +24,9 @@ KINDS = {
     "unscaled": Kind(edits.Scale, ("layer",), {"factor": 1.0}),
     "temperature": Kind(edits.Temperature, ("layer", "by")),
     "concatenated": Kind(edits.Concatenation, ("layer",)),
+    "unordered": Kind(edits.Position, (), {"code": "none"}),
 }
-OF_RANDOM_WEIGHTS = ("concatenated",)  # kinds that no trained model can take
+OF_OWN_MODULES = ("concatenated", "unordered")  # kinds that no third-party model can take
 
 
 def edit_of(kind: str, values: Mapping[str, float | None]) -> Edit:
