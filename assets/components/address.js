@@ -4,7 +4,7 @@
 // carries, also the one that asks for another page. So no answer has to be waited for, and none is lost.
 //
 // A picture moves it with `move`, and then calls `tell` where the server draws something from it, too. It follows it
-// with `follow`. Before it sends a message of its own it calls `tell`.
+// with `follow`. Before it sends a message of its own it calls `tell`, or puts `news` into the message.
 import { moveAsLiked, undoByBack } from "./streamlit.js";
 
 /** @typedef {Record<string, string>} Focus by the names of the link; "" where nothing is chosen */
@@ -39,12 +39,20 @@ export function move(changes) {
 
 // Whether the server has not heard of the focus yet; then it does with the message that leaves in a moment.
 export function tell() {
+  const { told } = news();
+  if (told) send(told);
+  return told !== undefined;
+}
+
+// What the server has not heard of yet, as a part of another message, which may ask for a part of the page alone: the
+// component of the frame would ask for all of it.
+/** @returns {{ told?: { count: number, link: Focus } }} */
+export function news() {
   const now = JSON.stringify(held);
-  if (!send || now === known) return false;
+  if (!send || now === known) return {};
   known = now;
   count += 1;
-  send({ count, link: held });
-  return true;
+  return { told: { count, link: held } };
 }
 
 // As long as the element is on the page it is told of each focus that something else has moved to.
@@ -66,14 +74,18 @@ export function connect(server, setState) {
     for (const act of ["keydown", "click", "change"]) document.addEventListener(act, tellBefore, true);
     history.replaceState(history.state, "", location.pathname + location.search);
   }
+  take(server);
+  connected();
+}
+
+// The server has moved the focus, in a run of the page or of a part of it.
+export function take(server) {
   // An answer to what was held before comes too late: the user has moved on meanwhile.
   // The server can move it several times before it hears of it anew.
-  if ([JSON.stringify(inOrder(server.heard)), taken].includes(JSON.stringify(held))) {
-    taken = JSON.stringify(inOrder(server.focus));
-    known = taken;
-    hold(server.focus);
-  }
-  connected();
+  if (![JSON.stringify(inOrder(server.heard)), taken].includes(JSON.stringify(held))) return;
+  taken = JSON.stringify(inOrder(server.focus));
+  known = taken;
+  hold(server.focus);
 }
 
 /** @param {Focus} focus */

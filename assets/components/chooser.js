@@ -4,7 +4,7 @@
 // Data: { texts: { hint, hint_hidden }, rows: [{ field, title, count, chosen, heads }], strips: [{ field, title,
 // caption, tokens, weights (null where hidden; null for a text that is not looked at), query, limit, chosen }],
 // stays: whether the words stay in sight on a phone }.
-import { tell } from "./address.js";
+import { news, ready, take } from "./address.js";
 import { inkOn, lookOf, shade, themeColours } from "./colours.js";
 import { make, makeButton } from "./elements.js";
 import { followPointing, litOf, pointAt } from "./pointing.js";
@@ -186,10 +186,8 @@ export default function ({ data, parentElement, setTriggerValue }) {
     if (data.stays) new ResizeObserver(() => stay(root, root.querySelector(".strip")?.offsetTop ?? 0)).observe(root);
   }
   const choice = choices.get(root);
-  choice.tell = (chosen) => {
-    tell();
-    setTriggerValue("picked", chosen);
-  };
+  choice.tell = (chosen) => setTriggerValue("picked", { ...chosen, ...news() });
+  ready.then(() => take(data.focus));
   const latest = (group) => ({ ...group, chosen: choice.waiting.get(group.field) ?? group.chosen });
   const colours = themeColours(root);
   const palette = getComputedStyle(root).getPropertyValue("--st-chart-categorical-colors").split(",");

@@ -1,6 +1,6 @@
 // Matrices of any kind as pictures, inside Streamlit: what they are called comes as JSON, their numbers by themselves
 // (blobs.js). Which matrices, and what a press on a cell means, is up to the page (pages/_kit/heatmaps.py).
-import { tell } from "./address.js";
+import { news } from "./address.js";
 import { arrival } from "./blobs.js";
 import { MatrixPictures, themeLook } from "./matrix_pictures.js";
 import { followPointing, litOf, pointAt } from "./pointing.js";
@@ -83,7 +83,7 @@ export class Heatmaps extends MatrixPictures {
 
   constructor(root) {
     super();
-    this.plot = (name) => this.send("plotted", name);
+    this.plot = (name) => this.send("plotted", { name });
     this.row.classList.add("named");
     root.append(this.root);
     new ResizeObserver(() => this.update()).observe(root);
@@ -188,10 +188,7 @@ export default async function ({ data, parentElement, setTriggerValue }) {
   const bytes = await arrival(data.name, data.digest);
   if (root.turn !== turn) return; // other matrices have come meanwhile
   root.heatmaps ??= new Heatmaps(root);
-  root.heatmaps.send = (name, value) => {
-    tell();
-    setTriggerValue(name, value);
-  };
+  root.heatmaps.send = (name, value) => setTriggerValue(name, { ...value, ...news() });
   root.heatmaps.open(data, bytes);
   drawn(root);
 }

@@ -27,9 +27,9 @@ def asset(name: str) -> str:
 
 @cache
 def digest() -> str:
-    """The digest of all scripts: a changed script has a new address, so no browser uses an old one."""
+    """The digest of all scripts and style sheets: a changed one has a new address, an old one is not used."""
     state = blake2b(digest_size=8)
-    for path in sorted(FOLDER.glob("*.js")):
+    for path in sorted([*FOLDER.glob("*.js"), *FOLDER.glob("*.css")]):
         state.update(f"{path.name} {path.stat().st_size}\n".encode())
         state.update(path.read_bytes())
     return state.hexdigest()

@@ -11,18 +11,26 @@ from hashlib import blake2b
 import streamlit as st
 
 from mha_core.export import scripts
-from pages._kit import heights
+from pages._kit import heights, state
 from pages._kit.text import t
 
-# A component's own script fetches its module, and all that this imports, at once.
+# A component's own script fetches its module, all that this imports, and its style sheets, at once: Streamlit
+# would send a style sheet with every run.
 LOADER = """\
 const at = (file) => new URL(`./headscope/{digest}/${{file}}`, document.baseURI);
-const modules = Promise.all({files}.map((file) => import(at(file)))).catch((error) => {{
+const failed = (error) => {{
   throw new Error({sorry}, {{ cause: error }});
-}});
+}};
+const modules = Promise.all({files}.map((file) => import(at(file)))).catch(failed);
+const sheet = async (file) => new CSSStyleSheet().replace(await (await fetch(at(file))).text());
+const kept = (window.headscopeSheets ??= {{}}); // each is fetched once for all components
+const sheets = Promise.all({styles}.map((file) => (kept[file] ??= sheet(file)))).catch(failed);
 export default async (component) => {{
   const data = Array.isArray(component.data) ? component.data[0] : component.data;
-  return (await modules)[0].default({{ ...component, data }});
+  const [[module], styles] = await Promise.all([modules, sheets]);
+  const {{ adoptedStyleSheets }} = component.parentElement.getRootNode();
+  adoptedStyleSheets.push(...styles.filter((style) => !adoptedStyleSheets.includes(style)));
+  return module.default({{ ...component, data }});
 }};
 """
 
@@ -36,10 +44,10 @@ def component(name: str, module: str, *, html: str | None = None, styles: Sequen
     js = LOADER.format(
         digest=scripts.digest(),
         files=json.dumps([first, *others]),
+        styles=json.dumps(list(styles)),
         sorry=json.dumps(t("components.not_served")),
     )
-    css = "".join(map(scripts.asset, styles)) or None
-    mount = st.components.v2.component(f"headscope_{name}", html=html, js=js, css=css, **options)
+    mount = st.components.v2.component(f"headscope_{name}", html=html, js=js, **options)
 
     def draw(*, data: bytes | Mapping[str, object], **arguments):
         return mount(data=data if isinstance(data, bytes) else [data], **arguments)
@@ -49,7 +57,7 @@ def component(name: str, module: str, *, html: str | None = None, styles: Sequen
 
 _chooser = component("chooser", "chooser.js", html='<div class="chooser"></div>', styles=("chooser.css",))
 _address = component("address", "address_app.js")
-_charts = component("charts", "charts.js", styles=("charts.css",), isolate_styles=False)
+_charts = component("charts", "charts.js", css=scripts.asset("charts.css"), isolate_styles=False)
 _bytes = component("bytes", "blobs.js")
 
 
@@ -94,17 +102,24 @@ def chooser(
     `on_pick` gets the positions that were chosen, from 0, by the names of their fields.
     """
     names = {name: f"{{{name}}}" for name in ("query", "key")}  # filled in where the words are drawn
+
+    def picked() -> None:
+        chosen = dict(st.session_state[key].picked)
+        state.hear(chosen.pop("told", None))
+        on_pick(chosen)
+
     _chooser(
         key=key,
         data={
             "rows": list(rows),
             "strips": list(strips),
             "stays": stays,
+            "focus": state.address(),
             "texts": {
                 "hint": t("token.hint", weight="{weight}", **names),
                 "hint_hidden": t("token.hint_hidden", **names),
             },
         },
         height=heights.chooser([strip["tokens"] for strip in strips], [row["count"] for row in rows]),
-        on_picked_change=lambda: on_pick(st.session_state[key].picked),
+        on_picked_change=picked,
     )

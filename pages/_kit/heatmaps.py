@@ -187,12 +187,15 @@ def draw(
 
     def picked() -> None:
         cell = st.session_state[key].picked
+        state.hear(cell.get("told"))
         _choose(row=cell["row"], column=cell["column"])
         if cell.get("explained"):
             st.session_state[_explained(key)] = _asked(explains, **cell["explained"])
 
     def plotted() -> None:
-        st.session_state[_plot(key)] = st.session_state[key].plotted
+        asked = st.session_state[key].plotted
+        state.hear(asked.get("told"))
+        st.session_state[_plot(key)] = asked["name"]
 
     # The bytes show nothing and leave no gap.
     with st.container(gap=None):

@@ -35,15 +35,28 @@ def scene_and_trace(*, vectors: bool = False) -> tuple[state.Scene, AttentionTra
     return scene, trace
 
 
-def second_trace(scene: state.Scene) -> AttentionTrace | None:
-    """The trace of the second sentence; None where there is none or it cannot be computed."""
+def in_fragment() -> tuple[state.Scene, AttentionTrace]:
+    """The same in a fragment of the page, which is run alone when the focus has moved."""
+    trace = compute.peek(state.current())
+    if trace is None:  # it is no longer there
+        st.rerun()
+    state.name_tokens(trace)
+    return state.current(), trace
+
+
+def second_trace(scene: state.Scene, *, says: bool = True) -> AttentionTrace | None:
+    """The trace of the second sentence; None where there is none or it cannot be computed.
+
+    The page `says` why it is not what was asked for; a fragment of it says nothing again.
+    """
     if scene.source == "file" or not scene.twin.strip():
         return None
     try:
         trace, reason = compute.trace_or_stand_in(scene, text=scene.twin)
     except MhaError as error:
-        st.caption(t("error.twin", reason=literal(error)))
+        if says:
+            st.caption(t("error.twin", reason=literal(error)))
         return None
-    if reason is not None:
+    if reason is not None and says:
         refusals.instead(reason, trace, scene, field="twin")
     return trace

@@ -146,8 +146,15 @@ def _hear() -> None:
     """Take up what the browser has sent since; it stands in every message until another is sent."""
     if "focus" not in st.session_state:
         _take(st.query_params.to_dict())
-    sent = (st.session_state.get("address") or {}).get("focus")
-    if sent and sent["count"] != st.session_state.get("focus_count"):
+    hear((st.session_state.get("address") or {}).get("focus"))
+
+
+def hear(sent: Mapping | None) -> None:
+    """Take up what the browser has sent of the focus, perhaps with a message about a part of the page.
+
+    It counts what it sends: an older message stands in later ones, too.
+    """
+    if sent and sent["count"] > st.session_state.get("focus_count", 0):
         st.session_state["focus_count"] = sent["count"]
         _take(sent["link"])
 

@@ -3,41 +3,51 @@
 import streamlit as st
 
 from pages._kit import chooser, model_info, refusals, sentence, state
-from pages._kit.scene import scene_and_trace
+from pages._kit.scene import in_fragment, scene_and_trace
 from pages._kit.text import t
 from pages.see._token import directions, products, weights
 from pages.see._token.subject import Subject
 
-scene, trace = scene_and_trace()
-subject = Subject(trace, *state.indices(trace, scene))
-st.title(t("one.heading", token=subject.name, layer=subject.layer + 1, head=subject.head + 1), anchor=False)
-both = directions.both_directions(subject)
-row = both[0].looks.weights.iloc[subject.head]
-limit = float(row.max()) or 1.0
-place = {"layer": subject.layer, "head": subject.head, "query": subject.token}
-chooser.of_head(trace, **place, limit=limit, stays=True)
-sentence.reading(trace, **place)
-model_info.layer(trace, subject.layer)
-model_info.collapsed(trace, subject.layer)
+scene_and_trace()
 
-st.header(t("one.every", layer=subject.layer + 1))
-weights.every_head(subject, both)
-exactly = st.expander(t("one.exact", head=subject.head + 1), key="exactly", on_change="rerun")
-if exactly.open:
-    with exactly:
-        weights.ranked(subject, both)
 
-if len(trace.layers) > 1:
-    st.header(t("one.layers"))
-    st.markdown(t("one.layers_intro"))
-    weights.layers(subject, both)
+@st.fragment
+def page() -> None:
+    scene, trace = in_fragment()
+    subject = Subject(trace, *state.indices(trace, scene))
+    st.title(
+        t("one.heading", token=subject.name, layer=subject.layer + 1, head=subject.head + 1), anchor=False
+    )
+    both = directions.both_directions(subject)
+    row = both[0].looks.weights.iloc[subject.head]
+    limit = float(row.max()) or 1.0
+    place = {"layer": subject.layer, "head": subject.head, "query": subject.token}
+    chooser.of_head(trace, **place, limit=limit, stays=True)
+    sentence.reading(trace, **place)
+    model_info.layer(trace, subject.layer)
+    model_info.collapsed(trace, subject.layer)
 
-if subject.of_layer.knows("q"):
-    st.header(t("one.query", head=subject.head + 1))
-    products.search(subject)
+    st.header(t("one.every", layer=subject.layer + 1))
+    weights.every_head(subject, both)
+    exactly = st.expander(t("one.exact", head=subject.head + 1), key="exactly", on_change="rerun")
+    if exactly.open:
+        with exactly:
+            weights.ranked(subject, both)
 
-    st.header(t("one.output_title", head=subject.head + 1))
-    products.mixed(subject)
-else:
-    refusals.only_weights(subject.of_layer)
-model_info.about(trace)
+    if len(trace.layers) > 1:
+        st.header(t("one.layers"))
+        st.markdown(t("one.layers_intro"))
+        weights.layers(subject, both)
+
+    if subject.of_layer.knows("q"):
+        st.header(t("one.query", head=subject.head + 1))
+        products.search(subject)
+
+        st.header(t("one.output_title", head=subject.head + 1))
+        products.mixed(subject)
+    else:
+        refusals.only_weights(subject.of_layer)
+    model_info.about(trace)
+
+
+page()

@@ -6,16 +6,11 @@ from mha_core.analysis.derivation import STEPS, Step, steps
 from mha_core.analysis.explanation import MAX_SYMBOLS, symbolic_scores
 from mha_core.analysis.frames import MAX_ALL_PAIRS, around, largest_weight
 from pages._kit import charts, chooser, compute, heights, matrices, model_info, refusals, state
-from pages._kit.scene import scene_and_trace
+from pages._kit.scene import in_fragment, scene_and_trace
 from pages._kit.text import literal, number, t
 from pages.understand._steps import river
 
-scene, trace = scene_and_trace()
-layer_index, head, query = state.indices(trace, scene)
-layer = trace.layers[layer_index]
-part = around(trace, query, layer=layer_index, head=head, size=MAX_ALL_PAIRS)
-limit = compute.of(layer, largest_weight, part=part) or 1.0  # so that the colours of heads can be compared
-known_steps = compute.of(trace, steps, layer=layer_index, head=head, part=part) if layer.knows("q") else []
+scene_and_trace()
 
 
 def sentences(step: Step) -> list[str]:
@@ -26,31 +21,47 @@ def sentences(step: Step) -> list[str]:
     return [t(f"steps.{step.name}.{note}", **escaped) for note in step.notes]
 
 
-with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-    st.title(t("steps.heading"), anchor=False)
-    matrices.check_badge(layer, query)
-missing = {builder.__name__ for builder in STEPS} - {step.name for step in known_steps}
-if known_steps:
-    charts.say_part(part, layer.sides, t("steps.part"))
-    river.draw(trace, known_steps, layer=layer_index, head=head)
-# Of the steps one is shown; until the style sheet that says so is there, they scroll in the height of one.
-with st.container(gap=None, height=heights.step(), border=False, key="of_steps"):
-    for count, step in enumerate(known_steps, start=1):
-        with st.container(key=f"step-{step.name}"):
-            words, formula = st.columns(2, vertical_alignment="center")
-            with words:
-                st.header(f"{count}. {t(f'steps.{step.name}.title')}", anchor=False)
-                for sentence in sentences(step):
-                    st.markdown(sentence)
-            formula.latex(rf"\large {step.formula}")
-            if step.name == "scores" and max(layer.n_query, layer.n_key) <= MAX_SYMBOLS:
-                formula.latex(symbolic_scores(layer))
-if known_steps:
-    river.pictures(trace, layer=layer_index, head=head, query=query, part=part, limit=limit)
-chooser.of_head(trace, layer=layer_index, head=head, query=query, limit=limit)
-st.caption(t("steps.intro", head=head + 1, layer=layer_index + 1))
-model_info.layer(trace, layer_index)
-if not layer.knows("q"):
-    refusals.only_weights(layer)
-elif missing:
-    model_info.left_out(trace, layer, count=len(missing))
+@st.fragment
+def page() -> None:
+    scene, trace = in_fragment()
+    layer_index, head, query = state.indices(trace, scene)
+    layer = trace.layers[layer_index]
+    part = around(trace, query, layer=layer_index, head=head, size=MAX_ALL_PAIRS)
+    limit = (
+        compute.of(layer, largest_weight, part=part) or 1.0
+    )  # so that the colours of heads can be compared
+    known_steps = (
+        compute.of(trace, steps, layer=layer_index, head=head, part=part) if layer.knows("q") else []
+    )
+
+    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+        st.title(t("steps.heading"), anchor=False)
+        matrices.check_badge(layer, query)
+    missing = {builder.__name__ for builder in STEPS} - {step.name for step in known_steps}
+    if known_steps:
+        charts.say_part(part, layer.sides, t("steps.part"))
+        river.draw(trace, known_steps, layer=layer_index, head=head)
+    # One step is shown; until the style sheet that says so is there, they scroll in the height of one.
+    with st.container(gap=None, height=heights.step(), border=False, key="of_steps"):
+        for count, step in enumerate(known_steps, start=1):
+            with st.container(key=f"step-{step.name}"):
+                words, formula = st.columns(2, vertical_alignment="center")
+                with words:
+                    st.header(f"{count}. {t(f'steps.{step.name}.title')}", anchor=False)
+                    for sentence in sentences(step):
+                        st.markdown(sentence)
+                formula.latex(rf"\large {step.formula}")
+                if step.name == "scores" and max(layer.n_query, layer.n_key) <= MAX_SYMBOLS:
+                    formula.latex(symbolic_scores(layer))
+    if known_steps:
+        river.pictures(trace, layer=layer_index, head=head, query=query, part=part, limit=limit)
+    chooser.of_head(trace, layer=layer_index, head=head, query=query, limit=limit)
+    st.caption(t("steps.intro", head=head + 1, layer=layer_index + 1))
+    model_info.layer(trace, layer_index)
+    if not layer.knows("q"):
+        refusals.only_weights(layer)
+    elif missing:
+        model_info.left_out(trace, layer, count=len(missing))
+
+
+page()

@@ -141,7 +141,7 @@ def test_a_click_on_a_cell_chooses_its_tokens(told, click, strip):
 def test_one_matrix_is_drawn_by_plotly_where_its_reader_asks_and_leaves_again(told, click, drawn):
     app = told(mask="causal")
     assert not app.get("plotly_chart")
-    app = click(app, "steps", "weights A₁", "plotted")
+    app = click(app, "steps", {"name": "weights A₁"}, "plotted")
     assert len(app.get("plotly_chart")) == 1
     layer = trace(mask="causal").layers[0]
     hidden = ~layer.allowed(0)

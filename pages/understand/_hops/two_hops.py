@@ -25,13 +25,17 @@ def offer(*architectures: str) -> None:
             )
 
 
+def offer_standard(trace: AttentionTrace, layer: int) -> None:
+    """Where values are the words' own vectors, what the product does not say, and the model where it does."""
+    if trace.layers[layer].x_v is not None:
+        st.markdown(t("hops.intro_lookup", one=layer, two=layer + 1))
+        offer("standard")
+
+
 def intro(trace: AttentionTrace, layer: int) -> None:
-    """What the product of the weights says, and what it does not where values are the words' own vectors."""
+    """What the product of the weights says."""
     if trace.layers[layer].x_v is None:
         st.markdown(t("hops.intro", one=layer, two=layer + 1))
-        return
-    st.markdown(t("hops.intro_lookup", one=layer, two=layer + 1))
-    offer("standard")
 
 
 def last(trace: AttentionTrace, scene: state.Scene) -> int:
