@@ -237,6 +237,7 @@ function chip(view, head) {
   const name = fill(view.texts.head, { head: head + 1 });
   const button = toggle(view.header.heads > MAX_NAMED ? String(head + 1) : name, false, null, "chip");
   button.setAttribute("aria-label", name);
+  button.dataset.head = String(head);
   const here = () => view.every.includes(head);
   button.onclick = (event) => {
     if (!here()) return view.open({ ...view.chosen, head });

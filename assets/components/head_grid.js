@@ -80,6 +80,7 @@ export class HeadGrid {
       map.paint();
       const button = makeButton("", "", () => view.lookAtHead(head));
       button.title = this.#hint(head, numbers, largest[at]);
+      button.dataset.head = String(head);
       button.append(map.canvas, make("span", "", this.#name(head)));
       const role = view.header.roles?.[layer.number]?.[head];
       if (role) button.append(make("small", "", role));

@@ -156,6 +156,13 @@ export class HeadView {
       }
     });
     followPointing(root, () => this.followPointing());
+    for (const heads of [this.chips, this.grid.grid]) {
+      heads.addEventListener("pointerover", ({ target }) => {
+        const button = /** @type {HTMLElement} */ (target).closest("[data-head]");
+        this.pointHead(button instanceof HTMLElement ? Number(button.dataset.head) : null);
+      });
+      heads.addEventListener("pointerleave", () => this.pointHead(null));
+    }
     // Where a sentence sticks, the panels have no box of their own.
     new ResizeObserver(() => {
       if (root.clientWidth !== this.width) this.redraw();
@@ -351,9 +358,23 @@ export class HeadView {
     this.update();
   }
 
-  // A token that is pointed at elsewhere is lit here.
+  // A head of this layer is pointed at, or none: its switch and its picture are lit, and it is in every overview.
+  /** @param {number | null} head */
+  pointHead(head) {
+    pointAt(this.root, head === null ? null : { head: head + 1, layer: this.state.layer + 1 });
+    this.lightHeads();
+  }
+
+  lightHeads() {
+    const lit = litOf("layer") === this.state.layer + 1 ? litOf("head") : undefined;
+    for (const button of this.root.querySelectorAll("[data-head]"))
+      button.classList.toggle("lit", Number(/** @type {HTMLElement} */ (button).dataset.head) + 1 === lit);
+  }
+
+  // A token or a head that is pointed at elsewhere is lit here.
   followPointing() {
     if (!this.width) return;
+    this.lightHeads();
     const places = this.data.map(({ tokens }) => tokens.indexOf(String(litOf("query"))));
     const focused = places.map((at) => ({ side: /** @type {const} */ ("query"), tokens: at < 0 ? [] : [at] }));
     const hover = places.some((at) => at >= 0) ? focused : null;

@@ -22,6 +22,7 @@ import {
   stepTo,
 } from "./overview_plan.js";
 import { openPayload } from "./payload.js";
+import { followPointing, litOf, pointAt } from "./pointing.js";
 import { Pooled } from "./pooled.js";
 import { roving } from "./roving.js";
 import { atRest, drawn, followLink } from "./streamlit.js";
@@ -134,8 +135,9 @@ function showOverview(root, { header, layers, chosen: own, link }, pick) {
     for (const [x, y] of outlined) restore(x, y);
     outlined = [];
     const shown = hovered < 0 ? root.at : hovered;
+    const lit = all.findIndex(({ layer, head }) => layer + 1 === litOf("layer") && head + 1 === litOf("head"));
     frame(chosen, primary, 2.5);
-    if (shown !== chosen) frame(shown, text, 1.5);
+    for (const head of new Set([shown, lit])) if (head !== chosen) frame(head, text, 1.5);
     say(shown);
   }
 
@@ -211,6 +213,7 @@ function showOverview(root, { header, layers, chosen: own, link }, pick) {
   const point = (head) => {
     if (head === hovered) return;
     hovered = head;
+    pointAt(root, head < 0 ? null : { layer: all[head].layer + 1, head: all[head].head + 1 });
     outline();
   };
   ui.canvas.onpointermove = (event) => {
@@ -254,6 +257,7 @@ function showOverview(root, { header, layers, chosen: own, link }, pick) {
   root.described = null;
   root.fit = fit;
   fit();
+  followPointing(root, () => plan && outline());
   drawn(root, "overview_fold");
   saveable(root, {
     meta: header.meta,

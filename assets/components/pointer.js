@@ -18,6 +18,7 @@ export function followPointer(view, { panel, stage, drawing, status }) {
   const point = (event) => {
     const line = drawing.hit(event);
     if (drawing.curves && line !== view.line) drawing.paint(line);
+    if (line || view.line) view.pointHead(line?.head ?? null);
     view.line = line;
     const text = line ? exactly(view, panel, line) : null;
     if (!text) return view.say();
@@ -32,7 +33,10 @@ export function followPointer(view, { panel, stage, drawing, status }) {
   });
   stage.addEventListener("pointerleave", () => {
     hover(null);
-    if (view.line) drawing.paint(null);
+    if (view.line) {
+      drawing.paint(null);
+      view.pointHead(null);
+    }
     view.line = null;
     drawing.mark?.(null);
     view.say();

@@ -1,6 +1,7 @@
 """What is pointed at in one picture is lit in every picture of the page; the server hears nothing of it."""
 
 import pytest
+from playwright.sync_api import expect
 
 from mha_core.traces.tokens import words
 from pages._kit.state import Scene
@@ -82,4 +83,39 @@ def test_the_view_and_the_matrices_of_a_page_light_each_others_tokens(visit, app
         assert "didn't" in lit_words(one)
     page.mouse.move(0, 0)
     assert {line[1] for line in view.lines()} == {IT}
+    assert len(sent) == before
+
+
+@pytest.mark.slow
+def test_a_head_that_is_pointed_at_is_lit_wherever_it_is(visit, app, eye, settled):
+    page = visit(app, height=1400, sent=(sent := []))
+    view = eye(page)
+    page.locator(".st-key-overview_open summary").click()
+    settled(page)
+    overview = page.locator(".overview canvas").first
+    overview.wait_for()
+    before, plain = len(sent), overview.evaluate("(canvas) => canvas.toDataURL()")
+    lit = view.view.locator(".lit")
+
+    view.pictures().nth(1).hover()
+    expect(lit).to_have_count(2)
+    expect(lit.first).to_have_text("head 2")  # its switch
+    assert overview.evaluate("(canvas) => canvas.toDataURL()") != plain
+    view.chip("head 3").hover()
+    expect(view.pictures().nth(2)).to_have_class("lit")
+    head, query, key, _ = view.lines()[0]
+    page.mouse.move(*view.place((head, query, key)))
+    expect(view.pictures().nth(head)).to_have_class("lit")
+    view.away()
+    expect(lit).to_have_count(0)
+    assert overview.evaluate("(canvas) => canvas.toDataURL()") == plain
+
+    overview.scroll_into_view_if_needed()
+    box, lit_heads = overview.bounding_box(), set()
+    for share in (0.2, 0.4, 0.6, 0.9):  # across the second layer, in which the view is
+        overview.hover(position={"x": share * box["width"], "y": 0.8 * box["height"]})
+        lit_heads |= {tuple(view.view.locator(".chip.lit").all_inner_texts())}
+    assert lit_heads == {(f"head {head}",) for head in range(1, 5)}
+    overview.hover(position={"x": 0.4 * box["width"], "y": 0.3 * box["height"]})
+    expect(lit).to_have_count(0)  # a head of the first layer
     assert len(sent) == before
