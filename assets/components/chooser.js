@@ -2,11 +2,13 @@
 // words, each shaded by the weight that the chosen token gives it. A choice is marked at once; the page follows.
 // Each group is one stop of the Tab key; arrow keys choose in it.
 // Data: { texts: { hint, hint_hidden }, rows: [{ field, title, count, chosen, heads }], strips: [{ field, title,
-// caption, tokens, weights (null where hidden; null for a text that is not looked at), query, limit, chosen }],
-// stays: whether the words stay in sight on a phone }.
-import { news, ready, take } from "./address.js";
+// caption, tokens, weights (null where hidden; null for a text that is not looked at), query, limit, chosen,
+// every: the weights that each token gives, where all that follows the choice is in the browser }],
+// stays: whether the words stay in sight on a phone, focus: that of the server }.
+import { follow, heldFocus, move, news, ready, take } from "./address.js";
 import { inkOn, lookOf, shade, themeColours } from "./colours.js";
 import { make, makeButton } from "./elements.js";
+import { nameOf, positionOf } from "./focus_link.js";
 import { followPointing, litOf, pointAt } from "./pointing.js";
 import { drawn, stay } from "./streamlit.js";
 import { exact, fill, isRtl } from "./text.js";
@@ -17,7 +19,7 @@ const KEY_PAUSE = 250; // milliseconds after an arrow key: who walks on asks the
 
 /**
  * What was chosen and not yet sent: a position for each field.
- * @typedef {{ waiting: Map<string, number>, timer: number, tell: ((chosen: object) => void) | null }} Choice
+ * @typedef {{ waiting: Map<string, number>, timer: number, data: any, tell: ((chosen: object) => void) | null }} Choice
  */
 /** @type {WeakMap<Element, Choice>} */
 const choices = new WeakMap();
@@ -136,6 +138,8 @@ function followChoices(root, choice) {
   /** @param {any} target */
   const groupOf = (target) => /** @type {HTMLElement | null} */ (target.closest("[role=radiogroup]"));
   const choose = (group, at, pause) => {
+    const strip = choice.data.strips.find(({ field, every }) => every && field === group.dataset.field);
+    if (strip) return move({ [strip.field]: nameOf(strip.tokens, at) });
     check(group, at);
     choice.waiting.set(group.dataset.field, at);
     clearTimeout(choice.timer);
@@ -180,7 +184,7 @@ function reveal(strip) {
 export default function ({ data, parentElement, setTriggerValue }) {
   const root = parentElement.querySelector(".chooser");
   if (!choices.has(root)) {
-    choices.set(root, { waiting: new Map(), timer: 0, tell: null });
+    choices.set(root, { waiting: new Map(), timer: 0, data, tell: null });
     followChoices(root, choices.get(root));
     linkPointing(root);
     if (data.stays) new ResizeObserver(() => stay(root, root.querySelector(".strip")?.offsetTop ?? 0)).observe(root);
@@ -188,12 +192,28 @@ export default function ({ data, parentElement, setTriggerValue }) {
   const choice = choices.get(root);
   choice.tell = (chosen) => setTriggerValue("picked", { ...chosen, ...news() });
   ready.then(() => take(data.focus));
-  const latest = (group) => ({ ...group, chosen: choice.waiting.get(group.field) ?? group.chosen });
+  choice.data = data;
+  show(root, choice);
+  follow(root, () => choice.data.strips.some(({ every }) => every) && show(root, choice));
+}
+
+// As the server has it, but for what has been chosen since.
+/** @param {Choice} choice */
+function latest(group, choice) {
+  if (!group.every) return { ...group, chosen: choice.waiting.get(group.field) ?? group.chosen };
+  const at = positionOf(group.tokens, heldFocus()[group.field] ?? "");
+  const chosen = at < 0 ? group.chosen : at;
+  return { ...group, chosen, query: group.tokens[chosen], weights: group.every[chosen] };
+}
+
+/** @param {Choice} choice */
+function show(root, choice) {
+  const { data } = choice;
   const colours = themeColours(root);
   const palette = getComputedStyle(root).getPropertyValue("--st-chart-categorical-colors").split(",");
   const rows = make("div", "rows");
-  rows.append(...data.rows.map((row) => rowGroup(latest(row), palette)));
-  const strips = data.strips.flatMap((strip) => stripGroup(latest(strip), colours, data.texts));
+  rows.append(...data.rows.map((row) => rowGroup(latest(row, choice), palette)));
+  const strips = data.strips.flatMap((strip) => stripGroup(latest(strip, choice), colours, data.texts));
   const page = /** @type {ShadowRoot} */ (root.getRootNode());
   const active = /** @type {HTMLElement | null} */ (page.activeElement);
   const field = root.contains(active)

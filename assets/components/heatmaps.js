@@ -1,7 +1,8 @@
 // Matrices of any kind as pictures, inside Streamlit: what they are called comes as JSON, their numbers by themselves
 // (blobs.js). Which matrices, and what a press on a cell means, is up to the page (pages/_kit/heatmaps.py).
-import { news } from "./address.js";
+import { follow, heldFocus, news } from "./address.js";
 import { arrival } from "./blobs.js";
+import { positionOf } from "./focus_link.js";
 import { MatrixPictures, themeLook } from "./matrix_pictures.js";
 import { followPointing, litOf, pointAt } from "./pointing.js";
 import { followStep, stepInFocus } from "./step_in_focus.js";
@@ -42,6 +43,7 @@ import { fill, isolated, questionId } from "./text.js";
  * @property {number} tall
  * @property {number} across
  * @property {boolean} stacked below each other on a phone
+ * @property {string[] | null} tokens that the frame around a row follows the focus among
  * @property {Record<string, { matrices: string[], results: string[], across: number }> | null} steps of each step
  *   those that it draws; null where the page has no steps and all are drawn
  */
@@ -101,6 +103,7 @@ export class Heatmaps extends MatrixPictures {
     this.tall = scene.tall;
     this.row.classList.toggle("stacked", scene.stacked);
     this.explanation.answer(scene.explanation);
+    if (scene.tokens) follow(this.root, () => this.light());
     if (scene.steps) followStep(this.root, () => this.update());
     this.update();
   }
@@ -149,11 +152,18 @@ export class Heatmaps extends MatrixPictures {
 
   // A cell that is pointed at lights its row and column here, and in the other pictures what these are.
   #marks(name) {
-    const { row, kinds, rows, columns } = this.#of(name);
+    const { kinds, rows, columns } = this.#of(name);
+    const row = this.#framed(name);
     const framed = row === null ? [] : [row];
     if (this.cell?.name === name) return { rows: framed, columns: [], cell: this.cell };
     const [lit, across] = [litAmong(kinds[0], rows), litAmong(kinds[1], columns)];
     return { rows: [...framed, ...lit], columns: across, cell: null };
+  }
+
+  #framed(name) {
+    const { row, start } = this.#of(name);
+    const at = row !== null && this.scene.tokens ? positionOf(this.scene.tokens, heldFocus().token ?? "") : -1;
+    return at < 0 ? row : at - start[0];
   }
 
   #cellText({ name, row, column }) {

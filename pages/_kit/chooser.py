@@ -36,20 +36,24 @@ class Strip(NamedTuple):
     weights: np.ndarray | None = None  # of each word
     allowed: np.ndarray | None = None  # False where a mask hides the word
     limit: float = 1.0  # the weight at which the colours end
+    # The weights and `allowed` of each token, where the browser can follow a choice alone.
+    every: tuple[np.ndarray, np.ndarray] | None = None
 
     @property
     def data(self) -> dict:
-        shares = None
-        if self.weights is not None:
-            seen = zip(self.weights, self.allowed, strict=True)
-            # As many digits as the page shows.
-            shares = [float(f"{weight:.4g}") if allowed else None for weight, allowed in seen]
         names = ("field", "title", "chosen", "caption", "query")
         return {name: getattr(self, name) for name in names} | {
             "tokens": list(self.labels),
-            "weights": shares,
+            "weights": None if self.weights is None else _shares(self.weights, self.allowed),
             "limit": float(self.limit) or 1.0,
+            "every": None if self.every is None else list(map(_shares, *self.every)),
         }
+
+
+def _shares(weights: np.ndarray, allowed: np.ndarray) -> list[float | None]:
+    """Weights with as many digits as the page shows."""
+    seen = zip(weights, allowed, strict=True)
+    return [float(f"{weight:.4g}") if is_allowed else None for weight, is_allowed in seen]
 
 
 def show(
@@ -80,14 +84,24 @@ def show(
 
 
 def of_head(
-    trace: AttentionTrace, *, layer: int, head: int, query: int, limit: float, stays: bool = False
+    trace: AttentionTrace,
+    *,
+    layer: int,
+    head: int,
+    query: int,
+    limit: float,
+    stays: bool = False,
+    alone: bool = False,
 ) -> None:
-    """The layer, the head, and the sentence, shaded by the row of the token `query` up to `limit`."""
-    show(
-        [layers(trace, layer), heads(trace, layer, head)],
-        strips(trace, layer=layer, head=head, query=query, limit=limit),
-        stays=stays,
-    )
+    """The layer, the head, and the sentence, shaded by the row of the token `query` up to `limit`.
+
+    With `alone` all else on the page follows a token without the server, and so do these words.
+    """
+    shaded = strips(trace, layer=layer, head=head, query=query, limit=limit)
+    if alone:
+        of_layer = trace.layers[layer]
+        shaded = [shaded[0]._replace(every=(of_layer.weights(head), of_layer.allowed(head)))]
+    show([layers(trace, layer), heads(trace, layer, head)], shaded, stays=stays)
 
 
 def layers(trace: AttentionTrace, layer: int) -> Row:

@@ -155,13 +155,15 @@ def draw(
     stacked: bool = False,
     steps: Mapping[str, Step] | None = None,
     traces: Mapping[str, AttentionTrace] | None = None,
+    tokens: Sequence[str] | None = None,
 ) -> None:
     """Draw matrices, so many `across` and `tall` pixels high; `key` is their element key.
 
     On a phone they are a row that is swiped, or stand one below the other where they are `stacked`. One of
     them is drawn by plotly where its reader asks for that. With `steps` those of the step in focus alone are
     drawn (step_in_focus.js). `traces` are those whose numbers the matrices of these names have: a click on a
-    cell then says where its number comes from.
+    cell then says where its number comes from. With `tokens`, all of the text, the frame around a row follows
+    the focus among them without the server.
     """
     traces = traces or {}
     across = len(matrices) if across is None else across
@@ -174,6 +176,7 @@ def draw(
         "tall": tall,
         "across": across,
         "stacked": stacked,
+        "tokens": tokens,
         "matrices": [
             matrix.description | {"explains": matrix.matrix is not None and matrix.name in traces}
             for matrix in matrices
@@ -294,6 +297,11 @@ def _choose(*, row: object, column: object) -> None:
 def _plot(key: str) -> str:
     """Where it is kept which of these matrices is drawn by plotly."""
     return f"{key}_plot"
+
+
+def is_plotted(key: str) -> bool:
+    """Whether the reader has asked for one of these matrices by plotly."""
+    return st.session_state.get(_plot(key)) is not None
 
 
 def _texts(how: str) -> dict[str, str]:

@@ -5,10 +5,12 @@ import streamlit as st
 from mha_core.analysis.derivation import STEPS, Step, steps
 from mha_core.analysis.explanation import MAX_SYMBOLS, symbolic_scores
 from mha_core.analysis.frames import MAX_ALL_PAIRS, around, largest_weight
-from pages._kit import charts, chooser, compute, heights, matrices, model_info, refusals, state
+from pages._kit import charts, chooser, compute, heatmaps, heights, matrices, model_info, refusals, state
 from pages._kit.scene import in_fragment, scene_and_trace
 from pages._kit.text import literal, number, t
 from pages.understand._steps import river
+
+MAX_ALONE = 32  # tokens whose rows the browser has for the words above: a choice asks nobody
 
 scene_and_trace()
 
@@ -27,12 +29,9 @@ def page() -> None:
     layer_index, head, query = state.indices(trace, scene)
     layer = trace.layers[layer_index]
     part = around(trace, query, layer=layer_index, head=head, size=MAX_ALL_PAIRS)
-    limit = (
-        compute.of(layer, largest_weight, part=part) or 1.0
-    )  # so that the colours of heads can be compared
-    known_steps = (
-        compute.of(trace, steps, layer=layer_index, head=head, part=part) if layer.knows("q") else []
-    )
+    limit = compute.of(layer, largest_weight, part=part) or 1.0  # colours of heads can be compared
+    place = {"layer": layer_index, "head": head}
+    known_steps = compute.of(trace, steps, **place, part=part) if layer.knows("q") else []
 
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         st.title(t("steps.heading"), anchor=False)
@@ -53,9 +52,10 @@ def page() -> None:
                 formula.latex(rf"\large {step.formula}")
                 if step.name == "scores" and max(layer.n_query, layer.n_key) <= MAX_SYMBOLS:
                     formula.latex(symbolic_scores(layer))
+    alone = layer.sides.same and layer.n_query <= MAX_ALONE and not heatmaps.is_plotted("steps")
     if known_steps:
-        river.pictures(trace, layer=layer_index, head=head, query=query, part=part, limit=limit)
-    chooser.of_head(trace, layer=layer_index, head=head, query=query, limit=limit)
+        river.pictures(trace, **place, query=query, part=part, limit=limit, follow=alone)
+    chooser.of_head(trace, **place, query=query, limit=limit, alone=alone)
     st.caption(t("steps.intro", head=head + 1, layer=layer_index + 1))
     model_info.layer(trace, layer_index)
     if not layer.knows("q"):

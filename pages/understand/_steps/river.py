@@ -62,12 +62,18 @@ def _nodes(trace: AttentionTrace, steps: Sequence[Step], *, layer: int, head: in
     return [*(rows[step.name] for step in steps), {1: "Z" if steps[-1].name == "output" else "concat"}]
 
 
-def pictures(trace: AttentionTrace, *, layer: int, head: int, query: int, part: Part, limit: float) -> None:
-    """The matrices of all steps, each one once; of the step in focus those that it takes and makes."""
+def pictures(
+    trace: AttentionTrace, *, layer: int, head: int, query: int, part: Part, limit: float, follow: bool
+) -> None:
+    """The matrices of all steps, each one once; of the step in focus those that it takes and makes.
+
+    They `follow` the token in focus without the server.
+    """
     place = {"layer": layer, "head": head, "part": part}
     drawn, steps = compute.of(trace, _pictures, query=query, limit=limit, **place)
     traces = dict.fromkeys((matrix.name for matrix in drawn), trace)
-    heatmaps.draw(drawn, key="steps", tall=TALL, steps=steps, traces=traces)
+    tokens = trace.tokens.labels if follow else None
+    heatmaps.draw(drawn, key="steps", tall=TALL, steps=steps, traces=traces, tokens=tokens)
 
 
 def _pictures(
