@@ -199,7 +199,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
 
 // As the server has it, but for what has been chosen since.
 /** @param {Choice} choice */
-function latest(group, choice) {
+function asChosen(group, choice) {
   if (!group.every) return { ...group, chosen: choice.waiting.get(group.field) ?? group.chosen };
   const at = positionOf(group.tokens, heldFocus()[group.field] ?? "");
   const chosen = at < 0 ? group.chosen : at;
@@ -212,8 +212,8 @@ function show(root, choice) {
   const colours = themeColours(root);
   const palette = getComputedStyle(root).getPropertyValue("--st-chart-categorical-colors").split(",");
   const rows = make("div", "rows");
-  rows.append(...data.rows.map((row) => rowGroup(latest(row, choice), palette)));
-  const strips = data.strips.flatMap((strip) => stripGroup(latest(strip, choice), colours, data.texts));
+  rows.append(...data.rows.map((row) => rowGroup(asChosen(row, choice), palette)));
+  const strips = data.strips.flatMap((strip) => stripGroup(asChosen(strip, choice), colours, data.texts));
   const page = /** @type {ShadowRoot} */ (root.getRootNode());
   const active = /** @type {HTMLElement | null} */ (page.activeElement);
   const field = root.contains(active)

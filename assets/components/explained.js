@@ -31,19 +31,25 @@
 
 const MAX_KEY_NUMBERS = 4096; // code writes out the keys of a whole row up to so many numbers
 const MAX_SHORTFALL = 1e-5; // by which rounding lets a row sum to less than 1
+const MAX_FORMULA = 6; // terms that a formula writes out
 
 /**
- * The steps to a number, and its code; null where the browser does not have what it is made of.
+ * The steps to a number, its code and its formula; null where the browser does not have what it is made of.
  * @param {Layer} layer
  * @param {string} name
  * @param {{ head: number, row: number, column: number }} place
  * @param {string[]} keys the tokens that are looked at
- * @returns {{ value: number, steps: Step[], code: string } | null}
+ * @param {string[]} queries those that look
+ * @returns {{ value: number, steps: Step[], code: string, latex: string } | null}
  */
-export function explained(layer, name, place, keys) {
-  if (!layer.q) return null;
-  if (name === "output") return layer.v ? mixture(layer, place, keys) : null;
-  return name === "scores" || name === "weights" ? pair(layer, name, place, keys) : null;
+export function explained(layer, name, place, keys, queries) {
+  const { row, column } = place;
+  const isPair = name === "scores" || name === "weights";
+  if (!layer.q || !(isPair || (name === "output" && layer.v))) return null;
+  const found = isPair ? pair(layer, name, place, keys) : mixture(layer, place, keys);
+  const symbol = isPair ? `q_{${latexText(queries[row])}} \\cdot k_{${latexText(keys[column])}}` : "\\sum_n a_n v_n";
+  const lines = found.steps.map((step) => formulaOf(step, symbol, layer, isPair));
+  return { ...found, latex: `\\begin{gathered}${lines.join(" \\\\ ")}\\end{gathered}` };
 }
 
 /** @returns {{ value: number, steps: Step[], code: string }} */
@@ -170,3 +176,53 @@ function digits(value) {
 
 // In Python 1 is no float.
 const asFloat = (value) => (Number.isInteger(value) && Math.abs(value) < 1e21 ? `${value}.0` : String(value));
+
+// A step in LaTeX with its numbers.
+/** @param {Step} step */
+function formulaOf({ name, value, factors, terms, chosen }, symbol, layer, isPair) {
+  const [before, by] = factors.map((factor) => latexNumber(factor[0]));
+  const after = latexNumber(value);
+  const root = Math.abs(factors[1]?.[0] - layer.k.shape[2] ** -0.5) < 1e-6;
+  const few = (written) => [...written.slice(0, MAX_FORMULA), ...(terms.length > MAX_FORMULA ? ["\\cdots"] : [])];
+  switch (name) {
+    case "scale":
+      return `s = ${before} \\cdot ${root ? `\\frac{1}{\\sqrt{${layer.k.shape[2]}}}` : by} = ${after}`;
+    case "cap":
+      return `${by} \\tanh(${before} / ${by}) = ${after}`;
+    case "bias":
+      return `${before} ${factors[1][0] < 0 ? `- ${latexNumber(-factors[1][0])}` : `+ ${by}`} = ${after}`;
+    case "mask":
+      return `${after} \\quad \\text{(${Number.isFinite(value) ? "visible" : "hidden"})}`;
+    case "temperature":
+      return `${before} / ${by} = ${after}`;
+    case "patch":
+      return isPair ? `a = ${after}` : after;
+    case "softmax": {
+      const scores = Array.from(factors[0]);
+      const most = scores.reduce((one, other) => Math.max(one, other), Number.NEGATIVE_INFINITY);
+      if (most === Number.NEGATIVE_INFINITY) return "a = 0 \\quad \\text{(every key is hidden)}";
+      const sum = scores.reduce((all, score) => all + Math.exp(score - most), 0);
+      const power = (score) => `e^{${latexNumber(score - most)}}`;
+      const share = `\\frac{${latexNumber(Math.exp(scores[chosen] - most))}}{${latexNumber(sum)}}`;
+      return `a = \\frac{${power(scores[chosen])}}{${few(scores.map(power)).join(" + ")}} = ${share} = ${after}`;
+    }
+    default: {
+      const products = Array.from(terms, (_, at) => factors.map((factor) => `(${latexNumber(factor[at])})`).join(""));
+      return `${symbol} = ${few(products).join(" + ")} = ${after}`;
+    }
+  }
+}
+
+// Four digits.
+function latexNumber(value) {
+  if (!Number.isFinite(value)) return value < 0 ? "-\\infty" : "\\infty";
+  const [digits, power] = value.toPrecision(4).split("e");
+  const isSmall = power === undefined && value !== 0 && Math.abs(value) < 1e-4;
+  const [written, exponent] = isSmall ? value.toExponential(3).split("e") : [digits, power];
+  return exponent === undefined ? String(Number(written)) : `${Number(written)} \\cdot 10^{${Number(exponent)}}`;
+}
+
+/** @type {Record<string, string>} */
+const ESCAPES = { "\\": "∖", "^": "＾", "~": "∼", "\n": "⏎" };
+for (const letter of "{}_#$%&") ESCAPES[letter] = `\\${letter}`;
+const latexText = (label) => `\\text{${Array.from(label, (letter) => ESCAPES[letter] ?? letter).join("")}}`;

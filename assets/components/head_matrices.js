@@ -251,7 +251,7 @@ export class HeadMatrices extends MatrixPictures {
     const [from, to] = [listOf(panel, rows)[row], columns ? listOf(panel, columns)[column] : column + 1];
     const where = { symbol: this.matrices[name].symbol, from, to };
     this.explains = this.#place;
-    const ours = explained(layer, name, place, listOf(panel, "key"));
+    const ours = explained(layer, name, place, listOf(panel, "key"), listOf(panel, "query"));
     if (ours) return this.explanation.show({ ...where, ...ours });
     const asked = { name, panel: this.nth, layer: layer.number, ...place, id: questionId() };
     if (this.view.explain) return this.view.explain(asked);

@@ -1,6 +1,7 @@
 """The six matrices of a head as the browser computes them: orders, parts, colours; node against numpy."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -11,8 +12,9 @@ from tests.analysis import cells
 from tests.conftest import LENGTH, RULES
 
 MODULES = ["payload.js", "head_matrices.js", "heatmap.js", "matrix_pictures.js"]
-LABELS = [f"t{at}" for at in range(LENGTH)]
+LABELS = [f"t_{at}" for at in range(LENGTH)]
 PART, KEYS = (2, 7), (1, 6)  # some rows and some columns
+NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 VECTORS, PAIRS = ("q", "k", "v"), ("scores", "weights")
 
 
@@ -58,7 +60,7 @@ def test_a_number_is_explained_as_it_is_by_python(javascript, make_layer, normal
     code = f"""
     const keys = {json.dumps(LABELS)};
     const number = (layer) => ([name, row, column]) =>
-      explained(layer, name, {{ head: 4, row, column }}, keys);
+      explained(layer, name, {{ head: 4, row, column }}, keys, keys);
     return [...openPayload(file("blob"))[0].layers.values()].map((layer) =>
       {json.dumps(places)}.map(number(layer)));
     """
@@ -74,6 +76,9 @@ def test_a_number_is_explained_as_it_is_by_python(javascript, make_layer, normal
                     np.testing.assert_allclose(one["terms"], other.terms, atol=5e-6)
             assert ours["value"] == pytest.approx(theirs.value, abs=5e-6)
             assert cells.output(ours["code"]) == pytest.approx(theirs.value, abs=5e-6)
+            assert NUMBER.sub("#", ours["latex"]) == NUMBER.sub("#", theirs.latex)
+            numbers = [list(map(float, NUMBER.findall(one))) for one in (ours["latex"], theirs.latex)]
+            np.testing.assert_allclose(*numbers, rtol=2e-3, atol=1e-4)
 
 
 def test_dimensions_stand_in_their_order_or_the_largest_or_the_most_different_first(javascript, normal):
