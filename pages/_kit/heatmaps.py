@@ -1,6 +1,6 @@
 """Matrices as pictures of our own, each of them large on request, and on request as a figure of plotly's."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -43,10 +43,19 @@ _heatmaps = components.component(
 )
 
 
+class Cell(NamedTuple):
+    """A number of a layer: its matrix, its head where that has heads, its row and its column, all from 0."""
+
+    matrix: str
+    head: int | None
+    row: int
+    column: int
+
+
 class Cells(NamedTuple):
     """Which numbers a matrix has: what they are of, and the position of the first one there."""
 
-    subject: tuple[str, Origin]
+    subject: tuple[str, Origin, Cell | None]
     first: tuple[int, int]
     shape: tuple[int, int]
 
@@ -56,7 +65,7 @@ class Asked(NamedTuple):
 
     id: int
     name: str
-    subject: tuple[str, Origin]
+    subject: tuple[str, Origin, Cell | None]
     row: int
     column: int
 
@@ -71,7 +80,8 @@ class Heatmap:
     `hidden` cells have no colour of the scale, and `hidden_text` says why. `span` is its width in columns of
     the grid that it stands in.
     `matrix` is the name of the trace's matrix whose numbers it has, where each can be explained, and `first`
-    the positions of its first row and first column there.
+    the positions of its first row and first column there; or `cell` says the matrix, head, row and column of
+    the number in a row and a column here.
     `start` are the positions of its first row and first column among the tokens, from 0: a click on a cell
     then chooses them; None for an axis without tokens, and for a matrix that is not clicked.
     """
@@ -93,6 +103,7 @@ class Heatmap:
     span: int = 1
     matrix: str | None = None
     first: tuple[int, int] = (0, 0)
+    cell: Callable[[int, int], Cell] | None = None
 
     @cached_property
     def values(self) -> np.ndarray:
@@ -108,7 +119,9 @@ class Heatmap:
 
     @property
     def cells(self) -> Cells:
-        return Cells((self.symbol, replace(self.origin or Origin(), spans=())), self.first, self.frame.shape)
+        place = None if self.cell is None else self.cell(0, 0)
+        subject = self.symbol, replace(self.origin or Origin(), spans=()), place
+        return Cells(subject, self.first, self.frame.shape)
 
     @cached_property
     def description(self) -> dict:
@@ -136,6 +149,17 @@ class Heatmap:
             "kinds": [POINTED.get(index.name) for index in (frame.index, frame.columns)],
             "saved": {"caption": meta["caption"], "file": meta["file"]},
         }
+
+    @property
+    def explains(self) -> bool:
+        """Whether it is known whose numbers it has."""
+        return self.matrix is not None or self.cell is not None
+
+    def at(self, row: int, column: int) -> Cell:
+        """Whose number that of a row and a column is, counted from those of `first`."""
+        if self.cell is not None:
+            return self.cell(row, column)
+        return Cell(self.matrix, self.origin.head, row, column)
 
 
 class Step(NamedTuple):
@@ -172,13 +196,13 @@ def draw(
     data = {
         "name": key,
         "digest": components.digest(blob),
-        "texts": _texts("explained" if traces else "how" if any(one.start for one in matrices) else "point"),
+        "texts": _texts(_how(bool(traces), any(one.start for one in matrices))),
         "tall": tall,
         "across": across,
         "stacked": stacked,
         "tokens": tokens,
         "matrices": [
-            matrix.description | {"explains": matrix.matrix is not None and matrix.name in traces}
+            matrix.description | {"explains": matrix.explains and matrix.name in traces}
             for matrix in matrices
         ],
         "explanation": _explanation(key, matrices, traces),
@@ -186,7 +210,7 @@ def draw(
     }
 
     # A session keeps these functions: one that held a trace would hold all that is computed of it.
-    explains = {one.name: one.cells for one in matrices if one.matrix is not None and one.name in traces}
+    explains = {one.name: one.cells for one in matrices if one.explains and one.name in traces}
 
     def picked() -> None:
         cell = st.session_state[key].picked
@@ -233,15 +257,9 @@ def _explanation(key: str, matrices: Sequence[Heatmap], traces: Mapping[str, Att
     )
     if matrix is None:
         return None
-    place = {
-        "layer": matrix.origin.layer,
-        "head": matrix.origin.head,
-        "row": asked.row,
-        "column": asked.column,
-    }
-    return explained.of_cell(traces[asked.name], matrix.matrix, symbol=matrix.symbol, **place) | {
-        "id": asked.id
-    }
+    name, head, row, column = matrix.at(asked.row, asked.column)
+    place = {"layer": matrix.origin.layer, "head": head, "row": row, "column": column}
+    return explained.of_cell(traces[asked.name], name, symbol=matrix.symbol, **place) | {"id": asked.id}
 
 
 def _explained(key: str) -> str:
@@ -302,6 +320,11 @@ def _plot(key: str) -> str:
 def is_plotted(key: str) -> bool:
     """Whether the reader has asked for one of these matrices by plotly."""
     return st.session_state.get(_plot(key)) is not None
+
+
+def _how(explains: bool, chooses: bool) -> str:
+    """Which text says what a click does."""
+    return ("explained" if chooses else "explains") if explains else ("how" if chooses else "point")
 
 
 def _texts(how: str) -> dict[str, str]:

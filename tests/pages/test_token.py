@@ -389,3 +389,36 @@ def test_the_page_token_tells_who_looks_at_a_token_of_the_other_text(
     assert bar["y"][0] == translation.sides.keys.labels[row.argmax()]
     assert len(heatmaps(app, "one-heads")["seen"]["columns"]) == 7
     assert f"sum to {column.sum():.2f}; 0.636 would be an even share" in said  # 7 / 11
+
+
+# Where numbers come from
+
+
+@pytest.mark.slow
+def test_each_picture_of_weights_vectors_and_scores_says_where_its_numbers_come_from(
+    on_random, heatmaps, click
+):
+    """Also where columns are the densest alone and rows are heads; and the answer goes with another token."""
+    text = " ".join(f"word{at}" for at in range(50))  # more than are drawn
+    app, trace = on_random(text=text, h=3, d_model=24, mask="causal", token=45, head=2)
+
+    def explained(key: str, name: str, row: int, column: int) -> tuple[float, float]:
+        """The number in the picture, and the one that is explained."""
+        matrix = heatmaps(app, f"one-{key}")[name]
+        assert matrix["explains"]
+        asked = {"name": name, "row": row, "column": column, "id": f"{name} {row} {column}"}
+        click(app, f"one-{key}", {"row": None, "column": None, "explained": asked})
+        answer = json.loads(app.get_by_key(f"one-{key}").proto.json)[0]["explanation"]
+        assert answer["id"] == asked["id"]
+        return matrix["values"][row, column], answer["value"]
+
+    places = [("heads", "looks", 0, 30), ("heads", "seen", 2, 38), ("vectors", "q", 0, 3)]
+    places += [("vectors", "k", 0, 3), ("vectors", "v", 0, 7)]
+    places += [("products", "scores", 20, 0), ("products", "scores", 2, 1), ("products", "weights", 21, 0)]
+    for place in places:
+        drawn, said = explained(*place)
+        assert drawn != 0
+        assert said == pytest.approx(drawn, rel=1e-5), place
+    click(app, "chooser", {"token": 40})
+    assert json.loads(app.get_by_key("one-products").proto.json)[0]["explanation"] is None
+    assert not heatmaps(app, "one-mixture")["mixture"]["explains"]

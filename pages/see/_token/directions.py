@@ -1,6 +1,6 @@
 """The two directions of attention on the page Token: what the token looks at, and what looks at it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -64,21 +64,44 @@ def beside(draw: Callable[[Direction], None], both: tuple[Direction, Direction])
             draw(side)
 
 
-def heatmaps_of(looks: Sequence[tuple[Direction, Looks]], drawn: Sequence[Heatmap], *, key: str) -> None:
+def heatmaps_of(
+    trace: AttentionTrace,
+    looks: Sequence[tuple[Direction, Looks]],
+    drawn: Sequence[Heatmap],
+    *,
+    key: str,
+) -> None:
     """Draw heatmaps of both directions; where all weights of a direction are 0 a sentence says so."""
     for side, (weights, _) in looks:
         if not weights.to_numpy().any():
             st.markdown(side.empty)
     if drawn:
-        heatmaps.draw(drawn, key=key, across=2, stacked=True)
+        traces = {one.name: trace for one in drawn if one.explains}
+        heatmaps.draw(drawn, key=key, across=2, stacked=True, traces=traces)
     for _, (weights, _) in looks:
         partly(weights.to_numpy(), densest(weights, MAX_COLUMNS))
 
 
 def on_one_scale(
-    looks: Sequence[tuple[Direction, Looks]], *, framed: int, limit: float, origin: Origin
+    looks: Sequence[tuple[Direction, Looks]],
+    *,
+    framed: int,
+    limit: float,
+    origin: Origin,
+    ends: Mapping[str, int] | None = None,
 ) -> list[Heatmap]:
-    """Heads or layers × the tokens with the most weight, in each direction that has any weight."""
+    """Heads or layers × the tokens with the most weight, in each direction that has any weight.
+
+    Of heads `ends` are the token that looks and the one that is looked at, by the names of the directions.
+    """
+
+    def cell_of(direction: str, columns: np.ndarray) -> Callable[[int, int], heatmaps.Cell]:
+        def cell(row: int, column: int) -> heatmaps.Cell:
+            pair = (ends[direction], int(columns[column]))
+            return heatmaps.Cell("weights", row, *(pair if direction == "looks" else pair[::-1]))
+
+        return cell
+
     drawn = []
     for side, (weights, hidden) in looks:
         if not weights.to_numpy().any():
@@ -99,6 +122,7 @@ def on_one_scale(
                 hidden=masked if masked.any() else None,
                 row=framed,
                 origin=origin,
+                cell=cell_of(side.name, columns) if ends else None,
             )
         )
     return drawn

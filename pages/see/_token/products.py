@@ -11,6 +11,7 @@ from mha_core.analysis.frames import origin
 from mha_core.analysis.token import Leading, Mixture, against_keys, densest, leading, mixture, vectors
 from mha_core.traces.matrices import MATRICES
 from pages._kit import compute, heatmaps
+from pages._kit.heatmaps import Cell
 from pages._kit.text import literal, number, t
 from pages.see._token.subject import Subject, sum_of_row, table, word
 
@@ -24,14 +25,16 @@ def search(subject: Subject) -> None:
     """The token's q, k and v, and q against every key: products, score, softmax input, weight."""
     layer = subject.of_layer
     st.markdown(t("one.search", token=subject.name))
-    heatmaps.draw(subject.of(_vectors, head=subject.head), key="one-vectors", tall=VECTOR_HEIGHT)
+    drawn = subject.of(_vectors, head=subject.head)
+    traces = dict.fromkeys(MATRICES, subject.trace)
+    heatmaps.draw(drawn, key="one-vectors", tall=VECTOR_HEIGHT, traces=traces)
     if layer.n_kv_heads < layer.n_heads:
         st.caption(t("heads.shares", head=subject.head + 1, kv=layer.kv_head(subject.head) + 1))
     st.markdown(t("one.products", token=subject.name, d_k=layer.d_k, scale=literal(number(layer.scale))))
     products, numbers = subject.of(against_keys, head=subject.head)
     keys = densest(numbers[["weight"]].T, MAX_KEYS)
     visible, adjusted = _adjusted(numbers)
-    heatmaps.draw(subject.of(_steps, head=subject.head), key="one-products")
+    heatmaps.draw(subject.of(_steps, head=subject.head), key="one-products", traces=traces)
     if adjusted:
         st.caption(t("one.adjusted_note"))
     if not visible.all():
@@ -76,9 +79,18 @@ def _steps(trace: AttentionTrace, *, layer: int, head: int, token: int) -> list[
             hidden=masked if masked.any() else None,
             origin=source,
             result=True,
+            cell=lambda row, column: Cell(("scores", "masked")[column], head, token, int(keys[row])),
         ),
         heatmaps.Heatmap(
-            "weights", "softmax", t("one.weight"), weights, "weights", limit=limit, origin=source, result=True
+            "weights",
+            "softmax",
+            t("one.weight"),
+            weights,
+            "weights",
+            limit=limit,
+            origin=source,
+            result=True,
+            cell=lambda row, _: Cell("weights", head, token, int(keys[row])),
         ),
     ]
 
@@ -98,6 +110,7 @@ def _vectors(trace: AttentionTrace, *, layer: int, head: int, token: int) -> lis
             "signed",
             limit=limits[name] or None,
             origin=origin(trace, layer=layer, head=head),
+            cell=lambda _, column, name=name: Cell(name, head, token, column),
         )
         for name, vector in vector_frames.items()
     ]

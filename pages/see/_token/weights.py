@@ -23,7 +23,7 @@ def every_head(subject: Subject, both: tuple[Direction, Direction]) -> None:
     """Heads × tokens in both directions on one colour scale; below a fold each head's largest three."""
     limit = max(float(side.looks.weights.to_numpy().max()) for side in both)
     drawn = subject.of(_heads_drawn, head=subject.head, key=subject.key, limit=limit)
-    heatmaps_of([(side, side.looks) for side in both], drawn, key="one-heads")
+    heatmaps_of(subject.trace, [(side, side.looks) for side in both], drawn, key="one-heads")
     with table(lambda: _table_of_heads(subject, both), name="heads", subject=subject) as opened:
         if opened and limit > 0:
             st.dataframe(_largest_three(subject, both), hide_index=True)
@@ -33,7 +33,9 @@ def _heads_drawn(
     trace: AttentionTrace, *, layer: int, head: int, token: int, key: int, limit: float
 ) -> list[Heatmap]:
     looks = [(side, side.looks) for side in compute.of(trace, both_of, layer=layer, token=token, key=key)]
-    return on_one_scale(looks, framed=head, limit=limit, origin=origin(trace, layer=layer, head=head))
+    ends = {"looks": token, "seen": key}
+    source = origin(trace, layer=layer, head=head)
+    return on_one_scale(looks, framed=head, limit=limit, origin=source, ends=ends)
 
 
 def _largest_three(subject: Subject, both: tuple[Direction, Direction]) -> pd.DataFrame:
@@ -142,7 +144,7 @@ def layers(subject: Subject, both: tuple[Direction, Direction]) -> None:
     """The mean over the heads of each layer in both directions, and each layer's strongest head in words."""
     layer_means = _means(subject.trace, subject.token, subject.key)
     drawn = subject.of(_layers_drawn, head=subject.head, key=subject.key)
-    heatmaps_of(_looks(both, layer_means), drawn, key="one-layers")
+    heatmaps_of(subject.trace, _looks(both, layer_means), drawn, key="one-layers")
     means = {f"mean weight {how}": means.mean for how, means in zip(WAYS, layer_means.values(), strict=True)}
     with table(lambda: _long_table(subject, "layer", means), name="layers", subject=subject) as opened:
         if opened:
