@@ -180,14 +180,16 @@ def draw(
     steps: Mapping[str, Step] | None = None,
     traces: Mapping[str, AttentionTrace] | None = None,
     tokens: Sequence[str] | None = None,
+    stays: Mapping[str, int] | None = None,
 ) -> None:
     """Draw matrices, so many `across` and `tall` pixels high; `key` is their element key.
 
     On a phone they are a row that is swiped, or stand one below the other where they are `stacked`. One of
     them is drawn by plotly where its reader asks for that. With `steps` those of the step in focus alone are
     drawn (step_in_focus.js). `traces` are those whose numbers the matrices of these names have: a click on a
-    cell then says where its number comes from. With `tokens`, all of the text, the frame around a row follows
-    the focus among them without the server.
+    cell then says where its number comes from. With `tokens`, all of the text, a frame around a row follows
+    the focus among them without the server. With the tokens of a cell `stays` is chosen of the focus, where
+    other tokens would choose another.
     """
     traces = traces or {}
     across = len(matrices) if across is None else across
@@ -215,7 +217,7 @@ def draw(
     def picked() -> None:
         cell = st.session_state[key].picked
         state.hear(cell.get("told"))
-        _choose(row=cell["row"], column=cell["column"])
+        _choose(row=cell["row"], column=cell["column"], **(stays or {}))
         if cell.get("explained"):
             st.session_state[_explained(key)] = _asked(explains, **cell["explained"])
 
@@ -305,9 +307,9 @@ def axis(index: pd.Index) -> str:
     return t(f"axis.{index.name or 'packed'}")
 
 
-def _choose(*, row: object, column: object) -> None:
+def _choose(*, row: object, column: object, **more: int) -> None:
     """Choose the tokens of a cell: the row is the query, the column is the key."""
-    positions = {"token": row, "key_token": column}
+    positions = {"token": row, "key_token": column} | more
     # The browser sent these numbers; the controls clamp them to the tokens that exist.
     state.go(**{key: at + 1 for key, at in positions.items() if isinstance(at, int) and at >= 0})
 

@@ -176,6 +176,7 @@ def _rules() -> str:
 }}
 {BOX}:has(> {_keyed("of_steps")}) {{ height: auto; }}
 {_keyed("of_steps")} {{ overflow: visible; }}
+{PHONE} {{ {BOX}:has(> {_keyed("of_steps")}) {{ flex: none; }} }} /* a short step leaves no gap */
 [class*="{KEYED}step-"] {{ min-height: 10rem; justify-content: center; }}
 {SIDEBAR} {_keyed("source")} {RADIO} {{ padding: 0.25rem 0.6rem; }}
 :is({_keyed("instead_text")}, {_keyed("instead_twin")}) {BUTTON} p {{ text-decoration: underline; }}

@@ -4,7 +4,7 @@ import streamlit as st
 
 from pages._kit import model_info, state
 from pages._kit.scene import in_fragment, scene_and_trace, second_trace
-from pages._kit.text import t
+from pages._kit.text import literal, t
 from pages.understand._hops import two_hops
 
 
@@ -17,8 +17,11 @@ def hops() -> None:
     *_, query = state.indices(trace, scene)
     first, second = two_hops.heads(trace, scene, query, layer=layer)
     two_hops.choose(trace, query, first=first, second=second, layer=layer)
-    for name, sentence_trace in (("first", trace), ("twin", second_trace(scene, says=False))):
+    twin = second_trace(scene, says=False)
+    for name, sentence_trace in (("first", trace), ("twin", twin)):
         if sentence_trace:
+            if twin:
+                st.header(literal(sentence_trace.title), anchor=False)
             two_hops.path(sentence_trace, query, first=first, second=second, layer=layer)
             two_hops.show_matrices(sentence_trace, query, first=first, second=second, key=name, layer=layer)
 

@@ -400,7 +400,7 @@ def test_each_picture_of_weights_vectors_and_scores_says_where_its_numbers_come_
 ):
     """Also where columns are the densest alone and rows are heads; and the answer goes with another token."""
     text = " ".join(f"word{at}" for at in range(50))  # more than are drawn
-    app, trace = on_random(text=text, h=3, d_model=24, mask="causal", token=45, head=2)
+    app, _ = on_random(text=text, h=3, d_model=24, mask="causal", token=45, head=2)
 
     def explained(key: str, name: str, row: int, column: int) -> tuple[float, float]:
         """The number in the picture, and the one that is explained."""

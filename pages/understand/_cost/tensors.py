@@ -26,7 +26,8 @@ def draw(layer: Layer) -> None:
     tensors = shapes(layer.spec, layer.tokens, batch=layer.batch)
     longest = max(max(_sides(tensor)) for tensor in tensors)
     figures = "".join(map(_figure, tensors))
-    unit = f"--unit: calc(min(100cqw, {WIDEST}px) / {longest})"
+    # Two of the largest stand beside each other on a phone.
+    unit = f"--unit: calc(min(50cqw - 1rem, {WIDEST}px) / {longest})"
     st.html(f'<style>{STYLE}</style><div class="tensors"><div style="{unit}">{figures}</div></div>')
     st.caption(t("cost.scale"))
 

@@ -141,7 +141,8 @@ def show_matrices(
     charts.say_part(part, trace.sides)
     settings = {"query": query, "first": first, "second": second, "layer": layer, "part": part}
     drawn = compute.of(trace, _matrices, **settings)
-    heatmaps.draw(drawn, key=f"hops-{key}", traces=dict.fromkeys(("first", "second"), trace))
+    traces, heads = dict.fromkeys(("first", "second"), trace), {"hop1": first, "hop2": second}
+    heatmaps.draw(drawn, key=f"hops-{key}", traces=traces, stays=heads)
 
 
 def _matrices(
