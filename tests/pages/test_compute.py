@@ -16,7 +16,7 @@ PAGES_OF_A_SENTENCE = (
     "understand/what_if.py",
     "understand/steps.py",
     "understand/hops.py",
-    "learn/before_after.py",
+    "see/compare.py",
 )
 
 
