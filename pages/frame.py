@@ -9,7 +9,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from pages._kit import charts, components, compute, controls, state, streamlit_parts
 from pages._kit.controls import with_sentence
-from pages._kit.text import PAGES, drawing, literal, t
+from pages._kit.text import drawing, literal, t
 
 MAX_QUOTED = 40  # characters of a wrong value of a link
 
@@ -108,12 +108,11 @@ SECTIONS = {
 
 def _what_next(page: Page) -> None:
     """One line at the end of a page: where to go on reading."""
-    st.divider()
     with st.container(horizontal=True, vertical_alignment="center", key="next"):
         st.caption(t("next.title"), width="content")
         for file in page.next:
             label = t(f"next.{Path(file).stem}")
-            st.page_link(PAGES / file, label=label, icon=":material/arrow_forward:")
+            st.page_link(by_file[file], label=label, icon=":material/arrow_forward:")
 
 
 def _say(wrong: Mapping[str, tuple[str, object]], line: DeltaGenerator) -> None:
@@ -131,10 +130,11 @@ def _in_words(name: str, value: str, taken: object) -> str:
 new_link = state.begin()
 st.logo(drawing("logo.svg"), size="large", icon_image=drawing("icon.svg"))
 pages = {
-    streamlit_parts.page(PAGES / page.file, title=page.title, path=page.path): page
+    streamlit_parts.page(page.file, title=page.title, path=page.path): page
     for section in SECTIONS.values()
     for page in section
 }
+by_file = {page.file: link for link, page in pages.items()}
 chosen = st.navigation(list(pages), position="top", expanded=True)
 st.set_page_config(
     page_title=f"{pages[chosen].title} · Headscope",
@@ -143,8 +143,8 @@ st.set_page_config(
     initial_sidebar_state="auto" if pages[chosen].controls else "collapsed",
 )
 with st.sidebar:
-    above, below = st.container(), st.container()
-with below:  # drawn first: while the rest is computed, the browser fetches what components are drawn by
+    above = st.container()
+    # Drawn first: while the rest is computed, the browser fetches what components are drawn by.
     streamlit_parts.style(
         {list(pages.values()).index(section[0]) + 1: name for name, section in SECTIONS.items()},
         menu=t("section.menu"),
@@ -155,7 +155,7 @@ link = st.query_params.to_dict() if new_link else {}  # controls take wrong valu
 wrong, line = controls.refused(link), st.empty()
 _say(wrong, line)
 controls.controls(pages[chosen].controls, above)
-with below:
+with st.sidebar:
     components.address(state.address(), st.session_state.pop("follow", None))
 chosen.run()
 if others := controls.replaced(link):

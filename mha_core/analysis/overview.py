@@ -68,6 +68,11 @@ class Overview:
         """Rows and columns of a picture, in pixels; one pixel is one cell in short texts."""
         return self.thumbs[0].shape[1]
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the pictures and of the table."""
+        return sum(thumbs.nbytes for thumbs in self.thumbs) + int(self.table.memory_usage().sum())
+
     def positions(self) -> dict[tuple[int, int], tuple[str, float]]:
         """The position at which a head mostly looks, if any: (layer, head) → (name, mean weight).
 

@@ -4,6 +4,7 @@ import json
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
@@ -248,6 +249,6 @@ def _computed(settings: str) -> mha.AttentionTrace:
     return mha.trace(limit=max_tokens(arguments["source"]), edits=edits, **arguments)
 
 
-@st.cache_resource
+@cache
 def device() -> Device:
     return pick()

@@ -165,9 +165,10 @@ def _is_number(text: str, least: int, most: int) -> bool:
 
 def _rewrite_values() -> None:
     """Streamlit forgets the value of a control that a page does not draw, unless it is written anew."""
+    held = st.session_state.to_dict()
     for key in CONTROLS:
-        if key in st.session_state:
-            st.session_state[key] = st.session_state[key]
+        if key in held:
+            st.session_state[key] = held[key]
 
 
 def _hidden() -> None:
@@ -175,13 +176,13 @@ def _hidden() -> None:
 
     Streamlit binds controls alone to a link, and takes out of it the values without a control.
     """
-    link, drawn = st.query_params.to_dict(), st.session_state.drawn
+    link, drawn, held = st.query_params.to_dict(), st.session_state.drawn, st.session_state.to_dict()
     with st.container(key="unseen"):
         for key in CONTROLS:
             if key in drawn or key == "file":  # a file is open for one visit
                 continue
             default = _default(key)
-            if key not in link and st.session_state.get(key) in (None, default):
+            if key not in link and held.get(key) in (None, default):
                 continue
             options = _options(key)
             if options:

@@ -112,7 +112,7 @@ def of_sentences(
         "answers": [sentence.answers(one) for one in traces.values()],
         "hides": [sentence.hide_hints(one, field) for field, one in traces.items()],
         "notes": [""] * len(layers) if mixed else model_info.notes(trace),
-        "roles": {} if mixed else {number: role_labels.labels(trace, scene, number) for number in layers},
+        "roles": {} if mixed else role_labels.labels(trace, scene),
     }
 
     # A session keeps this function: one that held a trace would hold all that is computed of it.

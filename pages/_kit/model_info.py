@@ -32,12 +32,11 @@ def about(trace: AttentionTrace) -> None:
     steps = f"{source.step:,}"
     st.caption(t("model.trained", steps=steps, **kind) if source.step else t("model.untrained", **kind))
     with st.expander(t("model.more")):
-        st.markdown(t(f"model.{source.architecture}"))
-        st.markdown(t("model.supervised"))
-        st.markdown(t("model.rows"))
+        lines = [t(f"model.{source.architecture}"), t("model.supervised"), t("model.rows")]
         if report := _report(source):
-            st.markdown(t("model.scores", **report))
-            st.markdown(t("model.made", command=f"python -m mha_core.training {report['name']}"))
+            command = f"python -m mha_core.training {report['name']}"
+            lines += [t("model.scores", **report), t("model.made", command=command)]
+        st.markdown("\n\n".join(lines))
 
 
 def layer(trace: AttentionTrace, number: int) -> None:

@@ -15,15 +15,18 @@ from mha_core.analysis.overview import Overview, overview
 from mha_core.analysis.patterns import MEASURES
 from mha_core.export.payload import Panel, pack
 from pages._kit import charts, components, compute, heights, role_labels, state
+from pages._kit.cache import Cache
 from pages._kit.text import t
 
-MAX_OVERVIEWS = 8
+MAX_BYTES = 32_000_000  # of the overviews of all traces together
 SMALL = "overview_weights"  # of long texts, the name of what its small pictures are drawn from
 MIN_LAYERS = 3  # with so many layers the overview stands above the view of one layer
 
 _overview = components.component(
     "overview", "overview.js", html='<div class="overview"></div>', styles=("overview.css",)
 )
+
+_overviews: Cache[Overview] = Cache(MAX_BYTES, lambda made: made.nbytes)
 
 # Measures by which heads can be sorted, and whether the largest comes first.
 ORDERS = {"entropy": False, "distance": True, "first token": True, "previous token": True}
@@ -71,7 +74,7 @@ def show(
     shared = [shown.n_heads // shown.n_kv_heads for shown in trace.layers]
     with fold:
         with st.spinner(t("overview.working")):
-            pictures = _cached_overview(compute.cache_key(scene), trace)
+            pictures = _overviews.get(compute.cache_key(scene), lambda _key: overview(trace))
         named = role_labels.named(trace, scene)
         named = pictures.positions() if named is None else named
         where = replace(origin(trace), note=t("overview.note"))
@@ -98,11 +101,6 @@ def _mount(header: dict, weights: tuple[str, str] | None, small: bytes | None, s
 def _picked() -> None:
     picked = st.session_state.overview.picked
     state.go(layer=picked["layer"] + 1, head=picked["head"] + 1)
-
-
-@st.cache_resource(max_entries=MAX_OVERVIEWS, show_spinner=False)
-def _cached_overview(settings: str, _trace: AttentionTrace) -> Overview:
-    return overview(_trace)
 
 
 def described(

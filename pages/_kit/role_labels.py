@@ -1,26 +1,42 @@
 """The measured roles of heads, as labels."""
 
+from typing import NamedTuple
+
 import pandas as pd
-import streamlit as st
 
 from mha_core import AttentionTrace, MhaError
 from mha_core.analysis import roles
 from mha_core.traces.source import TrainedSource
-from mha_core.training.checkpoints import Trained
 from pages._kit import compute, state
+from pages._kit.cache import Cache
 from pages._kit.text import t
 
+MAX_BYTES = 4_000_000  # of the roles of all models together
 
-def labels(trace: AttentionTrace, scene: state.Scene, layer: int) -> list[str]:
-    """The label of each head: its measured role with the score; empty without a role or without training."""
-    named_roles = named(trace, scene) or {}
-    return [label(named_roles.get((layer, head))) for head in range(trace.layers[layer].n_heads)]
+
+class Measured(NamedTuple):
+    """The roles of a model's heads: the table, and of each head the one that it has, as `roles.labels`."""
+
+    table: pd.DataFrame
+    named: dict[tuple[int, int], tuple[str, float]]
+
+
+_measured: Cache[Measured] = Cache(MAX_BYTES, lambda roles: 2 * int(roles.table.memory_usage().sum()))
+
+
+def labels(trace: AttentionTrace, scene: state.Scene) -> dict[int, list[str]]:
+    """Of each layer the labels of its heads: the measured role with its score, empty where there is none."""
+    roles = named(trace, scene) or {}
+    return {
+        number: [label(roles.get((number, head))) for head in range(layer.n_heads)]
+        for number, layer in enumerate(trace.layers)
+    }
 
 
 def named(trace: AttentionTrace, scene: state.Scene) -> dict[tuple[int, int], tuple[str, float]] | None:
     """The role and score of each (layer, head), as in `roles.labels`; None for weights without training."""
-    trained = _trained(trace, scene)
-    return None if trained is None else _named(str(trace.source), scene.source, trained)
+    measured = _of(trace, scene)
+    return None if measured is None else measured.named
 
 
 def label(role: tuple[str, float] | None) -> str:
@@ -35,28 +51,20 @@ def name(role: str) -> str:
 
 def of_scene(trace: AttentionTrace, scene: state.Scene) -> pd.DataFrame | None:
     """The roles of the scene's model, shipped or measured once; None for weights without training."""
-    trained = _trained(trace, scene)
-    return None if trained is None else _table(str(trace.source), scene.source, trained)
+    measured = _of(trace, scene)
+    return None if measured is None else measured.table
 
 
-def _trained(trace: AttentionTrace, scene: state.Scene) -> Trained | None:
+def _of(trace: AttentionTrace, scene: state.Scene) -> Measured | None:
     if not isinstance(trace.source, TrainedSource):
         return None
     try:
-        return compute.small_model(scene, trace.source.language)
+        trained = compute.small_model(scene, trace.source.language)
     except MhaError:
         return None
 
+    def measure(_key: str) -> Measured:
+        table = roles.shipped(trained.plan) if scene.source == "mini" else roles.roles(trained)
+        return Measured(table, roles.labels(table))
 
-@st.cache_resource(max_entries=32, show_spinner=False)
-def _named(name: str, source: str, _trained: Trained) -> dict[tuple[int, int], tuple[str, float]]:
-    return roles.labels(_table(name, source, _trained))
-
-
-def _table(name: str, source: str, trained: Trained) -> pd.DataFrame:
-    return roles.shipped(trained.plan) if source == "mini" else _measured(name, trained)
-
-
-@st.cache_resource(max_entries=32, show_spinner=False)
-def _measured(name: str, _trained: Trained) -> pd.DataFrame:
-    return roles.roles(_trained)
+    return _measured.get(f"{scene.source} {trace.source}", measure)

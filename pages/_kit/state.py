@@ -178,7 +178,9 @@ def setting(name: str):
 
 def current() -> Scene:
     """The scene that the controls describe, also where a page runs without its frame."""
-    return Scene(**{name: setting(name) for name in CONTROLS}, focus=focus())
+    held = st.session_state.to_dict()
+    chosen = {name: held.get(name) for name in CONTROLS}
+    return Scene(**{name: value for name, value in chosen.items() if value is not None}, focus=focus())
 
 
 def address() -> dict[str, dict[str, str]]:

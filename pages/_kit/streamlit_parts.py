@@ -9,7 +9,7 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from functools import cache
 from pathlib import Path
@@ -22,6 +22,8 @@ from streamlit.runtime.scriptrunner_utils.script_run_context import get_script_r
 from streamlit.runtime.state.common import is_element_id, is_keyed_element_id
 from streamlit.runtime.state.session_state import SessionState, _is_internal_key
 
+from pages._kit.text import PAGES
+
 SIDEBAR = '[data-testid="stSidebar"]'
 PRIMARY = '[data-testid="stBaseButton-primary"]'
 BUTTON = '[data-testid="stBaseButton-tertiary"]'
@@ -32,6 +34,7 @@ BOX = '[data-testid="stLayoutWrapper"]'  # around a container; it has the contai
 TOOLS = '[data-testid="stElementToolbar"]'  # buttons above a table; without a mouse they cover what is there
 CHART = '[data-testid="stPlotlyChart"]'  # around a figure of plotly's
 SKELETON = '[data-testid="stSkeleton"]'  # a grey bar in place of what is still loading
+LINE = "color-mix(in srgb, currentColor 20%, transparent)"  # as Streamlit's between two parts of a page
 KEYED = "st-key-"  # prefix of an element's key in its class
 # In these lie the boxes around the links to the pages, one for each: at the top; on a phone in the sidebar.
 TOP_LINKS, SIDE_LINKS = '[data-testid="stTopNav"]', '[data-testid="stSidebarNavItems"]'
@@ -61,8 +64,12 @@ def style(sections: Mapping[int, str], *, menu: str) -> None:
     `sections` has the name of each section of the navigation, by the number of its first page, from 1;
     `menu` is what the button is called that opens the navigation on a phone.
     """
-    rules = _rules() + _navigation(sections, menu)
-    st.html(f"<style>{rules}</style>")  # no user text in it
+    st.html(_sheet(tuple(sections.items()), menu))  # no user text in it
+
+
+@cache
+def _sheet(sections: Sequence[tuple[int, str]], menu: str) -> str:
+    return f"<style>{_rules()}{_navigation(dict(sections), menu)}</style>"
 
 
 def _navigation(sections: Mapping[int, str], menu: str) -> str:
@@ -82,37 +89,38 @@ def _navigation(sections: Mapping[int, str], menu: str) -> str:
 """
 
 
-def page(file: Path, *, title: str, path: str | None) -> Page:
-    """A page of the navigation, the first one where its path is ""."""
+def page(file: str, *, title: str, path: str | None) -> Page:
+    """A page of the navigation by its file in pages, the first one where its path is ""."""
     return copy(_page(file, title, path))  # a run marks its own as the one that may be called
 
 
 @cache
-def _page(file: Path, title: str, path: str | None) -> Page:
+def _page(file: str, title: str, path: str | None) -> Page:
     """Its file is looked up once: Streamlit would do that for all pages in each run of one."""
-    return st.Page(file, title=title, url_path=path or None, default=path == "")
+    return st.Page(PAGES / file, title=title, url_path=path or None, default=path == "")
 
 
 class LazyState(Mapping):
     """What a session's widgets and keys hold, each computed when it is asked for."""
 
     def __init__(self, state: SessionState):
-        self.state, ids = state, state._key_id_mapper.id_key_mapping
-        self.ids = {ids.get(name, name): name for name in state._keys() if _is_readable(name, ids)}
+        self.state = state
 
     def __getitem__(self, key: str):
-        return self.state[self.ids[key]]
+        if is_element_id(key) or _is_internal_key(key):
+            raise KeyError(key)
+        return self.state[key]
 
     def __iter__(self):
-        return iter(self.ids)
+        names = self.state._key_id_mapper.id_key_mapping
+        for name in self.state._keys():
+            if not is_element_id(name) and not _is_internal_key(name):
+                yield name
+            elif is_keyed_element_id(name) and name in names:
+                yield names[name]
 
     def __len__(self) -> int:
-        return len(self.ids)
-
-
-def _is_readable(name: str, ids: Mapping[str, str]) -> bool:
-    keyed = not is_element_id(name) or (is_keyed_element_id(name) and name in ids)
-    return keyed and not _is_internal_key(name)
+        return sum(1 for _ in self)
 
 
 def read_lazily() -> None:
@@ -164,7 +172,7 @@ def _rules() -> str:
 {SIDEBAR} {_keyed("example")} {{ --height: 40px; }}
 {SIDEBAR} {_keyed("source")} {{ --height: 60px; }}
 :is({buttons}) {{ --height: 40px; }}
-{_keyed("next")} {{ --height: 32px; }}
+{_keyed("next")} {{ --height: 32px; margin-top: 1rem; padding-top: 1rem; border-top: 1px solid {LINE}; }}
 :root {{ --headscope-top: 3.75rem; }} /* below Streamlit's header */
 {_keyed("river")} {{ position: sticky; top: var(--headscope-top); z-index: 3; }}
 {TALL_PHONE} {{

@@ -298,7 +298,7 @@ def _bar(done: int, total: int, progress: Progress | None, cancelled: Callable[[
 
 def library() -> bool:
     """Whether transformers is installed; it is not imported."""
-    return any(Path(place or ".", "transformers", "__init__.py").is_file() for place in sys.path)
+    return any(os.path.isfile(os.path.join(place, "transformers", "__init__.py")) for place in sys.path)
 
 
 def library_missing() -> MhaError:
