@@ -151,6 +151,7 @@ def test_pictures_are_as_large_as_the_text_and_at_most_32_pixels():
     for n_tokens, side in ((1, 1), (13, 13), (32, 32), (61, 32)):
         seen = overview(mha.trace("a " * n_tokens, h=2, d_model=4, layers=2))
         assert seen.side == side
+        assert seen.nbytes >= 4 * 4 * side**2  # four heads
         assert [picture.shape for picture in seen.thumbs] == [(2, side, side)] * 2
 
 
