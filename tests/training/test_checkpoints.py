@@ -404,6 +404,7 @@ READABLE = [
     for name, plan in NAMES.items()
     if (plan.architecture, plan.language) == ("glass-box", "en") and plan.h >= 2
 ]
+CHINESE = [name for name, plan in NAMES.items() if plan.language == "zh" and plan.h >= 2]
 # One of each architecture and language is measured in the quick tests, too.
 QUICK = ("glass-box-en-h4-d64", "glass-box-zh-h4-d64", "standard-en-h4-d64", "one-layer-en-h4-d64")
 
@@ -499,7 +500,7 @@ def test_the_scores_of_the_manifest_can_be_measured_again(name):
     assert again["famous"] == pytest.approx(tuple(written["famous"]), abs=0.02)
 
 
-@pytest.mark.parametrize("name", mostly_slow(READABLE))
+@pytest.mark.parametrize("name", mostly_slow([*READABLE, *CHINESE]))
 def test_a_head_of_the_glass_box_points_at_the_right_noun(name):
     held_out = measured(name)
     assert held_out.accuracy >= 0.98
@@ -525,7 +526,7 @@ def test_the_famous_pair_is_resolved_in_the_trace_that_is_shown(name):
 FIRST_STEPS = 10
 FIRST_LOSSES = {
     "glass-box-en-h2-d64": 6.46611,
-    "glass-box-zh-h4-d64": 5.84989,
+    "glass-box-zh-h4-d64": 6.95414,
     "standard-en-h4-d64": 7.16818,
     "one-layer-en-h4-d64": 6.71575,
 }

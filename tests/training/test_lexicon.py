@@ -1,14 +1,28 @@
 """Typed text is cut into the words of a small language and comes back as it was typed."""
 
 import dataclasses
+import json
+from pathlib import Path
 from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mha_core import resources
 from mha_core.training.language import Grammar
-from mha_core.training.lexicon import FORMS, HIDDEN, LANGUAGES, PAD, START, Lexicon, Noun, lexicon, normalized
+from mha_core.training.lexicon import (
+    FORMS,
+    HIDDEN,
+    LANGUAGES,
+    PAD,
+    PART,
+    START,
+    Lexicon,
+    Noun,
+    lexicon,
+    normalized,
+)
 
 COMMON = """
 the a an and or but because if while i you he she it we they me him her us them my your his is are was
@@ -47,9 +61,65 @@ def test_the_vocabulary_is_sorted_and_unique_behind_three_special_tokens(small):
     assert small.number == {word: number for number, word in enumerate(small.vocabulary)}
 
 
-@pytest.mark.parametrize(("language", "least"), [("en", 1500), ("zh", 700)])
+@pytest.mark.parametrize(("language", "least"), [("en", 1500), ("zh", 2400)])
 def test_the_vocabulary_is_large_enough_to_play_with(language, least):
     assert len(lexicon(language).vocabulary) >= least
+
+
+def test_most_ordinary_chinese_sentences_are_known_whole():
+    """Short sentences as pupils type them, written down before anybody looked which words were missing."""
+    sentences = Path(__file__).with_name("ordinary_zh.txt").read_text(encoding="utf-8").splitlines()
+    assert len(set(sentences)) == len(sentences) >= 100
+    known = [None not in lexicon("zh").cut(sentence, limit=32)[1] for sentence in sentences]
+    assert sum(known) >= 0.85 * len(sentences)
+
+
+@pytest.mark.parametrize("file", ["cases.json", "examples.json"])
+def test_every_word_of_the_cases_and_the_examples_is_known(file):
+    texts = [
+        entry[key]
+        for entry in json.loads(resources.path("assets", file).read_text(encoding="utf-8"))
+        for key in ("text", "twin")
+        if entry.get(key)
+    ]
+    assert len(texts) > 5
+    for text in texts:
+        assert None not in cut(text, "en" if text.isascii() else "zh")[1], text
+
+
+def test_every_word_stands_in_a_pattern_so_that_it_is_trained(small):
+    """A slot of its class and form, or the word itself, is in some sentence that can be generated."""
+    slots, literal = set(), set(" ".join(small.grammar["pronouns"].values()).split())
+    for template in small.templates():
+        for part in PART.findall(template):
+            if part.startswith("{"):
+                slots.add(part[1:-1])
+            else:
+                literal |= set(part.split("|"))
+    nouns_in_roles = {
+        group
+        for roles in (
+            *((s["a"], s["b"]) for s in small.grammar["schema"]),
+            small.grammar["agreement_classes"],
+        )
+        for group in " ".join(roles).split()
+    }
+    everyday = {slot for slot in slots if "." not in slot}
+    literal |= {w for s in small.grammar["schema"] for w in f"{s['to_a']} {s['to_b']}".split()}
+    literal |= {w for some in small.grammar["articles"].values() for w in " ".join(some).split()} | {"an"}
+    for name, verbs in small.verbs.items():
+        for verb in verbs:
+            literal |= {
+                word
+                for form, word in zip(FORMS, verb, strict=True)
+                if f"{name}.{form}" in slots or (form == "base" and name in slots)
+            }
+    for noun in small.nouns:
+        if noun.group in everyday | nouns_in_roles:
+            literal |= {noun.one, noun.many}
+    for name, members in small.words.items():
+        literal |= {*members} if name in everyday else set()
+    assert set(small.vocabulary[3:]) - literal == set()
 
 
 def test_every_word_is_written_as_it_is_looked_up(small):
@@ -88,8 +158,6 @@ def test_any_other_word_makes_another_digest(small):
 
 
 def test_a_word_of_the_file_more_makes_another_digest(monkeypatch, tmp_path):
-    from mha_core import resources
-
     before, file = lexicon("en").digest, resources.path("assets", "small_languages", "en.toml")
     changed = file.read_text(encoding="utf-8").replace('greeting = "hello', 'greeting = "ahoy hello')
     (tmp_path / "en.toml").write_text(changed, encoding="utf-8")
@@ -209,6 +277,7 @@ def test_only_a_typed_mask_hides_and_nothing_typed_is_padding(text):
         ("长颈鹿没有", "长颈鹿 没有"),
         ("巧克力冰淇淋", "巧克力 冰淇淋"),
         ("猫cat狗", "猫 None 狗"),
+        ("他把书放在桌子上因为它太重了", "他 把 书 放 在 桌子 上 因为 它 太 重 了"),
     ],
 )
 def test_chinese_is_cut_by_the_longest_match(text, expected):
