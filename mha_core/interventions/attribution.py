@@ -222,12 +222,14 @@ def _again(trace: AttentionTrace, source: object, tokenizer: object) -> Again:
         return writers, again, (), CLOSE
     if source is not None or isinstance(origin, ModelSource):
         model = transformers_model(origin, source, tokenizer)
-        target = trace.answered.text if model.has_target else None
+        text, target = trace.tokens.text, trace.answered.text if model.has_target else None
+        if model.tokenizer is None:  # the labels of its tokens are their ids
+            text = [int(piece) for piece in trace.tokens.pieces if piece.isdecimal()]
         settings = {"target": target, "edits": trace.edits}
-        inputs = huggingface.reading(model, trace.tokens.text, target=target, edited=True).inputs
+        inputs = huggingface.reading(model, text, target=target, edited=True).inputs
         words = [ids for name, ids in inputs.items() if name in ("input_ids", "decoder_input_ids")]
         writers = Writers(_names(model.module), words)
-        again = _followed(writers, huggingface.follow, model, trace.tokens.text, **settings)
+        again = _followed(writers, huggingface.follow, model, text, **settings)
         return writers, again, words, CLOSE if model.dtype == "float32" else HALF_CLOSE
     if isinstance(origin, RandomSource):
         writers = Writers({})

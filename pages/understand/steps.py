@@ -5,7 +5,7 @@ import streamlit as st
 from mha_core.analysis.derivation import STEPS, Step, steps
 from mha_core.analysis.explanation import MAX_SYMBOLS, symbolic_scores
 from mha_core.analysis.frames import MAX_ALL_PAIRS, around, largest_weight
-from pages._kit import charts, chooser, compute, heatmaps, heights, matrices, model_info, refusals, state
+from pages._kit import charts, chooser, compute, heatmaps, heights, matrices, model_info, refusals, state, why
 from pages._kit.scene import in_fragment, scene_and_trace
 from pages._kit.text import literal, number, t
 from pages.understand._steps import river
@@ -53,10 +53,12 @@ def page() -> None:
                 if step.name == "scores" and max(layer.n_query, layer.n_key) <= MAX_SYMBOLS:
                     formula.latex(symbolic_scores(layer))
     alone = layer.sides.same and layer.n_query <= MAX_ALONE and not heatmaps.is_plotted("steps")
+    alone = alone and not st.session_state.get(why.FOLD)
     if known_steps:
         river.pictures(trace, **place, query=query, part=part, limit=limit, follow=alone)
     chooser.of_head(trace, **place, query=query, limit=limit, alone=alone)
     st.caption(t("steps.intro", head=head + 1, layer=layer_index + 1))
+    why.fold(scene, trace, **place, query=query)
     model_info.layer(trace, layer_index)
     if not layer.knows("q"):
         refusals.only_weights(layer)

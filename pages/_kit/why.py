@@ -1,0 +1,129 @@
+"""Why there? A fold with the score of a query and a key, split by who wrote the two."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from mha_core import AttentionTrace, Attribution, MhaError, Writer, attribution
+from mha_core.traces.source import ModelSource, TrainedSource
+from mha_core.training.model import ARCHITECTURES
+from pages._kit import compute, heatmaps, model_source, state
+from pages._kit.text import isolated, literal, number, t
+
+FOLD = "why"  # its key
+MAX_WRITERS = 12  # of each side that are named
+MAX_TERMS = 5  # in words
+ROW, EDGE = 24, 90  # pixels of the matrix
+
+
+def fold(scene: state.Scene, trace: AttentionTrace, *, layer: int, head: int, query: int) -> None:
+    """The fold: once it is open, the model runs again and is followed. The key is the one that is chosen."""
+    opened = st.expander(t("why.title"), key=FOLD, on_change="rerun")
+    if not opened.open:
+        return
+    with opened:
+        of_layer = trace.layers[layer]
+        keys = of_layer.sides.keys
+        chosen = state.position(keys, scene.focus.key_token)
+        if chosen is None:
+            chosen = int(np.argmax(of_layer.weights(head, rows=[query])[0]))
+        key = st.selectbox(
+            t("why.key", query=isolated(of_layer.sides.queries.labels[query])),
+            range(len(keys)),
+            index=chosen,
+            format_func=lambda at: keys.labels[at],
+            width=320,
+        )
+        place = {"layer": layer, "head": head, "query": query, "key": key}
+        try:
+            with st.spinner(t("why.computing")):
+                why = compute.of(trace, _split, source=_source(scene, trace), **place)
+        except MhaError as refusal:
+            st.info(literal(refusal), icon=":material/block:")
+            return
+        _draw(trace, why)
+
+
+def _source(scene: state.Scene, trace: AttentionTrace) -> object:
+    """The model of the trace, as it is in memory; None where the library has it."""
+    if scene.source == "run":
+        return compute.trainings().model(scene.run, scene.step)
+    if scene.source == "model":
+        return model_source.loaded_model(scene).model
+    if isinstance(trace.source.origin, ModelSource):
+        raise MhaError(t("why.file"))
+    return None
+
+
+def _split(trace: AttentionTrace, *, source: object, **place: int) -> Attribution:
+    return attribution(trace, source=source, **place)
+
+
+def _draw(trace: AttentionTrace, why: Attribution) -> None:
+    """What is split, the matrix of its terms, the largest ones in words, and what is not split."""
+    query, key = (literal(isolated(label)) for label in why.labels)
+    place = {"head": why.head + 1, "layer": why.layer + 1, "query": query, "key": key}
+    st.markdown(t("why.sum", value=literal(number(why.value)), **place))
+    few = why.largest(MAX_WRITERS)
+    columns = pd.Index(_names(few.key_writers), name="key_writer")
+    table = pd.DataFrame(few.terms, pd.Index(_names(few.query_writers), name="query_writer"), columns)
+    drawn = heatmaps.Heatmap("why", t("why.symbol"), t("why.meaning"), table, "signed")
+    heatmaps.draw([drawn], key="why-terms", stacked=True, tall=ROW * len(table) + EDGE)
+    lines = [
+        t(
+            "why.term",
+            writer=_at(why.query_writers[row], query),
+            other=_at(why.key_writers[column], key),
+            term=literal(f"{why.terms[row, column]:+.2f}"),
+        )
+        for row, column in _largest(why.terms)
+    ]
+    st.markdown("\n".join(f"1. {line}" for line in lines))
+    st.caption(" ".join(_notes(trace, why)))
+
+
+def _at(writer: Writer, token: str) -> str:
+    """What a writer wrote into a token, in words."""
+    how = "of" if writer.kind in ("word", "position") else "at"
+    return t(f"why.{how}", writer=literal(_name(writer)), token=token)
+
+
+def _largest(terms: np.ndarray) -> Sequence[tuple[int, int]]:
+    order = np.argsort(-np.abs(terms).ravel(), kind="stable")[:MAX_TERMS]
+    return [divmod(int(at), terms.shape[1]) for at in order]
+
+
+def _names(writers: Sequence[Writer]) -> list[str]:
+    """A name for each writer, no two alike."""
+    names = [_name(writer) for writer in writers]
+    return [
+        f"{name} ({writer.name})" if names.count(name) > 1 else name
+        for name, writer in zip(names, writers, strict=True)
+    ]
+
+
+def _name(writer: Writer) -> str:
+    where = "" if writer.layer is None else "_of_layer"
+    return t(
+        f"why.{writer.kind}{where}",
+        layer=(writer.layer or 0) + 1,
+        head=(writer.head or 0) + 1,
+        name=writer.name,
+    )
+
+
+def _notes(trace: AttentionTrace, why: Attribution) -> list[str]:
+    """What holds for the sum, and what follows it."""
+    notes = [t("why.frozen")]
+    if why.soft_cap is not None:
+        notes.append(t("why.cap", cap=number(why.soft_cap)))
+    if why.bias is not None:
+        notes.append(t("why.bias_added", bias=number(why.bias)))
+    if not why.visible:
+        notes.append(t("why.hidden"))
+    origin = trace.source.origin
+    if isinstance(origin, TrainedSource) and ARCHITECTURES[origin.architecture][why.layer] == "lookup":
+        notes.append(t("why.lookup", layer=why.layer + 1))
+    return notes
