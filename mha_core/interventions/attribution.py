@@ -25,6 +25,7 @@ from mha_core.interventions.again import CLOSE, HALF_CLOSE, check_same, trained_
 from mha_core.sources import mini, random_weights
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.traces.indices import LAYER, index
+from mha_core.traces.layer import LayerTrace
 from mha_core.traces.source import ModelSource, RandomSource, TrainedSource
 from mha_core.traces.tokens import Tokens
 from mha_core.traces.trace import AttentionTrace
@@ -33,6 +34,7 @@ from mha_core.training.checkpoints import Trained
 TOLERANCE = 1e-5  # of the sum of the terms' sizes
 # In half precision each addition to the stream is rounded; its terms are those of the numbers before.
 HALF_TOLERANCE = {"float16": 5e-3, "bfloat16": 4e-2}
+MAX_NUMBERS = 1 << 26  # that all heads of earlier layers write into a text, half a GB
 SAME = 1e-4  # of the largest number: how near the output of an attention is to that of the trace
 HALF_SAME = 3e-2
 KINDS = ("word", "position", "embedding", "head", "mlp", "block", "bias", "rest")
@@ -141,8 +143,9 @@ def attribution(
     is loaded by its name; `source` is a model in memory, with its `tokenizer`, or another place of it.
 
     Raises `MhaError` for a trace of numbers that nothing computes again, for a model that computes other
-    numbers now, for a layer whose queries or keys are not linear in what was written, and for a head or token
-    that there is not. Sources: Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits".
+    numbers now, for a layer whose queries or keys are not linear in what was written, for a head or token
+    that there is not, and for a text that takes too much memory.
+    Sources: Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits".
     """
     layer, one = trace.layer_index(layer), trace.layer(layer)
     head = one.head_index(head)
@@ -150,6 +153,7 @@ def attribution(
     if not one.knows("q"):
         reason = one.about.missing or "only its weights are known"
         raise MhaError(f"Scores of this layer cannot be split by who wrote them: {reason}.")
+    _check_size(trace.layers[:layer])
     with devices.memory_errors("This split"):
         writers, again, words, close = _again(trace, source, tokenizer)
         check_same(trace, again, close)
@@ -192,6 +196,19 @@ def attribution(
         None if rule.bias is None else float(_cell(rule.bias, key)),
         rule.mask is None or bool(_cell(rule.mask, key)),
     )
+
+
+def _check_size(layers: Sequence[LayerTrace]) -> None:
+    """Raise `MhaError` where what the heads of these layers write takes too much memory."""
+    widths = [
+        layer.n_heads * (layer.d_model or layer.n_heads * layer.d_v) for layer in layers if layer.knows("v")
+    ]
+    n_tokens = max((layer.n_query for layer in layers), default=0)
+    if sum(widths) * n_tokens > MAX_NUMBERS:
+        raise MhaError(
+            f"The heads before this layer write {sum(widths):,} numbers into each of {n_tokens:,} tokens, "
+            f"too many to hold; {MAX_NUMBERS // sum(widths):,} tokens can be, or an earlier layer."
+        )
 
 
 def _place(axis: str, at: int | str, text: Tokens) -> int:

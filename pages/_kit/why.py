@@ -19,7 +19,12 @@ ROW, EDGE = 24, 90  # pixels of the matrix
 
 
 def fold(scene: state.Scene, trace: AttentionTrace, *, layer: int, head: int, query: int) -> None:
-    """The fold: once it is open, the model runs again and is followed. The key is the one that is chosen."""
+    """The fold: once it is open, the model runs again and is followed.
+
+    The key is the chosen one, or that with the largest weight. There is no fold without queries and keys.
+    """
+    if not trace.layers[layer].knows("q"):
+        return
     opened = st.expander(t("why.title"), key=FOLD, on_change="rerun")
     if not opened.open:
         return
@@ -51,7 +56,10 @@ def _source(scene: state.Scene, trace: AttentionTrace) -> object:
     if scene.source == "run":
         return compute.trainings().model(scene.run, scene.step)
     if scene.source == "model":
-        return model_source.loaded_model(scene).model
+        model = model_source.loaded_model(scene).model
+        if model.has_target:
+            raise MhaError(t("why.two_texts"))
+        return model
     if isinstance(trace.source.origin, ModelSource):
         raise MhaError(t("why.file"))
     return None

@@ -2,13 +2,23 @@
 
 import streamlit as st
 
-from pages._kit import compute, head_view, layer_strip, matrices, model_info, model_source, overview, state
+from pages._kit import (
+    compute,
+    head_view,
+    layer_strip,
+    matrices,
+    model_info,
+    model_source,
+    overview,
+    state,
+    why,
+)
 from pages._kit.scene import scene_and_trace, second_trace
 from pages._kit.text import t
 from pages.see._heads import measurements
 
 # Keys of what follows the focus where it is open.
-FOLDS = ("measurements", "likeness", "numbers")
+FOLDS = ("measurements", "likeness", "numbers", why.FOLD)
 
 with st.container(horizontal=True, vertical_alignment="bottom"):
     st.title(t("heads.question"), width="content", anchor=False)
@@ -30,6 +40,7 @@ if measured and not overview_above:
     overview_fold = overview.fold(trace, opened=False)
 if measured:
     measurements.show(trace, scene, layer=layer, head=head)
+why.fold(scene, trace, layer=layer, head=head, query=query)
 numbers = st.expander(t("heads.numbers"), key="numbers", on_change="rerun")
 if numbers.open:
     with numbers:

@@ -148,6 +148,13 @@ def test_refusals_say_the_reason():
     assert "who" in refusal(trace, query="who")
 
 
+def test_a_text_that_takes_too_much_memory_is_refused_with_the_length_that_fits(monkeypatch):
+    trace = mha.trace("How are you?", h=2, d_model=8, layers=2)
+    monkeypatch.setattr("mha_core.interventions.attribution.MAX_NUMBERS", 2 * 8 * 3)
+    assert "16 numbers into each of 4 tokens, too many to hold; 3 tokens" in refusal(trace, layer=1)
+    assert mha.attribution(trace, layer=0, head=0, query=0, key=0).terms.size
+
+
 def vars_of(trace: mha.AttentionTrace) -> dict:
     layer = trace.layers[0]
     return {"q": [np.array(layer.q)], "k": [np.array(layer.k)], "v": [np.array(layer.v)]}

@@ -11,7 +11,7 @@ import mha_core as mha
 from mha_core.analysis import patterns
 from mha_core.analysis.frames import long_table
 from mha_core.export.payload import size
-from pages._kit import head_view, matrices, overview
+from pages._kit import head_view, matrices, overview, why
 from pages._kit.charts import file_name
 from pages._kit.matrices import OF_ONE_HEAD, csv
 from pages._kit.state import Scene
@@ -72,12 +72,13 @@ def test_the_numbers_are_compared_with_torch_before_the_readers_eyes(opened, eng
 
 def test_closed_folds_compute_and_send_nothing(opened, monkeypatch):
     """Neither a table nor a figure, and no measurement: that is what a run costs."""
-    for place, name in ((matrices, "against_torch"), (patterns, "metrics"), (patterns, "similarity")):
+    measured = ((matrices, "against_torch"), (patterns, "metrics"), (patterns, "similarity"))
+    for place, name in (*measured, (why, "attribution")):
         monkeypatch.setattr(place, name, lambda *_, **__: pytest.fail("computed for nobody"))
     monkeypatch.setattr(overview, "overview", lambda *_: pytest.fail("computed for nobody"))
     app = opened(layers=2)
     assert not app.exception
-    assert [fold.proto.expanded for fold in app.expander if fold.label != "Advanced"] == [False] * 3
+    assert [fold.proto.expanded for fold in app.expander if fold.label != "Advanced"] == [False] * 4
     assert not app.dataframe
     assert not app.get("plotly_chart")
     assert not app.main.download_button
@@ -89,13 +90,14 @@ def test_closed_folds_compute_and_send_nothing(opened, monkeypatch):
         ("numbers", {"table"}),
         ("measurements", {"alike", "alike_blob"}),
         ("overview_open", {"overview", "overview_blob"}),
+        ("why", {None, "why-terms", "why-terms_blob"}),
     ],
 )
 def test_an_open_fold_computes_what_is_in_it_and_nothing_else(opened, fold, shown):
     app = opened(fold, layers=2)
     elements = [*app.main.selectbox, *app.main.get("plotly_chart"), *app.main.get("bidi_component")]
     assert {element.key for element in elements} == {"head_view", "head_view_blob", *shown}
-    assert len(app.dataframe) == 1
+    assert len(app.dataframe) == (fold != "why")
 
 
 @pytest.mark.parametrize("fold", ["numbers", "measurements"])

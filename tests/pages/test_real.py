@@ -185,6 +185,18 @@ def test_two_texts_have_a_choice_of_whose_attention_and_a_target(on_model, token
     assert eye(app)[1][0]["keys"] == list(wanted.tokens.labels)
 
 
+def test_a_score_of_a_real_model_is_split_by_who_wrote_it(opened, given, folder, heatmaps, english):
+    given("bert", "t5")
+    link = {"layer": 2, "head": 3, "token": 3, "key_token": 2}
+    app = opened("why", source="model", model=folder("bert"), **link)
+    trace, model = same("bert", folder), huggingface.load(folder("bert"))
+    why = mha.attribution(trace, layer=1, head=2, query=2, key=1, source=model).largest(12)
+    np.testing.assert_allclose(heatmaps(app, "why-terms")["why"]["values"], why.terms, atol=1e-4)
+    app = opened("why", source="model", model=folder("t5"), target="The street.")
+    assert not app.exception
+    assert literal(english("why.two_texts")) in infos(app)
+
+
 def test_an_edit_changes_the_chosen_kind_of_attention_of_a_real_model(on_model, folder, eye, heatmaps):
     app = on_model("t5", target="The street.", kind="cross", edits="cut,layer=2,from=1,to=1")
     app.switch_page("understand/what_if.py").run()
