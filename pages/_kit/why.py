@@ -113,13 +113,9 @@ def _names(writers: Sequence[Writer]) -> list[str]:
 
 
 def _name(writer: Writer) -> str:
-    where = "" if writer.layer is None else "_of_layer"
-    return t(
-        f"why.{writer.kind}{where}",
-        layer=(writer.layer or 0) + 1,
-        head=(writer.head or 0) + 1,
-        name=writer.name,
-    )
+    if writer.layer is None:
+        return t(f"why.{writer.kind}", name=writer.name)
+    return t(f"why.{writer.kind}_of_layer", layer=writer.layer + 1, head=(writer.head or 0) + 1)
 
 
 def _notes(trace: AttentionTrace, why: Attribution) -> list[str]:
