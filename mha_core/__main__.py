@@ -33,6 +33,7 @@ SETTINGS = {
     "device": (str, "cpu, cuda or mps"),
     "limit": (int, "the most tokens"),
     "max_bytes": (int, "the most bytes of memory (random)"),
+    "max_flops": (int, "the most operations (random)"),
 }
 EPILOG = """\
 Without a command the app is opened, in the browser. Streamlit's options are handed on to it:

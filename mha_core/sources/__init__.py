@@ -51,6 +51,7 @@ def trace(
     bias: bool = True,
     limit: int = MAX_TOKENS,
     max_bytes: int = random_weights.MAX_BYTES,
+    max_flops: int = random_weights.MAX_FLOPS,
     device: str | None = None,
     edits: Sequence[Edit] = (),
 ) -> AttentionTrace: ...
@@ -119,7 +120,8 @@ def trace(text: Any, *, source: Any = "random", **settings: Any) -> AttentionTra
     model generates it. Transformers models also take token ids instead of a text. `limit` is the largest
     number of tokens, `max_bytes` of bytes of memory that random weights may take, by default 2 GB, estimated
     as ``random_weights.nbytes`` says: about ``4 · (layers + 1) · (W + tokens · (q + k + v + x))`` with their
-    numbers for one layer and one token. `edits` change attention while it is computed, as in
+    numbers for one layer and one token; `max_flops` is the most operations, by default 2 · 10¹², a product
+    and a sum each one. `edits` change attention while it is computed, as in
     ``edits=[mha.edits.Hide(rows="it", keys="animal")]``; the trace has them in `edits`. With
     ``answers=True`` a transformers model is asked for its words too, at hidden tokens or for the next one;
     the trace has them in `answers`, as it always has those of small models.

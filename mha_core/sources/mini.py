@@ -144,7 +144,7 @@ def stand_in(
     spec = AttentionSpec(d_model, h)
     tokens, _ = lexicon(language).cut(text, limit=limit)
     sizes = {"d_model": d_model, "h": h, "n_kv_heads": None, "d_k": None, "d_v": None, "bias": True}
-    random_weights.check_bytes(tokens, sizes, layers)
+    random_weights.check_cost(tokens, sizes, layers)
     trace = random_weights.follow(tokens, spec, layers=layers)
     return replace(trace, source=replace(trace.source, stand_in_for=name))
 

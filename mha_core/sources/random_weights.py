@@ -26,6 +26,7 @@ from mha_core.traces.trace import AttentionTrace
 
 MAX_LAYERS = 128
 MAX_BYTES = 2_000_000_000
+MAX_FLOPS = 2_000_000_000_000  # 16 layers of 4,096 tokens with h · d_k = d_model = 1,024; a minute on a core
 BIAS_STD = 0.1
 
 
@@ -55,6 +56,7 @@ def trace(
     bias: bool = True,
     limit: int = MAX_TOKENS,
     max_bytes: int = MAX_BYTES,
+    max_flops: int = MAX_FLOPS,
     device: str | None = None,
     edits: Sequence[Edit] = (),
 ) -> AttentionTrace:
@@ -68,7 +70,8 @@ def trace(
     attention while it is computed.
 
     Raises `MhaError` for sizes and edits that do not fit, unknown names, texts that are empty or longer than
-    `limit` tokens, and, before anything is allocated, for more than `max_bytes` by `nbytes`.
+    `limit` tokens, and, before anything is allocated, for more than `max_bytes` by `nbytes` or more than
+    `max_flops` by `flops`.
     """
     sizes = {"d_model": d_model, "h": h, "n_kv_heads": n_kv_heads, "d_k": d_k, "d_v": d_v, "bias": bias}
     spec = _spec(**sizes)
@@ -77,7 +80,7 @@ def trace(
     one_of("position", position, positions.POSITIONS)
     tokens = words(text, limit=limit)
     masked = not (mask is None or (isinstance(mask, str) and mask == "full"))
-    check_bytes(tokens, sizes, layers, masked=masked, max_bytes=max_bytes)
+    check_cost(tokens, sizes, layers, masked=masked, max_bytes=max_bytes, max_flops=max_flops)
     settings = {"position": position, "mask": mask, "device": device, "edits": checked(edits)}
     return follow(tokens, spec, seed=seed, layers=layers, **settings)
 
@@ -99,42 +102,69 @@ def nbytes(spec: AttentionSpec, tokens: int, layers: int = 1, *, masked: bool = 
     return 4 * (held + beside) + 12 * block + (17 * tokens**2 if masked else 0)
 
 
-def check_bytes(
-    tokens: Tokens, sizes: dict, layers: int, *, masked: bool = False, max_bytes: int = MAX_BYTES
+def flops(spec: AttentionSpec, tokens: int, layers: int = 1) -> int:
+    """How many operations the products of matrices in these layers take, a sum and a product each one.
+
+    That is ``layers · (2 · tokens · W + 2 · h · tokens² · (d_k + d_v))`` with the numbers W of a layer's
+    matrices, as `analysis.cost` counts them.
+    """
+    h = spec.n_heads
+    matrices = spec.d_model * (h * (spec.d_k + spec.d_v) + spec.n_kv_heads * (spec.d_k + spec.d_v))
+    return 2 * layers * (tokens * matrices + h * tokens**2 * (spec.d_k + spec.d_v))
+
+
+def check_cost(
+    tokens: Tokens,
+    sizes: dict,
+    layers: int,
+    *,
+    masked: bool = False,
+    max_bytes: int = MAX_BYTES,
+    max_flops: int = MAX_FLOPS,
 ) -> None:
-    """Raise `MhaError` where a trace would take more than `max_bytes`, with the nearest sizes that fit.
+    """Raise `MhaError` where a trace would take too much memory or time, with the nearest sizes that fit.
 
     `sizes` are the arguments of `trace` that say how large a layer is; each fix changes one of them, the
     number of layers, or the length of the text.
     """
-    if isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or max_bytes < 1:
-        raise MhaError(f"max_bytes is a number of bytes, at least 1; got {max_bytes!r}.")
+    limits = {"max_bytes": (max_bytes, "bytes"), "max_flops": (max_flops, "operations")}
+    for name, (value, unit) in limits.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise MhaError(f"{name} is a number of {unit}, at least 1; got {value!r}.")
 
-    def needed(count: int = len(tokens), layers: int = layers, **change: int) -> int:
+    def needed(count: int = len(tokens), layers: int = layers, **change: int) -> tuple[int, int]:
         try:
-            return nbytes(_spec(**sizes | change), count, layers, masked=masked)
+            spec = _spec(**sizes | change)
         except MhaError:  # sizes that do not fit together
-            return sys.maxsize
+            return sys.maxsize, sys.maxsize
+        return nbytes(spec, count, layers, masked=masked), flops(spec, count, layers)
 
-    total = needed()
-    if total <= max_bytes:
+    def fits(*args: int, **change: int) -> bool:
+        total_bytes, total_flops = needed(*args, **change)
+        return total_bytes <= max_bytes and total_flops <= max_flops
+
+    if fits():
         return
     fixes = []
     for name in ("layers", "d_model", "h", "d_k", "d_v"):
         value = layers if name == "layers" else sizes[name]
         smaller = range((value or 1) - 1, 0, -1)
-        fixes += [{name: n} for n in islice((n for n in smaller if needed(**{name: n}) <= max_bytes), 1)]
-    count = next((n for n in range(len(tokens) - 1, 0, -1) if needed(n) <= max_bytes), None)
+        fixes += [{name: n} for n in islice((n for n in smaller if fits(**{name: n})), 1)]
+    count = next((n for n in range(len(tokens) - 1, 0, -1) if fits(n)), None)
     fitting = [f"{name} {value:,}" for fix in fixes for name, value in fix.items()]
     if count and tokens.spans[count - 1][1]:
         fixes.append({"text": tokens.text[: tokens.spans[count - 1][1]]})
         fitting.append(f"the first {count:,} tokens")
     advice = f" With all else as it is, {listed(fitting, 'or')} would fit." if fitting else ""
-    raise MhaError(
-        f"W, q, k, v and x take about {total / 1e9:,.2f} GB while they are computed (layers {layers}, "
-        f"tokens {len(tokens):,}); the limit is {max_bytes / 1e9:,.2f} GB (max_bytes).{advice}",
-        fixes=tuple(fixes),
+    of, (total_bytes, total_flops) = f"(layers {layers}, tokens {len(tokens):,})", needed()
+    billions, most = f"{total_flops / 1e9:,.1f} billion operations", f"{max_flops / 1e9:,.1f} billion"
+    reason = (
+        f"W, q, k, v and x take about {total_bytes / 1e9:,.2f} GB while they are computed {of}; the limit is "
+        f"{max_bytes / 1e9:,.2f} GB (max_bytes)."
+        if total_bytes > max_bytes
+        else f"The products of q, k, v and W take {billions} {of}; the limit is {most} (max_flops)."
     )
+    raise MhaError(f"{reason}{advice}", fixes=tuple(fixes))
 
 
 def _spec(

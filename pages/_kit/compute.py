@@ -245,7 +245,8 @@ def _computed(settings: str) -> mha.AttentionTrace:
         source = _of_run(arguments["run"], trace.source.origin)
         return replace(trace, source=EditedSource(source, edits) if edits else source)
     if arguments["source"] == "random":
-        arguments["max_bytes"] = profile.current().trace_bytes
+        figures = profile.current()
+        arguments |= {"max_bytes": figures.trace_bytes, "max_flops": figures.trace_flops}
     return mha.trace(limit=max_tokens(arguments["source"]), edits=edits, **arguments)
 
 

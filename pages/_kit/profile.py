@@ -26,6 +26,7 @@ class Profile:
     n_kv_heads: int = _figure("heads of keys and values")
     layers: int = _figure("layers of random weights")
     trace_bytes: int = _figure("bytes of one trace")
+    trace_flops: int = _figure("operations of one trace")
     upload_megabytes: int = _figure("megabytes of a file")
     waiting_of_visitor: int = _figure("trainings that wait for one visitor")
     waiting: int = _figure("trainings that wait in all")
@@ -47,6 +48,7 @@ OWN = Profile(
     n_kv_heads=64,
     layers=16,
     trace_bytes=2_000_000_000,
+    trace_flops=2_000_000_000_000,
     upload_megabytes=200,
     waiting_of_visitor=2,
     waiting=40,
@@ -67,6 +69,7 @@ STRANGERS = Profile(
     n_kv_heads=64,
     layers=6,
     trace_bytes=150_000_000,
+    trace_flops=30_000_000_000,
     upload_megabytes=2,
     waiting_of_visitor=1,
     waiting=20,
@@ -94,4 +97,4 @@ def table() -> str:
 def _written(value: float | bool | None) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return "no limit" if value is None else f"{value:,.10g}"
+    return "no limit" if value is None else f"{value:,.15g}"

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 import streamlit as st
 
+import mha_core as mha
 from pages._kit import compute, controls, profile, uploads
+from pages._kit.state import Scene
 
 ROOT = Path(__file__).parents[2]
 
@@ -25,8 +27,24 @@ def test_the_environment_chooses_the_profile(monkeypatch, value, hosted):
 
 
 def test_strangers_may_have_no_more_than_the_owner():
-    for name in (*controls.SIZES, "characters", "tokens", "trace_bytes", "upload_megabytes", "waiting"):
+    for name in (
+        *controls.SIZES,
+        "characters",
+        "tokens",
+        "trace_bytes",
+        "trace_flops",
+        "upload_megabytes",
+        "waiting",
+    ):
         assert getattr(profile.STRANGERS, name) <= getattr(profile.OWN, name), name
+
+
+def test_a_trace_that_takes_strangers_too_long_is_refused(hosted):
+    sizes = {"h": 64, "d_model": 256, "n_kv_heads": 1, "d_k": 16, "d_v": 128, "layers": 6}
+    limit = r"operations \(layers 6, tokens 512\); the limit is 30\.0 billion"
+    with pytest.raises(mha.MhaError, match=limit) as error:
+        compute.trace(Scene(source="random", text="a " * 512, **sizes))
+    assert {"layers": 4} in error.value.fixes
 
 
 def test_the_table_in_the_docs_is_that_of_the_profile():

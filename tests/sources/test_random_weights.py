@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mha_core as mha
+from mha_core.analysis.cost import cost
 from mha_core.attention import initialization, positions
 from mha_core.sources import random_weights
 from mha_core.traces.source import RandomSource
@@ -216,6 +217,24 @@ def test_every_fix_within_fewer_bytes_is_traced_and_takes_no_more(refused):
     for fix in fixes:
         assert mha.trace(**asked | fix).nbytes <= 150_000
     assert "max_bytes is a number of bytes" in str(refused(mha.trace, "a", max_bytes="2 GB"))
+
+
+def test_what_takes_too_long_is_refused_before_anything_is_drawn(refused, monkeypatch):
+    sizes = {"h": 32, "d_model": 128, "n_kv_heads": 1, "d_k": 16, "d_v": 1024, "layers": 16}
+    spec = mha.AttentionSpec(128, 32, 1, 16, 1024)
+    total = random_weights.flops(spec, 4096, 16)
+    assert total == 16 * cost(spec, 4096).flops
+    monkeypatch.delattr(random_weights, "follow")
+    error = refused(mha.trace, "a " * 4096, **sizes)
+    assert str(error).startswith(
+        f"The products of q, k, v and W take {total / 1e9:,.1f} billion operations (layers 16, tokens "
+        f"4,096); the limit is 2,000.0 billion (max_flops). With all else as it is, layers 1, "
+    )
+    monkeypatch.setattr(random_weights, "follow", lambda *_, **__: "it fits", raising=False)
+    for fix in error.fixes:
+        assert mha.trace(**{"text": "a " * 4096, **sizes, **fix}) == "it fits"
+    assert mha.trace("a " * 4096, **sizes, max_flops=total) == "it fits"
+    assert "max_flops is a number of operations" in str(refused(mha.trace, "a", max_flops=0))
 
 
 @pytest.mark.parametrize(
