@@ -84,3 +84,5 @@ def test_on_steps_every_picture_follows_a_word_without_the_server(visit, app, se
     assert len(sent) == before + 1
     assert asked(page.url, "token") == "the"
     assert page.locator(".heatmaps").evaluate(framed.replace("₂", "₃")) == [labels.index("street") - 1]
+    page.get_by_role("link", name="Token", exact=True).first.click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("“the” in layer 2, head 3")
