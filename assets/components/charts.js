@@ -2,13 +2,18 @@
 // Mounted once for all pages. Data: the words of the menu, { open, png, svg, csv }.
 // A figure of plotly's says what it is in layout.meta: { title, caption, file, rows, columns, corner }.
 import { make, makeButton, makeSvg } from "./elements.js";
+import { formOf } from "./focus_link.js";
+import { followPointing, litOf, pointAt } from "./pointing.js";
 import { FORMATS, save } from "./saving.js";
 import { cleaned } from "./text.js";
 
 /** @typedef {import("./saving.js").Figure} Figure */
 
 const PLOT = ".js-plotly-plot";
+const WORDS = `${PLOT} .textpoint text`;
 const OFFERED = "data-headscope-saveable";
+/** @type {WeakSet<Element>} figures that say where they are pointed at */
+const pointing = new WeakSet();
 /** @type {WeakMap<Element, Figure>} drawings of our own, by the element that they are in */
 const offered = new WeakMap();
 const mounted = { watching: false, waiting: false, words: null };
@@ -136,6 +141,30 @@ function unmarked(text) {
   return new DOMParser().parseFromString(text, "text/html").documentElement.textContent;
 }
 
+// Words in a figure are lit where they are pointed at elsewhere: tokens differ from them in case and number alone.
+const sameWord = (word, label) => formOf(word).toLowerCase() === formOf(label).toLowerCase();
+
+function lightWords() {
+  const lit = litOf("token");
+  for (const word of document.querySelectorAll(WORDS))
+    word.classList.toggle("lit", lit !== undefined && sameWord(word.textContent, lit));
+}
+
+// And the other way round.
+function tellPointing(plot) {
+  if (pointing.has(plot)) return;
+  pointing.add(plot);
+  plot.on("plotly_hover", ({ points }) => {
+    const [word] = [points[0]?.customdata].flat();
+    if (typeof word === "string") pointAt(document.body, { token: word });
+    lightWords();
+  });
+  plot.on("plotly_unhover", () => {
+    pointAt(document.body, null);
+    lightWords();
+  });
+}
+
 // Every figure has its menu, also those that come later.
 function look() {
   mounted.waiting = false;
@@ -145,6 +174,7 @@ function look() {
       (plot._fullData ?? []).some(({ type }) => type === "heatmap" || type === "scatter3d"),
     );
     addMenu(plot.parentElement, () => plotFigure(plot));
+    tellPointing(plot);
   }
   for (const host of document.querySelectorAll(`[${OFFERED}]`)) {
     host.parentElement.dataset.headscopeBox = "";
@@ -164,5 +194,6 @@ export default function ({ data }) {
   if (mounted.watching) return;
   mounted.watching = true;
   new MutationObserver(lookLater).observe(document.body, { subtree: true, childList: true });
+  followPointing(document.body, lightWords);
   lookLater();
 }

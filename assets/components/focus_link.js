@@ -7,7 +7,7 @@ const MARKS = /^[Ġ▁]+/; // a tokenizer's mark of a space before a piece
 const NUMBER = /^\d{1,8}$/;
 const SUBSCRIPT = "\u2009"; // a thin space before the number of a piece that stands several times
 
-const formOf = (label) => label.split(SUBSCRIPT)[0].replace(MARKS, "");
+export const formOf = (label) => label.split(SUBSCRIPT)[0].replace(MARKS, "");
 
 // The position from 0 of the token of that name; -1 where there is none.
 export function positionOf(labels, name) {

@@ -119,3 +119,35 @@ def test_a_head_that_is_pointed_at_is_lit_wherever_it_is(visit, app, eye, settle
     overview.hover(position={"x": 0.4 * box["width"], "y": 0.3 * box["height"]})
     expect(lit).to_have_count(0)  # a head of the first layer
     assert len(sent) == before
+
+
+def test_a_word_is_lit_on_the_map_of_words_and_from_there(visit, app):
+    page = visit(f"{app}/embeddings", sent=(sent := []))
+    page.locator(".js-plotly-plot .textpoint text").first.wait_for()
+    page.locator(".headscope-save").first.wait_for()
+    before = len(sent)
+    lit = """() => [...document.querySelectorAll('.js-plotly-plot .textpoint text.lit')]
+        .map((one) => one.textContent)"""
+    assert page.evaluate(lit) == []
+    page.locator(".chooser .word").nth(ANIMAL).hover()
+    assert page.evaluate(lit) == ["animal"]
+    page.locator(".chooser .word").nth(1).hover()  # "The" of the sentence, "the" on the map
+    assert page.evaluate(lit) == ["the"]
+    page.mouse.move(0, 0)
+    assert page.evaluate(lit) == []
+    x, y = page.evaluate(
+        """() => {
+            const plot = document.querySelector('.js-plotly-plot');
+            const points = plot.data.find(({ customdata }) => customdata?.includes('animal'));
+            const at = points.customdata.indexOf('animal');
+            const { xaxis, yaxis } = plot._fullLayout;
+            const { left, top } = plot.getBoundingClientRect();
+            const [across, down] = [xaxis.d2p(plot._fullData[0].x[at]), yaxis.d2p(plot._fullData[0].y[at])];
+            return [left + xaxis._offset + across, top + yaxis._offset + down];
+        }"""
+    )
+    page.mouse.move(x - 3, y)
+    page.mouse.move(x, y)
+    expect(page.locator(".chooser .word.lit bdi")).to_have_text(["animal"])
+    assert page.evaluate(lit) == ["animal"]
+    assert len(sent) == before
