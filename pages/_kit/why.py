@@ -53,6 +53,8 @@ def fold(scene: state.Scene, trace: AttentionTrace, *, layer: int, head: int, qu
 
 def _source(scene: state.Scene, trace: AttentionTrace) -> object:
     """The model of the trace, as it is in memory; None where the library has it."""
+    if compute.is_stand_in(trace):
+        return None
     if scene.source == "run":
         return compute.trainings().model(scene.run, scene.step)
     if scene.source == "model":

@@ -320,7 +320,7 @@ def test_settings_that_look_alike_are_told_apart():
 
 def test_a_scene_knows_what_is_computed_and_what_is_looked_at():
     computed = {name for source in SETTINGS for name in Scene(source=source).settings()}
-    assert set(vars(Scene())) - computed == {"twin", "edits", "focus"}
+    assert set(vars(Scene())) - computed == {"twin", "edits", "against", "focus"}
 
 
 @pytest.mark.parametrize("source", SETTINGS)

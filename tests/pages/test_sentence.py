@@ -153,7 +153,7 @@ def test_a_sentence_that_cannot_be_read_is_shown_with_random_weights(opened, sai
     assert "stand_in_for=mini" in header["source"]
     assert header["answers"] == header["untrained"] == [[]]
     assert not any(label for labels in header["roles"].values() for label in labels)
-    assert [fold.label for fold in app.main.expander] == [english("heads.numbers")]
+    assert [fold.label for fold in app.main.expander] == [english("why.title"), english("heads.numbers")]
     assert [words for words in said(app) if re.search(r"(?<!\\)(?:\\\\)*[<`$~]", words)] == []
 
 

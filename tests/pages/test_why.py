@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import mha_core as mha
+from mha_core.sources import mini
 from pages._kit.state import Scene
 from pages._kit.text import isolated, literal
 
@@ -76,3 +77,13 @@ def test_a_refusal_is_shown_with_its_reason(open_fold, monkeypatch):
     app = open_fold("understand/steps.py", source="random", text="What is refused?")
     assert literal("Queries are not linear.") in [info.value for info in app.info]
     assert not app.exception
+
+
+def test_random_weights_in_place_of_a_small_model_are_split_as_they_are(open_fold, heatmaps):
+    text = "The zyzzyva slept"
+    app = open_fold("see/heads.py", source="mini", text=text, layer=2, head=1, token="slept", twin="")
+    assert not app.exception
+    trace = mini.stand_in(text, h=4, d_model=64, layers=2, language="en")
+    key = int(trace.layers[1].weights(0)[3].argmax())
+    why = mha.attribution(trace, layer=1, head=0, query="slept", key=key)
+    np.testing.assert_allclose(heatmaps(app, "why-terms")["why"]["values"], why.terms, atol=1e-5)

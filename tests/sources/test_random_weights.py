@@ -200,6 +200,7 @@ def test_what_takes_too_much_memory_is_refused_before_anything_is_drawn(
     text, sizes, figure, refused, monkeypatch
 ):
     monkeypatch.delattr(random_weights, "follow")
+    sizes = sizes | {"max_flops": 10**16}
     error = refused(mha.trace, text, **sizes)
     assert f"about {figure} while they are computed (layers" in str(error)
     assert "the limit is 2.00 GB (max_bytes). With all else as it is, " in str(error)
