@@ -57,6 +57,7 @@ def test_layer_head_and_word_are_chosen_above_with_pointer_and_keys(visit, app, 
         page.keyboard.press("ArrowRight")
     expect(heading).to_have_text("“cross” in layer 1, head 4")
     expect(words.locator(":focus")).to_contain_text("cross")  # the keyboard stays where it is
+    page.wait_for_url("**token=cross**")  # an entry of the history by itself
     page.keyboard.press("Shift+Tab")
     expect(head.locator(":focus")).to_have_text("4")
     page.keyboard.press("Home")
