@@ -32,7 +32,7 @@ pytestmark = pytest.mark.skipif(not (ROOT / "Dockerfile").exists(), reason="not 
 def missing(what: str) -> None:
     if os.environ.get("CI"):
         pytest.fail(f"{what} is missing; .ci/run installs it")
-    pytest.skip(f"no {what} on this machine")
+    pytest.skip(f"{what}: not on this machine")
 
 
 @pytest.fixture(scope="module")

@@ -55,7 +55,8 @@ def _sizes(scene: state.Scene, trace: AttentionTrace) -> dict[str, Sequence[str]
         return {"h": heads, "mask": masks, "position": [name for name in POSITIONS if name != scene.position]}
     if scene.source != "mini" or compute.is_stand_in(trace):
         return {}
-    plans = [plan for plan in PLANS if (plan.language, plan.d_model) == (_language(trace), scene.d_model)]
+    language = trace.source.origin.language
+    plans = [plan for plan in PLANS if (plan.language, plan.d_model) == (language, scene.d_model)]
     same = [plan.h for plan in plans if plan.architecture == scene.architecture and plan.h != scene.h]
     return {
         "h": [str(h) for h in sorted(set(same))],
@@ -65,10 +66,6 @@ def _sizes(scene: state.Scene, trace: AttentionTrace) -> dict[str, Sequence[str]
             if name != scene.architecture and any((p.architecture, p.h) == (name, scene.h) for p in plans)
         ],
     }
-
-
-def _language(trace: AttentionTrace) -> str:
-    return trace.source.origin.language
 
 
 def _fits(scene: state.Scene) -> bool:
