@@ -10,7 +10,7 @@ import streamlit as st
 from mha_core import AttentionTrace
 from mha_core.analysis.frames import Part, around, picture
 from pages._kit import compute, head_view, heatmaps, matrices, sentence
-from pages._kit.text import t
+from pages._kit.text import literal, t
 
 NAMES = ("before", "after")  # of the first and the second side's matrices
 
@@ -41,6 +41,7 @@ def view(sides: Pair, *, key: str) -> None:
     else:
         for column, side, name in zip(st.columns(2), sides, NAMES, strict=True):
             with column:
+                st.caption(literal(side.heading))  # one view alone has no title
                 _draw([side], key=f"{key}_{name}")
 
 

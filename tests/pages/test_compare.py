@@ -127,6 +127,12 @@ def test_the_other_side_is_the_same_scene_with_one_thing_changed(on_page, heatma
     np.testing.assert_array_equal(np.nan_to_num(drawn), weights)  # hidden cells have no number
 
 
+def test_views_of_other_numbers_of_heads_say_which_is_which(on_page):
+    headings = [literal("h = 4"), literal("h = 8")]
+    captions = [caption.value for caption in on_page(against="h:8").main.caption]
+    assert [text for text in captions if text in headings] == headings
+
+
 @pytest.mark.parametrize("source", ["mini", "random"])
 def test_all_that_is_offered_can_be_compared(on_page, heatmaps, source):
     app = on_page(source=source)
