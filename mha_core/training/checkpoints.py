@@ -27,18 +27,30 @@ MANIFEST = "manifest.json"
 STEPS = {32: 20_000, 64: 8_000, 128: 6_000, 256: 5_000}
 SHARE = 0.5
 # Wide models with few heads learn at a lower rate; tried at the usual one, their heads did not settle.
-RATES = {(2, 128): 0.0017, (4, 128): 0.0017}
+RATES = {(4, 128): 0.0017}
+SEEDS = {(4, 64): 5}  # a link without a head shows head 4, which with this one finds the nouns, too
+UNSETTLED = ((2, 128), (2, 256), (4, 256))  # heads and widths with a plan of their own
 PLANS = (
     *(
-        Plan(h=h, d_model=d_model, steps=STEPS[d_model], share=SHARE, rate=RATES.get((h, d_model)))
+        Plan(
+            h=h,
+            d_model=d_model,
+            seed=SEEDS.get((h, d_model), 0),
+            steps=STEPS[d_model],
+            share=SHARE,
+            rate=RATES.get((h, d_model)),
+        )
         for d_model in (32, 64, 128, 256)
         for h in (1, 2, 4, 8, 16)
-        if d_model // h >= 4 and (h, d_model) != (2, 256)
+        if d_model // h >= 4 and (h, d_model) not in UNSETTLED
     ),
-    Plan(h=2, d_model=256, steps=8_000, share=SHARE, rate=0.0008),
+    # Those with the fewest heads for their width settle only where short sentences come first and most of the
+    # loss is for pronouns: without, two heads of d_model 128 were right in 88 %.
+    Plan(h=2, d_model=128, steps=8_000, share=0.8, rate=0.0017, bare=1_000),
+    *(Plan(h=h, d_model=256, steps=8_000, share=0.8, rate=0.0008, bare=1_000) for h in (2, 4)),
     Plan(h=8, d_model=512, steps=4_500, share=SHARE, rate=0.0006),
     # More of the loss for pronouns, and longer: without it the two hops stay blurred.
-    Plan(architecture="standard", steps=12_000, share=0.9),
+    Plan(architecture="standard", steps=16_000, share=0.9, bare=1_000),
     Plan(architecture="one-layer", steps=STEPS[64], share=SHARE),
     *(
         Plan(architecture=architecture, steps=STEPS[64], share=SHARE)
@@ -48,7 +60,7 @@ PLANS = (
     # lower rate: after 20,000 steps without they were right in 55 %.
     Plan(h=1, language="zh", steps=STEPS[64], share=SHARE),
     *(Plan(h=h, language="zh", steps=2 * STEPS[64], share=SHARE) for h in (4, 8)),
-    Plan(h=2, language="zh", steps=14_000, share=SHARE, rate=0.0025, bare=1_000),
+    Plan(h=2, language="zh", steps=14_000, share=0.8, rate=0.0025, bare=1_000),
 )
 
 

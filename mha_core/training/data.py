@@ -90,9 +90,13 @@ class Batches:
         positions = np.argsort(~has_target, axis=1, kind="stable")
         targets = np.take_along_axis(targets, positions, 1)
         is_pronoun = (positions == encoded.pronoun[:, None]) & (encoded.pronoun[:, None] > 0)
-        # By length, else by chance; the two sentences of a pair stay together: what they have in common
-        # then cancels out of the gradient, and what one word changes remains.
-        order = np.lexsort((np.repeat(rng.random(len(ids) // 2), 2), encoded.lengths))
+        # By length, else by chance, and always by twos. The two sentences of a pair stay together: what they
+        # have in common then cancels out of the gradient, and what one word changes remains. The others are
+        # put beside one of their length.
+        others = np.flatnonzero(encoded.pronoun == 0)
+        others = others[np.lexsort((rng.random(len(others)), encoded.lengths[others]))]
+        twos = np.concatenate((np.flatnonzero(encoded.pronoun), others)).reshape(-1, 2)
+        order = twos[np.lexsort((rng.random(len(twos)), encoded.lengths[twos].max(1)))].ravel()
         batches = []
         for chosen in np.split(order, range(BATCH, len(order), BATCH)):
             length, n_rows = encoded.lengths[chosen].max(), max(1, count[chosen].max())

@@ -17,7 +17,6 @@ from mha_core.training.lexicon import FORMS, PART, START, Lexicon, Noun
 MAX_WORDS = 32  # tokens of the longest sentence, [CLS] and full stop included
 HELD_OUT_PERCENT = 8  # of all pairs of nouns, for each of the sets "validation" and "test"
 STOPS = frozenset(".?!。？！")
-EITHER = {("person", "man"), ("person", "woman")}  # kinds of nouns, and pronouns that stand for them, too
 
 
 @dataclass(frozen=True)
@@ -47,6 +46,7 @@ class Phrases:
         grammar = lexicon.grammar
         self.distractor = parts(grammar["distractor"]) if "distractor" in grammar else None
         self.stop = grammar.get("stop", ".")
+        self._begin_otherwise = frozenset(grammar.get("begin_otherwise", "").split())
 
     def written(self, rng: Random, template: str) -> tuple[tuple[str, ...], list[tuple[object, slice]]]:
         """The words of a template without A, B, P and cue, [CLS] first, and the slice of each part."""
@@ -99,11 +99,12 @@ class Phrases:
     def _slot(self, rng: Random, slot: str, plural: bool, banned: frozenset) -> tuple[list[str], bool]:
         name, _, form = slot.partition(".")
         if name in self.lexicon.verbs:
+            form = "base" if plural and form == "third" else form  # the men eat
             return [rng.choice(self.lexicon.verbs[name])[FORMS.index(form or "base")]], plural
         if name in self.lexicon.words:
             allowed = [word for word in self.lexicon.words[name] if word not in banned]
             return [rng.choice(allowed)], plural
-        nouns = self.lexicon.group(name)
+        nouns = self.lexicon.groups[name]
         if form == "bare":
             return [rng.choice(nouns).one], False
         many = [noun for noun in nouns if noun.many]
@@ -118,13 +119,15 @@ class Phrases:
             return [noun.one]
         articles = self.lexicon.grammar["articles"]
         kind = "plural" if plural else noun.group if noun.group in articles else "singular"
+        if kind == "singular" and not noun.many:
+            kind = "mass"  # "my bread", never "a bread"
         words = rng.choice(articles[kind if kind in articles else "default"]).split()
         if rng.random() < self.mix.adjective:
             adjective = rng.choice(self.lexicon.words["adjective"])
             if adjective not in banned:
                 words += [adjective, *self.lexicon.grammar.get("adjective_link", "").split()]
         words.append(noun.many if plural else noun.one)
-        if words[0] == "a" and words[1][0] in "aeiou":
+        if words[0] == "a" and (words[1][0] in "aeiou") != (words[1] in self._begin_otherwise):
             words[0] = "an"
         return words
 
@@ -179,7 +182,9 @@ class Grammar:
                 pair = tuple(Sentence((START, *self._statement(rng))) for _ in range(2))
             if rng.random() < self.mix.sentence_before:
                 before = tuple(self._statement(rng))
-                pair = tuple(_after(before, sentence) for sentence in pair)
+                longer = tuple(_after(before, sentence) for sentence in pair)
+                if pair[0].schema != "agreement" or all(map(self._pronoun_decides, longer)):
+                    pair = longer
             if rng.random() < self.mix.no_stop:
                 pair = tuple(self._without_stop(sentence) for sentence in pair)
             if max(len(sentence.words) for sentence in pair) <= MAX_WORDS:
@@ -247,19 +252,33 @@ class Grammar:
         while True:
             one, one_is = rng.choice(self._any(firsts))
             other, other_is = rng.choice(self._any(seconds))
-            if one_is != other_is and one.one != other.one and self.split(one, other) == split:
-                break
+            if one.one != other.one and self.split(one, other) == split:
+                pair = self._agreeing(rng, (one, other), (one_is, other_is))
+                if all(map(self._pronoun_decides, pair)):
+                    return pair
+
+    def _agreeing(self, rng: Random, nouns: tuple[Noun, Noun], pronouns: tuple[str, str]) -> Pair:
+        """Two sentences that differ in the pronoun, which is that of the one noun, then that of the other."""
         template = parts(rng.choice(self.lexicon.grammar["agreement"]))
         state, pair = rng.getstate(), []
-        for referent, pronoun in enumerate((one_is, other_is)):
+        for referent, pronoun in enumerate(pronouns):
             rng.setstate(state)  # the same adjectives and articles in both
-            roles = {"A": one, "B": other, "P": pronoun}
-            words, at = self.phrases.filled(rng, template, roles, (one_is, other_is), frozenset())
-            nouns = (at["A"], at["B"])
+            roles = {"A": nouns[0], "B": nouns[1], "P": pronoun}
+            words, at = self.phrases.filled(rng, template, roles, pronouns, frozenset())
+            places = (at["A"], at["B"])
             pair.append(
-                Sentence(words, at["P"], (nouns[referent], nouns[1 - referent]), at["P"], "agreement")
+                Sentence(words, at["P"], (places[referent], places[1 - referent]), at["P"], "agreement")
             )
         return tuple(pair)
+
+    def _pronoun_decides(self, sentence: Sentence) -> bool:
+        """Whether the pronoun fits no word before it but the noun that it stands for."""
+        pronoun, fitting = sentence.words[sentence.pronoun], self.lexicon.fitting
+        return not any(
+            pronoun in fitting.get(word, ())
+            for at, word in enumerate(sentence.words[: sentence.pronoun])
+            if at != sentence.nouns[0]
+        )
 
     def _statement(self, rng: Random) -> list[str]:
         words, _ = self.phrases.filled(rng, rng.choice(self.statements), {}, "", frozenset())
@@ -285,10 +304,11 @@ class Grammar:
                 return pronoun, one, other
 
     def _pool(self, classes: str, pronoun: str) -> list[Noun]:
-        nouns = [noun for group in classes.split() for noun in self.lexicon.group(group)]
+        nouns = [noun for group in classes.split() for noun in self.lexicon.groups[group]]
         if pronoun == "plural":
             return [noun for noun in nouns if noun.many]
-        return [noun for noun in nouns if noun.kind == pronoun or (noun.kind, pronoun) in EITHER]
+        word = self.lexicon.grammar["pronouns"][pronoun]
+        return [noun for noun in nouns if word in self.lexicon.fitting[noun.one]]
 
     def _any(self, classes: str) -> list[tuple[Noun, str]]:
         """Every noun of the classes with every pronoun that can stand for it."""

@@ -16,7 +16,7 @@ PAD, START, HIDDEN = "[PAD]", "[CLS]", "[MASK]"
 LANGUAGES = ("en", "zh")
 FORMS = ("base", "third", "past", "participle", "ing")
 GENDERED = ("man", "woman", "person")  # noun classes that he or she can stand for
-MERGED = {**dict.fromkeys(GENDERED, "person"), "intransitive": "verb", "transitive": "verb"}
+MERGED = dict.fromkeys(GENDERED, "person")
 PART = regex.compile(r"\{[^}]+\}|[^\s{}.,?!。，？！]+|[.,?!。，？！]")
 
 
@@ -79,15 +79,18 @@ class Lexicon:
 
     @cached_property
     def kinds(self) -> dict[str, str]:
-        """One class for every word, for pictures: as the file lists it, or person, verb, pronoun, cue, other.
+        """One class for every word, for pictures: as the file lists it or shows it (`shown_as`), or verb,
+        pronoun, cue, other.
 
         A cue is an adjective that decides what a pronoun stands for.
         """
+        shown_as = self.grammar["shown_as"].items()
+        shown = MERGED | {name: kind for kind, names in shown_as for name in names.split()}
         cues = " ".join(f"{schema['to_a']} {schema['to_b']}" for schema in self.grammar["schema"]).split()
         kinds = {}
         for word in self.vocabulary:
-            first = self.classes.get(word, ("other",))[0].split(".")[0]
-            kinds[word] = MERGED.get(first, first)
+            first, _, form = self.classes.get(word, ("other",))[0].partition(".")
+            kinds[word] = "verb" if form else shown.get(first, first)
         return kinds | dict.fromkeys(self.pronouns, "pronoun") | dict.fromkeys(cues, "cue")
 
     @cached_property
@@ -120,8 +123,24 @@ class Lexicon:
             )
         return Tokens(text, tuple(pieces), tuple(spans)), numbers
 
-    def group(self, name: str) -> tuple[Noun, ...]:
-        return tuple(noun for noun in self.nouns if noun.group == name)
+    @cached_property
+    def groups(self) -> dict[str, tuple[Noun, ...]]:
+        """The nouns and names of each class, in the order of the file."""
+        groups: dict[str, list[Noun]] = {}
+        for noun in self.nouns:
+            groups.setdefault(noun.group, []).append(noun)
+        return {name: tuple(nouns) for name, nouns in groups.items()}
+
+    @cached_property
+    def fitting(self) -> dict[str, frozenset[str]]:
+        """The pronouns that can stand for each form of a noun: for sheep, one or many, it and they."""
+        table, fitting = self.grammar["pronouns"], {}
+        for noun in self.nouns:
+            kinds = ("man", "woman") if noun.kind == "person" else (noun.kind,)
+            fitting.setdefault(noun.one, set()).update(table[kind] for kind in kinds)
+            if noun.many:
+                fitting.setdefault(noun.many, set()).add(table["plural"])
+        return {form: frozenset(pronouns) for form, pronouns in fitting.items()}
 
     @cached_property
     def noun_forms(self) -> frozenset[str]:

@@ -37,10 +37,10 @@ def same(one: dict, other: dict) -> bool:
 )
 def test_the_loss_falls(little, tiny, architecture, language):
     run = Run(tiny(architecture=architecture, language=language, steps=2000, rate=0.03))
-    first = run.advance(5)
-    run.advance(60)
-    assert run.advance(5) < 0.85 * first
-    assert run.step == 70
+    first = run.advance(little)  # whole readings, as some batches are easier than others
+    run.advance(14 * little)
+    assert run.advance(little) < 0.85 * first
+    assert run.step == 16 * little
 
 
 def test_the_same_plan_gives_the_same_weights_whatever_else_was_drawn(little, tiny):

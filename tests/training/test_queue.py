@@ -13,6 +13,7 @@ from mha_core.training import checkpoints
 from mha_core.training import queue as queues
 from mha_core.training.checkpoints import untrained
 from mha_core.training.fit import Plan, Run
+from mha_core.training.lexicon import lexicon
 from mha_core.training.model import SmallModel
 from mha_core.training.queue import Trainings, famous_labels, famous_weights
 from mha_core.training.runs import Runs
@@ -271,7 +272,7 @@ def test_two_workers_train_two_plans_at_once_and_mix_nothing():
 
 
 def test_the_recorded_weights_are_copies_with_rows_that_sum_to_one():
-    model = SmallModel(plan().shape, 2000)
+    model = SmallModel(plan().shape, len(lexicon().vocabulary))
     taken = famous_weights(model, "en")
     labels = famous_labels("en")
     kept = [weights.copy() for weights in taken]
