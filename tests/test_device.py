@@ -64,3 +64,11 @@ def test_the_gpu_gives_what_the_cpu_gives(setting):
             np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), rtol=0, atol=1e-4)
         np.testing.assert_allclose(ours.weights(), theirs.weights(), rtol=0, atol=1e-4)
         np.testing.assert_allclose(ours.result(), theirs.result(), rtol=0, atol=1e-4)
+
+
+def test_an_operation_takes_the_fastest_product_s_share(monkeypatch):
+    clock = iter([0, 8, 8, 10, 10, 13, 13, 18])
+    monkeypatch.setattr(device.time, "perf_counter", lambda: next(clock))
+    assert device.seconds_per_operation.__wrapped__() == 2 / (2 * 512**3)
+    monkeypatch.undo()
+    assert 0 < device.seconds_per_operation() == device.seconds_per_operation()  # measured once

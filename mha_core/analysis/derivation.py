@@ -102,7 +102,8 @@ PRIMES = ("′", "″", "‴")  # the stages from the product X W to Q, K and V
 class Step:
     """One step: its formula in LaTeX, sizes filled in, and the matrices before and after.
 
-    `notes` names the sentences that hold here, first of all "why"; `facts` are the numbers in them.
+    `wrong` is what a mistake would make of the matrix before, for comparison. `notes` names the sentences
+    that hold here, first of all "why"; `facts` are the numbers in them.
     """
 
     name: str
@@ -112,6 +113,7 @@ class Step:
     notes: tuple[str, ...]
     facts: dict
     per_row: int = 0  # matrices in a row of the page; 0 for all beside each other
+    wrong: tuple[Picture, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -326,17 +328,30 @@ def softmax(view: HeadContext) -> Step:
     deviation = np.abs(sums[sums > 0] - 1).max(initial=0.0)
     empty = int((sums == 0).sum())
     sinks = view.layer_trace.rule.sinks is not None
-    notes = {"why": not sinks, "sinks": sinks, "empty": empty}
-    return view.step(
-        "softmax",
-        "masked",
-        after,
-        notes=notes,
-        empty=empty,
-        deviation=deviation,
-        minimum=sums.min(),
-        maximum=sums.max(),
-    )
+    wrong = _over_the_whole_matrix(view)
+    notes = {"why": not sinks, "sinks": sinks, "empty": empty, "whole": wrong is not None}
+    facts = {"minimum": sums.min(), "maximum": sums.max()}
+    if wrong is not None:
+        shares = wrong.frame.to_numpy().sum(axis=1)
+        facts |= {"least": shares.min(), "most": shares.max()}
+    step = view.step("softmax", "masked", after, notes=notes, empty=empty, deviation=deviation, **facts)
+    return step if wrong is None else replace(step, wrong=(wrong,))
+
+
+def _over_the_whole_matrix(view: HeadContext) -> Picture | None:
+    """What softmax over all cells at once makes of the scores: all of them sum to 1, and a row to anything.
+
+    None for a part of a long text, and where weights are made of more than scores (a sink, a patch).
+    """
+    rule = view.layer_trace.rule
+    if view.part != WHOLE or rule.sinks is not None or rule.patched_weights is not None:
+        return None
+    scores = view.layer_trace.masked(view.head).astype(np.float64) / rule.temperature
+    powers = np.exp(scores - scores.max(initial=0.0, where=np.isfinite(scores)))
+    drawn = view.picture("weights")
+    shares = np.float32(powers / max(powers.sum(), np.finfo(float).tiny))
+    frame = pd.DataFrame(shares, drawn.frame.index, drawn.frame.columns)
+    return replace(drawn, name="whole_softmax", symbol=f"✗ {drawn.symbol}", frame=frame)
 
 
 def mix(view: HeadContext) -> Step:

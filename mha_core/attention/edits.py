@@ -24,9 +24,10 @@ from typing import ClassVar, Protocol
 import torch
 from torch import Tensor, nn
 
+from mha_core.attention import masks
 from mha_core.attention.positions import POSITIONS
 from mha_core.attention.score_rule import COMPUTED, ScoreRule
-from mha_core.errors import MhaError, listed, one_of
+from mha_core.errors import MhaError, listed, named_type, one_of
 
 MAX_NUMBERS = 1 << 22  # that an edit may hold, or lay out in a layer: 16 MB
 MAX_EDITS = 64
@@ -106,6 +107,10 @@ class Edit(ABC):
             if getattr(self, axis, None) is not None:
                 object.__setattr__(self, axis, _picked(axis, getattr(self, axis)))
 
+    def cells(self, site: Site) -> Tensor:
+        """True in the cells on which it acts. (head or 1, query or 1, key or 1)"""
+        return site.cells(self)
+
     @abstractmethod
     def on(self, rule: ScoreRule, site: Site) -> ScoreRule:
         """The score rule with this edit. Raises `MhaError` where the edit does not fit the attention."""
@@ -150,7 +155,36 @@ class Hide(Edit):
             raise MhaError("Hide needs rows= or keys=; Output(0.0) switches whole heads off.")
 
     def on(self, rule: ScoreRule, site: Site) -> ScoreRule:
-        return rule.hiding(~site.cells(self))
+        return rule.hiding(~self.cells(site))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mask(Edit):
+    """Hide cells by a mask's name beside what is hidden already: ``Mask(mask="causal")``, ``"window:3"``.
+
+    The names are those of `mha_core.attention.masks.MASKS`.
+    """
+
+    name: ClassVar[str] = "mask"
+    mask: str
+    heads: Heads = None
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not isinstance(self.mask, str):
+            raise MhaError(f"mask of Mask is a name, as 'causal'; got {named_type(self.mask)}.")
+        masks.build(self.mask, 1, 1)  # it says which there are
+
+    def cells(self, site: Site) -> Tensor:
+        visible = masks.build(self.mask, len(site.queries), len(site.keys))
+        return site.cells(self) & (torch.zeros(1, 1, dtype=torch.bool) if visible is None else ~visible)
+
+    def on(self, rule: ScoreRule, site: Site) -> ScoreRule:
+        hidden = self.cells(site)
+        return rule.hiding(~hidden) if hidden.any() else rule
+
+    def what(self) -> str:
+        return f"mask {self.mask}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -352,7 +386,8 @@ class Position(Edit):
 
 
 TYPES: Mapping[str, type[Edit]] = {
-    kind.name: kind for kind in (Hide, Scale, Temperature, Bias, Weights, Output, Concatenation, Position)
+    kind.name: kind
+    for kind in (Hide, Mask, Scale, Temperature, Bias, Weights, Output, Concatenation, Position)
 }
 
 

@@ -158,11 +158,13 @@ def check_cost(
     advice = f" With all else as it is, {listed(fitting, 'or')} would fit." if fitting else ""
     of, (total_bytes, total_flops) = f"(layers {layers}, tokens {len(tokens):,})", needed()
     billions, most = f"{total_flops / 1e9:,.1f} billion operations", f"{max_flops / 1e9:,.1f} billion"
+    seconds = f"at least {total_flops * devices.seconds_per_operation():,.2g} s on this processor"
     reason = (
         f"W, q, k, v and x take about {total_bytes / 1e9:,.2f} GB while they are computed {of}; the limit is "
         f"{max_bytes / 1e9:,.2f} GB (max_bytes)."
         if total_bytes > max_bytes
-        else f"The products of q, k, v and W take {billions} {of}; the limit is {most} (max_flops)."
+        else f"The products of q, k, v and W take {billions}, {seconds} {of}; the limit is {most} "
+        f"(max_flops)."
     )
     raise MhaError(f"{reason}{advice}", fixes=tuple(fixes))
 

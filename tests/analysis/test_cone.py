@@ -18,6 +18,8 @@ pytestmark = pytest.mark.filterwarnings("ignore")
         edits.Hide(layer=1, rows=5, keys=2),
         edits.Hide(layer=0, keys=2),
         edits.Hide(layer=0, keys=5, rows=2),  # hidden by the causal mask already
+        edits.Mask(layer=0, mask="causal"),
+        edits.Mask(layer=1, mask="window:2", heads=1),
         edits.Weights(layer=0, heads=0, rows=3),
         edits.Temperature(layer=1, temperature=3.0),
     ],

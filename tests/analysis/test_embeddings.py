@@ -184,10 +184,16 @@ def test_what_a_word_is_made_of_is_its_row_plus_its_position():
     np.testing.assert_array_equal(trace.layers[-1].x_v[2], matrix[words.index("animal")])
 
 
+MAX_CLASSES = 26  # in the list from which a reader chooses
+
+
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_every_word_has_one_class_and_every_known_pair_is_there(language):
     kinds = lexicon(language).kinds
     assert set(kinds) == set(lexicon(language).vocabulary)
+    assert len(set(kinds.values())) <= MAX_CLASSES
+    for kind, names in lexicon(language).grammar["shown_as"].items():
+        assert not set(names.split()) & set(kinds.values()), kind  # each is a class, and shown as another one
     for pairs in RELATIONS[language].values():
         assert {word for pair in pairs for word in pair} <= set(kinds)
 

@@ -85,7 +85,8 @@ def test_the_subject_is_the_first_noun_even_if_another_stands_nearer(language):
     between = 0
     predicates = [item for item in items(language, "adjective to noun") if item[2] < item[1]]
     for sentence, query, key in [*items(language, "verb to subject"), *predicates]:
-        assert key == next(at for at, word in enumerate(sentence) if word in nouns)
+        assert sentence[key] in lexicon(language).noun_forms
+        assert not nouns & set(sentence[:key])
         between += bool(nouns & set(sentence[key + 1 : query]))
     assert between > 30
 

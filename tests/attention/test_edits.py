@@ -23,6 +23,7 @@ SITE = Site("self", H, D_V, TEXT, TEXT)
 EXAMPLES = [
     edits.Hide(rows="it", keys=["cat", 0], heads=-1, layer=-1),
     edits.Hide(keys="dog", kind="self"),
+    edits.Mask(mask="causal", heads=[0, 2]),
     edits.Scale(factor=1.0),
     edits.Temperature(temperature=0.5, layer=0),
     edits.Bias(values=[[1.0, -2.0]], rows="it", keys=[0, 1]),
@@ -107,6 +108,15 @@ def test_a_later_patch_lies_over_an_earlier_one():
     assert (layer.output(1) == 1).all()
 
 
+@pytest.mark.parametrize("mask", ["causal", "window:1", "prefix:3", "padding:2", "full"])
+def test_a_mask_by_its_name_hides_beside_what_is_hidden(mask):
+    before = ScoreRule(mask=masks.build("window:3", L, L))
+    expected = before.hiding(masks.build(mask, L, L))
+    changed = layer_with(edits.Mask(mask=mask, heads=1), rule=before)
+    np.testing.assert_array_equal(changed.weights(1), layer_with(rule=expected).weights(1))
+    np.testing.assert_array_equal(changed.weights(0), layer_with(rule=before).weights(0))
+
+
 def test_a_patch_takes_the_numbers_of_another_trace():
     q, k, v = qkv()
     other = mha.LayerTrace({"q": k, "k": q, "v": v})
@@ -133,6 +143,9 @@ def test_edits_go_to_their_layers_and_kinds():
         (lambda: edits.Hide(rows=True), "row of an edit is a whole number"),
         (lambda: edits.Hide(rows=0, heads="it"), "head of an edit is a whole number"),
         (lambda: edits.Hide(rows=0, kind="mine"), "no kind of attention called 'mine'"),
+        (lambda: edits.Mask(mask="diagonal"), "no mask called 'diagonal'"),
+        (lambda: edits.Mask(mask="window:x"), "must be a whole number"),
+        (lambda: edits.Mask(mask=3), "is a name, as 'causal'"),
         (lambda: edits.Scale(factor=float("nan")), "scale nan is no finite number"),
         (lambda: edits.Temperature(temperature=0), "out of range"),
         (lambda: edits.Temperature(temperature="hot"), "temperature of an edit is a number"),
@@ -185,9 +198,9 @@ junk = st.recursive(
 @given(
     st.dictionaries(
         st.sampled_from(
-            ["edit", "layer", "kind", "heads", "rows", "keys", "values", "factor", "temperature"]
+            ["edit", "layer", "kind", "heads", "rows", "keys", "values", "factor", "mask", "temperature"]
         ),
-        st.sampled_from([*edits.TYPES, "self", 0, 1, -1, 0.5, [0], [[0.5, 0.5]]]) | junk,
+        st.sampled_from([*edits.TYPES, "self", "causal", 0, 1, -1, 0.5, [0], [[0.5, 0.5]]]) | junk,
     )
 )
 @pytest.mark.slow

@@ -61,6 +61,12 @@ def own_row(weights: Tensor) -> Tensor:
     return weights
 
 
+def prefix_of_three(scores: Tensor) -> Tensor:
+    n_query, n_key = scores.shape[-2:]
+    ahead = torch.arange(n_key) > torch.arange(n_key - n_query, n_key)[:, None]
+    return scores.masked_fill(ahead & (torch.arange(n_key) >= 3), float("-inf"))
+
+
 def halves(n_key: int) -> list[float]:
     return [0.5 if key in (0, KEY) else 0.0 for key in range(n_key)]
 
@@ -68,6 +74,7 @@ def halves(n_key: int) -> list[float]:
 AT = {"heads": HEAD, "rows": ROW}
 CHANGES = {
     "hide": ByHand(lambda at, n: edits.Hide(layer=at, keys=KEY, **AT), scores=cell(float("-inf"))),
+    "mask": ByHand(lambda at, n: edits.Mask(layer=at, mask="prefix:3"), scores=prefix_of_three),
     "bias": ByHand(lambda at, n: edits.Bias(layer=at, values=1.75, keys=KEY, **AT), scores=cell(1.75)),
     "scale": ByHand(
         lambda at, n: edits.Scale(layer=at, factor=1.0), products=lambda products, scale: products

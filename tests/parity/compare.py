@@ -240,7 +240,7 @@ def edited(model: huggingface.Model, own: nn.Module, length: tuple[int, int]) ->
         return ""
     trace, plain = traced(model, length)
     at = next((at for at, layer in enumerate(trace.layers) if layer.n_query > by_hand.ROW), None)
-    same = [edits.Temperature(temperature=1.0), edits.Bias(values=0.0)]
+    same = [edits.Temperature(temperature=1.0), edits.Bias(values=0.0), edits.Mask(mask="full")]
     same += [edits.Scale(layer=at, factor=layer.scale) for at, layer in enumerate(trace.layers)]
     for one in same:
         if gap(*map(first_tensor, (traced(model, length, [one])[1], plain))) > 0:

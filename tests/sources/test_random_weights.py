@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mha_core as mha
+from mha_core import device
 from mha_core.analysis.cost import cost
 from mha_core.attention import initialization, positions
 from mha_core.sources import random_weights
@@ -226,10 +227,12 @@ def test_what_takes_too_long_is_refused_before_anything_is_drawn(refused, monkey
     total = random_weights.flops(spec, 4096, 16)
     assert total == 16 * cost(spec, 4096).flops
     monkeypatch.delattr(random_weights, "follow")
+    monkeypatch.setattr(device, "seconds_per_operation", lambda: 42 / total)
     error = refused(mha.trace, "a " * 4096, **sizes)
     assert str(error).startswith(
-        f"The products of q, k, v and W take {total / 1e9:,.1f} billion operations (layers 16, tokens "
-        f"4,096); the limit is 2,000.0 billion (max_flops). With all else as it is, layers 1, "
+        f"The products of q, k, v and W take {total / 1e9:,.1f} billion operations, at least 42 s on this "
+        f"processor (layers 16, tokens 4,096); the limit is 2,000.0 billion (max_flops). With all else "
+        f"as it is, layers 1, "
     )
     monkeypatch.setattr(random_weights, "follow", lambda *_, **__: "it fits", raising=False)
     for fix in error.fixes:

@@ -151,6 +151,11 @@ class Stopped(MhaError):
     """The caller stopped the loading."""
 
 
+def weight_bytes(folder: Folder) -> int:
+    """The bytes of the weights in a folder, all of them."""
+    return sum(file.stat().st_size for file in folder.path.glob("*.safetensors"))
+
+
 def check_stopped(cancelled: Callable[[], bool] | None) -> None:
     """Raise `Stopped` if the caller has cancelled the loading."""
     if cancelled is not None and cancelled():
