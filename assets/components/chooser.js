@@ -1,13 +1,14 @@
 // What a page is about, where its numbers come from the server: rows of layers and heads, and the sentence as its
-// words, each shaded by the weight that the chosen token gives it. A choice is marked at once; the page follows.
+// words, each shaded by the weight that the chosen token gives it. A choice is marked at once, and is an entry of the
+// history however late the server answers; the page follows.
 // Each group is one stop of the Tab key; arrow keys choose in it.
-// Data: { texts: { hint, hint_hidden }, rows: [{ field, title, count, chosen, heads }], strips: [{ field, title,
+// Data: { texts: { hint, hint_hidden }, rows: [{ field, title, count, chosen, first, heads }], strips: [{ field, title,
 // caption, tokens, weights (null where hidden; null for a text that is not looked at), query, limit, chosen,
 // every: the weights that each token gives, where all that follows the choice is in the browser }],
 // stays: whether the words stay in sight on a phone, focus: that of the server }.
 import { follow, heldFocus, move, news, ready, take } from "./address.js";
 import { inkOn, lookOf, shade, themeColours } from "./colours.js";
-import { make, makeButton } from "./elements.js";
+import { fadeWhereMore, make, makeButton } from "./elements.js";
 import { nameOf, positionOf } from "./focus_link.js";
 import { followPointing, litOf, pointAt } from "./pointing.js";
 import { drawn, stay } from "./streamlit.js";
@@ -25,9 +26,9 @@ const KEY_PAUSE = 250; // milliseconds after an arrow key: who walks on asks the
 const choices = new WeakMap();
 
 // Numbered layers or heads, the heads in their colours.
-function rowGroup({ field, title, count, chosen, heads }, palette) {
+function rowGroup({ field, title, count, chosen, first, heads }, palette) {
   const buttons = Array.from({ length: count }, (_, at) => {
-    const button = makeButton(String(at + 1), "number", null);
+    const button = makeButton(String(at + first), "number", null);
     if (!heads) return button;
     const { colour, dash } = lookOf(palette, at);
     button.classList.add("head");
@@ -48,6 +49,7 @@ function stripGroup(strip, colours, texts) {
   const words = tokens.map((_, at) => wordButton(strip, at, colours, texts));
   const group = radios(field, title, words, chosen);
   group.classList.add("strip");
+  fadeWhereMore(group);
   group.dir = isRtl(tokens) ? "rtl" : "ltr";
   if (!caption) return [group];
   return [make("p", "caption", caption), group];
@@ -101,7 +103,7 @@ function check(group, chosen) {
 }
 
 // What a word or a number stands for.
-const standsFor = (option) => option.querySelector("bdi")?.textContent ?? Number(option.dataset.at) + 1;
+const standsFor = (option) => option.querySelector("bdi")?.textContent ?? Number(option.textContent);
 
 // What is pointed at here is lit in every picture of the page, and what is pointed at there is lit here.
 function linkPointing(root) {
@@ -169,7 +171,16 @@ function sendChoices(choice) {
   clearTimeout(choice.timer);
   const chosen = Object.fromEntries(choice.waiting);
   choice.waiting.clear();
-  if (Object.keys(chosen).length) choice.tell(chosen);
+  if (!Object.keys(chosen).length) return;
+  const linked = Object.entries(chosen).map(([field, at]) => [field, inLink(choice.data, field, at)]);
+  move(Object.fromEntries(linked));
+  choice.tell(chosen);
+}
+
+// A choice as the focus has it: words by their names, layers and heads by the numbers that they show.
+function inLink({ rows, strips }, field, at) {
+  const strip = strips.find((one) => one.field === field);
+  return strip ? nameOf(strip.tokens, at) : String(at + rows.find((one) => one.field === field).first);
 }
 
 // Scroll a long sentence, and nothing but the sentence, to the chosen token.
@@ -194,16 +205,18 @@ export default function ({ data, parentElement, setTriggerValue }) {
   ready.then(() => take(data.focus));
   choice.data = data;
   show(root, choice);
-  follow(root, () => choice.data.strips.some(({ every }) => every) && show(root, choice));
+  follow(root, () => show(root, choice));
 }
 
-// As the server has it, but for what has been chosen since.
+// What is chosen in a group: what has not been sent yet, else where the focus is, else what the server says.
 /** @param {Choice} choice */
 function asChosen(group, choice) {
-  if (!group.every) return { ...group, chosen: choice.waiting.get(group.field) ?? group.chosen };
-  const at = positionOf(group.tokens, heldFocus()[group.field] ?? "");
-  const chosen = at < 0 ? group.chosen : at;
-  return { ...group, chosen, query: group.tokens[chosen], weights: group.every[chosen] };
+  const held = heldFocus()[group.field] ?? "";
+  const at = group.tokens ? positionOf(group.tokens, held) : Math.min(Number(held) - group.first, group.count - 1);
+  const chosen = choice.waiting.get(group.field) ?? (held && at >= 0 ? at : group.chosen);
+  return group.every
+    ? { ...group, chosen, query: group.tokens[chosen], weights: group.every[chosen] }
+    : { ...group, chosen };
 }
 
 /** @param {Choice} choice */

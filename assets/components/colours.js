@@ -45,7 +45,7 @@ function luminance(colour) {
  * Dark or light ink, whichever stands out more on a colour.
  * @param {number[]} colour
  */
-export const inkOn = (colour) => (luminance(colour) > 0.179 ? "#14161b" : "#ffffff");
+export const inkOn = (colour) => (luminance(colour) > 0.179 ? "#000000" : "#ffffff");
 
 /**
  * A colour as small text: mixed with the ink of the page as far as it must be to stand out from its ground.

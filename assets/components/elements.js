@@ -66,3 +66,16 @@ export function renew(container, elements) {
   });
   controls()[focused]?.focus({ preventScroll: true });
 }
+
+/**
+ * What is scrolled fades where there is more of it: above, below or both.
+ * @param {HTMLElement} box
+ */
+export function fadeWhereMore(box) {
+  const update = () => {
+    box.classList.toggle("more-above", box.scrollTop > 1);
+    box.classList.toggle("more-below", box.scrollTop + box.clientHeight < box.scrollHeight - 1);
+  };
+  box.addEventListener("scroll", update, { passive: true });
+  new ResizeObserver(update).observe(box); // and at once
+}

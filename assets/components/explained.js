@@ -26,6 +26,7 @@
  * @property {string} [code]
  * @property {string} [latex]
  * @property {string[]} [edits] in words
+ * @property {{ text: string, href: string } | null} [without] where it is computed without the edge
  * @property {string} [refusal] why there is none
  */
 

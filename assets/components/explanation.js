@@ -61,7 +61,7 @@ export class ExplanationPanel {
 
   draw() {
     const { explanation, texts } = this;
-    const { value, steps = [], refusal, code, latex, edits = [] } = explanation;
+    const { value, steps = [], refusal, code, latex, edits = [], without } = explanation;
     const title = this.#title();
     const heading = make("h3", "", value === undefined ? title : `${title} = ${written(value)}`);
     const order = makeButton(texts.explain_sort, "", () => {
@@ -72,7 +72,8 @@ export class ExplanationPanel {
     const copies = [this.#copy(texts.explain_copy, code), this.#copy(texts.explain_latex, latex)].filter(Boolean);
     const close = makeButton("✕", "", () => this.close());
     close.setAttribute("aria-label", texts.explain_close);
-    renew(this.bar, [heading, ...(steps.length ? [order] : []), ...copies, close]);
+    const trial = without ? [Object.assign(make("a", "", without.text), { href: without.href, target: "_self" })] : [];
+    renew(this.bar, [heading, ...trial, ...(steps.length ? [order] : []), ...copies, close]);
     const notes = edits.map((edit) => make("p", "edited", fill(texts.explain_edited, { edit })));
     const why = refusal ? [make("p", "", refusal)] : [];
     this.steps.replaceChildren(...why, ...notes, ...steps.map((step) => this.#step(step)));

@@ -30,7 +30,7 @@ export function afterClick(on, head, how, every, last) {
 // The one head that follows, or leads, the first that is on; of several or none the first, or the one before.
 export function nextHead(on, every, by) {
   const at = Math.max(every.indexOf(Math.min(...on)), 0);
-  return new Set([every[(at + (on.size !== 1 && by > 0 ? 0 : by) + every.length) % every.length]]);
+  return every[(at + (on.size !== 1 && by > 0 ? 0 : by) + every.length) % every.length];
 }
 
 // Tokens after a click on one: alone, or, with `more`, added to or taken from those that were chosen.

@@ -252,10 +252,20 @@ export class HeadMatrices extends MatrixPictures {
     const where = { symbol: this.matrices[name].symbol, from, to };
     this.explains = this.#place;
     const ours = explained(layer, name, place, listOf(panel, "key"), listOf(panel, "query"));
-    if (ours) return this.explanation.show({ ...where, ...ours });
+    if (ours)
+      return this.explanation.show({ ...where, ...ours, without: name === "output" ? null : this.#without(place) });
     const asked = { name, panel: this.nth, layer: layer.number, ...place, id: questionId() };
     if (this.view.explain) return this.view.explain(asked);
     this.explanation.show({ ...where, refusal: layer.q ? texts.explain_alone : texts.matrices_only_weights });
+  }
+
+  // The page on which the first sentence is computed without this edge, where there is a server that can.
+  #without({ head, row, column }) {
+    const text = this.view.header.without;
+    if (!text || !this.view.explain || this.nth > 0) return null;
+    const link = new URLSearchParams(location.search);
+    link.set("edits", `cut,layer=${this.layer.number + 1},head=${head + 1},from=${row + 1},to=${column + 1}`);
+    return { text, href: `./what-if?${link}` };
   }
 
   // Those that the server was asked for are of the place where that was.

@@ -48,6 +48,7 @@ import { apart, exact, fill } from "./text.js";
  * @property {boolean} [strips] each sentence stands above its drawing, shaded, word by word
  * @property {(string | null)[][]} [answers] of each panel what the model answers at each token
  * @property {(string | null)[][]} [hides] of each panel what hiding the token is called, null where it cannot be
+ * @property {string} [without] what a link is called that opens the first sentence without an edge
  * @property {number[][]} [untrained] of each panel the queries of the last layer that training gave no meaning
  * @property {string[]} [notes] of each layer what it is made of and what its rows mean
  * @property {Record<number, string[]>} [roles] of each layer the measured role of each head

@@ -30,7 +30,8 @@ import { Viewport } from "./viewport.js";
  * @property {string} font
  */
 
-/** @typedef {{ rows: number[], columns: number[], cell: { row: number, column: number } | null }} Marks */
+/** @typedef {{ row: number, column: number }} Cell */
+/** @typedef {{ rows: number[], columns: number[], cell: Cell | null, area?: { from: Cell, to: Cell } | null }} Marks */
 
 const NAME_ROOM = 14; // pixels that a cell needs for its name to stand beside it
 const NAME_SIZE = 12; // of its letters
@@ -39,6 +40,7 @@ const ABOVE_NUMBERS = 20; // pixels above columns that have numbers for names: t
 const LETTER_ROOM = 8.5; // and for each letter of its number to stand inside
 const STRIPES = 5; // pixels of the striped margin
 const NAME_GAP = 8; // between a name and its row
+const THIN = 8; // pixels of a row or column whose frame leaves all of it to be seen
 const FRAME_ROOM = 2; // around cells, for the frames of the last ones
 const LONGEST_NAME = 96; // of the letters of a name
 const CLOSE = 4; // pixels of a cell from which on it has its own value and not that of its block
@@ -381,12 +383,26 @@ function drawMarks({ marks, look, viewport, named, numbers }, context) {
   const { x, y, cell, high, width, height } = viewport;
   const { rows, columns } = viewport;
   context.strokeStyle = look.accent;
+  const frame = (size) => {
+    context.lineWidth = size < THIN ? 1 : 2;
+    return size < THIN ? 0.5 : 0; // beyond the cells
+  };
+  let out = frame(high);
+  for (const row of marks.rows)
+    context.strokeRect(x + 1, y + row * high - out, columns * cell - 2, Math.max(high, 2) + 2 * out);
+  out = frame(cell);
+  for (const column of marks.columns)
+    context.strokeRect(x + column * cell - out, y + 1, Math.max(cell, 2) + 2 * out, rows * high - 2);
   context.lineWidth = 2;
-  for (const row of marks.rows) context.strokeRect(x + 1, y + row * high, columns * cell - 2, Math.max(high, 2));
-  for (const column of marks.columns) context.strokeRect(x + column * cell, y + 1, Math.max(cell, 2), rows * high - 2);
   if (numbers.framed) {
     const [from, to] = numbers.framed;
     context.strokeRect(x + from * cell, y + 1, (to - from) * cell, rows * high - 2);
+  }
+  if (marks.area) {
+    const { from: one, to: other } = marks.area;
+    const [column, row] = [Math.min(one.column, other.column), Math.min(one.row, other.row)];
+    const [wide, tall] = [Math.abs(one.column - other.column) + 1, Math.abs(one.row - other.row) + 1];
+    context.strokeRect(x + column * cell, y + row * high, wide * cell, tall * high);
   }
   if (!marks.cell) return;
   const [left, top] = [x + marks.cell.column * cell, y + marks.cell.row * high];

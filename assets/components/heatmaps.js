@@ -2,6 +2,7 @@
 // (blobs.js). Which matrices, and what a press on a cell means, is up to the page (pages/_kit/heatmaps.py).
 import { follow, heldFocus, news } from "./address.js";
 import { arrival } from "./blobs.js";
+import { makeButton } from "./elements.js";
 import { positionOf } from "./focus_link.js";
 import { MatrixPictures, themeLook } from "./matrix_pictures.js";
 import { followPointing, litOf, pointAt } from "./pointing.js";
@@ -22,6 +23,7 @@ import { fill, isolated, questionId } from "./text.js";
  * @property {boolean} signed
  * @property {number} end
  * @property {string | null} masked what is said of its hidden cells; null: none is
+ * @property {string | null} hatched what hatched cells are, where they are not masked
  * @property {[number, number] | null} framed columns from the first to before the second
  * @property {number | null} row in a frame
  * @property {number[]} untrained
@@ -30,6 +32,7 @@ import { fill, isolated, questionId } from "./text.js";
  * @property {number} span so many times as wide as others in its row
  * @property {string} says of a cell: a template with {symbol}, {row}, {column}, {value}
  * @property {[number | null, number | null] | null} start the first token of its rows and columns; null: not clicked
+ * @property {boolean} paints its cells can be painted: always, or where they are explained, with the pen
  * @property {boolean} explains where a number of it comes from can be said
  * @property {[Kind | null, Kind | null]} kinds what its rows and its columns are, where that can be pointed at
  * @property {{ caption: string[], file: string }} saved
@@ -79,6 +82,7 @@ export class Heatmaps extends MatrixPictures {
   /** @type {ReturnType<typeof withNumbers>} */
   all = [];
   named = true;
+  pen = false; // a press paints cells instead of explaining their numbers
 
   /** @type {(event: string, value: any) => void} to the server */
   send = () => {};
@@ -87,6 +91,11 @@ export class Heatmaps extends MatrixPictures {
     super();
     this.plot = (name) => this.send("plotted", { name });
     this.row.classList.add("named");
+    this.penButton = makeButton("", "pen", () => {
+      this.pen = !this.pen;
+      this.update();
+    });
+    this.root.prepend(this.penButton);
     root.append(this.root);
     new ResizeObserver(() => this.update()).observe(root);
     followPointing(this.root, () => this.light());
@@ -102,6 +111,8 @@ export class Heatmaps extends MatrixPictures {
     this.all = withNumbers(scene.matrices, bytes);
     this.tall = scene.tall;
     this.row.classList.toggle("stacked", scene.stacked);
+    this.penButton.hidden = !scene.matrices.some((one) => one.paints && one.explains);
+    this.penButton.textContent = this.texts.pen;
     this.explanation.answer(scene.explanation);
     if (scene.tokens) follow(this.root, () => this.light());
     if (scene.steps) followStep(this.root, () => this.update());
@@ -111,6 +122,7 @@ export class Heatmaps extends MatrixPictures {
   update() {
     if (!this.scene || !this.root.clientWidth) return;
     this.theme = themeLook(this.root);
+    this.penButton.setAttribute("aria-pressed", String(this.pen));
     const step = this.scene.steps?.[stepInFocus()];
     const shown = step ? step.matrices.map((name) => this.#of(name)) : this.all;
     const result = (one) => (step ? step.results.includes(one.name) : one.result);
@@ -125,7 +137,7 @@ export class Heatmaps extends MatrixPictures {
   light() {
     if (!this.theme) return;
     this.paint((name) => this.#marks(name));
-    this.read(this.cell ? this.#cellText(this.cell) : this.texts.how);
+    this.read(this.cell ? this.#cellText(this.cell) : this.pen ? this.texts.paint : this.texts.how);
   }
 
   point(name, cell) {
@@ -139,6 +151,16 @@ export class Heatmaps extends MatrixPictures {
     const at = (axis, place) => (start?.[axis] == null ? null : start[axis] + place);
     const explained = explains ? { name, row: cell.row, column: cell.column, id: questionId() } : null;
     this.send("picked", { row: at(0, cell.row), column: at(1, cell.column), explained });
+  }
+
+  paints(name) {
+    const { paints = false, explains = false } = name ? this.#of(name) : {};
+    return paints && (this.pen || !explains);
+  }
+
+  painted(name, from, to) {
+    const between = (axis) => [Math.min(from[axis], to[axis]), Math.max(from[axis], to[axis])];
+    this.send("painted", { name, rows: between("row"), columns: between("column") });
   }
 
   #of = (name) => this.all.find((one) => one.name === name);
@@ -155,6 +177,7 @@ export class Heatmaps extends MatrixPictures {
     const { kinds, rows, columns } = this.#of(name);
     const row = this.#framed(name);
     const framed = row === null ? [] : [row];
+    if (this.area?.name === name) return { rows: framed, columns: [], cell: null, area: this.area };
     if (this.cell?.name === name) return { rows: framed, columns: [], cell: this.cell };
     const [lit, across] = [litAmong(kinds[0], rows), litAmong(kinds[1], columns)];
     return { rows: [...framed, ...lit], columns: across, cell: null };
@@ -186,9 +209,10 @@ function litAmong(kind, names) {
 }
 
 /** @returns {import("./matrix_pictures.js").Matrix} */
-function titled({ symbol, meaning, result, axes, span, saved, rows, columns, values, signed, end, framed, untrained }) {
+function titled(one) {
+  const { symbol, meaning, result, axes, span, saved, rows, columns, values, signed, end, framed, untrained } = one;
   const numbers = { rows, columns, values, signed, end, framed: framed ?? undefined, untrained };
-  return { symbol, meaning, result, axes, span, saved, numbers };
+  return { symbol, meaning, result, hatched: one.hatched ?? undefined, axes, span, saved, numbers };
 }
 
 export default async function ({ data, parentElement, setTriggerValue }) {

@@ -45,7 +45,7 @@ function obey(view, key, nth, more) {
     view.pin(nth, { side, tokens: [token] });
     view.drawings[nth].drawing.reveal(token);
   } else if (key === "Escape") view.pin(nth, null);
-  else if (key === "h" || key === "H") view.switchHeads(nextHead(view.on, view.every, key === "h" ? 1 : -1));
+  else if (key === "h" || key === "H") view.lookAtHead(nextHead(view.on, view.every, key === "h" ? 1 : -1));
   else if (key === "l" || key === "L") view.toLayer(view.state.layer + (key === "l" ? 1 : -1));
   else if (!view.drawings[nth].drawing.map || !zoomByKey(view.drawings[nth].drawing.map, key)) return false;
   view.hover = null;

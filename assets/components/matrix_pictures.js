@@ -19,6 +19,7 @@ import { followFingers, zoomByKey, zoomTools } from "./zoom.js";
  * @property {string} meaning
  * @property {Numbers} numbers
  * @property {boolean} [result] it is made of those before it
+ * @property {string} [hatched] what hatched cells are, where they are not masked
  * @property {string} [axes] what its rows and its columns are
  * @property {number} [span] so many times as wide as others in its row
  * @property {{ caption: string[], file: string }} saved
@@ -82,6 +83,8 @@ export class MatrixPictures {
   /** pixels of a small picture, and whether the names of rows and columns stand beside it */
   tall = SIDE;
   named = false;
+  /** @type {{ name: string, from: Cell, to: Cell } | null} the corners of the cells that are being painted */
+  area = null;
   tabled = false; // the numbers of the large one stand below it
 
   constructor() {
@@ -100,7 +103,7 @@ export class MatrixPictures {
     this.table.tabIndex = 0; // it scrolls
     this.table.setAttribute("role", "region");
     this.large.append(this.largeBar, this.enlarged.canvas, this.zoom, this.table);
-    followFingers(this.enlarged);
+    followFingers(this.enlarged, () => this.paints(this.largeName));
     this.enlarged.canvas.addEventListener("keydown", (event) => {
       if (!zoomByKey(this.enlarged, event.key)) return;
       event.preventDefault();
@@ -125,6 +128,16 @@ export class MatrixPictures {
   // A cell of the large matrix is chosen, perhaps with others.
   /** @param {string} _name @param {Cell} _cell @param {boolean} _more */
   choose(_name, _cell, _more) {}
+
+  // Whether a press or a drag on a matrix paints its cells.
+  /** @param {string | null} _name */
+  paints(_name) {
+    return false;
+  }
+
+  // The cells from one corner to another are painted.
+  /** @param {string} _name @param {Cell} _from @param {Cell} _to */
+  painted(_name, _from, _to) {}
 
   // Say where the number of a chosen cell comes from.
   /** @param {string} _name @param {Cell} _cell */
@@ -192,19 +205,20 @@ export class MatrixPictures {
 
   #small(name, above) {
     const { map, figure, button } = this.pictures[name];
-    const { symbol, meaning, numbers, result, axes, span = 1 } = this.matrices[name];
+    const { symbol, meaning, numbers, result, axes, hatched, span = 1 } = this.matrices[name];
     figure.style.gridColumn = `span ${span}`;
     const room = figure.clientWidth || this.tall;
     const width = this.named ? Math.min(room, widthOf(numbers, this.theme, CELL.width)) : room;
     map.show(numbers, this.theme, width, this.named ? this.tall : Math.min(width, this.tall), this.named, above);
     figure.querySelector("b").textContent = `${result ? "→ " : ""}${symbol}`;
     figure.querySelector("span").textContent = meaning;
-    const masked = map.hidden && this.texts.colours_masked;
+    const masked = map.hidden && (hatched ?? this.texts.colours_masked);
     figure.querySelector("small").textContent = [this.#colours(numbers), masked, axes].filter(Boolean).join(" · ");
     const described = this.#described(name);
     button.setAttribute("aria-label", this.named ? `${this.texts.matrices_enlarge}: ${described}` : described);
     button.setAttribute("aria-expanded", String(this.largeName === name));
     if (this.named) map.canvas.setAttribute("aria-label", described);
+    map.canvas.classList.toggle("paints", this.paints(name));
   }
 
   #colours({ signed, end }) {
@@ -229,12 +243,34 @@ export class MatrixPictures {
     map.canvas.addEventListener("pointermove", (event) => this.#at(name(), map.at(event)));
     map.canvas.addEventListener("pointerleave", () => this.#at(name(), null));
     if (map !== this.enlarged && !this.named) return;
+    this.#paintAlong(map.canvas, name, (event) => map.at(event));
     map.canvas.addEventListener("click", (event) => {
       const cell = map.at(event);
-      if (!cell) return;
+      if (!cell || this.paints(name())) return;
       this.cell = null;
       this.choose(name(), cell, event.shiftKey || event.ctrlKey || event.metaKey);
       this.explain(name(), cell);
+    });
+  }
+
+  // A drag paints the cells between where it begins and where it ends; one that leaves the cells ends at the last.
+  #paintAlong(canvas, name, at) {
+    canvas.addEventListener("pointerdown", (event) => {
+      const cell = event.button === 0 && this.paints(name()) ? at(event) : null;
+      if (!cell) return;
+      canvas.setPointerCapture(event.pointerId);
+      this.area = { name: name(), from: cell, to: cell };
+      this.point(name(), cell);
+    });
+    canvas.addEventListener("pointerup", () => {
+      if (!this.area) return;
+      const { name: painted, from, to } = this.area;
+      this.area = null;
+      this.painted(painted, from, to);
+      this.point(painted, to);
+    });
+    canvas.addEventListener("pointercancel", () => {
+      this.area = null;
     });
   }
 
@@ -249,6 +285,7 @@ export class MatrixPictures {
       const here = this.cell?.name === name ? this.cell : null;
       const after = here ? cellAfter(event.key, here, rows.length, columns.length) : { row: 0, column: 0 };
       if (event.key === "Escape" && canvas === this.enlarged.canvas) this.#close();
+      else if (event.key === "Enter" && here && this.paints(name)) this.painted(name, here, here);
       else if (event.key === "Enter" && here) {
         this.choose(name, here, event.shiftKey);
         this.explain(name, here);
@@ -264,6 +301,7 @@ export class MatrixPictures {
   #at(name, cell) {
     const before = JSON.stringify(this.cell);
     this.cell = cell && name && { name, ...cell };
+    if (cell && this.area?.name === name) this.area.to = cell;
     if (JSON.stringify(this.cell) !== before) this.point(name, cell);
   }
 
@@ -278,6 +316,7 @@ export class MatrixPictures {
   #enlarge() {
     const name = this.largeName;
     this.large.hidden = !name;
+    this.enlarged.canvas.classList.toggle("paints", this.paints(name));
     if (!name) return;
     const { symbol, meaning, numbers } = this.matrices[name];
     this.enlarged.fit(numbers, this.theme, this.root.clientWidth - 26, TALL, CELL);
@@ -301,7 +340,7 @@ export class MatrixPictures {
   }
 
   // What the hatching of the large picture means, where it has one.
-  #hatched = () => (this.enlarged.hidden ? [`${this.texts.colours_masked}.`] : []);
+  #hatched = (name) => (this.enlarged.hidden ? [`${this.matrices[name].hatched ?? this.texts.colours_masked}.`] : []);
 
   // The numbers of the large picture for those who do not see it, where they are asked for.
   #tabulate(name, button) {
@@ -318,7 +357,7 @@ export class MatrixPictures {
     const { canvas } = this.enlarged;
     const [width, height] = [canvas.clientWidth, canvas.clientHeight];
     return {
-      meta: { title: `${symbol} ${meaning}`, caption: [...this.#hatched(), ...saved.caption], file: saved.file },
+      meta: { title: `${symbol} ${meaning}`, caption: [...this.#hatched(name), ...saved.caption], file: saved.file },
       look: () => this.theme,
       drawn: () => {
         const figure = makeSvg("svg", { width, height, viewBox: `0 0 ${width} ${height}` });

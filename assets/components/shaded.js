@@ -3,7 +3,7 @@
 // one is shaded.
 import { inkOn, shade } from "./colours.js";
 import { mark, SCENE_TOKENS, tokenElement } from "./drawing.js";
-import { make } from "./elements.js";
+import { fadeWhereMore, make } from "./elements.js";
 import { meanAcross } from "./focus.js";
 import { listOf } from "./panel.js";
 import { isRtl, short } from "./text.js";
@@ -26,6 +26,7 @@ export class Shaded {
     });
     this.elements = /** @type {HTMLElement[]} */ (this.prose.flatMap((text) => [...text.children]));
     this.scroll = make("div", "scroll");
+    fadeWhereMore(this.scroll);
     this.scroll.tabIndex = -1; // until it is a list of its own
     this.list = this.scroll;
     this.prose.forEach((text, nth) => {

@@ -8,8 +8,9 @@ const STILL = 4; // pixels that a click may tremble
 /**
  * Follow the fingers on a heatmap. A click that ends a drag reaches nobody who listens later.
  * @param {Heatmap} map
+ * @param {() => boolean} painting whether they paint cells instead
  */
-export function followFingers(map) {
+export function followFingers(map, painting = () => false) {
   const { canvas } = map;
   /** @type {Map<number, number[]>} by finger where it is */
   const fingers = new Map();
@@ -23,6 +24,7 @@ export function followFingers(map) {
   });
   canvas.addEventListener("dblclick", (event) => zoom(map, event.shiftKey ? 0.5 : 2, ...inside(event)));
   canvas.addEventListener("pointerdown", (event) => {
+    if (painting()) return;
     if (!fingers.size) dragged = 0;
     fingers.set(event.pointerId, inside(event));
   });

@@ -29,10 +29,15 @@ if answered is not None:
 sides = [pair.Side(t("what_if.before"), before, layer, head, query)]
 sides += [pair.Side(t("what_if.after"), after, layer, head, query)] if chosen else []
 pair.view(sides, key="what_if_view")
+changes.heads(after, chosen, query=query)
+kind = "matrices" if chosen else "matrices_before"
+st.header(t(f"what_if.{kind}", head=head + 1, layer=layer + 1))
+names = ("weights", "masked", "output")
+painter = changes.painter(chosen, before, layer=layer, head=head)
+pair.show_matrices(
+    sides, names if chosen else names[:1], key="what-if", difference=bool(chosen), painted=painter
+)
 if chosen:
-    st.header(t("what_if.matrices", head=head + 1, layer=layer + 1))
-    names = ("masked", "weights", "output")
-    pair.show_matrices(sides, names, key="what-if", difference=True)
     st.header(t("what_if.layers"))
     changes.reached(before, after, chosen)
     changes.measured(before, after, layer=layer, head=head, query=query)

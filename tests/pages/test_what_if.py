@@ -12,12 +12,12 @@ from mha_core import edits
 from mha_core.analysis.frames import WINDOW
 from pages._kit.state import Scene
 from pages._kit.text import literal
-from pages.understand._what_if.changes import describe
+from pages.understand._what_if.changes import MASKS, describe
 from pages.understand._what_if.link import KINDS, OF_OWN_MODULES, edit_of, read, write
 
 PAGE = "understand/what_if.py"
 CUT = "cut,layer=2,from=9,to=3"
-OTHER = "The answer at **it** changes: **animal** 1.00 → **street** 1.00"
+OTHER = "The answer at **it** changes: **animal** 1.00 → **street**"
 
 
 @pytest.fixture
@@ -26,7 +26,9 @@ def on_page(opened_on):
 
 
 def answers(app) -> list[str]:
-    return [one.value for one in app.markdown if one.value.startswith("The answer at")]
+    """What is said of the answer, without the last probability."""
+    said = [one.value for one in app.markdown if one.value.startswith("The answer at")]
+    return [one.rpartition(" ")[0] for one in said]
 
 
 def test_the_first_offer_cuts_the_edge_that_decides_and_can_be_lifted(on_page):
@@ -73,7 +75,9 @@ def test_the_view_and_the_matrices_show_what_was_computed_with_the_changes(on_pa
     "change", [f"{kind},layer=1" for kind in KINDS if kind not in ("cut", *OF_OWN_MODULES)]
 )
 def test_every_kind_acts_on_every_source_that_computes(on_page, source, change):
-    change += ",by=3" if change.startswith("temperature") else ""
+    change += {"temperature": ",by=3", "divisor": ",by=1", "mask": ",mask=causal"}.get(
+        change.partition(",")[0], ""
+    )
     app = on_page(edits=change, source=source)
     assert not app.error
     largest = app.dataframe[0].value["largest change of a weight"]
@@ -103,8 +107,64 @@ def test_what_a_link_cannot_mean_is_said_and_the_rest_acts(on_page, english):
     assert not app.error
 
 
+def test_a_link_names_a_block_of_cells(on_page, heatmaps):
+    block = "cut,layer=2,head=2-4,from=9-10,to=3-5"
+    (edit,), refused = read(block)
+    assert (write([edit]), refused) == (block, ())
+    assert (edit.heads, edit.rows, edit.keys) == ((1, 2, 3), (8, 9), (2, 3, 4))
+    app = on_page(edits=block)
+    assert "heads 2 to 4" in app.button(key=f"lift_{block}").label
+    hidden = heatmaps(app, "what-if-weights")["after"]["values"]
+    assert np.argwhere(~(hidden > 0)).tolist() == [[row, key] for row in (8, 9) for key in (2, 3, 4)]
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        *("cut,from=3-1", "cut,from=1-99999999", "cut,from=-2", "cut,to=2-", "temperature,by=inf"),
+        *("divisor,by=0", "divisor,by=1e-320", "mask,mask=diagonal", "mask", "off,layer=1-2"),
+    ],
+)
+def test_a_part_of_a_link_without_sense_is_refused(part):
+    assert read(part) == ((), (part,))
+
+
+def test_what_is_painted_is_an_edit_and_painted_again_it_is_lifted(on_page, click):
+    app = on_page()
+    block = {"name": "before", "rows": [8, 9], "columns": [2, 2]}
+    app = click(app, "what-if-weights", block, event="painted")
+    assert app.query_params["edits"] == "cut,layer=2,from=9-10,to=3"
+    assert answers(app) == [OTHER]
+    app = click(app, "what-if-weights", {**block, "rows": [9, 9]}, event="painted")  # one of its cells
+    assert "edits" not in app.query_params
+    app = click(app, "what-if-heads", {"name": "heads", "rows": [0, 1], "columns": [1, 1]}, event="painted")
+    assert app.query_params["edits"] == "off,layer=1,head=2;off,layer=2,head=2"
+    app = click(app, "what-if-heads", {"name": "heads", "rows": [0, 1], "columns": [1, 1]}, event="painted")
+    assert "edits" not in app.query_params
+
+
+@pytest.mark.parametrize(
+    "order", [{"name": "nobody"}, {"rows": [3, 2]}, {"rows": [0, 99]}, {"columns": ["0", 1]}, {"rows": 3}]
+)
+def test_what_no_picture_can_have_sent_changes_nothing(on_page, click, order):
+    app = on_page()
+    block = {"name": "before", "rows": [8, 8], "columns": [2, 2]} | order
+    app = click(app, "what-if-weights", block, event="painted")
+    assert not app.exception
+    assert "edits" not in app.query_params
+
+
+def test_a_head_s_picture_shows_how_much_it_writes_and_which_are_off(on_page, heatmaps):
+    app = on_page(edits="off,layer=2,head=3")
+    drawn = heatmaps(app, "what-if-heads")["heads"]["values"]
+    trace = mha.trace(Scene.text, source="mini", edits=[edits.Output(layer=1, heads=2)])
+    expected = np.stack([np.linalg.norm(layer.output(), axis=-1).mean(-1) for layer in trace.layers])
+    expected[1, 2] = np.nan
+    np.testing.assert_allclose(drawn, expected, rtol=1e-5)
+
+
 def test_weights_that_mean_nothing_are_not_changed(on_page, english):
-    app = on_page(text="Paris is in France", edits=CUT)
+    app = on_page(text="Vaduz is in Liechtenstein", edits=CUT)
     assert english("what_if.stand_in") in [info.value for info in app.info]
 
 
@@ -127,7 +187,14 @@ def test_words_that_look_like_markup_stay_words_on_the_buttons():
 
 
 numbers = st.none() | st.integers(1, 60)
-values = st.fixed_dictionaries(dict.fromkeys(("layer", "head", "from", "to"), numbers))
+ranges = st.tuples(st.integers(1, 60), st.integers(1, 9)).map(lambda ends: range(ends[0], sum(ends) + 1))
+values = st.fixed_dictionaries(
+    {
+        "layer": numbers,
+        **dict.fromkeys(("head", "from", "to"), numbers | ranges),
+        "mask": st.sampled_from(MASKS),
+    }
+)
 
 
 @st.composite
@@ -146,7 +213,7 @@ def test_edits_come_back_from_a_link(chosen):
     assert len(once) <= 64 or refused
 
 
-@given(st.text(alphabet="cutofeven,;=layrhdmpby0123456789-.xé", max_size=40))
+@given(st.text(alphabet="cutofeven,;=layrhdmpbyskiw:0123456789-.xé", max_size=40))
 def test_any_text_of_a_link_is_read(text):
     chosen, refused = read(text)
     assert len(chosen) + len(refused) <= text.count(";") + 1
@@ -176,7 +243,9 @@ def test_each_head_is_switched_off_where_a_person_asks_for_it(on_page, heatmaps,
     for name in ("effect", "estimate"):
         expected = frame[name].unstack().to_numpy()
         np.testing.assert_allclose(drawn[name]["values"], expected, atol=1e-4)
-    assert "Most depends on head 3 of layer 1" in " ".join(one.value for one in app.markdown)
+    layer, head = frame.index[0]
+    said = " ".join(one.value for one in app.markdown)
+    assert f"Most depends on head {head + 1} of layer {layer + 1}" in said
     correlation = f"{frame.attrs['rank_correlation']:.2f}"
     assert english("what_if.effects_rank", correlation=correlation) in [one.value for one in app.caption]
 

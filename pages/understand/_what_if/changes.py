@@ -1,6 +1,6 @@
 """The edits of the page What if: choosing one, the list of those that act, and what came of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -8,8 +8,8 @@ import streamlit as st
 
 from mha_core import AttentionTrace, LayerTrace, MhaError
 from mha_core.analysis.cone import cone
-from mha_core.analysis.frames import WINDOW, around
-from mha_core.attention.edits import Edit
+from mha_core.analysis.frames import WINDOW, around, window
+from mha_core.attention.edits import Edit, Hide, Output
 from mha_core.attention.score_rule import MAX_DIVISOR, MIN_DIVISOR
 from pages._kit import compute, heatmaps, model_source, state
 from pages._kit.text import isolated, literal, t
@@ -17,6 +17,9 @@ from pages.understand._what_if import link
 
 SATURATED = 0.99  # a row with such a weight hardly learns: the gradient of its softmax is nearly 0
 HOT = 4.0  # the temperature that is offered first
+NUMBERS = (0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 4, 5.7, 8, 11.3, 16, 32, 100)  # to which one is moved
+MASKS = ("causal", "window:1", "window:2", "window:3", "prefix:2", "padding:2")
+HEAD_ROW = 30  # pixels of a row of the picture of all heads
 ROW, EDGE = 36, 60  # pixels of a picture of layers and tokens
 ALL = 0  # layers, heads or words, in the fields that count from 1
 
@@ -138,8 +141,101 @@ def reached(before: AttentionTrace, after: AttentionTrace, edits: Sequence[Edit]
     heatmaps.draw([picture], key="what-if-reached", tall=ROW * len(moved) + EDGE)
 
 
+def heads(after: AttentionTrace, edits: Sequence[Edit], *, query: int) -> None:
+    """How much each head writes, as a picture in which a press switches a head off and on again.
+
+    Of a long text that of the queries around the token; nothing where values are not known.
+    """
+    if not all(layer.knows("v") for layer in after.layers):
+        return
+    written = compute.of(after, _written, query=query)
+    off = np.isnan(written)
+    for edit in edits:
+        if isinstance(edit, Output):
+            off[_places(edit.layer), _places(edit.heads)] = True
+    frame = pd.DataFrame(
+        written,
+        pd.RangeIndex(1, len(written) + 1, name="layer"),
+        pd.Index([*range(1, written.shape[1] + 1)], name="head"),
+    )
+    picture = heatmaps.Heatmap(
+        "heads",
+        t("what_if.heads_matrix"),
+        t("what_if.heads_meaning"),
+        frame,
+        "weights",
+        limit=float(np.nanmax(written)) or 1.0,
+        hidden=off,
+        hidden_text=t("what_if.heads_off"),
+        paints=True,
+    )
+
+    def switch(_: str, layers: range, of_layers: range) -> None:
+        _set(_toggled(edits, [Output(layer=at, heads=head) for at in layers for head in of_layers]))
+
+    heatmaps.draw([picture], key="what-if-heads", tall=HEAD_ROW * len(written) + EDGE, painted=switch)
+
+
+def _written(trace: AttentionTrace, *, query: int) -> np.ndarray:
+    """The mean length of the output vectors of each head; NaN where a layer has fewer. (layer, head)"""
+    lengths = np.full((len(trace.layers), max(layer.n_heads for layer in trace.layers)), np.nan)
+    for at, layer in enumerate(trace.layers):
+        rows = window(layer.n_query, min(query, layer.n_query - 1), WINDOW)
+        for head in range(layer.n_heads):
+            lengths[at, head] = np.linalg.norm(layer.output(head, rows=rows), axis=-1).mean()
+    return lengths
+
+
+def _places(picked: int | Sequence[int] | None) -> slice | list[int]:
+    if picked is None:
+        return slice(None)
+    return [picked] if isinstance(picked, int) else list(picked)
+
+
+def _toggled(edits: Sequence[Edit], others: Sequence[Edit]) -> list[Edit]:
+    """With these edits besides, or without them where all of them act already."""
+    if set(others) <= set(edits):
+        return [edit for edit in edits if edit not in others]
+    return [*edits, *(other for other in others if other not in edits)]
+
+
+def painter(
+    edits: Sequence[Edit], trace: AttentionTrace, *, layer: int, head: int
+) -> Callable[[str, range, range], None]:
+    """A choice in which heads painted cells are hidden, and what hides them, or shows a hidden one again."""
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.markdown(t("what_if.hidden_in"), width="content")
+        everywhere = st.segmented_control(
+            t("what_if.hidden_in"),
+            (True, False),
+            format_func=lambda every: (
+                t("what_if.of_all_heads") if every else t("what_if.of_head", head=head + 1)
+            ),
+            default=True,
+            required=True,
+            key="paint_every_head",
+            label_visibility="collapsed",
+        )
+
+    def hide(_: str, rows: range, keys: range) -> None:
+        hidden = Hide(layer=layer, heads=None if everywhere else head, rows=list(rows), keys=list(keys))
+        is_cell = len(rows) == len(keys) == 1
+        over = [edit for edit in edits if is_cell and _hides(edit, layer, head, rows[0], keys[0])]
+        _set([edit for edit in edits if edit not in over] if over else _toggled(edits, [hidden]))
+
+    return hide
+
+
+def _hides(edit: Edit, layer: int, head: int, row: int, key: int) -> bool:
+    """Whether it hides that cell."""
+    if not isinstance(edit, Hide):
+        return False
+    places = ((edit.heads, head), (edit.rows, row), (edit.keys, key))
+    return edit.layer in (None, layer) and all(picked is None or at in picked for picked, at in places)
+
+
 def listed(edits: Sequence[Edit], trace: AttentionTrace) -> None:
-    """The edits that act, each of which can be lifted."""
+    """The edits that act, each of which can be lifted, and those with a number can be moved."""
     with st.container(horizontal=True, vertical_alignment="center"):
         for edit in edits:
             st.button(
@@ -151,17 +247,39 @@ def listed(edits: Sequence[Edit], trace: AttentionTrace) -> None:
                 args=([other for other in edits if other != edit],),
             )
         st.button(t("what_if.reset"), key="reset_changes", type="tertiary", on_click=_set, args=([],))
+    for nth, edit in enumerate(edits):
+        values = link.values_of(edit)
+        if "by" in values:
+            key = f"move_{nth}"
+            st.session_state[key] = values["by"]
+            st.select_slider(
+                describe(edit, trace),
+                sorted({*NUMBERS, values["by"]}),
+                key=key,
+                format_func="{:.4g}".format,
+                on_change=_move,
+                args=(edits, nth, key),
+                width=420,
+            )
+
+
+def _move(edits: Sequence[Edit], nth: int, key: str) -> None:
+    """Another number of the nth edit, as its slider has it."""
+    kind, values = link.kind_of(edits[nth]), link.values_of(edits[nth])
+    moved = link.edit_of(kind, values | {"by": float(st.session_state[key])})
+    _set([*edits[:nth], moved, *edits[nth + 1 :]])
 
 
 def describe(edit: Edit, trace: AttentionTrace) -> str:
     """An edit in words, as Markdown."""
     kind, values = link.kind_of(edit), link.values_of(edit)
     layer = t("what_if.in_layer", layer=values["layer"]) if "layer" in values else t("what_if.in_all_layers")
-    of_head = t("what_if.of_head", head=values["head"]) if "head" in values else t("what_if.of_all_heads")
+    of_head = _heads(values.get("head"))
     words = {
         "query": _word(trace.sides.queries.labels, values.get("from")),
         "key": _word(trace.sides.keys.labels, values.get("to")),
-        "by": f"{values.get('by', 0):g}",
+        "by": f"{values.get('by', 0):.4g}",
+        "mask": literal(str(values.get("mask"))),
     }
     return t(f"what_if.{kind}_says", layer=layer, head=of_head, **words)
 
@@ -236,9 +354,11 @@ def _counts(trace: AttentionTrace) -> Mapping[str, int]:
     }
 
 
-def _place(name: str, trace: AttentionTrace) -> float | None:
-    """The field of a place, or of the number of an edit. None is all."""
+def _place(name: str, trace: AttentionTrace) -> link.Value:
+    """The field of a place, or of the number or the mask of an edit. None is all."""
     key, label = f"change_{name}", t(f"what_if.{name}")
+    if name == "mask":
+        return st.selectbox(label, MASKS, key=key, width=150)
     if name == "by":
         return st.number_input(label, MIN_DIVISOR, float(MAX_DIVISOR), step=1.0, key=key, width=130)
     words = {"from": trace.sides.queries.labels, "to": trace.sides.keys.labels}.get(name)
@@ -260,13 +380,27 @@ def _examples(*, layer: int, head: int, query: int, key: int) -> list[Edit]:
         link.edit_of("cut", in_layer | edge),
         link.edit_of("cut", of_head | edge),
         link.edit_of("off", of_head),
-        link.edit_of("unscaled", in_layer),
+        link.edit_of("divisor", in_layer | {"by": 1.0}),
         link.edit_of("temperature", in_layer | {"by": HOT}),
     ]
 
 
-def _word(labels: Sequence[str], number: float | None) -> str:
-    """A token by its label, or its number where the sentence has none of it; “every word” for all."""
-    if number is None:
+def _heads(picked: link.Value) -> str:
+    """The heads of an edit: all, one, or several in a row."""
+    if picked is None:
+        return t("what_if.of_all_heads")
+    if isinstance(picked, range):
+        return t("what_if.of_heads", first=picked.start, last=picked.stop - 1)
+    return t("what_if.of_head", head=picked)
+
+
+def _word(labels: Sequence[str], picked: link.Value) -> str:
+    """A token by its label, or its number where the sentence has none of it; “every word” for all.
+
+    Several in a row are named by the first and the last.
+    """
+    if picked is None:
         return t("what_if.every_word")
-    return f"“{literal(isolated(labels[number - 1]))}”" if number <= len(labels) else str(number)
+    if isinstance(picked, range):
+        return f"{_word(labels, picked.start)} … {_word(labels, picked.stop - 1)}"
+    return f"“{literal(isolated(labels[picked - 1]))}”" if picked <= len(labels) else str(picked)

@@ -1,0 +1,125 @@
+"""What if in a real browser: heads are switched off and cells hidden where they are drawn."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.conftest import over_cell
+
+OTHER = "The answer at it changes: animal .* → street"
+
+
+def pictures(page, key: str):
+    return page.locator(f".st-key-{key} .heatmaps")
+
+
+def drag(page, canvas, start: tuple[int, int], end: tuple[int, int]) -> None:
+    over_cell(canvas, *start)
+    page.mouse.down()
+    over_cell(canvas, *end)
+    page.mouse.up()
+
+
+def test_a_press_on_a_head_switches_it_off_and_on_again(visit, app, settled):
+    page = visit(f"{app}/what-if", width=1440)
+    heads = pictures(page, "what-if-heads")
+    expect(heads.get_by_role("button", name="Hide cells")).to_be_hidden()  # it needs no pen
+    for _ in range(2):
+        canvas = heads.locator("figure canvas")
+        canvas.scroll_into_view_if_needed()
+        over_cell(canvas, 1, 3)
+        page.mouse.down()
+        page.mouse.up()
+        page.wait_for_url("**edits=off%2Clayer%3D2%2Chead%3D4**")
+        settled(page)
+        expect(heads.get_by_text("Hatched: off")).to_be_visible()
+        over_cell(heads.locator("figure canvas"), 1, 3)
+        expect(heads.locator(".reading")).to_have_text(re.compile("off"))
+        page.mouse.down()
+        page.mouse.up()
+        page.wait_for_url(lambda url: "edits" not in url)
+        settled(page)
+        expect(heads.get_by_text("Hatched: off")).to_have_count(0)
+
+
+def test_cells_are_hidden_by_dragging_over_them_and_shown_by_a_press(visit, app, settled):
+    page = visit(f"{app}/what-if", width=1440)
+    weights = pictures(page, "what-if-weights")
+    pen = weights.get_by_role("button", name="Hide cells")
+    pen.click()
+    expect(pen).to_have_attribute("aria-pressed", "true")
+    canvas = weights.locator("figure canvas").first
+    canvas.scroll_into_view_if_needed()
+    drag(page, canvas, (8, 3), (8, 2))  # backwards
+    page.wait_for_url("**edits=cut%2Clayer%3D2%2Cfrom%3D9%2Cto%3D3-4**")
+    expect(page.get_by_text(re.compile(OTHER))).to_be_visible()
+    settled(page)
+    changed = weights.locator("figure canvas").nth(1)
+    over_cell(changed, 8, 3)
+    expect(weights.locator(".reading")).to_contain_text("hidden by the mask")
+    page.mouse.down()
+    page.mouse.up()
+    page.wait_for_url(lambda url: "edits" not in url)
+    expect(page.get_by_text(re.compile(OTHER))).to_have_count(0)
+    settled(page)
+    expect(weights.locator(".explanation")).to_be_hidden()  # the pen is still in the hand
+
+    # In one head alone, by the keyboard.
+    page.get_by_role("radio", name="head 4", exact=True).click()
+    settled(page)
+    over_cell(weights.locator("figure canvas").first, 8, 2)
+    weights.locator("figure canvas").first.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**edits=cut%2Clayer%3D2%2Chead%3D4%2Cfrom%3D9%2Cto%3D3**")
+    expect(page.get_by_text(re.compile("The answer at it stays animal"))).to_be_visible()
+    settled(page)
+    weights.get_by_role("button", name="Hide cells").click()
+    over_cell(weights.locator("figure canvas").first, 8, 2)
+    page.mouse.down()
+    page.mouse.up()
+    expect(weights.locator(".explanation h3")).to_be_visible()
+
+
+def test_a_finger_paints_too(visit, app, settled):
+    page = visit(f"{app}/what-if", width=390, height=844)
+    weights = pictures(page, "what-if-weights")
+    weights.get_by_role("button", name="Hide cells").click()
+    canvas = weights.locator("figure canvas").first
+    canvas.scroll_into_view_if_needed()
+    assert canvas.evaluate("(canvas) => getComputedStyle(canvas).touchAction") == "none"
+    drag(page, canvas, (8, 2), (9, 3))
+    page.wait_for_url("**edits=cut%2Clayer%3D2%2Cfrom%3D9-10%2Cto%3D3-4**")
+    settled(page)
+
+
+def test_numbers_are_moved_and_everything_is_lifted_at_once(visit, app, settled):
+    page = visit(f"{app}/what-if?edits=divisor,layer%3D2,by%3D1;mask,mask%3Dcausal", width=1440)
+    slider = page.get_by_role("slider")
+    expect(slider).to_have_count(1)
+    slider.focus()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_url("**divisor%2Clayer%3D2%2Cby%3D1.5%3Bmask%2Cmask%3Dcausal**")
+    settled(page)
+    expect(page.get_by_role("button", name="causal mask: all heads, all layers")).to_be_visible()
+    page.get_by_role("button", name="Undo all changes").click()
+    page.wait_for_url(lambda url: "edits" not in url)
+    settled(page)
+
+
+@pytest.mark.parametrize("name", ["weights", "scores"])
+def test_from_a_cell_of_heads_to_the_sentence_without_it(visit, app, settled, name):
+    page = visit(f"{app}/?h=8", width=1440)
+    matrices = page.locator(".matrices")
+    matrices.locator("figure", has_text=re.compile("^A" if name == "weights" else "^S")).get_by_role(
+        "button"
+    ).click()
+    over_cell(matrices.locator(".large canvas"), 8, 2)
+    page.mouse.down()
+    page.mouse.up()
+    link = matrices.get_by_role("link", name="What if this cell were hidden?")
+    link.click()
+    page.wait_for_url("**/what-if?**edits=cut%2Clayer%3D2%2Chead%3D*%2Cfrom%3D9%2Cto%3D3**")
+    expect(page.get_by_role("button", name=re.compile("“animal” hidden from “it”: head ."))).to_have_count(2)
+    assert "h=8" in page.url
+    settled(page)
