@@ -10,9 +10,10 @@ from starlette.staticfiles import StaticFiles
 
 from mha_core.export import head_view, scripts  # and torch, when the server starts and not with a visitor
 from pages._kit import logs, server
-from pages._kit.streamlit_parts import Preload, read_lazily
+from pages._kit.streamlit_parts import Preload, read_lazily, wake_once
 
 read_lazily()
+wake_once()
 FOREVER = "public, max-age=31536000, immutable"  # other scripts have another address
 ROOM = "/".join([st.get_option("server.baseUrlPath").strip("/"), "headscope"]).lstrip("/")
 BASE = f"{ROOM}/{scripts.digest()}"

@@ -1,7 +1,6 @@
 """The frame of every page: its settings, the navigation, and the shared controls that the page uses."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import NamedTuple
 
 import streamlit as st
@@ -111,7 +110,7 @@ def _what_next(page: Page) -> None:
     with st.container(horizontal=True, vertical_alignment="center", key="next"):
         st.caption(t("next.title"), width="content")
         for file in page.next:
-            label = t(f"next.{Path(file).stem}")
+            label = t(f"next.{file.rpartition('/')[2].removesuffix('.py')}")
             st.page_link(by_file[file], label=label, icon=":material/arrow_forward:")
 
 

@@ -105,8 +105,9 @@ def chooser(
 
     def picked() -> None:
         chosen = dict(st.session_state[key].picked)
-        state.hear(chosen.pop("told", None))
-        on_pick(chosen)
+        told = chosen.pop("told", None)
+        state.hear(told)
+        on_pick({} if told else chosen)  # the focus that was told has it by its name
 
     _chooser(
         key=key,

@@ -119,7 +119,8 @@ def replaced(link: Mapping[str, str]) -> dict[str, tuple[str, object]]:
     token, focus = link.get("token", ""), st.session_state["focus"]
     named = bool(token) and not token.isdecimal() and token != focus.token
     others = {"token": (token, focus.token)} if named and Focus.of_link(link).token == token else {}
-    for key in link.keys() - {*CONTROLS, *focus.link()}:
+    # Which kinds of attention there are is known with the trace.
+    for key in link.keys() - {*CONTROLS, *focus.link()} | link.keys() & {"kind"}:
         value = st.session_state.get(key)
         if isinstance(value, str | int | float) and not _is_same(link[key], value):
             others[key] = link[key], value
@@ -234,6 +235,7 @@ def _sentence(used: Set[str]) -> None:
     source = setting("source")
     maximum = model_source.limit(current()) if source == "model" else None
     help_text = t("control.text_help", limit=maximum or compute.max_tokens(source) - (source in STARTED))
+    sentence.hide_as_before("text")
     st.text_area(
         t("control.text"),
         DEFAULTS.text,
@@ -250,6 +252,7 @@ def _sentence(used: Set[str]) -> None:
         st.session_state.twin = DEFAULTS.twin if default else ""
     st.session_state.text_before = text
     if "twin" in used or ("against" in used and setting("against") == "twin"):
+        sentence.hide_as_before("twin")
         st.text_area(
             t("control.twin"),
             DEFAULTS.twin,

@@ -126,6 +126,8 @@ def of_sentences(
     titles = [_title(one) for one in traces.values()] if any(stand_ins) else None
     every = list(traces.values())
     more |= {"explains": True, "explanation": _explanation(every)}
+    if scene.source != "file" and not stand_ins[0]:
+        more["without"] = t("heads.without")
     payload = of_traces(every, **focus, titles=titles, values=True, more=more, on_hide=hide)
     _plot(every)
     return payload
@@ -238,15 +240,13 @@ def _mount(
         st.session_state[EXPLAINED] = st.session_state[key].explained
 
     digest = components.digest(blob)
-    # The bytes show nothing and leave no gap. (Not in the sidebar: a fragment may not write there.)
-    with st.container(gap=None):
-        _view(
-            key=key,
-            data=header | {"digest": digest, "follows": follows},
-            height=height,
-            on_hidden_change=hide,
-            on_plotted_change=plot,
-            on_explained_change=explain,
-        )
-        components.send(key, blob, key=f"{key}_blob")
+    _view(
+        key=key,
+        data=header | {"digest": digest, "follows": follows},
+        height=height,
+        on_hidden_change=hide,
+        on_plotted_change=plot,
+        on_explained_change=explain,
+    )
+    components.send(key, blob, key=f"{key}_blob")  # (not in the sidebar: a fragment may not write there)
     return digest

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -13,7 +13,7 @@ from mha_core import AttentionTrace
 from mha_core.analysis.frames import Origin
 from mha_core.figures.heatmap import heatmap
 from pages._kit import charts, components, explained, heights, state
-from pages._kit.text import literal, t, template
+from pages._kit.text import language, literal, t, template
 
 # What matrix_pictures.js says, under the same names as in the head view.
 WORDS = (
@@ -84,6 +84,7 @@ class Heatmap:
     the number in a row and a column here.
     `start` are the positions of its first row and first column among the tokens, from 0: a click on a cell
     then chooses them; None for an axis without tokens, and for a matrix that is not clicked.
+    Where it `paints`, a drag over cells is an order to the page; with explained numbers once a pen is taken.
     """
 
     name: str
@@ -104,6 +105,7 @@ class Heatmap:
     matrix: str | None = None
     first: tuple[int, int] = (0, 0)
     cell: Callable[[int, int], Cell] | None = None
+    paints: bool = False
 
     @cached_property
     def values(self) -> np.ndarray:
@@ -138,6 +140,7 @@ class Heatmap:
             "signed": self.kind == "signed",
             "end": self.end,
             "masked": None if self.hidden is None else self.hidden_text or t("matrix.hidden"),
+            "hatched": t("matrix.hatched", what=self.hidden_text) if self.hidden_text else None,
             "framed": self.framed,
             "row": self.row,
             "untrained": [] if self.faint is None else np.flatnonzero(self.faint).tolist(),
@@ -146,6 +149,7 @@ class Heatmap:
             "span": self.span,
             "says": _cell_text(frame),
             "start": self.start,
+            "paints": self.paints,
             "kinds": [POINTED.get(index.name) for index in (frame.index, frame.columns)],
             "saved": {"caption": meta["caption"], "file": meta["file"]},
         }
@@ -181,6 +185,7 @@ def draw(
     traces: Mapping[str, AttentionTrace] | None = None,
     tokens: Sequence[str] | None = None,
     stays: Mapping[str, int] | None = None,
+    painted: Callable[[str, range, range], None] | None = None,
 ) -> None:
     """Draw matrices, so many `across` and `tall` pixels high; `key` is their element key.
 
@@ -198,7 +203,7 @@ def draw(
     data = {
         "name": key,
         "digest": components.digest(blob),
-        "texts": _texts(_how(bool(traces), any(one.start for one in matrices))),
+        "texts": _texts(_how(bool(traces), any(one.start for one in matrices)), language()),
         "tall": tall,
         "across": across,
         "stacked": stacked,
@@ -221,23 +226,31 @@ def draw(
         if cell.get("explained"):
             st.session_state[_explained(key)] = _asked(explains, **cell["explained"])
 
+    cells = {one.name: one.cells for one in matrices if one.paints}
+
+    def paint() -> None:
+        order = st.session_state[key].painted
+        state.hear(order.get("told"))
+        if painted is not None and (area := _area(cells, **order)) is not None:
+            painted(*area)
+
     def plotted() -> None:
         asked = st.session_state[key].plotted
         state.hear(asked.get("told"))
         st.session_state[_plot(key)] = asked["name"]
 
-    # The bytes show nothing and leave no gap.
-    with st.container(gap=None):
-        _heatmaps(
-            key=key,
-            data=data,
-            height=heights.heatmaps(across if steps else len(matrices), across, tall, stacked),
-            on_picked_change=picked,
-            on_plotted_change=plotted,
-        )
-        components.send(key, blob, key=f"{key}_blob")
+    _heatmaps(
+        key=key,
+        data=data,
+        height=heights.heatmaps(across if steps else len(matrices), across, tall, stacked),
+        on_picked_change=picked,
+        on_plotted_change=plotted,
+        on_painted_change=paint,
+    )
+    components.send(key, blob, key=f"{key}_blob")
+    by_plotly = st.session_state.get(_plot(key))
     for matrix in matrices:
-        if matrix.name == st.session_state.get(_plot(key)):
+        if matrix.name == by_plotly:
             plot(matrix, key=_plot(key))
 
 
@@ -247,6 +260,23 @@ def _asked(explains: Mapping[str, Cells], *, id: int, name: str, row: int, colum
     if cells is None or not (0 <= row < cells.shape[0] and 0 <= column < cells.shape[1]):
         return None
     return Asked(id, name, cells.subject, cells.first[0] + row, cells.first[1] + column)
+
+
+def _area(
+    painted: Mapping[str, Cells], *, name: str, rows: object, columns: object, **_: object
+) -> tuple[str, range, range] | None:
+    """The rows and columns that a browser says were painted; None where they are none of that matrix."""
+    cells = painted.get(name)
+    if cells is None:
+        return None
+    ranges = []
+    for ends, first, count in zip((rows, columns), cells.first, cells.shape, strict=True):
+        if not (isinstance(ends, list) and len(ends) == 2 and all(type(end) is int for end in ends)):
+            return None
+        if not 0 <= ends[0] <= ends[1] < count:
+            return None
+        ranges.append(range(first + ends[0], first + ends[1] + 1))
+    return name, *ranges
 
 
 def _explanation(key: str, matrices: Sequence[Heatmap], traces: Mapping[str, AttentionTrace]) -> dict | None:
@@ -329,8 +359,11 @@ def _how(explains: bool, chooses: bool) -> str:
     return ("explained" if chooses else "explains") if explains else ("how" if chooses else "point")
 
 
-def _texts(how: str) -> dict[str, str]:
+@cache
+def _texts(how: str, _language: str) -> dict[str, str]:
     return {name: template(f"head_view.{name}") for name in (*WORDS, *explained.WORDS)} | {
+        "pen": template("heatmap.pen"),
+        "paint": template("heatmap.paint"),
         "matrix_alt": template("matrix.alt"),
         "how": template(f"heatmap.{how}"),
     }

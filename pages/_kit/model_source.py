@@ -1,5 +1,7 @@
 """Third-party models as a source: those on this machine, those in memory, and their loading."""
 
+import itertools
+import json
 import os
 import time
 from collections import OrderedDict
@@ -19,14 +21,15 @@ from mha_core.sources.huggingface.catalogue import HubModel, LocalModel, hub_mod
 from mha_core.sources.huggingface.files import PACKAGE, library
 from mha_core.traces.source import ModelSource
 from pages._kit import logs, profile
+from pages._kit.cache import Cache
 from pages._kit.state import Scene
 from pages._kit.text import literal, t
 
 FOLDERS = "HEADSCOPE_MODELS"  # of the environment, see the README
 POLL_SECONDS = 0.2  # between two updates of the progress bar
 PACKAGED = "sentence-transformers/all-MiniLM-L6-v2"  # the model in the package
-MAX_MODELS = 2  # in memory
-MAX_BYTES = 1 << 30  # of the traces of one model together
+MAX_BYTES = 2_000_000_000  # of the parameters of all models in memory; the latest one is always there
+MAX_TRACE_BYTES = 1_000_000_000  # of the traces of all models together
 PATIENCE = 3.0  # seconds for which a loading goes on after the last waiting user has left
 ERROR_SECONDS = 60.0  # for which an error stands before the model is tried again
 HALF_PRECISION = ("bfloat16", "float16")
@@ -40,39 +43,53 @@ class ModelKey(NamedTuple):
     dtype: str | None = None
 
 
+class Parts(NamedTuple):
+    """The traces of a text, one of each kind of attention, and their bytes."""
+
+    traces: Mapping[str, AttentionTrace]
+    nbytes: int
+
+
+_traces: Cache[Parts] = Cache(MAX_TRACE_BYTES, lambda parts: parts.nbytes)
+
+
 @dataclass(eq=False)
 class LoadedModel:
-    """A loaded model and its latest traces: for each text one of each kind of attention."""
+    """A loaded model; its traces are kept for a while, those of a model that has gone, too."""
 
     model: huggingface.Model
     fingerprint: tuple | None = None  # of its folder when it was loaded
     kinds: tuple[str, ...] = ()  # of attention; known after the first text
     writer: huggingface.Model | None = None  # the model with its head that writes words, where it was asked
+    number: int = field(default_factory=itertools.count().__next__)  # in the keys of its traces
     _lock: Lock = field(default_factory=Lock, repr=False)
-    _traces: OrderedDict = field(default_factory=OrderedDict, repr=False)
 
     @property
     def parameters(self) -> int:
         """The number of parameters."""
         return sum(parameter.numel() for parameter in self.model.module.parameters())
 
+    @property
+    def nbytes(self) -> int:
+        """The bytes of its parameters, with those of the model that writes words."""
+        models = [model for model in (self.model, self.writer) if model is not None]
+        return sum(parameter.nbytes for model in models for parameter in model.module.parameters())
+
     def parts(
         self, text: str, target: str | None = None, edits: Sequence[Edit] = ()
     ) -> Mapping[str, AttentionTrace]:
         """The trace of each kind of attention. Raises `MhaError` for a text that the model cannot take."""
-        key = (text, target, tuple(edits))
+
+        def compute(_key: str) -> Parts:
+            limit = profile.current().tokens
+            trace = huggingface.follow(self.model, text, target=target, limit=limit, edits=edits)
+            self.kinds = trace.kinds
+            traces = {kind: trace.part(kind) for kind in trace.kinds} or {"self": trace}
+            return Parts(MappingProxyType(traces), _bytes(trace))
+
+        key = json.dumps([self.number, text, target, [edit.to_json() for edit in edits]])
         with self._lock:  # two at once would need twice the memory and save no time
-            entry = self._traces.pop(key, None)
-            if entry is None:
-                limit = profile.current().tokens
-                trace = huggingface.follow(self.model, text, target=target, limit=limit, edits=edits)
-                self.kinds = trace.kinds
-                traces = {kind: trace.part(kind) for kind in trace.kinds} or {"self": trace}
-                entry = MappingProxyType(traces), _bytes(trace)
-            self._traces[key] = entry
-            while sum(size for _, size in self._traces.values()) > MAX_BYTES and len(self._traces) > 1:
-                self._traces.popitem(last=False)
-        return entry[0]
+            return _traces.get(key, compute).traces
 
     def answered(
         self, key: "ModelKey", text: str, target: str | None = None, edits: Sequence[Edit] = ()
@@ -129,10 +146,10 @@ class Loading:
 
 
 class LoadedModels:
-    """The models in memory: at most `max_models`; the least recently used is dropped first."""
+    """The models in memory, at most `max_bytes` of them; the least recently used is dropped first."""
 
-    def __init__(self, max_models: int = MAX_MODELS):
-        self._max_models = max_models
+    def __init__(self, max_bytes: int = MAX_BYTES):
+        self._max_bytes = max_bytes
         self._lock, self._one_at_a_time = Lock(), Lock()
         self._entries: OrderedDict[ModelKey, LoadedModel] = OrderedDict()
         self._loadings: dict[ModelKey, Loading] = {}
@@ -184,8 +201,8 @@ class LoadedModels:
         try:
             with self._one_at_a_time:
                 huggingface.register()  # raises where the library is missing, before the search for files
-                files.find(name, **options)  # before a model leaves the memory: a missing one drops none
-                self._make_room()
+                folder = files.find(name, **options)  # a missing one drops none of those in memory
+                self._make_room(files.weight_bytes(folder))  # before it comes: both might not fit
                 fingerprint = files.fingerprint(name)  # before it is read: it may be saved meanwhile
                 entry = LoadedModel(huggingface.load(name, dtype=dtype, **options), fingerprint)
                 with self._lock:
@@ -200,11 +217,14 @@ class LoadedModels:
             loading.ended = time.monotonic()
             loading.finished.set()
 
-    def _make_room(self) -> None:
+    def _make_room(self, coming: int) -> None:
         with self._lock:
-            while len(self._entries) >= self._max_models:
+            while self._entries and self._held() + coming > self._max_bytes:
                 self._entries.popitem(last=False)
         huggingface.free()
+
+    def _held(self) -> int:
+        return sum(entry.nbytes for entry in self._entries.values())
 
 
 def _reason(error: Exception) -> str:

@@ -1,6 +1,6 @@
 """Two traces beside each other: without and with edits, before and after a training, two heads or models."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -9,6 +9,7 @@ import streamlit as st
 
 from mha_core import AttentionTrace
 from mha_core.analysis.frames import Part, around, picture
+from mha_core.traces.matrices import MATRICES
 from pages._kit import compute, head_view, heatmaps, matrices, sentence
 from pages._kit.text import literal, t
 
@@ -68,11 +69,19 @@ def part(sides: Pair) -> Part:
     return around(first.trace, first.query, layer=first.layer, head=first.head)
 
 
-def show_matrices(sides: Pair, names: Sequence[str], *, key: str, difference: bool = False) -> None:
+def show_matrices(
+    sides: Pair,
+    names: Sequence[str],
+    *,
+    key: str,
+    difference: bool = False,
+    painted: Callable[[str, range, range], None] | None = None,
+) -> None:
     """Matrices of the head on both sides, each on one colour scale, and what is between them.
 
-    Of a long text the part around the token is drawn.
+    Of a long text the part around the token is drawn. Cells of a query and a key can be `painted`.
     """
+    side_names = NAMES[: len(sides)]
     for name in names:
         drawn = [
             compute.of(
@@ -86,14 +95,15 @@ def show_matrices(sides: Pair, names: Sequence[str], *, key: str, difference: bo
                 query=side.query,
                 part=part([side]),
             )
-            for side_name, side in zip(NAMES, sides, strict=True)
+            for side_name, side in zip(side_names, sides, strict=True)
         ]
         end = max(side.end for side in drawn)
-        drawn = [replace(side, limit=end) for side in drawn]
+        paints = painted is not None and "key" in MATRICES[name].axes
+        drawn = [replace(side, limit=end, paints=paints) for side in drawn]
         if difference:
             drawn.append(between(*drawn))
-        traces = {side_name: side.trace for side_name, side in zip(NAMES, sides, strict=True)}
-        heatmaps.draw(drawn, key=f"{key}-{name}", stacked=True, traces=traces)
+        traces = {side_name: side.trace for side_name, side in zip(side_names, sides, strict=True)}
+        heatmaps.draw(drawn, key=f"{key}-{name}", stacked=True, traces=traces, painted=painted)
 
 
 def between(before: heatmaps.Heatmap, after: heatmaps.Heatmap) -> heatmaps.Heatmap:
@@ -102,6 +112,7 @@ def between(before: heatmaps.Heatmap, after: heatmaps.Heatmap) -> heatmaps.Heatm
         after,
         name="difference",
         matrix=None,
+        paints=False,
         symbol=t("pair.difference"),
         meaning=t("pair.difference_meaning"),
         frame=after.frame - before.frame,

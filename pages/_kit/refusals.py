@@ -129,7 +129,7 @@ def _known_words(reason: UnknownWords, trace: AttentionTrace, field: str) -> Non
             literal(t("instead.hide", words=names)),
             key=f"hide_{field}",
             type="tertiary",
-            on_click=sentence.hide,
+            on_click=sentence.hide_unknown,
             args=(trace.tokens, tokens, field),
         )
     vocabulary = st.popover(t("instead.words"), type="tertiary", key=f"words_{field}", on_change="rerun")

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 import streamlit as st
 
-from mha_core import AttentionTrace, Tokens
+from mha_core import AttentionTrace, MhaError, Tokens
+from mha_core.sources.mini import UnknownWords
 from mha_core.traces.source import FileSource
 from mha_core.training.lexicon import HIDDEN, lexicon
 from pages._kit import compute, state
@@ -37,6 +38,10 @@ def reading(trace: AttentionTrace, *, layer: int, head: int, query: int) -> None
 
 def answers(trace: AttentionTrace) -> list[str]:
     """What the model takes each token to be, in words without markup; empty where it was never trained to."""
+    return compute.of(trace, _answers)
+
+
+def _answers(trace: AttentionTrace) -> list[str]:
     return [_answer(trace, query, isolated) for query in range(len(trace.answers or ()))]
 
 
@@ -87,18 +92,34 @@ def hide_or_show(tokens: Tokens, at: int, field: str) -> None:
     span = _first(tokens.spans[at], spans)
     if span in spans:
         spans = spans - {span}
+        st.session_state.hides_unknown = False
     elif tokens.pieces[at] != HIDDEN and span[0] < span[1]:
         spans = spans | {span}
     st.session_state[f"hidden_{field}"] = text, spans
     state.go(**{field: _text(text, spans)})
 
 
-def hide(tokens: Tokens, hidden: Iterable[int], field: str) -> None:
-    """Hide the tokens at these positions in the sentence that is typed in that field."""
+def hide_unknown(tokens: Tokens, hidden: Iterable[int], field: str) -> None:
+    """Hide the tokens at these positions in the sentence of that field, and unknown words from now on."""
+    st.session_state.hides_unknown = True
     text, spans = _unhidden(tokens, field)
     spans |= {_first(tokens.spans[at], spans) for at in hidden}
     st.session_state[f"hidden_{field}"] = text, spans
     state.go(**{field: _text(text, spans)})
+
+
+def hide_as_before(field: str) -> None:
+    """Hide the unknown words of the sentence of that field where the reader has hidden such words before."""
+    if not st.session_state.get("hides_unknown") or state.setting("source") not in state.STARTED:
+        return
+    try:
+        _, reason = compute.trace_or_stand_in(state.current(), text=state.setting(field))
+    except MhaError:  # the page says it
+        return
+    if isinstance(reason, UnknownWords):
+        spans = frozenset((entry.start, entry.start + len(entry.word)) for entry in reason.unknown)
+        st.session_state[f"hidden_{field}"] = reason.text, spans
+        st.session_state[field] = _text(reason.text, spans)
 
 
 def same_words(text: str, sentence: str) -> bool:

@@ -19,6 +19,8 @@ FULL = b"Headscope: as many people as this server can serve are here. Please com
 RETRY = 30  # seconds
 PRIVATE = ("/_stcore/metrics", "/_stcore/agent")
 CLOSE_TRY_AGAIN = 1013  # of websockets: try again later
+OF_A_RUN = 1_400  # objects that a run of a page leaves
+PACE = (7 * OF_A_RUN, 10, 10)  # before the youngest objects are searched; each tenth time older ones
 MAX_ARENAS, M_ARENA_MAX = 2, -8  # the second is the name of the first in glibc's malloc.h
 
 
@@ -49,9 +51,13 @@ def _share_arenas() -> None:
 
 
 def settle() -> None:
-    """Leave what has been imported out of the searches for garbage, in which nobody is served (0.2 s)."""
+    """Leave what has been imported out of the searches for garbage, in which nobody is served (0.2 s).
+
+    At Python's own pace all that has come since would be searched every fifty runs of a page.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(*PACE)
 
 
 def ready() -> bool:

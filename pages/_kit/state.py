@@ -204,16 +204,20 @@ def indices(trace: AttentionTrace, scene: Scene) -> tuple[int, int, int]:
 def name_tokens(trace: AttentionTrace) -> None:
     """Give the focus's tokens the names of words, which another sentence has, too, where they are numbered.
 
-    A word that the sentence has no longer becomes the one that stands in its place.
+    A word that the sentence has no longer becomes the one that stands in its place, and one that the model
+    was asked about becomes the first that it is asked about now: its row is no by-product.
     """
     now, queries, keys = focus(), trace.sides.queries, trace.sides.keys
     if now.sentence != 1:
         return
     token, key = _numbered(queries, now.token), _numbered(keys, now.key_token)
     at = position(queries, now.token)
+    asked = [place for place, answer in enumerate(trace.answers) if answer and trace.answered is queries]
     if at is None and now.token:
-        at = token = min(st.session_state.get("token_at", UNKNOWN_TOKEN - 1), len(queries) - 1)
-    st.session_state["token_at"] = at or 0
+        place, was_asked = st.session_state.get("token_at", (UNKNOWN_TOKEN - 1, True))
+        at = min(place, len(queries) - 1)
+        at = token = asked[0] if was_asked and asked and at not in asked else at
+    st.session_state["token_at"] = at or 0, at in asked
     names = {} if token is None else {"token": name_of(queries, token)}
     names |= {} if key is None else {"key_token": name_of(keys, key)}
     st.session_state["focus"] = replace(now, **names)

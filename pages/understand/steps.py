@@ -47,8 +47,7 @@ def page() -> None:
                 words, formula = st.columns(2, vertical_alignment="center")
                 with words:
                     st.header(f"{count}. {t(f'steps.{step.name}.title')}", anchor=False)
-                    for sentence in sentences(step):
-                        st.markdown(sentence)
+                    st.markdown("\n\n".join(sentences(step)))
                 formula.latex(rf"\large {step.formula}")
                 if step.name == "scores" and max(layer.n_query, layer.n_key) <= MAX_SYMBOLS:
                     formula.latex(symbolic_scores(layer))

@@ -2,9 +2,16 @@
 
 import threading
 
+import numpy as np
+import pandas as pd
 import pytest
 
+import mha_core as mha
+from mha_core.analysis.overview import overview as made
+from pages._kit import compute, model_source, overview, role_labels
 from pages._kit.cache import Cache
+from pages.see._heads import measurements
+from pages.understand._embeddings import words
 
 
 def test_those_that_nobody_asks_for_go_when_all_are_too_large_together():
@@ -68,3 +75,49 @@ def test_an_error_is_raised_to_each_who_asks_and_not_kept():
             cache.get("a", compute)
     assert cache.get("a", lambda key: "fine") == "fine"
     assert cache._computing == {}
+
+
+def a_vocabulary(width: int) -> words.Vocabulary:
+    frame = pd.DataFrame(np.zeros((50, width), np.float32))
+    return words.Vocabulary(frame, pd.Series("noun", frame.index), "en", random=False)
+
+
+def a_trace(width: int) -> mha.AttentionTrace:
+    return mha.trace("a bird sang", h=1, d_model=width, bias=False)
+
+
+# Of each cache something as wide as it is told, and the bytes that this has at least.
+SHARED = {
+    "traces": (compute._traces, a_trace, lambda width: compute.RESULT_BYTES),
+    "models' traces": (model_source._traces, lambda width: model_source.Parts({}, 4 * width), None),
+    "vocabularies": (words._vocabularies, a_vocabulary, lambda width: 200 * width),
+    "likeness": (measurements._similarities, lambda width: np.zeros((width, 9)), lambda width: 72 * width),
+    "overviews": (overview._overviews, lambda width: made(mha.trace("a b", h=width, d_model=width)), None),
+    "roles": (
+        role_labels._measured,
+        lambda width: role_labels.Measured(pd.DataFrame(np.zeros((width, 3))), {}),
+        lambda width: 24 * width,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_a_second_large_result_pushes_the_first_out_of_every_cache(name, monkeypatch):
+    cache, make, least = SHARED[name]
+    one, other = make(8), make(8)
+    assert cache.weigh(one) >= (least or (lambda width: width))(8)
+    assert cache.max_bytes < 1 << 30
+    cache.clear()
+    monkeypatch.setattr(cache, "max_bytes", 3 * cache.weigh(one) // 2)
+    assert cache.get("one", lambda key: one) is cache.get("one", lambda key: other) is one
+    cache.get("other", lambda key: other)
+    assert len(cache) == 1
+    assert cache.get("one", lambda key: other) is other
+    cache.clear()
+
+
+def test_the_words_of_a_model_are_kept_here(opened):
+    words._vocabularies.clear()
+    for _ in range(2):
+        opened(h=2, d_model=32).switch_page("understand/embeddings.py").run()
+        assert len(words._vocabularies) == 1

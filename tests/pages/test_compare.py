@@ -49,7 +49,8 @@ def test_the_view_has_the_untrained_and_the_trained_layers_side_by_side(on_page,
     assert (header["layer"], header["head"], header["token"]) == (1, 3, 8)
     assert panels[0]["title"] == f"Before: step 0 · {scene.text}"
     assert panels[1]["title"] == f"After: step {shown.source.step:,} · {scene.text}"
-    assert header["source"] == "mini, glass-box, h=4, d_model=64, seed=0"  # no step: there are two
+    seed = shown.source.origin.seed
+    assert header["source"] == f"mini, glass-box, h=4, d_model=64, seed={seed}"  # no step: there are two
     assert header["follows"] is header["tells"] is True
 
 

@@ -401,8 +401,10 @@ def test_a_loading_goes_on_as_long_as_somebody_waits_and_stops_when_the_last_has
 
 @pytest.mark.slow
 def test_the_least_recently_used_of_three_models_is_freed(folder):
-    shelf, loaded = LoadedModels(max_models=2), []
-    for family in ("bert", "gpt2", "llama"):
+    families = ("bert", "gpt2", "llama")
+    sizes = [files.weight_bytes(files.find(folder(family))) for family in families]
+    shelf, loaded = LoadedModels(max_bytes=sum(sizes) - min(sizes) // 2), []
+    for family in families:
         job = shelf.begin(ModelKey(folder(family)))
         assert job.finished.wait(600), family
         loaded.append(shelf.find(ModelKey(folder(family))))
@@ -415,7 +417,7 @@ def test_the_least_recently_used_of_three_models_is_freed(folder):
 
 @pytest.mark.slow
 def test_a_model_that_cannot_be_loaded_frees_no_other(folder):
-    shelf = LoadedModels(max_models=1)
+    shelf = LoadedModels(max_bytes=1)
     assert shelf.begin(ModelKey(folder("bert"))).finished.wait(600)
     job = shelf.begin(ModelKey("/no/such"))
     assert job.finished.wait(600)
@@ -430,8 +432,9 @@ def test_traces_of_a_model_are_kept_by_their_size(folder, monkeypatch):
     entry = shelf.find(ModelKey(folder("bert")))
     first = entry.parts("A bird sang.")
     assert entry.parts("A bird sang.") is first
-    monkeypatch.setattr("pages._kit.model_source.MAX_BYTES", 1)
+    monkeypatch.setattr(model_source._traces, "max_bytes", 1)
     entry.parts("The street.")
+    assert (len(model_source._traces), model_source._traces.bytes > 1) == (1, True)
     assert entry.parts("A bird sang.") is not first
 
 

@@ -74,6 +74,7 @@ def test_likeness_is_shown_for_a_long_text_too_of_some_of_its_rows(opened, engli
     np.testing.assert_allclose(drawn(app, "alike"), alike, atol=1e-6)
     some = english("roles.alike_some", rows=measurements.MIN_ROWS, tokens=300)
     assert some in [caption.value for caption in app.caption]
+    assert measurements._similarities.bytes > 0
 
 
 def test_likeness_is_measured_once_for_a_layer(opened, move, monkeypatch):

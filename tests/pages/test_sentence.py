@@ -9,6 +9,7 @@ import pytest
 
 import mha_core as mha
 from mha_core.sources import mini
+from mha_core.training.lexicon import lexicon
 from pages._kit import chooser, compute, sentence
 from pages._kit.state import CONTROLS, Focus, Scene
 from pages._kit.text import ASSETS, literal
@@ -125,7 +126,7 @@ def lines(app) -> list[str]:
 
 
 UNREADABLE = {
-    "unknown": "The capital of France is Paris",
+    "unknown": "The capital of Liechtenstein is Vaduz",
     "Arabic": "القط على السجادة",
     "emoji": "I like it😀",
     "marks": "<b> * `x` $y$ [CLS]",
@@ -172,7 +173,7 @@ def test_on_the_map_of_words_an_unknown_one_is_missing_and_the_others_stand(open
     app = opened(text="The cat saw the zxqv", token=6, twin="")
     app.switch_page("understand/embeddings.py").run()
     assert lines(app) == [f"{LINE} The small model does not know **zxqv**: not on this map."]
-    assert "1,705" in written(app)
+    assert f"{lexicon().n_words:,}" in written(app)
     write(app, "the animal was tired and " * 8)
     assert not lines(app)
 
@@ -184,8 +185,8 @@ def test_on_the_map_of_words_an_unknown_one_is_missing_and_the_others_stand(open
         ("tierd", ["tired"]),
         ("wiide", ["wide"]),
         ("strret", ["street"]),
-        ("France", []),
-        ("capital", []),
+        ("Liechtenstein", []),
+        ("Tuvalu", []),
         ("xe", []),
     ],
 )
@@ -201,11 +202,11 @@ def test_a_near_word_mends_the_sentence(opened, english, tokens):
     app.button(key="near_text_0_0").click().run()
     assert typed(app)[0] == MISSPELT.replace("anmal", "animal")
     assert not lines(app)
-    assert "near_text_0_0" not in keys(opened(text="The capital of France is Paris"))
+    assert "near_text_0_0" not in keys(opened(text="The capital of Liechtenstein is Vaduz"))
 
 
 def test_any_known_word_can_be_taken(opened):
-    app = opened("words_text", text="The France was tired.")
+    app = opened("words_text", text="The Liechtenstein was tired.")
     choice = app.selectbox(key="known_text_0")
     assert {"it", "tired", "street"} < set(choice.options)
     assert "[CLS]" not in choice.options
@@ -224,6 +225,24 @@ def test_unknown_words_are_hidden_and_come_back(opened, hide, eye):
     assert eye(app)[0]["answers"][0][2]
     hide(app, 2)
     assert typed(app)[0] == text
+    assert lines(app)
+
+
+def test_who_hid_an_unknown_word_once_need_not_do_it_again(opened, hide):
+    app = opened(text="The zxqv saw the street because it was tired")
+    write(app, "The qvzx was tired.")
+    assert typed(app)[0] == "The qvzx was tired."  # nobody has asked for it yet
+    app.button(key="hide_text").click().run()
+    assert typed(app)[0] == "The [MASK] was tired."
+    write(app, "The xqvz didn't cross the vqzx.")
+    assert typed(app)[0] == "The [MASK] didn't cross the [MASK]."
+    assert not lines(app)
+    app.text_area(key="twin").set_value("The zxqv slept.").run()
+    assert typed(app)[1] == "The [MASK] slept."
+    hide(app, 2)  # gives the word back, and all unknown words from now on
+    assert typed(app)[0] == "The xqvz didn't cross the [MASK]."
+    write(app, "The qvzx was tired.")
+    assert typed(app)[0] == "The qvzx was tired."
     assert lines(app)
 
 
@@ -471,6 +490,28 @@ def test_an_example_shows_the_same_word_on_random_weights(opened_on_random, word
     app = opened_on_random()
     app.selectbox(key="example").select_index(1).run()
     assert word(app) == tokens(app)[1][place(app)[2]] == EXAMPLES[1]["token"]
+
+
+@pytest.mark.parametrize(("h", "d_model", "offered"), [(7, 56, True), (4, 4, False)])
+def test_a_training_is_offered_only_where_the_page_train_can_do_it(opened, english, h, d_model, offered):
+    app = opened(h=h, d_model=d_model)
+    assert app.button(key="nearest_text_0")
+    labels = [link.proto.label for link in app.get("page_link")]
+    assert (english("instead.train") in labels) == offered
+
+
+def test_in_place_of_a_pronoun_that_is_gone_the_one_of_the_new_sentence_is_looked_at(opened, word):
+    text = "The dog chased the cat because he was hungry."
+    assert word(opened(text=text)) == "he"
+    app = opened()
+    app.text_area(key="text").set_value(text).run()
+    assert word(app) == "he"
+
+
+def test_in_place_of_another_word_that_is_gone_the_one_that_stands_there_is_looked_at(opened, word):
+    app = opened(token="animal")
+    app.text_area(key="text").set_value("The dog didn't cross the street because it was too tired.").run()
+    assert word(app) == "dog"
 
 
 # Another source

@@ -214,13 +214,16 @@ def test_an_error_of_a_page_stands_in_the_log_once_and_with_its_number(recorded,
     assert (record.name, record.msg, [*record.facts]) == ("headscope", "failure", ["id"])
 
 
-def test_what_has_been_imported_is_not_searched_for_garbage():
+def test_what_has_been_imported_is_not_searched_for_garbage_and_the_rest_seldom():
+    before = gc.get_threshold()
     server.settle()
     try:
         assert gc.get_freeze_count() > 100_000
         assert len(gc.get_objects()) < 1000
+        assert gc.get_threshold()[0] > 5 * server.OF_A_RUN
     finally:
         gc.unfreeze()
+        gc.set_threshold(*before)
 
 
 def test_a_server_without_its_models_is_not_ready(monkeypatch, tmp_path):

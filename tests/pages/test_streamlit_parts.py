@@ -1,11 +1,15 @@
 """What the pages know of the inside of Streamlit stands in one file, and the installed Streamlit has it."""
 
+import asyncio
 import re
 from dataclasses import fields
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import streamlit as st
+from streamlit.runtime.app_session import AppSession
+from streamlit.runtime.runtime import Runtime
 from streamlit.runtime.scriptrunner_utils.script_run_context import ScriptRunContext
 from streamlit.runtime.state.session_state import SessionState
 
@@ -78,3 +82,34 @@ def test_what_a_session_holds_is_the_same_when_each_value_is_read_by_itself(open
     again = opened(h=8, token="street")
     assert not again.exception
     assert [element.proto for element in again.main] == [element.proto for element in app.main]
+
+
+def test_all_that_a_run_says_at_once_wakes_the_event_loop_once(monkeypatch):
+    """In its order, what is said later too, and an error loses nothing."""
+    for owner, name in ((AppSession, "_call_soon_on_event_loop"), (Runtime, "_enqueued_some_message")):
+        monkeypatch.setattr(owner, name, getattr(owner, name))
+    streamlit_parts.wake_once()
+    loop, heard, failed, wakes = asyncio.new_event_loop(), [], [], []
+    loop.set_exception_handler(lambda _, context: failed.append(context["exception"]))
+    wake = loop.call_soon_threadsafe
+    monkeypatch.setattr(loop, "call_soon_threadsafe", lambda *say: wakes.append(say) or wake(*say))
+    session = SimpleNamespace(_event_loop=loop)
+
+    def say(*words: int) -> None:
+        for word in words:
+            AppSession._call_soon_on_event_loop(session, lambda word=word: heard.append(1 / word))
+
+    say(1, 0, 2, 4)
+    loop.call_later(0.05, say, 8, 10)
+    loop.call_later(0.1, loop.stop)
+    loop.run_forever()
+    assert (heard, len(failed), len(wakes)) == ([1, 0.5, 0.25, 0.125, 0.1], 1, 2)
+
+    asked = SimpleNamespace(need_send_data=asyncio.Event(), eventloop=loop)
+    runtime = SimpleNamespace(_get_async_objs=lambda: asked)
+    for _ in range(3):
+        Runtime._enqueued_some_message(runtime)
+        loop.call_soon(loop.stop)
+        loop.run_forever()
+    assert (asked.need_send_data.is_set(), len(wakes)) == (True, 3)
+    loop.close()

@@ -82,6 +82,17 @@ def test_a_run_is_looked_at_on_every_page_at_the_step_that_is_chosen(on_train, o
         shows(visitor, follow(model, visitor.text_area(key="text").value), layer=layer, head=head)
 
 
+@pytest.mark.slow
+def test_the_curves_say_where_all_sentences_join(on_train, english, monkeypatch):
+    monkeypatch.setitem(LIVE, "bare", 4)
+    app = on_train(train_h=2, train_d_model=32, train_seed=5)
+    app.button(key="start").click().run()
+    finished(plan(h=2, d_model=32, seed=5))
+    app.run()
+    [chart] = app.get("plotly_chart")
+    assert english("train.all_join") in chart.proto.spec
+
+
 def sources(app) -> list[str]:
     return app.segmented_control(key="source").options
 

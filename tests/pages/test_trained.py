@@ -134,10 +134,11 @@ def test_steps_say_of_which_layer_the_values_are_embeddings(opened, english, cho
     app = opened()
     app.switch_page("understand/steps.py").run()
     assert not app.exception
-    assert english("steps.project.values") in [markdown.value for markdown in app.main.markdown]
+    said = english("steps.project.values")
+    assert said in "\n".join(markdown.value for markdown in app.main.markdown)
     assert literal(english("model.layer.lookup", layer=2, layers=2)) in [c.value for c in app.caption]
     choose(app, layer=0)
-    assert english("steps.project.values") not in [markdown.value for markdown in app.main.markdown]
+    assert said not in "\n".join(markdown.value for markdown in app.main.markdown)
 
 
 def test_the_architecture_changes_what_is_computed(opened, shows):

@@ -260,6 +260,17 @@ def test_a_link_asks_for_something_else_and_the_file_waits(started_with, opened,
     assert len(tokens(app)[0]) == len(TEXT)
 
 
+@pytest.mark.parametrize(
+    ("kind", "said"), [("nobody", "kind = nobody, which cannot be; encoder was"), ("cross", "")]
+)
+def test_a_link_with_a_kind_of_attention_that_is_not_there_says_so(started_with, opened, kind, said):
+    started_with(translation())
+    app = opened(source="file", kind=kind)
+    assert app.segmented_control(key="kind").value == (kind if kind == "cross" else "encoder")
+    lines = [caption.value for caption in app.caption if "The link says" in caption.value]
+    assert [said in line for line in lines] == ([True] if said else [])
+
+
 def test_a_file_that_is_gone_by_now_is_told(started_with, opened):
     started_with(of_tensors()).unlink()
     app = opened(source="file")

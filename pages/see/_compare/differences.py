@@ -4,10 +4,9 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from mha_core import MhaError
+from mha_core import AttentionTrace, MhaError
 from mha_core.analysis.comparison import compare, divergence, is_same_text
-from mha_core.analysis.frames import picture
-from pages._kit import heatmaps, pair
+from pages._kit import compute, heatmaps, pair
 from pages._kit.text import literal, short, t
 
 ROW = 96  # pixels of the picture with one row
@@ -20,11 +19,9 @@ def of_weights(sides: pair.Pair) -> None:
     if is_same_text(first, second):
         pair.show_matrices(sides, ("weights",), key="compare", difference=True)
         part = pair.part(sides)
+        rows = part.queries
         tables = [
-            picture(
-                side.trace, "weights", layer=side.layer, head=side.head, part=part._replace(keys=None)
-            ).frame
-            for side in sides
+            compute.of(side.trace, _rows, layer=side.layer, head=side.head, rows=rows) for side in sides
         ]
         bits = divergence(*tables)
         _divergence(bits, sides[0].query - (part.queries.start if part.queries else 0))
@@ -49,6 +46,11 @@ def of_weights(sides: pair.Pair) -> None:
     drawn.append(pair.between(*drawn))
     heatmaps.draw(drawn, key="compare-words", stacked=True)
     _divergence(divergence(compared.first, compared.second), compared.row_of(sides[0].query))
+
+
+def _rows(trace: AttentionTrace, *, layer: int, head: int, rows: slice | None) -> pd.DataFrame:
+    """The weights of these queries over all keys."""
+    return trace.frame("weights", layer=layer, head=head, rows=rows)
 
 
 def _divergence(bits: pd.Series, here: int | None) -> None:

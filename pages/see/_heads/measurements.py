@@ -8,11 +8,13 @@ from mha_core import AttentionTrace, LayerTrace
 from mha_core.analysis import patterns, roles
 from mha_core.analysis.frames import MAX_ALL_PAIRS, longest, origin
 from pages._kit import compute, heatmaps, role_labels, state
+from pages._kit.cache import Cache
 from pages._kit.text import number, t
 
-MAX_LAYERS = 32  # whose similarities are in the cache
+MAX_BYTES = 4_000_000  # of the similarities of the heads of all layers together
 # Weights compared over all pairs of heads at most, in about half a second, and rows compared at least.
 MAX_CELLS, MIN_ROWS = 30_000_000, 32
+_similarities: Cache[np.ndarray] = Cache(MAX_BYTES, lambda similarities: similarities.nbytes)
 
 
 def place(layer: int, head: int) -> None:
@@ -65,7 +67,10 @@ def likeness(trace: AttentionTrace, scene: state.Scene, *, layer: int) -> None:
     if layer_trace.n_heads < 2:
         return
     rows = layer_trace.n_query if longest(trace) <= MAX_ALL_PAIRS else rows_of(layer_trace)
-    similarities = _similarities(compute.cache_key(scene), layer, rows, layer_trace)
+    similarities = _similarities.get(
+        f"{layer} {rows} {compute.cache_key(scene)}",
+        lambda _key: patterns.similarity(layer_trace, max_rows=rows).to_numpy(),
+    )
     heads = range(1, len(similarities) + 1)
     names = pd.Index([t("roles.head", head=head) for head in heads], name="head")
     frame = pd.DataFrame(similarities, names, names)
@@ -85,8 +90,3 @@ def rows_of(layer: LayerTrace) -> int:
     """The number of rows that are compared: of a long text as many as take half a second."""
     pairs = layer.n_heads * (layer.n_heads - 1) // 2
     return min(layer.n_query, max(MIN_ROWS, MAX_CELLS // (pairs * layer.n_key)))
-
-
-@st.cache_resource(max_entries=MAX_LAYERS, show_spinner=False)
-def _similarities(settings: str, layer: int, rows: int, _layer: LayerTrace) -> np.ndarray:
-    return patterns.similarity(_layer, max_rows=rows).to_numpy()

@@ -18,12 +18,13 @@ from mha_core.sources.random_weights import word_vectors
 from mha_core.training.checkpoints import Trained
 from mha_core.training.lexicon import START, lexicon, normalized
 from pages._kit import charts, compute, heatmaps, state
+from pages._kit.cache import Cache
 from pages._kit.text import literal, t
 
 FLAT, DEEP = AXES = ("2-D", "3-D")  # values of a URL parameter
 SHOWN = ("animal", "person", "food", "place")
 MAX_CLASSES = 6  # as many colours are easy to tell apart
-MAX_MODELS = 8  # whose words stay in memory
+MAX_BYTES = 32_000_000  # of the words of all models together
 MIN_WORDS = 4  # that the axes of a map are computed from
 # Pixels of the figures without the numbers of their axis, in the narrowest window and in a wide one.
 MAP_WIDTHS, PAIRS_WIDTHS = (280, 600), (280, 420)
@@ -50,6 +51,9 @@ class Vocabulary:
     @property
     def by_chance(self):
         return chance(*self.vectors.shape)
+
+
+_vocabularies: Cache[Vocabulary] = Cache(MAX_BYTES, lambda words: words.vectors.to_numpy().nbytes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +84,8 @@ def _words(trace: AttentionTrace, *, scene: state.Scene) -> Words:
     trained = _trained(scene, language)
     if trained is not None:
         source = compute.source_of(scene, trained)
-        return Words(_of_model(str(source), trained), sentence, replace(origin(trace), source=source))
+        vocabulary = _vocabularies.get(str(source), lambda _key: _of_model(trained))
+        return Words(vocabulary, sentence, replace(origin(trace), source=source))
     pairs = itertools.chain(*itertools.chain(*RELATIONS[language].values()))
     names = tuple(dict.fromkeys([*sentence, *pairs]))
     frame = table(names, word_vectors(names, scene.d_model, seed=scene.seed).numpy())
@@ -89,10 +94,9 @@ def _words(trace: AttentionTrace, *, scene: state.Scene) -> Words:
     return Words(vocabulary, sentence, origin(trace))
 
 
-@st.cache_resource(max_entries=MAX_MODELS, show_spinner=False)
-def _of_model(name: str, _trained: Trained) -> Vocabulary:
-    names, matrix = vectors(_trained)
-    language, frame = _trained.plan.language, table(names, matrix.numpy())
+def _of_model(trained: Trained) -> Vocabulary:
+    names, matrix = vectors(trained)
+    language, frame = trained.plan.language, table(names, matrix.numpy())
     return Vocabulary(frame, pd.Series(lexicon(language).kinds)[frame.index], language, random=False)
 
 
@@ -190,20 +194,19 @@ def _map(words: Words, *, kinds: tuple[str, ...], axes: int, chosen: str) -> tup
 
 def neighbours(words: Words, chosen: str) -> None:
     """The nearest words as a table, and the cosine of the nearest word by chance."""
-    frame, by_chance = compute.of(words.vocabulary, _nearest, word=chosen), words.vocabulary.by_chance
-    table = {
-        t("words.column_word"): frame["word"].map(literal),
-        t("words.column_class"): frame["class"],
-        t("words.cosine"): frame["cosine"].map("{:.3f}".format),
-    }
-    st.table(pd.DataFrame(table), hide_index=True, border="horizontal")
+    table, by_chance = compute.of(words.vocabulary, _nearest, word=chosen), words.vocabulary.by_chance
+    st.table(table, hide_index=True, border="horizontal")
     st.caption(t("words.by_chance", cosine=f"{by_chance.nearest:.2f}", count=f"{len(words.kinds):,}"))
 
 
 def _nearest(words: Vocabulary, *, word: str) -> pd.DataFrame:
     frame = nearest(words.vectors, word).reset_index()
-    frame.insert(1, "class", words.kinds[frame["word"]].to_numpy())
-    return frame
+    table = {
+        t("words.column_word"): frame["word"].map(literal),
+        t("words.column_class"): words.kinds[frame["word"]].to_numpy(),
+        t("words.cosine"): frame["cosine"].map("{:.3f}".format),
+    }
+    return pd.DataFrame(table)
 
 
 def relations(words: Words, kinds: tuple[str, ...], *, axes: int) -> None:

@@ -81,12 +81,13 @@ def _pictures(
 ) -> tuple[list[heatmaps.Heatmap], dict[str, heatmaps.Step]]:
     unique, drawn = {}, {}
     for step in compute.of(trace, derived, layer=layer, head=head, part=part):
-        shown = {f"{picture.name} {picture.symbol}": picture for picture in step.before + step.after}
+        every = step.before + step.after + step.wrong
+        shown = {f"{picture.name} {picture.symbol}": picture for picture in every}
         names = list(shown)
         for name, picture in shown.items():
             unique.setdefault(name, matrices.of_picture(picture, name, limit=limit, query=query))
         count = len(names)
         across = step.per_row or (count if count <= MAX_ACROSS else -(-count // 2))
-        results = names[len(step.before) :] if step.before else []
+        results = names[len(step.before) : len(names) - len(step.wrong)] if step.before else []
         drawn[step.name] = heatmaps.Step(names, results, across)
     return list(unique.values()), drawn
