@@ -38,21 +38,23 @@ def set_number(page, name: str, value: int) -> None:
 
 def test_a_typed_sentence_is_seen_at_once_and_stands_in_the_link(visit, app, settled, eye):
     page = visit(app)
-    type_sentence(page, "Is France cold?")
+    type_sentence(page, "Is Liechtenstein cold?")
     settled(page)
     view = eye(page)
-    assert view.words() == ["[CLS]", "Is", "France", "cold", "?"]
+    assert view.words() == ["[CLS]", "Is", "Liechtenstein", "cold", "?"]
     assert view.matrix("weights").shape == (5, 5)
     # Words that the small model does not know stop nothing: one quiet line, with the ways on.
     expect(page.get_by_test_id("stAlert")).to_have_count(0)
-    line = page.get_by_text(re.compile("The small model does not know .*France.*; these weights are random"))
+    line = page.get_by_text(
+        re.compile("The small model does not know .*Liechtenstein.*; these weights are random")
+    )
     expect(line).to_have_count(1)
     ways = page.locator(".st-key-instead_text")
     for way in ("Words that it knows", "Random weights to vary"):
         expect(ways.get_by_role("button", name=way)).to_be_visible()
     expect(ways.get_by_role("link", name="Train a model")).to_be_visible()
     # No leftover to compare with; of a sentence without "it" the word in its place is looked at.
-    assert query(page) == {"text": "Is France cold?", "twin": "", "token": "?"}
+    assert query(page) == {"text": "Is Liechtenstein cold?", "twin": "", "token": "?"}
     assert view.view.locator(".panel").count() == 1
 
 

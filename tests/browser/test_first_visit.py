@@ -1,4 +1,7 @@
-"""Each page as it opens: everybody can use it, and it fits a phone (what moves: bench_first_visit)."""
+"""Each page as it opens: everybody can use it, it fits a phone, and Heads is light.
+
+How long it takes and what moves: bench_first_visit.
+"""
 
 import os
 import shutil
@@ -45,6 +48,10 @@ BEYOND = """(width) => [...document.querySelectorAll('[data-testid=stMain] *')]
     .filter((e) => e.getBoundingClientRect().right > width + 1)
     .filter((e) => !e.closest('.katex, svg, [data-testid=stDataFrame]'))
     .map((e) => e.outerHTML.slice(0, 80))"""
+MAX_LOAD = 5e6  # bytes of the first visit of Heads; an empty page of Streamlit's takes 3.1 million
+# What has been fetched for the page, with the bytes that it took on the wire.
+FETCHED = """() => performance.getEntries().filter((entry) => 'transferSize' in entry)
+    .map(({ name, transferSize }) => [name, transferSize])"""
 
 
 @pytest.fixture(scope="session")
@@ -115,3 +122,16 @@ def test_the_tables_of_how_many_heads_fit_a_phone(visit, app):
     for table in tables.all():
         assert table.evaluate("box => box.scrollWidth <= box.clientWidth")
         assert table.locator("table").bounding_box()["width"] <= 390
+
+
+def test_the_first_visit_of_heads_is_light_and_asks_for_no_script_of_plotly(visit, app):
+    page = visit(app, first=True, heard=(heard := []))
+    fetched = page.evaluate(FETCHED)
+    assert 3e6 < sum(size for _, size in fetched) + sum(map(len, heard)) < MAX_LOAD
+    assert plotly(fetched) == []
+    # A page that shows a figure of plotly's does ask for it, under a name that is known here.
+    assert plotly(visit(f"{app}/embeddings", first=True).evaluate(FETCHED)) != []
+
+
+def plotly(fetched: list) -> list[str]:
+    return [name for name, _ in fetched if "plotly" in name.lower()]

@@ -14,7 +14,7 @@ PAGES = {
     "token": (55, 55),
     "steps?operation=softmax": (0, 0),
     "hops?architecture=standard": (32, 20),
-    "embeddings": (57, 20),
+    "embeddings": (92, 20),
 }
 
 
@@ -56,6 +56,25 @@ def test_a_choice_runs_a_part_of_the_page_and_moves_the_focus_of_all(visit, app,
     page.get_by_role("link", name="Heads", exact=True).first.click()
     expect(page.locator(".view .strip .token[aria-selected=true] bdi").first).to_have_text("street")
     assert re.search(r"[?&]token=street", page.url)
+
+
+def test_a_choice_is_an_entry_of_the_history_however_late_the_server_answers(visit, app):
+    page = visit(f"{app}/token")
+    chosen = page.locator(".chooser [data-field=token] [aria-checked=true] bdi")
+    page.evaluate("Object.getPrototypeOf(WebSocket).prototype.send = () => {}")  # it hears of nothing
+    for word in ("animal", "street"):
+        page.locator(".chooser [data-field=token]").get_by_role("radio").filter(has_text=word).click()
+        page.wait_for_url(f"**token={word}")
+    page.go_back()
+    page.wait_for_url("**token=animal")
+    expect(chosen).to_have_text("animal")
+
+
+def test_the_layers_of_the_second_hop_are_called_by_their_numbers(visit, app):
+    page = visit(f"{app}/hops?source=random&layers=4&layer=3&twin=")
+    layers = page.locator(".chooser [data-field=layer]").get_by_role("radio")
+    expect(layers).to_have_text(["2", "3", "4"])
+    expect(layers.and_(page.locator("[aria-checked=true]"))).to_have_text("3")
 
 
 @pytest.mark.slow

@@ -635,6 +635,24 @@ def test_masked_cells_are_hatched_small_and_large_and_the_captions_and_files_say
     assert "Hatched: masked." in offered.value.path().read_text(encoding="utf-8")
 
 
+def test_the_frame_of_a_row_that_is_thin_leaves_its_cells_to_be_seen(visit, app, eye):
+    words = "+".join(f"word{number}" for number in range(60))
+    view = eye(visit(f"{app}/?source=random&twin=&token=9&text={words}"))
+    row = """(canvas, at) => {
+        const map = Object.values(canvas.getRootNode().querySelector('.view').view.matrices.pictures)[0].map;
+        const y = Math.floor(map.above + (at + 0.5) * map.cellHeight);
+        const wide = canvas.width - map.left - 9;
+        const { data } = canvas.getContext('2d').getImageData(map.left + 3, y, wide, 1);
+        return [map.cellHeight, map.marks.rows, [...data]];
+    }"""
+    canvas = view.view.locator(".six canvas").first
+    high, framed, pixels = canvas.evaluate(row, 8)
+    assert high < 4
+    assert framed == [8]
+    view.word(0).click()
+    assert canvas.evaluate(row, 8) == [high, [0], pixels]
+
+
 def test_all_heads_are_saved_as_they_are_drawn_with_every_weight(visit, app, eye):
     page = visit(f"{app}?{urlencode(GROUPED)}")
     view = eye(page)

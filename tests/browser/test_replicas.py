@@ -114,10 +114,10 @@ def test_a_replica_dies_under_load_and_every_page_goes_on_with_its_scene(replica
     students = [Student(address, route, f"The {route.replace('-', ' ')} is here.") for route in chosen]
     assert len(students) == 2 * STUDENTS
     with tabs(viewport={"width": 1440, "height": 900}, color_scheme="light") as page:
-        page.goto(f"{address}/?{urlencode({'text': 'Is France cold?', 'twin': '', 'h': 8})}")
+        page.goto(f"{address}/?{urlencode({'text': 'Is Liechtenstein cold?', 'twin': '', 'h': 8})}")
         settled(page)
         view = eye(page)
-        assert view.words() == ["[CLS]", "Is", "France", "cold", "?"]
+        assert view.words() == ["[CLS]", "Is", "Liechtenstein", "cold", "?"]
         [route] = [one["value"] for one in page.context.cookies(address) if one["name"] == "headscope_route"]
         dying = replica_of(address, route)
         for student in students:

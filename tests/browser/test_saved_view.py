@@ -71,7 +71,8 @@ def test_a_figure_is_saved_as_svg_and_at_twice_its_size_as_png(visit, app, eye, 
     labels = ["[CLS]", *mha.words(TIRED).labels]
     assert [text for text in said if text in labels].count("because") == 4  # two columns, two sentences
     assert f"animal3: {weights()[2, IT, 2]:.2f}  4: {weights()[3, IT, 2]:.2f}" in said
-    assert f"it3: {weights(WIDE)[2, IT, IT]:.2f}" in said  # as on screen: only what is drawn has a number
+    numbered = [text for text in said if re.match(r"\w+[34]: ", text)]
+    assert len(numbered) == 4  # as on screen: only what is drawn has a number
     lines = list(svg.iter(f"{SVG}path"))
     assert len(lines) == len(view.lines(0)) + len(view.lines(1))
     palette = view.colours()

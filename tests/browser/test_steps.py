@@ -122,7 +122,7 @@ def test_a_cell_says_its_number_by_pointer_and_keys_and_is_chosen_enlarged_saved
     trace = layer()
     labels = mha.words(FORMULAS).labels
     reading = page.locator(".heatmaps .reading")
-    weights = page.locator(".heatmaps figure canvas").last
+    weights = page.locator(".heatmaps figure canvas").nth(1)  # the scores, the weights, the wrong way
     before = len(sent)
     for row, column in ((3, 2), (5, 0)):
         over_cell(weights, row, column)

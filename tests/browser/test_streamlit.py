@@ -93,10 +93,10 @@ def test_a_control_is_written_into_the_address_in_the_form_that_back_is_made_of(
     number.fill("2")
     page.keyboard.press("Enter")
     settled(page)
-    how, address = page.evaluate("window.written[0]")
+    written = page.evaluate("window.written")  # a write of the opening run may still come first
+    how, address = next((how, address) for how, address in written if "h=2" in address)
     assert how == "replaceState"
     assert address.startswith("http://")
-    assert "h=2" in address
     page.go_back()  # to an entry of its own: without one it would be another page's
     settled(page)
     expect(number).to_have_value("4")

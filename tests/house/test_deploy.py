@@ -35,6 +35,29 @@ def missing(what: str) -> None:
     pytest.skip(f"{what}: not on this machine")
 
 
+# What would run the code of a file or of a model, or open a picture.
+RUNS = re.compile(
+    r"(?<!safetensors\.)\btorch\.load\(|\bpickle\.loads?\(|\bnp\.load\(|\bPIL\b|(?<![.\w])(?:eval|exec)\("
+    r"|trust_remote_code=True|allow_pickle=True"
+)
+
+
+def test_no_file_or_model_that_is_given_runs_code_and_no_picture_is_opened():
+    files = [*(ROOT / "mha_core").rglob("*.py"), *(ROOT / "pages").rglob("*.py"), ROOT / "app.py"]
+    found = {file.relative_to(ROOT).as_posix(): RUNS.findall(file.read_text("utf-8")) for file in files}
+    assert {file: runs for file, runs in found.items() if runs} == {}
+    assert "use_safetensors=True" in (ROOT / "mha_core/sources/huggingface/loading.py").read_text("utf-8")
+
+
+def test_the_advisories_that_were_read_are_those_of_the_pinned_versions():
+    section = (DEPLOY / "README.md").read_text("utf-8").partition("## Known holes")[2].partition("\n## ")[0]
+    rows = [row.split("|")[1] for row in section.splitlines() if row.startswith("| ")][1:]
+    read = re.findall(r"([\w-]+) (\d[\w.]*)", " ".join(rows))
+    pinned = dict(re.findall(r"^(\S+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
+    assert len(read) >= 14
+    assert dict(read) == {name: pinned[name] for name, _ in read}
+
+
 @pytest.fixture(scope="module")
 def manifests() -> dict[str, dict]:
     """The Kubernetes manifests by their kinds."""
