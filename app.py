@@ -10,7 +10,7 @@ from starlette.staticfiles import StaticFiles
 
 from mha_core.export import head_view, scripts  # and torch, when the server starts and not with a visitor
 from pages._kit import logs, server
-from pages._kit.streamlit_parts import Preload, read_lazily, wake_once
+from pages._kit.streamlit_parts import FirstPaint, read_lazily, wake_once
 
 read_lazily()
 wake_once()
@@ -63,7 +63,7 @@ server.begin()
 app = st.App(
     "pages/frame.py",
     routes=ROUTES,
-    middleware=[(server.Guard, (), {}), (Preload, (), {})],
+    middleware=[(server.Guard, (), {}), (FirstPaint, (), {})],
     exception_handlers={Exception: failed},
     lifespan=lifespan,
     on_script_error=logs.show_failure,

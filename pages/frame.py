@@ -144,7 +144,7 @@ st.set_page_config(
 with st.sidebar:
     above = st.container()
     # Drawn first: while the rest is computed, the browser fetches what components are drawn by.
-    streamlit_parts.style(
+    streamlit_parts.name_sections(
         {list(pages.values()).index(section[0]) + 1: name for name, section in SECTIONS.items()},
         menu=t("section.menu"),
     )

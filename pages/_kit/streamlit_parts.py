@@ -5,14 +5,15 @@ are in assets/components/streamlit.js.
 """
 
 import base64
+import gzip
 import hashlib
 import json
 import logging
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 import streamlit as st
@@ -37,6 +38,7 @@ BOX = '[data-testid="stLayoutWrapper"]'  # around a container; it has the contai
 TOOLS = '[data-testid="stElementToolbar"]'  # buttons above a table; without a mouse they cover what is there
 CHART = '[data-testid="stPlotlyChart"]'  # around a figure of plotly's
 SKELETON = '[data-testid="stSkeleton"]'  # a grey bar in place of what is still loading
+COLUMN = '[data-testid="stColumn"]'
 LINE = "color-mix(in srgb, currentColor 20%, transparent)"  # as Streamlit's between two parts of a page
 KEYED = "st-key-"  # prefix of an element's key in its class
 # In these lie the boxes around the links to the pages, one for each: at the top; on a phone in the sidebar.
@@ -47,7 +49,15 @@ TALL_PHONE = "@media (max-width: 640px) and (min-height: 560px)"  # as in head_v
 
 INVISIBLE = ("address", "charts", "unseen", "look_link")
 CARRIERS = ("_blob",)  # endings of the keys of components that hold data and show nothing
-BUTTONS = ("best_hops", "model_", "start", "take_", "use_")  # beginnings of the keys of buttons
+BUTTONS = (
+    "apply_",
+    "best_hops",
+    "model_",
+    "start",
+    "take_",
+    "try_",
+    "use_",
+)  # beginnings of the keys of buttons
 
 # Files that Streamlit asks for when it needs them first: the font of headings, that of icons, whose names are
 # written out until it is there, and what draws our style sheet and our components.
@@ -61,18 +71,12 @@ EARLY = {
 }
 
 
-def style(sections: Mapping[int, str], *, menu: str) -> None:
-    """The style rules that Streamlit's theme cannot express; called before the page draws anything.
+def name_sections(sections: Mapping[int, str], *, menu: str) -> None:
+    """The names of the navigation's sections, each by the number of its first page, from 1.
 
-    `sections` has the name of each section of the navigation, by the number of its first page, from 1;
     `menu` is what the button is called that opens the navigation on a phone.
     """
-    st.html(_sheet(tuple(sections.items()), menu))  # no user text in it
-
-
-@cache
-def _sheet(sections: Sequence[tuple[int, str]], menu: str) -> str:
-    return f"<style>{_rules()}{_navigation(dict(sections), menu)}</style>"
+    st.html(f"<style>{_navigation(sections, menu)}</style>")  # no user text in it
 
 
 def _navigation(sections: Mapping[int, str], menu: str) -> str:
@@ -206,11 +210,25 @@ def _rules() -> str:
 }}
 {CHART} {{ position: relative; }} /* our menu stands at its corner */
 @media (hover: none) {{ {TOOLS} {{ display: none; }} }}
-{SKELETON} {{ min-height: var(--height, 68px); }} /* of a control with its label */
+/* Of a control with its label, unless said otherwise. */
+{SKELETON} {{ min-height: var(--height, 68px); min-width: var(--width, 0); }}
 {SIDEBAR} :is({_keyed("text")}, {_keyed("twin")}) {{ --height: 96px; }}
 {SIDEBAR} {_keyed("example")} {{ --height: 40px; }}
 {SIDEBAR} {_keyed("source")} {{ --height: 60px; }}
 :is({buttons}) {{ --height: 40px; }}
+{_keyed("apply_change")} {{ --width: 59px; }}
+:is({_keyed("try_0")}, {_keyed("try_1")}) {{ --width: 16.2rem; }}
+{_keyed("try_2")} {{ --width: 7.8rem; }}
+{_keyed("try_3")} {{ --width: 12.1rem; }}
+{_keyed("try_4")} {{ --width: 9.5rem; }}
+{_keyed("axes")} {{ --height: 60px; --width: 107px; }}
+{_keyed("tensors")} {{ --height: 443px; }}
+{_keyed("figures")} {{ --height: 76px; --width: 143px; }}
+{_keyed("vectors")} {COLUMN}:first-child {{ min-height: 520px; }} /* the map comes after the words */
+{PHONE} {{
+  {_keyed("classes")} {{ --height: 101px; }}
+  {_keyed("tensors")} {{ --height: 986px; }}
+}}
 {_keyed("next")} {{ --height: 32px; margin-top: 1rem; padding-top: 1rem; border-top: 1px solid {LINE}; }}
 :root {{ --headscope-top: 3.75rem; }} /* below Streamlit's header */
 {_keyed("river")} {{ position: sticky; top: var(--headscope-top); z-index: 3; }}
@@ -232,10 +250,11 @@ def _rules() -> str:
 """
 
 
-class Preload:
-    """Adds to Streamlit's page a `Link` header with the files that the browser would otherwise ask for late.
+class FirstPaint:
+    """Adds to Streamlit's page our style rules, and a `Link` header with files that it would ask for late.
 
-    Without it headings are drawn in another font first, break into other lines, and push what is below them.
+    Rules that came with the first run would move what is drawn already; and without the files headings are
+    drawn in another font first, break into other lines, and push what is below them.
     """
 
     def __init__(self, app):
@@ -247,17 +266,43 @@ class Preload:
         self.app, self.link = app, (b"link", ", ".join(links).encode())
 
     async def __call__(self, scope, receive, send):
-        async def send_with_link(message):
+        start, parts = None, []
+
+        async def send_page(message):
+            nonlocal start
             if is_page(message):
-                message = message | {"headers": [*message["headers"], self.link]}
-            await send(message)
+                start = message
+            elif start is None:
+                await send(message)
+            else:
+                parts.append(message.get("body", b""))
+                if not message.get("more_body"):
+                    await send_whole(b"".join(parts))
+
+        async def send_whole(body: bytes):
+            headers = {name.lower(): value for name, value in start["headers"]}
+            if body:
+                body = _with_rules(body, headers.get(b"content-encoding") == b"gzip")
+                headers[b"content-length"] = b"%d" % len(body)
+            for name in (b"etag", b"last-modified"):  # of Streamlit's page without our rules
+                headers.pop(name, None)
+            await send(start | {"headers": [*headers.items(), self.link]})
+            await send({"type": "http.response.body", "body": body})
 
         def is_page(message) -> bool:
             headers = {name.lower(): value for name, value in message.get("headers", ())}
             html = headers.get(b"content-type", b"").startswith(b"text/html")
             return html and not scope["path"].endswith(".html")  # those are files of ours
 
-        await self.app(scope, receive, send_with_link)
+        await self.app(scope, receive, send_page)
+
+
+@lru_cache(maxsize=4)  # Streamlit's page, packed and not
+def _with_rules(page: bytes, packed: bool) -> bytes:
+    text = gzip.decompress(page) if packed else page
+    # In the body: rules win over those of the same weight before them, and Streamlit adds its own to the head.
+    text = text.replace(b"</body>", f"<style>{_rules()}</style></body>".encode(), 1)
+    return gzip.compress(text) if packed else text
 
 
 def inline_scripts() -> list[str]:

@@ -32,7 +32,7 @@ def word(kinds: tuple[str, ...], axes: int) -> None:
     known = words.of(scene, trace)
     token = state.indices(trace, scene)[2]
     chooser.show([], [chooser.words(trace.tokens.labels, token, t("words.strip"))], clears=["word"])
-    left, right = st.columns([5, 2], gap="medium")
+    left, right = st.container(key="vectors").columns([5, 2], gap="medium")
     with right:
         chosen = words.choice(known, trace.tokens.pieces[token])
         st.header(t("words.nearest", word=literal(chosen)), help=t("words.nearest_help"))

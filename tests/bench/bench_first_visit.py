@@ -19,7 +19,7 @@ import statistics
 import sys
 from typing import NamedTuple
 
-from chromium import PHONE, app, chromium, served
+from chromium import MAX_SHIFT, PHONE, SHIFT, app, chromium, served
 
 PAGES = [
     "",
@@ -41,19 +41,8 @@ SCREENS = {
     "wide": {"viewport": {"width": 1440, "height": 900}},
     "phone": {"viewport": {"width": 390, "height": 844}, "user_agent": PHONE},
 }
-MAX_SHIFT = 0.1
 TARGET = 1.0  # times MAX_SHIFT
 CALM = 3000  # milliseconds after the page has said that it is done
-SHIFT = """() => new Promise((resolve) => {
-    const whole = '[data-testid="stMainBlockContainer"]';
-    const frame = ({ node }) => node instanceof Element && (node.matches(whole) || node.querySelector(whole));
-    const observer = new PerformanceObserver((list) => {
-        const counts = (shift) => !shift.hadRecentInput && !shift.sources.some(frame);
-        resolve(list.getEntries().filter(counts).reduce((sum, { value }) => sum + value, 0));
-    });
-    observer.observe({ type: 'layout-shift', buffered: true });
-    requestAnimationFrame(() => setTimeout(() => resolve(0)));  // where nothing has moved it is not called
-})"""
 EMPTY = """
 import streamlit as st
 

@@ -16,6 +16,7 @@ _spec.loader.exec_module(_support)
 
 program, Server = _support.program, _support.Server
 PHONE = _support.PHONE  # what a phone calls its browser
+SHIFT, MAX_SHIFT = _support.SHIFT, _support.MAX_SHIFT
 
 
 @contextlib.contextmanager

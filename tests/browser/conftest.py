@@ -56,6 +56,19 @@ WATCH = """(() => {
     new MutationObserver(() => { seen.changed = performance.now(); })
         .observe(document, { subtree: true, childList: true, attributes: true, characterData: true });
 })()"""
+# How much has moved by itself since the page began (https://web.dev/articles/cls). Not counted: that
+# Streamlit's empty page is made wide, and moves aside for the sidebar.
+SHIFT = """() => new Promise((resolve) => {
+    const whole = '[data-testid="stMainBlockContainer"]';
+    const frame = ({ node }) => node instanceof Element && (node.matches(whole) || node.querySelector(whole));
+    const observer = new PerformanceObserver((list) => {
+        const counts = (shift) => !shift.hadRecentInput && !shift.sources.some(frame);
+        resolve(list.getEntries().filter(counts).reduce((sum, { value }) => sum + value, 0));
+    });
+    observer.observe({ type: 'layout-shift', buffered: true });
+    requestAnimationFrame(() => setTimeout(() => resolve(0)));  // where nothing has moved it is not called
+})"""
+MAX_SHIFT = 0.1  # up to which Chromium calls a page good
 # What changes in one frame is on the screen in the next.
 TWO_FRAMES = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done())))"
 MAX_FRAMES = 1000
@@ -147,6 +160,12 @@ def tabs(browser):
     yield lend
     for context in profiles.values():
         context.close()
+
+
+@pytest.fixture(scope="session")
+def jumps() -> Callable[..., bool]:
+    """Whether more than what Chromium calls good has moved by itself since a page began."""
+    return lambda page: page.evaluate(SHIFT) >= MAX_SHIFT
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
-"""Each page as it opens: everybody can use it, it fits a phone, and Heads is light.
+"""Each page as it opens: nothing jumps, everybody can use it, it fits a phone, and Heads is light.
 
-How long it takes and what moves: bench_first_visit.
+How long it takes: bench_first_visit.
 """
 
 import os
@@ -29,7 +29,8 @@ PAGES = {
     "sweep": "How many?",
     "cases": "Cases",
 }
-ON_PHONES = ["", "?source=random&layers=12", "token", "steps"]  # where pictures stand above each other
+# Where pictures stand above each other, and many controls below each other.
+ON_PHONES = ["", "?source=random&layers=12", "token", "steps", "what-if", "embeddings", "cost"]
 # What axe (a checker of the rules of WCAG) finds fault with, each element with why.
 FAULTS = """async () => {
     const { violations } = await axe.run(document, { resultTypes: ['violations'] });
@@ -76,8 +77,9 @@ def faults(page) -> list[str]:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_everybody_can_use_a_page_in_both_themes(visit, app, settled, axe, page):
+def test_everybody_can_use_a_page_in_both_themes(visit, app, settled, axe, jumps, page):
     opened = visit(f"{app}/{page}", first=True)
+    assert not jumps(opened)
     opened.evaluate(axe)
     for theme in ("light", "dark"):
         opened.emulate_media(color_scheme=theme)
@@ -108,8 +110,9 @@ def test_everybody_can_use_each_drawing_and_a_large_matrix_with_its_table_in_bot
 
 
 @pytest.mark.parametrize("page", ON_PHONES)
-def test_a_page_opens_on_a_phone_with_its_title_and_fits_it(visit, app, page):
+def test_a_page_opens_on_a_phone_with_its_title_and_fits_it(visit, app, jumps, page):
     opened = visit(f"{app}/{page}", width=390, height=844, first=True)
+    assert not jumps(opened)
     expect(opened.get_by_role("heading", level=1)).to_be_in_viewport()
     expect(opened).to_have_title(f"{PAGES[page]} · Headscope")
     assert opened.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 390

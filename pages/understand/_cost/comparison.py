@@ -42,7 +42,7 @@ def numbers(layer: Layer) -> None:
     """The four figures of the layer, and the sums behind them."""
     spec, figures = layer.spec, cost(layer.spec, layer.tokens, batch=layer.batch)
     st.header(t("cost.numbers"), divider="gray")
-    with st.container(horizontal=True, gap="medium"):
+    with st.container(horizontal=True, gap="medium", key="figures"):
         st.metric(t("cost.parameters"), f"{figures.parameters:,}", width="content")
         st.metric(t("cost.flops"), f"{figures.flops:,}", width="content")
         st.metric(t("cost.activations"), _bytes(figures.activations * layer.bytes), width="content")

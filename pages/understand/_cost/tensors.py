@@ -28,7 +28,8 @@ def draw(layer: Layer) -> None:
     figures = "".join(map(_figure, tensors))
     # Two of the largest stand beside each other on a phone.
     unit = f"--unit: calc(min(50cqw - 1rem, {WIDEST}px) / {longest})"
-    st.html(f'<style>{STYLE}</style><div class="tensors"><div style="{unit}">{figures}</div></div>')
+    with st.container(key="tensors"):
+        st.html(f'<style>{STYLE}</style><div class="tensors"><div style="{unit}">{figures}</div></div>')
     st.caption(t("cost.scale"))
 
 
