@@ -300,7 +300,7 @@ class FirstPaint:
 @lru_cache(maxsize=4)  # Streamlit's page, packed and not
 def _with_rules(page: bytes, packed: bool) -> bytes:
     text = gzip.decompress(page) if packed else page
-    # In the body: rules win over those of the same weight before them, and Streamlit adds its own to the head.
+    # In the body: of two rules of the same weight the later one holds, and Streamlit has its own in the head.
     text = text.replace(b"</body>", f"<style>{_rules()}</style></body>".encode(), 1)
     return gzip.compress(text) if packed else text
 
