@@ -229,9 +229,16 @@ def header_of(
 
 
 def caption_of(traces: Sequence[Traced], layer: int) -> str:
-    """Where the numbers come from, in one line that is true of all the traces."""
+    """Where the numbers come from, in one line that is true of all the traces.
+
+    Where not all have the same edits, those of each are named in the order of the traces.
+    """
     first, *others = (_sizes(trace.layers[layer]) | trace.source.caption_facts() for trace in traces)
-    return caption({key: value for key, value in first.items() if all(o.get(key) == value for o in others)})
+    shared = {key: value for key, value in first.items() if all(o.get(key) == value for o in others)}
+    edits = [facts.get("edited", "(no)") for facts in (first, *others)]
+    if len(set(edits)) > 1:
+        shared["edited"] = " | ".join(edits)
+    return caption(shared)
 
 
 def _sizes(layer: LayerTrace) -> dict[str, int | None]:

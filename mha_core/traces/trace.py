@@ -148,7 +148,7 @@ class AttentionTrace:
 
         `name` is one of `MATRICES`. All but x, x_v, concat and result are matrices of one `head`. `rows`
         selects queries and `keys` selects keys, on the axes that have them, as in `LayerTrace`; scores,
-        weights and outputs are computed for these rows only.
+        weights and outputs are computed for these rows only. `attrs` has the text and the source.
         Raises `MhaError` for an unknown name, layer, row or key, and for a head that is missing or unknown.
         """
         import pandas as pd  # takes half a second, which only tables need
@@ -165,7 +165,13 @@ class AttentionTrace:
             pd.Index(labels.get(axis, range(1, size + 1)), name=axis)
             for axis, size in zip(matrix.axes, values.shape, strict=True)
         )
-        return pd.DataFrame(values, index=row_labels, columns=column_labels)
+        frame = pd.DataFrame(values, index=row_labels, columns=column_labels)
+        frame.attrs = self._attributes()
+        return frame
+
+    def _attributes(self) -> dict[str, str]:
+        """What a table of numbers carries with it: the text, and the source with its edits."""
+        return {"text": self.title, "source": caption(self.source.caption_facts())}
 
     def to_xarray(
         self, name: str = "weights", *, layer: int | None = None, head: int | None = None
@@ -206,8 +212,7 @@ class AttentionTrace:
         values = arrays[0] if layer is not None else np.stack(arrays)
         if layer is None:
             dims, coords = ["layer", *dims], {"layer": list(numbers), **coords}
-        attributes = {"text": self.title, "source": caption(self.source.caption_facts())}
-        return xarray.DataArray(values, coords, dims, name, attributes)
+        return xarray.DataArray(values, coords, dims, name, self._attributes())
 
     def figure(self, name: str = "weights", *, layer: int = 0, head: int | None = None) -> "go.Figure":
         """One matrix as a plotly figure with values on hover; ``.write_html("a.html")`` saves it.

@@ -6,13 +6,14 @@ once, reads them there when the user saves the figure.
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 import pandas as pd
 import streamlit as st
 
 from mha_core.analysis.frames import Origin, Part, Span
 from mha_core.figures.packed import Packed
-from mha_core.traces.source import FileSource, ModelSource, RandomSource, TrainedSource
+from mha_core.traces.source import EditedSource, FileSource, ModelSource, RandomSource, Source, TrainedSource
 from mha_core.traces.tokens import Sides
 from pages._kit import components
 from pages._kit.text import t
@@ -67,6 +68,8 @@ def caption(origin: Origin) -> list[str]:
     text = origin.text or ""
     excerpt = text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"
     sources = [_weights(origin)] if origin.source else []
+    if origin.source and origin.source.edits:
+        sources.append(changes(origin.source))
     if origin.layer is not None:
         sources.append(t("save.layer", layer=origin.layer + 1))
     if origin.head is not None:
@@ -96,8 +99,18 @@ def say_part(drawn: Part, sides: Sides, *more: str) -> None:
         st.caption(" ".join([t("long.part", tokens=part(spans)), *more]))
 
 
+def changes(source: Source) -> str:
+    """The edits of the numbers, in the words of the library; of many their count and the first."""
+    listed = "; ".join(edit.describe() for edit in source.edits)
+    if len(listed) <= MAX_TEXT:
+        return t("save.edited", changes=listed)
+    return t("save.edited_much", changes=listed[:MAX_TEXT], count=len(source.edits))
+
+
 def _weights(origin: Origin) -> str:
     match origin.source:
+        case EditedSource() as source:
+            return _weights(replace(origin, source=source.unedited))
         case FileSource() as source:
             return t("save.file", file=source.file, source=source.name)
         case ModelSource() as source:
@@ -121,6 +134,7 @@ def _name_parts(key: str, origin: Origin) -> list:
     """The parts of a file name: the figure, its layer and head, the tokens, the start of the sentence."""
     indices = {"layer": origin.layer, "head": origin.head}
     parts = [part for name, at in indices.items() if at is not None for part in (name, at + 1)]
+    parts += ["edited"] if origin.source and origin.source.edits else []
     parts += [f"{span.axis}-{span.start + 1}-{span.stop}" for span in origin.spans]
     return [key.removeprefix("matrix-"), *parts, *([origin.text[:40]] if origin.text else [])]
 

@@ -8,7 +8,7 @@ from mha_core.analysis.frames import untrained_rows
 from mha_core.sources.huggingface import files
 from mha_core.traces.source import FileSource, ModelSource, RandomSource, TrainedSource
 from mha_core.training import checkpoints
-from pages._kit import compute, model_source, state
+from pages._kit import charts, compute, model_source, state
 from pages._kit.text import literal, number, t
 
 EXACT = 1e-5  # largest difference that rounding of 32-bit numbers explains
@@ -100,6 +100,8 @@ def _saved(trace: AttentionTrace) -> None:
     names = {"file": literal(trace.source.file), "name": literal(trace.source.name)}
     heads = counted({layer.n_heads for layer in trace.layers})
     st.caption(t("file.about", layers=len(trace.layers), heads=heads, **names))
+    if trace.source.edits:
+        st.caption(literal(charts.changes(trace.source)))
     skipped(trace)
 
 

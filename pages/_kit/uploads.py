@@ -115,7 +115,8 @@ def _short(source: Source) -> Source:
         if isinstance(value, str):
             values[name] = value[:MAX_FIELD]
         elif isinstance(value, tuple):
-            values[name] = tuple(item[:MAX_ITEM] for item in value[:MAX_ITEMS])
+            items = value if name == "edits" else [item[:MAX_ITEM] for item in value[:MAX_ITEMS]]
+            values[name] = tuple(items)
         elif isinstance(value, Source):
             values[name] = _short(value)
         elif isinstance(value, Mapping):

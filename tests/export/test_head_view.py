@@ -294,6 +294,15 @@ def test_the_caption_says_where_numbers_come_from(traced):
     assert trained.view().header["source"] == said
 
 
+def test_the_caption_says_which_of_two_traces_was_edited(traced):
+    edits = [mha.edits.Output(layer=0, heads=1)]
+    edited = mha.trace(TEXT, h=3, d_model=12, layers=2, edits=edits)
+    named = f"edited=(no) | ({edits[0].describe()})"
+    assert traced.view(beside=edited).header["source"].endswith(named)
+    assert edited.view(beside=edited).header["source"].endswith(f"edited=({edits[0].describe()})")
+    assert "edited" not in traced.view(beside=traced).header["source"]
+
+
 def test_a_files_name_is_made_of_words():
     assert mha.trace("../a/b: <c>?*", h=2, d_model=8).view().header["file"] == "headscope-a-b-c"
     assert mha.trace("小猫 حيوان", h=2, d_model=8).view().header["file"] == "headscope-小猫-حيوان"

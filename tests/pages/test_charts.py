@@ -55,6 +55,21 @@ def test_a_trained_model_is_named_with_its_training():
     assert "before training" in charts.caption(frames.origin(before))[1]
 
 
+def test_the_edits_of_numbers_are_in_their_caption_and_file_name():
+    edits = [mha.edits.Hide(layer=1, rows=2, keys=1), mha.edits.Temperature(temperature=3.0)]
+    options = {"source": "mini", "h": 4, "d_model": 32}
+    before, found = (mha.trace("the cat saw", **options, edits=made) for made in ((), edits))
+    (_, unedited), (_, said) = (charts.caption(frames.origin(one, layer=1)) for one in (before, found))
+    assert said != unedited
+    assert said.startswith(unedited.split(" · ")[0])  # the same model
+    assert all(edit.describe() in said for edit in edits)
+    many = [mha.edits.Hide(layer=0, rows=row, keys=0) for row in (1, 2)] * 20
+    [*_, said] = charts.caption(frames.origin(mha.trace("the cat saw", **options, edits=many)))
+    assert "40 changes: " in said
+    names = [charts.described("weights", "", frames.origin(one))["file"] for one in (before, found)]
+    assert ["edited" in name for name in names] == [False, True]
+
+
 def test_a_long_sentence_is_cut_in_the_caption():
     text = "word " * 1000
     [sentence, _] = charts.caption(frames.Origin(ArraySource("mine"), text))

@@ -96,13 +96,30 @@ def test_an_opened_file_is_what_the_pages_show(open_file, eye, shows, place, sai
     assert (header["layers"], header["heads"]) == (2, 3)
 
 
-@pytest.mark.parametrize("make", [of_tensors, of_weights, translation], ids=["full", "weights", "two texts"])
+def of_edits():
+    """As many edits as there can be."""
+    edits = [mha.edits.Hide(layer=0, rows=row, keys=0) for row in range(1, 5)] * 16
+    return mha.trace("the old cat saw it", h=2, d_model=6, layers=2, edits=edits)
+
+
+MAKES = [of_tensors, of_weights, translation, of_edits]
+
+
+@pytest.mark.parametrize("make", MAKES, ids=["full", "weights", "two texts", "edited"])
 def test_every_page_stands_whatever_a_file_holds(open_file, make):
     app = open_file(make())
     for page in PAGES:
         app.switch_page(page).run()
         assert not app.exception, page
         assert not app.error, page
+
+
+def test_the_edits_of_a_file_are_said(open_file, eye, said):
+    trace = mha.trace("the old cat", h=2, d_model=6, edits=[mha.edits.Output(layer=0, heads=1)])
+    app = open_file(trace)
+    [edit] = trace.source.edits
+    assert edit.describe() in eye(app)[0]["source"]
+    assert any(literal(edit.describe()) in line for line in said(app))
 
 
 def test_the_text_of_a_file_is_shown_and_cannot_be_edited(open_file, english):

@@ -256,6 +256,7 @@ def test_an_array_with_names_is_asked_by_word_and_says_where_it_comes_from():
     assert float(found.sel(head=2, query="it", key="cat")) == float(trace.layers[1].weights(2)[3, 1])
     assert found.attrs["text"] == "the cat saw it"
     assert found.attrs["source"].startswith("random, seed=0")
+    assert trace.frame("weights", head=0).attrs == found.attrs
 
 
 def test_layers_of_several_shapes_or_texts_are_no_one_array(refused):
