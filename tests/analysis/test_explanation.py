@@ -8,11 +8,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import nn
 
 import mha_core as mha
 from mha_core import edits
 from mha_core.analysis.explanation import EXPLAINED, MAX_KEY_NUMBERS
+from mha_core.attention.masks import MASKS
+from mha_core.attention.positions import POSITIONS
 from mha_core.traces.facts import Adjustments, Clip, Facts, Norm, OutputGate, Rotary, Scale
 from tests.analysis import cells
 from tests.traces import two_texts
@@ -132,6 +136,64 @@ def test_the_terms_make_the_number_of_the_trace(trace):
         names.add(name)
     assert [one for one in refusals if "not known" not in one] == []
     assert names >= {"scores", "scaled", "masked", "weights", "output", "concat"}
+
+
+@st.composite
+def random_traces(draw) -> mha.AttentionTrace:
+    """Random weights of any sizes, mask and position code, with up to three edits in any places."""
+    n_tokens, layers = draw(st.integers(1, 6)), draw(st.integers(1, 2))
+    n_kv_heads, position = draw(st.integers(1, 3)), draw(st.sampled_from(list(POSITIONS)))
+    h = n_kv_heads * draw(st.integers(1, 3))
+
+    def some(count: int):
+        return draw(st.none() | st.lists(st.integers(0, count - 1), min_size=1, unique=True).map(sorted))
+
+    def place(*axes: str) -> dict:
+        counts = {"heads": h, "rows": n_tokens, "keys": n_tokens}
+        return {"layer": draw(st.none() | st.integers(0, layers - 1))} | {
+            axis: some(counts[axis]) for axis in axes
+        }
+
+    number = st.floats(0.25, 4.0)
+    ways = {
+        "hide": lambda: edits.Hide(**place("heads", "rows") | {"keys": some(n_tokens) or [0]}),
+        "mask": lambda: edits.Mask(
+            mask=draw(st.sampled_from(["full", "causal", "window:1"])), **place("heads")
+        ),
+        "scale": lambda: edits.Scale(factor=draw(number), **place()),
+        "temperature": lambda: edits.Temperature(temperature=draw(number), **place()),
+        "bias": lambda: edits.Bias(values=draw(number), **place("heads", "rows", "keys")),
+        "weights": lambda: edits.Weights(**place("heads", "rows")),
+        "output": lambda: edits.Output(values=draw(number), **place("heads", "rows")),
+    }
+    made = [ways[name]() for name in draw(st.lists(st.sampled_from(list(ways)), max_size=3))]
+    sizes = {
+        "d_model": draw(st.integers(1, 8)) * 2,
+        "d_k": 2 * draw(st.integers(1, 4)),
+        "d_v": draw(st.integers(1, 5)),
+    }
+    return mha.trace(
+        " ".join(TEXT.split()[:n_tokens]),
+        h=h,
+        n_kv_heads=n_kv_heads,
+        layers=layers,
+        position=position,
+        mask=draw(st.sampled_from([mask for mask in MASKS if ":" not in mask])),
+        seed=draw(st.integers(0, 99)),
+        edits=made,
+        **sizes,
+    )
+
+
+@pytest.mark.slow
+@settings(max_examples=100)
+@given(random_traces(), st.integers(0, 99))
+def test_whatever_is_traced_and_edited_torch_agrees_and_every_number_is_explained(trace, seed):
+    for layer in trace.layers:
+        check = mha.against_torch(layer)
+        assert check.passed or (check.difference is None and not layer.allowed().any()), check
+    for name, place in cells.places(trace, 6, seed):
+        assert cells.fault(trace, name, place) == "", (name, place)
 
 
 @pytest.mark.slow
