@@ -81,13 +81,18 @@ def _differences(layer: LayerTrace, k: Tensor, v: Tensor, unit: Tensor | None) -
         outputs = weights @ v
     if rule.patched_outputs is not None:
         outputs = _with_patches(outputs, rule.patched_outputs)
+    # Rounding moves a score by its last place, and a weight by as much of itself as its score is moved.
+    # A score is at most the product of the two lengths.
+    lengths = [tensor.float().norm(dim=-1).max().item() for tensor in (q, k)]
+    eps = torch.finfo(torch.promote_types(q.dtype, torch.float32)).eps
+    rounding = max(ROUNDING[v.dtype], lengths[0] * lengths[1] * abs(scale) * eps)
     results = []
     for ours, expected, values in ((layer.output, outputs, v), (layer.weights, weights, unit)):
         if expected is None:
             continue
         differences = (torch.from_numpy(ours().copy()) - expected).abs()[visible]
         difference = differences.nan_to_num(nan=float("inf")).max().item()
-        results.append((difference, difference <= ROUNDING[v.dtype] * max(1.0, values.abs().max().item())))
+        results.append((difference, difference <= rounding * max(1.0, values.abs().max().item())))
     return results
 
 

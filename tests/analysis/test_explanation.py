@@ -140,8 +140,8 @@ def test_the_terms_make_the_number_of_the_trace(trace):
 
 @st.composite
 def random_traces(draw) -> mha.AttentionTrace:
-    """Random weights of any sizes, mask and position code, with up to three edits in any places."""
-    n_tokens, layers = draw(st.integers(1, 6)), draw(st.integers(1, 2))
+    """Random weights of any sizes, mask and position code, with some edits of each kind in any places."""
+    n_tokens, layers = draw(st.sampled_from([6, 4, 2, 1])), draw(st.integers(1, 2))
     n_kv_heads, position = draw(st.integers(1, 3)), draw(st.sampled_from(list(POSITIONS)))
     h = n_kv_heads * draw(st.integers(1, 3))
 
@@ -166,7 +166,7 @@ def random_traces(draw) -> mha.AttentionTrace:
         "weights": lambda: edits.Weights(**place("heads", "rows")),
         "output": lambda: edits.Output(values=draw(number), **place("heads", "rows")),
     }
-    made = [ways[name]() for name in draw(st.lists(st.sampled_from(list(ways)), max_size=3))]
+    made = [way() for way in ways.values() if draw(st.booleans())]
     sizes = {
         "d_model": draw(st.integers(1, 8)) * 2,
         "d_k": 2 * draw(st.integers(1, 4)),
@@ -192,7 +192,7 @@ def test_whatever_is_traced_and_edited_torch_agrees_and_every_number_is_explaine
     for layer in trace.layers:
         check = mha.against_torch(layer)
         assert check.passed or (check.difference is None and not layer.allowed().any()), check
-    for name, place in cells.places(trace, 6, seed):
+    for name, place in cells.places(trace, 12, seed):
         assert cells.fault(trace, name, place) == "", (name, place)
 
 

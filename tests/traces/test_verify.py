@@ -92,6 +92,14 @@ def test_large_values_do_not_hide_a_wrong_weight(make_layer, monkeypatch):
     assert not against_torch(layer).passed
 
 
+def test_the_rounding_of_large_scores_is_no_fault():
+    sizes = {"h": 6, "n_kv_heads": 3, "d_model": 4, "d_k": 4, "d_v": 2, "layers": 2}
+    trace = mha.trace("the old cat saw the new cat", **sizes, edits=[mha.edits.Scale(factor=1000.0)])
+    found = against_torch(trace.layers[1])
+    assert 1e-5 < found.difference < 1e-3
+    assert found.passed
+
+
 def test_a_layer_in_which_nothing_can_be_seen_cannot_be_compared(make_layer):
     nothing = torch.zeros(7, 7, dtype=torch.bool)
     reason = "every row is fully masked, which torch does not define"
