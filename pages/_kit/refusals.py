@@ -1,5 +1,7 @@
 """Errors and missing models or files on a page, each with buttons for what works instead."""
 
+from collections.abc import Mapping
+
 import streamlit as st
 
 from mha_core import AttentionTrace, LayerTrace, MhaError, words
@@ -9,7 +11,7 @@ from mha_core.training.fit import LIVE_WIDTHS
 from mha_core.training.language import MAX_WORDS
 from pages._kit import compute, model_source, sentence
 from pages._kit.controls import max_values
-from pages._kit.state import CONTROLS, DEFAULTS, Scene, go
+from pages._kit.state import CONTROLS, DEFAULTS, Scene, go, setting
 from pages._kit.text import PAGES, isolated, literal, t
 
 MAX_NAMED = 4  # unknown words in one line
@@ -40,11 +42,13 @@ def show(error: MhaError, *, page_offers: bool = False) -> None:
     allowed = [
         fix for fix in known if all(value <= most[name] for name, value in fix.items() if name in most)
     ]
-    with st.container(horizontal=True):
+    with st.container(horizontal=True, vertical_alignment="center"):
         for index, fix in enumerate(allowed):
             values = ", ".join(f"{name} {str(value)[:MAX_LABEL]}" for name, value in fix.items())
             label = t("error.use", what=values)
             st.button(literal(label), key=f"fix_{index}", on_click=go, kwargs=fix)
+        if setting("source") == "run":
+            _train()
 
 
 def is_empty(scene: Scene) -> bool:
@@ -182,16 +186,17 @@ def _training(trace: AttentionTrace, scene: Scene) -> None:
     layer = trace.layers[0]
     if layer.d_model not in LIVE_WIDTHS:
         return
+    sizes = {"train_h": str(layer.n_heads), "train_d_model": str(layer.d_model)}
+    _train(t("instead.train_help", limit=MAX_WORDS - 1), sizes | {"train_architecture": scene.architecture})
+
+
+def _train(help_text: str | None = None, plan: Mapping[str, str] | None = None) -> None:
     st.page_link(
         PAGES / "learn" / "train.py",
         label=t("instead.train"),
         icon=":material/model_training:",
-        help=t("instead.train_help", limit=MAX_WORDS - 1),
-        query_params={
-            "train_h": str(layer.n_heads),
-            "train_d_model": str(layer.d_model),
-            "train_architecture": scene.architecture,
-        },
+        help=help_text,
+        query_params=plan,
     )
 
 

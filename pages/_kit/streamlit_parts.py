@@ -243,7 +243,7 @@ def _rules() -> str:
 {_keyed("of_steps")} {{ overflow: visible; }}
 {PHONE} {{ {BOX}:has(> {_keyed("of_steps")}) {{ flex: none; }} }} /* a short step leaves no gap */
 [class*="{KEYED}step-"] {{ min-height: 10rem; justify-content: center; }}
-{SIDEBAR} {_keyed("source")} {RADIO} {{ padding: 0.25rem 0.6rem; }}
+{SIDEBAR} {_keyed("source")} {RADIO} {{ padding: 0.25rem 0.45rem; }}
 :is({_keyed("instead_text")}, {_keyed("instead_twin")}) {BUTTON} p {{ text-decoration: underline; }}
 /* Streamlit writes white on its main colour, which is light in the dark theme. */
 :is({PRIMARY}, {TAG}, {TAG} *) {{ color: light-dark(#ffffff, #14161b) !important; }}

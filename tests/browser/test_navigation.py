@@ -153,3 +153,9 @@ def test_a_sentence_in_a_link_to_a_page_that_does_not_show_it_is_handed_on(visit
     page.go_back()
     settled(page)
     assert place(page) == ("sweep", {"text": "How are you?", "head": "2"})
+
+
+def test_all_sources_of_weights_stand_in_one_row(visit, app):
+    radios = visit(f"{app}/?source=run").locator(".st-key-source").get_by_role("radio")
+    expect(radios).to_have_count(5)
+    assert len({radio.bounding_box()["y"] for radio in radios.all()}) == 1

@@ -98,7 +98,7 @@ def sources(app) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_run_belongs_to_the_visit_or_is_named_by_a_link_and_no_other_is_opened(on_train, opened):
+def test_a_run_belongs_to_the_visit_or_is_named_by_a_link_and_no_other_is_opened(on_train, opened, english):
     app, other = on_train(), opened()
     app.button(key="start").click().run()
     job = finished(plan())
@@ -124,6 +124,7 @@ def test_a_run_belongs_to_the_visit_or_is_named_by_a_link_and_no_other_is_opened
         [error] = visitor.error
         assert literal(refusal) in error.value
         assert "head_view" not in {element.key for element in visitor.get("bidi_component")}
+        assert english("instead.train") in [link.proto.label for link in visitor.get("page_link")]
 
 
 @pytest.mark.slow
