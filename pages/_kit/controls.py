@@ -60,7 +60,6 @@ def controls(of_source: Mapping[str, frozenset[str]], place: DeltaGenerator) -> 
     its value and its place in the link.
     """
     _rewrite_values()
-    uploads.begin()
     st.session_state.drawn = set()
     _visible(of_source, place)
     _hidden()
@@ -106,11 +105,15 @@ def _visible(of_source: Mapping[str, frozenset[str]], place: DeltaGenerator) -> 
 
 def refused(link: Mapping[str, str]) -> dict[str, tuple[str, object]]:
     """The values of a link that a control or the focus cannot have, each with the one that it has instead."""
+    uploads.begin()
     focus, defaults = Focus.of_link(link).link(), Focus().link()
     other = {name: (link[name], defaults[name]) for name in focus if not _can_focus(name, link.get(name, ""))}
     wrong = [key for key in CONTROLS if key in link and not _can_be(key, link[key])]
     if link.get("lang", language()) not in languages():
         other["lang"] = link["lang"], language()
+    opened = st.session_state.get("file")
+    if link.get("file", opened) != opened:  # a file is open for one visit
+        other["file"] = link["file"], opened
     return other | {key: (link[key], _default(key)) for key in wrong}
 
 

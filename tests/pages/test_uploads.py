@@ -288,6 +288,11 @@ def test_a_link_with_a_kind_of_attention_that_is_not_there_says_so(started_with,
     assert [said in line for line in lines] == ([True] if said else [])
 
 
+def test_a_link_with_a_file_of_another_visit_says_that_none_is_open(opened, said, english):
+    lines = said(opened(source="file", file="0123456789abcdef"))
+    assert english("link.refused", name="file", value="0123456789abcdef", taken=english("link.none")) in lines
+
+
 def test_a_file_that_is_gone_by_now_is_told(started_with, opened):
     started_with(of_tensors()).unlink()
     app = opened(source="file")
