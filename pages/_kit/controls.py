@@ -105,7 +105,7 @@ def _visible(of_source: Mapping[str, frozenset[str]], place: DeltaGenerator) -> 
 
 def refused(link: Mapping[str, str]) -> dict[str, tuple[str, object]]:
     """The values of a link that a control or the focus cannot have, each with the one that it has instead."""
-    uploads.begin()
+    uploads.begin()  # which file is open
     focus, defaults = Focus.of_link(link).link(), Focus().link()
     other = {name: (link[name], defaults[name]) for name in focus if not _can_focus(name, link.get(name, ""))}
     wrong = [key for key in CONTROLS if key in link and not _can_be(key, link[key])]
