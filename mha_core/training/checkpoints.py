@@ -29,8 +29,8 @@ SHARE = 0.5
 # Wide models with few heads learn at a lower rate; tried at the usual one, their heads did not settle.
 RATES = {(4, 128): 0.0017}
 SEEDS = {(4, 64): 5}  # a link without a head shows head 4, which with this one finds the nouns, too
-# Those with the fewest heads for their width settle only where short sentences come first and most of the loss
-# is for pronouns: without, two heads of d_model 128 were right in 88 %.
+# Those with the fewest heads for their width settle only where short sentences come first and most of the
+# loss is for pronouns: without, two heads of d_model 128 were right in 88 %.
 OF_FEW_HEADS = (
     Plan(h=2, d_model=128, steps=8_000, share=0.8, rate=0.0017, bare=1_000),
     *(Plan(h=h, d_model=256, steps=8_000, share=0.8, rate=0.0008, bare=1_000) for h in (2, 4)),
