@@ -1,7 +1,7 @@
 """The head view beside BertViz: bytes and seconds from a trace of 12 layers × 12 heads to a picture.
 
     pip install bertviz
-    python tests/bench/bench_view.py [--quick | --pages]
+    python tests/bench/bench_view.py [--quick | --pages | --clicks]
 
 Ours is the page that `trace.view().save(…)` writes, with q, k and v inside in single precision, opened in
 Chromium without a network until its lines are drawn. Of a long text it holds the layer that is looked at,
@@ -9,15 +9,17 @@ where BertViz's always holds all of them; how many layers are inside is printed.
 from elsewhere, so for BertViz only the making of the page and its loading count, without any drawing: the
 ratio flatters it. Its numbers count once, although its page has them twice. Both in the same run on the same
 weights.
-Then, for ours alone: frames a second and long tasks while the pointer walks over the tokens, and the bytes of
-the page beside what it may take: 1.35 times its numbers, since base64 has four letters for three bytes, and
-60 kB of scripts.
+Then, for ours alone: frames a second and long tasks while the pointer walks over the tokens; the time from a
+click on a head, a word or a layer until its pictures are on the screen, beside that of a click on nothing,
+which is two frames; and the bytes of the page beside what it may take: 1.35 times its numbers, since base64
+has four letters for three bytes, and 60 kB of scripts.
 """
 
 import contextlib
 import io
 import json
 import re
+import statistics
 import sys
 import tempfile
 import time
@@ -45,6 +47,34 @@ FRAMES = """() => new Promise((resolve) => {
   const tick = (now) => { times.push(now); window.stop ? resolve(times) : requestAnimationFrame(tick); };
   window.stop = false; requestAnimationFrame(tick);
 })"""
+
+MAX_CLICK = 50  # milliseconds until the pictures of another head, word or layer are there, at 64 tokens
+# Milliseconds from each click until the second frame: what changes in the first is on the screen in the next.
+CLICKS = """async (places) => {
+  const root = document.querySelector('.view'), found = {}, chosen = {};
+  const frames = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+  for (const [name, selector] of Object.entries(places)) {
+    [found[name], chosen[name]] = [[], new Set()];
+    for (let nth = 0; nth < 24; nth += 1) {
+      const all = [...root.querySelectorAll(selector)];
+      await frames();
+      const start = performance.now();
+      all[(5 * nth) % all.length].click();
+      await frames();
+      found[name].push(performance.now() - start);
+      chosen[name].add([root.view.state.layer, root.view.chosenHead, root.view.chosenToken].join());
+    }
+  }
+  const moved = ([name, states]) => states.size > 1 || name === 'nothing';
+  if (!Object.entries(chosen).every(moved)) throw Error('a click has chosen nothing');
+  return found;
+}"""
+PLACES = {
+    "head": ".all-heads .grid button",
+    "word": ".token.query",
+    "layer": ".segments:has(> :nth-child(12)) button",
+    "nothing": ".caption",
+}
 
 
 def trace_of(length: int) -> mha.AttentionTrace:
@@ -111,6 +141,27 @@ def moving(browser, trace: mha.AttentionTrace, folder: Path) -> tuple[float, flo
     return (len(times) - 1) / (times[-1] - times[0]) * 1000, tasks / seconds
 
 
+def clicking(browser, folder: Path) -> list[dict]:
+    """How long another head, word or layer of 64 tokens takes to be drawn."""
+    file = folder / "clicks.html"
+    trace_of(64).view(layer=5, head=0).save(file)
+    page = browser.new_page(viewport={"width": 1440, "height": 900}, bypass_csp=True)
+    page.goto(file.as_uri())
+    page.locator(".all-heads .grid button").last.wait_for()
+    times = {name: statistics.median(taken) for name, taken in page.evaluate(CLICKS, PLACES).items()}
+    page.close()
+    floor = times.pop("nothing")
+    return [
+        {
+            "name": f"milliseconds to the pictures of another {name}, 12 heads x 64 tokens",
+            "value": round(taken, 1),
+            "target": MAX_CLICK,
+            "click on nothing": round(floor, 1),
+        }
+        for name, taken in times.items()
+    ]
+
+
 def page_sizes(folder: Path) -> list[dict]:
     """A page's bytes beside what it may take, for short texts and long ones."""
     found = []
@@ -129,6 +180,11 @@ def main() -> None:
     if "--pages" in sys.argv:
         with tempfile.TemporaryDirectory() as name:
             for result in page_sizes(Path(name)):
+                print(json.dumps(result))
+        return
+    if "--clicks" in sys.argv:
+        with tempfile.TemporaryDirectory() as name, chromium() as browser:
+            for result in clicking(browser, Path(name)):
                 print(json.dumps(result))
         return
     lengths = LENGTHS[:2] if "--quick" in sys.argv else LENGTHS
@@ -167,6 +223,7 @@ def main() -> None:
         results.append(
             {"name": "share of that time in long tasks", "value": round(blocked, 3), "target": 0.1}
         )
+        results += clicking(browser, folder)
         results += page_sizes(folder)
     for result in results:
         print(json.dumps(result))
