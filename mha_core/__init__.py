@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # for editors and type checkers; `__getattr__` says the same 
     from mha_core.errors import MhaError
     from mha_core.export.head_view import HeadView
     from mha_core.interventions.attribution import Attribution, Writer, attribution
-    from mha_core.interventions.effects import effects
+    from mha_core.interventions.effects import effects, mean_outputs
     from mha_core.sources import trace, trace_many
     from mha_core.sources.arrays import from_tensors, from_weights
     from mha_core.sources.recorder import Recorder, record
@@ -67,6 +67,7 @@ __all__ = [
     "from_tensors",
     "from_weights",
     "load",
+    "mean_outputs",
     "metrics",
     "overview",
     "record",
@@ -113,7 +114,7 @@ def __getattr__(name: str) -> object:
             from mha_core.analysis import overview as home
         case "attribution" | "Attribution" | "Writer":
             from mha_core.interventions import attribution as home
-        case "effects":
+        case "effects" | "mean_outputs":
             from mha_core.interventions import effects as home
         case "attend":
             from mha_core.attention import functional as home

@@ -237,19 +237,33 @@ def _texts(baseline: Sequence[str] | None) -> Sequence[str]:
     return texts
 
 
-def _means(traces: Iterable[AttentionTrace], place: str) -> list[Tensor]:
-    """Of each layer the heads' outputs, averaged over all tokens of all texts. (head, 1, d_v)"""
+def mean_outputs(traces: Iterable[AttentionTrace]) -> list[np.ndarray]:
+    """Of each layer the heads' outputs, averaged over all tokens of all traces. (head, d_v)
+
+    With them a head is switched to what it does on average, whatever the text (mean ablation: Wang et al.
+    2022): ``edits.Output(layer=1, heads=3, values=mha.mean_outputs(traces)[1][3])``.
+    Raises `MhaError` without a trace, for traces with different layers, and where outputs are not known.
+    """
     sums: list[np.ndarray] = []
     counts: list[int] = []
     for trace in traces:
         outputs = [layer.output().astype(np.float64) for layer in trace.layers]
-        sums = sums or [np.zeros((len(output), 1, output.shape[-1])) for output in outputs]
+        shapes = [output.shape[::2] for output in outputs]
+        sums = sums or [np.zeros(shape) for shape in shapes]
         counts = counts or [0] * len(outputs)
+        if shapes != [total.shape for total in sums]:
+            raise MhaError("Outputs are averaged over texts in one model; these have different layers.")
         for at, output in enumerate(outputs):
-            sums[at] += output.sum(1, keepdims=True)
+            sums[at] += output.sum(1)
             counts[at] += output.shape[1]
-    means = (total / count for total, count in zip(sums, counts, strict=True))
-    return [torch.tensor(mean, dtype=torch.float32, device=place) for mean in means]
+    if not sums:
+        raise MhaError("There is no trace with a layer to average over; give one, as [mha.trace(text)].")
+    return [(total / count).astype(np.float32) for total, count in zip(sums, counts, strict=True)]
+
+
+def _means(traces: Iterable[AttentionTrace], place: str) -> list[Tensor]:
+    """The same as tensors that fit the outputs of any text. (head, 1, d_v)"""
+    return [torch.tensor(mean[:, None], device=place) for mean in mean_outputs(traces)]
 
 
 def _experiment(
@@ -297,7 +311,7 @@ def _of_small_model(
     _, numbers = words.cut(trace.tokens.text, limit=len(trace.tokens))
     ids = torch.tensor([numbers], device=place)
     model, rules = mini.with_edits(trained, trace.tokens, trace.edits)
-    averaged = _means((mini.follow(trained, text) for text in baseline), str(place))
+    averaged = _means((mini.follow(trained, text) for text in baseline), str(place)) if baseline else ()
     means = averaged or [None] * len(rules)
 
     def logits(factors: Sequence[Tensor]) -> Tensor:

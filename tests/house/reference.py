@@ -39,7 +39,7 @@ GROUPS = {
     ),
     "What heads do": ("metrics", "similarity", "rollout", "roles", "overview", "Overview"),
     "Where a number comes from": ("explain", "Explanation", "attribution", "Attribution", "Writer"),
-    "Experiments": ("edits", "effects"),
+    "Experiments": ("edits", "effects", "mean_outputs"),
     "Pictures": ("HeadView", "figures"),
     "The maths": ("attend", "MultiHeadAttention", "AttentionSpec", "Projections", "Attended", "ScoreRule"),
     "Checks and errors": ("against_torch", "Check", "MhaError"),

@@ -83,7 +83,7 @@ def test_a_gradient_is_the_slope_of_the_answer_by_a_heads_output():
 SENTENCES = ["The dog was tired.", "The man saw the woman because she was near the house.", TIRED]
 
 
-def mean_outputs(corpus: list[str], door: dict) -> list[np.ndarray]:
+def averaged(corpus: list[str], door: dict) -> list[np.ndarray]:
     """Of each layer the heads' outputs averaged over all tokens of the corpus, (head, d_v)."""
     layers = zip(*(mha.trace(text, **door).layers for text in corpus), strict=True)
     return [np.concatenate([layer.output() for layer in same], 1).mean(1) for same in layers]
@@ -97,7 +97,7 @@ def check_means(corpus: list[str], text: str, door: dict, answers: dict, at: int
     zero = mha.effects(trace, at=at, answer=word, **source)
     of_mean, of_zero = (one.set_index(["layer", "head"]).effect.sort_index() for one in (frame, zero))
     assert (of_mean - of_zero).abs().max() > 1e-3
-    means, compared = mean_outputs(corpus, door), 0
+    means, compared = averaged(corpus, door), 0
     for row in frame.iloc[::2].itertuples():
         mean = edits.Output(layer=row.layer, heads=row.head, values=means[row.layer][row.head].tolist())
         edited = mha.trace(text, **door, **answers, edits=[mean])
@@ -110,6 +110,21 @@ def check_means(corpus: list[str], text: str, door: dict, answers: dict, at: int
 
 def test_with_a_baseline_a_head_gives_its_mean_over_texts():
     check_means(SENTENCES, TIRED, {"source": "mini"}, {}, 8, "animal")
+
+
+def test_outputs_are_averaged_over_all_tokens_of_all_texts(refused):
+    traces = [mha.trace(text, source="mini") for text in SENTENCES]
+    for mean, expected in zip(
+        mha.mean_outputs(iter(traces)), averaged(SENTENCES, {"source": "mini"}), strict=True
+    ):
+        np.testing.assert_allclose(mean, expected, atol=1e-6)
+    mean = edits.Output(layer=1, heads=3, values=mha.mean_outputs(traces)[1][3])
+    edited = mha.trace(TIRED, source="mini", edits=[mean])
+    np.testing.assert_allclose(edited.layers[1].output(3), np.tile(mean.values, (13, 1)), atol=1e-6)
+    assert "no trace" in str(refused(mha.mean_outputs, []))
+    assert "different layers" in str(refused(mha.mean_outputs, [*traces, mha.trace(TIRED, h=2, d_model=8)]))
+    weights = mha.from_weights(traces[0].layers[0].weights(), traces[0].tokens.labels)
+    assert refused(mha.mean_outputs, [weights])
 
 
 def test_a_baseline_of_nothing_is_refused(refused):
