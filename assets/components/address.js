@@ -5,6 +5,7 @@
 //
 // A picture moves it with `move`, and then calls `tell` where the server draws something from it, too. It follows it
 // with `follow`. Before it sends a message of its own it calls `tell`, or puts `news` into the message.
+import { holdSection } from "./section.js";
 import { moveAsLiked, undoByBack } from "./streamlit.js";
 
 /** @typedef {Record<string, string>} Focus by the names of the link; "" where nothing is chosen */
@@ -72,6 +73,7 @@ export function connect(server, setState) {
     moveAsLiked();
     window.addEventListener("popstate", goBack, true); // before Streamlit asks the server for that entry
     for (const act of ["keydown", "click", "change"]) document.addEventListener(act, tellBefore, true);
+    holdSection(location.hash.slice(1)); // which leaves the address in the next line
     history.replaceState(history.state, "", location.pathname + location.search);
   }
   take(server);

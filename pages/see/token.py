@@ -40,10 +40,10 @@ def page() -> None:
         weights.layers(subject, both)
 
     if subject.of_layer.knows("q"):
-        st.header(t("one.query", head=subject.head + 1))
+        st.header(t("one.query", head=subject.head + 1), anchor="search")
         products.search(subject)
 
-        st.header(t("one.output_title", head=subject.head + 1))
+        st.header(t("one.output_title", head=subject.head + 1), anchor="mixture")
         products.mixed(subject)
     else:
         refusals.only_weights(subject.of_layer)

@@ -45,6 +45,6 @@ def word(kinds: tuple[str, ...], axes: int) -> None:
 
 
 word(kinds, axes)
-st.header(t("words.relations"), divider="gray")
+st.header(t("words.relations"), anchor="relations", divider="gray")
 st.markdown(t("words.relations_intro"))
 words.relations(known, kinds, axes=axes)

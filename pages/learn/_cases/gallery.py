@@ -1,4 +1,4 @@
-"""The cases of the gallery: each names a page and the values of the link that sets its scene."""
+"""The cases of the gallery: each names a page, the values of the link that sets its scene, and a section."""
 
 import json
 from collections.abc import Mapping
@@ -15,24 +15,32 @@ FIRST = "heads"  # the page without a path
 
 @dataclass(frozen=True)
 class Case:
-    """A case: its name, the page that shows it, and what the link says beside."""
+    """A case: its name, the page that shows it, and what the link says beside.
+
+    On a page that is longer than a screen its fact stands in a `section`, the anchor of a heading.
+    """
 
     name: str
     page: str
     link: Mapping[str, str]
+    section: str
 
     @property
     def address(self) -> str:
         """Where it opens, seen from the page of the cases."""
         path = "" if self.page == FIRST else self.page
-        return f"./{path}?{urlencode(self.link)}" if self.link else f"./{path}"
+        query = f"?{urlencode(self.link)}" if self.link else ""
+        return f"./{path}{query}{f'#{self.section}' if self.section else ''}"
 
 
 @cache
 def cases() -> tuple[Case, ...]:
     """The cases in their order."""
     entries = json.loads((ASSETS / "cases.json").read_text(encoding="utf-8"))
-    return tuple(Case(entry.pop("case"), entry.pop("page"), entry) for entry in entries)
+    return tuple(
+        Case(entry.pop("case"), entry.pop("page"), section=entry.pop("section", ""), link=entry)
+        for entry in entries
+    )
 
 
 def card(number: int, case: Case) -> None:
