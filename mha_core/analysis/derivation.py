@@ -1,7 +1,7 @@
 """From X to Z for one head, step by step, with the sizes, the numbers and the formulas of one trace.
 
 There are nine steps, and a tenth that some layers have. A new step is a function of a `HeadContext` and one
-line each in `STEPS` and `FORMULAS`.
+line each in `STEPS` and `FORMULAS`, and in `step_code.CODE`.
 """
 
 import re
@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from mha_core.analysis.frames import Part, Picture, picture
+from mha_core.analysis.step_code import code
 from mha_core.traces.facts import Adjustments
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.matrices import MATRICES
@@ -103,7 +104,7 @@ class Step:
     """One step: its formula in LaTeX, sizes filled in, and the matrices before and after.
 
     `wrong` is what a mistake would make of the matrix before, for comparison. `notes` names the sentences
-    that hold here, first of all "why"; `facts` are the numbers in them.
+    that hold here, first of all "why"; `facts` are the numbers in them. `code` is the step in torch.
     """
 
     name: str
@@ -114,6 +115,7 @@ class Step:
     facts: dict
     per_row: int = 0  # matrices in a row of the page; 0 for all beside each other
     wrong: tuple[Picture, ...] = ()
+    code: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,7 +220,8 @@ def steps(trace: AttentionTrace, *, layer: int, head: int, part: Part = WHOLE) -
     shown = [step(view) for step in STEPS if step not in unknown]
     if view.layer_trace.adjustments:
         shown.insert([step.name for step in shown].index("scores"), adjust(view))
-    return shown
+    rotary = _position(view) == "rotary"
+    return [replace(step, code=code(step.name, layer_trace, rotary=rotary)) for step in shown]
 
 
 def project(view: HeadContext) -> Step:

@@ -35,7 +35,7 @@ GRID, HEADS_ACROSS, HEADS_ACROSS_ON_PHONE, HEAD_PICTURE, NOTE, NOTE_ON_PHONE = 5
 MATRIX_ROW, MIN_MATRIX, MAX_MATRIX, NAMES_ABOVE = 22, 170, 360, 84
 MATRIX_WORDS, MATRIX_WORDS_ON_PHONE, MANY_WORDS, MANY_ACROSS = 42, 48, 73, 4
 MATRIX_GAP, MATRIX_READING = 12, 27
-RIVER, STEP, STEP_ON_PHONE = 113, 228, 443  # of the page Steps: the drawing, and the first step in words
+RIVER, STEP, STEP_ON_PHONE = 113, 263, 558  # of the page Steps: the drawing, and the first step in words
 # The overview: its buttons, the words about one head beside or below the pictures (overview.css), the button
 # for the table, and the sizes of pictures (overview_plan.js).
 ORDERS, ORDERS_ON_PHONE, ASIDE, ASIDE_ON_PHONE, TABLE = 39, 71, 422, 235, 56

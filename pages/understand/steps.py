@@ -51,6 +51,8 @@ def page() -> None:
                 formula.latex(rf"\large {step.formula}")
                 if step.name == "scores" and max(layer.n_query, layer.n_key) <= MAX_SYMBOLS:
                     formula.latex(symbolic_scores(layer))
+                if step.code:
+                    formula.code(step.code, language="python")
     alone = layer.sides.same and layer.n_query <= MAX_ALONE and not heatmaps.is_plotted("steps")
     alone = alone and not st.session_state.get(why.FOLD)
     if known_steps:

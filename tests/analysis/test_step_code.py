@@ -1,0 +1,168 @@
+"""The code of each step, run on the numbers of a trace, makes what the trace has."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+import mha_core as mha
+from mha_core.analysis.derivation import steps
+from mha_core.analysis.step_code import code
+from mha_core.attention.positions import rotary_angles, rotated
+from mha_core.attention.score_rule import ScoreRule
+from mha_core.traces.facts import Adjustments, Clip, Facts, Norm, OutputGate, Rotary, Scale
+from mha_core.traces.layer import LayerTrace
+from mha_core.traces.verify import projection_parts
+
+SENTENCE = "the cat saw the dog"
+GROUPED = {"text": SENTENCE, "d_model": 12, "h": 6, "n_kv_heads": 3, "d_k": 4, "d_v": 7}
+TRACES = {
+    "wide values": {"text": "How are", "d_model": 512, "h": 8, "d_k": 64, "d_v": 100},
+    "shared, causal, alibi": GROUPED | {"mask": "causal", "position": "alibi"},
+    "rotary without bias": GROUPED | {"position": "rotary", "bias": False},
+    "empty rows": {"text": "two words", "d_model": 8, "h": 2, "mask": "padding"},
+    "temperature": GROUPED | {"edits": [mha.edits.Temperature(temperature=2.5)]},
+    "scale": GROUPED | {"edits": [mha.edits.Scale(factor=0.75)]},
+    "small model": {"text": "The animal didn't cross the street.", "source": "mini"},
+    "small model, standard": {"text": "The cat sat.", "source": "mini", "architecture": "standard"},
+}
+LIMIT = 1e-6
+
+
+@pytest.fixture(params=TRACES.values(), ids=TRACES)
+def trace(request):
+    return mha.trace(**request.param)
+
+
+def names(layer: LayerTrace) -> dict[str, torch.Tensor | None]:
+    """What the code of a layer's steps can speak of, besides the numbers of the step before."""
+    weights = layer.projections
+    known = {
+        name: getattr(weights, name) for name in ("w_q", "w_k", "w_v", "w_o", "b_q", "b_k", "b_v", "b_o")
+    }
+    rule = layer.rule.at(slice(None), slice(None), n_query=layer.n_query, n_key=layer.n_key)
+    known |= {"bias": rule.bias, "sinks": rule.sinks, "allowed": torch.from_numpy(layer.allowed().copy())}
+    angles = rotary_angles(layer.n_query, layer.d_k) if layer.d_k % 2 == 0 else ()
+    known |= {name: table.float() for name, table in zip(("cos", "sin"), angles, strict=False)}
+    known |= {name: layer.tensors[name] for name in ("x", "gate", "cos", "sin") if name in layer.tensors}
+    return known | dict.fromkeys("ey", layer.tensors.get("x_v"))
+
+
+def before_and_after(layer: LayerTrace) -> dict[str, tuple[dict, dict]]:
+    """Of each step the numbers that it takes and those that it makes, by their names in code."""
+    first = {name: layer.tensors[layer.stages(name)[0]] for name in "qkv"}
+    packed = {}
+    for name, (x, matrix, bias, _) in projection_parts(layer).items():
+        packed[name] = x[0] @ matrix + (0 if bias is None else bias)
+    heads = {name: layer.tensors[name] for name in "qkv"}
+    raw, scaled, masked = (
+        {"scores": torch.from_numpy(scores.copy())}
+        for scores in (layer.scores(), layer.scaled(), layer.masked())
+    )
+    weights, outputs = (
+        {name: torch.from_numpy(values.copy())}
+        for name, values in (("weights", layer.weights()), ("heads", layer.output()))
+    )
+    concat = {"concat": torch.from_numpy(layer.concat().copy())}
+    result = {"z": torch.from_numpy(layer.result().copy())} if layer.knows("w_o") else {}
+    return {
+        "project": ({}, packed),
+        "split": (packed, first),
+        "adjust": (first, heads),
+        "scores": (heads, raw),
+        "scale": (raw, scaled),
+        "mask": (scaled, masked),
+        "softmax": (masked, weights),
+        "mix": (weights | heads, outputs),
+        "concat": (outputs, concat),
+        "output": (concat, result),
+    }
+
+
+def run(lines: str, layer: LayerTrace, step: str) -> None:
+    """Run the code of a step and compare what it makes."""
+    given, made = before_and_after(layer)[step]
+    values = {"torch": torch} | names(layer) | given
+    exec(lines, values)
+    assert made
+    for name, expected in made.items():
+        size = max(1.0, expected.nan_to_num(neginf=0.0).abs().max().item())
+        same = torch.isclose(values[name], expected, atol=LIMIT * size, rtol=0)
+        assert values[name].shape == expected.shape, f"{step}: {name}"
+        assert same.all(), f"{step}: {name}"
+
+
+def test_the_code_of_every_step_makes_the_numbers_of_the_trace(trace):
+    for at, layer in enumerate(trace.layers):
+        told = steps(trace, layer=at, head=0)
+        assert len(told) == 9
+        for step in told:
+            assert step.code
+            run(step.code, layer, step.name)
+
+
+def layer_of(
+    kind: str = "self", *, about: Facts = Facts(), rule: ScoreRule = ScoreRule(), **more
+) -> LayerTrace:
+    """Random numbers of 4 heads that share two of keys and values: 3 queries, 5 keys."""
+    draw = torch.Generator().manual_seed(0)
+    n_key = 5 if kind == "cross" else 3
+    sizes = {"q": (4, 3, 6), "k": (2, n_key, 6), "v": (2, n_key, 7)}
+    tensors = {name: torch.randn(size, generator=draw) for name, size in sizes.items()}
+    return LayerTrace(tensors | more, rule=rule, about=about, kind=kind)
+
+
+def test_a_cap_a_bias_and_sinks_are_in_the_code():
+    draw = torch.Generator().manual_seed(1)
+    bias, sinks = torch.randn(4, 3, 3, generator=draw), torch.randn(4, generator=draw)
+    layer = layer_of(rule=ScoreRule(scale=0.3, soft_cap=2.0, bias=bias, sinks=sinks, temperature=1.5))
+    for name in ("scores", "scale", "mask", "softmax", "mix", "concat"):
+        run(code(name, layer), layer, name)
+
+
+def test_a_gate_is_in_the_code_and_a_rotation_of_outputs_leaves_none():
+    gate = torch.rand(4, 3, 7, generator=torch.Generator().manual_seed(2))
+    layer = layer_of(gate=gate, about=Facts(gate=OutputGate("sigmoid", "number")))
+    run(code("concat", layer), layer, "concat")
+    assert code("concat", replace(layer, about=Facts(output_rotary=Rotary("half", 6)))) == ""
+
+
+@pytest.mark.parametrize("form", ["half", "pairs"])
+def test_what_happens_before_queries_meet_keys_is_in_the_code(form):
+    plain = layer_of()
+    cos, sin = (torch.randn(3, 6, generator=torch.Generator().manual_seed(seed)) for seed in (3, 4))
+    steps_of = Clip(0.8), Rotary(form, 6)
+    tensors = {"cos": cos, "sin": sin}
+    for name in "qk":
+        limited = plain.tensors[name].clamp(-0.8, 0.8)
+        tensors |= {f"{name}_linear": plain.tensors[name], f"{name}_raw": limited}
+        tensors[name] = rotated(limited, cos, sin, form=form)
+    adjustments = Adjustments(q=steps_of, k=steps_of, v=(Scale(0.5),))
+    tensors |= {"v": plain.tensors["v"] * 0.5, "v_linear": plain.tensors["v"]}
+    layer = layer_of(about=Facts(adjustments=adjustments), **tensors)
+    run(code("adjust", layer), layer, "adjust")
+
+
+@pytest.mark.parametrize("step", [Norm("RMSNorm", "head"), Rotary("half", 4)], ids=["gain", "part"])
+def test_a_norm_whose_gain_is_not_known_and_a_rotation_of_a_part_leave_no_code(step):
+    layer = layer_of(about=Facts(adjustments=Adjustments(q=(Scale(2.0), step))))
+    assert code("adjust", layer) == ""
+
+
+def test_the_code_of_two_texts_takes_keys_and_values_from_the_other_one():
+    draw = torch.Generator().manual_seed(5)
+    x, y = torch.randn(3, 9, generator=draw), torch.randn(5, 9, generator=draw)
+    matrices = [torch.randn(9, width, generator=draw) for width in (24, 12, 14)]
+    packed = [part @ matrix for part, matrix in zip((x, y, y), matrices, strict=True)]
+    q, k, v = (
+        one.unflatten(1, (heads, -1)).transpose(0, 1) for one, heads in zip(packed, (4, 2, 2), strict=True)
+    )
+    layer = replace(layer_of("cross", q=q, k=k, v=v, x=x, x_v=y), projections=mha.Projections(*matrices))
+    for name in ("project", "split", "scores", "mix"):
+        run(code(name, layer), layer, name)
+
+
+def test_numbers_that_an_edit_puts_in_place_have_no_code():
+    edits = [mha.edits.Weights(layer=0), mha.edits.Output(layer=0, heads=1)]
+    layer = mha.trace(**GROUPED, edits=edits).layers[0]
+    assert code("softmax", layer) == code("mix", layer) == ""
