@@ -1,6 +1,6 @@
 """Position codes as tables: what is added or rotated at each position, and how two of them meet."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -17,11 +17,29 @@ class PositionCode:
     """A position code: its `table`, and what a query at each position meets at each key by it, `meeting`.
 
     `table` is (position, dimension), of ALiBi (head, distance); `meeting` is (query, key). Positions,
-    dimensions and heads count from 1.
+    dimensions and heads count from 1. `formula` is the code in LaTeX, and `code` the same in torch: what it
+    makes of x (token, d_model), of q and k (head, token, d_k) or of the scores (head, query, key).
     """
 
     table: pd.DataFrame
     meeting: pd.DataFrame
+    formula: str = ""
+    code: str = ""
+
+
+SINUSOIDAL = r"""\begin{gathered}
+    \text{PE}_{p,\,2i} = \sin\frac{p}{10000^{2i/d}} \\[4pt]
+    \text{PE}_{p,\,2i+1} = \cos\frac{p}{10000^{2i/d}} \\[4pt] X = E + \text{PE}
+    \end{gathered}"""
+LEARNED = r"X_p = E_p + P_p \qquad P \text{ learned}"
+ROTARY = r"""\begin{gathered}
+    q'_i = q_i \cos m\theta_i - q_{i+d/2} \sin m\theta_i \\
+    q'_{i+d/2} = q_{i+d/2} \cos m\theta_i + q_i \sin m\theta_i \\
+    \theta_i = 10000^{-2i/d} \\ q \text{ at position } m \text{, and } k \text{ alike at } n
+    \end{gathered}"""
+ALIBI = r"s_{mn} \;\to\; s_{mn} - r_j \, |m - n| \\ r_j = 2^{-8j/h} \text{ in head } j"
+# Of a number of heads that is no power of two: the rates of the power below, and some of that above.
+FILLED = ALIBI + r""" \text{, with } h = %d \\ \text{then every second rate of } h = %d"""
 
 
 def sinusoidal(n_positions: int, width: int) -> PositionCode:
@@ -32,14 +50,30 @@ def sinusoidal(n_positions: int, width: int) -> PositionCode:
     Raises `MhaError` for sizes out of range. Source: Vaswani et al. 2017, section 3.5.
     """
     _check(n_positions, width)
-    return of_vectors(positions.sinusoidal(n_positions, width).numpy())
+    code = of_vectors(positions.sinusoidal(n_positions, width).numpy())
+    cut = f"[:, :{width}]" if width % 2 else ""
+    lines = [
+        *_angles(n_positions, width),
+        f"pe = torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1){cut}",
+        "x = x + pe.float()",
+    ]
+    return replace(code, formula=SINUSOIDAL, code="\n".join(lines))
+
+
+def _angles(n_positions: int, width: int) -> list[str]:
+    return [
+        f"p = torch.arange({n_positions}).double()[:, None]",
+        f"i = torch.arange(0, {width}, 2).double()",
+        f"angle = p / 10000 ** (i / {width})",
+    ]
 
 
 def of_vectors(vectors: np.ndarray) -> PositionCode:
     """A code of one vector for each position, as models learn it, and the products of every two of them."""
     at, dimension = _counted(len(vectors), "position"), _counted(vectors.shape[1], "dimension")
     table = pd.DataFrame(vectors, at, dimension)
-    return PositionCode(table, _meeting(vectors @ vectors.T))
+    code = "x = embedding[words] + position[: len(words)]"
+    return PositionCode(table, _meeting(vectors @ vectors.T), LEARNED, code)
 
 
 def rotary(n_positions: int, width: int) -> PositionCode:
@@ -58,7 +92,15 @@ def rotary(n_positions: int, width: int) -> PositionCode:
     cos, sin = (table[:, : width // 2].numpy() for table in positions.rotary_angles(n_positions, width))
     rotated = np.concatenate([cos - sin, sin + cos], axis=1) * width**-0.5  # of a pair (a, a)
     table = pd.DataFrame(cos, _counted(n_positions, "position"), _counted(width // 2, "dimensions"))
-    return PositionCode(table, _meeting(rotated @ rotated.T))
+    half = width // 2
+    lines = [
+        *_angles(n_positions, width),
+        "cos = angle.cos().repeat(1, 2).float()",
+        "sin = angle.sin().repeat(1, 2).float()",
+        f"q = q * cos + torch.cat([-q[..., {half}:], q[..., :{half}]], dim=-1) * sin",
+        f"k = k * cos + torch.cat([-k[..., {half}:], k[..., :{half}]], dim=-1) * sin",
+    ]
+    return PositionCode(table, _meeting(rotated @ rotated.T), ROTARY, "\n".join(lines))
 
 
 def alibi(n_positions: int, n_heads: int, head: int) -> PositionCode:
@@ -74,7 +116,21 @@ def alibi(n_positions: int, n_heads: int, head: int) -> PositionCode:
     distances = pd.Index([str(distance) for distance in range(n_positions)], name="distance")
     at = np.arange(n_positions)
     bias = by_distance[head, np.abs(at[:, None] - at)]
-    return PositionCode(pd.DataFrame(by_distance, _counted(n_heads, "head"), distances), _meeting(bias))
+    table, power = (
+        pd.DataFrame(by_distance, _counted(n_heads, "head"), distances),
+        1 << n_heads.bit_length() - 1,
+    )
+    lines, formula = [f"rates = 2.0 ** (-8 / {power} * torch.arange(1, {power + 1}))"], ALIBI
+    if left := n_heads - power:
+        lines += [f"more = 2.0 ** (-4 / {power} * torch.arange(1, {2 * left}, 2))"]
+        lines += ["rates = torch.cat([rates, more])"]
+        formula = FILLED % (power, 2 * power)
+    formula = rf"\begin{{gathered}} {formula} \end{{gathered}}"
+    lines += [
+        f"p = torch.arange({n_positions})",
+        "scores = scores - rates[:, None, None] * (p[:, None] - p).abs()",
+    ]
+    return PositionCode(table, _meeting(bias), formula, "\n".join(lines))
 
 
 def _check(n_positions: int, width: int) -> None:

@@ -8,5 +8,9 @@ from pages.understand._positions import codes
 st.title(t("positions.heading"), anchor=False)
 st.caption(t("positions.intro"))
 code = codes.chosen()
-st.markdown(codes.about(code))
-codes.draw(code)
+words, formula = st.columns(2, vertical_alignment="center")
+words.markdown(codes.about(code))
+pictured = codes.computed(code)
+with formula:
+    codes.formula(code, pictured)
+codes.draw(code, pictured)

@@ -57,3 +57,20 @@ def test_an_odd_rotary_width_is_refused(arrived):
     app = arrived("understand/positions.py", code="rotary", positions_width=9)
     assert not app.exception
     assert "must be even" in app.error[0].value.replace("\\", "")
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("sinusoidal", position_codes.sinusoidal(9, 64)),
+        ("rotary", position_codes.rotary(9, 64)),
+        ("ALiBi", position_codes.alibi(9, 8, 0)),
+    ],
+    ids=["sinusoidal", "rotary", "ALiBi"],
+)
+def test_each_code_has_its_formula_with_its_source_and_its_lines_of_torch(shown, english, name, code):
+    app = shown(code=name, positions_length=9)
+    [formula], [lines] = app.latex, app.code
+    assert code.formula in formula.value
+    assert (lines.value, lines.language) == (code.code, "python")
+    assert english(f"positions.{name}_source") in [caption.value for caption in app.caption]

@@ -64,13 +64,24 @@ def about(code: Chosen) -> str:
     return t(f"positions.{code.name}_why")
 
 
-def draw(code: Chosen) -> None:
-    """The code itself, and how every two positions meet by it."""
+def computed(code: Chosen) -> PositionCode:
+    """The numbers of a code. For sizes that it cannot have the page says so and stops."""
     try:
-        pictured = CODES[code.name](code)
+        return CODES[code.name](code)
     except MhaError as error:
         refusals.show(error, page_offers=False)
         st.stop()
+
+
+def formula(code: Chosen, pictured: PositionCode) -> None:
+    """The code as a formula, with its source, and in torch."""
+    st.latex(pictured.formula)
+    st.caption(t(f"positions.{code.name}_source"), text_alignment="center")
+    st.code(pictured.code, language="python")
+
+
+def draw(code: Chosen, pictured: PositionCode) -> None:
+    """The code itself, and how every two positions meet by it."""
     origin = Origin(note=code.name)
     pictures = {
         SYMBOLS[code.name]: (t(f"positions.{code.name}_table"), pictured.table),
