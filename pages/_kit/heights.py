@@ -35,7 +35,8 @@ GRID, HEADS_ACROSS, HEADS_ACROSS_ON_PHONE, HEAD_PICTURE, NOTE, NOTE_ON_PHONE = 5
 MATRIX_ROW, MIN_MATRIX, MAX_MATRIX, NAMES_ABOVE = 22, 170, 360, 84
 MATRIX_WORDS, MATRIX_WORDS_ON_PHONE, MANY_WORDS, MANY_ACROSS = 42, 48, 73, 4
 MATRIX_GAP, MATRIX_READING = 12, 27
-RIVER, STEP, STEP_ON_PHONE = 113, 263, 558  # of the page Steps: the drawing, and the first step in words
+RIVER, STEP, STEP_ON_PHONE = 113, 266, 562  # of the page Steps: the drawing, and the first step in words
+CODE_LINE, CODE_EDGES = 23, 33
 # The overview: its buttons, the words about one head beside or below the pictures (overview.css), the button
 # for the table, and the sizes of pictures (overview_plan.js).
 ORDERS, ORDERS_ON_PHONE, ASIDE, ASIDE_ON_PHONE, TABLE = 39, 71, 422, 235, 56
@@ -110,6 +111,11 @@ def heatmaps(count: int, across: int, tall: int, stacked: bool = False) -> int:
 def step() -> int:
     """The height of the words of a step."""
     return STEP_ON_PHONE if on_phone() else STEP
+
+
+def code(lines: str) -> int:
+    """The height of lines of code."""
+    return CODE_EDGES + CODE_LINE * (lines.count("\n") + 1)
 
 
 def overview(counts: Sequence[int]) -> int:

@@ -241,6 +241,8 @@ def _rules() -> str:
 }}
 {BOX}:has(> {_keyed("of_steps")}) {{ height: auto; }}
 {_keyed("of_steps")} {{ overflow: visible; }}
+/* the formula comes after the code below it */
+{PHONE} {{ {_keyed("formula-project")} {{ min-height: 164px; }} }}
 {PHONE} {{ {BOX}:has(> {_keyed("of_steps")}) {{ flex: none; }} }} /* a short step leaves no gap */
 [class*="{KEYED}step-"] {{ min-height: 10rem; justify-content: center; }}
 {SIDEBAR} {_keyed("source")} {RADIO} {{ padding: 0.25rem 0.45rem; }}

@@ -48,11 +48,13 @@ def page() -> None:
                 with words:
                     st.header(f"{count}. {t(f'steps.{step.name}.title')}", anchor=False)
                     st.markdown("\n\n".join(sentences(step)))
-                formula.latex(rf"\large {step.formula}")
-                if step.name == "scores" and max(layer.n_query, layer.n_key) <= MAX_SYMBOLS:
-                    formula.latex(symbolic_scores(layer))
+                with formula.container(key=f"formula-{step.name}"):
+                    st.latex(rf"\large {step.formula}")
+                    if step.name == "scores" and max(layer.n_query, layer.n_key) <= MAX_SYMBOLS:
+                        st.latex(symbolic_scores(layer))
                 if step.code:
-                    formula.code(step.code, language="python")
+                    with formula.container(height=heights.code(step.code), border=False):
+                        st.code(step.code, language=None)  # colours of syntax are too pale on our paper
     alone = layer.sides.same and layer.n_query <= MAX_ALONE and not heatmaps.is_plotted("steps")
     alone = alone and not st.session_state.get(why.FOLD)
     if known_steps:
