@@ -9,11 +9,12 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from mha_core.export import head_view, scripts  # and torch, when the server starts and not with a visitor
-from pages._kit import logs, server
-from pages._kit.streamlit_parts import FirstPaint, read_lazily, wake_once
+from pages._kit import logs, server, streamlit_parts
 
-read_lazily()
-wake_once()
+streamlit_parts.read_lazily()
+streamlit_parts.wake_once()
+streamlit_parts.hold_few_uploads()
+streamlit_parts.take_whole_numbers()
 FOREVER = "public, max-age=31536000, immutable"  # other scripts have another address
 ROOM = "/".join([st.get_option("server.baseUrlPath").strip("/"), "headscope"]).lstrip("/")
 BASE = f"{ROOM}/{scripts.digest()}"
@@ -63,7 +64,7 @@ server.begin()
 app = st.App(
     "pages/frame.py",
     routes=ROUTES,
-    middleware=[(server.Guard, (), {}), (FirstPaint, (), {})],
+    middleware=[(server.Guard, (), {}), (streamlit_parts.FirstPaint, (), {})],
     exception_handlers={Exception: failed},
     lifespan=lifespan,
     on_script_error=logs.show_failure,

@@ -1,6 +1,8 @@
 // A link may name a section of a page by the anchor of its heading (#mixture). Streamlit scrolls there once, when the
 // heading comes; what is drawn above it afterwards would push it out of sight. So it is held at the top until the
 // user does something.
+import { PAGE } from "./streamlit.js";
+
 const ACTS = ["wheel", "pointerdown", "touchstart", "keydown"];
 
 /** @param {string} name of the anchor; "" holds nothing */
@@ -16,7 +18,7 @@ export function holdSection(name) {
 
   // The page is made anew part by part while it is drawn.
   function watch() {
-    for (const part of document.querySelectorAll("[data-testid=stMainBlockContainer]")) sizes.observe(part);
+    for (const part of document.querySelectorAll(PAGE)) sizes.observe(part);
     hold();
   }
 

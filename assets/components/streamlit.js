@@ -1,6 +1,7 @@
 // Every private part of Streamlit that our scripts touch. What it calls its elements and how it writes addresses may
 // change with any version: tests/browser/test_streamlit.py fails then.
 const AT_REST = '[data-testid="stApp"][data-test-script-state="notRunning"]';
+export const PAGE = '[data-testid="stMainBlockContainer"]'; // all that a page draws
 const KEY = "st-key-"; // before the key of an element, as a class
 const MOMENT = 50; // milliseconds
 const MAX_MOMENTS = 200; // before a page that runs on and on is left all the same

@@ -19,12 +19,15 @@ from pathlib import Path
 import streamlit as st
 import streamlit.logger
 from streamlit import error_util
+from streamlit.elements.widgets.number_input import NumberInputSerde
 from streamlit.navigation.page import Page
 from streamlit.runtime.app_session import AppSession
+from streamlit.runtime.memory_uploaded_file_manager import MemoryUploadedFileManager
 from streamlit.runtime.runtime import Runtime
 from streamlit.runtime.scriptrunner_utils.script_run_context import get_script_run_ctx
 from streamlit.runtime.state.common import is_element_id, is_keyed_element_id
 from streamlit.runtime.state.session_state import SessionState, _is_internal_key
+from streamlit.runtime.uploaded_file_manager import UploadedFileRec
 
 from pages._kit.text import PAGES
 
@@ -173,6 +176,35 @@ def wake_once() -> None:
 
     AppSession._call_soon_on_event_loop = soon_together
     Runtime._enqueued_some_message = sent
+
+
+# Files of one page: each is read when it comes, and there is one place for traces and one for models.
+MAX_UPLOADS = 2
+
+
+def hold_few_uploads() -> None:
+    """Let Streamlit hold the latest files of a page; it would hold all that is sent until it closes."""
+    add = MemoryUploadedFileManager.add_file
+
+    def add_and_drop(manager: MemoryUploadedFileManager, session_id: str, file: UploadedFileRec) -> None:
+        add(manager, session_id, file)
+        for older in list(manager.file_storage[session_id])[:-MAX_UPLOADS]:
+            manager.remove_file(session_id, older)
+
+    MemoryUploadedFileManager.add_file = add_and_drop
+
+
+def take_whole_numbers() -> None:
+    """Let a link's number that is not one, such as inf, be the field's own value: the page would fail."""
+    read = NumberInputSerde.deserialize
+
+    def read_or_own(field: NumberInputSerde, value: float | None) -> float | None:
+        try:
+            return read(field, value)
+        except (OverflowError, ValueError):
+            return field.value
+
+    NumberInputSerde.deserialize = read_or_own
 
 
 def after_history() -> bool:

@@ -15,6 +15,7 @@ from playwright.sync_api import expect
 import mha_core as mha
 from pages._kit.profile import STRANGERS
 from pages._kit.state import Scene
+from pages._kit.text import catalogue
 from tests.bench.chromium import Server
 
 EVIL = "evil.example"
@@ -133,6 +134,25 @@ def test_a_link_may_say_anything_in_any_field(strangers, harmless):
 
 
 @pytest.mark.slow
+def test_a_link_may_have_any_number_in_any_field(strangers, harmless):
+    fields = {
+        "?source=random": ("h", "d_model", "d_k", "d_v", "n_kv_heads", "layers", "seed", "layer", "head"),
+        "?source=run": ("step",),
+        "token?": ("component",),
+        "positions?": ("positions_width", "positions_length"),
+        "cost?": ("cost_tokens", "cost_h", "cost_d_model"),
+        "train?": ("train_h", "train_d_model", "train_seed"),
+    }
+    values = ("inf", "-1e999", "nan", "9" * 400)
+    failed, _ = catalogue("en")["error.failed"].split("{", 1)
+    for page, names in fields.items():
+        link = urlencode({name: values[at % len(values)] for at, name in enumerate(names)})
+        opened = harmless(f"{strangers}/{page}&{link}")
+        expect(opened.get_by_role("heading", level=1)).to_be_visible()
+        assert failed not in written(opened)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [PATHS[0], f"{SCRIPTS[0]} {MARKUP[0]}", f"https://{EVIL}/../../a"])
 def test_a_model_may_have_any_name_and_none_is_loaded_or_fetched(app, harmless, model):
     page = harmless(f"{app}/model?{urlencode({'source': 'model', 'model': model})}")
@@ -188,7 +208,7 @@ def test_a_file_opens_up_to_the_limit_on_its_label_and_a_larger_one_is_refused_i
     page = visit(f"{strangers}/?source=file")
     uploader = page.get_by_test_id("stFileUploader")
     expect(uploader).to_contain_text(f"{megabytes}MB per file")
-    for words, d_model in (("just small enough", 336), ("much too large", 512)):
+    for words, d_model in (("just small enough", 480), ("much too large", 640)):
         path = tmp_path / f"{d_model}.safetensors"
         mha.trace(words, h=8, d_model=d_model).save(path)
         size = path.stat().st_size / 2**20

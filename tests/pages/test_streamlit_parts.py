@@ -8,10 +8,14 @@ from types import SimpleNamespace
 
 import pytest
 import streamlit as st
+from streamlit.elements.widgets.number_input import NumberInputSerde
+from streamlit.proto.NumberInput_pb2 import NumberInput
 from streamlit.runtime.app_session import AppSession
+from streamlit.runtime.memory_uploaded_file_manager import MemoryUploadedFileManager
 from streamlit.runtime.runtime import Runtime
 from streamlit.runtime.scriptrunner_utils.script_run_context import ScriptRunContext
 from streamlit.runtime.state.session_state import SessionState
+from streamlit.runtime.uploaded_file_manager import UploadedFileRec
 
 from mha_core.export import scripts
 from pages._kit import streamlit_parts
@@ -113,3 +117,27 @@ def test_all_that_a_run_says_at_once_wakes_the_event_loop_once(monkeypatch):
         loop.run_forever()
     assert (asked.need_send_data.is_set(), len(wakes)) == (True, 3)
     loop.close()
+
+
+def test_of_the_files_of_a_page_the_latest_are_held(monkeypatch):
+    manager = MemoryUploadedFileManager("/files")
+    monkeypatch.setattr(MemoryUploadedFileManager, "add_file", MemoryUploadedFileManager.add_file)
+    streamlit_parts.hold_few_uploads()
+    most = streamlit_parts.MAX_UPLOADS
+    for page in ("one", "other"):
+        for nth in range(most + 3):
+            manager.add_file(page, UploadedFileRec(str(nth), "a.safetensors", "", b"abc"))
+    names = [str(nth) for nth in range(most + 3)]
+    for page in ("one", "other"):
+        assert [file.file_id for file in manager.get_files(page, names)] == names[-most:]
+    assert manager._total_bytes == 2 * most * 3
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("-inf"), float("nan"), 1e999, 9.0, -1.0])
+def test_a_number_that_a_field_cannot_have_is_its_own(monkeypatch, value):
+    monkeypatch.setattr(NumberInputSerde, "deserialize", NumberInputSerde.deserialize)
+    streamlit_parts.take_whole_numbers()
+    field = NumberInputSerde(4, NumberInput.INT, 1, 8)
+    assert field.deserialize(value) == 4
+    assert field.deserialize(7.0) == 7
+    assert field.deserialize(None) == 4
