@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import mha_core as mha
 from mha_core import edits
 from mha_core.analysis.frames import WINDOW
+from mha_core.attention.positions import POSITIONS
 from pages._kit.state import Scene
 from pages._kit.text import literal
 from pages.understand._what_if.changes import MASKS, describe
@@ -85,15 +86,35 @@ def test_every_kind_acts_on_every_source_that_computes(on_page, source, change):
 
 
 @pytest.mark.parametrize("source", ["mini", "random"])
-@pytest.mark.parametrize("kind", OF_OWN_MODULES)
-def test_w_o_and_positions_are_left_out_of_our_own_modules(on_page, heatmaps, source, kind):
-    app = on_page(source=source, edits=kind, layer=2)
+@pytest.mark.parametrize("change", ["concatenated", "position,code=none", "position,code=alibi"])
+def test_w_o_and_the_position_code_of_our_own_modules_are_changed(on_page, heatmaps, source, change):
+    app = on_page(source=source, edits=change, layer=2)
     assert not app.error
-    assert app.button(key=f"lift_{kind}").label
-    edit = edits.Concatenation() if kind == "concatenated" else edits.Position(code="none")
+    assert app.button(key=f"lift_{change}").label
+    code = change.partition("=")[2]
+    edit = edits.Position(code=code) if code else edits.Concatenation()
     settings = Scene(source=source).settings()
     layer = mha.trace(**settings, edits=[edit]).layers[-1]
     np.testing.assert_allclose(heatmaps(app, "what-if-output")["after"]["values"], layer.output(3), atol=1e-6)
+
+
+def test_a_position_code_is_chosen_and_one_that_a_model_cannot_take_is_refused(on_page):
+    app = on_page()
+    app.selectbox(key="change_kind").select("position").run()
+    assert app.selectbox(key="change_code").options == list(POSITIONS)
+    app.selectbox(key="change_code").select("rotary").run()
+    app.button(key="apply_change").click().run()
+    assert app.query_params["edits"] == "position,code=rotary"
+    assert "have no rotary position code" in app.error[0].value
+    app.button(key="fix_0").click().run()  # random weights
+    assert not app.error
+    assert "rotary positions" in app.button(key="lift_position,code=rotary").label
+
+
+def test_a_link_of_before_still_leaves_positions_out():
+    (edit,), refused = read("unordered")
+    assert (edit, refused) == (edits.Position(code="none"), ())
+    assert write([edit]) == "position,code=none"
 
 
 def test_what_a_link_cannot_mean_is_said_and_the_rest_acts(on_page, english):
@@ -123,6 +144,7 @@ def test_a_link_names_a_block_of_cells(on_page, heatmaps):
     [
         *("cut,from=3-1", "cut,from=1-99999999", "cut,from=-2", "cut,to=2-", "temperature,by=inf"),
         *("divisor,by=0", "divisor,by=1e-320", "mask,mask=diagonal", "mask", "off,layer=1-2"),
+        *("position", "position,code=braille", "position,layer=1,code=none"),
     ],
 )
 def test_a_part_of_a_link_without_sense_is_refused(part):
@@ -193,6 +215,7 @@ values = st.fixed_dictionaries(
         "layer": numbers,
         **dict.fromkeys(("head", "from", "to"), numbers | ranges),
         "mask": st.sampled_from(MASKS),
+        "code": st.sampled_from(POSITIONS),
     }
 )
 

@@ -10,6 +10,7 @@ from mha_core import AttentionTrace, LayerTrace, MhaError
 from mha_core.analysis.cone import cone
 from mha_core.analysis.frames import WINDOW, around, window
 from mha_core.attention.edits import Edit, Hide, Output
+from mha_core.attention.positions import POSITIONS
 from mha_core.attention.score_rule import MAX_DIVISOR, MIN_DIVISOR
 from pages._kit import compute, heatmaps, model_source, state
 from pages._kit.text import isolated, literal, t
@@ -19,6 +20,7 @@ SATURATED = 0.99  # a row with such a weight hardly learns: the gradient of its 
 HOT = 4.0  # the temperature that is offered first
 NUMBERS = (0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 4, 5.7, 8, 11.3, 16, 32, 100)  # to which one is moved
 MASKS = ("causal", "window:1", "window:2", "window:3", "prefix:2", "padding:2")
+NAMES = {"mask": MASKS, "code": POSITIONS}  # that an edit has one of
 HEAD_ROW = 30  # pixels of a row of the picture of all heads
 ROW, EDGE = 36, 60  # pixels of a picture of layers and tokens
 ALL = 0  # layers, heads or words, in the fields that count from 1
@@ -280,7 +282,9 @@ def describe(edit: Edit, trace: AttentionTrace) -> str:
         "key": _word(trace.sides.keys.labels, values.get("to")),
         "by": f"{values.get('by', 0):.4g}",
         "mask": literal(str(values.get("mask"))),
+        "code": literal(str(values.get("code"))),
     }
+    kind = "unordered" if values.get("code") == "none" else kind
     return t(f"what_if.{kind}_says", layer=layer, head=of_head, **words)
 
 
@@ -355,10 +359,10 @@ def _counts(trace: AttentionTrace) -> Mapping[str, int]:
 
 
 def _place(name: str, trace: AttentionTrace) -> link.Value:
-    """The field of a place, or of the number or the mask of an edit. None is all."""
+    """The field of a place, or of the number or the name in an edit. None is all."""
     key, label = f"change_{name}", t(f"what_if.{name}")
-    if name == "mask":
-        return st.selectbox(label, MASKS, key=key, width=150)
+    if name in NAMES:
+        return st.selectbox(label, NAMES[name], key=key, width=150)
     if name == "by":
         return st.number_input(label, MIN_DIVISOR, float(MAX_DIVISOR), step=1.0, key=key, width=130)
     words = {"from": trace.sides.queries.labels, "to": trace.sides.keys.labels}.get(name)

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
 from typing import NamedTuple
 
 from mha_core import MhaError, edits
@@ -10,48 +9,47 @@ from mha_core.attention.edits import MAX_EDITS, Edit
 
 
 class Kind(NamedTuple):
-    """A kind of edit that the page offers: its type, the names in a link that it takes, and what is fixed.
+    """A kind of edit that the page offers: its type, and its fields by their names in a link.
 
-    `number` is the argument that the name "by" stands for.
+    "layer", "head", "from" and "to" are places, "by" is a number, "mask" and "code" are names.
     """
 
     edit: type[Edit]
-    names: tuple[str, ...]
-    fixed: Mapping[str, float] = MappingProxyType({})
-    number: str = ""
+    names: Mapping[str, str]
 
 
 PLACES = {"layer": "layer", "head": "heads", "from": "rows", "to": "keys"}
+WORDS = ("mask", "code")  # of which a value is a name
 KINDS = {
-    "cut": Kind(edits.Hide, ("layer", "head", "from", "to")),
-    "off": Kind(edits.Output, ("layer", "head")),
-    "even": Kind(edits.Weights, ("layer", "head", "from")),
-    "mask": Kind(edits.Mask, ("layer", "head", "mask")),
-    "divisor": Kind(edits.Scale, ("layer", "by"), number="factor"),
-    "temperature": Kind(edits.Temperature, ("layer", "by"), number="temperature"),
-    "concatenated": Kind(edits.Concatenation, ("layer",)),
-    "unordered": Kind(edits.Position, (), {"code": "none"}),
+    "cut": Kind(edits.Hide, PLACES),
+    "off": Kind(edits.Output, {"layer": "layer", "head": "heads"}),
+    "even": Kind(edits.Weights, {"layer": "layer", "head": "heads", "from": "rows"}),
+    "mask": Kind(edits.Mask, {"layer": "layer", "head": "heads", "mask": "mask"}),
+    "position": Kind(edits.Position, {"code": "code"}),
+    "divisor": Kind(edits.Scale, {"layer": "layer", "by": "factor"}),
+    "temperature": Kind(edits.Temperature, {"layer": "layer", "by": "temperature"}),
+    "concatenated": Kind(edits.Concatenation, {"layer": "layer"}),
 }
-OF_OWN_MODULES = ("concatenated", "unordered")  # kinds that no third-party model can take
+OF_OWN_MODULES = ("concatenated", "position")  # kinds that no third-party model can take
+OLD = {"unordered": "position,code=none"}  # as links had it
 MAX_RANGE = 10_000  # positions of a range in a link
 Value = int | float | str | range | None  # a range counts from 1, too
 
 
 def edit_of(kind: str, values: Mapping[str, Value]) -> Edit:
     """The edit of a kind; None and what is left out are all. Raises `MhaError` for one without sense."""
-    of_kind = KINDS[kind]
-    arguments = dict(of_kind.fixed)
-    for name in of_kind.names:
+    arguments = {}
+    for name, field in KINDS[kind].names.items():
         value = values.get(name)
         if value is None:
             continue
-        if name == "by":
-            arguments[of_kind.number] = 1 / value if kind == "divisor" else value
-        elif name == "mask":
-            arguments["mask"] = value
+        if isinstance(value, range):
+            arguments[field] = [at - 1 for at in value]
+        elif name == "by":
+            arguments[field] = 1 / value if kind == "divisor" else value
         else:
-            arguments[PLACES[name]] = [at - 1 for at in value] if isinstance(value, range) else value - 1
-    return of_kind.edit(**arguments)
+            arguments[field] = value if name in WORDS else value - 1
+    return KINDS[kind].edit(**arguments)
 
 
 def kind_of(edit: Edit) -> str:
@@ -61,15 +59,15 @@ def kind_of(edit: Edit) -> str:
 def values_of(edit: Edit) -> dict[str, Value]:
     """What an edit of this page names, by the names in a link; what stands for all is left out."""
     kind, values = kind_of(edit), {}
-    for name in KINDS[kind].names:
+    for name, field in KINDS[kind].names.items():
+        value = getattr(edit, field)
         if name == "by":
-            number = getattr(edit, KINDS[kind].number)
-            values[name] = 1 / number if kind == "divisor" else number
-        elif name == "mask":
-            values[name] = edit.mask
-        elif (at := getattr(edit, PLACES[name])) is not None:
-            ends = (at, at) if isinstance(at, int) else (at[0], at[-1])
-            values[name] = ends[0] + 1 if ends[0] == ends[1] else range(ends[0] + 1, ends[1] + 2)
+            values[name] = 1 / value if kind == "divisor" else value
+        elif name in WORDS:
+            values[name] = value
+        elif value is not None:
+            first, last = (value, value) if isinstance(value, int) else (value[0], value[-1])
+            values[name] = first + 1 if first == last else range(first + 1, last + 2)
     return values
 
 
@@ -101,9 +99,9 @@ def read(link: str) -> tuple[tuple[Edit, ...], tuple[str, ...]]:
 
 
 def _edit(part: str) -> Edit | None:
-    kind, *pairs = part.split(",")
+    kind, *pairs = OLD.get(part, part).split(",")
     values = dict(pair.partition("=")[::2] for pair in pairs)
-    if kind not in KINDS or not values.keys() <= set(KINDS[kind].names):
+    if kind not in KINDS or not values.keys() <= KINDS[kind].names.keys():
         return None
     try:
         return edit_of(kind, {name: _value(name, value) for name, value in values.items()})
@@ -112,7 +110,7 @@ def _edit(part: str) -> Edit | None:
 
 
 def _value(name: str, text: str) -> Value:
-    if name == "mask":
+    if name in WORDS:
         return text
     if name == "by":
         if not 0 < (number := float(text)) < math.inf:
