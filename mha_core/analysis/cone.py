@@ -10,13 +10,14 @@ from mha_core.traces.layer import KINDS, LayerTrace
 from mha_core.traces.trace import AttentionTrace
 
 
-def cone(trace: AttentionTrace, edits: Sequence[Edit]) -> list[np.ndarray]:
+def cone(trace: AttentionTrace, edits: Sequence[Edit], *, changed: Sequence[int] = ()) -> list[np.ndarray]:
     """For each layer the tokens whose attention output edits can change, True; all others stay as they are.
 
     A row of a layer can change where an edit acts on it, where its own token has changed below, and where it
     may look at a token that has: ``O_l = E_l ∪ C_l ∪ {q : mask_l[q, k], k ∈ C_l}``, and ``C_{l+1} = O_l``. It
     is what masks allow: a weight may be near 0. (query,) of each layer; of an encoder–decoder layers count
-    in the order in which they are computed, and cross layers lead from the text to its target.
+    in the order in which they are computed, and cross layers lead from the text to its target. `changed` are
+    tokens of the text that are others from the start, C₁.
 
     `trace` is that without the edits. Raises `MhaError` for edits that do not fit, and for a model with
     layers that carry a change along the text by other means than the attention of the trace.
@@ -28,18 +29,18 @@ def cone(trace: AttentionTrace, edits: Sequence[Edit]) -> list[np.ndarray]:
             f"({names[0]}), so masks do not say what a change can reach."
         )
     sites = [_site(layer) for layer in trace.layers]
-    changed: dict[str, np.ndarray] = {}
+    others: dict[str, np.ndarray] = {}
     reached = []
     for layer, site, acting in zip(trace.layers, sites, by_layer(edits, sites, modules=True), strict=True):
         queries, keys = (
-            changed.setdefault(side, np.zeros(size, bool))
+            others.setdefault(side, np.isin(np.arange(size), changed if side == "text" else ()))
             for side, size in zip(KINDS[layer.kind], (layer.n_query, layer.n_key), strict=True)
         )
         visible = _visible(layer)
         rows = queries | (visible & keys).any(-1)
         for edit in acting:
             rows = rows | _rows(edit, site, visible)
-        changed[KINDS[layer.kind][0]] = rows
+        others[KINDS[layer.kind][0]] = rows
         reached.append(rows)
     return reached
 

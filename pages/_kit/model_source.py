@@ -44,10 +44,11 @@ class ModelKey(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """The traces of a text, one of each kind of attention, and their bytes."""
+    """The traces of a text, one of each kind of attention, their bytes, and the trace of all kinds."""
 
     traces: Mapping[str, AttentionTrace]
     nbytes: int
+    whole: AttentionTrace
 
 
 _traces: Cache[Parts] = Cache(MAX_TRACE_BYTES, lambda parts: parts.nbytes)
@@ -79,17 +80,21 @@ class LoadedModel:
         self, text: str, target: str | None = None, edits: Sequence[Edit] = ()
     ) -> Mapping[str, AttentionTrace]:
         """The trace of each kind of attention. Raises `MhaError` for a text that the model cannot take."""
+        return self.read(text, target, edits).traces
+
+    def read(self, text: str, target: str | None = None, edits: Sequence[Edit] = ()) -> Parts:
+        """The traces of a text. Raises `MhaError` for one that the model cannot take."""
 
         def compute(_key: str) -> Parts:
             limit = profile.current().tokens
             trace = huggingface.follow(self.model, text, target=target, limit=limit, edits=edits)
             self.kinds = trace.kinds
             traces = {kind: trace.part(kind) for kind in trace.kinds} or {"self": trace}
-            return Parts(MappingProxyType(traces), _bytes(trace))
+            return Parts(MappingProxyType(traces), _bytes(trace), trace)
 
         key = json.dumps([self.number, text, target, [edit.to_json() for edit in edits]])
         with self._lock:  # two at once would need twice the memory and save no time
-            return _traces.get(key, compute).traces
+            return _traces.get(key, compute)
 
     def answered(
         self, key: "ModelKey", text: str, target: str | None = None, edits: Sequence[Edit] = ()
@@ -308,8 +313,7 @@ def trace(scene: Scene, text: str, edits: Sequence[Edit] = ()) -> AttentionTrace
         raise loaded().refused(key_of(scene)) or MhaError(
             f"{scene.model} is not loaded.", fixes=({"source": "mini"},)
         )
-    kinds = entry.kinds if edits else ()
-    kind = scene.kind if scene.kind in kinds else kinds[0] if len(kinds) > 1 else None
+    kind = _kind(entry, scene) if edits else None
     traces = parts(entry, scene, text, [replace(edit, kind=kind) for edit in edits])
     return traces.get(scene.kind) or next(iter(traces.values()))
 
@@ -322,10 +326,29 @@ def answered(scene: Scene, text: str, edits: Sequence[Edit] = ()) -> AttentionTr
     entry = loaded_model(scene)
     if entry is None:
         raise MhaError(f"{scene.model} is not loaded.", fixes=({"source": "mini"},))
-    kinds = entry.kinds if edits else ()
-    kind = scene.kind if scene.kind in kinds else kinds[0] if len(kinds) > 1 else None
-    target = scene.target if entry.model.has_target and (scene.target or "").strip() else None
-    return entry.answered(key_of(scene), text, target, [replace(edit, kind=kind) for edit in edits])
+    kind = _kind(entry, scene) if edits else None
+    edits = [replace(edit, kind=kind) for edit in edits]
+    return entry.answered(key_of(scene), text, _target(entry, scene), edits)
+
+
+def whole(scene: Scene) -> tuple[AttentionTrace, str | None]:
+    """The trace of the scene's text with all kinds of attention, and the chosen kind, None where one is all.
+
+    Raises `MhaError` where the model is not loaded.
+    """
+    if (entry := loaded_model(scene)) is None:
+        raise MhaError(f"{scene.model} is not loaded.", fixes=({"source": "mini"},))
+    trace = entry.read(scene.text, _target(entry, scene)).whole
+    return trace, _kind(entry, scene)
+
+
+def _kind(entry: LoadedModel, scene: Scene) -> str | None:
+    """The kind of attention that is looked at, the first one unless it is chosen; None where one is all."""
+    return scene.kind if scene.kind in entry.kinds else entry.kinds[0] if len(entry.kinds) > 1 else None
+
+
+def _target(entry: LoadedModel, scene: Scene) -> str | None:
+    return scene.target if entry.model.has_target and (scene.target or "").strip() else None
 
 
 def ready(scene: Scene) -> bool:
@@ -407,8 +430,7 @@ def parts(
     entry: LoadedModel, scene: Scene, text: str, edits: Sequence[Edit] = ()
 ) -> Mapping[str, AttentionTrace]:
     """The trace of each kind of attention when the scene's model reads a text."""
-    target = scene.target if entry.model.has_target and (scene.target or "").strip() else None
-    return entry.parts(text, target, edits)
+    return entry.parts(text, _target(entry, scene), edits)
 
 
 def _stage(loading: Loading) -> str:

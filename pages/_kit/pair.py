@@ -26,7 +26,22 @@ class Side(NamedTuple):
     query: int
 
 
+class Partners(NamedTuple):
+    """Of each query and key of the second side its position in the first side's text; None for the same."""
+
+    queries: Sequence[int] | None = None
+    keys: Sequence[int] | None = None
+
+    def of(self, values: np.ndarray, *axes: str | None) -> np.ndarray:
+        """The first side's numbers as the second one has them, where these axes are tokens."""
+        for axis, name in enumerate(axes):
+            order = {"query": self.queries, "token": self.queries, "key": self.keys}.get(name)
+            values = values if order is None else values.take(order, axis)
+        return values
+
+
 Pair = Sequence[Side]  # one side or two
+SAME = Partners()
 
 
 def view(sides: Pair, *, key: str) -> None:
@@ -75,11 +90,13 @@ def show_matrices(
     *,
     key: str,
     difference: bool = False,
+    partners: Partners = SAME,
     painted: Callable[[str, range, range], None] | None = None,
 ) -> None:
     """Matrices of the head on both sides, each on one colour scale, and what is between them.
 
-    Of a long text the part around the token is drawn. Cells of a query and a key can be `painted`.
+    Of a long text the part around the token is drawn. Cells of a query and a key can be `painted`: of both
+    sides where they have the same tokens at the same positions, else of the second one.
     """
     side_names = NAMES[: len(sides)]
     for name in names:
@@ -99,15 +116,22 @@ def show_matrices(
         ]
         end = max(side.end for side in drawn)
         paints = painted is not None and "key" in MATRICES[name].axes
-        drawn = [replace(side, limit=end, paints=paints) for side in drawn]
+        painted_sides = drawn[-1:] if sides[0].trace.title != sides[-1].trace.title else drawn
+        drawn = [replace(side, limit=end, paints=paints and side in painted_sides) for side in drawn]
         if difference:
-            drawn.append(between(*drawn))
+            drawn.append(between(*drawn, partners=partners))
         traces = {side_name: side.trace for side_name, side in zip(side_names, sides, strict=True)}
         heatmaps.draw(drawn, key=f"{key}-{name}", stacked=True, traces=traces, painted=painted)
 
 
-def between(before: heatmaps.Heatmap, after: heatmaps.Heatmap) -> heatmaps.Heatmap:
-    """The second matrix minus the first."""
+def between(
+    before: heatmaps.Heatmap, after: heatmaps.Heatmap, *, partners: Partners = SAME
+) -> heatmaps.Heatmap:
+    """The second matrix minus the first, a token minus its partner; what one of them hides is hidden."""
+    first = partners.of(before.frame.to_numpy(), before.frame.index.name, before.frame.columns.name)
+    with np.errstate(invalid="ignore"):  # −∞ minus −∞, of hidden cells
+        frame = after.frame - first
+    hidden = ~np.isfinite(frame.to_numpy())
     return replace(
         after,
         name="difference",
@@ -115,10 +139,10 @@ def between(before: heatmaps.Heatmap, after: heatmaps.Heatmap) -> heatmaps.Heatm
         paints=False,
         symbol=t("pair.difference"),
         meaning=t("pair.difference_meaning"),
-        frame=after.frame - before.frame,
+        frame=frame,
         kind="signed",
         limit=None,
-        hidden=None if np.isfinite(after.values).all() else after.hidden,  # a hidden weight is 0
+        hidden=hidden if hidden.any() else None,  # a hidden weight is 0
     )
 
 

@@ -5,7 +5,7 @@ import streamlit as st
 from pages._kit import compute, pair, refusals, state
 from pages._kit.scene import scene_and_trace
 from pages._kit.text import t
-from pages.understand._what_if import answers, changes
+from pages.understand._what_if import answers, changes, moved, sides
 
 st.title(t("what_if.heading"), anchor=False)
 st.caption(t("what_if.intro"))
@@ -15,31 +15,40 @@ if scene.source == "file" or compute.is_stand_in(before):
     st.stop()
 layer, head, query = state.indices(before, scene)
 chosen = changes.current(scene)
-changes.choose(before, chosen, layer=layer, head=head, query=query)
-after = before
+text, after, refusal = sides.changed(scene, before, chosen)
+words = sides.typed(scene, before)
+changes.choose(text.trace, words, chosen, layer=layer, head=head, query=query)
 if chosen:
-    changes.listed(chosen, before)
-    after, refusal = changes.traced(scene, chosen)
-    if refusal is not None:
-        refusals.show(refusal, page_offers=False)
-        st.stop()
-answered = answers.asked(scene, before, after, chosen)
+    changes.listed(chosen, text.trace, words)
+if refusal is not None:
+    refusals.show(refusal, page_offers=False)
+    st.stop()
+edits = sides.edits_of(chosen)
+answered = answers.asked(text, before, after, edits, scene=scene)
 if answered is not None:
-    answers.show(*answered)
-sides = [pair.Side(t("what_if.before"), before, layer, head, query)]
-sides += [pair.Side(t("what_if.after"), after, layer, head, query)] if chosen else []
-pair.view(sides, key="what_if_view")
+    answers.show(*answered, text.swaps)
+if text.swaps:
+    st.caption(t("what_if.swapped" if text.partners else "what_if.unpaired"))
+both = [pair.Side(t("what_if.before"), before, layer, head, query)]
+if chosen:
+    at = min(query, after.layers[layer].n_query - 1)
+    both.append(pair.Side(t("what_if.after"), after, layer, head, at))
+pair.view(both, key="what_if_view")
 changes.heads(after, chosen, query=query)
 kind = "matrices" if chosen else "matrices_before"
 st.header(t(f"what_if.{kind}", head=head + 1, layer=layer + 1))
 names = ("weights", "masked", "output")
-painter = changes.painter(chosen, before, layer=layer, head=head)
 pair.show_matrices(
-    sides, names if chosen else names[:1], key="what-if", difference=bool(chosen), painted=painter
+    both,
+    names if chosen else names[:1],
+    key="what-if",
+    difference=bool(chosen) and text.partners is not None,
+    partners=text.partners or pair.SAME,
+    painted=changes.painter(chosen, layer=layer, head=head),
 )
 if chosen:
     st.header(t("what_if.layers"))
-    changes.reached(before, after, chosen)
-    changes.measured(before, after, layer=layer, head=head, query=query)
+    moved.reached(before, after, text, edits, query=query)
+    moved.measured(before, after, text, layer=layer, head=head, query=query)
 if answered is not None:
     answers.of_heads(scene, answered[1])

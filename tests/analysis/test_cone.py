@@ -38,6 +38,14 @@ def test_what_is_outside_stays_and_what_is_inside_can_change(mask, change):
         assert (moved | kept | ~reached).all()
 
 
+@pytest.mark.parametrize("mask", ["causal", "window", "full"])
+def test_another_word_reaches_those_that_may_look_at_it(mask):
+    settings = {"h": 2, "d_model": 16, "layers": 3, "mask": mask}
+    plain, other = (mha.trace(f"a cat sat {word} the mat today", **settings) for word in ("on", "under"))
+    for one, two, reached in zip(plain.layers, other.layers, cone(plain, [], changed=[3]), strict=True):
+        np.testing.assert_array_equal(np.abs(one.concat() - two.concat()).max(-1) > 0, reached)
+
+
 @pytest.mark.parametrize("family", ["gpt2", "mistral", "marian"])
 def test_of_real_architectures_too(family):
     built = tiny.model(family)

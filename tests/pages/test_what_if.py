@@ -14,7 +14,8 @@ from mha_core.attention.positions import POSITIONS
 from pages._kit.state import Scene
 from pages._kit.text import literal
 from pages.understand._what_if.changes import MASKS, describe
-from pages.understand._what_if.link import KINDS, OF_OWN_MODULES, edit_of, read, write
+from pages.understand._what_if.link import KINDS, OF_OWN_MODULES, change_of, read, write
+from pages.understand._what_if.swaps import Swap, order, text
 
 PAGE = "understand/what_if.py"
 CUT = "cut,layer=2,from=9,to=3"
@@ -73,7 +74,7 @@ def test_the_view_and_the_matrices_show_what_was_computed_with_the_changes(on_pa
 
 @pytest.mark.parametrize("source", ["mini", "random"])
 @pytest.mark.parametrize(
-    "change", [f"{kind},layer=1" for kind in KINDS if kind not in ("cut", *OF_OWN_MODULES)]
+    "change", [f"{kind},layer=1" for kind in KINDS if kind not in ("cut", "swap", *OF_OWN_MODULES)]
 )
 def test_every_kind_acts_on_every_source_that_computes(on_page, source, change):
     change += {"temperature": ",by=3", "divisor": ",by=1", "mask": ",mask=causal"}.get(
@@ -144,6 +145,7 @@ def test_a_link_names_a_block_of_cells(on_page, heatmaps):
     [
         *("cut,from=3-1", "cut,from=1-99999999", "cut,from=-2", "cut,to=2-", "temperature,by=inf"),
         *("divisor,by=0", "divisor,by=1e-320", "mask,mask=diagonal", "mask", "off,layer=1-2"),
+        *("swap,from=3", "swap,from=3,to=3", "swap,from=3-4,to=5-6", "swap,layer=1,from=3,to=4"),
         *("position", "position,code=braille", "position,layer=1,code=none"),
     ],
 )
@@ -203,7 +205,7 @@ def test_words_that_look_like_markup_stay_words_on_the_buttons():
     tokens = ["$x$", "*y*", ":red[z]"]
     trace = mha.from_weights(np.full((1, 1, 3, 3), 1 / 3), tokens)
     for at, token in enumerate(tokens, start=1):
-        label = describe(edit_of("cut", {"from": at, "to": at}), trace)
+        label = describe(change_of("cut", {"from": at, "to": at}), trace)
         assert label.count(literal(token)) == 2
         assert token not in label
 
@@ -221,15 +223,17 @@ values = st.fixed_dictionaries(
 
 
 @st.composite
-def chosen_edits(draw):
+def chosen_changes(draw):
     kind, places = draw(st.sampled_from([*KINDS])), draw(values)
     if kind == "cut" and places["from"] is places["to"] is None:
         places["to"] = 1
-    return edit_of(kind, places | {"by": draw(st.floats(0.001, 1e6).map(lambda x: float(f"{x:.6g}")))})
+    if kind == "swap":
+        places |= draw(st.sampled_from([{"from": 1, "to": 2}, {"from": 7, "to": 3}]))
+    return change_of(kind, places | {"by": draw(st.floats(0.001, 1e6).map(lambda x: float(f"{x:.6g}")))})
 
 
-@given(st.lists(chosen_edits(), max_size=70))
-def test_edits_come_back_from_a_link(chosen):
+@given(st.lists(chosen_changes(), max_size=70))
+def test_changes_come_back_from_a_link(chosen):
     again, refused = read(write(chosen))
     once = tuple(dict.fromkeys(chosen))
     assert again == once[:64]
@@ -237,11 +241,10 @@ def test_edits_come_back_from_a_link(chosen):
 
 
 @given(st.text(alphabet="cutofeven,;=layrhdmpbyskiw:0123456789-.xé", max_size=40))
-def test_any_text_of_a_link_is_read(text):
-    chosen, refused = read(text)
-    assert len(chosen) + len(refused) <= text.count(";") + 1
-    for edit in chosen:
-        assert edit.describe()
+def test_any_text_of_a_link_is_read(link):
+    chosen, refused = read(link)
+    assert len(chosen) + len(refused) <= link.count(";") + 1
+    assert read(write(chosen))[0] == chosen
 
 
 def test_what_a_change_can_reach_is_drawn_and_what_it_cannot_is_hatched(on_page, heatmaps):
@@ -273,13 +276,111 @@ def test_each_head_is_switched_off_where_a_person_asks_for_it(on_page, heatmaps,
     assert english("what_if.effects_rank", correlation=correlation) in [one.value for one in app.caption]
 
 
-def test_two_words_change_places(on_page):
+SWAP = "swap,from=3,to=7"
+SWAPPED = Scene.text.replace("animal", "x").replace("street", "animal").replace("x", "street")
+PARTNERS = [0, 1, 6, 3, 4, 5, 2, *range(7, 13)]  # "animal" was token 2 and is token 6, from 0
+
+
+def test_two_words_change_places_and_that_is_a_change_like_others(on_page, eye, heatmaps, english):
     app = on_page()
+    twin = app.session_state["twin"]
     app.selectbox(key="swap_one").select_index(1)
     app.selectbox(key="swap_other").select_index(5).run()
     app.button(key="apply_swap").click().run()
     assert not app.exception
-    assert app.session_state["text"] == Scene.text.replace("animal", "x").replace("street", "animal").replace(
-        "x", "street"
-    )
-    assert app.session_state["twin"] == Scene.text
+    assert app.query_params["edits"] == SWAP
+    assert (app.session_state["text"], app.session_state["twin"]) == (Scene.text, twin)
+    assert app.button(key=f"lift_{SWAP}").label == "“animal” and “street” change places"
+    assert english("what_if.swapped") in [one.value for one in app.caption]
+    before, after = (mha.trace(text, source="mini") for text in (Scene.text, SWAPPED))
+    _, panels = eye(app, "what_if_view")
+    assert [SWAPPED in panel["title"] for panel in panels] == [False, True]
+    for panel, trace in zip(panels, (before, after), strict=True):
+        assert panel["tokens"] == list(trace.tokens.labels)
+        for packed, layer in zip(panel["layers"], trace.layers, strict=True):
+            np.testing.assert_allclose(packed["weights"], layer.weights(), atol=2e-5)
+    app.button(key=f"lift_{SWAP}").click().run()
+    assert not app.exception
+    assert "edits" not in app.query_params
+    app = on_page(edits=f"{SWAP};off,layer=1,head=2")
+    app.button(key="reset_changes").click().run()
+    assert "edits" not in app.query_params
+
+
+def test_words_in_other_places_are_set_against_themselves(on_page, heatmaps):
+    app = on_page(edits=SWAP)
+    before, after = (mha.trace(text, source="mini") for text in (Scene.text, SWAPPED))
+    old, new = (trace.layers[1].weights(3) for trace in (before, after))
+    drawn = heatmaps(app, "what-if-weights")
+    np.testing.assert_allclose(drawn["before"]["values"], old, atol=1e-6)
+    np.testing.assert_allclose(drawn["after"]["values"], new, atol=1e-6)
+    expected = new - old[np.ix_(PARTNERS, PARTNERS)]
+    np.testing.assert_allclose(drawn["difference"]["values"], expected, atol=1e-6)
+    assert drawn["difference"]["rows"] == list(after.tokens.labels)
+    assert [drawn[side]["paints"] for side in ("before", "after", "difference")] == [False, True, False]
+    outputs = [trace.layers[1].output(3) for trace in (before, after)]
+    difference = heatmaps(app, "what-if-output")["difference"]["values"]
+    np.testing.assert_allclose(difference, outputs[1] - outputs[0][PARTNERS], atol=1e-6)
+    concats = [trace.layers[0].concat() for trace in (before, after)]
+    reached = heatmaps(app, "what-if-reached")["reached"]
+    moved = np.linalg.norm(concats[1] - concats[0][PARTNERS], axis=-1)
+    np.testing.assert_allclose(reached["values"][0], moved, atol=1e-5)
+    assert reached["columns"] == list(after.tokens.labels)
+    weights = [trace.layers[0].weights() for trace in (before, after)]
+    largest = np.abs(weights[1] - weights[0][:, PARTNERS][:, :, PARTNERS]).max()
+    assert app.dataframe[0].value["largest change of a weight"][1] == pytest.approx(largest, rel=1e-5)
+
+
+def test_other_changes_act_on_the_words_as_they_stand_after_a_swap(on_page, heatmaps, english):
+    app = on_page(edits=f"{SWAP};{CUT}")
+    assert "“street” hidden from “it”" in app.button(key=f"lift_{CUT}").label
+    trace = mha.trace(SWAPPED, source="mini", edits=[edits.Hide(layer=1, rows=8, keys=2)])
+    drawn = heatmaps(app, "what-if-output")["after"]["values"]
+    np.testing.assert_allclose(drawn, trace.layers[1].output(3), atol=1e-6)
+    app.button(key="measure_effects").click().run()
+    frame = mha.effects(trace, method="ablation").set_index(["layer", "head"])
+    effects = heatmaps(app, "what-if-effects")["effect"]["values"]
+    np.testing.assert_allclose(effects, frame["effect"].unstack().to_numpy(), atol=1e-4)
+    app.button(key="try_2").click().run()  # it leaves the words where they are
+    assert app.query_params["edits"] == f"{SWAP};off,layer=2,head=4"
+
+
+def test_under_a_causal_mask_a_swap_reaches_no_word_before_it(on_page, heatmaps):
+    app = on_page(edits="swap,from=6,to=7", source="random", mask="causal", layers=2)
+    reached = heatmaps(app, "what-if-reached")["reached"]["values"]
+    assert np.isnan(reached[:, :5]).all()
+    assert (reached[:, 5:] > 0).all()
+
+
+@pytest.mark.parametrize("swap", ["swap,from=1,to=3", "swap,from=3,to=99"])
+def test_a_token_that_is_no_word_changes_no_places(on_page, swap):
+    app = on_page(edits=swap)
+    assert "There is no word at token" in app.error[0].value
+    app.button(key=f"lift_{swap}").click().run()
+    assert not app.error
+
+
+def test_of_a_long_text_with_a_swap_there_is_no_difference(on_page, heatmaps, english):
+    text = "one " + "word " * 200 + "two"
+    app = on_page(source="random", twin="", text=text, edits="swap,from=1,to=202")
+    assert [*heatmaps(app, "what-if-weights")] == ["before", "after"]
+    assert english("what_if.unpaired") in [one.value for one in app.caption]
+    assert "largest change of a weight" not in app.dataframe[0].value
+
+
+words = st.lists(st.sampled_from(["a", "cat", "didn't", "sat", ".", "3.14", "动"]), min_size=2, max_size=9)
+
+
+@given(words, st.data())
+def test_each_token_of_a_text_with_swaps_is_one_of_the_text_before(pieces, data):
+    before = mha.words(" ".join(pieces))
+    at = st.integers(0, len(before) - 1)
+    pairs = data.draw(st.lists(st.tuples(at, at).filter(lambda pair: pair[0] != pair[1]), max_size=4))
+    swapped = [Swap(*pair) for pair in pairs]
+    after = mha.words(text(before, swapped))
+    partners = order(before, after, swapped)
+    assert sorted(partners) == [*range(len(before))]
+    assert [before.pieces[at] for at in partners] == list(after.pieces)
+    if len(pairs) == 1 and after.text != before.text:
+        (one, other), moved = pairs[0], [at for at, partner in enumerate(partners) if at != partner]
+        assert moved == sorted((one, other))

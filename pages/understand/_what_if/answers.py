@@ -11,6 +11,9 @@ from mha_core import AttentionTrace, MhaError, effects
 from mha_core.attention.edits import Edit
 from pages._kit import compute, heatmaps, model_source, state
 from pages._kit.text import isolated, literal, short, t
+from pages.understand._what_if import swaps
+from pages.understand._what_if.sides import Rearranged
+from pages.understand._what_if.swaps import Swap
 
 MAX_LINES = 3  # answers that are said in sentences; more of them are a table
 ROW, EDGE = 44, 40  # pixels of a picture of layers and heads
@@ -19,7 +22,12 @@ Sides = tuple[AttentionTrace, AttentionTrace]
 
 
 def asked(
-    scene: state.Scene, before: AttentionTrace, after: AttentionTrace, edits: Sequence[Edit]
+    text: Rearranged,
+    before: AttentionTrace,
+    after: AttentionTrace,
+    edits: Sequence[Edit],
+    *,
+    scene: state.Scene,
 ) -> Sides | None:
     """Both traces with the model's answers, a transformers model's where a person asks; None without any."""
     if scene.source != "model":
@@ -28,9 +36,11 @@ def asked(
         return None
     try:
         with st.spinner(t("what_if.ask_wait")):
-            scene = replace(scene, focus=state.Focus())
-            plain = compute.of(before, _answered, scene=scene, edits=())
-            return plain, compute.of(before, _answered, scene=scene, edits=tuple(edits)) if edits else plain
+            scenes = [replace(one, focus=state.Focus()) for one in (scene, text.scene)]
+            plain = compute.of(before, _answered, scene=scenes[0], edits=())
+            if not edits and not text.swaps:
+                return plain, plain
+            return plain, compute.of(before, _answered, scene=scenes[1], edits=edits)
     except MhaError as error:
         st.info(t("what_if.no_answer", reason=literal(str(error))), icon=":material/forum:")
         return None
@@ -40,14 +50,20 @@ def _answered(_: AttentionTrace, *, scene: state.Scene, edits: Sequence[Edit]) -
     return model_source.answered(scene, scene.text, edits)
 
 
-def show(before: AttentionTrace, after: AttentionTrace) -> None:
-    """What the model answers, and what became of it."""
+def show(before: AttentionTrace, after: AttentionTrace, swapped: Sequence[Swap]) -> None:
+    """What the model answers, and what became of it: at each word, wherever it stands.
+
+    Where words cannot be set against each other, what it answers now.
+    """
+    partners = swaps.order(before.answered, after.answered, swapped)
+    if partners is None:
+        before, partners = after, range(len(after.answers))
     pairs = [
-        (at, old, new)
-        for at, (old, new) in enumerate(zip(before.answers, after.answers, strict=True))
-        if old is not None and new is not None
+        (at, before.answers[partner], new)
+        for at, (partner, new) in enumerate(zip(partners, after.answers, strict=True))
+        if before.answers[partner] is not None and new is not None
     ]
-    labels = before.answered.labels
+    labels = after.answered.labels
     if len(pairs) <= MAX_LINES:
         for at, old, new in pairs if before is not after else ():
             names = {"word": literal(isolated(labels[at]))}

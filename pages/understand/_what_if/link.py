@@ -1,4 +1,7 @@
-"""Edits as they stand in a link: ``cut,layer=2,from=9,to=3-5;off,layer=1,head=2``. All counts are from 1."""
+"""Changes as they stand in a link: ``cut,layer=2,from=9,to=3-5;swap,from=3,to=7``. All counts are from 1.
+
+They are edits of attention, and swaps of two words of its text.
+"""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -6,15 +9,18 @@ from typing import NamedTuple
 
 from mha_core import MhaError, edits
 from mha_core.attention.edits import MAX_EDITS, Edit
+from pages.understand._what_if.swaps import Swap
+
+Change = Edit | Swap
 
 
 class Kind(NamedTuple):
-    """A kind of edit that the page offers: its type, and its fields by their names in a link.
+    """A kind of change that the page offers: its type, and its fields by their names in a link.
 
     "layer", "head", "from" and "to" are places, "by" is a number, "mask" and "code" are names.
     """
 
-    edit: type[Edit]
+    type: type[Change]
     names: Mapping[str, str]
 
 
@@ -29,6 +35,7 @@ KINDS = {
     "divisor": Kind(edits.Scale, {"layer": "layer", "by": "factor"}),
     "temperature": Kind(edits.Temperature, {"layer": "layer", "by": "temperature"}),
     "concatenated": Kind(edits.Concatenation, {"layer": "layer"}),
+    "swap": Kind(Swap, {"from": "one", "to": "other"}),
 }
 OF_OWN_MODULES = ("concatenated", "position")  # kinds that no third-party model can take
 OLD = {"unordered": "position,code=none"}  # as links had it
@@ -36,8 +43,8 @@ MAX_RANGE = 10_000  # positions of a range in a link
 Value = int | float | str | range | None  # a range counts from 1, too
 
 
-def edit_of(kind: str, values: Mapping[str, Value]) -> Edit:
-    """The edit of a kind; None and what is left out are all. Raises `MhaError` for one without sense."""
+def change_of(kind: str, values: Mapping[str, Value]) -> Change:
+    """The change of a kind; None and what is left out are all. Raises `MhaError` for one without sense."""
     arguments = {}
     for name, field in KINDS[kind].names.items():
         value = values.get(name)
@@ -49,18 +56,18 @@ def edit_of(kind: str, values: Mapping[str, Value]) -> Edit:
             arguments[field] = 1 / value if kind == "divisor" else value
         else:
             arguments[field] = value if name in WORDS else value - 1
-    return KINDS[kind].edit(**arguments)
+    return KINDS[kind].type(**arguments)
 
 
-def kind_of(edit: Edit) -> str:
-    return next(name for name, kind in KINDS.items() if type(edit) is kind.edit)
+def kind_of(change: Change) -> str:
+    return next(name for name, kind in KINDS.items() if type(change) is kind.type)
 
 
-def values_of(edit: Edit) -> dict[str, Value]:
-    """What an edit of this page names, by the names in a link; what stands for all is left out."""
-    kind, values = kind_of(edit), {}
+def values_of(change: Change) -> dict[str, Value]:
+    """What a change of this page names, by the names in a link; what stands for all is left out."""
+    kind, values = kind_of(change), {}
     for name, field in KINDS[kind].names.items():
-        value = getattr(edit, field)
+        value = getattr(change, field)
         if name == "by":
             values[name] = 1 / value if kind == "divisor" else value
         elif name in WORDS:
@@ -71,9 +78,9 @@ def values_of(edit: Edit) -> dict[str, Value]:
     return values
 
 
-def text(edit: Edit) -> str:
-    written = [f"{name}={_written(value)}" for name, value in values_of(edit).items()]
-    return ",".join([kind_of(edit), *written])
+def text(change: Change) -> str:
+    written = [f"{name}={_written(value)}" for name, value in values_of(change).items()]
+    return ",".join([kind_of(change), *written])
 
 
 def _written(value: Value) -> str:
@@ -82,29 +89,29 @@ def _written(value: Value) -> str:
     return value if isinstance(value, str) else f"{value:.10g}"
 
 
-def write(chosen: Iterable[Edit]) -> str:
+def write(chosen: Iterable[Change]) -> str:
     return ";".join(map(text, chosen))
 
 
-def read(link: str) -> tuple[tuple[Edit, ...], tuple[str, ...]]:
-    """The edits of a link, and the parts of it that are none."""
+def read(link: str) -> tuple[tuple[Change, ...], tuple[str, ...]]:
+    """The changes of a link, and the parts of it that are none."""
     chosen, refused = {}, []
     for part in filter(None, link.split(";")):
-        edit = _edit(part)
-        if edit is None or len(chosen) == MAX_EDITS:
+        change = _change(part)
+        if change is None or len(chosen) == MAX_EDITS:
             refused.append(part)
         else:
-            chosen[edit] = None  # each once
+            chosen[change] = None  # each once
     return tuple(chosen), tuple(refused)
 
 
-def _edit(part: str) -> Edit | None:
+def _change(part: str) -> Change | None:
     kind, *pairs = OLD.get(part, part).split(",")
     values = dict(pair.partition("=")[::2] for pair in pairs)
     if kind not in KINDS or not values.keys() <= KINDS[kind].names.keys():
         return None
     try:
-        return edit_of(kind, {name: _value(name, value) for name, value in values.items()})
+        return change_of(kind, {name: _value(name, value) for name, value in values.items()})
     except (MhaError, TypeError, ValueError):  # a temperature without its number is a TypeError
         return None
 

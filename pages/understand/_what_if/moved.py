@@ -1,0 +1,110 @@
+"""What came of the changes on the page What if: how far outputs and weights moved, layer by layer."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from mha_core import AttentionTrace, LayerTrace, MhaError
+from mha_core.analysis.cone import cone
+from mha_core.analysis.frames import WINDOW, around, window
+from mha_core.attention.edits import Edit
+from pages._kit import heatmaps, model_source, pair
+from pages._kit.text import literal, t
+from pages.understand._what_if.sides import Rearranged
+
+SATURATED = 0.99  # a row with such a weight hardly learns: the gradient of its softmax is nearly 0
+ROW, EDGE = 36, 60  # pixels of a picture of layers and tokens
+
+
+def reached(
+    before: AttentionTrace, after: AttentionTrace, text: Rearranged, edits: Sequence[Edit], *, query: int
+) -> None:
+    """How far the heads' outputs of each token moved, layer by layer, and where nothing can change at all.
+
+    Of a long text the part around the token.
+    """
+    if text.partners is None:
+        return
+    rows = window(len(after.sides.queries), query, WINDOW)
+    try:
+        cells = ~np.stack(_cone(text, edits))
+    except MhaError as error:
+        st.caption(literal(str(error)))
+        return
+    moved = np.stack(
+        [
+            np.linalg.norm(
+                other.concat(rows=rows) - text.partners.of(one.concat(rows=rows), "query"), axis=-1
+            )
+            for one, other in zip(before.layers, after.layers, strict=True)
+        ]
+    )
+    shown = slice(None) if rows is None else rows
+    layers = pd.RangeIndex(1, len(moved) + 1, name="layer")
+    frame = pd.DataFrame(moved, layers, pd.Index(after.sides.queries.labels[shown], name="token"))
+    picture = heatmaps.Heatmap(
+        "reached",
+        "‖Δ‖",
+        t("what_if.reached"),
+        frame,
+        "weights",
+        limit=float(moved.max()) or 1.0,
+        hidden=cells[:, shown],
+        hidden_text=t("what_if.unreached"),
+    )
+    heatmaps.draw([picture], key="what-if-reached", tall=ROW * len(moved) + EDGE)
+
+
+def _cone(text: Rearranged, edits: Sequence[Edit]) -> list[np.ndarray]:
+    """What edits, and words in other places, can reach in the layers of the chosen kind of attention.
+
+    A change goes through the other kinds, too. Raises `MhaError` as `cone` does.
+    """
+    whole, kind = text.trace, None
+    if text.scene.source == "model":
+        whole, kind = model_source.whole(text.scene)
+    moved = [at for at, partner in enumerate(text.partners.keys or ()) if at != partner]
+    cells = cone(whole, [replace(edit, kind=kind) for edit in edits], changed=moved)
+    return [rows for rows, layer in zip(cells, whole.layers, strict=True) if kind in (None, layer.kind)]
+
+
+def measured(
+    before: AttentionTrace, after: AttentionTrace, text: Rearranged, *, layer: int, head: int, query: int
+) -> None:
+    """How far the weights of each layer moved; of a long text those of the rows that are drawn."""
+    rows = around(before, query, layer=layer, head=head).queries
+    pairs = zip(before.layers, after.layers, strict=True)
+    table = pd.DataFrame([_measured(*layers, text.partners, rows) for layers in pairs])
+    table.index = pd.RangeIndex(1, len(table) + 1, name=t("what_if.layer"))
+    if rows is not None:
+        st.caption(t("what_if.rows", first=f"{rows.start + 1:,}", last=f"{rows.stop:,}"))
+    st.caption(t("what_if.slope_help"))
+    st.dataframe(
+        table.rename(columns={name: t(f"what_if.{name}") for name in table}),
+        column_config={t("what_if.largest"): st.column_config.NumberColumn(format="%.4f")},
+    )
+
+
+def _measured(
+    before: LayerTrace, after: LayerTrace, partners: pair.Partners | None, rows: slice | None
+) -> dict[str, object]:
+    """How far weights moved, and how many rows are saturated, before and after; a head at a time."""
+    largest, saturated, entropies, slopes = 0.0, np.zeros(2, int), np.zeros(2), np.zeros(2)
+    for head in range(before.n_heads):
+        tables = [one.weights(head, rows=rows) for one in (before, after)]
+        if partners is not None:
+            old = partners.of(tables[0], "query", "key")
+            largest = max(largest, float(np.abs(tables[1] - old).max()))
+        for side, weights in enumerate(tables):
+            saturated[side] += (weights.max(-1) > SATURATED).sum()
+            terms = weights * np.log2(weights, out=np.zeros_like(weights), where=weights > 0)
+            entropies[side] -= terms.sum(-1).mean() / before.n_heads
+            slopes[side] += (weights.sum(-1) - (weights**2).sum(-1)).mean() / before.n_heads
+    return ({} if partners is None else {"largest": largest}) | {
+        "saturated": "{} → {}".format(*saturated),
+        "entropy": "{:.2f} → {:.2f}".format(*entropies),
+        "slope": "{:.3f} → {:.3f}".format(*slopes),  # the trace of the softmax's Jacobian
+    }

@@ -1,0 +1,70 @@
+"""The two sides of the page What if: the text as it was typed, and what becomes of it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from mha_core import AttentionTrace, MhaError, Tokens
+from mha_core.analysis.frames import WINDOW, longest
+from mha_core.attention.edits import Edit
+from pages._kit import compute, pair, state
+from pages.understand._what_if import swaps
+from pages.understand._what_if.link import Change
+from pages.understand._what_if.swaps import Swap
+
+
+class Rearranged(NamedTuple):
+    """A text with words in other places, without any other change; the typed one where no words are swapped.
+
+    `partners` say which token is which; None where tokens of the two texts cannot be set against each other.
+    """
+
+    scene: state.Scene
+    trace: AttentionTrace
+    swaps: tuple[Swap, ...] = ()
+    partners: pair.Partners | None = pair.SAME
+
+
+def typed(scene: state.Scene, trace: AttentionTrace) -> Tokens | None:
+    """The tokens of the typed text, whose words can change places; None where it has another text."""
+    return next((side for side in (trace.sides.keys, trace.sides.queries) if side.text == scene.text), None)
+
+
+def rearranged(scene: state.Scene, before: AttentionTrace, chosen: Sequence[Change]) -> Rearranged:
+    """The text after the swaps among the chosen changes. Raises `MhaError` where it cannot be traced."""
+    swapped = tuple(change for change in chosen if isinstance(change, Swap))
+    if not swapped:
+        return Rearranged(scene, before)
+    words = typed(scene, before)
+    if words is None:
+        raise MhaError("These are not the words of the text that is typed, so they cannot change places.")
+    scene = replace(scene, text=swaps.text(words, swapped))
+    after = compute.trace(scene)
+    orders = [swaps.order(old, new, swapped) for old, new in zip(_texts(before), _texts(after), strict=True)]
+    known = None not in orders and longest(before) <= WINDOW  # of a long text each side draws its own part
+    return Rearranged(scene, after, swapped, pair.Partners(*orders) if known else None)
+
+
+def changed(
+    scene: state.Scene, before: AttentionTrace, chosen: Sequence[Change]
+) -> tuple[Rearranged, AttentionTrace, MhaError | None]:
+    """The text after the swaps, its trace with the edits, and why one of the two is not to be had.
+
+    In place of what is not to be had stands that before the change.
+    """
+    text = Rearranged(scene, before)
+    try:
+        text = rearranged(scene, before, chosen)
+        edits = edits_of(chosen)
+        return text, compute.trace(text.scene, edits=edits) if edits else text.trace, None
+    except MhaError as error:
+        return text, before, error
+
+
+def edits_of(chosen: Sequence[Change]) -> tuple[Edit, ...]:
+    """The changes that act in the attention itself."""
+    return tuple(change for change in chosen if isinstance(change, Edit))
+
+
+def _texts(trace: AttentionTrace) -> tuple[Tokens, Tokens]:
+    return trace.sides.queries, trace.sides.keys
