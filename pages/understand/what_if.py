@@ -37,16 +37,17 @@ pair.view(both, key="what_if_view")
 changes.heads(after, chosen, query=query)
 kind = "matrices" if chosen else "matrices_before"
 st.header(t(f"what_if.{kind}", head=head + 1, layer=layer + 1))
-names = ("weights", "masked", "output")
+names = moved.drawn(after.layers[layer], edits, layer) if chosen else ("weights",)
 pair.show_matrices(
     both,
-    names if chosen else names[:1],
+    names,
     key="what-if",
     difference=bool(chosen) and text.partners is not None,
     partners=text.partners or pair.SAME,
     painted=changes.painter(chosen, layer=layer, head=head),
 )
 if chosen:
+    moved.without_w_o(after.layers[layer], edits, layer)
     st.header(t("what_if.layers"))
     moved.reached(before, after, text, edits, query=query)
     moved.measured(before, after, text, layer=layer, head=head, query=query)

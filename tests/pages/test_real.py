@@ -22,6 +22,7 @@ from pages._kit.model_source import LoadedModels, ModelKey
 from pages._kit.state import Scene
 from pages._kit.text import literal
 from pages.models._real import literature
+from pages.understand._what_if import swaps
 from tests.sources import tiny
 
 ROOT = Path(__file__).parents[2]
@@ -223,6 +224,56 @@ def test_an_edit_changes_the_chosen_kind_of_attention_of_a_real_model(on_model, 
     effect = heatmaps(app, "what-if-effects")["effect"]["values"]
     np.testing.assert_allclose(effect.max(), frame.effect.max(), atol=1e-3)
     np.testing.assert_allclose(effect.min(), frame.effect.min(), atol=1e-3)
+
+
+def test_a_link_asks_the_model_for_its_words_also_where_words_change_places(on_model, folder, heatmaps):
+    model = huggingface.load(folder("gpt2"), answers=True)
+    swapped = Scene.text.replace("animal", "x").replace("street", "animal").replace("x", "street")
+    before, after = (huggingface.follow(model, text, answers=True) for text in (Scene.text, swapped))
+    animal, street = (before.tokens.pieces.index(piece) for piece in ("an", "street"))
+    app = on_model("gpt2", ask_model="true", edits=f"swap,from={animal + 1},to={street + 1}")
+    app.switch_page("understand/what_if.py").run()
+    assert not app.exception
+    words = swaps.places(before.tokens)
+    pieces = [place.tokens for place in words if before.tokens.text[place.start : place.end] == "animal"][0]
+    partners = [*range(animal), street, *range(pieces[-1] + 1, street), *pieces]
+    partners += range(len(partners), len(before.tokens))
+    assert [before.tokens.pieces[at] for at in partners] == list(after.tokens.pieces)
+    table = app.dataframe[0].value
+    answers = [before.answers[at][0][0] for at in partners], [one[0][0] for one in after.answers]
+    for column, expected in zip(("as it is", "changed"), answers, strict=True):
+        assert [text.split(" ")[0] for text in table[column]] == [word.strip() for word in expected]
+    drawn = heatmaps(app, "what-if-weights")["difference"]["values"]
+    old, new = (trace.layers[1].weights(2) for trace in (before, after))
+    np.testing.assert_allclose(drawn, new - old[np.ix_(partners, partners)], atol=1e-5)
+
+
+def test_pieces_that_are_others_elsewhere_are_not_set_against_each_other(on_model, folder, english, heatmaps):
+    """The first word has no space before it: in another place it is cut otherwise."""
+    app = on_model("gpt2", ask_model="true", edits="swap,from=1,to=2")
+    app.switch_page("understand/what_if.py").run()
+    assert not app.exception
+    assert english("what_if.unpaired") in [one.value for one in app.caption]
+    assert [*heatmaps(app, "what-if-weights")] == ["before", "after"]
+    assert [*app.dataframe[0].value] == ["at the word", "changed"]
+    text = Scene.text.replace("The animal", "animal The")
+    after = huggingface.follow(huggingface.load(folder("gpt2"), answers=True), text, answers=True)
+    assert len(after.tokens) > len(same("gpt2", folder).tokens)
+    assert [*app.dataframe[0].value["at the word"]] == list(after.tokens.labels)
+
+
+@pytest.mark.parametrize(("value", "said"), [("maybe", True), ("true", False), ("false", False)])
+def test_whether_a_model_is_asked_has_two_values_in_a_link(on_model, folder, english, value, said):
+    page = on_model("gpt2").switch_page("understand/what_if.py")._page_hash
+    app = AppTest.from_file(ROOT / "pages" / "frame.py", default_timeout=600)
+    app._page_hash = page  # a link leads to it: AppTest knows no page's own path before its first run
+    for name, given in {"source": "model", "model": folder("gpt2"), "ask_model": value}.items():
+        app.query_params[name] = given
+    app.run()
+    assert not app.exception
+    assert app.toggle(key="ask_model").value == (value == "true")
+    refused = english("link.refused", name="ask_model", value="maybe", taken="False")
+    assert any(refused in one.value for one in app.caption) == said
 
 
 def test_a_model_without_a_head_for_words_says_so(on_model):

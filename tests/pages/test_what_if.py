@@ -12,7 +12,7 @@ from mha_core import edits
 from mha_core.analysis.frames import WINDOW
 from mha_core.attention.positions import POSITIONS
 from pages._kit.state import Scene
-from pages._kit.text import literal
+from pages._kit.text import literal, number
 from pages.understand._what_if.changes import MASKS, describe
 from pages.understand._what_if.link import KINDS, OF_OWN_MODULES, change_of, read, write
 from pages.understand._what_if.swaps import Swap, order, text
@@ -384,3 +384,27 @@ def test_each_token_of_a_text_with_swaps_is_one_of_the_text_before(pieces, data)
     if len(pairs) == 1 and after.text != before.text:
         (one, other), moved = pairs[0], [at for at, partner in enumerate(partners) if at != partner]
         assert moved == sorted((one, other))
+
+
+@pytest.mark.parametrize(("h", "said"), [(1, "z_is_head"), (4, "z_is_heads")])
+def test_without_w_o_the_result_is_what_the_heads_write(on_page, heatmaps, english, h, said):
+    settings = {"text": "How are you?", "source": "random", "h": h, "d_model": 64}
+    app = on_page(**settings, edits="concatenated")
+    before = mha.trace(**settings).layers[0]
+    after = mha.trace(**settings, edits=[edits.Concatenation()]).layers[0]
+    drawn = heatmaps(app, "what-if-result")
+    for name, expected in {
+        "before": before.result(),
+        "after": after.concat(),
+        "difference": after.concat() - before.result(),
+    }.items():
+        np.testing.assert_allclose(drawn[name]["values"], expected, atol=1e-6)
+    gap = np.abs(after.result() - after.concat()).max()
+    assert gap < 1e-6
+    assert english(f"what_if.{said}", gap=literal(number(gap))) in [one.value for one in app.markdown]
+
+
+def test_the_result_is_drawn_where_a_head_is_off_and_not_for_a_cut(on_page):
+    assert on_page(edits="off,layer=2,head=1").get_by_key("what-if-result").proto
+    with pytest.raises(KeyError):
+        on_page(edits=CUT).get_by_key("what-if-result")

@@ -32,7 +32,7 @@ def asked(
     """Both traces with the model's answers, a transformers model's where a person asks; None without any."""
     if scene.source != "model":
         return (before, after) if before.answers else None
-    if not st.toggle(t("what_if.ask"), key="ask_model", help=t("what_if.ask_help")):
+    if not st.toggle(t("what_if.ask"), key="ask_model", help=t("what_if.ask_help"), bind="query-params"):
         return None
     try:
         with st.spinner(t("what_if.ask_wait")):
@@ -56,8 +56,9 @@ def show(before: AttentionTrace, after: AttentionTrace, swapped: Sequence[Swap])
     Where words cannot be set against each other, what it answers now.
     """
     partners = swaps.order(before.answered, after.answered, swapped)
+    columns = ("before",) if before is after else ("before", "after")
     if partners is None:
-        before, partners = after, range(len(after.answers))
+        before, partners, columns = after, range(len(after.answers)), ("after",)
     pairs = [
         (at, before.answers[partner], new)
         for at, (partner, new) in enumerate(zip(partners, after.answers, strict=True))
@@ -76,8 +77,7 @@ def show(before: AttentionTrace, after: AttentionTrace, swapped: Sequence[Swap])
     rows = [
         {
             t("what_if.at"): labels[at],
-            t("what_if.answer_before"): _words(old),
-            **({} if before is after else {t("what_if.answer_after"): _words(new)}),
+            **{t(f"what_if.answer_{side}"): _words({"before": old, "after": new}[side]) for side in columns},
         }
         for at, old, new in pairs
     ]

@@ -10,13 +10,27 @@ import streamlit as st
 from mha_core import AttentionTrace, LayerTrace, MhaError
 from mha_core.analysis.cone import cone
 from mha_core.analysis.frames import WINDOW, around, window
-from mha_core.attention.edits import Edit
+from mha_core.attention.edits import Concatenation, Edit, Output
 from pages._kit import heatmaps, model_source, pair
-from pages._kit.text import literal, t
+from pages._kit.text import literal, number, t
 from pages.understand._what_if.sides import Rearranged
 
 SATURATED = 0.99  # a row with such a weight hardly learns: the gradient of its softmax is nearly 0
 ROW, EDGE = 36, 60  # pixels of a picture of layers and tokens
+
+
+def drawn(layer: LayerTrace, edits: Sequence[Edit], nth: int) -> tuple[str, ...]:
+    """The matrices of the nth layer that show what edits do: Z, too, where one acts on what Z is made of."""
+    behind = any(isinstance(edit, Output | Concatenation) and edit.layer in (None, nth) for edit in edits)
+    return ("weights", "masked", "output", *(("result",) if behind and layer.knows("w_o") else ()))
+
+
+def without_w_o(layer: LayerTrace, edits: Sequence[Edit], nth: int) -> None:
+    """Where W^O is left out of the nth layer, that Z is what its heads write, with the largest difference."""
+    if not any(isinstance(edit, Concatenation) and edit.layer in (None, nth) for edit in edits):
+        return
+    gap = literal(number(float(np.abs(layer.result() - layer.concat()).max())))
+    st.markdown(t("what_if.z_is_head" if layer.n_heads == 1 else "what_if.z_is_heads", gap=gap))
 
 
 def reached(
