@@ -1,7 +1,8 @@
 """What does an experiment cost? An edit until it is a picture, and the effects of all heads on an answer.
 
 Run it with ``python tests/bench/bench_edits.py`` (``--quick``: fewer rounds); each of the last lines is one
-JSON object with a name, a value and, where there is one, a target. The masked model has the shape of MiniLM
+JSON object with a name, a value and, where there is one, a target. Of the page What if it is the whole run of
+its script on the server, and the page without a change is the floor. The masked model has the shape of MiniLM
 (6 layers, 12 heads, d_model 384, 30,522 words) and random weights; the ratios are against its own forward
 pass of the same text with nothing of ours in it.
 """
@@ -26,6 +27,7 @@ LENGTHS = (16, 64)
 MASK = 103
 TARGETS = {
     "mini: edit to picture, s": 0.15,
+    "page: edit to picture, s": 0.15,
     "mini: all effects, s": 1.0,
     "masked: all effects, 16 tokens, s": 10.0,
 }
@@ -56,6 +58,32 @@ def of_small_models(rounds: int) -> dict[str, float]:
         "mini: edit to picture, s": seconds(picture, rounds),
         "mini: all effects, s": effects,
         "mini: all effects / one trace": effects / plain,
+    }
+
+
+def of_the_page(rounds: int) -> dict[str, float]:
+    """What if on the server, from the message to the end of its run, with the edit that a press brings."""
+    from streamlit.testing.v1 import AppTest
+
+    app = AppTest.from_file(ROOT / "pages" / "frame.py", default_timeout=600).run()
+    app.switch_page("understand/what_if.py").run()
+    numbers = iter(range(10**6))
+
+    def changed(edits: str) -> None:
+        app.session_state["edits"] = edits
+        app.run()
+        assert not app.exception
+        lifted = sum((button.key or "").startswith("lift_") for button in app.button)
+        assert lifted == bool(edits)
+
+    return {
+        "page: no change, s": seconds(lambda: changed(""), rounds),
+        "page: edit to picture, s": seconds(
+            lambda: changed(f"temperature,layer=2,by={1.5 + 0.001 * next(numbers):.4g}"), rounds
+        ),
+        "page: two words swapped, s": seconds(
+            lambda: changed(f"swap,from=2,to={next(numbers) % 9 + 3}"), rounds
+        ),
     }
 
 
@@ -101,7 +129,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
     rounds = 3 if parser.parse_args().quick else 9
     torch.set_num_threads(1)
-    for name, value in (of_small_models(rounds) | of_a_masked_model(rounds)).items():
+    for name, value in (of_small_models(rounds) | of_the_page(rounds) | of_a_masked_model(rounds)).items():
         print(json.dumps({"name": name, "value": round(value, 4), "target": TARGETS.get(name)}), flush=True)
 
 

@@ -235,7 +235,7 @@ def test_a_link_asks_the_model_for_its_words_also_where_words_change_places(on_m
     app.switch_page("understand/what_if.py").run()
     assert not app.exception
     words = swaps.places(before.tokens)
-    pieces = [place.tokens for place in words if before.tokens.text[place.start : place.end] == "animal"][0]
+    pieces = next(place.tokens for place in words if swaps.word(before.tokens, place) == "animal")
     partners = [*range(animal), street, *range(pieces[-1] + 1, street), *pieces]
     partners += range(len(partners), len(before.tokens))
     assert [before.tokens.pieces[at] for at in partners] == list(after.tokens.pieces)

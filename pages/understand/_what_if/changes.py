@@ -154,8 +154,10 @@ def _written(trace: AttentionTrace, *, query: int) -> np.ndarray:
     lengths = np.full((len(trace.layers), max(layer.n_heads for layer in trace.layers)), np.nan)
     for at, layer in enumerate(trace.layers):
         rows = window(layer.n_query, min(query, layer.n_query - 1), WINDOW)
-        for head in range(layer.n_heads):
-            lengths[at, head] = np.linalg.norm(layer.output(head, rows=rows), axis=-1).mean()
+        heads = [slice(None)] if rows is None else range(layer.n_heads)  # of a long text one after the other
+        for head in heads:
+            output = layer.output(None if rows is None else head, rows=rows)
+            lengths[at, : layer.n_heads][head] = np.linalg.norm(output, axis=-1).mean(-1)
     return lengths
 
 

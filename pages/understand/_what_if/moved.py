@@ -11,7 +11,7 @@ from mha_core import AttentionTrace, LayerTrace, MhaError
 from mha_core.analysis.cone import cone
 from mha_core.analysis.frames import WINDOW, around, window
 from mha_core.attention.edits import Concatenation, Edit, Output
-from pages._kit import heatmaps, model_source, pair
+from pages._kit import compute, heatmaps, model_source, pair
 from pages._kit.text import literal, number, t
 from pages.understand._what_if.sides import Rearranged
 
@@ -48,12 +48,14 @@ def reached(
     except MhaError as error:
         st.caption(literal(str(error)))
         return
+    part = (None, None) if rows is None else (rows.start, rows.stop)
+    outputs = [
+        [compute.of(layer, _outputs, part=part) for layer in trace.layers] for trace in (before, after)
+    ]
     moved = np.stack(
         [
-            np.linalg.norm(
-                other.concat(rows=rows) - text.partners.of(one.concat(rows=rows), "query"), axis=-1
-            )
-            for one, other in zip(before.layers, after.layers, strict=True)
+            np.linalg.norm(new - text.partners.of(old, "query"), axis=-1)
+            for old, new in zip(*outputs, strict=True)
         ]
     )
     shown = slice(None) if rows is None else rows
@@ -70,6 +72,10 @@ def reached(
         hidden_text=t("what_if.unreached"),
     )
     heatmaps.draw([picture], key="what-if-reached", tall=ROW * len(moved) + EDGE)
+
+
+def _outputs(layer: LayerTrace, *, part: tuple[int | None, int | None]) -> np.ndarray:
+    return layer.concat(rows=slice(*part))
 
 
 def _cone(text: Rearranged, edits: Sequence[Edit]) -> list[np.ndarray]:
@@ -105,20 +111,29 @@ def measured(
 def _measured(
     before: LayerTrace, after: LayerTrace, partners: pair.Partners | None, rows: slice | None
 ) -> dict[str, object]:
-    """How far weights moved, and how many rows are saturated, before and after; a head at a time."""
+    """How far weights moved, and how many rows are saturated, before and after.
+
+    Of a long text a head at a time.
+    """
+    heads = [None] if rows is None else range(before.n_heads)
+    part = (None, None) if rows is None else (rows.start, rows.stop)
     largest, saturated, entropies, slopes = 0.0, np.zeros(2, int), np.zeros(2), np.zeros(2)
-    for head in range(before.n_heads):
-        tables = [one.weights(head, rows=rows) for one in (before, after)]
+    for head in heads:
+        tables = [compute.of(one, _weights, head=head, part=part) for one in (before, after)]
         if partners is not None:
-            old = partners.of(tables[0], "query", "key")
+            old = partners.of(tables[0], *("head",) * (head is None), "query", "key")
             largest = max(largest, float(np.abs(tables[1] - old).max()))
         for side, weights in enumerate(tables):
             saturated[side] += (weights.max(-1) > SATURATED).sum()
             terms = weights * np.log2(weights, out=np.zeros_like(weights), where=weights > 0)
-            entropies[side] -= terms.sum(-1).mean() / before.n_heads
-            slopes[side] += (weights.sum(-1) - (weights**2).sum(-1)).mean() / before.n_heads
+            entropies[side] -= terms.sum(-1).mean() / len(heads)
+            slopes[side] += (weights.sum(-1) - (weights**2).sum(-1)).mean() / len(heads)
     return ({} if partners is None else {"largest": largest}) | {
         "saturated": "{} → {}".format(*saturated),
         "entropy": "{:.2f} → {:.2f}".format(*entropies),
         "slope": "{:.3f} → {:.3f}".format(*slopes),  # the trace of the softmax's Jacobian
     }
+
+
+def _weights(layer: LayerTrace, *, head: int | None, part: tuple[int | None, int | None]) -> np.ndarray:
+    return layer.weights(head, rows=slice(*part))
