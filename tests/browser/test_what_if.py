@@ -43,6 +43,45 @@ def test_a_press_on_a_head_switches_it_off_and_on_again(visit, app, settled):
         expect(heads.get_by_text("Hatched: off")).to_have_count(0)
 
 
+def test_a_head_that_is_switched_off_changes_the_answer(visit, app, settled):
+    page = visit(f"{app}/what-if?h=4&d_model=64", width=1440)
+    expect(page.get_by_text(re.compile("The answer at it"))).to_have_count(0)
+    canvas = pictures(page, "what-if-heads").locator("figure canvas")
+    canvas.scroll_into_view_if_needed()
+    over_cell(canvas, 0, 1)  # head 2 of layer 1 carries the adjective to "it"
+    page.mouse.down()
+    page.mouse.up()
+    page.wait_for_url("**edits=off%2Clayer%3D1%2Chead%3D2**")
+    expect(page.get_by_text(re.compile(OTHER))).to_be_visible()
+    settled(page)
+    page.get_by_role("button", name="head 2 off, layer 1").click()
+    page.wait_for_url(lambda url: "edits" not in url)
+    expect(page.get_by_text(re.compile("The answer at it"))).to_have_count(0)
+    settled(page)
+
+
+def test_two_swapped_words_are_listed_shown_and_put_back(visit, app, settled):
+    page = visit(f"{app}/what-if", width=1440)
+    page.get_by_role("button", name="Swap two words").click()
+    for field, word in (("one", "animal"), ("other", "street")):
+        page.locator(f".st-key-swap_{field}").get_by_role("combobox").click()
+        page.get_by_role("option", name=word).click()
+        settled(page)
+    page.locator(".st-key-apply_swap button").click()
+    page.wait_for_url("**edits=swap%2Cfrom%3D3%2Cto%3D7**")
+    settled(page)
+    assert "text=" not in page.url
+    expect(page.get_by_text("Words have changed places.")).to_be_visible()
+    weights = pictures(page, "what-if-weights")
+    expect(weights.locator("figure")).to_have_count(3)
+    over_cell(weights.locator("figure canvas").nth(2), 8, 6)
+    expect(weights.locator(".reading")).to_contain_text("animal")
+    page.get_by_role("button", name="“animal” and “street” change places").click()
+    page.wait_for_url(lambda url: "edits" not in url)
+    settled(page)
+    expect(weights.locator("figure")).to_have_count(1)
+
+
 def test_cells_are_hidden_by_dragging_over_them_and_shown_by_a_press(visit, app, settled):
     page = visit(f"{app}/what-if", width=1440)
     weights = pictures(page, "what-if-weights")

@@ -4,6 +4,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+import streamlit
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -274,6 +275,26 @@ def test_each_head_is_switched_off_where_a_person_asks_for_it(on_page, heatmaps,
     assert f"Most depends on head {head + 1} of layer {layer + 1}" in said
     correlation = f"{frame.attrs['rank_correlation']:.2f}"
     assert english("what_if.effects_rank", correlation=correlation) in [one.value for one in app.caption]
+
+
+def test_a_measurement_of_all_heads_is_stopped_and_not_begun_again(on_page, monkeypatch):
+    """A press on Stop ends the run, as Streamlit does with any press, and the page is drawn without it."""
+    begun = []
+
+    def interrupted(*_, progress, **__):
+        begun.append(progress(3, 8))
+        streamlit.stop()
+
+    monkeypatch.setattr("pages.understand._what_if.answers.effects", interrupted)
+    app = on_page()
+    app.button(key="measure_effects").click().run()
+    assert [button.key for button in app.button if button.key == "stop_effects"] == ["stop_effects"]
+    app.button(key="stop_effects").click().run()
+    assert not app.exception
+    assert len(begun) == 1
+    assert "stop_effects" not in {button.key for button in app.button}
+    app.button(key="measure_effects").click().run()
+    assert len(begun) == 2
 
 
 SWAP = "swap,from=3,to=7"
