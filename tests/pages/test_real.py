@@ -211,6 +211,10 @@ def test_an_edit_changes_the_chosen_kind_of_attention_of_a_real_model(on_model, 
     _, panels = eye(app, "what_if_view")
     for packed, layer in zip(panels[1]["layers"], edited.layers, strict=True):
         np.testing.assert_allclose(packed["weights"], layer.weights(), atol=2e-5)
+    reached = heatmaps(app, "what-if-reached")["reached"]
+    assert reached["columns"] == list(edited.sides.queries.labels)
+    assert np.isnan(reached["values"][0]).all()  # the cut is in layer 2
+    assert np.isfinite(reached["values"][1]).tolist() == [True] + [False] * (len(reached["columns"]) - 1)
     app.toggle(key="ask_model").set_value(True).run()
     asked = {"target": "The street.", "answers": True}
     answered = [huggingface.follow(model, Scene.text, edits=change, **asked) for change in ([], cut)]
@@ -224,6 +228,17 @@ def test_an_edit_changes_the_chosen_kind_of_attention_of_a_real_model(on_model, 
     effect = heatmaps(app, "what-if-effects")["effect"]["values"]
     np.testing.assert_allclose(effect.max(), frame.effect.max(), atol=1e-3)
     np.testing.assert_allclose(effect.min(), frame.effect.min(), atol=1e-3)
+
+
+def test_a_change_of_one_kind_of_attention_reaches_through_the_others(on_model, heatmaps):
+    """Cross layers alone would keep a row to itself; the decoder's own layers carry it to later tokens."""
+    cut = "cut,layer=1,from=2,to=1"
+    app = on_model("t5", target="The street.", kind="cross", edits=cut)
+    app.switch_page("understand/what_if.py").run()
+    assert not app.exception
+    reached = np.isfinite(heatmaps(app, "what-if-reached")["reached"]["values"])
+    assert reached[0].tolist() == [False, True] + [False] * (reached.shape[1] - 2)
+    assert reached[1].tolist() == [False] + [True] * (reached.shape[1] - 1)
 
 
 def test_a_link_asks_the_model_for_its_words_also_where_words_change_places(on_model, folder, heatmaps):

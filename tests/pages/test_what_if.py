@@ -200,6 +200,7 @@ def test_of_a_long_text_a_part_is_drawn_and_measured(on_page, heatmaps):
     assert {matrix["values"].shape for matrix in drawn.values()} == {(WINDOW, WINDOW)}
     assert any("Of this long text the queries" in caption.value for caption in app.caption)
     assert (app.dataframe[0].value["largest change of a weight"] > 0).all()
+    assert heatmaps(app, "what-if-reached")["reached"]["values"].shape == (1, WINDOW)
 
 
 def test_words_that_look_like_markup_stay_words_on_the_buttons():
