@@ -28,7 +28,7 @@ answered = answers.asked(text, before, after, edits, scene=scene)
 if answered is not None:
     answers.show(*answered, text.swaps)
 if text.swaps:
-    st.caption(t("what_if.swapped" if text.partners else "what_if.unpaired"))
+    st.caption(t("what_if.swapped") if text.partners else t("what_if.unpaired"))
 both = [pair.Side(t("what_if.before"), before, layer, head, query)]
 if chosen:
     at = min(query, after.layers[layer].n_query - 1)

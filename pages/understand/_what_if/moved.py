@@ -30,7 +30,7 @@ def without_w_o(layer: LayerTrace, edits: Sequence[Edit], nth: int) -> None:
     if not any(isinstance(edit, Concatenation) and edit.layer in (None, nth) for edit in edits):
         return
     gap = literal(number(float(np.abs(layer.result() - layer.concat()).max())))
-    st.markdown(t("what_if.z_is_head" if layer.n_heads == 1 else "what_if.z_is_heads", gap=gap))
+    st.markdown(t("what_if.z_is_head", gap=gap) if layer.n_heads == 1 else t("what_if.z_is_heads", gap=gap))
 
 
 def reached(
