@@ -36,7 +36,9 @@ if chosen:
 pair.view(both, key="what_if_view")
 changes.heads(after, chosen, query=query)
 kind = "matrices" if chosen else "matrices_before"
-st.header(t(f"what_if.{kind}", head=head + 1, layer=layer + 1))
+st.header(t(f"what_if.{kind}", head=head + 1, layer=layer + 1), anchor="matrices")
+if chosen:
+    moved.without_w_o(after.layers[layer], edits, layer)
 names = moved.drawn(after.layers[layer], edits, layer) if chosen else ("weights",)
 pair.show_matrices(
     both,
@@ -47,7 +49,6 @@ pair.show_matrices(
     painted=changes.painter(chosen, layer=layer, head=head),
 )
 if chosen:
-    moved.without_w_o(after.layers[layer], edits, layer)
     st.header(t("what_if.layers"))
     moved.reached(before, after, text, edits, query=query)
     moved.measured(before, after, text, layer=layer, head=head, query=query)
