@@ -87,7 +87,7 @@ def compare(family: str, lengths=tiny.LENGTHS, *, positions=tiny.POSITIONS, halv
         for name, dtype in HALVES.items() if halves and row.long_weights is not None else ():  # with weights
             cell, note = half(door, dtype, lengths[-1], model.route.name)
             row = replace(row, **{name: cell}, missing="; ".join(filter(None, (row.missing, note))))
-        if halves and row.verdict != "WRONG":
+        if halves and row.verdict not in ("WRONG", "refused"):
             row = replace(row, edits=edited(model, own, lengths[0]))
     row = replace(row, missing="; ".join(filter(None, (refusal, row.missing))))
     return replace(row, keywords=tuple(sorted(names)))
