@@ -55,6 +55,8 @@ class ScoreRule:
             value = getattr(self, name)
             if value is not None and not MIN_DIVISOR <= value <= MAX_DIVISOR:
                 raise MhaError(f"{name} {value} is out of range; {MIN_DIVISOR} to {MAX_DIVISOR:,} work.")
+        for name in ("scale", "soft_cap", "temperature"):
+            self._make_float(name)
         if self.scale is not None and not math.isfinite(self.scale):
             raise MhaError(f"scale {self.scale} is no finite number.")
         if self.mask is not None:
@@ -63,6 +65,17 @@ class ScoreRule:
             allowed = ~hidden if self.mask is None else self.mask & ~hidden
             object.__setattr__(self, "mask", allowed)
             object.__setattr__(self, "bias", self.bias.masked_fill(hidden, 0.0))
+
+    def _make_float(self, name: str) -> None:
+        """Keep a whole number as a float: torch multiplies with whole numbers up to 2^63 alone."""
+        value = getattr(self, name)
+        if isinstance(value, bool):
+            raise MhaError(f"{name} is a number; got {value}.")
+        if isinstance(value, int):
+            try:
+                object.__setattr__(self, name, float(value))
+            except OverflowError:
+                raise MhaError(f"{name} has {value.bit_length():,} bits, more than a float has.") from None
 
     def at(self, heads: slice, rows: slice | Tensor, *, n_query: int, n_key: int) -> "ScoreRule":
         """The same rule for some heads and some of `n_query` rows; tables of distances are laid out.

@@ -332,3 +332,14 @@ def test_a_table_of_distances_of_other_sizes_is_refused(normal, refused):
 @pytest.mark.parametrize("scale", [float("nan"), float("inf")])
 def test_a_scale_that_is_no_number_is_refused(scale, refused):
     assert str(refused(ScoreRule, scale=scale)) == f"scale {scale} is no finite number."
+
+
+def test_whole_numbers_of_a_rule_are_kept_as_floats():
+    rule = ScoreRule(scale=2**64, soft_cap=30, temperature=2)
+    assert [type(n) for n in (rule.scale, rule.soft_cap, rule.temperature)] == [float] * 3
+    assert rule.scale == 2**64
+
+
+@pytest.mark.parametrize("values", [{"scale": True}, {"temperature": True}, {"scale": 10**400}], ids=str)
+def test_a_rule_has_numbers_that_a_float_can_be(values, refused):
+    refused(ScoreRule, **values)
