@@ -225,6 +225,8 @@ def leave_out(trace: Traced, without: Without) -> Traced:
             f"A trace is needed, as mha.trace(text) returns it, or one of its layers; got "
             f"{named_type(trace)}."
         )
+    if isinstance(trace, AttentionTrace) and not trace.layers:
+        raise MhaError("This trace has no layer with attention weights, and there is nothing to measure.")
     if without != "special" if isinstance(without, str) else not isinstance(without, Iterable):
         raise MhaError(f"without is 'special' or a list of positions; got {without!r}.")
     if not isinstance(without, str) and not len(without):

@@ -425,3 +425,9 @@ def test_texts_of_the_same_length_are_still_two(normal):
     assert not layer.sides.same
     assert metrics(layer)["previous token"].isna().all()
     assert metrics(replace(layer, kind="self", sides=None))["previous token"].notna().all()
+
+
+@pytest.mark.parametrize("measure", [mha.metrics, mha.similarity, mha.overview, mha.rollout])
+def test_a_trace_without_layers_has_nothing_to_measure(measure, refused):
+    empty = replace(mha.trace("a b c", h=2, d_model=8), layers=())
+    assert "no layer with attention weights" in str(refused(measure, empty))
