@@ -256,6 +256,7 @@ def _check_header(header: dict, sizes: Mapping[str, Size]) -> None:
         queries, keys = _sides(part, texts)
         named = {name: sizes[key] for name, key in part["tensors"].items()}
         limits.check_sizes(f"layer {number}", named, len(queries), len(keys), same=queries is keys)
+        _check_values(f"layer {number}", part)
     for part in header.get("mixers", ()):
         own = {name: sizes[key] for name, key in part["tensors"].items() if name in MIXER_TENSORS}
         heads, n_tokens, d_v = own["v"].shape
@@ -264,6 +265,22 @@ def _check_header(header: dict, sizes: Mapping[str, Size]) -> None:
         for name, (shape, dtype) in own.items():
             if shape != shapes[name] or dtype not in limits.FLOATS:
                 raise ValueError(f"{name} of a layer without softmax is {dtype} of shape {shape}")
+
+
+def _check_values(where: str, part: dict) -> None:
+    """Raise `MhaError` for a name that is no text, and for a rule whose numbers are none; true is no number.
+
+    A scale of 0 stays: an edit can set it, and then all scores are 0.
+    """
+    if not isinstance(part.get("name", ""), str):
+        raise MhaError(f"the name of {where} is {part['name']!r:.80}; it has to be text.")
+    for field in RULE_NUMBERS:
+        value = part["rule"].get(field, getattr(ScoreRule, field))
+        optional = getattr(ScoreRule, field) is None
+        if (value is None and optional) or (isinstance(value, int | float) and not isinstance(value, bool)):
+            continue
+        allowed = "a number or null" if optional else "a number"
+        raise MhaError(f"{field} of {where} is {value!r:.80}; it has to be {allowed}.")
 
 
 def _check_numbers(header: dict, tensors: Mapping[str, Tensor]) -> None:
@@ -301,7 +318,15 @@ def open_file(path: str | PathLike, key: str, *, kind: str) -> Iterator[tuple[st
         raise MhaError(f"{path} cannot be opened: {error}") from None
     except (SafetensorError, OSError) as error:
         raise MhaError(f"{path} cannot be read as {kind}: {error}.") from None
-    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, IndexError) as error:
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        RuntimeError,
+        IndexError,
+        OverflowError,
+    ) as error:
         raise MhaError(f"{path} is damaged: its header does not fit its content ({error!r}).") from None
     raise MhaError(f"{path} is a safetensors file but not {kind}.")
 

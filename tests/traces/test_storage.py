@@ -400,6 +400,51 @@ def test_a_file_is_held_to_limits(change, reason, saved, refused):
     assert reason in str(refused(mha.load, saved))
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "reason"),
+    [
+        ("scale", True, "scale of layer 0 is True; it has to be a number or null"),
+        ("soft_cap", True, "soft_cap of layer 0 is True"),
+        ("temperature", True, "temperature of layer 0 is True"),
+        ("temperature", None, "temperature of layer 0 is None; it has to be a number."),
+        ("scale", "1", "scale of layer 0 is '1'"),
+        ("scale", [1], "scale of layer 0 is [1]"),
+    ],
+)
+def test_the_numbers_of_a_rule_are_numbers(field, value, reason, saved, refused):
+    edited(saved, lambda header, tensors: header["layers"][0]["rule"].update({field: value}))
+    assert reason in str(refused(mha.load, saved))
+
+
+@pytest.mark.parametrize("name", [5, [1], None, True], ids=str)
+def test_the_name_of_a_layer_is_text(name, saved, refused):
+    edited(saved, lambda header, tensors: header["layers"][0].update(name=name))
+    assert "the name of layer 0 is" in str(refused(mha.load, saved))
+
+
+@pytest.mark.parametrize("scale", [2**64, -(2**64), 2**63, 0], ids=str)
+def test_a_whole_scale_counts_as_a_float(scale, saved):
+    edited(saved, lambda header, tensors: header["layers"][0]["rule"].update(scale=scale))
+    [layer] = mha.load(saved).layers
+    assert type(layer.rule.scale) is float
+    assert layer.rule.scale == scale
+    assert np.isfinite(layer.weights()).all()
+
+
+def test_a_scale_of_0_that_an_edit_sets_comes_back(tmp_path):
+    edited_trace = mha.trace("a b c", h=2, d_model=8, edits=[mha.edits.Scale(factor=0)])
+    edited_trace.save(tmp_path / "t.safetensors")
+    assert mha.load(tmp_path / "t.safetensors").layers[0].rule.scale == 0
+
+
+def test_a_number_too_large_for_the_machine_is_damage(saved, refused):
+    def overflow():
+        with storage.open_file(saved, storage.HEADER, kind="a saved trace"):
+            float(10**400)
+
+    assert "is damaged" in str(refused(overflow))
+
+
 def test_a_trace_that_could_not_be_read_is_not_saved_and_a_long_one_is_read_on_request(tmp_path, refused):
     path = tmp_path / "t.safetensors"
     trace = mha.trace("a " * 4097, h=1, d_model=2, limit=4097)
