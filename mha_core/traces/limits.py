@@ -2,24 +2,32 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from mha_core.attention.functional import HALF
+from mha_core.attention.functional import CELLS, HALF, MIN_ROWS, row_blocks
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.errors import MhaError
 
 MAX_HEADER = 16_000_000  # characters of a file's description
 MAX_LAYERS = 512
 MAX_HEADS = 1024
+SOFTMAX = 64  # operations that a score is counted with beside its products, which can be narrow
 MAX_WHOLE = 2**64  # of a whole number in a description
 # By rounding, the weights of a row may sum to this much above 1.
 ROUNDING, HALF_ROUNDING = 1e-3, 1e-2
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
+BYTES = dict(zip(FLOATS, (2, 2, 4, 8), strict=True)) | {
+    "bool": 1,
+    "int8": 1,
+    "int16": 2,
+    "int32": 4,
+    "int64": 8,
+}
 # The axes of the tensors of a layer. None is any size; the others have one size in all tensors of a layer.
 AXES = {
     "q": ("head", "query", "d_k"),
@@ -94,6 +102,43 @@ def check_count(what: str, count: int, limit: int) -> None:
     """Raise `MhaError` for more tokens, layers or heads than `limit`."""
     if count > limit:
         raise MhaError(f"it has {count:,} {what}; the limit is {limit:,}.")
+
+
+def check_cost(
+    layers: Sequence[Mapping[str, Size]],
+    sizes: Mapping[str, Size],
+    n_tokens: Sequence[tuple[int, int]],
+    *,
+    max_bytes: int | None,
+    max_flops: int | None,
+) -> None:
+    """Raise `MhaError` for a file whose layers take more memory or operations than there may be.
+
+    A file of a few numbers can name them in hundreds of layers, each of which is then computed. `layers` are
+    the sizes of each layer's tensors by name, `n_tokens` its numbers of queries and keys, `sizes` those of
+    the file. Memory is that of the tensors, and of scores as `random_weights.nbytes` has them: 12 bytes for
+    each of a block of rows. Operations are ``2 · (d_k + d_v)`` for each score, and `SOFTMAX` beside them.
+    None is no limit.
+    """
+    flops, block = 0, 0
+    for named, (n_query, n_key) in zip(layers, n_tokens, strict=True):
+        heads = named["q" if "q" in named else "weights"].shape[0]
+        widths = named["q"].shape[2] + named["v"].shape[2] if "q" in named else 0
+        cells = heads * n_query * n_key
+        flops += cells * (2 * widths + SOFTMAX)
+        block = max(block, min(cells, max(CELLS, MIN_ROWS * heads * n_key)))
+    held = sum(math.prod(shape) * BYTES.get(dtype, 1) for shape, dtype in sizes.values()) + 12 * block
+    what_works = "A file of fewer layers, fewer heads or a shorter text works."
+    if max_bytes is not None and held > max_bytes:
+        raise MhaError(
+            f"its tensors and the scores of a block of rows take about {held / 1e9:,.2f} GB; the limit is "
+            f"{max_bytes / 1e9:,.2f} GB (max_bytes). {what_works}"
+        )
+    if max_flops is not None and flops > max_flops:
+        raise MhaError(
+            f"the scores of its layers ({len(layers)}) take {flops / 1e9:,.1f} billion operations; the limit "
+            f"is {max_flops / 1e9:,.1f} billion (max_flops). {what_works}"
+        )
 
 
 def check_sizes(where: str, sizes: Mapping[str, Size], n_query: int, n_key: int, *, same: bool) -> None:
@@ -187,8 +232,8 @@ def check_scores(where: str, q: Tensor, k: Tensor, rule: ScoreRule) -> None:
     largest = torch.finfo(torch.float64 if q.dtype == torch.float64 else torch.float32).max
     bound = 1.0
     for tensor in (q, k):
-        lengths = [float(head.double().square().sum(-1).max().sqrt()) for head in tensor]
-        bound *= max(lengths)
+        blocks = row_blocks(len(tensor), tensor[0].numel())  # of heads: a copy in float64 needs memory
+        bound *= max(float(tensor[heads].double().square().sum(-1).max().sqrt()) for heads in blocks)
     factors = (1.0, abs(rule.factor(q.shape[-1])), abs(rule.factor(q.shape[-1])) / rule.temperature)
     if not bound * max(factors) <= largest:
         raise MhaError(

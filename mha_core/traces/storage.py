@@ -208,8 +208,14 @@ def check_folder(path: str | PathLike) -> None:
         raise MhaError(f"There is no folder {path.parent} to save {path.name} in.")
 
 
-def read(path: str | PathLike, *, limit: int = MAX_TOKENS) -> Parts:
-    """The parts of a trace that `write` wrote, of at most `limit` tokens.
+def read(
+    path: str | PathLike,
+    *,
+    limit: int = MAX_TOKENS,
+    max_bytes: int | None = None,
+    max_flops: int | None = None,
+) -> Parts:
+    """The parts of a trace that `write` wrote, of at most `limit` tokens, and no more than it may cost.
 
     Raises `MhaError` as `open_file` does, and for another format version. What the file says of itself is
     held to `MAX_LAYERS`, `MAX_HEADS`, `limit`, and to the shapes and number types of the tensors before these
@@ -220,6 +226,7 @@ def read(path: str | PathLike, *, limit: int = MAX_TOKENS) -> Parts:
         sizes = file_sizes(file)
         _check_counts(header, sizes, limit)
         _check_header(header, sizes)
+        _check_cost(header, sizes, max_bytes=max_bytes, max_flops=max_flops)
         # Copied to memory that torch allocates: rounding of products can depend on the alignment.
         tensors = {name: file.get_tensor(name).clone() for name in sizes}
         _check_numbers(header, tensors)
@@ -245,6 +252,18 @@ def _check_counts(header: dict, sizes: Mapping[str, Size], limit: int) -> None:
         for key in part["tensors"].values():
             shape = sizes[key].shape
             check_count("heads", shape[0] if len(shape) > 2 else 1, MAX_HEADS)
+
+
+def _check_cost(
+    header: dict, sizes: Mapping[str, Size], *, max_bytes: int | None, max_flops: int | None
+) -> None:
+    """Raise `MhaError` as `limits.check_cost` does; the header has been checked."""
+    layers = [{name: sizes[key] for name, key in part["tensors"].items()} for part in header["layers"]]
+    counts = [len(text["pieces"]) for text in header["texts"]]
+    n_tokens = [
+        (counts[queries], counts[keys]) for queries, keys in (part["sides"] for part in header["layers"])
+    ]
+    limits.check_cost(layers, sizes, n_tokens, max_bytes=max_bytes, max_flops=max_flops)
 
 
 def _check_header(header: dict, sizes: Mapping[str, Size]) -> None:

@@ -341,14 +341,21 @@ def _with_sides(layer: LayerTrace, sides: Sides) -> LayerTrace:
     return layer
 
 
-def load(path: str | PathLike, *, limit: int = MAX_TOKENS) -> AttentionTrace:
+def load(
+    path: str | PathLike,
+    *,
+    limit: int = MAX_TOKENS,
+    max_bytes: int | None = None,
+    max_flops: int | None = None,
+) -> AttentionTrace:
     """Read a trace that `AttentionTrace.save` wrote; it is the same to the last bit.
 
     `limit` is the largest number of tokens, as of `trace`. Raises `MhaError` where the file is missing,
     truncated, damaged, not a saved trace, or has more than `limit` tokens, 512 layers, or 1,024 heads in a
-    layer; sizes are read from its header before its numbers are.
+    layer; sizes are read from its header before its numbers are. For a file of strangers `max_bytes` and
+    `max_flops` bound the memory and the operations that its layers take; None is no limit.
     """
-    parts = storage.read(path, limit=limit)
+    parts = storage.read(path, limit=limit, max_bytes=max_bytes, max_flops=max_flops)
     try:
         return AttentionTrace(*parts)
     except MhaError as error:

@@ -54,7 +54,8 @@ def begin() -> None:
 
 @st.cache_resource(max_entries=1, show_spinner=False)
 def _on_disk(path: str, changed: int) -> Opened:
-    return read(Path(path).name, Path(path).read_bytes())
+    # Chosen by who started the server, and no upload: it may cost what it does.
+    return read(Path(path).name, Path(path).read_bytes(), bounded=False)
 
 
 def trace(scene: Scene) -> AttentionTrace | None:
@@ -89,13 +90,18 @@ def close() -> None:
     st.session_state.opened_trace = st.session_state.file = None
 
 
-def read(name: str, content: bytes) -> Opened:
-    """A file that `AttentionTrace.save` wrote. Raises `MhaError` with the name of any other file."""
+def read(name: str, content: bytes, *, bounded: bool = True) -> Opened:
+    """A file that `AttentionTrace.save` wrote. Raises `MhaError` with the name of any other file.
+
+    `bounded` holds it to what one trace may cost on this server.
+    """
+    figures = profile.current()
+    cost = {"max_bytes": figures.trace_bytes, "max_flops": figures.trace_flops} if bounded else {}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.safetensors"
         path.write_bytes(content)
         try:
-            saved = load(path, limit=profile.current().tokens)
+            saved = load(path, limit=figures.tokens, **cost)
         except MhaError as error:
             raise MhaError(str(error).replace(str(path), name)) from None
     if not saved.layers:

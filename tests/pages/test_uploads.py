@@ -298,3 +298,37 @@ def test_a_file_that_is_gone_by_now_is_told(started_with, opened):
     app = opened(source="file")
     assert not app.exception
     assert "No such file" in app.error[0].value
+
+
+def amplified(path, layers=512):
+    """A file of a few numbers that many layers share: 512 heads and 256 tokens in each."""
+    q, k, v = (torch.zeros(heads, 256, 1) for heads in (512, 1, 1))
+    trace = mha.from_tensors(q=q, k=k, v=v, tokens=["a"] * 256)
+    mha.AttentionTrace(trace.tokens, trace.layers * layers, trace.source).save(path)
+    return path.read_bytes()
+
+
+def test_an_upload_is_held_to_what_a_trace_may_cost(tmp_path, monkeypatch, refused):
+    monkeypatch.setenv("HEADSCOPE_HOSTED", "1")
+    file = amplified(tmp_path / "t.safetensors")
+    assert len(file) < 2 * 2**20
+    message = str(refused(uploads.read, "mine", file))
+    assert message.startswith("mine cannot be opened: the scores of its layers (512) take 1,168.2 billion")
+    assert uploads.read("mine", amplified(tmp_path / "t.safetensors", layers=2)).parts
+
+
+def test_a_file_as_long_and_wide_as_the_hosted_app_traces_opens(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADSCOPE_HOSTED", "1")
+    draw = torch.Generator().manual_seed(0)
+    for layers, heads, d in ((12, 12, 64), (6, 64, 1), (6, 8, 64)):
+        q, k, v = (torch.randn(layers, heads, 512, d, generator=draw).half() for _ in "qkv")
+        path = tmp_path / "t.safetensors"
+        mha.from_tensors(q=q, k=k, v=v, tokens=["a"] * 512).save(path)
+        assert uploads.read("mine", path.read_bytes()).parts
+
+
+def test_a_file_that_the_server_was_started_with_may_cost_more(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADSCOPE_HOSTED", "1")
+    path = tmp_path / "t.safetensors"
+    amplified(path, layers=20)
+    assert uploads._on_disk(str(path), 0).parts

@@ -445,6 +445,24 @@ def test_a_number_too_large_for_the_machine_is_damage(saved, refused):
     assert "is damaged" in str(refused(overflow))
 
 
+def test_layers_that_share_tensors_are_held_to_what_they_cost(saved, refused):
+    # 3 heads, 4 tokens, d_k = d_v = 5: 48 scores with 2 · 10 + 64 operations each, 4,032 in a layer.
+    assert len(mha.load(saved, max_flops=4032).layers) == 1
+    message = str(refused(mha.load, saved, max_flops=4031))
+    assert "the scores of its layers (1) take" in message
+    assert "A file of fewer layers" in message
+    edited(saved, lambda header, tensors: header.update(layers=header["layers"] * 100))
+    assert len(mha.load(saved, max_flops=403_200).layers) == 100
+    refused(mha.load, saved, max_flops=403_199)
+
+
+def test_a_file_is_held_to_the_memory_that_it_takes(saved, refused):
+    tensors = parts(saved)[1].values()
+    needed = sum(tensor.numel() * tensor.element_size() for tensor in tensors) + 12 * 48
+    mha.load(saved, max_bytes=needed)
+    assert "(max_bytes)" in str(refused(mha.load, saved, max_bytes=needed - 1))
+
+
 def test_a_trace_that_could_not_be_read_is_not_saved_and_a_long_one_is_read_on_request(tmp_path, refused):
     path = tmp_path / "t.safetensors"
     trace = mha.trace("a " * 4097, h=1, d_model=2, limit=4097)
