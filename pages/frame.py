@@ -122,7 +122,8 @@ def _say(wrong: Mapping[str, tuple[str, object]], line: DeltaGenerator) -> None:
 
 def _in_words(name: str, value: str, taken: object) -> str:
     """What a link says and what was taken instead."""
-    other = t("link.none") if taken in (None, "") else str(taken)
+    other = ", ".join(map(str, taken)) if isinstance(taken, list) else taken
+    other = t("link.none") if other in (None, "") else str(other)
     return t("link.refused", name=name, value=literal(value[:MAX_QUOTED]), taken=literal(other))
 
 
@@ -150,7 +151,7 @@ with st.sidebar:
     )
     st.caption(compute.device().reason)
     charts.mount()
-link = st.query_params.to_dict() if new_link else {}  # controls take wrong values out of it
+link = controls.whole_link() if new_link else {}  # controls take wrong values out of it
 wrong, line = controls.refused(link), st.empty()
 _say(wrong, line)
 controls.controls(pages[chosen].controls, above)

@@ -3,12 +3,13 @@
 import json
 from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from mha_core import MhaError
+from mha_core import AttentionTrace, MhaError, Tokens
 from mha_core.attention.masks import MASKS
 from mha_core.attention.module import AttentionSpec
 from mha_core.attention.positions import POSITIONS
@@ -17,7 +18,7 @@ from mha_core.sources.huggingface.model import DTYPES
 from mha_core.sources.random_weights import MAX_SEED
 from mha_core.training.fit import MAX_STEPS
 from mha_core.training.model import ARCHITECTURES
-from pages._kit import compute, model_source, profile, runs, sentence, uploads
+from pages._kit import compute, model_source, profile, runs, sentence, state, uploads
 from pages._kit.state import (
     CHOICES,
     CONTROLS,
@@ -26,14 +27,18 @@ from pages._kit.state import (
     SETTINGS,
     STARTED,
     Focus,
+    Scene,
     current,
     go,
     name_tokens,
     setting,
+    stay_within,
 )
 from pages._kit.text import ASSETS, language, languages, literal, t
 
 MAX_INDEX = 10**8 - 1  # of a layer or a head in a link; beyond those that there are it is the last one
+MAX_SENTENCES = 2  # side by side
+SEPARATOR = ","  # of the values of a field that has several
 SIZES = ("h", "d_model", "d_k", "d_v", "n_kv_heads", "layers")  # each has a figure in the profile
 
 
@@ -100,7 +105,14 @@ def _visible(of_source: Mapping[str, frozenset[str]], place: DeltaGenerator) -> 
             _choice("architecture")
     trace = compute.peek(current())
     if trace is not None:
+        stay_within(trace)
         name_tokens(trace)
+
+
+def whole_link() -> dict[str, str]:
+    """The link that is open; of a field that has several values they are one, with commas between them."""
+    given = {name: st.query_params.get_all(name) for name in st.query_params}
+    return {name: SEPARATOR.join(values) if len(values) > 1 else values[0] for name, values in given.items()}
 
 
 def refused(link: Mapping[str, str]) -> dict[str, tuple[str, object]]:
@@ -118,20 +130,67 @@ def refused(link: Mapping[str, str]) -> dict[str, tuple[str, object]]:
 
 
 def replaced(link: Mapping[str, str]) -> dict[str, tuple[str, object]]:
-    """Of a page that has been drawn: the values of the link in place of which it has others."""
-    token, focus = link.get("token", ""), st.session_state["focus"]
-    named = bool(token) and not token.isdecimal() and token != focus.token
-    others = {"token": (token, focus.token)} if named and Focus.of_link(link).token == token else {}
-    # Which kinds of attention there are is known with the trace.
-    for key in link.keys() - {*CONTROLS, *focus.link()} | link.keys() & {"kind"}:
-        value = st.session_state.get(key)
-        if isinstance(value, str | int | float) and not _is_same(link[key], value):
-            others[key] = link[key], value
+    """Of a page that has been drawn: the values of the link in place of which it has others.
+
+    They are known with the trace, as its layers, heads and words are, or to the page alone.
+    """
+    shapes, instead = st.session_state.pop("shapes", None), st.session_state.pop("instead", {})
+    if not link:
+        return {}
+    asked, others = Focus.of_link(link), {}
+    trace = compute.peek(current()) if "source" in st.session_state.drawn else None  # of a page with a trace
+    if trace is not None:
+        others = _beyond(link, asked, state.within(asked, shapes or [state.shape_of(trace)]))
+        others |= _no_words(link, asked, trace)
+    for key in link.keys() - {*CONTROLS, *asked.link()} | link.keys() & {"kind"}:
+        if key in st.session_state:
+            value = st.session_state[key]
+            if isinstance(value, str | int | float | list | None) and not _is_same(link[key], value):
+                others[key] = link[key], value
+        elif key in instead:
+            others[key] = link[key], instead[key]
+    if link.get("revision") and _is_on_disk(current()):
+        others["revision"] = link["revision"], None
     return others
 
 
-def _is_same(text: str, value: str | float) -> bool:
+def _is_on_disk(scene: Scene) -> bool:
+    """Whether the scene's model is files on this machine, which have no revision."""
+    return scene.source == "model" and bool(scene.model) and model_source.is_folder(scene.model)
+
+
+def _beyond(link: Mapping[str, str], asked: Focus, taken: Focus) -> dict[str, tuple[str, object]]:
+    """The numbers of a link that are beyond the last layer, head or sentence."""
+    if asked.sentence > MAX_SENTENCES:
+        taken = replace(taken, sentence=MAX_SENTENCES if setting("twin").strip() else 1)
+    was, now = asked.link(), taken.link()
+    return {name: (link[name], now[name]) for name in link.keys() & was if was[name] != now[name]}
+
+
+def _no_words(link: Mapping[str, str], asked: Focus, trace: AttentionTrace) -> dict[str, tuple[str, object]]:
+    """The words and their numbers in a link that are not in the sentence."""
+    focus, sides, others = st.session_state["focus"], trace.sides, {}
+    if asked.sentence == 2:  # of another sentence, which the view in the browser has
+        return others
+    words = {"token": [asked.token], "key_token": [asked.key_token], "pins": asked.pins.split()}
+    for name, names in words.items():
+        tokens = sides.keys if name == "key_token" or (name, asked.side) == ("pins", "key") else sides.queries
+        if name in link and any(not _is_in(tokens, one) for one in names if one):
+            others[name] = link[name], getattr(focus, name)
+    return others
+
+
+def _is_in(tokens: Tokens, name: str) -> bool:
+    number = state.as_number(name)
+    return state.position(tokens, name) is not None and (number is None or number <= len(tokens))
+
+
+def _is_same(text: str, value: str | float | list | None) -> bool:
     """Whether a value of a link is that of a control."""
+    if isinstance(value, list):
+        return sorted(map(str, value)) == sorted(filter(None, text.split(SEPARATOR)))
+    if value is None:
+        return not text
     if isinstance(value, bool):
         return text.lower() == str(value).lower()
     with suppress(ValueError):

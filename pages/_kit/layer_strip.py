@@ -53,7 +53,7 @@ def _place(kinds: tuple[LayerKind, ...], scene: state.Scene) -> int:
     moved = st.session_state.get("place_layer", scene.focus.layer) != scene.focus.layer
     st.session_state.place_layer = scene.focus.layer
     linked = st.query_params.get(PLACE, "")
-    place = st.session_state.get(PLACE) or (int(linked) if linked.isdecimal() else 0)
+    place = st.session_state.get(PLACE) or state.as_number(linked)
     if not moved and place in range(1, len(kinds) + 1) and kinds[place - 1].mixer is not None:
         return place
     st.query_params.pop(PLACE, None)

@@ -5,7 +5,7 @@ are bound to the link hold the scene; the focus is held by the browser (assets/c
 writes it into every address and sends it with its messages. Heads and layers count from 1, as on screen.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 
@@ -205,7 +205,8 @@ def name_tokens(trace: AttentionTrace) -> None:
     """Give the focus's tokens the names of words, which another sentence has, too, where they are numbered.
 
     A word that the sentence has no longer becomes the one that stands in its place, and one that the model
-    was asked about becomes the first that it is asked about now: its row is no by-product.
+    was asked about becomes the first that it is asked about now: its row is no by-product. A word that is
+    merely looked at, or pinned beside it, is let go of.
     """
     now, queries, keys = focus(), trace.sides.queries, trace.sides.keys
     if now.sentence != 1:
@@ -219,13 +220,64 @@ def name_tokens(trace: AttentionTrace) -> None:
         at = token = asked[0] if was_asked and asked and at not in asked else at
     st.session_state["token_at"] = at or 0, at in asked
     names = {} if token is None else {"token": name_of(queries, token)}
-    names |= {} if key is None else {"key_token": name_of(keys, key)}
+    if now.key_token:
+        key = position(keys, now.key_token) if key is None else key
+        names["key_token"] = "" if key is None else name_of(keys, key)
+    pinned = [position(keys if now.side == "key" else queries, pin) for pin in now.pins.split()]
+    pins = [name_of(keys if now.side == "key" else queries, pin) for pin in pinned if pin is not None]
+    names |= {"pins": " ".join(pins)}
     st.session_state["focus"] = replace(now, **names)
+
+
+def shape_of(trace: AttentionTrace) -> list[int]:
+    """The number of heads of each layer."""
+    return [layer.n_heads for layer in trace.layers]
+
+
+def within(focus: Focus, shapes: Sequence[Sequence[int]]) -> Focus:
+    """The focus with the last layer or head of these traces in place of one beyond it, in no layer at all."""
+    n_layers, n_heads = max(map(len, shapes)), max(max(shape) for shape in shapes)
+    drawn = focus.heads.split(",")
+    kept = [one for one in drawn if as_number(one) is None or as_number(one) <= n_heads]
+    hops = {name: as_number(getattr(focus, name)) or 0 for name in ("hop1", "hop2")}
+    return replace(
+        focus,
+        layer=min(focus.layer, n_layers),
+        head=min(focus.head, n_heads),
+        heads=focus.heads if len(kept) == len(drawn) else ",".join(kept),
+        **{name: str(n_heads) for name, hop in hops.items() if hop > n_heads},
+    )
+
+
+def stay_within(trace: AttentionTrace) -> None:
+    """Move the focus to what there is, where the layers or heads have become others since the last run.
+
+    Or the page's own link would name what nobody sees. What stands in no link, as the layer and the head that
+    a page begins with, stays.
+    """
+    shape, now = shape_of(trace), focus()
+    if st.session_state.get("shape", shape) != shape:
+        inside = within(now, [shape])
+        kept = {name: getattr(now, name) for name in ("layer", "head")}
+        first = {name: value for name, value in kept.items() if value == getattr(Focus, name)}
+        st.session_state["focus"] = replace(inside, **first)
+    st.session_state["shape"] = shape
+
+
+def say_instead(name: str, taken: object) -> None:
+    """A page has another value in a field of its own than the link; the frame says so in its line."""
+    st.session_state.setdefault("instead", {})[name] = taken
+
+
+def as_number(text: str) -> int | None:
+    """The number that a value of a link is, however many digits it has; None for anything else."""
+    is_number = text.isascii() and text.isdecimal() and len(text) < 19  # Python reads 4,300 digits at most
+    return int(text) if is_number else None
 
 
 def _numbered(tokens: Tokens, name: str) -> int | None:
     """The position from 0 that a number from 1 means, the last one beyond the end; None for a word."""
-    number = int(name) if name.isascii() and name.isdecimal() and len(name) < 19 else 0
+    number = as_number(name)
     return min(number, len(tokens)) - 1 if number else None
 
 

@@ -1,15 +1,17 @@
 """The frame: its controls and the link mean the same scene, whatever is asked, and refusals can be mended."""
 
 import itertools
+import json
 import re
 from dataclasses import replace
 
 import pytest
 
 import mha_core as mha
-from pages._kit import compute
+from mha_core.analysis.layer_kinds import layer_kinds
+from pages._kit import compute, layer_strip
 from pages._kit.state import SETTINGS, Focus, Scene
-from pages._kit.text import isolated, literal
+from pages._kit.text import ASSETS, isolated, literal
 
 STEPS = "understand/steps.py"
 TOKEN = "see/token.py"
@@ -158,6 +160,12 @@ def test_what_is_looked_at_stays_when_something_else_changes(opened, place):
     app.number_input(key="seed").set_value(4).run()
     app.text_area(key="text").set_value("a b c d e").run()
     assert place(app) == (0, 4, 2)
+
+
+def lines(app) -> list[str]:
+    """What is said of values of the link that cannot be."""
+    said = [caption.value for caption in app.caption if "The link says" in caption.value]
+    return [line.replace("\\", "").replace("\u2060", "") for line in said]
 
 
 # The sentence
@@ -333,7 +341,7 @@ def test_a_source_is_asked_for_what_it_takes_and_nothing_else(source):
     [
         ({"h": "-1"}, "h = -1, which cannot be; 4 was"),
         ({"d_model": "1e308"}, "d_model = 1e308, which cannot be; 64 was"),
-        ({"layer": "two"}, "layer = two, which cannot be; 2 was"),
+        ({"layer": "two"}, "layer = two, which cannot be; 1 was"),
         ({"source": "<b>evil</b>"}, "<b>evil</b>"),
         ({"source": "random", "mask": "../mask"}, "mask = ../mask, which cannot be; full was"),
         ({"source": "random", "d_k": "0", "bias": "no"}, "d_k = 0, which cannot be; none was"),
@@ -342,15 +350,24 @@ def test_a_source_is_asked_for_what_it_takes_and_nothing_else(source):
         ({"heads": "1,two"}, "heads = 1,two, which cannot be; none was"),
         ({"lang": "xx"}, "lang = xx, which cannot be; en was"),
         ({"text": "a dog", "token": "cat"}, "token = cat, which cannot be; dog was"),
+        ({"text": "a dog", "token": "99"}, "token = 99, which cannot be; dog was"),
+        ({"head": "99"}, "head = 99, which cannot be; 4 was"),
+        ({"layer": "9", "layers": "3"}, "layer = 9, which cannot be; 3 was"),
+        ({"heads": "1,99"}, "heads = 1,99, which cannot be; 1 was"),
+        ({"hop2": "99"}, "hop2 = 99, which cannot be; 4 was"),
+        ({"sentence": "3"}, "sentence = 3, which cannot be; 1 was"),
+        ({"sentence": "3", "twin": "a cat"}, "sentence = 3, which cannot be; 2 was"),
+        ({"text": "a dog", "pins": "cat a"}, "pins = cat a, which cannot be; a was"),
+        ({"text": "a dog", "key_token": "cat"}, "key_token = cat, which cannot be; none was"),
     ],
 )
 def test_a_wrong_value_of_a_link_is_said_with_what_was_taken_instead(opened, link, said):
     app = opened(**link)
     assert not app.exception
-    (line,) = (caption.value for caption in app.caption if "The link says" in caption.value)
-    assert said in line.replace("\\", "").replace("\u2060", "")
+    (line,) = lines(app)
+    assert said in line
     app.run()
-    assert not any("The link says" in caption.value for caption in app.caption)
+    assert not lines(app)
 
 
 def test_a_wrong_value_of_a_page_is_said_too(arrived):
@@ -364,8 +381,91 @@ def test_a_wrong_value_of_a_page_is_said_too(arrived):
     assert not any("The link says" in caption.value for caption in app.caption)
 
 
+@pytest.mark.parametrize(
+    ("page", "link", "said"),
+    [
+        (STEPS, {"operation": "zzz"}, "operation = zzz, which cannot be; project was"),
+        ("understand/hops.py", {"hop1": "9" * 5000}, "which cannot be; 4 was"),
+        ("understand/embeddings.py", {"word": "zzz"}, "word = zzz, which cannot be; none was"),
+        (
+            "understand/embeddings.py",
+            {"classes": "zzz"},
+            "classes = zzz, which cannot be; animal, person, food, place was",
+        ),
+    ],
+)
+def test_what_a_page_alone_knows_of_a_link_is_said_in_the_same_line(arrived, page, link, said):
+    app = arrived(page, head=77, lang="en", **link)
+    assert not app.exception
+    (line,) = lines(app)
+    assert said in line
+    assert "head = 77, which cannot be; 4 was" in line
+    app.run()
+    assert not lines(app)
+
+
+def test_a_revision_of_files_on_this_machine_is_said_not_to_be(arrived):
+    (line,) = lines(arrived("see/heads.py", source="model", model="./nowhere", revision="zzz", lang="en"))
+    assert line == "The link says revision = zzz, which cannot be; none was taken."
+
+
+def test_a_link_with_a_place_of_thousands_of_digits_opens(monkeypatch):
+    class Held(dict):
+        __setattr__ = dict.__setitem__
+
+    monkeypatch.setattr(layer_strip.st, "query_params", {"place": "9" * 5000})
+    monkeypatch.setattr(layer_strip.st, "session_state", Held())
+    assert layer_strip._place(layer_kinds(compute.trace(Scene(source="random"))), Scene()) == 1
+
+
+def test_a_head_that_is_gone_with_other_sizes_leaves_the_link_of_the_page(opened, move, component):
+    app = move(
+        opened(h=8, layers=3, text="a b c"), head=7, layer=3, heads="2,7", hop1=7, pins="b", key_token="c"
+    )
+    app.number_input(key="h").set_value(2).run()
+    app.number_input(key="layers").set_value(2).run()
+    app.text_area(key="text").set_value("a d").run()
+    focus = component(app, "address")["focus"]
+    names = ("head", "layer", "heads", "hop1", "pins", "key_token")
+    assert [focus[name] for name in names] == ["2", "2", "2", "2", "", ""]
+    assert not lines(opened(h=2, layers=2, text="a d", **focus))
+
+
+def links() -> list[tuple[str, dict]]:
+    """Those of the gallery, of a few scenes, and of every page as it is at first."""
+    cases = json.loads((ASSETS / "cases.json").read_text(encoding="utf-8"))
+    files = {"heads": "see/heads.py", "what-if": "understand/what_if.py", "model": "models/real.py"}
+    files |= {name: f"see/{name}.py" for name in ("token", "compare")}
+    files |= {name: f"understand/{name}.py" for name in ("steps", "hops", "embeddings", "positions", "cost")}
+    files |= {name: f"learn/{name}.py" for name in ("train", "sweep", "cases")}
+    given = [(files[case.pop("page")], {k: v for k, v in case.items() if k != "case"}) for case in cases]
+    scenes = [
+        ("see/compare.py", {"h": "4", "against": "h:8", "head": "8"}),
+        ("see/heads.py", {"sentence": "2", "token": "wide", "head": "2", "heads": "0", "lines": "50"}),
+        ("understand/embeddings.py", {"word": "cat", "axes": "3-D", "layer": "1"}),
+        ("understand/steps.py", {"operation": "adjust", "key_token": "animal"}),
+    ]
+    return [*given, *scenes, *((file, {}) for file in files.values())]
+
+
+@pytest.mark.slow
+def test_no_link_that_the_app_makes_is_said_to_be_wrong(arrived, component):
+    for page, link in links():
+        app = arrived(page, lang="en", **link)
+        assert not app.exception
+        assert lines(app) == [], (page, link)
+        held = {
+            name: value[-1] if isinstance(value, list) else value for name, value in app.query_params.items()
+        }
+        first = Focus().link()
+        held |= {
+            name: value for name, value in component(app, "address")["focus"].items() if value != first[name]
+        }
+        assert lines(arrived(page, **held)) == [], (page, held)
+
+
 def test_a_link_that_can_be_is_not_spoken_of(opened):
     settings = {"source": "random", "h": 8, "d_model": 64, "seed": 0, "layers": 2, "d_k": ""}
-    focus = {"head": 99, "token": 4, "heads": "0", "drawing": "text", "threshold": "0.125", "hop1": "2"}
+    focus = {"head": 8, "token": 4, "heads": "0", "drawing": "text", "threshold": "0.125", "hop1": "2"}
     app = opened(**settings, **focus, mask="causal", bias="false", words="whole", lang="en")
     assert not any("The link says" in caption.value for caption in app.caption)

@@ -46,9 +46,9 @@ def last(trace: AttentionTrace, scene: state.Scene) -> int:
 def heads(trace: AttentionTrace, scene: state.Scene, query: int, *, layer: int) -> tuple[int, int]:
     """The two heads to multiply, from 0: the chosen ones, else those that most lead to the answer."""
     best = compute.of(trace, _best, query=query, layer=layer)
-    chosen = scene.focus.hop1, scene.focus.hop2
+    chosen = state.as_number(scene.focus.hop1), state.as_number(scene.focus.hop2)
     first, second = (
-        min(int(number), trace.layers[at].n_heads) - 1 if number.isdecimal() and int(number) else default
+        min(number, trace.layers[at].n_heads) - 1 if number else default
         for default, number, at in zip(best, chosen, (layer - 1, layer), strict=True)
     )
     return first, second

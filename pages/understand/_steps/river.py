@@ -5,13 +5,14 @@ from collections.abc import Sequence
 import streamlit as st
 
 from mha_core import AttentionTrace
-from mha_core.analysis.derivation import Step
+from mha_core.analysis.derivation import STEPS, Step, adjust
 from mha_core.analysis.derivation import steps as derived
 from mha_core.analysis.frames import Part
 from mha_core.traces.tokens import subscript
-from pages._kit import components, compute, heatmaps, heights, matrices, streamlit_parts
+from pages._kit import components, compute, heatmaps, heights, matrices, state, streamlit_parts
 from pages._kit.text import t, template
 
+NAMES = tuple(builder.__name__ for builder in (*STEPS, adjust))
 MAX_ACROSS = 5  # matrices in a row
 TALL = 276  # pixels of a matrix, so that a step fits on a screen
 
@@ -22,6 +23,8 @@ def draw(trace: AttentionTrace, steps: Sequence[Step], *, layer: int, head: int)
     """The drawing, with the step in focus that the link names."""
     names = [step.name for step in steps]
     linked = st.query_params.get("operation")
+    if linked not in (None, *NAMES):
+        state.say_instead("operation", names[0])
     streamlit_parts.only("step-", names, linked if linked in names else names[0])
     data = {
         "steps": [{"name": step.name, "title": t(f"steps.{step.name}.title")} for step in steps],
