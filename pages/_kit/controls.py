@@ -27,7 +27,6 @@ from pages._kit.state import (
     SETTINGS,
     STARTED,
     Focus,
-    Scene,
     current,
     go,
     name_tokens,
@@ -126,6 +125,9 @@ def refused(link: Mapping[str, str]) -> dict[str, tuple[str, object]]:
     opened = st.session_state.get("file")
     if link.get("file", opened) != opened:  # a file is open for one visit
         other["file"] = link["file"], opened
+    of_folder = link.get("source") == "model" and model_source.is_folder(link.get("model", ""))
+    if of_folder and link.get("revision"):  # files on this machine have none
+        other["revision"] = link["revision"], None
     return other | {key: (link[key], _default(key)) for key in wrong}
 
 
@@ -149,14 +151,7 @@ def replaced(link: Mapping[str, str]) -> dict[str, tuple[str, object]]:
                 others[key] = link[key], value
         elif key in instead:
             others[key] = link[key], instead[key]
-    if link.get("revision") and _is_on_disk(current()):
-        others["revision"] = link["revision"], None
     return others
-
-
-def _is_on_disk(scene: Scene) -> bool:
-    """Whether the scene's model is files on this machine, which have no revision."""
-    return scene.source == "model" and bool(scene.model) and model_source.is_folder(scene.model)
 
 
 def _beyond(link: Mapping[str, str], asked: Focus, taken: Focus) -> dict[str, tuple[str, object]]:
