@@ -24,6 +24,9 @@ class Cache(Generic[Result]):
     def __len__(self) -> int:
         return len(self._results)
 
+    def __contains__(self, key: str) -> bool:
+        return key in self._results
+
     def get(self, key: str, compute: Callable[[str], Result]) -> Result:
         """The result of that key, ``compute(key)`` where there is none; what this raises is not kept."""
         with self._lock:

@@ -27,23 +27,21 @@ from mha_core.training.runs import Runs
 from pages._kit import model_source, profile, uploads
 from pages._kit.cache import Cache
 from pages._kit.state import STARTED, Scene
-from pages._kit.text import language, t
-from pages._kit.turns import Turns
+from pages._kit.text import language
+from pages._kit.turns import MAX_BYTES, in_turn
 
 SOURCES = ("mini", "random", "run", "model", "file")
 STAND_IN = "stand-in"  # in the keys of the cache
 MAX_TOKENS = {"mini": MAX_WORDS, "run": MAX_WORDS}  # of the small models, whatever the profile
-# Bytes of a trace, and of all that are shared; those that take more are large, of them there are few.
-MAX_BYTES, MAX_SHARED_BYTES = 16_000_000, 240_000_000
+MAX_SHARED_BYTES = 240_000_000  # of all traces but the large ones, of which there are few
 RESULT_BYTES = 2_000_000  # at least, of a short text with what is computed of it: matrices, figures, payload
-MAX_LARGE, MAX_WAITING = 2, 20
+MAX_LARGE = 2
 # Of one trace or layer the results of so many questions, where the text has at most so many tokens.
 MAX_RESULTS, MAX_SMALL_TEXT = 64, 64
 
 Subject = TypeVar("Subject")
 Result = TypeVar("Result")
 _large_traces: OrderedDict[str, mha.AttentionTrace] = OrderedDict()  # only in turn
-_turns = Turns(MAX_WAITING)
 _traces: Cache[mha.AttentionTrace] = Cache(MAX_SHARED_BYTES, lambda trace: max(trace.nbytes, RESULT_BYTES))
 _results: WeakKeyDictionary[object, OrderedDict[Hashable, object]] = WeakKeyDictionary()
 
@@ -218,19 +216,15 @@ def _large_trace(settings: str) -> mha.AttentionTrace:
     trace = _large_traces.get(settings)
     if trace is not None:
         return trace
-    place = st.empty()
 
-    def show(count: int) -> None:
-        place.info(t("long.waiting", count=count), icon=":material/hourglass_top:")
-
-    with _turns.turn(show), place, st.spinner(t("long.computing")):
-        trace = _large_traces.get(settings)  # of one who has waited for the same
-        if trace is None:
+    def compute() -> mha.AttentionTrace:
+        if settings not in _large_traces:  # else of one who has waited for the same
             while len(_large_traces) >= MAX_LARGE:  # before the next one needs the memory
                 _large_traces.popitem(last=False)
-            trace = _large_traces[settings] = _computed(settings)
-    place.empty()
-    return trace
+            _large_traces[settings] = _computed(settings)
+        return _large_traces[settings]
+
+    return in_turn(compute)
 
 
 def _computed(settings: str) -> mha.AttentionTrace:

@@ -15,15 +15,19 @@ import streamlit as st
 
 from mha_core import AttentionTrace, MhaError, device
 from mha_core.attention.edits import Edit
+from mha_core.attention.module import AttentionSpec
 from mha_core.sources.huggingface import catalogue, files
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.sources.huggingface.catalogue import HubModel, LocalModel, hub_models
 from mha_core.sources.huggingface.files import PACKAGE, library
+from mha_core.sources.random_weights import nbytes
 from mha_core.traces.source import ModelSource
 from pages._kit import logs, profile
 from pages._kit.cache import Cache
 from pages._kit.state import Scene
 from pages._kit.text import literal, t
+from pages._kit.turns import MAX_BYTES as MAX_TURN_BYTES
+from pages._kit.turns import in_turn
 
 FOLDERS = "HEADSCOPE_MODELS"  # of the environment, see the README
 POLL_SECONDS = 0.2  # between two updates of the progress bar
@@ -32,6 +36,8 @@ MAX_BYTES = 2_000_000_000  # of the parameters of all models in memory; the late
 MAX_TRACE_BYTES = 1_000_000_000  # of the traces of all models together
 PATIENCE = 3.0  # seconds for which a loading goes on after the last waiting user has left
 ERROR_SECONDS = 60.0  # for which an error stands before the model is tried again
+SIZES = ("hidden_size", "num_attention_heads", "num_hidden_layers")  # of a model's settings
+MAX_TOKENS = 100  # of a text that takes no turns, where the settings have no such sizes
 HALF_PRECISION = ("bfloat16", "float16")
 
 
@@ -93,8 +99,13 @@ class LoadedModel:
             return Parts(MappingProxyType(traces), _bytes(trace), trace)
 
         key = json.dumps([self.number, text, target, [edit.to_json() for edit in edits]])
-        with self._lock:  # two at once would need twice the memory and save no time
-            return _traces.get(key, compute)
+
+        def read() -> Parts:
+            with self._lock:  # two at once would need twice the memory and save no time
+                return _traces.get(key, compute)
+
+        # A text that is there waits for nobody.
+        return read() if key in _traces or not self._is_long(text, target) else in_turn(read)
 
     def answered(
         self, key: "ModelKey", text: str, target: str | None = None, edits: Sequence[Edit] = ()
@@ -103,14 +114,32 @@ class LoadedModel:
 
         That is loaded with the first answer, beside the model. Raises `MhaError` for a model without answers.
         """
-        with self._lock:
-            if self.writer is None:
-                settings = {"revision": key.revision, "dtype": key.dtype}
-                self.writer = huggingface.load(key.name, answers=True, **settings)
-            limit = profile.current().tokens
-            return huggingface.follow(
-                self.writer, text, target=target, limit=limit, edits=edits, answers=True
-            )
+
+        def read() -> AttentionTrace:
+            with self._lock:
+                if self.writer is None:
+                    settings = {"revision": key.revision, "dtype": key.dtype}
+                    self.writer = huggingface.load(key.name, answers=True, **settings)
+                limit = profile.current().tokens
+                return huggingface.follow(
+                    self.writer, text, target=target, limit=limit, edits=edits, answers=True
+                )
+
+        return in_turn(read) if self._is_long(text, target) else read()
+
+    def _is_long(self, text: str, target: str | None) -> bool:
+        """Whether the texts take turns, as those with random weights of these sizes do.
+
+        The matrices of the model are in memory already; only what comes with the texts counts.
+        """
+        tokens = min(len(text) + len(target or ""), profile.current().tokens)  # each has a character at least
+        config = getattr(self.model.module, "config", None)
+        sizes = [getattr(config, name, None) for name in SIZES]
+        if not all(isinstance(size, int) and size > 0 for size in sizes):
+            return tokens > MAX_TOKENS
+        width, heads, layers = sizes
+        spec = AttentionSpec(width, heads, d_k=max(width // heads, 1))
+        return nbytes(spec, tokens, layers) - nbytes(spec, 0, layers) > MAX_TURN_BYTES
 
 
 class Loading:

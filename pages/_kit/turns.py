@@ -4,9 +4,16 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
+
+import streamlit as st
 
 from mha_core import MhaError
+from pages._kit.text import t
 
+Result = TypeVar("Result")
+MAX_BYTES = 16_000_000  # of a trace that is computed at once; a larger one takes its turn
+MAX_WAITING = 20
 POLL_SECONDS = 0.5  # between two looks at whether the one who waits is still there
 
 
@@ -29,7 +36,7 @@ class Turns:
         with self._changed:
             if len(self._queue) > self.max_waiting:
                 raise MhaError(
-                    f"{len(self._queue)} long texts are computed or wait for it; at most "
+                    f"{len(self._queue)} long texts or effects are computed or wait for it; at most "
                     f"{self.max_waiting} wait. Come back in a minute, or take a shorter text."
                 )
             self._queue.append(ticket)
@@ -47,3 +54,22 @@ class Turns:
             if self._queue[0] is not ticket:
                 self._changed.wait(POLL_SECONDS)
             return self._queue.index(ticket)
+
+
+_turns = Turns(MAX_WAITING)
+
+
+def in_turn(function: Callable[[], Result]) -> Result:
+    """What the function returns, called when it is its turn; the page shows the place meanwhile.
+
+    The function may not wait for a turn itself. Raises `MhaError` where too many are waiting.
+    """
+    place = st.empty()
+
+    def show(count: int) -> None:
+        place.info(t("long.waiting", count=count), icon=":material/hourglass_top:")
+
+    with _turns.turn(show), place, st.spinner(t("long.computing")):
+        result = function()
+    place.empty()
+    return result

@@ -1,6 +1,7 @@
 """Why there? A fold with the score of a query and a key, split by who wrote the two."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ from mha_core.traces.source import ModelSource, TrainedSource
 from mha_core.training.model import ARCHITECTURES
 from pages._kit import compute, heatmaps, model_source, state
 from pages._kit.text import isolated, literal, number, t
+from pages._kit.turns import in_turn
 
 FOLD = "why"  # its key
 MAX_WRITERS = 12  # of each side that are named
@@ -68,7 +70,8 @@ def _source(scene: state.Scene, trace: AttentionTrace) -> object:
 
 
 def _split(trace: AttentionTrace, *, source: object, **place: int) -> Attribution:
-    return attribution(trace, source=source, **place)
+    split = partial(attribution, trace, source=source, **place)
+    return in_turn(split) if model_source.is_third_party(trace) else split()  # the small ones take no time
 
 
 def _draw(trace: AttentionTrace, why: Attribution) -> None:

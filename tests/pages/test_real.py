@@ -17,12 +17,13 @@ from mha_core.sources.huggingface import model as huggingface
 from mha_core.traces.facts import Facts
 from mha_core.traces.source import ModelSource
 from mha_core.traces.tokens import word_groups
-from pages._kit import model_info, model_source, profile, refusals
+from pages._kit import model_info, model_source, profile, refusals, turns
 from pages._kit.model_source import LoadedModels, ModelKey
 from pages._kit.state import Scene
 from pages._kit.text import literal
+from pages._kit.turns import Turns
 from pages.models._real import literature
-from pages.understand._what_if import swaps
+from pages.understand._what_if import answers, swaps
 from tests.sources import tiny
 
 ROOT = Path(__file__).parents[2]
@@ -289,6 +290,44 @@ def test_whether_a_model_is_asked_has_two_values_in_a_link(on_model, folder, eng
     assert app.toggle(key="ask_model").value == (value == "true")
     refused = english("link.refused", name="ask_model", value="maybe", taken="False")
     assert any(refused in one.value for one in app.caption) == said
+
+
+@pytest.fixture
+def full(monkeypatch):
+    """From now on nobody can wait, and somebody else has their turn."""
+    queue = Turns(0)
+    monkeypatch.setattr(turns, "_turns", queue)
+    with queue.turn(lambda place: None):
+        yield
+
+
+def test_why_of_a_model_takes_its_turn(opened, folder, given, full):
+    given("bert")
+    app = opened("why", source="model", model=folder("bert"))
+    assert not app.exception
+    assert any("at most 0 wait" in info for info in infos(app))
+
+
+def test_effects_over_the_heads_of_a_model_take_their_turn(on_model, monkeypatch):
+    app = on_model("t5", target="The street.")
+    app.switch_page("understand/what_if.py").run()
+    app.toggle(key="ask_model").set_value(True).run()
+    seen, effects = [], answers.effects
+    monkeypatch.setattr(
+        answers,
+        "effects",
+        lambda *given, **more: (seen.append(len(turns._turns._queue)), effects(*given, **more))[1],
+    )
+    app.button(key="measure_effects").click().run()
+    assert not app.exception
+    assert seen == [1]
+
+
+def test_a_long_text_of_a_model_takes_its_turn_and_a_short_one_none(on_model, full):
+    assert not on_model("bert", text="The street.").error
+    assert not on_model("bert", text="The street is old. " * 2).error
+    long = on_model("bert", text="The street is wide. " * 400)
+    assert any("at most 0 wait" in error.value for error in long.error)
 
 
 def test_a_model_without_a_head_for_words_says_so(on_model):

@@ -90,13 +90,30 @@ def test_who_leaves_gives_the_place_back_and_too_many_are_refused(held):
         pass
 
 
+def test_who_waits_sees_the_place_and_then_what_was_computed(held, monkeypatch, english):
+    queue, seen = Turns(1), []
+    monkeypatch.setattr(turns, "_turns", queue)
+
+    def info(said: str, **_: str) -> None:
+        seen.append(said)
+        held.leave()
+
+    place = turns.st.empty()
+    monkeypatch.setattr(place, "info", info)
+    monkeypatch.setattr(turns.st, "empty", lambda: place)
+    held(queue)
+    assert turns.in_turn(lambda: len(queue._queue)) == 1
+    assert set(seen) == {english("long.waiting", count=1)}
+    assert not queue._queue
+
+
 def test_a_long_text_waits_for_its_turn_and_one_that_is_there_for_nobody(opened, held, monkeypatch, english):
-    monkeypatch.setattr(compute, "_turns", Turns(0))
+    monkeypatch.setattr(turns, "_turns", Turns(0))
     monkeypatch.setattr(compute, "_is_large", lambda scene, text: text == LONG)
     compute._large_traces.clear()
     link = {"source": "random", "text": LONG, "twin": "", "h": 2, "d_model": 8}
     assert not opened(**link).error
-    held(compute._turns)
+    held(turns._turns)
     assert not opened(**link).error
     [refusal] = (error.value for error in opened(**link | {"h": 1}).error)
     assert "at most 0 wait" in refusal

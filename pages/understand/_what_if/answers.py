@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import pandas as pd
 import streamlit as st
@@ -11,6 +12,7 @@ from mha_core import AttentionTrace, MhaError, effects
 from mha_core.attention.edits import Edit
 from pages._kit import compute, heatmaps, model_source, state
 from pages._kit.text import isolated, literal, short, t
+from pages._kit.turns import in_turn
 from pages.understand._what_if import swaps
 from pages.understand._what_if.sides import Rearranged
 from pages.understand._what_if.swaps import Swap
@@ -137,7 +139,8 @@ def _measured(trace: AttentionTrace, *, scene: state.Scene, at: int) -> pd.DataF
         source = model_source.loaded_model(scene).writer
     elif scene.source == "run":
         source = compute.trainings().model(scene.run, scene.step)
-    frame = effects(trace, at=at, method="both", source=source, progress=progress)
+    measure = partial(effects, trace, at=at, method="both", source=source, progress=progress)
+    frame = in_turn(measure) if scene.source == "model" else measure()  # small models need no time
     place.empty()
     return frame
 
