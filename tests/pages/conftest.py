@@ -33,7 +33,7 @@ def run(file: str, link: dict, page: str | None = None, folds: Sequence[str] = (
     if page:
         app.switch_page(page)
     for key, value in link.items():
-        app.query_params[key] = str(value)
+        app.query_params[key] = value if isinstance(value, list) else str(value)
     app.run()
     return app
 

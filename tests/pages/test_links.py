@@ -1,0 +1,155 @@
+"""Whole links of drawn values on drawn pages: none fails, and what cannot be is named with what was taken."""
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from streamlit.elements.widgets.number_input import NumberInputSerde
+
+from mha_core.attention.positions import POSITIONS
+from mha_core.training.model import ARCHITECTURES
+from pages._kit import streamlit_parts
+from pages._kit.state import CHOICES, CONTROLS, Focus
+from pages._kit.text import catalogue
+from tests.pages.conftest import FRAME, run
+
+OF_TRACE = [
+    "see/heads.py",
+    "see/token.py",
+    "understand/steps.py",
+    "understand/what_if.py",
+    "understand/hops.py",
+    "understand/embeddings.py",
+]
+PAGES = [
+    *OF_TRACE,
+    "see/compare.py",
+    "understand/positions.py",
+    "understand/cost.py",
+    "learn/train.py",
+    "learn/sweep.py",
+    "learn/cases.py",
+    "models/real.py",
+]
+# Of each field values that every page and every trace can have.
+NUMBERS = ("layer", "head", "sentence", "hop1", "hop2", "heads", "lines")
+CAN_BE = {
+    **{name: ["1"] for name in (*NUMBERS, "token")},
+    **{name: list(names) for name, names in CHOICES.items()},
+    **{name: [""] for name in ("key_token", "pins", "twin", "target")},
+    "threshold": ["", "0", "0.25"],
+    "text": ["The cat saw the dog.", "a", "x y z", "小猫", "<b>$x$</b> \u202e ~~a~~"],
+    "source": ["mini", "random"],
+    "dtype": ["float32"],
+    "architecture": list(ARCHITECTURES),
+    "position": [name for name in POSITIONS if name != "rotary"],  # which wants an even width
+    "mask": ["full", "causal"],
+    "bias": ["true", "False"],
+    "h": ["1", "2", "4"],
+    "d_model": ["8", "64"],
+    "layers": ["1", "3"],
+    "seed": ["0", "7"],
+    "d_k": ["", "4"],
+    "d_v": ["", "4"],
+    "n_kv_heads": ["", "1"],
+    "operation": ["softmax"],
+    "axes": ["2-D", "3-D"],
+    "word": [""],
+    "classes": [["animal", "food"]],
+    "code": ["alibi"],
+    "positions_width": ["8"],
+    "component": ["1"],
+    "width": ["64"],
+    "place": ["1"],
+    "cost_h": ["2"],
+    "cost_dtype": ["float32"],
+    "train_h": ["2"],
+    "train_seed": ["3"],
+}
+# Values that no field has but those that take any text.
+JUNK = [
+    *(
+        "zzz",
+        "nan",
+        "inf",
+        "-inf",
+        "1e999",
+        "-1",
+        "1.5",
+        "\u0664",
+        "<b>x</b>",
+        "1,two",
+        "\u202e\u200bx",
+        "{x}",
+    ),
+    *("9" * 9, "9" * 30, "9" * 400, "9" * 5000, "-" + "9" * 400, "zzz" * 4000),
+]
+TEXTS = {
+    "text",
+    "twin",
+    "target",
+    "edits",
+    "against",
+    "run",
+    "file",
+    "kind",
+    "model",
+    "revision",
+    "step",
+    "dtype",
+}
+# What is wrong whatever the page draws, and what is with a trace alone.
+ALWAYS = {*CONTROLS, *CHOICES, "lines"} - TEXTS
+WITH_TRACE = {"layer", "head", "sentence", "token", "key_token", "pins", "heads", "hop1", "hop2"}
+
+# Of the junk what is a number that the field can have.
+NUMBER_OF = {"threshold": {"1.5", "\u0664", "9" * 9, "9" * 30}, "seed": {"9" * 9}}
+
+values = st.one_of(
+    st.tuples(st.just("can be"), st.none()),
+    st.tuples(st.just("junk"), st.sampled_from(JUNK)),
+    st.tuples(st.just("any"), st.text(max_size=9) | st.lists(st.text(max_size=3), min_size=2, max_size=3)),
+)
+links = st.dictionaries(
+    st.sampled_from(sorted({*CAN_BE, *TEXTS, *Focus().link()})), values, min_size=2, max_size=9
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def as_served():
+    """The numbers of a link are read as by the server, which app.py sets up and AppTest does not."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(NumberInputSerde, "deserialize", NumberInputSerde.deserialize)
+        streamlit_parts.take_whole_numbers()
+        yield
+
+
+def said(app) -> str:
+    """The line on values of the link that cannot be, without marks of escape."""
+    lines = [caption.value for caption in app.caption if "The link says" in caption.value]
+    assert len(lines) <= 1
+    return "".join(lines).replace("\\", "").replace("\u2060", "")
+
+
+@pytest.mark.slow
+@settings(max_examples=40, phases=[Phase.generate])  # a page takes too long to be shrunk
+@given(page=st.sampled_from(PAGES), drawn=links, data=st.data())
+def test_a_link_of_any_values_opens_and_names_each_that_cannot_be(page, drawn, data):
+    link = {"lang": "en"}
+    for name, (kind, value) in drawn.items():
+        link[name] = data.draw(st.sampled_from(CAN_BE.get(name, [""]))) if kind == "can be" else value
+    app = run(FRAME, link, page)
+    assert not app.exception
+    failed = catalogue("en")["error.failed"].partition("{")[0]
+    assert not any(words in error.value for error in app.error for words in (failed, "Traceback"))
+    line = said(app)
+    ended = any(caption.value == catalogue("en")["next.title"] for caption in app.caption)
+    wrong = ALWAYS | (WITH_TRACE if ended and page in OF_TRACE else set())
+    if link.get("sentence") != "1" and "sentence" in link:
+        wrong -= {"token", "key_token", "pins"}  # another sentence has those words
+    kinds = {name: kind for name, (kind, _) in drawn.items()}
+    for name, kind in kinds.items():
+        named = f"The link says {name} = " in line
+        if kind == "junk" and name in wrong and link[name] not in NUMBER_OF.get(name, ()):
+            assert named, (name, link[name], line)
+        elif kind == "can be" and "any" not in kinds.values() and "junk" not in kinds.values():
+            assert not named, (name, link[name], line)
