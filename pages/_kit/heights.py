@@ -35,7 +35,8 @@ GRID, HEADS_ACROSS, HEADS_ACROSS_ON_PHONE, HEAD_PICTURE, NOTE, NOTE_ON_PHONE = 5
 MATRIX_ROW, MIN_MATRIX, MAX_MATRIX, NAMES_ABOVE = 22, 170, 360, 84
 MATRIX_WORDS, MATRIX_WORDS_ON_PHONE, MANY_WORDS, MANY_ACROSS = 42, 48, 73, 4
 MATRIX_GAP, MATRIX_READING = 12, 27
-RIVER, STEP, STEP_ON_PHONE = 113, 266, 562  # of the page Steps: the drawing, and the first step in words
+# Of the page Steps: the drawing, and the first step in words.
+RIVER, RIVER_ON_PHONE, STEP, STEP_ON_PHONE = 95, 109, 266, 578
 CODE_LINE, CODE_EDGES = 23, 33
 # The overview: its buttons, the words about one head beside or below the pictures (overview.css), the button
 # for the table, and the sizes of pictures (overview_plan.js).
@@ -106,6 +107,11 @@ def heatmaps(count: int, across: int, tall: int, stacked: bool = False) -> int:
     on_desk = MANY_WORDS if min(count, across) >= MANY_ACROSS else MATRIX_WORDS
     words = MATRIX_WORDS_ON_PHONE if on_phone() else on_desk
     return lines * (words + tall) + (lines - 1) * MATRIX_GAP + MATRIX_READING
+
+
+def river() -> int:
+    """The height of the drawing of the steps."""
+    return RIVER_ON_PHONE if on_phone() else RIVER
 
 
 def step() -> int:

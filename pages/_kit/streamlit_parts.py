@@ -11,7 +11,7 @@ import json
 import logging
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from functools import cache, lru_cache
 from pathlib import Path
@@ -213,13 +213,24 @@ def after_history() -> bool:
     return run is not None and run.is_history_navigation
 
 
-def only(prefix: str, names: Iterable[str], chosen: str) -> None:
+def only(prefix: str, names: Iterable[str], chosen: str, *, within: str) -> None:
     """Of the containers whose keys are the prefix and a name show the chosen one.
 
-    A script may then show another (`showOnly` in assets/components/streamlit.js).
+    A script may then show another (`showOnly` in assets/components/streamlit.js). Until the rules are there,
+    the container around them, whose key is `within`, has the height that it states, then that of the chosen
+    one.
     """
-    others = ", ".join(_keyed(prefix + name) for name in names if name != chosen)
-    st.html(f"<style>{others or 'none'} {{ display: none; }}</style>")
+    others = [_keyed(prefix + name) for name in names if name != chosen]
+    st.html(f"<style>{_one_alone(others, within)}</style>")
+
+
+def _one_alone(others: Sequence[str], within: str) -> str:
+    around = f"{BOX}:has(> {_keyed(within)})"
+    return f"""{", ".join(others) or "none"} {{ display: none; }}
+{around} {{ height: auto; }}
+{_keyed(within)} {{ overflow: visible; }}
+{PHONE} {{ {around} {{ flex: none; }} }} /* a short one leaves no gap */
+"""
 
 
 def _rules() -> str:
@@ -271,11 +282,8 @@ def _rules() -> str:
     z-index: 3;
   }}
 }}
-{BOX}:has(> {_keyed("of_steps")}) {{ height: auto; }}
-{_keyed("of_steps")} {{ overflow: visible; }}
 /* the formula comes after the code below it */
 {PHONE} {{ {_keyed("formula-project")} {{ min-height: 164px; }} }}
-{PHONE} {{ {BOX}:has(> {_keyed("of_steps")}) {{ flex: none; }} }} /* a short step leaves no gap */
 [class*="{KEYED}step-"] {{ min-height: 10rem; justify-content: center; }}
 {SIDEBAR} {_keyed("source")} {RADIO} {{ padding: 0.25rem 0.45rem; }}
 :is({_keyed("instead_text")}, {_keyed("instead_twin")}) {BUTTON} p {{ text-decoration: underline; }}

@@ -29,8 +29,7 @@ def test_the_first_screen_shows_what_the_card_is_about(visit, app, name):
     expect(page.locator(SHOWN[name])).to_be_in_viewport(ratio=0.95)
 
 
-@pytest.mark.parametrize("width", [1440, 390])
-@pytest.mark.parametrize("name", SECTIONS)
+@pytest.mark.parametrize(("name", "width"), [*((name, 1440) for name in SECTIONS), ("equal_cost", 390)])
 def test_a_link_to_a_section_opens_there_and_lets_go_when_the_user_scrolls(visit, app, name, width):
     page = visit(f"{app}/{CASES[name].address.removeprefix('./')}", width=width)
     heading = page.locator(f"#{SECTIONS[name]}")

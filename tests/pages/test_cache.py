@@ -89,7 +89,7 @@ def a_trace(width: int) -> mha.AttentionTrace:
 # Of each cache something as wide as it is told, and the bytes that this has at least.
 SHARED = {
     "traces": (compute._traces, a_trace, lambda width: compute.RESULT_BYTES),
-    "models' traces": (model_source._traces, lambda width: model_source.Parts({}, 4 * width), None),
+    "models' traces": (model_source._traces, lambda width: model_source.Parts({}, 4 * width, None), None),
     "vocabularies": (words._vocabularies, a_vocabulary, lambda width: 200 * width),
     "likeness": (measurements._similarities, lambda width: np.zeros((width, 9)), lambda width: 72 * width),
     "overviews": (overview._overviews, lambda width: made(mha.trace("a b", h=width, d_model=width)), None),

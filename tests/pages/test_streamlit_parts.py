@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import threading
 from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
@@ -58,6 +59,7 @@ def test_each_part_is_named_in_the_rules():
     ]
     assert parts
     rules = streamlit_parts._rules() + streamlit_parts._navigation({1: "See"}, "Menu")
+    rules += streamlit_parts._one_alone([".a"], "b")
     assert [part for part in parts if part not in rules] == []
 
 
@@ -88,6 +90,13 @@ def test_what_a_session_holds_is_the_same_when_each_value_is_read_by_itself(open
     assert [element.proto for element in again.main] == [element.proto for element in app.main]
 
 
+def run(loop: asyncio.AbstractEventLoop) -> None:
+    """Until it stops, in a thread of its own: a browser of the tests may have its loop in this one."""
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    thread.join()
+
+
 def test_all_that_a_run_says_at_once_wakes_the_event_loop_once(monkeypatch):
     """In its order, what is said later too, and an error loses nothing."""
     for owner, name in ((AppSession, "_call_soon_on_event_loop"), (Runtime, "_enqueued_some_message")):
@@ -106,7 +115,7 @@ def test_all_that_a_run_says_at_once_wakes_the_event_loop_once(monkeypatch):
     say(1, 0, 2, 4)
     loop.call_later(0.05, say, 8, 10)
     loop.call_later(0.1, loop.stop)
-    loop.run_forever()
+    run(loop)
     assert (heard, len(failed), len(wakes)) == ([1, 0.5, 0.25, 0.125, 0.1], 1, 2)
 
     asked = SimpleNamespace(need_send_data=asyncio.Event(), eventloop=loop)
@@ -114,7 +123,7 @@ def test_all_that_a_run_says_at_once_wakes_the_event_loop_once(monkeypatch):
     for _ in range(3):
         Runtime._enqueued_some_message(runtime)
         loop.call_soon(loop.stop)
-        loop.run_forever()
+        run(loop)
     assert (asked.need_send_data.is_set(), len(wakes)) == (True, 3)
     loop.close()
 

@@ -25,7 +25,7 @@ def draw(trace: AttentionTrace, steps: Sequence[Step], *, layer: int, head: int)
     linked = st.query_params.get("operation")
     if linked not in (None, *NAMES):
         state.say_instead("operation", names[0])
-    streamlit_parts.only("step-", names, linked if linked in names else names[0])
+    streamlit_parts.only("step-", names, linked if linked in names else names[0], within="of_steps")
     data = {
         "steps": [{"name": step.name, "title": t(f"steps.{step.name}.title")} for step in steps],
         "nodes": [
@@ -39,7 +39,7 @@ def draw(trace: AttentionTrace, steps: Sequence[Step], *, layer: int, head: int)
             "here": template("steps.here"),
         },
     }
-    _river(key="river", data=data, height=heights.RIVER)
+    _river(key="river", data=data, height=heights.river())
 
 
 def _nodes(trace: AttentionTrace, steps: Sequence[Step], *, layer: int, head: int) -> list[dict[int, str]]:
