@@ -9,5 +9,5 @@ st.title(t("cases.heading"), anchor=False)
 st.caption(t("cases.intro"))
 cards = st.grid(3, min_column_width=300)
 for number, case in enumerate(gallery.cases(), start=1):
-    with cards.container(border=True):
+    with cards.container(border=True, height="stretch"):
         gallery.card(number, case)

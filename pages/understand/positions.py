@@ -7,9 +7,10 @@ from pages.understand._positions import codes
 
 st.title(t("positions.heading"), anchor=False)
 st.caption(t("positions.intro"))
-code = codes.chosen()
-words, formula = st.columns(2, vertical_alignment="center")
-words.markdown(codes.about(code))
+words, formula = st.columns(2)
+with words:
+    code = codes.chosen()
+    st.markdown(codes.about(code))
 pictured = codes.computed(code)
 with formula:
     codes.formula(code, pictured)

@@ -53,7 +53,7 @@ def gallery() -> None:
         st.caption(t("real.pick_hosted") if model_source.hosted() else t("real.pick"))
     cells = st.grid(3, min_column_width=260)
     for number, name in enumerate(names):
-        with cells.container(border=True, gap="xsmall"):
+        with cells.container(border=True, gap="xsmall", height="stretch"):
             chosen = {"source": "model", "model": name, "revision": ""}
             st.button(
                 literal(name),

@@ -41,7 +41,7 @@ def chosen() -> Chosen:
         bind="query-params",
     )
     sizes = {}
-    cells = st.grid(4, min_column_width=140)
+    cells = st.grid(3, min_column_width=140)
     for size in SIZES[name]:
         maximum, default = LIMITS[size]
         if size == "head":
