@@ -41,16 +41,21 @@ const MAX_FORMULA = 6; // terms that a formula writes out
  * @param {{ head: number, row: number, column: number }} place
  * @param {string[]} keys the tokens that are looked at
  * @param {string[]} queries those that look
- * @returns {{ value: number, steps: Step[], code: string, latex: string } | null}
+ * @param {string[]} edits of the attention, in words
+ * @returns {{ value: number, steps: Step[], code: string, latex: string, edits: string[] } | null}
  */
-export function explained(layer, name, place, keys, queries) {
-  const { row, column } = place;
+export function explained(layer, name, place, keys, queries, edits = []) {
+  const { head, row, column } = place;
   const isPair = name === "scores" || name === "weights";
   if (!layer.q || !(isPair || (name === "output" && layer.v))) return null;
   const found = isPair ? pair(layer, name, place, keys) : mixture(layer, place, keys);
   const symbol = isPair ? `q_{${latexText(queries[row])}} \\cdot k_{${latexText(keys[column])}}` : "\\sum_n a_n v_n";
   const lines = found.steps.map((step) => formulaOf(step, symbol, layer, isPair));
-  return { ...found, latex: `\\begin{gathered}${lines.join(" \\\\ ")}\\end{gathered}` };
+  const to = isPair ? JSON.stringify(keys[column]) : `dimension ${column + 1}`;
+  const where = [`layer ${layer.number + 1}`, `head ${head + 1}`, JSON.stringify(queries[row]), to];
+  const about = [`# ${name}: ${where.join(", ")}`, ...edits.map((edit) => `# edited: ${JSON.stringify(edit)}`), ""];
+  const latex = `\\begin{gathered}${lines.join(" \\\\ ")}\\end{gathered}`;
+  return { ...found, code: about.join("\n") + found.code, latex, edits };
 }
 
 /** @returns {{ value: number, steps: Step[], code: string }} */

@@ -251,7 +251,8 @@ export class HeadMatrices extends MatrixPictures {
     const [from, to] = [listOf(panel, rows)[row], columns ? listOf(panel, columns)[column] : column + 1];
     const where = { symbol: this.matrices[name].symbol, from, to };
     this.explains = this.#place;
-    const ours = explained(layer, name, place, listOf(panel, "key"), listOf(panel, "query"));
+    const edits = this.view.header.edits?.[this.nth];
+    const ours = explained(layer, name, place, listOf(panel, "key"), listOf(panel, "query"), edits);
     if (ours)
       return this.explanation.show({ ...where, ...ours, without: name === "output" ? null : this.#without(place) });
     const asked = { name, panel: this.nth, layer: layer.number, ...place, id: questionId() };

@@ -42,6 +42,7 @@ import { apart, exact, fill } from "./text.js";
  * @property {boolean} [brief] titles leave out the words that all of them begin with
  * @property {boolean} [follows] the view looks at the focus of the page, which can load other layers and heads
  * @property {boolean} [tells] other figures of the page look there, too
+ * @property {string[][]} [edits] of each panel the edits of its attention, in words
  * @property {boolean} [matrices] the six matrices of a head and all heads stand below the drawing
  * @property {number | null} [key] the token of another text that the page looks at
  * @property {boolean} [compared] the words of all sentences are shaded on one scale

@@ -4,6 +4,7 @@ The terms of a step are the trace's own numbers, and what they make is compared 
 A new matrix is a function of a `Cell` and a line in `EXPLAINED`.
 """
 
+import json
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -104,9 +105,9 @@ class Explanation:
     def pytorch(self) -> str:
         """Code that runs alone, with torch, and prints the number."""
         place = [f"layer {self.layer + 1}", *([] if self.head is None else [f"head {self.head + 1}"])]
-        place += [repr(label) for label in self.labels if label is not None]
+        place += [_quoted(label) for label in self.labels if label is not None]
         place += [] if self.dimension is None else [f"dimension {self.dimension + 1}"]
-        lines = [f"# {self.name}: {', '.join(place)}", *(f"# edited: {edit!r}" for edit in self.edits)]
+        lines = [f"# {self.name}: {', '.join(place)}", *(f"# edited: {_quoted(edit)}" for edit in self.edits)]
         lines += ["import torch", "", *(step.code for step in self.steps if step.code)]
         return "\n".join([*lines, "print(value.item())", ""])
 
@@ -664,6 +665,11 @@ def _number(value: float) -> str:
 
 def _signed(value: float) -> str:
     return f"- {_number(-value)}" if value < 0 else f"+ {_number(value)}"
+
+
+def _quoted(text: str) -> str:
+    """A text in one line, as the browser quotes it too."""
+    return json.dumps(text, ensure_ascii=False)
 
 
 def _latex_text(label: str) -> str:

@@ -223,6 +223,7 @@ def header_of(
         groups=[groups(trace) for trace in traces],
         untrained=[untrained(trace) for trace in traces],
         kv=first.layers[layer].n_kv_heads,
+        edits=[[edit.describe() for edit in trace.source.edits] for trace in traces],
         title=first.title,
         **options,
     )
@@ -260,14 +261,16 @@ def header(
     groups: Sequence[dict | None] | None = None,
     untrained: Sequence[Sequence[int]] = (),
     kv: int | None = None,
+    edits: Sequence[Sequence[str]] = (),
     name: str = "view",
     matrices: bool = False,
 ) -> dict:
     """The settings that the scripts read beside the numbers; `on` are the heads that are drawn at first.
 
     `special` has for each panel those of its queries and of its keys, `groups` and `untrained` what the
-    functions of these names say of it; `kv` is how many heads of keys and values the heads share, neighbours
-    the same one. With `matrices` those of the chosen head and all heads stand below the drawing.
+    functions of these names say of it, `edits` those of its attention in words; `kv` is how many heads of
+    keys and values the heads share, neighbours the same one. With `matrices` those of the chosen head and all
+    heads stand below the drawing.
     """
     return {
         "name": name,
@@ -282,6 +285,7 @@ def header(
         "special": [[list(positions) for positions in sides] for sides in special],
         "groups": None if groups is None else list(groups),
         "untrained": [list(rows) for rows in untrained],
+        "edits": [list(of_panel) for of_panel in edits],
         "matrices": matrices,
         "source": source,
         "file": "-".join(re.findall(r"\w+", f"headscope {title[:40]}")),

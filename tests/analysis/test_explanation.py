@@ -255,7 +255,7 @@ def test_what_an_edit_changes_is_a_step_with_its_words():
     off = mha.explain(trace, "output", layer=1, head=4, query=5, dimension=0)
     assert [step.name for step in off.steps] == ["mixture", "patch"]
     assert off.value == 0.25
-    assert "# edited: 'patched output: head 5, row 6'" in off.pytorch()
+    assert '# edited: "patched output: head 5, row 6"' in off.pytorch()
 
 
 def test_a_long_row_is_one_sum_in_its_code():

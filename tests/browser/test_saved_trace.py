@@ -1,9 +1,14 @@
 """A saved trace is opened by a person: chosen, looked at on two pages, and still there on coming back."""
 
+from dataclasses import replace
+
 import torch
 from playwright.sync_api import expect
 
 import mha_core as mha
+from mha_core.attention.edits import Temperature
+from mha_core.traces.source import EditedSource
+from tests.browser.conftest import over_cell
 
 TOKENS = ["<s>", "Die", "*alte*", "Katze", "שלום", "動", "</s>"]
 
@@ -12,6 +17,9 @@ def test_a_saved_trace_is_opened_and_looked_at(visit, app, settled, eye, tmp_pat
     torch.manual_seed(0)
     q, k, v = torch.randn(3, 2, 3, 7, 5).unbind(0)
     trace = mha.from_tensors(q=q, k=k, v=v, tokens=TOKENS)
+    trace = replace(
+        trace, source=EditedSource(trace.source, (Temperature(temperature=2.0),))
+    )  # as an experiment's
     trace.save(tmp_path / "mine.safetensors")
     page = visit(f"{app}/?source=file&layer=2&head=3&token=4")
     expect(page.get_by_text("Open a saved trace in the sidebar")).to_be_visible()
@@ -25,6 +33,14 @@ def test_a_saved_trace_is_opened_and_looked_at(visit, app, settled, eye, tmp_pat
     for key, weight in found.items():
         assert abs(weight - trace.layers[1].weights(2)[3, key]) < 1e-4
     assert len(found) == 7
+    view.view.locator(".six figure button").nth(4).click()
+    over_cell(view.view.locator(".large canvas"), 3, 1)
+    page.mouse.down()
+    page.mouse.up()
+    explanation = view.view.locator(".explanation")
+    expect(explanation.locator(".edited")).to_have_text("Edited: temperature 2.")
+    lines = explanation.locator("pre").inner_text().splitlines()
+    assert lines[:2] == ['# weights: layer 2, head 3, "Katze", "Die"', '# edited: "temperature 2"']
     expect(page.locator("textarea").first).to_be_disabled()
 
     page.get_by_role("link", name="Token", exact=True).click()

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 import mha_core as mha
+from mha_core.attention.edits import Output, Scale
 from mha_core.export.payload import Panel, pack
+from mha_core.traces.source import ArraySource, EditedSource
 from tests.analysis import cells
 from tests.conftest import LENGTH, RULES
 
@@ -55,12 +57,16 @@ def test_each_matrix_of_every_head_under_every_score_rule_is_the_one_of_the_laye
 def test_a_number_is_explained_as_it_is_by_python(javascript, make_layer, normal):
     """Under every score rule, with the same steps; and its code prints the number."""
     layers = {at: make_layer(rule(normal)) for at, rule in enumerate(RULES.values())}
-    trace = mha.AttentionTrace(mha.words(" ".join(LABELS)), tuple(layers.values()), "numbers")
+    labels = ["“", "'", '"', "它", "\\", *LABELS[5:]]  # each a token of its own
+    edits = (Scale(factor=0.5), Output(heads=4, rows=3))
+    source = EditedSource(ArraySource("numbers"), edits)
+    trace = mha.AttentionTrace(mha.words(" ".join(labels)), tuple(layers.values()), source)
+    said = [edit.describe() for edit in edits]
     places = [("scores", 3, 1), ("weights", 3, 1), ("weights", 2, 0), ("weights", 1, 5), ("output", 4, 2)]
     code = f"""
-    const keys = {json.dumps(LABELS)};
+    const keys = {json.dumps(labels)};
     const number = (layer) => ([name, row, column]) =>
-      explained(layer, name, {{ head: 4, row, column }}, keys, keys);
+      explained(layer, name, {{ head: 4, row, column }}, keys, keys, {json.dumps(said)});
     return [...openPayload(file("blob"))[0].layers.values()].map((layer) =>
       {json.dumps(places)}.map(number(layer)));
     """
@@ -76,6 +82,9 @@ def test_a_number_is_explained_as_it_is_by_python(javascript, make_layer, normal
                     np.testing.assert_allclose(one["terms"], other.terms, atol=5e-6)
             assert ours["value"] == pytest.approx(theirs.value, abs=5e-6)
             assert cells.output(ours["code"]) == pytest.approx(theirs.value, abs=5e-6)
+            heads = [code.split("import torch")[0] for code in (ours["code"], theirs.pytorch())]
+            assert heads[0] == heads[1]  # the place, and the edits, in the same words
+            assert heads[0].count("# edited: ") == len(ours["edits"]) == 2
             assert NUMBER.sub("#", ours["latex"]) == NUMBER.sub("#", theirs.latex)
             numbers = [list(map(float, NUMBER.findall(one))) for one in (ours["latex"], theirs.latex)]
             np.testing.assert_allclose(*numbers, rtol=2e-3, atol=1e-4)
