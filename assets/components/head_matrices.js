@@ -260,6 +260,10 @@ export class HeadMatrices extends MatrixPictures {
     this.explanation.show({ ...where, refusal: layer.q ? texts.explain_alone : texts.matrices_only_weights });
   }
 
+  explainsAtOnce(name) {
+    return Boolean(this.layer.q) && !VECTORS.includes(name);
+  }
+
   // The page on which the first sentence is computed without this edge, where there is a server that can.
   #without({ head, row, column }) {
     const text = this.view.header.without;

@@ -32,6 +32,7 @@ import { fill, isolated, questionId } from "./text.js";
  * @property {number} span so many times as wide as others in its row
  * @property {string} says of a cell: a template with {symbol}, {row}, {column}, {value}
  * @property {[number | null, number | null] | null} start the first token of its rows and columns; null: not clicked
+ * @property {[number[] | null, number[] | null]} partners of each token of its rows and columns which one a click chooses
  * @property {boolean} paints its cells can be painted: always, or where they are explained, with the pen
  * @property {boolean} explains where a number of it comes from can be said
  * @property {[Kind | null, Kind | null]} kinds what its rows and its columns are, where that can be pointed at
@@ -146,9 +147,13 @@ export class Heatmaps extends MatrixPictures {
   }
 
   choose(name, cell) {
-    const { start, explains } = this.#of(name);
+    const { start, partners, explains } = this.#of(name);
     if (!start && !explains) return;
-    const at = (axis, place) => (start?.[axis] == null ? null : start[axis] + place);
+    const at = (axis, place) => {
+      if (start?.[axis] == null) return null;
+      const position = start[axis] + place;
+      return partners[axis] ? partners[axis][position] : position;
+    };
     const explained = explains ? { name, row: cell.row, column: cell.column, id: questionId() } : null;
     this.send("picked", { row: at(0, cell.row), column: at(1, cell.column), explained });
   }

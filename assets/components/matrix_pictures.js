@@ -143,6 +143,12 @@ export class MatrixPictures {
   /** @param {string} _name @param {Cell} _cell */
   explain(_name, _cell) {}
 
+  // Whether that is said without asking anybody: then a press on a small picture says it, too.
+  /** @param {string} _name */
+  explainsAtOnce(_name) {
+    return false;
+  }
+
   // Open a matrix as a figure of plotly's; null where no server can draw one.
   /** @type {((name: string) => void) | null} */
   plot = null;
@@ -184,11 +190,15 @@ export class MatrixPictures {
   #picture(name) {
     const map = new Heatmap();
     const figure = make("figure");
-    const button = makeButton(this.named ? "⤢" : "", "", () => {
+    const press = (/** @type {PointerEvent} */ event) => {
       this.largeName = this.largeName === name ? null : name;
       this.update();
-      if (this.largeName) this.large.scrollIntoView({ block: "nearest" });
-    });
+      if (!this.largeName) return;
+      const cell = !this.named && event.pointerType === "mouse" ? map.at(event) : null; // a finger covers many
+      if (cell && this.explainsAtOnce(name)) this.explain(name, cell);
+      this.large.scrollIntoView({ block: "nearest" });
+    };
+    const button = makeButton(this.named ? "⤢" : "", "", press);
     const caption = make("figcaption");
     caption.append(make("b"), " ", make("span"), " ", make("small"));
     if (this.named) {

@@ -84,6 +84,8 @@ class Heatmap:
     the number in a row and a column here.
     `start` are the positions of its first row and first column among the tokens, from 0: a click on a cell
     then chooses them; None for an axis without tokens, and for a matrix that is not clicked.
+    `partners` are, for rows and columns of another text, the positions that a click chooses there: of each of
+    its tokens that of the same one.
     Where it `paints`, a drag over cells is an order to the page; with explained numbers once a pen is taken.
     """
 
@@ -100,6 +102,7 @@ class Heatmap:
     faint: np.ndarray | None = None
     origin: Origin | None = None
     start: tuple[int | None, int | None] | None = None
+    partners: tuple[Sequence[int] | None, Sequence[int] | None] = (None, None)
     result: bool = False
     span: int = 1
     matrix: str | None = None
@@ -149,6 +152,7 @@ class Heatmap:
             "span": self.span,
             "says": _cell_text(frame),
             "start": self.start,
+            "partners": self.partners,
             "paints": self.paints,
             "kinds": [POINTED.get(index.name) for index in (frame.index, frame.columns)],
             "saved": {"caption": meta["caption"], "file": meta["file"]},

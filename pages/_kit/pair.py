@@ -118,6 +118,8 @@ def show_matrices(
         paints = painted is not None and "key" in MATRICES[name].axes
         painted_sides = drawn[-1:] if sides[0].trace.title != sides[-1].trace.title else drawn
         drawn = [replace(side, limit=end, paints=paints and side in painted_sides) for side in drawn]
+        if partners is not SAME:
+            drawn[-1] = replace(drawn[-1], partners=(partners.queries, partners.keys))
         if difference:
             drawn.append(between(*drawn, partners=partners))
         traces = {side_name: side.trace for side_name, side in zip(side_names, sides, strict=True)}

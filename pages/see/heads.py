@@ -14,7 +14,7 @@ from pages._kit import (
     why,
 )
 from pages._kit.scene import scene_and_trace, second_trace
-from pages._kit.text import t
+from pages._kit.text import PAGES, t
 from pages.see._heads import measurements
 
 # Keys of what follows the focus where it is open.
@@ -33,6 +33,10 @@ if overview_above:
     overview_fold = overview.fold(trace, opened=True)
 opened = any(st.session_state.get(fold) for fold in FOLDS)
 weights = head_view.of_sentences(trace, twin, scene, layer=layer, head=head, token=query, tells=opened)
+if trace.layers[layer].knows("w_o") and st.button(
+    t("heads.z"), key="to_z", type="tertiary", icon=":material/arrow_forward:"
+):
+    st.switch_page(PAGES / "understand/steps.py", query_params={"operation": "output"})
 model_info.about(trace)
 if model_source.is_third_party(trace):
     layer_strip.of_attention(trace, scene)

@@ -17,7 +17,8 @@ layer, head, query = state.indices(before, scene)
 chosen = changes.current(scene)
 text, after, refusal = sides.changed(scene, before, chosen)
 words = sides.typed(scene, before)
-changes.choose(text.trace, words, chosen, layer=layer, head=head, query=query)
+at = text.query(query)
+changes.choose(text.trace, words, chosen, layer=layer, head=head, query=at)
 if chosen:
     changes.listed(chosen, text.trace, words)
 if refusal is not None:
@@ -31,15 +32,14 @@ if text.swaps:
     st.caption(t("what_if.swapped") if text.partners else t("what_if.unpaired"))
 both = [pair.Side(t("what_if.before"), before, layer, head, query)]
 if chosen:
-    at = min(query, after.layers[layer].n_query - 1)
     both.append(pair.Side(t("what_if.after"), after, layer, head, at))
 pair.view(both, key="what_if_view")
-changes.heads(after, chosen, query=query)
+changes.heads(after, chosen, query=at)
 kind = "matrices" if chosen else "matrices_before"
 st.header(t(f"what_if.{kind}", head=head + 1, layer=layer + 1), anchor="matrices")
 if chosen:
     moved.without_w_o(after.layers[layer], edits, layer)
-names = moved.drawn(after.layers[layer], edits, layer) if chosen else ("weights",)
+names = moved.drawn(after.layers[layer]) if chosen else ("weights",)
 pair.show_matrices(
     both,
     names,
@@ -50,7 +50,7 @@ pair.show_matrices(
 )
 if chosen:
     st.header(t("what_if.layers"))
-    moved.reached(before, after, text, edits, query=query)
+    moved.reached(before, after, text, edits, query=at)
     moved.measured(before, after, text, layer=layer, head=head, query=query)
 if answered is not None:
     answers.of_heads(scene, answered[1])

@@ -5,7 +5,11 @@ import re
 import pytest
 from playwright.sync_api import expect
 
+from mha_core.sources import mini
+from pages._kit.state import Scene
 from tests.browser.conftest import over_cell
+
+SCENE = Scene()
 
 EDIT = "cut%2Clayer%3D2%2Cfrom%3D9%2Cto%3D3"
 # Of each page a component, and a picture of it with the first steps of its number at (2, 1).
@@ -40,3 +44,35 @@ def test_a_click_on_a_cell_explains_its_number(visit, app, settled, address):
         expect(panel.get_by_role("button", name=name)).to_be_visible()
     panel.get_by_role("button", name="Close").click()
     expect(panel).to_be_hidden()
+
+
+def test_any_cell_is_three_presses_from_the_first_page(visit, app, settled, eye):
+    """Another layer, another head, the cell; or another layer, the way to Z, the cell."""
+    trace = mini.trace(SCENE.text, h=SCENE.h, d_model=SCENE.d_model)
+    page = visit(app)
+    view = eye(page)
+    panel = view.view.locator(".explanation")
+    view.button("layer 1").click()
+    view.pictures().nth(2).click()
+    over_cell(view.view.locator(".six figure canvas").nth(4), 2, 1)
+    page.mouse.down()
+    page.mouse.up()
+    assert shown(panel) == pytest.approx(trace.layers[0].weights(2)[2, 1], rel=2e-3)
+
+    page.get_by_role("button", name="Z: what all heads").click()
+    page.wait_for_url("**/steps?**operation=output**")
+    settled(page)
+    pictures = page.locator(".st-key-steps .heatmaps")
+    over_cell(pictures.locator("figure canvas").nth(2), 3, 5)
+    page.mouse.down()
+    page.mouse.up()
+    panel = pictures.locator(".explanation")
+    assert shown(panel) == pytest.approx(trace.layers[0].result()[3, 5], rel=2e-3)
+    expect(panel.locator("li b").first).to_have_text("What each head adds")
+
+
+def shown(panel) -> float:
+    """The number in the heading of a panel."""
+    heading = panel.get_by_role("heading")
+    heading.wait_for()
+    return float(heading.inner_text().replace("−", "-").rpartition("= ")[2])

@@ -60,7 +60,7 @@ def test_a_head_that_is_switched_off_changes_the_answer(visit, app, settled):
     settled(page)
 
 
-def test_two_swapped_words_are_listed_shown_and_put_back(visit, app, settled):
+def test_two_swapped_words_are_listed_shown_and_put_back(visit, app, settled, eye):
     page = visit(f"{app}/what-if", width=1440)
     page.get_by_role("button", name="Swap two words").click()
     for field, word in (("one", "animal"), ("other", "street")):
@@ -76,6 +76,14 @@ def test_two_swapped_words_are_listed_shown_and_put_back(visit, app, settled):
     expect(weights.locator("figure")).to_have_count(3)
     over_cell(weights.locator("figure canvas").nth(2), 8, 6)
     expect(weights.locator(".reading")).to_contain_text("animal")
+    # A row of the changed text is its word's, and that is in focus on both sides.
+    over_cell(weights.locator("figure canvas").nth(1), 6, 0)
+    page.mouse.down()
+    page.mouse.up()
+    page.wait_for_url("**token=animal**")
+    settled(page)
+    view = eye(page)
+    assert [view.chosen_word(side) for side in (0, 1)] == ["animal", "animal"]
     page.get_by_role("button", name="“animal” and “street” change places").click()
     page.wait_for_url(lambda url: "edits" not in url)
     settled(page)

@@ -353,6 +353,18 @@ def test_words_in_other_places_are_set_against_themselves(on_page, heatmaps):
     assert app.dataframe[0].value["largest change of a weight"][1] == pytest.approx(largest, rel=1e-5)
 
 
+def test_the_word_in_focus_stays_in_focus_wherever_it_stands(on_page, heatmaps):
+    """In both pictures, in what is offered for it, and by a click on its row in the changed text."""
+    app = on_page(edits=SWAP, token="animal")
+    for name in ("what-if-weights", "what-if-output"):
+        drawn = heatmaps(app, name)
+        assert [drawn[side]["row"] for side in ("before", "after", "difference")] == [2, 6, 6]
+        assert drawn["before"]["partners"] == [None, None]
+        for side in ("after", "difference"):
+            assert [rows[: len(PARTNERS)] for rows in drawn[side]["partners"]] == [PARTNERS, PARTNERS]
+    assert "“animal”" in app.button(key="try_0").label
+
+
 def test_other_changes_act_on_the_words_as_they_stand_after_a_swap(on_page, heatmaps, english):
     app = on_page(edits=f"{SWAP};{CUT}")
     assert "“street” hidden from “it”" in app.button(key=f"lift_{CUT}").label
@@ -426,7 +438,24 @@ def test_without_w_o_the_result_is_what_the_heads_write(on_page, heatmaps, engli
     assert english(f"what_if.{said}", gap=literal(number(gap))) in [one.value for one in app.markdown]
 
 
-def test_the_result_is_drawn_where_a_head_is_off_and_not_for_a_cut(on_page):
-    assert on_page(edits="off,layer=2,head=1").get_by_key("what-if-result").proto
-    with pytest.raises(KeyError):
-        on_page(edits=CUT).get_by_key("what-if-result")
+@pytest.mark.parametrize(
+    ("change", "edit"),
+    {
+        CUT: edits.Hide(layer=1, rows=8, keys=2),
+        "even,layer=1": edits.Weights(layer=0),  # of a layer that is not looked at
+        "mask,mask=causal": edits.Mask(mask="causal"),
+        "divisor,by=1": edits.Scale(factor=1.0),
+        "temperature,by=3": edits.Temperature(temperature=3.0),
+    }.items(),
+)
+def test_whatever_is_changed_the_whole_picture_follows(on_page, heatmaps, change, edit):
+    """The layer's output is drawn, too, as it was, as it is and what is between."""
+    app = on_page(edits=change)
+    before, after = (mha.trace(Scene.text, source="mini", edits=given).layers[1] for given in ([], [edit]))
+    for name, of_head in {"output": [3], "result": []}.items():
+        old, new = (getattr(layer, name)(*of_head) for layer in (before, after))
+        drawn = heatmaps(app, f"what-if-{name}")
+        np.testing.assert_allclose(drawn["before"]["values"], old, atol=1e-6)
+        np.testing.assert_allclose(drawn["after"]["values"], new, atol=1e-6)
+        np.testing.assert_allclose(drawn["difference"]["values"], new - old, atol=1e-6)
+        assert np.abs(new - old).max() > 1e-3

@@ -10,7 +10,7 @@ import streamlit as st
 from mha_core import AttentionTrace, LayerTrace, MhaError
 from mha_core.analysis.cone import cone
 from mha_core.analysis.frames import WINDOW, around, window
-from mha_core.attention.edits import Concatenation, Edit, Output
+from mha_core.attention.edits import Concatenation, Edit
 from pages._kit import compute, heatmaps, model_source, pair
 from pages._kit.text import literal, number, t
 from pages.understand._what_if.sides import Rearranged
@@ -19,10 +19,9 @@ SATURATED = 0.99  # a row with such a weight hardly learns: the gradient of its 
 ROW, EDGE = 36, 60  # pixels of a picture of layers and tokens
 
 
-def drawn(layer: LayerTrace, edits: Sequence[Edit], nth: int) -> tuple[str, ...]:
-    """The matrices of the nth layer that show what edits do: Z, too, where one acts on what Z is made of."""
-    behind = any(isinstance(edit, Output | Concatenation) and edit.layer in (None, nth) for edit in edits)
-    return ("weights", "masked", "output", *(("result",) if behind and layer.knows("w_o") else ()))
+def drawn(layer: LayerTrace) -> tuple[str, ...]:
+    """The matrices of a layer that show what a change does, from the weights to what the layer hands on."""
+    return ("weights", "masked", "output", *(("result",) if layer.knows("w_o") else ()))
 
 
 def without_w_o(layer: LayerTrace, edits: Sequence[Edit], nth: int) -> None:

@@ -24,6 +24,12 @@ class Rearranged(NamedTuple):
     swaps: tuple[Swap, ...] = ()
     partners: pair.Partners | None = pair.SAME
 
+    def query(self, before: int) -> int:
+        """Where the token of that position stands now; in its place where that is not known."""
+        if self.partners is not None and self.partners.queries is not None:
+            return self.partners.queries.index(before)
+        return min(before, self.trace.layers[0].n_query - 1)
+
 
 def typed(scene: state.Scene, trace: AttentionTrace) -> Tokens | None:
     """The tokens of the typed text, whose words can change places; None where it has another text."""
