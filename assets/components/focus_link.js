@@ -64,7 +64,7 @@ export function placeOf(focus, header, panels) {
   const names = [...focus.pins.split(" "), name].filter(Boolean);
   const sentence = Math.min(number(focus.sentence, 1), panels.length) - 1;
   const has = (nth) => positionOf(listOf(panels[nth], side), name) >= 0;
-  const nth = [sentence, ...panels.keys()].find(has) ?? 0;
+  const nth = name ? ([sentence, ...panels.keys()].find(has) ?? 0) : sentence;
   const at = names.map((one) => positionOf(listOf(panels[nth], side), one)).filter((position) => position >= 0);
   const tokens = name && !has(nth) && header.token !== null ? [...at, header.token] : at;
   const heads = focus.heads.split(",").map((one) => Number(one) - 1);

@@ -98,7 +98,7 @@ export class HeadMatrices extends MatrixPictures {
 
   // A sentence whose numbers are here, and its layer as it was sent: pieces are not joined, nothing is left out.
   get nth() {
-    return this.view.at?.nth ?? 0;
+    return this.view.nth;
   }
 
   get panel() {

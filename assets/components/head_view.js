@@ -12,10 +12,10 @@ import { pressKey } from "./keyboard.js";
 import { Lines } from "./lines.js";
 import { Matrix } from "./matrix.js";
 import { layerOf, listOf, longestOf, prepared } from "./panel.js";
+import { PanelRow } from "./panel_row.js";
 import { followPointer } from "./pointer.js";
 import { followPointing, litOf, pointAt } from "./pointing.js";
 import { Shaded } from "./shaded.js";
-import { StickySentences } from "./sticky_sentences.js";
 import { apart, exact, fill } from "./text.js";
 
 /** @typedef {import("./focus.js").Focus} Focus */
@@ -100,7 +100,7 @@ export class HeadView {
   original = [];
   /** @type {Panel[]} */
   data = [];
-  /** @type {{ panel: Panel, box: HTMLElement, stage: HTMLElement, status: HTMLElement, drawing: any, strip: any }[]} */
+  /** @type {{ panel: Panel, head: HTMLElement, box: HTMLElement, stage: HTMLElement, status: HTMLElement, drawing: any, strip: any }[]} */
   drawings = [];
   /** @type {Set<number>} heads that are drawn */
   on = new Set();
@@ -138,20 +138,20 @@ export class HeadView {
     this.root = root;
     this.bar = make("div", "bar");
     this.chips = make("div", "chips");
-    this.panels = make("div", "panels");
+    this.row = new PanelRow(this);
     this.foot = make("div", "foot");
     this.caption = make("p", "caption");
     this.caption.dir = "auto";
     this.matrices = new HeadMatrices(this);
     this.grid = new HeadGrid(this);
-    this.sticky = new StickySentences(this);
     const controls = make("div", "controls");
     controls.append(this.bar, this.chips);
     const under = make("div", "under");
     under.append(this.foot, this.matrices.bar);
-    root.replaceChildren(controls, this.panels, under, this.matrices.root, this.grid.root, this.caption);
+    const { sentences, panels } = this.row;
+    root.replaceChildren(controls, sentences, panels, under, this.matrices.root, this.grid.root, this.caption);
     this.chips.setAttribute("role", "toolbar");
-    this.panels.addEventListener("keydown", (event) => pressKey(this, event));
+    for (const place of [sentences, panels]) place.addEventListener("keydown", (event) => pressKey(this, event));
     root.addEventListener("pointerdown", ({ target }) => {
       for (const menu of root.querySelectorAll("details[open]")) {
         if (!menu.contains(/** @type {Node} */ (target))) menu.removeAttribute("open");
@@ -165,7 +165,6 @@ export class HeadView {
       });
       heads.addEventListener("pointerleave", () => this.pointHead(null));
     }
-    // Where a sentence sticks, the panels have no box of their own.
     new ResizeObserver(() => {
       if (root.clientWidth !== this.width) this.redraw();
     }).observe(root);
@@ -217,7 +216,7 @@ export class HeadView {
   // What it looks at and how it draws it: all that a link says of a view. Tokens are pieces, from 0.
   get looked() {
     const { rescaled, words, drawing, threshold, maxLines } = this.state;
-    const nth = this.pinned ? this.at.nth : 0;
+    const { nth } = this;
     const pinned = this.pinned?.[nth];
     const last = pinned?.tokens.includes(this.at.token) ? this.at.token : pinned?.tokens.at(-1);
     const others = pinned?.tokens.filter((token) => token !== last) ?? [];
@@ -237,6 +236,28 @@ export class HeadView {
       rescaled,
       words,
     };
+  }
+
+  // The panel that is looked at.
+  get nth() {
+    return Math.min(this.at?.nth ?? 0, this.data.length - 1);
+  }
+
+  // Look at another panel: at the same token there, or else at the one that stands in its place.
+  lookAtPanel(nth) {
+    const before = this.nth;
+    if (nth === before) return;
+    const pinned = this.pinned?.[before];
+    const at = this.at?.token ?? 0;
+    this.at = { nth, token: at };
+    if (pinned) {
+      const { side } = pinned;
+      const [found] = this.everywhere(before, { side, tokens: [at] })[nth].tokens;
+      if (found === undefined) this.pin(nth, { side, tokens: [Math.min(at, listOf(this.data[nth], side).length - 1)] });
+      else this.at.token = found;
+    }
+    this.hover = null;
+    this.update();
   }
 
   // Look there; the layer and the head are here.
@@ -430,8 +451,10 @@ export class HeadView {
     const full = this.data.map(({ title }) => title);
     this.titles = this.header.brief ? apart(full) : full;
     this.drawings = this.data.map((panel) => panelOf(this, panel, this.titles[panel.nth]));
-    this.panels.replaceChildren(...this.drawings.map(({ box }) => box));
-    this.sticky.sentences = /** @type {HTMLElement[]} */ ([...this.panels.querySelectorAll(".sentence")]);
+    this.row.show(
+      this.drawings.map(({ head }) => head),
+      this.drawings.map(({ box }) => box),
+    );
     for (const one of this.drawings) {
       one.drawing = new DRAWINGS[this.state.drawing](this, one.panel, one.stage);
       asList(this, one);
@@ -450,11 +473,12 @@ export class HeadView {
   redraw() {
     this.width = this.root.clientWidth;
     if (!this.width) return;
+    this.row.arrange();
     for (const { drawing } of this.drawings) drawing.draw();
     for (const { strip } of this.drawings) strip?.draw();
     this.matrices.draw();
     this.grid.draw();
-    this.sticky.update();
+    this.row.update();
     this.say();
   }
 
@@ -463,7 +487,7 @@ export class HeadView {
     for (const { strip } of this.drawings) strip?.update();
     this.matrices.update();
     this.grid.update();
-    this.sticky.update();
+    this.row.update();
     this.say();
   }
 
@@ -568,21 +592,23 @@ export class HeadView {
   }
 }
 
-// The place of one sentence in the view: its title, the stage of its drawing, and what is said about it.
+// The place of one sentence in the view: its title and its words, the stage of its drawing, and what is said about
+// it. A drawing that is the words stands where they do.
 function panelOf(view, panel, words) {
+  const head = make("div", "head");
   const box = make("div", "panel");
   const stage = make("div", `stage ${view.state.drawing}`);
   const status = make("p", view.header.answers ? "status answered" : "status");
   status.setAttribute("aria-live", "polite");
   const standsAbove = view.header.strips && view.header.brief !== false;
   if ((view.data.length > 1 && !standsAbove) || panel.two)
-    box.append(Object.assign(make("p", "title", words), { title: panel.title, dir: "auto" }));
+    head.append(Object.assign(make("p", "title", words), { title: panel.title, dir: "auto" }));
   const strip = stripOf(view, panel);
-  if (strip) box.append(strip.stage);
-  if (view.header.strips && !panel.two && (strip || view.state.drawing === "text"))
-    (strip?.stage ?? stage).classList.add("sentence");
-  box.append(stage, status);
-  return { panel, box, stage, status, strip, drawing: null };
+  const isWords = view.header.strips && !panel.two && view.state.drawing === "text";
+  if (strip) head.append(strip.stage);
+  (isWords ? head : box).append(stage);
+  box.append(status);
+  return { panel, head, box, stage, status, strip, drawing: null };
 }
 
 // What of a drawing has the keyboard, and is a list of tokens to a screen reader.

@@ -19,14 +19,16 @@ TOKEN_ROW_ON_PHONE, LETTER_ON_PHONE, TOKEN_EDGES_ON_PHONE = 60, 7.3, 22
 MAX_WORD, MAX_STRIP, STRIP_NAME = 224, 256, 26
 ROW, ROW_NAME, ROW_NUMBER = 40, 60, 36
 # The head view: a row of its drawing, its greatest height, and what stands around it: the buttons above, on a
-# phone in more lines; below each sentence what is said about it; its title; and the buttons below all.
+# phone in more lines; below each sentence what is said about it; its title, on a phone the names of several
+# that are swiped, in one line or two; and the buttons below all.
 LINE_ROW, MAX_DRAWING, MAX_DRAWING_ABOVE = 22, 600, 320
-BUTTONS, BUTTONS_ON_PHONE, SAID, TITLE, TITLE_ON_PHONE, FOOT = 99, 169, 74, 25, 46, 42
+BUTTONS, BUTTONS_ON_PHONE, SAID, TITLE, FOOT = 99, 169, 74, 25, 42
+NAMES, NAMES_IN_TWO_LINES = 42, 48
 # The head view of the page Heads: a row of words above each drawing, a letter, the edges of a word and the
 # greatest height of the words; then the six matrices with their buttons and the number below them; then the
 # other heads, so many beside each other; and a note.
 WORD_ROW, WORD_LETTER, WORD_EDGES, MAX_WORDS = 47, 7.4, 17, 150
-HEAD_BUTTONS, HEAD_BUTTONS_ON_PHONE, HEAD_SAID, HEAD_SAID_ON_PHONE, PANEL_GAP = 43, 121, 80, 101, 20
+HEAD_BUTTONS, HEAD_BUTTONS_ON_PHONE, HEAD_SAID, HEAD_SAID_ON_PHONE = 43, 121, 70, 101
 MATRICES, MATRICES_ON_PHONE = 275, 415
 GRID, HEADS_ACROSS, HEADS_ACROSS_ON_PHONE, HEAD_PICTURE, NOTE, NOTE_ON_PHONE = 52, 8, 3, 165, 50, 90
 # Matrices with their names (matrix_pictures.css): a row of one, the least and the greatest height of all its
@@ -60,10 +62,9 @@ def chooser(texts: Sequence[Sequence[str]], counts: Sequence[int] = ()) -> int:
 
 
 def view(lengths: Sequence[int]) -> int:
-    """The height of a head view of sentences with so many tokens; on a phone they stand below each other."""
-    title = TITLE if len(lengths) > 1 else 0
-    panels = [title + min(length * LINE_ROW, MAX_DRAWING) + SAID for length in lengths]
-    return BUTTONS_ON_PHONE + sum(panels) if on_phone() else BUTTONS + max(panels)
+    """The height of a head view of sentences with so many tokens; on a phone they are swiped."""
+    buttons, names = (BUTTONS_ON_PHONE, NAMES_IN_TWO_LINES) if on_phone() else (BUTTONS, TITLE)
+    return buttons + (names if len(lengths) > 1 else 0) + min(max(lengths) * LINE_ROW, MAX_DRAWING) + SAID
 
 
 def heads(sentences: Sequence[Sequence[str]], n_heads: int) -> int:
@@ -76,7 +77,7 @@ def heads(sentences: Sequence[Sequence[str]], n_heads: int) -> int:
 
 def worded_view(sentences: Sequence[Sequence[str]]) -> int:
     """The height of a head view of named sentences that stand above their drawings word by word."""
-    names = len(sentences) * TITLE_ON_PHONE if on_phone() else TITLE
+    names = NAMES_IN_TWO_LINES - NAMES if on_phone() else TITLE
     return _drawings(sentences, MAX_DRAWING) + names + FOOT
 
 
@@ -91,9 +92,8 @@ def _drawings(sentences: Sequence[Sequence[str]], tallest: int) -> int:
         + said
         for labels in sentences
     ]
-    if phone:
-        return HEAD_BUTTONS_ON_PHONE + sum(panels) + (columns - 1) * PANEL_GAP
-    return HEAD_BUTTONS + max(panels)
+    names = NAMES if phone and columns > 1 else 0
+    return (HEAD_BUTTONS_ON_PHONE if phone else HEAD_BUTTONS) + names + max(panels)
 
 
 def heatmap(rows: int) -> int:
@@ -139,7 +139,7 @@ def on_phone() -> bool:
 
 
 def _rows(labels: Sequence[str], columns: int, letter: float, edges: float) -> int:
-    """How many rows words take in one of so many columns; on a phone columns stand below each other."""
+    """How many rows words take in one of so many columns; on a phone one column is in sight."""
     width = PHONE_WIDTH if on_phone() else DESK_WIDTH / columns
     rows, used = 0, math.inf
     for label in labels:

@@ -346,25 +346,28 @@ class Eye:
         return self.view.locator(".panel").nth(number)
 
     def stage(self, number: int = 0):
-        return self.panel(number).locator(".stage")
+        return self.view.locator(".stage").nth(number)
+
+    def strip(self, number: int = 0):
+        """The words of a sentence above its drawing."""
+        return self.view.locator(".strip").nth(number)
 
     def listbox(self, number: int = 0):
         """The list of tokens that a drawing is to the keyboard and to a screen reader."""
         return self.stage(number).get_by_role("listbox")
 
     def token(self, at: int, side: str = "query", number: int = 0):
-        return self.panel(number).locator(f".token.{side}[data-at='{at}']")
+        return self.stage(number).locator(f".token.{side}[data-at='{at}']")
 
     def words(self, number: int = 0) -> list[str]:
-        """The words of a sentence above its drawing."""
-        self.panel(number).locator(".strip bdi").first.wait_for()
-        return self.panel(number).locator(".strip bdi").all_inner_texts()
+        self.strip(number).locator("bdi").first.wait_for()
+        return self.strip(number).locator("bdi").all_inner_texts()
 
     def word(self, at: int, number: int = 0):
-        return self.panel(number).locator(f".strip .token[data-at='{at}']")
+        return self.strip(number).locator(f".token[data-at='{at}']")
 
     def chosen_word(self, number: int = 0) -> str:
-        return self.panel(number).locator(".strip .token[aria-selected=true] bdi").inner_text()
+        return self.strip(number).locator(".token[aria-selected=true] bdi").inner_text()
 
     def pictures(self):
         """The pictures of all heads: each is a button."""
@@ -388,7 +391,7 @@ class Eye:
 
     def boxes(self, side: str = "token", number: int = 0) -> list[dict]:
         """Where the tokens of a drawing are, all at one time, when it is no longer drawn anew."""
-        every = self.panel(number).locator(f".token.{side}")
+        every = self.stage(number).locator(f".token.{side}")
         read = """all => all.sort((a, b) => a.dataset.at - b.dataset.at)
             .map((e) => e.getBoundingClientRect().toJSON())"""
         before = None
@@ -449,7 +452,7 @@ class Eye:
 
     def inked(self, colour: str, number: int = 0) -> bool:
         """Is anything on the canvas of a drawing in that colour (#rrggbb), as far as one can see?"""
-        canvas = self.panel(number).locator("canvas")
+        canvas = self.stage(number).locator("canvas")
         return canvas.evaluate(
             """(canvas, wanted) => {
                 const { width, height } = canvas;

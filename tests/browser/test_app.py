@@ -140,7 +140,7 @@ def test_tokens_that_look_like_markup_appear_as_typed(visit, app, eye, settled):
     labels = list(mha.words(NASTY).labels)
     assert view.words() == view.words(1) == labels
     for side in ("query", "key"):  # those in sight
-        shown = page.locator(f".panel .stage .{side}").evaluate_all(
+        shown = page.locator(f".view .stage .{side}").evaluate_all(
             "all => all.map((e) => [e.dataset.at, e.firstChild.textContent])"
         )
         assert len(shown) > 20

@@ -68,8 +68,8 @@ def looked_at(view) -> tuple[int, int, int]:
     chosen = ".token[aria-selected=true]"
     at = {
         int(at)
-        for place in (f".strip {chosen}", f".stage {chosen}")
-        for at in view.panel().locator(place).evaluate_all("all => all.map((e) => e.dataset.at)")
+        for place in (view.strip(), view.stage())
+        for at in place.locator(chosen).evaluate_all("all => all.map((e) => e.dataset.at)")
     }
     assert len(at) == 1
     [token] = at
@@ -337,10 +337,9 @@ def test_every_picture_moves_the_one_focus_and_asks_the_server_nothing(visit, ap
     for name, row in (("q", 6), ("weights", 2)):
         over_cell(picture(view, name).locator("canvas"), row, 1)
         for number in (0, 1):
-            lit = (
-                view.panel(number).locator(".token.focus").evaluate_all("all => all.map((e) => e.dataset.at)")
-            )
-            assert lit == [str(row)] * 2, name  # in the sentence and in its lines
+            for place in (view.strip(number), view.stage(number)):
+                lit = place.locator(".token.focus").evaluate_all("all => all.map((e) => e.dataset.at)")
+                assert lit == [str(row)], name
         assert {line[1] for line in view.lines()} == {row}
         differ = [one != other for one, other in zip(view.view.evaluate(drawn), at_rest, strict=True)]
         assert all(differ[NAMES.index(other)] for other in ("q", "scores", "weights", "output"))
@@ -545,16 +544,33 @@ def test_on_a_phone_the_six_are_a_row_that_is_swiped(visit, app, eye):
     assert page.evaluate("visualViewport.scale") == 1
 
 
-def test_on_a_phone_the_sentence_stays_in_sight_above_its_drawing_and_its_matrices(visit, app, eye):
+def test_on_a_phone_two_sentences_are_swiped_and_the_one_in_sight_stays_above_its_matrices(
+    visit, app, eye, settled
+):
     page = visit(app, width=390, height=844, touch=True)
     view, below = eye(page), page.locator("[data-testid=stHeader]").bounding_box()["height"]
-    places = set()
+    names = view.view.get_by_role("toolbar", name="Sentences").get_by_role("button")
+    assert names.all_inner_texts() == ["… too tired.", "… too wide."]
+    row, places = view.view.locator(".panels"), set()
+    fingers = page.context.new_cdp_session(page)
+
+    def touch(kind: str, *points: tuple[float, float]) -> None:
+        touched = [{"x": x, "y": y} for x, y in points]
+        fingers.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": touched})
+
+    def swipe(by: int) -> None:
+        y = row.bounding_box()["y"] + 200
+        touch("touchStart", (200, y))
+        for part in range(1, 9):
+            touch("touchMove", (200 + by * part / 8, y))
+            view.drawn()
+        touch("touchEnd")
 
     def scroll_to(element) -> None:
-        """To 250 pixels below the top of the screen; where things stand in the page is written down."""
+        """To 350 pixels below the top of the screen; where things stand in the page is written down."""
         scroll = """(e) => {
             const main = document.querySelector('[data-testid=stMain]');
-            main.scrollBy(0, e.getBoundingClientRect().top - 250);
+            main.scrollBy(0, e.getBoundingClientRect().top - 350);
             const view = e.closest('.view');
             const every = [...view.querySelectorAll('.stage, .matrices, .all-heads')];
             return String([view, ...every].map((one) =>
@@ -564,33 +580,56 @@ def test_on_a_phone_the_sentence_stays_in_sight_above_its_drawing_and_its_matric
         view.drawn()
 
     def in_sight(number: int) -> None:
-        """Of both sentences this one, below the header; the other one is hidden, or lower."""
-        here, other = (view.panel(nth).locator(".strip") for nth in (number, 1 - number))
-        expect(here).to_be_visible()
-        assert here.bounding_box()["y"] == pytest.approx(below, abs=1)
-        view.until(lambda: not other.is_visible() or other.bounding_box()["y"] > 200)
+        """Of both sentences this one, with its drawing, its name, its matrices and its place in the link."""
+        ends = ("… too tired.", "… too wide.")
+        view.until(lambda: abs(view.stage(number).bounding_box()["x"] - (16, 72)[number]) < 1)
+        assert ends[number] in view.title()
+        assert view.strip(number).is_visible()
+        assert not view.strip(1 - number).is_visible()
+        pressed = names.evaluate_all("all => all.map((e) => e.getAttribute('aria-pressed'))")
+        assert pressed == [str(at == number).lower() for at in (0, 1)]
+        for panel in (0, 1):  # the other one is seen to be there
+            expect(view.stage(panel)).to_be_in_viewport(ratio=0.1)
+        assert focus_of(page).sentence == number + 1
 
-    for number in (0, 1):
-        scroll_to(view.stage(number).locator(".token.key[data-at='8']"))
-        in_sight(number)
-    scroll_to(view.view.locator(".six"))
     in_sight(0)
-    scroll_to(view.stage(0).locator(".token.key[data-at='8']"))
+    # The matrices stand directly beneath what is said of the drawing.
+    said, six = view.view.locator(".status").first.bounding_box(), view.view.locator(".six").bounding_box()
+    assert said["y"] + said["height"] < six["y"] < said["y"] + said["height"] + 100
+    swipe(-180)
+    in_sight(1)
+    assert view.chosen_word(1) == "it"
+    swipe(180)
     in_sight(0)
-    scroll_to(view.stage(1).locator(".token.key[data-at='8']"))
-    view.word(2, number=1).tap()  # now the matrices are those of the second sentence
+    names.nth(1).tap()
+    in_sight(1)
+    settled(page)
+    page.go_back()
+    in_sight(0)
+    view.word(11).tap()  # a word that the other sentence has not: the one in its place
+    names.nth(1).tap()
+    in_sight(1)
+    assert view.chosen_word(1) == "wide"
+    view.word(11, number=1).tap()  # it is let go: what is in sight stays there
+    in_sight(1)
+
     scroll_to(view.view.locator(".six"))
+    assert names.first.bounding_box()["y"] == pytest.approx(below, abs=1)
     in_sight(1)
-    scroll_to(view.view.locator(".all-heads"))
-    in_sight(1)
+    names.first.tap()
+    in_sight(0)
+    for place in (".all-heads", ".six", ".caption"):
+        scroll_to(view.view.locator(place))
     assert len(places) == 1  # nothing moves when a sentence sticks
-    button = view.view.locator("button", has_text="text")
-    button.evaluate("e => e.click()")
-    scroll_to(view.view.locator(".six"))
-    assert view.stage(1).bounding_box()["y"] == pytest.approx(below, abs=1)  # the drawing is the sentence
+    view.view.locator("button", has_text="text").evaluate("e => e.click()")
+    scroll_to(view.view.locator(".all-heads"))
+    top = names.first.bounding_box()
+    assert top["y"] == pytest.approx(below, abs=1)
+    assert top["y"] < view.stage(0).bounding_box()["y"] < top["y"] + 50  # the drawing is the sentence
 
     page.set_viewport_size({"width": 390, "height": 400})  # it would hide what it belongs to
-    assert view.stage(1).evaluate("e => getComputedStyle(e).position") == "relative"
+    assert view.view.locator(".sentences").evaluate("e => getComputedStyle(e).position") == "static"
+    fingers.detach()
 
 
 # The colours of a cell's pixels away from its edges, commonest first.

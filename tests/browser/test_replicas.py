@@ -131,7 +131,7 @@ def test_a_replica_dies_under_load_and_every_page_goes_on_with_its_scene(replica
         settled(page)
         page.get_by_role("textbox", name="Sentence", exact=True).fill("Is it warm there?")
         page.keyboard.press("Control+Enter")
-        expect(page.locator(".panel .strip bdi").nth(2)).to_have_text("it")
+        expect(page.locator(".view .strip bdi").nth(2)).to_have_text("it")
         settled(page)
         assert view.words() == ["[CLS]", "Is", "it", "warm", "there", "?"]
         assert view.pictures().count() == 8  # of the link

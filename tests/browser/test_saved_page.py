@@ -53,7 +53,7 @@ def test_it_says_sentence_model_and_layer(alone, tmp_path):
     trace.view(beside=trace, titles=("left", "right")).save(tmp_path / "view.html")
     page = alone(tmp_path / "view.html")
     assert page.locator(".caption").inner_text() == f"{source} · layer 2 / 2"
-    assert page.locator(".panel .title").all_inner_texts() == ["left", "right"]
+    assert page.locator(".view .title").all_inner_texts() == ["left", "right"]
 
 
 def test_a_notebook_shows_it_in_its_frame(tab, trace):

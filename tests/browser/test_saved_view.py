@@ -398,7 +398,7 @@ def test_the_cross_part_of_a_trace_is_a_page_with_both_texts(alone, eye, save, w
     view = eye(page)
     assert view.panel().locator(".token.query").all_inner_texts()[1] == "butter"
     assert view.panel().locator(".token.key").count() == 11
-    assert view.panel().locator(".title").inner_text() == part.title
+    assert view.view.locator(".title").inner_text() == part.title
 
     order = np.argsort(-weights[6])[:5]
     listed = ", ".join(f"{LOOKED_AT.labels[at]} {weights[6, at]:.2f}" for at in order)

@@ -89,7 +89,7 @@ def test_lines_are_drawn_for_the_heads_that_are_on_and_for_both_sentences(view_o
         for side in ("query", "key"):
             assert [view.token(at, side, number).locator("bdi").inner_text() for at in range(13)] == labels
         same(view.lines(number), expected(text, IT, [2, 3]))
-    seen = [view.panel(number).locator(".key.strong bdi").all_inner_texts() for number in (0, 1)]
+    seen = [view.stage(number).locator(".key.strong bdi").all_inner_texts() for number in (0, 1)]
     assert seen == [["animal"], ["street"]]
     palette = view.colours()
     assert [view.inked(colour) for colour in palette[:4]] == [False, False, True, True]
@@ -681,14 +681,15 @@ def test_tokens_that_look_like_markup_stay_text_in_every_drawing(visit, app, eye
 
 
 def beyond(page) -> list[str]:
-    """What of the view reaches beyond the right edge of the screen or out of the view."""
+    """What of the view reaches beyond the screen or out of the view, or out of the panel in a row of them."""
     return page.locator(".view").evaluate(
         """(view) => {
-            const edge = Math.min(innerWidth, view.getBoundingClientRect().right) + 1;
+            const right = (e) => e.getBoundingClientRect().right;
+            const edge = (e) => 1 + right(e.parentElement.closest('.swiped .panel') ?? view);
             const within = (e) => (e.closest('.arcs .scroll') ?? e.closest('.six')) !== null
-                && !e.matches('.scroll, .six');  // which scroll themselves
+                && !e.matches('.scroll, .six');  // which scroll themselves, as a row of panels
             return [...view.querySelectorAll('*')]
-                .filter((e) => e.getBoundingClientRect().right > edge && !within(e))
+                .filter((e) => right(e) > edge(e) && !within(e) && !e.matches('.swiped .panel'))
                 .map((e) => `${e.getBoundingClientRect().right} ${e.outerHTML.slice(0, 60)}`);
         }"""
     )
@@ -713,6 +714,7 @@ def test_nothing_of_the_view_is_wider_than_a_phone(visit, app, eye, scene):
     for drawing in ("text", "arcs", "matrix", "lines"):
         view.button(drawing).click()
         assert beyond(page) == []
+        assert view.view.bounding_box()["width"] == 390 - 2 * 16
         assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 390
     for menu in ("Options", "Save"):
         view.menu(menu)
