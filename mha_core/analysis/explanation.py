@@ -102,12 +102,30 @@ class Explanation:
         """The steps with their numbers, a line each."""
         return r"\begin{gathered}" + r" \\ ".join(step.latex for step in self.steps) + r"\end{gathered}"
 
-    def pytorch(self) -> str:
-        """Code that runs alone, with torch, and prints the number."""
+    def __repr__(self) -> str:
+        lines = [
+            f"<Explanation of {self._place}: {self.value:.6g}",
+            *(f"edited: {one}" for one in self.edits),
+        ]
+        for step in self.steps:
+            terms = f"  {len(step.terms)} terms" if len(step.terms) > 1 else ""
+            lines.append(f"{step.name:<12}{step.value:>13.6g}{terms}")
+        return "\n  ".join(lines) + ">"
+
+    def _repr_latex_(self) -> str:
+        """The steps as a notebook shows them."""
+        return f"$${self.latex}$$"
+
+    @property
+    def _place(self) -> str:
         place = [f"layer {self.layer + 1}", *([] if self.head is None else [f"head {self.head + 1}"])]
         place += [_quoted(label) for label in self.labels if label is not None]
         place += [] if self.dimension is None else [f"dimension {self.dimension + 1}"]
-        lines = [f"# {self.name}: {', '.join(place)}", *(f"# edited: {_quoted(edit)}" for edit in self.edits)]
+        return f"{self.name}: {', '.join(place)}"
+
+    def pytorch(self) -> str:
+        """Code that runs alone, with torch, and prints the number."""
+        lines = [f"# {self._place}", *(f"# edited: {_quoted(edit)}" for edit in self.edits)]
         lines += ["import torch", "", *(step.code for step in self.steps if step.code)]
         return "\n".join([*lines, "print(value.item())", ""])
 

@@ -1,6 +1,6 @@
 """All layers × heads of a trace at a glance: a thumbnail and the measures of each head."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
@@ -59,7 +59,7 @@ class Overview:
     (layer, head), from 0. `n_tokens` is the number of keys.
     """
 
-    thumbs: tuple[np.ndarray, ...]
+    thumbs: tuple[np.ndarray, ...] = field(repr=False)
     table: pd.DataFrame
     n_tokens: int
 

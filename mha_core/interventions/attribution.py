@@ -35,6 +35,7 @@ TOLERANCE = 1e-5  # of the sum of the terms' sizes
 # In half precision each addition to the stream is rounded; its terms are those of the numbers before.
 HALF_TOLERANCE = {"float16": 5e-3, "bfloat16": 4e-2}
 MAX_NUMBERS = 1 << 26  # that all heads of earlier layers write into a text, half a GB
+SHOWN = 5  # terms of an attribution that is printed
 SAME = 1e-4  # of the largest number: how near the output of an attention is to that of the trace
 HALF_SAME = 3e-2
 KINDS = ("word", "position", "embedding", "head", "mlp", "block", "bias", "rest")
@@ -91,6 +92,14 @@ class Attribution:
     soft_cap: float | None
     bias: float | None
     visible: bool
+
+    def __repr__(self) -> str:
+        query, key = self.labels
+        rows = self.frame().head(SHOWN).to_string(index=False)
+        return (
+            f"<Attribution of layer {self.layer + 1}, head {self.head + 1}, {query!r} looking at {key!r}: "
+            f"{self.value:.6g}, a sum of {self.terms.size}, the largest of them\n{rows}>"
+        )
 
     def frame(self) -> pd.DataFrame:
         """All terms, the largest first: query_writer, key_writer and term."""

@@ -335,6 +335,10 @@ class LayerTrace:
             join_heads(self._to_w_o(None, self.row_indices(rows)), self._w_o(), self.projections.b_o)
         )
 
+    def __repr__(self) -> str:
+        recorded = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in self.tensors.items())
+        return f"<LayerTrace {' '.join(filter(None, (self.kind, self.name)))}: {recorded}>"
+
     def _repr_html_(self) -> str:
         """HTML for a notebook: the recorded tensors, and small pictures of the weights."""
         from mha_core.export.notebook import of_layer

@@ -224,6 +224,13 @@ def test_two_tokens_by_hand():
     assert mixture.steps[0].labels == ("a", "b")
     assert mixture.value == pytest.approx(10 * (1 - share) + 20 * share)
     assert (weight.layer, weight.head, weight.query, weight.key, weight.labels) == (0, 0, 0, 1, ("a", "b"))
+    assert repr(weight).splitlines() == [
+        '<Explanation of weights: layer 1, head 1, "a", "b": 0.0283179',
+        "  score                  -1  2 terms",
+        "  scale           -0.707107",
+        "  softmax         0.0283179  2 terms>",
+    ]
+    assert weight._repr_latex_() == f"$${weight.latex}$$"
 
 
 def test_every_part_of_a_rule_is_a_step_in_its_order():
@@ -256,6 +263,7 @@ def test_what_an_edit_changes_is_a_step_with_its_words():
     assert [step.name for step in off.steps] == ["mixture", "patch"]
     assert off.value == 0.25
     assert '# edited: "patched output: head 5, row 6"' in off.pytorch()
+    assert "  edited: patched output: head 5, row 6\n" in repr(off)
 
 
 def test_a_long_row_is_one_sum_in_its_code():

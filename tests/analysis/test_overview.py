@@ -114,7 +114,9 @@ def test_other_precisions_are_measured_too(dtype):
 
 def test_the_table_has_a_row_for_each_head_of_each_layer():
     layers = [made(RULES[name](), seed=seed) for seed, name in enumerate(("full", "causal", "sinks"))]
-    found = overview(trace_of(*layers)).table
+    seen = overview(trace_of(*layers))
+    assert "array" not in repr(seen)
+    found = seen.table
     assert found.index.names == ["layer", "head"]
     assert [*found.index] == [(layer, head) for layer in range(3) for head in range(6)]
     for index, layer in enumerate(layers):

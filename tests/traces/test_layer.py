@@ -394,6 +394,7 @@ def test_a_layer_known_by_its_weights_has_sizes_and_weights(known_by_weights, we
     [layer] = known_by_weights.layers
     assert (layer.n_heads, layer.n_kv_heads, layer.n_query, layer.n_key) == (3, 3, 7, 7)
     assert layer.d_model is None
+    assert repr(layer) == "<LayerTrace self: weights (3, 7, 7)>"
     np.testing.assert_array_equal(layer.weights(), weights)
     np.testing.assert_array_equal(layer.weights(2, rows=[1, 4], keys=[6]), weights[2, [1, 4]][:, [6]])
     assert layer.allowed().all()
