@@ -283,7 +283,7 @@ def test_words_of_a_text_are_text_in_formula_and_code():
     trace = mha.from_tensors(q=q, k=q, v=q, tokens=hostile)
     for query in range(5):
         explanation = mha.explain(trace, head=0, query=query, key=2)
-        assert "import os" not in explanation.pytorch().replace(repr(trace.tokens.labels[2]), "")
+        assert "\nimport os" not in explanation.pytorch()
         assert cells.output(explanation.pytorch()) == pytest.approx(explanation.value)
         assert r"\evil" not in explanation.latex
         assert "$x$" not in explanation.latex
