@@ -3,7 +3,7 @@
 import logging
 import secrets
 import threading
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mha_core.cache import Cache, size
 from mha_core.errors import MhaError, listed
 from mha_core.training import checkpoints
 from mha_core.training.checkpoints import Trained, untrained
@@ -26,9 +27,10 @@ LOG = logging.getLogger("headscope")
 RECORDS = 40  # over a whole training
 PAIRS = 8  # of each pattern, for the scores shown while it learns
 MAX_WAITING, MAX_WAITING_OF_USER = 40, 2
-MAX_FINISHED = 24  # and as many that were stopped or failed
 SECRET = 16  # random bytes in the name of a model from a file
-MAX_BYTES = 1 << 28  # of the parameters that all records together keep
+# Of the trainings that are finished, of which the widest has 280 MB with all steps, and of the others.
+MAX_BYTES, MAX_UNFINISHED_BYTES = 300_000_000, 100_000_000
+MAX_READ_BYTES = 120_000_000  # of the models that were read from files
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,10 +47,6 @@ class Record:
     right: float  # mean weight of that head on the right noun
     weights: tuple[np.ndarray, ...]  # for each sentence: (layer, head, query, key)
     parameters: Mapping[str, Tensor]
-
-    @property
-    def bytes(self) -> int:
-        return sum(tensor.nbytes for tensor in self.parameters.values())
 
 
 @dataclass(eq=False)
@@ -72,6 +70,10 @@ class Job:
     def step(self) -> int:
         current = self.run or self.trained
         return current.step if current else 0
+
+    @property
+    def bytes(self) -> int:
+        return size([self.run, self.trained, self.records])
 
     @property
     def steps(self) -> list[int]:
@@ -98,7 +100,8 @@ class Trainings:
 
     Starting a plan that is there already joins it. A training pauses when no user wants it any more,
     and resumes where it was when one does. With `runs` a finished model is saved at its last step, and one
-    that is saved there can be looked at like one that was trained here.
+    that is saved there can be looked at like one that was trained here. `opened` has those that visitors
+    opened from files of theirs, apart, so that they can push no finished one out.
     """
 
     def __init__(
@@ -106,13 +109,14 @@ class Trainings:
         workers: int = 1,
         *,
         runs: Runs | None = None,
+        opened: Runs | None = None,
         max_waiting: int = MAX_WAITING,
         max_waiting_of_user: int = MAX_WAITING_OF_USER,
     ):
         self.workers, self.max_waiting, self.max_waiting_of_user = workers, max_waiting, max_waiting_of_user
-        self.runs = runs
+        self.runs, self.opened = runs, opened
         self._jobs: dict[Plan, Job] = {}
-        self._opened: OrderedDict[str, Trained] = OrderedDict()  # from files; the latest looked at last
+        self._read: Cache[Trained] = Cache(MAX_READ_BYTES)
         self._waiting: deque[Job] = deque()
         self._changed = threading.Condition()
         self._threads: list[threading.Thread] = []
@@ -140,7 +144,8 @@ class Trainings:
                         f"or look at one that has been trained."
                     )
                 job.state = "waiting"
-                self._jobs[plan] = job
+                self._jobs.pop(plan, None)
+                self._jobs[plan] = job  # the latest
                 self._waiting.append(job)
                 self._forget()
             job.users.add(who)
@@ -182,28 +187,25 @@ class Trainings:
             if job is not None:
                 return job.steps
         try:
-            opened = self._open(name)
+            return [self._from_file(name).step]
         except MhaError:  # it is said where it is looked at
             return []
-        return [opened.step] if opened else []
 
     def model(self, name: str | None, step: int | None = None) -> Trained:
         """The model of that name at a step of its training, or at the last.
 
         Raises `MhaError` where there is none, and where its file is refused.
         """
+        for folder in self._folders() if name else ():
+            folder.look_at(name)
         with self._changed:
             job = self._finished_job(name)
             if job is not None:
                 return job.at(step)
-        opened = self._open(name)
-        if opened is None:
-            gone = f"No model here is called {name!r} (any more); the page Train can train it again."
-            none = "None of the models that were trained here is chosen; the page Train trains one."
-            raise MhaError(gone if name else none, fixes=({"source": "mini"},))
-        if step not in (None, opened.step):
-            raise _no_step(name, step, [opened.step])
-        return opened
+        trained = self._from_file(name)
+        if step not in (None, trained.step):
+            raise _no_step(name, step, [trained.step])
+        return trained
 
     def _finished_job(self, name: str | None) -> Job | None:
         return next((job for job in self._jobs.values() if job.name == name and job.trained), None)
@@ -211,30 +213,30 @@ class Trainings:
     def add(self, trained: Trained) -> str:
         """Take in a model from a file, and return the name that it goes by, which nobody can guess.
 
-        Raises `MhaError` where it cannot be saved in the folder of `runs`.
+        Raises `MhaError` where it cannot be saved in the folder `opened`.
         """
         name = f"{title(trained)}-{secrets.token_urlsafe(SECRET)}"
-        if self.runs is not None:
-            self.runs.save(name, trained)
-        self._remember(name, trained)
+        if self.opened is not None:
+            self.opened.save(name, trained)
+        self._read.get(name, lambda _name: trained)
         return name
 
-    def _open(self, name: str | None) -> Trained | None:
-        """A model from a file, which is read once. Raises `MhaError` for a file that is refused."""
-        with self._changed:
-            opened = self._opened.get(name)
-        if opened is None and name and self.runs is not None:
-            opened = self.runs.load(name)
-        if opened is not None:
-            self._remember(name, opened)
-        return opened
+    def _folders(self) -> list[Runs]:
+        return [folder for folder in (self.runs, self.opened) if folder is not None]
 
-    def _remember(self, name: str, trained: Trained) -> None:
-        with self._changed:
-            self._opened[name] = trained
-            self._opened.move_to_end(name)
-            while len(self._opened) > MAX_FINISHED:
-                self._opened.popitem(last=False)
+    def _from_file(self, name: str | None) -> Trained:
+        """A model, which is read once. Raises `MhaError` where there is none, and for a refused file."""
+
+        def read(_name: str) -> Trained:
+            models = (folder.load(name) for folder in self._folders() if name)
+            trained = next(filter(None, models), None)
+            if trained is None:
+                gone = f"No model here is called {name!r} (any more); the page Train can train it again."
+                none = "None of the models that were trained here is chosen; the page Train trains one."
+                raise MhaError(gone if name else none, fixes=({"source": "mini"},))
+            return trained
+
+        return self._read.get(name, read)
 
     def close(self) -> None:
         """Stop all threads after their current step."""
@@ -245,16 +247,22 @@ class Trainings:
             thread.join()
 
     def _forget(self) -> None:
-        """Drop the oldest trainings that are over, so that memory stays bounded; those that wait are not."""
-        for states in (("finished",), ("stopped", "failed")):
-            over = [plan for plan, job in self._jobs.items() if job.state in states]
-            for plan in over[: max(0, len(over) - MAX_FINISHED)]:
-                del self._jobs[plan]
-        total = 0
-        for job in reversed(self._jobs.values()):  # the latest first
-            total += sum(record.bytes for record in job.records)
-            if total > MAX_BYTES and job.trained:
-                job.records = [replace(record, parameters={}) for record in job.records]
+        """Drop the oldest of what trainings keep, so that memory stays bounded; none that waits or runs.
+
+        First go the steps of the older ones, then they go themselves. Those that are not finished push no
+        finished one out.
+        """
+        limits = {("finished",): MAX_BYTES, ("stopped", "failed", "waiting"): MAX_UNFINISHED_BYTES}
+        for states, limit in limits.items():
+            total = 0
+            for plan, job in reversed(list(self._jobs.items())):  # the latest first
+                if job.state not in states:
+                    continue
+                if total + job.bytes > limit:
+                    job.records = [replace(record, parameters={}) for record in job.records]
+                total += job.bytes
+                if total > limit and job.state != "waiting":
+                    del self._jobs[plan]
 
     def _work(self) -> None:
         self._threads = [thread for thread in self._threads if thread.is_alive()]
@@ -282,16 +290,18 @@ class Trainings:
                 self._leave(job)
 
     def _leave(self, job: Job) -> None:
+        if job.run is not None:
+            job.run.optimizer.zero_grad()  # gradients are computed anew
         if job.error:
             job.state = "failed"
         elif job.trained:
             job.state, job.run = "finished", None  # the optimizer and the sentences are not needed again
-            self._forget()
         elif job.users:  # a user came back while it was stopping
             job.state = "waiting"
             self._waiting.append(job)
         else:
             job.state = "stopped"
+        self._forget()
 
     def _finish(self, job: Job) -> None:
         model = job.run.model.requires_grad_(False).eval()

@@ -20,7 +20,7 @@ class Runs:
     """A folder of finished models, each in a file of its name (format: `checkpoints.save_model`).
 
     A file is whole or not there at all, whenever the process ends. Of more than `max_runs` models or
-    `max_bytes` bytes those go that nobody has opened for the longest time.
+    `max_bytes` bytes those go that nobody has looked at for the longest time.
     """
 
     def __init__(self, folder: Path, *, max_runs: int = MAX_RUNS, max_bytes: int = MAX_BYTES):
@@ -37,7 +37,7 @@ class Runs:
         self._remove_oldest()
 
     def load(self, name: str) -> Trained | None:
-        """The model of that name, None where there is none; its file counts as opened now.
+        """The model of that name, None where there is none.
 
         Raises `MhaError` for a file that is no model, or one of other sizes than its name says.
         """
@@ -51,9 +51,12 @@ class Runs:
         prefix = title(trained)
         if name != prefix and not name.startswith(f"{prefix}-"):
             raise MhaError(f"The file of {name} has another model in it, {prefix}; it is not opened.")
-        with contextlib.suppress(OSError):  # a folder that is only read
-            os.utime(path)
         return trained
+
+    def look_at(self, name: str) -> None:
+        """Note that somebody looks at the model of that name, wherever it is kept besides."""
+        with contextlib.suppress(OSError):  # none, or a folder that is only read
+            os.utime(self._path(name))
 
     def _path(self, name: str) -> Path:
         # Names come from links: one that leads elsewhere is no name.

@@ -1,7 +1,7 @@
 """Computes the trace of a scene, in a cache of limited size, and holds the trainings of the server."""
 
+import itertools
 import json
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from functools import cache
@@ -15,6 +15,7 @@ from mha_core import resources
 from mha_core.attention.edits import Edit
 from mha_core.attention.edits import read as read_edit
 from mha_core.attention.module import AttentionSpec
+from mha_core.cache import Cache
 from mha_core.device import Device, pick
 from mha_core.sources import mini
 from mha_core.sources.random_weights import nbytes
@@ -25,25 +26,25 @@ from mha_core.training.model import ARCHITECTURES
 from mha_core.training.queue import Trainings
 from mha_core.training.runs import Runs
 from pages._kit import model_source, profile, uploads
-from pages._kit.cache import Cache
 from pages._kit.state import STARTED, Scene
 from pages._kit.text import language
 from pages._kit.turns import MAX_BYTES, in_turn
 
 SOURCES = ("mini", "random", "run", "model", "file")
+OPENED = "opened"  # inside the folder of runs: the models from visitors' files, with bounds of their own
 STAND_IN = "stand-in"  # in the keys of the cache
 MAX_TOKENS = {"mini": MAX_WORDS, "run": MAX_WORDS}  # of the small models, whatever the profile
-MAX_SHARED_BYTES = 240_000_000  # of all traces but the large ones, of which there are few
-RESULT_BYTES = 2_000_000  # at least, of a short text with what is computed of it: matrices, figures, payload
-MAX_LARGE = 2
-# Of one trace or layer the results of so many questions, where the text has at most so many tokens.
-MAX_RESULTS, MAX_SMALL_TEXT = 64, 64
+MAX_SHARED_BYTES = 120_000_000  # of all traces but the large ones
+MIN_TRACE_BYTES = 1_000_000  # that any trace counts as: it is more than its tensors
+MAX_RESULTS_BYTES = 120_000_000  # of what is computed of all traces: matrices, figures, payloads
+MAX_SMALL_TEXT = 64  # tokens of a text of which such results are kept
 
 Subject = TypeVar("Subject")
 Result = TypeVar("Result")
-_large_traces: OrderedDict[str, mha.AttentionTrace] = OrderedDict()  # only in turn
-_traces: Cache[mha.AttentionTrace] = Cache(MAX_SHARED_BYTES, lambda trace: max(trace.nbytes, RESULT_BYTES))
-_results: WeakKeyDictionary[object, OrderedDict[Hashable, object]] = WeakKeyDictionary()
+_traces: Cache[mha.AttentionTrace] = Cache(MAX_SHARED_BYTES, lambda trace: max(trace.nbytes, MIN_TRACE_BYTES))
+_results: Cache[object] = Cache(MAX_RESULTS_BYTES)
+_numbers: WeakKeyDictionary[object, int] = WeakKeyDictionary()  # of the subjects, in the keys of the results
+_count = itertools.count()
 
 
 def max_tokens(source: str) -> int:
@@ -126,19 +127,14 @@ def of(subject: Subject, function: Callable[..., Result], **settings: Hashable) 
     """`function(subject, **settings)`, computed once for all who look at a short text; nobody may change it.
 
     A class looks at the same sentences: what is computed of a trace, of a layer, or of what was computed of
-    them, stays as long as that does; the result may not hold the subject. Its texts are in the language of
-    the reader.
+    them, is there for all. The result may not hold the subject, which would stay in memory with it. Its texts
+    are in the language of the reader.
     """
     layer = subject.layers[0] if isinstance(subject, mha.AttentionTrace) else subject
     if isinstance(layer, mha.LayerTrace) and max(layer.n_query, layer.n_key) > MAX_SMALL_TEXT:
         return function(subject, **settings)
-    results = _results.setdefault(subject, OrderedDict())
-    key = (function, language(), *settings.items())
-    if key not in results:
-        results[key] = function(subject, **settings)
-        while len(results) > MAX_RESULTS:
-            results.popitem(last=False)
-    return results[key]
+    key = (_numbers.setdefault(subject, next(_count)), function, language(), *settings.items())
+    return _results.get(key, lambda _key: function(subject, **settings))
 
 
 def cache_key(scene: Scene) -> str:
@@ -202,6 +198,7 @@ def trainings() -> Trainings:
     figures = profile.current()
     return Trainings(
         runs=Runs(resources.runs()),
+        opened=Runs(resources.runs() / OPENED),
         max_waiting=figures.waiting,
         max_waiting_of_user=figures.waiting_of_visitor,
     )
@@ -211,20 +208,20 @@ def _trace(settings: str) -> mha.AttentionTrace:
     return _traces.get(settings, _computed)
 
 
+@st.cache_resource
+def _large_traces() -> Cache[mha.AttentionTrace]:
+    """As many bytes as one may take, and one may be computed beside them."""
+    return Cache(profile.current().trace_bytes)
+
+
 def _large_trace(settings: str) -> mha.AttentionTrace:
     """As `_trace`, in its turn; a large trace that is there waits for nobody."""
-    trace = _large_traces.get(settings)
-    if trace is not None:
-        return trace
-
-    def compute() -> mha.AttentionTrace:
-        if settings not in _large_traces:  # else of one who has waited for the same
-            while len(_large_traces) >= MAX_LARGE:  # before the next one needs the memory
-                _large_traces.popitem(last=False)
-            _large_traces[settings] = _computed(settings)
-        return _large_traces[settings]
-
-    return in_turn(compute)
+    traces = _large_traces()
+    return (
+        traces.get(settings, _computed)
+        if settings in traces
+        else in_turn(lambda: traces.get(settings, _computed))
+    )
 
 
 def _computed(settings: str) -> mha.AttentionTrace:

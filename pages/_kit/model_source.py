@@ -15,7 +15,9 @@ import streamlit as st
 
 from mha_core import AttentionTrace, MhaError, device
 from mha_core.attention.edits import Edit
+from mha_core.attention.functional import HALF
 from mha_core.attention.module import AttentionSpec
+from mha_core.cache import Cache
 from mha_core.sources.huggingface import catalogue, files
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.sources.huggingface.catalogue import HubModel, LocalModel, hub_models
@@ -23,7 +25,6 @@ from mha_core.sources.huggingface.files import PACKAGE, library
 from mha_core.sources.random_weights import nbytes
 from mha_core.traces.source import ModelSource
 from pages._kit import logs, profile
-from pages._kit.cache import Cache
 from pages._kit.state import Scene
 from pages._kit.text import literal, t
 from pages._kit.turns import MAX_BYTES as MAX_TURN_BYTES
@@ -57,7 +58,7 @@ class Parts(NamedTuple):
     whole: AttentionTrace
 
 
-_traces: Cache[Parts] = Cache(MAX_TRACE_BYTES, lambda parts: parts.nbytes)
+_traces: Cache[Parts] = Cache(MAX_TRACE_BYTES)
 
 
 @dataclass(eq=False)
@@ -273,7 +274,9 @@ def _with_float32(error: MhaError) -> MhaError:
 
 
 def _bytes(trace: AttentionTrace) -> int:
-    return sum(tensor.nbytes for layer in trace.layers for tensor in layer.tensors.values())
+    """Of its own tensors, those in half precision with the float32 arrays that pictures are made of."""
+    tensors = [tensor for part in (*trace.layers, *trace.mixers) for tensor in part.tensors.values()]
+    return sum(tensor.nbytes + 4 * tensor.numel() * (tensor.dtype in HALF) for tensor in tensors)
 
 
 @st.cache_resource

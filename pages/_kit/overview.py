@@ -13,9 +13,9 @@ from mha_core import AttentionTrace
 from mha_core.analysis.frames import MAX_ALL_PAIRS, longest, origin
 from mha_core.analysis.overview import Overview, overview
 from mha_core.analysis.patterns import MEASURES
+from mha_core.cache import Cache
 from mha_core.export.payload import Panel, pack
 from pages._kit import charts, components, compute, heights, role_labels, state
-from pages._kit.cache import Cache
 from pages._kit.text import t
 
 MAX_BYTES = 32_000_000  # of the overviews of all traces together
@@ -26,7 +26,7 @@ _overview = components.component(
     "overview", "overview.js", html='<div class="overview"></div>', styles=("overview.css",)
 )
 
-_overviews: Cache[Overview] = Cache(MAX_BYTES, lambda made: made.nbytes)
+_overviews: Cache[Overview] = Cache(MAX_BYTES)
 
 # Measures by which heads can be sorted, and whether the largest comes first.
 ORDERS = {"entropy": False, "distance": True, "first token": True, "previous token": True}

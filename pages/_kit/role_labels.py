@@ -6,9 +6,9 @@ import pandas as pd
 
 from mha_core import AttentionTrace, MhaError
 from mha_core.analysis import roles
+from mha_core.cache import Cache
 from mha_core.traces.source import TrainedSource
 from pages._kit import compute, state
-from pages._kit.cache import Cache
 from pages._kit.text import t
 
 MAX_BYTES = 4_000_000  # of the roles of all models together
@@ -21,7 +21,7 @@ class Measured(NamedTuple):
     named: dict[tuple[int, int], tuple[str, float]]
 
 
-_measured: Cache[Measured] = Cache(MAX_BYTES, lambda roles: 2 * int(roles.table.memory_usage().sum()))
+_measured: Cache[Measured] = Cache(MAX_BYTES)
 
 
 def labels(trace: AttentionTrace, scene: state.Scene) -> dict[int, list[str]]:

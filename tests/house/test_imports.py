@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-FLAT = "mha_core.errors mha_core.device mha_core.resources"
+FLAT = "mha_core.errors mha_core.cache mha_core.device mha_core.resources"
 MATHS = f"{FLAT} mha_core.attention.*"
 TRACES = f"{MATHS} mha_core.traces.*"
 
@@ -21,6 +21,7 @@ TRACES = f"{MATHS} mha_core.traces.*"
 # checkers only, so that loading the file does not pay for it.
 TABLE = {
     "mha_core/errors.py": "",
+    "mha_core/cache.py": "",
     "mha_core/resources.py": "",
     "mha_core/device.py": "torch mha_core.errors",
     "mha_core/attention/*": f"torch numpy {FLAT}",

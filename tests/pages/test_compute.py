@@ -1,4 +1,4 @@
-"""What is computed of a trace is computed once for all who look at it, and forgotten with it."""
+"""What is computed of a trace is computed once for all who look at it, and holds it not in memory."""
 
 import gc
 import weakref
@@ -43,13 +43,15 @@ def test_the_same_question_is_answered_once_for_a_trace_and_its_settings(ask):
     assert ask.asked == [1, 2, 1]
 
 
-def test_the_oldest_answers_go_and_all_of_them_with_their_trace(ask, monkeypatch):
-    monkeypatch.setattr(compute, "MAX_RESULTS", 2)
+def test_answers_are_bounded_by_their_bytes_and_hold_no_trace(ask, monkeypatch):
+    compute._results.clear()
     trace = mha.trace("a b", h=1, d_model=2)
-    for number in (1, 2, 3, 3, 1):
+    compute.of(trace, ask, number=1)
+    monkeypatch.setattr(compute._results, "max_bytes", 5 * compute._results.bytes // 2)
+    for number in (2, 1, 3, 1, 2):
         compute.of(trace, ask, number=number)
-    assert ask.asked == [1, 2, 3, 1]
-    monkeypatch.setattr(compute, "MAX_RESULTS", 20)
+    assert ask.asked == [1, 2, 3, 2]
+    monkeypatch.undo()
     for function in (row_of, column_of):
         compute.of(trace, function, layer=0, token=0)
     for function in (vectors, against_keys, mixture):

@@ -212,6 +212,10 @@ def test_a_model_taken_home_can_be_opened_again_and_is_listed_to_its_visitor_alo
     assert opened(source="run", run=name).selectbox(key="run").options == [name]
     reopened = compute.trainings().model(app.session_state["run"])
     assert reopened is not job.trained
+    runs, opened_models = (folder.folder for folder in compute.trainings()._folders())
+    assert opened_models.parent == runs  # with bounds of its own
+    assert (opened_models / f"{name}.safetensors").is_file()
+    assert (runs / f"{job.name}.safetensors").is_file()
     difference = reopened.model.embedding - job.trained.model.embedding
     assert difference.abs().max() < 1e-2  # it travelled in half precision
 

@@ -110,7 +110,7 @@ def test_who_waits_sees_the_place_and_then_what_was_computed(held, monkeypatch, 
 def test_a_long_text_waits_for_its_turn_and_one_that_is_there_for_nobody(opened, held, monkeypatch, english):
     monkeypatch.setattr(turns, "_turns", Turns(0))
     monkeypatch.setattr(compute, "_is_large", lambda scene, text: text == LONG)
-    compute._large_traces.clear()
+    compute._large_traces().clear()
     link = {"source": "random", "text": LONG, "twin": "", "h": 2, "d_model": 8}
     assert not opened(**link).error
     held(turns._turns)
@@ -119,13 +119,21 @@ def test_a_long_text_waits_for_its_turn_and_one_that_is_there_for_nobody(opened,
     assert "at most 0 wait" in refusal
     short = opened(**link | {"text": "a b"})
     assert not short.error
-    compute._large_traces.clear()
+    compute._large_traces().clear()
 
 
-def test_no_more_large_traces_stay_than_may(monkeypatch):
+def test_no_more_bytes_of_large_traces_stay_than_one_may_have(monkeypatch):
     monkeypatch.setattr(compute, "_is_large", lambda scene, text: True)
-    compute._large_traces.clear()
-    for seed in range(compute.MAX_LARGE + 2):
+    traces = compute._large_traces()
+    traces.clear()
+
+    def read(seed: int) -> int:
         compute.trace(compute.Scene(source="random", text="a b", h=1, d_model=2, seed=seed))
-    assert len(compute._large_traces) == compute.MAX_LARGE
-    compute._large_traces.clear()
+        return traces.bytes
+
+    monkeypatch.setattr(traces, "max_bytes", 3 * read(0))
+    for seed in range(1, 5):
+        read(seed)
+        assert traces.bytes <= traces.max_bytes
+    assert 1 < len(traces) < 5
+    traces.clear()

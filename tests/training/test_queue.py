@@ -1,5 +1,6 @@
 """The queue: one training for each plan, a place for those who wait, and nothing lost by stopping."""
 
+import os
 import threading
 import time
 from dataclasses import replace
@@ -16,7 +17,7 @@ from mha_core.training.fit import Plan, Run
 from mha_core.training.lexicon import lexicon
 from mha_core.training.model import SmallModel
 from mha_core.training.queue import Trainings, famous_labels, famous_weights
-from mha_core.training.runs import Runs
+from mha_core.training.runs import Runs, title
 
 TINY = {"h": 2, "d_model": 8}
 
@@ -86,9 +87,8 @@ def test_a_training_ends_in_the_model_that_training_alone_gives(trainings):
 def test_the_steps_of_the_oldest_trainings_are_forgotten_and_never_their_end(trainings, monkeypatch):
     first = trainings.start(plan(steps=2), "anna")
     until(lambda: first.state == "finished")
-    size = sum(record.bytes for record in first.records)
     assert trainings.steps(first.name) == [0, 1, 2]
-    monkeypatch.setattr(queues, "MAX_BYTES", size)
+    monkeypatch.setattr(queues, "MAX_BYTES", 3 * first.bytes // 2)
     second = trainings.start(plan(steps=2, seed=1), "bert")
     until(lambda: second.state == "finished" and trainings.steps(second.name))
     assert (trainings.steps(first.name), trainings.steps(second.name)) == ([2], [0, 1, 2])
@@ -108,11 +108,11 @@ def test_models_from_files_have_names_of_their_own(trainings):
 
 
 def test_a_finished_model_is_found_by_another_server_and_after_a_restart(trainings, tmp_path):
-    trainings.runs = Runs(tmp_path / "new" / "runs")
+    trainings.runs, trainings.opened = (Runs(tmp_path / "new" / name) for name in ("runs", "opened"))
     job = trainings.start(plan(steps=2), "anna")
     until(lambda: job.state == "finished")
     name = trainings.add(untrained(plan(seed=1)))
-    other = Trainings(runs=Runs(trainings.runs.folder))
+    other = Trainings(runs=Runs(trainings.runs.folder), opened=Runs(trainings.opened.folder))
     assert (other.steps(job.name), other.steps(name)) == ([2], [0])
     model = other.model(job.name)
     assert model is other.model(job.name, 2)
@@ -126,9 +126,27 @@ def test_a_finished_model_is_found_by_another_server_and_after_a_restart(trainin
         Trainings().model(job.name)
 
 
+def test_models_from_files_push_no_finished_one_out_nor_one_that_is_looked_at(tmp_path):
+    folders = (Runs(tmp_path, max_runs=3), Runs(tmp_path / "opened", max_runs=3))
+    trainings = Trainings(runs=folders[0], opened=folders[1])
+    of_class = [untrained(plan(seed=seed)) for seed in range(2)]
+    for trained in of_class:
+        trainings.runs.save(title(trained), trained)
+    of_teacher = trainings.add(untrained(plan(seed=7)))
+    for number in range(9):  # of a stranger
+        name = trainings.add(untrained(plan(seed=8)))
+        os.utime(tmp_path / "opened" / f"{name}.safetensors", (number + 2, number + 2))
+        os.utime(tmp_path / "opened" / f"{of_teacher}.safetensors", (1, 1))
+        assert trainings.model(of_teacher).plan.seed == 7  # which is in memory, and its file stays
+    again = Trainings(runs=folders[0], opened=folders[1])
+    assert [again.steps(title(trained)) for trained in of_class] == [[0], [0]]
+    assert again.model(of_teacher).plan.seed == 7
+    assert len(list((tmp_path / "opened").iterdir())) == 3
+
+
 def test_a_folder_that_takes_no_files_loses_no_training_and_is_said(trainings, tmp_path):
     (tmp_path / "file").write_text("")
-    trainings.runs = Runs(tmp_path / "file" / "runs")
+    trainings.runs = trainings.opened = Runs(tmp_path / "file" / "runs")
     job = trainings.start(plan(steps=2), "anna")
     until(lambda: job.state == "finished")
     assert job.unsaved == f"{job.name} cannot be saved: Not a directory."  # no folder of the server
@@ -237,22 +255,56 @@ def test_nobody_takes_all_places_and_who_leaves_gives_them_back(trainings, held)
 
 
 def test_trainings_that_wait_push_no_finished_one_out(trainings, held, monkeypatch):
-    monkeypatch.setattr(queues, "MAX_FINISHED", 2)
     held.set()
     finished = [trainings.start(plan(steps=2, seed=seed), "anna") for seed in range(2)]
     until(lambda: all(job.state == "finished" for job in finished))
+    monkeypatch.setattr(queues, "MAX_BYTES", sum(job.bytes for job in finished))
     held.clear()
     for seed in range(2, 6):
         trainings.start(plan(seed=seed), f"visitor {seed}")
-    assert all(trainings.model(job.name) for job in finished)
+    assert all(trainings.steps(job.name) == [0, 1, 2] for job in finished)
+
+
+def test_what_was_stopped_takes_few_bytes_and_none_of_those_of_finished_ones(trainings, held, monkeypatch):
+    held.set()
+    finished = trainings.start(plan(steps=2), "anna")
+    until(lambda: finished.state == "finished")
+    held.clear()
+    stopped = []
+
+    def kept() -> list:
+        return [job for job in stopped if trainings.find(job.plan)]
+
+    def start_and_stop(seed: int) -> None:
+        stopped.append(trainings.start(plan(seed=seed), "anna"))
+        until(lambda: stopped[-1].state == "running" and stopped[-1].records)
+        trainings.stop(plan(seed=seed), "anna")
+        held.set()
+        until(lambda: stopped[-1].state == "stopped")
+        held.clear()
+
+    for seed in range(1, 6):
+        start_and_stop(seed)
+        if seed == 1:
+            monkeypatch.setattr(queues, "MAX_UNFINISHED_BYTES", 2 * max(stopped[0].bytes, finished.bytes))
+        until(lambda: sum(job.bytes for job in kept()) <= queues.MAX_UNFINISHED_BYTES)
+        assert kept()[-1] is stopped[-1]
+        # It keeps what it goes on with, the optimizer's numbers, and no gradients.
+        assert all(parameter.grad is None for parameter in stopped[-1].run.model.parameters())
+    assert 1 < len(kept()) < len(stopped)
+    again = kept()[0]
+    monkeypatch.setattr(queues, "MAX_UNFINISHED_BYTES", 3 * again.bytes // 2)
+    start_and_stop(again.plan.seed)
+    until(lambda: set(kept()) == {again})  # the latest now
+    assert trainings.steps(finished.name) == [0, 1, 2]
 
 
 def test_old_trainings_are_let_go_and_running_ones_never(trainings, monkeypatch):
-    monkeypatch.setattr(queues, "MAX_FINISHED", 2)
     jobs = []
     for seed in range(4):
         jobs.append(trainings.start(plan(steps=2, seed=seed), "anna"))
         until(lambda: jobs[-1].state == "finished")
+        monkeypatch.setattr(queues, "MAX_BYTES", 2 * jobs[0].bytes)
     assert trainings.find(jobs[0].plan) is None
     assert trainings.find(jobs[-1].plan) is jobs[-1]
 

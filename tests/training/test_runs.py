@@ -31,14 +31,15 @@ def test_a_model_is_read_as_it_was_saved_and_nothing_else_is_left(model, tmp_pat
     assert runs.load("glass-box-en-h2-d8-s9") is None
 
 
-def test_the_models_go_that_nobody_has_opened_for_the_longest_time(model, tmp_path):
+def test_the_models_go_that_nobody_has_looked_at_for_the_longest_time(model, tmp_path):
     runs = Runs(tmp_path, max_runs=3)
     for seed in range(3):
         trained = model(seed=seed)
         runs.save(title(trained), trained)
         os.utime(tmp_path / f"{title(trained)}.safetensors", (seed + 1, seed + 1))
     first, _, third = (title(model(seed=seed)) for seed in range(3))
-    assert runs.load(first)
+    runs.look_at(first)
+    runs.look_at("glass-box-en-h2-d8-s9")  # none
     runs.save(title(model(seed=3)), model(seed=3))
     assert names(runs) == {first, third, title(model(seed=3))}
     size = (tmp_path / f"{first}.safetensors").stat().st_size

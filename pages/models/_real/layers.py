@@ -1,29 +1,31 @@
 """The layers of a model: a strip with all, and the pictures of the chosen one: mixing matrix, index, gate."""
 
 from dataclasses import replace
-from functools import lru_cache
 
 import numpy as np
 import pandas as pd
 import streamlit as st
 
-from mha_core import AttentionTrace, MixerTrace
+from mha_core import AttentionTrace
 from mha_core.analysis.frames import WINDOW, Origin, Part, origin, window
+from mha_core.cache import Cache
 from mha_core.traces.tokens import Sides
-from pages._kit import charts, heatmaps, layer_strip, state
+from pages._kit import charts, compute, heatmaps, layer_strip, state
 from pages._kit.heatmaps import Heatmap
 from pages._kit.text import literal, t
 
 MIXER_HEAD = "mixer_head"  # key of a control, and its name in the link
 ACROSS = 4  # widths of the sums of rows in one row of pictures: the rest of it has the matrix
 SUM = "Σ"
+MAX_BYTES = 140_000_000  # of the matrices of all mixers together; of 4,096 tokens one has 67 MB
+_matrices: Cache[np.ndarray] = Cache(MAX_BYTES)
 
 
 def show(trace: AttentionTrace, scene: state.Scene) -> None:
     """The strip of layers, and below it the pictures of the chosen layer, where it has some of its own."""
     chosen = layer_strip.show(trace, scene)
     if chosen.mixer is not None:
-        _mixer(trace, trace.mixers[chosen.mixer], scene)
+        _mixer(trace, chosen.mixer, scene)
         return
     number, name = chosen.layer + 1, literal(chosen.name or "–")
     st.caption(t("layers.attention", number=number, name=name, what=layer_strip.words(chosen)))
@@ -31,13 +33,9 @@ def show(trace: AttentionTrace, scene: state.Scene) -> None:
     _gate(trace, scene, layer=chosen.layer)
 
 
-@lru_cache(maxsize=4)
-def _matrix(mixer: MixerTrace, head: int) -> np.ndarray:
-    return mixer.mixing(head)
-
-
-def _mixer(trace: AttentionTrace, mixer: MixerTrace, scene: state.Scene) -> None:
+def _mixer(trace: AttentionTrace, number: int, scene: state.Scene) -> None:
     """The matrix of one head or channel of a layer without softmax, with the sum of each row."""
+    mixer = trace.mixers[number]
     st.markdown(t(f"layers.mixer_{mixer.unit}", name=literal(mixer.name), rule=literal(mixer.rule)))
     if mixer.convolution:
         st.caption(t("layers.convolution", width=mixer.convolution))
@@ -50,7 +48,8 @@ def _mixer(trace: AttentionTrace, mixer: MixerTrace, scene: state.Scene) -> None
         bind="query-params",
         width=160,
     )
-    matrix = _matrix(mixer, head - 1)
+    key = f"{number} {head} {compute.cache_key(scene)}"
+    matrix = _matrices.get(key, lambda _key: mixer.mixing(head - 1))
     sides = Sides(trace.tokens, trace.tokens)
     labels, token = trace.tokens.labels, state.token_in(trace.tokens, scene)
     cut = window(len(labels), token, WINDOW)

@@ -7,14 +7,14 @@ import streamlit as st
 from mha_core import AttentionTrace, LayerTrace
 from mha_core.analysis import patterns, roles
 from mha_core.analysis.frames import MAX_ALL_PAIRS, longest, origin
+from mha_core.cache import Cache
 from pages._kit import compute, heatmaps, role_labels, state
-from pages._kit.cache import Cache
 from pages._kit.text import number, t
 
 MAX_BYTES = 4_000_000  # of the similarities of the heads of all layers together
 # Weights compared over all pairs of heads at most, in about half a second, and rows compared at least.
 MAX_CELLS, MIN_ROWS = 30_000_000, 32
-_similarities: Cache[np.ndarray] = Cache(MAX_BYTES, lambda similarities: similarities.nbytes)
+_similarities: Cache[np.ndarray] = Cache(MAX_BYTES)
 
 
 def place(layer: int, head: int) -> None:

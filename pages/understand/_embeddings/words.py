@@ -10,6 +10,7 @@ import streamlit as st
 from mha_core import AttentionTrace, MhaError
 from mha_core.analysis.embeddings import RELATIONS, Map, agreement, chance, nearest, project, table, verdict
 from mha_core.analysis.frames import Origin, origin
+from mha_core.cache import Cache
 from mha_core.figures.packed import Packed
 from mha_core.figures.scatter import scatter
 from mha_core.sources.mini import language as language_of
@@ -18,7 +19,6 @@ from mha_core.sources.random_weights import word_vectors
 from mha_core.training.checkpoints import Trained
 from mha_core.training.lexicon import START, lexicon, normalized
 from pages._kit import charts, compute, heatmaps, state
-from pages._kit.cache import Cache
 from pages._kit.text import literal, t
 
 FLAT, DEEP = AXES = ("2-D", "3-D")  # values of a URL parameter
@@ -53,7 +53,7 @@ class Vocabulary:
         return chance(*self.vectors.shape)
 
 
-_vocabularies: Cache[Vocabulary] = Cache(MAX_BYTES, lambda words: words.vectors.to_numpy().nbytes)
+_vocabularies: Cache[Vocabulary] = Cache(MAX_BYTES)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,92 @@
+"""What is computed once for all who ask, in a limited number of bytes."""
+
+import sys
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping
+from typing import Generic, TypeVar
+
+Result = TypeVar("Result")
+TEXT_IN_TABLE = 8  # words of memory that a cell takes which is no number
+
+
+def size(value: object, *, seen: set[int] | None = None) -> int:
+    """The bytes of a value with all that it holds: of tables, arrays and tensors their numbers."""
+    seen = set() if seen is None else seen
+    if id(value) in seen:
+        return 0
+    seen.add(id(value))
+    if hasattr(value, "to_numpy") and not isinstance(
+        value, type
+    ):  # a table, a column of one, or the names of its rows
+        numbers = value.to_numpy()
+        return numbers.nbytes * (TEXT_IN_TABLE if numbers.dtype == object else 1)
+    if isinstance(nbytes := getattr(value, "nbytes", None), int):
+        return nbytes
+    if isinstance(value, type):
+        parts = ()
+    elif isinstance(value, Mapping):
+        parts = (*value.keys(), *value.values())
+    elif isinstance(value, list | tuple | set | frozenset):
+        parts = value
+    else:
+        parts = getattr(value, "__dict__", {}).values()
+    return sys.getsizeof(value) + sum(size(part, seen=seen) for part in parts)
+
+
+class Cache(Generic[Result]):
+    """Results by key, at most `max_bytes` of both, as `weigh` has those of a result; the latest one is kept.
+
+    Those that nobody has asked for the longest time go first. Who asks for one that is being computed waits
+    for it.
+    """
+
+    def __init__(self, max_bytes: int, weigh: Callable[[Result], int] = size):
+        self.max_bytes, self.weigh, self.bytes = max_bytes, weigh, 0
+        self._results: OrderedDict[Hashable, tuple[Result, int]] = OrderedDict()
+        self._computing: dict[Hashable, threading.Lock] = {}
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._results)
+
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._results
+
+    def get(self, key: Hashable, compute: Callable[[Hashable], Result]) -> Result:
+        """The result of that key, ``compute(key)`` where there is none; what this raises is not kept."""
+        with self._lock:
+            if key in self._results:
+                return self._latest(key)
+            computing = self._computing.setdefault(key, threading.Lock())
+        with computing:
+            with self._lock:
+                if key in self._results:
+                    return self._latest(key)
+            try:
+                result = compute(key)
+                self._keep(key, result)
+            finally:
+                with self._lock:
+                    self._computing.pop(key, None)
+        return result
+
+    def _latest(self, key: Hashable) -> Result:
+        self._results.move_to_end(key)
+        return self._results[key][0]
+
+    def _keep(self, key: Hashable, result: Result) -> None:
+        nbytes = self.weigh(result) + size(key)  # which may have a long text in it
+        with self._lock:
+            self.bytes += (
+                nbytes - self._results.pop(key, (None, 0))[1]
+            )  # there is one after an error of another
+            self._results[key] = result, nbytes
+            while self.bytes > self.max_bytes and len(self._results) > 1:
+                self.bytes -= self._results.popitem(last=False)[1][1]
+
+    def clear(self) -> None:
+        """Forget all results."""
+        with self._lock:
+            self._results.clear()
+            self.bytes = 0

@@ -1,0 +1,119 @@
+"""A cache: bounded by bytes, and nothing is computed twice, whoever asks."""
+
+import sys
+import threading
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from mha_core.cache import Cache, size
+
+KEY = size("a")  # bytes
+
+
+@pytest.mark.parametrize(
+    ("value", "least", "most"),
+    [
+        ("a" * 1000, 1000, 1100),
+        (b"a" * 1000, 1000, 1100),
+        (np.zeros(1000), 8000, 8000),
+        (torch.zeros(1000), 4000, 4000),
+        (pd.DataFrame(np.zeros((10, 100))), 8000, 8000),
+        (pd.DataFrame({"word": ["it"] * 100, "weight": [0.5] * 100}), 6400, 20_000),
+        ({"a": np.zeros(1000), np.float32(1): [np.zeros(500), (np.zeros(500),)]}, 16_000, 17_000),
+        (SimpleNamespace(one=np.zeros(1000), other={"a" * 1000}), 9000, 10_000),
+        (pd.DataFrame, 1, 10_000),
+        (None, 1, 100),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_the_bytes_of_a_value_are_those_of_all_that_it_holds(value, least, most):
+    assert least <= size(value) <= most
+
+
+def test_what_is_held_twice_is_counted_once():
+    numbers = np.zeros(1000)
+    ring = [numbers, numbers]
+    ring.append(ring)
+    assert size(ring) == numbers.nbytes + sys.getsizeof(ring)
+
+
+def test_those_that_nobody_asks_for_go_when_all_are_too_large_together():
+    cache, computed = Cache(2 * (KEY + 4) + 1, len), []
+
+    def compute(key: str) -> str:
+        computed.append(key)
+        return key * 4
+
+    for key in "abac":
+        assert cache.get(key, compute) == key * 4
+        assert cache.bytes == (KEY + 4) * len(cache) <= cache.max_bytes
+    assert [cache.get(key, compute) for key in "ac"] == ["aaaa", "cccc"]
+    assert computed == ["a", "b", "c"]
+    assert cache.get("b", compute) == "bbbb"
+    assert computed == ["a", "b", "c", "b"]
+    cache.clear()
+    assert len(cache) == cache.bytes == 0
+
+
+def test_one_that_is_too_large_alone_is_there_until_the_next():
+    cache = Cache(3, len)
+    first = cache.get("a", lambda key: "four")
+    assert cache.get("a", lambda key: "other") is first
+    cache.get("b", lambda key: "b")
+    assert (len(cache), cache.bytes) == (1, KEY + 1)
+
+
+def test_long_keys_take_bytes_like_results():
+    cache = Cache(100_000, len)
+    for number in range(100):  # each a link with a text
+        cache.get(f"{number} {'x' * 10_000}", lambda key: "y")
+    assert len(cache) < 10
+    assert cache.bytes <= 100_000
+
+
+def test_all_who_ask_at_once_get_the_one_result():
+    cache, computed, begun = Cache(1000, len), [], threading.Event()
+    go_on = threading.Event()
+
+    def compute(key: str) -> str:
+        computed.append(key)
+        begun.set()
+        go_on.wait(60)
+        return "result"
+
+    results = []
+    threads = [threading.Thread(target=lambda: results.append(cache.get("a", compute))) for _ in range(4)]
+    threads[0].start()
+    begun.wait(60)
+    for thread in threads[1:]:
+        thread.start()
+    assert cache.get("b", lambda key: "nobody waits for another key") != ""
+    go_on.set()
+    for thread in threads:
+        thread.join()
+    assert results == ["result"] * 4
+    assert computed == ["a"]
+
+
+def test_an_error_is_raised_to_each_who_asks_and_not_kept():
+    cache, number = Cache(1000, len), iter(range(3))
+
+    def compute(key: str) -> str:
+        raise ValueError(str(next(number)))
+
+    for expected in "01":
+        with pytest.raises(ValueError, match=expected):
+            cache.get("a", compute)
+    assert cache.get("a", lambda key: "fine") == "fine"
+    assert cache._computing == {}
+
+
+def test_one_that_two_have_computed_is_counted_once():
+    """While a first one fails, a second waits for it and a third comes: both compute."""
+    cache = Cache(1000, len)
+    cache.get("a", lambda key: cache.get("b", lambda _: cache._keep("a", "four") or "b") * 4)
+    assert cache.bytes == size("a") + 4 + size("b") + 1
