@@ -19,7 +19,16 @@ from mha_core.attention.score_rule import ScoreRule
 from mha_core.device import memory_errors
 from mha_core.errors import MhaError
 from mha_core.traces.layer import LayerTrace
-from mha_core.traces.limits import INFINITE, check_finite, check_scores, check_sizes, check_weights, sizes_of
+from mha_core.traces.limits import (
+    INFINITE,
+    check_finite,
+    check_results,
+    check_scores,
+    check_sizes,
+    check_weights,
+    norm,
+    sizes_of,
+)
 from mha_core.traces.source import SourceValue, array_source
 from mha_core.traces.tokens import MAX_TOKENS, Sides, Tokens, spaced, words
 from mha_core.traces.trace import AttentionTrace
@@ -87,7 +96,7 @@ def from_tensors(
     each layer; the weight of `nn.Linear` has to be transposed (.T).
 
     Raises `MhaError` where shapes, lengths or number types do not fit, for numbers that are not finite, and
-    for q and k so large that scores could be no numbers.
+    for such large ones that scores, outputs or their lengths could be none.
     """
     sides, described = sides_of(tokens, keys), array_source(source)
     n_query, n_key = len(sides.queries), len(sides.keys)
@@ -109,9 +118,13 @@ def from_tensors(
         _check_matrix(number, matrix, height=shapes[0][0] * shapes[2][2])
         _check_rule(f"layer {number}", named, rule, sides)
         check_scores(f"layer {number}", named["q"], named["k"], rule)
-        layers.append(
-            LayerTrace(MappingProxyType(named), rule, Projections(w_o=matrix), kind=_kind(sides), sides=sides)
+        layer = LayerTrace(
+            MappingProxyType(named), rule, Projections(w_o=matrix), kind=_kind(sides), sides=sides
         )
+        held = named | {f"rule.{name}": table for name, table in rule.tensors().items()}
+        held |= {} if matrix is None else {"w_o": matrix}
+        check_results(f"layer {number}", layer, {name: norm(tensor) for name, tensor in held.items()})
+        layers.append(layer)
     return AttentionTrace(sides.queries, tuple(layers), described)
 
 

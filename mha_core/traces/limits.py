@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,6 +11,9 @@ from torch import Tensor
 from mha_core.attention.functional import CELLS, HALF, MIN_ROWS, row_blocks
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.errors import MhaError
+
+if TYPE_CHECKING:
+    from mha_core.traces.layer import LayerTrace
 
 MAX_HEADER = 16_000_000  # characters of a file's description
 MAX_LAYERS = 512
@@ -240,3 +243,43 @@ def check_scores(where: str, q: Tensor, k: Tensor, rule: ScoreRule) -> None:
             f"q and k of {where} are too large: scores can reach {bound * max(factors):.2g}, and numbers of "
             f"their type {largest:.2g}. Divide q or k by {bound * max(factors) / largest:.2g} or more."
         )
+
+
+def norm(tensor: Tensor) -> float:
+    """The root of the sum of the squares of all finite numbers, in blocks: a copy in float64 needs memory."""
+    rows, total = tensor.reshape(-1, tensor.shape[-1]), 0.0
+    for block in row_blocks(len(rows), rows.shape[-1]):
+        numbers = rows[block].double()
+        total += float(numbers[numbers.isfinite()].square().sum())
+    return total**0.5
+
+
+def check_results(where: str, layer: "LayerTrace", norms: Mapping[str, float]) -> None:
+    """Raise `MhaError` where what is computed from a layer's numbers can be no number of their type.
+
+    `norms` are those of its tensors by name. Products are held by ‖x W‖ ≤ ‖x‖ ‖W‖ (Cauchy), to lengths that
+    have a square. A float16 ends at 65,504: where an output can be larger, all of it is computed.
+    """
+    dtype = layer.tensors["v"].dtype
+    rule = {name.removeprefix("rule."): length for name, length in norms.items() if name.startswith("rule.")}
+    lengths = {name: length for name, length in norms.items() if name in TENSORS - INFINITE or name[1] == "_"}
+    for letter, x in (("q", "x"), ("k", "x"), ("v", "x"), ("k", "x_v"), ("v", "x_v")):
+        if {x, f"w_{letter}"} <= norms.keys():
+            product = norms[x] * norms[f"w_{letter}"] + norms.get(f"b_{letter}", 0)
+            lengths[f"{x} times w_{letter}"] = product
+    taken = max(1 + HALF_ROUNDING, layer.n_key * rule.get("patched_weights", 0))  # of the rows of v
+    mixed = max(taken * norms["v"], layer.d_v**0.5 * rule.get("patched_outputs", 0))
+    output = mixed * norms.get("gate", 1) * layer.n_heads**0.5 * norms.get("w_o", 1) + norms.get("b_o", 0)
+    lengths["v times w_o" if "w_o" in norms else "v"] = output
+    largest = torch.finfo(torch.float64 if dtype == torch.float64 else torch.float32).max
+    for name, length in lengths.items():
+        if not length <= largest**0.5:
+            raise MhaError(
+                f"{name} of {where} can be too large: it has a length up to {length:.2g}, and the square of "
+                f"that is no number of its type, whose largest is {largest:.2g}. Divide it by "
+                f"{length / largest**0.5:.2g} or more."
+            )
+    if dtype == torch.float16 and output > torch.finfo(dtype).max and "w_o" in norms:
+        for head in range(layer.n_heads):
+            check_finite(f"v times w_o of head {head} of {where}", torch.tensor(layer.contribution(head)))
+        check_finite(f"v times w_o and b_o of {where}", torch.tensor(layer.result()))

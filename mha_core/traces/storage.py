@@ -63,6 +63,7 @@ def write(path: str | PathLike, parts: Parts, *, matrices: bool = True) -> None:
         _check_counts(header, sizes, limit=max(len(part["pieces"]) for part in header["texts"]))
         _check_header(header, sizes)
         _check_numbers(header, tensors)
+        _check_results(header, tensors, parts[1])
     except MhaError as error:
         raise MhaError(f"{Path(path).name} cannot be saved: {error}") from None
     write_file(path, tensors, {HEADER: text})
@@ -316,6 +317,17 @@ def _check_numbers(header: dict, tensors: Mapping[str, Tensor]) -> None:
             limits.check_weights(where, tensors[key])
 
 
+def _check_results(header: dict, tensors: Mapping[str, Tensor], layers: tuple[LayerTrace, ...]) -> None:
+    """Raise `MhaError` for numbers so large that what is computed from them is none."""
+    norms = {key: limits.norm(tensor) for key, tensor in tensors.items() if tensor.is_floating_point()}
+    for number, (layer, part) in enumerate(zip(layers, header["layers"], strict=True)):
+        if layer.knows("q"):
+            where, named = f"layer {number}", part["tensors"]
+            limits.check_scores(where, layer.tensors["q"], layer.tensors["k"], layer.rule)
+            held = {name: norms[key] for name, key in named.items() if key in norms}
+            limits.check_results(where, layer, held)
+
+
 @contextmanager
 def open_file(path: str | PathLike, key: str, *, kind: str) -> Iterator[tuple[str, safe_open]]:
     """A safetensors file, open, and its header: the metadata under a key.
@@ -357,9 +369,9 @@ def unpacked(header: dict, tensors: Mapping[str, Tensor]) -> Parts:
     """
     texts = [_tokens(part) for part in header["texts"]]
     layers = _layers(header, tensors, texts)
-    for number, layer in enumerate(layers):
+    _check_results(header, tensors, layers)
+    for layer in layers:
         if layer.knows("q"):
-            limits.check_scores(f"layer {number}", layer.tensors["q"], layer.tensors["k"], layer.rule)
             _check_products(layer)
             _check_facts(layer)
     answers = tuple(map(_answer, header.get("answers", ())))

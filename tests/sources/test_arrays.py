@@ -137,6 +137,8 @@ def test_a_saved_one_comes_back(arrays, tmp_path):
         ({"q": torch.zeros(H, 7, D_K).to(torch.float8_e4m3fn)}, "16 bits or more"),
         ({"q": torch.zeros(H, 7, D_K).to_sparse()}, "give a dense array"),
         ({"w_o": torch.full((H * D_V, 17), torch.nan)}, "w_o has numbers that are not finite"),
+        ({"w_o": torch.full((H * D_V, 17), 3e17)}, "v times w_o of layer 0 can be too large"),
+        ({"v": torch.full((KV, 7, D_V), 3e38)}, "v of layer 0 can be too large"),
         ({"rule": "causal"}, "rule is a ScoreRule"),
         ({"rule": mha.ScoreRule(sinks=torch.full((H,), torch.nan))}, "sinks of layer 0 has numbers"),
         ({"rule": mha.ScoreRule(sinks=torch.zeros(H + 1))}, "sinks of layer 0 has shape (7,)"),

@@ -393,11 +393,48 @@ def long(header, tensors):
         (lambda h, t: h["texts"][0]["spans"].__setitem__(3, [0, 99]), "places of tokens"),
         (lambda h, t: t["0.k"][1, 2].fill_(torch.nan), "k of layer 0 has numbers that are not finite"),
         (lambda h, t: (t["0.q"].fill_(1e20), t["0.k"].fill_(1e20)), "scores can reach 5e+40"),
+        (lambda h, t: t["0.w_o"].fill_(3.4e38), "w_o of layer 0 can be too large: it has a length"),
+        (lambda h, t: t["0.w_o"].fill_(1e18), "v times w_o of layer 0 can be too large"),
+        (lambda h, t: t["0.x"].fill_(1e18), "x times w_q of layer 0 can be too large"),
+        (lambda h, t: t["0.b_q"].fill_(1e20), "b_q of layer 0 can be too large"),
     ],
 )
 def test_a_file_is_held_to_limits(change, reason, saved, refused):
     edited(saved, change)
     assert reason in str(refused(mha.load, saved))
+
+
+def computed(layer) -> list[np.ndarray]:
+    """What pages compute of a layer, with the lengths of its vectors."""
+    products = [
+        layer.x @ getattr(layer.projections, f"w_{name}").numpy()
+        + getattr(layer.projections, f"b_{name}").numpy()
+        for name in "qkv"
+    ]
+    found = [layer.q, layer.k, layer.v, layer.output(), layer.contribution(), layer.result(), *products]
+    return [*found, layer.scores(), layer.weights(), *(np.linalg.norm(one, axis=-1) for one in found)]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+def test_every_number_that_is_computed_from_an_opened_file_is_finite(dtype, saved):
+    header, tensors = parts(saved)
+    largest, outcomes = torch.finfo(dtype).max, []
+    for name, tensor in tensors.items():
+        if not tensor.is_floating_point():
+            continue
+        for number in (1.0, largest**0.25, largest**0.5, largest**0.75, largest):
+            changed = {other: t.to(dtype) if t.is_floating_point() else t for other, t in tensors.items()}
+            changed[name] = torch.full_like(changed[name], number)
+            write(saved, header, changed)
+            try:
+                [layer] = mha.load(saved).layers
+            except mha.MhaError as error:
+                outcomes.append((name, str(error)))
+            else:
+                outcomes.append((name, ""))
+                with np.errstate(over="raise", invalid="raise"):
+                    assert all(np.isfinite(one).all() for one in computed(layer)), (name, number)
+    assert {"", *(said and name.split(".")[1] in said for name, said in outcomes)} == {"", True}
 
 
 @pytest.mark.parametrize(
