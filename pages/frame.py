@@ -34,7 +34,7 @@ SECTIONS = {
             "see/heads.py",
             t("heads.title"),
             ("see/token.py", "understand/steps.py"),
-            with_sentence("twin"),
+            with_sentence("twin", "ask_model"),
             "",
         ),
         Page(
@@ -61,7 +61,7 @@ SECTIONS = {
             "understand/what_if.py",
             t("what_if.title"),
             ("understand/hops.py", "learn/sweep.py"),
-            with_sentence(sources=("mini", "random", "run", "model")),
+            with_sentence("ask_model", sources=("mini", "random", "run", "model")),
             "what-if",
         ),
         Page(

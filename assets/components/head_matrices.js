@@ -269,7 +269,9 @@ export class HeadMatrices extends MatrixPictures {
     const text = this.view.header.without;
     if (!text || !this.view.explain || this.nth > 0) return null;
     const link = new URLSearchParams(location.search);
-    link.set("edits", `cut,layer=${this.layer.number + 1},head=${head + 1},from=${row + 1},to=${column + 1}`);
+    const cut = `cut,layer=${this.layer.number + 1},head=${head + 1},from=${row + 1},to=${column + 1}`;
+    const others = (link.get("edits") ?? "").split(";").filter((edit) => edit && edit !== cut);
+    link.set("edits", [...others, cut].join(";")); // what was changed before stays so
     return { text, href: `./what-if?${link}` };
   }
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from torch import Tensor
 
 ANSWERS = 5  # words, the most probable first
+MAX_WORDS = 100  # in an answer of a file
 Answer = tuple[tuple[str, float], ...]
 
 

@@ -27,6 +27,7 @@ from mha_core.attention.score_rule import ScoreRule
 from mha_core.device import memory_errors
 from mha_core.errors import MhaError
 from mha_core.traces import limits
+from mha_core.traces.answers import MAX_WORDS, Answer
 from mha_core.traces.facts import Facts
 from mha_core.traces.layer import KINDS, LayerTrace
 from mha_core.traces.limits import MAX_HEADS, MAX_LAYERS, Size, check_count, check_finite
@@ -272,6 +273,7 @@ def _check_header(header: dict, sizes: Mapping[str, Size]) -> None:
     texts = [_tokens(part) for part in header["texts"]]
     transposed = {name: Size(sizes[name].shape[::-1], sizes[name].dtype) for name in header["turned"]}
     sizes = {**sizes, **transposed}
+    _answers(header)
     for number, part in enumerate(header["layers"]):
         queries, keys = _sides(part, texts)
         named = {name: sizes[key] for name, key in part["tensors"].items()}
@@ -374,7 +376,7 @@ def unpacked(header: dict, tensors: Mapping[str, Tensor]) -> Parts:
         if layer.knows("q"):
             _check_products(layer)
             _check_facts(layer)
-    answers = tuple(map(_answer, header.get("answers", ())))
+    answers = _answers(header)
     mixers = tuple(_mixer(part, tensors) for part in header.get("mixers", ()))
     return texts[0], layers, read_source(header["source"]), answers, mixers
 
@@ -386,13 +388,23 @@ def _of_this_version(header: dict) -> dict:
     return _from_version_1(header) if header["version"] == 1 else header
 
 
-def _answer(answer: list | None) -> tuple[tuple[str, float], ...] | None:
-    """The words at a token, each with its probability; `ValueError` for other values."""
+def _answers(header: dict) -> tuple[Answer | None, ...]:
+    """The answers of a header; raises `MhaError` for what is no answer, and for too many words at a token."""
+    return tuple(map(_answer, header.get("answers", ())))
+
+
+def _answer(answer: list | None) -> Answer | None:
     if answer is None:
         return None
+    check_count("words in an answer", len(answer), MAX_WORDS)
+    if not answer:
+        raise MhaError("an answer has no word; where a model gives none it has to be null.")
     for word, p in answer:
-        if not isinstance(word, str) or not isinstance(p, int | float) or not 0 <= p <= 1 + 1e-3:
-            raise ValueError(f"an answer is {word!r} with probability {p!r}")
+        is_share = isinstance(p, int | float) and not isinstance(p, bool) and 0 <= p <= 1 + 1e-3
+        if not isinstance(word, str) or not is_share:
+            raise MhaError(
+                f"an answer is {word!r:.80} with probability {p!r:.80}; it has to be text and a share."
+            )
     return tuple((word, float(p)) for word, p in answer)
 
 

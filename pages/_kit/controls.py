@@ -97,7 +97,7 @@ def _visible(of_source: Mapping[str, frozenset[str]], place: DeltaGenerator) -> 
         if source == "run":
             _run()
         elif source == "model":
-            _model(stage)
+            _model(stage, used)
         elif source != "file":
             _sizes(used)
         if source == "mini":
@@ -399,7 +399,7 @@ def _advanced(used: Set[str]) -> None:
             draw()
 
 
-def _model(stage: DeltaGenerator) -> None:
+def _model(stage: DeltaGenerator, used: frozenset[str]) -> None:
     """Which model, what it reads besides the text, and whose attention of it; loading is shown in `stage`."""
     if not model_source.library():
         st.caption(t("real.no_library"))  # and how on the page
@@ -444,6 +444,8 @@ def _model(stage: DeltaGenerator) -> None:
             help=t("control.target_help"),
             **_linked("target"),
         )
+    if "ask_model" in used:
+        st.toggle(t("answer.ask"), help=t("answer.ask_help"), **_linked("ask_model"))
     try:
         with stage.container(), st.spinner(t("real.reading", name=literal(scene.model))):
             kinds = list(model_source.parts(entry, current(), scene.text))

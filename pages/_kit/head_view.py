@@ -95,10 +95,12 @@ def of_sentences(
     head: int,
     token: int,
     tells: bool,
+    answered: Sequence[AttentionTrace] = (),
 ) -> tuple[str, str] | None:
     """One sentence or two with everything about a head: its lines, its six matrices, the other heads.
 
-    It `tells` each move where the page shows more that follows it. Returns what `of_traces` does.
+    It `tells` each move where the page shows more that follows it. `answered` are traces of the same
+    sentences with the model's answers, where they have been asked for. Returns what `of_traces` does.
     """
     traces = {"text": trace} | ({} if twin is None else {"twin": twin})
     stand_ins = [compute.is_stand_in(one) for one in traces.values()]
@@ -109,7 +111,7 @@ def of_sentences(
         "matrices": True,
         "brief": not any(stand_ins),
         "tells": tells,
-        "answers": [sentence.answers(one) for one in traces.values()],
+        "answers": [sentence.answers(one) for one in answered or traces.values()],
         "hides": [sentence.hide_hints(one, field) for field, one in traces.items()],
         "notes": [""] * len(layers) if mixed else model_info.notes(trace),
         "roles": {} if mixed else role_labels.labels(trace, scene),

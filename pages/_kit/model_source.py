@@ -57,6 +57,10 @@ class Parts(NamedTuple):
     nbytes: int
     whole: AttentionTrace
 
+    def of(self, kind: str | None) -> AttentionTrace:
+        """The trace of that kind of attention, of the first one where there is none of it."""
+        return self.traces.get(kind) or next(iter(self.traces.values()))
+
 
 _traces: Cache[Parts] = Cache(MAX_TRACE_BYTES)
 
@@ -89,17 +93,29 @@ class LoadedModel:
         """The trace of each kind of attention. Raises `MhaError` for a text that the model cannot take."""
         return self.read(text, target, edits).traces
 
-    def read(self, text: str, target: str | None = None, edits: Sequence[Edit] = ()) -> Parts:
-        """The traces of a text. Raises `MhaError` for one that the model cannot take."""
+    def read(
+        self,
+        text: str,
+        target: str | None = None,
+        edits: Sequence[Edit] = (),
+        *,
+        asked: "ModelKey | None" = None,
+    ) -> Parts:
+        """The traces of a text, with the model's answers where it is `asked` by its key.
+
+        The head that writes them is loaded with the first answer, beside the model. Raises `MhaError` for a
+        text that the model cannot take, and for answers of a model that has none.
+        """
 
         def compute(_key: str) -> Parts:
-            limit = profile.current().tokens
-            trace = huggingface.follow(self.model, text, target=target, limit=limit, edits=edits)
+            model = self.model if asked is None else self._writer(asked)
+            limit, answers = profile.current().tokens, asked is not None
+            trace = huggingface.follow(model, text, target=target, limit=limit, edits=edits, answers=answers)
             self.kinds = trace.kinds
             traces = {kind: trace.part(kind) for kind in trace.kinds} or {"self": trace}
             return Parts(MappingProxyType(traces), _bytes(trace), trace)
 
-        key = json.dumps([self.number, text, target, [edit.to_json() for edit in edits]])
+        key = json.dumps([self.number, text, target, [edit.to_json() for edit in edits], asked is not None])
 
         def read() -> Parts:
             with self._lock:  # two at once would need twice the memory and save no time
@@ -108,25 +124,11 @@ class LoadedModel:
         # A text that is there waits for nobody.
         return read() if key in _traces or not self._is_long(text, target) else in_turn(read)
 
-    def answered(
-        self, key: "ModelKey", text: str, target: str | None = None, edits: Sequence[Edit] = ()
-    ) -> AttentionTrace:
-        """The trace of all kinds of attention with the model's answers, by the head that writes them.
-
-        That is loaded with the first answer, beside the model. Raises `MhaError` for a model without answers.
-        """
-
-        def read() -> AttentionTrace:
-            with self._lock:
-                if self.writer is None:
-                    settings = {"revision": key.revision, "dtype": key.dtype}
-                    self.writer = huggingface.load(key.name, answers=True, **settings)
-                limit = profile.current().tokens
-                return huggingface.follow(
-                    self.writer, text, target=target, limit=limit, edits=edits, answers=True
-                )
-
-        return in_turn(read) if self._is_long(text, target) else read()
+    def _writer(self, key: "ModelKey") -> huggingface.Model:
+        if self.writer is None:
+            settings = {"revision": key.revision, "dtype": key.dtype}
+            self.writer = huggingface.load(key.name, answers=True, **settings)
+        return self.writer
 
     def _is_long(self, text: str, target: str | None) -> bool:
         """Whether the texts take turns, as those with random weights of these sizes do.
@@ -346,12 +348,12 @@ def trace(scene: Scene, text: str, edits: Sequence[Edit] = ()) -> AttentionTrace
             f"{scene.model} is not loaded.", fixes=({"source": "mini"},)
         )
     kind = _kind(entry, scene) if edits else None
-    traces = parts(entry, scene, text, [replace(edit, kind=kind) for edit in edits])
-    return traces.get(scene.kind) or next(iter(traces.values()))
+    edits = [replace(edit, kind=kind) for edit in edits]
+    return entry.read(text, _target(entry, scene), edits).of(scene.kind)
 
 
-def answered(scene: Scene, text: str, edits: Sequence[Edit] = ()) -> AttentionTrace:
-    """The whole trace of a text with the model's answers; `edits` count the layers of the chosen kind.
+def answered(scene: Scene, text: str, edits: Sequence[Edit] = ()) -> Parts:
+    """The traces of a text with the model's answers; `edits` count the layers of the chosen kind.
 
     Raises `MhaError` with the reason for none.
     """
@@ -360,7 +362,7 @@ def answered(scene: Scene, text: str, edits: Sequence[Edit] = ()) -> AttentionTr
         raise MhaError(f"{scene.model} is not loaded.", fixes=({"source": "mini"},))
     kind = _kind(entry, scene) if edits else None
     edits = [replace(edit, kind=kind) for edit in edits]
-    return entry.answered(key_of(scene), text, _target(entry, scene), edits)
+    return entry.read(text, _target(entry, scene), edits, asked=key_of(scene))
 
 
 def whole(scene: Scene) -> tuple[AttentionTrace, str | None]:

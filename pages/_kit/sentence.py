@@ -11,7 +11,7 @@ import streamlit as st
 from mha_core import AttentionTrace, MhaError, Tokens
 from mha_core.sources.mini import UnknownWords
 from mha_core.traces.source import FileSource
-from mha_core.training.lexicon import HIDDEN, lexicon
+from mha_core.training.lexicon import HIDDEN, LANGUAGES, lexicon
 from pages._kit import compute, state
 from pages._kit.text import isolated, literal, short, t
 
@@ -32,12 +32,12 @@ def reading(trace: AttentionTrace, *, layer: int, head: int, query: int) -> None
     shares = _listed([(keys[i], row[i]) for i in order], _bold)
     with st.container(gap="xsmall"):
         st.markdown(t("token.looks", head=head + 1, query=name, list=shares))
-        if trace.answers:
-            st.markdown(_answer(trace, query, _bold))
+        if trace.answers and (answer := _answer(trace, query, _bold)):
+            st.markdown(answer)
 
 
 def answers(trace: AttentionTrace) -> list[str]:
-    """What the model takes each token to be, in words without markup; empty where it was never trained to."""
+    """What the model answers at each token, in words without markup; none where it was not asked."""
     return compute.of(trace, _answers)
 
 
@@ -46,13 +46,23 @@ def _answers(trace: AttentionTrace) -> list[str]:
 
 
 def _answer(trace: AttentionTrace, query: int, written: Callable[[str], str]) -> str:
-    answer, piece = trace.answers[query], trace.tokens.pieces[query]
-    name = written(trace.tokens.labels[query])
+    answer, piece = trace.answers[query], trace.answered.pieces[query]
+    name = written(trace.answered.labels[query])
+    language = getattr(trace.source.origin, "language", None)
+    if language not in LANGUAGES:
+        kind = "next" if _is_next(trace) else "any"
+        return "" if answer is None else t(f"answer.{kind}", query=name, list=_listed(answer, written))
     if answer is None:
         return t("answer.none", query=name)
-    nouns = lexicon(trace.source.origin.language).noun_forms
+    nouns = lexicon(language).noun_forms
     kind = "hidden" if piece == HIDDEN else "pronoun" if answer[0][0] in nouns else "itself"
     return t(f"answer.{kind}", query=name, list=_listed(answer, written))
+
+
+def _is_next(trace: AttentionTrace) -> bool:
+    """Whether no token sees those behind it, so that the model can but answer with the next one."""
+    layer = next(layer for layer in trace.layers if layer.sides.queries == trace.answered)
+    return layer.kind == "cross" or not layer.allowed(0, rows=[0])[0, 1:].any()
 
 
 def _bold(word: str) -> str:

@@ -103,6 +103,7 @@ class Scene:
     revision: str | None = None
     dtype: str | None = None
     target: str | None = None
+    ask_model: bool = False
     h: int = 4
     d_model: int = 64
     seed: int = 0

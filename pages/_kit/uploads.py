@@ -12,7 +12,6 @@ import streamlit as st
 
 from mha_core import AttentionTrace, MhaError, load, resources
 from mha_core.traces.source import FileSource, Source
-from mha_core.training.lexicon import LANGUAGES
 from pages._kit import profile
 from pages._kit.state import Scene
 
@@ -106,10 +105,8 @@ def read(name: str, content: bytes, *, bounded: bool = True) -> Opened:
             raise MhaError(str(error).replace(str(path), name)) from None
     if not saved.layers:
         raise MhaError(f"{name} holds no layer.")
-    trace = replace(saved, source=FileSource(name, _short(saved.source)))
-    has_lexicon = getattr(trace.source.origin, "language", None) in LANGUAGES
-    if not has_lexicon or any(answer == () for answer in trace.answers):
-        trace = replace(trace, answers=())
+    answers = tuple(answer and tuple((word[:MAX_FIELD], p) for word, p in answer) for answer in saved.answers)
+    trace = replace(saved, source=FileSource(name, _short(saved.source)), answers=answers)
     digest = blake2b(content, digest_size=8).hexdigest()
     return Opened(name, digest, {kind: trace.part(kind) for kind in trace.kinds})
 

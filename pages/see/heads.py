@@ -7,6 +7,7 @@ from pages._kit import (
     head_view,
     layer_strip,
     matrices,
+    model_answers,
     model_info,
     model_source,
     overview,
@@ -32,11 +33,21 @@ overview_above, overview_fold = measured and overview.first(trace), None
 if overview_above:
     overview_fold = overview.fold(trace, opened=True)
 opened = any(st.session_state.get(fold) for fold in FOLDS)
-weights = head_view.of_sentences(trace, twin, scene, layer=layer, head=head, token=query, tells=opened)
-if trace.layers[layer].knows("w_o") and st.button(
-    t("heads.z"), key="to_z", type="tertiary", icon=":material/arrow_forward:"
-):
-    st.switch_page(PAGES / "understand/steps.py", query_params={"operation": "output"})
+answered = []
+if scene.source == "model":
+    texts = [scene.text] if twin is None else [scene.text, scene.twin]
+    answered = [one.of(scene.kind) for one in model_answers.asked(scene, [(text, ()) for text in texts])]
+    if answered and not answered[0].answers:
+        st.caption(t("answer.elsewhere"))
+weights = head_view.of_sentences(
+    trace, twin, scene, layer=layer, head=head, token=query, tells=opened, answered=answered
+)
+with st.container(horizontal=True):
+    if trace.layers[layer].knows("w_o") and st.button(
+        t("heads.z"), key="to_z", type="tertiary", icon=":material/arrow_forward:"
+    ):
+        st.switch_page(PAGES / "understand/steps.py", query_params={"operation": "output"})
+    model_answers.offer(scene)
 model_info.about(trace)
 if model_source.is_third_party(trace):
     layer_strip.of_attention(trace, scene)

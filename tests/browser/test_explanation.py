@@ -49,7 +49,7 @@ def test_a_click_on_a_cell_explains_its_number(visit, app, settled, address):
 def test_any_cell_is_three_presses_from_the_first_page(visit, app, settled, eye):
     """Another layer, another head, the cell; or another layer, the way to Z, the cell."""
     trace = mini.trace(SCENE.text, h=SCENE.h, d_model=SCENE.d_model)
-    page = visit(app)
+    page = visit(f"{app}?edits=temperature%2Cby%3D2")  # Heads shows the model as it is
     view = eye(page)
     panel = view.view.locator(".explanation")
     view.button("layer 1").click()
@@ -58,6 +58,19 @@ def test_any_cell_is_three_presses_from_the_first_page(visit, app, settled, eye)
     page.mouse.down()
     page.mouse.up()
     assert shown(panel) == pytest.approx(trace.layers[0].weights(2)[2, 1], rel=2e-3)
+
+    # What if it were hidden: the same layer, head and token, beside what was changed before; and back.
+    panel.get_by_role("link", name="What if this cell were hidden?").click()
+    page.wait_for_url("**/what-if?**")
+    expect(page.get_by_role("button", name="temperature 2")).to_be_visible()
+    expect(page.get_by_role("button", name="“The” hidden from “animal”")).to_be_visible()
+    experiment = eye(page, "what_if_view")
+    assert (experiment.on(), experiment.chosen_word()) == ([2], "it")
+    page.get_by_role("link", name="Heads", exact=True).click()
+    page.wait_for_url(lambda url: "what-if" not in url)
+    settled(page)
+    view = eye(page)
+    assert (view.on(), view.chosen_word()) == ([2], "it")
 
     page.get_by_role("button", name="Z: what all heads").click()
     page.wait_for_url("**/steps?**operation=output**")

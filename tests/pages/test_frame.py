@@ -243,7 +243,7 @@ def test_sizes_that_do_not_fit_are_refused_with_the_nearest_that_do(opened, show
 
     app.button[0].click().run()
     assert not app.error
-    assert not app.button
+    assert [button.key for button in app.button] == ["to_z"]
     assert app.number_input(key="d_model").value == 28
     assert app.text_area(key="text").value == "my own words"
     shows(app, expected(text="my own words", d_model=28))
@@ -328,7 +328,7 @@ def test_settings_that_look_alike_are_told_apart():
 
 def test_a_scene_knows_what_is_computed_and_what_is_looked_at():
     computed = {name for source in SETTINGS for name in Scene(source=source).settings()}
-    assert set(vars(Scene())) - computed == {"twin", "edits", "against", "focus"}
+    assert set(vars(Scene())) - computed == {"twin", "ask_model", "edits", "against", "focus"}
 
 
 @pytest.mark.parametrize("source", SETTINGS)

@@ -194,9 +194,19 @@ def test_a_score_of_a_real_model_is_split_by_who_wrote_it(opened, given, folder,
     trace, model = same("bert", folder), huggingface.load(folder("bert"))
     why = mha.attribution(trace, layer=1, head=2, query=2, key=1, source=model).largest(12)
     np.testing.assert_allclose(heatmaps(app, "why-terms")["why"]["values"], why.terms, atol=1e-4)
-    app = opened("why", source="model", model=folder("t5"), target="The street.")
-    assert not app.exception
-    assert literal(english("why.two_texts")) in infos(app)
+    # Of two texts each kind of attention, with the layers of each kind counted by themselves.
+    two = {"source": "model", "model": folder("t5"), "target": "The street."}
+    model = huggingface.load(folder("t5"))
+    whole = huggingface.follow(model, Scene.text, target="The street.")
+    for kind, number in {"encoder": 1, "decoder": 4, "cross": 5}.items():
+        app = opened("why", kind=kind, **two, **link | {"token": 2})
+        assert not app.exception
+        why = mha.attribution(whole, layer=number, head=2, query=1, key=1, source=model).largest(12)
+        drawn = heatmaps(app, "why-terms")["why"]
+        np.testing.assert_allclose(drawn["values"], why.terms, atol=1e-4)
+        assert f"head 1 of layer 1 ({'encoder' if kind == 'encoder' else 'decoder'})" in drawn["rows"]
+    assert "head 2 of layer 2 (encoder)" in drawn["columns"]  # the keys are the encoder's
+    assert not any("layer 3" in name for name in drawn["rows"] + drawn["columns"])
 
 
 def test_an_edit_changes_the_chosen_kind_of_attention_of_a_real_model(on_model, folder, eye, heatmaps):
@@ -276,6 +286,35 @@ def test_pieces_that_are_others_elsewhere_are_not_set_against_each_other(on_mode
     after = huggingface.follow(huggingface.load(folder("gpt2"), answers=True), text, answers=True)
     assert len(after.tokens) > len(same("gpt2", folder).tokens)
     assert [*app.dataframe[0].value["at the word"]] == list(after.tokens.labels)
+
+
+def test_what_a_model_answers_stands_under_the_sentences_on_the_first_page(on_model, folder, eye, english):
+    """Where it is asked for: of both sentences; the other page asks, too, and the link keeps it."""
+    app = on_model("gpt2")
+    assert eye(app)[0]["answers"] == [[], []]
+    app.button(key="offer_answers").click().run()
+    assert not app.exception
+    assert app.query_params["ask_model"] == "true"
+    model = huggingface.load(folder("gpt2"), answers=True)
+    for said, text in zip(eye(app)[0]["answers"], (Scene.text, Scene.twin), strict=True):
+        trace = huggingface.follow(model, text, answers=True)
+        assert len(said) == len(trace.answers)
+        for line, answer in zip(said, trace.answers, strict=True):
+            assert line.startswith("After ")
+            assert answer[0][0].strip() in line
+    app.switch_page("understand/what_if.py").run()
+    assert "What the model answers" in [one.value for one in app.caption]
+    app.switch_page("see/heads.py").run()
+    app.toggle(key="ask_model").set_value(False).run()
+    assert eye(app)[0]["answers"] == [[], []]
+
+    app = on_model("t5", target="The street.", ask_model="true")
+    assert english("answer.elsewhere") in [one.value for one in app.caption]
+    app.segmented_control(key="kind").set_value("cross").run()
+    assert all(line.startswith("After ") for line in eye(app)[0]["answers"][0])
+    app = on_model("bert", ask_model="true")
+    assert any("has no trained weights to answer with" in info for info in infos(app))
+    assert eye(app)[0]["answers"] == [[], []]
 
 
 @pytest.mark.parametrize(("value", "said"), [("maybe", True), ("true", False), ("false", False)])

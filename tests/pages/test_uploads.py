@@ -9,7 +9,8 @@ import torch
 import mha_core as mha
 from mha_core import resources
 from mha_core.traces.source import ArraySource, FileSource, RecordedSource
-from pages._kit import refusals, uploads
+from mha_core.traces.tokens import Sides
+from pages._kit import refusals, sentence, uploads
 from pages._kit.text import literal
 
 pytestmark = pytest.mark.slow
@@ -43,9 +44,11 @@ def of_tensors(seed=0, tokens=TEXT, keys=None, layers=2):
 def translation():
     parts = [of_tensors(1), of_tensors(2, TARGET), of_tensors(3, TARGET, TEXT)]
     kinds = ("encoder", "decoder", "cross")
+    text, target = (part.tokens for part in parts[:2])
+    sides = Sides(text, text), Sides(target, target), Sides(target, text)
     layers = [
-        replace(layer, kind=kind, name=f"{kind}.{at}", sides=part.sides)
-        for kind, part in zip(kinds, parts, strict=True)
+        replace(layer, kind=kind, name=f"{kind}.{at}", sides=of_kind)
+        for kind, part, of_kind in zip(kinds, parts, sides, strict=True)
         for at, layer in enumerate(part.layers)
     ]
     return mha.AttentionTrace(parts[0].tokens, tuple(layers), {"name": "t"})
@@ -222,7 +225,9 @@ def test_what_a_file_says_about_itself_is_believed_in_nothing(tmp_path):
     found = uploads.read("a.safetensors", content(trace, tmp_path / "t.safetensors"))
     [part] = found.parts.values()
     assert part.source == FileSource("a.safetensors", ArraySource("mini", {"h": "x" * 100, "language": "xx"}))
-    assert part.answers == ()
+    assert part.answers == ((("a", 0.5),),) * 7
+    [said] = {line.partition(" ")[0] for line in sentence.answers(part)}
+    assert said == "At"
 
 
 def test_a_file_without_a_layer_is_refused(tmp_path, refused):
@@ -238,6 +243,22 @@ def test_a_saved_trace_of_a_small_model_is_shown_as_it_was(open_file, eye):
     assert "animal" in header["answers"][0][6]
     assert header["hides"] == [[]]  # its text cannot be changed, so nothing can be hidden
     assert "(file)" in header["source"]
+
+
+def test_what_a_model_of_others_answered_is_said_at_its_tokens(open_file, eye):
+    """Of the decoder's text, as a link chooses it; long words are cut, and none is looked up."""
+    words = [((f"<b>{at}", 0.5), ("y" * 999, 0.25)) for at in range(len(TARGET) - 1)]
+    trace = replace(translation(), answers=(*words, None))
+    app = open_file(trace, kind="decoder", token=2)
+    assert not app.exception
+    said = eye(app)[0]["answers"][0]
+    assert said[1].startswith("At ")
+    assert "<b>1" in said[1]
+    assert said[1].count("y") == 100
+    assert said[-1] == ""
+    assert eye(open_file(trace, kind="encoder"))[0]["answers"] == [[]]
+    cross = eye(open_file(trace, kind="cross"))[0]["answers"][0]
+    assert cross[0].startswith("After")  # who looks at another text writes
 
 
 # A server that `headscope open` started

@@ -384,6 +384,12 @@ def long(header, tensors):
         (lambda h, t: h.update(answers=[[["w", 10**400]]] * 4), "a whole number of 401 digits"),
         (lambda h, t: h["layers"][0]["rule"].update(scale=float("nan")), "NaN, which is no finite number"),
         (lambda h, t: h.update(answers=[[["w", 1.5]]] * 4), "'w' with probability 1.5"),
+        (lambda h, t: h.update(answers=[[["w", True]]] * 4), "'w' with probability True"),
+        (lambda h, t: h.update(answers=[[]] * 4), "an answer has no word"),
+        (
+            lambda h, t: h.update(answers=[[["w", 0.001]] * 101] * 4),
+            "101 words in an answer; the limit is 100",
+        ),
         (lambda h, t: h.update(source="x"), "is damaged"),
         (lambda h, t: h.update(source=["arrays", {"name": "x", "facts": "x"}]), "is damaged"),
         (lambda h, t: h["layers"][0].update(about="abc"), "is damaged"),

@@ -8,9 +8,9 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
-from mha_core import AttentionTrace, MhaError, effects
+from mha_core import AttentionTrace, effects
 from mha_core.attention.edits import Edit
-from pages._kit import compute, heatmaps, model_source, state
+from pages._kit import compute, heatmaps, model_answers, model_source, state
 from pages._kit.text import isolated, literal, short, t
 from pages._kit.turns import in_turn
 from pages.understand._what_if import swaps
@@ -34,22 +34,10 @@ def asked(
     """Both traces with the model's answers, a transformers model's where a person asks; None without any."""
     if scene.source != "model":
         return (before, after) if before.answers else None
-    if not st.toggle(t("what_if.ask"), key="ask_model", help=t("what_if.ask_help"), bind="query-params"):
-        return None
-    try:
-        with st.spinner(t("what_if.ask_wait")):
-            scenes = [replace(one, focus=state.Focus()) for one in (scene, text.scene)]
-            plain = compute.of(before, _answered, scene=scenes[0], edits=())
-            if not edits and not text.swaps:
-                return plain, plain
-            return plain, compute.of(before, _answered, scene=scenes[1], edits=edits)
-    except MhaError as error:
-        st.info(t("what_if.no_answer", reason=literal(str(error))), icon=":material/forum:")
-        return None
-
-
-def _answered(_: AttentionTrace, *, scene: state.Scene, edits: Sequence[Edit]) -> AttentionTrace:
-    return model_source.answered(scene, scene.text, edits)
+    texts = [(scene.text, ()), (text.scene.text, edits)] if edits or text.swaps else [(scene.text, ())]
+    model_answers.offer(scene)
+    found = model_answers.asked(scene, texts)
+    return (found[0].whole, found[-1].whole) if found else None
 
 
 def show(before: AttentionTrace, after: AttentionTrace, swapped: Sequence[Swap]) -> None:

@@ -1,0 +1,40 @@
+"""The words that a model of transformers answers, on the pages that ask it for them."""
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from mha_core import MhaError
+from mha_core.attention.edits import Edit
+from pages._kit import model_source, state
+from pages._kit.model_source import Parts
+from pages._kit.text import literal, t
+
+
+def asked(scene: state.Scene, texts: Sequence[tuple[str, Sequence[Edit]]]) -> list[Parts]:
+    """The traces of texts, each under its edits, with the model's answers, where the scene asks for them.
+
+    None where it does not, and where the model has no answers, which is said.
+    """
+    if not scene.ask_model:
+        return []
+    try:
+        with st.spinner(t("answer.ask_wait")):
+            return [model_source.answered(scene, text, edits) for text, edits in texts]
+    except MhaError as error:
+        st.info(t("answer.refused", reason=literal(str(error))), icon=":material/forum:")
+        return []
+
+
+def offer(scene: state.Scene) -> None:
+    """A button that asks the model, where nobody has; the sidebar has the switch, which a phone hides."""
+    if scene.source == "model" and not scene.ask_model:
+        st.button(
+            t("answer.ask"),
+            key="offer_answers",
+            type="tertiary",
+            icon=":material/forum:",
+            help=t("answer.ask_help"),
+            on_click=state.go,
+            kwargs={"ask_model": True},
+        )
