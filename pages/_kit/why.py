@@ -43,14 +43,25 @@ def fold(scene: state.Scene, trace: AttentionTrace, *, layer: int, head: int, qu
             format_func=lambda at: keys.labels[at],
             width=320,
         )
-        place = {"layer": layer, "head": head, "query": query, "key": key}
         try:
             with st.spinner(t("why.computing")):
-                why = compute.of(trace, _split, source=_source(scene, trace), **place)
+                whole, number = _in_whole(scene, trace, layer)
+                place = {"layer": number, "head": head, "query": query, "key": key}
+                why = compute.of(whole, _split, source=_source(scene, trace), **place)
         except MhaError as refusal:
             st.info(literal(refusal), icon=":material/block:")
             return
-        _draw(trace, why)
+        _draw(whole, why)
+
+
+def _in_whole(scene: state.Scene, trace: AttentionTrace, layer: int) -> tuple[AttentionTrace, int]:
+    """The trace with all kinds of attention, of which the page has one, and where the layer is in it."""
+    if scene.source != "model":
+        return trace, layer
+    whole, kind = model_source.whole(scene)
+    if kind is None:
+        return trace, layer
+    return whole, [at for at, one in enumerate(whole.layers) if one.kind == kind][layer]
 
 
 def _source(scene: state.Scene, trace: AttentionTrace) -> object:
@@ -60,10 +71,7 @@ def _source(scene: state.Scene, trace: AttentionTrace) -> object:
     if scene.source == "run":
         return compute.trainings().model(scene.run, scene.step)
     if scene.source == "model":
-        model = model_source.loaded_model(scene).model
-        if model.has_target:
-            raise MhaError(t("why.two_texts"))
-        return model
+        return model_source.loaded_model(scene).model
     if isinstance(trace.source.origin, ModelSource):
         raise MhaError(t("why.file"))
     return None
@@ -77,18 +85,18 @@ def _split(trace: AttentionTrace, *, source: object, **place: int) -> Attributio
 def _draw(trace: AttentionTrace, why: Attribution) -> None:
     """What is split, the matrix of its terms, the largest ones in words, and what is not split."""
     query, key = (literal(isolated(label)) for label in why.labels)
-    place = {"head": why.head + 1, "layer": why.layer + 1, "query": query, "key": key}
+    place = {"head": why.head + 1, "layer": _number(trace, why.layer), "query": query, "key": key}
     st.markdown(t("why.sum", value=literal(number(why.value)), **place))
     few = why.largest(MAX_WRITERS)
-    columns = pd.Index(_names(few.key_writers), name="key_writer")
-    table = pd.DataFrame(few.terms, pd.Index(_names(few.query_writers), name="query_writer"), columns)
+    columns = pd.Index(_names(trace, few.key_writers), name="key_writer")
+    table = pd.DataFrame(few.terms, pd.Index(_names(trace, few.query_writers), name="query_writer"), columns)
     drawn = heatmaps.Heatmap("why", t("why.symbol"), t("why.meaning"), table, "signed")
     heatmaps.draw([drawn], key="why-terms", stacked=True, tall=ROW * len(table) + EDGE)
     lines = [
         t(
             "why.term",
-            writer=_at(why.query_writers[row], query),
-            other=_at(why.key_writers[column], key),
+            writer=_at(trace, why.query_writers[row], query),
+            other=_at(trace, why.key_writers[column], key),
             term=literal(f"{why.terms[row, column]:+.2f}"),
         )
         for row, column in _largest(why.terms)
@@ -97,10 +105,15 @@ def _draw(trace: AttentionTrace, why: Attribution) -> None:
     st.caption(" ".join(_notes(trace, why)))
 
 
-def _at(writer: Writer, token: str) -> str:
+def _number(trace: AttentionTrace, layer: int) -> int:
+    """The number of a layer as a page counts it: from 1, among those of its kind."""
+    return sum(one.kind == trace.layers[layer].kind for one in trace.layers[: layer + 1])
+
+
+def _at(trace: AttentionTrace, writer: Writer, token: str) -> str:
     """What a writer wrote into a token, in words."""
     how = "of" if writer.kind in ("word", "position") else "at"
-    return t(f"why.{how}", writer=literal(_name(writer)), token=token)
+    return t(f"why.{how}", writer=literal(_name(trace, writer)), token=token)
 
 
 def _largest(terms: np.ndarray) -> Sequence[tuple[int, int]]:
@@ -108,19 +121,22 @@ def _largest(terms: np.ndarray) -> Sequence[tuple[int, int]]:
     return [divmod(int(at), terms.shape[1]) for at in order]
 
 
-def _names(writers: Sequence[Writer]) -> list[str]:
+def _names(trace: AttentionTrace, writers: Sequence[Writer]) -> list[str]:
     """A name for each writer, no two alike."""
-    names = [_name(writer) for writer in writers]
+    names = [_name(trace, writer) for writer in writers]
     return [
         f"{name} ({writer.name})" if names.count(name) > 1 else name
         for name, writer in zip(names, writers, strict=True)
     ]
 
 
-def _name(writer: Writer) -> str:
+def _name(trace: AttentionTrace, writer: Writer) -> str:
     if writer.layer is None:
         return t(f"why.{writer.kind}", name=writer.name)
-    return t(f"why.{writer.kind}_of_layer", layer=writer.layer + 1, head=(writer.head or 0) + 1)
+    number = _number(trace, writer.layer)
+    name = t(f"why.{writer.kind}_of_layer", layer=number, head=(writer.head or 0) + 1)
+    kind = trace.layers[writer.layer].kind
+    return name if len(trace.kinds) == 1 else t("why.of_kind", writer=name, kind=kind)
 
 
 def _notes(trace: AttentionTrace, why: Attribution) -> list[str]:
