@@ -16,9 +16,8 @@ def size(value: object, *, seen: set[int] | None = None) -> int:
     if id(value) in seen:
         return 0
     seen.add(id(value))
-    if hasattr(value, "to_numpy") and not isinstance(
-        value, type
-    ):  # a table, a column of one, or the names of its rows
+    # A table, a column of one, or the names of its rows.
+    if hasattr(value, "to_numpy") and not isinstance(value, type):
         numbers = value.to_numpy()
         return numbers.nbytes * (TEXT_IN_TABLE if numbers.dtype == object else 1)
     if isinstance(nbytes := getattr(value, "nbytes", None), int):
@@ -78,9 +77,8 @@ class Cache(Generic[Result]):
     def _keep(self, key: Hashable, result: Result) -> None:
         nbytes = self.weigh(result) + size(key)  # which may have a long text in it
         with self._lock:
-            self.bytes += (
-                nbytes - self._results.pop(key, (None, 0))[1]
-            )  # there is one after an error of another
+            _, replaced = self._results.pop(key, (None, 0))  # there is one after an error of another
+            self.bytes += nbytes - replaced
             self._results[key] = result, nbytes
             while self.bytes > self.max_bytes and len(self._results) > 1:
                 self.bytes -= self._results.popitem(last=False)[1][1]
