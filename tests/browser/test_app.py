@@ -176,20 +176,22 @@ def test_sizes_that_do_not_fit_are_explained_and_mended_by_a_button(visit, app, 
     assert query(page)["d_model"] == "28"
 
 
-@pytest.mark.parametrize(("theme", "paper"), [("light", "rgb(251, 250, 246)"), ("dark", "rgb(21, 23, 28)")])
-def test_both_themes_colour_figures_and_pictures_alike(visit, app, settled, eye, theme, paper):
-    page = visit(app, theme=theme)
-    background = "getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor"
-    assert page.evaluate(background) == paper
+def test_both_themes_colour_figures_and_pictures_alike(visit, app, settled, eye):
+    page = visit(app)
     view = eye(page)
-    sequential = view.colours("sequential")
-    pixels = view.view.evaluate(
-        """v => v.view.grid.pictures.flatMap(({ map: { picture } }) =>
-            [...picture.getContext('2d').getImageData(0, 0, picture.width, picture.height).data])"""
-    )
-    seen = np.array(pixels).reshape(-1, 4)[:, :3]
-    assert (seen == to_rgb(sequential[-1])).all(axis=1).any()  # the largest weight of all heads
-    assert np.abs(seen - to_rgb(sequential[0])).sum(axis=1).min() < 20  # and one close to zero
+    background = "getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor"
+    for theme, paper in (("light", "rgb(251, 250, 246)"), ("dark", "rgb(21, 23, 28)")):
+        page.emulate_media(color_scheme=theme)
+        settled(page)
+        assert page.evaluate(background) == paper
+        sequential = view.colours("sequential")
+        pixels = view.view.evaluate(
+            """v => v.view.grid.pictures.flatMap(({ map: { picture } }) =>
+                [...picture.getContext('2d').getImageData(0, 0, picture.width, picture.height).data])"""
+        )
+        seen = np.array(pixels).reshape(-1, 4)[:, :3]
+        assert (seen == to_rgb(sequential[-1])).all(axis=1).any()  # the largest weight of all heads
+        assert np.abs(seen - to_rgb(sequential[0])).sum(axis=1).min() < 20  # and one close to zero
 
 
 def to_rgb(colour: str) -> list[int]:
@@ -246,10 +248,13 @@ CONTRAST = """element => {
 }"""
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize(
     ("page", "what"), [("train", "[data-testid=stBaseButton-primary]"), ("embeddings", "[data-tag]")]
 )
-def test_what_is_written_on_the_main_colour_can_be_read(visit, app, theme, page, what):
+def test_what_is_written_on_the_main_colour_can_be_read(visit, app, settled, page, what):
     """WCAG 2.2 asks for a contrast of 4.5."""
-    assert visit(f"{app}/{page}", theme=theme).locator(what).first.evaluate(CONTRAST) >= 4.5
+    opened = visit(f"{app}/{page}")
+    for theme in ("light", "dark"):
+        opened.emulate_media(color_scheme=theme)
+        settled(opened)
+        assert opened.locator(what).first.evaluate(CONTRAST) >= 4.5, theme

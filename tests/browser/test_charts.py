@@ -17,6 +17,7 @@ from mha_core.analysis.overview import overview
 NASTY = "<img src=x onerror=alert(1)> </script> ]]> &amp; 小猫 مرحبا =1+1"
 SVG = "{http://www.w3.org/2000/svg}"
 PLOT = "steps_plot_figure"  # key of the matrix that plotly draws
+PAPER = {"light": "#fbfaf6", "dark": "#15171c"}
 
 
 def link(address: str, **asked: object) -> str:
@@ -59,9 +60,17 @@ def test_every_figure_has_one_menu_however_often_the_page_is_drawn(visit, app, s
         assert page.locator(".headscope-save").count() == len(menus)
 
 
-def test_the_menu_opens_and_closes_by_the_keyboard(visit, app):
+def test_a_map_of_words_is_saved_with_them_by_a_menu_that_the_keyboard_opens_and_that_moves_nothing(
+    visit, app
+):
     page = visit(f"{app}/embeddings")
     menu = page.locator(".st-key-words_map .headscope-save")
+    height = "document.querySelector('[data-testid=stMain]').scrollHeight"
+    before = page.evaluate(height), page.locator(".st-key-words_map").bounding_box()
+    menu.locator("> button").evaluate("e => e.click()")
+    assert (page.evaluate(height), page.locator(".st-key-words_map").bounding_box()) == before
+    page.keyboard.press("Escape")
+
     opener = menu.get_by_role("button", name="Save this figure", exact=True)
     choices = menu.get_by_role("button", name="Save this figure: ")
     assert not choices.first.is_visible()
@@ -80,13 +89,12 @@ def test_the_menu_opens_and_closes_by_the_keyboard(visit, app):
         page.keyboard.press("Enter")
     assert waiting.value.suggested_filename.endswith(".png")
 
-
-def test_nothing_moves_when_the_menu_opens_and_paper_has_no_menu(visit, app):
-    page = visit(f"{app}/embeddings")
-    height = "document.querySelector('[data-testid=stMain]').scrollHeight"
-    before = page.evaluate(height), page.locator(".st-key-words_map").bounding_box()
-    page.locator(".st-key-words_map .headscope-save > button").evaluate("e => e.click()")
-    assert (page.evaluate(height), page.locator(".st-key-words_map").bounding_box()) == before
+    head, *body = rows(saved(page, "words_map", "CSV")[1])
+    assert head == ["series", "x", "y", "label"]
+    found = {line[3]: line for line in body}
+    assert found["dog"][0] == "animal"
+    assert len(body) > 300
+    assert len(ET.fromstring(saved(page, "words_map", "SVG")[1])) > 2
     page.emulate_media(media="print")
     assert not page.locator(".headscope-save").first.is_visible()
 
@@ -109,40 +117,41 @@ def plotted(visit, app, settled):
     return open_
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_an_svg_holds_the_figure_and_what_it_is_and_nothing_from_elsewhere(plotted, theme):
-    page = plotted(link("", text=NASTY, h=4, seed=3, head=2).replace("?", "&"), theme=theme)
-    name, content = saved(page, PLOT, "SVG")
-    assert name.startswith("headscope-weights-A₂-layer-1-head-2-img-src-x")
-    assert name.endswith(".svg")
-    root = ET.fromstring(content)
-    assert root.tag == f"{SVG}svg"
-    texts = ["".join(element.itertext()) for element in root.iter(f"{SVG}text")]
-    title, *caption = [
-        "".join(element.itertext()) for element in root.findall(f"{SVG}text")
-    ]  # ours, not plotly's
-    assert title == "A₂ weights: rows sum to 1"
-    assert " ".join(caption).replace("” random", "”\nrandom").split("\n") == [
-        f"“{NASTY}”",
-        "random weights, h 4, d_model 64, seed 3 · layer 1 · head 2 · Headscope",
-    ]
-    for label in mha.words(NASTY).labels:
-        assert texts.count(label) == 2, label  # one on each axis
-    paper = {"light": "#fbfaf6", "dark": "#15171c"}[theme]
-    assert root.find(f"{SVG}rect").get("fill") == paper
-    assert "Source Sans" in root.get("font-family")
-    assert {element.tag.removeprefix(SVG) for element in root.iter()} & {
-        "script",
-        "img",
-        "foreignObject",
-    } == set()
-    for element in root.iter():
-        for attribute, value in element.attrib.items():
-            assert not attribute.lower().startswith("on")
-            if attribute.endswith("href"):
-                assert value.startswith(("data:image/png;base64,", "#"))
-            assert "url(" not in value or "url(#" in value or "url('#" in value or 'url("#' in value
-    assert page.locator("img[src='x']").count() == 0
+def test_an_svg_holds_the_figure_and_what_it_is_and_nothing_from_elsewhere(plotted, settled):
+    page = plotted(link("", text=NASTY, h=4, seed=3, head=2).replace("?", "&"))
+    for theme, paper in PAPER.items():
+        page.emulate_media(color_scheme=theme)
+        settled(page)
+        name, content = saved(page, PLOT, "SVG")
+        assert name.startswith("headscope-weights-A₂-layer-1-head-2-img-src-x")
+        assert name.endswith(".svg")
+        root = ET.fromstring(content)
+        assert root.tag == f"{SVG}svg"
+        texts = ["".join(element.itertext()) for element in root.iter(f"{SVG}text")]
+        title, *caption = [
+            "".join(element.itertext()) for element in root.findall(f"{SVG}text")
+        ]  # ours, not plotly's
+        assert title == "A₂ weights: rows sum to 1"
+        assert " ".join(caption).replace("” random", "”\nrandom").split("\n") == [
+            f"“{NASTY}”",
+            "random weights, h 4, d_model 64, seed 3 · layer 1 · head 2 · Headscope",
+        ]
+        for label in mha.words(NASTY).labels:
+            assert texts.count(label) == 2, label  # one on each axis
+        assert root.find(f"{SVG}rect").get("fill") == paper
+        assert "Source Sans" in root.get("font-family")
+        assert {element.tag.removeprefix(SVG) for element in root.iter()} & {
+            "script",
+            "img",
+            "foreignObject",
+        } == set()
+        for element in root.iter():
+            for attribute, value in element.attrib.items():
+                assert not attribute.lower().startswith("on")
+                if attribute.endswith("href"):
+                    assert value.startswith(("data:image/png;base64,", "#"))
+                assert "url(" not in value or "url(#" in value or "url('#" in value or 'url("#' in value
+        assert page.locator("img[src='x']").count() == 0
 
 
 def test_a_png_has_twice_the_pixels_of_the_figure_and_it_is_saved_as_it_is_seen(plotted):
@@ -198,16 +207,6 @@ def test_a_csv_holds_the_very_numbers_that_are_drawn(plotted):
             assert (np.float32(cell) == weight) if may else cell == ""
 
 
-def test_the_points_of_a_map_are_saved_with_their_words(visit, app):
-    page = visit(f"{app}/embeddings")
-    head, *body = rows(saved(page, "words_map", "CSV")[1])
-    assert head == ["series", "x", "y", "label"]
-    found = {line[3]: line for line in body}
-    assert found["dog"][0] == "animal"
-    assert len(body) > 300
-    assert len(ET.fromstring(saved(page, "words_map", "SVG")[1])) > 2
-
-
 @pytest.mark.parametrize("width", [1440, 390])
 def test_no_two_words_on_a_map_lie_on_each_other(visit, app, width):
     page = visit(f"{app}/embeddings?text=The women saw the girl because she was lost.&twin=", width=width)
@@ -229,9 +228,15 @@ def test_the_lines_of_the_paper_are_saved_with_their_source(visit, app):
     assert "Vaswani et al. 2017, Table 3" in written
 
 
-def test_a_map_of_three_axes_is_saved_with_a_picture_of_its_canvas(visit, app):
-    page = visit(f"{app}/embeddings?axes=3-D")
-    page.locator(".st-key-words_map canvas").wait_for()
+def test_on_a_phone_a_map_of_three_axes_has_its_legend_free_and_is_saved_with_a_picture_of_its_canvas(
+    visit, app
+):
+    page = visit(f"{app}/embeddings?axes=3-D", width=390, height=844, touch=True)
+    plot = page.locator(".st-key-words_map [data-headscope-full]")
+    plot.locator("canvas").wait_for()
+    legend, buttons = (plot.locator(name).bounding_box() for name in (".legend", ".modebar"))
+    assert buttons["width"] > 0
+    assert legend["y"] + legend["height"] <= buttons["y"]
     root = ET.fromstring(saved(page, "words_map", "SVG")[1])
     images = [
         value for e in root.iter(f"{SVG}image") for key, value in e.attrib.items() if key.endswith("href")
@@ -239,15 +244,6 @@ def test_a_map_of_three_axes_is_saved_with_a_picture_of_its_canvas(visit, app):
     assert [value for value in images if value.startswith("data:image/png") and len(value) > 5000]
     head, *_ = rows(saved(page, "words_map", "CSV")[1])
     assert head == ["series", "x", "y", "z", "label"]
-
-
-def test_on_a_phone_the_buttons_of_a_map_of_three_axes_leave_its_legend_free(visit, app):
-    page = visit(f"{app}/embeddings?axes=3-D", width=390, height=844, touch=True)
-    plot = page.locator(".st-key-words_map [data-headscope-full]")
-    plot.locator("canvas").wait_for()
-    legend, buttons = (plot.locator(name).bounding_box() for name in (".legend", ".modebar"))
-    assert buttons["width"] > 0
-    assert legend["y"] + legend["height"] <= buttons["y"]
 
 
 # Our own pictures
@@ -284,11 +280,10 @@ def pictures(root) -> list[str]:
     return [element.get("href") for element in root.iter(f"{SVG}image")]
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_the_overview_is_saved_as_it_is_seen_with_all_its_measures(visit, app, theme):
+def test_the_overview_is_saved_as_it_is_seen_with_all_its_measures_in_its_order(visit, app, settled):
     text = f"one two {NASTY}"
     sizes = {"h": 4, "d_model": 32, "layers": 3}
-    page = visit(link(app, text=text, **sizes), theme=theme)
+    page = visit(link(app, text=text, **sizes))
     name, content = saved(page, "overview", "CSV")
     assert name.startswith("headscope-overview-one-two-img-src-x")
     table = overview(mha.trace(text, **sizes)).table
@@ -297,29 +292,27 @@ def test_the_overview_is_saved_as_it_is_seen_with_all_its_measures(visit, app, t
     assert [(int(line[0]) - 1, int(line[1]) - 1) for line in body] == list(table.index)
     np.testing.assert_allclose(np.float32([line[3:] for line in body]), table.to_numpy(), rtol=1e-5)
 
-    root = ET.fromstring(saved(page, "overview", "SVG")[1])
-    assert written(root)[0] == "All layers and heads"
-    assert written(root)[1:8] == ["1", "2", "3", "1", "2", "3", "4"]  # layers, heads
-    assert f"“{text}”" in " ".join(written(root))
-    assert "random weights, h 4, d_model 32, seed 0 · Headscope" in " ".join(written(root))
-    assert root.find(f"{SVG}rect").get("fill") == {"light": "#fbfaf6", "dark": "#15171c"}[theme]
     canvas = page.locator(".overview canvas.all")
-    box = canvas.bounding_box()
-    [picture] = pictures(root)
-    found = canvas.evaluate(OTHERS, picture)
-    assert found["size"] == [2 * round(box["width"]), 2 * round(box["height"])]
-    assert found["painted"] > 0.5 * box["width"] * box["height"]
-    # The outline of the chosen head is not saved, and cells end between the pixels of a screen.
-    assert found["others"] < 0.12 * found["painted"]
+    for theme, paper in PAPER.items():
+        page.emulate_media(color_scheme=theme)
+        settled(page)
+        root = ET.fromstring(saved(page, "overview", "SVG")[1])
+        assert written(root)[0] == "All layers and heads"
+        assert written(root)[1:8] == ["1", "2", "3", "1", "2", "3", "4"]  # layers, heads
+        assert f"“{text}”" in " ".join(written(root))
+        assert "random weights, h 4, d_model 32, seed 0 · Headscope" in " ".join(written(root))
+        assert root.find(f"{SVG}rect").get("fill") == paper
+        box = canvas.bounding_box()
+        [picture] = pictures(root)
+        found = canvas.evaluate(OTHERS, picture)
+        assert found["size"] == [2 * round(box["width"]), 2 * round(box["height"])]
+        assert found["painted"] > 0.5 * box["width"] * box["height"]
+        # The outline of the chosen head is not saved, and cells end between the pixels of a screen.
+        assert found["others"] < 0.12 * found["painted"]
     content = saved(page, "overview", "PNG")[1]
     assert struct.unpack(">II", content[16:24]) == (2 * int(root.get("width")), 2 * int(root.get("height")))
 
-
-def test_a_sorted_overview_is_saved_in_its_order(visit, app):
-    sizes = {"h": 4, "d_model": 32, "layers": 3}
-    page = visit(link(app, text="one two three four", **sizes))
     page.locator(".overview .orders button", has_text="entropy").click()
-    table = overview(mha.trace("one two three four", **sizes)).table
     ranked = table["entropy"].astype(np.float32).sort_values(kind="stable").index
     found = written(ET.fromstring(saved(page, "overview", "SVG")[1]))[1:13]
     assert found == [f"{layer + 1}.{head + 1}" for layer, head in ranked]

@@ -11,6 +11,17 @@ def test_what_is_chosen_in_the_view_is_chosen_in_every_figure_of_the_page(visit,
         expect(names.nth(nth)).to_contain_text(side)
         for name in ("weights", "q", "k"):
             expect(page.locator(f".st-key-compare-{name} figcaption b").nth(nth)).to_contain_text(side)
+    titles = view.view.locator(".title")
+    for width in (1440, 390):  # both names of the sides are whole
+        page.set_viewport_size({"width": width, "height": 900})
+        settled(page)
+        expect(titles).to_have_count(2)
+        for number in range(2):
+            box = titles.nth(number).evaluate(
+                "(e) => [e.scrollWidth, e.clientWidth, e.scrollHeight, e.clientHeight]"
+            )
+            assert box[0] <= box[1]
+            assert box[2] <= box[3] + 1
     names.nth(1).click()
     view.token(2, number=1).click()
     settled(page)

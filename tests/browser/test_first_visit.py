@@ -133,7 +133,7 @@ def test_the_first_visit_of_heads_is_light_and_asks_for_no_script_of_plotly(visi
     assert 3e6 < sum(size for _, size in fetched) + sum(map(len, heard)) < MAX_LOAD
     assert plotly(fetched) == []
     # A page that shows a figure of plotly's does ask for it, under a name that is known here.
-    assert plotly(visit(f"{app}/embeddings", first=True).evaluate(FETCHED)) != []
+    assert plotly(visit(f"{app}/embeddings").evaluate(FETCHED)) != []
 
 
 def plotly(fetched: list) -> list[str]:

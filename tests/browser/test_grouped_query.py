@@ -68,19 +68,21 @@ BEAM = """(canvas) => {
 }"""
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_a_bracket_covers_the_columns_that_share(visit, app, tmp_path, theme):
+def test_a_bracket_covers_the_columns_that_share(visit, app, settled, tmp_path):
     tiny.module("llama").save_pretrained(tmp_path)
     tiny.fast("sentence_piece").save_pretrained(tmp_path)
-    page = visit(f"{app}/model?{urlencode({'source': 'model', 'model': tmp_path, 'twin': ''})}", theme=theme)
+    page = visit(f"{app}/model?{urlencode({'source': 'model', 'model': tmp_path, 'twin': ''})}")
     canvas = page.locator(".overview canvas.all")
-    beam = canvas.evaluate(BEAM)
-    starts = [x for x in range(1, len(beam)) if beam[x] and not beam[x - 1]]
-    assert len(starts) == 3  # of six heads two share one each
-    pitch = (canvas.bounding_box()["height"] - 18 + 4) / 2
-    for nth, start in enumerate(starts):
-        assert start == pytest.approx(26 + 2 * nth * pitch, abs=4)
-    assert sum(beam) == pytest.approx(6 * pitch, abs=30)
+    for theme in ("light", "dark"):
+        page.emulate_media(color_scheme=theme)
+        settled(page)
+        beam = canvas.evaluate(BEAM)
+        starts = [x for x in range(1, len(beam)) if beam[x] and not beam[x - 1]]
+        assert len(starts) == 3  # of six heads two share one each
+        pitch = (canvas.bounding_box()["height"] - 18 + 4) / 2
+        for nth, start in enumerate(starts):
+            assert start == pytest.approx(26 + 2 * nth * pitch, abs=4)
+        assert sum(beam) == pytest.approx(6 * pitch, abs=30)
     assert page.locator(".overview .facts strong").inner_text().endswith("· K V 2")  # head 4
 
 

@@ -649,22 +649,27 @@ COLOURS = """(canvas, [row, column]) => {
 }"""
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_masked_cells_are_hatched_small_and_large_and_the_captions_and_files_say_so(visit, app, eye, theme):
-    page = visit(f"{app}/?source=random&mask=causal&twin=", theme=theme)
+def test_masked_cells_are_hatched_small_and_large_and_the_captions_and_files_say_so(visit, app, eye, settled):
+    page = visit(f"{app}/?source=random&mask=causal&twin=")
     view = eye(page)
     small = picture(view, "weights")
     small.click()
     large = view.view.locator(".large canvas")
     large.wait_for()
     view.away()
-    for canvas in (small.locator("canvas"), large):
-        assert len(canvas.evaluate(COLOURS, [2, 5])) > 1  # slanted lines over a grey
-    masked = set(small.locator("canvas").evaluate(COLOURS, [2, 5]))
-    for row, column in ((1, 0), (7, 3), (9, 9)):
-        shown = small.locator("canvas").evaluate(COLOURS, [row, column])
-        assert len(shown) == 1
-        assert shown[0] not in masked
+    seen = set()
+    for theme in ("light", "dark"):
+        page.emulate_media(color_scheme=theme)
+        settled(page)
+        for canvas in (small.locator("canvas"), large):
+            assert len(canvas.evaluate(COLOURS, [2, 5])) > 1  # slanted lines over a grey
+        masked = set(small.locator("canvas").evaluate(COLOURS, [2, 5]))
+        for row, column in ((1, 0), (7, 3), (9, 9)):
+            shown = small.locator("canvas").evaluate(COLOURS, [row, column])
+            assert len(shown) == 1
+            assert shown[0] not in masked
+        seen.add(frozenset(masked))
+    assert len(seen) == 2
     caption = view.view.locator(".six figcaption", has_text="Hatched: masked")
     expect(caption).to_have_count(1)  # Q, K, V, raw scores and outputs have no mask
     expect(view.view.locator(".large .scale")).to_contain_text("Hatched: masked.")

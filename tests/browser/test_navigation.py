@@ -110,19 +110,6 @@ def test_the_pages_stand_in_sections_at_the_top_and_on_a_phone_in_the_menu(visit
         assert {page: name for page, name in named.items() if name != "none"} == sections
 
 
-@pytest.mark.parametrize("width", [390, 1440])
-def test_the_titles_of_before_and_after_are_whole(visit, app, width):
-    page = visit(f"{app}/compare", width=width)
-    titles = page.locator(".st-key-compare_view .title")
-    expect(titles).to_have_count(2)
-    for number in range(2):
-        box = titles.nth(number).evaluate(
-            "(e) => [e.scrollWidth, e.clientWidth, e.scrollHeight, e.clientHeight]"
-        )
-        assert box[0] <= box[1]
-        assert box[2] <= box[3] + 1
-
-
 def test_a_sentence_stays_when_a_page_that_does_not_show_it_is_loaded_anew(visit, app, settled):
     sentence = "The dog chased the cat because it was hungry."
     page = visit(app)

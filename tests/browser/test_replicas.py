@@ -26,21 +26,25 @@ NAMES = ("replica-1.example", "replica-2.example")
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def replicas(monkeypatch):
-    """Two servers for strangers; each names itself among the sites that may frame it, so it can be known."""
-    monkeypatch.setenv("HEADSCOPE_HOSTED", "1")
-    monkeypatch.setenv("STREAMLIT_SERVER_COOKIE_SECRET", "the same for both")
+@pytest.fixture(scope="module")
+def replicas():
+    """Two servers for strangers; each names itself among the sites that may frame it, so it can be known.
+
+    The last test kills one of them.
+    """
     servers = []
-    for name in NAMES:
-        monkeypatch.setenv("HEADSCOPE_FRAMES", f"https://{name}")
-        servers.append(Server())
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("HEADSCOPE_HOSTED", "1")
+        environment.setenv("STREAMLIT_SERVER_COOKIE_SECRET", "the same for both")
+        for name in NAMES:
+            environment.setenv("HEADSCOPE_FRAMES", f"https://{name}")
+            servers.append(Server())
     yield servers
     for server in servers:
         server.stop()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def proxy(replicas):
     """The address of nginx in front of the replicas, and the file of its log."""
     if proxies.program() is None:
@@ -105,6 +109,22 @@ class Student(threading.Thread):
         assert self.is_alive()
 
 
+def test_the_proxy_closes_the_metrics_compresses_scripts_and_logs_no_sentence(proxy):
+    address, log = proxy
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        urllib.request.urlopen(f"{address}/_stcore/metrics")
+    page = urllib.request.urlopen(f"{address}/?text=secret").read().decode()
+    [script] = re.findall(r'src="\./(static/js/index[^"]+)"', page)
+    request = urllib.request.Request(f"{address}/{script}", headers={"Accept-Encoding": "gzip"})
+    with urllib.request.urlopen(request) as answer:
+        assert answer.headers["Content-Encoding"] == "gzip"
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    while script not in (lines := log.read_text(encoding="utf-8")):  # written after the answer
+        time.sleep(0.05)
+    assert "GET / 200" in lines
+    assert "secret" not in lines
+
+
 def test_a_replica_dies_under_load_and_every_page_goes_on_with_its_scene(replicas, proxy, tabs, settled, eye):
     address, _ = proxy
     routes = [[], []]
@@ -142,19 +162,3 @@ def test_a_replica_dies_under_load_and_every_page_goes_on_with_its_scene(replica
         student.join()
         assert set(student.seen) == {student.text}
         assert student.connections == (2 if number // STUDENTS == dying else 1)
-
-
-def test_the_proxy_closes_the_metrics_compresses_scripts_and_logs_no_sentence(proxy):
-    address, log = proxy
-    with pytest.raises(urllib.error.HTTPError, match="404"):
-        urllib.request.urlopen(f"{address}/_stcore/metrics")
-    page = urllib.request.urlopen(f"{address}/?text=secret").read().decode()
-    [script] = re.findall(r'src="\./(static/js/index[^"]+)"', page)
-    request = urllib.request.Request(f"{address}/{script}", headers={"Accept-Encoding": "gzip"})
-    with urllib.request.urlopen(request) as answer:
-        assert answer.headers["Content-Encoding"] == "gzip"
-        assert answer.headers["X-Content-Type-Options"] == "nosniff"
-    while script not in (lines := log.read_text(encoding="utf-8")):  # written after the answer
-        time.sleep(0.05)
-    assert "GET / 200" in lines
-    assert "secret" not in lines

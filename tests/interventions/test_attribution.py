@@ -1,6 +1,7 @@
 """A score split by who wrote its query and key: by hand, of small models, of most families of models."""
 
 import re
+import sys
 from collections import Counter
 
 import numpy as np
@@ -199,7 +200,22 @@ def test_another_model_and_a_limit_between_are_refused():
     )
 
 
+@pytest.fixture
+def followed_once(monkeypatch):
+    """The pass of a model that is followed is that of all layers of a trace, not one for each."""
+    module = sys.modules[mha.attribution.__module__]
+    again, known = module._again, {}
+
+    def once(trace, *of):
+        if known.get("trace") is not trace:
+            known.update(trace=trace, again=again(trace, *of))
+        return known["again"]
+
+    monkeypatch.setattr(module, "_again", once)
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("followed_once")
 @pytest.mark.filterwarnings("ignore")
 def test_of_most_families_all_earlier_heads_are_writers_and_the_terms_are_the_score():
     """At two lengths, and in half precision, of a cell of each layer."""

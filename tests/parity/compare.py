@@ -222,7 +222,7 @@ def half(door: Door, dtype: str, length: tuple[int, int], route: str) -> tuple[s
         return _failed(error), f"{dtype}: {_short(error)}"
     inputs, own = tiny.inputs(model, trace, length), door.reference(model, dtype)
     theirs, note = own_weights(own, inputs, trace)
-    truth, _ = own_weights(door.reference(model, dtype).float(), inputs, trace)
+    truth, _ = own_weights(own.float(), inputs, trace)  # which is no longer needed as it was
     if theirs is None or truth is None:
         return "WRONG", f"{dtype}: {note}"
     ours = weights_of(trace, theirs)
