@@ -416,7 +416,7 @@ def test_each_picture_of_weights_vectors_and_scores_says_where_its_numbers_come_
         return matrix["values"][row, column], answer["value"]
 
     places = [("heads", "looks", 0, 30), ("heads", "seen", 2, 38), ("vectors", "q", 0, 3)]
-    places += [("vectors", "k", 0, 3), ("vectors", "v", 0, 7)]
+    places += [("vectors", "k", 0, 3), ("vectors", "v", 0, 7), ("mixture", "mixture", 10, 5)]
     places += [("products", "scores", 20, 0), ("products", "scores", 2, 1), ("products", "weights", 21, 0)]
     for place in places:
         drawn, said = explained(*place)
@@ -424,4 +424,3 @@ def test_each_picture_of_weights_vectors_and_scores_says_where_its_numbers_come_
         assert said == pytest.approx(drawn, rel=1e-5), place
     click(app, "chooser", {"token": 40})
     assert json.loads(app.get_by_key("one-products").proto.json)[0]["explanation"] is None
-    assert not heatmaps(app, "one-mixture")["mixture"]["explains"]

@@ -129,9 +129,14 @@ def mixed(subject: Subject) -> None:
     st.markdown(f"{t('one.mixture', token=subject.name, head=subject.head + 1)} {sum_of_row(total)}")
     component = _component(mix)
     parts = compute.of(mix, table_of_parts)
-    heatmaps.draw(
-        [replace(parts, framed=(component, component + 1), origin=subject.origin)], key="one-mixture"
+    parts = replace(
+        parts,
+        framed=(component, component + 1),
+        origin=subject.origin,
+        # What a token gives is a term of the output's number.
+        cell=lambda _, column: Cell("output", subject.head, subject.token, column),
     )
+    heatmaps.draw([parts], key="one-mixture", traces={parts.name: subject.trace})
     st.markdown(compute.of(mix, written_out, component=component))
     st.caption(t("one.sum_check", difference=literal(number(mix.difference))))
 
