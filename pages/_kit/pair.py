@@ -44,16 +44,17 @@ Pair = Sequence[Side]  # one side or two
 SAME = Partners()
 
 
-def view(sides: Pair, *, key: str) -> None:
+def view(sides: Pair, *, key: str, answered: Sequence[AttentionTrace] = ()) -> None:
     """Both in one head view, in which layer, head and token are chosen; two heads of a trace in one drawing.
 
-    Traces with other layers or numbers of heads stand in two views.
+    Traces with other layers or numbers of heads stand in two views. `answered` are those of the same texts
+    with the model's answers, where it was asked for them.
     """
     shapes = st.session_state["shapes"] = [state.shape_of(side.trace) for side in sides]
     if len(sides) == 2 and sides[0].trace is sides[1].trace:
         _draw(sides[:1], key=key, heads=[side.head for side in sides])
     elif shapes[0] == shapes[-1]:
-        _draw(sides, key=key)
+        _draw(sides, key=key, answered=answered)
     else:
         for column, side, name in zip(st.columns(2), sides, NAMES, strict=True):
             with column:
@@ -61,7 +62,13 @@ def view(sides: Pair, *, key: str) -> None:
                 _draw([side], key=f"{key}_{name}")
 
 
-def _draw(sides: Pair, *, key: str, heads: Sequence[int] | None = None) -> None:
+def _draw(
+    sides: Pair,
+    *,
+    key: str,
+    heads: Sequence[int] | None = None,
+    answered: Sequence[AttentionTrace] = (),
+) -> None:
     head_view.of_traces(
         [side.trace for side in sides],
         layer=sides[0].layer,
@@ -73,7 +80,9 @@ def _draw(sides: Pair, *, key: str, heads: Sequence[int] | None = None) -> None:
         more={
             "strips": True,
             "compared": len(sides) == 2,
-            "answers": [sentence.answers(side.trace) for side in sides],
+            "answers": [
+                sentence.answers(trace) for trace in list(answered)[: len(sides)] or [s.trace for s in sides]
+            ],
         },
     )
 

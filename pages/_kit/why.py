@@ -133,10 +133,10 @@ def _names(trace: AttentionTrace, writers: Sequence[Writer]) -> list[str]:
 def _name(trace: AttentionTrace, writer: Writer) -> str:
     if writer.layer is None:
         return t(f"why.{writer.kind}", name=writer.name)
-    number = _number(trace, writer.layer)
-    name = t(f"why.{writer.kind}_of_layer", layer=number, head=(writer.head or 0) + 1)
-    kind = trace.layers[writer.layer].kind
-    return name if len(trace.kinds) == 1 else t("why.of_kind", writer=name, kind=kind)
+    place = {"layer": _number(trace, writer.layer), "head": (writer.head or 0) + 1}
+    if len(trace.kinds) == 1:
+        return t(f"why.{writer.kind}_of_layer", **place)
+    return t(f"why.{writer.kind}_of_kind", kind=trace.layers[writer.layer].kind, **place)
 
 
 def _notes(trace: AttentionTrace, why: Attribution) -> list[str]:

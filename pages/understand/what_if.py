@@ -27,13 +27,13 @@ if refusal is not None:
 edits = sides.edits_of(chosen)
 answered = answers.asked(text, before, after, edits, scene=scene)
 if answered is not None:
-    answers.show(*answered, text.swaps)
+    answers.show(answered.before, answered.after, text.swaps)
 if text.swaps:
     st.caption(t("what_if.swapped") if text.partners else t("what_if.unpaired"))
 both = [pair.Side(t("what_if.before"), before, layer, head, query)]
 if chosen:
     both.append(pair.Side(t("what_if.after"), after, layer, head, at))
-pair.view(both, key="what_if_view")
+pair.view(both, key="what_if_view", answered=() if answered is None else answered.seen)
 changes.heads(after, chosen, query=at)
 kind = "matrices" if chosen else "matrices_before"
 st.header(t(f"what_if.{kind}", head=head + 1, layer=layer + 1), anchor="matrices")
@@ -53,4 +53,4 @@ if chosen:
     moved.reached(before, after, text, edits, query=at)
     moved.measured(before, after, text, layer=layer, head=head, query=query)
 if answered is not None:
-    answers.of_heads(scene, answered[1])
+    answers.of_heads(scene, answered.after)

@@ -204,9 +204,9 @@ def test_a_score_of_a_real_model_is_split_by_who_wrote_it(opened, given, folder,
         why = mha.attribution(whole, layer=number, head=2, query=1, key=1, source=model).largest(12)
         drawn = heatmaps(app, "why-terms")["why"]
         np.testing.assert_allclose(drawn["values"], why.terms, atol=1e-4)
-        assert f"head 1 of layer 1 ({'encoder' if kind == 'encoder' else 'decoder'})" in drawn["rows"]
-    assert "head 2 of layer 2 (encoder)" in drawn["columns"]  # the keys are the encoder's
-    assert not any("layer 3" in name for name in drawn["rows"] + drawn["columns"])
+        assert f"{'encoder' if kind == 'encoder' else 'decoder'} 1 · head 1" in drawn["rows"]
+    assert "encoder 2 · head 2" in drawn["columns"]  # the keys are the encoder's
+    assert not any(" 3 · " in name for name in drawn["rows"] + drawn["columns"])
 
 
 def test_an_edit_changes_the_chosen_kind_of_attention_of_a_real_model(on_model, folder, eye, heatmaps):
@@ -252,7 +252,7 @@ def test_a_change_of_one_kind_of_attention_reaches_through_the_others(on_model, 
     assert reached[1].tolist() == [False] + [True] * (reached.shape[1] - 1)
 
 
-def test_a_link_asks_the_model_for_its_words_also_where_words_change_places(on_model, folder, heatmaps):
+def test_a_link_asks_the_model_for_its_words_also_where_words_change_places(on_model, folder, heatmaps, eye):
     model = huggingface.load(folder("gpt2"), answers=True)
     swapped = Scene.text.replace("animal", "x").replace("street", "animal").replace("x", "street")
     before, after = (huggingface.follow(model, text, answers=True) for text in (Scene.text, swapped))
@@ -269,6 +269,8 @@ def test_a_link_asks_the_model_for_its_words_also_where_words_change_places(on_m
     answers = [before.answers[at][0][0] for at in partners], [one[0][0] for one in after.answers]
     for column, expected in zip(("as it is", "changed"), answers, strict=True):
         assert [text.split(" ")[0] for text in table[column]] == [word.strip() for word in expected]
+    for said, trace in zip(eye(app, "what_if_view")[0]["answers"], (before, after), strict=True):
+        assert all(answer[0][0].strip() in line for line, answer in zip(said, trace.answers, strict=True))
     drawn = heatmaps(app, "what-if-weights")["difference"]["values"]
     old, new = (trace.layers[1].weights(2) for trace in (before, after))
     np.testing.assert_allclose(drawn, new - old[np.ix_(partners, partners)], atol=1e-5)

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 import pandas as pd
 import streamlit as st
@@ -20,7 +21,14 @@ from pages.understand._what_if.swaps import Swap
 MAX_LINES = 3  # answers that are said in sentences; more of them are a table
 ROW, EDGE = 44, 40  # pixels of a picture of layers and heads
 DECISIVE = 0.5  # of an answer's probability, which a head takes away
-Sides = tuple[AttentionTrace, AttentionTrace]
+
+
+class Answered(NamedTuple):
+    """Both traces with the model's answers; and those of the kind of attention that is looked at."""
+
+    before: AttentionTrace
+    after: AttentionTrace
+    seen: tuple[AttentionTrace, AttentionTrace]
 
 
 def asked(
@@ -30,14 +38,17 @@ def asked(
     edits: Sequence[Edit],
     *,
     scene: state.Scene,
-) -> Sides | None:
+) -> Answered | None:
     """Both traces with the model's answers, a transformers model's where a person asks; None without any."""
     if scene.source != "model":
-        return (before, after) if before.answers else None
+        return Answered(before, after, (before, after)) if before.answers else None
     texts = [(scene.text, ()), (text.scene.text, edits)] if edits or text.swaps else [(scene.text, ())]
     model_answers.offer(scene)
     found = model_answers.asked(scene, texts)
-    return (found[0].whole, found[-1].whole) if found else None
+    if not found:
+        return None
+    seen = found[0].of(scene.kind), found[-1].of(scene.kind)
+    return Answered(found[0].whole, found[-1].whole, seen)
 
 
 def show(before: AttentionTrace, after: AttentionTrace, swapped: Sequence[Swap]) -> None:
