@@ -13,7 +13,7 @@ from mha_core import AttentionTrace, MhaError, Tokens
 from mha_core.attention.masks import MASKS
 from mha_core.attention.module import AttentionSpec
 from mha_core.attention.positions import POSITIONS
-from mha_core.sources.huggingface.files import PACKAGE
+from mha_core.sources.huggingface.files import PACKAGE, is_revision
 from mha_core.sources.huggingface.model import DTYPES
 from mha_core.sources.random_weights import MAX_SEED
 from mha_core.training.fit import MAX_STEPS
@@ -125,10 +125,14 @@ def refused(link: Mapping[str, str]) -> dict[str, tuple[str, object]]:
     opened = st.session_state.get("file")
     if link.get("file", opened) != opened:  # a file is open for one visit
         other["file"] = link["file"], opened
-    of_folder = link.get("source") == "model" and model_source.is_folder(link.get("model", ""))
-    if of_folder and link.get("revision"):  # files on this machine have none
-        other["revision"] = link["revision"], None
-    return other | {key: (link[key], _default(key)) for key in wrong}
+    wrong = {key: (link[key], _default(key)) for key in wrong}
+    if link.get("source") == "model" and link.get("model") and link.get("revision"):
+        taken = model_source.revision_of(
+            replace(DEFAULTS, **{name: link[name] for name in ("model", "revision")})
+        )
+        if taken != link["revision"]:
+            other["revision"] = link["revision"], taken
+    return wrong | other
 
 
 def replaced(link: Mapping[str, str]) -> dict[str, tuple[str, object]]:
@@ -212,6 +216,8 @@ def _can_be(key: str, value: str) -> bool:
         return value in options
     if isinstance(getattr(DEFAULTS, key), bool):
         return value.lower() in ("true", "false")
+    if key == "revision":
+        return not value or is_revision(value)
     if key in max_values():
         return not value or _is_number(value, 0 if key in ("seed", "step") else 1, max_values()[key])
     return len(value) <= max_characters()

@@ -431,16 +431,20 @@ def may_load(scene: Scene) -> bool:
     key = key_of(scene)
     if refusal(scene) is not None or st.session_state.get("model_stopped") == key:
         return False
-    local = scene.model in local_models() or scene.model == PACKAGE
-    local = (local and not scene.revision) or (not hosted() and is_folder(scene.model))
-    return local or st.session_state.get("model_agreed") == key
+    here, asked = local_models().get(scene.model), revision_of(scene)
+    local = (here or scene.model == PACKAGE) and asked in (None, here and here.revision)
+    return (
+        bool(local)
+        or (not hosted() and is_folder(scene.model))
+        or st.session_state.get("model_agreed") == key
+    )
 
 
 def refusal(scene: Scene) -> MhaError | None:
     """Why the model cannot be loaded at all, as for one that is not on a public server; None where it can."""
     if scene.model is None:
         return MhaError("No model is chosen.", fixes=({"source": "mini"},))
-    if hosted() and (scene.model not in local_models() or scene.revision):
+    if hosted() and scene.model not in local_models():
         return MhaError(f"{scene.model} is not on this server, and nothing is downloaded here.")
     return None
 
@@ -450,14 +454,22 @@ def is_folder(name: str) -> bool:
     return files.is_path(name) or files.local_folder(name) is not None
 
 
-def key_of(scene: Scene) -> ModelKey:
-    """The key of the scene's model in memory."""
+def revision_of(scene: Scene) -> str | None:
+    """The revision that is taken, whatever is asked for.
+
+    On a server for strangers it is the pinned one; files on this machine have none; None is the newest.
+    """
     if hosted():
         model = local_models().get(scene.model)
-        return ModelKey(scene.model, model and model.revision)
-    return ModelKey(
-        scene.model, scene.revision or None, None if scene.dtype == usual_dtype() else scene.dtype
-    )
+        return model and model.revision
+    has_none = scene.model is None or scene.model == PACKAGE or is_folder(scene.model)
+    return None if has_none or not files.is_revision(scene.revision or "") else scene.revision
+
+
+def key_of(scene: Scene) -> ModelKey:
+    """The key of the scene's model in memory."""
+    dtype = None if hosted() or scene.dtype == usual_dtype() else scene.dtype
+    return ModelKey(scene.model, revision_of(scene), dtype)
 
 
 def parts(

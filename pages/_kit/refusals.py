@@ -258,7 +258,9 @@ def _offer_own_sources() -> None:
 def _ask_to_download(scene: Scene) -> None:
     """Ask before a download: a model that a URL names is downloaded only after a click."""
     entry = next((model for model in hub_models() if model.id == scene.model), None)
-    name = literal(scene.model)
+    name, revision = literal(scene.model), model_source.revision_of(scene)
+    if revision:
+        name = t("real.at_revision", name=name, revision=literal(revision))
     if st.session_state.get("model_stopped") == model_source.key_of(scene):
         st.info(t("real.stopped", name=name), icon=":material/stop_circle:")
     elif entry is None:

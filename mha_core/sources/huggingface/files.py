@@ -21,6 +21,7 @@ PICKLES = regex.compile(r".*\.(bin|pt|pth|ckpt|pkl|h5|msgpack)")
 Progress = Callable[[str, int, int], None]  # stage, done, total; bytes while the stage is "download"
 ID = regex.compile(r"[A-Za-z0-9][\w.\-]*(?:/[\w.\-]+)?")
 MAX_ID = 96  # characters, of the hub
+REVISION = regex.compile(r"[\w\-](?:[\w\-+/]|\.(?!\.)){0,200}")  # of a commit, a tag or a branch
 # Downloaded: configuration, tokenizer, and weights in a format that cannot contain code.
 MODEL_FILE = regex.compile(
     rf"{WEIGHTS.pattern}|model\.safetensors\.index\.json|(config|generation_config|\w*tokenizer\w*|"
@@ -65,6 +66,11 @@ class Folder:
     def weights(self) -> list[Path]:
         """The safetensors files with the weights."""
         return sorted(file for file in self.path.glob("*.safetensors") if WEIGHTS.fullmatch(file.name))
+
+
+def is_revision(name: str) -> bool:
+    """Can a commit, tag or branch of the hub have this name?"""
+    return REVISION.fullmatch(name) is not None
 
 
 def is_path(name: str) -> bool:
