@@ -34,7 +34,9 @@ def begin() -> None:
         config.set_option("client.showErrorDetails", "none")
         config.set_option("client.toolbarMode", "viewer")
     config.set_option("logger.enableRich", False)  # it would print the errors of pages beside the log
-    streamlit_parts.log_no_error_of_a_page()
+    streamlit_parts.hold_few_uploads(figures.uploads_bytes)
+    streamlit_parts.ask_no_other_site()
+    streamlit_parts.leave_lines_out()
     device.leave_a_core()
     _share_arenas()
     logs.begin()
@@ -132,11 +134,31 @@ class Guard:
 
         return send_with_headers
 
+    def _with_handshake(self, scope, send):
+        """The headers in the answer to a page that connects, also where it may not."""
+        can_answer, begun = "websocket.http.response" in scope.get("extensions", ()), False
+
+        async def send_with_headers(message):
+            nonlocal begun
+            first, begun = not begun, True
+            if first and message["type"] == "websocket.close" and can_answer:
+                status = 503 if message.get("code") == CLOSE_TRY_AGAIN else 403
+                start = {"type": "websocket.http.response.start", "status": status, "headers": self.headers}
+                await send(start)
+                await send({"type": "websocket.http.response.body", "body": b""})
+                return
+            if first and message["type"] == "websocket.accept":
+                message = message | {"headers": [*message.get("headers", ()), *self.headers]}
+            await send(message)
+
+        return send_with_headers
+
     def _full(self) -> bool:
         return self.profile.sessions is not None and self.pages >= self.profile.sessions
 
     async def _page(self, scope, receive, send):
         """An open page, from its first message to its last."""
+        send = self._with_handshake(scope, send)
         if self._full():
             logs.event("page refused", pages=self.pages)
             await send({"type": "websocket.close", "code": CLOSE_TRY_AGAIN})

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import streamlit as st
 import streamlit.logger
-from streamlit import error_util
+from streamlit import error_util, net_util
 from streamlit.elements.widgets.number_input import NumberInputSerde
 from streamlit.navigation.page import Page
 from streamlit.runtime.app_session import AppSession
@@ -182,16 +182,34 @@ def wake_once() -> None:
 MAX_UPLOADS = 2
 
 
-def hold_few_uploads() -> None:
-    """Let Streamlit hold the latest files of a page; it would hold all that is sent until it closes."""
-    add = MemoryUploadedFileManager.add_file
+def hold_few_uploads(max_bytes: int | None) -> None:
+    """Let Streamlit hold the latest files of a page, and of all pages the latest `max_bytes`.
+
+    It would hold all that is sent until the page closes.
+    """
+    add, order = MemoryUploadedFileManager.add_file, deque()
 
     def add_and_drop(manager: MemoryUploadedFileManager, session_id: str, file: UploadedFileRec) -> None:
         add(manager, session_id, file)
         for older in list(manager.file_storage[session_id])[:-MAX_UPLOADS]:
             manager.remove_file(session_id, older)
+        order.append((session_id, file.file_id))
+        held = [(page, one) for page, one in order if one in manager.file_storage.get(page, ())]
+        order.clear()
+        order.extend(held)
+        while max_bytes is not None and manager._total_bytes > max_bytes and len(order) > 1:
+            manager.remove_file(*order.popleft())
 
     MemoryUploadedFileManager.add_file = add_and_drop
+
+
+def ask_no_other_site() -> None:
+    """Let Streamlit not ask a site on the internet for this machine's address, which is asked for nothing.
+
+    It would at the start, and again for every page of another site that tries to connect: meanwhile nobody is
+    served, for seconds where no answer can come.
+    """
+    net_util.get_external_ip = lambda: None
 
 
 def take_whole_numbers() -> None:
@@ -355,14 +373,25 @@ def inline_scripts() -> list[str]:
     return [f"'sha256-{base64.b64encode(digest).decode()}'" for digest in hashes]
 
 
-def log_no_error_of_a_page() -> None:
-    """Streamlit's own line of it has not the number that the visitor sees (`logs.show_failure` writes it)."""
-    name, event = error_util._LOGGER.name, "Uncaught app execution"
-    logging.getLogger(name).addFilter(lambda record: record.msg != event)
+def leave_lines_out() -> None:
+    """Two lines less in the log.
+
+    Streamlit's own of an error of a page has not the number that the visitor sees (`logs.show_failure` writes
+    it). The server's says that a page of another site was refused, and calls it an error of ours.
+    """
+    lines = {
+        error_util._LOGGER.name: "Uncaught app execution",
+        "uvicorn.error": "ASGI callable returned without completing handshake.",
+    }
+    for name, line in lines.items():
+        logging.getLogger(name).addFilter(lambda record, line=line: record.msg != line)
 
 
 def log_to_root() -> None:
-    """All that this process logs goes to the root logger: Streamlit's loggers have handlers of their own."""
+    """All that this process logs goes to the root logger, but the log of every request: it has sentences.
+
+    Streamlit's loggers have handlers of their own; the web server's have lost theirs and would write plainly.
+    """
 
     def to_root(logger: logging.Logger) -> None:
         logger.handlers.clear()
@@ -370,7 +399,7 @@ def log_to_root() -> None:
 
     streamlit.logger.setup_formatter = to_root  # of the loggers of modules that are imported later
     for logger in map(logging.getLogger, list(logging.root.manager.loggerDict)):
-        if logger.handlers:  # one without is silenced, as the log of every request, which has sentences in it
+        if logger.name != "uvicorn.access":
             to_root(logger)
 
 

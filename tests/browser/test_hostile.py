@@ -277,6 +277,29 @@ def test_what_is_saved_is_harmless_wherever_it_is_opened(app, browser, harmless,
     assert offline.page.locator(MADE).count() == 0
 
 
+@pytest.mark.slow
+def test_a_page_of_another_site_cannot_connect_and_a_file_without_a_token_is_not_taken(strangers):
+    connection = http.client.HTTPConnection(urlsplit(strangers).netloc)
+    handshake = {
+        "Connection": "Upgrade",
+        "Upgrade": "websocket",
+        "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+    }
+    asked = {
+        ("GET", "/_stcore/stream"): handshake | {"Origin": "http://evil.example"},
+        ("PUT", "/_stcore/upload_file/a/b"): {"Content-Type": "multipart/form-data; boundary=x"},
+    }
+    for (method, path), headers in asked.items():
+        connection.request(method, path, headers=headers)
+        with connection.getresponse() as answer:
+            answer.read()
+        assert answer.status == 403, path
+        assert answer.headers["X-Content-Type-Options"] == "nosniff", path
+        assert answer.headers["Content-Security-Policy"], path
+        connection.close()
+
+
 def test_no_path_leads_to_another_file(strangers):
     connection = http.client.HTTPConnection(urlsplit(strangers).netloc)
     for folder in ("", "static/", "headscope/", "media/", "component/a/", "_stcore/bidi-components/a/"):

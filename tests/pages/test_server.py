@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import streamlit.logger
 from streamlit import error_util
 
 from pages._kit import logs, profile, server, streamlit_parts
@@ -200,11 +201,26 @@ def test_the_log_of_strangers_has_the_places_of_an_error_and_no_word_of_a_text(r
     assert "event" not in others
 
 
+def test_what_the_web_server_says_stands_in_the_same_log_and_requests_do_not(monkeypatch):
+    """Streamlit and the web server leave them so when the app is loaded."""
+    loggers = {name: logging.Logger(name) for name in ("uvicorn", "uvicorn.error", "uvicorn.access")}
+    for logger in loggers.values():
+        logger.propagate = False
+    monkeypatch.setattr(logging.root.manager, "loggerDict", dict(loggers))
+    monkeypatch.setattr(streamlit.logger, "setup_formatter", streamlit.logger.setup_formatter)
+    streamlit_parts.log_to_root()
+    assert {name: logger.propagate for name, logger in loggers.items()} == {
+        "uvicorn": True,
+        "uvicorn.error": True,
+        "uvicorn.access": False,
+    }
+
+
 def test_an_error_of_a_page_stands_in_the_log_once_and_with_its_number(recorded, monkeypatch):
     monkeypatch.setattr(
         error_util.config, "get_option", {"logger.enableRich": False}.get
     )  # as `begin` sets it
-    streamlit_parts.log_no_error_of_a_page()
+    streamlit_parts.leave_lines_out()
     records = recorded("headscope", "streamlit.error_util")
     try:
         raise KeyError("secret")

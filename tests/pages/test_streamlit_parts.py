@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 import streamlit as st
+from streamlit import net_util
 from streamlit.elements.widgets.number_input import NumberInputSerde
 from streamlit.proto.NumberInput_pb2 import NumberInput
 from streamlit.runtime.app_session import AppSession
@@ -17,6 +18,7 @@ from streamlit.runtime.runtime import Runtime
 from streamlit.runtime.scriptrunner_utils.script_run_context import ScriptRunContext
 from streamlit.runtime.state.session_state import SessionState
 from streamlit.runtime.uploaded_file_manager import UploadedFileRec
+from streamlit.web.server import server_util
 
 from mha_core.export import scripts
 from pages._kit import streamlit_parts
@@ -131,7 +133,7 @@ def test_all_that_a_run_says_at_once_wakes_the_event_loop_once(monkeypatch):
 def test_of_the_files_of_a_page_the_latest_are_held(monkeypatch):
     manager = MemoryUploadedFileManager("/files")
     monkeypatch.setattr(MemoryUploadedFileManager, "add_file", MemoryUploadedFileManager.add_file)
-    streamlit_parts.hold_few_uploads()
+    streamlit_parts.hold_few_uploads(None)
     most = streamlit_parts.MAX_UPLOADS
     for page in ("one", "other"):
         for nth in range(most + 3):
@@ -140,6 +142,27 @@ def test_of_the_files_of_a_page_the_latest_are_held(monkeypatch):
     for page in ("one", "other"):
         assert [file.file_id for file in manager.get_files(page, names)] == names[-most:]
     assert manager._total_bytes == 2 * most * 3
+
+
+def test_of_the_files_of_all_pages_the_latest_are_held(monkeypatch):
+    manager = MemoryUploadedFileManager("/files")
+    monkeypatch.setattr(MemoryUploadedFileManager, "add_file", MemoryUploadedFileManager.add_file)
+    streamlit_parts.hold_few_uploads(10)
+    for page in "abcdef":  # three bytes each
+        manager.add_file(page, UploadedFileRec(f"file of {page}", "a.safetensors", "", b"abc"))
+        if page == "d":
+            manager.remove_session_files("d")
+    assert [page for page in "abcdef" if manager.get_files(page, [f"file of {page}"])] == ["c", "e", "f"]
+    manager.add_file("g", UploadedFileRec("large", "a.safetensors", "", b"a" * 99))
+    assert manager._total_bytes == 99  # the latest one is always there
+
+
+def test_a_page_of_another_site_is_refused_without_asking_a_third_one(monkeypatch):
+    monkeypatch.setattr(net_util, "get_external_ip", net_util.get_external_ip)
+    monkeypatch.setattr(net_util, "_make_blocking_http_get", lambda *_, **__: pytest.fail("asked"))
+    streamlit_parts.ask_no_other_site()
+    assert not server_util.is_url_from_allowed_origins("http://evil.example")
+    assert server_util.is_url_from_allowed_origins("http://localhost:8501")
 
 
 @pytest.mark.parametrize("value", [float("inf"), float("-inf"), float("nan"), 1e999, 9.0, -1.0])
