@@ -26,12 +26,7 @@ function group(label, buttons, className = "") {
 }
 
 /** @param {HTMLElement[]} buttons */
-function segments(label, buttons) {
-  const box = group(label, buttons, "segments");
-  box.setAttribute("role", "toolbar");
-  roving(box);
-  return box;
-}
+const segments = (label, buttons) => group(label, buttons, "segments");
 
 /** @param {HeadView} view */
 export function showBar(view) {
@@ -52,7 +47,9 @@ export function showBar(view) {
   }
   parts.push(options(view), saving(view));
   if (view.header.follows) parts.push(linkButton(view.texts));
+  view.bar.setAttribute("aria-label", texts.bar);
   renew(view.bar, parts);
+  roving(view.bar, ".segments button, summary, .alone"); // what a menu holds has stops of its own
 }
 
 function layers(view) {

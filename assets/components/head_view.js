@@ -150,7 +150,7 @@ export class HeadView {
     under.append(this.foot, this.matrices.bar);
     const { sentences, panels } = this.row;
     root.replaceChildren(controls, sentences, panels, under, this.matrices.root, this.grid.root, this.caption);
-    this.chips.setAttribute("role", "toolbar");
+    for (const row of [this.bar, this.chips]) row.setAttribute("role", "toolbar");
     for (const place of [sentences, panels]) place.addEventListener("keydown", (event) => pressKey(this, event));
     root.addEventListener("pointerdown", ({ target }) => {
       for (const menu of root.querySelectorAll("details[open]")) {

@@ -321,7 +321,6 @@ def _sentence(used: Set[str]) -> None:
             DEFAULTS.twin,
             height=90,
             max_chars=max_characters(),
-            help=t("control.twin_help"),
             placeholder=t("control.twin_empty"),
             **_linked("twin"),
         )
@@ -373,10 +372,9 @@ def _run() -> None:
 
 def _sizes(used: Set[str]) -> None:
     keys = [key for key in ("h", "d_model") if key in used]
-    helps = {"h": t("control.h_help"), "d_model": t("control.d_model_help")}
     for column, key in zip(st.columns(2), keys, strict=False):
         with column:
-            _number(key, help=helps[key])
+            _number(key)
     if "h" not in used:
         return
     names = ("d_model", "h") if setting("source") == "mini" else ("d_model", "h", "n_kv_heads", "d_k", "d_v")
