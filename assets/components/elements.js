@@ -68,13 +68,15 @@ export function renew(container, elements) {
 }
 
 /**
- * What is scrolled fades where there is more of it: above, below or both.
+ * What is scrolled fades where there is more of it, by a class of its own for each side.
  * @param {HTMLElement} box
  */
 export function fadeWhereMore(box) {
   const update = () => {
     box.classList.toggle("more-above", box.scrollTop > 1);
     box.classList.toggle("more-below", box.scrollTop + box.clientHeight < box.scrollHeight - 1);
+    box.classList.toggle("more-left", box.scrollLeft > 1);
+    box.classList.toggle("more-right", box.scrollLeft + box.clientWidth < box.scrollWidth - 1);
   };
   box.addEventListener("scroll", update, { passive: true });
   new ResizeObserver(update).observe(box); // and at once

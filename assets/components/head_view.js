@@ -4,7 +4,7 @@ import { Arcs } from "./arcs.js";
 import { colourOf, lookOf, shade, textColour, themeColours } from "./colours.js";
 import { showBar, showChips, showFoot } from "./controls.js";
 import { FULL } from "./drawing.js";
-import { make } from "./elements.js";
+import { fadeWhereMore, make } from "./elements.js";
 import { afterPick, defaultThreshold, everywhere, spoken } from "./focus.js";
 import { HeadGrid } from "./head_grid.js";
 import { HeadMatrices } from "./head_matrices.js";
@@ -45,7 +45,6 @@ import { apart, exact, fill } from "./text.js";
  * @property {string[][]} [edits] of each panel the edits of its attention, in words
  * @property {boolean} [matrices] the six matrices of a head and all heads stand below the drawing
  * @property {number | null} [key] the token of another text that the page looks at
- * @property {boolean} [compared] the words of all sentences are shaded on one scale
  * @property {boolean} [strips] each sentence stands above its drawing, shaded, word by word
  * @property {(string | null)[][]} [answers] of each panel what the model answers at each token
  * @property {(string | null)[][]} [hides] of each panel what hiding the token is called, null where it cannot be
@@ -147,6 +146,7 @@ export class HeadView {
     const controls = make("div", "controls");
     controls.append(this.bar, this.chips);
     const under = make("div", "under");
+    fadeWhereMore(this.chips);
     under.append(this.foot, this.matrices.bar);
     const { sentences, panels } = this.row;
     root.replaceChildren(controls, sentences, panels, under, this.matrices.root, this.grid.root, this.caption);

@@ -6,11 +6,13 @@ import { roving } from "./roving.js";
 
 /** @typedef {import("./head_view.js").HeadView} HeadView */
 
-const BESIDE = 856; // pixels in which two panels have room beside each other (head_view.css)
+const BESIDE = 856; // pixels in which two panels have room beside each other
+const ENDED = 120; // milliseconds without a scroll, after which a swipe has ended
 
 export class PanelRow {
   /** @type {HTMLElement[]} of each panel its title and its words */
   heads = [];
+  ending = 0;
 
   /** @param {HeadView} view */
   constructor(view) {
@@ -66,7 +68,11 @@ export class PanelRow {
     return Math.round(this.panels.scrollLeft / this.#step) || 0;
   }
 
+  // When it has ended: a panel that is laid out anew meanwhile would be snapped back.
   #scrolled() {
-    if (this.swiped && this.view.width) this.view.lookAtPanel(this.inSight);
+    clearTimeout(this.ending);
+    this.ending = setTimeout(() => {
+      if (this.swiped && this.view.root.isConnected) this.view.lookAtPanel(this.inSight);
+    }, ENDED);
   }
 }

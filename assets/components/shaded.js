@@ -1,6 +1,6 @@
-// The words as a text, each shaded by its weight: the brightest is the largest weight in sight, of all sentences
-// where they are compared. Where a text looks at another one, both stand there, the one that looks above: the other
-// one is shaded.
+// The words as a text, each shaded by its weight: the brightest is the largest weight in sight, of all sentences, since
+// they are there to be compared. Where a text looks at another one, both stand there, the one that looks above: the
+// other one is shaded.
 import { inkOn, shade } from "./colours.js";
 import { mark, SCENE_TOKENS, tokenElement } from "./drawing.js";
 import { fadeWhereMore, make } from "./elements.js";
@@ -50,7 +50,7 @@ export class Shaded {
     const { focus } = view.of(panel);
     const weights = this.weights();
     const hidden = view.hidden(panel)[focus?.side === "key" ? "query" : "key"];
-    this.maximum = Math.max(1e-9, ...(view.header.compared ? view.data : [panel]).map((one) => this.largest(one)));
+    this.maximum = Math.max(1e-9, ...view.data.map((one) => this.largest(one)));
     for (const element of this.elements) {
       mark(view, panel, element);
       const at = Number(element.dataset.at);

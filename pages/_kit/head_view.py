@@ -109,7 +109,7 @@ def of_sentences(
     more = {
         "strips": True,
         "matrices": True,
-        "brief": not any(stand_ins),
+        "brief": not mixed,
         "tells": tells,
         "answers": [sentence.answers(one) for one in answered or traces.values()],
         "hides": [sentence.hide_hints(one, field) for field, one in traces.items()],

@@ -79,7 +79,6 @@ def _draw(
         key=key,
         more={
             "strips": True,
-            "compared": len(sides) == 2,
             "answers": [
                 sentence.answers(trace) for trace in list(answered)[: len(sides)] or [s.trace for s in sides]
             ],

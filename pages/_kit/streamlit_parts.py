@@ -41,6 +41,7 @@ BOX = '[data-testid="stLayoutWrapper"]'  # around a container; it has the contai
 TOOLS = '[data-testid="stElementToolbar"]'  # buttons above a table; without a mouse they cover what is there
 CHART = '[data-testid="stPlotlyChart"]'  # around a figure of plotly's
 SKELETON = '[data-testid="stSkeleton"]'  # a grey bar in place of what is still loading
+TITLE = '[data-testid="stMain"] [data-testid="stHeading"] h1'
 COLUMN = '[data-testid="stColumn"]'
 LINE = "color-mix(in srgb, currentColor 20%, transparent)"  # as Streamlit's between two parts of a page
 KEYED = "st-key-"  # prefix of an element's key in its class
@@ -287,6 +288,7 @@ def _rules() -> str:
 {_keyed("figures")} {{ --height: 76px; --width: 143px; }}
 {_keyed("vectors")} {COLUMN}:first-child {{ min-height: 520px; }} /* the map comes after the words */
 {PHONE} {{
+  {TITLE} {{ font-size: 1.5rem; }}
   {_keyed("classes")} {{ --height: 101px; }}
   {_keyed("tensors")} {{ --height: 986px; }}
 }}

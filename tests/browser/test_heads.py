@@ -129,6 +129,10 @@ def test_one_screen_shows_the_sentence_its_lines_and_the_six_matrices_of_the_hea
     assert view.view.evaluate(striped) == {name: [] for name in NAMES}
     assert view.view.evaluate(dim) == []
 
+    # One colour is one weight in both sentences.
+    largest = "v => v.view.drawings.map(({ strip }) => strip.maximum)"
+    assert len(set(view.view.evaluate(largest))) == 1
+
     # Whatever one points at, nothing below moves.
     view.button("layer 2").click()
     moved = view.view.evaluate(
@@ -160,6 +164,13 @@ def test_with_sixteen_heads_the_screen_still_ends_below_the_six_matrices(visit, 
         assert box["y"] + box["height"] <= HEIGHT, name
     view.view.get_by_role("button", name="head 16", exact=True).dblclick()
     assert view.on() == [15]
+    chips = view.view.locator(".chips")
+    assert "more-" not in chips.get_attribute("class")
+    view.page.set_viewport_size({"width": 900, "height": HEIGHT})  # where they have no room it is seen
+    expect(chips).to_have_class(re.compile("more-right"))
+    chips.evaluate("e => e.scrollTo(e.scrollWidth, 0)")
+    expect(chips).to_have_class(re.compile("more-left"))
+    expect(chips).not_to_have_class(re.compile("more-right"))
 
 
 def test_a_cell_under_the_finger_says_its_number_and_an_enlarged_matrix_is_saved(visit, app, eye):
@@ -554,6 +565,7 @@ def test_on_a_phone_two_sentences_are_swiped_and_the_one_in_sight_stays_above_it
     view, below = eye(page), page.locator("[data-testid=stHeader]").bounding_box()["height"]
     names = view.view.get_by_role("toolbar", name="Sentences").get_by_role("button")
     assert names.all_inner_texts() == ["… too tired.", "… too wide."]
+    assert page.get_by_role("heading", level=1).bounding_box()["height"] < 50  # in one line
     row, places = view.view.locator(".panels"), set()
     fingers = page.context.new_cdp_session(page)
 
@@ -586,7 +598,7 @@ def test_on_a_phone_two_sentences_are_swiped_and_the_one_in_sight_stays_above_it
         """Of both sentences this one, with its drawing, its name, its matrices and its place in the link."""
         ends = ("… too tired.", "… too wide.")
         view.until(lambda: abs(view.stage(number).bounding_box()["x"] - (16, 72)[number]) < 1)
-        assert ends[number] in view.title()
+        view.until(lambda: ends[number] in view.title())
         assert view.strip(number).is_visible()
         assert not view.strip(1 - number).is_visible()
         pressed = names.evaluate_all("all => all.map((e) => e.getAttribute('aria-pressed'))")

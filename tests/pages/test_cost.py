@@ -44,7 +44,7 @@ def test_the_base_setting(shown, english):
     figures = metrics(app, english)
     assert figures[english("cost.parameters")] == "1,048,576"
     assert figures[english("cost.flops")] == f"{2 * 10 * 4 * 512**2 + 2 * 8 * 100 * 128:,}"
-    assert figures[english("cost.cache")] == "41 kB"
+    assert figures[english("cost.cache")] == "41\u00a0kB"
 
 
 def test_two_tokens_with_values_wider_than_keys(shown, english):

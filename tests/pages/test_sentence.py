@@ -12,7 +12,7 @@ from mha_core.sources import mini
 from mha_core.training.lexicon import lexicon
 from pages._kit import chooser, compute, sentence
 from pages._kit.state import CONTROLS, Focus, Scene
-from pages._kit.text import ASSETS, literal
+from pages._kit.text import ASSETS, isolated, literal
 
 EXAMPLES = json.loads((ASSETS / "examples.json").read_text(encoding="utf-8"))
 MISSPELT = "The anmal didn't cross the street because it was too tired."
@@ -204,6 +204,13 @@ def test_a_near_word_mends_the_sentence(opened, english, tokens):
     assert not lines(app)
     assert "near_text_0_0" not in keys(opened(text="The capital of Liechtenstein is Vaduz"))
 
+    # Of several words it is said which one; not more are offered than can be read.
+    app = opened(text="Le chat saw the anmal")
+    offered = [app.button(key=key).label for key in keys(app) if key.startswith("near_text")]
+    for unknown, word in (("chat", "cat"), ("anmal", "animal")):
+        assert literal(english("instead.take_for", unknown=isolated(unknown), word=word)) in offered
+    assert len(offered) <= 3  # one for each of the three
+
 
 def test_any_known_word_can_be_taken(opened):
     app = opened("words_text", text="The Liechtenstein was tired.")
@@ -318,6 +325,9 @@ def test_a_second_sentence_that_cannot_be_read_stands_marked_beside_the_first(op
     app.button(key="near_twin_0_0").click().run()
     assert typed(app) == (TYPED, MISSPELT.replace("anmal", "animal"))
     assert not lines(app)
+    header, panels = eye(opened(h=32, d_model=512))  # no such model: of both it is said once
+    assert all(panel["title"].startswith("random weights · ") for panel in panels)
+    assert header["brief"] is True
 
 
 def test_both_sentences_say_what_they_have(opened):

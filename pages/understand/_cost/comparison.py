@@ -22,7 +22,7 @@ from pages.understand._cost.sizes import Layer
 TRAINED = {"mha": "glass-box", "gqa": "grouped-query", "mqa": "multi-query", "mla": "latent"}
 SIZES = (4, 64)
 KINDS = ("mha", "gqa", "mqa", "mla")
-UNITS = ("", " k", " M", " G", " T", " P", " E")
+UNITS = ("", *(f"\u00a0{unit}" for unit in "kMGTPE"))  # no line ends between a number and its unit
 # Heads are dots, and over a bar for each key and value that a token has in the cache.
 STYLE = """
 .sharing { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 1rem 1.6rem; }
@@ -182,4 +182,4 @@ def _short(count: float) -> str:
 
 
 def _bytes(count: float) -> str:
-    return f"{_short(count)}{'B' if count >= 1000 else ' B'}"
+    return _short(count) + ("B" if count >= 1000 else "\u00a0B")
