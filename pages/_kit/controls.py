@@ -314,7 +314,9 @@ def _sentence(used: Set[str]) -> None:
     if st.session_state.get("text_before", text) != text and st.session_state.get("twin") == DEFAULTS.twin:
         st.session_state.twin = DEFAULTS.twin if default else ""
     st.session_state.text_before = text
-    if "twin" in used or ("against" in used and setting("against") == "twin"):
+    # The field of what is compared comes later: as a link opens, the link alone says it.
+    against = st.session_state.get("against", st.query_params.get("against"))
+    if "twin" in used or ("against" in used and against == "twin"):
         sentence.hide_as_before("twin")
         st.text_area(
             t("control.twin"),

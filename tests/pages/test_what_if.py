@@ -303,8 +303,8 @@ SWAPPED = Scene.text.replace("animal", "x").replace("street", "animal").replace(
 PARTNERS = [0, 1, 6, 3, 4, 5, 2, *range(7, 13)]  # "animal" was token 2 and is token 6, from 0
 
 
-def test_two_words_change_places_and_that_is_a_change_like_others(on_page, eye, heatmaps, english):
-    app = on_page()
+def test_two_words_change_places_and_that_is_a_change_like_others(on_page, opened, eye, heatmaps, english):
+    app = opened().switch_page(PAGE).run()  # from Heads, which has a second sentence
     twin = app.session_state["twin"]
     app.selectbox(key="swap_one").select_index(1)
     app.selectbox(key="swap_other").select_index(5).run()
