@@ -14,6 +14,8 @@ import pytest
 import streamlit.logger
 from streamlit import error_util
 
+from mha_core.sources import mini
+from mha_core.training import checkpoints
 from pages._kit import logs, profile, server, streamlit_parts
 from tests import event_loop
 
@@ -244,5 +246,9 @@ def test_what_has_been_imported_is_not_searched_for_garbage_and_the_rest_seldom(
 
 def test_a_server_without_its_models_is_not_ready(monkeypatch, tmp_path):
     assert server.ready()
-    monkeypatch.setattr(server.checkpoints, "path", lambda plan: tmp_path / "none")
+    monkeypatch.setattr(checkpoints, "load_model", lambda path: pytest.fail("read again"))
+    assert server.ready()
+    monkeypatch.undo()
+    mini._loaded.cache_clear()
+    monkeypatch.setattr(checkpoints, "path", lambda plan: tmp_path / "none")
     assert not server.ready()
