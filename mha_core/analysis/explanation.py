@@ -19,7 +19,7 @@ from mha_core.attention.module import project_packed
 from mha_core.attention.positions import rotary_angles
 from mha_core.attention.score_rule import COMPUTED, ScoreRule
 from mha_core.errors import MhaError, named_type, one_of
-from mha_core.traces.facts import Adjustment, Clip, Rotary, Scale
+from mha_core.traces.facts import Adjustment, Clip, Norm, Rotary, Scale
 from mha_core.traces.indices import LAYER, index
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.tensors import array
@@ -205,7 +205,7 @@ def explain(
     a step of its own.
 
     Raises `MhaError` for a number of which parts are not known, as scores of a layer that has its weights
-    alone, or a query behind a LayerNorm; and for a place that is not complete or does not exist.
+    alone; and for a place that is not complete or does not exist.
     """
     if not isinstance(trace, AttentionTrace):
         raise MhaError(f"A number of a trace is explained; got {named_type(trace)}.")
@@ -565,7 +565,15 @@ def _adjusted(
             code = f"value = value.clamp(-{step.at!r}, {step.at!r})"
             steps.append(_change("clip", value, latex, code, (previous, step.at)))
         else:
-            if step.kind != "RMSNorm" or (step.over == "all" and all_heads is None):
+            if step.over == "all" and all_heads is None:
+                raise MhaError(
+                    f"A {step.kind} over all heads of {cell.name} stands behind another step there."
+                )
+            if step.kind == "LayerNorm":
+                steps.append(_layer_norm(cell, step, previous, row if step.over == "head" else all_heads))
+                value = steps[-1].value
+                continue
+            if step.kind != "RMSNorm":
                 raise MhaError(
                     f"Between X W^{cell.name.upper()} and {cell.name} lies a {step.kind} whose gain and "
                     f"shift this trace does not have; its scores and weights can be explained."
@@ -580,6 +588,35 @@ def _adjusted(
             code += f"value = value / row.square().mean().sqrt() * {gain!r}  # {step.kind} and its gain"
             steps.append(_change("norm", value, latex, code, (previous, 1 / root if root else 0.0, gain)))
     return steps
+
+
+def _layer_norm(cell: Cell, norm: Norm, value: float, numbers: np.ndarray) -> Step:
+    """The step of a number through a LayerNorm over these numbers, with its gain and shift."""
+    layer, name = cell.layer, cell.name
+    head = cell.head if name == "q" else cell.kv_head
+    at = cell.dimension if norm.over == "head" else head * numbers.shape[1] + cell.dimension
+    tables = [layer.tensor(f"{name}_{what}") for what in ("gain", "shift") if layer.knows(f"{name}_{what}")]
+    width = numbers.shape[-1] if norm.over == "head" else numbers.size
+    if [table.shape[1] for table in tables] != [width, width]:
+        raise MhaError(
+            f"Between X W^{name.upper()} and {name} lies a LayerNorm whose gain and shift this trace does "
+            f"not have; its scores and weights can be explained."
+        )
+    gain, shift = (float(table[min(head, len(table) - 1), at]) for table in tables)  # of one row all have it
+    numbers = numbers.ravel()
+    mean = float(numbers.mean(dtype=np.float64))
+    root = float(np.sqrt(numbers.var(dtype=np.float64) + norm.epsilon))
+    factors = np.array([value, -mean, shift]), np.array([gain / root, gain / root, 1.0])
+    terms = factors[0] * factors[1]
+    after = float(terms.sum())
+    latex = (
+        rf"({_number(value)} {_signed(-mean)}) / {_number(root)} \cdot {_number(gain)} {_signed(shift)} "
+        rf"= {_number(after)}"
+    )
+    code = f"row = {_tensor(numbers)}  # what the norm is taken over\n"
+    code += f"value = (value - row.mean()) / (row.var(correction=0) + {norm.epsilon!r}).sqrt()\n"
+    code += f"value = value * {gain!r} + {shift!r}  # LayerNorm with its gain and shift"
+    return Step("norm", after, latex, code, terms, float(np.abs(terms).sum()), ("x", "−μ", "b"), factors)
 
 
 def _before(steps: Sequence[Adjustment], value: float) -> float:

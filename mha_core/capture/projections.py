@@ -62,8 +62,19 @@ class Proof:
 
     name: str  # the last part of the module's
     matrix: Matrix | None = None
-    norm: str | None = None
+    norm: "Normed | None" = None
     code: int = 0  # which rotation its output had in a text of several tokens; 0 for none
+
+
+class Normed(NamedTuple):
+    """What a norm computes: its kind, the number below its root, and what its gain is more than its weight.
+
+    That is None where the gain is 1, whatever the weight.
+    """
+
+    kind: str
+    epsilon: float
+    above: float | None
 
 
 class Use(NamedTuple):
@@ -170,6 +181,7 @@ def provenance(
     for name, each in steps:
         if each and not isinstance(each[0], Rotary):
             tensors[f"{name}_linear"] = first[name].heads[0]
+        tensors |= _of_norm(paths[name], name)
     return Provenance(tensors, projections, code, adjustments)
 
 
@@ -272,28 +284,48 @@ def norm(use: Use, d_k: int) -> Norm | None:
     """
     if use.proof.norm is None:
         use.proof.norm = _norm(use.module, use.x.float(), use.y)
-    return use.proof.norm and Norm(use.proof.norm, "head" if use.x.shape[-1] == d_k else "all")
+    if (normed := use.proof.norm) is None:
+        return None
+    return Norm(normed.kind, "head" if use.x.shape[-1] == d_k else "all", normed.epsilon)
 
 
-def _norm(module: nn.Module, x: Tensor, y: Tensor) -> str | None:
+def _of_norm(path: Sequence[Stage], name: str) -> dict[str, Tensor]:
+    """The gain and the shift of the LayerNorm on a path, a row for each head where they have their own.
+
+    That of an RMSNorm follows from a number before and behind it.
+    """
+    stage = next((stage for stage in path if stage.norm is not None), None)
+    if stage is None or stage.norm.kind != "LayerNorm":
+        return {}
+    module, above = stage.use.module, stage.use.proof.norm.above
+    weight, bias = getattr(module, "weight", None), getattr(module, "bias", None)
+    one = stage.use.x.new_ones(1, stage.use.x.shape[-1])
+    gain = one if weight is None or above is None else weight.detach() + above
+    shift = 0 * one if bias is None else bias.detach().clone()
+    return {
+        f"{name}_{what}": each.reshape(-1, one.shape[1]) for what, each in (("gain", gain), ("shift", shift))
+    }
+
+
+def _norm(module: nn.Module, x: Tensor, y: Tensor) -> Normed | None:
     weight, bias = getattr(module, "weight", None), getattr(module, "bias", None)
     epsilons = [
         value for value in vars(module).values() if isinstance(value, float) and 0 < value <= MAX_EPSILON
     ]
-    gains = [1.0] if weight is None else [weight.float(), 1.0 + weight.float(), 1.0]
+    gains = [(None, 1.0)] if weight is None else []
+    gains = gains or [(0.0, weight.float()), (1.0, 1.0 + weight.float()), (None, 1.0)]
     shift = 0.0 if bias is None else bias.float()
     gaps = {}
     for kind in NORMS:
         centred = x - x.mean(-1, keepdim=True) if kind == "LayerNorm" else x
         for epsilon in epsilons or EPSILONS:
             even = centred * torch.rsqrt(centred.square().mean(-1, keepdim=True) + epsilon)
-            for gain in gains:
+            for above, gain in gains:
                 if _fits(gain, even) and _fits(shift, even):
-                    gap = difference(even * gain + shift, y)
-                    gaps[kind] = min(gap, gaps.get(kind, gap))
-    # In half precision both can be near where the mean is small: the nearer one.
-    kind = min(gaps, key=gaps.get, default=None)
-    return kind if kind is not None and gaps[kind] <= ROUNDINGS else None
+                    gaps[Normed(kind, epsilon, above)] = difference(even * gain + shift, y)
+    # In half precision both kinds can be near where the mean is small: the nearer one.
+    nearest = min(gaps, key=gaps.get, default=None)
+    return nearest if nearest is not None and gaps[nearest] <= ROUNDINGS else None
 
 
 def adjusted(heads: Tensor, target: Tensor) -> Scale | Clip | None:

@@ -1,7 +1,8 @@
 """Facts about a layer besides its tensors: small frozen values, saved with the trace."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
+from math import inf
 from typing import ClassVar, TypeVar
 
 Fact = TypeVar("Fact")
@@ -25,12 +26,18 @@ class Rotary:
 class Norm:
     """A norm: `kind` is RMSNorm or LayerNorm, over the numbers of each head ("head") or of all heads ("all").
 
+    `epsilon` is what it adds to the variance, where that is known; two norms are one without it.
     Sources: Zhang and Sennrich 2019 (RMSNorm), Ba, Kiros and Hinton 2016 (LayerNorm).
     """
 
     name: ClassVar[str] = "norm"
     kind: str
     over: str
+    epsilon: float = field(default=0.0, compare=False)
+
+    def __post_init__(self):
+        if not 0 <= self.epsilon < inf:
+            raise ValueError(f"epsilon of a norm is {self.epsilon!r}")
 
 
 @dataclass(frozen=True)
@@ -163,7 +170,11 @@ class Facts:
 
 def _step_to_json(step: Adjustment) -> dict[str, object]:
     """A step as JSON values; a rotation needs none, since it is the layer's `rotary`."""
-    return {"step": step.name} if isinstance(step, Rotary) else {"step": step.name, **asdict(step)}
+    if isinstance(step, Rotary):
+        return {"step": step.name}
+    values = {entry.name: getattr(step, entry.name) for entry in fields(step)}
+    known = {entry.name: values[entry.name] for entry in fields(step) if values[entry.name] != entry.default}
+    return {"step": step.name, **known}
 
 
 def _step_from_json(rotary: Rotary | None, *, step: str, **numbers: object) -> Adjustment:

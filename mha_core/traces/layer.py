@@ -62,6 +62,7 @@ class LayerTrace:
     - q_raw, k_raw: queries and keys before the rotary code, with the code's cos and sin, (token, width);
       `about.rotary` describes the code;
     - q_turned, k_turned: queries and keys after the rotary code, where further steps follow;
+    - q_gain, q_shift and those of k and v: of a LayerNorm there, (1, its width), or a row for each head;
     - gate: what the heads' outputs are multiplied with before W^O, (head, query, d_v), or (head, query, 1) of
       a gate with one number for each head; `about.gate` describes it;
     - output_cos, output_sin: the cosines and sines (token, width) that rotate the heads' outputs back before

@@ -41,6 +41,7 @@ AXES = {
     "x_v": ("key", None),
     **dict.fromkeys(("q_linear", "q_raw", "q_turned"), (None, "query", None)),
     **dict.fromkeys(("k_linear", "k_raw", "k_turned", "v_linear"), (None, "key", None)),
+    **dict.fromkeys((f"{name}_{what}" for name in "qkv" for what in ("gain", "shift")), (None, None)),
     "gate": ("head", "query", None),
     **dict.fromkeys(("cos", "sin", "output_cos", "output_sin", "q_short"), ("query", None)),
     "kv_short": ("key", None),

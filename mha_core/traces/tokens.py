@@ -178,7 +178,7 @@ class Sides:
         )
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=8)  # numbers alone, of texts that are as long as texts may be
 def numbered(count: int) -> Tokens:
     """Tokens without a text: only their number is known. Their labels are 1, 2, 3 …, they have no spans."""
     return Tokens("", tuple(map(str, range(1, count + 1))), ())

@@ -114,7 +114,7 @@ class Batches:
         return [batches[i] for i in rng.permutation(len(batches))]
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=4)  # all chunks have one size
 def training_sentences(language: str, seed: int, chunk: int, mix: Mix = EVERYDAY) -> Encoded:
     """A chunk of training sentences; several models that train with one seed share it."""
     grammar, rng = Grammar(lexicon(language), mix), Random(f"{seed} {chunk}")

@@ -33,8 +33,6 @@ from pages._kit.turns import in_turn
 FOLDERS = "HEADSCOPE_MODELS"  # of the environment, see the README
 POLL_SECONDS = 0.2  # between two updates of the progress bar
 PACKAGED = "sentence-transformers/all-MiniLM-L6-v2"  # the model in the package
-MAX_BYTES = 2_000_000_000  # of the parameters of all models in memory; the latest one is always there
-MAX_TRACE_BYTES = 1_000_000_000  # of the traces of all models together
 PATIENCE = 3.0  # seconds for which a loading goes on after the last waiting user has left
 ERROR_SECONDS = 60.0  # for which an error stands before the model is tried again
 SIZES = ("hidden_size", "num_attention_heads", "num_hidden_layers")  # of a model's settings
@@ -62,7 +60,10 @@ class Parts(NamedTuple):
         return self.traces.get(kind) or next(iter(self.traces.values()))
 
 
-_traces: Cache[Parts] = Cache(MAX_TRACE_BYTES)
+@st.cache_resource
+def _traces() -> Cache[Parts]:
+    """The traces of all models."""
+    return Cache(profile.current().model_traces_bytes)
 
 
 @dataclass(eq=False)
@@ -119,10 +120,10 @@ class LoadedModel:
 
         def read() -> Parts:
             with self._lock:  # two at once would need twice the memory and save no time
-                return _traces.get(key, compute)
+                return _traces().get(key, compute)
 
         # A text that is there waits for nobody.
-        return read() if key in _traces or not self._is_long(text, target) else in_turn(read)
+        return read() if key in _traces() or not self._is_long(text, target) else in_turn(read)
 
     def _writer(self, key: "ModelKey") -> huggingface.Model:
         if self.writer is None:
@@ -185,7 +186,7 @@ class Loading:
 class LoadedModels:
     """The models in memory, at most `max_bytes` of them; the least recently used is dropped first."""
 
-    def __init__(self, max_bytes: int = MAX_BYTES):
+    def __init__(self, max_bytes: int):
         self._max_bytes = max_bytes
         self._lock, self._one_at_a_time = Lock(), Lock()
         self._entries: OrderedDict[ModelKey, LoadedModel] = OrderedDict()
@@ -283,7 +284,7 @@ def _bytes(trace: AttentionTrace) -> int:
 
 @st.cache_resource
 def loaded() -> LoadedModels:
-    return LoadedModels()
+    return LoadedModels(profile.current().models_bytes)
 
 
 def hosted() -> bool:

@@ -90,6 +90,32 @@ def adjusted(dtype=torch.float32) -> mha.AttentionTrace:
     return mha.AttentionTrace(mha.words("a b c d e"), tuple(layers), "numbers")
 
 
+def layer_normed() -> mha.AttentionTrace:
+    """A LayerNorm between X W and q and k: over each head with a gain for all or for each, and over all."""
+    draw, n_heads, width, layers = torch.Generator().manual_seed(9), 3, 5, []
+    x = torch.randn(4, 7, generator=draw)
+    for over, rows in (("head", 1), ("head", n_heads), ("all", 1)):
+        tensors, matrices = {"x": x}, {}
+        for name in "qkv":
+            matrices[f"w_{name}"] = w = torch.randn(7, n_heads * width, generator=draw)
+            linear = (x @ w).unflatten(1, (n_heads, width)).transpose(0, 1)
+            if name == "v":
+                tensors["v"] = linear
+                continue
+            size = width if over == "head" else n_heads * width
+            gain, shift = torch.randn(2, rows, size, generator=draw)
+            tensors |= {f"{name}_linear": linear, f"{name}_gain": gain, f"{name}_shift": shift}
+            numbers = linear.transpose(0, 1)  # (token, head, width)
+            if over == "all":
+                numbers = numbers.flatten(1)
+            normed = nn.functional.layer_norm(numbers, (size,), eps=0.01) * gain + shift
+            tensors[name] = normed.view(4, n_heads, width).transpose(0, 1) * 0.5
+        steps = (Norm("LayerNorm", over, 0.01), Scale(0.5))
+        about = Facts(adjustments=Adjustments(steps, steps))
+        layers.append(mha.LayerTrace(tensors, projections=mha.Projections(**matrices), about=about))
+    return mha.AttentionTrace(mha.words("a b c d"), tuple(layers), "numbers")
+
+
 def recorded() -> mha.AttentionTrace:
     torch.manual_seed(5)
     encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(24, 4, batch_first=True), 2)
@@ -118,6 +144,7 @@ TRACES = {
     "by hand, float16": lambda: by_hand(torch.float16),
     "by hand, float64": lambda: by_hand(torch.float64),
     "adjusted": adjusted,
+    "behind a LayerNorm": layer_normed,
     "recorded": recorded,
     "between two texts": between_two_texts,
     "one token": lambda: mha.trace("alone", d_model=2, h=1),
@@ -198,7 +225,7 @@ def test_whatever_is_traced_and_edited_torch_agrees_and_every_number_is_explaine
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("family", ["deepseek_v3", "gemma2", "gpt_oss", "olmo2", "t5"])
+@pytest.mark.parametrize("family", ["deepseek_v3", "gemma2", "gpt_oss", "olmo2", "persimmon", "t5"])
 def test_numbers_of_models_are_explained(family):
     lines = list(cells.outcomes(family, (torch.float32, torch.bfloat16)))
     assert [line for line in lines if line.startswith("WRONG")] == []
@@ -312,6 +339,22 @@ def test_the_code_runs_alone():
 def test_a_place_that_there_is_not_is_refused(ask, message):
     with pytest.raises(mha.MhaError, match=message):
         mha.explain(mha.trace(**GROUPED), **ask)
+
+
+def test_a_layer_norm_of_a_file_is_explained_as_that_of_the_model(tmp_path):
+    trace = layer_normed()
+    trace.save(tmp_path / "t.safetensors")
+    loaded = mha.load(tmp_path / "t.safetensors")
+    for layer in range(3):
+        place = {"layer": layer, "head": 2, "key": 3, "dimension": 4}
+        one, other = (mha.explain(given, "k", **place) for given in (trace, loaded))
+        assert [step.name for step in one.steps] == ["projection", "norm", "scale"]
+        assert one.pytorch() == other.pytorch()
+        assert one.value == trace.layers[layer].k[2, 3, 4]
+    first = loaded.layers[0]
+    short = replace(first, tensors={**first.tensors, "k_gain": first.tensors["k_gain"][:, :2]})
+    with pytest.raises(mha.MhaError, match="gain and shift this trace does not have"):
+        mha.explain(replace(loaded, layers=(short,)), "k", head=2, key=3, dimension=4)
 
 
 def test_what_is_not_known_is_refused():

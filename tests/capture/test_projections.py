@@ -499,3 +499,22 @@ def test_a_packed_matrix_of_another_layout_is_none_of_them():
     packed, x = nn.Linear(7, 36), torch.randn(1, 5, 7)
     q, k, v = (torch.randn(1, 3, 5, width) for width in (4, 4, 6))
     assert not provenance(q, k, v, [Use.of(packed, x, packed(x), Proof("qkv_proj"))]).projections
+
+
+def test_a_layer_norm_leaves_its_gain_and_shift_in_the_trace():
+    """As they were: a model that is trained on does not change them."""
+    model = made("persimmon")
+    found, _, _ = huggingface.flow(huggingface.adopt(model), inputs("persimmon"))
+    blocks = [block.self_attn for block in model.layers]
+    for layer, block in zip(found, blocks, strict=True):
+        for name, norm in (("q", block.q_layernorm), ("k", block.k_layernorm)):
+            kept = [layer.tensors[f"{name}_{what}"][0].clone() for what in ("gain", "shift")]
+            assert torch.equal(kept[0], norm.weight)
+            assert torch.equal(kept[1], norm.bias)
+            with torch.no_grad():
+                norm.weight.mul_(2)
+                norm.bias.mul_(2)
+            assert torch.equal(layer.tensors[f"{name}_gain"][0], kept[0])
+            assert torch.equal(layer.tensors[f"{name}_shift"][0], kept[1])
+        assert [step.epsilon for step in layer.adjustments.q[:1]] == [block.q_layernorm.eps]
+        assert "v_gain" not in layer.tensors

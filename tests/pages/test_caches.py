@@ -35,7 +35,7 @@ SHARED = {
         lambda width: 4 * width * width,
     ),
     "models' traces": (
-        model_source._traces,
+        model_source._traces(),
         lambda width: model_source.Parts({}, 99 * width, None),
         lambda width: 99 * width,
     ),

@@ -533,7 +533,7 @@ def test_a_loading_goes_on_as_long_as_somebody_waits_and_stops_when_the_last_has
 
     monkeypatch.setattr(files, "find", find)
     monkeypatch.setattr("pages._kit.model_source.PATIENCE", 0)  # so much passes where a machine stands still
-    shelf = LoadedModels()
+    shelf = LoadedModels(profile.OWN.models_bytes)
     job = shelf.begin(ModelKey("a"))
     assert begun.wait(600)
     assert shelf.begin(ModelKey("a")) is job
@@ -573,14 +573,14 @@ def test_a_model_that_cannot_be_loaded_frees_no_other(folder):
 
 @pytest.mark.slow
 def test_traces_of_a_model_are_kept_by_their_size(folder, monkeypatch):
-    shelf = LoadedModels()
+    shelf = LoadedModels(profile.OWN.models_bytes)
     assert shelf.begin(ModelKey(folder("bert"))).finished.wait(600)
     entry = shelf.find(ModelKey(folder("bert")))
     first = entry.parts("A bird sang.")
     assert entry.parts("A bird sang.") is first
-    monkeypatch.setattr(model_source._traces, "max_bytes", 1)
+    monkeypatch.setattr(model_source._traces(), "max_bytes", 1)
     entry.parts("The street.")
-    assert (len(model_source._traces), model_source._traces.bytes > 1) == (1, True)
+    assert (len(model_source._traces()), model_source._traces().bytes > 1) == (1, True)
     assert entry.parts("A bird sang.") is not first
 
 

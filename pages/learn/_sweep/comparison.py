@@ -112,7 +112,7 @@ def cut_lines(scores: pd.DataFrame, d_model: int) -> None:
         st.caption(t("sweep.cuts_standard"))
 
 
-@st.cache_data(show_spinner=False, max_entries=16)
+@st.cache_data(show_spinner=False, max_entries=16)  # a table of a few lines for each width that is shipped
 def _cuts(d_model: int, counts: tuple[int, ...]) -> pd.DataFrame:
     """`evaluation.cuts` of the shipped models of one width, one row for each h."""
     plans = {
