@@ -8,7 +8,7 @@ from mha_core.traces.matrices import MATRICES
 
 STEPS = ("score", "projection", "mixture", "columns", "heads", "softmax", "scale", "cap", "bias", "mask")
 STEPS += ("temperature", "norm", "clip", "rotary", "gate", "patch", "rounding")
-SUMS = STEPS[:6]  # whose terms have columns
+SUMS = (*STEPS[:6], "norm")  # whose terms have columns
 OTHERS = ("cell", "close", "code", "copied", "copy", "edited", "empty", "hidden", "latex", "more")
 WORDS = tuple(f"explain_{word}" for word in (*STEPS, *OTHERS, "number", "sort", "sum", "visible"))
 WORDS += tuple(f"explain_{step}_columns" for step in SUMS)  # under the same names as in the head view
