@@ -1,10 +1,14 @@
 """Every cache that visitors share is bounded by bytes."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 import mha_core as mha
+from mha_core import MixerTrace
 from mha_core.analysis.overview import overview as made
 from mha_core.training.checkpoints import untrained
 from mha_core.training.fit import Plan
@@ -67,6 +71,15 @@ def test_a_second_large_result_pushes_the_first_out_of_every_cache(name, monkeyp
     assert len(cache) == 1
     assert cache.get("one", lambda key: other) is other
     cache.clear()
+
+
+def test_a_trace_in_half_precision_counts_with_the_arrays_that_pictures_are_made_of():
+    numbers = torch.ones(1, 2, 4)
+    full, half = (mha.from_tensors(q=x, k=x, v=x, tokens=["a", "b"]) for x in (numbers, numbers.half()))
+    mixer = MixerTrace({"v": numbers, "output": numbers}, "gated delta rule")
+    assert model_source._bytes(full) == full.nbytes
+    assert model_source._bytes(half) == 3 * half.nbytes
+    assert model_source._bytes(replace(full, mixers=(mixer,))) == full.nbytes + 2 * numbers.nbytes
 
 
 def test_the_words_of_a_model_are_kept_here(opened):
