@@ -3,6 +3,7 @@
 // its words stay in sight above, and matrices below are its own.
 import { make, makeButton, renew } from "./elements.js";
 import { roving } from "./roving.js";
+import { apart } from "./text.js";
 
 /** @typedef {import("./head_view.js").HeadView} HeadView */
 
@@ -32,7 +33,7 @@ export class PanelRow {
     this.heads = heads;
     const { titles, texts } = this.view;
     this.names.setAttribute("aria-label", texts.sentences);
-    const buttons = titles.map((title, nth) => makeButton(title, "", () => this.view.lookAtPanel(nth)));
+    const buttons = apart(titles).map((title, nth) => makeButton(title, "", () => this.view.lookAtPanel(nth)));
     for (const one of buttons) one.dir = "auto";
     renew(this.names, buttons.length > 1 ? buttons : []);
     this.sentences.replaceChildren(this.names, ...heads);
