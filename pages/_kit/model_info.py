@@ -31,7 +31,10 @@ def about(trace: AttentionTrace) -> None:
     kind = {"architecture": literal(source.architecture), "h": source.h, "d_model": source.d_model}
     steps = f"{source.step:,}"
     st.caption(t("model.trained", steps=steps, **kind) if source.step else t("model.untrained", **kind))
-    with st.expander(t("model.more")):
+    more = st.expander(t("model.more"), key="model_more", on_change="rerun")
+    if not more.open:
+        return
+    with more:
         lines = [t(f"model.{source.architecture}"), t("model.supervised"), t("model.rows")]
         if report := _report(source):
             command = f"python -m mha_core.training {report['name']}"

@@ -121,8 +121,9 @@ def models(layer: Layer) -> None:
             | ({} if short else text)
         )
     st.table(rows, hide_index=True, border="horizontal")
-    with st.expander(t("cost.sources")):
-        st.markdown("\n".join(f"- **{model.name}**: {model.source}" for model in published_sizes()))
+    sources = st.expander(t("cost.sources"), key="sources", on_change="rerun")
+    if sources.open:
+        sources.markdown("\n".join(f"- **{model.name}**: {model.source}" for model in published_sizes()))
 
 
 def _variants(spec: AttentionSpec | LatentSpec) -> dict[str, AttentionSpec | LatentSpec]:
