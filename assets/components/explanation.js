@@ -148,7 +148,8 @@ export class ExplanationPanel {
     const head = make("tr");
     const isShare = name === "softmax";
     const names = [symbols[0], ...factors.map((_, at) => symbols[at + 1] ?? ""), symbols[3], "", texts.explain_sum];
-    head.append(...names.map((text) => Object.assign(make("th", "", text), { scope: "col" })));
+    // A column without a name is no header.
+    head.append(...names.map((text) => (text ? Object.assign(make("th", "", text), { scope: "col" }) : make("td"))));
     let sum = 0;
     const rows = shown.map((at) => {
       sum += terms[at];
