@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
+from mha_core import device as devices
 from mha_core.attention.functional import CELLS, HALF, MIN_ROWS, row_blocks
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.errors import MhaError
@@ -140,8 +141,9 @@ def check_cost(
         )
     if max_flops is not None and flops > max_flops:
         raise MhaError(
-            f"the scores of its layers ({len(layers)}) take {flops / 1e9:,.1f} billion operations; the limit "
-            f"is {max_flops / 1e9:,.1f} billion (max_flops). {what_works}"
+            f"the scores of its layers ({len(layers)}) take {flops / 1e9:,.1f} billion operations, at least "
+            f"{flops * devices.seconds_per_operation():,.2g} s on this processor; the limit is "
+            f"{max_flops / 1e9:,.1f} billion (max_flops). {what_works}"
         )
 
 

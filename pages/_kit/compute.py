@@ -217,11 +217,11 @@ def _large_traces() -> Cache[mha.AttentionTrace]:
 def _large_trace(settings: str) -> mha.AttentionTrace:
     """As `_trace`, in its turn; a large trace that is there waits for nobody."""
     traces = _large_traces()
-    return (
-        traces.get(settings, _computed)
-        if settings in traces
-        else in_turn(lambda: traces.get(settings, _computed))
-    )
+
+    def read() -> mha.AttentionTrace:
+        return traces.get(settings, _computed)
+
+    return read() if settings in traces else in_turn(read)
 
 
 def _computed(settings: str) -> mha.AttentionTrace:

@@ -438,6 +438,8 @@ def _model(stage: DeltaGenerator, used: frozenset[str]) -> None:
                     **_linked("revision"),
                 )
             _choice("dtype")
+    if "ask_model" in used:
+        st.toggle(t("answer.ask"), help=t("answer.ask_help"), **_linked("ask_model"))
     model_source.load(current(), stage)
     if (entry := model_source.loaded_model(current())) is None:
         return
@@ -450,8 +452,6 @@ def _model(stage: DeltaGenerator, used: frozenset[str]) -> None:
             help=t("control.target_help"),
             **_linked("target"),
         )
-    if "ask_model" in used:
-        st.toggle(t("answer.ask"), help=t("answer.ask_help"), **_linked("ask_model"))
     try:
         with stage.container(), st.spinner(t("real.reading", name=literal(scene.model))):
             kinds = list(model_source.parts(entry, current(), scene.text))

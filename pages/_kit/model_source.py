@@ -41,11 +41,15 @@ HALF_PRECISION = ("bfloat16", "float16")
 
 
 class ModelKey(NamedTuple):
-    """The key of a model in memory; `dtype` is None for the default of this machine."""
+    """The key of a model in memory; `dtype` is None for the default of this machine.
+
+    With `answers` the model has its head that writes words, if its architecture has one.
+    """
 
     name: str
     revision: str | None = None
     dtype: str | None = None
+    answers: bool = False
 
 
 class Parts(NamedTuple):
@@ -73,7 +77,6 @@ class LoadedModel:
     model: huggingface.Model
     fingerprint: tuple | None = None  # of its folder when it was loaded
     kinds: tuple[str, ...] = ()  # of attention; known after the first text
-    writer: huggingface.Model | None = None  # the model with its head that writes words, where it was asked
     number: int = field(default_factory=itertools.count().__next__)  # in the keys of its traces
     _lock: Lock = field(default_factory=Lock, repr=False)
 
@@ -84,9 +87,8 @@ class LoadedModel:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of its parameters, with those of the model that writes words."""
-        models = [model for model in (self.model, self.writer) if model is not None]
-        return sum(parameter.nbytes for model in models for parameter in model.module.parameters())
+        """The bytes of its parameters."""
+        return sum(parameter.nbytes for parameter in self.model.module.parameters())
 
     def parts(
         self, text: str, target: str | None = None, edits: Sequence[Edit] = ()
@@ -100,23 +102,21 @@ class LoadedModel:
         target: str | None = None,
         edits: Sequence[Edit] = (),
         *,
-        asked: "ModelKey | None" = None,
+        answers: bool = False,
     ) -> Parts:
-        """The traces of a text, with the model's answers where it is `asked` by its key.
+        """The traces of a text, with the model's `answers` where they are wanted.
 
-        The head that writes them is loaded with the first answer, beside the model. Raises `MhaError` for a
-        text that the model cannot take, and for answers of a model that has none.
+        Raises `MhaError` for a text that the model cannot take, and for answers of a model that has none.
         """
 
         def compute(_key: str) -> Parts:
-            model = self.model if asked is None else self._writer(asked)
-            limit, answers = profile.current().tokens, asked is not None
-            trace = huggingface.follow(model, text, target=target, limit=limit, edits=edits, answers=answers)
+            settings = {"limit": profile.current().tokens, "edits": edits, "answers": answers}
+            trace = huggingface.follow(self.model, text, target=target, **settings)
             self.kinds = trace.kinds
             traces = {kind: trace.part(kind) for kind in trace.kinds} or {"self": trace}
             return Parts(MappingProxyType(traces), _bytes(trace), trace)
 
-        key = json.dumps([self.number, text, target, [edit.to_json() for edit in edits], asked is not None])
+        key = json.dumps([self.number, text, target, [edit.to_json() for edit in edits], answers])
 
         def read() -> Parts:
             with self._lock:  # two at once would need twice the memory and save no time
@@ -124,12 +124,6 @@ class LoadedModel:
 
         # A text that is there waits for nobody.
         return read() if key in _traces() or not self._is_long(text, target) else in_turn(read)
-
-    def _writer(self, key: "ModelKey") -> huggingface.Model:
-        if self.writer is None:
-            settings = {"revision": key.revision, "dtype": key.dtype}
-            self.writer = huggingface.load(key.name, answers=True, **settings)
-        return self.writer
 
     def _is_long(self, text: str, target: str | None) -> bool:
         """Whether the texts take turns, as those with random weights of these sizes do.
@@ -234,7 +228,7 @@ class LoadedModels:
                 del self._loadings[key]
 
     def _load(self, loading: Loading) -> None:
-        name, revision, dtype = loading.key
+        name, revision, dtype, answers = loading.key
         options = {"revision": revision, "progress": loading.report, "cancelled": loading.abandoned}
         try:
             with self._one_at_a_time:
@@ -242,7 +236,8 @@ class LoadedModels:
                 folder = files.find(name, **options)  # a missing one drops none of those in memory
                 self._make_room(files.weight_bytes(folder))  # before it comes: both might not fit
                 fingerprint = files.fingerprint(name)  # before it is read: it may be saved meanwhile
-                entry = LoadedModel(huggingface.load(name, dtype=dtype, **options), fingerprint)
+                model = huggingface.load(name, dtype=dtype, answers=answers, **options)
+                entry = LoadedModel(model, fingerprint)
                 with self._lock:
                     self._entries[loading.key] = entry
                     self._loadings.pop(loading.key, None)
@@ -363,7 +358,7 @@ def answered(scene: Scene, text: str, edits: Sequence[Edit] = ()) -> Parts:
         raise MhaError(f"{scene.model} is not loaded.", fixes=({"source": "mini"},))
     kind = _kind(entry, scene) if edits else None
     edits = [replace(edit, kind=kind) for edit in edits]
-    return entry.read(text, _target(entry, scene), edits, asked=key_of(scene))
+    return entry.read(text, _target(entry, scene), edits, answers=True)
 
 
 def whole(scene: Scene) -> tuple[AttentionTrace, str | None]:
@@ -417,7 +412,7 @@ def limit(scene: Scene) -> int | None:
 def agree_to_load(key: ModelKey) -> None:
     """The user agrees to load the model: for the first time, or again after an error."""
     st.session_state.model_stopped = None
-    st.session_state.model_agreed = key
+    st.session_state.model_agreed = key._replace(answers=False)  # the files are the same
     loaded().forget(key)
 
 
@@ -437,7 +432,7 @@ def may_load(scene: Scene) -> bool:
     return (
         bool(local)
         or (not hosted() and is_folder(scene.model))
-        or st.session_state.get("model_agreed") == key
+        or st.session_state.get("model_agreed") == key._replace(answers=False)
     )
 
 
@@ -468,9 +463,9 @@ def revision_of(scene: Scene) -> str | None:
 
 
 def key_of(scene: Scene) -> ModelKey:
-    """The key of the scene's model in memory."""
+    """The key of the scene's model in memory: with the head that answers, where the scene asks for that."""
     dtype = None if hosted() or scene.dtype == usual_dtype() else scene.dtype
-    return ModelKey(scene.model, revision_of(scene), dtype)
+    return ModelKey(scene.model, revision_of(scene), dtype, scene.ask_model)
 
 
 def parts(

@@ -562,6 +562,45 @@ def test_the_least_recently_used_of_three_models_is_freed(folder):
 
 
 @pytest.mark.slow
+def test_a_model_that_answers_counts_as_any_other(folder):
+    """It has the matrices once more, beside its head: room is made for it, and it is in memory once."""
+    key = ModelKey(folder("gpt2"))
+    shelf = LoadedModels(max_bytes=files.weight_bytes(files.find(key.name)))
+    for one in (key, key._replace(answers=True)):
+        assert shelf.begin(one).finished.wait(600)
+    assert shelf.find(key) is None
+    entry = shelf.find(key._replace(answers=True))
+    assert (entry.model.writes, shelf._held()) == ("next", entry.nbytes)
+    assert entry.read("A bird sang.", answers=True).whole.answers
+    assert shelf._held() == sum(one.nbytes for one in entry.model.module.parameters())
+
+
+def test_a_page_that_asks_has_one_model_for_its_words_and_its_heads(on_model, folder, monkeypatch):
+    seen, load = [], huggingface.load
+    monkeypatch.setattr(
+        huggingface, "load", lambda *names, **more: (seen.append(more["answers"]), load(*names, **more))[1]
+    )
+    model_source.loaded.clear()
+    app = on_model("gpt2", ask_model="true")
+    assert app.toggle(key="ask_model").value
+    app.switch_page("understand/what_if.py").run()
+    assert "What the model answers" in [one.value for one in app.caption]
+    app.toggle(key="ask_model").set_value(False).run()
+    assert not app.exception
+    assert seen == [True, False]
+
+
+def test_who_agrees_to_a_download_agrees_to_its_answers(opened, monkeypatch):
+    [name] = [model.id for model in catalogue.hub_models() if model.id == "openai-community/gpt2"]
+    monkeypatch.setattr(LoadedModels, "_load", lambda _, loading: loading.finished.set())
+    app = opened(source="model", model=name, ask_model="true")
+    app.button(key="fetch_model").click().run()
+    assert "fetch_model" not in keys(app)
+    app.toggle(key="ask_model").set_value(False).run()
+    assert "fetch_model" not in keys(app)
+
+
+@pytest.mark.slow
 def test_a_model_that_cannot_be_loaded_frees_no_other(folder):
     shelf = LoadedModels(max_bytes=1)
     assert shelf.begin(ModelKey(folder("bert"))).finished.wait(600)

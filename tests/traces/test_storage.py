@@ -16,6 +16,7 @@ import torch
 from safetensors.torch import save_file
 
 import mha_core as mha
+from mha_core import device
 from mha_core.attention.module import Projections
 from mha_core.attention.positions import alibi
 from mha_core.traces import storage
@@ -488,11 +489,13 @@ def test_a_number_too_large_for_the_machine_is_damage(saved, refused):
     assert "is damaged" in str(refused(overflow))
 
 
-def test_layers_that_share_tensors_are_held_to_what_they_cost(saved, refused):
+def test_layers_that_share_tensors_are_held_to_what_they_cost(saved, refused, monkeypatch):
+    monkeypatch.setattr(device, "seconds_per_operation", lambda: 42 / 4032)
     # 3 heads, 4 tokens, d_k = d_v = 5: 48 scores with 2 · 10 + 64 operations each, 4,032 in a layer.
     assert len(mha.load(saved, max_flops=4032).layers) == 1
     message = str(refused(mha.load, saved, max_flops=4031))
     assert "the scores of its layers (1) take" in message
+    assert "at least 42 s on this processor" in message
     assert "A file of fewer layers" in message
     edited(saved, lambda header, tensors: header.update(layers=header["layers"] * 100))
     assert len(mha.load(saved, max_flops=403_200).layers) == 100

@@ -294,7 +294,8 @@ def follow(
     question = None
     if answers is not False:
         question = question_of(model, inputs, target_tokens or tokens, answers, max_bytes=max_bytes)
-        inputs |= asked(model.module, question)
+    # Where nobody asks, one row of the scores of words is enough: all of them can take gigabytes.
+    inputs |= asked(model.module, [0] if question is None else question)
     calls = edits_by_call(edits, sites(model, texts)) if edits else {}
     with forward_pass.keeping_result() as results:
         flowed = flow(model, inputs, calls)

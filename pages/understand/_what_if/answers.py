@@ -135,7 +135,7 @@ def _measured(trace: AttentionTrace, *, scene: state.Scene, at: int) -> pd.DataF
 
     source = None
     if scene.source == "model":
-        source = model_source.loaded_model(scene).writer
+        source = model_source.loaded_model(scene).model
     elif scene.source == "run":
         source = compute.trainings().model(scene.run, scene.step)
     measure = partial(effects, trace, at=at, method="both", source=source, progress=progress)

@@ -164,8 +164,13 @@ def test_a_model_that_computes_logits_of_some_rows_alone_is_asked_for_these():
     model = huggingface.adopt(built, tokenizer_of(built))
     shapes = []
     model.module.register_forward_hook(lambda _, __, result: shapes.append(tuple(result.logits.shape)))
-    huggingface.follow(model, tiny.texts((13, 11))[0], answers=[-1, 4])
+    text, _ = tiny.texts((13, 11))
+    asked = huggingface.follow(model, text, answers=[-1, 4])
     assert shapes[-1] == (1, 2, tiny.VOCABULARY)
+    looked_at = huggingface.follow(model, text)
+    assert shapes[-1] == (1, 1, tiny.VOCABULARY)  # whoever asks nothing waits for no words
+    for one, other in zip(asked.layers, looked_at.layers, strict=True):
+        np.testing.assert_array_equal(one.weights(), other.weights())
 
 
 def test_without_a_tokenizer_the_words_are_ids():
