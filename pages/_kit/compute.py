@@ -90,11 +90,11 @@ def trace_or_stand_in(
     except mha.MhaError as error:
         reason = error
     if scene.source not in STARTED:
-        return trace(scene, text=_beginning(reason)), reason
+        return trace(scene, text=beginning(reason)), reason
     try:
         return _stand_in(scene, text), reason
     except mha.MhaError as error:
-        return _stand_in(scene, _beginning(error)), reason
+        return _stand_in(scene, beginning(error)), reason
 
 
 def is_stand_in(trace: mha.AttentionTrace) -> bool:
@@ -103,7 +103,7 @@ def is_stand_in(trace: mha.AttentionTrace) -> bool:
     return isinstance(origin, RandomSource) and origin.stand_in_for is not None
 
 
-def _beginning(error: mha.MhaError) -> str:
+def beginning(error: mha.MhaError) -> str:
     """The beginning of a text that was too long. Raises the error where it is another one."""
     if len(error.fixes) != 1 or "text" not in error.fixes[0]:
         raise error

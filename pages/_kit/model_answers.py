@@ -6,7 +6,7 @@ import streamlit as st
 
 from mha_core import MhaError
 from mha_core.attention.edits import Edit
-from pages._kit import model_source, state
+from pages._kit import compute, model_source, state
 from pages._kit.model_source import Parts
 from pages._kit.text import literal, t
 
@@ -20,10 +20,18 @@ def asked(scene: state.Scene, texts: Sequence[tuple[str, Sequence[Edit]]]) -> li
         return []
     try:
         with st.spinner(t("answer.ask_wait")):
-            return [model_source.answered(scene, text, edits) for text, edits in texts]
+            return [_answered(scene, text, edits) for text, edits in texts]
     except MhaError as error:
         st.info(t("answer.refused", reason=literal(str(error))), icon=":material/forum:")
         return []
+
+
+def _answered(scene: state.Scene, text: str, edits: Sequence[Edit]) -> Parts:
+    """The traces of a text, or of its beginning, where that is all that the model reads of it."""
+    try:
+        return model_source.answered(scene, text, edits)
+    except MhaError as error:
+        return model_source.answered(scene, compute.beginning(error), edits)
 
 
 def offer(scene: state.Scene) -> None:

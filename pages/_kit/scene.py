@@ -1,5 +1,7 @@
 """The scene of a page and its traces; where one cannot be computed, the page says why and stops."""
 
+from dataclasses import replace
+
 import streamlit as st
 
 from mha_core import AttentionTrace, MhaError
@@ -10,8 +12,8 @@ from pages._kit.text import literal, t
 def scene_and_trace(*, vectors: bool = False) -> tuple[state.Scene, AttentionTrace]:
     """The scene and the trace of its sentence.
 
-    Of a sentence that its source cannot read it is a stand-in, or the trace of its beginning, under a note
-    with what works instead.
+    Of a sentence that its source cannot read it is a stand-in, or the trace of its beginning, which is then
+    the text of the scene, under a note with what works instead.
     """
     scene = state.current()
     if scene.source == "file" and uploads.trace(scene) is None:
@@ -32,16 +34,24 @@ def scene_and_trace(*, vectors: bool = False) -> tuple[state.Scene, AttentionTra
         st.stop()
     if reason is not None:
         refusals.instead(reason, trace, scene, field="text", vectors=vectors)
-    return scene, trace
+    return _as_read(scene, reason), trace
 
 
 def in_fragment() -> tuple[state.Scene, AttentionTrace]:
     """The same in a fragment of the page, which is run alone when the focus has moved."""
-    trace = compute.peek(state.current())
-    if trace is None:  # it is no longer there
+    try:
+        trace, reason = compute.trace_or_stand_in(state.current())
+    except MhaError:  # it is no longer there
         st.rerun()
     state.name_tokens(trace)
-    return state.current(), trace
+    return _as_read(state.current(), reason), trace
+
+
+def _as_read(scene: state.Scene, reason: MhaError | None) -> state.Scene:
+    """The scene with the text that its source has read: what asks the source again asks for the same."""
+    if reason is None or scene.source in state.STARTED:
+        return scene
+    return replace(scene, text=compute.beginning(reason))
 
 
 def second_trace(scene: state.Scene, *, says: bool = True) -> AttentionTrace | None:

@@ -485,6 +485,24 @@ def test_of_a_text_beyond_the_limit_the_beginning_is_shown(on_model, tokens):
 
 
 @pytest.mark.slow
+def test_of_a_text_beyond_the_limit_the_beginning_is_split_answered_and_changed(
+    opened, opened_on, given, folder, heatmaps, eye
+):
+    given("gpt2")
+    link = {"source": "model", "model": folder("gpt2"), "text": "a bird " * 60, "ask_model": "true"}
+    app = opened("why", **link, twin="a cat " * 60, layer=2, head=1, token=3)
+    assert not app.exception
+    assert infos(app) == []
+    assert heatmaps(app, "why-terms")["why"]["values"].size
+    assert [len(answers) for answers in eye(app)[0]["answers"]] == [97, 97]
+    app = opened_on("understand/steps.py", "why", **link, layer=2, head=1, token=3)  # in a fragment
+    assert heatmaps(app, "why-terms")["why"]["values"].size
+    app = opened_on("understand/what_if.py", **link, edits="off,layer=1,head=2")
+    assert not app.error
+    assert [*heatmaps(app, "what-if-weights")] == ["before", "after", "difference"]
+
+
+@pytest.mark.slow
 def test_stopped_loading_is_reported_and_can_begin_again(folder, monkeypatch, english, tokens):
     name = folder("llama") + "/."  # under this name nothing is loaded
     monkeypatch.setenv(model_source.FOLDERS, name)
