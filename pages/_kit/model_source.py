@@ -4,12 +4,13 @@ import itertools
 import json
 import os
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from threading import Event, Lock, Thread
+from threading import Event, Lock, Thread, local
 from types import MappingProxyType
 from typing import NamedTuple
+from weakref import WeakValueDictionary
 
 import streamlit as st
 
@@ -150,6 +151,7 @@ class Loading:
         self.key = key
         self.stage, self.done, self.total = "find", 0, 0
         self.error: MhaError | None = None
+        self.model: LoadedModel | None = None  # for those who have waited: another may take its place at once
         self.finished = Event()
         self.ended = float("inf")
         self._lock = Lock()
@@ -178,27 +180,39 @@ class Loading:
 
 
 class LoadedModels:
-    """The models in memory, at most `max_bytes` of them; the least recently used is dropped first."""
+    """The models in memory, at most `max_bytes` of them; the least recently used is dropped first.
+
+    One that answers serves those who ask nothing, too: it has the same attention, and two visitors of whom
+    one asks would otherwise take it from each other for ever. One that is dropped is found for as long as a
+    page uses it.
+    """
 
     def __init__(self, max_bytes: int):
         self._max_bytes = max_bytes
         self._lock, self._one_at_a_time = Lock(), Lock()
         self._entries: OrderedDict[ModelKey, LoadedModel] = OrderedDict()
+        self._used: WeakValueDictionary[ModelKey, LoadedModel] = WeakValueDictionary()  # and all entries
         self._loadings: dict[ModelKey, Loading] = {}
 
     def find(self, key: ModelKey) -> LoadedModel | None:
         """The model, or None where it is not loaded."""
         with self._lock:
-            if key in self._entries:
-                self._entries.move_to_end(key)
-            return self._entries.get(key)
+            for one in _both(key):
+                entry = self._used.get(one)
+                if entry is not None and one.answers >= key.answers:
+                    if one in self._entries:
+                        self._entries.move_to_end(one)
+                    return entry
+            return None
 
     def drop_if_saved_again(self, key: ModelKey) -> None:
         """Drop the model if its folder has other files than when it was loaded."""
         with self._lock:
-            entry = self._entries.get(key)
-            if entry is not None and entry.fingerprint != files.fingerprint(key.name):
-                del self._entries[key]
+            for one in _both(key):
+                entry = self._used.get(one)
+                if entry is not None and entry.fingerprint != files.fingerprint(key.name):
+                    del self._used[one]
+                    self._entries.pop(one, None)
 
     def begin(self, key: ModelKey) -> Loading:
         """The loading of a model, which the caller joins and leaves after waiting.
@@ -232,14 +246,17 @@ class LoadedModels:
         options = {"revision": revision, "progress": loading.report, "cancelled": loading.abandoned}
         try:
             with self._one_at_a_time:
-                huggingface.register()  # raises where the library is missing, before the search for files
-                folder = files.find(name, **options)  # a missing one drops none of those in memory
-                self._make_room(files.weight_bytes(folder))  # before it comes: both might not fit
-                fingerprint = files.fingerprint(name)  # before it is read: it may be saved meanwhile
-                model = huggingface.load(name, dtype=dtype, answers=answers, **options)
-                entry = LoadedModel(model, fingerprint)
+                loading.model = self.find(loading.key)  # one that answers may have come before
+                if loading.model is None:
+                    huggingface.register()  # raises where the library is missing, before the search for files
+                    folder = files.find(name, **options)  # a missing one drops none of those in memory
+                    self._make_room(files.weight_bytes(folder), loading.key)  # before: both might not fit
+                    fingerprint = files.fingerprint(name)  # before it is read: it may be saved meanwhile
+                    model = huggingface.load(name, dtype=dtype, answers=answers, **options)
+                    loading.model = LoadedModel(model, fingerprint)
+                    with self._lock:
+                        self._entries[loading.key] = self._used[loading.key] = loading.model
                 with self._lock:
-                    self._entries[loading.key] = entry
                     self._loadings.pop(loading.key, None)
         except MhaError as error:
             loading.error = _with_float32(error) if dtype in HALF_PRECISION else error
@@ -250,14 +267,21 @@ class LoadedModels:
             loading.ended = time.monotonic()
             loading.finished.set()
 
-    def _make_room(self, coming: int) -> None:
+    def _make_room(self, coming: int, key: ModelKey) -> None:
+        """Drop what `coming` bytes need, first the same model without what the coming one has."""
         with self._lock:
+            self._entries.pop(key._replace(answers=False), None)
             while self._entries and self._held() + coming > self._max_bytes:
                 self._entries.popitem(last=False)
         huggingface.free()
 
     def _held(self) -> int:
         return sum(entry.nbytes for entry in self._entries.values())
+
+
+def _both(key: ModelKey) -> tuple[ModelKey, ModelKey]:
+    """The keys of that model with what it answers and without."""
+    return key._replace(answers=True), key._replace(answers=False)
 
 
 def _reason(error: Exception) -> str:
@@ -275,6 +299,16 @@ def _bytes(trace: AttentionTrace) -> int:
     """Of its own tensors, those in half precision with the float32 arrays that pictures are made of."""
     tensors = [tensor for part in (*trace.layers, *trace.mixers) for tensor in part.tensors.values()]
     return sum(tensor.nbytes + 4 * tensor.numel() * (tensor.dtype in HALF) for tensor in tensors)
+
+
+class _Run(local):
+    """The models that a run of a page uses, which is a thread of its own: one, and one that is compared."""
+
+    def __init__(self):
+        self.models: deque[LoadedModel] = deque(maxlen=2)
+
+
+_run = _Run()
 
 
 @st.cache_resource
@@ -326,6 +360,7 @@ def load(scene: Scene, stage, *, button: str = "stop_model") -> None:
                 st.button(t("real.stop"), key=button, on_click=_stop, args=(key,))
                 while not loading.finished.wait(POLL_SECONDS):
                     bar.progress(loading.done / loading.total if loading.total else 0.0, _stage(loading))
+        loaded_model(scene)  # before `loading` lets go of it
     finally:
         loading.leave()
     stage.empty()
@@ -391,10 +426,13 @@ def ready(scene: Scene) -> bool:
 
 
 def loaded_model(scene: Scene) -> LoadedModel | None:
-    """The scene's model; None where it is not loaded."""
+    """The scene's model, which stays until the run of the page ends; None where it is not loaded."""
     if scene.model is None or refusal(scene) is not None:
         return None
-    return loaded().find(key_of(scene))
+    entry = loaded().find(key_of(scene))
+    if entry is not None and entry not in _run.models:
+        _run.models.append(entry)
+    return entry
 
 
 def notice(scene: Scene) -> str | None:
