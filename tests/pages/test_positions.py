@@ -53,6 +53,10 @@ def test_sizes_come_from_the_link(shown):
     assert meeting["end"] == pytest.approx(1)
 
 
+def test_a_link_with_an_empty_code_shows_the_first(shown):
+    assert pictures(shown(code=""))[0]["symbol"] == "PE"
+
+
 def test_an_odd_rotary_width_is_refused(arrived):
     app = arrived("understand/positions.py", code="rotary", positions_width=9)
     assert not app.exception

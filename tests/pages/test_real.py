@@ -823,12 +823,14 @@ def test_the_page_about_a_model_has_its_card_and_its_heads(on_model, folder, sai
 
 
 @pytest.mark.slow
-def test_the_turn_of_another_vector_is_drawn(on_model):
+def test_the_turn_of_another_vector_is_drawn(on_model, arrived, folder):
     app = on_model("llama", token=5)
     app.switch_page("models/real.py").run()
     first = app.get_by_key("rotation").proto.spec
     app.segmented_control(key="rotated_vector").set_value("k").run()
     assert app.get_by_key("rotation").proto.spec != first
+    app = arrived("models/real.py", source="model", model=folder("llama"), token=5, rotated_vector="")
+    assert app.get_by_key("rotation").proto.spec == first
 
 
 @pytest.mark.slow

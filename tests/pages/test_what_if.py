@@ -45,6 +45,14 @@ def test_the_first_offer_cuts_the_edge_that_decides_and_can_be_lifted(on_page):
     assert not answers(app)
 
 
+def test_of_a_sentence_in_which_nothing_is_answered_only_the_attention_is_shown(on_page, eye, english):
+    app = on_page(text="The cat saw the dog.", edits="off,layer=1,head=1")
+    assert len(eye(app, "what_if_view")[1]) == 2
+    headings = [one.value for one in app.header]
+    assert english("what_if.layers") in headings
+    assert english("what_if.effects") not in headings
+
+
 def test_one_head_of_four_changes_little_and_all_changes_are_lifted_at_once(on_page):
     app = on_page(edits="temperature,by=2")
     app.button(key="try_1").click().run()

@@ -25,11 +25,12 @@ def show(trace: AttentionTrace, *, layer: int, head: int, token: int) -> None:
     name = st.segmented_control(
         t("rotation.vector"),
         VECTORS,
-        default="q",
+        default=VECTORS[0],
         required=True,
         key="rotated_vector",
         bind="query-params",
     )
+    name = name or VECTORS[0]  # a link can say that it is empty
     table = rotated_pairs(layer_trace, token, head=head, name=name)
     word = trace.tokens.labels[token]
     st.markdown(

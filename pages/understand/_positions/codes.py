@@ -15,6 +15,7 @@ from pages._kit import heatmaps, heights, refusals
 from pages._kit.heatmaps import Heatmap
 from pages._kit.text import t
 
+FIRST = "sinusoidal"
 MAX_WIDTH = 512
 TALL = 420  # pixels of a picture
 
@@ -33,13 +34,9 @@ class Chosen:
 def chosen() -> Chosen:
     """The code and its sizes, from controls that URL parameters can set."""
     name = st.segmented_control(
-        t("positions.code"),
-        list(CODES),
-        default="sinusoidal",
-        required=True,
-        key="code",
-        bind="query-params",
+        t("positions.code"), list(CODES), default=FIRST, required=True, key="code", bind="query-params"
     )
+    name = name or FIRST  # a link can say that it is empty
     sizes = {}
     cells = st.grid(3, min_column_width=140)
     for size in SIZES[name]:

@@ -41,7 +41,7 @@ def asked(
 ) -> Answered | None:
     """Both traces with the model's answers, a transformers model's where a person asks; None without any."""
     if scene.source != "model":
-        return Answered(before, after, (before, after)) if before.answers else None
+        return Answered(before, after, (before, after)) if any(before.answers) else None
     texts = [(scene.text, ()), (text.scene.text, edits)] if edits or text.swaps else [(scene.text, ())]
     model_answers.offer(scene)
     found = model_answers.asked(scene, texts)
