@@ -440,6 +440,8 @@ def _model(stage: DeltaGenerator, used: frozenset[str]) -> None:
             _choice("dtype")
     if "ask_model" in used:
         st.toggle(t("answer.ask"), help=t("answer.ask_help"), **_linked("ask_model"))
+    elif "ask_model" not in st.session_state:  # its invisible control comes after the model has been loaded
+        st.session_state.ask_model = st.query_params.get("ask_model", "").lower() == "true"
     model_source.load(current(), stage)
     if (entry := model_source.loaded_model(current())) is None:
         return

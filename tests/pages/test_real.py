@@ -658,6 +658,17 @@ def test_any_two_models_of_the_list_fit_into_a_server_for_strangers():
     assert sum(two) <= profile.STRANGERS.models_bytes
 
 
+@pytest.mark.parametrize("page", ["see/token.py", "understand/steps.py", "see/compare.py", "understand/hops.py"])
+def test_a_link_of_a_page_that_asks_opens_on_one_that_does_not(given, folder, arrived, monkeypatch, page):
+    given("gpt2")
+    model_source.loaded.clear()
+    app = arrived(page, source="model", model=folder("gpt2"), ask_model="true")
+    assert not [*app.exception, *app.error]
+    assert app.query_params["ask_model"] == "true"  # for the next page
+    app.switch_page("see/heads.py").run()
+    assert app.toggle(key="ask_model").value
+
+
 def test_who_agrees_to_a_download_agrees_to_its_answers(opened, monkeypatch):
     [name] = [model.id for model in catalogue.hub_models() if model.id == "openai-community/gpt2"]
     monkeypatch.setattr(LoadedModels, "_load", lambda _, loading: loading.finished.set())
