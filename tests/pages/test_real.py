@@ -658,7 +658,9 @@ def test_any_two_models_of_the_list_fit_into_a_server_for_strangers():
     assert sum(two) <= profile.STRANGERS.models_bytes
 
 
-@pytest.mark.parametrize("page", ["see/token.py", "understand/steps.py", "see/compare.py", "understand/hops.py"])
+@pytest.mark.parametrize(
+    "page", ["see/token.py", "understand/steps.py", "see/compare.py", "understand/hops.py"]
+)
 def test_a_link_of_a_page_that_asks_opens_on_one_that_does_not(given, folder, arrived, monkeypatch, page):
     given("gpt2")
     model_source.loaded.clear()
