@@ -287,7 +287,7 @@ def _check_shapes(number: int, shapes: list[tuple], n_query: int, n_key: int) ->
 
 
 def _check_matrix(number: int, w_o: Tensor | None, *, height: int) -> None:
-    if w_o is not None and (w_o.dim() != 2 or w_o.shape[0] != height):
+    if w_o is not None and (w_o.dim() != 2 or w_o.shape[0] != height or not w_o.shape[1]):
         raise MhaError(
             f"w_o of layer {number} has shape {tuple(w_o.shape)}; expected ({height}, d_model), which "
             f"is h · d_v rows. The weight of an nn.Linear is transposed: give its .T."

@@ -145,6 +145,7 @@ def test_a_saved_one_comes_back(arrays, tmp_path):
         ({"rule": mha.ScoreRule(distance_bias=torch.zeros(1, 13))}, "distance_bias of layer 0 has shape"),
         ({"rule": mha.ScoreRule(), "scale": 1.0}, "leave these out, or rule"),
         ({"w_o": torch.ones(17, H * D_V)}, "give its .T"),
+        ({"w_o": torch.ones(H * D_V, 0)}, f"has shape ({H * D_V}, 0); expected ({H * D_V}, d_model)"),
         ({"w_o": [torch.ones(H * D_V, 17)] * 2}, "w_o is of 2 layers"),
         ({"tokens": [1, 2, 3]}, "list of strings"),
         ({"tokens": []}, "list of strings"),
