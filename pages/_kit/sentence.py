@@ -60,9 +60,13 @@ def _answer(trace: AttentionTrace, query: int, written: Callable[[str], str]) ->
 
 
 def _is_next(trace: AttentionTrace) -> bool:
-    """Whether no token sees those behind it, so that the model can but answer with the next one."""
+    """Whether no token sees those behind it, so that the model can but answer with the next one.
+
+    An edit may have hidden them from a model that guesses hidden words, and answers at these alone.
+    """
     layer = next(layer for layer in trace.layers if layer.sides.queries == trace.answered)
-    return layer.kind == "cross" or not layer.allowed(0, rows=[0])[0, 1:].any()
+    guesses = trace.edits and None in trace.answers
+    return layer.kind == "cross" or not (guesses or layer.allowed(0, rows=[0])[0, 1:].any())
 
 
 def _bold(word: str) -> str:

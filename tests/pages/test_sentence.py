@@ -654,3 +654,15 @@ def test_a_click_on_a_token_of_either_text_goes_to_it(on_translation, main_text,
 def test_a_text_that_looks_at_itself_is_not_two():
     trace = mha.trace("one two three", h=2, d_model=4)
     assert chooser.key_of(trace, layer=0, head=0, query=2) == 2
+
+
+def test_a_model_that_guesses_a_hidden_word_guesses_it_also_where_it_may_not_look_ahead():
+    guess = (("cat", 0.5),)
+    for settings, answers, said in (
+        ({"mask": "causal"}, (guess,) * 3, "After"),
+        ({"mask": "causal"}, (None, None, guess), "After"),  # it was asked at one token alone
+        ({"edits": [mha.edits.Mask(mask="causal")]}, (None, None, guess), "At"),
+    ):
+        trace = mha.trace("the old [MASK]", h=2, d_model=4, **settings)
+        lines = sentence.answers(replace(trace, answers=answers))
+        assert {line.partition(" ")[0] for line in lines if line} == {said}
