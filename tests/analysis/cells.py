@@ -151,7 +151,7 @@ def main(families: list[str]) -> None:
     warnings.simplefilter("ignore")
     transformers.logging.set_verbosity_error()
     counts, sound = Counter(), set()
-    for number, family in enumerate(families or tiny.families()):
+    for number, family in enumerate(families):
         for line in outcomes(family, DTYPES, number):
             counts[line] += 1
             sound |= {family} if line == "explained" else set()
@@ -164,4 +164,4 @@ def main(families: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(tiny.named(__doc__))

@@ -7,7 +7,6 @@ Each model is traced from memory, with ids of 1 and 2 tokens, of as many as it t
 the same for the target of an encoder–decoder, and with texts; afterwards it is what it was before.
 """
 
-import sys
 import warnings
 from collections.abc import Iterator
 
@@ -63,7 +62,7 @@ def main(families: list[str]) -> None:
     warnings.simplefilter("ignore")
     transformers.logging.set_verbosity_error()
     counts = {"traced": 0, "refused": 0, "not built": 0}
-    for family in families or tiny.families():
+    for family in families:
         try:
             tiny.model(family)
         except Exception as error:
@@ -78,4 +77,4 @@ def main(families: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(tiny.named(__doc__))

@@ -7,7 +7,6 @@ A tiny model runs as its owner runs it, at two lengths, while it is recorded. Ea
 with the same layer of a trace; what of that trace is not recorded, layer or mixer, must be named.
 """
 
-import sys
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -126,7 +125,7 @@ def main(families: list[str]) -> None:
     warnings.simplefilter("ignore")
     transformers.logging.set_verbosity_error()
     counts: Counter[str] = Counter()
-    for family in families or tiny.families():
+    for family in families:
         try:
             tiny.model(family)
         except Exception as error:
@@ -141,4 +140,4 @@ def main(families: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(tiny.named(__doc__))
