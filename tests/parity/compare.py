@@ -199,15 +199,30 @@ def traced(
     model: huggingface.Model, length: tuple[int, int], edits: Sequence[Edit] = ()
 ) -> tuple[AttentionTrace, object]:
     """The trace of a text of that many tokens, and the output of the model while it was made."""
-    outputs = []
-    hook = model.module.register_forward_hook(lambda _, __, output: outputs.append(output))
-    try:
-        text, target = tiny.texts(length)
-        target = target if model.has_target else None
+    text, target = tiny.texts(length)
+    target = target if model.has_target else None
+    with whole_outputs(model.module) as outputs:
         trace = huggingface.follow(model, text, target=target, edits=edits)
-    finally:
-        hook.remove()
     return trace, outputs[-1]
+
+
+@contextmanager
+def whole_outputs(module: nn.Module) -> Iterator[list]:
+    """What a model returns inside the block, with the scores of words at all tokens; a trace asks for one."""
+    outputs = []
+
+    def ask_for_all(_, args: tuple, settings: dict) -> tuple[tuple, dict]:
+        return args, {name: value for name, value in settings.items() if name != "logits_to_keep"}
+
+    hooks = (
+        module.register_forward_pre_hook(ask_for_all, with_kwargs=True),
+        module.register_forward_hook(lambda _, __, output: outputs.append(output)),
+    )
+    try:
+        yield outputs
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 def half(door: Door, dtype: str, length: tuple[int, int], route: str) -> tuple[str, str]:

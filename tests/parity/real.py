@@ -40,10 +40,8 @@ def compare(name: str) -> Checkpoint:
             path = str(place(name, folder))
             model, text = huggingface.load(path, dtype="float32", device="cpu"), TEXT
             own = type(model.module).from_pretrained(path, attn_implementation="eager").eval()
-        outputs = []
-        hook = model.module.register_forward_hook(lambda _, __, output: outputs.append(output))
-        trace = huggingface.follow(model, text)
-        hook.remove()
+        with comparison.whole_outputs(model.module) as outputs:
+            trace = huggingface.follow(model, text)
     read = (
         {"input_ids": torch.tensor([text])} if name == "MGM" else model.tokenizer(text, return_tensors="pt")
     )

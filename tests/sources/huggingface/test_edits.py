@@ -13,6 +13,7 @@ from mha_core import MhaError, edits
 from mha_core.sources.huggingface import model as huggingface
 from tests.parity import tiny
 from tests.parity.by_hand import CHANGES, HEAD, KEY, ROW, by_hand
+from tests.parity.compare import traced
 
 LENGTH = (13, 11)  # tokens of the text and of the target
 CLOSE = 1e-6  # of the largest number of the output; torch's kernel adds up in another order
@@ -57,15 +58,8 @@ def ready(family: str) -> tuple[huggingface.Model, nn.Module]:
 
 def edited(model: huggingface.Model, *changes: edits.Edit) -> tuple[mha.AttentionTrace, Tensor]:
     """The trace of a text with edits, and the output of the model while it was made."""
-    outputs = []
-    hook = model.module.register_forward_hook(lambda _, __, output: outputs.append(output))
-    try:
-        text, target = tiny.texts(LENGTH)
-        target = target if model.has_target else None
-        trace = huggingface.follow(model, text, target=target, edits=changes)
-    finally:
-        hook.remove()
-    return trace, next(part for part in outputs[-1].values() if torch.is_tensor(part))
+    trace, output = traced(model, LENGTH, changes)
+    return trace, next(part for part in output.values() if torch.is_tensor(part))
 
 
 def assert_near(ours: Tensor, expected: Tensor) -> None:
