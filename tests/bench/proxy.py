@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 CONFIGURATION = Path(__file__).resolve().parents[2] / "assets" / "deploy" / "nginx.conf"
+EVENTS = "events { worker_connections 1024; }"  # as in the image of compose.yaml; Debian's has 768
 TEMPORARY = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
 
 
@@ -32,9 +33,10 @@ def nginx(addresses: Sequence[str]) -> Iterator[tuple[str, Path]]:
             text = text.replace(f"headscope-{number}:8501", address.removeprefix("http://"))
         text = text.replace("listen 8080;", f"listen 127.0.0.1:{port};")
         text = text.replace("/dev/stdout", f"{folder}/access.log")
+        text = text.replace("/tmp/headscope", f"{folder}/files")
         http = "\n".join([*(f"{kind}_temp_path {folder};" for kind in TEMPORARY), text])
         user = "user root;" if os.getuid() == 0 else ""
-        whole = f"{user} daemon off; pid {folder}/pid; error_log {folder}/error.log; events {{}}"
+        whole = f"{user} daemon off; pid {folder}/pid; error_log {folder}/error.log; {EVENTS}"
         path = Path(folder) / "nginx.conf"
         path.write_text(f"{whole} http {{ {http} }}\n", encoding="utf-8")
         command = [program(), "-p", folder, "-c", str(path)]

@@ -1,5 +1,6 @@
 """Two replicas behind nginx, as assets/deploy has them: one dies under load, and every page goes on."""
 
+import asyncio
 import contextlib
 import os
 import re
@@ -19,6 +20,7 @@ from websockets.sync.client import connect
 from tests.bench import proxy as proxies
 from tests.bench.chromium import Server
 
+CLASS, CONNECTIONS, FILES = 100, 6, 10  # of each browser, and files of each of its connections
 STUDENTS = 3  # pages without a browser on each replica, which make the load
 
 NAMES = ("replica-1.example", "replica-2.example")
@@ -123,6 +125,48 @@ def test_the_proxy_closes_the_metrics_compresses_scripts_and_logs_no_sentence(pr
         time.sleep(0.05)
     assert "GET / 200" in lines
     assert "secret" not in lines
+
+
+async def first_visit(port: int, files: list[str]) -> list[int]:
+    """The answers that a browser gets which opens the app for the first time and keeps it open."""
+
+    async def asked(*requests: str) -> list[int]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        codes = []
+        for request in requests:
+            writer.write(f"GET {request}\r\nHost: localhost\r\n\r\n".encode())
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            codes.append(int(head.split()[1]))
+            if size := re.search(r"content-length: (\d+)", head, re.IGNORECASE):
+                await reader.readexactly(int(size[1]))
+        connections.append(writer)
+        return codes
+
+    connections = []
+    stream = (
+        "/_stcore/stream HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+        "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="
+    )
+    parts = (files[at::CONNECTIONS][:FILES] for at in range(CONNECTIONS))
+    codes = await asyncio.gather(asked(stream), *(asked(*(f"/{file} HTTP/1.1" for file in p)) for p in parts))
+    await asyncio.sleep(2)  # the others come meanwhile
+    for writer in connections:
+        writer.close()
+    return [code for some in codes for code in some]
+
+
+def test_a_class_behind_one_address_opens_at_once_and_nobody_is_refused(proxy):
+    address, _ = proxy
+    page = urllib.request.urlopen(address).read().decode()
+    files = re.findall(r'(?:src|href)="\./(static/[^"]+)"', page)
+    assert len(files) >= CONNECTIONS * FILES
+
+    async def all_at_once() -> list[list[int]]:
+        port = int(address.rpartition(":")[2])
+        return await asyncio.gather(*(first_visit(port, files) for _ in range(CLASS)))
+
+    for codes in asyncio.run(all_at_once()):
+        assert codes == [101] + [200] * CONNECTIONS * FILES
 
 
 def test_a_replica_dies_under_load_and_every_page_goes_on_with_its_scene(replicas, proxy, tabs, settled, eye):
