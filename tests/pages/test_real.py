@@ -236,9 +236,13 @@ def test_an_edit_changes_the_chosen_kind_of_attention_of_a_real_model(on_model, 
     app.button(key="measure_effects").click().run()
     assert not app.exception
     frame = mha.effects(answered[1], source=model)
-    effect = heatmaps(app, "what-if-effects")["effect"]["values"]
+    drawn = heatmaps(app, "what-if-effects")["effect"]
+    effect = drawn["values"]
+    assert drawn["rows"] == ["encoder 1", "encoder 2", "decoder 1", "cross 1", "decoder 2", "cross 2"]
     np.testing.assert_allclose(effect.max(), frame.effect.max(), atol=1e-3)
     np.testing.assert_allclose(effect.min(), frame.effect.min(), atol=1e-3)
+    largest, head = frame.layer[0], frame["head"][0] + 1
+    assert any(f"head {head} of {drawn['rows'][largest]}" in text.value for text in app.markdown)
 
 
 def test_a_change_of_one_kind_of_attention_reaches_through_the_others(on_model, heatmaps):

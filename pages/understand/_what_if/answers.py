@@ -148,9 +148,11 @@ def _draw(frame: pd.DataFrame) -> None:
     """A sentence on the largest effect, both measures over layers and heads, and how their ranks agree."""
     first, about = frame.iloc[0], frame.attrs
     before, after = math.exp(about["value"]), math.exp(about["value"] + first["effect"])
+    layers = _layers(frame)
+    layer = layers[first["layer"]]
     names = {
         "head": t("what_if.of_head", head=int(first["head"]) + 1),
-        "layer": t("what_if.in_layer", layer=int(first["layer"]) + 1),
+        "layer": layer if isinstance(layer, str) else t("what_if.in_layer", layer=layer),
         "answer": literal(isolated(about["answer"])),
     }
     kind = "one" if abs(after - before) > DECISIVE * before else "none"
@@ -158,7 +160,7 @@ def _draw(frame: pd.DataFrame) -> None:
     drawn = []
     for column in ("effect", "estimate"):
         table = frame.pivot(index="layer", columns="head", values=column)
-        table.index = pd.Index(table.index + 1, name="layer")
+        table.index = pd.Index([layers[at] for at in table.index], name="layer")
         table.columns = pd.Index(table.columns + 1, name="head")
         key = "effects" if column == "effect" else "estimate"
         drawn.append(
@@ -169,3 +171,12 @@ def _draw(frame: pd.DataFrame) -> None:
     heatmaps.draw(drawn, key="what-if-effects", stacked=True, tall=ROW * frame["layer"].nunique() + EDGE)
     correlation = f"{about['rank_correlation']:.2f}"
     st.caption(t("what_if.effects_rank", correlation=correlation))
+
+
+def _layers(frame: pd.DataFrame) -> dict[int, int | str]:
+    """What a page calls each layer: its number, of several kinds the kind and the number there."""
+    every = frame.drop_duplicates("layer").sort_values("layer")
+    if "kind" not in every:
+        return {at: at + 1 for at in every["layer"].tolist()}
+    numbers = every.groupby("kind").cumcount() + 1
+    return dict(zip(every["layer"].tolist(), every["kind"] + " " + numbers.astype(str), strict=True))
