@@ -126,7 +126,7 @@ def trace(text: Any, *, source: Any = "random", **settings: Any) -> AttentionTra
     ``answers=True`` a transformers model is asked for its words too, at hidden tokens or for the next one;
     the trace has them in `answers`, as it always has those of small models.
 
-    >>> trace("How are you?", h=4, d_model=64).layers[0].weights(head=2).shape
+    >>> mha.trace("How are you?", h=4, d_model=64).layers[0].weights(head=2).shape
     (4, 4)
 
     Raises `MhaError` for a value that is no text, for an argument that the source does not have, for values
@@ -174,7 +174,7 @@ def trace_many(
     """The traces of many texts, in their order, each equal to that of `trace`.
 
     >>> corpus = ["How are you?", "A cat sat."]
-    >>> [len(trace.tokens) for trace in trace_many(corpus, h=4, d_model=64)]
+    >>> [len(trace.tokens) for trace in mha.trace_many(corpus, h=4, d_model=64)]
     [4, 4]
 
     `reduce` is called with each trace, and the iterator yields its result instead; the trace itself (37 kB

@@ -1,5 +1,7 @@
 """The READMEs are true: their examples run, their links lead somewhere, the house stands as it is drawn."""
 
+import doctest
+import importlib
 import re
 from pathlib import Path
 
@@ -19,6 +21,14 @@ PAGES = [
     "tests/parity/README.md",
 ]
 MAX_WORDS = 900  # of the README, for the person who wants to use it
+# Modules whose docstrings have examples, in which `mha` is what a user imports by that name.
+EXAMPLES = [
+    "mha_core",
+    "mha_core.attention.edits",
+    "mha_core.interventions.attribution",
+    "mha_core.interventions.effects",
+    "mha_core.sources",
+]
 # Names in the examples, and the tiny models that stand for them in the working folder.
 MODELS = {"gpt2": "gpt2", "openai-community/gpt2": "gpt2", "google-t5/t5-small": "t5"}
 
@@ -61,6 +71,21 @@ def test_the_examples_of_the_readme_run_in_their_order(working_folder):
 def test_the_examples_about_models_run(working_folder):
     for example in examples("tests/parity/README.md"):
         exec(compile(example, "tests/parity/README.md", "exec"), {"mha": mha})
+
+
+@pytest.mark.parametrize("module", EXAMPLES)
+def test_the_examples_of_docstrings_say_what_comes_out(module):
+    found = doctest.DocTestFinder().find(importlib.import_module(module), globs={"mha": mha})
+    ran = [doctest.DocTestRunner().run(example) for example in found if example.examples]
+    assert ran
+    assert not sum(each.failed for each in ran)
+
+
+def test_every_docstring_with_an_example_is_run():
+    lines = re.compile("^ *>>> .*(?<!SKIP)$", re.MULTILINE)
+    paths = [path for path in (ROOT / "mha_core").rglob("*.py") if lines.search(path.read_text("utf-8"))]
+    parts = [path.relative_to(ROOT).with_suffix("").parts for path in paths]
+    assert {".".join(part for part in each if part != "__init__") for each in parts} == set(EXAMPLES)
 
 
 def test_the_readme_is_short():
