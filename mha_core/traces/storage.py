@@ -198,14 +198,19 @@ def _runs(process: int) -> bool:
 
 def check_path(path: str | PathLike) -> None:
     """Raise `MhaError` for a value that names no file."""
-    if not isinstance(path, str | PathLike) or not Path(path).name:
+    if not isinstance(path, str | PathLike) or not Path(path).name or "\0" in str(path):
         raise MhaError(f"A file is named by its path, as in 'trace.safetensors'; got {path!r}.")
 
 
 def check_folder(path: str | PathLike) -> None:
-    """Raise `MhaError` for what is no path, and where the folder of a file to be written does not exist."""
+    """Raise `MhaError` for what is no path, and where no file can be written: its folder does not exist.
+
+    A folder or a device of that name is not replaced: root could do that, to /dev/null, too.
+    """
     check_path(path)
     path = Path(path)
+    if path.exists() and not path.is_file():
+        raise MhaError(f"{path} is no file, so none is saved in its place.")
     if not path.parent.is_dir():
         raise MhaError(f"There is no folder {path.parent} to save {path.name} in.")
 

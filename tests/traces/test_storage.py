@@ -3,12 +3,14 @@
 import copy
 import json
 import multiprocessing
+import os
 import pickle
 import random
 import stat
 import struct
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import fields, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -675,3 +677,19 @@ def test_traces_travel_to_another_process_and_back():
         same(theirs, ours)
         np.testing.assert_allclose(weights, ours.layers[0].weights(), atol=1e-6)
         assert not theirs.layers[0].q.flags.writeable
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
+def test_what_is_no_file_is_not_replaced_by_one(saved, tmp_path, make):
+    """A pipe stands for /dev/null, which root could replace."""
+    make(path := tmp_path / "taken")
+    kind = stat.S_IFMT(path.stat().st_mode)
+    with pytest.raises(mha.MhaError, match="is no file"):
+        mha.load(saved).save(path)
+    assert stat.S_IFMT(path.stat().st_mode) == kind
+    assert {one.name for one in tmp_path.iterdir()} <= {"taken", saved.name}
+
+
+def test_a_name_with_a_null_character_is_none(saved):
+    with pytest.raises(mha.MhaError, match="A file is named by its path"):
+        mha.load(saved).save("a\0b.safetensors")
