@@ -17,6 +17,7 @@ from mha_core.traces.facts import Adjustments
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.matrices import MATRICES
 from mha_core.traces.source import RandomSource
+from mha_core.traces.tensors import array
 from mha_core.traces.trace import AttentionTrace
 from mha_core.traces.verify import product_difference, split_difference
 
@@ -374,7 +375,7 @@ def concat(view: HeadContext) -> Step:
 
 def output(view: HeadContext) -> Step:
     layer = view.layer_trace
-    bias = 0.0 if layer.projections.b_o is None else layer.projections.b_o.numpy()
+    bias = 0.0 if layer.projections.b_o is None else array(layer.projections.b_o)
     after = (view.picture("contribution"), view.picture("result"))
     contributions = layer.contribution(rows=view.part.queries)
     difference = np.abs(contributions.sum(axis=0) + bias - after[1].frame.to_numpy()).max()

@@ -415,6 +415,21 @@ def test_the_steps_take_keys_and_values_from_the_other_text(projected_cross):
     assert found["output"].facts["difference"] < 1e-6 * largest
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_layer_in_half_precision_has_all_steps(dtype):
+    """With a bias of W^O: a GPU runs in bfloat16, of which numpy has no arrays."""
+    trace = mha.trace("the old cat", h=3, d_model=12)
+    [layer] = trace.layers
+    tensors = {name: tensor.to(dtype) for name, tensor in layer.tensors.items()}
+    projections = mha.Projections(
+        *(matrix if matrix is None else matrix.to(dtype) for matrix in layer.projections)
+    )
+    assert projections.b_o is not None
+    found = told(replace(trace, layers=(replace(layer, tensors=tensors, projections=projections),)))
+    assert [*found] == NAMES
+    assert 0 < found["output"].facts["difference"] < 0.05
+
+
 def test_steps_of_which_little_is_known_leave_out_what_is_not(cross_trace):
     found = steps(cross_trace, layer=1, head=0)
     assert [step.name for step in found] == [make.__name__ for make in STEPS[1:-1]]
