@@ -43,10 +43,12 @@ def against_torch(layer: LayerTrace, *, rows: slice | None = None) -> Check:
         return Check(None, reason="torch's function knows no soft cap and no sinks")
     if rule.patched_weights is not None and layer.n_key > MAX_UNIT:
         return Check(None, reason=f"torch's function knows no patched weights of more than {MAX_UNIT} keys")
-    k, v = (_for_each_head(layer, name) for name in "kv")
+    # Some models rotate q and k in float32 and keep v in half precision; torch's function takes one type.
+    dtype = torch.promote_types(layer.tensors["q"].dtype, layer.tensors["v"].dtype)
+    k, v = (_for_each_head(layer, name).to(dtype) for name in "kv")
     unit = None
     if layer.n_key <= MAX_UNIT:
-        unit = torch.eye(layer.n_key, dtype=v.dtype).expand(layer.n_heads, -1, -1).contiguous()
+        unit = torch.eye(layer.n_key, dtype=dtype).expand(layer.n_heads, -1, -1).contiguous()
     start, stop, _ = (rows or slice(None)).indices(layer.n_query)
     results = []
     for block in row_blocks(stop - start, layer.n_heads * layer.n_key):
@@ -58,7 +60,7 @@ def against_torch(layer: LayerTrace, *, rows: slice | None = None) -> Check:
 
 def _differences(layer: LayerTrace, k: Tensor, v: Tensor, unit: Tensor | None) -> list[tuple[float, bool]]:
     """The largest difference of outputs and of weights, each with whether rounding can explain it."""
-    q = layer.tensors["q"]
+    q = layer.tensors["q"].to(k.dtype)
     rule = layer.rule.at(slice(None), slice(None), n_query=layer.n_query, n_key=layer.n_key)
     extra = torch.zeros(1, layer.n_query, layer.n_key, dtype=q.dtype)
     if rule.bias is not None:
@@ -85,7 +87,7 @@ def _differences(layer: LayerTrace, k: Tensor, v: Tensor, unit: Tensor | None) -
     # A score is at most the product of the two lengths.
     lengths = [tensor.float().norm(dim=-1).max().item() for tensor in (q, k)]
     eps = torch.finfo(torch.promote_types(q.dtype, torch.float32)).eps
-    rounding = max(ROUNDING[v.dtype], lengths[0] * lengths[1] * abs(scale) * eps)
+    rounding = max(ROUNDING[layer.tensors["v"].dtype], lengths[0] * lengths[1] * abs(scale) * eps)
     results = []
     for ours, expected, values in ((layer.output, outputs, v), (layer.weights, weights, unit)):
         if expected is None:

@@ -44,6 +44,16 @@ def test_half_precision_passes_within_its_own_digits_or_says_why_not(dtype, make
     assert found.passed or found.reason
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_values_alone_may_be_in_half_precision(dtype, make_layer):
+    """As in GPT-J and CodeGen, which rotate q and k in float32."""
+    layer = make_layer()
+    mixed = replace(layer, tensors=dict(layer.tensors) | {"v": layer.tensors["v"].to(dtype)})
+    found = against_torch(mixed)
+    assert found.passed
+    assert 0 < found.difference <= verify.ROUNDING[dtype]
+
+
 @pytest.mark.parametrize("error", [1e-3, -1e-3, np.nan, np.inf])
 @pytest.mark.parametrize("shown", ["weights", "output"])
 def test_one_wrong_number_is_noticed(shown, error, monkeypatch):
