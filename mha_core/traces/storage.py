@@ -5,6 +5,7 @@ import glob
 import json
 import os
 import platform
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -146,9 +147,17 @@ def _mixer(part: dict, tensors: Mapping[str, Tensor]) -> MixerTrace:
 
 
 def write_file(path: str | PathLike, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
-    """Write a safetensors file; an existing one is replaced in one step. Raises as `replacing` does."""
+    """Write a safetensors file; an existing one is replaced in one step.
+
+    Raises as `replacing` does, and `OSError` where the file cannot be written, as on a full disk.
+    """
     with replacing(path) as temporary:
-        save_file(tensors, temporary, metadata=metadata)
+        try:
+            save_file(tensors, temporary, metadata=metadata)
+        except SafetensorError as error:
+            if (number := re.search(r"os error (\d+)", str(error))) is None:
+                raise
+            raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from None
 
 
 @contextmanager

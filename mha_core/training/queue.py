@@ -163,7 +163,7 @@ class Trainings:
     def leave(self, who: str) -> None:
         """User `who` has gone, and wants none of them any longer: the places in the queue are free."""
         with self._changed:
-            for job in self._jobs.values():
+            for job in list(self._jobs.values()):
                 self._let_go(job, who)
 
     def _let_go(self, job: Job, who: str) -> None:
@@ -171,6 +171,8 @@ class Trainings:
         if job.state == "waiting" and not job.users:
             self._waiting.remove(job)
             job.state = "stopped"
+            if job.run is None:  # nothing to go on with: who starts and stops all day leaves nothing behind
+                del self._jobs[job.plan]
 
     def find(self, plan: Plan) -> Job | None:
         return self._jobs.get(plan)

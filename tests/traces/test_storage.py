@@ -1,11 +1,13 @@
 """A saved trace comes back to the last bit, a damaged file is refused, and a failed save harms nothing."""
 
 import copy
+import errno
 import json
 import multiprocessing
 import os
 import pickle
 import random
+import resource
 import stat
 import struct
 from concurrent.futures import ProcessPoolExecutor
@@ -693,3 +695,14 @@ def test_what_is_no_file_is_not_replaced_by_one(saved, tmp_path, make):
 def test_a_name_with_a_null_character_is_none(saved):
     with pytest.raises(mha.MhaError, match="A file is named by its path"):
         mha.load(saved).save("a\0b.safetensors")
+
+
+def test_a_disk_that_takes_no_more_is_an_error_of_the_system_and_leaves_nothing(saved, tmp_path):
+    trace, before = mha.load(saved), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+    try:
+        with pytest.raises(OSError, match=os.strerror(errno.EFBIG)):
+            trace.save(tmp_path / "more.safetensors")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert [*tmp_path.iterdir()] == [saved]

@@ -4,12 +4,15 @@ import os
 import threading
 import time
 from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 import torch
+from safetensors import SafetensorError
 
 from mha_core import MhaError
+from mha_core.traces import storage
 from mha_core.training import checkpoints
 from mha_core.training import queue as queues
 from mha_core.training.checkpoints import untrained
@@ -156,6 +159,16 @@ def test_a_folder_that_takes_no_files_loses_no_training_and_is_said(trainings, t
     assert str(tmp_path) not in str(refusal.value)
 
 
+def test_a_full_disk_loses_no_training_and_is_said(trainings, tmp_path, monkeypatch):
+    full = "Error while serializing: I/O error: No space left on device (os error 28)"
+    monkeypatch.setattr(storage, "save_file", Mock(side_effect=SafetensorError(full)))
+    trainings.runs = Runs(tmp_path)
+    job = trainings.start(plan(steps=2), "anna")
+    until(lambda: job.state == "finished")
+    assert job.unsaved == f"{job.name} cannot be saved: No space left on device."
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_same_plan_is_trained_once_and_shared(trainings, held):
     first, second = (trainings.start(plan(), who) for who in ("anna", "bert"))
     assert first is second
@@ -208,6 +221,18 @@ def test_what_waits_and_is_wanted_no_longer_never_starts(trainings, held):
     held.set()
     until(lambda: first.state == "finished")
     assert second.step == 0
+
+
+def test_who_starts_and_stops_all_day_leaves_nothing_behind(trainings, held):
+    first = trainings.start(plan(), "anna")
+    until(lambda: first.state == "running")
+    for seed in range(1, 9):
+        trainings.start(plan(seed=seed), "eve")
+        (trainings.stop(plan(seed=seed), "eve") if seed % 2 else trainings.leave("eve"))
+    assert [job.plan for job in trainings._jobs.values()] == [plan()]
+    again = trainings.start(plan(seed=1), "eve")
+    held.set()
+    until(lambda: again.state == "finished")
 
 
 def test_a_training_that_breaks_says_why_and_the_queue_goes_on(trainings, monkeypatch):
