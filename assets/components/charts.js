@@ -1,10 +1,11 @@
-// Every figure of a page: a Save menu at each of plotly's and at each drawing of our own (`saveable`).
+// Every figure of a page: a Save menu at each of plotly's and at each drawing of our own (`saveable`). And all its code.
 // Mounted once for all pages. Data: the words of the menu, { open, png, svg, csv }.
 // A figure of plotly's says what it is in layout.meta: { title, caption, file, rows, columns, corner }.
 import { make, makeButton, makeSvg } from "./elements.js";
 import { formOf } from "./focus_link.js";
 import { followPointing, litOf, pointAt } from "./pointing.js";
 import { FORMATS, save } from "./saving.js";
+import { reachCode } from "./streamlit.js";
 import { cleaned } from "./text.js";
 
 /** @typedef {import("./saving.js").Figure} Figure */
@@ -165,9 +166,10 @@ function tellPointing(plot) {
   });
 }
 
-// Every figure has its menu, also those that come later.
+// Every figure has its menu, and all code its Tab stop, also those that come later.
 function look() {
   mounted.waiting = false;
+  reachCode();
   for (const plot of plotly()?.toImage ? /** @type {any} */ (document.querySelectorAll(PLOT)) : []) {
     plot.toggleAttribute(
       "data-headscope-full",

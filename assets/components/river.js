@@ -54,7 +54,10 @@ export class River {
     picture.setAttribute("aria-label", fill(data.texts.here, here));
     picture.append(...this.#ways(), ...steps.map((step, nth) => this.#step(step, nth)), ...this.#nodes());
     this.drawing.replaceChildren(picture);
-    this.drawing.scrollLeft = EDGE_WIDTH + (at + 0.5) * COLUMN - this.drawing.clientWidth / 2;
+    const { scrollWidth, clientWidth } = this.drawing;
+    if (scrollWidth > clientWidth) this.drawing.tabIndex = 0;
+    else this.drawing.removeAttribute("tabindex");
+    this.drawing.scrollLeft = EDGE_WIDTH + (at + 0.5) * COLUMN - clientWidth / 2;
   }
 
   #x = (at) => EDGE_WIDTH + at * COLUMN;

@@ -1,6 +1,7 @@
 // Every private part of Streamlit that our scripts touch. What it calls its elements and how it writes addresses may
 // change with any version: tests/browser/test_streamlit.py fails then.
 const AT_REST = '[data-testid="stApp"][data-test-script-state="notRunning"]';
+const CODE = '[data-testid="stCode"] pre';
 export const PAGE = '[data-testid="stMainBlockContainer"]'; // all that a page draws
 const KEY = "st-key-"; // before the key of an element, as a class
 const MOMENT = 50; // milliseconds
@@ -24,6 +25,11 @@ export function showOnly(prefix, name) {
     document.getElementById(id) ?? document.head.appendChild(Object.assign(document.createElement("style"), { id }));
   const one = `.${KEY}${prefix}${name}`;
   style.textContent = `html [class*="${KEY}${prefix}"]:not(${one}) { display: none; } html ${one} { display: flex; }`;
+}
+
+// Code is reached by Tab: on a phone it is wider than the screen, and without focus no key scrolls it.
+export function reachCode() {
+  for (const code of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll(CODE))) code.tabIndex = 0;
 }
 
 // What is drawn takes the height that it needs, no longer the one that it had while it was loading

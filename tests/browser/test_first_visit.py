@@ -30,7 +30,10 @@ PAGES = {
     "cases": "Cases",
 }
 # Where pictures stand above each other, and many controls below each other.
-ON_PHONES = ["", "?source=random&layers=12", "token", "steps", "what-if", "embeddings", "cost"]
+ON_PHONES = [
+    *("", "?source=random&layers=12", "token", "model", "steps", "what-if", "hops", "embeddings"),
+    *("positions", "cost", "train", "compare"),
+]
 # What axe (a checker of the rules of WCAG) finds fault with, each element with why.
 FAULTS = """async () => {
     const { violations } = await axe.run(document, { resultTypes: ['violations'] });
@@ -44,10 +47,10 @@ HEADINGS = """() => {
     ]);
     return inside(document);
 }"""
-# What sticks out of the page to the right; formulas, figures and tables scroll in boxes of their own.
+# What sticks out of the page to the right; formulas, code, figures and tables scroll in boxes of their own.
 BEYOND = """(width) => [...document.querySelectorAll('[data-testid=stMain] *')]
     .filter((e) => e.getBoundingClientRect().right > width + 1)
-    .filter((e) => !e.closest('.katex, svg, [data-testid=stDataFrame]'))
+    .filter((e) => !e.closest('.katex, pre, svg, [data-testid=stDataFrame]'))
     .map((e) => e.outerHTML.slice(0, 80))"""
 MAX_LOAD = 5e6  # bytes of the first visit of Heads; an empty page of Streamlit's takes 3.1 million
 # What has been fetched for the page, with the bytes that it took on the wire.
@@ -110,13 +113,15 @@ def test_everybody_can_use_each_drawing_and_a_large_matrix_with_its_table_in_bot
 
 
 @pytest.mark.parametrize("page", ON_PHONES)
-def test_a_page_opens_on_a_phone_with_its_title_and_fits_it(visit, app, jumps, page):
+def test_a_page_opens_on_a_phone_with_its_title_fits_it_and_is_for_everybody(visit, app, jumps, axe, page):
     opened = visit(f"{app}/{page}", width=390, height=844, first=True)
     assert not jumps(opened)
     expect(opened.get_by_role("heading", level=1)).to_be_in_viewport()
     expect(opened).to_have_title(f"{PAGES[page]} · Headscope")
     assert opened.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 390
     assert opened.evaluate(BEYOND, 390) == []
+    opened.evaluate(axe)
+    assert faults(opened) == []  # the colours are those of a wide screen, which is looked at in both themes
 
 
 def test_the_tables_of_how_many_heads_fit_a_phone(visit, app):
