@@ -88,3 +88,8 @@ def short(weight: float) -> str:
 def number(value: float) -> str:
     """A number with four significant digits."""
     return f"{value:.4g}"
+
+
+def signed(value: float, form: str = "z.4g") -> str:
+    """A number of a sentence that may be below 0: with a minus, as in pictures, and never -0."""
+    return literal(format(value, form).replace("-", "−"))

@@ -11,7 +11,7 @@ from mha_core import AttentionTrace, Attribution, MhaError, Writer, attribution
 from mha_core.traces.source import ModelSource, TrainedSource
 from mha_core.training.model import ARCHITECTURES
 from pages._kit import compute, heatmaps, model_source, state
-from pages._kit.text import isolated, literal, number, t
+from pages._kit.text import isolated, literal, number, signed, t
 from pages._kit.turns import in_turn
 
 FOLD = "why"  # its key
@@ -86,7 +86,7 @@ def _draw(trace: AttentionTrace, why: Attribution) -> None:
     """What is split, the matrix of its terms, the largest ones in words, and what is not split."""
     query, key = (literal(isolated(label)) for label in why.labels)
     place = {"head": why.head + 1, "layer": _number(trace, why.layer), "query": query, "key": key}
-    st.markdown(t("why.sum", value=literal(number(why.value)), **place))
+    st.markdown(t("why.sum", value=signed(why.value), **place))
     few = why.largest(MAX_WRITERS)
     columns = pd.Index(_names(trace, few.key_writers), name="key_writer")
     table = pd.DataFrame(few.terms, pd.Index(_names(trace, few.query_writers), name="query_writer"), columns)
@@ -97,7 +97,7 @@ def _draw(trace: AttentionTrace, why: Attribution) -> None:
             "why.term",
             writer=_at(trace, why.query_writers[row], query),
             other=_at(trace, why.key_writers[column], key),
-            term=literal(f"{why.terms[row, column]:+.2f}"),
+            term=signed(why.terms[row, column], "+z.2f"),
         )
         for row, column in _largest(why.terms)
     ]
@@ -145,7 +145,7 @@ def _notes(trace: AttentionTrace, why: Attribution) -> list[str]:
     if why.soft_cap is not None:
         notes.append(t("why.cap", cap=number(why.soft_cap)))
     if why.bias is not None:
-        notes.append(t("why.bias_added", bias=number(why.bias)))
+        notes.append(t("why.bias_added", bias=signed(why.bias)))
     if not why.visible:
         notes.append(t("why.hidden"))
     origin = trace.source.origin

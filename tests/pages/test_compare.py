@@ -86,7 +86,7 @@ def test_what_is_chosen_in_the_view_moves_the_figures(on_page, heatmaps, move):
 
 
 def test_two_heads_are_drawn_over_each_other_and_their_difference_and_divergence_shown(
-    on_page, eye, heatmaps
+    on_page, eye, heatmaps, english
 ):
     app = on_page(against="head:1", head=3)
     assert not app.exception
@@ -100,6 +100,14 @@ def test_two_heads_are_drawn_over_each_other_and_their_difference_and_divergence
     middle = (one + other) / 2
     bits = (one * np.log2(one / middle) + other * np.log2(other / middle)).sum(1) / 2
     np.testing.assert_allclose(row, bits, atol=1e-5)
+    words = mha.trace(Scene().text, source="mini", h=4, d_model=64).tokens.labels
+    most = {"word": literal(words[bits.argmax()]), "bits": f"{bits.max():.2f}"}
+    other = {"most": most["word"], "most_bits": most["bits"]}
+    here = english("compare.divergence_here", word="it", bits=f"{bits[8]:.2f}", **other)
+    assert here in [markdown.value for markdown in app.main.markdown]
+    app = on_page(against="head:1", head=3, token=words[bits.argmax()])
+    said = [markdown.value for markdown in app.main.markdown]
+    assert english("compare.divergence_most", **most) in said  # and not twice
 
 
 OTHERS = {

@@ -134,7 +134,9 @@ def test_the_differences_and_their_reading_are_computed_now(shown, english, vect
     np.testing.assert_allclose(picture["values"], cosines, atol=1e-5)
     assert (picture["rows"], picture["end"]) == ([*cosines], 1.0)
     values = [cosines.loc[f"{a}→{b}", f"{c}→{d}"] for (a, b), (c, d) in combinations(GENDER, 2)]
-    spread = english("words.cosines_several", low=f"{min(values):.2f}", high=f"{max(values):.2f}")
+    assert min(values) < -0.005  # written with a minus, as in the picture beside it
+    low, high = literal(f"−{-min(values):.2f}"), literal(f"{max(values):.2f}")
+    spread = english("words.cosines_several", low=low, high=high)
     [said] = [
         m.value for m in app.main.markdown if m.value.startswith(f"**{english('words.relation_gender')}")
     ]

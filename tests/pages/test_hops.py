@@ -60,6 +60,7 @@ def test_the_standard_model_opens_on_the_pair_of_heads_that_reaches_its_answer(o
 def test_heads_can_be_chosen_and_the_best_pair_comes_back(on_hops, shown_by, rows, choose):
     app = on_hops(architecture="standard")
     best = rows(app)
+    assert app.button(key="best_hops").disabled
     other = best["hop1"][0] % 4
     choose(app, hop1=other)
     shown = trace(architecture="standard")
@@ -67,8 +68,10 @@ def test_heads_can_be_chosen_and_the_best_pair_comes_back(on_hops, shown_by, row
     choose(app, token=2)  # the head that was chosen stays
     assert rows(app)["hop1"] == (other + 1, 4)
     choose(app, token=8)
+    assert not app.button(key="best_hops").disabled
     app.button(key="best_hops").click().run()
     assert rows(app) == best
+    assert app.button(key="best_hops").disabled
     assert dict(app.query_params) == {"architecture": "standard"}
 
 

@@ -282,7 +282,7 @@ def test_each_head_is_switched_off_where_a_person_asks_for_it(on_page, heatmaps,
     layer, head = frame.index[0]
     said = " ".join(one.value for one in app.markdown)
     assert f"Most depends on head {head + 1} of layer {layer + 1}" in said
-    correlation = f"{frame.attrs['rank_correlation']:.2f}"
+    correlation = literal(f"{frame.attrs['rank_correlation']:.2f}")
     assert english("what_if.effects_rank", correlation=correlation) in [one.value for one in app.caption]
 
 

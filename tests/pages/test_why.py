@@ -38,7 +38,7 @@ def test_the_terms_of_the_chosen_cell_are_drawn_and_said(open_fold, heatmaps, en
     assert drawn["columns"][0] == english("why.word")
     first, *others = lines(app)
     largest = why.frame().term[0]
-    assert first.endswith(literal(f"{largest:+.2f}"))
+    assert first.endswith(literal(f"{largest:+.2f}".replace("-", "−")))
     assert isolated("it") in first
     assert len(others) == 4
     assert english("why.frozen") in captions(app)
@@ -59,7 +59,7 @@ def test_what_is_not_split_is_said(open_fold, english):
     assert english("why.hidden") in captions(app)
     trace = mha.trace(**Scene(source="random", h=2, d_model=8, position="alibi", mask="causal").settings())
     bias = mha.attribution(trace, layer=0, head=0, query=1, key=3).bias
-    assert english("why.bias_added", bias=f"{bias:.4g}") in captions(app)
+    assert english("why.bias_added", bias=literal(f"−{-bias:.4g}")) in captions(app)
 
 
 def test_many_writers_are_drawn_as_few_and_the_rest(open_fold, heatmaps, english):

@@ -12,7 +12,7 @@ from mha_core.cache import Cache
 from mha_core.traces.tokens import Sides
 from pages._kit import charts, compute, heatmaps, layer_strip, state
 from pages._kit.heatmaps import Heatmap
-from pages._kit.text import literal, t
+from pages._kit.text import literal, signed, t
 
 MIXER_HEAD = "mixer_head"  # key of a control, and its name in the link
 ACROSS = 4  # widths of the sums of rows in one row of pictures: the rest of it has the matrix
@@ -79,11 +79,11 @@ def _mixer(trace: AttentionTrace, number: int, scene: state.Scene) -> None:
     st.caption(
         t(
             "layers.numbers",
-            low=literal(f"{matrix.min():.3g}"),
-            high=literal(f"{matrix.max():.3g}"),
+            low=signed(matrix.min(), "z.3g"),
+            high=signed(matrix.max(), "z.3g"),
             negative=f"{(matrix < 0).mean():.0%}",
-            minimum=literal(f"{sums.min():.3g}"),
-            maximum=literal(f"{sums.max():.3g}"),
+            minimum=signed(sums.min(), "z.3g"),
+            maximum=signed(sums.max(), "z.3g"),
         )
     )
 

@@ -63,7 +63,7 @@ def _divergence(bits: pd.Series, here: int | None) -> None:
     at = most if here is None else here
     words = {"word": literal(bits.index[at]), "most": literal(bits.index[most])}
     numbers = {"bits": short(bits.iloc[at]), "most_bits": short(bits.iloc[most])}
-    st.markdown(t("compare.divergence_here", **words, **numbers))
+    st.markdown(t(f"compare.divergence_{'most' if at == most else 'here'}", **words, **numbers))
     hidden = np.isnan(bits.to_numpy())[None]
     row = pd.DataFrame([bits.fillna(0.0)], pd.Index(["JSD"], name="bits"), bits.index.rename("token"))
     matrix = heatmaps.Heatmap(

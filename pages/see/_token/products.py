@@ -12,7 +12,7 @@ from mha_core.analysis.token import Leading, Mixture, against_keys, densest, lea
 from mha_core.traces.matrices import MATRICES
 from pages._kit import compute, heatmaps
 from pages._kit.heatmaps import Cell
-from pages._kit.text import literal, number, t
+from pages._kit.text import literal, number, signed, t
 from pages.see._token.subject import Subject, sum_of_row, table, word
 
 MAX_KEYS = 24  # in the figure of q against the keys
@@ -162,11 +162,11 @@ def sentence(mix: Mixture, *, token: str) -> str:
 
     leading_terms, weights, keys = largest_terms(mix), mix.weights.to_numpy(), mix.weights.index
     terms = [
-        t("one.term", weight=_signed(weights[at]), token=name(keys[at])) for at in leading_terms.positions
+        t("one.term", weight=signed(weights[at]), token=name(keys[at])) for at in leading_terms.positions
     ]
     if leading_terms.n_others:
         others = t("one.others", count=leading_terms.n_others)
-        terms.append(t("one.term_others", weight=_signed(leading_terms.others), others=others))
+        terms.append(t("one.term_others", weight=signed(leading_terms.others), others=others))
     return t("one.sentence", token=name(token), terms=" + ".join(terms))
 
 
@@ -186,10 +186,10 @@ def written_out(mix: Mixture, component: int) -> str:
     """One component of the output, written out as a sum of products."""
     leading_terms = largest_terms(mix)
     weights, values = mix.weights.to_numpy(), mix.values.to_numpy()[:, component]
-    terms = [f"{_signed(weights[at])} · {_bracketed(values[at])}" for at in leading_terms.positions]
+    terms = [f"{signed(weights[at])} · {_bracketed(values[at])}" for at in leading_terms.positions]
     if leading_terms.n_others:
         terms.append(_bracketed(_rest(mix, leading_terms.positions)[component]))
-    total = _signed(mix.output.to_numpy()[component])
+    total = signed(mix.output.to_numpy()[component])
     return t("one.equation", component=component + 1, terms=" + ".join(terms), total=total)
 
 
@@ -225,9 +225,5 @@ def _with_prefix(frame: pd.DataFrame, prefix: str) -> pd.DataFrame:
     return frame.rename(columns=lambda dimension: f"{prefix}{dimension}")
 
 
-def _signed(value: float) -> str:
-    return literal(number(value).replace("-", "−"))
-
-
 def _bracketed(value: float) -> str:
-    return f"({_signed(value)})" if value < 0 else _signed(value)
+    return f"({signed(value)})" if value < 0 else signed(value)

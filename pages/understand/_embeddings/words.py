@@ -19,7 +19,7 @@ from mha_core.sources.random_weights import word_vectors
 from mha_core.training.checkpoints import Trained
 from mha_core.training.lexicon import START, lexicon, normalized
 from pages._kit import charts, compute, heatmaps, state
-from pages._kit.text import literal, t
+from pages._kit.text import literal, signed, t
 
 FLAT, DEEP = AXES = ("2-D", "3-D")  # values of a URL parameter
 SHOWN = ("animal", "person", "food", "place")
@@ -260,13 +260,13 @@ def _reading(words: Vocabulary, kind: str, cosines: pd.DataFrame) -> str:
     """A sentence: do the differences of one relation agree more than by chance?"""
     names, limit = list(cosines), words.by_chance.pair
     values = [cosines.loc[a, b] for a, b in itertools.combinations(names, 2)]
-    ends = {"low": f"{min(values):.2f}", "high": f"{max(values):.2f}"}
+    ends = {"low": signed(min(values), "z.2f"), "high": signed(max(values), "z.2f")}
     return t(
         f"words.agree_{'random' if words.random else verdict(values, limit)}",
         relation=t(f"words.relation_{kind}"),
         pairs=literal(", ".join(names)),
         cosines=t(f"words.cosines_{'several' if len(values) > 1 else 'one'}", **ends),
-        mean=f"{sum(values) / len(values):.2f}",
+        mean=signed(sum(values) / len(values), "z.2f"),
         limit=f"{limit:.2f}",
     )
 

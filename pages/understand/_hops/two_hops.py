@@ -45,13 +45,17 @@ def last(trace: AttentionTrace, scene: state.Scene) -> int:
 
 def heads(trace: AttentionTrace, scene: state.Scene, query: int, *, layer: int) -> tuple[int, int]:
     """The two heads to multiply, from 0: the chosen ones, else those that most lead to the answer."""
-    best = compute.of(trace, _best, query=query, layer=layer)
+    best = _best_of(trace, query, layer=layer)
     chosen = state.as_number(scene.focus.hop1), state.as_number(scene.focus.hop2)
     first, second = (
         min(number, trace.layers[at].n_heads) - 1 if number else default
         for default, number, at in zip(best, chosen, (layer - 1, layer), strict=True)
     )
     return first, second
+
+
+def _best_of(trace: AttentionTrace, query: int, *, layer: int) -> tuple[int, int]:
+    return compute.of(trace, _best, query=query, layer=layer)
 
 
 def _best(trace: AttentionTrace, *, query: int, layer: int) -> tuple[int, int]:
@@ -88,8 +92,14 @@ def choose(trace: AttentionTrace, query: int, *, first: int, second: int, layer:
             )
         ],
     )
-    best = {"hop1": None, "hop2": None}
-    st.button(t("hops.best"), key="best_hops", on_click=state.go, kwargs=best, help=t("hops.best_help"))
+    st.button(
+        t("hops.best"),
+        key="best_hops",
+        on_click=state.go,
+        kwargs={"hop1": None, "hop2": None},
+        help=t("hops.best_help"),
+        disabled=(first, second) == _best_of(trace, query, layer=layer),
+    )
 
 
 def _answer(trace: AttentionTrace, query: int) -> int:

@@ -12,7 +12,7 @@ import streamlit as st
 from mha_core import AttentionTrace, effects
 from mha_core.attention.edits import Edit
 from pages._kit import compute, heatmaps, model_answers, model_source, state
-from pages._kit.text import isolated, literal, short, t
+from pages._kit.text import isolated, literal, short, signed, t
 from pages._kit.turns import in_turn
 from pages.understand._what_if import swaps
 from pages.understand._what_if.sides import Rearranged
@@ -169,7 +169,7 @@ def _draw(frame: pd.DataFrame) -> None:
             )
         )
     heatmaps.draw(drawn, key="what-if-effects", stacked=True, tall=ROW * frame["layer"].nunique() + EDGE)
-    correlation = f"{about['rank_correlation']:.2f}"
+    correlation = signed(about["rank_correlation"], "z.2f")
     st.caption(t("what_if.effects_rank", correlation=correlation))
 
 
