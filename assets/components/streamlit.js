@@ -62,16 +62,22 @@ export function moveAsLiked(prototype = Element.prototype) {
 // such a write becomes an entry of its own. It is told apart by its form: an absolute address on the same page with
 // another query. Streamlit's own writes while Back is under way are relative and pass as they are. One act of the user
 // makes one entry: what the server then changes by itself Streamlit would push as another, with a scene between that
-// never was.
+// never was. A page that is left through a link keeps its address: Streamlit clears it of the controls that the next
+// page does not have before that page is there, and Back would find it without them.
 export function undoByBack(complete, history = window.history, location = window.location) {
   const push = history.pushState.bind(history);
   const replace = history.replaceState.bind(history);
-  let acted = false;
+  let [acted, leaving] = [false, false];
   const note = (happened) => () => {
-    acted = happened;
+    [acted, leaving] = [happened, false];
   };
   for (const act of ["pointerdown", "keydown"]) window.addEventListener(act, note(true), true);
   window.addEventListener("popstate", note(false), true);
+  const leave = (event) => {
+    const link = event.composedPath().find((one) => one instanceof HTMLAnchorElement);
+    leaving = Boolean(link) && link.origin === location.origin && link.pathname !== location.pathname;
+  };
+  window.addEventListener("click", leave, true);
   const samePage = (url) => url.pathname === location.pathname;
   history.replaceState = (state, title, url) => {
     const whole = new URL(complete(url));
@@ -80,9 +86,9 @@ export function undoByBack(complete, history = window.history, location = window
   };
   history.pushState = (state, title, url) => {
     const whole = new URL(complete(url));
-    if (whole.href === location.href) return;
+    if (whole.href === location.href || (leaving && samePage(whole))) return;
     const follows = !acted && samePage(whole);
-    acted = false;
+    [acted, leaving] = [false, false];
     return follows ? replace(state, title, whole.href) : push(state, title, whole.href);
   };
 }
