@@ -30,6 +30,23 @@ def transformers_model(
     return huggingface.model_of(origin.name, answers=answers, **settings)
 
 
+def target_of(model: huggingface.Model, trace: AttentionTrace) -> str | list[int] | None:
+    """The target of a trace as an encoder–decoder reads it again; None for a model that reads one text.
+
+    It is a text, or the ids of one that the model has written in other pieces than its tokenizer makes of it.
+    """
+    if not model.has_target:
+        return None
+    text, pieces = trace.answered.text, trace.answered.pieces
+    if not trace.edits and not (text.strip() and _read(model, trace, text).target.pieces == pieces):
+        return _read(model, trace, None).inputs["decoder_input_ids"][0].tolist()
+    return text
+
+
+def _read(model: huggingface.Model, trace: AttentionTrace, target: str | None) -> huggingface.Texts:
+    return huggingface.reading(model, trace.tokens.text, target=target)
+
+
 def check_same(trace: AttentionTrace, again: AttentionTrace, close: float) -> None:
     """Raise `MhaError` unless a model computes now what the trace has."""
     texts = [(one.tokens.pieces, one.answered.pieces) for one in (trace, again)]

@@ -21,7 +21,14 @@ from mha_core.attention.functional import HALF
 from mha_core.attention.module import AttentionSpec
 from mha_core.capture.writers import Leaf, Part, Unfollowed, Writers
 from mha_core.errors import MhaError, listed
-from mha_core.interventions.again import CLOSE, HALF_CLOSE, check_same, trained_of, transformers_model
+from mha_core.interventions.again import (
+    CLOSE,
+    HALF_CLOSE,
+    check_same,
+    target_of,
+    trained_of,
+    transformers_model,
+)
 from mha_core.sources import mini, random_weights
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.traces.indices import LAYER, index
@@ -248,7 +255,7 @@ def _again(trace: AttentionTrace, source: object, tokenizer: object) -> Again:
         return writers, again, (), CLOSE
     if source is not None or isinstance(origin, ModelSource):
         model = transformers_model(origin, source, tokenizer)
-        text, target = trace.tokens.text, trace.answered.text if model.has_target else None
+        text, target = trace.tokens.text, target_of(model, trace)
         if model.tokenizer is None:  # the labels of its tokens are their ids
             text = [int(piece) for piece in trace.tokens.pieces if piece.isdecimal()]
         settings = {"target": target, "edits": trace.edits}

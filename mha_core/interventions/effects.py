@@ -17,7 +17,14 @@ from torch import Tensor, nn
 from mha_core import device as devices
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.errors import MhaError, listed, one_of
-from mha_core.interventions.again import CLOSE, HALF_CLOSE, check_same, trained_of, transformers_model
+from mha_core.interventions.again import (
+    CLOSE,
+    HALF_CLOSE,
+    check_same,
+    target_of,
+    trained_of,
+    transformers_model,
+)
 from mha_core.sources import mini
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.sources.huggingface import switches
@@ -348,7 +355,7 @@ def _of_transformers(
 ) -> tuple[Experiment, int]:
     origin = trace.source.origin
     model = transformers_model(origin, source, tokenizer, answers=True)
-    text, target = trace.tokens.text, trace.answered.text if model.has_target else None
+    text, target = trace.tokens.text, target_of(model, trace)
     asked = True if at is None or model.writes is None else [at]
     if at is None and model.writes != "masked":
         asked = [-1]

@@ -14,6 +14,7 @@ from mha_core.interventions.effects import Stopped
 from mha_core.sources import mini
 from mha_core.sources.huggingface import model as huggingface
 from tests.parity import tiny
+from tests.sources import tiny as small
 from tests.sources.huggingface.test_answers import texts, tokenizer_of
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow]  # many models
@@ -177,6 +178,19 @@ def test_a_mean_over_texts_of_transformers_models_too(kind, family):
     answers = mha.trace(corpus[0], **door, answers=True).answers
     at = next(at for at, answer in enumerate(answers) if answer)
     check_means(corpus, corpus[0], door, {"answers": [at]}, at, answers[at][0][0])
+
+
+def test_a_target_that_a_model_has_written_is_read_again_in_its_pieces():
+    """Whose text its tokenizer cuts into others: also where a score is split by who wrote it."""
+    model = huggingface.adopt(small.module("t5"), small.fast())
+    trace = huggingface.follow(model, "the animal", answers=True)
+    read = huggingface.reading(model, "the animal", target=trace.answered.text)
+    assert read.target.pieces != trace.answered.pieces
+    frame = mha.effects(trace, source=model, method="gradient")
+    assert frame.attrs["at"] == len(trace.answered) - 1
+    assert frame.attrs["answer"] == trace.answers[-1][0][0]
+    why = mha.attribution(trace, layer=4, head=0, query=1, key=1, source=model)
+    assert abs(why.terms.sum() - why.value) <= 1e-5 * abs(why.terms).sum()
 
 
 def test_a_baseline_with_a_target_is_refused(refused):
