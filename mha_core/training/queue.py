@@ -51,7 +51,7 @@ class Record:
 
 @dataclass(eq=False)
 class Job:
-    """One training and how far it is. Only the thread that trains it changes `run` and `records`."""
+    """One training and how far it is. While it runs only its thread changes `run` and `records`."""
 
     plan: Plan
     state: Literal["waiting", "running", "stopped", "finished", "failed"] = "waiting"
