@@ -1,4 +1,4 @@
-"""A coverage-guided fuzzer at the doors: `mha.trace`, links, files of traces and of models.
+"""A coverage-guided fuzzer at the doors: `mha.trace`, `from_tensors`, links, files of traces and of models.
 
     pip install atheris && python tests/fuzz/fuzz_doors.py -runs=10000
 
@@ -31,10 +31,13 @@ from safetensors.torch import save  # noqa: E402
 
 with atheris.instrument_imports(include=["mha_core", "pages"]):
     import mha_core as mha
+    from mha_core.sources.arrays import from_tensors
     from mha_core.traces import storage
     from mha_core.training import checkpoints
     from mha_core.training.fit import Plan
+    from mha_core.training.runs import Runs
     from pages._kit import controls, state, uploads
+    from pages.understand._what_if import link as what_if
 from tests.sources.test_hostile import NAMES, changed, numbers, places  # noqa: E402
 
 torch.set_num_threads(1)
@@ -43,6 +46,7 @@ TRACE = mha.trace("it saw [MASK]", source="mini", h=4, d_model=32, trained=False
 MODEL = checkpoints.untrained(Plan(h=2, d_model=8))
 FOLDER = tempfile.TemporaryDirectory()
 FILE = Path(FOLDER.name) / "file"
+RUNS = Runs(Path(FOLDER.name))
 LINK = [*state.CONTROLS, *state.Focus().link()]
 
 
@@ -94,6 +98,37 @@ def linked(data: atheris.FuzzedDataProvider) -> None:
         assert link[name] == value != taken
 
 
+PARTS = [*what_if.KINDS, *what_if.PLACES, "by", "code", ",", "=", ";", "-", "causal", "window:2", "rotary"]
+
+
+def edited(data: atheris.FuzzedDataProvider) -> None:
+    """What a link to What if names is taken or refused part by part; what is taken acts, or is refused."""
+    parts = [
+        data.PickValueInList(PARTS) if data.ConsumeBool() else str(odd(data))
+        for _ in range(data.ConsumeIntInRange(1, 30))
+    ]
+    chosen, refused = what_if.read("".join(parts))
+    assert what_if.read(what_if.write(chosen)) == (chosen, ())
+    assert len(chosen) + len(refused) <= "".join(parts).count(";") + 1
+    edits = [change for change in chosen if what_if.kind_of(change) != "swap"]
+    numbers(mha.trace("a b c", h=2, d_model=4, edits=edits))
+
+
+def given(data: atheris.FuzzedDataProvider) -> None:
+    """Arrays of odd shapes, number types and numbers; mostly of those that fit each other."""
+    sizes = [4 - data.ConsumeIntInRange(0, 4) for _ in range(4)]
+    kinds, arrays = [torch.float32, torch.float64, torch.float16, torch.int64, torch.bool], {}
+    for name, width in (("q", 2), ("k", 2), ("v", 3)):
+        shape = [*sizes[:2], sizes[width]][data.ConsumeIntInRange(0, 99) == 99 :]
+        number = data.PickValueInList([1.0, -1e30, 1e20, 6e4, float("nan")])
+        arrays[name] = torch.full(shape, number).to(kinds[max(data.ConsumeIntInRange(-40, 4), 0)])
+    tokens = [str(at) for at in range(sizes[1])]
+    settings = {name: odd(data) for name in ("scale", "mask", "bias") if data.ConsumeIntInRange(0, 9) == 9}
+    if data.ConsumeBool():
+        settings["w_o"] = torch.full([data.ConsumeIntInRange(0, 4) * size for size in (sizes[0], 1)], 0.5)
+    numbers(from_tensors(**arrays, tokens=tokens, **settings))
+
+
 def changed_file(data: atheris.FuzzedDataProvider) -> None:
     """A file of the right form with one value or tensor changed."""
     key, header, tensors, load = data.PickValueInList(KINDS)
@@ -118,14 +153,19 @@ def any_file(data: atheris.FuzzedDataProvider) -> None:
     if data.ConsumeBool():  # behind the length that the format wants
         content = len(content).to_bytes(8, "little") + content
     FILE.write_bytes(content)
-    for read in (lambda: uploads.read("a", content), lambda: checkpoints.load_model(FILE)):
+    name = data.ConsumeUnicode(9)
+    for read in (
+        lambda: uploads.read("a", content),
+        lambda: checkpoints.load_model(FILE),
+        lambda: RUNS.load(name),
+    ):
         try:
             read()
         except mha.MhaError:
             continue
 
 
-DOORS = [traced, linked, changed_file, any_file]
+DOORS = [traced, given, linked, edited, changed_file, any_file]
 
 
 def one_input(content: bytes) -> None:
