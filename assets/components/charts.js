@@ -32,9 +32,11 @@ export function saveable(root, figure) {
   lookLater();
 }
 
-// The menu in a box: one quiet button, which opens three. `figure` returns the figure that is in it by now.
+// The menu in a box: one quiet button, which opens three, on the paper of the figure, which changes with the theme.
+// `figure` returns the figure that is in it by now.
 function addMenu(box, figure) {
-  if (box.querySelector(":scope > .headscope-save")) return;
+  const there = box.querySelector(":scope > .headscope-save");
+  if (there) return paint(there, figure());
   const { words } = mounted;
   const menu = make("div", "headscope-save");
   const choices = make("span");
@@ -60,8 +62,7 @@ function addMenu(box, figure) {
     choices.hidden = !open;
     opener.setAttribute("aria-expanded", String(open));
     /** @type {HTMLElement} */ (choices.lastChild).hidden = !figure().lines;
-    const { paper } = figure().look();
-    if (paper) menu.style.setProperty("--paper", paper);
+    paint(menu, figure());
   }
   function close() {
     show(false);
@@ -75,6 +76,11 @@ function addMenu(box, figure) {
   menu.addEventListener("focusout", ({ relatedTarget }) => {
     if (!menu.contains(/** @type {Node} */ (relatedTarget))) show(false);
   });
+}
+
+function paint(menu, figure) {
+  const { paper } = figure.look();
+  if (paper && menu.style.getPropertyValue("--paper") !== paper) menu.style.setProperty("--paper", paper);
 }
 
 function name(button, words) {

@@ -42,6 +42,15 @@ def saved(page, key: str, kind: str):
 # The menu
 
 
+def test_a_menu_lies_on_the_paper_of_its_figure_in_the_other_theme_too(visit, app, settled):
+    page = visit(f"{app}/embeddings")
+    button = page.locator(".headscope-save > button").first
+    for theme, (red, green, blue) in (("light", (251, 250, 246)), ("dark", (21, 23, 28))):
+        page.emulate_media(color_scheme=theme)
+        settled(page)
+        expect(button).to_have_css("background-color", f"rgb({red}, {green}, {blue})")
+
+
 def test_every_figure_has_one_menu_however_often_the_page_is_drawn(visit, app, settled):
     page = visit(app)
     for name in ("Embeddings", "How many?", "Steps", "Heads", "Steps"):

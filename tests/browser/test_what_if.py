@@ -69,6 +69,7 @@ def test_two_swapped_words_are_listed_shown_and_put_back(visit, app, settled, ey
         settled(page)
     page.locator(".st-key-apply_swap button").click()
     page.wait_for_url("**edits=swap%2Cfrom%3D3%2Cto%3D7**")
+    expect(page.get_by_test_id("stPopoverBody")).to_have_count(0)  # it lies on what has changed
     settled(page)
     assert "text=" not in page.url
     expect(page.get_by_text("Words have changed places.")).to_be_visible()

@@ -90,7 +90,8 @@ def swap(typed: Tokens | None, chosen: Sequence[Change]) -> None:
     words = [] if typed is None else swaps.places(typed)
     if len(words) < 2:
         return
-    popover = st.popover(t("what_if.swap"), icon=":material/swap_horiz:")
+    # Of another key with each swap: a new one is closed, and what has changed is below it.
+    popover = st.popover(t("what_if.swap"), icon=":material/swap_horiz:", key=f"swap_{len(chosen)}")
     with popover.container(horizontal=True, vertical_alignment="bottom"):
         first, second = (
             st.selectbox(
