@@ -522,6 +522,9 @@ def test_on_a_phone_the_six_are_a_row_that_is_swiped(visit, app, eye):
     view = eye(page)
     row = view.view.locator(".six")
     row.scroll_into_view_if_needed()
+    buttons = view.view.locator(".foot").bounding_box()
+    title = view.view.get_by_text("The six matrices of").bounding_box()
+    assert title["y"] - (buttons["y"] + buttons["height"]) >= 6  # what is above is no part of them
     boxes = row.locator("figure").evaluate_all("all => all.map((e) => e.getBoundingClientRect().toJSON())")
     assert len({round(box["top"]) for box in boxes}) == 1
     assert all(box["width"] > 120 for box in boxes)
