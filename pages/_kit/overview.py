@@ -1,4 +1,4 @@
-"""All layers and heads of a text at a glance: above the view of one where there are many, else below it."""
+"""All layers and heads of a text at a glance: below the view of one, open where there are many."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from pages._kit.text import t
 
 MAX_BYTES = 32_000_000  # of the overviews of all traces together
 SMALL = "overview_weights"  # of long texts, the name of what its small pictures are drawn from
-MIN_LAYERS = 3  # with so many layers the overview stands above the view of one layer
+MIN_LAYERS = 3  # with so many layers the overview is open from the start
 
 _overview = components.component(
     "overview", "overview.js", html='<div class="overview"></div>', styles=("overview.css",)
@@ -33,8 +33,8 @@ ORDERS = {"entropy": False, "distance": True, "first token": True, "previous tok
 DIGITS = {"distance": 1}
 
 
-def first(trace: AttentionTrace) -> bool:
-    """Whether the overview stands first: for many layers and for long texts."""
+def opens(trace: AttentionTrace) -> bool:
+    """Whether the overview is open from the start: for many layers and for long texts."""
     return longest(trace) > MAX_ALL_PAIRS or len(trace.layers) >= MIN_LAYERS
 
 

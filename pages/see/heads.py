@@ -29,9 +29,6 @@ scene, trace = scene_and_trace()
 twin = second_trace(scene)
 layer, head, query = state.indices(trace, scene)
 measured = not compute.is_stand_in(trace)
-overview_above, overview_fold = measured and overview.first(trace), None
-if overview_above:
-    overview_fold = overview.fold(trace, opened=True)
 opened = any(st.session_state.get(fold) for fold in FOLDS)
 answered = []
 if scene.source == "model":
@@ -51,8 +48,7 @@ with st.container(horizontal=True):
 model_info.about(trace)
 if model_source.is_third_party(trace):
     layer_strip.of_attention(trace, scene)
-if measured and not overview_above:
-    overview_fold = overview.fold(trace, opened=False)
+overview_fold = overview.fold(trace, opened=overview.opens(trace)) if measured else None
 if measured:
     measurements.show(trace, scene, layer=layer, head=head)
 why.fold(scene, trace, layer=layer, head=head, query=query)

@@ -151,6 +151,14 @@ def test_one_screen_shows_the_sentence_its_lines_and_the_six_matrices_of_the_hea
     assert len(moved) == 1
 
 
+def test_with_twelve_layers_too_and_all_heads_stand_below(visit, app, eye):
+    view = eye(visit(f"{app}/?source=random&layers=12&h=12&d_model=96", height=HEIGHT))
+    for name in NAMES:
+        box = picture(view, name).locator("xpath=..").bounding_box()
+        assert box["y"] + box["height"] <= HEIGHT, name
+    expect(view.page.locator(".overview canvas.all")).to_be_visible()
+
+
 def test_with_sixteen_heads_the_screen_still_ends_below_the_six_matrices(visit, app, eye):
     view = eye(visit(f"{app}/?h=16&d_model=256", height=HEIGHT))
     chips = view.view.locator(".chip").evaluate_all(

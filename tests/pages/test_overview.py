@@ -160,6 +160,11 @@ def test_a_measure_without_a_number_is_none_and_not_nought(layered):
     assert frame.drop(columns="next token").notna().all(axis=None)
 
 
+def test_the_drawing_and_the_six_pictures_of_a_head_stand_above_all_heads(layered):
+    named = [place.key for place in layered().main if place.key]
+    assert named.index("head_view") < named.index("overview_open")
+
+
 def test_a_closed_overview_computes_nothing_and_leaves_the_page_as_it_is(layered, monkeypatch):
     monkeypatch.setattr(kit, "overview", lambda trace: pytest.fail("computed for nobody"))
     app = layered(layers=1, text="closed by the one who looks")
