@@ -30,10 +30,7 @@ PAGES = {
     "cases": "Cases",
 }
 # Where pictures stand above each other, and many controls below each other.
-ON_PHONES = [
-    *("", "?source=random&layers=12", "token", "model", "steps", "what-if", "hops", "embeddings"),
-    *("positions", "cost", "train", "compare"),
-]
+ON_PHONES = ["", "?source=random&layers=12", "token", "steps", "what-if", "embeddings", "positions", "cost"]
 # What axe (a checker of the rules of WCAG) finds fault with, each element with why.
 FAULTS = """async () => {
     const { violations } = await axe.run(document, { resultTypes: ['violations'] });
