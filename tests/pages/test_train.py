@@ -181,14 +181,14 @@ def test_visitors_that_wait_see_their_place(on_train, english, monkeypatch):
     apps = [on_train(train_seed=seed) for seed in range(3)]
     for app in apps:
         app.button(key="start").click().run()
-    job = compute.trainings().find(plan(seed=2))
-    assert compute.trainings().place(job) == 1
+    jobs = [compute.trainings().find(plan(seed=seed)) for seed in range(3)]
+    assert compute.trainings().place(jobs[2]) == 1
     apps[2].run()
     texts = [element.proto.text for element in apps[2].get("progress")]
     assert texts == [english("train.waiting", place=2)]
-    for seed, app in enumerate(apps):
+    for job, app in zip(jobs, apps, strict=True):
         app.button(key="stop").click().run()
-        assert not compute.trainings().find(plan(seed=seed)).users
+        assert not job.users
 
 
 @pytest.mark.slow
