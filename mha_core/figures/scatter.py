@@ -86,19 +86,19 @@ def scatter(
 def _group_marks(points: pd.DataFrame, groups: pd.Series, rest: str | None, *, flat: bool) -> list:
     """The points of each group, each group with a colour of the template and a mark of its own."""
     traces = []
-    names = sorted(set(groups), key=lambda name: (name == rest, name))
-    for count, name in enumerate(names):
-        words = points.index[(groups == name).to_numpy()]
+    places = groups.groupby(groups).indices  # of the words of each group
+    for count, name in enumerate(sorted(places, key=lambda name: (name == rest, name))):
+        members = points.iloc[places[name]]
         look = {"color": REST_COLOUR} if name == rest else {"symbol": SYMBOLS[count % len(SYMBOLS)]}
         traces.append(
-            _marks(points.loc[words], flat)(
+            _marks(members, flat)(
                 mode="markers",
                 name=html.escape(name),
                 marker={"size": 7 if flat else 4, "opacity": OPACITY} | look,
                 # A click chooses a word; it is not to fade the others.
                 unselected={"marker": {"opacity": OPACITY}} if flat else None,
-                text=_escaped(words),
-                customdata=list(words),
+                text=_escaped(members.index),
+                customdata=list(members.index),
                 hovertemplate=f"<b>%{{text}}</b><br>{html.escape(name)}<extra></extra>",
             )
         )
