@@ -13,6 +13,7 @@ from pages._kit import logs, server, streamlit_parts
 
 streamlit_parts.read_lazily()
 streamlit_parts.wake_once()
+streamlit_parts.compose_themes_once()
 streamlit_parts.take_whole_numbers()
 FOREVER = "public, max-age=31536000, immutable"  # other scripts have another address
 ROOM = "/".join([st.get_option("server.baseUrlPath").strip("/"), "headscope"]).lstrip("/")

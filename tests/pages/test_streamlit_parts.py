@@ -9,9 +9,12 @@ from types import SimpleNamespace
 
 import pytest
 import streamlit as st
-from streamlit import net_util
+from streamlit import config, net_util
 from streamlit.elements.widgets.number_input import NumberInputSerde
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+from streamlit.proto.NewSession_pb2 import CustomThemeConfig
 from streamlit.proto.NumberInput_pb2 import NumberInput
+from streamlit.runtime import app_session
 from streamlit.runtime.app_session import AppSession
 from streamlit.runtime.memory_uploaded_file_manager import MemoryUploadedFileManager
 from streamlit.runtime.runtime import Runtime
@@ -22,6 +25,7 @@ from streamlit.web.server import server_util
 
 from mha_core.export import scripts
 from pages._kit import streamlit_parts
+from pages._kit.state import CONTROLS
 
 ROOT = Path(__file__).parents[2]
 BUNDLE = Path(st.__file__).parent / "static" / "static" / "js"
@@ -84,7 +88,11 @@ def test_what_a_session_holds_is_the_same_when_each_value_is_read_by_itself(open
     state = app._session_state._state
     values = whole.fget(state)
     assert {"h", "address", "head_view"} <= values.keys()
-    assert dict(streamlit_parts.LazyState(state)) == values
+    lazy = streamlit_parts.LazyState(state)
+    assert dict(lazy) == values
+    assert {name: lazy.get(name, "absent") for name in CONTROLS} == {
+        name: values.get(name, "absent") for name in CONTROLS
+    }
     monkeypatch.setattr(SessionState, "filtered_state", whole)
     streamlit_parts.read_lazily()
     again = opened(h=8, token="street")
@@ -128,6 +136,42 @@ def test_all_that_a_run_says_at_once_wakes_the_event_loop_once(monkeypatch):
         run(loop)
     assert (asked.need_send_data.is_set(), len(wakes)) == (True, 3)
     loop.close()
+
+
+def themes() -> CustomThemeConfig:
+    """What a run sends of the theme, as Streamlit fills it in."""
+    message = ForwardMsg()
+    theme = message.new_session.custom_theme
+    for part in ("", ".light", ".dark", ".sidebar", ".light.sidebar", ".dark.sidebar"):
+        place = theme
+        for name in part.split(".")[1:]:
+            place = getattr(place, name)
+        app_session._populate_theme_msg(place, f"theme{part}")
+    return theme
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("light.primaryColor", "#123456"), ("sidebar.paddingTop", None)]
+)
+def test_the_theme_that_is_composed_once_is_that_of_every_run(monkeypatch, option, value):
+    """And follows the settings when they are read anew; a part without settings is not sent."""
+    name, compose = f"theme.{option}", app_session._populate_theme_msg
+    monkeypatch.setattr(app_session, "_populate_theme_msg", compose)
+    before, was = themes(), config.get_option(name)
+    streamlit_parts.compose_themes_once()
+    once = app_session._populate_theme_msg
+    assert [themes(), themes()] == [before, before]
+    try:
+        config.set_option(name, value)
+        config._on_config_parsed.send()
+        changed = themes()
+        monkeypatch.setattr(app_session, "_populate_theme_msg", compose)
+        assert changed == themes() != before
+    finally:
+        config.set_option(name, was)
+        config._on_config_parsed.send()
+    monkeypatch.setattr(app_session, "_populate_theme_msg", once)
+    assert themes() == before
 
 
 def test_of_the_files_of_a_page_the_latest_are_held(monkeypatch):
