@@ -116,7 +116,7 @@ def test_the_page_says_what_was_trained_and_in_a_fold_how_well_it_does(opened, e
     assert english("model.trained", steps=f"{entry['plan']['steps']:,}", **kind) in captions
     assert english("model.random") not in captions
     said = [markdown.value for markdown in app.markdown]
-    [scores] = [words for words in said if f"{100 * entry['scores']['answer']:.0f} % right answers" in words]
+    [scores] = [words for words in said if f"{100 * entry['scores']['answer']:.0f}% right answers" in words]
     best = f"layer {entry['scores']['layer'] + 1}, head {entry['scores']['head'] + 1},"
     assert best in scores
     assert scores.startswith(english(f"model.{source.architecture}"))
