@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 
 Result = TypeVar("Result")
 TEXT_IN_TABLE = 8  # words of memory that a cell takes which is no number
+SIMPLE = (str, bytes, int, float, type(None))  # most of what is held; they hold nothing themselves
 
 
 def size(value: object, *, seen: set[int] | None = None) -> int:
@@ -16,6 +17,8 @@ def size(value: object, *, seen: set[int] | None = None) -> int:
     if id(value) in seen:
         return 0
     seen.add(id(value))
+    if isinstance(value, SIMPLE):
+        return sys.getsizeof(value)
     # A table, a column of one, or the names of its rows.
     if hasattr(value, "to_numpy") and not isinstance(value, type):
         numbers = value.to_numpy()

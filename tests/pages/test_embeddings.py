@@ -11,6 +11,7 @@ from mha_core.analysis.embeddings import agreement, chance, nearest, project, ta
 from mha_core.sources import mini
 from mha_core.sources.random_weights import word_vectors
 from mha_core.training.lexicon import lexicon
+from pages._kit import compute
 from pages._kit.text import literal
 from pages.understand._embeddings.words import SHOWN
 
@@ -171,3 +172,13 @@ def test_what_does_not_fit_is_said_and_nothing_is_drawn(shown, link):
     app = shown(**link)
     assert len(app.error) == 1
     assert not app.table
+
+
+def test_the_vocabulary_of_a_model_is_held_once_for_all_sentences(shown):
+    """Or a class that types sentences here would push all else out of what is shared."""
+    app = shown(text="The animal was tired.")
+    before = compute._results.bytes
+    app.text_area("text").set_value("The street was wide.").run()
+    assert not app.exception
+    _, matrix = mini.vectors(mini.model(mini.find("en", "glass-box", 4, 64)))
+    assert 0 < compute._results.bytes - before < matrix.nbytes / 2

@@ -75,23 +75,26 @@ class Words:
 
 def of(scene: state.Scene, trace: AttentionTrace) -> Words:
     """All words of a trained model; for random weights those of the sentence and of the known pairs."""
-    return compute.of(trace, _words, scene=replace(scene, focus=state.Focus()))
-
-
-def _words(trace: AttentionTrace, *, scene: state.Scene) -> Words:
     sentence = tuple(dict.fromkeys(map(of_piece, trace.tokens.pieces)))
     language = getattr(trace.source, "language", None) or language_of(scene.text)
     trained = _trained(scene, language)
-    if trained is not None:
-        source = compute.source_of(scene, trained)
-        vocabulary = _vocabularies.get(str(source), lambda _key: _of_model(trained))
-        return Words(vocabulary, sentence, replace(origin(trace), source=source))
+    if trained is None:
+        settings = {"language": language, "d_model": scene.d_model, "seed": scene.seed}
+        return Words(compute.of(trace, _drawn, sentence=sentence, **settings), sentence, origin(trace))
+    source = compute.source_of(scene, trained)
+    vocabulary = _vocabularies.get(str(source), lambda _key: _of_model(trained))
+    return Words(vocabulary, sentence, replace(origin(trace), source=source))
+
+
+def _drawn(
+    _trace: AttentionTrace, *, sentence: tuple[str, ...], language: str, d_model: int, seed: int
+) -> Vocabulary:
+    """Random vectors of the words of a sentence and of the known pairs."""
     pairs = itertools.chain(*itertools.chain(*RELATIONS[language].values()))
     names = tuple(dict.fromkeys([*sentence, *pairs]))
-    frame = table(names, word_vectors(names, scene.d_model, seed=scene.seed).numpy())
+    frame = table(names, word_vectors(names, d_model, seed=seed).numpy())
     kinds = {name: t("words.own") if name in sentence else t("words.known") for name in names}
-    vocabulary = Vocabulary(frame, pd.Series(kinds)[frame.index], language, random=True)
-    return Words(vocabulary, sentence, origin(trace))
+    return Vocabulary(frame, pd.Series(kinds)[frame.index], language, random=True)
 
 
 def _of_model(trained: Trained) -> Vocabulary:
@@ -162,7 +165,8 @@ def _projected(words: Vocabulary, *, kinds: tuple[str, ...], axes: int) -> Map:
 
 def map_of(words: Words, kinds: tuple[str, ...], *, axes: int, chosen: str) -> None:
     """The map of the words of `kinds` and of the sentence; a click on a word chooses it."""
-    figure, count = compute.of(words, _map, kinds=kinds, axes=axes, chosen=chosen)
+    settings = {"sentence": words.sentence, "kinds": kinds, "axes": axes, "chosen": chosen}
+    figure, count = compute.of(words.vocabulary, _map, **settings)
     charts.draw(
         figure,
         key="words_map",
@@ -173,11 +177,13 @@ def map_of(words: Words, kinds: tuple[str, ...], *, axes: int, chosen: str) -> N
     )
 
 
-def _map(words: Words, *, kinds: tuple[str, ...], axes: int, chosen: str) -> tuple[Packed, int]:
+def _map(
+    words: Vocabulary, *, sentence: tuple[str, ...], kinds: tuple[str, ...], axes: int, chosen: str
+) -> tuple[Packed, int]:
     """The figure and the number of its words."""
-    word_map = project_words(words, kinds, axes=axes)
+    word_map = compute.of(words, _projected, kinds=kinds, axes=axes)
     index = words.vectors.index
-    labelled = index.isin([*words.sentence, chosen])
+    labelled = index.isin([*sentence, chosen])
     on_map = words.kinds.isin(kinds) | labelled
     rest = t("words.rest")
     figure = scatter(
