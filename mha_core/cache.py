@@ -20,11 +20,10 @@ def size(value: object, *, seen: set[int] | None = None) -> int:
     if isinstance(value, SIMPLE):
         return sys.getsizeof(value)
     # A table, a column of one, or the names of its rows.
-    if hasattr(value, "to_numpy") and not isinstance(value, type):
-        numbers = value.to_numpy()
-        return numbers.nbytes * (TEXT_IN_TABLE if numbers.dtype == object else 1)
-    if isinstance(nbytes := getattr(value, "nbytes", None), int):
-        return nbytes
+    is_table = hasattr(value, "to_numpy") and not isinstance(value, type)
+    numbers = value.to_numpy() if is_table else value
+    if isinstance(nbytes := getattr(numbers, "nbytes", None), int):
+        return nbytes * (TEXT_IN_TABLE if str(getattr(numbers, "dtype", "")) == "object" else 1)
     if isinstance(value, type):
         parts = ()
     elif isinstance(value, Mapping):

@@ -20,6 +20,7 @@ KEY = size("a")  # bytes
         ("a" * 1000, 1000, 1100),
         (b"a" * 1000, 1000, 1100),
         (np.zeros(1000), 8000, 8000),
+        (np.array(["it"] * 100, object), 6400, 6400),
         (torch.zeros(1000), 4000, 4000),
         (pd.DataFrame(np.zeros((10, 100))), 8000, 8000),
         (pd.DataFrame({"word": ["it"] * 100, "weight": [0.5] * 100}), 6400, 20_000),

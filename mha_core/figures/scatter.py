@@ -3,6 +3,7 @@
 import html
 from collections.abc import Collection, Iterable, Sequence
 
+import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
@@ -98,7 +99,7 @@ def _group_marks(points: pd.DataFrame, groups: pd.Series, rest: str | None, *, f
                 # A click chooses a word; it is not to fade the others.
                 unselected={"marker": {"opacity": OPACITY}} if flat else None,
                 text=_escaped(members.index),
-                customdata=list(members.index),
+                customdata=members.index.to_numpy(object),
                 hovertemplate=f"<b>%{{text}}</b><br>{html.escape(name)}<extra></extra>",
             )
         )
@@ -142,8 +143,9 @@ def _marks(points: pd.DataFrame, flat: bool):
     return trace
 
 
-def _escaped(words: Iterable[str]) -> list[str]:
-    return [html.escape(word, quote=False) for word in words]
+def _escaped(words: Iterable[str]) -> np.ndarray:
+    """An array: of a list plotly would check and copy each word, for longer than all else takes."""
+    return np.array([html.escape(word, quote=False) for word in words], object)
 
 
 def _arrow(start: pd.Series, end: pd.Series) -> dict:
