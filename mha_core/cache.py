@@ -19,18 +19,17 @@ def size(value: object, *, seen: set[int] | None = None) -> int:
     seen.add(id(value))
     if isinstance(value, SIMPLE):
         return sys.getsizeof(value)
-    # A table, a column of one, or the names of its rows.
-    is_table = hasattr(value, "to_numpy") and not isinstance(value, type)
-    numbers = value.to_numpy() if is_table else value
-    if isinstance(nbytes := getattr(numbers, "nbytes", None), int):
-        return nbytes * (TEXT_IN_TABLE if str(getattr(numbers, "dtype", "")) == "object" else 1)
-    if isinstance(value, type):
-        parts = ()
+    if isinstance(value, list | tuple | set | frozenset):
+        parts = value
     elif isinstance(value, Mapping):
         parts = (*value.keys(), *value.values())
-    elif isinstance(value, list | tuple | set | frozenset):
-        parts = value
+    elif isinstance(value, type):
+        parts = ()
     else:
+        # A table, a column of one, or the names of its rows.
+        numbers = value.to_numpy() if hasattr(value, "to_numpy") else value
+        if isinstance(nbytes := getattr(numbers, "nbytes", None), int):
+            return nbytes * (TEXT_IN_TABLE if str(getattr(numbers, "dtype", "")) == "object" else 1)
         parts = getattr(value, "__dict__", {}).values()
     return sys.getsizeof(value) + sum(size(part, seen=seen) for part in parts)
 
