@@ -9,7 +9,7 @@ from functools import cache
 
 import torch
 
-from mha_core.errors import MhaError
+from mha_core.errors import MhaError, shown
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ def pick(name: str | None = None) -> Device:
     names = available()
     if name is None:
         return Device(names[0], REASONS[names[0]]())
-    if name not in names:
+    if not isinstance(name, str) or name not in names:
         raise MhaError(
-            f"Device {name!r} is not available here; {', '.join(names)} can be used.",
+            f"Device {shown(name)} is not available here; {', '.join(names)} can be used.",
             fixes=tuple({"device": other} for other in names),
         )
     return Device(name, f"{name} was asked for")

@@ -1,8 +1,9 @@
 """What every room refuses with: a number out of range, a name that nobody knows, a list read out."""
 
+import numpy as np
 import pytest
 
-from mha_core.errors import in_range, listed, one_of
+from mha_core.errors import at_least_1, in_range, listed, one_of, shown
 
 
 def test_the_limits_themselves_are_accepted():
@@ -38,3 +39,28 @@ def test_a_name_is_known_or_the_known_ones_are_told(refused):
     error = refused(one_of, "mask", "casual", iter(["full", "causal"]))
     assert str(error) == "There is no mask called 'casual'; full or causal can be used."
     assert error.fixes == ({"mask": "full"}, {"mask": "causal"})
+
+
+@pytest.mark.parametrize("value", [0, -1, True, 1.0, float("nan"), "1", None, [], "x" * 9999])
+def test_a_limit_is_a_whole_number_from_1(value, refused):
+    assert at_least_1("limit", 1, "tokens") == 1
+    message = str(refused(at_least_1, "limit", value, "tokens"))
+    assert message.startswith("limit is a number of tokens, at least 1; got ")
+    assert len(message) < 200
+
+
+@pytest.mark.parametrize("value", [np.zeros(2), ["full"], {}, None, 1, "x" * 9999])
+def test_a_name_is_text_and_a_message_repeats_the_beginning_of_a_long_one(value, refused):
+    assert len(str(refused(one_of, "mask", value, ["full"]))) < 200
+
+
+@pytest.mark.parametrize("number", [10**5000, -(10**5000), 10**100], ids=["huge", "below", "googol"])
+def test_a_number_that_python_does_not_write_is_refused_all_the_same(number, refused):
+    error = refused(in_range, "h", number, 1, 128)
+    assert len(str(error)) < 200
+    assert error.fixes == ({"h": 128 if number > 0 else 1},)
+
+
+def test_a_value_is_repeated_whole_up_to_80_characters():
+    assert shown("x" * 78) == repr("x" * 78)
+    assert shown("x" * 79) == f"'{'x' * 79}…"

@@ -5,7 +5,7 @@ from operator import index as whole_number
 
 import numpy as np
 
-from mha_core.errors import MhaError
+from mha_core.errors import MhaError, shown
 
 LAYER = "This layer"  # as messages call it
 
@@ -18,20 +18,26 @@ def index(what: str, at: int, count: int, *, of: str) -> int:
     Raises `MhaError` for an index out of range, with the range that `of` has, and for anything but a whole
     number.
     """
+    number = whole(what, at)
+    if not count:
+        raise MhaError(f"{of} has no {what}s; {what} {shown(number)} was asked for.")
+    if not -count <= number < count:
+        raise MhaError(
+            f"{of} has {what}s 0 to {count - 1}; {what} {shown(number)} was asked for.",
+            fixes=({what: 0 if number < 0 else count - 1},),
+        )
+    return number % count
+
+
+def whole(what: str, at: int) -> int:
+    """The index as a whole number, where the count is not known yet; `MhaError` for anything else."""
     try:
         number = whole_number(at)
     except TypeError:
         number = None
     if number is None or isinstance(at, bool):
-        raise MhaError(f"{what} is a whole number; got {at!r}.")
-    if not count:
-        raise MhaError(f"{of} has no {what}s; {what} {number} was asked for.")
-    if not -count <= number < count:
-        raise MhaError(
-            f"{of} has {what}s 0 to {count - 1}; {what} {number} was asked for.",
-            fixes=({what: 0 if number < 0 else count - 1},),
-        )
-    return number % count
+        raise MhaError(f"{what} is a whole number; got {shown(at)}.")
+    return number
 
 
 def indices(what: str, picked: Picked, count: int, *, of: str) -> slice | list[int] | None:
@@ -48,7 +54,7 @@ def indices(what: str, picked: Picked, count: int, *, of: str) -> slice | list[i
     if numbers.dtype == bool and numbers.shape == (count,):
         return np.flatnonzero(numbers).tolist()
     if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):
-        raise MhaError(f"{what}s are a slice, a whole number or a list of them; got {picked!r}.")
+        raise MhaError(f"{what}s are a slice, a whole number or a list of them; got {shown(picked)}.")
     if not numbers.size:
         return []
     for edge in (numbers.min(), numbers.max()):
