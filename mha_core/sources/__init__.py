@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from mha_core import device as devices
 from mha_core.attention.edits import Edit
-from mha_core.errors import MhaError, in_range, listed, named_type
+from mha_core.errors import MhaError, at_least_1, in_range, listed, named_type
 from mha_core.sources import mini, random_weights
 from mha_core.sources.huggingface import batches, model
 from mha_core.sources.huggingface.tokenizer import Ids
@@ -245,9 +245,7 @@ def _check_settings(source: Any, settings: dict[str, Any]) -> None:
             f"source is {', '.join(map(repr, SOURCES))}, the id or the folder of a Hugging Face model, or "
             f"a model in memory; got {named_type(source)}."
         )
-    limit = settings.get("limit", 1)
-    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
-        raise MhaError(f"limit is a number of tokens, at least 1; got {limit!r}.")
+    at_least_1("limit", settings.get("limit", 1), "tokens")
     arguments = _arguments(source)
     for name, value in settings.items():
         if name in arguments:

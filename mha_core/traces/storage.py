@@ -24,9 +24,9 @@ from torch import Tensor
 
 from mha_core.attention.functional import attend
 from mha_core.attention.module import Projections
-from mha_core.attention.score_rule import ScoreRule
+from mha_core.attention.score_rule import NUMBERS, ScoreRule
 from mha_core.device import memory_errors
-from mha_core.errors import MhaError
+from mha_core.errors import MhaError, at_least_1
 from mha_core.traces import limits
 from mha_core.traces.answers import MAX_WORDS, Answer
 from mha_core.traces.facts import Facts
@@ -39,7 +39,6 @@ from mha_core.traces.tokens import MAX_TOKENS, Sides, Tokens
 
 HEADER = "headscope_trace"
 VERSION = 2
-RULE_NUMBERS = ("scale", "soft_cap", "temperature")  # the fields of a rule that are not tensors
 
 MIXER_TENSORS = ("v", "output", "gate", "bias", "mixing")
 NUMBER_TYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "BOOL": "bool"}
@@ -107,7 +106,7 @@ def _packed_layers(
                 transposed.add(key)
                 tensor = tensor.mT
             tensors[key] = tensor.clone(memory_format=torch.contiguous_format)
-        rule = {field: getattr(layer.rule, field) for field in RULE_NUMBERS}
+        rule = {field: getattr(layer.rule, field) for field in NUMBERS}
         sides = [_text_index(text, texts) for text in (layer.sides.queries, layer.sides.keys)]
         facts = {"kind": layer.kind, "name": layer.name, "about": layer.about.to_json(), "sides": sides}
         headers.append({"tensors": names, "rule": rule} | facts)
@@ -207,7 +206,11 @@ def _runs(process: int) -> bool:
 
 def check_path(path: str | PathLike) -> None:
     """Raise `MhaError` for a value that names no file."""
-    if not isinstance(path, str | PathLike) or not Path(path).name or "\0" in str(path):
+    try:
+        named = isinstance(path, str | PathLike) and Path(path).name and b"\0" not in os.fsencode(path)
+    except UnicodeEncodeError:  # half of a character, which no disk takes
+        named = False
+    if not named:
         raise MhaError(f"A file is named by its path, as in 'trace.safetensors'; got {path!r}.")
 
 
@@ -233,10 +236,14 @@ def read(
 ) -> Parts:
     """The parts of a trace that `write` wrote, of at most `limit` tokens, and no more than it may cost.
 
-    Raises `MhaError` as `open_file` does, and for another format version. What the file says of itself is
-    held to `MAX_LAYERS`, `MAX_HEADS`, `limit`, and to the shapes and number types of the tensors before these
-    are read, and their numbers before anything is computed from them.
+    Raises `MhaError` as `open_file` does, for another format version, and for a limit that is no number. What
+    the file says of itself is held to `MAX_LAYERS`, `MAX_HEADS`, `limit`, and to the shapes and number types
+    of the tensors before these are read, and their numbers before anything is computed from them.
     """
+    at_least_1("limit", limit, "tokens")
+    for name, value, unit in (("max_bytes", max_bytes, "bytes"), ("max_flops", max_flops, "operations")):
+        if value is not None:  # NaN would be no limit: nothing is larger
+            at_least_1(name, value, unit)
     with open_file(path, HEADER, kind="a saved trace") as (text, file):
         header = _of_this_version(limits.described(text))
         sizes = file_sizes(file)
@@ -310,7 +317,7 @@ def _check_values(where: str, part: dict) -> None:
     """
     if not isinstance(part.get("name", ""), str):
         raise MhaError(f"the name of {where} is {part['name']!r:.80}; it has to be text.")
-    for field in RULE_NUMBERS:
+    for field in NUMBERS:
         value = part["rule"].get(field, getattr(ScoreRule, field))
         optional = getattr(ScoreRule, field) is None
         if (value is None and optional) or (isinstance(value, int | float) and not isinstance(value, bool)):
@@ -352,6 +359,8 @@ def open_file(path: str | PathLike, key: str, *, kind: str) -> Iterator[tuple[st
     of that kind, and for an error of the block inside: there header and tensors do not fit, or are refused.
     """
     check_path(path)
+    if os.path.exists(path) and not os.path.isfile(path):  # of a pipe, who opens it waits for a writer
+        raise MhaError(f"{path} cannot be read as {kind}: it is no file.")
     try:
         with safe_open(path, framework="pt") as file:
             header = (file.metadata() or {}).get(key)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import regex
 
-from mha_core.errors import MhaError, listed, named_type
+from mha_core.errors import MhaError, at_least_1, listed, named_type
 
 MAX_TOKENS = 4096
 EMPTY = "There is no text to look at; type at least one word."
@@ -204,7 +204,7 @@ def words(text: str, *, limit: int = MAX_TOKENS) -> Tokens:
             spans.append((offset + match.start(), offset + match.end()))
     if not pieces:
         raise MhaError(EMPTY)
-    if len(pieces) > limit:
+    if len(pieces) > at_least_1("limit", limit, "tokens"):
         raise too_long(len(pieces), limit, rule="the limit is", fix=text[: spans[limit - 1][1]])
     return Tokens(text, tuple(pieces), tuple(spans))
 

@@ -194,7 +194,7 @@ class AttentionTrace:
                 "to_xarray needs the package xarray: pip install 'headscope[xarray]', or pip install xarray."
             ) from None
         matrix = MATRICES[name]
-        numbers = [layer or 0] if layer is not None or not self.layers else range(len(self.layers))
+        numbers = range(len(self.layers) or 1) if layer is None else [layer]
         layers = [self.layer(number) for number in numbers]
         arrays = [matrix.values(one, head) for one in layers]
         if any(array is None for array in arrays):

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from mha_core.attention.functional import row_blocks
 from mha_core.attention.module import project_packed, project_per_head
-from mha_core.errors import MhaError, named_type
+from mha_core.errors import MhaError, named_type, shown
 from mha_core.traces.layer import LayerTrace
 
 # The largest difference that rounding can cause for values around 1; torch may add in another order.
@@ -32,10 +32,12 @@ def against_torch(layer: LayerTrace, *, rows: slice | None = None) -> Check:
     With more than `MAX_UNIT` keys only the outputs are compared, since the unit matrix would need too much
     memory. Rows with every key hidden are left out: torch does not define them.
     Both sides are computed in blocks of rows, so that no matrix of a long text is in memory as a whole.
-    Raises `MhaError` for anything but a layer.
+    Raises `MhaError` for anything but a layer, and for rows that are no slice, or none of its rows.
     """
     if not isinstance(layer, LayerTrace):
         raise MhaError(f"One layer is compared, as in trace.layers[0]; got {named_type(layer)}.")
+    if not isinstance(rows, slice | None) or (rows and rows.step not in (None, 1)):
+        raise MhaError(f"rows is a slice without a step, as in slice(0, 10), or None; got {shown(rows)}.")
     if not layer.knows("q"):
         return Check(None, reason="only the weights of this layer are known, not what they were made of")
     rule = layer.rule
@@ -50,6 +52,8 @@ def against_torch(layer: LayerTrace, *, rows: slice | None = None) -> Check:
     if layer.n_key <= MAX_UNIT:
         unit = torch.eye(layer.n_key, dtype=dtype).expand(layer.n_heads, -1, -1).contiguous()
     start, stop, _ = (rows or slice(None)).indices(layer.n_query)
+    if start >= stop:
+        raise MhaError(f"{shown(rows)} has none of the {layer.n_query} rows of this layer.")
     results = []
     for block in row_blocks(stop - start, layer.n_heads * layer.n_key):
         results += _differences(_with_rows(layer, slice(start + block.start, start + block.stop)), k, v, unit)

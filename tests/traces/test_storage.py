@@ -208,6 +208,15 @@ def test_a_folder_is_refused(tmp_path, refused):
     assert str(refused(mha.load, tmp_path)).startswith(f"{tmp_path} cannot be read as a saved trace: ")
 
 
+def test_a_pipe_is_refused_before_anybody_waits_for_its_writer(tmp_path, refused):
+    os.mkfifo(pipe := tmp_path / "pipe")
+    writer = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)  # so that a test that fails does not wait, either
+    try:
+        assert str(refused(mha.load, pipe)) == f"{pipe} cannot be read as a saved trace: it is no file."
+    finally:
+        os.close(writer)
+
+
 def test_a_foreign_safetensors_file_is_refused(tmp_path, refused):
     path = tmp_path / "weights.safetensors"
     for metadata in (None, {"format": "pt"}):
@@ -513,6 +522,13 @@ def test_a_file_is_held_to_the_memory_that_it_takes(saved, refused):
     assert "(max_bytes)" in str(refused(mha.load, saved, max_bytes=needed - 1))
 
 
+@pytest.mark.parametrize("limit", ["limit", "max_bytes", "max_flops"])
+@pytest.mark.parametrize("value", [float("nan"), "many", 0, True, []])
+def test_a_limit_that_is_none_is_refused_and_not_the_file(limit, value, saved, refused):
+    """Nothing is larger than NaN, so that it would let every file in."""
+    assert f"{limit} is a number of " in str(refused(mha.load, saved, **{limit: value}))
+
+
 def test_a_trace_that_could_not_be_read_is_not_saved_and_a_long_one_is_read_on_request(tmp_path, refused):
     path = tmp_path / "t.safetensors"
     trace = mha.trace("a " * 4097, h=1, d_model=2, limit=4097)
@@ -692,9 +708,11 @@ def test_what_is_no_file_is_not_replaced_by_one(saved, tmp_path, make):
     assert {one.name for one in tmp_path.iterdir()} <= {"taken", saved.name}
 
 
-def test_a_name_with_a_null_character_is_none(saved):
-    with pytest.raises(mha.MhaError, match="A file is named by its path"):
-        mha.load(saved).save("a\0b.safetensors")
+@pytest.mark.parametrize("name", ["a\0b.safetensors", "a\ud800b.safetensors"])
+def test_a_name_that_no_disk_takes_is_none(name, saved, refused):
+    message = str(refused(mha.load(saved).save, name))
+    assert message.startswith("A file is named by its path")
+    assert str(refused(mha.load, name)) == message
 
 
 def test_a_disk_that_takes_no_more_is_an_error_of_the_system_and_leaves_nothing(saved, tmp_path):

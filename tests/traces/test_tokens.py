@@ -176,6 +176,12 @@ def test_a_text_beyond_the_limit_is_refused_with_what_would_fit(refused):
     assert words("one two,", limit=3).pieces == ("one", "two", ",")
 
 
+@pytest.mark.parametrize("limit", [0, -1, float("nan"), float("inf"), "3", None, True])
+def test_a_limit_that_is_none_is_refused(limit, refused):
+    """No text is longer than NaN or infinity."""
+    assert "limit is a number of tokens, at least 1" in str(refused(words, "one two", limit=limit))
+
+
 def test_the_limit_is_there_without_being_asked_for(refused):
     assert len(words("a " * MAX_TOKENS)) == MAX_TOKENS
     error = refused(words, "a " * 5001)

@@ -173,6 +173,13 @@ def test_some_rows_are_compared_alone(rule, make_layer, monkeypatch):
     assert {shape[1] for shape in shapes} <= {3}
 
 
+@pytest.mark.parametrize(
+    "rows", [0, 3, "", [], False, slice(0, 4, 2), slice(3, 3), slice(5, 2), slice(99, 100)]
+)
+def test_rows_that_would_not_be_those_compared_are_refused(rows, make_layer, refused):
+    assert "row" in str(refused(against_torch, make_layer(mha.ScoreRule()), rows=rows))
+
+
 def test_of_many_keys_the_outputs_are_compared(normal, monkeypatch):
     tensors = {"q": normal(2, 40, 4), "k": normal(2, 40, 4), "v": normal(2, 40, 3)}
     layer, asked = mha.LayerTrace(tensors, mha.ScoreRule()), []
