@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from mha_core.attention.score_rule import ScoreRule
-from mha_core.errors import MhaError
+from mha_core.errors import MhaError, listed, named_type
 
 CELLS = 1 << 20  # of a block of rows: few enough for the processor's cache
 HALF = (torch.float16, torch.bfloat16)
@@ -23,9 +23,12 @@ def attend(q: Tensor, k: Tensor, v: Tensor, rule: ScoreRule = ScoreRule()) -> Te
     multiple of n_kv: query head i uses key/value head ``i // (h / n_kv)``, which is not copied.
     Works in fp32, fp64, and in bf16 and fp16 with scores and softmax in fp32.
 
-    Raises `MhaError` when the shapes do not fit. Source: Vaswani et al. 2017, equation 1.
+    Raises `MhaError` when the shapes do not fit, and for what is no tensor or no rule. Source: Vaswani et al.
+    2017, equation 1.
     """
     _check(q, k, v)
+    if not isinstance(rule, ScoreRule):
+        raise MhaError(f"rule is a ScoreRule, as in ScoreRule(temperature=0.5); got {named_type(rule)}.")
     n_query, n_key = q.shape[-2], k.shape[-2]
     # Half of the cells: the model's own tensors need memory, too.
     blocks = row_blocks(n_query, 2 * q.shape[:-2].numel() * n_key, min_rows=MIN_ROWS)
@@ -96,6 +99,9 @@ def _per_kv_head(rows: Tensor, matrix: Tensor) -> Tensor:
 
 
 def _check(q: Tensor, k: Tensor, v: Tensor) -> None:
+    if not (isinstance(q, Tensor) and isinstance(k, Tensor) and isinstance(v, Tensor)):
+        types = listed(map(named_type, (q, k, v)), "and")
+        raise MhaError(f"q, k and v are torch tensors, as torch.as_tensor makes them; got {types}.")
     q_shape, k_shape = q.shape, k.shape  # torch builds a shape anew each time
     fits = (
         len(q_shape) >= 3

@@ -3,15 +3,17 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from numbers import Real
 
 import torch
 from torch import Tensor
 
 from mha_core.attention.masks import check_boolean
-from mha_core.errors import MhaError
+from mha_core.errors import MhaError, named_type, shown
 
 HIDDEN = float("-inf")
 COMPUTED = float("inf")  # in patched weights and outputs, where the computed number remains
+NUMBERS = ("scale", "soft_cap", "temperature")
 TENSORS = ("bias", "distance_bias", "mask", "sinks", "patched_weights", "patched_outputs")
 MIN_DIVISOR, MAX_DIVISOR = 0.001, 1_000_000  # temperatures and caps with which fp32 scores stay numbers
 
@@ -51,14 +53,21 @@ class ScoreRule:
     patched_outputs: Tensor | None = None
 
     def __post_init__(self):
+        for name in NUMBERS:
+            self._check_number(name)
         for name in ("temperature", "soft_cap"):
             value = getattr(self, name)
             if value is not None and not MIN_DIVISOR <= value <= MAX_DIVISOR:
-                raise MhaError(f"{name} {value} is out of range; {MIN_DIVISOR} to {MAX_DIVISOR:,} work.")
-        for name in ("scale", "soft_cap", "temperature"):
+                raise MhaError(
+                    f"{name} {shown(value)} is out of range; {MIN_DIVISOR} to {MAX_DIVISOR:,} work."
+                )
+        for name in NUMBERS:
             self._make_float(name)
         if self.scale is not None and not math.isfinite(self.scale):
             raise MhaError(f"scale {self.scale} is no finite number.")
+        for name, table in self.tensors().items():
+            if not isinstance(table, Tensor):
+                raise MhaError(f"{name} is a tensor, as torch.as_tensor makes it; got {named_type(table)}.")
         if self.mask is not None:
             check_boolean("mask", self.mask)
         if self.bias is not None and (hidden := self.bias == HIDDEN).any():
@@ -66,11 +75,14 @@ class ScoreRule:
             object.__setattr__(self, "mask", allowed)
             object.__setattr__(self, "bias", self.bias.masked_fill(hidden, 0.0))
 
+    def _check_number(self, name: str) -> None:
+        value, optional = getattr(self, name), getattr(ScoreRule, name) is None
+        if not (value is None and optional) and (not isinstance(value, Real) or isinstance(value, bool)):
+            raise MhaError(f"{name} is a number; got {shown(value)}.")
+
     def _make_float(self, name: str) -> None:
         """Keep a whole number as a float: torch multiplies with whole numbers up to 2^63 alone."""
         value = getattr(self, name)
-        if isinstance(value, bool):
-            raise MhaError(f"{name} is a number; got {value}.")
         if isinstance(value, int):
             try:
                 object.__setattr__(self, name, float(value))

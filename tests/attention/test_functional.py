@@ -281,6 +281,12 @@ def test_shapes_that_do_not_fit_are_named(q, k, v, normal, refused):
     )
 
 
+def test_what_is_no_tensor_or_no_rule_is_refused(normal, refused):
+    q = normal(3, 5, 7)
+    assert "got a list, a Tensor and a Tensor." in str(refused(attend, q.tolist(), q, q))
+    assert "rule is a ScoreRule" in str(refused(attend, q, q, q, None))
+
+
 def test_no_keys_and_no_key_heads_are_refused_too(normal, refused):
     refused(attend, normal(3, 5, 7), normal(0, 11, 7), normal(0, 11, 13))
     refused(attend, normal(3, 5, 7), normal(3, 0, 7), normal(3, 0, 13))

@@ -343,3 +343,18 @@ def test_whole_numbers_of_a_rule_are_kept_as_floats():
 @pytest.mark.parametrize("values", [{"scale": True}, {"temperature": True}, {"scale": 10**400}], ids=str)
 def test_a_rule_has_numbers_that_a_float_can_be(values, refused):
     refused(ScoreRule, **values)
+
+
+@pytest.mark.parametrize("name", ["bias", "distance_bias", "mask", "sinks", "patched_weights"])
+@pytest.mark.parametrize("table", ["x", [0.0, 1.0], 1.0, True, np.zeros((3, 3))], ids=repr)
+def test_a_table_that_is_no_tensor_is_refused_where_it_is_given(name, table, refused):
+    assert f"{name} is a tensor, as torch.as_tensor makes it; got a " in str(
+        refused(ScoreRule, **{name: table})
+    )
+
+
+@pytest.mark.parametrize("name", ["scale", "soft_cap", "temperature"])
+@pytest.mark.parametrize("number", ["1", True, [1.0], 1j, np.ones(2), torch.ones(2)], ids=repr)
+def test_a_number_that_is_none_is_refused_where_it_is_given(name, number, refused):
+    assert f"{name} is a number; got " in str(refused(ScoreRule, **{name: number}))
+    assert getattr(ScoreRule(**{name: np.float32(2)}), name) == 2.0
