@@ -45,9 +45,10 @@ from mha_core.capture.sdpa import (
     until_heads,
 )
 from mha_core.device import memory_errors
-from mha_core.errors import MhaError, one_of
+from mha_core.errors import MhaError, at_least_1, one_of, shown
 from mha_core.sources.arrays import sides_of
 from mha_core.traces.facts import Facts
+from mha_core.traces.indices import index, whole
 from mha_core.traces.layer import KINDS, with_texts
 from mha_core.traces.source import RecordedSource, SourceValue, array_source
 from mha_core.traces.tensors import compact, contiguous_copy, version
@@ -98,8 +99,9 @@ def record(
     Calls that do not fit the tokens, attention that cannot be followed, and layers that mix tokens by other
     means, are left out and named in ``trace.source.skipped`` with their place; ``misfit="raise"`` refuses
     them instead.
-    Raises `MhaError` for an unknown `misfit`; when `trace` is read, if nothing was recorded that fits the
-    tokens, or in several forward passes.
+    A row with every key hidden has weight 0 everywhere; where torch computes with such a row it has NaN.
+    Raises `MhaError` for an unknown `misfit`, and for arguments of another type; when `trace` is read, if
+    nothing was recorded that fits the tokens, or in several forward passes, or if no batch had that item.
     """
     if model is not None and not isinstance(model, nn.Module):
         raise MhaError(
@@ -107,9 +109,13 @@ def record(
             f"{type(model).__name__}. Write mha.record(model, tokens=…), or mha.record(tokens=…)."
         )
     one_of("misfit", misfit, MISFITS, parameter="misfit")
+    if batch is not None:
+        at_least_1("batch", batch, "texts")
+    if kinds is not None and not isinstance(kinds, list | tuple):
+        raise MhaError(f"kinds is a list with the kind of each call; got {shown(kinds)}.")
     return Recorder(
         sides_of(tokens, keys),
-        item,
+        whole("item", item),
         kinds,
         array_source(source, RecordedSource),
         model=model,
@@ -136,6 +142,7 @@ class Recorder:
         self.model, self.batch, self.misfit = model, batch, misfit
         self._passes = [ForwardPass()]
         self._count = 0
+        self._n_texts = 1  # of the largest batch that was read
         self._eager_mode = EagerMode(
             self._add_followed, every_row=True, locate=self._place, on_concat=self._add_joined
         )
@@ -201,6 +208,7 @@ class Recorder:
             raise MhaError(skipped[0])
         if not fitting:
             raise MhaError(" ".join((self._nothing(passes), *mixers)))
+        index("item", self.item, self._n_texts, of="The batch")  # one text alone is shared by all items
         return tuple(self._trace(each, [*elsewhere, *mixers]) for each in fitting)
 
     def _without_attention(self, recorded: Collection[str]) -> list[str]:
@@ -348,6 +356,7 @@ class Recorder:
         except HeadsReached as reached:
             q, k, v, mask, _, is_causal = reached.args
         attended, about, _ = self._reader.attended(q.shape[0], q, k, v, mask, dropout, is_causal)
+        self._n_texts = max(self._n_texts, q.shape[0])
         tensors: dict[str, Tensor] = {}
         if query is arguments["key"] is arguments["value"]:
             x = query[:, None] if query.dim() == 2 else query
@@ -389,6 +398,7 @@ class Recorder:
         """Record a call; `result` is its output as the code has it, `output` the same as (…, query, d_v)."""
         self._count += 1
         n_texts = 1 if axis is None or result is None else result.shape[axis]
+        self._n_texts = max(self._n_texts, n_texts)
         origin = self._modules.provenance(place.module, attended, n_texts, self.item)
         q, k, v = (contiguous_copy(part[0]) for part in (attended.q, attended.k, attended.v))
         call = RecordedCall(

@@ -483,6 +483,55 @@ def test_a_model_that_is_no_module_is_refused(refused):
     )
 
 
+@pytest.mark.parametrize("item", [1, -2, 5, 10**30])
+@pytest.mark.parametrize("make", [Causal, lambda: nn.MultiheadAttention(D, H, batch_first=True)])
+def test_an_item_that_no_batch_has_is_refused_also_of_one_text(x, item, make, refused):
+    """One text is not each of the items that somebody may ask for."""
+    model = make()
+    with mha.record(model, tokens=TOKENS, item=item) as rec:
+        model(x[:1]) if isinstance(model, Causal) else model(x[:1], x[:1], x[:1])
+    assert "The batch has items 0 to 0; item" in str(refused(lambda: rec.trace))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"item": "a"}, "item is a whole number; got 'a'."),
+        ({"item": True}, "item is a whole number; got True."),
+        ({"item": None}, "item is a whole number; got None."),
+        ({"item": 1.0}, "item is a whole number; got 1.0."),
+        ({"batch": 0}, "batch is a number of texts, at least 1; got 0."),
+        ({"batch": "a"}, "batch is a number of texts, at least 1; got 'a'."),
+        ({"kinds": "self"}, "kinds is a list with the kind of each call; got 'self'."),
+        ({"kinds": 5}, "kinds is a list with the kind of each call; got 5."),
+    ],
+)
+def test_arguments_of_another_type_are_refused_before_anything_runs(wrong, said, refused):
+    assert str(refused(mha.record, tokens=TOKENS, **wrong)) == said
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("length", [1, 7])
+@pytest.mark.parametrize("hide", ["bool", "float", "both"])
+def test_a_row_that_sees_nothing_has_weight_0_where_torch_has_nan(normal, dtype, length, hide):
+    model = nn.MultiheadAttention(D, H, batch_first=True).to(dtype)
+    x = normal(2, length, D).to(dtype)
+    padding = torch.zeros(2, length, dtype=torch.bool)
+    padding[1] = True
+    masks = {"key_padding_mask": padding} if hide != "float" else {}
+    if hide != "bool":
+        masks["attn_mask"] = torch.zeros(length, length, dtype=dtype)
+        masks["attn_mask"][0] = -torch.inf
+    if hide == "both":
+        masks["key_padding_mask"] = torch.zeros(2, length, dtype=dtype).masked_fill(padding, -torch.inf)
+    with torch.no_grad(), mha.record(tokens=TOKENS[:length], item=1) as rec:
+        _, weights = model(x, x, x, average_attn_weights=False, **masks)
+    expected = weights[1].float()
+    assert expected.isnan().any()
+    recorded = torch.tensor(rec.trace.layers[0].weights()).float()
+    torch.testing.assert_close(recorded, expected.nan_to_num(0.0), atol=4 * torch.finfo(dtype).eps, rtol=0)
+
+
 def test_of_two_within_each_other_the_outer_has_the_calls_of_both(x):
     model = nn.MultiheadAttention(D, H, batch_first=True)
     with mha.record(tokens=TOKENS) as outer:
