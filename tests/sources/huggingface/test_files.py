@@ -248,6 +248,37 @@ def test_files_that_are_missing_or_damaged(folder, tmp_path, refused):
     assert "has no config.json" in str(refused(huggingface.load, str(path)))
 
 
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json"])
+def test_a_pipe_in_place_of_a_file_is_refused_before_anybody_waits_for_its_writer(
+    folder, tmp_path, refused, name
+):
+    path = spoilt(folder("gpt2"), tmp_path)
+    (path / name).unlink(missing_ok=True)
+    os.mkfifo(path / name)
+    writer = os.open(path / name, os.O_RDWR | os.O_NONBLOCK)
+    closing = threading.Timer(5, os.close, [writer])  # so that a test that fails does not wait, either
+    closing.start()
+    try:
+        assert str(refused(huggingface.load, str(path))) == f"{name} of {path} cannot be read: it is no file."
+    finally:
+        closing.cancel()
+
+
+@pytest.mark.parametrize("revision", ["", "../main", "a\udcff", "a b", "x" * 999, 7, b"main"])
+def test_what_can_be_no_revision_is_refused_before_the_hub_is_asked(hub, refused, revision):
+    error = refused(huggingface.load, "our/tiny", revision=revision, endpoint=hub)
+    assert "is no revision; one is a commit, a tag or a branch" in str(error)
+    assert error.fixes == ({"revision": None},)
+
+
+def test_a_folder_has_no_revisions(folder, refused):
+    """It would be another one than was asked for, and nobody would know."""
+    path = str(folder("gpt2"))
+    assert str(refused(huggingface.load, path, revision="main")) == (
+        f"{path} is on this machine as it is; leave revision out."
+    )
+
+
 def test_a_model_without_its_tokenizer(folder, tmp_path, refused):
     path = spoilt(folder("gpt2"), tmp_path)
     for file in path.glob("token*"):
