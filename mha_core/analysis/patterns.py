@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from mha_core.attention.functional import row_blocks
-from mha_core.errors import MhaError, named_type
+from mha_core.errors import MhaError, at_least_1, named_type, shown
 from mha_core.traces.indices import index
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.tokens import Sides, Tokens, special_positions
@@ -168,9 +168,7 @@ def similarity(
     layers = (remaining,) if isinstance(remaining, LayerTrace) else of_one_kind(remaining).layers
     n_query, n_key, n_heads = layers[0].n_query, layers[0].n_key, sum(layer.n_heads for layer in layers)
     queries = None
-    if max_rows is not None and (not isinstance(max_rows, int) or max_rows < 1):
-        raise MhaError(f"max_rows is a number of rows, at least 1; got {max_rows!r}.")
-    if max_rows is not None and max_rows < n_query:
+    if max_rows is not None and at_least_1("max_rows", max_rows, "rows") < n_query:
         queries = np.linspace(0, n_query - 1, max_rows).astype(int)
     distances, common = np.zeros((2, n_heads, n_heads))
     count = n_query if queries is None else len(queries)
@@ -228,9 +226,11 @@ def leave_out(trace: Traced, without: Without) -> Traced:
     if isinstance(trace, AttentionTrace) and not trace.layers:
         raise MhaError("This trace has no layer with attention weights, and there is nothing to measure.")
     if without != "special" if isinstance(without, str) else not isinstance(without, Iterable):
-        raise MhaError(f"without is 'special' or a list of positions; got {without!r}.")
-    if not isinstance(without, str) and not len(without):
-        return trace
+        raise MhaError(f"without is 'special' or a list of positions; got {shown(without)}.")
+    if not isinstance(without, str):
+        without = _listed_positions(without)
+        if not without:
+            return trace
     layers = (trace,) if isinstance(trace, LayerTrace) else trace.layers
     for layer in layers:
         if without == "special" and not layer.sides.named:
@@ -252,6 +252,14 @@ def leave_out(trace: Traced, without: Without) -> Traced:
     if isinstance(trace, LayerTrace):
         return layers[0]
     return AttentionTrace(of_text(trace.tokens)[1], layers, trace.source)
+
+
+def _listed_positions(without: Iterable) -> list:
+    """The positions to leave out, as a list: an array or a generator has no truth value or length."""
+    try:
+        return list(without)
+    except TypeError:  # an array of one number without an axis
+        raise MhaError(f"without is 'special' or a list of positions; got {shown(without)}.") from None
 
 
 def _remaining_positions(count: int, without: Sequence[int]) -> list[int]:

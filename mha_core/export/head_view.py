@@ -17,7 +17,7 @@ from os import PathLike
 from typing import Protocol
 
 from mha_core import resources
-from mha_core.errors import MhaError, in_range, named_type
+from mha_core.errors import MhaError, in_range, named_type, shown
 from mha_core.export import scripts
 from mha_core.export.payload import BUDGET, Panel, fitting, pack, size
 from mha_core.traces.indices import index
@@ -153,8 +153,11 @@ def view(
     if height is not None:
         in_range("height", height, *HEIGHTS)
     titles = _titles(traces) if titles is None else titles
-    if not isinstance(titles, list | tuple) or len(titles) != len(traces):
-        raise MhaError(f"titles are a list with a title for each trace, here {len(traces)}; got {titles!r}.")
+    named = isinstance(titles, list | tuple) and all(isinstance(title, str) for title in titles)
+    if not named or len(titles) != len(traces):
+        raise MhaError(
+            f"titles are a list with a title for each trace, here {len(traces)}; got {shown(titles)}."
+        )
     budget = ALL_LAYERS * BUDGET // len(traces)
     numbers, loaded_heads = fitting(longest(traces).layers, layer, head, budget=budget, values=True)
     panels = [panel(each, numbers, title) for each, title in zip(traces, titles, strict=True)]

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from mha_core import device as devices
 from mha_core.attention.score_rule import ScoreRule
-from mha_core.errors import MhaError, listed, one_of
+from mha_core.errors import MhaError, listed, named_type, one_of
 from mha_core.interventions.again import (
     CLOSE,
     HALF_CLOSE,
@@ -118,6 +118,7 @@ def effects(
     Sources: Michel et al. 2019, "Are Sixteen Heads Really Better than One?" (both methods, equation 2); means
     as Wang et al. 2022, "Interpretability in the Wild".
     """
+    _check_trace(trace)
     one_of("method", method, METHODS)
     with devices.memory_errors("This experiment"):
         experiment, position = _experiment(trace, at, source, tokenizer, _texts(baseline))
@@ -244,16 +245,25 @@ def _texts(baseline: Sequence[str] | None) -> Sequence[str]:
     return texts
 
 
+def _check_trace(trace: object) -> None:
+    if not isinstance(trace, AttentionTrace):
+        raise MhaError(f"A trace is needed, as mha.trace(text) returns it; got {named_type(trace)}.")
+
+
 def mean_outputs(traces: Iterable[AttentionTrace]) -> list[np.ndarray]:
     """Of each layer the heads' outputs, averaged over all tokens of all traces. (head, d_v)
 
     With them a head is switched to what it does on average, whatever the text (mean ablation: Wang et al.
     2022): ``edits.Output(layer=1, heads=3, values=mha.mean_outputs(traces)[1][3])``.
-    Raises `MhaError` without a trace, for traces with different layers, and where outputs are not known.
+    Raises `MhaError` without a trace, for what is none, for traces with different layers, and where outputs
+    are not known.
     """
     sums: list[np.ndarray] = []
     counts: list[int] = []
+    if not isinstance(traces, Iterable):
+        raise MhaError(f"mean_outputs takes several traces, as in a list; got {named_type(traces)}.")
     for trace in traces:
+        _check_trace(trace)
         outputs = [layer.output().astype(np.float64) for layer in trace.layers]
         shapes = [output.shape[::2] for output in outputs]
         sums = sums or [np.zeros(shape) for shape in shapes]

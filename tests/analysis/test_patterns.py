@@ -301,7 +301,7 @@ def test_what_a_token_took_is_shared_out_among_the_others(settings):
     layer = mha.trace("one two three four five", h=4, d_model=16, **settings).layers[0]
     weights = layer.weights().astype(float)[:, [1, 2, 4]][:, :, [1, 2, 4]]
     expected = weights / weights.sum(-1, keepdims=True)
-    for without in ([0, 3], [-2, 0], (3, -5)):
+    for without in ([0, 3], [-2, 0], (3, -5), np.array([0, 3]), torch.tensor([0, 3]), iter([0, 3])):
         np.testing.assert_allclose(leave_out(layer, without).weights(), expected, atol=1e-6)
     np.testing.assert_array_equal(leave_out(layer, [0, 3]).v, layer.v[:, [1, 2, 4]])
 
@@ -357,6 +357,11 @@ def test_padding_bends_the_measures_and_can_be_left_out():
         (lambda trace: metrics("a text"), "got a str"),
         (lambda trace: metrics(None), "got None"),
         (lambda trace: metrics(trace, without="padding"), "'special' or a list of positions; got 'padding'"),
+        (lambda trace: metrics(trace, without=np.array(1)), "a list of positions; got array"),
+        (
+            lambda trace: similarity(trace, max_rows=True),
+            "max_rows is a number of rows, at least 1; got True",
+        ),
         (lambda trace: metrics(trace, without=[5]), "tokens 0 to 4; token 5 was asked for"),
         (lambda trace: metrics(trace, without=[-6]), "token -6"),
         (lambda trace: metrics(trace, without=range(5)), "All 5 tokens would be left out"),

@@ -84,6 +84,7 @@ def test_the_last_layer_is_shown_unless_another_is_said(traced):
         ({"token": "two"}, "'two' is at the positions 1 and 3; say which, as in 'two~2'."),
         ({"titles": "ab"}, "titles are a list with a title for each trace, here 1; got 'ab'."),
         ({"titles": ("a", "b")}, "titles are a list with a title for each trace, here 1; got ('a', 'b')."),
+        ({"titles": [7]}, "titles are a list with a title for each trace, here 1; got [7]."),
         ({"height": 20}, "height 20 is out of range; 100 to 10000 work."),
     ],
 )

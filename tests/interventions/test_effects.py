@@ -126,6 +126,10 @@ def test_outputs_are_averaged_over_all_tokens_of_all_texts(refused):
     assert "different layers" in str(refused(mha.mean_outputs, [*traces, mha.trace(TIRED, h=2, d_model=8)]))
     weights = mha.from_weights(traces[0].layers[0].weights(), traces[0].tokens.labels)
     assert refused(mha.mean_outputs, [weights])
+    for wrong in (None, 3, traces[0]):
+        assert "takes several traces, as in a list; got" in str(refused(mha.mean_outputs, wrong))
+    for wrong in ("text", [3], traces[0].layers):
+        assert "A trace is needed" in str(refused(mha.mean_outputs, wrong))
 
 
 def test_a_baseline_of_nothing_is_refused(refused):
