@@ -1,11 +1,13 @@
 """The command `headscope`: the app, a trace without it, a saved trace in it."""
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import mha_core as mha
 from mha_core import resources
@@ -46,6 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     The app takes the place of this process: its exit code is Streamlit's.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # the name of a file that the terminal cannot write
     words, options = _split(sys.argv[1:] if arguments is None else arguments)
     parser = _parser()
     args = parser.parse_args(words)
@@ -159,10 +163,10 @@ def _csv(trace: "AttentionTrace", path: Path) -> None:
     from mha_core.traces.storage import replacing
 
     with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-        for number, layer in enumerate(trace.layers):
-            table = frames.long_table(trace, "weights", layer=number, heads=range(layer.n_heads))
-            table.insert(0, "layer", number + 1)
-            frames.without_formulas(table).to_csv(file, index=False, header=number == 0)
+        for number in range(len(trace.layers)):
+            for table in frames.long_tables(trace, "weights", layer=number):
+                table.insert(0, "layer", number + 1)
+                frames.without_formulas(table).to_csv(file, index=False, header=not file.tell())
 
 
 def _npz(trace: "AttentionTrace", path: Path) -> None:
@@ -171,14 +175,22 @@ def _npz(trace: "AttentionTrace", path: Path) -> None:
 
     from mha_core.traces.storage import replacing
 
-    arrays = {}
-    for number, layer in enumerate(trace.layers):
-        named = {"queries": np.array(layer.sides.queries.labels), "keys": np.array(layer.sides.keys.labels)}
-        known = {name: getattr(layer, name) for name in ("q", "k", "v") if layer.knows(name)}
-        parts = {**named, "weights": layer.weights(), **known}
-        arrays |= {f"{name}_{number}": array for name, array in parts.items()}
-    with replacing(path) as temporary:
-        np.savez_compressed(temporary, **arrays)
+    with replacing(path) as temporary, ZipFile(temporary, "w", ZIP_DEFLATED) as archive:
+        for number, layer in enumerate(trace.layers):
+            sides = {"queries": layer.sides.queries, "keys": layer.sides.keys}
+            arrays = {name: np.array(tokens.labels) for name, tokens in sides.items()}
+            arrays |= {name: getattr(layer, name) for name in ("q", "k", "v") if layer.knows(name)}
+            for name, array in arrays.items():
+                with archive.open(f"{name}_{number}.npy", "w", force_zip64=True) as file:
+                    np.lib.format.write_array(file, array)
+            with archive.open(f"weights_{number}.npy", "w", force_zip64=True) as file:
+                for head in range(layer.n_heads):  # one at a time: of a long text, all do not fit into memory
+                    weights = layer.weights(head)
+                    if head == 0:
+                        shape = (layer.n_heads, *weights.shape)
+                        header = {"descr": weights.dtype.str, "fortran_order": False, "shape": shape}
+                        np.lib.format.write_array_header_1_0(file, header)
+                    file.write(weights.tobytes())
 
 
 WRITERS = {

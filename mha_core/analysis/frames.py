@@ -1,13 +1,15 @@
 """A trace as tables, for pages and figures, without colours or layout."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from mha_core.attention.functional import row_blocks
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.matrices import MATRICES, TOKEN_AXES
 from mha_core.traces.source import Source, TrainedSource
@@ -167,27 +169,36 @@ def untrained_rows(trace: AttentionTrace, layer: int) -> np.ndarray | None:
     return np.array([answer is None for answer in trace.answers])
 
 
-def long_table(trace: AttentionTrace, name: str, *, layer: int, heads: Iterable[int]) -> pd.DataFrame:
+def long_table(
+    trace: AttentionTrace, name: str, *, layer: int, heads: Iterable[int], rows: slice = slice(None)
+) -> pd.DataFrame:
     """A matrix of several heads in long form, one row for each number: head, row, column, value.
 
-    Heads and positions count from 1; each token axis has its position and its word.
+    Heads and positions count from 1; each token axis has its position and its word. `rows` are neighbours.
     """
     row_axis, column_axis = MATRICES[name].axes
-    parts = []
+    first, parts = rows.start or 0, []
     for head in heads:
-        frame = trace.frame(name, layer=layer, head=head)
+        frame = trace.frame(name, layer=layer, head=head, rows=rows)
         n_rows, n_columns = frame.shape
         parts.append(
             pd.DataFrame(
                 {
                     "head": head + 1,
-                    **_axis_columns(row_axis, frame.index, np.repeat(np.arange(n_rows), n_columns)),
+                    **_axis_columns(row_axis, frame.index, np.repeat(np.arange(n_rows), n_columns), first),
                     **_axis_columns(column_axis, frame.columns, np.tile(np.arange(n_columns), n_rows)),
                     name: frame.to_numpy().ravel(),
                 }
             )
         )
     return pd.concat(parts, ignore_index=True)
+
+
+def long_tables(trace: AttentionTrace, name: str, *, layer: int) -> Iterator[pd.DataFrame]:
+    """`long_table` of all heads in parts: of a long text the whole is a hundred times as large as its q."""
+    one = trace.layer(layer)
+    for head, rows in product(range(one.n_heads), row_blocks(one.n_query, one.n_key)):
+        yield long_table(trace, name, layer=layer, heads=[head], rows=rows)
 
 
 def without_formulas(table: pd.DataFrame) -> pd.DataFrame:
@@ -202,7 +213,8 @@ def _literal(cell: object) -> object:
     return f"'{cell}" if isinstance(cell, str) and FORMULA.match(cell) else cell
 
 
-def _axis_columns(axis: str, labels: pd.Index, positions: np.ndarray) -> dict:
+def _axis_columns(axis: str, labels: pd.Index, positions: np.ndarray, first: int = 0) -> dict:
+    """The columns of an axis whose `labels` begin at position `first`."""
     if axis not in TOKEN_AXES:
-        return {axis: positions + 1}
-    return {f"{axis}_position": positions + 1, axis: labels.to_numpy()[positions]}
+        return {axis: positions + first + 1}
+    return {f"{axis}_position": positions + first + 1, axis: labels.to_numpy()[positions]}

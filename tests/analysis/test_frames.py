@@ -294,3 +294,14 @@ def test_a_table_and_an_origin_name_both_texts(cross_trace):
     assert origin(cross_trace).text == cross_trace.title
     assert cross_trace.sides.queries.text in cross_trace.title
     assert cross_trace.sides.keys.text in cross_trace.title
+
+
+def test_blocks_of_rows_of_one_head_are_together_the_long_table():
+    trace = mha.trace("one two three four five", h=2, d_model=8)
+    whole = long_table(trace, "weights", layer=0, heads=range(2))
+    blocks = [
+        long_table(trace, "weights", layer=0, heads=[head], rows=rows)
+        for head in range(2)
+        for rows in (slice(0, 2), slice(2, 4), slice(4, 5))
+    ]
+    pd.testing.assert_frame_equal(pd.concat(blocks, ignore_index=True), whole)

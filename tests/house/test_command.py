@@ -14,6 +14,8 @@ import pytest
 import mha_core as mha
 from mha_core import __main__ as command
 from mha_core import resources
+from mha_core.analysis import frames
+from mha_core.attention import functional
 from mha_core.sources import SOURCES
 from mha_core.sources.huggingface import model as huggingface
 
@@ -80,6 +82,42 @@ def test_arrays_are_those_of_the_trace(trace, tmp_path, capsys):
             assert arrays[f"keys_{number}"].tolist() == [*trace.tokens.labels]
             np.testing.assert_array_equal(arrays[f"weights_{number}"], layer.weights())
             np.testing.assert_array_equal(arrays[f"v_{number}"], layer.v)
+
+
+@pytest.mark.parametrize("ending", ["csv", "npz"])
+def test_of_a_long_text_no_more_than_one_head_is_in_memory(ending, tmp_path, monkeypatch):
+    """The lines of all heads of 3,800 tokens would take 20 GB."""
+    trace, cells = mha.trace("a b c d e f g", h=5, d_model=10), []
+    real = mha.LayerTrace.weights
+
+    def counted(self, *args, **named):
+        result = real(self, *args, **named)
+        cells.append(result.size)
+        return result
+
+    monkeypatch.setattr(mha.LayerTrace, "weights", counted)
+    monkeypatch.setattr(functional, "CELLS", 14)
+    command.WRITERS[f".{ending}"](trace, tmp_path / f"t.{ending}")
+    assert max(cells) <= {"csv": 14, "npz": 49}[ending]
+    assert sum(cells) == 5 * 49
+    monkeypatch.undo()
+    if ending == "csv":
+        table = pd.read_csv(tmp_path / "t.csv")
+        expected = frames.long_table(trace, "weights", layer=0, heads=range(5))
+        pd.testing.assert_frame_equal(table.drop(columns="layer"), expected, check_dtype=False)
+    else:
+        with np.load(tmp_path / "t.npz") as arrays:
+            np.testing.assert_array_equal(arrays["weights_0"], trace.layers[0].weights())
+
+
+def test_a_file_whose_name_the_terminal_cannot_write_is_written(tmp_path):
+    name = os.fsdecode("é".encode() + b"\xff.csv")
+    words = [sys.executable, "-m", "mha_core", "trace", "a b", "--h", "1", "--d-model", "4", "-o", name]
+    environment = os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONPATH": str(Path(__file__).parents[2])}
+    ended = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert ended.stdout == b"\\xe9\\udcff.csv: 2 tokens, 1 layers, 1 heads\n"
+    assert os.listdir(tmp_path) == [name]
 
 
 def test_a_saved_trace_is_the_trace(trace, tmp_path, capsys):
