@@ -28,6 +28,7 @@ from mha_core.training.fit import Plan, Run
 from mha_core.training.lexicon import lexicon
 
 EVERY = 500  # steps from one checkpoint to the next
+MAX_THREADS = 1024
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -41,17 +42,26 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if unknown := set(options.names) - set(plans):
         parser.error(f"no such model: {', '.join(sorted(unknown))}")
-    options.out.mkdir(parents=True, exist_ok=True)
+    if not 1 <= options.threads <= MAX_THREADS:
+        parser.error(f"--threads {options.threads} is out of range; 1 to {MAX_THREADS} work")
     torch.set_num_threads(options.threads)
-    for name in options.names or plans:
-        weights, checkpoint = (options.out / f"{name}.{kind}" for kind in ("safetensors", "checkpoint"))
-        if options.names or checkpoint.exists() or not weights.exists():
-            try:
-                train(name, plans[name], options.out)
-            except MhaError as error:  # a checkpoint that is damaged, or of other words
-                parser.exit(1, f"{name}: {error}\n")
-        elif name not in roles.names_in(options.out / roles.FILE):
-            measure_roles(name, checkpoints.load_model(weights), options.out)
+    try:
+        options.out.mkdir(parents=True, exist_ok=True)
+        for name in options.names or plans:
+            _make(name, plans[name], options.out, named=bool(options.names))
+    except (MhaError, OSError) as error:  # a file that is damaged, or of other words; a disk that is full
+        parser.exit(1, f"{parser.prog}: {error}\n")
+    except KeyboardInterrupt:
+        parser.exit(130, f"{parser.prog}: stopped; the same command goes on from the last checkpoint.\n")
+
+
+def _make(name: str, plan: Plan, folder: Path, *, named: bool) -> None:
+    """Train one model where it is named, begun or missing, and measure its roles where they are."""
+    weights, checkpoint = (folder / f"{name}.{kind}" for kind in ("safetensors", "checkpoint"))
+    if named or checkpoint.exists() or not weights.exists():
+        train(name, plan, folder)
+    elif name not in roles.names_in(folder / roles.FILE):
+        measure_roles(name, checkpoints.load_model(weights), folder)
 
 
 def train(name: str, plan: Plan, folder: Path) -> None:

@@ -131,7 +131,42 @@ def test_a_damaged_checkpoint_ends_the_command_with_its_reason_and_no_traceback(
     with pytest.raises(SystemExit) as caught:
         command.main([ENGLISH, "--out", str(tmp_path)])
     assert caught.value.code == 1
-    assert f"{ENGLISH}: {checkpoint} cannot be read" in capsys.readouterr().err
+    assert f": {checkpoint} cannot be read" in capsys.readouterr().err
+
+
+def test_ctrl_c_ends_the_command_with_one_line_and_it_goes_on_later(tmp_path, monkeypatch, capsys):
+    def interrupted(*args, **named):
+        real(*args, **named)
+        raise KeyboardInterrupt
+
+    real = checkpoints.save_run
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoints, "save_run", interrupted)
+        with pytest.raises(SystemExit) as caught:
+            command.main([ENGLISH, "--out", str(tmp_path)])
+    assert caught.value.code == 130
+    assert capsys.readouterr().err.endswith("stopped; the same command goes on from the last checkpoint.\n")
+    assert files(tmp_path) == [f"{ENGLISH}.checkpoint"]
+    command.main([ENGLISH, "--out", str(tmp_path)])
+    assert f"{ENGLISH}.safetensors" in files(tmp_path)
+
+
+@pytest.mark.parametrize("out", ["file", "file/below"])
+def test_a_folder_that_cannot_be_is_said_in_a_line(out, tmp_path, capsys):
+    (tmp_path / "file").touch()
+    with pytest.raises(SystemExit) as caught:
+        command.main([ENGLISH, "--out", str(tmp_path / out)])
+    assert caught.value.code == 1
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize("threads", ["0", "-1", "99999999999999999999", "x"])
+def test_threads_are_counted_from_1(threads, tmp_path, capsys):
+    with pytest.raises(SystemExit) as caught:
+        command.main([ENGLISH, "--out", str(tmp_path / "new"), "--threads", threads])
+    assert caught.value.code == 2
+    assert "--threads" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_stop_between_the_weights_and_the_manifest_is_made_good(tmp_path, monkeypatch):
