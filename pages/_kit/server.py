@@ -8,6 +8,7 @@ import os
 import time
 
 import streamlit as st
+from starlette.requests import ClientDisconnect
 from streamlit import config
 
 from mha_core import MhaError, device
@@ -123,7 +124,9 @@ class Guard:
         elif self._full() and b"text/html" in dict(scope["headers"]).get(b"accept", b""):
             await _answer(503, FULL, self._with_headers(send), (b"retry-after", b"%d" % RETRY))
         else:
-            await self.app(scope, receive, self._with_headers(send))
+            # Who replaces a file while it is sent breaks the first one off: nobody waits for an answer.
+            with contextlib.suppress(ClientDisconnect):
+                await self.app(scope, receive, self._with_headers(send))
 
     def _with_headers(self, send):
         names = {name for name, _ in self.headers}

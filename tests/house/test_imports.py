@@ -42,6 +42,7 @@ TABLE = {
     "mha_core/__init__.py": "late:mha_core.*",
     "mha_core/__main__.py": f"mha_core late:numpy late:mha_core.traces.* late:mha_core.analysis.* {FLAT}",
     "pages/_kit/*": "streamlit numpy pandas mha_core mha_core.*",
+    "pages/_kit/server.py": "streamlit starlette mha_core mha_core.* pages._kit pages._kit.*",
     "pages/[!_]*/_*/*": "streamlit numpy pandas mha_core mha_core.* pages._kit pages._kit.*",
     "pages/[!_]*/*": "streamlit pages._kit pages._kit.* mha_core.analysis.* mha_core.figures.*",
     "pages/frame.py": "streamlit pages._kit pages._kit.*",

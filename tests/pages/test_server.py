@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import streamlit.logger
+from starlette.requests import Request
 from streamlit import error_util
 
 from mha_core.sources import mini
@@ -155,6 +156,19 @@ def test_a_full_server_asks_the_next_visitor_to_come_back_and_a_page_that_closes
 
     assert event_loop.run(open_pages()) == (["websocket.close"], [503, 200])
     assert door.pages == 0
+
+
+def test_a_file_that_is_broken_off_while_it_is_sent_is_no_failure(monkeypatch):
+    async def reading(scope, receive, send):
+        await Request(scope, receive).body()
+
+    async def receive():
+        return {"type": "http.disconnect"}
+
+    sent = []
+    scope = {"type": "http", "method": "PUT", "path": "/_stcore/upload_file/a/b", "headers": []}
+    event_loop.run(server.Guard(reading)(scope, receive, sent.append))
+    assert sent == []
 
 
 def test_messages_beyond_the_pace_wait_and_none_is_lost(monkeypatch):
