@@ -503,8 +503,10 @@ def _check_count(edit: Edit, shape: Sequence[int]) -> None:
 
 def _picked(axis: str, picked: object) -> tuple[int | str, ...]:
     """Heads, rows or keys as a tuple of numbers, and of words where they are tokens."""
-    alone = isinstance(picked, str) or not hasattr(picked, "__iter__")
-    entries = [picked] if alone else list(picked)
+    try:
+        entries = [picked] if isinstance(picked, str) else list(picked)
+    except TypeError:  # one by itself, or an array without an axis
+        entries = [picked]
     if not entries:
         raise MhaError(f"{axis} of an edit is empty; leave it out for all of them.")
     words = axis != "heads"

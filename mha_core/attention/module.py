@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from mha_core.attention import masks
 from mha_core.attention.functional import attend, join_heads
 from mha_core.attention.score_rule import ScoreRule
-from mha_core.errors import MhaError, in_range, listed
+from mha_core.errors import MhaError, in_range, listed, named_type
 
 MAX_D_MODEL = 8192
 MAX_HEADS = 128
@@ -120,6 +120,11 @@ class MultiHeadAttention(nn.Module):
 
     def __init__(self, spec: AttentionSpec):
         super().__init__()
+        if not isinstance(spec, AttentionSpec):
+            raise MhaError(
+                f"A layer is made of an AttentionSpec, as in AttentionSpec(d_model=512, n_heads=8); got "
+                f"{named_type(spec)}."
+            )
         self.spec = spec
         self.widths = spec.n_heads * spec.d_k, spec.n_kv_heads * spec.d_k, spec.n_kv_heads * spec.d_v
         self.qkv = nn.Linear(spec.d_model, sum(self.widths), spec.bias)

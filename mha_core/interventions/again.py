@@ -1,6 +1,6 @@
 """The model of a trace, which a trace does not hold, and whether it computes the same numbers again."""
 
-from mha_core.errors import MhaError
+from mha_core.errors import MhaError, named_type
 from mha_core.sources import mini
 from mha_core.sources.huggingface import model as huggingface
 from mha_core.traces.source import MiniSource, ModelSource, TrainedSource
@@ -45,6 +45,12 @@ def target_of(model: huggingface.Model, trace: AttentionTrace) -> str | list[int
 
 def _read(model: huggingface.Model, trace: AttentionTrace, target: str | None) -> huggingface.Texts:
     return huggingface.reading(model, trace.tokens.text, target=target)
+
+
+def check_trace(trace: object) -> None:
+    """Raise `MhaError` for anything but a whole trace."""
+    if not isinstance(trace, AttentionTrace):
+        raise MhaError(f"A trace is needed, as mha.trace(text) returns it; got {named_type(trace)}.")
 
 
 def check_same(trace: AttentionTrace, again: AttentionTrace, close: float) -> None:

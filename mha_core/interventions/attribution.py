@@ -25,6 +25,7 @@ from mha_core.interventions.again import (
     CLOSE,
     HALF_CLOSE,
     check_same,
+    check_trace,
     target_of,
     trained_of,
     transformers_model,
@@ -163,6 +164,7 @@ def attribution(
     that there is not, and for a text that takes too much memory.
     Sources: Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits".
     """
+    check_trace(trace)
     layer, one = trace.layer_index(layer), trace.layer(layer)
     head = one.head_index(head)
     query, key = _place("query", query, one.sides.queries), _place("key", key, one.sides.keys)

@@ -21,6 +21,7 @@ from mha_core.interventions.again import (
     CLOSE,
     HALF_CLOSE,
     check_same,
+    check_trace,
     target_of,
     trained_of,
     transformers_model,
@@ -118,7 +119,7 @@ def effects(
     Sources: Michel et al. 2019, "Are Sixteen Heads Really Better than One?" (both methods, equation 2); means
     as Wang et al. 2022, "Interpretability in the Wild".
     """
-    _check_trace(trace)
+    check_trace(trace)
     one_of("method", method, METHODS)
     with devices.memory_errors("This experiment"):
         experiment, position = _experiment(trace, at, source, tokenizer, _texts(baseline))
@@ -245,11 +246,6 @@ def _texts(baseline: Sequence[str] | None) -> Sequence[str]:
     return texts
 
 
-def _check_trace(trace: object) -> None:
-    if not isinstance(trace, AttentionTrace):
-        raise MhaError(f"A trace is needed, as mha.trace(text) returns it; got {named_type(trace)}.")
-
-
 def mean_outputs(traces: Iterable[AttentionTrace]) -> list[np.ndarray]:
     """Of each layer the heads' outputs, averaged over all tokens of all traces. (head, d_v)
 
@@ -263,7 +259,7 @@ def mean_outputs(traces: Iterable[AttentionTrace]) -> list[np.ndarray]:
     if not isinstance(traces, Iterable):
         raise MhaError(f"mean_outputs takes several traces, as in a list; got {named_type(traces)}.")
     for trace in traces:
-        _check_trace(trace)
+        check_trace(trace)
         outputs = [layer.output().astype(np.float64) for layer in trace.layers]
         shapes = [output.shape[::2] for output in outputs]
         sums = sums or [np.zeros(shape) for shape in shapes]

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import regex
 
-from mha_core.errors import MhaError, at_least_1, listed, named_type
+from mha_core.errors import MhaError, at_least_1, listed, named_type, shown
 
 MAX_TOKENS = 4096
 EMPTY = "There is no text to look at; type at least one word."
@@ -140,7 +140,7 @@ class Tokens:
                     fixes=tuple({"token": position} for position in cut),
                 )
         near = difflib.get_close_matches(word, self.pieces, 3, 0.6) or self.pieces[:8]
-        return MhaError(f"There is no token {word!r}; there is {listed(dict.fromkeys(near), 'and')}.")
+        return MhaError(f"There is no token {shown(word)}; there is {listed(dict.fromkeys(near), 'and')}.")
 
 
 def spaced(pieces: Sequence[str], *, special: tuple[int, ...] = ()) -> Tokens:

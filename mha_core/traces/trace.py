@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mha_core.attention.edits import Edit
-from mha_core.errors import MhaError, one_of
+from mha_core.errors import MhaError, named_type, one_of, shown
 from mha_core.traces import storage
 from mha_core.traces.answers import Answer
 from mha_core.traces.indices import Picked, index
@@ -61,6 +61,12 @@ class AttentionTrace:
     def __post_init__(self):
         if not isinstance(self.source, Source):
             object.__setattr__(self, "source", array_source(self.source))
+        if not isinstance(self.tokens, Tokens):
+            raise MhaError(f"tokens are Tokens, as mha.words(text) has them; got {named_type(self.tokens)}.")
+        for name, kind in (("layers", LayerTrace), ("mixers", MixerTrace)):
+            parts = getattr(self, name)
+            if not isinstance(parts, list | tuple) or not all(isinstance(part, kind) for part in parts):
+                raise MhaError(f"{name} are a tuple of {kind.__name__}; got {shown(parts)}.")
         sides = Sides(self.tokens, self.tokens)
         object.__setattr__(self, "layers", tuple(_with_sides(layer, sides) for layer in self.layers))
         if self.answers and len(self.answers) != len(self.answered):

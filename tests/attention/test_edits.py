@@ -215,3 +215,8 @@ def test_any_values_of_a_file_are_an_edit_or_refused(values):
         return
     q, k, v = qkv()
     assert attend(q, k, v, rule).isfinite().all()
+
+
+@pytest.mark.parametrize("number", [np.array(1), torch.tensor(1), np.int64(1)], ids=repr)
+def test_a_number_without_an_axis_is_one_number(number):
+    assert edits.Hide(rows=number, keys=number) == edits.Hide(rows=1, keys=1)

@@ -417,3 +417,7 @@ def test_matrices_that_only_fit_together_are_refused():
     state = {**module.state_dict(), "q.weight": torch.zeros(13, 12), "k.weight": torch.zeros(11, 12)}
     with pytest.raises(RuntimeError, match=r"(?s)size mismatch for q\.weight.*size mismatch for k\.weight"):
         module.load_state_dict(state)
+
+
+def test_a_layer_is_made_of_its_sizes_alone(refused):
+    assert "A layer is made of an AttentionSpec" in str(refused(MultiHeadAttention, 512))

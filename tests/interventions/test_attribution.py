@@ -253,3 +253,10 @@ def test_in_half_precision_the_terms_are_the_score_within_its_rounding(family, d
     for why in attributions(model, traced(model, tiny.LENGTHS[0])):
         assert gap(why) <= HALF_SHARE[dtype]
         assert gap(why) > 0
+
+
+@pytest.mark.parametrize("wrong", [None, 1, "a text", []])
+def test_what_is_no_trace_is_refused_by_name(wrong, refused):
+    place = {"layer": 0, "head": 0, "query": 1, "key": 0}
+    for ask in (lambda: mha.attribution(wrong, **place), lambda: mha.effects(wrong)):
+        assert "A trace is needed, as mha.trace(text) returns it; got" in str(refused(ask))

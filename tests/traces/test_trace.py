@@ -303,3 +303,10 @@ def test_what_a_figure_says_is_no_tag():
     figure = trace.figure("weights", head=0)
     assert figure.data[0].y == ("a", "&lt;b&gt;")
     assert "· &lt;img src=x&gt;" in figure.layout.title.text
+
+
+@pytest.mark.parametrize("name", ["tokens", "layers", "mixers"])
+@pytest.mark.parametrize("wrong", [None, 1, "text", [3], np.zeros(2)], ids=repr)
+def test_parts_of_another_type_are_refused_by_name(name, wrong, refused):
+    parts = {"tokens": mha.words("a b"), "layers": (), "source": "mine", "mixers": ()}
+    assert f"{name} are " in str(refused(mha.AttentionTrace, **parts | {name: wrong}))
