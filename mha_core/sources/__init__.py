@@ -187,7 +187,8 @@ def trace_many(
 
     Raises `MhaError` as `trace` does, when the text in question is reached, with its number.
     """
-    if isinstance(texts, str) or not isinstance(texts, Iterable):
+    without_axis = getattr(texts, "ndim", None) == 0  # an array of one number calls itself iterable
+    if isinstance(texts, str) or not isinstance(texts, Iterable) or without_axis:
         raise MhaError(
             f"trace_many takes several texts, as in a list, and trace one; got {named_type(texts)}."
         )
@@ -245,7 +246,8 @@ def _check_settings(source: Any, settings: dict[str, Any]) -> None:
             f"source is {', '.join(map(repr, SOURCES))}, the id or the folder of a Hugging Face model, or "
             f"a model in memory; got {named_type(source)}."
         )
-    at_least_1("limit", settings.get("limit", 1), "tokens")
+    for name, unit in (("limit", "tokens"), ("max_bytes", "bytes"), ("max_flops", "operations")):
+        at_least_1(name, settings.get(name, 1), unit)
     arguments = _arguments(source)
     for name, value in settings.items():
         if name in arguments:

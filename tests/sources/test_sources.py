@@ -7,6 +7,7 @@ import pytest
 from torch import nn
 
 import mha_core as mha
+from tests.parity import tiny
 
 MODEL = "takes tokenizer, revision, target, device, dtype, limit, edits, answers and max_bytes."
 MINI = "h, d_model, architecture, trained, limit, device and edits"
@@ -117,3 +118,11 @@ def test_what_is_no_limit_is_named(source, limit, refused):
 
 def test_a_target_belongs_to_one_text(refused):
     assert "trace each pair by itself" in str(refused(mha.trace_many, ["a"], source="t5", target="b"))
+
+
+@pytest.mark.parametrize("value", [0, -5, float("nan"), "9", None, True])
+def test_a_limit_of_bytes_is_a_number_also_where_little_is_computed(value, refused):
+    """Of a model it is needed where answers are asked for; elsewhere a wrong one was no limit, in silence."""
+    message = f"max_bytes is a number of bytes, at least 1; got {value!r}."
+    for source in ("random", tiny.model("gpt2")):
+        assert str(refused(mha.trace, "a b", source=source, max_bytes=value)) == message

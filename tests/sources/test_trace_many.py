@@ -124,6 +124,7 @@ def test_a_text_that_does_not_fit_is_told_at_its_turn(refused):
 
 def test_what_cannot_be_asked_for(refused):
     assert "takes several texts" in str(refused(trace_many, "One text."))
+    assert "takes several texts" in str(refused(trace_many, np.array(7)))
     assert "batch 0 is out of range" in str(refused(trace_many, ["a"], batch=0))
 
 
