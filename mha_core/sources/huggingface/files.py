@@ -96,8 +96,10 @@ def fingerprint(source: str) -> tuple | None:
     folder = local_folder(source)
     if folder is None:
         return None
-    entries = []
-    for file in sorted(folder.iterdir()):
+    entries, listed = [], []
+    with suppress(OSError):  # of somebody else; who reads it is told
+        listed = sorted(folder.iterdir())
+    for file in listed:
         if MODEL_FILE.fullmatch(file.name):
             with suppress(OSError):  # gone meanwhile
                 status = file.stat()
@@ -129,12 +131,16 @@ def _refuse_quantised(folder: Folder) -> None:
 
 def _checked(folder: Folder) -> Folder:
     """The folder. Raises `MhaError` if its model cannot be loaded from safetensors, by transformers alone."""
-    for file in folder.path.iterdir():
+    try:
+        files = list(folder.path.iterdir())
+    except OSError as error:  # a folder of somebody else
+        raise MhaError(f"The folder {folder.name} cannot be read: {error.strerror}.") from None
+    for file in files:
         if MODEL_FILE.fullmatch(file.name):
             _check_file(file, folder.name)
     _refuse_quantised(folder)
     if not folder.weights:
-        raise MhaError(_no_weights(folder.name, [file.name for file in folder.path.iterdir()]))
+        raise MhaError(_no_weights(folder.name, [file.name for file in files]))
     if (part := _missing_part(folder)) is not None:
         raise MhaError(f"{folder.name} is incomplete: {part} is missing.")
     return folder

@@ -1,5 +1,6 @@
 """Files of models: what is refused, and how it is said; and a hub of our own to download from."""
 
+import errno
 import json
 import os
 import sys
@@ -269,6 +270,16 @@ def test_what_can_be_no_revision_is_refused_before_the_hub_is_asked(hub, refused
     error = refused(huggingface.load, "our/tiny", revision=revision, endpoint=hub)
     assert "is no revision; one is a commit, a tag or a branch" in str(error)
     assert error.fixes == ({"revision": None},)
+
+
+def test_a_folder_that_may_not_be_listed_is_refused(folder, refused, monkeypatch):
+    def forbidden(self):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self))
+
+    path = str(folder("gpt2"))
+    monkeypatch.setattr(files.Path, "iterdir", forbidden)
+    for ask in (files.find, lambda name: huggingface.trace("a b", source=name)):
+        assert str(refused(ask, path)) == f"The folder {path} cannot be read: Permission denied."
 
 
 def test_a_folder_has_no_revisions(folder, refused):
