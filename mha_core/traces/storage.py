@@ -362,6 +362,7 @@ def open_file(path: str | PathLike, key: str, *, kind: str) -> Iterator[tuple[st
     if os.path.exists(path) and not os.path.isfile(path):  # of a pipe, who opens it waits for a writer
         raise MhaError(f"{path} cannot be read as {kind}: it is no file.")
     try:
+        Path(path).open("rb").close()  # safetensors calls every file that it may not open a missing one
         with safe_open(path, framework="pt") as file:
             header = (file.metadata() or {}).get(key)
             if header is not None:

@@ -208,6 +208,16 @@ def test_a_folder_is_refused(tmp_path, refused):
     assert str(refused(mha.load, tmp_path)).startswith(f"{tmp_path} cannot be read as a saved trace: ")
 
 
+def test_a_file_that_may_not_be_read_is_not_called_missing(saved, refused, monkeypatch):
+    def forbidden(self, *how):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self))
+
+    monkeypatch.setattr(Path, "open", forbidden)
+    message = str(refused(mha.load, saved))
+    assert message.startswith(f"{saved} cannot be read as a saved trace: ")
+    assert "Permission denied" in message
+
+
 def test_a_pipe_is_refused_before_anybody_waits_for_its_writer(tmp_path, refused):
     os.mkfifo(pipe := tmp_path / "pipe")
     writer = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)  # so that a test that fails does not wait, either
