@@ -124,7 +124,12 @@ def _in_words(name: str, value: str, taken: object) -> str:
     """What a link says and what was taken instead."""
     other = ", ".join(map(str, taken)) if isinstance(taken, list) else taken
     other = t("link.none") if other in (None, "") else str(other)
-    return t("link.refused", name=name, value=literal(value[:MAX_QUOTED]), taken=literal(other))
+    words = {"name": name, "value": literal(value[:MAX_QUOTED]), "taken": literal(other)}
+    most = controls.exceeded(name, value)
+    if most is None:
+        return t("link.refused", **words)
+    figure = t("link.characters", count=f"{most:,}") if name in controls.TEXTS else f"{most:,}"
+    return t("link.too_much", most=figure, **words)
 
 
 new_link = state.begin()

@@ -132,12 +132,9 @@ class Trainings:
             if job is None or job.state == "failed":
                 job = Job(plan, state="stopped")
             if job.state == "stopped":
-                of_user = [waiting.name for waiting in self._waiting if who in waiting.users]
+                of_user = [waiting for waiting in self._waiting if who in waiting.users]
                 if len(of_user) >= self.max_waiting_of_user:
-                    raise MhaError(
-                        f"{listed(of_user, 'and')} wait for you already; stop one of them, or come back when "
-                        f"one has begun. For one visitor at most {self.max_waiting_of_user} may wait."
-                    )
+                    raise _too_many([waiting.plan for waiting in of_user], self.max_waiting_of_user)
                 if len(self._waiting) >= self.max_waiting:
                     raise MhaError(
                         f"{len(self._waiting)} trainings are waiting already; come back in a few minutes, "
@@ -328,6 +325,18 @@ class Trainings:
                 loss += job.run.advance(1)
                 n_steps += 1
             job.records.append(record(job.run, loss / n_steps))
+
+
+def _too_many(plans: list[Plan], most: int) -> MhaError:
+    """Those of one user that wait already, whose settings are the fixes: there one of them is stopped."""
+    names = listed([Job(plan).name for plan in plans], "and")
+    if len(plans) == 1:
+        what = f"{names} waits for you already; stop it, or come back when it has begun."
+    else:
+        what = f"{names} wait for you already; stop one of them, or come back when one has begun."
+    settings = ("h", "d_model", "architecture", "language", "seed")
+    fixes = tuple({name: getattr(plan, name) for name in settings} for plan in plans)
+    return MhaError(f"{what} For one visitor at most {most} may wait.", fixes=fixes)
 
 
 def _no_step(name: str, step: int, steps: list[int]) -> MhaError:

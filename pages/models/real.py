@@ -29,7 +29,6 @@ if trace is not None and trace.layers:
     card.cache(trace, layer=layer, draw=lambda: sharing.diagram(trace, layer=layer))
     sharing.vectors(trace, layer=layer, token=query)
 
-st.header(t("real.offered"), divider="gray")
 choice.gallery()
 
 st.header(t("literature.title"), divider="gray", help=t("literature.help"))

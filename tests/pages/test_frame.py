@@ -341,6 +341,10 @@ def test_a_source_is_asked_for_what_it_takes_and_nothing_else(source):
     [
         ({"h": "-1"}, "h = -1, which cannot be; 4 was"),
         ({"d_model": "1e308"}, "d_model = 1e308, which cannot be; 64 was"),
+        ({"d_model": "1025"}, "d_model = 1025, and at most 1,024 can be taken here; 64 was taken."),
+        ({"layers": "9" * 30}, "9, and at most 16 can be taken here; 1 was taken."),
+        ({"d_model": "٤"}, "d_model = ٤, which cannot be; 64 was"),
+        ({"text": "9" * 40_001}, "9, and at most 40,000 characters can be taken here; The animal"),
         ({"layer": "two"}, "layer = two, which cannot be; 1 was"),
         ({"source": "<b>evil</b>"}, "<b>evil</b>"),
         ({"source": "random", "mask": "../mask"}, "mask = ../mask, which cannot be; full was"),

@@ -64,8 +64,11 @@ def test_a_link_beyond_the_figures_is_cut_to_what_there_is_and_says_so(hosted, o
     app = opened_on_random(**link)
     assert not app.exception
     (line,) = (caption.value for caption in app.caption if "The link says" in caption.value)
-    for name in ("d_model", "d_k", "layers", "text"):
-        assert f"{name} = " in line
+    line = line.replace("\\", "").replace("\u2060", "")
+    for name in ("d_model", "d_k", "layers"):
+        most = getattr(profile.STRANGERS, name)
+        assert f"{name} = {link[name]}, and at most {most} can be taken here; " in line
+    assert f"at most {profile.STRANGERS.characters:,} characters can be taken here; " in line
     app = opened_on_random(text="old " * 600)
     assert len(eye(app)[1][0]["tokens"]) == compute.max_tokens("random") == profile.STRANGERS.tokens
     assert app.number_input(key="d_model").proto.max == profile.STRANGERS.d_model

@@ -710,7 +710,7 @@ def test_traces_of_a_model_are_kept_by_their_size(folder, monkeypatch):
 
 @pytest.mark.slow
 def test_a_hosted_server_has_the_models_of_the_list_at_their_revisions_and_no_others(
-    opened, folder, monkeypatch, said
+    opened, arrived, folder, monkeypatch, said, english
 ):
     [pinned] = [model for model in catalogue.hub_models() if model.id == "openai-community/gpt2"]
     monkeypatch.setenv(profile.HOSTED, "1")
@@ -720,10 +720,12 @@ def test_a_hosted_server_has_the_models_of_the_list_at_their_revisions_and_no_ot
         catalogue, "_cached", lambda cache: [(name, Path(folder("gpt2")), commit) for name, commit in here]
     )
     model_source._here.clear()
-    app = opened(source="model", model=folder("bert"))
+    app = opened(source="model", model=folder("bert"), lang="en")
     assert app.selectbox(key="model").options == [pinned.id]
     assert not app.selectbox(key="model").proto.accept_new_options
-    assert any("not on this server" in words.replace("\\", "") for words in said(app))
+    [line] = [words for words in (one.value for one in app.main.caption) if "The link says" in words]
+    line = line.replace("\\", "").replace("\u2060", "")
+    assert line.endswith(f"which cannot be; {pinned.id} was taken.")
     for name in (folder("gpt2"), folder("bert"), "us/bird"):
         scene = Scene(source="model", model=name)
         with pytest.raises(mha.MhaError, match="not on this server"):
@@ -739,6 +741,9 @@ def test_a_hosted_server_has_the_models_of_the_list_at_their_revisions_and_no_ot
     here.remove((pinned.id, pinned.revision))
     model_source._here.clear()
     assert not model_source.local_models()
+    app = arrived("models/real.py", lang="en")
+    assert [words.value for words in app.info] == [english("real.none_hosted")]
+    assert [button.label for button in app.button] == []  # none that leads to nothing
 
 
 def test_the_name_of_a_model_chooses_it_and_nothing_is_fetched_unasked(opened_on, english):

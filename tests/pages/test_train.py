@@ -123,6 +123,8 @@ def test_a_run_belongs_to_the_visit_or_is_named_by_a_link_and_no_other_is_opened
         assert visitor.segmented_control(key="source").value == "run"
         [error] = visitor.error
         assert literal(refusal) in error.value
+        assert (error.proto.title == english("run.gone")) == ("step" not in link)
+        assert english("real.use_mini") in {button.label for button in visitor.button} or "step" in link
         assert "head_view" not in {element.key for element in visitor.get("bidi_component")}
         assert english("instead.train") in [link.proto.label for link in visitor.get("page_link")]
 
@@ -218,6 +220,22 @@ def test_a_model_taken_home_can_be_opened_again_and_is_listed_to_its_visitor_alo
     assert (runs / f"{job.name}.safetensors").is_file()
     difference = reopened.model.embedding - job.trained.model.embedding
     assert difference.abs().max() < 1e-2  # it travelled in half precision
+
+
+def test_who_has_no_place_left_is_led_to_the_training_that_waits(on_train, monkeypatch, english):
+    monkeypatch.setattr(queues.Trainings, "_work", lambda self: None)  # all of them wait
+    app = on_train(train_h=2, train_d_model=32, lang="en")
+    app.button(key="start").click().run()
+    for seed in range(1, compute.trainings().max_waiting_of_user + 1):
+        app.number_input(key="train_seed").set_value(seed).run()
+        app.button(key="start").click().run()
+    [refusal] = app.warning
+    assert "wait for you already" in refusal.value
+    assert not app.info  # nothing about a start that cannot be
+    app.button(key="waits_0").click().run()
+    assert app.number_input(key="train_seed").value == 0
+    app.button(key="stop").click().run()
+    assert compute.trainings().find(plan(h=2, d_model=32)) is None
 
 
 @pytest.mark.parametrize("content", [b"", b"not a model", b"\x08\0\0\0\0\0\0\0{}      "])

@@ -265,8 +265,9 @@ def test_nobody_takes_all_places_and_who_leaves_gives_them_back(trainings, held)
     running = trainings.start(plan(seed=0), "anna")
     until(lambda: running.state == "running")
     waiting = [trainings.start(plan(seed=seed), "anna") for seed in (1, 2)]
-    with pytest.raises(MhaError, match=r"-s1 and .*-s2 wait for you already; .* at most 2 may"):
+    with pytest.raises(MhaError, match=r"-s1 and .*-s2 wait for you already; .* at most 2 may") as error:
         trainings.start(plan(seed=3), "anna")
+    assert [fix["seed"] for fix in error.value.fixes] == [1, 2]  # where they can be stopped
     assert trainings.start(waiting[0].plan, "anna") is waiting[0]  # it has its place
     trainings.start(waiting[0].plan, "bert")
     last = trainings.start(plan(seed=3), "bert")

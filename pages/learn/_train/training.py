@@ -18,7 +18,7 @@ from mha_core.training.fit import LIVE, LIVE_WIDTHS, Plan
 from mha_core.training.lexicon import LANGUAGES
 from mha_core.training.model import ARCHITECTURES
 from mha_core.training.queue import Job, famous_labels
-from pages._kit import charts, compute, head_view, profile, runs, state
+from pages._kit import charts, compute, head_view, profile, runs, state, uploads
 from pages._kit.text import PAGES, literal, t
 
 MAX_SEED = 999
@@ -119,7 +119,7 @@ def _start(plan: Plan) -> None:
         job = compute.trainings().start(plan, _visitor())
         runs.remember(job.name)
     except MhaError as error:
-        st.session_state.train_refused = str(error)
+        st.session_state.train_refused = error
 
 
 @st.cache_resource(
@@ -132,14 +132,25 @@ def _visitor() -> str:
 
 def watch(plan: Plan) -> None:
     """The progress and the heads of the training; redrawn every second while it runs."""
-    if refused := st.session_state.pop("train_refused", None):
-        st.warning(literal(refused))
-    job = compute.trainings().find(plan)
-    if job is None:
+    refused, job = st.session_state.pop("train_refused", None), compute.trainings().find(plan)
+    if refused is not None:
+        _full(refused)
+    elif job is None:
         st.info(t("train.empty"), icon=":material/model_training:")
+    if job is None:
         return
     active = job.state in ("waiting", "running")
     st.fragment(_progress_and_figures, run_every=1.0 if active else None)(plan, active)
+
+
+def _full(error: MhaError) -> None:
+    """A training that may not wait, with a button to each of one's own that do: there they are stopped."""
+    st.warning(literal(error), icon=":material/hourglass_top:")
+    with st.container(horizontal=True):
+        for number, fix in enumerate(error.fixes):
+            values = {f"train_{name}": value for name, value in fix.items()}
+            label = t("train.waits", h=fix["h"], d_model=fix["d_model"], seed=fix["seed"])
+            st.button(label, key=f"waits_{number}", on_click=st.session_state.update, kwargs=values)
 
 
 def _progress_and_figures(plan: Plan, active: bool) -> None:
@@ -227,7 +238,11 @@ def files(plan: Plan) -> None:
                 on_click="ignore",
             )
         upload = st.file_uploader(
-            t("train.open"), type="safetensors", help=t("train.open_help"), key="opened"
+            t("train.open", megabytes=uploads.megabytes()),
+            type="safetensors",
+            help=t("train.open_help"),
+            key="opened",
+            max_upload_size=uploads.megabytes(),
         )
         if upload is not None:
             _open(upload)

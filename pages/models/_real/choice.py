@@ -14,6 +14,9 @@ TO_HEADS = "to_heads"  # key of the link to the page Heads
 def trace_or_offer(scene: state.Scene) -> AttentionTrace | None:
     """The trace of the scene's model; None, with a note on what to do, where there is none."""
     if scene.source != "model":
+        if model_source.hosted() and not model_source.local_models():
+            st.info(t("real.none_hosted"), icon=":material/deployed_code:")
+            return None
         st.info(t("real.other"), icon=":material/deployed_code:")
         names = list(model_source.local_models())
         kwargs = {"source": "model"} | ({"model": names[0]} if names else {})
@@ -47,8 +50,11 @@ def links(*, layer: int, head: int) -> None:
 def gallery() -> None:
     """The models on this machine and the well-known ones with what to notice in each; a name chooses it."""
     names = [*model_source.local_models(), *model_source.downloadable()]
+    if not names and model_source.hosted():
+        return  # which the note above says
+    st.header(t("real.offered"), divider="gray")
     if not names:
-        st.markdown(t("real.none_hosted") if model_source.hosted() else t("real.none"))
+        st.markdown(t("real.none"))
     else:
         st.caption(t("real.pick_hosted") if model_source.hosted() else t("real.pick"))
     cells = st.grid(3, min_column_width=260)
