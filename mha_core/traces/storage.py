@@ -373,7 +373,10 @@ def open_file(path: str | PathLike, key: str, *, kind: str) -> Iterator[tuple[st
         raise MhaError(f"There is no file {path}.") from None
     except MhaError as error:
         raise MhaError(f"{path} cannot be opened: {error}") from None
-    except (SafetensorError, OSError) as error:
+    except SafetensorError as error:
+        broken = f"it is broken, or no safetensors file ({error})"
+        raise MhaError(f"{path} cannot be read as {kind}: {broken}.") from None
+    except OSError as error:
         raise MhaError(f"{path} cannot be read as {kind}: {error}.") from None
     except (
         KeyError,

@@ -15,8 +15,17 @@ from mha_core import MhaError, device
 from mha_core.sources import mini
 from pages._kit import logs, profile, streamlit_parts
 
-FULL = b"Headscope: as many people as this server can serve are here. Please come back in a few minutes."
 RETRY = 30  # seconds
+# The style is that of the app's pages; the page asks again by itself, for the same link.
+FULL = f"""<!doctype html><html lang="en"><meta charset="utf-8"><meta http-equiv="refresh" content="{RETRY}">
+<meta name="viewport" content="width=device-width"><title>Headscope</title><style>
+:root {{ color-scheme: light dark; font: 1.05rem/1.5 sans-serif }}
+body {{ margin: 20vh auto; max-width: 34rem; padding: 0 1.2rem;
+    color: light-dark(#20242e, #e6e3da); background: light-dark(#fbfaf6, #15171c) }}
+h1 {{ font: 600 1.7rem/1.25 serif }}</style>
+<h1>Headscope is full just now</h1>
+<p>As many people as this server can serve are looking at it. This page tries again by itself every {RETRY}
+seconds, and then opens what your link shows.</p></html>""".encode()
 PRIVATE = ("/_stcore/metrics", "/_stcore/agent")
 CLOSE_TRY_AGAIN = 1013  # of websockets: try again later
 OF_A_RUN = 1_400  # objects that a run of a page leaves
@@ -120,9 +129,10 @@ class Guard:
         elif scope["type"] != "http":
             await self.app(scope, receive, send)
         elif not self.profile.metrics and any(path in scope["path"] for path in PRIVATE):
-            await _answer(404, b"Not Found", self._with_headers(send))
+            await _answer(404, b"Not Found", "text/plain", self._with_headers(send))
         elif self._full() and b"text/html" in dict(scope["headers"]).get(b"accept", b""):
-            await _answer(503, FULL, self._with_headers(send), (b"retry-after", b"%d" % RETRY))
+            more = [(b"retry-after", b"%d" % RETRY), (b"cache-control", b"no-store")]
+            await _answer(503, FULL, "text/html", self._with_headers(send), *more)
         else:
             # Who replaces a file while it is sent breaks the first one off: nobody waits for an answer.
             with contextlib.suppress(ClientDisconnect):
@@ -175,8 +185,9 @@ class Guard:
             self.pages -= 1
 
 
-async def _answer(status: int, text: bytes, send, *more: tuple[bytes, bytes]) -> None:
-    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"%d" % len(text)), *more]
+async def _answer(status: int, text: bytes, kind: str, send, *more: tuple[bytes, bytes]) -> None:
+    content = [(b"content-type", f"{kind}; charset=utf-8".encode()), (b"content-length", b"%d" % len(text))]
+    headers = [*content, *more]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": text})
 

@@ -142,16 +142,18 @@ def test_a_full_server_asks_the_next_visitor_to_come_back_and_a_page_that_closes
         await asyncio.sleep(0)
         ends[2].put_nowait({"type": "websocket.disconnect"})  # of a door that lets it in
         await door({"type": "websocket"}, ends[2].get, send)
-        status = []
+        status, bodies = [], []
 
         async def note(message):
             status.append(message.get("status"))
+            bodies.append(message.get("body", b""))
 
         for path, header in (("/", PAGE), ("/static/a.js", (b"accept", b"*/*"))):
             await door({"type": "http", "path": path, "headers": [header]}, None, note)
         for end in ends[:2]:
             end.put_nowait({"type": "websocket.disconnect"})
         await asyncio.gather(*pages)
+        assert f'http-equiv="refresh" content="{server.RETRY}"' in bodies[1].decode()  # comes back by itself
         return refused, status[::2]
 
     assert event_loop.run(open_pages()) == (["websocket.close"], [503, 200])
