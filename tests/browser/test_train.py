@@ -77,3 +77,14 @@ def test_a_training_is_watched_stopped_continued_and_scrubbed(visit, serve, sett
     settled(page)
     assert {"source=run", "step=0"} <= set(page.url.partition("?")[2].split("&"))
     expect(page.locator(".st-key-head_view .chip")).to_have_count(3)  # two heads and "all"
+
+
+@pytest.mark.slow
+def test_who_closes_the_page_stops_what_nobody_else_waits_for(visit, app):
+    page = visit(f"{app}/train?train_h=2&train_seed=901")
+    button(page, "Start").click()
+    expect(page.get_by_text(re.compile(r"^Step [1-9][\d,]* of"))).to_be_visible(timeout=LONG)
+    page.goto(f"{app}/_stcore/health")
+    other = visit(f"{app}/train?train_h=2&train_seed=901")
+    end = other.get_by_text(re.compile("^(Stopped at step|Finished)")).first
+    assert end.inner_text(timeout=LONG).startswith("Stopped")
