@@ -9,22 +9,27 @@ from pages._kit import compute, model_source, refusals, state, uploads
 from pages._kit.text import literal, t
 
 
-def scene_and_trace(*, vectors: bool = False) -> tuple[state.Scene, AttentionTrace]:
-    """The scene and the trace of its sentence.
+def scene_and_trace(*, heading: str = "", vectors: bool = False) -> tuple[state.Scene, AttentionTrace]:
+    """The scene and the trace of its sentence; where there is none the page ends below its `heading`.
+
+    A page whose heading is there already gives none.
 
     Of a sentence that its source cannot read it is a stand-in, or the trace of its beginning, which is then
     the text of the scene, under a note with what works instead.
     """
     scene = state.current()
     if scene.source == "file" and uploads.trace(scene) is None:
+        _name(heading)
         refusals.no_file()
         st.stop()
     if scene.source == "model" and not model_source.ready(scene):
+        _name(heading)
         refusals.no_model(scene)
         st.stop()
     try:
         trace, reason = compute.trace_or_stand_in(scene)
     except MhaError as error:
+        _name(heading)
         if refusals.is_empty(scene):
             refusals.no_text()
         else:
@@ -35,6 +40,11 @@ def scene_and_trace(*, vectors: bool = False) -> tuple[state.Scene, AttentionTra
     if reason is not None:
         refusals.instead(reason, trace, scene, field="text", vectors=vectors)
     return _as_read(scene, reason), trace
+
+
+def _name(heading: str) -> None:
+    if heading:
+        st.title(heading, anchor=False)
 
 
 def in_fragment() -> tuple[state.Scene, AttentionTrace]:

@@ -8,7 +8,7 @@ from pages._kit.text import t
 from pages.see._token import directions, products, weights
 from pages.see._token.subject import Subject
 
-scene_and_trace()
+scene_and_trace(heading=t("one.title"))
 
 
 @st.fragment

@@ -8,12 +8,12 @@ from pages._kit.text import literal, t
 from pages.understand._embeddings import words
 
 source = state.setting("source")
+st.title(t("words.heading"), anchor=False)
 if source in ("file", "model"):
     st.info(t("file.no_words") if source == "file" else t("real.no_words"), icon=":material/scatter_plot:")
     st.stop()
 known = words.of(*scene_and_trace(vectors=True))
 count, width = known.vectors.shape
-st.title(t("words.heading"), anchor=False)
 kind = "random" if source == "random" else "trained"
 st.caption(t(f"words.intro_{kind}", count=f"{count:,}", d_model=width))
 with st.container(horizontal=True, vertical_alignment="bottom"):

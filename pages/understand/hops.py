@@ -27,9 +27,9 @@ def hops() -> None:
 
 
 def page() -> None:
+    st.title(t("hops.heading"), anchor=False)
     scene, trace = scene_and_trace()
     second_trace(scene)
-    st.title(t("hops.heading"), anchor=False)
     if not trace.sides.same:
         st.info(t("hops.two_texts"), icon=":material/translate:")
     elif len(trace.layers) < 2:

@@ -12,7 +12,7 @@ from pages.understand._steps import river
 
 MAX_ALONE = 32  # tokens whose rows the browser has for the words above: a choice asks nobody
 
-scene_and_trace()
+scene_and_trace(heading=t("steps.heading"))
 
 
 def sentences(step: Step) -> list[str]:

@@ -408,6 +408,25 @@ def test_what_a_page_alone_knows_of_a_link_is_said_in_the_same_line(arrived, pag
     assert not lines(app)
 
 
+@pytest.mark.parametrize("link", [{"source": "random", "h": 7, "d_model": 64}, {"source": "file"}])
+@pytest.mark.parametrize(
+    "page",
+    [
+        "see/heads.py",
+        "see/token.py",
+        "see/compare.py",
+        STEPS,
+        "understand/what_if.py",
+        "understand/hops.py",
+        "understand/embeddings.py",
+    ],
+)
+def test_a_page_that_has_nothing_to_show_has_its_heading(arrived, page, link):
+    app = arrived(page, **link)
+    assert not app.exception
+    assert len(app.title) == 1
+
+
 @pytest.mark.parametrize(
     ("model", "revision"),
     [
