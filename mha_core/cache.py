@@ -19,7 +19,8 @@ def size(value: object, *, seen: set[int] | None = None) -> int:
     seen.add(id(value))
     if isinstance(value, SIMPLE):
         return sys.getsizeof(value)
-    if isinstance(value, list | tuple | set | frozenset):
+    # Where a named tuple says itself what it weighs, as the traces of a model do, that counts.
+    if isinstance(value, list | tuple | set | frozenset) and not hasattr(value, "nbytes"):
         parts = value
     elif isinstance(value, Mapping):
         parts = (*value.keys(), *value.values())
