@@ -72,3 +72,15 @@ def test_an_operation_takes_the_fastest_product_s_share(monkeypatch):
     assert device.seconds_per_operation.__wrapped__() == 2 / (2 * 512**3)
     monkeypatch.undo()
     assert 0 < device.seconds_per_operation() == device.seconds_per_operation()  # measured once
+
+
+@pytest.mark.parametrize(("threads", "told", "left"), [(4, None, [3]), (1, None, [1]), (4, "4", [])])
+def test_a_core_stays_for_those_who_ask_for_little(threads, told, left, monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if told:
+        monkeypatch.setenv("OMP_NUM_THREADS", told)
+    taken = []
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    monkeypatch.setattr(torch, "set_num_threads", taken.append)
+    device.leave_a_core()
+    assert taken == left
