@@ -41,7 +41,7 @@ def begin() -> None:
         os.environ["HF_HUB_OFFLINE"] = "1"  # the hub's library reads it when it is imported
         config.set_option("server.maxUploadSize", figures.upload_megabytes)
         config.set_option("client.showErrorDetails", "none")
-        config.set_option("client.toolbarMode", "viewer")
+        config.set_option("client.toolbarMode", "minimal")  # all pages have room beside it
     config.set_option("logger.enableRich", False)  # it would print the errors of pages beside the log
     streamlit_parts.hold_few_uploads(figures.uploads_bytes)
     streamlit_parts.ask_no_other_site()

@@ -312,3 +312,11 @@ def test_no_path_leads_to_another_file(strangers):
                 assert answer.headers["X-Content-Type-Options"] == "nosniff", (folder, way)
                 assert answer.headers["Content-Security-Policy"], (folder, way)
     connection.close()
+
+
+def test_strangers_see_all_pages_at_the_top_as_on_ones_own_machine(strangers, visit):
+    """A menu of Streamlit's beside them would push the last ones into "2 more"."""
+    page = visit(f"{strangers}/steps", width=1366)
+    links = page.get_by_test_id("stTopNav").get_by_role("link")
+    expect(links).to_have_count(13)
+    expect(links.last).to_be_in_viewport()
