@@ -8,6 +8,9 @@ from typing import Generic, TypeVar
 
 Result = TypeVar("Result")
 TEXT_IN_TABLE = 8  # words of memory that a cell takes which is no number
+TABLE = (
+    6_000  # bytes that a table takes beside its cells, for names and blocks: more than a small one's numbers
+)
 SIMPLE = (str, bytes, int, float, type(None))  # most of what is held; they hold nothing themselves
 
 
@@ -28,10 +31,12 @@ def size(value: object, *, seen: set[int] | None = None) -> int:
         parts = ()
     else:
         # A table, a column of one, or the names of its rows.
-        numbers = value.to_numpy() if hasattr(value, "to_numpy") else value
+        is_table = hasattr(value, "to_numpy")
+        numbers = value.to_numpy() if is_table else value
         if isinstance(nbytes := getattr(numbers, "nbytes", None), int):
-            return nbytes * (TEXT_IN_TABLE if str(getattr(numbers, "dtype", "")) == "object" else 1)
-        parts = getattr(value, "__dict__", {}).values()
+            cells = nbytes * (TEXT_IN_TABLE if str(getattr(numbers, "dtype", "")) == "object" else 1)
+            return cells + TABLE * is_table
+        parts = (vars(value),) if hasattr(value, "__dict__") else ()
     return sys.getsizeof(value) + sum(size(part, seen=seen) for part in parts)
 
 

@@ -22,7 +22,7 @@ KEY = size("a")  # bytes
         (np.zeros(1000), 8000, 8000),
         (np.array(["it"] * 100, object), 6400, 6400),
         (torch.zeros(1000), 4000, 4000),
-        (pd.DataFrame(np.zeros((10, 100))), 8000, 8000),
+        (pd.DataFrame(np.zeros((10, 100))), 12_000, 16_000),
         (pd.DataFrame({"word": ["it"] * 100, "weight": [0.5] * 100}), 6400, 20_000),
         ({"a": np.zeros(1000), np.float32(1): [np.zeros(500), (np.zeros(500),)]}, 16_000, 17_000),
         (SimpleNamespace(one=np.zeros(1000), other={"a" * 1000}), 9000, 10_000),
