@@ -7,7 +7,7 @@ import pandas as pd
 
 MIN_COUNTS = 4  # values of h that make a comparison
 ARCHITECTURE, LANGUAGE = "glass-box", "en"
-SCORES = ("accuracy", "right", "answer", "resolving")
+SCORES = ("accuracy", "right", "answer", "shapes", "resolving")
 # Source: Vaswani et al. 2017 (Attention Is All You Need), Table 3, rows (A) and the base model, h 8:
 # English to German, development set newstest2013, d_model 512, d_k = d_v.
 PUBLISHED = pd.DataFrame(
@@ -31,10 +31,11 @@ def widths(entries: Iterable[Mapping]) -> tuple[int, ...]:
 def score_table(entries: Iterable[Mapping], d_model: int) -> pd.DataFrame:
     """One row for each h at one width, from the entries of a manifest.
 
-    `accuracy` is the share of items in which the best head gives the right noun more weight than the
-    other, `right` its mean weight on that noun, `answer` the share of right answers of the model,
-    `resolving` the number of heads of the last layer that are right alone; `seconds` of processor time are
-    missing where a training was interrupted.
+    `accuracy` is the share of items in which the best head gives the right noun more weight than the other,
+    `right` its mean weight on that noun, `answer` the share of right answers of the model with other nouns
+    and `shapes` that in sentences of other shapes than it was trained on, `resolving` the number of heads of
+    the last layer that are right alone; `seconds` of processor time are missing where a training was
+    interrupted.
     """
     rows = []
     for entry in _compared(entries):
@@ -69,10 +70,17 @@ def extremes(column: pd.Series) -> Extremes:
     )
 
 
-def redundant(table: pd.DataFrame) -> bool:
-    """Does more than half of the heads of the last layer resolve the pronoun alone, for every h above 1?"""
-    several = table[table.index > 1]
-    return bool(len(several)) and bool((several["resolving"] > several.index / 2).all())
+def question_table(entries: Iterable[Mapping], d_model: int) -> pd.DataFrame:
+    """The share of right answers to each question at one width: a row for each h, a column for each question.
+
+    NaN where a model was not asked that question.
+    """
+    rows = {
+        entry["plan"]["h"]: {name: found["right"] for name, found in entry["scores"]["questions"].items()}
+        for entry in _compared(entries)
+        if entry["plan"]["d_model"] == d_model
+    }
+    return pd.DataFrame.from_dict(rows, orient="index", dtype=float).rename_axis("h").sort_index()
 
 
 def _compared(entries: Iterable[Mapping]) -> Iterable[Mapping]:

@@ -19,6 +19,7 @@ from mha_core.traces.storage import replacing
 from mha_core.traces.trace import AttentionTrace
 from mha_core.training import checkpoints, evaluation
 from mha_core.training.checkpoints import FOLDER, PLANS, Trained, load_model, path, untrained
+from mha_core.training.data import LINK_NAMES
 from mha_core.training.fit import Plan
 from mha_core.training.language import MAX_WORDS
 from mha_core.training.lexicon import lexicon
@@ -54,8 +55,7 @@ def roles(measured: AttentionTrace | Trained | str | PathLike) -> pd.DataFrame:
     - control: the score of the same head before training;
     - n: the number of items.
 
-    In "hidden A to B" the word A is [MASK], as in most of the training items that ask for it. The cue is the
-    word that decides the noun of the pronoun. The sentences are the same on every call.
+    The cue is the word that decides the noun of the pronoun. The sentences are the same on every call.
 
     Raises `MhaError` for any other trace, because measuring other sentences takes the model. `metrics` and
     `similarity` read the trace alone.
@@ -181,8 +181,8 @@ def _measured(links: evaluation.LinkWeights, material: evaluation.Material) -> p
             rows.shape[2] / weights.shape[3] for rows, weights in zip(cells, links.weights, strict=True)
         )
         parts.append((name, score, score, uniform / n, n))
-    for kind, name in enumerate(evaluation.LINKS):
-        items = material.kind == kind
+    for name in evaluation.LINKS:
+        items = material.kind == LINK_NAMES.index(name)
         if n := int(items.sum()):
             _, frequent = np.unique((material.key - material.query)[items], return_counts=True)
             score, weight = links.right[items].mean(0), links.weight[items].mean(0, dtype=float)

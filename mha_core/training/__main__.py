@@ -23,7 +23,7 @@ from mha_core.analysis import roles
 from mha_core.errors import MhaError
 from mha_core.traces.storage import replacing
 from mha_core.training import checkpoints
-from mha_core.training.evaluation import scores, two_hops
+from mha_core.training.evaluation import question_scores, scores, two_hops
 from mha_core.training.fit import Plan, Run
 from mha_core.training.lexicon import lexicon
 
@@ -76,14 +76,15 @@ def train(name: str, plan: Plan, folder: Path) -> None:
         checkpoints.save_run(checkpoint, run)
         print(f"{name}  step {run.step:,} of {plan.steps:,}  loss {loss:.3f}", file=sys.stderr, flush=True)
     seconds = time.process_time() - started
-    measured = asdict(scores(run.model, plan.language))
+    measured = asdict(scores(run.model, plan.language)) | asdict(question_scores(run.model, plan.language))
     if plan.architecture == "standard":
         measured["two_hops"] = two_hops(run.model, plan.language)
     report = {
         "plan": asdict(plan),
         "vocabulary": lexicon(plan.language).digest,
         "parameters": sum(p.numel() for p in run.model.parameters()),
-        "objective": "the noun at pronouns (share of the loss: plan.share), and hidden words",
+        "objective": "six questions about every word, and hidden words",
+        "questions": run.model.questions,
         "scores": rounded(measured),
         "cpu_seconds": round(seconds) if first == 0 else None,
         "made_by": "python -m mha_core.training " + name,

@@ -1,7 +1,4 @@
-"""Sentences as numbers: what the model reads, where it is asked, and what would be right.
-
-It is asked at pronouns (which noun does this stand for?) and at hidden words (which word was this?).
-"""
+"""Sentences as numbers: what the model reads, what it is asked about each word, and what would be right."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,22 +10,54 @@ import torch
 from torch import Tensor
 
 from mha_core.training.language import EVERYDAY, MAX_WORDS, Grammar, Mix, Sentence
-from mha_core.training.lexicon import HIDDEN, PAD, Lexicon, lexicon
+from mha_core.training.lexicon import HIDDEN, PAD, START, Lexicon, lexicon
+from mha_core.training.questions import HIDDEN_WORD, LINKS, QUESTIONS
 
 SENTENCES = 24_000  # generated at a time, and read `EPOCHS` times with other words hidden
-EPOCHS = 4
+EPOCHS = 3
 BATCH = 64
-NONE = -100  # no answer is asked for
+NOT_ASKED = -1  # in place of the position of an answer
+LINK_NAMES = (*LINKS, "nothing")  # the last: the word has no answer to the question, and [CLS] is right
+NOTHING = len(LINKS)
+NEIGHBOURS = [QUESTIONS.index("before"), QUESTIONS.index("after")]  # which every word has
+ASKED = (*QUESTIONS, HIDDEN_WORD)  # a question's number in a batch
+
+# The links whose mean losses are weighed against each other.
+GROUPS = {
+    "pronoun": ("pronoun to noun", "agreement: pronoun to noun"),
+    "cue": ("cue to noun",),
+    "describes": ("article to noun", "adjective to noun", "predicate to noun"),
+    "doer": ("verb to subject", "auxiliary to subject", "subject to verb"),
+    "object": ("verb to object", "object to verb", "object to preposition", "preposition to object"),
+    "before": ("word before",),
+    "after": ("word after",),
+    "decider": ("pronoun to cue",),
+    "nothing": ("nothing",),
+}
+GROUP_OF = np.array(
+    [next(n for n, names in enumerate(GROUPS.values()) if link in names) for link in LINK_NAMES]
+)
+# Batches begin at a position by chance, so that words far behind are read like those in front. Where all of
+# them do from the start, a model does not learn which word is beside which: the first readings are in place.
+IN_PLACE, SHIFTED = 5, 0.6  # readings; a share of the batches of the others
+MAX_ROWS = 192  # of a group in a batch, by chance: more would cost time and teach little
 
 
 class Batch(NamedTuple):
-    """Sentences of about one length. A row that is asked for nothing has target `NONE`."""
+    """Sentences of about one length, and the questions asked about their words.
+
+    `answers` are positions in `candidates`, for hidden words the number of the word.
+    """
 
     ids: Tensor  # (batch, L)
     padding: Tensor | None  # (batch, L), True where there is a word; None where all are words
-    rows: Tensor  # (batch, R): the positions that are asked
-    targets: Tensor  # (batch, R): the right words
-    is_pronoun: Tensor  # (batch, R)
+    shift: int  # the number of the first position
+    sentence: Tensor  # (row,)
+    position: Tensor  # (row,)
+    question: Tensor  # (row,), a number in ASKED
+    group: Tensor  # (row,), a number in GROUPS; len(GROUPS) for hidden words
+    answer: Tensor  # (row,)
+    candidates: Tensor  # (word,): every word of the batch
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +69,8 @@ class Encoded:
     pronoun: np.ndarray  # (sentence,)
     nouns: np.ndarray  # (sentence, 2): what the pronoun stands for, and the other noun
     cue: np.ndarray  # (sentence,)
+    keys: np.ndarray  # (sentence, MAX_WORDS, question): the position that answers, 0 for nothing, NOT_ASKED
+    links: np.ndarray  # (sentence, MAX_WORDS, question): a number in LINK_NAMES, or NOT_ASKED
 
     def batch(self) -> tuple[Tensor, Tensor]:
         """All ids up to the longest sentence, and True where there is a word. (sentence, L) each"""
@@ -53,16 +84,35 @@ def words_at(lengths: np.ndarray, length: int) -> np.ndarray:
 
 
 def encode(sentences: list[Sentence], words: Lexicon) -> Encoded:
-    """Sentences as word numbers with the positions of pronoun, nouns and cue."""
-    ids = np.full((len(sentences), MAX_WORDS), words.number[PAD], np.int64)
-    for row, sentence in zip(ids, sentences, strict=True):
-        row[: len(sentence.words)] = [words.number[word] for word in sentence.words]
+    """Sentences as word numbers, with the positions of pronoun, nouns and cue, and of every answer."""
+    n = len(sentences)
+    ids = np.full((n, MAX_WORDS), words.number[PAD], np.int64)
+    keys = np.full((n, MAX_WORDS, len(QUESTIONS)), NOT_ASKED, np.int8)
+    links = np.full_like(keys, NOT_ASKED)
+    numbers = {question: number for number, question in enumerate(QUESTIONS)}
+    names = {name: number for number, name in enumerate(LINK_NAMES)}
+    for row, sentence in enumerate(sentences):
+        length = len(sentence.words)
+        ids[row, :length] = [words.number[word] for word in sentence.words]
+        keys[row, 1:length], links[row, 1:length] = 0, NOTHING
+        for query, question, key, name in sentence.links:
+            place = row, query, numbers[question]
+            keys[place], links[place] = (NOT_ASKED, NOT_ASKED) if key is None else (key, names[name])
+        before, after = NEIGHBOURS
+        keys[row, 1:length, before], links[row, 1:length, before] = (
+            np.arange(length - 1),
+            names["word before"],
+        )
+        keys[row, 1:length, after] = np.append(np.arange(2, length), 0)
+        links[row, 1 : length - 1, after] = names["word after"]
     return Encoded(
         ids,
         np.array([len(sentence.words) for sentence in sentences]),
         np.array([sentence.pronoun for sentence in sentences]),
         np.array([sentence.nouns for sentence in sentences]).reshape(-1, 2),
         np.array([sentence.cue for sentence in sentences]),
+        keys,
+        links,
     )
 
 
@@ -83,13 +133,7 @@ class Batches:
         words = lexicon(self.language)
         encoded = training_sentences(self.language, self.seed, epoch // EPOCHS, self.mix)
         rng = np.random.default_rng([self.seed, epoch])
-        ids, targets = hide(encoded, words, rng, self.mix.hidden)
-        has_target = targets != NONE
-        count = has_target.sum(1)
-        # The positions with a target come first in each row, in reading order.
-        positions = np.argsort(~has_target, axis=1, kind="stable")
-        targets = np.take_along_axis(targets, positions, 1)
-        is_pronoun = (positions == encoded.pronoun[:, None]) & (encoded.pronoun[:, None] > 0)
+        ids, hidden, links = hide(encoded, words, rng, self.mix.hidden)
         # By length, else by chance, and always by twos. The two sentences of a pair stay together: what they
         # have in common then cancels out of the gradient, and what one word changes remains. The others are
         # put beside one of their length.
@@ -97,21 +141,41 @@ class Batches:
         others = others[np.lexsort((rng.random(len(others)), encoded.lengths[others]))]
         twos = np.concatenate((np.flatnonzero(encoded.pronoun), others)).reshape(-1, 2)
         order = twos[np.lexsort((rng.random(len(twos)), encoded.lengths[twos].max(1)))].ravel()
-        batches = []
-        for chosen in np.split(order, range(BATCH, len(order), BATCH)):
-            length, n_rows = encoded.lengths[chosen].max(), max(1, count[chosen].max())
-            full = encoded.lengths[chosen].min() == length
-            present = None if full else torch.from_numpy(words_at(encoded.lengths[chosen], length))
-            batches.append(
-                Batch(
-                    torch.from_numpy(ids[chosen, :length]),
-                    present,
-                    torch.from_numpy(positions[chosen, :n_rows]),
-                    torch.from_numpy(targets[chosen, :n_rows]),
-                    torch.from_numpy(is_pronoun[chosen, :n_rows]),
-                )
-            )
+        batches = [
+            _batch(encoded, ids, hidden, links, chosen, SHIFTED if epoch >= IN_PLACE else 0.0, rng)
+            for chosen in np.split(order, range(BATCH, len(order), BATCH))
+        ]
         return [batches[i] for i in rng.permutation(len(batches))]
+
+
+def _batch(encoded: Encoded, ids, hidden, links, chosen: np.ndarray, shifted: float, rng) -> Batch:
+    """The chosen sentences, and of each group of links as many as there are, or `MAX_ROWS` by chance."""
+    lengths, length = encoded.lengths[chosen], encoded.lengths[chosen].max()
+    ids, links = ids[chosen, :length], links[chosen, :length]
+    sentence, position, question = np.nonzero(links != NOT_ASKED)
+    group = GROUP_OF[links[sentence, position, question]]
+    mixed = rng.permutation(len(group))  # the first of each group in this order are asked
+    by_group = mixed[np.argsort(group[mixed], kind="stable")]
+    counts = np.bincount(group, minlength=len(GROUPS))
+    place = np.arange(len(group)) - np.repeat(np.cumsum(counts) - counts, counts)
+    kept = np.sort(by_group[place < MAX_ROWS])
+    sentence, position, question, group = (part[kept] for part in (sentence, position, question, group))
+    key = encoded.keys[chosen[sentence], position, question]
+    candidates, answers = np.unique(ids, return_inverse=True)
+    answer = answers.reshape(ids.shape)[sentence, key]
+    guessed, at = np.nonzero(hidden[chosen, :length] >= 0)
+    rows = (
+        np.append(sentence, guessed),
+        np.append(position, at),
+        np.append(question, np.full(len(at), len(QUESTIONS))),
+        np.append(group, np.full(len(at), len(GROUPS))),
+        np.append(answer, hidden[chosen[guessed], at]),
+    )
+    present = None if lengths.min() == length else torch.from_numpy(words_at(lengths, length))
+    shift = int(rng.integers(0, MAX_WORDS - length + 1)) if rng.random() < shifted else 0
+    return Batch(
+        torch.from_numpy(ids), present, shift, *map(torch.from_numpy, rows), torch.from_numpy(candidates)
+    )
 
 
 @lru_cache(maxsize=4)  # all chunks have one size
@@ -124,24 +188,30 @@ def training_sentences(language: str, seed: int, chunk: int, mix: Mix = EVERYDAY
 
 def hide(
     encoded: Encoded, words: Lexicon, rng: np.random.Generator, share: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """The sentences with a share of their words hidden, and the right word wherever the model is asked.
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The sentences with a share of their words hidden; which words these were; and what is still asked.
 
     Of the hidden words 80 % become [MASK], 10 % another word, and 10 % stay (Devlin et al. 2019, BERT).
-    The pronoun that was resolved stays in sight, and is asked for the noun that it stands for.
+    The resolved pronoun stays in sight. A hidden word answers nothing, and is asked for its neighbours alone;
+    where the cue is hidden nobody can tell what the pronoun stands for.
+    Shapes: (sentence, position), the same with NOT_ASKED elsewhere, and that of `Encoded.links`.
     """
-    at = np.arange(len(encoded.ids))
-    has_pronoun = encoded.pronoun > 0
-    can_hide = words_at(encoded.lengths, MAX_WORDS)
-    can_hide[:, 0] = False  # [CLS]
+    at, has_pronoun = np.arange(len(encoded.ids)), encoded.pronoun > 0
+    last = words.number[HIDDEN] + len(words.known)
+    can_hide = (
+        words_at(encoded.lengths, MAX_WORDS) & (encoded.ids <= last) & (encoded.ids != words.number[START])
+    )
     can_hide[at[has_pronoun], encoded.pronoun[has_pronoun]] = False
     hidden = can_hide & (rng.random(encoded.ids.shape) < share)
-    targets = np.where(hidden, encoded.ids, NONE)
-    answers = encoded.ids[at, encoded.nouns[:, 0]]
-    # Where the noun or the cue is hidden nobody can answer: the pronoun is not asked.
-    answerable = has_pronoun & ~hidden[at, encoded.nouns[:, 0]] & ~hidden[at, encoded.cue]
-    targets[at[answerable], encoded.pronoun[answerable]] = answers[answerable]
+    links = encoded.links.copy()
+    answers = np.maximum(encoded.keys, 0).reshape(len(at), -1)
+    links[np.take_along_axis(hidden, answers.astype(np.int64), 1).reshape(links.shape)] = NOT_ASKED
+    alone = np.setdiff1d(np.arange(len(QUESTIONS)), NEIGHBOURS)
+    links[..., alone] = np.where(hidden[..., None], NOT_ASKED, links[..., alone])
+    blind = has_pronoun & hidden[at, encoded.cue]
+    links[at[blind], encoded.pronoun[blind], QUESTIONS.index("noun")] = NOT_ASKED
     chance = rng.random(encoded.ids.shape)
-    other_words = rng.integers(words.number[HIDDEN] + 1, len(words.vocabulary), encoded.ids.shape)
+    other_words = rng.integers(words.number[HIDDEN] + 1, last + 1, encoded.ids.shape)
     ids = np.where(hidden & (chance < 0.8), words.number[HIDDEN], encoded.ids)
-    return np.where(hidden & (chance >= 0.9), other_words, ids), targets
+    ids = np.where(hidden & (chance >= 0.9), other_words, ids)
+    return ids, np.where(hidden, encoded.ids, NOT_ASKED), links

@@ -1,13 +1,14 @@
-"""Held-out scores of a small model, the head that shows them best, and what every head does there.
+"""Held-out scores of a small model: how often its answers are right, and what its heads look at for them.
 
-Pairs of sentences of which one word decides what a pronoun stands for; and sentences in which it is known
-which word belongs to which: in "The kind doctor bought a lamp" *kind* belongs to *doctor*, *lamp* to
-*bought*. Words that a model was trained on only when they were hidden are asked a second time, hidden.
+Held out are pairs of nouns that never stood together around a pronoun in training, and whole shapes of
+sentences. In every sentence it is known which word answers which question.
 """
+
+from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from random import Random
 from typing import NamedTuple
@@ -16,22 +17,28 @@ import numpy as np
 import torch
 from torch import nn
 
-from mha_core.attention.functional import attention_weights
 from mha_core.attention.score_rule import ScoreRule
-from mha_core.training.data import Encoded, encode, words_at
-from mha_core.training.language import EVERYDAY, Grammar, Phrases, Sentence
-from mha_core.training.lexicon import HIDDEN, PAD, Lexicon, lexicon
+from mha_core.training.data import LINK_NAMES, NOT_ASKED, Encoded, encode, words_at
+from mha_core.training.language import MAX_WORDS, NEUTRAL_SHAPE, Grammar, Sentence
+from mha_core.training.lexicon import HIDDEN, lexicon
 from mha_core.training.model import Flow, SmallModel
+from mha_core.training.questions import HIDDEN_WORD, QUESTIONS
+from mha_core.training.questions import LINKS as QUESTION_OF
 
 PAIRS = 40  # of each pattern
+OF_A_SHAPE = 8  # pairs of each pattern in each shape
+STATEMENTS = 600  # sentences without a pronoun to resolve
 READABLE = 0.95, 0.5  # accuracy and weight from which a head can be read without a guide
+BATCH = 128  # sentences, so that a layer's weights stay in the processor's cache
+MOST_UNKNOWN = 3  # words of a sentence
+LONG = 33  # tokens, from which on a text is longer than most that were trained on
 
 
 @dataclass(frozen=True)
 class Scores:
     """Held-out scores. Layer and head count from 0; the head was chosen on the validation pairs.
 
-    `answer` is how often the model's own answer is the right one of the two nouns. `accuracy` is how
+    `answer` is how often the model takes the pronoun for the right one of the two nouns. `accuracy` is how
     often the best head gives the right noun more weight than the other, `both` how often in both
     sentences of a pair; `right` and `wrong` are its mean weights on the two nouns. `famous` is the weight
     of that head on the right noun in each of the famous sentences.
@@ -50,14 +57,111 @@ class Scores:
     famous_right: tuple[bool, ...]
 
 
+@dataclass(frozen=True)
+class QuestionScores:
+    """Held-out scores of all questions: shares of right answers among all words of the sentence.
+
+    `links` is, for each kind of link, how often the answer is `right`, and the mean `weight` of the
+    question's best head on the word that answers; `questions` are the means of both over the links of a
+    question, and that head, from 0. `nothing` is how often [CLS] is the answer where nothing is to be found.
+    `by_shape` is how often the right one of two nouns is taken in each shape that was never trained on, and
+    `shapes` its mean; `unknown` are the answers with 0 to 3 unknown words, `long` those with 33 to 64 tokens,
+    `hidden` is how often the most probable word is the one that was hidden. `divergence` is the mean
+    Jensen–Shannon divergence between the rows of two heads of the last layer, in bits.
+    """
+
+    questions: dict[str, dict[str, float]]
+    links: dict[str, dict[str, float]]
+    nothing: float
+    shapes: float
+    by_shape: dict[str, float]
+    unknown: dict[str, dict[str, float]]
+    long: dict[str, float]
+    hidden: float
+    divergence: float
+
+
 @cache
-def pairs(language: str, split: str, *, agreement: bool = False, count: int = PAIRS) -> Encoded:
+def pairs(
+    language: str, split: str, *, agreement: bool = False, count: int = PAIRS, shape: str = ""
+) -> Encoded:
     """Minimal pairs of a held-out set, one sentence after the other, `count` for each pattern."""
+    return encode(_pairs(language, split, agreement, count, shape), lexicon(language))
+
+
+def _pairs(language: str, split: str, agreement: bool, count: int, shape: str = "") -> list[Sentence]:
     grammar = Grammar(lexicon(language))
-    rng = Random(f"pairs {split}")
+    rng = Random(f"pairs {split} {shape}")
     names = ("agreement",) if agreement else grammar.names
-    sentences = [s for name in names for _ in range(count) for s in grammar.pair(rng, name, split)]
-    return encode(sentences, grammar.lexicon)
+    if shape == NEUTRAL_SHAPE:  # in the others nobody could tell which noun is meant
+        names = [name for name in names if grammar.schemas[name].get("neutral")]
+    return [s for name in names for _ in range(count) for s in grammar.pair(rng, name, split, shape)]
+
+
+@cache
+def everyday(
+    language: str,
+    *,
+    count: int = PAIRS // 2,
+    statements: int = STATEMENTS,
+    unknown: int = 0,
+    long: bool = False,
+) -> Encoded:
+    """Held-out pairs and statements, perhaps with unknown words, or with other sentences before them."""
+    grammar, rng = Grammar(lexicon(language)), Random(f"everyday {unknown} {long}")
+    sentences = _pairs(language, "test", False, count) + _pairs(language, "test", True, 4 * count)
+    sentences += [grammar.statement(rng) for _ in range(statements)]
+    if long:
+        sentences = [
+            longer for one in sentences if len((longer := grammar.lengthened(rng, one)).words) >= LONG
+        ]
+    if unknown:
+        sentences = [grammar.with_unknown(rng, sentence, unknown) for sentence in sentences]
+    return encode([one for one in sentences if len(one.words) <= MAX_WORDS], grammar.lexicon)
+
+
+@torch.inference_mode()
+def answered(model: SmallModel, sentences: Encoded, questions: Sequence[str] = QUESTIONS) -> np.ndarray:
+    """Whether the answer to each question about each word is right, among all words of its sentence.
+
+    (sentence, position, question); False where nothing is asked. Equal words are one answer.
+    """
+    right = np.zeros((len(sentences.ids), MAX_WORDS, len(questions)), bool)
+    for start, ids, padding in _batches(model, sentences):
+        passed = model(ids, padding=padding)
+        at = slice(start, start + len(ids))
+        for number, question in enumerate(questions):
+            if question not in model.questions:
+                continue
+            hidden = model.norm(model.read(passed, question))
+            logits = hidden @ model.embedding[ids].mT + model.bias[ids][:, None]
+            best = logits.masked_fill(~padding[:, None], -torch.inf).argmax(-1)
+            answer = ids.gather(1, best).cpu().numpy()
+            keys = sentences.keys[at, : ids.shape[1], QUESTIONS.index(question)]
+            wanted = np.take_along_axis(sentences.ids[at], np.maximum(keys, 0).astype(np.int64), 1)
+            right[at, : ids.shape[1], number] = (keys != NOT_ASKED) & (answer == wanted)
+    return right
+
+
+def _batches(model: SmallModel, sentences: Encoded):
+    """The sentences by `BATCH`, on the device of the model: the number of the first, ids, padding."""
+    device = model.bias.device
+    for start in range(0, len(sentences.ids), BATCH):
+        lengths = sentences.lengths[start : start + BATCH]
+        ids = torch.from_numpy(sentences.ids[start : start + BATCH, : lengths.max()])
+        yield start, ids.to(device), torch.from_numpy(words_at(lengths, ids.shape[1])).to(device)
+
+
+def by_link(model: SmallModel, sentences: Encoded) -> dict[str, float]:
+    """How often the answer is right for each kind of link in the sentences that the model is asked about."""
+    right = answered(model, sentences)
+    shares = {}
+    for number, name in enumerate(LINK_NAMES):
+        places = sentences.links == number
+        places[..., [question not in model.questions for question in QUESTIONS]] = False
+        if places.any():
+            shares[name] = float(right[places].mean())
+    return shares
 
 
 @torch.inference_mode()
@@ -67,24 +171,30 @@ def noun_weights(model: SmallModel, sentences: Encoded) -> tuple[np.ndarray, np.
     (sentence, layer, head, 2) weights on the right and on the other noun; (sentence,) True where the
     right noun gets the higher score.
     """
-    at = torch.arange(len(sentences.ids))
-    ids, padding = sentences.batch()
-    pronoun, nouns = torch.from_numpy(sentences.pronoun), torch.from_numpy(sentences.nouns)
-    hidden, flows = model(ids, rows=pronoun[:, None], padding=padding)
-    weights = []
-    for flow in flows:
-        q, k, _, rule = flow.attended[1:]
-        q = q if q.shape[2] == 1 else q[at, :, pronoun][:, :, None]
-        row = attention_weights(q, k, rule)[:, :, 0]  # (sentence, head, key)
-        weights.append(row.gather(2, nouns[:, None].expand(-1, row.shape[1], -1)))
-    logits = model.logits(hidden[:, 0])
-    of_nouns = logits.gather(1, ids.gather(1, nouns))
-    return torch.stack(weights, 1).numpy(), (of_nouns[:, 0] > of_nouns[:, 1]).numpy()
+    weights, right = [], []
+    for start, ids, padding in _batches(model, sentences):
+        at = torch.arange(len(ids), device=ids.device)
+        of_batch = slice(start, start + len(ids))
+        pronoun = torch.from_numpy(sentences.pronoun[of_batch]).to(ids.device)
+        nouns = torch.from_numpy(sentences.nouns[of_batch]).to(ids.device)
+        passed = model(ids, padding=padding)
+        rows = [flow.weights()[at, :, pronoun] for flow in passed.flows]  # (sentence, head, key)
+        of_nouns = [row.gather(2, nouns[:, None].expand(-1, row.shape[1], -1)) for row in rows]
+        weights.append(torch.stack(of_nouns, 1).cpu().numpy())
+        logits = _noun_logits(model, passed, pronoun).gather(1, ids.gather(1, nouns))
+        right.append((logits[:, 0] > logits[:, 1]).cpu().numpy())
+    return np.concatenate(weights), np.concatenate(right)
+
+
+def _noun_logits(model: SmallModel, passed, pronoun: torch.Tensor) -> torch.Tensor:
+    """The scores of all words for the noun that the pronoun stands for. (sentence, word)"""
+    at = torch.arange(len(pronoun), device=pronoun.device)
+    return model.logits(model.read_rows(passed, at, pronoun, model.gates(("noun",))))
 
 
 @dataclass(frozen=True)
 class Cuts:
-    """How often another word becomes the most probable one, of sentences that were answered right.
+    """How often another word of the sentence becomes the answer, of sentences that were answered right.
 
     `all_heads` and `best_head`: where no head of the last layer, or all but the best one, may look from the
     pronoun at the right noun; `patched`: where the pronoun's weights are those of the sentence's twin, in
@@ -106,14 +216,15 @@ def cuts(model: SmallModel, language: str = "en", *, count: int = PAIRS) -> Cuts
     best = best_head(before[:, -1:])[1]
     sentences = pairs(language, "test", count=count)
     ids, padding = sentences.batch()
-    rows, nouns = torch.from_numpy(sentences.pronoun)[:, None], torch.from_numpy(sentences.nouns)
+    pronoun, nouns = torch.from_numpy(sentences.pronoun), torch.from_numpy(sentences.nouns)
     edge = nn.functional.one_hot(nouns[:, 0], ids.shape[1]).bool()[:, None, None]  # (sentence, 1, 1, key)
     in_best = edge & (torch.arange(model.shape.h) == best)[:, None, None]
 
     def answered(rule: ScoreRule = ScoreRule()) -> tuple[torch.Tensor, Flow]:
         rules = [ScoreRule()] * (len(model.layers) - 1) + [rule]
-        hidden, flows = model(ids, rows=rows, padding=padding, rules=rules)
-        return model.logits(hidden[:, 0]).argmax(-1), flows[-1]
+        passed = model(ids, padding=padding, rules=rules)
+        logits = _noun_logits(model, passed, pronoun).gather(1, ids).masked_fill(~padding, -torch.inf)
+        return ids.gather(1, logits.argmax(-1)[:, None])[:, 0], passed.flows[-1]
 
     plain, last = answered()
     right = plain == ids.gather(1, nouns)[:, 0]
@@ -147,8 +258,8 @@ def two_hops(model: SmallModel, language: str = "en", *, count: int = PAIRS) -> 
 def _two_hop_weights(model: SmallModel, sentences: Encoded) -> np.ndarray:
     """``A² A¹`` from the pronoun to both nouns. (sentence, head of layer 1, head of layer 2, noun)"""
     (ids, padding), nouns = sentences.batch(), torch.from_numpy(sentences.nouns)
-    _, flows = model(ids, rows=torch.from_numpy(sentences.pronoun)[:, None], padding=padding)
-    before, last = flows[-2].weights(), flows[-1].weights()[:, :, 0]
+    flows, pronoun = model(ids, padding=padding).flows, torch.from_numpy(sentences.pronoun)
+    before, last = flows[-2].weights(), flows[-1].weights()[torch.arange(len(ids)), :, pronoun]
     to_nouns = before.gather(3, nouns[:, None, None].expand(-1, *before.shape[1:3], -1))
     return torch.einsum("bjt,bitn->bijn", last, to_nouns).numpy()
 
@@ -192,50 +303,136 @@ def scores(model: SmallModel, language: str = "en", *, count: int = PAIRS) -> Sc
     )
 
 
+def question_scores(model: SmallModel, language: str = "en") -> QuestionScores:
+    """The held-out scores of a model's answers to all questions."""
+    measured = link_weights(model, material(language))
+    questions, links, nothing = by_question(model, language, measured)
+    shapes = {}
+    for shape in Grammar(lexicon(language)).held_out_shapes:
+        _, answers = noun_weights(model, pairs(language, "test", count=OF_A_SHAPE, shape=shape))
+        shapes[shape] = float(answers.mean())
+    shown = ("pronoun to noun", "verb to subject", "verb to object")
+    unknown = {}
+    for n in range(MOST_UNKNOWN + 1):
+        of_n = by_link(model, everyday(language, unknown=n))
+        unknown[str(n)] = {name: of_n[name] for name in shown}
+    of_long = by_link(model, everyday(language, long=True))
+    return QuestionScores(
+        questions,
+        links,
+        nothing,
+        float(np.mean([*shapes.values()])),
+        shapes,
+        unknown,
+        {name: of_long[name] for name in shown},
+        hidden_words(model, language),
+        divergence(measured.weights),
+    )
+
+
+def by_question(
+    model: SmallModel, language: str, measured: LinkWeights
+) -> tuple[dict[str, dict[str, float]], dict[str, dict[str, float]], float]:
+    """`questions`, `links` and `nothing` of `QuestionScores`; `measured` are the weights on the material."""
+    right, kind = by_link(model, everyday(language)), material(language).kind
+    links, questions = {}, {}
+    for question in (question for question in QUESTIONS if question in model.questions):
+        names = [name for name, of in QUESTION_OF.items() if of == question and name in right]
+        weights = [measured.weight[kind == LINK_NAMES.index(name)][:, -1].mean(0) for name in names]
+        heads = list(model.questions[question])
+        best = heads[int(np.mean(weights, 0)[heads].argmax())]
+        links |= {
+            name: {"right": right[name], "weight": float(weight[best])}
+            for name, weight in zip(names, weights, strict=True)
+        }
+        questions[question] = {
+            "right": float(np.mean([right[name] for name in names])),
+            "weight": float(np.mean(weights, 0)[best]),
+            "head": best,
+        }
+    return questions, links, right["nothing"]
+
+
+# What a training learns one after the other, each by some of its links.
+STAGES = {
+    "neighbours": ("word before", "word after"),
+    "grammar": ("article to noun", "preposition to object", "verb to subject", "verb to object"),
+    "pronouns": ("pronoun to noun",),
+}
+
+
+def stages(model: SmallModel, language: str) -> dict[str, float]:
+    """How far a training is: how often a few held-out answers are right, by `STAGES`."""
+    right = by_link(model, everyday(language, count=2, statements=80))
+    return {
+        stage: float(np.mean([right[link] for link in links if link in right]))
+        for stage, links in STAGES.items()
+    }
+
+
+@torch.inference_mode()
+def hidden_words(model: SmallModel, language: str) -> float:
+    """How often the most probable word is the one behind [MASK], one in each held-out sentence."""
+    words, sentences = lexicon(language), everyday(language)
+    rng = np.random.default_rng(0)
+    at = rng.integers(1, sentences.lengths)
+    numbers = np.arange(len(sentences.ids))
+    hidden, ids = sentences.ids[numbers, at], sentences.ids.copy()
+    ids[numbers, at] = words.number[HIDDEN]
+    right = []
+    for start, batch, padding in _batches(model, replace(sentences, ids=ids)):
+        of_batch = torch.arange(len(batch), device=batch.device)
+        place = torch.from_numpy(at[start : start + len(batch)]).to(batch.device)
+        read = model.read_rows(model(batch, padding=padding), of_batch, place, model.gates((HIDDEN_WORD,)))
+        logits = model.logits(read, slice(len(words.vocabulary) - len(words.spares)))
+        right.append(logits.argmax(-1).cpu().numpy() == hidden[start : start + len(batch)])
+    return float(np.concatenate(right).mean())
+
+
+def divergence(weights: Sequence[np.ndarray]) -> float:
+    """The mean Jensen–Shannon divergence between the rows of two heads of the last layer, in bits.
+
+    ``JS(p, q) = (KL(p ‖ m) + KL(q ‖ m)) / 2`` with ``m = (p + q) / 2``, over all rows and pairs of heads; 0
+    for one head. `weights` are of sentences, each (layer, head, query, key). Source: Lin 1991.
+    """
+    total, count = 0.0, 0
+    for of_sentence in weights:
+        rows = of_sentence[-1].astype(float)
+        for one in range(len(rows)):
+            for other in range(one):
+                p, q = rows[one], rows[other]
+                middle = (p + q) / 2
+                for part in (p, q):
+                    shown = part > 0  # a weight of 0 adds nothing
+                    total += (part[shown] * np.log2(part[shown] / middle[shown])).sum() / 2
+                count += len(p)
+    return total / max(1, count)
+
+
 @cache
 def famous(language: str) -> Encoded:
     """The pair that everybody knows, in the words of the language; never trained on."""
     return encode(Grammar(lexicon(language)).famous(), lexicon(language))
 
 
-LINK_PAIRS = 20  # of each pattern with a pronoun, and four times as many of agreement
-ROUNDS = 100  # sentences of each other pattern; those with a link of a kind that is not full yet are used
 MAX_LINKS = 160  # of a kind
 MAX_AT_DISTANCE = 80  # of these, so that no fixed distance finds most of them
-BATCH = 128  # sentences, so that a layer's weights stay in the processor's cache
-PRONOUN_LINKS = (
-    "pronoun to noun",
-    "pronoun to cue",
-    "cue to noun",
-    "noun to cue",
-    "agreement: pronoun to noun",
-)
-WORD_LINKS = (
-    "article to noun",
-    "adjective to noun",
-    "preposition to object",
-    "verb to subject",
-    "verb to object",
-    "object to verb",
-)
-LINKS = (*PRONOUN_LINKS, *WORD_LINKS, *(f"hidden {name}" for name in WORD_LINKS))
-PREPOSITIONS = ("{preposition}", "在")
+LINKS = tuple(name for name in QUESTION_OF if name not in ("word before", "word after"))
 
 
 @dataclass(frozen=True, eq=False)
 class Material:
-    """Held-out sentences and the links in them; in the first `n_whole` no word is hidden.
+    """Held-out sentences and some of the links in them, of each kind about as many.
 
     The nouns around a pronoun never met in training. All other sentences are newly drawn.
     """
 
     ids: np.ndarray  # (sentence, longest)
     lengths: np.ndarray  # (sentence,)
-    n_whole: int
-    kind: np.ndarray  # (link,): a number in LINKS
+    kind: np.ndarray  # (link,): a number in LINK_NAMES
     sentence: np.ndarray  # (link,), rising
-    query: np.ndarray  # (link,): position of the word that should look
-    key: np.ndarray  # (link,): position of the word that it should look at
+    query: np.ndarray  # (link,): position of the word that is asked
+    key: np.ndarray  # (link,): position of the word that answers
 
 
 class LinkWeights(NamedTuple):
@@ -243,138 +440,54 @@ class LinkWeights(NamedTuple):
 
     weight: np.ndarray  # (link, layer, head): on the right key
     right: np.ndarray  # (link, layer, head): True where no key gets more; of equals the first counts
-    weights: list[np.ndarray]  # of whole sentences, each (layer, head, query, key), without padding
+    weights: list[np.ndarray]  # of all sentences, each (layer, head, query, key), without padding
 
 
 @cache
 def material(language: str) -> Material:
     """The same sentences on every call. Raises `MhaError` for an unknown language."""
-    words = lexicon(language)
-    reference = pairs(language, "test", count=LINK_PAIRS)
-    agreement = pairs(language, "test", agreement=True, count=4 * LINK_PAIRS)
-    everyday, word_links = _sentences(words)
-    at, noun = np.arange(len(reference.ids)), reference.nouns[:, 0]
-    balanced = _balanced(reference.cue - reference.pronoun)
-    parts = [
-        _links("pronoun to noun", at, reference.pronoun, noun),
-        _links("pronoun to cue", balanced, reference.pronoun[balanced], reference.cue[balanced]),
-        _links("cue to noun", at, reference.cue, noun),
-        _links("noun to cue", at, noun, reference.cue),
-    ]
-    blocks, n = [reference.ids], len(reference.ids)
-    at = n + np.arange(len(agreement.ids))
-    parts.append(_links("agreement: pronoun to noun", at, agreement.pronoun, agreement.nouns[:, 0]))
-    blocks, n = [*blocks, agreement.ids, everyday.ids], n + len(agreement.ids)
-    n_whole = n + len(everyday.ids)
-    for name, links in word_links.items():
-        sentence, query, key = np.array(links).T
-        parts.append(_links(name, n + sentence, query, key))
-        copies, at = everyday.ids[sentence], np.arange(len(sentence))
-        copies[at, query] = words.number[HIDDEN]
-        parts.append(_links(f"hidden {name}", sum(map(len, blocks)) + at, query, key))
-        blocks.append(copies)
-    links = np.concatenate(parts)
+    sentences = everyday(language)
+    kept = []
+    for number in range(len(QUESTION_OF)):
+        sentence, query, question = np.nonzero(sentences.links == number)
+        key = sentences.keys[sentence, query, question].astype(np.int64)
+        chosen = np.random.default_rng(number).permutation(len(sentence))
+        distances = Counter()
+        for at in chosen:
+            distance = key[at] - query[at]
+            if distances.total() < MAX_LINKS and (
+                distances[distance] < MAX_AT_DISTANCE or LINK_NAMES[number] not in LINKS
+            ):
+                distances[distance] += 1
+                kept.append((number, sentence[at], query[at], key[at]))
+    links = np.array(kept)
     links = links[np.argsort(links[:, 1], kind="stable")]
-    ids = np.concatenate(blocks)
-    lengths = (ids != words.number[PAD]).sum(1)
-    return Material(ids, lengths, n_whole, *links.T)
+    length = sentences.lengths.max()
+    return Material(sentences.ids[:, :length], sentences.lengths, *links.T)
 
 
 @torch.inference_mode()
 def link_weights(model: SmallModel, material: Material) -> LinkWeights:
     """What the heads of a model do at every link of the material."""
     weight, right, whole = [], [], []
-    device = model.bias.device
-    for start in range(0, len(material.ids), BATCH):
-        stop = start + BATCH
-        lengths = material.lengths[start:stop]
-        ids = torch.from_numpy(material.ids[start:stop, : lengths.max()])
-        padding = torch.from_numpy(words_at(lengths, ids.shape[1]))
-        _, flows = model(ids.to(device), padding=padding.to(device))
+    for start, ids, padding in _batches(model, material):
+        lengths = material.lengths[start : start + len(ids)]
+        flows = model(ids, padding=padding).flows
         # (sentence, layer, head, query, key)
         weights = torch.stack([flow.weights() for flow in flows], 1).cpu().numpy()
-        chosen = slice(*np.searchsorted(material.sentence, (start, stop)))
+        chosen = slice(*np.searchsorted(material.sentence, (start, start + len(ids))))
         rows = weights[
             material.sentence[chosen] - start, :, :, material.query[chosen]
         ]  # (link, layer, head, key)
         on_key = np.take_along_axis(rows, material.key[chosen, None, None, None], 3)[..., 0]
         weight.append(on_key)
         right.append(rows.argmax(3) == material.key[chosen, None, None])
-        n_whole = max(0, material.n_whole - start)
-        whole += [w[:, :, :n, :n] for w, n in zip(weights[:n_whole], lengths[:n_whole], strict=True)]
+        whole += [w[:, :, :n, :n] for w, n in zip(weights, lengths, strict=True)]
     return LinkWeights(np.concatenate(weight), np.concatenate(right), whole)
-
-
-def _links(name: str, sentence, query, key) -> np.ndarray:
-    """(link, 4): kind, sentence, query, key."""
-    return np.stack([np.full(len(query), LINKS.index(name)), sentence, query, key], 1)
-
-
-def _balanced(distance: np.ndarray) -> np.ndarray:
-    """The first `MAX_AT_DISTANCE` items at each distance, in order."""
-    return np.sort(
-        np.concatenate([np.flatnonzero(distance == d)[:MAX_AT_DISTANCE] for d in np.unique(distance)])
-    )
-
-
-def _sentences(words: Lexicon) -> tuple[Encoded, dict[str, list[tuple[int, int, int]]]]:
-    """Sentences of the patterns in `links` of the language, and in which there is which link."""
-    phrases, rng = Phrases(words, EVERYDAY), Random("links")
-    sentences: list[Sentence] = []
-    links: dict[str, list[tuple[int, int, int]]] = {name: [] for name in WORD_LINKS}
-    distances = Counter()
-    for template in words.grammar["links"] * ROUNDS:
-        text, parts = phrases.written(rng, template)
-        has_link = False
-        for name, query, key in _links_in(words, text, parts):
-            distance = name, key - query
-            if len(links[name]) < MAX_LINKS and distances[distance] < MAX_AT_DISTANCE:
-                distances[distance] += 1
-                links[name].append((len(sentences), query, key))
-                has_link = True
-        if has_link:
-            sentences.append(Sentence(text))
-    return encode(sentences, words), {name: of_kind for name, of_kind in links.items() if of_kind}
-
-
-def _links_in(words: Lexicon, text: tuple[str, ...], parts: list):
-    """Each link of a sentence: its name, the position of the query, the position of the key."""
-    groups = {noun.group for noun in words.nouns}
-    subject = verb = before = None
-    for part, at in parts:
-        slot = part[1:-1].partition(".")[0] if isinstance(part, str) else ""
-        if slot in words.verbs:
-            yield "verb to subject", at.start, subject
-            verb = at.start if slot == "transitive" else None
-        elif slot in groups:
-            noun = at.stop - 1
-            subject = noun if subject is None else subject
-            yield from _phrase_links(words, text, at)
-            if before in PREPOSITIONS:
-                yield "preposition to object", at.start - 1, noun
-            if verb is not None:
-                yield "verb to object", verb, noun
-                yield "object to verb", noun, verb
-            verb = None
-        elif slot == "adjective":
-            yield "adjective to noun", at.start, subject
-        before = part
-
-
-def _phrase_links(words: Lexicon, text: tuple[str, ...], at: slice):
-    """The links inside a noun phrase: article, adjective, noun, where only the noun is always there."""
-    noun = at.stop - 1
-    adjective = noun - 1 - len(words.grammar.get("adjective_link", "").split())
-    has_adjective = adjective >= at.start and text[adjective] in words.words["adjective"]
-    after = adjective if has_adjective else noun
-    if after > at.start:
-        yield "article to noun", after - 1, noun  # of two words, as in Chinese, the one nearer to the noun
-    if has_adjective:
-        yield "adjective to noun", adjective, noun
 
 
 @torch.inference_mode()
 def sentence_weights(model: SmallModel, ids: Sequence[int]) -> list[np.ndarray]:
     """The weights of every head over one sentence: for each layer (head, query, key), as copies."""
-    _, flows = model(torch.tensor([list(ids)], device=model.bias.device))
+    flows = model(torch.tensor([list(ids)], device=model.bias.device)).flows
     return [flow.weights()[0].cpu().numpy() for flow in flows]

@@ -7,16 +7,35 @@ held out: pairs of nouns of the sets "validation" and "test" never stand togethe
 training. All sentences follow from a `random.Random`, so from a seed.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from random import Random
 from zlib import crc32
 
-from mha_core.training.lexicon import FORMS, PART, START, Lexicon, Noun
+from mha_core.training.lexicon import ACTIVE, BRACKETS, FORMS, PART, SPARES, START, Lexicon, Noun, spelled
+from mha_core.training.links import (
+    ADJECTIVE,
+    BOUNDARY,
+    CONTENT,
+    DETERMINER,
+    NOUN,
+    PARTICLE,
+    PREDICATE,
+    PRONOUN,
+    Link,
+    Word,
+    links,
+)
 
-MAX_WORDS = 32  # tokens of the longest sentence, [CLS] and full stop included
+MAX_WORDS = 64  # tokens of the longest text, [CLS] and full stop included
+LONGEST_ALONE = 32  # of a sentence that has no other one before it
 HELD_OUT_PERCENT = 8  # of all pairs of nouns, for each of the sets "validation" and "test"
 STOPS = frozenset(".?!。？！")
+MAX_UNKNOWN = 3  # words of a training sentence that are spares
+CAPITALS = ("city", "country", "day", "month", "language", "nationality")  # classes of words with a capital
+EVENT = "{event}"  # in a shape: what happened, with both nouns in it
+NEUTRAL_SHAPE = "event that says nothing"  # of the held-out shapes
 
 
 @dataclass(frozen=True)
@@ -25,17 +44,24 @@ class Mix:
 
     reference: float = 0.6  # of all: a pronoun that one word decides
     agreement: float = 0.15  # of all: a pronoun that agrees with one of the nouns only; the rest has none
+    shaped: float = 0.65  # of the former: in another shape than "… because it was too tired"
+    neutral: float = 0.12  # of these: an event that says nothing about what could be meant
     plural: float = 0.2
     adjective: float = 0.25
-    distractor: float = 0.15
-    sentence_before: float = 0.1
+    distractor: float = 0.2
+    sentence_before: float = 0.12
+    long: float = 0.08  # of all: with sentences before until there is no room left
     no_stop: float = 0.15
-    hidden: float = 0.15  # of the words: the model has to say which they were
+    unknown: float = 0.45  # of all: with one to three words that nobody knows
+    hidden: float = 0.1  # of the words: the model has to say which they were
 
 
 EVERYDAY = Mix()
 # For the first steps of a short training: the bare question, in as few words as there are, none hidden.
-BARE = Mix(reference=1.0, agreement=0.0, adjective=0.0, distractor=0.0, sentence_before=0.0, hidden=0.0)
+BARE = Mix(
+    reference=1.0, agreement=0.0, shaped=0.0, adjective=0.0, distractor=0.0, sentence_before=0.0, long=0.0,
+    unknown=0.0, hidden=0.0,
+)  # fmt: skip
 
 
 class Phrases:
@@ -44,105 +70,117 @@ class Phrases:
     def __init__(self, lexicon: Lexicon, mix: Mix):
         self.lexicon, self.mix = lexicon, mix
         grammar = lexicon.grammar
-        self.distractor = parts(grammar["distractor"]) if "distractor" in grammar else None
+        self.distractors = [parts(template) for template in grammar["distractors"]]
         self.stop = grammar.get("stop", ".")
         self._begin_otherwise = frozenset(grammar.get("begin_otherwise", "").split())
 
-    def written(self, rng: Random, template: str) -> tuple[tuple[str, ...], list[tuple[object, slice]]]:
-        """The words of a template without A, B, P and cue, [CLS] first, and the slice of each part."""
-        cut = parts(template)
-        words, at = self.filled(rng, cut, {}, "", frozenset())
-        return words, [(part, at[index]) for index, part in enumerate(cut)]
-
-    def filled(self, rng: Random, template, roles: dict, number, banned: frozenset):
-        """The words of a template, [CLS] first, and where A, B, P and the cue stand in them.
+    def filled(
+        self, rng: Random, template: tuple, roles: dict, number, banned: frozenset
+    ) -> tuple[list[Word], dict[str, int]]:
+        """The words of a template, [CLS] first, and the positions of A, B, P and the cue among them.
 
         `number` is the pronoun kind of both roles, or of each; "plural" decides between was and were.
-        Under the number of each part of the template is the slice of words that it became.
         """
         kinds = dict(zip("AB", (number, number) if isinstance(number, str) else number, strict=True))
-        words, at, plural = [START], {}, False
-        for index, part in enumerate(template):
-            start = len(words)
-            if isinstance(part, tuple):
-                words.append(part[plural and 1])
-            elif not part.startswith("{"):
-                words.append(part)
-            else:
-                slot = part[1:-1]
-                if slot in "AB":
-                    plural = kinds[slot] == "plural"
-                    words += self._phrase(rng, roles[slot], plural, banned)
-                    at[slot] = len(words) - 1
-                    if (
-                        slot == "A"
-                        and self.distractor
-                        and "B" not in at
-                        and rng.random() < self.mix.distractor
-                    ):
-                        words += self.filled(rng, self.distractor, {}, "", banned)[0][1:]
-                elif slot == "P":
-                    plural = roles["P"] == "plural"
-                    at["P"] = len(words)
-                    words.append(self.lexicon.grammar["pronouns"][roles["P"]])
-                elif slot == "cue":
-                    at["cue"] = len(words)
-                    words.append("")
-                else:
-                    filled, plural = self._slot(rng, slot, plural, banned)
-                    words += filled
-            at[index] = slice(start, len(words))
-        if template is not self.distractor and words[-1] not in STOPS:
-            words.append(self.stop)
-        return tuple(words), at
+        words, at = [Word(START, BOUNDARY)], {}
+        self._fill(rng, template, roles, kinds, banned, words, at)
+        if words[-1].text not in STOPS:
+            words.append(Word(self.stop, BOUNDARY))
+        return words, at
 
-    def _slot(self, rng: Random, slot: str, plural: bool, banned: frozenset) -> tuple[list[str], bool]:
+    def _fill(self, rng, template, roles, kinds, banned, words, at, depth=0, plural=False) -> None:
+        for part in template:
+            if part in BRACKETS:
+                depth += 1 if part == "(" else -1
+                continue
+            if not part.startswith("{"):
+                forms = spelled(part)
+                text = forms[plural and len(forms) > 1]
+                words.append(Word(text, self._part_of(part, forms[0]), depth))
+                continue
+            slot = part[1:-1]
+            if slot in ("A", "B"):
+                plural = kinds[slot] == "plural"
+                words += self._phrase(rng, roles[slot], plural, banned, depth)
+                at[slot] = len(words) - 1
+                if slot == "A" and self.distractors and "B" not in at and rng.random() < self.mix.distractor:
+                    self._distract(rng, roles[slot], plural, banned, words, depth)
+            elif slot == "P":
+                plural = roles["P"] == "plural"
+                at["P"] = len(words)
+                words.append(Word(self.lexicon.grammar["pronouns"][roles["P"]], PRONOUN, depth))
+            elif slot == "cue":
+                at["cue"] = len(words)
+                words.append(Word("", PREDICATE, depth))
+            else:
+                filled, plural = self._slot(rng, slot, plural, banned, depth)
+                words += filled
+
+    def _distract(self, rng, noun: Noun, plural: bool, banned, words: list[Word], depth: int) -> None:
+        """Something that is said of the first noun, with words that the pronoun could be thought to mean."""
+        template = rng.choice(self.distractors)
+        if "who" in template and noun.kind == "other":
+            template = tuple("that/relative" if part == "who" else part for part in template)
+        self._fill(rng, template, {}, {}, banned, words, {}, depth, plural)
+
+    def _part_of(self, part: str, word: str) -> str:
+        """The part of speech of a word that a template spells out."""
+        _, _, given = part.partition("/")
+        return given.replace("_", " ") or self.lexicon.parts[word]
+
+    def _slot(self, rng, slot: str, plural: bool, banned: frozenset, depth: int) -> tuple[list[Word], bool]:
         name, _, form = slot.partition(".")
         if name in self.lexicon.verbs:
             form = "base" if plural and form == "third" else form  # the men eat
-            return [rng.choice(self.lexicon.verbs[name])[FORMS.index(form or "base")]], plural
+            verb = rng.choice(self.lexicon.verbs[name])[FORMS.index(form or "base")]
+            return [Word(verb, "verb", depth)], plural
         if name in self.lexicon.words:
             allowed = [word for word in self.lexicon.words[name] if word not in banned]
-            return [rng.choice(allowed)], plural
+            return [Word(rng.choice(allowed), self.lexicon.parts[f"{{{name}}}"], depth)], plural
         nouns = self.lexicon.groups[name]
         if form == "bare":
-            return [rng.choice(nouns).one], False
+            return [Word(rng.choice(nouns).one, NOUN, depth)], False
         many = [noun for noun in nouns if noun.many]
         if form == "plural":
-            return [rng.choice(many).many], True
+            return [Word(rng.choice(many).many, NOUN, depth)], True
         plural = bool(many) and rng.random() < self.mix.plural
-        return self._phrase(rng, rng.choice(many if plural else nouns), plural, banned), plural
+        return self._phrase(rng, rng.choice(many if plural else nouns), plural, banned, depth), plural
 
-    def _phrase(self, rng: Random, noun: Noun, plural: bool, banned: frozenset) -> list[str]:
+    def _phrase(self, rng, noun: Noun, plural: bool, banned: frozenset, depth: int) -> list[Word]:
         """A noun with its article and perhaps an adjective; the noun comes last."""
         if noun.is_name:
-            return [noun.one]
+            return [Word(noun.one, NOUN, depth)]
         articles = self.lexicon.grammar["articles"]
         kind = "plural" if plural else noun.group if noun.group in articles else "singular"
         if kind == "singular" and not noun.many:
             kind = "mass"  # "my bread", never "a bread"
-        words = rng.choice(articles[kind if kind in articles else "default"]).split()
+        article = rng.choice(articles[kind if kind in articles else "default"]).split()
+        words = [Word(word, PARTICLE if word == "的" else DETERMINER, depth) for word in article]
         if rng.random() < self.mix.adjective:
             adjective = rng.choice(self.lexicon.words["adjective"])
             if adjective not in banned:
-                words += [adjective, *self.lexicon.grammar.get("adjective_link", "").split()]
-        words.append(noun.many if plural else noun.one)
-        if words[0] == "a" and (words[1][0] in "aeiou") != (words[1] in self._begin_otherwise):
-            words[0] = "an"
+                words.append(Word(adjective, ADJECTIVE, depth))
+                link = self.lexicon.grammar.get("adjective_link", "").split()
+                words += [Word(word, PARTICLE, depth) for word in link]
+        words.append(Word(noun.many if plural else noun.one, NOUN, depth))
+        following = words[1].text if len(words) > 1 else ""
+        if words[0].text == "a" and (following[0] in "aeiou") != (following in self._begin_otherwise):
+            words[0] = words[0]._replace(text="an")
         return words
 
 
 @cache
-def parts(template: str) -> tuple:
-    """A template cut into words, {slots}, and pairs of forms for one and for many."""
-    return tuple(tuple(part.split("|")) if "|" in part else part for part in PART.findall(template))
+def parts(template: str) -> tuple[str, ...]:
+    """A template cut into words, {slots} and brackets."""
+    return tuple(PART.findall(template))
 
 
 @dataclass(frozen=True)
 class Sentence:
-    """Words from [CLS] on; where a pronoun was resolved its position and the positions of both nouns.
+    """Words from [CLS] on, their parts of speech, and which of them answer which questions about which.
 
-    `nouns` has the noun it stands for first, the other one second; (0, 0) without such a pronoun.
+    Where a pronoun was resolved, its position, those of both nouns, the noun that it stands for first, and
+    that of the cue; (0, 0) without such a pronoun. `shape` is the name of the pattern around the event.
     """
 
     words: tuple[str, ...]
@@ -150,6 +188,9 @@ class Sentence:
     nouns: tuple[int, int] = (0, 0)
     cue: int = 0
     schema: str = ""
+    shape: str = ""
+    parts: tuple[str, ...] = ()
+    links: tuple[Link, ...] = ()
 
 
 Pair = tuple[Sentence, Sentence]
@@ -162,7 +203,8 @@ class Grammar:
         self.lexicon, self.mix = lexicon, mix
         self.phrases = Phrases(lexicon, mix)
         grammar = lexicon.grammar
-        self.schemas = grammar["schema"]
+        self.schemas = {schema["name"]: schema for schema in grammar["schema"]}
+        self.shapes, self.held_out_shapes = grammar["shapes"], grammar["held_out_shapes"]
         self.statements = [parts(template) for template in grammar["statements"]]
         self._held_out = {" ".join(sorted(pair.split())) for pair in grammar.get("held_out", ())}
         self._pools = {}
@@ -175,34 +217,127 @@ class Grammar:
         while True:
             kind = rng.random()
             if kind < self.mix.reference:
-                pair = self._reference(rng, rng.choice(self.schemas), "train")
+                shape = rng.choice([*self.shapes]) if rng.random() < self.mix.shaped else ""
+                pair = self._reference(rng, rng.choice([*self.schemas]), "train", shape)
             elif kind < self.mix.reference + self.mix.agreement:
                 pair = self._agreement(rng, "train")
             else:
-                pair = tuple(Sentence((START, *self._statement(rng))) for _ in range(2))
-            if rng.random() < self.mix.sentence_before:
-                before = tuple(self._statement(rng))
-                longer = tuple(_after(before, sentence) for sentence in pair)
-                if pair[0].schema != "agreement" or all(map(self._pronoun_decides, longer)):
-                    pair = longer
+                pair = tuple(self.statement(rng) for _ in range(2))
+            longest = LONGEST_ALONE
+            if rng.random() < self.mix.long:
+                longest = MAX_WORDS
+                pair = self._after_others(rng, pair)
+            elif rng.random() < self.mix.sentence_before:
+                pair = self._after_one(rng, pair)
             if rng.random() < self.mix.no_stop:
                 pair = tuple(self._without_stop(sentence) for sentence in pair)
-            if max(len(sentence.words) for sentence in pair) <= MAX_WORDS:
+            if rng.random() < self.mix.unknown:
+                state = rng.getstate()
+                pair = tuple(
+                    self._unknown_alike(rng, state, sentence)
+                    if sentence.pronoun
+                    else self.with_unknown(rng, sentence)
+                    for sentence in pair
+                )
+            if max(len(sentence.words) for sentence in pair) <= longest:
                 return pair
+
+    def _unknown_alike(self, rng: Random, state, sentence: Sentence) -> Sentence:
+        """The same words of both sentences of a pair become unknown."""
+        rng.setstate(state)
+        return self.with_unknown(rng, sentence)
+
+    def with_unknown(self, rng: Random, sentence: Sentence, count: int | None = None) -> Sentence:
+        """The sentence with `count` of its words, by default one to three, as spares for unknown words.
+
+        Where the cue is unknown nobody can tell what the pronoun stands for: it is not asked for its noun.
+        """
+        count = rng.randint(1, MAX_UNKNOWN) if count is None else count
+        places = [at for at, part in enumerate(sentence.parts) if part in CONTENT]
+        signs = [
+            at
+            for at, part in enumerate(sentence.parts)
+            if part == BOUNDARY and at and sentence.words[at] in STOPS
+        ]
+        chosen = rng.sample(places, min(count, len(places)))
+        if signs and rng.random() < 0.1:
+            chosen.append(rng.choice(signs))
+        spares, used = {}, set()
+        for at in chosen:
+            word = sentence.words[at]
+            if word not in spares:
+                spares[word] = self._spares_for(rng, word, sentence.parts[at], used)
+        return _replaced(
+            sentence, {at: spares[word] for at, word in enumerate(sentence.words) if word in spares}
+        )
+
+    def _spares_for(self, rng: Random, word: str, part: str, used: set[str]) -> tuple[str, ...]:
+        """What an unknown word in the place of that one is read as: in Chinese a spare for each character."""
+        kind, count = self._kind_of_spare(rng, word, part), 1
+        if kind == "character":
+            count = len(word) if rng.random() < 0.6 else 1
+        free = [f"[{kind} {nth}]" for nth in range(1, SPARES[self.lexicon.code][kind] + 1)]
+        free = [spare for spare in free if spare not in used] or free
+        taken = tuple(rng.sample(free, min(count, len(free))))
+        used.update(taken)
+        return taken
+
+    def _kind_of_spare(self, rng: Random, word: str, part: str) -> str:
+        if part == BOUNDARY:
+            return "symbol"
+        noun = self.lexicon.classes.get(word, ("",))[0]
+        if noun in ("number", "hour", "quantity") or (part == DETERMINER and rng.random() < 0.3):
+            return "number"
+        if self.lexicon.code != "en":
+            return "latin" if part == NOUN and rng.random() < 0.2 else "character"
+        capital = word in self.lexicon.names or noun in (
+            "city",
+            "country",
+            "day",
+            "month",
+            "language",
+            "nationality",
+        )
+        if capital or (part in (NOUN, ADJECTIVE) and rng.random() < 0.1):
+            return "name"
+        return self.lexicon.spare_kind(word) if rng.random() < 0.9 else "other"
+
+    def _after_one(self, rng: Random, pair: tuple[Sentence, ...]) -> tuple[Sentence, ...]:
+        """The pair with a statement before it, or as it is where the pronoun could then mean more."""
+        before = self.statement(rng)
+        longer = tuple(_joined(before, sentence) for sentence in pair)
+        return longer if pair[0].schema != "agreement" or all(map(self._pronoun_decides, longer)) else pair
+
+    def lengthened(self, rng: Random, sentence: Sentence) -> Sentence:
+        """The sentence with statements before it, as many as there is room for, or as it is."""
+        return self._after_others(rng, (sentence,))[0]
+
+    def _after_others(self, rng: Random, pair: tuple[Sentence, ...]) -> tuple[Sentence, ...]:
+        """The pair with statements before it, as many as there is room for."""
+        for _ in range(12):
+            longer = self._after_one(rng, pair)
+            if max(len(sentence.words) for sentence in longer) > MAX_WORDS:
+                break
+            pair = longer
+        return pair
 
     def _without_stop(self, sentence: Sentence) -> Sentence:
         """The sentence without its full stop, as people type."""
-        ends = sentence.words[-1] == self.phrases.stop
-        return replace(sentence, words=sentence.words[:-1]) if ends else sentence
+        last = len(sentence.words) - 1
+        if sentence.words[-1] != self.phrases.stop:
+            return sentence
+        kept = tuple(link for link in sentence.links if last not in (link.query, link.key))
+        return replace(sentence, words=sentence.words[:-1], parts=sentence.parts[:-1], links=kept)
 
-    def pair(self, rng: Random, schema: str, split: str) -> Pair:
+    def pair(self, rng: Random, schema: str, split: str, shape: str = "") -> Pair:
         """Two sentences that differ in one word, which moves the pronoun from one noun to the other.
 
-        `schema` is a name in `names`, "agreement" among them, where that one word is the pronoun.
+        `schema` is a name in `names`, "agreement" among them, where that one word is the pronoun. `shape` is
+        the name of a shape, trained or held out.
         """
         if schema == "agreement":
             return self._agreement(rng, split)
-        return self._reference(rng, next(s for s in self.schemas if s["name"] == schema), split)
+        return self._reference(rng, schema, split, shape)
 
     def famous(self) -> Pair:
         """The pair that everybody knows, as a held-out pair of the first pattern."""
@@ -216,7 +351,7 @@ class Grammar:
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(schema["name"] for schema in self.schemas)
+        return tuple(self.schemas)
 
     def split(self, one: Noun, other: Noun) -> str:
         """The set that a pair of nouns belongs to, in either order, by a hash of their words."""
@@ -228,24 +363,39 @@ class Grammar:
 
     # The three kinds of sentence
 
-    def _reference(self, rng: Random, schema: dict, split: str) -> Pair:
+    def _reference(self, rng: Random, name: str, split: str, shape: str) -> Pair:
+        schema = self.schemas[name]
         pronoun, one, other = self._two(rng, schema["a"], schema["b"], split)
-        because = schema.get("because") or self.lexicon.grammar["because"]
-        template = parts(f"{rng.choice(schema['clauses'])} {rng.choice(because)}")
+        template = parts(self._around(rng, schema, shape))
         cues = tuple(schema[to].split() for to in ("to_a", "to_b"))
         banned = frozenset(cues[0] + cues[1])
         words, at = self.phrases.filled(rng, template, {"A": one, "B": other, "P": pronoun}, pronoun, banned)
         nouns = (at["A"], at["B"])
-        return tuple(
-            Sentence(
-                (*words[: at["cue"]], rng.choice(cues[to]), *words[at["cue"] + 1 :]),
-                at["P"],
-                (nouns[to], nouns[1 - to]),
-                at["cue"],
-                schema["name"],
+        pair = []
+        for to in (0, 1):
+            said = [*words]
+            said[at["cue"]] = words[at["cue"]]._replace(text=rng.choice(cues[to]))
+            extra = (
+                Link(at["P"], "noun", nouns[to], "pronoun to noun"),
+                Link(at["P"], "decider", at["cue"], "pronoun to cue"),
+                Link(at["cue"], "noun", nouns[to], "cue to noun"),
             )
-            for to in (0, 1)
-        )
+            pair.append(_sentence(said, extra, at["P"], (nouns[to], nouns[1 - to]), at["cue"], name, shape))
+        return tuple(pair)
+
+    def _around(self, rng: Random, schema: dict, shape: str) -> str:
+        """The template of a sentence: an event, in the shape of that name or with a usual because."""
+        held_out = shape in self.held_out_shapes
+        neutral = self.lexicon.grammar["neutral_held_out" if held_out else "neutral"]
+        says_nothing = schema.get("neutral") and shape and rng.random() < self.mix.neutral
+        events = neutral if says_nothing or shape == NEUTRAL_SHAPE else schema["clauses"]
+        if shape in ("", NEUTRAL_SHAPE):
+            because = rng.choice(schema.get("because") or self.lexicon.grammar["because"])
+            return f"{rng.choice(events)} {because}"
+        pattern = (self.held_out_shapes if held_out else self.shapes)[shape]
+        if pattern.startswith(ACTIVE):
+            pattern, events = pattern[1:], [event for event in events if event.startswith("{A}")]
+        return pattern.replace(EVENT, rng.choice(events))
 
     def _agreement(self, rng: Random, split: str) -> Pair:
         firsts, seconds = self.lexicon.grammar["agreement_classes"]
@@ -266,23 +416,24 @@ class Grammar:
             roles = {"A": nouns[0], "B": nouns[1], "P": pronoun}
             words, at = self.phrases.filled(rng, template, roles, pronouns, frozenset())
             places = (at["A"], at["B"])
-            pair.append(
-                Sentence(words, at["P"], (places[referent], places[1 - referent]), at["P"], "agreement")
-            )
+            places = places[referent], places[1 - referent]
+            extra = (Link(at["P"], "noun", places[0], "agreement: pronoun to noun"),)
+            pair.append(_sentence(words, extra, at["P"], places, at["P"], "agreement", ""))
         return tuple(pair)
 
     def _pronoun_decides(self, sentence: Sentence) -> bool:
-        """Whether the pronoun fits no word before it but the noun that it stands for."""
+        """Whether the pronoun fits no other word but the noun that it stands for."""
         pronoun, fitting = sentence.words[sentence.pronoun], self.lexicon.fitting
         return not any(
             pronoun in fitting.get(word, ())
-            for at, word in enumerate(sentence.words[: sentence.pronoun])
-            if at != sentence.nouns[0]
+            for at, word in enumerate(sentence.words)
+            if at != sentence.nouns[0] and at < max(sentence.pronoun, *sentence.nouns)
         )
 
-    def _statement(self, rng: Random) -> list[str]:
+    def statement(self, rng: Random) -> Sentence:
+        """A sentence without a pronoun to resolve."""
         words, _ = self.phrases.filled(rng, rng.choice(self.statements), {}, "", frozenset())
-        return words[1:]
+        return _sentence(words)
 
     # Choosing nouns
 
@@ -327,12 +478,62 @@ def _common(rng: Random, nouns: list[Noun]) -> Noun:
     return nouns[int(len(nouns) * rng.random() ** 2)]
 
 
-def _after(before: tuple[str, ...], sentence: Sentence) -> Sentence:
-    """The sentence with another one before it."""
-    shift = len(before)
-    moved = (
-        (sentence.pronoun + shift, tuple(n + shift for n in sentence.nouns), sentence.cue + shift)
-        if sentence.pronoun
-        else (0, (0, 0), 0)
+def _sentence(
+    words: Sequence[Word], extra: tuple[Link, ...] = (), pronoun=0, nouns=(0, 0), cue=0, *names
+) -> Sentence:
+    """A sentence with the links of its grammar and those that only its meaning tells."""
+    found = {(link.query, link.question): link for link in (*links(words), *extra)}
+    if pronoun:  # what is said of the pronoun belongs to the noun that it stands for
+        for place, link in found.items():
+            if link.name == "predicate to noun" and link.key == pronoun:
+                found[place] = link._replace(key=nouns[0])
+    return Sentence(
+        tuple(word.text for word in words),
+        pronoun,
+        nouns,
+        cue,
+        *names,
+        parts=tuple(word.part for word in words),
+        links=tuple(found.values()),
     )
-    return Sentence((START, *before, *sentence.words[1:]), *moved, sentence.schema)
+
+
+def _joined(before: Sentence, sentence: Sentence) -> Sentence:
+    """Both sentences as one text."""
+    shift = len(before.words) - 1
+    moved = tuple(
+        link._replace(query=link.query + shift, key=link.key and link.key + shift) for link in sentence.links
+    )
+    return replace(
+        sentence,
+        words=(*before.words, *sentence.words[1:]),
+        parts=(*before.parts, *sentence.parts[1:]),
+        links=(*before.links, *moved),
+        pronoun=sentence.pronoun and sentence.pronoun + shift,
+        nouns=tuple(noun and noun + shift for noun in sentence.nouns),
+        cue=sentence.cue and sentence.cue + shift,
+    )
+
+
+def _replaced(sentence: Sentence, spares: dict[int, tuple[str, ...]]) -> Sentence:
+    """The sentence with spares in place of some words; of several for one word the last one answers."""
+    words, new_parts, now = [], [], []
+    for at, (word, part) in enumerate(zip(sentence.words, sentence.parts, strict=True)):
+        pieces = spares.get(at, (word,))
+        words += pieces
+        new_parts += [part] * len(pieces)
+        now.append(len(words) - 1)
+    cue_is_unknown = sentence.cue in spares and sentence.cue != sentence.pronoun
+    found = []
+    for query, question, key, name in sentence.links:
+        unanswerable = cue_is_unknown and name in ("pronoun to noun", "cue to noun")
+        found.append(Link(now[query], question, None if unanswerable or key is None else now[key], name))
+    return replace(
+        sentence,
+        words=tuple(words),
+        parts=tuple(new_parts),
+        links=tuple(found),
+        pronoun=now[sentence.pronoun] if sentence.pronoun else 0,
+        nouns=tuple(now[noun] if noun else 0 for noun in sentence.nouns),
+        cue=now[sentence.cue] if sentence.cue else 0,
+    )

@@ -2,14 +2,16 @@
 
 import hashlib
 import tomllib
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, cached_property
+from zlib import crc32
 
 import regex
 
 from mha_core import resources
-from mha_core.errors import MhaError, one_of
+from mha_core.errors import MhaError, one_of, shown
 from mha_core.traces.tokens import Tokens, words
 
 PAD, START, HIDDEN = "[PAD]", "[CLS]", "[MASK]"
@@ -18,6 +20,18 @@ FORMS = ("base", "third", "past", "participle", "ing")
 GENDERED = ("man", "woman", "person")  # noun classes that he or she can stand for
 MERGED = dict.fromkeys(GENDERED, "person")
 PART = regex.compile(r"\{[^}]+\}|[^\s{}.,?!。，？！]+|[.,?!。，？！]")
+# Words outside the vocabulary have spare vectors, by what shows of them: so many of each kind.
+SPARES = {
+    "en": {"name": 12, "number": 6, "s": 10, "ed": 8, "ing": 8, "ly": 6, "symbol": 6, "other": 20},
+    "zh": {"character": 48, "latin": 12, "number": 6, "symbol": 6},
+}
+ENDINGS = ("ing", "ed", "ly", "s")  # of English words, told apart where the rest has enough letters
+MIN_STEM = 3  # letters in front of an ending
+LETTERS, DIGIT, HAN = regex.compile(r"\p{L}"), regex.compile(r"\p{N}"), regex.compile(r"\p{Han}")
+ACTIVE = "*"  # before a shape that goes on about the first noun
+BRACKETS = "()"  # around a clause inside another one
+SENTENCE_END = regex.compile(r"[.!?。！？…]+[\"'”’)）」]*\s*|\s*\n\s*")
+ABBREVIATIONS = frozenset(["mr", "mrs", "ms", "dr", "st", "prof"])  # whose full stop ends no sentence
 
 
 @dataclass(frozen=True)
@@ -43,13 +57,25 @@ class Lexicon:
 
     @cached_property
     def vocabulary(self) -> tuple[str, ...]:
-        """Every word, sorted, behind the three special tokens; its position is its number."""
-        return (PAD, START, HIDDEN, *sorted(set(self._all_words())))
+        """Every word by its number: three special tokens, the known words, sorted, and the spares."""
+        return (PAD, START, HIDDEN, *self.known, *self.spares)
+
+    @cached_property
+    def known(self) -> tuple[str, ...]:
+        """The words that can be typed, sorted."""
+        return tuple(sorted(set(self._all_words())))
+
+    @cached_property
+    def spares(self) -> tuple[str, ...]:
+        """What unknown words are read as, such as "[name 3]": vectors by the form of a word."""
+        return tuple(
+            f"[{kind} {nth}]" for kind, count in SPARES[self.code].items() for nth in range(1, count + 1)
+        )
 
     @property
     def n_words(self) -> int:
         """The number of words with a vector of their own, the hidden word and [CLS] among them."""
-        return len(self.vocabulary) - 1  # without the padding
+        return len(self.known) + 2
 
     @cached_property
     def number(self) -> dict[str, int]:
@@ -88,40 +114,126 @@ class Lexicon:
         shown = MERGED | {name: kind for kind, names in shown_as for name in names.split()}
         cues = " ".join(f"{schema['to_a']} {schema['to_b']}" for schema in self.grammar["schema"]).split()
         kinds = {}
-        for word in self.vocabulary:
+        for word in (START, HIDDEN, *self.known):
             first, _, form = self.classes.get(word, ("other",))[0].partition(".")
             kinds[word] = "verb" if form else shown.get(first, first)
         return kinds | dict.fromkeys(self.pronouns, "pronoun") | dict.fromkeys(cues, "cue")
 
     @cached_property
     def _longest(self) -> int:
-        return max(map(len, self.vocabulary))
+        return max(map(len, self.known))
 
-    def cut(self, text: str, *, limit: int) -> tuple[Tokens, list[int | None]]:
-        """Typed text as tokens behind [CLS], and each one's number; None for a word that is not known.
+    @cached_property
+    def parts(self) -> dict[str, str]:
+        """The part of speech of each class and of each word that templates spell out."""
+        return {
+            entry: part.replace("_", " ")
+            for part, entries in self.grammar["parts_of_speech"].items()
+            for entry in entries.split()
+        }
 
-        Neighbouring pieces are taken together as long as they make a known word: the longest match.
+    def cut(self, text: str, *, limit: int) -> tuple[Tokens, list[int]]:
+        """Typed text as tokens behind [CLS], and each one's number.
+
+        Neighbouring pieces are taken together as long as they make a known word: the longest match. A word
+        that is not known has the number of a spare of its form; `unknown` of the tokens names its position.
         Raises `MhaError` for text without a token and for more than `limit` tokens, [CLS] included.
         """
-        typed = words(text, limit=len(text))  # too long a text is refused below, in these tokens
+        tokens, numbers = self._cut(text)
+        if len(tokens) > limit:
+            kept = self.sentences(text, limit=limit)[0]
+            raise MhaError(
+                f"The text has {len(tokens) - 1} tokens; the small models read up to {limit - 1} at a time. "
+                f"Take one sentence, as {shown(kept)}.",
+                fixes=({"text": kept},),
+            )
+        return tokens, numbers
+
+    def sentences(self, text: str, *, limit: int) -> tuple[str, ...]:
+        """A text cut into parts of at most `limit` tokens, [CLS] included: at ends of sentences where it can.
+
+        Raises `MhaError` for text without a token.
+        """
+        tokens, _ = self._cut(text)
+        ends = deque(match.end() for match in SENTENCE_END.finditer(text))
+        parts, first = [], 1
+        for at in range(1, len(tokens)):
+            stop = tokens.spans[at][1]
+            following = tokens.spans[at + 1][0] if at + 1 < len(tokens) else len(text)
+            while ends and ends[0] < stop:
+                ends.popleft()
+            is_end = ends and ends[0] <= following and normalized(tokens.pieces[at - 1]) not in ABBREVIATIONS
+            if is_end or at + 1 == len(tokens) or at - first + 2 == limit:
+                parts.append(text[tokens.spans[first][0] : stop])
+                first = at + 1
+        return tuple(parts)
+
+    def spare_kind(self, piece: str, *, first: bool = False) -> str:
+        """The kind of spare that a word of that form is read as; the `first` word has a capital anyway."""
+        if DIGIT.search(piece):
+            return "number"
+        if not LETTERS.search(piece):
+            return "symbol"
+        if self.code != "en":
+            return "character" if HAN.search(piece) else "latin"
+        for ending in ENDINGS:
+            if piece.endswith(ending) and len(piece) >= MIN_STEM + len(ending):
+                if piece[0].isupper() and (not first or ending in ("s", "ed")):
+                    break
+                return ending
+        return "name" if piece[0].isupper() else "other"
+
+    def _cut(self, text: str) -> tuple[Tokens, list[int]]:
+        typed = words(text, limit=len(text))
         pieces, spans, numbers = [START], [(0, 0)], [self.number[START]]
         at = 0
         while at < len(typed):
             for end in range(min(len(typed), at + self._longest), at, -1):
                 start, stop = typed.spans[at][0], typed.spans[end - 1][1]
-                number = self.number.get(normalized(text[start:stop]))
+                number = self._typed.get(normalized(text[start:stop]))
                 if number is not None or end == at + 1:
                     break
             pieces.append(text[start:stop])
             spans.append((start, stop))
             numbers.append(number)
             at = end
-        if len(pieces) > limit:
-            raise MhaError(
-                f"The text has {len(pieces) - 1} tokens; the small models read up to {limit - 1}.",
-                fixes=({"text": text[: spans[limit - 1][1]]},),
-            )
-        return Tokens(text, tuple(pieces), tuple(spans)), numbers
+        unknown = tuple(at for at, number in enumerate(numbers) if number is None)
+        read_as = self._read_as(pieces, unknown)
+        numbers = [read_as[normalized(p)] if n is None else n for p, n in zip(pieces, numbers, strict=True)]
+        return Tokens(text, tuple(pieces), tuple(spans), unknown=unknown), numbers
+
+    @cached_property
+    def _typed(self) -> dict[str, int]:
+        """What can be typed, by its number: all but the spares."""
+        return {word: number for word, number in self.number.items() if word not in set(self.spares)}
+
+    @cached_property
+    def _stand_ins(self) -> dict[str, list[int]]:
+        """What unknown words of each kind are read as: numbers as other numbers, which are trained best."""
+        spares = {
+            kind: [self.number[f"[{kind} {nth}]"] for nth in range(1, count + 1)]
+            for kind, count in SPARES[self.code].items()
+        }
+        return spares | {"number": [self.number[word] for word in self.words["number"]]}
+
+    def _read_as(self, pieces: list[str], unknown: tuple[int, ...]) -> dict[str, int]:
+        """The spare of each unknown word: one by its form and its letters, another one for every other word.
+
+        A word has the same spare in every sentence unless two words of a sentence would share it. Where there
+        are more words of a form than spares, some do.
+        """
+        read_as, taken = {}, set()
+        for at in unknown:
+            word = normalized(pieces[at])
+            if word in read_as:
+                continue
+            kind = self.spare_kind(pieces[at], first=at == 1)
+            spares = self._stand_ins[kind]
+            start = crc32(word.encode()) % len(spares)
+            spares = spares[start:] + spares[:start]
+            read_as[word] = next((spare for spare in spares if spare not in taken), spares[0])
+            taken.add(read_as[word])
+        return read_as
 
     @cached_property
     def groups(self) -> dict[str, tuple[Noun, ...]]:
@@ -141,6 +253,11 @@ class Lexicon:
             if noun.many:
                 fitting.setdefault(noun.many, set()).add(table["plural"])
         return {form: frozenset(pronouns) for form, pronouns in fitting.items()}
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The names of persons."""
+        return frozenset(noun.one for noun in self.nouns if noun.is_name)
 
     @cached_property
     def noun_forms(self) -> frozenset[str]:
@@ -165,16 +282,24 @@ class Lexicon:
         yield from self.grammar.get("always", "").split()
         for template in self.templates():
             for part in PART.findall(template):
-                if not part.startswith("{"):
-                    yield from part.split("|")
+                if not part.startswith("{") and part not in BRACKETS:
+                    yield from spelled(part)
         for schema in self.grammar["schema"]:
             yield from f"{schema['to_a']} {schema['to_b']}".split()
 
     def templates(self) -> Iterable[str]:
         grammar = self.grammar
         yield from (*grammar["statements"], *grammar["agreement"], *grammar.get("because", ()))
+        for shapes in (grammar["shapes"], grammar["held_out_shapes"]):
+            yield from (shape.removeprefix(ACTIVE) for shape in shapes.values())
+        yield from (*grammar["distractors"], *grammar["neutral"], *grammar["neutral_held_out"])
         for schema in grammar["schema"]:
             yield from (*schema["clauses"], *schema.get("because", ()))
+
+
+def spelled(part: str) -> list[str]:
+    """The words that a part of a template spells out, without their part of speech: was|were, like/verb."""
+    return part.partition("/")[0].split("|")
 
 
 @cache

@@ -1,7 +1,7 @@
-"""The small models: two layers of our own `MultiHeadAttention`, and an answer in words.
+"""The small models: two layers of our own `MultiHeadAttention`, and answers in words.
 
-x₀ is the word's embedding plus a learned position. The answer at a position is
-``softmax(LN(h) Eᵀ + b)`` over the vocabulary, E being the same embeddings.
+x₀ is the word's embedding plus a learned position. The answer to a question about a word is
+``softmax(LN(z) Eᵀ + b)`` over words, E being the same embeddings and z the output of the question's heads.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from mha_core.attention.functional import attention_weights
+from mha_core.attention.functional import attend, attention_weights
 from mha_core.attention.initialization import normal
 from mha_core.attention.latent import LatentAttention, LatentSpec
 from mha_core.attention.module import Attended, AttentionSpec, MultiHeadAttention
@@ -19,6 +19,7 @@ from mha_core.attention.positions import sinusoidal
 from mha_core.attention.score_rule import ScoreRule
 from mha_core.errors import MhaError, one_of
 from mha_core.training.language import MAX_WORDS
+from mha_core.training.questions import heads_of
 
 D_FF = 128  # inner width of the MLP, the same for every d_model to keep wide models small
 
@@ -36,15 +37,22 @@ ARCHITECTURES = {
 
 
 class Flow(NamedTuple):
-    """What went through one attention layer: the result, the input, and that of V where it differs."""
+    """What went through one attention layer: the result, and the input of Q, K and V."""
 
     attended: Attended
-    x: Tensor  # (batch, query, d_model): what Q and K are made of
-    values: Tensor | None  # (batch, key, d_model): what V is made of, None where that is x
+    x: Tensor  # (batch, L, d_model)
 
     def weights(self) -> Tensor:
         """How much each query takes from each key. (batch, head, query, key)"""
         return attention_weights(self.attended.q, self.attended.k, self.attended.rule)
+
+
+class Pass(NamedTuple):
+    """One pass of sentences through a model: every layer's attention, and what the last layer was given."""
+
+    flows: list[Flow]
+    x: Tensor  # (batch, L, d_model): the stream that the last layer reads
+    heads: Tensor  # (batch, L, head, d_v): what each head of the last layer makes of every row
 
 
 class Block(nn.Module):
@@ -58,45 +66,23 @@ class Block(nn.Module):
         self.mlp_in = nn.Linear(spec.d_model, D_FF)
         self.mlp_out = nn.Linear(D_FF, spec.d_model)
 
-    def forward(
-        self,
-        x: Tensor,
-        words: Tensor,
-        rows: Tensor | None,
-        padding: Tensor | None,
-        rule: ScoreRule = ScoreRule(),
-    ):
-        normed = self.norm(x)
-        queries, context = _rows_of(normed, rows), None if rows is None else normed
-        attended = self.attention(queries, context, key_padding=padding, rule=rule)
-        x = _rows_of(x, rows) + attended.output
-        inner = nn.functional.gelu(self.mlp_in(self.mlp_norm(x)))
-        return x + self.mlp_out(inner), Flow(attended, queries, None)
+    def result(self, x: Tensor, output: Tensor) -> Tensor:
+        """The stream behind the block, of the stream before it and the output of its heads."""
+        x = x + output
+        return x + self.mlp_out(nn.functional.gelu(self.mlp_in(self.mlp_norm(x))))
 
 
 class Lookup(nn.Module):
-    """Attention alone: V is made of the words' own embeddings, and nothing bypasses the heads.
-
-    Without a skip connection the answer can only come from the words that the heads look at.
-    """
+    """Attention alone, ``MHA(LN(x))``: without a residual connection every answer comes from the heads."""
 
     def __init__(self, spec: AttentionSpec | LatentSpec):
         super().__init__()
         self.norm = nn.LayerNorm(spec.d_model)
         self.attention = _attention(spec)
 
-    def forward(
-        self,
-        x: Tensor,
-        words: Tensor,
-        rows: Tensor | None,
-        padding: Tensor | None,
-        rule: ScoreRule = ScoreRule(),
-    ):
-        normed = self.norm(x)
-        queries = _rows_of(normed, rows)
-        attended = self.attention(queries, normed, words, key_padding=padding, rule=rule)
-        return attended.output, Flow(attended, queries, words)
+    def result(self, x: Tensor, output: Tensor) -> Tensor:
+        """The output of the heads, whatever the stream was."""
+        return output
 
 
 LAYERS = {"block": Block, "lookup": Lookup}
@@ -133,14 +119,17 @@ class Shape:
 
 
 class SmallModel(nn.Module):
-    """A small masked language model of one of `ARCHITECTURES`, its weights drawn from the seed.
+    """A small model of one of `ARCHITECTURES`, its weights drawn from the seed, or not without one.
 
-    Without a seed they are not drawn, for whoever has them already.
+    It is asked questions about every word. Each question reads the output of its own heads of the last layer,
+    ``z = Σ head_i W_i^O + b`` over these heads, and is answered by ``softmax(LN(z) Eᵀ + b)`` over words.
+    `questions` says which heads a question reads.
     """
 
     def __init__(self, shape: Shape, n_words: int, *, seed: int | None = 0):
         super().__init__()
         self.shape = shape
+        self.questions = heads_of(shape.h)
         self.embedding = nn.Parameter(torch.empty(n_words, shape.d_model))
         self.position = nn.Parameter(torch.empty(MAX_WORDS, shape.d_model))
         self.layers = nn.ModuleList(LAYERS[kind](shape.spec) for kind in shape.layers)
@@ -154,28 +143,52 @@ class SmallModel(nn.Module):
         self,
         ids: Tensor,
         *,
-        rows: Tensor | None = None,
         padding: Tensor | None = None,
         rules: Sequence[ScoreRule] | None = None,
-    ) -> tuple[Tensor, list[Flow]]:
-        """ids (batch, L) → the last hidden state, (batch, L, d_model), and one `Flow` per layer.
+        shift: int = 0,
+    ) -> Pass:
+        """ids (batch, L) → the attention of every layer, and what the questions are answered from.
 
-        With `rows` (batch, R), positions, the last layer computes those queries alone.
         `padding` (batch, L) is True where there is a word, None where all are. `rules` are the score rules of
-        the layers, by default the common one.
+        the layers, by default the common one. `shift` is the number of the first position.
         """
-        words = nn.functional.embedding(ids, self.embedding)
-        x = words + self.position[: ids.shape[1]]
-        flows = []
+        x = nn.functional.embedding(ids, self.embedding) + self.position[shift : shift + ids.shape[1]]
+        flows, before = [], x
         for layer, rule in zip(self.layers, rules or [ScoreRule()] * len(self.layers), strict=True):
-            queries = rows if layer is self.layers[-1] else None
-            x, flow = layer(x, words, queries, padding, rule)
-            flows.append(flow)
-        return x, flows
+            before, normed = x, layer.norm(x)
+            attended = layer.attention(normed, key_padding=padding, rule=rule)
+            flows.append(Flow(attended, normed))
+            if layer is not self.layers[-1]:
+                x = layer.result(x, attended.output)
+        _, q, k, v, rule = flows[-1].attended
+        return Pass(flows, before, attend(q, k, v, rule).transpose(1, 2))
 
-    def logits(self, hidden: Tensor) -> Tensor:
-        """``LN(h) Eᵀ + b``: a score for every word. (…, d_model) → (…, word)"""
-        return nn.functional.linear(self.norm(hidden), self.embedding, self.bias)
+    def read(self, passed: Pass, question: str) -> Tensor:
+        """What the question reads at every word: the last layer with the question's heads alone.
+
+        (batch, L, d_model)
+        """
+        return self._result(passed.x, passed.heads, self.gates((question,))[0])
+
+    def read_rows(self, passed: Pass, sentence: Tensor, position: Tensor, gates: Tensor) -> Tensor:
+        """What is read at single words, given 1 for each head that is read. (row, d_model)"""
+        return self._result(passed.x[sentence, position], passed.heads[sentence, position], gates)
+
+    def gates(self, questions: Sequence[str]) -> Tensor:
+        """1 for each head that a question reads; all 0 for one that is not asked. (question, head)"""
+        gates = torch.zeros(len(questions), self.shape.h)
+        for row, question in zip(gates, questions, strict=True):
+            row[list(self.questions.get(question, ()))] = 1
+        return gates.to(self.bias.device)
+
+    def logits(self, hidden: Tensor, words: Tensor | slice = slice(None)) -> Tensor:
+        """``LN(z) Eᵀ + b``: a score for every word, or for some. (…, d_model) → (…, word)"""
+        return nn.functional.linear(self.norm(hidden), self.embedding[words], self.bias[words])
+
+    def _result(self, x: Tensor, heads: Tensor, gates: Tensor) -> Tensor:
+        last = self.layers[-1]
+        concat = (heads * gates[..., None]).flatten(-2)
+        return last.result(x, nn.functional.linear(concat, last.attention.o.weight, last.attention.o.bias))
 
     def set_position(self, code: str) -> None:
         """Put another position code, by its name in `positions.POSITIONS`, in place of the learned one.
@@ -248,7 +261,3 @@ def _pass_through(attention: MultiHeadAttention | LatentAttention) -> None:
 
 def _attention(spec: AttentionSpec | LatentSpec) -> MultiHeadAttention | LatentAttention:
     return LatentAttention(spec) if isinstance(spec, LatentSpec) else MultiHeadAttention(spec)
-
-
-def _rows_of(x: Tensor, rows: Tensor | None) -> Tensor:
-    return x if rows is None else x.gather(1, rows[..., None].expand(-1, -1, x.shape[-1]))

@@ -16,7 +16,7 @@ from mha_core.cache import Cache, size
 from mha_core.errors import MhaError, listed
 from mha_core.training import checkpoints
 from mha_core.training.checkpoints import Trained, untrained
-from mha_core.training.evaluation import famous, scores, sentence_weights
+from mha_core.training.evaluation import famous, scores, sentence_weights, stages
 from mha_core.training.fit import Plan, Run
 from mha_core.training.language import MAX_WORDS
 from mha_core.training.lexicon import lexicon
@@ -45,6 +45,7 @@ class Record:
     answer: float  # share of held-out sentences that are answered right
     accuracy: float  # share in which the best head gives the right noun more weight
     right: float  # mean weight of that head on the right noun
+    stages: Mapping[str, float]  # shares of right answers, by `evaluation.STAGES`
     weights: tuple[np.ndarray, ...]  # for each sentence: (layer, head, query, key)
     parameters: Mapping[str, Tensor]
 
@@ -357,6 +358,7 @@ def record(run: Run, loss: float | None) -> Record:
         measured.answer,
         measured.accuracy,
         measured.right,
+        stages(run.model, language),
         famous_weights(run.model, language),
         {name: tensor.clone() for name, tensor in run.model.state_dict().items()},
     )

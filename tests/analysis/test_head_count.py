@@ -3,15 +3,15 @@
 import math
 
 import pandas as pd
-import pytest
 
-from mha_core.analysis.head_count import MIN_COUNTS, PUBLISHED, extremes, redundant, score_table, widths
+from mha_core.analysis.head_count import MIN_COUNTS, PUBLISHED, extremes, question_table, score_table, widths
 from mha_core.training import checkpoints
+from mha_core.training.questions import HIDDEN_WORD, heads_of
 
 
 def entry(h: int, d_model: int = 64, **changes) -> dict:
     plan = {"architecture": "glass-box", "language": "en", "h": h, "d_model": d_model, "seed": 0}
-    scores = {"accuracy": 0.9, "right": 0.8, "answer": 0.95, "resolving": h, "agreement": 0.9}
+    scores = {"accuracy": 0.9, "right": 0.8, "answer": 0.95, "shapes": 0.9, "resolving": h}
     known = {"parameters": 1000, "cpu_seconds": 60}
     return {
         "plan": plan | {k: v for k, v in changes.items() if k in plan},
@@ -26,6 +26,7 @@ def test_a_row_has_the_numbers_of_its_entry():
         "accuracy": 0.5,
         "right": 0.25,
         "answer": 0.75,
+        "shapes": 0.9,
         "resolving": 3,
         "parameters": 1000,
         "seconds": 12,
@@ -64,19 +65,15 @@ def test_extremes_name_every_h_that_has_them():
     assert (found.minimum, found.minimum_at) == (0.5, (1,))
 
 
-@pytest.mark.parametrize(
-    ("resolving", "said"),
-    [
-        ({1: 1, 2: 2, 4: 4}, True),
-        ({1: 0, 2: 2, 4: 3}, True),  # a single head says nothing about redundancy
-        ({2: 1, 4: 4}, False),  # half is not most
-        ({2: 2, 8: 4}, False),
-        ({1: 1}, False),
-    ],
-)
-def test_heads_are_redundant_when_most_resolve_the_pronoun_for_every_h(resolving, said):
-    entries = [entry(h, resolving=count) for h, count in resolving.items()]
-    assert redundant(score_table(entries, 64)) is said
+def test_each_question_has_a_column_and_what_was_not_asked_is_missing():
+    entries = [entry(h) for h in (8, 2)]
+    entries[0]["scores"]["questions"] = {"noun": {"right": 1.0}, "after": {"right": 0.75}}
+    entries[1]["scores"]["questions"] = {"noun": {"right": 0.5}}
+    found = question_table(entries, 64)
+    assert [*found.index] == [2, 8]
+    assert found.loc[8].to_dict() == {"noun": 1.0, "after": 0.75}
+    assert found.loc[2, "noun"] == 0.5
+    assert math.isnan(found.loc[2, "after"])
 
 
 def test_the_published_heads_share_one_width():
@@ -88,6 +85,10 @@ def test_the_shipped_manifest_can_be_read():
     for d_model in widths(entries):
         found = score_table(entries, d_model)
         assert len(found) >= MIN_COUNTS
-        assert found["accuracy"].between(0, 1).all()
+        assert found[["accuracy", "answer", "shapes"]].stack().between(0, 1).all()
+        asked = question_table(entries, d_model)
+        assert [*asked.index] == [*found.index]
+        for h, of_h in asked.iterrows():
+            assert {*of_h.dropna().index} == {*heads_of(h)} - {HIDDEN_WORD}
         assert (found["resolving"] <= found.index).all()
         assert (found["d_k"] * found.index == d_model).all()

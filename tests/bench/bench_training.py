@@ -1,10 +1,11 @@
-"""How long until a head can be read: seconds and steps to 0.95 right and weight 0.5 on held-out pairs.
+"""How long until heads can be read: seconds and steps, and how far a training is by then.
 
     python tests/bench/bench_training.py [--quick]
 
-One thread, three seeds, the plan of the page Train. The seconds are processor time of the training
-alone; measuring how far it is does not count. The other figure is a ratio: what a training step takes
-over what torch's own kernels take in it, in the same run.
+A head can be read when 0.95 of the answers to one of its questions are right, on held-out sentences, and
+half of its weight is on the words that answer. One thread, three seeds, the plan of the page Train. The
+seconds are processor time of the training alone; measuring how far it is does not count. The other figure is
+a ratio: what a training step takes over what torch's own kernels take in it, in the same run.
 """
 
 import json
@@ -12,33 +13,63 @@ import statistics
 import sys
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch.profiler import ProfilerActivity, profile
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from mha_core.training.evaluation import READABLE, scores
+from mha_core.training.evaluation import READABLE, by_question, link_weights, material, stages
 from mha_core.training.fit import LIVE, Plan, Run
+from mha_core.training.model import SmallModel
 
-SETTINGS = [(64, 2), (64, 4), (64, 8), (32, 2), (32, 4), (32, 8)]
+SETTINGS = [(64, 2), (64, 4), (64, 8)]
 SEEDS = (0, 1, 2)
-EVERY = 50
-TARGET_SECONDS = 12.0
+EVERY = 100
+SEVERAL = 4  # heads that differ
+TARGET_SECONDS = 15.0
 TARGET_RATIO = 1.5
+NEVER = float("inf")
 
 
-def reach(d_model: int, h: int, seed: int) -> tuple[float | None, int]:
-    """Processor seconds and steps until a head can be read; None where the plan ends before."""
-    run, spent = Run(Plan(h=h, d_model=d_model, seed=seed, **LIVE)), 0.0
+class Reached(NamedTuple):
+    """Processor seconds until so many heads could be read, `NEVER` where the plan ended before."""
+
+    one: float
+    several: float
+
+
+def readable(model: SmallModel) -> dict[str, int]:
+    """The questions whose head can be read, and that head."""
+    questions, _, _ = by_question(model, "en", link_weights(model, material("en")))
+    right, weight = READABLE
+    return {
+        question: found["head"]
+        for question, found in questions.items()
+        if found["right"] >= right and found["weight"] >= weight
+    }
+
+
+def reach(plan: Plan) -> Reached:
+    """Train a plan to its end, and print how far it is on the way."""
+    run, spent, one, several = Run(plan), 0.0, NEVER, NEVER
     while not run.finished:
         start = time.process_time()
         run.advance(EVERY)
         spent += time.process_time() - start
-        measured = scores(run.model, count=20)
-        if measured.accuracy >= READABLE[0] and measured.right >= READABLE[1]:
-            return spent, run.step
-    return None, run.step
+        found = readable(run.model)
+        n_heads = len({*found.values()})
+        one, several = (
+            (min(one, spent) if n_heads else one),
+            (min(several, spent) if n_heads >= SEVERAL else several),
+        )
+        far = "  ".join(f"{stage} {share:.2f}" for stage, share in stages(run.model, "en").items())
+        print(
+            f"  {run.step:5,} steps  {spent:5.1f} s  {far}  readable: {', '.join(found) or 'none'}",
+            flush=True,
+        )
+    return Reached(one, several)
 
 
 def outside_kernels(d_model: int = 64, h: int = 4, steps: int = 100) -> float:
@@ -60,23 +91,26 @@ def main() -> None:
     settings, seeds = (SETTINGS[1:2], SEEDS[:1]) if quick else (SETTINGS, SEEDS)
     results = []
     for d_model, h in settings:
-        times, failed = [], 0
+        reached = []
         for seed in seeds:
-            seconds, steps = reach(d_model, h, seed)
-            failed += seconds is None
-            times.append(float("inf") if seconds is None else seconds)
-            outcome = "not reached" if seconds is None else f"{seconds:5.1f} s"
-            print(f"d_model {d_model:3}  h {h}  seed {seed}  {outcome}  {steps:,} steps", flush=True)
-        median = statistics.median(times)
-        target = TARGET_SECONDS if d_model == 64 else None
-        name = f"median seconds to a readable head, d_model {d_model}, h {h}"
-        results.append({"name": name, "value": round(median, 2), "target": target})
-        results.append({"name": f"not reached, d_model {d_model}, h {h}", "value": failed, "target": 0})
-    ratio = outside_kernels()
+            print(f"d_model {d_model}  h {h}  seed {seed}", flush=True)
+            reached.append(reach(Plan(h=h, d_model=d_model, seed=seed, **LIVE)))
+        of = f"d_model {d_model}, h {h}"
+        one = statistics.median(times.one for times in reached)
+        results.append(result(f"median seconds to the first readable head, {of}", one, TARGET_SECONDS))
+        if h >= SEVERAL:
+            several = statistics.median(times.several for times in reached)
+            results.append(result(f"median seconds to {SEVERAL} readable heads, {of}", several))
+        failed = sum(times.one == NEVER for times in reached)
+        results.append({"name": f"trainings without a readable head, {of}", "value": failed, "target": 0})
     name = "step / time in torch kernels (the latter profiled, d_model 64, h 4)"
-    results.append({"name": name, "value": round(ratio, 3), "target": TARGET_RATIO})
-    for result in results:
-        print(json.dumps(result))
+    results.append(result(name, outside_kernels(), TARGET_RATIO))
+    for line in results:
+        print(json.dumps(line))
+
+
+def result(name: str, value: float, target: float | None = None) -> dict:
+    return {"name": name, "value": round(value, 3) if value < NEVER else None, "target": target}
 
 
 if __name__ == "__main__":

@@ -23,10 +23,11 @@ from mha_core.traces import storage
 from mha_core.training import checkpoints
 from mha_core.training.__main__ import main
 from mha_core.training.checkpoints import Trained
-from mha_core.training.evaluation import Scores, scores
+from mha_core.training.evaluation import Scores, by_link, everyday, question_scores, scores
 from mha_core.training.fit import Plan, Run
 from mha_core.training.lexicon import lexicon
 from mha_core.training.model import SmallModel
+from mha_core.training.questions import HIDDEN_WORD, heads_of
 
 ROOT = Path(__file__).resolve().parents[2]
 LOADERS = {"model": checkpoints.load_model, "run": checkpoints.load_run}
@@ -88,7 +89,7 @@ def test_a_path_may_be_a_string(model, tmp_path):
 
 
 def test_a_plan_with_a_rate_of_its_own_comes_back(tmp_path, little):
-    plan = Plan("standard", 2, 8, "zh", 7, 60, 0.1 + 0.2, 1 / 3)
+    plan = Plan("standard", 2, 8, "zh", 7, 60, 0.1 + 0.2, bare=4)
     checkpoints.save_run(tmp_path / "run", Run(plan))
     assert checkpoints.load_run(tmp_path / "run").plan == plan
 
@@ -160,10 +161,32 @@ def test_the_vocabulary_must_be_that_of_the_models_own_language(saved, refused):
 
 def test_another_version_is_refused(saved, refused):
     path, load = saved
-    edited(path, lambda header, tensors: header.update(version=2))
+    edited(path, lambda header, tensors: header.update(version=3))
     assert str(refused(load, path)) == (
-        f"{path} cannot be opened: it has format version 2; this release reads 1."
+        f"{path} cannot be opened: it has format version 3; this release reads 2."
     )
+
+
+def test_a_file_of_an_earlier_release_is_refused_with_the_reason_and_what_helps(saved, refused):
+    """Its plan had a share, its words were others, and nothing in it says which head answers what."""
+    path, load = saved
+
+    def earlier(header, tensors):
+        del header["questions"]
+        header["plan"]["share"] = 0.6
+        header.update(version=1, vocabulary="feedbeefcafe0000")
+
+    edited(path, earlier)
+    assert str(refused(load, path)) == (
+        f"{path} cannot be opened: it is of an earlier release, whose models knew other words and were asked "
+        "about pronouns and hidden words alone; train it again on the page Train."
+    )
+
+
+def test_which_heads_answer_which_questions_must_be_what_this_release_asks(saved, refused):
+    path, load = saved
+    edited(path, lambda header, tensors: header["questions"].update(noun=[1], doer=[0]))
+    assert "does not fit its content" in str(refused(load, path))
 
 
 def gone(key):
@@ -181,13 +204,20 @@ BROKEN = {
     "no step": gone("step"),
     "no report": gone("report"),
     "no vocabulary": gone("vocabulary"),
+    "no questions": gone("questions"),
+    "a question less": lambda header, tensors: header["questions"].pop("object"),
+    "a question more": lambda header, tensors: header["questions"].update(colour=[0]),
+    "a head less": lambda header, tensors: header["questions"].update(hidden=[0]),
+    "heads that are a number": lambda header, tensors: header["questions"].update(noun=0),
+    "questions that are a list": lambda header, tensors: header.update(questions=["noun"]),
     "a step of text": lambda header, tensors: header.update(step="seven"),
     "a step below zero": lambda header, tensors: header.update(step=-1),
     "a step beyond the plan": lambda header, tensors: header.update(step=24),
     "a plan that is a list": lambda header, tensors: header.update(plan=[1, 2]),
     "an unknown setting": lambda header, tensors: header["plan"].update(colour=1),
     "a wrong setting": lambda header, tensors: header["plan"].update(h=3),
-    "a setting of text": lambda header, tensors: header["plan"].update(share="half"),
+    "a setting of text": lambda header, tensors: header["plan"].update(rate="half"),
+    "a setting of an earlier release": lambda header, tensors: header["plan"].update(share=0.6),
     "a language that is a list": lambda header, tensors: header["plan"].update(language=["en"]),
     "another width": lambda header, tensors: header["plan"].update(d_model=16),
     "another architecture": lambda header, tensors: header["plan"].update(architecture="standard"),
@@ -198,7 +228,7 @@ BROKEN = {
     "a scalar": lambda header, tensors: tensors.update({"norm.weight": torch.tensor(1.0)}),
     "a header that is a list": lambda header, tensors: [1],
     "a header that is a number": lambda header, tensors: 7,
-    "an empty header": lambda header, tensors: {"version": 1},
+    "an empty header": lambda header, tensors: {"version": checkpoints.VERSION},
 }
 
 
@@ -217,7 +247,8 @@ def test_what_is_wrong_with_the_tensors_is_said(saved, refused):
 
 def test_a_model_of_a_size_without_its_numbers_is_refused_before_it_is_made(tmp_path, refused, monkeypatch):
     plan = asdict(Plan()) | {"h": 1, "d_model": 4096}
-    header = {"version": 1, "plan": plan, "vocabulary": lexicon().digest, "step": 0, "report": {}}
+    header = {"version": checkpoints.VERSION, "plan": plan, "vocabulary": lexicon().digest}
+    header |= {"questions": heads_of(1), "step": 0, "report": {}}
     save_file({}, tmp_path / "m", metadata={checkpoints.HEADER: json.dumps(header)})
     monkeypatch.delattr(SmallModel, "_draw")
     for load in LOADERS.values():
@@ -305,6 +336,7 @@ from mha_core.training import checkpoints
 from mha_core.training.fit import Plan
 from mha_core.training.lexicon import lexicon
 from mha_core.training.model import SmallModel
+from mha_core.training.questions import HIDDEN_WORD, heads_of
 
 path, draw = sys.argv[1], random.Random(7)
 plan = Plan(h=2, d_model=32)
@@ -390,21 +422,30 @@ def test_the_header_tells_what_made_the_file(model, tmp_path):
     with safe_open(tmp_path / "m", framework="pt") as file:
         header = json.loads(file.metadata()[checkpoints.HEADER])
     assert header == {
-        "version": 1, "plan": asdict(model.plan), "vocabulary": lexicon().digest, "step": 17,
-        "report": model.report,
+        "version": 2, "plan": asdict(model.plan), "vocabulary": lexicon().digest, "step": 17,
+        "questions": {question: [*heads] for question, heads in heads_of(2).items()}, "report": model.report,
     }  # fmt: skip
 
 
 # The weights that come with Headscope
 
-MAX_BYTES = 45_000_000
+MAX_BYTES = 42_000_000
 NAMES = {checkpoints.name(plan): plan for plan in checkpoints.PLANS}
-READABLE = [
-    name
-    for name, plan in NAMES.items()
-    if (plan.architecture, plan.language) == ("glass-box", "en") and plan.h >= 2
-]
-CHINESE = [name for name, plan in NAMES.items() if plan.language == "zh" and plan.h >= 2]
+
+
+def chosen(**settings) -> list[str]:
+    """The names of the glass-boxes whose plan has one of the values that are given for each setting."""
+    plans = {name: plan for name, plan in NAMES.items() if plan.architecture == "glass-box"}
+    return [
+        name
+        for name, plan in plans.items()
+        if all(getattr(plan, setting) in values for setting, values in settings.items())
+    ]
+
+
+WIDE = (64, 128, 256, 512)
+SEVERAL = (2, 4, 8, 16)  # heads
+MANY = (4, 8, 16)
 # One of each architecture and language is measured in the quick tests, too.
 QUICK = ("glass-box-en-h4-d64", "glass-box-zh-h4-d64", "standard-en-h4-d64", "one-layer-en-h4-d64")
 
@@ -422,6 +463,9 @@ def shipped(name: str) -> Trained:
 def measured(name: str) -> Scores:
     """All models together take half a minute; nobody measures one twice."""
     return scores(shipped(name).model, NAMES[name].language)
+
+
+POINT = 0.001  # the tenth of a point that half precision may cost
 
 
 def entry(name: str) -> dict:
@@ -472,6 +516,130 @@ def test_every_number_of_a_file_with_latent_attention_arrives():
             assert torch.equal(state[key], file.get_tensor(key).float()), key
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_the_manifest_tells_what_the_file_tells(name):
+    written = entry(name)
+    assert Plan(**written["plan"]) == NAMES[name]
+    assert written["vocabulary"] == lexicon(NAMES[name].language).digest
+    assert written["parameters"] == sum(p.numel() for p in shipped(name).model.parameters())
+    assert written["questions"] == {q: [*heads] for q, heads in heads_of(NAMES[name].h).items()}
+    assert {*written["scores"]["questions"]} == {*written["questions"]} - {HIDDEN_WORD}
+    assert written["made_by"] == f"python -m mha_core.training {name}"
+    assert json.loads(json.dumps(shipped(name).report)) == written
+
+
+@pytest.mark.parametrize("name", mostly_slow(NAMES))
+def test_the_scores_of_the_manifest_can_be_measured_again(name):
+    """They were measured in single precision; the file has half of it."""
+    written, again = entry(name)["scores"], asdict(measured(name))
+    assert (written["layer"], written["head"]) == (again["layer"], again["head"])
+    assert written["famous_right"] == list(again["famous_right"])
+    one_layer = NAMES[name].architecture == "one-layer"  # half of its answers are a coin's
+    for key in ("answer", "accuracy", "right", "wrong"):
+        assert again[key] == pytest.approx(written[key], abs=2 * POINT if one_layer else POINT), key
+    assert again["both"] == pytest.approx(written["both"], abs=3 * POINT)
+    assert again["agreement"] == pytest.approx(written["agreement"], abs=0.015)  # one of 80 sentences
+    assert again["famous"] == pytest.approx(tuple(written["famous"]), abs=5 * POINT)
+
+
+MEASURED_AGAIN = ("glass-box-en-h4-d64", "glass-box-en-h8-d128", "glass-box-zh-h8-d64", "standard-en-h4-d64")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MEASURED_AGAIN)
+def test_the_answers_to_all_questions_can_be_measured_again(name):
+    written, again = entry(name)["scores"], asdict(question_scores(shipped(name).model, NAMES[name].language))
+    for question, found in again["questions"].items():
+        assert found["head"] == written["questions"][question]["head"]
+        for value in ("right", "weight"):
+            assert found[value] == pytest.approx(written["questions"][question][value], abs=POINT), question
+    for key in ("nothing", "shapes", "divergence", "hidden"):
+        assert again[key] == pytest.approx(written[key], abs=POINT), key
+    assert again["by_shape"] == pytest.approx(written["by_shape"], abs=0.006)  # one of 200 sentences
+    for n, found in again["unknown"].items():
+        assert found == pytest.approx(written["unknown"][n], abs=0.007), n  # two of 300 pronouns
+    assert again["long"] == pytest.approx(written["long"], abs=0.007)
+
+
+def test_with_the_sentences_of_the_manifest_nothing_is_measured_that_a_reader_could_not_measure():
+    """The shares of a kind of link, from the file, on the sentences that everybody can draw."""
+    name = "glass-box-en-h8-d64"
+    shares, links = by_link(shipped(name).model, everyday("en")), entry(name)["scores"]["links"]
+    assert {*links} == {*shares} - {"nothing"}
+    for link, found in links.items():
+        assert shares[link] == pytest.approx(found["right"], abs=3 * POINT), link
+
+
+# What the models can do, on nouns that never met in training
+
+# Wide models answer as often right while their heads spread the weight over more words.
+SPREAD_OUT = {"glass-box-en-h4-d128": 0.75, "glass-box-en-h8-d128": 0.8}
+
+
+@pytest.mark.parametrize("name", chosen(language=["en"], d_model=WIDE, h=MANY))
+def test_the_noun_of_a_pronoun_is_found_and_its_head_looks_at_it(name):
+    found, h = entry(name)["scores"], NAMES[name].h
+    assert found["links"]["pronoun to noun"]["right"] >= 0.98
+    assert found["right"] >= SPREAD_OUT.get(name, 0.9 if h == 8 else 0.8)
+    assert found["head"] in heads_of(h)["noun"]
+    assert found["layer"] == 1
+
+
+@pytest.mark.parametrize("name", chosen(language=["en"], d_model=WIDE, h=MANY))
+def test_who_to_whom_and_what_decides_are_answered(name):
+    questions = entry(name)["scores"]["questions"]
+    asked = ("doer", "object", "decider") + (("before", "after") if NAMES[name].h >= 8 else ())
+    assert {question: questions[question]["right"] for question in asked if below(questions, question)} == {}
+
+
+def below(questions: dict, question: str) -> bool:
+    return questions[question]["right"] < 0.95
+
+
+@pytest.mark.parametrize("name", chosen(language=["en"], d_model=WIDE, h=MANY))
+def test_the_heads_look_at_different_words(name):
+    assert entry(name)["scores"]["divergence"] >= 0.5
+
+
+@pytest.mark.parametrize("name", chosen(h=MANY))
+def test_sentences_of_other_shapes_are_answered(name):
+    found = entry(name)["scores"]
+    assert found["shapes"] >= 0.92
+    assert {shape: share for shape, share in found["by_shape"].items() if share < 0.8} == {}
+
+
+@pytest.mark.parametrize("name", chosen(language=["en"], d_model=WIDE, h=[8]))
+def test_with_two_unknown_words_the_answers_stay(name):
+    of_two = entry(name)["scores"]["unknown"]["2"]
+    assert {link: share for link, share in of_two.items() if share < 0.94} == {}
+
+
+@pytest.mark.parametrize("name", chosen(language=["zh"], h=MANY))
+def test_in_chinese_the_questions_are_answered_as_well(name):
+    found = entry(name)["scores"]
+    assert found["links"]["pronoun to noun"]["right"] >= 0.95
+    for question in ("doer", "object", "decider"):
+        assert found["questions"][question]["right"] >= 0.95
+    assert found["divergence"] >= 0.5
+
+
+def test_one_head_cannot_answer_all_questions():
+    """Why there are several: with one head the questions have one answer, with eight each its own."""
+    widths = [d_model for d_model in WIDE if f"glass-box-en-h1-d{d_model}" in NAMES]
+    assert len(widths) > 1
+    for width in widths:
+        one, eight = (entry(f"glass-box-en-h{h}-d{width}")["scores"] for h in (1, 8))
+        assert one["divergence"] == 0.0
+        for question in ("before", "after", "decider"):
+            assert one["questions"][question]["right"] < 0.6 < eight["questions"][question]["right"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_hidden_words_are_guessed(name):
+    """Of 3,700 words, or 2,500 Chinese ones, the one that was hidden."""
+    assert entry(name)["scores"]["hidden"] >= (0.25 if NAMES[name].d_model == 32 else 0.3)
+
+
 def test_heads_that_share_keys_and_values_resolve_the_pronoun():
     """What the page Shapes and cost shows: at half of the cache and less nothing is lost here."""
     for architecture in ("grouped-query", "multi-query", "latent"):
@@ -480,55 +648,42 @@ def test_heads_that_share_keys_and_values_resolve_the_pronoun():
         assert scores["right"] >= 0.75
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_manifest_tells_what_the_file_tells(name):
-    written = entry(name)
-    assert Plan(**written["plan"]) == NAMES[name]
-    assert written["vocabulary"] == lexicon(NAMES[name].language).digest
-    assert written["parameters"] == sum(p.numel() for p in shipped(name).model.parameters())
-    assert written["made_by"] == f"python -m mha_core.training {name}"
-    assert json.loads(json.dumps(shipped(name).report)) == written
+# The famous pair, as on the screen
+
+FAMOUS = {
+    "en": [
+        ("The animal didn't cross the street because it was too tired.", "it", "animal", "street"),
+        ("The animal didn't cross the street because it was too wide.", "it", "street", "animal"),
+    ],
+    "zh": [
+        (sentence["text"], "它", sentence["right"], sentence["wrong"])
+        for sentence in lexicon("zh").grammar["famous"]
+    ],
+}
 
 
-@pytest.mark.parametrize("name", mostly_slow(NAMES))
-def test_the_scores_of_the_manifest_can_be_measured_again(name):
-    written, again = entry(name)["scores"], asdict(measured(name))
-    assert (written["layer"], written["head"]) == (again["layer"], again["head"])
-    assert written["famous_right"] == list(again["famous_right"])
-    for key in ("answer", "accuracy", "both", "right", "wrong", "agreement"):
-        assert again[key] == pytest.approx(written[key], abs=0.02), key
-    assert again["famous"] == pytest.approx(tuple(written["famous"]), abs=0.02)
-
-
-@pytest.mark.parametrize("name", mostly_slow([*READABLE, *CHINESE]))
-def test_a_head_of_the_glass_box_points_at_the_right_noun(name):
-    held_out = measured(name)
-    assert held_out.accuracy >= 0.98
-    assert held_out.right >= 0.75
-    assert held_out.famous_right == (True, True)
-
-
-@pytest.mark.parametrize("name", mostly_slow(READABLE))
+@pytest.mark.parametrize("name", mostly_slow(chosen(h=SEVERAL)))
 def test_the_famous_pair_is_resolved_in_the_trace_that_is_shown(name):
-    """As on the screen: the chosen head, and the answer in words."""
+    """The chosen head, and the answer in words."""
     plan, best = NAMES[name], entry(name)["scores"]
-    for cue, right, wrong in (("tired", "animal", "street"), ("wide", "street", "animal")):
-        text = f"The animal didn't cross the street because it was too {cue}."
+    for text, pronoun, right, wrong in FAMOUS[plan.language]:
         trace = mha.trace(text, source="mini", h=plan.h, d_model=plan.d_model)
-        weights = trace.frame("weights", layer=best["layer"], head=best["head"]).loc["it"]
+        weights = trace.frame("weights", layer=best["layer"], head=best["head"]).loc[pronoun]
         assert weights.idxmax() == right
         assert weights[right] > weights[wrong]
-        assert trace.answers[list(trace.tokens.pieces).index("it")][0][0] == right
+        at = trace.tokens.index(pronoun)
+        assert trace.answers[at][0][0] == right
+        assert trace.questions["noun"][at] == trace.answers[at]
 
 
 # Losses over the first steps of the plans that made the shipped weights: seed, sentences, batches,
 # first weights, optimizer and rates all show in them; whoever changes one of these trains anew.
 FIRST_STEPS = 10
 FIRST_LOSSES = {
-    "glass-box-en-h2-d64": 6.44484,
-    "glass-box-zh-h4-d64": 6.61488,
-    "standard-en-h4-d64": 7.71313,
-    "one-layer-en-h4-d64": 6.60206,
+    "glass-box-en-h2-d64": 4.74583,
+    "glass-box-zh-h4-d64": 5.10391,
+    "standard-en-h4-d64": 5.37462,
+    "one-layer-en-h4-d64": 5.02922,
 }
 
 
@@ -538,8 +693,8 @@ def test_the_plans_begin_as_when_they_made_the_shipped_weights(name):
     assert Run(NAMES[name]).advance(FIRST_STEPS) == pytest.approx(FIRST_LOSSES[name], abs=1e-3)
 
 
-# Most of the loss for pronouns, as in live training: this has learned the task after ten seconds.
-SHORT = Plan(h=2, d_model=32, steps=600, share=0.9, bare=200)
+# This has learned what a pronoun stands for after ten seconds.
+SHORT = Plan(h=4, d_model=32, steps=700, bare=700)
 
 
 @pytest.mark.slow
@@ -557,7 +712,7 @@ def test_the_documented_command_trains_a_model_whose_heads_point_at_the_right_no
     assert written == {checkpoints.name(SHORT): trained.report}
     assert written[checkpoints.name(SHORT)]["scores"]["right"] == pytest.approx(again.right, abs=0.01)
     measured_roles = pd.read_csv(tmp_path / roles.FILE)
-    assert {*measured_roles["head"]} == {0, 1}
+    assert {*measured_roles["head"]} == {0, 1, 2, 3}
     pronouns = measured_roles.query("layer == 1 and head == @again.head and role == 'pronoun to noun'")
     assert pronouns["weight"].item() > pronouns["control"].item() + 0.2
     assert checkpoints.name(SHORT) in capsys.readouterr().out

@@ -1,7 +1,8 @@
 """python -m mha_core.training: every missing model is made, and a training that was stopped goes on."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
+from functools import cache
 
 import pandas as pd
 import pytest
@@ -11,6 +12,7 @@ from mha_core.training import __main__ as command
 from mha_core.training import checkpoints, evaluation
 from mha_core.training.fit import Plan
 from mha_core.training.lexicon import lexicon
+from mha_core.training.questions import heads_of
 
 STEPS = 7
 TINY = (
@@ -25,8 +27,11 @@ def tiny_plans(monkeypatch, little):
     monkeypatch.setattr(checkpoints, "PLANS", TINY)
     monkeypatch.setattr(command, "EVERY", 3)
     monkeypatch.setattr(roles, "roles", lambda trained: pd.DataFrame({"head": range(trained.plan.h)}))
-    few = evaluation.pairs
-    monkeypatch.setattr(evaluation, "pairs", lambda *args, **named: few(*args, **{**named, "count": 2}))
+    pairs, everyday = evaluation.pairs, evaluation.everyday
+    of_few = {"count": 1, "statements": 12}
+    monkeypatch.setattr(evaluation, "pairs", lambda *args, **named: pairs(*args, **{**named, "count": 2}))
+    monkeypatch.setattr(evaluation, "everyday", lambda *args, **named: everyday(*args, **{**named, **of_few}))
+    monkeypatch.setattr(evaluation, "material", cache(evaluation.material.__wrapped__))
 
 
 def files(folder) -> list[str]:
@@ -49,8 +54,13 @@ def test_every_missing_model_is_made_with_its_entry(tmp_path, capsys):
         assert entry["vocabulary"] == lexicon(plan.language).digest
         assert entry["parameters"] == sum(p.numel() for p in trained.model.parameters())
         assert entry["made_by"] == f"python -m mha_core.training {name}"
+        assert entry["questions"] == {question: [*heads] for question, heads in heads_of(plan.h).items()}
         again = evaluation.scores(trained.model, plan.language)
         assert entry["scores"]["answer"] == pytest.approx(again.answer, abs=0.1)
+        asked = evaluation.question_scores(trained.model, plan.language)
+        assert {*asdict(again), *asdict(asked)} == {*entry["scores"]}
+        assert entry["scores"]["hidden"] == pytest.approx(asked.hidden, abs=0.1)
+        assert entry["scores"]["by_shape"] == pytest.approx(asked.by_shape, abs=0.3)
     output = capsys.readouterr()
     assert [line.split("  ")[1] for line in output.err.splitlines()] == [
         f"step {step} of {STEPS}" for step in (3, 6, 7)
@@ -74,6 +84,14 @@ def test_what_is_there_is_left_alone_unless_it_is_named(tmp_path):
     ]
     command.main([ENGLISH, "--out", str(tmp_path)])
     assert (tmp_path / f"{ENGLISH}.safetensors").stat().st_mtime_ns != times[f"{ENGLISH}.safetensors"]
+
+
+def test_of_the_standard_model_two_hops_are_measured_as_well(tmp_path, monkeypatch):
+    plan = Plan("standard", h=2, d_model=8, steps=3)
+    monkeypatch.setattr(checkpoints, "PLANS", (plan,))
+    command.main(["--out", str(tmp_path)])
+    [entry] = json.loads((tmp_path / "manifest.json").read_text(encoding="utf-8")).values()
+    assert {*entry["scores"]["two_hops"]} == {"first", "second", "accuracy", "right", "wrong"}
 
 
 class Stopped(BaseException):

@@ -1,14 +1,41 @@
 """Scores are those that one counts by hand, on pairs of nouns that no other set has."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from mha_core.training import checkpoints, evaluation
-from mha_core.training.evaluation import PAIRS, Scores, best_head, famous, noun_weights, pairs, scores
-from mha_core.training.language import Grammar
-from mha_core.training.lexicon import LANGUAGES, lexicon
+from mha_core.training.data import LINK_NAMES, NOT_ASKED, Encoded, encode
+from mha_core.training.evaluation import (
+    LONG,
+    MOST_UNKNOWN,
+    OF_A_SHAPE,
+    PAIRS,
+    STAGES,
+    LinkWeights,
+    Scores,
+    answered,
+    best_head,
+    by_link,
+    by_question,
+    divergence,
+    everyday,
+    famous,
+    hidden_words,
+    noun_weights,
+    pairs,
+    question_scores,
+    scores,
+    stages,
+)
+from mha_core.training.language import MAX_WORDS, NEUTRAL_SHAPE, Grammar, Sentence
+from mha_core.training.lexicon import HIDDEN, LANGUAGES, lexicon
+from mha_core.training.links import Link
 from mha_core.training.model import ARCHITECTURES, Shape, SmallModel
+from mha_core.training.questions import HIDDEN_WORD, LINKS, QUESTIONS, heads_of
 
 
 def drawn(architecture="glass-box", language="en", h=3, d_model=15) -> SmallModel:
@@ -57,6 +84,52 @@ def test_each_pattern_is_measured_as_often_as_the_others_by_minimal_pairs(langua
     assert (agreement.cue == agreement.pronoun).all()
 
 
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_in_each_shape_as_many_minimal_pairs_are_measured_for_each_pattern(language):
+    grammar = Grammar(lexicon(language))
+    assert len(grammar.held_out_shapes) >= 6
+    for shape in grammar.held_out_shapes:
+        encoded = pairs(language, "test", count=OF_A_SHAPE, shape=shape)
+        names = grammar.names
+        if shape == NEUTRAL_SHAPE:  # of the others nobody could tell what is meant
+            names = [name for name in names if grammar.schemas[name].get("neutral")]
+        assert len(encoded.ids) == 2 * OF_A_SHAPE * len(names) > 0
+        one, other = slice(0, None, 2), slice(1, None, 2)
+        assert (encoded.nouns[one] == encoded.nouns[other, ::-1]).all()
+        assert ((encoded.ids[one] != encoded.ids[other]).sum(1) == 1).all()
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_everyday_sentences_have_as_many_unknown_words_as_they_say(language):
+    words = lexicon(language)
+    first_spare = len(words.vocabulary) - len(words.spares)
+    plain = everyday(language)
+    assert (plain.ids < first_spare).all()
+    assert not (plain.ids == words.number[HIDDEN]).any()
+    for n in range(1, MOST_UNKNOWN + 1):
+        encoded = everyday(language, unknown=n)
+        spares = np.array([len({*row[row >= first_spare]}) for row in encoded.ids])
+        assert (spares >= 1).mean() > 0.99  # "two plus two is four" has no word that could be another
+        assert (spares >= n).mean() > 0.85
+        if language == "en":  # in Chinese a word is as many as it has characters
+            assert spares.max() <= n + 1  # a sign may be unknown as well
+        assert len(encoded.ids) == len(plain.ids)
+        cues = encoded.ids[np.arange(len(encoded.ids)), encoded.cue]
+        noun = encoded.keys[np.arange(len(encoded.ids)), encoded.pronoun, QUESTIONS.index("noun")]
+        blind = (cues >= first_spare) & (encoded.cue > 0) & (encoded.cue != encoded.pronoun)
+        assert blind.any()
+        assert (noun[blind] == NOT_ASKED).all()  # nobody can tell what the pronoun stands for
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_long_texts_are_longer_than_most_and_no_longer_than_what_is_read(language):
+    lengths = everyday(language, long=True).lengths
+    assert lengths.min() >= LONG
+    assert lengths.max() <= MAX_WORDS
+    assert len(lengths) > 500
+    assert np.median(everyday(language).lengths) < LONG / 2
+
+
 def test_the_pairs_are_the_same_in_every_process():
     encoded = pairs("en", "test", count=2)
     pairs.cache_clear()
@@ -77,12 +150,12 @@ def test_what_is_looked_at_is_what_a_sentence_alone_gives(architecture):
     n_layers = len(ARCHITECTURES[architecture])
     assert weights.shape == (len(encoded.ids), n_layers, 3, 2)
     for i, length in enumerate(encoded.lengths):
-        hidden, flows = model(torch.from_numpy(encoded.ids[i : i + 1, :length]))
-        for layer, flow in enumerate(flows):
+        passed = model(torch.from_numpy(encoded.ids[i : i + 1, :length]))
+        for layer, flow in enumerate(passed.flows):
             q, k = flow.attended.q[0], flow.attended.k[0]
             rows = (q @ k.mT / 5**0.5).softmax(-1)[:, encoded.pronoun[i]]
             np.testing.assert_allclose(weights[i, layer], rows[:, encoded.nouns[i]], atol=1e-5)
-        logits = model.logits(hidden[0, encoded.pronoun[i]])
+        logits = model.logits(model.read(passed, "noun")[0, encoded.pronoun[i]])
         right, wrong = logits[encoded.ids[i, encoded.nouns[i]]]
         assert answers[i] == bool(right > wrong)
 
@@ -94,7 +167,7 @@ def test_two_hops_are_the_product_of_the_weights_of_both_layers():
     for i, length in enumerate(encoded.lengths):
         first, second = (
             (flow.attended.q[0] @ flow.attended.k[0].mT / 5**0.5).softmax(-1)
-            for flow in model(torch.from_numpy(encoded.ids[i : i + 1, :length]))[1]
+            for flow in model(torch.from_numpy(encoded.ids[i : i + 1, :length])).flows
         )
         for one in range(3):
             for other in range(3):
@@ -213,22 +286,296 @@ def test_a_model_that_was_never_trained_is_no_better_than_a_coin(language):
     assert len(measured.famous) == len(measured.famous_right) == 2
 
 
-@pytest.mark.slow
-def test_all_heads_decide_and_the_more_there_are_the_less_one_of_them_does():
-    """On the shipped models; in the standard one the answer comes in two hops, past this edge."""
-    plans = {
-        (plan.architecture, plan.h): plan
-        for plan in checkpoints.PLANS
-        if (plan.language, plan.d_model) == ("en", 64)
+# Answers by hand: a model that answers what a test lets it
+
+
+class Told(SmallModel):
+    """Answers at each word with the word that `answer` names: by the row, the position and the question."""
+
+    def __init__(self, sentences: Encoded, answer, language="en", h=8):
+        super().__init__(Shape("one-layer", h, 64), len(lexicon(language).vocabulary))
+        self.requires_grad_(False)
+        self.norm = nn.Identity()
+        self.embedding.copy_(nn.functional.normalize(torch.randn_like(self.embedding), dim=1))
+        rows = zip(sentences.ids, sentences.lengths, strict=True)
+        self.rows = {tuple(row[:n]): i for i, (row, n) in enumerate(rows)}
+        self.answer = answer
+
+    def forward(self, ids, *, padding=None, rules=None, shift=0):
+        return ids, padding
+
+    def read(self, passed, question):
+        ids, padding = passed
+        said = ids.clone()
+        for row, words in enumerate(ids):
+            words = words[padding[row]].tolist()
+            for at in range(len(words)):
+                said[row, at] = self.answer(self.rows[tuple(words)], at, question)
+        return self.embedding[said]
+
+
+def right_word(sentences: Encoded):
+    """The right answer everywhere, [CLS] where there is none or nothing is asked."""
+
+    def answer(row, at, question):
+        return int(sentences.ids[row, max(0, sentences.keys[row, at, QUESTIONS.index(question)])])
+
+    return answer
+
+
+@pytest.fixture(scope="module", params=LANGUAGES)
+def some(request) -> tuple[str, Encoded]:
+    return request.param, everyday(request.param, count=1, statements=40)
+
+
+def test_who_answers_all_questions_right_has_1_for_every_kind_of_link(some):
+    language, sentences = some
+    shares = by_link(Told(sentences, right_word(sentences), language), sentences)
+    assert shares == dict.fromkeys(shares, 1.0)
+    assert {"pronoun to noun", "verb to subject", "word after", "nothing"} <= {*shares}
+    assert {*shares} == {LINK_NAMES[number] for number in {*sentences.links.ravel()} if number >= 0}
+
+
+def test_who_answers_that_there_is_nothing_is_right_where_nothing_is_to_be_found(some):
+    language, sentences = some
+    first = int(sentences.ids[0, 0])
+    shares = by_link(Told(sentences, lambda row, at, question: first, language), sentences)
+    before_first = (sentences.links == LINK_NAMES.index("word before")) & (sentences.keys == 0)
+    asked = (sentences.links == LINK_NAMES.index("word before")).sum()
+    assert shares.pop("word before") == pytest.approx(before_first.sum() / asked)  # [CLS] is before the first
+    assert shares.pop("nothing") == 1.0
+    assert {*shares.values()} == {0.0}
+
+
+def test_wrong_answers_count_for_their_kind_of_link_alone(some):
+    language, sentences = some
+    right, wrong = right_word(sentences), LINK_NAMES.index("verb to subject")
+
+    def answer(row, at, question):
+        asked = sentences.links[row, at, QUESTIONS.index(question)]
+        return int(sentences.ids[row, 0]) if asked == wrong else right(row, at, question)
+
+    shares = by_link(Told(sentences, answer, language), sentences)
+    assert shares.pop("verb to subject") == 0.0
+    assert {*shares.values()} == {1.0}
+
+
+def test_with_four_heads_the_word_after_is_no_link_and_no_answer_to_it_is_counted(some):
+    language, sentences = some
+    model = Told(sentences, right_word(sentences), language, h=4)
+    shares = by_link(model, sentences)
+    assert "word after" not in shares
+    assert {*shares.values()} == {1.0}
+    assert not answered(model, sentences)[..., QUESTIONS.index("after")].any()
+    right = answered(model, sentences, ("doer",))[..., 0]
+    assert np.array_equal(right, answered(model, sentences)[..., QUESTIONS.index("doer")])
+
+
+def test_an_answer_is_a_word_and_not_a_place():
+    """In "the dog saw the cat" both articles are one answer; nothing is right where nothing is asked."""
+    words = ("[CLS]", "the", "dog", "saw", "the", "cat")
+    links = (
+        Link(3, "object", 5, "verb to object"),
+        Link(2, "noun", 4, "article to noun"),  # whatever it means
+        Link(1, "noun", None, "article to noun"),
+    )
+    sentences = encode([Sentence(words, links=links), Sentence(words[:3])], lexicon())
+    the = lexicon().number["the"]
+    right = answered(Told(sentences, lambda row, at, question: the), sentences)
+    assert right.shape == (2, MAX_WORDS, len(QUESTIONS))
+    found = {(row, at, QUESTIONS[question]) for row, at, question in np.argwhere(right).tolist()}
+    assert found == {
+        *((0, at, "before") for at in (2, 5)),
+        *((0, at, "after") for at in (3,)),
+        (0, 2, "noun"),
+        (1, 2, "before"),
     }
-    models = {kind: checkpoints.load_model(checkpoints.path(plan)).model for kind, plan in plans.items()}
-    by_h = {h: evaluation.cuts(models["glass-box", h]) for h in (2, 4, 8)}
-    for of_all in by_h.values():
-        assert of_all.all_heads >= 0.95
-        assert of_all.patched >= 0.95
-    best = [one.best_head for one in by_h.values()]
-    assert best == sorted(best, reverse=True)
-    assert best[0] > 0.8
-    assert best[-1] < 0.1
-    assert evaluation.cuts(models["standard", 4]).all_heads < 0.2
-    assert evaluation.two_hops(models["standard", 4])["accuracy"] > 0.9
+
+
+def test_answers_are_those_of_each_sentence_alone():
+    model, sentences = drawn("standard", h=8, d_model=16), everyday("en", count=1, statements=20)
+    right = answered(model, sentences)
+    for i in range(0, len(sentences.ids), 7):
+        ids = torch.from_numpy(sentences.ids[i : i + 1, : sentences.lengths[i]])
+        passed = model(ids)
+        for number, question in enumerate(QUESTIONS):
+            logits = model.logits(model.read(passed, question)[0], ids[0])
+            said = ids[0][logits.argmax(-1)].numpy()
+            keys = sentences.keys[i, : len(said), number]
+            wanted = sentences.ids[i, np.maximum(keys, 0)]
+            assert np.array_equal(right[i, : len(said), number], (keys >= 0) & (said == wanted))
+        assert not right[i, sentences.lengths[i] :].any()
+
+
+def test_stages_are_means_of_their_links_and_of_those_alone_that_are_asked(monkeypatch):
+    shares = {"word before": 0.25, "word after": 0.75, "pronoun to noun": 0.5}
+    shares |= {"article to noun": 1.0, "preposition to object": 0.5, "verb to subject": 0.25}
+    monkeypatch.setattr(evaluation, "by_link", lambda model, sentences: shares)
+    assert stages(None, "en") == {"neighbours": 0.5, "grammar": pytest.approx(1.75 / 3), "pronouns": 0.5}
+    del shares["word after"]
+    assert stages(None, "en")["neighbours"] == 0.25
+    assert {link for links in STAGES.values() for link in links} <= {*LINKS}
+
+
+class Guesser(SmallModel):
+    """Takes every hidden word for the one of that number, and keeps what it was asked."""
+
+    def __init__(self, number: int, language: str):
+        super().__init__(Shape("one-layer", 2, 8), len(lexicon(language).vocabulary))
+        self.said, self.ids, self.asked = number, [], []
+
+    def forward(self, ids, *, padding=None, rules=None, shift=0):
+        self.ids += ids.tolist()
+        return ids
+
+    def read_rows(self, passed, sentence, position, gates):
+        self.asked += position.tolist()
+        assert gates.tolist() == [[1.0] * 2]
+        assert sentence.tolist() == [*range(len(passed))]
+        return torch.zeros(len(sentence), 8)
+
+    def logits(self, hidden, words=slice(None)):
+        n_known = len(range(len(self.bias))[words])
+        assert n_known == len(self.bias) - sum(word.startswith("[") for word in lexicon("en").spares)
+        return torch.eye(n_known)[torch.full((len(hidden),), self.said)]
+
+
+def test_of_each_sentence_one_word_is_hidden_and_guessed_among_the_known_ones():
+    words, sentences = lexicon("en"), everyday("en")
+    the = words.number["the"]
+    model = Guesser(the, "en")
+    share = hidden_words(model, "en")
+    assert len(model.ids) == len(sentences.ids)
+    were = []
+    for ids, row, at, length in zip(model.ids, sentences.ids, model.asked, sentences.lengths, strict=True):
+        assert 1 <= at < length
+        changed = np.flatnonzero(ids[:length] != row[:length])
+        assert changed.tolist() == [at]
+        assert ids[at] == words.number[HIDDEN]
+        were.append(row[at])
+    assert share == pytest.approx(np.mean(np.array(were) == the))
+    assert share > 0.03
+    assert hidden_words(Guesser(words.number["unless"], "en"), "en") < 0.01
+
+
+# Divergence
+
+
+def rows_of(*heads) -> np.ndarray:
+    """One layer of heads, all of whose rows are the given ones: (layer, head, query, key)."""
+    return np.array([[[row, row] for row in heads]], np.float32)
+
+
+@pytest.mark.parametrize(
+    ("heads", "expected"),
+    [
+        (((1, 0),), 0.0),  # one head differs from no other
+        (((0.5, 0.5), (0.5, 0.5)), 0.0),
+        (((1, 0), (0, 1)), 1.0),
+        (((1, 0), (1, 0), (0, 1)), 2 / 3),  # two of three pairs
+        (((0.5, 0.5), (1, 0)), 0.311278),
+    ],
+)
+def test_the_divergence_of_rows_given_by_hand(heads, expected):
+    assert divergence([rows_of(*heads)]) == pytest.approx(expected, abs=1e-6)
+    first = rows_of(*[(0.3, 0.7)] * len(heads))  # the layers before do not count
+    assert divergence([np.concatenate((first, rows_of(*heads)))]) == pytest.approx(expected, abs=1e-6)
+
+
+def test_every_row_of_every_sentence_counts_alike_in_the_divergence():
+    same, apart = rows_of((1, 0), (1, 0)), np.eye(3)[[[0, 0, 0], [1, 1, 1]]][None]
+    assert divergence([same, apart]) == pytest.approx(3 / 5)
+    rng = np.random.default_rng(0)
+    drawn = [rng.dirichlet(np.ones(n), (2, 3, n)) for n in (5, 7)]
+    swapped = [weights[:, ::-1] for weights in drawn]
+    assert divergence(drawn) == pytest.approx(divergence(swapped))
+    assert 0 < divergence(drawn) < 1
+    assert divergence([]) == 0.0
+
+
+# All questions
+
+
+def test_the_scores_of_questions_given_by_hand(monkeypatch):
+    """h = 16: two heads a question. The better one on the mean of its links gives the weight."""
+    right = {"pronoun to noun": 1.0, "article to noun": 0.5, "verb to object": 0.25, "word before": 0.75}
+    monkeypatch.setattr(evaluation, "by_link", lambda model, sentences: {**right, "nothing": 0.875})
+    names = ["pronoun to noun", "pronoun to noun", "article to noun", "verb to object", "word before"]
+    weight = np.zeros((5, 2, 16))
+    weight[:, 0] = 1.0  # the layer before does not count
+    weight[:, 1, 15] = 1.0  # nor does a head that the question does not read
+    weight[0, 1, :2], weight[1, 1, :2], weight[2, 1, :2] = (0.75, 0.5), (0.25, 0.5), (0.0, 0.25)
+    weight[3, 1, 4:6], weight[4, 1, 6:8] = (0.5, 0.25), (0.0, 0.125)
+    kind = np.array([LINK_NAMES.index(name) for name in names])
+    material = replace(evaluation.material("en"), kind=kind)
+    monkeypatch.setattr(evaluation, "everyday", lambda language: None)
+    monkeypatch.setattr(evaluation, "material", lambda language: material)
+    few = {name: LINKS[name] for name in right}
+    monkeypatch.setattr(evaluation, "QUESTION_OF", few)
+    monkeypatch.setattr(evaluation, "QUESTIONS", ("noun", "object", "before"))
+    model = SmallModel(Shape("one-layer", 16, 16), 5)
+    questions, links, nothing = by_question(model, "en", LinkWeights(weight, weight > 0.5, []))
+    assert links == {
+        "pronoun to noun": {"right": 1.0, "weight": 0.5},
+        "article to noun": {"right": 0.5, "weight": 0.25},
+        "verb to object": {"right": 0.25, "weight": 0.5},
+        "word before": {"right": 0.75, "weight": 0.125},
+    }
+    assert questions == {
+        "noun": {"right": 0.75, "weight": 0.375, "head": 1},
+        "object": {"right": 0.25, "weight": 0.5, "head": 4},
+        "before": {"right": 0.75, "weight": 0.125, "head": 7},
+    }
+    assert nothing == 0.875
+
+
+@pytest.mark.parametrize(("language", "h"), [("en", 4), ("zh", 8)])
+def test_the_scores_of_all_questions_have_their_bounds_and_are_the_same_again(language, h):
+    model = SmallModel(Shape("glass-box", h, 16), len(lexicon(language).vocabulary)).requires_grad_(False)
+    measured = question_scores(model, language)
+    assert {*measured.questions} == {*heads_of(h)} - {HIDDEN_WORD}
+    assert {*measured.links} == {name for name, of in LINKS.items() if of in measured.questions}
+    for found in (*measured.questions.values(), *measured.links.values()):
+        assert 0 <= found["right"] <= 1
+        assert 0 <= found["weight"] <= 1
+    for question, found in measured.questions.items():
+        assert found["head"] in heads_of(h)[question]
+    assert {*measured.by_shape} == {*Grammar(lexicon(language)).held_out_shapes}
+    assert measured.shapes == pytest.approx(np.mean([*measured.by_shape.values()]))
+    assert [*measured.unknown] == [str(n) for n in range(MOST_UNKNOWN + 1)]
+    assert measured.unknown["0"] == {name: measured.links[name]["right"] for name in measured.unknown["0"]}
+    assert (
+        {*measured.long}
+        == {*measured.unknown["3"]}
+        == {
+            "pronoun to noun",
+            "verb to subject",
+            "verb to object",
+        }
+    )
+    assert measured.hidden < 0.05  # it was never trained
+    assert measured.shapes == pytest.approx(0.5, abs=0.15)
+
+
+# What decides an answer
+
+
+@pytest.mark.parametrize("name", [f"glass-box-{code}-h{h}-d64" for code in LANGUAGES for h in (4, 8)])
+def test_who_may_not_look_at_the_noun_does_not_answer_with_it(name):
+    """The head that is asked for the noun decides alone: with its edge cut the answer is another word."""
+    found = evaluation.cuts(model_of(name), name.split("-")[2])
+    assert found.all_heads >= 0.95
+    assert found.best_head >= 0.95
+    assert found.patched >= 0.95
+
+
+@pytest.mark.slow
+def test_in_the_standard_model_the_answer_comes_in_two_hops_past_this_edge():
+    model = model_of("standard-en-h4-d64")
+    assert evaluation.cuts(model).all_heads < 0.2
+    assert evaluation.two_hops(model)["accuracy"] > 0.9
+
+
+def model_of(name: str) -> SmallModel:
+    plan = next(plan for plan in checkpoints.PLANS if checkpoints.name(plan) == name)
+    return checkpoints.load_model(checkpoints.path(plan)).model

@@ -2,16 +2,34 @@
 
 import re
 from collections import Counter, defaultdict
-from itertools import pairwise
+from dataclasses import replace
+from itertools import accumulate, chain, pairwise
 from random import Random
 
 import pytest
 
-from mha_core.training.language import BARE, EVERYDAY, MAX_WORDS, Grammar, Noun, Phrases
-from mha_core.training.lexicon import LANGUAGES, START, lexicon
+from mha_core.training import language
+from mha_core.training.language import (
+    BARE,
+    EVERYDAY,
+    LONGEST_ALONE,
+    MAX_UNKNOWN,
+    MAX_WORDS,
+    NEUTRAL_SHAPE,
+    STOPS,
+    Grammar,
+    Noun,
+    Phrases,
+    Sentence,
+    parts,
+)
+from mha_core.training.lexicon import ACTIVE, LANGUAGES, PART, START, lexicon, spelled
+from mha_core.training.links import CONTENT, PARTS, PRONOUN, Link
 
 N_TRAIN = 4000  # pairs
+N_EVERYDAY = 2500  # with unknown words
 N_HELD_OUT = 60  # pairs of each pattern and set
+KNOWN = replace(EVERYDAY, unknown=0.0)
 
 
 class Corpus:
@@ -20,7 +38,7 @@ class Corpus:
     def __init__(self, language: str):
         self.language = language
         self.words = lexicon(language)
-        self.grammar = Grammar(self.words)
+        self.grammar = Grammar(self.words, KNOWN)
         self.noun = {
             form: noun for noun in self.words.nouns for form in (noun.one, noun.many) if form is not None
         }
@@ -29,7 +47,7 @@ class Corpus:
         self.asked = [pair for pair in self.train if pair[0].pronoun]
         self.held_out = {
             split: [
-                self.grammar.pair(rng, name, split)
+                self.grammar.pair(rng, name, split, self.shape(rng, name))
                 for name in (*self.grammar.names, "agreement")
                 for _ in range(N_HELD_OUT)
             ]
@@ -37,6 +55,12 @@ class Corpus:
         }
         self.reference = [p for p in self.held_out["test"] if p[0].schema != "agreement"]
         self.every = self.asked + self.held_out["validation"] + self.held_out["test"]
+
+    def shape(self, rng: Random, schema: str) -> str:
+        """A shape that is trained on, or one that never is."""
+        of_all = ["", *self.grammar.shapes, *self.grammar.held_out_shapes]
+        neutral = self.grammar.schemas.get(schema, {}).get("neutral")
+        return rng.choice([shape for shape in of_all if neutral or shape != NEUTRAL_SHAPE])
 
     def nouns(self, sentence) -> tuple[Noun, Noun]:
         return tuple(self.noun[sentence.words[at]] for at in sentence.nouns)
@@ -60,17 +84,47 @@ def corpus(request) -> Corpus:
     return Corpus(request.param)
 
 
+@pytest.fixture(scope="module")
+def everyday(corpus):
+    """Pairs for training, some of them with unknown words."""
+    grammar, rng = Grammar(corpus.words), Random("everyday")
+    return [grammar.sentences(rng) for _ in range(N_EVERYDAY)]
+
+
 # Every sentence
 
 
 def test_a_sentence_starts_with_cls_and_holds_known_words_only(corpus):
-    known = set(corpus.words.vocabulary)
+    known = {START, *corpus.words.known}
     for pair in corpus.train + corpus.every:
         for sentence in pair:
             assert sentence.words[0] == START
             assert START not in sentence.words[1:]
             assert known.issuperset(sentence.words)
-            assert 3 <= len(sentence.words) <= MAX_WORDS
+            assert 2 <= len(sentence.words) <= MAX_WORDS
+
+
+def test_every_word_has_a_part_of_speech(corpus, everyday):
+    for pair in corpus.every + everyday:
+        for sentence in pair:
+            assert len(sentence.parts) == len(sentence.words)
+            assert set(sentence.parts) <= set(PARTS)
+            if sentence.pronoun:
+                assert sentence.parts[sentence.pronoun] == PRONOUN
+
+
+def test_most_sentences_are_short_and_some_fill_the_room_there_is(corpus):
+    lengths = [max(len(sentence.words) for sentence in pair) for pair in corpus.train]
+    long = sum(length > LONGEST_ALONE for length in lengths) / N_TRAIN
+    assert long == pytest.approx(EVERYDAY.long, abs=0.02)
+    assert max(lengths) == MAX_WORDS
+    assert sorted(lengths)[N_TRAIN // 2] < 20
+
+
+def test_sentences_of_every_length_up_to_the_longest_are_trained_on(corpus, everyday):
+    """A model is asked about the words of all of them."""
+    lengths = {len(sentence.words) for pair in corpus.train + everyday for sentence in pair}
+    assert lengths >= {*range(5, LONGEST_ALONE), *range(56, MAX_WORDS + 1)}
 
 
 def test_the_same_seed_makes_the_same_sentences_and_another_one_others(corpus):
@@ -81,6 +135,8 @@ def test_the_same_seed_makes_the_same_sentences_and_another_one_others(corpus):
     assert Grammar(corpus.words).pair(Random(7), corpus.grammar.names[2], "test") == corpus.grammar.pair(
         Random(7), corpus.grammar.names[2], "test"
     )
+    unknown = [[Grammar(corpus.words).sentences(rng) for _ in range(200)] for rng in (Random(3), Random(3))]
+    assert unknown[0] == unknown[1]
     assert sum(one == two for one, two in zip(first, other, strict=True)) < 10
 
 
@@ -96,6 +152,11 @@ def test_all_kinds_of_sentences_come_as_often_as_they_should(corpus):
     assert set(names) == {*corpus.grammar.names, "agreement"}
     fair = share["reference"] / len(corpus.grammar.names)
     assert all(names[name] > 0.7 * fair for name in corpus.grammar.names)
+    shapes = Counter(one.shape for one, _ in corpus.asked if one.schema != "agreement")
+    assert set(shapes) == {"", *corpus.grammar.shapes}
+    assert 1 - shapes[""] / share["reference"] == pytest.approx(EVERYDAY.shaped, abs=0.03)
+    fair = EVERYDAY.shaped * share["reference"] / len(corpus.grammar.shapes)
+    assert all(shapes[shape] > 0.4 * fair for shape in corpus.grammar.shapes)
 
 
 def test_bare_sentences_all_ask_for_a_pronoun_in_as_few_words_as_there_are(corpus):
@@ -106,16 +167,19 @@ def test_bare_sentences_all_ask_for_a_pronoun_in_as_few_words_as_there_are(corpu
         for sentence in pair:
             one, other = corpus.nouns(sentence)
             assert corpus.grammar.split(one, other) == "train"
-            cues = {cue for s in corpus.grammar.schemas for to in ("to_a", "to_b") for cue in s[to].split()}
+            schemas = corpus.grammar.schemas.values()
+            cues = {cue for schema in schemas for to in ("to_a", "to_b") for cue in schema[to].split()}
             between = set(sentence.words[1 : sentence.pronoun]) - cues
             assert not (between - set(corpus.noun)) & adjectives, sentence
+            assert sentence.shape == ""
+            assert set(sentence.words).isdisjoint(corpus.words.spares)
     lengths = [[len(s.words) for s, _ in pairs] for pairs in (bare, corpus.reference)]
     assert max(lengths[0]) < max(lengths[1])
     assert {pair[0].schema for pair in bare} == set(corpus.grammar.names)
 
 
 def test_sentences_come_with_and_without_a_full_stop(corpus):
-    stops = sum(one.words[-1] in ".?!。？！" for one, _ in corpus.train) / N_TRAIN
+    stops = sum(one.words[-1] in STOPS for one, _ in corpus.train) / N_TRAIN
     assert 0.8 < stops < 0.9
 
 
@@ -133,30 +197,41 @@ def test_a_noun_and_its_article_agree_in_english(corpus):
 
 
 @pytest.mark.parametrize("corpus", ["en"], indirect=True)
-def test_no_article_counts_a_noun_without_a_plural_and_verbs_follow_their_noun(corpus):
-    """Never "a bread", and never "the dogs eats"."""
-    nouns, adjectives = corpus.noun, set(corpus.words.words["adjective"])
-    verbs = [verb for verbs in corpus.words.verbs.values() for verb in verbs]
-    third = {verb[1] for verb in verbs} - set(nouns)
-    seen = Counter()
+def test_no_article_counts_a_noun_without_a_plural(corpus):
+    """Never "a bread"."""
+    nouns, adjectives, seen = corpus.noun, set(corpus.words.words["adjective"]), 0
     for pair in corpus.train:
         for sentence in pair:
-            for one, other in zip(sentence.words, sentence.words[1:], strict=False):
+            for one, other in pairwise(sentence.words):
                 if other in nouns and other not in adjectives and nouns[other].many is None:
-                    seen["mass"] += 1
+                    seen += 1
                     assert one not in ("a", "an", "these", "those", "many"), sentence
-                if one in nouns and other in third:
-                    seen["third"] += 1
-                    assert one == nouns[one].one, sentence
-    assert min(seen["mass"], seen["third"]) > 50, seen
+    assert seen > 50
+
+
+@pytest.mark.parametrize("corpus", ["en"], indirect=True)
+def test_verbs_follow_their_noun_in_english(corpus):
+    """Never "the dogs eats", not even with a phrase between them."""
+    verbs = [verb for verbs in corpus.words.verbs.values() for verb in verbs]
+    spelled_out = {part for template in corpus.words.templates() for part in parts(template)}
+    third = {verb[1] for verb in verbs} - spelled_out  # "our teacher teaches" has one form
+    seen = 0
+    for pair in corpus.train:
+        for sentence in pair:
+            for query, _, key, name in sentence.links:
+                noun = corpus.noun.get(sentence.words[key])
+                if name == "verb to subject" and sentence.words[query] in third and noun:
+                    seen += 1
+                    assert sentence.words[key] == noun.one, sentence
+    assert seen > 50
 
 
 def test_a_or_an_is_chosen_by_the_first_sound():
     words, rng = lexicon("en"), Random("sounds")
     phrases, before = Phrases(words, EVERYDAY), defaultdict(set)
     for _ in range(20_000):
-        text, _ = phrases.written(rng, "{place} {abstract} {animal}")
-        for article, word in pairwise(text):
+        written, _ = phrases.filled(rng, parts("{place} {abstract} {animal}"), {}, "", frozenset())
+        for article, word in pairwise(word.text for word in written):
             before[word] |= {article} & {"a", "an"}
     assert before["hour"] == before["animal"] == before["old"] == {"an"}
     assert before["university"] == before["horse"] == before["new"] == {"a"}
@@ -180,9 +255,15 @@ def test_the_pronoun_agrees_with_the_noun_it_stands_for(corpus):
             right, other = sentence.nouns
             assert sentence.words[sentence.pronoun] in corpus.words.pronouns
             assert sentence.words[sentence.pronoun] in corpus.pronouns(sentence.words[right])
-            assert right != other
-            assert right < sentence.pronoun
-            assert other < sentence.pronoun
+            assert len({right, other, sentence.pronoun}) == 3
+            assert min(right, other, sentence.pronoun) > 0
+            if sentence.shape == "" and sentence.schema != "agreement":
+                assert max(right, other) < sentence.pronoun
+
+
+def test_the_pronoun_comes_before_its_noun_often_enough_to_be_learned(corpus):
+    asked = [one for one, _ in corpus.asked if one.schema != "agreement"]
+    assert 0.05 < sum(one.pronoun < min(one.nouns) for one in asked) / len(asked) < 0.3
 
 
 def test_both_nouns_of_a_reference_take_the_same_pronoun(corpus):
@@ -199,7 +280,7 @@ def test_the_pronoun_of_an_agreement_fits_no_noun_before_it_but_the_one_it_stand
         for sentence in pair:
             if sentence.schema == "agreement":
                 pronoun = sentence.words[sentence.pronoun]
-                before = set(range(sentence.pronoun)) - {sentence.nouns[0]}
+                before = set(range(max(sentence.pronoun, *sentence.nouns))) - {sentence.nouns[0]}
                 nouns = [sentence.words[at] for at in before if sentence.words[at] in corpus.noun]
                 assert not any(pronoun in corpus.pronouns(word) for word in nouns), sentence
                 others += len(nouns) > 1
@@ -208,7 +289,8 @@ def test_the_pronoun_of_an_agreement_fits_no_noun_before_it_but_the_one_it_stand
 
 @pytest.mark.parametrize("corpus", ["en"], indirect=True)
 def test_was_and_were_follow_the_pronoun_in_english(corpus):
-    plural = {"was": False, "is": False, "were": True, "are": True}
+    plural = {"was": False, "is": False, "has": False, "were": True, "are": True, "have": True}
+    plural |= {"wasn't": False, "weren't": True}
     seen = Counter()
     for pair in corpus.every:
         for sentence in pair:
@@ -217,11 +299,11 @@ def test_was_and_were_follow_the_pronoun_in_english(corpus):
                 pronoun = sentence.words[sentence.pronoun]
                 assert (pronoun == "they") is plural[following], sentence
                 seen[pronoun, following] += 1
-    assert len(seen) == 8  # he, she, it with was and is; they with were and are
+    assert len(seen) == 16  # he, she, it with was, is, has, wasn't; they with were, are, have, weren't
 
 
 def test_the_cue_is_one_that_moves_the_pronoun_to_that_noun(corpus):
-    schemas = {schema["name"]: schema for schema in corpus.words.grammar["schema"]}
+    schemas = corpus.grammar.schemas
     for pair in corpus.every:
         if pair[0].schema == "agreement":
             assert all(sentence.cue == sentence.pronoun for sentence in pair)
@@ -236,14 +318,17 @@ def test_the_cue_is_one_that_moves_the_pronoun_to_that_noun(corpus):
 
 
 def test_the_words_that_decide_stand_nowhere_else_in_a_held_out_pair(corpus):
-    schemas = {schema["name"]: schema for schema in corpus.words.grammar["schema"]}
+    schemas = corpus.grammar.schemas
     literal = {
-        name: set(" ".join([*schema["clauses"], *schema.get("because", ())]).split())
-        for name, schema in schemas.items()
+        word
+        for template in corpus.words.templates()
+        for part in PART.findall(template)
+        if not part.startswith("{")
+        for word in spelled(part)
     }
     for pair in corpus.reference:
         schema = schemas[pair[0].schema]
-        cues = set(f"{schema['to_a']} {schema['to_b']}".split()) - literal[pair[0].schema]
+        cues = set(f"{schema['to_a']} {schema['to_b']}".split()) - literal
         adjectives = cues & set(corpus.words.words["adjective"])
         for sentence in pair:
             others = [word for at, word in enumerate(sentence.words) if at != sentence.cue]
@@ -257,7 +342,8 @@ def test_no_word_moves_the_pronoun_to_both_nouns_of_one_pattern(corpus):
 
 def test_the_two_sentences_of_a_reference_differ_in_the_cue_only_and_mean_the_other_noun(corpus):
     for one, other in corpus.every:
-        assert (one.schema, one.pronoun, one.cue) == (other.schema, other.pronoun, other.cue)
+        assert (one.schema, one.shape) == (other.schema, other.shape)
+        assert (one.pronoun, one.cue) == (other.pronoun, other.cue)
         assert one.nouns == other.nouns[::-1]
         assert len(one.words) == len(other.words)
         if one.schema != "agreement":
@@ -277,7 +363,333 @@ def test_the_two_sentences_of_an_agreement_differ_in_the_pronoun_and_its_verb_on
         assert differ[0] == one.pronoun
         for at in differ[1:]:
             assert at == one.pronoun + 1
-            assert {one.words[at], other.words[at]} == {"was", "were"}
+            assert {one.words[at], other.words[at]} in ({"was", "were"}, {"is", "are"})
+
+
+# Shapes
+
+
+def test_every_shape_makes_a_minimal_pair_of_every_schema(corpus):
+    rng = Random("shapes")
+    for split, shapes in (("train", corpus.grammar.shapes), ("test", corpus.grammar.held_out_shapes)):
+        for shape in ("", *shapes):
+            for name, schema in corpus.grammar.schemas.items():
+                if shape == NEUTRAL_SHAPE and not schema.get("neutral"):
+                    continue
+                one, other = corpus.grammar.pair(rng, name, split, shape)
+                assert one.shape == other.shape == shape
+                assert one.nouns == other.nouns[::-1]
+                differ = [at for at in range(len(one.words)) if one.words[at] != other.words[at]]
+                assert differ == [one.cue] == [other.cue]
+                assert one.words[one.pronoun] in corpus.words.pronouns
+                assert corpus.grammar.split(*corpus.nouns(one)) == split
+                assert len(one.words) <= MAX_WORDS
+                for sentence in (one, other):
+                    asked = {(query, question): key for query, question, key, _ in sentence.links}
+                    assert asked[sentence.pronoun, "noun"] == sentence.nouns[0]
+                    assert asked[sentence.pronoun, "decider"] == sentence.cue
+                    assert asked[sentence.cue, "noun"] == sentence.nouns[0]
+
+
+def test_a_shape_with_two_predicates_goes_on_about_the_noun_that_its_event_names_first(corpus):
+    rng, all_shapes = Random("active"), corpus.grammar.shapes | corpus.grammar.held_out_shapes
+    active = [name for name, shape in all_shapes.items() if shape.startswith(ACTIVE)]
+    assert len(active) >= 2
+    for shape in active:
+        for name in corpus.grammar.names:
+            for _ in range(5):
+                one, _ = corpus.grammar.pair(rng, name, "test", shape)
+                assert one.nouns[0] < one.nouns[1] < one.pronoun
+
+
+def plain(template: str) -> str:
+    """A template without what does not show in its sentences."""
+    said = [
+        "|".join(spelled(part)) if not part.startswith("{") else part
+        for part in parts(template.removeprefix(ACTIVE))
+        if part not in "()"
+    ]
+    return " ".join(said)
+
+
+def test_there_are_many_shapes_and_none_is_both_trained_on_and_held_out(corpus):
+    because = corpus.words.grammar["because"]
+    trained = {plain(shape) for shape in corpus.grammar.shapes.values()}
+    trained |= {plain("{event} " + ending) for ending in because}
+    held_out = {plain(shape) for shape in corpus.grammar.held_out_shapes.values()}
+    assert len(corpus.grammar.shapes) >= 3 * len(because) == 24
+    assert len({plain(shape) for shape in corpus.grammar.shapes.values()}) == len(corpus.grammar.shapes)
+    assert len(held_out) == len(corpus.grammar.held_out_shapes) >= 12
+    assert trained.isdisjoint(held_out)
+    assert set(corpus.grammar.shapes).isdisjoint(corpus.grammar.held_out_shapes)
+
+
+def test_no_training_sentence_has_a_held_out_shape(corpus, everyday):
+    shapes = {sentence.shape for pair in corpus.train + everyday for sentence in pair}
+    assert shapes == {"", *corpus.grammar.shapes}
+
+
+def test_events_that_say_nothing_are_of_two_sets(corpus):
+    trained, held_out = (set(corpus.words.grammar[name]) for name in ("neutral", "neutral_held_out"))
+    assert trained.isdisjoint(held_out)
+    assert sum(bool(schema.get("neutral")) for schema in corpus.grammar.schemas.values()) >= 5
+
+
+def test_every_shape_and_event_says_once_what_it_has_to(corpus):
+    grammar = corpus.words.grammar
+    for name, shape in {**corpus.grammar.shapes, **corpus.grammar.held_out_shapes}.items():
+        if name != NEUTRAL_SHAPE:
+            assert [shape.count(slot) for slot in ("{event}", "{P}", "{cue}")] == [1, 1, 1], name
+            assert shape.count("(") == shape.count(")")
+    for ending in grammar["because"]:
+        assert [ending.count(slot) for slot in ("{A}", "{B}", "{P}", "{cue}")] == [0, 0, 1, 1]
+    events = [event for schema in grammar["schema"] for event in schema["clauses"]]
+    for event in (*events, *grammar["neutral"], *grammar["neutral_held_out"]):
+        assert [event.count(slot) for slot in ("{A}", "{B}", "{P}", "{cue}")] == [1, 1, 0, 0], event
+    for schema in grammar["schema"]:  # a shape with two predicates goes on about the first noun
+        assert any(event.startswith("{A}") for event in schema["clauses"])
+
+
+# Parts of speech
+
+
+@pytest.mark.parametrize(
+    "language",
+    [
+        pytest.param("en", marks=pytest.mark.xfail(strict=True, reason="not is an auxiliary and an adverb")),
+        "zh",
+    ],
+)
+def test_no_word_or_class_is_listed_as_two_parts_of_speech(language):
+    listed = Counter(
+        entry
+        for entries in lexicon(language).grammar["parts_of_speech"].values()
+        for entry in entries.split()
+    )
+    assert [entry for entry, count in listed.items() if count > 1] == []
+
+
+def test_every_word_and_class_of_every_template_has_a_part_of_speech(corpus):
+    words, phrases = corpus.words, Phrases(corpus.words, KNOWN)
+    for template in words.templates():
+        for part in parts(template):
+            slot = part[1:-1].partition(".")[0]
+            if part in "()" or slot in ("A", "B", "P", "cue", "event"):
+                continue
+            if not part.startswith("{"):
+                assert phrases._part_of(part, spelled(part)[0]) in PARTS, (part, template)
+            elif slot not in words.verbs and slot not in words.groups:
+                assert words.parts[f"{{{slot}}}"] in PARTS, (part, template)
+
+
+def test_only_parts_of_speech_are_listed_and_only_classes_that_there_are(corpus):
+    words = corpus.words
+    assert set(words.parts.values()) <= set(PARTS)
+    classes = {f"{{{name}}}" for name in (*words.verbs, *words.groups, *words.words)}
+    assert {entry for entry in words.parts if entry.startswith("{")} <= classes
+
+
+# Unknown words
+
+
+def test_some_sentences_have_unknown_words_as_often_as_they_should(corpus, everyday):
+    spares = set(corpus.words.spares)
+    counts = [len({word for word in one.words if word in spares}) for one, _ in everyday]
+    assert sum(count > 0 for count in counts) / len(counts) == pytest.approx(EVERYDAY.unknown, abs=0.03)
+    if corpus.language == "en":  # one for each word, and perhaps one for a sign
+        assert max(counts) == MAX_UNKNOWN + 1
+
+
+def test_twins_have_the_same_unknown_words_unless_the_word_that_decides_is_one(corpus, everyday):
+    """What they have in common cancels out of the gradient; only one word may differ."""
+    spares, seen = set(corpus.words.spares), 0
+    for one, other in everyday:
+        if one.pronoun and one.schema != "agreement" and one.words[one.cue] not in spares:
+            assert len(one.words) == len(other.words)
+            differ = [at for at in range(len(one.words)) if one.words[at] != other.words[at]]
+            assert differ == [one.cue], (one, other)
+            seen += bool(spares & set(one.words))
+    assert seen > 300
+
+
+def test_a_pronoun_is_not_asked_for_its_noun_where_the_word_that_decides_is_unknown(corpus, everyday):
+    spares, seen = set(corpus.words.spares), Counter()
+    for pair in everyday:
+        for sentence in pair:
+            if not sentence.pronoun:
+                continue
+            unknown = sentence.words[sentence.cue] in spares
+            asked = {(query, question): key for query, question, key, _ in sentence.links}
+            assert asked[sentence.pronoun, "noun"] == (None if unknown else sentence.nouns[0])
+            if sentence.schema != "agreement":
+                assert asked[sentence.cue, "noun"] == asked[sentence.pronoun, "noun"]
+                assert asked[sentence.pronoun, "decider"] == sentence.cue  # which word it is can be seen
+            seen[unknown] += 1
+    assert min(seen.values()) > 100
+
+
+@pytest.mark.xfail(strict=True, reason='of "it was old and [other 3]" old is still asked for its noun')
+def test_nor_is_anything_else_that_is_said_of_the_pronoun(corpus):
+    grammar, rng = Grammar(corpus.words, replace(KNOWN, distractor=0.0)), Random("old and unknown")
+    shape = {"en": "adjective and", "zh": "both, adjective first"}[corpus.language]
+    for _ in range(100):
+        sentence = grammar.with_unknown(rng, grammar.pair(rng, "lift", "test", shape)[0], 20)
+        assert sentence.words[sentence.cue] in corpus.words.spares
+        said = {key for _, _, key, name in sentence.links if name == "predicate to noun"}
+        assert said == {None}
+
+
+@pytest.fixture
+def with_unknown(corpus, monkeypatch):
+    """`with_unknown(rng, sentence, count)`: the sentence, and the spares in place of which of its words."""
+    spared, replaced = [], language._replaced
+
+    def spy(sentence: Sentence, spares: dict) -> Sentence:
+        spared.append(spares)
+        return replaced(sentence, spares)
+
+    monkeypatch.setattr(language, "_replaced", spy)
+    return lambda *args: (corpus.grammar.with_unknown(*args), spared[-1])
+
+
+def test_as_many_words_are_unknown_as_were_asked_for(corpus, with_unknown):
+    rng = Random("count")
+    for count in range(5):
+        for _ in range(100):
+            known = corpus.grammar.pair(rng, "lift", "test")[0]
+            sentence, spares = with_unknown(rng, known, count)
+            changed = {known.words[at] for at in spares} - STOPS
+            could_be = {word for word, part in zip(known.words, known.parts, strict=True) if part in CONTENT}
+            assert changed <= could_be
+            assert len(changed) == min(count, len(could_be)), (known, sentence)
+            assert sum(known.words[at] in STOPS for at in spares) <= 1
+            assert known.pronoun not in spares
+            if not spares:
+                assert sentence == known
+
+
+def test_links_and_positions_move_with_the_words(corpus, with_unknown):
+    """In Chinese an unknown word may be several characters: the last of them is asked and answers."""
+    rng, several = Random("moved"), 0
+    for name in corpus.grammar.names:
+        for _ in range(20):
+            known = corpus.grammar.pair(rng, name, "test", rng.choice([*corpus.grammar.shapes]))[0]
+            sentence, spares = with_unknown(rng, known, 2)
+            pieces = [spares.get(at, (word,)) for at, word in enumerate(known.words)]
+            now = [position - 1 for position in accumulate(map(len, pieces))]
+            several += len(sentence.words) > len(known.words)
+            assert sentence.words == tuple(word for word in chain(*pieces))
+            assert sentence.parts == tuple(
+                part for part, of in zip(known.parts, pieces, strict=True) for _ in of
+            )
+            assert sentence.pronoun == now[known.pronoun]
+            assert sentence.nouns == tuple(now[noun] for noun in known.nouns)
+            assert sentence.cue == now[known.cue]
+            not_asked = ("pronoun to noun", "cue to noun") if known.cue in spares else ()
+            assert sentence.links == tuple(
+                Link(now[query], question, None if link in not_asked else now[key], link)
+                for query, question, key, link in known.links
+            )
+    assert several > 50 if corpus.language == "zh" else several == 0
+
+
+def test_an_unknown_word_of_several_characters_by_hand():
+    words = (START, "小狗", "吃", "面包", "。")
+    links = (Link(2, "doer", 1, "verb to subject"), Link(2, "object", 3, "verb to object"))
+    sentence = Sentence(words, parts=("boundary", "noun", "verb", "noun", "boundary"), links=links)
+    unknown = language._replaced(sentence, {1: ("[character 1]", "[character 2]"), 3: ("[latin 4]",)})
+    assert unknown.words == (START, "[character 1]", "[character 2]", "吃", "[latin 4]", "。")
+    assert unknown.parts == ("boundary", "noun", "noun", "verb", "noun", "boundary")
+    assert unknown.links == (Link(3, "doer", 2, "verb to subject"), Link(3, "object", 4, "verb to object"))
+
+
+def test_a_word_that_comes_twice_is_unknown_twice_and_two_words_differ(corpus):
+    statement = corpus.grammar.statement
+    rng, twice, of_two = Random("twice"), 0, 0
+    for _ in range(2000):
+        known = statement(rng)
+        sentence = corpus.grammar.with_unknown(rng, known, 3)
+        if len(known.words) != len(sentence.words):
+            continue
+        spares = {}
+        for word, spare in zip(known.words, sentence.words, strict=True):
+            if word != spare:
+                twice += word in spares
+                assert spares.setdefault(word, spare) == spare
+        of_two += len(spares) > 1
+        assert len(set(spares.values())) == len(spares)
+    assert twice > 5
+    assert of_two > 100
+
+
+KINDS = {
+    "en": {
+        "john": "name", "london": "name", "dogs": "s", "walked": "ed", "walking": "ing", "quickly": "ly",
+        "two": "number", ".": "symbol", "dog": "other",
+    },
+    "zh": {"小猫": "character", "。": "symbol"},
+}  # fmt: skip
+
+
+def test_an_unknown_word_in_training_has_the_form_of_the_word_in_whose_place_it_is(corpus):
+    rng = Random("kinds")
+    for word, kind in KINDS[corpus.language].items():
+        part = "boundary" if word in STOPS else "noun"
+        kinds = Counter(corpus.grammar._kind_of_spare(rng, word, part) for _ in range(200))
+        assert kinds.most_common(1)[0][0] == kind
+        assert kinds[kind] > 120
+
+
+@pytest.mark.xfail(strict=True, reason="digits are read as spares that hardly any training sentence has")
+def test_every_kind_of_unknown_word_is_trained_on(corpus, everyday):
+    kinds = Counter(word.split()[0] for pair in everyday for one in pair for word in one.words if " " in word)
+    expected = {spare.split()[0] for spare in corpus.words.spares}
+    assert all(kinds[kind] > 50 for kind in expected), kinds
+
+
+def test_every_spare_of_a_kind_is_trained_on_as_often_as_the_others(corpus, everyday):
+    times = Counter(word for one, _ in everyday for word in set(one.words))
+    by_kind = defaultdict(list)
+    for spare in corpus.words.spares:
+        by_kind[spare.split()[0]].append(times[spare])
+    for kind, counts in by_kind.items():
+        if sum(counts) > 20 * len(counts):
+            assert min(counts) > 0.25 * sum(counts) / len(counts), (kind, counts)
+
+
+# Sentences before
+
+
+def test_a_lengthened_sentence_ends_as_it_was_and_keeps_its_links(corpus):
+    rng, long = Random("long"), 0
+    for name in (*corpus.grammar.names, "agreement"):
+        for sentence in corpus.grammar.pair(rng, name, "test"):
+            longer = corpus.grammar.lengthened(rng, sentence)
+            shift = len(longer.words) - len(sentence.words)
+            assert len(longer.words) <= MAX_WORDS
+            assert longer.words[shift + 1 :] == sentence.words[1:]
+            assert longer.parts[shift + 1 :] == sentence.parts[1:]
+            assert longer.pronoun == sentence.pronoun + shift
+            assert longer.nouns == tuple(noun + shift for noun in sentence.nouns)
+            assert longer.cue == sentence.cue + shift
+            moved = {(q + shift, question, k + shift, link) for q, question, k, link in sentence.links}
+            assert moved <= set(longer.links)
+            before = set(longer.links) - moved
+            assert all(query <= shift and key <= shift for query, _, key, _ in before)
+            long += len(longer.words) > LONGEST_ALONE
+    assert long > 20
+
+
+def test_a_full_stop_that_is_left_out_leaves_all_else(corpus):
+    without = Grammar(corpus.words, replace(KNOWN, no_stop=1.0, long=0.0, sentence_before=0.0))
+    rng, seen = Random("stops"), 0
+    for _ in range(300):
+        for sentence in without.sentences(rng):
+            assert sentence.words[-1] != corpus.grammar.phrases.stop
+            assert len(sentence.parts) == len(sentence.words)
+            assert all(max(query, key) < len(sentence.words) for query, _, key, _ in sentence.links)
+            seen += bool(sentence.links)
+    assert seen > 500
 
 
 # What is held out
@@ -398,7 +810,7 @@ def test_the_cue_and_the_place_alone_do_not_give_the_noun_away(corpus):
     right = sum(
         learned[s.schema, s.words[s.cue]].most_common(1)[0][0] == (s.nouns[0] < s.nouns[1]) for s in asked
     )
-    assert right / len(asked) < 0.72
+    assert right / len(asked) < 0.75
 
 
 def test_in_many_sentences_the_second_role_comes_first(corpus):
@@ -408,7 +820,7 @@ def test_in_many_sentences_the_second_role_comes_first(corpus):
             by_schema[one.schema].append(one.nouns[0] > one.nouns[1])
     shares = {name: sum(order) / len(order) for name, order in by_schema.items()}
     assert set(shares) == set(corpus.grammar.names)
-    assert all(0.25 < share < 0.55 for share in shares.values()), shares
+    assert all(0.12 < share < 0.55 for share in shares.values()), shares
 
 
 def test_in_several_patterns_both_nouns_are_of_one_class(corpus):

@@ -16,10 +16,11 @@ from mha_core.traces import storage
 from mha_core.training import checkpoints
 from mha_core.training import queue as queues
 from mha_core.training.checkpoints import untrained
+from mha_core.training.evaluation import STAGES, scores, stages
 from mha_core.training.fit import Plan, Run
 from mha_core.training.lexicon import lexicon
 from mha_core.training.model import SmallModel
-from mha_core.training.queue import Trainings, famous_labels, famous_weights
+from mha_core.training.queue import Trainings, famous_labels, famous_weights, record
 from mha_core.training.runs import Runs, title
 
 TINY = {"h": 2, "d_model": 8}
@@ -361,6 +362,22 @@ def test_the_recorded_weights_are_copies_with_rows_that_sum_to_one():
         assert weights.shape == (2, 2, len(words), len(words))
         np.testing.assert_array_equal(weights, before)
         np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-6)
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_a_record_says_how_far_a_training_is_and_keeps_the_model_of_its_step(language):
+    run = Run(plan(language=language))
+    run.advance(3)
+    kept = record(run, 1.5)
+    assert (kept.step, kept.loss) == (3, 1.5)
+    assert {*kept.stages} == {*STAGES}
+    assert kept.stages == stages(run.model, language)
+    measured = scores(run.model, language, count=1)
+    assert (kept.answer, kept.accuracy, kept.right) == (measured.answer, measured.accuracy, measured.right)
+    before = run.model.embedding.detach().clone()
+    run.advance(2)
+    assert torch.equal(kept.parameters["embedding"], before)
+    assert not torch.equal(run.model.embedding, before)
 
 
 def test_a_training_goes_on_for_a_user_who_comes_while_it_stops(trainings, monkeypatch):

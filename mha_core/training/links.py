@@ -1,0 +1,263 @@
+"""Which word of a made-up sentence answers which question about which other word.
+
+Sentences come from templates, so the part of speech of each word is known: a slot has that of its class, any
+other word the one that the language's file lists (`[parts_of_speech]`) or that the template gives it, as in
+``like/verb``. A clause inside another one is in brackets: ``the dog ( that slept ) saw me``. In Chinese it
+stands before the noun that it is about: ``( 追 猫 的 ) 狗``.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+NOUN, PRONOUN, VERB, AUXILIARY, PREDICATE = "noun", "pronoun", "verb", "auxiliary", "predicate"
+DETERMINER, ADJECTIVE, PREPOSITION, ADVERB = "determiner", "adjective", "preposition", "adverb"
+PARTICLE = "particle"  # between two words of one phrase: 的, 了
+LOCALIZER = "localizer"  # behind its noun: 里, 上
+BOUNDARY = "boundary"  # where a clause ends: conjunctions and punctuation
+RELATIVE = "relative"  # that, who, which, where they begin a clause about the noun before them
+AGENT_MARKER = "agent marker"  # 被: the next noun does it
+OBJECT_MARKER = "object marker"  # 把: it is done to the next noun
+PASSIVE_VERB = "passive verb"  # with no sign of it: 书 放 在 桌子 上, the book was put on the table
+INTERJECTION = "interjection"  # belongs to nothing
+PARTS = (
+    NOUN, PRONOUN, VERB, AUXILIARY, PREDICATE, DETERMINER, ADJECTIVE, PREPOSITION, ADVERB, PARTICLE,
+    LOCALIZER, BOUNDARY, RELATIVE, AGENT_MARKER, OBJECT_MARKER, PASSIVE_VERB, INTERJECTION,
+)  # fmt: skip
+# Where a person may use other words.
+CONTENT = frozenset((NOUN, VERB, PASSIVE_VERB, ADJECTIVE, PREDICATE, ADVERB))
+BE = frozenset(
+    ["was", "were", "is", "are", "am", "be", "been", "being", "wasn't", "weren't", "isn't", "aren't"]
+)
+HAVE_OR_DO = frozenset(["has", "have", "had", "do", "does", "did"])
+BY = "by"
+OF = "的"  # ties what is before it to the noun after it
+GIVEN_TO = "给"  # behind a verb: the first noun after it receives the second
+
+
+class Word(NamedTuple):
+    """A word of a sentence, its part of speech, and how many clauses it is inside of."""
+
+    text: str
+    part: str
+    depth: int = 0
+
+
+class Link(NamedTuple):
+    """The word at `query` is asked `question`; the word at `key` answers it. Key None: it is not asked."""
+
+    query: int
+    question: str
+    key: int | None
+    name: str  # one of `questions.LINKS`
+
+
+def links(words: Sequence[Word]) -> list[Link]:
+    """The links that the grammar of the sentence implies; [CLS] is at position 0 and has none."""
+    return _Reading(words).links()
+
+
+class _Reading:
+    """One sentence while its links are found."""
+
+    def __init__(self, words: Sequence[Word]):
+        self.words = _in_context(words)
+        self.found: dict[tuple[int, str], Link] = {}
+        self.governed: dict[
+            int, int
+        ] = {}  # noun → the preposition or marker before it, or what it belongs to
+
+    def links(self) -> list[Link]:
+        self._phrases()
+        self._verbs()
+        self._predicates()
+        return list(self.found.values())
+
+    def _add(self, query: int, question: str, key: int | None, name: str) -> None:
+        if key is not None:
+            self.found.setdefault((query, question), Link(query, question, key, name))
+
+    def _part(self, at: int) -> str:
+        return self.words[at].part
+
+    def _noun_after(self, at: int, depth: int | None = None) -> int | None:
+        """The noun or pronoun that the phrase begun before `at` ends in, in its clause or at that depth."""
+        depth = self.words[at - 1].depth if depth is None else depth
+        while at < len(self.words):
+            if self.words[at].depth > depth and (end := self._clause_before_noun(at)) is not None:
+                at = end
+            elif self._part(at) == ADVERB:  # a very old dog
+                if self._part(min(at + 1, len(self.words) - 1)) != ADJECTIVE:
+                    break
+            elif self._part(at) not in (DETERMINER, ADJECTIVE, PARTICLE):
+                break
+            at += 1
+        if at < len(self.words) and self._part(at) in (NOUN, PRONOUN) and self.words[at].depth == depth:
+            return at
+        return None
+
+    def _owned_after(self, at: int, depth: int | None = None) -> int | None:
+        """As `_noun_after`, but 书 where that is 朋友 in 朋友 的 书."""
+        noun = self._noun_after(at, depth)
+        owned = self._noun_after(noun + 1) if noun is not None and self._belongs(noun) else None
+        return noun if owned is None else owned
+
+    def _clause_before_noun(self, at: int) -> int | None:
+        """Where the clause around the position ends, if it is one about the noun after it: 追 猫 的."""
+        depth = self.words[at].depth
+        while at + 1 < len(self.words) and self.words[at + 1].depth >= depth:
+            at += 1
+        return at if depth and self.words[at].text == OF else None
+
+    def _phrases(self) -> None:
+        for at, word in enumerate(self.words):
+            if word.part in (DETERMINER, ADJECTIVE):
+                noun = self._noun_after(at + 1)
+                if noun is not None and self._part(noun) == NOUN:
+                    self._add(
+                        at, "noun", noun, f"{'article' if word.part == DETERMINER else 'adjective'} to noun"
+                    )
+            elif word.part in (PREPOSITION, AGENT_MARKER, OBJECT_MARKER):
+                noun = self._owned_after(at + 1)
+                if noun is None:
+                    continue
+                self.governed[noun] = at
+                self._add(at, "noun", noun, "preposition to object")
+                if word.part == PREPOSITION and self._part(noun) == NOUN:
+                    self._add(noun, "object", at, "object to preposition")
+            elif word.part == LOCALIZER and at and self._part(at - 1) == NOUN:
+                self._add(at, "noun", at - 1, "preposition to object")
+                self.governed.setdefault(at - 1, at)
+            elif word.part in (NOUN, PRONOUN) and self._belongs(at):
+                noun = self._noun_after(at + 1)
+                if noun is not None:
+                    self.governed.setdefault(at, noun)
+                    self._add(at, "noun", noun, "article to noun")
+
+    def _belongs(self, at: int) -> bool:
+        """Whether a particle ties the word to the noun after it: 我 的 书."""
+        return at + 1 < len(self.words) and self.words[at + 1].text == OF
+
+    def _subject(self, at: int) -> int | None:
+        """The nearest noun before the position in the same clause that depends on no other word."""
+        depth = self.words[at].depth
+        for place in range(at - 1, 0, -1):
+            word = self.words[place]
+            if word.depth > depth:
+                continue
+            if word.depth < depth:  # the noun that a relative clause is about
+                return place if word.part in (NOUN, PRONOUN) else None
+            if word.part == BOUNDARY:
+                return None
+            if word.part in (NOUN, PRONOUN) and place not in self.governed:
+                return place
+        return None
+
+    def _verbs(self) -> None:
+        done: list[tuple[bool, int, int]] = []  # who does what; what a clause inside says comes last
+        previous = None  # who did what the verb before says: "sat down and slept"
+        for at, word in enumerate(self.words):
+            if word.part == AUXILIARY:
+                subject = self._subject(at)
+                if subject is None and self._part(at - 1) == BOUNDARY:
+                    subject = self._noun_after(at + 1)  # did the dog sleep?
+                self._add(at, "doer", subject, "auxiliary to subject")
+            elif word.part in (VERB, PASSIVE_VERB):
+                agent, patient = self._agent_and_patient(at, previous)
+                if word.part == PASSIVE_VERB:
+                    agent, patient, previous = None, agent, agent
+                previous = agent if agent is not None else previous
+                self._add(at, "doer", agent, "verb to subject")
+                self._add(at, "object", patient, "verb to object")
+                if agent is not None and self._part(agent) in (NOUN, PRONOUN):
+                    done.append((self.words[agent].depth != word.depth, agent, at))
+                if patient is not None and self._part(patient) == NOUN:
+                    self._add(patient, "object", at, "object to verb")
+        for _, agent, verb in sorted(done):
+            self._add(agent, "doer", verb, "subject to verb")
+
+    def _agent_and_patient(self, at: int, previous: int | None) -> tuple[int | None, int | None]:
+        before, depth, is_passive, to_do = at - 1, self.words[at].depth, False, False
+        subject, patient = self._subject(at), self._owned_after(self._behind_receiver(at) + 1, depth)
+        while before > 0 and self._part(before) in (AUXILIARY, ADVERB, PARTICLE):
+            is_passive |= self.words[before].text in BE and not to_do
+            to_do |= self.words[before].text == "to"  # was able to lift: no passive
+            before -= 1
+        if is_passive and not self.words[at].text.endswith("ing"):
+            return self._after_by(at), subject
+        for noun, marker in self.governed.items():
+            if noun < at and self.words[noun].depth == depth and self._same_clause(noun, at):
+                if self._part(marker) == AGENT_MARKER:
+                    return noun, subject
+                if self._part(marker) == OBJECT_MARKER:
+                    patient = noun
+        if self._part(at - 1) == AGENT_MARKER:
+            return None, subject
+        if subject is None and self._part(before) == BOUNDARY and self.words[before].text not in ".。!！?？":
+            subject = previous
+        if (end := self._clause_before_noun(at)) is not None:  # 男孩 买 的 面包, 买 面包 的 男孩
+            head = self._noun_after(end + 1, depth - 1)
+            if subject is None or self.words[subject].depth < depth:
+                return head, patient
+            return subject, head if patient is None else patient
+        if patient is None and depth and subject is not None and self.words[subject].depth == depth:
+            patient = self._head(at)  # the bread that the man bought
+        return subject, patient
+
+    def _behind_receiver(self, at: int) -> int:
+        """The position of who receives what the verb gives, or that of the verb: 送 给 朋友 礼物."""
+        following = at + 1
+        if following < len(self.words) and self.words[following].text == GIVEN_TO:
+            receiver = self._owned_after(following + 1)
+            return at if receiver is None else receiver
+        return at
+
+    def _head(self, at: int) -> int | None:
+        """The noun that the clause in brackets is about."""
+        depth, before = self.words[at].depth, at
+        while self.words[before].depth >= depth:
+            before -= 1
+        return before if self._part(before) == NOUN and self._part(before + 1) == RELATIVE else None
+
+    def _same_clause(self, start: int, stop: int) -> bool:
+        return all(self._part(at) != BOUNDARY for at in range(start, stop))
+
+    def _after_by(self, at: int) -> int | None:
+        for place in range(at + 1, len(self.words)):
+            if self._part(place) == BOUNDARY:
+                return None
+            if self.words[place].text == BY:
+                return self._noun_after(place + 1)
+        return None
+
+    def _predicates(self) -> None:
+        for at, word in enumerate(self.words):
+            if word.part == PREDICATE:
+                self._add(at, "noun", self._subject(at), "predicate to noun")
+
+
+def _in_context(words: Sequence[Word]) -> list[Word]:
+    """The words, each with the part of speech that its neighbours give it.
+
+    Adjectives before their noun are told from those that are said of it, ``to`` before a noun from ``to``
+    before a verb, ``has`` with an object from the auxiliary, and ``who`` in a question from ``the man who``.
+    """
+    words = list(words)
+    for at in range(len(words) - 2, -1, -1):
+        after = at + 1
+        while after < len(words) - 1 and words[after].text == OF:
+            after += 1
+        word, following = words[at], words[after].part
+        nominal = following in (NOUN, ADJECTIVE, DETERMINER)
+        if word.part == PREDICATE and following in (NOUN, ADJECTIVE):
+            words[at] = word._replace(part=ADJECTIVE)
+        elif word.text == "to" and nominal:
+            words[at] = word._replace(part=PREPOSITION)
+        elif (
+            word.text in HAVE_OR_DO
+            and words[at - 1].part in (NOUN, PRONOUN)
+            and (nominal or following == PRONOUN)
+        ):
+            words[at] = word._replace(part=VERB)
+        elif word.part == RELATIVE and not word.depth:
+            words[at] = word._replace(part=DETERMINER if nominal else PRONOUN)
+    return words

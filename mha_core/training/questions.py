@@ -1,0 +1,63 @@
+"""The questions that a small model is asked about every word, and which heads answer which question.
+
+Each is answered with a word of the sentence, or with [CLS] where there is nothing to find. Where to look is
+never taught: a question reads the output of its own heads, and learns from the answer alone.
+"""
+
+QUESTIONS = ("noun", "doer", "object", "before", "after", "decider")
+HIDDEN_WORD = "hidden"  # which word stands behind [MASK]
+
+# Every link from a word to the word that answers one of its questions, by the question.
+LINKS = {
+    "pronoun to noun": "noun",
+    "agreement: pronoun to noun": "noun",
+    "cue to noun": "noun",
+    "article to noun": "noun",
+    "adjective to noun": "noun",
+    "predicate to noun": "noun",
+    "preposition to object": "noun",
+    "verb to subject": "doer",
+    "auxiliary to subject": "doer",
+    "subject to verb": "doer",
+    "verb to object": "object",
+    "object to verb": "object",
+    "object to preposition": "object",
+    "word before": "before",
+    "word after": "after",
+    "pronoun to cue": "decider",
+}
+
+# Few heads share the questions; questions that seldom have an answer at the same word share a head best.
+FEW_HEADS = {
+    1: (("noun", "doer", "object", "before", "after", "decider"),),
+    2: (("noun", "after"), ("doer", "object", "before", "decider")),
+    3: (("noun",), ("doer", "decider"), ("object", "before")),
+    4: (("noun",), ("doer", "decider"), ("object",), ("before",)),
+    5: (("noun",), ("doer", "decider"), ("object",), ("before",), ("after",)),
+}
+
+
+def heads_of(h: int) -> dict[str, tuple[int, ...]]:
+    """The heads of the last layer that each question reads, counted from 0; "hidden" reads all of them.
+
+    From six heads on each question has heads of its own, as many as there are for all; of eight or more some
+    are left for hidden words. With fewer, questions share a head; with three or four nobody asks for the word
+    after.
+    """
+    each = max(1, (h - 2) // len(QUESTIONS))
+    groups = FEW_HEADS.get(h) or tuple((question,) for question in QUESTIONS for _ in range(each))
+    heads = {
+        question: tuple(head for head, asked in enumerate(groups) if question in asked)
+        for question in QUESTIONS
+    }
+    return {question: of for question, of in heads.items() if of} | {HIDDEN_WORD: tuple(range(h))}
+
+
+def asked_of(h: int) -> tuple[tuple[str, ...], ...]:
+    """Of each head the questions that it is asked; of one that is asked none, and only helps to guess hidden
+    words, "hidden"."""
+    heads = heads_of(h)
+    return tuple(
+        tuple(question for question in QUESTIONS if head in heads.get(question, ())) or (HIDDEN_WORD,)
+        for head in range(h)
+    )

@@ -1,0 +1,48 @@
+"""Sentences that people wrote, none of them from a template: how many of their words are answered right.
+
+The floors are a little under what is measured.
+"""
+
+import tomllib
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import mha_core as mha
+from mha_core.training.lexicon import lexicon
+
+# The least share of right answers of the models with d_model 64, of pronouns and of all other links.
+FLOORS = {
+    ("en", 4): (0.8, 0.93),
+    ("en", 8): (0.88, 0.95),
+    ("zh", 4): (0.93, 0.92),
+    ("zh", 8): (0.87, 0.88),
+}
+QUESTIONS = ("noun", "doer", "object", "decider")
+
+
+@cache
+def answers(code: str, h: int) -> dict[str, list[tuple[bool, str]]]:
+    """Whether each answer is right, and what was asked, of pronouns and of other links."""
+    file = Path(__file__).with_name(f"by_hand_{code}.toml")
+    pronouns, found = lexicon(code).pronouns, {"pronouns": [], "other links": []}
+    for entry in tomllib.loads(file.read_text(encoding="utf-8"))["sentence"]:
+        trace = mha.trace(entry["text"], source="mini", h=h)
+        for question in QUESTIONS:
+            for word, right in entry.get(question, {}).items():
+                said = trace.questions[question][trace.tokens.index(word)][0][0]
+                wanted = trace.tokens.pieces[trace.tokens.index(right)]
+                is_pronoun = question == "noun" and word.lower() in pronouns
+                kind = "pronouns" if is_pronoun else "other links"
+                asked = f"{entry['text']} {question} of {word}: {wanted}, not {said}"
+                found[kind].append((said.lower() == wanted.lower(), asked))
+    return found
+
+
+@pytest.mark.parametrize(("code", "h"), FLOORS)
+def test_most_words_of_sentences_that_people_wrote_are_answered_right(code, h):
+    for floor, (kind, found) in zip(FLOORS[code, h], answers(code, h).items(), strict=True):
+        wrong = [asked for is_right, asked in found if not is_right]
+        assert len(found) >= 10
+        assert 1 - len(wrong) / len(found) >= floor, (kind, wrong)
