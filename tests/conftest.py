@@ -211,8 +211,22 @@ def trace(setting):
 
 @pytest.fixture(scope="session")
 def glass_box():
-    """7 tokens through an untrained glass-box of 4 heads: a block, then a lookup with values of its own."""
+    """7 tokens through an untrained glass-box of 4 heads: a block, then attention that nothing bypasses."""
     return mha.trace("the cat saw the dog [MASK]", source="mini", h=4, d_model=32, trained=False)
+
+
+@pytest.fixture(scope="session")
+def own_values(normal):
+    """5 tokens through two layers of 4 heads; the second one makes V of an input of its own, not of X."""
+    modules = [mha.MultiHeadAttention(mha.AttentionSpec(12, 4)).requires_grad_(False) for _ in range(2)]
+    x, y = normal(1, 5, 12), normal(1, 5, 12, seed=1)
+    first = modules[0](x)
+    second = modules[1](first.output, first.output, y)
+    layers = (
+        mha.LayerTrace.of(first, x=x, projections=modules[0].projections()),
+        mha.LayerTrace.of(second, x=first.output, x_v=y, projections=modules[1].projections()),
+    )
+    return mha.AttentionTrace(mha.words("the cat saw the dog"), layers, {"name": "by hand"})
 
 
 @pytest.fixture(scope="session")

@@ -116,7 +116,7 @@ export class Arcs extends Curved {
         const value = Math.max(0, ...numbers.map(({ values }) => values[at]));
         const under = value >= view.threshold ? short(value) : "";
         return [
-          { text, x, y: this.tall + 12, anchor: "middle" },
+          { text, unknown: panel.unknown.query.has(at), x, y: this.tall + 12, anchor: "middle" },
           ...(under ? [{ note: under, text: "", x, y: this.tall + 30, anchor: "middle" }] : []),
         ];
       }),

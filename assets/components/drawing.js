@@ -7,7 +7,7 @@ import { drawCurves, under } from "./curves.js";
 import { make, makeButton } from "./elements.js";
 import { across, linesOf, meanAcross } from "./focus.js";
 import { listOf, longestOf } from "./panel.js";
-import { fill, short } from "./text.js";
+import { fill, isolated, short } from "./text.js";
 
 export const ROW = 22;
 export const LONG = 48;
@@ -21,7 +21,7 @@ const FEW_LETTERS = 3; // of a token that is never shortened
 const FURTHER = 0.8; // of what is in sight: how far a press on "12 more" scrolls
 
 /** @typedef {import("./focus.js").Focus} Focus */
-/** @typedef {{ text: string, note?: string, x: number, y: number, anchor: string, fill?: string }} Label */
+/** @typedef {{ text: string, unknown?: boolean, note?: string, x: number, y: number, anchor: string, fill?: string }} Label */
 
 /**
  * A drawing as shapes, to be saved.
@@ -34,12 +34,16 @@ const FURTHER = 0.8; // of what is in sight: how far a press on "12 more" scroll
  * @property {{ href: string, x: number, y: number, width: number, height: number }} [image]
  */
 
-export function tokenElement(panel, side, at) {
+export function tokenElement(view, panel, side, at) {
   const element = make("div", `token ${side}`);
   const text = listOf(panel, side)[at];
   element.append(make("bdi", [...text].length <= FEW_LETTERS ? "whole" : "", text), make("span", "numbers"));
   Object.assign(element.dataset, { side, at });
   element.id = `${panel.id}-${side}-${at}`;
+  if (panel.unknown[side === "key" ? "key" : "query"].has(at)) {
+    element.classList.add("unknown");
+    element.title = fill(view.texts.unknown, { token: isolated(text) });
+  }
   element.setAttribute("role", "option");
   element.setAttribute("aria-posinset", at + 1);
   element.setAttribute("aria-setsize", listOf(panel, side).length);
@@ -203,7 +207,7 @@ export class Curved {
     }
     for (const [name, [side, at]] of inSight) {
       if (this.shown.has(name)) continue;
-      const element = tokenElement(panel, side, at);
+      const element = tokenElement(view, panel, side, at);
       this.put(element, side, at);
       this.shown.set(name, element);
       this.long.append(element);

@@ -2,7 +2,6 @@
 import { make, makeButton, makeSvg, renew } from "./elements.js";
 import { valuesOf } from "./head_matrices.js";
 import { Heatmap } from "./heatmap.js";
-import { untrainedIn } from "./panel.js";
 import { roving } from "./roving.js";
 import { save } from "./saving.js";
 import { exact, fill, isolated } from "./text.js";
@@ -68,14 +67,13 @@ export class HeadGrid {
       [0, layer.nKey],
     ];
     const values = layer.heads.map((head) => valuesOf(layer, "weights", head, whole[0], whole[1]));
-    const untrained = untrainedIn(view.header, view.matrices.nth, layer.number);
     const largest = values.map((one) => one.reduce((most, weight) => Math.max(most, weight || 0), 0));
     const most = Math.max(...largest);
     const ends = { shared: () => most, each: (at) => largest[at], full: () => 1 };
     this.pictures = layer.heads.map((head, at) => {
       const map = new Heatmap();
       const end = ends[this.scale](at) || 1;
-      const numbers = { rows: panel.tokens, columns: panel.keys, values: values[at], signed: false, end, untrained };
+      const numbers = { rows: panel.tokens, columns: panel.keys, values: values[at], signed: false, end };
       map.show(numbers, theme, PICTURE, PICTURE, false);
       map.paint();
       const button = makeButton("", "", () => view.lookAtHead(head));

@@ -3,7 +3,7 @@
 import { make, renew } from "./elements.js";
 import { explained } from "./explained.js";
 import { largestOf, MatrixPictures, themeLook } from "./matrix_pictures.js";
-import { listOf, untrainedIn } from "./panel.js";
+import { listOf, nothingIn, unknownIn } from "./panel.js";
 import { exact, fill, isolated, questionId } from "./text.js";
 
 /** @typedef {import("./head_view.js").HeadView} HeadView */
@@ -71,6 +71,9 @@ export function orderOf(values, width, order, row) {
   });
   return columns.sort((a, b) => sizes[b] - sizes[a] || a - b);
 }
+
+// Those of some positions that are in a part, counted from its first.
+const within = (positions, [from, to]) => positions.filter((at) => at >= from && at < to).map((at) => at - from);
 
 const subscript = (number) => [...String(number)].map((digit) => String.fromCharCode(0x2080 + Number(digit))).join("");
 
@@ -166,8 +169,10 @@ export class HeadMatrices extends MatrixPictures {
 
   #compute(layer, head, parts, focus) {
     this.parts = parts;
+    const { view } = this;
     const numbers = {};
     const names = this.namesOf(layer);
+    const unknown = unknownIn(view.header, this.nth);
     for (const name of names) {
       const { rows, columns } = MATRICES[name];
       const range = columns ? parts[columns] : [0, layer[name === "q" ? "q" : name === "k" ? "k" : "v"].shape[2]];
@@ -183,7 +188,11 @@ export class HeadMatrices extends MatrixPictures {
           : (order ?? Array.from({ length: width }, (_, at) => at)).map((at) => String(at + 1)),
         signed: name !== "weights",
         end: largestOf(values),
-        untrained: rows === "query" ? this.#untrained(layer.number, parts.query) : [],
+        dim: rows === "query" ? within(nothingIn(view.header, this.nth, layer.number, [head]), parts.query) : [],
+        unknown: {
+          rows: within(unknown[rows], parts[rows]),
+          columns: columns ? within(unknown[columns], parts[columns]) : [],
+        },
       };
     }
     if (this.state.end === "shared" && layer.q) {
@@ -208,12 +217,6 @@ export class HeadMatrices extends MatrixPictures {
         file: `${view.header.file}-layer-${layer.number + 1}-head-${head + 1}-${name}`,
       },
     };
-  }
-
-  // Rows of the last layer that were never used for an answer.
-  #untrained(number, [from, to]) {
-    const rows = untrainedIn(this.view.header, this.nth, number);
-    return rows.filter((at) => at >= from && at < to).map((at) => at - from);
   }
 
   // Query heads share keys and values: the number of the head of keys and values.

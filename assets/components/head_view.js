@@ -11,12 +11,12 @@ import { HeadMatrices } from "./head_matrices.js";
 import { pressKey } from "./keyboard.js";
 import { Lines } from "./lines.js";
 import { Matrix } from "./matrix.js";
-import { layerOf, listOf, longestOf, prepared } from "./panel.js";
+import { layerOf, listOf, longestOf, nothingIn, prepared } from "./panel.js";
 import { PanelRow } from "./panel_row.js";
 import { followPointer } from "./pointer.js";
 import { followPointing, litOf, pointAt } from "./pointing.js";
 import { Shaded } from "./shaded.js";
-import { apart, exact, fill } from "./text.js";
+import { apart, exact, fill, isolated } from "./text.js";
 
 /** @typedef {import("./focus.js").Focus} Focus */
 /** @typedef {import("./panel.js").Panel} Panel */
@@ -49,7 +49,10 @@ import { apart, exact, fill } from "./text.js";
  * @property {(string | null)[][]} [answers] of each panel what the model answers at each token
  * @property {(string | null)[][]} [hides] of each panel what hiding the token is called, null where it cannot be
  * @property {string} [without] what a link is called that opens the first sentence without an edge
- * @property {number[][]} [untrained] of each panel the queries of the last layer that training gave no meaning
+ * @property {number[][][]} [unknown] as `special` those words that are outside the vocabulary
+ * @property {{ asks: string[], nothing: number[] }[][]} [questions] of each panel for each head of the last layer what
+ *   it is asked, and the queries at which it has nothing to find
+ * @property {boolean} [few_asked] the model was asked at pronouns and hidden words alone
  * @property {string[]} [notes] of each layer what it is made of and what its rows mean
  * @property {Record<number, string[]>} [roles] of each layer the measured role of each head
  * @property {string} [drawing] what a page shows that was saved so
@@ -495,7 +498,8 @@ export class HeadView {
     for (const { panel, status, stage, drawing } of this.drawings) {
       const { focus, pinned } = this.of(panel);
       const sentence = spoken(panel, this.layer(panel), this.heads, focus, this.hidden(panel), this.texts);
-      const text = [sentence, this.thickest(panel), this.answer(panel, focus)].filter(Boolean).join(" ");
+      const said = [sentence, this.thickest(panel), this.nothing(panel, focus), this.answer(panel, focus)];
+      const text = said.filter(Boolean).join(" ");
       if (status.dataset.text !== text) {
         status.dataset.text = text;
         status.replaceChildren(make("span", "", text));
@@ -519,6 +523,23 @@ export class HeadView {
   answer(panel, focus) {
     if (focus?.side !== "query" || focus.tokens.length !== 1) return "";
     return this.header.answers?.[panel.nth]?.[panel.pieceOf("query", focus.tokens[0])] ?? "";
+  }
+
+  // Which of the heads that are on have nothing to find at the one token in focus.
+  nothing(panel, focus) {
+    if (focus?.side !== "query" || focus.tokens.length !== 1) return "";
+    const { header, texts } = this;
+    const { number } = this.layer(panel);
+    const [token] = focus.tokens;
+    const finds = (head) => !nothingIn(header, panel.nth, number, [head], panel.wordOf).includes(token);
+    const heads = this.heads.filter((head) => !finds(head));
+    if (!heads.length) return "";
+    const place = { token: isolated(panel.tokens[token]) };
+    if (heads.length > 1)
+      return fill(texts.nothing_heads, { ...place, heads: heads.map((head) => head + 1).join(", ") });
+    const { asks } = header.questions[panel.nth][heads[0]];
+    const questions = asks.map((question) => texts[`question_${question}`] ?? question).join(", ");
+    return fill(texts.nothing, { ...place, head: heads[0] + 1, questions });
   }
 
   // How much weight the thickest line stands for, where that is not 1.
@@ -588,7 +609,11 @@ export class HeadView {
     const layer = `${fill(this.texts.layer, { layer: this.state.layer + 1 })} / ${this.header.layers}`;
     const parts = [titled ? "" : this.data[0].title, this.header.source, layer].filter(Boolean);
     const inApp = this.header.notes?.[this.state.layer] ?? "";
-    this.caption.textContent = this.header.follows === undefined ? parts.join(" · ") : inApp;
+    const said = this.header.follows === undefined ? parts.join(" · ") : inApp;
+    const isLast = this.state.layer === this.header.layers - 1;
+    this.caption.textContent = [said, this.header.few_asked && isLast && this.texts.few_asked]
+      .filter(Boolean)
+      .join(" · ");
   }
 }
 

@@ -17,7 +17,8 @@ import { Viewport } from "./viewport.js";
  * @property {number} end the value at which the colours end
  * @property {[number, number]} [framed] columns from the first to before the second, in a frame
  * @property {boolean} [roots] colours follow the square root: in a long text most weights are small
- * @property {number[]} [untrained] rows that training gave no meaning: their margin is striped, their names are dim
+ * @property {number[]} [dim] rows whose names are dim
+ * @property {Unknown} [unknown] names with a dotted line below
  */
 
 /**
@@ -30,6 +31,7 @@ import { Viewport } from "./viewport.js";
  * @property {string} font
  */
 
+/** @typedef {{ rows: number[], columns: number[] }} Unknown words outside a vocabulary */
 /** @typedef {{ row: number, column: number }} Cell */
 /** @typedef {{ rows: number[], columns: number[], cell: Cell | null, area?: { from: Cell, to: Cell } | null }} Marks */
 
@@ -38,7 +40,6 @@ const NAME_SIZE = 12; // of its letters
 const SLANT = -Math.PI / 2.6; // of the names of columns
 const ABOVE_NUMBERS = 20; // pixels above columns that have numbers for names: these stand upright
 const LETTER_ROOM = 8.5; // and for each letter of its number to stand inside
-const STRIPES = 5; // pixels of the striped margin
 const NAME_GAP = 8; // between a name and its row
 const THIN = 8; // pixels of a row or column whose frame leaves all of it to be seen
 const FRAME_ROOM = 2; // around cells, for the frames of the last ones
@@ -106,7 +107,7 @@ export class Heatmap {
    */
   show(numbers, look, width, height, named, above = 0) {
     const { rows, columns } = numbers;
-    const margins = named ? marginsOf(numbers, look) : { left: striped(numbers) ? STRIPES : 0, right: 0, above: 0 };
+    const margins = named ? marginsOf(numbers, look) : { left: 0, right: 0, above: 0 };
     this.replace(numbers, look);
     this.named = named;
     this.left = margins.left;
@@ -206,7 +207,6 @@ export class Heatmap {
     if (!this.numbers?.values.length) return;
     context.save();
     context.translate(this.left, this.above);
-    for (const row of this.numbers.untrained ?? []) drawStripes(this, context, row);
     context.beginPath();
     context.rect(0, 0, this.viewport.width, this.viewport.height);
     context.clip();
@@ -228,9 +228,6 @@ export class Heatmap {
     return [pooled, !signed && scale, hatched, how].filter(Boolean).join(" ");
   }
 }
-
-/** @param {Numbers} numbers */
-const striped = ({ untrained }) => Boolean(untrained?.length);
 
 /** @param {Heatmap} map */
 function drawCells(map, context) {
@@ -357,27 +354,6 @@ function writeValues(map, context) {
     }
 }
 
-// Beside the cells of a row, as far as they are in sight.
-function drawStripes({ viewport, look }, context, row) {
-  const { y, high, height } = viewport;
-  const [top, bottom] = [Math.max(0, y + row * high), Math.min(height, y + (row + 1) * high)];
-  if (bottom <= top) return;
-  context.save();
-  context.beginPath();
-  context.rect(-STRIPES, top, STRIPES - 1, bottom - top);
-  context.clip();
-  context.strokeStyle = look.ink;
-  context.globalAlpha = 0.55;
-  context.lineWidth = 1;
-  for (let level = top - STRIPES; level < bottom + STRIPES; level += 3) {
-    context.beginPath();
-    context.moveTo(-STRIPES, level + STRIPES);
-    context.lineTo(0, level);
-    context.stroke();
-  }
-  context.restore();
-}
-
 /** @param {Heatmap} map */
 function drawMarks({ marks, look, viewport, named, numbers }, context) {
   const { x, y, cell, high, width, height } = viewport;
@@ -424,9 +400,11 @@ function writeNames({ left, above, numbers, look, marks, viewport }, context) {
   const { x, y, cell, high } = viewport;
   context.fillStyle = look.ink;
   context.textBaseline = "middle";
-  const write = (name, bold) => {
+  const write = (name, bold, dotted) => {
     context.font = nameFont(look, bold);
-    context.fillText(shortenedTo(context, name, LONGEST_NAME), 0, 0);
+    const text = shortenedTo(context, name, LONGEST_NAME);
+    context.fillText(text, 0, 0);
+    if (dotted) underline(context, context.measureText(text).width, look.ink);
   };
   /** @param {number[]} seen */
   const shown = ([from, to], size, room = NAME_ROOM) => {
@@ -438,8 +416,8 @@ function writeNames({ left, above, numbers, look, marks, viewport }, context) {
     context.save();
     context.textAlign = "right";
     context.translate(left - NAME_GAP, above + y + (row + 0.5) * high);
-    context.globalAlpha = numbers.untrained?.includes(row) ? 0.5 : 1;
-    write(numbers.rows[row], marks.rows.includes(row));
+    context.globalAlpha = numbers.dim?.includes(row) ? 0.5 : 1;
+    write(numbers.rows[row], marks.rows.includes(row), numbers.unknown?.rows.includes(row));
     context.restore();
   }
   const upright = areNumbers(numbers.columns);
@@ -449,9 +427,21 @@ function writeNames({ left, above, numbers, look, marks, viewport }, context) {
     context.textAlign = upright ? "center" : "left";
     context.translate(left + x + (column + 0.5) * cell, above - (upright ? ABOVE_NUMBERS / 2 : 6));
     if (!upright) context.rotate(SLANT);
-    write(numbers.columns[column], marks.columns.includes(column));
+    write(numbers.columns[column], marks.columns.includes(column), numbers.unknown?.columns.includes(column));
     context.restore();
   }
+}
+
+// Dots below a text that has just been written at (0, 0).
+function underline(context, width, ink) {
+  const from = { right: -width, center: -width / 2, left: 0 }[context.textAlign];
+  context.setLineDash([1.5, 2]);
+  context.strokeStyle = ink;
+  context.lineWidth = 1;
+  context.beginPath();
+  context.moveTo(from, NAME_SIZE / 2 + 1);
+  context.lineTo(from + width, NAME_SIZE / 2 + 1);
+  context.stroke();
 }
 
 const nameFont = (look, bold) => `${bold ? 600 : 400} ${NAME_SIZE}px ${look.font}`;

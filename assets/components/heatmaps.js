@@ -26,7 +26,6 @@ import { fill, isolated, questionId } from "./text.js";
  * @property {string | null} hatched what hatched cells are, where they are not masked
  * @property {[number, number] | null} framed columns from the first to before the second
  * @property {number | null} row in a frame
- * @property {number[]} untrained
  * @property {boolean} result
  * @property {string} axes
  * @property {number} span so many times as wide as others in its row
@@ -215,8 +214,8 @@ function litAmong(kind, names) {
 
 /** @returns {import("./matrix_pictures.js").Matrix} */
 function titled(one) {
-  const { symbol, meaning, result, axes, span, saved, rows, columns, values, signed, end, framed, untrained } = one;
-  const numbers = { rows, columns, values, signed, end, framed: framed ?? undefined, untrained };
+  const { symbol, meaning, result, axes, span, saved, rows, columns, values, signed, end, framed } = one;
+  const numbers = { rows, columns, values, signed, end, framed: framed ?? undefined };
   return { symbol, meaning, result, hatched: one.hatched ?? undefined, axes, span, saved, numbers };
 }
 

@@ -2,7 +2,7 @@
 import { between } from "./curves.js";
 import { Curved, MAX_NUMBERS, numbersOf, ROW, SCENE_TOKENS } from "./drawing.js";
 import { fit } from "./elements.js";
-import { listOf, longestOf, untrainedIn } from "./panel.js";
+import { listOf, longestOf, nothingIn } from "./panel.js";
 import { short } from "./text.js";
 
 const MAX_WIDTH = { beside: 340, alone: 620 }; // pixels of the lines: longer ones are hard to follow
@@ -50,16 +50,13 @@ export class Lines extends Curved {
       element.style[name] = `${value}px`;
   }
 
-  // As in the matrices the names of rows that training gave no meaning are dim.
+  // As in the matrices the names of rows in which no head that is on has anything to find are dim.
   update() {
     super.update();
     const { view, panel } = this;
-    const dim = untrainedIn(view.header, panel.nth, view.layer(panel).number, panel.wordOf);
+    const dim = nothingIn(view.header, panel.nth, view.layer(panel).number, view.heads, panel.wordOf);
     for (const element of this.shown.values())
-      element.classList.toggle(
-        "untrained",
-        element.dataset.side === "query" && dim.includes(Number(element.dataset.at)),
-      );
+      element.classList.toggle("dim", element.dataset.side === "query" && dim.includes(Number(element.dataset.at)));
   }
 
   answers(side, focus) {
@@ -100,7 +97,15 @@ export class Lines extends Curved {
       const named = (head) => (head === null || numbers.length === 1 ? "" : `${head + 1}: `); // colour is not enough
       const own = seen.map(({ head, values }) => named(head) + short(values[at])).join("  ");
       const x = isKey ? left + this.middle + 8 : left - 8;
-      return { text: listOf(panel, side)[at], note: own, x, y: (at + 0.5) * ROW, anchor: isKey ? "start" : "end" };
+      const unknown = panel.unknown[side].has(at);
+      return {
+        text: listOf(panel, side)[at],
+        unknown,
+        note: own,
+        x,
+        y: (at + 0.5) * ROW,
+        anchor: isKey ? "start" : "end",
+      };
     };
     const every = (side) => Array.from({ length: Math.min(length, listOf(panel, side).length) }, (_, at) => at);
     return {

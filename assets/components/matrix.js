@@ -3,7 +3,7 @@
 import { LONG, mark, tokenElement } from "./drawing.js";
 import { make } from "./elements.js";
 import { Heatmap, marginsOf } from "./heatmap.js";
-import { listOf, longestOf, untrainedIn } from "./panel.js";
+import { listOf, longestOf, nothingIn } from "./panel.js";
 import { Pooled, seenByAny } from "./pooled.js";
 import { followFingers, zoomTools } from "./zoom.js";
 
@@ -54,7 +54,8 @@ export class Matrix {
       signed: false,
       end: pooled?.maximum ?? 0,
       roots: longestOf(panel) > LONG,
-      untrained: untrainedIn(view.header, panel.nth, layer.number, panel.wordOf),
+      dim: nothingIn(view.header, panel.nth, layer.number, view.heads, panel.wordOf),
+      unknown: { rows: [...panel.unknown.query], columns: [...panel.unknown.key] },
     };
   }
 
@@ -79,7 +80,7 @@ export class Matrix {
     if (this.#pool()) this.map.replace(this.numbers);
     const { view, panel } = this;
     const active = view.active(panel);
-    this.spoken.replaceChildren(...(active ? [tokenElement(panel, view.sideOf(active.side), active.token)] : []));
+    this.spoken.replaceChildren(...(active ? [tokenElement(view, panel, view.sideOf(active.side), active.token)] : []));
     for (const element of this.spoken.children) mark(view, panel, element);
     this.paint();
   }

@@ -17,6 +17,7 @@
  * @property {string} id
  * @property {boolean} two
  * @property {{ query: Set<number>, key: Set<number> }} special which tokens of each side are no words
+ * @property {{ query: Set<number>, key: Set<number> }} unknown and which are outside the vocabulary
  * @property {(side: Side, at: number) => number} wordOf
  * @property {(side: Side, at: number) => number} pieceOf
  */
@@ -137,6 +138,8 @@ export function prepared(panel, header, nth, words) {
   const two = panel.keys !== panel.tokens;
   const [queries, keys] = header.special[nth] ?? [[], []];
   const special = { query: new Set(queries), key: new Set(keys) };
+  const strange = unknownIn(header, nth);
+  const unknown = { query: new Set(strange.query), key: new Set(strange.key) };
   const same = (_, at) => at;
   const pieces = {
     ...panel,
@@ -145,6 +148,7 @@ export function prepared(panel, header, nth, words) {
     nth,
     id: `${header.id}-${nth}`,
     special,
+    unknown,
     wordOf: same,
     pieceOf: same,
   };
@@ -158,20 +162,35 @@ export function prepared(panel, header, nth, words) {
     tokens: labels,
     keys: two ? groups.key.labels : labels,
     special: { query: wordsOf("query", special.query), key: wordsOf("key", special.key) },
+    unknown: { query: wordsOf("query", unknown.query), key: wordsOf("key", unknown.key) },
     wordOf,
     pieceOf: (side, at) => Math.max(0, groups[side].of.indexOf(at)),
   };
 }
 
 /**
- * The rows of a layer of a panel that training gave no meaning: those of the last layer that answer nothing.
+ * The positions of the words of a panel that are outside the vocabulary, as it was sent.
+ * @param {import("./head_view.js").Header} header
+ * @param {number} nth
+ */
+export function unknownIn(header, nth) {
+  const [query, key] = header.unknown?.[nth] ?? [[], []];
+  return { query, key };
+}
+
+/**
+ * The rows of a layer of a panel in which none of these heads has anything to find; only in the last layer heads are
+ * asked.
  * @param {import("./head_view.js").Header} header
  * @param {number} nth
  * @param {number} number
+ * @param {number[]} heads
  * @param {Panel["wordOf"]} wordOf
  */
-export function untrainedIn(header, nth, number, wordOf = (_, at) => at) {
-  const rows = number === header.layers - 1 ? (header.untrained?.[nth] ?? []) : [];
+export function nothingIn(header, nth, number, heads, wordOf = (_, at) => at) {
+  const asked = number === header.layers - 1 ? (header.questions?.[nth] ?? []) : [];
+  const [first = [], ...others] = heads.map((head) => asked[head]?.nothing ?? []);
+  const rows = first.filter((at) => others.every((nothing) => nothing.includes(at)));
   return [...new Set(rows.map((at) => wordOf("query", at)))];
 }
 

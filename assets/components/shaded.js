@@ -21,7 +21,7 @@ export class Shaded {
     this.prose = this.sides.map((side) => {
       const text = make("div", "prose");
       text.dir = isRtl(listOf(panel, side)) ? "rtl" : "ltr";
-      text.append(...listOf(panel, side).map((_, at) => tokenElement(panel, side, at)));
+      text.append(...listOf(panel, side).map((_, at) => tokenElement(view, panel, side, at)));
       return text;
     });
     this.elements = /** @type {HTMLElement[]} */ (this.prose.flatMap((text) => [...text.children]));

@@ -86,9 +86,10 @@ function curvePath({ points, strength }, { colour, dash }) {
 }
 
 /** @param {import("./drawing.js").Label} label */
-function labelText({ text, note, x, y, anchor, fill: colour }, ink) {
+function labelText({ text, unknown, note, x, y, anchor, fill: colour }, ink) {
   const place = { x: x.toFixed(1), y: (y + 4).toFixed(1), "text-anchor": anchor };
-  const element = makeSvg("text", { ...place, "font-size": text ? 14 : 11, fill: colour ?? ink }, text);
+  const element = makeSvg("text", { ...place, "font-size": text ? 14 : 11, fill: colour ?? ink });
+  element.append(makeSvg("tspan", unknown ? { style: "text-decoration: underline dotted" } : {}, text));
   if (note) element.append(makeSvg("tspan", { "font-size": 11, ...(text ? { dx: 8 } : {}) }, note));
   return element;
 }

@@ -89,10 +89,10 @@ def adjustment_formula(adjustments: Adjustments, sizes: dict) -> str:
     return r"\begin{gathered}" + r" \\ ".join(lines) + r"\end{gathered}"
 
 
-def from_embeddings(latex: str) -> str:
-    """The projections with V made of the words' embeddings E instead of X."""
-    head, _, values = latex.rpartition("{X}")
-    return f"{head}{{E}}{values}"
+def from_other(latex: str, of_x: int) -> str:
+    """The projections of which the first `of_x` are made of X, and the others of another input Y."""
+    parts = latex.split("{X}")
+    return "{X}".join(parts[: of_x + 1]) + "".join(f"{{Y}}{part}" for part in parts[of_x + 1 :])
 
 
 WHOLE = Part()
@@ -160,13 +160,7 @@ class HeadContext:
         return Step(name, formula(name, self.sizes), pictures, after, true_notes, self.sizes | facts)
 
     def picture(self, name: str) -> Picture:
-        drawn = picture(self.trace, name, layer=self.layer, head=self.head, part=self.part)
-        # In cross-attention K and V are products of the other text's X.
-        return (
-            replace(drawn, name="other", symbol="Y")
-            if name == "x_v" and not self.layer_trace.sides.same
-            else drawn
-        )
+        return picture(self.trace, name, layer=self.layer, head=self.head, part=self.part)
 
     def rows(self, name: str) -> slice:
         """The rows of q, k or v that are shown."""
@@ -200,7 +194,6 @@ class HeadContext:
             symbol=name.upper() + (PRIMES[0] if len(stages) > 1 else ""),
             frame=frame,
             framed=(head * width, (head + 1) * width),
-            faint=None,
             origin=replace(drawn.origin, head=None),
         )
 
@@ -227,22 +220,19 @@ def steps(trace: AttentionTrace, *, layer: int, head: int, part: Part = WHOLE) -
 
 def project(view: HeadContext) -> Step:
     one_text = view.layer_trace.sides.same
-    embedding_values = view.layer_trace.knows("x_v") and one_text
+    own_values = view.layer_trace.knows("x_v") and one_text
     changed = [name for name, steps in view.layer_trace.adjustments.items() if steps]
     gap = _gap_to_output_before(view)
     stacked = gap is not None and gap <= STACKED
-    notes = {"why": True, "stacked": stacked, "values": embedding_values}
+    notes = {"why": True, "stacked": stacked, "values": own_values}
     notes |= {"cross": not one_text, "before": changed}
     before = " ".join(name for name in ("x", "x_v") if view.layer_trace.knows(name))
     difference = product_difference(view.layer_trace) if changed else None
     after = (view.packed(name) for name in "qkv")
     stacking = {"previous": view.layer, "gap": gap} if stacked else {}
     step = view.step("project", before, *after, notes=notes, difference=difference, **stacking)
-    step = replace(step, formula=primed(step.formula, changed))
-    if not one_text:
-        first, *others = step.formula.split("{X}")
-        return replace(step, formula=f"{first}{{X}}{'{Y}'.join(others)}")
-    return replace(step, formula=from_embeddings(step.formula)) if embedding_values else step
+    of_x = 1 if not one_text else 2 if own_values else 3  # of the projections Q, K and V, in this order
+    return replace(step, formula=from_other(primed(step.formula, changed), of_x))
 
 
 def _gap_to_output_before(view: HeadContext) -> float | None:

@@ -12,7 +12,7 @@ import pandas as pd
 from mha_core.attention.functional import row_blocks
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.matrices import MATRICES, TOKEN_AXES
-from mha_core.traces.source import Source, TrainedSource
+from mha_core.traces.source import Source
 from mha_core.traces.tokens import Sides
 from mha_core.traces.trace import AttentionTrace
 
@@ -62,7 +62,6 @@ class Picture:
     kind: Literal["weights", "signed"]
     hidden: np.ndarray | None = None
     framed: tuple[int, int] | None = None
-    faint: np.ndarray | None = None  # rows that training gave no meaning
     origin: Origin | None = None
     start: tuple[int, int] = (0, 0)
     sides: Sides | None = None  # the tokens on its axes, for a matrix of a layer
@@ -95,13 +94,10 @@ def picture(
     """
     part = part if isinstance(part, Part) else Part(part, part)
     matrix, layer_trace, layer = MATRICES[name], trace.layer(layer), trace.layer_index(layer)
-    hidden, faint, (row_axis, column_axis) = None, None, matrix.axes
+    hidden, column_axis = None, matrix.axes[1]
     if name in ("masked", "weights"):
         allowed = layer_trace.allowed(head, rows=part.queries, keys=part.keys)
         hidden = None if allowed.all() else ~allowed
-    if row_axis == "query":
-        faint = untrained_rows(trace, layer)
-        faint = faint if faint is None or part.queries is None else faint[part.queries]
     first_row, first_column = (cut.start if (cut := part.of(axis)) else 0 for axis in matrix.axes)
     return Picture(
         name,
@@ -109,7 +105,6 @@ def picture(
         trace.frame(name, layer=layer, head=head, rows=part.queries, keys=part.keys),
         matrix.kind,
         hidden,
-        faint=faint,
         origin=replace(
             origin(trace, layer=layer, head=layer_trace.head_index(head)),
             spans=part.spans(layer_trace.sides, [axis for axis in matrix.axes if axis in TOKEN_AXES]),
@@ -156,17 +151,6 @@ def origin(trace: AttentionTrace, *, layer: int | None = None, head: int | None 
     """The source of a trace's numbers, with its h and d_model."""
     first = trace.layers[0]
     return Origin(trace.source, trace.title, layer, head, h=first.n_heads, d_model=first.d_model)
-
-
-def untrained_rows(trace: AttentionTrace, layer: int) -> np.ndarray | None:
-    """True for each query whose row in the last layer was never used for an answer; None for other layers.
-
-    A small model answers at pronouns and hidden words alone; its earlier layers serve those rows.
-    """
-    trained_here = isinstance(trace.source.origin, TrainedSource)
-    if not trained_here or not trace.answers or layer < len(trace.layers) - 1:
-        return None
-    return np.array([answer is None for answer in trace.answers])
 
 
 def long_table(

@@ -298,7 +298,9 @@ def _selected_layer(
 
 def _selected_tokens(tokens: Tokens, positions: list[int]) -> Tokens:
     pieces = tuple(tokens.pieces[at] for at in positions)
-    return Tokens(tokens.text, pieces, tuple(tokens.spans[at] for at in positions if tokens.spans))
+    spans = tuple(tokens.spans[at] for at in positions if tokens.spans)
+    unknown = tuple(new for new, at in enumerate(positions) if at in tokens.unknown)
+    return Tokens(tokens.text, pieces, spans, unknown=unknown)
 
 
 def _measured(layer: LayerTrace) -> pd.DataFrame:

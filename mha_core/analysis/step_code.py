@@ -1,8 +1,9 @@
 """The code of each step from X to Z: the lines of torch that make what the step makes, for all heads at once.
 
-Names are those of the formulas: x (or y, the text that is looked at; e, the words' own embeddings), w_q, b_q,
-q, k, v, scores, weights, heads, concat, w_o, b_o, z; besides allowed (True where a query may look at a key),
-bias, sinks, gate, cos and sin. What is not known of a layer, such as the gain of a norm, leaves no code.
+Names are those of the formulas: x (or y, the text that is looked at, or the input that V has of its own),
+w_q, b_q, q, k, v, scores, weights, heads, concat, w_o, b_o, z; besides allowed (True where a query may look
+at a key), bias, sinks, gate, cos and sin. What is not known of a layer, such as the gain of a norm, leaves no
+code.
 """
 
 from mha_core.traces.facts import Adjustment, Clip, Rotary, Scale
@@ -21,9 +22,8 @@ def code(name: str, layer: LayerTrace, *, rotary: bool = False) -> str:
 def _project(layer: LayerTrace) -> list[str]:
     lines = []
     for name, (_, _, bias, _) in projection_parts(layer).items():
-        source = "x" if name == "q" or layer.sides.same else "y"
-        if name == "v" and layer.sides.same and layer.knows("x_v"):
-            source = "e"
+        of_x = name == "q" or (layer.sides.same and not (name == "v" and layer.knows("x_v")))
+        source = "x" if of_x else "y"
         lines.append(f"{name} = {source} @ w_{name}" + ("" if bias is None else f" + b_{name}"))
     return lines
 

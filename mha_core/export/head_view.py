@@ -20,11 +20,12 @@ from mha_core import resources
 from mha_core.errors import MhaError, in_range, named_type, shown
 from mha_core.export import scripts
 from mha_core.export.payload import BUDGET, Panel, fitting, pack, size
+from mha_core.traces.answers import NOTHING, Answer
 from mha_core.traces.indices import index
 from mha_core.traces.layer import LayerTrace
 from mha_core.traces.source import Source, TrainedSource, caption
 from mha_core.traces.storage import replacing
-from mha_core.traces.tokens import Sides, special_positions, word_groups
+from mha_core.traces.tokens import MASK_TOKENS, Sides, Tokens, special_positions, word_groups
 
 STYLES = ("matrix_pictures.css", "head_view.css")
 
@@ -77,7 +78,9 @@ class Traced(Protocol):
     title: str
     kinds: Sequence[str]
     sides: Sides
-    answers: Sequence[object]
+    answers: Sequence[Answer | None]
+    answered: Tokens
+    questions: Mapping[str, Sequence[Answer | None]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,7 +227,9 @@ def header_of(
         head=head,
         token=token,
         groups=[groups(trace) for trace in traces],
-        untrained=[untrained(trace) for trace in traces],
+        unknown=[unknown(trace) for trace in traces],
+        questions=[questions(trace) for trace in traces],
+        few_asked=any(map(few_asked, traces)),
         kv=first.layers[layer].n_kv_heads,
         edits=[[edit.describe() for edit in trace.source.edits] for trace in traces],
         title=first.title,
@@ -262,7 +267,9 @@ def header(
     texts: Mapping[str, str],
     on: Sequence[int] | None = None,
     groups: Sequence[dict | None] | None = None,
-    untrained: Sequence[Sequence[int]] = (),
+    unknown: Sequence[Sequence[Sequence[int]]] = (),
+    questions: Sequence[Sequence[Mapping[str, object]]] = (),
+    few_asked: bool = False,
     kv: int | None = None,
     edits: Sequence[Sequence[str]] = (),
     name: str = "view",
@@ -270,10 +277,11 @@ def header(
 ) -> dict:
     """The settings that the scripts read beside the numbers; `on` are the heads that are drawn at first.
 
-    `special` has for each panel those of its queries and of its keys, `groups` and `untrained` what the
-    functions of these names say of it, `edits` those of its attention in words; `kv` is how many heads of
-    keys and values the heads share, neighbours the same one. With `matrices` those of the chosen head and all
-    heads stand below the drawing.
+    `special` has for each panel those of its queries and of its keys, `groups`, `unknown` and `questions`
+    what the functions of these names say of it, `edits` those of its attention in words; `few_asked` says
+    that the function of this name is true of one of them; `kv` is how many heads of keys and values the heads
+    share, neighbours the same one. With `matrices` those of the chosen head and all heads stand below the
+    drawing.
     """
     return {
         "name": name,
@@ -287,7 +295,9 @@ def header(
         "on": [head] if on is None else list(on),
         "special": [[list(positions) for positions in sides] for sides in special],
         "groups": None if groups is None else list(groups),
-        "untrained": [list(rows) for rows in untrained],
+        "unknown": [[list(positions) for positions in sides] for sides in unknown],
+        "questions": [list(heads) for heads in questions],
+        "few_asked": few_asked,
         "edits": [list(of_panel) for of_panel in edits],
         "matrices": matrices,
         "source": source,
@@ -313,10 +323,33 @@ def special(trace: Traced) -> list[list[int]]:
     return [special_positions(sides.queries) or [0] * sides.same, special_positions(sides.keys) or [0]]
 
 
-def untrained(trace: Traced) -> list[int]:
-    """The queries of the last layer that training gave no meaning: a small model answers nothing there."""
-    trained_here = isinstance(trace.source.origin, TrainedSource)
-    return [at for at, answer in enumerate(trace.answers) if answer is None] if trained_here else []
+def unknown(trace: Traced) -> list[list[int]]:
+    """Positions of words outside the vocabulary, of the queries and of the keys."""
+    return [list(trace.sides.queries.unknown), list(trace.sides.keys.unknown)]
+
+
+def questions(trace: Traced) -> list[dict[str, list]]:
+    """What each head of the last layer is asked, and the queries at which it has nothing to find.
+
+    These are the tokens at which each of its questions has the answer `NOTHING`; a head that is asked nothing
+    has nothing to find. At a hidden word all heads help to guess it. Empty without questions.
+    """
+    origin = trace.source.origin
+    if not trace.questions or not isinstance(origin, TrainedSource):
+        return []
+    pieces = trace.answered.pieces
+    hidden = {at for at, piece in enumerate(pieces) if piece in MASK_TOKENS}
+    heads = []
+    for asks in map(str.split, origin.questions):
+        asked = [(at, answer) for q in asks for at, answer in enumerate(trace.questions.get(q, ())) if answer]
+        found = hidden | {at for at, answer in asked if answer[0][0] != NOTHING}
+        heads.append({"asks": asks, "nothing": [at for at in range(len(pieces)) if at not in found]})
+    return heads
+
+
+def few_asked(trace: Traced) -> bool:
+    """Was the small model asked at pronouns and hidden words alone, as those of older files were?"""
+    return isinstance(trace.source.origin, TrainedSource) and bool(trace.answers) and not trace.questions
 
 
 def groups(trace: Traced) -> dict | None:

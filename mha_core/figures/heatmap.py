@@ -18,7 +18,6 @@ FEW_COLUMNS = 8  # so few cells have room for their numbers
 MAX_LABEL = 14  # characters
 HIDDEN_COLOUR = "rgba(128, 128, 128, 0.28)"
 MARK_COLOUR = "rgba(128, 128, 128, 0.75)"
-STRIPE_WIDTH, STRIPES_OF_ROW = 6, 4  # pixels of the striped margin of a faint row, and its lines
 FRAME_COLOUR = "rgba(214, 118, 30, 0.95)"
 CELL_COLOURS = ("rgba(255, 255, 255, 0.95)", "rgba(198, 60, 20, 1)")  # one stands out on any cell
 # A line from the cell under the finger to its names on both axes.
@@ -43,7 +42,6 @@ def heatmap(
     limit: float | None = None,
     framed: tuple[int, int] | None = None,
     row: int | None = None,
-    faint: np.ndarray | None = None,
     cell: tuple[int, int] | None = None,
 ) -> go.Figure:
     """Draw a matrix; `rows` and `columns` say in words what its axes are.
@@ -53,8 +51,7 @@ def heatmap(
     those of the template in use, so that a page can change them with its theme.
     `hidden` cells are hatched and have no colour of the scale; the legend calls them `hidden_text`. A frame
     stands around the columns `framed`, from the first to before the second, one around the `row`, and one
-    around the `cell`, a row and a column; rows that are `faint`, true or false for each, have a striped
-    margin and a pale name.
+    around the `cell`, a row and a column.
     Numbered columns that do not rise one by one stand in the order of the frame, each with its number.
     """
     values = frame.to_numpy(dtype=np.float32)
@@ -86,7 +83,7 @@ def heatmap(
     tall = n_rows * (TALL_ROW if n_rows <= FEW_ROWS else LOW_ROW)
     words = frame.columns.dtype.kind not in "iu"
     every = 1 if tall <= MAX_HEIGHT else None  # None: plotly leaves names out
-    shapes = _shapes(n_rows, column_names, framed=framed, row=row, cell=cell, faint=faint)
+    shapes = _shapes(n_rows, column_names, framed=framed, row=row, cell=cell)
     layout = {  # all of it at once: plotly looks through what is there already with each part that is added
         "shapes": [_hatching(blank, column_names), *shapes] if blank.any() else shapes,
         "margin": {"l": 0, "r": 0, "t": LEGEND_HEIGHT if blank.any() else 6, "b": 0},
@@ -95,25 +92,12 @@ def heatmap(
         "xaxis": _axis(column_names, columns) | {"tickangle": -50 if words else 0},
         "yaxis": _axis(row_names, rows) | {"autorange": "reversed", "dtick": every},
     }
-    if faint is not None and faint.any() and every:
-        layout["yaxis"] |= _pale(row_names, faint)
     return go.Figure(data, layout)
 
 
 def _written(value: float) -> str:
     """A value in its cell: a dot for 0.00, since a row of them hides the others."""
     return "" if np.isnan(value) else "·" if abs(value) < 0.005 else f"{value:.2f}"
-
-
-def _pale(names: Sequence, faint: np.ndarray) -> dict:
-    """The names of an axis, those of faint rows pale, with room for stripes beside them."""
-    texts = [
-        f'<span style="fill-opacity:0.5">{name}</span>' if pale else str(name)
-        for name, pale in zip(names, faint, strict=True)
-    ]
-    values = list(range(len(names))) if _named(names) else list(names)
-    room = {"ticks": "outside", "ticklen": STRIPE_WIDTH + 2, "tickcolor": "rgba(0, 0, 0, 0)"}
-    return {"tickmode": "array", "tickvals": values, "ticktext": texts} | room
 
 
 def _axis(names: Sequence, words: str) -> dict:
@@ -192,12 +176,9 @@ def _shapes(
     framed: tuple[int, int] | None,
     row: int | None,
     cell: tuple[int, int] | None,
-    faint: np.ndarray | None,
 ) -> list[dict]:
-    """The stripes beside faint rows, and the frames around columns, a row and a cell."""
+    """The frames around columns, a row and a cell."""
     shapes, all_columns = [], (0, len(columns))
-    if faint is not None and faint.any():
-        shapes.append(_stripes(np.flatnonzero(faint).tolist()))
     frame = {"line": {"color": FRAME_COLOUR, "width": 2}}
     if framed is not None:
         shapes.append(_box((0, n_rows), framed, columns) | frame)
@@ -208,20 +189,6 @@ def _shapes(
         lines = zip(CELL_COLOURS, (5, 2.5), strict=True)
         shapes += [box | {"line": {"color": colour, "width": width}} for colour, width in lines]
     return shapes
-
-
-def _stripes(rows: Sequence[int]) -> dict:
-    """Slanted lines on the left of rows, which leave the cells as they are."""
-    step = 1 / STRIPES_OF_ROW
-    starts = [row - 0.5 + nth * step for row in rows for nth in range(STRIPES_OF_ROW)]
-    return {
-        "type": "path",
-        "path": "".join(f"M{-STRIPE_WIDTH} {y + step:g}L-1 {y:g}" for y in starts),
-        "xref": "paper",
-        "xsizemode": "pixel",
-        "xanchor": 0,
-        "line": {"color": MARK_COLOUR, "width": 1},
-    }
 
 
 def _box(rows: tuple[int, int], columns: tuple[int, int], names: list) -> dict:

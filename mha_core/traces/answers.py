@@ -6,6 +6,8 @@ from torch import Tensor
 
 ANSWERS = 5  # words, the most probable first
 MAX_WORDS = 100  # in an answer of a file
+MAX_QUESTIONS = 100  # of a file
+NOTHING = "[CLS]"  # the answer of a small model that nothing in the sentence is what was asked for
 Answer = tuple[tuple[str, float], ...]
 
 

@@ -58,7 +58,7 @@ MATRICES = {
     matrix.name: matrix
     for matrix in (
         Matrix("x", ("token", "d_model"), "X", of_layer=True),
-        Matrix("x_v", ("key", "d_model"), "E", of_layer=True),
+        Matrix("x_v", ("key", "d_model"), "Y", of_layer=True),
         Matrix("q", ("query", "d_k"), "Q{}"),
         Matrix("k", ("key", "d_k"), "K{}"),
         Matrix("v", ("key", "d_v"), "V{}"),

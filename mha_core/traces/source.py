@@ -47,20 +47,16 @@ class Source:
 
 @dataclass(frozen=True)
 class RandomSource(Source):
-    """Weights drawn at random from a seed; `mask` is "drawn" for a mask that the user drew.
-
-    `stand_in_for` is the name of the trained model that they stand for, where it cannot read the text.
-    """
+    """Weights drawn at random from a seed; `mask` is "drawn" for a mask that the user drew."""
 
     kind: ClassVar[str] = "random"
-    CAPTION: ClassVar[tuple[str, ...]] = ("name", "seed", "mask", "position", "stand_in_for")
+    CAPTION: ClassVar[tuple[str, ...]] = ("name", "seed", "mask", "position")
     name: ClassVar[str] = "random"
     seed: int
     position: str
     mask: str
     device: str
     torch: str
-    stand_in_for: str | None = None
 
 
 @dataclass(frozen=True)
@@ -68,7 +64,8 @@ class TrainedSource(Source):
     """A small model trained by this library, with the plan of its training.
 
     It was trained for `step` of `steps` steps; at step 0 it has its initial weights. `device` and `torch`
-    are those of the forward pass, empty where there was none.
+    are those of the forward pass, empty where there was none. `questions` has for each head of the last
+    layer the questions that read its output, separated by spaces: ``("noun", "doer decider", …)``.
     """
 
     CAPTION: ClassVar[tuple[str, ...]] = ("name", "architecture", "h", "d_model", "seed", "step")
@@ -81,6 +78,7 @@ class TrainedSource(Source):
     steps: int
     device: str = ""
     torch: str = ""
+    questions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

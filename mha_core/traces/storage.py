@@ -28,7 +28,7 @@ from mha_core.attention.score_rule import NUMBERS, ScoreRule
 from mha_core.device import memory_errors
 from mha_core.errors import MhaError, at_least_1
 from mha_core.traces import limits
-from mha_core.traces.answers import MAX_WORDS, Answer
+from mha_core.traces.answers import MAX_QUESTIONS, MAX_WORDS, Answer
 from mha_core.traces.facts import Facts
 from mha_core.traces.layer import KINDS, LayerTrace
 from mha_core.traces.limits import MAX_HEADS, MAX_LAYERS, Size, check_count, check_finite
@@ -48,7 +48,10 @@ MAX_MIXING = 1 << 26  # numbers in the matrices of all mixers of a file: 256 MB
 # The hidden folders of this machine in which files are written; others may share the disk.
 HIDDEN = f".headscope-{platform.node()}-"
 
-Parts = tuple[Tokens, tuple[LayerTrace, ...], Source, tuple, tuple[MixerTrace, ...]]  # of `AttentionTrace`
+Answers = tuple[Answer | None, ...]
+Parts = tuple[  # of `AttentionTrace`
+    Tokens, tuple[LayerTrace, ...], Source, Answers, tuple[MixerTrace, ...], Mapping[str, Answers]
+]
 
 
 def write(path: str | PathLike, parts: Parts, *, matrices: bool = True) -> None:
@@ -75,14 +78,15 @@ def packed(parts: Parts, *, matrices: bool = True) -> tuple[str, dict[str, Tenso
 
     Without `matrices` the layers' W and b are left out, and the trace that is read does not have them.
     """
-    tokens, layers, source, answers, mixers = parts
+    tokens, layers, source, answers, mixers, questions = parts
     texts = [tokens]  # the trace's own text first, each text once
     layers_header, tensors = _packed_layers(layers, texts, matrices=matrices)
     header = {"version": VERSION, "texts": [asdict(text) for text in texts], **layers_header}
     if mixers:
         mixers_header, mixer_tensors = _packed_mixers(mixers)
         header, tensors = header | {"mixers": mixers_header}, tensors | mixer_tensors
-    return json.dumps(header | {"source": source.to_json(), "answers": answers}), tensors
+    facts = {"source": source.to_json(), "answers": answers, "questions": dict(questions)}
+    return json.dumps(header | facts), tensors
 
 
 def _packed_layers(
@@ -295,6 +299,7 @@ def _check_header(header: dict, sizes: Mapping[str, Size]) -> None:
     transposed = {name: Size(sizes[name].shape[::-1], sizes[name].dtype) for name in header["turned"]}
     sizes = {**sizes, **transposed}
     _answers(header)
+    _questions(header)
     for number, part in enumerate(header["layers"]):
         queries, keys = _sides(part, texts)
         named = {name: sizes[key] for name, key in part["tensors"].items()}
@@ -405,7 +410,7 @@ def unpacked(header: dict, tensors: Mapping[str, Tensor]) -> Parts:
             _check_facts(layer)
     answers = _answers(header)
     mixers = tuple(_mixer(part, tensors) for part in header.get("mixers", ()))
-    return texts[0], layers, read_source(header["source"]), answers, mixers
+    return texts[0], layers, read_source(header["source"]), answers, mixers, _questions(header)
 
 
 def _of_this_version(header: dict) -> dict:
@@ -415,9 +420,16 @@ def _of_this_version(header: dict) -> dict:
     return _from_version_1(header) if header["version"] == 1 else header
 
 
-def _answers(header: dict) -> tuple[Answer | None, ...]:
+def _answers(header: dict) -> Answers:
     """The answers of a header; raises `MhaError` for what is no answer, and for too many words at a token."""
     return tuple(map(_answer, header.get("answers", ())))
+
+
+def _questions(header: dict) -> dict[str, Answers]:
+    """The answers to each question; raises as `_answers` does, and for too many questions."""
+    questions = header.get("questions", {})
+    check_count("questions", len(questions), MAX_QUESTIONS)
+    return {question: tuple(map(_answer, answers)) for question, answers in questions.items()}
 
 
 def _answer(answer: list | None) -> Answer | None:
@@ -496,13 +508,15 @@ def _tokens(part: dict) -> Tokens:
         tuple((start, end) for start, end in part["spans"]),
         tuple(part.get("words", ())),
         tuple(part.get("special", ())),
+        tuple(part.get("unknown", ())),
     )
     counts = {len(tokens), len(tokens.spans), len(tokens.words) or len(tokens)}
     texts = all(isinstance(text, str) for text in (tokens.text, *tokens.pieces))
-    places = {type(number) for number in (*tokens.words, *tokens.special, *chain(*tokens.spans))} <= {int}
+    numbers = (*tokens.words, *tokens.special, *tokens.unknown, *chain(*tokens.spans))
+    places = {type(number) for number in numbers} <= {int}
     if not (texts and places) or len(counts) > 1 or not tokens.pieces:
         raise ValueError("the tokens do not fit their text")
-    if not set(tokens.special) <= set(range(len(tokens))) or not all(
+    if not {*tokens.special, *tokens.unknown} <= set(range(len(tokens))) or not all(
         0 <= start <= end <= len(tokens.text) for start, end in tokens.spans
     ):
         raise ValueError("the places of tokens do not fit their text")

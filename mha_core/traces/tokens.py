@@ -67,7 +67,9 @@ class Tokens:
 
     ``text[start:end]`` for each of `spans` is the piece as typed. Where a tokenizer cuts words into pieces,
     `words` has the number of each piece's word, from 0. `special` are the positions of pieces without text,
-    such as [CLS], as far as the tokenizer marks them. Raises `MhaError` for half of a character.
+    such as [CLS], as far as the tokenizer marks them. `unknown` are the positions of words outside the
+    source's vocabulary, which it sees by their shape alone: a capital letter, an ending. Raises `MhaError`
+    for half of a character.
     """
 
     text: str
@@ -75,6 +77,7 @@ class Tokens:
     spans: tuple[tuple[int, int], ...]
     words: tuple[int, ...] = ()
     special: tuple[int, ...] = ()
+    unknown: tuple[int, ...] = ()
 
     def __post_init__(self):
         check_characters("".join((self.text, *self.pieces)))

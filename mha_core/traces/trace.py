@@ -5,9 +5,10 @@ Layers and heads count from 0 here; the app, like the papers, counts them from 1
 
 import html
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from os import PathLike
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -45,7 +46,8 @@ class AttentionTrace:
     revision; a name, or a mapping of simple values with a "name", becomes an `ArraySource`.
     `answers` has, for each token of `answered` at which a model was asked for a word (a hidden one, the
     noun of a pronoun, or the next one), the most probable words with their probabilities, and None for the
-    other tokens; it is empty for a source without predictions.
+    other tokens; it is empty for a source without predictions. `questions` has, for each question that a
+    small model is asked at every word, its answers in the same form; "[CLS]" stands for "nothing here".
     `tokens` are those of the traced text; where all layers are "cross", those of the queries' text.
     The `sides` of a layer are the texts of its queries and keys; of a "self" layer both are `tokens`.
     `mixers` are the model's layers without softmax that mix tokens linearly in their values. They have no
@@ -57,6 +59,7 @@ class AttentionTrace:
     source: Source
     answers: tuple[Answer | None, ...] = ()
     mixers: tuple[MixerTrace, ...] = ()
+    questions: Mapping[str, tuple[Answer | None, ...]] = field(default_factory=dict)
 
     def __post_init__(self):
         if not isinstance(self.source, Source):
@@ -71,6 +74,14 @@ class AttentionTrace:
         object.__setattr__(self, "layers", tuple(_with_sides(layer, sides) for layer in self.layers))
         if self.answers and len(self.answers) != len(self.answered):
             raise MhaError(f"{len(self.answered)} tokens cannot go with {len(self.answers)} answers.")
+        if not isinstance(self.questions, Mapping):
+            raise MhaError(f"questions are a mapping from names to answers; got {shown(self.questions)}.")
+        object.__setattr__(self, "questions", MappingProxyType(dict(self.questions)))
+        for question, answers in self.questions.items():
+            if len(answers) != len(self.answered):
+                raise MhaError(
+                    f"{len(self.answered)} tokens cannot go with {len(answers)} answers to {question!r}."
+                )
         for mixer in self.mixers:
             if mixer.n_tokens != len(self.tokens):
                 raise MhaError(f"{len(self.tokens)} tokens cannot go with a mixer of {mixer.n_tokens}.")
@@ -122,11 +133,11 @@ class AttentionTrace:
             return self
         layers = tuple(layer for layer in self.layers if layer.kind == kind)
         tokens = layers[0].sides.queries
-        answers = self.answers if tokens is self.answered else ()
+        answers, questions = (self.answers, self.questions) if tokens is self.answered else ((), {})
         if kind != "cross":
             layers = tuple(replace(layer, kind="self") for layer in layers)
         mixers = self.mixers if tokens is self.tokens and kind != "cross" else ()
-        return AttentionTrace(tokens, layers, self.source, answers, mixers)
+        return AttentionTrace(tokens, layers, self.source, answers, mixers, questions)
 
     def layer(self, layer: int) -> LayerTrace:
         """One layer by its index, from 0; ``-1`` is the last. Raises `MhaError` for an index out of range."""
@@ -316,7 +327,7 @@ class AttentionTrace:
         return _unpickled, (header, storage.as_bytes(tensors))
 
     def _parts(self) -> storage.Parts:
-        return self.tokens, self.layers, self.source, self.answers, self.mixers
+        return self.tokens, self.layers, self.source, self.answers, self.mixers, self.questions
 
 
 def _unpickled(header: str, content: bytes) -> AttentionTrace:

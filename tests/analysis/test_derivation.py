@@ -232,20 +232,21 @@ def test_a_head_that_is_not_there_is_refused(head):
         steps(mha.trace("a b", h=4, d_model=8), layer=0, head=head)
 
 
-def test_a_lookup_says_that_v_is_made_of_embeddings_and_shows_them():
-    trace = mha.trace("the cat saw [MASK]", source="mini", h=4, d_model=32, trained=False)
-    block, lookup = (told(trace, head=2, layer=layer)["project"] for layer in (0, 1))
-    assert (block.notes, lookup.notes) == (("why",), ("why", "values"))
-    assert [[p.name for p in step.before] for step in (block, lookup)] == [["x"], ["x", "x_v"]]
-    np.testing.assert_array_equal(values(lookup.before)["x_v"], trace.layers[1].x_v)
-    # E stands where V is made of it, once, and X everywhere else; the sizes are the same.
-    assert block.formula.replace("{X}", "{E}").count("{E}") == 3
-    first, last = lookup.formula.split("{E}")
-    assert first + "{X}" + last == block.formula
+def test_an_input_that_v_has_of_its_own_is_named_and_shown(own_values):
+    usual, own = (told(own_values, head=2, layer=layer)["project"] for layer in (0, 1))
+    assert (usual.notes, own.notes) == (("why",), ("why", "stacked", "values"))
+    assert [[p.name for p in step.before] for step in (usual, own)] == [["x"], ["x", "x_v"]]
+    assert [p.symbol for p in own.before] == ["X", "Y"]
+    np.testing.assert_array_equal(values(own.before)["x_v"], own_values.layers[1].x_v)
+    # Y stands where V is made of it, once, and X everywhere else; the sizes are the same.
+    assert usual.formula.count("{X}") == 3
+    first, last = own.formula.split("{Y}")
+    assert first + "{X}" + last == usual.formula
     assert first.count("{X}") == 2
     assert "W^V" in last
     assert "W^V" not in first
-    assert told(trace, layer=1)["split"].facts["difference"] == 0.0
+    assert own.code.splitlines()[-1].startswith("v = y @ w_v")
+    assert told(own_values, layer=1)["split"].facts["difference"] == 0.0
 
 
 # Facts
@@ -395,7 +396,7 @@ def test_the_steps_take_keys_and_values_from_the_other_text(projected_cross):
     project = found["project"]
     assert [(drawn.symbol, drawn.name, drawn.frame.shape) for drawn in project.before] == [
         ("X", "x", (7, 13)),
-        ("Y", "other", (11, 13)),
+        ("Y", "x_v", (11, 13)),
     ]
     assert [[*drawn.frame.index] for drawn in project.after] == [
         [*projected_cross.sides.queries.labels],

@@ -33,12 +33,6 @@ def trace():
     return made(n_kv_heads=3, mask="causal")
 
 
-@pytest.fixture(scope="module")
-def glass_box():
-    """An untrained model of 4 heads whose second layer makes V of the words' embeddings, x_v."""
-    return mha.trace(f"{TEXT} [MASK]", source="mini", h=4, d_model=32, trained=False)
-
-
 def array(trace: mha.AttentionTrace, name: str, layer: int, head: int) -> np.ndarray:
     """The same matrix straight from the layer."""
     recorded = trace.layers[layer]
@@ -68,38 +62,25 @@ def test_a_picture_is_the_layers_own_matrix_with_words_on_axes_of_tokens(trace, 
 
 
 @pytest.mark.parametrize("name", MATRICES)
-def test_every_matrix_of_the_glass_box_can_be_shown(glass_box, name):
-    shown = picture(glass_box, name, layer=1, head=3)
-    np.testing.assert_array_equal(shown.frame.to_numpy(), array(glass_box, name, 1, 3))
-    assert [*shown.frame.index] == [*glass_box.tokens.labels] == ["[CLS]", *LABELS, "[MASK]"]
+def test_every_matrix_of_a_layer_whose_v_has_an_input_of_its_own_can_be_shown(own_values, name):
+    shown = picture(own_values, name, layer=1, head=3)
+    np.testing.assert_array_equal(shown.frame.to_numpy(), array(own_values, name, 1, 3))
+    assert [*shown.frame.index] == LABELS
     assert (shown.frame.index.name, shown.frame.columns.name) == MATRICES[name].axes
     assert shown.hidden is None
 
 
-@pytest.mark.parametrize("layer", [0, 1])
-def test_what_v_is_made_of_is_refused_where_that_is_x(trace, glass_box, layer):
-    for without in [trace, glass_box][: 2 - layer]:
+def test_what_v_is_made_of_is_refused_where_that_is_x(trace, own_values):
+    for without in (trace, own_values):
         with pytest.raises(mha.MhaError, match="no inputs of its own for V: they are X"):
-            picture(without, "x_v", layer=layer, head=0)
+            picture(without, "x_v", layer=0, head=0)
 
 
-@pytest.mark.parametrize("name", MATRICES)
-def test_rows_that_were_never_asked_are_faint_in_the_last_layer_of_a_model_only(trace, glass_box, name):
-    shown = picture(glass_box, name, layer=1, head=1)
-    if MATRICES[name].axes[0] == "query":
-        assert [*shown.faint] == [True] * 6 + [False]
-    else:
-        assert shown.faint is None
-    if name != "x_v":
-        assert picture(glass_box, name, layer=0, head=1).faint is None
-        assert picture(trace, name, layer=1, head=1).faint is None
-
-
-def test_a_long_table_of_what_v_is_made_of_leads_back_to_its_cells(glass_box):
-    table = long_table(glass_box, "x_v", layer=1, heads=[3])
+def test_a_long_table_of_what_v_is_made_of_leads_back_to_its_cells(own_values):
+    table = long_table(own_values, "x_v", layer=1, heads=[3])
     assert [*table.columns] == ["head", "key_position", "key", "d_model", "x_v"]
     wide = table.pivot(index="key_position", columns="d_model", values="x_v")
-    np.testing.assert_array_equal(wide.to_numpy(), glass_box.layers[1].x_v)
+    np.testing.assert_array_equal(wide.to_numpy(), own_values.layers[1].x_v)
 
 
 @pytest.mark.parametrize("mask", ["full", "window:1"])
@@ -216,13 +197,6 @@ def test_a_part_is_cut_out_of_the_whole(long_trace, name):
     assert whole.start == (0, 0)
     if whole.hidden is not None:
         np.testing.assert_array_equal(part.hidden, whole.hidden[PART, PART])
-
-
-def test_the_veil_of_a_part_lies_on_its_own_rows():
-    long_trace = mha.trace("the cat saw the dog because it was tired", source="mini", h=4, d_model=64)
-    whole, part = (picture(long_trace, "weights", layer=1, head=0, part=cut) for cut in (None, PART))
-    np.testing.assert_array_equal(part.faint, whole.faint[PART])
-    assert not part.faint.all()  # "it" is among them
 
 
 @pytest.mark.parametrize("name", ["scores", "weights", "output"])

@@ -336,8 +336,10 @@ def test_special_tokens_are_those_of_the_tokenizer_or_those_that_look_like_it():
             weights[0][np.ix_(rest, rest)] / weights[0][np.ix_(rest, rest)].sum(-1, keepdims=True),
             rtol=1e-5,
         )
-    tokens = mha.Tokens("a b", pieces, spans, special=(1,))
-    assert leave_out(mha.from_weights(weights, tokens), "special").tokens.pieces == (pieces[0], *pieces[2:])
+    tokens = mha.Tokens("a b", pieces, spans, special=(1,), unknown=(0, 3))
+    left = leave_out(mha.from_weights(weights, tokens), "special").tokens
+    assert left.pieces == (pieces[0], *pieces[2:])
+    assert left.unknown == (0, 2)
 
 
 def test_padding_bends_the_measures_and_can_be_left_out():

@@ -45,7 +45,7 @@ def names(layer: LayerTrace) -> dict[str, torch.Tensor | None]:
     angles = rotary_angles(layer.n_query, layer.d_k) if layer.d_k % 2 == 0 else ()
     known |= {name: table.float() for name, table in zip(("cos", "sin"), angles, strict=False)}
     known |= {name: layer.tensors[name] for name in ("x", "gate", "cos", "sin") if name in layer.tensors}
-    return known | dict.fromkeys("ey", layer.tensors.get("x_v"))
+    return known | {"y": layer.tensors.get("x_v")}
 
 
 def before_and_after(layer: LayerTrace) -> dict[str, tuple[dict, dict]]:

@@ -29,11 +29,11 @@ def main() -> None:
     weights = np.random.default_rng(0).random((TOKENS, TOKENS), dtype=np.float32)
     frame = pd.DataFrame(weights, index=names, columns=names)
     options = {"kind": "weights", "rows": "query", "columns": "key"}
-    marked = {"hidden": np.triu(np.ones((TOKENS, TOKENS), bool), 1), "faint": np.arange(TOKENS) != 5}
+    hidden = np.triu(np.ones((TOKENS, TOKENS), bool), 1)
     ways = {
         "plotly": lambda: go.Figure(go.Heatmap(z=weights, x=names, y=names)),
         "bare": lambda: heatmap(frame, **options),
-        "with all that can be on it": lambda: heatmap(frame, **options, **marked, row=5, cell=(5, 2)),
+        "with all that can be on it": lambda: heatmap(frame, **options, hidden=hidden, row=5, cell=(5, 2)),
     }
     seconds_of = {name: [] for name in ways}
     for _ in range(TURNS):

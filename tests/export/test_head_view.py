@@ -18,8 +18,10 @@ import mha_core as mha
 from mha_core import resources
 from mha_core.export import head_view, scripts
 from mha_core.export.payload import BUDGET, pack, size
+from mha_core.traces.source import MiniSource
 from mha_core.traces.tokens import Tokens
 from mha_core.training import checkpoints
+from mha_core.training.questions import HIDDEN_WORD, QUESTIONS
 from pages._kit import explained
 
 ROOT = Path(__file__).parents[2]
@@ -324,6 +326,7 @@ def test_every_text_that_the_scripts_ask_for_is_there():
     asked |= {f"matrices_order_{value}" for value in names("ORDERS")} | {"matrices_order"}
     asked |= {f"matrices_end_{value}" for value in names("ENDS")} | {"matrices_end"}
     asked |= {f"matrix_{name}" for name in head_view.OF_HEAD} | set(explained.WORDS)
+    asked |= {f"question_{name}" for name in (*QUESTIONS, HIDDEN_WORD)}
     assert asked | {"old_browser"} == set(head_view.texts("en"))  # that one is in the page itself
 
 
@@ -347,6 +350,46 @@ def test_what_the_tokenizer_calls_special_comes_before_how_it_looks(told, positi
     tokens = mha.Tokens("ab", ("[CLS]", "b"), ((0, 1), (1, 2)), special=told)
     trace = mha.from_weights(torch.full((1, 2, 2), 0.5), tokens)
     assert head_view.special(trace) == [positions, positions]
+
+
+# What a small model was asked
+
+NONE = (("[CLS]", 0.75), ("it", 0.25))
+ASKED = MiniSource("glass-box", "en", 3, 12, 0, 9, 9, questions=("noun", "doer decider", "hidden"))
+
+
+def asked(answers, **questions) -> mha.AttentionTrace:
+    """[CLS], a name, a hidden word and "it", whose heads are asked as in `ASKED`."""
+    pieces = ("[CLS]", "Beyoncé", "[MASK]", "it")
+    spans = ((0, 0), (0, 7), (8, 14), (15, 17))
+    tokens = mha.Tokens("Beyoncé [MASK] it", pieces, spans, special=(0,), unknown=(1,))
+    layer = mha.LayerTrace({"weights": torch.full((3, 4, 4), 0.25)})
+    return mha.AttentionTrace(tokens, (layer, layer), ASKED, answers, questions=questions)
+
+
+def test_a_head_has_nothing_to_find_where_each_of_its_questions_is_answered_so():
+    it, word = (("it", 0.9), ("[CLS]", 0.1)), (("saw", 0.8),)
+    trace = asked((None, NONE, word, it), noun=(None, NONE, it, it), doer=(None, NONE, NONE, NONE))
+    trace = replace(trace, questions={**trace.questions, "decider": (None, NONE, it, NONE)})
+    [heads] = trace.view().header["questions"]
+    assert [head["asks"] for head in heads] == [["noun"], ["doer", "decider"], ["hidden"]]
+    assert [head["nothing"] for head in heads] == [[0, 1], [0, 1, 3], [0, 1, 3]]
+    assert trace.view().header["few_asked"] is False
+
+
+def test_a_model_that_was_asked_at_few_words_is_said_to_be_one(traced):
+    old = asked((None, None, (("saw", 0.8),), (("dog", 0.9),)))
+    assert old.view().header["few_asked"] is True
+    assert old.view().header["questions"] == [[]]
+    header = traced.view().header
+    assert (header["few_asked"], header["questions"]) == (False, [[]])
+
+
+def test_words_outside_the_vocabulary_are_marked_on_the_side_where_they_stand(normal):
+    trace = asked((), noun=(None,) * 4)
+    assert trace.view().header["unknown"] == [[[1], [1]]]
+    crossed = trace_of(trace.tokens, mha.words(" ".join(KEYS)), normal)
+    assert crossed.view().header["unknown"] == [[[1], []]]
 
 
 # One text that looks at another

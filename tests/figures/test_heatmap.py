@@ -281,34 +281,6 @@ def test_without_a_frame_nothing_is_framed():
     assert len(draw(np.zeros((2, 2))).layout.shapes) == 0
 
 
-# Rows that mean little
-
-
-@pytest.mark.parametrize("columns", [None, list("abc")], ids=["dimensions", "words"])
-@pytest.mark.parametrize("faint", [[1, 0, 0, 1], [0, 1, 1, 0], [1, 1, 1, 1]], ids=str)
-def test_faint_rows_have_stripes_beside_them_and_pale_names_and_keep_their_colours(normal, columns, faint):
-    values = normal(4, 3)
-    bare = draw(values, columns=columns)
-    figure = draw(values, columns=columns, faint=np.array(faint, bool), row=1)
-    stripes, frame = figure.layout.shapes
-    assert (frame.y0, frame.y1) == (0.5, 1.5)
-    places = [tuple(map(float, place)) for place in re.findall(r"[ML](-\d+) (-?[\d.]+)", stripes.path)]
-    assert all(x < 0 for x, _ in places)  # pixels, on the left of the cells
-    assert (stripes.xref, stripes.xsizemode, stripes.xanchor) == ("paper", "pixel", 0)
-    middles = {round((y + other) / 2) for (_, y), (_, other) in zip(places[::2], places[1::2], strict=True)}
-    assert sorted(middles) == np.flatnonzero(faint).tolist()
-    pale = ["opacity" in name for name in figure.layout.yaxis.ticktext]
-    assert pale == list(map(bool, faint))
-    assert figure.data[0] == bare.data[0]
-
-
-@pytest.mark.parametrize("faint", [None, np.zeros(4, bool)], ids=["not named", "none"])
-def test_without_faint_rows_there_are_no_stripes(faint):
-    figure = draw(np.zeros((4, 3)), faint=faint)
-    assert figure.layout.shapes == ()
-    assert figure.layout.yaxis.ticktext is None
-
-
 def test_a_number_in_a_cell_is_a_dot_where_it_would_be_0_00():
     [written] = draw(np.array([[0.0, -0.004, 0.006, 0.5, -1.25, np.nan]])).data[0].text
     assert [*written] == ["·", "·", "0.01", "0.50", "-1.25", ""]

@@ -142,6 +142,38 @@ def test_a_long_matrix_is_pooled_in_both_directions(javascript, normal):
     np.testing.assert_allclose(values, expected, atol=5e-5)
 
 
+# What the rows of the last layer mean
+
+
+def test_names_are_dim_where_no_head_that_is_on_has_anything_to_find(on_panel):
+    heads = [{"asks": ["noun"], "nothing": [0, 2, 3, 6]}, {"asks": ["doer"], "nothing": [2, 3, 4, 6]}]
+    header = {"layers": 2, "questions": [heads, []]}
+    code = """
+    const places = [[0, 1, [0]], [0, 1, [0, 1]], [0, 0, [0]], [1, 1, [0]], [0, 1, []]];
+    const joined = nothingIn(header, 0, 1, [0, 1], (_, at) => words[at]);
+    return [...places.map(([nth, layer, heads]) => nothingIn(header, nth, layer, heads)), joined,
+            nothingIn({ layers: 2 }, 0, 1, [0])];
+    """
+    one, both, earlier, unasked, none, joined, old = on_panel(code, header=header, words=QUERY_WORDS)
+    assert (one, both, joined) == ([0, 2, 3, 6], [2, 3, 6], [2, 5])
+    assert earlier == unasked == none == old == []
+
+
+def test_a_word_is_unknown_where_one_of_its_pieces_is(on_panel):
+    groups = {
+        "query": {"of": QUERY_WORDS, "labels": ["[CLS]", "the", "animal", "sat", "down", "."]},
+        "key": {"of": KEY_WORDS, "labels": [f"w{at}" for at in range(8)]},
+    }
+    header = {"id": "v", "special": [[[0], [10]]], "groups": [groups], "unknown": [[[3], [2, 9]]]}
+    code = """
+    return [true, false].map((joined) => {
+      const { unknown } = prepared(panel, header, 0, joined);
+      return [[...unknown.query], [...unknown.key]];
+    });
+    """
+    assert on_panel(code, header=header) == [[[2], [1, 6]], [[3], [2, 9]]]
+
+
 # What special tokens take is shared out
 
 

@@ -232,15 +232,18 @@ def test_a_layer_of_another_precision_can_be_read(dtype, make_layer):
 # What V is made of, where that is not X
 
 
-def test_only_the_lookup_of_the_glass_box_makes_v_of_something_else_than_x(glass_box):
-    block, lookup = glass_box.layers
-    assert block.x_v is None
-    for name, source in (("q", lookup.x), ("k", lookup.x), ("v", lookup.x_v)):
-        weight, bias = (getattr(lookup.projections, f"{part}_{name}").numpy() for part in "wb")
-        close(np.hstack(list(getattr(lookup, name))), source @ weight + bias, 1e-5)
-    assert np.abs(lookup.x_v - lookup.x).max() > 0.1
+def test_v_is_made_of_its_own_input_where_it_has_one(own_values):
+    usual, own = own_values.layers
+    assert usual.x_v is None
+    for name, source in (("q", own.x), ("k", own.x), ("v", own.x_v)):
+        weight, bias = (getattr(own.projections, f"{part}_{name}").numpy() for part in "wb")
+        close(np.hstack(list(getattr(own, name))), source @ weight + bias, 1e-5)
     with pytest.raises(ValueError, match="read-only"):
-        lookup.x_v[...] = 0
+        own.x_v[...] = 0
+
+
+def test_a_small_model_makes_v_of_x_in_each_layer(glass_box):
+    assert [layer.x_v for layer in glass_box.layers] == [None, None]
 
 
 @pytest.mark.parametrize("n_kv_heads", [1, 3])

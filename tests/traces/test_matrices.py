@@ -5,7 +5,7 @@ from mha_core.traces.matrices import MATRICES
 
 WRITTEN = {  # a head, counted from 0, and what is written of it
     "x": (0, "X"),
-    "x_v": (7, "E"),
+    "x_v": (7, "Y"),
     "q": (2, "Q₃"),
     "k": (0, "K₁"),
     "v": (9, "V₁₀"),

@@ -97,14 +97,39 @@ def test_a_trace_without_x_and_projections_comes_back(normal, tmp_path):
     same(mha.load(tmp_path / "t.safetensors"), trace)
 
 
-def test_values_of_their_own_and_answers_come_back(tmp_path):
-    trace = mha.trace("it saw [MASK]", source="mini", h=4, d_model=32, trained=False)
-    trace.save(tmp_path / "t.safetensors")
+@pytest.fixture
+def asked(own_values) -> mha.AttentionTrace:
+    """A trace with answers, with questions, and with a word that its source does not know."""
+    nouns = ((("[CLS]", 0.5), ("dog", 0.25)), None, (("cat", 1.0),), None, None)
+    tokens = replace(own_values.tokens, unknown=(1, 4))
+    layers = tuple(replace(layer, sides=mha.Sides(tokens, tokens)) for layer in own_values.layers)
+    questions = {"noun": nouns, "doer": (None,) * 5}
+    return mha.AttentionTrace(tokens, layers, own_values.source, nouns, questions=questions)
+
+
+def test_values_of_their_own_answers_questions_and_unknown_words_come_back(asked, tmp_path):
+    asked.save(tmp_path / "t.safetensors")
     loaded = mha.load(tmp_path / "t.safetensors")
-    same(loaded, trace)
+    same(loaded, asked)
+    assert loaded.tokens.unknown == (1, 4)
+    assert loaded.answers == asked.answers
+    assert loaded.questions == asked.questions
     assert [layer.x_v is None for layer in loaded.layers] == [True, False]
-    assert [answer is None for answer in loaded.answers] == [True, False, True, False]
-    assert loaded.layers[1].x_v.tobytes() == trace.layers[1].x_v.tobytes()
+    assert loaded.layers[1].x_v.tobytes() == asked.layers[1].x_v.tobytes()
+
+
+def test_a_file_from_before_questions_and_unknown_words_opens(asked, tmp_path):
+    asked.save(tmp_path / "t.safetensors")
+    edited(tmp_path / "t.safetensors", lambda header, tensors: older(header))
+    loaded = mha.load(tmp_path / "t.safetensors")
+    assert (loaded.tokens.unknown, dict(loaded.questions)) == ((), {})
+    assert loaded.answers == asked.answers
+
+
+def older(header: dict) -> None:
+    header.pop("questions")
+    for text in header["texts"]:
+        text.pop("unknown")
 
 
 def test_sides_kinds_names_and_facts_come_back(translation, tmp_path):
@@ -319,6 +344,10 @@ BROKEN = {
         answers=[None, ["it"], None, None]
     ),
     "answers that are no list": lambda header, tensors: header.update(answers=7),
+    "an answer too many to a question": lambda header, tensors: header.update(questions={"noun": [None] * 5}),
+    "questions that are a list": lambda header, tensors: header.update(questions=[[None] * 4]),
+    "an unknown word beyond the end": lambda header, tensors: header["texts"][0].update(unknown=[4]),
+    "an unknown word without a number": lambda header, tensors: header["texts"][0].update(unknown=[True]),
     "values of other tokens": lambda header, tensors: (
         tensors.update(new=torch.zeros(3, 15)),
         header["layers"][0]["tensors"].update(x_v="new"),
@@ -411,6 +440,11 @@ def long(header, tensors):
         (lambda h, t: h.update(answers=[[["w", 1.5]]] * 4), "'w' with probability 1.5"),
         (lambda h, t: h.update(answers=[[["w", True]]] * 4), "'w' with probability True"),
         (lambda h, t: h.update(answers=[[]] * 4), "an answer has no word"),
+        (lambda h, t: h.update(questions={"noun": [[]] * 4}), "an answer has no word"),
+        (
+            lambda h, t: h.update(questions={str(at): [] for at in range(101)}),
+            "101 questions; the limit is 100",
+        ),
         (
             lambda h, t: h.update(answers=[[["w", 0.001]] * 101] * 4),
             "101 words in an answer; the limit is 100",

@@ -123,16 +123,13 @@ def test_the_two_views_of_the_split_do_not_differ(trace):
     assert [verify.split_difference(layer) for layer in trace.layers] == [0.0] * len(trace.layers)
 
 
-def test_both_views_of_the_split_agree_where_v_is_made_of_embeddings(glass_box, normal):
-    for layer in glass_box.layers:
+def test_both_views_of_the_split_agree_where_v_has_an_input_of_its_own(own_values, normal):
+    for layer in own_values.layers:
         assert verify.split_difference(layer) == 0.0
-    lookup = glass_box.layers[1]
+    own = own_values.layers[1]
     # Values of a width that X does not have: only x_v can have been multiplied.
-    tensors, matrices = (
-        {**lookup.tensors, "x_v": normal(7, 13)},
-        lookup.projections._replace(w_v=normal(13, 32)),
-    )
-    assert verify.split_difference(mha.LayerTrace(tensors, lookup.rule, matrices)) == 0.0
+    tensors, matrices = {**own.tensors, "x_v": normal(5, 13)}, own.projections._replace(w_v=normal(13, 12))
+    assert verify.split_difference(mha.LayerTrace(tensors, own.rule, matrices)) == 0.0
 
 
 def test_the_split_of_a_layer_without_x_or_matrices_is_not_known(normal):
